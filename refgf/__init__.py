@@ -1,0 +1,18 @@
+"""refgf: the reference implementation of GradientFlow.
+
+The floors of the house, each a folder; read them from the bottom up:
+
+    comm/      how bytes move between ranks: schedules, ring, threads, traces
+    nn/        forward and backward of AlexNet; knows nothing about ranks
+    exchange/  which gradients travel, when, and in what form
+    predict/   what a step should take, by arithmetic only
+    training/  where the two sides meet: data, optimiser, one data-parallel step
+    oracle/    the answers, written a second time and shorter
+    cluster/   several nodes with shaped links on one machine
+
+    launch.py  what must happen before MPI starts: make it the first import of a script
+    doctor.py  `python -m refgf.doctor` looks at this machine and says what to mend
+    device.py  NumPy or CuPy; host staging
+
+Importing this package runs nothing and imports nothing.
+"""
