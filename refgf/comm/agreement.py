@@ -1,0 +1,57 @@
+"""Ranks that submit different things say so, on all ranks, instead of truncating each other's messages or hanging.
+
+    checked(comm, allreduce)    the same Allreduce, which first compares what every rank is about to sum
+    agree(comm, what, value)    every rank must hold the same text (a layout, a setting)
+
+The comparison sends one fixed-length record per message, so it works whatever the arrays are: ceil(log2 p) messages
+of 128, 256, ... bytes per call (Bruck's allgather). It needs a communicator of its own, `comm.Dup()`.
+"""
+
+import time
+
+import numpy as np
+
+RECORD_BYTES = 128
+
+
+def records(comm, text: str) -> list[str]:
+    """Every rank's text, cut to RECORD_BYTES, in rank order. Collective; ceil(log2 p) messages, (p-1) records sent."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    have = np.zeros((size, RECORD_BYTES), np.uint8)  # row i: the record of rank + i
+    encoded = text.encode()[:RECORD_BYTES]
+    have[0, : len(encoded)] = np.frombuffer(encoded, np.uint8)
+    count = 1
+    while count < size:
+        more = min(count, size - count)
+        comm.Sendrecv(have[:more], (rank - count) % size, 0, have[count : count + more], (rank + count) % size, 0)
+        count += more
+    return [bytes(have[(r - rank) % size]).rstrip(b"\0").decode(errors="replace") for r in range(size)]
+
+
+def agree(comm, what: str, value: str) -> None:
+    """Raise ValueError on every rank unless all hold the same value."""
+    got = records(comm, value)
+    if len(set(got)) > 1:
+        told = "; ".join(f"rank {rank}: {text}" for rank, text in enumerate(got))
+        raise ValueError(
+            f"{what} differs between ranks: got {told}; wanted the same on all; next: look at the rank that differs, "
+            "and give every rank the same model, settings and number of steps"
+        )
+
+
+class checked:
+    """An Allreduce that compares call number, elements and dtype over all ranks before every call.
+
+    `seconds` and `calls` say what the comparisons have cost this rank.
+    """
+
+    def __init__(self, comm, allreduce) -> None:
+        self._comm, self._allreduce = comm, allreduce
+        self.calls, self.seconds = 0, 0.0
+
+    def __call__(self, x) -> None:
+        start_s = time.perf_counter()
+        self.calls += 1
+        agree(self._comm, "allreduce", f"call {self.calls} sums {x.size} elements of {x.dtype}")
+        self.seconds += time.perf_counter() - start_s
+        self._allreduce(x)

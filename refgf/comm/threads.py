@@ -1,0 +1,243 @@
+"""p ranks as p threads of one process: no MPI needed, for tests, notebooks and debuggers.
+
+    run(4, function, ...)     calls function(comm, ...) on 4 ranks and returns their 4 results
+
+`ThreadComm` is the part of mpi4py's communicator that this project uses, with the same names. A send blocks until its
+receiver has taken the bytes (rendezvous), as MPI does for large messages: a program that relies on MPI's buffering of
+small ones fails here. When all ranks wait for each other, each raises `Deadlock`, which says who waits for whom; when
+one rank raises, the others raise `Aborted`. Nothing hangs.
+"""
+
+import collections
+import threading
+
+import numpy as np
+
+
+class Deadlock(RuntimeError):
+    """All ranks that are still running wait for each other."""
+
+
+class Aborted(RuntimeError):
+    """Another rank has failed."""
+
+
+def run(size: int, function, *args) -> list:
+    """Call function(comm, *args) on `size` ranks, a thread each; return [result of rank 0, ...].
+
+    If a rank raises, the others are aborted and the first rank's exception is raised here.
+    """
+    if size < 1:
+        raise ValueError(f"threads.run: got {size} ranks; wanted at least 1")
+    world = _World(size)
+    results = [None] * size
+
+    def main(rank: int) -> None:
+        try:
+            results[rank] = function(ThreadComm(world, rank), *args)
+        except BaseException as error:  # also SystemExit and KeyboardInterrupt must not leave the others waiting
+            world.fail(rank, error)
+        finally:
+            world.leave(rank)
+
+    threads = [threading.Thread(target=main, args=(rank,), name=f"rank {rank}") for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if world.failure:
+        raise world.failure[1]
+    return results
+
+
+class ThreadComm:
+    """One rank's end of a communicator between threads; the subset of mpi4py's `Comm` used in this project."""
+
+    def __init__(self, world: "_World", rank: int) -> None:
+        self._world = world
+        self.rank, self.size = rank, world.size
+        self._dups = 0
+
+    def Get_rank(self) -> int:
+        return self.rank
+
+    def Get_size(self) -> int:
+        return self.size
+
+    def Isend(self, buf, dest: int, tag: int = 0) -> "_Operation":
+        return self._world.post(_Operation("send", self.rank, dest, tag, np.asarray(buf), self._world))
+
+    def Irecv(self, buf, source: int, tag: int = 0) -> "_Operation":
+        return self._world.post(_Operation("receive", self.rank, source, tag, buf, self._world))
+
+    def Send(self, buf, dest: int, tag: int = 0) -> None:
+        self.Isend(buf, dest, tag).Wait()
+
+    def Recv(self, buf, source: int, tag: int = 0) -> None:
+        self.Irecv(buf, source, tag).Wait()
+
+    def Sendrecv(self, sendbuf, dest, sendtag=0, recvbuf=None, source=None, recvtag=0) -> None:
+        receive = self.Irecv(recvbuf, source, recvtag)
+        send = self.Isend(sendbuf, dest, sendtag)
+        self._world.wait(self.rank, [send, receive])
+
+    def allgather(self, obj) -> list:
+        """Every rank's object, by reference: do not change what you receive."""
+        return self._world.gather(self.rank, obj)
+
+    def Barrier(self) -> None:
+        self.allgather(None)
+
+    def bcast(self, obj=None, root: int = 0):
+        return self.allgather(obj)[root]
+
+    def allreduce(self, obj, op=sum):
+        """op takes the list of all ranks' objects in rank order: sum, max, min ..."""
+        return op(self.allgather(obj))
+
+    def Dup(self) -> "ThreadComm":
+        """Collective. Messages of the new communicator never meet those of this one."""
+        self._dups += 1
+        return ThreadComm(self._world.child(self._dups), self.rank)
+
+    def Free(self) -> None:
+        self._world.leave(self.rank)
+
+    def Abort(self, errorcode: int = 1) -> None:
+        self._world.fail(self.rank, SystemExit(errorcode))
+
+
+class _Operation:
+    """A posted send or receive; `Wait` as in mpi4py's Request."""
+
+    def __init__(self, kind, rank, peer, tag, buf, world) -> None:
+        if not 0 <= peer < world.size:
+            raise ValueError(f"{kind} on rank {rank}: got peer {peer}; wanted 0 to {world.size - 1}")
+        self.kind, self.rank, self.peer, self.tag, self.buf = kind, rank, peer, tag, buf
+        self.done = False
+        self._world = world
+
+    def Wait(self) -> None:
+        self._world.wait(self.rank, [self])
+
+    def Test(self) -> bool:
+        return self.done
+
+    def __str__(self) -> str:
+        return f"to {self.kind} {'to' if self.kind == 'send' else 'from'} rank {self.peer}"
+
+
+class _Gathering:
+    """A collective that ends when every rank has brought its object."""
+
+    def __init__(self, size: int) -> None:
+        self.objects = {}
+        self.size = size
+
+    @property
+    def done(self) -> bool:
+        return len(self.objects) == self.size
+
+    def __str__(self) -> str:
+        return "in a barrier or another collective"
+
+
+class _World:
+    """What the ranks of one communicator share; everything happens under one lock."""
+
+    def __init__(self, size: int, lock: threading.Condition | None = None) -> None:
+        self.size = size
+        self.changed = lock or threading.Condition()
+        self.failure = None  # (rank, exception), the first one
+        self._running = set(range(size))
+        self._posted = collections.defaultdict(collections.deque)  # (kind, sender, receiver, tag) -> operations
+        self._waiting = {}  # rank -> operations it waits for
+        self._children = {}
+        self._gathering = [0] * size  # how many collectives each rank has entered
+        self._gatherings = collections.defaultdict(lambda: _Gathering(size))
+
+    def post(self, operation: _Operation) -> _Operation:
+        """Match with the oldest fitting operation of the peer, or queue."""
+        sending = operation.kind == "send"
+        ends = (operation.rank, operation.peer) if sending else (operation.peer, operation.rank)
+        other = self._posted[("receive" if sending else "send", *ends, operation.tag)]
+        with self.changed:
+            self._raise_failure()
+            if other:
+                partner = other.popleft()
+                _deliver(*((operation, partner) if sending else (partner, operation)))
+                operation.done = partner.done = True
+                self.changed.notify_all()
+            else:
+                self._posted[(operation.kind, *ends, operation.tag)].append(operation)
+        return operation
+
+    def wait(self, rank: int, operations: list) -> None:
+        with self.changed:
+            self._waiting[rank] = operations
+            self._look_for_deadlock()
+            while not all(o.done for o in operations):
+                self._raise_failure()
+                self.changed.wait()
+            del self._waiting[rank]
+
+    def gather(self, rank: int, obj) -> list:
+        with self.changed:
+            self._gathering[rank] += 1
+            gathering = self._gatherings[self._gathering[rank]]
+            gathering.objects[rank] = obj
+            self.changed.notify_all()
+        self.wait(rank, [gathering])
+        return [gathering.objects[r] for r in range(self.size)]
+
+    def child(self, number: int) -> "_World":
+        with self.changed:
+            if number not in self._children:
+                self._children[number] = _World(self.size, self.changed)
+                self._children[number].failure = self.failure
+            return self._children[number]
+
+    def fail(self, rank: int, error: BaseException) -> None:
+        with self.changed:
+            self.failure = self.failure or (rank, error)
+            for child in self._children.values():
+                child.fail(rank, error)
+            self.changed.notify_all()
+
+    def leave(self, rank: int) -> None:
+        """This rank sends and receives nothing more."""
+        with self.changed:
+            self._running.discard(rank)
+            for child in self._children.values():
+                child.leave(rank)
+            self._look_for_deadlock()
+
+    def _look_for_deadlock(self) -> None:
+        stuck = {r: [o for o in os if not o.done] for r, os in self._waiting.items()}
+        if self._running <= stuck.keys() and all(stuck.values()) and stuck and not self.failure:
+            told = "; ".join(f"rank {r} waits {' and '.join(map(str, stuck[r]))}" for r in sorted(stuck))
+            gone = sorted(set(range(self.size)) - self._running)
+            told += f"; rank {', '.join(map(str, gone))} has already returned" if gone else ""
+            self.fail(min(stuck), Deadlock(told))
+
+    def _raise_failure(self) -> None:
+        if self.failure:
+            rank, error = self.failure
+            if isinstance(error, Deadlock):
+                raise Deadlock(str(error))
+            raise Aborted(f"rank {rank} failed: {type(error).__name__}: {error}")
+
+
+def _deliver(send: _Operation, receive: _Operation) -> None:
+    """Copy the message, with MPI's refusals."""
+    if send.buf.dtype != receive.buf.dtype:
+        raise ValueError(
+            f"message from rank {send.rank} to rank {receive.rank}: got {send.buf.dtype}, the receiver wants "
+            f"{receive.buf.dtype}; next: use the same dtype on all ranks"
+        )
+    if send.buf.size > receive.buf.size:
+        raise ValueError(
+            f"message from rank {send.rank} to rank {receive.rank}: got {send.buf.size} elements, the receiver has room "
+            f"for {receive.buf.size}; next: compare the sizes on both ranks"
+        )
+    receive.buf.reshape(-1)[: send.buf.size] = send.buf.reshape(-1)

@@ -1,0 +1,81 @@
+"""A communicator that counts messages and bytes, and writes down when each of them happened.
+
+    comm = TracedComm(comm)
+    ...
+    comm.messages, comm.bytes           what this rank sent since the last reset
+    comm.peers                          {receiver: [messages, bytes]}
+    comm.events                         [Event(name, start_s, stop_s, peer, bytes)]
+
+Counting costs a dictionary look-up and two clock readings per message.
+"""
+
+import json
+import platform
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that took from start_s to stop_s on this rank's clock (time.perf_counter)."""
+
+    name: str
+    start_s: float
+    stop_s: float
+    peer: int | None = None
+    bytes: int = 0
+
+
+class TracedComm:
+    """Wraps a communicator; everything that is not counted is passed on as it is."""
+
+    def __init__(self, comm, shared: "TracedComm | None" = None) -> None:
+        self._comm = comm
+        self.rank, self.size = comm.Get_rank(), comm.Get_size()
+        self.peers = shared.peers if shared else {}
+        self.events = shared.events if shared else []
+
+    def __getattr__(self, name: str):
+        return getattr(self._comm, name)
+
+    @property
+    def messages(self) -> int:
+        return sum(messages for messages, _ in self.peers.values())
+
+    @property
+    def bytes(self) -> int:
+        return sum(size for _, size in self.peers.values())
+
+    def reset(self) -> None:
+        self.peers.clear()
+        self.events.clear()
+
+    def Dup(self) -> "TracedComm":
+        """The duplicate counts into the same totals."""
+        return TracedComm(self._comm.Dup(), shared=self)
+
+    def Send(self, buf, dest: int, tag: int = 0) -> None:
+        self._timed("Send", self._comm.Send, dest, buf.nbytes, buf, dest, tag)
+
+    def Recv(self, buf, source: int, tag: int = 0) -> None:
+        self._timed("Recv", self._comm.Recv, None, 0, buf, source, tag)
+
+    def Sendrecv(self, sendbuf, dest, sendtag=0, recvbuf=None, source=None, recvtag=0) -> None:
+        arguments = sendbuf, dest, sendtag, recvbuf, source, recvtag
+        self._timed("Sendrecv", self._comm.Sendrecv, dest, sendbuf.nbytes, *arguments)
+
+    def _timed(self, name: str, call, dest: int | None, nbytes: int, *arguments) -> None:
+        start_s = time.perf_counter()
+        call(*arguments)
+        self.events.append(Event(name, start_s, time.perf_counter(), dest, nbytes))
+        if dest is not None:
+            totals = self.peers.setdefault(dest, [0, 0])
+            totals[0] += 1
+            totals[1] += nbytes
+
+    def save(self, folder, opaque: bool = False) -> None:
+        """Write rank<r>.json: what this rank sent to whom. opaque: other traffic ran beside it, uncounted."""
+        content = {"rank": self.rank, "host": platform.node(), "peers": self.peers, "opaque": opaque}
+        content["events"] = [asdict(event) for event in self.events]
+        Path(folder, f"rank{self.rank}.json").write_text(json.dumps(content))
