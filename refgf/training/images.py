@@ -1,0 +1,116 @@
+"""JPEG and PNG files as square uint8 samples. Knows Pillow; knows nothing about classes, splits or ranks.
+
+What happens to an image, always the same and without chance:
+
+    decode    JPEG at 1/2, 1/4 or 1/8 of its size where that is still large enough (`draft`: the decoder then skips
+              most of the inverse transform, which is most of the time on photographs)
+    mode      channels=3 gives RGB, channels=1 grey; grey, palette and CMYK files are converted, transparency is
+              dropped, 16-bit and floating-point grey is refused
+    resize    the largest centred square to image_size x image_size, bilinear (the same as resizing the shorter side
+              to image_size and cutting out the centre, in one pass)
+
+Rotation flags of cameras (EXIF) are not applied, as in torchvision's ImageFolder.
+"""
+
+import struct
+import zlib
+
+import numpy as np
+from PIL import Image
+
+FORMATS = ("JPEG", "PNG")
+MODES = {1: "L", 3: "RGB"}
+END_MARKS = (b"\xff\xd9", b"IEND\xaeB`\x82")  # cannot occur inside JPEG's entropy-coded data; PNG's last chunk
+TAIL_BYTES = 64
+# what Pillow and the libraries below it raise for damaged files; anything else is a bug and may pass
+DAMAGE = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, Image.DecompressionBombError)
+
+
+def decode(path: str, image_size: int, channels: int) -> np.ndarray:
+    """The file as uint8 (image_size, image_size, channels). ValueError with the file's name where that fails."""
+    try:
+        with Image.open(path, formats=FORMATS) as image:
+            _require_8_bits(image)
+            image.draft(MODES[channels], (image_size, image_size))
+            square = _square(_converted(image, MODES[channels]), image_size)
+    except DAMAGE as error:
+        raise ValueError(f"{path}: {_reason(path, error)}") from error
+    return np.asarray(square).reshape(image_size, image_size, channels)
+
+
+def check_ends(path: str) -> None:
+    """The quick check: is there a JPEG or PNG header of a kind that `decode` takes, and an end mark?
+
+    Reads a few hundred bytes, so damage in the middle passes. A file without an end mark in its last bytes (some
+    cameras append data) is decoded to see.
+    """
+    try:
+        with Image.open(path, formats=FORMATS) as image:
+            _require_8_bits(image)
+            if not any(mark in _tail(path) for mark in END_MARKS):
+                image.load()
+    except DAMAGE as error:
+        raise ValueError(f"{path}: {_reason(path, error)}") from error
+
+
+def _require_8_bits(image) -> None:
+    if image.mode.startswith(("I", "F")):
+        raise ValueError(f"more than 8 bits a channel (mode {image.mode})")
+
+
+def _converted(image, mode: str):
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")  # Pillow warns about the direct way
+    return image if image.mode == mode else image.convert(mode)
+
+
+def _square(image, image_size: int):
+    width, height = image.size
+    side = min(width, height)
+    left, top = (width - side) / 2, (height - side) / 2
+    box = (left, top, left + side, top + side)
+    return image.resize((image_size, image_size), Image.Resampling.BILINEAR, box=box)
+
+
+def _tail(path: str) -> bytes:
+    with open(path, "rb") as file:
+        length = file.seek(0, 2)
+        file.seek(max(0, length - TAIL_BYTES))
+        return file.read()
+
+
+def _reason(path: str, error: Exception) -> str:
+    if isinstance(error, Image.UnidentifiedImageError):
+        return "is neither JPEG nor PNG"
+    return f"cannot be decoded: {error}".replace(f"'{path}'", "").strip()
+
+
+class ImageFiles:
+    """samples = files(indices): uint8 (N, image_size, image_size, channels), decoded when first asked for.
+
+    Once decoded a sample is kept, if all of them together fit into memory_limit_bytes; otherwise every call decodes.
+    The memory is the process's own: 8 ranks on a machine hold 8 copies of what they have seen.
+    """
+
+    def __init__(self, paths: list[str], image_size: int, channels: int, memory_limit_bytes: int) -> None:
+        self.paths = paths
+        self.shape = (image_size, image_size, channels)
+        self.fits = len(paths) * image_size * image_size * channels <= memory_limit_bytes
+        self._known = np.zeros(len(paths), bool)
+        self._kept = np.empty((len(paths) if self.fits else 0, *self.shape), np.uint8)  # untouched pages cost nothing
+
+    def __call__(self, indices: np.ndarray) -> np.ndarray:
+        samples = np.empty((len(indices), *self.shape), np.uint8)
+        for row, index in enumerate(indices):
+            samples[row] = self.sample(index)
+        return samples
+
+    def sample(self, index: int) -> np.ndarray:
+        """One file's (image_size, image_size, channels)."""
+        if self._known[index]:
+            return self._kept[index]
+        sample = decode(self.paths[index], self.shape[0], self.shape[2])
+        if self.fits:
+            self._kept[index] = sample
+            self._known[index] = True
+        return sample
