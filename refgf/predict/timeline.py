@@ -1,0 +1,130 @@
+"""The time of one training step: gradients become ready one after another, and travel in groups.
+
+The recurrence of MG-WFBP and of PyDTNN (verified in their code), with one queue for all calls:
+
+    start of call i = max(end of call i-1, time at which the last gradient of its group is ready)
+    end of call i   = start + T(bytes of the group)
+    step            = max(end of computation, end of the last call)
+
+    backward   |--fc8--|-----fc7-----|--------fc6--------|--conv5--|--conv4--|...
+    calls              |--fc8--|     |--fc7--|           |------fc6------|--conv5 + conv4--|
+                                                                         ^ waited for the call before it
+
+Gradients are [(ready_s, bytes)] in the order of generation, counted from the start of the step; bytes are those on the
+wire. A strategy is a list of groups, each a range of consecutive gradients: `eager`, `lazy`, `one_call`, or made by
+hand (`explicit`). T is any function bytes -> seconds: a refgf.predict.cost.Line, a closed form, a measured table.
+"""
+
+from dataclasses import dataclass
+from math import inf, isnan
+
+
+@dataclass(frozen=True)
+class Call:
+    """One allreduce: from start_s to end_s, `bytes` on the wire, gradients tensors.start .. tensors.stop - 1."""
+
+    start_s: float
+    end_s: float
+    bytes: int
+    tensors: range
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A predicted step. compute_s: end of forward and backward alone; exposed_s: what communication adds to it."""
+
+    calls: tuple[Call, ...]
+    compute_s: float
+    step_s: float
+
+    @property
+    def exposed_s(self):
+        return self.step_s - self.compute_s
+
+    @property
+    def communication_s(self):
+        return sum(call.end_s - call.start_s for call in self.calls)
+
+
+def eager(gradients):
+    """One call a gradient: wait-free backpropagation (WFBP)."""
+    return [range(i, i + 1) for i in range(len(gradients))]
+
+
+def one_call(gradients):
+    """One call after the last gradient (the MG-WFBP papers' SyncEASGD)."""
+    return [range(len(gradients))] if gradients else []
+
+
+def lazy(gradients, threshold_bytes):
+    """Lazy allreduce: send all that waits once it is more than theta bytes; the rest after the last gradient.
+
+    theta = 0 is `eager`, infinity is `one_call`. (GradientFlow; the rule is stated, the final flush inferred)
+    """
+    if isnan(threshold_bytes) or threshold_bytes < 0:
+        raise ValueError(f"lazy: got threshold_bytes {threshold_bytes}, wanted 0 <= bytes <= infinity")
+    groups, start, waiting = [], 0, 0
+    for i, (_, nbytes) in enumerate(gradients):
+        waiting += nbytes
+        if waiting > threshold_bytes:
+            groups.append(range(start, i + 1))
+            start, waiting = i + 1, 0
+    return groups + ([range(start, len(gradients))] if start < len(gradients) else [])
+
+
+def explicit(counts):
+    """Groups from the number of gradients in each: [2, 1] -> the first two together, then the third."""
+    ends = [sum(counts[: i + 1]) for i in range(len(counts))]
+    return [range(end - count, end) for count, end in zip(counts, ends)]
+
+
+def predict(gradients, groups, allreduce_s, overlap=True, compute_s=None):
+    """Timeline of one step.
+
+    overlap=True: calls run beside the computation, one after another. overlap=False: the computation stands still
+    during a call, so every gradient after it is late by the length of the call.
+    compute_s: end of the computation without communication; by default the last gradient ends it.
+    """
+    require(gradients, groups)
+    compute_s = max((ready for ready, _ in gradients), default=0.0) if compute_s is None else compute_s
+    calls, free_s, late_s = [], 0.0, 0.0
+    for group in groups:
+        nbytes = sum(gradients[i][1] for i in group)
+        start_s = max(free_s, gradients[group[-1]][0] + late_s)
+        free_s = start_s + allreduce_s(nbytes)
+        late_s += 0.0 if overlap else free_s - start_s
+        calls.append(Call(start_s, free_s, nbytes, group))
+    return Timeline(tuple(calls), compute_s, max(compute_s + late_s, free_s))
+
+
+def require(gradients, groups):
+    """Raise ValueError unless gradients come in order of time and the groups hold each of them once, in order."""
+    ready = [seconds for seconds, _ in gradients]
+    if any(later < earlier for earlier, later in zip(ready, ready[1:])):
+        raise ValueError(f"predict: got ready times {ready[:6]}..., wanted them in the order of generation (rising)")
+    if [i for group in groups for i in group] != list(range(len(gradients))) or not all(groups):
+        raise ValueError(
+            f"predict: got groups {groups[:6]}..., wanted each of the {len(gradients)} gradients once, in order, and "
+            "no empty group: use eager, lazy, one_call or explicit"
+        )
+
+
+def thresholds(gradients, per_octave=2):
+    """Values of theta for a sweep: 0, then evenly spaced in the logarithm from the smallest gradient, then infinity."""
+    sizes = [nbytes for _, nbytes in gradients if nbytes > 0]
+    values, theta = [0], min(sizes, default=1)
+    while theta < sum(sizes):
+        values.append(round(theta))
+        theta *= 2 ** (1 / per_octave)
+    return sorted({*values, inf})
+
+
+def best_theta(gradients, allreduce_s, candidates=None, overlap=True):
+    """(theta, Timeline) of the fastest step over `candidates` (default `thresholds`); the smallest theta of equals."""
+    sweep = [
+        (theta, predict(gradients, lazy(gradients, theta), allreduce_s, overlap))
+        for theta in sorted(thresholds(gradients) if candidates is None else candidates)
+    ]
+    if not sweep:
+        raise ValueError("best_theta: got no candidates, wanted at least one theta in bytes")
+    return min(sweep, key=lambda pair: pair[1].step_s)

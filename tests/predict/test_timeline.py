@@ -1,0 +1,160 @@
+"""The step's recurrence against cases worked out by hand, its limits, and a dumber simulation in small ticks."""
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refgf.predict.cost import Line
+from refgf.predict.timeline import best_theta, eager, explicit, lazy, one_call, predict, thresholds
+
+GRADIENTS = [(1.0, 10), (3.0, 20), (4.0, 5)]
+
+
+def spans(timeline):
+    return [(call.start_s, call.end_s, call.bytes) for call in timeline.calls]
+
+
+def test_eager_by_hand():
+    """T(bytes) = 1 + bytes / 10: calls of 2, 3 and 1.5 s. The third waits for the second."""
+    got = predict(GRADIENTS, eager(GRADIENTS), Line(1, 0.1))
+    assert spans(got) == [(1, 3, 10), (3, 6, 20), (6, 7.5, 5)]
+    assert (got.compute_s, got.step_s, got.exposed_s, got.communication_s) == (4, 7.5, 3.5, 6.5)
+
+
+def test_one_call_by_hand():
+    got = predict(GRADIENTS, one_call(GRADIENTS), Line(1, 0.1))
+    assert spans(got) == [(4, 8.5, 35)]
+    assert [list(call.tensors) for call in got.calls] == [[0, 1, 2]]
+
+
+def test_explicit_by_hand():
+    got = predict(GRADIENTS, explicit([2, 1]), Line(1, 0.1))
+    assert spans(got) == [(3, 7, 30), (7, 8.5, 5)]
+
+
+def test_without_overlap_the_backward_waits():
+    got = predict(GRADIENTS, eager(GRADIENTS), Line(1, 0.1), overlap=False)
+    assert spans(got) == [(1, 3, 10), (5, 8, 20), (9, 10.5, 5)]
+    assert got.step_s == 10.5  # 4 s of computation and 6.5 s of calls
+
+
+def test_without_overlap_computation_after_the_last_gradient_counts():
+    assert predict(GRADIENTS, one_call(GRADIENTS), Line(1, 0.1), overlap=False, compute_s=5.0).step_s == 9.5
+    assert predict(GRADIENTS, one_call(GRADIENTS), Line(1, 0.1), overlap=True, compute_s=5.0).step_s == 8.5
+
+
+def test_lazy_fires_only_when_more_than_theta_waits():
+    assert lazy(GRADIENTS, 9) == [range(0, 1), range(1, 2), range(2, 3)]
+    assert lazy(GRADIENTS, 10) == [range(0, 2), range(2, 3)]  # exactly 10 bytes wait on: greater than, not equal
+    assert lazy(GRADIENTS, 30) == [range(0, 3)]
+    assert lazy(GRADIENTS, 29) == [range(0, 2), range(2, 3)]
+
+
+def test_a_lazy_that_fires_at_theta_is_seen():
+    """Seeded mistake: >= in place of >."""
+
+    def wrong(gradients, theta):
+        groups, start, waiting = [], 0, 0
+        for i, (_, nbytes) in enumerate(gradients):
+            waiting += nbytes
+            if waiting >= theta:
+                groups.append(range(start, i + 1))
+                start, waiting = i + 1, 0
+        return groups + ([range(start, len(gradients))] if start < len(gradients) else [])
+
+    assert wrong(GRADIENTS, 10) != lazy(GRADIENTS, 10)
+
+
+def test_a_lazy_without_the_last_flush_is_refused():
+    """Seeded mistake: the tail is never sent."""
+    with pytest.raises(ValueError, match="each of the 3 gradients once"):
+        predict(GRADIENTS, lazy(GRADIENTS, 10)[:-1], Line(1, 0.1))
+
+
+sizes = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 1000)), min_size=1, max_size=12)
+
+
+def from_steps(steps):
+    """[(duration, bytes)] -> gradients with rising ready times; small integers, so that sums are exact."""
+    return [(float(sum(d for d, _ in steps[: i + 1])), nbytes) for i, (_, nbytes) in enumerate(steps)]
+
+
+@given(sizes)
+def test_limits_of_theta(steps):
+    gradients = from_steps(steps)
+    assert lazy(gradients, 0) == eager(gradients)
+    assert lazy(gradients, inf) == one_call(gradients)
+
+
+@given(sizes, st.integers(0, 3000), st.integers(0, 40), st.integers(0, 3), st.booleans())
+def test_against_a_clock_of_ticks(steps, theta, a, b, overlap):
+    """One tick at a time: computing unless a call blocks it, communicating when something is queued."""
+    gradients = from_steps(steps)
+    groups = lazy(gradients, theta)
+    last = {group[-1]: sum(gradients[i][1] for i in group) for group in groups}
+    tick = computed = busy = done = 0
+    queue = []
+    while done < len(gradients) or queue or busy:
+        if not busy and queue:
+            busy = a + b * queue.pop(0)
+        if busy:
+            busy -= 1
+            computing = overlap
+        else:
+            computing = True
+        if computing and done < len(gradients):
+            computed += 1
+            while done < len(gradients) and computed >= gradients[done][0]:
+                if done in last and a + b * last[done]:
+                    queue.append(last[done])
+                done += 1
+        tick += 1
+        if tick > 60_000:
+            return  # too long to tick through
+    assert predict(gradients, groups, Line(a, b), overlap).step_s == tick
+
+
+@given(sizes, st.integers(0, 40))
+def test_without_overlap_waiting_for_everything_is_best(steps, a):
+    gradients = from_steps(steps)
+    _, best = best_theta(gradients, Line(a, 1), overlap=False)
+    assert best.step_s == predict(gradients, one_call(gradients), Line(a, 1), overlap=False).step_s
+
+
+def test_with_overlap_the_best_theta_lies_between():
+    """Ten gradients a second apart, start-up 1.5 s: eager queues, one call hides nothing."""
+    gradients = [(float(i + 1), 100) for i in range(10)]
+    theta, best = best_theta(gradients, Line(1.5, 0.001))
+    assert 0 < theta < inf
+    assert best.step_s < predict(gradients, eager(gradients), Line(1.5, 0.001)).step_s
+    assert best.step_s <= predict(gradients, one_call(gradients), Line(1.5, 0.001)).step_s
+
+
+def test_best_theta_is_the_best_of_its_candidates():
+    gradients = [(1.0, 8), (1.5, 80), (4.0, 800)]
+    times = {theta: predict(gradients, lazy(gradients, theta), Line(1, 0.01)).step_s for theta in (0, 8, 88, inf)}
+    theta, best = best_theta(gradients, Line(1, 0.01), candidates=times)
+    assert best.step_s == min(times.values()) == times[theta]
+
+
+def test_thresholds_cover_the_limits():
+    values = thresholds(GRADIENTS)
+    assert values[0] == 0 and values[-1] == inf and 5 in values
+    assert values == sorted(set(values))
+
+
+@pytest.mark.parametrize("theta", [-1, float("nan")])
+def test_bad_theta(theta):
+    with pytest.raises(ValueError, match="threshold_bytes"):
+        lazy(GRADIENTS, theta)
+
+
+def test_gradients_out_of_order():
+    with pytest.raises(ValueError, match="order of generation"):
+        predict([(2.0, 1), (1.0, 1)], eager([1, 2]), Line(1, 1))
+
+
+def test_no_gradients():
+    assert predict([], [], Line(1, 1)).step_s == 0
