@@ -1,0 +1,82 @@
+"""What each technique must produce: the answers, written a second time and shorter.
+
+Every function here states one numbered sentence of ../SPEC.md, and its docstring begins with that number. They work on
+"one array per rank", a list of p arrays, in plain NumPy, straight from the definition, and import nothing else of the
+project. They are slow. Import from this package: `from refgf.oracle.definitions import ring_allreduce`.
+
+    numbers.py   P1-P3  what a number becomes on the wire        momentum.py  M1-M5   momentum SGD, LARS
+    ring.py      R, D   allreduce by ring, and in rank order     csc.py       C1-C7   sparse chunks, the pieces
+    sums.py      S      any order of summation                   csc_step.py  C8-C14  sparse chunks, a whole step
+    lazy.py      L      lazy allreduce                           network.py   N       layers, by plain loops
+    scaling.py   P4-P7  loss scaling, master weights
+"""
+
+# ruff: noqa: F401  the names are imported to be imported from here
+
+import re
+
+from refgf.oracle.definitions.csc import (
+    carried,
+    choose,
+    chunk_bounds,
+    conserved,
+    importance,
+    keep,
+    nothing_kept,
+    percent_of_step,
+)
+from refgf.oracle.definitions.csc_step import (
+    CSCSettings,
+    chosen_rates,
+    csc_payload_bytes,
+    csc_start,
+    csc_step,
+    local_gradient,
+    sent_elements,
+    skipped,
+    update,
+)
+from refgf.oracle.definitions.lazy import bytes_per_gradient, lazy_allreduce, lazy_calls, lazy_rest
+from refgf.oracle.definitions.momentum import decayed_gradient, lars_ratio, lars_step, momentum_step, warmup_rate
+from refgf.oracle.definitions.network import (
+    batch_norm,
+    batch_norm_backward,
+    central_differences,
+    conv,
+    conv_backward,
+    dropout,
+    fully_connected,
+    local_response_norm,
+    max_pool,
+    max_pool_backward,
+    relu,
+    softmax_cross_entropy,
+)
+from refgf.oracle.definitions.numbers import bfloat16_bits, bfloat16_values, on_wire, underflow_share
+from refgf.oracle.definitions.ring import (
+    agree,
+    direct_allreduce,
+    direct_fold,
+    direct_in_pieces,
+    direct_traffic,
+    ring_allreduce,
+    ring_states,
+    ring_traffic,
+    rounded_fold,
+    same_bits,
+    slice_bounds,
+)
+from refgf.oracle.definitions.scaling import all_finite, next_scale, scaled_allreduce, working_copy
+from refgf.oracle.definitions.sums import exact_sum, summation_bound
+
+__all__ = [name for name in dir() if callable(globals()[name]) and not name.startswith("_")]
+
+
+def statements():
+    """{number: function} of everything defined here, read from the docstrings ("R2: ...")."""
+    found = {}
+    for name in __all__:
+        match = re.match(r"([A-Z]\d+): ", globals()[name].__doc__ or "")
+        if match:
+            found[match[1]] = globals()[name]
+    return found
