@@ -32,7 +32,8 @@ def agree(comm, what: str, value: str) -> None:
     """Raise ValueError on every rank unless all hold the same value."""
     got = records(comm, value)
     if len(set(got)) > 1:
-        told = "; ".join(f"rank {rank}: {text}" for rank, text in enumerate(got))
+        holders = {text: [rank for rank, other in enumerate(got) if other == text] for text in got}
+        told = "; ".join(f"{text!r} on rank {', '.join(map(str, ranks))}" for text, ranks in holders.items())
         raise ValueError(
             f"{what} differs between ranks: got {told}; wanted the same on all; next: look at the rank that differs, "
             "and give every rank the same model, settings and number of steps"

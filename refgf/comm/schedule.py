@@ -95,7 +95,7 @@ def execute(comm, schedule: Schedule, x, wire=None, scratch: dict | None = None)
     """
     staging = Staging(x, wire or x.dtype, scratch)
     kept = {}
-    with np.errstate(over="ignore"):  # a number too large for the wire type travels as inf
+    with np.errstate(over="ignore", invalid="ignore"):  # a number too large for the wire type travels as inf
         for step in schedule:
             if step.op in LOCAL_OPERATIONS:
                 apply(step, x, None, kept, staging.wire)
@@ -156,7 +156,7 @@ def replay(schedules: Sequence[Schedule], xs: Sequence[np.ndarray], wire=None) -
     mail = {}  # (sender, receiver) -> messages under way, oldest first
     position = [0] * len(xs)
     sent = [False] * len(xs)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         while any(position[r] < len(schedules[r]) for r in range(len(xs))):
             moved = False
             for rank, schedule in enumerate(schedules):

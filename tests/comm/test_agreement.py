@@ -1,0 +1,52 @@
+"""Ranks that submit different things say so everywhere."""
+
+import numpy as np
+import pytest
+
+from refgf.comm import ring
+from refgf.comm.agreement import RECORD_BYTES, agree, checked, records
+from refgf.comm.schedule import collective
+from refgf.comm.trace import TracedComm
+
+
+def test_records_arrive_in_rank_order_at_the_stated_cost(on_ranks):
+    def body(comm):
+        traced, p = TracedComm(comm), comm.Get_size()
+        assert records(traced, f"rank {comm.Get_rank()}") == [f"rank {r}" for r in range(p)]
+        assert traced.messages == (p - 1).bit_length()
+        assert traced.bytes == (p - 1) * RECORD_BYTES
+
+    on_ranks(body, sizes=range(1, 9))
+
+
+def test_different_sizes_are_named_on_every_rank(on_ranks):
+    def body(comm):
+        if comm.Get_size() == 1:
+            return
+        allreduce = checked(comm, collective(comm, ring.allreduce))
+        with pytest.raises(ValueError, match="'call 1 sums 6 elements of float32' on rank 0; 'call 1 sums 5"):
+            allreduce(np.ones(5 if comm.Get_rank() else 6, np.float32))
+
+    on_ranks(body)
+
+
+def test_different_types_and_layouts(on_ranks):
+    def body(comm):
+        if comm.Get_size() == 1:
+            return
+        with pytest.raises(ValueError, match="float64' on rank 0; .*float32' on rank 1"):
+            checked(comm, None)(np.ones(3, np.float32 if comm.Get_rank() else np.float64))
+        with pytest.raises(ValueError, match="gradient pool differs"):
+            agree(comm, "gradient pool", "a b" if comm.Get_rank() else "b a")
+
+    on_ranks(body)
+
+
+def test_equal_calls_pass_and_are_summed(on_ranks):
+    def body(comm):
+        allreduce = checked(comm, collective(comm, ring.allreduce))
+        x = np.ones(7, np.float32)
+        allreduce(x)
+        assert (x == comm.Get_size()).all() and allreduce.calls == 1 and allreduce.seconds >= 0
+
+    on_ranks(body)

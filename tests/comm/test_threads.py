@@ -1,0 +1,93 @@
+"""Threads as ranks: messages, collectives, and ends that are never hangs."""
+
+import numpy as np
+import pytest
+
+from refgf.comm import threads
+
+
+def test_message_is_a_copy():
+    def body(comm):
+        x = np.full(3, comm.rank, np.float32)
+        got = np.empty(3, np.float32)
+        comm.Sendrecv(x, (comm.rank + 1) % comm.size, 0, got, (comm.rank - 1) % comm.size, 0)
+        x += 100
+        comm.Barrier()
+        return got[0]
+
+    assert threads.run(5, body) == [4, 0, 1, 2, 3]
+
+
+def test_messages_do_not_overtake():
+    def body(comm):
+        if comm.rank == 0:
+            requests = [comm.Isend(np.array([i]), 1) for i in range(4)]
+            [r.Wait() for r in requests]
+            return None
+        got = [np.empty(1, int) for _ in range(4)]
+        for g in got:
+            comm.Recv(g, 0)
+        return [int(g[0]) for g in got]
+
+    assert threads.run(2, body)[1] == [0, 1, 2, 3]
+
+
+def test_collectives():
+    def body(comm):
+        other = comm.Dup()
+        assert other.allgather(comm.rank * 10) == [10 * r for r in range(comm.size)]
+        assert comm.bcast("word" if comm.rank == 2 else None, root=2) == "word"
+        return comm.allreduce(comm.rank), comm.allreduce(comm.rank, max)
+
+    assert threads.run(4, body) == [(6, 3)] * 4
+
+
+def test_deadlock_is_explained():
+    def body(comm):
+        comm.Send(np.ones(2), (comm.rank + 1) % comm.size)
+
+    with pytest.raises(threads.Deadlock, match="rank 0 waits to send to rank 1; rank 1 waits to send to rank 2"):
+        threads.run(3, body)
+
+
+def test_waiting_for_a_rank_that_has_returned():
+    def body(comm):
+        if comm.rank:
+            comm.Recv(np.empty(1), 0)
+
+    with pytest.raises(threads.Deadlock, match="rank 0 has already returned"):
+        threads.run(2, body)
+
+
+def test_a_failing_rank_aborts_the_others():
+    seen = []
+
+    def body(comm):
+        if comm.rank == 1:
+            raise KeyError("lost")
+        try:
+            comm.Barrier()
+        except threads.Aborted as error:
+            seen.append(str(error))
+            raise
+
+    with pytest.raises(KeyError):
+        threads.run(3, body)
+    assert len(seen) == 2 and "rank 1 failed: KeyError" in seen[0]
+
+
+@pytest.mark.parametrize("send, room, told", [("f4", 2, "room for 2"), ("f8", 3, "float64")])
+def test_messages_that_do_not_fit_are_refused(send, room, told):
+    def body(comm):
+        if comm.rank == 0:
+            comm.Send(np.ones(3, send), 1)
+        else:
+            comm.Recv(np.empty(room, "f4"), 0)
+
+    with pytest.raises((ValueError, threads.Aborted), match=told):
+        threads.run(2, body)
+
+
+def test_there_is_no_rank_outside():
+    with pytest.raises(ValueError, match="got peer 2; wanted 0 to 1"):
+        threads.run(2, lambda comm: comm.Send(np.ones(1), 2))

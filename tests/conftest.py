@@ -1,0 +1,60 @@
+"""Fixtures for all tests.
+
+A test that takes `on_ranks` is written once and run on threads by a plain `pytest`, and on real ranks by
+`mpiexec -n P python -m mpi4py -m pytest --with-mpi`, which runs only those tests.
+"""
+
+import os
+import tempfile
+
+import pytest
+
+from refgf.comm import threads
+
+THREAD_SIZES = (1, 2, 3, 5)
+
+
+def pytest_configure(config):
+    if config.getoption("--with-mpi", default=False):
+        import refgf.launch  # noqa: F401  must come before MPI starts
+
+        # ranks must not share temporary folders
+        config.option.basetemp = tempfile.mkdtemp(prefix=f"refgf-rank{os.environ.get('PMI_RANK', '')}-")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--with-mpi", default=False):
+        return
+    for item in items:
+        if "on_ranks" in item.fixturenames:
+            item.add_marker(pytest.mark.mpi)
+    chosen = [item for item in items if "on_ranks" in item.fixturenames]
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = chosen
+
+
+@pytest.fixture
+def on_ranks(request):
+    """on_ranks(function, *args) calls function(comm, *args) on several ranks and returns a list of
+    [result per rank], one list per number of ranks (under mpiexec there is one, and only the own rank's result)."""
+    if not request.config.getoption("--with-mpi", default=False):
+        return lambda function, *args, sizes=THREAD_SIZES: [threads.run(p, function, *args) for p in sizes]
+    from mpi4py import MPI
+
+    def run(function, *args, sizes=THREAD_SIZES):
+        comm = MPI.COMM_WORLD.Dup()
+        try:
+            return [[function(comm, *args)]]
+        finally:
+            comm.Free()
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def test_images():
+    """The folder of real images named by REFGF_TEST_IMAGES."""
+    folder = os.environ.get("REFGF_TEST_IMAGES")
+    if not folder or not os.path.isdir(folder):
+        pytest.skip("REFGF_TEST_IMAGES names no folder of real images")
+    return folder

@@ -1,0 +1,111 @@
+"""Lazy allreduce: which calls, in which order, and the same sums whatever theta is."""
+
+from collections import namedtuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from refgf.comm import direct, ring
+from refgf.comm.schedule import collective
+from refgf.exchange.lazy import LazyAllreduce
+from refgf.exchange.overlap import CommunicationThread
+from refgf.exchange.pool import Pool
+from refgf.oracle.definitions import lazy_calls
+
+Spec = namedtuple("Spec", "name shape")
+SIZES = [3, 0, 10, 1, 1, 40, 7]
+THETAS = [0, 3, 4, 12, 40, 100, 10_000, float("inf")]
+
+
+def pool_of(sizes, dtype=np.float32):
+    return Pool([Spec(f"t{i}", (n,)) for i, n in enumerate(sizes)], dtype)
+
+
+def step(lazy, sizes):
+    for i in range(len(sizes)):
+        lazy.ready(i)
+    lazy.finish()
+    return [(call.start, call.stop) for call in lazy.calls]
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=12), st.sampled_from([0, 1, 8, 20, 21, 64, 1000, np.inf]))
+@settings(derandomize=True, database=None, deadline=None)
+def test_calls_are_those_of_the_definition(sizes, theta):
+    lazy = LazyAllreduce(pool_of(sizes), lambda x: None, theta)
+    wanted = [tuple(call) for call in lazy_calls(sizes, 4, theta)]
+    assert step(lazy, sizes) == wanted
+    assert step(lazy, sizes) == wanted  # the second step starts afresh
+
+
+def test_exactly_theta_waits():
+    """Greater than theta, not greater or equal: a common mistake."""
+    assert step(LazyAllreduce(pool_of([4, 4]), lambda x: None, 16), [4, 4]) == [(0, 8)]
+    assert step(LazyAllreduce(pool_of([4, 4]), lambda x: None, 15), [4, 4]) == [(0, 4), (4, 8)]
+
+
+def test_theta_counts_bytes_on_the_wire():
+    lazy = LazyAllreduce(pool_of([4, 4, 4]), lambda x: None, 15, wire_itemsize=2)
+    assert step(lazy, [4, 4, 4]) == [(0, 8), (8, 12)]
+
+
+def test_forgotten_tail_is_caught():
+    """The tail bug: 'training converges, the replicas quietly diverge'."""
+
+    class ForgetsTheTail(LazyAllreduce):
+        def finish(self):
+            self._start = self._next = 0
+
+    assert step(ForgetsTheTail(pool_of(SIZES), lambda x: None, 1000), SIZES) != lazy_calls(SIZES, 4, 1000)
+
+
+@pytest.mark.parametrize("overlapped", [False, True])
+@pytest.mark.parametrize("theta", THETAS)
+def test_direct_gives_the_same_bits_for_every_theta(on_ranks, theta, overlapped):
+    def body(comm):
+        def total(threshold_bytes, thread):
+            pool = pool_of(SIZES)
+            pool.flat[:] = np.random.default_rng(comm.Get_rank()).standard_normal(pool.flat.size)
+            allreduce = collective(comm.Dup() if thread else comm, direct.allreduce)
+            allreduce = CommunicationThread(allreduce) if thread else allreduce
+            lazy = LazyAllreduce(pool, allreduce, threshold_bytes, wait=getattr(allreduce, "wait", lambda: None))
+            step(lazy, SIZES)
+            if thread:
+                allreduce.close()
+            return pool.flat.tobytes()
+
+        assert total(theta, overlapped) == total(0, False)
+
+    on_ranks(body)
+
+
+def test_ring_bits_depend_on_theta():
+    """The reason why `direct` exists; if this fails, the data above prove nothing."""
+    from refgf.comm import threads
+
+    def body(comm, theta):
+        pool = pool_of(SIZES)
+        pool.flat[:] = np.random.default_rng(comm.rank).standard_normal(pool.flat.size)
+        step(LazyAllreduce(pool, collective(comm, ring.allreduce), theta), SIZES)
+        return pool.flat.tobytes()
+
+    assert threads.run(5, body, 0) != threads.run(5, body, np.inf)
+
+
+@pytest.mark.parametrize("theta", [-1, float("nan"), "much", None])
+def test_theta_must_be_a_number_of_bytes(theta):
+    with pytest.raises(ValueError, match="got theta = "):
+        LazyAllreduce(pool_of([1]), None, theta)
+
+
+def test_gradients_out_of_order_or_missing_are_refused():
+    lazy = LazyAllreduce(pool_of([1, 1]), lambda x: None, 0)
+    with pytest.raises(ValueError, match="gradient 1 is ready; wanted 0"):
+        lazy.ready(1)
+    lazy.ready(0)
+    with pytest.raises(ValueError, match="finished after 1 of 2"):
+        lazy.finish()
+    lazy.ready(1)
+    with pytest.raises(ValueError, match="gradient 2 is ready"):
+        lazy.ready(2)
