@@ -1,0 +1,35 @@
+"""The user's side of a cluster: one child in new namespaces, and a lifeline, so that nothing survives this process."""
+
+import json
+import os
+import subprocess
+import sys
+
+from refgf.cluster import check
+from refgf.cluster.settings import Settings
+
+INTERRUPTED = 130
+
+
+def start(settings: Settings, task: str, **arguments) -> int:
+    """Run `task` ("run" or "probe") inside a new cluster; return its exit code. CannotRun where there can be none.
+
+    Only this process holds the writing end of the lifeline, so it closes when this process ends, even by SIGKILL.
+    """
+    prefix = check.unshare_command(latency=settings.latency_s > 0)
+    reading, writing = os.pipe()
+    order = json.dumps({"settings": settings.to_json(), "task": task, "lifeline": reading, **arguments})
+    child = subprocess.Popen(
+        [*prefix, sys.executable, "-m", "refgf.cluster", "_inside", order],
+        env=os.environ | {"PATH": check.search_path()},
+        pass_fds=[reading],
+        start_new_session=True,  # Ctrl-C comes to this process alone, which then ends all the others at once
+    )
+    os.close(reading)
+    try:
+        code = child.wait()
+    except KeyboardInterrupt:
+        os.close(writing)
+        child.wait()
+        return INTERRUPTED
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,68 @@
+"""Rates, times and links as people type them: '1gbit', '50us', '1gbit,50us'.
+
+A rate counts decimal bits, as networks do: 1gbit = 10^9 bits = 125,000,000 bytes a second.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+
+BITS = {"bit": 1, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9, "tbit": 1e12}
+SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+
+
+@dataclass(frozen=True)
+class Link:
+    """The alpha-beta model: a message of m bytes takes alpha_s + m * beta_s_per_byte."""
+
+    alpha_s: float
+    beta_s_per_byte: float
+
+    def seconds(self, nbytes: int) -> float:
+        return self.alpha_s + nbytes * self.beta_s_per_byte
+
+    def __str__(self) -> str:
+        return f"{format_rate(1 / self.beta_s_per_byte)},{format_time(self.alpha_s)}"
+
+
+def parse_rate(text: str) -> float:
+    """'1gbit' -> 125e6 bytes per second. ValueError unless it is a positive number with a unit of BITS."""
+    return _quantity(text, BITS, "rate", "1gbit, 2.5gbit, 200mbit") / 8
+
+
+def parse_time(text: str) -> float:
+    """'50us' -> 5e-05 seconds. ValueError unless it is a number >= 0 with a unit of SECONDS."""
+    return _quantity(text, SECONDS, "time", "50us, 1.5ms, 0s")
+
+
+def parse_link(text: str) -> Link:
+    """'1gbit,50us' -> Link(alpha_s=5e-05, beta_s_per_byte=8e-09)."""
+    rate, comma, latency = text.partition(",")
+    if not comma:
+        raise ValueError(f"link: got {text!r}; wanted a rate and a latency with a comma between; next: try 1gbit,50us")
+    return Link(parse_time(latency), 1 / parse_rate(rate))
+
+
+def format_rate(bytes_per_s: float) -> str:
+    """125e6 -> '1gbit'."""
+    return _with_unit(bytes_per_s * 8, BITS)
+
+
+def format_time(seconds: float) -> str:
+    """5e-05 -> '50us'."""
+    return _with_unit(seconds, SECONDS) if seconds else "0s"
+
+
+def _quantity(text: str, units: dict, what: str, examples: str) -> float:
+    match = re.fullmatch(r"\s*(\d+\.?\d*(?:e[+-]?\d+)?|\.\d+)\s*([a-z]+)(?:/s)?\s*", text.lower())
+    value = float(match[1]) * units[match[2]] if match and match[2] in units else math.nan
+    if not math.isfinite(value) or (value == 0 and units is BITS):
+        wanted = "a number and one of " + ", ".join(units)
+        raise ValueError(f"{what}: got {text!r}; wanted {wanted}; next: try {examples}")
+    return value
+
+
+def _with_unit(value: float, units: dict) -> str:
+    fitting = [u for u in units if units[u] <= value * (1 + 1e-9)] or [min(units, key=units.get)]
+    unit = max(fitting, key=units.get)
+    return f"{value / units[unit]:.4g}{unit}"
