@@ -12,7 +12,7 @@ Counting costs a dictionary look-up and two clock readings per message.
 import json
 import platform
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -35,6 +35,7 @@ class TracedComm:
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.peers = shared.peers if shared else {}
         self.events = shared.events if shared else []
+        self._past = shared._past if shared else {}  # peers as they were before the last reset
 
     def __getattr__(self, name: str):
         return getattr(self._comm, name)
@@ -48,6 +49,9 @@ class TracedComm:
         return sum(size for _, size in self.peers.values())
 
     def reset(self) -> None:
+        """Count from zero again; `save` still tells the whole run."""
+        for peer, totals in self.peers.items():
+            _add(self._past, peer, *totals)
         self.peers.clear()
         self.events.clear()
 
@@ -70,12 +74,19 @@ class TracedComm:
         call(*arguments)
         self.events.append(Event(name, start_s, time.perf_counter(), dest, nbytes))
         if dest is not None:
-            totals = self.peers.setdefault(dest, [0, 0])
-            totals[0] += 1
-            totals[1] += nbytes
+            _add(self.peers, dest, 1, nbytes)
 
     def save(self, folder, opaque: bool = False) -> None:
-        """Write rank<r>.json: what this rank sent to whom. opaque: other traffic ran beside it, uncounted."""
-        content = {"rank": self.rank, "host": platform.node(), "peers": self.peers, "opaque": opaque}
-        content["events"] = [asdict(event) for event in self.events]
+        """Write rank<r>.json: what this rank sent to whom in the whole run. opaque: other traffic ran beside it."""
+        peers = {}
+        for part in (self._past, self.peers):
+            for peer, totals in part.items():
+                _add(peers, peer, *totals)
+        content = {"rank": self.rank, "host": platform.node(), "peers": peers, "opaque": opaque}
         Path(folder, f"rank{self.rank}.json").write_text(json.dumps(content))
+
+
+def _add(peers: dict, peer: int, messages: int, nbytes: int) -> None:
+    totals = peers.setdefault(peer, [0, 0])
+    totals[0] += messages
+    totals[1] += nbytes

@@ -1,0 +1,62 @@
+"""The counting communicator counts what was sent, and only that."""
+
+import json
+
+import numpy as np
+
+from refgf.comm.trace import TracedComm
+
+
+def right(comm):
+    return (comm.Get_rank() + 1) % comm.Get_size()
+
+
+def left(comm):
+    return (comm.Get_rank() - 1) % comm.Get_size()
+
+
+def test_counts_by_receiver(on_ranks):
+    def body(comm):
+        traced = TracedComm(comm)
+        other = traced.Dup()
+        x, y = np.zeros(5, np.float32), np.zeros(5, np.float32)
+        for c in (traced, traced, other):
+            c.Sendrecv(x, right(c), 0, y, left(c), 0)
+        traced.allgather("not counted")
+        assert traced.messages == 3 and traced.bytes == 60 and traced.peers == {right(comm): [3, 60]}
+        assert [e.name for e in traced.events] == ["Sendrecv"] * 3
+        assert all(e.start_s <= e.stop_s and e.peer == right(comm) and e.bytes == 20 for e in traced.events)
+
+    on_ranks(body, sizes=(2, 3, 5))
+
+
+def test_one_sided_messages_count_for_the_sender():
+    from refgf.comm import threads
+
+    def body(comm):
+        traced = TracedComm(comm)
+        if comm.rank:
+            traced.Recv(np.zeros(3), 0)
+        else:
+            traced.Send(np.zeros(3), 1)
+        return traced.messages, traced.bytes
+
+    assert threads.run(2, body) == [(1, 24), (0, 0)]
+
+
+def test_saved_totals_survive_a_reset(tmp_path):
+    from refgf.comm import threads
+
+    def body(comm):
+        traced = TracedComm(comm)
+        x, y = np.zeros(2, np.float32), np.zeros(2, np.float32)
+        for _ in range(2):
+            traced.Sendrecv(x, right(comm), 0, y, left(comm), 0)
+            traced.reset()
+        traced.Sendrecv(x, right(comm), 0, y, left(comm), 0)
+        traced.save(tmp_path, opaque=comm.rank == 1)
+        return traced.messages
+
+    assert threads.run(2, body) == [1, 1]
+    saved = json.loads((tmp_path / "rank1.json").read_text())
+    assert saved["peers"] == {"0": [3, 24]} and saved["opaque"] is True and saved["rank"] == 1
