@@ -1,0 +1,24 @@
+"""Softmax cross-entropy."""
+
+import numpy as np
+
+from refgf.device import array_module
+
+
+def softmax_cross_entropy(logits, labels, global_batch):
+    """The samples' cross-entropies, added up and divided by the *global* batch, and the gradient for the logits.
+
+    logits (N, K), labels (N,) integers below K. With global_batch the number of samples of all ranks together, the ranks'
+    losses and gradients need only be added, however uneven their shares are. N = 0 gives 0 and an empty gradient.
+    Returns (float, (N, K) array).
+    """
+    xp = array_module(logits)
+    rows = xp.arange(len(logits))
+    shifted = logits - logits.max(axis=1, keepdims=True)  # per row: exp cannot overflow, and no row underflows for another
+    exponentials = xp.exp(shifted)
+    sums = exponentials.sum(axis=1, keepdims=True)
+    losses = xp.log(sums[:, 0]) - shifted[rows, labels]
+    gradient = exponentials / sums
+    gradient[rows, labels] -= 1
+    gradient /= global_batch
+    return float(losses.sum(dtype=np.float64)) / global_batch, gradient

@@ -1,0 +1,78 @@
+"""Max-pooling; windows may overlap (AlexNet: 3 x 3 every 2)."""
+
+import math
+
+import numpy as np
+
+from refgf.nn.layers import Layer, window_pixel
+
+
+class MaxPool(Layer):
+    """y = the largest value of each kernel x kernel window, every `stride` pixels; pixels left over are not read.
+
+    The gradient goes to the window's largest value; among equal ones to the first in row order, as in PyTorch. Equal values are
+    common (a constant background), so giving the gradient to all of them would not be a gradient.
+    """
+
+    def __init__(self, name, input_shape, kernel, stride, workspace):
+        height, width, channels = input_shape
+        if not 0 < kernel <= min(height, width, 15):
+            raise ValueError(f"{name}: got kernel {kernel} on {height}x{width} pixels, wanted 1 to 15 and not above the input")
+        self.kernel, self.stride = kernel, stride
+        self.rows, self.columns = (height - kernel) // stride + 1, (width - kernel) // stride + 1
+        output_shape = (self.rows, self.columns, channels)
+        comparisons = kernel * kernel * math.prod(output_shape)
+        super().__init__(name, input_shape, output_shape, workspace, (comparisons, math.prod(output_shape)))
+        self.bytes_per_image = (math.prod(input_shape) + 3 * math.prod(output_shape)) * workspace.dtype.itemsize
+        self.offsets, self.corners = self.flat_positions()
+
+    def flat_positions(self):
+        """Where in one flattened image window value number w lies: corners (OH, OW, C) of the windows + offsets (K*K,)[w]."""
+        _, width, channels = self.input_shape
+        k = np.arange(self.kernel)
+        offsets = (k[:, None] * width + k).reshape(-1) * channels
+        row, column, channel = np.ix_(*(np.arange(side) for side in self.output_shape))
+        corners = (row * self.stride * width + column * self.stride) * channels + channel
+        return self.xp.asarray(offsets), self.xp.asarray(corners)
+
+    def forward(self, x, training):
+        y = self.keep("y", (len(x), *self.output_shape))
+        self.winner = self.keep("winner", y.shape, np.uint8)  # which of the window's K*K values is the largest
+
+        def work(worker, part):
+            for block in self.workspace.blocks(part, self.bytes_per_image):
+                self.largest(x[block], y[block], self.winner[block], worker)
+
+        self.workspace.share(work, len(x))
+        return y
+
+    def largest(self, x, y, winner, worker):
+        """y <- the windows' largest values, winner <- their numbers. No branches: `where=` would cost ten times as much."""
+        larger = self.workspace.scratch("mask", y.shape, worker, bool)
+        number = self.workspace.scratch("number", y.shape, worker, np.uint8)
+        y[...] = self.window_value(x, 0)
+        winner[...] = 0
+        for w in range(1, self.kernel**2):
+            value = self.window_value(x, w)
+            self.xp.greater(value, y, out=larger)
+            self.xp.maximum(value, y, out=y)
+            self.xp.multiply(larger, np.uint8(w), out=number)
+            self.xp.maximum(winner, number, out=winner)  # w only grows, so the last strictly larger value wins
+
+    def window_value(self, x, w):
+        """Value number w of every window. (n, H, W, C) -> (n, OH, OW, C)"""
+        i, j = divmod(w, self.kernel)
+        return window_pixel(x, i, j, self.stride, self.rows, self.columns)
+
+    def backward(self, dy, ready):
+        dx = self.workspace.gradient((len(dy), *self.input_shape))
+
+        def work(worker, part):
+            for block in self.workspace.blocks(part, self.bytes_per_image):
+                dx[block] = 0
+                images = self.xp.arange(block.stop - block.start).reshape(-1, 1, 1, 1) * math.prod(self.input_shape)
+                places = self.offsets[self.winner[block]] + self.corners + images  # (n, OH, OW, C) into dx, flattened
+                self.xp.add.at(dx[block].reshape(-1), places.reshape(-1), dy[block].reshape(-1))
+
+        self.workspace.share(work, len(dy))
+        return dx

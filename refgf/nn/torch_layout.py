@@ -1,0 +1,56 @@
+"""Weights and images to and from PyTorch's layout, by transposing alone; torch itself is not needed.
+
+               here            PyTorch
+images         (N, H, W, C)    (N, C, H, W)
+convolution    (K, K, C, O)    (O, C, K, K)
+first fully
+connected      (H*W*C, O)      (O, C*H*W)      its inputs are the flattened pixels: their order differs too
+others         (I, O)          (O, I)
+bias, gamma..  (O,)            (O,)
+"""
+
+from refgf.nn.conv import Convolution
+from refgf.nn.layers import FullyConnected
+
+
+def images_to_torch(images):
+    return images.transpose(0, 3, 1, 2)  # (N, H, W, C) -> (N, C, H, W)
+
+
+def images_from_torch(images):
+    return images.transpose(0, 2, 3, 1)  # (N, C, H, W) -> (N, H, W, C)
+
+
+def to_torch(layer, array):
+    """A tensor of `layer`, parameter or gradient, in PyTorch's layout."""
+    if isinstance(layer, Convolution) and array.ndim == 4:
+        return array.transpose(3, 2, 0, 1)  # (K, K, C, O) -> (O, C, K, K)
+    if isinstance(layer, FullyConnected) and array.ndim == 2:
+        if len(layer.input_shape) == 3:
+            array = array.reshape(*layer.input_shape, -1).transpose(2, 0, 1, 3).reshape(array.shape)  # H, W, C -> C, H, W
+        return array.T  # (I, O) -> (O, I)
+    return array
+
+
+def from_torch(layer, array):
+    """The inverse of to_torch."""
+    if isinstance(layer, Convolution) and array.ndim == 4:
+        return array.transpose(2, 3, 1, 0)  # (O, C, K, K) -> (K, K, C, O)
+    if isinstance(layer, FullyConnected) and array.ndim == 2:
+        array = array.T  # (O, I) -> (I, O)
+        if len(layer.input_shape) == 3:
+            height, width, channels = layer.input_shape
+            array = array.reshape(channels, height, width, -1).transpose(1, 2, 0, 3).reshape(array.shape)  # C, H, W -> H, W, C
+        return array
+    return array
+
+
+def state_to_torch(network):
+    """{"conv1.weight": array, ...} of all parameters, under PyTorch's names (norm1.weight is gamma, norm1.bias is beta)."""
+    names = {"gamma": "weight", "beta": "bias"}
+    state = {}
+    for layer in network.layers:
+        for spec, array in zip(layer.tensors, layer.parameters):
+            kind = spec.name.removeprefix(layer.name + ".")
+            state[f"{layer.name}.{names.get(kind, kind)}"] = to_torch(layer, array)
+    return state
