@@ -81,24 +81,34 @@ def explicit(counts):
 def predict(gradients, groups, allreduce_s, overlap=True, compute_s=None):
     """Timeline of one step.
 
-    overlap=True: calls run beside the computation, one after another. overlap=False: the computation stands still
-    during a call, so every gradient after it is late by the length of the call.
+    overlap: the share of its speed that computation keeps while a call runs. True or 1: calls run beside it. False or
+    0: it stands still, so every later gradient is late by the length of the call. In between: cores that serve both.
     compute_s: end of the computation without communication; by default the last gradient ends it.
     """
-    require(gradients, groups)
+    require(gradients, groups, overlap)
     compute_s = max((ready for ready, _ in gradients), default=0.0) if compute_s is None else compute_s
-    calls, free_s, late_s = [], 0.0, 0.0
+    calls, free_s, late_s = [], 0.0, 0.0  # late_s: how far the computation is behind itself without communication
     for group in groups:
         nbytes = sum(gradients[i][1] for i in group)
         start_s = max(free_s, gradients[group[-1]][0] + late_s)
         free_s = start_s + allreduce_s(nbytes)
-        late_s += 0.0 if overlap else free_s - start_s
+        late_s += lateness(free_s - start_s, compute_s - (start_s - late_s), overlap)
         calls.append(Call(start_s, free_s, nbytes, group))
     return Timeline(tuple(calls), compute_s, max(compute_s + late_s, free_s))
 
 
-def require(gradients, groups):
+def lateness(call_s, work_left_s, overlap):
+    """How much later a computation with work_left_s to do ends because of a call of call_s beside it."""
+    if work_left_s <= 0:
+        return 0.0
+    beside_s = call_s if overlap * call_s <= work_left_s else work_left_s / overlap
+    return (1 - overlap) * beside_s
+
+
+def require(gradients, groups, overlap):
     """Raise ValueError unless gradients come in order of time and the groups hold each of them once, in order."""
+    if not 0 <= overlap <= 1:
+        raise ValueError(f"predict: got overlap {overlap}, wanted True, False or a share of speed between 0 and 1")
     ready = [seconds for seconds, _ in gradients]
     if any(later < earlier for earlier, later in zip(ready, ready[1:])):
         raise ValueError(f"predict: got ready times {ready[:6]}..., wanted them in the order of generation (rising)")

@@ -1,9 +1,12 @@
 """The networks that the papers measure, as layers with gradients, flops and bytes.
 
-Not networks to run (refgf.nn has those): only their shapes. `WORKLOADS` maps a name to a function that builds it.
+Not networks to run (refgf.nn has those): only their shapes. `WORKLOADS` maps a name to a function that builds it;
+`PUBLISHED` holds the parameter counts that others state, which the tests compare.
 """
 
+from refgf.predict.branched import densenet161, densenet201, googlenet, inception_v4
 from refgf.predict.shapes import Builder
+from refgf.predict.transformer import bert_large
 
 
 def alexnet(num_classes=1000, image_size=227, width=1.0, normalization="batch", channels=3):
@@ -64,4 +67,43 @@ def resnet50():
     return resnet((3, 4, 6, 3))
 
 
-WORKLOADS = {"AlexNet": alexnet, "ResNet-50": resnet50}
+def resnet152():
+    """60,192,808 parameters (verified: torchvision's documentation)."""
+    return resnet((3, 8, 36, 3))
+
+
+def vgg16():
+    """138,357,544 parameters in 32 tensors (verified: torchvision's documentation)."""
+    net = Builder("VGG-16", 224, 224, 3)
+    for stage, (filters, count) in enumerate([(64, 2), (128, 2), (256, 3), (512, 3), (512, 3)], 1):
+        for number in range(1, count + 1):
+            net.conv(f"conv{stage}.{number}", filters, 3, 1, 1)
+        net.pool(f"pool{stage}", 2, 2)
+    for name, features in [("fc6", 4096), ("fc7", 4096), ("fc8", 1000)]:
+        net.fc(name, features)
+    return net.workload()
+
+
+WORKLOADS = {
+    "AlexNet": alexnet,
+    "ResNet-50": resnet50,
+    "ResNet-152": resnet152,
+    "VGG-16": vgg16,
+    "GoogLeNet": googlenet,
+    "DenseNet-161": densenet161,
+    "DenseNet-201": densenet201,
+    "Inception-v4": inception_v4,
+    "BERT-Large": bert_large,
+}
+
+# Parameter counts of others (verified: where they stand). AlexNet's ungrouped form is published nowhere we know of.
+PUBLISHED = {
+    "ResNet-50": (25_557_032, "torchvision documentation"),
+    "ResNet-152": (60_192_808, "torchvision documentation"),
+    "VGG-16": (138_357_544, "torchvision documentation"),
+    "DenseNet-161": (28_681_000, "torchvision documentation"),
+    "DenseNet-201": (20_013_928, "torchvision documentation"),
+    "GoogLeNet": (13_378_280, "independent implementations, with both auxiliary classifiers; 6,998,552 without"),
+    "Inception-v4": (42_679_816, "osmr/imgclsmob and KerasHub"),
+    "BERT-Large": (335_141_888, "KerasHub, uncased model with pooler"),
+}

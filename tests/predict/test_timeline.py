@@ -12,6 +12,14 @@ from refgf.predict.timeline import best_theta, eager, explicit, lazy, one_call, 
 GRADIENTS = [(1.0, 10), (3.0, 20), (4.0, 5)]
 
 
+sizes = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 1000)), min_size=1, max_size=12)
+
+
+def from_steps(steps):
+    """[(duration, bytes)] -> gradients with rising ready times; small integers, so that sums are exact."""
+    return [(float(sum(d for d, _ in steps[: i + 1])), nbytes) for i, (_, nbytes) in enumerate(steps)]
+
+
 def spans(timeline):
     return [(call.start_s, call.end_s, call.bytes) for call in timeline.calls]
 
@@ -45,6 +53,28 @@ def test_without_overlap_computation_after_the_last_gradient_counts():
     assert predict(GRADIENTS, one_call(GRADIENTS), Line(1, 0.1), overlap=True, compute_s=5.0).step_s == 8.5
 
 
+def test_a_computation_at_half_speed_beside_calls():
+    """2 s of call from 1 to 3: half a second of work lost in each; the second gradient is ready at 4, not 3."""
+    got = predict(GRADIENTS, eager(GRADIENTS), Line(1, 0.1), overlap=0.5)
+    assert spans(got)[:2] == [(1, 3, 10), (4, 7, 20)]  # 1 + 2 s at half speed + 1 s at full speed; then T = 3
+    assert spans(got)[2] == (7, 8.5, 5)  # its last second of work ran from 4 to 6, long before
+    assert got.step_s == 8.5
+
+
+def test_a_slowed_computation_may_end_the_step():
+    got = predict([(1.0, 10)], eager([0]), Line(1, 0.1), overlap=0.5, compute_s=4.0)
+    assert got.step_s == 5.0  # 1 s, then 2 s beside the call (1 s of work), then the last 2 s
+    assert predict([(1.0, 10)], eager([0]), Line(1, 0.1), overlap=0.5, compute_s=1.5).step_s == 3.0
+
+
+@given(st.data())
+def test_sharing_cores_lies_between_the_limits(data):
+    gradients = from_steps(data.draw(sizes))
+    line, share = Line(data.draw(st.integers(0, 40)), 0.125), data.draw(st.sampled_from([0.0, 0.25, 0.5, 1.0]))
+    none, some, full = [predict(gradients, eager(gradients), line, o).step_s for o in (False, share, True)]
+    assert full <= some <= none
+
+
 def test_lazy_fires_only_when_more_than_theta_waits():
     assert lazy(GRADIENTS, 9) == [range(0, 1), range(1, 2), range(2, 3)]
     assert lazy(GRADIENTS, 10) == [range(0, 2), range(2, 3)]  # exactly 10 bytes wait on: greater than, not equal
@@ -71,14 +101,6 @@ def test_a_lazy_without_the_last_flush_is_refused():
     """Seeded mistake: the tail is never sent."""
     with pytest.raises(ValueError, match="each of the 3 gradients once"):
         predict(GRADIENTS, lazy(GRADIENTS, 10)[:-1], Line(1, 0.1))
-
-
-sizes = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 1000)), min_size=1, max_size=12)
-
-
-def from_steps(steps):
-    """[(duration, bytes)] -> gradients with rising ready times; small integers, so that sums are exact."""
-    return [(float(sum(d for d, _ in steps[: i + 1])), nbytes) for i, (_, nbytes) in enumerate(steps)]
 
 
 @given(sizes)
@@ -154,6 +176,11 @@ def test_bad_theta(theta):
 def test_gradients_out_of_order():
     with pytest.raises(ValueError, match="order of generation"):
         predict([(2.0, 1), (1.0, 1)], eager([1, 2]), Line(1, 1))
+
+
+def test_overlap_out_of_range():
+    with pytest.raises(ValueError, match="overlap 1.5"):
+        predict(GRADIENTS, eager(GRADIENTS), Line(1, 1), overlap=1.5)
 
 
 def test_no_gradients():

@@ -3,7 +3,7 @@
 import pytest
 
 from refgf.predict.shapes import Builder, pooled
-from refgf.predict.workloads import alexnet, resnet50
+from refgf.predict.workloads import PUBLISHED, WORKLOADS, alexnet, googlenet, resnet50
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,43 @@ from refgf.predict.workloads import alexnet, resnet50
 )
 def test_totals(network, parameters, tensors):
     assert (network.parameters, len(network.tensors)) == (parameters, tensors)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_totals(name):
+    assert WORKLOADS[name]().parameters == PUBLISHED[name][0]
+
+
+def test_only_alexnet_has_no_published_count():
+    assert WORKLOADS.keys() - PUBLISHED.keys() == {"AlexNet"}
+    assert googlenet(auxiliary=False).parameters == 6_998_552
+
+
+@pytest.mark.parametrize(
+    "name, convolutions, tensors",
+    [("ResNet-152", 155, 155 * 3 + 2), ("DenseNet-201", 200, 200 * 3 + 2 + 2), ("Inception-v4", 149, 149 * 3 + 2)],
+)
+def test_tensor_counts(name, convolutions, tensors):
+    """Each convolution has a normalisation (DenseNet one more at its end), and there is one product with bias."""
+    network = WORKLOADS[name]()
+    assert sum(layer.kind == "conv" for layer in network.layers) == convolutions
+    assert len(network.tensors) == tensors
+
+
+@pytest.mark.parametrize(
+    "name, giga", [("VGG-16", 15.47), ("ResNet-152", 11.51), ("DenseNet-201", 4.29), ("DenseNet-161", 7.73)]
+)
+def test_multiplications(name, giga):
+    """torchvision's documentation, billions of multiply-adds in convolutions and products (rounded to 0.01)."""
+    products = [layer for layer in WORKLOADS[name]().layers if layer.kind in ("conv", "fc")]
+    assert sum(layer.forward_flops for layer in products) / 2e9 == pytest.approx(giga, abs=0.012)
+
+
+def test_bert_s_largest_gradient_comes_last():
+    network = WORKLOADS["BERT-Large"]()
+    assert network.tensors[-1].shape == (30_522, 1024)
+    assert len(network.tensors) == 391
+    assert network.sample == "sequence of 128 tokens"
 
 
 def test_chunks_of_the_gradientflow_paper():
@@ -88,7 +125,7 @@ def test_gradients_from_measured_layers():
     assert times == pytest.approx([1 + 2 * 3 / 435, 1 + 2 * 219 / 435, 1 + 2 + 6 * 36 / 1332, 9.0], rel=1e-14)
 
 
-@pytest.mark.parametrize("network", [alexnet(), resnet50()])
+@pytest.mark.parametrize("network", [build() for build in WORKLOADS.values()], ids=list(WORKLOADS))
 def test_gradients_come_in_order_and_end_with_the_backward_pass(network):
     gradients = network.gradients(backward_s=2.0, forward_s=1.0, itemsize=2)
     ready = [seconds for seconds, _ in gradients]
