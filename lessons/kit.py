@@ -1,0 +1,304 @@
+"""What all lessons share: arguments, ranks, timing, tables, result files. No algorithm is in here.
+
+A lesson is
+
+    lesson = kit.Lesson(__file__, __doc__)
+    lesson.argument("--theta", ...)                 arguments of its own
+    lesson.main(measure, draw)
+
+    measure(run) -> dict      runs on every rank; what rank 0 returns is written to results/NN_name.json
+    draw(result, axes...)     reads such a dict and draws results/NN_name.png; `--plot` does only this, without MPI
+
+`run` is a `Run`: communicator, options, timing, printing on rank 0.
+"""
+
+import argparse
+import ast
+import contextlib
+import hashlib
+import json
+import math
+import os
+import platform
+import statistics
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+import refgf.launch as launch
+from refgf.comm import threads
+from refgf.comm.topology import nodes
+from refgf.comm.trace import TracedComm
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds: the median of the repeats, the lowest and the highest; each repeat is the maximum over ranks."""
+
+    median_s: float
+    low_s: float
+    high_s: float
+    repeats: int
+
+    def __str__(self) -> str:
+        return f"{seconds(self.median_s)} [{seconds(self.low_s)}..{seconds(self.high_s)}]"
+
+
+class Run:
+    """One rank's view of a running lesson.
+
+    comm     the communicator, counting messages and bytes (TracedComm); `run.plain` is the one below it
+    options  the parsed arguments
+    """
+
+    def __init__(self, plain, options) -> None:
+        self.plain, self.comm, self.options = plain, TracedComm(linked(plain, options)), options
+        self.rank, self.size = plain.Get_rank(), plain.Get_size()
+        self.opaque = False  # has anything travelled that self.comm does not count?
+        self.place = place(self.plain, options)
+
+    def say(self, text: str = "") -> None:
+        """Print on rank 0."""
+        if self.rank == 0:
+            print(text, flush=True)
+
+    def section(self, title: str) -> None:
+        self.say(f"\n== {title} ==")
+
+    def table(self, header: list[str], rows: list[list]) -> None:
+        """Print rows under a header, right-aligned columns."""
+        cells = [header] + [[str(cell) for cell in row] for row in rows]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+        for row in cells:
+            self.say("  ".join(cell.rjust(width) for cell, width in zip(row, widths)))
+
+    def quick(self, quick, default, full=None):
+        """One of three sizes of the same experiment, by --quick and --full."""
+        if self.options.quick:
+            return quick
+        return full if self.options.full and full is not None else default
+
+    def time(self, function, repeats: int, warmup: int = 1) -> Timing:
+        """Call function() on all ranks together; the time of a repeat is that of the slowest rank."""
+        mine = []
+        for _ in range(warmup + repeats):
+            self.plain.Barrier()
+            start_s = time.perf_counter()
+            function()
+            mine.append(time.perf_counter() - start_s)
+        return self.slowest(mine[warmup:])
+
+    def slowest(self, mine: list[float]) -> Timing:
+        """The Timing of repeats that each rank has measured for itself."""
+        slowest = [max(repeat) for repeat in zip(*self.plain.allgather(mine))]
+        return Timing(statistics.median(slowest), min(slowest), max(slowest), len(slowest))
+
+    def earlier(self) -> dict:
+        """What the last run of this lesson saved; empty if there is nothing readable."""
+        try:
+            return json.loads((self.options.output / f"{self.options.lesson}.json").read_text())
+        except (OSError, ValueError):
+            return {}
+
+    def mpi_allreduce(self):
+        """MPI's own Allreduce as an `Allreduce`, None where there is none (threads, a stated link)."""
+        if self.options.threads or self.options.link:
+            return None
+        from mpi4py import MPI
+
+        self.opaque = True
+        return lambda x: self.plain.Allreduce(MPI.IN_PLACE, x)
+
+
+class Lesson:
+    """A lesson script: its arguments, and the way from measuring to a figure."""
+
+    def __init__(self, file: str, doc: str) -> None:
+        self.file = Path(file).resolve()
+        self.name = self.file.stem
+        self.parser = argparse.ArgumentParser(
+            description=doc, formatter_class=argparse.RawDescriptionHelpFormatter, prog=f"lessons/{self.file.name}"
+        )
+        add = self.parser.add_argument
+        size = self.parser.add_mutually_exclusive_group()
+        size.add_argument("--quick", action="store_true", help="tiny sizes, a few seconds: shows that it runs")
+        size.add_argument("--full", action="store_true", help="full sizes: what figures/ records")
+        add("--threads", type=positive, metavar="P", help="run P ranks as threads of this process, without MPI")
+        add("--link", metavar="RATE,LATENCY", help="wait as a link of this rate would (1gbit,50us), instead of having one")
+        add("--plot", action="store_true", help="only redraw the figure from the JSON of an earlier run")
+        add("--output", type=Path, default=ROOT / "results", metavar="DIR", help="where JSON and PNG go (results/)")
+
+    def argument(self, *names, **settings) -> None:
+        self.parser.add_argument(*names, **settings)
+
+    def main(self, measure, draw) -> None:
+        options = self._parse()
+        if options.plot:
+            self._draw(draw, options)
+            return
+        if options.threads:
+            try:
+                threads.run(options.threads, lambda comm: self._measure(comm, measure, options))
+            except ValueError as error:  # a caller's mistake is a sentence, not a traceback
+                self.parser.exit(2, f"{self.parser.prog}: {error}\n")
+        else:
+            from mpi4py import MPI
+
+            self._measure(MPI.COMM_WORLD, measure, options)
+        if launch.job.rank == 0:
+            self._draw(draw, options)
+
+    def _parse(self):
+        """Rank 0 speaks for all when the arguments are wrong."""
+        with open(os.devnull, "w") as nowhere:
+            out, err = (sys.stdout, sys.stderr) if launch.job.rank == 0 else (nowhere, nowhere)
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                options = self.parser.parse_args(namespace=argparse.Namespace(lesson=self.name))
+                try:
+                    linked(None, options)
+                except ValueError as error:
+                    self.parser.error(f"--link: {error}")
+        return options
+
+    def _measure(self, comm, measure, options) -> None:
+        run = Run(comm, options)
+        run.say(f"{self.name} on {run.size} ranks: {run.place}")
+        result = measure(run)
+        if "REFGF_TRACE_DIR" in os.environ:
+            run.comm.save(os.environ["REFGF_TRACE_DIR"], run.opaque)
+        if run.rank == 0:
+            record = {
+                "lesson": self.name,
+                "date": time.strftime("%Y-%m-%d"),
+                "ranks": run.size,
+                "place": run.place,
+                "options": {k: v for k, v in vars(options).items() if k not in ("output", "lesson")},
+                "machine": machine(options),
+                "sources": sources(self.file),
+            }
+            options.output.mkdir(parents=True, exist_ok=True)
+            path = options.output / f"{self.name}.json"
+            path.write_text(json.dumps(plain(record | result), indent=1) + "\n")
+
+    def _draw(self, draw, options) -> None:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        path = options.output / f"{self.name}.json"
+        if not path.exists():
+            self.parser.error(f"--plot reads {path}, which is not there; run the lesson once without --plot")
+        result = json.loads(path.read_text())
+        figure = draw(result)
+        figure.text(0.01, 0.005, f"{result['ranks']} ranks, {result['place']}; {result['machine']['cpu']}", fontsize=7)
+        figure.savefig(path.with_suffix(".png"), dpi=110)
+        print(f"\nfigure: {path.with_suffix('.png')}\nnumbers: {path}")
+
+
+def positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"got {text!r}, wanted a whole number above 0")
+    return int(text)
+
+
+def linked(comm, options):
+    """The communicator behind a stated link, if --link asks for one."""
+    if not options.link:
+        return comm
+    from refgf.comm.link import LinkComm
+    from refgf.units import parse_link
+
+    link = parse_link(options.link)
+    return LinkComm(comm, link) if comm is not None else None
+
+
+def place(comm, options) -> str:
+    """Where the ranks are and what is between them, in words. Collective."""
+    groups = nodes(comm)
+    spread = f"{len(groups)} node{'s' * (len(groups) > 1)} x {'/'.join(str(n) for n in sorted({len(g) for g in groups}))} ranks"
+    if options.link:
+        return f"one machine that WAITS like a link of {options.link} for each rank (not a measured network)"
+    if options.threads:
+        return "threads of one process, no MPI"
+    if "REFGF_CLUSTER" in os.environ:
+        cluster = json.loads(os.environ["REFGF_CLUSTER"])
+        latency = f", latency {cluster['latency']}" if cluster["latency_s"] else ""
+        return f"emulated cluster, {spread}, links of {cluster['rate']}{latency}"
+    return f"shared memory of one machine, {launch.job.cores} cores" if len(groups) == 1 else spread
+
+
+def machine(options) -> dict:
+    """What the numbers were measured on."""
+    from threadpoolctl import threadpool_info
+
+    blas = [f"{p['internal_api']} {p.get('architecture', '')} x {p['num_threads']}" for p in threadpool_info()]
+    facts = {"cpu": cpu_name(), "cores": launch.job.cores, "python": platform.python_version(), "numpy": np.__version__}
+    facts["blas"] = sorted(set(blas))
+    if not options.threads:
+        from mpi4py import MPI
+
+        facts["mpi"] = MPI.Get_library_version().splitlines()[0].strip()
+    return facts
+
+
+def cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def sources(lesson: Path) -> dict[str, str]:
+    """{file: hash of its code} of the lesson and of every module of the project that it has loaded."""
+    files = {Path(m.__file__).resolve() for m in list(sys.modules.values()) if getattr(m, "__file__", None)}
+    used = {f for f in files if f.suffix == ".py" and (ROOT / "refgf" in f.parents or f.parent == ROOT / "lessons")}
+    return {str(f.relative_to(ROOT)): code_hash(f) for f in sorted(used | {lesson})}
+
+
+def code_hash(file: Path) -> str:
+    """A hash of what the file does: docstrings, blank lines and lines of comment do not count."""
+    text = file.read_text()
+    lines = text.splitlines()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            first, last = node.body[0].lineno, node.body[0].end_lineno
+            lines[first - 1 : last] = [""] * (last - first + 1)
+    code = [line.rstrip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    return hashlib.sha256("\n".join(code).encode()).hexdigest()[:16]
+
+
+def plain(value):
+    """Dataclasses, NumPy numbers and infinities as JSON has them (infinity as the text "inf")."""
+    if isinstance(value, Timing):
+        return asdict(value)
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Path):
+        return str(value)
+    return "inf" if isinstance(value, float) and math.isinf(value) else value
+
+
+def number_of_bytes(n: float) -> str:
+    """1536 -> '1.5 KiB'."""
+    if math.isinf(n):
+        return "inf"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if n < 1024 or unit == "GiB":
+            return f"{n:.4g} {unit}"
+        n /= 1024
+
+
+def seconds(t: float) -> str:
+    """0.00213 -> '2.13 ms'."""
+    for unit, scale in (("s", 1), ("ms", 1e-3), ("us", 1e-6)):
+        if t >= scale or unit == "us":
+            return f"{t / scale:.3g} {unit}"
