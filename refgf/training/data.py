@@ -1,9 +1,9 @@
 """Images for training: a data set, the bundled digits, and who gets which samples of which step.
 
-    train, held_out = digits(image_size=67)                         refgf/training/folders.py: image_folder(path, ...)
+    train, held_out = digits(image_size=67)         # or image_folder(path, image_size), see folders.py beside this
     for epoch in range(epochs):
         for images, labels, global_batch in batches(train, 256, epoch, seed, comm.rank, comm.size):
-            ...                                                     # images (N, H, W, C) float32, labels (N,) int64
+            ...                                     # images (N, H, W, C) float32, labels (N,) int64
 
 Nothing here communicates. Which samples belong to which step follows from (seed, epoch, batch_size) alone, so p ranks
 together see in each step exactly what one rank would see.
@@ -58,7 +58,7 @@ class Dataset:
         """images float32 (N, image_size, image_size, channels), normalised, and labels int64 (N,)."""
         samples = self.fetch(indices)  # (N, H, W, C) uint8
         scale, shift = self._scale_and_shift
-        rows = samples.reshape(*samples.shape[:2], -1)  # (N, H, W, C) -> (N, H, W*C): long inner loops
+        rows = samples.reshape(*samples.shape[:2], len(scale))  # (N, H, W, C) -> (N, H, W*C): long inner loops
         images = np.multiply(rows, scale, dtype=np.float32)
         images += shift
         return images.reshape(samples.shape), self.labels[indices]

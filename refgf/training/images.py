@@ -3,7 +3,7 @@
 What happens to an image, always the same and without chance:
 
     decode    JPEG at 1/2, 1/4 or 1/8 of its size where that is still large enough (`draft`: the decoder then skips
-              most of the inverse transform, which is most of the time on photographs)
+              most of the inverse transform, which takes most of the time on large photographs)
     mode      channels=3 gives RGB, channels=1 grey; grey, palette and CMYK files are converted, transparency is
               dropped, 16-bit and floating-point grey is refused
     resize    the largest centred square to image_size x image_size, bilinear (the same as resizing the shorter side

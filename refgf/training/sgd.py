@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from refgf.comm.slices import chunks, length
 from refgf.device import array_module, is_device
 
-BLOCK_ELEMENTS_CPU = 16_384  # four float32 blocks (w, v, g, scratch) are 256 KiB: they stay in a core's cache
+BLOCK_ELEMENTS_CPU = 65_536  # four float32 blocks (w, v, g, scratch) are 1 MiB: a core's second-level cache
 BLOCK_ELEMENTS_GPU = 4_194_304  # a GPU wants few large kernels; the scratch is 16 MiB
 
 

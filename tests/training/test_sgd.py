@@ -1,0 +1,216 @@
+"""Momentum SGD against its definition, bit for bit, and learning rates against their formulas."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from refgf.training.sgd import MomentumSGD, linear_scaling, polynomial_decay, warmup
+
+
+@dataclass(frozen=True)
+class Spec:
+    name: str
+    shape: tuple
+    decay: bool
+
+
+SPECS = [Spec("fc.bias", (7,), False), Spec("fc.weight", (5, 7), True), Spec("beta", (3,), False),
+         Spec("gamma", (3,), False), Spec("conv.weight", (2, 2, 3, 3), True), Spec("scalar", (), True)]  # fmt: skip
+N = sum(math.prod(spec.shape) for spec in SPECS)
+
+
+def data(seed, dtype, steps=3):
+    rng = np.random.default_rng(seed)
+    scales = np.float64(10) ** rng.integers(-6, 3, N)  # many exponents: every rounding shows
+    return (rng.standard_normal(N) * scales).astype(dtype), [
+        (rng.standard_normal(N) * scales).astype(dtype) for _ in range(steps)
+    ]
+
+
+def element_by_element(w, gradients, rates, momentum, weight_decay, dtype, chosen=None):
+    """The definition, one scalar at a time."""
+    m, decay = dtype(momentum), dtype(weight_decay)
+    decays = [spec.decay for spec in SPECS for _ in range(math.prod(spec.shape))]
+    w, v = list(w), [dtype(0)] * len(w)
+    for g, rate in zip(gradients, rates):
+        for i in range(len(w)) if chosen is None else chosen:
+            t = decay * w[i] + g[i] if decays[i] and decay else g[i]
+            v[i] = m * v[i] + t
+            w[i] = w[i] - dtype(rate) * v[i]
+    return np.array(w, dtype), np.array(v, dtype)
+
+
+def run(optimiser_class, w, gradients, rates, block=None, slices=None, **options):
+    optimiser = optimiser_class(SPECS, w.copy(), **options)
+    if block:
+        optimiser.block_elements = block
+    for g, rate in zip(gradients, rates):
+        optimiser.step(g, rate, slices)
+    return optimiser.parameters, optimiser.velocity
+
+
+def same_bits(a, b):
+    return all(x.dtype == y.dtype and x.tobytes() == y.tobytes() for x, y in zip(a, b))
+
+
+RATES = (0.1, 0.03, 0.007)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("block", [1, 2, 7, 10, N - 1, N, None])
+@pytest.mark.parametrize("momentum, weight_decay", [(0.9, 5e-4), (0.0, 0.1), (0.9, 0.0)])
+def test_bits_are_those_of_the_definition(dtype, block, momentum, weight_decay):
+    w, gradients = data(1, dtype)
+    got = run(MomentumSGD, w, gradients, RATES, block, momentum=momentum, weight_decay=weight_decay)
+    assert same_bits(got, element_by_element(w, gradients, RATES, momentum, weight_decay, dtype))
+
+
+@pytest.mark.parametrize("number", [np.float64, np.float32, float])
+def test_the_type_of_the_rate_does_not_matter(number):
+    w, gradients = data(2, np.float32)
+    rates = [number(0.125), number(0.25), number(0.5)]  # the same in all three types
+    options = dict(momentum=number(0.5), weight_decay=number(0.25))
+    got = run(MomentumSGD, w, gradients, rates, **options)
+    assert same_bits(got, element_by_element(w, gradients, rates, 0.5, 0.25, np.float32))
+
+
+class RateInside(MomentumSGD):
+    """Wrong variant: the rate inside the velocity (Caffe's form): other bits, and another result when rates change."""
+
+    def _update(self, block, g, rate, decay):
+        w, v = self.parameters[block], self.velocity[block]
+        v *= self.momentum
+        v += rate * (g + (self.weight_decay * w if decay else 0))
+        w -= v
+
+
+class Refined(MomentumSGD):
+    """Wrong variant: computes in float64 and rounds once, as fused multiply-adds would."""
+
+    def _update(self, block, g, rate, decay):
+        w, v = self.parameters[block], self.velocity[block]
+        v[...] = self.momentum * v.astype(np.float64) + (g + (self.weight_decay * w.astype(np.float64) if decay else 0))
+        w[...] = w - rate * v.astype(np.float64)
+
+
+class DecaysAll(MomentumSGD):
+    """Wrong variant: weight decay on biases and normalisation too."""
+
+    def _update(self, block, g, rate, decay):
+        super()._update(block, g, rate, True)
+
+
+@pytest.mark.parametrize("wrong", [RateInside, Refined, DecaysAll])
+def test_wrong_variants_are_noticed(wrong):
+    w, gradients = data(1, np.float32)
+    expected = element_by_element(w, gradients, RATES, 0.9, 5e-4, np.float32)
+    assert not same_bits(run(wrong, w, gradients, RATES), expected)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(0, N), max_size=8), st.sampled_from([1, 7, 1000]))
+def test_slices_touch_nothing_else(cuts, block):
+    cuts = sorted(cuts)
+    chosen = [slice(a, b) for a, b in zip(cuts[::2], cuts[1::2])]
+    indices = [i for s in chosen for i in range(s.start, s.stop)]
+    w, gradients = data(3, np.float32)
+    got = run(MomentumSGD, w, gradients, RATES, block, slices=chosen)
+    assert same_bits(got, element_by_element(w, gradients, RATES, 0.9, 5e-4, np.float32, indices))
+    untouched = np.setdiff1d(np.arange(N), indices)
+    assert np.array_equal(got[0][untouched], w[untouched]) and not got[1][untouched].any()
+
+
+def test_gradients_are_not_changed_and_parameters_are_updated_in_place():
+    w, (g, *_) = data(4, np.float32)
+    before = g.copy()
+    optimiser = MomentumSGD(SPECS, w)
+    optimiser.step(g, 0.1)
+    assert np.array_equal(g, before) and optimiser.parameters is w
+
+
+def test_an_empty_pool():
+    MomentumSGD([], np.zeros(0, np.float32)).step(np.zeros(0, np.float32), 0.1)
+
+
+def test_infinity_in_a_tensor_without_decay_stays_there():
+    """0 * inf would be NaN: without decay the parameter is not looked at."""
+    w, gradients = data(5, np.float32, steps=1)
+    w[0] = np.inf
+    got, velocity = run(MomentumSGD, w, gradients, [0.1])
+    assert got[0] == np.inf and np.isfinite(velocity).all()
+
+
+def test_pytorch_follows_the_same_convention():
+    torch = pytest.importorskip("torch")
+    w, gradients = data(6, np.float64)
+    parameters = [torch.nn.Parameter(torch.tensor(w[i : i + 1])) for i in range(N)]
+    decays = [spec.decay for spec in SPECS for _ in range(math.prod(spec.shape))]
+    groups = [{"params": [p], "weight_decay": 5e-4 * decay} for p, decay in zip(parameters, decays)]
+    peer = torch.optim.SGD(groups, lr=0.1, momentum=0.9)
+    for g, rate in zip(gradients, RATES):
+        for group, p, one in zip(peer.param_groups, parameters, g):
+            group["lr"], p.grad = rate, torch.tensor([one])
+        peer.step()
+    got, _ = run(MomentumSGD, w, gradients, RATES)
+    theirs = np.array([p.item() for p in parameters])
+    # PyTorch may fuse a product with its sum. Two programs, 3 steps, 6 roundings a step of values that are at most the
+    # sum of all magnitudes; an error in v is added to w up to 3 times
+    bound = 2 * 3 * 6 * 3 * 2.0**-53 * (np.abs(w) + sum(np.abs(g) for g in gradients))
+    assert np.all(np.abs(got - theirs) <= bound)
+
+
+@pytest.mark.parametrize(
+    "call, told",
+    [
+        (lambda w: MomentumSGD(SPECS, w[:-1]), r"wanted a contiguous \(\d+,\)"),
+        (lambda w: MomentumSGD(SPECS, np.zeros(2 * N, np.float32)[::2]), "contiguous"),
+        (lambda w: MomentumSGD(SPECS, w.astype(np.float16)), "float32 master weights"),
+        (lambda w: MomentumSGD(SPECS, w, momentum=1.0), "momentum=1.0"),
+        (lambda w: MomentumSGD(SPECS, w, weight_decay=math.nan), "weight_decay=nan"),
+        (lambda w: MomentumSGD(SPECS, w).step(w.astype(np.float64), 0.1), "got gradients .* float64"),
+        (lambda w: MomentumSGD(SPECS, w).step(w[1:], 0.1), "got gradients"),
+        (lambda w: MomentumSGD(SPECS, w).step(w, math.nan), "rate=nan"),
+        (lambda w: MomentumSGD(SPECS, w).step(w, -0.1), "rate=-0.1"),
+        (lambda w: MomentumSGD(SPECS, w).step(w, 0.1, [slice(0, N + 1)]), "disjoint"),
+        (lambda w: MomentumSGD(SPECS, w).step(w, 0.1, [slice(3, 5), slice(4, 6)]), "disjoint"),
+        (lambda w: MomentumSGD(SPECS, w).step(w, 0.1, [slice(0, 6, 2)]), "disjoint"),
+    ],
+)
+def test_callers_mistakes(call, told):
+    with pytest.raises(ValueError, match=f"MomentumSGD.*{told}"):
+        call(np.ones(N, np.float32))
+
+
+def test_a_wrong_list_of_slices_changes_nothing():
+    w = np.ones(N, np.float32)
+    with pytest.raises(ValueError):
+        MomentumSGD(SPECS, w).step(w.copy(), 0.1, [slice(0, 4), slice(2, 6)])
+    assert np.all(w == 1)
+
+
+def test_linear_scaling():
+    assert linear_scaling(0.1, 256) == 0.1
+    assert linear_scaling(0.1, 8192) == pytest.approx(3.2, rel=1e-15)  # Goyal et al.: 8192 images, rate 3.2
+    assert linear_scaling(0.5, 64, base_batch=32) == 1.0
+
+
+def test_warmup_rises_by_equal_steps_and_ends_at_the_rate():
+    rates = [warmup(3.2, step, 5, start_rate=0.2) for step in range(7)]
+    assert rates == pytest.approx([0.8, 1.4, 2.0, 2.6, 3.2, 3.2, 3.2], rel=1e-15)
+    assert [warmup(1.0, step, 4) for step in range(5)] == [0.25, 0.5, 0.75, 1.0, 1.0]
+    assert warmup(1.0, 0, 0) == 1.0
+    for arguments in ((1.0, -1, 4), (1.0, 1, -4)):
+        with pytest.raises(ValueError, match="warmup: got"):
+            warmup(*arguments)
+
+
+def test_polynomial_decay():
+    assert [polynomial_decay(8.0, step, 4) for step in range(6)] == [8.0, 4.5, 2.0, 0.5, 0.0, 0.0]
+    assert polynomial_decay(8.0, 1, 4, power=1) == 6.0
+    for arguments in ((1.0, -1, 4), (1.0, 1, 0), (1.0, 1, 4, 0)):
+        with pytest.raises(ValueError, match="polynomial_decay: got"):
+            polynomial_decay(*arguments)
