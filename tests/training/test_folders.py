@@ -1,132 +1,20 @@
 """Image folders: what is read, what is refused, and that all ranks leave out the same files."""
 
 import os
-import warnings
 
 import numpy as np
 import pytest
-from PIL import Image, ImageFile
+from pictures import bad_files, make_tree, photo, write
+from PIL import ImageFile
 
 from refgf.training import images
 from refgf.training.data import batches
 from refgf.training.folders import image_folder
 
 
-def photo(seed, width=40, height=30, mode="RGB"):
-    """A smooth image, so that JPEG keeps it nearly as it is."""
-    y, x = np.mgrid[0:height, 0:width] / max(width, height)
-    planes = [np.sin(3 * x + seed + i) * np.cos(2 * y + i) for i in range({"L": 1, "RGB": 3, "CMYK": 4}[mode])]
-    pixels = np.rint(127.5 + 127.5 * np.stack(planes, axis=-1)).astype(np.uint8)
-    return Image.fromarray(pixels[..., 0] if mode == "L" else pixels, mode)
-
-
-def write(path, image, cut=0):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    image.save(path)
-    if cut:
-        path.write_bytes(path.read_bytes()[:-cut])
-
-
-def make_tree(root, per_class=5, classes=("ant", "bee", "cat"), splits=("train", "val")):
-    for split in splits:
-        for c, name in enumerate(classes):
-            for i in range(per_class):
-                write(root / split / name / f"{i:03d}.{'jpg' if i % 2 else 'png'}", photo(10 * c + i))
-    return root
-
-
 @pytest.fixture
 def tree(tmp_path):
     return make_tree(tmp_path / "set")
-
-
-# what happens to one image
-
-
-@pytest.mark.parametrize("width, height", [(20, 20), (60, 40), (40, 60), (10, 14), (5, 90)])  # each side scales evenly
-@pytest.mark.parametrize("channels", [1, 3])
-def test_decode_is_resize_and_centre_crop(tmp_path, width, height, channels):
-    write(tmp_path / "a.png", photo(1, width, height))
-    got = images.decode(str(tmp_path / "a.png"), 20, channels)
-    shorter = min(width, height)
-    with Image.open(tmp_path / "a.png") as image:
-        whole = image.convert(images.MODES[channels])
-        whole = whole.resize((width * 20 // shorter, height * 20 // shorter), Image.Resampling.BILINEAR)
-    left, top = (whole.width - 20) // 2, (whole.height - 20) // 2
-    plain = np.asarray(whole.crop((left, top, left + 20, top + 20))).reshape(20, 20, channels)
-    assert np.array_equal(got, plain) and got.dtype == np.uint8
-
-
-def test_a_large_jpeg_decoded_small_is_nearly_the_same(tmp_path):
-    write(tmp_path / "a.jpg", photo(2, 800, 640))
-    small = images.decode(str(tmp_path / "a.jpg"), 40, 3).astype(int)
-    with Image.open(tmp_path / "a.jpg") as image:
-        plain = np.asarray(image.resize((40, 40), Image.Resampling.BILINEAR, box=(80, 0, 720, 640))).astype(int)
-    # on a smooth image both are averages around the same point: one level for each of the two roundings
-    assert np.abs(small - plain).max() <= 2
-    assert np.any(small != plain), "draft mode was not used"
-
-
-@pytest.mark.parametrize("mode, suffix", [("L", "jpg"), ("L", "png"), ("CMYK", "jpg"), ("RGB", "png")])
-@pytest.mark.parametrize("channels", [1, 3])
-def test_grey_and_cmyk_are_converted(tmp_path, mode, suffix, channels):
-    write(tmp_path / f"a.{suffix}", photo(3, 20, 20, mode))
-    with Image.open(tmp_path / f"a.{suffix}") as image:
-        assert image.mode == mode
-        plain = np.asarray(image.convert(images.MODES[channels])).reshape(20, 20, channels)
-    assert np.array_equal(images.decode(str(tmp_path / f"a.{suffix}"), 20, channels), plain)
-
-
-def test_palette_with_transparency_is_converted_without_a_warning(tmp_path):
-    image = photo(4, 20, 20).quantize(16)
-    image.save(tmp_path / "a.png", transparency=bytes(range(16)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        got = images.decode(str(tmp_path / "a.png"), 20, 3)
-    assert np.array_equal(got, np.asarray(image.convert("RGB")))
-
-
-def bad_files(folder):
-    """{file: what its message must say}"""
-    write(folder / "cut.jpg", photo(5), cut=100)
-    write(folder / "cut.png", photo(5), cut=100)
-    write(folder / "header.png", photo(5), cut=1)
-    (folder / "header.png").write_bytes((folder / "header.png").read_bytes()[:20])
-    (folder / "empty.jpg").touch()
-    (folder / "notes.txt").write_text("not an image\n")
-    (folder / "fake.jpg").write_text("not an image either\n")
-    Image.fromarray(np.arange(400, dtype=np.uint16).reshape(20, 20) * 100).save(folder / "deep.png")
-    photo(5).save(folder / "picture.gif")
-    return {
-        "cut.jpg": "truncated",
-        "cut.png": "truncated",
-        "header.png": "",
-        "empty.jpg": "neither JPEG nor PNG",
-        "notes.txt": "neither JPEG nor PNG",
-        "fake.jpg": "neither JPEG nor PNG",
-        "deep.png": "more than 8 bits",
-        "picture.gif": "neither JPEG nor PNG",
-    }
-
-
-@pytest.mark.parametrize("check", [lambda path: images.decode(path, 20, 3), images.check_ends], ids=["decode", "ends"])
-def test_bad_files_are_named_with_the_reason(tmp_path, check):
-    for name, reason in bad_files(tmp_path).items():
-        with pytest.raises(ValueError, match=f"{name}: .*{reason}"):
-            check(str(tmp_path / name))
-
-
-def test_the_quick_check_takes_what_decode_takes(tmp_path):
-    for i, mode in enumerate(("RGB", "L", "CMYK")):
-        write(tmp_path / "a.jpg", photo(i, mode=mode))
-        images.check_ends(str(tmp_path / "a.jpg"))
-        (tmp_path / "a.jpg").write_bytes((tmp_path / "a.jpg").read_bytes() + b"camera's own data" * 50)
-        images.check_ends(str(tmp_path / "a.jpg"))
-    write(tmp_path / "a.png", photo(7))
-    images.check_ends(str(tmp_path / "a.png"))
-
-
-# the tree
 
 
 @pytest.mark.parametrize("limit", [0, 10**9])
