@@ -66,7 +66,7 @@ def solve(rows, operation, different):
     """Least squares of relative errors for t = a x + b y over [(x, y, t)], a and b not negative."""
     for row in rows:
         if not all(isfinite(value) for value in row) or row[2] <= 0 or row[1] < 0:
-            raise ValueError(f"{operation}: got {row}, wanted finite numbers, a time > 0 and bytes >= 0: measure it again")
+            raise ValueError(f"{operation}: got {row}, wanted finite numbers, a time > 0 and bytes >= 0: measure again")
     scaled = [(x / t, y / t) for x, y, t in rows]  # each equation divided by its time: x/t a + y/t b = 1
     xx, xy, yy = [sum(p[i] * p[j] for p in scaled) for i, j in [(0, 0), (0, 1), (1, 1)]]
     x1, y1 = sum(x for x, _ in scaled), sum(y for _, y in scaled)
