@@ -132,8 +132,7 @@ def measure_link(run: kit.Run) -> dict:
     links = {}
     for name, step in (("pair", ping_pong), ("busy", neighbours)):
         points = [(nbytes, step(run, nbytes, run.quick(5, 20))) for nbytes in sizes]
-        line = fit_line(points)
-        links[name] = Link(max(0.0, line.a_s), max(0.0, line.b_s_per_byte))
+        links[name] = fit_line(points).link
     run.table(
         ["", "alpha", "1 / beta"],
         [

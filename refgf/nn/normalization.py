@@ -10,9 +10,9 @@ from refgf.nn.layers import Layer
 class BatchNorm(Layer):
     """y = gamma * (x - mean) / sqrt(variance + epsilon) + beta, per channel.
 
-    Training uses mean and variance (divided by n) of this rank's images and their pixels; evaluation the running ones. `forward`
-    only computes the statistics of the batch, `accept` folds them into the running ones:
-        running <- (1 - momentum) * running + momentum * batch        with the variance divided by n - 1, as PyTorch does
+    Training uses mean and variance (divided by n) of this rank's images and their pixels; evaluation the running ones.
+    `forward` only computes the statistics of the batch, `accept` folds them into the running ones:
+        running <- (1 - momentum) * running + momentum * batch     with the variance divided by n - 1, as PyTorch does
     so a step that is thrown away (overflow) or a batch of no images leaves no trace.
     """
 
@@ -48,7 +48,7 @@ class BatchNorm(Layer):
         return y
 
     def statistics(self, x):
-        """Mean, variance over n, variance over n - 1, each (C,); n = images times pixels. Two passes: E[x^2] - E[x]^2 cancels."""
+        """Mean, variance over n and over n - 1, each (C,); n = images times pixels. Two passes: E[x^2] - E[x]^2 cancels."""
         n = max(1, math.prod(x.shape[:-1]))
         mean, square = self.xp.empty((2, x.shape[-1]), np.float64)
 
@@ -71,7 +71,7 @@ class BatchNorm(Layer):
         return x.reshape(-1, x.shape[-1]).sum(axis=0)  # (n, H, W, C) -> (C,)
 
     def backward(self, dy, ready):
-        """With xhat = (x - mean) * inverse and n pixels:  dx = gamma * inverse * (dy - sum(dy) / n - xhat * sum(dy * xhat) / n)"""
+        """With xhat = (x - mean) * inverse:  dx = gamma * inverse * (dy - sum(dy) / n - xhat * sum(dy * xhat) / n)"""
         beta_gradient, gamma_gradient = self.gradients
         pixels = max(1, math.prod(dy.shape[:-1]))
 
@@ -92,10 +92,11 @@ class BatchNorm(Layer):
                 dy[block] *= scale
 
         self.workspace.sum_over_blocks(beta_sum, len(dy), self.bytes_per_image, beta_gradient)
+        beta_mean = beta_gradient / pixels  # before it is announced: the exchange may overwrite it from then on
         ready(0)
         self.workspace.sum_over_blocks(gamma_sum, len(dy), self.bytes_per_image, gamma_gradient)
+        gamma_mean = gamma_gradient / pixels
         ready(1)
-        beta_mean, gamma_mean = beta_gradient / pixels, gamma_gradient / pixels
         scale = self.parameters[1] * self.inverse
         self.workspace.share(work, len(dy))
         return dy
@@ -117,9 +118,10 @@ class BatchNorm(Layer):
 
 
 class LocalResponseNorm(Layer):
-    """y = x / (k + alpha * s)^b, s = sum of the squares of the `size` channels around x's own, at the same pixel (fewer at the ends).
+    """y = x / (k + alpha * s)^b, s = sum of the squares of the `size` channels around x's own, at the same pixel.
 
-    The constants are the AlexNet paper's. PyTorch divides its alpha by size: there it is alpha=size * 1e-4, k=2.
+    There are fewer of them at the ends. The constants are the AlexNet paper's; PyTorch divides its alpha by size: there
+    it is alpha = size * 1e-4, k = 2.
     """
 
     def __init__(self, name, input_shape, workspace, size=5, k=2.0, alpha=1e-4, beta=0.75):
@@ -160,7 +162,7 @@ class LocalResponseNorm(Layer):
         return dy
 
     def neighbours(self, values, out):
-        """out_i <- sum of values_j over channels j with |i - j| <= size // 2; channels are the last axis. (n, H, W, C)"""
+        """out_i <- sum of values_j over channels j with |i - j| <= size // 2; channels are the last axis."""
         channels = values.shape[-1]
         out[...] = values
         for d in range(1, min(self.size // 2, channels - 1) + 1):
