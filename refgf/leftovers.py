@@ -5,7 +5,8 @@ An MPI job that ends normally deletes its files in /dev/shm. One that is killed 
 
 `remove()` deletes such a file only if all of this holds: its name is one that MPI libraries give, it belongs to this
 user, it is older than MIN_AGE_S, and no process has it mapped or open. A job that is just starting always has its file
-open or mapped, so the age is only a margin.
+open or mapped, so the age is only a margin. Inside a user namespace (`unshare --user`, rootless containers) this user's
+processes outside of it cannot be looked into: where there is one, nothing is deleted.
 """
 
 import os
@@ -54,8 +55,10 @@ def in_use(names, proc: str = "/proc") -> set[str]:
             text = _open_files(process) + _mappings(process)
         except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
             continue
-        except OSError:  # hidden from us, for example outside of our user namespace
-            return names
+        except PermissionError:
+            if _in_user_namespace(proc):
+                return names
+            continue  # closed to inspection, as ssh-agent is; MPI ranks are not
         used |= {name for name in names if name in text}
     return used
 
@@ -72,6 +75,11 @@ def remove(folder: str = FOLDER, proc: str = "/proc") -> dict[str, int]:
             continue
         removed[name] = found[name]
     return removed
+
+
+def _in_user_namespace(proc: str) -> bool:
+    with open(os.path.join(proc, "self", "uid_map")) as file:
+        return file.read().split() != ["0", "0", "4294967295"]  # the initial one maps all users to themselves
 
 
 def _open_files(process: str) -> str:

@@ -1,0 +1,321 @@
+"""refgf.launch: what it sets, and how real jobs end. The jobs are real: every one must be over in SECONDS."""
+
+import os
+import time
+
+import jobs
+import pytest
+
+from refgf import launch
+from refgf.launch import BLAS_THREADS, YIELDING, Job, choose, read_job, timeout_s
+
+SECONDS = 10
+START = """
+import refgf.launch
+import os, signal, sys, threading, time
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+comm.Barrier()
+def wait_for_ever():
+    comm.recv(source=comm.rank, tag=99)
+def divide():
+    1 / 0
+"""
+HYDRA = {"PMI_SIZE": "8", "PMI_RANK": "5", "MPI_LOCALNRANKS": "4", "MPI_LOCALRANKID": "1"}
+OPEN_MPI = {
+    "OMPI_COMM_WORLD_SIZE": "8",
+    "OMPI_COMM_WORLD_RANK": "5",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "4",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+}
+SLURM = {
+    "SLURM_STEP_NUM_TASKS": "7",
+    "SLURM_PROCID": "6",
+    "SLURM_STEP_TASKS_PER_NODE": "2(x3),1",
+    "SLURM_NODEID": "3",
+    "SLURM_LOCALID": "0",
+}
+
+
+# ---- what the launcher says ----
+
+
+def test_one_process_is_rank_0_of_1():
+    assert read_job({}, 2) == Job(None, 1, 0, 1, 0, on_machine=1, cores=2)
+
+
+@pytest.mark.parametrize(
+    "environ, expected",
+    [
+        (HYDRA, Job("Hydra", 8, 5, 4, 1, 4, 2)),
+        (OPEN_MPI, Job("Open MPI", 8, 5, 4, 1, 4, 2)),
+        (SLURM, Job("Slurm", 7, 6, 1, 0, 1, 2)),
+        (SLURM | {"SLURM_NODEID": "1", "SLURM_PROCID": "3", "SLURM_LOCALID": "1"}, Job("Slurm", 7, 3, 2, 1, 2, 2)),
+        (SLURM | HYDRA, Job("Hydra", 8, 5, 4, 1, 4, 2)),  # mpiexec inside a Slurm allocation
+        ({"PMI_SIZE": "7", "PMI_RANK": "6"} | SLURM, Job("Hydra", 7, 6, 1, 0, 1, 2)),  # srun --mpi=pmi2
+        (HYDRA | {"REFGF_RANKS_ON_MACHINE": "16"}, Job("Hydra", 8, 5, 4, 1, 16, 2)),
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, Job(None, 1, 0, 1, 0, 1, 2)),  # a batch script, not a rank
+    ],
+)
+def test_ranks_on_this_machine(environ, expected):
+    assert read_job(environ, 2) == expected
+
+
+def test_usable_cores_are_those_of_the_affinity():
+    assert 1 <= launch.usable_cores() <= os.cpu_count()
+
+
+# ---- what is set ----
+
+
+def values(settings):
+    return {setting.name: setting.value for setting in settings if setting.by == "launch"}
+
+
+def test_more_ranks_than_cores_yield_and_as_many_do_not():
+    assert YIELDING.items() <= values(choose(read_job(HYDRA, cores=3), HYDRA)).items()
+    assert not YIELDING.keys() & values(choose(read_job(HYDRA, cores=4), HYDRA)).keys()
+
+
+def test_ranks_of_all_emulated_nodes_count():
+    environ = {"PMI_SIZE": "4", "MPI_LOCALNRANKS": "1", "REFGF_RANKS_ON_MACHINE": "4"}
+    assert YIELDING.keys() <= values(choose(read_job(environ, 2), environ)).keys()
+
+
+def test_one_blas_thread_per_rank_but_not_for_one_process():
+    assert values(choose(read_job(HYDRA, 64), HYDRA)) == {"MPI4PY_RC_THREAD_LEVEL": "multiple"} | dict.fromkeys(
+        BLAS_THREADS, "1"
+    )
+    assert values(choose(read_job({}, 64), {})) == {"MPI4PY_RC_THREAD_LEVEL": "multiple"}
+
+
+def check_that_the_user_wins(choose):
+    for name in ("MPI4PY_RC_THREAD_LEVEL", *YIELDING, *BLAS_THREADS):
+        environ = HYDRA | {name: "7"}
+        settings = choose(read_job(environ, 2), environ)
+        assert [s.value for s in settings if s.name == name] == ["7"]
+        assert name not in values(settings)
+    environ = HYDRA | {"OMP_NUM_THREADS": "4"}  # OpenBLAS would prefer our OPENBLAS_NUM_THREADS=1 to the user's 4
+    assert not set(BLAS_THREADS) & values(choose(read_job(environ, 2), environ)).keys()
+
+
+def test_the_users_environment_wins():
+    check_that_the_user_wins(choose)
+
+
+def test_the_check_sees_a_launch_that_overrides_the_user():
+    def wrong(job, environ):
+        return choose(job, {})
+
+    def sets_openblas_although_omp_is_set(job, environ):
+        return [s for name in environ for s in choose(job, {name: environ[name]} if name in BLAS_THREADS[1:] else {})]
+
+    for variant in (wrong, sets_openblas_although_omp_is_set):
+        with pytest.raises(AssertionError):
+            check_that_the_user_wins(variant)
+
+
+def test_too_late_is_said():
+    by = {s.name: s.by for s in choose(read_job(HYDRA, 2), HYDRA, loaded={"numpy"})}
+    assert by["OMP_NUM_THREADS"] == "late" and by["MPI4PY_RC_THREAD_LEVEL"] == "launch"
+
+
+def test_timeout():
+    assert timeout_s({}) is timeout_s({"REFGF_TIMEOUT_S": ""}) is None
+    assert timeout_s({"REFGF_TIMEOUT_S": "2.5"}) == 2.5
+    for text in ("0", "-1", "soon", "nan", "inf"):
+        with pytest.raises(ValueError, match="REFGF_TIMEOUT_S: got .* wanted .* above 0"):
+            timeout_s({"REFGF_TIMEOUT_S": text})
+
+
+# ---- how jobs end ----
+
+
+def ends(ranks, program, env=None):
+    """Run a job that must fail in time, end all its processes, and not with 0."""
+    ended = jobs.run_job(ranks, program, timeout=SECONDS, env=env)
+    assert not ended.timed_out, f"still running after {SECONDS} s\n{ended.text}"
+    assert ended.left == [], ended.text
+    assert ended.code != 0, ended.text
+    return ended
+
+
+@jobs.needs_mpiexec
+def test_an_exception_on_one_rank():
+    ended = ends(4, START + "if comm.rank == 2: raise KeyError('momentum')\ncomm.Barrier()")
+    assert ended.code == 1
+    assert "rank 2 of 4" in ended.stderr and "Traceback" in ended.stderr and "KeyError: 'momentum'" in ended.stderr
+
+
+@jobs.needs_mpiexec
+def test_the_same_job_hangs_without_launch():
+    """The tests in this file can fail: this is what they guard against."""
+    program = START.replace("import refgf.launch", "") + "if comm.rank == 2: raise KeyError('momentum')\ncomm.Barrier()"
+    assert jobs.run_job(4, program, timeout=4).timed_out
+
+
+@jobs.needs_mpiexec
+def test_an_exception_in_another_thread():
+    start = "threading.Thread(target=divide, name='communication').start()"
+    ended = ends(4, START + f"if comm.rank == 1: {start}\nwait_for_ever()")
+    assert "rank 1 of 4" in ended.stderr and "thread communication" in ended.stderr
+    assert "ZeroDivisionError" in ended.stderr
+
+
+@jobs.needs_mpiexec
+def test_the_same_mistake_on_all_ranks_is_told_once_and_its_message_is_last():
+    ended = ends(8, START + "raise ValueError('theta: got -1; wanted at least 0')")
+    assert ended.stderr.count("Traceback") == 1 and "rank 0 of 8" in ended.stderr
+    if "Open MPI" not in ended.text and "prterun" not in ended.text:  # its launcher always has the last word
+        assert ended.stderr.rstrip().endswith("\nValueError: theta: got -1; wanted at least 0")
+
+
+@jobs.needs_mpiexec
+@pytest.mark.parametrize("program", ["import no_such_module", "if refgf.launch.job.rank == 1: import no_such_module"])
+def test_an_exception_before_mpi_starts(program):
+    ended = ends(3, f"import refgf.launch\n{program}\nfrom mpi4py import MPI\nMPI.COMM_WORLD.Barrier()")
+    assert ended.stderr.count("no_such_module'") == 1
+
+
+@jobs.needs_mpiexec
+@pytest.mark.parametrize("status, code", [("3", 3), ("'no folder of this name'", 1), ("256", 1)])
+def test_sys_exit_on_one_rank(status, code):
+    ended = ends(4, START + f"if comm.rank == 1: sys.exit({status})\ncomm.Barrier()")
+    assert ended.code == code
+    assert status.strip("'") in ended.stderr and "Traceback" not in ended.stderr
+
+
+@jobs.needs_mpiexec
+def test_what_is_not_an_error_stays_none():
+    program = START + """
+def leave(): sys.exit(5)
+thread = threading.Thread(target=leave)
+thread.start(); thread.join()
+try: sys.exit(2)
+except SystemExit as caught: assert caught.code == 2 and caught.args == (2,)
+comm.Barrier()
+print("fine")
+if comm.rank: sys.exit()
+sys.exit(0)
+"""
+    ended = jobs.run_job(3, program, timeout=SECONDS)
+    assert (ended.code, ended.stdout.count("fine"), ended.stderr) == (0, 3, "")
+
+
+@jobs.needs_mpiexec
+def test_a_killed_rank():
+    ends(4, START + "if comm.rank == 1: os.kill(os.getpid(), signal.SIGKILL)\nwait_for_ever()")
+
+
+@jobs.needs_mpiexec
+def test_an_interrupted_rank():
+    ended = ends(4, START + "if comm.rank == 1: raise KeyboardInterrupt\ncomm.Barrier()")
+    assert "rank 1 of 4" in ended.stderr and "was interrupted" in ended.stderr and ended.code == 130
+
+
+@jobs.needs_mpiexec
+def test_the_watchdog_says_where_each_thread_waits():
+    wait = "threading.Thread(target=wait_for_ever, name='communication').start()\ncomm.Barrier()\nwait_for_ever()"
+    ended = ends(3, START + wait, {"REFGF_TIMEOUT_S": "2"})
+    for rank in range(3):
+        assert f"rank {rank} of 3 still runs after REFGF_TIMEOUT_S=2 s" in ended.stderr
+    assert ended.stderr.count("thread communication") == ended.stderr.count("thread MainThread") == 3
+    assert ended.seconds > 2
+
+
+@jobs.needs_mpiexec
+def test_the_watchdog_while_a_rank_is_missing_in_mpi_init():
+    program = "import refgf.launch, time\nif refgf.launch.job.rank == 1: time.sleep(60)\nfrom mpi4py import MPI"
+    assert "time.sleep" in program and "rank 1 of 3" in ends(3, program, {"REFGF_TIMEOUT_S": "2"}).stderr
+
+
+@jobs.needs_mpiexec
+def test_a_bad_timeout_is_told_once():
+    ended = ends(3, START, {"REFGF_TIMEOUT_S": "soon"})
+    assert ended.stderr.count("Traceback") == 1 and "wanted seconds, a number above 0" in ended.stderr
+
+
+@jobs.needs_mpiexec
+def test_settings_reach_mpi_and_blas():
+    program = START + """
+import numpy, threadpoolctl
+threads = {pool["num_threads"] for pool in threadpoolctl.threadpool_info()}
+print(MPI.Query_thread() == MPI.THREAD_MULTIPLE, threads <= {1}, os.environ["MPIR_CVAR_POLLS_BEFORE_YIELD"])
+"""
+    unset = dict.fromkeys(BLAS_THREADS)
+    ended = jobs.run_job(3, program, timeout=SECONDS, env=unset | {"REFGF_RANKS_ON_MACHINE": "1000"})
+    assert (ended.code, ended.stdout.count("True True 1")) == (0, 3), ended.text
+
+
+def test_alone_everything_is_as_in_python():
+    for program, code, words in [
+        ("raise ValueError('x')", 1, "\nValueError: x"),
+        ("import sys; sys.exit(3)", 3, ""),
+        ("import sys; sys.exit('bye')", 1, "bye\n"),
+        ("import sys; sys.exit()", 0, ""),
+        ("import sys; assert 'mpi4py.MPI' not in sys.modules and 'mpi4py' not in sys.modules", 0, ""),
+        ("import threading; t = threading.Thread(target=lambda: 1 / 0); t.start(); t.join()", 0, "Exception in thread"),
+    ]:
+        ended = jobs.run_job(0, f"import refgf.launch; {program}", timeout=SECONDS)
+        assert (ended.code, ended.stdout) == (code, "") and words in ended.stderr, ended.text
+
+
+def test_the_watchdog_of_a_single_process():
+    ended = jobs.run_job(0, "import refgf.launch, time; time.sleep(60)", SECONDS, {"REFGF_TIMEOUT_S": "0.5"})
+    assert ended.code == 1 and "rank 0 of 1 still runs" in ended.stderr and ended.seconds < SECONDS
+
+
+# ---- shared memory ----
+
+MAPPED = """
+names = [line.split("/dev/shm/")[1].strip() for line in open("/proc/self/maps") if "/dev/shm/" in line]
+names = sorted({name for name in names if "(deleted)" not in name})
+"""
+
+
+@jobs.needs_mpiexec
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="this system has no /dev/shm")
+def test_shared_memory_of_a_killed_job_goes_at_the_next_start():
+    killed = jobs.run_job(4, START + MAPPED + "print(*names, '', flush=True)\nwait_for_ever()", timeout=4)
+    names = set(killed.stdout.split())
+    assert killed.timed_out and names, killed.text
+    ended = jobs.run_job(0, "import refgf.launch; print(refgf.launch.removed)", timeout=SECONDS)
+    assert ended.code == 0 and not names & set(os.listdir("/dev/shm")), ended.text
+
+
+@jobs.needs_mpiexec
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="this system has no /dev/shm")
+def test_shared_memory_of_a_running_job_stays():
+    program = START + MAPPED + """
+from refgf import leftovers
+time.sleep(leftovers.MIN_AGE_S + 0.5)
+if comm.rank == 0:
+    assert set(names) & leftovers.candidates().keys() == set(names), "the files must be old enough to be candidates"
+    leftovers.remove()
+    print("kept", bool(names) and set(names) <= set(os.listdir("/dev/shm")))
+comm.Barrier()
+"""
+    ended = jobs.run_job(2, program, timeout=SECONDS)
+    assert ended.code == 0 and "kept True" in ended.stdout, ended.text
+
+
+# ---- the helper itself ----
+
+
+def test_run_job_kills_what_outlives_its_time():
+    program = "import subprocess, sys, time; subprocess.Popen(['sleep', '60'], start_new_session=True); time.sleep(60)"
+    start = time.monotonic()
+    ended = jobs.run_job(0, program, timeout=1)
+    assert ended.timed_out and ended.code != 0 and time.monotonic() - start < SECONDS
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc"), reason="processes are found through /proc")
+def test_run_job_names_what_is_left_behind():
+    program = "import subprocess; print(subprocess.Popen(['sleep', '60'], start_new_session=True).pid)"
+    ended = jobs.run_job(0, program, timeout=SECONDS)
+    assert ended.left == [int(ended.stdout)]
+    try:
+        with open(f"/proc/{ended.left[0]}/stat") as file:
+            assert file.read().split()[2] == "Z"  # killed, but nobody collects orphans on this machine
+    except FileNotFoundError:
+        pass
