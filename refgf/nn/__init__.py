@@ -9,5 +9,6 @@ loss.py           softmax cross-entropy
 alexnet.py        AlexNet: the layers in a row, the list of its tensors, loss and backward
 torch_layout.py   weights and images to and from the layout of PyTorch
 
-Activations are NHWC (images, height, width, channels), convolution weights (K, K, C, O), fully connected weights (inputs, outputs).
+Activations are NHWC (images, height, width, channels), convolution weights (K, K, C, O), fully connected weights
+(inputs, outputs).
 """

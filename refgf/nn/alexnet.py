@@ -3,12 +3,12 @@
     conv1 11x11/4, 96 - pool1 3x3/2 - conv2 5x5, 256 - pool2 - conv3 3x3, 384 - conv4 3x3, 384 - conv5 3x3, 256 - pool5
     fc6 4096 - dropout - fc7 4096 - dropout - fc8 num_classes
 
-    normalization="batch"   conv - batch normalisation - ReLU - pool, after all five convolutions: 26 tensors, 62,381,096 parameters
-                  "local"   conv - ReLU - local response normalisation - pool, after conv1 and conv2, as in the paper: 16 tensors
-                  "none"    conv - ReLU - pool: 16 tensors
+    normalization="batch"  conv - batch normalisation - ReLU - pool, for conv1 to 5: 26 tensors, 62,381,096 parameters
+                  "local"  conv - ReLU - local response normalisation - pool, for conv1 and 2 (the paper): 16 tensors
+                  "none"   conv - ReLU - pool: 16 tensors
 
-Dropout follows the ReLU of fc6 and of fc7, as in the paper. Two deviations: no grouped convolutions (they were there for two
-GPUs), and He et al. (2015) initial weights, with which it trains at any width.
+Dropout follows the ReLU of fc6 and of fc7, as in the paper. Two deviations: no grouped convolutions (they were there
+for two GPUs), and He et al. (2015) initial weights, with which it trains at any width.
 """
 
 import numpy as np
@@ -20,8 +20,13 @@ from refgf.nn.normalization import BatchNorm, LocalResponseNorm
 from refgf.nn.pooling import MaxPool
 from refgf.nn.workspace import Workspace
 
-#               channels, kernel, stride, padding, pooling after it
-CONVOLUTIONS = [(96, 11, 4, 0, True), (256, 5, 1, 2, True), (384, 3, 1, 1, False), (384, 3, 1, 1, False), (256, 3, 1, 1, True)]
+CONVOLUTIONS = [  # channels, kernel, stride, padding, pooling after it
+    (96, 11, 4, 0, True),
+    (256, 5, 1, 2, True),
+    (384, 3, 1, 1, False),
+    (384, 3, 1, 1, False),
+    (256, 3, 1, 1, True),
+]
 HIDDEN_UNITS = [4096, 4096]
 SMALLEST_IMAGE = 67  # leaves 1 x 1 pixels before fc6
 
@@ -29,11 +34,12 @@ SMALLEST_IMAGE = 67  # leaves 1 x 1 pixels before fc6
 class AlexNet:
     """The layers in a row, and the list of their tensors in the order in which backward finishes their gradients.
 
-    image_size: height and width; width: factor on the channels and hidden units; channels: of the images; xp: numpy or cupy;
-    threads: see Workspace; images_per_block: how many images a layer works on at a time, None to choose by cache size.
+    image_size: height and width; width: factor on the channels and hidden units; channels: of the images;
+    xp: numpy or cupy; images_per_block: how many images a layer works on at a time, None to choose by cache size;
+    threads: see Workspace.
 
-    Use:  network.bind(parameters, gradients); network.initialize(seed); then per step
-          loss(images, labels, global_batch); backward(on_ready); accept()
+    Use:  bind(parameters, gradients), initialize(seed); then in each step
+          loss(images, labels, global_batch), backward(on_ready), accept()
     """
 
     def __init__(self, num_classes, image_size=227, width=1.0, normalization="batch", dropout=0.5, channels=3,
@@ -54,8 +60,8 @@ class AlexNet:
 
     def add_convolutions(self, width, normalization):
         for number, (outputs, kernel, stride, padding, pooled) in enumerate(CONVOLUTIONS, start=1):
-            first = number == 1
-            self.add(Convolution, f"conv{number}", scaled(outputs, width), kernel, stride=stride, padding=padding, input_gradient=not first)
+            options = {"stride": stride, "padding": padding, "input_gradient": number > 1}
+            self.add(Convolution, f"conv{number}", scaled(outputs, width), kernel, **options)
             if normalization == "batch":
                 self.add(BatchNorm, f"norm{number}")
             self.add(ReLU, f"relu{number}")
@@ -89,7 +95,7 @@ class AlexNet:
 
     @property
     def running(self):
-        """Running mean and variance of each batch normalisation, first layer first: the arrays themselves, to be averaged in place."""
+        """Running mean and variance of each batch normalisation, first layer first; change the arrays in place."""
         return [array for layer in self.normalizations for array in (layer.running_mean, layer.running_variance)]
 
     def bind(self, parameters, gradients):
@@ -127,8 +133,8 @@ class AlexNet:
 
     def forward(self, images, training, observe=None):
         self.check_bound("forward")
-        if images.ndim != 4 or images.shape[1:] != self.image_shape:
-            raise ValueError(f"AlexNet: got images of shape {images.shape}, wanted (N, {', '.join(map(str, self.image_shape))})")
+        if images.shape[1:] != self.image_shape:
+            raise ValueError(f"AlexNet: got images of shape {images.shape}, wanted (N, *{self.image_shape})")
         x = self.xp.ascontiguousarray(images, dtype=self.dtype)  # (N, H, W, C)
         for layer in self.layers:
             x = layer.forward(x, training)
@@ -137,24 +143,28 @@ class AlexNet:
         return x  # (N, num_classes)
 
     def loss(self, images, labels, global_batch, observe=None):
-        """Cross-entropies of these samples, added up and divided by global_batch (all ranks' samples together); a float.
+        """Cross-entropies of these samples, added up and divided by global_batch, the samples of all ranks; a float.
 
-        images (N, H, W, C), labels (N,) integers below num_classes. observe(layer name, "forward") is called after each layer.
+        images (N, H, W, C), labels (N,) integers below num_classes; N = 0 gives 0. The images must not change before
+        backward. observe(layer name, "forward") is called after each layer.
         """
         labels = check_labels(labels, len(images), self.num_classes)
         if global_batch < max(1, len(images)):
-            raise ValueError(f"AlexNet.loss: got global_batch {global_batch} for {len(images)} images here, wanted the sum over ranks")
+            raise ValueError(
+                f"AlexNet.loss: got global_batch {global_batch} with {len(images)} images here; "
+                "wanted the number of images of all ranks together, at least 1"
+            )
         logits = self.forward(images, True, observe)
         value, self.logits_gradient = softmax_cross_entropy(logits, self.xp.asarray(labels), global_batch)
         return value
 
     def backward(self, on_ready, observe=None):
-        """Gradients of the last `loss` into the bound arrays. on_ready(i) as soon as gradient i is final: i = 0, 1, 2, ...
+        """Gradients of the last `loss` into the bound arrays; on_ready(i) as soon as number i is final: 0, 1, 2, ...
 
         Zero images give zero gradients, all announced. observe(layer name, "backward") is called after each layer.
         """
         if self.logits_gradient is None:
-            raise ValueError("AlexNet.backward: no loss to differentiate; call loss(images, labels, global_batch) first, once per backward")
+            raise ValueError("AlexNet.backward: no loss to differentiate; next: call loss before each backward")
         gradient, self.logits_gradient = self.logits_gradient, None
         start = 0
         for layer in reversed(self.layers):
@@ -164,18 +174,18 @@ class AlexNet:
                 observe(layer.name, "backward")
 
     def accept(self):
-        """The step counts: fold its batch statistics into the running ones. Not called, the step leaves no trace in them."""
+        """The step counts: fold its batch statistics into the running ones. A step not accepted leaves no trace."""
         for layer in self.normalizations:
             layer.accept()
 
     def predict(self, images):
-        """Logits (N, num_classes) in evaluation mode: running statistics, no dropout. A loss before it can no longer go backward."""
+        """Logits (N, num_classes) in evaluation mode: running statistics, no dropout. Drops a pending backward."""
         self.logits_gradient = None
         return self.forward(images, False).copy()
 
     def check_bound(self, operation):
         if not self.bound:
-            raise ValueError(f"AlexNet.{operation}: no parameters yet; call bind(parameters, gradients) with one array per tensor first")
+            raise ValueError(f"AlexNet.{operation}: no parameters yet; next: call bind(parameters, gradients)")
 
 
 def scaled(count, width):
@@ -186,7 +196,7 @@ def check_settings(num_classes, image_size, width, normalization, channels):
     if num_classes < 1 or channels < 1 or not width > 0:
         raise ValueError(f"AlexNet: got {num_classes} classes, {channels} channels, width {width}, wanted all above 0")
     if image_size < SMALLEST_IMAGE:
-        raise ValueError(f"AlexNet: got image_size {image_size}, wanted at least {SMALLEST_IMAGE}; enlarge the images first")
+        raise ValueError(f"AlexNet: got image_size {image_size}, wanted at least {SMALLEST_IMAGE}; next: enlarge images")
     if normalization not in ("batch", "local", "none"):
         raise ValueError(f'AlexNet: got normalization "{normalization}", wanted "batch", "local" or "none"')
 
@@ -194,9 +204,10 @@ def check_settings(num_classes, image_size, width, normalization, channels):
 def check_labels(labels, images, num_classes):
     labels = np.asarray(labels)
     if labels.shape != (images,) or (labels.size and labels.dtype.kind not in "iu"):
-        raise ValueError(f"AlexNet.loss: got labels {labels.dtype} {labels.shape}, wanted ({images},) integers, one per image")
+        raise ValueError(f"AlexNet.loss: got labels {labels.dtype} {labels.shape}, wanted integers, ({images},)")
     if labels.size and not 0 <= labels.min() <= labels.max() < num_classes:
-        raise ValueError(f"AlexNet.loss: got labels from {labels.min()} to {labels.max()}, wanted 0 to {num_classes - 1}")
+        got = f"{labels.min()} to {labels.max()}"
+        raise ValueError(f"AlexNet.loss: got labels from {got}, wanted 0 to {num_classes - 1}")
     return labels.astype(np.int64)
 
 

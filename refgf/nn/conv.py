@@ -4,8 +4,8 @@ The pixels under the kernel at one place of the output are one row of a matrix, 
 
     x (n, H, W, C)  --windows-->  columns (n*OH*OW, K*K*C)
     y       = columns @ W + b               W (K, K, C, O) seen as (K*K*C, O)
-    dW      = columns.T @ dy                the columns are formed a second time: keeping them would cost more memory than time
-    dx      = fold(dy @ W.T)                the columns' gradients, added where windows overlap (col2im)
+    dW      = columns.T @ dy                the columns are formed again: keeping them costs more memory than this time
+    dx      = col2im(dy @ W.T)              the columns' gradients, added where windows overlap
 
 The columns of a whole batch do not fit a cache (448 MB for conv2 of AlexNet at batch 64); those of a few images do.
 """
@@ -14,9 +14,9 @@ from refgf.nn.layers import Layer, window_pixel
 
 
 class Convolution(Layer):
-    """outputs channels, kernel x kernel, with `stride` and zero `padding` on all four sides; pixels left over are not read.
+    """kernel x kernel pixels to `outputs` channels, zero padding on all four sides; pixels left over are not read.
 
-    input_gradient=False (the first layer: images need no gradient) makes backward return None after the weight gradient.
+    input_gradient=False (the first layer: images need no gradient): backward ends with the weight gradient.
     """
 
     def __init__(self, name, input_shape, outputs, kernel, workspace, stride=1, padding=0, input_gradient=True):
@@ -24,7 +24,7 @@ class Convolution(Layer):
         self.kernel, self.stride, self.padding, self.input_gradient = kernel, stride, padding, input_gradient
         self.padded_shape = (height + 2 * padding, width + 2 * padding, self.channels)
         if kernel > min(self.padded_shape[:2]):
-            raise ValueError(f"{name}: got an input of {height}x{width} with padding {padding}, wanted at least the kernel's {kernel}")
+            raise ValueError(f"{name}: got {height}x{width} pixels, padding {padding}, wanted the kernel's {kernel} or more")
         self.rows, self.columns = ((side - kernel) // stride + 1 for side in self.padded_shape[:2])
         self.patch = kernel * kernel * self.channels
         product = 2 * self.rows * self.columns * self.patch * outputs

@@ -2,7 +2,7 @@
 
 Every layer is a pair
     y  = forward(x, training)      x: (N, *input_shape) -> y: (N, *output_shape); remembers what backward needs
-    dx = backward(dy, ready)       dy: gradient of the loss for y; calls ready(k) as soon as the gradient of tensor k is final
+    dx = backward(dy, ready)       dy: gradient of the loss for y; ready(k) as soon as the gradient of tensor k is final
 where N = 0 is allowed. Arrays that a layer returns are overwritten in its next call.
 """
 
@@ -28,10 +28,10 @@ class TensorSpec:
 
 
 class Layer:
-    """What all layers have: a name, shapes of one image, tensors in the order in which backward finishes their gradients.
+    """What all layers have: a name, shapes of one image, tensors in the order in which backward finishes them.
 
-    operations: (forward, backward) floating point operations for one image. A multiply-add counts 2; where a layer has matrix
-    products only they are counted, elsewhere one operation per element and pass.
+    operations: (forward, backward) floating point operations for one image. A multiply-add counts 2; where a layer
+    has matrix products only they are counted, elsewhere one operation per element and pass.
     """
 
     def __init__(self, name, input_shape, output_shape, workspace, operations, tensors=()):
@@ -43,7 +43,7 @@ class Layer:
         self._kept = {}
 
     def bind(self, parameters, gradients):
-        """Use these arrays, one per tensor of `tensors`, as parameters and as the place that backward writes gradients to."""
+        """Use these arrays, one per tensor of `tensors`: the parameters, and where backward writes the gradients."""
         self.parameters, self.gradients = list(parameters), list(gradients)
 
     def flops(self, images):
@@ -57,12 +57,12 @@ class Layer:
 
 
 def window_pixel(x, i, j, stride, rows, columns):
-    """Pixel (i, j) of each of the rows x columns windows that slide over x by `stride`. (n, H, W, C) -> (n, rows, columns, C)"""
+    """Pixel (i, j) of each of rows x columns windows, one every `stride`. (n, H, W, C) -> (n, rows, columns, C)"""
     return x[:, i : i + stride * (rows - 1) + 1 : stride, j : j + stride * (columns - 1) + 1 : stride]
 
 
 class FullyConnected(Layer):
-    """y = x W + b, with x flattened: W is (inputs, outputs). Threads share the columns or rows of W, so each reads W once."""
+    """y = x W + b, with x flattened: W is (inputs, outputs). Threads share columns or rows of W, to read it once."""
 
     def __init__(self, name, input_shape, outputs, workspace):
         self.inputs, self.outputs = math.prod(input_shape), outputs
@@ -95,8 +95,9 @@ class FullyConnected(Layer):
         ready(1)
         dx = self.workspace.gradient(x.shape)
 
-        def input_columns(worker, columns):
-            self.xp.matmul(dy, weight[columns].T, out=dx[:, columns])
+        def input_columns(worker, part):
+            for columns in self.workspace.blocks(part, dy.shape[1] * dy.itemsize):
+                dx[:, columns] = (weight[columns] @ dy.T).T  # BLAS is faster with the large matrix on the left
 
         self.workspace.share(input_columns, self.inputs)
         return dx.reshape(len(dx), *self.input_shape)
@@ -116,7 +117,7 @@ class ReLU(Layer):
 
     def backward(self, dy, ready):
         def work(worker, part):
-            for block in self.workspace.blocks(part, self.operations[0]):
+            for block in self.workspace.blocks(part, 3 * dy[:1].nbytes):
                 positive = self.workspace.scratch("mask", dy[block].shape, worker, bool)
                 self.xp.greater(self.y[block], 0, out=positive)
                 dy[block] *= positive
@@ -128,8 +129,8 @@ class ReLU(Layer):
 class Dropout(Layer):
     """In training each value is zero with `probability`, the others are divided by 1 - probability (inverted dropout).
 
-    `rng` is a numpy Generator, on a GPU too: the masks are then the same on both, and a checkpoint can hold its state. The mask
-    is drawn in float32 whatever the type of the activations, so that float64 reproduces float32.
+    `rng` is a numpy Generator, on a GPU too: the masks are then the same on both, and a checkpoint can hold its state.
+    The mask is drawn in float32 whatever the type of the activations, so that float64 reproduces float32.
     """
 
     def __init__(self, name, input_shape, probability, workspace):

@@ -8,13 +8,13 @@ from refgf.device import array_module
 def softmax_cross_entropy(logits, labels, global_batch):
     """The samples' cross-entropies, added up and divided by the *global* batch, and the gradient for the logits.
 
-    logits (N, K), labels (N,) integers below K. With global_batch the number of samples of all ranks together, the ranks'
-    losses and gradients need only be added, however uneven their shares are. N = 0 gives 0 and an empty gradient.
+    logits (N, K), labels (N,) integers below K. As global_batch is the number of samples of all ranks together, the
+    ranks' losses and gradients need only be added, however uneven their shares are. N = 0 gives 0, no gradient.
     Returns (float, (N, K) array).
     """
     xp = array_module(logits)
     rows = xp.arange(len(logits))
-    shifted = logits - logits.max(axis=1, keepdims=True)  # per row: exp cannot overflow, and no row underflows for another
+    shifted = logits - logits.max(axis=1, keepdims=True)  # per row, or one row's sum could underflow
     exponentials = xp.exp(shifted)
     sums = exponentials.sum(axis=1, keepdims=True)
     losses = xp.log(sums[:, 0]) - shifted[rows, labels]

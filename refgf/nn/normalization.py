@@ -48,7 +48,7 @@ class BatchNorm(Layer):
         return y
 
     def statistics(self, x):
-        """Mean, variance over n and over n - 1, each (C,); n = images times pixels. Two passes: E[x^2] - E[x]^2 cancels."""
+        """Mean, variance over n and over n - 1, each (C,); n pixels in all. Two passes: E[x^2] - E[x]^2 cancels."""
         n = max(1, math.prod(x.shape[:-1]))
         mean, square = self.xp.empty((2, x.shape[-1]), np.float64)
 

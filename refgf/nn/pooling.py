@@ -10,14 +10,14 @@ from refgf.nn.layers import Layer, window_pixel
 class MaxPool(Layer):
     """y = the largest value of each kernel x kernel window, every `stride` pixels; pixels left over are not read.
 
-    The gradient goes to the window's largest value; among equal ones to the first in row order, as in PyTorch. Equal values are
-    common (a constant background), so giving the gradient to all of them would not be a gradient.
+    The gradient goes to the window's largest value; among equal ones to the first in row order, as in PyTorch. Equal
+    values are common (a constant background), and what all of them together receive must be dy.
     """
 
     def __init__(self, name, input_shape, kernel, stride, workspace):
         height, width, channels = input_shape
         if not 0 < kernel <= min(height, width, 15):
-            raise ValueError(f"{name}: got kernel {kernel} on {height}x{width} pixels, wanted 1 to 15 and not above the input")
+            raise ValueError(f"{name}: got kernel {kernel} on {height}x{width} pixels, wanted 1 to 15, not above these")
         self.kernel, self.stride = kernel, stride
         self.rows, self.columns = (height - kernel) // stride + 1, (width - kernel) // stride + 1
         output_shape = (self.rows, self.columns, channels)
@@ -27,7 +27,7 @@ class MaxPool(Layer):
         self.offsets, self.corners = self.flat_positions()
 
     def flat_positions(self):
-        """Where in one flattened image window value number w lies: corners (OH, OW, C) of the windows + offsets (K*K,)[w]."""
+        """Value number w of a window lies at offsets[w] + corners in the flattened image. (K*K,), (OH, OW, C)"""
         _, width, channels = self.input_shape
         k = np.arange(self.kernel)
         offsets = (k[:, None] * width + k).reshape(-1) * channels
@@ -47,7 +47,7 @@ class MaxPool(Layer):
         return y
 
     def largest(self, x, y, winner, worker):
-        """y <- the windows' largest values, winner <- their numbers. No branches: `where=` would cost ten times as much."""
+        """y <- the windows' largest values, winner <- their numbers. Without `where=`, which is ten times slower."""
         larger = self.workspace.scratch("mask", y.shape, worker, bool)
         number = self.workspace.scratch("number", y.shape, worker, np.uint8)
         y[...] = self.window_value(x, 0)

@@ -27,7 +27,8 @@ def to_torch(layer, array):
         return array.transpose(3, 2, 0, 1)  # (K, K, C, O) -> (O, C, K, K)
     if isinstance(layer, FullyConnected) and array.ndim == 2:
         if len(layer.input_shape) == 3:
-            array = array.reshape(*layer.input_shape, -1).transpose(2, 0, 1, 3).reshape(array.shape)  # H, W, C -> C, H, W
+            pixels = array.reshape(*layer.input_shape, -1)
+            array = pixels.transpose(2, 0, 1, 3).reshape(array.shape)  # rows in order H, W, C -> C, H, W
         return array.T  # (I, O) -> (O, I)
     return array
 
@@ -40,17 +41,20 @@ def from_torch(layer, array):
         array = array.T  # (O, I) -> (I, O)
         if len(layer.input_shape) == 3:
             height, width, channels = layer.input_shape
-            array = array.reshape(channels, height, width, -1).transpose(1, 2, 0, 3).reshape(array.shape)  # C, H, W -> H, W, C
-        return array
+            pixels = array.reshape(channels, height, width, -1)
+            array = pixels.transpose(1, 2, 0, 3).reshape(array.shape)  # rows in order C, H, W -> H, W, C
     return array
 
 
 def state_to_torch(network):
-    """{"conv1.weight": array, ...} of all parameters, under PyTorch's names (norm1.weight is gamma, norm1.bias is beta)."""
-    names = {"gamma": "weight", "beta": "bias"}
-    state = {}
-    for layer in network.layers:
-        for spec, array in zip(layer.tensors, layer.parameters):
-            kind = spec.name.removeprefix(layer.name + ".")
-            state[f"{layer.name}.{names.get(kind, kind)}"] = to_torch(layer, array)
-    return state
+    """{"conv1.weight": array, ...} of all parameters under PyTorch's names and in its layout."""
+    return {
+        torch_name(spec): to_torch(layer, array)
+        for layer in network.layers
+        for spec, array in zip(layer.tensors, layer.parameters)
+    }
+
+
+def torch_name(spec):
+    """PyTorch calls gamma of a normalisation weight, and beta bias."""
+    return spec.name.replace(".gamma", ".weight").replace(".beta", ".bias")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from refgf.nn.alexnet import AlexNet, CONVOLUTIONS
-from refgf.nn.torch_layout import from_torch, images_to_torch, state_to_torch
+from refgf.nn.alexnet import CONVOLUTIONS, AlexNet
+from refgf.nn.torch_layout import from_torch, images_to_torch, state_to_torch, torch_name
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -72,11 +72,7 @@ def test_loss_and_gradients(normalization, images, image_size, images_per_block,
     theirs = dict(model.named_parameters())
     compared = 0
     for layer in network.layers:
-        kinds = [spec.name.split(".")[1] for spec in layer.tensors]
-        wanted = [
-            from_torch(layer, theirs[f"{layer.name}.{ {'gamma': 'weight', 'beta': 'bias'}.get(kind, kind) }"].grad.numpy())
-            for kind in kinds
-        ]
+        wanted = [from_torch(layer, theirs[torch_name(spec)].grad.numpy()) for spec in layer.tensors]
         scale = max([np.linalg.norm(w) for w in wanted], default=0)
         for got, want in zip(layer.gradients, wanted):
             assert np.linalg.norm(got - want) <= 1e-10 * max(np.linalg.norm(want), scale), layer.name
