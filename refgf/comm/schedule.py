@@ -57,6 +57,38 @@ def local(op: str, part: slice) -> Step:
     return Step(None, NOTHING, None, part, op)
 
 
+def send(part: slice, to: int) -> Step:
+    """A step that only sends."""
+    return Step(to, part, None, NOTHING, "copy")
+
+
+def receive(part: slice, sender: int, op: str) -> Step:
+    """A step that only receives."""
+    return Step(None, NOTHING, sender, part, op)
+
+
+def way_back(schedule: Schedule) -> Schedule:
+    """The same messages in opposite direction and order, copied where they arrive: a reduction becomes a broadcast."""
+    messages = [step for step in schedule if step.op not in LOCAL_OPERATIONS]
+    return [Step(step.receive_from, step.receive, step.send_to, step.send, "copy") for step in reversed(messages)]
+
+
+def among(ranks: Sequence[int], schedule: Schedule, start: int = 0) -> Schedule:
+    """The same steps when rank i of the schedule is ranks[i], and its element 0 is element `start`.
+
+    For schedules without `fold`, which reads an order out of the ranks' numbers.
+    """
+    assert all(step.op != "fold" for step in schedule)
+
+    def moved(part: slice) -> slice:
+        return slice(part.start + start, part.stop + start)
+
+    def name(rank: int | None) -> int | None:
+        return None if rank is None else ranks[rank]
+
+    return [Step(name(s.send_to), moved(s.send), name(s.receive_from), moved(s.receive), s.op) for s in schedule]
+
+
 def collective(comm, algorithm: Algorithm, wire=None) -> Allreduce:
     """Bind an algorithm to a communicator. The result sums a flat contiguous array over all ranks, in place."""
     rank, size = comm.Get_rank(), comm.Get_size()

@@ -1,0 +1,28 @@
+"""Data and sizes that the tests of all collectives share."""
+
+import numpy as np
+
+WIRES = [("float16", None), ("float32", None), ("float64", None), ("float32", "float16"), ("float64", "float32")]
+
+
+def sizes_of(p):
+    """Empty, one element, fewer elements than ranks, one more and less, primes."""
+    return sorted({0, 1, p - 1, p, p + 1, 7, 1000, 10007})
+
+
+def order_sensitive(p, n, dtype):
+    """One array per rank, of numbers whose float sum depends on the order: large, small and opposite ones."""
+    random = np.random.default_rng(p * 1_000_003 + n)
+    large = {"float16": 2.0**11, "float32": 2.0**24, "float64": 2.0**53}[str(np.dtype(dtype))]
+    family = np.array([large, 1.0, -large, 0.5, -1.0, 3.0, -0.0])
+    return [random.choice(family, n).astype(dtype) for _ in range(p)]
+
+
+def same_bits(a, b):
+    return a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+
+def rounded(x, wire):
+    """x as it arrives after a journey in the wire type."""
+    with np.errstate(over="ignore"):
+        return x.astype(wire or x.dtype).astype(x.dtype)

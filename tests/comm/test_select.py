@@ -1,0 +1,99 @@
+"""The choice by size: the closed forms of predict/cost, the crossovers, and that it says what it chose."""
+
+import numpy as np
+import pytest
+from comm_cases import order_sensitive, same_bits
+
+from refgf.comm import ring, select
+from refgf.comm.schedule import collective, replay
+from refgf.comm.select import CANDIDATES, BySize, crossover_bytes, terms
+from refgf.predict.cost import Link, halving_doubling_s, recursive_doubling_s, ring_allreduce_s
+from refgf.predict.simulate import from_schedules
+
+FORMS = {
+    "recursive doubling": recursive_doubling_s,
+    "halving-doubling": halving_doubling_s,
+    "ring": ring_allreduce_s,
+}
+
+
+@pytest.mark.parametrize("p", range(1, 18))
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_terms_are_the_predicted_costs(name, p):
+    """n = 16 * 9 * 5 * 7 * 11 * 13 * 17 is divisible by every p up to 18."""
+    n, link = 12_252_240, Link(5e-6, 0.3e-9, 0.1e-9)
+    wanted = FORMS[name](p, n, 4, link)
+    assert terms(name, p).seconds(4 * n, 5e-6, 0.3e-9, 0.1e-9) == pytest.approx(wanted, rel=1e-14)
+
+
+@pytest.mark.parametrize("p", [2, 3, 5, 8])
+def test_the_choice_is_the_fastest_schedule(p):
+    """Judged by a clock on the schedules themselves, not by the forms that made the choice."""
+    link = Link(20e-6, 0.5e-9, 0.1e-9)
+    algorithm = BySize(20e-6, 0.5e-9, 4, 0.1e-9)
+    for n in (0, 64, 840, 8400, 84_000, 840_000):
+        clock = {name: from_schedules([f(r, p, n) for r in range(p)], 4, link) for name, f in CANDIDATES.items()}
+        assert clock[algorithm.choose(p, n)] <= min(clock.values()) * (1 + 1e-9), (n, clock)
+
+
+def test_short_middle_long():
+    """8 ranks: few messages for short vectors, few bytes for long ones; the ring needs p != 2**R to win on paper."""
+    algorithm = BySize(20e-6, 0.5e-9, 4)
+    assert [algorithm.choose(8, n) for n in (1, 10_000_000)] == ["recursive doubling", "halving-doubling"]
+    assert [algorithm.choose(6, n) for n in (1, 10_000_000)] == ["recursive doubling", "ring"]
+
+
+def test_it_sums_and_says_what_it_chose(on_ranks):
+    def body(comm):
+        p = comm.Get_size()
+        algorithm = BySize(1e-5, 1e-9, 4)
+        allreduce = collective(comm, algorithm)
+        for n in (1, 100_000):
+            xs = order_sensitive(p, n, "float32")
+            x = xs[comm.Get_rank()].copy()
+            allreduce(x)
+            name = algorithm.chosen[n]
+            assert same_bits(x, replay([CANDIDATES[name](r, p, n) for r in range(p)], xs)[0])
+            assert algorithm.explain(p, n).startswith(f"{4 * n} B on {p} ranks: {name} (fastest); predicted: {name} ")
+
+    on_ranks(body)
+
+
+def test_overridable():
+    algorithm = BySize(1e-5, 1e-9, 4, always="ring")
+    assert algorithm(1, 4, 3) == ring.allreduce(1, 4, 3)
+    assert "ring (as asked)" in algorithm.explain(4, 3)
+
+
+@pytest.mark.parametrize(
+    "arguments, told",
+    [
+        ({"alpha_s": -1.0}, "alpha -1.0 s"),
+        ({"beta_s_per_byte": float("nan")}, "beta nan"),
+        ({"itemsize": 0}, "itemsize 0"),
+        ({"always": "best"}, "got algorithm 'best'; wanted one of recursive doubling"),
+    ],
+)
+def test_nonsense_is_refused(arguments, told):
+    with pytest.raises(ValueError, match=told):
+        BySize(**({"alpha_s": 1e-5, "beta_s_per_byte": 1e-9, "itemsize": 4} | arguments))
+
+
+def test_crossover():
+    assert crossover_bytes((1.0, 3.0), (5.0, 1.0)) == 2.0
+    assert crossover_bytes((1.0, 1.0), (5.0, 1.0)) == np.inf
+    assert crossover_bytes((6.0, 3.0), (5.0, 1.0)) == 0.0
+    assert crossover_bytes((6.0, 1.0), (5.0, 3.0)) == 0.0
+
+
+def test_forgotten_extras_are_caught(monkeypatch):
+    """Seeded mistake: the forms for powers of two, used for every p."""
+
+    def powers_of_two(name, size):
+        rounds = size.bit_length() - 1
+        return select.Terms(rounds, rounds, rounds) if name == "recursive doubling" else terms(name, size)
+
+    monkeypatch.setattr(select, "terms", powers_of_two)
+    link, algorithm, n = Link(20e-6, 0.5e-9), BySize(20e-6, 0.5e-9, 4), 24_000
+    clock = {name: from_schedules([f(r, 3, n) for r in range(3)], 4, link) for name, f in CANDIDATES.items()}
+    assert clock[algorithm.choose(3, n)] > min(clock.values()) * 1.01
