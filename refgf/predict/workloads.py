@@ -4,6 +4,8 @@ Not networks to run (refgf.nn has those): only their shapes. `WORKLOADS` maps a 
 `PUBLISHED` holds the parameter counts that others state, which the tests compare.
 """
 
+from functools import partial
+
 from refgf.predict.branched import densenet161, densenet201, googlenet, inception_v4
 from refgf.predict.shapes import Builder
 from refgf.predict.transformer import bert_large
@@ -86,6 +88,7 @@ def vgg16():
 
 WORKLOADS = {
     "AlexNet": alexnet,
+    "AlexNet (16 tensors)": partial(alexnet, normalization="none"),
     "ResNet-50": resnet50,
     "ResNet-152": resnet152,
     "VGG-16": vgg16,
