@@ -8,14 +8,16 @@ project. They are slow. Import from this package: `from refgf.oracle.definitions
     ring.py      R, D   allreduce by ring, and in rank order     csc.py       C1-C7   sparse chunks, the pieces
     sums.py      S      any order of summation                   csc_step.py  C8-C14  sparse chunks, a whole step
     lazy.py      L      lazy allreduce                           network.py   N       layers, by plain loops
-    scaling.py   P4-P7  loss scaling, master weights
+    scaling.py   P4-P8  loss scaling, master weights             alexnet.py   N10-11  the network of the numbers
 """
 
 # ruff: noqa: F401  the names are imported to be imported from here
 
 import re
 
+from refgf.oracle.definitions.alexnet import alexnet_step, split_layers
 from refgf.oracle.definitions.csc import (
+    FORMS,
     carried,
     choose,
     chunk_bounds,
@@ -29,6 +31,7 @@ from refgf.oracle.definitions.csc_step import (
     CSCSettings,
     chosen_rates,
     csc_payload_bytes,
+    csc_run,
     csc_start,
     csc_step,
     local_gradient,
@@ -66,7 +69,7 @@ from refgf.oracle.definitions.ring import (
     same_bits,
     slice_bounds,
 )
-from refgf.oracle.definitions.scaling import all_finite, next_scale, scaled_allreduce, working_copy
+from refgf.oracle.definitions.scaling import all_finite, next_scale, scaled_allreduce, scaled_run, working_copy
 from refgf.oracle.definitions.sums import exact_sum, summation_bound
 
 __all__ = [name for name in dir() if callable(globals()[name]) and not name.startswith("_")]

@@ -1,4 +1,4 @@
-"""C8 to C13: one whole step of coarse-grained sparse communication, all ranks at once.
+"""C8 to C14: one whole step of coarse-grained sparse communication, all ranks at once.
 
     state   {"w": (n,), "velocity": (n,), "kept": [of rank 0, ...], "chosen": [chunk numbers] or None when the step
             is dense, "gap": int64 (C,) steps since each chunk was last sent, "scale": float, "good_steps": int}
@@ -69,6 +69,25 @@ def csc_step(state, gs, s, percent_next, dense_next=False):
     return {"w": w, "velocity": velocity, "kept": kept, "gap": next_gap(state["gap"], state["chosen"]),
             "chosen": None if dense_next else choose(report["importance"], percent_next),
             "scale": scale, "good_steps": good_steps}, report  # fmt: skip
+
+
+def csc_run(w, gs, s, percents, lists=None):
+    """C8 again and again. gs[t][rank]: gradients of step t; percents[t]: (percent, dense) of step t, T + 1 of them.
+
+    lists: chosen chunks of each step when somebody else has chosen (C5 leaves room where norms are equal but for
+    rounding).  -> T reports {"w": p arrays, "chosen": p lists or Nones, "kept": p dicts, "scale", "finite",
+    "importance", "carried"}: what was sent in step t, and the state after it
+    """
+    state, reports = csc_start(w, len(gs[0]), s), []
+    for t, step_gs in enumerate(gs):
+        if lists is not None:
+            state["chosen"] = lists[t]
+        sent = state["chosen"]
+        state, report = csc_step(state, step_gs, s, *percents[t + 1])
+        told = {key: report[key] for key in ("finite", "importance", "carried")}
+        reports.append({"w": [state["w"]] * len(step_gs), "chosen": [sent] * len(step_gs), "kept": state["kept"],
+                        "scale": state["scale"], **told})  # fmt: skip
+    return reports
 
 
 def sent_elements(chosen, n, chunk):

@@ -4,7 +4,6 @@ import numpy as np
 
 from refgf.oracle.definitions.ring import direct_allreduce, ring_allreduce
 
-ALLREDUCE = {"ring": ring_allreduce, "direct": direct_allreduce}
 WIRE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 
 
@@ -36,5 +35,6 @@ def bytes_per_gradient(dtype, wire=None):
 def lazy_allreduce(xs, sizes, theta_bytes, wire=None, order="ring"):
     """L4: each call is an allreduce of its own, with its own slices. p arrays (n,) -> p arrays (n,)"""
     calls = lazy_calls(sizes, bytes_per_gradient(xs[0].dtype, wire), theta_bytes)
-    pieces = [ALLREDUCE[order]([x[i:j] for x in xs], wire) for i, j in calls]
+    allreduce = {"ring": ring_allreduce, "direct": direct_allreduce}[order]
+    pieces = [allreduce([x[i:j] for x in xs], wire) for i, j in calls]
     return [np.concatenate([x[:0], *parts]) for x, *parts in zip(xs, *pieces)]

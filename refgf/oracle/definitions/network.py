@@ -107,9 +107,9 @@ def softmax_cross_entropy(logits, labels, global_batch):
     """
     loss, dlogits = 0.0, np.zeros_like(logits)
     for n, label in enumerate(labels):
-        exponentials = np.exp(logits[n] - logits[n].max())
-        probabilities = exponentials / exponentials.sum()
-        loss -= np.log(probabilities[label]) / global_batch
+        shifted = logits[n] - logits[n].max()  # this row's own largest: nothing overflows
+        probabilities = np.exp(shifted) / np.exp(shifted).sum()
+        loss += (np.log(np.exp(shifted).sum()) - shifted[label]) / global_batch
         dlogits[n] = probabilities / global_batch
         dlogits[n, label] -= 1 / global_batch
     return float(loss), dlogits

@@ -1,7 +1,8 @@
-"""P4 to P7: loss scaling, and float32 master weights with copies in the wire type."""
+"""P4 to P8: loss scaling, and float32 master weights with copies in the wire type."""
 
 import numpy as np
 
+from refgf.oracle.definitions.momentum import momentum_step
 from refgf.oracle.definitions.numbers import on_wire
 from refgf.oracle.definitions.ring import direct_allreduce
 
@@ -37,3 +38,19 @@ def next_scale(scale, good_steps, finite, interval=2000, factor=2.0, smallest=1.
 def working_copy(master, wire="float16"):
     """P7: forward and backward use the master weights rounded to the wire type; the update is to the master weights."""
     return on_wire(master, wire)
+
+
+def scaled_run(w, gs, rate, momentum, scale, interval=2000, wire="float16"):
+    """P8: steps with dynamic loss scaling: P4, P5, then M1 on the float32 master weights unless skipped, P6.
+
+    gs[t][rank]: gradients of step t, not scaled.  -> per step {"w", "v", "working", "scale", "finite"} after it
+    """
+    v, good_steps, reports = np.zeros_like(w), 0, []
+    for step_gs in gs:
+        total = scaled_allreduce(step_gs, scale, wire)[0]
+        finite = all_finite([*step_gs, total])
+        if finite:
+            w, v = momentum_step(w, v, total, rate, momentum)
+        scale, good_steps = next_scale(scale, good_steps, finite, interval)
+        reports.append({"w": w, "v": v, "working": working_copy(w, wire), "scale": scale, "finite": finite})
+    return reports
