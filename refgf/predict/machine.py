@@ -114,7 +114,7 @@ def load(path):
         with open(path) as file:
             data = json.load(file)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: got no JSON ({error}), wanted a file written by refgf.predict.machine.save") from None
+        raise ValueError(f"{path}: got no JSON ({error}), wanted a file that machine.save wrote") from None
     check(data, str(path))
     links, errors = {}, {}
     for name, entry in data.get("links", {}).items():
