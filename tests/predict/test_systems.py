@@ -105,7 +105,7 @@ def test_cost_of_a_sweep_does_not_grow_with_gpus():
 
 @pytest.mark.parametrize(
     "settings, reason",
-    [({"itemsize": 3}, "itemsize 3"), ({"percent": 0}, "percent 0"), ({"percent": 101}, "101"), ({"chunk": 0}, "chunk")],
+    [({"itemsize": 3}, "itemsize 3"), ({"percent": 0}, "percent 0"), ({"percent": 101}, "101"), ({"chunk": 0}, "0")],
 )
 def test_bad_settings(settings, reason):
     with pytest.raises(ValueError, match=reason):
