@@ -196,7 +196,7 @@ def check_settings(num_classes, image_size, width, normalization, channels):
     if num_classes < 1 or channels < 1 or not width > 0:
         raise ValueError(f"AlexNet: got {num_classes} classes, {channels} channels, width {width}, wanted all above 0")
     if image_size < SMALLEST_IMAGE:
-        raise ValueError(f"AlexNet: got image_size {image_size}, wanted at least {SMALLEST_IMAGE}; next: enlarge images")
+        raise ValueError(f"AlexNet: got image_size {image_size}, wanted {SMALLEST_IMAGE} or more; next: enlarge images")
     if normalization not in ("batch", "local", "none"):
         raise ValueError(f'AlexNet: got normalization "{normalization}", wanted "batch", "local" or "none"')
 

@@ -24,7 +24,8 @@ class Convolution(Layer):
         self.kernel, self.stride, self.padding, self.input_gradient = kernel, stride, padding, input_gradient
         self.padded_shape = (height + 2 * padding, width + 2 * padding, self.channels)
         if kernel > min(self.padded_shape[:2]):
-            raise ValueError(f"{name}: got {height}x{width} pixels, padding {padding}, wanted the kernel's {kernel} or more")
+            got = f"{height}x{width} pixels with padding {padding}"
+            raise ValueError(f"{name}: got {got}, wanted at least the kernel's {kernel} each way")
         self.rows, self.columns = ((side - kernel) // stride + 1 for side in self.padded_shape[:2])
         self.patch = kernel * kernel * self.channels
         product = 2 * self.rows * self.columns * self.patch * outputs

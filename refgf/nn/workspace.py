@@ -16,8 +16,8 @@ CACHE_BYTES = 5 << 20  # temporaries of one block; above a core's own L2, below 
 
 
 def resized(store, key, shape, dtype, xp):
-    """An uninitialised array of `shape` from store[key], a flat buffer that is replaced only when it is too small."""
-    size = math.prod(shape)
+    """Uninitialised memory of this shape: one flat buffer per key and dtype in `store`, replaced when too small."""
+    size, key = math.prod(shape), (key, np.dtype(dtype))
     if key not in store or store[key].size < size:
         store[key] = xp.empty(size, dtype)
     return store[key][:size].reshape(shape)

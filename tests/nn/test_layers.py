@@ -1,0 +1,111 @@
+import numpy as np
+import pytest
+from differences import assert_layer, bind_random, workspace
+
+from refgf.nn.layers import Dropout, FullyConnected, ReLU
+
+SPLITS = [(None, 1), (1, 1), (2, 1), (None, 2), (2, 3)]  # images_per_block, threads
+
+
+def images(shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_fully_connected(n, split):
+    assert_layer(FullyConnected("fc", (2, 3, 4), 7, workspace(*split)), images((n, 2, 3, 4)))
+
+
+def test_fully_connected_is_a_matrix_product():
+    layer = bind_random(FullyConnected("fc", (2, 3, 4), 7, workspace()))
+    x = images((5, 2, 3, 4))
+    bias, weight = layer.parameters
+    expected = np.zeros((5, 7))
+    for image, output in np.ndindex(5, 7):
+        expected[image, output] = bias[output] + sum(v * weight[i, output] for i, v in enumerate(x[image].flat))
+    np.testing.assert_allclose(layer.forward(x, True), expected, rtol=0, atol=1e-13)  # 24 products of about 1
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("n", [0, 5])
+def test_relu(n, split):
+    assert_layer(ReLU("relu", (2, 3, 4), workspace(*split)), images((n, 2, 3, 4)))
+
+
+def test_relu_in_place_and_flat_at_zero():
+    layer = ReLU("relu", (3,), workspace())
+    x = np.array([[-1.0, 0.0, 2.0]])
+    assert layer.forward(x, True) is x
+    np.testing.assert_array_equal(x, [[0, 0, 2]])
+    np.testing.assert_array_equal(layer.backward(np.full((1, 3), 5.0), None), [[0, 0, 5]])
+
+
+def dropout(probability, seed=3):
+    layer = Dropout("dropout", (40, 5), probability, workspace())
+    layer.rng = np.random.default_rng(seed)
+    return layer
+
+
+def same_mask_each_time(layer):
+    def restart():
+        layer.rng = np.random.default_rng(3)
+
+    return restart
+
+
+@pytest.mark.parametrize("n", [0, 2])
+def test_dropout(n):
+    layer = dropout(0.3)
+    assert_layer(layer, images((n, 40, 5)), before_forward=same_mask_each_time(layer))
+
+
+def test_dropout_keeps_the_expectation():
+    y = dropout(0.25).forward(np.ones((50, 40, 5)), True)
+    assert set(np.unique(y)) == {0, 1 / 0.75}
+    deviation = (0.25 / 0.75 / y.size) ** 0.5  # of the mean of y.size values that are 0 or 1/0.75
+    assert abs(y.mean() - 1) < 5 * deviation
+
+
+def test_dropout_is_seeded_and_off_in_evaluation():
+    x = images((2, 40, 5))
+    first, again, other = (dropout(0.5, seed).forward(x, True) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+    np.testing.assert_array_equal(dropout(0.5).forward(x, False), x)
+    np.testing.assert_array_equal(dropout(0.0).forward(x, True), x)
+
+
+def test_dropout_masks_do_not_depend_on_the_type():
+    wide, narrow = dropout(0.5), dropout(0.5)
+    narrow.workspace.dtype = np.dtype(np.float32)
+    y = wide.forward(np.ones((2, 40, 5)), True)
+    np.testing.assert_array_equal(y, narrow.forward(np.ones((2, 40, 5), np.float32), True))
+
+
+@pytest.mark.parametrize("probability", [-0.1, 1.0, float("nan")])
+def test_dropout_rejects(probability):
+    with pytest.raises(ValueError, match="probability"):
+        Dropout("dropout", (3,), probability, workspace())
+
+
+def test_a_bias_counted_once_per_thread_goes_red():
+    class Wrong(FullyConnected):
+        def forward(self, x, training):
+            y = super().forward(x, training)
+            y += self.parameters[0]
+            return y
+
+    with pytest.raises(AssertionError, match="bias"):
+        assert_layer(Wrong("fc", (2, 3, 4), 7, workspace()), images((5, 2, 3, 4)))
+
+
+def test_a_new_mask_in_backward_goes_red():
+    class Wrong(Dropout):
+        def backward(self, dy, ready):
+            self.kept = self.rng.random(dy.shape) >= self.probability
+            return super().backward(dy, ready)
+
+    layer = Wrong("dropout", (40, 5), 0.3, workspace())
+    with pytest.raises(AssertionError, match="input"):
+        assert_layer(layer, images((2, 40, 5)), before_forward=same_mask_each_time(layer))

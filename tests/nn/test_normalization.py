@@ -1,0 +1,170 @@
+import numpy as np
+import pytest
+from differences import assert_layer, bind_random, workspace
+
+from refgf.nn.normalization import BatchNorm, LocalResponseNorm
+
+SHAPE = (5, 4, 3, 7)  # images, height, width, channels
+SPLITS = [(None, 1), (1, 1), (3, 1), (None, 2), (2, 3)]  # images_per_block, threads
+
+
+def images(n=SHAPE[0], seed=0):
+    rng = np.random.default_rng(seed)
+    return 3 + rng.standard_normal((n, *SHAPE[1:])) * np.arange(1, 8)  # mean 3, another deviation for each channel
+
+
+def batch_norm(split=(None, 1), kind=BatchNorm):
+    return bind_random(kind("norm", SHAPE[1:], workspace(*split)))
+
+
+def local_norm(split=(None, 1), kind=LocalResponseNorm, **options):
+    return kind("norm", SHAPE[1:], workspace(*split), **options)
+
+
+# ---- batch normalisation ----
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_batch_norm_gradients(n, split):
+    assert_layer(batch_norm(split), images(n))
+
+
+def test_batch_norm_by_definition():
+    layer, x = batch_norm(), images()
+    beta, gamma = layer.parameters
+    y = layer.forward(x, True)
+    for channel in range(SHAPE[3]):
+        values = x[:, :, :, channel]
+        expected = gamma[channel] * (values - np.mean(values)) / np.sqrt(np.var(values) + 1e-5) + beta[channel]
+        np.testing.assert_allclose(y[:, :, :, channel], expected, rtol=0, atol=1e-13)  # values of a few units
+
+
+def test_a_large_mean_does_not_spoil_the_variance():
+    """In float32 E[x^2] - E[x]^2 would lose all digits of a variance of 1 beside a mean of 10000."""
+    layer = BatchNorm("norm", SHAPE[1:], workspace())
+    layer.workspace.dtype = np.dtype(np.float32)
+    x = (10000 + np.random.default_rng(0).integers(-2, 3, SHAPE)).astype(np.float32)  # exact in float32
+    _, variance, _ = layer.statistics(x)
+    np.testing.assert_allclose(variance, x.astype(np.float64).var(axis=(0, 1, 2)), rtol=1e-5)  # 60 roundings of 6e-8
+
+
+def assert_running(layer, n=SHAPE[0]):
+    """Two accepted batches, by the textbook: the mean, and the variance with n - 1, enter with momentum 0.1."""
+    mean, variance = np.zeros(7), np.ones(7)
+    for seed in (1, 2):
+        x = images(n, seed)
+        layer.forward(x, True)
+        layer.accept()
+        mean = 0.9 * mean + 0.1 * x.mean(axis=(0, 1, 2))
+        variance = 0.9 * variance + 0.1 * x.var(axis=(0, 1, 2), ddof=1)
+    np.testing.assert_allclose(layer.running_mean, mean, rtol=1e-12)
+    np.testing.assert_allclose(layer.running_variance, variance, rtol=1e-12)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_running_statistics(split):
+    assert_running(batch_norm(split))
+
+
+def test_only_accepted_batches_count_and_only_once():
+    layer = batch_norm()
+    layer.forward(images(seed=1), True)
+    layer.forward(images(0), True)  # a rank whose shard is empty
+    layer.accept()
+    np.testing.assert_array_equal(layer.running_mean, 0)
+    np.testing.assert_array_equal(layer.running_variance, 1)
+    layer.forward(images(seed=1), True)
+    layer.accept()
+    once = layer.running_mean.copy()
+    layer.accept()
+    np.testing.assert_array_equal(layer.running_mean, once)
+
+
+def test_evaluation_uses_the_running_statistics():
+    layer, x = batch_norm(), images()
+    layer.running_mean[...], layer.running_variance[...] = np.arange(7), np.arange(1, 8)
+    beta, gamma = layer.parameters
+    expected = gamma * (x - np.arange(7)) / np.sqrt(np.arange(1, 8) + 1e-5) + beta
+    np.testing.assert_allclose(layer.forward(x, False), expected, rtol=0, atol=1e-13)
+    assert layer.batch is None
+
+
+def test_one_value_per_channel_has_variance_zero():
+    layer = bind_random(BatchNorm("norm", (1, 1, 7), workspace()))
+    np.testing.assert_array_equal(layer.forward(np.ones((1, 1, 1, 7)), True), layer.parameters[0].reshape(1, 1, 1, 7))
+    layer.accept()
+    np.testing.assert_allclose(layer.running_variance, 0.9, rtol=1e-15)
+
+
+def test_the_variance_over_n_in_the_running_statistics_goes_red():
+    class Wrong(BatchNorm):
+        def statistics(self, x):
+            mean, variance, _ = super().statistics(x)
+            return mean, variance, variance
+
+    with pytest.raises(AssertionError):
+        assert_running(batch_norm(kind=Wrong))
+
+
+def test_statistics_taken_for_constants_go_red():
+    class Wrong(BatchNorm):
+        def backward(self, dy, ready):
+            super().backward(dy.copy(), ready)
+            return dy * self.parameters[1] * self.inverse
+
+    with pytest.raises(AssertionError, match="input"):
+        assert_layer(batch_norm(kind=Wrong), images())
+
+
+# ---- local response normalisation ----
+
+
+def by_definition(x, size, k, alpha, beta):
+    y = np.zeros_like(x)
+    for image, row, column, channel in np.ndindex(x.shape):
+        near = [j for j in range(x.shape[3]) if abs(j - channel) <= size // 2]
+        squares = sum(x[image, row, column, j] ** 2 for j in near)
+        y[image, row, column, channel] = x[image, row, column, channel] / (k + alpha * squares) ** beta
+    return y
+
+
+LOCAL = [dict(size=5, k=2.0, alpha=1e-4, beta=0.75), dict(size=3, k=1.0, alpha=0.3, beta=0.6),
+         dict(size=1, k=1.0, alpha=0.5, beta=1.5), dict(size=99, k=2.0, alpha=0.2, beta=0.75)]  # fmt: skip
+
+
+def assert_local(layer, options):
+    x = images()
+    np.testing.assert_allclose(layer.forward(x, True), by_definition(x, **options), rtol=1e-13)
+
+
+@pytest.mark.parametrize("options", LOCAL)
+def test_local_response_norm_by_definition(options):
+    assert_local(local_norm(**options), options)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("options", LOCAL)
+def test_local_response_norm_gradients(options, split):
+    assert_layer(local_norm(split, **options), images())
+
+
+def test_local_response_norm_of_nothing():
+    assert_layer(local_norm(), images(0))
+
+
+def test_an_even_window_has_no_middle():
+    with pytest.raises(ValueError, match="odd"):
+        local_norm(size=4)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_summing_along_the_wrong_axis_goes_red(axis):
+    class Wrong(LocalResponseNorm):
+        def neighbours(self, values, out):
+            swapped = np.ascontiguousarray(values.swapaxes(axis, 3))
+            out[...] = super().neighbours(swapped, np.empty_like(swapped)).swapaxes(axis, 3)
+            return out
+
+    with pytest.raises(AssertionError):
+        assert_local(local_norm(kind=Wrong, **LOCAL[1]), LOCAL[1])

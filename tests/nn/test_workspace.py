@@ -1,0 +1,99 @@
+import threading
+
+import numpy as np
+import pytest
+
+from refgf.nn import workspace as workspace_module
+from refgf.nn.workspace import Workspace
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 7, 64])
+def test_share_covers_every_image_once(n, threads):
+    lock, seen = threading.Lock(), []
+
+    def work(worker, part):
+        with lock:
+            seen.append((worker, *range(n)[part]))
+
+    Workspace(threads=threads).share(work, n)
+    assert sorted(image for _, *part in seen for image in part) == list(range(n))
+    assert len(seen) == min(n, threads) or n > threads
+    if n:
+        assert min(worker for worker, *_ in seen) == 0  # sum_over_blocks starts its total there
+
+
+def test_an_error_in_a_worker_arrives():
+    def work(worker, part):
+        if worker == 1:
+            raise RuntimeError("in worker 1")
+
+    with pytest.raises(RuntimeError, match="in worker 1"):
+        Workspace(threads=2).share(work, 4)
+
+
+def lengths(workspace, part, bytes_per_image):
+    blocks = workspace.blocks(part, bytes_per_image)
+    assert [image for block in blocks for image in range(100)[block]] == list(range(100))[part]
+    return [block.stop - block.start for block in blocks]
+
+
+def test_blocks():
+    part = slice(3, 13)
+    cache = workspace_module.CACHE_BYTES
+    assert lengths(Workspace(images_per_block=4), part, 1) == [4, 4, 2]
+    assert lengths(Workspace(), part, cache) == [1] * 10
+    assert lengths(Workspace(), part, 3 * cache) == [1] * 10
+    assert lengths(Workspace(), part, cache // 3) == [3, 3, 3, 1]
+    assert lengths(Workspace(), part, 1) == [10]
+    assert lengths(Workspace(), slice(3, 3), 1) == []
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("images_per_block", [1, 2, 100])
+@pytest.mark.parametrize("n", [0, 1, 2, 5, 9])
+def test_sum_over_blocks(n, images_per_block, threads):
+    values = np.random.default_rng(0).integers(-99, 99, (n, 4, 3)).astype(np.float32)  # integers: exact in any order
+    workspace = Workspace(threads=threads, images_per_block=images_per_block)
+    total = np.full((4, 3), np.nan, np.float32)
+
+    def compute(worker, block, out):
+        out[...] = values[block].sum(axis=0)
+
+    workspace.sum_over_blocks(compute, n, 1, total)
+    np.testing.assert_array_equal(total, values.sum(axis=0))
+
+
+def test_memory_is_asked_for_once():
+    workspace = Workspace()
+    large = workspace.scratch("columns", (6, 7))
+    assert np.shares_memory(large, workspace.scratch("columns", (3, 4)))
+    assert not np.shares_memory(large, workspace.scratch("columns", (6, 7), worker=1))
+    assert workspace.scratch("columns", (2,), dtype=np.float64).dtype == np.float64  # a name may have several types
+    assert np.shares_memory(large, workspace.scratch("columns", (3, 4)))
+
+
+def assert_two_gradients(workspace):
+    first, second = workspace.gradient((5, 7)), workspace.gradient((5, 7))
+    assert not np.shares_memory(first, second)
+    assert np.shares_memory(first, workspace.gradient((4, 7)))
+
+
+def test_the_last_gradient_is_still_whole():
+    assert_two_gradients(Workspace())
+
+
+def test_a_single_gradient_buffer_goes_red():
+    class Wrong(Workspace):
+        def gradient(self, shape):
+            return self.scratch("gradient", shape)
+
+    with pytest.raises(AssertionError):
+        assert_two_gradients(Wrong())
+
+
+@pytest.mark.parametrize("settings", [dict(threads=0), dict(images_per_block=0), dict(xp=threading, threads=2)])
+def test_settings(settings):
+    """Threads share images on the CPU only; `threading` stands for any module that is not numpy."""
+    with pytest.raises(ValueError, match="Workspace"):
+        Workspace(**settings)
