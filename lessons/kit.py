@@ -14,7 +14,6 @@ A lesson is
 
 import argparse
 import ast
-import contextlib
 import hashlib
 import json
 import math
@@ -154,15 +153,15 @@ class Lesson:
             self._draw(draw, options)
 
     def _parse(self):
-        """Rank 0 speaks for all when the arguments are wrong."""
-        with open(os.devnull, "w") as nowhere:
-            out, err = (sys.stdout, sys.stderr) if launch.job.rank == 0 else (nowhere, nowhere)
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                options = self.parser.parse_args(namespace=argparse.Namespace(lesson=self.name))
-                try:
-                    linked(None, options)
-                except ValueError as error:
-                    self.parser.error(f"--link: {error}")
+        """Rank 0 speaks for all when the arguments are wrong; the others leave without a word."""
+        if launch.job.rank != 0:
+            self.parser.print_help = lambda: None
+            self.parser.error = lambda message: os._exit(2)
+        options = self.parser.parse_args(namespace=argparse.Namespace(lesson=self.name))
+        try:
+            linked(None, options)
+        except ValueError as error:
+            self.parser.error(f"--link: {error}")
         return options
 
     def _measure(self, comm, measure, options) -> None:

@@ -4,7 +4,9 @@ A test that takes `on_ranks` is written once and run on threads by a plain `pyte
 `mpiexec -n P python -m mpi4py -m pytest --with-mpi`, which runs only those tests.
 """
 
+import io
 import os
+import sys
 import tempfile
 
 import pytest
@@ -14,12 +16,29 @@ from refgf.comm import threads
 THREAD_SIZES = (1, 2, 3, 5)
 
 
+@pytest.hookimpl(trylast=True)  # after the terminal reporter is there
 def pytest_configure(config):
     if config.getoption("--with-mpi", default=False):
         import refgf.launch  # noqa: F401  must come before MPI starts
 
-        # ranks must not share temporary folders
-        config.option.basetemp = tempfile.mkdtemp(prefix=f"refgf-rank{os.environ.get('PMI_RANK', '')}-")
+        config.option.basetemp = tempfile.mkdtemp(prefix=f"refgf-rank{refgf.launch.job.rank}-")  # ranks must not share one
+        if refgf.launch.job.rank > 0:
+            config.pluginmanager.register(Quiet(config), "quiet")
+
+
+class Quiet:
+    """Ranks above 0 keep their report to themselves unless something fails."""
+
+    def __init__(self, config):
+        self.terminal = config.pluginmanager.getplugin("terminalreporter")._tw
+        self.terminal._file = io.StringIO()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self, config):
+        text = self.terminal._file.getvalue()
+        if " failed" in text or " error" in text:
+            sys.stderr.write(text)
+            sys.stderr.flush()
 
 
 def pytest_collection_modifyitems(config, items):

@@ -2,12 +2,11 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
+import kit
 import pytest
-
-from tests.jobs import run_job
+from jobs import run_job
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted((ROOT / "lessons").glob("[0-9][0-9]_*.py"))
@@ -51,7 +50,7 @@ def test_redrawing_needs_no_ranks(tmp_path):
     lesson = LESSONS[0]
     assert run_lesson(lesson, 2, tmp_path, "--quick").code == 0
     (tmp_path / f"{lesson.stem}.png").unlink()
-    job = run_job(None, [str(lesson), "--plot", "--output", str(tmp_path)], timeout=60)
+    job = run_job(0, [str(lesson), "--plot", "--output", str(tmp_path)], timeout=60)
     assert job.code == 0 and (tmp_path / f"{lesson.stem}.png").exists()
 
 
@@ -62,9 +61,6 @@ def test_wrong_arguments_are_told_once(tmp_path):
 
 def test_stale_figures_are_listed():
     """figures/ shows what the present sources measured; `make figures` renews it."""
-    sys.path.insert(0, str(ROOT / "lessons"))
-    import kit
-
     stale = {}
     for lesson in LESSONS:
         saved = ROOT / "figures" / f"{lesson.stem}.json"
