@@ -1,0 +1,64 @@
+"""Staging between arrays and MPI, on the CPU; tests/gpu has the other half."""
+
+import numpy as np
+import pytest
+
+from refgf import device
+from refgf.device import Staging
+
+
+def test_numpy_in_its_own_type_is_not_copied():
+    x = np.arange(6, dtype=np.float32)
+    staging = Staging(x, np.float32)
+    assert staging.direct and staging.outgoing(x[1:3]) is not x
+    assert np.shares_memory(staging.outgoing(x[1:3]), x)
+    arrived = staging.incoming(2)
+    assert staging.arrived(arrived) is arrived
+
+
+def test_a_wire_type_casts_to_scratch():
+    x = np.array([1.0, 2049.0, 1e6], np.float32)
+    staging = Staging(x, np.float16)
+    with np.errstate(over="ignore"):
+        out = staging.outgoing(x[:])
+    assert out.dtype == np.float16 and out.tolist() == [1.0, 2048.0, np.inf]
+    assert x.tolist() == [1.0, 2049.0, 1e6]
+
+
+def test_scratch_is_kept_and_grows():
+    x, scratch = np.zeros(8, np.float32), {}
+    first = Staging(x, np.float32, scratch).incoming(4)
+    assert np.shares_memory(first, Staging(x, np.float32, scratch).incoming(3))
+    assert Staging(x, np.float32, scratch).incoming(8).size == 8
+    assert len(scratch) == 1
+
+
+def test_kept_arrivals_are_private():
+    x = np.zeros(4, np.float32)
+    staging = Staging(x, np.float32)
+    buffer = staging.incoming(2)
+    buffer[:] = 7
+    kept = staging.keep(buffer)
+    buffer[:] = 0
+    assert kept.tolist() == [7, 7]
+
+
+def test_unknown_devices_and_settings_are_named(monkeypatch):
+    with pytest.raises(ValueError, match="got 'tpu'; wanted 'cpu' or 'gpu'"):
+        device.module("tpu")
+    monkeypatch.setenv("REFGF_CUDA_AWARE", "maybe")
+    device.cuda_aware.cache_clear()
+    with pytest.raises(ValueError, match="got 'maybe'; wanted auto, 0 or 1"):
+        device.cuda_aware()
+    monkeypatch.setenv("REFGF_CUDA_AWARE", "1")
+    device.cuda_aware.cache_clear()
+    assert device.cuda_aware() is True
+    device.cuda_aware.cache_clear()
+
+
+def test_without_cupy_the_message_says_what_to_install():
+    try:
+        import cupy  # noqa: F401
+    except ImportError:
+        with pytest.raises(ValueError, match=r"pip install 'refgf\[gpu\]', or use --device cpu"):
+            device.module("gpu")
