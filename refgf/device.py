@@ -14,8 +14,11 @@ import ctypes
 import functools
 import os
 import sys
+import threading
 
 import numpy
+
+_thread = threading.local()  # each thread's own stream
 
 
 def module(name: str):
@@ -63,6 +66,27 @@ def select(local_rank: int) -> int:
     number = local_rank % cupy.cuda.runtime.getDeviceCount()
     cupy.cuda.Device(number).use()
     return number
+
+
+def mark(x):
+    """An event that is done when everything queued so far on x's current stream is; None for NumPy."""
+    return array_module(x).cuda.get_current_stream().record() if is_device(x) else None
+
+
+def follow(x, event) -> None:
+    """Make the calling thread work on x's device, on a stream of its own, and return once `event` is done.
+
+    `event` is what `mark` gave to the thread that computes x; nothing to do for NumPy. Both the current device and the
+    current stream belong to a thread; on the default stream this thread's kernels would queue behind all that the
+    other thread has queued.
+    """
+    if event is None:
+        return
+    x.device.use()
+    if not hasattr(_thread, "stream"):
+        _thread.stream = module("gpu").cuda.Stream(non_blocking=True)
+    _thread.stream.use()
+    event.synchronize()
 
 
 @functools.cache

@@ -7,6 +7,10 @@
 Non-blocking MPI calls make no progress by themselves, so a thread that makes blocking ones is the simplest thing that
 really overlaps; mpi4py releases the interpreter lock while it waits. The thread must be the only user of its
 communicator: give its `allreduce` a `comm.Dup()`. Cost: two queue operations per call; no copy.
+
+On a GPU backward only queues kernels: an array may be announced before it is computed. So each array is queued with an
+event of the stream that produces it, and the thread selects the array's device and waits for that event, on a stream of
+its own (`refgf/device.py`; not yet run on a GPU).
 """
 
 import queue
@@ -14,22 +18,23 @@ import threading
 import time
 from collections.abc import Callable
 
+from refgf.device import follow, mark, synchronize
+
 
 class CommunicationThread:
     """Turns an `Allreduce` into an asynchronous one: calling it only queues the array.
 
-    An exception in the thread is raised again by `wait`, and ends the job at once where `refgf.launch` installed its
-    hooks (`on_error` is called with the exception first). `busy_s` is the time spent inside `allreduce` since the last
-    `wait`.
+    An exception in the thread goes to `threading.excepthook`, which ends the job where `refgf.launch` is loaded, and is
+    raised by `wait` too.
     """
 
-    def __init__(self, allreduce: Callable, on_error: Callable[[BaseException], None] | None = None) -> None:
-        self._allreduce, self._on_error = allreduce, on_error
+    def __init__(self, allreduce: Callable) -> None:
+        self._allreduce = allreduce
         self._queue = queue.SimpleQueue()
         self._idle = threading.Condition()
         self._pending = 0
         self._error = None
-        self.busy_s = 0.0
+        self._busy_s = 0.0
         self._thread = threading.Thread(target=self._work, name="communication", daemon=True)
         self._thread.start()
 
@@ -37,7 +42,7 @@ class CommunicationThread:
         """Queue x, which belongs to the thread until `wait` returns."""
         with self._idle:
             self._pending += 1
-        self._queue.put(x)
+        self._queue.put((x, mark(x)))
 
     def wait(self) -> float:
         """Return when all queued sums are finished; the result is the seconds the thread was busy with them."""
@@ -45,7 +50,7 @@ class CommunicationThread:
             self._idle.wait_for(lambda: self._pending == 0 or self._error)
             if self._error:
                 raise self._error
-            busy_s, self.busy_s = self.busy_s, 0.0
+            busy_s, self._busy_s = self._busy_s, 0.0
         return busy_s
 
     def close(self) -> None:
@@ -54,18 +59,19 @@ class CommunicationThread:
         self._thread.join()
 
     def _work(self) -> None:
-        while (x := self._queue.get()) is not None:
-            start_s = time.perf_counter()
+        while (item := self._queue.get()) is not None:
             try:
+                x, produced = item
+                follow(x, produced)
+                start_s = time.perf_counter()
                 self._allreduce(x)
+                synchronize(x)  # the caller's stream does not wait for this thread's
             except BaseException as error:  # the main thread may wait for ever otherwise
                 with self._idle:
                     self._error = error
                     self._idle.notify_all()
-                if self._on_error:
-                    self._on_error(error)
-                return
+                raise
             with self._idle:
-                self.busy_s += time.perf_counter() - start_s
+                self._busy_s += time.perf_counter() - start_s
                 self._pending -= 1
                 self._idle.notify_all()

@@ -8,6 +8,7 @@ The loss is divided by the *global* batch before backward, so the exchange only 
 Communication per rank: what the exchange costs.
 """
 
+import contextlib
 import hashlib
 from dataclasses import dataclass
 
@@ -16,40 +17,74 @@ import numpy as np
 from refgf.comm.agreement import agree
 from refgf.device import to_host
 from refgf.exchange.pool import Pool
+from refgf.exchange.precision import WorkingCopy
 from refgf.training.sgd import MomentumSGD
 
 
 @dataclass
 class Replica:
-    """A rank's copy of the model: network, the two pools that its tensors live in, and the optimiser."""
+    """A rank's copy of the model: network, the two pools that its tensors live in, and the optimiser.
+
+    working: with mixed precision the network computes with a rounded copy of `parameters`, the master weights.
+    """
 
     network: object
     parameters: Pool
     gradients: Pool
-    optimizer: MomentumSGD
+    optimizer: object
+    working: WorkingCopy | None = None
+
+    def update(self, rate: float, sent: list[slice] | None = None) -> None:
+        """One step of the optimiser with the sums in the gradient pool; `sent` restricts it to parts of the pool."""
+        self.optimizer.step(self.gradients.flat, rate, sent)
+        if self.working:
+            self.working.refresh(sent)
 
 
-def replica(network, seed: int = 0, momentum: float = 0.9, weight_decay: float = 0.0) -> Replica:
-    """Put the network's tensors into pools and initialise them: the same values on every rank for the same seed."""
+def replica(
+    network, seed: int = 0, momentum: float = 0.9, weight_decay: float = 0.0, half_weights: bool = False
+) -> Replica:
+    """Put the network's tensors into pools and initialise them: the same values on every rank for the same seed.
+
+    half_weights: forward and backward use weights rounded to float16, the update is to the unrounded ones.
+    """
     parameters = Pool(network.tensors, network.dtype, network.xp)
     gradients = Pool(network.tensors, network.dtype, network.xp)
     network.bind(parameters.views, gradients.views)
     network.initialize(seed)
     optimizer = MomentumSGD(network.tensors, parameters.flat, momentum, weight_decay)
-    return Replica(network, parameters, gradients, optimizer)
+    model = Replica(network, parameters, gradients, optimizer)
+    if half_weights:
+        rounded = Pool(network.tensors, network.dtype, network.xp)
+        model.working = WorkingCopy(parameters.flat, rounded.flat)
+        model.working.refresh()
+        network.bind(rounded.views, gradients.views)
+    return model
 
 
 def train_step(model: Replica, exchange, images, labels, global_batch: int, rate: float) -> float:
     """One step; returns this rank's share of the loss (the shares of all ranks sum to the mean over the batch).
 
-    exchange has `ready(i)`, called for each gradient in order of generation, and `finish()`, after which the gradient
-    pool holds the sums over all ranks. images (N, H, W, C) and labels (N,), N = 0 included.
+    images (N, H, W, C) and labels (N,), N = 0 included. exchange is what the gradients pass through:
+
+        ready(i)    called for each gradient in order of generation
+        finish()    afterwards the gradient pool holds the sums over all ranks; False: the step is not accepted, nothing
+                    may change
+        scale       optional: the loss scale, 1 where there is none; `finish` divides by it
+        sent        optional: which slices of the pool hold sums, None for all
+        span        optional: with span(name): ... records when it happened
     """
-    loss = model.network.loss(images, labels, global_batch)
-    model.network.backward(exchange.ready)
-    exchange.finish()
-    model.optimizer.step(model.gradients.flat, rate)
-    model.network.accept()
+    network, span = model.network, getattr(exchange, "span", contextlib.nullcontext)
+    with span("FORWARD"):
+        loss = network.loss(images, labels, global_batch)
+    with span("BACKWARD"):
+        if (scale := getattr(exchange, "scale", 1.0)) != 1:
+            network.logits_gradient *= scale  # backward is linear: all gradients are multiplied
+        network.backward(exchange.ready)
+    if exchange.finish() is not False:
+        with span("UPDATE"):
+            model.update(rate, getattr(exchange, "sent", None))
+            network.accept()
     return loss
 
 
@@ -73,3 +108,20 @@ def evaluate(network, dataset, rank: int, size: int, batch: int = 64) -> tuple[i
         images, labels = dataset.load(mine[start : start + batch])
         right += int((to_host(network.predict(images)).argmax(axis=1) == labels).sum())
     return right, len(mine)
+
+
+@contextlib.contextmanager
+def averaged_statistics(network, allreduce, size: int):
+    """While this lasts, running mean and variance are the averages over all ranks; then each rank's own again.
+
+    Evaluation must not depend on the rank, and training not on how often somebody evaluates. Collective.
+    """
+    own = [array.copy() for array in network.running]
+    for array in network.running:
+        allreduce(array)
+        array /= size
+    try:
+        yield
+    finally:
+        for array, saved in zip(network.running, own):
+            array[...] = saved

@@ -1,0 +1,248 @@
+"""Coarse-grained sparse communication (CSC): of the pool's chunks only the most important ones travel.
+
+    backward      ... fc8 | fc7 | fc6 | conv5 ...          gradients become ready in the order of the pool
+    pool          | 0 | 1 | 2 | 3 | 4 | 5 | 6 |            chunks; chosen at the end of the step before: 1 2 5
+    packed            | 1 | 2 | 5 |                        lazy allreduce over these, theta in packed bytes
+    then          norms of all chunks and one flag         a second, small allreduce; from it the next choice
+
+What the other chunks would carry is kept (`momentum_correction.py`); which chunks are chosen, and how many in which
+step, is in `chunk_choice.py`. A chunk is packed as soon as all gradients that it holds are ready, so lazy allreduce,
+a 16-bit wire and the communication thread work as in dense training. The first step is dense.
+
+A step in which any rank carries an infinity or NaN in any chunk, chosen or not, is not accepted: an infinity that is
+kept back would never cross the wire, and poison what is kept for ever. The flag travels with the norms, and until it is
+back nothing that outlives the step has been written.
+
+Cost per rank and step: the allreduce of k <= n elements in as many calls as theta says, and one of C + 1 float64 for C
+chunks. Memory beyond the gradient pool: what the form keeps, the packed chunks, three blocks.
+Source: GradientFlow (Sun et al. 2019); choices and their reasons: oracle/SPEC.md, C1 to C14.
+"""
+
+import contextlib
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy
+
+from refgf.comm.slices import chunks, length
+from refgf.device import array_module, to_host
+from refgf.exchange.blocks import block_elements, blocks, decay_edges, decaying
+from refgf.exchange.chunk_choice import Density, add_norms, choose, importance
+from refgf.exchange.lazy import LazyAllreduce
+from refgf.exchange.momentum_correction import MomentumBefore, correction
+from refgf.exchange.precision import LossScale, is_finite
+
+CHUNK_ELEMENTS = 32_768
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What travels in one step, laid out like a pool: unit i is flat[offsets[i]:offsets[i + 1]].
+
+    specs    slices of the gradient pool: the chosen chunks, or in a dense step the tensors
+    """
+
+    specs: list[slice]
+    offsets: list[int]
+    flat: numpy.ndarray
+
+
+class CSC:
+    """An exchange: `ready(i)` for each gradient in the pool's order, then `finish()`.
+
+    pool             gradients (n,), multiplied by the loss scale; used as scratch
+    parameters       (n,) what the optimiser updates; read for weight decay
+    allreduce        sums a flat array over all ranks, in place, now or later; wait() returns when all is summed
+    allreduce_norms  the same for a short float64 array, at once
+    size             number of ranks
+    density          how many percent of the chunks, in which step
+    form             momentum correction, one of `momentum_correction.FORMS`
+    momentum, weight_decay    of the whole training. With `dgc` both happen here and the optimiser has neither; with
+                     `history` and `none` the optimiser has the momentum, and decay happens here, after the exchange,
+                     once for each step since a chunk was last sent
+    after            importance of what is kept instead of what would travel
+
+    After `finish` returned True the slices `sent` of the pool hold the sums, unscaled, and the rest of it is undefined;
+    False: the step is not accepted, on any rank. `chosen` lists the chunks of the next step, None for all of them.
+    """
+
+    def __init__(self, pool, parameters, allreduce: Callable, allreduce_norms: Callable, size: int, density: Density, *,
+                 threshold_bytes: float = math.inf, wire_itemsize: int | None = None, wait: Callable = lambda: None,
+                 loss_scale: LossScale | None = None, chunk: int = CHUNK_ELEMENTS, form: str = "dgc",
+                 momentum: float = 0.9, weight_decay: float = 0.0, after: bool = False,
+                 span: Callable = contextlib.nullcontext) -> None:  # fmt: skip
+        n, xp = pool.flat.size, array_module(pool.flat)
+        if chunk < 1 or n < 1:
+            raise ValueError(f"CSC: got chunks of {chunk} in {n} gradients; wanted at least 1; next: chunk=32768")
+        self.pool, self.parameters, self.size, self.density = pool, parameters, size, density
+        self.allreduce, self.allreduce_norms, self.wait, self.span = allreduce, allreduce_norms, wait, span
+        self.threshold_bytes, self.itemsize = threshold_bytes, wire_itemsize or pool.flat.dtype.itemsize
+        self.loss_scale = loss_scale or LossScale()
+        self.chunk, self.after, self.weight_decay = chunk, after, weight_decay
+        self.chunks = chunks(n, chunk)
+        self.correction = correction(form, pool.flat, momentum)
+        self.momentum_before = isinstance(self.correction, MomentumBefore)
+        self.chosen, self.sent, self.importance = None, [], None
+        self.gap = numpy.ones(len(self.chunks), numpy.int64)  # steps since each chunk was last sent
+        self.steps = 0
+        self._edges = decay_edges(pool.specs) if weight_decay else [(0, False), (n, False)]
+        self._scratch, self._carried = (xp.empty(min(n, block_elements(pool.flat)), pool.flat.dtype) for _ in range(2))
+        self._norms = xp.zeros(len(self.chunks), numpy.float64)
+        self._buffer = xp.empty(0, pool.flat.dtype)
+        self._lazy, self._gradient, self._unit = None, 0, 0
+
+    @property
+    def calls(self) -> list:
+        """The allreduces of this step, in packed elements, `after` which unit."""
+        return self._lazy.calls if self._lazy else []
+
+    def ready(self, index: int) -> None:
+        """Gradient number `index` is final: pack the chosen chunks that end in it, and send them if there is enough."""
+        if index != self._gradient or index >= len(self.pool.specs):
+            raise ValueError(
+                f"CSC: gradient {index} is ready; wanted {self._gradient} of {len(self.pool.specs)}; "
+                "next: announce gradients in the order of the pool, once a step, and call finish() after the last"
+            )
+        if index == 0:
+            self._begin()
+        self._gradient += 1
+        end, packed = self.pool.offsets[self._gradient], self._lazy.pool
+        while self._unit < len(packed.specs) and packed.specs[self._unit].stop <= end:
+            with self.span("MEMCPY_IN_FUSION_BUFFER"):
+                self._carry(packed.specs[self._unit], packed.flat[packed.offsets[self._unit] :])
+            self._lazy.ready(self._unit)
+            self._unit += 1
+
+    def finish(self) -> bool:
+        """Send what still waits, take the norms, and return whether all ranks accept the step."""
+        if self._gradient != len(self.pool.specs):
+            raise ValueError(
+                f"CSC: finished after {self._gradient} of {len(self.pool.specs)} gradients; "
+                "next: announce every gradient, also those of a rank without samples"
+            )
+        self._lazy.finish()
+        with self.span("CSC_NORMS"):  # while the last chunks travel
+            for part in complement(self.sent, self.pool.flat.size):
+                self._carry(part, None)
+        with self.span("WAIT_FOR_DATA"):
+            self.wait()
+        accepted, norms = self._agree()
+        if accepted:
+            with self.span("CSC_KEEP"):
+                self._keep()
+                self._deliver()
+            self._choose(norms)
+        self.loss_scale.update(accepted)
+        self.steps += 1
+        self._gradient = 0
+        return accepted
+
+    def _begin(self) -> None:
+        """Lay out what travels in this step."""
+        everything = self.chosen is None
+        edges = itertools.pairwise(self.pool.offsets)
+        units = [slice(*edge) for edge in edges] if everything else [self.chunks[c] for c in self.chosen]
+        capacity = self.pool.flat.size if everything else len(units) * self.chunk
+        if self._buffer.size != capacity:
+            self._buffer = None  # free the old one first
+            self._buffer = array_module(self.pool.flat).empty(capacity, self.pool.flat.dtype)
+        offsets = [0, *itertools.accumulate(map(length, units))]
+        packed = Packed(units, offsets, self._buffer[: offsets[-1]])
+        self._lazy = LazyAllreduce(packed, self.allreduce, self.threshold_bytes, self.itemsize)
+        self.sent, self._unit = joined(units), 0
+        self._norms[:] = 0
+
+    def _carry(self, part: slice, packed) -> None:
+        """What elements of the pool would carry, and their norms; multiplied by the loss scale into `packed`, if given.
+
+        The pool's elements become what must be kept, unscaled.
+        """
+        xp, scale = array_module(self.pool.flat), self.loss_scale.scale
+        with numpy.errstate(over="ignore", invalid="ignore"):
+            for block, decays in self._blocks(part):
+                g, w = self.pool.flat[block], self.parameters[block]
+                if scale != 1:
+                    g *= 1 / scale  # exact: a power of two
+                if decays and self.momentum_before:  # each rank adds its share, the exchange sums
+                    g += xp.multiply(w, self.weight_decay / self.size, out=self._scratch[: g.size])
+                first = block.start - part.start
+                out = self._carried[: g.size] if packed is None else packed[first : first + g.size]
+                self.correction.carry(block, g, out, self._scratch)
+                add_norms(self._norms, out, block.start, self.chunk, self._scratch)
+                if packed is not None and scale != 1:
+                    out *= scale
+
+    def _agree(self) -> tuple[bool, numpy.ndarray]:
+        """One allreduce of all norms and a flag: (does every rank accept the step?, norms summed over ranks)."""
+        norms, total = to_host(self._norms), self._lazy.pool.flat
+        finite = numpy.isfinite(norms).all() and all(is_finite(total[b]) for b in blocks(total, 0, total.size))
+        message = numpy.zeros(len(norms) + 1)
+        if finite:
+            message[:-1] = self._kept_norms(norms) if self.after else norms
+        message[-1] = not finite
+        with self.span("CSC_AGREE"):
+            self.allreduce_norms(message)
+        return bool(message[-1] == 0), message[:-1]
+
+    def _kept_norms(self, norms):
+        """Norms of what is kept once the step is accepted: nothing of what was sent."""
+        kept = norms * float(self.pool.flat.dtype.type(self.correction.factor))
+        kept[slice(None) if self.chosen is None else self.chosen] = 0
+        return kept
+
+    def _keep(self) -> None:
+        flat, dense = self.pool.flat, self.chosen is None
+        for parts, sent in ((self.sent, True), (complement(self.sent, flat.size), False)):
+            for part in parts:
+                for block in blocks(flat, part.start, part.stop):
+                    self.correction.keep(block, flat[block], sent, dense)
+
+    def _deliver(self) -> None:
+        """The sums, unscaled, into the gradient pool; with weight decay where it happens after the exchange."""
+        packed, flat = self._lazy.pool, self.pool.flat
+        for unit, start in zip(packed.specs, packed.offsets):
+            for block in blocks(flat, unit.start, unit.stop):
+                total = packed.flat[start + block.start - unit.start :][: length(block)]
+                array_module(flat).multiply(total, 1 / self.loss_scale.scale, out=flat[block])
+        if self.weight_decay and not self.momentum_before:
+            for c in range(len(self.chunks)) if self.chosen is None else self.chosen:
+                self._decay(self.chunks[c], self.weight_decay * float(self.gap[c]))
+
+    def _decay(self, part: slice, decay: float) -> None:
+        for block, decays in self._blocks(part):
+            if decays:
+                w, scratch = self.parameters[block], self._scratch[: length(block)]
+                self.pool.flat[block] += array_module(w).multiply(w, decay, out=scratch)
+
+    def _choose(self, norms) -> None:
+        """The chunks of the next step, from the norms of this one."""
+        self.gap += 1
+        self.gap[slice(None) if self.chosen is None else self.chosen] = 1
+        self.importance = importance(norms, self.pool.flat.size, self.chunk)
+        percent, dense = self.density.at(self.steps + 1)
+        self.chosen = None if dense else choose(self.importance, percent)
+
+    def _blocks(self, part: slice):
+        """(block, does weight decay apply?) over a part of the pool."""
+        for start, stop, decays in decaying(self._edges, part.start, part.stop):
+            for block in blocks(self.pool.flat, start, stop):
+                yield block, decays
+
+
+def joined(parts: list[slice]) -> list[slice]:
+    """Ascending slices with neighbours joined, empty ones left out."""
+    runs = []
+    for part in parts:
+        if runs and runs[-1].stop == part.start:
+            runs[-1] = slice(runs[-1].start, part.stop)
+        elif part.stop > part.start:
+            runs.append(part)
+    return runs
+
+
+def complement(runs: list[slice], n: int) -> list[slice]:
+    """What of 0..n lies between ascending slices."""
+    edges = [0, *itertools.chain.from_iterable((run.start, run.stop) for run in runs), n]
+    return [slice(start, stop) for start, stop in zip(edges[::2], edges[1::2]) if stop > start]

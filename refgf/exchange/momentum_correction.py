@@ -1,0 +1,91 @@
+"""What CSC keeps of the gradients that do not travel, and what momentum becomes of it.
+
+    form          kept    a chunk carries (a)   sent: kept becomes    not sent: kept becomes   momentum
+    dgc           u, v    v + (m u + g)         v = 0, u = m u + g    v = a, u = m u + g       here, before the exchange
+    dgc_masked    u, v    v + (m u + g)         v = 0, u = 0          v = a, u = m u + g       here
+    history       h       g + h                 h = 0                 h = m (g + h)            in the optimiser
+    none          h       g + h                 h = 0                 h = g + h                in the optimiser
+
+A gradient that waits T steps would enter momentum SGD with weight 1 instead of 1 + m + ... + m^T if it were only added
+up (`none`): the correction lets it age as it would have in dense training. With `dgc` the sum of everything sent equals
+dense momentum SGD by linearity. Masking (Lin et al. 2018) also stops the momentum of what was just sent; never in a
+dense step, where u is ordinary momentum. GradientFlow's own formula is not at hand; `dgc` is the default by choice.
+
+Each form works in two phases. `carry` only reads what is kept: it puts what must be kept into the gradient's own place.
+`keep` copies it over once all ranks have accepted the step. A step that is not accepted leaves no trace, and no copy of
+full size is needed.
+"""
+
+from refgf.device import array_module
+
+FORMS = ("dgc", "dgc_masked", "history", "none")
+
+
+class MomentumBefore:
+    """`dgc` and `dgc_masked`: momentum is each rank's own, before the exchange. Keeps u and v (n,)."""
+
+    factor = 1.0  # what waits is not aged
+
+    def __init__(self, gradients, momentum: float, masked: bool) -> None:
+        xp = array_module(gradients)
+        self.u, self.v = xp.zeros_like(gradients), xp.zeros_like(gradients)
+        self.momentum, self.masked = float(momentum), masked
+
+    @property
+    def kept(self) -> dict:
+        return {"u": self.u, "v": self.v}
+
+    def carry(self, block: slice, g, out, scratch) -> None:
+        """g <- m u + g, the next u;  out <- v + g, what the block would carry."""
+        xp = array_module(g)
+        g += xp.multiply(self.u[block], self.momentum, out=scratch[: g.size])
+        xp.add(self.v[block], g, out=out)
+
+    def keep(self, block: slice, g, sent: bool, dense: bool) -> None:
+        if sent and self.masked and not dense:
+            self.u[block] = 0
+        else:
+            self.u[block] = g
+        if sent:
+            self.v[block] = 0
+        else:
+            self.v[block] += g
+
+
+class MomentumAfter:
+    """`history` and `none`: momentum is the optimiser's, after the exchange. Keeps h (n,).
+
+    factor: m for `history`, so that what waits ages; 1 for `none`.
+    """
+
+    def __init__(self, gradients, factor: float) -> None:
+        self.h = array_module(gradients).zeros_like(gradients)
+        self.factor = float(factor)
+
+    @property
+    def kept(self) -> dict:
+        return {"h": self.h}
+
+    def carry(self, block: slice, g, out, scratch) -> None:
+        """g <- g + h;  out <- g, what the block would carry."""
+        g += self.h[block]
+        out[...] = g
+
+    def keep(self, block: slice, g, sent: bool, dense: bool) -> None:
+        if sent:
+            self.h[block] = 0
+        elif self.factor == 1:
+            self.h[block] = g
+        else:
+            array_module(g).multiply(g, self.factor, out=self.h[block])
+
+
+def correction(form: str, gradients, momentum: float) -> MomentumBefore | MomentumAfter:
+    """The state of one form for gradients (n,), zeros at first."""
+    if form not in FORMS:
+        raise ValueError(f"CSC: got momentum correction {form!r}; wanted one of {', '.join(FORMS)}")
+    if not 0 <= momentum < 1:
+        raise ValueError(f"CSC: got momentum {momentum}; wanted 0 <= momentum < 1")
+    if form in ("dgc", "dgc_masked"):
+        return MomentumBefore(gradients, momentum, masked=form == "dgc_masked")
+    return MomentumAfter(gradients, momentum if form == "history" else 1)

@@ -1,0 +1,196 @@
+"""GradientFlow: the stack of all parts, and the one object that a training loop talks to.
+
+    with GradientFlow(comm, network, wire=np.float16, theta_bytes=2**20, density=10, overlap=True) as flow:
+        for images, labels, global_batch in batches(...):
+            loss = flow.step(images, labels, global_batch, rate)
+
+    argument      is                                                    off
+    allreduce     ring, direct, any schedule, or MPI's own              mpi_allreduce
+    wire          the type in which gradients travel                    None: as they are
+    overlap       a communication thread                                False
+    theta_bytes   lazy allreduce: wait for more than so many bytes      0: each gradient by itself
+    density       CSC: how many percent of the chunks travel            None: all, without CSC
+
+What each part does is in its module; here they are only put on top of each other:
+
+    gradients -> [CSC: packed chunks ->] lazy -> [communication thread ->] loss scale -> allreduce in the wire type
+
+Source: GradientFlow (Sun et al. 2019).
+"""
+
+import contextlib
+import functools
+import hashlib
+import math
+from collections.abc import Callable, Iterable
+
+import numpy
+
+from refgf.comm import direct, ring
+from refgf.comm.agreement import agree
+from refgf.comm.schedule import collective
+from refgf.comm.slices import length
+from refgf.comm.timeline import Timeline
+from refgf.device import array_module
+from refgf.exchange.blocks import block_elements, blocks
+from refgf.exchange.chunk_choice import Density
+from refgf.exchange.csc import CHUNK_ELEMENTS, CSC
+from refgf.exchange.lazy import LazyAllreduce
+from refgf.exchange.overlap import CommunicationThread
+from refgf.exchange.precision import LossScale, Unscaled
+from refgf.training.step import averaged_statistics, evaluate, replica, require_same_parameters, train_step
+
+# what the argument `allreduce` may be: makes an Allreduce out of a communicator and a wire type
+ring_allreduce = functools.partial(collective, algorithm=ring.allreduce)
+direct_allreduce = functools.partial(collective, algorithm=direct.allreduce)
+
+
+class GradientFlow:
+    """A model and its exchange.
+
+    comm         communicator; duplicated, so that its messages never meet others
+    network      e.g. `AlexNet`; the model is `self.model`, initialised from `seed` alike on all ranks
+    allreduce    called with (comm, wire=wire): `ring_allreduce`, `direct_allreduce`, `refgf.comm.native.mpi_allreduce`,
+                 or functools.partial(collective, algorithm=...) for any schedule
+    density      percent, or a `Density` with a warm-up; chunk, form, after: see `CSC`
+    loss_scale   a `LossScale`; default 1
+    half_weights forward and backward use weights rounded to float16
+    timeline     a `Timeline` that records what happened when
+
+    After a step: `accepted`, `communication_s` (how long the communication thread was busy), `loss_scale.skipped`.
+    Collective to make, to use and to close. Errors: ValueError on every rank when the ranks' settings differ.
+    """
+
+    def __init__(self, comm, network, *, allreduce: Callable = ring_allreduce, wire=None, theta_bytes: float = math.inf,
+                 density: float | Density | None = None, overlap: bool = False, chunk: int = CHUNK_ELEMENTS,
+                 form: str = "dgc", after: bool = False, momentum: float = 0.9, weight_decay: float = 0.0,
+                 loss_scale: LossScale | None = None, half_weights: bool = False, seed: int = 0,
+                 timeline: Timeline | None = None) -> None:  # fmt: skip
+        if isinstance(density, int | float):
+            density = Density(density)
+        self.comm, self.timeline, self.loss_scale = comm, timeline, loss_scale or LossScale()
+        self.settings = {"wire": str(numpy.dtype(wire)) if wire else None, "theta_bytes": float(theta_bytes),
+                         "density": str(density), "chunk": chunk, "form": form, "after": after, "momentum": momentum,
+                         "weight_decay": weight_decay, "half_weights": half_weights}  # fmt: skip
+        self.model = _model(network, density, form, momentum, weight_decay, half_weights, seed)
+        self._comms = [comm.Dup(), comm.Dup()]  # one for the data, which the thread has to itself, one for the rest
+        self._require_agreement()
+        self._unscaled = self._thread = self.csc = None
+        send = self._transport(allreduce, wire, overlap, density)
+        exchange = {"threshold_bytes": theta_bytes, "wire_itemsize": numpy.dtype(wire).itemsize if wire else None}
+        if density is None:
+            self._exchange = LazyAllreduce(self.model.gradients, send, wait=self._wait, **exchange)
+        else:
+            norms = direct_allreduce(self._comms[1])
+            self._exchange = self.csc = CSC(
+                self.model.gradients, self.model.parameters.flat, send, norms, comm.Get_size(), density, **exchange,
+                wait=self._wait, loss_scale=self.loss_scale, chunk=chunk, form=form, momentum=momentum,
+                weight_decay=weight_decay, after=after, span=self.span,
+            )  # fmt: skip
+        self.accepted, self.communication_s = True, 0.0
+
+    def _transport(self, allreduce: Callable, wire, overlap: bool, density) -> Callable:
+        """What an array goes through when it is sent, from the last stage to the first."""
+        send = allreduce(self._comms[0], wire=wire)
+        if self.timeline:
+            send = self.timeline.watched(send, itemsize=numpy.dtype(wire).itemsize if wire else None)
+        if density is None:  # CSC has its own end of a step
+            send = self._unscaled = Unscaled(send, self.loss_scale)
+        if overlap:
+            send = self._thread = CommunicationThread(send)
+        return send
+
+    # ---- what train_step asks for ----
+
+    @property
+    def scale(self) -> float:
+        return self.loss_scale.scale
+
+    @property
+    def sent(self) -> list[slice] | None:
+        """Which slices of the gradient pool hold sums after `finish`; None for all."""
+        return self.csc.sent if self.csc else None
+
+    def span(self, name: str):
+        return self.timeline.span("compute", name) if self.timeline else contextlib.nullcontext()
+
+    def ready(self, index: int) -> None:
+        """Gradient number `index` is final."""
+        self._exchange.ready(index)
+
+    def finish(self) -> bool:
+        """All gradients are announced. Returns when their sums are in the pool: is the step accepted, on all ranks?"""
+        if self.csc:
+            self.accepted = self.csc.finish()
+        else:
+            with self.span("WAIT_FOR_DATA"):
+                self._exchange.finish()
+            self.accepted = self._unscaled.take()
+            self.loss_scale.update(self.accepted)
+        return self.accepted
+
+    def step(self, images, labels, global_batch: int, rate: float) -> float:
+        """One training step; returns this rank's share of the loss."""
+        return train_step(self.model, self, images, labels, global_batch, rate)
+
+    def evaluate(self, dataset, batch: int = 64) -> tuple[int, int]:
+        """(right answers, samples) of all ranks together, with running statistics averaged over ranks."""
+        allreduce, rank, size = direct_allreduce(self._comms[1]), self.comm.Get_rank(), self.comm.Get_size()
+        with averaged_statistics(self.model.network, allreduce, size):
+            counts = numpy.array(evaluate(self.model.network, dataset, rank, size, batch), numpy.float64)
+        allreduce(counts)
+        return int(counts[0]), int(counts[1])
+
+    def require_same_parameters(self) -> str:
+        """The hash of the parameters; ValueError on every rank if they differ."""
+        return require_same_parameters(self._comms[1], self.model.parameters.flat)
+
+    @property
+    def calls(self) -> list:
+        """The allreduces of the last step."""
+        return self._exchange.calls
+
+    def close(self) -> None:
+        if self._thread:
+            self._thread.close()
+        for comm in self._comms:
+            comm.Free()
+
+    def __enter__(self) -> "GradientFlow":
+        return self
+
+    def __exit__(self, kind, error, traceback) -> None:
+        if kind is None:  # otherwise the other ranks will not close, and waiting for them would hide the error
+            self.close()
+
+    def _wait(self) -> None:
+        self.communication_s = self._thread.wait() if self._thread else 0.0
+
+    def _require_agreement(self) -> None:
+        agree(self._comms[1], "settings of GradientFlow", " ".join(map(str, self.settings.values())))
+        layout = self.model.gradients.layout()
+        agree(self._comms[1], "gradient pool", f"{hashlib.sha256(layout.encode()).hexdigest()[:16]}: {layout}")
+
+
+class PlainSGD:
+    """w <- w - rate g: the optimiser where momentum and decay already happened, before the exchange."""
+
+    def __init__(self, parameters) -> None:
+        self.parameters = parameters
+        n = min(parameters.size, block_elements(parameters))
+        self._scratch = array_module(parameters).empty(n, parameters.dtype)
+
+    def step(self, gradients, rate: float, slices: Iterable[slice] | None = None) -> None:
+        multiply = array_module(gradients).multiply
+        for part in [slice(0, self.parameters.size)] if slices is None else slices:
+            for block in blocks(self.parameters, part.start, part.stop):
+                self.parameters[block] -= multiply(gradients[block], float(rate), out=self._scratch[: length(block)])
+
+
+def _model(network, density, form: str, momentum: float, weight_decay: float, half_weights: bool, seed: int):
+    """The replica, with those parts of the optimiser that CSC leaves to it."""
+    csc = density is not None
+    model = replica(network, seed, momentum, 0.0 if csc else weight_decay, half_weights)
+    if csc and form.startswith("dgc"):
+        model.optimizer = PlainSGD(model.parameters.flat)
+    return model

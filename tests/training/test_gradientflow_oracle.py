@@ -1,0 +1,137 @@
+"""Every combination of the stack against the definition, step by step: weights, what is kept, choices, scale."""
+
+import math
+
+import numpy as np
+import pytest
+
+from refgf.exchange.chunk_choice import Density
+from refgf.exchange.momentum_correction import FORMS
+from refgf.exchange.precision import LossScale
+from refgf.oracle.definitions import CSCSettings, csc_run, percent_of_step, same_bits
+from refgf.training.gradientflow import GradientFlow, direct_allreduce, ring_allreduce
+from tiny import N, SPECS, Prescribed
+
+STEPS, STEPS_PER_EPOCH, WARMUP = 12, 2, (100, 50)
+SIZES, DECAYED = tuple(spec.size for spec in SPECS), tuple(spec.decay for spec in SPECS)
+
+
+def gradients(rank, dyadic, steps=STEPS):
+    """Of one rank, for each step. dyadic: few bits each, so that all sums are exact; else order matters."""
+    rng = np.random.default_rng([7, rank])
+    if dyadic:
+        return rng.integers(-16, 17, (steps, N)).astype(np.float32) / 8
+    spread = rng.choice([1.0, 1e-3, 300.0], (steps, N))
+    return (rng.standard_normal((steps, N)) * spread).astype(np.float32)
+
+
+def initial(dyadic):
+    w = np.random.default_rng(3).integers(-8, 9, N) / 4
+    return w.astype(np.float32) if dyadic else (w * 0.37).astype(np.float32)
+
+
+def run(comm, settings, gs, dyadic, order, overlap, percent, scale):
+    """The stack on one rank: what it reports after each step."""
+    network = Prescribed(initial=initial(dyadic))
+    flow = GradientFlow(
+        comm, network, allreduce={"ring": ring_allreduce, "direct": direct_allreduce}[order], wire=settings.wire,
+        theta_bytes=settings.theta_bytes, density=Density(percent, WARMUP, STEPS_PER_EPOCH, STEPS), overlap=overlap,
+        chunk=settings.chunk, form=settings.form, after=settings.after, momentum=settings.momentum,
+        weight_decay=settings.decay, loss_scale=scale,
+    )  # fmt: skip
+    reports = []
+    with flow, np.errstate(over="ignore"):
+        for g in gs:
+            chosen = flow.csc.chosen
+            flow.step(g, None, 1, settings.rate)
+            kept = {name: array.copy() for name, array in flow.csc.correction.kept.items()}
+            reports.append({"w": flow.model.parameters.flat.copy(), "chosen": chosen, "kept": kept,
+                            "finite": flow.accepted, "scale": flow.scale, "importance": flow.csc.importance})  # fmt: skip
+    return reports
+
+
+def compare(got, want, rank, dyadic):
+    """got: reports of this rank; want: the definition's."""
+    for t, (g, w) in enumerate(zip(got, want, strict=True)):
+        where = f"rank {rank}, step {t}"
+        assert g["chosen"] == w["chosen"][rank], where
+        assert g["finite"] == w["finite"] and g["scale"] == w["scale"], where
+        assert same_bits(g["w"], w["w"][rank]), where
+        for name, array in w["kept"][rank].items():
+            assert same_bits(g["kept"][name], array), f"{where}, {name}"
+        if g["finite"] and dyadic:
+            assert same_bits(g["importance"], w["importance"]), where
+        elif g["finite"]:  # our sums of n numbers are not exact; both in float64
+            assert np.allclose(g["importance"], w["importance"], rtol=N * 2.0**-52, atol=0), where
+
+
+def judge(comm, form, dyadic, wire=None, order="direct", theta=math.inf, overlap=False, percent=30, chunk=8, after=False,
+          decay=0.0, scale=1.0, momentum=0.5, mistake=lambda reports: reports):  # fmt: skip
+    size = comm.Get_size()
+    settings = CSCSettings(SIZES, chunk, form, rate=0.125, momentum=momentum, decay=decay, decayed=DECAYED, wire=wire,
+                           order=order, theta_bytes=theta, after=after, scale=scale, scale_interval=10**9)  # fmt: skip
+    everybody = [gradients(r, dyadic) for r in range(size)]
+    got = run(comm, settings, everybody[comm.Get_rank()], dyadic, order, overlap, percent, LossScale(scale, dynamic=True, interval=10**9))
+    percents = [percent_of_step(t, STEPS_PER_EPOCH, WARMUP, percent) for t in range(STEPS + 1)]
+    gs = [[everybody[r][t] for r in range(size)] for t in range(STEPS)]
+    # on data that are not exact, norms that are equal but for rounding may be chosen either way
+    lists = None if dyadic else [report["chosen"] for report in got]
+    want = csc_run(initial(dyadic), gs, settings, percents, lists)
+    compare(mistake(got), want, comm.Get_rank(), dyadic)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("decay", [0.0, 0.25])
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_on_exact_data(on_ranks, form, decay, after):
+    on_ranks(lambda comm: judge(comm, form, dyadic=True, decay=decay, after=after))
+
+
+@pytest.mark.parametrize("order", ["ring", "direct"])
+@pytest.mark.parametrize("theta", [0, 17, 64, math.inf])
+@pytest.mark.parametrize("wire", [None, "float16"])
+@pytest.mark.parametrize("form", ["dgc", "history"])
+def test_wire_theta_and_order_of_summation(on_ranks, form, wire, theta, order):
+    on_ranks(lambda comm: judge(comm, form, False, wire, order, theta, decay=0.01, scale=16.0, momentum=0.9))
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("chunk", [1, 7, 8, 40, 81, 1000])
+def test_chunk_sizes(on_ranks, chunk, overlap):
+    on_ranks(lambda comm: judge(comm, "dgc", False, "float16", "ring", 20, overlap, chunk=chunk, decay=0.01))
+
+
+@pytest.mark.parametrize("percent", [0.1, 9, 10, 50, 99.9, 100])
+def test_densities(on_ranks, percent):
+    on_ranks(lambda comm: judge(comm, "dgc_masked", True, percent=percent))
+
+
+def test_the_comparison_can_fail(on_ranks):
+    """One bit of one kept value, one chunk more, on the last rank only."""
+
+    def one_bit(reports):
+        v = reports[5]["kept"]["v"]
+        i = int(np.flatnonzero(v)[0])
+        v[i] = np.nextafter(v[i], np.float32(np.inf))
+        return reports
+
+    def one_chunk_more(reports):
+        reports[7]["chosen"] = sorted({*reports[7]["chosen"], 9})
+        return reports
+
+    for mistake in (one_bit, one_chunk_more):
+        with pytest.raises(AssertionError):
+            on_ranks(lambda comm, m=mistake: judge(comm, "dgc", True, percent=30, mistake=m))
+
+
+def test_the_data_are_order_sensitive(on_ranks):
+    """On these data ring and direct give different bits; otherwise the tests above would prove less than they say."""
+
+    def body(comm):
+        g = gradients(comm.Get_rank(), dyadic=False)[0]
+        by_ring, by_direct = g.copy(), g.copy()
+        ring_allreduce(comm)(by_ring)
+        direct_allreduce(comm)(by_direct)
+        assert comm.Get_size() < 3 or not same_bits(by_ring, by_direct)
+
+    on_ranks(body)

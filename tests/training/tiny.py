@@ -1,0 +1,48 @@
+"""A stand-in for a network: gradients that a test prescribes, in tensors of awkward sizes."""
+
+from collections import namedtuple
+
+import numpy as np
+
+Spec = namedtuple("Spec", "name shape decay size")
+SHAPES = [("b3", (3,), False), ("w3", (5, 4), True), ("empty", (0,), True), ("b2", (1,), False), ("w2", (7, 6), True),
+          ("gamma", (2,), False), ("w1", (13,), True)]  # fmt: skip
+SPECS = [Spec(name, shape, decay, int(np.prod(shape))) for name, shape, decay in SHAPES]
+N = sum(spec.size for spec in SPECS)  # 81
+
+
+class Prescribed:
+    """loss(images, ...) takes the flat gradient (n,) as images; backward copies it to where gradients belong."""
+
+    def __init__(self, dtype=np.float32, initial=None):
+        self.tensors, self.dtype, self.xp = SPECS, np.dtype(dtype), np
+        self.initial = np.zeros(N, dtype) if initial is None else initial
+        self.running, self.accepted, self.dropout_rng = [np.zeros(3, dtype)], 0, np.random.default_rng(0)
+
+    def bind(self, parameters, gradients):
+        self.parameters, self.gradients = parameters, gradients
+
+    def initialize(self, seed):
+        scatter(self.initial, self.parameters)
+
+    def loss(self, gradient, labels, global_batch):
+        self.logits_gradient = gradient.astype(self.dtype)
+        return 0.0
+
+    def backward(self, on_ready):
+        start = 0
+        for i, array in enumerate(self.gradients):
+            array[...] = self.logits_gradient[start : start + array.size].reshape(array.shape)
+            start += array.size
+            on_ready(i)
+
+    def accept(self):
+        self.accepted += 1
+        self.running[0] += self.logits_gradient[:3]
+
+
+def scatter(flat, arrays):
+    start = 0
+    for array in arrays:
+        array[...] = flat[start : start + array.size].reshape(array.shape)
+        start += array.size
