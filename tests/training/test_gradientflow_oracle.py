@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from tiny import SPECS, N, Prescribed
 
 from refgf.exchange.chunk_choice import Density
 from refgf.exchange.momentum_correction import FORMS
 from refgf.exchange.precision import LossScale
 from refgf.oracle.definitions import CSCSettings, csc_run, percent_of_step, same_bits
 from refgf.training.gradientflow import GradientFlow, direct_allreduce, ring_allreduce
-from tiny import N, SPECS, Prescribed
 
 STEPS, STEPS_PER_EPOCH, WARMUP = 12, 2, (100, 50)
 SIZES, DECAYED = tuple(spec.size for spec in SPECS), tuple(spec.decay for spec in SPECS)
@@ -43,10 +43,11 @@ def run(comm, settings, gs, dyadic, order, overlap, percent, scale):
     with flow, np.errstate(over="ignore"):
         for g in gs:
             chosen = flow.csc.chosen
-            flow.step(g, None, 1, settings.rate)
+            flow.step(g[None], None, 1, settings.rate)
             kept = {name: array.copy() for name, array in flow.csc.correction.kept.items()}
-            reports.append({"w": flow.model.parameters.flat.copy(), "chosen": chosen, "kept": kept,
-                            "finite": flow.accepted, "scale": flow.scale, "importance": flow.csc.importance})  # fmt: skip
+            weights, importance = flow.model.parameters.flat.copy(), flow.csc.importance
+            reports.append({"w": weights, "chosen": chosen, "kept": kept, "finite": flow.accepted,
+                            "scale": flow.scale, "importance": importance})  # fmt: skip
     return reports
 
 
@@ -65,13 +66,14 @@ def compare(got, want, rank, dyadic):
             assert np.allclose(g["importance"], w["importance"], rtol=N * 2.0**-52, atol=0), where
 
 
-def judge(comm, form, dyadic, wire=None, order="direct", theta=math.inf, overlap=False, percent=30, chunk=8, after=False,
-          decay=0.0, scale=1.0, momentum=0.5, mistake=lambda reports: reports):  # fmt: skip
+def judge(comm, form, dyadic, wire=None, order="direct", theta=math.inf, overlap=False, percent=30, chunk=8,
+          after=False, decay=0.0, scale=1.0, momentum=0.5, mistake=lambda reports: reports):  # fmt: skip
     size = comm.Get_size()
     settings = CSCSettings(SIZES, chunk, form, rate=0.125, momentum=momentum, decay=decay, decayed=DECAYED, wire=wire,
                            order=order, theta_bytes=theta, after=after, scale=scale, scale_interval=10**9)  # fmt: skip
     everybody = [gradients(r, dyadic) for r in range(size)]
-    got = run(comm, settings, everybody[comm.Get_rank()], dyadic, order, overlap, percent, LossScale(scale, dynamic=True, interval=10**9))
+    loss_scale = LossScale(scale, dynamic=True, interval=10**9)
+    got = run(comm, settings, everybody[comm.Get_rank()], dyadic, order, overlap, percent, loss_scale)
     percents = [percent_of_step(t, STEPS_PER_EPOCH, WARMUP, percent) for t in range(STEPS + 1)]
     gs = [[everybody[r][t] for r in range(size)] for t in range(STEPS)]
     # on data that are not exact, norms that are equal but for rounding may be chosen either way
@@ -116,7 +118,8 @@ def test_the_comparison_can_fail(on_ranks):
         return reports
 
     def one_chunk_more(reports):
-        reports[7]["chosen"] = sorted({*reports[7]["chosen"], 9})
+        chosen = reports[7]["chosen"]
+        reports[7]["chosen"] = sorted([*chosen, next(c for c in range(11) if c not in chosen)])
         return reports
 
     for mistake in (one_bit, one_chunk_more):
