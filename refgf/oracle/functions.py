@@ -16,10 +16,11 @@ from refgf.oracle.definitions import CSCSettings, chunk_bounds
 
 @dataclass(frozen=True)
 class Call:
-    """run(module, case) -> {"out.NAME": array}; axes: what the indices of each output mean; tail: optional states."""
+    """run(module, case) -> {"out.NAME": array}; axes: what each output's indices mean; also: what else it calls."""
 
     run: Callable
     axes: dict
+    also: tuple = ()
 
 
 def plain(name, inputs, arguments, **axes):
@@ -52,7 +53,7 @@ def over_ranks(name, *arguments):
             result["state.x"] = np.stack([np.stack(xs) for xs in states([x.copy() for x in case["in.x"]], **settings)])
         return result
 
-    return Call(run, {"x": ("rank", "element")})
+    return Call(run, {"x": ("rank", "element")}, (name.replace("allreduce", "states"),))
 
 
 def traffic(name):
@@ -126,6 +127,11 @@ def optimizer(name, *arguments, tensors=()):
     return Call(run, {"w": ("step", "element"), "v": ("step", "element")})
 
 
+def decayed_gradient(module, case):
+    decayed = case["in.decayed"].astype(bool)
+    return {"out.g": module.decayed_gradient(case["in.w"], case["in.g"], case.arguments["decay"], decayed)}
+
+
 def csc_settings(case):
     a = case.arguments
     given = {k: number(a[k]) for k in CSCSettings.__dataclass_fields__ if k in a}
@@ -190,6 +196,7 @@ CALLS = {
     "next_scale": Call(scale_run, {"scale": ("step",)}),
     "working_copy": plain("working_copy", ["w"], ["wire"], w=("element",)),
     "scaled_run": Call(scaled_run, {"w": ("step", "element"), "scale": ("step",), "finite": ("step",)}),
+    "decayed_gradient": Call(decayed_gradient, {"g": ("element",)}),
     "momentum_step": optimizer("momentum_step", "rate", "momentum", "decay", tensors=["decayed"]),
     "lars_step": optimizer("lars_step", "rate", "momentum", "trust", "decay", tensors=["sizes", "decayed"]),
     "lars_ratio": plain("lars_ratio", ["w", "g"], ["trust", "decay"], ratio=()),
@@ -204,7 +211,7 @@ CALLS = {
     "csc_run": Call(csc_run, CSC_AXES),
     "conv": plain("conv", ["x", "w", "b"], ["stride", "pad"], y=IMAGE),
     "conv_backward": plain("conv_backward", ["x", "w", "dy"], ["stride", "pad"], dx=IMAGE, dw=WEIGHT, db=("output",)),
-    "max_pool": Call(max_pool, {"y": IMAGE, "dx": IMAGE}),
+    "max_pool": Call(max_pool, {"y": IMAGE, "dx": IMAGE}, ("max_pool_backward",)),
     "relu": plain("relu", ["x"], [], y=("element",)),
     "batch_norm": plain("batch_norm", ["x", "gamma", "beta"], [], y=IMAGE),
     "batch_norm_backward": plain(

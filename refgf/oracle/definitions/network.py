@@ -11,28 +11,27 @@ import numpy as np
 
 def conv(x, w, b, stride=1, pad=0):
     """N1: y[n,i,j,o] = b[o] + sum over u, v, c of x[n, i*stride+u-pad, j*stride+v-pad, c] w[u,v,c,o]; outside is 0."""
-    (batch, height, width, channels), (k, _, _, outputs) = x.shape, w.shape
+    (batch, height, width, _), (k, _, _, outputs) = x.shape, w.shape
     rows, columns = (height + 2 * pad - k) // stride + 1, (width + 2 * pad - k) // stride + 1
     y = np.zeros((batch, rows, columns, outputs), x.dtype)
-    for n, i, j, o in product(range(batch), range(rows), range(columns), range(outputs)):
-        y[n, i, j, o] = b[o]
+    for n, i, j in product(range(batch), range(rows), range(columns)):
+        y[n, i, j] = b
         for u, v in product(range(k), range(k)):
             row, column = i * stride + u - pad, j * stride + v - pad
             if 0 <= row < height and 0 <= column < width:
-                for c in range(channels):
-                    y[n, i, j, o] += x[n, row, column, c] * w[u, v, c, o]
+                y[n, i, j] += x[n, row, column] @ w[u, v]  # (C,) (C, O) -> (O,)
     return y
 
 
 def conv_backward(x, w, dy, stride=1, pad=0):
     """N1, backward: every product of the forward loop gives its two factors their share. -> (dx, dw, db)"""
     dx, dw = np.zeros_like(x), np.zeros_like(w)
-    for n, i, j, o in product(*map(range, dy.shape)):
+    for n, i, j in product(*map(range, dy.shape[:3])):
         for u, v in product(range(w.shape[0]), range(w.shape[0])):
             row, column = i * stride + u - pad, j * stride + v - pad
             if 0 <= row < x.shape[1] and 0 <= column < x.shape[2]:
-                dx[n, row, column] += dy[n, i, j, o] * w[u, v, :, o]
-                dw[u, v, :, o] += dy[n, i, j, o] * x[n, row, column]
+                dx[n, row, column] += w[u, v] @ dy[n, i, j]  # (C, O) (O,) -> (C,)
+                dw[u, v] += np.outer(x[n, row, column], dy[n, i, j])  # (C,) (O,) -> (C, O)
     return dx, dw, dy.sum(axis=(0, 1, 2))
 
 

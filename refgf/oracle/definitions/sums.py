@@ -24,7 +24,9 @@ def _fsum(column):
             return math.fsum(column)
         except OverflowError:
             total = sum(map(Fraction, column))
-            return math.copysign(math.inf, total) if abs(total) > LARGEST["float64"] else float(total)
+            if abs(total) > LARGEST["float64"]:
+                return math.inf if total > 0 else -math.inf
+            return float(total)
     return sum(v for v in column if not math.isfinite(v))
 
 

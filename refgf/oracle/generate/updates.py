@@ -82,6 +82,11 @@ def momentum_cases():
     why = "decay on some elements only; a gradient of -0 keeps its sign where there is none"
     decayed = (np.arange(19) % 3 != 0).astype(np.uint8)
     yield make("momentum-decay", "momentum_step", "M1 M2", why, {**settings, "decay": 0.01}, w=w, g=g, decayed=decayed)
+    g = np.array([-0.0, 1.5, -0.0, 0.0], np.float32)
+    arrays = {"w": np.array([2.0, -3.0, 0.25, -1.0], np.float32), "g": g, "decayed": np.array([0, 1, 1, 0], np.uint8)}
+    case = make("decayed-gradient", "decayed_gradient", "M2", "-0 stays -0 without decay", {"decay": 0.5}, **arrays)
+    require(np.signbit(case["out.g"][0]), case, "element 0 is -0")
+    yield case
     for step, why in ((0, "starts at the base rate"), (3, "on the way"), (5, "reaches the target"), (9, "stays there")):
         arguments = {"step": step, "warmup_steps": 5, "base_rate": 0.1, "batch_factor": 8}
         case = make(f"warmup-rate-step-{step}", "warmup_rate", "M3", why, arguments)

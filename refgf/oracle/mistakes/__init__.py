@@ -1,0 +1,9 @@
+"""Mistakes of the kind seen in the wild, each a wrong variant of one definition.
+
+`verify` names those that give exactly the bits of a wrong result; a test proves that every one of them is caught.
+"""
+
+from refgf.oracle.mistakes import network, sparse, sums, updates
+from refgf.oracle.mistakes.registry import MISTAKES, Mistake
+
+__all__ = ["MISTAKES", "Mistake", "network", "sparse", "sums", "updates"]
