@@ -29,9 +29,9 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/01_ring_allreduce.py)
 
 import refgf.launch  # noqa: F401  before MPI starts
 
-import kit
 import numpy as np
 
+import kit
 from refgf.comm import direct, ring
 from refgf.comm.schedule import NOTHING, Step, check, collective, replay
 from refgf.comm.slices import length, slices
