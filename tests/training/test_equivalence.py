@@ -1,0 +1,228 @@
+"""p ranks compute what 1 rank computes: within the bound that rounding sets, and bit for bit where the order is fixed.
+
+The bound is derived in refgf/oracle/definitions/rounding.py. `pytest -s` prints how much of it is used up.
+"""
+
+import functools
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from refgf.comm import direct, ring, threads
+from refgf.comm.schedule import collective
+from refgf.comm.slices import slices
+from refgf.exchange.lazy import LazyAllreduce
+from refgf.exchange.overlap import CommunicationThread
+from refgf.nn.alexnet import AlexNet
+from refgf.nn.conv import Convolution
+from refgf.nn.layers import FullyConnected
+from refgf.nn.pooling import MaxPool
+from refgf.oracle.definitions.rounding import alexnet_rounding, momentum_rounding
+from refgf.oracle.definitions.sums import UNIT_ROUNDOFF
+from refgf.training.step import parameter_hash, replica, train_step
+
+RATE, MOMENTUM, DECAY = 1e-3, 0.9, 5e-4
+STEPS = {np.float64: 3, np.float32: 1}  # the bound grows about a hundredfold a step: float32 has room for one
+SEED = 10  # of 0 to 11: no choice (ReLU, pooling) is closer than 5e-5 of a typical value, far above rounding in float32
+
+
+def batch(ranks, dtype, step):
+    """B = 2p + 1 samples, which no p > 1 divides."""
+    random = np.random.default_rng([SEED, ranks, step])
+    images = random.standard_normal((2 * ranks + 1, 67, 67, 3)).astype(dtype)
+    return images, random.integers(0, 10, 2 * ranks + 1)
+
+
+def shares(kind, size, samples):
+    """Which samples each rank gets."""
+    if kind == "one rank has none" and size > 1:
+        return [slice(0, 0), *slices(samples, size - 1)]
+    return slices(samples, size)
+
+
+@dataclass
+class Recorded:
+    """What one rank saw: per step the parameters and velocity before it, the summed gradients, its own choices."""
+
+    size: int
+    rank: int
+    gradients: list = field(default_factory=list)
+    parameters: list = field(default_factory=list)
+    velocities: list = field(default_factory=list)
+    choices: list = field(default_factory=list)
+
+
+def train(comm, dtype, algorithm=direct.allreduce, kind="uneven", mistake=None, ranks=None):
+    """Train on the batches for `ranks` ranks (default: as many as there are)."""
+    model = replica(AlexNet(10, 67, 1 / 16, "none", dropout=0.0, dtype=dtype), SEED, MOMENTUM, DECAY)
+    exchange = LazyAllreduce(model.gradients, MISTAKES[mistake](comm, collective(comm, algorithm)), 0)
+    seen = Recorded(comm.size, comm.rank)
+    for step in range(STEPS[dtype]):
+        images, labels = batch(ranks or comm.size, dtype, step)
+        mine = shares(kind, comm.size, len(images))[comm.rank]
+        seen.parameters.append(model.parameters.flat.copy())
+        seen.velocities.append(model.optimizer.velocity.copy())
+        global_batch = max(1, len(labels[mine])) if mistake == "loss divided by the local batch" else len(labels)
+        train_step(model, exchange, images[mine], labels[mine], global_batch, RATE)
+        seen.gradients.append(model.gradients.flat.copy())
+        seen.choices.append(choices(model.network))
+    seen.parameters.append(model.parameters.flat.copy())
+    return seen
+
+
+def choices(network):
+    """What ReLU and pooling chose in the last forward pass, as in alexnet_rounding."""
+    found, pixel = [], 0
+    for layer in network.layers:
+        if isinstance(layer, MaxPool):
+            pixel = layer.winner
+        elif isinstance(layer, Convolution | FullyConnected):
+            x = layer.x.reshape(-1, *layer.input_shape)
+            found.append(np.where(x > 0, 1 + np.broadcast_to(pixel, x.shape), 0))
+            pixel = 0
+    return found[1:]  # the first layer's input was not chosen
+
+
+def counted_twice(comm, allreduce):
+    def wrong(x):
+        x *= 2 if comm.rank == comm.size - 1 else 1
+        allreduce(x)
+
+    return wrong
+
+
+MISTAKES = {
+    None: lambda comm, allreduce: allreduce,
+    "loss divided by the local batch": lambda comm, allreduce: allreduce,
+    "one rank counted twice": counted_twice,
+    "lost tail": lambda comm, allreduce: lambda x: allreduce(x[:-1]),
+}
+
+
+@dataclass
+class Wanted:
+    """One rank's run on the same batches, and per step how far from it p ranks may be."""
+
+    one: Recorded
+    bounds: list  # Rounding of each step
+    gradients_apart: list
+    parameters_apart: list
+
+
+@functools.cache
+def wanted(ranks, dtype):
+    one = threads.run(1, functools.partial(train, dtype=dtype, ranks=ranks))[0]
+    tensors = AlexNet(10, 67, 1 / 16, "none").tensors
+    decay = np.concatenate([np.full(spec.size, DECAY * spec.decay) for spec in tensors])
+    result = Wanted(one, [], [], [])
+    w_apart, v_apart, unit = np.zeros(decay.size), np.zeros(decay.size), UNIT_ROUNDOFF[np.dtype(dtype).name]
+    for step in range(STEPS[dtype]):
+        images, labels = batch(ranks, dtype, step)
+        w, v = (flat[step].astype(np.float64) for flat in (one.parameters, one.velocities))
+        rounding = alexnet_rounding(images, labels, split(w, tensors), len(images), unit, split(w_apart, tensors))
+        g, bound = joined(rounding.gradients), joined(rounding.bounds)
+        w_apart, v_apart = momentum_rounding(w, v, g, (w_apart, v_apart, 2 * bound), RATE, MOMENTUM, decay, unit)
+        result.bounds.append(rounding)
+        result.gradients_apart.append(2 * bound)
+        result.parameters_apart.append(w_apart)
+    return result
+
+
+def split(flat, tensors):
+    stops = np.cumsum([spec.size for spec in tensors])[:-1]
+    return [part.reshape(spec.shape) for part, spec in zip(np.split(flat, stops), tensors)]
+
+
+def joined(arrays):
+    return np.concatenate([array.reshape(-1) for array in arrays])
+
+
+def distance(got, expected):
+    """(step, difference / allowed) at the worst element of gradients and parameters, over the steps."""
+    worst = []
+    for step in range(len(got.gradients)):
+        for values, reference, allowed in (
+            (got.gradients[step], expected.one.gradients[step], expected.gradients_apart[step]),
+            (got.parameters[step + 1], expected.one.parameters[step + 1], expected.parameters_apart[step]),
+        ):
+            difference = np.abs(values.astype(np.float64) - reference)
+            worst.append(np.max(difference / np.maximum(allowed, 1e-300)))
+    return worst
+
+
+@pytest.mark.parametrize("kind", ["uneven", "one rank has none"])
+@pytest.mark.parametrize("algorithm", [ring.allreduce, direct.allreduce], ids=["ring", "direct"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_p_ranks_give_the_parameters_of_one(on_ranks, dtype, algorithm, kind):
+    for results in on_ranks(train, dtype, algorithm, kind):
+        for got in results:
+            expected = wanted(got.size, dtype)
+            require_same_choices(got, expected, kind)
+            worst = max(distance(got, expected))
+            assert worst <= 1
+            if got.size > 1 and got.rank == 0:
+                print(f"{got.size} ranks, {np.dtype(dtype)}, {kind}: difference / bound = {worst:.1e}")
+
+
+def require_same_choices(got, expected, kind):
+    """The bound holds for evaluations with the exact gradient's choices. float64: nobody could choose otherwise."""
+    for step, rounding in enumerate(expected.bounds):
+        samples = len(rounding.choices[0])
+        mine = shares(kind, got.size, samples)[got.rank]
+        for number, exact in enumerate(rounding.choices):
+            for chosen, part in ((got.choices[step][number], mine), (expected.one.choices[step][number], slice(None))):
+                assert (chosen.reshape(exact[part].shape) == exact[part]).all()
+        assert rounding.doubtful == 0 or got.gradients[0].dtype == np.float32
+
+
+@pytest.mark.parametrize("mistake", [name for name in MISTAKES if name])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_mistakes_violate_the_bound(on_ranks, dtype, mistake):
+    for results in on_ranks(train, dtype, direct.allreduce, "uneven", mistake):
+        for got in results:
+            assert got.size == 1 or distance(got, wanted(got.size, dtype))[0] > 1
+
+
+def test_the_bound_says_something():
+    """Relative to the largest gradient of each tensor: in float64 far below 1e-6, in float32 below 1."""
+    for dtype, limit in ((np.float64, 1e-8), (np.float32, 0.5)):
+        first = wanted(3, dtype).bounds[0]
+        assert max(bound.max() / np.abs(g).max() for g, bound in zip(first.gradients, first.bounds)) < limit
+
+
+def stacked(comm, algorithm, theta, overlap):
+    """The hash of the parameters after two steps of the network of the lessons, dropout included."""
+    network = AlexNet(10, 67, 1 / 16)
+    network.dropout_rng = np.random.default_rng([SEED, comm.rank])
+    model = replica(network, SEED, MOMENTUM, DECAY)
+    allreduce = collective(comm.Dup() if overlap else comm, algorithm)
+    thread = CommunicationThread(allreduce) if overlap else None
+    exchange = LazyAllreduce(model.gradients, thread or allreduce, theta, wait=thread.wait if overlap else lambda: None)
+    for step in range(2):
+        images, labels = batch(comm.size, np.float32, step)
+        mine = slices(len(images), comm.size)[comm.rank]
+        train_step(model, exchange, images[mine], labels[mine], len(labels), 0.01)
+    if overlap:
+        thread.close()
+    return parameter_hash(model.parameters.flat)
+
+
+def test_direct_gives_the_same_bits_lazy_or_eager_overlapped_or_not(on_ranks):
+    eager = [set(results) for results in on_ranks(stacked, direct.allreduce, 0, False)]
+    assert all(len(hashes) == 1 for hashes in eager)
+    for theta in (0, 30_000, math.inf):
+        for overlap in (False, True):
+            assert [set(results) for results in on_ranks(stacked, direct.allreduce, theta, overlap)] == eager
+
+
+def test_overlap_keeps_the_ring_s_bits_but_theta_changes_them(on_ranks):
+    sequential, overlapped, lazy = (
+        [set(results) for results in on_ranks(stacked, ring.allreduce, theta, overlap, sizes=(3, 5))]
+        for theta, overlap in ((0, False), (0, True), (math.inf, False))
+    )
+    assert sequential == overlapped
+    assert all(len(hashes) == 1 for hashes in sequential + lazy)
+    sizes = [results[0] for results in on_ranks(lambda comm: comm.size, sizes=(3, 5))]
+    assert [a != b for a, b in zip(sequential, lazy)] == [p > 2 for p in sizes]  # a + b = b + a
