@@ -11,6 +11,8 @@ from refgf.cluster.settings import Settings, checked
 
 NOT_FOUND, CANNOT = 127, 78  # as shells say; as sysexits.h says of a machine that is not set up for it
 
+PROBE = "import refgf.launch; from mpi4py import MPI; from refgf.cluster.probe import main; main(MPI.COMM_WORLD)"
+
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m refgf.cluster", description="emulated nodes with shaped links")
@@ -57,14 +59,15 @@ def _start(options: argparse.Namespace) -> int:
     mpiexec = launcher.find_mpiexec(options.mpiexec)
     mpi = launcher.family(mpiexec)
     if options.task == "probe":
-        return outside.start(settings, "probe", mpiexec=mpiexec, mpi=mpi)
-    program = options.program[1:] if options.program[:1] == ["--"] else options.program
+        program = [sys.executable, "-c", PROBE]
+    else:
+        program = options.program[1:] if options.program[:1] == ["--"] else options.program
     if not program:
         raise ValueError("run: got no command; wanted one after --; next: try -- python lessons/01_ring_allreduce.py")
     if not shutil.which(program[0], path=launcher.environment(settings, mpi)["PATH"]):
         print(f"refgf.cluster: got the command {program[0]!r}, which is not there; wanted a program", file=sys.stderr)
         return NOT_FOUND
-    return outside.start(settings, "run", mpiexec=mpiexec, mpi=mpi, program=program)
+    return outside.start(settings, mpiexec=mpiexec, mpi=mpi, program=program)
 
 
 def _inside(order: dict) -> int:

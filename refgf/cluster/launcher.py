@@ -14,13 +14,16 @@ from pathlib import Path
 from refgf.cluster.network import HEAD
 from refgf.cluster.settings import Settings
 
+ROOT = Path(__file__).resolve().parents[2]  # the folder in which `refgf` lies
 PRIVATE = Path("/dev/shm/refgf")  # on the cluster's own memory disk, seen by head and nodes alike
 
 MPICH = {
     "UCX_TLS": "tcp,self",  # between nodes; inside a node MPICH has its own shared memory
     "UCX_NET_DEVICES": "eth0",
+    "UCX_RNDV_SCHEME": "am",  # its default over TCP loses 7 ms a message from 4 MiB up
     "FI_PROVIDER": "tcp",
     "FI_TCP_IFACE": "eth0",
+    "HWLOC_XMLFILE": str(PRIVATE / "none"),  # else Hydra writes one to /tmp, which stays there when it is killed
 }
 OPENMPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",  # everyone is root inside a user namespace, and only there
@@ -67,6 +70,7 @@ def environment(settings: Settings, mpi: str) -> dict:
         "REFGF_RANKS_ON_MACHINE": str(settings.ranks),
         "REFGF_TRACE_DIR": str(PRIVATE / "traces"),
         # `python` means the Python that runs the cluster, also where no environment is activated
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
     }
     return (MPICH if mpi == "mpich" else OPENMPI) | os.environ | ours

@@ -4,13 +4,15 @@ Every node hangs on the bridge by one cable (a veth pair): `eth0` in the node, `
 a token bucket filter (tbf), so both directions have the stated rate, counted in Ethernet frames: of 1500 bytes of IP
 1448 are payload and 1514 are counted, so TCP delivers 0.956 of the rate (0.993 with jumbo frames).
 
-The bucket is small (settings.BURST_S): a large one would let a link that was idle send its first megabyte for nothing.
+A plain bucket would let a link that was idle send its first 100 kB for nothing, or, if it were smaller, lose its rate
+whenever the kernel wakes it late. So there are two: a large one for lateness, and a small one (peakrate) that lets the
+large one be spent only at 1.1 times the rate. What an idle link gets for nothing is one packet of 0.13 ms.
 """
 
 import json
 import subprocess
 
-from refgf.cluster.settings import QUEUE_S, Settings
+from refgf.cluster.settings import PEAK, QUEUE_S, Settings
 
 HEAD = "10.77.255.254"
 
@@ -42,17 +44,19 @@ def bridge(settings: Settings, holders: list[int]) -> str:
     """Commands for `ip -batch` in the head's network: the bridge, and a cable to each holder's namespace."""
     lines = ["link set lo up", f"link add bridge0 mtu {settings.mtu} type bridge"]
     for node, pid in enumerate(holders):
-        cable = f"cable{node} mtu {settings.mtu}"
-        lines.append(f"link add {cable} type veth peer name eth0 mtu {settings.mtu} netns {pid}")
+        size = f"mtu {settings.mtu} gso_max_size {settings.packet_bytes(node)}"
+        lines.append(f"link add cable{node} {size} type veth peer name eth0 {size} netns {pid}")
         lines.append(f"link set cable{node} master bridge0 up")
     return "\n".join([*lines, f"addr add {HEAD}/16 dev bridge0", "link set bridge0 up"]) + "\n"
 
 
 def shape(settings: Settings, node: int, device: str) -> list[str]:
     """The `tc` commands for one end of a node's cable; the latency is added once, on the way to the receiver."""
-    rate_bits, burst = round(settings.rate_of(node) * 8), settings.burst_bytes(node)
-    limit = burst + max(round(settings.rate_of(node) * QUEUE_S), 100 * (settings.mtu + 14))
-    tbf = f"tbf rate {rate_bits}bit burst {burst}b limit {limit}b"
+    rate, burst = settings.rate_of(node), settings.burst_bytes(node)
+    limit = burst + max(round(rate * QUEUE_S), 100 * settings.mtu)
+    at_once = round(settings.packet_bytes(node) * 1.05) + 2 * settings.mtu  # with the headers of its segments
+    peak = f"peakrate {round(rate * PEAK * 8)}bit mtu {at_once}b"
+    tbf = f"tbf rate {round(rate * 8)}bit burst {burst}b limit {limit}b {peak}"
     if not settings.latency_s or device == "eth0":
         return [f"tc qdisc add dev {device} root {tbf}"]
     delay_us = settings.latency_s * 1e6

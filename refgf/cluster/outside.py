@@ -11,14 +11,15 @@ from refgf.cluster.settings import Settings
 INTERRUPTED = 130
 
 
-def start(settings: Settings, task: str, **arguments) -> int:
-    """Run `task` ("run" or "probe") inside a new cluster; return its exit code. CannotRun where there can be none.
+def start(settings: Settings, mpiexec: str, mpi: str, program: list[str]) -> int:
+    """Run the program on a new cluster; return its exit code. CannotRun where there can be no cluster.
 
     Only this process holds the writing end of the lifeline, so it closes when this process ends, even by SIGKILL.
     """
     prefix = check.unshare_command(latency=settings.latency_s > 0)
     reading, writing = os.pipe()
-    order = json.dumps({"settings": settings.to_json(), "task": task, "lifeline": reading, **arguments})
+    order = {"settings": settings.to_json(), "mpiexec": mpiexec, "mpi": mpi, "program": program}
+    order = json.dumps(order | {"lifeline": reading})
     child = subprocess.Popen(
         [*prefix, sys.executable, "-m", "refgf.cluster", "_inside", order],
         env=os.environ | {"PATH": check.search_path()},

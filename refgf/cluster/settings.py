@@ -7,8 +7,9 @@ from refgf.units import format_rate, format_time, parse_rate, parse_time
 
 MAX_NODES = 250  # a bridge takes 1023 cables and 10.77.0.0/16 more addresses, but 250 nodes is where starting gets slow
 MTUS = range(576, 65522)
-BURST_S = 250e-6  # a link that was idle may send this much time's worth at once; a whole large packet at least
-MIN_BURST_BYTES = 4096
+PACKET_S = 130e-6  # how long the largest packet occupies a link: what an idle link sends at once
+PACKETS = range(6000, 64000)  # bytes; below, the kernel is busy with headers, and it knows none above
+CATCH_UP_S, PEAK = 2e-3, 1.1  # a shaper that is woken up to 2 ms late may catch up, at 1.1 times its rate
 QUEUE_S = 20e-3  # a packet that would wait longer in a switch is dropped
 
 
@@ -38,9 +39,13 @@ class Settings:
     def rate_of(self, node: int) -> float:
         return self.slow.get(f"node{node}", self.rate)
 
+    def packet_bytes(self, node: int) -> int:
+        """The largest packet the node's network stack may hand to its link in one piece (before it is segmented)."""
+        return min(PACKETS.stop, max(PACKETS.start, 2 * self.mtu, round(self.rate_of(node) * PACKET_S)))
+
     def burst_bytes(self, node: int) -> int:
-        """How much an idle link may send at once. Must hold one packet."""
-        return max(MIN_BURST_BYTES, 2 * (self.mtu + 14), int(self.rate_of(node) * BURST_S))
+        """Credit for a shaper that is woken too late; spent at PEAK times the rate, so that it flatters nobody."""
+        return 2 * self.packet_bytes(node) + round(self.rate_of(node) * CATCH_UP_S)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -56,6 +61,7 @@ class Settings:
             "ranks_per_node": self.ranks_per_node,
             "rate": format_rate(self.rate),
             "rate_bytes_per_s": self.rate,
+            "rates_bytes_per_s": [self.rate_of(i) for i in range(self.nodes)],
             "latency": format_time(self.latency_s),
             "latency_s": self.latency_s,
             "mtu": self.mtu,

@@ -1,0 +1,147 @@
+"""What the links really carry: raw TCP goodput, and MPI's alpha and beta, between every two nodes.
+
+Runs as an MPI program on the cluster (`python -m refgf.cluster probe`), or inside a lesson. One rank a node takes part,
+and one pair of nodes at a time; the others sleep, as a waiting MPI rank would take the cores away.
+
+    raw TCP       one connection, one direction, sendall and recv_into; the clock of the receiver
+    MPI alpha     half a round trip of one byte, median
+    MPI 1/beta    messages of 1 MiB, one after the other, one direction; the clock of the receiver
+
+Volumes are VOLUME_S times the rate after WARM_UP_S, at least 20 times the credit that the shaper gives
+(settings.burst_bytes), so that the credit flatters nobody. Every figure is the median of REPEATS.
+
+"on the link" is raw goodput with the headers that the shaper counts: the figure to hold against the rate asked for.
+"""
+
+import json
+import os
+import socket
+import statistics
+import time
+
+import numpy as np
+
+VOLUME_S, WARM_UP_S, VOLUME_BYTES, WARM_UP_BYTES = 0.15, 0.01, 1_000_000, 200_000
+REPEATS, PINGS, MESSAGE_BYTES = 3, 200, 1 << 20
+ETHERNET_BYTES, TCP_IP_BYTES = 14, 52  # headers of a frame; of IP and TCP with time stamps
+
+
+def link_share(mtu: int) -> float:
+    """Payload / bytes that the shaper counts, for full frames: 1448 / 1514 for an MTU of 1500."""
+    return (mtu - TCP_IP_BYTES) / (mtu + ETHERNET_BYTES)
+
+
+def measure(comm, pairs: list[tuple[int, int]] | None = None) -> list[dict]:
+    """Collective over an mpi4py communicator on an emulated cluster; all ranks get the results, a dict per pair.
+
+    pairs: of nodes, default all. Keys: nodes, asked, raw, link, alpha_s, beta_s_per_byte (rates in bytes per second).
+    """
+    told = os.environ.get("REFGF_CLUSTER")
+    if not told:
+        raise ValueError(
+            f"probe on rank {comm.Get_rank()}: got no REFGF_CLUSTER; wanted ranks of an emulated cluster; "
+            "next: python -m refgf.cluster probe"
+        )
+    cluster = json.loads(told)
+    nodes = comm.allgather(cluster["node"])
+    count = cluster["nodes"]
+    results = []
+    for a, b in pairs or [(a, b) for a in range(count) for b in range(a + 1, count)]:
+        asked = min(_rate(cluster, a), _rate(cluster, b))
+        ends = nodes.index(a), nodes.index(b)
+        result = _pair(comm, *ends, asked, cluster) if comm.Get_rank() in ends else None
+        _sleep_until_all_arrive(comm)
+        results.append(comm.bcast(result, root=ends[1]) | {"nodes": [a, b], "asked": asked})
+    return results
+
+
+def _rate(cluster: dict, node: int) -> float:
+    return cluster["rates_bytes_per_s"][node]
+
+
+def _pair(comm, sender: int, receiver: int, asked: float, cluster: dict) -> dict:
+    """Both ends measure; the receiver's figures count."""
+    raw = statistics.median(raw_goodput(comm, sender, receiver, asked) for _ in range(REPEATS))
+    alpha_s = half_round_trip(comm, sender, receiver)
+    beta = statistics.median(one_way(comm, sender, receiver, asked) for _ in range(REPEATS))
+    return {"raw": raw, "link": raw / link_share(cluster["mtu"]), "alpha_s": alpha_s, "beta_s_per_byte": beta}
+
+
+def raw_goodput(comm, sender: int, receiver: int, asked: float) -> float:
+    """Bytes per second over a socket of our own; the receiver's answer counts, the sender returns what it asked for."""
+    volume = round(max(asked * VOLUME_S, VOLUME_BYTES))
+    warm_up = round(asked * WARM_UP_S + WARM_UP_BYTES)
+    if comm.Get_rank() == receiver:
+        with socket.create_server((socket.gethostbyname(socket.gethostname()), 0)) as server:
+            comm.send(server.getsockname(), sender)
+            with server.accept()[0] as connection:
+                _drain(connection, warm_up)
+                start_s = time.perf_counter()
+                _drain(connection, volume)
+                return volume / (time.perf_counter() - start_s)
+    with socket.create_connection(comm.recv(source=receiver)) as connection:
+        connection.sendall(bytes(warm_up + volume))
+        connection.shutdown(socket.SHUT_WR)
+        connection.recv(1)  # until the receiver has closed its end
+    return asked
+
+
+def _drain(connection: socket.socket, nbytes: int) -> None:
+    block = memoryview(bytearray(1 << 18))
+    while nbytes:
+        got = connection.recv_into(block[: min(nbytes, len(block))])
+        if not got:
+            raise ConnectionError(f"probe: the sender closed with {nbytes} bytes to come")
+        nbytes -= got
+
+
+def half_round_trip(comm, a: int, b: int) -> float:
+    """Median over PINGS of half the time of one byte there and back."""
+    byte, times_s = np.zeros(1, np.uint8), []
+    for _ in range(PINGS + 20):
+        start_s = time.perf_counter()
+        if comm.Get_rank() == a:
+            comm.Send(byte, b)
+            comm.Recv(byte, b)
+        else:
+            comm.Recv(byte, a)
+            comm.Send(byte, a)
+        times_s.append((time.perf_counter() - start_s) / 2)
+    return statistics.median(times_s[20:])
+
+
+def one_way(comm, sender: int, receiver: int, asked: float) -> float:
+    """Seconds per byte of messages that follow each other without a pause, after one for warming up."""
+    count = max(3, round(asked * VOLUME_S / MESSAGE_BYTES))
+    message = np.zeros(MESSAGE_BYTES, np.uint8)
+    move, peer = (comm.Send, receiver) if comm.Get_rank() == sender else (comm.Recv, sender)
+    move(message, peer)
+    start_s = time.perf_counter()
+    for _ in range(count):
+        move(message, peer)
+    return (time.perf_counter() - start_s) / (count * MESSAGE_BYTES)
+
+
+def _sleep_until_all_arrive(comm) -> None:
+    request = comm.Ibarrier()
+    while not request.Test():
+        time.sleep(1e-3)
+
+
+def table(results: list[dict]) -> str:
+    """Rates in Mbit/s; the shares are of what stands to their left."""
+    lines = ["nodes        asked   raw TCP   on the link   of asked   MPI alpha    MPI 1/beta   of raw TCP"]
+    for r in results:
+        asked, raw, link, mpi = (rate * 8e-6 for rate in (r["asked"], r["raw"], r["link"], 1 / r["beta_s_per_byte"]))
+        pair = "{}-{}".format(*r["nodes"])
+        lines.append(
+            f"{pair:8} {asked:9.1f} {raw:9.1f} {link:13.1f} {link / asked:10.3f} "
+            f"{r['alpha_s'] * 1e6:8.1f} us {mpi:13.1f} {mpi / raw:12.3f}"
+        )
+    return "\n".join([*lines, "rates in Mbit/s; on the link: raw TCP with its headers, as the shaper counts them"])
+
+
+def main(comm) -> None:
+    results = measure(comm)
+    if comm.Get_rank() == 0:
+        print(table(results), flush=True)
