@@ -9,6 +9,7 @@ project. They are slow. Import from this package: `from refgf.oracle.definitions
     sums.py      S      any order of summation                   csc_step.py  C8-C14  sparse chunks, a whole step
     lazy.py      L      lazy allreduce                           network.py   N       layers, by plain loops
     scaling.py   P4-P8  loss scaling, master weights             alexnet.py   N10-11  the network of the numbers
+                                                                 rounding.py  N12-13  how far rounding may move it
 """
 
 # ruff: noqa: F401  the names are imported to be imported from here
@@ -69,6 +70,7 @@ from refgf.oracle.definitions.ring import (
     same_bits,
     slice_bounds,
 )
+from refgf.oracle.definitions.rounding import alexnet_rounding, momentum_rounding
 from refgf.oracle.definitions.scaling import all_finite, next_scale, scaled_allreduce, scaled_run, working_copy
 from refgf.oracle.definitions.sums import exact_sum, summation_bound
 
