@@ -50,12 +50,12 @@ class Case:
         return {"format": FORMAT, "spec": SPEC, **{key: getattr(self, key) for key in FIELDS}}
 
 
-def save_case(case, folder, prefixes=("in", "state", "out", "bound"), stem=None):
-    """Write NAME.json and NAME.safetensors, the latter with the tensors of these prefixes only."""
-    stem = stem or case.name
-    Path(folder, f"{stem}.json").write_text(json.dumps(case.description(), indent=1) + "\n")
+def save_case(case, folder, prefixes=("in", "state", "out", "bound"), stems=None):
+    """Write NAME.json and NAME.safetensors (or two other stems), the latter with the tensors of these prefixes only."""
+    about, arrays = stems or (case.name, case.name)
+    Path(folder, f"{about}.json").write_text(json.dumps(case.description(), indent=1) + "\n")
     tensors = {name: a for prefix in prefixes for name, a in case.part(prefix).items()}
-    save_tensors(Path(folder, f"{stem}.safetensors"), tensors, case.bfloat16)
+    save_tensors(Path(folder, f"{arrays}.safetensors"), tensors, case.bfloat16)
 
 
 def save_tensors(path, tensors, bfloat16=()):

@@ -1,0 +1,154 @@
+"""python -m refgf.oracle: golden cases, and a checker for implementations. Exit code 0 right, 1 wrong, 2 cannot judge."""
+
+import argparse
+import fnmatch
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from refgf.oracle.cases import GOLDEN, load_folder, load_tensors, save_folder
+from refgf.oracle.files import BadFile
+from refgf.oracle.functions import CALLS
+
+
+def export(options):
+    """Write the golden cases, or more of one kind."""
+    from refgf.oracle.generate import golden_cases
+    from refgf.oracle.generate.sums import seeded_case
+
+    if options.ranks is None:
+        cases = golden_cases()
+    else:
+        if options.ranks < 1 or options.size < 0:
+            raise ValueError(f"export: got {options.ranks} ranks, size {options.size}; wanted at least 1 and 0")
+        settings = options.ranks, options.size, options.dtype, options.family, options.wire
+        cases = [seeded_case(options.order, *settings, seed) for seed in range(options.seed, options.seed + options.count)]
+        for case, seed in zip(cases, range(options.seed, options.seed + options.count)):
+            case.name += f"-seed{seed}"
+    save_folder(cases, options.folder)
+    print(f"{len(cases)} cases in {options.folder}")
+    return 0
+
+
+def verify(options):
+    """Judge an implementation, or a trace alone."""
+    from refgf.oracle import report
+    from refgf.oracle.verify import verify as verify_cases
+
+    if options.trace:
+        return verify_trace(options)
+    cases = [case for case in load_folder(options.cases) if selected(case, options.only)]
+    if not cases:
+        raise ValueError(f"verify: no case matches {options.only}; next: a statement (R2), its letter, or a name (ring-*)")
+    verdicts = verify_cases(cases, implementation(options), options.profile, not options.no_diagnosis)
+    if all(v.status == "absent" for v in verdicts):
+        raise ValueError("verify: no function or file of that name; wanted one of " + ", ".join(sorted(CALLS)))
+    print(report.as_text(verdicts, options.profile))
+    for path, write in ((options.json, report.as_json), (options.junit, report.as_junit)):
+        if path:
+            Path(path).write_text(write(verdicts, options.profile))
+    return 1 if any(v.status == "fail" for v in verdicts) else 0
+
+
+def verify_trace(options):
+    from refgf.oracle.trace import check_trace, read_trace
+
+    told = check_trace(read_trace(options.trace), options.ranks, options.size, options.algorithm)
+    print("\n".join(told) or "the trace is right")
+    return 1 if told else 0
+
+
+def selected(case, patterns):
+    names = [case.name, case.function, *case.statements, *{s[0] for s in case.statements}]
+    return not patterns or any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
+
+
+def implementation(options):
+    from refgf.oracle.implementations import Command, Files, PythonModule
+
+    given = [value for value in (options.python, options.command, options.files) if value]
+    if len(given) != 1:
+        raise ValueError(f"verify: got {len(given)} of --python, --command, --files; wanted one")
+    if options.python:
+        sys.path.insert(0, ".")
+        return PythonModule(options.python)
+    return Command(options.command, options.timeout) if options.command else Files(options.files)
+
+
+def explain(options):
+    """Name the orders of summation that give a result."""
+    from refgf.oracle.explain import explain as explain_arrays
+
+    tensors, _ = load_tensors(options.file)
+    if not {"in.x", "out.x"} <= set(tensors) or tensors["in.x"].ndim != 2 or tensors["in.x"].dtype.kind != "f":
+        raise BadFile(f"{options.file}: wanted tensors in.x (p, n) and out.x (n,) or (p, n) of floating-point numbers")
+    print("\n".join(explain_arrays(list(tensors["in.x"]), tensors["out.x"])))
+    return 0
+
+
+def grade(options):
+    """Marks for a student's file."""
+    from refgf.oracle.grade import grade as grade_file
+
+    marks = grade_file(options.student, options.lesson, load_folder(GOLDEN))
+    print("\n".join(map(str, marks)))
+    if options.json:
+        Path(options.json).write_text(json.dumps({mark.what: mark.told for mark in marks}, indent=1))
+    return 1 if any(mark.told for mark in marks) else 0
+
+
+def parser():
+    top = argparse.ArgumentParser(prog="python -m refgf.oracle", description=__doc__)
+    commands = top.add_subparsers(required=True)
+    sub = commands.add_parser("export", help="write the golden cases, or with --ranks other cases of one allreduce")
+    sub.set_defaults(run=export)
+    sub.add_argument("folder")
+    sub.add_argument("--order", choices=("ring", "direct"), default="ring")
+    sub.add_argument("--ranks", type=int)
+    sub.add_argument("--size", type=int, default=1000)
+    sub.add_argument("--dtype", choices=("float16", "bfloat16", "float32", "float64"), default="float32")
+    sub.add_argument("--wire", choices=("float16", "bfloat16", "float32"))
+    sub.add_argument("--family", choices=("invariant", "sensitive", "provenance", "special", "denormal"), default="sensitive")
+    sub.add_argument("--seed", type=int, default=0)
+    sub.add_argument("--count", type=int, default=1)
+    sub = commands.add_parser("verify", help="judge an implementation")
+    sub.set_defaults(run=verify)
+    sub.add_argument("--python", help="a module: its name, or a path that ends in .py")
+    sub.add_argument("--command", help="a program: './prog {case} {out}'")
+    sub.add_argument("--files", help="a folder with results that are already there")
+    sub.add_argument("--cases", default=GOLDEN, help="a folder with cases (default: the golden ones)")
+    sub.add_argument("--only", nargs="+", metavar="PATTERN", help="statements (R2), letters (R), functions or case names")
+    sub.add_argument("--profile", choices=("bits", "sum", "agreement"), default="bits")
+    sub.add_argument("--json")
+    sub.add_argument("--junit")
+    sub.add_argument("--timeout", type=float, default=60.0, help="seconds per case of a program")
+    sub.add_argument("--no-diagnosis", action="store_true")
+    sub.add_argument("--trace", help="check this trace alone")
+    sub.add_argument("--ranks", type=int, help="of the trace")
+    sub.add_argument("--size", type=int, help="elements of the trace")
+    sub.add_argument("--algorithm", choices=("ring", "direct"), help="whose messages and elements the trace must have")
+    sub = commands.add_parser("explain", help="name the orders of summation that give a result")
+    sub.set_defaults(run=explain)
+    sub.add_argument("file", help="safetensors with in.x (p, n) and out.x")
+    sub = commands.add_parser("grade", help="marks for a student's file")
+    sub.set_defaults(run=grade)
+    sub.add_argument("student")
+    sub.add_argument("--lesson", required=True)
+    sub.add_argument("--json")
+    return top
+
+
+def main(arguments=None):
+    options = parser().parse_args(arguments)
+    try:
+        return options.run(options)
+    except (BadFile, ValueError, ImportError) as error:
+        print(f"refgf.oracle: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    np.seterr(all="ignore")
+    sys.exit(main())

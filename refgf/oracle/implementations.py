@@ -1,0 +1,139 @@
+"""Three kinds of foreign code, one interface: run(case) -> {"out.x": array, ...}, or a reason why there is none.
+
+    PythonModule   a module with functions of the names and arguments in SPEC.md
+    Command        a program that reads a folder with case.json and inputs.safetensors, and writes result.safetensors
+                   (and, if it likes, trace.jsonl) into another
+    Files          results that are already there: DIR/NAME.safetensors (and DIR/NAME.jsonl)
+
+Only the first two execute anything, and only what the caller named.
+"""
+
+import importlib
+import importlib.util
+import json
+import shlex
+import subprocess
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from refgf.oracle.cases import inside, load_tensors, save_case
+from refgf.oracle.files import BadFile
+from refgf.oracle.functions import CALLS
+from refgf.oracle.trace import parse_event, read_trace
+
+
+@dataclass
+class Result:
+    """outputs: {"out.x": array}, or None with the reason in `error`; trace: list of Event, or None."""
+
+    outputs: dict | None = None
+    error: str | None = None
+    trace: list | None = None
+
+
+class PythonModule:
+    """A module by name (`package.module`) or by path (`file.py`), or any object with such functions."""
+
+    def __init__(self, module):
+        self.module = load_module(module) if isinstance(module, str) else module
+
+    def provides(self, case):
+        return callable(getattr(self.module, case.function, None))
+
+    def run(self, case):
+        """Gives the functions copies, so that they may work in place. An exception in them is a failure, not an end."""
+        case = replace(case, tensors={name: a.copy() for name, a in case.tensors.items()})
+        try:
+            return Result(CALLS[case.function].run(self.module, case), trace=self.trace(case))
+        except Exception as error:  # noqa: BLE001  whatever somebody's code raises
+            return Result(error=f"raised {type(error).__name__}: {str(error)[:300]}")
+
+    def trace(self, case):
+        """ring_trace(n, p), direct_trace(n, p): optional functions that return a trace as a list of dicts."""
+        function = getattr(self.module, case.function.replace("allreduce", "trace"), None)
+        if not case.function.endswith("_allreduce") or function is None:
+            return None
+        p, n = case["in.x"].shape
+        return [parse_event("trace", _as_json(event)) for event in function(n, p)]
+
+
+def _as_json(event):
+    return json.dumps(event if isinstance(event, dict) else vars(event))
+
+
+def load_module(name):
+    """Import a module by its name, or from a path that ends in .py."""
+    if not name.endswith(".py"):
+        return importlib.import_module(name)
+    path = Path(name)
+    if not path.is_file():
+        raise ValueError(f"verify: got {name}; wanted a Python file or the name of a module; next: check the path")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Command:
+    """A program, as one text: "./prog {case} {out}". Exit code 77 says that it does not implement a case's function."""
+
+    NOT_IMPLEMENTED = 77
+
+    def __init__(self, command, timeout_s=60.0):
+        if "{case}" not in command or "{out}" not in command:
+            raise ValueError(f"verify: got command {command!r}; wanted one with {{case}} and {{out}} in it")
+        self.words, self.timeout_s = shlex.split(command), timeout_s
+
+    def provides(self, case):
+        return True
+
+    def run(self, case):
+        with tempfile.TemporaryDirectory(prefix="refgf-case-") as folder, tempfile.TemporaryFile() as said:
+            inputs, out = Path(folder, "case"), Path(folder, "out")
+            inputs.mkdir()
+            out.mkdir()
+            save_case(case, inputs, prefixes=("in",), stems=("case", "inputs"))
+            words = [word.replace("{case}", str(inputs)).replace("{out}", str(out)) for word in self.words]
+            try:
+                code = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+                                      timeout=self.timeout_s).returncode  # fmt: skip
+            except subprocess.TimeoutExpired:
+                return Result(error=f"did not end within {self.timeout_s:g} s")
+            except OSError as error:
+                raise ValueError(f"verify: cannot run {words[0]!r}: {error.strerror}; next: check the path") from None
+            if code == self.NOT_IMPLEMENTED:
+                return Result()
+            if code != 0:
+                return Result(error=f"ended with exit code {code}: {_last_words(said)}")
+            return read_result(out, "result.safetensors", "trace.jsonl")
+
+
+def _last_words(file, count=300):
+    file.seek(max(0, file.seek(0, 2) - count))
+    return file.read(count).decode(errors="replace").strip()
+
+
+class Files:
+    """Results that somebody wrote into a folder. Cases without a file are not provided."""
+
+    def __init__(self, folder):
+        if not Path(folder).is_dir():
+            raise ValueError(f"verify: got {folder}; wanted a folder with NAME.safetensors; next: check the path")
+        self.folder = folder
+
+    def provides(self, case):
+        return Path(self.folder, f"{case.name}.safetensors").exists()
+
+    def run(self, case):
+        return read_result(self.folder, f"{case.name}.safetensors", f"{case.name}.jsonl")
+
+
+def read_result(folder, tensors, trace):
+    """A result file and the trace beside it. A file that is not what it claims to be is a failure that names it."""
+    try:
+        outputs, _ = load_tensors(inside(folder, tensors))
+        events = read_trace(inside(folder, trace)) if Path(folder, trace).exists() else None
+        return Result(outputs, trace=events)
+    except BadFile as error:
+        return Result(error=str(error))

@@ -1,0 +1,77 @@
+"""Judge an implementation by cases: pass or fail, where it fails first, and what known mistake looks like that."""
+
+import time
+from dataclasses import dataclass, field
+
+from refgf.oracle.diagnose import diagnose
+from refgf.oracle.judge import Failure
+from refgf.oracle.profiles import judge
+from refgf.oracle.trace import TRAFFIC, check_trace
+
+
+
+@dataclass
+class Verdict:
+    """status: "pass", "fail" or "absent" (the implementation does not have the function)."""
+
+    case: object
+    status: str
+    outputs: dict | None = None
+    failure: Failure | None = None
+    diagnosis: list = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def verify(cases, implementation, profile="bits", with_diagnosis=True):
+    """One verdict per case, in their order. Of each function and family one failure is diagnosed."""
+    verdicts = [verify_case(case, implementation, profile) for case in cases]
+    telling = {}
+    for verdict in verdicts if with_diagnosis else []:
+        if verdict.status == "fail" and verdict.outputs is not None:
+            telling.setdefault((verdict.case.function, verdict.case.family, few_ranks(verdict.case)), verdict)
+    for (function, family, few), verdict in telling.items():
+        if not few or (function, family, False) not in telling:
+            verdict.diagnosis = diagnose(verdict.case, verdict.outputs)
+    return verdicts
+
+
+def few_ranks(case):
+    """With one or two ranks most orders of summation are the same: a failure there tells little."""
+    return "in.x" in case.tensors and len(case["in.x"]) < 3
+
+
+def verify_case(case, implementation, profile="bits"):
+    """Run one case and judge its values, then its trace where there is one."""
+    if not implementation.provides(case):
+        return Verdict(case, "absent")
+    start_s = time.perf_counter()
+    result = implementation.run(case)
+    verdict = Verdict(case, "pass", result.outputs, seconds=time.perf_counter() - start_s)
+    if result.error:
+        verdict.failure = Failure(result.error)
+    elif result.outputs is None:
+        return Verdict(case, "absent")
+    else:
+        verdict.failure = judge(case, result.outputs, profile) or judge_trace(case, result.trace)
+    verdict.status = "fail" if verdict.failure else "pass"
+    return verdict
+
+
+def judge_trace(case, events):
+    """The first thing wrong with a trace, as a Failure; None without a trace."""
+    if events is None or case.function not in ("ring_allreduce", "direct_allreduce"):
+        return None
+    p, n = case["in.x"].shape
+    algorithm = case.function.removesuffix("_allreduce")
+    told = check_trace(events, p, n, algorithm if algorithm in TRAFFIC else None)
+    return Failure("trace: " + told[0], "trace") if told else None
+
+
+def by_statement(verdicts):
+    """{"R1": {"pass": 12, "fail": 0}} of the cases that were run; statements in their order."""
+    counts = {}
+    for verdict in verdicts:
+        if verdict.status != "absent":
+            for statement in verdict.case.statements:
+                counts.setdefault(statement, {"pass": 0, "fail": 0})[verdict.status] += 1
+    return dict(sorted(counts.items(), key=lambda item: (item[0][0], int(item[0][1:]))))
