@@ -57,7 +57,8 @@ class GradientFlow:
     half_weights forward and backward use weights rounded to float16
     timeline     a `Timeline` that records what happened when
 
-    After a step: `accepted`, `communication_s` (how long the communication thread was busy), `loss_scale.skipped`.
+    After a step: `accepted`, `steps` (accepted or not), `loss_scale.skipped`, `communication_s` (how long the
+    communication thread was busy), `calls` (the allreduces of this step).
     Collective to make, to use and to close. Errors: ValueError on every rank when the ranks' settings differ.
     """
 
@@ -69,7 +70,7 @@ class GradientFlow:
         if isinstance(density, int | float):
             density = Density(density)
         self.comm, self.timeline, self.loss_scale = comm, timeline, loss_scale or LossScale()
-        self.settings = {"wire": str(numpy.dtype(wire)) if wire else None, "theta_bytes": float(theta_bytes),
+        self.settings = {"wire": str(numpy.dtype(wire)) if wire else None, "theta_bytes": str(theta_bytes),
                          "density": str(density), "chunk": chunk, "form": form, "after": after, "momentum": momentum,
                          "weight_decay": weight_decay, "half_weights": half_weights}  # fmt: skip
         self.model = _model(network, density, form, momentum, weight_decay, half_weights, seed)
@@ -87,7 +88,7 @@ class GradientFlow:
                 wait=self._wait, loss_scale=self.loss_scale, chunk=chunk, form=form, momentum=momentum,
                 weight_decay=weight_decay, after=after, span=self.span,
             )  # fmt: skip
-        self.accepted, self.communication_s = True, 0.0
+        self.accepted, self.communication_s, self.steps = True, 0.0, 0
 
     def _transport(self, allreduce: Callable, wire, overlap: bool, density) -> Callable:
         """What an array goes through when it is sent, from the last stage to the first."""
@@ -127,6 +128,7 @@ class GradientFlow:
                 self._exchange.finish()
             self.accepted = self._unscaled.take()
             self.loss_scale.update(self.accepted)
+        self.steps += 1
         return self.accepted
 
     def step(self, images, labels, global_batch: int, rate: float) -> float:
@@ -149,6 +151,13 @@ class GradientFlow:
     def calls(self) -> list:
         """The allreduces of the last step."""
         return self._exchange.calls
+
+    def restore(self, steps: int, loss_scale: dict, chosen: list[int] | None) -> None:
+        """What a checkpoint holds beside arrays (`checkpoint.py`)."""
+        self.steps = steps
+        self.loss_scale.restore(loss_scale)
+        if self.csc:
+            self.csc.steps, self.csc.chosen = steps, chosen
 
     def close(self) -> None:
         if self._thread:
