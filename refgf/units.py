@@ -6,9 +6,16 @@ A rate counts decimal bits, as networks do: 1gbit = 10^9 bits = 125,000,000 byte
 import math
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 
-BITS = {"bit": 1, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9, "tbit": 1e12}
-SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+BITS = {
+    "bit": Decimal(1),
+    "kbit": Decimal("1e3"),
+    "mbit": Decimal("1e6"),
+    "gbit": Decimal("1e9"),
+    "tbit": Decimal("1e12"),
+}
+SECONDS = {"s": Decimal(1), "ms": Decimal("1e-3"), "us": Decimal("1e-6"), "ns": Decimal("1e-9")}
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,7 @@ def format_time(seconds: float) -> str:
 
 def _quantity(text: str, units: dict, what: str, examples: str) -> float:
     match = re.fullmatch(r"\s*(\d+\.?\d*(?:e[+-]?\d+)?|\.\d+)\s*([a-z]+)(?:/s)?\s*", text.lower())
-    value = float(match[1]) * units[match[2]] if match and match[2] in units else math.nan
+    value = float(Decimal(match[1]) * units[match[2]]) if match and match[2] in units else math.nan
     if not math.isfinite(value) or (value == 0 and units is BITS):
         wanted = "a number and one of " + ", ".join(units)
         raise ValueError(f"{what}: got {text!r}; wanted {wanted}; next: try {examples}")
@@ -63,6 +70,6 @@ def _quantity(text: str, units: dict, what: str, examples: str) -> float:
 
 
 def _with_unit(value: float, units: dict) -> str:
-    fitting = [u for u in units if units[u] <= value * (1 + 1e-9)] or [min(units, key=units.get)]
+    fitting = [u for u in units if float(units[u]) <= value * (1 + 1e-9)] or [min(units, key=units.get)]
     unit = max(fitting, key=units.get)
-    return f"{value / units[unit]:.4g}{unit}"
+    return f"{value / float(units[unit]):.4g}{unit}"

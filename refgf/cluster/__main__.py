@@ -2,7 +2,7 @@
 
 import argparse
 import json
-import os
+import platform
 import shutil
 import sys
 
@@ -33,10 +33,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    if arguments[:1] == ["_inside"]:
-        return _inside(json.loads(arguments[1]))
-    options = parser().parse_args(arguments)
     try:
+        if arguments[:1] == ["_inside"]:
+            return _inside(json.loads(arguments[1]))
+        options = parser().parse_args(arguments)
         if options.task == "check":
             check.unshare_command()
             print("an emulated cluster runs here")
@@ -54,6 +54,7 @@ def main(arguments: list[str]) -> int:
 
 def _start(options: argparse.Namespace) -> int:
     each = getattr(options, "ranks_per_node", 1)
+    check.require_linux(platform.system())
     settings = checked(options.nodes, each, options.rate, options.latency, options.mtu, options.cpus_per_node)
     launcher.cores(settings, 0)
     mpiexec = launcher.find_mpiexec(options.mpiexec)
@@ -77,6 +78,4 @@ def _inside(order: dict) -> int:
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
-    sys.stdout.flush()
-    os._exit(code) if sys.argv[1:2] == ["_inside"] else sys.exit(code)
+    sys.exit(main(sys.argv[1:]))

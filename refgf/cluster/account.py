@@ -76,7 +76,10 @@ class Account:
 
     def text(self, code: int) -> str:
         """A table of the links for the user. code: exit code of the command."""
-        lines = [f"cluster: {self.settings}", "link      sent MB  received MB   by the traces: sent MB  received MB  messages"]
+        lines = [
+            f"cluster: {self.settings}",
+            "link      sent MB  received MB   by the traces: sent MB  received MB  messages",
+        ]
         payloads = crossing(self.traces) if self.complete else {}
         for name, (sent, received) in zip(self.settings.names, self.counted):
             line = f"{name:8} {sent / 1e6:8.2f} {received / 1e6:12.2f}"
@@ -91,7 +94,9 @@ class Account:
             return "FAILED: " + "; ".join(self.faults())
         if self.complete:
             return "the links carried what the ranks sent"
-        found = f"{len(self.traces)} of {self.settings.ranks} ranks left a trace" if self.traces else "no rank left a trace"
+        found = (
+            f"{len(self.traces)} of {self.settings.ranks} ranks left a trace" if self.traces else "no rank left a trace"
+        )
         return f"counters only: {found}" + (f", the command failed with exit code {code}" if code else "")
 
 

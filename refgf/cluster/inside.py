@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 from refgf.cluster import account, launcher, network
+from refgf.cluster.check import CannotRun
 from refgf.cluster.settings import Settings
 
 READY_S = 30  # a node that is not up by then never will be
@@ -75,14 +76,15 @@ def expect(process: subprocess.Popen, word: str, node: int) -> None:
     told = process.stdout.readline()
     timer.cancel()
     if told.strip() != word:
-        raise RuntimeError(f"node{node} did not come up: {told.strip() or 'it said nothing'}; {process.stdout.read()}")
+        process.kill()
+        raise CannotRun(f"node{node} did not come up: {(told + process.stdout.read()).strip() or 'it said nothing'}")
 
 
 def batch(tool: str, commands: str) -> None:
     """Feed lines to `ip` or `tc` in one process."""
     done = subprocess.run([tool, "-batch", "-"], input=commands, capture_output=True, text=True)
     if done.returncode:
-        raise RuntimeError(f"{tool}: {' '.join(done.stderr.split())}; commands were:\n{commands}")
+        raise CannotRun(f"{tool} refused ({' '.join(done.stderr.split())}) one of these commands:\n{commands}")
 
 
 def run(settings: Settings, mpiexec: str, mpi: str, program: list[str]) -> int:

@@ -5,6 +5,7 @@ The agent gets what ssh would get (options, a node, a command line) and enters t
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -53,14 +54,15 @@ def family(mpiexec: str) -> str:
     """'mpich' or 'openmpi'; ValueError for a launcher that takes no agent."""
     done = subprocess.run([mpiexec, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     told = done.stdout + done.stderr
-    if "HYDRA" in told or "Hydra" in told:
+    if "HYDRA build details" in told:
         return "mpich"
-    if "Open MPI" in told or "prterun" in told or "PRRTE" in told:
+    version = re.search(r"Open MPI\) (\d+)", told)
+    if version and int(version[1]) >= 5:
         return "openmpi"
     first = (told.strip().splitlines() or ["nothing"])[0]
     raise ValueError(
-        f"mpiexec: got {mpiexec}, which says {first!r}; wanted a launcher that takes an agent: MPICH's or Intel's Hydra, or "
-        f"Open MPI 5; next: pip install mpich, or name another with --mpiexec"
+        f"mpiexec: got {mpiexec}, which says {first!r}; wanted a launcher whose agent we know: MPICH's Hydra or Open MPI "
+        f"from 5 on; next: pip install mpich, or name another with --mpiexec"
     )
 
 

@@ -13,6 +13,7 @@ Volumes are VOLUME_S times the rate after WARM_UP_S, at least 20 times the credi
 "on the link" is raw goodput with the headers that the shaper counts: the figure to hold against the rate asked for.
 """
 
+import itertools
 import json
 import os
 import socket
@@ -46,7 +47,7 @@ def measure(comm, pairs: list[tuple[int, int]] | None = None) -> list[dict]:
     nodes = comm.allgather(cluster["node"])
     count = cluster["nodes"]
     results = []
-    for a, b in pairs or [(a, b) for a in range(count) for b in range(a + 1, count)]:
+    for a, b in pairs or itertools.combinations(range(count), 2):
         asked = min(_rate(cluster, a), _rate(cluster, b))
         ends = nodes.index(a), nodes.index(b)
         result = _pair(comm, *ends, asked, cluster) if comm.Get_rank() in ends else None
