@@ -240,7 +240,8 @@ def test_settings_reach_mpi_and_blas():
     program = START + """
 import numpy, threadpoolctl
 threads = {pool["num_threads"] for pool in threadpoolctl.threadpool_info()}
-print(MPI.Query_thread() == MPI.THREAD_MULTIPLE, threads <= {1}, os.environ["MPIR_CVAR_POLLS_BEFORE_YIELD"])
+facts = [MPI.Query_thread() == MPI.THREAD_MULTIPLE, threads <= {1}, os.environ["MPIR_CVAR_POLLS_BEFORE_YIELD"]]
+sys.stdout.write(" ".join(map(str, facts)) + "\\n")  # one write: lines of several ranks must not mix
 """
     unset = dict.fromkeys(BLAS_THREADS)
     ended = jobs.run_job(3, program, timeout=SECONDS, env=unset | {"REFGF_RANKS_ON_MACHINE": "1000"})
