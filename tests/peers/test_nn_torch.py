@@ -20,7 +20,7 @@ def torch_alexnet(network):
         norm = type(kinds.get(f"norm{number}")).__name__
         if norm == "BatchNorm":
             layers[f"norm{number}"] = nn.BatchNorm2d(outputs)
-        layers[f"relu{number}"] = nn.ReLU()
+        layers[f"relu{number}"] = nn.ReLU(inplace=True)
         if norm == "LocalResponseNorm":
             layers[f"norm{number}"] = nn.LocalResponseNorm(5, alpha=5e-4, beta=0.75, k=2.0)
         if pooled:
@@ -31,7 +31,7 @@ def torch_alexnet(network):
         layer = kinds[f"fc{number}"]
         layers[f"fc{number}"] = nn.Linear(layer.inputs, layer.outputs)
         if number < 8:
-            layers[f"relu{number}"] = nn.ReLU()
+            layers[f"relu{number}"] = nn.ReLU(inplace=True)
     model = nn.Sequential()
     for name, layer in layers.items():
         model.add_module(name, layer)

@@ -1,0 +1,185 @@
+"""Full-size AlexNet, forward and backward in float32: this project beside PyTorch on the CPU, in one run.
+
+    python tests/peers/nn_speed.py [results.json]
+
+Each side is a process of its own, so that each peak memory is its own, and the two alternate step by step, so that a
+noisy machine favours neither. Both have the same number of threads: here Python threads that share the images, each with
+one BLAS thread; there PyTorch's own. PyTorch runs channels last, its fastest layout here, and its gradients are set to
+None between steps. No optimiser. Without PyTorch only this project's side is measured. The ratio (above 1: this project
+is faster) is the median over steps, with its range; `cpu` is the same ratio of processor seconds, which hardly depends on
+what else the machine does; `of matmul` is the share of the rate at which this side's BLAS multiplies 2048 x 2048 matrices,
+in processor seconds.
+"""
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+CASES = [(16, 1, "none"), (64, 2, "none"), (16, 1, "batch")]  # batch, threads, normalization
+STEPS = 7
+CLASSES, IMAGE_SIZE = 1000, 227
+
+
+def main(arguments: list[str] | None = None) -> dict:
+    """Prints a table; writes the numbers to the file named by the first argument, if there is one; returns them."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    results = {"steps": STEPS, "cases": []}
+    print("AlexNet 227 x 227, forward and backward, images/s, median of", STEPS, "steps")
+    print(f"{'batch':>5} {'threads':>7} {'normalization':>13} {'refgf':>7} {'torch':>7} {'ratio':>6}   {'range':<13}"
+          f" {'cpu':>5} {'of matmul':>9} {'peak MiB: refgf':>15} {'torch':>6}")  # fmt: skip
+    for batch, threads, normalization in CASES:
+        case = measure(batch, threads, normalization)
+        results["cases"].append(case)
+        print(row(case), flush=True)
+    print("BLAS:", "; ".join(results["cases"][0]["refgf"]["blas"]))
+    if "OPENBLAS_CORETYPE" in os.environ:
+        print("OPENBLAS_CORETYPE is set: these are not the kernels that OpenBLAS would choose for this processor")
+    if arguments:
+        Path(arguments[0]).write_text(json.dumps(results, indent=1) + "\n")
+    return results
+
+
+def row(case):
+    ours, theirs = case["refgf"], case["torch"]
+    text = f"{case['batch']:>5} {case['threads']:>7} {case['normalization']:>13} {ours['images_per_s']:>7.1f} "
+    if theirs is None:
+        return text + f"{'-':>7} {'-':>6}   {'no PyTorch':<13} {'-':>5} {ours['of_matmul']:>9.2f} {ours['peak_mib']:>15.0f}"
+    spread = f"{case['ratio_min']:.2f} to {case['ratio_max']:.2f}"
+    text += f"{theirs['images_per_s']:>7.1f} {case['ratio']:>6.2f}   {spread:<13} {case['cpu_ratio']:>5.2f} {ours['of_matmul']:>9.2f} "
+    return text + f"{ours['peak_mib']:>15.0f} {theirs['peak_mib']:>6.0f}"
+
+
+def measure(batch, threads, normalization):
+    """Both sides, step by step in turn; the first step warms up."""
+    sides = {name: start(name, batch, threads, normalization) for name in ("refgf", "torch")}
+    seconds = {name: [] for name, side in sides.items() if side}
+    for step in range(STEPS + 1):
+        for name in seconds:
+            value = ask(sides[name], "step")
+            if step:
+                seconds[name].append(value)
+    case = {"batch": batch, "threads": threads, "normalization": normalization, "torch": None}
+    for name in seconds:
+        wall, cpu = zip(*seconds[name])
+        case[name] = ask(sides[name], "end") | {"seconds": wall, "cpu_seconds": cpu}
+        case[name]["images_per_s"] = batch / statistics.median(wall)
+        sides[name].wait()
+    ours, theirs = case["refgf"], case["torch"]
+    flops_per_cpu_second = ours["flops_per_image"] * batch / statistics.median(ours["cpu_seconds"])
+    ours["of_matmul"] = flops_per_cpu_second / ours["matmul_flops_per_cpu_second"]
+    if theirs:
+        ratios = [t / s for s, t in zip(ours["seconds"], theirs["seconds"])]
+        case |= {"ratio": statistics.median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios)}
+        case["cpu_ratio"] = statistics.median(t / s for s, t in zip(ours["cpu_seconds"], theirs["cpu_seconds"]))
+    return case
+
+
+def start(side, batch, threads, normalization):
+    """A process that answers "step" with [seconds, processor seconds] and "end" with a dictionary; None where torch is missing."""
+    blas = {"refgf": "1", "torch": str(threads)}[side]
+    environment = os.environ | {"OMP_NUM_THREADS": blas, "OPENBLAS_NUM_THREADS": blas, "MKL_NUM_THREADS": blas}
+    command = [sys.executable, __file__, "--side", side, str(batch), str(threads), normalization]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    if json.loads(process.stdout.readline() or '"died"') == "ready":
+        return process
+    process.wait()
+    return None
+
+
+def ask(process, question):
+    process.stdin.write(question + "\n")
+    process.stdin.flush()
+    answer = process.stdout.readline()
+    if not answer:
+        raise RuntimeError(f"{process.args}: ended with exit code {process.wait()} instead of answering {question!r}")
+    return json.loads(answer)
+
+
+# ---- in the process of one side ----
+
+
+def serve(side, batch, threads, normalization):
+    try:
+        step, describe = {"refgf": refgf_side, "torch": torch_side}[side](batch, threads, normalization)
+    except ImportError as error:
+        print(json.dumps(f"missing: {error}"), flush=True)
+        return
+    print(json.dumps("ready"), flush=True)
+    for line in sys.stdin:
+        if line.strip() == "end":
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # before describe needs more
+            print(json.dumps({"peak_mib": peak, **describe()}), flush=True)
+            return
+        before = time.perf_counter(), time.process_time()
+        step()
+        print(json.dumps([time.perf_counter() - before[0], time.process_time() - before[1]]), flush=True)
+
+
+def refgf_side(batch, threads, normalization):
+    import numpy as np
+    from threadpoolctl import threadpool_info
+
+    from refgf.nn.alexnet import AlexNet
+
+    network = AlexNet(CLASSES, IMAGE_SIZE, normalization=normalization, threads=threads)
+    network.bind(*([np.zeros(spec.shape, np.float32) for spec in network.tensors] for _ in range(2)))
+    network.initialize(1)
+    x = np.random.default_rng(0).standard_normal((batch, *network.image_shape), dtype=np.float32)
+    labels = np.arange(batch) % CLASSES
+
+    def step():
+        network.loss(x, labels, batch)
+        network.backward(lambda i: None)
+        network.accept()
+
+    def describe():
+        blas = [f"{b['internal_api']} {b['version']} {b.get('architecture', '')}" for b in threadpool_info()]
+        flops = sum(sum(layer.flops(1)) for layer in network.layers)
+        return {"blas": blas, "flops_per_image": flops, "matmul_flops_per_cpu_second": matmul_rate(np)}
+
+    return step, describe
+
+
+def matmul_rate(np, n=2048):
+    """The best of five products, on one BLAS thread."""
+    a = np.ones((n, n), np.float32)
+    out, seconds = np.empty_like(a), []
+    for _ in range(5):
+        before = time.process_time()
+        np.matmul(a, a, out=out)
+        seconds.append(time.process_time() - before)
+    return 2 * n**3 / min(seconds)
+
+
+def torch_side(batch, threads, normalization):
+    import torch
+
+    sys.path.insert(0, str(Path(__file__).parent))
+    from test_nn_torch import torch_alexnet
+
+    from refgf.nn.alexnet import AlexNet
+
+    torch.set_num_threads(threads)
+    model = torch_alexnet(AlexNet(CLASSES, IMAGE_SIZE, normalization=normalization)).float()
+    model = model.to(memory_format=torch.channels_last)
+    x = torch.randn(batch, 3, IMAGE_SIZE, IMAGE_SIZE).to(memory_format=torch.channels_last)
+    labels = torch.arange(batch) % CLASSES
+
+    def step():
+        model.zero_grad(set_to_none=True)
+        torch.nn.functional.cross_entropy(model(x), labels).backward()
+
+    return step, lambda: {"torch": torch.__version__, "threads": torch.get_num_threads()}
+
+
+if __name__ == "__main__":
+    if "--side" in sys.argv:
+        side, batch, threads, normalization = sys.argv[sys.argv.index("--side") + 1 :]
+        serve(side, int(batch), int(threads), normalization)
+    else:
+        main()
