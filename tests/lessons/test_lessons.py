@@ -69,3 +69,22 @@ def test_stale_figures_are_listed():
         if changed or not recorded:
             stale[lesson.stem] = changed or "never measured"
     assert not stale, f"measured with other sources: {stale}; next: make figures"
+
+
+KILLED_AFTER_S, GONE_IN_S = 3.0, 5.0
+KILLED = """
+import refgf.launch, os, runpy, signal, sys, threading
+if refgf.launch.job.rank == 1:
+    threading.Timer({after}, os.kill, (os.getpid(), signal.SIGKILL)).start()
+sys.argv = [{lesson!r}, "--output", {folder!r}]
+sys.path.insert(0, os.path.dirname({lesson!r}))
+runpy.run_path({lesson!r}, run_name="__main__")
+"""
+
+
+def test_a_killed_rank_ends_lesson_3(tmp_path):
+    """Everything is gone in 5 seconds, with an exit code. (The second on top is for starting Python.)"""
+    lesson = str(ROOT / "lessons" / "03_lazy_allreduce.py")
+    job = run_job(4, KILLED.format(after=KILLED_AFTER_S, lesson=lesson, folder=str(tmp_path)), timeout=60)
+    assert job.code != 0 and not job.timed_out and job.left == []
+    assert KILLED_AFTER_S <= job.seconds <= KILLED_AFTER_S + GONE_IN_S + 1
