@@ -1,8 +1,8 @@
 """refgf.doctor: each check on made-up machines, then the real command, alone and in a job."""
 
-import jobs
 import pytest
 
+import jobs
 from refgf import checks, checks_mpi, doctor
 from refgf.checks import MIB, Check
 from refgf.checks_mpi import family

@@ -3,9 +3,9 @@
 import os
 import time
 
-import jobs
 import pytest
 
+import jobs
 from refgf import launch
 from refgf.launch import BLAS_THREADS, YIELDING, Job, choose, read_job, timeout_s
 
