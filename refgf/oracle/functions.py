@@ -173,6 +173,21 @@ def alexnet_step(module, case):
     return {"out.loss": np.float64(loss), **{f"out.gradient{i:02}": g for i, g in enumerate(gradients)}}
 
 
+def alexnet_rounding(module, case):
+    tensors, spread = ([case[f"in.{kind}{i:02}"] for i in range(16)] for kind in ("tensor", "spread"))
+    settings = [case.arguments[name] for name in ("global_batch", "unit")]
+    result = module.alexnet_rounding(case["in.images"], case["in.labels"], tensors, *settings, spread)
+    named = {f"out.gradient{i:02}": g for i, g in enumerate(result.gradients)}
+    return {**named, **{f"out.bound{i:02}": b for i, b in enumerate(result.bounds)}}
+
+
+def momentum_rounding(module, case):
+    apart = tuple(case[f"in.{name}_apart"] for name in "wvg")
+    settings = [case.arguments[name] for name in ("rate", "momentum", "decay", "unit")]
+    w, v = module.momentum_rounding(case["in.w"], case["in.v"], case["in.g"], apart, *settings)
+    return {"out.w_apart": w, "out.v_apart": v}
+
+
 IMAGE = ("image", "row", "column", "channel")
 WEIGHT = ("row", "column", "channel", "output")
 CSC_AXES = {name: ("step", "rank", "element") for name in ("w", "u", "v", "h")}
@@ -224,4 +239,6 @@ CALLS = {
         "softmax_cross_entropy", ["logits", "labels"], ["global_batch"], loss=(), dlogits=("image", "output")
     ),
     "alexnet_step": Call(alexnet_step, {"loss": ()}),
+    "alexnet_rounding": Call(alexnet_rounding, {}),
+    "momentum_rounding": Call(momentum_rounding, {"w_apart": ("element",), "v_apart": ("element",)}),
 }

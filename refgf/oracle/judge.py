@@ -35,7 +35,7 @@ def judge_bits(case, got):
     """The first failure of a result {"out.x": array, ...}, or None. Intermediate states are judged where given."""
     found = [compare(case, name, got, case[name]) for name in wanted_outputs(case, got)]
     found = [failure for failure in found if failure]
-    return min(found, key=lambda f: (f.where or {}).get("step", 0), default=None)
+    return min(found, key=lambda f: (f.where or {}).get("step", math.inf), default=None)
 
 
 def wanted_outputs(case, got):

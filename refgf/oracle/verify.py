@@ -9,7 +9,6 @@ from refgf.oracle.profiles import judge
 from refgf.oracle.trace import TRAFFIC, check_trace
 
 
-
 @dataclass
 class Verdict:
     """status: "pass", "fail" or "absent" (the implementation does not have the function)."""

@@ -147,6 +147,29 @@ def alexnet_cases():
     yield case
 
 
+def rounding_cases():
+    """Without normalisation, 16 tensors. The bounds are formed in float64 themselves, which moves them by about 1e-12."""
+    rng = random_source("rounding")
+    shapes = SHAPES + [s for i, o, k in reversed(CHANNELS) for s in ((o,), (k, k, i, o))]
+    tensors = [rng.standard_normal(s) * (2 / math.prod(s[:-1])) ** 0.5 if len(s) > 1 else rng.random(s) for s in shapes]
+    arrays = {f"tensor{i:02}": tensor for i, tensor in enumerate(tensors)}
+    arrays |= {f"spread{i:02}": 1e-13 * abs(tensor) for i, tensor in enumerate(tensors)}
+    arrays |= {"images": rng.standard_normal((2, 67, 67, 3)), "labels": np.array([3, 0])}
+    arguments = {"global_batch": 5, "unit": U}
+    why = "bounds of 16 gradients where parameters may be 1e-13 of themselves off; rounding can change no choice"
+    case = make("alexnet-rounding", "alexnet_rounding", "N12", why, arguments, **arrays)
+    for i in range(16):
+        case.tensors[f"bound.gradient{i:02}"] = case[f"out.bound{i:02}"]
+        case.tensors[f"bound.bound{i:02}"] = 1e-9 * case[f"out.bound{i:02}"]
+    yield case
+    arrays = {name: rng.standard_normal(7) for name in "wvg"}
+    arrays |= {f"{name}_apart": 1e-6 * rng.random(7) for name in "wvg"}
+    arguments = {"rate": 0.1, "momentum": 0.9, "decay": 0.01, "unit": 2.0**-24}
+    case = make("momentum-rounding", "momentum_rounding", "N13", "one step in float32", arguments, **arrays)
+    case.tensors |= bounds(("w_apart", "v_apart"), 1e-9, (case["out.w_apart"], case["out.v_apart"]))
+    yield case
+
+
 def moved_loss(case, tensors):
     """N9 in one direction: relative error of the slope of the loss along a random direction."""
     rng, h = random_source("direction"), 1e-6
@@ -158,5 +181,5 @@ def moved_loss(case, tensors):
 
 
 def cases():
-    for group in (conv_cases, pooling_cases, normalization_cases, head_cases, alexnet_cases):
+    for group in (conv_cases, pooling_cases, normalization_cases, head_cases, alexnet_cases, rounding_cases):
         yield from group()

@@ -53,8 +53,8 @@ def ties_and_conservation(form):
 
 
 def other_cases():
-    yield run_case("csc-one-rank", "p = 1", p=1, steps=6)
-    yield run_case("csc-five-ranks", "p = 5", p=5, steps=6)
+    yield run_case("csc-one-rank", "one rank: the sum is its own", p=1, steps=6)
+    yield run_case("csc-five-ranks", "five ranks share the decay and the norms", p=5, steps=6)
     why = "100 % of the chunks without warm-up: lists of all chunks"
     yield run_case("csc-all-chunks", why, plan={"percent": 100}, steps=6)
     why = "100 % with masking is SGD without momentum after the dense first step"

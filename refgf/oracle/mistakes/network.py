@@ -3,6 +3,7 @@
 import numpy as np
 
 from refgf.oracle.definitions import (
+    alexnet_rounding,
     alexnet_step,
     batch_norm,
     batch_norm_backward,
@@ -12,6 +13,7 @@ from refgf.oracle.definitions import (
     fully_connected,
     local_response_norm,
     max_pool,
+    momentum_rounding,
     softmax_cross_entropy,
     split_layers,
 )
@@ -146,3 +148,17 @@ def weight_before_bias(images, labels, tensors, global_batch):
     loss, gradients = alexnet_step(images, labels, tensors, global_batch)
     return loss, [g for layer in split_layers(gradients) for g in [*layer[:-2], layer[-1], layer[-2]]]
 
+
+@mistake("N12", "alexnet_rounding", "machine epsilon taken for the unit roundoff")
+def epsilon_for_roundoff(images, labels, tensors, global_batch, unit, spread=None):
+    return alexnet_rounding(images, labels, tensors, global_batch, 2 * unit, spread)
+
+
+@mistake("N12", "alexnet_rounding", "parameters taken for exact")
+def spread_ignored(images, labels, tensors, global_batch, unit, spread=None):
+    return alexnet_rounding(images, labels, tensors, global_batch, unit)
+
+
+@mistake("N13", "momentum_rounding", "the decay's part is left out")
+def rounding_without_decay(w, v, g, apart, rate, momentum, decay, unit):
+    return momentum_rounding(w, v, g, apart, rate, momentum, 0.0, unit)

@@ -1,0 +1,233 @@
+"""The safetensors reader: the same as the safetensors package on good files, a clear error on any other."""
+
+import contextlib
+import json
+import os
+import random
+import struct
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from refgf.oracle.cases import GOLDEN, load_case, load_folder, save_folder
+from refgf.oracle.definitions import same_bits
+from refgf.oracle.files import LARGEST_HEADER, BadFile, read_json, read_tensors, write_tensors
+from refgf.oracle.generate.families import make
+from refgf.oracle.implementations import Files
+from refgf.oracle.trace import read_trace
+from refgf.oracle.verify import verify_case
+
+ARRAYS = {
+    "a": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "empty": np.zeros((3, 0, 2)),
+    "half": np.array([1.5, -0.0, np.inf], np.float16),
+    "scalar": np.array(7, np.int64),
+    "bytes": np.array([1, 2, 3], np.uint8),
+}
+
+
+def file_of(header, data=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def test_round_trip(tmp_path):
+    path = tmp_path / "x.safetensors"
+    write_tensors(path, {**ARRAYS, "b": np.array([0x3F80], np.uint16)}, ["b"])
+    arrays, types = read_tensors(path)
+    assert all(same_bits(arrays[name], a) for name, a in ARRAYS.items())
+    assert types["b"] == "bfloat16" and types["a"] == "float32"
+
+
+def test_the_safetensors_package_reads_ours_and_we_read_its(tmp_path):
+    numpy = pytest.importorskip("safetensors.numpy")
+    write_tensors(tmp_path / "ours.safetensors", ARRAYS)
+    theirs = numpy.load_file(tmp_path / "ours.safetensors")
+    assert all(same_bits(theirs[name], a) for name, a in ARRAYS.items())
+    numpy.save_file(ARRAYS, tmp_path / "theirs.safetensors", metadata={"from": "test"})
+    ours, _ = read_tensors(tmp_path / "theirs.safetensors")
+    assert all(same_bits(ours[name], a) for name, a in ARRAYS.items())
+
+
+ENTRY = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+BAD = {
+    "nothing": b"",
+    "seven bytes": b"\0" * 7,
+    "header longer than the file": struct.pack("<Q", 100) + b"{}",
+    "header of 2^63 bytes": struct.pack("<Q", 1 << 63) + b"{}",
+    "not JSON": file_of(b"{'a': 1}"),
+    "not an object": file_of([1, 2]),
+    "not UTF-8": file_of(b'{"\xff": 1}'),
+    "NaN": file_of(b'{"a": NaN}'),
+    "nested a thousand times": file_of(b"[" * 100_000),
+    "a number of 10,000 digits": file_of(b'{"a": ' + b"1" * 10_000 + b"}"),
+    "a key twice": file_of(b'{"a": 1, "a": 2}'),
+    "a name with a slash": file_of({"../a": ENTRY}, b"\0" * 8),
+    "an entry without a shape": file_of({"a": {"dtype": "F32", "data_offsets": [0, 8]}}, b"\0" * 8),
+    "an unknown dtype": file_of({"a": {**ENTRY, "dtype": "F8"}}, b"\0" * 8),
+    "a dtype that is a list": file_of({"a": {**ENTRY, "dtype": ["F32"]}}, b"\0" * 8),
+    "a negative shape": file_of({"a": {**ENTRY, "shape": [-2]}}, b"\0" * 8),
+    "a shape of floats": file_of({"a": {**ENTRY, "shape": [2.0]}}, b"\0" * 8),
+    "a shape of bools": file_of({"a": {**ENTRY, "shape": [True, 2]}}, b"\0" * 8),
+    "nine dimensions": file_of({"a": {**ENTRY, "shape": [1] * 8 + [2]}}, b"\0" * 8),
+    "a shape of petabytes": file_of({"a": {**ENTRY, "shape": [1 << 50]}}, b"\0" * 8),
+    "an empty shape of petabytes": file_of({"a": {**ENTRY, "shape": [0, 1 << 40, 1 << 40], "data_offsets": [0, 0]}}),
+    "offsets backwards": file_of({"a": {**ENTRY, "data_offsets": [8, 0]}}, b"\0" * 8),
+    "offsets beyond the file": file_of({"a": {**ENTRY, "data_offsets": [8, 16]}}, b"\0" * 8),
+    "one offset": file_of({"a": {**ENTRY, "data_offsets": [0]}}, b"\0" * 8),
+    "two tensors in one place": file_of({"a": ENTRY, "b": ENTRY}, b"\0" * 8),
+    "a gap": file_of({"a": {**ENTRY, "data_offsets": [4, 12]}}, b"\0" * 12),
+    "bytes that belong to nothing": file_of({"a": ENTRY}, b"\0" * 9),
+    "another shape than bytes": file_of({"a": {**ENTRY, "shape": [3]}}, b"\0" * 8),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_files_are_named(what, tmp_path):
+    path = tmp_path / "bad.safetensors"
+    path.write_bytes(BAD[what])
+    with pytest.raises(BadFile, match="bad.safetensors"):
+        read_tensors(path)
+
+
+def test_a_file_of_two_tensors_is_fine(tmp_path):
+    """The files above are bad for the reason that they name: this one differs from them only in that."""
+    path = tmp_path / "good.safetensors"
+    path.write_bytes(file_of({"b": {**ENTRY, "data_offsets": [8, 16]}, "a": ENTRY}, b"\0" * 16))
+    assert list(read_tensors(path)[0]) == ["a", "b"]
+
+
+def test_what_is_not_a_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, tmp_path / "missing", "/dev/zero"):
+        with pytest.raises(BadFile):
+            read_tensors(path)
+
+
+def test_memory_stays_within_the_file_whatever_it_claims(tmp_path):
+    """A header is at most 1 MiB, whose JSON takes up to some 60 times that as objects; numbers are never copied."""
+    path = tmp_path / "large.safetensors"
+    write_tensors(path, {"a": np.zeros(4_000_000, np.float32)})
+    for name, data in {"large": None, **BAD}.items():
+        if data is not None:
+            path.write_bytes(data)
+        tracemalloc.start()
+        with contextlib.suppress(BadFile):
+            read_tensors(path)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        size = path.stat().st_size
+        assert peak < size + 64 * min(size, LARGEST_HEADER) + 100_000, (name, peak, size)
+
+
+def test_cases_do_not_lead_out_of_their_folder(tmp_path):
+    folder = tmp_path / "cases"
+    save_folder([make("one", "relu", "N3", "a case", x=np.zeros(3))], folder)
+    assert len(load_folder(folder)) == 1
+    for name in ("../one", "/etc/passwd", "one\0", "", "a/b", "."):
+        with pytest.raises(BadFile):
+            load_case(folder, name)
+    (tmp_path / "outside.json").write_text((folder / "one.json").read_text())
+    (folder / "one.json").unlink()
+    (folder / "one.json").symlink_to(tmp_path / "outside.json")
+    with pytest.raises(BadFile, match="leads out"):
+        load_folder(folder)
+
+
+def test_a_changed_file_is_noticed_by_its_hash(tmp_path):
+    save_folder([make("one", "relu", "N3", "a case", x=np.zeros(3))], tmp_path)
+    text = (tmp_path / "one.json").read_text()
+    (tmp_path / "one.json").write_text(text.replace("a case", "A case"))
+    with pytest.raises(BadFile, match="sha256"):
+        load_folder(tmp_path)
+
+
+def corrupted(data, rng):
+    """One of the ways in which files break."""
+    kind, data = rng.randrange(5), bytearray(data)
+    if kind == 0:
+        for _ in range(rng.choice((1, 1, 2, 8))):
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    elif kind == 1:
+        del data[rng.randrange(len(data)) :]
+    elif kind == 2:  # shapes, offsets and names: a digit or a letter of the header is another one
+        end = min(len(data), 8 + struct.unpack("<Q", data[:8])[0])
+        data[rng.randrange(8, end)] = rng.choice(b'0123456789"[]{},:-.eE/ F')
+    elif kind == 3:
+        data[:8] = struct.pack("<Q", rng.choice((0, 1, 2**20, 2**31, 2**63, 2**64 - 1, rng.randrange(2**16))))
+    else:
+        at = rng.randrange(len(data))
+        data[at:at] = rng.randbytes(rng.randrange(1, 64))
+    return bytes(data)
+
+
+CORRUPTED = [
+    pytest.param(500, id="500"),
+    pytest.param(5000, id="5000", marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize("count", CORRUPTED)
+def test_corrupted_files_give_a_clear_error_or_a_wrong_result(count, tmp_path):
+    """Golden and result files: never a crash, never memory beyond the file, and no wrong number passes for right."""
+    rng, names = random.Random(1), ["ring-p3-n9-float32-sensitive", "csc-dgc", "ring-p4-n9-bfloat16-invariant"]
+    cases = {name: load_case(GOLDEN, name) for name in names}
+    refused = 0
+    for i in range(count):
+        name = names[i % len(names)]
+        original = (GOLDEN / f"{name}.safetensors").read_bytes()
+        broken = corrupted(original, rng)
+        (tmp_path / f"{name}.safetensors").write_bytes(broken)
+        tracemalloc.start()
+        verdict = verify_case(cases[name], Files(tmp_path))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 64 * len(original) + 1_000_000
+        refused += verdict.status == "fail"
+        if verdict.status == "pass":
+            good, found = (read_tensors(GOLDEN / f"{name}.safetensors")[0], read_tensors(tmp_path / f"{name}.safetensors")[0])
+            assert all(same_bits(found[key], a) for key, a in good.items() if key.startswith("out.")), i
+    assert refused > count / 2
+
+
+@pytest.mark.parametrize("count", CORRUPTED)
+def test_corrupted_case_texts_give_a_clear_error(count, tmp_path):
+    rng, name = random.Random(2), "csc-dgc"
+    original = (GOLDEN / f"{name}.json").read_bytes()
+    (tmp_path / f"{name}.safetensors").write_bytes((GOLDEN / f"{name}.safetensors").read_bytes())
+    refused = 0
+    for _ in range(count // 10):
+        data = bytearray(original)
+        for _ in range(rng.choice((1, 2, 5))):
+            data[rng.randrange(len(data))] = rng.choice(b'0123456789"[]{},:-.eE/ abcN\xff\0')
+        (tmp_path / f"{name}.json").write_bytes(data[: rng.randrange(len(data)) if rng.random() < 0.3 else None])
+        try:
+            load_case(tmp_path, name)
+        except BadFile as error:
+            assert name in str(error)
+            refused += 1
+    assert refused > 0
+
+
+@pytest.mark.parametrize("line", [
+    "", "{}", "[]", "null", '{"rank": 0}',
+    '{"rank": -1, "step": 0, "operation": "send", "peer": 1, "offset": 0, "count": 1, "dtype": "float32"}',
+    '{"rank": 0, "step": 0, "operation": "jump", "peer": 1, "offset": 0, "count": 1, "dtype": "float32"}',
+    '{"rank": 0, "step": 0, "operation": "send", "peer": null, "offset": 0, "count": 1, "dtype": "float32"}',
+    '{"rank": 0, "step": 0, "operation": ["send"], "peer": 1, "offset": 0, "count": 1, "dtype": "float32"}',
+    '{"rank": 0, "step": 0, "operation": "finish", "peer": 1, "offset": 0, "count": 1, "dtype": "float32"}',
+])  # fmt: skip
+def test_bad_lines_of_a_trace_are_named(line, tmp_path):
+    (tmp_path / "t.jsonl").write_text(line + "\n")
+    if not line:
+        assert read_trace(tmp_path / "t.jsonl") == []
+        return
+    with pytest.raises(BadFile, match="line 1"):
+        read_trace(tmp_path / "t.jsonl")
+
+
+def test_json_of_a_case_must_be_an_object(tmp_path):
+    (tmp_path / "a.json").write_text("[]")
+    with pytest.raises(BadFile, match="object"):
+        read_json(tmp_path / "a.json")

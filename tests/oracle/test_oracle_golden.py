@@ -1,0 +1,58 @@
+"""The golden files are those that the generator makes, and small."""
+
+import numpy as np
+import pytest
+
+from refgf.oracle.cases import GOLDEN, load_folder, save_folder
+from refgf.oracle.definitions import same_bits
+from refgf.oracle.generate import golden_cases
+from refgf.oracle.generate.families import inputs, random_source, require
+from refgf.oracle.judge import judge_bits
+
+CASES = load_folder(GOLDEN)
+
+
+def test_the_generator_makes_the_golden_cases():
+    """Bit for bit; results that have a bound (they use exp, log or norms) within it. The generator's own claims hold."""
+    made = {case.name: case for case in golden_cases()}
+    assert sorted(made) == sorted(case.name for case in CASES)
+    for case in CASES:
+        other = made[case.name]
+        assert case.description() == other.description(), case.name
+        for name, array in other.part("in").items():
+            assert same_bits(array, case[name]), (case.name, name)
+        assert judge_bits(case, other.tensors) is None, case.name
+
+
+def test_the_files_stay_small():
+    assert sum(file.stat().st_size for file in GOLDEN.iterdir()) < 4_000_000
+
+
+def test_shapes_and_types_are_awkward_enough():
+    shapes = {(*case["in.x"].shape, case["in.x"].dtype.name) for case in CASES if case.function == "ring_allreduce"}
+    assert {p for p, _, _ in shapes} == set(range(1, 10))
+    assert any(n == 0 for _, n, _ in shapes) and any(0 < n < p for p, n, _ in shapes) and any(n % p for p, n, _ in shapes)
+    assert {kind for _, _, kind in shapes} == {"float16", "float32", "float64"}
+    assert any("in.x" in case.bfloat16 for case in CASES)
+
+
+def test_what_is_written_is_what_is_read(tmp_path):
+    save_folder(CASES, tmp_path)
+    for case in load_folder(tmp_path):
+        wanted = next(c for c in CASES if c.name == case.name)
+        assert case.description() == wanted.description() and case.bfloat16 == wanted.bfloat16
+        assert all(same_bits(a, wanted[name]) for name, a in case.tensors.items())
+
+
+def test_a_case_that_does_not_do_what_it_claims_is_not_made():
+    with pytest.raises(AssertionError, match="does not hold"):
+        require(False, CASES[0], "a claim")
+
+
+def test_families_are_what_they_say():
+    x = inputs("provenance", 5, 3, "float32", random_source("t"))
+    assert x.sum(axis=0).tolist() == [31.0] * 3
+    x = inputs("invariant", 9, 100, "bfloat16", random_source("t"))
+    assert np.abs(x).sum(axis=0).max() * 4 <= 2**8 + 32  # quarters below 2^8 fit 8 digits
+    x = inputs("denormal", 4, 50, "float16", random_source("t"))
+    assert (np.abs(x[x != 0]) < 2.0**-14).all()

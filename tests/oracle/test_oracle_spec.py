@@ -1,0 +1,57 @@
+"""SPEC.md, the definitions, the golden cases and the seeded mistakes name the same statements."""
+
+import re
+
+import pytest
+
+from refgf.oracle.cases import GOLDEN, load_folder
+from refgf.oracle.definitions import statements
+from refgf.oracle.functions import CALLS
+from refgf.oracle.mistakes import MISTAKES
+from refgf.oracle.report import SPEC, spec_statements
+from refgf.oracle.variants import defined
+
+CASES = load_folder(GOLDEN)
+
+
+def test_every_statement_has_a_function_and_every_function_a_statement():
+    assert set(spec_statements()) == set(statements())
+
+
+def test_numbers_are_used_once_and_in_order():
+    numbers = re.findall(r"^\| ([A-Z])(\d+) \|", SPEC.read_text(), re.MULTILINE)
+    by_letter = {}
+    for letter, number in numbers:
+        by_letter.setdefault(letter, []).append(int(number))
+    for letter, found in by_letter.items():
+        assert found == list(range(1, len(found) + 1)), letter
+
+
+@pytest.mark.parametrize("statement", sorted(spec_statements()))
+def test_a_statement_has_a_golden_case_and_a_seeded_mistake(statement):
+    assert any(statement in case.statements for case in CASES)
+    assert any(statement == mistake.statement for mistake in MISTAKES)
+
+
+def test_golden_cases_name_only_statements_of_the_spec():
+    for case in CASES:
+        assert set(case.statements) <= set(spec_statements()), case.name
+        assert len(case.why) > 5, case.name
+
+
+def test_documented_signatures_are_those_of_the_definitions():
+    """Every judged function is in SPEC's list, with the arguments that the definition has."""
+    listed = dict(re.findall(r"^    (\w+)\((.*?)\)\s+->", SPEC.read_text(), re.MULTILINE))
+    for name, function in defined().items():
+        if name in listed:
+            code = function.__code__
+            assert re.findall(r"(\w+)(?:=[^,]+)?(?:,|$)", listed[name]) == list(code.co_varnames[: code.co_argcount]), name
+    for name in CALLS:
+        assert name in SPEC.read_text(), name
+
+
+def test_a_statement_without_a_mistake_would_be_noticed():
+    """The check above can fail."""
+    without = [mistake for mistake in MISTAKES if mistake.statement != "R1"]
+    assert not any(mistake.statement == "R1" for mistake in without)
+    assert len(without) < len(MISTAKES)
