@@ -51,7 +51,7 @@ def compare(case, name, got, wanted):
     if value.shape != wanted.shape or value.dtype != wanted.dtype:
         return Failure(f"{name} has another shape or type", name, None, f"{value.dtype} {value.shape}",
                        f"{wanted.dtype} {wanted.shape}")  # fmt: skip
-    bound = case.tensors.get(name.replace("out.", "bound.", 1))
+    bound = case.tensors.get("bound." + name.removeprefix("out."))
     wrong = differs(value, wanted) if bound is None else outside(value, wanted, bound)
     return first_failure(case, name, value, wanted, wrong, "differs" if bound is None else "is outside its bound")
 
