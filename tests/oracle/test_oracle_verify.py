@@ -13,11 +13,14 @@ import pytest
 from refgf.oracle import definitions, report
 from refgf.oracle.__main__ import main
 from refgf.oracle.cases import GOLDEN, load_case, load_folder, save_tensors
+from refgf.oracle.definitions import same_bits
 from refgf.oracle.functions import CALLS
 from refgf.oracle.implementations import Command, Files, PythonModule
 from refgf.oracle.judge import judge_bits, ulps
+from refgf.oracle.mistakes.sparse import ties_to_higher
 from refgf.oracle.orders import ORDERS
 from refgf.oracle.profiles import judge
+from refgf.oracle.variants import variant
 from refgf.oracle.verify import by_statement, verify, verify_case
 
 CASES = load_folder(GOLDEN)
@@ -129,22 +132,18 @@ def test_where_norms_are_inexact_other_lists_are_accepted():
     assert "differs from rank 0" in str(judge(case, swapped))
 
 
-def test_a_near_tie_may_go_either_way():
+def test_a_tie_may_go_either_way_only_where_norms_are_inexact():
     case = case_named("csc-values")
     g = case["in.g"].copy()
-    g[:, :, 8:16] = g[:, :, :8]  # chunks 0 and 1 are always equally important
+    for chunk in range(1, 6):
+        g[:, :, 8 * chunk : 8 * chunk + 8] = g[:, :, :8]
     case.tensors["in.g"] = g
     case.tensors.update(CALLS["csc_run"].run(definitions, case))
-    other = definitions.csc_run
-    assert any((a[0] == 1) != (a[1] == 1) for a in case["out.chosen"][:, 0]), "the tie is at the cut at least once"
-
-    def ties_up(w, gs, s, percents, lists=None):
-        lists = [report["chosen"][0] for report in other(w, gs, s, percents)]
-        lists = [c if c is None or (0 in c) == (1 in c) else sorted({0: 1, 1: 0}.get(k, k) for k in c) for c in lists]
-        return other(w, gs, s, percents, lists)
-
-    verdict = verify_case(case, module(csc_run=ties_up))
-    assert verdict.status == "pass", str(verdict.failure)
+    higher = PythonModule(variant(choose=ties_to_higher))
+    assert verify_case(case, higher).status == "pass"
+    assert not same_bits(higher.run(case).outputs["out.chosen"], case["out.chosen"])
+    case.arguments["exact_norms"] = True
+    assert verify_case(case, higher).status == "fail"
 
 
 def test_an_exception_is_a_failure_with_its_text():
