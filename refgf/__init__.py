@@ -10,8 +10,8 @@ The floors of the house, each a folder; read them from the bottom up:
     oracle/    the answers, written a second time and shorter
     cluster/   several nodes with shaped links on one machine
 
-    launch.py  what must happen before MPI starts: make it the first import of a script
-    doctor.py  `python -m refgf.doctor` looks at this machine and says what to mend
+    launch/    what must happen before MPI starts: make it the first import of a script
+    doctor/    `python -m refgf.doctor` looks at this machine and says what to mend
     device.py  NumPy or CuPy; host staging
 
 Importing this package runs nothing and imports nothing.

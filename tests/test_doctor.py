@@ -3,9 +3,10 @@
 import pytest
 
 import jobs
-from refgf import checks, checks_mpi, doctor
-from refgf.checks import MIB, Check
-from refgf.checks_mpi import family
+import refgf.doctor.__main__ as doctor
+from refgf.doctor import checks, checks_mpi
+from refgf.doctor.checks import MIB, Check
+from refgf.doctor.checks_mpi import family
 
 SECONDS = 30
 AVX512_FLAGS = {"avx2", "fma", "avx512f", "avx512vl"}

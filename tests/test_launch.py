@@ -296,7 +296,7 @@ def test_shared_memory_of_a_killed_job_goes_at_the_next_start():
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="this system has no /dev/shm")
 def test_shared_memory_of_a_running_job_stays():
     program = START + MAPPED + """
-from refgf import leftovers
+from refgf.launch import leftovers
 time.sleep(leftovers.MIN_AGE_S + 0.5)
 if comm.rank == 0:
     assert set(names) & leftovers.candidates().keys() == set(names), "the files must be old enough to be candidates"

@@ -1,11 +1,11 @@
-"""refgf.leftovers against a made-up /dev/shm and /proc."""
+"""refgf.launch.leftovers against a made-up /dev/shm and /proc."""
 
 import os
 import time
 
 import pytest
 
-from refgf import leftovers
+from refgf.launch import leftovers
 
 NAMES = ["mpich_shm_1", "sm_segment.host.0.1.0", "vader_segment.host.0.1.0", "Intel_MPI_x", "ucx_shm_posix_1"]
 OTHERS = ["sem.mysql", "torch_123", "my_mpich_shm_notes"]

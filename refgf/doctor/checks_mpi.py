@@ -1,9 +1,9 @@
 """What `python -m refgf.doctor` looks at in MPI: library, launcher, and whether they start and understand each other.
-`refgf/checks.py` says what a check is."""
+`checks.py` says what a check is."""
 
 import re
 
-from refgf.checks import RESOLVE, Check, Facts
+from refgf.doctor.checks import RESOLVE, Check, Facts
 
 ROOT = "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
 OVERSUBSCRIBE = "export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe"

@@ -12,7 +12,8 @@ import subprocess
 import sys
 
 import refgf.launch as launch  # before NumPy, which `device` imports
-from refgf import checks_mpi, device
+from refgf import device
+from refgf.doctor import checks_mpi
 
 ENVIRONMENT = ("MPI", "OMPI_", "PRTE_", "I_MPI_", "SLURM_", "OPENBLAS_", "OMP_", "MKL_", "REFGF_")
 TRIAL_SECONDS = 60

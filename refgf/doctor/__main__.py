@@ -4,7 +4,7 @@
     mpiexec -n 8 python -m refgf.doctor       this job: rank 0 prints, and says which ranks differ
     python -m refgf.doctor --gpu              also hands MPI a device pointer, in a job of its own: a failure is a crash
 
-Each line is ok, look or broken (`refgf/checks.py`), with the command that mends what is not ok. Exit status: 0 if
+Each line is ok, look or broken (`checks.py`), with the command that mends what is not ok. Exit status: 0 if
 nothing is broken, else 1. MPI is never started in this process before launcher and library are known to fit, because
 the wrong pair ends a process without a word.
 """
@@ -17,8 +17,9 @@ import sys
 import time
 
 import refgf.launch as launch
-from refgf import checks, checks_mpi, device
-from refgf.facts import collect, output
+from refgf import device
+from refgf.doctor import checks, checks_mpi
+from refgf.doctor.facts import collect, output
 
 CHECKS = (
     checks_mpi.library,

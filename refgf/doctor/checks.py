@@ -1,6 +1,6 @@
 """What `python -m refgf.doctor` looks at on the machine. `refgf/checks_mpi.py` has the rest.
 
-Each check is a function of `facts`, a dictionary of what was found here and in this process (`refgf/doctor.py`
+Each check is a function of `facts`, a dictionary of what was found here and in this process (`__main__.py`
 collects it, and tests make it up). It returns a Check, or None where it does not apply.
 
     ok      nothing to do

@@ -5,10 +5,10 @@ It reads from the launcher's variables how many ranks share this machine and the
 1. sets, unless the user has set it, what MPI and BLAS read when they start (`choose`): waiting ranks give their core
    away when there are more ranks than cores (measured: nothing to 9 times lower latency, 8 ranks on 2 cores), one BLAS
    thread per rank, thread level MULTIPLE for the communication thread. `settings` records each with its reason;
-2. makes a failing rank end the whole job, with its rank and its traceback (`refgf/abort.py`): exceptions in any thread,
+2. makes a failing rank end the whole job, with its rank and its traceback (`abort.py`): exceptions in any thread,
    and `sys.exit(status)`;
 3. with REFGF_TIMEOUT_S=seconds starts a watchdog that prints where every thread of every rank waits, then ends the job;
-4. removes shared memory that killed jobs left behind (`refgf/leftovers.py`), once per node; `removed` lists it.
+4. removes shared memory that killed jobs left behind (`leftovers.py`), once per node; `removed` lists it.
 
 One process without a launcher gets no BLAS limit: it may use every core. This module does not import mpi4py and works
 without it.
@@ -21,8 +21,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from refgf import leftovers
-from refgf.abort import Abort
+from refgf.launch import leftovers
+from refgf.launch.abort import Abort
 
 # launcher: total ranks, this rank, ranks on this node, this rank among them
 LAUNCHERS = {
