@@ -1,0 +1,58 @@
+"""SIGKILL of one rank at a random moment, then the same command again: the bits of a run that nobody killed."""
+
+import os
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from jobs import needs_mpiexec, run_job
+
+PROGRAM = os.path.join(os.path.dirname(__file__), "resumable.py")
+RANKS = 3
+
+
+def ended(text):
+    match = re.search(r"hash (\w+) seconds ([\d.]+)", text)
+    return (match[1], float(match[2])) if match else (None, 0.0)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    job = run_job(RANKS, [PROGRAM, tmp_path_factory.mktemp("whole")])
+    assert job.code == 0, job.text
+    return ended(job.text)
+
+
+def kill_and_resume(folder, seed, uninterrupted):
+    wanted, seconds = uninterrupted
+    rng = random.Random(seed)
+    rank, moment_s = rng.randrange(RANKS), rng.uniform(0, 0.95 * seconds)
+    killed = run_job(RANKS, [PROGRAM, folder, rank, moment_s])
+    assert killed.code != 0 and not killed.left and not killed.timed_out, (seed, killed.text)
+    again = run_job(RANKS, [PROGRAM, folder])
+    assert again.code == 0, (seed, again.text)
+    assert ended(again.text)[0] == wanted, (seed, rank, moment_s, again.text)
+    return "resumed from" in again.text
+
+
+@needs_mpiexec
+def test_killed_once_and_resumed(tmp_path, uninterrupted):
+    kill_and_resume(tmp_path, 1, uninterrupted)
+
+
+@needs_mpiexec
+def test_the_fingerprint_sees_a_lost_step(tmp_path, uninterrupted):
+    """One step of 24 that was not taken gives other bits."""
+    program = Path(PROGRAM).read_text().replace('or {"epoch": 0, "step": 0}', 'or {"epoch": 0, "step": 1}')
+    job = run_job(RANKS, ["-c", program, tmp_path])
+    assert job.code == 0 and ended(job.text)[0] not in (None, uninterrupted[0]), job.text
+
+
+@needs_mpiexec
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_killed_at_twenty_moments(tmp_path, uninterrupted):
+    resumed = [kill_and_resume(tmp_path / str(seed), seed, uninterrupted) for seed in range(2, 22)]
+    assert sum(resumed) > 10  # most kills came after the first checkpoint
