@@ -59,7 +59,7 @@ def measure(run: kit.Run) -> dict:
     thetas = [require_threshold(theta) for theta in options.theta or run.quick(THETAS[::3], THETAS)]
     train, held_out = images.load(run)
     model = images.model(run, train)
-    agree(run.plain.Dup(), "gradient pool", model.gradients.layout()[:100])
+    agree(run.plain.Dup(), "gradient pool", model.gradients.layout())
     agree(run.plain.Dup(), "theta", str(thetas))
     check_against_oracle(run, model, train, thetas)
     losses = compare_losses(run, train, thetas)

@@ -148,6 +148,7 @@ class Lesson:
         else:
             from mpi4py import MPI
 
+            require_one_mpi(MPI.COMM_WORLD.Get_size())
             self._measure(MPI.COMM_WORLD, measure, options)
         if launch.job.rank == 0:
             self._draw(draw, options)
@@ -196,6 +197,15 @@ class Lesson:
         figure.text(0.01, 0.005, f"{result['ranks']} ranks, {result['place']}; {result['machine']['cpu']}", fontsize=7)
         figure.savefig(path.with_suffix(".png"), dpi=110)
         print(f"\nfigure: {path.with_suffix('.png')}\nnumbers: {path}")
+
+
+def require_one_mpi(size: int) -> None:
+    """The launcher of another MPI starts ranks that do not know each other: each thinks that it is alone."""
+    if size != launch.job.size:
+        if launch.job.rank == 0:
+            told = f"got {size} rank of {launch.job.size}: mpiexec and the MPI library of this Python are of different MPIs"
+            print(f"{told}; wanted both of one; next: python -m refgf.doctor", file=sys.stderr)
+        os._exit(1)
 
 
 def positive(text: str) -> int:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy
 
-import refgf
 from refgf.device import to_host
 
 MANIFEST = "manifest.json"
@@ -92,7 +91,7 @@ def read_text(path: Path) -> str:
 @functools.cache
 def code_hash() -> str:
     """SHA-256 over the sources of this package, as they are when a run first asks."""
-    root, digest = Path(refgf.__file__).parent, hashlib.sha256()
+    root, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
     return digest.hexdigest()

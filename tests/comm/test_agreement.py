@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from refgf.comm import ring
-from refgf.comm.agreement import RECORD_BYTES, agree, checked, records
+from refgf.comm.agreement import HASH_BYTES, agree, checked, records
 from refgf.comm.schedule import collective
 from refgf.comm.trace import TracedComm
 
@@ -12,9 +12,9 @@ from refgf.comm.trace import TracedComm
 def test_records_arrive_in_rank_order_at_the_stated_cost(on_ranks):
     def body(comm):
         traced, p = TracedComm(comm), comm.Get_size()
-        assert records(traced, f"rank {comm.Get_rank()}") == [f"rank {r}" for r in range(p)]
+        assert records(traced, f"rank {comm.Get_rank()}", 32) == [f"rank {r}" for r in range(p)]
         assert traced.messages == (p - 1).bit_length()
-        assert traced.bytes == (p - 1) * RECORD_BYTES
+        assert traced.bytes == (p - 1) * HASH_BYTES
 
     on_ranks(body, sizes=range(1, 9))
 
@@ -48,5 +48,17 @@ def test_equal_calls_pass_and_are_summed(on_ranks):
         x = np.ones(7, np.float32)
         allreduce(x)
         assert (x == comm.Get_size()).all() and allreduce.calls == 1 and allreduce.seconds >= 0
+
+    on_ranks(body)
+
+
+def test_a_difference_far_behind_is_shown(on_ranks):
+    def body(comm):
+        if comm.Get_size() == 1:
+            return
+        value = "a" * 500 + ("x" if comm.Get_rank() == 1 else "y") + "b" * 500
+        with pytest.raises(ValueError, match=r"'a{30}yb{29}' on rank 0.*'a{30}xb{29}' on rank 1"):
+            agree(comm, "layout", value)
+        agree(comm, "layout", "a" * 1001)
 
     on_ranks(body)
