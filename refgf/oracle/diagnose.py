@@ -36,7 +36,8 @@ def with_mistake(case, mistake):
     except (ValueError, IndexError, KeyError, ZeroDivisionError):
         return None
     wanted = {name: np.asarray(a) for name, a in results.items() if name.startswith("out.")}
-    kept = {name: a for name, a in case.tensors.items() if not name.startswith(("out.", "state."))}
+    kept = {name: a for name, a in case.tensors.items() if not name.startswith(("out.", "state.", "bound."))}
+    kept |= {name: a for name, a in case.part("bound").items() if a.shape == np.shape(wanted.get("out." + name[6:]))}
     states = {name: np.asarray(a) for name, a in results.items() if name.startswith("state.")}
     return type(case)(**{**vars(case), "tensors": {**kept, **states, **wanted}})
 

@@ -64,15 +64,18 @@ def _as_json(event):
 
 def load_module(name):
     """Import a module by its name, or from a path that ends in .py."""
-    if not name.endswith(".py"):
-        return importlib.import_module(name)
     path = Path(name)
-    if not path.is_file():
+    if name.endswith(".py") and not path.is_file():
         raise ValueError(f"verify: got {name}; wanted a Python file or the name of a module; next: check the path")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    try:
+        if not name.endswith(".py"):
+            return importlib.import_module(name)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+    except Exception as error:  # noqa: BLE001  whatever somebody's code raises
+        raise ValueError(f"verify: importing {name} raised {type(error).__name__}: {str(error)[:300]}") from error
 
 
 class Command:

@@ -17,6 +17,7 @@ from refgf.oracle.definitions import (
     lazy_allreduce,
     local_gradient,
     percent_of_step,
+    sent_elements,
     skipped,
     update,
 )
@@ -164,10 +165,8 @@ def importance_after(state, gs, s, percent_next, dense_next=False):
 
 @mistake("C9", "sent_elements", "chosen chunks are one chunk off")
 def one_chunk_off(chosen, n, chunk):
-    sent, bounds = np.full(n, chosen is None), chunk_bounds(n, chunk)
-    for i, j in [bounds[(c + 1) % len(bounds)] for c in chosen or []]:
-        sent[i:j] = True
-    return sent
+    full = n // chunk
+    return sent_elements(None if chosen is None else [(c + 1) % full if c < full else c for c in chosen], n, chunk)
 
 
 @mistake("C9", "exchange_packed", "packed chunks are sent in one call, whatever theta says")

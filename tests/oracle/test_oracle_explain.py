@@ -1,0 +1,79 @@
+"""`explain` names the order that gave a result, and says so where none did."""
+
+import re
+
+import numpy as np
+import pytest
+
+from refgf.comm import direct, doubling, ring, tree
+from refgf.comm.schedule import replay
+from refgf.oracle.__main__ import main
+from refgf.oracle.definitions import direct_allreduce, on_wire, ring_allreduce, slice_bounds
+from refgf.oracle.explain import explain
+from refgf.oracle.files import write_tensors
+from refgf.oracle.generate.families import inputs, random_source
+
+P, N = 6, 200
+XS = list(inputs("sensitive", P, N, "float32", random_source("explain"), "float16"))
+NAMES = {
+    "ring": ring.allreduce,
+    "rank order": direct.allreduce,
+    "recursive doubling or halving-doubling, nearest first": doubling.recursive_doubling,
+    "binomial tree": tree.allreduce,
+}
+
+
+@pytest.mark.parametrize("order", NAMES)
+def test_the_projects_algorithms_are_named(order):
+    for algorithm in {NAMES[order], doubling.halving_doubling if "halving" in order else NAMES[order]}:
+        result = replay([algorithm(r, P, N) for r in range(P)], XS)
+        told = explain(XS, np.stack(result))
+        assert told[0].startswith("these orders") and f"  {order}, sums in float32" in told
+
+
+@pytest.mark.parametrize(("result", "told"), [
+    (ring_allreduce(XS, "float16")[0], "ring, float16 on the wire at each hop"),
+    (direct_allreduce(XS, "float16")[0], "rank order, inputs and result rounded to float16"),
+    (ring_allreduce([on_wire(x, "bfloat16") for x in XS], "bfloat16")[0], "ring, sums in bfloat16"),
+    (ring_allreduce([x / np.float32(P) for x in XS])[0], "ring, sums in float32, divided by p before"),
+    (ring_allreduce(XS)[0] / np.float32(P), "ring, sums in float32, divided by p after"),
+    (sum(x.astype(np.float64) for x in XS).astype(np.float32), "rank order, sums in float64"),
+])  # fmt: skip
+def test_rounding_and_division_are_named(result, told):
+    assert f"  {told}" in explain(XS, result)
+
+
+def test_pieces_are_named_where_no_order_gives_all():
+    """Another cut of the ring: a fold from each rank, piece by piece."""
+    result, edges = np.empty(N, np.float32), [0, 90, 150, N]
+    for rank, (i, j) in enumerate(zip(edges, edges[1:])):
+        total = XS[rank][i:j]
+        for k in range(1, P):
+            total = total + XS[(rank + k) % P][i:j]
+        result[i:j] = total
+    told = "\n".join(explain(XS, result))
+    assert "no known order" in told  # a piece may end a few elements late, where the next fold has the same bits
+    assert re.search(r"elements 0\.\.9\d: rank order, .*\n  elements 9\d\.\.15\d: fold from rank 1 up.*\n  elements 15", told)
+    assert "every element is within the bound" in told
+
+
+def test_ranks_that_differ_and_what_is_no_sum_are_told():
+    result = np.stack(ring_allreduce(XS))
+    result[3, 5] += 1000
+    assert explain(XS, result)[0] == "rank 3 holds other bits than rank 0"
+    told = explain(XS, np.full(N, 12345.678, np.float32))
+    assert f"elements 0..{N}: nothing known" in told[1] and "farther from the exact sum" in told[-1]
+
+
+def test_the_command_line(tmp_path, capsys):
+    write_tensors(tmp_path / "x.safetensors", {"in.x": np.stack(XS), "out.x": ring_allreduce(XS)[0]})
+    assert main(["explain", str(tmp_path / "x.safetensors")]) == 0
+    assert "ring, sums in float32" in capsys.readouterr().out
+    write_tensors(tmp_path / "y.safetensors", {"in.x": np.stack(XS)})
+    assert main(["explain", str(tmp_path / "y.safetensors")]) == 2
+    write_tensors(tmp_path / "z.safetensors", {"in.x": np.stack(XS), "out.x": np.zeros(3, np.float32)})
+    assert main(["explain", str(tmp_path / "z.safetensors")]) == 2
+
+
+def test_slices_of_the_ring_are_the_pieces_it_is_made_of():
+    assert slice_bounds(N, P)[0] == (0, 34)

@@ -1,0 +1,83 @@
+"""Every seeded mistake is caught by a golden case of the statement it violates, and diagnosed as itself or as a
+mistake with the same bits."""
+
+import numpy as np
+import pytest
+
+from refgf.oracle import definitions
+from refgf.oracle.cases import GOLDEN, load_folder
+from refgf.oracle.diagnose import diagnose, orders_of, with_mistake
+from refgf.oracle.functions import CALLS
+from refgf.oracle.implementations import PythonModule
+from refgf.oracle.mistakes import MISTAKES
+from refgf.oracle.profiles import judge
+from refgf.oracle.variants import defined, uses, variant
+from refgf.oracle.verify import verify_case
+
+CASES = load_folder(GOLDEN)
+
+
+def caught_by(mistake):
+    """The first case of the mistake's statement that it fails, with what it gives; cheap cases first."""
+    cases = [case for case in CASES if mistake.statement in case.statements and mistake.reaches(case.function)]
+    for case in sorted(cases, key=lambda case: case.function == "alexnet_step"):
+        verdict = verify_case(case, PythonModule(mistake.module()))
+        if verdict.status == "fail":
+            return case, verdict
+    return None, None
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda m: f"{m.statement} {m.name}")
+def test_a_mistake_is_caught_and_diagnosed(mistake):
+    with np.errstate(all="ignore"):
+        case, verdict = caught_by(mistake)
+        assert verdict is not None, "no golden case of its statement notices it"
+        told = diagnose(case, verdict.outputs)
+    same_bits_as = [name for name in told if judge(case, verdict.outputs) is not None]
+    assert f"{mistake.name} (violates {mistake.statement})" in same_bits_as
+
+
+def test_the_definitions_look_like_no_mistake():
+    """No false alarm in the diagnosis itself: a right result is diagnosed as nothing."""
+    for name in ("ring-p3-n9-float32-sensitive", "csc-dgc", "momentum-float32", "lazy-calls-theta-64"):
+        case = next(case for case in CASES if case.name == name)
+        assert [told for told in diagnose(case, CALLS[case.function].run(definitions, case)) if "violates" in told] == []
+
+
+def test_the_order_of_a_wrong_result_is_named():
+    case = next(case for case in CASES if case.name == "ring-p5-n13-float32-sensitive")
+    got = {"out.x": np.stack(definitions.direct_allreduce(list(case["in.x"])))}
+    assert orders_of(case, got) == ["these orders: rank order, sums in float32"]
+
+
+def test_provenance_names_the_ranks():
+    case = next(case for case in CASES if case.name == "ring-p9-n25-float32-provenance")
+    got = {"out.x": case["out.x"].copy()}
+    got["out.x"][2, 7] -= 2**3 + 2**5
+    got["out.x"][1, 9] += 2**4
+    told = diagnose(case, got)
+    assert "rank 3, 5 lost (first at rank 2, element 7)" in told
+    assert "rank 4 counted twice (first at rank 1, element 9)" in told
+
+
+def test_a_replacement_reaches_everything_that_uses_it():
+    """A variant of `choose` changes csc_run, and the definitions themselves stay as they are."""
+    case = next(case for case in CASES if case.name == "csc-dgc")
+    wrong = variant(choose=lambda values, percent: [0])
+    assert set(np.flatnonzero(CALLS["csc_run"].run(wrong, case)["out.chosen"][5, 0])) == {0}
+    assert judge(case, CALLS["csc_run"].run(definitions, case)) is None
+    assert "choose" in uses("csc_run") and "choose" not in uses("ring_allreduce")
+    assert "direct_fold" in uses("scaled_allreduce"), "a default argument is a use, too"
+
+
+def test_names_of_definitions_are_unique():
+    """`variant` puts all definitions into one namespace."""
+    names = [f"{function.__module__}.{name}" for name, function in defined().items()]
+    assert len({name.rsplit(".", 1)[1] for name in names}) == len(names)
+
+
+def test_a_mistake_that_cannot_run_a_case_is_no_diagnosis():
+    case = next(case for case in CASES if case.name == "csc-dgc")
+    mistake = next(m for m in MISTAKES if m.replaces == "chunk_bounds")
+    broken = type(mistake)("x", "C1", "chunk_bounds", lambda n, chunk: [][0])
+    assert with_mistake(case, broken) is None

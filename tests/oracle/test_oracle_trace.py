@@ -1,0 +1,77 @@
+"""Trace checks: matched messages, no deadlock with blocking sends, counts."""
+
+import pytest
+
+from refgf.comm import direct, doubling, ring, tree
+from refgf.oracle.definitions import slice_bounds
+from refgf.oracle.trace import LOCAL, Event, check_trace, read_trace, write_trace
+
+
+def traced(algorithm, p, n, dtype="float32"):
+    """The project's schedules as a trace."""
+    events = []
+    for rank in range(p):
+        for number, step in enumerate(algorithm(rank, p, n)):
+            if step.send_to is not None:
+                events.append(event(rank, number, "send", step.send_to, step.send, dtype))
+            if step.receive_from is not None or step.op in LOCAL:
+                events.append(event(rank, number, step.op, step.receive_from, step.receive, dtype))
+    return events
+
+
+def event(rank, number, operation, peer, part, dtype):
+    return Event(rank, number, operation, peer, part.start, part.stop - part.start, dtype)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("n", [0, 3, 17])
+def test_the_projects_own_schedules_are_right(p, n, tmp_path):
+    for name, algorithm in (("ring", ring.allreduce), ("direct", direct.allreduce), (None, tree.allreduce),
+                            (None, doubling.halving_doubling), (None, doubling.recursive_doubling)):  # fmt: skip
+        events = traced(algorithm, p, n)
+        assert check_trace(events, p, n, name) == []
+        write_trace(tmp_path / "t.jsonl", events)
+        assert read_trace(tmp_path / "t.jsonl") == events
+
+
+def hand_made(*rows):
+    return [Event(rank, step, operation, peer, 0, count, "float32") for rank, step, operation, peer, count in rows]
+
+
+def test_sends_that_wait_for_each_other_are_a_deadlock():
+    separate = hand_made((0, 0, "send", 1, 3), (1, 0, "send", 0, 3), (0, 1, "copy", 1, 3), (1, 1, "copy", 0, 3))
+    together = hand_made((0, 0, "send", 1, 3), (1, 0, "send", 0, 3), (0, 0, "copy", 1, 3), (1, 0, "copy", 0, 3))
+    assert "rank 0 at step 0 waits to send to rank 1" in check_trace(separate, 2, 3)[0]
+    assert check_trace(together, 2, 3) == []
+
+
+def test_a_ring_in_which_all_receive_first_is_a_deadlock():
+    events = hand_made(*((r, 0, "add", (r - 1) % 3, 1) for r in range(3)), *((r, 1, "send", (r + 1) % 3, 1) for r in range(3)))
+    assert check_trace(events, 3, 1)[0].startswith("deadlock")
+
+
+def test_a_chain_in_which_one_rank_receives_first_is_none():
+    events = hand_made((0, 0, "send", 1, 1), (1, 0, "add", 0, 1), (1, 1, "send", 2, 1), (2, 0, "add", 1, 1))
+    assert check_trace(events, 3, 1) == []
+
+
+@pytest.mark.parametrize(("rows", "told"), [
+    ([(0, 0, "send", 1, 3)], "receives none"),
+    ([(1, 0, "add", 0, 3)], "which never sends"),
+    ([(0, 0, "send", 1, 3), (1, 0, "add", 0, 2)], "expects 2"),
+    ([(0, 0, "send", 2, 3)], "there are ranks 0 to 1"),
+    ([(0, 0, "send", 0, 3)], "there are ranks 0 to 1"),
+    ([(0, 0, "send", 1, 8)], "elements 0..8 of 7"),
+])  # fmt: skip
+def test_mistakes_are_told(rows, told):
+    assert told in check_trace(hand_made(*rows), 2, 7)[0]
+
+
+def test_the_whole_tensor_round_the_ring_is_told_by_its_bytes():
+    p, n = 3, 7
+    events = [Event(r, t, *what, 0, n, "float32") for r in range(p) for t in range(p - 1)
+              for what in (("send", (r + 1) % p), ("add", (r - 1) % p))]  # fmt: skip
+    assert check_trace(events, p, n) == []
+    start, stop = slice_bounds(n, p)[1]
+    wanted = 2 * n - (stop - start) - 2
+    assert check_trace(events, p, n, "ring")[0] == f"rank 0: sent 2 messages, 14 elements; wanted 4, {wanted}"
