@@ -35,12 +35,12 @@ class BatchNorm(Layer):
         beta, gamma = self.parameters
         self.x, self.mean, self.inverse = x, mean, 1 / self.xp.sqrt(variance + self.epsilon)
         y = self.keep("y", x.shape)
-        scale = self.inverse * gamma
+        scale = gamma * self.inverse
 
         def work(worker, part):
             for block in self.workspace.blocks(part, self.bytes_per_image):
                 y_block = y[block]
-                self.xp.subtract(x[block], mean, out=y_block)
+                self.xp.subtract(x[block], mean, out=y_block)  # first: x * scale + constant would cancel
                 y_block *= scale
                 y_block += beta
 
@@ -56,22 +56,30 @@ class BatchNorm(Layer):
             out[...] = self.channel_sum(x[block])
 
         def square_sum(worker, block, out):
-            centred = self.workspace.scratch("centred", x[block].shape, worker)
-            self.xp.subtract(x[block], mean32, out=centred)
-            centred *= centred
-            out[...] = self.channel_sum(centred)
+            centred = self.centred(x[block], rounded, worker)
+            out[...] = self.product_sum(centred, centred)
 
         self.workspace.sum_over_blocks(pixel_sum, len(x), self.bytes_per_image, mean)
         mean /= n
-        mean32 = mean.astype(x.dtype)
+        rounded = mean.astype(x.dtype)
         self.workspace.sum_over_blocks(square_sum, len(x), self.bytes_per_image, square)
-        return mean32, (square / n).astype(x.dtype), (square / max(1, n - 1)).astype(x.dtype)
+        return rounded, (square / n).astype(x.dtype), (square / max(1, n - 1)).astype(x.dtype)
+
+    def centred(self, x, mean, worker):
+        return self.xp.subtract(x, mean, out=self.workspace.scratch("centred", x.shape, worker))
 
     def channel_sum(self, x):
         return x.reshape(-1, x.shape[-1]).sum(axis=0)  # (n, H, W, C) -> (C,)
 
+    def product_sum(self, a, b):
+        """Sum of a * b per channel, without an array of the products. (n, H, W, C), (n, H, W, C) -> (C,)"""
+        return self.xp.einsum("pc,pc->c", a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1]))
+
     def backward(self, dy, ready):
-        """With xhat = (x - mean) * inverse:  dx = gamma * inverse * (dy - sum(dy) / n - xhat * sum(dy * xhat) / n)"""
+        """With xhat = (x - mean) * inverse:  dx = gamma * inverse * (dy - sum(dy) / n - xhat * sum(dy * xhat) / n)
+
+        That is scale * dy - slope * (x - mean) - offset, pass by pass in cache.
+        """
         beta_gradient, gamma_gradient = self.gradients
         pixels = max(1, math.prod(dy.shape[:-1]))
 
@@ -79,17 +87,16 @@ class BatchNorm(Layer):
             out[...] = self.channel_sum(dy[block])
 
         def gamma_sum(worker, block, out):
-            product = self.normalized(block, worker)
-            product *= dy[block]
-            out[...] = self.channel_sum(product)
+            out[...] = self.product_sum(self.centred(self.x[block], self.mean, worker), dy[block])
+            out *= self.inverse
 
         def work(worker, part):
             for block in self.workspace.blocks(part, self.bytes_per_image):
-                correction = self.normalized(block, worker)
-                correction *= gamma_mean
-                correction += beta_mean
-                dy[block] -= correction
-                dy[block] *= scale
+                dy_block, correction = dy[block], self.centred(self.x[block], self.mean, worker)
+                correction *= slope
+                dy_block *= scale
+                dy_block -= correction
+                dy_block -= offset
 
         self.workspace.sum_over_blocks(beta_sum, len(dy), self.bytes_per_image, beta_gradient)
         beta_mean = beta_gradient / pixels  # before it is announced: the exchange may overwrite it from then on
@@ -98,15 +105,9 @@ class BatchNorm(Layer):
         gamma_mean = gamma_gradient / pixels
         ready(1)
         scale = self.parameters[1] * self.inverse
+        slope, offset = scale * self.inverse * gamma_mean, scale * beta_mean
         self.workspace.share(work, len(dy))
         return dy
-
-    def normalized(self, block, worker):
-        """xhat of these images, in scratch memory."""
-        xhat = self.workspace.scratch("centred", self.x[block].shape, worker)
-        self.xp.subtract(self.x[block], self.mean, out=xhat)
-        xhat *= self.inverse
-        return xhat
 
     def accept(self):
         """Fold the statistics of the last training batch into the running ones, once."""
