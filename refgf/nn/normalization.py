@@ -14,10 +14,13 @@ class BatchNorm(Layer):
     `forward` only computes the statistics of the batch, `accept` folds them into the running ones:
         running <- (1 - momentum) * running + momentum * batch     with the variance divided by n - 1, as PyTorch does
     so a step that is thrown away (overflow) or a batch of no images leaves no trace.
+
+    Inside, a row of pixels is one axis of W * C numbers and a vector (C,) is repeated W times beside it: NumPy's inner loop
+    then runs over the row and not over a few channels only.
     """
 
     def __init__(self, name, input_shape, workspace, momentum=0.1, epsilon=1e-5):
-        channels, elements = input_shape[-1], math.prod(input_shape)
+        (_, self.width, channels), elements = input_shape, math.prod(input_shape)
         tensors = [("beta", (channels,), False), ("gamma", (channels,), False)]
         super().__init__(name, input_shape, input_shape, workspace, (7 * elements, 9 * elements), tensors)
         self.momentum, self.epsilon = momentum, epsilon
@@ -26,37 +29,44 @@ class BatchNorm(Layer):
         self.batch = None  # (mean, variance) of the last training batch, until accepted
         self.bytes_per_image = 3 * elements * workspace.dtype.itemsize
 
+    def rows(self, x):
+        height, width, channels = self.input_shape
+        return x.reshape(len(x), height, width * channels)  # (N, H, W, C) -> (N, H, W*C)
+
+    def repeat(self, vector):
+        return self.xp.tile(vector, self.width)  # (C,) -> (W*C,)
+
     def forward(self, x, training):
+        x = self.rows(x)
         if training:
             mean, variance, unbiased = self.statistics(x)
             self.batch = (mean, unbiased) if len(x) else None
         else:
             mean, variance = self.running_mean, self.running_variance
-        beta, gamma = self.parameters
-        self.x, self.mean, self.inverse = x, mean, 1 / self.xp.sqrt(variance + self.epsilon)
+        self.x, self.mean, self.inverse = x, self.repeat(mean), 1 / self.xp.sqrt(variance + self.epsilon)
         y = self.keep("y", x.shape)
-        scale = gamma * self.inverse
+        beta, scale = self.repeat(self.parameters[0]), self.repeat(self.parameters[1] * self.inverse)
 
         def work(worker, part):
             for block in self.workspace.blocks(part, self.bytes_per_image):
                 y_block = y[block]
-                self.xp.subtract(x[block], mean, out=y_block)  # first: x * scale + constant would cancel
+                self.xp.subtract(x[block], self.mean, out=y_block)  # first: x * scale + constant would cancel
                 y_block *= scale
                 y_block += beta
 
         self.workspace.share(work, len(x))
-        return y
+        return y.reshape(len(x), *self.input_shape)
 
     def statistics(self, x):
         """Mean, variance over n and over n - 1, each (C,); n pixels in all. Two passes: E[x^2] - E[x]^2 cancels."""
-        n = max(1, math.prod(x.shape[:-1]))
-        mean, square = self.xp.empty((2, x.shape[-1]), np.float64)
+        n = self.pixels(x)
+        mean, square = self.xp.empty((2, self.input_shape[2]), np.float64)
 
         def pixel_sum(worker, block, out):
             out[...] = self.channel_sum(x[block])
 
         def square_sum(worker, block, out):
-            centred = self.centred(x[block], rounded, worker)
+            centred = self.centred(x[block], self.repeat(rounded), worker)
             out[...] = self.product_sum(centred, centred)
 
         self.workspace.sum_over_blocks(pixel_sum, len(x), self.bytes_per_image, mean)
@@ -68,12 +78,15 @@ class BatchNorm(Layer):
     def centred(self, x, mean, worker):
         return self.xp.subtract(x, mean, out=self.workspace.scratch("centred", x.shape, worker))
 
+    def pixels(self, x):
+        return max(1, len(x) * self.input_shape[0] * self.width)
+
     def channel_sum(self, x):
-        return x.reshape(-1, x.shape[-1]).sum(axis=0)  # (n, H, W, C) -> (C,)
+        return x.sum(axis=(0, 1)).reshape(self.width, -1).sum(axis=0)  # (n, H, W*C) -> (C,)
 
     def product_sum(self, a, b):
-        """Sum of a * b per channel, without an array of the products. (n, H, W, C), (n, H, W, C) -> (C,)"""
-        return self.xp.einsum("pc,pc->c", a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1]))
+        """Sum of a * b per channel, without an array of the products. (n, H, W*C), (n, H, W*C) -> (C,)"""
+        return self.xp.einsum("nhc,nhc->c", a, b).reshape(self.width, -1).sum(axis=0)
 
     def backward(self, dy, ready):
         """With xhat = (x - mean) * inverse:  dx = gamma * inverse * (dy - sum(dy) / n - xhat * sum(dy * xhat) / n)
@@ -81,7 +94,7 @@ class BatchNorm(Layer):
         That is scale * dy - slope * (x - mean) - offset, pass by pass in cache.
         """
         beta_gradient, gamma_gradient = self.gradients
-        pixels = max(1, math.prod(dy.shape[:-1]))
+        dy = self.rows(dy)
 
         def beta_sum(worker, block, out):
             out[...] = self.channel_sum(dy[block])
@@ -99,15 +112,16 @@ class BatchNorm(Layer):
                 dy_block -= offset
 
         self.workspace.sum_over_blocks(beta_sum, len(dy), self.bytes_per_image, beta_gradient)
-        beta_mean = beta_gradient / pixels  # before it is announced: the exchange may overwrite it from then on
+        beta_mean = beta_gradient / self.pixels(dy)  # before it is announced: the exchange may overwrite it from then on
         ready(0)
         self.workspace.sum_over_blocks(gamma_sum, len(dy), self.bytes_per_image, gamma_gradient)
-        gamma_mean = gamma_gradient / pixels
+        gamma_mean = gamma_gradient / self.pixels(dy)
         ready(1)
         scale = self.parameters[1] * self.inverse
-        slope, offset = scale * self.inverse * gamma_mean, scale * beta_mean
+        slope, offset = self.repeat(scale * self.inverse * gamma_mean), self.repeat(scale * beta_mean)
+        scale = self.repeat(scale)
         self.workspace.share(work, len(dy))
-        return dy
+        return dy.reshape(len(dy), *self.input_shape)
 
     def accept(self):
         """Fold the statistics of the last training batch into the running ones, once."""

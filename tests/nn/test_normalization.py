@@ -45,7 +45,7 @@ def test_a_large_mean_does_not_spoil_the_variance():
     layer = BatchNorm("norm", SHAPE[1:], workspace())
     layer.workspace.dtype = np.dtype(np.float32)
     x = (10000 + np.random.default_rng(0).integers(-2, 3, SHAPE)).astype(np.float32)  # exact in float32
-    _, variance, _ = layer.statistics(x)
+    _, variance, _ = layer.statistics(layer.rows(x))
     np.testing.assert_allclose(variance, x.astype(np.float64).var(axis=(0, 1, 2)), rtol=1e-5)  # 60 roundings of 6e-8
 
 
@@ -111,7 +111,7 @@ def test_statistics_taken_for_constants_go_red():
     class Wrong(BatchNorm):
         def backward(self, dy, ready):
             super().backward(dy.copy(), ready)
-            return dy * self.parameters[1] * self.inverse
+            return dy * (self.parameters[1] * self.inverse)
 
     with pytest.raises(AssertionError, match="input"):
         assert_layer(batch_norm(kind=Wrong), images())
