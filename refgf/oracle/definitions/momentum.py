@@ -30,12 +30,13 @@ def decayed_gradient(w, g, decay, decayed=None):
 def warmup_rate(step, warmup_steps, base_rate, batch_factor):
     """M3: linear scaling and gradual warm-up. -> learning rate of this step (counted from 0), float64
 
-    Grows by the same amount each step, from base_rate in step 0 to batch_factor * base_rate in step `warmup_steps`.
+    Grows by the same amount each step: one such amount above base_rate in step 0, batch_factor * base_rate in step
+    `warmup_steps` - 1.
     """
     target = base_rate * batch_factor
-    if step >= warmup_steps:
+    if step + 1 >= warmup_steps:
         return target
-    return base_rate + (target - base_rate) * step / warmup_steps
+    return base_rate + (target - base_rate) * (step + 1) / warmup_steps
 
 
 def lars_ratio(w, g, trust, decay=0.0):

@@ -87,7 +87,7 @@ def momentum_cases():
     case = make("decayed-gradient", "decayed_gradient", "M2", "-0 stays -0 without decay", {"decay": 0.5}, **arrays)
     require(np.signbit(case["out.g"][0]), case, "element 0 is -0")
     yield case
-    for step, why in ((0, "starts at the base rate"), (3, "on the way"), (5, "reaches the target"), (9, "stays there")):
+    for step, why in ((0, "one amount above the base"), (3, "on the way"), (4, "reaches the target"), (9, "stays there")):
         arguments = {"step": step, "warmup_steps": 5, "base_rate": 0.1, "batch_factor": 8}
         case = make(f"warmup-rate-step-{step}", "warmup_rate", "M3", why, arguments)
         case.tensors["bound.rate"] = 4 * 2.0**-53 * case["out.rate"]  # four roundings

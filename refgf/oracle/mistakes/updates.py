@@ -180,15 +180,15 @@ def decay_of_zero(w, g, decay, decayed=None):
     return g + np.asarray(factors, w.dtype) * w
 
 
-@mistake("M3", "warmup_rate", "counts steps from 1")
-def warmup_from_one(step, warmup_steps, base_rate, batch_factor):
-    share = min(1.0, (step + 1) / warmup_steps)
+@mistake("M3", "warmup_rate", "one step late: the first step is at the base rate")
+def warmup_late(step, warmup_steps, base_rate, batch_factor):
+    share = min(1.0, step / warmup_steps)
     return base_rate + (base_rate * batch_factor - base_rate) * share
 
 
 @mistake("M3", "warmup_rate", "warms up from 0 instead of from the base rate")
 def warmup_from_zero(step, warmup_steps, base_rate, batch_factor):
-    return base_rate * batch_factor * min(1.0, step / warmup_steps)
+    return base_rate * batch_factor * min(1.0, (step + 1) / warmup_steps)
 
 
 @mistake("M4", "lars_ratio", "the decay is left out below")

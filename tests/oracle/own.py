@@ -1,0 +1,293 @@
+"""The project's own implementation behind the names and arguments of SPEC.md, to be judged as any other.
+
+Module level: what needs no ranks. `on_rank(comm, case)`: what one rank of an allreduce, of lazy allreduce, of loss scaling
+or of CSC ends up with.
+"""
+
+import dataclasses
+import functools
+from collections import namedtuple
+
+import numpy as np
+
+from refgf.comm import direct, ring
+from refgf.comm import slices as comm_slices
+from refgf.comm.schedule import collective
+from refgf.exchange import chunk_choice
+from refgf.exchange.lazy import LazyAllreduce
+from refgf.exchange.pool import Pool
+from refgf.exchange.precision import LossScale, Underflow, Unscaled, WorkingCopy, is_finite
+from refgf.nn.alexnet import AlexNet
+from refgf.nn.conv import Convolution
+from refgf.nn.layers import Dropout, FullyConnected, ReLU
+from refgf.nn.loss import softmax_cross_entropy as nn_softmax_cross_entropy
+from refgf.nn.normalization import BatchNorm, LocalResponseNorm
+from refgf.nn.pooling import MaxPool
+from refgf.nn.workspace import Workspace
+from refgf.oracle.functions import csc_settings, mask, number
+from refgf.training import gradientflow
+from refgf.training.sgd import MomentumSGD, warmup
+
+ALGORITHMS = {"ring": ring.allreduce, "direct": direct.allreduce}
+ALLREDUCE = {"ring": gradientflow.ring_allreduce, "direct": gradientflow.direct_allreduce}
+Spec = namedtuple("Spec", "name shape decay size")
+
+
+def specs_of(sizes, decayed=None):
+    decayed = [True] * len(sizes) if decayed is None else decayed
+    return [Spec(f"t{i}", (int(size),), bool(decay), int(size)) for i, (size, decay) in enumerate(zip(sizes, decayed))]
+
+
+# ---- without ranks ----
+
+
+def slice_bounds(n, p):
+    return [(part.start, part.stop) for part in comm_slices.slices(n, p)]
+
+
+def traffic(algorithm, n, p, rank):
+    sends = [comm_slices.length(step.send) for step in algorithm(rank, p, n) if step.send_to is not None]
+    return len(sends), sum(sends)
+
+
+ring_traffic = functools.partial(traffic, ring.allreduce)
+direct_traffic = functools.partial(traffic, direct.allreduce)
+
+
+def lazy_calls(sizes, itemsize, theta_bytes):
+    pool = Pool(specs_of(sizes), np.float32)
+    lazy = LazyAllreduce(pool, lambda x: None, theta_bytes, itemsize)
+    announce(lazy, sizes)
+    return [(call.start, call.stop) for call in lazy.calls]
+
+
+def announce(lazy, sizes):
+    for i in range(len(sizes)):
+        lazy.ready(i)
+    lazy.finish()
+
+
+def underflow_share(x, wire):
+    counted = Underflow(lambda x: None, wire)
+    counted(x.copy())
+    return counted.share
+
+
+def next_scale(scale, good_steps, finite, interval=2000):
+    loss_scale = LossScale(scale, dynamic=True, interval=interval)
+    loss_scale.good_steps = good_steps
+    loss_scale.update(finite)
+    return loss_scale.scale, loss_scale.good_steps
+
+
+def all_finite(arrays):
+    return all(is_finite(x) for x in arrays)
+
+
+def working_copy(master, wire="float16"):
+    copy = WorkingCopy(master, np.zeros_like(master), wire)
+    copy.refresh()
+    return copy.working
+
+
+def momentum_step(w, v, g, rate, momentum, decay=0.0, decayed=None):
+    decayed = np.ones(len(w), bool) if decayed is None else decayed
+    optimizer = MomentumSGD(specs_of([1] * len(w), decayed), w.copy(), momentum, decay)
+    optimizer.velocity[...] = v
+    optimizer.step(g, rate)
+    return optimizer.parameters, optimizer.velocity
+
+
+def warmup_rate(step, warmup_steps, base_rate, batch_factor):
+    return warmup(base_rate * batch_factor, step, warmup_steps, base_rate)
+
+
+def chunk_bounds(n, chunk):
+    return [(part.start, part.stop) for part in comm_slices.chunks(n, chunk)]
+
+
+def importance(per_rank, chunk):
+    n = len(per_rank[0])
+    norms = np.zeros(len(comm_slices.chunks(n, chunk)))
+    for a in per_rank:
+        chunk_choice.add_norms(norms, a, 0, chunk, np.empty_like(a))
+    return chunk_choice.importance(norms, n, chunk)
+
+
+choose = chunk_choice.choose
+
+
+def percent_of_step(step, steps_per_epoch, warmup_percents, percent):
+    return chunk_choice.Density(percent, tuple(warmup_percents), steps_per_epoch).at(step)
+
+
+def layer(kind, x, *arguments, tensors=(), **options):
+    """A layer with these tensors, its output and a function for its backward. -> (y, backward(dy) -> dx, gradients)"""
+    made = kind("layer", x.shape[1:], *arguments, workspace=Workspace(np, x.dtype), **options)
+    gradients = [np.zeros_like(t) for t in tensors]
+    made.bind(list(tensors), gradients)
+    return made.forward(x, True).copy(), lambda dy: made.backward(dy.copy(), lambda k: None), gradients
+
+
+def conv(x, w, b, stride=1, pad=0):
+    return layer(Convolution, x, len(b), len(w), stride=stride, padding=pad, tensors=[b, w])[0]
+
+
+def conv_backward(x, w, dy, stride=1, pad=0):
+    tensors = [np.zeros(w.shape[-1]), w]
+    _, backward, (db, dw) = layer(Convolution, x, w.shape[-1], len(w), stride=stride, padding=pad, tensors=tensors)
+    return backward(dy), dw, db
+
+
+def max_pool(x, window=3, stride=2):
+    y, backward, _ = layer(MaxPool, x, window, stride)
+    return y, backward
+
+
+def max_pool_backward(x, backward, dy):
+    return backward(dy)
+
+
+def relu(x):
+    return layer(ReLU, x[None])[0][0]
+
+
+def batch_norm(x, gamma, beta):
+    return layer(BatchNorm, x, tensors=[beta, gamma])[0]
+
+
+def batch_norm_backward(x, gamma, dy):
+    _, backward, (dbeta, dgamma) = layer(BatchNorm, x, tensors=[np.zeros_like(gamma), gamma])
+    return backward(dy), dgamma, dbeta
+
+
+def local_response_norm(x):
+    return layer(LocalResponseNorm, x)[0]
+
+
+def fully_connected(x, w, b):
+    return layer(FullyConnected, x, len(b), tensors=[b, w])[0]
+
+
+def dropout(x, kept, rate):
+    made = Dropout("layer", x.shape, rate, workspace=Workspace(np, x.dtype))
+    made.rng = namedtuple("Draws", "random")(lambda shape, dtype: np.where(kept, rate, 0).reshape(shape))
+    return made.forward(x[None], True)[0]
+
+
+def softmax_cross_entropy(logits, labels, global_batch):
+    return nn_softmax_cross_entropy(logits, labels, global_batch)
+
+
+def alexnet_step(images, labels, tensors, global_batch):
+    network = AlexNet(len(tensors[0]), images.shape[1], 1 / 64, dropout=0.0, dtype=np.float64)
+    gradients = [np.zeros_like(t) for t in tensors]
+    network.bind(tensors, gradients)
+    loss = network.loss(images, labels, global_batch)
+    network.backward(lambda i: None)
+    return loss, gradients
+
+
+# ---- with ranks ----
+
+
+def on_rank(comm, case):
+    """This rank's part of the results of a case with as many ranks as comm has. -> {"out.x": array, ...}"""
+    rank, a = comm.Get_rank(), case.arguments
+    if case.function in ("ring_allreduce", "direct_allreduce"):
+        x = case["in.x"][rank].copy()
+        collective(comm, ALGORITHMS[case.function.split("_")[0]], a["wire"])(x)
+        return {"out.x": x}
+    if case.function == "lazy_allreduce":
+        return lazily(comm, case)
+    if case.function == "scaled_allreduce":
+        x, scale = case["in.x"][rank] * np.float32(a["scale"]), LossScale(a["scale"])
+        Unscaled(collective(comm, direct.allreduce, a["wire"]), scale)(x)
+        return {"out.x": x}
+    return scaled_run(comm, case) if case.function == "scaled_run" else csc_run(comm, case)
+
+
+def lazily(comm, case):
+    a, pool = case.arguments, Pool(specs_of(case["in.sizes"]), np.float32)
+    pool.flat[...] = case["in.x"][comm.Get_rank()]
+    wire_itemsize = np.dtype(a["wire"]).itemsize if a["wire"] else None
+    send = collective(comm, ALGORITHMS[a["order"]], a["wire"])
+    announce(LazyAllreduce(pool, send, number(a["theta_bytes"]), wire_itemsize), case["in.sizes"])
+    return {"out.x": pool.flat}
+
+
+class Prescribed:
+    """A network whose gradients a case prescribes: the image is the gradient."""
+
+    def __init__(self, w, specs):
+        self.tensors, self.dtype, self.xp, self.running = specs, w.dtype, np, []
+        self.initial, self.dropout_rng = w, None
+
+    def bind(self, parameters, gradients):
+        self.parameters, self.gradients = parameters, gradients
+
+    def initialize(self, seed):
+        for array, part in zip(self.parameters, self.parts(self.initial)):
+            array[...] = part
+
+    def parts(self, flat):
+        return np.split(flat, np.cumsum([spec.size for spec in self.tensors])[:-1])
+
+    def loss(self, images, labels, global_batch):
+        self.logits_gradient = images[0].copy()
+        return 0.0
+
+    def backward(self, on_ready):
+        for i, (array, part) in enumerate(zip(self.gradients, self.parts(self.logits_gradient))):
+            array[...] = part
+            on_ready(i)
+
+    def accept(self):
+        pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Listed(chunk_choice.Density):
+    """Densities as a case lists them, step by step."""
+
+    listed: tuple = ()
+
+    def at(self, step):
+        percent, dense = self.listed[step]
+        return percent, bool(dense)
+
+
+def csc_run(comm, case):
+    s, rank = csc_settings(case), comm.Get_rank()
+    decayed = None if s.decayed is None else [bool(v) for v in s.decayed]
+    network = Prescribed(case["in.w"], specs_of(s.sizes, decayed))
+    flow = gradientflow.GradientFlow(
+        comm, network, allreduce=ALLREDUCE[s.order], wire=s.wire, theta_bytes=s.theta_bytes, form=s.form, chunk=s.chunk,
+        density=Listed(50.0, listed=tuple(map(tuple, case.arguments["percents"]))), after=s.after, momentum=s.momentum,
+        weight_decay=s.decay, loss_scale=LossScale(s.scale, dynamic=True, interval=s.scale_interval),
+    )  # fmt: skip
+    rows = []
+    with flow, np.errstate(over="ignore", invalid="ignore"):
+        for step in case["in.g"]:
+            chosen = mask(flow.csc.chosen, len(flow.csc.chunks))
+            flow.step(step[rank][None], None, 1, s.rate)
+            kept = {f"out.{name}": array.copy() for name, array in flow.csc.correction.kept.items()}
+            state = {"out.w": flow.model.parameters.flat.copy(), "out.chosen": chosen, **kept}
+            rows.append({**state, "out.scale": np.float64(flow.scale), "out.finite": np.uint8(flow.accepted)})
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def scaled_run(comm, case):
+    a, rank = case.arguments, comm.Get_rank()
+    network = Prescribed(case["in.w"], specs_of([len(case["in.w"])]))
+    flow = gradientflow.GradientFlow(
+        comm, network, allreduce=gradientflow.direct_allreduce, wire=a["wire"], momentum=a["momentum"],
+        loss_scale=LossScale(a["scale"], dynamic=True, interval=a["interval"]), half_weights=True,
+    )  # fmt: skip
+    rows = []
+    with flow, np.errstate(over="ignore", invalid="ignore"):
+        for step in case["in.g"]:
+            flow.step(step[rank][None], None, 1, a["rate"])
+            rows.append({"out.w": flow.model.parameters.flat.copy(), "out.scale": np.float64(flow.scale),
+                         "out.finite": np.uint8(flow.accepted)})  # fmt: skip
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}

@@ -1,0 +1,85 @@
+"""The project's own implementation against every golden case: on threads, and under MPI for as many ranks as it has."""
+
+import numpy as np
+import own
+import pytest
+
+from refgf.comm import threads
+from refgf.oracle.cases import GOLDEN, load_folder
+from refgf.oracle.implementations import PythonModule
+from refgf.oracle.profiles import judge
+from refgf.oracle.verify import verify_case
+
+CASES = load_folder(GOLDEN)
+WITH_RANKS = ("ring_allreduce", "direct_allreduce", "lazy_allreduce", "scaled_allreduce", "scaled_run", "csc_run")
+PER_STEP = ("out.scale", "out.finite")  # one value for all ranks
+# The definitions' own tools, which nobody implements; C14 is counted in tests/exchange
+NOT_IMPLEMENTED = {"agree", "exact_sum", "summation_bound", "on_wire", "bfloat16_bits", "bytes_per_gradient", "lars_step",
+                   "lars_ratio", "decayed_gradient", "csc_payload_bytes", "alexnet_rounding", "momentum_rounding"}  # fmt: skip
+
+
+def supported(case):
+    """NumPy has no bfloat16, so the executor has no such wire type; LARS is not part of the stack yet."""
+    return case.arguments.get("wire") != "bfloat16" and "trust" not in case.arguments
+
+
+ALONE = [case for case in CASES if case.function not in WITH_RANKS and supported(case)]
+TOGETHER = [case for case in CASES if case.function in WITH_RANKS and supported(case)]
+
+
+def ranks_of(case):
+    return case["in.g"].shape[1] if "in.g" in case.tensors else len(case["in.x"])
+
+
+def joined(rows):
+    """{"out.x": this rank's array} of all ranks -> with an axis `rank`, after the axis `step` where there is one."""
+    axis = 1 if "out.finite" in rows[0] else 0
+    outputs = {name: rows[0][name] if name in PER_STEP else np.stack([row[name] for row in rows], axis) for name in rows[0]}
+    if "out.chosen" not in outputs and axis:  # loss scaling without CSC: the case has one copy of w
+        assert all(np.array_equal(row["out.w"], rows[0]["out.w"]) for row in rows)
+        outputs["out.w"] = rows[0]["out.w"]
+    return outputs
+
+
+def test_nothing_is_left_out():
+    functions = {case.function for case in ALONE}
+    provided = {name for name in functions if callable(getattr(own, name, None))}
+    assert functions - provided == NOT_IMPLEMENTED & functions
+    assert len(TOGETHER) > 100
+
+
+@pytest.mark.parametrize("case", [c for c in ALONE if c.function not in NOT_IMPLEMENTED], ids=lambda case: case.name)
+def test_without_ranks(case):
+    verdict = verify_case(case, PythonModule(own))
+    assert verdict.status == "pass", str(verdict.failure)
+
+
+@pytest.mark.parametrize("case", TOGETHER, ids=lambda case: case.name)
+def test_on_threads(case):
+    with np.errstate(over="ignore", invalid="ignore"):
+        outputs = joined(threads.run(ranks_of(case), own.on_rank, case))
+    assert judge(case, outputs) is None, str(judge(case, outputs))
+
+
+def all_cases_of(comm):
+    """On one rank: what is wrong in any case with as many ranks as there are."""
+    wrong = []
+    for case in TOGETHER:
+        if ranks_of(case) == comm.Get_size():
+            with np.errstate(over="ignore", invalid="ignore"):
+                outputs = joined(comm.allgather(own.on_rank(comm, case)))
+            failure = judge(case, outputs)
+            wrong += [f"{case.name}: {failure}"] if failure else []
+    return wrong
+
+
+def test_on_ranks(on_ranks):
+    for per_rank in on_ranks(all_cases_of, sizes=(3,)):
+        assert all(wrong == [] for wrong in per_rank), per_rank
+
+
+def test_a_wrong_implementation_would_be_noticed(monkeypatch):
+    """Rank order in place of the ring."""
+    monkeypatch.setitem(own.ALGORITHMS, "ring", own.direct.allreduce)
+    case = next(case for case in TOGETHER if case.name == "ring-p5-n13-float32-sensitive")
+    assert judge(case, joined(threads.run(5, own.on_rank, case))) is not None
