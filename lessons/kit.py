@@ -141,8 +141,11 @@ class Lesson:
             self._draw(draw, options)
             return
         if options.threads:
+            from threadpoolctl import threadpool_limits
+
             try:
-                threads.run(options.threads, lambda comm: self._measure(comm, measure, options))
+                with threadpool_limits(1):  # as each rank has under mpiexec
+                    threads.run(options.threads, lambda comm: self._measure(comm, measure, options))
             except ValueError as error:  # a caller's mistake is a sentence, not a traceback
                 self.parser.exit(2, f"{self.parser.prog}: {error}\n")
         else:

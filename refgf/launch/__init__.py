@@ -93,7 +93,7 @@ def choose(job: Job, environ: Mapping[str, str], loaded=()) -> list[Setting]:
     if job.on_machine > job.cores:
         for name, value in YIELDING.items():
             propose(name, value, "mpi4py.MPI", f"{job.on_machine} ranks share {job.cores} cores: waiting ranks yield")
-    if job.size > 1:
+    if job.launcher:  # one rank too, so that it compares with more
         for name in BLAS_THREADS:
             if name == BLAS_THREADS[0] or environ.get(BLAS_THREADS[0], "1") == "1":  # the user's OMP number is for all
                 propose(name, "1", "numpy", "one BLAS thread per rank")
