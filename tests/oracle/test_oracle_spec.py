@@ -45,9 +45,9 @@ def test_documented_signatures_are_those_of_the_definitions():
     for name, function in defined().items():
         if name in listed:
             code = function.__code__
-            assert re.findall(r"(\w+)(?:=[^,]+)?(?:,|$)", listed[name]) == list(code.co_varnames[: code.co_argcount]), name
-    for name in CALLS:
-        assert name in SPEC.read_text(), name
+            names = [argument.split("=")[0] for argument in listed[name].split(", ")]
+            assert names == list(code.co_varnames[: len(names)]), name
+    assert set(CALLS) <= set(listed)
 
 
 def test_a_statement_without_a_mistake_would_be_noticed():
