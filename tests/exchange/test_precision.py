@@ -1,0 +1,129 @@
+"""Loss scaling, finite checks, underflow and working copies against the definitions."""
+
+import numpy as np
+import pytest
+
+from refgf.exchange import blocks
+from refgf.exchange.precision import LossScale, Underflow, Unscaled, WorkingCopy, is_finite
+from refgf.oracle.definitions import next_scale, on_wire, same_bits, underflow_share, working_copy
+
+AWKWARD = np.array(
+    [0, -0.0, 1, -1, 65504, 65519.99, 65520, -1e9, 6.1e-5, 5.96e-8, 2.98e-8, 2.99e-8, 1e-20, 1 + 2**-11, 1 + 3 * 2**-11],
+    np.float32,
+)  # in order: zeros, ones, float16's largest and beyond, denormals and the border of zero, ties
+
+
+@pytest.fixture(params=[4, 65_536])
+def block(request, monkeypatch):
+    """Blocks shorter than the data, and longer."""
+    monkeypatch.setattr(blocks, "BLOCK_ELEMENTS_CPU", request.param)
+
+
+@pytest.mark.parametrize("interval", [1, 2, 3])
+def test_dynamic_scale_is_that_of_the_definition(interval):
+    rng = np.random.default_rng(interval)
+    scale = LossScale(4.0, dynamic=True, interval=interval, smallest=1.0, largest=64.0)
+    wanted, good, skipped = 4.0, 0, 0
+    for _ in range(300):
+        finite = bool(rng.random() > 0.35)
+        wanted, good = next_scale(wanted, good, finite, interval, largest=64.0)
+        scale.update(finite)
+        skipped += not finite
+        assert (scale.scale, scale.good_steps, scale.skipped) == (wanted, good, skipped)
+
+
+def test_static_scale_never_changes_but_counts():
+    scale = LossScale(8.0)
+    for finite in (True, False, True):
+        scale.update(finite)
+    assert (scale.scale, scale.skipped, scale.skipped_in_a_row) == (8.0, 1, 0)
+
+
+def test_many_skipped_steps_in_a_row_are_not_a_matter_of_scale():
+    scale = LossScale(2.0**10, dynamic=True, patience=12)
+    for _ in range(11):
+        scale.update(False)
+    assert scale.scale == 1.0
+    with pytest.raises(ValueError, match="infinite or NaN in 12 steps in a row, the last with loss scale 1.0"):
+        scale.update(False)
+
+
+@pytest.mark.parametrize("bad", [0, -2, 3, 1000.0, float("inf"), float("nan")])
+def test_a_scale_is_a_power_of_two(bad):
+    with pytest.raises(ValueError, match=r"got scale = .*; wanted a power of two; next: 2.0\*\*16"):
+        LossScale(bad)
+
+
+def test_state_is_all_there_is():
+    scale = LossScale(2.0**10, dynamic=True, interval=3)
+    for finite in (True, False, True, True):
+        scale.update(finite)
+    other = LossScale(1.0, dynamic=True, interval=3)
+    other.restore(scale.state())
+    for one in (scale, other):
+        one.update(True)
+    assert scale.state() == other.state() and scale.scale == 2.0**10
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_not_finite_is_found_wherever_it_is(bad):
+    for i in range(5):
+        x = np.zeros(5, np.float32)
+        x[i] = bad
+        assert not is_finite(x)
+
+
+def test_finite_numbers_whose_sum_overflows_are_finite():
+    """A sum as a quick look would be wrong here; if this passes without the closer look, the data are too tame."""
+    x = np.full(10, 3e38, np.float32)
+    with np.errstate(over="ignore"):
+        assert np.isinf(x.sum())
+    assert is_finite(x) and is_finite(np.zeros(0, np.float32))
+
+
+def test_sums_are_unscaled_and_looked_at(block):
+    scale, x = LossScale(16.0), AWKWARD.copy()
+    sums = Unscaled(lambda x: None, scale)
+    sums(x)
+    assert same_bits(x, AWKWARD / 16) and sums.take()
+    sums(np.array([1, np.inf], np.float32))
+    sums(np.array([1, 2], np.float32))
+    assert not sums.take()  # the second call must not hide the first
+    assert sums.take()
+
+
+@pytest.mark.parametrize("factor", [1, 2.0**-10, 2.0**-24])
+def test_underflow_share(block, factor):
+    x = (AWKWARD * np.float32(factor)).astype(np.float32)
+    seen = []
+    underflow = Underflow(seen.append, np.float16)
+    underflow(x)
+    assert underflow.share == underflow_share(x, "float16") and seen[0] is x
+    underflow(np.array([1.0, 2.0], np.float32))
+    assert underflow.nonzero == np.count_nonzero(x) + 2
+
+
+def test_working_copy_is_rounded_where_it_was_asked_to_be(block):
+    working = np.full_like(AWKWARD, 7)
+    copy = WorkingCopy(AWKWARD, working)
+    copy.refresh([slice(0, 2), slice(5, 11)])
+    wanted = working_copy(AWKWARD)
+    changed = np.r_[0:2, 5:11]
+    assert same_bits(working[changed], wanted[changed])
+    assert (np.delete(working, changed) == 7).all()
+    copy.refresh()
+    assert same_bits(working, wanted) and not same_bits(working, AWKWARD)
+
+
+def test_ties_go_to_even():
+    """Rounding ties away from zero is the usual mistake; these data tell the two apart."""
+    ties = np.array([1 + 2**-11, 1 + 3 * 2**-11], np.float32)
+    assert on_wire(ties, "float16").tolist() == [1.0, 1 + 2 * 2**-10]
+    working = np.zeros_like(ties)
+    WorkingCopy(ties, working).refresh()
+    assert working.tolist() == [1.0, 1 + 2 * 2**-10]
+
+
+def test_working_copy_of_another_length_is_refused():
+    with pytest.raises(ValueError, match="got .* for master weights"):
+        WorkingCopy(np.zeros(3, np.float32), np.zeros(4, np.float32))
