@@ -51,8 +51,9 @@ def measure(run: kit.Run) -> dict:
     show_order_of_summation(run)
     link = measure_link(run)
     curve = measure_allreduce(run, link)
-    curves = run.earlier().get("curves", {})
-    return {"curves": curves | {run.place: curve | {"ranks": run.size, "options": vars(run.options)}}}
+    others = {place: c for place, c in run.earlier().get("curves", {}).items() if place != run.place}
+    latest = dict(list(others.items())[-1:])  # beside this run's curve: that of the last run elsewhere
+    return {"curves": latest | {run.place: curve | {"ranks": run.size, "options": vars(run.options)}}}
 
 
 def show_schedule(run: kit.Run) -> None:
@@ -227,6 +228,7 @@ def draw(result: dict):
         bandwidth_axis.set(xscale="log", yscale="log", xlabel="bytes per rank", ylabel="bus bandwidth, GB/s")
         for axis in (time_axis, bandwidth_axis):
             axis.set_xscale("log", base=2)
+            axis.set_xticks(nbytes[::2], [kit.number_of_bytes(n) for n in nbytes[::2]], fontsize=8)
             axis.legend(fontsize=8)
             axis.grid(alpha=0.3)
     figure.suptitle("Lesson 01: the time of a ring allreduce is latency first, then bandwidth")

@@ -44,13 +44,16 @@ from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
 from refgf.oracle.definitions import direct_allreduce, lazy_allreduce, lazy_calls, same_bits, summation_bound
 from refgf.predict.fit import fit_line
+from refgf.predict.published import INFINIBAND, TEN_GIGABIT
+from refgf.predict.region import gain, latency_of_gain
 from refgf.predict.timeline import lazy, predict
 from refgf.predict.workloads import resnet50
 from refgf.training.step import require_same_parameters, train_step
-from replay import pace, replay_backward, sizes_of, time_steps
+from replay import Size, pace, replay_backward, sizes_of, time_steps
 
 THETAS = [0, 2**12, 2**14, 2**16, 2**18, 2**20, math.inf]  # bytes; the AlexNet of this lesson has 1.4 MB of gradients
 RESNET_THETAS = [0, 2**16, 2**18, 2**20, 2**22, 2**24, 2**26, math.inf]
+SMALL_ELEMENTS = 32_768
 RESNET_BACKWARD_S = 0.16  # an assumption: a GPU that makes 250 images/s, batch 64, two thirds of the step backward
 
 
@@ -66,10 +69,11 @@ def measure(run: kit.Run) -> dict:
     line, points = measure_allreduce(run, model.gradients.flat.size)
     alexnet = sweep_alexnet(run, train, thetas, line)
     resnet = sweep_resnet(run, line)
+    small = sum_small_tensors(run, line)
     best = min(alexnet["rows"], key=lambda row: row["plain"].median_s)["theta"]
     accuracy = learn(run, train, held_out, best)
     return {"fit": {"a_s": line.a_s, "b_s_per_byte": line.b_s_per_byte, "points": points}, "losses": losses,
-            "alexnet": alexnet, "resnet50": resnet, "accuracy": accuracy, "data": train.note}  # fmt: skip
+            "alexnet": alexnet, "resnet50": resnet, "small": small, "accuracy": accuracy, "data": train.note}  # fmt: skip
 
 
 # ---- one step: this is all there is to lazy allreduce ----
@@ -235,6 +239,21 @@ def sweep_resnet(run: kit.Run, line) -> dict:
     return report(run, rows) | {"compute_s": backward_s}
 
 
+def sum_small_tensors(run: kit.Run, line) -> dict:
+    """The tensors that laziness is for: those of ResNet-50 below 32,768 elements, eager against one call."""
+    pool = Pool([Size(t.name, t.shape) for t in resnet50().tensors if t.elements < SMALL_ELEMENTS])
+    calls, nbytes = len(pool.specs), pool.flat.nbytes
+    run.section(f"Only the {calls} tensors below {SMALL_ELEMENTS:,} elements, {kit.number_of_bytes(nbytes)} together")
+    times = {}
+    for theta in (0, math.inf):
+        exchange = Exchange(run, pool, theta, overlap=False, check=False)
+        times[theta] = run.time(lambda e=exchange: replay_backward(e, [0.0] * calls), run.quick(2, 5))
+    measured, predicted = times[0].median_s / times[math.inf].median_s, gain(calls, nbytes, line)
+    run.say(f"eager {times[0]}, one call {times[math.inf]}: {measured:.1f} times as fast, {predicted:.1f} predicted")
+    return {"calls": calls, "bytes": nbytes, "eager": times[0], "one_call": times[math.inf], "gain": measured,
+            "predicted_gain": predicted}  # fmt: skip
+
+
 def sweep(run: kit.Run, pool, thetas, gradients, line, compute_s, measure_one) -> list[dict]:
     """One row a theta: counts, measured times without and with overlap, and the timeline's predictions of both."""
     rows = []
@@ -287,7 +306,7 @@ def learn(run: kit.Run, train, held_out, theta) -> dict:
 def draw(result: dict):
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, figsize=(13, 5))
+    figure, (*axes, map_axis) = plt.subplots(1, 3, figsize=(19, 5.4))
     titles = {"alexnet": "AlexNet on images, forward to update", "resnet50": "ResNet-50's 161 gradients, replayed"}
     for axis, (key, title) in zip(axes, titles.items()):
         rows = result[key]["rows"]
@@ -300,13 +319,37 @@ def draw(result: dict):
             axis.plot(labels, [1e3 * row["predicted"][name] for row in rows], "--", color=colour, label=f"{told}, predicted")
         axis.axhline(1e3 * result[key]["compute_s"], color="grey", lw=1, label="without any exchange")
         for x, row in enumerate(rows):
-            axis.annotate(f"{row['calls']} calls", (x, 0.02), xycoords=("data", "axes fraction"), ha="center", fontsize=7)
-        axis.set(title=title, xlabel="theta", ylabel="time of a step, ms", ylim=(0, None))
+            axis.annotate(str(row["calls"]), (x, 0.02), xycoords=("data", "axes fraction"), ha="center", fontsize=7)
+        axis.set(title=title, xlabel="theta (above it: number of calls)", ylabel="time of a step, ms", ylim=(0, None))
         axis.legend(fontsize=8)
         axis.grid(alpha=0.3)
+    draw_region(map_axis, result)
     figure.suptitle("Lesson 03: lazy allreduce. Waiting saves start-ups; with overlap, waiting too long hides nothing")
     figure.tight_layout(rect=(0, 0.02, 1, 1))
     return figure
+
+
+def draw_region(axis, result: dict) -> None:
+    """Predicted: the networks on which one call for ResNet-50 is 1.5 and 3 times as fast as one call a tensor."""
+    rates = np.logspace(8, 11.5, 50) / 8  # bytes/s
+    tensors, size = resnet50().tensors, max(2, result["ranks"])
+    nbytes = 4 * sum(tensor.elements for tensor in tensors)
+    for wanted, shade in ((1.5, 0.15), (3, 0.3)):
+        alpha = 1e6 * np.array([latency_of_gain(wanted, len(tensors), nbytes, size, 1 / rate) for rate in rates])
+        axis.loglog(8e-9 * rates, alpha, color="tab:green", label=f"gain {wanted}, predicted")
+        axis.fill_between(8e-9 * rates, alpha, 1e5, color="tab:green", alpha=shade)
+    lines = {"this run": (size, result["fit"]["a_s"], result["fit"]["b_s_per_byte"])}
+    for machine in (TEN_GIGABIT, INFINIBAND):
+        lines[machine.name] = (16, machine.lines[16].a_s, machine.lines[16].b_s_per_byte)
+    for (name, (p, a_s, b_s_per_byte)), marker in zip(lines.items(), "*os"):
+        if b_s_per_byte:
+            rate = 2 * (p - 1) / p / b_s_per_byte
+            axis.plot(8e-9 * rate, 1e6 * a_s / (2 * (p - 1)), marker, ms=10, label=f"{name} ({p} ranks, fitted)")
+    axis.axvline(56, color="grey", ls=":", label="56 Gbit/s: the network of the papers")
+    axis.set(title=f"Where laziness pays: ResNet-50, {size} ranks, no overlap", xlabel="rate of a link, Gbit/s",
+             ylabel="alpha of a message, microseconds", ylim=(0.3, 3000))  # fmt: skip
+    axis.legend(fontsize=7, loc="lower left")
+    axis.grid(alpha=0.3)
 
 
 if __name__ == "__main__":
