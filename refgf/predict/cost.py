@@ -87,7 +87,7 @@ def halving_doubling_s(size, elements, itemsize, link):
 
     2 lg q alpha + 2 n (q-1)/q beta + n (q-1)/q gamma; unless p = q, 2 alpha + 2 n beta + n gamma more. MPICH's
     comment (verified) writes p for q in the fractions. Halves are taken as exact fractions: for elements that q does
-    not divide, the true time is up to lg q elements a phase longer.
+    not divide, the messages of a phase together are at most q - 1 elements longer.
     """
     rounds, nbytes = floor(log2(size)), itemsize * elements
     fraction, extra = 1 - 1 / 2**rounds, size - 2**rounds > 0

@@ -1,10 +1,12 @@
-"""Closed forms against the simulation of their schedules; the schedules are written here, independently."""
+"""Closed forms against the simulation of schedules that are written here, independently of refgf.comm.
+
+test_schedules.py does the same with the schedules of refgf.comm and more ranks.
+"""
 
 from types import SimpleNamespace
 
 import pytest
 
-from refgf.comm import direct, ring
 from refgf.predict import cost
 from refgf.predict.cost import Line, Link, from_schedules
 
@@ -113,20 +115,6 @@ def test_a_ring_that_drops_the_tail_costs_less(p):
     """Seeded mistake: n // p in place of the largest slice. Invisible where p divides n."""
     wrong = 2 * (p - 1) * LINK.message_s(4 * (13 // p)) + (p - 1) * LINK.sum_s(4 * (13 // p))
     assert wrong != simulated(ring_schedule, p, 13)
-
-
-@pytest.mark.parametrize("p", range(1, 33))
-def test_ring_and_direct_of_comm(p):
-    for n in (0, p - 1, p, p + 1, 100_003):
-        wanted = cost.ring_allreduce_s(p, n, 4, LINK)
-        assert simulated(ring.allreduce, p, n) == wanted
-        assert simulated(direct.allreduce, p, n) == wanted  # same bytes, and the additions in one go
-
-
-@pytest.mark.parametrize("p", range(2, 9))
-def test_phases_of_the_ring(p):
-    assert simulated(ring.reduce_scatter, p, 13) == cost.ring_reduce_scatter_s(p, 13, 4, LINK)
-    assert simulated(ring.allgather, p, 13) == cost.ring_allgather_s(p, 13, 4, LINK)
 
 
 @pytest.mark.parametrize("p", [1, 2, 4, 8])

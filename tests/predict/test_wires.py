@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from refgf.comm import ring
-from refgf.predict.cost import Link, from_schedules, recursive_doubling_s, ring_allreduce_s, two_level_ring_s
+from refgf.predict.cost import Link, from_schedules, recursive_doubling_s, ring_allreduce_s
 from refgf.predict.wires import Wires, shared, slowest
 
 INSIDE, BETWEEN = Link(1.0, 0.125, 0.25), Link(4.0, 0.5, 0.25)
@@ -62,30 +62,3 @@ def test_recursive_doubling_between_two_nodes(k):
     wires = Wires([rank // k for rank in range(p)], INSIDE, BETWEEN)
     inside_s = recursive_doubling_s(k, n, 1, INSIDE)
     assert from_schedules(rounds, 1, wires) == inside_s + recursive_doubling_s(2, n, 1, shared(BETWEEN, k))
-
-
-def two_level_schedule(rank, nodes, k, n):
-    """Reduce-scatter in the node, ring between nodes on the slice that the rank owns, allgather in the node."""
-
-    def moved(s, to, offset):
-        send, receive = [slice(part.start + offset, part.stop + offset) for part in (s.send, s.receive)]
-        there = [None if other is None else to(other) for other in (s.send_to, s.receive_from)]
-        return SimpleNamespace(send_to=there[0], send=send, receive_from=there[1], receive=receive, op=s.op)
-
-    first, local, own = rank - rank % k, rank % k, (rank % k + 1) % k * (n // k)
-    scatter = [moved(s, lambda other: first + other, 0) for s in ring.reduce_scatter(local, k, n)]
-    gather = [moved(s, lambda other: first + other, 0) for s in ring.allgather(local, k, n)]
-    middle = [moved(s, lambda other: other * k + local, own) for s in ring.allreduce(rank // k, nodes, n // k)]
-    return scatter + middle + gather
-
-
-@pytest.mark.parametrize("nodes, k", [(2, 2), (2, 4), (3, 2), (4, 2)])
-def test_two_level_ring(nodes, k):
-    """Exact where only bytes cost; start-ups and additions overlap with other ranks' bytes on a shared link, so that
-    with them the form is an upper bound."""
-    n, p = 8 * k * nodes, nodes * k
-    for between, exact in [(Link(0.0, 0.5), True), (BETWEEN, False)]:
-        schedules = [two_level_schedule(rank, nodes, k, n) for rank in range(p)]
-        got = from_schedules(schedules, 4, Wires([rank // k for rank in range(p)], INSIDE, between))
-        wanted = two_level_ring_s(nodes, k, n, 4, INSIDE, between)
-        assert got == wanted if exact else 0.8 * wanted < got <= wanted
