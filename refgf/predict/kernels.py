@@ -13,9 +13,9 @@ Nothing is measured in this module: `measure` is given a function shape -> (forw
 """
 
 import random
+import warnings
 from dataclasses import dataclass, replace
 from math import ceil, exp, isqrt, log
-from statistics import median
 
 from refgf.predict.roofline import Node
 
@@ -136,12 +136,12 @@ def held_out(samples, share=0.25, seed=0):
 
 
 def fit_roofline(samples, direction, steps=40):
-    """Node whose roofline has the least median relative error on the samples: by search over both roofs."""
+    """Node whose roofline has the least mean |log(predicted / measured)| on the samples: by search over both roofs."""
     work = [(s.shape.flops(direction), s.shape.bytes(direction), s.seconds(direction)) for s in samples]
     fastest, widest = max(f / t for f, _, t in work), max(b / t for _, b, t in work)
     candidates = [0.02 ** (1 - i / (steps - 1)) for i in range(steps)]
     nodes = [Node(fastest * flops, widest * memory) for flops in candidates for memory in candidates]
-    return min(nodes, key=lambda node: median(abs(node.kernel_s(f, b) / t - 1) for f, b, t in work))
+    return min(nodes, key=lambda node: sum(abs(log(node.kernel_s(f, b) / t)) for f, b, t in work))
 
 
 class Roofline:
@@ -170,19 +170,22 @@ class Perceptrons:
         }
 
     def train(self, samples, direction, hidden, penalty, members):
+        from sklearn.exceptions import ConvergenceWarning
         from sklearn.neural_network import MLPRegressor
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
         inputs = [sample.shape.inputs_of_perceptron() for sample in samples]
         missed = [log(s.seconds(direction) / self.roofline.seconds(s.shape, direction)) for s in samples]
-        settings = {"activation": "tanh", "solver": "lbfgs", "alpha": penalty, "max_iter": 2000}
-        return [
-            make_pipeline(
-                StandardScaler(), MLPRegressor(hidden_layer_sizes=hidden, random_state=seed, **settings)
-            ).fit(inputs, missed)
-            for seed in range(members)
-        ]
+        settings = {"activation": "tanh", "solver": "lbfgs", "alpha": penalty, "max_iter": 500}
+        networks = []
+        for seed in range(members):
+            network = MLPRegressor(hidden_layer_sizes=hidden, random_state=seed, **settings)
+            networks.append(make_pipeline(StandardScaler(), network))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # stopping early is a penalty too
+                networks[-1].fit(inputs, missed)
+        return networks
 
     def seconds(self, shape, direction):
         networks = self.networks[shape.kind, direction]
