@@ -20,6 +20,12 @@ class Verdict:
     diagnosis: list = field(default_factory=list)
     seconds: float = 0.0
 
+    @property
+    def statements(self):
+        """Those of the case; R5 only if intermediate states were given."""
+        given = self.outputs is not None and any(name.startswith("state.") for name in self.outputs)
+        return [s for s in self.case.statements if s != "R5" or given]
+
 
 def verify(cases, implementation, profile="bits", with_diagnosis=True):
     """One verdict per case, in their order. Of each function and family one failure is diagnosed."""
@@ -71,6 +77,6 @@ def by_statement(verdicts):
     counts = {}
     for verdict in verdicts:
         if verdict.status != "absent":
-            for statement in verdict.case.statements:
+            for statement in verdict.statements:
                 counts.setdefault(statement, {"pass": 0, "fail": 0})[verdict.status] += 1
     return dict(sorted(counts.items(), key=lambda item: (item[0][0], int(item[0][1:]))))
