@@ -1,0 +1,297 @@
+"""Lesson 05: mixed precision - half the bytes, and what it takes to get away with it.
+
+    mpiexec -n 8 python lessons/05_mixed_precision.py        (--quick, --full, --plot, --data PATH, --link ...)
+
+QUESTION    Gradients need not be exact. Can they travel as 16-bit numbers, in half the time, without harm?
+IDEA        Round to float16 for the wire only: add in float32, keep float32 master weights, and multiply the loss by a
+            power of two so that small gradients do not become zero. (refgf/exchange/precision.py)
+PREDICTION  Let r be the relative error of one rounding (about 2^-12 root mean square). Each hop of a ring rounds a partial
+            sum once more; `direct` rounds every input once and every result once, whatever p is:
+
+                ring    r sqrt((p+1) / 2)            direct    r sqrt(2)            for gradients that are random numbers
+
+            float16 ends at 65,504 and has nothing below 6e-8: a sum of p gradients, divided by p only afterwards, is
+            infinite p times earlier.
+
+Before you run it, write down: by how much is the error of the float16 ring on 512 ranks larger than on 2? And what
+share of your network's gradients is smaller than float16 can hold?
+
+This is weak scaling: each rank brings a batch of its own, whatever p is.
+
+WHAT YOU SHOULD SEE    Exactly half the bytes. The ring's error grows with the root of p, direct's stays; both are far below the
+            noise of a mini-batch. Without a loss scale many small gradients of the convolutions vanish; a scale of some
+            thousands saves them, one of millions overflows. A dynamic scale finds its way down from too high in a few
+            skipped steps. On a CPU half the bytes need not be half the time: converting costs processor time, which only
+            pays on links slower than about 1 GB/s. On the CPU the arithmetic stays float32, only roundings are reproduced.
+
+NOW CHANGE SOMETHING    (solutions: lessons/solutions/05_mixed_precision.py)
+    1. Let all gradients be positive (biased). How does the ring's error grow with p now, and why?
+    2. Divide by p before the cast instead of dividing the loss by the global batch before backward. Which gradients are
+       lost that were not before?
+    3. Leave out the rounding of the owner's own slice (`finish` in refgf/comm/ring.py). What is no longer true?
+"""
+
+import refgf.launch  # noqa: F401  before MPI starts
+
+import numpy as np
+
+import flow
+import images
+import kit
+from refgf.comm import direct, ring
+from refgf.comm.schedule import collective, replay
+from refgf.exchange.precision import LossScale, Underflow
+from refgf.oracle import definitions
+from refgf.oracle.definitions import on_wire, ring_traffic, same_bits, scaled_allreduce, underflow_share
+from refgf.training.gradientflow import direct_allreduce, ring_allreduce
+
+HALF = np.float16
+RANKS = [2, 3, 4, 8, 16, 32, 64, 128, 256, 512]
+ELEMENTS = 512  # of a replayed vector: at least one a rank
+SCALES = [2.0**k for k in range(0, 29, 2)]
+LARGEST = 65_504  # in float16
+
+
+def measure(run: kit.Run) -> dict:
+    train, held_out = images.load(run)
+    everybody = real_gradients(run, train)
+    check_against_oracle(run, everybody)
+    counted = count_bytes(run, train)
+    microscope = look_at_errors(run)
+    overflow = divide_after_the_sum(run)
+    scales = look_at_scales(run, everybody)
+    return {"bytes": counted, "microscope": microscope, "overflow": overflow, "scales": scales,
+            "training": train_with_each(run, train, held_out)}  # fmt: skip
+
+
+# ---- one step: scale, round for the wire, sum, unscale ----
+
+
+def half_allreduce(run: kit.Run, gradients, scale: float, algorithm=ring.allreduce) -> None:
+    """Sum float32 gradients (n,) over all ranks in place, as float16 on the wire."""
+    gradients *= np.float32(scale)  # with the loss, before backward, in a real step
+    collective(run.comm, algorithm, wire=HALF)(gradients)
+    gradients /= np.float32(scale)
+
+
+# ---- the oracle ----
+
+
+def real_gradients(run: kit.Run, data) -> list[np.ndarray]:
+    """Every rank's gradients of a batch, after a few steps of training."""
+    with flow.new(run, data) as stack:
+        for batch in images.steps(run, data, run.quick(2, 20)):
+            stack.step(*batch, rate=run.options.rate)
+        stack.model.network.loss(*next(images.steps(run, data, 1)))
+        stack.model.network.backward(lambda i: None)
+        return run.plain.allgather(stack.model.gradients.flat.copy())
+
+
+def check_against_oracle(run: kit.Run, everybody) -> None:
+    """On a real batch's gradients: the bits of both schedules, and of scaling around them, are those of the definition."""
+    run.section("The oracle")
+    for scale in (1.0, 2.0**12):
+        mine = everybody[run.rank].copy()
+        half_allreduce(run, mine, scale, direct.allreduce)
+        if not same_bits(mine, scaled_allreduce(everybody, scale)[run.rank]):
+            raise AssertionError(f"rank {run.rank}: scale {scale}, direct: not the bits of the definition")
+        mine = everybody[run.rank].copy()
+        half_allreduce(run, mine, scale)
+        if not same_bits(mine, scaled_allreduce(everybody, scale, allreduce=definitions.ring_allreduce)[run.rank]):
+            raise AssertionError(f"rank {run.rank}: scale {scale}, ring: not the bits of the definition")
+    run.say("float16 on the wire, with and without a loss scale, ring and direct: the bits of the definition")
+
+
+# ---- the measurement ----
+
+
+def count_bytes(run: kit.Run, data) -> dict:
+    """One step with each wire type: bytes counted and asserted, time measured."""
+    run.section("Half the bytes")
+    rows = {}
+    for name, wire, algorithm in (("float32", None, ring), ("float16", HALF, ring), ("float16, direct", HALF, direct)):
+        maker = direct_allreduce if algorithm is direct else ring_allreduce
+        with flow.new(run, data, wire=wire, theta_bytes=2**18, allreduce=maker) as stack:
+            run.comm.reset()
+            stack.step(*next(images.steps(run, data, 1)), rate=0.0)
+            sent, calls = run.comm.bytes, stack.calls
+            timing = flow.time_steps(run, stack, images.steps(run, data, run.quick(4, 9)))
+        if algorithm is ring:
+            elements = sum(ring_traffic(call.stop - call.start, run.size, run.rank)[1] for call in calls)
+            assert sent == elements * (2 if wire else 4), (sent, elements)
+        rows[name] = {"bytes": sent, "calls": len(calls), "step": timing}
+    run.table(["on the wire", "calls", "bytes sent by rank 0", "time of a step"],
+              [[name, row["calls"], row["bytes"], row["step"]] for name, row in rows.items()])  # fmt: skip
+    return rows
+
+
+def look_at_errors(run: kit.Run) -> dict:
+    """Relative error (root mean square) of a sum over p ranks against float64, replayed in one process."""
+    run.section("A microscope for rounding: replayed sums of p random gradients")
+    ranks = run.quick(RANKS[:5], RANKS[:8], RANKS)
+    kinds = {"ring, float16": (ring, HALF), "direct, float16": (direct, HALF), "ring, float32": (ring, None)}
+    mine = ranks[run.rank :: run.size]  # each rank replays some of them
+    found = {p: {name: error_of(p, module, wire) for name, (module, wire) in kinds.items()} for p in mine}
+    errors = {p: row for some in run.plain.allgather(found) for p, row in some.items()}
+    errors = {p: errors[p] for p in ranks}
+    one = one_rounding()
+    predicted = {p: {"ring, float16": one * ((p + 1) / 2) ** 0.5, "direct, float16": one * 2**0.5} for p in ranks}
+    run.say(f"one rounding to float16: r = {one:.2e}")
+    run.table(
+        ["p", *kinds, "ring predicted", "direct predicted"],
+        [[p, *(f"{errors[p][name]:.2e}" for name in kinds), f"{predicted[p]['ring, float16']:.2e}",
+          f"{predicted[p]['direct, float16']:.2e}"] for p in ranks],
+    )  # fmt: skip
+    return {"ranks": ranks, "errors": errors, "predicted": predicted, "one_rounding": one}
+
+
+def error_of(p: int, module, wire) -> float:
+    xs = [np.random.default_rng([p, r]).standard_normal(max(p, ELEMENTS)).astype(np.float32) for r in range(p)]
+    exact = np.sum(xs, axis=0, dtype=np.float64)
+    got = replay([module.allreduce(r, p, len(exact)) for r in range(p)], xs, wire)[0]
+    return rms(got - exact) / rms(exact)
+
+
+def one_rounding() -> float:
+    x = np.random.default_rng(0).standard_normal(100_000).astype(np.float32)
+    return rms(on_wire(x, "float16") - x) / rms(x)
+
+
+def rms(x) -> float:
+    return float(np.sqrt(np.mean(np.square(x, dtype=np.float64))))
+
+
+def divide_after_the_sum(run: kit.Run) -> dict:
+    """p ranks with gradients up to 400: summed and then divided by p, and divided before, all in float16."""
+    run.section("Where dividing after the sum overflows")
+    rows = {}
+    for p in (8, 64, 128, 256, 512):
+        values = np.random.default_rng(p).uniform(100, 400, 256).astype(np.float32)  # the same on all ranks
+        after = np.isinf(ring_sum(values, p)).mean()
+        before = np.isinf(ring_sum(values / np.float32(p), p)).mean()
+        rows[p] = {"after": float(after), "before": float(before)}
+    run.table(["p", "infinite, divided after the sum", "divided before"],
+              [[p, f"{100 * row['after']:.0f} %", f"{100 * row['before']:.0f} %"] for p, row in rows.items()])  # fmt: skip
+    run.say(f"float16 ends at {LARGEST:,}. In refgf each loss is divided by the global batch, so the exchange only sums.")
+    return rows
+
+
+def ring_sum(x, p: int):
+    """The sum of p equal vectors round a float16 ring (every slice sees the same roundings, so one slice is enough)."""
+    total = x
+    for _ in range(p - 1):
+        total = x + on_wire(total, "float16")
+    return on_wire(total, "float16")
+
+
+def look_at_scales(run: kit.Run, everybody) -> dict:
+    """A real batch's gradients: how many become zero and how many infinite on the wire, for each loss scale."""
+    run.section("Underflow, overflow and the loss scale")
+    mine = everybody[run.rank]
+    magnitude = np.log2(np.abs(mine[mine != 0]))
+    rows = {}
+    for scale in SCALES:
+        scaled = mine * np.float32(scale)
+        measured = Underflow(lambda x: None, HALF)
+        measured(scaled)
+        assert measured.share == underflow_share(scaled, "float16")
+        rows[scale] = {"zero": measured.share, "infinite": float(np.isinf(on_wire(scaled, "float16")).mean())}
+    run.table(["loss scale", "become zero", "become infinite"],
+              [[f"2^{int(np.log2(s))}", f"{100 * row['zero']:.3f} %", f"{100 * row['infinite']:.4f} %"]
+               for s, row in rows.items()])  # fmt: skip
+    counts, edges = np.histogram(magnitude, bins=np.arange(-50, 12))
+    return {"rows": rows, "histogram": {"counts": counts.tolist(), "edges": edges.tolist()}}
+
+
+def train_with_each(run: kit.Run, train, held_out) -> dict:
+    """The same training in float32, in float16 with a dynamic scale that begins too high, and with one that is too low."""
+    epochs = run.options.epochs or run.quick(1, 5, 12)
+    run.section(f"{epochs} epochs: does it learn the same?")
+    mixed = {"wire": HALF, "half_weights": True}
+    kinds = {
+        "float32": {},
+        "float16, dynamic scale from 2^24": mixed | {"loss_scale": LossScale(2.0**24, dynamic=True, interval=50)},
+        "float16, no scale": mixed,
+        "float16, scale 2^-16 (too low)": mixed | {"loss_scale": LossScale(2.0**-16)},
+    }
+    result = {}
+    for name, parts in kinds.items():
+        with flow.new(run, train, theta_bytes=2**18, **parts) as stack:
+            scales = watch_scale(stack)
+            rows = flow.learn(run, stack, train, held_out, epochs, say=False)
+            result[name] = {"epochs": rows, "skipped": stack.loss_scale.skipped, "scales": scales}
+    run.table(
+        ["", "loss", "right", "skipped steps", "scale at the end"],
+        [[name, f"{row['epochs'][-1]['loss']:.4f}", f"{100 * (row['epochs'][-1]['accuracy'] or 0):.1f} %", row["skipped"],
+          f"{row['scales'][-1]:g}"] for name, row in result.items()],
+    )  # fmt: skip
+    return result
+
+
+def watch_scale(stack) -> list[float]:
+    """The loss scale of each step to come."""
+    scales, finish = [], stack.finish
+
+    def watched():
+        scales.append(stack.scale)
+        return finish()
+
+    stack.finish = watched
+    return scales
+
+
+# ---- the picture ----
+
+
+def draw(result: dict):
+    import matplotlib.pyplot as plt
+
+    figure, ((errors, gradients), (scale, learning)) = plt.subplots(2, 2, figsize=(14, 9))
+    draw_errors(errors, result["microscope"])
+    draw_gradients(gradients, result["scales"])
+    for name, row in result["training"].items():
+        if "dynamic" in name:
+            scale.semilogy(row["scales"], base=2, label=f"{name}: {row['skipped']} steps skipped")
+        learning.plot(range(1, len(row["epochs"]) + 1), [epoch["loss"] for epoch in row["epochs"]], marker=".", label=name)
+    scale.set(title="Loss scaling at work", xlabel="step", ylabel="loss scale")
+    learning.set(title="Training loss", xlabel="epoch", yscale="log")
+    for axis in (scale, learning):
+        axis.legend(fontsize=8)
+        axis.grid(alpha=0.3)
+    figure.suptitle("Lesson 05: mixed precision. Half the bytes, and the care that it takes")
+    figure.tight_layout(rect=(0, 0.02, 1, 1))
+    return figure
+
+
+def draw_errors(axis, microscope: dict) -> None:
+    ranks = microscope["ranks"]
+    for name, colour in (("ring, float16", "tab:red"), ("direct, float16", "tab:blue"), ("ring, float32", "tab:green")):
+        axis.loglog(ranks, [microscope["errors"][str(p)][name] for p in ranks], "o", color=colour, label=name)
+        if name in microscope["predicted"][str(ranks[0])]:
+            predicted = [microscope["predicted"][str(p)][name] for p in ranks]
+            axis.loglog(ranks, predicted, "--", color=colour, label=f"{name}, predicted")
+    axis.set(title="Relative error of a sum over p ranks (replayed)", xlabel="p", ylabel="root mean square")
+    axis.set_xscale("log", base=2)
+    axis.legend(fontsize=8)
+    axis.grid(alpha=0.3)
+
+
+def draw_gradients(axis, scales: dict) -> None:
+    counts, edges = scales["histogram"]["counts"], scales["histogram"]["edges"]
+    axis.bar(edges[:-1], np.array(counts) / max(1, sum(counts)), width=1, align="edge", color="tab:grey", alpha=0.6)
+    axis.axvspan(-60, -25, color="tab:blue", alpha=0.15, label="zero in float16")
+    axis.axvspan(-24, -14, color="tab:blue", alpha=0.07, label="fewer digits (denormal)")
+    axis.axvspan(16, 30, color="tab:red", alpha=0.15, label="infinite in float16")
+    axis.set(title="Gradients of one rank, and what a loss scale of 2^k moves to the right", xlim=(-52, 20),
+             xlabel="log2 of the magnitude", ylabel="share of the gradients")  # fmt: skip
+    axis.legend(fontsize=8, loc="upper left")
+    twin = axis.twinx()
+    rows = scales["rows"]
+    twin.plot([-25 - np.log2(float(s)) for s in rows], [100 * row["zero"] for row in rows.values()], "k.-", ms=4)
+    twin.set_ylabel("% lost if float16 ended here (black)")
+
+
+if __name__ == "__main__":
+    lesson = kit.Lesson(__file__, __doc__)
+    images.arguments(lesson)
+    lesson.main(measure, draw)
