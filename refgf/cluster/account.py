@@ -94,9 +94,7 @@ class Account:
             return "FAILED: " + "; ".join(self.faults())
         if self.complete:
             return "the links carried what the ranks sent"
-        found = (
-            f"{len(self.traces)} of {self.settings.ranks} ranks left a trace" if self.traces else "no rank left a trace"
-        )
+        found = f"{len(self.traces)} of {self.settings.ranks} ranks left a trace" if self.traces else "no rank left a trace"
         return f"counters only: {found}" + (f", the command failed with exit code {code}" if code else "")
 
 

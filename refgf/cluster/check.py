@@ -6,9 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-INSTEAD = (
-    "every lesson also takes --link 1gbit,50us, a stated link that works everywhere (by waiting, not by a network)"
-)
+INSTEAD = "every lesson also takes --link 1gbit,50us, a stated link that works everywhere (by waiting, not by a network)"
 TOOLS = {
     "unshare": "util-linux",
     "nsenter": "util-linux",

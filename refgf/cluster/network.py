@@ -54,7 +54,8 @@ def shape(settings: Settings, node: int, device: str) -> list[str]:
     """The `tc` commands for one end of a node's cable; the latency is added once, on the way to the receiver."""
     rate, burst = settings.rate_of(node), settings.burst_bytes(node)
     limit = burst + max(round(rate * QUEUE_S), 100 * settings.mtu)
-    at_once = round(settings.packet_bytes(node) * 1.05) + 2 * settings.mtu  # with the headers of its segments
+    packet = settings.packet_bytes(node)
+    at_once = packet + (packet // (settings.mtu - 52) + 1) * 66 + settings.mtu  # with the headers of its segments
     peak = f"peakrate {round(rate * PEAK * 8)}bit mtu {at_once}b"
     tbf = f"tbf rate {round(rate * 8)}bit burst {burst}b limit {limit}b {peak}"
     if not settings.latency_s or device == "eth0":

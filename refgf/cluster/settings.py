@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from refgf.units import format_rate, format_time, parse_rate, parse_time
 
 MAX_NODES = 250  # a bridge takes 1023 cables and 10.77.0.0/16 more addresses, but 250 nodes is where starting gets slow
-MTUS = range(576, 65522)
+MTUS = range(576, 16001)  # what Ethernet cards take
 PACKET_S = 130e-6  # how long the largest packet occupies a link: what an idle link sends at once
 PACKETS = range(6000, 64000)  # bytes; below, the kernel is busy with headers, and it knows none above
 CATCH_UP_S, PEAK = 2e-3, 1.1  # a shaper that is woken up to 2 ms late may catch up, at 1.1 times its rate
@@ -74,10 +74,7 @@ class Settings:
     def __str__(self) -> str:
         slow = "".join(f", {name} {format_rate(rate)}" for name, rate in self.slow.items())
         latency = f", latency {format_time(self.latency_s)}" if self.latency_s else ""
-        return (
-            f"{self.nodes} nodes x {self.ranks_per_node} ranks, link {format_rate(self.rate)}{slow}{latency}, "
-            f"MTU {self.mtu}"
-        )
+        return f"{self.nodes} nodes x {self.ranks_per_node} ranks, link {format_rate(self.rate)}{slow}{latency}, MTU {self.mtu}"
 
 
 def checked(nodes: int, ranks_per_node: int, rates: list[str], latency: str, mtu: int, cpus_per_node) -> Settings:

@@ -1,0 +1,92 @@
+"""Which launchers take an agent, what the agent does, what ranks get in their environment."""
+
+import json
+import os
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from refgf.cluster import launcher
+from refgf.cluster.settings import Settings
+
+SAYS = {
+    "HYDRA build details:\n    Version: 5.0.2": "mpich",
+    "mpiexec (Open MPI) 5.0.11": "openmpi",
+    "mpirun (Open MPI) 6.1.0": "openmpi",
+}
+REFUSED = ["mpirun (Open MPI) 4.1.8", "Usage: mpiexec -usize <universesize>", "Microsoft MPI Startup Program", ""]
+
+
+def fake_mpiexec(tmp_path, says: str) -> str:
+    path = tmp_path / "mpiexec"
+    path.write_text(f"#!/bin/sh\nprintf '%s' '{says}'\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize("says", SAYS)
+def test_launchers_we_know(tmp_path, says):
+    assert launcher.family(fake_mpiexec(tmp_path, says)) == SAYS[says]
+
+
+@pytest.mark.parametrize("says", REFUSED)
+def test_a_launcher_that_takes_no_agent_is_refused(tmp_path, says):
+    with pytest.raises(ValueError, match="wanted a launcher whose agent we know.*next: pip install mpich"):
+        launcher.family(fake_mpiexec(tmp_path, says))
+
+
+def test_mpiexec_that_is_not_there():
+    with pytest.raises(ValueError, match="got /nowhere/mpiexec, which is not there"):
+        launcher.find_mpiexec("/nowhere/mpiexec")
+
+
+SETTINGS = Settings(nodes=3, ranks_per_node=2, slow={"node1": 1e6})
+
+
+def call(tmp_path, script: str, *arguments) -> subprocess.CompletedProcess:
+    """Run the agent with a stand-in for nsenter that shows what it was given."""
+    (tmp_path / "nsenter").write_text('#!/bin/sh\nfor a in "$@"; do printf "<%s>" "$a"; done; echo; echo "$REFGF_CLUSTER"\n')
+    (tmp_path / "nsenter").chmod(0o755)
+    agent = tmp_path / "agent"
+    agent.write_text(script)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    return subprocess.run(["sh", str(agent), *arguments], env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("host", ["node1", "10.77.0.2"])
+def test_the_agent_drops_sshs_options_and_enters_the_node(tmp_path, host):
+    script = launcher.agent_script(SETTINGS, "mpich", [101, 202, 303])
+    done = call(tmp_path, script, "-x", "-oBatchMode=yes", host, "proxy --port 1", "'a b'")
+    arguments, told = done.stdout.splitlines()
+    assert arguments == "<-t><202><-n><-u><-i><-m><sh><-c><proxy --port 1 'a b'>"
+    assert json.loads(told) == SETTINGS.for_ranks(1, "mpich")
+
+
+def test_the_agent_refuses_other_hosts(tmp_path):
+    done = call(tmp_path, launcher.agent_script(SETTINGS, "mpich", [101, 202, 303]), "node3", "proxy")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "no such node: node3\n")
+
+
+def test_cores_of_nodes_lie_beside_each_other_while_there_are_enough(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {2, 3, 5, 7}, raising=False)
+    one, two = replace(SETTINGS, cpus_per_node=1), replace(SETTINGS, cpus_per_node=2)
+    assert [launcher.cores(one, node) for node in range(5)] == ["2", "3", "5", "7", "2"]
+    assert [launcher.cores(two, node) for node in range(3)] == ["2,3", "5,7", "2,3"]
+    with pytest.raises(ValueError, match="--cpus-per-node: got 5; wanted at most 4, the cores of this machine"):
+        launcher.cores(replace(SETTINGS, cpus_per_node=5), 0)
+
+
+def test_what_the_user_set_wins_except_what_describes_the_cluster(monkeypatch):
+    monkeypatch.setenv("UCX_TLS", "all")
+    monkeypatch.setenv("REFGF_RANKS_ON_MACHINE", "99")
+    environment = launcher.environment(SETTINGS, "mpich")
+    assert environment["UCX_TLS"] == "all"
+    assert environment["REFGF_RANKS_ON_MACHINE"] == "6"
+
+
+@pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
+def test_wrong_variant_without_forced_tcp_is_seen(mpi):
+    forced = {"mpich": ("UCX_TLS", "tcp,self"), "openmpi": ("OMPI_MCA_btl", "tcp,sm,self")}
+    name, value = forced[mpi]
+    assert launcher.environment(SETTINGS, mpi)[name] == os.environ.get(name, value)

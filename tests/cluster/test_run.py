@@ -1,0 +1,187 @@
+"""Real clusters of two nodes: what ranks see, where bytes go, how it ends. A few seconds each."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from boxes import RING, Box, leavings, needs_cluster, run, why_not
+
+from jobs import clean_environment
+from refgf.cluster import check, launcher
+
+pytestmark = needs_cluster
+MPI = None if why_not() else launcher.family(launcher.find_mpiexec(None))
+TWO = ["run", "--nodes", 2, "--ranks-per-node", 2, "--rate", "1gbit"]
+PYTHON = ["--", sys.executable, "-c"]
+
+LOOK = """
+import json, os, socket
+import refgf.launch
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+found = {
+    "host": socket.gethostname(), "node": json.loads(os.environ["REFGF_CLUSTER"])["node"], "cwd": os.getcwd(),
+    "on_node": comm.Split_type(MPI.COMM_TYPE_SHARED).Get_size(), "machine": os.environ["REFGF_RANKS_ON_MACHINE"],
+    "cores": len(os.sched_getaffinity(0)), "address": socket.gethostbyname(socket.gethostname()),
+    "ipc": os.readlink("/proc/self/ns/ipc"), "shm": os.stat("/dev/shm").st_ino, "disk": os.stat("/dev/shm").st_dev,
+}
+found = comm.gather(found)
+if comm.rank == 0:
+    print(json.dumps(found), flush=True)
+"""
+
+
+def test_ranks_sit_on_nodes_of_their_own(tmp_path):
+    before = leavings()
+    box = run(*TWO, "--cpus-per-node", 1, *PYTHON, LOOK)
+    assert box.process.returncode == 0, box.stderr
+    found = json.loads(box.stdout)
+    assert [f["host"] for f in found] == ["node0", "node0", "node1", "node1"]
+    assert [f["node"] for f in found] == [0, 0, 1, 1]
+    assert [f["address"] for f in found] == ["10.77.0.1"] * 2 + ["10.77.0.2"] * 2
+    assert {f["on_node"] for f in found} == {2} and {f["machine"] for f in found} == {"4"}
+    assert {f["cores"] for f in found} == {1} and {f["cwd"] for f in found} == {os.getcwd()}
+    for private in ("ipc", "shm"):
+        assert found[0][private] == found[1][private] != found[2][private] == found[3][private]
+    assert os.stat("/dev/shm").st_dev not in {f["disk"] for f in found}
+    assert leavings() <= before
+
+
+def test_mpi_crosses_the_links_and_the_counters_prove_it():
+    box = run(*TWO, *PYTHON, RING.format(count=10**6, rounds=3))
+    assert box.process.returncode == 0, box.stderr
+    assert "the links carried what the ranks sent" in box.stderr
+    # ranks 1 and 3 send to the other node: 3 x 4 MB each way
+    assert "12.00        12.00         6" in box.stderr
+
+
+PAIRS = RING.replace("comm.rank + 1", "comm.rank ^ 1").replace("comm.rank - 1", "comm.rank ^ 1")  # partners on one node
+
+
+def test_traffic_inside_a_node_stays_off_the_links():
+    box = run(*TWO, *PYTHON, PAIRS.format(count=10**6, rounds=3))
+    assert box.process.returncode == 0, box.stderr
+    rows = [line.split() for line in box.stderr.splitlines() if line.startswith("node")]
+    assert [row[3:] for row in rows] == [["0.00", "0.00", "0"]] * 2
+    assert all(float(mb) < 1 for row in rows for mb in row[1:3])
+
+
+def test_wrong_variant_bytes_that_the_links_never_saw_are_seen():
+    """The ranks say that each of their messages went to the other node; it went to the neighbour on their own."""
+    lie = PAIRS.replace("comm.save", "comm.peers[comm.rank ^ 2] = comm.peers.pop(comm.rank ^ 1); comm.save")
+    box = run(*TWO, *PYTHON, lie.format(count=10**6, rounds=3))
+    assert box.process.returncode == 1
+    assert "FAILED: node0's link sent" in box.stderr and "went another way" in box.stderr
+
+
+# The nodes without host names, IPC and /dev/shm of their own: MPI finds shared memory, and the links stay idle.
+LEAKY = """
+import json, os, sys
+from refgf.cluster import inside, launcher, network
+from refgf.cluster.settings import Settings
+network.HOLDER = network.HOLDER.replace('hostname "$1"', ":").replace('mount --rbind', ": mount --rbind")
+launcher.MPICH = {}
+agent = launcher.agent_script
+launcher.agent_script = lambda *arguments: agent(*arguments).replace(" -u -i -m ", " ")
+settings = Settings(nodes=2, ranks_per_node=1)
+mpiexec = launcher.find_mpiexec(None)
+sys.exit(inside.run(settings, mpiexec, launcher.family(mpiexec), [sys.executable, "-c", os.environ["PROGRAM"]]))
+"""
+
+
+@pytest.mark.skipif(MPI == "openmpi", reason="Open MPI takes what its daemons tell for nodes, and stays on TCP")
+def test_wrong_variant_nodes_that_share_memory_are_seen():
+    named = "import platform; platform.node = lambda: f'node{{comm.rank}}'; comm.save"  # else the host name tells it
+    program = RING.replace("comm.save", named).format(count=10**6, rounds=3)
+    environment = clean_environment({"PROGRAM": program, "PATH": check.search_path()})
+    command = [*check.unshare_command(), sys.executable, "-c", LEAKY]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "FAILED: node0's link sent" in done.stderr and "went another way" in done.stderr
+
+
+@pytest.mark.parametrize("code", [1, 5])
+def test_the_exit_code_is_the_commands(code):
+    box = run(*TWO, *PYTHON, f"import sys; sys.exit({code})")
+    assert box.process.returncode == code
+    assert f"failed with exit code {code}" in box.stderr
+
+
+FAIL_ON_ONE = """
+import refgf.launch
+from mpi4py import MPI
+if MPI.COMM_WORLD.rank == 3:
+    raise RuntimeError("the fourth has had enough")
+MPI.COMM_WORLD.Barrier()
+"""
+
+
+def test_a_rank_that_fails_ends_the_ranks_on_all_nodes():
+    box = run(*TWO, *PYTHON, FAIL_ON_ONE, timeout=60)
+    assert box.process.returncode not in (0, 127)
+    assert "the fourth has had enough" in box.stderr
+
+
+def test_two_clusters_side_by_side_do_not_meet():
+    boxes = [Box(*TWO, *PYTHON, RING.format(count=count, rounds=3)) for count in (10**6, 2 * 10**6)]
+    assert [box.wait() for box in boxes] == [0, 0]
+    assert [box.left() for box in boxes] == [[], []]
+    assert "12.00        12.00         6" in boxes[0].stderr and "24.00        24.00         6" in boxes[1].stderr
+
+
+SLEEP = (
+    "import time, refgf.launch; from mpi4py import MPI; MPI.COMM_WORLD.Barrier(); print('here', flush=True); time.sleep(600)"
+)
+
+
+def test_ctrl_c_ends_everything():
+    box = Box(*TWO, *PYTHON, SLEEP)
+    box.wait_for("time.sleep(600)", 8)  # the command, unshare, process 1, mpiexec, and four ranks
+    box.process.send_signal(signal.SIGINT)
+    assert box.wait(10) == 130
+    assert box.left() == []
+    assert "Traceback" not in box.stderr
+
+
+KILLED = {  # how to find it, with MPICH and with Open MPI
+    "command": ["-m refgf.cluster run"],
+    "unshare": ["unshare --"],
+    "process 1": ["_inside"],
+    "launcher": ["mpiexec -localhost", "prterun --prtemca"],
+    "node's launcher": ["bin/hydra_pmi_proxy --", "bin/prted --"],
+    "rank": ["-c import time"],
+}
+
+
+@pytest.mark.parametrize("name", KILLED)
+def test_sigkill_of_any_process_ends_everything(name):
+    box = Box(*TWO, *PYTHON, SLEEP)
+    box.wait_for("time.sleep(600)", 8)
+    victim = [pid for word in KILLED[name] for pid in box.pids(word)][-1]
+    os.kill(victim, signal.SIGKILL)
+    assert box.wait(30) != 0
+    assert box.left() == []
+
+
+def test_a_callers_pipe_is_closed_when_the_command_ends():
+    """A holder process that kept it open would let this call wait for ever."""
+    command = [sys.executable, "-m", "refgf.cluster", *map(str, TWO), "--", "echo", "said"]
+    done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["said"] * 4
+
+
+def test_latency_is_there_or_refused():
+    try:
+        check.unshare_command(latency=True)
+    except check.CannotRun as reason:
+        box = run(*TWO, "--latency", "50us", "--", "true")
+        assert box.process.returncode == 78
+        assert str(reason) in box.stderr and "--link" in box.stderr
+        return
+    box = run("probe", "--nodes", 2, "--latency", "5ms")
+    assert box.process.returncode == 0
+    alpha_us = float(box.stdout.splitlines()[1].split()[5])
+    assert 5000 <= alpha_us < 10000
