@@ -28,16 +28,23 @@ class Verdict:
 
 
 def verify(cases, implementation, profile="bits", with_diagnosis=True):
-    """One verdict per case, in their order. Of each function and family one failure is diagnosed."""
+    """One verdict per case, in their order. Of each kind of case one failure is diagnosed."""
     verdicts = [verify_case(case, implementation, profile) for case in cases]
-    telling = {}
-    for verdict in verdicts if with_diagnosis else []:
-        if verdict.status == "fail" and verdict.outputs is not None:
-            telling.setdefault((verdict.case.function, verdict.case.family, few_ranks(verdict.case)), verdict)
-    for (function, family, few), verdict in telling.items():
-        if not few or (function, family, False) not in telling:
-            verdict.diagnosis = diagnose(verdict.case, verdict.outputs)
+    if with_diagnosis:
+        diagnose_some(verdicts)
     return verdicts
+
+
+def diagnose_some(verdicts):
+    """Fill in the diagnosis of one failure of each function, family and form, with three ranks or more if there is one."""
+    telling = {}
+    for verdict in verdicts:
+        if verdict.status == "fail" and verdict.outputs is not None:
+            kind = verdict.case.function, verdict.case.family, verdict.case.arguments.get("form")
+            telling.setdefault((*kind, few_ranks(verdict.case)), verdict)
+    for (*kind, few), verdict in telling.items():
+        if not few or (*kind, False) not in telling:
+            verdict.diagnosis = diagnose(verdict.case, verdict.outputs)
 
 
 def few_ranks(case):

@@ -10,7 +10,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from refgf.comm import direct, ring
+from refgf.comm import direct, ring, threads  # noqa: F401  own.threads is for tests
 from refgf.comm import slices as comm_slices
 from refgf.comm.schedule import collective
 from refgf.exchange import chunk_choice
@@ -30,12 +30,18 @@ from refgf.training.sgd import MomentumSGD, warmup
 
 ALGORITHMS = {"ring": ring.allreduce, "direct": direct.allreduce}
 ALLREDUCE = {"ring": gradientflow.ring_allreduce, "direct": gradientflow.direct_allreduce}
+PER_STEP = ("out.scale", "out.finite")  # one value for all ranks
 Spec = namedtuple("Spec", "name shape decay size")
 
 
 def specs_of(sizes, decayed=None):
     decayed = [True] * len(sizes) if decayed is None else decayed
     return [Spec(f"t{i}", (int(size),), bool(decay), int(size)) for i, (size, decay) in enumerate(zip(sizes, decayed))]
+
+
+def supported(case):
+    """NumPy has no bfloat16, so the executor has no such wire type; LARS is not part of the stack yet."""
+    return case.arguments.get("wire") != "bfloat16" and "trust" not in case.arguments
 
 
 # ---- without ranks ----
@@ -291,3 +297,17 @@ def scaled_run(comm, case):
             rows.append({"out.w": flow.model.parameters.flat.copy(), "out.scale": np.float64(flow.scale),
                          "out.finite": np.uint8(flow.accepted)})  # fmt: skip
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def ranks_of(case):
+    return case["in.g"].shape[1] if "in.g" in case.tensors else len(case["in.x"])
+
+
+def joined(rows):
+    """{"out.x": this rank's array} of all ranks -> with an axis `rank`, after the axis `step` where there is one."""
+    axis = 1 if "out.finite" in rows[0] else 0
+    outputs = {name: rows[0][name] if name in PER_STEP else np.stack([row[name] for row in rows], axis) for name in rows[0]}
+    if "out.chosen" not in outputs and axis:  # loss scaling without CSC: the case has one copy of w
+        assert all(np.array_equal(row["out.w"], rows[0]["out.w"]) for row in rows)
+        outputs["out.w"] = rows[0]["out.w"]
+    return outputs

@@ -3,6 +3,7 @@
 import numpy as np
 import own
 import pytest
+from own import joined, ranks_of, supported
 
 from refgf.comm import threads
 from refgf.oracle.cases import GOLDEN, load_folder
@@ -12,33 +13,13 @@ from refgf.oracle.verify import verify_case
 
 CASES = load_folder(GOLDEN)
 WITH_RANKS = ("ring_allreduce", "direct_allreduce", "lazy_allreduce", "scaled_allreduce", "scaled_run", "csc_run")
-PER_STEP = ("out.scale", "out.finite")  # one value for all ranks
 # The definitions' own tools, which nobody implements; C14 is counted in tests/exchange
 NOT_IMPLEMENTED = {"agree", "exact_sum", "summation_bound", "on_wire", "bfloat16_bits", "bytes_per_gradient", "lars_step",
                    "lars_ratio", "decayed_gradient", "csc_payload_bytes", "alexnet_rounding", "momentum_rounding"}  # fmt: skip
 
 
-def supported(case):
-    """NumPy has no bfloat16, so the executor has no such wire type; LARS is not part of the stack yet."""
-    return case.arguments.get("wire") != "bfloat16" and "trust" not in case.arguments
-
-
 ALONE = [case for case in CASES if case.function not in WITH_RANKS and supported(case)]
 TOGETHER = [case for case in CASES if case.function in WITH_RANKS and supported(case)]
-
-
-def ranks_of(case):
-    return case["in.g"].shape[1] if "in.g" in case.tensors else len(case["in.x"])
-
-
-def joined(rows):
-    """{"out.x": this rank's array} of all ranks -> with an axis `rank`, after the axis `step` where there is one."""
-    axis = 1 if "out.finite" in rows[0] else 0
-    outputs = {name: rows[0][name] if name in PER_STEP else np.stack([row[name] for row in rows], axis) for name in rows[0]}
-    if "out.chosen" not in outputs and axis:  # loss scaling without CSC: the case has one copy of w
-        assert all(np.array_equal(row["out.w"], rows[0]["out.w"]) for row in rows)
-        outputs["out.w"] = rows[0]["out.w"]
-    return outputs
 
 
 def test_nothing_is_left_out():

@@ -154,6 +154,10 @@ def piece_cases():
     for step in (0, 7, 8, 11, 12):
         arguments = {"step": step, "steps_per_epoch": 4, **plan}
         yield make(f"percent-step-{step}", "percent_of_step", "C6", why, arguments)
+    for warmup in ([], [60]):
+        arguments = {"step": 0, "steps_per_epoch": 4, "warmup_percents": warmup, "percent": 20}
+        why = "the first step is dense, whatever its percentage: nobody has chosen"
+        yield make(f"percent-first-step-{len(warmup)}", "percent_of_step", "C6", why, arguments)
     why = "chosen elements on the wire, seven norms and a flag in float64"
     for wire, chosen in ((None, [0, 6]), ("float16", [1, 2]), ("float16", None)):
         name = f"csc-bytes-{wire or 'float32'}-{'list' if chosen else 'dense'}"

@@ -113,12 +113,12 @@ def local_batch(logits, labels, global_batch):
 @mistake("N8", "softmax_cross_entropy", "the largest logit of the whole batch is subtracted: small rows underflow")
 def largest_of_the_batch(logits, labels, global_batch):
     with np.errstate(all="ignore"):
-        exponentials = np.exp(logits - logits.max(initial=-np.inf))
-        probabilities = exponentials / (exponentials.sum(axis=1, keepdims=True) + 1e-7)
-        rows = np.arange(len(labels))
-        loss = -np.log(probabilities[rows, labels]).sum() / global_batch
-        probabilities[rows, labels] -= 1
-    return float(loss), probabilities / global_batch
+        shifted, rows = logits - logits.max(initial=-1e300), np.arange(len(labels))
+        sums = np.exp(shifted).sum(axis=1)
+        loss = (np.log(sums) - shifted[rows, labels]).sum() / global_batch
+        dlogits = np.exp(shifted) / sums[:, None]
+        dlogits[rows, labels] -= 1
+    return float(loss), dlogits / global_batch
 
 
 @mistake("N9", "batch_norm_backward", "mean and variance are taken for constants")

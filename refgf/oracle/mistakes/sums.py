@@ -54,6 +54,11 @@ def ring_one_step_short(xs, wire=None):
     return ring_over(xs, wire, lambda s, p: [(s + k) % p for k in range(max(1, p - 1))])
 
 
+@mistake("R2", "ring_allreduce", "the last step of the reduce-scatter is missing: slice s is what rank s-1 contributed")
+def ring_without_last_step(xs, wire=None):
+    return ring_over(xs, wire, lambda s, p: [(s - 1) % p])
+
+
 @mistake("R2", "ring_allreduce", "one rank counted twice")
 def ring_one_twice(xs, wire=None):
     return ring_over(xs, wire, lambda s, p: [(s + k) % p for k in range(p)] + [s])
@@ -204,6 +209,19 @@ def direct_result_unrounded(parts, wire=None):
     return direct_fold([on_wire(part, wire) for part in parts])
 
 
+@mistake("D2", "direct_allreduce", "the owner keeps its own finished slice unrounded")
+def direct_owner_differs(xs, wire=None):
+    results = [direct_fold(xs, wire) for _ in xs]
+    for s, (i, j) in enumerate(slice_bounds(len(xs[0]), len(xs))):
+        results[s][i:j] = direct_result_unrounded([x[i:j] for x in xs], wire)
+    return results
+
+
+@mistake("D1", "direct_allreduce", "the last rank is forgotten")
+def direct_without_last(xs, wire=None):
+    return [direct_fold(xs[: max(1, len(xs) - 1)], wire) for _ in xs]
+
+
 @mistake("D3", "direct_allreduce", "the owner adds its own slice first: bits depend on the cut")
 def direct_owner_first(xs, wire=None):
     return ring_over(xs, wire, lambda s, p: [s, *(r for r in range(p) if r != s)], direct_fold)
@@ -255,6 +273,16 @@ def leaves_the_last(sizes, itemsize, theta_bytes):
             start = stop
         stop += size
     return calls + lazy_rest(start, stop)
+
+
+@mistake("L1", "lazy_calls", "what was sent is sent again: every call begins with the first tensor")
+def sent_again(sizes, itemsize, theta_bytes):
+    calls, stop = [], 0
+    for size in sizes:
+        stop += size
+        if stop * itemsize > theta_bytes:
+            calls.append((0, stop))
+    return calls + lazy_rest(0, stop)
 
 
 @mistake("L2", "lazy_rest", "last bucket forgotten")

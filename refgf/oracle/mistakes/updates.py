@@ -95,7 +95,8 @@ def never_skipped(arrays):
 
 @mistake("P6", "next_scale", "the count of good steps is not reset by a skipped one")
 def count_goes_on(scale, good_steps, finite, interval=2000, factor=2.0, smallest=1.0, largest=2.0**24):
-    return next_scale(scale, good_steps, finite, interval, factor, smallest, largest)[0], (good_steps + 1) % interval
+    after = next_scale(scale, good_steps, finite, interval, factor, smallest, largest)
+    return after if finite else (after[0], good_steps)
 
 
 @mistake("P6", "next_scale", "the scale never grows again")

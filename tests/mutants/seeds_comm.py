@@ -1,0 +1,53 @@
+"""Mistakes seeded in refgf/comm."""
+
+from mutant import Mutant
+
+SLICES, RING, DIRECT, SCHEDULE = (f"refgf.comm.{name}" for name in ("slices", "ring", "direct", "schedule"))
+
+MUTANTS = [
+    Mutant(SLICES, "the last slice takes the whole remainder", "i * each + min(i, longer)",
+           "i * each + (longer if i == size else 0)", "the last slice takes the whole remainder (violates R1)"),
+    Mutant(SLICES, "slices are rounded up", "[i * each + min(i, longer) for i in range(size + 1)]",
+           "[min(i * -(-n // size), n) for i in range(size + 1)]", "slices are rounded up"),
+    Mutant(SLICES, "lost tail", "[i * each + min(i, longer) for i in range(size + 1)]",
+           "[i * each for i in range(size + 1)]", "lost tail: the n mod p last elements are not summed (violates R1)"),
+    Mutant(SLICES, "the short last chunk is lost", "range(0, n, chunk)", "range(0, n - chunk + 1, chunk)",
+           "the short last chunk is lost (violates C1)"),
+    Mutant(RING, "chunk off by one in the reduce-scatter", 'parts[(rank - k - 1) % size], "add")',
+           'parts[(rank - k - 2) % size], "add")', killed_by="messages"),
+    Mutant(RING, "one step short in the reduce-scatter", """"add")
+        for k in range(size - 1)""", """"add")
+        for k in range(size - 2)""", "the last step of the reduce-scatter is missing: slice s is what rank s-1 contributed (violates R2)"),
+    Mutant(RING, "one step short in the allgather", """"copy")
+        for k in range(size - 1)""", """"copy")
+        for k in range(size - 2)""", "the allgather stops one step early"),
+    Mutant(RING, "whole tensor round the ring", "return reduce_scatter(rank, size, n) + allgather(rank, size, n)",
+           'return [Step((rank + 1) % size, slice(0, n), (rank - 1) % size, slice(0, n), "add")] * (size - 1)',
+           killed_by="messages"),
+    Mutant(RING, "empty messages are left out on one side", "return reduce_scatter(rank, size, n) + allgather(rank, size, n)",
+           "return [s for s in reduce_scatter(rank, size, n) + allgather(rank, size, n)\n"
+           "            if s.send.stop > s.send.start or s.receive.stop > s.receive.start]", killed_by="messages"),
+    Mutant(RING, "the finished slice is not rounded by its owner",
+           'return [local("finish", parts[(rank + 1) % size])] + [', "return [] + [",
+           "the owner keeps its finished slice unrounded (violates R4)"),
+    Mutant(RING, "blocked sends: everybody sends before receiving", "return reduce_scatter(rank, size, n) + allgather(rank, size, n)",
+           "return [half for s in reduce_scatter(rank, size, n) + allgather(rank, size, n) for half in (\n"
+           '            [Step(s.send_to, s.send, None, slice(0, 0), "add"), Step(None, slice(0, 0), s.receive_from, s.receive, s.op)]\n'
+           "            if s.send_to is not None else [s])]", killed_by="deadlock"),
+    Mutant(RING, "the ring runs in the other direction", "right, left = (rank + 1) % size, (rank - 1) % size\n    return [\n",
+           "right, left = (rank - 1) % size, (rank + 1) % size\n    return [\n", killed_by="messages"),
+    Mutant(DIRECT, "the result goes to all but the last rank", "for to, sender in others]\n    return",
+           "for to, sender in others[:-1]]\n    return", killed_by="messages"),
+    Mutant(DIRECT, "the result is not rounded", 'local("finish", own)', 'local("finish", slice(0, 0))',
+           "the owner keeps its own finished slice unrounded (violates D2)"),
+    Mutant(SCHEDULE, "the last rank of a fold is forgotten", "for term in below[1:]:", "for term in below[1:-1] or below[1:]:",
+           "the last rank is forgotten (violates D1)"),
+    Mutant(SCHEDULE, "a fold begins with the own slice", "below.insert(position, own)", "below.insert(0, own)",
+           "the owner adds its own slice first: bits depend on the cut (violates D3)"),
+    Mutant(SCHEDULE, "the own slice is not rounded before a fold", "own = part.astype(wire)", "own = part.copy()",
+           "the owner's own slice is not rounded: bits depend on the cut (violates D3)"),
+    Mutant(SCHEDULE, "added twice", "array_module(x).add(part, arrived, out=part)",
+           "array_module(x).add(part, 2 * arrived, out=part)", "counted twice"),
+    Mutant(SCHEDULE, "copied instead of added", "array_module(x).add(part, arrived, out=part)", "part[...] = arrived",
+           "lost"),
+]  # fmt: skip
