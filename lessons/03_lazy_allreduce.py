@@ -33,6 +33,7 @@ import math
 
 import numpy as np
 
+import flow
 import images
 import kit
 from refgf.comm import direct, ring
@@ -295,9 +296,8 @@ def learn(run: kit.Run, train, held_out, theta) -> dict:
     """Train with the best theta, so that it is seen to learn."""
     epochs = run.options.epochs or run.quick(1, 12)
     run.section(f"Learning, {epochs} epochs with theta = {kit.number_of_bytes(theta)}")
-    model = images.model(run, train)
-    exchange = Exchange(run, model.gradients, theta, overlap=False)
-    return {"epochs": images.learn(run, model, exchange, train, held_out, epochs), "theta": theta}
+    with flow.new(run, train, theta_bytes=theta) as stack:  # the whole system of lesson 07, with this part switched on
+        return {"epochs": flow.learn(run, stack, train, held_out, epochs), "theta": theta}
 
 
 # ---- the picture ----

@@ -1,4 +1,4 @@
-"""What lessons 04 to 07 share: the stack with its parts switched on one by one, its steps timed, its training watched.
+"""What lessons 03 to 07 share: the stack with its parts switched on one by one, its steps timed, its training watched.
 
     with flow.new(run, data, overlap=True, density=10) as stack: ...     a GradientFlow around a fresh AlexNet
     timing = flow.time_steps(run, stack, batches)
@@ -14,25 +14,17 @@ import kit
 from refgf.comm import ring
 from refgf.comm.schedule import collective
 from refgf.comm.slices import chunks
-from refgf.nn.alexnet import AlexNet
 from refgf.predict.fit import fit_line
-from refgf.training.data import batches
+from refgf.training.data import batches, steps_per_epoch
 from refgf.training.gradientflow import GradientFlow
 from refgf.training.step import train_step
 
 CHUNKS = 1904  # of the full AlexNet; smaller networks get as many, or a tenth of them would be another algorithm
 
 
-def network(run: kit.Run, data, seed: int = images.SEED) -> AlexNet:
-    """AlexNet of the lesson's width, with dropout masks of its own on each rank."""
-    net = AlexNet(data.num_classes, data.image_size, width=run.options.width, channels=data.channels)
-    net.dropout_rng = np.random.default_rng([seed, run.rank])
-    return net
-
-
 def new(run: kit.Run, data, seed: int = images.SEED, chunk: int | None = None, **parts) -> GradientFlow:
     """GradientFlow with some of its parts; chunks as long as it takes to have about as many as the full AlexNet."""
-    net = network(run, data, seed)
+    net = images.network(run, data, seed)
     n = sum(spec.size for spec in net.tensors)
     parts = {"weight_decay": images.WEIGHT_DECAY, "seed": seed} | parts
     return GradientFlow(run.comm, net, chunk=chunk or chunk_elements(n), **parts)
@@ -99,20 +91,23 @@ def fit_allreduce(run: kit.Run, elements: list[int], wire=None, repeats: int = 7
 
 
 def learn(run: kit.Run, stack: GradientFlow, train, held_out, epochs: int, say: bool = True, seed: int = images.SEED):
-    """Train for some epochs; loss, accuracy and seconds of each. The rate rises over the first two epochs."""
-    rows, start_s = [], time.perf_counter()
+    """Train for some epochs at `images.rate`; loss, accuracy and seconds (without evaluation) of each."""
+    rows, trained_s = [], 0.0
+    each = steps_per_epoch(train.size, run.options.batch * run.size)
     for epoch in range(epochs):
-        rate = run.options.rate * min(1, (epoch + 1) / images.WARMUP_EPOCHS)
+        start_s = time.perf_counter()
         mine = [
-            stack.step(*batch, rate=rate)
-            for batch in batches(train, run.options.batch * run.size, epoch, seed, run.rank, run.size)
+            stack.step(*batch, rate=images.rate(run, epoch * each + number, each, epochs))
+            for number, batch in enumerate(batches(train, run.options.batch * run.size, epoch, seed, run.rank, run.size))
         ]
         loss = float(np.mean(np.sum(run.plain.allgather(mine), axis=0)))
-        seconds = time.perf_counter() - start_s
+        trained_s += time.perf_counter() - start_s
         right, samples = stack.evaluate(held_out)
-        start_s += time.perf_counter() - start_s - seconds  # evaluation does not count
-        rows.append({"loss": loss, "accuracy": right / samples if samples else None, "seconds": seconds})
+        rows.append({"loss": loss, "accuracy": right / samples if samples else None, "seconds": trained_s})
         if say:
-            run.say(f"epoch {epoch + 1:2d}: loss {loss:.4f}, {100 * right / max(1, samples):5.1f} % of {samples} right")
-    stack.require_same_parameters()
+            told = f"{100 * right / samples:5.1f} % of {samples} held-out images right" if samples else "no images held out"
+            run.say(f"epoch {epoch + 1:2d}: loss {loss:.4f}, {told}")
+    same = stack.require_same_parameters()
+    if say:
+        run.say(f"{trained_s:.1f} s of training; all ranks hold the same parameters: {same[:16]}...")
     return rows

@@ -1,4 +1,4 @@
-"""What the training lessons share: images, the AlexNet that learns them, and a whole training run.
+"""What the training lessons share: images, and the AlexNet that learns them (flow.py trains it).
 
     images.arguments(lesson, rate=0.02)      --data, --width, --batch ...
     train, held_out = images.load(run)
@@ -6,7 +6,6 @@
     for batch in images.steps(run, train, 10): ...
 """
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +14,13 @@ import kit
 from refgf.nn.alexnet import AlexNet
 from refgf.training.data import batches, digits
 from refgf.training.folders import image_folder
-from refgf.training.step import evaluate, replica, require_same_parameters, train_step
+from refgf.training.sgd import polynomial_decay, warmup
+from refgf.training.step import replica
 
 SEED = 1
 WARMUP_EPOCHS = 2
 WEIGHT_DECAY = 5e-4
+DROPOUT = 0.2  # half of the units would be too many of a network an eighth as wide
 
 
 def arguments(lesson: kit.Lesson, rate: float = 0.02) -> None:
@@ -48,11 +49,16 @@ def load(run: kit.Run):
     return train, held_out
 
 
+def network(run: kit.Run, data, seed: int = SEED) -> AlexNet:
+    """AlexNet of the lesson's width, with dropout masks of its own on each rank."""
+    net = AlexNet(data.num_classes, data.image_size, run.options.width, dropout=DROPOUT, channels=data.channels)
+    net.dropout_rng = np.random.default_rng([seed, run.rank])
+    return net
+
+
 def model(run: kit.Run, data, seed: int = SEED):
-    """A replica with the same parameters on every rank, and dropout masks of its own on each."""
-    network = AlexNet(data.num_classes, data.image_size, width=run.options.width, channels=data.channels)
-    network.dropout_rng = np.random.default_rng([seed, run.rank])
-    return replica(network, seed, weight_decay=WEIGHT_DECAY)
+    """A replica: the network in its pools, with the same parameters on every rank."""
+    return replica(network(run, data, seed), seed, weight_decay=WEIGHT_DECAY)
 
 
 def steps(run: kit.Run, data, count: int):
@@ -66,27 +72,7 @@ def steps(run: kit.Run, data, count: int):
         epoch += 1
 
 
-def learn(run: kit.Run, trained, exchange, train, held_out, epochs: int) -> list[dict]:
-    """Train for some epochs; loss and accuracy of each. The rate rises over the first two epochs."""
-    rows, start_s = [], time.perf_counter()
-    for epoch in range(epochs):
-        rate = run.options.rate * min(1, (epoch + 1) / WARMUP_EPOCHS)
-        mine = [
-            train_step(trained, exchange, *batch, rate=rate)
-            for batch in batches(train, run.options.batch * run.size, epoch, SEED, run.rank, run.size)
-        ]
-        loss = float(np.mean(np.sum(run.plain.allgather(mine), axis=0)))
-        average_running_statistics(run, trained.network)
-        right, samples = np.sum(run.plain.allgather(evaluate(trained.network, held_out, run.rank, run.size)), axis=0)
-        rows.append({"loss": loss, "accuracy": float(right / samples) if samples else None})
-        told = f"{100 * right / samples:5.1f} % of {samples} held-out images right" if samples else "no images held out"
-        run.say(f"epoch {epoch + 1:2d}: loss {loss:.4f}, {told}")
-    same = require_same_parameters(run.plain, trained.parameters.flat)
-    run.say(f"{time.perf_counter() - start_s:.1f} s; all ranks hold the same parameters: {same[:16]}...")
-    return rows
-
-
-def average_running_statistics(run: kit.Run, network) -> None:
-    """Batch normalisation's running statistics are each rank's own until they are averaged for evaluation."""
-    for array in network.running:
-        array[...] = np.mean(run.plain.allgather(array.copy()), axis=0)
+def rate(run: kit.Run, step: int, steps_an_epoch: int, epochs: int) -> float:
+    """The learning rate of a step: up over the first two epochs, then down along a line to nothing."""
+    falling = polynomial_decay(run.options.rate, step, epochs * steps_an_epoch, power=1)
+    return warmup(falling, step, min(WARMUP_EPOCHS, epochs) * steps_an_epoch)

@@ -4,8 +4,9 @@ import json
 import re
 from pathlib import Path
 
-import kit
 import pytest
+
+import kit
 from jobs import run_job
 
 ROOT = Path(__file__).resolve().parents[2]
