@@ -1,7 +1,10 @@
 """The pool, cut into blocks: several passes over one block cost one trip to memory, no temporary is of full size."""
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
+
+import numpy
 
 from refgf.device import is_device
 
@@ -21,21 +24,17 @@ def blocks(x, start: int, stop: int) -> Iterator[slice]:
         yield slice(first, min(first + step, stop))
 
 
-def decay_edges(specs: Sequence) -> list[tuple[int, bool]]:
-    """Where weight decay begins and ends in the pool: [(first element, does it decay?)], closed by (n, False).
+def without_decay(specs: Sequence):
+    """The numbers of all elements of the pool to which weight decay does not apply, ascending.
 
-    Neighbours with the same answer are joined. specs: objects with .shape and .decay, in the order of the pool.
+    specs: objects with .shape and .decay, in the order of the pool. Biases and normalisation: few elements.
     """
-    edges, start = [], 0
-    for spec in specs:
-        if not edges or edges[-1][1] != bool(spec.decay):
-            edges.append((start, bool(spec.decay)))
-        start += math.prod(spec.shape)
-    return [*edges, (start, False)]
+    edges = [0, *itertools.accumulate(math.prod(spec.shape) for spec in specs)]
+    parts = [numpy.arange(start, stop) for spec, start, stop in zip(specs, edges, edges[1:]) if not spec.decay]
+    return numpy.concatenate([numpy.zeros(0, numpy.int64), *parts])
 
 
-def decaying(edges: list[tuple[int, bool]], start: int, stop: int) -> Iterator[tuple[int, int, bool]]:
-    """Cut elements start..stop where decay begins or ends: (start, stop, does it decay?)."""
-    for (first, decays), (last, _) in zip(edges, edges[1:]):
-        if max(start, first) < min(stop, last):
-            yield max(start, first), min(stop, last), decays
+def between(numbers, start: int, stop: int):
+    """Those of ascending numbers that lie in start..stop, counted from start."""
+    first, last = numpy.searchsorted(numbers, (start, stop))
+    return numbers[first:last] - start

@@ -5,19 +5,20 @@
     packed            | 1 | 2 | 5 |                        lazy allreduce over these, theta in packed bytes
     then          norms of all chunks and one flag         a second, small allreduce; from it the next choice
 
-What the other chunks would carry is kept (`momentum_correction.py`); which chunks are chosen, and how many in which
-step, is in `chunk_choice.py`. A chunk is packed as soon as all gradients that it holds are ready, so lazy allreduce,
-a 16-bit wire and the communication thread work as in dense training. The first step is dense.
+What the other chunks would carry is kept (`momentum_correction.py`, `store.py`); which chunks are chosen, and how many in
+which step, is in `chunk_choice.py`. A chunk is packed as soon as all gradients that it holds are ready, so lazy
+allreduce, a 16-bit wire and the communication thread work as in dense training. The first step is dense.
 
 A step in which any rank carries an infinity or NaN in any chunk, chosen or not, is not accepted: an infinity that is
 kept back would never cross the wire, and poison what is kept for ever. The flag travels with the norms, and until it is
 back nothing that outlives the step has been written.
 
 Cost per rank and step: the allreduce of k <= n elements in as many calls as theta says, and one of C + 1 float64 for C
-chunks. Memory beyond the gradient pool: what the form keeps, the packed chunks, three blocks.
+chunks. Memory beyond the gradient pool: what the form keeps, the packed chunks (in a dense step all), a few blocks.
 Source: GradientFlow (Sun et al. 2019); choices and their reasons: oracle/SPEC.md, C1 to C14.
 """
 
+import bisect
 import contextlib
 import itertools
 import math
@@ -26,13 +27,13 @@ from dataclasses import dataclass
 
 import numpy
 
-from refgf.comm.slices import chunks, length
+from refgf.comm.slices import length
 from refgf.device import array_module, to_host
-from refgf.exchange.blocks import block_elements, blocks, decay_edges, decaying
-from refgf.exchange.chunk_choice import Density, add_norms, choose, importance
+from refgf.exchange.blocks import blocks
+from refgf.exchange.chunk_choice import Density, choose, importance
 from refgf.exchange.lazy import LazyAllreduce
-from refgf.exchange.momentum_correction import MomentumBefore, correction
 from refgf.exchange.precision import LossScale, is_finite
+from refgf.exchange.store import Store
 
 CHUNK_ELEMENTS = 32_768
 
@@ -73,25 +74,25 @@ class CSC:
                  loss_scale: LossScale | None = None, chunk: int = CHUNK_ELEMENTS, form: str = "dgc",
                  momentum: float = 0.9, weight_decay: float = 0.0, after: bool = False,
                  span: Callable = contextlib.nullcontext) -> None:  # fmt: skip
-        n, xp = pool.flat.size, array_module(pool.flat)
-        if chunk < 1 or n < 1:
-            raise ValueError(f"CSC: got chunks of {chunk} in {n} gradients; wanted at least 1; next: chunk=32768")
-        self.pool, self.parameters, self.size, self.density = pool, parameters, size, density
+        if chunk < 1 or pool.flat.size < 1:
+            got = f"chunks of {chunk} in {pool.flat.size} gradients"
+            raise ValueError(f"CSC: got {got}; wanted at least 1 of each; next: chunk=32768")
+        self.pool, self.density, self.chunk, self.after = pool, density, chunk, after
         self.allreduce, self.allreduce_norms, self.wait, self.span = allreduce, allreduce_norms, wait, span
         self.threshold_bytes, self.itemsize = threshold_bytes, wire_itemsize or pool.flat.dtype.itemsize
         self.loss_scale = loss_scale or LossScale()
-        self.chunk, self.after, self.weight_decay = chunk, after, weight_decay
-        self.chunks = chunks(n, chunk)
-        self.correction = correction(form, pool.flat, momentum)
-        self.momentum_before = isinstance(self.correction, MomentumBefore)
+        self.store = Store(pool, parameters, chunk, form, momentum, weight_decay, size)
+        self.chunks = self.store.chunks
         self.chosen, self.sent, self.importance = None, [], None
         self.gap = numpy.ones(len(self.chunks), numpy.int64)  # steps since each chunk was last sent
         self.steps = 0
-        self._edges = decay_edges(pool.specs) if weight_decay else [(0, False), (n, False)]
-        self._scratch, self._carried = (xp.empty(min(n, block_elements(pool.flat)), pool.flat.dtype) for _ in range(2))
-        self._norms = xp.zeros(len(self.chunks), numpy.float64)
-        self._buffer = xp.empty(0, pool.flat.dtype)
-        self._lazy, self._gradient, self._unit = None, 0, 0
+        self._buffer = pool.flat[:0]
+        self._lazy, self._gradient, self._unit = None, 0, 0  # next gradient to be announced, next unit to be packed
+
+    @property
+    def kept(self) -> dict:
+        """What is kept back, by name: part of a checkpoint."""
+        return self.store.correction.kept
 
     @property
     def calls(self) -> list:
@@ -108,12 +109,8 @@ class CSC:
         if index == 0:
             self._begin()
         self._gradient += 1
-        end, packed = self.pool.offsets[self._gradient], self._lazy.pool
-        while self._unit < len(packed.specs) and packed.specs[self._unit].stop <= end:
-            with self.span("MEMCPY_IN_FUSION_BUFFER"):
-                self._carry(packed.specs[self._unit], packed.flat[packed.offsets[self._unit] :])
-            self._lazy.ready(self._unit)
-            self._unit += 1
+        with self.span("MEMCPY_IN_FUSION_BUFFER"), numpy.errstate(over="ignore", invalid="ignore"):
+            self._pack(self.pool.offsets[self._gradient])
 
     def finish(self) -> bool:
         """Send what still waits, take the norms, and return whether all ranks accept the step."""
@@ -123,16 +120,16 @@ class CSC:
                 "next: announce every gradient, also those of a rank without samples"
             )
         self._lazy.finish()
-        with self.span("CSC_NORMS"):  # while the last chunks travel
-            for part in complement(self.sent, self.pool.flat.size):
-                self._carry(part, None)
+        if self.chosen is not None:
+            with self.span("CSC_NORMS"), numpy.errstate(over="ignore", invalid="ignore"):  # the last chunks travel
+                self.store.carry(slice(0, self.pool.flat.size), self.loss_scale.scale)
         with self.span("WAIT_FOR_DATA"):
             self.wait()
         accepted, norms = self._agree()
         if accepted:
             with self.span("CSC_KEEP"):
-                self._keep()
-                self._deliver()
+                self.store.keep(self.chosen)
+                self.store.deliver(self.chosen, self._lazy.pool.flat, self.loss_scale.scale, self.gap)
             self._choose(norms)
         self.loss_scale.update(accepted)
         self.steps += 1
@@ -141,10 +138,9 @@ class CSC:
 
     def _begin(self) -> None:
         """Lay out what travels in this step."""
-        everything = self.chosen is None
-        edges = itertools.pairwise(self.pool.offsets)
-        units = [slice(*edge) for edge in edges] if everything else [self.chunks[c] for c in self.chosen]
-        capacity = self.pool.flat.size if everything else len(units) * self.chunk
+        dense, edges = self.chosen is None, itertools.pairwise(self.pool.offsets)
+        units = [slice(*edge) for edge in edges] if dense else [self.chunks[c] for c in self.chosen]
+        capacity = self.pool.flat.size if dense else len(units) * self.chunk
         if self._buffer.size != capacity:
             self._buffer = None  # free the old one first
             self._buffer = array_module(self.pool.flat).empty(capacity, self.pool.flat.dtype)
@@ -152,31 +148,26 @@ class CSC:
         packed = Packed(units, offsets, self._buffer[: offsets[-1]])
         self._lazy = LazyAllreduce(packed, self.allreduce, self.threshold_bytes, self.itemsize)
         self.sent, self._unit = joined(units), 0
-        self._norms[:] = 0
+        self.store.norms[:] = 0
 
-    def _carry(self, part: slice, packed) -> None:
-        """What elements of the pool would carry, and their norms; multiplied by the loss scale into `packed`, if given.
-
-        The pool's elements become what must be kept, unscaled.
-        """
-        xp, scale = array_module(self.pool.flat), self.loss_scale.scale
-        with numpy.errstate(over="ignore", invalid="ignore"):
-            for block, decays in self._blocks(part):
-                g, w = self.pool.flat[block], self.parameters[block]
-                if scale != 1:
-                    g *= 1 / scale  # exact: a power of two
-                if decays and self.momentum_before:  # each rank adds its share, the exchange sums
-                    g += xp.multiply(w, self.weight_decay / self.size, out=self._scratch[: g.size])
-                first = block.start - part.start
-                out = self._carried[: g.size] if packed is None else packed[first : first + g.size]
-                self.correction.carry(block, g, out, self._scratch)
-                add_norms(self._norms, out, block.start, self.chunk, self._scratch)
-                if packed is not None and scale != 1:
-                    out *= scale
+    def _pack(self, end: int) -> None:
+        """Pack the units that end at or before element `end` of the pool, some at a time, and announce them."""
+        packed, scale = self._lazy.pool, self.loss_scale.scale
+        ready = bisect.bisect_right(packed.specs, end, key=lambda unit: unit.stop)
+        while self._unit < ready:
+            first, last = self._unit, min(ready, self._unit + (1 if self.chosen is None else self.store.chunks_at_a_time))
+            out = packed.flat[packed.offsets[first] : packed.offsets[last]]
+            if self.chosen is None:
+                self.store.carry(packed.specs[first], scale, out)
+            else:
+                self.store.pack(self.chosen[first:last], scale, out)
+            for unit in range(first, last):
+                self._lazy.ready(unit)
+            self._unit = last
 
     def _agree(self) -> tuple[bool, numpy.ndarray]:
         """One allreduce of all norms and a flag: (does every rank accept the step?, norms summed over ranks)."""
-        norms, total = to_host(self._norms), self._lazy.pool.flat
+        norms, total = to_host(self.store.norms), self._lazy.pool.flat
         finite = numpy.isfinite(norms).all() and all(is_finite(total[b]) for b in blocks(total, 0, total.size))
         message = numpy.zeros(len(norms) + 1)
         if finite:
@@ -188,33 +179,9 @@ class CSC:
 
     def _kept_norms(self, norms):
         """Norms of what is kept once the step is accepted: nothing of what was sent."""
-        kept = norms * float(self.pool.flat.dtype.type(self.correction.factor))
+        kept = norms * float(self.pool.flat.dtype.type(self.store.correction.factor))
         kept[slice(None) if self.chosen is None else self.chosen] = 0
         return kept
-
-    def _keep(self) -> None:
-        flat, dense = self.pool.flat, self.chosen is None
-        for parts, sent in ((self.sent, True), (complement(self.sent, flat.size), False)):
-            for part in parts:
-                for block in blocks(flat, part.start, part.stop):
-                    self.correction.keep(block, flat[block], sent, dense)
-
-    def _deliver(self) -> None:
-        """The sums, unscaled, into the gradient pool; with weight decay where it happens after the exchange."""
-        packed, flat = self._lazy.pool, self.pool.flat
-        for unit, start in zip(packed.specs, packed.offsets):
-            for block in blocks(flat, unit.start, unit.stop):
-                total = packed.flat[start + block.start - unit.start :][: length(block)]
-                array_module(flat).multiply(total, 1 / self.loss_scale.scale, out=flat[block])
-        if self.weight_decay and not self.momentum_before:
-            for c in range(len(self.chunks)) if self.chosen is None else self.chosen:
-                self._decay(self.chunks[c], self.weight_decay * float(self.gap[c]))
-
-    def _decay(self, part: slice, decay: float) -> None:
-        for block, decays in self._blocks(part):
-            if decays:
-                w, scratch = self.parameters[block], self._scratch[: length(block)]
-                self.pool.flat[block] += array_module(w).multiply(w, decay, out=scratch)
 
     def _choose(self, norms) -> None:
         """The chunks of the next step, from the norms of this one."""
@@ -223,12 +190,6 @@ class CSC:
         self.importance = importance(norms, self.pool.flat.size, self.chunk)
         percent, dense = self.density.at(self.steps + 1)
         self.chosen = None if dense else choose(self.importance, percent)
-
-    def _blocks(self, part: slice):
-        """(block, does weight decay apply?) over a part of the pool."""
-        for start, stop, decays in decaying(self._edges, part.start, part.stop):
-            for block in blocks(self.pool.flat, start, stop):
-                yield block, decays
 
 
 def joined(parts: list[slice]) -> list[slice]:
@@ -240,9 +201,3 @@ def joined(parts: list[slice]) -> list[slice]:
         elif part.stop > part.start:
             runs.append(part)
     return runs
-
-
-def complement(runs: list[slice], n: int) -> list[slice]:
-    """What of 0..n lies between ascending slices."""
-    edges = [0, *itertools.chain.from_iterable((run.start, run.stop) for run in runs), n]
-    return [slice(start, stop) for start, stop in zip(edges[::2], edges[1::2]) if stop > start]

@@ -11,9 +11,9 @@ up (`none`): the correction lets it age as it would have in dense training. With
 dense momentum SGD by linearity. Masking (Lin et al. 2018) also stops the momentum of what was just sent; never in a
 dense step, where u is ordinary momentum. GradientFlow's own formula is not at hand; `dgc` is the default by choice.
 
-Each form works in two phases. `carry` only reads what is kept: it puts what must be kept into the gradient's own place.
-`keep` copies it over once all ranks have accepted the step. A step that is not accepted leaves no trace, and no copy of
-full size is needed.
+Each form works in phases. `carry` only reads what is kept: it puts what must be kept into the gradient's own place.
+`keep` copies it over once all ranks have accepted the step, and `forget` clears what was sent. A step that is not
+accepted leaves no trace, and no copy of full size is needed.
 """
 
 from refgf.device import array_module
@@ -35,21 +35,22 @@ class MomentumBefore:
     def kept(self) -> dict:
         return {"u": self.u, "v": self.v}
 
-    def carry(self, block: slice, g, out, scratch) -> None:
-        """g <- m u + g, the next u;  out <- v + g, what the block would carry."""
+    def carry(self, of, g, out) -> None:
+        """g <- m u + g, the next u;  out <- v + g, what would travel. of(x): the part of x (n,) that g belongs to."""
         xp = array_module(g)
-        g += xp.multiply(self.u[block], self.momentum, out=scratch[: g.size])
-        xp.add(self.v[block], g, out=out)
+        g += xp.multiply(of(self.u), self.momentum, out=out)
+        xp.add(of(self.v), g, out=out)
 
-    def keep(self, block: slice, g, sent: bool, dense: bool) -> None:
-        if sent and self.masked and not dense:
-            self.u[block] = 0
-        else:
-            self.u[block] = g
-        if sent:
-            self.v[block] = 0
-        else:
-            self.v[block] += g
+    def keep(self, block: slice, g) -> None:
+        """What was not sent."""
+        self.u[block] = g
+        self.v[block] += g
+
+    def forget(self, put, dense: bool) -> None:
+        """What was sent: put(x, 0) clears that part of x."""
+        put(self.v, 0)
+        if self.masked and not dense:
+            put(self.u, 0)
 
 
 class MomentumAfter:
@@ -66,18 +67,16 @@ class MomentumAfter:
     def kept(self) -> dict:
         return {"h": self.h}
 
-    def carry(self, block: slice, g, out, scratch) -> None:
-        """g <- g + h;  out <- g, what the block would carry."""
-        g += self.h[block]
+    def carry(self, of, g, out) -> None:
+        """g <- g + h;  out <- g, what would travel."""
+        g += of(self.h)
         out[...] = g
 
-    def keep(self, block: slice, g, sent: bool, dense: bool) -> None:
-        if sent:
-            self.h[block] = 0
-        elif self.factor == 1:
-            self.h[block] = g
-        else:
-            array_module(g).multiply(g, self.factor, out=self.h[block])
+    def keep(self, block: slice, g) -> None:
+        array_module(g).multiply(g, self.factor, out=self.h[block])
+
+    def forget(self, put, dense: bool) -> None:
+        put(self.h, 0)
 
 
 def correction(form: str, gradients, momentum: float) -> MomentumBefore | MomentumAfter:

@@ -185,7 +185,7 @@ class Checkpoints:
         network, csc = self.flow.model.network, self.flow.csc
         arrays = {f"running{i}": array for i, array in enumerate(network.running)}
         if csc:
-            arrays |= {f"kept_{name}": array for name, array in csc.correction.kept.items()}
+            arrays |= {f"kept_{name}": array for name, array in csc.kept.items()}
         return arrays, {"dropout_rng": network.dropout_rng.bit_generator.state}
 
     def _restore_facts(self, shared: dict, own: dict) -> None:

@@ -61,7 +61,7 @@ def train(comm, flow, data, checkpoints, position) -> None:
 
 def fingerprint(flow) -> str:
     """A hash of this rank's parameters, of what CSC keeps, of running statistics, random state, scale and choice."""
-    arrays = [flow.model.parameters.flat, *flow.csc.correction.kept.values(), *flow.model.network.running]
+    arrays = [flow.model.parameters.flat, *flow.csc.kept.values(), *flow.model.network.running]
     digest = hashlib.sha256(b"".join(array.tobytes() for array in arrays))
     facts = flow.loss_scale.state(), flow.csc.chosen, flow.csc.gap.tolist()
     digest.update(repr((facts, flow.model.network.dropout_rng.bit_generator.state)).encode())

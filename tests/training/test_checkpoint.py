@@ -57,7 +57,7 @@ def advance(flow, steps):
 def bits(flow):
     """Everything that a run consists of."""
     state = [flow.model.parameters.flat, *flow.model.network.running]
-    state += flow.csc.correction.kept.values() if flow.csc else [flow.model.optimizer.velocity]
+    state += flow.csc.kept.values() if flow.csc else [flow.model.optimizer.velocity]
     state += [flow.model.working.working] if flow.model.working else []
     told = flow.loss_scale.state(), flow.csc and (flow.csc.chosen, flow.csc.gap.tolist())
     return b"".join(array.tobytes() for array in state) + repr(told).encode()

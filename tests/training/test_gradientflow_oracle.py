@@ -44,7 +44,7 @@ def run(comm, settings, gs, dyadic, order, overlap, percent, scale):
         for g in gs:
             chosen = flow.csc.chosen
             flow.step(g[None], None, 1, settings.rate)
-            kept = {name: array.copy() for name, array in flow.csc.correction.kept.items()}
+            kept = {name: array.copy() for name, array in flow.csc.kept.items()}
             weights, importance = flow.model.parameters.flat.copy(), flow.csc.importance
             reports.append({"w": weights, "chosen": chosen, "kept": kept, "finite": flow.accepted,
                             "scale": flow.scale, "importance": importance})  # fmt: skip

@@ -170,7 +170,7 @@ def test_nothing_is_lost(on_ranks, form):
             for part in flow.csc.sent:
                 now[part] = True
             sent_sums[now] += packed_sent(now)
-            kept = flow.csc.correction.kept
+            kept = flow.csc.kept
             g_sums += g
             u = np.float32(0.5) * u + g
             u_sums += u
@@ -252,7 +252,7 @@ def test_infinity_in_an_unchosen_chunk_of_one_rank_leaves_everything_as_it_was(o
         before = snapshot(flow)
         g = samples(3)[:1].copy()
         if last:
-            flow.csc.correction.v[8 * unchosen] = before["v"][8 * unchosen] = 1e38
+            flow.csc.store.correction.v[8 * unchosen] = before["v"][8 * unchosen] = 1e38
             g[0, 8 * unchosen] = bad
         with np.errstate(over="ignore"):
             flow.step(g, None, 1, rate=0.125)
@@ -262,7 +262,7 @@ def test_infinity_in_an_unchosen_chunk_of_one_rank_leaves_everything_as_it_was(o
         for name in before:
             assert np.array_equal(before[name], after[name]), name
         if last:
-            flow.csc.correction.v[8 * unchosen] = 0
+            flow.csc.store.correction.v[8 * unchosen] = 0
         flow.step(samples(3)[:1], None, 1, rate=0.125)  # and training goes on
         assert flow.accepted
         flow.require_same_parameters()
@@ -273,7 +273,7 @@ def test_infinity_in_an_unchosen_chunk_of_one_rank_leaves_everything_as_it_was(o
 
 def snapshot(flow):
     """Everything that outlives a step."""
-    state = {name: array.copy() for name, array in flow.csc.correction.kept.items()}
+    state = {name: array.copy() for name, array in flow.csc.kept.items()}
     state |= {"w": flow.model.parameters.flat.copy(), "running": flow.model.network.running[0].copy()}
     return state | {"chosen": list(flow.csc.chosen), "gap": flow.csc.gap.copy(), "scale": flow.scale}
 
