@@ -1,0 +1,257 @@
+"""Lesson 07: GradientFlow - the whole stack, switched on part by part.
+
+    mpiexec -n 8 python lessons/07_gradientflow.py           (--width 0.5, --theta BYTES, --quick, --full, --plot ...)
+    python -m refgf.cluster run --nodes 4 --ranks-per-node 2 --rate 1gbit -- python lessons/07_gradientflow.py
+                                                             (and with --nodes 1 and 2: the figure keeps the last runs)
+
+QUESTION    Five techniques, each of which gains something. What does each add to the others, and what is left to wait for?
+IDEA        They are one stack: chosen chunks are packed, packed bytes wait for each other, a thread sums them, rounded for
+            the wire, by a ring. (refgf/training/gradientflow.py; each part is one argument, and each can be off)
+PREDICTION  Per part what its own lesson predicts; together the timeline of lesson 04 with the bytes of lessons 05 and 06:
+
+                step = max(end of backward, end of the last call) + choice of chunks + update
+
+            speedup = p * T(p ranks, exchange off) / T(p ranks, exchange on), at most p. Never against one rank: p ranks on
+            fewer cores than p compute more slowly, and no exchange is to blame for that.
+
+Before you run it, write down the order: which of the parts gains most on your network? And which gains nothing there?
+
+This is weak scaling: each rank brings a batch of its own, whatever p is.
+
+WHAT YOU SHOULD SEE    On links of 1 Gbit/s, with a network large enough (--width 0.5 and more), every bar is shorter than the
+            one above it, and the whole stack comes near the step without exchange. In shared memory the wire is faster
+            than the processor rounds and packs, so some parts cost more than they gain. Sparse training needs more steps
+            to the same accuracy, or as many: what counts is the time to an accuracy, not the time of a step.
+
+NOW CHANGE SOMETHING    (solutions: lessons/solutions/07_gradientflow.py)
+    1. Switch on CSC first and float16 last. Is the gain of a part the same in another order? Why not?
+    2. Which part can you leave out without losing anything on this machine?
+    3. From the measured alpha, beta and compute time: on how many Gbit/s would dense float16 training be enough?
+"""
+
+import refgf.launch  # noqa: F401  before MPI starts
+
+import time
+
+import numpy as np
+
+import flow
+import images
+import kit
+from refgf.comm.native import mpi_allreduce
+from refgf.exchange.chunk_choice import Density
+from refgf.exchange.lazy import require_threshold
+from refgf.exchange.precision import LossScale
+from refgf.oracle.definitions import direct_allreduce as defined_allreduce
+from refgf.oracle.definitions import momentum_step, same_bits
+from refgf.predict.fit import fit_line
+from refgf.predict.systems import System
+from refgf.predict.systems import step as predicted_step
+from refgf.training.data import steps_per_epoch
+from refgf.training.gradientflow import direct_allreduce, ring_allreduce
+
+HALF, SCALE, DENSITY = np.float16, 2.0**10, 10.0
+WARMUP = (100, 25)  # percent in the first epochs of sparse training
+ORDER = ["MPI's allreduce", "+ ring", "+ mixed precision", "+ overlap", "+ lazy allreduce", "+ CSC"]  # the paper's
+
+
+def measure(run: kit.Run) -> dict:
+    theta = require_threshold(run.options.theta)
+    train, held_out = images.load(run)
+    climb_the_ladder(run, train)
+    here = ablation(run, train, theta)
+    here["learning"] = time_to_accuracy(run, train, held_out, theta)
+    others = {place: kept for place, kept in run.earlier().get("places", {}).items() if place != run.place}
+    return {"places": dict(list(others.items())[-2:]) | {run.place: here | {"ranks": run.size}}}
+
+
+# ---- one step: the parts of the stack, each one argument ----
+
+
+def parts_of(run: kit.Run, theta: float) -> dict[str, dict]:
+    """What each bar adds to the one before; the first is left out where there is no MPI."""
+    added = {
+        "MPI's allreduce": {"allreduce": mpi_allreduce, "theta_bytes": 0},
+        "+ ring": {"allreduce": ring_allreduce, "theta_bytes": 0},
+        "+ mixed precision": {"wire": HALF, "loss_scale": LossScale(SCALE)},
+        "+ overlap": {"overlap": True},
+        "+ lazy allreduce": {"theta_bytes": theta},
+        "+ CSC": {"density": DENSITY},
+    }
+    if run.mpi_allreduce() is None:
+        del added["MPI's allreduce"]
+    stacks, so_far = {}, {}
+    for name, part in added.items():
+        so_far = so_far | part
+        stacks[name] = so_far
+    return stacks
+
+
+# ---- the oracle ----
+
+
+def climb_the_ladder(run: kit.Run, data) -> None:
+    """Switching on a part changes no bit that it should not change (sums in rank order, so that cuts do not matter)."""
+    run.section("The oracle")
+    rate, some = 0.01, list(images.steps(run, data, run.quick(2, 3)))
+
+    def bits(**parts):
+        with flow.new(run, data, allreduce=direct_allreduce, **parts) as stack:
+            for batch in some:
+                stack.step(*batch, rate=rate)
+            stack.require_same_parameters()
+            return stack.model.parameters.flat.copy()
+
+    dense = bits()
+    rungs = {
+        "lazy = eager": bits(theta_bytes=2**14),
+        "overlapped = sequential": bits(theta_bytes=2**14, overlap=True),
+        "float32 wire = no wire type": bits(wire=np.float32),
+        "CSC at 100 % (history) = dense": bits(density=100, form="history"),
+    }
+    for rung, got in rungs.items():
+        if not same_bits(got, dense):
+            raise AssertionError(f"rank {run.rank}: {rung}: the bits differ")
+    with flow.new(run, data, allreduce=direct_allreduce, weight_decay=0.0) as stack:
+        w = stack.model.parameters.flat.copy()
+        stack.model.network.loss(*some[0])
+        stack.model.network.backward(lambda i: None)
+        total = defined_allreduce(run.plain.allgather(stack.model.gradients.flat.copy()))[0]
+        for i in range(len(stack.model.gradients.specs)):
+            stack.ready(i)
+        stack.finish()
+        stack.model.update(rate)
+        if not same_bits(stack.model.parameters.flat, momentum_step(w, np.zeros_like(w), total, rate, 0.9)[0]):
+            raise AssertionError(f"rank {run.rank}: one step: not the weights of the definition")
+    run.say(f"bit for bit after {len(some)} steps: {'; '.join(rungs)}; and one step as defined")
+
+
+# ---- the measurement ----
+
+
+def ablation(run: kit.Run, data, theta: float) -> dict:
+    count = run.quick(4, 10, 30)
+    alone, ready_s = flow.compute_alone(run, data, images.steps(run, data, count))
+    sizes = [spec.size for spec in images.network(run, data).tensors]
+    n = sum(sizes)
+    run.section(f"{n:,} gradients, {run.options.batch} images a rank, theta {kit.number_of_bytes(theta)}")
+    run.say(f"a step without any exchange, update included: {alone}")
+    lines = measure_lines(run, n)
+    rows = []
+    for name, parts in parts_of(run, theta).items():
+        run.opaque = run.opaque or parts["allreduce"] is mpi_allreduce
+        with flow.new(run, data, **parts) as stack:
+            timing = flow.time_steps(run, stack, images.steps(run, data, count))
+            calls, busy_s = len(stack.calls), stack.communication_s
+            selection_s = time_of_selection(run, stack) if stack.csc else 0.0
+            chunk = stack.csc.chunk if stack.csc else 1
+        system = System(name, 2 if parts.get("wire") else 4, parts["theta_bytes"], percent=parts.get("density"), chunk=chunk,
+                        overlap=parts.get("overlap", False), selection_s=selection_s)  # fmt: skip
+        line = lines["MPI" if name == ORDER[0] else "float16" if parts.get("wire") else "float32"]
+        predicted = predicted_step(list(zip(ready_s, sizes)), system, line, alone.median_s)
+        speedup = run.size * alone.median_s / timing.median_s
+        rows.append({"name": name, "step": timing, "predicted_s": predicted.step_s, "calls": calls, "speedup": speedup,
+                     "communication_s": busy_s})  # fmt: skip
+    run.table(["", "calls", "step", "predicted", f"speedup of {run.size}", "efficiency"],
+              [[r["name"], r["calls"], r["step"], kit.seconds(r["predicted_s"]), f"{r['speedup']:.2f}",
+                f"{100 * r['speedup'] / run.size:.0f} %"] for r in rows])  # fmt: skip
+    return {"rows": rows, "alone": alone, "elements": n, "theta": theta}
+
+
+def measure_lines(run: kit.Run, n: int) -> dict:
+    """T(m) = a + b m of the ring in both wire types and of MPI's own allreduce; m in bytes on the wire."""
+    sizes, repeats = [256, n // 64, n // 8, n], run.quick(2, 5)
+    lines = {str(np.dtype(wire)): flow.fit_allreduce(run, sizes, wire, repeats).line for wire in (np.float32, HALF)}
+    own = run.mpi_allreduce()
+    if own is not None:
+        whole = np.zeros(n, np.float32)
+        points = [(4 * k, run.time(lambda k=k: own(whole[:k]), repeats).median_s) for k in sizes]
+        lines["MPI"] = fit_line(points).line
+    return lines
+
+
+def time_of_selection(run: kit.Run, stack) -> float:
+    """Seconds of packing, norms, choosing and keeping: a step of CSC in which nothing has to be computed or sent."""
+    csc = stack.csc
+    send, wait, agree, csc.allreduce, csc.wait = csc.allreduce, csc.wait, csc.allreduce_norms, lambda x: None, lambda: None
+    csc.allreduce_norms = lambda x: None
+    stack.model.gradients.flat[:] = 0
+    start_s = time.perf_counter()
+    for i in range(len(stack.model.gradients.specs)):
+        csc.ready(i)
+    csc.finish()
+    seconds = time.perf_counter() - start_s
+    csc.allreduce, csc.wait, csc.allreduce_norms = send, wait, agree
+    return max(run.plain.allgather(seconds))
+
+
+def time_to_accuracy(run: kit.Run, train, held_out, theta: float) -> dict:
+    """The same training, dense and sparse, with the whole stack; when each reaches the wanted accuracy."""
+    epochs, wanted = run.options.epochs or run.quick(1, 6, 15), run.options.accuracy
+    per_epoch = steps_per_epoch(train.size, run.options.batch * run.size)
+    run.section(f"Time to {wanted:g} % of held-out images right, at most {epochs} epochs")
+    sparse = Density(DENSITY, WARMUP[: epochs - 1], per_epoch, epochs * per_epoch)
+    result = {}
+    for name, density in (("dense", None), ("CSC", sparse)):
+        with flow.new(run, train, wire=HALF, theta_bytes=theta, overlap=True, density=density, half_weights=True,
+                      loss_scale=LossScale(SCALE, dynamic=True)) as stack:  # fmt: skip
+            rows = flow.learn(run, stack, train, held_out, epochs, say=False)
+        reached = next((row for row in rows if 100 * (row["accuracy"] or 0) >= wanted), None)
+        result[name] = {"epochs": rows, "reached_s": reached and reached["seconds"]}
+    run.table(
+        ["", "right at the end", "seconds an epoch", f"seconds to {wanted:g} %"],
+        [[name, f"{100 * (r['epochs'][-1]['accuracy'] or 0):.1f} %", f"{r['epochs'][-1]['seconds'] / epochs:.2f}",
+          f"{r['reached_s']:.1f}" if r["reached_s"] else "not reached"] for name, r in result.items()],
+    )  # fmt: skip
+    return result | {"wanted": wanted}
+
+
+# ---- the picture ----
+
+
+def draw(result: dict):
+    import matplotlib.pyplot as plt
+
+    places = result["places"]
+    figure, axes = plt.subplots(1, len(places) + 1, figsize=(6 * len(places) + 6, 5.5), squeeze=False)
+    for axis, (place, here) in zip(axes[0], places.items()):
+        draw_ablation(axis, place, here)
+    draw_learning(axes[0][-1], list(places.values())[-1]["learning"])
+    figure.suptitle("Lesson 07: GradientFlow, switched on part by part")
+    figure.tight_layout(rect=(0, 0.02, 1, 1))
+    return figure
+
+
+def draw_ablation(axis, place: str, here: dict) -> None:
+    rows = here["rows"][::-1]
+    for y, row in enumerate(rows):
+        timing = row["step"]
+        spread = [[1e3 * (timing["median_s"] - timing["low_s"])], [1e3 * (timing["high_s"] - timing["median_s"])]]
+        axis.barh(y, 1e3 * timing["median_s"], xerr=spread, color="tab:blue", alpha=0.7, capsize=3)
+        axis.plot(1e3 * row["predicted_s"], y, "D", color="tab:red", label="predicted" if y == 0 else None)
+        axis.annotate(f"{row['speedup']:.2f} x", (0, y), xytext=(4, 0), textcoords="offset points", va="center")
+    axis.axvline(1e3 * here["alone"]["median_s"], color="grey", label="no exchange (speedup = ranks)")
+    axis.set_yticks(range(len(rows)), [row["name"] for row in rows])
+    axis.set(title=f"{here['ranks']} ranks: {place}\n{here['elements']:,} gradients", xlabel="ms a step; in the bars: speedup")
+    axis.title.set_fontsize(9)
+    axis.legend(fontsize=8)
+    axis.grid(alpha=0.3, axis="x")
+
+
+def draw_learning(axis, learning: dict) -> None:
+    for name, colour in (("dense", "black"), ("CSC", "tab:blue")):
+        rows = learning[name]["epochs"]
+        right = [100 * (row["accuracy"] or 0) for row in rows]
+        axis.plot([row["seconds"] for row in rows], right, ".-", color=colour, label=name)
+    axis.axhline(learning["wanted"], color="grey", ls=":")
+    axis.set(title="Time to an accuracy (the last run)", xlabel="seconds of training", ylabel="held-out images right, %")
+    axis.legend(fontsize=8)
+    axis.grid(alpha=0.3)
+
+
+if __name__ == "__main__":
+    lesson = kit.Lesson(__file__, __doc__)
+    images.arguments(lesson)
+    lesson.argument("--theta", default=str(2**18), metavar="BYTES", help="threshold of lazy allreduce")
+    lesson.argument("--accuracy", type=float, default=90.0, metavar="PERCENT", help="the accuracy that is waited for")
+    lesson.main(measure, draw)
