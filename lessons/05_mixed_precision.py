@@ -26,8 +26,8 @@ WHAT YOU SHOULD SEE    Exactly half the bytes. The ring's error grows with the r
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/05_mixed_precision.py)
     1. Let all gradients be positive (biased). How does the ring's error grow with p now, and why?
-    2. Divide by p before the cast instead of dividing the loss by the global batch before backward. Which gradients are
-       lost that were not before?
+    2. Divide each rank's gradients by p before the cast, instead of its loss by the global batch before backward. Do
+       other numbers travel? When would it matter?
     3. Leave out the rounding of the owner's own slice (`finish` in refgf/comm/ring.py). What is no longer true?
 """
 
