@@ -20,13 +20,22 @@ SECONDS = {"s": Decimal(1), "ms": Decimal("1e-3"), "us": Decimal("1e-6"), "ns": 
 
 @dataclass(frozen=True)
 class Link:
-    """The alpha-beta model: a message of m bytes takes alpha_s + m * beta_s_per_byte."""
+    """The alpha-beta-gamma model: a message of m bytes takes alpha_s + m beta_s_per_byte, adding them m gamma_s_per_byte."""
 
     alpha_s: float
     beta_s_per_byte: float
+    gamma_s_per_byte: float = 0.0
 
-    def seconds(self, nbytes: int) -> float:
-        return self.alpha_s + nbytes * self.beta_s_per_byte
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"Link: got {name} = {value}, wanted a finite number of seconds >= 0: measure again")
+
+    def message_s(self, nbytes: float) -> float:
+        return self.alpha_s + self.beta_s_per_byte * nbytes
+
+    def sum_s(self, nbytes: float) -> float:
+        return self.gamma_s_per_byte * nbytes
 
     def __str__(self) -> str:
         return f"{format_rate(1 / self.beta_s_per_byte)},{format_time(self.alpha_s)}"

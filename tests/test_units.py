@@ -44,7 +44,7 @@ def test_what_is_no_time_is_refused_with_an_example(text):
 def test_link():
     link = parse_link("1gbit,50us")
     assert link == Link(alpha_s=5e-5, beta_s_per_byte=8e-9)
-    assert link.seconds(10**6) == pytest.approx(5e-5 + 8e-3)
+    assert link.message_s(10**6) == pytest.approx(5e-5 + 8e-3)
     for text in ("1gbit", "", "50us,1gbit", "1gbit,50us,3", "1gbit;50us"):
         with pytest.raises(ValueError, match="next: try"):
             parse_link(text)

@@ -8,29 +8,10 @@ full speed, and no two messages share a link. Forms that take `elements` are exa
 """
 
 from dataclasses import dataclass
-from math import ceil, floor, isfinite, log2
+from math import ceil, floor, log2
 
 from refgf.predict.simulate import from_schedules as from_schedules
-
-
-@dataclass(frozen=True)
-class Link:
-    """alpha_s: s a message; beta_s_per_byte: s a byte sent; gamma_s_per_byte: s a byte summed."""
-
-    alpha_s: float
-    beta_s_per_byte: float
-    gamma_s_per_byte: float = 0.0
-
-    def __post_init__(self):
-        for name, value in vars(self).items():
-            if not (isfinite(value) and value >= 0):
-                raise ValueError(f"Link: got {name} = {value}, wanted a finite number of seconds >= 0: measure again")
-
-    def message_s(self, nbytes):
-        return self.alpha_s + self.beta_s_per_byte * nbytes
-
-    def sum_s(self, nbytes):
-        return self.gamma_s_per_byte * nbytes
+from refgf.units import Link as Link
 
 
 @dataclass(frozen=True)

@@ -121,8 +121,8 @@ def ring_on_a_link(comm, n, link, wrap=LinkComm):
     seconds = time.perf_counter() - start_s
     p = slow.size
     sent = [s.stop - s.start for s in slices(n, p)]
-    own = sum(link.seconds(4 * sent[(slow.rank - k) % p]) for k in range(p - 1))
-    own += sum(link.seconds(4 * sent[(slow.rank + 1 - k) % p]) for k in range(p - 1))
+    own = sum(link.message_s(4 * sent[(slow.rank - k) % p]) for k in range(p - 1))
+    own += sum(link.message_s(4 * sent[(slow.rank + 1 - k) % p]) for k in range(p - 1))
     return x[:1].tolist(), [float(sum(range(p)))] * min(n, 1), seconds, own
 
 
