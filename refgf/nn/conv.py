@@ -1,16 +1,24 @@
-"""Convolution as a matrix product over a few images at a time.
+"""Convolution as matrix products over strips of a few images at a time.
 
-The pixels under the kernel at one place of the output are one row of a matrix, "columns" (im2col):
+The usual way (im2col) copies the K x K pixels under the kernel at each place of the output into one row of a matrix:
+every pixel K*K times. Here only the K pixels of one image row are copied, every pixel K times, and the products with
+the kernel's rows are added up (MEC: Cho, Brand, ICML 2017). At stride 1:
 
-    x (n, H, W, C)  --windows-->  columns (n*OH*OW, K*K*C)
-    y       = columns @ W + b               W (K, K, C, O) seen as (K*K*C, O)
-    dW      = columns.T @ dy                the columns are formed again: keeping them costs more memory than this time
-    dx      = col2im(dy @ W.T)              the columns' gradients, added where windows overlap
+    x (n, H, W, C)  --windows along the width-->  strips (H, n, OW, K*C)
+    y      = sum over i of strips[i : i+OH] @ W[i] + b              W (K, K, C, O), W[i] seen as (K*C, O)
+    dW[i]  = strips[i : i+OH].T @ dy
+    dx     = fold(dstrips),  dstrips[i : i+OH] += dy @ W[i].T       fold adds the K pixels of overlapping windows
 
-The columns of a whole batch do not fit a cache (448 MB for conv2 of AlexNet at batch 64); those of a few images do.
+With the image row in front, strips[i : i+OH] is one block of memory, a matrix of OH*n*OW rows, and needs no copy. At
+stride s the s image rows that one step passes lie side by side in a strip; s rows of the kernel are multiplied at once.
+
+The strips of a whole batch would not fit a cache (conv2 of AlexNet, batch 64: 103 MB, its im2col 448 MB); those of a
+few images do. They are formed again in backward: keeping them would cost more than it saves.
 """
 
-from refgf.nn.layers import Layer, window_pixel
+import math
+
+from refgf.nn.layers import Layer
 
 
 class Convolution(Layer):
@@ -20,21 +28,22 @@ class Convolution(Layer):
     """
 
     def __init__(self, name, input_shape, outputs, kernel, workspace, stride=1, padding=0, input_gradient=True):
-        height, width, self.channels = input_shape
-        self.kernel, self.stride, self.padding, self.input_gradient = kernel, stride, padding, input_gradient
-        self.padded_shape = (height + 2 * padding, width + 2 * padding, self.channels)
-        if kernel > min(self.padded_shape[:2]):
+        height, width, channels = input_shape
+        if kernel > min(height, width) + 2 * padding:
             got = f"{height}x{width} pixels with padding {padding}"
             raise ValueError(f"{name}: got {got}, wanted at least the kernel's {kernel} each way")
-        self.rows, self.columns = ((side - kernel) // stride + 1 for side in self.padded_shape[:2])
-        self.patch = kernel * kernel * self.channels
-        product = 2 * self.rows * self.columns * self.patch * outputs
-        weight_shape = (kernel, kernel, self.channels, outputs)
-        tensors = [("bias", (outputs,), False), ("weight", weight_shape, True)]
+        self.kernel, self.stride, self.padding, self.input_gradient = kernel, stride, padding, input_gradient
+        rows, columns = ((side + 2 * padding - kernel) // stride + 1 for side in (height, width))
+        output_shape = (rows, columns, outputs)
+        tensors = [("bias", (outputs,), False), ("weight", (kernel, kernel, channels, outputs), True)]
+        product = 2 * kernel * kernel * channels * math.prod(output_shape)
         operations = (product, 2 * product if input_gradient else product)
-        output_shape = (self.rows, self.columns, outputs)
         super().__init__(name, input_shape, output_shape, workspace, operations, tensors)
-        self.bytes_per_image = self.rows * self.columns * self.patch * workspace.dtype.itemsize
+        self.groups = [slice(i, min(i + stride, kernel)) for i in range(0, kernel, stride)]  # of kernel rows
+        strips = rows + len(self.groups) - 1  # R
+        self.padded_shape = (strips * stride, width + 2 * padding, channels)
+        self.strips_shape = (strips, columns, stride, kernel, channels)
+        self.bytes_per_image = (math.prod(self.strips_shape) + 2 * math.prod(output_shape)) * workspace.dtype.itemsize
 
     def forward(self, x, training):
         bias, weight = self.parameters
@@ -43,9 +52,14 @@ class Convolution(Layer):
 
         def work(worker, part):
             for block in self.workspace.blocks(part, self.bytes_per_image):
-                y_block = self.pixels(y[block])
-                self.xp.matmul(self.im2col(x[block], worker), weight.reshape(self.patch, -1), out=y_block)
-                y_block += bias
+                strips = self.strips(x[block], worker)
+                total, term = (self.rows_first(y[block], name, worker) for name in ("total", "term"))
+                for group in self.groups:
+                    out = total if group.start == 0 else term
+                    self.xp.matmul(self.under(strips, group), matrix(weight[group]), out=matrix(out))
+                    if group.start > 0:
+                        total += term
+                self.xp.add(total.swapaxes(0, 1), bias, out=y[block])  # (OH, n, OW, O) -> (n, OH, OW, O)
 
         self.workspace.share(work, len(x))
         return y
@@ -54,66 +68,97 @@ class Convolution(Layer):
         bias_gradient, weight_gradient = self.gradients
 
         def bias_sum(worker, block, out):
-            self.xp.sum(self.pixels(dy[block]), axis=0, out=out)
+            self.xp.sum(matrix(dy[block]), axis=0, out=out)
 
-        def weight_product(worker, block, out):
-            columns = self.im2col(self.x[block], worker)
-            self.xp.matmul(columns.T, self.pixels(dy[block]), out=out.reshape(self.patch, -1))
+        def weight_products(worker, block, out):
+            strips, dy_rows = self.strips(self.x[block], worker), matrix(self.copy_rows_first(dy[block], worker))
+            for group in self.groups:
+                self.xp.matmul(self.under(strips, group).T, dy_rows, out=matrix(out[group]))
 
         self.workspace.sum_over_blocks(bias_sum, len(dy), self.bytes_per_image, bias_gradient)
         ready(0)
-        self.workspace.sum_over_blocks(weight_product, len(dy), self.bytes_per_image, weight_gradient)
+        self.workspace.sum_over_blocks(weight_products, len(dy), self.bytes_per_image, weight_gradient)
         ready(1)
         return self.backward_input(dy) if self.input_gradient else None
 
     def backward_input(self, dy):
-        weight = self.parameters[1].reshape(self.patch, -1)
+        weight = self.parameters[1]
         dx = self.workspace.gradient((len(dy), *self.input_shape))
 
         def work(worker, part):
             for block in self.workspace.blocks(part, self.bytes_per_image):
-                dy_block = self.pixels(dy[block])
-                columns = self.workspace.scratch("columns", (len(dy_block), self.patch), worker)
-                self.xp.matmul(dy_block, weight.T, out=columns)
-                self.col2im(columns, dx[block], worker)
+                dy_rows = matrix(self.copy_rows_first(dy[block], worker))
+                strips = self.new_strips(len(dy[block]), worker)
+                strips[...] = 0
+                for group in self.groups:
+                    under = self.under(strips, group)
+                    term = self.workspace.scratch("term", under.shape, worker)
+                    self.xp.matmul(dy_rows, matrix(weight[group]).T, out=term)
+                    under += term
+                self.fold(strips, dx[block], worker)
 
         self.workspace.share(work, len(dy))
         return dx
 
-    def pixels(self, y):
-        return y.reshape(len(y) * self.rows * self.columns, y.shape[3])  # (n, OH, OW, O) -> (n*OH*OW, O)
+    def rows_first(self, y, name, worker):
+        """Scratch memory for these outputs with the row in front. (n, OH, OW, O) -> (OH, n, OW, O)"""
+        return self.workspace.scratch(name, y.swapaxes(0, 1).shape, worker)
 
-    def im2col(self, x, worker):
-        """The pixels under the kernel, one row per place of the output. (n, H, W, C) -> (n*OH*OW, K*K*C)"""
-        n, k, s = len(x), self.kernel, self.stride
-        windows = self.xp.lib.stride_tricks.sliding_window_view(self.pad(x, worker), (k, k), axis=(1, 2))
-        windows = windows[:, ::s, ::s].transpose(0, 1, 2, 4, 5, 3)  # (n, OH, OW, C, K, K) -> (n, OH, OW, K, K, C)
-        columns = self.workspace.scratch("columns", windows.shape, worker)
-        columns[...] = windows
-        return columns.reshape(n * self.rows * self.columns, self.patch)
+    def copy_rows_first(self, dy, worker):
+        """(n, OH, OW, O) -> (OH, n, OW, O), or dy itself where that is the same memory."""
+        if len(dy) == 1:
+            return dy
+        rows = self.rows_first(dy, "total", worker)
+        rows[...] = dy.swapaxes(0, 1)
+        return rows
+
+    def new_strips(self, n, worker):
+        strips, *rest = self.strips_shape
+        return self.workspace.scratch("strips", (strips, n, *rest), worker)  # (R, n, OW, s, K, C)
+
+    def strips(self, x, worker):
+        """The K pixels under the kernel at each place along the width. (n, H, W, C) -> (R, n, OW, s, K, C)"""
+        k, s = self.kernel, self.stride
+        rows = self.pad(x, worker).reshape(len(x), -1, s, *self.padded_shape[1:])  # (n, R*s, W', C) -> (n, R, s, W', C)
+        windows = self.xp.lib.stride_tricks.sliding_window_view(rows, k, axis=3)[:, :, :, ::s]  # (n, R, s, OW, C, K)
+        strips = self.new_strips(len(x), worker)
+        strips[...] = windows.transpose(1, 0, 3, 2, 5, 4)  # -> (R, n, OW, s, K, C)
+        return strips
+
+    def under(self, strips, group):
+        """A view of what these kernel rows are multiplied with. (R, n, OW, s, K, C) -> (OH*n*OW, group*K*C)"""
+        first = group.start // self.stride
+        row = self.kernel * self.input_shape[2]
+        under = strips[first : first + self.output_shape[0]].reshape(-1, self.stride * row)
+        return under[:, : (group.stop - group.start) * row]
 
     def pad(self, x, worker):
-        """(n, H, W, C) -> (n, H + 2 padding, W + 2 padding, C)"""
-        if self.padding == 0:
+        """x with zeros around, and with as many rows as the strips have. (n, H, W, C) -> (n, R*s, W + 2 padding, C)"""
+        if x.shape[1:] == self.padded_shape:
             return x
         padded = self.workspace.scratch("padded", (len(x), *self.padded_shape), worker)
         padded[...] = 0
-        self.inside(padded)[...] = x
+        inside = self.inside(padded)
+        inside[...] = x[:, : inside.shape[1]]
         return padded
 
     def inside(self, padded):
         p, (height, width, _) = self.padding, self.input_shape
         return padded[:, p : p + height, p : p + width]
 
-    def col2im(self, columns, dx, worker):
-        """dx <- the columns' gradients, added where windows overlap. (n*OH*OW, K*K*C) -> (n, H, W, C)"""
-        n, k, s = len(dx), self.kernel, self.stride
-        columns = columns.reshape(n, self.rows, self.columns, k, k, self.channels)
-        padded = dx if self.padding == 0 else self.workspace.scratch("padded", (n, *self.padded_shape), worker)
+    def fold(self, strips, dx, worker):
+        """dx <- the gradients of the strips, added where windows overlap. (R, n, OW, s, K, C) -> (n, H, W, C)"""
+        padded = self.workspace.scratch("padded", (len(dx), *self.padded_shape), worker)
         padded[...] = 0
-        for i in range(k):
-            for j in range(k):
-                pixel = window_pixel(padded, i, j, s, self.rows, self.columns)
-                pixel += columns[:, :, :, i, j]
-        if self.padding:
-            dx[...] = self.inside(padded)
+        rows = padded.reshape(len(dx), -1, self.stride, *self.padded_shape[1:])  # (n, R*s, W', C) -> (n, R, s, W', C)
+        strips = strips.transpose(1, 0, 3, 2, 4, 5)  # (R, n, OW, s, K, C) -> (n, R, s, OW, K, C)
+        for j in range(self.kernel):
+            pixel = rows[:, :, :, j : j + self.stride * (strips.shape[3] - 1) + 1 : self.stride]
+            pixel += strips[:, :, :, :, j]
+        inside = self.inside(padded)
+        dx[...] = 0
+        dx[:, : inside.shape[1]] = inside
+
+
+def matrix(array):
+    return array.reshape(-1, array.shape[-1])  # (..., O) -> (the others together, O)

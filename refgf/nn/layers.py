@@ -56,11 +56,6 @@ class Layer:
         return resized(self._kept, name, shape, dtype or self.workspace.dtype, self.xp)
 
 
-def window_pixel(x, i, j, stride, rows, columns):
-    """Pixel (i, j) of each of rows x columns windows, one every `stride`. (n, H, W, C) -> (n, rows, columns, C)"""
-    return x[:, i : i + stride * (rows - 1) + 1 : stride, j : j + stride * (columns - 1) + 1 : stride]
-
-
 class FullyConnected(Layer):
     """y = x W + b, with x flattened: W is (inputs, outputs). Threads share columns or rows of W, to read it once."""
 

@@ -15,8 +15,8 @@ class BatchNorm(Layer):
         running <- (1 - momentum) * running + momentum * batch     with the variance divided by n - 1, as PyTorch does
     so a step that is thrown away (overflow) or a batch of no images leaves no trace.
 
-    Inside, a row of pixels is one axis of W * C numbers and a vector (C,) is repeated W times beside it: NumPy's inner loop
-    then runs over the row and not over a few channels only.
+    Inside, a row of pixels is one axis of W * C numbers and a vector (C,) is repeated W times beside it: NumPy's inner
+    loop then runs over the row and not over a few channels only.
     """
 
     def __init__(self, name, input_shape, workspace, momentum=0.1, epsilon=1e-5):
@@ -112,7 +112,7 @@ class BatchNorm(Layer):
                 dy_block -= offset
 
         self.workspace.sum_over_blocks(beta_sum, len(dy), self.bytes_per_image, beta_gradient)
-        beta_mean = beta_gradient / self.pixels(dy)  # before it is announced: the exchange may overwrite it from then on
+        beta_mean = beta_gradient / self.pixels(dy)  # before it is announced: the exchange may overwrite it then
         ready(0)
         self.workspace.sum_over_blocks(gamma_sum, len(dy), self.bytes_per_image, gamma_gradient)
         gamma_mean = gamma_gradient / self.pixels(dy)

@@ -1,6 +1,6 @@
 """Where the layers' temporaries live, and how the images of a batch are cut into blocks and shared between threads.
 
-A layer walks over its batch in blocks of a few images, so that what it writes for one block (the columns of a
+A layer walks over its batch in blocks of a few images, so that what it writes for one block (the strips of a
 convolution, a mask) is read again while it is still in the processor's cache. A GPU wants the opposite, one kernel over
 everything: there a block is the whole batch.
 

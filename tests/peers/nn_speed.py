@@ -3,14 +3,16 @@
     python tests/peers/nn_speed.py [results.json]
 
 Each side is a process of its own, so that each peak memory is its own, and the two alternate step by step, so that a
-noisy machine favours neither. Both have the same number of threads: here Python threads that share the images, each with
-one BLAS thread; there PyTorch's own. PyTorch runs channels last, its fastest layout here, and its gradients are set to
-None between steps. No optimiser. Without PyTorch only this project's side is measured. The ratio (above 1: this project
-is faster) is the median over steps, with its range; `cpu` is the same ratio of processor seconds, which hardly depends on
-what else the machine does; `of matmul` is the share of the rate at which this side's BLAS multiplies 2048 x 2048 matrices,
-in processor seconds.
+noisy machine favours neither. Both have the same number of threads: here Python threads that share the images, each
+with one BLAS thread; there PyTorch's own. PyTorch runs channels last, its fastest layout here, and its gradients are
+set to None between steps. No optimiser. Without PyTorch only this project's side is measured.
+
+ratio      PyTorch's time of a step over this project's (above 1: this project is faster), median over steps, with range
+cpu        the same ratio of processor seconds, which depends less on what else the machine does
+of matmul  share of the rate at which this side's BLAS multiplies 2048 x 2048 matrices, in processor seconds
 """
 
+import importlib.util
 import json
 import os
 import resource
@@ -30,8 +32,8 @@ def main(arguments: list[str] | None = None) -> dict:
     arguments = sys.argv[1:] if arguments is None else arguments
     results = {"steps": STEPS, "cases": []}
     print("AlexNet 227 x 227, forward and backward, images/s, median of", STEPS, "steps")
-    print(f"{'batch':>5} {'threads':>7} {'normalization':>13} {'refgf':>7} {'torch':>7} {'ratio':>6}   {'range':<13}"
-          f" {'cpu':>5} {'of matmul':>9} {'peak MiB: refgf':>15} {'torch':>6}")  # fmt: skip
+    print(f"{'batch':>5} {'threads':>7} {'normalization':>13} {'refgf':>7} {'torch':>7} {'ratio':>6}   "
+          f"{'range':<13} {'cpu':>5} {'of matmul':>9} {'peak MiB: refgf':>15} {'torch':>6}")  # fmt: skip
     for batch, threads, normalization in CASES:
         case = measure(batch, threads, normalization)
         results["cases"].append(case)
@@ -46,12 +48,14 @@ def main(arguments: list[str] | None = None) -> dict:
 
 def row(case):
     ours, theirs = case["refgf"], case["torch"]
-    text = f"{case['batch']:>5} {case['threads']:>7} {case['normalization']:>13} {ours['images_per_s']:>7.1f} "
-    if theirs is None:
-        return text + f"{'-':>7} {'-':>6}   {'no PyTorch':<13} {'-':>5} {ours['of_matmul']:>9.2f} {ours['peak_mib']:>15.0f}"
-    spread = f"{case['ratio_min']:.2f} to {case['ratio_max']:.2f}"
-    text += f"{theirs['images_per_s']:>7.1f} {case['ratio']:>6.2f}   {spread:<13} {case['cpu_ratio']:>5.2f} {ours['of_matmul']:>9.2f} "
-    return text + f"{ours['peak_mib']:>15.0f} {theirs['peak_mib']:>6.0f}"
+    versus, torch_mib = f"{'-':>7} {'-':>6}   {'no PyTorch':<13} {'-':>5}", "-"
+    if theirs:
+        spread = f"{case['ratio_min']:.2f} to {case['ratio_max']:.2f}"
+        versus = f"{theirs['images_per_s']:>7.1f} {case['ratio']:>6.2f}   {spread:<13} {case['cpu_ratio']:>5.2f}"
+        torch_mib = f"{theirs['peak_mib']:.0f}"
+    setting = f"{case['batch']:>5} {case['threads']:>7} {case['normalization']:>13}"
+    memory = f"{ours['peak_mib']:>15.0f} {torch_mib:>6}"
+    return f"{setting} {ours['images_per_s']:>7.1f} {versus} {ours['of_matmul']:>9.2f} {memory}"
 
 
 def measure(batch, threads, normalization):
@@ -80,15 +84,12 @@ def measure(batch, threads, normalization):
 
 
 def start(side, batch, threads, normalization):
-    """A process that answers "step" with [seconds, processor seconds] and "end" with a dictionary; None where torch is missing."""
+    """A process that answers "step" with [seconds, processor seconds] and "end" with a dictionary; None if missing."""
     blas = {"refgf": "1", "torch": str(threads)}[side]
     environment = os.environ | {"OMP_NUM_THREADS": blas, "OPENBLAS_NUM_THREADS": blas, "MKL_NUM_THREADS": blas}
     command = [sys.executable, __file__, "--side", side, str(batch), str(threads), normalization]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
-    if json.loads(process.stdout.readline() or '"died"') == "ready":
-        return process
-    process.wait()
-    return None
+    return process if ask(process, "start") == "ready" else None
 
 
 def ask(process, question):
@@ -104,20 +105,20 @@ def ask(process, question):
 
 
 def serve(side, batch, threads, normalization):
-    try:
-        step, describe = {"refgf": refgf_side, "torch": torch_side}[side](batch, threads, normalization)
-    except ImportError as error:
-        print(json.dumps(f"missing: {error}"), flush=True)
-        return
-    print(json.dumps("ready"), flush=True)
-    for line in sys.stdin:
-        if line.strip() == "end":
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # before describe needs more
-            print(json.dumps({"peak_mib": peak, **describe()}), flush=True)
-            return
+    def answer(value):
+        print(json.dumps(value), flush=True)
+
+    sys.stdin.readline()
+    if side == "torch" and importlib.util.find_spec("torch") is None:
+        return answer("missing")
+    step, describe = {"refgf": refgf_side, "torch": torch_side}[side](batch, threads, normalization)
+    answer("ready")
+    while sys.stdin.readline() == "step\n":
         before = time.perf_counter(), time.process_time()
         step()
-        print(json.dumps([time.perf_counter() - before[0], time.process_time() - before[1]]), flush=True)
+        answer([time.perf_counter() - before[0], time.process_time() - before[1]])
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # before describe needs more
+    answer({"peak_mib": peak, **describe()})
 
 
 def refgf_side(batch, threads, normalization):
@@ -159,7 +160,6 @@ def matmul_rate(np, n=2048):
 def torch_side(batch, threads, normalization):
     import torch
 
-    sys.path.insert(0, str(Path(__file__).parent))
     from test_nn_torch import torch_alexnet
 
     from refgf.nn.alexnet import AlexNet
