@@ -18,11 +18,12 @@ share of your network's gradients is smaller than float16 can hold?
 
 This is weak scaling: each rank brings a batch of its own, whatever p is.
 
-WHAT YOU SHOULD SEE    Exactly half the bytes. The ring's error grows with the root of p, direct's stays; both are far below the
-            noise of a mini-batch. Without a loss scale many small gradients of the convolutions vanish; a scale of some
-            thousands saves them, one of millions overflows. A dynamic scale finds its way down from too high in a few
-            skipped steps. On a CPU half the bytes need not be half the time: converting costs processor time, which only
-            pays on links slower than about 1 GB/s. On the CPU the arithmetic stays float32, only roundings are reproduced.
+WHAT YOU SHOULD SEE    Exactly half the bytes. The ring's error grows with the root of p, direct's stays; both are far
+            below the noise of a mini-batch. Without a loss scale some gradients vanish (few of a thousand here, and those
+            are small); a scale of some thousands saves most of them, one of millions overflows. A dynamic scale finds its
+            way down from too high in a few skipped steps; one far too low loses nearly everything. Half the bytes need not
+            be half the time: converting costs processor time, which only pays on links slower than about 1 GB/s. On the
+            CPU the arithmetic of forward and backward stays float32; only the roundings are reproduced.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/05_mixed_precision.py)
     1. Let all gradients be positive (biased). How does the ring's error grow with p now, and why?
@@ -246,16 +247,24 @@ def watch_scale(stack) -> list[float]:
 def draw(result: dict):
     import matplotlib.pyplot as plt
 
-    figure, ((errors, gradients), (scale, learning)) = plt.subplots(2, 2, figsize=(14, 9))
+    figure, ((errors, gradients, lost), (wire, scale, learning)) = plt.subplots(2, 3, figsize=(18, 9))
     draw_errors(errors, result["microscope"])
-    draw_gradients(gradients, result["scales"])
+    draw_gradients(gradients, result["scales"]["histogram"])
+    rows = result["scales"]["rows"]
+    for name, colour in (("zero", "tab:blue"), ("infinite", "tab:red")):
+        lost.plot([np.log2(float(s)) for s in rows], [100 * row[name] for row in rows.values()], ".-", color=colour,
+                  label=f"become {name}")  # fmt: skip
+    lost.set(title="What a loss scale saves and what it costs", xlabel="log2 of the loss scale", ylabel="% of the gradients",
+             yscale="symlog")  # fmt: skip
+    lost.set_yscale("symlog", linthresh=0.01)
+    draw_wire(wire, result["bytes"])
     for name, row in result["training"].items():
         if "dynamic" in name:
             scale.semilogy(row["scales"], base=2, label=f"{name}: {row['skipped']} steps skipped")
         learning.plot(range(1, len(row["epochs"]) + 1), [epoch["loss"] for epoch in row["epochs"]], marker=".", label=name)
     scale.set(title="Loss scaling at work", xlabel="step", ylabel="loss scale")
     learning.set(title="Training loss", xlabel="epoch", yscale="log")
-    for axis in (scale, learning):
+    for axis in (lost, scale, learning):
         axis.legend(fontsize=8)
         axis.grid(alpha=0.3)
     figure.suptitle("Lesson 05: mixed precision. Half the bytes, and the care that it takes")
@@ -276,19 +285,29 @@ def draw_errors(axis, microscope: dict) -> None:
     axis.grid(alpha=0.3)
 
 
-def draw_gradients(axis, scales: dict) -> None:
-    counts, edges = scales["histogram"]["counts"], scales["histogram"]["edges"]
-    axis.bar(edges[:-1], np.array(counts) / max(1, sum(counts)), width=1, align="edge", color="tab:grey", alpha=0.6)
+def draw_gradients(axis, histogram: dict) -> None:
+    counts, edges = histogram["counts"], histogram["edges"]
+    axis.bar(edges[:-1], np.array(counts) / max(1, sum(counts)), width=1, align="edge", color="tab:grey", alpha=0.7)
     axis.axvspan(-60, -25, color="tab:blue", alpha=0.15, label="zero in float16")
-    axis.axvspan(-24, -14, color="tab:blue", alpha=0.07, label="fewer digits (denormal)")
+    axis.axvspan(-25, -14, color="tab:blue", alpha=0.07, label="fewer digits (denormal)")
     axis.axvspan(16, 30, color="tab:red", alpha=0.15, label="infinite in float16")
-    axis.set(title="Gradients of one rank, and what a loss scale of 2^k moves to the right", xlim=(-52, 20),
+    axis.set(title="Gradients of one rank; a loss scale of 2^k moves them k to the right", xlim=(-52, 20),
              xlabel="log2 of the magnitude", ylabel="share of the gradients")  # fmt: skip
     axis.legend(fontsize=8, loc="upper left")
-    twin = axis.twinx()
-    rows = scales["rows"]
-    twin.plot([-25 - np.log2(float(s)) for s in rows], [100 * row["zero"] for row in rows.values()], "k.-", ms=4)
-    twin.set_ylabel("% lost if float16 ended here (black)")
+
+
+def draw_wire(axis, rows: dict) -> None:
+    """Bytes and time of a step, as a share of those of float32."""
+    places = np.arange(len(rows))
+    whole = rows["float32"]
+    axis.bar(places - 0.2, [row["bytes"] / max(1, whole["bytes"]) for row in rows.values()], 0.4, color="tab:grey",
+             label="bytes, counted")  # fmt: skip
+    axis.bar(places + 0.2, [row["step"]["median_s"] / whole["step"]["median_s"] for row in rows.values()], 0.4,
+             color="tab:blue", label="time of a step, measured")  # fmt: skip
+    axis.set_xticks(places, list(rows))
+    axis.set(title="On the wire, as a share of float32")
+    axis.legend(fontsize=8, loc="lower right")
+    axis.grid(alpha=0.3, axis="y")
 
 
 if __name__ == "__main__":
