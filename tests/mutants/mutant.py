@@ -68,7 +68,7 @@ class MutatingLoader(importlib.machinery.SourceFileLoader):
 @contextlib.contextmanager
 def mutated(mutant):
     """-> the module `own` on top of the mutated project. The oracle stays as it is; so does everything else after."""
-    ours = {name for name in sys.modules if name == "own" or (name.startswith("refgf.") and not oracle(name))}
+    ours = {name for name in sys.modules if mutable(name)}
     saved = {name: sys.modules.pop(name) for name in ours}
     finder = MutatingFinder(mutant)
     sys.meta_path.insert(0, finder)
@@ -76,7 +76,7 @@ def mutated(mutant):
         yield importlib.import_module("own")
     finally:
         sys.meta_path.remove(finder)
-        for name in [n for n in sys.modules if n == "own" or (n.startswith("refgf.") and not oracle(n))]:
+        for name in [name for name in sys.modules if mutable(name)]:
             del sys.modules[name]
         sys.modules.update(saved)
         for name, module in saved.items():  # a parent package holds its children as attributes, too
@@ -85,5 +85,7 @@ def mutated(mutant):
                 setattr(sys.modules[parent], child, module)
 
 
-def oracle(name):
-    return name == "refgf.oracle" or name.startswith("refgf.oracle.")
+def mutable(name):
+    """Is this a module of the project, or of ours on top of it, but not of the oracle?"""
+    of_the_oracle = name == "refgf.oracle" or name.startswith("refgf.oracle.")
+    return name in ("own", "own_layers") or (name.startswith("refgf.") and not of_the_oracle)

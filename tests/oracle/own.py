@@ -9,6 +9,7 @@ import functools
 from collections import namedtuple
 
 import numpy as np
+from own_layers import *  # noqa: F403  conv, max_pool, ... alexnet_step
 
 from refgf.comm import direct, ring, threads  # noqa: F401  own.threads is for tests
 from refgf.comm import slices as comm_slices
@@ -17,13 +18,6 @@ from refgf.exchange import chunk_choice
 from refgf.exchange.lazy import LazyAllreduce
 from refgf.exchange.pool import Pool
 from refgf.exchange.precision import LossScale, Underflow, Unscaled, WorkingCopy, is_finite
-from refgf.nn.alexnet import AlexNet
-from refgf.nn.conv import Convolution
-from refgf.nn.layers import Dropout, FullyConnected, ReLU
-from refgf.nn.loss import softmax_cross_entropy as nn_softmax_cross_entropy
-from refgf.nn.normalization import BatchNorm, LocalResponseNorm
-from refgf.nn.pooling import MaxPool
-from refgf.nn.workspace import Workspace
 from refgf.oracle.functions import csc_settings, mask, number
 from refgf.training import gradientflow
 from refgf.training.sgd import MomentumSGD, warmup
@@ -125,73 +119,6 @@ choose = chunk_choice.choose
 
 def percent_of_step(step, steps_per_epoch, warmup_percents, percent):
     return chunk_choice.Density(percent, tuple(warmup_percents), steps_per_epoch).at(step)
-
-
-def layer(kind, x, *arguments, tensors=(), **options):
-    """A layer with these tensors, its output and a function for its backward. -> (y, backward(dy) -> dx, gradients)"""
-    made = kind("layer", x.shape[1:], *arguments, workspace=Workspace(np, x.dtype), **options)
-    gradients = [np.zeros_like(t) for t in tensors]
-    made.bind(list(tensors), gradients)
-    return made.forward(x, True).copy(), lambda dy: made.backward(dy.copy(), lambda k: None), gradients
-
-
-def conv(x, w, b, stride=1, pad=0):
-    return layer(Convolution, x, len(b), len(w), stride=stride, padding=pad, tensors=[b, w])[0]
-
-
-def conv_backward(x, w, dy, stride=1, pad=0):
-    tensors = [np.zeros(w.shape[-1]), w]
-    _, backward, (db, dw) = layer(Convolution, x, w.shape[-1], len(w), stride=stride, padding=pad, tensors=tensors)
-    return backward(dy), dw, db
-
-
-def max_pool(x, window=3, stride=2):
-    y, backward, _ = layer(MaxPool, x, window, stride)
-    return y, backward
-
-
-def max_pool_backward(x, backward, dy):
-    return backward(dy)
-
-
-def relu(x):
-    return layer(ReLU, x[None])[0][0]
-
-
-def batch_norm(x, gamma, beta):
-    return layer(BatchNorm, x, tensors=[beta, gamma])[0]
-
-
-def batch_norm_backward(x, gamma, dy):
-    _, backward, (dbeta, dgamma) = layer(BatchNorm, x, tensors=[np.zeros_like(gamma), gamma])
-    return backward(dy), dgamma, dbeta
-
-
-def local_response_norm(x):
-    return layer(LocalResponseNorm, x)[0]
-
-
-def fully_connected(x, w, b):
-    return layer(FullyConnected, x, len(b), tensors=[b, w])[0]
-
-
-def dropout(x, kept, rate):
-    made = Dropout("layer", x.shape, rate, workspace=Workspace(np, x.dtype))
-    made.rng = namedtuple("Draws", "random")(lambda shape, dtype: np.where(kept, rate, 0).reshape(shape))
-    return made.forward(x[None], True)[0]
-
-
-def softmax_cross_entropy(logits, labels, global_batch):
-    return nn_softmax_cross_entropy(logits, labels, global_batch)
-
-
-def alexnet_step(images, labels, tensors, global_batch):
-    network = AlexNet(len(tensors[0]), images.shape[1], 1 / 64, dropout=0.0, dtype=np.float64)
-    gradients = [np.zeros_like(t) for t in tensors]
-    network.bind(tensors, gradients)
-    loss = network.loss(images, labels, global_batch)
-    network.backward(lambda i: None)
-    return loss, gradients
 
 
 # ---- with ranks ----

@@ -1,10 +1,9 @@
-"""Mistakes in slices, ring, direct, exact sums and lazy allreduce."""
+"""Mistakes in slices, ring and direct."""
 
 import numpy as np
 
 from refgf.oracle.definitions import (
     direct_fold,
-    lazy_rest,
     on_wire,
     ring_allreduce,
     ring_states,
@@ -239,74 +238,3 @@ def direct_own_unrounded(xs, wire=None):
 @mistake("D4", "direct_traffic", "everything is sent to everybody")
 def direct_traffic_all(n, p, rank):
     return p - 1, (p - 1) * n
-
-
-@mistake("S1", "exact_sum", "summed in float64, one after the other")
-def sum_in_float64(xs):
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.sum(np.asarray(xs, np.float64), axis=0)
-
-
-@mistake("S2", "summation_bound", "a bound without the roundings of the wire")
-def bound_without_wire(xs, wire=None):
-    u, p = np.finfo(xs[0].dtype).eps / 2, len(xs)
-    return (p - 1) * u / (1 - (p - 1) * u) * np.abs(np.asarray(xs, np.float64)).sum(axis=0)
-
-
-@mistake("L1", "lazy_calls", "fires at theta, not above it")
-def fires_at_theta(sizes, itemsize, theta_bytes):
-    calls, start, stop = [], 0, 0
-    for size in sizes:
-        stop += size
-        if (stop - start) * itemsize >= theta_bytes and stop > start:
-            calls.append((start, stop))
-            start = stop
-    return calls + lazy_rest(start, stop)
-
-
-@mistake("L1", "lazy_calls", "the tensor that passes theta is left for the next call")
-def leaves_the_last(sizes, itemsize, theta_bytes):
-    calls, start, stop = [], 0, 0
-    for size in sizes:
-        if stop > start and (stop + size - start) * itemsize > theta_bytes:
-            calls.append((start, stop))
-            start = stop
-        stop += size
-    return calls + lazy_rest(start, stop)
-
-
-@mistake("L1", "lazy_calls", "what was sent is sent again: every call begins with the first tensor")
-def sent_again(sizes, itemsize, theta_bytes):
-    calls, stop = [], 0
-    for size in sizes:
-        stop += size
-        if stop * itemsize > theta_bytes:
-            calls.append((0, stop))
-    return calls + lazy_rest(0, stop)
-
-
-@mistake("L2", "lazy_rest", "last bucket forgotten")
-def never_flushed(start, stop):
-    return []
-
-
-@mistake("L2", "lazy_rest", "an empty call at the end when nothing waits")
-def always_flushed(start, stop):
-    return [(start, stop)]
-
-
-@mistake("L3", "bytes_per_gradient", "theta counts the bytes of the array, not of the wire")
-def bytes_of_the_array(dtype, wire=None):
-    return np.dtype(dtype).itemsize
-
-
-@mistake("L4", "lazy_allreduce", "sliced as one large allreduce")
-def one_allreduce(xs, sizes, theta_bytes, wire=None, order="ring"):
-    return (ring_over(xs, wire, lambda s, p: [(s + k) % p for k in range(p)]) if order == "ring"
-            else [direct_fold(xs, wire) for _ in xs])  # fmt: skip
-
-
-@mistake("L4", "lazy_allreduce", "the part after the last call is not summed")
-def tail_not_summed(xs, sizes, theta_bytes, wire=None, order="ring"):
-    done = one_allreduce(xs, sizes, theta_bytes, wire, order)
-    return [np.concatenate([y[: len(x) // 2], x[len(x) // 2 :]]) for x, y in zip(xs, done)]
