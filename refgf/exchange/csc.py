@@ -82,7 +82,7 @@ class CSC:
         self.threshold_bytes, self.itemsize = threshold_bytes, wire_itemsize or pool.flat.dtype.itemsize
         self.loss_scale = loss_scale or LossScale()
         self.store = Store(pool, parameters, chunk, form, momentum, weight_decay, size)
-        self.chunks = self.store.chunks
+        self.correction, self.chunks = self.store.correction, self.store.chunks
         self.chosen, self.sent, self.importance = None, [], None
         self.gap = numpy.ones(len(self.chunks), numpy.int64)  # steps since each chunk was last sent
         self.steps = 0
@@ -92,7 +92,7 @@ class CSC:
     @property
     def kept(self) -> dict:
         """What is kept back, by name: part of a checkpoint."""
-        return self.store.correction.kept
+        return self.correction.kept
 
     @property
     def calls(self) -> list:
@@ -179,7 +179,7 @@ class CSC:
 
     def _kept_norms(self, norms):
         """Norms of what is kept once the step is accepted: nothing of what was sent."""
-        kept = norms * float(self.pool.flat.dtype.type(self.store.correction.factor))
+        kept = norms * float(self.pool.flat.dtype.type(self.correction.factor))
         kept[slice(None) if self.chosen is None else self.chosen] = 0
         return kept
 

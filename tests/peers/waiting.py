@@ -1,0 +1,47 @@
+"""A network that waits as long as another one computes, so that two systems' exchanges are compared at equal compute.
+
+    pace = {"forward_s": ..., "steps_s": [seconds of backward before each gradient is ready], "update_s": ...}
+"""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Spec:
+    name: str
+    shape: tuple
+    decay: bool = True
+
+
+class WaitingNetwork:
+    """What `GradientFlow` asks of a network; sleeps instead of computing, and leaves the gradients as they are."""
+
+    def __init__(self, tensors, pace: dict) -> None:
+        self.tensors = [Spec(t.name, tuple(t.shape), t.decay) for t in tensors]
+        self.dtype, self.xp, self.pace = np.dtype(np.float32), np, pace
+        self.running, self.dropout_rng = [], np.random.default_rng(0)
+
+    def bind(self, parameters, gradients) -> None:
+        self.gradients = gradients
+
+    def initialize(self, seed: int) -> None:
+        for array in self.gradients:
+            array[...] = 1e-3  # not zero, or a sleeping rank's pages would not exist
+
+    def loss(self, images, labels, global_batch) -> float:
+        self.logits_gradient = np.zeros(1)
+        time.sleep(self.pace["forward_s"])
+        return 0.0
+
+    def backward(self, on_ready) -> None:
+        """Gradient i is ready so long after the one before; time spent in on_ready comes on top, as in a real one."""
+        for i, seconds in enumerate(self.pace["steps_s"]):
+            time.sleep(seconds)
+            on_ready(i)
+        time.sleep(self.pace["rest_s"])
+
+    def accept(self) -> None:
+        pass
