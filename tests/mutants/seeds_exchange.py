@@ -2,8 +2,8 @@
 
 from mutant import Mutant
 
-LAZY, PRECISION, CHOICE, CORRECTION, CSC = (
-    f"refgf.exchange.{name}" for name in ("lazy", "precision", "chunk_choice", "momentum_correction", "csc")
+LAZY, PRECISION, CHOICE, CORRECTION, STORE, CSC = (
+    f"refgf.exchange.{name}" for name in ("lazy", "precision", "chunk_choice", "momentum_correction", "store", "csc")
 )
 
 MUTANTS = [
@@ -36,19 +36,19 @@ MUTANTS = [
     Mutant(CHOICE, "the first step is not dense", "return self.percent, step == 0", "return self.percent, False",
            "the first step is not dense (violates C6)"),
     Mutant(CORRECTION, "momentum not corrected",
-           "xp.add(self.v[block], g, out=out)", "xp.add(self.v[block], g - scratch[: g.size], out=out)",
+           "xp.add(of(self.v), g, out=out)", "xp.add(of(self.v), g - out, out=out)",
            "momentum not corrected: v + g (violates C2)"),
-    Mutant(CORRECTION, "v is not cleared when it is sent", "if sent:\n            self.v[block] = 0", "if False:\n            pass",
+    Mutant(CORRECTION, "v is not cleared when it is sent", "put(self.v, 0)", "pass",
            "what was kept back is not cleared when it is sent (violates C3)"),
-    Mutant(CORRECTION, "h is not cleared when it is sent", "if sent:\n            self.h[block] = 0\n        elif", "if",
+    Mutant(CORRECTION, "h is not cleared when it is sent", "put(self.h, 0)", "pass",
            "what was kept back is not cleared when it is sent (violates C3)"),
     Mutant(CORRECTION, "factor masking in dense steps too", "self.masked and not dense", "self.masked",
            "factor masking in dense steps too (violates C3)"),
-    Mutant(CORRECTION, "factor masking always", "if sent and self.masked and not dense", "if sent and not dense",
+    Mutant(CORRECTION, "factor masking always", "if self.masked and not dense", "if not dense",
            "factor masking always: u is cleared on chosen chunks (violates C3)"),
     Mutant(CORRECTION, "history is not discounted", 'momentum if form == "history" else 1', "1",
            "what was kept back is not discounted by the momentum (violates C3)"),
-    Mutant(CORRECTION, "what is not sent is thrown away", "else:\n            self.v[block] += g", "else:\n            self.v[block] = 0",
+    Mutant(CORRECTION, "what is not sent is thrown away", "self.v[block] += g", "self.v[block] = 0",
            "what is not sent is thrown away (violates C7)"),
     Mutant(CSC, "stale chunk list", "self.chosen = None if dense else choose(self.importance, percent)",
            "fresh = None if dense else choose(self.importance, percent)\n"
@@ -57,9 +57,9 @@ MUTANTS = [
     Mutant(CSC, "an infinity in an unchosen chunk is not looked for",
            "finite = numpy.isfinite(norms).all() and all(", "finite = all(",
            "only what is sent is looked at: an infinity in an unchosen chunk stays for ever (violates C10)"),
-    Mutant(CSC, "every rank adds the whole decay", "self.weight_decay / self.size", "self.weight_decay",
+    Mutant(STORE, "every rank adds the whole decay", "weight_decay / size if self.before", "weight_decay if self.before",
            "every rank adds the whole decay: p times too much (violates C12)"),
-    Mutant(CSC, "decay is not made up for", "self.weight_decay * float(self.gap[c])", "self.weight_decay",
+    Mutant(STORE, "decay is not made up for", "self.decay * gap[numbers]", "self.decay * (0 * gap[numbers] + 1)",
            "decay is not made up for the steps in which a chunk was not sent (violates C12)"),
     Mutant(CSC, "norms of this rank only", "self.allreduce_norms(message)", "pass", killed_by="refused"),
 ]  # fmt: skip
