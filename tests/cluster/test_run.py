@@ -172,7 +172,7 @@ def test_a_callers_pipe_is_closed_when_the_command_ends():
     """A holder process that kept it open would let this call wait for ever."""
     command = [sys.executable, "-m", "refgf.cluster", *map(str, TWO), *PYTHON, "from mpi4py import MPI; print('said')"]
     done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, timeout=60)
-    assert done.stdout.split() == ["said"] * 4
+    assert done.stdout.count("said") == 4
 
 
 def test_latency_is_there_or_refused():
