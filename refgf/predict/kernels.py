@@ -117,7 +117,9 @@ def shapes_of(workload, batch):
 
 
 def measure(shapes, timer):
-    """[Sample]; timer(shape) -> (forward_s, backward_s), medians of several runs after a warm-up."""
+    """[Sample]; timer(shape) -> (forward_s, backward_s), each of several runs after a warm-up. No model predicts better
+    than the timer repeats itself, so measure some shapes twice; on a shared machine a thread's processor time
+    (time.thread_time, least of the runs) repeats better than the clock."""
     samples = []
     for shape in shapes:
         forward_s, backward_s = timer(shape)
@@ -162,7 +164,7 @@ class Roofline:
 class Perceptrons:
     """Predicts by what factor a kernel misses its roofline. hidden: neurons of each layer; penalty: of the weights."""
 
-    def __init__(self, samples, hidden=(32, 32), penalty=1.0, members=5):
+    def __init__(self, samples, hidden=(32, 32), penalty=0.3, members=5):
         self.roofline = Roofline(samples)
         self.networks = {
             (kind, direction): self.train([s for s in samples if s.shape.kind == kind], direction, hidden, penalty, members)
