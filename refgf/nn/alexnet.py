@@ -135,7 +135,7 @@ class AlexNet:
         self.check_bound("forward")
         if images.shape[1:] != self.image_shape:
             raise ValueError(f"AlexNet: got images of shape {images.shape}, wanted (N, *{self.image_shape})")
-        x = self.xp.ascontiguousarray(images, dtype=self.dtype)  # (N, H, W, C)
+        x = self.xp.asarray(images, dtype=self.dtype, order="C")  # (N, H, W, C)
         for layer in self.layers:
             x = layer.forward(x, training)
             if observe:

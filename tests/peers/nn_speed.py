@@ -159,7 +159,6 @@ def matmul_rate(np, n=2048):
 
 def torch_side(batch, threads, normalization):
     import torch
-
     from test_nn_torch import torch_alexnet
 
     from refgf.nn.alexnet import AlexNet
