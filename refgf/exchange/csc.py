@@ -66,7 +66,8 @@ class CSC:
     after            importance of what is kept instead of what would travel
 
     After `finish` returned True the slices `sent` of the pool hold the sums, unscaled, and the rest of it is undefined;
-    False: the step is not accepted, on any rank. `chosen` lists the chunks of the next step, None for all of them.
+    False: the step is not accepted, on any rank. `sent_chunks` are the same slices chunk by chunk, and `waited` says how
+    many steps after the last time each of them was sent. `chosen` lists the chunks of the next step, None for all.
     """
 
     def __init__(self, pool, parameters, allreduce: Callable, allreduce_norms: Callable, size: int, density: Density, *,
@@ -83,7 +84,7 @@ class CSC:
         self.loss_scale = loss_scale or LossScale()
         self.store = Store(pool, parameters, chunk, form, momentum, weight_decay, size)
         self.correction, self.chunks = self.store.correction, self.store.chunks
-        self.chosen, self.sent, self.importance = None, [], None
+        self.chosen, self.sent, self.sent_chunks, self.waited, self.importance = None, [], [], [], None
         self.gap = numpy.ones(len(self.chunks), numpy.int64)  # steps since each chunk was last sent
         self.steps = 0
         self._buffer = pool.flat[:0]
@@ -185,8 +186,10 @@ class CSC:
 
     def _choose(self, norms) -> None:
         """The chunks of the next step, from the norms of this one."""
+        sent = range(len(self.chunks)) if self.chosen is None else self.chosen
+        self.sent_chunks, self.waited = [self.chunks[c] for c in sent], self.gap[sent].tolist()
         self.gap += 1
-        self.gap[slice(None) if self.chosen is None else self.chosen] = 1
+        self.gap[sent] = 1
         self.importance = importance(norms, self.pool.flat.size, self.chunk)
         percent, dense = self.density.at(self.steps + 1)
         self.chosen = None if dense else choose(self.importance, percent)

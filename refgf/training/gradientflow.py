@@ -38,6 +38,7 @@ from refgf.exchange.csc import CHUNK_ELEMENTS, CSC
 from refgf.exchange.lazy import LazyAllreduce
 from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.precision import LossScale, Unscaled
+from refgf.training.lars import LARS
 from refgf.training.step import averaged_statistics, evaluate, replica, require_same_parameters, train_step
 
 # what the argument `allreduce` may be: makes an Allreduce out of a communicator and a wire type
@@ -53,6 +54,7 @@ class GradientFlow:
     allreduce    called with (comm, wire=wire): `ring_allreduce`, `direct_allreduce`, `refgf.comm.native.mpi_allreduce`,
                  or functools.partial(collective, algorithm=...) for any schedule
     density      percent, or a `Density` with a warm-up; chunk, form, after: see `CSC`
+    trust        LARS with this trust coefficient; under CSC with the form `history` only
     loss_scale   a `LossScale`; default 1
     half_weights forward and backward use weights rounded to float16
     timeline     a `Timeline` that records what happened when
@@ -65,15 +67,15 @@ class GradientFlow:
     def __init__(self, comm, network, *, allreduce: Callable = ring_allreduce, wire=None, theta_bytes: float = math.inf,
                  density: float | Density | None = None, overlap: bool = False, chunk: int = CHUNK_ELEMENTS,
                  form: str = "dgc", after: bool = False, momentum: float = 0.9, weight_decay: float = 0.0,
-                 loss_scale: LossScale | None = None, half_weights: bool = False, seed: int = 0,
-                 timeline: Timeline | None = None) -> None:  # fmt: skip
+                 trust: float | None = None, loss_scale: LossScale | None = None, half_weights: bool = False,
+                 seed: int = 0, timeline: Timeline | None = None) -> None:  # fmt: skip
         if isinstance(density, int | float):
             density = Density(density)
         self.comm, self.timeline, self.loss_scale = comm, timeline, loss_scale or LossScale()
         self.settings = {"wire": str(numpy.dtype(wire)) if wire else None, "theta_bytes": str(theta_bytes),
                          "density": str(density), "chunk": chunk, "form": form, "after": after, "momentum": momentum,
-                         "weight_decay": weight_decay, "half_weights": half_weights}  # fmt: skip
-        self.model = _model(network, density, form, momentum, weight_decay, half_weights, seed)
+                         "weight_decay": weight_decay, "trust": trust, "half_weights": half_weights}  # fmt: skip
+        self.model = _model(network, density, form, momentum, weight_decay, trust, half_weights, seed)
         self._comms = [comm.Dup(), comm.Dup()]  # one for the data, which the thread has to itself, one for the rest
         self._require_agreement()
         self._unscaled = self._thread = self.csc = None
@@ -86,7 +88,7 @@ class GradientFlow:
             self._exchange = self.csc = CSC(
                 self.model.gradients, self.model.parameters.flat, send, norms, comm.Get_size(), density, **exchange,
                 wait=self._wait, loss_scale=self.loss_scale, chunk=chunk, form=form, momentum=momentum,
-                weight_decay=weight_decay, after=after, span=self.span,
+                weight_decay=weight_decay if trust is None else 0.0, after=after, span=self.span,
             )  # fmt: skip
         self.accepted, self.communication_s, self.steps = True, 0.0, 0
 
@@ -110,7 +112,14 @@ class GradientFlow:
     @property
     def sent(self) -> list[slice] | None:
         """Which slices of the gradient pool hold sums after `finish`; None for all."""
-        return self.csc.sent if self.csc else None
+        if self.csc is None:
+            return None
+        return self.csc.sent if self.waited is None else self.csc.sent_chunks
+
+    @property
+    def waited(self) -> list[int] | None:
+        """For LARS under CSC: after how many steps each of the slices `sent` was sent again."""
+        return self.csc.waited if self.csc and isinstance(self.model.optimizer, LARS) else None
 
     def span(self, name: str):
         return self.timeline.span("compute", name) if self.timeline else contextlib.nullcontext()
@@ -196,10 +205,17 @@ class PlainSGD:
                 self.parameters[block] -= multiply(gradients[block], float(rate), out=self._scratch[: length(block)])
 
 
-def _model(network, density, form: str, momentum: float, weight_decay: float, half_weights: bool, seed: int):
+def _model(network, density, form: str, momentum: float, weight_decay: float, trust, half_weights: bool, seed: int):
     """The replica, with those parts of the optimiser that CSC leaves to it."""
     csc = density is not None
+    if csc and trust is not None and form != "history":
+        raise ValueError(
+            f"LARS under CSC: got form {form!r}; wanted 'history', as with the others momentum comes before the exchange "
+            "and before the ratio; next: form='history', or trust=None"
+        )
     model = replica(network, seed, momentum, 0.0 if csc else weight_decay, half_weights)
-    if csc and form.startswith("dgc"):
+    if trust is not None:
+        model.optimizer = LARS(network.tensors, model.parameters.flat, trust, momentum, weight_decay)
+    elif csc and form.startswith("dgc"):
         model.optimizer = PlainSGD(model.parameters.flat)
     return model

@@ -34,9 +34,12 @@ class Replica:
     optimizer: object
     working: WorkingCopy | None = None
 
-    def update(self, rate: float, sent: list[slice] | None = None) -> None:
-        """One step of the optimiser with the sums in the gradient pool; `sent` restricts it to parts of the pool."""
-        self.optimizer.step(self.gradients.flat, rate, sent)
+    def update(self, rate: float, sent: list[slice] | None = None, waited: list[int] | None = None) -> None:
+        """One step of the optimiser with the sums in the gradient pool; `sent` restricts it to parts of the pool.
+
+        waited: after how many steps each of these parts was sent again, for an optimiser that asks for it (LARS).
+        """
+        self.optimizer.step(self.gradients.flat, rate, sent, *([] if waited is None else [waited]))
         if self.working:
             self.working.refresh(sent)
 
@@ -71,7 +74,7 @@ def train_step(model: Replica, exchange, images, labels, global_batch: int, rate
         finish()    afterwards the gradient pool holds the sums over all ranks; False: the step is not accepted, nothing
                     may change
         scale       optional: the loss scale, 1 where there is none; `finish` divides by it
-        sent        optional: which slices of the pool hold sums, None for all
+        sent        optional: which slices of the pool hold sums, None for all; waited: see `Replica.update`
         span        optional: with span(name): ... records when it happened
     """
     network, span = model.network, getattr(exchange, "span", contextlib.nullcontext)
@@ -83,7 +86,7 @@ def train_step(model: Replica, exchange, images, labels, global_batch: int, rate
         network.backward(exchange.ready)
     if exchange.finish() is not False:
         with span("UPDATE"):
-            model.update(rate, getattr(exchange, "sent", None))
+            model.update(rate, getattr(exchange, "sent", None), getattr(exchange, "waited", None))
             network.accept()
     return loss
 

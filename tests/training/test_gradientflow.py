@@ -111,6 +111,8 @@ def test_alexnet_climbs_the_ladder(on_ranks):
         ({"density": 10, "chunk": 0}, "got chunks of 0"),
         ({"density": 10, "form": "nesterov"}, "wanted one of dgc, dgc_masked, history, none"),
         ({"density": 10, "momentum": 1.0}, "got momentum=1.0"),
+        ({"density": 10, "trust": 0.001}, "LARS under CSC: got form 'dgc'; wanted 'history'"),
+        ({"trust": 0}, "LARS: got trust=0"),
         ({"theta_bytes": -1}, "got theta = -1"),
         ({"allreduce": mpi_allreduce}, "wanted a communicator of MPI"),
     ],

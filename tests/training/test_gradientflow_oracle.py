@@ -37,7 +37,7 @@ def run(comm, settings, gs, dyadic, order, overlap, percent, scale):
         comm, network, allreduce={"ring": ring_allreduce, "direct": direct_allreduce}[order], wire=settings.wire,
         theta_bytes=settings.theta_bytes, density=Density(percent, WARMUP, STEPS_PER_EPOCH, STEPS), overlap=overlap,
         chunk=settings.chunk, form=settings.form, after=settings.after, momentum=settings.momentum,
-        weight_decay=settings.decay, loss_scale=scale,
+        weight_decay=settings.decay, trust=settings.trust, loss_scale=scale,
     )  # fmt: skip
     reports = []
     with flow, np.errstate(over="ignore"):
@@ -67,10 +67,11 @@ def compare(got, want, rank, dyadic):
 
 
 def judge(comm, form, dyadic, wire=None, order="direct", theta=math.inf, overlap=False, percent=30, chunk=8,
-          after=False, decay=0.0, scale=1.0, momentum=0.5, mistake=lambda reports: reports):  # fmt: skip
+          after=False, decay=0.0, scale=1.0, momentum=0.5, trust=None, mistake=lambda reports: reports):  # fmt: skip
     size = comm.Get_size()
     settings = CSCSettings(SIZES, chunk, form, rate=0.125, momentum=momentum, decay=decay, decayed=DECAYED, wire=wire,
-                           order=order, theta_bytes=theta, after=after, scale=scale, scale_interval=10**9)  # fmt: skip
+                           order=order, theta_bytes=theta, after=after, trust=trust, scale=scale,
+                           scale_interval=10**9)  # fmt: skip
     everybody = [gradients(r, dyadic) for r in range(size)]
     loss_scale = LossScale(scale, dynamic=True, interval=10**9)
     got = run(comm, settings, everybody[comm.Get_rank()], dyadic, order, overlap, percent, loss_scale)
@@ -87,6 +88,12 @@ def judge(comm, form, dyadic, wire=None, order="direct", theta=math.inf, overlap
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_on_exact_data(on_ranks, form, decay, after):
     on_ranks(lambda comm: judge(comm, form, dyadic=True, decay=decay, after=after))
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.25])
+@pytest.mark.parametrize("percent", [30, 100])
+def test_lars_takes_its_ratios_from_what_was_sent(on_ranks, percent, decay):
+    on_ranks(lambda comm: judge(comm, "history", True, percent=percent, decay=decay, trust=0.01))
 
 
 @pytest.mark.parametrize("order", ["ring", "direct"])
