@@ -1,0 +1,106 @@
+"""No false alarm: random correct runs pass. 10,000 of them in `make test-long`, some of them always."""
+
+import numpy as np
+import own
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_oracle_trace import traced
+
+from refgf.comm import direct, doubling, ring, tree
+from refgf.comm.schedule import replay
+from refgf.oracle.definitions import on_wire, percent_of_step
+from refgf.oracle.explain import explain
+from refgf.oracle.generate.families import FAMILIES, inputs, make
+from refgf.oracle.generate.sums import seeded_case
+from refgf.oracle.judge import judge_bits
+from refgf.oracle.profiles import judge
+from refgf.oracle.trace import check_trace
+
+ALGORITHMS = {"ring": ring.allreduce, "direct": direct.allreduce}
+ranks, sizes, seeds = st.integers(1, 9), st.integers(0, 60), st.integers(0, 2**32 - 1)
+dtypes, wires = st.sampled_from(["float16", "float32", "float64"]), st.sampled_from([None, "float16", "float32"])
+
+
+def often(count, **strategies):
+    """Derandomised: the same examples each time. A twentieth of them without `long`."""
+
+    def mark(body):
+        def run(examples):
+            settings(max_examples=examples, derandomize=True, deadline=None, database=None)(given(**strategies)(body))()
+
+        all_of_them = pytest.param(count, id="all", marks=[pytest.mark.long, pytest.mark.timeout(1200)])
+        return pytest.mark.parametrize("examples", [pytest.param(count // 20, id="few"), all_of_them])(run)
+
+    return mark
+
+
+def case_of(order, p, n, dtype, family, wire, seed):
+    """A case whose claims about its numbers need not hold: random ones may be insensitive to the order."""
+    try:
+        return seeded_case(order, p, n, dtype, family, wire, seed)
+    except AssertionError:
+        x = inputs(family, p, n, dtype, np.random.default_rng(seed), wire)
+        return make("random", f"{order}_allreduce", "R2", "random numbers", {"wire": wire}, family, x=x)
+
+
+@often(4000, order=st.sampled_from(["ring", "direct"]), p=ranks, n=sizes, dtype=dtypes, wire=wires, seed=seeds,
+       family=st.sampled_from(FAMILIES))  # fmt: skip
+def test_the_projects_schedules_pass_bits_agreement_and_sum(order, p, n, dtype, family, wire, seed):
+    case = case_of(order, p, n, dtype, family, wire, seed)
+    with np.errstate(all="ignore"):
+        result = replay([ALGORITHMS[order](r, p, n) for r in range(p)], list(case["in.x"]), wire)
+    for profile in ("bits", "agreement", "sum"):
+        assert judge(case, {"out.x": np.stack(result)}, profile) is None
+
+
+@often(4000, p=ranks, n=sizes, dtype=dtypes, family=st.sampled_from(FAMILIES), wire=wires, seed=seeds)
+def test_any_tree_of_additions_is_within_the_bound(p, n, dtype, family, wire, seed):
+    """Random pairs are added until one is left; each number may be rounded to the wire type before it is."""
+    case, rng = case_of("ring", p, n, dtype, family, wire, seed), np.random.default_rng(seed)
+    held = list(case["in.x"])
+    with np.errstate(all="ignore"):
+        while len(held) > 1:
+            a, b = (held.pop(rng.integers(len(held))) for _ in range(2))
+            held.append(on_wire(a, wire if rng.random() < 0.8 else None) + on_wire(b, wire))
+        total = on_wire(held[0], wire)
+    assert judge(case, {"out.x": np.stack([total] * p)}, "sum") is None
+
+
+@often(1000, p=ranks, n=st.integers(0, 200),
+       algorithm=st.sampled_from([ring.allreduce, direct.allreduce, tree.allreduce, doubling.recursive_doubling,
+                                  doubling.halving_doubling]))  # fmt: skip
+def test_traces_of_right_schedules_are_right(p, n, algorithm):
+    name = {ring.allreduce: "ring", direct.allreduce: "direct"}.get(algorithm)
+    assert check_trace(traced(algorithm, p, n), p, n, name) == []
+
+
+@often(1000, p=st.integers(1, 4), chunk=st.integers(1, 30), form=st.sampled_from(["dgc", "dgc_masked", "history", "none"]),
+       wire=st.sampled_from([None, "float16"]), order=st.sampled_from(["ring", "direct"]), percent=st.integers(1, 100),
+       theta=st.sampled_from([0, 50, "inf"]), decay=st.sampled_from([0.0, 0.1]), after=st.booleans(), seed=seeds,
+       warmup=st.lists(st.sampled_from([100, 50, 25]), max_size=2),
+       tensors=st.lists(st.integers(0, 25), min_size=1, max_size=5).filter(sum))  # fmt: skip
+def test_the_projects_csc_passes(p, chunk, form, wire, order, percent, theta, decay, after, seed, warmup, tensors):
+    rng, n, steps = np.random.default_rng(seed), sum(tensors), 5
+    g = rng.standard_normal((steps, p, n)).astype(np.float32)
+    percents = [list(percent_of_step(t, 2, warmup, percent)) for t in range(steps + 1)]
+    arguments = {"chunk": chunk, "form": form, "rate": 0.1, "momentum": 0.9, "exact_norms": False, "percents": percents,
+                 "wire": wire, "order": order, "theta_bytes": theta, "decay": decay, "after": after, "scale": 8.0}  # fmt: skip
+    arrays = {"w": rng.standard_normal(n).astype(np.float32), "g": g, "sizes": tensors,
+              "decayed": rng.integers(0, 2, len(tensors)).astype(np.uint8)}  # fmt: skip
+    case = make("random", "csc_run", "C8", "random numbers", arguments, **arrays)
+    assert judge(case, own.joined(own.threads.run(p, own.on_rank, case))) is None
+
+
+@often(200, p=st.integers(2, 8), n=st.integers(5, 40), seed=seeds)
+def test_explain_always_names_the_ring(p, n, seed):
+    xs = list(np.random.default_rng(seed).standard_normal((p, n)).astype(np.float32))
+    told = explain(xs, np.stack(replay([ring.allreduce(r, p, n) for r in range(p)], xs)))
+    assert "  ring, sums in float32" in told
+
+
+def test_a_wrong_run_is_an_alarm():
+    """The judge of these tests can say no."""
+    case = case_of("ring", 5, 23, "float32", "sensitive", None, 1)
+    result = replay([direct.allreduce(r, 5, 23) for r in range(5)], list(case["in.x"]))
+    assert judge_bits(case, {"out.x": np.stack(result)}) is not None
