@@ -25,9 +25,11 @@ class Convolution(Layer):
     """kernel x kernel pixels to `outputs` channels, zero padding on all four sides; pixels left over are not read.
 
     input_gradient=False (the first layer: images need no gradient): backward ends with the weight gradient.
+    bias=False: no bias, where a normalisation follows that would take it away again.
     """
 
-    def __init__(self, name, input_shape, outputs, kernel, workspace, stride=1, padding=0, input_gradient=True):
+    def __init__(self, name, input_shape, outputs, kernel, workspace, stride=1, padding=0, input_gradient=True,
+                 bias=True):  # fmt: skip
         height, width, channels = input_shape
         if kernel > min(height, width) + 2 * padding:
             got = f"{height}x{width} pixels with padding {padding}"
@@ -35,7 +37,7 @@ class Convolution(Layer):
         self.kernel, self.stride, self.padding, self.input_gradient = kernel, stride, padding, input_gradient
         rows, columns = ((side + 2 * padding - kernel) // stride + 1 for side in (height, width))
         output_shape = (rows, columns, outputs)
-        tensors = [("bias", (outputs,), False), ("weight", (kernel, kernel, channels, outputs), True)]
+        tensors = [("bias", (outputs,), False)] * bias + [("weight", (kernel, kernel, channels, outputs), True)]
         product = 2 * kernel * kernel * channels * math.prod(output_shape)
         operations = (product, 2 * product if input_gradient else product)
         super().__init__(name, input_shape, output_shape, workspace, operations, tensors)
@@ -46,7 +48,7 @@ class Convolution(Layer):
         self.bytes_per_image = (math.prod(self.strips_shape) + 2 * math.prod(output_shape)) * workspace.dtype.itemsize
 
     def forward(self, x, training):
-        bias, weight = self.parameters
+        bias, weight = [0, *self.parameters][-2:]
         self.x = x
         y = self.keep("y", (len(x), *self.output_shape))
 
@@ -65,7 +67,7 @@ class Convolution(Layer):
         return y
 
     def backward(self, dy, ready):
-        bias_gradient, weight_gradient = self.gradients
+        *bias_gradient, weight_gradient = self.gradients
 
         def bias_sum(worker, block, out):
             self.xp.sum(matrix(dy[block]), axis=0, out=out)
@@ -75,14 +77,15 @@ class Convolution(Layer):
             for group in self.groups:
                 self.xp.matmul(self.under(strips, group).T, dy_rows, out=matrix(out[group]))
 
-        self.workspace.sum_over_blocks(bias_sum, len(dy), self.bytes_per_image, bias_gradient)
-        ready(0)
+        if bias_gradient:
+            self.workspace.sum_over_blocks(bias_sum, len(dy), self.bytes_per_image, bias_gradient[0])
+            ready(0)
         self.workspace.sum_over_blocks(weight_products, len(dy), self.bytes_per_image, weight_gradient)
-        ready(1)
+        ready(len(bias_gradient))
         return self.backward_input(dy) if self.input_gradient else None
 
     def backward_input(self, dy):
-        weight = self.parameters[1]
+        weight = self.parameters[-1]
         dx = self.workspace.gradient((len(dy), *self.input_shape))
 
         def work(worker, part):
