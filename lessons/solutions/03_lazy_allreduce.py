@@ -1,0 +1,89 @@
+"""Solutions of lesson 03. Every answer is checked by the code below it: python lessons/solutions/03_lazy_allreduce.py"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from refgf.comm import direct, threads
+from refgf.comm.schedule import collective
+from refgf.exchange.lazy import LazyAllreduce
+from refgf.exchange.pool import Pool
+from refgf.nn.alexnet import AlexNet
+
+
+@dataclass(frozen=True)
+class Size:
+    name: str
+    shape: tuple[int, ...]
+
+
+def calls(lazy: LazyAllreduce, pool: Pool) -> int:
+    for i in range(len(pool.specs)):
+        lazy.ready(i)
+    lazy.finish()
+    return len(lazy.calls)
+
+
+def nothing(x) -> None:
+    """An Allreduce of one rank."""
+
+
+def exercise_1() -> None:
+    """The first call must go out before the last gradient, and what comes after it must never exceed theta again.
+
+    Let S(i) be the bytes of the first i + 1 gradients and n all of them. theta gives two calls if the first i with
+    S(i) > theta leaves n - S(i) <= theta, and more than nothing. theta just below n - (the last gradients of the first
+    layer) works for every network; so does any theta from n/2 on, below n - the last gradient, as the rest is then smaller.
+    """
+    network = AlexNet(10, 67, width=1 / 8)
+    pool = Pool(network.tensors)
+    sums = [4 * offset for offset in pool.offsets[1:]]
+    theta = sums[-1] // 2
+    first = next(i for i, total in enumerate(sums) if total > theta)
+    assert 0 < sums[-1] - sums[first] <= theta
+    assert calls(LazyAllreduce(pool, nothing, theta), pool) == 2
+
+
+def exercise_2() -> None:
+    """Any theta that waiting gradients hit exactly: sizes 4, 4 bytes and theta = 4. Greater than: 8 > 4, one call of both.
+    Greater or equal: 4 >= 4, two calls."""
+    pool = Pool([Size("a", (1,)), Size("b", (1,))])
+    assert calls(LazyAllreduce(pool, nothing, 4), pool) == 1
+    assert calls(LazyAllreduce(pool, nothing, math.nextafter(4, 0)), pool) == 2  # what "greater or equal" would do
+
+
+class ForgetsTheTail(LazyAllreduce):
+    def finish(self) -> None:
+        self._start = self._next = 0
+        self.wait()
+
+
+def exercise_3() -> None:
+    """The first step's loss is right: it was computed before any exchange. From the second on, each rank has taken its own
+    gradient for the tensors that were not sent (the first layers), so parameters differ between ranks and every rank's loss
+    is that of another network. It still falls: each rank learns from its own images. Only comparing parameters finds it."""
+
+    def body(comm, kind):
+        pool = Pool([Size("late layer", (6,)), Size("first layer", (3,))])
+        w = np.zeros(9)
+        lazy = kind(pool, collective(comm, direct.allreduce), 40)
+        losses = []
+        for _ in range(4):
+            losses.append(float(((w - comm.rank) ** 2).sum()))
+            pool.flat[:] = 2 * (w - comm.rank)  # every rank pulls towards its own number
+            calls(lazy, pool)
+            w -= 0.1 * pool.flat.astype(float)
+        return losses, w.tolist()
+
+    right, wrong = threads.run(2, body, LazyAllreduce), threads.run(2, body, ForgetsTheTail)
+    assert right[0][1] == right[1][1] and wrong[0][1] != wrong[1][1]  # parameters of both ranks
+    for rank in range(2):
+        assert right[rank][0][0] == wrong[rank][0][0] and right[rank][0][1] != wrong[rank][0][1]
+        assert wrong[rank][1][:6] == right[rank][1][:6]  # the late layer was sent
+
+
+if __name__ == "__main__":
+    for exercise in (exercise_1, exercise_2, exercise_3):
+        exercise()
+        print(f"{exercise.__name__}: {exercise.__doc__.strip()}\n")
