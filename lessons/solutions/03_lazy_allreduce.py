@@ -30,11 +30,11 @@ def nothing(x) -> None:
 
 
 def exercise_1() -> None:
-    """The first call must go out before the last gradient, and what comes after it must never exceed theta again.
+    """Any theta from half of all bytes up to just below all bytes without the last gradient.
 
-    Let S(i) be the bytes of the first i + 1 gradients and n all of them. theta gives two calls if the first i with
-    S(i) > theta leaves n - S(i) <= theta, and more than nothing. theta just below n - (the last gradients of the first
-    layer) works for every network; so does any theta from n/2 on, below n - the last gradient, as the rest is then smaller.
+    The first call goes out at the first gradient i with S(i) > theta, S(i) being the bytes up to there. As theta is below
+    S(last but one), that happens before the last gradient, so something is left for a second call; and what is left is less
+    than half of all, so it never exceeds theta again.
     """
     network = AlexNet(10, 67, width=1 / 8)
     pool = Pool(network.tensors)
@@ -67,7 +67,7 @@ def exercise_3() -> None:
     def body(comm, kind):
         pool = Pool([Size("late layer", (6,)), Size("first layer", (3,))])
         w = np.zeros(9)
-        lazy = kind(pool, collective(comm, direct.allreduce), 40)
+        lazy = kind(pool, collective(comm, direct.allreduce), 20)
         losses = []
         for _ in range(4):
             losses.append(float(((w - comm.rank) ** 2).sum()))
