@@ -22,8 +22,8 @@ def turned_allreduce(rank: int, size: int, n: int) -> list[Step]:
     return [*reduce, local("finish", own), *gather]
 
 
-def exercise_1() -> None:
-    """Slice s is now a left fold over ranks s, s-1, s-2, ... (mod p): another order, so the bits change from p = 3 on.
+def the_other_way_round() -> None:
+    """1. Slice s is now a left fold over ranks s, s-1, s-2, ... (mod p): another order, so the bits change from p = 3 on.
 
     For p = 2 both rings add the same two numbers, and a + b = b + a in floating point.
     """
@@ -46,8 +46,8 @@ def whole_vector(rank: int, size: int, n: int) -> list[Step]:
     return [Step((rank + 1) % size, everything, (rank - 1) % size, everything, "add") for _ in range(size - 1)]
 
 
-def exercise_2() -> None:
-    """Both, but only from p = 3 on: with two ranks the values are right, and only the bytes tell.
+def the_whole_vector() -> None:
+    """2. Both, but only from p = 3 on: with two ranks the values are right, and only the bytes tell.
 
     A right version (pass on what was received) has right values for every p; then only counting finds it: (p-1) n elements
     per rank instead of 2n (p-1)/p, so p/2 times as many.
@@ -68,8 +68,8 @@ def exercise_2() -> None:
             assert nbytes == 4 * (p - 1) * n and (nbytes == wanted) == (p == 2)
 
 
-def exercise_3() -> None:
-    """For p = 1 and p = 2. With two ranks each slice is one addition, and addition commutes. With three, slice 1 of the ring
+def when_ring_and_direct_agree() -> None:
+    """3. For p = 1 and p = 2. With two ranks each slice is one addition, and addition commutes. With three, slice 1 of the ring
     is (x1 + x2) + x0, where direct has (x0 + x1) + x2: float addition is not associative."""
     for p in (1, 2, 3, 4, 7):
         xs = numbers(p, 1000)
@@ -80,6 +80,6 @@ def exercise_3() -> None:
 
 
 if __name__ == "__main__":
-    for exercise in (exercise_1, exercise_2, exercise_3):
+    for exercise in (the_other_way_round, the_whole_vector, when_ring_and_direct_agree):
         exercise()
-        print(f"{exercise.__name__}: {exercise.__doc__.strip()}\n")
+        print(exercise.__doc__.strip() + "\n")

@@ -29,8 +29,8 @@ def nothing(x) -> None:
     """An Allreduce of one rank."""
 
 
-def exercise_1() -> None:
-    """Any theta from half of all bytes up to just below all bytes without the last gradient.
+def a_theta_for_two_calls() -> None:
+    """1. Any theta from half of all bytes up to just below all bytes without the last gradient.
 
     The first call goes out at the first gradient i with S(i) > theta, S(i) being the bytes up to there. As theta is below
     S(last but one), that happens before the last gradient, so something is left for a second call; and what is left is less
@@ -45,8 +45,8 @@ def exercise_1() -> None:
     assert calls(LazyAllreduce(pool, nothing, theta), pool) == 2
 
 
-def exercise_2() -> None:
-    """Any theta that waiting gradients hit exactly: sizes 4, 4 bytes and theta = 4. Greater than: 8 > 4, one call of both.
+def exactly_theta() -> None:
+    """2. Any theta that waiting gradients hit exactly: sizes 4, 4 bytes and theta = 4. Greater than: 8 > 4, one call of both.
     Greater or equal: 4 >= 4, two calls."""
     pool = Pool([Size("a", (1,)), Size("b", (1,))])
     assert calls(LazyAllreduce(pool, nothing, 4), pool) == 1
@@ -59,8 +59,8 @@ class ForgetsTheTail(LazyAllreduce):
         self.wait()
 
 
-def exercise_3() -> None:
-    """The first step's loss is right: it was computed before any exchange. From the second on, each rank has taken its own
+def the_forgotten_tail() -> None:
+    """3. The first step's loss is right: it was computed before any exchange. From the second on, each rank has taken its own
     gradient for the tensors that were not sent (the first layers), so parameters differ between ranks and every rank's loss
     is that of another network. It still falls: each rank learns from its own images. Only comparing parameters finds it."""
 
@@ -84,6 +84,6 @@ def exercise_3() -> None:
 
 
 if __name__ == "__main__":
-    for exercise in (exercise_1, exercise_2, exercise_3):
+    for exercise in (a_theta_for_two_calls, exactly_theta, the_forgotten_tail):
         exercise()
-        print(f"{exercise.__name__}: {exercise.__doc__.strip()}\n")
+        print(exercise.__doc__.strip() + "\n")
