@@ -40,7 +40,8 @@ def diagnose_some(verdicts):
     telling = {}
     for verdict in verdicts:
         if verdict.status == "fail" and verdict.outputs is not None:
-            kind = verdict.case.function, verdict.case.family, verdict.case.arguments.get("form")
+            form = verdict.case.arguments.get("form"), verdict.case.arguments.get("after")
+            kind = verdict.case.function, verdict.case.family, form
             telling.setdefault((*kind, few_ranks(verdict.case)), verdict)
     for (*kind, few), verdict in telling.items():
         if not few or (*kind, False) not in telling:

@@ -4,6 +4,11 @@ from mutant import Mutant
 
 SLICES, RING, DIRECT, SCHEDULE = (f"refgf.comm.{name}" for name in ("slices", "ring", "direct", "schedule"))
 
+BOTH_HALVES = "return reduce_scatter(rank, size, n) + allgather(rank, size, n)"
+BLOCKED = """return [half for s in reduce_scatter(rank, size, n) + allgather(rank, size, n) for half in (
+        [Step(s.send_to, s.send, None, slice(0, 0), "add"), Step(None, slice(0, 0), s.receive_from, s.receive, s.op)]
+        if s.send_to is not None else [s])]"""
+
 MUTANTS = [
     Mutant(SLICES, "the last slice takes the whole remainder", "i * each + min(i, longer)",
            "i * each + (longer if i == size else 0)", "the last slice takes the whole remainder (violates R1)"),
@@ -17,23 +22,20 @@ MUTANTS = [
            'parts[(rank - k - 2) % size], "add")', killed_by="messages"),
     Mutant(RING, "one step short in the reduce-scatter", """"add")
         for k in range(size - 1)""", """"add")
-        for k in range(size - 2)""", "the last step of the reduce-scatter is missing: slice s is what rank s-1 contributed (violates R2)"),
+        for k in range(size - 2)""",
+           "the last step of the reduce-scatter is missing: slice s is what rank s-1 contributed (violates R2)"),
     Mutant(RING, "one step short in the allgather", """"copy")
         for k in range(size - 1)""", """"copy")
         for k in range(size - 2)""", "the allgather stops one step early"),
-    Mutant(RING, "whole tensor round the ring", "return reduce_scatter(rank, size, n) + allgather(rank, size, n)",
+    Mutant(RING, "whole tensor round the ring", BOTH_HALVES,
            'return [Step((rank + 1) % size, slice(0, n), (rank - 1) % size, slice(0, n), "add")] * (size - 1)',
            killed_by="messages"),
-    Mutant(RING, "empty messages are left out on one side", "return reduce_scatter(rank, size, n) + allgather(rank, size, n)",
-           "return [s for s in reduce_scatter(rank, size, n) + allgather(rank, size, n)\n"
-           "            if s.send.stop > s.send.start or s.receive.stop > s.receive.start]", killed_by="messages"),
+    Mutant(RING, "empty messages are left out on one side", BOTH_HALVES, BOTH_HALVES.replace("return ", "return [s for s in ")
+           + " if s.send.stop > s.send.start or s.receive.stop > s.receive.start]", killed_by="messages"),
     Mutant(RING, "the finished slice is not rounded by its owner",
            'return [local("finish", parts[(rank + 1) % size])] + [', "return [] + [",
            "the owner keeps its finished slice unrounded (violates R4)"),
-    Mutant(RING, "blocked sends: everybody sends before receiving", "return reduce_scatter(rank, size, n) + allgather(rank, size, n)",
-           "return [half for s in reduce_scatter(rank, size, n) + allgather(rank, size, n) for half in (\n"
-           '            [Step(s.send_to, s.send, None, slice(0, 0), "add"), Step(None, slice(0, 0), s.receive_from, s.receive, s.op)]\n'
-           "            if s.send_to is not None else [s])]", killed_by="deadlock"),
+    Mutant(RING, "blocked sends: everybody sends before receiving", BOTH_HALVES, BLOCKED, killed_by="deadlock"),
     Mutant(RING, "the ring runs in the other direction", "right, left = (rank + 1) % size, (rank - 1) % size\n    return [\n",
            "right, left = (rank - 1) % size, (rank + 1) % size\n    return [\n", killed_by="messages"),
     Mutant(DIRECT, "the result goes to all but the last rank", "for to, sender in others]\n    return",

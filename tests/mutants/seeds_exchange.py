@@ -2,9 +2,19 @@
 
 from mutant import Mutant
 
-LAZY, PRECISION, CHOICE, CORRECTION, STORE, CSC = (
-    f"refgf.exchange.{name}" for name in ("lazy", "precision", "chunk_choice", "momentum_correction", "store", "csc")
+LAZY, PRECISION, CHOICE, CORRECTION, CSC, STORE = (
+    f"refgf.exchange.{name}" for name in ("lazy", "precision", "chunk_choice", "momentum_correction", "csc", "store")
 )
+NOT_CORRECTED = """
+def carry(self, of, g, out):
+    array_module(g).add(of(self.v), g, out=out)
+
+def keep(self, block, g):
+    self.v[block] += g
+    self.u[block] = self.u.dtype.type(self.momentum) * self.u[block] + g
+
+MomentumBefore.carry, MomentumBefore.keep = carry, keep
+"""
 
 MUTANTS = [
     Mutant(LAZY, "fires at theta", "* self.itemsize > self.threshold_bytes", "* self.itemsize >= self.threshold_bytes",
@@ -35,17 +45,17 @@ MUTANTS = [
            "not divided by the chunk's length: the short last chunk starves (violates C4)"),
     Mutant(CHOICE, "the first step is not dense", "return self.percent, step == 0", "return self.percent, False",
            "the first step is not dense (violates C6)"),
-    Mutant(CORRECTION, "momentum not corrected",
-           "xp.add(of(self.v), g, out=out)", "xp.add(of(self.v), g - out, out=out)",
-           "momentum not corrected: v + g (violates C2)"),
+    Mutant(CORRECTION, "momentum not corrected", "", NOT_CORRECTED, "momentum not corrected: v + g (violates C2)"),
     Mutant(CORRECTION, "v is not cleared when it is sent", "put(self.v, 0)", "pass",
            "what was kept back is not cleared when it is sent (violates C3)"),
     Mutant(CORRECTION, "h is not cleared when it is sent", "put(self.h, 0)", "pass",
            "what was kept back is not cleared when it is sent (violates C3)"),
-    Mutant(CORRECTION, "factor masking in dense steps too", "self.masked and not dense", "self.masked",
+    Mutant(CORRECTION, "factor masking in dense steps too", "if self.masked and not dense", "if self.masked",
            "factor masking in dense steps too (violates C3)"),
     Mutant(CORRECTION, "factor masking always", "if self.masked and not dense", "if not dense",
            "factor masking always: u is cleared on chosen chunks (violates C3)"),
+    Mutant(CORRECTION, "factor masking never", "if self.masked and not dense", "if False",
+           "factor masking never (violates C3)"),
     Mutant(CORRECTION, "history is not discounted", 'momentum if form == "history" else 1', "1",
            "what was kept back is not discounted by the momentum (violates C3)"),
     Mutant(CORRECTION, "what is not sent is thrown away", "self.v[block] += g", "self.v[block] = 0",
@@ -57,9 +67,10 @@ MUTANTS = [
     Mutant(CSC, "an infinity in an unchosen chunk is not looked for",
            "finite = numpy.isfinite(norms).all() and all(", "finite = all(",
            "only what is sent is looked at: an infinity in an unchosen chunk stays for ever (violates C10)"),
+    Mutant(CSC, "norms of this rank only", "self.allreduce_norms(message)", "pass", killed_by="refused"),
     Mutant(STORE, "every rank adds the whole decay", "weight_decay / size if self.before", "weight_decay if self.before",
            "every rank adds the whole decay: p times too much (violates C12)"),
-    Mutant(STORE, "decay is not made up for", "self.decay * gap[numbers]", "self.decay * (0 * gap[numbers] + 1)",
+    Mutant(STORE, "decay is not made up for", "self.decay * gap[numbers]", "self.decay + 0.0 * gap[numbers]",
            "decay is not made up for the steps in which a chunk was not sent (violates C12)"),
-    Mutant(CSC, "norms of this rank only", "self.allreduce_norms(message)", "pass", killed_by="refused"),
+    Mutant(STORE, "decay everywhere", "if len(positions):", "if False:", "decay everywhere, biases and normalisation included"),
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 from mutant import Mutant
 
 CONV, LAYERS, LOSS, NORM, POOL = (f"refgf.nn.{name}" for name in ("conv", "layers", "loss", "normalization", "pooling"))
-ALEXNET, SGD, STEP = "refgf.nn.alexnet", "refgf.training.sgd", "refgf.training.step"
+ALEXNET, SGD, LARS = "refgf.nn.alexnet", "refgf.training.sgd", "refgf.training.lars"
 
 WITH_OTHER_WEIGHTS = """
 def mistaken(self, x, training, forward=Convolution.forward):
@@ -16,6 +16,8 @@ def mistaken(self, x, training, forward=Convolution.forward):
 Convolution.forward = mistaken
 """
 BIAS_AVERAGED = """
+import math
+
 def mistaken(self, dy, ready, backward=Convolution.backward):
     dx = backward(self, dy, ready)
     self.gradients[0] /= max(1, math.prod(dy.shape[:-1]))
@@ -25,7 +27,8 @@ Convolution.backward = mistaken
 """
 
 MUTANTS = [
-    Mutant(CONV, "rows and columns of the kernel exchanged", "", WITH_OTHER_WEIGHTS.replace("CHANGED", "weight.transpose(1, 0, 2, 3)"),
+    Mutant(CONV, "rows and columns of the kernel exchanged", "",
+           WITH_OTHER_WEIGHTS.replace("CHANGED", "weight.transpose(1, 0, 2, 3)"),
            "rows and columns of the kernel exchanged (violates N1)"),
     Mutant(CONV, "the kernel is flipped", "", WITH_OTHER_WEIGHTS.replace("CHANGED", "weight[::-1, ::-1]"),
            "the kernel is flipped: convolution instead of correlation (violates N1)"),
@@ -45,9 +48,11 @@ MUTANTS = [
     Mutant(NORM, "mean and variance are taken for constants",
            "                dy_block -= correction\n                dy_block -= offset\n", "",
            "mean and variance are taken for constants (violates N9)"),
-    Mutant(LOSS, "the largest logit of the whole batch is subtracted", "logits.max(axis=1, keepdims=True)", "logits.max(initial=-1e300)",
+    Mutant(LOSS, "the largest logit of the whole batch is subtracted", "logits.max(axis=1, keepdims=True)",
+           "logits.max(initial=-1e300)",
            "the largest logit of the whole batch is subtracted: small rows underflow"),
-    Mutant(LOSS, "divided by this rank's samples", "gradient /= global_batch\n    return float(losses.sum(dtype=np.float64)) / global_batch",
+    Mutant(LOSS, "divided by this rank's samples",
+           "gradient /= global_batch\n    return float(losses.sum(dtype=np.float64)) / global_batch",
            "global_batch = max(1, len(logits))\n    gradient /= global_batch\n"
            "    return float(losses.sum(dtype=np.float64)) / global_batch",
            "divided by this rank's samples, not by the global batch (violates N8)"),
@@ -67,14 +72,22 @@ MUTANTS = [
         v += g
         w -= old
 """, "the old velocity moves the weights (violates M1)"),
-    Mutant(SGD, "Nesterov momentum", "xp.multiply(v, rate, out=t)", "xp.multiply(g + v.dtype.type(self.momentum) * v, rate, out=t)",
+    Mutant(SGD, "Nesterov momentum", "xp.multiply(v, rate, out=t)",
+           "xp.multiply(g + v.dtype.type(self.momentum) * v, rate, out=t)",
            "Nesterov momentum (violates M1)"),
     Mutant(SGD, "decay everywhere", "bool(spec.decay and weight_decay)", "bool(weight_decay)",
            "decay everywhere, biases and normalisation included (violates M2)"),
     Mutant(SGD, "decay forgotten", "bool(spec.decay and weight_decay)", "False", "decay forgotten (violates M2)"),
     Mutant(SGD, "warm-up from 0", "return start_rate + (rate - start_rate) * (step + 1) / warmup_steps",
            "return rate * (step + 1) / warmup_steps", "warms up from 0 instead of from the base rate (violates M3)"),
-    Mutant(SGD, "warm-up one step late", "if step + 1 >= warmup_steps:\n        return rate\n    return start_rate + (rate - start_rate) * (step + 1) / warmup_steps",
-           "if step >= warmup_steps:\n        return rate\n    return start_rate + (rate - start_rate) * step / warmup_steps",
-           "one step late: the first step is at the base rate (violates M3)"),
+    Mutant(SGD, "warm-up one step late", "", """
+def warmup(rate, step, warmup_steps, start_rate=0.0):
+    return start_rate + (rate - start_rate) * min(1.0, step / warmup_steps)
+""", "one step late: the first step is at the base rate (violates M3)"),
+    Mutant(LARS, "the decay is left out below", "below = g + self.weight_decay * w", "below = g",
+           "the decay is left out below (violates M4)"),
+    Mutant(LARS, "ratio 0 for weights of zero", "if w > 0 and below > 0 else 1.0", "if below > 0 else 1.0",
+           "ratio 0 for weights of zero: they never start to move (violates M4)"),
+    Mutant(LARS, "no ratio", "ratio = self.ratio(gradients, [part for part, _ in own]) if decays else 1.0", "ratio = 1.0",
+           "no ratio: momentum SGD with the rate inside the velocity (violates M5)"),
 ]  # fmt: skip

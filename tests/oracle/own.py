@@ -20,6 +20,7 @@ from refgf.exchange.pool import Pool
 from refgf.exchange.precision import LossScale, Underflow, Unscaled, WorkingCopy, is_finite
 from refgf.oracle.functions import csc_settings, mask, number
 from refgf.training import gradientflow
+from refgf.training.lars import LARS
 from refgf.training.sgd import MomentumSGD, warmup
 
 ALGORITHMS = {"ring": ring.allreduce, "direct": direct.allreduce}
@@ -34,8 +35,8 @@ def specs_of(sizes, decayed=None):
 
 
 def supported(case):
-    """NumPy has no bfloat16, so the executor has no such wire type; LARS is not part of the stack yet."""
-    return case.arguments.get("wire") != "bfloat16" and "trust" not in case.arguments
+    """NumPy has no bfloat16, so the executor has no such wire type."""
+    return case.arguments.get("wire") != "bfloat16"
 
 
 # ---- without ranks ----
@@ -96,6 +97,22 @@ def momentum_step(w, v, g, rate, momentum, decay=0.0, decayed=None):
     optimizer.velocity[...] = v
     optimizer.step(g, rate)
     return optimizer.parameters, optimizer.velocity
+
+
+def lars(w, v, sizes, momentum, trust, decay, decayed=None):
+    optimizer = LARS(specs_of(sizes, decayed), w.copy(), trust, momentum, decay)
+    optimizer.velocity[...] = v
+    return optimizer
+
+
+def lars_step(w, v, g, sizes, rate, momentum, trust, decay=0.0, decayed=None):
+    optimizer = lars(w, v, sizes, momentum, trust, decay, decayed)
+    optimizer.step(g, rate)
+    return optimizer.parameters, optimizer.velocity
+
+
+def lars_ratio(w, g, trust, decay=0.0):
+    return lars(w, w, [len(w)], 0.5, trust, decay).ratio(g, [slice(0, len(w))])
 
 
 def warmup_rate(step, warmup_steps, base_rate, batch_factor):
@@ -197,7 +214,7 @@ def csc_run(comm, case):
     flow = gradientflow.GradientFlow(
         comm, network, allreduce=ALLREDUCE[s.order], wire=s.wire, theta_bytes=s.theta_bytes, form=s.form, chunk=s.chunk,
         density=Listed(50.0, listed=tuple(map(tuple, case.arguments["percents"]))), after=s.after, momentum=s.momentum,
-        weight_decay=s.decay, loss_scale=LossScale(s.scale, dynamic=True, interval=s.scale_interval),
+        weight_decay=s.decay, trust=s.trust, loss_scale=LossScale(s.scale, dynamic=True, interval=s.scale_interval),
     )  # fmt: skip
     rows = []
     with flow, np.errstate(over="ignore", invalid="ignore"):

@@ -148,10 +148,13 @@ def swapped(form, kept, g, momentum, sent, dense=False):
     return {name: a if name == "u" else other[name] for name, a in after.items()}
 
 
-@mistake("C8", "csc_run", "stale chunk list: the list of the step before")
-def stale_list(w, gs, s, percents, lists=None):
-    told = [report["chosen"][0] for report in csc_run(w, gs, s, percents)]
-    return csc_run(w, gs, s, percents, [*told[:2], *told[1:-1]][: len(gs)])
+@mistake("C8", "csc_step", "stale chunk list: the list of the step before")
+def stale_list(state, gs, s, percent_next, dense_next=False):
+    after, report = csc_step(state, gs, s, percent_next, dense_next)
+    if report["finite"]:
+        fresh = after["chosen"]
+        after["chosen"], after["fresh"] = state.get("fresh", fresh), fresh
+    return after, report
 
 
 @mistake("C8", "csc_step", "importance is taken after clearing although it was not asked for")

@@ -221,3 +221,9 @@ def rate_outside(w, v, g, sizes, rate, momentum, trust, decay=0.0, decayed=None)
         v[part] = w.dtype.type(momentum) * v[part] + change
         w[part] = w[part] - w.dtype.type(rate) * v[part]
     return w, v
+
+
+@mistake("M5", "lars_step", "no ratio: momentum SGD with the rate inside the velocity")
+def no_ratio_at_all(w, v, g, sizes, rate, momentum, trust, decay=0.0, decayed=None):
+    keep = np.repeat([True] * len(sizes) if decayed is None else np.asarray(decayed, bool), sizes)
+    return rate_inside(w, v, g, rate, momentum, decay, keep)
