@@ -1,0 +1,363 @@
+"""Lesson 02: AlexNet - which layer makes which gradient, when, and how large.
+
+    mpiexec -n 8 python lessons/02_alexnet.py       (--width, --image-size, --batch, --data PATH, --quick, --full, --plot)
+
+QUESTION    A training step makes 26 gradients, and every one must be summed over all ranks. Where does the step spend its
+            time, where are the bytes, and when is each gradient ready to travel?
+IDEA        Backward goes through the layers from the last to the first and finishes a gradient in each. A convolution uses
+            every weight at every pixel: few weights, much work. A fully connected layer uses every weight once an image:
+            many weights, little work. (refgf/nn/conv.py, alexnet.py; training/step.py)
+PREDICTION  A layer cannot be faster than its arithmetic or than its memory:
+
+                time = max(flops / R, bytes / W)        R: flop/s of a matrix product, W: bytes/s of a copy, both measured
+                a gradient is ready when the layers behind its own, and its own product, are over
+
+            p ranks that share a batch B, however unevenly, add up what one rank would have added up by itself. Only the
+            order of summation differs, and a bound on rounding says by how much the result may.
+
+Before you run it, write down: AlexNet has 62 million parameters and takes 2.3 billion multiply-adds an image, forward. What
+share of the parameters do the five convolutions hold? What share of the multiply-adds? And after what share of the backward
+pass are nine tenths of the gradients' bytes ready?
+
+This is strong scaling: the last part shares one batch of 2p + 1 images between p ranks. The times are those of one rank.
+
+WHAT YOU SHOULD SEE    The convolutions take most of the time, the fully connected layers hold nearly all the bytes, and
+            those come first: most bytes are ready when most of backward is still to come. That is what makes hiding the
+            communication behind it possible (lesson 04). On an idle machine the large convolutions come near their
+            prediction. The fully connected layers do not: they are bound by memory, and for a few images BLAS first copies
+            the weights into another order, which the prediction knows nothing of. Normalisation and pooling are short but
+            far above it: they pass over their data several times. With --width 0.125 --image-size 67 everything is small,
+            and what costs is neither flops nor bytes but the calls.
+
+NOW CHANGE SOMETHING    (solutions: lessons/solutions/02_alexnet.py)
+    1. From how many images a rank on do the fully connected layers take longer to compute than to read? Predict it with
+       the R and W that this lesson prints, then try --batch.
+    2. Someone lets every rank divide its loss by its own batch, and divides the sum by p. For which shards is that right?
+    3. Someone lays the pool out first layer first. When could the first of four equal quarters of it be sent?
+"""
+
+import refgf.launch  # noqa: F401  before MPI starts
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+import kit
+import layers
+from refgf.comm import ring
+from refgf.comm.schedule import collective
+from refgf.comm.slices import slices
+from refgf.exchange.lazy import LazyAllreduce
+from refgf.exchange.pool import Pool
+from refgf.nn.alexnet import AlexNet
+from refgf.oracle.definitions import alexnet_rounding, central_differences, momentum_rounding
+from refgf.predict.workloads import alexnet
+from refgf.training.data import digits
+from refgf.training.folders import image_folder
+from refgf.training.step import replica, require_same_parameters, train_step
+
+SMALL = {"image_size": 67, "width": 1 / 16}  # where gradients are checked
+RATE, MOMENTUM, WEIGHT_DECAY = 0.01, 0.9, 5e-4
+UNIT = 2.0**-53  # the unit roundoff of float64
+NOISE = 0.1  # on images of variance 1
+SEED = 1
+
+
+def measure(run: kit.Run) -> dict:
+    check_gradients(run)
+    measured = time_layers(run)
+    ranks = compare_with_one_rank(run)
+    return {"layers": measured, "ranks_against_one": ranks}
+
+
+def alone(run: kit.Run, function):
+    """function() on rank 0 while the others sleep: a rank that waits inside MPI asks all the time, and takes a core."""
+    result = function() if run.rank == 0 else None
+    if run.options.threads:
+        run.plain.Barrier()
+    elif run.rank == 0:
+        for rank in range(1, run.size):
+            run.plain.Send(np.empty(0), rank)
+    else:
+        request = run.plain.Irecv(np.empty(0), 0)
+        while not request.Test():
+            time.sleep(0.02)
+    return result
+
+
+# ---- one step: forward, backward, and a clock ----
+
+
+def timed_step(network, images, labels):
+    """[(event, seconds since the event before)] of a step without exchange and update.
+
+    Events in their order: (layer, "forward"), then (number of a gradient, "ready") and (layer, "backward").
+    """
+    events, last_s = [], time.perf_counter()
+
+    def mark(name, what):
+        nonlocal last_s
+        now_s = time.perf_counter()
+        events.append(((name, what), now_s - last_s))
+        last_s = now_s
+
+    network.loss(images, labels, len(images), mark)
+    network.backward(lambda i: mark(i, "ready"), mark)
+    return events
+
+
+# ---- the oracle ----
+
+
+def check_gradients(run: kit.Run) -> None:
+    """Central differences on a small network in float64, on rank 0."""
+    run.section("The oracle: are the gradients right?")
+    run.say("(loss(w + h) - loss(w - h)) / 2h, h = 1e-7, for a few elements w of each layer of a small AlexNet in float64:")
+    rows = alone(run, lambda: differences(run.quick(2, 5)))
+    run.table(["layer", "elements tried", "norm of its gradient", "largest difference / norm"], rows or [])
+    run.say("A bias in front of a normalisation shifts what the normalisation takes away again: its gradient is 0.")
+
+
+def differences(elements: int) -> list[list]:
+    """One row for each layer with parameters; AssertionError where the difference is above 1e-6 of the norm."""
+    model = replica(AlexNet(10, dropout=0.0, dtype=np.float64, **SMALL), SEED)
+    network, random = model.network, np.random.default_rng(SEED)
+    images, labels = random.standard_normal((3, *network.image_shape)), random.integers(0, 10, 3)
+    network.loss(images, labels, 3)
+    network.backward(lambda i: None)
+    found = {}  # layer: [elements tried, norm, largest difference]
+    for spec, w, g in zip(network.tensors, model.parameters.views, model.gradients.views):
+        w, g = w.reshape(-1), g.reshape(-1)
+        chosen = np.unique([np.abs(g).argmax(), *random.integers(0, w.size, elements)])
+
+        def loss_with(values, w=w, chosen=chosen):
+            w[chosen] = values
+            return network.loss(images, labels, 3)
+
+        before = w[chosen]
+        off = np.abs(central_differences(loss_with, before, 1e-7) - g[chosen]).max()
+        w[chosen] = before
+        tried, norm, largest = found.get(spec.name.split(".")[0], (0, 0.0, 0.0))
+        found[spec.name.split(".")[0]] = tried + len(chosen), max(norm, float(np.linalg.norm(g))), max(largest, off)
+    for layer, (_, norm, off) in found.items():
+        if off > 1e-6 * norm:
+            raise AssertionError(f"{layer}: gradient and central differences differ by {off}, its norm is {norm}")
+    return [[layer, tried, f"{norm:.3g}", f"{off / norm:.1e}"] for layer, (tried, norm, off) in found.items()]
+
+
+# ---- the measurement: one step of one rank ----
+
+
+def time_layers(run: kit.Run) -> dict:
+    options = run.options
+    size = options.image_size or run.quick(67, 227)
+    width = options.width or run.quick(1 / 8, 1.0)
+    batch, classes = options.batch or run.quick(8, 8, 32), run.quick(10, 1000)
+    run.section(f"One step, layer by layer: {size} x {size} pixels, width {width:g}, {batch} images, {classes} classes")
+    result = alone(run, lambda: measured_steps(size, width, batch, classes, run.quick(15, 7, 11)))
+    if run.rank == 0:
+        show_layers(run, result)
+        show_ready(run, result)
+    return result
+
+
+def measured_steps(size, width, batch, classes, repeats) -> dict:
+    network = AlexNet(classes, size, width)
+    network.bind(*(Pool(network.tensors).views for _ in range(2)))
+    network.initialize(SEED)
+    random = np.random.default_rng(SEED)
+    images = random.standard_normal((batch, *network.image_shape), dtype=np.float32)  # their content costs no time
+    labels = random.integers(0, classes, batch)
+    steps = [timed_step(network, images, labels) for _ in range(1 + repeats)][1:]  # the first one fetches memory
+    return layers.compare(network, alexnet(classes, size, width), batch, steps)
+
+
+def show_layers(run: kit.Run, result: dict) -> None:
+    node, rows, steps_s = result["node"], result["rows"], result["steps_s"]
+    run.say(f"one rank while the others sleep: R = {node['flops'] / 1e9:.0f} Gflop/s, W = {node['bandwidth'] / 1e9:.1f} GB/s")
+    run.say(f"{len(steps_s)} steps of {kit.seconds(min(steps_s))} to {kit.seconds(max(steps_s))}; the median of each part:")
+    kinds = {"norm": "5 normalisations", "pool": "3 poolings", "relu": "7 ReLUs", "dropout": "2 dropouts"}
+    groups = {row["name"]: [row] for row in rows if row["kind"] in ("conv", "fc")}
+    groups |= {told: [row for row in rows if row["kind"] == kind] for kind, told in kinds.items()} | {"all": rows}
+    cells = []
+    for name, group in groups.items():
+        (forward, backward), predicted = (np.sum([row[key] for row in group], axis=0) for key in ("seconds", "predicted_s"))
+        told = [kit.seconds(t) if t else "-" for t in (forward, predicted[0], backward, predicted[1])]
+        parameters, flops = (sum(row[key] for row in group) for key in ("parameters", "flops"))
+        shares = [f"{part / sum(row[key] for row in rows):.1%}" for part, key in ((parameters, "parameters"), (flops, "flops"))]
+        limit = group[0]["limit"] if len(group) == 1 else ""
+        cells.append([name, f"{parameters:,}", shares[0], f"{flops / 1e6:,.1f}", shares[1], *told, limit])
+    header = ["layer", "parameters", "share", "Mflop", "share", "forward", "predicted", "backward", "predicted", "limit"]
+    run.table(header, cells)
+    for kind, told in (("conv", "convolutions"), ("fc", "fully connected layers")):
+        totals = [np.array([row["parameters"], row["flops"], sum(row["seconds"])]) for row in rows]
+        share = sum(t for t, row in zip(totals, rows) if row["kind"] == kind) / sum(totals)
+        run.say(f"{told}: {share[0]:.1%} of the bytes, {share[1]:.1%} of the flops, {share[2]:.1%} of the time")
+
+
+def show_ready(run: kit.Run, result: dict) -> None:
+    """The weights alone: biases and normalisation are ready a moment before them."""
+    sizes = np.array([nbytes for _, nbytes in result["tensors"]])
+    together = sizes.cumsum() / sizes.sum()
+    run.say("\nWhen each weight's gradient is ready, counted from the start of backward:")
+    run.table(
+        ["gradient", "bytes", "ready", "predicted", "bytes ready by then"],
+        [
+            [name, f"{nbytes:,}", kit.seconds(at), kit.seconds(predicted), f"{part:.1%}"]
+            for (name, nbytes), at, predicted, part in zip(
+                result["tensors"], result["ready_s"], result["predicted_ready_s"], together
+            )
+            if name.endswith("weight")
+        ],
+    )
+    nine_tenths = result["ready_s"][int(np.searchsorted(together, 0.9))]
+    run.say(f"nine tenths of the bytes are ready after {nine_tenths / backward_s(result):.0%} of the backward pass")
+
+
+def backward_s(result: dict) -> float:
+    return sum(row["seconds"][1] for row in result["rows"])
+
+
+# ---- the same step on p ranks ----
+
+
+def compare_with_one_rank(run: kit.Run) -> dict:
+    run.section(f"The same step on {run.size} ranks")
+    count = 2 * run.size + 1
+    images, labels, classes = few_images(run, count)
+    parts = slices(count, run.size)
+    shards = "/".join(str(part.stop - part.start) for part in parts[:12]) + ("/..." if run.size > 12 else "")
+    mine = parts[run.rank]
+    run.say(f"{count} images, {shards} on the ranks, small AlexNet in float64 without normalisation and dropout, eager, ring")
+    run.comm.reset()
+    model = small_model(classes)
+    exchange = LazyAllreduce(model.gradients, collective(run.comm, ring.allreduce), 0)
+    train_step(model, exchange, images[mine], labels[mine], count, RATE)
+    if (len(exchange.calls), run.comm.messages) != (16, 16 * 2 * (run.size - 1)):
+        raise AssertionError(f"rank {run.rank}: {len(exchange.calls)} calls, {run.comm.messages} messages")
+    require_same_parameters(run.plain, model.parameters.flat)
+    averaged = average_of_averages(run, images[mine], labels[mine], classes)
+    return alone(run, lambda: against_one(run, model, averaged, images, labels))
+
+
+def few_images(run: kit.Run, count: int):
+    """`count` images with a little noise: where two pixels of a window are equal, as in a black background, the gradient
+    may go to either, and rounding decides."""
+    data = run.options.data
+    train, _ = digits(SMALL["image_size"]) if data is None else image_folder(data, SMALL["image_size"], comm=run.plain)
+    if train.size < count:
+        raise ValueError(f"lesson 02: got {train.size} images, wanted {count} for {run.size} ranks; next: fewer ranks")
+    images, labels = train.load(np.linspace(0, train.size - 1, count).astype(int))
+    return images + NOISE * np.random.default_rng(SEED).standard_normal(images.shape), labels, train.num_classes
+
+
+def small_model(classes: int):
+    network = AlexNet(classes, normalization="none", dropout=0.0, dtype=np.float64, **SMALL)
+    return replica(network, SEED, MOMENTUM, WEIGHT_DECAY)
+
+
+class NoExchange:
+    """What one rank by itself needs."""
+
+    def ready(self, i):
+        pass
+
+    def finish(self):
+        pass
+
+
+def average_of_averages(run: kit.Run, images, labels, classes: int):
+    """A mistake: each rank divides by its own batch, and the sum is divided by p."""
+    model = small_model(classes)
+    train_step(model, NoExchange(), images, labels, max(1, len(labels)), RATE)
+    return sum(run.plain.allgather(model.gradients.flat)) / run.size
+
+
+def against_one(run: kit.Run, model, averaged, images, labels) -> dict:
+    """Rank 0: the step of one rank, the bound, and how far from it the p ranks are."""
+    one, tensors = small_model(model.network.num_classes), model.network.tensors
+    before, nothing = one.parameters.flat.copy(), np.zeros(one.parameters.flat.size)
+    rounding = alexnet_rounding(images, labels, one.parameters.views, len(labels), UNIT)
+    train_step(one, NoExchange(), images, labels, len(labels), RATE)
+    g, bound = (np.concatenate([array.reshape(-1) for array in arrays]) for arrays in (rounding.gradients, rounding.bounds))
+    decay = np.concatenate([np.full(spec.size, WEIGHT_DECAY * spec.decay) for spec in tensors])
+    allowed, _ = momentum_rounding(before, nothing, g, (nothing, nothing, 2 * bound), RATE, MOMENTUM, decay, UNIT)
+    difference, wrong = (np.abs(flat - one.gradients.flat) for flat in (model.gradients.flat, averaged))
+    moved = np.abs(model.parameters.flat - one.parameters.flat)
+    offsets = model.gradients.offsets
+    run.table(
+        ["gradient", "largest element", f"{run.size} ranks - 1 rank", "allowed", "average of averages - 1 rank"],
+        [
+            [spec.name, *(f"{values[start:stop].max():.1e}" for values in (np.abs(g), difference, 2 * bound, wrong))]
+            for spec, start, stop in zip(tensors, offsets, offsets[1:])
+            if spec.name.endswith("weight")
+        ],
+    )
+    run.say("allowed: the bound on rounding that refgf/oracle/definitions/rounding.py derives. Last column, a common mistake:")
+    run.say("every rank averages over its own images, then the averages are averaged. Shards of different size give it away.")
+    if rounding.doubtful:
+        run.say(f"{rounding.doubtful} choices of ReLU or pooling are too close to call: this batch proves nothing")
+    elif (difference > 2 * bound).any() or (moved > allowed).any():
+        raise AssertionError(f"{run.size} ranks differ from one by more than rounding explains")
+    else:
+        run.say(f"Within the bound everywhere. After the update {np.count_nonzero(moved)} of {len(g)} parameters differ, by "
+                f"{moved.max():.1e} at most")  # fmt: skip
+    if len(labels) % run.size and run.size > 1 and not (wrong > 2 * bound).any():
+        raise AssertionError("an average of averages passes for the average")
+    return {"largest_difference": difference.max(), "largest_bound": 2 * bound.max(), "average_of_averages": wrong.max()}
+
+
+# ---- the picture ----
+
+
+def draw(result: dict):
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(13, 5.2))
+    draw_layers(left, result["layers"])
+    draw_ready(right, result["layers"])
+    figure.suptitle("Lesson 02: the convolutions own the time, the fully connected layers the bytes, and those are ready first")
+    figure.tight_layout(rect=(0, 0.02, 1, 1))
+    return figure
+
+
+def draw_layers(axis, result) -> None:
+    rows = [row for row in result["rows"] if row["kind"] in ("conv", "fc")]
+    places, measured = np.arange(len(rows)), np.array([1e3 * sum(row["seconds"]) for row in rows])
+    low, high = (np.array([1e3 * row[key] for row in rows]) for key in ("low_s", "high_s"))
+    axis.bar(places - 0.2, measured, 0.4, yerr=[measured - low, high - measured], capsize=2, label="time, measured")
+    predicted = [1e3 * sum(row["predicted_s"]) for row in rows]
+    axis.plot(places - 0.2, predicted, "k_--", ms=16, mew=2, lw=0.8, label="time, predicted: max(flops / R, bytes / W)")
+    axis.set(title="Each layer: time and gradients", ylabel="forward + backward, ms", xlabel="layer")
+    axis.set(xticks=places, xticklabels=[row["name"] for row in rows], ylim=(0, 1.3 * max(high.max(), *predicted)))
+    memory, sizes = axis.twinx(), [4e-6 * row["parameters"] for row in rows]
+    memory.bar(places + 0.2, sizes, 0.4, color="tab:orange", label="gradients")
+    memory.set(ylabel="gradients, MB", ylim=(0, 1.3 * max(sizes)))
+    handles, labels = (sum(both, []) for both in zip(axis.get_legend_handles_labels(), memory.get_legend_handles_labels()))
+    axis.legend(handles, labels, fontsize=8, loc="upper left")
+
+
+def draw_ready(axis, result) -> None:
+    together = np.cumsum([nbytes for _, nbytes in result["tensors"]]) / 1e6
+    measured, predicted = ([1e3 * t for t in result[key]] for key in ("ready_s", "predicted_ready_s"))
+    axis.step([0, *measured], [0, *together], where="post", color="tab:blue", label="measured")
+    axis.plot(measured, together, "o", ms=3, color="tab:blue")
+    axis.step([0, *predicted], [0, *together], "k--", where="post", lw=1, label="predicted")
+    for (name, _), at, height in zip(result["tensors"], measured, together):
+        if name.endswith("weight"):
+            axis.annotate(name.split(".")[0], (at, height), (2, -11), textcoords="offset points", fontsize=8)
+    axis.axvline(1e3 * backward_s(result), color="grey", lw=1, label="end of backward")
+    axis.set(title="When the gradients are ready", xlabel="since the start of backward, ms", ylabel="gradients ready, MB")
+    axis.set(xlim=(0, 1.1 * max(measured[-1], predicted[-1])), ylim=(0, None))
+    axis.legend(fontsize=8, loc="lower right")
+    axis.grid(alpha=0.3)
+
+
+if __name__ == "__main__":
+    lesson = kit.Lesson(__file__, __doc__)
+    lesson.argument("--width", type=float, help="share of AlexNet's channels in the timed step (1; with --quick 1/8)")
+    lesson.argument("--image-size", type=kit.positive, metavar="PIXELS", help="of the timed step, 67 or more (227; 67)")
+    lesson.argument("--batch", type=kit.positive, help="images of the timed step (8; with --full 32)")
+    lesson.argument("--data", type=Path, metavar="PATH", help="images for the last part; default: the bundled digits")
+    lesson.main(measure, draw)

@@ -1,0 +1,72 @@
+"""A step of one rank, layer by layer: what was measured beside what a roofline predicts.
+
+    steps = [events of a step, ...]         event: (layer, "forward"), (number of a gradient, "ready"), (layer, "backward")
+    layers.compare(network, workload, batch, steps) -> {"rows": one for each layer, "ready_s": ..., ...}
+"""
+
+import time
+
+import numpy as np
+
+from refgf.predict.roofline import Node, layer_times
+
+
+def compare(network, workload, batch: int, steps) -> dict:
+    """Measured and predicted seconds of each layer, and when each gradient is ready after the start of backward.
+
+    steps: [[(event, seconds since the event before)] of each repeat]; a time is the median of the repeats.
+    """
+    events = [event for event, _ in steps[0]]
+    times = np.array([[seconds for _, seconds in step] for step in steps])  # (repeats, events)
+    measured, ready_s = by_layer(events, np.median(times, axis=0))
+    low, high = (by_layer(events, extreme)[0] for extreme in (times.min(axis=0), times.max(axis=0)))
+    node = measured_node()
+    roofline = {time.name: time for time in layer_times(workload, batch, node)}
+    parameters = {layer.name: layer.parameters for layer in workload.layers}
+    rows = []
+    for layer in network.layers:
+        name, roof = layer.name, roofline.get(layer.name)
+        rows.append({
+            "name": name, "kind": name.rstrip("0123456789"), "parameters": parameters.get(name, 0),
+            "flops": sum(layer.flops(batch)), "limit": roof.forward_limit if roof else "",
+            "seconds": measured[name], "low_s": sum(low[name]), "high_s": sum(high[name]),
+            "predicted_s": [roof.forward_s, roof.backward_s] if roof else [0.0, 0.0],
+        })  # fmt: skip
+    backward_s = [time.backward_s for time in roofline.values()]
+    return {
+        "rows": rows, "node": vars(node), "steps_s": times.sum(axis=1).tolist(), "ready_s": ready_s,
+        "predicted_ready_s": [t for t, _ in workload.gradients(sum(backward_s), layer_backward_s=backward_s)],
+        "tensors": [[spec.name, 4 * spec.size] for spec in network.tensors],
+    }  # fmt: skip
+
+
+def by_layer(events, seconds) -> tuple[dict, list]:
+    """({layer: [forward, backward]}, when each gradient was ready after the start of backward)."""
+    found, ready_s, at_s, part_s = {}, [], 0.0, 0.0
+    for (name, what), t in zip(events, seconds.tolist()):
+        if what == "forward":
+            found[name] = [t, 0.0]
+            continue
+        at_s, part_s = at_s + t, part_s + t
+        if what == "ready":
+            ready_s.append(at_s)
+        else:
+            found[name][1], part_s = part_s, 0.0
+    return found, ready_s
+
+
+def measured_node() -> Node:
+    """Flop/s of a product of two 512 x 512 matrices, bytes/s of copying 64 MiB; short, and the fastest of many, so that
+    other work on the machine shows as little as possible."""
+    a, b, c = np.ones((3, 512, 512), np.float32)
+    x, y = np.ones((2, 1 << 24), np.float32)
+    return Node(2 * 512**3 / fastest(lambda: np.matmul(a, b, out=c)), 2 * x.nbytes / fastest(lambda: np.copyto(y, x)))
+
+
+def fastest(function, repeats: int = 20) -> float:
+    times = []
+    for _ in range(repeats):
+        start_s = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start_s)
+    return min(times)
