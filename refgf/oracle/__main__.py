@@ -35,6 +35,7 @@ def export(options):
 def verify(options):
     """Judge an implementation, or a trace alone."""
     from refgf.oracle import report
+    from refgf.oracle.profiles import in_order
     from refgf.oracle.verify import verify as verify_cases
 
     if options.trace:
@@ -42,6 +43,8 @@ def verify(options):
     cases = [case for case in load_folder(options.cases) if selected(case, options.only)]
     if not cases:
         raise ValueError(f"verify: no case matches {options.only}; next: a statement (R2), its letter, or a name (ring-*)")
+    if options.order:
+        cases = [case for case in (in_order(case, options.order) for case in cases) if case]
     verdicts = verify_cases(cases, implementation(options), options.profile, not options.no_diagnosis)
     if all(v.status == "absent" for v in verdicts):
         raise ValueError("verify: no function or file of that name; wanted one of " + ", ".join(sorted(CALLS)))
@@ -121,6 +124,8 @@ def parser():
     sub.add_argument("--cases", default=GOLDEN, help="a folder with cases (default: the golden ones)")
     sub.add_argument("--only", nargs="+", metavar="PATTERN", help="statements (R2), letters (R), functions or case names")
     sub.add_argument("--profile", choices=("bits", "sum", "agreement"), default="bits")
+    sub.add_argument("--order", choices=("ring", "direct", "doubling", "halving-far", "tree"),
+                     help="bits of this order of summation, for a function allreduce(xs)")  # fmt: skip
     sub.add_argument("--json")
     sub.add_argument("--junit")
     sub.add_argument("--timeout", type=float, default=60.0, help="seconds per case of a program")

@@ -188,6 +188,7 @@ def momentum_rounding(module, case):
     return {"out.w_apart": w, "out.v_apart": v}
 
 
+SUMS = ("ring_allreduce", "direct_allreduce")  # plain sums over ranks: what the profiles `sum` and `agreement` apply to
 IMAGE = ("image", "row", "column", "channel")
 WEIGHT = ("row", "column", "channel", "output")
 CSC_AXES = {name: ("step", "rank", "element") for name in ("w", "u", "v", "h")}

@@ -80,6 +80,9 @@ ORDERS = {
 }
 
 
+NAMED = {"ring": ring, "direct": fold, "doubling": doubling, "halving-far": doubling_far, "tree": tree}  # `verify --order`
+
+
 def arithmetics(dtype, wires=("float16", "bfloat16")):
     """{name: (input -> input, add, sum -> result)}: how sums are rounded."""
 

@@ -1,6 +1,6 @@
 """Judging by the profile that an implementation declares, and where SPEC leaves room.
 
-    bits        exactly the bits of a named order (or within the bound that the case has)
+    bits        exactly the bits of a named order (or within the bound that the case has); see in_order
     sum         any order of summation: every element within S2 of S1
     agreement   whatever it is, all ranks hold the same bits
 """
@@ -11,11 +11,11 @@ import numpy as np
 
 from refgf.oracle import definitions
 from refgf.oracle.definitions import exact_sum, summation_bound
-from refgf.oracle.functions import csc_run, csc_settings
+from refgf.oracle.functions import SUMS, csc_run, csc_settings
 from refgf.oracle.judge import Failure, differs, first_failure, judge_bits, outside
+from refgf.oracle.orders import NAMED
 
 PROFILES = ("bits", "sum", "agreement")
-SUMS = ("ring_allreduce", "direct_allreduce")  # what `sum` and `agreement` apply to; the rest is judged by bits
 
 
 def judge(case, got, profile="bits"):
@@ -43,6 +43,19 @@ def judge_sum(case, got, profile):
     wanted, bound = exact_sum(xs), summation_bound(xs, case.arguments["wire"])
     wanted, bound = np.broadcast_to(wanted, value.shape), np.broadcast_to(bound, value.shape)
     return first_failure(case, "out.x", value, wanted, outside(value, wanted, bound), "is farther from the sum than S2")
+
+
+def in_order(case, order):
+    """The ring's case as another named order (orders.NAMED) would have it; None for cases that say nothing about it.
+
+    Without a wire type only: how one rounds is R3's and D2's to say, for ring and direct.
+    """
+    if case.function != "ring_allreduce" or case.arguments["wire"] is not None:
+        return None
+    with np.errstate(all="ignore"):
+        total = NAMED[order](list(case["in.x"]), np.add)
+    tensors = {"in.x": case["in.x"], "out.x": np.stack([total] * len(case["in.x"]))}
+    return replace(case, tensors=tensors, statements=["R4"], name=f"{case.name} ({order})")
 
 
 def following(case, got):

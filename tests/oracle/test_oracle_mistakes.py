@@ -18,11 +18,11 @@ CASES = load_folder(GOLDEN)
 
 
 def caught_by(mistake):
-    """The first case of the mistake's statement that it fails, with what it gives; cheap cases first."""
+    """The first case of the mistake's statement with a wrong result (not with an exception); cheap cases first."""
     cases = [case for case in CASES if mistake.statement in case.statements and mistake.reaches(case.function)]
     for case in sorted(cases, key=lambda case: case.function == "alexnet_step"):
         verdict = verify_case(case, PythonModule(mistake.module()))
-        if verdict.status == "fail":
+        if verdict.status == "fail" and verdict.outputs is not None:
             return case, verdict
     return None, None
 
