@@ -65,9 +65,10 @@ SEED = 1
 
 
 def measure(run: kit.Run) -> dict:
+    batch = few_images(run, 2 * run.size + 1)
     check_gradients(run)
     measured = time_layers(run)
-    ranks = compare_with_one_rank(run)
+    ranks = compare_with_one_rank(run, *batch)
     return {"layers": measured, "ranks_against_one": ranks}
 
 
@@ -222,10 +223,9 @@ def backward_s(result: dict) -> float:
 # ---- the same step on p ranks ----
 
 
-def compare_with_one_rank(run: kit.Run) -> dict:
-    run.section(f"The same step on {run.size} ranks")
-    count = 2 * run.size + 1
-    images, labels, classes = few_images(run, count)
+def compare_with_one_rank(run: kit.Run, images, labels, classes: int) -> dict:
+    run.section(f"The same step on {run.size} rank{'s' * (run.size > 1)}")
+    count = len(labels)
     parts = slices(count, run.size)
     shards = "/".join(str(part.stop - part.start) for part in parts[:12]) + ("/..." if run.size > 12 else "")
     mine = parts[run.rank]
@@ -244,8 +244,11 @@ def compare_with_one_rank(run: kit.Run) -> dict:
 def few_images(run: kit.Run, count: int):
     """`count` images with a little noise: where two pixels of a window are equal, as in a black background, the gradient
     may go to either, and rounding decides."""
-    data = run.options.data
-    train, _ = digits(SMALL["image_size"]) if data is None else image_folder(data, SMALL["image_size"], comm=run.plain)
+    size, options = SMALL["image_size"], run.options
+    if options.data is None:
+        train, _ = digits(size)
+    else:
+        train, _ = image_folder(options.data, size, skip_bad_images=options.skip_bad_images, comm=run.plain)
     if train.size < count:
         raise ValueError(f"lesson 02: got {train.size} images, wanted {count} for {run.size} ranks; next: fewer ranks")
     images, labels = train.load(np.linspace(0, train.size - 1, count).astype(int))
@@ -360,4 +363,5 @@ if __name__ == "__main__":
     lesson.argument("--image-size", type=kit.positive, metavar="PIXELS", help="of the timed step, 67 or more (227; 67)")
     lesson.argument("--batch", type=kit.positive, help="images of the timed step (8; with --full 32)")
     lesson.argument("--data", type=Path, metavar="PATH", help="images for the last part; default: the bundled digits")
+    lesson.argument("--skip-bad-images", action="store_true", help="go on without images that cannot be read")
     lesson.main(measure, draw)
