@@ -91,7 +91,7 @@ import sys
 from refgf.cluster import inside, launcher, network
 from refgf.cluster.__main__ import PROBE
 from refgf.cluster.settings import Settings
-network.shape = lambda settings, node, device: ["tc qdisc show"]
+network.shape = lambda settings, node, device: []
 mpiexec = launcher.find_mpiexec(None)
 sys.exit(inside.run(Settings(nodes=2), mpiexec, launcher.family(mpiexec), [sys.executable, "-c", PROBE]))
 """

@@ -1,0 +1,73 @@
+"""lessons/cluster/lesson.sbatch on a real Slurm, whose nodes are those of an emulated cluster."""
+
+import json
+import sys
+
+import pytest
+from boxes import needs_cluster
+from slurm_box import submit, why_not
+
+from jobs import clean_environment
+from refgf.cluster import check, launcher
+
+pytestmark = [needs_cluster, pytest.mark.skipif(why_not() is not None, reason=str(why_not()))]
+TWO_EACH = "--ntasks-per-node=2"
+
+
+@pytest.fixture
+def job(tmp_path):
+    """job(options of sbatch..., "--", arguments of the script...) -> (exit code, output, folder of the job's results)."""
+
+    def run(*arguments, **env):
+        ours = {"PATH": check.search_path(), "REFGF_PYTHON": sys.executable, "REFGF_RESULTS": str(tmp_path / "results")}
+        done = submit(check.unshare_command(), tmp_path / "slurm", *arguments, env=clean_environment(ours | env))
+        return done.returncode, done.stdout + done.stderr, tmp_path / "results" / "slurm-1"
+
+    return run
+
+
+def test_a_lesson_runs_on_both_nodes_and_brings_one_figure_back(job):
+    code, text, results = job(TWO_EACH, "--", "01", "--quick")
+    assert code == 0, text
+    record = json.loads((results / "01_ring_allreduce.json").read_text())
+    assert (record["ranks"], record["place"]) == (4, "2 nodes x 2 ranks")
+    assert record["options"]["quick"] is True
+    figures = [path.name for path in results.glob("*.png")]
+    assert figures == ["01_ring_allreduce.png"]
+    assert f"figure: {results}/{figures[0]}" in text
+    if launcher.family(launcher.find_mpiexec(None)) == "mpich":
+        assert "--mpi=pmi2" in text
+
+
+@pytest.mark.long
+def test_wrong_variant_a_launcher_that_starts_single_ranks_is_not_taken(job):
+    """srun --mpi=none starts four worlds of one rank; MPI's own launcher knows Slurm and starts one of four."""
+    code, text, results = job(TWO_EACH, "--", "01", "--quick", REFGF_SRUN_MPI="none")
+    assert code == 0, text
+    assert "--mpi=none" not in text and "mpiexec -n 4" in text
+    assert json.loads((results / "01_ring_allreduce.json").read_text())["place"] == "2 nodes x 2 ranks"
+
+
+@pytest.mark.long
+def test_a_lesson_that_is_not_there_is_refused(job):
+    code, text, _ = job(TWO_EACH, "--", "99")
+    assert code == 2
+    assert "got lesson '99'; wanted one of: 01 02 03" in text
+
+
+@pytest.mark.long
+def test_a_lesson_that_fails_fails_the_job(job):
+    code, text, results = job(TWO_EACH, "--", "01", "--quick", "--link", "fast")
+    assert code != 0
+    assert "next: try" in text and not list(results.glob("*.png"))
+
+
+@pytest.mark.long
+def test_a_python_without_mpi_is_refused_with_what_to_try(job, tmp_path):
+    python = tmp_path / "python"
+    cases = 'case "$*" in *get_vendor*) echo MPICH;; *) exit 1;; esac'
+    python.write_text(f"#!/bin/sh\n{cases}\n")
+    python.chmod(0o755)
+    code, text, _ = job(TWO_EACH, "--", "01", "--quick", REFGF_PYTHON=str(python))
+    assert code == 2
+    assert "got no launcher that starts 4 ranks of MPICH" in text and "python -m refgf.doctor" in text
