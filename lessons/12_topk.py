@@ -1,0 +1,342 @@
+"""Lesson 12: top-k - fine-grained sparsity, beside the coarse-grained one of lesson 06.
+
+    mpiexec -n 8 python lessons/12_topk.py                   (--quick, --full, --plot, --ranks-per-node K, --data PATH ...)
+
+QUESTION    CSC sends the most important chunks. Why not the most important single gradients? Far fewer would do.
+IDEA        Each rank sends its k largest values and their indices, all ranks gather them and add them up, and what was not
+            sent is kept for the next step. Finding the k largest of millions is work of its own: MSTopK (Shi et al. 2021)
+            bisects a threshold instead of sorting. HiTopKComm sums densely inside a node first. (refgf/exchange/topk.py)
+PREDICTION  n gradients, k of them chosen on each of p ranks, m nodes of g ranks; bytes sent by a rank in a step:
+
+                dense ring         2(p-1)/p 4n
+                CSC at d %         2(p-1)/p 4n d/100, and the chunks' norms       one list of chunks for all ranks
+                top-k              (p-1) (4 + 4) k         values and indices: they grow with p
+                HiTopKComm         2(g-1)/g 4n in the node + (m-1) (4 + 4) k/g between nodes
+
+            At equal bytes top-k may send only d/p percent. Its sum is anything from k to p k elements.
+
+Before you run it, write down: at how many ranks does top-k at 1 % send as many bytes as the dense ring?
+
+This is weak scaling: each rank brings a batch of its own, whatever p is.
+
+WHAT YOU SHOULD SEE    Top-k at the same density sends p times the bytes of CSC (half of them indices), and from 100 ranks on at
+            1 % more than the dense ring. Choosing takes as long as sending: argpartition and MSTopK read all gradients
+            several times, CSC's norms once. Top-k picks better, so at equal density it learns faster than CSC; at equal
+            bytes it may send only a p-th of that, and the more ranks, the less is left of the advantage.
+
+NOW CHANGE SOMETHING    (solutions: lessons/solutions/12_topk.py)
+    1. A sum of top-k from p ranks has how many non-zeros, at least and at most? Count them for data that all ranks share.
+    2. Forget the error feedback: send the k largest and drop the rest. On which problem does training never arrive?
+    3. From how many ranks on does top-k at 1 % send more than the dense ring? And if values travel in 16 bits?
+"""
+
+import refgf.launch  # noqa: F401  before MPI starts
+
+import functools
+import statistics
+
+import numpy as np
+
+import flow
+import images
+import kit
+from refgf.comm import gather, ring, threads
+from refgf.comm.hierarchical import blocks
+from refgf.comm.schedule import collective
+from refgf.comm.slices import chunks, length, slices
+from refgf.comm.topology import nodes as nodes_of
+from refgf.comm.trace import TracedComm
+from refgf.exchange.chunk_choice import Density, add_norms
+from refgf.exchange.topk import HiTopK, TopK, exact_top_k, keep_count, mstopk
+from refgf.oracle.definitions import csc_payload_bytes, ring_traffic
+from refgf.training.data import steps_per_epoch
+
+CSC_PERCENT = 10.0
+MOMENTUM = 0.9
+ALEXNET = 62_378_344  # gradients at full size
+PERCENTS = (0.1, 1.0, 10.0)
+COLOURS = {"dense": "black", "CSC": "tab:blue", "top-k": "tab:red", "MSTopK": "tab:orange", "HiTopKComm": "tab:green",
+           "top-k, same density": "tab:purple"}  # fmt: skip
+
+
+def measure(run: kit.Run) -> dict:
+    train, held_out = images.load(run)
+    nodes = placement(run)
+    check_against_oracle(run, nodes)
+    selection = time_selection(run)
+    quality = judge_mstopk(run, train)
+    traffic = count_bytes(run)
+    exchange = time_exchanges(run, train, nodes)
+    accuracy = compare_accuracy(run, train, held_out, nodes)
+    return {"selection": selection, "quality": quality, "traffic": traffic, "exchange": exchange, "accuracy": accuracy}
+
+
+# ---- one step: this is all there is to it, once the parts are there ----
+
+
+class MomentumBefore:
+    """Each rank's momentum comes before the choice (as in CSC's form `dgc`), so that what waits ages as it should."""
+
+    def __init__(self, exchange, n: int) -> None:
+        self.exchange, self.u = exchange, np.zeros(n, np.float32)
+
+    def __call__(self, x) -> None:
+        self.u *= MOMENTUM
+        self.u += x
+        x[:] = self.u
+        self.exchange(x)  # adds what was kept, chooses, sends, keeps the rest
+
+
+# ---- the oracle ----
+
+
+def placement(run: kit.Run) -> list[list[int]]:
+    """Nodes of equal size, for HiTopKComm: the real ones, or pretended ones."""
+    nodes = nodes_of(run.plain)
+    if run.options.ranks_per_node or len(nodes) == 1:
+        k = run.options.ranks_per_node or (2 if run.size % 2 == 0 else 1)
+        nodes = blocks(run.size, k)
+        run.say(f"nodes, PRETENDED: {nodes}")
+    if len({len(node) for node in nodes}) > 1:
+        raise ValueError(f"HiTopKComm: got nodes {nodes}; wanted as many ranks on each; next: --ranks-per-node 1")
+    return nodes
+
+
+def hitopk(comm, nodes, n: int, percent: float, select=exact_top_k) -> HiTopK:
+    node = next(node for node in nodes if comm.Get_rank() in node)
+    owners = [other[node.index(comm.Get_rank())] for other in nodes]
+    return HiTopK(n, percent, gather.reduce_scatter(comm, node), gather.allgather(comm, owners), gather.spread(comm, node),
+                  select)  # fmt: skip
+
+
+def check_against_oracle(run: kit.Run, nodes) -> None:
+    """Sums, what is kept, and bytes, for n that p does not divide; and 100 % is the dense sum."""
+    run.section("The oracle")
+    n, p, node = 1003, run.size, next(node for node in nodes if run.rank in node)
+    for percent in (1, 100):
+        k, exchange = keep_count(n, percent), TopK(n, percent, gather.allgather(run.comm))
+        kept = [np.zeros(n, np.float32)] * p
+        for t in range(3):
+            everybody = [np.random.default_rng([t, r]).standard_normal(n).astype(np.float32) for r in range(p)]
+            wanted = np.zeros(n, np.float32)
+            for r in range(p):  # accumulate, choose by sorting, send, keep; sums in rank order
+                accumulated = kept[r] + everybody[r]
+                chosen = sorted(range(n), key=lambda i, a=accumulated: -abs(a[i]))[:k]
+                wanted[chosen] += accumulated[chosen]
+                accumulated[chosen] = 0
+                kept[r] = accumulated
+            x = everybody[run.rank].copy()
+            run.comm.reset()
+            exchange(x)
+            if not (np.array_equal(x, wanted) and np.array_equal(exchange.feedback.kept, kept[run.rank])):
+                raise AssertionError(f"rank {run.rank}: top-k at {percent} %, step {t}: not the sum of the definition")
+            if (run.comm.messages, run.comm.bytes) != (2 * (p - 1), 8 * (p - 1) * k):
+                raise AssertionError(f"rank {run.rank}: top-k sent {run.comm.messages} messages, {run.comm.bytes} bytes")
+    run.say("top-k at 1 and 100 %: sums, what is kept and bytes as defined, over 3 steps")
+    g, m, place = len(node), len(nodes), node.index(run.rank)
+    parts = [length(part) for part in slices(n, g)]
+    whole = np.arange(n, dtype=np.float32) % 97  # sums of integers are exact in any order
+    for percent in (1, 100):
+        x, exchange = whole * (run.rank + 1), hitopk(run.comm, nodes, n, percent)
+        run.comm.reset()
+        exchange(x)
+        inside = 2 * n - parts[(place + 1) % g] - parts[(place + 2) % g] if g > 1 else 0
+        between = (m - 1) * keep_count(parts[(place + 1) % g], percent)
+        if run.comm.bytes != 4 * inside + 8 * between:
+            raise AssertionError(f"rank {run.rank}: HiTopKComm sent {run.comm.bytes} bytes, not {4 * inside + 8 * between}")
+        if percent == 100 and not np.array_equal(x, whole * sum(range(1, p + 1))):
+            raise AssertionError(f"rank {run.rank}: HiTopKComm at 100 % is not the dense sum")
+    run.say(f"HiTopKComm on {m} nodes x {g} ranks: bytes as predicted, 100 % is the dense sum")
+
+
+# ---- the measurement ----
+
+
+def time_selection(run: kit.Run) -> list[dict]:
+    """Choosing, by all ranks at once, as in a training step; k-th of n by sorting, by bisection, and CSC's norms."""
+    run.section("How long does choosing take?")
+    rows = []
+    for n in run.quick([10**5], [10**5, 10**6, 10**7], [10**5, 10**6, 10**7, 3 * 10**7]):
+        x = np.random.default_rng(run.rank).standard_normal(n).astype(np.float32)
+        x *= x * x  # a tail as heavy as gradients have
+        chunk = max(1, n // flow.CHUNKS)
+        norms, scratch = np.zeros(len(chunks(n, chunk))), np.empty_like(x)
+        for percent in PERCENTS:
+            k = keep_count(n, percent)
+            functions = {
+                "argpartition": lambda x=x, n=n, k=k: np.argpartition(np.abs(x), n - k)[n - k :],
+                "exact": functools.partial(exact_top_k, x, k),
+                "MSTopK": functools.partial(mstopk, x, k),
+                "CSC's norms": functools.partial(add_norms, norms, x, 0, chunk, scratch),
+            }
+            times = {name: run.time(f, run.quick(2, 3, 7)) for name, f in functions.items()}
+            rows.append({"n": n, "percent": percent, "times": times})
+    run.table(["n", "density", *rows[0]["times"]], [[f"{r['n']:,}", f"{r['percent']} %", *r["times"].values()] for r in rows])
+    return rows
+
+
+def judge_mstopk(run: kit.Run, data) -> list[dict]:
+    """What MSTopK loses against the exact choice, on this rank's real gradients."""
+    run.section("What does bisection lose?")
+    model = images.model(run, data)
+    model.network.loss(*next(images.steps(run, data, 1)))
+    model.network.backward(lambda i: None)
+    g, rows = model.gradients.flat, []
+    for percent in PERCENTS:
+        k = keep_count(g.size, percent)
+        best, got = (np.abs(g[choice]).sum(dtype=np.float64) for choice in (exact_top_k(g, k), mstopk(g, k, start=0.5)))
+        lost = max(run.plain.allgather(1 - got / best if best else 0.0))
+        share = min(run.plain.allgather(best / np.abs(g).sum(dtype=np.float64)))
+        rows.append({"percent": percent, "k": k, "lost": lost, "share": share})
+    cells = [[f"{r['percent']} %", r["k"], f"{100 * r['share']:.1f} %", f"{100 * r['lost']:.2g} %"] for r in rows]
+    run.table(["density", "k", "of all magnitude in the k largest", "of that lost by MSTopK"], cells)
+    return rows
+
+
+def count_bytes(run: kit.Run, n: int = ALEXNET) -> dict:
+    """Bytes that rank 0 sends in a step for the full AlexNet, as a share of dense; the formula is counted for small p."""
+    run.section("Bytes against the number of ranks")
+    ranks = [2, 4, 8] + run.quick([64], [16, 32, 64, 128, 256, 512])
+    result = {"ranks": ranks, "percent": 1.0, "n": n, "shares": {"CSC": [], "top-k": [], "HiTopKComm": []}}
+    k = keep_count(n, 1.0)
+    for p in ranks:
+        g = min(p, 8)
+        dense = 4 * ring_traffic(n, p, 0)[1]
+        parts = [length(part) for part in slices(n, g)]
+        inside = 2 * n - parts[1 % g] - parts[2 % g] if g > 1 else 0
+        sent = {"CSC": csc_share(n, p), "top-k": 8 * (p - 1) * k,
+                "HiTopKComm": 4 * inside + 8 * (p // g - 1) * keep_count(parts[1 % g], 1.0)}  # fmt: skip
+        if p <= 4 and run.rank == 0 and threads.run(p, topk_bytes, 100_003) != [8 * (p - 1) * 1001] * p:
+            raise AssertionError(f"top-k on {p} ranks does not send 8 (p-1) k bytes")
+        for name, nbytes in sent.items():
+            result["shares"][name].append(nbytes / dense)
+    run.table(["p", *result["shares"]], [[p, *(f"{100 * shares[i]:.3g} %" for shares in result["shares"].values())]
+                                        for i, p in enumerate(ranks)])  # fmt: skip
+    run.say("of what the dense ring sends, at a density of 1 %; most of HiTopKComm's stays inside its nodes of 8")
+    return result
+
+
+def csc_share(n: int, p: int) -> float:
+    """Bytes of CSC at 1 %: the packed chunks by the ring, the norms and flag directly (nearly the same formula)."""
+    chunk = max(1, n // flow.CHUNKS)
+    count = len(chunks(n, chunk))
+    chosen = list(range(max(1, -(-count // 100))))
+    return 2 * (p - 1) / p * (csc_payload_bytes(chosen, n, chunk) + 8 * (count + 1))
+
+
+def topk_bytes(comm, n: int) -> int:
+    traced = TracedComm(comm)
+    TopK(n, 1.0, gather.allgather(traced))(np.arange(n, dtype=np.float32))
+    return traced.bytes
+
+
+def time_exchanges(run: kit.Run, data, nodes) -> list[dict]:
+    """The exchange alone, choice included, at 1 and 10 %."""
+    run.section("How long does the exchange take?")
+    n = sum(spec.size for spec in images.network(run, data).tensors)
+    x = np.random.default_rng(run.rank).standard_normal(n).astype(np.float32)
+    exchanges = {"dense ring": collective(run.comm, ring.allreduce)}
+    for percent in (1.0, 10.0):
+        packed = x[: n * int(percent) // 100].copy()
+        exchanges[f"ring of {percent:g} %, packed"] = lambda _, packed=packed: collective(run.comm, ring.allreduce)(packed)
+        exchanges[f"top-k {percent:g} %"] = TopK(n, percent, gather.allgather(run.comm))
+        exchanges[f"MSTopK {percent:g} %"] = TopK(n, percent, gather.allgather(run.comm), mstopk)
+        exchanges[f"HiTopKComm {percent:g} %"] = hitopk(run.comm, nodes, n, percent, mstopk)
+    rows = []
+    for name, exchange in exchanges.items():
+        y = x.copy()
+        run.comm.reset()
+        exchange(y)
+        nbytes = run.comm.bytes
+        rows.append({"name": name, "bytes": nbytes, "time": run.time(lambda e=exchange, y=y: e(y), run.quick(2, 7))})
+    run.table(["exchange", "rank 0 sends", "time"], [[r["name"], kit.number_of_bytes(r["bytes"]), r["time"]] for r in rows])
+    return rows
+
+
+def compare_accuracy(run: kit.Run, train, held_out, nodes) -> dict:
+    """The same training with each exchange; top-k at as many bytes a step as CSC, and at CSC's density."""
+    epochs = run.options.epochs or run.quick(1, 4, 12)
+    seeds = run.quick([1], [1], [1, 2, 3])
+    equal = CSC_PERCENT / run.size
+    run.section(f"Accuracy after {epochs} epochs: CSC at {CSC_PERCENT:g} %, top-k at {equal:.3g} % of the gradients")
+    percents = {"top-k": equal, "MSTopK": equal, "HiTopKComm": equal, "top-k, same density": CSC_PERCENT}
+    result = {}
+    for name in run.quick(["dense", "CSC", "top-k"], list(COLOURS)):
+        result[name] = {"runs": [], "bytes": None, "percent": percents.get(name)}
+        for seed in seeds:
+            with stack_of(run, name, train, nodes, seed, percents.get(name), epochs) as stack:
+                result[name]["runs"].append(flow.learn(run, stack, train, held_out, epochs, say=False, seed=seed))
+                run.comm.reset()
+                stack.step(*next(images.steps(run, train, 1)), rate=0.0)
+                result[name]["bytes"] = run.comm.bytes
+        last = [rows[-1] for rows in result[name]["runs"]]
+        run.say(f"{name:>20}: {kit.number_of_bytes(result[name]['bytes']):>10} a step from rank 0, "
+                f"loss {statistics.mean(r['loss'] for r in last):.4f}, "
+                f"{100 * statistics.mean(r['accuracy'] or 0 for r in last):.1f} % right")  # fmt: skip
+    return {"methods": result, "epochs": epochs}
+
+
+def stack_of(run: kit.Run, name: str, data, nodes, seed: int, percent: float | None, epochs: int):
+    """The training stack of lesson 07 with another exchange in it; one call for the whole pool."""
+    if name == "dense":
+        return flow.new(run, data, seed)
+    per_epoch = steps_per_epoch(data.size, run.options.batch * run.size)
+    if name == "CSC":
+        return flow.new(run, data, seed, density=Density(CSC_PERCENT, (), per_epoch, epochs * per_epoch))
+    n = sum(spec.size for spec in images.network(run, data).tensors)
+    random = np.random.default_rng([seed, run.rank])
+
+    def somewhere(x, k: int):
+        return mstopk(x, k, start=random.random())
+
+    def exchange(comm, wire=None):
+        select = exact_top_k if name.startswith("top-k") else somewhere
+        sparse = hitopk(comm, nodes, n, percent, select) if name == "HiTopKComm" else TopK(
+            n, percent, gather.allgather(comm), select)  # fmt: skip
+        return MomentumBefore(sparse, n)
+
+    return flow.new(run, data, seed, allreduce=exchange, momentum=0.0)
+
+
+# ---- the picture ----
+
+
+def draw(result: dict):
+    import matplotlib.pyplot as plt
+
+    figure, ((choice, traffic), (losses, accuracy)) = plt.subplots(2, 2, figsize=(15, 10.5))
+    for percent, style in zip(PERCENTS, ("o-", "s--", "^:")):
+        rows = [row for row in result["selection"] if row["percent"] == percent]
+        for name, colour in zip(rows[0]["times"], ("tab:grey", "tab:red", "tab:orange", "tab:blue")):
+            if percent == PERCENTS[0] or name != "CSC's norms":
+                choice.loglog([row["n"] for row in rows], [1e3 * row["times"][name]["median_s"] for row in rows], style,
+                              color=colour, label=f"{name}, {percent:g} %" if name != "CSC's norms" else name)  # fmt: skip
+    choice.set(title="Time to choose, all ranks at once", xlabel="gradients", ylabel="ms")
+    ranks = result["traffic"]["ranks"]
+    for name, shares in result["traffic"]["shares"].items():
+        traffic.loglog(ranks, shares, "o-", color=COLOURS[name], label=f"{name} at 1 %")
+    traffic.axhline(1, color="black", lw=1, label="dense ring")
+    traffic.set(title="Bytes that a rank sends, as a share of the dense ring's", xlabel="ranks", ylabel="share")
+    traffic.set_xticks(ranks, ranks)
+    methods = result["accuracy"]["methods"]
+    for name, method in methods.items():
+        curve = np.mean([[row["loss"] for row in rows] for rows in method["runs"]], axis=0)
+        losses.plot(range(1, len(curve) + 1), curve, marker=".", color=COLOURS[name], label=name)
+        right = [100 * (rows[-1]["accuracy"] or 0) for rows in method["runs"]]
+        accuracy.plot([method["bytes"]] * len(right), right, "o", color=COLOURS[name], label=name)
+    losses.set(title="Training loss (mean of the runs)", xlabel="epoch", yscale="log")
+    accuracy.set(title="Held-out images right at the end", xlabel="bytes that rank 0 sends in a step", ylabel="%", xscale="log")
+    for axis in (choice, traffic, losses, accuracy):
+        axis.legend(fontsize=8)
+        axis.grid(alpha=0.3)
+    figure.suptitle("Lesson 12: fine against coarse. Top-k picks better, but its bytes grow with p and its choice costs time")
+    figure.tight_layout(rect=(0, 0.02, 1, 1))
+    return figure
+
+
+if __name__ == "__main__":
+    lesson = kit.Lesson(__file__, __doc__)
+    images.arguments(lesson)
+    lesson.parser.set_defaults(width=1 / 16)
+    lesson.argument("--ranks-per-node", type=kit.positive, metavar="K", help="take blocks of K ranks for nodes")
+    lesson.main(measure, draw)
