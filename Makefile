@@ -14,6 +14,7 @@ RANKS  ?= 8
 NODES  ?= 4
 RATE   ?= 1gbit
 ARGS   ?=
+SIZE   ?= --full
 
 VENV := .venv
 PY   := $(VENV)/bin/python
@@ -68,8 +69,8 @@ gpu-check: setup
 	$(PY) tests/gpu/run.py --mpiexec $(MPIEXEC) $(ARGS)
 
 figures: setup
-	$(MPIEXEC) -n $(RANKS) $(PY) lessons/01_ring_allreduce.py --full --output figures
-	for lesson in lessons/[0-9]*.py; do $(call on_cluster,$$lesson --full --output figures) || exit 1; done
+	$(MPIEXEC) -n $(RANKS) $(PY) lessons/01_ring_allreduce.py $(SIZE) --output figures
+	for lesson in lessons/[0-9]*.py; do $(call on_cluster,$$lesson $(SIZE) --output figures) || exit 1; done
 
 clean:
 	rm -rf $(VENV) results build *.egg-info
