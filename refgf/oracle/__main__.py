@@ -58,7 +58,7 @@ def verify(options):
 def verify_trace(options):
     from refgf.oracle.trace import check_trace, read_trace
 
-    told = check_trace(read_trace(options.trace), options.ranks, options.size, options.algorithm)
+    told = check_trace(read_trace(options.trace), options.ranks, options.size, options.algorithm, options.dtype)
     print("\n".join(told) or "the trace is right")
     return 1 if told else 0
 
@@ -134,6 +134,7 @@ def parser():
     sub.add_argument("--ranks", type=int, help="of the trace")
     sub.add_argument("--size", type=int, help="elements of the trace")
     sub.add_argument("--algorithm", choices=("ring", "direct"), help="whose messages and elements the trace must have")
+    sub.add_argument("--dtype", choices=("float16", "bfloat16", "float32", "float64"), help="of the trace's messages")
     sub = commands.add_parser("explain", help="name the orders of summation that give a result")
     sub.set_defaults(run=explain)
     sub.add_argument("file", help="safetensors with in.x (p, n) and out.x")

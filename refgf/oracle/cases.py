@@ -11,6 +11,7 @@ bits in the file.
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from refgf.oracle.functions import CALLS
 FORMAT, SPEC = 1, 1
 GOLDEN = Path(__file__).parent / "golden"
 TEXTS = ("name", "function", "why", "family")
+STATEMENT = re.compile(r"[A-Z][0-9]{1,3}")
 FIELDS = (*TEXTS, "statements", "arguments")
 
 
@@ -81,14 +83,14 @@ def load_case(folder, name):
             raise BadFile(f"{name}.json: {key} is not a text")
     if text["name"] != name or text["function"] not in CALLS:
         raise BadFile(f"{name}.json: is about case {text['name']!r}, function {text['function']!r}; not known here")
-    if not isinstance(text.get("arguments"), dict) or not _texts(text.get("statements")):
-        raise BadFile(f"{name}.json: arguments is not an object, or statements not a list of texts")
+    if not isinstance(text.get("arguments"), dict) or not _statements(text.get("statements")):
+        raise BadFile(f"{name}.json: arguments is not an object, or statements not a list like [\"R1\"]")
     tensors, short = load_tensors(inside(folder, f"{name}.safetensors"))
     return Case(**{key: text[key] for key in FIELDS}, tensors=tensors, bfloat16=short)
 
 
-def _texts(values):
-    return isinstance(values, list) and all(isinstance(v, str) for v in values)
+def _statements(values):
+    return isinstance(values, list) and len(values) > 0 and all(isinstance(v, str) and STATEMENT.fullmatch(v) for v in values)
 
 
 def inside(folder, name):

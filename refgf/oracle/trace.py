@@ -60,11 +60,21 @@ def parse_event(place, line):
     return event
 
 
-def check_trace(events, size=None, n=None, algorithm=None):
-    """Sentences about what is wrong; empty when nothing is. size: ranks; n: elements; algorithm: "ring" or "direct"."""
+def check_trace(events, size=None, n=None, algorithm=None, dtype=None):
+    """Sentences about what is wrong; empty when nothing is.
+
+    size: ranks; n: elements; algorithm: "ring" or "direct"; dtype: in which all messages travel. Elements times the
+    size of that type are the bytes.
+    """
     size = size or 1 + max((e.rank for e in events), default=0)
-    told = outside(events, size, n)
+    told = outside(events, size, n) or other_types(events, dtype)
     return told or [*unmatched(events, size), *deadlock(events, size), *other_traffic(events, size, n, algorithm)]
+
+
+def other_types(events, dtype):
+    """Messages in another type, so with other bytes, than the wire's."""
+    sent = [e for e in events if e.operation == "send" and dtype not in (None, e.dtype)]
+    return [f"rank {e.rank}, step {e.step}: sends {e.dtype}, wanted {dtype}" for e in sent[:8]]
 
 
 def outside(events, size, n):

@@ -9,7 +9,7 @@ from mutant import mutated
 
 from refgf.oracle.cases import GOLDEN, load_folder
 from refgf.oracle.implementations import PythonModule, Result
-from refgf.oracle.trace import LOCAL, Event, check_trace
+from refgf.oracle.trace import check_trace
 from refgf.oracle.verify import verify
 
 MUTANTS = [*seeds_comm.MUTANTS, *seeds_exchange.MUTANTS, *seeds_nn.MUTANTS]
@@ -20,24 +20,12 @@ ALL_WITH_RANKS = sum(WITH_RANKS.values(), ())
 SHAPES = [(3, 13), (5, 3), (4, 8)]  # (p, n) of traces
 
 
-def trace_of(algorithm, p, n):
-    """A schedule as a trace (SPEC, Files)."""
-    events = []
-    for rank in range(p):
-        for number, step in enumerate(algorithm(rank, p, n)):
-            sides = [("send", step.send_to, step.send)] if step.send_to is not None else []
-            if step.receive_from is not None or step.op in LOCAL:
-                sides.append((step.op, step.receive_from, step.receive))
-            events += [Event(rank, number, op, peer, part.start, part.stop - part.start, "float32") for op, peer, part in sides]
-    return events
-
-
 def judged_by_traces(own):
     """What the trace checks say of ring and direct."""
     told = []
     for name, algorithm in own.ALGORITHMS.items():
         for p, n in SHAPES:
-            told += check_trace(trace_of(algorithm, p, n), p, n, name)
+            told += check_trace(own.traced(algorithm, p, n), p, n, name)
     return told
 
 

@@ -19,6 +19,7 @@ from refgf.exchange.lazy import LazyAllreduce
 from refgf.exchange.pool import Pool
 from refgf.exchange.precision import LossScale, Underflow, Unscaled, WorkingCopy, is_finite
 from refgf.oracle.functions import csc_settings, mask, number
+from refgf.oracle.trace import LOCAL, Event
 from refgf.training import gradientflow
 from refgf.training.lars import LARS
 from refgf.training.sgd import MomentumSGD, warmup
@@ -139,6 +140,22 @@ def percent_of_step(step, steps_per_epoch, warmup_percents, percent):
 
 
 # ---- with ranks ----
+
+
+def traced(algorithm, p, n, dtype="float32"):
+    """All ranks' schedules of an algorithm as a trace (SPEC, Files)."""
+    events = []
+    for rank in range(p):
+        for position, step in enumerate(algorithm(rank, p, n)):
+            if step.send_to is not None:
+                events.append(event(rank, position, "send", step.send_to, step.send, dtype))
+            if step.receive_from is not None or step.op in LOCAL:
+                events.append(event(rank, position, step.op, step.receive_from, step.receive, dtype))
+    return events
+
+
+def event(rank, position, operation, peer, part, dtype):
+    return Event(rank, position, operation, peer, part.start, part.stop - part.start, dtype)
 
 
 def on_rank(comm, case):

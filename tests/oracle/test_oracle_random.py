@@ -5,7 +5,7 @@ import own
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_oracle_trace import traced
+from own import traced
 
 from refgf.comm import direct, doubling, ring, tree
 from refgf.comm.schedule import replay

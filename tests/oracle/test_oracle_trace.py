@@ -1,26 +1,11 @@
 """Trace checks: matched messages, no deadlock with blocking sends, counts."""
 
 import pytest
+from own import traced
 
 from refgf.comm import direct, doubling, ring, tree
 from refgf.oracle.definitions import slice_bounds
-from refgf.oracle.trace import LOCAL, Event, check_trace, read_trace, write_trace
-
-
-def traced(algorithm, p, n, dtype="float32"):
-    """The project's schedules as a trace."""
-    events = []
-    for rank in range(p):
-        for number, step in enumerate(algorithm(rank, p, n)):
-            if step.send_to is not None:
-                events.append(event(rank, number, "send", step.send_to, step.send, dtype))
-            if step.receive_from is not None or step.op in LOCAL:
-                events.append(event(rank, number, step.op, step.receive_from, step.receive, dtype))
-    return events
-
-
-def event(rank, number, operation, peer, part, dtype):
-    return Event(rank, number, operation, peer, part.start, part.stop - part.start, dtype)
+from refgf.oracle.trace import Event, check_trace, read_trace, write_trace
 
 
 @pytest.mark.parametrize("p", [1, 2, 3, 5, 8])
@@ -65,6 +50,12 @@ def test_a_chain_in_which_one_rank_receives_first_is_none():
 ])  # fmt: skip
 def test_mistakes_are_told(rows, told):
     assert told in check_trace(hand_made(*rows), 2, 7)[0]
+
+
+def test_another_type_on_the_wire_is_told():
+    events = traced(ring.allreduce, 3, 7, "float64")
+    assert check_trace(events, 3, 7, "ring") == check_trace(events, 3, 7, "ring", "float64") == []
+    assert check_trace(events, 3, 7, "ring", "float16")[0] == "rank 0, step 0: sends float64, wanted float16"
 
 
 def test_the_whole_tensor_round_the_ring_is_told_by_its_bytes():
