@@ -109,7 +109,7 @@ def test_mpis_own_collectives_are_refused_with_what_to_use(clock):
 
 
 def ring_on_a_link(comm, n, link, wrap=LinkComm):
-    """(first sum, what it should be, seconds, seconds by the model): each step takes alpha and the largest slice's time, as all wait for it."""
+    """(first sum, what it should be, seconds, seconds by the model): a step takes alpha and the largest slice's time."""
     import time
 
     slow = wrap(comm, link)
