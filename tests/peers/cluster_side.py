@@ -1,0 +1,72 @@
+"""The ranks' side of cluster_speed.py, on the emulated cluster: python cluster_side.py OUT
+
+Raw TCP between two nodes, the ring and MPI's own Allreduce take turns; calls follow each other without a pause until every
+link has carried at least BURSTS times what its shaper may give on credit. Times are the slowest rank's.
+"""
+
+import refgf.launch  # noqa: F401  before MPI starts
+
+# isort: split
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+
+from refgf.cluster.probe import measure
+from refgf.cluster.settings import Settings
+from refgf.comm import ring
+from refgf.comm.native import mpi_allreduce
+from refgf.comm.schedule import collective
+from refgf.predict.workloads import resnet50
+
+SIZES = [1 << 20, 1 << 22, 1 << 24, 1 << 26, 250_000_000]  # bytes
+BURSTS, REPEATS, SMALL = 20, 5, 32_768  # SMALL: elements below which a tensor counts as small
+
+
+def main(out: str) -> None:
+    comm = MPI.COMM_WORLD
+    sides = {"ring": collective(comm, ring.allreduce), "own": mpi_allreduce(comm)}
+    found = {"sizes": [size_row(comm, sides, nbytes) for nbytes in SIZES]}
+    found["small"] = lazy_rows(comm, sides["ring"], [t.elements for t in resnet50().tensors if t.elements < SMALL])
+    if comm.rank == 0:
+        Path(out).write_text(json.dumps(found))
+
+
+def size_row(comm, sides: dict, nbytes: int) -> dict:
+    x = np.zeros(nbytes // 4, np.float32)
+    calls = max(1, -(-BURSTS * burst_bytes() // round(2 * nbytes * (comm.size - 1) / comm.size)))
+    row = {"bytes": nbytes, "calls": calls, "raw": []} | {name: [] for name in sides}
+    for _ in range(REPEATS if nbytes < SIZES[-1] else 3):
+        row["raw"].append(measure(comm, [(0, 1)])[0]["raw"])
+        for name, allreduce in sides.items():
+            allreduce(x)  # warm
+            row[name].append(seconds(comm, lambda: [allreduce(x) for _ in range(calls)]) / calls)  # noqa: B023  called here
+    return row
+
+
+def lazy_rows(comm, allreduce, counts: list[int]) -> dict:
+    """ResNet-50's small tensors: one call each, and one call for all."""
+    tensors, pool = [np.zeros(n, np.float32) for n in counts], np.zeros(sum(counts), np.float32)
+    eager = [seconds(comm, lambda: [allreduce(x) for x in tensors]) for _ in range(REPEATS + 1)][1:]
+    lazy = [seconds(comm, lambda: allreduce(pool)) for _ in range(REPEATS + 1)][1:]
+    return {"tensors": len(counts), "eager": eager, "lazy": lazy}
+
+
+def burst_bytes() -> int:
+    told = json.loads(os.environ["REFGF_CLUSTER"])
+    return Settings(told["nodes"], rate=told["rate_bytes_per_s"], mtu=told["mtu"]).burst_bytes(0)
+
+
+def seconds(comm, work) -> float:
+    comm.Barrier()
+    start_s = time.perf_counter()
+    work()
+    return max(comm.allgather(time.perf_counter() - start_s))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,79 @@
+"""The emulated cluster and the ring on it: 4 nodes at 1 Gbit/s, MTU 1500, with 1 and with 2 ranks a node.
+
+    python tests/peers/cluster_speed.py [results.json]
+
+Bus bandwidth is 2(p-1)/p N/t: what every link carries, whatever p is. It is held against raw TCP goodput, one way between
+two nodes, measured in turn with it. Every figure is a median of repeats, with its range.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from gradientflow_speed import bar, no_cluster
+
+HERE = Path(__file__).resolve().parent
+NODES, RATE = 4, "1gbit"
+SHARE = {1: 0.97, 2: 0.93}  # of raw goodput, by ranks a node
+FROM_BYTES = 4 << 20  # smaller vectors are latency
+
+
+def main(arguments: list[str] | None = None) -> dict:
+    """Prints the bars; writes the numbers to the file named by the first argument, if there is one; returns them."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if reason := no_cluster():
+        print(f"left out: {reason}")
+        return {}
+    results = {"start_stop_s": [start_and_stop() for _ in range(5)]}
+    bar("start and stop of 4 nodes, seconds", statistics.median(results["start_stop_s"]), 2.0)
+    for each, share in SHARE.items():
+        results[each] = on_cluster(each)
+        report(NODES * each, results[each], share)
+    if arguments:
+        Path(arguments[0]).write_text(json.dumps(results, indent=1) + "\n")
+    return results
+
+
+def cluster(each: int, *program) -> list[str]:
+    shape = ["--nodes", str(NODES), "--ranks-per-node", str(each), "--rate", RATE]
+    return [sys.executable, "-m", "refgf.cluster", "run", *shape, "--", *map(str, program)]
+
+
+def start_and_stop() -> float:
+    start_s = time.perf_counter()
+    subprocess.run(cluster(1, "true"), check=True, capture_output=True)
+    return time.perf_counter() - start_s
+
+
+def on_cluster(each: int) -> dict:
+    out = HERE.parents[1] / "results" / f"cluster_side_{each}.json"
+    out.parent.mkdir(exist_ok=True)
+    subprocess.run(cluster(each, sys.executable, HERE / "cluster_side.py", out), check=True, stdout=subprocess.DEVNULL)
+    found = json.loads(out.read_text())
+    out.unlink()
+    return found
+
+
+def report(p: int, found: dict, share: float) -> None:
+    print(f"{NODES} nodes x {p // NODES} ranks, {RATE}; rates in MB/s")
+    print(f"{'bytes':>12} {'raw TCP':>16} {'ring, bus':>16} {'own, bus':>16} {'ring/raw':>9} {'ring/own s':>11}")
+    for row in found["sizes"]:
+        factor = 2 * (p - 1) / p * row["bytes"] / 1e6
+        rates = {"raw": [r / 1e6 for r in row["raw"]]} | {side: [factor / s for s in row[side]] for side in ("ring", "own")}
+        told = " ".join(f"{statistics.median(r):5.1f} [{min(r):.0f}..{max(r):.0f}]".rjust(16) for r in rates.values())
+        row["of_raw"] = statistics.median(ring / raw for ring, raw in zip(rates["ring"], rates["raw"]))
+        row["of_own"] = statistics.median(ring / own for ring, own in zip(row["ring"], row["own"]))
+        print(f"{row['bytes']:>12} {told} {row['of_raw']:>9.3f} {row['of_own']:>11.2f}")
+    long = [row["of_raw"] for row in found["sizes"] if row["bytes"] >= FROM_BYTES]
+    bar(f"ring over raw TCP, worst size from {FROM_BYTES >> 20} MiB", min(long), share, least=True)
+    bar("ring over MPI's own, worst size from 1 MiB", max(row["of_own"] for row in found["sizes"]), 1.0)
+    small = found["small"]
+    gain = statistics.median(eager / lazy for eager, lazy in zip(small["eager"], small["lazy"]))
+    bar(f"one call for ResNet-50's {small['tensors']} small tensors, times faster than eager", gain, 5.0, least=True)
+
+
+if __name__ == "__main__":
+    main()
