@@ -38,6 +38,8 @@ class LazyAllreduce:
     `calls` lists this step's groups. Errors: ValueError for a bad theta, a gradient out of order, or an unfinished step.
     """
 
+    name = "lazy allreduce"
+
     def __init__(
         self,
         pool,
@@ -56,26 +58,30 @@ class LazyAllreduce:
         """Gradient number `index` is final. Gradients come in the order of the pool."""
         if index != self._next or index >= len(self.pool.specs):
             raise ValueError(
-                f"lazy allreduce: gradient {index} is ready; wanted {self._next} of {len(self.pool.specs)}; "
+                f"{self.name}: gradient {index} is ready; wanted {self._next} of {len(self.pool.specs)}; "
                 "next: announce gradients in the order of the pool, once a step, and call finish() after the last"
             )
         if index == 0:
             self.calls = []
         self._next += 1
-        if (self.pool.offsets[self._next] - self._start) * self.itemsize > self.threshold_bytes:
+        if self._is_full():
             self._flush()
 
     def finish(self) -> None:
         """Send what still waits, and return when every sum of this step is in the pool."""
         if self._next != len(self.pool.specs):
             raise ValueError(
-                f"lazy allreduce: finished after {self._next} of {len(self.pool.specs)} gradients; "
+                f"{self.name}: finished after {self._next} of {len(self.pool.specs)} gradients; "
                 "next: announce every gradient, also those of a rank without samples"
             )
         if self._start < self.pool.offsets[-1]:
             self._flush()
         self._start = self._next = 0
         self.wait()
+
+    def _is_full(self) -> bool:
+        """Is what waits, up to gradient `_next`, a group? (another rule: `merged.py`)"""
+        return (self.pool.offsets[self._next] - self._start) * self.itemsize > self.threshold_bytes
 
     def _flush(self) -> None:
         stop = self.pool.offsets[self._next]

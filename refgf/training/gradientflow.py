@@ -9,11 +9,12 @@
     wire          the type in which gradients travel                    None: as they are
     overlap       a communication thread                                False
     theta_bytes   lazy allreduce: wait for more than so many bytes      0: each gradient by itself
+    groups        MG-WFBP: these gradients together, in place of theta  None
     density       CSC: how many percent of the chunks travel            None: all, without CSC
 
 What each part does is in its module; here they are only put on top of each other:
 
-    gradients -> [CSC: packed chunks ->] lazy -> [communication thread ->] loss scale -> allreduce in the wire type
+    gradients -> [CSC: packed chunks ->] lazy or merged -> [communication thread ->] loss scale -> allreduce in the wire type
 
 Source: GradientFlow (Sun et al. 2019).
 """
@@ -36,6 +37,7 @@ from refgf.exchange.blocks import block_elements, blocks
 from refgf.exchange.chunk_choice import Density
 from refgf.exchange.csc import CHUNK_ELEMENTS, CSC
 from refgf.exchange.lazy import LazyAllreduce
+from refgf.exchange.merged import MergedAllreduce, require_groups
 from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.precision import LossScale, Unscaled
 from refgf.training.lars import LARS
@@ -53,6 +55,7 @@ class GradientFlow:
     network      e.g. `AlexNet`; the model is `self.model`, initialised from `seed` alike on all ranks
     allreduce    called with (comm, wire=wire): `ring_allreduce`, `direct_allreduce`, `refgf.comm.native.mpi_allreduce`,
                  or functools.partial(collective, algorithm=...) for any schedule
+    groups       ranges of gradients, see `MergedAllreduce`; without CSC, and without theta
     density      percent, or a `Density` with a warm-up; chunk, form, after: see `CSC`
     trust        LARS with this trust coefficient; under CSC with the form `history` only
     loss_scale   a `LossScale`; default 1
@@ -65,14 +68,16 @@ class GradientFlow:
     """
 
     def __init__(self, comm, network, *, allreduce: Callable = ring_allreduce, wire=None, theta_bytes: float = math.inf,
-                 density: float | Density | None = None, overlap: bool = False, chunk: int = CHUNK_ELEMENTS,
-                 form: str = "dgc", after: bool = False, momentum: float = 0.9, weight_decay: float = 0.0,
-                 trust: float | None = None, loss_scale: LossScale | None = None, half_weights: bool = False,
-                 seed: int = 0, timeline: Timeline | None = None) -> None:  # fmt: skip
+                 groups: list[range] | None = None, density: float | Density | None = None, overlap: bool = False,
+                 chunk: int = CHUNK_ELEMENTS, form: str = "dgc", after: bool = False, momentum: float = 0.9,
+                 weight_decay: float = 0.0, trust: float | None = None, loss_scale: LossScale | None = None,
+                 half_weights: bool = False, seed: int = 0, timeline: Timeline | None = None) -> None:  # fmt: skip
         if isinstance(density, int | float):
             density = Density(density)
+        groups = _require_alone(groups, len(network.tensors), theta_bytes, density)
         self.comm, self.timeline, self.loss_scale = comm, timeline, loss_scale or LossScale()
         self.settings = {"wire": str(numpy.dtype(wire)) if wire else None, "theta_bytes": str(theta_bytes),
+                         "groups": groups and [len(group) for group in groups],
                          "density": str(density), "chunk": chunk, "form": form, "after": after, "momentum": momentum,
                          "weight_decay": weight_decay, "trust": trust, "half_weights": half_weights}  # fmt: skip
         self.model = _model(network, density, form, momentum, weight_decay, trust, half_weights, seed)
@@ -81,7 +86,9 @@ class GradientFlow:
         self._unscaled = self._thread = self.csc = None
         send = self._transport(allreduce, wire, overlap, density)
         exchange = {"threshold_bytes": theta_bytes, "wire_itemsize": numpy.dtype(wire).itemsize if wire else None}
-        if density is None:
+        if groups is not None:
+            self._exchange = MergedAllreduce(self.model.gradients, send, groups, wait=self._wait)
+        elif density is None:
             self._exchange = LazyAllreduce(self.model.gradients, send, wait=self._wait, **exchange)
         else:
             norms = direct_allreduce(self._comms[1])
@@ -203,6 +210,18 @@ class PlainSGD:
         for part in [slice(0, self.parameters.size)] if slices is None else slices:
             for block in blocks(self.parameters, part.start, part.stop):
                 self.parameters[block] -= multiply(gradients[block], float(rate), out=self._scratch[: length(block)])
+
+
+def _require_alone(groups, count: int, theta_bytes: float, density):
+    """The groups as a list, or None; ValueError where something else decides too what travels together."""
+    if groups is None:
+        return None
+    if density is not None or theta_bytes != math.inf:
+        raise ValueError(
+            f"GradientFlow: got groups beside theta_bytes {theta_bytes} and density {density}; wanted groups alone, as they "
+            "take the place of theta and CSC packs its chunks by theta; next: leave out the groups, or the others"
+        )
+    return require_groups(groups, count)
 
 
 def _model(network, density, form: str, momentum: float, weight_decay: float, trust, half_weights: bool, seed: int):

@@ -15,12 +15,15 @@ from refgf.comm.slices import slices
 from refgf.comm.timeline import Timeline
 from refgf.exchange import blocks, overlap
 from refgf.exchange.chunk_choice import Density
+from refgf.exchange.merged import Profile
 from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.precision import LossScale
 from refgf.nn.alexnet import AlexNet
 from refgf.oracle.definitions import same_bits, scaled_run
+from refgf.predict.timeline import explicit
 from refgf.training.data import digits
 from refgf.training.gradientflow import GradientFlow, direct_allreduce, ring_allreduce
+from refgf.training.step import train_step
 
 
 @pytest.mark.parametrize("overlapped", [False, True])
@@ -91,10 +94,26 @@ def test_alexnet_climbs_the_ladder(on_ranks):
     def body(comm):
         dense = train_alexnet(comm)
         assert train_alexnet(comm, theta_bytes=5000, overlap=True) == dense
+        assert train_alexnet(comm, groups=explicit([4, 1, 15, 6]), overlap=True) == dense
         assert train_alexnet(comm, density=100, form="history") == dense
         sparse = train_alexnet(comm, density=10, wire=np.float16)
         assert sparse != dense
         assert train_alexnet(comm, density=10, wire=np.float16, theta_bytes=3000, overlap=True) == sparse
+
+    on_ranks(body)
+
+
+def test_groups_travel_one_by_one_and_a_profile_changes_nothing(on_ranks):
+    def body(comm):
+        network = Prescribed()
+        with GradientFlow(comm, network, groups=explicit([2, 4, 1])) as flow:
+            profile = Profile(flow.model.gradients)
+            for _ in range(2):
+                train_step(flow.model, profile, np.ones((1, N)), None, comm.Get_size(), rate=0.1)
+            assert len(profile.ready_s()) == len(SPECS)
+            assert network.accepted == 0 and not flow.model.parameters.flat.any()
+            flow.step(np.ones((1, N)), None, comm.Get_size(), rate=0.1)
+            assert [(call.start, call.stop) for call in flow.calls] == [(0, 23), (23, 68), (68, N)]
 
     on_ranks(body)
 
@@ -114,6 +133,9 @@ def test_alexnet_climbs_the_ladder(on_ranks):
         ({"density": 10, "trust": 0.001}, "LARS under CSC: got form 'dgc'; wanted 'history'"),
         ({"trust": 0}, "LARS: got trust=0"),
         ({"theta_bytes": -1}, "got theta = -1"),
+        ({"groups": [range(3)]}, r"got groups \[range\(0, 3\)\]; wanted each of 7 gradients once"),
+        ({"groups": [range(7)], "density": 10}, "got groups beside theta_bytes inf and density"),
+        ({"groups": [range(7)], "theta_bytes": 0}, "got groups beside theta_bytes 0"),
         ({"allreduce": mpi_allreduce}, "wanted a communicator of MPI"),
     ],
 )
@@ -122,7 +144,8 @@ def test_bad_settings(settings, told, size):
         threads.run(size, lambda comm: GradientFlow(comm, Prescribed(), **settings))
 
 
-@pytest.mark.parametrize("settings", [{"theta_bytes": 1}, {"density": 10}, {"form": "none"}, {"wire": np.float16}])
+@pytest.mark.parametrize("settings", [{"theta_bytes": 1}, {"density": 10}, {"form": "none"}, {"wire": np.float16},
+                                      {"groups": [range(3), range(3, 7)]}])  # fmt: skip
 def test_ranks_with_different_settings_say_so(on_ranks, settings):
     def body(comm):
         odd = comm.Get_rank() == comm.Get_size() - 1
