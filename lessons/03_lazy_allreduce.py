@@ -1,6 +1,7 @@
 """Lesson 03: lazy allreduce - one message for many gradients.
 
     mpiexec -n 8 python lessons/03_lazy_allreduce.py         (--data PATH, --theta BYTES ..., --quick, --plot, ...)
+                                                             (--network resnet50: 161 gradients instead of 26)
 
 QUESTION    Backward makes one gradient after another, many of them small. Is it better to send each at once, or to wait?
 IDEA        All gradients lie in one pool, in the order in which they are made. Let them wait until more than theta bytes
@@ -33,34 +34,35 @@ import math
 
 import numpy as np
 
+import axes
 import flow
 import images
 import kit
+import region
+import rounding
 from refgf.comm import direct, ring
 from refgf.comm.agreement import agree, checked
 from refgf.comm.schedule import collective
 from refgf.exchange.lazy import LazyAllreduce, require_threshold
 from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.pool import Pool
-from refgf.nn.alexnet import AlexNet
-from refgf.oracle.definitions import direct_allreduce, lazy_allreduce, lazy_calls, same_bits, summation_bound
+from refgf.oracle.definitions import direct_allreduce, lazy_allreduce, lazy_calls, same_bits
 from refgf.predict.fit import fit_line
-from refgf.predict.published import INFINIBAND, TEN_GIGABIT
-from refgf.predict.region import gain, latency_of_gain
+from refgf.predict.region import gain
 from refgf.predict.timeline import lazy, predict
 from refgf.predict.workloads import resnet50
 from refgf.training.step import require_same_parameters, train_step
 from replay import Size, pace, replay_backward, sizes_of, time_steps
 
-THETAS = [0, 2**12, 2**14, 2**16, 2**18, 2**20, math.inf]  # bytes; the AlexNet of this lesson has 1.4 MB of gradients
-RESNET_THETAS = [0, 2**16, 2**18, 2**20, 2**22, 2**24, 2**26, math.inf]
+THETAS = [0, 2**14, 2**16, 2**18, 2**20, math.inf]  # bytes; both networks have about 1.5 MB of gradients here
+RESNET_THETAS = [0, 2**16, 2**18, 2**20, 2**22, 2**24, 2**26, math.inf]  # 102 MB
 SMALL_ELEMENTS = 32_768
 RESNET_BACKWARD_S = 0.16  # an assumption: a GPU that makes 250 images/s, batch 64, two thirds of the step backward
 
 
 def measure(run: kit.Run) -> dict:
     options = run.options
-    thetas = [require_threshold(theta) for theta in options.theta or run.quick(THETAS[::3], THETAS)]
+    thetas = [require_threshold(theta) for theta in options.theta or run.quick([0, 2**16, math.inf], THETAS)]
     train, held_out = images.load(run)
     model = images.model(run, train)
     agree(run.plain.Dup(), "gradient pool", model.gradients.layout())
@@ -68,13 +70,14 @@ def measure(run: kit.Run) -> dict:
     check_against_oracle(run, model, train, thetas)
     losses = compare_losses(run, train, thetas)
     line, points = measure_allreduce(run, model.gradients.flat.size)
-    alexnet = sweep_alexnet(run, train, thetas, line)
+    swept = sweep_network(run, train, thetas, line)
     resnet = sweep_resnet(run, line)
     small = sum_small_tensors(run, line)
-    best = min(alexnet["rows"], key=lambda row: row["plain"].median_s)["theta"]
+    best = min(swept["rows"], key=lambda row: row["plain"].median_s)["theta"]
     accuracy = learn(run, train, held_out, best)
     return {"fit": {"a_s": line.a_s, "b_s_per_byte": line.b_s_per_byte, "points": points}, "losses": losses,
-            "alexnet": alexnet, "resnet50": resnet, "small": small, "accuracy": accuracy, "data": train.note}  # fmt: skip
+            "network": images.NETWORKS[run.options.network], "sweep": swept, "resnet50": resnet, "small": small,
+            "accuracy": accuracy, "data": train.note}  # fmt: skip
 
 
 # ---- one step: this is all there is to lazy allreduce ----
@@ -106,7 +109,7 @@ def check_against_oracle(run: kit.Run, model, data, thetas) -> None:
     model.network.loss(*next(images.steps(run, data, 1)))
     model.network.backward(lambda i: None)
     sizes = [spec.size for spec in model.network.tensors]
-    everybody = run.plain.allgather(model.gradients.flat.copy())
+    everybody = run.gather(model.gradients.flat.copy())
     pool = Pool(model.network.tensors)
     for theta in thetas:
         for algorithm, order in ((ring.allreduce, "ring"), (direct.allreduce, "direct")):
@@ -143,7 +146,7 @@ def compare_losses(run: kit.Run, data, thetas) -> dict:
                 f"{', '.join(f'{v:.1e}' for v in np.ptp(curves, axis=0))}")  # fmt: skip
         if name == "direct" and np.ptp(curves, axis=0).any():
             raise AssertionError(f"direct: the losses depend on theta: {curves.tolist()}")
-    spread, bound = loss_after_one_step(run, data, thetas)
+    spread, bound = rounding.loss_after_one_step(run, data, thetas)
     run.say(f"  ring: after one step the loss, evaluated in float64, differs by {spread:.1e} between thetas; "
             f"rounding allows {bound:.1e}")  # fmt: skip
     if not spread <= bound:
@@ -151,37 +154,6 @@ def compare_losses(run: kit.Run, data, thetas) -> dict:
     run.say("The ring cuts each message into p slices, and a slice's order of summation starts at its own rank; another theta")
     run.say("cuts elsewhere, so other elements are added in another order. `direct` always adds in rank order.")
     return {name: {str(theta): losses[name, theta] for theta in thetas} for name in ("direct", "ring")}
-
-
-def loss_after_one_step(run: kit.Run, data, thetas, rate: float = 0.01) -> tuple[float, float]:
-    """(difference between thetas, its bound) of the next batch's loss after one step of SGD with the ring's sums.
-
-    Two sums of the same p numbers differ by at most 2 B, B the summation bound; so two parameters differ by at most
-    d = 2 rate B + 4 u (|w| + rate (|sum| + decay |w|)), u the unit roundoff of the update's four operations; and two
-    losses, to first order, by the sum over the parameters of |gradient| d. The loss is evaluated in float64.
-    """
-    model = images.model(run, data)
-    first, second = images.steps(run, data, 2)
-    model.network.loss(*first)
-    model.network.backward(lambda i: None)
-    everybody = run.plain.allgather(model.gradients.flat.copy())
-    start = model.parameters.flat.copy()
-    judge = AlexNet(data.num_classes, data.image_size, run.options.width, dropout=0, channels=data.channels, dtype=np.float64)
-    parameters, gradients = Pool(judge.tensors, np.float64), Pool(judge.tensors, np.float64)
-    judge.bind(parameters.views, gradients.views)
-    losses = []
-    for theta in thetas:
-        total = lazy_allreduce(everybody, [spec.size for spec in judge.tensors], theta)[run.rank]
-        model.parameters.flat[:], model.optimizer.velocity[:] = start, 0
-        model.optimizer.step(total, rate)
-        parameters.flat[:] = model.parameters.flat
-        losses.append(judge.loss(*second))
-    judge.backward(lambda i: None)
-    magnitude = np.abs(start) + rate * (np.abs(total) + model.optimizer.weight_decay * np.abs(start))
-    distance = 2 * rate * summation_bound(everybody) + 4 * 2.0**-24 * magnitude
-    mine = np.append(losses, (np.abs(gradients.flat) * distance).sum())
-    *totals, bound = np.sum(run.plain.allgather(mine), axis=0)
-    return float(np.ptp(totals)), float(bound)
 
 
 # ---- the measurement ----
@@ -207,8 +179,8 @@ def rate(b_s_per_byte: float) -> str:
     return f"{1e-9 / b_s_per_byte:.3g} GB/s" if b_s_per_byte else "too fast to see"
 
 
-def sweep_alexnet(run: kit.Run, data, thetas, line) -> dict:
-    run.section(f"AlexNet, width {run.options.width:g}, {run.options.batch} images a rank: theta from 0 to infinity")
+def sweep_network(run: kit.Run, data, thetas, line) -> dict:
+    run.section(f"{images.told(run)}: theta from 0 to infinity")
     model = images.model(run, data)
     ready_s, compute_s = pace(run, model, images.steps(run, data, run.quick(3, 7)))
     gradients = [(t, 4 * spec.size) for t, spec in zip(ready_s, model.network.tensors)]
@@ -233,9 +205,11 @@ def sweep_resnet(run: kit.Run, line) -> dict:
     repeats = run.quick(1, 2, 5)
 
     def one(exchange):
-        return run.time(lambda: replay_backward(exchange, ready_s), repeats, warmup=1), repeats + 1
+        return run.time(lambda: replay_backward(exchange, ready_s), repeats, warmup=0), repeats
 
-    thetas = [require_threshold(theta) for theta in run.options.theta or run.quick(RESNET_THETAS[1::3], RESNET_THETAS)]
+    few = [RESNET_THETAS[i] for i in run.quick((1, 4, 7), (0, 3, 5, 7))]  # each takes seconds on a slow network
+    thetas = [require_threshold(theta) for theta in run.options.theta or run.quick(few, few, RESNET_THETAS)]
+    replay_backward(Exchange(run, pool, math.inf, overlap=False, check=False), ready_s)  # fetches memory
     rows = sweep(run, pool, thetas, gradients, line, backward_s, one)
     return report(run, rows) | {"compute_s": backward_s}
 
@@ -304,56 +278,21 @@ def learn(run: kit.Run, train, held_out, theta) -> dict:
 
 
 def draw(result: dict):
-    import matplotlib.pyplot as plt
-
-    figure, (*axes, map_axis) = plt.subplots(1, 3, figsize=(19, 5.4))
-    titles = {"alexnet": "AlexNet on images, forward to update", "resnet50": "ResNet-50's 161 gradients, replayed"}
-    for axis, (key, title) in zip(axes, titles.items()):
+    title = "Lesson 03: lazy allreduce. Waiting saves start-ups; with overlap, waiting too long hides nothing"
+    figure, (*sweeps, where) = axes.frame(title, 1, 3, (19, 5.4))
+    titles = {"sweep": f"{result['network']} on images, forward to update", "resnet50": "ResNet-50's 161 gradients, replayed"}
+    kinds = {"plain": ("no overlap", "tab:red"), "overlapped": ("overlap", "tab:blue")}
+    for axis, (key, told) in zip(sweeps, titles.items()):
         rows = result[key]["rows"]
-        labels = [kit.number_of_bytes(float(row["theta"])) for row in rows]
-        for name, told, colour in (("plain", "no overlap", "tab:red"), ("overlapped", "overlap", "tab:blue")):
-            median = [1e3 * row[name]["median_s"] for row in rows]
-            spread = [[m - 1e3 * row[name]["low_s"] for m, row in zip(median, rows)],
-                      [1e3 * row[name]["high_s"] - m for m, row in zip(median, rows)]]  # fmt: skip
-            axis.errorbar(labels, median, spread, marker="o", ls="none", capsize=3, color=colour, label=f"{told}, measured")
-            axis.plot(labels, [1e3 * row["predicted"][name] for row in rows], "--", color=colour, label=f"{told}, predicted")
-        axis.axhline(1e3 * result[key]["compute_s"], color="grey", lw=1, label="without any exchange")
-        for x, row in enumerate(rows):
-            axis.annotate(str(row["calls"]), (x, 0.02), xycoords=("data", "axes fraction"), ha="center", fontsize=7)
-        axis.set(title=title, xlabel="theta (above it: number of calls)", ylabel="time of a step, ms", ylim=(0, None))
-        axis.legend(fontsize=8)
-        axis.grid(alpha=0.3)
-    draw_region(map_axis, result)
-    figure.suptitle("Lesson 03: lazy allreduce. Waiting saves start-ups; with overlap, waiting too long hides nothing")
-    figure.tight_layout(rect=(0, 0.02, 1, 1))
-    return figure
-
-
-def draw_region(axis, result: dict) -> None:
-    """Predicted: the networks on which one call for ResNet-50 is 1.5 and 3 times as fast as one call a tensor."""
-    rates = np.logspace(8, 11.5, 50) / 8  # bytes/s
-    tensors, size = resnet50().tensors, max(2, result["ranks"])
-    nbytes = 4 * sum(tensor.elements for tensor in tensors)
-    for wanted, shade in ((1.5, 0.15), (3, 0.3)):
-        alpha = 1e6 * np.array([latency_of_gain(wanted, len(tensors), nbytes, size, 1 / rate) for rate in rates])
-        axis.loglog(8e-9 * rates, alpha, color="tab:green", label=f"gain {wanted}, predicted")
-        axis.fill_between(8e-9 * rates, alpha, 1e5, color="tab:green", alpha=shade)
-    lines = {"this run": (size, result["fit"]["a_s"], result["fit"]["b_s_per_byte"])}
-    for machine in (TEN_GIGABIT, INFINIBAND):
-        lines[machine.name] = (16, machine.lines[16].a_s, machine.lines[16].b_s_per_byte)
-    for (name, (p, a_s, b_s_per_byte)), marker in zip(lines.items(), "*os"):
-        if b_s_per_byte:
-            rate = 2 * (p - 1) / p / b_s_per_byte
-            axis.plot(8e-9 * rate, 1e6 * a_s / (2 * (p - 1)), marker, ms=10, label=f"{name} ({p} ranks, fitted)")
-    axis.axvline(56, color="grey", ls=":", label="56 Gbit/s: the network of the papers")
-    axis.set(title=f"Where laziness pays: ResNet-50, {size} ranks, no overlap", xlabel="rate of a link, Gbit/s",
-             ylabel="alpha of a message, microseconds", ylim=(0.3, 3000))  # fmt: skip
-    axis.legend(fontsize=7, loc="lower left")
-    axis.grid(alpha=0.3)
+        calls = [str(row["calls"]) for row in rows]
+        axes.against_theta(axis, rows, kinds, result[key]["compute_s"], "without any exchange", calls)
+        axis.set(title=told, xlabel="theta (above it: number of calls)")
+    region.draw(where, result)
+    return axes.finish(figure, *sweeps)
 
 
 if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__)
-    images.arguments(lesson)
+    images.arguments(lesson, networks=images.NETWORKS)
     lesson.argument("--theta", nargs="+", metavar="BYTES", help="thresholds to sweep: 0 65536 1e6 inf")
     lesson.main(measure, draw)

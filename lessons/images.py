@@ -1,6 +1,7 @@
-"""What the training lessons share: images, and the AlexNet that learns them (flow.py trains it).
+"""What the training lessons share: images, and the network that learns them (flow.py trains it).
 
     images.arguments(lesson, rate=0.02)      --data, --width, --batch ...
+    images.arguments(lesson, networks=images.NETWORKS)      and --network: a lesson that takes ResNet-50 too
     train, held_out = images.load(run)
     model = images.model(run, train)
     for batch in images.steps(run, train, 10): ...
@@ -12,6 +13,7 @@ import numpy as np
 
 import kit
 from refgf.nn.alexnet import AlexNet
+from refgf.nn.resnet50 import ResNet50
 from refgf.training.data import batches, digits
 from refgf.training.folders import image_folder
 from refgf.training.sgd import polynomial_decay, warmup
@@ -21,22 +23,35 @@ SEED = 1
 WARMUP_EPOCHS = 2
 WEIGHT_DECAY = 5e-4
 DROPOUT = 0.2  # half of the units would be too many of a network an eighth as wide
+NETWORKS = {"alexnet": "AlexNet", "resnet50": "ResNet-50"}
+SIZES = {"alexnet": {"image_size": 67, "width": 1 / 8}, "resnet50": {"image_size": 32, "width": 1 / 8}}
 
 
-def arguments(lesson: kit.Lesson, rate: float = 0.02) -> None:
+def arguments(lesson: kit.Lesson, rate: float = 0.02, networks=("alexnet",)) -> None:
     add = lesson.argument
     add("--data", type=Path, metavar="PATH", help="images as PATH/train/CLASS/*.jpg; default: the bundled digits")
     add("--skip-bad-images", action="store_true", help="go on without images that cannot be read")
-    add("--image-size", type=kit.positive, default=67, metavar="PIXELS", help="67 or more")
-    add("--width", type=float, default=1 / 8, help="share of AlexNet's channels (1 = full size)")
+    if len(networks) > 1:
+        add("--network", choices=list(networks), default="alexnet", help="what is trained")
+    add("--image-size", type=kit.positive, metavar="PIXELS", help="AlexNet: 67 or more (67); ResNet-50: any (32)")
+    add("--width", type=float, help="share of the network's channels (1/8; 1 = full size)")
     add("--batch", type=kit.positive, default=8, help="images per rank and step")
     add("--rate", type=float, default=rate, help="learning rate")
     add("--epochs", type=kit.positive, help="epochs of the training at the end")
 
 
+def settle(options) -> None:
+    """Fill in what the arguments leave to the network."""
+    options.network = getattr(options, "network", "alexnet")
+    for name, value in SIZES[options.network].items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+
+
 def load(run: kit.Run):
     """(train, held_out), and a sentence about them on the screen."""
     options = run.options
+    settle(options)
     if options.data is None:
         train, held_out = digits(options.image_size)
     else:
@@ -49,11 +64,19 @@ def load(run: kit.Run):
     return train, held_out
 
 
-def network(run: kit.Run, data, seed: int = SEED) -> AlexNet:
-    """AlexNet of the lesson's width, with dropout masks of its own on each rank."""
-    net = AlexNet(data.num_classes, data.image_size, run.options.width, dropout=DROPOUT, channels=data.channels)
+def network(run: kit.Run, data, seed: int = SEED, dtype=np.float32, dropout: float = DROPOUT):
+    """The lesson's network in its width; AlexNet with dropout masks of its own on each rank, ResNet-50 has no dropout."""
+    shape = data.num_classes, data.image_size, run.options.width
+    if run.options.network == "resnet50":
+        return ResNet50(*shape, channels=data.channels, dtype=dtype)
+    net = AlexNet(*shape, dropout=dropout, channels=data.channels, dtype=dtype)
     net.dropout_rng = np.random.default_rng([seed, run.rank])
     return net
+
+
+def told(run: kit.Run) -> str:
+    """The network and each rank's batch, in words."""
+    return f"{NETWORKS[run.options.network]}, width {run.options.width:g}, {run.options.batch} images a rank"
 
 
 def model(run: kit.Run, data, seed: int = SEED):

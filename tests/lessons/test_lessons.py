@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import kit
+import record
 from jobs import run_job
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,7 +66,7 @@ def test_stale_figures_are_listed():
     for lesson in LESSONS:
         saved = ROOT / "figures" / f"{lesson.stem}.json"
         recorded = json.loads(saved.read_text())["sources"] if saved.exists() else {}
-        changed = [f for f, h in recorded.items() if not (ROOT / f).exists() or kit.code_hash(ROOT / f) != h]
+        changed = [f for f, h in recorded.items() if not (ROOT / f).exists() or record.code_hash(ROOT / f) != h]
         if changed or not recorded:
             stale[lesson.stem] = changed or "never measured"
     assert not stale, f"measured with other sources: {stale}; next: make figures"
