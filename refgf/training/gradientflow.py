@@ -29,6 +29,7 @@ import numpy
 
 from refgf.comm import direct, ring
 from refgf.comm.agreement import agree
+from refgf.comm.doubling import recursive_doubling
 from refgf.comm.schedule import collective
 from refgf.comm.slices import length
 from refgf.comm.timeline import Timeline
@@ -40,7 +41,8 @@ from refgf.exchange.lazy import LazyAllreduce
 from refgf.exchange.merged import MergedAllreduce, require_groups
 from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.precision import LossScale, Unscaled
-from refgf.training.lars import LARS
+from refgf.training.accumulate import accumulated_step
+from refgf.training.lars import LARS, ParallelNorms
 from refgf.training.step import averaged_statistics, evaluate, replica, require_same_parameters, train_step
 
 # what the argument `allreduce` may be: makes an Allreduce out of a communicator and a wire type
@@ -58,6 +60,7 @@ class GradientFlow:
     groups       ranges of gradients, see `MergedAllreduce`; without CSC, and without theta
     density      percent, or a `Density` with a warm-up; chunk, form, after: see `CSC`
     trust        LARS with this trust coefficient; under CSC with the form `history` only
+    norms        LARS's norms: "alone", each rank forms all of them, or in parallel by "slices" or "layers" (`lars.py`)
     loss_scale   a `LossScale`; default 1
     half_weights forward and backward use weights rounded to float16
     timeline     a `Timeline` that records what happened when
@@ -70,8 +73,9 @@ class GradientFlow:
     def __init__(self, comm, network, *, allreduce: Callable = ring_allreduce, wire=None, theta_bytes: float = math.inf,
                  groups: list[range] | None = None, density: float | Density | None = None, overlap: bool = False,
                  chunk: int = CHUNK_ELEMENTS, form: str = "dgc", after: bool = False, momentum: float = 0.9,
-                 weight_decay: float = 0.0, trust: float | None = None, loss_scale: LossScale | None = None,
-                 half_weights: bool = False, seed: int = 0, timeline: Timeline | None = None) -> None:  # fmt: skip
+                 weight_decay: float = 0.0, trust: float | None = None, norms: str = "alone",
+                 loss_scale: LossScale | None = None, half_weights: bool = False, seed: int = 0,
+                 timeline: Timeline | None = None) -> None:  # fmt: skip
         if isinstance(density, int | float):
             density = Density(density)
         groups = _require_alone(groups, len(network.tensors), theta_bytes, density)
@@ -79,10 +83,12 @@ class GradientFlow:
         self.settings = {"wire": str(numpy.dtype(wire)) if wire else None, "theta_bytes": str(theta_bytes),
                          "groups": groups and [len(group) for group in groups],
                          "density": str(density), "chunk": chunk, "form": form, "after": after, "momentum": momentum,
-                         "weight_decay": weight_decay, "trust": trust, "half_weights": half_weights}  # fmt: skip
+                         "weight_decay": weight_decay, "trust": trust, "norms": norms,
+                         "half_weights": half_weights}  # fmt: skip
         self.model = _model(network, density, form, momentum, weight_decay, trust, half_weights, seed)
         self._comms = [comm.Dup(), comm.Dup()]  # one for the data, which the thread has to itself, one for the rest
         self._require_agreement()
+        self._share_norms(norms)
         self._unscaled = self._thread = self.csc = None
         send = self._transport(allreduce, wire, overlap, density)
         exchange = {"threshold_bytes": theta_bytes, "wire_itemsize": numpy.dtype(wire).itemsize if wire else None}
@@ -91,11 +97,11 @@ class GradientFlow:
         elif density is None:
             self._exchange = LazyAllreduce(self.model.gradients, send, wait=self._wait, **exchange)
         else:
-            norms = direct_allreduce(self._comms[1])
+            allreduce_norms = direct_allreduce(self._comms[1])
             self._exchange = self.csc = CSC(
-                self.model.gradients, self.model.parameters.flat, send, norms, comm.Get_size(), density, **exchange,
-                wait=self._wait, loss_scale=self.loss_scale, chunk=chunk, form=form, momentum=momentum,
-                weight_decay=weight_decay if trust is None else 0.0, after=after, span=self.span,
+                self.model.gradients, self.model.parameters.flat, send, allreduce_norms, comm.Get_size(), density,
+                **exchange, wait=self._wait, loss_scale=self.loss_scale, chunk=chunk, form=form,
+                momentum=momentum, weight_decay=weight_decay if trust is None else 0.0, after=after, span=self.span,
             )  # fmt: skip
         self.accepted, self.communication_s, self.steps = True, 0.0, 0
 
@@ -151,6 +157,10 @@ class GradientFlow:
         """One training step; returns this rank's share of the loss."""
         return train_step(self.model, self, images, labels, global_batch, rate)
 
+    def accumulate(self, parts: Iterable, global_batch: int, rate: float) -> float:
+        """One training step of a batch that comes in parts, (images, labels) each: see `accumulated_step`."""
+        return accumulated_step(self.model, self, parts, global_batch, rate)
+
     def evaluate(self, dataset, batch: int = 64) -> tuple[int, int]:
         """(right answers, samples) of all ranks together, with running statistics averaged over ranks."""
         allreduce, rank, size = direct_allreduce(self._comms[1]), self.comm.Get_rank(), self.comm.Get_size()
@@ -190,6 +200,15 @@ class GradientFlow:
 
     def _wait(self) -> None:
         self.communication_s = self._thread.wait() if self._thread else 0.0
+
+    def _share_norms(self, norms: str) -> None:
+        """Let the ranks form LARS's norms together: 2L float64 by recursive doubling, as few messages as can be."""
+        if norms == "alone":
+            return
+        if not isinstance(self.model.optimizer, LARS):
+            raise ValueError(f"GradientFlow: got norms={norms!r} without LARS; wanted 'alone'; next: trust=0.001")
+        allreduce = collective(self._comms[1], recursive_doubling)
+        self.model.optimizer.norms = ParallelNorms(allreduce, self.comm.Get_rank(), self.comm.Get_size(), norms)
 
     def _require_agreement(self) -> None:
         agree(self._comms[1], "settings of GradientFlow", " ".join(map(str, self.settings.values())))

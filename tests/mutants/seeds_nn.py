@@ -88,6 +88,6 @@ def warmup(rate, step, warmup_steps, start_rate=0.0):
            "the decay is left out below (violates M4)"),
     Mutant(LARS, "ratio 0 for weights of zero", "if w > 0 and below > 0 else 1.0", "if below > 0 else 1.0",
            "ratio 0 for weights of zero: they never start to move (violates M4)"),
-    Mutant(LARS, "no ratio", "ratio = self.ratio(gradients, [part for part, _ in own]) if decays else 1.0", "ratio = 1.0",
+    Mutant(LARS, "no ratio", "rate * ratio, self.weight_decay", "rate, self.weight_decay",
            "no ratio: momentum SGD with the rate inside the velocity (violates M5)"),
 ]  # fmt: skip

@@ -113,7 +113,7 @@ def lars_step(w, v, g, sizes, rate, momentum, trust, decay=0.0, decayed=None):
 
 
 def lars_ratio(w, g, trust, decay=0.0):
-    return lars(w, w, [len(w)], 0.5, trust, decay).ratio(g, [slice(0, len(w))])
+    return lars(w, w, [len(w)], 0.5, trust, decay).ratios(g, [[slice(0, len(w))]])[0]
 
 
 def warmup_rate(step, warmup_steps, base_rate, batch_factor):
