@@ -98,7 +98,14 @@ class ThreadComm:
     def Dup(self) -> "ThreadComm":
         """Collective. Messages of the new communicator never meet those of this one."""
         self._dups += 1
-        return ThreadComm(self._world.child(self._dups), self.rank)
+        return ThreadComm(self._world.child(self._dups, range(self.size)), self.rank)
+
+    def Split(self, color: int, key: int = 0) -> "ThreadComm":
+        """Collective. The ranks of one colour are a communicator, numbered by their keys, then by their ranks here."""
+        self._dups += 1
+        said = self.allgather((color, key))
+        members = sorted((r for r in range(self.size) if said[r][0] == color), key=lambda r: (said[r][1], r))
+        return ThreadComm(self._world.child((self._dups, color), members), members.index(self.rank))
 
     def Free(self) -> None:
         self._world.leave(self.rank)
@@ -190,17 +197,18 @@ class _World:
         self.wait(rank, [gathering])
         return [gathering.objects[r] for r in range(self.size)]
 
-    def child(self, number: int) -> "_World":
+    def child(self, number, members) -> "_World":
+        """The world of these ranks, the same one for all that ask for this number."""
         with self.changed:
             if number not in self._children:
-                self._children[number] = _World(self.size, self.changed)
-                self._children[number].failure = self.failure
-            return self._children[number]
+                self._children[number] = _World(len(members), self.changed), members
+                self._children[number][0].failure = self.failure
+            return self._children[number][0]
 
     def fail(self, rank: int, error: BaseException) -> None:
         with self.changed:
             self.failure = self.failure or (rank, error)
-            for child in self._children.values():
+            for child, _ in self._children.values():
                 child.fail(rank, error)
             self.changed.notify_all()
 
@@ -208,8 +216,9 @@ class _World:
         """This rank sends and receives nothing more."""
         with self.changed:
             self._running.discard(rank)
-            for child in self._children.values():
-                child.leave(rank)
+            for child, members in self._children.values():
+                if rank in members:
+                    child.leave(members.index(rank))
             self._look_for_deadlock()
 
     def _look_for_deadlock(self) -> None:

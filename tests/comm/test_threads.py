@@ -42,6 +42,33 @@ def test_collectives():
     assert threads.run(4, body) == [(6, 3)] * 4
 
 
+@pytest.mark.parametrize("size", [1, 3, 5, 8])
+def test_split_as_mpi_does(size):
+    """Even and odd ranks, each numbered backwards; messages stay inside, and a rank that leaves leaves its part."""
+
+    def body(comm):
+        part = comm.Split(comm.rank % 2, -comm.rank)
+        mine = [r for r in reversed(range(comm.size)) if r % 2 == comm.rank % 2]
+        assert part.allgather(comm.rank) == mine and part.rank == mine.index(comm.rank) and part.size == len(mine)
+        got = np.empty(1, int)
+        part.Sendrecv(np.array([comm.rank]), (part.rank + 1) % part.size, 0, got, (part.rank - 1) % part.size, 0)
+        assert got[0] == mine[part.rank - 1]
+        part.Dup().Barrier()
+        return comm.allreduce(1)
+
+    assert threads.run(size, body) == [size] * size
+
+
+def test_a_part_that_waits_for_a_rank_that_has_returned():
+    def body(comm):
+        part = comm.Split(comm.rank > 0)
+        if comm.rank == 1:
+            part.Recv(np.empty(1), 1)
+
+    with pytest.raises(threads.Deadlock, match="rank 1 has already returned"):
+        threads.run(3, body)
+
+
 def test_deadlock_is_explained():
     def body(comm):
         comm.Send(np.ones(2), (comm.rank + 1) % comm.size)
