@@ -1,6 +1,6 @@
 """Lesson 07: GradientFlow - the whole stack, switched on part by part.
 
-    mpiexec -n 8 python lessons/07_gradientflow.py           (--width 0.5, --theta BYTES, --quick, --full, --plot ...)
+    mpiexec -n 8 python lessons/07_gradientflow.py           (--width 0.5, --theta BYTES, --network resnet50, --quick ...)
     python -m refgf.cluster run --nodes 4 --ranks-per-node 2 --rate 1gbit -- python lessons/07_gradientflow.py
                                                              (and with --nodes 1 and 2: the figure keeps the last runs)
 
@@ -61,8 +61,9 @@ def measure(run: kit.Run) -> dict:
     climb_the_ladder(run, train)
     here = ablation(run, train, theta)
     here["learning"] = time_to_accuracy(run, train, held_out, theta)
-    others = {place: kept for place, kept in run.earlier().get("places", {}).items() if place != run.place}
-    return {"places": dict(list(others.items())[-2:]) | {run.place: here | {"ranks": run.size}}}
+    title = f"{images.NETWORKS[run.options.network]}; {run.place}"
+    others = {place: kept for place, kept in run.earlier().get("places", {}).items() if place != title}
+    return {"places": dict(list(others.items())[-2:]) | {title: here | {"ranks": run.size}}}
 
 
 # ---- one step: the parts of the stack, each one argument ----
@@ -116,7 +117,7 @@ def climb_the_ladder(run: kit.Run, data) -> None:
         w = stack.model.parameters.flat.copy()
         stack.model.network.loss(*some[0])
         stack.model.network.backward(lambda i: None)
-        total = defined_allreduce(run.plain.allgather(stack.model.gradients.flat.copy()))[0]
+        total = defined_allreduce(run.gather(stack.model.gradients.flat.copy()))[0]
         for i in range(len(stack.model.gradients.specs)):
             stack.ready(i)
         stack.finish()
@@ -134,7 +135,7 @@ def ablation(run: kit.Run, data, theta: float) -> dict:
     alone, ready_s = flow.compute_alone(run, data, images.steps(run, data, count))
     sizes = [spec.size for spec in images.network(run, data).tensors]
     n = sum(sizes)
-    run.section(f"{n:,} gradients, {run.options.batch} images a rank, theta {kit.number_of_bytes(theta)}")
+    run.section(f"{images.told(run)}: {n:,} gradients, theta {kit.number_of_bytes(theta)}")
     run.say(f"a step without any exchange, update included: {alone}")
     lines = measure_lines(run, n)
     rows = []
@@ -251,7 +252,7 @@ def draw_learning(axis, learning: dict) -> None:
 
 if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__)
-    images.arguments(lesson)
+    images.arguments(lesson, networks=images.NETWORKS)
     lesson.argument("--theta", default=str(2**18), metavar="BYTES", help="threshold of lazy allreduce")
     lesson.argument("--accuracy", type=float, default=90.0, metavar="PERCENT", help="the accuracy that is waited for")
     lesson.main(measure, draw)

@@ -18,8 +18,8 @@ def run_lesson(lesson, ranks, folder, *arguments):
     return run_job(ranks, [str(lesson), *arguments, "--output", str(folder)], timeout=240)
 
 
-def check(lesson, ranks, folder):
-    job = run_lesson(lesson, ranks, folder, "--quick")
+def check(lesson, ranks, folder, *arguments):
+    job = run_lesson(lesson, ranks, folder, "--quick", *arguments)
     assert job.code == 0, job.stdout[-3000:] + job.stderr[-3000:]
     result = json.loads((folder / f"{lesson.stem}.json").read_text())
     assert result["ranks"] == ranks and result["lesson"] == lesson.stem and result["sources"]
@@ -36,6 +36,12 @@ def test_lesson_runs_on_3_ranks(lesson, tmp_path):
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda f: f.stem)
 def test_lesson_runs_on_other_ranks(lesson, ranks, tmp_path):
     check(lesson, ranks, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("lesson", [lesson for lesson in LESSONS if "networks=" in lesson.read_text()], ids=lambda f: f.stem)
+def test_lesson_trains_resnet50(lesson, tmp_path):
+    check(lesson, 3, tmp_path, "--network", "resnet50")
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda f: f.stem)
