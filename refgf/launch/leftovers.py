@@ -3,10 +3,10 @@
 An MPI job that ends normally deletes its files in /dev/shm. One that is killed does not: MPICH leaves 1 to 8 MB
 (`mpich_shm_...`), Open MPI 16 MB a rank (`sm_segment...`), until the memory is full and the next job dies with SIGBUS.
 
-`remove()` deletes such a file only if all of this holds: its name is one that MPI libraries give, it belongs to this
-user, it is older than MIN_AGE_S, and no process has it mapped or open. A job that is just starting always has its file
-open or mapped, so the age is only a margin. Inside a user namespace (`unshare --user`, rootless containers) this user's
-processes outside of it cannot be looked into: where there is one, nothing is deleted.
+`remove()` deletes such a file only if all of this holds: its name is one that MPI libraries or our cache give, it
+belongs to this user, it is older than MIN_AGE_S, and no process has it mapped or open. A job that is just starting
+always has its file open or mapped, so the age is only a margin. Inside a user namespace (`unshare --user`, rootless
+containers) this user's processes outside of it cannot be looked into: where there is one, nothing is deleted.
 """
 
 import os
@@ -21,6 +21,7 @@ PREFIXES = (
     "open_mpi.",  # Open MPI, backing files
     "Intel_MPI_",  # Intel MPI
     "ucx_shm_posix_",  # UCX, below MPICH and Open MPI
+    "refgf_cache_",  # refgf/training/cache_memory.py; has a name for a moment only
 )
 MIN_AGE_S = 2.0
 

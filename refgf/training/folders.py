@@ -116,6 +116,11 @@ class _Members:
     files: ImageFiles
     members: np.ndarray
 
+    @property
+    def paths(self) -> list[str]:
+        """The file of each sample, for a cache that reads them itself."""
+        return [self.files.paths[i] for i in self.members]
+
     def __call__(self, indices: np.ndarray) -> np.ndarray:
         try:
             return self.files(self.members[indices])

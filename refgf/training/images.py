@@ -12,6 +12,7 @@ What happens to an image, always the same and without chance:
 Rotation flags of cameras (EXIF) are not applied, as in torchvision's ImageFolder.
 """
 
+import io
 import struct
 import zlib
 
@@ -26,10 +27,13 @@ TAIL_BYTES = 64
 DAMAGE = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, Image.DecompressionBombError)
 
 
-def decode(path: str, image_size: int, channels: int) -> np.ndarray:
-    """The file as uint8 (image_size, image_size, channels). ValueError with the file's name where that fails."""
+def decode(path: str, image_size: int, channels: int, content: bytes | None = None) -> np.ndarray:
+    """The file as uint8 (image_size, image_size, channels). ValueError with the file's name where that fails.
+
+    content: the file's bytes, where somebody has read them already (cache.py); else the file is opened.
+    """
     try:
-        with Image.open(path, formats=FORMATS) as image:
+        with Image.open(path if content is None else io.BytesIO(content), formats=FORMATS) as image:
             _require_8_bits(image)
             image.draft(MODES[channels], (image_size, image_size))
             square = _square(_converted(image, MODES[channels]), image_size)
