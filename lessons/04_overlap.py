@@ -41,7 +41,9 @@ import time
 
 import numpy as np
 
+import axes
 import flow
+import gantt
 import images
 import kit
 from refgf.comm import ring
@@ -106,7 +108,7 @@ def check_against_oracle(run: kit.Run, data) -> None:
         batch = next(images.steps(run, data, 1))
         stack.model.network.loss(*batch)
         stack.model.network.backward(lambda i: None)
-        everybody = run.plain.allgather(stack.model.gradients.flat.copy())
+        everybody = run.gather(stack.model.gradients.flat.copy())
         specs = stack.model.network.tensors
     wanted = lazy_allreduce(everybody, [spec.size for spec in specs], theta)[run.rank]
     for overlap in (False, True):
@@ -177,7 +179,7 @@ def one_theta(run: kit.Run, pool: Pool, theta: float, ready_s, gradients, line) 
 def real_steps(run: kit.Run, data):
     """Ranks that compute: a training step without exchange, without overlap, with it, and what happened when."""
     count, theta = run.quick(4, 9, 21), 2**17
-    run.section(f"AlexNet, width {run.options.width:g}, {run.options.batch} images a rank, theta {kit.number_of_bytes(theta)}")
+    run.section(f"{images.told(run)}, theta {kit.number_of_bytes(theta)}")
     alone, ready_s = flow.compute_alone(run, data, images.steps(run, data, count))
     times, charts, waited_s = {"alone": alone}, {}, 0.0
     for name in ("sequential", "overlapped"):
@@ -202,13 +204,8 @@ def real_steps(run: kit.Run, data):
         path = run.options.output / "04_overlap.trace.json"
         path.write_text(json.dumps(chrome_trace(charts["overlapped"])))
         run.say(f"what all {run.size} ranks did, on one clock: {path} (open it in ui.perfetto.dev)")
-    few = {name: [bars(lanes) for lanes in chart[:DRAWN_RANKS]] for name, chart in charts.items()}
+    few = {name: [gantt.bars(lanes) for lanes in chart[:DRAWN_RANKS]] for name, chart in charts.items()}
     return {**times, "told": str(meter), "theta": theta}, few
-
-
-def bars(lanes: dict) -> dict:
-    """{lane: [[name, start, duration], ...]} for the picture."""
-    return {lane: [[e.name, e.start_s, e.stop_s - e.start_s] for e in events] for lane, events in lanes.items()}
 
 
 # ---- who makes progress? ----
@@ -267,59 +264,16 @@ def who_makes_progress(run: kit.Run) -> dict:
 # ---- the picture ----
 
 
-COLOURS = {"FORWARD": "tab:blue", "BACKWARD": "tab:cyan", "MPI_ALLREDUCE": "tab:red", "WAIT_FOR_DATA": "lightgrey",
-           "UPDATE": "tab:green"}  # fmt: skip
-
-
 def draw(result: dict):
-    import matplotlib.pyplot as plt
-
-    figure, ((left, right), (sweep, progress)) = plt.subplots(2, 2, figsize=(15, 9))
-    for axis, (name, chart) in zip((left, right), result["charts"].items()):
-        gantt(axis, chart)
-        axis.set_title(f"{name}: one training step of {len(chart)} ranks")
-    longest = max(axis.get_xlim()[1] for axis in (left, right))
-    for axis in (left, right):
-        axis.set_xlim(0, longest)
-    draw_sweep(sweep, result["replay"])
+    title = "Lesson 04: overlap. What is ready travels while the rest is computed"
+    figure, (left, right, sweep, progress) = axes.frame(title, 2, 2, (15, 9))
+    gantt.side_by_side((left, right), result["charts"])
+    rows, kinds = result["replay"]["rows"], {"sequential": ("no overlap", "tab:red"), "overlapped": ("overlap", "tab:blue")}
+    hidden = [share_of(row["hidden_share"]) for row in rows]
+    axes.against_theta(sweep, rows, kinds, result["replay"]["backward_s"], "backward alone", hidden)
+    sweep.set(title="AlexNet's gradients replayed (below: share of what can be hidden)", xlabel="theta")
     draw_progress(progress, result["progress"])
-    figure.suptitle("Lesson 04: overlap. What is ready travels while the rest is computed")
-    figure.tight_layout(rect=(0, 0.02, 1, 1))
-    return figure
-
-
-def gantt(axis, chart: list[dict]) -> None:
-    """Two rows a rank: what the main thread did, and when a sum was under way."""
-    labels, seen = [], set()
-    for rank, lanes in enumerate(chart):
-        for lane in ("compute", "communication"):
-            row = -len(labels)
-            labels.append(f"rank {rank} {lane}")
-            for name, start_s, duration_s in sorted(lanes.get(lane, []), key=lambda bar: -bar[2]):
-                label = None if name in seen else name
-                seen.add(name)
-                axis.barh(row, 1e3 * duration_s, left=1e3 * start_s, height=0.8, color=COLOURS.get(name, "tab:orange"),
-                          edgecolor="white", lw=0.3, label=label)  # fmt: skip
-    axis.set(yticks=[-i for i in range(len(labels))], yticklabels=labels, xlabel="ms, all ranks on one clock")
-    axis.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=5)
-
-
-def draw_sweep(axis, replay: dict) -> None:
-    rows = replay["rows"]
-    labels = [kit.number_of_bytes(float(row["theta"])) for row in rows]
-    for name, told, colour in (("sequential", "no overlap", "tab:red"), ("overlapped", "overlap", "tab:blue")):
-        axis.errorbar(labels, [1e3 * row[name]["median_s"] for row in rows],
-                      [[1e3 * (row[name]["median_s"] - row[name]["low_s"]) for row in rows],
-                       [1e3 * (row[name]["high_s"] - row[name]["median_s"]) for row in rows]],
-                      marker="o", ls="none", capsize=3, color=colour, label=f"{told}, measured")  # fmt: skip
-        axis.plot(labels, [1e3 * row["predicted"][name] for row in rows], "--", color=colour, label=f"{told}, predicted")
-    for x, row in enumerate(rows):
-        axis.annotate(share_of(row["hidden_share"]), (x, 0.04), xycoords=("data", "axes fraction"), ha="center", fontsize=8)
-    axis.axhline(1e3 * replay["backward_s"], color="grey", lw=1, label="backward alone")
-    axis.set(title="AlexNet's gradients replayed (below: share of what can be hidden)", xlabel="theta",
-             ylabel="time of a step, ms", ylim=(0, None))  # fmt: skip
-    axis.legend(fontsize=8)
-    axis.grid(alpha=0.3)
+    return axes.finish(figure, sweep)
 
 
 def draw_progress(axis, progress: dict) -> None:

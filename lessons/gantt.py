@@ -1,0 +1,39 @@
+"""Gantt charts: what happened when on a few ranks.
+
+    charts = {name: [gantt.bars(lanes) for lanes in gather(comm, timeline)]}
+    gantt.side_by_side(axes, charts)
+"""
+
+COLOURS = {"FORWARD": "tab:blue", "BACKWARD": "tab:cyan", "MPI_ALLREDUCE": "tab:red", "WAIT_FOR_DATA": "lightgrey",
+           "UPDATE": "tab:green"}  # fmt: skip
+
+
+def bars(lanes: dict) -> dict:
+    """{lane: [[name, start, duration], ...]}: what JSON keeps of a rank's timeline (refgf/comm/timeline.py)."""
+    return {lane: [[e.name, e.start_s, e.stop_s - e.start_s] for e in events] for lane, events in lanes.items()}
+
+
+def side_by_side(axes, charts: dict) -> None:
+    """A chart on each axis, all on the same scale."""
+    for axis, (name, chart) in zip(axes, charts.items()):
+        draw(axis, chart)
+        axis.set_title(f"{name}: one training step of {len(chart)} ranks")
+    longest = max(axis.get_xlim()[1] for axis in axes)
+    for axis in axes:
+        axis.set_xlim(0, longest)
+
+
+def draw(axis, chart: list[dict]) -> None:
+    """Two rows a rank: what the main thread did, and when a sum was under way."""
+    labels, seen = [], set()
+    for rank, lanes in enumerate(chart):
+        for lane in ("compute", "communication"):
+            row = -len(labels)
+            labels.append(f"rank {rank} {lane}")
+            for name, start_s, duration_s in sorted(lanes.get(lane, []), key=lambda bar: -bar[2]):
+                label = None if name in seen else name
+                seen.add(name)
+                axis.barh(row, 1e3 * duration_s, left=1e3 * start_s, height=0.8, color=COLOURS.get(name, "tab:orange"),
+                          edgecolor="white", lw=0.3, label=label)  # fmt: skip
+    axis.set(yticks=[-i for i in range(len(labels))], yticklabels=labels, xlabel="ms, all ranks on one clock")
+    axis.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=5)
