@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from refgf.predict.cost import Line
-from refgf.predict.merge import compare, exact_merge, greedy_merge, theta_interval
+from refgf.predict.merge import compare, exact_merge, greedy_merge, theta_bounds, theta_interval
 from refgf.predict.timeline import eager, explicit, lazy, one_call, predict
 from refgf.predict.workloads import densenet201, resnet50
 
@@ -21,6 +21,17 @@ def all_merges(count):
 
 def best_of_all(gradients, allreduce_s):
     return min(predict(gradients, groups, allreduce_s).step_s for groups in all_merges(len(gradients)))
+
+
+def ends_of_all(gradients, allreduce_s, begin=0, free_s=0.0, calls=0):
+    """(end, calls) of every one of the 2**(L-1) merges: the recurrence of the timeline, merges that begin alike together."""
+    if begin == len(gradients):
+        yield free_s, calls
+    nbytes = 0
+    for i in range(begin, len(gradients)):
+        nbytes += gradients[i][1]
+        end_s = max(free_s, gradients[i][0]) + allreduce_s(nbytes)
+        yield from ends_of_all(gradients, allreduce_s, i + 1, end_s, calls + 1)
 
 
 def random_network(rng, longest):
@@ -38,21 +49,41 @@ def staircase(line, step=64):
 
 
 def check(seed, count, longest):
+    """Not a bit worse than the best of all merges, for a line and a staircase; on a line no more calls than needed."""
     rng = random.Random(seed)
     for _ in range(count):
         gradients, line = random_network(rng, longest)
         for allreduce_s in (line, staircase(line)):
-            got = predict(gradients, exact_merge(gradients, allreduce_s), allreduce_s).step_s
-            assert got == best_of_all(gradients, allreduce_s)
+            groups = exact_merge(gradients, allreduce_s)
+            ends = list(ends_of_all(gradients, allreduce_s))
+            assert len(ends) == 2 ** (len(gradients) - 1)
+            assert predict(gradients, groups, allreduce_s).step_s == min(ends)[0]
+            if allreduce_s is line:
+                assert len(groups) == min(ends)[1]
+
+
+def test_the_ends_of_all_merges_are_those_of_the_timeline():
+    rng = random.Random(5)
+    for _ in range(30):
+        gradients, line = random_network(rng, 8)
+        ends = [(predict(gradients, groups, line).step_s, len(groups)) for groups in all_merges(len(gradients))]
+        assert sorted(ends) == sorted(ends_of_all(gradients, line))
 
 
 def test_exact_is_the_best_of_all_merges():
-    check(seed=1, count=60, longest=9)
+    check(seed=1, count=200, longest=9)
 
 
 @pytest.mark.long
 def test_exact_is_the_best_of_all_merges_of_2000_networks():
     check(seed=2, count=2000, longest=14)
+
+
+def test_exact_makes_no_call_that_saves_nothing():
+    """Backward is far ahead: only the last gradient's call shows. Ready at 1, 2, 3, 4; T(n) = 0.1 + 0.1 n."""
+    gradients = [(1.0, 1), (2.0, 1), (3.0, 1), (4.0, 1)]
+    assert exact_merge(gradients, Line(0.1, 0.1)) == [range(0, 3), range(3, 4)]
+    assert greedy_merge(gradients, Line(0.1, 0.1)) == eager(gradients)
 
 
 def authors_groups(gradients, line):
@@ -117,7 +148,8 @@ def test_an_exact_merge_that_looks_only_one_group_back_is_caught():
 def test_limits_of_the_start_up():
     gradients = [(float(i), 1000) for i in range(1, 11)]
     free, dear = Line(0, 0.0005), Line(1000, 0.001)
-    assert greedy_merge(gradients, free) == eager(gradients) == exact_merge(gradients, free)
+    assert greedy_merge(gradients, free) == eager(gradients)
+    assert compare(gradients, free)["excess"] == 0
     assert greedy_merge(gradients, dear) == one_call(gradients) == exact_merge(gradients, dear)
 
 
@@ -146,6 +178,7 @@ def test_theta_interval():
     for theta, same in [(9, False), (10, True), (29, True), (30, False)]:
         assert (lazy(gradients, theta) == explicit([2, 2])) is same
     assert theta_interval(gradients, explicit([1, 3])) is None
+    assert theta_bounds(gradients, explicit([1, 3])) == (25, 10)
     assert theta_interval(gradients, eager(gradients)) == (0, 5)
     assert theta_interval(gradients, one_call(gradients)) == (35, inf)
 
