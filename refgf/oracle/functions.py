@@ -102,6 +102,21 @@ def scaled_run(module, case):
     return {"out.w": np.stack([step["w"] for step in steps]), **per_step(steps, "scale", "finite")}
 
 
+def scaled_lars_run(module, case):
+    a = case.arguments
+    settings = {k: a[k] for k in ("rate", "momentum", "trust", "scale", "interval", "decay", "wire")}
+    settings |= {"sizes": case["in.sizes"].tolist(), "decayed": case["in.decayed"].astype(bool)}
+    steps = module.scaled_lars_run(case["in.w"].copy(), [list(gs) for gs in case["in.g"]], **settings)
+    return {"out.w": np.stack([step["w"] for step in steps]), **per_step(steps, "scale", "finite")}
+
+
+def lars_partial_squares(module, case):
+    """-> (p, 2, L), the shares of all ranks."""
+    p, sizes, decayed = case.arguments["p"], case["in.sizes"].tolist(), case["in.decayed"].astype(bool)
+    arrays, by = (case["in.w"], case["in.g"], sizes), case.arguments["by"]
+    return {"out.squares": np.stack([module.lars_partial_squares(*arrays, r, p, by, decayed) for r in range(p)])}
+
+
 def per_step(steps, *names):
     types = {"scale": np.float64, "finite": np.uint8}
     return {f"out.{name}": np.array([step[name] for step in steps], types[name]) for name in names}
@@ -217,6 +232,10 @@ CALLS = {
     "lars_step": optimizer("lars_step", "rate", "momentum", "trust", "decay", tensors=["sizes", "decayed"]),
     "lars_ratio": plain("lars_ratio", ["w", "g"], ["trust", "decay"], ratio=()),
     "warmup_rate": plain("warmup_rate", [], ["step", "warmup_steps", "base_rate", "batch_factor"], rate=()),
+    "polynomial_rate": plain("polynomial_rate", [], ["step", "steps", "rate", "power"], rate=()),
+    "accumulated": Call(lambda module, case: {"out.x": module.accumulated(list(case["in.x"]))}, {"x": ("element",)}),
+    "lars_partial_squares": Call(lars_partial_squares, {"squares": ("rank", "w, g", "tensor")}),
+    "scaled_lars_run": Call(scaled_lars_run, {"w": ("step", "element"), "scale": ("step",), "finite": ("step",)}),
     "chunk_bounds": bounds_of("chunk_bounds", "n", "chunk", axis="chunk"),
     "importance": Call(importance, {"importance": ("chunk",)}),
     "choose": plain("choose", ["values"], ["percent"], chosen=("place",)),

@@ -21,8 +21,8 @@ from refgf.exchange.precision import LossScale, Underflow, Unscaled, WorkingCopy
 from refgf.oracle.functions import csc_settings, mask, number
 from refgf.oracle.trace import LOCAL, Event
 from refgf.training import gradientflow
-from refgf.training.lars import LARS
-from refgf.training.sgd import MomentumSGD, warmup
+from refgf.training.lars import LARS, ParallelNorms
+from refgf.training.sgd import MomentumSGD, polynomial_decay, warmup
 
 ALGORITHMS = {"ring": ring.allreduce, "direct": direct.allreduce}
 ALLREDUCE = {"ring": gradientflow.ring_allreduce, "direct": gradientflow.direct_allreduce}
@@ -120,6 +120,29 @@ def warmup_rate(step, warmup_steps, base_rate, batch_factor):
     return warmup(base_rate * batch_factor, step, warmup_steps, base_rate)
 
 
+def polynomial_rate(step, steps, rate, power=2.0):
+    return polynomial_decay(rate, step, steps, power)
+
+
+def accumulated(parts):
+    network = Prescribed(np.zeros_like(parts[0]), specs_of([len(parts[0])]))
+
+    def body(comm):
+        with gradientflow.GradientFlow(comm, network) as flow:
+            flow.accumulate([(g[None], None) for g in parts], 1, 0.0)
+            return flow.model.gradients.flat
+
+    return threads.run(1, body)[0]
+
+
+def lars_partial_squares(w, g, sizes, rank, p, by="slices", decayed=None):
+    shares = ParallelNorms(lambda x: None, rank, p, by)
+    optimizer = LARS(specs_of(sizes, decayed), w.copy(), norms=lambda *given: found.append(shares(*given)) or found[0])
+    found = []
+    optimizer.step(g, 0.0)
+    return found[0]
+
+
 def chunk_bounds(n, chunk):
     return [(part.start, part.stop) for part in comm_slices.chunks(n, chunk)]
 
@@ -171,7 +194,7 @@ def on_rank(comm, case):
         x, scale = case["in.x"][rank] * np.float32(a["scale"]), LossScale(a["scale"])
         Unscaled(collective(comm, direct.allreduce, a["wire"]), scale)(x)
         return {"out.x": x}
-    return scaled_run(comm, case) if case.function == "scaled_run" else csc_run(comm, case)
+    return csc_run(comm, case) if case.function == "csc_run" else scaled_run(comm, case)
 
 
 def lazily(comm, case):
@@ -245,11 +268,14 @@ def csc_run(comm, case):
 
 
 def scaled_run(comm, case):
+    """With LARS for a case of scaled_lars_run."""
     a, rank = case.arguments, comm.Get_rank()
-    network = Prescribed(case["in.w"], specs_of([len(case["in.w"])]))
+    sizes = case.tensors.get("in.sizes", np.array([len(case["in.w"])])).tolist()
+    network = Prescribed(case["in.w"], specs_of(sizes, case.tensors.get("in.decayed")))
+    more = {"trust": a["trust"], "weight_decay": a["decay"]} if "trust" in a else {}
     flow = gradientflow.GradientFlow(
         comm, network, allreduce=gradientflow.direct_allreduce, wire=a["wire"], momentum=a["momentum"],
-        loss_scale=LossScale(a["scale"], dynamic=True, interval=a["interval"]), half_weights=True,
+        loss_scale=LossScale(a["scale"], dynamic=True, interval=a["interval"]), half_weights=True, **more,
     )  # fmt: skip
     rows = []
     with flow, np.errstate(over="ignore", invalid="ignore"):

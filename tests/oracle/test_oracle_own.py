@@ -12,7 +12,8 @@ from refgf.oracle.profiles import judge
 from refgf.oracle.verify import verify_case
 
 CASES = load_folder(GOLDEN)
-WITH_RANKS = ("ring_allreduce", "direct_allreduce", "lazy_allreduce", "scaled_allreduce", "scaled_run", "csc_run")
+WITH_RANKS = ("ring_allreduce", "direct_allreduce", "lazy_allreduce", "scaled_allreduce", "scaled_run", "scaled_lars_run",
+              "csc_run")  # fmt: skip
 # The definitions' own tools, which nobody implements; C14 is counted in tests/exchange
 NOT_IMPLEMENTED = {"agree", "exact_sum", "summation_bound", "on_wire", "bfloat16_bits", "bytes_per_gradient",
                    "decayed_gradient", "csc_payload_bytes", "alexnet_rounding", "momentum_rounding"}  # fmt: skip

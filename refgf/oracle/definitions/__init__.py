@@ -7,6 +7,7 @@ project. They are slow. Import from this package: `from refgf.oracle.definitions
     numbers.py   P1-P3  what a number becomes on the wire        momentum.py  M1-M5   momentum SGD, LARS
     ring.py      R, D   allreduce by ring, and in rank order     csc.py       C1-C7   sparse chunks, the pieces
     sums.py      S      any order of summation                   csc_step.py  C8-C14  sparse chunks, a whole step
+    large_batch.py  M6-M9   accumulation, LARS in parallel and under float16
     lazy.py      L      lazy allreduce                           network.py   N       layers, by plain loops
     scaling.py   P4-P8  loss scaling, master weights             alexnet.py   N10-11  the network of the numbers
                                                                  rounding.py  N12-13  how far rounding may move it
@@ -40,6 +41,7 @@ from refgf.oracle.definitions.csc_step import (
     skipped,
     update,
 )
+from refgf.oracle.definitions.large_batch import accumulated, lars_partial_squares, polynomial_rate, scaled_lars_run
 from refgf.oracle.definitions.lazy import bytes_per_gradient, lazy_allreduce, lazy_calls, lazy_rest
 from refgf.oracle.definitions.momentum import decayed_gradient, lars_ratio, lars_step, momentum_step, warmup_rate
 from refgf.oracle.definitions.network import (
