@@ -2,12 +2,14 @@
 
 import numpy as np
 
+from refgf.comm.schedule import collective, replay
+
 WIRES = [("float16", None), ("float32", None), ("float64", None), ("float32", "float16"), ("float64", "float32")]
 
 
-def sizes_of(p):
+def sizes_of(p, longest=10_007):
     """Empty, one element, fewer elements than ranks, one more and less, primes."""
-    return sorted({0, 1, p - 1, p, p + 1, 7, 1000, 10007})
+    return sorted({0, 1, p - 1, p, p + 1, 7, 1000, longest})
 
 
 def order_sensitive(p, n, dtype):
@@ -26,3 +28,15 @@ def rounded(x, wire):
     """x as it arrives after a journey in the wire type."""
     with np.errstate(over="ignore"):
         return x.astype(wire or x.dtype).astype(x.dtype)
+
+
+def assert_bits_everywhere(comm, algorithm, wanted, sizes, dtype, wire):
+    """On every rank the bits of `wanted(xs, wire)`, and of replay; one callable for all sizes, so its scratch is reused."""
+    p, allreduce = comm.Get_size(), collective(comm, algorithm, wire)
+    for n in sizes:
+        xs = order_sensitive(p, n, dtype)
+        x = xs[comm.Get_rank()].copy()
+        allreduce(x)
+        told = algorithm.__module__, algorithm.__name__, p, n, dtype, wire
+        assert same_bits(x, wanted(xs, wire)), told
+        assert all(same_bits(x, other) for other in replay([algorithm(r, p, n) for r in range(p)], xs, wire)), told

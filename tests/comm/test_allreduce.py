@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from comm_cases import WIRES, assert_bits_everywhere, order_sensitive, same_bits, sizes_of
 
 from refgf.comm import direct, ring, threads
 from refgf.comm.schedule import Step, check, collective, execute, replay
@@ -10,23 +11,6 @@ from refgf.comm.trace import TracedComm
 from refgf.oracle.definitions import direct_allreduce, ring_allreduce
 
 ALGORITHMS = {"ring": (ring.allreduce, ring_allreduce), "direct": (direct.allreduce, direct_allreduce)}
-WIRES = [("float16", None), ("float32", None), ("float64", None), ("float32", "float16"), ("float64", "float32")]
-
-
-def sizes_of(p):
-    return sorted({0, 1, p - 1, p, p + 1, 7, 1000, 100003})
-
-
-def order_sensitive(p, n, dtype):
-    """One array per rank, of numbers whose float sum depends on the order: large, small and opposite ones."""
-    random = np.random.default_rng(p * 1_000_003 + n)
-    large = {"float16": 2.0**11, "float32": 2.0**24, "float64": 2.0**53}[str(np.dtype(dtype))]
-    family = np.array([large, 1.0, -large, 0.5, -1.0, 3.0, -0.0])
-    return [random.choice(family, n).astype(dtype) for _ in range(p)]
-
-
-def same_bits(a, b):
-    return a.dtype == b.dtype and a.tobytes() == b.tobytes()
 
 
 @pytest.mark.parametrize("dtype, wire", WIRES)
@@ -35,16 +19,8 @@ def test_same_bits_everywhere(on_ranks, name, dtype, wire):
     algorithm, definition = ALGORITHMS[name]
 
     def body(comm):
-        p = comm.Get_size()
-        allreduce = collective(comm, algorithm, wire)
-        for n in sizes_of(p):
-            xs = order_sensitive(p, n, dtype)
-            x = xs[comm.Get_rank()].copy()
-            allreduce(x)
-            wanted = definition(xs, wire)
-            replayed = replay([algorithm(r, p, n) for r in range(p)], xs, wire)
-            assert same_bits(x, wanted[comm.Get_rank()]), (name, p, n, dtype, wire)
-            assert all(same_bits(x, other) for other in replayed), (name, p, n, dtype, wire)
+        sizes = sizes_of(comm.Get_size(), 100_003)
+        assert_bits_everywhere(comm, algorithm, lambda xs, wire: definition(xs, wire)[comm.Get_rank()], sizes, dtype, wire)
 
     on_ranks(body, sizes=range(1, 9))
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from comm_cases import WIRES, order_sensitive, rounded, same_bits, sizes_of
+from comm_cases import WIRES, assert_bits_everywhere, order_sensitive, rounded, same_bits, sizes_of
 
 from refgf.comm import doubling, ring, threads, tree
 from refgf.comm.schedule import check, collective, execute, replay
@@ -46,14 +46,7 @@ def test_same_bits_everywhere(on_ranks, name, dtype, wire):
     algorithm, definition = ALGORITHMS[name]
 
     def body(comm):
-        p = comm.Get_size()
-        allreduce = collective(comm, algorithm, wire)
-        for n in sizes_of(p):
-            xs = order_sensitive(p, n, dtype)
-            x = xs[comm.Get_rank()].copy()
-            allreduce(x)
-            assert same_bits(x, definition(xs, wire)), (name, p, n, dtype, wire)
-            assert all(same_bits(x, other) for other in replay([algorithm(r, p, n) for r in range(p)], xs, wire))
+        assert_bits_everywhere(comm, algorithm, definition, sizes_of(comm.Get_size()), dtype, wire)
 
     on_ranks(body, sizes=range(1, 10))
 
