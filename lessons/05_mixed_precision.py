@@ -36,11 +36,13 @@ import refgf.launch  # noqa: F401  before MPI starts
 
 import numpy as np
 
+import axes
 import flow
 import images
 import kit
+import rounding
 from refgf.comm import direct, ring
-from refgf.comm.schedule import collective, replay
+from refgf.comm.schedule import collective
 from refgf.exchange.precision import LossScale, Underflow
 from refgf.oracle import definitions
 from refgf.oracle.definitions import on_wire, ring_traffic, same_bits, scaled_allreduce, underflow_share
@@ -48,7 +50,6 @@ from refgf.training.gradientflow import direct_allreduce, ring_allreduce
 
 HALF = np.float16
 RANKS = [2, 3, 4, 8, 16, 32, 64, 128, 256, 512]
-ELEMENTS = 512  # of a replayed vector: at least one a rank
 SCALES = [2.0**k for k in range(0, 29, 2)]
 LARGEST = 65_504  # in float16
 
@@ -85,7 +86,7 @@ def real_gradients(run: kit.Run, data) -> list[np.ndarray]:
             stack.step(*batch, rate=run.options.rate)
         stack.model.network.loss(*next(images.steps(run, data, 1)))
         stack.model.network.backward(lambda i: None)
-        return run.plain.allgather(stack.model.gradients.flat.copy())
+        return run.gather(stack.model.gradients.flat.copy())
 
 
 def check_against_oracle(run: kit.Run, everybody) -> None:
@@ -132,10 +133,10 @@ def look_at_errors(run: kit.Run) -> dict:
     ranks = run.quick(RANKS[:5], RANKS[:8], RANKS)
     kinds = {"ring, float16": (ring, HALF), "direct, float16": (direct, HALF), "ring, float32": (ring, None)}
     mine = ranks[run.rank :: run.size]  # each rank replays some of them
-    found = {p: {name: error_of(p, module, wire) for name, (module, wire) in kinds.items()} for p in mine}
+    found = {p: {name: rounding.error_of(p, module, wire) for name, (module, wire) in kinds.items()} for p in mine}
     errors = {p: row for some in run.plain.allgather(found) for p, row in some.items()}
     errors = {p: errors[p] for p in ranks}
-    one = one_rounding()
+    one = rounding.one_rounding()
     predicted = {p: {"ring, float16": one * ((p + 1) / 2) ** 0.5, "direct, float16": one * 2**0.5} for p in ranks}
     run.say(f"one rounding to float16: r = {one:.2e}")
     run.table(
@@ -146,43 +147,19 @@ def look_at_errors(run: kit.Run) -> dict:
     return {"ranks": ranks, "errors": errors, "predicted": predicted, "one_rounding": one}
 
 
-def error_of(p: int, module, wire) -> float:
-    xs = [np.random.default_rng([p, r]).standard_normal(max(p, ELEMENTS)).astype(np.float32) for r in range(p)]
-    exact = np.sum(xs, axis=0, dtype=np.float64)
-    got = replay([module.allreduce(r, p, len(exact)) for r in range(p)], xs, wire)[0]
-    return rms(got - exact) / rms(exact)
-
-
-def one_rounding() -> float:
-    x = np.random.default_rng(0).standard_normal(100_000).astype(np.float32)
-    return rms(on_wire(x, "float16") - x) / rms(x)
-
-
-def rms(x) -> float:
-    return float(np.sqrt(np.mean(np.square(x, dtype=np.float64))))
-
-
 def divide_after_the_sum(run: kit.Run) -> dict:
     """p ranks with gradients up to 400: summed and then divided by p, and divided before, all in float16."""
     run.section("Where dividing after the sum overflows")
     rows = {}
     for p in (8, 64, 128, 256, 512):
         values = np.random.default_rng(p).uniform(100, 400, 256).astype(np.float32)  # the same on all ranks
-        after = np.isinf(ring_sum(values, p)).mean()
-        before = np.isinf(ring_sum(values / np.float32(p), p)).mean()
+        after = np.isinf(rounding.ring_sum(values, p)).mean()
+        before = np.isinf(rounding.ring_sum(values / np.float32(p), p)).mean()
         rows[p] = {"after": float(after), "before": float(before)}
     run.table(["p", "infinite, divided after the sum", "divided before"],
               [[p, f"{100 * row['after']:.0f} %", f"{100 * row['before']:.0f} %"] for p, row in rows.items()])  # fmt: skip
     run.say(f"float16 ends at {LARGEST:,}. In refgf each loss is divided by the global batch, so the exchange only sums.")
     return rows
-
-
-def ring_sum(x, p: int):
-    """The sum of p equal vectors round a float16 ring (every slice sees the same roundings, so one slice is enough)."""
-    total = x
-    for _ in range(p - 1):
-        total = x + on_wire(total, "float16")
-    return on_wire(total, "float16")
 
 
 def look_at_scales(run: kit.Run, everybody) -> dict:
@@ -245,9 +222,8 @@ def watch_scale(stack) -> list[float]:
 
 
 def draw(result: dict):
-    import matplotlib.pyplot as plt
-
-    figure, ((errors, gradients, lost), (wire, scale, learning)) = plt.subplots(2, 3, figsize=(18, 9))
+    title = "Lesson 05: mixed precision. Half the bytes, and the care that it takes"
+    figure, (errors, gradients, lost, wire, scale, learning) = axes.frame(title, 2, 3, (18, 9))
     draw_errors(errors, result["microscope"])
     draw_gradients(gradients, result["scales"]["histogram"])
     rows = result["scales"]["rows"]
@@ -264,12 +240,7 @@ def draw(result: dict):
         learning.plot(range(1, len(row["epochs"]) + 1), [epoch["loss"] for epoch in row["epochs"]], marker=".", label=name)
     scale.set(title="Loss scaling at work", xlabel="step", ylabel="loss scale")
     learning.set(title="Training loss", xlabel="epoch", yscale="log")
-    for axis in (lost, scale, learning):
-        axis.legend(fontsize=8)
-        axis.grid(alpha=0.3)
-    figure.suptitle("Lesson 05: mixed precision. Half the bytes, and the care that it takes")
-    figure.tight_layout(rect=(0, 0.02, 1, 1))
-    return figure
+    return axes.finish(figure, errors, lost, scale, learning)
 
 
 def draw_errors(axis, microscope: dict) -> None:
@@ -281,8 +252,6 @@ def draw_errors(axis, microscope: dict) -> None:
             axis.loglog(ranks, predicted, "--", color=colour, label=f"{name}, predicted")
     axis.set(title="Relative error of a sum over p ranks (replayed)", xlabel="p", ylabel="root mean square")
     axis.set_xscale("log", base=2)
-    axis.legend(fontsize=8)
-    axis.grid(alpha=0.3)
 
 
 def draw_gradients(axis, histogram: dict) -> None:

@@ -36,9 +36,11 @@ import statistics
 
 import numpy as np
 
+import axes
 import flow
 import images
 import kit
+import trials
 from refgf.comm import ring
 from refgf.comm.schedule import collective
 from refgf.comm.slices import length
@@ -96,7 +98,7 @@ def check_against_oracle(run: kit.Run) -> None:
     """Every form on a small pool, order-sensitive numbers: weights, what is kept and choices are those of the definition."""
     run.section("The oracle")
     sizes, chunk, steps, percent = (30, 200, 0, 170), 16, run.quick(4, 8), 20
-    tensors = [DecayedSize(f"t{i}", (n,)) for i, n in enumerate(sizes)]
+    tensors = [Size(f"t{i}", (n,), decay=True) for i, n in enumerate(sizes)]
     n = sum(sizes)
     gs = [[np.random.default_rng([t, r]).standard_normal(n).astype(np.float32) for r in range(run.size)] for t in range(steps)]
     for form in FORMS:
@@ -120,12 +122,6 @@ def check_against_oracle(run: kit.Run) -> None:
             if not same_bits(exchange.kept[name], kept):
                 raise AssertionError(f"rank {run.rank}: {form}: what is kept ({name}) is not that of the definition")
     run.say(f"{', '.join(FORMS)}: the bits of the definition over {steps} steps, with float16, laziness and weight decay")
-
-
-class DecayedSize(Size):
-    """A tensor to which weight decay applies."""
-
-    decay = True
 
 
 # ---- the measurement ----
@@ -202,16 +198,16 @@ def watch_choice(run: kit.Run, data) -> dict:
 def compare_accuracy(run: kit.Run, train, held_out) -> dict:
     """The same training, dense and with each correction, over several seeds (and folds with --full)."""
     epochs = run.options.epochs or run.quick(1, 4, 12)
-    trials = run.quick([(1, 0)], [(1, 0)], [(seed, fold) for seed in (1, 2, 3) for fold in range(5)])
-    run.section(f"Accuracy after {epochs} epochs, density {run.options.density:g} %, {len(trials)} runs of each")
+    seeds = run.quick([(1, 0)], [(1, 0)], [(seed, fold) for seed in (1, 2, 3) for fold in range(5)])
+    run.section(f"Accuracy after {epochs} epochs, density {run.options.density:g} %, {len(seeds)} runs of each")
     result = {}
     for name in run.quick(["dense", "dgc"], list(DRAWN)):
-        result[name] = [one_training(run, name, seed, *fold_of(run, train, held_out, fold), epochs) for seed, fold in trials]
-        told(run, name, result)
-    if len(trials) > 1:
+        result[name] = [one_training(run, name, seed, *fold_of(run, train, held_out, fold), epochs) for seed, fold in seeds]
+        run.say(f"{name:>24}: {trials.told(result[name])}")
+    if len(seeds) > 1:
         for name in list(result)[1:]:
-            run.say(f"{name} minus dense, paired: {interval(result[name], result['dense'])}")
-    return {"runs": result, "epochs": epochs, "trials": trials}
+            run.say(f"{name} minus dense, paired: {trials.interval(result[name], result['dense'])}")
+    return {"runs": result, "epochs": epochs, "trials": seeds}
 
 
 def fold_of(run: kit.Run, train, held_out, fold: int):
@@ -230,28 +226,6 @@ def one_training(run: kit.Run, name: str, seed: int, train, held_out, epochs: in
         return flow.learn(run, stack, train, held_out, epochs, say=False, seed=seed)
 
 
-def told(run: kit.Run, name: str, result: dict) -> None:
-    last = [rows[-1] for rows in result[name]]
-    right = [100 * (row["accuracy"] or 0) for row in last]
-    spread = f" ({min(right):.1f} to {max(right):.1f})" if len(right) > 1 else ""
-    loss = statistics.mean(row["loss"] for row in last)
-    run.say(f"{name:>24}: loss {loss:.4f}, {statistics.mean(right):.1f} % right{spread}")
-
-
-def interval(some, others) -> str:
-    """Mean of the paired differences in accuracy and its 95 % interval (Student's t), in points."""
-    differences = [100 * (a[-1]["accuracy"] - b[-1]["accuracy"]) for a, b in zip(some, others)]
-    half = t_95(len(differences) - 1) * statistics.stdev(differences) / len(differences) ** 0.5
-    mean = statistics.mean(differences)
-    return f"{mean:+.2f} points, 95 % interval {mean - half:+.2f} to {mean + half:+.2f}"
-
-
-def t_95(freedom: int) -> float:
-    """97.5 % quantile of Student's t (tables; beyond 30 nearly normal)."""
-    table = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 9: 2.26, 14: 2.145, 29: 2.045}
-    return next((table[f] for f in sorted(table, reverse=True) if f <= freedom), 1.96)
-
-
 def compare_chunk_sizes(run: kit.Run, train, held_out) -> dict:
     """Longer chunks at equal density: fewer, so less choice."""
     n = sum(spec.size for spec in images.network(run, train).tensors)
@@ -264,7 +238,7 @@ def compare_chunk_sizes(run: kit.Run, train, held_out) -> dict:
         seeds = run.quick([1], [1], [1, 2, 3])
         name = f"{flow.number_of_chunks(n, factor * base)} chunks of {factor * base}"
         result[name] = [one_training(run, "dgc", seed, train, held_out, epochs, factor * base) for seed in seeds]
-        told(run, name, result)
+        run.say(f"{name:>24}: {trials.told(result[name])}")
     return result
 
 
@@ -272,22 +246,14 @@ def compare_chunk_sizes(run: kit.Run, train, held_out) -> dict:
 
 
 def draw(result: dict):
-    import matplotlib.pyplot as plt
-
-    figure, ((sizes, picture), (losses, accuracy)) = plt.subplots(2, 2, figsize=(15, 10))
+    title = "Lesson 06: coarse-grained sparse communication. A tenth of the chunks travels, the rest waits its turn"
+    figure, (sizes, picture, losses, accuracy) = axes.frame(title, 2, 2, (15, 10))
     draw_densities(sizes, result["densities"])
     draw_choice(picture, result["chosen"])
     runs = result["accuracy"]["runs"]
-    for name, trials in runs.items():
-        curve = np.mean([[row["loss"] for row in rows] for rows in trials], axis=0)
-        losses.plot(range(1, len(curve) + 1), curve, marker=".", color=DRAWN[name], label=name)
-    losses.set(title="Training loss (mean of the runs)", xlabel="epoch", yscale="log")
-    losses.legend(fontsize=8)
-    losses.grid(alpha=0.3)
+    axes.losses(losses, runs, DRAWN)
     draw_accuracy(accuracy, runs, result["chunk_sizes"])
-    figure.suptitle("Lesson 06: coarse-grained sparse communication. A tenth of the chunks travels, the rest waits its turn")
-    figure.tight_layout(rect=(0, 0.02, 1, 1))
-    return figure
+    return axes.finish(figure, sizes, losses)
 
 
 def draw_densities(axis, densities: dict) -> None:
@@ -301,8 +267,6 @@ def draw_densities(axis, densities: dict) -> None:
     axis.loglog(percents, [row["predicted_s"] / dense["predicted_s"] for row in rows], "--", color="tab:red",
                 label="messages of the exchange, predicted")  # fmt: skip
     axis.set(title="Against density, as a share of dense training without CSC", xlabel="density, %", ylabel="share")
-    axis.legend(fontsize=8)
-    axis.grid(alpha=0.3, which="both")
 
 
 def draw_choice(axis, chosen: dict) -> None:
@@ -317,8 +281,8 @@ def draw_choice(axis, chosen: dict) -> None:
 
 
 def draw_accuracy(axis, runs: dict, chunk_sizes: dict) -> None:
-    for x, (name, trials) in enumerate([*runs.items(), *chunk_sizes.items()]):
-        right = [100 * (rows[-1]["accuracy"] or 0) for rows in trials]
+    for x, (name, some) in enumerate([*runs.items(), *chunk_sizes.items()]):
+        right = [100 * (rows[-1]["accuracy"] or 0) for rows in some]
         colour = DRAWN.get(name, "tab:purple")
         axis.bar(x, statistics.mean(right), color=colour, alpha=0.6)
         axis.plot([x] * len(right), right, ".", color="black", ms=4)

@@ -37,16 +37,15 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/10_hierarchical_allreduce.
 
 import refgf.launch  # noqa: F401  before MPI starts
 
-import time
-
 import numpy as np
 
+import axes
 import kit
+import placement
 from refgf.comm import doubling, hierarchical, ring, tree
 from refgf.comm.schedule import check, collective, replay
 from refgf.comm.select import crossover_bytes
 from refgf.comm.slices import length
-from refgf.comm.topology import nodes as nodes_of
 from refgf.oracle.definitions import exact_sum, same_bits, summation_bound
 from refgf.predict.cost import Link
 from refgf.predict.fit import fit_line
@@ -57,7 +56,7 @@ ITEMSIZE = 4
 
 
 def measure(run: kit.Run) -> dict:
-    nodes = placement(run)
+    nodes = placement.nodes(run)
     run.section("One step: who sends what")
     show_steps(run, nodes)
     check_against_oracle(run, nodes)
@@ -70,17 +69,6 @@ def measure(run: kit.Run) -> dict:
     count_at_scale(run)
     return {"nodes": nodes, "link": {name: vars(fitted) for name, fitted in link.items()}, "points": points, "by_k": by_k,
             "predicted_crossover_bytes": threshold}  # fmt: skip
-
-
-def placement(run: kit.Run) -> list[list[int]]:
-    """Which ranks share a node; pretended where there is only one."""
-    nodes = nodes_of(run.plain)
-    if len(nodes) > 1 and not run.options.ranks_per_node:
-        run.say(f"nodes: {nodes}")
-        return nodes
-    nodes = hierarchical.blocks(run.size, run.options.ranks_per_node or 2)
-    run.say(f"nodes, PRETENDED (all links are alike here, or --ranks-per-node was given): {nodes}")
-    return nodes
 
 
 def candidates(nodes) -> dict:
@@ -202,8 +190,8 @@ def sweep_sizes(run: kit.Run, nodes, link, algorithms) -> list[dict]:
     points, rows = [], []
     for nbytes in (1 << k for k in run.quick(range(10, 17, 6), range(10, 23, 2), range(10, 25, 2))):
         x = np.zeros(nbytes // ITEMSIZE, np.float32)
-        times = alternate(run, {name: (lambda f=f, x=x: f(x)) for name, f in calls.items()},
-                          run.quick(2, 5 if nbytes >= 1 << 20 else 9, 7 if nbytes >= 1 << 22 else 15))  # fmt: skip
+        times = run.alternate({name: (lambda f=f, x=x: f(x)) for name, f in calls.items()},
+                              run.quick(2, 5 if nbytes >= 1 << 20 else 9, 7 if nbytes >= 1 << 22 else 15))  # fmt: skip
         forecast = {name: predicted_s(algorithm, nodes, link, x.size) for name, algorithm in algorithms.items()}
         points.append({"bytes": nbytes, "measured": times, "predicted_s": forecast})
         rows.append([kit.number_of_bytes(nbytes)] + [f"{kit.seconds(times[name].median_s)} ({kit.seconds(forecast[name])})"
@@ -211,19 +199,6 @@ def sweep_sizes(run: kit.Run, nodes, link, algorithms) -> list[dict]:
     run.table(["bytes"] + list(algorithms), rows)
     run.say("measured median (predicted)")
     return points
-
-
-def alternate(run: kit.Run, functions: dict, repeats: int) -> dict:
-    """Timings of several functions, one call of each in turn, so that a slow moment of the machine hits them all."""
-    mine = {name: [] for name in functions}
-    for repeat in range(repeats + 1):
-        for name, function in functions.items():
-            run.plain.Barrier()
-            start_s = time.perf_counter()
-            function()
-            if repeat:
-                mine[name].append(time.perf_counter() - start_s)
-    return {name: run.slowest(seconds) for name, seconds in mine.items()}
 
 
 def tell(run: kit.Run, points: list[dict], threshold: float) -> None:
@@ -273,22 +248,24 @@ def count_at_scale(run: kit.Run) -> None:
 
 
 def draw(result: dict):
-    import matplotlib.pyplot as plt
+    sizes = "/".join(map(str, sorted({len(node) for node in result["nodes"]})))
+    told = f"{len(result['nodes'])} nodes of {sizes} ranks. Few slow steps help short vectors; long ones pay for bytes"
+    figure, (size_axis, ratio_axis, k_axis) = axes.frame(f"Lesson 10: {told}", 1, 3, (19, 5.6))
+    draw_sizes(size_axis, ratio_axis, result["points"])
+    draw_ranks_per_node(k_axis, result["by_k"])
+    return axes.finish(figure, size_axis, ratio_axis, k_axis)
 
-    figure, (size_axis, ratio_axis, k_axis) = plt.subplots(1, 3, figsize=(19, 5.6))
-    points, markers = result["points"], "os^Dv<*"
+
+def draw_sizes(size_axis, ratio_axis, points: list[dict]) -> None:
     nbytes = [point["bytes"] for point in points]
-    for name, marker, colour in zip(points[0]["measured"], markers, plt.rcParams["axes.prop_cycle"].by_key()["color"]):
-        times = [point["measured"][name] for point in points]
-        median = [1e3 * t["median_s"] for t in times]
-        spread = [[m - 1e3 * t["low_s"] for m, t in zip(median, times)], [1e3 * t["high_s"] - m for m, t in zip(median, times)]]
-        size_axis.errorbar(nbytes, median, spread, marker=marker, ls="none", capsize=2, color=colour, label=name)
-        size_axis.plot(nbytes, [1e3 * point["predicted_s"][name] for point in points], "--", color=colour)
+    for i, (name, marker) in enumerate(zip(points[0]["measured"], "os^Dv<*")):
+        axes.measured(size_axis, nbytes, [point["measured"][name] for point in points], marker, color=f"C{i}", label=name)
+        size_axis.plot(nbytes, [1e3 * point["predicted_s"][name] for point in points], "--", color=f"C{i}")
         if name != "flat ring":
             gain = [p["measured"]["flat ring"]["median_s"] / p["measured"][name]["median_s"] for p in points]
-            ratio_axis.plot(nbytes, gain, marker=marker, ls="none", color=colour, label=name)
+            ratio_axis.plot(nbytes, gain, marker=marker, ls="none", color=f"C{i}", label=name)
             forecast = [p["predicted_s"]["flat ring"] / max(1e-12, p["predicted_s"][name]) for p in points]
-            ratio_axis.plot(nbytes, forecast, "--", color=colour)
+            ratio_axis.plot(nbytes, forecast, "--", color=f"C{i}")
     size_axis.set(title="Time; dashed: predicted", ylabel="ms", yscale="log")
     ratio_axis.axhline(1, color="grey", lw=1)
     ratio_axis.set(title="Times as fast as the flat ring; dashed: predicted", ylim=(0, None))
@@ -296,26 +273,21 @@ def draw(result: dict):
         axis.set_xscale("log", base=2)
         axis.set_xticks(nbytes, [kit.number_of_bytes(n) for n in nbytes], fontsize=8)
         axis.set_xlabel("bytes per rank")
+
+
+def draw_ranks_per_node(axis, by_k: list[dict]) -> None:
     for name, marker in (("three phases", "s"), ("two-level ring", "^")):
-        rows = [row for row in result["by_k"] if row["algorithm"] == name]
+        rows = [row for row in by_k if row["algorithm"] == name]
+        k = [row["k"] for row in rows]
         for i, colour in enumerate(("tab:blue", "tab:red")):
             label = f"{name}, {kit.number_of_bytes(rows[0]['bytes'][i])}"
-            k_axis.plot([row["k"] for row in rows], [1e3 * row["measured"][i]["median_s"] for row in rows], marker,
-                        color=colour, label=label)  # fmt: skip
-            k_axis.plot([row["k"] for row in rows], [1e3 * row["predicted_s"][i] for row in rows], "--", color=colour)
-    k_axis.set(title="Ranks taken to share a node; dashed: predicted", xlabel="k", ylabel="ms", xscale="log", yscale="log")
-    k_axis.set_xticks([row["k"] for row in rows], [row["k"] for row in rows])
-    for axis in (size_axis, ratio_axis, k_axis):
-        axis.legend(fontsize=8)
-        axis.grid(alpha=0.3)
-    sizes = sorted({len(node) for node in result["nodes"]})
-    figure.suptitle(f"Lesson 10: {len(result['nodes'])} nodes of {'/'.join(map(str, sizes))} ranks. Few slow steps help short "
-                    "vectors; long ones pay for bytes")  # fmt: skip
-    figure.tight_layout(rect=(0, 0.02, 1, 1))
-    return figure
+            axis.plot(k, [1e3 * row["measured"][i]["median_s"] for row in rows], marker, color=colour, label=label)
+            axis.plot(k, [1e3 * row["predicted_s"][i] for row in rows], "--", color=colour)
+    axis.set(title="Ranks taken to share a node; dashed: predicted", xlabel="k", ylabel="ms", xscale="log", yscale="log")
+    axis.set_xticks(k, k)
 
 
 if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__)
-    lesson.argument("--ranks-per-node", type=kit.positive, metavar="K", help="take blocks of K ranks for nodes")
+    placement.argument(lesson)
     lesson.main(measure, draw)

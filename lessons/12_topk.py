@@ -37,14 +37,14 @@ import statistics
 
 import numpy as np
 
+import axes
 import flow
 import images
 import kit
+import placement
 from refgf.comm import gather, ring, threads
-from refgf.comm.hierarchical import blocks
 from refgf.comm.schedule import collective
 from refgf.comm.slices import chunks, length, slices
-from refgf.comm.topology import nodes as nodes_of
 from refgf.comm.trace import TracedComm
 from refgf.exchange.chunk_choice import Density, add_norms
 from refgf.exchange.topk import HiTopK, TopK, exact_top_k, keep_count, mstopk
@@ -61,7 +61,7 @@ COLOURS = {"dense": "black", "CSC": "tab:blue", "top-k": "tab:red", "MSTopK": "t
 
 def measure(run: kit.Run) -> dict:
     train, held_out = images.load(run)
-    nodes = placement(run)
+    nodes = equal_nodes(run)
     check_against_oracle(run, nodes)
     selection = time_selection(run)
     quality = judge_mstopk(run, train)
@@ -90,13 +90,9 @@ class MomentumBefore:
 # ---- the oracle ----
 
 
-def placement(run: kit.Run) -> list[list[int]]:
-    """Nodes of equal size, for HiTopKComm: the real ones, or pretended ones."""
-    nodes = nodes_of(run.plain)
-    if run.options.ranks_per_node or len(nodes) == 1:
-        k = run.options.ranks_per_node or (2 if run.size % 2 == 0 else 1)
-        nodes = blocks(run.size, k)
-        run.say(f"nodes, PRETENDED: {nodes}")
+def equal_nodes(run: kit.Run) -> list[list[int]]:
+    """Nodes of equal size, as HiTopKComm needs them."""
+    nodes = placement.nodes(run, pretended=2 if run.size % 2 == 0 else 1)
     if len({len(node) for node in nodes}) > 1:
         raise ValueError(f"HiTopKComm: got nodes {nodes}; wanted as many ranks on each; next: --ranks-per-node 1")
     return nodes
@@ -302,16 +298,9 @@ def stack_of(run: kit.Run, name: str, data, nodes, seed: int, percent: float | N
 
 
 def draw(result: dict):
-    import matplotlib.pyplot as plt
-
-    figure, ((choice, traffic), (losses, accuracy)) = plt.subplots(2, 2, figsize=(15, 10.5))
-    for percent, style in zip(PERCENTS, ("o-", "s--", "^:")):
-        rows = [row for row in result["selection"] if row["percent"] == percent]
-        for name, colour in zip(rows[0]["times"], ("tab:grey", "tab:red", "tab:orange", "tab:blue")):
-            if percent == PERCENTS[0] or name != "CSC's norms":
-                choice.loglog([row["n"] for row in rows], [1e3 * row["times"][name]["median_s"] for row in rows], style,
-                              color=colour, label=f"{name}, {percent:g} %" if name != "CSC's norms" else name)  # fmt: skip
-    choice.set(title="Time to choose, all ranks at once", xlabel="gradients", ylabel="ms")
+    title = "Lesson 12: fine against coarse. Top-k picks better, but its bytes grow with p and its choice costs time"
+    figure, (choice, traffic, losses, accuracy) = axes.frame(title, 2, 2, (15, 10.5))
+    draw_choice(choice, result["selection"])
     ranks = result["traffic"]["ranks"]
     for name, shares in result["traffic"]["shares"].items():
         traffic.loglog(ranks, shares, "o-", color=COLOURS[name], label=f"{name} at 1 %")
@@ -319,24 +308,27 @@ def draw(result: dict):
     traffic.set(title="Bytes that a rank sends, as a share of the dense ring's", xlabel="ranks", ylabel="share")
     traffic.set_xticks(ranks, ranks)
     methods = result["accuracy"]["methods"]
+    axes.losses(losses, {name: method["runs"] for name, method in methods.items()}, COLOURS)
     for name, method in methods.items():
-        curve = np.mean([[row["loss"] for row in rows] for rows in method["runs"]], axis=0)
-        losses.plot(range(1, len(curve) + 1), curve, marker=".", color=COLOURS[name], label=name)
         right = [100 * (rows[-1]["accuracy"] or 0) for rows in method["runs"]]
         accuracy.plot([method["bytes"]] * len(right), right, "o", color=COLOURS[name], label=name)
-    losses.set(title="Training loss (mean of the runs)", xlabel="epoch", yscale="log")
     accuracy.set(title="Held-out images right at the end", xlabel="bytes that rank 0 sends in a step", ylabel="%", xscale="log")
-    for axis in (choice, traffic, losses, accuracy):
-        axis.legend(fontsize=8)
-        axis.grid(alpha=0.3)
-    figure.suptitle("Lesson 12: fine against coarse. Top-k picks better, but its bytes grow with p and its choice costs time")
-    figure.tight_layout(rect=(0, 0.02, 1, 1))
-    return figure
+    return axes.finish(figure, choice, traffic, losses, accuracy)
+
+
+def draw_choice(axis, selection: list[dict]) -> None:
+    for percent, style in zip(PERCENTS, ("o-", "s--", "^:")):
+        rows = [row for row in selection if row["percent"] == percent]
+        for name, colour in zip(rows[0]["times"], ("tab:grey", "tab:red", "tab:orange", "tab:blue")):
+            if percent == PERCENTS[0] or name != "CSC's norms":
+                axis.loglog([row["n"] for row in rows], axes.median_ms(row["times"][name] for row in rows), style,
+                            color=colour, label=f"{name}, {percent:g} %" if name != "CSC's norms" else name)  # fmt: skip
+    axis.set(title="Time to choose, all ranks at once", xlabel="gradients", ylabel="ms")
 
 
 if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__)
     images.arguments(lesson)
     lesson.parser.set_defaults(width=1 / 16)
-    lesson.argument("--ranks-per-node", type=kit.positive, metavar="K", help="take blocks of K ranks for nodes")
+    placement.argument(lesson)
     lesson.main(measure, draw)

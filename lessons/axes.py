@@ -55,3 +55,11 @@ def against_theta(axis, rows, kinds: dict, compute_s: float, alone: str, notes: 
         axis.annotate(note, (x, 0.02), xycoords=("data", "axes fraction"), ha="center", fontsize=7)
     axis.axhline(MS * compute_s, color="grey", lw=1, label=alone)
     axis.set(ylabel="time of a step, ms", ylim=(0, None))
+
+
+def losses(axis, runs: dict, colours: dict) -> None:
+    """Training loss against epochs, the mean of several runs; runs: {name: [epochs of each run]} of flow.learn."""
+    for name, trials in runs.items():
+        curve = [sum(epoch) / len(epoch) for epoch in zip(*([row["loss"] for row in rows] for rows in trials))]
+        axis.plot(range(1, len(curve) + 1), curve, marker=".", color=colours[name], label=name)
+    axis.set(title="Training loss (mean of the runs)", xlabel="epoch", yscale="log")

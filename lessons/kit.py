@@ -86,6 +86,18 @@ class Run:
             mine.append(time.perf_counter() - start_s)
         return self.slowest(mine[warmup:])
 
+    def alternate(self, functions: dict, repeats: int) -> dict:
+        """Timings of several functions, one call of each in turn, so that a slow moment of the machine hits them all."""
+        mine = {name: [] for name in functions}
+        for repeat in range(repeats + 1):
+            for name, function in functions.items():
+                self.plain.Barrier()
+                start_s = time.perf_counter()
+                function()
+                if repeat:
+                    mine[name].append(time.perf_counter() - start_s)
+        return {name: self.slowest(seconds) for name, seconds in mine.items()}
+
     def slowest(self, mine: list[float]) -> Timing:
         """The Timing of repeats that each rank has measured for itself."""
         slowest = [max(repeat) for repeat in zip(*self.plain.allgather(mine))]

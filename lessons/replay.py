@@ -13,10 +13,11 @@ from refgf.training.step import train_step
 
 @dataclass(frozen=True)
 class Size:
-    """A tensor of which only name and shape matter."""
+    """A tensor of which only name and shape matter, and whether weight decay applies to it."""
 
     name: str
     shape: tuple[int, ...]
+    decay: bool = False
 
 
 def sizes_of(workload, share: int = 1) -> list[Size]:

@@ -1,11 +1,14 @@
-"""How far apart two losses may be when gradients were summed in another order."""
+"""How far a rounded sum is off, and how far apart two losses may be when gradients were summed in another order."""
 
 import numpy as np
 
 import images
 import kit
+from refgf.comm.schedule import replay
 from refgf.exchange.pool import Pool
-from refgf.oracle.definitions import lazy_allreduce, summation_bound
+from refgf.oracle.definitions import lazy_allreduce, on_wire, summation_bound
+
+ELEMENTS = 512  # of a replayed vector: at least one a rank
 
 
 def loss_after_one_step(run: kit.Run, data, thetas, rate: float = 0.01) -> tuple[float, float]:
@@ -37,3 +40,29 @@ def loss_after_one_step(run: kit.Run, data, thetas, rate: float = 0.01) -> tuple
     mine = np.append(losses, (np.abs(gradients.flat) * distance).sum())
     *totals, bound = np.sum(run.plain.allgather(mine), axis=0)
     return float(np.ptp(totals)), float(bound)
+
+
+def error_of(p: int, module, wire) -> float:
+    """Relative error of the sum of p random vectors, replayed in this process."""
+    xs = [np.random.default_rng([p, r]).standard_normal(max(p, ELEMENTS)).astype(np.float32) for r in range(p)]
+    exact = np.sum(xs, axis=0, dtype=np.float64)
+    got = replay([module.allreduce(r, p, len(exact)) for r in range(p)], xs, wire)[0]
+    return rms(got - exact) / rms(exact)
+
+
+def one_rounding() -> float:
+    """Relative error of rounding random numbers to float16 once."""
+    x = np.random.default_rng(0).standard_normal(100_000).astype(np.float32)
+    return rms(on_wire(x, "float16") - x) / rms(x)
+
+
+def rms(x) -> float:
+    return float(np.sqrt(np.mean(np.square(x, dtype=np.float64))))
+
+
+def ring_sum(x, p: int):
+    """The sum of p equal vectors round a float16 ring (every slice sees the same roundings, so one slice is enough)."""
+    total = x
+    for _ in range(p - 1):
+        total = x + on_wire(total, "float16")
+    return on_wire(total, "float16")
