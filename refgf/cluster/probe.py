@@ -11,6 +11,8 @@ Volumes are VOLUME_S times the rate after WARM_UP_S, at least 20 times the credi
 (settings.burst_bytes), so that the credit flatters nobody. Every figure is the median of REPEATS.
 
 "on the link" is raw goodput with the headers that the shaper counts: the figure to hold against the rate asked for.
+"idle" is the share of this machine's processor time that nobody used meanwhile: where little is left, the emulated
+link may have been short of processors, not of rate.
 """
 
 import itertools
@@ -19,6 +21,7 @@ import os
 import socket
 import statistics
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -35,7 +38,7 @@ def link_share(mtu: int) -> float:
 def measure(comm, pairs: list[tuple[int, int]] | None = None) -> list[dict]:
     """Collective over an mpi4py communicator on an emulated cluster; all ranks get the results, a dict per pair.
 
-    pairs: of nodes, default all. Keys: nodes, asked, raw, link, alpha_s, beta_s_per_byte (rates in bytes per second).
+    pairs: of nodes, default all. Keys: nodes, asked, raw, link, idle, alpha_s, beta_s_per_byte (rates in bytes per second).
     """
     told = os.environ.get("REFGF_CLUSTER")
     if not told:
@@ -62,10 +65,19 @@ def _rate(cluster: dict, node: int) -> float:
 
 def _pair(comm, sender: int, receiver: int, asked: float, cluster: dict) -> dict:
     """Both ends measure; the receiver's figures count."""
+    idle_s, all_s = processor_seconds()
     raw = statistics.median(raw_goodput(comm, sender, receiver, asked) for _ in range(REPEATS))
+    idle_s, all_s = (after - before for after, before in zip(processor_seconds(), (idle_s, all_s)))
     alpha_s = half_round_trip(comm, sender, receiver)
     beta = statistics.median(one_way(comm, sender, receiver, asked) for _ in range(REPEATS))
-    return {"raw": raw, "link": raw / link_share(cluster["mtu"]), "alpha_s": alpha_s, "beta_s_per_byte": beta}
+    link, idle = raw / link_share(cluster["mtu"]), idle_s / max(all_s, 1)
+    return {"raw": raw, "link": link, "idle": idle, "alpha_s": alpha_s, "beta_s_per_byte": beta}
+
+
+def processor_seconds() -> tuple[int, int]:
+    """(idle, all) time of this machine's processors since it started, in the kernel's ticks."""
+    ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return ticks[3] + ticks[4], sum(ticks)  # idle and waiting for a disk
 
 
 def raw_goodput(comm, sender: int, receiver: int, asked: float) -> float:
@@ -131,12 +143,12 @@ def _sleep_until_all_arrive(comm) -> None:
 
 def table(results: list[dict]) -> str:
     """Rates in Mbit/s; the shares are of what stands to their left."""
-    lines = ["nodes        asked   raw TCP   on the link   of asked   MPI alpha    MPI 1/beta   of raw TCP"]
+    lines = ["nodes        asked   raw TCP   on the link   of asked   idle   MPI alpha    MPI 1/beta   of raw TCP"]
     for r in results:
         asked, raw, link, mpi = (rate * 8e-6 for rate in (r["asked"], r["raw"], r["link"], 1 / r["beta_s_per_byte"]))
         pair = "{}-{}".format(*r["nodes"])
         lines.append(
-            f"{pair:8} {asked:9.1f} {raw:9.1f} {link:13.1f} {link / asked:10.3f} "
+            f"{pair:8} {asked:9.1f} {raw:9.1f} {link:13.1f} {link / asked:10.3f} {r['idle']:6.2f} "
             f"{r['alpha_s'] * 1e6:8.1f} us {mpi:13.1f} {mpi / raw:12.3f}"
         )
     return "\n".join([*lines, "rates in Mbit/s; on the link: raw TCP with its headers, as the shaper counts them"])
