@@ -1,0 +1,75 @@
+"""Solutions of lesson 09, each checked by the code below it: python lessons/solutions/09_merged_gradients.py"""
+
+import itertools
+import random
+
+from refgf.predict.cost import Line
+from refgf.predict.merge import compare, exact_merge, greedy_merge
+from refgf.predict.published import INFINIBAND_EXTENDED, K80, TEN_GIGABIT, TEN_GIGABIT_EXTENDED
+from refgf.predict.timeline import eager, one_call, predict
+from refgf.predict.workloads import densenet201, resnet50
+
+
+def two_gradients() -> None:
+    """1. With r1 <= r2 ready times and s = r1 the start of the first call, m1 and m2 bytes:
+
+        together     r2 + a + b(m1 + m2)
+        apart        max(s + a + b m1, r2) + a + b m2
+
+    If the first call is over by r2, apart is earlier by b m1; then r2 - s >= a + b m1 >= a, and the rule does not merge. If
+    not, apart ends at s + 2a + b(m1 + m2), later than together exactly if r2 - s < a: the rule. So each single decision is
+    right as long as what follows stays as it is, and greedy is never slower than eager."""
+    rng = random.Random(1)
+    for _ in range(2000):
+        first_s, second_s = sorted(rng.uniform(0, 10) for _ in range(2))
+        line = Line(rng.choice([0, 1, rng.uniform(0, 5)]), rng.choice([0, rng.uniform(0, 2)]))
+        assert compare([(first_s, rng.randint(0, 9)), (second_s, rng.randint(0, 9))], line)["excess"] < 1e-12
+
+
+def chain(gradients: int):
+    """Each is ready just before a start-up is over, so greedy waits for all of them; the first has half of all the bytes."""
+    wait_s = 0.999
+    later = [(wait_s * i, 1) for i in range(1, gradients)]
+    heavy = round(wait_s * gradients * 1000)
+    return [(0.0, heavy), *later], Line(1.0, 1e-3)
+
+
+def nearly_twice() -> None:
+    """2. Less than twice, and it comes as near as one likes. Let every gradient be ready a little less than a after the one
+    before: greedy waits for each, and sends everything at the end, when backward is over: R + a + bM for R seconds of backward
+    and M bytes. If the first gradient holds nearly all bytes and bM = R, sending it at once hides nearly all of it: about R.
+
+    Never more: greedy is never slower than one call, R + a + bM after the first gradient (between two calls of a row that
+    wait for each other at least a has passed for each, so the last group is ready no earlier than all start-ups but one).
+    No merge ends before R + a, nor before a + bM, and R + a + bM is less than twice the larger of the two."""
+    ratios = [1 + compare(*chain(gradients))["excess"] for gradients in (10, 100, 1000)]
+    assert greedy_merge(*chain(100)) == one_call(chain(100)[0])
+    assert ratios == sorted(ratios) and 1.98 < ratios[-1] < 2
+    rng = random.Random(2)
+    for _ in range(500):
+        ready = sorted(rng.uniform(0, 10) for _ in range(12))
+        gradients = [(seconds, rng.randint(0, 1000)) for seconds in ready]
+        line = Line(rng.uniform(0, 3), 10 ** rng.uniform(-5, -2))
+        greedy, exact = (predict(gradients, merge(gradients, line), line).step_s for merge in (greedy_merge, exact_merge))
+        steps = [predict(gradients, groups(gradients), line).step_s for groups in (eager, one_call)]
+        assert greedy <= min(steps) * (1 + 1e-12) and greedy < 2 * exact
+
+
+def another_pace() -> None:
+    """3. On the lines below 4 % in the mean, and nearly a fifth at worst: the best merge makes its groups as large as they may
+    just be, so one of them may now be late for the last. It stays ahead of one call on all of them. So groups belong to a
+    pace: profile again when the batch, the images or the GPU change."""
+    lines = [TEN_GIGABIT.lines[16], TEN_GIGABIT_EXTENDED.lines[64], INFINIBAND_EXTENDED.lines[64], K80.lines[8]]
+    losses = []
+    for network, line, pace in itertools.product((resnet50(), densenet201()), lines, (0.75, 1.25)):
+        old, new = network.gradients(0.2), network.gradients(0.2 * pace)
+        stale, best = (predict(new, exact_merge(times, line), line).step_s for times in (old, new))
+        assert stale < predict(new, one_call(new), line).step_s
+        losses.append(stale / best - 1)
+    assert sum(losses) / len(losses) < 0.04 and 0.15 < max(losses) < 0.2
+
+
+if __name__ == "__main__":
+    for exercise in (two_gradients, nearly_twice, another_pace):
+        exercise()
+        print(exercise.__doc__.strip() + "\n")
