@@ -273,7 +273,7 @@ def draw(result: dict):
         if excesses:
             panels[-1].plot(excesses, shares, marker=".", label=f"{row['kind']}: {row['networks']}")
     panels[-1].set(title="Greedy rule against best merge, computed", xlabel="step longer by at least, %",
-                   ylabel="share of networks, %", xscale="log")  # fmt: skip
+                   ylabel="share of networks, %", xscale="log", xlim=(1e-2, None))  # fmt: skip
     return axes.finish(figure, *panels)
 
 
