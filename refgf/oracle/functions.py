@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from refgf.oracle.definitions import CSCSettings, chunk_bounds
+from refgf.oracle.definitions import CSCSettings, DASOSettings, chunk_bounds
 
 
 @dataclass(frozen=True)
@@ -171,6 +171,29 @@ def mask(chosen, chunks):
     return np.array([chosen is None or c in chosen for c in range(chunks)], np.uint8)
 
 
+def daso_settings(case):
+    fields = [name for name in DASOSettings.__dataclass_fields__ if name in case.arguments]
+    return DASOSettings(**{name: case.arguments[name] for name in fields})
+
+
+def daso_run(module, case):
+    """-> parameters and velocity per batch and rank."""
+    phases, gs = [tuple(phase) for phase in case.arguments["phases"]], [list(step) for step in case["in.g"]]
+    states = module.daso_run(case["in.w"].copy(), gs, daso_settings(case), phases)
+    return {f"out.{name}": np.array([state[name] for state in states]) for name in "wv"}
+
+
+def daso_phases(module, case):
+    settings = {name: case.arguments[name] for name in ("epochs", "warmup", "cooldown", "largest")}
+    return {"out.phases": np.array(module.daso_phases(case["in.losses"].tolist(), **settings), np.int64)}
+
+
+def daso_traffic(module, case):
+    a = case.arguments
+    settings = [a[name] for name in ("n", "p", "nodes", "batches")]
+    return {"out.traffic": np.array(module.daso_traffic(*settings, tuple(a["phase"]), a["chunk"]), np.int64)}
+
+
 def importance(module, case):
     return {"out.importance": module.importance(list(case["in.x"]), case.arguments["chunk"])}
 
@@ -244,6 +267,10 @@ CALLS = {
     ),
     "csc_payload_bytes": plain("csc_payload_bytes", [], ["chosen", "n", "chunk", "dtype", "wire"], bytes=()),
     "csc_run": Call(csc_run, CSC_AXES),
+    "daso_merge": plain("daso_merge", ["w", "total"], ["nodes", "waited"], w=("element",)),
+    "daso_phases": Call(daso_phases, {"phases": ("epoch", "B, L, W")}),
+    "daso_traffic": Call(daso_traffic, {"traffic": ("rank", "messages, bytes")}),
+    "daso_run": Call(daso_run, {name: ("step", "rank", "element") for name in "wv"}),
     "conv": plain("conv", ["x", "w", "b"], ["stride", "pad"], y=IMAGE),
     "conv_backward": plain("conv_backward", ["x", "w", "dy"], ["stride", "pad"], dx=IMAGE, dw=WEIGHT, db=("output",)),
     "max_pool": Call(max_pool, {"y": IMAGE, "dx": IMAGE}, ("max_pool_backward",)),

@@ -10,7 +10,7 @@ project. They are slow. Import from this package: `from refgf.oracle.definitions
     large_batch.py  M6-M9   accumulation, LARS in parallel and under float16
     lazy.py      L      lazy allreduce                           network.py   N       layers, by plain loops
     scaling.py   P4-P8  loss scaling, master weights             alexnet.py   N10-11  the network of the numbers
-                                                                 rounding.py  N12-13  how far rounding may move it
+    daso.py      A      nodes that meet late             rounding.py  N12-13  how far rounding may move it
 """
 
 # ruff: noqa: F401  the names are imported to be imported from here
@@ -42,6 +42,23 @@ from refgf.oracle.definitions.csc_step import (
     update,
 )
 from refgf.oracle.definitions.large_batch import accumulated, lars_partial_squares, polynomial_rate, scaled_lars_run
+from refgf.oracle.definitions.daso import (
+    DASOSettings,
+    daso_averaged,
+    daso_groups,
+    daso_merge,
+    daso_next_phase,
+    daso_phases,
+    daso_run,
+    daso_sender,
+    daso_spread,
+    daso_start,
+    daso_step,
+    daso_sum,
+    daso_traffic,
+    daso_wait,
+    node_gradients,
+)
 from refgf.oracle.definitions.lazy import bytes_per_gradient, lazy_allreduce, lazy_calls, lazy_rest
 from refgf.oracle.definitions.momentum import decayed_gradient, lars_ratio, lars_step, momentum_step, warmup_rate
 from refgf.oracle.definitions.network import (

@@ -3,7 +3,7 @@
 `verify` names those that give exactly the bits of a wrong result; a test proves that every one of them is caught.
 """
 
-from refgf.oracle.mistakes import large_batch, lazy, network, sparse, sums, updates
+from refgf.oracle.mistakes import daso, large_batch, lazy, network, sparse, sums, updates
 from refgf.oracle.mistakes.registry import MISTAKES, Mistake
 
-__all__ = ["MISTAKES", "Mistake", "large_batch", "lazy", "network", "sparse", "sums", "updates"]
+__all__ = ["MISTAKES", "Mistake", "daso", "large_batch", "lazy", "network", "sparse", "sums", "updates"]

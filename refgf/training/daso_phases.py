@@ -1,0 +1,128 @@
+"""When DASO synchronises: the plan of an epoch, and how it changes from epoch to epoch.
+
+    warm-up        cycling                                            cool-down
+    B = 0          B = 4, L = W = 1 -> plateau: 2, 1, then 8 again     B = 0
+
+B: a sum between nodes every B batches; L: gradients averaged in the node every L batches; W: the sum is received W
+batches after it was sent. B = 0 blocks in every batch. Every rank decides alike, from the loss of all ranks.
+
+Source: DASO (Coquelin et al. 2022), as in the authors' public code. Where that says nothing: without warm-up cycling
+begins in the first epoch (there it never would), and W never exceeds B (there such a sum is received by the next one).
+"""
+
+import math
+from dataclasses import dataclass
+
+FIRST_GLOBAL_SKIP = 4
+SHARE_OF_LARGEST = 4  # L and W are a quarter of the largest B when cycling starts again
+
+
+@dataclass(frozen=True)
+class Phase:
+    """global_skip B, local_skip L, wait W, all in batches."""
+
+    global_skip: int
+    local_skip: int = 1
+    wait: int = 1
+
+    def __post_init__(self) -> None:
+        if min(self.local_skip, self.wait) < 0 or self.wait > self.global_skip:
+            raise ValueError(
+                f"DASO: got B={self.global_skip}, L={self.local_skip}, W={self.wait}; wanted 0 <= W <= B and L >= 0, so "
+                "that a sum arrives before the next is sent; next: a larger B or a smaller W"
+            )
+
+    @property
+    def blocking(self) -> bool:
+        return self.global_skip == 0
+
+    def sender(self, batch: int, batches: int, groups: int) -> int | None:
+        """Which group sends after the update of this batch: they take turns. None: nobody does."""
+        every = max(1, self.global_skip)
+        if batch % every and batch != batches - 1:
+            return None
+        return math.ceil(batch / every) % groups
+
+    def wait_after(self, batch: int, batches: int) -> int:
+        """How many batches later what is sent now is received; shortened at the end of an epoch. 0: at once."""
+        return min(self.wait, batches - 1 - batch)
+
+    def averages(self, batch: int, batches: int) -> bool:
+        """Are gradients averaged in the node? Every L batches, in the last one, and while a sum is under way."""
+        since_sent = batch % self.global_skip if self.global_skip else 0
+        under_way = since_sent <= self.wait_after(batch - since_sent, batches)
+        return self.local_skip <= 1 or batch % self.local_skip == 0 or under_way or batch == batches - 1
+
+
+BLOCKING = Phase(0, 0, 0)
+
+
+class Constant:
+    """The same phase in every epoch."""
+
+    def __init__(self, phase: Phase) -> None:
+        self.now = phase
+
+    def __str__(self) -> str:
+        return f"constant {self.now}"
+
+    def end_epoch(self, loss: float) -> None:
+        """Whatever the loss is."""
+
+
+class Phases:
+    """Warm-up, cycling and cool-down of a training of `epochs` epochs. `now` is the phase of the present one.
+
+    largest     the B that cycling starts again with after B = 1
+    threshold   a loss is better when it is below (1 - threshold) times the best so far
+    patience    more epochs than that in a row without a better loss are a plateau
+    """
+
+    def __init__(self, epochs: int, warmup: int = 4, cooldown: int = 4, largest: int = 8, threshold: float = 0.05,
+                 patience: int = 2) -> None:  # fmt: skip
+        if min(epochs, largest) < 1 or min(warmup, cooldown, patience) < 0 or not 0 <= threshold < 1:
+            raise ValueError(
+                f"DASO: got epochs={epochs}, warmup={warmup}, cooldown={cooldown}, largest={largest}, "
+                f"threshold={threshold}, patience={patience}; wanted epochs and largest >= 1, 0 <= threshold < 1, "
+                "nothing negative"
+            )
+        self.epochs, self.warmup, self.cooldown, self.largest = epochs, warmup, cooldown, largest
+        self.threshold, self.patience = threshold, patience
+        self.epoch, self._best, self._worse = 0, math.inf, 0
+        self.now = self._first() if self._cycling() else BLOCKING
+
+    def __str__(self) -> str:
+        return (f"{self.epochs} epochs, warm-up {self.warmup}, cool-down {self.cooldown}, largest B {self.largest}, "
+                f"threshold {self.threshold}, patience {self.patience}")  # fmt: skip
+
+    def end_epoch(self, loss: float) -> None:
+        """An epoch has ended with this mean training loss of all ranks."""
+        self.epoch += 1
+        plateau = self.epoch >= self.warmup and self._on_plateau(loss)
+        if not self._cycling():
+            self.now = BLOCKING
+        elif self.now.blocking:
+            self.now = self._first()
+        elif plateau:
+            self.now = self._next()
+
+    def _cycling(self) -> bool:
+        return self.warmup <= self.epoch < self.epochs - self.cooldown
+
+    def _first(self) -> Phase:
+        return Phase(min(FIRST_GLOBAL_SKIP, self.largest))
+
+    def _next(self) -> Phase:
+        if self.now.global_skip == 1:
+            part = max(1, self.largest // SHARE_OF_LARGEST)
+            return Phase(self.largest, part, part)
+        half = self.now.global_skip // 2
+        return Phase(half, max(1, self.now.local_skip // 2), max(1, min(self.now.wait - 1, half)))
+
+    def _on_plateau(self, loss: float) -> bool:
+        better = loss < (1 - self.threshold) * self._best
+        self._best, self._worse = (loss, 0) if better else (self._best, self._worse + 1)
+        if self._worse <= self.patience:
+            return False
+        self._worse = 0
+        return True

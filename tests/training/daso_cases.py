@@ -1,0 +1,83 @@
+"""The project's DASO behind the names and arguments of SPEC.md, to be judged by its golden cases."""
+
+from collections import namedtuple
+
+import numpy as np
+
+from refgf.comm.hierarchical import blocks
+from refgf.oracle.functions import daso_settings
+from refgf.training import daso, daso_phases
+
+
+class Listed:
+    """Phases as a case lists them, one for each epoch."""
+
+    def __init__(self, phases):
+        self.phases, self.epoch = [daso_phases.Phase(*phase) for phase in phases], 0
+
+    @property
+    def now(self):
+        return self.phases[min(self.epoch, len(self.phases) - 1)]
+
+    def end_epoch(self, loss):
+        self.epoch += 1
+
+    def __str__(self):
+        return str(self.phases)
+
+
+def daso_merge(w, total, nodes, waited):
+    w = w.copy()
+    daso.merge(w, total, nodes, waited)
+    return w
+
+
+def phases_of(losses, epochs, warmup, cooldown, largest=8):
+    phases, told = daso_phases.Phases(epochs, warmup, cooldown, largest), []
+    for loss in losses:
+        told.append((phases.now.global_skip, phases.now.local_skip, phases.now.wait))
+        phases.end_epoch(loss)
+    return told
+
+
+class Prescribed:
+    """One tensor of which every image is a gradient."""
+
+    def __init__(self, w):
+        spec = namedtuple("Spec", "name shape decay size")("w", w.shape, True, w.size)
+        self.tensors, self.dtype, self.xp, self.running, self.initial = [spec], w.dtype, np, [], w
+
+    def bind(self, parameters, gradients):
+        self.parameters, self.gradients = parameters, gradients
+
+    def initialize(self, seed):
+        self.parameters[0][...] = self.initial
+
+    def loss(self, images, labels, global_batch):
+        self.gradients[0][...] = images[0]
+        return 0.0
+
+    def backward(self, on_ready):
+        on_ready(0)
+
+    def accept(self):
+        pass
+
+
+def on_rank(comm, case):
+    """This rank's parameters and velocity after each batch of a case of daso_run."""
+    s, rank, size = daso_settings(case), comm.Get_rank(), comm.Get_size()
+    stack = daso.DASO(comm, Prescribed(case["in.w"]), blocks(size, size // s.nodes), Listed(case.arguments["phases"]),
+                      s.batches, wire=s.wire, chunk=s.chunk, momentum=s.momentum)  # fmt: skip
+    rows = []
+    with stack:
+        for step in case["in.g"]:
+            stack.step(step[rank][None], None, 1, s.rate)
+            velocity = stack.model.optimizer.velocity
+            rows.append({"out.w": stack.model.parameters.flat.copy(), "out.v": velocity.copy()})
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def outputs(rows):
+    """What all ranks return as the result of a case: the axis `rank` after the axis `step`."""
+    return {name: np.stack([row[name] for row in rows], axis=1) for name in rows[0]}
