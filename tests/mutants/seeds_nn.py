@@ -4,6 +4,7 @@ from mutant import Mutant
 
 CONV, LAYERS, LOSS, NORM, POOL = (f"refgf.nn.{name}" for name in ("conv", "layers", "loss", "normalization", "pooling"))
 ALEXNET, SGD, LARS = "refgf.nn.alexnet", "refgf.training.sgd", "refgf.training.lars"
+ACCUMULATE = "refgf.training.accumulate"
 
 WITH_OTHER_WEIGHTS = """
 def mistaken(self, x, training, forward=Convolution.forward):
@@ -90,4 +91,10 @@ def warmup(rate, step, warmup_steps, start_rate=0.0):
            "ratio 0 for weights of zero: they never start to move (violates M4)"),
     Mutant(LARS, "no ratio", "rate * ratio, self.weight_decay", "rate, self.weight_decay",
            "no ratio: momentum SGD with the rate inside the velocity (violates M5)"),
+    Mutant(SGD, "decay along a line", "return rate * max(0.0, 1 - step / steps) ** power",
+           "return rate * max(0.0, 1 - step / steps)", "the power is forgotten: decay along a line (violates M6)"),
+    Mutant(ACCUMULATE, "only the last part counts", "gradients.flat[own] += total[own]", "pass",
+           "only the last part counts: backward overwrites (violates M7)"),
+    Mutant(LARS, "layers are dealt out", "if own.start <= i < own.stop else []", "if i % self.size == self.rank else []",
+           "layers are dealt out one by one (violates M8)"),
 ]  # fmt: skip
