@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from refgf.oracle.definitions import CSCSettings, DASOSettings, chunk_bounds
+from refgf.oracle.peer_functions import PEERS
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,11 @@ def lazy_allreduce(module, case):
     a = case.arguments
     xs, sizes = [x.copy() for x in case["in.x"]], case["in.sizes"].tolist()
     return {"out.x": np.stack(module.lazy_allreduce(xs, sizes, number(a["theta_bytes"]), a["wire"], a["order"]))}
+
+
+def merged_allreduce(module, case):
+    a, xs = case.arguments, [x.copy() for x in case["in.x"]]
+    return {"out.x": np.stack(module.merged_allreduce(xs, case["in.sizes"].tolist(), a["counts"], a["wire"], a["order"]))}
 
 
 def number(value):
@@ -242,6 +248,7 @@ CALLS = {
     "summation_bound": plain("summation_bound", ["x"], ["wire"], bound=("element",)),
     "lazy_calls": Call(lazy_calls, {"calls": ("call", "start, stop")}),
     "lazy_allreduce": Call(lazy_allreduce, {"x": ("rank", "element")}),
+    "merged_allreduce": Call(merged_allreduce, {"x": ("rank", "element")}),
     "on_wire": plain("on_wire", ["x"], ["wire"], x=("element",)),
     "bfloat16_bits": plain("bfloat16_bits", ["x"], [], bits=("element",)),
     "underflow_share": plain("underflow_share", ["x"], ["wire"], share=()),
@@ -289,3 +296,4 @@ CALLS = {
     "alexnet_rounding": Call(alexnet_rounding, {}),
     "momentum_rounding": Call(momentum_rounding, {"w_apart": ("element",), "v_apart": ("element",)}),
 }
+CALLS |= {name: Call(run, axes) for name, (run, axes) in PEERS.items()}

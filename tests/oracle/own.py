@@ -9,7 +9,10 @@ import functools
 from collections import namedtuple
 
 import numpy as np
+import own_peers
 from own_layers import *  # noqa: F403  conv, max_pool, ... alexnet_step
+from own_peers import keep_count, mstopk, schedule_traffic, top_k, topk_traffic  # noqa: F401
+from own_prescribed import Prescribed
 
 from refgf.comm import direct, ring, threads  # noqa: F401  own.threads is for tests
 from refgf.comm import slices as comm_slices
@@ -188,6 +191,10 @@ def on_rank(comm, case):
         x = case["in.x"][rank].copy()
         collective(comm, ALGORITHMS[case.function.split("_")[0]], a["wire"])(x)
         return {"out.x": x}
+    if case.function in own_peers.SUMS:
+        return own_peers.sum_on_rank(comm, case)
+    if case.function in own_peers.RUNS:
+        return own_peers.run_on_rank(comm, case)
     if case.function == "lazy_allreduce":
         return lazily(comm, case)
     if case.function == "scaled_allreduce":
@@ -204,36 +211,6 @@ def lazily(comm, case):
     send = collective(comm, ALGORITHMS[a["order"]], a["wire"])
     announce(LazyAllreduce(pool, send, number(a["theta_bytes"]), wire_itemsize), case["in.sizes"])
     return {"out.x": pool.flat}
-
-
-class Prescribed:
-    """A network whose gradients a case prescribes: the image is the gradient."""
-
-    def __init__(self, w, specs):
-        self.tensors, self.dtype, self.xp, self.running = specs, w.dtype, np, []
-        self.initial, self.dropout_rng = w, None
-
-    def bind(self, parameters, gradients):
-        self.parameters, self.gradients = parameters, gradients
-
-    def initialize(self, seed):
-        for array, part in zip(self.parameters, self.parts(self.initial)):
-            array[...] = part
-
-    def parts(self, flat):
-        return np.split(flat, np.cumsum([spec.size for spec in self.tensors])[:-1])
-
-    def loss(self, images, labels, global_batch):
-        self.logits_gradient = images[0].copy()
-        return 0.0
-
-    def backward(self, on_ready):
-        for i, (array, part) in enumerate(zip(self.gradients, self.parts(self.logits_gradient))):
-            array[...] = part
-            on_ready(i)
-
-    def accept(self):
-        pass
 
 
 @dataclasses.dataclass(frozen=True)
@@ -292,9 +269,9 @@ def ranks_of(case):
 
 def joined(rows):
     """{"out.x": this rank's array} of all ranks -> with an axis `rank`, after the axis `step` where there is one."""
-    axis = 1 if "out.finite" in rows[0] else 0
+    axis = 1 if "out.finite" in rows[0] or "out.kept" in rows[0] else 0
     outputs = {name: rows[0][name] if name in PER_STEP else np.stack([row[name] for row in rows], axis) for name in rows[0]}
-    if "out.chosen" not in outputs and axis:  # loss scaling without CSC: the case has one copy of w
+    if "out.chosen" not in outputs and "out.finite" in outputs:  # loss scaling without CSC: the case has one copy of w
         assert all(np.array_equal(row["out.w"], rows[0]["out.w"]) for row in rows)
         outputs["out.w"] = rows[0]["out.w"]
     return outputs

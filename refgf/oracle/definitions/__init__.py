@@ -8,9 +8,10 @@ project. They are slow. Import from this package: `from refgf.oracle.definitions
     ring.py      R, D   allreduce by ring, and in rank order     csc.py       C1-C7   sparse chunks, the pieces
     sums.py      S      any order of summation                   csc_step.py  C8-C14  sparse chunks, a whole step
     large_batch.py  M6-M9   accumulation, LARS in parallel and under float16
-    lazy.py      L      lazy allreduce                           network.py   N       layers, by plain loops
+    lazy.py      L      lazy allreduce, merging                  network.py   N       layers, by plain loops
     scaling.py   P4-P8  loss scaling, master weights             alexnet.py   N10-11  the network of the numbers
     daso.py      A      nodes that meet late             rounding.py  N12-13  how far rounding may move it
+    hierarchy.py H      tree, doubling, nodes                    topk.py      T      fine-grained sparsity
 """
 
 # ruff: noqa: F401  the names are imported to be imported from here
@@ -41,7 +42,6 @@ from refgf.oracle.definitions.csc_step import (
     skipped,
     update,
 )
-from refgf.oracle.definitions.large_batch import accumulated, lars_partial_squares, polynomial_rate, scaled_lars_run
 from refgf.oracle.definitions.daso import (
     DASOSettings,
     daso_averaged,
@@ -59,7 +59,26 @@ from refgf.oracle.definitions.daso import (
     daso_wait,
     node_gradients,
 )
-from refgf.oracle.definitions.lazy import bytes_per_gradient, lazy_allreduce, lazy_calls, lazy_rest
+from refgf.oracle.definitions.hierarchy import (
+    doubling_allreduce,
+    exchanged,
+    hybrid_allreduce,
+    node_slices,
+    schedule_traffic,
+    three_phase_allreduce,
+    tree_allreduce,
+    two_level_allreduce,
+)
+from refgf.oracle.definitions.large_batch import accumulated, lars_partial_squares, polynomial_rate, scaled_lars_run
+from refgf.oracle.definitions.lazy import (
+    bytes_per_gradient,
+    lazy_allreduce,
+    lazy_calls,
+    lazy_rest,
+    merged_allreduce,
+    merged_calls,
+    one_by_one,
+)
 from refgf.oracle.definitions.momentum import decayed_gradient, lars_ratio, lars_step, momentum_step, warmup_rate
 from refgf.oracle.definitions.network import (
     batch_norm,
@@ -92,6 +111,7 @@ from refgf.oracle.definitions.ring import (
 from refgf.oracle.definitions.rounding import alexnet_rounding, momentum_rounding
 from refgf.oracle.definitions.scaling import all_finite, next_scale, scaled_allreduce, scaled_run, working_copy
 from refgf.oracle.definitions.sums import exact_sum, summation_bound
+from refgf.oracle.definitions.topk import chosen_and_kept, hitopk_run, keep_count, mstopk, top_k, topk_run, topk_traffic
 
 __all__ = [name for name in dir() if callable(globals()[name]) and not name.startswith("_")]
 
