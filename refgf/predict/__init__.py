@@ -7,6 +7,7 @@
     timeline.py      the time of one step: computation and communication, overlapped or not
     merge.py         which gradients to send together: MG-WFBP's greedy rule, and the exact best merge
     systems.py       GradientFlow's techniques as settings of a step; sweeps; speedup; time to train
+    scaling.py       speedup from 4 to 2048 ranks for each technique, as intervals
     fit.py           alpha and beta from measurements, with their uncertainties
     machine.py       a measured machine as a JSON file; published.py: machines that others published
     rows.py          MG-WFBP's sixteen published rows beside the prediction

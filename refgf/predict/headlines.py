@@ -5,13 +5,14 @@ peak of a P40. The rate that 410.2 and 1.5 minutes imply together, 3297 images/s
 calibration, and a headline predicted from it is no result.
 """
 
-from dataclasses import replace
+from math import inf
 
 from refgf.predict.cost import LINES, Link, hierarchical_s, ring_line
 from refgf.predict.interval import Headline, Input
+from refgf.predict.scaling import best_theta_step, ready_of
 from refgf.predict.shapes import Builder
-from refgf.predict.systems import System, chosen_chunks, speedup, step, time_to_train
-from refgf.predict.timeline import eager, one_call, predict, thresholds
+from refgf.predict.systems import System, speedup, time_to_train
+from refgf.predict.timeline import eager, one_call, predict
 from refgf.predict.workloads import WORKLOADS, alexnet
 
 IMAGES = 1_281_167  # ImageNet-1k, training
@@ -61,14 +62,9 @@ SELECTION = Input("selection_s", (0.0, 2e-3), "s", "inferred", "125 to 500 MB re
 def gradientflow_step(size, rate, small_batch, alpha_s, bandwidth, batch, percent, selection_s):
     """Timeline on `size` GPUs: ring, float16, overlap, CSC, and lazy allreduce with the best theta for these inputs
     (the paper's theta is not known)."""
-    network, compute_s = alexnet(), batch / (rate * small_batch)
-    forward_s = compute_s * network.forward_flops / step_flops(network)
-    ready = network.gradients(compute_s - forward_s, forward_s, itemsize=1)
-    system = System("GradientFlow", itemsize=2, percent=percent, selection_s=selection_s)
-    line = ring_line(size, Link(alpha_s, 1 / bandwidth))
-    chunks, _ = chosen_chunks(ready, system)
-    systems = [replace(system, threshold_bytes=theta) for theta in thresholds(chunks, per_octave=1)]
-    return min((step(ready, candidate, line) for candidate in systems), key=lambda timeline: timeline.step_s)
+    system = System("GradientFlow", itemsize=2, threshold_bytes=inf, percent=percent, selection_s=selection_s)
+    ready, link = ready_of(alexnet(), batch, rate * small_batch), Link(alpha_s, 1 / bandwidth)
+    return best_theta_step(ready, system, ring_line(size, link))
 
 
 def gradientflow_speedup(**inputs):

@@ -6,7 +6,8 @@ Their features, sizes and errors are not at hand, so these are ours:
     one perceptron for each kind of kernel (convolution, fully connected) and direction, or rather the mean of five
     that differ in their seed; input: logarithms of sizes, flops and bytes; output: logarithm of the time over the
     roofline's, so that it learns only what the roofline misses; loss: squares of the logarithm, that is of relative
-    errors; training set and held-out set differ in their shapes, not only in their measurements.
+    errors; training set and held-out set differ in their shapes, not only in their measurements; a time is the least
+    of several rounds over all shapes.
 
 Nothing is measured in this module: `measure` is given a function shape -> (forward_s, backward_s). Needs scikit-learn
 (the extra `lessons`) for the perceptrons only.
@@ -31,7 +32,8 @@ WINDOWS = ((1, 1), (1, 1), (1, 2), (3, 1), (3, 1), (3, 1), (3, 2), (5, 1), (7, 2
 class KernelShape:
     """A layer at a batch size: `batch` images of side x side x channels, kernel x kernel windows, `outputs` channels.
 
-    kind "conv" or "fc"; a fully connected layer has side 1 and as many channels as inputs.
+    kind "conv" or "fc"; a fully connected layer has side 1 and as many channels as inputs. A convolution of images (3
+    channels or fewer) is the first of its network: nobody wants the gradient of its input.
     """
 
     kind: str
@@ -56,20 +58,31 @@ class KernelShape:
     def patch(self):
         return self.kernel**2 * self.channels
 
+    @property
+    def first(self):
+        return self.kind == "conv" and self.channels <= 3
+
+    def products(self, direction):
+        """Backward has two products where forward has one: for the weights, and for the input unless it is the first."""
+        return 2 if direction == "backward" and not self.first else 1
+
     def flops(self, direction):
-        """Backward has two products where forward has one."""
-        return (1 + (direction == "backward")) * 2 * self.rows * self.patch * self.outputs
+        return self.products(direction) * 2 * self.rows * self.patch * self.outputs
 
     def bytes(self, direction, itemsize=4):
-        """Input, weights and output, each once; twice as much backwards."""
+        """Input, weights and output, each once a product."""
         elements = self.batch * self.side**2 * self.channels + self.patch * self.outputs + self.rows * self.outputs
-        return (1 + (direction == "backward")) * itemsize * elements
+        return self.products(direction) * itemsize * elements
 
     def inputs_of_perceptron(self):
         sizes = (self.batch, self.side, self.channels, self.outputs, self.kernel, self.stride, self.output_side)
-        products = (self.rows, self.patch, self.flops("forward"), self.bytes("forward"), self.rows * self.patch)
-        # what one image's columns take decides how many images fit a cache
-        return [log(value) for value in (*sizes, *products, self.rows * self.patch // self.batch)]
+        work = (self.flops("forward"), self.bytes("forward"), self.flops("forward") / self.bytes("forward"))
+        image = self.side**2 * self.channels, self.output_side**2 * self.outputs, self.output_side**2 * self.patch
+        row = self.kernel * self.channels  # an image row's windows decide how many images fit a cache
+        strips = self.side * self.output_side * row
+        products = (self.rows, self.patch, self.rows * self.patch, self.rows * self.outputs, self.patch * self.outputs)
+        values = (*sizes, *work, *image, *products, row, strips, strips * self.batch, self.batch * image[0])
+        return [*map(log, values), float(self.first)]
 
 
 @dataclass(frozen=True)
@@ -116,17 +129,31 @@ def shapes_of(workload, batch):
     return shapes
 
 
-def measure(shapes, timer):
-    """[Sample]; timer(shape) -> (forward_s, backward_s), each of several runs after a warm-up. No model predicts better
-    than the timer repeats itself, so measure some shapes twice; on a shared machine a thread's processor time
-    (time.thread_time, least of the runs) repeats better than the clock."""
-    samples = []
-    for shape in shapes:
-        forward_s, backward_s = timer(shape)
-        if not (forward_s > 0 and backward_s > 0):
-            raise ValueError(f"measure: got {forward_s} s and {backward_s} s for {shape}, wanted times > 0: repeat it")
-        samples.append(Sample(shape, forward_s, backward_s))
-    return samples
+def measure(shapes, timer, rounds=1, seed=0):
+    """[Sample]: for each shape the least forward_s and backward_s of `rounds` calls timer(shape) -> (forward_s, backward_s).
+
+    A round goes through all shapes, in another order each time: what slows the machine for a while hits one round of
+    a shape, and not all of them. No model predicts better than the timer repeats itself (`repeatability`); on a shared
+    machine a thread's processor time (time.thread_time) repeats better than the clock.
+    """
+    found = {shape: [] for shape in shapes}
+    for number in range(rounds):
+        order = list(found)
+        random.Random(seed + number).shuffle(order)
+        for shape in order:
+            forward_s, backward_s = timer(shape)
+            if not (forward_s > 0 and backward_s > 0):
+                told = f"got {forward_s} s and {backward_s} s for {shape}"
+                raise ValueError(f"measure: {told}, wanted times > 0: time more repeats of it")
+            found[shape].append((forward_s, backward_s))
+    return [Sample(shape, *map(min, zip(*times))) for shape, times in found.items()]
+
+
+def repeatability(samples, again):
+    """Median of |one / other - 1| over both directions of the same shapes, measured twice: the floor of any error."""
+    times = {sample.shape: (sample.forward_s, sample.backward_s) for sample in again}
+    pairs = [pair for s in samples if s.shape in times for pair in zip((s.forward_s, s.backward_s), times[s.shape])]
+    return sorted(abs(one / other - 1) for one, other in pairs)[len(pairs) // 2]
 
 
 def held_out(samples, share=0.25, seed=0):

@@ -15,6 +15,7 @@ from refgf.predict.kernels import (
     fit_roofline,
     held_out,
     measure,
+    repeatability,
     shapes_of,
 )
 from refgf.predict.workloads import WORKLOADS, alexnet
@@ -53,6 +54,34 @@ def test_shapes_of_a_network_have_its_flops(name):
         if layer.kind in ("conv", "fc"):
             bias = layer.output_elements if "bias" in layer.tensors[0].name else 0
             assert shapes[layer.name].flops("forward") == 4 * (layer.forward_flops - bias)
+
+
+def test_the_first_convolution_owes_no_input_gradient():
+    """As many products backwards as refgf.nn counts: one for images of 3 channels, two for everything else."""
+    images, inside = KernelShape("conv", 2, 9, 3, 4, 3), KernelShape("conv", 2, 9, 4, 4, 3)
+    assert images.flops("backward") == images.flops("forward") and images.bytes("backward") == images.bytes("forward")
+    assert inside.flops("backward") == 2 * inside.flops("forward")
+    assert KernelShape("fc", 2, 1, 3, 4).flops("backward") == 2 * 2 * 2 * 3 * 4
+
+
+def test_rounds_keep_the_least_time_of_each_shape():
+    """Round 2 is slow for all, round 3 fast for one: a shape's time is the least of its own, in either direction."""
+    shapes, calls = draw_shapes("fc", 3, seed=1), []
+
+    def timer(shape):
+        calls.append(shape)
+        number = (len(calls) - 1) // 3
+        return (5.0, 9.0 - number) if number != 1 else (50.0, 1.0)
+
+    assert [(s.forward_s, s.backward_s) for s in measure(shapes, timer, rounds=3)] == [(5.0, 1.0)] * 3
+    rounds = [calls[i : i + 3] for i in (0, 3, 6)]
+    assert all(set(one) == set(shapes) for one in rounds) and len({tuple(one) for one in rounds}) > 1
+
+
+def test_repeatability_by_hand():
+    """Times 2 against 1, 1 against 1, 3 against 2, 1 against 4: misses 1, 0, 0.5, 0.75; the upper median is 0.75."""
+    a, b = KernelShape("fc", 1, 1, 8, 8), KernelShape("fc", 2, 1, 8, 8)
+    assert repeatability([Sample(a, 2.0, 1.0), Sample(b, 3.0, 1.0)], [Sample(b, 2.0, 4.0), Sample(a, 1.0, 1.0)]) == 0.75
 
 
 def test_shapes_at_another_batch():
