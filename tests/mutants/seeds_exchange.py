@@ -2,8 +2,8 @@
 
 from mutant import Mutant
 
-LAZY, PRECISION, CHOICE, CORRECTION, CSC, STORE = (
-    f"refgf.exchange.{name}" for name in ("lazy", "precision", "chunk_choice", "momentum_correction", "csc", "store")
+LAZY, MERGED, PRECISION, CHOICE, CORRECTION, CSC, STORE = (
+    f"refgf.exchange.{name}" for name in ("lazy", "merged", "precision", "chunk_choice", "momentum_correction", "csc", "store")
 )
 NOT_CORRECTED = """
 def carry(self, of, g, out):
@@ -15,6 +15,18 @@ def keep(self, block, g):
 
 MomentumBefore.carry, MomentumBefore.keep = carry, keep
 """
+LAST_LOST = """
+class LastLost(MergedAllreduce):
+    def __init__(self, *args, **settings):
+        super().__init__(*args, **settings)
+        self._ends.remove(len(self.pool.specs))
+
+    def finish(self):
+        self._start = self._next = 0
+        self.wait()
+
+MergedAllreduce = LastLost
+"""
 
 MUTANTS = [
     Mutant(LAZY, "fires at theta", "* self.itemsize > self.threshold_bytes", "* self.itemsize >= self.threshold_bytes",
@@ -25,6 +37,13 @@ MUTANTS = [
            "self.itemsize = pool.flat.dtype.itemsize", "theta counts the bytes of the array, not of the wire (violates L3)"),
     Mutant(LAZY, "waiting bytes are never reset", "        self._start = stop\n", "",
            "what was sent is sent again: every call begins with the first tensor (violates L1)"),
+    Mutant(MERGED, "a group is sent one gradient early", "{group[-1] + 1 for group", "{group[-1] for group",
+           "a group is sent before its last gradient is ready, which joins the next one (violates L5)"),
+    Mutant(MERGED, "groups are never full", "return self._next in self._ends and", "return False and",
+           "no group is ever full: one call at the end (violates L5)"),
+    Mutant(MERGED, "groups are ignored", "return self._next in self._ends and", "return",
+           "the groups are ignored: every tensor by itself (violates L5)"),
+    Mutant(MERGED, "last group lost", "", LAST_LOST, "the last group is not summed (violates L5)"),
     Mutant(PRECISION, "the count of good steps is not reset", "self.good_steps, self.skipped = 0, self.skipped + 1",
            "self.skipped = self.skipped + 1", "the count of good steps is not reset by a skipped one (violates P6)"),
     Mutant(PRECISION, "the scale never grows", "if self.dynamic and self.good_steps == self.interval:", "if False:",

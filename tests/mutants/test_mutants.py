@@ -14,7 +14,8 @@ from refgf.oracle.verify import verify
 
 MUTANTS = [*seeds_comm.MUTANTS, *seeds_exchange.MUTANTS, *seeds_nn.MUTANTS]
 CASES = load_folder(GOLDEN)
-WITH_RANKS = {"comm": ("ring_allreduce", "direct_allreduce"), "exchange": ("lazy_allreduce", "scaled_allreduce", "scaled_run",
+WITH_RANKS = {"comm": ("ring_allreduce", "direct_allreduce"), "exchange": ("lazy_allreduce", "merged_allreduce",
+              "scaled_allreduce", "scaled_run",
               "scaled_lars_run", "csc_run"), "nn": (), "training": ()}  # fmt: skip
 ALL_WITH_RANKS = sum(WITH_RANKS.values(), ())
 SHAPES = [(3, 13), (5, 3), (4, 8)]  # (p, n) of traces

@@ -19,10 +19,12 @@ from refgf.comm import slices as comm_slices
 from refgf.comm.schedule import collective
 from refgf.exchange import chunk_choice
 from refgf.exchange.lazy import LazyAllreduce
+from refgf.exchange.merged import MergedAllreduce
 from refgf.exchange.pool import Pool
 from refgf.exchange.precision import LossScale, Underflow, Unscaled, WorkingCopy, is_finite
 from refgf.oracle.functions import csc_settings, mask, number
 from refgf.oracle.trace import LOCAL, Event
+from refgf.predict.timeline import explicit
 from refgf.training import gradientflow
 from refgf.training.lars import LARS, ParallelNorms
 from refgf.training.sgd import MomentumSGD, polynomial_decay, warmup
@@ -195,7 +197,7 @@ def on_rank(comm, case):
         return own_peers.sum_on_rank(comm, case)
     if case.function in own_peers.RUNS:
         return own_peers.run_on_rank(comm, case)
-    if case.function == "lazy_allreduce":
+    if case.function in ("lazy_allreduce", "merged_allreduce"):
         return lazily(comm, case)
     if case.function == "scaled_allreduce":
         x, scale = case["in.x"][rank] * np.float32(a["scale"]), LossScale(a["scale"])
@@ -209,7 +211,8 @@ def lazily(comm, case):
     pool.flat[...] = case["in.x"][comm.Get_rank()]
     wire_itemsize = np.dtype(a["wire"]).itemsize if a["wire"] else None
     send = collective(comm, ALGORITHMS[a["order"]], a["wire"])
-    announce(LazyAllreduce(pool, send, number(a["theta_bytes"]), wire_itemsize), case["in.sizes"])
+    merged = "counts" in a and MergedAllreduce(pool, send, explicit(a["counts"]))
+    announce(merged or LazyAllreduce(pool, send, number(a["theta_bytes"]), wire_itemsize), case["in.sizes"])
     return {"out.x": pool.flat}
 
 

@@ -12,7 +12,8 @@ from refgf.oracle.profiles import judge
 from refgf.oracle.verify import verify_case
 
 CASES = load_folder(GOLDEN)
-WITH_RANKS = ("ring_allreduce", "direct_allreduce", "lazy_allreduce", "scaled_allreduce", "scaled_run", "scaled_lars_run",
+WITH_RANKS = ("ring_allreduce", "direct_allreduce", "lazy_allreduce", "merged_allreduce",
+              "scaled_allreduce", "scaled_run", "scaled_lars_run",
               "csc_run", *own.own_peers.SUMS, *own.own_peers.RUNS)  # fmt: skip
 # The definitions' own tools, which nobody implements; C14 is counted in tests/exchange; DASO is judged in
 # tests/training/test_daso.py

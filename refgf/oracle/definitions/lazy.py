@@ -1,4 +1,4 @@
-"""L1 to L4: lazy allreduce. Tensors lie in one pool in the order in which their gradients are generated."""
+"""L1 to L5: lazy allreduce, merged gradients. Tensors lie in one pool in the order in which their gradients are generated."""
 
 import numpy as np
 
@@ -34,7 +34,23 @@ def bytes_per_gradient(dtype, wire=None):
 
 def lazy_allreduce(xs, sizes, theta_bytes, wire=None, order="ring"):
     """L4: each call is an allreduce of its own, with its own slices. p arrays (n,) -> p arrays (n,)"""
-    calls = lazy_calls(sizes, bytes_per_gradient(xs[0].dtype, wire), theta_bytes)
+    return one_by_one(xs, lazy_calls(sizes, bytes_per_gradient(xs[0].dtype, wire), theta_bytes), wire, order)
+
+
+def one_by_one(xs, calls, wire, order):
+    """L4: the allreduces of a step, one after the other."""
     allreduce = {"ring": ring_allreduce, "direct": direct_allreduce}[order]
     pieces = [allreduce([x[i:j] for x in xs], wire) for i, j in calls]
     return [np.concatenate([x[:0], *parts]) for x, *parts in zip(xs, *pieces)]
+
+
+def merged_calls(sizes, counts):
+    """L5: counts[0] tensors go in the first call, the next counts[1] in the second, ...; none for no elements."""
+    offsets = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
+    ends = [sum(counts[:i]) for i in range(len(counts) + 1)]
+    return [(offsets[i], offsets[j]) for i, j in zip(ends, ends[1:]) if offsets[j] > offsets[i]]
+
+
+def merged_allreduce(xs, sizes, counts, wire=None, order="ring"):
+    """L5: groups that were fixed before take the place of theta. p arrays (n,) -> p arrays (n,)"""
+    return one_by_one(xs, merged_calls(sizes, counts), wire, order)

@@ -1,4 +1,4 @@
-"""Cases of ring, direct, any order, and lazy allreduce."""
+"""Cases of ring, direct, any order, lazy allreduce and merged gradients."""
 
 import numpy as np
 
@@ -170,6 +170,23 @@ def lazy_cases():
         yield case
 
 
+MERGED = [("ring", None, [2, 3, 1, 2]), ("ring", "float16", [1, 1, 6]), ("direct", "float16", [3, 5]), ("ring", None, [5, 3])]
+
+
+def merged_cases():
+    sizes = np.array([10, 0, 6, 1, 40, 0, 16, 2])
+    for order, wire, counts in MERGED:
+        name = f"merged-{order}-{'-'.join(map(str, counts))}-wire-{wire or 'none'}"
+        x = inputs("sensitive", 3, sizes.sum(), "float32", random_source("merged"), wire)
+        why = "groups fixed in advance, each an allreduce with its own slices" + "; one without elements" * (1 in counts)
+        arguments = {"counts": counts, "wire": wire, "order": order}
+        case = make(name, "merged_allreduce", "L5", why, arguments, "sensitive", x=x, sizes=sizes)
+        others = [definitions.merged_allreduce(list(x), sizes, other, wire, order)[0] for other in ([8], [1] * 8)]
+        same = [same_bits(other, case["out.x"][0]) for other in others]
+        require(same == [order == "direct"] * 2, case, "neither one call nor one for each tensor has these bits")
+        yield case
+
+
 def cases():
-    for group in (allreduce_cases, plan_cases, agreement_cases, exact_cases, lazy_cases):
+    for group in (allreduce_cases, plan_cases, agreement_cases, exact_cases, lazy_cases, merged_cases):
         yield from group()

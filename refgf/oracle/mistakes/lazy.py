@@ -1,8 +1,8 @@
-"""Mistakes in exact sums, bounds and lazy allreduce."""
+"""Mistakes in exact sums, bounds, lazy allreduce and merged gradients."""
 
 import numpy as np
 
-from refgf.oracle.definitions import direct_fold, lazy_rest
+from refgf.oracle.definitions import direct_fold, lazy_rest, merged_calls, one_by_one
 from refgf.oracle.mistakes.registry import mistake
 from refgf.oracle.mistakes.sums import ring_over
 
@@ -76,3 +76,25 @@ def one_allreduce(xs, sizes, theta_bytes, wire=None, order="ring"):
 def tail_not_summed(xs, sizes, theta_bytes, wire=None, order="ring"):
     done = one_allreduce(xs, sizes, theta_bytes, wire, order)
     return [np.concatenate([y[: len(x) // 2], x[len(x) // 2 :]]) for x, y in zip(xs, done)]
+
+
+@mistake("L5", "merged_calls", "a group is sent before its last gradient is ready, which joins the next one")
+def one_gradient_early(sizes, counts):
+    early = [counts[0] - 1, *counts[1:], 1]
+    return merged_calls(sizes, early)
+
+
+@mistake("L5", "merged_calls", "the groups are ignored: every tensor by itself")
+def groups_ignored(sizes, counts):
+    return merged_calls(sizes, [1] * len(sizes))
+
+
+@mistake("L5", "merged_calls", "no group is ever full: one call at the end")
+def never_full(sizes, counts):
+    return merged_calls(sizes, [len(sizes)])
+
+
+@mistake("L5", "merged_allreduce", "the last group is not summed")
+def last_group_lost(xs, sizes, counts, wire=None, order="ring"):
+    sums, start = one_by_one(xs, merged_calls(sizes, counts), wire, order), merged_calls(sizes, counts)[-1][0]
+    return [np.concatenate([y[:start], x[start:]]) for x, y in zip(xs, sums)]
