@@ -25,6 +25,11 @@ ALIGN_BYTES = 64
 ON_ITS_WAY = -1
 
 
+def table_bytes(n: int) -> int:
+    """What is not samples: the count and the table."""
+    return -(-(8 + 4 * n) // ALIGN_BYTES) * ALIGN_BYTES
+
+
 class SharedSamples:
     """get(index) -> sample or None; put(index, sample) -> is it kept? Made by all ranks together.
 
@@ -37,17 +42,16 @@ class SharedSamples:
     """
 
     def __init__(self, comm, nodes, n: int, shape: tuple, limit_bytes: int, expected: int | None = None) -> None:
-        table_bytes = -(-(8 + 4 * n) // ALIGN_BYTES) * ALIGN_BYTES
-        sample_bytes = int(np.prod(shape))
-        fitting = max(0, limit_bytes - table_bytes) // sample_bytes
+        table, sample_bytes = table_bytes(n), int(np.prod(shape))
+        fitting = max(0, limit_bytes - table) // sample_bytes
         self.slots = min(fitting, n if expected is None else expected)
-        self.nbytes = table_bytes + self.slots * sample_bytes if self.slots else 0
+        self.nbytes = table + self.slots * sample_bytes if self.slots else 0
         ranks = next(node for node in nodes if comm.Get_rank() in node)
         with _shared_file(comm, ranks[0], self.nbytes) as self._lock_file:
-            memory = mmap.mmap(self._lock_file, self.nbytes) if self.nbytes else b"\0" * table_bytes
+            memory = mmap.mmap(self._lock_file, self.nbytes) if self.nbytes else b"\0" * table
             self._taken = np.frombuffer(memory, np.int64, 1)
             self._slot = np.frombuffer(memory, np.int32, n, 8)
-            self._samples = np.frombuffer(memory, np.uint8, self.slots * sample_bytes, table_bytes if self.slots else 0)
+            self._samples = np.frombuffer(memory, np.uint8, self.slots * sample_bytes, table if self.slots else 0)
             self._samples = self._samples.reshape(self.slots, *shape)
 
     @property

@@ -1,0 +1,199 @@
+"""What lesson 14 works with: a data set that only a slow store has, and caches of its nodes.
+
+    place = levels.prepare(run, stack)            the data set, its files' names, the nodes, the slow stores
+    cache = levels.make(run, place, read, ...)    an empty cache of this rank's node
+    levels.check_hits(run, place, cache, ...)     are the hits what the limits say?
+    levels.damage(run, place)                     are damaged and foreign cache files noticed?
+"""
+
+import contextlib
+import dataclasses
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+import kit
+import scratch
+from refgf.comm.hierarchical import blocks
+from refgf.comm.topology import nodes as nodes_of
+from refgf.training.cache import LEVELS, Cache, decoder, node_cache
+from refgf.training.cache_disk import DiskCache
+from refgf.training.cache_memory import table_bytes
+from refgf.training.data import Dataset, digits
+from refgf.training.folders import image_folder
+from refgf.training.shards import node_shards
+from refgf.training.stores import FolderStore, RemoteStore, Throttled, data_set_key
+from refgf.units import parse_link
+
+PLENTY = 1 << 40  # bytes: a limit that nothing here reaches
+PICTURE_SIZE = 128  # of the files written for this lesson
+EMULATED = "rate-limited reader (EMULATED)"
+
+
+def arguments(lesson: kit.Lesson) -> None:
+    add = lesson.argument
+    add("--data", type=Path, metavar="PATH", help="images as PATH/train/CLASS/*.jpg; default: the bundled digits, as files")
+    add("--skip-bad-images", action="store_true", help="go on without images that cannot be read")
+    add("--image-size", type=kit.positive, default=67, metavar="PIXELS", help="of the decoded samples")
+    add("--batch", type=kit.positive, default=8, help="images per rank and step")
+    add("--slow-store", default="200mbit,5ms", metavar="RATE,LATENCY", help="what the emulated slow store gives each rank")
+    add("--ranks-per-node", type=kit.positive, metavar="K", help="take blocks of K ranks for nodes")
+
+
+@dataclasses.dataclass
+class Place:
+    """The data set (without a fetch), its files, the ranks of each node, this node's folder for copies, the slow stores."""
+
+    data: Dataset
+    paths: list[str]
+    key: bytes
+    nodes: list[list[int]]
+    folder: str
+    stores: dict
+    rank: int
+
+    @property
+    def node(self) -> int:
+        return next(i for i, ranks in enumerate(self.nodes) if self.rank in ranks)
+
+    @property
+    def leads(self) -> bool:
+        return self.rank == self.nodes[self.node][0]
+
+    @property
+    def shape(self) -> tuple:
+        return self.data.image_size, self.data.image_size, self.data.channels
+
+    @property
+    def shards(self) -> list[np.ndarray]:
+        return node_shards(self.data.size, self.nodes)
+
+    @property
+    def decode(self):
+        return decoder(self.paths, self.data.image_size, self.data.channels)
+
+    def slots(self, share: float) -> int:
+        """How many samples are this share of the largest shard."""
+        return int(share * max(map(len, self.shards)))
+
+    def room_for(self, share: float) -> int:
+        """The limit in bytes for so many samples."""
+        return table_bytes(self.data.size) + self.slots(share) * int(np.prod(self.shape)) if share else 0
+
+
+def prepare(run: kit.Run, stack: contextlib.ExitStack) -> Place:
+    """Rank 0 has the files; everybody else learns their names, and reaches them through a store only."""
+    run.section("The data set")
+    found = None
+    if run.rank == 0:
+        root = str(run.options.data or write_tree(stack.enter_context(scratch.folder()), run.quick(150, 10**6)))
+        train, _ = image_folder(root, run.options.image_size, skip_bad_images=run.options.skip_bad_images, memory_limit_bytes=0)
+        paths = train.fetch.paths
+        found = (dataclasses.replace(train, fetch=None), paths, data_set_key(root, paths))
+    data, paths, key = run.plain.bcast(found, root=0)
+    if data.size < 2 * run.size:
+        raise ValueError(f"got {data.size} images for {run.size} ranks; wanted two a rank at least; next: fewer ranks")
+    place = Place(data, paths, key, placement(run), "", {}, run.rank)
+    run.say(f"{data.note}\nshards of {', '.join(str(len(shard)) for shard in place.shards)} samples")
+    mine = stack.enter_context(scratch.folder()) if place.leads else None
+    place.folder = run.plain.allgather(mine)[place.nodes[place.node][0]]
+    place.stores = slow_stores(run, paths, stack)
+    return place
+
+
+def placement(run: kit.Run) -> list[list[int]]:
+    if not run.options.ranks_per_node:
+        return nodes_of(run.plain)
+    nodes = blocks(run.size, run.options.ranks_per_node)
+    run.say(f"nodes, PRETENDED: {nodes}")
+    return nodes
+
+
+def write_tree(folder: str, count: int) -> Path:
+    """The bundled digits as JPEG files, so that there is something to read and to decode."""
+    source, root = digits(PICTURE_SIZE)[0], Path(folder) / "images"
+    for i in range(min(count, source.size)):
+        path = root / "train" / source.class_names[source.labels[i]] / f"{i:04d}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(source.fetch(np.array([i]))[0]).save(path, quality=90)
+    return root
+
+
+def slow_stores(run: kit.Run, paths: list[str], stack: contextlib.ExitStack) -> dict:
+    """The rate-limited reader where every rank can open the files; another node's folder where there is another node."""
+    found, link = {}, parse_link(run.options.slow_store)
+    if all(run.plain.allgather(os.path.exists(paths[-1]))):
+        found[EMULATED] = Throttled(FolderStore(paths), link)
+        run.say(f"slow store: a {EMULATED} of {run.options.slow_store} for each rank")
+    if len(nodes_of(run.plain)) > 1:
+        remote = RemoteStore(run.plain, paths if run.rank == 0 else None)
+        stack.callback(remote.close)
+        found["folder of another node"], run.opaque = remote, True  # its bytes travel outside MPI
+        run.say("slow store: the folder of rank 0's node, which sends the files over TCP (to its own node's ranks too)")
+    return found
+
+
+def make(run: kit.Run, place: Place, read, memory: int = 0, disk: int = 0) -> Cache:
+    """An empty cache of this node, with these limits in bytes. Collective."""
+    folder = os.path.join(place.folder, "disk")
+    run.plain.Barrier()
+    if place.leads:
+        shutil.rmtree(folder, ignore_errors=True)
+    run.plain.Barrier()
+    return node_cache(run.plain, place.nodes, read, place.decode, place.data.size, place.shape, memory, folder, disk, place.key)
+
+
+def check_hits(run: kit.Run, place: Place, cache: Cache, epoch: int, share: float, disk: bool) -> dict:
+    """The shares of all ranks' hits by level; on each node they must be exactly what the limits say. Collective."""
+    everybody = run.plain.allgather(dict(cache.hits))
+    for node, ranks in enumerate(place.nodes):
+        samples = len(place.shards[node])
+        memory = min(samples, place.slots(share)) if epoch else 0
+        below = "disk" if disk and epoch else "store"
+        wanted = dict.fromkeys(LEVELS, 0) | {"memory": memory, below: samples - memory}
+        got = {level: sum(everybody[rank][level] for rank in ranks) for level in LEVELS}
+        if got != wanted:
+            raise AssertionError(f"node {node}, epoch {epoch}: got hits {got}; predicted {wanted}")
+    return {level: sum(hits[level] for hits in everybody) / place.data.size for level in LEVELS}
+
+
+def damage(run: kit.Run, place: Place) -> None:
+    """On rank 0: a cache file that is cut off, and one of another data set, are noticed and refilled."""
+    folder, some, read = os.path.join(place.folder, "damaged"), range(min(40, place.data.size)), FolderStore(place.paths)
+
+    def use(key: bytes) -> tuple[str, int]:
+        disk, store_reads = DiskCache(folder, key, PLENTY), 0
+        for i in some:
+            content = disk.get(i)
+            if content is None:
+                store_reads += 1
+                disk.put(i, read(i))
+            elif content != read(i):
+                raise AssertionError(f"the disk cache gave other bytes for file {i}")
+        disk.close()
+        return disk.found, store_reads
+
+    use(place.key)
+    data_file = os.path.join(folder, "refgf-cache.data")
+    os.truncate(data_file, os.path.getsize(data_file) // 2)
+    run.say(f"disk cache cut off in the middle: {use(place.key)[1]} of {len(some)} copies noticed and refilled")
+    use(bytes(32))
+    found, store_reads = use(place.key)
+    run.say(f"disk cache of another data set: noticed ({found}), {store_reads} of {len(some)} copies refilled")
+    assert use(place.key) == ("reused", 0)
+
+
+def mapped_bytes() -> dict:
+    """{"Rss": ..., "Pss": ...} of this process's mappings of a cache, from /proc; zeros where there is none."""
+    found, inside = {"Rss": 0, "Pss": 0}, False
+    with contextlib.suppress(OSError), open("/proc/self/smaps") as file:
+        for line in file:
+            kind = line.split(":")[0]
+            if "-" in kind and " " in kind:  # a mapping's first line: addresses, rights, name
+                inside = "refgf_cache_" in line
+            elif inside and kind in found:
+                found[kind] += 1024 * int(line.split()[1])
+    return found

@@ -1,0 +1,66 @@
+"""A temporary folder for a lesson: removed at the end, on Ctrl-C, and when its process is killed.
+
+    with scratch.folder() as path: ...
+
+After Ctrl-C mpiexec does not wait until a rank has tidied up. So a shell waits on a pipe that only the rank holds, and
+removes the folder when the rank is gone, however it went. Where the shell is killed too (Slurm, an emulated cluster), the
+next lesson that needs a folder does it: whoever uses a folder holds a lock on the file `owner` in it, and the kernel
+gives the lock of a killed process back.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+
+PREFIX = "refgf-scratch-"
+YOUNG_S = 2.0  # its owner may not have locked it yet
+
+
+@contextlib.contextmanager
+def folder():
+    remove_abandoned()
+    path = tempfile.mkdtemp(prefix=PREFIX)
+    owner = os.open(os.path.join(path, "owner"), os.O_CREAT | os.O_RDWR, 0o600)
+    fcntl.flock(owner, fcntl.LOCK_EX)
+    cleaner = subprocess.Popen(
+        ["sh", "-c", 'read -r line; rm -rf "$1"', "sh", path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,  # or the launcher would wait for it
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # or Ctrl-C would end it as well
+    )
+    try:
+        yield path
+    finally:
+        cleaner.stdin.close()
+        cleaner.wait()
+        os.close(owner)
+
+
+def remove_abandoned() -> list[str]:
+    """Delete this user's folders that nobody holds any more; their paths."""
+    removed = []
+    with os.scandir(tempfile.gettempdir()) as entries:
+        found = [entry.path for entry in entries if entry.name.startswith(PREFIX) and _is_old_and_mine(entry)]
+    for path in found:
+        with contextlib.suppress(OSError):  # it is in use, or another lesson was quicker
+            owner = os.open(os.path.join(path, "owner"), os.O_RDWR)
+            try:
+                fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+                removed.append(path)
+            finally:
+                os.close(owner)
+    return removed
+
+
+def _is_old_and_mine(entry) -> bool:
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except OSError:
+        return False
+    return status.st_uid == os.getuid() and time.time() - status.st_mtime >= YOUNG_S

@@ -1,0 +1,107 @@
+"""Lesson 14's temporary folders and shared memory: gone at the end, on Ctrl-C, and after a kill."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import scratch
+
+from jobs import clean_environment, mpiexec, needs_mpiexec, run_job
+
+LESSON = Path(__file__).resolve().parents[2] / "lessons" / "14_data_cache.py"
+GONE_IN_S = 5.0
+KILLED = """
+import refgf.launch, os, runpy, signal, sys, time
+sys.argv = [{lesson!r}, "--quick", "--output", {folder!r}]
+sys.path.insert(0, os.path.dirname({lesson!r}))
+import levels
+made = []
+def dies(*arguments, make=levels.make):
+    made.append(make(*arguments))
+    if len(made) == 2 and refgf.launch.job.rank == {rank}:
+        print("killed at", time.time(), "s", flush=True)
+        time.sleep(0.2)  # for the launcher to read that
+        os.kill(os.getpid(), signal.SIGKILL)
+    return made[-1]
+levels.make = dies
+runpy.run_path({lesson!r}, run_name="__main__")
+"""
+
+
+def left_behind(folder):
+    """Folders of the lesson, and shared memory of this project, however young."""
+    shared = os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []
+    return [name for name in [*os.listdir(folder), *shared] if name.startswith((scratch.PREFIX, "refgf_cache_"))]
+
+
+def soon_empty(folder, patience_s=5.0):
+    end = time.monotonic() + patience_s
+    while left_behind(folder) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not left_behind(folder)
+
+
+def start(ranks, folder):
+    env = clean_environment({"TMPDIR": folder})
+    command = [mpiexec(), "-n", str(ranks), sys.executable, str(LESSON), "--quick", "--output", str(folder / "out")]
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.Popen(command, env=env, text=True, **pipes)
+
+
+@needs_mpiexec
+@pytest.mark.long
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_killed_rank(tmp_path, rank):
+    """All ranks end in 5 seconds; shared memory and folders are gone, and the lesson runs again."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    program = KILLED.format(lesson=str(LESSON), folder=str(tmp_path), rank=rank)
+    began_s = time.time()
+    job = run_job(3, program, timeout=90, env={"TMPDIR": str(folder)})
+    assert job.code != 0 and not job.timed_out and job.left == [], job.text
+    killed_s = float(re.search(r"killed at ([\d.]+) s", job.text)[1])
+    assert began_s + job.seconds - killed_s < GONE_IN_S
+    assert soon_empty(folder), left_behind(folder)
+    again = run_job(3, [str(LESSON), "--quick", "--output", str(tmp_path / "out")], timeout=120, env={"TMPDIR": str(folder)})
+    assert again.code == 0, again.text
+    assert left_behind(folder) == []
+
+
+@needs_mpiexec
+@pytest.mark.long
+def test_interrupted(tmp_path):
+    """Ctrl-C: mpiexec and its ranks get SIGINT, as from a terminal."""
+    job = start(3, tmp_path)
+    for line in job.stdout:
+        if "== The oracle" in line:
+            break
+    assert [entry for entry in os.listdir(tmp_path) if entry.startswith(scratch.PREFIX)]
+    job.send_signal(signal.SIGINT)
+    text = job.communicate(timeout=20)[0]
+    assert job.returncode != 0, text
+    assert soon_empty(tmp_path), text
+
+
+def test_a_folder_is_gone_at_the_end_and_after_an_exception(tmp_path, monkeypatch):
+    monkeypatch.setattr(scratch.tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(KeyboardInterrupt), scratch.folder() as path:
+        assert os.path.isdir(path)
+        raise KeyboardInterrupt
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_is_in_use_stays_and_what_is_not_goes(tmp_path, monkeypatch):
+    monkeypatch.setattr(scratch.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(scratch, "YOUNG_S", -1)
+    abandoned = tmp_path / f"{scratch.PREFIX}abandoned"
+    abandoned.mkdir()
+    (abandoned / "owner").touch()
+    (tmp_path / "refgf-other").mkdir()
+    with scratch.folder() as first, scratch.folder() as second:
+        assert sorted(os.listdir(tmp_path)) == sorted([os.path.basename(first), os.path.basename(second), "refgf-other"])
+    assert os.listdir(tmp_path) == ["refgf-other"]
