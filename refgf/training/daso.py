@@ -149,7 +149,7 @@ class DASO:
                 allreduce(w[part])
             self._require_finite(w)
             w /= w.dtype.type(self.nodes)
-        self._spread(group)
+        self.spread(group)
         self.synchronised = True
 
     def _copy(self, group: int | None):
@@ -169,7 +169,7 @@ class DASO:
             self._wait()
             self._require_finite(late.total)
             merge(self.model.parameters.flat, late.total, self.nodes, late.waited)
-        self._spread(late.group)
+        self.spread(late.group)
 
     def _sums(self, group: int | None) -> bool:
         """Does this rank take part in the sums of this group? One node has nothing to sum."""
@@ -180,7 +180,7 @@ class DASO:
         self._thread.wait()
         self.waited_s += time.perf_counter() - start_s
 
-    def _spread(self, group: int) -> None:
+    def spread(self, group: int) -> None:
         """The group's member hands its parameters to the other ranks of its node, along a tree."""
         turned, k, w = self.node[group:] + self.node[:group], len(self.node), self.model.parameters.flat
         execute(self._comms[1], among(turned, tree.broadcast((self.place - group) % k, k, w.size)), w)
