@@ -89,9 +89,10 @@ runpy.run_path({lesson!r}, run_name="__main__")
 """
 
 
-def test_a_killed_rank_ends_lesson_3(tmp_path):
+@pytest.mark.parametrize("name", ["03_lazy_allreduce", "11_large_batch"])
+def test_a_killed_rank_ends_a_lesson(tmp_path, name):
     """Everything is gone in 5 seconds, with an exit code. (The second on top is for starting Python.)"""
-    lesson = str(ROOT / "lessons" / "03_lazy_allreduce.py")
+    lesson = str(ROOT / "lessons" / f"{name}.py")
     job = run_job(4, KILLED.format(after=KILLED_AFTER_S, lesson=lesson, folder=str(tmp_path)), timeout=60)
     assert job.code != 0 and not job.timed_out and job.left == []
     assert KILLED_AFTER_S <= job.seconds <= KILLED_AFTER_S + GONE_IN_S + 1
