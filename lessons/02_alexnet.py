@@ -43,6 +43,7 @@ from pathlib import Path
 
 import numpy as np
 
+import axes
 import kit
 import layers
 from refgf.comm import ring
@@ -70,21 +71,6 @@ def measure(run: kit.Run) -> dict:
     measured = time_layers(run)
     ranks = compare_with_one_rank(run, *batch)
     return {"layers": measured, "ranks_against_one": ranks}
-
-
-def alone(run: kit.Run, function):
-    """function() on rank 0 while the others sleep: a rank that waits inside MPI asks all the time, and takes a core."""
-    result = function() if run.rank == 0 else None
-    if run.options.threads:
-        run.plain.Barrier()
-    elif run.rank == 0:
-        for rank in range(1, run.size):
-            run.plain.Send(np.empty(0), rank)
-    else:
-        request = run.plain.Irecv(np.empty(0), 0)
-        while not request.Test():
-            time.sleep(0.02)
-    return result
 
 
 # ---- one step: forward, backward, and a clock ----
@@ -115,7 +101,7 @@ def check_gradients(run: kit.Run) -> None:
     """Central differences on a small network in float64, on rank 0."""
     run.section("The oracle: are the gradients right?")
     run.say("(loss(w + h) - loss(w - h)) / 2h, h = 1e-7, for a few elements w of each layer of a small AlexNet in float64:")
-    rows = alone(run, lambda: differences(run.quick(2, 5)))
+    rows = run.alone(lambda: differences(run.quick(2, 5)))
     run.table(["layer", "elements tried", "norm of its gradient", "largest difference / norm"], rows or [])
     run.say("A bias in front of a normalisation shifts what the normalisation takes away again: its gradient is 0.")
 
@@ -156,10 +142,10 @@ def time_layers(run: kit.Run) -> dict:
     width = options.width or run.quick(1 / 8, 1.0)
     batch, classes = options.batch or run.quick(8, 8, 32), run.quick(10, 1000)
     run.section(f"One step, layer by layer: {size} x {size} pixels, width {width:g}, {batch} images, {classes} classes")
-    result = alone(run, lambda: measured_steps(size, width, batch, classes, run.quick(15, 7, 11)))
+    result = run.alone(lambda: measured_steps(size, width, batch, classes, run.quick(15, 7, 11)))
     if run.rank == 0:
         show_layers(run, result)
-        show_ready(run, result)
+        layers.show_ready(run, result)
     return result
 
 
@@ -197,29 +183,6 @@ def show_layers(run: kit.Run, result: dict) -> None:
         run.say(f"{told}: {share[0]:.1%} of the bytes, {share[1]:.1%} of the flops, {share[2]:.1%} of the time")
 
 
-def show_ready(run: kit.Run, result: dict) -> None:
-    """The weights alone: biases and normalisation are ready a moment before them."""
-    sizes = np.array([nbytes for _, nbytes in result["tensors"]])
-    together = sizes.cumsum() / sizes.sum()
-    run.say("\nWhen each weight's gradient is ready, counted from the start of backward:")
-    run.table(
-        ["gradient", "bytes", "ready", "predicted", "bytes ready by then"],
-        [
-            [name, f"{nbytes:,}", kit.seconds(at), kit.seconds(predicted), f"{part:.1%}"]
-            for (name, nbytes), at, predicted, part in zip(
-                result["tensors"], result["ready_s"], result["predicted_ready_s"], together
-            )
-            if name.endswith("weight")
-        ],
-    )
-    nine_tenths = result["ready_s"][int(np.searchsorted(together, 0.9))]
-    run.say(f"nine tenths of the bytes are ready after {nine_tenths / backward_s(result):.0%} of the backward pass")
-
-
-def backward_s(result: dict) -> float:
-    return sum(row["seconds"][1] for row in result["rows"])
-
-
 # ---- the same step on p ranks ----
 
 
@@ -238,7 +201,7 @@ def compare_with_one_rank(run: kit.Run, images, labels, classes: int) -> dict:
         raise AssertionError(f"rank {run.rank}: {len(exchange.calls)} calls, {run.comm.messages} messages")
     require_same_parameters(run.plain, model.parameters.flat)
     averaged = average_of_averages(run, images[mine], labels[mine], classes)
-    return alone(run, lambda: against_one(run, model, averaged, images, labels))
+    return run.alone(lambda: against_one(run, model, averaged, images, labels))
 
 
 def few_images(run: kit.Run, count: int):
@@ -274,8 +237,7 @@ def average_of_averages(run: kit.Run, images, labels, classes: int):
     """A mistake: each rank divides by its own batch, and the sum is divided by p."""
     model = small_model(classes)
     train_step(model, NoExchange(), images, labels, max(1, len(labels)), RATE)
-    run.opaque = True  # these gradients travel uncounted
-    return sum(run.plain.allgather(model.gradients.flat)) / run.size
+    return sum(run.gather(model.gradients.flat)) / run.size
 
 
 def against_one(run: kit.Run, model, averaged, images, labels) -> dict:
@@ -316,46 +278,11 @@ def against_one(run: kit.Run, model, averaged, images, labels) -> dict:
 
 
 def draw(result: dict):
-    import matplotlib.pyplot as plt
-
-    figure, (left, right) = plt.subplots(1, 2, figsize=(13, 5.2))
-    draw_layers(left, result["layers"])
-    draw_ready(right, result["layers"])
-    figure.suptitle("Lesson 02: the convolutions own the time, the fully connected layers the bytes, and those are ready first")
-    figure.tight_layout(rect=(0, 0.02, 1, 1))
-    return figure
-
-
-def draw_layers(axis, result) -> None:
-    rows = [row for row in result["rows"] if row["kind"] in ("conv", "fc")]
-    places, measured = np.arange(len(rows)), np.array([1e3 * sum(row["seconds"]) for row in rows])
-    low, high = (np.array([1e3 * row[key] for row in rows]) for key in ("low_s", "high_s"))
-    axis.bar(places - 0.2, measured, 0.4, yerr=[measured - low, high - measured], capsize=2, label="time, measured")
-    predicted = [1e3 * sum(row["predicted_s"]) for row in rows]
-    axis.plot(places - 0.2, predicted, "k_--", ms=16, mew=2, lw=0.8, label="time, predicted: max(flops / R, bytes / W)")
-    axis.set(title="Each layer: time and gradients", ylabel="forward + backward, ms", xlabel="layer")
-    axis.set(xticks=places, xticklabels=[row["name"] for row in rows], ylim=(0, 1.3 * max(high.max(), *predicted)))
-    memory, sizes = axis.twinx(), [4e-6 * row["parameters"] for row in rows]
-    memory.bar(places + 0.2, sizes, 0.4, color="tab:orange", label="gradients")
-    memory.set(ylabel="gradients, MB", ylim=(0, 1.3 * max(sizes)))
-    handles, labels = (sum(both, []) for both in zip(axis.get_legend_handles_labels(), memory.get_legend_handles_labels()))
-    axis.legend(handles, labels, fontsize=8, loc="upper left")
-
-
-def draw_ready(axis, result) -> None:
-    together = np.cumsum([nbytes for _, nbytes in result["tensors"]]) / 1e6
-    measured, predicted = ([1e3 * t for t in result[key]] for key in ("ready_s", "predicted_ready_s"))
-    axis.step([0, *measured], [0, *together], where="post", color="tab:blue", label="measured")
-    axis.plot(measured, together, "o", ms=3, color="tab:blue")
-    axis.step([0, *predicted], [0, *together], "k--", where="post", lw=1, label="predicted")
-    for (name, _), at, height in zip(result["tensors"], measured, together):
-        if name.endswith("weight"):
-            axis.annotate(name.split(".")[0], (at, height), (2, -11), textcoords="offset points", fontsize=8)
-    axis.axvline(1e3 * backward_s(result), color="grey", lw=1, label="end of backward")
-    axis.set(title="When the gradients are ready", xlabel="since the start of backward, ms", ylabel="gradients ready, MB")
-    axis.set(xlim=(0, 1.1 * max(measured[-1], predicted[-1])), ylim=(0, None))
-    axis.legend(fontsize=8, loc="lower right")
-    axis.grid(alpha=0.3)
+    title = "Lesson 02: the convolutions own the time, the fully connected layers the bytes, and those are ready first"
+    figure, (left, right) = axes.frame(title, 1, 2, (13, 5.2))
+    layers.draw_times(left, result["layers"])
+    layers.draw_ready(right, result["layers"])
+    return axes.finish(figure)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,10 @@ This is weak scaling: each rank brings a batch of its own, whatever p is.
 
 WHAT YOU SHOULD SEE    Top-k at the same density sends p times the bytes of CSC (half of them indices), and from 100 ranks on at
             1 % more than the dense ring. Choosing takes as long as sending: argpartition and MSTopK read all gradients
-            several times, CSC's norms once. Top-k picks better, so at equal density it learns faster than CSC; at equal
-            bytes it may send only a p-th of that, and the more ranks, the less is left of the advantage.
+            several times, CSC's norms once. On one core MSTopK's many passes are no faster than sorting's few; but they
+            read memory in order and move nothing, which a GPU does at its full bandwidth: it is a GPU's algorithm. Top-k
+            picks better, so at equal density it learns faster than CSC; at equal bytes it may send only a p-th of that,
+            and the more ranks, the less is left of the advantage.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/12_topk.py)
     1. A sum of top-k from p ranks has how many non-zeros, at least and at most? Count them for data that all ranks share.
@@ -33,7 +35,6 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/12_topk.py)
 import refgf.launch  # noqa: F401  before MPI starts
 
 import functools
-import statistics
 
 import numpy as np
 
@@ -42,13 +43,22 @@ import flow
 import images
 import kit
 import placement
-from refgf.comm import gather, ring, threads
+import trials
+from refgf.comm import gather, ring
+from refgf.comm.hierarchical import blocks
 from refgf.comm.schedule import collective
-from refgf.comm.slices import chunks, length, slices
-from refgf.comm.trace import TracedComm
+from refgf.comm.slices import chunks
 from refgf.exchange.chunk_choice import Density, add_norms
-from refgf.exchange.topk import HiTopK, TopK, exact_top_k, keep_count, mstopk
-from refgf.oracle.definitions import csc_payload_bytes, ring_traffic
+from refgf.exchange.topk import TopK, exact_top_k, keep_count, mstopk
+from refgf.oracle.definitions import (
+    exact_sum,
+    hitopk_run,
+    ring_traffic,
+    same_bits,
+    slice_bounds,
+    topk_run,
+    topk_traffic,
+)
 from refgf.training.data import steps_per_epoch
 
 CSC_PERCENT = 10.0
@@ -61,7 +71,7 @@ COLOURS = {"dense": "black", "CSC": "tab:blue", "top-k": "tab:red", "MSTopK": "t
 
 def measure(run: kit.Run) -> dict:
     train, held_out = images.load(run)
-    nodes = equal_nodes(run)
+    nodes = placement.equal_nodes(run)
     check_against_oracle(run, nodes)
     selection = time_selection(run)
     quality = judge_mstopk(run, train)
@@ -90,59 +100,34 @@ class MomentumBefore:
 # ---- the oracle ----
 
 
-def equal_nodes(run: kit.Run) -> list[list[int]]:
-    """Nodes of equal size, as HiTopKComm needs them."""
-    nodes = placement.nodes(run, pretended=2 if run.size % 2 == 0 else 1)
-    if len({len(node) for node in nodes}) > 1:
-        raise ValueError(f"HiTopKComm: got nodes {nodes}; wanted as many ranks on each; next: --ranks-per-node 1")
-    return nodes
-
-
-def hitopk(comm, nodes, n: int, percent: float, select=exact_top_k) -> HiTopK:
-    node = next(node for node in nodes if comm.Get_rank() in node)
-    owners = [other[node.index(comm.Get_rank())] for other in nodes]
-    return HiTopK(n, percent, gather.reduce_scatter(comm, node), gather.allgather(comm, owners), gather.spread(comm, node),
-                  select)  # fmt: skip
-
-
 def check_against_oracle(run: kit.Run, nodes) -> None:
-    """Sums, what is kept, and bytes, for n that p does not divide; and 100 % is the dense sum."""
+    """Sums, what is kept, messages and bytes, for n that p does not divide; 100 % is the dense sum of whole numbers."""
     run.section("The oracle")
-    n, p, node = 1003, run.size, next(node for node in nodes if run.rank in node)
-    for percent in (1, 100):
-        k, exchange = keep_count(n, percent), TopK(n, percent, gather.allgather(run.comm))
-        kept = [np.zeros(n, np.float32)] * p
-        for t in range(3):
-            everybody = [np.random.default_rng([t, r]).standard_normal(n).astype(np.float32) for r in range(p)]
-            wanted = np.zeros(n, np.float32)
-            for r in range(p):  # accumulate, choose by sorting, send, keep; sums in rank order
-                accumulated = kept[r] + everybody[r]
-                chosen = sorted(range(n), key=lambda i, a=accumulated: -abs(a[i]))[:k]
-                wanted[chosen] += accumulated[chosen]
-                accumulated[chosen] = 0
-                kept[r] = accumulated
-            x = everybody[run.rank].copy()
-            run.comm.reset()
-            exchange(x)
-            if not (np.array_equal(x, wanted) and np.array_equal(exchange.feedback.kept, kept[run.rank])):
-                raise AssertionError(f"rank {run.rank}: top-k at {percent} %, step {t}: not the sum of the definition")
-            if (run.comm.messages, run.comm.bytes) != (2 * (p - 1), 8 * (p - 1) * k):
-                raise AssertionError(f"rank {run.rank}: top-k sent {run.comm.messages} messages, {run.comm.bytes} bytes")
-    run.say("top-k at 1 and 100 %: sums, what is kept and bytes as defined, over 3 steps")
-    g, m, place = len(node), len(nodes), node.index(run.rank)
-    parts = [length(part) for part in slices(n, g)]
-    whole = np.arange(n, dtype=np.float32) % 97  # sums of integers are exact in any order
-    for percent in (1, 100):
-        x, exchange = whole * (run.rank + 1), hitopk(run.comm, nodes, n, percent)
-        run.comm.reset()
-        exchange(x)
-        inside = 2 * n - parts[(place + 1) % g] - parts[(place + 2) % g] if g > 1 else 0
-        between = (m - 1) * keep_count(parts[(place + 1) % g], percent)
-        if run.comm.bytes != 4 * inside + 8 * between:
-            raise AssertionError(f"rank {run.rank}: HiTopKComm sent {run.comm.bytes} bytes, not {4 * inside + 8 * between}")
-        if percent == 100 and not np.array_equal(x, whole * sum(range(1, p + 1))):
-            raise AssertionError(f"rank {run.rank}: HiTopKComm at 100 % is not the dense sum")
-    run.say(f"HiTopKComm on {m} nodes x {g} ranks: bytes as predicted, 100 % is the dense sum")
+    n, p, steps, node = 1003, run.size, 3, next(node for node in nodes if run.rank in node)
+    own = slice(*slice_bounds(n, len(node))[(node.index(run.rank) + 1) % len(node)])
+    numbers = [[np.random.default_rng([t, r]).standard_normal(n).astype(np.float32) for r in range(p)] for t in range(steps)]
+    whole = [[(np.arange(n, dtype=np.float32) + t) % 97 * (r + 1) for r in range(p)] for t in range(steps)]
+    for percent, gs in ((1, numbers), (100, whole)):
+        kinds = {"top-k": (TopK(n, percent, gather.allgather(run.comm)), topk_run(gs, percent)),
+                 "HiTopKComm": (placement.hitopk(run.comm, nodes, n, percent), hitopk_run(gs, nodes, percent))}  # fmt: skip
+        for name, (exchange, wanted) in kinds.items():
+            for t, report in enumerate(wanted):
+                x = gs[t][run.rank].copy()
+                run.comm.reset()
+                exchange(x)
+                if not same_bits(x, report["x"][run.rank]):
+                    raise AssertionError(f"rank {run.rank}: {name} at {percent} %, step {t}: not the sum of the definition")
+                if percent == 100 and not np.array_equal(x, exact_sum(gs[t])):
+                    raise AssertionError(f"rank {run.rank}: {name} at 100 % is not the dense sum")
+                planned = topk_traffic(n, nodes, percent, run.rank, name != "top-k")
+                if (run.comm.messages, run.comm.bytes) != planned:
+                    got = f"{run.comm.messages} messages, {run.comm.bytes} bytes"
+                    raise AssertionError(f"rank {run.rank}: {name} sent {got}, the definition says {planned}")
+            kept = wanted[-1]["kept"][run.rank]
+            if not same_bits(exchange.feedback.kept, kept[own if name != "top-k" else slice(0, n)]):
+                raise AssertionError(f"rank {run.rank}: {name}: what is kept is not that of the definition")
+    run.say(f"top-k, and HiTopKComm on {len(nodes)} nodes x {len(nodes[0])} ranks, at 1 and 100 %, over {steps} steps: sums, "
+            "what is kept, messages and bytes as defined; 100 % is the dense sum")  # fmt: skip
 
 
 # ---- the measurement ----
@@ -190,40 +175,20 @@ def judge_mstopk(run: kit.Run, data) -> list[dict]:
 
 
 def count_bytes(run: kit.Run, n: int = ALEXNET) -> dict:
-    """Bytes that rank 0 sends in a step for the full AlexNet, as a share of dense; the formula is counted for small p."""
+    """Bytes that rank 0 sends in a step for the full AlexNet, as a share of dense, by the formulas that were counted above."""
     run.section("Bytes against the number of ranks")
     ranks = [2, 4, 8] + run.quick([64], [16, 32, 64, 128, 256, 512])
     result = {"ranks": ranks, "percent": 1.0, "n": n, "shares": {"CSC": [], "top-k": [], "HiTopKComm": []}}
-    k = keep_count(n, 1.0)
     for p in ranks:
-        g = min(p, 8)
-        dense = 4 * ring_traffic(n, p, 0)[1]
-        parts = [length(part) for part in slices(n, g)]
-        inside = 2 * n - parts[1 % g] - parts[2 % g] if g > 1 else 0
-        sent = {"CSC": csc_share(n, p), "top-k": 8 * (p - 1) * k,
-                "HiTopKComm": 4 * inside + 8 * (p // g - 1) * keep_count(parts[1 % g], 1.0)}  # fmt: skip
-        if p <= 4 and run.rank == 0 and threads.run(p, topk_bytes, 100_003) != [8 * (p - 1) * 1001] * p:
-            raise AssertionError(f"top-k on {p} ranks does not send 8 (p-1) k bytes")
+        dense, nodes = 4 * ring_traffic(n, p, 0)[1], blocks(p, 8)
+        sent = {"CSC": flow.csc_bytes(n, p, 1.0)}
+        sent |= {name: topk_traffic(n, nodes, 1.0, 0, name != "top-k")[1] for name in ("top-k", "HiTopKComm")}
         for name, nbytes in sent.items():
             result["shares"][name].append(nbytes / dense)
     run.table(["p", *result["shares"]], [[p, *(f"{100 * shares[i]:.3g} %" for shares in result["shares"].values())]
                                         for i, p in enumerate(ranks)])  # fmt: skip
     run.say("of what the dense ring sends, at a density of 1 %; most of HiTopKComm's stays inside its nodes of 8")
     return result
-
-
-def csc_share(n: int, p: int) -> float:
-    """Bytes of CSC at 1 %: the packed chunks by the ring, the norms and flag directly (nearly the same formula)."""
-    chunk = max(1, n // flow.CHUNKS)
-    count = len(chunks(n, chunk))
-    chosen = list(range(max(1, -(-count // 100))))
-    return 2 * (p - 1) / p * (csc_payload_bytes(chosen, n, chunk) + 8 * (count + 1))
-
-
-def topk_bytes(comm, n: int) -> int:
-    traced = TracedComm(comm)
-    TopK(n, 1.0, gather.allgather(traced))(np.arange(n, dtype=np.float32))
-    return traced.bytes
 
 
 def time_exchanges(run: kit.Run, data, nodes) -> list[dict]:
@@ -237,7 +202,7 @@ def time_exchanges(run: kit.Run, data, nodes) -> list[dict]:
         exchanges[f"ring of {percent:g} %, packed"] = lambda _, packed=packed: collective(run.comm, ring.allreduce)(packed)
         exchanges[f"top-k {percent:g} %"] = TopK(n, percent, gather.allgather(run.comm))
         exchanges[f"MSTopK {percent:g} %"] = TopK(n, percent, gather.allgather(run.comm), mstopk)
-        exchanges[f"HiTopKComm {percent:g} %"] = hitopk(run.comm, nodes, n, percent, mstopk)
+        exchanges[f"HiTopKComm {percent:g} %"] = placement.hitopk(run.comm, nodes, n, percent, mstopk)
     rows = []
     for name, exchange in exchanges.items():
         y = x.copy()
@@ -265,10 +230,8 @@ def compare_accuracy(run: kit.Run, train, held_out, nodes) -> dict:
                 run.comm.reset()
                 stack.step(*next(images.steps(run, train, 1)), rate=0.0)
                 result[name]["bytes"] = run.comm.bytes
-        last = [rows[-1] for rows in result[name]["runs"]]
-        run.say(f"{name:>20}: {kit.number_of_bytes(result[name]['bytes']):>10} a step from rank 0, "
-                f"loss {statistics.mean(r['loss'] for r in last):.4f}, "
-                f"{100 * statistics.mean(r['accuracy'] or 0 for r in last):.1f} % right")  # fmt: skip
+        sent = kit.number_of_bytes(result[name]["bytes"])
+        run.say(f"{name:>20}: {sent:>10} a step from rank 0, {trials.told(result[name]['runs'])}")
     return {"methods": result, "epochs": epochs}
 
 
@@ -287,7 +250,7 @@ def stack_of(run: kit.Run, name: str, data, nodes, seed: int, percent: float | N
 
     def exchange(comm, wire=None):
         select = exact_top_k if name.startswith("top-k") else somewhere
-        sparse = hitopk(comm, nodes, n, percent, select) if name == "HiTopKComm" else TopK(
+        sparse = placement.hitopk(comm, nodes, n, percent, select) if name == "HiTopKComm" else TopK(
             n, percent, gather.allgather(comm), select)  # fmt: skip
         return MomentumBefore(sparse, n)
 

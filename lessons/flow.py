@@ -5,6 +5,7 @@
     rows = flow.learn(run, stack, train, held_out, epochs)
 """
 
+import math
 import time
 
 import numpy as np
@@ -14,6 +15,7 @@ import kit
 from refgf.comm import ring
 from refgf.comm.schedule import collective
 from refgf.comm.slices import chunks
+from refgf.oracle.definitions import csc_payload_bytes
 from refgf.predict.fit import fit_line
 from refgf.training.data import batches, steps_per_epoch
 from refgf.training.gradientflow import GradientFlow
@@ -33,6 +35,14 @@ def new(run: kit.Run, data, seed: int = images.SEED, chunk: int | None = None, *
 def chunk_elements(n: int) -> int:
     """A chunk so long that n gradients have about CHUNKS of them."""
     return max(1, n // CHUNKS)
+
+
+def csc_bytes(n: int, p: int, percent: float) -> float:
+    """Bytes that a rank sends under CSC: packed chunks by the ring, norms and flag directly (nearly the same formula)."""
+    chunk = chunk_elements(n)
+    count = number_of_chunks(n, chunk)
+    chosen = list(range(max(1, math.ceil(count * percent / 100))))
+    return 2 * (p - 1) / p * (csc_payload_bytes(chosen, n, chunk) + 8 * (count + 1))
 
 
 def number_of_chunks(n: int, chunk: int) -> int:

@@ -22,6 +22,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 import refgf.launch as launch
 from record import ROOT, machine, plain, sources
 from refgf.comm import threads
@@ -97,6 +99,20 @@ class Run:
                 if repeat:
                     mine[name].append(time.perf_counter() - start_s)
         return {name: self.slowest(seconds) for name, seconds in mine.items()}
+
+    def alone(self, function):
+        """function() on rank 0 while the others sleep: a rank that waits inside MPI asks all the time, and takes a core."""
+        result = function() if self.rank == 0 else None
+        if self.options.threads:
+            self.plain.Barrier()
+        elif self.rank == 0:
+            for rank in range(1, self.size):
+                self.plain.Send(np.empty(0), rank)
+        else:
+            request = self.plain.Irecv(np.empty(0), 0)
+            while not request.Test():
+                time.sleep(0.02)
+        return result
 
     def slowest(self, mine: list[float]) -> Timing:
         """The Timing of repeats that each rank has measured for itself."""

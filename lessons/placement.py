@@ -1,8 +1,10 @@
 """Which ranks share a node: the real ones, or pretended ones where there is only one node or --ranks-per-node is given."""
 
 import kit
+from refgf.comm import gather
 from refgf.comm.hierarchical import blocks
 from refgf.comm.topology import nodes as nodes_of
+from refgf.exchange.topk import HiTopK, exact_top_k
 
 
 def argument(lesson: kit.Lesson) -> None:
@@ -18,3 +20,19 @@ def nodes(run: kit.Run, pretended: int = 2) -> list[list[int]]:
     found = blocks(run.size, run.options.ranks_per_node or pretended)
     run.say(f"nodes, PRETENDED (all links are alike here, or --ranks-per-node was given): {found}")
     return found
+
+
+def equal_nodes(run: kit.Run) -> list[list[int]]:
+    """Nodes of equal size, as HiTopKComm needs them."""
+    found = nodes(run, pretended=2 if run.size % 2 == 0 else 1)
+    if len({len(node) for node in found}) > 1:
+        raise ValueError(f"HiTopKComm: got nodes {found}; wanted as many ranks on each; next: --ranks-per-node 1")
+    return found
+
+
+def hitopk(comm, nodes, n: int, percent: float, select=exact_top_k) -> HiTopK:
+    """HiTopKComm over these nodes."""
+    node = next(node for node in nodes if comm.Get_rank() in node)
+    owners = [other[node.index(comm.Get_rank())] for other in nodes]
+    return HiTopK(n, percent, gather.reduce_scatter(comm, node), gather.allgather(comm, owners), gather.spread(comm, node),
+                  select)  # fmt: skip
