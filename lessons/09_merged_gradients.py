@@ -19,11 +19,12 @@ some theta of lesson 03 make the same groups?
 
 This is weak scaling: each rank replays a backward pass of its own, whatever p is.
 
-WHAT YOU SHOULD SEE    Eager pays a start-up for each of hundreds of small gradients, one call hides nothing, and the best
-            merge is faster than both, and at least as fast as every theta. No theta makes its groups: while backward is ahead
-            of the network a group should be small, at its end large. But the best theta comes close, if one knows it;
-            merging finds its groups without a sweep. On this clean line greedy is often as good. It is not always the
-            best: ready after 1, 2, 4, one byte each, a = 2, b = 1: greedy ends at 9, the best merge at 8.
+WHAT YOU SHOULD SEE    Eager pays a start-up for each of hundreds of small gradients, one call hides nothing. The best merge is
+            at least as fast as every theta: its first group goes early, so that the network has something to do, and the
+            later ones are large, as they wait for the network anyway. As a rule no theta makes such groups, but the best
+            theta comes close, if one knows it. The greedy rule is sometimes as good; where the start-up is dearer than each
+            of the waits it waits, and waits again, until backward is over, and ends as one call.
+            The smallest miss: ready after 1, 2, 4, one byte each, a = 2, b = 1: greedy ends at 9, the best merge at 8.
             The authors call their rule optimal. Each of its decisions is right if what follows stays as it is: so it is
             optimal for two gradients, for a = 0, for b = 0, if all gradients are ready within one start-up, and if each is
             sent before the next is ready. Otherwise a gradient that waits may spoil a better group later, and many waits,
@@ -266,7 +267,7 @@ def draw(result: dict):
         axis.plot(labels, [1e3 * row["predicted_s"] for row in rows], "_", ms=16, mew=2, color="tab:red", label="predicted")
         axis.axhline(1e3 * network["backward_s"], color="grey", lw=1, label="backward alone")
         axis.tick_params(axis="x", rotation=60, labelsize=7)
-        axis.set(title=f"{network['title']}, 1/{result['share']} of its bytes (calls in brackets)", ylabel="ms", ylim=(0, None))
+        axis.set(title=f"{network['title']}, 1/{result['share']} of its bytes (calls in brackets)", ylabel="ms", yscale="log")
     for row in result["misses"]:
         excesses = [100 * excess for excess in row["excesses"]]
         shares = [100 * row["missed"] * (1 - i / len(excesses)) for i in range(len(excesses))]
