@@ -1,0 +1,66 @@
+"""The search for a rate: the same rule for everybody, found on a curve whose top is known; and the 95 % interval."""
+
+import statistics
+
+import pytest
+
+import tuning
+from refgf.comm import threads
+
+
+class Run:
+    """As much of kit.Run as dealing needs."""
+
+    def __init__(self, comm):
+        self.plain, self.rank, self.size = comm, comm.Get_rank(), comm.Get_size()
+
+
+def curve(top):
+    """Accuracy falls by 2 for each factor of 2 beside the best rate."""
+    return lambda cell, e, fold, seed: {"accuracy": 100 - 2 * abs(e - top), "loss": 1.0, "by": (fold, seed)}
+
+
+@pytest.mark.parametrize("top", [-9, -4, -1, 0, 1, 3, 6])
+def test_the_top_is_found_whatever_the_ranks(top):
+    found = []
+    for p in (1, 3, 5):
+        tried = threads.run(p, lambda comm: tuning.search(Run(comm), ["cell", "other"], curve(top), rounds=6))
+        assert all(t == tried[0] for t in tried) and tried[0]["cell"] == tried[0]["other"]
+        assert tuning.best(tried[0]["cell"]) == top
+        found.append(sorted(tried[0]["cell"]))
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_search_goes_on_beyond_its_edge_and_then_between():
+    assert tuning.proposals({}) == [-4, -2, 0, 2]
+    tried = {e: curve(9)("cell", e, 0, 1) for e in (-4, -2, 0, 2)}
+    assert tuning.proposals(tried) == [4]
+    tried = {e: curve(-2)("cell", e, 0, 1) for e in (-4, -2, 0, 2)}
+    assert tuning.proposals(tried) == [-3, -1]
+    tried |= {e: curve(-2)("cell", e, 0, 1) for e in (-3, -1)}
+    assert tuning.proposals(tried) == []
+
+
+def test_of_equals_the_lower_loss():
+    tried = {0: {"accuracy": 90.0, "loss": 0.5}, 1: {"accuracy": 90.0, "loss": 0.4}, 2: {"accuracy": 80.0, "loss": 0.1}}
+    assert tuning.best(tried) == 1
+
+
+@pytest.mark.parametrize("p", [1, 3, 7])
+@pytest.mark.parametrize("count", [0, 1, 10])
+def test_jobs_are_done_once_in_order(p, count):
+    done = []
+
+    def job(number):
+        done.append(number)
+        return number**2
+
+    results = threads.run(p, lambda comm: tuning.deal(Run(comm), [(i,) for i in range(count)], job))
+    assert results == [[i**2 for i in range(count)]] * p and sorted(done) == list(range(count))
+
+
+def test_the_interval_is_students():
+    values = [90.0, 92.0, 91.0, 95.0]
+    found = tuning.interval(values)
+    assert found["mean"] == 92 and found["half"] == pytest.approx(3.18 * statistics.stdev(values) / 2)
+    assert tuning.interval([90.0])["half"] is None and tuning.told(found) == "92.0 +- 3.4"
