@@ -89,7 +89,7 @@ runpy.run_path({lesson!r}, run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("name", ["03_lazy_allreduce", "11_large_batch"])
+@pytest.mark.parametrize("name", ["03_lazy_allreduce", "11_large_batch", "13_daso"])
 def test_a_killed_rank_ends_a_lesson(tmp_path, name):
     """Everything is gone in 5 seconds, with an exit code. (The second on top is for starting Python.)"""
     lesson = str(ROOT / "lessons" / f"{name}.py")

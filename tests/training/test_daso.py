@@ -235,11 +235,6 @@ def test_phases_are_those_of_the_definition(epochs, warmup, cooldown, largest):
     assert all(wait <= global_skip for global_skip, _, wait in wanted)
 
 
-def test_default_phases_cycle():
-    told = daso_cases.phases_of([1.0] * 30, 30, 4, 4)
-    assert told[3] == (0, 0, 0) and told[4] == (4, 1, 1) and (8, 2, 2) in told and told[-4:] == [(0, 0, 0)] * 4
-
-
 # ---- what is refused ----
 
 
