@@ -5,7 +5,7 @@
 per tensor, Euclidean norms in float64; ratio 1 where |w| or the denominator is 0, and for biases and normalisation, which
 have no decay either. Without it the gradients of some layers are too large for the rate that a large batch needs.
 Under float16 training w are the float32 master weights, g the unscaled float32 sums: squares of float16 would overflow.
-Source: You, Gitman and Ginsburg 2017; order of operations as in oracle/SPEC.md, M4, M5, M8 and C13. The learning rate
+Source: You, Gitman and Ginsburg 2017; order of operations as in oracle/SPEC.md, M4, M5, M8, M9, C13. The learning rate
 itself (linear scaling, warm-up, polynomial decay) is in `sgd.py`.
 
 The parallel tensor operator (Shi et al. 2021): all ranks hold the same w and g, and each would form the same L norms.
