@@ -21,8 +21,8 @@ Before you run it, write down: at the whole set as one batch, an epoch is one st
 Batches grow as under weak scaling. One rank with p parts of b images computes what p ranks compute (checked below, to the
 bit), so here each rank trains for itself, accumulating gradients, and the trainings are dealt out to the ranks.
 
-WHAT YOU SHOULD SEE    The larger the batch, the fewer steps, the less is learned in as many epochs: a dozen steps are too few
-            for anybody. With each peak rate tuned the methods are close at small batches; at large ones LARS loses less than
+WHAT YOU SHOULD SEE    The larger the batch, the fewer steps, the less is learned in as many epochs: ten or fifteen steps are
+            too few for anybody. With each peak rate tuned the methods are close at small batches; at large ones LARS loses less than
             SGD, as it stands rates that are too large for some layers of SGD. Warm-up costs steps, of which a large batch has
             few. What these runs have shown, and what not, is said at the end from the intervals. By slices the norms take a
             p-th of their time, by layers half of it or more; where ranks share cores the small allreduce may cost more than
@@ -191,7 +191,7 @@ def settle_statistics(model, data, batch: int, count: int = 8) -> None:
 
 def compare(run: kit.Run, data) -> dict:
     """Each method at each batch: its peak rate searched on one fold, then judged on others."""
-    epochs, whole = run.options.epochs or run.quick(1, 5, 12), data.size
+    epochs, whole = run.options.epochs or run.quick(1, 5, 10), data.size
     sizes = run.quick([run.options.batch * 4], [128, 512], [run.options.batch, 128, 512, whole])
     judged = [(k, s) for k in run.quick([1], [1, 2, 3], [1, 2, 3, 4]) for s in run.quick([1], [1], [1, 2])]
     if run.options.data:
@@ -199,7 +199,7 @@ def compare(run: kit.Run, data) -> dict:
     cells = [(*method, min(batch, whole)) for batch in sizes for method in METHODS]
     run.section(f"Accuracy against batch: {epochs} epochs, {len(judged)} trainings each after the search")
     train = functools.partial(learn, run, epochs)
-    tried = tuning.search(run, cells, train, rounds=run.quick(0, 1, 3))
+    tried = tuning.search(run, cells, train, rounds=run.quick(0, 1, 2))
     jobs = [(cell, tuning.best(tried[cell]), *place) for cell in cells for place in judged]
     results = iter(tuning.deal(run, jobs, train))
     rows = []
