@@ -22,11 +22,11 @@ Batches grow as under weak scaling. One rank with p parts of b images computes w
 bit), so here each rank trains for itself, accumulating gradients, and the trainings are dealt out to the ranks.
 
 WHAT YOU SHOULD SEE    The larger the batch, the fewer steps, the less is learned in as many epochs: ten or fifteen steps are
-            too few for anybody. With each peak rate tuned the methods are close at small batches; at large ones LARS loses less than
-            SGD, as it stands rates that are too large for some layers of SGD. Warm-up costs steps, of which a large batch has
-            few. What these runs have shown, and what not, is said at the end from the intervals. By slices the norms take a
-            p-th of their time, by layers half of it or more; where ranks share cores the small allreduce may cost more than
-            that saves.
+            too few for anybody. With each peak rate tuned the methods are close at small batches; at large ones LARS loses
+            less than SGD: it stands rates that are too large for some layers of SGD. Warm-up costs steps, of which a large
+            batch has few. What these runs have shown, and what not, is said at the end from the intervals. By slices the
+            norms take a p-th of their time, by layers half of it or more; where ranks share cores the small allreduce may
+            cost more than that saves.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/11_large_batch.py)
     1. Multiply one layer's gradient by 1000. What becomes of a step of SGD, and of LARS?
