@@ -9,7 +9,8 @@ from refgf.oracle.mistakes import MISTAKES
 from refgf.oracle.orders import candidates
 
 LARGEST = 1 << 16  # elements per rank beyond which orders are not tried
-WHOLE_NETWORK = ("N10", "N11")  # a step takes seconds: mistakes in single layers show in the layers' own cases
+STEPS = ("alexnet_step", "resnet50_step")
+WHOLE_NETWORK = ("N10", "N11", "N14", "N15")  # a step takes seconds: mistakes in single layers show in the layers' own cases
 
 
 def diagnose(case, got):
@@ -21,7 +22,7 @@ def mistakes_of(case, got):
     """Names of the seeded mistakes whose result for this case is this one."""
     found = []
     for mistake in MISTAKES:
-        if mistake.reaches(case.function) and (case.function != "alexnet_step" or mistake.statement in WHOLE_NETWORK):
+        if mistake.reaches(case.function) and (case.function not in STEPS or mistake.statement in WHOLE_NETWORK):
             result = with_mistake(case, mistake)
             if result is not None and judge_bits(result, got) is None and judge_bits(case, got) is not None:
                 found.append(f"{mistake.name} (violates {mistake.statement})")

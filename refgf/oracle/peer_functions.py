@@ -1,4 +1,4 @@
-"""How the judged functions of hierarchies and top-k are called with a case (see functions.py).
+"""How the judged functions of hierarchies, top-k and ResNet-50 are called with a case (see functions.py).
 
     PEERS[name] = (run, axes)        run(module, case) -> {"out.NAME": array}
 """
@@ -50,6 +50,12 @@ def keep_count(module, case):
     return {"out.k": np.array([module.keep_count(n, float(percent)) for percent in percents], np.int64)}
 
 
+def resnet50_step(module, case):
+    tensors = [case[f"in.tensor{i:03}"] for i in range(161)]
+    loss, gradients = module.resnet50_step(case["in.images"], case["in.labels"], tensors, case.arguments["global_batch"])
+    return {"out.loss": np.float64(loss), **{f"out.gradient{i:03}": g for i, g in enumerate(gradients)}}
+
+
 PEERS = {
     "tree_allreduce": hierarchy("tree_allreduce", "wire"),
     "doubling_allreduce": hierarchy("doubling_allreduce", "wire"),
@@ -63,4 +69,5 @@ PEERS = {
     "topk_run": sparse_run("topk_run", "percent"),
     "hitopk_run": sparse_run("hitopk_run", "nodes", "percent"),
     "topk_traffic": traffic("topk_traffic", "n", "nodes", "percent", after=("hierarchical",)),
+    "resnet50_step": (resnet50_step, {"loss": ()}),
 }

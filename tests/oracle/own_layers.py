@@ -10,6 +10,7 @@ from refgf.nn.conv import Convolution
 from refgf.nn.layers import Dropout, FullyConnected, ReLU
 from refgf.nn.normalization import BatchNorm, LocalResponseNorm
 from refgf.nn.pooling import MaxPool
+from refgf.nn.resnet50 import ResNet50
 from refgf.nn.workspace import Workspace
 
 
@@ -72,7 +73,15 @@ def softmax_cross_entropy(logits, labels, global_batch):
 
 
 def alexnet_step(images, labels, tensors, global_batch):
-    network = AlexNet(len(tensors[0]), images.shape[1], 1 / 64, dropout=0.0, dtype=np.float64)
+    return step(AlexNet(len(tensors[0]), images.shape[1], 1 / 64, dropout=0.0, dtype=np.float64), images, labels, tensors,
+                global_batch)  # fmt: skip
+
+
+def resnet50_step(images, labels, tensors, global_batch):
+    return step(ResNet50(len(tensors[0]), images.shape[1], 1 / 64, dtype=np.float64), images, labels, tensors, global_batch)
+
+
+def step(network, images, labels, tensors, global_batch):
     gradients = [np.zeros_like(t) for t in tensors]
     network.bind(tensors, gradients)
     value = network.loss(images, labels, global_batch)

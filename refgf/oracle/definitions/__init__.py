@@ -11,6 +11,7 @@ project. They are slow. Import from this package: `from refgf.oracle.definitions
     lazy.py      L      lazy allreduce, merging                  network.py   N       layers, by plain loops
     scaling.py   P4-P8  loss scaling, master weights             alexnet.py   N10-11  the network of the numbers
     daso.py      A      nodes that meet late             rounding.py  N12-13  how far rounding may move it
+    resnet50.py  N14-15 blocks with a shortcut
     hierarchy.py H      tree, doubling, nodes                    topk.py      T      fine-grained sparsity
 """
 
@@ -95,6 +96,14 @@ from refgf.oracle.definitions.network import (
     softmax_cross_entropy,
 )
 from refgf.oracle.definitions.numbers import bfloat16_bits, bfloat16_values, on_wire, underflow_share
+from refgf.oracle.definitions.resnet50 import (
+    bottleneck,
+    bottleneck_backward,
+    convolved,
+    convolved_backward,
+    residual_layers,
+    resnet50_step,
+)
 from refgf.oracle.definitions.ring import (
     agree,
     direct_allreduce,
