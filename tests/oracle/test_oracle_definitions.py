@@ -120,6 +120,12 @@ def test_lazy_calls_by_hand():
     assert d.lazy_calls([], 4, 0) == d.lazy_calls([0], 4, 0) == []
 
 
+def test_merged_calls_by_hand():
+    assert d.merged_calls([4, 1, 3, 0], [2, 1, 1]) == [(0, 5), (5, 8)]
+    assert d.merged_calls([4, 1, 3], [3]) == [(0, 8)]
+    assert d.merged_calls([0, 0], [1, 1]) == []
+
+
 def test_momentum_by_hand():
     w, v = d.momentum_step(np.array([1.0], F32), np.array([2.0], F32), np.array([4.0], F32), 0.25, 0.5, decay=1.0)
     assert (w.tolist(), v.tolist()) == ([-0.5], [6.0])
