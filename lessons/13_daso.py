@@ -28,6 +28,8 @@ WHAT YOU SHOULD SEE    Where links between nodes are slow, B = 4, W = 1 hides ne
             take time from the cores. Between sums nodes drift apart, the farther the longer B is; a merge leaves about
             2W / (2W + m) of the distance, and what it brings is W batches old; the blocking sum at the end of an epoch closes
             it. What this costs is in the last table: cycling throughout beside all three phases, and both beside synchronous.
+            And look at "not rounded": blocking phases round the parameters themselves to 8 binary digits in every batch, and
+            an update smaller than 1/512 of its parameter is lost. It may cost more than all that came late.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/13_daso.py)
     1. After how many batches do the own parameters weigh as much as the sum of m nodes? What is left of a node's own step
@@ -61,7 +63,9 @@ ROWS = {"blocking": BLOCKING, "B=1, W=0": Phase(1, 1, 0), "B=1, W=1": Phase(1), 
         "B=8, W=2": Phase(8, 1, 2), "B=8, W=2, L=2": Phase(8, 2, 2)}  # fmt: skip
 SYNCHRONOUS, OVERLAPPED = "synchronous", "synchronous, overlapped"
 THROUGHOUT = {"B=8, W=2 throughout": Phase(8, 1, 2), "B=8, W=8 throughout": Phase(8, 1, 8)}
-COLOURS = {SYNCHRONOUS: "black", "DASO": "tab:blue", "B=8, W=2 throughout": "tab:orange", "B=8, W=8 throughout": "tab:red"}
+UNROUNDED = "DASO, not rounded"  # float32 in blocking phases, too
+COLOURS = {SYNCHRONOUS: "black", "DASO": "tab:blue", UNROUNDED: "tab:cyan", "B=8, W=2 throughout": "tab:orange",
+           "B=8, W=8 throughout": "tab:red"}  # fmt: skip
 
 
 def measure(run: kit.Run) -> dict:
@@ -81,9 +85,9 @@ def measure(run: kit.Run) -> dict:
 # ---- one epoch: this is all there is to it, once the parts are there ----
 
 
-def daso(run: kit.Run, data, nodes, phases, per_epoch: int, seed: int = images.SEED) -> DASO:
+def daso(run: kit.Run, data, nodes, phases, per_epoch: int, seed: int = images.SEED, wire: str | None = "bfloat16") -> DASO:
     net = images.network(run, data, seed)
-    return DASO(run.comm, net, nodes, phases, per_epoch, weight_decay=images.WEIGHT_DECAY, seed=seed)
+    return DASO(run.comm, net, nodes, phases, per_epoch, wire=wire, weight_decay=images.WEIGHT_DECAY, seed=seed)
 
 
 def one_epoch(stack, some_batches, rate: float) -> None:
@@ -240,7 +244,8 @@ def trained(run: kit.Run, name: str, data, nodes, phases: Phases, seed: int):
         two_level = functools.partial(collective, algorithm=hierarchical.two_level_ring(nodes))
         return flow.new(run, data, seed, allreduce=two_level)
     per_epoch = steps_per_epoch(data.size, run.options.batch * run.size)
-    return daso(run, data, nodes, Constant(THROUGHOUT[name]) if name in THROUGHOUT else phases, per_epoch, seed)
+    phases, wire = Constant(THROUGHOUT[name]) if name in THROUGHOUT else phases, None if name == UNROUNDED else "bfloat16"
+    return daso(run, data, nodes, phases, per_epoch, seed, wire)
 
 
 # ---- the picture ----

@@ -16,7 +16,8 @@ it was sent; the nodes go on. W batches later the group's ranks merge what they 
 
 and hand the result to the other ranks of their node. In blocking phases, and in the last batch of each epoch, they wait at
 once: w <- sum / m. Only then all ranks hold the same parameters, and only then their hashes may be compared. Momentum
-never travels. A sum that is under way at the last batch is dropped, because that batch replaces it.
+never travels. A sum that is under way at the last batch is dropped, because that batch replaces it. bfloat16 has 8 binary
+digits: in blocking phases an update smaller than 1/512 of its parameter is lost, every batch (`wire=None` keeps it).
 
 Gradients of a node are summed and multiplied by m (each rank's loss is divided by the global batch), so that B = 1, W = 0
 is synchronous training, on uneven shards too. Cost: `refgf.oracle.definitions.daso_traffic` counts every message; per
