@@ -4,10 +4,10 @@ Barrachina et al. predict training steps piece by piece: perceptrons for the ker
 Their features, sizes and errors are not at hand, so these are ours:
 
     one perceptron for each kind of kernel (convolution, fully connected) and direction, or rather the mean of five
-    that differ in their seed; input: logarithms of sizes, flops and bytes; output: logarithm of the time over the
-    roofline's, so that it learns only what the roofline misses; loss: squares of the logarithm, that is of relative
-    errors; training set and held-out set differ in their shapes, not only in their measurements; a time is the least
-    of several rounds over all shapes.
+    that differ in their seed; input: logarithms of sizes, flops and bytes; output: logarithm of the flop/s that the
+    kernel reaches, so that shapes beyond those it has seen are as fast as these, not as short; loss: squares of the
+    logarithm, that is of relative errors; training set and held-out set differ in their shapes, not only in their
+    measurements; a time is the least of several rounds over all shapes.
 
 Nothing is measured in this module: `measure` is given a function shape -> (forward_s, backward_s). Needs scikit-learn
 (the extra `lessons`) for the perceptrons only.
@@ -23,8 +23,10 @@ from refgf.predict.roofline import Node
 DIRECTIONS = ("forward", "backward")
 BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 SIDES = (6, 7, 8, 10, 12, 13, 14, 16, 20, 24, 27, 28, 32, 40, 48, 56, 64)
+IMAGES = (64, 80, 96, 112, 128, 160, 192, 224)  # sides; of 3 channels, before the first convolution
 CHANNELS = tuple(int(part * 2**power) for power in range(3, 9) for part in (1, 1.5))
 FEATURES = tuple(int(part * 2**power) for power in range(5, 13) for part in (1, 1.5))
+FIRST = 0.15  # share of first convolutions
 WINDOWS = ((1, 1), (1, 1), (1, 2), (3, 1), (3, 1), (3, 1), (3, 2), (5, 1), (7, 2), (11, 4))  # kernel, stride; as often
 
 
@@ -101,7 +103,9 @@ def draw_shapes(kind, count, seed, least_flops=3e6, most_flops=3e9):
     for _ in range(200 * count):
         if kind == "conv":
             kernel, stride = rng.choice(WINDOWS)
-            sizes = rng.choice(BATCHES), rng.choice(SIDES), rng.choice((3, *CHANNELS)), rng.choice(CHANNELS)
+            first = rng.random() < FIRST
+            inside = (rng.choice(IMAGES), 3) if first else (rng.choice(SIDES), rng.choice(CHANNELS))
+            sizes = rng.choice(BATCHES), *inside, rng.choice(CHANNELS)
             shape = KernelShape(kind, *sizes, kernel, stride, kernel // 2)
         else:
             batch = rng.choice((*BATCHES, 48, 64, 96, 128))
@@ -189,37 +193,39 @@ class Roofline:
 
 
 class Perceptrons:
-    """Predicts by what factor a kernel misses its roofline. hidden: neurons of each layer; penalty: of the weights."""
+    """Predicts how many flop/s a kernel reaches. hidden: neurons of each layer; penalty: of the weights."""
 
-    def __init__(self, samples, hidden=(32, 32), penalty=0.3, members=5):
-        self.roofline = Roofline(samples)
+    def __init__(self, samples, hidden=(32, 32), penalty=0.5, members=5):
         self.networks = {
             (kind, direction): self.train([s for s in samples if s.shape.kind == kind], direction, hidden, penalty, members)
-            for kind, direction in self.roofline.nodes
+            for kind in {sample.shape.kind for sample in samples}
+            for direction in DIRECTIONS
         }
 
     def train(self, samples, direction, hidden, penalty, members):
+        from sklearn.compose import TransformedTargetRegressor
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.neural_network import MLPRegressor
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
         inputs = [sample.shape.inputs_of_perceptron() for sample in samples]
-        missed = [log(s.seconds(direction) / self.roofline.seconds(s.shape, direction)) for s in samples]
+        speeds = [log(s.shape.flops(direction) / s.seconds(direction)) for s in samples]
         settings = {"activation": "tanh", "solver": "lbfgs", "alpha": penalty, "max_iter": 500}
         networks = []
         for seed in range(members):
-            network = MLPRegressor(hidden_layer_sizes=hidden, random_state=seed, **settings)
-            networks.append(make_pipeline(StandardScaler(), network))
+            perceptron = MLPRegressor(hidden_layer_sizes=hidden, random_state=seed, **settings)
+            network = make_pipeline(StandardScaler(), perceptron)
+            networks.append(TransformedTargetRegressor(network, transformer=StandardScaler()))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # stopping early is a penalty too
-                networks[-1].fit(inputs, missed)
+                networks[-1].fit(inputs, speeds)
         return networks
 
     def seconds(self, shape, direction):
-        networks = self.networks[shape.kind, direction]
-        factors = [float(network.predict([shape.inputs_of_perceptron()])[0]) for network in networks]
-        return self.roofline.seconds(shape, direction) * exp(sum(factors) / len(factors))
+        networks, inputs = self.networks[shape.kind, direction], [shape.inputs_of_perceptron()]
+        speeds = [float(network.predict(inputs)[0]) for network in networks]
+        return shape.flops(direction) / exp(sum(speeds) / len(speeds))
 
 
 def errors(model, samples):

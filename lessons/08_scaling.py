@@ -1,0 +1,251 @@
+"""Lesson 08: scaling - from the ranks you have to the 2048 GPUs you have not.
+
+    mpiexec -n 8 python lessons/08_scaling.py          (--width, --batch, --theta BYTES, --quick, --full, --plot ...)
+    python -m refgf.cluster run --nodes 4 --ranks-per-node 2 --rate 1gbit -- python lessons/08_scaling.py
+
+QUESTION    The papers speak of 64, 512 and 2048 GPUs. What of that can be known with eight ranks and a formula?
+IDEA        Measure where one can, on 1, 2, 4 and 8 ranks; fit one link to it; draw the formula through the points, and only
+            then past them. What goes in has a source; what is not known goes in as a range. (refgf/predict/scaling.py,
+            headlines.py, rows.py)
+PREDICTION  A ring of p ranks takes T(m) = 2(p-1) alpha + 2(p-1)/p beta m, so the start-ups grow with p and the bytes do not:
+
+                step(p)    = end of the last call, each starting when its gradients are ready and the call before it is over
+                speedup(p) = p * T(p ranks, exchange off) / T(p ranks, exchange on)
+
+Before you run it, write down: which technique still gains on 2048 ranks what it gains on 8? Which is worth nothing there?
+And how much of 512 will GradientFlow reach on 512 GPUs, from a single GPU's rate and the links alone?
+
+This is weak scaling: each rank brings a batch of its own, whatever p is.
+
+WHAT YOU SHOULD SEE    Measured points near their curves, and curves that part from each other the more ranks there are: eager
+            exchange drowns in start-ups, 2(p-1) alpha for each of its calls, lazy allreduce pays them a few times, float16 and
+            CSC cut the bytes. ResNet-50 (161 small gradients) needs laziness most, AlexNet (few, large ones) CSC.
+            410.2 and 1.5 minutes lie in their intervals, which are wide because the rate of one GPU at a batch of 128 is known
+            badly; 2.5 lies in one so wide that it says little, as neither the allreduce nor the overlap of those systems is
+            stated. Jia et al.'s 11x is at the edge of what the fused and hierarchical exchange alone can give.
+            The sixteen rows: half of the orders come out. On InfiniBand the model hides nearly all of WFBP's hundreds of
+            short calls and so has it win; measured, it loses, as if a call cost two to four times its start-up (agreeing on
+            tensors would look so: inferred). On Ethernet in float16 MG-WFBP hides everything in the model, and 0.1 to 0.2 s
+            a step of the measurement are in no input. One overhead for each cluster, calibrated, mends times, never an order.
+
+NOW CHANGE SOMETHING    (solutions: lessons/solutions/08_scaling.py)
+    1. At which p do the start-ups of eager exchange alone take longer than ResNet-50 computes?
+    2. Put in the rate of a single GPU that follows from 410.2 and 1.5 minutes. What does the prediction say then, and what is
+       it worth?
+    3. Halving-doubling takes 2 log2 p steps. What does eager exchange gain by it on 2048 ranks, what lazy allreduce?
+"""
+
+import refgf.launch  # noqa: F401  before MPI starts
+
+from dataclasses import replace
+
+import numpy as np
+
+import flow
+import images
+import kit
+import parts
+from refgf.comm import ring
+from refgf.comm.schedule import collective
+from refgf.exchange.lazy import require_threshold
+from refgf.exchange.precision import LossScale
+from refgf.oracle.definitions import ring_allreduce, ring_traffic, same_bits
+from refgf.predict.cost import Link, ring_allreduce_s, ring_line
+from refgf.predict.fit import fit_ring
+from refgf.predict.headlines import ALPHA, BANDWIDTH, BATCH, SMALL_BATCH, V100_RATE
+from refgf.predict.interval import Input
+from refgf.predict.published import INFINIBAND, INFINIBAND_EXTENDED, SIMULATION, TEN_GIGABIT, TEN_GIGABIT_EXTENDED
+from refgf.predict.scaling import best_theta_step, curve, ready_of
+from refgf.predict.simulate import from_schedules
+from refgf.predict.systems import speedup, stack, step
+from refgf.predict.workloads import alexnet, resnet50
+from published_tables import headlines, rows, show_inputs, span
+from scaling_picture import draw
+
+FAR = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]
+ETHERNET = SIMULATION.links["between"]
+
+
+def source(name, values, unit, machine) -> Input:
+    return Input(name, values, unit, machine.label, f"{machine.name}: {machine.source}")
+
+
+RESNET_RATE = Input("rate", (253.1,), "images/s", "verified", "ddl-benchmarks, 2020-05-29: ResNet-50, one GPU, batch 64")
+RESNET_BATCH = Input("batch", (64,), "images a GPU", "verified", "the same benchmark")
+CLUSTERS = {
+    "56 Gbit/s InfiniBand": (ALPHA, BANDWIDTH),
+    "10 Gbit/s Ethernet": (
+        source("alpha_s", (ETHERNET.alpha_s,), "s", SIMULATION),
+        source("bandwidth", (1 / ETHERNET.beta_s_per_byte,), "B/s", SIMULATION),
+        source("gamma_s_per_byte", (ETHERNET.gamma_s_per_byte,), "s/B", SIMULATION),
+    ),
+}
+NETWORKS = {"AlexNet": (alexnet, (V100_RATE, SMALL_BATCH, BATCH)), "ResNet-50": (resnet50, (RESNET_RATE, RESNET_BATCH))}
+FITTED = {
+    "56 Gbit/s InfiniBand": INFINIBAND.lines | INFINIBAND_EXTENDED.lines,
+    "10 Gbit/s Ethernet": TEN_GIGABIT.lines | TEN_GIGABIT_EXTENDED.lines,
+}
+
+
+def measure(run: kit.Run) -> dict:
+    theta = require_threshold(run.options.theta)
+    train, _ = images.load(run)
+    sizes = sorted({p for p in (1, 2, 4, 8) if p <= run.size} | {run.size})
+    run.section("The oracle")
+    for p in sizes:
+        parts.first(run, p, check_part)
+    check_formula(run)
+    here = scale_here(run, train, theta, sizes)
+    result = parts.alone(run, lambda: past_the_points(run)) or {}
+    return {"here": here} | result
+
+
+# ---- one step: the same training on fewer ranks ----
+
+
+def check_part(part: kit.Run) -> None:
+    """The ring among the first ranks gives the definition's bits, and sends the definition's messages."""
+    for n in (0, part.size - 1, 1000):
+        everybody = [np.random.default_rng([n, r]).standard_normal(n).astype(np.float32) for r in range(part.size)]
+        x, before = everybody[part.rank].copy(), (part.comm.messages, part.comm.bytes)
+        collective(part.comm, ring.allreduce)(x)
+        if not same_bits(x, ring_allreduce(everybody)[part.rank]):
+            raise AssertionError(f"rank {part.rank} of {part.size}: not the bits of the definition for n = {n}")
+        messages, elements = ring_traffic(n, part.size, part.rank)
+        if (part.comm.messages - before[0], part.comm.bytes - before[1]) != (messages, 4 * elements):
+            raise AssertionError(f"rank {part.rank} of {part.size}: not the definition's {messages} messages, n = {n}")
+    part.say(f"ring on {part.size} of the ranks: bits, messages and bytes of the definition, n = 0, p-1, 1000")
+
+
+def check_formula(run: kit.Run) -> None:
+    """What is used for 2048 ranks is the time of the schedule wherever schedules can still be followed."""
+    link = Link(3e-5, 8e-9, 2e-10)
+    for p in run.quick((1, 2, 3, 8), range(1, 33)):
+        schedules = [ring.allreduce(r, p, 1000) for r in range(p)]
+        if abs(ring_allreduce_s(p, 1000, 4, link) - from_schedules(schedules, 4, link)) > 1e-12:
+            raise AssertionError(f"ring on {p} ranks: formula and schedule differ")
+    run.say("the formula of the ring is the time of its schedule, uneven slices included")
+
+
+# ---- the measurement: 1, 2, 4, 8 ranks ----
+
+
+def scale_here(run: kit.Run, data, theta: float, sizes: list[int]) -> dict:
+    run.section(f"{run.options.batch} images a rank, theta {kit.number_of_bytes(theta)}: this cluster")
+    points = []
+    for p in sizes:
+        point = parts.first(run, p, lambda part: measure_part(part, data, theta))
+        points.append(run.plain.bcast(point))
+    links = fit_links(points)
+    elements = [spec.size for spec in images.network(run, data).tensors]
+    own_s = processor_cost(points)
+    for point in points:
+        point["predicted"] = {name: speedup(point["ranks"], predicted) for name, predicted in
+                              predict_here(point, point["ranks"], theta, links, elements, own_s).items()}  # fmt: skip
+    names = list(points[0]["steps"])
+    for name, link in links.items():
+        run.say(f"one link through the rings of all p, {name} on the wire: alpha {kit.seconds(link.alpha_s)}, "
+                f"{1e-9 / link.beta_s_per_byte if link.beta_s_per_byte else np.inf:.3g} GB/s")  # fmt: skip
+    run.table(["ranks", "exchange off", *names], [
+        [p["ranks"], kit.seconds(p["alone"].median_s), *(f"{p['measured'][n]:.2f} ({p['predicted'][n]:.2f})" for n in names)]
+        for p in points])  # fmt: skip
+    run.say(f"speedup measured (predicted). CALIBRATED: CSC's norms and choice take {kit.seconds(own_s)}, from the steps of 1 "
+            "rank,\nso its point there is no result")  # fmt: skip
+    beyond = [p for p in run.quick((64, 2048), FAR) if p > run.size]
+    curves = {name: [] for name in names}
+    for p in beyond:
+        for name, predicted in predict_here(points[-1], p, theta, links, elements, own_s).items():
+            curves[name].append(speedup(p, predicted))
+    run.say("PREDICTED for more ranks of this kind on this kind of link:")
+    run.table(["ranks", *names], [[p, *(f"{curves[n][i]:.1f}" for n in names)] for i, p in enumerate(beyond)])
+    return {"points": points, "beyond": beyond, "curves": curves, "theta": theta}
+
+
+def measure_part(part: kit.Run, data, theta: float) -> dict:
+    """Steps of all techniques on this part's ranks, and the rings that the prediction is fitted to."""
+    count = part.quick(4, 8, 20)
+    alone, ready_s = flow.compute_alone(part, data, images.steps(part, data, count))
+    steps = {}
+    for system in stack(theta):
+        half = system.itemsize == 2
+        switched = {"wire": np.float16, "loss_scale": LossScale(2.0**10)} if half else {}
+        with flow.new(part, data, theta_bytes=system.threshold_bytes, overlap=system.overlap, density=system.percent,
+                      **switched) as stack_:  # fmt: skip
+            steps[system.name] = flow.time_steps(part, stack_, images.steps(part, data, count))
+    n = sum(spec.size for spec in images.network(part, data).tensors)
+    rings = {str(np.dtype(wire)): time_rings(part, n, wire) for wire in (np.float32, np.float16)}
+    measured = {name: part.size * alone.median_s / timing.median_s for name, timing in steps.items()}
+    return {"ranks": part.size, "alone": alone, "ready_s": ready_s, "steps": steps, "rings": rings, "measured": measured}
+
+
+def time_rings(part: kit.Run, n: int, wire) -> list:
+    """[(ranks, bytes on the wire, seconds)] of ring allreduces from short to the whole pool."""
+    call, points = collective(part.comm, ring.allreduce, wire), []
+    for k in (256, n // 64, n // 8, n) if part.size > 1 else ():
+        x = np.zeros(k, np.float32)
+        points.append((part.size, np.dtype(wire).itemsize * k, part.time(lambda x=x: call(x), part.quick(2, 5)).median_s))
+    return points
+
+
+def fit_links(points) -> dict[str, Link]:
+    """One link for each wire type, from the rings on all numbers of ranks together."""
+    found = {}
+    for wire in points[0]["rings"]:
+        rings = [ring_ for point in points for ring_ in point["rings"][wire]]
+        found[wire] = fit_ring(rings).link if rings else Link(0.0, 0.0)
+    return found
+
+
+def processor_cost(points) -> float:
+    """What CSC costs on 1 rank, where nothing travels."""
+    dense, sparse = list(points[0]["steps"].values())[-2:]
+    return max(0.0, sparse.median_s - dense.median_s)
+
+
+def predict_here(point, p: int, theta: float, links, elements, own_s: float) -> dict:
+    """{technique: Timeline} on p ranks that compute as those of this point did. More ranks on a core choose more slowly."""
+    ready, compute_s, found = list(zip(point["ready_s"], elements)), point["alone"].median_s, {}
+    for system in stack(theta):
+        line = ring_line(p, links["float16" if system.itemsize == 2 else "float32"])
+        if system.percent:
+            system = replace(system, chunk=flow.chunk_elements(sum(elements)), selection_s=own_s)
+        found[system.name] = step(ready, system, line, compute_s)
+    return found
+
+
+# ---- past the points: published machines, headlines, rows ----
+
+
+def past_the_points(run: kit.Run) -> dict:
+    """On rank 0: arithmetic only."""
+    told = []  # inputs whose sources are on the screen
+    curves = {net: far(run, net, told) for net in NETWORKS}
+    return {"far": curves, "headlines": headlines(run, told), "rows": rows(run)}
+
+
+def far(run: kit.Run, net: str, told: list) -> dict:
+    """Speedups of each technique on published clusters, as intervals, with the best theta each time."""
+    make, rate = NETWORKS[net]
+    workload, sizes, found = make(), run.quick([4, 512, 2048], FAR), {}
+    for cluster, link in CLUSTERS.items():
+        run.section(f"PREDICTED: {net} on {cluster}, lazy allreduce with its best theta")
+        systems = {system.name: system for system in stack(np.inf)}
+        found[cluster] = {name: curve(workload, system, sizes, (*rate, *link)) for name, system in systems.items()}
+        run.table(["GPUs", *systems], [[p, *(span(found[cluster][name][p]) for name in systems)] for p in sizes])
+        show_inputs(run, (*rate, *link), told)
+        found[cluster] |= {"fitted lines": fitted(workload, rate, FITTED[cluster])}
+    return found
+
+
+def fitted(workload, rate, lines) -> dict:
+    """Dense lazy allreduce with the fitted lines of 4 to 64 GPUs in place of a ring on one link; first values of inputs."""
+    given = {each.name: each.values[0] for each in rate}
+    ready, lazy = ready_of(workload, given["batch"], given["rate"]), stack(np.inf)[2]
+    return {p: speedup(p, best_theta_step(ready, lazy, line)) for p, line in lines.items() if p >= 4}
+
+
+if __name__ == "__main__":
+    lesson = kit.Lesson(__file__, __doc__)
+    images.arguments(lesson)
+    lesson.argument("--theta", default=str(2**18), metavar="BYTES", help="threshold of lazy allreduce in the measured steps")
+    lesson.main(measure, draw)

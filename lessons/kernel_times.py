@@ -1,0 +1,59 @@
+"""Kernels to measure for lesson 15: one layer of refgf.nn of a given shape, forward and backward.
+
+    samples = kernels.measure(shapes, kernel_times.timer())          refgf/predict/kernels.py
+    layer, x, dy = kernel_times.layer_of(shape, workspace)
+
+A time is the processor's for this thread, the least of a few repeats: what other programs take does not count, though
+what they throw out of the caches does. Before each pass the caches are as in a training step: the layer before has just
+written the input (or its gradient), and so much else that the weights are gone.
+"""
+
+import time
+
+import numpy as np
+
+from refgf.nn.conv import Convolution
+from refgf.nn.layers import FullyConnected
+from refgf.nn.workspace import Workspace
+from refgf.predict.kernels import KernelShape
+
+SWEPT_BYTES = 16 << 20
+LEAST, MOST, BUDGET_S = 1, 6, 0.01  # repeats of a shape in a round, within a budget; one more before them as a warm-up
+
+
+def layer_of(shape: KernelShape, workspace: Workspace, random=None):
+    """(layer, x, dy); numbers are normal, or all 0.5 where only time matters (it does not depend on them)."""
+    if shape.kind == "fc":
+        layer = FullyConnected("fc", (shape.channels,), shape.outputs, workspace)
+    else:
+        image = (shape.side, shape.side, shape.channels)
+        layer = Convolution("conv", image, shape.outputs, shape.kernel, workspace, shape.stride, shape.padding,
+                            input_gradient=not shape.first)  # fmt: skip
+
+    def numbers(dims):
+        return np.full(dims, 0.5, workspace.dtype) if random is None else random.standard_normal(dims).astype(workspace.dtype)
+
+    layer.bind([numbers(spec.shape) for spec in layer.tensors], [numbers(spec.shape) for spec in layer.tensors])
+    return layer, numbers((shape.batch, *layer.input_shape)), numbers((shape.batch, *layer.output_shape))
+
+
+def timer(workspace: Workspace | None = None):
+    """shape -> (forward_s, backward_s), as refgf.predict.kernels.measure wants it."""
+    workspace, much = workspace or Workspace(), np.zeros(SWEPT_BYTES, np.uint8)
+
+    def seconds_of(function, newest) -> float:
+        much.fill(0)
+        newest.fill(0.5)
+        start_s = time.thread_time()
+        function()
+        return time.thread_time() - start_s
+
+    def time_of(shape: KernelShape) -> tuple[float, float]:
+        layer, x, dy = layer_of(shape, workspace)
+        times, start_s = [], time.thread_time()
+        while len(times) <= LEAST or (len(times) <= MOST and time.thread_time() - start_s < BUDGET_S):
+            forward_s = seconds_of(lambda: layer.forward(x, True), x)
+            times.append((forward_s, seconds_of(lambda: layer.backward(dy, lambda k: None), dy)))
+        return tuple(map(min, zip(*times[1:])))
+
+    return time_of

@@ -1,0 +1,87 @@
+"""Solutions of lesson 15, each checked by the code below it: python lessons/solutions/15_performance_model.py"""
+
+from dataclasses import replace
+from math import ceil, isclose
+from statistics import median
+
+from refgf.predict.cost import Link
+from refgf.predict.kernels import Perceptrons, Sample, draw_shapes, held_out
+from refgf.predict.roofline import Node, layer_times, study
+from refgf.predict.workloads import alexnet, resnet50
+
+V100 = Node(15.7e12, 900e9)
+
+
+def fc6_limit(batch: int) -> str:
+    return next(layer.forward_limit for layer in layer_times(alexnet(), batch, V100) if layer.name == "fc6")
+
+
+def from_memory_to_flops() -> None:
+    """1. From 36 images on. A batch of b does 2 b n d flops in 4 (b (n + d) + n d) bytes. The roofs meet at r = F/W = 17.4
+    flops a byte, so b = 2r / (1 - 2r (1/n + 1/d)) with n = 9216 and d = 4096: hardly more than 2r = 34.9, because the
+    weights are nearly all of the bytes. In the lesson's table: memory at 8 images, flops at 64."""
+    r, n, d = V100.flops / V100.bandwidth, 9216, 4096
+    batch = ceil(2 * r / (1 - 2 * r * (1 / n + 1 / d)))
+    assert batch == 36 and (fc6_limit(batch - 1), fc6_limit(batch)) == ("memory", "flops")
+
+
+def law(shape, direction) -> float:
+    """A made-up machine: a start-up, a product that likes many rows, and a memory."""
+    return 2e-5 + shape.flops(direction) * (1 + 30 / shape.rows) / 1e11 + shape.bytes(direction) / 2e10
+
+
+class InSeconds(Perceptrons):
+    """Learns the time itself: errors count in seconds, so that long kernels count most."""
+
+    def train(self, samples, direction, hidden, penalty, members):
+        from sklearn.compose import TransformedTargetRegressor
+        from sklearn.neural_network import MLPRegressor
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        settings = {"activation": "tanh", "solver": "lbfgs", "alpha": penalty, "max_iter": 5000, "random_state": 0}
+        network = MLPRegressor(hidden_layer_sizes=hidden, **settings)
+        scaled = TransformedTargetRegressor(make_pipeline(StandardScaler(), network), transformer=StandardScaler())
+        return scaled.fit([s.shape.inputs_of_perceptron() for s in samples], [s.seconds(direction) for s in samples])
+
+    def seconds(self, shape, direction):
+        return float(self.networks[shape.kind, direction].predict([shape.inputs_of_perceptron()])[0])
+
+
+def errors_by_length(model, samples) -> tuple[float, float]:
+    """Median relative errors of forward, of the shorter half of the kernels and of the longer."""
+    order = sorted(samples, key=lambda s: s.forward_s)
+    halves = order[: len(order) // 2], order[len(order) // 2 :]
+    return tuple(median(abs(model.seconds(s.shape, "forward") / s.forward_s - 1) for s in half) for half in halves)
+
+
+def errors_in_seconds() -> None:
+    """2. The short ones: 50 us too many are nothing to the sum of squares where the longest kernels take 50 ms, but all of a
+    kernel of 50 us. Errors of the logarithm count alike for all, and the step of a small network is made of short kernels."""
+    shapes = draw_shapes("fc", 120, seed=1)
+    training, unseen = held_out([Sample(s, law(s, "forward"), law(s, "backward")) for s in shapes])
+    (short, long), (short_log, _) = (
+        errors_by_length(model(training, (16,), 0.1, 1), unseen) for model in (InSeconds, Perceptrons)
+    )
+    assert short > 2 * short_log and short > long
+
+
+def step_s(node: Node, link: Link) -> float:
+    return study(resnet50(), 64, node, link, 64).step_s
+
+
+def twice_as_fast() -> None:
+    """3. Twice the rate is not enough: with the start-ups alpha as they are the step takes more than half as long, at 161 calls
+    on 64 ranks at any rate. Half the time needs all times halved: flops, memory, rate, and alpha. Fewer calls (lazy
+    allreduce) need less of it."""
+    link, faster = Link(7.9e-6, 1 / 7e9), Node(2 * V100.flops, 2 * V100.bandwidth)
+    half_s = step_s(V100, link) / 2
+    assert step_s(faster, replace(link, beta_s_per_byte=link.beta_s_per_byte / 2)) > 1.3 * half_s
+    assert step_s(faster, replace(link, beta_s_per_byte=1e-18)) > half_s
+    assert isclose(step_s(faster, Link(link.alpha_s / 2, link.beta_s_per_byte / 2)), half_s)
+
+
+if __name__ == "__main__":
+    for exercise in (from_memory_to_flops, errors_in_seconds, twice_as_fast):
+        exercise()
+        print(exercise.__doc__.strip() + "\n")
