@@ -21,7 +21,8 @@ PREDICTION  Per batch: c to compute, l to average in the node, A to sum gradient
 Before you run it, write down: on links where communication is half of a synchronous step, how much shorter is an epoch with
 B = 4, W = 1? And will the network be as good after as many epochs?
 
-This is weak scaling: each rank brings a batch of its own, whatever p is. Where there is one node, nodes are pretended.
+This is weak scaling: each rank brings a batch of its own, whatever p is. Where there is one node, nodes are pretended; with
+--link the links inside them are as slow as those between, so the emulated cluster shows more.
 
 WHAT YOU SHOULD SEE    Where links between nodes are slow, B = 4, W = 1 hides nearly all of their time: an epoch takes little
             more than computing. Where they are fast (shared memory) there is little to hide, and the communication threads
