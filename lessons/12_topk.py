@@ -50,15 +50,8 @@ from refgf.comm.schedule import collective
 from refgf.comm.slices import chunks
 from refgf.exchange.chunk_choice import Density, add_norms
 from refgf.exchange.topk import TopK, exact_top_k, keep_count, mstopk
-from refgf.oracle.definitions import (
-    exact_sum,
-    hitopk_run,
-    ring_traffic,
-    same_bits,
-    slice_bounds,
-    topk_run,
-    topk_traffic,
-)
+from refgf.oracle import definitions
+from refgf.predict.sparse import gather_s, hitopk_s
 from refgf.training.data import steps_per_epoch
 
 CSC_PERCENT = 10.0
@@ -104,27 +97,28 @@ def check_against_oracle(run: kit.Run, nodes) -> None:
     """Sums, what is kept, messages and bytes, for n that p does not divide; 100 % is the dense sum of whole numbers."""
     run.section("The oracle")
     n, p, steps, node = 1003, run.size, 3, next(node for node in nodes if run.rank in node)
-    own = slice(*slice_bounds(n, len(node))[(node.index(run.rank) + 1) % len(node)])
+    own = slice(*definitions.slice_bounds(n, len(node))[(node.index(run.rank) + 1) % len(node)])
     numbers = [[np.random.default_rng([t, r]).standard_normal(n).astype(np.float32) for r in range(p)] for t in range(steps)]
     whole = [[(np.arange(n, dtype=np.float32) + t) % 97 * (r + 1) for r in range(p)] for t in range(steps)]
     for percent, gs in ((1, numbers), (100, whole)):
-        kinds = {"top-k": (TopK(n, percent, gather.allgather(run.comm)), topk_run(gs, percent)),
-                 "HiTopKComm": (placement.hitopk(run.comm, nodes, n, percent), hitopk_run(gs, nodes, percent))}  # fmt: skip
+        flat, nested = TopK(n, percent, gather.allgather(run.comm)), placement.hitopk(run.comm, nodes, n, percent)
+        kinds = {"top-k": (flat, definitions.topk_run(gs, percent)),
+                 "HiTopKComm": (nested, definitions.hitopk_run(gs, nodes, percent))}  # fmt: skip
         for name, (exchange, wanted) in kinds.items():
             for t, report in enumerate(wanted):
                 x = gs[t][run.rank].copy()
                 run.comm.reset()
                 exchange(x)
-                if not same_bits(x, report["x"][run.rank]):
+                if not definitions.same_bits(x, report["x"][run.rank]):
                     raise AssertionError(f"rank {run.rank}: {name} at {percent} %, step {t}: not the sum of the definition")
-                if percent == 100 and not np.array_equal(x, exact_sum(gs[t])):
+                if percent == 100 and not np.array_equal(x, definitions.exact_sum(gs[t])):
                     raise AssertionError(f"rank {run.rank}: {name} at 100 % is not the dense sum")
-                planned = topk_traffic(n, nodes, percent, run.rank, name != "top-k")
+                planned = definitions.topk_traffic(n, nodes, percent, run.rank, name != "top-k")
                 if (run.comm.messages, run.comm.bytes) != planned:
                     got = f"{run.comm.messages} messages, {run.comm.bytes} bytes"
                     raise AssertionError(f"rank {run.rank}: {name} sent {got}, the definition says {planned}")
             kept = wanted[-1]["kept"][run.rank]
-            if not same_bits(exchange.feedback.kept, kept[own if name != "top-k" else slice(0, n)]):
+            if not definitions.same_bits(exchange.feedback.kept, kept[own if name != "top-k" else slice(0, n)]):
                 raise AssertionError(f"rank {run.rank}: {name}: what is kept is not that of the definition")
     run.say(f"top-k, and HiTopKComm on {len(nodes)} nodes x {len(nodes[0])} ranks, at 1 and 100 %, over {steps} steps: sums, "
             "what is kept, messages and bytes as defined; 100 % is the dense sum")  # fmt: skip
@@ -180,9 +174,9 @@ def count_bytes(run: kit.Run, n: int = ALEXNET) -> dict:
     ranks = [2, 4, 8] + run.quick([64], [16, 32, 64, 128, 256, 512])
     result = {"ranks": ranks, "percent": 1.0, "n": n, "shares": {"CSC": [], "top-k": [], "HiTopKComm": []}}
     for p in ranks:
-        dense, nodes = 4 * ring_traffic(n, p, 0)[1], blocks(p, 8)
+        dense, nodes = 4 * definitions.ring_traffic(n, p, 0)[1], blocks(p, 8)
         sent = {"CSC": flow.csc_bytes(n, p, 1.0)}
-        sent |= {name: topk_traffic(n, nodes, 1.0, 0, name != "top-k")[1] for name in ("top-k", "HiTopKComm")}
+        sent |= {name: definitions.topk_traffic(n, nodes, 1.0, 0, name != "top-k")[1] for name in ("top-k", "HiTopKComm")}
         for name, nbytes in sent.items():
             result["shares"][name].append(nbytes / dense)
     run.table(["p", *result["shares"]], [[p, *(f"{100 * shares[i]:.3g} %" for shares in result["shares"].values())]
@@ -192,25 +186,31 @@ def count_bytes(run: kit.Run, n: int = ALEXNET) -> dict:
 
 
 def time_exchanges(run: kit.Run, data, nodes) -> list[dict]:
-    """The exchange alone, choice included, at 1 and 10 %."""
+    """The exchange alone, choice included, at 1 and 10 %, beside what its messages should take."""
     run.section("How long does the exchange take?")
     n = sum(spec.size for spec in images.network(run, data).tensors)
     x = np.random.default_rng(run.rank).standard_normal(n).astype(np.float32)
-    exchanges = {"dense ring": collective(run.comm, ring.allreduce)}
+    line, link = flow.ring_line_and_link(run, n)
+    exchanges, predicted_s = {"dense ring": collective(run.comm, ring.allreduce)}, [line(4 * n)]
     for percent in (1.0, 10.0):
         packed = x[: n * int(percent) // 100].copy()
         exchanges[f"ring of {percent:g} %, packed"] = lambda _, packed=packed: collective(run.comm, ring.allreduce)(packed)
         exchanges[f"top-k {percent:g} %"] = TopK(n, percent, gather.allgather(run.comm))
         exchanges[f"MSTopK {percent:g} %"] = TopK(n, percent, gather.allgather(run.comm), mstopk)
         exchanges[f"HiTopKComm {percent:g} %"] = placement.hitopk(run.comm, nodes, n, percent, mstopk)
+        k, m, g = keep_count(n, percent), len(nodes), len(nodes[0])
+        sparse_s = gather_s(run.size, k, 4, link)
+        predicted_s += [line(packed.nbytes), sparse_s, sparse_s, hitopk_s(m, g, n, k // g, 4, link, link)]
     rows = []
-    for name, exchange in exchanges.items():
+    for (name, exchange), forecast_s in zip(exchanges.items(), predicted_s):
         y = x.copy()
         run.comm.reset()
         exchange(y)
         nbytes = run.comm.bytes
-        rows.append({"name": name, "bytes": nbytes, "time": run.time(lambda e=exchange, y=y: e(y), run.quick(2, 7))})
-    run.table(["exchange", "rank 0 sends", "time"], [[r["name"], kit.number_of_bytes(r["bytes"]), r["time"]] for r in rows])
+        timing = run.time(lambda e=exchange, y=y: e(y), run.quick(2, 7))
+        rows.append({"name": name, "bytes": nbytes, "time": timing, "predicted_s": forecast_s})
+    cells = [[r["name"], kit.number_of_bytes(r["bytes"]), r["time"], kit.seconds(r["predicted_s"])] for r in rows]
+    run.table(["exchange", "rank 0 sends", "time", "its messages, predicted"], cells)
     return rows
 
 

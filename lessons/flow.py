@@ -16,6 +16,7 @@ from refgf.comm import ring
 from refgf.comm.schedule import collective
 from refgf.comm.slices import chunks
 from refgf.oracle.definitions import csc_payload_bytes
+from refgf.predict.cost import Link
 from refgf.predict.fit import fit_line
 from refgf.training.data import batches, steps_per_epoch
 from refgf.training.gradientflow import GradientFlow
@@ -98,6 +99,12 @@ def fit_allreduce(run: kit.Run, elements: list[int], wire=None, repeats: int = 7
         x, allreduce = np.zeros(n, np.float32), collective(run.comm, ring.allreduce, wire)
         points.append((itemsize * n, run.time(lambda x=x, a=allreduce: a(x), repeats).median_s))
     return fit_line(points if run.size > 1 else [(1, 1e-9), (10**9, 1e-9)])
+
+
+def ring_line_and_link(run: kit.Run, n: int):
+    """(T(m) of a ring allreduce of float32, the alpha and beta of a link that would explain it)."""
+    line, steps = fit_allreduce(run, [256, n // 8, n], repeats=run.quick(2, 5)).line, 2 * (run.size - 1)
+    return line, Link(line.a_s / steps, line.b_s_per_byte * run.size / steps) if steps else Link(0.0, 0.0)
 
 
 def learn(run: kit.Run, stack: GradientFlow, train, held_out, epochs: int, say: bool = True, seed: int = images.SEED):
