@@ -1,4 +1,4 @@
-"""How the judged functions of hierarchies, top-k and ResNet-50 are called with a case (see functions.py).
+"""How the judged functions of hierarchies, top-k, caches and ResNet-50 are called with a case (see functions.py).
 
     PEERS[name] = (run, axes)        run(module, case) -> {"out.NAME": array}
 """
@@ -56,6 +56,28 @@ def resnet50_step(module, case):
     return {"out.loss": np.float64(loss), **{f"out.gradient{i:03}": g for i, g in enumerate(gradients)}}
 
 
+def node_shards(module, case):
+    """-> how often each sample is in each shard (0 or 1, if all is well)"""
+    n, nodes = case.arguments["n"], case.arguments["nodes"]
+    counts = [np.bincount(np.asarray(shard, np.int64), minlength=n) for shard in module.node_shards(n, nodes)]
+    return {"out.count": np.array(counts, np.int64).reshape(len(nodes), n)}
+
+
+def node_batches(module, case):
+    """-> how many samples each rank has in each step, and which: one rank's after the other's, step after step"""
+    nodes = case.arguments["nodes"]
+    steps = module.node_batches(case["in.order"].tolist(), nodes, case.arguments["batch_size"])
+    lengths = np.array([[len(part) for part in step] for step in steps], np.int64)
+    samples = [int(i) for step in steps for part in step for i in part]
+    return {"out.length": lengths.reshape(len(steps), sum(map(len, nodes))), "out.samples": np.array(samples, np.int64)}
+
+
+def cache_levels(module, case):
+    limits = [case.arguments[a] for a in ("sample_bytes", "disk_limit", "memory_limit")]
+    levels = module.cache_levels(case["in.requests"].tolist(), case["in.file_bytes"].tolist(), *limits)
+    return {"out.level": np.array(levels, np.int64)}
+
+
 PEERS = {
     "tree_allreduce": hierarchy("tree_allreduce", "wire"),
     "doubling_allreduce": hierarchy("doubling_allreduce", "wire"),
@@ -68,6 +90,9 @@ PEERS = {
     "mstopk": choice("mstopk", "k", "start", "rounds"),
     "topk_run": sparse_run("topk_run", "percent"),
     "hitopk_run": sparse_run("hitopk_run", "nodes", "percent"),
+    "node_shards": (node_shards, {"count": ("node", "sample")}),
+    "node_batches": (node_batches, {"length": ("step", "rank"), "samples": ("place",)}),
+    "cache_levels": (cache_levels, {"level": ("request",)}),
     "topk_traffic": traffic("topk_traffic", "n", "nodes", "percent", after=("hierarchical",)),
     "resnet50_step": (resnet50_step, {"loss": ()}),
 }

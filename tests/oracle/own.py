@@ -10,6 +10,7 @@ from collections import namedtuple
 
 import numpy as np
 import own_peers
+from own_cache import cache_levels, node_batches, node_shards  # noqa: F401
 from own_layers import *  # noqa: F403  conv, max_pool, ... alexnet_step
 from own_peers import keep_count, mstopk, schedule_traffic, top_k, topk_traffic  # noqa: F401
 from own_prescribed import Prescribed

@@ -13,6 +13,7 @@ project. They are slow. Import from this package: `from refgf.oracle.definitions
     daso.py      A      nodes that meet late             rounding.py  N12-13  how far rounding may move it
     resnet50.py  N14-15 blocks with a shortcut
     hierarchy.py H      tree, doubling, nodes                    topk.py      T      fine-grained sparsity
+    cache.py     K      shards, cache levels
 """
 
 # ruff: noqa: F401  the names are imported to be imported from here
@@ -20,6 +21,7 @@ project. They are slow. Import from this package: `from refgf.oracle.definitions
 import re
 
 from refgf.oracle.definitions.alexnet import alexnet_step, split_layers
+from refgf.oracle.definitions.cache import cache_levels, fits, node_batches, node_shards
 from refgf.oracle.definitions.csc import (
     FORMS,
     carried,

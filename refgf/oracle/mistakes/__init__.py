@@ -3,8 +3,8 @@
 `verify` names those that give exactly the bits of a wrong result; a test proves that every one of them is caught.
 """
 
-from refgf.oracle.mistakes import daso, hierarchy, large_batch, lazy, network, resnet50, sparse, sums, topk, updates
+from refgf.oracle.mistakes import cache, daso, hierarchy, large_batch, lazy, network, resnet50, sparse, sums, topk, updates
 from refgf.oracle.mistakes.registry import MISTAKES, Mistake
 
-__all__ = ["MISTAKES", "Mistake", "daso", "hierarchy", "large_batch", "lazy", "network", "resnet50", "sparse", "sums", "topk",
-           "updates"]  # fmt: skip
+__all__ = ["MISTAKES", "Mistake", "cache", "daso", "hierarchy", "large_batch", "lazy", "network", "resnet50",
+           "sparse", "sums", "topk", "updates"]  # fmt: skip
