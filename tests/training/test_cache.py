@@ -11,6 +11,7 @@ import pytest
 from pictures import make_tree
 
 from refgf.comm import threads
+from refgf.launch import leftovers
 from refgf.training import cache_disk, cache_memory
 from refgf.training.cache import LEVELS, Cache, decoder, node_cache
 from refgf.training.cache_disk import HEADER_BYTES, RECORD_BYTES, DiskCache
@@ -304,6 +305,10 @@ def test_nothing_has_a_name_once_it_is_shared(on_ranks):
     before = set(names_in_shared_memory())
     for results in on_ranks(body, sizes=(3,)):
         assert all(set(names) <= before for _, names in results)
+
+
+def test_a_name_left_by_a_kill_is_removed_at_the_next_start():
+    assert cache_memory.PREFIX in leftovers.PREFIXES
 
 
 def test_more_shared_memory_than_there_is():
