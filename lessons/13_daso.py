@@ -47,10 +47,10 @@ import time
 import numpy as np
 
 import axes
+import daso_replay
 import flow
 import images
 import kit
-import late
 import placement
 import trials
 from refgf.comm import hierarchical, ring
@@ -76,7 +76,7 @@ def measure(run: kit.Run) -> dict:
     run.section("The oracle")
     per_epoch = run.quick(4, 6)
     for phase in [Phase(3, 1, 2), *run.quick([], [Phase(5, 2, 1), BLOCKING])]:
-        late.check(run, train, nodes, phase, per_epoch, daso(run, train, nodes, Constant(phase), per_epoch))
+        daso_replay.check(run, train, nodes, phase, per_epoch, daso(run, train, nodes, Constant(phase), per_epoch))
     times = time_batches(run, train, nodes)
     drift = watch_drift(run, train, nodes)
     accuracy = compare_accuracy(run, train, held_out, nodes)
