@@ -82,11 +82,10 @@ def test_ranks_of_all_emulated_nodes_count():
     assert YIELDING.keys() <= values(choose(read_job(environ, 2), environ)).keys()
 
 
-def test_one_blas_thread_per_rank_but_not_for_one_process():
-    assert values(choose(read_job(HYDRA, 64), HYDRA)) == {"MPI4PY_RC_THREAD_LEVEL": "multiple"} | dict.fromkeys(
-        BLAS_THREADS, "1"
-    )
-    assert values(choose(read_job({}, 64), {})) == {"MPI4PY_RC_THREAD_LEVEL": "multiple"}
+@pytest.mark.parametrize("environ", [HYDRA, {}])
+def test_one_blas_thread_per_rank_and_for_one_process(environ):
+    wanted = {"MPI4PY_RC_THREAD_LEVEL": "multiple"} | dict.fromkeys(BLAS_THREADS, "1")
+    assert values(choose(read_job(environ, 64), environ)) == wanted
 
 
 def check_that_the_user_wins(choose):

@@ -25,7 +25,8 @@ class Aborted(RuntimeError):
 def run(size: int, function, *args) -> list:
     """Call function(comm, *args) on `size` ranks, a thread each; return [result of rank 0, ...].
 
-    If a rank raises, the others are aborted and the first rank's exception is raised here.
+    If a rank raises, the others are aborted and the first rank's exception is raised here. Interrupted (Ctrl-C), it raises
+    at once; ranks that do not communicate are left to end with the process.
     """
     if size < 1:
         raise ValueError(f"threads.run: got {size} ranks; wanted at least 1")
@@ -40,11 +41,15 @@ def run(size: int, function, *args) -> list:
         finally:
             world.leave(rank)
 
-    threads = [threading.Thread(target=main, args=(rank,), name=f"rank {rank}") for rank in range(size)]
+    threads = [threading.Thread(target=main, args=(rank,), name=f"rank {rank}", daemon=True) for rank in range(size)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    try:
+        for thread in threads:
+            thread.join()
+    except BaseException as error:
+        world.fail(0, error)
+        raise
     if world.failure:
         raise world.failure[1]
     return results

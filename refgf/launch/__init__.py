@@ -10,8 +10,9 @@ It reads from the launcher's variables how many ranks share this machine and the
 3. with REFGF_TIMEOUT_S=seconds starts a watchdog that prints where every thread of every rank waits, then ends the job;
 4. removes shared memory that killed jobs left behind (`leftovers.py`), once per node; `removed` lists it.
 
-One process without a launcher gets no BLAS limit: it may use every core. This module does not import mpi4py and works
-without it.
+One process without a launcher is a rank too: one BLAS thread, so that it compares with more ranks, and so that BLAS threads
+that wait for each other do not fill a machine that others use (OMP_NUM_THREADS=8 gives it all of 8 cores). This module
+does not import mpi4py and works without it.
 """
 
 import math
@@ -93,10 +94,9 @@ def choose(job: Job, environ: Mapping[str, str], loaded=()) -> list[Setting]:
     if job.on_machine > job.cores:
         for name, value in YIELDING.items():
             propose(name, value, "mpi4py.MPI", f"{job.on_machine} ranks share {job.cores} cores: waiting ranks yield")
-    if job.launcher:  # one rank too, so that it compares with more
-        for name in BLAS_THREADS:
-            if name == BLAS_THREADS[0] or environ.get(BLAS_THREADS[0], "1") == "1":  # the user's OMP number is for all
-                propose(name, "1", "numpy", "one BLAS thread per rank")
+    for name in BLAS_THREADS:
+        if name == BLAS_THREADS[0] or environ.get(BLAS_THREADS[0], "1") == "1":  # the user's OMP number is for all
+            propose(name, "1", "numpy", "one BLAS thread per rank")
     return chosen
 
 

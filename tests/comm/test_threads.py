@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from jobs import run_job
 from refgf.comm import threads
 
 
@@ -118,3 +119,21 @@ def test_messages_that_do_not_fit_are_refused(send, room, told):
 def test_there_is_no_rank_outside():
     with pytest.raises(ValueError, match="got peer 2; wanted 0 to 1"):
         threads.run(2, lambda comm: comm.Send(np.ones(1), 2))
+
+
+INTERRUPTED = """
+import os, signal, threading, time
+from refgf.comm import threads
+
+def body(comm):
+    while True:  # never communicates, so nothing but the end of the process ends it
+        time.sleep(0.01)
+
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+threads.run(3, body)
+"""
+
+
+def test_an_interrupt_ends_all_ranks():
+    ended = run_job(0, INTERRUPTED, timeout=20)
+    assert not ended.timed_out and ended.code != 0 and "KeyboardInterrupt" in ended.stderr, ended.text
