@@ -96,7 +96,7 @@ def measure(run: kit.Run) -> dict:
         parts.first(run, p, check_part)
     check_formula(run)
     here = scale_here(run, train, theta, sizes)
-    result = parts.alone(run, lambda: past_the_points(run)) or {}
+    result = run.alone(lambda: past_the_points(run)) or {}
     return {"here": here} | result
 
 

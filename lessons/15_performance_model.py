@@ -41,7 +41,6 @@ import numpy as np
 
 import kernel_times
 import kit
-import parts
 from layers import measured_node
 from performance_picture import draw
 from refgf.comm import ring
@@ -66,7 +65,7 @@ NETWORKS = {"AlexNet": alexnet, "ResNet-50": resnet50}
 
 
 def measure(run: kit.Run) -> dict:
-    return parts.alone(run, lambda: model(run)) or {}
+    return run.alone(lambda: model(run)) or {}
 
 
 def model(run: kit.Run) -> dict:
