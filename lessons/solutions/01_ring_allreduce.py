@@ -47,23 +47,26 @@ def whole_vector(rank: int, size: int, n: int) -> list[Step]:
 
 
 def the_whole_vector() -> None:
-    """2. Both, but only from p = 3 on: with two ranks the values are right, and only the bytes tell.
+    """2. From p = 3 on both. With two ranks the values are right, and even the bytes: n elements, as 2 slices of n/2. There the
+    number of messages tells, 1 instead of 2.
 
-    A right version (pass on what was received) has right values for every p; then only counting finds it: (p-1) n elements
-    per rank instead of 2n (p-1)/p, so p/2 times as many.
+    A version that passes on what it received, not its sum, has right sums for every p, up to rounding; its bits differ
+    between ranks from p = 3 on, as each adds in another order, and it sends (p-1) n elements instead of 2n (p-1)/p: p/2
+    times as many.
     """
 
     def body(comm, p, n):
         traced, x = TracedComm(comm), np.full(n, 1.0, np.float32)
         collective(traced, whole_vector)(x)
-        return traced.bytes, bool((x == p).all())
+        return traced.bytes, bool((x == p).all()), traced.messages
 
     for p in (2, 3, 4):
         n = 12
         got = threads.run(p, body, p, n)
-        assert all(right == (p == 2) for _, right in got)
+        assert all(right == (p == 2) for _, right, _ in got)
+        assert all(messages == p - 1 for *_, messages in got)  # the ring: 2(p-1)
         parts = slices(n, p)
-        for rank, (nbytes, _) in enumerate(got):
+        for rank, (nbytes, *_) in enumerate(got):
             wanted = 4 * (2 * n - length(parts[(rank + 1) % p]) - length(parts[(rank + 2) % p]))
             assert nbytes == 4 * (p - 1) * n and (nbytes == wanted) == (p == 2)
 

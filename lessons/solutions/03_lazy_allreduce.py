@@ -30,11 +30,11 @@ def nothing(x) -> None:
 
 
 def a_theta_for_two_calls() -> None:
-    """1. Any theta from half of all bytes up to just below all bytes without the last gradient.
+    """1. Any theta for which something is left after the first call, but not more than theta: two calls.
 
-    The first call goes out at the first gradient i with S(i) > theta, S(i) being the bytes up to there. As theta is below
-    S(last but one), that happens before the last gradient, so something is left for a second call; and what is left is less
-    than half of all, so it never exceeds theta again.
+    The first call goes out at the first gradient i with S(i) > theta, S(i) being the bytes up to there. What is left,
+    S(last) - S(i), must be above 0 and at most theta; then it waits for the flush. From half of all bytes to just below all
+    without the last gradient that is always so; large tensors let smaller thetas do as well, as below.
     """
     network = AlexNet(10, 67, width=1 / 8)
     pool = Pool(network.tensors)
@@ -43,6 +43,9 @@ def a_theta_for_two_calls() -> None:
     first = next(i for i, total in enumerate(sums) if total > theta)
     assert 0 < sums[-1] - sums[first] <= theta
     assert calls(LazyAllreduce(pool, nothing, theta), pool) == 2
+    two = [t for t in range(0, sums[-1], 4) if calls(LazyAllreduce(pool, nothing, t), pool) == 2]
+    print(f"of {sums[-1]:,} bytes: two calls for theta = {two[0]:,} to {two[-1]:,}")
+    assert two == list(range(two[0], two[-1] + 4, 4)) and two[0] < theta <= two[-1]
 
 
 def exactly_theta() -> None:

@@ -11,10 +11,11 @@ The vector is cut into p slices. First each slice travels once round the ring an
     step 4   slice 0 ->  slice 1 ->  slice 2 ->  slice 3 ->     receiver copies
     step 5   slice 3 ->  slice 0 ->  slice 1 ->  slice 2 ->     receiver copies
 
-Slice s is the left fold over ranks s, s+1, ..., s+p-1 (mod p): that order is part of the answer, and all ranks end
-with the same bits. Cost per rank r, empty messages included: 2(p-1) messages and 2n - |slice r+1| - |slice r+2|
-elements, each way; scratch ceil(n/p) elements. Bandwidth-optimal (Patarasuk & Yuan 2009): about 2n elements
-whatever p is; but 2(p-1) latencies.
+Slice s is the left fold over ranks s, s+1, ..., s+p-1 (mod p), that is (((x_s + x_s+1) + x_s+2) + ...): that order is
+part of the answer, as float addition is not associative, and all ranks end with the same bits. Cost per rank r, empty
+messages included: 2(p-1) messages and 2n - |slice r+1| - |slice r+2| elements, each way; memory beside the vector
+(scratch): ceil(n/p) elements. Bandwidth-optimal (Patarasuk & Yuan 2009): about 2n elements whatever p is; but 2(p-1)
+latencies.
 
 Source: GradientFlow (Sun et al. 2019) uses a ring; the algorithm is older than deep learning.
 """

@@ -7,9 +7,9 @@ An algorithm is a function (rank, size, n) -> list of `Step`. Everything else re
     check(schedules)             every send has its receive, and nobody waits for ever
     collective(comm, algorithm)  an `Allreduce`: a callable that sums a flat array over all ranks, in place
 
-`wire` is the type in which numbers travel (default: the array's own). Sums are formed in the array's type; every
-message is rounded to the wire type when it leaves, and `finish` rounds the finished slice on the rank that owns it,
-so that all ranks end with the same bits.
+`wire` is the type in which numbers travel (default: the array's own; float16 halves the bytes, lesson 05). Sums are
+formed in the array's type; every message is rounded to the wire type when it leaves, and `finish` rounds the finished
+slice on the rank that owns it, so that all ranks end with the same bits.
 """
 
 import functools
@@ -35,7 +35,7 @@ class Step:
 
         add     x[receive] += what arrived
         copy    x[receive]  = what arrived
-        keep    what arrived is put aside under the sender's number
+        keep    what arrived is put aside under the sender's number (direct.py, to add in rank order later)
         fold    (local) x[receive] = sum in rank order 0..p-1 of what was kept and of the own x[receive]
         finish  (local) x[receive] is rounded to the wire type
     """
@@ -74,7 +74,8 @@ def way_back(schedule: Schedule) -> Schedule:
 
 
 def among(ranks: Sequence[int], schedule: Schedule, start: int = 0) -> Schedule:
-    """The same steps when rank i of the schedule is ranks[i], and its element 0 is element `start`.
+    """The same steps for some of the ranks and a part of the vector: rank i of the schedule is ranks[i], and element 0 of
+    its vector is element `start` of the whole one. So a hierarchy is built from rings inside and between nodes.
 
     For schedules without `fold`, which reads an order out of the ranks' numbers.
     """
@@ -125,7 +126,7 @@ def execute(comm, schedule: Schedule, x, wire=None, scratch: dict | None = None)
     Beyond x it needs one received slice of scratch (plus one cast slice when `wire` differs from x's type), and what
     `keep` puts aside. Pass the same dict as `scratch` again to reuse the buffers. One message per step with a partner.
     """
-    staging = Staging(x, wire or x.dtype, scratch)
+    staging = Staging(x, wire or x.dtype, scratch)  # casts to the wire type, and brings GPU memory to where MPI reaches it
     kept = {}
     with np.errstate(over="ignore", invalid="ignore"):  # a number too large for the wire type travels as inf
         for step in schedule:

@@ -28,7 +28,8 @@ def family(text: str) -> str | None:
 def library(facts: Facts) -> Check:
     topic, slurm = "MPI library", any(name.startswith("SLURM_") for name in facts["environ"])
     if not facts["mpi4py"]:
-        return Check(topic, "broken", "mpi4py is not installed", f"{facts['python']} -m pip install mpi4py mpich")
+        mend = f"source .venv/bin/activate   (after make setup; without it: {facts['python']} -m pip install mpi4py mpich)"
+        return Check(topic, "broken", "mpi4py is not installed", mend)
     if not facts["mpi"]:
         site = "load the site's MPI module, or export MPI4PY_LIBMPI=/path/to/libmpi.so"
         mend = site if slurm else f"{facts['python']} -m pip install mpich   (on a cluster: {site})"

@@ -1,12 +1,13 @@
 """Lazy allreduce: let gradients wait until there is enough for one efficient message.
 
-    gradients in order of generation    g0 g1 g2 | g3 | g4 g5 ...
-    waiting bytes after each            5  9  17 | 30 | 2  ...         theta = 16
-    one allreduce per group             ^^^^^^^^   ^^
+    gradients in order of generation    g0 g1 g2 | g3 | g4 g5
+    waiting bytes after each            4  12 20 | 32 | 4  8         theta = 16
+    one allreduce per group             ^^^^^^^^   ^^   ^^^^^        the last one because backward has ended
 
 A group is sent as soon as its bytes on the wire are *greater than* theta; what still waits when backward is finished
-is flushed. theta = 0 sends every tensor by itself (eager, as wait-free backpropagation does), theta = infinity sends
-everything in one call. As the pool is laid out in order of generation, a group is a slice: nothing is copied.
+is flushed. theta = 0 sends every tensor by itself as soon as it is ready (called eager here; wait-free
+backpropagation in the literature), theta = infinity sends everything in one call. As the pool is laid out in order of
+generation, a group is a slice: nothing is copied.
 
 Cost per rank: the number of groups times what one call of the allreduce costs; bytes do not change.
 Source: GradientFlow (Sun et al. 2019). Its default for theta is not known to us; every lesson names its own.

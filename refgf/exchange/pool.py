@@ -3,8 +3,9 @@
     pool.flat     | fc8.bias | fc8.weight | fc7.bias | ... | conv1.weight |
     offsets       0          |            |                               n
 
-Neighbours in time are neighbours in memory, so that several waiting gradients are one slice of the pool and travel in
-one message, without being copied together first. Source: GradientFlow (Sun et al. 2019).
+Backward works from the last layer to the first, and inside a layer finishes the bias first. Neighbours in time are
+neighbours in memory, so that several waiting gradients are one slice of the pool and travel in one message, without
+being copied together first. Source: GradientFlow (Sun et al. 2019).
 """
 
 import itertools
