@@ -74,9 +74,11 @@ def implementation(options):
     given = [value for value in (options.python, options.command, options.files) if value]
     if len(given) != 1:
         raise ValueError(f"verify: got {len(given)} of --python, --command, --files; wanted one")
+    if not 0 < options.timeout < float("inf"):
+        raise ValueError(f"verify: got --timeout {options.timeout}; wanted seconds, more than 0")
     if options.python:
         sys.path.insert(0, ".")
-        return PythonModule(options.python)
+        return PythonModule(options.python, options.timeout)
     return Command(options.command, options.timeout) if options.command else Files(options.files)
 
 
@@ -125,10 +127,10 @@ def parser():
     sub.add_argument("--only", nargs="+", metavar="PATTERN", help="statements (R2), letters (R), functions or case names")
     sub.add_argument("--profile", choices=("bits", "sum", "agreement"), default="bits")
     sub.add_argument("--order", choices=("ring", "direct", "doubling", "halving-far", "tree"),
-                     help="bits of this order of summation, for a function allreduce(xs)")  # fmt: skip
+                     help="bits of this order of summation, for allreduce(xs, wire=None) or ring_allreduce")  # fmt: skip
     sub.add_argument("--json")
     sub.add_argument("--junit")
-    sub.add_argument("--timeout", type=float, default=60.0, help="seconds per case of a program")
+    sub.add_argument("--timeout", type=float, default=60.0, help="seconds per case")
     sub.add_argument("--no-diagnosis", action="store_true")
     sub.add_argument("--trace", help="check this trace alone")
     sub.add_argument("--ranks", type=int, help="of the trace")

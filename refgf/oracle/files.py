@@ -86,7 +86,8 @@ def read_tensors(path):
     entries = [(name, *_entry(path, name, entry)) for name, entry in header.items()]
     for name, code, shape, start, stop in sorted(entries, key=lambda entry: entry[3:]):
         if start != position or stop > len(data) - 8 - length:
-            raise BadFile(f"{path}: tensor {name!r} lies at {start}..{stop}; wanted from {position}, within the file")
+            raise BadFile(f"{path}: tensor {name!r} lies at {start}..{stop} of the data; wanted from {position}, and "
+                          f"the file, of {len(data)} bytes, has {len(data) - 8 - length} of data")  # fmt: skip
         flat = np.frombuffer(data, DTYPES[code], math.prod(shape), offset=8 + length + start)
         arrays[name], types[name], position = flat.reshape(shape), logical_type(code), stop
     if position != len(data) - 8 - length:

@@ -10,9 +10,13 @@ Only the first two execute anything, and only what the caller named.
 
 import importlib
 import importlib.util
+import inspect
 import json
+import os
 import shlex
+import signal
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +27,7 @@ import numpy as np
 from refgf.oracle.cases import inside, load_tensors, save_case
 from refgf.oracle.files import BadFile
 from refgf.oracle.functions import CALLS, SUMS
+from refgf.oracle.guard import ENDS, contained, told
 from refgf.oracle.trace import parse_event, read_trace
 
 
@@ -39,13 +44,15 @@ class PythonModule:
     """A module by name (`package.module`) or by path (`file.py`), or any object with such functions.
 
     A function `allreduce(xs, wire=None)` stands in for the ones of a named order, for the profiles that accept any.
+    An allreduce without the argument `wire` is not asked to do what only a wire type would need.
     """
 
-    def __init__(self, module):
-        self.module = load_module(module) if isinstance(module, str) else module
+    def __init__(self, module, timeout_s=60.0):
+        self.module, self.timeout_s = load_module(module) if isinstance(module, str) else module, timeout_s
 
     def provides(self, case):
-        return callable(self.function(case))
+        function = self.function(case)
+        return callable(function) and (case.function not in SUMS or not case.arguments["wire"] or _takes_wire(function))
 
     def function(self, case):
         general = getattr(self.module, "allreduce", None) if case.function in SUMS else None
@@ -54,12 +61,15 @@ class PythonModule:
     def run(self, case):
         """Gives the functions copies, so that they may work in place. An exception in them is a failure, not an end."""
         case = replace(case, tensors={name: a.copy() for name, a in case.tensors.items()})
+        function = self.function(case)
+        if case.function in SUMS and not _takes_wire(function):
+            function = _without_wire(function)
         try:
-            module = SimpleNamespace(**{**vars(self.module), case.function: self.function(case)})
-            with np.errstate(all="ignore"):
+            module = SimpleNamespace(**{**vars(self.module), case.function: function})
+            with np.errstate(all="ignore"), contained(self.timeout_s):
                 return Result(CALLS[case.function].run(module, case), trace=self.trace(case))
-        except Exception as error:  # noqa: BLE001  whatever somebody's code raises
-            return Result(error=f"raised {type(error).__name__}: {str(error)[:300]}")
+        except ENDS as error:  # whatever somebody's code raises
+            return Result(error=told(error, case.function))
 
     def trace(self, case):
         """ring_trace(n, p), direct_trace(n, p): optional functions that return a trace as a list of dicts."""
@@ -74,20 +84,39 @@ def _as_json(event):
     return json.dumps(event if isinstance(event, dict) else vars(event))
 
 
+def _takes_wire(function):
+    """Can it be called with wire=...? What has no readable signature can, as far as is known."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(p.name == "wire" or p.kind == p.VAR_KEYWORD for p in parameters)
+
+
+def _without_wire(function):
+    return lambda xs, wire=None: function(xs)
+
+
 def load_module(name):
-    """Import a module by its name, or from a path that ends in .py."""
+    """Import a module by its name, or from a path that ends in .py, which may import its neighbours."""
     path = Path(name)
     if name.endswith(".py") and not path.is_file():
         raise ValueError(f"verify: got {name}; wanted a Python file or the name of a module; next: check the path")
     try:
-        if not name.endswith(".py"):
-            return importlib.import_module(name)
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-    except Exception as error:  # noqa: BLE001  whatever somebody's code raises
-        raise ValueError(f"verify: importing {name} raised {type(error).__name__}: {str(error)[:300]}") from error
+        with contained():
+            return _from_path(path) if name.endswith(".py") else importlib.import_module(name)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  whatever somebody's code raises
+        raise ValueError(f"verify: importing {name} {told(error, name)}") from error
+
+
+def _from_path(path):
+    """Under a name of its own: a file json.py must not become everybody's `json`."""
+    name = f"judged_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    sys.path.append(str(path.resolve().parent))
+    spec.loader.exec_module(module)
+    return module
 
 
 class Command:
@@ -110,18 +139,36 @@ class Command:
             out.mkdir()
             save_case(case, inputs, prefixes=("in",), stems=("case", "inputs"))
             words = [word.replace("{case}", str(inputs)).replace("{out}", str(out)) for word in self.words]
-            try:
-                code = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
-                                      timeout=self.timeout_s).returncode  # fmt: skip
-            except subprocess.TimeoutExpired:
+            code = self._exit_code(words, said)
+            if code is None:
                 return Result(error=f"did not end within {self.timeout_s:g} s")
-            except OSError as error:
-                raise ValueError(f"verify: cannot run {words[0]!r}: {error.strerror}; next: check the path") from None
             if code == self.NOT_IMPLEMENTED:
                 return Result()
             if code != 0:
-                return Result(error=f"ended with exit code {code}: {_last_words(said)}")
+                return Result(error=f"ended with {_named(code)}: {_last_words(said) or 'it printed nothing'}")
+            if not Path(out, "result.safetensors").exists():
+                return Result(error=f"the program wrote no result.safetensors into {{out}}: {_last_words(said)}".rstrip(": "))
             return read_result(out, "result.safetensors", "trace.jsonl")
+
+    def _exit_code(self, words, said):
+        """None after the time limit, which ends its children, too: it has a process group of its own."""
+        try:
+            program = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
+        except OSError as error:
+            raise ValueError(f"verify: cannot run {words[0]!r}: {error.strerror}; next: check the path") from None
+        try:
+            return program.wait(self.timeout_s)
+        except BaseException as error:
+            os.killpg(program.pid, signal.SIGKILL)
+            program.wait()
+            if isinstance(error, subprocess.TimeoutExpired):
+                return None
+            raise
+
+
+def _named(code):
+    """-6 is how Python says SIGABRT."""
+    return f"signal {signal.Signals(-code).name}" if -code in set(signal.Signals) else f"exit code {code}"
 
 
 def _last_words(file, count=300):

@@ -30,7 +30,15 @@ class Verdict:
 
 def verify(cases, implementation, profile="bits", with_diagnosis=True):
     """One verdict per case, in their order. Of each kind of case one failure is diagnosed."""
-    verdicts = [verify_case(case, implementation, profile) for case in cases]
+    verdicts, endless = [], {}
+    for case in cases:
+        if case.function in endless:
+            told = f"not run: {case.function} did not end in case {endless[case.function]}"
+            verdicts.append(Verdict(case, "fail", failure=Failure(told)))
+        else:
+            verdicts.append(verify_case(case, implementation, profile))
+        if verdicts[-1].failure and verdicts[-1].failure.message.startswith("did not end"):
+            endless[case.function] = case.name
     if with_diagnosis:
         diagnose_some(verdicts)
     return verdicts

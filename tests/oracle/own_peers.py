@@ -53,8 +53,8 @@ def sum_on_rank(comm, case):
     for algorithm in ALGORITHMS[case.function.removesuffix("_allreduce")](case.arguments):
         found.append(case["in.x"][comm.Get_rank()].copy())
         collective(comm, algorithm, case.arguments["wire"])(found[-1])
-    assert all(x.tobytes() == found[0].tobytes() for x in found)
-    return {"out.x": found[0]}
+    wanted = case["out.x"][comm.Get_rank()].tobytes()
+    return {"out.x": next((x for x in found if x.tobytes() != wanted), found[0])}  # one that is wrong, if there is one
 
 
 def run_on_rank(comm, case):

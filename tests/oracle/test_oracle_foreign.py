@@ -1,0 +1,127 @@
+"""Foreign code that ends, hangs, crashes or is not what SPEC says: `verify` goes on and says what happened, where."""
+
+import sys
+import time
+
+import pytest
+
+from refgf.oracle.__main__ import main
+
+ONE = "ring-p3-n9-float32-sensitive"
+RIGHT = "from refgf.oracle.definitions import *\n"
+EXIT = "def ring_allreduce(xs, wire=None):\n    "
+
+
+@pytest.fixture
+def verify(tmp_path, capsys):
+    """verify(text of a module, more arguments) -> exit code, everything said"""
+
+    def run(text, *more, only=ONE, name="mine.py"):
+        (tmp_path / name).write_text(text)
+        code = main(["verify", "--python", str(tmp_path / name), "--only", only, *more])
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    return run
+
+
+@pytest.fixture
+def program(tmp_path, capsys):
+    def run(text, *more):
+        (tmp_path / "prog.py").write_text(text)
+        command = f"{sys.executable} {tmp_path / 'prog.py'} {{case}} {{out}}"
+        code = main(["verify", "--command", command, "--only", ONE, *more])
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    return run
+
+
+@pytest.mark.parametrize("leave", ["import sys; sys.exit(0)", "import os; os._exit(0)", "raise SystemExit"])
+def test_leaving_the_process_is_a_failure(verify, leave):
+    code, said = verify(EXIT + leave)
+    assert code == 1 and "called sys.exit(" in said and "(mine.py, line 2)" in said
+    code, said = verify(leave)
+    assert code == 2 and "called sys.exit(" in said
+
+
+def test_children_of_a_fork_still_end(verify):
+    text = "import multiprocessing\n" + RIGHT + """
+def ring_allreduce(xs, wire=None):
+    child = multiprocessing.get_context("fork").Process(target=print)
+    child.start()
+    child.join(20)
+    assert child.exitcode == 0
+    return definition(xs, wire)
+"""
+    code, said = verify(text.replace("import *", "import ring_allreduce as definition"))
+    assert code == 0, said
+
+
+def test_an_endless_loop_ends(verify):
+    endless = EXIT + "while True:\n        try:\n            xs[0].sum()\n        except Exception:\n            pass"
+    code, said = verify(endless, "--timeout", "0.3")
+    assert code == 1 and "did not end within 0.3 s (mine.py, line" in said
+    for wrong in ("0", "-1", "nan"):
+        assert verify(RIGHT, "--timeout", wrong)[0] == 2
+
+
+def test_after_one_endless_case_the_function_is_not_run_again(verify):
+    start_s = time.perf_counter()
+    code, said = verify(EXIT + "while True: pass", "--timeout", "0.3", only="ring-p*")
+    assert code == 1 and "not run: ring_allreduce did not end in case ring-" in said
+    assert time.perf_counter() - start_s < 5
+
+
+def test_neighbours_and_dataclasses_can_be_imported(verify, tmp_path):
+    (tmp_path / "beside_mine.py").write_text(RIGHT)
+    text = "from __future__ import annotations\nfrom dataclasses import dataclass\nfrom beside_mine import *\n"
+    assert verify(text + "@dataclass\nclass A:\n    x: int\n")[0] == 0
+    assert verify("from refgf.oracle.definitions import *\n", name="json.py")[0] == 0
+    import json
+
+    assert json.dumps([1]) == "[1]"
+
+
+def test_an_exception_is_told_with_its_line(verify):
+    code, said = verify(EXIT + "return xs[0] @ xs[1][:2]")
+    assert code == 1 and "raised ValueError" in said and "(mine.py, line 2)" in said
+
+
+def test_a_result_that_is_not_specs_is_told_as_such(verify):
+    text = RIGHT + """
+_run = csc_run
+def csc_run(w, gs, s, percents):
+    return [{k: v for k, v in report.items() if k != "finite"} for report in _run(w, gs, s, percents)]
+"""
+    code, said = verify(text, only="csc-dgc")
+    assert code == 1 and "csc_run's report lacks 'finite'" in said and "KeyError" not in said
+    code, said = verify(EXIT + "return None")
+    assert code == 1 and "ring_allreduce cannot be called as SPEC.md says, or returned something else" in said
+    code, said = verify("def max_pool(x, window, stride):\n    return x, x", only="max-pool*")
+    assert "max_pool_backward" in said and "SimpleNamespace" not in said
+
+
+def test_an_allreduce_without_wire_is_judged_where_there_is_none(verify):
+    text = "from refgf.oracle.definitions import ring_allreduce as ring\ndef allreduce(xs):\n    return ring(xs)\n"
+    code, said = verify(text, "--order", "ring", only="ring-*")
+    assert code == 0 and "unexpected keyword" not in said
+    code, said = verify(text.replace("allreduce(xs):", "ring_allreduce(xs):"), only="ring-*")
+    assert code == 0 and "not provided, not judged" in said
+
+
+def test_a_programs_children_end_with_it(program, tmp_path):
+    sleeper = f"import time, pathlib; time.sleep(1.5); pathlib.Path({str(tmp_path / 'alive')!r}).touch()"
+    code, said = program(f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {sleeper!r}])", "--timeout", "0.5")
+    time.sleep(1.6)
+    assert code == 1 and "did not end within 0.5 s" in said and not (tmp_path / "alive").exists()
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("import os; os.abort()", "signal SIGABRT"), ("", "the program wrote no result.safetensors"),
+    ("import sys; sys.exit(3)", "exit code 3: it printed nothing"),
+    ("import sys; open(sys.argv[2] + '/result.safetensors', 'wb').write(b'abc')", "3 bytes"),
+])  # fmt: skip
+def test_what_a_program_did_wrong_is_told(program, text, told):
+    code, said = program(text)
+    assert code == 1 and told in said
