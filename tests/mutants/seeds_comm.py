@@ -3,6 +3,7 @@
 from mutant import Mutant
 
 SLICES, RING, DIRECT, SCHEDULE = (f"refgf.comm.{name}" for name in ("slices", "ring", "direct", "schedule"))
+TREE, DOUBLING, HIERARCHICAL = (f"refgf.comm.{name}" for name in ("tree", "doubling", "hierarchical"))
 
 BOTH_HALVES = "return reduce_scatter(rank, size, n) + allgather(rank, size, n)"
 BLOCKED = """return [half for s in reduce_scatter(rank, size, n) + allgather(rank, size, n) for half in (
@@ -52,4 +53,12 @@ MUTANTS = [
            "array_module(x).add(part, 2 * arrived, out=part)", "counted twice"),
     Mutant(SCHEDULE, "copied instead of added", "array_module(x).add(part, arrived, out=part)", "part[...] = arrived",
            "lost"),
+    Mutant(TREE, "the root does not round its own sum", 'return steps + [local("finish", everything)]', "return steps",
+           "the root's own sum is not rounded (violates H1)"),
+    Mutant(DOUBLING, "partners do not round their own sides", 'return [local("finish", keep), Step(', "return [Step(",
+           "a partner does not round its own side (violates H3)"),
+    Mutant(HIERARCHICAL, "three phases at the threshold", "short if n < threshold_elements", "short if n <= threshold_elements",
+           "three phases at the threshold, too (violates H6)"),
+    Mutant(HIERARCHICAL, "the flat ring below the threshold", "short if n < threshold_elements",
+           "short if n >= threshold_elements", "the flat ring below the threshold (violates H6)"),
 ]  # fmt: skip

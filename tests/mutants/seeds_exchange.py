@@ -2,8 +2,9 @@
 
 from mutant import Mutant
 
-LAZY, MERGED, PRECISION, CHOICE, CORRECTION, CSC, STORE = (
-    f"refgf.exchange.{name}" for name in ("lazy", "merged", "precision", "chunk_choice", "momentum_correction", "csc", "store")
+LAZY, MERGED, PRECISION, CHOICE, CORRECTION, CSC, STORE, TOPK = (
+    f"refgf.exchange.{name}"
+    for name in ("lazy", "merged", "precision", "chunk_choice", "momentum_correction", "csc", "store", "topk")
 )
 NOT_CORRECTED = """
 def carry(self, of, g, out):
@@ -92,4 +93,13 @@ MUTANTS = [
     Mutant(STORE, "decay is not made up for", "self.decay * gap[numbers]", "self.decay + 0.0 * gap[numbers]",
            "decay is not made up for the steps in which a chunk was not sent (violates C12)"),
     Mutant(STORE, "decay everywhere", "if len(positions):", "if False:", "decay everywhere, biases and normalisation included"),
+    Mutant(TOPK, "rounded down", "math.ceil(round(n * percent / 100, 6))", "int(n * percent / 100)",
+           "rounded down (violates T1)"),
+    Mutant(TOPK, "the last of equals", "[: k - above.size]", "[::-1][: k - above.size]",
+           "of equal ones the last (violates T2)"),
+    Mutant(TOPK, "the start is forgotten", "first = int(start * (", "first = int(0 * (",
+           "the neighbours are always the first ones (violates T3)"),
+    Mutant(TOPK, "what was sent stays", "self.kept[indices] = 0", "pass", "what was sent is kept, too (violates T4)"),
+    Mutant(TOPK, "what was not sent is dropped", "self.kept += gradient", "self.kept[...] = gradient",
+           "what is not sent is dropped (violates T4)"),
 ]  # fmt: skip

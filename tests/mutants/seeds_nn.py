@@ -97,4 +97,7 @@ def warmup(rate, step, warmup_steps, start_rate=0.0):
            "only the last part counts: backward overwrites (violates M7)"),
     Mutant(LARS, "layers are dealt out", "if own.start <= i < own.stop else []", "if i % self.size == self.rank else []",
            "layers are dealt out one by one (violates M8)"),
+    Mutant("refgf.nn.residual", "ReLU before the shortcut", "y += beside\n        return self.relu.forward(y, training)",
+           "y = self.relu.forward(y, training)\n        y += beside\n        return y",
+           "ReLU before the shortcut is added (violates N14)"),
 ]  # fmt: skip

@@ -35,16 +35,19 @@ class Project:
 
     def __init__(self, own, mutant):
         self.own, self.floor = own, mutant.module.split(".")[1]
+        self.peers = mutant.module.split(".")[2] in ("tree", "doubling", "hierarchical", "topk", "residual")
 
     def provides(self, case):
         """Only what a mistake on this floor can show in."""
+        if case.function in (*self.own.own_peers.SUMS, *self.own.own_peers.RUNS):
+            return self.peers
         if case.function in ALL_WITH_RANKS:
             return self.own.supported(case) and case.function in WITH_RANKS[self.floor]
-        slow = case.function == "alexnet_step" and self.floor != "nn"
+        slow = case.function == "alexnet_step" and self.floor != "nn" or case.function == "resnet50_step" and not self.peers
         return self.own.supported(case) and hasattr(self.own, case.function) and not slow
 
     def run(self, case):
-        if case.function not in ALL_WITH_RANKS:
+        if case.function not in (*ALL_WITH_RANKS, *self.own.own_peers.SUMS, *self.own.own_peers.RUNS):
             return PythonModule(self.own).run(case)
         try:
             with np.errstate(all="ignore"):
