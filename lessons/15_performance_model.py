@@ -19,12 +19,13 @@ perceptrons? And how fast must the links of 64 GPUs be before ResNet-50 at 64 im
 This is weak scaling: in the study each rank brings its own batch, whatever p is. Rank 0 alone measures, the others sleep:
 kernels need no communication.
 
-WHAT YOU SHOULD SEE    The roofline is too fast nearly everywhere, most of all for small and narrow layers; fitted through the
-            middle it is wrong both ways. Perceptrons miss kernels that they have not seen by ten percent or less in the
-            middle, not much more than the clock misses itself (compare the line "measured twice"). Layers inside a step find
-            other caches than layers alone. Convolutions are limited by flops from small batches on, fully connected layers
-            by memory up to large ones, normalisation always. AlexNet needs the links more than ResNet-50 does, and faster
-            nodes need faster links: every other resource that grows makes the network the bottleneck.
+WHAT YOU SHOULD SEE    The roofline, with its roofs fitted through the middle of the kernels, is wrong both ways, by a quarter
+            and more: it knows nothing of start-ups, of narrow matrices, of copies into windows. Perceptrons miss kernels they
+            have not seen by about ten percent in the middle, little more than the clock misses itself (compare the line
+            "measured twice"; on a busy machine both grow). By the roofline, convolutions are limited by flops at any batch,
+            fully connected layers by memory up to some tens of images, normalisation and pooling always. AlexNet waits for
+            links that ResNet-50 does not wait for any more, and every other resource that grows, the number of ranks too,
+            makes the network the bottleneck.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/15_performance_model.py)
     1. From which batch size on is fc6 of AlexNet limited by flops, not memory, on a V100? Derive it, then look at the table.
