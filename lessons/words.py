@@ -1,0 +1,47 @@
+"""How lessons put things: units, where the ranks are, and what the docstring says before and after a run."""
+
+import json
+import math
+import os
+
+import refgf.launch as launch
+from refgf.comm.topology import nodes
+
+
+def told(doc: str) -> tuple[str, str]:
+    """What a lesson's docstring says to its reader before the run (question to prediction), and after it."""
+    before, _, after = doc[doc.index("QUESTION") :].partition("WHAT YOU SHOULD SEE")
+    see, _, change = after.partition("NOW CHANGE SOMETHING")
+    return before.strip(), f"WHAT YOU SHOULD SEE{see.rstrip()}\n\nNOW CHANGE SOMETHING{change.rstrip()}"
+
+
+def place(comm, options) -> str:
+    """Where the ranks are and what is between them, in words. Collective."""
+    groups = nodes(comm)
+    spread = f"{len(groups)} node{'s' * (len(groups) > 1)} x {'/'.join(str(n) for n in sorted({len(g) for g in groups}))} ranks"
+    if options.link:
+        return f"one machine that WAITS like a link of {options.link} for each rank (not a measured network)"
+    if options.threads:
+        return "threads of one process, no MPI"
+    if "REFGF_CLUSTER" in os.environ:
+        cluster = json.loads(os.environ["REFGF_CLUSTER"])
+        latency = f", latency {cluster['latency']}" if cluster["latency_s"] else ""
+        return f"emulated cluster, {spread}, links of {cluster['rate']}{latency}"
+    return f"shared memory of one machine, {launch.job.cores} cores" if len(groups) == 1 else spread
+
+
+def number_of_bytes(n: float) -> str:
+    """1536 -> '1.5 KiB'."""
+    if math.isinf(n):
+        return "inf"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if n < 1024 or unit == "GiB":
+            return f"{n:.4g} {unit}"
+        n /= 1024
+
+
+def seconds(t: float) -> str:
+    """0.00213 -> '2.13 ms'."""
+    for unit, scale in (("s", 1), ("ms", 1e-3), ("us", 1e-6)):
+        if t >= scale or unit == "us":
+            return f"{t / scale:.3g} {unit}"
