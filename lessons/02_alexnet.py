@@ -15,7 +15,7 @@ PREDICTION  A layer cannot be faster than its arithmetic or than its memory:
             p ranks that share a batch B, however unevenly, add up what one rank would have added up by itself. Only the
             order of summation differs, and a bound on rounding says by how much the result may.
 
-Before you run it, write down: AlexNet has 62 million parameters and takes 2.3 billion multiply-adds an image, forward. What
+Before you run it, write down: AlexNet has 62 million parameters and takes 1.1 billion multiply-adds an image, forward. What
 share of the parameters do the five convolutions hold? What share of the multiply-adds? And after what share of the backward
 pass are nine tenths of the gradients' bytes ready?
 

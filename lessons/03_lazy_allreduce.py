@@ -18,9 +18,10 @@ Before you run it, write down: which theta is best without overlap, and which wi
 This is weak scaling: each rank brings a batch of its own (--batch images), whatever p is.
 
 WHAT YOU SHOULD SEE    Without overlap the curve falls to the right: infinity is best. With overlap there is an optimum
-            between, and eager is not always worst. In shared memory a start-up is cheap and ranks that communicate take
-            the cores from ranks that compute, so the AlexNet gains little there; over a network the start-ups are dear.
-            Beyond some size the bytes decide, and laziness gains nothing: that is where sparsity (lesson 06) begins.
+            between where bytes matter (ResNet-50); where start-ups cost more than all bytes, one call wins there too, although
+            it hides nothing (the small network on 8 busy ranks). In shared memory a start-up is cheap and ranks that
+            communicate take the cores from ranks that compute, so the AlexNet gains little there; over a network start-ups
+            are dear. Beyond some size the bytes decide, and laziness gains nothing: there sparsity (lesson 06) begins.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/03_lazy_allreduce.py)
     1. Which theta sends exactly two calls? Compute it from the sizes, then try it.
@@ -124,6 +125,7 @@ def check_against_oracle(run: kit.Run, model, data, thetas) -> None:
                 raise AssertionError(f"rank {run.rank}: theta = {theta}, {order}: not what the definition says")
             if order == "direct" and not same_bits(pool.flat, direct_allreduce(everybody)[run.rank]):
                 raise AssertionError(f"rank {run.rank}: theta = {theta}: direct depends on theta")
+    run.say("theta: bytes that may wait. ring: lesson 01's allreduce; direct: one that adds in rank order")
     run.say(f"{len(thetas)} values of theta, ring and direct: calls and bits as defined, on a real batch's gradients")
     cost_s = run.slowest([exchange.check.seconds / max(1, exchange.check.calls)])
     run.say(f"before every call the ranks compare what they are about to sum: {cost_s} a call (not while timing)")
@@ -142,7 +144,7 @@ def compare_losses(run: kit.Run, data, thetas) -> dict:
             require_same_parameters(run.plain, model.parameters.flat)
     for name in ("direct", "ring"):
         curves = np.array([losses[name, theta] for theta in thetas])  # (thetas, steps)
-        run.say(f"{name:>6}: losses {', '.join(f'{v:.6f}' for v in curves[0])};  largest difference between thetas "
+        run.say(f"{name:>6}: losses of the steps {', '.join(f'{v:.6f}' for v in curves[0])}; largest difference between thetas "
                 f"{', '.join(f'{v:.1e}' for v in np.ptp(curves, axis=0))}")  # fmt: skip
         if name == "direct" and np.ptp(curves, axis=0).any():
             raise AssertionError(f"direct: the losses depend on theta: {curves.tolist()}")
@@ -151,8 +153,8 @@ def compare_losses(run: kit.Run, data, thetas) -> dict:
             f"rounding allows {bound:.1e}")  # fmt: skip
     if not spread <= bound:
         raise AssertionError(f"ring: losses of different thetas are {spread} apart, more than rounding allows: {bound}")
-    run.say("The ring cuts each message into p slices, and a slice's order of summation starts at its own rank; another theta")
-    run.say("cuts elsewhere, so other elements are added in another order. `direct` always adds in rank order.")
+    run.say("The ring cuts each message into p slices, and a slice's order of summation starts at its own rank; another theta\n"
+            "cuts elsewhere, so other elements are added in another order. `direct` always adds in rank order.")  # fmt: skip
     return {name: {str(theta): losses[name, theta] for theta in thetas} for name in ("direct", "ring")}
 
 
@@ -166,12 +168,14 @@ def measure_allreduce(run: kit.Run, elements: int):
     for n in sorted({256, 4096, elements // 4, elements, run.quick(elements, 1 << 20, 1 << 22)}):
         x, allreduce = np.zeros(n, np.float32), collective(run.comm, ring.allreduce)
         points.append((4 * n, run.time(lambda x=x, allreduce=allreduce: allreduce(x), run.quick(3, 9)).median_s))
-    if run.size == 1:
-        points = [(1, 1e-9), (10**9, 1e-9)]
     fit = fit_line(points)
     half = kit.number_of_bytes(fit.a_s / fit.b_s_per_byte) if fit.b_s_per_byte else "any size"
     run.say(f"T(m) = a + b m with a = {kit.seconds(fit.a_s)}, 1/b = {rate(fit.b_s_per_byte)}: "
             f"below {half} the start-up is more than half")  # fmt: skip
+    if run.size > 1:
+        share = 2 * (run.size - 1) / run.size
+        run.say(f"every rank sends 2(p-1)/p = {share:.3g} of these bytes, at {rate(fit.b_s_per_byte / share)}, in 2(p-1) "
+                f"messages that start up in {kit.seconds(fit.a_s / 2 / (run.size - 1))}")  # fmt: skip
     return fit.line, points
 
 
@@ -198,7 +202,7 @@ def sweep_resnet(run: kit.Run, line) -> dict:
     backward_s, share = run.quick(0.02, RESNET_BACKWARD_S), run.quick(64, 1)  # --quick sends a 64th of each tensor
     run.section("ResNet-50's 161 gradients, replayed at the pace of a backward pass")
     run.say(f"The ranks sleep instead of computing ({backward_s} s of backward, an assumption): their cores stay free,")
-    run.say("as with a GPU.")
+    run.say("as with a GPU." + f" --quick sends a {share}th of each tensor." * (share > 1))
     pool = Pool(sizes_of(resnet50(), share))
     ready_s = [t for t, _ in resnet50().gradients(backward_s)]
     gradients = [(t, view.nbytes) for t, view in zip(ready_s, pool.views)]
@@ -253,7 +257,8 @@ def report(run: kit.Run, rows: list[dict]) -> dict:
         counts = [kit.number_of_bytes(row["theta"]), row["calls"], row["messages"], row["bytes"]]
         return [*counts, row["plain"], predicted[0], row["overlapped"], predicted[1]]
 
-    header = ["theta", "calls", "messages", "bytes sent", "no overlap", "predicted", "overlap", "predicted"]
+    header = ["theta", "calls", "messages", "bytes", "no overlap", "predicted", "overlap", "predicted"]
+    run.say("a step: allreduce calls, messages and bytes that rank 0 sends, time [lowest..highest] without and with overlap")
     run.table(header, [cells(row) for row in rows])
     best = {}
     for name, told in (("plain", "no overlap"), ("overlapped", "overlap")):
@@ -262,7 +267,9 @@ def report(run: kit.Run, rows: list[dict]) -> dict:
         best[name] = {"measured": measured["theta"], "predicted": predicted["theta"]}
         gain = rows[0][name].median_s / measured[name].median_s
         names = [kit.number_of_bytes(row["theta"]) for row in (measured, predicted, rows[0])]
-        run.say(f"{told}: best theta {names[0]} measured, {names[1]} predicted; {gain:.2f} times as fast as theta = {names[2]}")
+        ties = [kit.number_of_bytes(r["theta"]) for r in rows if r is not measured and r[name].low_s <= measured[name].high_s]
+        run.say(f"{told}: best theta {names[0]} measured, {names[1]} predicted; {gain:.2f} times as fast as theta = {names[2]}"
+                + f"; within the noise of it: {', '.join(ties)}" * bool(ties))  # fmt: skip
     return {"rows": rows, "best": best}
 
 
@@ -278,7 +285,7 @@ def learn(run: kit.Run, train, held_out, theta) -> dict:
 
 
 def draw(result: dict):
-    title = "Lesson 03: lazy allreduce. Waiting saves start-ups; with overlap, waiting too long hides nothing"
+    title = "Lesson 03: lazy allreduce. How long should gradients wait for each other?"
     figure, (*sweeps, where) = axes.frame(title, 1, 3, (19, 5.4))
     titles = {"sweep": f"{result['network']} on images, forward to update", "resnet50": "ResNet-50's 161 gradients, replayed"}
     kinds = {"plain": ("no overlap", "tab:red"), "overlapped": ("overlap", "tab:blue")}

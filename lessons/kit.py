@@ -14,7 +14,6 @@ A lesson is
 
 import argparse
 import json
-import math
 import os
 import statistics
 import sys
@@ -27,8 +26,8 @@ import numpy as np
 import refgf.launch as launch
 from record import ROOT, machine, plain, sources
 from refgf.comm import threads
-from refgf.comm.topology import nodes
 from refgf.comm.trace import TracedComm
+from words import number_of_bytes, place, seconds, told  # noqa: F401  kit.number_of_bytes is for lessons
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ class Lesson:
         add("--threads", type=positive, metavar="P", help="run P ranks as threads of this process, without MPI")
         add("--link", metavar="RATE,LATENCY", help="wait as a link of this rate would (1gbit,50us), instead of having one")
         add("--plot", action="store_true", help="only redraw the figure from the JSON of an earlier run")
-        add("--output", type=Path, default=ROOT / "results", metavar="DIR", help="where JSON and PNG go (results/)")
+        add("--output", type=Path, metavar="DIR", help="where JSON and PNG go (results/; with --quick results/quick/)")
 
     def argument(self, *names, **settings) -> None:
         self.parser.add_argument(*names, **settings)
@@ -179,7 +178,12 @@ class Lesson:
             from mpi4py import MPI
 
             require_one_mpi(MPI.COMM_WORLD.Get_size())
-            self._measure(MPI.COMM_WORLD, measure, options)
+            try:
+                self._measure(MPI.COMM_WORLD, measure, options)
+            except ValueError as error:
+                if "wanted" not in str(error):  # not of the kind that says what to do: a mistake of ours
+                    raise
+                launch.abort.end(f"{self.parser.prog}, rank {launch.job.rank}: {error}\n", 2)
         if launch.job.rank == 0:
             self._draw(draw, options)
 
@@ -189,6 +193,9 @@ class Lesson:
             self.parser.print_help = lambda: None
             self.parser.error = lambda message: os._exit(2)
         options = self.parser.parse_args(namespace=argparse.Namespace(lesson=self.name))
+        options.output = options.output or ROOT / "results" / ("quick" if options.quick else "")
+        if options.threads and launch.job.size > 1:
+            self.parser.error(f"--threads {options.threads} under {launch.job.size} ranks of mpiexec; next: one or the other")
         try:
             linked(None, options)
         except ValueError as error:
@@ -198,7 +205,12 @@ class Lesson:
     def _measure(self, comm, measure, options) -> None:
         run = Run(comm, options)
         run.say(f"{self.name} on {run.size} ranks: {run.place}")
+        if run.size == 1:
+            run.say("ONE RANK EXCHANGES NOTHING: what this says of exchanges is noise; next: mpiexec -n 3, or --threads 3")
+        before, after = told(self.parser.description)
+        run.say(f"\n{before}")
         result = measure(run)
+        run.say(f"\n{after}")
         if "REFGF_TRACE_DIR" in os.environ:
             run.comm.save(os.environ["REFGF_TRACE_DIR"], run.opaque)
         if run.rank == 0:
@@ -253,35 +265,3 @@ def linked(comm, options):
 
     link = parse_link(options.link)
     return LinkComm(comm, link) if comm is not None else None
-
-
-def place(comm, options) -> str:
-    """Where the ranks are and what is between them, in words. Collective."""
-    groups = nodes(comm)
-    spread = f"{len(groups)} node{'s' * (len(groups) > 1)} x {'/'.join(str(n) for n in sorted({len(g) for g in groups}))} ranks"
-    if options.link:
-        return f"one machine that WAITS like a link of {options.link} for each rank (not a measured network)"
-    if options.threads:
-        return "threads of one process, no MPI"
-    if "REFGF_CLUSTER" in os.environ:
-        cluster = json.loads(os.environ["REFGF_CLUSTER"])
-        latency = f", latency {cluster['latency']}" if cluster["latency_s"] else ""
-        return f"emulated cluster, {spread}, links of {cluster['rate']}{latency}"
-    return f"shared memory of one machine, {launch.job.cores} cores" if len(groups) == 1 else spread
-
-
-def number_of_bytes(n: float) -> str:
-    """1536 -> '1.5 KiB'."""
-    if math.isinf(n):
-        return "inf"
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if n < 1024 or unit == "GiB":
-            return f"{n:.4g} {unit}"
-        n /= 1024
-
-
-def seconds(t: float) -> str:
-    """0.00213 -> '2.13 ms'."""
-    for unit, scale in (("s", 1), ("ms", 1e-3), ("us", 1e-6)):
-        if t >= scale or unit == "us":
-            return f"{t / scale:.3g} {unit}"

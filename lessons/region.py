@@ -16,15 +16,23 @@ def draw(axis, result: dict) -> None:
         alpha = 1e6 * np.array([latency_of_gain(wanted, len(tensors), nbytes, size, 1 / rate) for rate in rates])
         axis.loglog(8e-9 * rates, alpha, color="tab:green", label=f"gain {wanted}, predicted")
         axis.fill_between(8e-9 * rates, alpha, 1e5, color="tab:green", alpha=shade)
-    lines = {"this run": (size, result["fit"]["a_s"], result["fit"]["b_s_per_byte"])}
+    lines = {"this run": (result["ranks"], result["fit"]["a_s"], result["fit"]["b_s_per_byte"])}
     for machine in (TEN_GIGABIT, INFINIBAND):
         lines[machine.name] = (16, machine.lines[16].a_s, machine.lines[16].b_s_per_byte)
+    highest = 3000
     for (name, (p, a_s, b_s_per_byte)), marker in zip(lines.items(), "*os"):
-        if b_s_per_byte:
-            rate = 2 * (p - 1) / p / b_s_per_byte
-            axis.plot(8e-9 * rate, 1e6 * a_s / (2 * (p - 1)), marker, ms=10, label=f"{name} ({p} ranks, fitted)")
+        rate, alpha = fitted_link(p, a_s, b_s_per_byte)
+        axis.plot(8e-9 * rate, 1e6 * alpha, marker, ms=10, label=f"{name} ({p} ranks, fitted)")
+        highest = max(highest, 2e6 * alpha)
     axis.axvline(56, color="grey", ls=":", label="56 Gbit/s: the network of the papers")
     axis.set(title=f"Where laziness pays: ResNet-50, {size} ranks, no overlap", xlabel="rate of a link, Gbit/s",
-             ylabel="alpha of a message, microseconds", ylim=(0.3, 3000))  # fmt: skip
+             ylabel="alpha of a message, microseconds", ylim=(0.3, highest))  # fmt: skip
     axis.legend(fontsize=7, loc="lower left")
     axis.grid(alpha=0.3)
+
+
+def fitted_link(p: int, a_s: float, b_s_per_byte: float) -> tuple[float, float]:
+    """Rate and start-up of a message, from a + b m of a ring allreduce; nan where there is nothing to see."""
+    if p == 1 or not b_s_per_byte:
+        return float("nan"), float("nan")
+    return 2 * (p - 1) / p / b_s_per_byte, a_s / (2 * (p - 1))
