@@ -78,14 +78,14 @@ class Account:
         """A table of the links for the user. code: exit code of the command."""
         lines = [
             f"cluster: {self.settings}",
-            "link      sent MB  received MB   by the traces: sent MB  received MB  messages",
+            "link      sent MB  received MB   payload that the ranks noted: sent MB  received MB  messages",
         ]
         payloads = crossing(self.traces) if self.complete else {}
         for name, (sent, received) in zip(self.settings.names, self.counted):
             line = f"{name:8} {sent / 1e6:8.2f} {received / 1e6:12.2f}"
             if self.complete:
                 t = payloads.get(name, Traffic())
-                line += f" {t.out / 1e6:24.2f} {t.into / 1e6:12.2f} {t.messages:9}"
+                line += f" {t.out / 1e6:39.2f} {t.into / 1e6:12.2f} {t.messages:9}"
             lines.append(line)
         return "\n".join([*lines, self._verdict(code)])
 
@@ -93,7 +93,7 @@ class Account:
         if self.faults():
             return "FAILED: " + "; ".join(self.faults())
         if self.complete:
-            return "the links carried what the ranks sent"
+            return "the links carried what the ranks sent, and the headers of TCP and Ethernet"
         found = f"{len(self.traces)} of {self.settings.ranks} ranks left a trace" if self.traces else "no rank left a trace"
         return f"counters only: {found}" + (f", the command failed with exit code {code}" if code else "")
 

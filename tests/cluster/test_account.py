@@ -84,7 +84,7 @@ def test_the_table_shows_both_sides():
     text = account([(10_500_000, 10_250_000), (10_250_000, 10_500_000)]).text(0)
     row = next(line for line in text.splitlines() if line.startswith("node0"))
     assert row.split() == ["node0", "10.50", "10.25", "10.00", "10.00", "40"]
-    assert text.endswith("the links carried what the ranks sent")
+    assert text.endswith("the links carried what the ranks sent, and the headers of TCP and Ethernet")
     assert "FAILED: node0's link" in account([(0, 0), (11 * MB, 11 * MB)]).text(0)
 
 
