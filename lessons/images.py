@@ -24,7 +24,7 @@ WARMUP_EPOCHS = 2
 WEIGHT_DECAY = 5e-4
 DROPOUT = 0.2  # half of the units would be too many of a network an eighth as wide
 NETWORKS = {"alexnet": "AlexNet", "resnet50": "ResNet-50"}
-SIZES = {"alexnet": {"image_size": 67, "width": 1 / 8}, "resnet50": {"image_size": 32, "width": 1 / 8}}
+SIZES = {"alexnet": {"image_size": 67, "width": 1 / 8}, "resnet50": {"image_size": 48, "width": 1 / 8}}  # smaller: too few pixels to normalise
 
 
 def arguments(lesson: kit.Lesson, rate: float = 0.02, networks=("alexnet",)) -> None:
@@ -33,7 +33,7 @@ def arguments(lesson: kit.Lesson, rate: float = 0.02, networks=("alexnet",)) -> 
     add("--skip-bad-images", action="store_true", help="go on without images that cannot be read")
     if len(networks) > 1:
         add("--network", choices=list(networks), default="alexnet", help="what is trained")
-    add("--image-size", type=kit.positive, metavar="PIXELS", help="AlexNet: 67 or more (67); ResNet-50: any (32)")
+    add("--image-size", type=kit.positive, metavar="PIXELS", help="AlexNet: 67 or more (67); ResNet-50: any (48)")
     add("--width", type=float, help="share of the network's channels (1/8; 1 = full size)")
     add("--batch", type=kit.positive, default=8, help="images per rank and step")
     add("--rate", type=float, default=rate, help="learning rate")
