@@ -137,11 +137,12 @@ def measure_costs(run: kit.Run, place: levels.Place, store: str) -> dict:
     run.section(f"What does a sample cost? Slow store: {store}")
     mine = [step[run.rank] for step in epoch_steps(run, place, 99)[: run.quick(2, 12)]]
     count, cost = max(run.plain.allgather(sum(map(len, mine)))), {}
-    limits = {"memory": (place.room_for(1.0), 0, 20), "disk": (0, levels.PLENTY, 1), "store": (0, 0, 1)}
+    epoch = max(1, round(place.data.size / (run.size * count)))  # as long as an epoch, where that is short
+    limits = {"memory": (place.room_for(1.0), 0, epoch), "disk": (0, levels.PLENTY, 1), "store": (0, 0, 1)}
     for level, (memory, disk, rounds) in limits.items():
         cache = levels.make(run, place, place.stores[store], memory, disk)
         data = dataclasses.replace(place.data, fetch=cache)
-        work = mine * rounds  # long enough for a clock that other processes share
+        work = mine * rounds
         times = run.time(lambda data=data, work=work: [data.load(step) for step in work], run.quick(2, 5))  # the warm-up fills
         cost[level] = times.median_s / (count * rounds)
         cache.close()
