@@ -48,7 +48,6 @@ from refgf.exchange.lazy import LazyAllreduce, require_threshold
 from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.pool import Pool
 from refgf.oracle.definitions import direct_allreduce, lazy_allreduce, lazy_calls, same_bits
-from refgf.predict.fit import fit_line
 from refgf.predict.region import gain
 from refgf.predict.timeline import lazy, predict
 from refgf.predict.workloads import resnet50
@@ -70,15 +69,14 @@ def measure(run: kit.Run) -> dict:
     agree(run.plain.Dup(), "theta", str(thetas))
     check_against_oracle(run, model, train, thetas)
     losses = compare_losses(run, train, thetas)
-    line, points = measure_allreduce(run, model.gradients.flat.size)
+    line = measure_allreduce(run, model.gradients.flat.size)
     swept = sweep_network(run, train, thetas, line)
     resnet = sweep_resnet(run, line)
     small = sum_small_tensors(run, line)
     best = min(swept["rows"], key=lambda row: row["plain"].median_s)["theta"]
     accuracy = learn(run, train, held_out, best)
-    return {"fit": {"a_s": line.a_s, "b_s_per_byte": line.b_s_per_byte, "points": points}, "losses": losses,
-            "network": images.NETWORKS[run.options.network], "sweep": swept, "resnet50": resnet, "small": small,
-            "accuracy": accuracy, "data": train.note}  # fmt: skip
+    return {"fit": vars(line), "losses": losses, "network": images.NETWORKS[run.options.network], "sweep": swept,
+            "resnet50": resnet, "small": small, "accuracy": accuracy, "data": train.note}  # fmt: skip
 
 
 # ---- one step: this is all there is to lazy allreduce ----
@@ -164,11 +162,8 @@ def compare_losses(run: kit.Run, data, thetas) -> dict:
 def measure_allreduce(run: kit.Run, elements: int):
     """T(m) = a + b m, fitted to ring allreduces of this run's sizes."""
     run.section("What one call costs here")
-    points = []
-    for n in sorted({256, 4096, elements // 4, elements, run.quick(elements, 1 << 20, 1 << 22)}):
-        x, allreduce = np.zeros(n, np.float32), collective(run.comm, ring.allreduce)
-        points.append((4 * n, run.time(lambda x=x, allreduce=allreduce: allreduce(x), run.quick(3, 9)).median_s))
-    fit = fit_line(points)
+    sizes = [256, 4096, elements // 4, elements, run.quick(elements, 1 << 20, 1 << 22)]
+    fit = flow.fit_allreduce(run, sizes, repeats=run.quick(3, 9))
     half = kit.number_of_bytes(fit.a_s / fit.b_s_per_byte) if fit.b_s_per_byte else "any size"
     run.say(f"T(m) = a + b m with a = {kit.seconds(fit.a_s)}, 1/b = {rate(fit.b_s_per_byte)}: "
             f"below {half} the start-up is more than half")  # fmt: skip
@@ -176,7 +171,7 @@ def measure_allreduce(run: kit.Run, elements: int):
         share = 2 * (run.size - 1) / run.size
         run.say(f"every rank sends 2(p-1)/p = {share:.3g} of these bytes, at {rate(fit.b_s_per_byte / share)}, in 2(p-1) "
                 f"messages that start up in {kit.seconds(fit.a_s / 2 / (run.size - 1))}")  # fmt: skip
-    return fit.line, points
+    return fit.line
 
 
 def rate(b_s_per_byte: float) -> str:
@@ -188,7 +183,7 @@ def sweep_network(run: kit.Run, data, thetas, line) -> dict:
     model = images.model(run, data)
     ready_s, compute_s = pace(run, model, images.steps(run, data, run.quick(3, 7)))
     gradients = [(t, 4 * spec.size) for t, spec in zip(ready_s, model.network.tensors)]
-    count = run.quick(3, 11, 31)
+    count = run.quick(3, 9, 31)
 
     def one(exchange):
         return time_steps(run, model, exchange, images.steps(run, data, count)), count
@@ -275,7 +270,7 @@ def report(run: kit.Run, rows: list[dict]) -> dict:
 
 def learn(run: kit.Run, train, held_out, theta) -> dict:
     """Train with the best theta, so that it is seen to learn."""
-    epochs = run.options.epochs or run.quick(1, 12)
+    epochs = run.options.epochs or run.quick(1, 12 if run.options.network == "alexnet" else 6)
     run.section(f"Learning, {epochs} epochs with theta = {kit.number_of_bytes(theta)}")
     with flow.new(run, train, theta_bytes=theta) as stack:  # the whole system of lesson 07, with this part switched on
         return {"epochs": flow.learn(run, stack, train, held_out, epochs), "theta": theta}

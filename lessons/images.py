@@ -24,7 +24,8 @@ WARMUP_EPOCHS = 2
 WEIGHT_DECAY = 5e-4
 DROPOUT = 0.2  # half of the units would be too many of a network an eighth as wide
 NETWORKS = {"alexnet": "AlexNet", "resnet50": "ResNet-50"}
-SIZES = {"alexnet": {"image_size": 67, "width": 1 / 8}, "resnet50": {"image_size": 48, "width": 1 / 8}}  # smaller: too few pixels to normalise
+SIZES = {"alexnet": {"image_size": 67, "width": 1 / 8}, "resnet50": {"image_size": 48, "width": 1 / 8}}
+# with 32 pixels ResNet-50's last blocks would normalise over the one pixel of each of a rank's images
 
 
 def arguments(lesson: kit.Lesson, rate: float = 0.02, networks=("alexnet",)) -> None:
