@@ -4,7 +4,7 @@
     python -m refgf.cluster run --nodes 4 --ranks-per-node 2 --rate 1gbit -- python lessons/08_scaling.py
 
 QUESTION    The papers speak of 64, 512 and 2048 GPUs. What of that can be known with eight ranks and a formula?
-IDEA        Measure where one can, on 1, 2, 4 and 8 ranks; fit one link to it; draw the formula through the points, and only
+IDEA        Measure where one can, on 1, 2, 4 and 8 ranks; fit alpha and beta; draw the formula through the points, and only
             then past them. What goes in has a source; what is not known goes in as a range. (refgf/predict/scaling.py,
             headlines.py, rows.py)
 PREDICTION  A ring of p ranks takes T(m) = 2(p-1) alpha + 2(p-1)/p beta m, so the start-ups grow with p and the bytes do not:
@@ -17,11 +17,12 @@ And how much of 512 will GradientFlow reach on 512 GPUs, from a single GPU's rat
 
 This is weak scaling: each rank brings a batch of its own, whatever p is.
 
-WHAT YOU SHOULD SEE    Measured points near their curves, and curves that part from each other the more ranks there are: eager
-            exchange drowns in start-ups, 2(p-1) alpha for each of its calls, lazy allreduce pays them a few times, float16 and
-            CSC cut the bytes. ResNet-50 (161 small gradients) needs laziness most, AlexNet (few, large ones) CSC; overlap alone
-            gains next to nothing where one start-up a gradient outlasts the backward pass. MG-WFBP's simulated Ethernet is
-            slower than the same authors' fitted lines (crosses): its sums take 2.5 ns a byte.
+WHAT YOU SHOULD SEE    Measured points near their curves (below them where ranks share cores: sending slows computing, which
+            the formula does not know; best on an idle emulated cluster), and curves that part from each other, the
+            more ranks there are: eager exchange drowns in start-ups, 2(p-1) alpha for each of its calls, lazy allreduce pays
+            them a few times, float16 and CSC cut the bytes. ResNet-50 (161 small gradients) needs laziness most, AlexNet (few,
+            large ones) CSC; overlap alone gains next to nothing where one start-up a gradient outlasts the backward pass.
+            MG-WFBP's simulated Ethernet is slower than the same authors' fitted lines (crosses): its sums take 2.5 ns a byte.
             410.2 and 1.5 minutes lie in their intervals, which are wide because the rate of one GPU at a batch of 128 is known
             badly; 2.5 lies in one so wide that it says little, as neither the allreduce nor the overlap of those systems is
             stated. Jia et al.'s 11x is at the edge of what the fused and hierarchical exchange alone can give.
@@ -138,16 +139,16 @@ def scale_here(run: kit.Run, data, theta: float, sizes: list[int]) -> dict:
     for p in sizes:
         point = parts.first(run, p, lambda part: measure_part(part, data, theta))
         points.append(run.plain.bcast(point))
-    links = fit_links(points)
     elements = [spec.size for spec in images.network(run, data).tensors]
     own_s = processor_cost(points)
     for point in points:
         point["predicted"] = {name: speedup(point["ranks"], predicted) for name, predicted in
-                              predict_here(point, point["ranks"], theta, links, elements, own_s).items()}  # fmt: skip
+                              predict_here(point, point["ranks"], theta, elements, own_s).items()}  # fmt: skip
     names = list(points[0]["steps"])
-    for name, link in links.items():
-        run.say(f"one link through the rings of all p, {name} on the wire: alpha {kit.seconds(link.alpha_s)}, "
-                f"{1e-9 / link.beta_s_per_byte if link.beta_s_per_byte else np.inf:.3g} GB/s")  # fmt: skip
+    for point in points[1:]:
+        told = [f"{wire} {kit.seconds(link.alpha_s)}, {1e9 * link.beta_s_per_byte:.3g} ns/byte"
+                for wire, link in point["links"].items()]  # fmt: skip
+        run.say(f"alpha and beta of the rings on {point['ranks']} ranks: {'; '.join(told)}")
     run.table(["ranks", "exchange off", *names], [
         [p["ranks"], kit.seconds(p["alone"].median_s), *(f"{p['measured'][n]:.2f} ({p['predicted'][n]:.2f})" for n in names)]
         for p in points])  # fmt: skip
@@ -156,9 +157,9 @@ def scale_here(run: kit.Run, data, theta: float, sizes: list[int]) -> dict:
     beyond = [p for p in run.quick((64, 2048), FAR) if p > run.size]
     curves = {name: [] for name in names}
     for p in beyond:
-        for name, predicted in predict_here(points[-1], p, theta, links, elements, own_s).items():
+        for name, predicted in predict_here(points[-1], p, theta, elements, own_s).items():
             curves[name].append(speedup(p, predicted))
-    run.say("PREDICTED for more ranks of this kind on this kind of link:")
+    run.say("PREDICTED for more ranks on cores and links like those of the last line:")
     run.table(["ranks", *names], [[p, *(f"{curves[n][i]:.1f}" for n in names)] for i, p in enumerate(beyond)])
     return {"points": points, "beyond": beyond, "curves": curves, "theta": theta}
 
@@ -175,27 +176,21 @@ def measure_part(part: kit.Run, data, theta: float) -> dict:
                       **switched) as stack_:  # fmt: skip
             steps[system.name] = flow.time_steps(part, stack_, images.steps(part, data, count))
     n = sum(spec.size for spec in images.network(part, data).tensors)
-    rings = {str(np.dtype(wire)): time_rings(part, n, wire) for wire in (np.float32, np.float16)}
+    links = {str(np.dtype(wire)): fit_link(part, n, wire) for wire in (np.float32, np.float16)}
     measured = {name: part.size * alone.median_s / timing.median_s for name, timing in steps.items()}
-    return {"ranks": part.size, "alone": alone, "ready_s": ready_s, "steps": steps, "rings": rings, "measured": measured}
+    return {"ranks": part.size, "alone": alone, "ready_s": ready_s, "steps": steps, "links": links,
+            "measured": measured}  # fmt: skip
 
 
-def time_rings(part: kit.Run, n: int, wire) -> list:
-    """[(ranks, bytes on the wire, seconds)] of ring allreduces from short to the whole pool."""
+def fit_link(part: kit.Run, n: int, wire) -> Link:
+    """alpha and beta from ring allreduces on this part's ranks, from short ones to the whole pool."""
+    if part.size == 1:
+        return Link(0.0, 0.0)
     call, points = collective(part.comm, ring.allreduce, wire), []
-    for k in (256, n // 64, n // 8, n) if part.size > 1 else ():
+    for k in (256, n // 64, n // 8, n):
         x = np.zeros(k, np.float32)
         points.append((part.size, np.dtype(wire).itemsize * k, part.time(lambda x=x: call(x), part.quick(2, 5)).median_s))
-    return points
-
-
-def fit_links(points) -> dict[str, Link]:
-    """One link for each wire type, from the rings on all numbers of ranks together."""
-    found = {}
-    for wire in points[0]["rings"]:
-        rings = [ring_ for point in points for ring_ in point["rings"][wire]]
-        found[wire] = fit_ring(rings).link if rings else Link(0.0, 0.0)
-    return found
+    return fit_ring(points).link
 
 
 def processor_cost(points) -> float:
@@ -204,11 +199,11 @@ def processor_cost(points) -> float:
     return max(0.0, sparse.median_s - dense.median_s)
 
 
-def predict_here(point, p: int, theta: float, links, elements, own_s: float) -> dict:
-    """{technique: Timeline} on p ranks that compute as those of this point did. More ranks on a core choose more slowly."""
+def predict_here(point, p: int, theta: float, elements, own_s: float) -> dict:
+    """{technique: Timeline} on p ranks whose cores and links are those of this point."""
     ready, compute_s, found = list(zip(point["ready_s"], elements)), point["alone"].median_s, {}
     for system in stack(theta):
-        line = ring_line(p, links["float16" if system.itemsize == 2 else "float32"])
+        line = ring_line(p, point["links"]["float16" if system.itemsize == 2 else "float32"])
         if system.percent:
             system = replace(system, chunk=flow.chunk_elements(sum(elements)), selection_s=own_s)
         found[system.name] = step(ready, system, line, compute_s)
