@@ -1,6 +1,7 @@
 """python -m refgf.oracle: golden cases, and a checker for implementations. Exit code 0 right, 1 wrong, 2 cannot judge."""
 
 import argparse
+import difflib
 import fnmatch
 import json
 import sys
@@ -40,12 +41,15 @@ def verify(options):
 
     if options.trace:
         return verify_trace(options)
-    cases = [case for case in load_folder(options.cases) if selected(case, options.only)]
+    every, judged = load_folder(options.cases), implementation(options)
+    if options.files:
+        refuse_unknown(judged, every)
+    cases = [case for case in every if selected(case, options.only)]
     if not cases:
         raise ValueError(f"verify: no case matches {options.only}; next: a statement (R2), its letter, or a name (ring-*)")
     if options.order:
         cases = [case for case in (in_order(case, options.order) for case in cases) if case]
-    verdicts = verify_cases(cases, implementation(options), options.profile, not options.no_diagnosis)
+    verdicts = verify_cases(cases, judged, options.profile, not options.no_diagnosis)
     if all(v.status == "absent" for v in verdicts):
         raise ValueError("verify: no function or file of that name; wanted one of " + ", ".join(sorted(CALLS)))
     print(report.as_text(verdicts, options.profile))
@@ -53,6 +57,16 @@ def verify(options):
         if path:
             Path(path).write_text(write(verdicts, options.profile))
     return 1 if any(v.status == "fail" for v in verdicts) else 0
+
+
+def refuse_unknown(files, cases):
+    """A misspelt result would otherwise count as one that nobody wrote."""
+    unknown = files.unknown(cases)
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], [f"{case.name}.safetensors" for case in cases], 1)
+        meant = f"did you mean {near[0]}?" if near else "take it out, or name its cases with --cases"
+        raise ValueError(f"verify: got {len(unknown)} files that are results of no case, first {unknown[0]}; "
+                         f"wanted NAME.safetensors of a case; next: {meant}")  # fmt: skip
 
 
 def verify_trace(options):

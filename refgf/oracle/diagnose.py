@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from refgf.oracle import definitions
 from refgf.oracle.definitions import same_bits
 from refgf.oracle.functions import CALLS
 from refgf.oracle.judge import judge_bits
@@ -15,17 +16,46 @@ WHOLE_NETWORK = ("N10", "N11", "N14", "N15")  # a step takes seconds: mistakes i
 
 def diagnose(case, got):
     """Sentences that name what would give this result. Empty when nothing known does."""
-    return [*ranks_in(case, got), *orders_of(case, got), *mistakes_of(case, got)]
+    return [*shifted_states(case, got), *ranks_in(case, got), *orders_of(case, got), *mistakes_of(case, got)]
 
 
-def mistakes_of(case, got):
-    """Names of the seeded mistakes whose result for this case is this one."""
+def mistakes_of(case, got, among=None):
+    """Names of the seeded mistakes whose result for this case is this one, and not the right one. among: only these."""
+    right = judge_bits(case, got) is None
+    outputs = {name: a for name, a in got.items() if name.startswith("out.")}
+    if judge_bits(case, outputs) is None:  # only the states are wrong: they are what a mistake must explain
+        outputs = got
     found = []
-    for mistake in MISTAKES:
-        if mistake.reaches(case.function) and (case.function not in STEPS or mistake.statement in WHOLE_NETWORK):
+    for mistake in [] if right else MISTAKES:
+        name = f"{mistake.name} (violates {mistake.statement})"
+        if (among is None or name in among) and mistake.reaches(case.function) and not _slow(case, mistake):
             result = with_mistake(case, mistake)
-            if result is not None and judge_bits(result, got) is None and judge_bits(case, got) is not None:
-                found.append(f"{mistake.name} (violates {mistake.statement})")
+            if result is not None and any(judge_bits(result, given) is None for given in (got, outputs)):
+                found.append((name, result))
+    truth = _truth(case) if found else None
+    return [name for name, result in found if judge_bits(result, truth) is not None]
+
+
+def _slow(case, mistake):
+    return case.function in STEPS and mistake.statement not in WHOLE_NETWORK
+
+
+def _truth(case):
+    """What the definitions give, which is not the case's own result where that is another order's (--order)."""
+    with np.errstate(all="ignore"):
+        return {name: np.asarray(a) for name, a in CALLS[case.function].run(definitions, case).items()}
+
+
+def shifted_states(case, got):
+    """Intermediate states that are right, but begin one step early or late."""
+    value, wanted = np.asarray(got.get("state.x", [])), case.tensors.get("state.x")
+    if wanted is None or value.shape != wanted.shape or len(wanted) < 2 or same_bits(value, wanted):
+        return []
+    found = []
+    if same_bits(value[1:], wanted[:-1]):
+        found.append("states one late: number 0 is what holds after the first step, not before it (R5)")
+    if same_bits(value[:-1], wanted[1:]):
+        found.append("states one early: number 0 is what holds after the first step, not after the second (R5)")
     return found
 
 
@@ -51,6 +81,8 @@ def orders_of(case, got):
     if value.shape != case["in.x"].shape or xs[0].size > LARGEST or xs[0].size == 0:
         return []
     if any(not same_bits(row, value[0]) for row in value):
+        return []
+    if "out.x" in case.tensors and same_bits(value, case["out.x"]):
         return []
     names = [name for name, result in candidates(xs) if same_bits(result, value[0])]
     more = f" (and {len(names) - 4} more)" if len(names) > 4 else ""

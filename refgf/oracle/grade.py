@@ -23,13 +23,15 @@ STATEMENTS = {"02": "N", "03": "L", "05": "P", "06": "C", "11": "M"}  # lesson -
 
 @dataclass
 class Mark:
-    """what: "values", "bits", ...; told: the first thing that is wrong, None when nothing is."""
+    """what: "values", "bits", ...; told: the first thing that is wrong, None when nothing is; open: nothing shows it."""
 
     what: str
     told: str | None
+    open: bool = False
 
     def __str__(self):
-        return f"{'pass' if self.told is None else 'FAIL'}  {self.what}{'' if self.told is None else ': ' + self.told}"
+        outcome = "FAIL" if self.told else "open" if self.open else "pass"
+        return f"{outcome}  {self.what}{'' if self.told is None else ': ' + self.told}"
 
 
 def grade(path, lesson, cases):
@@ -52,10 +54,10 @@ def grade_functions(module, cases):
         raise ValueError(f"grade: none of these functions is there: {', '.join(sorted({c.function for c in cases}))}")
     marks = []
     for statement, counts in by_statement(verdicts).items():
-        failed = next((v for v in verdicts if v.failure and statement in v.case.statements), None)
+        failed = next((v for v in verdicts if statement in v.violated), None)
         looks = f"; looks like: {failed.diagnosis[0]}" if failed and failed.diagnosis else ""
         told = f"{counts['fail']} cases, first {failed.case.name}: {failed.failure}{looks}" if failed else None
-        marks.append(Mark(statement, told))
+        marks.append(Mark(statement, told, open=not counts["pass"]))
     return marks
 
 

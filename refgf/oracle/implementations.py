@@ -184,6 +184,11 @@ class Files:
             raise ValueError(f"verify: got {folder}; wanted a folder with NAME.safetensors; next: check the path")
         self.folder = folder
 
+    def unknown(self, cases):
+        """Results that belong to no case: misspelt, or of another set of cases."""
+        names = {case.name for case in cases}
+        return sorted(path.name for path in Path(self.folder).glob("*.safetensors") if path.stem not in names)
+
     def provides(self, case):
         return Path(self.folder, f"{case.name}.safetensors").exists()
 

@@ -12,10 +12,11 @@ import numpy as np
 from refgf.oracle import definitions
 from refgf.oracle.definitions import exact_sum, summation_bound
 from refgf.oracle.functions import SUMS, csc_run, csc_settings
-from refgf.oracle.judge import Failure, differs, first_failure, judge_bits, outside
+from refgf.oracle.judge import Failure, differs, earliest, first_failure, judge_bits, outside
 from refgf.oracle.orders import NAMED
 
 PROFILES = ("bits", "sum", "agreement")
+STATES = {"ring": ["R2"], "direct": ["D1"], "tree": ["H1"], "doubling": ["H2"]}  # which statement names an order
 
 
 def judge(case, got, profile="bits"):
@@ -26,8 +27,7 @@ def judge(case, got, profile="bits"):
         return judge_sum(case, got, profile)
     if case.function == "csc_run" and not case.arguments.get("exact_norms", True):
         case, failure = following(case, got)
-        if failure:
-            return failure
+        return earliest([failure, judge_bits(case, got)])
     return judge_bits(case, got)
 
 
@@ -55,30 +55,35 @@ def in_order(case, order):
     with np.errstate(all="ignore"):
         total = NAMED[order](list(case["in.x"]), np.add)
     tensors = {"in.x": case["in.x"], "out.x": np.stack([total] * len(case["in.x"]))}
-    return replace(case, tensors=tensors, statements=["R4"], name=f"{case.name} ({order})")
+    statements = [*STATES.get(order, ()), "R4"]
+    return replace(case, tensors=tensors, statements=statements, name=f"{case.name} ({order})")
 
 
 def following(case, got):
     """Where norms depend on the order of summation, any list counts whose norms are near enough to be the largest.
 
-    -> (the case as it goes on with the reported lists, or a failure: lists that differ between ranks or are not near)
+    -> (the case as it goes on with the reported lists, a failure: lists that differ between ranks or are not near)
     """
     lists = np.asarray(got.get("out.chosen"))
     if lists.shape != case["out.chosen"].shape:
         return case, Failure("out.chosen is missing or has another shape", "out.chosen")
     wanted = np.broadcast_to(lists[:, :1], lists.shape)
-    failure = first_failure(case, "out.chosen", lists, wanted, lists != wanted, "differs from rank 0")
-    if failure:
-        return case, failure
+    apart = first_failure(case, "out.chosen", lists, wanted, lists != wanted, "differs from rank 0")
     percents = [tuple(pair) for pair in case.arguments["percents"]]
     chosen = [None if dense else np.flatnonzero(row[0]).tolist() for row, (_, dense) in zip(lists, percents)]
+    followed = replace(case, tensors={**case.tensors, **csc_run(definitions, case, lists=chosen)})
+    return followed, earliest([apart, not_near(case, chosen, percents)])
+
+
+def not_near(case, chosen, percents):
+    """The first step whose list has a chunk that is not among the most important, as a Failure."""
     reports = definitions.csc_run(case["in.w"], list(case["in.g"]), csc_settings(case), percents, lists=chosen)
     near = 2 * case["in.g"].shape[1] * case.arguments["chunk"] * 2.0**-53
     for step, (report, (percent, dense)) in enumerate(zip(reports[:-1], percents[1:]), start=1):
         if report["finite"] and not dense and not is_near(chosen[step], report["importance"], percent, 1 - near):
             told = str(chosen[step]), str(definitions.choose(report["importance"], percent))
-            return case, Failure("the chosen chunks are not the most important", "out.chosen", {"step": step}, *told)
-    return replace(case, tensors={**case.tensors, **csc_run(definitions, case, lists=chosen)}), None
+            return Failure("the chosen chunks are not the most important", "out.chosen", {"step": step}, *told)
+    return None
 
 
 def is_near(chosen, values, percent, share):

@@ -3,7 +3,8 @@
 import time
 from dataclasses import dataclass, field
 
-from refgf.oracle.diagnose import diagnose
+from refgf.oracle.blame import judged_statements, violated
+from refgf.oracle.diagnose import STEPS, diagnose, mistakes_of, orders_of
 from refgf.oracle.functions import SUMS
 from refgf.oracle.judge import Failure
 from refgf.oracle.profiles import judge
@@ -20,12 +21,19 @@ class Verdict:
     failure: Failure | None = None
     diagnosis: list = field(default_factory=list)
     seconds: float = 0.0
+    profile: str = "bits"
 
     @property
     def statements(self):
-        """Those of the case; R5 only if intermediate states were given."""
-        given = self.outputs is not None and any(name.startswith("state.") for name in self.outputs)
-        return [s for s in self.case.statements if s != "R5" or given]
+        """Those that were judged."""
+        return judged_statements(self.case, self.outputs, self.profile)
+
+    @property
+    def violated(self):
+        """What a failure shows to be violated; where it does not show which, all in question."""
+        if self.status != "fail":
+            return []
+        return violated(self.case, self.outputs, self.diagnosis, self.statements)
 
 
 def verify(cases, implementation, profile="bits", with_diagnosis=True):
@@ -34,7 +42,7 @@ def verify(cases, implementation, profile="bits", with_diagnosis=True):
     for case in cases:
         if case.function in endless:
             told = f"not run: {case.function} did not end in case {endless[case.function]}"
-            verdicts.append(Verdict(case, "fail", failure=Failure(told)))
+            verdicts.append(Verdict(case, "fail", failure=Failure(told), profile=profile))
         else:
             verdicts.append(verify_case(case, implementation, profile))
         if verdicts[-1].failure and verdicts[-1].failure.message.startswith("did not end"):
@@ -55,6 +63,16 @@ def diagnose_some(verdicts):
     for (*kind, few), verdict in telling.items():
         if not few or (*kind, False) not in telling:
             verdict.diagnosis = diagnose(verdict.case, verdict.outputs)
+    for verdict in verdicts:
+        if verdict.status == "fail" and verdict.outputs is not None and not verdict.diagnosis:
+            verdict.diagnosis = known_from_others(verdict, telling.values())
+
+
+def known_from_others(verdict, diagnosed):
+    """A mistake that another case of the function looks like (cheaper than to try them all on every case), or an order."""
+    names = {told for other in diagnosed if other.case.function == verdict.case.function for told in other.diagnosis}
+    found = mistakes_of(verdict.case, verdict.outputs, names) if verdict.case.function not in STEPS else []
+    return found or orders_of(verdict.case, verdict.outputs)
 
 
 def few_ranks(case):
@@ -65,14 +83,14 @@ def few_ranks(case):
 def verify_case(case, implementation, profile="bits"):
     """Run one case and judge its values, then its trace where there is one."""
     if not implementation.provides(case):
-        return Verdict(case, "absent")
+        return Verdict(case, "absent", profile=profile)
     start_s = time.perf_counter()
     result = implementation.run(case)
-    verdict = Verdict(case, "pass", result.outputs, seconds=time.perf_counter() - start_s)
+    verdict = Verdict(case, "pass", result.outputs, seconds=time.perf_counter() - start_s, profile=profile)
     if result.error:
         verdict.failure = Failure(result.error)
     elif result.outputs is None:
-        return Verdict(case, "absent")
+        return Verdict(case, "absent", profile=profile)
     else:
         verdict.failure = judged(case, result, profile)
     verdict.status = "fail" if verdict.failure else "pass"
@@ -98,10 +116,22 @@ def judge_trace(case, events):
 
 
 def by_statement(verdicts):
-    """{"R1": {"pass": 12, "fail": 0}} of the cases that were run; statements in their order."""
+    """{"R1": {"pass": 12, "fail": 0, "open": 0}} of the cases that were run; statements in their order.
+
+    open: the case fails, but what it shows to be violated is another statement.
+    """
     counts = {}
     for verdict in verdicts:
         if verdict.status != "absent":
-            for statement in verdict.statements:
-                counts.setdefault(statement, {"pass": 0, "fail": 0})[verdict.status] += 1
+            wrong = verdict.violated
+            for statement in dict.fromkeys([*verdict.statements, *wrong]):
+                outcome = "fail" if statement in wrong else "open" if wrong else "pass"
+                counts.setdefault(statement, {"pass": 0, "fail": 0, "open": 0})[outcome] += 1
     return dict(sorted(counts.items(), key=lambda item: (item[0][0], int(item[0][1:]))))
+
+
+def not_run(verdicts):
+    """{function: (cases that were not run, all its cases)} of functions that lack some or all."""
+    functions = [v.case.function for v in verdicts]
+    absent = [v.case.function for v in verdicts if v.status == "absent"]
+    return {function: (absent.count(function), functions.count(function)) for function in sorted(set(absent))}

@@ -1,0 +1,119 @@
+"""What `verify` concludes: which statements were judged, which one is violated, what was not run, what came first."""
+
+import json
+
+import numpy as np
+import pytest
+
+from refgf.oracle import definitions
+from refgf.oracle.__main__ import main
+from refgf.oracle.cases import GOLDEN, load_case, load_folder, save_tensors
+from refgf.oracle.functions import CALLS
+from refgf.oracle.implementations import PythonModule
+from refgf.oracle.judge import judge_bits
+from refgf.oracle.mistakes.sparse import not_cleared, ties_to_higher
+from refgf.oracle.profiles import judge
+from refgf.oracle.variants import variant
+from refgf.oracle.verify import by_statement, diagnose_some, verify
+
+CASES = load_folder(GOLDEN)
+RINGS = [case for case in CASES if case.function == "ring_allreduce"]
+PLAIN = "from refgf.oracle.definitions import *\n"
+
+
+def module(**functions):
+    return PythonModule(type("Mine", (), {name: staticmethod(f) for name, f in functions.items()}))
+
+
+def verdicts_of(function, profile="bits", cases=RINGS):
+    return verify(cases, PythonModule(function), profile)
+
+
+@pytest.mark.parametrize(("profile", "judged"), [("sum", {"S2"}), ("agreement", {"R4"})])
+def test_a_profile_passes_only_what_it_judges(profile, judged):
+    assert set(by_statement(verify(RINGS, PythonModule(definitions), profile))) == judged
+
+
+def test_a_wrong_order_violates_the_order_and_not_the_agreement():
+    ranks_in_order = variant(ring_allreduce=lambda xs, wire=None: definitions.direct_allreduce(xs, wire))
+    counts = by_statement(verify(RINGS, PythonModule(ranks_in_order)))
+    assert counts["R2"]["fail"] and not counts["R4"]["fail"] and not counts["R1"]["fail"]
+    assert counts["R4"]["open"] and counts["R4"]["pass"]
+
+
+def test_ranks_that_differ_violate_the_agreement():
+    def differ(xs, wire=None):
+        results = definitions.ring_allreduce(xs, wire)
+        return [x + np.asarray(r, x.dtype) for r, x in enumerate(results)]
+
+    counts = by_statement(verify(RINGS, PythonModule(variant(ring_allreduce=differ))))
+    assert counts["R4"]["fail"]
+
+
+def test_undiagnosed_failures_leave_all_statements_in_question(tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(PLAIN + "def lazy_calls(sizes, itemsize, theta_bytes):\n    return [(0, 1), (7, 3)]\n")
+    arguments = ["verify", "--python", str(tmp_path / "mine.py"), "--only", "lazy_calls"]
+    assert main([*arguments, "--json", str(tmp_path / "j.json")]) == 1
+    told = json.loads((tmp_path / "j.json").read_text())
+    assert told["statements"]["L1"]["fail"] and told["statements"]["L2"]["fail"]
+    assert "violates one of L1, L2" in capsys.readouterr().out
+
+
+def test_the_states_alone_may_be_wrong():
+    case = load_case(GOLDEN, "ring-p3-n9-float32-sensitive")
+    outputs = {name: a.copy() for name, a in CALLS[case.function].run(definitions, case).items()}
+    outputs["state.x"][1:] = outputs["state.x"][:-1].copy()
+    outputs["state.x"][0] = case["in.x"]
+    assert "the result is right" in str(judge_bits(case, outputs))
+    verdict = verify([case], module(ring_allreduce=definitions.ring_allreduce))[0]
+    verdict.status, verdict.outputs, verdict.failure = "fail", outputs, judge_bits(case, outputs)
+    diagnose_some([verdict])
+    assert verdict.violated == ["R5"] and "states one late" in verdict.diagnosis[0]
+
+
+def test_states_do_not_hide_a_diagnosis():
+    """The function is wrong in a known way, the optional states beside it are right, or wrong in another way."""
+    case = load_case(GOLDEN, "ring-p3-n9-float32-sensitive")
+    wrong = variant(ring_allreduce=lambda xs, wire=None: definitions.direct_allreduce(xs, wire))
+    for states in (definitions.ring_states, lambda xs, wire=None: definitions.ring_states(xs[::-1], wire)):
+        given = module(ring_allreduce=wrong.ring_allreduce, ring_states=states)
+        assert "summed in rank order (violates R2)" in verify([case], given)[0].diagnosis
+
+
+def test_another_order_is_not_a_list_of_mistakes(tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(PLAIN)
+    assert main(["verify", "--python", str(tmp_path / "mine.py"), "--order", "tree"]) == 1
+    said = capsys.readouterr().out
+    assert "looks like" in said and "(violates" not in said and "violates one of" not in said and "violates H1" in said
+
+
+def test_the_first_wrong_step_counts_where_norms_are_inexact():
+    case = next(case for case in CASES if case.name == "csc-dgc-decay")
+    got = CALLS["csc_run"].run(variant(keep=not_cleared), case)
+    assert judge(case, got).where["step"] == 0
+    verdict = verify([case], PythonModule(variant(keep=not_cleared)))[0]
+    assert verdict.violated == ["C3"]
+
+
+def test_a_cause_is_told_before_its_consequence():
+    case = next(case for case in CASES if case.name == "csc-dgc")
+    got = CALLS["csc_run"].run(variant(choose=ties_to_higher), case)
+    assert judge(case, got).output == "out.chosen"
+
+
+def test_what_was_not_run_is_counted(tmp_path, capsys):
+    case = load_case(GOLDEN, "ring-p3-n9-float32-sensitive")
+    save_tensors(tmp_path / f"{case.name}.safetensors", case.part("out"))
+    assert main(["verify", "--files", str(tmp_path), "--json", str(tmp_path / "j.json")]) == 0
+    said = capsys.readouterr().out
+    assert f"not provided, not judged: {len(RINGS) - 1} of {len(RINGS)} cases of ring_allreduce" in said
+    assert f"1 cases passed, 0 failed, {len(CASES) - 1} not judged" in said
+    assert json.loads((tmp_path / "j.json").read_text())["not_judged"]["ring_allreduce"] == len(RINGS) - 1
+
+
+def test_a_misspelt_result_is_refused(tmp_path, capsys):
+    case = load_case(GOLDEN, "ring-p3-n9-float32-sensitive")
+    save_tensors(tmp_path / f"{case.name}.safetensors", case.part("out"))
+    save_tensors(tmp_path / "ring-p3-n9-flaot32-sensitive.safetensors", case.part("out"))
+    assert main(["verify", "--files", str(tmp_path)]) == 2
+    assert "did you mean ring-p3-n9-float32-sensitive.safetensors?" in capsys.readouterr().err
