@@ -43,9 +43,8 @@ from pathlib import Path
 
 import numpy as np
 
-import axes
 import kit
-import layers
+from kit import axes, layers
 from refgf.comm import ring
 from refgf.comm.schedule import collective
 from refgf.comm.slices import slices

@@ -35,12 +35,9 @@ import math
 
 import numpy as np
 
-import axes
-import flow
-import images
 import kit
-import region
-import rounding
+from kit import axes, flow, images, region, rounding
+from kit.replay import Size, pace, replay_backward, sizes_of, time_steps
 from refgf.comm import direct, ring
 from refgf.comm.agreement import agree, checked
 from refgf.comm.schedule import collective
@@ -52,7 +49,6 @@ from refgf.predict.region import gain
 from refgf.predict.timeline import lazy, predict
 from refgf.predict.workloads import resnet50
 from refgf.training.step import require_same_parameters, train_step
-from replay import Size, pace, replay_backward, sizes_of, time_steps
 
 THETAS = [0, 2**14, 2**16, 2**18, 2**20, math.inf]  # bytes; both networks have about 1.5 MB of gradients here
 RESNET_THETAS = [0, 2**16, 2**18, 2**20, 2**22, 2**24, 2**26, math.inf]  # 102 MB

@@ -41,11 +41,9 @@ import time
 
 import numpy as np
 
-import axes
-import flow
-import gantt
-import images
 import kit
+from kit import axes, flow, gantt, images
+from kit.replay import replay_backward, sizes_of
 from refgf.comm import ring
 from refgf.comm.schedule import collective
 from refgf.comm.timeline import Timeline, chrome_trace, gather
@@ -56,7 +54,6 @@ from refgf.exchange.pool import Pool
 from refgf.oracle.definitions import lazy_allreduce, same_bits
 from refgf.predict.timeline import lazy, predict
 from refgf.predict.workloads import alexnet
-from replay import replay_backward, sizes_of
 
 THETAS = [0, 2**18, 2**20, 2**22, math.inf]  # bytes; the replayed gradients have 31 MB
 SHARE = 8  # the replayed gradients are those of the full AlexNet, each so many times smaller

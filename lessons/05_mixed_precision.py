@@ -36,11 +36,8 @@ import refgf.launch  # noqa: F401  before MPI starts
 
 import numpy as np
 
-import axes
-import flow
-import images
 import kit
-import rounding
+from kit import axes, flow, images, rounding
 from refgf.comm import direct, ring
 from refgf.comm.schedule import collective
 from refgf.exchange.precision import LossScale, Underflow

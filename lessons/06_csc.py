@@ -36,11 +36,9 @@ import statistics
 
 import numpy as np
 
-import axes
-import flow
-import images
 import kit
-import trials
+from kit import axes, flow, images, trials
+from kit.replay import Size, replay_backward
 from refgf.comm import ring
 from refgf.comm.schedule import collective
 from refgf.comm.slices import length
@@ -61,7 +59,6 @@ from refgf.training.data import digits, steps_per_epoch
 from refgf.training.gradientflow import PlainSGD, direct_allreduce
 from refgf.training.step import Replica
 from refgf.training.sgd import MomentumSGD
-from replay import Size, replay_backward
 
 DENSITIES = [100, 50, 25, 10, 5, 1]
 WARMUP = (100, 25)  # percent in the first epochs

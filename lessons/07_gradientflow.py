@@ -35,9 +35,8 @@ import time
 
 import numpy as np
 
-import flow
-import images
 import kit
+from kit import flow, images
 from refgf.comm.native import mpi_allreduce
 from refgf.exchange.chunk_choice import Density
 from refgf.exchange.lazy import require_threshold

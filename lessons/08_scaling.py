@@ -44,10 +44,10 @@ from dataclasses import replace
 
 import numpy as np
 
-import flow
-import images
 import kit
-import parts
+from kit import flow, images, parts
+from kit.published_tables import headlines, rows, show_inputs, span
+from kit.scaling_picture import draw
 from refgf.comm import ring
 from refgf.comm.schedule import collective
 from refgf.exchange.lazy import require_threshold
@@ -62,8 +62,6 @@ from refgf.predict.scaling import best_theta_step, curve, ready_of
 from refgf.predict.simulate import from_schedules
 from refgf.predict.systems import speedup, stack, step
 from refgf.predict.workloads import alexnet, resnet50
-from published_tables import headlines, rows, show_inputs, span
-from scaling_picture import draw
 
 FAR = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]
 ETHERNET = SIMULATION.links["between"]

@@ -43,9 +43,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-import axes
 import kit
-import merges
+from kit import axes, merges
+from kit.replay import replay_backward, sizes_of
 from refgf.comm import direct, ring
 from refgf.comm.agreement import agree
 from refgf.comm.schedule import collective
@@ -59,7 +59,6 @@ from refgf.predict.fit import fit_line
 from refgf.predict.merge import compare, exact_merge, greedy_merge, theta_bounds
 from refgf.predict.timeline import best_theta, eager, lazy, one_call, predict
 from refgf.predict.workloads import WORKLOADS, densenet201, resnet50
-from replay import replay_backward, sizes_of
 
 THETAS = [2**14, 2**16, 2**18, 2**20, 2**22]  # bytes
 SHARE = 8  # on links of 1 Gbit/s an eighth of the bytes is what all of them are on 8 Gbit/s

@@ -39,9 +39,8 @@ import refgf.launch  # noqa: F401  before MPI starts
 
 import numpy as np
 
-import axes
 import kit
-import placement
+from kit import axes, placement
 from refgf.comm import doubling, hierarchical, ring, tree
 from refgf.comm.schedule import check, collective, replay
 from refgf.comm.select import crossover_bytes

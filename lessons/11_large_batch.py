@@ -40,11 +40,8 @@ import functools
 
 import numpy as np
 
-import axes
-import images
 import kit
-import norms
-import tuning
+from kit import axes, images, norms, tuning
 from refgf.nn.alexnet import AlexNet
 from refgf.oracle.definitions import lars_step, same_bits
 from refgf.training.accumulate import accumulated_step

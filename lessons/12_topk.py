@@ -38,12 +38,8 @@ import functools
 
 import numpy as np
 
-import axes
-import flow
-import images
 import kit
-import placement
-import trials
+from kit import axes, flow, images, placement, trials
 from refgf.comm import gather, ring
 from refgf.comm.hierarchical import blocks
 from refgf.comm.schedule import collective

@@ -46,13 +46,8 @@ import time
 
 import numpy as np
 
-import axes
-import daso_replay
-import flow
-import images
 import kit
-import placement
-import trials
+from kit import axes, daso_replay, flow, images, placement, trials
 from refgf.comm import hierarchical, ring
 from refgf.comm.bfloat16 import ring_among
 from refgf.comm.schedule import collective

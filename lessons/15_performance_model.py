@@ -40,10 +40,10 @@ from dataclasses import replace
 
 import numpy as np
 
-import kernel_times
 import kit
-from layers import measured_node
-from performance_picture import draw
+from kit import kernel_times
+from kit.layers import measured_node
+from kit.performance_picture import draw
 from refgf.comm import ring
 from refgf.nn.workspace import Workspace
 from refgf.oracle.definitions.network import conv, conv_backward

@@ -7,7 +7,7 @@ import numpy as np
 
 from refgf.training.cache import Cache
 from refgf.training.data import shuffled
-from refgf.training.shards import node_batches
+from refgf.training.cache.shards import node_batches
 
 N, SLOTS = 400, 200
 

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-import scratch
 
 from jobs import clean_environment, mpiexec, needs_mpiexec, run_job
+from kit import scratch
 
 LESSON = Path(__file__).resolve().parents[2] / "lessons" / "14_data_cache.py"
 GONE_IN_S = 5.0
@@ -19,7 +19,7 @@ KILLED = """
 import refgf.launch, os, runpy, signal, sys, time
 sys.argv = [{lesson!r}, "--quick", "--output", {folder!r}]
 sys.path.insert(0, os.path.dirname({lesson!r}))
-import levels
+from kit import levels
 made = []
 def dies(*arguments, make=levels.make):
     made.append(make(*arguments))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import record
 from jobs import run_job
+from kit import record
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted((ROOT / "lessons").glob("[0-9][0-9]_*.py"))

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-import merges
+from kit import merges
 from refgf.comm import threads
 from refgf.predict.cost import Line
 

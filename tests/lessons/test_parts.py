@@ -2,12 +2,11 @@
 
 from argparse import Namespace
 
-import kernel_times
 import numpy as np
-import parts
 import pytest
 
 import kit
+from kit import kernel_times, parts
 from refgf.comm import ring, threads
 from refgf.comm.schedule import collective
 from refgf.oracle.definitions import ring_traffic

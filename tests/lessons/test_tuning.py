@@ -4,7 +4,7 @@ import statistics
 
 import pytest
 
-import tuning
+from kit import tuning
 from refgf.comm import threads
 
 

@@ -5,10 +5,9 @@ import tempfile
 import numpy as np
 
 from refgf.comm import threads
-from refgf.training import shards
-from refgf.training.cache import LEVELS, node_cache
-from refgf.training.cache_disk import HEADER_BYTES, RECORD_BYTES
-from refgf.training.cache_memory import table_bytes
+from refgf.training.cache import LEVELS, node_cache, shards
+from refgf.training.cache.disk import HEADER_BYTES, RECORD_BYTES
+from refgf.training.cache.memory import table_bytes
 
 node_shards = shards.node_shards
 

@@ -12,13 +12,14 @@ from pictures import make_tree
 
 from refgf.comm import threads
 from refgf.launch import leftovers
-from refgf.training import cache_disk, cache_memory
+from refgf.training.cache import disk as disk_level
+from refgf.training.cache import memory as memory_level
 from refgf.training.cache import LEVELS, Cache, decoder, node_cache
-from refgf.training.cache_disk import HEADER_BYTES, RECORD_BYTES, DiskCache
-from refgf.training.cache_memory import SharedSamples
+from refgf.training.cache.disk import HEADER_BYTES, RECORD_BYTES, DiskCache
+from refgf.training.cache.memory import SharedSamples
 from refgf.training.folders import image_folder
-from refgf.training.shards import node_batches, node_shards
-from refgf.training.stores import FolderStore, data_set_key
+from refgf.training.cache.shards import node_batches, node_shards
+from refgf.training.cache.stores import FolderStore, data_set_key
 
 N, SHAPE, SAMPLE_BYTES = 23, (3, 5, 2), 30
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
@@ -207,7 +208,7 @@ def test_copies_of_another_data_set_under_the_right_header(tmp_path):
 
 def test_the_check_sees_a_digest_of_nothing(tmp_path, monkeypatch):
     """Seeded: a disk level that believes what it reads."""
-    monkeypatch.setattr(cache_disk.DiskCache, "_digest", lambda self, index, data: bytes(16))
+    monkeypatch.setattr(disk_level.DiskCache, "_digest", lambda self, index, data: bytes(16))
     with pytest.raises(AssertionError):
         test_copies_of_another_data_set_under_the_right_header(tmp_path)
 
@@ -229,7 +230,7 @@ def test_the_disk_keeps_to_its_limit(tmp_path, limit):
 
 def test_a_full_disk_is_a_miss(tmp_path, monkeypatch):
     disk = DiskCache(str(tmp_path), KEY, EVERYTHING)
-    monkeypatch.setattr(cache_disk, "_write", lambda *arguments: False)
+    monkeypatch.setattr(disk_level, "_write", lambda *arguments: False)
     assert not disk.put(3, content(3)) and disk.get(3) is None
 
 
@@ -259,7 +260,7 @@ def test_two_jobs_side_by_side_in_one_folder(tmp_path, keys):
 
 
 def names_in_shared_memory():
-    return [name for name in os.listdir(cache_memory.FOLDER) if name.startswith(cache_memory.PREFIX)]
+    return [name for name in os.listdir(memory_level.FOLDER) if name.startswith(memory_level.PREFIX)]
 
 
 def test_ranks_of_a_node_share_one_copy(on_ranks):
@@ -308,7 +309,7 @@ def test_nothing_has_a_name_once_it_is_shared(on_ranks):
 
 
 def test_a_name_left_by_a_kill_is_removed_at_the_next_start():
-    assert cache_memory.PREFIX in leftovers.PREFIXES
+    assert memory_level.PREFIX in leftovers.PREFIXES
 
 
 def test_more_shared_memory_than_there_is():

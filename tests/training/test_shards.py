@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from refgf.training import shards
+from refgf.training.cache import shards
 from refgf.training.data import Dataset, batches, shuffled
 
 NODES = [[[0]], [[0, 1]], [[0], [1]], [[0, 2], [1]], [[0, 1], [2, 3]], [[3], [0, 1, 4], [2]], [[0, 1, 2, 3, 4, 5, 6]]]

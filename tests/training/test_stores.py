@@ -7,8 +7,8 @@ import time
 import pytest
 
 from refgf.comm import threads
-from refgf.training import stores
-from refgf.training.stores import FileServer, FolderStore, RemoteStore, Throttled, addresses, data_set_key
+from refgf.training.cache import stores
+from refgf.training.cache.stores import FileServer, FolderStore, RemoteStore, Throttled, addresses, data_set_key
 from refgf.units import Link
 
 

@@ -10,8 +10,8 @@ import time
 
 import numpy as np
 
-import images
 import kit
+from kit import images
 from refgf.comm import ring
 from refgf.comm.schedule import collective
 from refgf.comm.slices import chunks

@@ -9,7 +9,13 @@ A lesson is
     measure(run) -> dict      runs on every rank; what rank 0 returns is written to results/NN_name.json
     draw(result, axes...)     reads such a dict and draws results/NN_name.png; `--plot` does only this, without MPI
 
-`run` is a `Run`: communicator, options, timing, printing on rank 0.
+`run` is a `Run`: communicator, options, timing, printing on rank 0. Beside this module:
+
+    words, record, axes                                units and sentences; what the JSON says; the frame of pictures
+    images, flow, trials                               the images and networks; the stack and its training; many runs
+    replay, rounding, placement, layers                a backward pass slept through; bounds; ranks on nodes; layers timed
+    region (03), gantt (04), parts, published_tables, scaling_picture (08), merges (09), norms, tuning (11), daso_replay (13),
+    levels, scratch (14), kernel_times, performance_picture (15)                         of one lesson each
 """
 
 import argparse
@@ -24,10 +30,10 @@ from pathlib import Path
 import numpy as np
 
 import refgf.launch as launch
-from record import ROOT, machine, plain, sources
+from kit.record import ROOT, machine, plain, sources
 from refgf.comm import threads
 from refgf.comm.trace import TracedComm
-from words import number_of_bytes, place, seconds, told  # noqa: F401  kit.number_of_bytes is for lessons
+from kit.words import number_of_bytes, place, seconds, told  # noqa: F401  kit.number_of_bytes is for lessons
 
 
 @dataclass(frozen=True)

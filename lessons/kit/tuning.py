@@ -7,7 +7,7 @@
 
 import statistics
 
-from trials import t_95
+from kit.trials import t_95
 
 TUNED_ON = (0, 1)  # fold and seed; the comparison is on other folds
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-import images
 import kit
+from kit import images
 from refgf.comm.schedule import replay
 from refgf.exchange.pool import Pool
 from refgf.oracle.definitions import lazy_allreduce, on_wire, summation_bound

@@ -16,16 +16,16 @@ import numpy as np
 from PIL import Image
 
 import kit
-import scratch
+from kit import scratch
 from refgf.comm.hierarchical import blocks
 from refgf.comm.topology import nodes as nodes_of
 from refgf.training.cache import LEVELS, Cache, decoder, node_cache
-from refgf.training.cache_disk import DiskCache
-from refgf.training.cache_memory import table_bytes
+from refgf.training.cache.disk import DiskCache
+from refgf.training.cache.memory import table_bytes
 from refgf.training.data import Dataset, digits
 from refgf.training.folders import image_folder
-from refgf.training.shards import node_shards
-from refgf.training.stores import FolderStore, RemoteStore, Throttled, data_set_key
+from refgf.training.cache.shards import node_shards
+from refgf.training.cache.stores import FolderStore, RemoteStore, Throttled, data_set_key
 from refgf.units import parse_link
 
 PLENTY = 1 << 40  # bytes: a limit that nothing here reaches

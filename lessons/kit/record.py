@@ -12,7 +12,7 @@ import numpy as np
 
 import refgf.launch as launch
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def machine(options) -> dict:
@@ -40,7 +40,7 @@ def cpu_name() -> str:
 def sources(lesson: Path) -> dict[str, str]:
     """{file: hash of its code} of the lesson and of every module of the project that it has loaded."""
     files = {Path(m.__file__).resolve() for m in list(sys.modules.values()) if getattr(m, "__file__", None)}
-    used = {f for f in files if f.suffix == ".py" and (ROOT / "refgf" in f.parents or f.parent == ROOT / "lessons")}
+    used = {f for f in files if f.suffix == ".py" and (ROOT / "refgf" in f.parents or ROOT / "lessons" in f.parents)}
     return {str(f.relative_to(ROOT)): code_hash(f) for f in sorted(used | {lesson})}
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-import images
 import kit
+from kit import images
 from refgf.oracle.definitions import DASOSettings, daso_start, daso_step, daso_traffic, direct_traffic
 from refgf.training.data import batches
 from refgf.training.step import parameter_hash, replica

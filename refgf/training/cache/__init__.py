@@ -29,10 +29,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from refgf.training.cache_disk import HEADER_BYTES, DiskCache
-from refgf.training.cache_memory import SharedSamples
+from refgf.training.cache.disk import HEADER_BYTES, DiskCache
+from refgf.training.cache.memory import SharedSamples
+from refgf.training.cache.shards import node_shards
 from refgf.training.images import decode
-from refgf.training.shards import node_shards
 
 LEVELS = ("memory", "disk", "store")
 
