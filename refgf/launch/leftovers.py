@@ -21,7 +21,7 @@ PREFIXES = (
     "open_mpi.",  # Open MPI, backing files
     "Intel_MPI_",  # Intel MPI
     "ucx_shm_posix_",  # UCX, below MPICH and Open MPI
-    "refgf_cache_",  # refgf/training/cache_memory.py; has a name for a moment only
+    "refgf_cache_",  # refgf/training/cache/memory.py; has a name for a moment only
 )
 MIN_AGE_S = 2.0
 
