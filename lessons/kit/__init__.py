@@ -158,7 +158,7 @@ class Lesson:
         add = self.parser.add_argument
         size = self.parser.add_mutually_exclusive_group()
         size.add_argument("--quick", action="store_true", help="tiny sizes, a few seconds: shows that it runs")
-        size.add_argument("--full", action="store_true", help="full sizes: what figures/ records")
+        size.add_argument("--full", action="store_true", help="more repeats, folds and seeds, full sizes; takes long")
         add("--threads", type=positive, metavar="P", help="run P ranks as threads of this process, without MPI")
         add("--link", metavar="RATE,LATENCY", help="wait as a link of this rate would (1gbit,50us), instead of having one")
         add("--plot", action="store_true", help="only redraw the figure from the JSON of an earlier run")
@@ -215,8 +215,10 @@ class Lesson:
             run.say("ONE RANK EXCHANGES NOTHING: what this says of exchanges is noise; next: mpiexec -n 3, or --threads 3")
         before, after = told(self.parser.description)
         run.say(f"\n{before}")
+        start_s = time.perf_counter()
         result = measure(run)
-        run.say(f"\n{after}")
+        took_s = time.perf_counter() - start_s
+        run.say(f"\n{after}\n\nThis took {took_s:.0f} s.")
         if "REFGF_TRACE_DIR" in os.environ:
             run.comm.save(os.environ["REFGF_TRACE_DIR"], run.opaque)
         if run.rank == 0:
@@ -225,6 +227,7 @@ class Lesson:
                 "date": time.strftime("%Y-%m-%d"),
                 "ranks": run.size,
                 "place": run.place,
+                "took_s": took_s,
                 "options": {k: v for k, v in vars(options).items() if k not in ("output", "lesson")},
                 "machine": machine(options),
                 "sources": sources(self.file),

@@ -78,6 +78,12 @@ def test_stale_figures_are_listed():
     assert not stale, f"measured with other sources: {stale}; next: make figures"
 
 
+def test_the_timings_in_the_syllabus():
+    took_s = [json.loads((ROOT / "figures" / f"{lesson.stem}.json").read_text())["took_s"] for lesson in LESSONS]
+    row = f"| {' | '.join(f'{seconds:.0f}' for seconds in took_s)} |"
+    assert row in (ROOT / "lessons" / "README.md").read_text(), f"next: put this row into lessons/README.md: {row}"
+
+
 KILLED_AFTER_S, GONE_IN_S = 3.0, 5.0
 KILLED = """
 import refgf.launch, os, runpy, signal, sys, threading
