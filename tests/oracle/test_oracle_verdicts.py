@@ -11,7 +11,8 @@ from refgf.oracle.cases import GOLDEN, load_case, load_folder, save_tensors
 from refgf.oracle.functions import CALLS
 from refgf.oracle.implementations import PythonModule
 from refgf.oracle.judge import judge_bits
-from refgf.oracle.mistakes.sparse import not_cleared, ties_to_higher
+from refgf.oracle.mistakes.lazy import fires_at_theta, rest_stays_local
+from refgf.oracle.mistakes.sparse import not_cleared, rest_stays_local_per_rank, ties_to_higher
 from refgf.oracle.profiles import judge
 from refgf.oracle.variants import variant
 from refgf.oracle.verify import by_statement, diagnose_some, verify
@@ -117,3 +118,35 @@ def test_a_misspelt_result_is_refused(tmp_path, capsys):
     save_tensors(tmp_path / "ring-p3-n9-flaot32-sensitive.safetensors", case.part("out"))
     assert main(["verify", "--files", str(tmp_path)]) == 2
     assert "did you mean ring-p3-n9-float32-sensitive.safetensors?" in capsys.readouterr().err
+
+
+def test_a_sparse_run_that_fires_at_theta_is_caught():
+    """Not by lazy_calls, which may be right beside it: only csc_run itself is wrong."""
+    wrong = variant(lazy_calls=fires_at_theta)
+    failed = [v for v in verify([c for c in CASES if c.function == "csc_run"], module(csc_run=wrong.csc_run)) if v.failure]
+    assert [v.case.name for v in failed] == ["csc-lazy-at-theta"]
+    assert "fires at theta, not above it (violates L1)" in failed[0].diagnosis
+
+
+def twice(name):
+    def wrong(xs, *settings, **named):
+        results = getattr(definitions, name)(xs, *settings, **named)
+        return [x / x.dtype.type(len(xs)) / x.dtype.type(len(xs)) for x in results]
+
+    return wrong
+
+
+@pytest.mark.parametrize("name", ["ring_allreduce", "direct_allreduce", "lazy_allreduce"])
+def test_dividing_twice_is_named_wherever_it_happens(name):
+    cases = [case for case in CASES if case.function == name]
+    told = [line for v in verify(cases, module(**{name: twice(name)})) for line in v.diagnosis]
+    assert any(line.startswith("divided by p twice (violates") for line in told)
+
+
+def test_a_forgotten_last_bucket_is_named_in_values_too():
+    cases = [case for case in CASES if case.function in ("lazy_allreduce", "csc_run") and "L2" in case.statements]
+    simulated = variant(lazy_allreduce=rest_stays_local)
+    for given in (module(lazy_allreduce=rest_stays_local, csc_run=simulated.csc_run),
+                  module(lazy_allreduce=rest_stays_local, csc_run=rest_stays_local_per_rank)):  # fmt: skip
+        for verdict in verify(cases, given):
+            assert any(told.startswith("last bucket forgotten: ") for told in verdict.diagnosis), verdict.case.name

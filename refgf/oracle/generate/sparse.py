@@ -1,5 +1,7 @@
 """Cases of coarse-grained sparse communication: small integers with momentum 1/2, so that every norm is exact."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from refgf.oracle.definitions import FORMS, choose, conserved, csc_run, percent_of_step
@@ -67,10 +69,22 @@ def other_cases():
     lazily = {"wire": "float16", "theta_bytes": 20, "scale": 64.0}
     for order in ("ring", "direct"):
         yield run_case(f"csc-lazy-{order}", why, "P4 L1", p=4, steps=6, dyadic=False, order=order, **lazily)
+    yield theta_case()
     settings = {"form": "history", "trust": 0.5, "decay": 0.25}
     case = run_case("csc-lars", "LARS from the sent elements of each tensor", "C12 C13", steps=6, **settings)
     case.tensors["bound.w"] = 2.0**-20 * np.abs(case["out.w"]).max() * np.ones(case["out.w"].shape)
     yield case
+
+
+def theta_case():
+    """Three chunks of 8 float16: the second ends on theta, and the third goes with them, in a ring of other slices."""
+    why = "two packed chunks are exactly theta bytes on the wire: they wait for the third"
+    lazily = {"wire": "float16", "theta_bytes": 2 * CHUNK * 2, "scale": 64.0}
+    case = run_case("csc-lazy-at-theta", why, "P4 L1 L2", p=4, steps=6, dyadic=False, order="ring", **lazily)
+    earlier = {**case.arguments, "theta_bytes": lazily["theta_bytes"] - 1}
+    other = csc_run(case["in.w"], list(case["in.g"]), csc_settings(replace(case, arguments=earlier)), earlier["percents"])
+    require((case["out.w"][:, 0] != np.array([step["w"][0] for step in other])).any(), case, "firing at theta would show")
+    return case
 
 
 def overflow_cases():

@@ -168,6 +168,14 @@ def lazy_cases():
         same = same_bits(whole, case["out.x"][0])
         require(same == (order == "direct" or theta == "inf"), case, "only direct hides theta")
         yield case
+    sizes = np.array([10, 3, 5])
+    x = inputs("sensitive", 3, sizes.sum(), "float32", random_source("lazy-rest"))
+    arguments = {"theta_bytes": 32, "wire": None, "order": "ring"}
+    why = "the last two tensors are exactly theta: they wait to the end, and go then"
+    case = make("lazy-ring-rest-at-theta", "lazy_allreduce", "L1 L2 L3 L4", why, arguments, "sensitive", x=x, sizes=sizes)
+    calls = definitions.lazy_calls(sizes.tolist(), 4, 32)
+    require(calls == [(0, 10), (10, 18)], case, "the second call is the rest")
+    yield case
 
 
 MERGED = [("ring", None, [2, 3, 1, 2]), ("ring", "float16", [1, 1, 6]), ("direct", "float16", [3, 5]), ("ring", None, [5, 3])]

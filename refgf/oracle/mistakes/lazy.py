@@ -2,7 +2,15 @@
 
 import numpy as np
 
-from refgf.oracle.definitions import direct_fold, lazy_rest, merged_calls, one_by_one
+from refgf.oracle.definitions import (
+    bytes_per_gradient,
+    direct_fold,
+    lazy_allreduce,
+    lazy_calls,
+    lazy_rest,
+    merged_calls,
+    one_by_one,
+)
 from refgf.oracle.mistakes.registry import mistake
 from refgf.oracle.mistakes.sums import ring_over
 
@@ -56,6 +64,16 @@ def never_flushed(start, stop):
     return []
 
 
+@mistake("L2", "lazy_allreduce", "last bucket forgotten: what waits at the end stays local")
+def rest_stays_local(xs, sizes, theta_bytes, wire=None, order="ring"):
+    itemsize = bytes_per_gradient(xs[0].dtype, wire)
+    calls, start = lazy_calls(sizes, itemsize, theta_bytes), len(xs[0])
+    if calls and (start - calls[-1][0]) * itemsize <= theta_bytes:
+        start = calls.pop()[0]
+    sums = one_by_one([x[:start] for x in xs], calls, wire, order)
+    return [np.concatenate([y, x[start:]]) for x, y in zip(xs, sums)]
+
+
 @mistake("L2", "lazy_rest", "an empty call at the end when nothing waits")
 def always_flushed(start, stop):
     return [(start, stop)]
@@ -76,6 +94,16 @@ def one_allreduce(xs, sizes, theta_bytes, wire=None, order="ring"):
 def tail_not_summed(xs, sizes, theta_bytes, wire=None, order="ring"):
     done = one_allreduce(xs, sizes, theta_bytes, wire, order)
     return [np.concatenate([y[: len(x) // 2], x[len(x) // 2 :]]) for x, y in zip(xs, done)]
+
+
+@mistake("L4", "lazy_allreduce", "divided by p")
+def lazy_averaged(xs, sizes, theta_bytes, wire=None, order="ring"):
+    return [x / x.dtype.type(len(xs)) for x in lazy_allreduce(xs, sizes, theta_bytes, wire, order)]
+
+
+@mistake("L4", "lazy_allreduce", "divided by p twice")
+def lazy_averaged_twice(xs, sizes, theta_bytes, wire=None, order="ring"):
+    return [x / x.dtype.type(len(xs)) for x in lazy_averaged(xs, sizes, theta_bytes, wire, order)]
 
 
 @mistake("L5", "merged_calls", "a group is sent before its last gradient is ready, which joins the next one")

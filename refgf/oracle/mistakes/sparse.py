@@ -1,6 +1,7 @@
 """Mistakes in coarse-grained sparse communication."""
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -21,7 +22,9 @@ from refgf.oracle.definitions import (
     skipped,
     update,
 )
+from refgf.oracle.mistakes.lazy import rest_stays_local
 from refgf.oracle.mistakes.registry import mistake
+from refgf.oracle.variants import variant
 
 
 @mistake("C1", "chunk_bounds", "the short last chunk is lost")
@@ -178,6 +181,23 @@ def sent_in_one_call(packed, state, s):
     return lazy_allreduce([a * scale for a in packed], [len(packed[0])], float("inf"), s.wire, s.order)[0] / scale
 
 
+@mistake("L2", "csc_run", "last bucket forgotten: every rank goes on with its own")
+def rest_stays_local_per_rank(w, gs, s, percents, lists=None):
+    """One run per rank, with what that rank holds after the exchange: right for momentum, not for decay from other weights."""
+
+    def held(packed, state, s, rank):
+        sizes, scale = packed_sizes(state, s), packed[0].dtype.type(state["scale"])
+        return rest_stays_local([a * scale for a in packed], sizes, s.theta_bytes, s.wire, s.order)[rank] / scale
+
+    runs = [variant(exchange_packed=partial(held, rank=r)).csc_run(w, gs, s, percents, lists) for r in range(len(gs[0]))]
+    return [{**reports[0], "w": [report["w"][0] for report in reports]} for reports in zip(*runs)]
+
+
+def packed_sizes(state, s):
+    bounds = chunk_bounds(len(state["w"]), s.chunk)
+    return s.sizes if state["chosen"] is None else [bounds[c][1] - bounds[c][0] for c in state["chosen"]]
+
+
 @mistake("C10", "skipped", "a skipped step keeps the scale")
 def scale_stays(state, scale):
     return {**state, "good_steps": 0}
@@ -212,6 +232,11 @@ def momentum_twice(state, total, sent, s):
 @mistake("C11", "update", "divided by the number of ranks")
 def averaged(state, total, sent, s):
     return update(state, total / total.dtype.type(len(state["kept"])), sent, s)
+
+
+@mistake("C11", "update", "divided by the number of ranks twice")
+def averaged_twice(state, total, sent, s):
+    return averaged(state, total / total.dtype.type(len(state["kept"])), sent, s)
 
 
 @mistake("C12", "local_gradient", "every rank adds the whole decay: p times too much")

@@ -73,6 +73,16 @@ def ring_averaged(xs, wire=None):
     return [x / x.dtype.type(len(xs)) for x in ring_allreduce(xs, wire)]
 
 
+@mistake("R2", "ring_allreduce", "divided by p twice")
+def ring_averaged_twice(xs, wire=None):
+    return [x / x.dtype.type(len(xs)) / x.dtype.type(len(xs)) for x in ring_allreduce(xs, wire)]
+
+
+@mistake("R2", "ring_allreduce", "divided by p times p")
+def ring_divided_by_square(xs, wire=None):
+    return [x / x.dtype.type(len(xs) ** 2) for x in ring_allreduce(xs, wire)]
+
+
 @mistake("R2", "ring_allreduce", "summed in float64 and rounded at the end")
 def ring_in_float64(xs, wire=None):
     with np.errstate(over="ignore", invalid="ignore"):
@@ -186,6 +196,16 @@ def direct_as_ring(xs, wire=None):
 @mistake("D1", "direct_allreduce", "backwards: rank p-1 first")
 def direct_backwards(xs, wire=None):
     return [direct_fold(xs[::-1], wire) for _ in xs]
+
+
+@mistake("D1", "direct_allreduce", "divided by p")
+def direct_averaged(xs, wire=None):
+    return [direct_fold(xs, wire) / x.dtype.type(len(xs)) for x in xs]
+
+
+@mistake("D1", "direct_allreduce", "divided by p twice")
+def direct_averaged_twice(xs, wire=None):
+    return [x / x.dtype.type(len(xs)) for x in direct_averaged(xs, wire)]
 
 
 @mistake("D1", "direct_allreduce", "denormal numbers are flushed to zero")
