@@ -110,7 +110,7 @@ def show_blocked_sends(run: kit.Run) -> None:
 
 def show_order_of_summation(run: kit.Run) -> None:
     """The sum of the same numbers, in the order that p and the algorithm imply."""
-    run.section("Why the bits change with p and with the algorithm")
+    run.section("Why the bits change with p and with the algorithm (ranks replayed in this process)")
     numbers = np.random.default_rng(1).standard_normal((12, 64)).astype(FLOAT)  # 12 contributions of 64 elements
     rows = []
     for p in (1, 2, 3, 4, 6):
@@ -220,7 +220,7 @@ def draw(result: dict):
                 bandwidth_axis.plot(nbytes, bus, marker=marker, label=f"{name}, measured")
         if curve["ranks"] > 1:
             predicted = [point["predicted_s"] for point in points]
-            time_axis.plot(nbytes, predicted, "k--", label="ring, predicted: 2(p-1) alpha + 2(p-1)/p n beta")
+            time_axis.plot(nbytes, predicted, "k--", label="ring, predicted: 2(p-1) alpha + 2(p-1)/p 4n beta")
             bus = [bus_bandwidth("allreduce", curve["ranks"], n, t) / 1e9 for n, t in zip(nbytes, predicted)]
             bandwidth_axis.plot(nbytes, bus, "k--", label="ring, predicted")
         time_axis.set(xscale="log", yscale="log", ylabel="seconds", title=f"{curve['ranks']} ranks, {place}")
@@ -231,7 +231,7 @@ def draw(result: dict):
             axis.set_xticks(nbytes[::2], [kit.number_of_bytes(n) for n in nbytes[::2]], fontsize=8)
             axis.legend(fontsize=8)
             axis.grid(alpha=0.3)
-    figure.suptitle("Lesson 01: the time of a ring allreduce is latency first, then bandwidth")
+    figure.suptitle("Lesson 01: the time of a ring allreduce. Where is it latency, where bandwidth?")
     figure.tight_layout(rect=(0, 0.02, 1, 1))
     return figure
 

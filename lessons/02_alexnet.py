@@ -176,6 +176,7 @@ def show_layers(run: kit.Run, result: dict) -> None:
         cells.append([name, f"{parameters:,}", shares[0], f"{flops / 1e6:,.1f}", shares[1], *told, limit])
     header = ["layer", "parameters", "share", "Mflop", "share", "forward", "predicted", "backward", "predicted", "limit"]
     run.table(header, cells)
+    run.say("Mflop: forward and backward of the whole batch. Each time is a median of its own, so they need not add up.")
     for kind, told in (("conv", "convolutions"), ("fc", "fully connected layers")):
         totals = [np.array([row["parameters"], row["flops"], sum(row["seconds"])]) for row in rows]
         share = sum(t for t, row in zip(totals, rows) if row["kind"] == kind) / sum(totals)
@@ -277,7 +278,7 @@ def against_one(run: kit.Run, model, averaged, images, labels) -> dict:
 
 
 def draw(result: dict):
-    title = "Lesson 02: the convolutions own the time, the fully connected layers the bytes, and those are ready first"
+    title = "Lesson 02: who owns the time of a step, who the bytes, and when are they ready?"
     figure, (left, right) = axes.frame(title, 1, 2, (13, 5.2))
     layers.draw_times(left, result["layers"])
     layers.draw_ready(right, result["layers"])

@@ -162,7 +162,7 @@ def measure_allreduce(run: kit.Run, elements: int):
     fit = flow.fit_allreduce(run, sizes, repeats=run.quick(3, 9))
     half = kit.number_of_bytes(fit.a_s / fit.b_s_per_byte) if fit.b_s_per_byte else "any size"
     run.say(f"T(m) = a + b m with a = {kit.seconds(fit.a_s)}, 1/b = {rate(fit.b_s_per_byte)}: "
-            f"below {half} the start-up is more than half")  # fmt: skip
+            f"below {half} the start-up is more than half; it misses the worst of {fit.points} sizes by {fit.worst:.0%}")
     if run.size > 1:
         share = 2 * (run.size - 1) / run.size
         run.say(f"every rank sends 2(p-1)/p = {share:.3g} of these bytes, at {rate(fit.b_s_per_byte / share)}, in 2(p-1) "
