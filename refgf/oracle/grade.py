@@ -54,7 +54,7 @@ def grade_functions(module, cases):
         raise ValueError(f"grade: none of these functions is there: {', '.join(sorted({c.function for c in cases}))}")
     marks = []
     for statement, counts in by_statement(verdicts).items():
-        failed = next((v for v in verdicts if statement in v.violated), None)
+        failed = next((v for v in verdicts if statement in v.violated), None) if counts["fail"] else None
         looks = f"; looks like: {failed.diagnosis[0]}" if failed and failed.diagnosis else ""
         told = f"{counts['fail']} cases, first {failed.case.name}: {failed.failure}{looks}" if failed else None
         marks.append(Mark(statement, told, open=not counts["pass"]))

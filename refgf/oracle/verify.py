@@ -118,16 +118,26 @@ def judge_trace(case, events):
 def by_statement(verdicts):
     """{"R1": {"pass": 12, "fail": 0, "open": 0}} of the cases that were run; statements in their order.
 
-    open: the case fails, but what it shows to be violated is another statement.
+    open: the case fails, but what it shows to be violated is another statement; where it does not tell which, one that
+    another case of the same function shows to be violated, if that is in question here.
     """
-    counts = {}
+    counts, shown = {}, shown_violated(verdicts)
     for verdict in verdicts:
         if verdict.status != "absent":
-            wrong = verdict.violated
+            wrong = [s for s in verdict.violated if s in shown.get(verdict.case.function, ())] or verdict.violated
             for statement in dict.fromkeys([*verdict.statements, *wrong]):
                 outcome = "fail" if statement in wrong else "open" if wrong else "pass"
                 counts.setdefault(statement, {"pass": 0, "fail": 0, "open": 0})[outcome] += 1
     return dict(sorted(counts.items(), key=lambda item: (item[0][0], int(item[0][1:]))))
+
+
+def shown_violated(verdicts):
+    """{function: statements that a diagnosis, or the case itself, shows to be violated}"""
+    shown = {}
+    for verdict in verdicts:
+        if verdict.diagnosis or len(verdict.violated) == 1:
+            shown.setdefault(verdict.case.function, set()).update(verdict.violated)
+    return shown
 
 
 def not_run(verdicts):
