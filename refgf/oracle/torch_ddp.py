@@ -22,6 +22,7 @@ import torch.distributed as dist
 
 from refgf.oracle.definitions import choose, exact_sum, importance, ring_allreduce, same_bits, summation_bound
 from refgf.oracle.definitions.sums import HALF_SMALLEST, UNIT_ROUNDOFF
+from refgf.oracle.judge import differs, outside
 from refgf.oracle.mistakes.sparse import kept_not_added, not_cleared, not_corrected, thrown_away
 from refgf.oracle.orders import candidates
 from refgf.oracle.variants import variant
@@ -68,8 +69,7 @@ class checked:  # noqa: N801  used like a function: checked(hook)
         before = everybodys(bucket.buffer())
         parameters = [(id(p), p.numel()) for p in bucket.parameters()]
         last, index = bucket.is_last(), bucket.index()
-        result = self.hook(state, bucket).wait()
-        result = result[0] if isinstance(result, list) else result
+        result = self.result(self.hook(state, bucket), bucket)
         found = Bucket(self.step, index, last, parameters, before, everybodys(result))
         verdict = self.definition.judge(found)
         self.judged.append(verdict)
@@ -79,6 +79,21 @@ class checked:  # noqa: N801  used like a function: checked(hook)
         future = torch.futures.Future()
         future.set_result(result)
         return future
+
+    def result(self, future, bucket):
+        """What the hook's future holds. When one rank's is no tensor of the bucket's size, all ranks raise."""
+        value = future.wait() if hasattr(future, "wait") else future
+        value = value[0] if isinstance(value, list) and len(value) == 1 else value
+        wanted = bucket.buffer()
+        right = hasattr(future, "wait") and isinstance(value, torch.Tensor) and value.dtype == wanted.dtype
+        counts = everybodys(torch.tensor([value.numel() if right else -1]))
+        for rank, (count,) in enumerate(counts):
+            if count != wanted.numel():
+                got = f"a tensor of {count}" if count >= 0 else "no Future, or not of one tensor of the bucket's type"
+                place = f"step {self.step}, bucket {bucket.index()}, rank {rank}"
+                raise ValueError(f"DDP hook {self.__name__}, {place}: returned {got}; wanted a Future of {wanted.numel()} "
+                                 f"{wanted.dtype}; next: future.then(lambda f: ...) returns one")  # fmt: skip
+        return value
 
     @property
     def failures(self):
@@ -97,7 +112,8 @@ def mean_bound(xs, wire=None):
     """How far a mean may be from exact_sum / p: S2, and the division, which may be before or after. (n,) float64"""
     p, kind = len(xs), wire or str(xs[0].dtype)
     once = UNIT_ROUNDOFF[kind] * exact_sum([np.abs(x) for x in xs]) + p * HALF_SMALLEST[kind]
-    return summation_bound(xs, wire) / p + 4 * once / p + (p * HALF_SMALLEST[kind] if wire else 0)
+    bound = summation_bound(xs, wire) / p + 4 * once / p + (p * HALF_SMALLEST[kind] if wire else 0)
+    return np.where(np.isfinite(xs).all(axis=0), bound, 0.0)
 
 
 class Mean:
@@ -110,9 +126,9 @@ class Mean:
         verdict, xs, after = Judged(bucket.step, bucket.index), bucket.before, bucket.after
         for rank, result in enumerate(after):
             if not same_bits(result, after[0]):
-                where = int(np.flatnonzero(result != after[0])[0]) if (result != after[0]).any() else 0
+                where = int(np.flatnonzero(differs(result, after[0]))[0])
                 verdict.told = f"rank {rank} holds other bits than rank 0 at element {where}"
-                verdict.looks = looks_of(xs, after)
+                verdict.looks = looks_of(xs, after, bucket.last)
                 return verdict
         mean = exact_sum(xs) / len(xs)
         if first_outside(after[0], mean, mean_bound(xs, self.wire)) is None:
@@ -123,18 +139,18 @@ class Mean:
                 return verdict
         i = first_outside(after[0], mean, mean_bound(xs, self.wire))
         verdict.told = f"element {i} is {after[0][i].item()!r}, the mean is {mean[i].item()!r}"
-        verdict.looks = looks_of(xs, after)
+        verdict.looks = looks_of(xs, after, bucket.last)
         return verdict
 
 
 def first_outside(value, wanted, bound):
-    with np.errstate(invalid="ignore"):
-        wrong = np.flatnonzero(~(np.abs(value - wanted) <= bound))
+    """Where an input is infinite or NaN the wanted value is, too, and has no bound around it."""
+    wrong = np.flatnonzero(outside(value, wanted, bound))
     return int(wrong[0]) if len(wrong) else None
 
 
-def looks_of(xs, after):
-    """What a wrong mean looks like."""
+def looks_of(xs, after, last=False):
+    """What a wrong mean looks like. last: this is the step's last bucket."""
     p, got = len(xs), after[0]
     found = []
     if all(same_bits(result, x) for result, x in zip(after, xs)):
@@ -145,6 +161,8 @@ def looks_of(xs, after):
         found.append("average forgotten: this is the sum")
     elif first_outside(got, exact_sum(xs) / p**2, mean_bound([x / p for x in xs], "bfloat16")) is None:
         found.append("divided by p twice")
+    if found and last and found[0].startswith("not communicated"):
+        found.insert(0, "last bucket forgotten")
     head = [x[:EXPLAINED] for x in xs]
     for r in range(p):
         others = [x for k, x in enumerate(xs) if k != r]
@@ -172,10 +190,10 @@ class SparseChunks:
         wanted, known = self.follow(bucket), {name: wrong.follow(bucket) for name, wrong in self.wrong.items()}
         chunk = self.settings[0]
         for rank, result in enumerate(bucket.after):
-            outside = first_outside(result, *wanted)
-            if outside is not None:
-                verdict.told = (f"rank {rank}, element {outside}, chunk {outside // chunk}: got {result[outside].item()!r}, "
-                                f"wanted {wanted[0][outside].item()!r}")  # fmt: skip
+            i = first_outside(result, *wanted)
+            if i is not None:
+                verdict.told = (f"rank {rank}, element {i}, chunk {i // chunk}: got {result[i].item()!r}, "
+                                f"wanted {wanted[0][i].item()!r}")  # fmt: skip
                 right = [first_outside(after, *expected) is None for expected in known.values() for after in bucket.after[:1]]
                 verdict.looks = [name for name, same in zip(known, right) if same] + looks_of(bucket.before, bucket.after)
                 return verdict

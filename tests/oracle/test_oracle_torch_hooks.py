@@ -1,0 +1,70 @@
+"""`torch_ddp` without processes: judging one bucket, and what a hook may hand back. The trainings: test_oracle_torch.py."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is an extra")
+
+from refgf.oracle import torch_ddp  # noqa: E402  it needs torch
+
+XS = [np.array(row, np.float32) for row in ([1, np.inf, np.nan, 3, -np.inf], [2, 1, 1, np.inf, 5], [3, 2, 2, -np.inf, 4])]
+
+
+def judged(after, xs=XS, last=False, wire=None):
+    with np.errstate(invalid="ignore"):
+        return torch_ddp.Mean(wire).judge(torch_ddp.Bucket(0, 0, last, [], xs, after))
+
+
+def mean(xs):
+    with np.errstate(invalid="ignore"):
+        return sum(xs) / np.float32(len(xs))
+
+
+@pytest.mark.parametrize("wire", [None, "float16"])
+def test_a_right_mean_of_infinities_and_nan_is_right(wire):
+    assert judged([mean(XS)] * 3, wire=wire).told is None and judged([mean(XS)] * 3).note is None
+
+
+@pytest.mark.parametrize(("element", "value"), [(0, 7.0), (1, 1.0), (2, 1.0), (3, np.inf), (4, np.inf)])
+def test_a_wrong_mean_beside_infinities_is_caught(element, value):
+    wrong = mean(XS)
+    wrong[element] = value
+    assert f"element {element} is" in judged([wrong] * 3).told
+
+
+def test_ranks_that_differ_beside_a_nan_are_told_where():
+    other = mean(XS)
+    other[4] = 1
+    assert "rank 1 holds other bits than rank 0 at element 4" in judged([mean(XS), other, mean(XS)]).told
+
+
+@pytest.mark.parametrize("divided", [False, True])
+def test_a_forgotten_last_bucket_is_named(divided):
+    xs = [np.arange(5, dtype=np.float32) + 7 * r for r in range(3)]
+    after = [x / np.float32(3) if divided else x for x in xs]
+    assert judged(after, xs, last=True).looks[0] == "last bucket forgotten"
+    assert "last bucket forgotten" not in judged(after, xs).looks
+
+
+def done(value):
+    future = torch.futures.Future()
+    future.set_result(value)
+    return future
+
+
+@pytest.mark.parametrize(("returns", "told"), [
+    (lambda x: x, "returned no Future"), (lambda x: done(x[:-1]), "returned a tensor of 3"),
+    (lambda x: done(None), "returned no Future"), (lambda x: done(x.double()), "returned no Future"),
+])  # fmt: skip
+def test_a_hook_that_returns_something_else_is_named(monkeypatch, returns, told):
+    monkeypatch.setattr(torch_ddp, "everybodys", lambda tensor: [tensor.detach().numpy().copy()] * 2)
+    x = torch.ones(4)
+    bucket = SimpleNamespace(buffer=lambda: x, parameters=lambda: [x], is_last=lambda: True, index=lambda: 5)
+
+    def mine(state, bucket):
+        return returns(bucket.buffer())
+
+    with pytest.raises(ValueError, match="DDP hook checked mine, step 0, bucket 5, rank 0: " + told):
+        torch_ddp.checked(mine)(None, bucket)
