@@ -4,6 +4,7 @@ import argparse
 import difflib
 import fnmatch
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def verify(options):
 
     if options.trace:
         return verify_trace(options)
+    writable(options.json, options.junit)
     every, judged = load_folder(options.cases), implementation(options)
     if options.files:
         refuse_unknown(judged, every)
@@ -52,11 +54,18 @@ def verify(options):
     verdicts = verify_cases(cases, judged, options.profile, not options.no_diagnosis)
     if all(v.status == "absent" for v in verdicts):
         raise ValueError("verify: no function or file of that name; wanted one of " + ", ".join(sorted(CALLS)))
-    print(report.as_text(verdicts, options.profile))
     for path, write in ((options.json, report.as_json), (options.junit, report.as_junit)):
         if path:
             Path(path).write_text(write(verdicts, options.profile))
+    print(report.as_text(verdicts, options.profile))
     return 1 if any(v.status == "fail" for v in verdicts) else 0
+
+
+def writable(*paths):
+    """Before anything is judged, so that no result is lost at the end."""
+    for path in filter(None, paths):
+        if Path(path).is_dir() or not os.access(Path(path).absolute().parent, os.W_OK):
+            raise ValueError(f"got {path}; wanted a file in a folder that is there and may be written to")
 
 
 def refuse_unknown(files, cases):
@@ -101,8 +110,9 @@ def explain(options):
     from refgf.oracle.explain import explain as explain_arrays
 
     tensors, _ = load_tensors(options.file)
-    if not {"in.x", "out.x"} <= set(tensors) or tensors["in.x"].ndim != 2 or tensors["in.x"].dtype.kind != "f":
-        raise BadFile(f"{options.file}: wanted tensors in.x (p, n) and out.x (n,) or (p, n) of floating-point numbers")
+    x = tensors.get("in.x", np.empty(0))
+    if "out.x" not in tensors or x.ndim != 2 or x.dtype.kind != "f" or len(x) == 0:
+        raise BadFile(f"{options.file}: wanted tensors in.x (p, n), p at least 1, and out.x (n,) or (p, n), floating-point")
     print("\n".join(explain_arrays(list(tensors["in.x"]), tensors["out.x"])))
     return 0
 
@@ -111,6 +121,7 @@ def grade(options):
     """Marks for a student's file."""
     from refgf.oracle.grade import grade as grade_file
 
+    writable(options.json)
     marks = grade_file(options.student, options.lesson, load_folder(GOLDEN))
     print("\n".join(map(str, marks)))
     if options.json:
@@ -165,8 +176,13 @@ def parser():
 def main(arguments=None):
     options = parser().parse_args(arguments)
     try:
-        return options.run(options)
-    except (BadFile, ValueError, ImportError) as error:
+        code = options.run(options)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # somebody reads the first lines only; nothing may be written at the end either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
+    except (BadFile, ValueError, ImportError, OSError) as error:
         print(f"refgf.oracle: {error}", file=sys.stderr)
         return 2
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from refgf.oracle.definitions import exact_sum, ring_allreduce, ring_traffic, same_bits, slice_bounds, summation_bound
 from refgf.oracle.generate.families import inputs, random_source
+from refgf.oracle.guard import contained
 from refgf.oracle.implementations import PythonModule, load_module
 from refgf.oracle.judge import differs
 from refgf.oracle.orders import candidates
@@ -17,6 +18,7 @@ from refgf.oracle.ranks import run
 from refgf.oracle.verify import by_statement, verify
 
 SHAPES = [(1, 5), (2, 4), (3, 7), (4, 13), (5, 3), (3, 0), (8, 41)]  # (p, n)
+COMPUTED = ("values", "bits", "schedule", "messages", "bytes")
 GUARD = 16  # elements on either side
 STATEMENTS = {"02": "N", "03": "L", "05": "P", "06": "C", "11": "M"}  # lesson -> statements of its functions
 
@@ -70,6 +72,12 @@ def grade_allreduce(function):
             for what, sentence in grade_once(function, list(x)).items():
                 if sentence:
                     told[what].append(f"p = {p}, n = {n}: {sentence}")
+            if told["ends"] and "did not end" in told["ends"][-1]:  # its threads are still running
+                return _marks(told)
+    return _marks(told)
+
+
+def _marks(told):
     return [Mark(what, sentences[0] if sentences else None) for what, sentences in told.items()]
 
 
@@ -77,10 +85,11 @@ def grade_once(function, xs):
     """{what: sentence or None} of one run."""
     guarded = [np.concatenate([np.full(GUARD, -12345.0, x.dtype), x, np.full(GUARD, -12345.0, x.dtype)]) for x in xs]
     views = [g[GUARD : GUARD + len(x)] for g, x in zip(guarded, xs)]
-    comms, wrong = run(views, function)
+    with contained():
+        comms, wrong = run(views, function)
     marks = {"ends": wrong, "guard words": guards(guarded)}
     if wrong:
-        return {**marks, **dict.fromkeys(("values", "bits", "schedule", "messages", "bytes"), "it did not end")}
+        return {**marks, **dict.fromkeys(COMPUTED, "not judged: it did not come to its end")}
     wanted = ring_allreduce(xs)[0]
     return {**marks, "values": values(xs, views), "bits": bits(xs, views, wanted), **traffic(comms, len(xs[0]))}
 

@@ -4,6 +4,7 @@ For judging somebody's code: a deadlock is found at once, because all ranks wait
 """
 
 import threading
+import time
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -104,6 +105,10 @@ class Comm:
             self.Recv(np.empty(0), (self.rank - peer) % self.size)
             self._complete(offer, (self.rank + peer) % self.size)
 
+    def __getattr__(self, name):
+        here = ", ".join(sorted(name for name in vars(Comm) if name[0].isupper()))
+        raise AttributeError(f"comm.{name} is not there; wanted one of {here}")
+
     def _peer(self, rank):
         if not 0 <= rank < self.size:
             raise ValueError(f"rank {self.rank} names rank {rank}; there are 0 to {self.size - 1}")
@@ -167,8 +172,9 @@ def run(xs, function, timeout_s=20.0):
     workers = [threading.Thread(target=one, args=(comm,), daemon=True) for comm in comms]
     for worker in workers:
         worker.start()
+    stop_s = time.monotonic() + timeout_s
     for worker in workers:
-        worker.join(timeout_s)
+        worker.join(max(0.0, stop_s - time.monotonic()))
     if any(worker.is_alive() for worker in workers):
         return comms, f"did not end within {timeout_s:g} s"
     return comms, told[0] if told else None

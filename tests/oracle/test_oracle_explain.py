@@ -8,7 +8,7 @@ import pytest
 from refgf.comm import direct, doubling, ring, tree
 from refgf.comm.schedule import replay
 from refgf.oracle.__main__ import main
-from refgf.oracle.definitions import direct_allreduce, on_wire, ring_allreduce, slice_bounds
+from refgf.oracle.definitions import direct_allreduce, lazy_allreduce, on_wire, ring_allreduce, slice_bounds
 from refgf.oracle.explain import explain
 from refgf.oracle.files import write_tensors
 from refgf.oracle.generate.families import inputs, random_source
@@ -77,3 +77,29 @@ def test_the_command_line(tmp_path, capsys):
 
 def test_slices_of_the_ring_are_the_pieces_it_is_made_of():
     assert slice_bounds(N, P)[0] == (0, 34)
+
+
+@pytest.mark.parametrize(("x", "result"), [(np.zeros((0, 3)), np.zeros(3)), (np.zeros((5, 3)), np.zeros((3, 3))),
+                                           (np.zeros((5, 3)), np.zeros((5, 1, 3)))])  # fmt: skip
+def test_shapes_that_are_no_allreduce_are_refused(x, result, tmp_path, capsys):
+    write_tensors(tmp_path / "x.safetensors", {"in.x": x, "out.x": result})
+    assert main(["explain", str(tmp_path / "x.safetensors")]) == 2
+    assert "wanted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("tail", [0, 30])
+@pytest.mark.parametrize("wire", [None, "float16"])
+def test_a_lazy_allreduce_is_told_by_its_calls(tail, wire):
+    """Four rings, the last of which may be forgotten: no list of unrelated orders."""
+    sizes = [40, 61, 69, 30]
+    result = np.stack(lazy_allreduce(XS, sizes, 0, wire))
+    told = explain(XS, result)
+    if tail:
+        result[:, -tail:] = np.stack(XS)[:, -tail:]
+        told = explain(XS, result)
+    lines = [re.fullmatch(r"  elements (\d+)\.\.(\d+): (.*)", line).groups() for line in told if line.startswith("  elements")]
+    arithmetic = "sums in float32" if wire is None else "float16 on the wire at each hop"
+    calls, what = [40, 101, 170, 200], [f"a ring of its own, {arithmetic}"] * 4
+    what[3] = "not summed, every rank has its own" if tail else what[3]
+    assert [line[2] for line in lines] == what
+    assert all(abs(int(line[1]) - stop) <= 1 for line, stop in zip(lines, calls)), "one off where both cuts fit"

@@ -1,5 +1,6 @@
 """Foreign code that ends, hangs, crashes or is not what SPEC says: `verify` goes on and says what happened, where."""
 
+import subprocess
 import sys
 import time
 
@@ -125,3 +126,19 @@ def test_a_programs_children_end_with_it(program, tmp_path):
 def test_what_a_program_did_wrong_is_told(program, text, told):
     code, said = program(text)
     assert code == 1 and told in said
+
+
+def test_a_report_that_cannot_be_written_is_refused_at_once(verify, tmp_path):
+    for option in ("--json", "--junit"):
+        code, said = verify(RIGHT, option, "/nowhere/x")
+        assert code == 2 and "/nowhere/x" in said and "cases passed" not in said
+    assert main(["grade", str(tmp_path / "mine.py"), "--lesson", "03", "--json", str(tmp_path)]) == 2
+    assert main(["export", "/dev/null/x"]) == 2
+
+
+def test_a_reader_who_leaves_is_no_traceback():
+    command = [sys.executable, "-m", "refgf.oracle", "verify", "--python", "refgf.oracle.definitions", "--only", "R"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as done:
+        done.stdout.close()
+        assert done.stderr.read() == b""
+    assert done.returncode == 2

@@ -1,10 +1,12 @@
 """`grade`: separate marks, each of which some wrong answer loses while keeping others."""
 
 import textwrap
+import time
 
 import numpy as np
 import pytest
 
+from refgf.oracle import grade as refgf_grade
 from refgf.oracle.__main__ import main
 from refgf.oracle.cases import GOLDEN, load_folder
 from refgf.oracle.grade import grade
@@ -146,3 +148,21 @@ def test_exit_codes(tmp_path, capsys):
         assert main(["grade", str(path), "--lesson", lesson]) == 2
     path.write_text("def (")
     assert main(["grade", str(path), "--lesson", "01"]) == 2
+
+
+def test_a_method_that_is_not_there_is_named(tmp_path):
+    told = lost(tmp_path, "def allreduce(comm, x):\n    comm.sendrecv(x, 0)\n")
+    assert "comm.sendrecv is not there; wanted one of Barrier, Get_rank" in told["ends"]
+    assert told["bits"].endswith("not judged: it did not come to its end")
+
+
+def test_an_endless_student_ends_after_one_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(refgf_grade, "run", lambda xs, function: run(xs, function, timeout_s=0.3))
+    told = lost(tmp_path, "import time\ndef allreduce(comm, x):\n    time.sleep(3)\n")
+    assert "p = 1, n = 5: did not end within 0.3 s" in told["ends"]
+
+
+def test_several_endless_ranks_share_the_time():
+    start_s = time.perf_counter()
+    assert "did not end" in run([np.zeros(3)] * 5, lambda comm, x: time.sleep(2), timeout_s=0.3)[1]
+    assert time.perf_counter() - start_s < 1
