@@ -121,12 +121,16 @@ def candidates(xs, wires=("float16", "bfloat16"), divided=True) -> Iterator:
     """(description, result (n,)) of every order, arithmetic and division. xs: p arrays (n,) of one type."""
     p, dtype = len(xs), xs[0].dtype.name
     share = xs[0].dtype.type(p)
-    divisions = {"": (xs, None)}
+    divisions = {"": (xs, ())}
     if divided and p > 1:
-        divisions |= {", divided by p before": ([x / share for x in xs], None), ", divided by p after": (xs, share)}
+        divisions |= {", divided by p before": ([x / share for x in xs], ()), ", divided by p after": (xs, [share]),
+                      ", divided by p twice": (xs, [share, share]), ", divided by p times p": (xs, [share * share]),
+                      ", divided by p before and after": ([x / share for x in xs], [share])}  # fmt: skip
     with np.errstate(all="ignore"):
         for division, (inputs, after) in divisions.items():
             for arithmetic, (enter, add, leave) in arithmetics(dtype, wires).items():
                 for order, function in ORDERS.items():
                     total = leave(function([enter(x) for x in inputs], add))
-                    yield f"{order}, {arithmetic}{division}", total if after is None else total / after
+                    for divisor in after:
+                        total = total / divisor
+                    yield f"{order}, {arithmetic}{division}", total

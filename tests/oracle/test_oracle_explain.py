@@ -15,6 +15,7 @@ from refgf.oracle.generate.families import inputs, random_source
 
 P, N = 6, 200
 XS = list(inputs("sensitive", P, N, "float32", random_source("explain"), "float16"))
+SHARES = [x / np.float32(P) for x in XS]
 NAMES = {
     "ring": ring.allreduce,
     "rank order": direct.allreduce,
@@ -35,8 +36,11 @@ def test_the_projects_algorithms_are_named(order):
     (ring_allreduce(XS, "float16")[0], "ring, float16 on the wire at each hop"),
     (direct_allreduce(XS, "float16")[0], "rank order, inputs and result rounded to float16"),
     (ring_allreduce([on_wire(x, "bfloat16") for x in XS], "bfloat16")[0], "ring, sums in bfloat16"),
-    (ring_allreduce([x / np.float32(P) for x in XS])[0], "ring, sums in float32, divided by p before"),
+    (ring_allreduce(SHARES)[0], "ring, sums in float32, divided by p before"),
     (ring_allreduce(XS)[0] / np.float32(P), "ring, sums in float32, divided by p after"),
+    (ring_allreduce(XS)[0] / np.float32(P) / np.float32(P), "ring, sums in float32, divided by p twice"),
+    (ring_allreduce(XS)[0] / np.float32(P * P), "ring, sums in float32, divided by p times p"),
+    (ring_allreduce(SHARES)[0] / np.float32(P), "ring, sums in float32, divided by p before and after"),
     (sum(x.astype(np.float64) for x in XS).astype(np.float32), "rank order, sums in float64"),
 ])  # fmt: skip
 def test_rounding_and_division_are_named(result, told):

@@ -1,11 +1,13 @@
 """SPEC.md, the definitions, the golden cases and the seeded mistakes name the same statements."""
 
+import json
 import re
 
 import pytest
 
+from refgf.oracle.__main__ import parser
 from refgf.oracle.cases import GOLDEN, load_folder
-from refgf.oracle.definitions import statements
+from refgf.oracle.definitions import CSCSettings, statements
 from refgf.oracle.functions import CALLS
 from refgf.oracle.mistakes import MISTAKES
 from refgf.oracle.report import SPEC, spec_statements
@@ -55,3 +57,23 @@ def test_a_statement_without_a_mistake_would_be_noticed():
     without = [mistake for mistake in MISTAKES if mistake.statement != "R1"]
     assert not any(mistake.statement == "R1" for mistake in without)
     assert len(without) < len(MISTAKES)
+
+
+def test_fields_of_the_settings_and_their_defaults_are_listed():
+    rows = re.findall(r"^\| ([\w, ]+) \|([^|]*)\|[^|]*\|$", SPEC.read_text().split("CSCSettings has")[1], re.MULTILINE)
+    listed = {}
+    for names, defaults in rows:
+        values = defaults.split(", ") if "," in names and "," in defaults else [defaults] * (names.count(",") + 1)
+        listed |= dict(zip(names.split(", "), values))
+    for name, field in CSCSettings.__dataclass_fields__.items():
+        default = "" if name == "sizes" else json.dumps(field.default).lower()
+        assert listed[name].strip() == default, name
+
+
+def test_every_command_and_option_is_documented():
+    documented = SPEC.read_text().split("## Using it")[1]
+    commands = parser()._subparsers._group_actions[0].choices
+    assert set(commands) == {"export", "verify", "explain", "grade"}
+    assert all(f"refgf.oracle {command} " in documented for command in commands)
+    options = {text for action in commands["verify"]._actions for text in action.option_strings if text.startswith("--")}
+    assert {option for option in options - {"--help"} if option not in documented} == set()
