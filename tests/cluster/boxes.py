@@ -55,6 +55,7 @@ class Box:
             stdin=subprocess.DEVNULL,
             stdout=self.out,
             stderr=self.err,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever runs the tests may ignore it
         )
 
     def wait(self, timeout: float = 120) -> int:
