@@ -74,5 +74,6 @@ def _foreign(error):
 
 
 def _place(error):
-    frames = [f for f in _foreign(error) if not f.filename.startswith(str(OURS))]
+    ours = str(OURS), str(OURS.parent / "launch")  # refgf.launch has a sys.exit of its own
+    frames = [f for f in _foreign(error) if not f.filename.startswith(ours)]
     return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
