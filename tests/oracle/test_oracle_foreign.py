@@ -59,6 +59,12 @@ def ring_allreduce(xs, wire=None):
     assert code == 0, said
 
 
+def test_the_launchers_exit_still_ends_a_failing_job():
+    code = "from refgf.launch.abort import os as launched\nfrom refgf.oracle.guard import contained\n"
+    code += "with contained():\n    exec('launched._exit(7)', {'__name__': 'refgf.launch.abort', 'launched': launched})\n"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 7
+
+
 def test_an_endless_loop_ends(verify):
     endless = EXIT + "while True:\n        try:\n            xs[0].sum()\n        except Exception:\n            pass"
     code, said = verify(endless, "--timeout", "0.3")
