@@ -257,7 +257,7 @@ def count_misses(run: kit.Run, line) -> list[dict]:
 
 def draw(result: dict):
     networks = result["networks"]
-    title = "Lesson 09: merged gradients. Computed groups are as fast as the best theta, without a sweep"
+    title = "Lesson 09: merged gradients. Groups computed from measured times, beside a sweep of theta"
     figure, panels = axes.frame(title, 1, len(networks) + 1, (6.4 * (len(networks) + 1), 5.8))
     for axis, network in zip(panels, networks.values()):
         rows = network["rows"]
