@@ -1,7 +1,8 @@
 """The ranks' side of cluster_speed.py, on the emulated cluster: python cluster_side.py OUT
 
 Raw TCP between two nodes, the ring and MPI's own Allreduce take turns; calls follow each other without a pause until every
-link has carried at least BURSTS times what its shaper may give on credit. A tensor below SMALL elements is small. Times are the slowest rank's.
+link has carried at least BURSTS times what its shaper may give on credit. Times are the slowest rank's. A tensor below
+SMALL elements is small.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
