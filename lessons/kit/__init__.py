@@ -197,7 +197,7 @@ class Lesson:
         """Rank 0 speaks for all when the arguments are wrong; the others leave without a word."""
         if launch.job.rank != 0:
             self.parser.print_help = lambda: None
-            self.parser.error = lambda message: os._exit(2)
+            self.parser.error = leave_after_rank_0
         options = self.parser.parse_args(namespace=argparse.Namespace(lesson=self.name))
         options.output = options.output or ROOT / "results" / ("quick" if options.quick else "")
         if options.threads and launch.job.size > 1:
@@ -248,6 +248,12 @@ class Lesson:
         figure.text(0.01, 0.005, f"{result['ranks']} ranks, {result['place']}; {result['machine']['cpu']}", fontsize=7)
         figure.savefig(path.with_suffix(".png"), dpi=110)
         print(f"\nfigure: {path.with_suffix('.png')}\nnumbers: {path}")
+
+
+def leave_after_rank_0(message: str) -> None:
+    """Launchers end the job with the first rank that leaves: rank 0, once it has spoken; else this one."""
+    time.sleep(5)
+    os._exit(2)
 
 
 def require_one_mpi(size: int) -> None:
