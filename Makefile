@@ -60,6 +60,7 @@ test: setup
 
 test-long: setup
 	$(PY) -m pytest -m long
+	$(MPIEXEC) -n 8 $(PY) -m mpi4py -m pytest --with-mpi -x tests/comm
 
 peers: setup
 	$(PY) tests/peers/run.py --mpiexec $(MPIEXEC) $(ARGS)

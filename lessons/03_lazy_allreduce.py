@@ -197,7 +197,7 @@ def sweep_resnet(run: kit.Run, line) -> dict:
     pool = Pool(sizes_of(resnet50(), share))
     ready_s = [t for t, _ in resnet50().gradients(backward_s)]
     gradients = [(t, view.nbytes) for t, view in zip(ready_s, pool.views)]
-    repeats = run.quick(1, 2, 5)
+    repeats = run.quick(1, 3, 5)
 
     def one(exchange):
         return run.time(lambda: replay_backward(exchange, ready_s), repeats, warmup=0), repeats
