@@ -5,9 +5,12 @@ A test that takes `on_ranks` is written once and run on threads by a plain `pyte
 """
 
 import io
+import math
 import os
+import shutil
 import sys
 import tempfile
+import time
 
 import pytest
 
@@ -24,6 +27,28 @@ def pytest_configure(config):
         config.option.basetemp = tempfile.mkdtemp(prefix=f"refgf-rank{refgf.launch.job.rank}-")  # ranks must not share one
         if refgf.launch.job.rank > 0:
             config.pluginmanager.register(Quiet(config), "quiet")
+
+
+def pytest_unconfigure(config):
+    """Nothing stays behind: the folders of ranks, the shared memory of jobs that tests have killed."""
+    from refgf.launch import leftovers
+
+    if config.getoption("--with-mpi", default=False):
+        wait_for_others(2)
+        shutil.rmtree(config.option.basetemp, ignore_errors=True)
+    else:
+        if leftovers.candidates(now_s=math.inf):  # those of the last test are too young to be removed
+            time.sleep(leftovers.MIN_AGE_S)
+        leftovers.remove()
+
+
+def wait_for_others(seconds: float) -> None:
+    """Until all ranks are here, as some may still read this one's folder; not for ever, as one may have failed."""
+    from mpi4py import MPI
+
+    everybody, end = MPI.COMM_WORLD.Ibarrier(), time.monotonic() + seconds
+    while not everybody.Test() and time.monotonic() < end:
+        time.sleep(0.01)
 
 
 class Quiet:
