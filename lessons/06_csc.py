@@ -22,7 +22,7 @@ WHAT YOU SHOULD SEE    Bytes fall with the density exactly as predicted; time fa
             in shared memory norms and packing cost what is saved; and 1904 norms weigh as much as the chosen chunks of so
             small a network). The chosen chunks: the convolutions' few again and again, those of the large layers taking
             turns, as what waits grows. In a short training sparsity costs accuracy, most at the beginning and without
-            warm-up; the longer the training, the less. One run proves little: --full takes 3 seeds x 5 folds, paired.
+            warm-up; the longer the training, the less. Three runs prove little: --full takes 3 seeds x 5 folds, paired.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/06_csc.py)
     1. Importance without the division by the chunk's length. Which chunk is hardly ever chosen now?
@@ -55,13 +55,12 @@ from refgf.oracle.definitions import (
     ring_traffic,
     same_bits,
 )
-from refgf.training.data import digits, steps_per_epoch
 from refgf.training.gradientflow import PlainSGD, direct_allreduce
 from refgf.training.step import Replica
 from refgf.training.sgd import MomentumSGD
 
 DENSITIES = [100, 50, 25, 10, 5, 1]
-WARMUP = (100, 25)  # percent in the first epochs
+SEEDS = [1, 2, 3]
 DRAWN = {"dense": "black", "dgc": "tab:blue", "dgc_masked": "tab:cyan", "history": "tab:green", "none": "tab:red",
          "dgc, no warm-up": "tab:orange"}  # fmt: skip
 
@@ -194,47 +193,30 @@ def watch_choice(run: kit.Run, data) -> dict:
 
 def compare_accuracy(run: kit.Run, train, held_out) -> dict:
     """The same training, dense and with each correction, over several seeds (and folds with --full)."""
-    epochs = run.options.epochs or run.quick(1, 4, 12)
-    seeds = run.quick([(1, 0)], [(1, 0)], [(seed, fold) for seed in (1, 2, 3) for fold in range(5)])
-    run.section(f"Accuracy after {epochs} epochs, density {run.options.density:g} %, {len(seeds)} runs of each")
+    epochs, seeds = run.options.epochs or run.quick(1, 4, 12), run.quick([1], SEEDS)
+    pairs = [(seed, fold) for seed in seeds for fold in run.quick([None], [None], range(5))]
+    run.section(f"Accuracy after {epochs} epochs, density {run.options.density:g} %, {len(pairs)} runs of each")
     result = {}
     for name in run.quick(["dense", "dgc"], list(DRAWN)):
-        result[name] = [one_training(run, name, seed, *fold_of(run, train, held_out, fold), epochs) for seed, fold in seeds]
+        splits = (images.fold(run, train, held_out, fold) for _, fold in pairs)
+        result[name] = [trials.training(run, name, seed, *split, epochs) for (seed, _), split in zip(pairs, splits)]
         run.say(f"{name:>24}: {trials.told(result[name])}")
-    if len(seeds) > 1:
+    if len(pairs) > 1:
         for name in list(result)[1:]:
             run.say(f"{name} minus dense, paired: {trials.interval(result[name], result['dense'])}")
-    return {"runs": result, "epochs": epochs, "trials": seeds}
-
-
-def fold_of(run: kit.Run, train, held_out, fold: int):
-    """Another fifth of the digits held out; images from --data stay as they are."""
-    return (train, held_out) if run.options.data or fold == 0 else digits(run.options.image_size, fold)
-
-
-def one_training(run: kit.Run, name: str, seed: int, train, held_out, epochs: int, chunk: int | None = None) -> list[dict]:
-    per_epoch = steps_per_epoch(train.size, run.options.batch * run.size)
-    density, form = None, name.split(",")[0]
-    if name != "dense":
-        warmup = () if "no warm-up" in name else WARMUP[: epochs - 1]
-        density = Density(run.options.density, warmup, per_epoch, epochs * per_epoch)
-    parts = {} if name == "dense" else {"density": density, "form": form, "chunk": chunk}
-    with flow.new(run, train, seed, theta_bytes=2**17, **parts) as stack:
-        return flow.learn(run, stack, train, held_out, epochs, say=False, seed=seed)
+    return {"runs": result, "epochs": epochs, "trials": pairs}
 
 
 def compare_chunk_sizes(run: kit.Run, train, held_out) -> dict:
     """Longer chunks at equal density: fewer, so less choice."""
     n = sum(spec.size for spec in images.network(run, train).tensors)
     base = flow.chunk_elements(n)
-    factors = run.quick([1, 64], [1, 16, 190], [1, 4, 16, 64, 190])
-    epochs = run.options.epochs or run.quick(1, 4, 12)
+    epochs, seeds = run.options.epochs or run.quick(1, 4, 12), run.quick([1], SEEDS)
     run.section("Chunk size at equal density")
     result = {}
-    for factor in factors:
-        seeds = run.quick([1], [1], [1, 2, 3])
+    for factor in run.quick([1, 64], [1, 16, 190], [1, 4, 16, 64, 190]):
         name = f"{flow.number_of_chunks(n, factor * base)} chunks of {factor * base}"
-        result[name] = [one_training(run, "dgc", seed, train, held_out, epochs, factor * base) for seed in seeds]
+        result[name] = [trials.training(run, "dgc", seed, train, held_out, epochs, factor * base) for seed in seeds]
         run.say(f"{name:>24}: {trials.told(result[name])}")
     return result
 

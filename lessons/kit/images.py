@@ -3,10 +3,12 @@
     images.arguments(lesson, rate=0.02)      --data, --width, --batch ...
     images.arguments(lesson, networks=images.NETWORKS)      and --network: a lesson that takes ResNet-50 too
     train, held_out = images.load(run)
+    train, held_out = images.fold(run, train, held_out, 3)      another fifth held out
     model = images.model(run, train)
     for batch in images.steps(run, train, 10): ...
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ import kit
 from refgf.nn.alexnet import AlexNet
 from refgf.nn.resnet50 import ResNet50
 from refgf.training.data import batches, digits
+from refgf.training.data import held_out as held_out_of
 from refgf.training.folders import image_folder
 from refgf.training.sgd import polynomial_decay, warmup
 from refgf.training.step import replica
@@ -63,6 +66,27 @@ def load(run: kit.Run):
     if train.skipped:
         run.say(f"skipped {len(train.skipped)} files: {'; '.join(train.skipped[:5])}")
     return train, held_out
+
+
+def fold(run: kit.Run, train, held_out, number: int | None, folds: int = 5):
+    """(train, held_out) with another fifth held out: of the digits, or of both parts of --data together. None: as they are."""
+    if number is None:
+        return train, held_out
+    if run.options.data is None:
+        return digits(run.options.image_size, number, folds)
+    labels = np.concatenate([train.labels, held_out.labels])
+    out = held_out_of(labels, number, folds)
+
+    def fetch(indices):
+        in_train, samples = indices < train.size, np.empty((len(indices), *[train.image_size] * 2, train.channels), np.uint8)
+        samples[in_train] = train.fetch(indices[in_train])
+        samples[~in_train] = held_out.fetch(indices[~in_train] - train.size)
+        return samples  # (N, H, W, C)
+
+    def part(members):
+        return replace(train, fetch=lambda indices: fetch(members[indices]), labels=labels[members])
+
+    return part(np.flatnonzero(~out)), part(np.flatnonzero(out))
 
 
 def network(run: kit.Run, data, seed: int = SEED, dtype=np.float32, dropout: float = DROPOUT):

@@ -2,6 +2,25 @@
 
 import statistics
 
+from kit import flow
+from refgf.exchange.chunk_choice import Density
+from refgf.training.data import steps_per_epoch
+
+WARMUP = (100, 25)  # percent in the first epochs
+
+
+def training(run, name: str, seed: int, train, held_out, epochs: int, chunk: int | None = None) -> list[dict]:
+    """The epochs of one training. name: "dense", or a form of momentum correction, and perhaps "no warm-up" after a comma."""
+    per_epoch = steps_per_epoch(train.size, run.options.batch * run.size)
+    parts = {}
+    if name != "dense":
+        warmup = () if "no warm-up" in name else WARMUP[: epochs - 1]
+        density = Density(run.options.density, warmup, per_epoch, epochs * per_epoch)
+        parts = {"density": density, "form": name.split(",")[0], "chunk": chunk}
+    with flow.new(run, train, seed, theta_bytes=2**17, **parts) as stack:
+        return flow.learn(run, stack, train, held_out, epochs, say=False, seed=seed)
+
+
 
 def told(runs: list[list[dict]]) -> str:
     """Mean loss and accuracy at the end, and the range of the accuracies."""
@@ -12,11 +31,16 @@ def told(runs: list[list[dict]]) -> str:
 
 
 def interval(some, others) -> str:
-    """Mean of the paired differences in accuracy and its 95 % interval (Student's t), in points."""
-    differences = [100 * (a[-1]["accuracy"] - b[-1]["accuracy"]) for a, b in zip(some, others)]
-    half = t_95(len(differences) - 1) * statistics.stdev(differences) / len(differences) ** 0.5
-    mean = statistics.mean(differences)
+    """The difference in words."""
+    mean, half = difference(some, others)
     return f"{mean:+.2f} points, 95 % interval {mean - half:+.2f} to {mean + half:+.2f}"
+
+
+def difference(some, others) -> tuple[float, float]:
+    """Mean of the paired differences in accuracy, and half of its 95 % interval (Student's t), in points."""
+    differences = [100 * (a[-1]["accuracy"] - b[-1]["accuracy"]) for a, b in zip(some, others, strict=True)]
+    half = t_95(len(differences) - 1) * statistics.stdev(differences) / len(differences) ** 0.5
+    return statistics.mean(differences), half
 
 
 def t_95(freedom: int) -> float:

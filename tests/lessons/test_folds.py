@@ -1,0 +1,66 @@
+"""Folds of the images that lessons are given, and the paired comparison of trainings on them."""
+
+import dataclasses
+from argparse import Namespace
+
+import numpy as np
+import pytest
+
+from kit import images, trials
+from refgf.training.data import Dataset, digits
+
+
+def numbered(first, labels):
+    """Images of one pixel whose value is their number, from `first` on."""
+    values = np.arange(first, first + len(labels), dtype=np.uint8)
+    return Dataset(lambda indices: values[indices].reshape(-1, 1, 1, 1), np.array(labels), ("a", "b"), 1, 1, (0.0,), (1.0,))
+
+
+TRAIN, HELD_OUT = numbered(0, [0] * 11 + [1] * 9), numbered(20, [1] * 4 + [0] * 3)
+GIVEN = Namespace(options=Namespace(data="somewhere", image_size=1))
+
+
+def contents(part):
+    """{image: label}"""
+    return dict(zip(part.fetch(np.arange(part.size)).ravel().tolist(), part.labels.tolist()))
+
+
+def test_folds_of_given_images_cover_both_parts_once():
+    everything, seen = contents(TRAIN) | contents(HELD_OUT), {}
+    for number in range(5):
+        train, held_out = images.fold(GIVEN, TRAIN, HELD_OUT, number)
+        assert contents(train) | contents(held_out) == everything and train.size + held_out.size == 27
+        assert [np.sum(held_out.labels == label) for label in (0, 1)] in ([3, 3], [3, 2], [2, 2])
+        assert not set(contents(held_out)) & set(seen)
+        seen |= contents(held_out)
+    assert seen == everything
+
+
+def test_no_fold_is_as_they_are_and_digits_have_folds_of_their_own():
+    assert images.fold(GIVEN, TRAIN, HELD_OUT, None) == (TRAIN, HELD_OUT)
+    run = Namespace(options=Namespace(data=None, image_size=8))
+    for got, wanted in zip(images.fold(run, None, None, 3), digits(8, 3)):
+        assert (got.labels == wanted.labels).all() and got.note == wanted.note
+
+
+def test_a_fold_of_train_alone_would_be_seen():
+    """Seeded mistake: what was held out before is never trained on."""
+    train, _ = images.fold(GIVEN, TRAIN, dataclasses.replace(HELD_OUT, labels=HELD_OUT.labels[:0]), 0)
+    assert set(contents(train)) < set(contents(TRAIN) | contents(HELD_OUT))
+
+
+def ended(*accuracies):
+    return [[{"accuracy": 0.1, "loss": 9.0}, {"accuracy": accuracy, "loss": 1.0}] for accuracy in accuracies]
+
+
+def test_differences_are_paired_and_in_points():
+    """By hand: differences 1, 2, 3 points, mean 2, deviation 1, half of the interval 4.30 / sqrt(3)."""
+    some, others = ended(0.51, 0.92, 0.33), ended(0.50, 0.90, 0.30)
+    mean, half = trials.difference(some, others)
+    assert mean == pytest.approx(2) and half == pytest.approx(4.30 / 3**0.5)
+    assert trials.interval(some, others) == "+2.00 points, 95 % interval -0.48 to +4.48"
+
+
+def test_pairs_that_do_not_match_are_refused():
+    with pytest.raises(ValueError):
+        trials.difference(ended(0.5, 0.6, 0.7), ended(0.5, 0.6))
