@@ -9,8 +9,10 @@ import functools
 from collections import namedtuple
 
 import numpy as np
+import own_daso
 import own_peers
 from own_cache import cache_levels, node_batches, node_shards  # noqa: F401
+from own_daso import daso_merge, daso_phases, daso_traffic  # noqa: F401
 from own_layers import *  # noqa: F403  conv, max_pool, ... alexnet_step
 from own_peers import keep_count, mstopk, schedule_traffic, top_k, topk_traffic  # noqa: F401
 from own_prescribed import Prescribed
@@ -198,6 +200,8 @@ def on_rank(comm, case):
         return own_peers.sum_on_rank(comm, case)
     if case.function in own_peers.RUNS:
         return own_peers.run_on_rank(comm, case)
+    if case.function == "daso_run":
+        return own_daso.on_rank(comm, case)
     if case.function in ("lazy_allreduce", "merged_allreduce"):
         return lazily(comm, case)
     if case.function == "scaled_allreduce":
@@ -273,7 +277,7 @@ def ranks_of(case):
 
 def joined(rows):
     """{"out.x": this rank's array} of all ranks -> with an axis `rank`, after the axis `step` where there is one."""
-    axis = 1 if "out.finite" in rows[0] or "out.kept" in rows[0] else 0
+    axis = 1 if {"out.finite", "out.kept", "out.v"} & rows[0].keys() else 0
     outputs = {name: rows[0][name] if name in PER_STEP else np.stack([row[name] for row in rows], axis) for name in rows[0]}
     if "out.chosen" not in outputs and "out.finite" in outputs:  # loss scaling without CSC: the case has one copy of w
         assert all(np.array_equal(row["out.w"], rows[0]["out.w"]) for row in rows)

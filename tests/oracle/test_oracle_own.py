@@ -14,12 +14,10 @@ from refgf.oracle.verify import verify_case
 CASES = load_folder(GOLDEN)
 WITH_RANKS = ("ring_allreduce", "direct_allreduce", "lazy_allreduce", "merged_allreduce",
               "scaled_allreduce", "scaled_run", "scaled_lars_run",
-              "csc_run", *own.own_peers.SUMS, *own.own_peers.RUNS)  # fmt: skip
-# The definitions' own tools, which nobody implements; C14 is counted in tests/exchange; DASO is judged in
-# tests/training/test_daso.py
+              "csc_run", "daso_run", *own.own_peers.SUMS, *own.own_peers.RUNS)  # fmt: skip
+# The definitions' own tools, which nobody implements; C14 is counted in tests/exchange
 NOT_IMPLEMENTED = {"agree", "exact_sum", "summation_bound", "on_wire", "bfloat16_bits", "bytes_per_gradient",
-                   "decayed_gradient", "csc_payload_bytes", "alexnet_rounding", "momentum_rounding",
-                   "daso_merge", "daso_phases", "daso_run", "daso_traffic"}  # fmt: skip
+                   "decayed_gradient", "csc_payload_bytes", "alexnet_rounding", "momentum_rounding"}  # fmt: skip
 
 
 ALONE = [case for case in CASES if case.function not in WITH_RANKS and supported(case)]

@@ -1,11 +1,12 @@
-"""DASO against its definition: golden cases, every kind of node, counts, the limits, and what is refused."""
+"""DASO against its definition, beyond the golden cases: every kind of node, counts, the limits, what is refused."""
 
 import functools
 
-import daso_cases
 import numpy as np
+import own_daso
 import pytest
-from daso_cases import on_rank, outputs
+from own import joined
+from own_daso import on_rank
 from tiny import N, Prescribed
 
 from refgf.comm import threads
@@ -21,41 +22,8 @@ from refgf.training.daso_phases import BLOCKING, Constant, Phase, Phases
 from refgf.training.data import digits
 from refgf.training.gradientflow import GradientFlow, direct_allreduce
 
-CASES = [case for case in load_folder(GOLDEN) if case.function.startswith("daso_")]
-RUNS = [case for case in CASES if case.function == "daso_run"]
+RUNS = [case for case in load_folder(GOLDEN) if case.function == "daso_run"]
 NODES = [(1, 1), (3, 1), (3, 3), (4, 1), (4, 2), (4, 4), (6, 1), (6, 2), (6, 3)]  # ranks, nodes
-
-
-# ---- golden cases ----
-
-
-@pytest.mark.parametrize("case", RUNS, ids=lambda case: case.name)
-def test_golden_cases_on_threads(case):
-    rows = threads.run(case["in.g"].shape[1], on_rank, case)
-    assert judge_bits(case, outputs(rows)) is None, str(judge_bits(case, outputs(rows)))
-
-
-def golden_cases_of(comm):
-    wrong = []
-    for case in RUNS:
-        if case["in.g"].shape[1] == comm.Get_size():
-            failure = judge_bits(case, outputs(comm.allgather(on_rank(comm, case))))
-            wrong += [f"{case.name}: {failure}"] if failure else []
-    return wrong
-
-
-def test_golden_cases_on_ranks(on_ranks):
-    for per_rank in on_ranks(golden_cases_of, sizes=(4,)):
-        assert all(wrong == [] for wrong in per_rank), per_rank
-
-
-@pytest.mark.parametrize("case", [c for c in CASES if c.function in ("daso_merge", "daso_phases")], ids=lambda c: c.name)
-def test_golden_cases_without_ranks(case):
-    a = case.arguments
-    if case.function == "daso_merge":
-        assert same_bits(daso_cases.daso_merge(case["in.w"], case["in.total"], **a), case["out.w"])
-    else:
-        assert daso_cases.phases_of(case["in.losses"].tolist(), **a) == [tuple(row) for row in case["out.phases"].tolist()]
 
 
 # ---- against the definition, bit for bit ----
@@ -129,7 +97,7 @@ def test_mistakes_would_be_noticed(monkeypatch, mistake):
     # with L = 1 the ranks of a node hold the same parameters, whichever sends
     case = next(case for case in RUNS if case.name == ("daso-local-skip" if mistake == "group" else "daso-shortened"))
     try:
-        noticed = judge_bits(case, outputs(threads.run(case["in.g"].shape[1], on_rank, case))) is not None
+        noticed = judge_bits(case, joined(threads.run(case["in.g"].shape[1], on_rank, case))) is not None
     except AssertionError:
         noticed = mistake == "wait"  # a sum outlives its epoch
     assert noticed
@@ -231,7 +199,7 @@ def test_phases_are_those_of_the_definition(epochs, warmup, cooldown, largest):
     rng = np.random.default_rng(epochs)
     losses = (np.exp(-np.arange(epochs) / 9) * rng.uniform(0.9, 1.1, epochs)).tolist()
     wanted = daso_phases(losses, epochs, warmup, cooldown, largest)
-    assert daso_cases.phases_of(losses, epochs, warmup, cooldown, largest) == wanted
+    assert own_daso.daso_phases(losses, epochs, warmup, cooldown, largest) == wanted
     assert all(wait <= global_skip for global_skip, _, wait in wanted)
 
 

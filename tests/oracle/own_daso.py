@@ -1,19 +1,22 @@
-"""The project's DASO behind the names and arguments of SPEC.md, to be judged by its golden cases."""
+"""The project's DASO behind the names and arguments of SPEC.md. Part of own.py."""
 
 from collections import namedtuple
 
 import numpy as np
 
+from refgf.comm import threads
 from refgf.comm.hierarchical import blocks
+from refgf.comm.trace import TracedComm
 from refgf.oracle.functions import daso_settings
-from refgf.training import daso, daso_phases
+from refgf.training import daso
+from refgf.training import daso_phases as plan
 
 
 class Listed:
     """Phases as a case lists them, one for each epoch."""
 
     def __init__(self, phases):
-        self.phases, self.epoch = [daso_phases.Phase(*phase) for phase in phases], 0
+        self.phases, self.epoch = [plan.Phase(*phase) for phase in phases], 0
 
     @property
     def now(self):
@@ -32,12 +35,28 @@ def daso_merge(w, total, nodes, waited):
     return w
 
 
-def phases_of(losses, epochs, warmup, cooldown, largest=8):
-    phases, told = daso_phases.Phases(epochs, warmup, cooldown, largest), []
+def daso_phases(losses, epochs, warmup, cooldown, largest=8):
+    phases, told = plan.Phases(epochs, warmup, cooldown, largest), []
     for loss in losses:
         told.append((phases.now.global_skip, phases.now.local_skip, phases.now.wait))
         phases.end_epoch(loss)
     return told
+
+
+def daso_traffic(n, p, nodes, batches, phase, chunk):
+    """Counted. The loss of all ranks at the end of an epoch is not the exchange."""
+
+    def body(comm):
+        traced, network = TracedComm(comm), Prescribed(np.zeros(n, np.float32))
+        with daso.DASO(traced, network, blocks(p, p // nodes), Listed([phase]), batches, chunk=chunk) as stack:
+            stack._end_epoch = lambda: None
+            traced.reset()  # nor is the agreement before it
+            for _ in range(batches):
+                stack.step(np.zeros((1, n), np.float32), None, 1, 0.0)
+            stack._thread.wait()
+            return traced.messages, traced.bytes
+
+    return threads.run(p, body)
 
 
 class Prescribed:
@@ -76,8 +95,3 @@ def on_rank(comm, case):
             velocity = stack.model.optimizer.velocity
             rows.append({"out.w": stack.model.parameters.flat.copy(), "out.v": velocity.copy()})
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-
-
-def outputs(rows):
-    """What all ranks return as the result of a case: the axis `rank` after the axis `step`."""
-    return {name: np.stack([row[name] for row in rows], axis=1) for name in rows[0]}
