@@ -8,27 +8,15 @@ import math
 
 import numpy as np
 import pytest
-from tiny import SPECS, N, Prescribed
+from tiny import BATCH, N, Prescribed, samples
 
 from refgf.comm import threads
 from refgf.comm.slices import slices
-from refgf.comm.trace import TracedComm
 from refgf.exchange.chunk_choice import Density
-from refgf.exchange.momentum_correction import FORMS
 from refgf.exchange.precision import LossScale
-from refgf.oracle.definitions import csc_payload_bytes, direct_traffic, lazy_calls, ring_traffic
 from refgf.training.gradientflow import GradientFlow, direct_allreduce, ring_allreduce
 
-BATCH = 8
 EXACT = dict(momentum=0.5, weight_decay=0.25, dtype=np.float64)  # dyadic, as the data; 5 steps need up to 40 bits
-
-
-def samples(step, dyadic=True):
-    """The gradients of the whole batch, (BATCH, n)."""
-    rng = np.random.default_rng([11, step])
-    if dyadic:
-        return rng.integers(-8, 9, (BATCH, N)).astype(np.float32)
-    return (rng.standard_normal((BATCH, N)) * rng.choice([1, 300.0], (BATCH, N))).astype(np.float32)
 
 
 def train(comm, dyadic=True, allreduce=direct_allreduce, dtype=np.float32, **parts):
@@ -152,130 +140,6 @@ def test_float16_ring_on_float16_inputs_is_float16_addition(on_ranks):
         assert (wide.astype(np.float16) == narrow).all() and (wide == wide.astype(np.float16)).all()
 
     on_ranks(body)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_nothing_is_lost(on_ranks, form):
-    """On every rank and after every step, on exact data: what was sent and what is kept is all there was."""
-
-    def body(comm):
-        flow = GradientFlow(comm, Prescribed(), density=20, chunk=8, form=form, momentum=0.5)
-        sent_sums, g_sums, u_sums, u, recurrence = (np.zeros(N, np.float32) for _ in range(5))
-        packed_sent = spy_on_packing(flow.csc)
-        for step in range(8):
-            g = samples(step)[comm.Get_rank() % BATCH]
-            chosen = flow.csc.chosen
-            flow.step(g[None], None, 1, rate=0.125)
-            now = np.zeros(N, bool)
-            for part in flow.csc.sent:
-                now[part] = True
-            sent_sums[now] += packed_sent(now)
-            kept = flow.csc.kept
-            g_sums += g
-            u = np.float32(0.5) * u + g
-            u_sums += u
-            if form == "none":
-                assert (sent_sums + kept["h"] == g_sums).all()
-            elif form == "history":
-                recurrence = np.where(now, 0, np.float32(0.5) * (g + recurrence))
-                assert (kept["h"] == recurrence).all()
-            else:
-                assert (sent_sums + kept["v"] == u_sums).all()
-                if form == "dgc_masked" and chosen is not None:
-                    u[now] = 0
-                assert (kept["u"] == u).all()
-            lists = comm.allgather((chosen, flow.csc.chosen))
-            assert all(other == lists[0] for other in lists)
-        flow.close()
-
-    on_ranks(body)
-
-
-def spy_on_packing(csc):
-    """What this rank has put into the packed buffer, before it is summed. -> function(sent) -> (k,)"""
-    packed = []
-    allreduce = csc.allreduce
-
-    def copy_first(x):
-        packed.append(x.copy())
-        allreduce(x)
-
-    csc.allreduce = copy_first
-
-    def take(sent):
-        values = np.concatenate(packed)
-        packed.clear()
-        assert values.size == sent.sum()
-        return values
-
-    return take
-
-
-@pytest.mark.parametrize("wire", [None, "float16"])
-@pytest.mark.parametrize("theta", [0, 40, math.inf])
-def test_bytes_are_the_chosen_chunks_the_norms_and_a_flag(on_ranks, theta, wire):
-    """What travels, message by message: the calls by the ring, the C norms and the flag directly. Nothing else."""
-
-    def body(comm):
-        traced = TracedComm(comm)
-        flow = GradientFlow(traced, Prescribed(), density=30, chunk=8, theta_bytes=theta, wire=wire)
-        rank, size, itemsize = comm.Get_rank(), comm.Get_size(), 2 if wire else 4
-        for step in range(4):
-            chosen = flow.csc.chosen
-            traced.reset()
-            flow.step(samples(step)[:1], None, 1, rate=0.125)
-            lengths = [s.size for s in SPECS] if chosen is None else [min(8, N - 8 * c) for c in chosen]
-            calls = lazy_calls(lengths, itemsize, theta)
-            data = [ring_traffic(stop - start, size, rank) for start, stop in calls]
-            norms = direct_traffic(11 + 1, size, rank)
-            assert traced.messages == sum(m for m, _ in data) + norms[0]
-            assert traced.bytes == itemsize * sum(e for _, e in data) + 8 * norms[1]
-            given = itemsize * sum(stop - start for start, stop in calls) + 8 * 12
-            assert given == csc_payload_bytes(chosen, N, 8, "float32", wire)
-        flow.close()
-
-    on_ranks(body)
-
-
-@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan, 3e38])
-@pytest.mark.parametrize("overlap", [False, True])
-def test_infinity_in_an_unchosen_chunk_of_one_rank_leaves_everything_as_it_was(on_ranks, bad, overlap):
-    """3e38 is finite by itself, but not after it was added to what was kept."""
-
-    def body(comm):
-        scale = LossScale(4.0, dynamic=True)
-        flow = GradientFlow(comm, Prescribed(), density=20, chunk=8, overlap=overlap, wire=np.float16, loss_scale=scale)
-        last = comm.Get_rank() == comm.Get_size() - 1
-        for step in range(3):
-            flow.step(samples(step)[:1], None, 1, rate=0.125)
-        unchosen = next(c for c in range(11) if c not in flow.csc.chosen)
-        before = snapshot(flow)
-        g = samples(3)[:1].copy()
-        if last:
-            flow.csc.store.correction.v[8 * unchosen] = before["v"][8 * unchosen] = 1e38
-            g[0, 8 * unchosen] = bad
-        with np.errstate(over="ignore"):
-            flow.step(g, None, 1, rate=0.125)
-        after = snapshot(flow)
-        assert not flow.accepted and flow.loss_scale.skipped == 1
-        assert after.pop("scale") == before.pop("scale") / 2
-        for name in before:
-            assert np.array_equal(before[name], after[name]), name
-        if last:
-            flow.csc.store.correction.v[8 * unchosen] = 0
-        flow.step(samples(3)[:1], None, 1, rate=0.125)  # and training goes on
-        assert flow.accepted
-        flow.require_same_parameters()
-        flow.close()
-
-    on_ranks(body)
-
-
-def snapshot(flow):
-    """Everything that outlives a step."""
-    state = {name: array.copy() for name, array in flow.csc.kept.items()}
-    state |= {"w": flow.model.parameters.flat.copy(), "running": flow.model.network.running[0].copy()}
-    return state | {"chosen": list(flow.csc.chosen), "gap": flow.csc.gap.copy(), "scale": flow.scale}
 
 
 @pytest.mark.parametrize("bad", [np.inf, np.nan])

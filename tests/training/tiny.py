@@ -9,6 +9,7 @@ SHAPES = [("b3", (3,), False), ("w3", (5, 4), True), ("empty", (0,), True), ("b2
           ("gamma", (2,), False), ("w1", (13,), True)]  # fmt: skip
 SPECS = [Spec(name, shape, decay, int(np.prod(shape))) for name, shape, decay in SHAPES]
 N = sum(spec.size for spec in SPECS)  # 81
+BATCH = 8
 
 
 class Prescribed:
@@ -50,3 +51,11 @@ def scatter(flat, arrays):
     for array in arrays:
         array[...] = flat[start : start + array.size].reshape(array.shape)
         start += array.size
+
+
+def samples(step, dyadic=True):
+    """The gradients of a whole batch in this step, (BATCH, n): few bits each, so that sums are exact, or order-sensitive."""
+    rng = np.random.default_rng([11, step])
+    if dyadic:
+        return rng.integers(-8, 9, (BATCH, N)).astype(np.float32)
+    return (rng.standard_normal((BATCH, N)) * rng.choice([1, 300.0], (BATCH, N))).astype(np.float32)
