@@ -21,7 +21,7 @@ from refgf.nn.alexnet import AlexNet
 from refgf.oracle.definitions import same_bits, scaled_run
 from refgf.predict.timeline import explicit
 from refgf.training.data import digits
-from refgf.training.gradientflow import GradientFlow, direct_allreduce, ring_allreduce
+from refgf.training.gradientflow import GradientFlow, direct_allreduce
 from refgf.training.step import train_step
 
 
