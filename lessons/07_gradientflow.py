@@ -3,6 +3,7 @@
     mpiexec -n 8 python lessons/07_gradientflow.py           (--width 0.5, --theta BYTES, --network resnet50, --quick ...)
     python -m refgf.cluster run --nodes 4 --ranks-per-node 2 --rate 1gbit -- python lessons/07_gradientflow.py
                                                              (and with --nodes 1 and 2: the figure keeps the last runs)
+    ... --checkpoints DIR, and after a kill the same again with --resume: the training at the end goes on where it was
 
 QUESTION    Five techniques, each of which gains something. What does each add to the others, and what is left to wait for?
 IDEA        They are one stack: chosen chunks are packed, packed bytes wait for each other, a thread sums them, rounded for
@@ -32,6 +33,7 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/07_gradientflow.py)
 import refgf.launch  # noqa: F401  before MPI starts
 
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -46,6 +48,7 @@ from refgf.oracle.definitions import momentum_step, same_bits
 from refgf.predict.fit import fit_line
 from refgf.predict.systems import System
 from refgf.predict.systems import step as predicted_step
+from refgf.training.checkpoint import Checkpoints
 from refgf.training.data import steps_per_epoch
 from refgf.training.gradientflow import direct_allreduce, ring_allreduce
 
@@ -56,6 +59,7 @@ ORDER = ["MPI's allreduce", "+ ring", "+ mixed precision", "+ overlap", "+ lazy 
 
 def measure(run: kit.Run) -> dict:
     theta = require_threshold(run.options.theta)
+    flow.require_folder(run)
     train, held_out = images.load(run)
     climb_the_ladder(run, train)
     here = ablation(run, train, theta)
@@ -155,6 +159,7 @@ def ablation(run: kit.Run, data, theta: float) -> dict:
     run.table(["", "calls", "step", "predicted", f"speedup of {run.size}", "efficiency"],
               [[r["name"], r["calls"], r["step"], kit.seconds(r["predicted_s"]), f"{r['speedup']:.2f}",
                 f"{100 * r['speedup'] / run.size:.0f} %"] for r in rows])  # fmt: skip
+    run.say(kit.apart([(row["predicted_s"], row["step"].median_s) for row in rows]))
     return {"rows": rows, "alone": alone, "elements": n, "theta": theta}
 
 
@@ -195,13 +200,16 @@ def time_to_accuracy(run: kit.Run, train, held_out, theta: float) -> dict:
     for name, density in (("dense", None), ("CSC", sparse)):
         with flow.new(run, train, wire=HALF, theta_bytes=theta, overlap=True, density=density, half_weights=True,
                       loss_scale=LossScale(SCALE, dynamic=True)) as stack:  # fmt: skip
-            rows = flow.learn(run, stack, train, held_out, epochs, say=False)
+            folder = run.options.checkpoints
+            checkpoints = Checkpoints(folder / name, stack, run.say) if folder else None
+            rows = flow.learn(run, stack, train, held_out, epochs, say=False, checkpoints=checkpoints)
+            parameters = stack.require_same_parameters()
         reached = next((row for row in rows if 100 * (row["accuracy"] or 0) >= wanted), None)
-        result[name] = {"epochs": rows, "reached_s": reached and reached["seconds"]}
+        result[name] = {"epochs": rows, "reached_s": reached and reached["seconds"], "parameters": parameters}
     run.table(
-        ["", "right at the end", "seconds an epoch", f"seconds to {wanted:g} %"],
+        ["", "right at the end", "seconds an epoch", f"seconds to {wanted:g} %", "parameters"],
         [[name, f"{100 * (r['epochs'][-1]['accuracy'] or 0):.1f} %", f"{r['epochs'][-1]['seconds'] / epochs:.2f}",
-          f"{r['reached_s']:.1f}" if r["reached_s"] else "not reached"] for name, r in result.items()],
+          f"{r['reached_s']:.1f}" if r["reached_s"] else "not reached", r["parameters"][:16]] for name, r in result.items()],
     )  # fmt: skip
     return result | {"wanted": wanted}
 
@@ -253,5 +261,7 @@ if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__)
     images.arguments(lesson, networks=images.NETWORKS)
     lesson.argument("--theta", default=str(2**18), metavar="BYTES", help="threshold of lazy allreduce")
+    lesson.argument("--checkpoints", type=Path, metavar="DIR", help="keep checkpoints of the training at the end here")
+    lesson.argument("--resume", action="store_true", help="go on with the training whose checkpoints are there")
     lesson.argument("--accuracy", type=float, default=90.0, metavar="PERCENT", help="the accuracy that is waited for")
     lesson.main(measure, draw)

@@ -11,16 +11,16 @@ import time
 import numpy as np
 
 import kit
-from kit import images
+from kit import alone, images
 from refgf.comm import ring
 from refgf.comm.schedule import collective
 from refgf.comm.slices import chunks
 from refgf.oracle.definitions import csc_payload_bytes
 from refgf.predict.cost import Link
 from refgf.predict.fit import fit_line
+from refgf.training.checkpoint import CheckpointNotWritten, Checkpoints
 from refgf.training.data import batches, steps_per_epoch
 from refgf.training.gradientflow import GradientFlow
-from refgf.training.step import train_step
 
 CHUNKS = 1904  # of the full AlexNet; smaller networks get as many, or a tenth of them would be another algorithm
 
@@ -28,9 +28,14 @@ CHUNKS = 1904  # of the full AlexNet; smaller networks get as many, or a tenth o
 def new(run: kit.Run, data, seed: int = images.SEED, chunk: int | None = None, **parts) -> GradientFlow:
     """GradientFlow with some of its parts; chunks as long as it takes to have about as many as the full AlexNet."""
     net = images.network(run, data, seed)
-    n = sum(spec.size for spec in net.tensors)
-    parts = {"weight_decay": images.WEIGHT_DECAY, "seed": seed} | parts
-    return GradientFlow(run.comm, net, chunk=chunk or chunk_elements(n), **parts)
+    chunk = chunk_of(run, sum(spec.size for spec in net.tensors)) if chunk is None else chunk
+    return GradientFlow(run.comm, net, chunk=chunk, **{"weight_decay": images.WEIGHT_DECAY, "seed": seed} | parts)
+
+
+def chunk_of(run: kit.Run, n: int) -> int:
+    """Elements of a chunk: as --chunk says, in a lesson that has it."""
+    asked = getattr(run.options, "chunk", None)
+    return chunk_elements(n) if asked is None else asked
 
 
 def chunk_elements(n: int) -> int:
@@ -62,34 +67,9 @@ def time_steps(run: kit.Run, stack: GradientFlow, some_batches, rate: float = 0.
 
 
 def compute_alone(run: kit.Run, data, some_batches):
-    """(Timing of a step without any exchange, when each gradient is ready), optimiser included."""
+    """(Timing of a step without any exchange, when each gradient is ready), optimiser included: see alone.py."""
     with new(run, data) as stack:
-        clock = Alone(stack)
-        mine, ready = [], []
-        for batch in some_batches:
-            run.plain.Barrier()
-            start_s, clock.ready_s = time.perf_counter(), []
-            clock.step(*batch)
-            mine.append(time.perf_counter() - start_s)
-            ready.append([t - start_s for t in clock.ready_s])
-    ready_s = np.max(run.plain.allgather(np.median(ready[2:], axis=0)), axis=0)
-    return run.slowest(mine[2:]), ready_s.tolist()
-
-
-class Alone:
-    """An exchange that sums nothing: a step without communication. Notes when each gradient was ready."""
-
-    def __init__(self, stack: GradientFlow) -> None:
-        self.model, self.ready_s = stack.model, []
-
-    def step(self, images_, labels, global_batch) -> None:
-        train_step(self.model, self, images_, labels, global_batch, rate=0.0)
-
-    def ready(self, i: int) -> None:
-        self.ready_s.append(time.perf_counter())
-
-    def finish(self) -> bool:
-        return True
+        return alone.step_alone(run, stack.model, some_batches, skip=2)
 
 
 def fit_allreduce(run: kit.Run, elements: list[int], wire=None, repeats: int = 7):
@@ -107,11 +87,17 @@ def ring_line_and_link(run: kit.Run, n: int):
     return line, Link(line.a_s / steps, line.b_s_per_byte * run.size / steps) if steps else Link(0.0, 0.0)
 
 
-def learn(run: kit.Run, stack: GradientFlow, train, held_out, epochs: int, say: bool = True, seed: int = images.SEED):
-    """Train for some epochs at `images.rate`; loss, accuracy and seconds (without evaluation) of each."""
-    rows, trained_s = [], 0.0
+def learn(run: kit.Run, stack: GradientFlow, train, held_out, epochs: int, say: bool = True, seed: int = images.SEED,
+          checkpoints: Checkpoints | None = None):  # fmt: skip
+    """Train for some epochs at `images.rate`; loss, accuracy and seconds (without evaluation) of each.
+
+    checkpoints: write one after each epoch, and go on after the newest if there is one.
+    """
+    asked = {"epochs": epochs, "batch": run.options.batch, "rate": run.options.rate, "seed": seed, "images": train.size}
+    rows = epochs_so_far(checkpoints, asked) if checkpoints else []
+    trained_s = rows[-1]["seconds"] if rows else 0.0
     each = steps_per_epoch(train.size, run.options.batch * run.size)
-    for epoch in range(epochs):
+    for epoch in range(len(rows), epochs):
         start_s = time.perf_counter()
         mine = [
             stack.step(*batch, rate=images.rate(run, epoch * each + number, each, epochs))
@@ -121,6 +107,8 @@ def learn(run: kit.Run, stack: GradientFlow, train, held_out, epochs: int, say: 
         trained_s += time.perf_counter() - start_s
         right, samples = stack.evaluate(held_out)
         rows.append({"loss": loss, "accuracy": right / samples if samples else None, "seconds": trained_s})
+        if checkpoints:
+            save(run, checkpoints, {"asked": asked, "rows": rows})
         if say:
             told = f"{100 * right / samples:5.1f} % of {samples} held-out images right" if samples else "no images held out"
             run.say(f"epoch {epoch + 1:2d}: loss {loss:.4f}, {told}")
@@ -128,3 +116,30 @@ def learn(run: kit.Run, stack: GradientFlow, train, held_out, epochs: int, say: 
     if say:
         run.say(f"{trained_s:.1f} s of training; all ranks hold the same parameters: {same[:16]}...")
     return rows
+
+
+def require_folder(run: kit.Run) -> None:
+    """Refuse --resume without a folder, and a folder of an earlier run without --resume. Collective."""
+    folder, resume = run.options.checkpoints, run.options.resume
+    if folder is None and resume:
+        raise ValueError("--resume: got no folder; wanted that of an earlier run; next: --checkpoints DIR --resume")
+    if folder and run.plain.bcast(not resume and any(folder.glob("*/step-*"))):
+        raise ValueError(f"--checkpoints: got {folder}, which an earlier run has left; wanted a folder of this run's own; "
+                         "next: --resume to go on with that run, or another folder")  # fmt: skip
+
+
+def save(run: kit.Run, checkpoints: Checkpoints, position: dict) -> None:
+    """A full disk is no reason to end: the checkpoints before are still there, and the next one may fit again."""
+    try:
+        checkpoints.save(position)
+    except CheckpointNotWritten as error:
+        run.say(f"warning: {error}; the training goes on")
+
+
+def epochs_so_far(checkpoints: Checkpoints, asked: dict) -> list[dict]:
+    """The rows of the epochs before the newest checkpoint, which is restored; none if there is none."""
+    position = checkpoints.resume() or {"asked": asked, "rows": []}
+    if position["asked"] != asked:
+        raise ValueError(f"--resume: got a run of {position['asked']}; wanted {asked}; "
+                         "next: the arguments of that run, or another folder")  # fmt: skip
+    return position["rows"]

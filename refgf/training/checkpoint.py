@@ -47,16 +47,19 @@ class Checkpoints:
         self.folder, self.flow, self.comm = Path(folder), flow, flow.comm
         self.rank = self.comm.Get_rank()
         self._say = say if self.rank == 0 else lambda text: None
+        self._resumed = False
 
     # ---- writing ----
 
     def save(self, position: dict) -> Path:
         """Write a checkpoint that resumes at `position` (anything that JSON has). Collective.
 
-        Errors: CheckpointNotWritten on every rank if any of them could not write its part.
+        Errors: CheckpointNotWritten on every rank if any of them could not write its part; ValueError if the folder has later
+        checkpoints of another run, beside which this one would be taken for an old one.
         """
         self.flow.require_same_parameters()
         target = self.folder / f"step-{self.flow.steps:08d}"
+        self._require_newest(target)
         self._together(target, lambda: prepare(target) if self.rank == 0 else None)
         written = self._together(target, lambda: self._write_parts(target))
         files = {name: entry for part in written for name, entry in part.items()}
@@ -67,6 +70,14 @@ class Checkpoints:
             for old in self._folders()[KEEP:] + self._incomplete():
                 remove(old)
         return target
+
+    def _require_newest(self, target: Path) -> None:
+        newest = self.comm.bcast(max((path.name for path in self._folders()), default="") if self.rank == 0 else None)
+        if newest >= target.name and not self._resumed:
+            raise ValueError(
+                f"checkpoint on rank {self.rank}: got {target.name} for {self.folder}, which has {newest} of an earlier run; "
+                "wanted a folder of this run's own; next: resume that run, or choose another folder"
+            )
 
     def _write_parts(self, target: Path) -> dict:
         """This rank's files; {name: {"bytes", "sha256"}}."""
@@ -104,6 +115,7 @@ class Checkpoints:
         if there are checkpoints but all of them are damaged.
         """
         found = self.comm.bcast([path.name for path in self._folders()] if self.rank == 0 else None)
+        self._resumed = True
         for name in found:
             about, told = self._verified(self.folder / name)
             if about:
