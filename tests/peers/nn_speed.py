@@ -5,7 +5,7 @@
 Each side is a process of its own, so that each peak memory is its own, and the two alternate step by step, so that a
 noisy machine favours neither. Both have the same number of threads: here Python threads that share the images, each
 with one BLAS thread; there PyTorch's own. PyTorch runs channels last, its fastest layout here, and its gradients are
-set to None between steps. No optimiser. Without PyTorch only this project's side is measured.
+set to None between steps. Dropout on both sides, no optimiser. Without PyTorch only this project's side is measured.
 
 ratio      PyTorch's time of a step over this project's (above 1: this project is faster), median over steps, with range
 cpu        the same ratio of processor seconds, which depends less on what else the machine does

@@ -32,6 +32,8 @@ def torch_alexnet(network):
         layers[f"fc{number}"] = nn.Linear(layer.inputs, layer.outputs)
         if number < 8:
             layers[f"relu{number}"] = nn.ReLU(inplace=True)
+            if kinds[f"dropout{number}"].probability:
+                layers[f"dropout{number}"] = nn.Dropout(kinds[f"dropout{number}"].probability)
     model = nn.Sequential()
     for name, layer in layers.items():
         model.add_module(name, layer)
