@@ -1,6 +1,6 @@
 """Lesson 06: coarse-grained sparse communication - send a tenth of the chunks, keep the rest for later.
 
-    mpiexec -n 8 python lessons/06_csc.py                    (--density PERCENT, --quick, --full, --plot, --data PATH ...)
+    mpiexec -n 8 python lessons/06_csc.py                    (--density PERCENT, --chunk, --warmup, --full, --data PATH ...)
 
 QUESTION    Even half the bytes take too long on a slow network. Must every gradient travel in every step?
 IDEA        Cut the pool into chunks, send only the most important ones, and add what was not sent to the next step's
@@ -60,12 +60,13 @@ from refgf.training.step import Replica
 from refgf.training.sgd import MomentumSGD
 
 DENSITIES = [100, 50, 25, 10, 5, 1]
-SEEDS = [1, 2, 3]
+SEEDS, EPOCHS = [1, 2, 3], (1, 4, 12)  # quick, default, full
 DRAWN = {"dense": "black", "dgc": "tab:blue", "dgc_masked": "tab:cyan", "history": "tab:green", "none": "tab:red",
          "dgc, no warm-up": "tab:orange"}  # fmt: skip
 
 
 def measure(run: kit.Run) -> dict:
+    trials.require_density(run, EPOCHS)
     train, held_out = images.load(run)
     check_against_oracle(run)
     densities = sweep_densities(run, train)
@@ -128,7 +129,7 @@ def sweep_densities(run: kit.Run, data) -> dict:
     run.section("Bytes and time against density")
     count, rows = run.quick(4, 8, 20), []
     n = sum(spec.size for spec in images.network(run, data).tensors)
-    chunk = flow.chunk_elements(n)
+    chunk = flow.chunk_of(run, n)
     chunks = flow.number_of_chunks(n, chunk)
     line = flow.fit_allreduce(run, [256, n // 64, n // 8, n], np.float16, run.quick(2, 5)).line
     run.say(f"{n:,} gradients in {chunks} chunks of {chunk} (the full AlexNet: 1904 of 32,768); float16 on the wire")
@@ -193,7 +194,7 @@ def watch_choice(run: kit.Run, data) -> dict:
 
 def compare_accuracy(run: kit.Run, train, held_out) -> dict:
     """The same training, dense and with each correction, over several seeds (and folds with --full)."""
-    epochs, seeds = run.options.epochs or run.quick(1, 4, 12), run.quick([1], SEEDS)
+    epochs, seeds = run.options.epochs or run.quick(*EPOCHS), run.quick([1], SEEDS)
     pairs = [(seed, fold) for seed in seeds for fold in run.quick([None], [None], range(5))]
     run.section(f"Accuracy after {epochs} epochs, density {run.options.density:g} %, {len(pairs)} runs of each")
     result = {}
@@ -211,7 +212,7 @@ def compare_chunk_sizes(run: kit.Run, train, held_out) -> dict:
     """Longer chunks at equal density: fewer, so less choice."""
     n = sum(spec.size for spec in images.network(run, train).tensors)
     base = flow.chunk_elements(n)
-    epochs, seeds = run.options.epochs or run.quick(1, 4, 12), run.quick([1], SEEDS)
+    epochs, seeds = run.options.epochs or run.quick(*EPOCHS), run.quick([1], SEEDS)
     run.section("Chunk size at equal density")
     result = {}
     for factor in run.quick([1, 64], [1, 16, 190], [1, 4, 16, 64, 190]):
@@ -276,4 +277,6 @@ if __name__ == "__main__":
     images.arguments(lesson)
     lesson.parser.set_defaults(width=1 / 16)
     lesson.argument("--density", type=float, default=10.0, metavar="PERCENT", help="how many percent of the chunks travel")
+    lesson.argument("--chunk", type=int, metavar="ELEMENTS", help="length of a chunk (so long that there are about 1900)")
+    lesson.argument("--warmup", type=float, nargs="*", metavar="PERCENT", help="densities of the first epochs (100 25)")
     lesson.main(measure, draw)

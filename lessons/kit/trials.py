@@ -11,15 +11,29 @@ WARMUP = (100, 25)  # percent in the first epochs
 
 def training(run, name: str, seed: int, train, held_out, epochs: int, chunk: int | None = None) -> list[dict]:
     """The epochs of one training. name: "dense", or a form of momentum correction, and perhaps "no warm-up" after a comma."""
-    per_epoch = steps_per_epoch(train.size, run.options.batch * run.size)
     parts = {}
     if name != "dense":
-        warmup = () if "no warm-up" in name else WARMUP[: epochs - 1]
+        warmup = () if "no warm-up" in name else warmup_of(run, epochs)
+        per_epoch = steps_per_epoch(train.size, run.options.batch * run.size)
         density = Density(run.options.density, warmup, per_epoch, epochs * per_epoch)
         parts = {"density": density, "form": name.split(",")[0], "chunk": chunk}
     with flow.new(run, train, seed, theta_bytes=2**17, **parts) as stack:
         return flow.learn(run, stack, train, held_out, epochs, say=False, seed=seed)
 
+
+
+def warmup_of(run, epochs: int) -> tuple[float, ...]:
+    """As --warmup says; else what of WARMUP is shorter than the run."""
+    asked = getattr(run.options, "warmup", None)
+    return WARMUP[: epochs - 1] if asked is None else tuple(asked)
+
+
+def require_density(run, epochs: tuple[int, int, int]) -> None:
+    """Refuse --density, --warmup and --chunk before anything is measured. epochs: of a quick, a default and a full run."""
+    count, chunk = run.options.epochs or run.quick(*epochs), run.options.chunk
+    Density(run.options.density, warmup_of(run, count), steps=count)
+    if chunk is not None and chunk < 1:
+        raise ValueError(f"--chunk: got {chunk}; wanted 1 element or more; next: 32768 as in the paper, or leave it out")
 
 
 def told(runs: list[list[dict]]) -> str:
