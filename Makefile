@@ -61,7 +61,8 @@ test: setup
 test-long: setup
 	$(PY) -m pytest -m long
 	for p in 1 5 6 7 8; do $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x tests/comm || exit 1; done
-	for p in 1 5; do $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" tests/exchange tests/training || exit 1; done
+	for p in 1 5; do $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" tests/exchange \
+	  tests/training/test_ladder*.py tests/training/test_gradientflow*.py tests/training/test_equivalence.py || exit 1; done
 
 peers: setup
 	$(PY) tests/peers/run.py --mpiexec $(MPIEXEC) $(ARGS)
