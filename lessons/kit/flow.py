@@ -46,9 +46,14 @@ def chunk_elements(n: int) -> int:
 def csc_bytes(n: int, p: int, percent: float) -> float:
     """Bytes that a rank sends under CSC: packed chunks by the ring, norms and flag directly (nearly the same formula)."""
     chunk = chunk_elements(n)
-    count = number_of_chunks(n, chunk)
-    chosen = list(range(max(1, math.ceil(count * percent / 100))))
-    return 2 * (p - 1) / p * (csc_payload_bytes(chosen, n, chunk) + 8 * (count + 1))
+    chosen = list(range(max(1, math.ceil(number_of_chunks(n, chunk) * percent / 100))))
+    return 2 * (p - 1) / p * csc_payload_bytes(chosen, n, chunk)
+
+
+def topk_percent(n: int, p: int, percent: float) -> float:
+    """The density at which top-k sends as many bytes as CSC at `percent`, norms included: (p-1) (4 + 4) k."""
+    k = csc_bytes(n, p, percent) / (8 * max(1, p - 1))
+    return min(100.0, 100 * max(1, k) / n)
 
 
 def number_of_chunks(n: int, chunk: int) -> int:
