@@ -59,6 +59,10 @@ class TracedComm:
         """The duplicate counts into the same totals."""
         return TracedComm(self._comm.Dup(), shared=self)
 
+    def over(self, wrap) -> "TracedComm":
+        """Count into the same totals what goes over wrap(the communicator below)."""
+        return TracedComm(wrap(self._comm), shared=self)
+
     def Send(self, buf, dest: int, tag: int = 0) -> None:
         self._timed("Send", self._comm.Send, dest, buf.nbytes, buf, dest, tag)
 
@@ -68,6 +72,13 @@ class TracedComm:
     def Sendrecv(self, sendbuf, dest, sendtag=0, recvbuf=None, source=None, recvtag=0) -> None:
         arguments = sendbuf, dest, sendtag, recvbuf, source, recvtag
         self._timed("Sendrecv", self._comm.Sendrecv, dest, sendbuf.nbytes, *arguments)
+
+    def Isend(self, buf, dest: int, tag: int = 0) -> "_Waited":
+        _add(self.peers, dest, 1, buf.nbytes)
+        return _Waited(self, "Isend", self._comm.Isend(buf, dest, tag), dest, buf.nbytes)
+
+    def Irecv(self, buf, source: int, tag: int = 0) -> "_Waited":
+        return _Waited(self, "Irecv", self._comm.Irecv(buf, source, tag))
 
     def _timed(self, name: str, call, dest: int | None, nbytes: int, *arguments) -> None:
         start_s = time.perf_counter()
@@ -84,6 +95,19 @@ class TracedComm:
                 _add(peers, peer, *totals)
         content = {"rank": self.rank, "host": platform.node(), "peers": peers, "opaque": opaque}
         Path(folder, f"rank{self.rank}.json").write_text(json.dumps(content))
+
+
+class _Waited:
+    """A request; its event lasts from the moment it was posted until somebody has waited for it."""
+
+    def __init__(self, traced: TracedComm, name: str, request, peer: int | None = None, nbytes: int = 0) -> None:
+        self._traced, self._request, self._event = traced, request, (name, peer, nbytes)
+        self._start_s = time.perf_counter()
+
+    def Wait(self) -> None:
+        self._request.Wait()
+        name, peer, nbytes = self._event
+        self._traced.events.append(Event(name, self._start_s, time.perf_counter(), peer, nbytes))
 
 
 def _add(peers: dict, peer: int, messages: int, nbytes: int) -> None:

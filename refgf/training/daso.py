@@ -10,7 +10,8 @@
 
 Group j is the j-th rank of every node. One group at a time sums its PARAMETERS over the nodes; the groups take turns.
 The sum is formed by a communication thread, as non-blocking calls make no progress by themselves, from a copy taken when
-it was sent; the nodes go on. W batches later the group's ranks merge what they have by then with it,
+it was sent; the nodes go on. Whoever waits does so asleep (comm/patient.py), as those that do not wait need the cores. W
+batches later the group's ranks merge what they have by then with it,
 
     w <- (2S w + sum) / (2S + m)          m nodes, S batches waited: the staler, the less the sum weighs
 
@@ -36,6 +37,7 @@ import numpy as np
 from refgf.comm import tree
 from refgf.comm.agreement import agree
 from refgf.comm.bfloat16 import ring_among
+from refgf.comm.patient import patient
 from refgf.comm.schedule import among, execute
 from refgf.comm.slices import chunks
 from refgf.device import array_module
@@ -85,7 +87,7 @@ class DASO:
         self.model = replica(network, seed, momentum, weight_decay)
         self.node = list(next(node for node in nodes if comm.Get_rank() in node))
         self.place, self.nodes = self.node.index(comm.Get_rank()), len(nodes)  # place: the number of this rank's group
-        self._comms = [comm.Dup(), comm.Dup()]  # one for the thread, one for the rest
+        self._comms = [patient(comm.Dup()), patient(comm.Dup())]  # one for the thread, one for the rest
         settings = f"{nodes} {phases} {batches} {wire} {chunk} {momentum} {weight_decay}"
         agree(self._comms[1], "settings of DASO", f"{settings} {self.model.gradients.layout()}")
         group = [node[self.place] for node in nodes]
