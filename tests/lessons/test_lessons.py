@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -86,19 +87,24 @@ def test_the_timings_in_the_syllabus():
 
 KILLED_AFTER_S, GONE_IN_S = 3.0, 5.0
 KILLED = """
-import refgf.launch, os, runpy, signal, sys, threading
+import refgf.launch, os, pathlib, runpy, signal, sys, threading, time
+def kill():
+    pathlib.Path({folder!r}, "killed").write_text(str(time.time()))
+    os.kill(os.getpid(), signal.SIGKILL)
 if refgf.launch.job.rank == 1:
-    threading.Timer({after}, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    threading.Timer({after}, kill).start()
 sys.argv = [{lesson!r}, "--output", {folder!r}]
 sys.path.insert(0, os.path.dirname({lesson!r}))
 runpy.run_path({lesson!r}, run_name="__main__")
 """
+MAY_BE_KILLED = ["03_lazy_allreduce", "07_gradientflow", "10_hierarchical_allreduce", "11_large_batch", "12_topk", "13_daso"]
 
 
-@pytest.mark.parametrize("name", ["03_lazy_allreduce", "11_large_batch", "13_daso"])
+@pytest.mark.parametrize("name", MAY_BE_KILLED)  # 14_data_cache: test_data_cache.py
 def test_a_killed_rank_ends_a_lesson(tmp_path, name):
-    """Everything is gone in 5 seconds, with an exit code. (The second on top is for starting Python.)"""
+    """Everything is gone in 5 seconds, with an exit code."""
     lesson = str(ROOT / "lessons" / f"{name}.py")
-    job = run_job(4, KILLED.format(after=KILLED_AFTER_S, lesson=lesson, folder=str(tmp_path)), timeout=60)
+    began_s = time.time()
+    job = run_job(4, KILLED.format(after=KILLED_AFTER_S, lesson=lesson, folder=str(tmp_path)), timeout=120)
     assert job.code != 0 and not job.timed_out and job.left == []
-    assert KILLED_AFTER_S <= job.seconds <= KILLED_AFTER_S + GONE_IN_S + 1
+    assert began_s + job.seconds - float((tmp_path / "killed").read_text()) < GONE_IN_S
