@@ -36,8 +36,8 @@ import math
 import numpy as np
 
 import kit
-from kit import axes, flow, images, region, rounding
-from kit.replay import Size, pace, replay_backward, sizes_of, time_steps
+from kit import alone, axes, flow, images, region, rounding
+from kit.replay import Size, replay_backward, sizes_of, time_steps
 from refgf.comm import direct, ring
 from refgf.comm.agreement import agree, checked
 from refgf.comm.schedule import collective
@@ -177,15 +177,19 @@ def rate(b_s_per_byte: float) -> str:
 def sweep_network(run: kit.Run, data, thetas, line) -> dict:
     run.section(f"{images.told(run)}: theta from 0 to infinity")
     model = images.model(run, data)
-    ready_s, compute_s = pace(run, model, images.steps(run, data, run.quick(3, 7)))
+    count = run.quick(3, 13, 31)
+    timing, ready_s = alone.step_alone(run, model, images.steps(run, data, count))
+    line, compute_s = alone.among(run, model, images.steps(run, data, count), line, timing), timing.median_s
     gradients = [(t, 4 * spec.size) for t, spec in zip(ready_s, model.network.tensors)]
-    count = run.quick(3, 9, 31)
+    share = alone.kept_share_of(run, model.gradients.flat.size)
+    run.say(f"a step without exchange {timing}; a call among computing ranks starts up in {kit.seconds(line.a_s)};\n"
+            f"beside a call computing keeps {share:.0%} of its speed (measured with a load of its own)")  # fmt: skip
 
     def one(exchange):
         return time_steps(run, model, exchange, images.steps(run, data, count)), count
 
-    rows = sweep(run, model.gradients, thetas, gradients, line, compute_s, one)
-    return report(run, rows) | {"ready_s": ready_s, "compute_s": compute_s}
+    rows = sweep(run, model.gradients, thetas, gradients, line, compute_s, one, share)
+    return report(run, rows) | {"ready_s": ready_s, "compute_s": compute_s, "kept_share": share, "a_s": line.a_s}
 
 
 def sweep_resnet(run: kit.Run, line) -> dict:
@@ -224,8 +228,8 @@ def sum_small_tensors(run: kit.Run, line) -> dict:
             "predicted_gain": predicted}  # fmt: skip
 
 
-def sweep(run: kit.Run, pool, thetas, gradients, line, compute_s, measure_one) -> list[dict]:
-    """One row a theta: counts, measured times without and with overlap, and the timeline's predictions of both."""
+def sweep(run: kit.Run, pool, thetas, gradients, line, compute_s, measure_one, share=1.0) -> list[dict]:
+    """One row a theta: counts, times without and with overlap, predictions of both. share: kept beside a call, if not all."""
     rows = []
     for theta in thetas:
         row = {"theta": theta, "predicted": {}}
@@ -236,7 +240,7 @@ def sweep(run: kit.Run, pool, thetas, gradients, line, compute_s, measure_one) -
             row |= {"messages": run.comm.messages // steps, "bytes": run.comm.bytes // steps}
             exchange.close()
             groups = lazy(gradients, theta)
-            row["predicted"][name] = predict(gradients, groups, line, name == "overlapped", compute_s).step_s
+            row["predicted"][name] = predict(gradients, groups, line, share * (name == "overlapped"), compute_s).step_s
         assert len(groups) == len(exchange.lazy.calls)
         rows.append(row | {"calls": len(groups)})
     return rows
@@ -244,15 +248,15 @@ def sweep(run: kit.Run, pool, thetas, gradients, line, compute_s, measure_one) -
 
 def report(run: kit.Run, rows: list[dict]) -> dict:
     def cells(row):
-        predicted = [kit.seconds(row["predicted"][name]) for name in ("plain", "overlapped")]
         counts = [kit.number_of_bytes(row["theta"]), row["calls"], row["messages"], row["bytes"]]
-        return [*counts, row["plain"], predicted[0], row["overlapped"], predicted[1]]
+        return counts + [cell for name in best for cell in (row[name], kit.seconds(row["predicted"][name]))]
 
     header = ["theta", "calls", "messages", "bytes", "no overlap", "predicted", "overlap", "predicted"]
     run.say("a step: allreduce calls, messages and bytes that rank 0 sends, time [lowest..highest] without and with overlap")
+    best = dict.fromkeys(("plain", "overlapped"))
     run.table(header, [cells(row) for row in rows])
-    best = {}
     for name, told in (("plain", "no overlap"), ("overlapped", "overlap")):
+        run.say(f"{told}: {kit.apart([(row['predicted'][name], row[name].median_s) for row in rows])}")
         measured = min(rows, key=lambda r: r[name].median_s)
         predicted = min(rows, key=lambda r: r["predicted"][name])
         best[name] = {"measured": measured["theta"], "predicted": predicted["theta"]}

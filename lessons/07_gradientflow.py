@@ -32,13 +32,13 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/07_gradientflow.py)
 
 import refgf.launch  # noqa: F401  before MPI starts
 
-import time
 from pathlib import Path
 
 import numpy as np
 
 import kit
 from kit import flow, images
+from kit.alone import among, kept_share_of, noted
 from refgf.comm.native import mpi_allreduce
 from refgf.exchange.chunk_choice import Density
 from refgf.exchange.lazy import require_threshold
@@ -139,9 +139,10 @@ def ablation(run: kit.Run, data, theta: float) -> dict:
     sizes = [spec.size for spec in images.network(run, data).tensors]
     n = sum(sizes)
     run.section(f"{images.told(run)}: {n:,} gradients, theta {kit.number_of_bytes(theta)}")
-    run.say(f"a step without any exchange, update included: {alone}")
-    lines = measure_lines(run, n)
-    rows = []
+    lines, share, rows = measure_lines(run, data, alone, n, count), kept_share_of(run, n), []
+    starts = ", ".join(f"{name} {kit.seconds(line.a_s)}" for name, line in lines.items())
+    run.say(f"a step without any exchange, update included: {alone}; beside a call computing keeps {share:.0%} of its speed")
+    run.say(f"start-up of a call that ranks come to from computing: {starts}")
     for name, parts in parts_of(run, theta).items():
         run.opaque = run.opaque or parts["allreduce"] is mpi_allreduce
         with flow.new(run, data, **parts) as stack:
@@ -150,7 +151,7 @@ def ablation(run: kit.Run, data, theta: float) -> dict:
             selection_s = time_of_selection(run, stack) if stack.csc else 0.0
             chunk = stack.csc.chunk if stack.csc else 1
         system = System(name, 2 if parts.get("wire") else 4, parts["theta_bytes"], percent=parts.get("density"), chunk=chunk,
-                        overlap=parts.get("overlap", False), selection_s=selection_s)  # fmt: skip
+                        overlap=share * parts.get("overlap", False), selection_s=selection_s)  # fmt: skip
         line = lines["MPI" if name == ORDER[0] else "float16" if parts.get("wire") else "float32"]
         predicted = predicted_step(list(zip(ready_s, sizes)), system, line, alone.median_s)
         speedup = run.size * alone.median_s / timing.median_s
@@ -160,18 +161,23 @@ def ablation(run: kit.Run, data, theta: float) -> dict:
               [[r["name"], r["calls"], r["step"], kit.seconds(r["predicted_s"]), f"{r['speedup']:.2f}",
                 f"{100 * r['speedup'] / run.size:.0f} %"] for r in rows])  # fmt: skip
     run.say(kit.apart([(row["predicted_s"], row["step"].median_s) for row in rows]))
-    return {"rows": rows, "alone": alone, "elements": n, "theta": theta}
+    return {"rows": rows, "alone": alone, "elements": n, "theta": theta, "kept_share": share}
 
 
-def measure_lines(run: kit.Run, n: int) -> dict:
-    """T(m) = a + b m of the ring in both wire types and of MPI's own allreduce; m in bytes on the wire."""
-    sizes, repeats = [256, n // 64, n // 8, n], run.quick(2, 5)
-    lines = {str(np.dtype(wire)): flow.fit_allreduce(run, sizes, wire, repeats).line for wire in (np.float32, HALF)}
+def measure_lines(run: kit.Run, data, alone, n: int, count: int) -> dict:
+    """T(m) = a + b m of the ring in both wire types and of MPI's own allreduce, among steps; m in bytes on the wire."""
+    sizes, repeats, model = [256, n // 64, n // 8, n], run.quick(2, 5), images.model(run, data)
+
+    def in_steps(line, **how):
+        return among(run, model, images.steps(run, data, count), line, alone, **how)
+
+    lines = {str(np.dtype(wire)): in_steps(flow.fit_allreduce(run, sizes, wire, repeats).line, wire=wire)
+             for wire in (np.float32, HALF)}  # fmt: skip
     own = run.mpi_allreduce()
     if own is not None:
         whole = np.zeros(n, np.float32)
         points = [(4 * k, run.time(lambda k=k: own(whole[:k]), repeats).median_s) for k in sizes]
-        lines["MPI"] = fit_line(points).line
+        lines["MPI"] = in_steps(fit_line(points).line, allreduce=own)
     return lines
 
 
@@ -181,13 +187,15 @@ def time_of_selection(run: kit.Run, stack) -> float:
     send, wait, agree, csc.allreduce, csc.wait = csc.allreduce, csc.wait, csc.allreduce_norms, lambda x: None, lambda: None
     csc.allreduce_norms = lambda x: None
     stack.model.gradients.flat[:] = 0
-    start_s = time.perf_counter()
-    for i in range(len(stack.model.gradients.specs)):
-        csc.ready(i)
-    csc.finish()
-    seconds = time.perf_counter() - start_s
+
+    def select():
+        for i in range(len(stack.model.gradients.specs)):
+            csc.ready(i)
+        csc.finish()
+
+    seconds = float(np.median(noted(run, [select] * 6)))
     csc.allreduce, csc.wait, csc.allreduce_norms = send, wait, agree
-    return max(run.plain.allgather(seconds))
+    return seconds
 
 
 def time_to_accuracy(run: kit.Run, train, held_out, theta: float) -> dict:

@@ -173,8 +173,7 @@ def compare_exchanges(run: kit.Run, name: str, pool: Pool, line, share: int) -> 
     run.table(["exchange", "calls", "messages", "bytes sent", "step", "predicted", "miss"],
               [[r["name"], r["calls"], r["messages"], r["bytes"], r["measured"], kit.seconds(r["predicted_s"]),
                 f"{100 * off(r):+.0f} %"] for r in rows])  # fmt: skip
-    misses = [abs(off(row)) for row in rows]
-    run.say(f"predicted against measured: {100 * np.mean(misses):.0f} % apart in the mean, {100 * max(misses):.0f} % at worst")
+    run.say(kit.apart([(row["predicted_s"], row["measured"].median_s) for row in rows]))
     return {"title": network.workload.name, "gradients": gradients, "backward_s": gradients[-1][0], "rows": rows,
             "theta": which_theta(run, gradients, line, rows)}  # fmt: skip
 

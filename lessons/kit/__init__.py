@@ -12,7 +12,7 @@ A lesson is
 `run` is a `Run`: communicator, options, timing, printing on rank 0. Beside this module:
 
     words, record, axes                                units and sentences; what the JSON says; the frame of pictures
-    images, flow, trials                               the images and networks; the stack and its training; many runs
+    images, flow, alone, trials                        images and networks; the stack; steps without exchange; many runs
     replay, rounding, placement, layers                a backward pass slept through; bounds; ranks on nodes; layers timed
     region (03), gantt (04), parts, published_tables, scaling_picture (08), merges (09), norms, tuning (11), daso_replay (13),
     levels, scratch (14), kernel_times, performance_picture (15)                         of one lesson each
@@ -33,7 +33,7 @@ import refgf.launch as launch
 from kit.record import ROOT, machine, plain, sources
 from refgf.comm import threads
 from refgf.comm.trace import TracedComm
-from kit.words import number_of_bytes, place, seconds, told  # noqa: F401  kit.number_of_bytes is for lessons
+from kit.words import apart, number_of_bytes, place, seconds, told  # noqa: F401  some are for lessons
 
 
 @dataclass(frozen=True)

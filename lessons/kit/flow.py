@@ -22,6 +22,7 @@ from refgf.training.checkpoint import CheckpointNotWritten, Checkpoints
 from refgf.training.data import batches, steps_per_epoch
 from refgf.training.gradientflow import GradientFlow
 
+SHORT_BYTES, SHORT_REPEATS = 1 << 16, 5
 CHUNKS = 1904  # of the full AlexNet; smaller networks get as many, or a tenth of them would be another algorithm
 
 
@@ -78,11 +79,15 @@ def compute_alone(run: kit.Run, data, some_batches):
 
 
 def fit_allreduce(run: kit.Run, elements: list[int], wire=None, repeats: int = 7):
-    """T(m) = a + b m of ring allreduces of these sizes, m in bytes on the wire. -> Fit"""
+    """T(m) = a + b m of ring allreduces of these sizes, m in bytes on the wire. -> Fit
+
+    Short ones are repeated more often: they take little time, and all of a hangs on them.
+    """
     itemsize, points = np.dtype(wire or np.float32).itemsize, []
     for n in sorted(set(elements)):
         x, allreduce = np.zeros(n, np.float32), collective(run.comm, ring.allreduce, wire)
-        points.append((itemsize * n, run.time(lambda x=x, a=allreduce: a(x), repeats).median_s))
+        often = repeats * (SHORT_REPEATS if itemsize * n < SHORT_BYTES else 1)
+        points.append((itemsize * n, run.time(lambda x=x, a=allreduce: a(x), often).median_s))
     return fit_line(points if run.size > 1 else [(1, 1e-9), (10**9, 1e-9)])
 
 

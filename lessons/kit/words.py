@@ -45,3 +45,10 @@ def seconds(t: float) -> str:
     for unit, scale in (("s", 1), ("ms", 1e-3), ("us", 1e-6)):
         if t >= scale or unit == "us":
             return f"{t / scale:.3g} {unit}"
+
+
+def apart(pairs) -> str:
+    """How far predictions are from measurements, [(predicted_s, measured_s)], in words."""
+    misses = [abs(predicted_s / measured_s - 1) for predicted_s, measured_s in pairs]
+    mean, worst = sum(misses) / len(misses), max(misses)
+    return f"predicted against measured: {mean:.0%} apart in the mean, {worst:.0%} at worst ({len(misses)} times)"

@@ -82,7 +82,8 @@ def predict(gradients, groups, allreduce_s, overlap=True, compute_s=None):
     """Timeline of one step.
 
     overlap: the share of its speed that computation keeps while a call runs. True or 1: calls run beside it. False or
-    0: it stands still, so every later gradient is late by the length of the call. In between: cores that serve both.
+    0: it stands still, so every later gradient is late by the length of the call. In between: cores that serve both
+    (`kept_share` measures it).
     compute_s: end of the computation without communication; by default the last gradient ends it.
     """
     require(gradients, groups, overlap)
@@ -103,6 +104,22 @@ def lateness(call_s, work_left_s, overlap):
         return 0.0
     beside_s = call_s if overlap * call_s <= work_left_s else work_left_s / overlap
     return (1 - overlap) * beside_s
+
+
+def kept_share(compute_s, call_s, both_s):
+    """The share of its speed that computation keeps beside a call (`overlap` of `predict`), from three measured times.
+
+    compute_s and call_s: each alone; both_s: until both are over that started together. Work is conserved: by what both
+    take longer than the computation, the call has kept cores from it. 1: neither notices the other (a network engine
+    beside a GPU); 0: the cores do one or the other. Rounded into 0 .. 1. ValueError unless 0 < call_s <= compute_s: a
+    computation that ends before the call cannot show what it lost.
+    """
+    if not 0 < call_s <= compute_s:
+        raise ValueError(
+            f"kept_share: got {compute_s} s of computation beside a call of {call_s} s, wanted one at least as long as "
+            "the call: measure with a longer one"
+        )
+    return min(1.0, max(0.0, 1 - (both_s - compute_s) / call_s))
 
 
 def require(gradients, groups, overlap):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refgf.predict.cost import Line
-from refgf.predict.timeline import best_theta, eager, explicit, lazy, one_call, predict, thresholds
+from refgf.predict.timeline import best_theta, eager, explicit, kept_share, lazy, one_call, predict, thresholds
 
 GRADIENTS = [(1.0, 10), (3.0, 20), (4.0, 5)]
 
@@ -159,6 +159,7 @@ def test_best_theta_is_the_best_of_its_candidates():
     times = {theta: predict(gradients, lazy(gradients, theta), Line(1, 0.01)).step_s for theta in (0, 8, 88, inf)}
     theta, best = best_theta(gradients, Line(1, 0.01), candidates=times)
     assert best.step_s == min(times.values()) == times[theta]
+    assert best_theta([(0.0, 8)], Line(1, 0), candidates=[9, 5])[0] == 5  # the smallest of equals
 
 
 def test_thresholds_cover_the_limits():
@@ -185,3 +186,41 @@ def test_overlap_out_of_range():
 
 def test_no_gradients():
     assert predict([], [], Line(1, 1)).step_s == 0
+
+
+@given(st.integers(1, 40), st.integers(0, 40), st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]))
+def test_the_kept_share_comes_back_from_the_times_it_makes(call_s, more_s, share):
+    """One gradient that is ready at once, and a computation at least as long as its call."""
+    compute_s = call_s + more_s
+    both_s = predict([(0.0, 1)], [range(1)], Line(call_s, 0), share, compute_s).step_s
+    assert kept_share(compute_s, call_s, both_s) == share
+
+
+def test_kept_share_by_hand():
+    assert kept_share(10.0, 4.0, 10.0) == 1  # nobody noticed
+    assert kept_share(10.0, 4.0, 14.0) == 0  # one after the other: one core, and the call is all its work
+    assert kept_share(10.0, 4.0, 11.0) == 0.75
+    assert kept_share(10.0, 4.0, 15.0) == 0 and kept_share(10.0, 4.0, 9.0) == 1  # noise
+
+
+def test_a_kept_share_of_the_longer_time_would_be_seen():
+    """Seeded mistake: what both take longer than the *call*, divided by the computation."""
+    wrong = 1 - (12.0 - 4.0) / 10.0
+    assert wrong != kept_share(10.0, 4.0, 12.0) == 0.5
+
+
+@given(st.data())
+def test_steps_get_longer_as_the_kept_share_falls(data):
+    gradients = from_steps(data.draw(sizes))
+    line, groups = Line(data.draw(st.integers(0, 40)), 0.125), lazy(gradients, data.draw(st.integers(0, 3000)))
+    steps = [predict(gradients, groups, line, share).step_s for share in (1.0, 0.75, 0.5, 0.25, 0.0)]
+    assert steps == sorted(steps)
+    assert steps[0] == predict(gradients, groups, line).step_s  # the default: as if there were a network engine
+    calls_s = sum(line(sum(gradients[i][1] for i in group)) for group in groups)
+    assert steps[-1] == gradients[-1][0] + calls_s  # nothing beside the calls: the sum of both
+
+
+@pytest.mark.parametrize("times", [(3.0, 4.0, 5.0), (3.0, 0.0, 3.0), (3.0, -1.0, 3.0)])
+def test_a_computation_too_short_to_tell(times):
+    with pytest.raises(ValueError, match="at least as long"):
+        kept_share(*times)

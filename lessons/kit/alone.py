@@ -1,0 +1,138 @@
+"""Computing without an exchange, and beside one: what predictions of overlapped steps start from.
+
+    timing, ready_s = alone.step_alone(run, model, batches)      a step; when each gradient is ready on all ranks
+    line = alone.among(run, model, batches, line, timing)        T(m) of a call that ranks come to from computing
+    share = alone.kept_share_of(run, elements)                   of its speed, that a computation keeps beside an allreduce
+
+With more ranks than cores the ranks compute one after another. One that has no core yet leaves the barrier before its step
+late, and its own clock does not know it. A sum needs all ranks, so what counts is the time since the *first* one started:
+
+    rank 0   |= forward == backward =|                         second barrier|
+    rank 1   |   waits for a core    |= forward == backward =| second barrier|
+             |<------- late -------->|<--------- what rank 1's clock says -->|
+
+The clocks of several machines differ; but all leave the second barrier together, so who took less long to it started later.
+"""
+
+import statistics
+import time
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+import kit
+from refgf.comm import ring
+from refgf.comm.schedule import collective
+from refgf.exchange.overlap import CommunicationThread
+from refgf.predict.cost import Line
+from refgf.predict.timeline import kept_share
+from refgf.training.step import train_step
+
+SHORT = 256  # elements
+SIDE, PRODUCTS = 96, 100  # a load: products of matrices that stay in the cache
+LONGER = 2  # than the call beside it
+
+
+class Clock:
+    """An exchange that sums nothing, and notes when each gradient is ready."""
+
+    def __init__(self) -> None:
+        self.ready_s = []
+
+    def ready(self, i: int) -> None:
+        self.ready_s.append(time.perf_counter())
+
+    def finish(self) -> bool:
+        return True
+
+
+def step_alone(run: kit.Run, model, batches, skip: int = 1):
+    """(Timing of a step, when each gradient is ready), both since the first rank started, on the slowest rank.
+
+    Update included; the parameters stay as they are. The first `skip` steps are left out. Collective: two barriers a step.
+    """
+
+    def step(batch):
+        clock = Clock()
+        train_step(model, clock, *batch, rate=0.0)
+        return clock.ready_s
+
+    *ready_s, ends_s = noted(run, (partial(step, batch) for batch in batches), skip).T.tolist()
+    timing = kit.Timing(statistics.median(ends_s), min(ends_s), max(ends_s), len(ends_s))
+    return timing, [statistics.median(each) for each in ready_s]
+
+
+class Short(Clock):
+    """An exchange that sums a few numbers of its own after each gradient."""
+
+    def __init__(self, allreduce) -> None:
+        super().__init__()
+        self.allreduce, self.x = allreduce, np.zeros(SHORT, np.float32)
+
+    def ready(self, i: int) -> None:
+        self.allreduce(self.x)
+
+
+def among(run: kit.Run, model, batches, line: Line, timing: kit.Timing, wire=None, allreduce=None) -> Line:
+    """The line with the start-up that a call has in a step: in a row of calls all ranks are there, with warm caches.
+
+    From steps that sum SHORT numbers after each gradient, less the step without exchange (`timing`); bytes stay the line's.
+    """
+    exchange = Short(allreduce or collective(run.comm, ring.allreduce, wire))
+
+    def step(batch):
+        train_step(model, exchange, *batch, rate=0.0)
+
+    steps_s = float(np.median(noted(run, (partial(step, batch) for batch in batches))))
+    return replace(line, a_s=max(line.a_s, (steps_s - timing.median_s) / len(model.gradients.specs)))
+
+
+def noted(run: kit.Run, functions, skip: int = 1):
+    """The times that each function returns and the time of its end, (functions - skip, times + 1): see `since_first`."""
+    mine = []
+    for function in functions:
+        run.plain.Barrier()
+        start_s = time.perf_counter()
+        times_s = [*(function() or []), time.perf_counter()]
+        run.plain.Barrier()
+        mine.append([t - start_s for t in [*times_s, time.perf_counter()]])
+    return since_first(np.array(run.plain.allgather(mine[skip:])))
+
+
+def since_first(own_s):
+    """Seconds since the first rank's start, on the slowest rank: (ranks, steps, events) -> (steps, events - 1).
+
+    own_s: seconds since each rank's own start; the last event is that it leaves a barrier.
+    """
+    closed_s = own_s[..., -1]
+    late_s = closed_s.max(axis=0) - closed_s  # (ranks, steps)
+    return (own_s[..., :-1] + late_s[..., None]).max(axis=0)
+
+
+def kept_share_of(run: kit.Run, elements: int, wire=None) -> float:
+    """The share of its speed that a computation on all ranks keeps beside a ring allreduce: cores, or waiting, are shared.
+
+    Measured with a load of its own, so it knows nothing of the steps that it helps to predict.
+    """
+    if run.size == 1:
+        return 1.0
+    thread = CommunicationThread(collective(run.comm.Dup(), ring.allreduce, wire))
+    a, b, c = np.ones((3, SIDE, SIDE), np.float32)
+    x, repeats = np.zeros(elements, np.float32), run.quick(2, 7)
+
+    def load(products, beside=False):
+        if beside:
+            thread(x)
+        for _ in range(products):
+            np.matmul(a, b, out=c)
+        thread.wait()
+
+    def median_s(*arguments):
+        return float(np.median(noted(run, [partial(load, *arguments)] * (repeats + 1))))
+
+    call_s = median_s(0, True)
+    products = max(1, round(PRODUCTS * LONGER * call_s / median_s(PRODUCTS)))
+    share = kept_share(max(call_s, median_s(products)), call_s, median_s(products, True))
+    thread.close()
+    return share

@@ -1,0 +1,31 @@
+"""A step without exchange, on ranks that start one after another: times are counted from the first rank's start."""
+
+import numpy as np
+import pytest
+
+from kit import alone
+
+# rank 0 starts at 0: gradients after 1 and 2, end at 2.5; rank 1 gets a core at 2: 3, 4, 4.5. Both leave the barrier at 5.
+OWN_S = np.array([[[1.0, 2.0, 2.5, 5.0]], [[1.0, 2.0, 2.5, 3.0]]])  # (ranks, steps, events), each on its own clock
+
+
+def test_ranks_one_after_another():
+    assert alone.since_first(OWN_S).tolist() == [[3.0, 4.0, 4.5]]
+
+
+def test_clocks_of_their_own_would_be_seen():
+    """Seeded mistake: the slowest rank by its own clock, as if all had started together. Half of the step is lost."""
+    assert OWN_S[..., :-1].max(axis=0).tolist() == [[1.0, 2.0, 2.5]] != alone.since_first(OWN_S).tolist()
+
+
+@pytest.mark.parametrize("ranks, steps", [(1, 1), (3, 5), (7, 2)])
+def test_any_ranks_and_steps(ranks, steps):
+    """Against a common clock that the function does not see. Quarters, so that sums are exact."""
+    rng = np.random.default_rng([ranks, steps])
+    start_s = rng.integers(0, 40, (ranks, steps, 1)) / 4
+    events_s = start_s + np.cumsum(rng.integers(0, 9, (ranks, steps, 4)), axis=-1) / 4
+    closed_s = np.broadcast_to(events_s.max(axis=(0, 2)) + 1, (ranks, steps))[..., None]
+    own_s = np.concatenate([events_s, closed_s], axis=-1) - start_s
+    wanted = events_s.max(axis=0) - start_s.min(axis=0)
+    assert alone.since_first(own_s).tolist() == wanted.tolist()
+    assert (np.diff(wanted) >= 0).all()  # gradients in order of time, as `predict` asks
