@@ -83,15 +83,21 @@ def measure(run: kit.Run) -> dict:
 
 
 def epoch_s(run: kit.Run, place: levels.Place, cache: Cache, epoch: int) -> float:
-    """Load this rank's images of one epoch, step by step, and nothing else; its own seconds."""
+    """Load this rank's images of one epoch, step by step, and nothing else; seconds until all ranks have theirs."""
     data = dataclasses.replace(place.data, fetch=cache)
-    steps = epoch_steps(run, place, epoch)
+    steps = [step[run.rank] for step in epoch_steps(run, place, epoch)]
     cache.reset()
     run.plain.Barrier()
     start_s = time.perf_counter()
-    for step in steps:
-        data.load(step[run.rank])  # images, labels: a training step would follow here
+    load(run, data, steps)
     return time.perf_counter() - start_s
+
+
+def load(run: kit.Run, data, steps) -> None:
+    """Ends on all ranks together: where they share cores, some have all their images before others begin."""
+    for step in steps:
+        data.load(step)  # images, labels: a training step would follow here
+    run.plain.Barrier()
 
 
 def epoch_steps(run: kit.Run, place: levels.Place, epoch: int) -> list[list[np.ndarray]]:
@@ -143,7 +149,7 @@ def measure_costs(run: kit.Run, place: levels.Place, store: str) -> dict:
         cache = levels.make(run, place, place.stores[store], memory, disk)
         data = dataclasses.replace(place.data, fetch=cache)
         work = mine * rounds
-        times = run.time(lambda data=data, work=work: [data.load(step) for step in work], run.quick(2, 5))  # the warm-up fills
+        times = run.time(lambda data=data, work=work: load(run, data, work), run.quick(2, 5))  # the warm-up fills
         cost[level] = times.median_s / (count * rounds)
         cache.close()
     run.table(["from", "a sample takes", "images/s of all ranks"],
