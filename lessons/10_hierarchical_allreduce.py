@@ -85,6 +85,10 @@ def node_of_rank(nodes) -> list[int]:
 
 def show_steps(run: kit.Run, nodes) -> None:
     """Messages of every algorithm: how many in a row, and how many of them between nodes."""
+    try:
+        hierarchical.two_level_ring(nodes)
+    except ValueError as error:
+        run.say(f"left out: {error}")
     n, where, rows = 1000, node_of_rank(nodes), []
     for name, algorithm in candidates(nodes).items():
         schedules = [algorithm(rank, run.size, n) for rank in range(run.size)]

@@ -22,7 +22,7 @@ def test_same_bits_everywhere(on_ranks, name, dtype, wire):
         sizes = sizes_of(comm.Get_size(), 100_003)
         assert_bits_everywhere(comm, algorithm, lambda xs, wire: definition(xs, wire)[comm.Get_rank()], sizes, dtype, wire)
 
-    on_ranks(body, sizes=range(1, 9))
+    on_ranks(body, sizes=range(1, 10))
 
 
 def test_order_sensitive_data_tells_orders_apart():
@@ -48,7 +48,7 @@ def test_counted_cost_of_the_ring(on_ranks, wire):
             assert traced.bytes == elements * (2 if wire else 4)
             assert list(traced.peers) == ([(r + 1) % p] if p > 1 else [])
 
-    on_ranks(body, sizes=range(1, 9))
+    on_ranks(body, sizes=range(1, 10))
 
 
 def test_counted_cost_of_direct(on_ranks):
@@ -62,7 +62,7 @@ def test_counted_cost_of_direct(on_ranks):
             assert traced.messages == 2 * (p - 1)
             assert traced.bytes == (4 * (n + (p - 2) * length(slices(n, p)[r])) if p > 1 else 0)
 
-    on_ranks(body, sizes=range(1, 9))
+    on_ranks(body, sizes=range(1, 10))
 
 
 @pytest.mark.parametrize("p", range(1, 10))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from comm_cases import order_sensitive, rounded, same_bits, sizes_of
 
-from refgf.comm import hierarchical, ring
+from refgf.comm import hierarchical, ring, threads
 from refgf.comm.hierarchical import blocks, hybrid, three_phase, two_level_ring
 from refgf.comm.schedule import among, check, collective, replay, way_back
 from refgf.comm.slices import length, slices
@@ -96,6 +96,29 @@ def test_same_bits_on_ranks(on_ranks, name, dtype, wire):
     on_ranks(body, sizes=range(1, 10))
 
 
+@pytest.mark.parametrize("p", range(1, 10))
+@pytest.mark.parametrize("name", CASES)
+def test_every_split_runs(name, p):
+    """Messages, not schedules: on p threads, for every split of p into nodes, the bits, messages and bytes."""
+    make, definition = CASES[name]
+    wanted = [split for split in splits(p) if make is three_phase or equal(split)]
+    xs = {n: order_sensitive(p, n, "float32") for n in (0, p - 1, 29)}
+
+    def body(comm):
+        traced = TracedComm(comm)
+        for nodes in wanted:
+            i, j = next((i, node.index(comm.rank)) for i, node in enumerate(nodes) if comm.rank in node)
+            for n, everybody in xs.items():
+                x = everybody[comm.rank].copy()
+                traced.reset()
+                collective(traced, make(nodes))(x)
+                assert same_bits(x, definition(everybody, nodes, None)), (nodes, n)
+                messages, elements = COSTS[name](nodes, i, j, n)
+                assert (traced.messages, traced.bytes) == (messages, 4 * elements), (nodes, n)
+
+    threads.run(p, body)
+
+
 def test_order_sensitive_data_tells_orders_apart():
     """Flat ring, three phases and two-level ring sum in three orders."""
     xs, nodes = order_sensitive(8, 1000, "float32"), blocks(8, 2)
@@ -124,6 +147,9 @@ def two_level_cost(nodes, i, j, n):
     k, m = len(nodes[i]), len(nodes)
     own = length(slices(n, k)[(j + 1) % k])
     return 2 * (k - 1) + 2 * (m - 1), ring_elements(n, k, j) + ring_elements(own, m, i)
+
+
+COSTS = {"three phases": three_phase_cost, "two-level ring": two_level_cost}
 
 
 @pytest.mark.parametrize("make, cost", [(three_phase, three_phase_cost), (two_level_ring, two_level_cost)])
