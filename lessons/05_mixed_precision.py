@@ -37,7 +37,7 @@ import refgf.launch  # noqa: F401  before MPI starts
 import numpy as np
 
 import kit
-from kit import axes, flow, images, rounding
+from kit import axes, flow, images, rounding, tuning
 from refgf.comm import direct, ring
 from refgf.comm.schedule import collective
 from refgf.exchange.precision import LossScale, Underflow
@@ -127,12 +127,11 @@ def count_bytes(run: kit.Run, data) -> dict:
 def look_at_errors(run: kit.Run) -> dict:
     """Relative error (root mean square) of a sum over p ranks against float64, replayed in one process."""
     run.section("A microscope for rounding: replayed sums of p random gradients")
-    ranks = run.quick(RANKS[:5], RANKS[:8], RANKS)
+    ranks = run.quick(RANKS[:5], RANKS)
     kinds = {"ring, float16": (ring, HALF), "direct, float16": (direct, HALF), "ring, float32": (ring, None)}
-    mine = ranks[run.rank :: run.size]  # each rank replays some of them
-    found = {p: {name: rounding.error_of(p, module, wire) for name, (module, wire) in kinds.items()} for p in mine}
-    errors = {p: row for some in run.plain.allgather(found) for p, row in some.items()}
-    errors = {p: errors[p] for p in ranks}
+    jobs = [(p, name) for p in reversed(ranks) for name in kinds]  # the longest first
+    found = dict(zip(jobs, tuning.deal(run, jobs, lambda p, name: rounding.error_of(p, *kinds[name]))))
+    errors = {p: {name: found[p, name] for name in kinds} for p in ranks}
     one = rounding.one_rounding()
     predicted = {p: {"ring, float16": one * ((p + 1) / 2) ** 0.5, "direct, float16": one * 2**0.5} for p in ranks}
     run.say(f"one rounding to float16: r = {one:.2e}")
