@@ -2,6 +2,7 @@
 
     mpiexec -n 8 python lessons/08_scaling.py          (--width, --batch, --theta BYTES, --quick, --full, --plot ...)
     python -m refgf.cluster run --nodes 4 --ranks-per-node 2 --rate 1gbit -- python lessons/08_scaling.py
+                                                       (--machine FILE: predict for a machine that somebody has sent in)
 
 QUESTION    The papers speak of 64, 512 and 2048 GPUs. What of that can be known with eight ranks and a formula?
 IDEA        Measure where one can, on 1, 2, 4 and 8 ranks; fit alpha and beta; draw the formula through the points, and only
@@ -41,11 +42,12 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/08_scaling.py)
 import refgf.launch  # noqa: F401  before MPI starts
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 import kit
-from kit import flow, images, parts
+from kit import alone, flow, images, machine_file, parts
 from kit.published_tables import headlines, rows, show_inputs, span
 from kit.scaling_picture import draw
 from refgf.comm import ring
@@ -90,6 +92,7 @@ FITTED = {
 
 def measure(run: kit.Run) -> dict:
     theta = require_threshold(run.options.theta)
+    given = run.options.machine and machine_file.given(run.options.machine)
     train, _ = images.load(run)
     sizes = sorted({p for p in (1, 2, 4, 8) if p <= run.size} | {run.size})
     run.section("The oracle")
@@ -97,7 +100,8 @@ def measure(run: kit.Run) -> dict:
         parts.first(run, p, check_part)
     check_formula(run)
     here = scale_here(run, train, theta, sizes)
-    result = run.alone(lambda: past_the_points(run)) or {}
+    machine_file.measured(run, here["points"])
+    result = run.alone(lambda: past_the_points(run, given)) or {}
     return {"here": here} | result
 
 
@@ -140,18 +144,24 @@ def scale_here(run: kit.Run, data, theta: float, sizes: list[int]) -> dict:
     elements = [spec.size for spec in images.network(run, data).tensors]
     own_s = processor_cost(points)
     for point in points:
-        point["predicted"] = {name: speedup(point["ranks"], predicted) for name, predicted in
-                              predict_here(point, point["ranks"], theta, elements, own_s).items()}  # fmt: skip
+        timelines = predict_here(point, point["ranks"], theta, elements, own_s)
+        point["predicted"] = {name: speedup(point["ranks"], timeline) for name, timeline in timelines.items()}
+        point["predicted_s"] = {name: timeline.step_s for name, timeline in timelines.items()}
     names = list(points[0]["steps"])
     for point in points[1:]:
         told = [f"{wire} {kit.seconds(link.alpha_s)}, {1e9 * link.beta_s_per_byte:.3g} ns/byte"
                 for wire, link in point["links"].items()]  # fmt: skip
-        run.say(f"alpha and beta of the rings on {point['ranks']} ranks: {'; '.join(told)}")
+        run.say(f"alpha and beta of rings in a row on {point['ranks']} ranks: {'; '.join(told)}")
+        told = ", ".join(f"{wire} {kit.seconds(link.alpha_s)}" for wire, link in point["in_steps"].items())
+        run.say(f"    alpha among ranks that compute: {told}; beside a call computing is {point['kept_share']:.0%} as fast")
     run.table(["ranks", "exchange off", *names], [
         [p["ranks"], kit.seconds(p["alone"].median_s), *(f"{p['measured'][n]:.2f} ({p['predicted'][n]:.2f})" for n in names)]
         for p in points])  # fmt: skip
     run.say(f"speedup measured (predicted). CALIBRATED: CSC's norms and choice take {kit.seconds(own_s)}, from the steps of 1 "
             "rank,\nso its point there is no result")  # fmt: skip
+    compared = [(p["predicted_s"][n], p["steps"][n].median_s) for p in points if p["ranks"] > 1 for n in names]
+    if compared:
+        run.say(f"steps on 2 ranks and more: {kit.apart(compared)}")
     beyond = [p for p in run.quick((64, 2048), FAR) if p > run.size]
     curves = {name: [] for name in names}
     for p in beyond:
@@ -164,8 +174,8 @@ def scale_here(run: kit.Run, data, theta: float, sizes: list[int]) -> dict:
 
 def measure_part(part: kit.Run, data, theta: float) -> dict:
     """Steps of all techniques on this part's ranks, and the rings that the prediction is fitted to."""
-    count = part.quick(4, 8, 20)
-    alone, ready_s = flow.compute_alone(part, data, images.steps(part, data, count))
+    count = part.quick(4, 14, 30)
+    alone_, ready_s = flow.compute_alone(part, data, images.steps(part, data, count))
     steps = {}
     for system in stack(theta):
         half = system.itemsize == 2
@@ -175,9 +185,10 @@ def measure_part(part: kit.Run, data, theta: float) -> dict:
             steps[system.name] = flow.time_steps(part, stack_, images.steps(part, data, count))
     n = sum(spec.size for spec in images.network(part, data).tensors)
     links = {str(np.dtype(wire)): fit_link(part, n, wire) for wire in (np.float32, np.float16)}
-    measured = {name: part.size * alone.median_s / timing.median_s for name, timing in steps.items()}
-    return {"ranks": part.size, "alone": alone, "ready_s": ready_s, "steps": steps, "links": links,
-            "measured": measured}  # fmt: skip
+    in_steps = {wire: link_in_steps(part, data, link, alone_, wire, count) for wire, link in links.items()}
+    measured = {name: part.size * alone_.median_s / timing.median_s for name, timing in steps.items()}
+    return {"ranks": part.size, "alone": alone_, "ready_s": ready_s, "steps": steps, "links": links, "in_steps": in_steps,
+            "kept_share": alone.kept_share_of(part, n), "measured": measured}  # fmt: skip
 
 
 def fit_link(part: kit.Run, n: int, wire) -> Link:
@@ -191,6 +202,15 @@ def fit_link(part: kit.Run, n: int, wire) -> Link:
     return fit_ring(points).link
 
 
+def link_in_steps(part: kit.Run, data, link: Link, timing, wire: str, count: int) -> Link:
+    """The link with the alpha that a ring has among ranks that compute between their calls."""
+    if part.size == 1:
+        return link
+    batches = images.steps(part, data, count)
+    line = alone.among(part, images.model(part, data), batches, ring_line(part.size, link), timing, wire=wire)
+    return replace(link, alpha_s=line.a_s / (2 * (part.size - 1)))
+
+
 def processor_cost(points) -> float:
     """What CSC costs on 1 rank, where nothing travels."""
     dense, sparse = list(points[0]["steps"].values())[-2:]
@@ -201,7 +221,8 @@ def predict_here(point, p: int, theta: float, elements, own_s: float) -> dict:
     """{technique: Timeline} on p ranks whose cores and links are those of this point."""
     ready, compute_s, found = list(zip(point["ready_s"], elements)), point["alone"].median_s, {}
     for system in stack(theta):
-        line = ring_line(p, point["links"]["float16" if system.itemsize == 2 else "float32"])
+        line = ring_line(p, point["in_steps"]["float16" if system.itemsize == 2 else "float32"])
+        system = replace(system, overlap=point["kept_share"] * system.overlap)
         if system.percent:
             system = replace(system, chunk=flow.chunk_elements(sum(elements)), selection_s=own_s)
         found[system.name] = step(ready, system, line, compute_s)
@@ -211,11 +232,12 @@ def predict_here(point, p: int, theta: float, elements, own_s: float) -> dict:
 # ---- past the points: published machines, headlines, rows ----
 
 
-def past_the_points(run: kit.Run) -> dict:
-    """On rank 0: arithmetic only."""
+def past_the_points(run: kit.Run, given) -> dict:
+    """On rank 0: arithmetic only. given: somebody's machine, or None."""
     told = []  # inputs whose sources are on the screen
+    sent_in = {given.name: machine_file.scale(run, given, FAR)} if given else {}
     curves = {net: far(run, net, told) for net in NETWORKS}
-    return {"far": curves, "headlines": headlines(run, told), "rows": rows(run)}
+    return {"machine_file": sent_in, "far": curves, "headlines": headlines(run, told), "rows": rows(run)}
 
 
 def far(run: kit.Run, net: str, told: list) -> dict:
@@ -243,4 +265,5 @@ if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__)
     images.arguments(lesson)
     lesson.argument("--theta", default=str(2**18), metavar="BYTES", help="threshold of lazy allreduce in the measured steps")
+    lesson.argument("--machine", type=Path, metavar="FILE", help="predict for this machine too: a file that this lesson wrote")
     lesson.main(measure, draw)
