@@ -3,5 +3,5 @@
 A collective is data: an algorithm (`ring.py`, `direct.py`) returns the schedule of one rank, a list of steps "send this
 slice there, receive that slice from there, add or copy". `schedule.py` executes a schedule on a communicator, replays
 all ranks' schedules in one process, and checks them. The communicator may be mpi4py's, threads (`threads.py`), one that
-counts (`trace.py`) or one that waits like a slow link (`link.py`).
+counts (`trace.py`), one that waits asleep (`patient.py`) or like a slow link (`link.py`).
 """
