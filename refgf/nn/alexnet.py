@@ -143,7 +143,9 @@ class AlexNet:
         return x  # (N, num_classes)
 
     def loss(self, images, labels, global_batch, observe=None):
-        """Cross-entropies of these samples, added up and divided by global_batch, the samples of all ranks; a float.
+        """Cross-entropies of these samples, added up and divided by global_batch, the samples of all ranks.
+
+        A float; on a GPU an array (), for which the host waits only when somebody takes its float().
 
         images (N, H, W, C), labels (N,) integers below num_classes; N = 0 gives 0. The images must not change before
         backward. observe(layer name, "forward") is called after each layer.
@@ -165,7 +167,7 @@ class AlexNet:
         """
         if self.logits_gradient is None:
             raise ValueError("AlexNet.backward: no loss to differentiate; next: call loss before each backward")
-        gradient, self.logits_gradient = self.logits_gradient, None
+        gradient, self.logits_gradient = self.logits_gradient.astype(self.dtype, copy=False), None
         start = 0
         for layer in reversed(self.layers):
             gradient = layer.backward(gradient, lambda k, start=start: on_ready(start + k))

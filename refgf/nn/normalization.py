@@ -28,6 +28,7 @@ class BatchNorm(Layer):
         self.running_variance = self.xp.ones(channels, workspace.dtype)
         self.batch = None  # (mean, variance) of the last training batch, until accepted
         self.bytes_per_image = 3 * elements * workspace.dtype.itemsize
+        self.sum_type = np.promote_types(workspace.dtype, np.float32)  # sums over a batch do not fit into float16
 
     def rows(self, x):
         height, width, channels = self.input_shape
@@ -81,12 +82,15 @@ class BatchNorm(Layer):
     def pixels(self, x):
         return max(1, len(x) * self.input_shape[0] * self.width)
 
+    def pixel_mean(self, total, x):
+        return (total.astype(self.sum_type) / self.pixels(x)).astype(total.dtype)  # nor does the number of pixels
+
     def channel_sum(self, x):
-        return x.sum(axis=(0, 1)).reshape(self.width, -1).sum(axis=0)  # (n, H, W*C) -> (C,)
+        return x.sum(axis=(0, 1), dtype=self.sum_type).reshape(self.width, -1).sum(axis=0)  # (n, H, W*C) -> (C,)
 
     def product_sum(self, a, b):
         """Sum of a * b per channel, without an array of the products. (n, H, W*C), (n, H, W*C) -> (C,)"""
-        return self.xp.einsum("nhc,nhc->c", a, b).reshape(self.width, -1).sum(axis=0)
+        return self.xp.einsum("nhc,nhc->c", a, b, dtype=self.sum_type).reshape(self.width, -1).sum(axis=0)
 
     def backward(self, dy, ready):
         """With xhat = (x - mean) * inverse:  dx = gamma * inverse * (dy - sum(dy) / n - xhat * sum(dy * xhat) / n)
@@ -112,10 +116,10 @@ class BatchNorm(Layer):
                 dy_block -= offset
 
         self.workspace.sum_over_blocks(beta_sum, len(dy), self.bytes_per_image, beta_gradient)
-        beta_mean = beta_gradient / self.pixels(dy)  # before it is announced: the exchange may overwrite it then
+        beta_mean = self.pixel_mean(beta_gradient, dy)  # before it is announced: the exchange may overwrite it then
         ready(0)
         self.workspace.sum_over_blocks(gamma_sum, len(dy), self.bytes_per_image, gamma_gradient)
-        gamma_mean = gamma_gradient / self.pixels(dy)
+        gamma_mean = self.pixel_mean(gamma_gradient, dy)
         ready(1)
         scale = self.parameters[1] * self.inverse
         slope, offset = self.repeat(scale * self.inverse * gamma_mean), self.repeat(scale * beta_mean)

@@ -62,7 +62,7 @@ def accumulated_step(model, exchange, parts: Iterable, global_batch: int, rate: 
         with span("UPDATE"):
             model.update(rate, getattr(exchange, "sent", None), getattr(exchange, "waited", None))
             statistics.keep()
-    return loss
+    return float(loss)
 
 
 def _ignore(index: int) -> None:

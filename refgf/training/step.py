@@ -88,7 +88,7 @@ def train_step(model: Replica, exchange, images, labels, global_batch: int, rate
         with span("UPDATE"):
             model.update(rate, getattr(exchange, "sent", None), getattr(exchange, "waited", None))
             network.accept()
-    return loss
+    return float(loss)  # here a GPU is waited for, with the whole step queued
 
 
 def parameter_hash(parameters) -> str:

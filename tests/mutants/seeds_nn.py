@@ -53,9 +53,9 @@ MUTANTS = [
            "logits.max(initial=-1e300)",
            "the largest logit of the whole batch is subtracted: small rows underflow"),
     Mutant(LOSS, "divided by this rank's samples",
-           "gradient /= global_batch\n    return float(losses.sum(dtype=np.float64)) / global_batch",
+           "gradient /= global_batch\n    value = losses",
            "global_batch = max(1, len(logits))\n    gradient /= global_batch\n"
-           "    return float(losses.sum(dtype=np.float64)) / global_batch",
+           "    value = losses",
            "divided by this rank's samples, not by the global batch (violates N8)"),
     Mutant(ALEXNET, "gradients in the order of the forward pass", "backwards = self.layers[::-1]", "backwards = self.layers",
            killed_by="refused"),

@@ -3,6 +3,7 @@ import pytest
 from differences import assert_layer, bind_random, workspace
 
 from refgf.nn.normalization import BatchNorm, LocalResponseNorm
+from refgf.nn.workspace import Workspace
 
 SHAPE = (5, 4, 3, 7)  # images, height, width, channels
 SPLITS = [(None, 1), (1, 1), (3, 1), (None, 2), (2, 3)]  # images_per_block, threads
@@ -168,3 +169,18 @@ def test_summing_along_the_wrong_axis_goes_red(axis):
 
     with pytest.raises(AssertionError):
         assert_local(local_norm(kind=Wrong, **LOCAL[1]), LOCAL[1])
+
+
+def test_sums_over_a_batch_may_exceed_float16():
+    """112,000 pixels of about 2: their sum, 224,000, is no float16, their mean is."""
+    layer = BatchNorm("norm", (40, 40, 2), Workspace(dtype=np.float16))
+    layer.bind([np.zeros(2, np.float16), np.ones(2, np.float16)], [np.zeros(2, np.float16) for _ in range(2)])
+    x = (2 + np.random.default_rng(0).standard_normal((70, 40, 40, 2))).astype(np.float16)
+    exact = x.astype(np.float64)
+    assert exact.sum(axis=(0, 1, 2)).min() > np.finfo(np.float16).max
+    y = layer.forward(x, True)
+    wanted = (exact - exact.mean(axis=(0, 1, 2))) / exact.std(axis=(0, 1, 2))
+    bound = 5 * 2.0**-11 * (np.abs(exact).max() + np.abs(wanted).max())  # mean, difference, scale, product, beta: rounded
+    assert np.abs(y - wanted).max() <= bound
+    layer.backward(np.full(x.shape, 1e-3, np.float16), lambda k: None)
+    assert np.isfinite(layer.gradients).all()
