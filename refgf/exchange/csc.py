@@ -7,7 +7,8 @@
 
 What the other chunks would carry is kept (`momentum_correction.py`, `store.py`); which chunks are chosen, and how many in
 which step, is in `chunk_choice.py`. A chunk is packed as soon as all gradients that it holds are ready, so lazy
-allreduce, a 16-bit wire and the communication thread work as in dense training. The first step is dense.
+allreduce and a 16-bit wire work as in dense training. All of it, the arithmetic too, is work for the communication thread
+while backward goes on: only norms, flag and the delivery of the sums are left to the end. The first step is dense.
 
 A step in which any rank carries an infinity or NaN in any chunk, chosen or not, is not accepted: an infinity that is
 kept back would never cross the wire, and poison what is kept for ever. The flag travels with the norms, and until it is
@@ -38,6 +39,10 @@ from refgf.exchange.store import Store
 CHUNK_ELEMENTS = 32_768
 
 
+def at_once(work: Callable, x) -> None:
+    work(x)
+
+
 @dataclass(frozen=True)
 class Packed:
     """What travels in one step, laid out like a pool: unit i is flat[offsets[i]:offsets[i + 1]].
@@ -57,6 +62,8 @@ class CSC:
     parameters       (n,) what the optimiser updates; read for weight decay
     allreduce        sums a flat array over all ranks, in place, now or later; wait() returns when all is summed
     allreduce_norms  the same for a short float64 array, at once
+    later            later(work, x) calls work(x) now or in the communication thread, one after the other; then allreduce
+                     sums now
     size             number of ranks
     density          how many percent of the chunks, in which step
     form             momentum correction, one of `momentum_correction.FORMS`
@@ -71,15 +78,16 @@ class CSC:
     """
 
     def __init__(self, pool, parameters, allreduce: Callable, allreduce_norms: Callable, size: int, density: Density, *,
-                 threshold_bytes: float = math.inf, wire_itemsize: int | None = None, wait: Callable = lambda: None,
-                 loss_scale: LossScale | None = None, chunk: int = CHUNK_ELEMENTS, form: str = "dgc",
-                 momentum: float = 0.9, weight_decay: float = 0.0, after: bool = False,
-                 span: Callable = contextlib.nullcontext) -> None:  # fmt: skip
+                 threshold_bytes: float = math.inf, wire_itemsize: int | None = None, later: Callable = at_once,
+                 wait: Callable = lambda: None, loss_scale: LossScale | None = None, chunk: int = CHUNK_ELEMENTS,
+                 form: str = "dgc", momentum: float = 0.9, weight_decay: float = 0.0, after: bool = False,
+                 span: Callable = contextlib.nullcontext, span_later: Callable = contextlib.nullcontext) -> None:  # fmt: skip
         if chunk < 1 or pool.flat.size < 1:
             got = f"chunks of {chunk} in {pool.flat.size} gradients"
             raise ValueError(f"CSC: got {got}; wanted at least 1 of each; next: chunk=32768")
         self.pool, self.density, self.chunk, self.after = pool, density, chunk, after
-        self.allreduce, self.allreduce_norms, self.wait, self.span = allreduce, allreduce_norms, wait, span
+        self.allreduce, self.allreduce_norms, self.later, self.wait = allreduce, allreduce_norms, later, wait
+        self.span, self.span_later = span, span_later
         self.threshold_bytes, self.itemsize = threshold_bytes, wire_itemsize or pool.flat.dtype.itemsize
         self.loss_scale = loss_scale or LossScale()
         self.store = Store(pool, parameters, chunk, form, momentum, weight_decay, size)
@@ -92,7 +100,8 @@ class CSC:
 
     @property
     def kept(self) -> dict:
-        """What is kept back, by name: part of a checkpoint."""
+        """What is kept back, by name: part of a checkpoint. Not while a step is under way; a step takes other arrays."""
+        self.store.settle(self.pool.flat.size)
         return self.correction.kept
 
     @property
@@ -101,7 +110,7 @@ class CSC:
         return self._lazy.calls if self._lazy else []
 
     def ready(self, index: int) -> None:
-        """Gradient number `index` is final: pack the chosen chunks that end in it, and send them if there is enough."""
+        """Gradient number `index` is final: its chunks are carried, chosen ones packed, and sent if there is enough."""
         if index != self._gradient or index >= len(self.pool.specs):
             raise ValueError(
                 f"CSC: gradient {index} is ready; wanted {self._gradient} of {len(self.pool.specs)}; "
@@ -110,26 +119,23 @@ class CSC:
         if index == 0:
             self._begin()
         self._gradient += 1
-        with self.span("MEMCPY_IN_FUSION_BUFFER"), numpy.errstate(over="ignore", invalid="ignore"):
-            self._pack(self.pool.offsets[self._gradient])
+        part = slice(*self.pool.offsets[index : index + 2])
+        self.later(lambda _: self._carry(part), self.pool.flat[part])
 
     def finish(self) -> bool:
-        """Send what still waits, take the norms, and return whether all ranks accept the step."""
+        """Send what still waits, sum the norms, and return whether all ranks accept the step."""
         if self._gradient != len(self.pool.specs):
             raise ValueError(
                 f"CSC: finished after {self._gradient} of {len(self.pool.specs)} gradients; "
                 "next: announce every gradient, also those of a rank without samples"
             )
-        self._lazy.finish()
-        if self.chosen is not None:
-            with self.span("CSC_NORMS"), numpy.errstate(over="ignore", invalid="ignore"):  # the last chunks travel
-                self.store.carry(slice(0, self.pool.flat.size), self.loss_scale.scale)
+        self.later(lambda _: self._lazy.finish(), self.pool.flat)
         with self.span("WAIT_FOR_DATA"):
             self.wait()
         accepted, norms = self._agree()
         if accepted:
             with self.span("CSC_KEEP"):
-                self.store.keep(self.chosen)
+                self.store.keep(self.sent, dense=self.chosen is None)
                 self.store.deliver(self.chosen, self._lazy.pool.flat, self.loss_scale.scale, self.gap)
             self._choose(norms)
         self.loss_scale.update(accepted)
@@ -151,20 +157,20 @@ class CSC:
         self.sent, self._unit = joined(units), 0
         self.store.norms[:] = 0
 
-    def _pack(self, end: int) -> None:
-        """Pack the units that end at or before element `end` of the pool, some at a time, and announce them."""
-        packed, scale = self._lazy.pool, self.loss_scale.scale
-        ready = bisect.bisect_right(packed.specs, end, key=lambda unit: unit.stop)
+    def _carry(self, part: slice) -> None:
+        """Carry one gradient, pack the chosen chunks that end in it, some at a time, and announce what is packed."""
+        packed, scale, dense = self._lazy.pool, self.loss_scale.scale, self.chosen is None
+        with self.span_later("CSC_NORMS"), numpy.errstate(over="ignore", invalid="ignore"):
+            self.store.carry(part, scale, packed.flat[part] if dense else None)
+        ready = bisect.bisect_right(packed.specs, part.stop, key=lambda unit: unit.stop)
         while self._unit < ready:
-            first, last = self._unit, min(ready, self._unit + (1 if self.chosen is None else self.store.chunks_at_a_time))
-            out = packed.flat[packed.offsets[first] : packed.offsets[last]]
-            if self.chosen is None:
-                self.store.carry(packed.specs[first], scale, out)
-            else:
-                self.store.pack(self.chosen[first:last], scale, out)
-            for unit in range(first, last):
+            first, self._unit = self._unit, min(ready, self._unit + self.store.chunks_at_a_time)
+            if not dense:
+                with self.span_later("MEMCPY_IN_FUSION_BUFFER"), numpy.errstate(over="ignore", invalid="ignore"):
+                    out = packed.flat[packed.offsets[first] : packed.offsets[self._unit]]
+                    self.store.pack(self.chosen[first : self._unit], scale, out)
+            for unit in range(first, self._unit):
                 self._lazy.ready(unit)
-            self._unit = last
 
     def _agree(self) -> tuple[bool, numpy.ndarray]:
         """One allreduce of all norms and a flag: (does every rank accept the step?, norms summed over ranks)."""

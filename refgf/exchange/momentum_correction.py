@@ -11,9 +11,9 @@ up (`none`): the correction lets it age as it would have in dense training. With
 dense momentum SGD by linearity. Masking (Lin et al. 2018) also stops the momentum of what was just sent; never in a
 dense step, where u is ordinary momentum. GradientFlow's own formula is not at hand; `dgc` is the default by choice.
 
-Each form works in phases. `carry` only reads what is kept: it puts what must be kept into the gradient's own place.
-`keep` copies it over once all ranks have accepted the step, and `forget` clears what was sent. A step that is not
-accepted leaves no trace, and no copy of full size is needed.
+Each form works in phases. `carry` only reads what is kept: the new u (or g + h) takes the gradient's own place. Once all
+ranks have accepted the step, `keep` changes the two buffers' places: nothing is copied, and a step that is not accepted
+leaves no trace. What is left to do, `age` and for what was sent `forget`, waits until the memory is read anyway.
 """
 
 from refgf.device import array_module
@@ -35,22 +35,27 @@ class MomentumBefore:
     def kept(self) -> dict:
         return {"u": self.u, "v": self.v}
 
-    def carry(self, of, g, out) -> None:
-        """g <- m u + g, the next u;  out <- v + g, what would travel. of(x): the part of x (n,) that g belongs to."""
-        xp = array_module(g)
-        g += xp.multiply(of(self.u), self.momentum, out=out)
-        xp.add(of(self.v), g, out=out)
+    def carry(self, block: slice, g, scratch) -> None:
+        """g <- m u + g, the next u."""
+        g += array_module(g).multiply(self.u[block], self.momentum, out=scratch)
 
-    def keep(self, block: slice, g) -> None:
-        """What was not sent."""
-        self.u[block] = g
-        self.v[block] += g
+    def travels(self, of, g, out) -> None:
+        """out <- v + g, g being the next u. of(x): the part of x (n,) that g belongs to."""
+        array_module(g).add(of(self.v), g, out=out)
 
-    def forget(self, put, dense: bool) -> None:
-        """What was sent: put(x, 0) clears that part of x."""
-        put(self.v, 0)
+    def keep(self, pool) -> None:
+        """The step is accepted: what was carried is kept, and its buffer exchanged for the old one."""
+        self.u = pool.swap(self.u)
+
+    def age(self, block: slice) -> None:
+        """What was not sent in the step before."""
+        self.v[block] += self.u[block]
+
+    def forget(self, part: slice, dense: bool) -> None:
+        """What was sent in the step before."""
+        self.v[part] = 0
         if self.masked and not dense:
-            put(self.u, 0)
+            self.u[part] = 0
 
 
 class MomentumAfter:
@@ -67,16 +72,22 @@ class MomentumAfter:
     def kept(self) -> dict:
         return {"h": self.h}
 
-    def carry(self, of, g, out) -> None:
-        """g <- g + h;  out <- g, what would travel."""
-        g += of(self.h)
+    def carry(self, block: slice, g, scratch) -> None:
+        """g <- g + h"""
+        g += self.h[block]
+
+    def travels(self, of, g, out) -> None:
         out[...] = g
 
-    def keep(self, block: slice, g) -> None:
-        array_module(g).multiply(g, self.factor, out=self.h[block])
+    def keep(self, pool) -> None:
+        self.h = pool.swap(self.h)
 
-    def forget(self, put, dense: bool) -> None:
-        put(self.h, 0)
+    def age(self, block: slice) -> None:
+        if self.factor != 1:
+            self.h[block] *= self.factor
+
+    def forget(self, part: slice, dense: bool) -> None:
+        self.h[part] = 0
 
 
 def correction(form: str, gradients, momentum: float) -> MomentumBefore | MomentumAfter:

@@ -22,7 +22,7 @@ from refgf.device import follow, mark, synchronize
 
 
 class CommunicationThread:
-    """Turns an `Allreduce` into an asynchronous one: calling it only queues the array.
+    """Turns an `Allreduce` into an asynchronous one: calling it only queues the array. `run` queues other work as well.
 
     An exception in the thread goes to `threading.excepthook`, which ends the job where `refgf.launch` is loaded, and is
     raised by `wait` too.
@@ -40,12 +40,16 @@ class CommunicationThread:
 
     def __call__(self, x) -> None:
         """Queue x, which belongs to the thread until `wait` returns."""
+        self.run(self._allreduce, x)
+
+    def run(self, work: Callable, x) -> None:
+        """Queue work(x): the thread calls it when x is computed, after all that was queued before."""
         with self._idle:
             self._pending += 1
-        self._queue.put((x, mark(x)))
+        self._queue.put((work, x, mark(x)))
 
     def wait(self) -> float:
-        """Return when all queued sums are finished; the result is the seconds the thread was busy with them."""
+        """Return when all that was queued is finished; the result is the seconds the thread was busy with it."""
         with self._idle:
             self._idle.wait_for(lambda: self._pending == 0 or self._error)
             if self._error:
@@ -61,10 +65,10 @@ class CommunicationThread:
     def _work(self) -> None:
         while (item := self._queue.get()) is not None:
             try:
-                x, produced = item
+                work, x, produced = item
                 follow(x, produced)
                 start_s = time.perf_counter()
-                self._allreduce(x)
+                work(x)
                 synchronize(x)  # the caller's stream does not wait for this thread's
             except BaseException as error:  # the main thread may wait for ever otherwise
                 with self._idle:

@@ -35,12 +35,11 @@ class Group:
         return x[self.part].copy() if self.rows is None else self._matrix(x)[self._index(x)].reshape(-1)
 
     def put(self, x, values) -> None:
-        """Overwrite these chunks of x with values: a number, or what `take` has the shape of."""
+        """Overwrite these chunks of x with values, which have the shape of what `take` returns."""
         if self.rows is None:
             x[self.part] = values
         else:
-            values = values if numpy.isscalar(values) else values.reshape(-1, self.chunk)
-            self._matrix(x)[self._index(x)] = values
+            self._matrix(x)[self._index(x)] = values.reshape(-1, self.chunk)
 
     def each(self, values, x):
         """One value per chosen chunk, from all of them, repeated to the length of `take`'s result and in x's type."""

@@ -1,13 +1,18 @@
 """What CSC keeps back, and the arithmetic on it: block by block, and many short chunks at a time.
 
-    carry       the whole pool, where it lies: the gradient's place takes what must be kept; norms of all chunks
-    pack        chosen chunks as they become ready, into the packed buffer; the pool stays as it is
-    keep        the step is accepted: what was carried becomes what is kept, what was sent is forgotten
+    carry       gradients as they become ready: their place takes what must be kept; norms of all chunks
+    pack        chosen chunks that have been carried, into the packed buffer
+    keep        the step is accepted: what was carried becomes what is kept, and the pool moves to another buffer
     deliver     the sums, unscaled, from the packed buffer to the gradient pool
+    settle      what `keep` left to do. Part of the next step's carry, so that each number crosses memory once a step:
+                w, u, v and g are read, g and v written
 
 Weight decay: with momentum before the exchange (`dgc`) each rank adds its share of decay * w to the gradient, as the
 exchange sums; else it is added to the sums, once for each step since the chunk was last sent.
 """
+
+import bisect
+import itertools
 
 import numpy
 
@@ -26,7 +31,7 @@ class Store:
 
     def __init__(self, pool, parameters, chunk: int, form: str, momentum: float, weight_decay: float, size: int) -> None:
         n, xp = pool.flat.size, array_module(pool.flat)
-        self.flat, self.parameters, self.chunk = pool.flat, parameters, chunk
+        self.pool, self.parameters, self.chunk = pool, parameters, chunk
         self.chunks, self.chunks_at_a_time = chunks(n, chunk), max(1, block_elements(pool.flat) // chunk)
         self.correction = correction(form, pool.flat, momentum)
         self.before = isinstance(self.correction, MomentumBefore)
@@ -34,22 +39,20 @@ class Store:
         self.norms = xp.zeros(len(self.chunks), numpy.float64)
         self._undecayed = without_decay(pool.specs) if weight_decay else None
         self._scratch, self._carried = (xp.empty(min(n, block_elements(pool.flat)), pool.flat.dtype) for _ in range(2))
+        self._settled, self._sent, self._dense = n, [], False  # of the last accepted step: elements settled, what was sent
 
     def carry(self, part: slice, scale: float, packed=None) -> None:
-        """Elements of the pool become what must be kept, unscaled; norms are added up.
+        """Elements of the pool become what must be kept, unscaled; norms are added up. Part after part.
 
         packed, if given, takes what they would carry, multiplied by the scale; it is as long as the part.
         """
-        for block in blocks(self.flat, part.start, part.stop):
-            g = self.flat[block]
-            first = block.start - part.start
+        for block in blocks(self.pool.flat, part.start, part.stop):
+            self.settle(block.stop)
+            g, first = self.pool.flat[block], block.start - part.start
             out = self._carried[: g.size] if packed is None else packed[first : first + g.size]
-            scratch = self._scratch[: g.size]
-            if self.share:
-                scratch = array_module(g).multiply(self.parameters[block], self.share, out=scratch)
-                self._leave_out(scratch, between(self._undecayed, block.start, block.stop))
-            self._localise(g, scale, scratch)
-            self.correction.carry(lambda x, block=block: x[block], g, out)
+            self._localise(g, scale, block)
+            self.correction.carry(block, g, self._scratch[: g.size])
+            self.correction.travels(lambda x, block=block: x[block], g, out)
             add_norms(self.norms, out, block.start, self.chunk, self._scratch)
             if packed is not None and scale != 1:
                 out *= scale
@@ -57,24 +60,24 @@ class Store:
     def pack(self, numbers: list[int], scale: float, packed) -> None:
         """What the chunks of these numbers carry, multiplied by the scale, into `packed`, as long as they are."""
         for group in self._groups(numbers):
-            g, out = group.take(self.flat), packed[group.packed]
-            if self.share:
-                decays = group.take(self.parameters)
-                decays *= self.share
-                self._leave_out(decays, self._undecayed_in(group, numbers))
-            self._localise(g, scale, decays if self.share else None)
-            self.correction.carry(group.take, g, out)
+            out = packed[group.packed]
+            self.correction.travels(group.take, group.take(self.pool.flat), out)
             if scale != 1:
                 out *= scale
 
-    def keep(self, chosen: list[int] | None) -> None:
-        """chosen: what was sent; None: everything, in a dense step."""
-        for block in blocks(self.flat, 0, self.flat.size):
-            self.correction.keep(block, self.flat[block])
-            if chosen is None:
-                self.correction.forget(lambda x, value, block=block: x.__setitem__(block, value), dense=True)
-        for group in self._groups(chosen or []):
-            self.correction.forget(group.put, dense=False)
+    def keep(self, sent: list[slice], dense: bool) -> None:
+        """sent: which slices of the pool (ascending) were sent."""
+        self.correction.keep(self.pool)
+        self._settled, self._sent, self._dense = 0, sent, dense
+
+    def settle(self, stop: int) -> None:
+        """What is kept of elements up to `stop` becomes what C3 says."""
+        for block in blocks(self.pool.flat, self._settled, stop):
+            self.correction.age(block)
+            first = bisect.bisect_right(self._sent, block.start, key=lambda part: part.stop)
+            for part in itertools.takewhile(lambda part, block=block: part.start < block.stop, self._sent[first:]):
+                self.correction.forget(slice(max(part.start, block.start), min(part.stop, block.stop)), self._dense)
+            self._settled = block.stop
 
     def deliver(self, chosen: list[int] | None, packed, scale: float, gap) -> None:
         """The sums of the chosen chunks into the gradient pool. gap (C,): steps since each chunk was last sent."""
@@ -88,13 +91,15 @@ class Store:
                 decays *= group.each(self.decay * gap[numbers], decays)
                 self._leave_out(decays, self._undecayed_in(group, numbers))
                 total += decays
-            group.put(self.flat, total)
+            group.put(self.pool.flat, total)
 
-    def _localise(self, g, scale: float, decays) -> None:
+    def _localise(self, g, scale: float, block: slice) -> None:
         """g <- this rank's gradient: unscaled, with its share of the weight decay."""
         if scale != 1:
             g *= 1 / scale
         if self.share:
+            decays = array_module(g).multiply(self.parameters[block], self.share, out=self._scratch[: g.size])
+            self._leave_out(decays, between(self._undecayed, block.start, block.stop))
             g += decays
 
     def _leave_out(self, decays, positions) -> None:
@@ -109,4 +114,4 @@ class Store:
         return packed_positions(self._undecayed[first:last], own, self.chunk) if last > first else ()
 
     def _groups(self, numbers) -> list[Group]:
-        return groups(numbers, self.flat.size, self.chunk, block_elements(self.flat))
+        return groups(numbers, self.pool.flat.size, self.chunk, block_elements(self.pool.flat))

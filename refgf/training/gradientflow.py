@@ -100,8 +100,9 @@ class GradientFlow:
             allreduce_norms = direct_allreduce(self._comms[1])
             self._exchange = self.csc = CSC(
                 self.model.gradients, self.model.parameters.flat, send, allreduce_norms, comm.Get_size(), density,
-                **exchange, wait=self._wait, loss_scale=self.loss_scale, chunk=chunk, form=form,
-                momentum=momentum, weight_decay=weight_decay if trust is None else 0.0, after=after, span=self.span,
+                **exchange, **({"later": self._thread.run} if overlap else {}), wait=self._wait, loss_scale=self.loss_scale,
+                chunk=chunk, form=form, momentum=momentum, weight_decay=weight_decay if trust is None else 0.0, after=after,
+                span=self.span, span_later=functools.partial(self.span, lane="communication" if overlap else "compute"),
             )  # fmt: skip
         self.accepted, self.communication_s, self.steps = True, 0.0, 0
 
@@ -113,8 +114,8 @@ class GradientFlow:
         if density is None:  # CSC has its own end of a step
             send = self._unscaled = Unscaled(send, self.loss_scale)
         if overlap:
-            send = self._thread = CommunicationThread(send)
-        return send
+            self._thread = CommunicationThread(send)
+        return self._thread if overlap and density is None else send  # CSC gives the thread more to do than sums
 
     # ---- what train_step asks for ----
 
@@ -134,8 +135,8 @@ class GradientFlow:
         """For LARS under CSC: after how many steps each of the slices `sent` was sent again."""
         return self.csc.waited if self.csc and isinstance(self.model.optimizer, LARS) else None
 
-    def span(self, name: str):
-        return self.timeline.span("compute", name) if self.timeline else contextlib.nullcontext()
+    def span(self, name: str, lane: str = "compute"):
+        return self.timeline.span(lane, name) if self.timeline else contextlib.nullcontext()
 
     def ready(self, index: int) -> None:
         """Gradient number `index` is final."""

@@ -57,11 +57,13 @@ def replica(
     network.initialize(seed)
     optimizer = MomentumSGD(network.tensors, parameters.flat, momentum, weight_decay)
     model = Replica(network, parameters, gradients, optimizer)
+    weights = parameters
     if half_weights:
-        rounded = Pool(network.tensors, network.dtype, network.xp)
-        model.working = WorkingCopy(parameters.flat, rounded.flat)
+        weights = Pool(network.tensors, network.dtype, network.xp)
+        model.working = WorkingCopy(parameters.flat, weights.flat)
         model.working.refresh()
-        network.bind(rounded.views, gradients.views)
+        network.bind(weights.views, gradients.views)
+    gradients.moved = lambda: network.bind(weights.views, gradients.views)
     return model
 
 

@@ -246,7 +246,7 @@ def csc_run(comm, case):
         for step in case["in.g"]:
             chosen = mask(flow.csc.chosen, len(flow.csc.chunks))
             flow.step(step[rank][None], None, 1, s.rate)
-            kept = {f"out.{name}": array.copy() for name, array in flow.csc.correction.kept.items()}
+            kept = {f"out.{name}": array.copy() for name, array in flow.csc.kept.items()}
             state = {"out.w": flow.model.parameters.flat.copy(), "out.chosen": chosen, **kept}
             rows.append({**state, "out.scale": np.float64(flow.scale), "out.finite": np.uint8(flow.accepted)})
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
