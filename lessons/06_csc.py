@@ -278,5 +278,5 @@ if __name__ == "__main__":
     lesson.parser.set_defaults(width=1 / 16)
     lesson.argument("--density", type=float, default=10.0, metavar="PERCENT", help="how many percent of the chunks travel")
     lesson.argument("--chunk", type=int, metavar="ELEMENTS", help="length of a chunk (so long that there are about 1900)")
-    lesson.argument("--warmup", type=float, nargs="*", metavar="PERCENT", help="densities of the first epochs (100 25)")
+    lesson.argument("--warmup", type=float, nargs="*", metavar="PERCENT", help="densities of the first epochs")
     lesson.main(measure, draw)

@@ -6,7 +6,7 @@ from kit import flow
 from refgf.exchange.chunk_choice import Density
 from refgf.training.data import steps_per_epoch
 
-WARMUP = (100, 25)  # percent in the first epochs
+WARMUP = (100, 100, 50, 25)  # percent in the first epochs: a third of a long run
 
 
 def training(run, name: str, seed: int, train, held_out, epochs: int, chunk: int | None = None) -> list[dict]:
@@ -23,9 +23,10 @@ def training(run, name: str, seed: int, train, held_out, epochs: int, chunk: int
 
 
 def warmup_of(run, epochs: int) -> tuple[float, ...]:
-    """As --warmup says; else what of WARMUP is shorter than the run."""
-    asked = getattr(run.options, "warmup", None)
-    return WARMUP[: epochs - 1] if asked is None else tuple(asked)
+    """As --warmup says; else WARMUP, or what of every second one of it is shorter than a short run."""
+    if (asked := getattr(run.options, "warmup", None)) is not None:
+        return tuple(asked)
+    return WARMUP if epochs >= 3 * len(WARMUP) else WARMUP[1::2][: epochs - 1]
 
 
 def require_density(run, epochs: tuple[int, int, int]) -> None:

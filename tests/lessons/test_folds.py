@@ -64,3 +64,11 @@ def test_differences_are_paired_and_in_points():
 def test_pairs_that_do_not_match_are_refused():
     with pytest.raises(ValueError):
         trials.difference(ended(0.5, 0.6, 0.7), ended(0.5, 0.6))
+
+
+def test_the_warmup_is_shorter_than_the_run():
+    def of(epochs, asked=None):
+        return trials.warmup_of(Namespace(options=Namespace(warmup=asked)), epochs)
+
+    assert [of(epochs) for epochs in (1, 2, 4, 12)] == [(), (100,), (100, 25), (100, 100, 50, 25)]
+    assert of(2, [50, 20, 10]) == (50, 20, 10)  # whoever asks for too much is refused by Density

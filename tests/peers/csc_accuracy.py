@@ -25,7 +25,7 @@ import kit  # noqa: E402  the lessons' own training
 from kit import images, trials  # noqa: E402
 
 PAIRS = [(seed, fold) for seed in (1, 2, 3) for fold in range(5)]
-SETTINGS = ("data", "image_size", "width", "batch", "rate", "epochs", "density")  # must be alike in a folder
+SETTINGS = ("data", "image_size", "width", "batch", "rate", "epochs", "density", "warmup")  # must be alike in a folder
 LIMIT = -1.0  # points
 
 
@@ -43,8 +43,9 @@ def parsed():
     add("--seconds", type=float, default=1e9, help="begin no training after so many")
     add("--kinds", nargs="+", default=["dense", "dgc"], help="dense, and forms of momentum correction as in lesson 06")
     add("--density", type=float, default=10.0)
+    add("--warmup", type=float, nargs="*", metavar="PERCENT", help="densities of the first epochs (100 100 50 25)")
     images.arguments(SimpleNamespace(argument=add))
-    parser.set_defaults(batch=16, epochs=12)
+    parser.set_defaults(batch=16, epochs=12, warmup=list(trials.WARMUP))
     return parser.parse_args(namespace=argparse.Namespace(link=None, threads=None, quick=False, full=True))
 
 
