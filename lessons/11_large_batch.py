@@ -96,10 +96,12 @@ class Alone:
 
 
 def parts_of_steps(data, batch: int, per_rank: int, epoch: int, seed: int):
-    """Step after step, the parts that ranks with `per_rank` images each would have of this batch; and its size."""
+    """Step after step, the parts that ranks with `per_rank` images each would have of this batch; and its size. A part is
+    loaded when it is asked for, or the whole set as one batch would have to fit into each rank's memory."""
     ranks = -(-batch // per_rank)
-    for parts in zip(*(batches(data, batch, epoch, seed, rank, ranks) for rank in range(ranks))):
-        yield [part[:2] for part in parts], parts[0][2]
+    streams = [batches(data, batch, epoch, seed, rank, ranks) for rank in range(ranks)]
+    for step in range(steps_per_epoch(data.size, batch)):
+        yield (next(stream)[:2] for stream in streams), min(batch, data.size - step * batch)
 
 
 # ---- the oracle ----

@@ -186,8 +186,7 @@ def batches(
 def _batches(dataset, order, batch_size, rank, size, start):
     for first in range(start * batch_size, len(order), batch_size):
         chosen = order[first : first + batch_size]
-        images, labels = dataset.load(chosen[slices(len(chosen), size)[rank]])
-        yield images, labels, len(chosen)
+        yield *dataset.load(chosen[slices(len(chosen), size)[rank]]), len(chosen)  # no name, or this would hold them too
 
 
 def _check_batches(dataset, batch_size, epoch, seed, rank, size) -> None:

@@ -2,6 +2,7 @@
 
 import builtins
 import importlib.util
+import sys
 
 import numpy as np
 import pytest
@@ -93,6 +94,14 @@ def wrong_deals():
 def test_the_check_notices_wrong_shards(wrong):
     with pytest.raises(AssertionError):
         assert_every_sample_once(epoch(wrong, 50, 8, 3), 50)
+
+
+def test_a_batch_is_held_by_its_receiver_alone():
+    """A whole set as one batch is many streams, each stopped after its part: together they must not hold the set."""
+    stream = batches(numbered(10), 5, 0, 0, 0, 1)
+    images, labels, _ = next(stream)
+    alone = np.zeros(1)
+    assert sys.getrefcount(images) == sys.getrefcount(labels) == sys.getrefcount(alone)
 
 
 def test_shuffling_depends_on_seed_and_epoch_only():
