@@ -66,7 +66,7 @@ def measure(run: kit.Run) -> dict:
     check_against_oracle(run, model, train, thetas)
     losses = compare_losses(run, train, thetas)
     line = measure_allreduce(run, model.gradients.flat.size)
-    swept = sweep_network(run, train, thetas, line)
+    swept = sweep_network(run, train, thetas)
     resnet = sweep_resnet(run, line)
     small = sum_small_tensors(run, line)
     best = min(swept["rows"], key=lambda row: row["plain"].median_s)["theta"]
@@ -174,30 +174,31 @@ def rate(b_s_per_byte: float) -> str:
     return f"{1e-9 / b_s_per_byte:.3g} GB/s" if b_s_per_byte else "too fast to see"
 
 
-def sweep_network(run: kit.Run, data, thetas, line) -> dict:
+def sweep_network(run: kit.Run, data, thetas) -> dict:
     run.section(f"{images.told(run)}: theta from 0 to infinity")
     model = images.model(run, data)
-    count = run.quick(3, 13, 31)
+    n, count, allreduce = model.gradients.flat.size, run.quick(3, 13, 31), collective(run.comm.Dup(), ring.allreduce)
     timing, ready_s = alone.step_alone(run, model, images.steps(run, data, count))
-    line, compute_s = alone.among(run, model, images.steps(run, data, count), line, timing), timing.median_s
-    gradients = [(t, 4 * spec.size) for t, spec in zip(ready_s, model.network.tensors)]
-    share = alone.kept_share_of(run, model.gradients.flat.size)
-    run.say(f"a step without exchange {timing}; a call among computing ranks starts up in {kit.seconds(line.a_s)};\n"
-            f"beside a call computing keeps {share:.0%} of its speed (measured with a load of its own)")  # fmt: skip
+    queued = alone.queued(run, [256, n // 64, n // 8, n], allreduce).line
+    among = alone.among(run, model, images.steps(run, data, count), queued, timing, allreduce)
+    gradients = [(t, view.nbytes) for t, view in zip(ready_s, model.gradients.views)]
+    share = alone.kept_share_of(run, n, allreduce)
+    run.say(f"a step without exchange {timing}; a call starts up in {kit.seconds(queued.a_s)} in a row of calls, in "
+            f"{kit.seconds(among.a_s)}\nwhen ranks come from computing; beside a call computing keeps {share:.0%} of its speed")
 
     def one(exchange):
         return time_steps(run, model, exchange, images.steps(run, data, count)), count
 
-    rows = sweep(run, model.gradients, thetas, gradients, line, compute_s, one, share)
-    return report(run, rows) | {"ready_s": ready_s, "compute_s": compute_s, "kept_share": share, "a_s": line.a_s}
+    rows = sweep(run, model.gradients, thetas, gradients, {"plain": among, "overlapped": queued}, timing.median_s, one, share)
+    return report(run, rows) | {"ready_s": ready_s, "compute_s": timing.median_s, "kept_share": share}
 
 
 def sweep_resnet(run: kit.Run, line) -> dict:
     """ResNet-50's 161 gradient sizes, in the order and at the pace of a backward pass on a GPU that is not there."""
     backward_s, share = run.quick(0.02, RESNET_BACKWARD_S), run.quick(64, 1)  # --quick sends a 64th of each tensor
     run.section("ResNet-50's 161 gradients, replayed at the pace of a backward pass")
-    run.say(f"The ranks sleep instead of computing ({backward_s} s of backward, an assumption): their cores stay free,")
-    run.say("as with a GPU." + f" --quick sends a {share}th of each tensor." * (share > 1))
+    run.say(f"The ranks sleep instead of computing ({backward_s} s of backward, an assumption): their cores stay free,\n"
+            "as with a GPU." + f" --quick sends a {share}th of each tensor." * (share > 1))  # fmt: skip
     pool = Pool(sizes_of(resnet50(), share))
     ready_s = [t for t, _ in resnet50().gradients(backward_s)]
     gradients = [(t, view.nbytes) for t, view in zip(ready_s, pool.views)]
@@ -209,7 +210,7 @@ def sweep_resnet(run: kit.Run, line) -> dict:
     few = [RESNET_THETAS[i] for i in run.quick((1, 4, 7), (0, 3, 5, 7))]  # each takes seconds on a slow network
     thetas = [require_threshold(theta) for theta in run.options.theta or run.quick(few, few, RESNET_THETAS)]
     replay_backward(Exchange(run, pool, math.inf, overlap=False, check=False), ready_s)  # fetches memory
-    rows = sweep(run, pool, thetas, gradients, line, backward_s, one)
+    rows = sweep(run, pool, thetas, gradients, {"plain": line, "overlapped": line}, backward_s, one)
     return report(run, rows) | {"compute_s": backward_s}
 
 
@@ -222,13 +223,12 @@ def sum_small_tensors(run: kit.Run, line) -> dict:
     for theta in (0, math.inf):
         exchange = Exchange(run, pool, theta, overlap=False, check=False)
         times[theta] = run.time(lambda e=exchange: replay_backward(e, [0.0] * calls), run.quick(2, 5))
-    measured, predicted = times[0].median_s / times[math.inf].median_s, gain(calls, nbytes, line)
-    run.say(f"eager {times[0]}, one call {times[math.inf]}: {measured:.1f} times as fast, {predicted:.1f} predicted")
-    return {"calls": calls, "bytes": nbytes, "eager": times[0], "one_call": times[math.inf], "gain": measured,
-            "predicted_gain": predicted}  # fmt: skip
+    told = {"gain": times[0].median_s / times[math.inf].median_s, "predicted_gain": gain(calls, nbytes, line)}
+    run.say("eager {}, one call {}: {gain:.1f} times as fast, {predicted_gain:.1f} predicted".format(*times.values(), **told))
+    return {"calls": calls, "bytes": nbytes, "eager": times[0], "one_call": times[math.inf]} | told
 
 
-def sweep(run: kit.Run, pool, thetas, gradients, line, compute_s, measure_one, share=1.0) -> list[dict]:
+def sweep(run: kit.Run, pool, thetas, gradients, lines, compute_s, measure_one, share=1.0) -> list[dict]:
     """One row a theta: counts, times without and with overlap, predictions of both. share: kept beside a call, if not all."""
     rows = []
     for theta in thetas:
@@ -240,7 +240,7 @@ def sweep(run: kit.Run, pool, thetas, gradients, line, compute_s, measure_one, s
             row |= {"messages": run.comm.messages // steps, "bytes": run.comm.bytes // steps}
             exchange.close()
             groups = lazy(gradients, theta)
-            row["predicted"][name] = predict(gradients, groups, line, share * (name == "overlapped"), compute_s).step_s
+            row["predicted"][name] = predict(gradients, groups, lines[name], share * (name == "overlapped"), compute_s).step_s
         assert len(groups) == len(exchange.lazy.calls)
         rows.append(row | {"calls": len(groups)})
     return rows
@@ -251,11 +251,11 @@ def report(run: kit.Run, rows: list[dict]) -> dict:
         counts = [kit.number_of_bytes(row["theta"]), row["calls"], row["messages"], row["bytes"]]
         return counts + [cell for name in best for cell in (row[name], kit.seconds(row["predicted"][name]))]
 
-    header = ["theta", "calls", "messages", "bytes", "no overlap", "predicted", "overlap", "predicted"]
+    best = {"plain": "no overlap", "overlapped": "overlap"}
     run.say("a step: allreduce calls, messages and bytes that rank 0 sends, time [lowest..highest] without and with overlap")
-    best = dict.fromkeys(("plain", "overlapped"))
+    header = ["theta", "calls", "messages", "bytes", "no overlap", "predicted", "overlap", "predicted"]
     run.table(header, [cells(row) for row in rows])
-    for name, told in (("plain", "no overlap"), ("overlapped", "overlap")):
+    for name, told in [*best.items()]:
         run.say(f"{told}: {kit.apart([(row['predicted'][name], row[name].median_s) for row in rows])}")
         measured = min(rows, key=lambda r: r[name].median_s)
         predicted = min(rows, key=lambda r: r["predicted"][name])

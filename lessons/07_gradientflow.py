@@ -37,12 +37,11 @@ from pathlib import Path
 import numpy as np
 
 import kit
-from kit import flow, images
-from kit.alone import among, kept_share_of, noted
+from kit import alone, flow, images
 from refgf.comm.native import mpi_allreduce
 from refgf.exchange.chunk_choice import Density
 from refgf.exchange.lazy import require_threshold
-from refgf.exchange.precision import LossScale
+from refgf.exchange.precision import LossScale, Unscaled
 from refgf.oracle.definitions import direct_allreduce as defined_allreduce
 from refgf.oracle.definitions import momentum_step, same_bits
 from refgf.predict.fit import fit_line
@@ -134,58 +133,66 @@ def climb_the_ladder(run: kit.Run, data) -> None:
 
 
 def ablation(run: kit.Run, data, theta: float) -> dict:
-    count = run.quick(4, 10, 30)
-    alone, ready_s = flow.compute_alone(run, data, images.steps(run, data, count))
+    count = run.quick(4, 14, 30)
+    timing, ready_s = flow.compute_alone(run, data, images.steps(run, data, count))
     sizes = [spec.size for spec in images.network(run, data).tensors]
     n = sum(sizes)
     run.section(f"{images.told(run)}: {n:,} gradients, theta {kit.number_of_bytes(theta)}")
-    lines, share, rows = measure_lines(run, data, alone, n, count), kept_share_of(run, n), []
-    starts = ", ".join(f"{name} {kit.seconds(line.a_s)}" for name, line in lines.items())
-    run.say(f"a step without any exchange, update included: {alone}; beside a call computing keeps {share:.0%} of its speed")
-    run.say(f"start-up of a call that ranks come to from computing: {starts}")
+    lines, share, rows = measure_lines(run, data, timing, n, count), alone.kept_share_of(run, n, transport(run, HALF)), []
+    starts = "; ".join(f"{name} {kit.seconds(line.a_s)}" for name, line in lines.items())
+    run.say(f"a step without any exchange, update included: {timing}; beside a call computing keeps {share:.0%} of its speed")
+    run.say(f"start-up of a call: {starts}")
     for name, parts in parts_of(run, theta).items():
         run.opaque = run.opaque or parts["allreduce"] is mpi_allreduce
         with flow.new(run, data, **parts) as stack:
-            timing = flow.time_steps(run, stack, images.steps(run, data, count))
+            step = flow.time_steps(run, stack, images.steps(run, data, count))
             calls, busy_s = len(stack.calls), stack.communication_s
             selection_s = time_of_selection(run, stack) if stack.csc else 0.0
             chunk = stack.csc.chunk if stack.csc else 1
         system = System(name, 2 if parts.get("wire") else 4, parts["theta_bytes"], percent=parts.get("density"), chunk=chunk,
                         overlap=share * parts.get("overlap", False), selection_s=selection_s)  # fmt: skip
-        line = lines["MPI" if name == ORDER[0] else "float16" if parts.get("wire") else "float32"]
-        predicted = predicted_step(list(zip(ready_s, sizes)), system, line, alone.median_s)
-        speedup = run.size * alone.median_s / timing.median_s
-        rows.append({"name": name, "step": timing, "predicted_s": predicted.step_s, "calls": calls, "speedup": speedup,
+        half = "float16 in a row" if parts.get("overlap") else "float16"
+        line = lines["MPI" if name == ORDER[0] else half if parts.get("wire") else "float32"]
+        predicted = predicted_step(list(zip(ready_s, sizes)), system, line, timing.median_s)
+        speedup = run.size * timing.median_s / step.median_s
+        rows.append({"name": name, "step": step, "predicted_s": predicted.step_s, "calls": calls, "speedup": speedup,
                      "communication_s": busy_s})  # fmt: skip
     run.table(["", "calls", "step", "predicted", f"speedup of {run.size}", "efficiency"],
               [[r["name"], r["calls"], r["step"], kit.seconds(r["predicted_s"]), f"{r['speedup']:.2f}",
                 f"{100 * r['speedup'] / run.size:.0f} %"] for r in rows])  # fmt: skip
     run.say(kit.apart([(row["predicted_s"], row["step"].median_s) for row in rows]))
-    return {"rows": rows, "alone": alone, "elements": n, "theta": theta, "kept_share": share}
+    return {"rows": rows, "alone": timing, "elements": n, "theta": theta, "kept_share": share}
 
 
-def measure_lines(run: kit.Run, data, alone, n: int, count: int) -> dict:
-    """T(m) = a + b m of the ring in both wire types and of MPI's own allreduce, among steps; m in bytes on the wire."""
+def transport(run: kit.Run, wire):
+    """What a sum goes through in this lesson's stack, on a communicator of its own."""
+    return Unscaled(ring_allreduce(run.comm.Dup(), wire=wire), LossScale(SCALE))
+
+
+def measure_lines(run: kit.Run, data, timing, n: int, count: int) -> dict:
+    """T(m) = a + b m of the ring and of MPI's own allreduce; m in bytes on the wire. With overlap a thread goes from call to
+    call, without it ranks come to a call from computing."""
     sizes, repeats, model = [256, n // 64, n // 8, n], run.quick(2, 5), images.model(run, data)
 
-    def in_steps(line, **how):
-        return among(run, model, images.steps(run, data, count), line, alone, **how)
+    def in_steps(line, allreduce):
+        return alone.among(run, model, images.steps(run, data, count), line, timing, allreduce)
 
-    lines = {str(np.dtype(wire)): in_steps(flow.fit_allreduce(run, sizes, wire, repeats).line, wire=wire)
-             for wire in (np.float32, HALF)}  # fmt: skip
+    row = alone.queued(run, sizes, transport(run, HALF), 2, repeats).line
+    lines = {"float16 in a row": row, "float16": in_steps(row, transport(run, HALF))}
+    lines["float32"] = in_steps(alone.queued(run, sizes, transport(run, None), 4, repeats).line, transport(run, None))
     own = run.mpi_allreduce()
     if own is not None:
         whole = np.zeros(n, np.float32)
         points = [(4 * k, run.time(lambda k=k: own(whole[:k]), repeats).median_s) for k in sizes]
-        lines["MPI"] = in_steps(fit_line(points).line, allreduce=own)
+        lines["MPI"] = in_steps(fit_line(points).line, own)
     return lines
 
 
 def time_of_selection(run: kit.Run, stack) -> float:
     """Seconds of packing, norms, choosing and keeping: a step of CSC in which nothing has to be computed or sent."""
     csc = stack.csc
-    send, wait, agree, csc.allreduce, csc.wait = csc.allreduce, csc.wait, csc.allreduce_norms, lambda x: None, lambda: None
-    csc.allreduce_norms = lambda x: None
+    sums = csc.allreduce, csc.allreduce_norms
+    csc.allreduce = csc.allreduce_norms = lambda x: None
     stack.model.gradients.flat[:] = 0
 
     def select():
@@ -193,8 +200,8 @@ def time_of_selection(run: kit.Run, stack) -> float:
             csc.ready(i)
         csc.finish()
 
-    seconds = float(np.median(noted(run, [select] * 6)))
-    csc.allreduce, csc.wait, csc.allreduce_norms = send, wait, agree
+    seconds = float(np.median(alone.noted(run, [select] * 6)))
+    csc.allreduce, csc.allreduce_norms = sums
     return seconds
 
 

@@ -53,10 +53,9 @@ from kit.scaling_picture import draw
 from refgf.comm import ring
 from refgf.comm.schedule import collective
 from refgf.exchange.lazy import require_threshold
-from refgf.exchange.precision import LossScale
+from refgf.exchange.precision import LossScale, Unscaled
 from refgf.oracle.definitions import ring_allreduce, ring_traffic, same_bits
-from refgf.predict.cost import Link, ring_allreduce_s, ring_line
-from refgf.predict.fit import fit_ring
+from refgf.predict.cost import Line, Link, ring_allreduce_s, ring_line
 from refgf.predict.headlines import ALPHA, BANDWIDTH, BATCH, SMALL_BATCH, V100_RATE
 from refgf.predict.interval import Input
 from refgf.predict.published import INFINIBAND, INFINIBAND_EXTENDED, SIMULATION, TEN_GIGABIT, TEN_GIGABIT_EXTENDED
@@ -65,6 +64,7 @@ from refgf.predict.simulate import from_schedules
 from refgf.predict.systems import speedup, stack, step
 from refgf.predict.workloads import alexnet, resnet50
 
+SCALE = 2.0**10
 FAR = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]
 ETHERNET = SIMULATION.links["between"]
 
@@ -151,9 +151,8 @@ def scale_here(run: kit.Run, data, theta: float, sizes: list[int]) -> dict:
     for point in points[1:]:
         told = [f"{wire} {kit.seconds(link.alpha_s)}, {1e9 * link.beta_s_per_byte:.3g} ns/byte"
                 for wire, link in point["links"].items()]  # fmt: skip
-        run.say(f"alpha and beta of rings in a row on {point['ranks']} ranks: {'; '.join(told)}")
-        told = ", ".join(f"{wire} {kit.seconds(link.alpha_s)}" for wire, link in point["in_steps"].items())
-        run.say(f"    alpha among ranks that compute: {told}; beside a call computing is {point['kept_share']:.0%} as fast")
+        run.say(f"alpha and beta of the rings on {point['ranks']} ranks: {'; '.join(told)};\n"
+                f"    beside a call computing keeps {point['kept_share']:.0%} of its speed")
     run.table(["ranks", "exchange off", *names], [
         [p["ranks"], kit.seconds(p["alone"].median_s), *(f"{p['measured'][n]:.2f} ({p['predicted'][n]:.2f})" for n in names)]
         for p in points])  # fmt: skip
@@ -179,36 +178,36 @@ def measure_part(part: kit.Run, data, theta: float) -> dict:
     steps = {}
     for system in stack(theta):
         half = system.itemsize == 2
-        switched = {"wire": np.float16, "loss_scale": LossScale(2.0**10)} if half else {}
+        switched = {"wire": np.float16, "loss_scale": LossScale(SCALE)} if half else {}
         with flow.new(part, data, theta_bytes=system.threshold_bytes, overlap=system.overlap, density=system.percent,
                       **switched) as stack_:  # fmt: skip
             steps[system.name] = flow.time_steps(part, stack_, images.steps(part, data, count))
     n = sum(spec.size for spec in images.network(part, data).tensors)
-    links = {str(np.dtype(wire)): fit_link(part, n, wire) for wire in (np.float32, np.float16)}
-    in_steps = {wire: link_in_steps(part, data, link, alone_, wire, count) for wire, link in links.items()}
+    lines = {wire: alone.queued(part, [256, n // 64, n // 8, n], transport(part, wire), np.dtype(wire).itemsize).line
+             for wire in ("float32", "float16")}  # fmt: skip
+    links = {wire: link_of(line, part.size) if part.size > 1 else Link(0.0, 0.0) for wire, line in lines.items()}
+    links["float32, no overlap"] = link_in_steps(part, data, lines["float32"], alone_, count)
     measured = {name: part.size * alone_.median_s / timing.median_s for name, timing in steps.items()}
-    return {"ranks": part.size, "alone": alone_, "ready_s": ready_s, "steps": steps, "links": links, "in_steps": in_steps,
-            "kept_share": alone.kept_share_of(part, n), "measured": measured}  # fmt: skip
+    return {"ranks": part.size, "alone": alone_, "ready_s": ready_s, "steps": steps, "links": links,
+            "kept_share": alone.kept_share_of(part, n, transport(part, None)), "measured": measured}  # fmt: skip
 
 
-def fit_link(part: kit.Run, n: int, wire) -> Link:
-    """alpha and beta from ring allreduces on this part's ranks, from short ones to the whole pool."""
+def link_in_steps(part: kit.Run, data, line, timing, count: int) -> Link:
+    """alpha of a float32 ring among ranks that compute between their calls: what the first technique pays."""
     if part.size == 1:
         return Link(0.0, 0.0)
-    call, points = collective(part.comm, ring.allreduce, wire), []
-    for k in (256, n // 64, n // 8, n):
-        x = np.zeros(k, np.float32)
-        points.append((part.size, np.dtype(wire).itemsize * k, part.time(lambda x=x: call(x), part.quick(2, 5)).median_s))
-    return fit_ring(points).link
+    batches, allreduce = images.steps(part, data, count), transport(part, None)
+    return link_of(alone.among(part, images.model(part, data), batches, line, timing, allreduce), part.size)
 
 
-def link_in_steps(part: kit.Run, data, link: Link, timing, wire: str, count: int) -> Link:
-    """The link with the alpha that a ring has among ranks that compute between their calls."""
-    if part.size == 1:
-        return link
-    batches = images.steps(part, data, count)
-    line = alone.among(part, images.model(part, data), batches, ring_line(part.size, link), timing, wire=wire)
-    return replace(link, alpha_s=line.a_s / (2 * (part.size - 1)))
+def transport(part: kit.Run, wire):
+    """What a sum goes through in the stack, on a communicator of its own."""
+    return Unscaled(collective(part.comm.Dup(), ring.allreduce, wire), LossScale(SCALE))
+
+
+def link_of(line: Line, size: int) -> Link:
+    """The link on which a ring of `size` ranks takes so long: the inverse of `ring_line`."""
+    return Link(line.a_s / (2 * (size - 1)), line.b_s_per_byte * size / (2 * (size - 1)))
 
 
 def processor_cost(points) -> float:
@@ -221,7 +220,8 @@ def predict_here(point, p: int, theta: float, elements, own_s: float) -> dict:
     """{technique: Timeline} on p ranks whose cores and links are those of this point."""
     ready, compute_s, found = list(zip(point["ready_s"], elements)), point["alone"].median_s, {}
     for system in stack(theta):
-        line = ring_line(p, point["in_steps"]["float16" if system.itemsize == 2 else "float32"])
+        wire = "float16" if system.itemsize == 2 else "float32" + ", no overlap" * (not system.overlap)
+        line = ring_line(p, point["links"][wire])
         system = replace(system, overlap=point["kept_share"] * system.overlap)
         if system.percent:
             system = replace(system, chunk=flow.chunk_elements(sum(elements)), selection_s=own_s)

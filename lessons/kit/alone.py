@@ -1,8 +1,9 @@
 """Computing without an exchange, and beside one: what predictions of overlapped steps start from.
 
     timing, ready_s = alone.step_alone(run, model, batches)      a step; when each gradient is ready on all ranks
-    line = alone.among(run, model, batches, line, timing)        T(m) of a call that ranks come to from computing
-    share = alone.kept_share_of(run, elements)                   of its speed, that a computation keeps beside an allreduce
+    line = alone.queued(run, sizes, allreduce).line              T(m) of calls in a row, in a communication thread
+    line = alone.among(run, model, batches, line, timing, allreduce)         of a call that ranks come to from computing
+    share = alone.kept_share_of(run, elements, allreduce)        of its speed, that a computation keeps beside a call
 
 With more ranks than cores the ranks compute one after another. One that has no core yet leaves the barrier before its step
 late, and its own clock does not know it. A sum needs all ranks, so what counts is the time since the *first* one started:
@@ -22,14 +23,13 @@ from functools import partial
 import numpy as np
 
 import kit
-from refgf.comm import ring
-from refgf.comm.schedule import collective
 from refgf.exchange.overlap import CommunicationThread
 from refgf.predict.cost import Line
+from refgf.predict.fit import fit_line
 from refgf.predict.timeline import kept_share
 from refgf.training.step import train_step
 
-SHORT = 256  # elements
+SHORT, ROW_ELEMENTS = 256, 1 << 16  # elements of a short call; below, ten calls are a row, else two
 SIDE, PRODUCTS = 96, 100  # a load: products of matrices that stay in the cache
 LONGER = 2  # than the call beside it
 
@@ -63,6 +63,22 @@ def step_alone(run: kit.Run, model, batches, skip: int = 1):
     return timing, [statistics.median(each) for each in ready_s]
 
 
+def queued(run: kit.Run, sizes: list[int], allreduce, itemsize: int = 4, repeats: int = 5):
+    """T(m) = a + b m of calls of so many elements, handed to a communication thread in rows; m in bytes on the wire. -> Fit"""
+    thread, points = CommunicationThread(allreduce), []
+    for n in sorted({max(1, n) for n in sizes}):
+        x, calls = np.zeros(n, np.float32), 10 if n < ROW_ELEMENTS else 2
+
+        def row(x=x, calls=calls):
+            for _ in range(calls):
+                thread(x)
+            thread.wait()
+
+        points.append((itemsize * n, run.time(row, repeats).median_s / calls))
+    thread.close()
+    return fit_line(points if run.size > 1 else [(1, 1e-9), (10**9, 1e-9)])
+
+
 class Short(Clock):
     """An exchange that sums a few numbers of its own after each gradient."""
 
@@ -74,12 +90,13 @@ class Short(Clock):
         self.allreduce(self.x)
 
 
-def among(run: kit.Run, model, batches, line: Line, timing: kit.Timing, wire=None, allreduce=None) -> Line:
-    """The line with the start-up that a call has in a step: in a row of calls all ranks are there, with warm caches.
+def among(run: kit.Run, model, batches, line: Line, timing: kit.Timing, allreduce) -> Line:
+    """The line with the start-up that a call has in a step without overlap: ranks come to it one by one, from computing,
+    and find cold caches. In a row of calls all are there.
 
     From steps that sum SHORT numbers after each gradient, less the step without exchange (`timing`); bytes stay the line's.
     """
-    exchange = Short(allreduce or collective(run.comm, ring.allreduce, wire))
+    exchange = Short(allreduce)
 
     def step(batch):
         train_step(model, exchange, *batch, rate=0.0)
@@ -110,14 +127,14 @@ def since_first(own_s):
     return (own_s[..., :-1] + late_s[..., None]).max(axis=0)
 
 
-def kept_share_of(run: kit.Run, elements: int, wire=None) -> float:
-    """The share of its speed that a computation on all ranks keeps beside a ring allreduce: cores, or waiting, are shared.
+def kept_share_of(run: kit.Run, elements: int, allreduce) -> float:
+    """The share of its speed that a computation on all ranks keeps beside a call: who sends, adds or waits takes cores.
 
     Measured with a load of its own, so it knows nothing of the steps that it helps to predict.
     """
     if run.size == 1:
         return 1.0
-    thread = CommunicationThread(collective(run.comm.Dup(), ring.allreduce, wire))
+    thread = CommunicationThread(allreduce)
     a, b, c = np.ones((3, SIDE, SIDE), np.float32)
     x, repeats = np.zeros(elements, np.float32), run.quick(2, 7)
 

@@ -119,7 +119,7 @@ def scale(run: kit.Run, machine: Machine, far: list[int]) -> dict:
     if machine.layers and machine.workload == "AlexNet":
         ready, rate = machine.gradients(itemsize=1), f"layer times of the file, {machine.batch} images"
     else:
-        ready, rate = ready_of(alexnet(), BATCH.values[0], V100_RATE.values[0]), f"a V100's rate ({V100_RATE.source})"
+        ready, rate = ready_of(alexnet(), BATCH.values[0], V100_RATE.values[0]), "a V100's rate, as in the tables below"
     run.say(f"compute: {rate}; allreduce: lines of the file for {sorted(machine.lines)} ranks, else a ring on its slow link")
     systems = {system.name: system for system in stack(np.inf)}
     found = {name: {p: speedup(p, best_theta_step(ready, system, machine.allreduce_s(p))) for p in sizes}
