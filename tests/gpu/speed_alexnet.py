@@ -1,0 +1,92 @@
+"""AlexNet forward and backward on a GPU, batch 128: float32 and float16 here, beside PyTorch on the same GPU.
+
+    python tests/gpu/speed_alexnet.py
+
+Sides alternate; each step ends when the GPU has finished it. PyTorch runs channels last, in float16 its weights are
+float16 too. No dropout and no optimiser on either side. Without PyTorch for CUDA only this project's side is measured.
+Not yet run on a GPU.
+"""
+
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from refgf import device
+from refgf.exchange.pool import Pool
+from refgf.nn.alexnet import AlexNet
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "peers"))  # the same network from PyTorch's layers
+
+BATCH, STEPS, CLASSES, IMAGE_SIZE = 128, 10, 1000, 227
+WANTED = 0.5  # of PyTorch's images per second, float16
+
+
+def main() -> None:
+    print(f"AlexNet {IMAGE_SIZE} x {IMAGE_SIZE}, batch {BATCH}, forward and backward, images/s, median of {STEPS} steps")
+    for dtype in ("float32", "float16"):
+        sides = {"refgf": refgf_side(dtype), "torch": torch_side(dtype)}
+        seconds = alternate({name: step for name, step in sides.items() if step})
+        rates = {name: BATCH / statistics.median(times) for name, times in seconds.items()}
+        told = ", ".join(f"{name} {rate:.0f} [{BATCH / max(seconds[name]):.0f}..{BATCH / min(seconds[name]):.0f}]"
+                         for name, rate in rates.items())  # fmt: skip
+        ratio = f"ratio {rates['refgf'] / rates['torch']:.2f}" if "torch" in rates else "no PyTorch for CUDA"
+        print(f"{dtype}: {told}; {ratio}" + (f" (wanted at least {WANTED:g})" if dtype == "float16" else ""))
+
+
+def refgf_side(dtype: str, batch: int = BATCH, image_size: int = IMAGE_SIZE, width: float = 1.0):
+    """A step on the GPU, with the GPU's work finished when it returns."""
+    xp = device.module("gpu")
+    network = AlexNet(CLASSES, image_size, width=width, dropout=0.0, dtype=np.dtype(dtype), xp=xp)
+    pools = [Pool(network.tensors, network.dtype, xp) for _ in range(2)]
+    network.bind(*(pool.views for pool in pools))
+    network.initialize(0)
+    images = xp.asarray(np.random.default_rng(0).standard_normal((batch, *network.image_shape), np.float32), network.dtype)
+    labels = np.arange(batch) % CLASSES
+
+    def step() -> None:
+        network.loss(images, labels, batch)
+        network.backward(lambda i: None)
+        network.accept()
+        device.synchronize(pools[1].flat)
+
+    return step
+
+
+def torch_side(dtype: str):
+    try:
+        import torch
+        from test_nn_torch import torch_alexnet
+    except ImportError:
+        return None
+    if not torch.cuda.is_available():
+        return None
+    model = torch_alexnet(AlexNet(CLASSES, IMAGE_SIZE, dropout=0.0)).to("cuda", getattr(torch, dtype))
+    model = model.to(memory_format=torch.channels_last)
+    images = torch.randn(BATCH, 3, IMAGE_SIZE, IMAGE_SIZE, device="cuda", dtype=getattr(torch, dtype))
+    images = images.to(memory_format=torch.channels_last)
+    labels = torch.arange(BATCH, device="cuda") % CLASSES
+
+    def step() -> None:
+        model.zero_grad(set_to_none=True)
+        torch.nn.functional.cross_entropy(model(images), labels).backward()
+        torch.cuda.synchronize()
+
+    return step
+
+
+def alternate(sides: dict) -> dict[str, list[float]]:
+    """Seconds of each side and step, after three that compile kernels and fill memory pools."""
+    seconds = {name: [] for name in sides}
+    for _ in range(3 + STEPS):
+        for name, step in sides.items():
+            start_s = time.perf_counter()
+            step()
+            seconds[name].append(time.perf_counter() - start_s)
+    return {name: times[3:] for name, times in seconds.items()}
+
+
+if __name__ == "__main__":
+    main()
