@@ -148,7 +148,7 @@ def measure_allreduce(run: kit.Run, elements: int):
     """2. T(m) = a + b m through the times of ring allreduces of this run's sizes."""
     run.section("What one call costs here")
     sizes = sorted({max(1, elements // share) for share in (1, 4, 16, 64, 1024, 65536)})
-    times_s = time_calls(collective(run.comm, ring.allreduce), sizes, run.quick(3, 7, 15))
+    times_s = time_calls(collective(run.comm, ring.allreduce), sizes, run.quick(3, 15, 25))
     times_s = slowest(times_s, collective(run.plain, direct.allreduce), run.rank, run.size)
     points = [(4 * n, t) for n, t in zip(sizes, times_s)]
     fit = fit_line(points if run.size > 1 else [(1, 1e-9), (10**9, 1e-9)])

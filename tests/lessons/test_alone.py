@@ -1,9 +1,16 @@
 """A step without exchange, on ranks that start one after another: times are counted from the first rank's start."""
 
+from argparse import Namespace
+
 import numpy as np
 import pytest
 
+import kit
 from kit import alone
+from refgf.comm import ring, threads
+from refgf.comm.schedule import collective
+from refgf.nn.alexnet import AlexNet
+from refgf.training.step import replica
 
 # rank 0 starts at 0: gradients after 1 and 2, end at 2.5; rank 1 gets a core at 2: 3, 4, 4.5. Both leave the barrier at 5.
 OWN_S = np.array([[[1.0, 2.0, 2.5, 5.0]], [[1.0, 2.0, 2.5, 3.0]]])  # (ranks, steps, events), each on its own clock
@@ -29,3 +36,28 @@ def test_any_ranks_and_steps(ranks, steps):
     wanted = events_s.max(axis=0) - start_s.min(axis=0)
     assert alone.since_first(own_s).tolist() == wanted.tolist()
     assert (np.diff(wanted) >= 0).all()  # gradients in order of time, as `predict` asks
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_what_a_step_and_its_calls_take(size):
+    """On ranks that are threads: gradients in order of time, steps counted, sums that start up, the same on every rank."""
+
+    def body(comm):
+        run = kit.Run(comm, Namespace(link=None, threads=size, quick=True, full=False))
+        allreduce, model = collective(run.comm.Dup(), ring.allreduce), replica(AlexNet(10, 67, 1 / 16), 1)
+        batches = [(np.ones((2, *model.network.image_shape), np.float32), np.array([1, 2]), 2 * size)] * 4
+        timing, ready_s = alone.step_alone(run, model, batches, skip=2)
+        line = alone.queued(run, [0, 7, 5000], allreduce, repeats=2).line
+        among = alone.among(run, model, batches, line, timing, allreduce)
+        return timing, ready_s, line, among, alone.kept_share_of(run, 100, allreduce)
+
+    heard = threads.run(size, body)
+    assert all(other == heard[0] for other in heard)
+    timing, ready_s, line, among, share = heard[0]
+    assert timing.repeats == 2 and len(ready_s) == 26
+    assert ready_s == sorted(ready_s) and ready_s[0] > 0 and ready_s[-1] <= timing.high_s
+    assert among.a_s >= line.a_s >= 0 and among.b_s_per_byte == line.b_s_per_byte and 0 <= share <= 1
+
+
+def test_apart_by_hand():
+    assert kit.apart([(1.1, 1.0), (1.0, 2.0)]).startswith("predicted against measured: 30% apart in the mean, 50% at worst")
