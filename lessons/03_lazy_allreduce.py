@@ -19,9 +19,9 @@ This is weak scaling: each rank brings a batch of its own (--batch images), what
 
 WHAT YOU SHOULD SEE    Without overlap the curve falls to the right: infinity is best. With overlap there is an optimum
             between where bytes matter (ResNet-50); where start-ups cost more than all bytes, one call wins there too, although
-            it hides nothing (the small network on 8 busy ranks). In shared memory a start-up is cheap and ranks that
-            communicate take the cores from ranks that compute, so the AlexNet gains little there; over a network start-ups
-            are dear. Beyond some size the bytes decide, and laziness gains nothing: there sparsity (lesson 06) begins.
+            it hides nothing (the small network on 8 busy ranks). Beyond some size the bytes decide: there sparsity (lesson 06)
+            begins. Ranks that share cores compute one after another, find cold caches when they come to a call, and compute
+            little beside one. All three are measured apart (kit/alone.py) and predicted with; no luck of the scheduler is.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/03_lazy_allreduce.py)
     1. Which theta sends exactly two calls? Compute it from the sizes, then try it.
@@ -176,8 +176,8 @@ def rate(b_s_per_byte: float) -> str:
 
 def sweep_network(run: kit.Run, data, thetas) -> dict:
     run.section(f"{images.told(run)}: theta from 0 to infinity")
-    model = images.model(run, data)
-    n, count, allreduce = model.gradients.flat.size, run.quick(3, 13, 31), collective(run.comm.Dup(), ring.allreduce)
+    model, count, allreduce = images.model(run, data), run.quick(3, 13, 31), collective(run.comm.Dup(), ring.allreduce)
+    n = model.gradients.flat.size
     timing, ready_s = alone.step_alone(run, model, images.steps(run, data, count))
     queued = alone.queued(run, [256, n // 64, n // 8, n], allreduce).line
     among = alone.among(run, model, images.steps(run, data, count), queued, timing, allreduce)

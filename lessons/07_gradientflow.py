@@ -15,6 +15,10 @@ PREDICTION  Per part what its own lesson predicts; together the timeline of less
             speedup = p * T(p ranks, exchange off) / T(p ranks, exchange on), at most p. Never against one rank: p ranks on
             fewer cores than p compute more slowly, and no exchange is to blame for that.
 
+            What goes in is measured apart from the steps that it predicts (kit/alone.py): the step and its gradients since the
+            *first* rank started, calls in a row in a thread, the start-up when ranks come to a call from computing, the share
+            of its speed that computing keeps beside a call. Not in it: a rank without a core just when its message comes.
+
 Before you run it, write down the order: which of the parts gains most on your network? And which gains nothing there?
 
 This is weak scaling: each rank brings a batch of its own, whatever p is.

@@ -18,9 +18,10 @@ And how much of 512 will GradientFlow reach on 512 GPUs, from a single GPU's rat
 
 This is weak scaling: each rank brings a batch of its own, whatever p is.
 
-WHAT YOU SHOULD SEE    Measured points near their curves (below them where ranks share cores: sending slows computing, which
-            the formula does not know; best on an idle emulated cluster), and curves that part from each other, the
-            more ranks there are: eager exchange drowns in start-ups, 2(p-1) alpha for each of its calls, lazy allreduce pays
+WHAT YOU SHOULD SEE    Measured points near their curves, best on an idle machine: what ranks on the same cores lose to each
+            other goes in, measured apart (kit/alone.py); the thread's own cost on 1 rank does not, nor does a rank that has no
+            core when its message comes. Curves part from each other, the more ranks there are:
+            eager exchange drowns in start-ups, 2(p-1) alpha for each of its calls, lazy allreduce pays
             them a few times, float16 and CSC cut the bytes. ResNet-50 (161 small gradients) needs laziness most, AlexNet (few,
             large ones) CSC; overlap alone gains next to nothing where one start-up a gradient outlasts the backward pass.
             MG-WFBP's simulated Ethernet is slower than the same authors' fitted lines (crosses): its sums take 2.5 ns a byte.
