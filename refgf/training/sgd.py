@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from refgf.comm.slices import chunks, length
 from refgf.device import array_module, is_device
+from refgf.nn.workspace import Workspace
 
 BLOCK_ELEMENTS_CPU = 65_536  # four float32 blocks (w, v, g, scratch) are 1 MiB: a core's second-level cache
 BLOCK_ELEMENTS_GPU = 4_194_304  # a GPU wants few large kernels; the scratch is 16 MiB
@@ -22,6 +23,7 @@ class MomentumSGD:
 
     specs         objects with .name, .shape and .decay, in the order of the pool; decay False: no weight decay
     parameters    (n,) float32 or float64, NumPy or CuPy; kept, not copied
+    workspace     whose threads share the blocks, a network's for example; the bits do not depend on their number
 
     The order of rounding is part of the definition, so that other code can reproduce the bits. For each element,
     every operation rounded to the array's type, m, decay and rate rounded to it first, no fused multiply-add:
@@ -32,7 +34,8 @@ class MomentumSGD:
     full size.
     """
 
-    def __init__(self, specs: Sequence, parameters, momentum: float = 0.9, weight_decay: float = 5e-4) -> None:
+    def __init__(self, specs: Sequence, parameters, momentum: float = 0.9, weight_decay: float = 5e-4,
+                 workspace: Workspace | None = None) -> None:  # fmt: skip
         self._check(specs, parameters, momentum, weight_decay)
         self.parameters = parameters
         self.momentum = float(momentum)  # a Python float takes the array's type; a NumPy scalar would keep its own
@@ -40,7 +43,7 @@ class MomentumSGD:
         xp = array_module(parameters)
         self.velocity = xp.zeros_like(parameters)
         self.block_elements = BLOCK_ELEMENTS_GPU if is_device(parameters) else BLOCK_ELEMENTS_CPU
-        self._scratch = xp.empty(min(self.block_elements, parameters.size), parameters.dtype)
+        self._workspace = workspace or Workspace(xp, parameters.dtype)
         self._runs = _runs(specs, self.weight_decay)
 
     def step(self, gradients, rate: float, slices: Iterable[slice] | None = None) -> None:
@@ -50,9 +53,16 @@ class MomentumSGD:
         """
         self._check_step(gradients, rate)
         rate = float(rate)
-        for part in [slice(0, self.parameters.size)] if slices is None else _ascending(slices, self.parameters.size):
-            for block, decay in self._blocks(part):
-                self._update(block, gradients[block], rate, decay)
+        parts = [slice(0, self.parameters.size)] if slices is None else _ascending(slices, self.parameters.size)
+        blocks = [block for part in parts for block in self._blocks(part)]
+
+        def work(worker: int, share: slice) -> None:
+            longest = min(self.block_elements, gradients.size)
+            scratch = self._workspace.scratch("update", (longest,), worker, gradients.dtype)
+            for block, decay in blocks[share]:
+                self._update(block, gradients[block], rate, decay, scratch[: length(block)])
+
+        self._workspace.share(work, len(blocks))
 
     def _blocks(self, part: slice) -> Iterator[tuple[slice, bool]]:
         """Cut a part of the pool where decay changes, then into blocks."""
@@ -61,9 +71,8 @@ class MomentumSGD:
             for block in chunks(max(0, stop - start), self.block_elements):
                 yield slice(start + block.start, start + block.stop), decay
 
-    def _update(self, block: slice, g, rate: float, decay: bool) -> None:
-        xp = array_module(g)
-        w, v, t = self.parameters[block], self.velocity[block], self._scratch[: length(block)]
+    def _update(self, block: slice, g, rate: float, decay: bool, t) -> None:
+        xp, w, v = array_module(g), self.parameters[block], self.velocity[block]
         if decay:
             xp.multiply(w, self.weight_decay, out=t)
             t += g

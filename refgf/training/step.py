@@ -55,7 +55,8 @@ def replica(
     gradients = Pool(network.tensors, network.dtype, network.xp)
     network.bind(parameters.views, gradients.views)
     network.initialize(seed)
-    optimizer = MomentumSGD(network.tensors, parameters.flat, momentum, weight_decay)
+    workspace = getattr(network, "workspace", None)
+    optimizer = MomentumSGD(network.tensors, parameters.flat, momentum, weight_decay, workspace)
     model = Replica(network, parameters, gradients, optimizer)
     weights = parameters
     if half_weights:

@@ -7,6 +7,9 @@ thread each, nothing kept from one round to the next. The peer does it as torchv
 decoded at full size, a tensor (C, H, W) an image, then stacked; with PyTorch's tensors where it is installed, else with
 NumPy's. Without REFGF_TEST_IMAGES photographs of 500 x 375 and 32 x 32 are generated (noise on a gradient: they
 decode more slowly than most real ones). The sides alternate; the ratio is the median over rounds, with its range.
+
+Then: does the loader keep ahead of the network, with one core for both? AlexNet's forward and backward at batch 16 on one
+thread say how many images it takes a second, and so what part of a rank's time goes into loading.
 """
 
 import json
@@ -18,13 +21,16 @@ import time
 from pathlib import Path
 
 import numpy as np
+from nn_speed import refgf_side
 from PIL import Image
+from threadpoolctl import threadpool_limits
 
 from refgf.training.folders import NORMALISATION, image_folder
 
 ROUNDS = 7
 IMAGES = 100
 CASES = (("imagenet-sample", 227, (500, 375)), ("cifar10", 67, (32, 32)))  # folder, image_size, generated width, height
+NETWORK_BATCH, NETWORK_STEPS = 16, 3
 MEAN, STD = NORMALISATION[3]
 
 
@@ -48,9 +54,23 @@ def main(arguments: list[str] | None = None) -> dict:
                 f"{where + f' to {image_size}':<28}{case['refgf']:>8.0f}{case['peer']:>22.0f}{case['ratio']:>8.2f}   "
                 f"{case['ratio_min']:.2f} to {case['ratio_max']:.2f}"
             )
+    results["network"] = beside_network(next(iter(results["cases"].values()))["refgf"])
     if arguments:
         Path(arguments[0]).write_text(json.dumps(results, indent=1) + "\n")
     return results
+
+
+def beside_network(loader: float) -> dict:
+    """Images per second of loader and network, and the share of a rank's only core that loading takes."""
+    step, _ = refgf_side(NETWORK_BATCH, 1, "batch")
+    with threadpool_limits(1):
+        times, _ = _alternate(step, lambda: None, NETWORK_STEPS)
+    network = NETWORK_BATCH / statistics.median(times)
+    share = network / (network + loader)
+    ahead = f"{loader / network:.2f} times as many" + ("" if loader >= network else ": it falls behind")
+    print(f"AlexNet takes {network:.1f} images/s on one core, the loader makes {loader:.0f}, {ahead}; "
+          f"on one core for both it takes {100 * share:.0f} % of the time")  # fmt: skip
+    return {"network": network, "loader": loader, "share": share}
 
 
 def _peer():
@@ -110,10 +130,10 @@ def _images(name: str, shape: tuple[int, int], scratch: Path) -> tuple[str, Path
     return f"generated {width}x{height}", scratch / f"{width}x{height}"
 
 
-def _alternate(ours, theirs) -> tuple[list[float], list[float]]:
+def _alternate(ours, theirs, rounds: int = ROUNDS) -> tuple[list[float], list[float]]:
     """Seconds of each round and side, after one round that does not count."""
     times = ([], [])
-    for round_number in range(ROUNDS + 1):
+    for round_number in range(rounds + 1):
         for side, call in enumerate((ours, theirs)):
             start = time.perf_counter()
             call()

@@ -4,16 +4,15 @@
 
 The limit moves the same bytes with the least arithmetic: w += g; v *= m reads w, g and v and writes w and v, once each, as
 a step must. `triad` is another usual measure of memory, v = w + g, per byte. PyTorch's torch.optim.SGD does the same
-update on parameters of the same shapes, as it comes and fused (one pass, written in C++). One thread each; the sides
-alternate; ratios are medians of the rounds', with their range.
+update on parameters of the same shapes, as it comes and fused (one pass, written in C++). All sides have one thread, then
+two where there are two cores; they alternate; ratios are medians of the rounds', with their range.
 
 Here the order of six roundings is the definition (`refgf/training/sgd.py`), so there are six passes. Three of them read
 what is in the cache already: that is what the step takes beyond the limit where memory is fast.
 """
 
-import refgf.launch  # noqa: F401  one thread a library
-
 import json
+import os
 import statistics
 import sys
 import time
@@ -22,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from refgf.nn.alexnet import AlexNet
+from refgf.nn.workspace import Workspace
 from refgf.training.sgd import MomentumSGD
 
 ROUNDS, RATE, MOMENTUM, DECAY = 15, 1e-6, 0.9, 5e-4
@@ -33,43 +33,54 @@ def main(arguments: list[str] | None = None) -> dict:
     arguments = sys.argv[1:] if arguments is None else arguments
     tensors = AlexNet(1000, normalization="none").tensors
     n = sum(spec.size for spec in tensors)
-    sides = numpy_sides(tensors, n) | torch_sides(tensors)
-    seconds = alternate(sides)
-    results = {"parameters": n, "rounds": ROUNDS, "seconds": seconds, "rows": []}
-    print(f"momentum SGD, {n:,} float32 parameters, one thread, median of {ROUNDS} rounds")
-    print(f"{'':<14}{'ms':>8}{'GB/s':>8}{'over the limit':>16}   range")
-    for name in seconds:
-        moved = (12 if name == "triad" else 20) * n
-        row = over(seconds, name) | {"name": f"{name} over the limit"}
-        if name != "limit":
-            results["rows"].append(row | ({"wanted": ["at most", BAR]} if name == "refgf" else {}))
-        median_s = statistics.median(seconds[name])
-        print(f"{name:<14}{1e3 * median_s:>8.1f}{moved / median_s / 1e9:>8.1f}{row['ratio']:>16.2f}   "
-              f"{row['ratio_min']:.2f} to {row['ratio_max']:.2f}")  # fmt: skip
+    results = {"parameters": n, "rounds": ROUNDS, "seconds": {}, "rows": []}
+    for threads in range(1, min(2, os.cpu_count()) + 1):
+        seconds = alternate(numpy_sides(tensors, n, threads) | torch_sides(tensors, threads))
+        results["seconds"][threads] = seconds
+        results["rows"] += table(seconds, n, threads)
     if arguments:
         Path(arguments[0]).write_text(json.dumps(results, indent=1) + "\n")
     return results
 
 
-def numpy_sides(tensors, n: int) -> dict:
+def table(seconds: dict, n: int, threads: int) -> list[dict]:
+    """Prints one line a side; the rows of ratios."""
+    print(f"momentum SGD, {n:,} float32 parameters, {threads} thread(s), median of {ROUNDS} rounds")
+    print(f"{'':<14}{'ms':>8}{'GB/s':>8}{'over the limit':>16}   range")
+    rows = []
+    for name in seconds:
+        moved, median_s = (12 if name == "triad" else 20) * n, statistics.median(seconds[name])
+        row = {"name": f"{name}, {threads} thread(s), over the limit"} | over(seconds, name)
+        rows += [row | ({"wanted": ["at most", BAR]} if name == "refgf" else {})] if name != "limit" else []
+        print(f"{name:<14}{1e3 * median_s:>8.1f}{moved / median_s / 1e9:>8.1f}{row['ratio']:>16.2f}   "
+              f"{row['ratio_min']:.2f} to {row['ratio_max']:.2f}")  # fmt: skip
+    return rows
+
+
+def numpy_sides(tensors, n: int, threads: int) -> dict:
     w, v, g = (np.random.default_rng(seed).standard_normal(n, dtype=np.float32) for seed in range(3))
-    optimizer = MomentumSGD(tensors, w.copy(), MOMENTUM, DECAY)
+    workspace = Workspace(threads=threads)
+    optimizer = MomentumSGD(tensors, w.copy(), MOMENTUM, DECAY, workspace)
 
-    def limit() -> None:
-        np.add(w, g, out=w)
-        np.multiply(v, MOMENTUM, out=v)
+    def limit(worker: int, part: slice) -> None:
+        np.add(w[part], g[part], out=w[part])
+        np.multiply(v[part], MOMENTUM, out=v[part])
 
-    return {"limit": limit, "refgf": lambda: optimizer.step(g, RATE), "triad": lambda: np.add(w, g, out=v)}
+    def triad(worker: int, part: slice) -> None:
+        np.add(w[part], g[part], out=v[part])
+
+    return {"limit": lambda: workspace.share(limit, n), "refgf": lambda: optimizer.step(g, RATE),
+            "triad": lambda: workspace.share(triad, n)}  # fmt: skip
 
 
-def torch_sides(tensors) -> dict:
+def torch_sides(tensors, threads: int) -> dict:
     """PyTorch's optimiser, as it comes and fused; none without PyTorch."""
     try:
         import torch
     except ImportError:
         print("left out: PyTorch is not installed")
         return {}
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     sides = {}
     for name, options in {"torch": {}, "torch, fused": {"fused": True}}.items():
         parameters = [torch.nn.Parameter(torch.randn(spec.shape)) for spec in tensors]

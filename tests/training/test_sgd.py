@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from refgf.nn.workspace import Workspace
 from refgf.training.sgd import MomentumSGD, linear_scaling, polynomial_decay, warmup
 
 
@@ -69,6 +70,16 @@ def test_bits_are_those_of_the_definition(dtype, block, momentum, weight_decay):
     assert same_bits(got, element_by_element(w, gradients, RATES, momentum, weight_decay, dtype))
 
 
+@pytest.mark.parametrize("threads", [2, 3, 7])
+@pytest.mark.parametrize("block", [1, 10, None])
+def test_threads_change_no_bit(threads, block):
+    w, gradients = data(1, np.float32)
+    slices = [slice(2, 3), slice(3, N // 2), slice(N - 5, N)]
+    for chosen in (None, slices):
+        got = run(MomentumSGD, w, gradients, RATES, block, chosen, workspace=Workspace(threads=threads))
+        assert same_bits(got, run(MomentumSGD, w, gradients, RATES, block, chosen))
+
+
 @pytest.mark.parametrize("number", [np.float64, np.float32, float])
 def test_the_type_of_the_rate_does_not_matter(number):
     w, gradients = data(2, np.float32)
@@ -81,7 +92,7 @@ def test_the_type_of_the_rate_does_not_matter(number):
 class RateInside(MomentumSGD):
     """Wrong variant: the rate inside the velocity (Caffe's form): other bits, and another result when rates change."""
 
-    def _update(self, block, g, rate, decay):
+    def _update(self, block, g, rate, decay, t):
         w, v = self.parameters[block], self.velocity[block]
         v *= self.momentum
         v += rate * (g + (self.weight_decay * w if decay else 0))
@@ -91,7 +102,7 @@ class RateInside(MomentumSGD):
 class Refined(MomentumSGD):
     """Wrong variant: computes in float64 and rounds once, as fused multiply-adds would."""
 
-    def _update(self, block, g, rate, decay):
+    def _update(self, block, g, rate, decay, t):
         w, v = self.parameters[block], self.velocity[block]
         v[...] = self.momentum * v.astype(np.float64) + (g + (self.weight_decay * w.astype(np.float64) if decay else 0))
         w[...] = w - rate * v.astype(np.float64)
@@ -100,8 +111,8 @@ class Refined(MomentumSGD):
 class DecaysAll(MomentumSGD):
     """Wrong variant: weight decay on biases and normalisation too."""
 
-    def _update(self, block, g, rate, decay):
-        super()._update(block, g, rate, True)
+    def _update(self, block, g, rate, decay, t):
+        super()._update(block, g, rate, True, t)
 
 
 @pytest.mark.parametrize("wrong", [RateInside, Refined, DecaysAll])
