@@ -32,9 +32,3 @@ def without_decay(specs: Sequence):
     edges = [0, *itertools.accumulate(math.prod(spec.shape) for spec in specs)]
     parts = [numpy.arange(start, stop) for spec, start, stop in zip(specs, edges, edges[1:]) if not spec.decay]
     return numpy.concatenate([numpy.zeros(0, numpy.int64), *parts])
-
-
-def between(numbers, start: int, stop: int):
-    """Those of ascending numbers that lie in start..stop, counted from start."""
-    first, last = numpy.searchsorted(numbers, (start, stop))
-    return numbers[first:last] - start

@@ -119,8 +119,7 @@ class CSC:
         if index == 0:
             self._begin()
         self._gradient += 1
-        part = slice(*self.pool.offsets[index : index + 2])
-        self.later(lambda _: self._carry(part), self.pool.flat[part])
+        self.later(lambda _: self._carry(index), self.pool.flat)
 
     def finish(self) -> bool:
         """Send what still waits, sum the norms, and return whether all ranks accept the step."""
@@ -157,12 +156,12 @@ class CSC:
         self.sent, self._unit = joined(units), 0
         self.store.norms[:] = 0
 
-    def _carry(self, part: slice) -> None:
-        """Carry one gradient, pack the chosen chunks that end in it, some at a time, and announce what is packed."""
+    def _carry(self, index: int) -> None:
+        """Carry gradient number `index`, pack the chosen chunks that end in it, some at a time, and announce what is packed."""
         packed, scale, dense = self._lazy.pool, self.loss_scale.scale, self.chosen is None
         with self.span_later("CSC_NORMS"), numpy.errstate(over="ignore", invalid="ignore"):
-            self.store.carry(part, scale, packed.flat[part] if dense else None)
-        ready = bisect.bisect_right(packed.specs, part.stop, key=lambda unit: unit.stop)
+            self.store.carry(index, scale, packed.flat if dense else None)
+        ready = bisect.bisect_right(packed.specs, self.pool.offsets[index + 1], key=lambda unit: unit.stop)
         while self._unit < ready:
             first, self._unit = self._unit, min(ready, self._unit + self.store.chunks_at_a_time)
             if not dense:

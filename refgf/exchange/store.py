@@ -13,12 +13,13 @@ exchange sums; else it is added to the sums, once for each step since the chunk 
 
 import bisect
 import itertools
+from collections.abc import Iterator
 
 import numpy
 
-from refgf.comm.slices import chunks
+from refgf.comm.slices import chunks, length
 from refgf.device import array_module
-from refgf.exchange.blocks import between, block_elements, blocks, without_decay
+from refgf.exchange.blocks import block_elements, blocks, without_decay
 from refgf.exchange.chunk_choice import add_norms
 from refgf.exchange.momentum_correction import MomentumBefore, correction
 from refgf.exchange.packing import Group, groups, packed_positions
@@ -41,19 +42,23 @@ class Store:
         self._scratch, self._carried = (xp.empty(min(n, block_elements(pool.flat)), pool.flat.dtype) for _ in range(2))
         self._settled, self._sent, self._dense = n, [], False  # of the last accepted step: elements settled, what was sent
 
-    def carry(self, part: slice, scale: float, packed=None) -> None:
-        """Elements of the pool become what must be kept, unscaled; norms are added up. Part after part.
+    def carry(self, index: int, scale: float, packed=None) -> None:
+        """Gradient number `index` becomes what must be kept, unscaled; norms are added up. One gradient after the other.
 
-        packed, if given, takes what they would carry, multiplied by the scale; it is as long as the part.
+        packed (n,), if given, takes what it would carry, multiplied by the scale.
         """
-        for block in blocks(self.pool.flat, part.start, part.stop):
+        decays = bool(self.share) and self.pool.specs[index].decay
+        for block in self._from_chunk_to_chunk(*self.pool.offsets[index : index + 2]):
             self.settle(block.stop)
-            g, first = self.pool.flat[block], block.start - part.start
-            out = self._carried[: g.size] if packed is None else packed[first : first + g.size]
-            self._localise(g, scale, block)
-            self.correction.carry(block, g, self._scratch[: g.size])
+            g, scratch = self.pool.flat[block], self._scratch[: length(block)]
+            out = self._carried[: g.size] if packed is None else packed[block]
+            if scale != 1:
+                g *= 1 / scale
+            if decays:
+                g += array_module(g).multiply(self.parameters[block], self.share, out=scratch)
+            self.correction.carry(block, g, scratch)
             self.correction.travels(lambda x, block=block: x[block], g, out)
-            add_norms(self.norms, out, block.start, self.chunk, self._scratch)
+            add_norms(self.norms, out, block.start, self.chunk, scratch)
             if packed is not None and scale != 1:
                 out *= scale
 
@@ -93,14 +98,11 @@ class Store:
                 total += decays
             group.put(self.pool.flat, total)
 
-    def _localise(self, g, scale: float, block: slice) -> None:
-        """g <- this rank's gradient: unscaled, with its share of the weight decay."""
-        if scale != 1:
-            g *= 1 / scale
-        if self.share:
-            decays = array_module(g).multiply(self.parameters[block], self.share, out=self._scratch[: g.size])
-            self._leave_out(decays, between(self._undecayed, block.start, block.stop))
-            g += decays
+    def _from_chunk_to_chunk(self, start: int, stop: int) -> Iterator[slice]:
+        """Blocks; all but the first begin with a chunk, so that norms are sums over rows."""
+        first = min(stop, start + -start % self.chunk)
+        yield from blocks(self.pool.flat, start, first)
+        yield from blocks(self.pool.flat, first, stop)
 
     def _leave_out(self, decays, positions) -> None:
         """No decay at these positions: biases and normalisation."""

@@ -30,6 +30,7 @@ import numpy
 from refgf.comm import direct, ring
 from refgf.comm.agreement import agree
 from refgf.comm.doubling import recursive_doubling
+from refgf.comm.patient import patient
 from refgf.comm.schedule import collective
 from refgf.comm.slices import length
 from refgf.comm.timeline import Timeline
@@ -86,7 +87,8 @@ class GradientFlow:
                          "weight_decay": weight_decay, "trust": trust, "norms": norms,
                          "half_weights": half_weights}  # fmt: skip
         self.model = _model(network, density, form, momentum, weight_decay, trust, half_weights, seed)
-        self._comms = [comm.Dup(), comm.Dup()]  # one for the data, which the thread has to itself, one for the rest
+        # one for the data, which the thread has to itself and where it waits asleep, one for the rest
+        self._comms = [patient(comm.Dup()) if overlap else comm.Dup(), comm.Dup()]
         self._require_agreement()
         self._share_norms(norms)
         self._unscaled = self._thread = self.csc = None
