@@ -31,7 +31,7 @@ def module(name: str):
         except ImportError as error:
             raise ValueError(
                 f"device: got {name!r}, but CuPy does not load ({error}); "
-                "next: pip install 'refgf[gpu]', or use --device cpu"
+                "next: pip install 'refgf[gpu]', or use 'cpu'"
             ) from error
         return cupy
     raise ValueError(f"device: got {name!r}; wanted 'cpu' or 'gpu'")

@@ -60,5 +60,5 @@ def test_without_cupy_the_message_says_what_to_install():
     try:
         import cupy  # noqa: F401
     except ImportError:
-        with pytest.raises(ValueError, match=r"pip install 'refgf\[gpu\]', or use --device cpu"):
+        with pytest.raises(ValueError, match=r"pip install 'refgf\[gpu\]', or use 'cpu'"):
             device.module("gpu")
