@@ -32,8 +32,10 @@ LIMIT = -1.0  # points
 def main() -> int:
     run = kit.Run(MPI.COMM_WORLD, parsed())
     settings = {name: str(getattr(run.options, name)) for name in SETTINGS} | {"ranks": run.size}
+    if run.rank == 0:
+        read(run.options, settings)  # refuses another run's folder before there is anything new in it
     train_all(run, settings)
-    return report(run.options, settings) if run.rank == 0 else 0
+    return report(read(run.options, settings), run.options.kinds) if run.rank == 0 else 0
 
 
 def parsed():
@@ -68,8 +70,8 @@ def file_of(options, name: str, seed: int, fold: int) -> Path:
     return options.folder / f"{name}-seed{seed}-fold{fold}.json"
 
 
-def report(options, settings: dict) -> int:
-    """1 if the interval of a form misses the bar over all pairs."""
+def read(options, settings: dict) -> dict:
+    """{(name, pair): epochs} of what is in the folder; another run's trainings are refused."""
     found = {}
     for name in options.kinds:
         for pair in PAIRS:
@@ -77,10 +79,15 @@ def report(options, settings: dict) -> int:
             if path.exists():
                 saved = json.loads(path.read_text())
                 if saved["settings"] != settings:
-                    raise ValueError(f"{path}: got {saved['settings']}; wanted {settings}; next: another folder")
+                    sys.exit(f"{path}: got {saved['settings']}; wanted {settings}; next: another folder")
                 found[name, pair] = saved["rows"]
+    return found
+
+
+def report(found: dict, kinds: list[str]) -> int:
+    """1 if the interval of a form misses the bar over all pairs."""
     missed = False
-    for name in options.kinds:
+    for name in kinds:
         pairs = [pair for pair in PAIRS if {(name, pair), ("dense", pair)} <= set(found)]
         some, dense = [found[name, pair] for pair in pairs], [found["dense", pair] for pair in pairs]
         print(f"{name:>12}: {trials.told(some)}" if pairs else f"{name:>12}: nothing yet")
