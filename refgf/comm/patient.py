@@ -30,16 +30,33 @@ class PatientComm:
     def Dup(self) -> "PatientComm":
         return PatientComm(self._comm.Dup())
 
+    def Isend(self, buf, dest: int, tag: int = 0) -> "_Asleep":
+        return _Asleep(self._comm.Isend(buf, dest, tag))
+
+    def Irecv(self, buf, source: int, tag: int = 0) -> "_Asleep":
+        return _Asleep(self._comm.Irecv(buf, source, tag))
+
     def Send(self, buf, dest: int, tag: int = 0) -> None:
-        _sleep_until(self._comm.Isend(buf, dest, tag))
+        self.Isend(buf, dest, tag).Wait()
 
     def Recv(self, buf, source: int, tag: int = 0) -> None:
-        _sleep_until(self._comm.Irecv(buf, source, tag))
+        self.Irecv(buf, source, tag).Wait()
 
     def Sendrecv(self, sendbuf, dest, sendtag=0, recvbuf=None, source=None, recvtag=0) -> None:
-        arrived = self._comm.Irecv(recvbuf, source, recvtag)
-        _sleep_until(self._comm.Isend(sendbuf, dest, sendtag))
-        _sleep_until(arrived)
+        arrived = self.Irecv(recvbuf, source, recvtag)
+        self.Isend(sendbuf, dest, sendtag).Wait()
+        arrived.Wait()
+
+
+class _Asleep:
+    """A message that was started, and is waited for asleep."""
+
+    def __init__(self, request) -> None:
+        self._request = request
+
+    def Wait(self) -> None:
+        while not self._request.Test():
+            time.sleep(NAP_S)
 
 
 def patient(comm):
@@ -48,7 +65,3 @@ def patient(comm):
         return comm.over(patient)
     return PatientComm(comm) if type(comm).__module__.startswith("mpi4py") else comm
 
-
-def _sleep_until(request) -> None:
-    while not request.Test():
-        time.sleep(NAP_S)

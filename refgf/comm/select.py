@@ -1,4 +1,4 @@
-"""Which allreduce is fastest for this size? Chosen from alpha and beta, never hidden.
+"""Which allreduce is fastest for this size? Chosen from alpha and beta, or by measuring; never hidden.
 
     algorithm = BySize(alpha_s=20e-6, beta_s_per_byte=0.3e-9, itemsize=4)
     allreduce = collective(comm, algorithm)         like any other algorithm
@@ -13,18 +13,30 @@ The candidates, on p = 2**R + e ranks, N bytes; a message of m bytes takes alpha
 
 These are the forms of the literature (Thakur, Rabenseifner, Gropp 2005) for slices of equal length; the schedules' own
 counts are in their modules. All ranks must be handed the same numbers: measure on one rank and broadcast them.
+
+The forms say that halving-doubling and the ring tie on long vectors. They do not: an algorithm has its own way of using
+caches and links, so where it matters each is timed at some sizes, and the fastest is taken:
+
+    sides = candidates(comm)                        {name: Allreduce}, the three above and the pipelined ring
+    allreduce = Fastest(sides, measure(comm, sides))
 """
 
+import statistics
+import time
 from dataclasses import dataclass
 
+import numpy as np
+
 from refgf.comm import doubling, ring
-from refgf.comm.schedule import Algorithm, Schedule
+from refgf.comm.pipeline import pipelined
+from refgf.comm.schedule import Algorithm, Allreduce, Schedule, collective
 
 CANDIDATES: dict[str, Algorithm] = {
     "recursive doubling": doubling.recursive_doubling,
     "halving-doubling": doubling.halving_doubling,
     "ring": ring.allreduce,
 }
+SIZES = [1 << k for k in range(10, 25, 2)]  # bytes at which `measure` times the candidates: 1 KiB to 16 MiB
 
 
 @dataclass(frozen=True)
@@ -97,6 +109,58 @@ class BySize:
         told = ", ".join(f"{name} {1e3 * self.seconds(name, size, n):.3g} ms" for name in order)
         reason = "as asked" if self.always else "fastest"
         return f"{n * self.itemsize} B on {size} ranks: {chosen} ({reason}); predicted: {told}"
+
+
+def candidates(comm, wire=None) -> dict[str, Allreduce]:
+    """The algorithms to choose from, bound to a communicator."""
+    bound = {name: collective(comm, algorithm, wire) for name, algorithm in CANDIDATES.items()}
+    return bound | {"pipelined ring": pipelined(comm, ring.allreduce, wire)}
+
+
+def measure(comm, sides: dict[str, Allreduce], sizes=SIZES, repeats: int = 5) -> dict[str, list[tuple[int, float]]]:
+    """{name: [(bytes of a float32 vector, seconds), ...]}: slowest rank, median of the repeats, in turn. Collective."""
+    points = {name: [] for name in sides}
+    for nbytes in sizes:
+        x, times = np.zeros(nbytes // 4, np.float32), {name: [] for name in sides}
+        for repeat in range(repeats + 1):  # the first one warms up
+            for name, allreduce in sides.items():
+                comm.Barrier()
+                start_s = time.perf_counter()
+                allreduce(x)
+                times[name] += [time.perf_counter() - start_s] if repeat else []
+        for name, everybody in ((name, comm.allgather(mine)) for name, mine in times.items()):
+            points[name].append((nbytes, statistics.median(map(max, zip(*everybody)))))
+    return points
+
+
+class Fastest:
+    """An `Allreduce` that takes for each size the one of `sides` that was measured fastest; `always` names one instead.
+
+    points: {name: [(bytes, seconds), ...]} with rising sizes, the same on all ranks, as `measure` gives them. Between two
+    sizes the time is interpolated, beyond the last one it grows with the bytes. `chosen`: {bytes: name} so far.
+    """
+
+    def __init__(self, sides: dict[str, Allreduce], points: dict[str, list[tuple[int, float]]], always: str | None = None):
+        unknown = set(points) ^ set(sides) or {always} - {None, *sides}
+        if unknown or not all(points.values()):
+            raise ValueError(
+                f"Fastest: got measured {', '.join(points)}, always {always!r}; wanted at least one point for each of "
+                f"{', '.join(sides)}; next: measure(comm, sides)"
+            )
+        self.sides, self.points, self.always = sides, points, always
+        self.chosen = {}
+
+    def __call__(self, x) -> None:
+        name = self.chosen[x.nbytes] = self.choose(x.nbytes)
+        self.sides[name](x)
+
+    def choose(self, nbytes: int) -> str:
+        return self.always or min(self.sides, key=lambda name: self.seconds(name, nbytes))
+
+    def seconds(self, name: str, nbytes: int) -> float:
+        """What `name` should take."""
+        sizes, times_s = zip(*self.points[name])
+        return float(np.interp(nbytes, sizes, times_s)) * max(1.0, nbytes / sizes[-1])
 
 
 def crossover_bytes(short: tuple[float, float], long: tuple[float, float]) -> float:

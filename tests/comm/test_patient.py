@@ -8,6 +8,7 @@ from jobs import needs_mpiexec, run_job
 from refgf.comm import patient as module
 from refgf.comm import ring
 from refgf.comm.patient import PatientComm, patient
+from refgf.comm.pipeline import pipelined
 from refgf.comm.schedule import collective, replay
 from refgf.comm.trace import TracedComm
 from refgf.oracle.definitions import ring_traffic
@@ -17,15 +18,15 @@ def test_a_ring_is_the_same_ring(on_ranks):
     def body(comm):
         p, rank = comm.Get_size(), comm.Get_rank()
         traced = TracedComm(comm)
-        allreduce = collective(patient(traced).Dup(), ring.allreduce)
-        for n in sizes_of(p):
-            traced.reset()
-            xs = order_sensitive(p, n, np.float32)
-            x = xs[rank].copy()
-            allreduce(x)
-            assert same_bits(x, replay([ring.allreduce(r, p, n) for r in range(p)], xs)[rank])
-            messages, elements = ring_traffic(n, p, rank)
-            assert (traced.messages, traced.bytes) == (messages, 4 * elements)
+        for allreduce in (bind(patient(traced).Dup(), ring.allreduce) for bind in (collective, pipelined)):
+            for n in sizes_of(p):
+                traced.reset()
+                xs = order_sensitive(p, n, np.float32)
+                x = xs[rank].copy()
+                allreduce(x)
+                assert same_bits(x, replay([ring.allreduce(r, p, n) for r in range(p)], xs)[rank])
+                messages, elements = ring_traffic(n, p, rank)
+                assert (traced.messages, traced.bytes) == (messages, 4 * elements)
 
     on_ranks(body)
 

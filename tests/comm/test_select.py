@@ -6,7 +6,7 @@ from comm_cases import order_sensitive, same_bits
 
 from refgf.comm import ring, select
 from refgf.comm.schedule import collective, replay
-from refgf.comm.select import CANDIDATES, BySize, crossover_bytes, terms
+from refgf.comm.select import CANDIDATES, BySize, Fastest, candidates, crossover_bytes, measure, terms
 from refgf.predict.cost import Link, halving_doubling_s, recursive_doubling_s, ring_allreduce_s
 from refgf.predict.simulate import from_schedules
 
@@ -97,3 +97,40 @@ def test_forgotten_extras_are_caught(monkeypatch):
     link, algorithm, n = Link(20e-6, 0.5e-9), BySize(20e-6, 0.5e-9, 4), 24_000
     clock = {name: from_schedules([f(r, 3, n) for r in range(3)], 4, link) for name, f in CANDIDATES.items()}
     assert clock[algorithm.choose(3, n)] > min(clock.values()) * 1.01
+
+
+def test_fastest_follows_the_points():
+    """a is faster below 200 bytes, b above; between points times are interpolated, beyond the last they grow with the bytes."""
+    taken = []
+    sides = {name: (lambda x, name=name: taken.append(name)) for name in "ab"}
+    fastest = Fastest(sides, {"a": [(100, 1.0), (300, 3.0)], "b": [(100, 2.0), (300, 2.0)]})
+    for n in (0, 25, 49, 51, 75, 1000):
+        fastest(np.zeros(n, np.float32))
+    assert taken == ["a", "a", "a", "b", "b", "b"]
+    assert fastest.chosen == {0: "a", 100: "a", 196: "a", 204: "b", 300: "b", 4000: "b"}
+    assert fastest.seconds("b", 600) == 4.0
+    assert Fastest(sides, fastest.points, always="a").choose(4000) == "a"
+
+
+@pytest.mark.parametrize("points, always", [({"a": [(4, 1.0)]}, None), ({"a": [(4, 1.0)], "b": []}, None),
+                                            ({"a": [(4, 1.0)], "b": [(4, 1.0)]}, "c")])  # fmt: skip
+def test_fastest_refuses_what_was_not_measured(points, always):
+    with pytest.raises(ValueError, match="wanted at least one point for each of a, b; next: measure"):
+        Fastest({"a": None, "b": None}, points, always)
+
+
+def test_measured_alike_on_all_ranks_and_summed(on_ranks):
+    """All ranks hold the same points, or one would choose another algorithm than its partner and wait for ever."""
+
+    def body(comm):
+        sides = candidates(comm)
+        points = measure(comm, sides, sizes=[64, 4096], repeats=2)
+        assert all(comm.allgather(points)[0] == other for other in comm.allgather(points))
+        assert {name: [n for n, _ in found] for name, found in points.items()} == dict.fromkeys(sides, [64, 4096])
+        fastest = Fastest(sides, points)
+        for n in (0, 1, 7, 5000):
+            x = np.full(n, 2.0 ** comm.Get_rank(), np.float32)
+            fastest(x)
+            assert (x == 2.0 ** comm.Get_size() - 1).all()
+
+    on_ranks(body)

@@ -1,0 +1,192 @@
+"""Run a schedule with several messages under way: while one travels, the last one is added and the next one is cast.
+
+`execute` takes one step at a time: the link rests while a rank adds, and the processor rests while bytes travel.
+`pipelined` cuts every message into segments and hands MPI the next ones before the first has arrived:
+
+                   execute                                   pipelined, 3 segments a message
+    link           |  step 0  |      |  step 1  |      |     | 0a | 0b | 0c | 1a | 1b | 1c |
+    processor                 | add  |          | add  |          | +  | +  | +  | +  | +  | +  |
+
+It is the same schedule with the same arithmetic on every element, so the bits are those of `execute`. A segment of
+step 1 may leave as soon as what it carries has been added in step 0; that is all the order there is:
+
+    send       waits for the arrivals that it contains
+    arrival    is written or added once no message that still reads those elements is under way
+
+Cost per rank: the bytes of the schedule, in sum over its messages of max(1, ceil(bytes / segment_bytes)) messages.
+Scratch: `depth` segments, and as many again (plus one) when `wire` differs from the array's type; a step by step run needs
+a whole slice for each. Arrays on a GPU are run step by step.
+
+Source: segmented, pipelined rings are common practice (Open MPI's segmented ring, NCCL's chunks).
+"""
+
+import functools
+from collections import deque
+from itertools import zip_longest
+
+import numpy as np
+
+from refgf.comm.schedule import (
+    LOCAL_OPERATIONS,
+    NOTHING,
+    Algorithm,
+    Allreduce,
+    Schedule,
+    Step,
+    apply,
+    execute,
+    local,
+    require_flat,
+)
+from refgf.comm.slices import length
+from refgf.device import is_device
+
+SEGMENT_BYTES, DEPTH = 1 << 18, 4
+
+
+def pipelined(comm, algorithm: Algorithm, wire=None, segment_bytes: int = SEGMENT_BYTES, depth: int = DEPTH) -> Allreduce:
+    """Bind an algorithm to a communicator, as `collective` does; `depth` arrivals are awaited at once.
+
+    Raises ValueError for a schedule that keeps what arrived (`direct`): a sum in rank order cannot begin early.
+    """
+    rank, size = comm.Get_rank(), comm.Get_size()
+    if segment_bytes < 1 or depth < 1:
+        raise ValueError(f"pipelined on rank {rank}: got segments of {segment_bytes} bytes, depth {depth}; wanted both > 0")
+    scratch, name = {}, f"pipelined {algorithm.__name__}"
+
+    @functools.lru_cache(maxsize=4096)
+    def segments(n: int, itemsize: int) -> Schedule:
+        return cut(algorithm(rank, size, n), max(1, segment_bytes // itemsize))
+
+    def allreduce(x) -> None:
+        require_flat(x, name, rank)
+        if is_device(x):
+            execute(comm, algorithm(rank, size, x.size), x, wire, scratch)
+            return
+        flight = Flight(comm, x, np.dtype(wire or x.dtype), depth, scratch)
+        with np.errstate(over="ignore", invalid="ignore"):  # a number too large for the wire type travels as inf
+            for step in segments(x.size, flight.wire.itemsize):
+                flight.post(step)
+            flight.finish()
+
+    return allreduce
+
+
+def cut(schedule: Schedule, elements: int) -> Schedule:
+    """The same schedule in messages of at most `elements` elements; empty messages stay.
+
+    What is finished (rounded) right after it arrived is finished segment by segment.
+    """
+    steps = []  # each a list of its segments, each a list of steps
+    for step in schedule:
+        if step.op in ("keep", "fold"):
+            raise ValueError("pipelined: got a schedule that keeps messages to add them later; next: use collective(...)")
+        segments = [[segment] for segment in _segments(step, elements)]
+        if step.op == "finish" and steps and steps[-1][0][0].op != "finish" and _arrived(steps[-1]) == step.receive:
+            steps[-1] = [before + after for before, after in zip(steps[-1], segments)]
+        else:
+            steps.append(segments)
+    return [step for segments in steps for segment in segments for step in segment]
+
+
+def _segments(step: Step, elements: int) -> list[Step]:
+    if step.op in LOCAL_OPERATIONS:
+        return [local(step.op, part) for part in _parts(step.receive, elements)]
+    sends = [(step.send_to, part) for part in _parts(step.send, elements)] if step.send_to is not None else []
+    receives = [(step.receive_from, part) for part in _parts(step.receive, elements)] if step.receive_from is not None else []
+    pairs = zip_longest(sends, receives, fillvalue=(None, NOTHING))
+    return [Step(*send, *receive, step.op) for send, receive in pairs]
+
+
+def _parts(part: slice, elements: int) -> list[slice]:
+    starts = range(part.start, part.stop, elements) or [part.start]
+    return [slice(start, min(start + elements, part.stop)) for start in starts]
+
+
+def _arrived(segments: list[list[Step]]) -> slice | None:
+    """The whole slice that these segments of a step receive, if every one of them receives something."""
+    steps = [segment[0] for segment in segments]
+    if any(step.receive_from is None for step in steps):
+        return None
+    return slice(steps[0].receive.start, steps[-1].receive.stop)
+
+
+class Flight:
+    """The messages of one rank that are under way, for one array x (n,)."""
+
+    def __init__(self, comm, x: np.ndarray, wire: np.dtype, depth: int, scratch: dict) -> None:
+        self.comm, self.x, self.wire, self.depth = comm, x, wire, depth
+        self.arriving = deque()  # (step, request, where it arrives), oldest first; a local step has no request
+        self.leaving = deque()  # (the part of x that the message reads, request), oldest first
+        self._scratch = scratch
+        self._received = self._sent = 0  # how many, to take turns with the buffers
+
+    def post(self, step: Step) -> None:
+        """Start the messages of this step, as soon as what it sends is there."""
+        while self.arriving and (len(self.arriving) >= self.depth or self._awaits(step)):
+            self.land()
+        if step.op in LOCAL_OPERATIONS:
+            self.arriving.append((step, None, None))
+            return
+        if step.receive_from is not None:
+            into = self._room(step)
+            self.arriving.append((step, self.comm.Irecv(into, step.receive_from), into))
+        if step.send_to is not None:
+            self._send(step)
+
+    def land(self) -> None:
+        """Wait for the oldest arrival and do with it what its step says."""
+        step, request, into = self.arriving.popleft()
+        if request is not None:
+            request.Wait()
+        if not self._in_place(step):
+            self._release(step.receive)
+            apply(step, self.x, into, {}, self.wire)
+
+    def finish(self) -> None:
+        while self.arriving:
+            self.land()
+        while self.leaving:
+            self.leaving.popleft()[1].Wait()
+
+    def _awaits(self, step: Step) -> bool:
+        """Does this step read or write elements for which an earlier arrival is awaited?"""
+        return any(overlap(a.receive, step.send) or overlap(a.receive, step.receive) for a, _, _ in self.arriving)
+
+    def _in_place(self, step: Step) -> bool:
+        return step.op == "copy" and self.wire == self.x.dtype
+
+    def _room(self, step: Step) -> np.ndarray:
+        """Where the message of this step may be written."""
+        if self._in_place(step):
+            self._release(step.receive)
+            return self.x[step.receive]
+        self._received += 1
+        return self._buffer("arriving", self._received % self.depth, length(step.receive))
+
+    def _send(self, step: Step) -> None:
+        if self.wire == self.x.dtype:
+            self.leaving.append((step.send, self.comm.Isend(self.x[step.send], step.send_to)))
+            return
+        while len(self.leaving) > self.depth:
+            self.leaving.popleft()[1].Wait()
+        self._sent += 1
+        outgoing = self._buffer("leaving", self._sent % (self.depth + 1), length(step.send))
+        outgoing[...] = self.x[step.send]
+        self.leaving.append((NOTHING, self.comm.Isend(outgoing, step.send_to)))
+
+    def _release(self, part: slice) -> None:
+        """Wait until no message that is under way reads these elements."""
+        while any(overlap(part, read) for read, _ in self.leaving):
+            self.leaving.popleft()[1].Wait()
+
+    def _buffer(self, name: str, number: int, n: int) -> np.ndarray:
+        key = name, number, self.wire
+        if key not in self._scratch or self._scratch[key].size < n:
+            self._scratch[key] = np.empty(n, self.wire)
+        return self._scratch[key][:n]
+
+
+def overlap(a: slice, b: slice) -> bool:
+    """Have these two slices an element in common?"""
+    return max(a.start, b.start) < min(a.stop, b.stop)
