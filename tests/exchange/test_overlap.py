@@ -39,6 +39,17 @@ def test_wait_waits():
     thread.close()
 
 
+def test_other_work_takes_its_turn():
+    done, x = [], np.zeros(1)
+    thread = CommunicationThread(lambda x: done.append("sum"))
+    thread.run(lambda x: done.append("carry"), x)
+    thread(x)
+    thread.run(lambda x: done.append(x), x)
+    thread.wait()
+    thread.close()
+    assert done[:2] == ["carry", "sum"] and done[2] is x
+
+
 def test_an_error_reaches_the_waiting_thread(monkeypatch):
     hooked = []
     monkeypatch.setattr(threading, "excepthook", hooked.append)

@@ -18,7 +18,17 @@ def test_views_lie_next_to_each_other_in_the_buffer():
     assert pool.flat[1] == -1 and all(np.shares_memory(v, pool.flat) for v in pool.views if v.size)
 
 
+def test_swap_moves_the_tensors_without_copying():
+    pool, other, seen = Pool([Spec("b", (3,)), Spec("w", (2, 5))]), np.arange(13, dtype=np.float32), []
+    pool.moved = lambda: seen.append(pool.views)
+    first = pool.flat
+    assert pool.swap(other) is first and pool.flat is other
+    assert seen == [pool.views] and pool.views[1].tolist() == [[3, 4, 5, 6, 7], [8, 9, 10, 11, 12]]
+    assert all(np.shares_memory(view, other) for view in pool.views)
+
+
 def test_layout_tells_orders_apart():
     a, b = Spec("a", (3,)), Spec("b", (3,))
     assert Pool([a, b]).layout() != Pool([b, a]).layout()
     assert Pool([a]).layout() != Pool([a], np.float64).layout()
+    assert Pool([a]).layout() != Pool([Spec("a", (4,))]).layout()
