@@ -1,6 +1,7 @@
 """This project's side of gradientflow_speed.py, on the emulated cluster: python gradientflow_side.py MODE OUT [PACE]
 
-    compute   full AlexNet: a step alone, dense float16 (lazy, overlapped) and CSC at 10 %; also the pace of a step
+    compute   full AlexNet: a step alone, dense float16 (lazy, overlapped) and CSC at 10 %, each with the processor's seconds;
+              the pace of a step; CSC's arithmetic without a network
     wait      the same exchanges, and dense float32, behind a network that waits at that pace
 """
 
@@ -8,6 +9,7 @@ import refgf.launch  # noqa: F401  before MPI starts
 
 # isort: split
 import json
+import resource
 import statistics
 import sys
 import time
@@ -32,6 +34,9 @@ CONFIGURATIONS = {
     "float16": {"theta_bytes": THETA, "overlap": True, "wire": np.float16},
     "CSC": {"theta_bytes": THETA // 4, "overlap": True, "wire": np.float16, "density": 10},
 }
+
+
+NO_PACE = {"forward_s": 0, "steps_s": [0] * len(AlexNet(1000).tensors), "rest_s": 0}
 
 
 class Alone:
@@ -68,6 +73,23 @@ def times(comm, step, count=STEPS) -> list[float]:
     return slowest(comm, mine[WARMUP:])
 
 
+def processor(comm, step) -> dict:
+    """Times of the steps, and processor seconds a step of all ranks together: computing thread, other threads, kernel.
+
+    The kernel's are part of both; sending and receiving is most of them.
+    """
+    before = spent_s()
+    seconds = times(comm, step)
+    after, count = spent_s(), WARMUP + STEPS
+    main_s, process_s, kernel_s = (sum(some) / count for some in zip(*comm.allgather([b - a for a, b in zip(before, after)])))
+    return {"step_s": seconds, "computing_s": main_s, "communicating_s": process_s - main_s, "kernel_s": kernel_s}
+
+
+def spent_s() -> list[float]:
+    process = resource.getrusage(resource.RUSAGE_SELF)
+    return [time.thread_time(), process.ru_utime + process.ru_stime, process.ru_stime]
+
+
 def compute(comm) -> dict:
     rng = np.random.default_rng(comm.rank)
     images = rng.standard_normal((BATCH, 227, 227, 3), np.float32)
@@ -75,14 +97,16 @@ def compute(comm) -> dict:
     found = {}
     with GradientFlow(comm, AlexNet(1000), weight_decay=5e-4) as flow:
         alone, paces = Alone(flow.model), []
-        found["alone"] = times(comm, lambda: (alone.step(*batch, 0.0), paces.append(pace_of(alone))))
+        spent = {"alone": processor(comm, lambda: (alone.step(*batch, 0.0), paces.append(pace_of(alone))))}
         found["pace"] = median_pace(comm, paces[WARMUP:])
     for name in ("float16", "CSC"):
         with GradientFlow(comm, AlexNet(1000), weight_decay=5e-4, loss_scale=LossScale(1024.0), **CONFIGURATIONS[name]) as flow:
-            found[name] = times(comm, lambda flow=flow: flow.step(*batch, 0.0))
+            spent[name] = processor(comm, lambda flow=flow: flow.step(*batch, 0.0))
             found[f"{name} calls"] = [2 * (call.stop - call.start) for call in flow.calls]
-    found["line"] = measure_line(comm)
-    return found
+    nobody = {"allreduce": lambda comm, wire: lambda x: None, "loss_scale": LossScale(1024.0)}
+    found["CSC arithmetic"] = waited(comm, AlexNet(1000).tensors, NO_PACE, CONFIGURATIONS["CSC"] | nobody)
+    found["line"], found["spent"] = measure_line(comm), spent
+    return found | {name: row["step_s"] for name, row in spent.items()}
 
 
 def pace_of(alone) -> list[float]:
@@ -111,8 +135,7 @@ def wait(comm, pace) -> dict:
     tensors = AlexNet(1000).tensors
     for name, parts in CONFIGURATIONS.items():
         if name == "CSC":
-            no_pace = {"forward_s": 0, "steps_s": [0] * len(tensors), "rest_s": 0}
-            found["CSC alone"] = waited(comm, tensors, no_pace, parts)
+            found["CSC alone"] = waited(comm, tensors, NO_PACE, parts)
             found["CSC sequential"] = waited(comm, tensors, pace, parts | {"overlap": False})
         found[name] = waited(comm, tensors, pace, parts)
     return found

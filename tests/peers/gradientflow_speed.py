@@ -9,6 +9,7 @@ times without communication are printed, so that nobody takes a faster convoluti
 """
 
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -42,7 +43,7 @@ def main(arguments: list[str] | None = None) -> dict:
     ]
     shutil.rmtree(folder)
     results = {"refgf": ours, "ddp": theirs, "pairs": pairs}
-    report(results)
+    results["rows"] = report(results)
     if arguments:
         Path(arguments[0]).write_text(json.dumps(results, indent=1) + "\n")
     return results
@@ -67,28 +68,49 @@ def on_cluster(script: str, mode: str, folder: Path, *more) -> dict | None:
     return json.loads(out.read_text())
 
 
-def report(results: dict) -> None:
-    ours, theirs = results["refgf"], results["ddp"]
+def report(results: dict) -> list[dict]:
+    """Prints times and bars; returns the bars as rows for the table of all ratios."""
+    ours, theirs, rows = results["refgf"], results["ddp"], []
     alone_s = statistics.median(ours["alone"])
     print(f"computing, no communication, update included: refgf {told(ours['alone'])}"
           + (f", PyTorch {told(theirs['alone'])}; DDP float32 {told(theirs['float32'])}" if theirs else ""))  # fmt: skip
-    csc_s, half_s = (statistics.median(ours[name]) for name in ("CSC", "float16"))
-    bar("whole stack, CSC 10 %, over the step without communication", csc_s / alone_s, 1.20)
+    rows.append(bar("whole stack, CSC 10 %, over the step without communication", over(ours["CSC"], alone_s), 1.20))
     predicted_s = predicted_dense(ours)
-    bar(f"dense float16 (predicted {predicted_s:.2f} s) over its prediction", half_s / predicted_s, 1.15)
+    name = f"dense float16 (predicted {predicted_s:.2f} s) over its prediction"
+    rows.append(bar(name, over(ours["float16"], predicted_s), 1.15))
+    where_it_goes(ours)
     pairs = results["pairs"]
     for name in ("float32", "float16", "CSC"):
         print(f"at equal compute, {name}: refgf {told(joined(pairs, 'refgf', name))}")
     if theirs:
         for name in ("float32", "float16"):
             print(f"at equal compute, {name}: DDP   {told(joined(pairs, 'ddp', name))}")
-            bar(f"{name}: refgf over DDP, median of the pairs", ratio(pairs, name, name), 1.0)
-        bar("DDP float32 over the whole stack (at least 2)", 1 / ratio(pairs, "CSC", "float32"), 2.0, least=True)
-        slowest = max(median(p["refgf"]["CSC"]) / median(p["ddp"]["float32"]) for p in pairs)
-        bar("the whole stack over DDP float32, in the worst pair", slowest, 1.0)
+            rows.append(bar(f"{name}: refgf over DDP, median of the pairs", ratios(pairs, name, name), 1.0))
+        times_faster = [1 / value for value in ratios(pairs, "CSC", "float32")]
+        rows.append(bar("DDP float32 over the whole stack", times_faster, 2.0, least=True))
+        rows.append(bar("DDP float32 over the whole stack, in the worst pair", [min(times_faster)], 1.0, least=True))
     meter = exposed(results)
     print(f"CSC: {meter}")
-    bar("hidden, of what can be", meter.hidden_share or 0.0, 0.8, least=True)
+    rows.append(bar("hidden, of what can be", [meter.hidden_share or 0.0], 0.8, least=True))
+    return rows
+
+
+def where_it_goes(ours: dict) -> None:
+    """Processor seconds of a step, of all ranks together, beside what the cores of this machine have to give."""
+    cores, alone = len(os.sched_getaffinity(0)), ours["spent"]["alone"]
+    print(f"where it goes: processor seconds a step of all {NODES} ranks, on {cores} cores")
+    for name, row in ours["spent"].items():
+        step_s, used_s = median(row["step_s"]), row["computing_s"] + row["communicating_s"]
+        print(f"  {name:<8} step {step_s:.2f} s: computing {row['computing_s']:.2f}, communicating "
+              f"{row['communicating_s']:.2f}, together {100 * used_s / (cores * step_s):.0f} % of the cores' time; of both "
+              f"{row['kernel_s']:.2f} in the kernel")  # fmt: skip
+    csc, update_s = ours["spent"]["CSC"], ours["pace"]["update_s"]
+    print(f"  CSC's arithmetic {median(ours['CSC arithmetic']):.3f} s a step without a network, all ranks at once, in place of "
+          f"momentum SGD's {update_s:.3f} s while ranks compute")  # fmt: skip
+    free_s = max(0.0, cores * median(csc["step_s"]) - csc["computing_s"] - csc["communicating_s"]) / cores
+    more_s = csc["computing_s"] - alone["computing_s"] + csc["communicating_s"]
+    print(f"  CSC needs {more_s:.2f} processor seconds more than a step alone: {more_s / cores:.2f} s of a step if no core "
+          f"rests (resting: {free_s:.2f} s), {more_s / NODES:.2f} s with a core for each rank")  # fmt: skip
 
 
 def predicted_dense(ours: dict) -> float:
@@ -117,17 +139,23 @@ def joined(pairs, side: str, name: str) -> list[float]:
     return [seconds for pair in pairs for seconds in pair[side][name]]
 
 
-def ratio(pairs, ours: str, theirs: str) -> float:
-    return median([median(pair["refgf"][ours]) / median(pair["ddp"][theirs]) for pair in pairs])
+def ratios(pairs, ours: str, theirs: str) -> list[float]:
+    return [median(pair["refgf"][ours]) / median(pair["ddp"][theirs]) for pair in pairs]
+
+
+def over(seconds: list[float], other_s: float) -> list[float]:
+    return [one / other_s for one in seconds]
 
 
 def told(seconds: list[float]) -> str:
     return f"{median(seconds):.2f} s [{min(seconds):.2f}..{max(seconds):.2f}]"
 
 
-def bar(name: str, value: float, limit: float, least: bool = False) -> None:
+def bar(name: str, values: list[float], limit: float, least: bool = False) -> dict:
+    value, wanted = median(values), ["at least" if least else "at most", limit]
     held = value >= limit if least else value <= limit
-    print(f"{'ok  ' if held else 'MISS'} {name}: {value:.2f} (wanted {'at least' if least else 'at most'} {limit:g})")
+    print(f"{'ok  ' if held else 'MISS'} {name}: {value:.2f} (wanted {wanted[0]} {limit:g})")
+    return {"name": name, "ratio": value, "ratio_min": min(values), "ratio_max": max(values), "wanted": wanted}
 
 
 if __name__ == "__main__":
