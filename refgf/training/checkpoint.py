@@ -126,7 +126,7 @@ class Checkpoints:
         if found:
             raise ValueError(
                 f"resume: got {len(found)} checkpoints in {self.folder}, all of them damaged; wanted one that is whole; "
-                "next: start again without --resume"
+                "next: start again, in another folder"
             )
         return None
 
