@@ -1,10 +1,12 @@
-"""The ring beside MPI's own Allreduce, 8 ranks on this machine, float32, in one run.
+"""Allreduce beside its peers, 8 ranks on this machine, float32, in one run.
 
     mpiexec -n 8 python tests/peers/allreduce_speed.py [results.json]
 
-The two sides alternate, call by call. A time is that of the slowest rank, the median over the repeats; the ratio (below 1:
-the ring is faster) is the median of the pairs' ratios, with its range. `memory` is what the ring holds beside the vector,
-in slices of n/p elements. An absolute time here says nothing about another machine.
+Ours: the ring, and the one of several algorithms that was measured to be the fastest for its size (`comm/select.py`).
+Peers: the Allreduce of the MPI that runs this, of the other MPI in a second job, and gloo, as far as they are installed.
+All sides take turns, call by call. A time is that of the slowest rank, the median over the repeats; a ratio (below 1: ours
+is faster) is the median of the pairs' ratios, with its range. `memory` is what the ring holds beside the vector, in slices
+of n/p elements. An absolute time here says nothing about another machine.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
@@ -16,34 +18,66 @@ import time
 from pathlib import Path
 
 import numpy as np
+from gloo_side import gloo_allreduce
 from mpi4py import MPI
+from openmpi_side import OtherMPI
 
 from refgf.comm import ring
 from refgf.comm.native import mpi_allreduce
 from refgf.comm.schedule import collective, execute
+from refgf.comm.select import Fastest, candidates, measure
 from refgf.comm.slices import length, slices
 
 RANKS = 8
 SIZES = [1 << k for k in range(10, 29, 2)]  # bytes: 1 KiB to 256 MiB
-SECONDS_A_SIZE = 4.0
+SECONDS_A_SIZE = 5.0
+LONG, HALF = 64 << 20, 0.5  # from 64 MiB at most half of the best peer's time
+OTHER = Path(__file__).resolve().parents[2] / ".venv-openmpi"
 
 
 def main(arguments: list[str]) -> None:
     comm = MPI.COMM_WORLD
-    sides = {"ring": collective(comm, ring.allreduce), "own": mpi_allreduce(comm)}
-    library = MPI.Get_library_version().splitlines()[0].split("\t")[0].strip()
-    say(comm, f"ring against the Allreduce of {library}, {comm.size} ranks, {refgf.launch.job.cores} cores")
-    header = ["bytes", "ring ms", "own ms", "ring/own", "range", "repeats", "memory"]
-    say(comm, "{:>12} {:>10} {:>10} {:>9}   {:<14} {:>7} {:>7}".format(*header))
-    rows = []
-    for nbytes in SIZES:
-        row = measure(comm, sides, nbytes) | {"memory_slices": scratch_slices(comm, nbytes // 4)}
-        rows.append(row)
-        spread = f"{row['ratio_min']:.2f} to {row['ratio_max']:.2f}"
-        times = f"{1e3 * row['ring_s']:>10.3f} {1e3 * row['own_s']:>10.3f}"
-        say(comm, f"{nbytes:>12} {times} {row['ratio']:>9.2f}   {spread:<14} {row['repeats']:>7} {row['memory_slices']:>7.2f}")
+    vendor, version = MPI.get_vendor()
+    own = f"{vendor} {'.'.join(map(str, version))}"
+    ours = candidates(comm)
+    fastest = Fastest(ours, measure(comm, ours))
+    sides = {"ring": timed(comm, collective(comm, ring.allreduce)), "fastest": timed(comm, fastest)}
+    peers, other = find_peers(comm, own)
+    say(comm, f"allreduce, {comm.size} ranks, {refgf.launch.job.cores} cores; ms of the slowest rank, median")
+    say(comm, line("bytes", "chosen", sides | peers, "fastest/best", "range", "ring/best", "memory"))
+    rows = [row for nbytes in SIZES for row in size_rows(comm, sides, peers, nbytes, fastest)]
+    other.close()
     if arguments and comm.rank == 0:
-        Path(arguments[0]).write_text(json.dumps({"ranks": comm.size, "mpi": library, "rows": rows}, indent=1) + "\n")
+        Path(arguments[0]).write_text(json.dumps({"ranks": comm.size, "mpi": own, "rows": rows}, indent=1) + "\n")
+
+
+def line(nbytes, chosen: str, cells, ratio: str, spread: str, on_ring: str, memory: str) -> str:
+    middle = "".join(f"{cell[:12]:>13}" for cell in cells)
+    return f"{nbytes:>10} {chosen:<18}{middle}{ratio:>13}  {spread:<13}{on_ring:>9} {memory:>7}"
+
+
+def find_peers(comm, own: str) -> tuple[dict, OtherMPI]:
+    """{name: x -> this rank's seconds}, and the other job, to be closed in the end."""
+    peers, gloo, other = {own: timed(comm, mpi_allreduce(comm))}, gloo_allreduce(comm), OtherMPI(comm, OTHER)
+    if gloo:
+        peers["gloo"] = timed(comm, gloo)
+    else:
+        say(comm, "gloo left out: PyTorch is not installed")
+    if other.missing:
+        say(comm, f"the other MPI left out: {other.missing}; next: make .venv-openmpi")
+    else:
+        peers[other.library] = lambda x: other.seconds(x.size)
+    return peers, other
+
+
+def timed(comm, allreduce):
+    def seconds(x) -> float:
+        comm.Barrier()
+        start_s = time.perf_counter()
+        allreduce(x)
+        return time.perf_counter() - start_s
+
+    return seconds
 
 
 def say(comm, text: str) -> None:
@@ -51,26 +85,38 @@ def say(comm, text: str) -> None:
         print(text, flush=True)
 
 
-def measure(comm, sides: dict, nbytes: int) -> dict:
+def size_rows(comm, sides: dict, peers: dict, nbytes: int, fastest: Fastest) -> list[dict]:
+    """Ours against the best peer: one row for the fastest, which has a bar, and one for the ring."""
+    times_s = slowest_times(comm, sides | peers, nbytes)
+    medians_ms = {name: 1e3 * float(np.median(times)) for name, times in times_s.items()}
+    best = min(peers, key=medians_ms.get)
+    rows, memory = [], scratch_slices(comm, nbytes // 4)
+    for name in sides:
+        ratios = (times_s[name] / times_s[best]).tolist()
+        rows.append({"name": f"{name} / {best}, {nbytes} bytes", "ratio": statistics.median(ratios),
+                     "ratio_min": min(ratios), "ratio_max": max(ratios), "repeats": len(ratios), "best": best,
+                     "milliseconds": medians_ms})  # fmt: skip
+    on_ring, chosen = rows
+    chosen["wanted"] = ["at most", HALF if nbytes >= LONG else 1.0]
+    on_ring["memory_slices"] = memory
+    spread = f"{chosen['ratio_min']:.2f} to {chosen['ratio_max']:.2f}"
+    cells, ratios = [f"{ms:.3f}" for ms in medians_ms.values()], [f"{row['ratio']:.2f}" for row in (chosen, on_ring)]
+    say(comm, line(nbytes, fastest.chosen[nbytes], cells, ratios[0], spread, ratios[1], f"{memory:.2f}"))
+    return rows
+
+
+def slowest_times(comm, sides: dict, nbytes: int) -> dict[str, np.ndarray]:
     """Alternate the sides until SECONDS_A_SIZE have gone by, at least 5 and at most 200 times."""
     x, times = np.zeros(nbytes // 4, np.float32), {name: [] for name in sides}
-    for allreduce in sides.values():
-        allreduce(x)  # warm up
-    end_s = time.perf_counter() + SECONDS_A_SIZE
-    go_on = True
+    for seconds in sides.values():
+        seconds(x)  # warm up
+    end_s, go_on = time.perf_counter() + SECONDS_A_SIZE, True
     while go_on:
-        for name, allreduce in sides.items():
-            comm.Barrier()
-            start_s = time.perf_counter()
-            allreduce(x)
-            times[name].append(time.perf_counter() - start_s)
+        for name, seconds in sides.items():
+            times[name].append(seconds(x))
         repeats = len(times["ring"])
         go_on = comm.bcast(repeats < 5 or (repeats < 200 and time.perf_counter() < end_s))
-    slowest = {name: np.max(comm.allgather(mine), axis=0) for name, mine in times.items()}
-    ratios = slowest["ring"] / slowest["own"]
-    return {"bytes": nbytes, "ring_s": float(np.median(slowest["ring"])), "own_s": float(np.median(slowest["own"])),
-            "ratio": statistics.median(ratios.tolist()), "ratio_min": float(ratios.min()), "ratio_max": float(ratios.max()),
-            "repeats": len(ratios)}  # fmt: skip
+    return {name: np.max(comm.allgather(mine), axis=0) for name, mine in times.items()}
 
 
 def scratch_slices(comm, n: int) -> float:
