@@ -15,8 +15,10 @@ def awkward():
     powers = 2.0 ** np.arange(-149, 128, 5)
     near = np.outer(powers, [1, 1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, 1 + 2**-7]).ravel()
     any_bits = np.random.default_rng(0).integers(0, 2**32, 5000, np.uint64).astype(np.uint32).view(np.float32)
+    nans = np.array([0x7F800001, 0xFF80FFFF], np.uint32).view(np.float32)  # without their lower half they are infinities
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.concatenate([near, -near, [0, -0.0, np.inf, -np.inf, 3.4e38, np.nan], any_bits]).astype(np.float32)
+        near = np.concatenate([near, -near, [0, -0.0, np.inf, -np.inf, 3.4e38, np.nan]]).astype(np.float32)
+    return np.concatenate([near, nans, any_bits])
 
 
 def test_rounding_is_that_of_the_definition():

@@ -7,6 +7,8 @@ Where `old` is empty `new` is put at the end of the module.
     values      a golden case: wrong numbers; the diagnosis must then contain `looks`
     messages    the trace: a send without its receive, or other messages or elements than R6, D4
     deadlock    the trace: ranks wait for each other if sends block
+    refused     a golden case: the project itself raises an exception
+    FILE::NAME  a test of the suite, where no statement of SPEC speaks of it
 """
 
 import contextlib
@@ -18,8 +20,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "oracle"))  # own.py: the implementation behind SPEC's names
+HERE = Path(__file__).resolve().parent
+TESTS = HERE.parent
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,10 @@ class Mutant:
     def statement(self):
         """The statement that it violates, as the diagnosis tells it; the order of summation is R2 or D1."""
         return self.looks.partition("violates ")[2].rstrip(")") or None
+
+    @property
+    def by_a_test(self):
+        return "::" in self.killed_by
 
 
 class MutatingFinder(importlib.abc.MetaPathFinder):
@@ -67,13 +73,15 @@ class MutatingLoader(importlib.machinery.SourceFileLoader):
 
 @contextlib.contextmanager
 def mutated(mutant):
-    """-> the module `own` on top of the mutated project. The oracle stays as it is; so does everything else after."""
-    ours = {name for name in sys.modules if mutable(name)}
-    saved = {name: sys.modules.pop(name) for name in ours}
+    """Everything of the project that is imported inside is the mutated one, and so is every test. Afterwards all is as before.
+
+    The oracle stays as it is.
+    """
+    saved = {name: sys.modules.pop(name) for name in list(sys.modules) if mutable(name)}
     finder = MutatingFinder(mutant)
     sys.meta_path.insert(0, finder)
     try:
-        yield importlib.import_module("own")
+        yield
     finally:
         sys.meta_path.remove(finder)
         for name in [name for name in sys.modules if mutable(name)]:
@@ -86,6 +94,8 @@ def mutated(mutant):
 
 
 def mutable(name):
-    """Is this a module of the project, or of ours on top of it, but not of the oracle?"""
-    of_the_oracle = name == "refgf.oracle" or name.startswith("refgf.oracle.")
-    return name.split("_")[0] == "own" or (name.startswith("refgf.") and not of_the_oracle)
+    """Is this a module of the project, or a test on top of it? Not the oracle, nor what starts and ends processes."""
+    if name.startswith("refgf."):
+        return name.split(".")[1] not in ("oracle", "launch")
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return bool(file) and TESTS in Path(file).parents and Path(file).parent != HERE and name not in ("conftest", "jobs")

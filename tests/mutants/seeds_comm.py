@@ -9,6 +9,12 @@ BOTH_HALVES = "return reduce_scatter(rank, size, n) + allgather(rank, size, n)"
 BLOCKED = """return [half for s in reduce_scatter(rank, size, n) + allgather(rank, size, n) for half in (
         [Step(s.send_to, s.send, None, slice(0, 0), "add"), Step(None, slice(0, 0), s.receive_from, s.receive, s.op)]
         if s.send_to is not None else [s])]"""
+TREE_IN_RANK_ORDER = """
+def reduce(rank, size, n):
+    if rank:
+        return [send(slice(0, n), 0)]
+    return [receive(slice(0, n), r, "add") for r in range(1, size)] + [local("finish", slice(0, n))]
+"""
 
 MUTANTS = [
     Mutant(SLICES, "the last slice takes the whole remainder", "i * each + min(i, longer)",
@@ -43,6 +49,8 @@ MUTANTS = [
            "for to, sender in others[:-1]]\n    return", killed_by="messages"),
     Mutant(DIRECT, "the result is not rounded", 'local("finish", own)', 'local("finish", slice(0, 0))',
            "the owner keeps its own finished slice unrounded (violates D2)"),
+    Mutant(DIRECT, "the nearest neighbour is left out", "for t in range(1, size)]\n    collect",
+           "for t in range(2, size)]\n    collect", killed_by="messages"),
     Mutant(SCHEDULE, "the last rank of a fold is forgotten", "for term in below[1:]:", "for term in below[1:-1] or below[1:]:",
            "the last rank is forgotten (violates D1)"),
     Mutant(SCHEDULE, "a fold begins with the own slice", "below.insert(position, own)", "below.insert(0, own)",
@@ -55,10 +63,25 @@ MUTANTS = [
            "lost"),
     Mutant(TREE, "the root does not round its own sum", 'return steps + [local("finish", everything)]', "return steps",
            "the root's own sum is not rounded (violates H1)"),
+    Mutant(TREE, "the root adds rank after rank", "", TREE_IN_RANK_ORDER, "the root adds rank after rank (violates H1)"),
+    Mutant(TREE, "the last child is never received", "if rank + distance < size:", "if rank + distance < size - 1:",
+           killed_by="refused"),
+    Mutant(DOUBLING, "an extra rank's vector is not added", 'receive(everything, rank + 1, "add")',
+           'receive(everything, rank + 1, "copy")',
+           killed_by="comm/test_doubling.py::test_schedules_take_as_long_as_the_closed_forms"),
+    Mutant(DOUBLING, "halving keeps the half that it sends", "steps += _exchange(partner, lower, upper)",
+           "steps += _exchange(partner, upper, upper)",
+           killed_by="comm/test_doubling.py::test_forgotten_extras_pass_for_powers_of_two"),
     Mutant(DOUBLING, "partners do not round their own sides", 'return [local("finish", keep), Step(', "return [Step(",
            "a partner does not round its own side (violates H3)"),
     Mutant(HIERARCHICAL, "three phases at the threshold", "short if n < threshold_elements", "short if n <= threshold_elements",
            "three phases at the threshold, too (violates H6)"),
+    Mutant(HIERARCHICAL, "ranks in the order of their numbers, not node by node",
+           "    if len({len(node) for node in nodes}) > 1:\n",
+           "    k, ranks = len(nodes[0]), sorted(rank for node in nodes for rank in node)\n"
+           "" "    nodes = [ranks[i : i + k] for i in range(0, len(ranks), k)]\n"
+           "    if len({len(node) for node in nodes}) > 1:\n",
+           "the ranks are taken in the order of their numbers (violates H5)"),
     Mutant(HIERARCHICAL, "the flat ring below the threshold", "short if n < threshold_elements",
            "short if n >= threshold_elements", "the flat ring below the threshold (violates H6)"),
 ]  # fmt: skip

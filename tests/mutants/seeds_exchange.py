@@ -7,14 +7,19 @@ LAZY, MERGED, PRECISION, CHOICE, CORRECTION, CSC, STORE, TOPK = (
     for name in ("lazy", "merged", "precision", "chunk_choice", "momentum_correction", "csc", "store", "topk")
 )
 NOT_CORRECTED = """
-def carry(self, of, g, out):
-    array_module(g).add(of(self.v), g, out=out)
+def carry(self, block, g, scratch, right=MomentumBefore.carry):
+    self.raw = getattr(self, "raw", None)
+    self.raw = array_module(g).zeros_like(self.u) if self.raw is None else self.raw
+    self.raw[block] = g
+    right(self, block, g, scratch)
 
-def keep(self, block, g):
-    self.v[block] += g
-    self.u[block] = self.u.dtype.type(self.momentum) * self.u[block] + g
+def travels(self, of, g, out):
+    array_module(g).add(of(self.v), of(self.raw), out=out)
 
-MomentumBefore.carry, MomentumBefore.keep = carry, keep
+def age(self, block):
+    self.v[block] += self.raw[block]
+
+MomentumBefore.carry, MomentumBefore.travels, MomentumBefore.age = carry, travels, age
 """
 LAST_LOST = """
 class LastLost(MergedAllreduce):
@@ -66,9 +71,9 @@ MUTANTS = [
     Mutant(CHOICE, "the first step is not dense", "return self.percent, step == 0", "return self.percent, False",
            "the first step is not dense (violates C6)"),
     Mutant(CORRECTION, "momentum not corrected", "", NOT_CORRECTED, "momentum not corrected: v + g (violates C2)"),
-    Mutant(CORRECTION, "v is not cleared when it is sent", "put(self.v, 0)", "pass",
+    Mutant(CORRECTION, "v is not cleared when it is sent", "self.v[part] = 0", "pass",
            "what was kept back is not cleared when it is sent (violates C3)"),
-    Mutant(CORRECTION, "h is not cleared when it is sent", "put(self.h, 0)", "pass",
+    Mutant(CORRECTION, "h is not cleared when it is sent", "self.h[part] = 0", "pass",
            "what was kept back is not cleared when it is sent (violates C3)"),
     Mutant(CORRECTION, "factor masking in dense steps too", "if self.masked and not dense", "if self.masked",
            "factor masking in dense steps too (violates C3)"),
@@ -78,7 +83,7 @@ MUTANTS = [
            "factor masking never (violates C3)"),
     Mutant(CORRECTION, "history is not discounted", 'momentum if form == "history" else 1', "1",
            "what was kept back is not discounted by the momentum (violates C3)"),
-    Mutant(CORRECTION, "what is not sent is thrown away", "self.v[block] += g", "self.v[block] = 0",
+    Mutant(CORRECTION, "what is not sent is thrown away", "self.v[block] += self.u[block]", "self.v[block] = 0",
            "what is not sent is thrown away (violates C7)"),
     Mutant(CSC, "stale chunk list", "self.chosen = None if dense else choose(self.importance, percent)",
            "fresh = None if dense else choose(self.importance, percent)\n"
@@ -92,7 +97,10 @@ MUTANTS = [
            "every rank adds the whole decay: p times too much (violates C12)"),
     Mutant(STORE, "decay is not made up for", "self.decay * gap[numbers]", "self.decay + 0.0 * gap[numbers]",
            "decay is not made up for the steps in which a chunk was not sent (violates C12)"),
-    Mutant(STORE, "decay everywhere", "if len(positions):", "if False:", "decay everywhere, biases and normalisation included"),
+    Mutant(STORE, "decay everywhere", "bool(self.share) and self.pool.specs[index].decay", "bool(self.share)",
+           "decay everywhere, biases and normalisation included"),
+    Mutant(STORE, "decay everywhere, after the exchange", "if len(positions):", "if False:",
+           killed_by="training/test_gradientflow_oracle.py::test_forms_on_exact_data"),
     Mutant(TOPK, "rounded down", "math.ceil(round(n * percent / 100, 6))", "int(n * percent / 100)",
            "rounded down (violates T1)"),
     Mutant(TOPK, "the last of equals", "[: k - above.size]", "[::-1][: k - above.size]",

@@ -1,10 +1,11 @@
-"""Mistakes seeded in refgf/nn and refgf/training."""
+"""Mistakes seeded in refgf/nn."""
 
 from mutant import Mutant
 
 CONV, LAYERS, LOSS, NORM, POOL = (f"refgf.nn.{name}" for name in ("conv", "layers", "loss", "normalization", "pooling"))
-ALEXNET, SGD, LARS = "refgf.nn.alexnet", "refgf.training.sgd", "refgf.training.lars"
-ACCUMULATE = "refgf.training.accumulate"
+ALEXNET, RESIDUAL, RESNET50, LAYOUT, WORKSPACE = (
+    f"refgf.nn.{name}" for name in ("alexnet", "residual", "resnet50", "torch_layout", "workspace")
+)
 
 WITH_OTHER_WEIGHTS = """
 def mistaken(self, x, training, forward=Convolution.forward):
@@ -59,45 +60,52 @@ MUTANTS = [
            "divided by this rank's samples, not by the global batch (violates N8)"),
     Mutant(ALEXNET, "gradients in the order of the forward pass", "backwards = self.layers[::-1]", "backwards = self.layers",
            killed_by="refused"),
-    Mutant(SGD, "the rate inside the velocity", """        v += g
-        xp.multiply(v, rate, out=t)
-""", """        v += g * g.dtype.type(rate)
-        t[...] = v
-""", "the rate inside the velocity (violates M1)"),
-    Mutant(SGD, "the old velocity moves the weights", """        v *= self.momentum
-        v += g
-        xp.multiply(v, rate, out=t)
-        w -= t
-""", """        old = v * v.dtype.type(rate)
-        v *= self.momentum
-        v += g
-        w -= old
-""", "the old velocity moves the weights (violates M1)"),
-    Mutant(SGD, "Nesterov momentum", "xp.multiply(v, rate, out=t)",
-           "xp.multiply(g + v.dtype.type(self.momentum) * v, rate, out=t)",
-           "Nesterov momentum (violates M1)"),
-    Mutant(SGD, "decay everywhere", "bool(spec.decay and weight_decay)", "bool(weight_decay)",
-           "decay everywhere, biases and normalisation included (violates M2)"),
-    Mutant(SGD, "decay forgotten", "bool(spec.decay and weight_decay)", "False", "decay forgotten (violates M2)"),
-    Mutant(SGD, "warm-up from 0", "return start_rate + (rate - start_rate) * (step + 1) / warmup_steps",
-           "return rate * (step + 1) / warmup_steps", "warms up from 0 instead of from the base rate (violates M3)"),
-    Mutant(SGD, "warm-up one step late", "", """
-def warmup(rate, step, warmup_steps, start_rate=0.0):
-    return start_rate + (rate - start_rate) * min(1.0, step / warmup_steps)
-""", "one step late: the first step is at the base rate (violates M3)"),
-    Mutant(LARS, "the decay is left out below", "below = g + self.weight_decay * w", "below = g",
-           "the decay is left out below (violates M4)"),
-    Mutant(LARS, "ratio 0 for weights of zero", "if w > 0 and below > 0 else 1.0", "if below > 0 else 1.0",
-           "ratio 0 for weights of zero: they never start to move (violates M4)"),
-    Mutant(LARS, "no ratio", "rate * ratio, self.weight_decay", "rate, self.weight_decay",
-           "no ratio: momentum SGD with the rate inside the velocity (violates M5)"),
-    Mutant(SGD, "decay along a line", "return rate * max(0.0, 1 - step / steps) ** power",
-           "return rate * max(0.0, 1 - step / steps)", "the power is forgotten: decay along a line (violates M6)"),
-    Mutant(ACCUMULATE, "only the last part counts", "gradients.flat[own] += total[own]", "pass",
-           "only the last part counts: backward overwrites (violates M7)"),
-    Mutant(LARS, "layers are dealt out", "if own.start <= i < own.stop else []", "if i % self.size == self.rank else []",
-           "layers are dealt out one by one (violates M8)"),
-    Mutant("refgf.nn.residual", "ReLU before the shortcut", "y += beside\n        return self.relu.forward(y, training)",
+    Mutant(RESIDUAL, "ReLU before the shortcut", "y += beside\n        return self.relu.forward(y, training)",
            "y = self.relu.forward(y, training)\n        y += beside\n        return y",
            "ReLU before the shortcut is added (violates N14)"),
+    Mutant(LAYERS, "dropout does not scale what it keeps", "        out *= 1 / (1 - self.probability)\n", "",
+           "what is kept is not scaled (violates N7)"),
+    Mutant(NORM, "epsilon is added to the deviation", "1 / self.xp.sqrt(variance + self.epsilon)",
+           "1 / (self.xp.sqrt(variance) + self.epsilon)",
+           "epsilon is added to the deviation, not to the variance (violates N4)"),
+    Mutant(NORM, "the variance over n in the running statistics", "(square / max(1, n - 1))", "(square / n)",
+           killed_by="nn/test_normalization.py::test_running_statistics"),
+    Mutant(POOL, "places in the window, not in the image", "(k[:, None] * width + k)", "(k[:, None] * self.kernel + k)",
+           killed_by="nn/test_pooling.py::test_a_second_batch_leaves_nothing_of_the_first"),
+    Mutant(LOSS, "the gradient is the softmax alone", "    gradient[rows, labels] -= 1\n", "",
+           killed_by="nn/test_loss.py::test_rows_of_very_different_size"),
+    Mutant(ALEXNET, "initial weights for outputs, not for inputs", "(2 / (spec.size // spec.shape[-1])) ** 0.5",
+           "(2 / spec.shape[-1]) ** 0.5", killed_by="nn/test_alexnet.py::test_initial_weights_have_the_variance_of_he"),
+    Mutant(ALEXNET, "the loss is divided by this rank's images", "self.xp.asarray(labels), global_batch)",
+           "self.xp.asarray(labels), max(1, len(images)))",
+           killed_by="nn/test_alexnet_gradients.py::test_uneven_shards_add_up_to_the_batch"),
+    Mutant(ALEXNET, "dropout goes on in evaluation", "return self.forward(images, False).copy()",
+           "return self.forward(images, True).copy()",
+           killed_by="nn/test_alexnet.py::test_predict_has_no_dropout_and_depends_on_no_other_image"),
+    Mutant(RESIDUAL, "the gradient through the shortcut is forgotten", "            dx += beside\n", "",
+           killed_by="nn/test_resnet50.py::test_the_slope_along_a_line"),
+    Mutant(RESIDUAL, "the mean's gradient is not divided by the pixels", "        dx *= 1 / (height * width)\n", "",
+           killed_by="nn/test_resnet50.py::test_gradients_of_border_and_mean"),
+    Mutant(RESNET50, "the stride in the first 1 x 1 convolution", "filters, 1, 1, 0), (f\"{name}.b\", filters, 3, stride, 1)",
+           "filters, 1, stride, 0), (f\"{name}.b\", filters, 3, 1, 1)",
+           killed_by="nn/test_resnet50.py::test_the_stride_is_in_the_3_x_3_convolution"),
+    Mutant(RESNET50, "its gradients in the order of the forward pass", "for layer in self.layers[::-1] for spec",
+           "for layer in self.layers for spec", killed_by="nn/test_resnet50.py::test_tensors_in_order_of_generation"),
+    Mutant(RESNET50, "normalisations of shortcuts keep no statistics", "return layer.main + layer.shortcut if",
+           "return layer.main if", killed_by="nn/test_resnet50.py::test_all_normalisations_have_running_statistics"),
+    Mutant(LAYOUT, "kernel rows and columns exchanged on the way there", "array.transpose(3, 2, 0, 1)",
+           "array.transpose(3, 2, 1, 0)", killed_by="nn/test_torch_layout.py::test_single_elements"),
+    Mutant(LAYOUT, "the flattened pixels keep their order", "            pixels = array.reshape(*layer.input_shape, -1)\n"
+           "            array = pixels.transpose(2, 0, 1, 3).reshape(array.shape)", "            array = array",
+           killed_by="nn/test_torch_layout.py::test_single_elements"),
+    Mutant(LAYOUT, "gamma keeps its name", '.replace(".gamma", ".weight")', "",
+           killed_by="nn/test_torch_layout.py::test_names"),
+    Mutant(WORKSPACE, "the last worker has the rest of a rounded-down share", "-(-n * worker // self.threads)",
+           "n // self.threads * worker", killed_by="nn/test_workspace.py::test_sum_over_blocks"),
+    Mutant(WORKSPACE, "one buffer for all gradients", "self._turn = 1 - self._turn", "self._turn = 0",
+           killed_by="nn/test_workspace.py::test_the_last_gradient_is_still_whole"),
+    Mutant(WORKSPACE, "only the last block counts", "sums[worker] += term", "sums[worker][...] = term",
+           killed_by="nn/test_workspace.py::test_sum_over_blocks"),
+    Mutant(WORKSPACE, "the sums of other workers are forgotten", "                total += sums[worker]",
+           "                pass", killed_by="nn/test_workspace.py::test_sum_over_blocks"),
 ]  # fmt: skip

@@ -114,6 +114,14 @@ def test_tensors_in_order_of_generation():
     assert all(spec.decay == spec.name.endswith("weight") for spec in tensors)
 
 
+def test_the_stride_is_in_the_3_x_3_convolution():
+    """Version 1.5; in the paper's the first 1 x 1 convolution has it."""
+    blocks = [layer for layer in ResNet50(10, 64, width=1 / 64).layers if isinstance(layer, Residual)]
+    strides = [(block.main[0].stride, block.main[3].stride) for block in blocks]
+    assert [i for i, pair in enumerate(strides) if pair == (1, 2)] == [3, 7, 13]
+    assert all(pair in ((1, 1), (1, 2)) for pair in strides)
+
+
 def test_width_and_image_size():
     layers = {layer.name: layer for layer in ResNet50(10, 75, width=1 / 8).layers}
     assert layers["conv1"].output_shape == (38, 38, 8)

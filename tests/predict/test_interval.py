@@ -41,7 +41,9 @@ def test_headlines(h):
     low, high = h.interval()
     assert 0 < low < high
     assert h.is_result and h.label == "stated"
-    assert all(len(varied.values) > 1 for varied in h.inputs if varied.name in h.widths())
+    widths = h.widths()
+    assert all(len(varied.values) > 1 for varied in h.inputs if varied.name in widths)
+    assert list(widths.values()) == sorted(widths.values(), reverse=True)
 
 
 def test_the_implied_rate_would_not_be_a_result():
@@ -59,6 +61,7 @@ def test_the_other_alexnet():
     """torchvision's has 61,100,840 parameters; with 384 instead of 256 filters in conv4 these are 737,408 more."""
     more = (384 - 256) * (9 * 384 + 1) + (384 - 256) * 9 * 256  # conv4 and its biases; conv5's inputs
     assert tf_cnn_alexnet().parameters == 61_100_840 + more
+    assert V100_RATE.values == pytest.approx((0.74 * 5132, 0.74 * 9319), rel=0.005)  # its flops over the paper's
 
 
 def test_two_headlines_are_one_step():

@@ -54,6 +54,10 @@ def test_unknown_layers_count_with_the_layer_before_them():
     extra = [(name + suffix, *times) for name, *times in LAYERS for suffix in ("", ".relu")]
     machine = Machine("m", "s", "measured", workload="AlexNet", batch=16, layers=tuple(extra))
     assert machine.gradients()[-1][0] == pytest.approx(0.06 * len(LAYERS))
+    *others, (name, forward_s, backward_s) = LAYERS
+    apart = Machine("m", "s", "measured", workload="AlexNet", batch=16, layers=(*LAYERS, ("softmax", 0.0, 0.05)))
+    together = (*others, (name, forward_s, backward_s + 0.05))
+    assert apart.gradients() == Machine("m", "s", "measured", workload="AlexNet", batch=16, layers=together).gradients()
 
 
 def wrong(change):

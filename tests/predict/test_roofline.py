@@ -50,6 +50,8 @@ def test_limits_of_the_study():
     alone = study(resnet50(), 32, V100, free, 64)
     assert alone.shares["network"] < 1e-6 and alone.bottleneck in ("flops", "memory")
     assert study(resnet50(), 32, V100, dead, 64).bottleneck == "network"
+    hidden = study(resnet50(), 32, V100, Link(0.0, 5e-11), 64)
+    assert hidden.shares["network"] < 0.01 < 2 * 64 / 65 * resnet50().parameters * 4 * 5e-11 / hidden.step_s
     assert sum(alone.shares.values()) == pytest.approx(1)
     assert alone.samples_per_s == pytest.approx(64 * 32 / alone.step_s)
 

@@ -53,6 +53,8 @@ def test_limits():
         assert speedup_on(alexnet(), system, 512, 64, 1000.0, 0.0, 1e18) == pytest.approx(512)
     found = [speedup_on(resnet50(), LAZY, size, 64, 250.0, 0.0, 1e10) for size in (4, 16, 256, 2048)]
     assert found == sorted(found)
+    half = speedup_on(alexnet(), LAZY, 16, 64, 1000.0, 1e-5, 1e9, small_batch=0.5)
+    assert half == speedup_on(alexnet(), LAZY, 16, 64, 500.0, 1e-5, 1e9)
 
 
 def test_the_worst_theta_would_be_seen():
