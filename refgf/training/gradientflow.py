@@ -31,6 +31,7 @@ from refgf.comm import direct, ring
 from refgf.comm.agreement import agree
 from refgf.comm.doubling import recursive_doubling
 from refgf.comm.patient import patient
+from refgf.comm.pipeline import pipelined
 from refgf.comm.schedule import collective
 from refgf.comm.slices import length
 from refgf.comm.timeline import Timeline
@@ -49,6 +50,7 @@ from refgf.training.step import averaged_statistics, evaluate, replica, require_
 # what the argument `allreduce` may be: makes an Allreduce out of a communicator and a wire type
 ring_allreduce = functools.partial(collective, algorithm=ring.allreduce)
 direct_allreduce = functools.partial(collective, algorithm=direct.allreduce)
+pipelined_ring_allreduce = functools.partial(pipelined, algorithm=ring.allreduce)  # the ring's bits; casts while it sends
 
 
 class GradientFlow:
@@ -56,8 +58,8 @@ class GradientFlow:
 
     comm         communicator; duplicated, so that its messages never meet others
     network      e.g. `AlexNet`; the model is `self.model`, initialised from `seed` alike on all ranks
-    allreduce    called with (comm, wire=wire): `ring_allreduce`, `direct_allreduce`, `refgf.comm.native.mpi_allreduce`,
-                 or functools.partial(collective, algorithm=...) for any schedule
+    allreduce    called with (comm, wire=wire): `ring_allreduce`, `pipelined_ring_allreduce`, `direct_allreduce`,
+                 `refgf.comm.native.mpi_allreduce`, or functools.partial(collective, algorithm=...) for any schedule
     groups       ranges of gradients, see `MergedAllreduce`; without CSC, and without theta
     density      percent, or a `Density` with a warm-up; chunk, form, after: see `CSC`
     trust        LARS with this trust coefficient; under CSC with the form `history` only

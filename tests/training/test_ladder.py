@@ -4,13 +4,16 @@ Bit for bit where the order of summation is the same, or where the data are dyad
 rung is also climbed with data or an order for which it must fail.
 """
 
+import functools
 import math
 
 import numpy as np
 import pytest
 from tiny import BATCH, N, Prescribed, samples
 
-from refgf.comm import threads
+from refgf.comm import ring, threads
+from refgf.comm.patient import patient
+from refgf.comm.pipeline import pipelined
 from refgf.comm.slices import slices
 from refgf.exchange.chunk_choice import Density
 from refgf.exchange.precision import LossScale
@@ -61,6 +64,21 @@ def test_lazy_is_not_eager_on_the_ring(on_ranks):
     def body(comm):
         eager, once = (train(comm, dyadic=False, allreduce=ring_allreduce, theta_bytes=t) for t in (0, math.inf))
         same(eager, once, comm.Get_size() < 3)
+
+    on_ranks(body)
+
+
+@pytest.mark.parametrize("wire", [None, np.float16])
+@pytest.mark.parametrize("density", [None, 30])
+def test_pipelined_is_step_by_step(on_ranks, density, wire):
+    """Patient or not, in segments of one or two elements; the communication thread has its own messages under way."""
+    pipelined_ring = functools.partial(pipelined, algorithm=ring.allreduce, segment_bytes=4)
+
+    def body(comm):
+        parts = dict(dyadic=False, density=density, chunk=8, wire=wire, theta_bytes=20)
+        wanted = train(comm, allreduce=ring_allreduce, **parts)
+        same(train(patient(comm), allreduce=pipelined_ring, overlap=True, **parts), wanted)
+        same(train(comm, allreduce=pipelined_ring, **parts), wanted)
 
     on_ranks(body)
 
