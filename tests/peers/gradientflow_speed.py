@@ -151,7 +151,8 @@ def told(seconds: list[float]) -> str:
     return f"{median(seconds):.2f} s [{min(seconds):.2f}..{max(seconds):.2f}]"
 
 
-def bar(name: str, values: list[float], limit: float, least: bool = False) -> dict:
+def bar(name: str, values: list[float] | float, limit: float, least: bool = False) -> dict:
+    values = values if isinstance(values, list) else [values]
     value, wanted = median(values), ["at least" if least else "at most", limit]
     held = value >= limit if least else value <= limit
     print(f"{'ok  ' if held else 'MISS'} {name}: {value:.2f} (wanted {wanted[0]} {limit:g})")
