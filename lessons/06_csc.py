@@ -28,6 +28,8 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/06_csc.py)
     1. Importance without the division by the chunk's length. Which chunk is hardly ever chosen now?
     2. Each rank chooses from its own norms only, without the allreduce. What breaks, and at which step does the lesson notice?
     3. At which density do norms and flag cost as many bytes as the chunks, for the full AlexNet?
+    4. A chunk is sent in every tenth step. Up to which learning rate does gradient descent on w^2 / 2 still converge, dense
+       and with each form of correction? What does that say about the accuracies above?
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
