@@ -11,6 +11,26 @@ def images(shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape)
 
 
+@pytest.mark.parametrize("n, outputs, longest", [(0, 4096, 200), (1, 3000, 200), (16, 4096, 8), (18, 4096, 8),
+                                                 (19, 4096, 200), (64, 4096, 200), (16, 1000, 32)])  # fmt: skip
+def test_rows_of_the_weight_gradient(n, outputs, longest):
+    """Each row once, in parts that BLAS need not pack where they are 8 rows at least, else in one."""
+    layer = FullyConnected("fc", (200,), outputs, workspace())
+    for part in (slice(0, 200), slice(0, 101), slice(101, 200), slice(7, 8), slice(5, 5)):
+        rows = layer.rows(part, n)
+        assert [row for some in rows for row in range(200)[some]] == list(range(200))[part]
+        assert max([some.stop - some.start for some in rows], default=0) == min(longest, part.stop - part.start)
+
+
+def test_a_weight_gradient_in_parts_is_the_same_product():
+    layer = bind_random(FullyConnected("fc", (43,), 5000, workspace()))
+    x, dy = images((15, 43)), images((15, 5000), seed=1)
+    assert len(layer.rows(slice(0, 43), 15)) == 6
+    layer.forward(x, True)
+    layer.backward(dy, lambda k: None)
+    np.testing.assert_allclose(layer.gradients[1], x.T @ dy, rtol=0, atol=1e-13)  # 15 products of about 1
+
+
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("n", [0, 1, 5])
 def test_fully_connected(n, split):
