@@ -9,6 +9,7 @@
 """
 
 from dataclasses import replace
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -118,6 +119,13 @@ def steps(run: kit.Run, data, count: int):
                 yield batch
             count -= 1
         epoch += 1
+
+
+def whole_batches(run: kit.Run, data, count: int, per_rank: int) -> list:
+    """`count` batches of `per_rank` images for each rank, or as many as there are, loaded beforehand; round after round."""
+    size = run.size * min(per_rank, data.size // run.size)
+    rounds = (batches(data, size, epoch, SEED, run.rank, run.size, drop_last=True) for epoch in itertools.count())
+    return list(itertools.islice(itertools.chain.from_iterable(rounds), count))
 
 
 def rate(run: kit.Run, step: int, steps_an_epoch: int, epochs: int) -> float:
