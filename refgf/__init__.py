@@ -13,6 +13,7 @@ The floors of the house, each a folder; read them from the bottom up:
     launch/    what must happen before MPI starts: make it the first import of a script
     doctor/    `python -m refgf.doctor` looks at this machine and says what to mend
     device.py  NumPy or CuPy; host staging
+    half.py    float32 to float16 and back, fast
 
 Importing this package runs nothing and imports nothing.
 """

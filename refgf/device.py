@@ -18,6 +18,8 @@ import threading
 
 import numpy
 
+from refgf.half import cast
+
 _thread = threading.local()  # each thread's own stream
 
 
@@ -155,7 +157,7 @@ class Staging:
 
     def _copy(self, name: str, view):
         buffer = self._buffer(name, view.size)
-        buffer[...] = view  # rounds to nearest even; too large becomes inf
+        cast(view, buffer)
         return buffer
 
     def _to_host(self, view):

@@ -18,8 +18,10 @@ import math
 
 import numpy
 
+from refgf.comm.slices import length
 from refgf.device import array_module
 from refgf.exchange.blocks import blocks
+from refgf.half import cast
 
 
 def is_finite(x) -> bool:
@@ -149,4 +151,6 @@ class WorkingCopy:
         for part in [slice(0, self.master.size)] if slices is None else slices:
             for block in blocks(self.master, part.start, part.stop):
                 with numpy.errstate(over="ignore"):  # beyond 65504 a weight becomes infinite, as on a GPU
-                    self.working[block] = self.master[block].astype(self.half)
+                    half = array_module(self.master).empty(length(block), self.half)
+                    cast(self.master[block], half)
+                    cast(half, self.working[block])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tiny import N, Prescribed, Spec
 
+import refgf.half as half
 from refgf.comm import threads
 from refgf.exchange import blocks
 from refgf.exchange.precision import LossScale
@@ -74,6 +75,7 @@ def short_blocks(monkeypatch):
     """Or the few blocks of scratch, of fixed size, would weigh as much as these small pools."""
     monkeypatch.setattr(blocks, "BLOCK_ELEMENTS_CPU", BLOCK)
     monkeypatch.setattr(sgd, "BLOCK_ELEMENTS_CPU", BLOCK)
+    monkeypatch.setattr(half, "BLOCK_ELEMENTS", BLOCK)
     peaks(1, **STACK)  # what Python itself sets up once is counted here
 
 
