@@ -21,7 +21,7 @@ WHAT YOU SHOULD SEE    Without overlap the curve falls to the right: infinity is
             between where bytes matter (ResNet-50); where start-ups cost more than all bytes, one call wins there too, although
             it hides nothing (the small network on 8 busy ranks). Beyond some size the bytes decide: there sparsity (lesson 06)
             begins. Ranks that share cores compute one after another, find cold caches when they come to a call, and compute
-            little beside one. All three are measured apart (kit/alone.py) and predicted with; no luck of the scheduler is.
+            little beside one. All three are measured apart (kit/alone.py) and predicted with; the scheduler's luck is not.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/03_lazy_allreduce.py)
     1. Which theta sends exactly two calls? Compute it from the sizes, then try it.
@@ -67,7 +67,7 @@ def measure(run: kit.Run) -> dict:
     losses = compare_losses(run, train, thetas)
     line = measure_allreduce(run, model.gradients.flat.size)
     swept = sweep_network(run, train, thetas)
-    resnet = sweep_resnet(run, line)
+    resnet = sweep_resnet(run)
     small = sum_small_tensors(run, line)
     best = min(swept["rows"], key=lambda row: row["plain"].median_s)["theta"]
     accuracy = learn(run, train, held_out, best)
@@ -177,23 +177,22 @@ def rate(b_s_per_byte: float) -> str:
 def sweep_network(run: kit.Run, data, thetas) -> dict:
     run.section(f"{images.told(run)}: theta from 0 to infinity")
     model, count, allreduce = images.model(run, data), run.quick(3, 13, 31), collective(run.comm.Dup(), ring.allreduce)
-    n = model.gradients.flat.size
-    timing, ready_s = alone.step_alone(run, model, images.steps(run, data, count))
+    n, batches = model.gradients.flat.size, list(images.steps(run, data, count))
+    timing, ready_s = alone.step_alone(run, model, batches)
     queued = alone.queued(run, [256, n // 64, n // 8, n], allreduce).line
-    among = alone.among(run, model, images.steps(run, data, count), queued, timing, allreduce)
-    gradients = [(t, view.nbytes) for t, view in zip(ready_s, model.gradients.views)]
+    among, plain_s = alone.among(run, model, batches, queued, allreduce)
+    compute_s = {"plain": plain_s, "overlapped": alone.beside(run, model, batches, queued, allreduce)}
     share = alone.kept_share_of(run, n, allreduce)
     run.say(f"a step without exchange {timing}; a call starts up in {kit.seconds(queued.a_s)} in a row of calls, in "
             f"{kit.seconds(among.a_s)}\nwhen ranks come from computing; beside a call computing keeps {share:.0%} of its speed")
-
-    def one(exchange):
-        return time_steps(run, model, exchange, images.steps(run, data, count)), count
-
-    rows = sweep(run, model.gradients, thetas, gradients, {"plain": among, "overlapped": queued}, timing.median_s, one, share)
+    gradients = {kind: [(t, view.nbytes) for t, view in zip(alone.at_pace(ready_s, timing, s), model.gradients.views)]
+                 for kind, s in compute_s.items()}  # fmt: skip
+    lines, one = {"plain": among, "overlapped": queued}, lambda exchange: (time_steps(run, model, exchange, batches), count)
+    rows = sweep(run, model.gradients, thetas, gradients, lines, compute_s, one, share)
     return report(run, rows) | {"ready_s": ready_s, "compute_s": timing.median_s, "kept_share": share}
 
 
-def sweep_resnet(run: kit.Run, line) -> dict:
+def sweep_resnet(run: kit.Run) -> dict:
     """ResNet-50's 161 gradient sizes, in the order and at the pace of a backward pass on a GPU that is not there."""
     backward_s, share = run.quick(0.02, RESNET_BACKWARD_S), run.quick(64, 1)  # --quick sends a 64th of each tensor
     run.section("ResNet-50's 161 gradients, replayed at the pace of a backward pass")
@@ -202,7 +201,8 @@ def sweep_resnet(run: kit.Run, line) -> dict:
     pool = Pool(sizes_of(resnet50(), share))
     ready_s = [t for t, _ in resnet50().gradients(backward_s)]
     gradients = [(t, view.nbytes) for t, view in zip(ready_s, pool.views)]
-    repeats = run.quick(1, 3, 5)
+    repeats, n = run.quick(1, 3, 5), pool.flat.size
+    line = alone.queued(run, [256, n // 1024, n // 64, n // 8], collective(run.comm.Dup(), ring.allreduce)).line
 
     def one(exchange):
         return run.time(lambda: replay_backward(exchange, ready_s), repeats, warmup=0), repeats
@@ -210,7 +210,7 @@ def sweep_resnet(run: kit.Run, line) -> dict:
     few = [RESNET_THETAS[i] for i in run.quick((1, 4, 7), (0, 3, 5, 7))]  # each takes seconds on a slow network
     thetas = [require_threshold(theta) for theta in run.options.theta or run.quick(few, few, RESNET_THETAS)]
     replay_backward(Exchange(run, pool, math.inf, overlap=False, check=False), ready_s)  # fetches memory
-    rows = sweep(run, pool, thetas, gradients, {"plain": line, "overlapped": line}, backward_s, one)
+    rows = sweep(run, pool, thetas, *(dict.fromkeys(("plain", "overlapped"), x) for x in (gradients, line, backward_s)), one)
     return report(run, rows) | {"compute_s": backward_s}
 
 
@@ -239,8 +239,8 @@ def sweep(run: kit.Run, pool, thetas, gradients, lines, compute_s, measure_one, 
             row[name], steps = measure_one(exchange)
             row |= {"messages": run.comm.messages // steps, "bytes": run.comm.bytes // steps}
             exchange.close()
-            groups = lazy(gradients, theta)
-            row["predicted"][name] = predict(gradients, groups, lines[name], share * (name == "overlapped"), compute_s).step_s
+            groups, overlap = lazy(gradients[name], theta), share * (name == "overlapped")
+            row["predicted"][name] = predict(gradients[name], groups, lines[name], overlap, compute_s[name]).step_s
         assert len(groups) == len(exchange.lazy.calls)
         rows.append(row | {"calls": len(groups)})
     return rows

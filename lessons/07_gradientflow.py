@@ -142,8 +142,8 @@ def ablation(run: kit.Run, data, theta: float) -> dict:
     sizes = [spec.size for spec in images.network(run, data).tensors]
     n = sum(sizes)
     run.section(f"{images.told(run)}: {n:,} gradients, theta {kit.number_of_bytes(theta)}")
-    lines, share, rows = measure_lines(run, data, timing, n, count), alone.kept_share_of(run, n, transport(run, HALF)), []
-    starts = "; ".join(f"{name} {kit.seconds(line.a_s)}" for name, line in lines.items())
+    lines, share, rows = measure_lines(run, data, n, count), alone.kept_share_of(run, n, transport(run, HALF)), []
+    starts = "; ".join(f"{name} {kit.seconds(line.a_s)}" for name, (line, _) in lines.items())
     run.say(f"a step without any exchange, update included: {timing}; beside a call computing keeps {share:.0%} of its speed")
     run.say(f"start-up of a call: {starts}")
     for name, parts in parts_of(run, theta).items():
@@ -156,8 +156,9 @@ def ablation(run: kit.Run, data, theta: float) -> dict:
         system = System(name, 2 if parts.get("wire") else 4, parts["theta_bytes"], percent=parts.get("density"), chunk=chunk,
                         overlap=share * parts.get("overlap", False), selection_s=selection_s)  # fmt: skip
         half = "float16 in a row" if parts.get("overlap") else "float16"
-        line = lines["MPI" if name == ORDER[0] else half if parts.get("wire") else "float32"]
-        predicted = predicted_step(list(zip(ready_s, sizes)), system, line, timing.median_s)
+        line, compute_s = lines["MPI" if name == ORDER[0] else half if parts.get("wire") else "float32"]
+        ready = list(zip(alone.at_pace(ready_s, timing, compute_s), sizes))
+        predicted = predicted_step(ready, system, line, compute_s)
         speedup = run.size * timing.median_s / step.median_s
         rows.append({"name": name, "step": step, "predicted_s": predicted.step_s, "calls": calls, "speedup": speedup,
                      "communication_s": busy_s})  # fmt: skip
@@ -173,22 +174,22 @@ def transport(run: kit.Run, wire):
     return Unscaled(ring_allreduce(run.comm.Dup(), wire=wire), LossScale(SCALE))
 
 
-def measure_lines(run: kit.Run, data, timing, n: int, count: int) -> dict:
-    """T(m) = a + b m of the ring and of MPI's own allreduce; m in bytes on the wire. With overlap a thread goes from call to
-    call, without it ranks come to a call from computing."""
+def measure_lines(run: kit.Run, data, n: int, count: int) -> dict:
+    """{name: (T(m) = a + b m, m in bytes on the wire; seconds of computing in a step with such calls)}.
+
+    With overlap a thread goes from call to call, without it ranks come to a call from computing.
+    """
     sizes, repeats, model = [256, n // 64, n // 8, n], run.quick(2, 5), images.model(run, data)
-
-    def in_steps(line, allreduce):
-        return alone.among(run, model, images.steps(run, data, count), line, timing, allreduce)
-
-    row = alone.queued(run, sizes, transport(run, HALF), 2, repeats).line
-    lines = {"float16 in a row": row, "float16": in_steps(row, transport(run, HALF))}
-    lines["float32"] = in_steps(alone.queued(run, sizes, transport(run, None), 4, repeats).line, transport(run, None))
+    batches, half, single = list(images.steps(run, data, count)), transport(run, HALF), transport(run, None)
+    row = alone.queued(run, sizes, half, 2, repeats).line
+    lines = {"float16 in a row": (row, alone.beside(run, model, batches, row, half)),
+             "float16": alone.among(run, model, batches, row, half)}  # fmt: skip
+    lines["float32"] = alone.among(run, model, batches, alone.queued(run, sizes, single, 4, repeats).line, single)
     own = run.mpi_allreduce()
     if own is not None:
         whole = np.zeros(n, np.float32)
         points = [(4 * k, run.time(lambda k=k: own(whole[:k]), repeats).median_s) for k in sizes]
-        lines["MPI"] = in_steps(fit_line(points).line, own)
+        lines["MPI"] = alone.among(run, model, batches, fit_line(points).line, own)
     return lines
 
 

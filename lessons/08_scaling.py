@@ -146,7 +146,7 @@ def scale_here(run: kit.Run, data, theta: float, sizes: list[int]) -> dict:
     own_s = processor_cost(points)
     for point in points:
         timelines = predict_here(point, point["ranks"], theta, elements, own_s)
-        point["predicted"] = {name: speedup(point["ranks"], timeline) for name, timeline in timelines.items()}
+        point["predicted"] = {name: speedup_here(point, point["ranks"], timeline) for name, timeline in timelines.items()}
         point["predicted_s"] = {name: timeline.step_s for name, timeline in timelines.items()}
     names = list(points[0]["steps"])
     for point in points[1:]:
@@ -166,7 +166,7 @@ def scale_here(run: kit.Run, data, theta: float, sizes: list[int]) -> dict:
     curves = {name: [] for name in names}
     for p in beyond:
         for name, predicted in predict_here(points[-1], p, theta, elements, own_s).items():
-            curves[name].append(speedup(p, predicted))
+            curves[name].append(speedup_here(points[-1], p, predicted))
     run.say("PREDICTED for more ranks on cores and links like those of the last line:")
     run.table(["ranks", *names], [[p, *(f"{curves[n][i]:.1f}" for n in names)] for i, p in enumerate(beyond)])
     return {"points": points, "beyond": beyond, "curves": curves, "theta": theta}
@@ -184,21 +184,18 @@ def measure_part(part: kit.Run, data, theta: float) -> dict:
                       **switched) as stack_:  # fmt: skip
             steps[system.name] = flow.time_steps(part, stack_, images.steps(part, data, count))
     n = sum(spec.size for spec in images.network(part, data).tensors)
-    lines = {wire: alone.queued(part, [256, n // 64, n // 8, n], transport(part, wire), np.dtype(wire).itemsize).line
-             for wire in ("float32", "float16")}  # fmt: skip
-    links = {wire: link_of(line, part.size) if part.size > 1 else Link(0.0, 0.0) for wire, line in lines.items()}
-    links["float32, no overlap"] = link_in_steps(part, data, lines["float32"], alone_, count)
+    batches, model, transports = list(images.steps(part, data, count)), images.model(part, data), {}
+    lines = {}
+    for wire in ("float32", "float16"):
+        transports[wire] = transport(part, wire)
+        lines[wire] = alone.queued(part, [256, n // 64, n // 8, n], transports[wire], np.dtype(wire).itemsize).line
+    among, plain_s = alone.among(part, model, batches, lines["float32"], transports["float32"])
+    computes = {"no overlap": plain_s, "overlap": alone.beside(part, model, batches, lines["float32"], transports["float32"])}
+    links = {wire: link_of(line, part.size) for wire, line in (lines | {"float32, no overlap": among}).items()}
     measured = {name: part.size * alone_.median_s / timing.median_s for name, timing in steps.items()}
-    return {"ranks": part.size, "alone": alone_, "ready_s": ready_s, "steps": steps, "links": links,
-            "kept_share": alone.kept_share_of(part, n, transport(part, None)), "measured": measured}  # fmt: skip
-
-
-def link_in_steps(part: kit.Run, data, line, timing, count: int) -> Link:
-    """alpha of a float32 ring among ranks that compute between their calls: what the first technique pays."""
-    if part.size == 1:
-        return Link(0.0, 0.0)
-    batches, allreduce = images.steps(part, data, count), transport(part, None)
-    return link_of(alone.among(part, images.model(part, data), batches, line, timing, allreduce), part.size)
+    share = alone.kept_share_of(part, n, transports["float32"])
+    return {"ranks": part.size, "alone": alone_, "ready_s": ready_s, "steps": steps, "links": links, "computes": computes,
+            "kept_share": share, "measured": measured}  # fmt: skip
 
 
 def transport(part: kit.Run, wire):
@@ -207,7 +204,9 @@ def transport(part: kit.Run, wire):
 
 
 def link_of(line: Line, size: int) -> Link:
-    """The link on which a ring of `size` ranks takes so long: the inverse of `ring_line`."""
+    """The link on which a ring of `size` ranks takes so long: the inverse of `ring_line`; one rank sends nothing."""
+    if size == 1:
+        return Link(0.0, 0.0)
     return Link(line.a_s / (2 * (size - 1)), line.b_s_per_byte * size / (2 * (size - 1)))
 
 
@@ -217,10 +216,17 @@ def processor_cost(points) -> float:
     return max(0.0, sparse.median_s - dense.median_s)
 
 
+def speedup_here(point, p: int, timeline) -> float:
+    """Against the step without exchange: where ranks share cores, one with an exchange computes for longer or shorter."""
+    return p * point["alone"].median_s / timeline.step_s
+
+
 def predict_here(point, p: int, theta: float, elements, own_s: float) -> dict:
     """{technique: Timeline} on p ranks whose cores and links are those of this point."""
-    ready, compute_s, found = list(zip(point["ready_s"], elements)), point["alone"].median_s, {}
+    found = {}
     for system in stack(theta):
+        compute_s = point["computes"]["overlap" if system.overlap else "no overlap"]
+        ready = list(zip(alone.at_pace(point["ready_s"], point["alone"], compute_s), elements))
         wire = "float16" if system.itemsize == 2 else "float32" + ", no overlap" * (not system.overlap)
         line = ring_line(p, point["links"][wire])
         system = replace(system, overlap=point["kept_share"] * system.overlap)

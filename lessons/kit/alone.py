@@ -2,7 +2,8 @@
 
     timing, ready_s = alone.step_alone(run, model, batches)      a step; when each gradient is ready on all ranks
     line = alone.queued(run, sizes, allreduce).line              T(m) of calls in a row, in a communication thread
-    line = alone.among(run, model, batches, line, timing, allreduce)         of a call that ranks come to from computing
+    line, compute_s = alone.among(run, model, batches, line, allreduce)      of a call that ranks come to from computing
+    compute_s = alone.beside(run, model, batches, line, allreduce)           of a step that ends with a sum in a thread
     share = alone.kept_share_of(run, elements, allreduce)        of its speed, that a computation keeps beside a call
 
 With more ranks than cores the ranks compute one after another. One that has no core yet leaves the barrier before its step
@@ -79,30 +80,53 @@ def queued(run: kit.Run, sizes: list[int], allreduce, itemsize: int = 4, repeats
     return fit_line(points if run.size > 1 else [(1, 1e-9), (10**9, 1e-9)])
 
 
-class Short(Clock):
-    """An exchange that sums a few numbers of its own after each gradient."""
+class Short:
+    """An exchange that sums a few numbers of its own after each gradient, or after gradient `only`."""
 
-    def __init__(self, allreduce) -> None:
-        super().__init__()
-        self.allreduce, self.x = allreduce, np.zeros(SHORT, np.float32)
+    def __init__(self, allreduce, only: int | None = None, wait=lambda: None) -> None:
+        self.allreduce, self.only, self.wait, self.x = allreduce, only, wait, np.zeros(SHORT, np.float32)
 
     def ready(self, i: int) -> None:
-        self.allreduce(self.x)
+        if self.only in (None, i):
+            self.allreduce(self.x)
+
+    def finish(self) -> bool:
+        self.wait()
+        return True
+
+    def step_s(self, run: kit.Run, model, batches) -> float:
+        """Median of training steps with it, the parameters as they are."""
+
+        def step(batch):
+            train_step(model, self, *batch, rate=0.0)
+
+        return float(np.median(noted(run, [partial(step, batch) for batch in batches])))
 
 
-def among(run: kit.Run, model, batches, line: Line, timing: kit.Timing, allreduce) -> Line:
-    """The line with the start-up that a call has in a step without overlap: ranks come to it one by one, from computing,
-    and find cold caches. In a row of calls all are there.
+def among(run: kit.Run, model, batches: list, line: Line, allreduce) -> tuple[Line, float]:
+    """(the line with the start-up that a call has in a step without overlap, seconds of computing in such a step).
 
-    From steps that sum SHORT numbers after each gradient, less the step without exchange (`timing`); bytes stay the line's.
+    Ranks come to a call one by one, from computing, and find cold caches; in a row of calls all are there. Those that wait
+    take cores from those that still compute. From steps that sum SHORT numbers after each gradient, and after the last
+    alone; bytes stay the line's.
     """
-    exchange = Short(allreduce)
+    last = len(model.gradients.specs) - 1
+    every_s, once_s = (Short(allreduce, only).step_s(run, model, batches) for only in (None, last))
+    line = replace(line, a_s=max(line.a_s, (every_s - once_s) / last))
+    return line, max(0.0, once_s - line.a_s)
 
-    def step(batch):
-        train_step(model, exchange, *batch, rate=0.0)
 
-    steps_s = float(np.median(noted(run, (partial(step, batch) for batch in batches))))
-    return replace(line, a_s=max(line.a_s, (steps_s - timing.median_s) / len(model.gradients.specs)))
+def beside(run: kit.Run, model, batches: list, line: Line, allreduce) -> float:
+    """Seconds of computing in a step that ends with a sum in the communication thread: who waits sleeps."""
+    thread, last = CommunicationThread(allreduce), len(model.gradients.specs) - 1
+    once_s = Short(thread, last, thread.wait).step_s(run, model, batches)
+    thread.close()
+    return max(0.0, once_s - line.a_s)
+
+
+def at_pace(ready_s: list[float], timing: kit.Timing, compute_s: float) -> list[float]:
+    """When gradients are ready in a step that computes for compute_s, not for as long as the step without exchange."""
+    return [t * compute_s / timing.median_s for t in ready_s]
 
 
 def noted(run: kit.Run, functions, skip: int = 1):

@@ -48,15 +48,17 @@ def test_what_a_step_and_its_calls_take(size):
         batches = [(np.ones((2, *model.network.image_shape), np.float32), np.array([1, 2]), 2 * size)] * 4
         timing, ready_s = alone.step_alone(run, model, batches, skip=2)
         line = alone.queued(run, [0, 7, 5000], allreduce, repeats=2).line
-        among = alone.among(run, model, batches, line, timing, allreduce)
-        return timing, ready_s, line, among, alone.kept_share_of(run, 100, allreduce)
+        among, plain_s = alone.among(run, model, batches, line, allreduce)
+        beside_s = alone.beside(run, model, batches, line, allreduce)
+        return timing, ready_s, line, among, (plain_s, beside_s), alone.kept_share_of(run, 100, allreduce)
 
     heard = threads.run(size, body)
     assert all(other == heard[0] for other in heard)
-    timing, ready_s, line, among, share = heard[0]
+    timing, ready_s, line, among, compute_s, share = heard[0]
     assert timing.repeats == 2 and len(ready_s) == 26
     assert ready_s == sorted(ready_s) and ready_s[0] > 0 and ready_s[-1] <= timing.high_s
     assert among.a_s >= line.a_s >= 0 and among.b_s_per_byte == line.b_s_per_byte and 0 <= share <= 1
+    assert min(compute_s) >= 0 and alone.at_pace([1.0, 3.0], timing, timing.median_s / 2) == [0.5, 1.5]
 
 
 def test_apart_by_hand():
