@@ -51,7 +51,10 @@ def verify(options):
         raise ValueError(f"verify: no case matches {options.only}; next: a statement (R2), its letter, or a name (ring-*)")
     if options.order:
         cases = [case for case in (in_order(case, options.order) for case in cases) if case]
-    verdicts = verify_cases(cases, judged, options.profile, not options.no_diagnosis)
+    try:
+        verdicts = verify_cases(cases, judged, options.profile, not options.no_diagnosis)
+    finally:
+        judged.close()
     if all(v.status == "absent" for v in verdicts):
         raise ValueError("verify: no function or file of that name; wanted one of " + ", ".join(sorted(CALLS)))
     for path, write in ((options.json, report.as_json), (options.junit, report.as_junit)):
@@ -92,7 +95,8 @@ def selected(case, patterns):
 
 
 def implementation(options):
-    from refgf.oracle.implementations import Command, Files, PythonModule
+    from refgf.oracle.implementations import Command, Files
+    from refgf.oracle.isolated import Isolated
 
     given = [value for value in (options.python, options.command, options.files) if value]
     if len(given) != 1:
@@ -100,8 +104,7 @@ def implementation(options):
     if not 0 < options.timeout < float("inf"):
         raise ValueError(f"verify: got --timeout {options.timeout}; wanted seconds, more than 0")
     if options.python:
-        sys.path.insert(0, ".")
-        return PythonModule(options.python, options.timeout)
+        return Isolated(options.python, options.timeout)
     return Command(options.command, options.timeout) if options.command else Files(options.files)
 
 

@@ -25,7 +25,8 @@ ENDS = (Exception, SystemExit, TooLong)  # what may come out of `contained`
 def contained(timeout_s=None):
     """sys.exit and os._exit become SystemExit here; after timeout_s seconds TooLong is raised in the running code.
 
-    The time limit needs the main thread and a system with SIGALRM; it reaches Python code, not a call that hangs in C.
+    The time limit needs the main thread and a system with SIGALRM; it reaches Python code, not a call that hangs in C
+    (isolated.py ends that).
     """
     real, own = os._exit, os.getpid()
 

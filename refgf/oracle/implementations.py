@@ -1,6 +1,6 @@
 """Three kinds of foreign code, one interface: run(case) -> {"out.x": array, ...}, or a reason why there is none.
 
-    PythonModule   a module with functions of the names and arguments in SPEC.md
+    PythonModule   a module with functions of the names and arguments in SPEC.md (isolated.py: in a process of its own)
     Command        a program that reads a folder with case.json and inputs.safetensors, and writes result.safetensors
                    (and, if it likes, trace.jsonl) into another
     Files          results that are already there: DIR/NAME.safetensors (and DIR/NAME.jsonl)
@@ -132,6 +132,9 @@ class Command:
     def provides(self, case):
         return True
 
+    def close(self):
+        """Nothing is open between two cases."""
+
     def run(self, case):
         with tempfile.TemporaryDirectory(prefix="refgf-case-") as folder, tempfile.TemporaryFile() as said:
             inputs, out = Path(folder, "case"), Path(folder, "out")
@@ -145,7 +148,7 @@ class Command:
             if code == self.NOT_IMPLEMENTED:
                 return Result()
             if code != 0:
-                return Result(error=f"ended with {_named(code)}: {_last_words(said) or 'it printed nothing'}")
+                return Result(error=f"ended with {exit_name(code)}: {_last_words(said) or 'it printed nothing'}")
             if not Path(out, "result.safetensors").exists():
                 return Result(error=f"the program wrote no result.safetensors into {{out}}: {_last_words(said)}".rstrip(": "))
             return read_result(out, "result.safetensors", "trace.jsonl")
@@ -166,7 +169,7 @@ class Command:
             raise
 
 
-def _named(code):
+def exit_name(code):
     """-6 is how Python says SIGABRT."""
     return f"signal {signal.Signals(-code).name}" if -code in set(signal.Signals) else f"exit code {code}"
 
@@ -191,6 +194,9 @@ class Files:
 
     def provides(self, case):
         return Path(self.folder, f"{case.name}.safetensors").exists()
+
+    def close(self):
+        """Nothing is open."""
 
     def run(self, case):
         return read_result(self.folder, f"{case.name}.safetensors", f"{case.name}.jsonl")

@@ -38,15 +38,18 @@ class Verdict:
 
 def verify(cases, implementation, profile="bits", with_diagnosis=True):
     """One verdict per case, in their order. Of each kind of case one failure is diagnosed."""
-    verdicts, endless = [], {}
+    verdicts, given_up = [], {}
     for case in cases:
-        if case.function in endless:
-            told = f"not run: {case.function} did not end in case {endless[case.function]}"
+        if case.function in given_up:
+            told = f"not run: {case.function} {given_up[case.function]}"
             verdicts.append(Verdict(case, "fail", failure=Failure(told), profile=profile))
-        else:
-            verdicts.append(verify_case(case, implementation, profile))
-        if verdicts[-1].failure and verdicts[-1].failure.message.startswith("did not end"):
-            endless[case.function] = case.name
+            continue
+        verdicts.append(verify_case(case, implementation, profile))
+        message = verdicts[-1].failure.message if verdicts[-1].failure else ""
+        if message.startswith("did not end"):
+            given_up[case.function] = f"did not end in case {case.name}"
+        elif message.startswith("its process ended"):
+            given_up[case.function] = f"ended its process in case {case.name}"
     if with_diagnosis:
         diagnose_some(verdicts)
     return verdicts

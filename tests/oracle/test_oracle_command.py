@@ -1,0 +1,151 @@
+"""`verify` as a command: programs, files, exit codes, reports, options, and what it needs."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import types
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+import refgf.oracle
+from refgf.oracle import report
+from refgf.oracle.__main__ import main
+from refgf.oracle.cases import GOLDEN, load_case, load_folder, save_tensors
+from refgf.oracle.implementations import Command, Files, PythonModule
+from refgf.oracle.verify import verify, verify_case
+
+RINGS = [case for case in load_folder(GOLDEN) if case.function == "ring_allreduce"]
+
+
+def case_named(name):
+    return load_case(GOLDEN, name)
+
+
+def module(**functions):
+    return PythonModule(types.SimpleNamespace(**functions))
+
+
+PROGRAM = """
+import sys, json
+from refgf.oracle.cases import load_tensors, save_tensors
+from refgf.oracle.definitions import ring_allreduce
+import numpy as np
+about = json.load(open(sys.argv[1] + "/case.json"))
+if about["function"] != "ring_allreduce":
+    sys.exit(77)
+tensors, short = load_tensors(sys.argv[1] + "/inputs.safetensors")
+assert set(tensors) == {"in.x"}, "a program sees inputs only"
+result = {"out.x": np.stack(ring_allreduce(list(tensors["in.x"]), about["arguments"]["wire"]))}
+if BROKEN:
+    result["out.x"][-1, -1] += 1
+save_tensors(sys.argv[2] + "/result.safetensors", result, ["out.x"] if short else [])
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    def write(broken=False, text=PROGRAM):
+        path = tmp_path / "program.py"
+        path.write_text(text.replace("BROKEN", str(broken)))
+        return f"{sys.executable} {path} {{case}} {{out}}"
+
+    return write
+
+
+def test_a_program_is_verified(program):
+    cases = [case_named(name) for name in ("ring-p3-n9-float32-sensitive", "ring-p4-n9-bfloat16-invariant", "csc-dgc")]
+    assert [v.status for v in verify(cases, Command(program()))] == ["pass", "pass", "absent"]
+    verdict = verify_case(cases[0], Command(program(broken=True)))
+    assert verdict.failure.where == {"rank": 2, "element": 8}
+
+
+def test_a_program_that_fails_is_told(program, tmp_path):
+    case = RINGS[0]
+    for text, told in (("raise SystemExit('no memory')", "no memory"), ("", "result.safetensors"),
+                       ("import time; time.sleep(60)", "did not end")):  # fmt: skip
+        assert told in str(verify_case(case, Command(program(text=text), timeout_s=1.0)).failure)
+    with pytest.raises(ValueError, match="cannot run"):
+        verify_case(case, Command(f"{tmp_path}/missing {{case}} {{out}}"))
+    with pytest.raises(ValueError, match="wanted one with"):
+        Command("./prog")
+
+
+def test_files_are_verified(tmp_path):
+    case = case_named("ring-p3-n9-float32-sensitive")
+    assert verify_case(case, Files(tmp_path)).status == "absent"
+    save_tensors(tmp_path / f"{case.name}.safetensors", case.part("out"))
+    assert verify_case(case, Files(tmp_path)).status == "pass"
+    (tmp_path / f"{case.name}.jsonl").write_text("{}\n")
+    assert "line 1" in str(verify_case(case, Files(tmp_path)).failure)
+
+
+WRONG = """
+import numpy as np
+def choose(values, percent):
+    return sorted(np.argsort(-values, kind="stable")[: max(1, int(len(values) * percent / 100))].tolist())
+"""
+
+
+def test_exit_codes_and_reports(tmp_path, capsys):
+    path = tmp_path / "wrong.py"
+    path.write_text(textwrap.dedent(WRONG))
+    assert main(["verify", "--python", "refgf.oracle.definitions", "--only", "R1", "L"]) == 0
+    files = ["--json", str(tmp_path / "r.json"), "--junit", str(tmp_path / "r.xml")]
+    assert main(["verify", "--python", str(path), *files]) == 1
+    text = capsys.readouterr().out
+    assert "FAIL" in text and "rounded down (violates C5)" in text and "not provided" in text
+    told = json.loads((tmp_path / "r.json").read_text())
+    assert told["statements"]["C5"] == {"pass": 2, "fail": 3, "open": 0}
+    assert {c["status"] for c in told["cases"]} == {"pass", "fail", "absent"}
+    suite = ElementTree.parse(tmp_path / "r.xml").getroot()
+    assert (suite.get("failures"), len(suite.findall("testcase/failure"))) == ("3", 3)
+    for wrong in (["--python", "no.such.module"], ["--python", "missing.py"], ["--files", str(tmp_path / "none")], [],
+                  ["--python", str(path), "--files", "."], ["--python", str(path), "--only", "Z9"],
+                  ["--files", str(tmp_path)], ["--python", str(path), "--cases", str(tmp_path)]):  # fmt: skip
+        assert main(["verify", *wrong]) == 2, wrong
+        assert "refgf.oracle: " in capsys.readouterr().err
+
+
+def test_control_characters_do_not_break_the_xml():
+    verdict = verify_case(RINGS[0], module(ring_allreduce=lambda xs, wire=None: 1 / 0))
+    verdict.failure = type(verdict.failure)("a \x00\x1b[31m b")
+    ElementTree.fromstring(report.as_junit([verdict]))
+
+
+def test_it_works_without_mpi4py_and_matplotlib(tmp_path):
+    """And without torch and the rest of the project; in the process of the judged module, too."""
+    for name in ("mpi4py", "matplotlib", "torch", "PIL", "sklearn"):
+        (tmp_path / f"{name}.py").write_text(f"raise ImportError('{name} is not here')\n")
+    code = """import sys, time
+import refgf.oracle
+from refgf.oracle.__main__ import main
+start_s = time.perf_counter()
+assert main(["verify", "--python", "refgf.oracle.definitions"]) == 0
+assert time.perf_counter() - start_s < 60
+floors = {name.split(".")[1] for name in sys.modules if name.startswith("refgf.")}
+assert floors == {"oracle"}, floors
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(refgf.oracle.__file__).parents[2])])}
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, env=environment)
+
+
+def test_export_makes_other_cases(tmp_path, capsys):
+    assert main(["export", str(tmp_path / "more"), "--ranks", "6", "--size", "20", "--dtype", "float16", "--count", "3"]) == 0
+    assert len(load_folder(tmp_path / "more")) == 3
+    assert main(["verify", "--python", "refgf.oracle.definitions", "--cases", str(tmp_path / "more")]) == 0
+    assert main(["export", str(tmp_path / "more"), "--ranks", "0"]) == 2
+
+
+def test_the_option_order(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import numpy as np\nfrom refgf.oracle.orders import NAMED\n"
+        "def allreduce(xs, wire=None):\n    return [NAMED['tree'](xs, np.add) for _ in xs]\n"
+    )
+    for order, code in (("tree", 0), ("ring", 1)):
+        arguments = ["--order", order, "--no-diagnosis", "--only", "ring-p9-n21-float32-sensitive"]
+        assert main(["verify", "--python", str(path), *arguments]) == code
