@@ -62,26 +62,28 @@ def slowest(comm, seconds: list[float]) -> list[float]:
     return [max(some) for some in zip(*comm.allgather(seconds))]
 
 
-def times(comm, step, count=STEPS) -> list[float]:
+def times(comm, step, count=STEPS, warmup=WARMUP) -> list[float]:
     """Seconds of each step, of the slowest rank; the first ones are left out."""
     mine = []
-    for _ in range(WARMUP + count):
+    for _ in range(warmup + count):
         comm.Barrier()
         start_s = time.perf_counter()
         step()
         mine.append(time.perf_counter() - start_s)
-    return slowest(comm, mine[WARMUP:])
+    return slowest(comm, mine[warmup:])
 
 
 def processor(comm, step) -> dict:
     """Times of the steps, and processor seconds a step of all ranks together: computing thread, other threads, kernel.
 
-    The kernel's are part of both; sending and receiving is most of them.
+    The kernel's are part of both; sending and receiving is most of them. The computing thread also waits for the slower
+    ranks, inside MPI and asking all the time.
     """
+    times(comm, step, 0)
     before = spent_s()
-    seconds = times(comm, step)
-    after, count = spent_s(), WARMUP + STEPS
-    main_s, process_s, kernel_s = (sum(some) / count for some in zip(*comm.allgather([b - a for a, b in zip(before, after)])))
+    seconds = times(comm, step, warmup=0)
+    spent = [(after_s - before_s) / STEPS for before_s, after_s in zip(before, spent_s())]
+    main_s, process_s, kernel_s = (sum(some) for some in zip(*comm.allgather(spent)))
     return {"step_s": seconds, "computing_s": main_s, "communicating_s": process_s - main_s, "kernel_s": kernel_s}
 
 
