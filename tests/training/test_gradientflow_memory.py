@@ -66,7 +66,8 @@ def allowed(algorithm, percent):
     The working copy has 4 bytes a number on a CPU. In a dense step all chunks are packed. Scratch is of the wire's type.
     """
     n = ELEMENTS
-    scratch = n if algorithm is direct_allreduce else 2 * math.ceil(n / RANKS)
+    part = math.ceil(n / RANKS)
+    scratch = n + part if algorithm is direct_allreduce else 2 * part  # direct: kept slices, and one on its way out
     return 3 * 4 * n + 4 * n + 4 * n + 4 * n * percent // 100 + 2 * scratch
 
 
