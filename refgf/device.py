@@ -118,7 +118,7 @@ class Staging:
     """Hands MPI buffers that it may touch, for slices of one array `x` travelling as `wire` (a dtype).
 
     outgoing(view)    what to send for this slice of x: the view itself, or a cast and staged copy of it
-    incoming(n)       where n arriving elements may be written; scratch, overwritten by the next call
+    incoming(n)       where n arriving elements may be written; scratch, overwritten by the next call unless to be kept
     arrived(buffer)   the same elements where x lives
 
     With NumPy and the wire type of x nothing is copied, and the scratch is one slice long. `scratch` is a dict that
@@ -140,8 +140,10 @@ class Staging:
         synchronize(self.x)
         return view
 
-    def incoming(self, n: int):
+    def incoming(self, n: int, keep: bool = False):
         synchronize(self.x)  # the scratch may still be read by a queued kernel
+        if keep and not self.through_host:
+            return self.xp.empty(n, self.wire)
         return self._buffer("incoming", n, pinned=self.through_host)
 
     def arrived(self, buffer):
@@ -152,8 +154,8 @@ class Staging:
         return on_device
 
     def keep(self, buffer):
-        """A private copy of what arrived, where x lives, in the wire type."""
-        return self.arrived(buffer).copy()
+        """What arrived, to be kept, where x lives, in the wire type; a private copy of what came through the host."""
+        return self.arrived(buffer).copy() if self.through_host else buffer
 
     def _copy(self, name: str, view):
         buffer = self._buffer(name, view.size)

@@ -19,6 +19,12 @@ HALF, ONE_HALF_BITS = numpy.float32(0.5), numpy.int32(0x3F000000)
 SMALLEST_NORMAL, TOO_LARGE = numpy.float32(2.0**-14), numpy.float32(65536)
 
 
+def blocks(x) -> list[slice]:
+    """Parts of a flat array that stay in a CPU's cache; on a GPU the whole."""
+    step = BLOCK_ELEMENTS if isinstance(x, numpy.ndarray) else max(1, x.size)
+    return [slice(start, min(start + step, x.size)) for start in range(0, x.size, step)]
+
+
 def cast(x, out) -> None:
     """out <- x, flat arrays of the same length; rounded to nearest, ties to even; too large becomes infinite."""
     kinds = isinstance(x, numpy.ndarray) and isinstance(out, numpy.ndarray) and (x.dtype.name, out.dtype.name)
@@ -26,10 +32,32 @@ def cast(x, out) -> None:
     if convert is None or x.size < FEW or not (x.flags.c_contiguous and out.flags.c_contiguous):
         out[...] = x
         return
-    scratch = numpy.empty((3, min(x.size, BLOCK_ELEMENTS)), numpy.int32)
-    for start in range(0, x.size, BLOCK_ELEMENTS):
-        block = slice(start, min(start + BLOCK_ELEMENTS, x.size))
+    scratch = numpy.empty((3 if convert is _narrow else 0, min(x.size, BLOCK_ELEMENTS)), numpy.int32)
+    for block in blocks(x):
         convert(x[block], out[block], scratch[:, : block.stop - block.start])
+
+
+def add(x, out) -> None:
+    """out <- out + x, flat arrays of the same length; a shorter type is widened block by block."""
+    if x.dtype == out.dtype or not isinstance(x, numpy.ndarray):
+        out += x
+        return
+    scratch = numpy.empty(min(x.size, BLOCK_ELEMENTS), out.dtype)
+    for block in blocks(x):
+        wide = scratch[: block.stop - block.start]
+        cast(x[block], wide)
+        out[block] += wide
+
+
+def rounded(x, kind, out) -> None:
+    """out <- x rounded to the type `kind`, both of the same type and length; out may be x."""
+    if not isinstance(x, numpy.ndarray):
+        out[...] = x.astype(kind)
+        return
+    for block in blocks(x):
+        short = numpy.empty(block.stop - block.start, kind)
+        cast(x[block], short)
+        cast(short, out[block])
 
 
 def _narrow(x, out, scratch) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from refgf.half import BLOCK_ELEMENTS, FEW, cast
+from refgf.half import BLOCK_ELEMENTS, FEW, add, cast, rounded
 
 EVERY_HALF = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
 
@@ -50,3 +50,26 @@ def test_any_bits_and_lengths(n, special):
 def test_an_array_with_gaps():
     x = np.linspace(-1, 1, 4 * FEW, dtype=np.float32)
     require_bits_of_numpy(x[::2], np.float16)
+
+
+KINDS = [("float16", "float32"), ("float16", "float64"), ("float32", "float64"), ("float16", "float16")]
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize("n", [0, 1, FEW + 1, 2 * BLOCK_ELEMENTS + 7])
+def test_additions_are_those_of_numpy(n, kinds):
+    rng = np.random.default_rng(n)
+    x, got = ((1e-5 * rng.standard_normal(n)).astype(kind) for kind in kinds)  # half of them below 2**-14
+    wanted = got + x
+    add(x, got)
+    assert got.tobytes() == wanted.tobytes() and got.dtype == wanted.dtype
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("n", [0, 1, FEW + 1, 2 * BLOCK_ELEMENTS + 7])
+def test_rounding_in_place_and_elsewhere(n, kind):
+    x = np.random.default_rng(n).standard_normal(n).astype(np.float32)
+    wanted, out = x.astype(kind).astype(np.float32), np.empty_like(x)
+    rounded(x, kind, out)
+    rounded(x, kind, x)
+    assert out.tobytes() == x.tobytes() == wanted.tobytes()

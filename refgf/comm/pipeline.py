@@ -40,6 +40,7 @@ from refgf.comm.schedule import (
 )
 from refgf.comm.slices import length
 from refgf.device import is_device
+from refgf.half import cast
 
 SEGMENT_BYTES, DEPTH = 1 << 18, 4
 
@@ -172,7 +173,7 @@ class Flight:
             self.leaving.popleft()[1].Wait()
         self._sent += 1
         outgoing = self._buffer("leaving", self._sent % (self.depth + 1), length(step.send))
-        outgoing[...] = self.x[step.send]
+        cast(self.x[step.send], outgoing)
         self.leaving.append((NOTHING, self.comm.Isend(outgoing, step.send_to)))
 
     def _release(self, part: slice) -> None:

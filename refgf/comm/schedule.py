@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from refgf.comm.slices import length
-from refgf.device import Staging, array_module
+from refgf.device import Staging
+from refgf.half import add, blocks, cast, rounded
 
 NOTHING = slice(0, 0)
 MESSAGE_OPERATIONS = ("add", "copy", "keep")
@@ -136,7 +137,7 @@ def execute(comm, schedule: Schedule, x, wire=None, scratch: dict | None = None)
             into = None
             if step.receive_from is not None:
                 in_place = step.op == "copy" and staging.direct
-                into = x[step.receive] if in_place else staging.incoming(length(step.receive))
+                into = x[step.receive] if in_place else staging.incoming(length(step.receive), step.op == "keep")
             exchange(comm, step, staging.outgoing(x[step.send]), into)
             if into is not None and not in_place:
                 arrived = staging.keep(into) if step.op == "keep" else staging.arrived(into)
@@ -157,25 +158,29 @@ def apply(step: Step, x, arrived, kept: dict, wire) -> None:
     """What a step does to x once its message is here. The only arithmetic of a collective."""
     part = x[step.receive]
     if step.op == "add":
-        array_module(x).add(part, arrived, out=part)
+        add(arrived, part)
     elif step.op == "copy":
-        part[...] = arrived
+        cast(arrived, part)
     elif step.op == "keep":
         kept[step.receive_from] = arrived
     elif step.op == "finish":
         if wire != x.dtype:
-            part[...] = part.astype(wire)
+            rounded(part, wire, out=part)
     elif step.op == "fold":
-        own = part.astype(wire)
-        below = [kept[rank] for rank in sorted(kept)]
-        # a schedule keeps from every other rank, so the own rank is the number that is missing
-        position = next(i for i in range(len(kept) + 1) if i not in kept)
-        below.insert(position, own)
-        part[...] = below[0]
-        for term in below[1:]:
-            part += term
+        fold(part, kept, wire)
     else:
         raise AssertionError(f"unknown operation {step.op!r}")
+
+
+def fold(part, kept: dict, wire) -> None:
+    """part <- the sum in rank order of what was kept and of the own part, all as they were in the wire type."""
+    position = next(i for i in range(len(kept) + 1) if i not in kept)  # kept is from every other rank: the missing one is own
+    for block in blocks(part):
+        own = part[block].astype(wire)
+        terms = [own if rank == position else kept[rank][block] for rank in range(len(kept) + 1)]
+        cast(terms[0], part[block])
+        for term in terms[1:]:
+            add(term, part[block])
 
 
 def replay(schedules: Sequence[Schedule], xs: Sequence[np.ndarray], wire=None) -> list[np.ndarray]:
