@@ -50,7 +50,8 @@ from refgf.training.step import averaged_statistics, evaluate, replica, require_
 # what the argument `allreduce` may be: makes an Allreduce out of a communicator and a wire type
 ring_allreduce = functools.partial(collective, algorithm=ring.allreduce)
 direct_allreduce = functools.partial(collective, algorithm=direct.allreduce)
-pipelined_ring_allreduce = functools.partial(pipelined, algorithm=ring.allreduce)  # the ring's bits; casts while it sends
+# the ring's bits, but it casts and adds while it sends; long segments, as the communication thread asks for them now and then
+pipelined_ring_allreduce = functools.partial(pipelined, algorithm=ring.allreduce, segment_bytes=2**20, depth=2)
 
 
 class GradientFlow:

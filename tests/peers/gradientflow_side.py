@@ -19,20 +19,20 @@ import numpy as np
 from mpi4py import MPI
 from waiting import WaitingNetwork
 
-from refgf.comm import ring
-from refgf.comm.schedule import collective
+from refgf.comm.patient import patient
 from refgf.exchange.precision import LossScale
 from refgf.nn.alexnet import AlexNet
 from refgf.predict.fit import fit_line
-from refgf.training.gradientflow import GradientFlow
+from refgf.training.gradientflow import GradientFlow, pipelined_ring_allreduce
 from refgf.training.step import train_step
 
 BATCH, STEPS, WARMUP = 16, 5, 2
 THETA = 2**22  # bytes
+STACK = {"allreduce": pipelined_ring_allreduce, "overlap": True}
 CONFIGURATIONS = {
-    "float32": {"theta_bytes": THETA, "overlap": True},
-    "float16": {"theta_bytes": THETA, "overlap": True, "wire": np.float16},
-    "CSC": {"theta_bytes": THETA // 4, "overlap": True, "wire": np.float16, "density": 10},
+    "float32": STACK | {"theta_bytes": THETA},
+    "float16": STACK | {"theta_bytes": THETA, "wire": np.float16},
+    "CSC": STACK | {"theta_bytes": THETA // 4, "wire": np.float16, "density": 10},
 }
 
 
@@ -124,7 +124,7 @@ def median_pace(comm, paces) -> dict:
 
 def measure_line(comm):
     """a and b of a float16 ring on this cluster, while nothing else happens."""
-    allreduce, points = collective(comm, ring.allreduce, np.float16), []
+    allreduce, points = pipelined_ring_allreduce(patient(comm), wire=np.float16), []
     for n in (1 << 10, 1 << 18, 1 << 20, 1 << 22):
         x = np.zeros(n, np.float32)
         points.append((2 * n, statistics.median(times(comm, lambda x=x: allreduce(x), 3))))
