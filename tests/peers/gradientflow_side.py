@@ -20,9 +20,11 @@ from mpi4py import MPI
 from waiting import WaitingNetwork
 
 from refgf.comm.patient import patient
+from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.precision import LossScale
 from refgf.nn.alexnet import AlexNet
 from refgf.predict.fit import fit_line
+from refgf.predict.timeline import kept_share
 from refgf.training.gradientflow import GradientFlow, pipelined_ring_allreduce
 from refgf.training.step import train_step
 
@@ -107,7 +109,7 @@ def compute(comm) -> dict:
             found[f"{name} calls"] = [2 * (call.stop - call.start) for call in flow.calls]
     nobody = {"allreduce": lambda comm, wire: lambda x: None, "loss_scale": LossScale(1024.0)}
     found["CSC arithmetic"] = waited(comm, AlexNet(1000).tensors, NO_PACE, CONFIGURATIONS["CSC"] | nobody)
-    found["line"], found["spent"] = measure_line(comm), spent
+    found["line"], found["kept"], found["spent"] = measure_line(comm), measure_kept(comm), spent
     return found | {name: row["step_s"] for name, row in spent.items()}
 
 
@@ -130,6 +132,25 @@ def measure_line(comm):
         points.append((2 * n, statistics.median(times(comm, lambda x=x: allreduce(x), 3))))
     fit = fit_line(points)
     return [fit.a_s, fit.b_s_per_byte]
+
+
+def measure_kept(comm) -> float:
+    """The share of its speed that a computation on all ranks keeps beside a call; matrix products, not the network."""
+    thread = CommunicationThread(pipelined_ring_allreduce(patient(comm), wire=np.float16))
+    x, (a, b, c) = np.full(1 << 24, 1e-3, np.float32), np.ones((3, 512, 512), np.float32)
+
+    def load(products: int, beside: bool) -> None:
+        if beside:
+            thread(x)
+        for _ in range(products):
+            np.matmul(a, b, out=c)
+        thread.wait()
+
+    call_s, product_s = (statistics.median(times(comm, lambda some=some: load(*some), 3)) for some in ((0, True), (100, False)))
+    products = round(150 * call_s / product_s)  # half as long again as the call
+    alone_s, both_s = (statistics.median(times(comm, lambda some=some: load(products, some), 3)) for some in (False, True))
+    thread.close()
+    return kept_share(max(call_s, alone_s), call_s, both_s)
 
 
 def wait(comm, pace) -> dict:
