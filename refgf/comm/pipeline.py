@@ -14,8 +14,8 @@ step 1 may leave as soon as what it carries has been added in step 0; that is al
     arrival    is written or added once no message that still reads those elements is under way
 
 Cost per rank: the bytes of the schedule, in sum over its messages of max(1, ceil(bytes / segment_bytes)) messages.
-Scratch: `depth` segments, and as many again (plus one) when `wire` differs from the array's type; a step by step run needs
-a whole slice for each. Arrays on a GPU are run step by step.
+Scratch: `depth` segments; when `wire` differs from the array's type, as many again (plus one), and what has arrived finished
+(about two slices), as it goes on to the next rank as it came, without another cast. Arrays on a GPU are run step by step.
 
 Source: segmented, pipelined rings are common practice (Open MPI's segmented ring, NCCL's chunks).
 """
@@ -121,6 +121,7 @@ class Flight:
         self.leaving = deque()  # (the part of x that the message reads, request), oldest first
         self._scratch = scratch
         self._received = self._sent = 0  # how many, to take turns with the buffers
+        self._as_wire = {}  # (start, stop): these elements of x as they travel
 
     def post(self, step: Step) -> None:
         """Start the messages of this step, as soon as what it sends is there."""
@@ -140,9 +141,23 @@ class Flight:
         step, request, into = self.arriving.popleft()
         if request is not None:
             request.Wait()
-        if not self._in_place(step):
-            self._release(step.receive)
+        if self._in_place(step):
+            return
+        self._release(step.receive)
+        for start, stop in [key for key in self._as_wire if overlap(slice(*key), step.receive)]:
+            del self._as_wire[start, stop]  # they are about to change
+        if self.wire != self.x.dtype and step.op in ("finish", "copy"):
+            self._round(step.receive, into)
+        else:
             apply(step, self.x, into, {}, self.wire)
+
+    def _round(self, part: slice, arrived: np.ndarray | None) -> None:
+        """x[part] <- what arrived, or itself rounded; the message stays at hand for the next rank."""
+        if arrived is None:
+            arrived = np.empty(length(part), self.wire)
+            cast(self.x[part], arrived)
+        cast(arrived, self.x[part])
+        self._as_wire[part.start, part.stop] = arrived
 
     def finish(self) -> None:
         while self.arriving:
@@ -162,6 +177,8 @@ class Flight:
         if self._in_place(step):
             self._release(step.receive)
             return self.x[step.receive]
+        if step.op == "copy":
+            return np.empty(length(step.receive), self.wire)  # it may have to go on
         self._received += 1
         return self._buffer("arriving", self._received % self.depth, length(step.receive))
 
@@ -171,9 +188,11 @@ class Flight:
             return
         while len(self.leaving) > self.depth:
             self.leaving.popleft()[1].Wait()
-        self._sent += 1
-        outgoing = self._buffer("leaving", self._sent % (self.depth + 1), length(step.send))
-        cast(self.x[step.send], outgoing)
+        outgoing = self._as_wire.pop((step.send.start, step.send.stop), None)
+        if outgoing is None:
+            self._sent += 1
+            outgoing = self._buffer("leaving", self._sent % (self.depth + 1), length(step.send))
+            cast(self.x[step.send], outgoing)
         self.leaving.append((NOTHING, self.comm.Isend(outgoing, step.send_to)))
 
     def _release(self, part: slice) -> None:
