@@ -36,11 +36,13 @@ def test_scratch_is_kept_and_grows():
 def test_kept_arrivals_are_private():
     x = np.zeros(4, np.float32)
     staging = Staging(x, np.float32)
-    buffer = staging.incoming(2)
-    buffer[:] = 7
-    kept = staging.keep(buffer)
-    buffer[:] = 0
-    assert kept.tolist() == [7, 7]
+    kept = []
+    for value in (7, 8):
+        buffer = staging.incoming(2, keep=True)
+        buffer[:] = value
+        kept.append(staging.keep(buffer))
+    staging.incoming(2)[:] = 0
+    assert [buffer.tolist() for buffer in kept] == [[7, 7], [8, 8]]
 
 
 def test_unknown_devices_and_settings_are_named(monkeypatch):
