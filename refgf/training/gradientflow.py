@@ -91,7 +91,7 @@ class GradientFlow:
                          "half_weights": half_weights}  # fmt: skip
         self.model = _model(network, density, form, momentum, weight_decay, trust, half_weights, seed)
         # one for the data, which the thread has to itself and where it waits asleep, one for the rest
-        self._comms = [patient(comm.Dup()) if overlap else comm.Dup(), comm.Dup()]
+        self._comms = [patient(comm.Dup()) if overlap else comm.Dup() for _ in range(2)]
         self._require_agreement()
         self._share_norms(norms)
         self._unscaled = self._thread = self.csc = None
