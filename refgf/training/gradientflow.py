@@ -90,7 +90,7 @@ class GradientFlow:
                          "weight_decay": weight_decay, "trust": trust, "norms": norms,
                          "half_weights": half_weights}  # fmt: skip
         self.model = _model(network, density, form, momentum, weight_decay, trust, half_weights, seed)
-        # one for the data, which the thread has to itself and where it waits asleep, one for the rest
+        # one for the data, which a thread has to itself, one for the rest; beside a thread both wait asleep
         self._comms = [patient(comm.Dup()) if overlap else comm.Dup() for _ in range(2)]
         self._require_agreement()
         self._share_norms(norms)
