@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from refgf.half import BLOCK_ELEMENTS, FEW, add, cast, rounded
+from refgf.half import BLOCK_ELEMENTS, FEW, FEW_HALVES, add, cast, rounded
 
 EVERY_HALF = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
 
@@ -34,7 +34,7 @@ def test_float32_around_every_float16_and_every_tie():
 
 
 @pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan, -0.0, 3e38, 1e-45])
-@pytest.mark.parametrize("n", [0, 1, FEW - 1, FEW, FEW + 1, BLOCK_ELEMENTS, 2 * BLOCK_ELEMENTS + 7])
+@pytest.mark.parametrize("n", [0, 1, FEW - 1, FEW, FEW + 1, FEW_HALVES, BLOCK_ELEMENTS, 2 * BLOCK_ELEMENTS + 7])
 def test_any_bits_and_lengths(n, special):
     rng = np.random.default_rng(n)
     x = rng.integers(0, 1 << 32, n, dtype=np.uint32).view(np.float32)
@@ -56,7 +56,7 @@ KINDS = [("float16", "float32"), ("float16", "float64"), ("float32", "float64"),
 
 
 @pytest.mark.parametrize("kinds", KINDS)
-@pytest.mark.parametrize("n", [0, 1, FEW + 1, 2 * BLOCK_ELEMENTS + 7])
+@pytest.mark.parametrize("n", [0, 1, FEW + 1, FEW_HALVES, 2 * BLOCK_ELEMENTS + 7])
 def test_additions_are_those_of_numpy(n, kinds):
     rng = np.random.default_rng(n)
     x, got = ((1e-5 * rng.standard_normal(n)).astype(kind) for kind in kinds)  # half of them below 2**-14
@@ -66,7 +66,7 @@ def test_additions_are_those_of_numpy(n, kinds):
 
 
 @pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("n", [0, 1, FEW + 1, 2 * BLOCK_ELEMENTS + 7])
+@pytest.mark.parametrize("n", [0, 1, FEW + 1, FEW_HALVES, 2 * BLOCK_ELEMENTS + 7])
 def test_rounding_in_place_and_elsewhere(n, kind):
     x = np.random.default_rng(n).standard_normal(n).astype(np.float32)
     wanted, out = x.astype(kind).astype(np.float32), np.empty_like(x)
