@@ -29,7 +29,8 @@ def cast(x, out) -> None:
     """out <- x, flat arrays of the same length; rounded to nearest, ties to even; too large becomes infinite."""
     kinds = isinstance(x, numpy.ndarray) and isinstance(out, numpy.ndarray) and (x.dtype.name, out.dtype.name)
     convert = {("float32", "float16"): _narrow, ("float16", "float32"): _widen}.get(kinds)
-    if convert is None or x.size < (FEW if convert is _narrow else FEW_HALVES) or not (x.flags.c_contiguous and out.flags.c_contiguous):
+    if (convert is None or x.size < (FEW if convert is _narrow else FEW_HALVES)
+            or not (x.flags.c_contiguous and out.flags.c_contiguous)):  # fmt: skip
         out[...] = x
         return
     scratch = numpy.empty((3 if convert is _narrow else 0, min(x.size, BLOCK_ELEMENTS)), numpy.int32)
