@@ -22,6 +22,7 @@ from refgf.cluster.settings import Settings
 from refgf.comm import ring
 from refgf.comm.native import mpi_allreduce
 from refgf.comm.pipeline import pipelined
+from refgf.comm.schedule import collective
 from refgf.comm.select import Fastest, candidates, measure
 from refgf.predict.workloads import resnet50
 
@@ -36,7 +37,8 @@ def main(out: str) -> None:
     fastest = Fastest(ours, measure(comm, ours))
     sides = {"ring": pipelined(comm, ring.allreduce), "fastest": fastest, "own": mpi_allreduce(comm)}
     found = {"sizes": [size_row(comm, sides, nbytes) | {"chosen": fastest.chosen[nbytes]} for nbytes in SIZES]}
-    found["small"] = lazy_rows(comm, fastest, [t.elements for t in resnet50().tensors if t.elements < SMALL])
+    small = [tensor.elements for tensor in resnet50().tensors if tensor.elements < SMALL]
+    found["small"] = lazy_rows(comm, collective(comm, ring.allreduce), small)
     if comm.rank == 0:
         Path(out).write_text(json.dumps(found))
 
