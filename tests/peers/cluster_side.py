@@ -1,6 +1,6 @@
 """The ranks' side of cluster_speed.py, on the emulated cluster: python cluster_side.py OUT
 
-Raw TCP between two nodes, the pipelined ring, the algorithm measured fastest for the size, and MPI's own Allreduce take
+Raw TCP between two nodes, the ring, the algorithm measured fastest for the size, and MPI's own Allreduce take
 turns; calls follow each other without a pause until every link has carried at least BURSTS times what its shaper may give
 on credit. Times are the slowest rank's. A tensor below SMALL elements is small.
 """
@@ -19,10 +19,7 @@ from mpi4py import MPI
 
 from refgf.cluster.probe import measure as probe
 from refgf.cluster.settings import Settings
-from refgf.comm import ring
 from refgf.comm.native import mpi_allreduce
-from refgf.comm.pipeline import pipelined
-from refgf.comm.schedule import collective
 from refgf.comm.select import Fastest, candidates, measure
 from refgf.predict.workloads import resnet50
 
@@ -35,10 +32,10 @@ def main(out: str) -> None:
     comm = MPI.COMM_WORLD
     ours = candidates(comm)
     fastest = Fastest(ours, measure(comm, ours))
-    sides = {"ring": pipelined(comm, ring.allreduce), "fastest": fastest, "own": mpi_allreduce(comm)}
+    sides = {"ring": ours["ring"], "fastest": fastest, "own": mpi_allreduce(comm)}
     found = {"sizes": [size_row(comm, sides, nbytes) | {"chosen": fastest.chosen[nbytes]} for nbytes in SIZES]}
     small = [tensor.elements for tensor in resnet50().tensors if tensor.elements < SMALL]
-    found["small"] = lazy_rows(comm, collective(comm, ring.allreduce), small)
+    found["small"] = lazy_rows(comm, ours["ring"], small)
     if comm.rank == 0:
         Path(out).write_text(json.dumps(found))
 
