@@ -3,8 +3,7 @@
     python tests/peers/cluster_speed.py [results.json]
 
 Bus bandwidth is 2(p-1)/p N/t: what every link carries, whatever p is. It is held against raw TCP goodput, one way between
-two nodes, measured in turn with it. Every figure is a median of repeats, with its range. Where the ranges of two sides that
-fill the link overlap, they count as level.
+two nodes, measured in turn with it. Every figure is a median of repeats, with its range.
 """
 
 import json
@@ -74,9 +73,9 @@ def report(p: int, found: dict, share: float) -> None:
               f"{row['fastest_row']['ratio']:>14.2f} {row['chosen']}")  # fmt: skip
     long = [row["of_raw"] for row in found["sizes"] if row["bytes"] >= FROM_BYTES]
     bar(f"ring over raw TCP, worst size from {FROM_BYTES >> 20} MiB", min(long), share, least=True)
-    own = [level(row["ring_row"]) for row in found["sizes"] if row["bytes"] >= OWN_FROM_BYTES]
+    own = [row["ring_row"]["ratio"] for row in found["sizes"] if row["bytes"] >= OWN_FROM_BYTES]
     bar(f"ring over MPI's own, worst size from {OWN_FROM_BYTES >> 20} MiB", max(own), 1.0)
-    bar("the fastest of ours over MPI's own, worst size", max(level(row["fastest_row"]) for row in found["sizes"]), 1.0)
+    bar("the fastest of ours over MPI's own, worst size", max(row["fastest_row"]["ratio"] for row in found["sizes"]), 1.0)
     small = found["small"]
     gain = statistics.median(eager / lazy for eager, lazy in zip(small["eager"], small["lazy"]))
     what = f"one call for ResNet-50's {small['tensors']} small tensors, times faster than eager"
@@ -84,11 +83,6 @@ def report(p: int, found: dict, share: float) -> None:
         bar(what, gain, 5.0, least=True)
     else:
         print(f"     {what}: {gain:.1f}")
-
-
-def level(row: dict) -> float:
-    """The ratio; 1 where the pairs' range has 1 in it: both carry what the link can, and cannot be told apart."""
-    return 1.0 if row["ratio_min"] <= 1 <= row["ratio_max"] else row["ratio"]
 
 
 def compared(name: str, ours: list[float], theirs: list[float]) -> dict:
