@@ -39,8 +39,7 @@ class Isolated:
     def run(self, case):
         if self.process is None:
             self._start()
-        self.pipe.send(case)
-        answer = self._answer(self.timeout_s)
+        answer = self._answer(self.timeout_s, case)
         return Result(error=answer) if isinstance(answer, str) else answer
 
     def close(self):
@@ -65,9 +64,11 @@ class Isolated:
             self.close()
             raise ValueError(answer if answer.startswith("verify:") else f"verify: importing {self.name}: {answer}")
 
-    def _answer(self, limit_s):
-        """What the process answers, or a sentence about why it does not."""
+    def _answer(self, limit_s, case=None):
+        """What the process answers (to a case), or a sentence about why it does not: it may have ended since the last one."""
         try:
+            if case is not None:
+                self.pipe.send(case)
             if self.pipe.poll(limit_s + GRACE_S):
                 return self.pipe.recv()
             answer = f"did not end within {limit_s:g} s, inside a call that Python cannot interrupt"

@@ -8,6 +8,8 @@ import time
 import pytest
 
 from refgf.oracle.__main__ import main
+from refgf.oracle.cases import GOLDEN, load_folder
+from refgf.oracle.isolated import Isolated
 
 ONE = "ring-p3-n9-float32-sensitive"
 RIGHT = "from refgf.oracle.definitions import *\n"
@@ -94,6 +96,19 @@ def test_a_hang_in_c_and_a_crash_end_their_process_only(verify, tmp_path, text, 
     assert code == 1 and told in rings[0]["failure"]["message"]
     assert all(case["failure"]["message"].startswith("not run: ring_allreduce") for case in rings[1:]) and rings[1:]
     assert {case["status"] for case in cases if case["function"] == "slice_bounds"} == {"pass"}
+
+
+def test_a_process_that_ended_between_two_cases_is_told_and_replaced():
+    case = next(case for case in load_folder(GOLDEN) if case.name == ONE)
+    isolated = Isolated("refgf.oracle.definitions")
+    try:
+        assert isolated.run(case).error is None
+        isolated.process.kill()
+        isolated.process.wait()
+        assert isolated.run(case).error == "its process ended with signal SIGKILL"
+        assert isolated.run(case).error is None
+    finally:
+        isolated.close()
 
 
 def test_a_crash_at_import_is_told(verify):
