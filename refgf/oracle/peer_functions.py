@@ -83,6 +83,7 @@ PEERS = {
     "doubling_allreduce": hierarchy("doubling_allreduce", "wire"),
     "three_phase_allreduce": hierarchy("three_phase_allreduce", "nodes", "wire"),
     "two_level_allreduce": hierarchy("two_level_allreduce", "nodes", "wire"),
+    "log_phases_allreduce": hierarchy("log_phases_allreduce", "nodes", "wire"),
     "hybrid_allreduce": hierarchy("hybrid_allreduce", "nodes", "threshold", "wire"),
     "schedule_traffic": traffic("schedule_traffic", "algorithm", "n", "nodes"),
     "keep_count": (keep_count, {"k": ("density",)}),

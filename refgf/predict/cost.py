@@ -96,6 +96,21 @@ def hierarchical_s(nodes, ranks_per_node, elements, itemsize, inside, between):
     return 2 * steps + added + ring_allreduce_s(nodes, elements, itemsize, between)
 
 
+def log_phases_s(nodes, ranks_per_node, elements, itemsize, inside, between):
+    """Three phases in few steps: up a tree in the node, halving-doubling over the masters, down the tree (chosen)."""
+    halving_s = halving_doubling_s(nodes, elements, itemsize, between)
+    return tree_s(ranks_per_node, elements, itemsize, inside) + halving_s
+
+
+def least_between_s(nodes, elements, itemsize, between):
+    """What no allreduce can go below: the bytes alone of the busiest node's link, 2 (m-1)/m n.
+
+    Counted over all nodes, m-1 partial vectors have to leave their node before a sum can be whole, and m-1 sums have to
+    come back: 2 (m-1) n elements out of m nodes (Patarasuk & Yuan 2009 prove it for ranks).
+    """
+    return 2 * (nodes - 1) / nodes * between.beta_s_per_byte * itemsize * elements
+
+
 def two_level_ring_s(nodes, ranks_per_node, elements, itemsize, inside, between):
     """Reduce-scatter in the node, k rings between nodes that share each node's link, allgather in the node.
 

@@ -1,63 +1,19 @@
-"""Three phases, two-level ring and hybrid: every split of p into nodes, bits, costs, refusals."""
+"""Three phases, log phases, two-level ring and hybrid: every split of p into nodes, bits, costs, refusals."""
 
 import itertools
 
 import numpy as np
 import pytest
-from comm_cases import order_sensitive, rounded, same_bits, sizes_of
+from comm_cases import order_sensitive, same_bits, sizes_of
+from hierarchy_cases import CASES, COSTS, FORMS, equal, shuffled, splits, three_phase_sum
 
-from refgf.comm import hierarchical, ring, threads
-from refgf.comm.hierarchical import blocks, hybrid, three_phase, two_level_ring
+from refgf.comm import doubling, ring, threads, tree
+from refgf.comm.hierarchical import blocks, hybrid, log_phases, ring_to_master, three_phase, two_level_ring
 from refgf.comm.schedule import among, check, collective, replay, way_back
-from refgf.comm.slices import length, slices
+from refgf.comm.slices import length
 from refgf.comm.trace import TracedComm
-from refgf.oracle.definitions import ring_allreduce
-from refgf.predict.cost import Link, hierarchical_s, two_level_ring_s
+from refgf.predict.cost import Link, hierarchical_s, log_phases_s, two_level_ring_s
 from refgf.predict.simulate import from_schedules
-
-
-def splits(p):
-    """Every way to cut ranks 0..p-1 into nodes of neighbours: 2**(p-1) of them."""
-    for cuts in itertools.product([False, True], repeat=p - 1):
-        bounds = [0, *(i + 1 for i, cut in enumerate(cuts) if cut), p]
-        yield [list(range(a, b)) for a, b in zip(bounds, bounds[1:])]
-
-
-def shuffled(nodes):
-    """The same sizes, but any ranks in any order, as a launcher may deal them out."""
-    ranks = iter(np.random.default_rng(len(nodes)).permutation(sum(map(len, nodes))).tolist())
-    return [[next(ranks) for _ in node] for node in nodes]
-
-
-def equal(nodes):
-    return len({len(node) for node in nodes}) == 1
-
-
-def ring_folds(xs, wire):
-    """[sum of slice s] over these ranks in ring order s, s+1, ..., before it travels."""
-    k, folds = len(xs), []
-    for s, part in enumerate(slices(xs[0].size, len(xs))):
-        total = xs[s][part]
-        for i in range(1, k):
-            total = xs[(s + i) % k][part] + rounded(total, wire)
-        folds.append(total)
-    return folds
-
-
-def three_phase_sum(xs, nodes, wire):
-    """Each node's slices come to its master, whose own is slice 1; then the ring over the masters."""
-    sums = [ring_folds([xs[r] for r in node], wire) for node in nodes]
-    at_master = [[f if s == 1 % len(fs) else rounded(f, wire) for s, f in enumerate(fs)] for fs in sums]
-    return ring_allreduce([np.concatenate(parts) for parts in at_master], wire)[0]
-
-
-def two_level_sum(xs, nodes, wire):
-    """For each slice of a node, the ring over the nodes."""
-    sums = [ring_folds([xs[r] for r in node], wire) for node in nodes]
-    return np.concatenate([ring_allreduce(list(parts), wire)[0] for parts in zip(*sums)])
-
-
-CASES = {"three phases": (three_phase, three_phase_sum), "two-level ring": (two_level_ring, two_level_sum)}
 
 
 @pytest.mark.filterwarnings("ignore:invalid value")
@@ -85,7 +41,7 @@ def test_same_bits_on_ranks(on_ranks, name, dtype, wire):
 
     def body(comm):
         p = comm.Get_size()
-        for k in (k for k in range(1, p + 1) if make is three_phase or p % k == 0):
+        for k in (k for k in range(1, p + 1) if make is not two_level_ring or p % k == 0):
             allreduce = collective(comm, make(blocks(p, k)), wire)
             for n in sizes_of(p):
                 xs = order_sensitive(p, n, dtype)
@@ -101,7 +57,7 @@ def test_same_bits_on_ranks(on_ranks, name, dtype, wire):
 def test_every_split_runs(name, p):
     """Messages, not schedules: on p threads, for every split of p into nodes, the bits, messages and bytes."""
     make, definition = CASES[name]
-    wanted = [split for split in splits(p) if make is three_phase or equal(split)]
+    wanted = [split for split in splits(p) if make is not two_level_ring or equal(split)]
     xs = {n: order_sensitive(p, n, "float32") for n in (0, p - 1, 29)}
 
     def body(comm):
@@ -120,39 +76,14 @@ def test_every_split_runs(name, p):
 
 
 def test_order_sensitive_data_tells_orders_apart():
-    """Flat ring, three phases and two-level ring sum in three orders."""
+    """Flat ring, three phases, log phases and two-level ring sum in four orders."""
     xs, nodes = order_sensitive(8, 1000, "float32"), blocks(8, 2)
     flat = replay([ring.allreduce(r, 8, 1000) for r in range(8)], xs)[0]
-    assert not same_bits(flat, three_phase_sum(xs, nodes, None))
-    assert not same_bits(flat, two_level_sum(xs, nodes, None))
-    assert not same_bits(three_phase_sum(xs, nodes, None), two_level_sum(xs, nodes, None))
+    results = [flat, *(definition(xs, nodes, None) for _, definition in CASES.values())]
+    assert not any(same_bits(a, b) for a, b in itertools.combinations(results, 2))
 
 
-def ring_elements(n, p, r):
-    """What rank r sends in a flat ring over p ranks."""
-    parts = slices(n, p)
-    return 2 * n - length(parts[(r + 1) % p]) - length(parts[(r + 2) % p]) if p > 1 else 0
-
-
-def three_phase_cost(nodes, i, j, n):
-    k, m = len(nodes[i]), len(nodes)
-    s = [length(part) for part in slices(n, k)]
-    if j > 0:
-        return 2 * k - 1, 2 * n - s[j]
-    inside = 3 * n - 2 * s[1] - s[0] if k > 1 else 0
-    return 3 * (k - 1) + 2 * (m - 1), inside + ring_elements(n, m, i)
-
-
-def two_level_cost(nodes, i, j, n):
-    k, m = len(nodes[i]), len(nodes)
-    own = length(slices(n, k)[(j + 1) % k])
-    return 2 * (k - 1) + 2 * (m - 1), ring_elements(n, k, j) + ring_elements(own, m, i)
-
-
-COSTS = {"three phases": three_phase_cost, "two-level ring": two_level_cost}
-
-
-@pytest.mark.parametrize("make, cost", [(three_phase, three_phase_cost), (two_level_ring, two_level_cost)])
+@pytest.mark.parametrize("make, cost", FORMS)
 @pytest.mark.parametrize("p", range(1, 10))
 def test_costs_of_every_split(make, cost, p):
     """Messages and elements in the schedules, as the docstring says."""
@@ -166,7 +97,7 @@ def test_costs_of_every_split(make, cost, p):
 
 
 @pytest.mark.parametrize("wire", [None, "float16"])
-@pytest.mark.parametrize("make, cost", [(three_phase, three_phase_cost), (two_level_ring, two_level_cost)])
+@pytest.mark.parametrize("make, cost", FORMS)
 def test_counted_costs(on_ranks, make, cost, wire):
     def body(comm):
         traced, p, r = TracedComm(comm), comm.Get_size(), comm.Get_rank()
@@ -191,6 +122,8 @@ def test_schedules_take_as_long_as_the_closed_forms(m, k):
 
     schedules = [three_phase(nodes)(r, m * k, n) for r in range(m * k)]
     assert from_schedules(schedules, 4, link) == hierarchical_s(m, k, n, 4, inside, between)
+    schedules = [log_phases(nodes)(r, m * k, n) for r in range(m * k)]
+    assert from_schedules(schedules, 4, link) == log_phases_s(m, k, n, 4, inside, between)
     schedules = [two_level_ring(nodes)(r, m * k, n) for r in range(m * k)]
     private = Link(between.alpha_s, between.beta_s_per_byte / k, between.gamma_s_per_byte)  # the form shares one link
     assert from_schedules(schedules, 4, link) == two_level_ring_s(m, k, n, 4, inside, private)
@@ -202,6 +135,20 @@ def test_steps_of_the_paper():
     assert len([s for s in steps if s.send_to is not None or s.receive_from is not None]) == 186
     flat = ring.allreduce(0, 1024, 10_000)
     assert len([s for s in flat if s.send_to is not None]) == 2046
+    short = log_phases(blocks(1024, 16))(0, 1024, 10_000)
+    assert len([s for s in short if s.send_to is not None or s.receive_from is not None]) == 2 * 4 + 2 * 6
+
+
+@pytest.mark.parametrize("p", range(1, 10))
+def test_any_inside_goes_with_any_between(p):
+    """Whole numbers, whose sums are exact: the right sum on all ranks, in every split."""
+    xs = [np.random.default_rng([p, r]).integers(-9, 9, 29).astype(np.float32) for r in range(p)]
+    betweens = ring.allreduce, tree.allreduce, doubling.recursive_doubling, doubling.halving_doubling
+    for nodes in map(shuffled, splits(p)):
+        for inside, between in itertools.product((ring_to_master, tree.reduce), betweens):
+            schedules = [three_phase(nodes, inside, between)(r, p, 29) for r in range(p)]
+            check(schedules)
+            assert all(same_bits(x, np.sum(xs, axis=0)) for x in replay(schedules, xs)), (nodes, inside, between)
 
 
 def test_hybrid_picks_by_size():
@@ -210,6 +157,13 @@ def test_hybrid_picks_by_size():
     assert hybrid(nodes, 100)(3, 8, 99) == short and hybrid(nodes, 100)(3, 8, 100) == long
     assert hybrid(nodes, 0)(3, 8, 100) == long
     assert hybrid(nodes, float("inf"))(3, 8, 99) == short
+
+
+def test_hybrid_takes_the_form_for_short_vectors():
+    nodes = blocks(8, 2)
+    by_logs = hybrid(nodes, 100, short=log_phases)
+    assert by_logs(2, 8, 99) == log_phases(nodes)(2, 8, 99) != three_phase(nodes)(2, 8, 99)
+    assert by_logs(2, 8, 100) == ring.allreduce(2, 8, 100)
 
 
 def test_blocks():
@@ -225,7 +179,7 @@ def test_unequal_nodes_are_refused_where_the_algorithm_needs_equal_ones():
 
 
 @pytest.mark.parametrize("nodes", [[[0, 1], [1, 2]], [[0, 1], [3, 4]], [[0, 1]], [[0, 1], [2, 3], [4, 5]]])
-@pytest.mark.parametrize("make", [three_phase, two_level_ring])
+@pytest.mark.parametrize("make", [three_phase, log_phases, two_level_ring])
 def test_nodes_that_are_not_the_ranks_are_refused(make, nodes):
     with pytest.raises(ValueError, match="wanted every rank 0 to 3 once"):
         make(nodes)(0, 4, 10)
@@ -240,11 +194,10 @@ def test_way_back_and_among_keep_the_messages():
     assert [s.send.start - 100 for s in moved] == [s.send.start for s in there]
 
 
-def test_a_master_that_forgets_to_gather_is_caught(monkeypatch):
+def test_a_master_that_forgets_to_gather_is_caught():
     """Seeded mistake: the masters' ring works on partly summed slices."""
-    monkeypatch.setattr(hierarchical, "_to_master", lambda j, k, n: ring.reduce_scatter(j, k, n))
     xs, nodes = order_sensitive(4, 29, "float32"), blocks(4, 2)
-    got = replay([three_phase(nodes)(r, 4, 29) for r in range(4)], xs)
+    got = replay([three_phase(nodes, inside=ring.reduce_scatter)(r, 4, 29) for r in range(4)], xs)
     assert not all(same_bits(x, three_phase_sum(xs, nodes, None)) for x in got)
 
 

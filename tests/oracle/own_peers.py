@@ -15,10 +15,11 @@ ALGORITHMS = {
     "doubling": lambda a: [doubling.recursive_doubling, doubling.halving_doubling],  # the same bits
     "three_phase": lambda a: [hierarchical.three_phase(a["nodes"])],
     "two_level": lambda a: [hierarchical.two_level_ring(a["nodes"])],
+    "log_phases": lambda a: [hierarchical.log_phases(a["nodes"])],
     "hybrid": lambda a: [hierarchical.hybrid(a["nodes"], a["threshold"])],
 }
 top_k = exact_top_k
-SUMS = tuple(f"{name}_allreduce" for name in ("tree", "doubling", "three_phase", "two_level", "hybrid"))
+SUMS = tuple(f"{name}_allreduce" for name in ("tree", "doubling", "three_phase", "two_level", "log_phases", "hybrid"))
 RUNS = ("topk_run", "hitopk_run")
 
 

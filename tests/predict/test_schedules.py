@@ -54,6 +54,26 @@ def test_three_phases(nodes, k):
     assert simulated(algorithm, p, n, by_node(k)) == cost.hierarchical_s(nodes, k, n, 4, INSIDE, BETWEEN)
 
 
+@pytest.mark.parametrize("nodes, k", [(1, 4), (2, 1), (2, 2), (2, 5), (4, 2), (3, 3), (8, 4), (5, 6)])
+def test_log_phases(nodes, k):
+    """Exact where 2**R of the nodes divide the elements."""
+    p, n = nodes * k, 40
+    algorithm = hierarchical.log_phases(hierarchical.blocks(p, k))
+    assert simulated(algorithm, p, n, by_node(k)) == cost.log_phases_s(nodes, k, n, 4, INSIDE, BETWEEN)
+
+
+@pytest.mark.parametrize("nodes, k", [(2, 1), (2, 2), (4, 2), (3, 3), (8, 4), (5, 1)])
+def test_nothing_is_faster_than_the_bytes_between_nodes(nodes, k):
+    """Where only bytes between nodes cost: the two-level ring reaches the bound, nothing goes below it."""
+    p, n = nodes * k, 40 * nodes * k
+    links = Link(0.0, 0.0), Link(0.0, 2.0)
+    least_s = cost.least_between_s(nodes, n, 4, links[1])
+    split = hierarchical.blocks(p, k)
+    shapes = hierarchical.two_level_ring(split), hierarchical.three_phase(split), hierarchical.log_phases(split), ring.allreduce
+    times_s = [simulated(shape, p, n, Wires([rank // k for rank in range(p)], *links)) for shape in shapes]
+    assert times_s[0] == least_s == min(times_s)
+
+
 @pytest.mark.parametrize("nodes, k", [(1, 4), (2, 1), (2, 2), (2, 4), (4, 2), (3, 3), (8, 4)])
 def test_two_level_ring(nodes, k):
     """Exact where only bytes cost; with start-ups and additions, which overlap with other ranks' bytes, a bound."""

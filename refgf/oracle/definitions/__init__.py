@@ -66,6 +66,7 @@ from refgf.oracle.definitions.hierarchy import (
     doubling_allreduce,
     exchanged,
     hybrid_allreduce,
+    log_phases_allreduce,
     node_slices,
     schedule_traffic,
     three_phase_allreduce,

@@ -1,4 +1,4 @@
-"""H1 to H7: sums in the orders of tree, doubling and hierarchies; xs, wire and results as in ring.py.
+"""H1 to H8: sums in the orders of tree, doubling and hierarchies; xs, wire and results as in ring.py.
 
     nodes   which ranks share a node, [[0, 1], [2, 3], ...], every rank once
 
@@ -79,11 +79,17 @@ def hybrid_allreduce(xs, nodes, threshold, wire=None):
     return three_phase_allreduce(xs, nodes, wire) if len(xs[0]) < threshold else ring_allreduce(xs, wire)
 
 
+def log_phases_allreduce(xs, nodes, wire=None):
+    """H8: each node's sum as in H1, rounded on its first rank; then H2, H3 over these masters, whose sum everybody gets."""
+    masters = [tree_allreduce([xs[r] for r in node], wire)[0] for node in nodes]
+    return [doubling_allreduce(masters, wire)[0] for _ in xs]
+
+
 def schedule_traffic(algorithm, n, nodes, rank):
     """H7: (messages, elements) that a rank sends, empty ones too; algorithm: tree, recursive_doubling, halving_doubling,
-    three_phase or two_level. For the first three only p, the number of ranks on all nodes, counts."""
+    three_phase, two_level or log_phases. For the first three only p, the number of ranks on all nodes, counts."""
     p = sum(map(len, nodes))
-    if algorithm in ("three_phase", "two_level"):
+    if algorithm in ("three_phase", "two_level", "log_phases"):
         return hierarchy_traffic(algorithm, n, nodes, rank)
     if algorithm == "tree":
         below = [rank + 2**i for i in range(p) if rank % 2 ** (i + 1) == 0 and rank + 2**i < p]
@@ -117,6 +123,10 @@ def hierarchy_traffic(algorithm, n, nodes, rank):
     s = [stop - start for start, stop in slice_bounds(n, k)]
     if algorithm == "two_level":
         inside, between = ring_traffic(n, k, j), ring_traffic(s[(j + 1) % k], m, i)
+        return inside[0] + between[0], inside[1] + between[1]
+    if algorithm == "log_phases":
+        inside = schedule_traffic("tree", n, [node], j)
+        between = (0, 0) if j else schedule_traffic("halving_doubling", n, [range(m)], i)
         return inside[0] + between[0], inside[1] + between[1]
     if j:
         return 2 * k - 1, 2 * n - s[j]

@@ -1,6 +1,6 @@
 """Cases of tree, doubling, hierarchies, and what their ranks send."""
 
-from refgf.oracle.definitions import doubling_allreduce, ring_allreduce, same_bits, tree_allreduce
+from refgf.oracle.definitions import doubling_allreduce, ring_allreduce, same_bits, three_phase_allreduce, tree_allreduce
 from refgf.oracle.generate.families import inputs, make, random_source, require
 from refgf.oracle.generate.sums import FAMILY_SAYS
 
@@ -13,10 +13,11 @@ NODES = {
     "dealt": [[4, 0], [1, 5], [3, 2]],
     "3x3": [[0, 1, 2], [3, 4, 5], [6, 7, 8]],
 }
+LONG_NODE = {"5-1-1": [[0, 1, 2, 3, 4], [5], [6]]}  # a node whose tree and ring differ, and one node too many
 
 
 def cases():
-    for group in (flat_cases, node_cases, hybrid_cases, traffic_cases):
+    for group in (flat_cases, node_cases, log_phases_cases, hybrid_cases, traffic_cases):
         yield from group()
 
 
@@ -58,6 +59,20 @@ def node_cases():
                 yield proving(title, name.replace("-", "_") + "_allreduce", statement, arguments, p, n, "sensitive")
 
 
+def log_phases_cases():
+    for where, nodes in (NODES | LONG_NODE).items():
+        p = sum(map(len, nodes))
+        for n, wire in ((29, None), (29, "float16"), (1, None), (0, None)):
+            title = f"log-phases-{where}-n{n}" + (f"-wire-{wire}" if wire else "")
+            case = proving(title, "log_phases_allreduce", "H8", {"nodes": nodes, "wire": wire}, p, n, "sensitive")
+            if where in LONG_NODE and n > 8:
+                x = list(case["in.x"])
+                masters = [tree_allreduce([x[r] for r in node], wire)[0] for node in nodes]
+                others = three_phase_allreduce(x, nodes, wire)[0], ring_allreduce(masters, wire)[0]
+                require(not any(same_bits(other, case["out.x"][0]) for other in others), case, "tree and doubling show")
+            yield case
+
+
 def hybrid_cases():
     for n in (12, 13, 14):
         arguments = {"nodes": NODES["2-2"], "threshold": 13, "wire": None}
@@ -66,9 +81,10 @@ def hybrid_cases():
 
 
 def traffic_cases():
-    for algorithm in ("tree", "recursive_doubling", "halving_doubling", "three_phase", "two_level"):
-        for where in ("one-rank", "one-node", "dealt", "3x3", *(["uneven"] if algorithm != "two_level" else [])):
+    for algorithm in ("tree", "recursive_doubling", "halving_doubling", "three_phase", "two_level", "log_phases"):
+        places = ("one-rank", "one-node", "dealt", "3x3", *(["uneven"] if algorithm != "two_level" else []))
+        for where in (*places, *(LONG_NODE if algorithm == "log_phases" else ())):
             for n in (0, 100):
-                arguments = {"algorithm": algorithm, "n": n, "nodes": NODES[where]}
+                arguments = {"algorithm": algorithm, "n": n, "nodes": (NODES | LONG_NODE)[where]}
                 why = f"{n} elements" + (": empty messages count" if n == 0 else ", slices of different length")
                 yield make(f"traffic-{algorithm.replace('_', '-')}-{where}-n{n}", "schedule_traffic", "H7", why, arguments)

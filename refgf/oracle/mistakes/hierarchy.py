@@ -5,6 +5,7 @@ import numpy as np
 from refgf.oracle.definitions import (
     direct_fold,
     doubling_allreduce,
+    log_phases_allreduce,
     node_slices,
     on_wire,
     ring_allreduce,
@@ -94,6 +95,35 @@ def hybrid_at_threshold(xs, nodes, threshold, wire=None):
 @mistake("H6", "hybrid_allreduce", "the flat ring below the threshold")
 def hybrid_reversed(xs, nodes, threshold, wire=None):
     return (ring_allreduce(xs, wire) if len(xs[0]) < threshold else three_phase_allreduce(xs, nodes, wire))
+
+
+@mistake("H8", "log_phases_allreduce", "a node's sum is formed around its ring")
+def log_phases_by_ring(xs, nodes, wire=None):
+    masters = [np.concatenate(node_slices([xs[r] for r in node], wire)) for node in nodes]
+    return [doubling_allreduce([on_wire(x, wire) for x in masters], wire)[0] for _ in xs]
+
+
+@mistake("H8", "log_phases_allreduce", "the ring runs over the masters")
+def ring_over_masters(xs, nodes, wire=None):
+    masters = [tree_allreduce([xs[r] for r in node], wire)[0] for node in nodes]
+    return [ring_allreduce(masters, wire)[0] for _ in xs]
+
+
+@mistake("H8", "log_phases_allreduce", "the nodes are forgotten: one tree over all ranks, in the order of their numbers")
+def nodes_forgotten(xs, nodes, wire=None):
+    return tree_allreduce(xs, wire)
+
+
+@mistake("H8", "log_phases_allreduce", "nodes beyond the power of two are left out")
+def extra_nodes_forgotten(xs, nodes, wire=None):
+    q = 1 << (len(nodes).bit_length() - 1)
+    return [log_phases_allreduce(xs, nodes[:q], wire)[0] for _ in xs]
+
+
+@mistake("H8", "log_phases_allreduce", "the master does not round its node's sum")
+def master_unrounded(xs, nodes, wire=None):
+    masters = [tree_root_unrounded([xs[r] for r in node], wire)[0] for node in nodes]
+    return [doubling_allreduce(masters, wire)[0] for _ in xs]
 
 
 @mistake("H7", "schedule_traffic", "empty messages are not sent")
