@@ -28,6 +28,9 @@ def blocks(x) -> list[slice]:
 
 def cast(x, out) -> None:
     """out <- x, flat arrays of the same length; rounded to nearest, ties to even; too large becomes infinite."""
+    if x.dtype == out.dtype:
+        out[...] = x
+        return
     kinds = isinstance(x, numpy.ndarray) and isinstance(out, numpy.ndarray) and (x.dtype.name, out.dtype.name)
     convert = {("float32", "float16"): _narrow, ("float16", "float32"): _widen}.get(kinds)
     few = FEW if convert is _narrow else FEW_HALVES

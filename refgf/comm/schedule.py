@@ -26,6 +26,7 @@ NOTHING = slice(0, 0)
 MESSAGE_OPERATIONS = ("add", "copy", "keep")
 LOCAL_OPERATIONS = ("fold", "finish")
 FLOATS = ("float16", "float32", "float64")
+DTYPES = frozenset(map(np.dtype, FLOATS))
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def collective(comm, algorithm: Algorithm, wire=None) -> Allreduce:
 def require_flat(x, operation: str, rank: int) -> None:
     """Raise ValueError unless x is a flat contiguous writable array of float16, float32 or float64."""
     got = None
-    if not hasattr(x, "dtype") or str(x.dtype) not in FLOATS:
+    if getattr(x, "dtype", None) not in DTYPES:
         got, mend = f"{type(x).__name__} of {getattr(x, 'dtype', 'no dtype')}", "convert with x.astype(np.float32)"
     elif x.ndim != 1:
         got, mend = f"shape {x.shape}", "pass x.reshape(-1) of a contiguous array"

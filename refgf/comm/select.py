@@ -17,7 +17,7 @@ counts are in their modules. All ranks must be handed the same numbers: measure 
 The forms say that halving-doubling and the ring tie on long vectors. They do not: an algorithm has its own way of using
 caches and links, so where it matters each is timed at some sizes, and the fastest is taken:
 
-    sides = candidates(comm)                        {name: Allreduce}, the three above and the pipelined ring
+    sides = candidates(comm)                        {name: Allreduce}, those above, pipelined ring, shared memory
     allreduce = Fastest(sides, measure(comm, sides))
 """
 
@@ -30,6 +30,7 @@ import numpy as np
 from refgf.comm import doubling, ring
 from refgf.comm.pipeline import pipelined
 from refgf.comm.schedule import Algorithm, Allreduce, Schedule, collective
+from refgf.comm.shared import SharedMemory, share_memory
 
 CANDIDATES: dict[str, Algorithm] = {
     "recursive doubling": doubling.recursive_doubling,
@@ -37,6 +38,7 @@ CANDIDATES: dict[str, Algorithm] = {
     "ring": ring.allreduce,
 }
 SIZES = [1 << k for k in range(10, 25, 2)]  # bytes at which `measure` times the candidates: 1 KiB to 16 MiB
+MOST_CALLS = 20  # in a row, of a short vector
 
 
 @dataclass(frozen=True)
@@ -112,22 +114,28 @@ class BySize:
 
 
 def candidates(comm, wire=None) -> dict[str, Allreduce]:
-    """The algorithms to choose from, bound to a communicator."""
+    """The algorithms to choose from, bound to a communicator. Collective; shared memory where all ranks are on one node."""
     bound = {name: collective(comm, algorithm, wire) for name, algorithm in CANDIDATES.items()}
-    return bound | {"pipelined ring": pipelined(comm, ring.allreduce, wire)}
+    bound["pipelined ring"] = pipelined(comm, ring.allreduce, wire)
+    return bound | ({"shared memory": SharedMemory(comm, wire)} if share_memory(comm) else {})
 
 
 def measure(comm, sides: dict[str, Allreduce], sizes=SIZES, repeats: int = 5) -> dict[str, list[tuple[int, float]]]:
-    """{name: [(bytes of a float32 vector, seconds), ...]}: slowest rank, median of the repeats, in turn. Collective."""
+    """{name: [(bytes of a float32 vector, seconds a call), ...]}: slowest rank, median of the repeats, in turn. Collective.
+
+    Short vectors are summed several times in a row, as a link's first bytes may travel on credit, at another pace.
+    """
     points = {name: [] for name in sides}
     for nbytes in sizes:
         x, times = np.zeros(nbytes // 4, np.float32), {name: [] for name in sides}
+        calls = max(1, min(MOST_CALLS, (1 << 20) // nbytes))
         for repeat in range(repeats + 1):  # the first one warms up
             for name, allreduce in sides.items():
                 comm.Barrier()
                 start_s = time.perf_counter()
-                allreduce(x)
-                times[name] += [time.perf_counter() - start_s] if repeat else []
+                for _ in range(calls):
+                    allreduce(x)
+                times[name] += [(time.perf_counter() - start_s) / calls] if repeat else []
         for name, everybody in ((name, comm.allgather(mine)) for name, mine in times.items()):
             points[name].append((nbytes, statistics.median(map(max, zip(*everybody)))))
     return points

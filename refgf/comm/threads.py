@@ -112,6 +112,10 @@ class ThreadComm:
         members = sorted((r for r in range(self.size) if said[r][0] == color), key=lambda r: (said[r][1], r))
         return ThreadComm(self._world.child((self._dups, color), members), members.index(self.rank))
 
+    def Split_type(self, split_type: int) -> "ThreadComm":
+        """Collective. All ranks, as threads share their memory."""
+        return self.Dup()
+
     def Free(self) -> None:
         self._world.leave(self.rank)
 

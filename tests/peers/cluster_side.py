@@ -44,12 +44,23 @@ def size_row(comm, sides: dict, nbytes: int) -> dict:
     x = np.zeros(nbytes // 4, np.float32)
     calls = min(MAX_CALLS, max(1, -(-BURSTS * burst_bytes() // round(2 * nbytes * (comm.size - 1) / comm.size))))
     row = {"bytes": nbytes, "calls": calls, "raw": []} | {name: [] for name in sides}
-    for _ in range(REPEATS if nbytes < SIZES[-1] else 3):
+    for repeat in range(repeats(nbytes)):
         row["raw"].append(probe(comm, [(0, 1)])[0]["raw"])
-        for name, allreduce in sides.items():
-            allreduce(x)  # warm
+        for name in rotated(list(sides), repeat):  # nobody always comes right after the probe
+            allreduce = sides[name]
+            allreduce(x)  # warm: a TCP connection that has rested starts slowly
             row[name].append(seconds(comm, lambda: [allreduce(x) for _ in range(calls)]) / calls)  # noqa: B023  called here
     return row
+
+
+def repeats(nbytes: int) -> int:
+    """Short vectors cost little, and there the sides are closest."""
+    return 9 if nbytes <= 1 << 22 else REPEATS if nbytes < SIZES[-1] else 3
+
+
+def rotated(names: list[str], by: int) -> list[str]:
+    by %= len(names)
+    return names[by:] + names[:by]
 
 
 def lazy_rows(comm, allreduce, counts: list[int]) -> dict:

@@ -1,0 +1,150 @@
+"""Allreduce through shared memory: the bits of `direct`, the stated barriers, and nobody overwrites what others still read."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from comm_cases import WIRES, order_sensitive, same_bits, sizes_of
+
+from refgf.comm import direct, shared, threads
+from refgf.comm.link import LinkComm
+from refgf.comm.schedule import replay
+from refgf.comm.shared import SharedMemory, share_memory
+from refgf.comm.trace import TracedComm
+from refgf.units import parse_link
+
+SETTINGS = [(8, 0), (72, 0), (400, 100), (1 << 16, 1 << 16)]  # block_bytes, short_bytes
+
+
+@pytest.mark.parametrize("dtype, wire", WIRES)
+def test_the_bits_of_direct(on_ranks, dtype, wire):
+    """For one element a block up to one block for all; blocks are shorter than ranks, too."""
+
+    def body(comm):
+        p, rank = comm.Get_size(), comm.Get_rank()
+        for block_bytes, short_bytes in SETTINGS:
+            allreduce = SharedMemory(comm, wire, block_bytes, short_bytes)  # one for all sizes: the memory is used again
+            for n in (n for n in sizes_of(p, 211) if n < 1000):
+                xs = order_sensitive(p, n, dtype)
+                x = xs[rank].copy()
+                allreduce(x)
+                wanted = replay([direct.allreduce(r, p, n) for r in range(p)], xs, wire)[rank]
+                assert same_bits(x, wanted), (p, n, block_bytes, short_bytes)
+            allreduce.close()
+
+    on_ranks(body)
+
+
+@pytest.mark.parametrize("p", [4, 7, 8, 9])
+def test_more_ranks_and_one_element(p):
+    """Eight and more numbers in a row are where NumPy's own reduction would add in another order."""
+    xs = order_sensitive(p, 1, "float32")
+    wanted = replay([direct.allreduce(r, p, 1) for r in range(p)], xs)[0]
+
+    def body(comm):
+        for short_bytes in (0, 100):
+            x = xs[comm.rank].copy()
+            SharedMemory(comm, None, 64, short_bytes)(x)
+            assert same_bits(x, wanted)
+
+    threads.run(p, body)
+
+
+@pytest.mark.parametrize("slow", [0, 1, 2])
+@pytest.mark.parametrize("late", ["cast", "add_up"])
+def test_a_slow_rank_meets_what_was_written_for_it(monkeypatch, late, slow):
+    """One rank is late whenever it writes and reads, or whenever it adds: the others must not be a row ahead of it."""
+    function = getattr(shared, late)
+
+    def slowly(*arguments):
+        if threading.current_thread().name == f"rank {slow}":
+            time.sleep(0.003)
+        function(*arguments)
+
+    def body(comm):
+        allreduce = SharedMemory(comm, None, 48, 12)
+        for n in (3, 20, 2, 3, 3, 50, 1, 13, 3, 40, 40):
+            mine = np.arange(n, dtype=np.float32) + comm.rank
+            allreduce(mine)
+            assert same_bits(mine, 3 * np.arange(n, dtype=np.float32) + 3), n
+
+    monkeypatch.setattr(shared, late, slowly)
+    threads.run(3, body)
+
+
+def test_counted_barriers_and_no_message(on_ranks):
+    """blocks + 1 barriers; 1 for a short vector; none for an empty one."""
+
+    def body(comm):
+        traced = TracedComm(comm)
+        allreduce = SharedMemory(traced, None, 400, 40)
+        allreduce.node = Counting(allreduce.node)
+        for n, barriers in ((0, 0), (1, 1), (10, 1), (11, 2), (100, 2), (101, 3), (1000, 11)):
+            allreduce.node.barriers = 0
+            allreduce(np.ones(n, np.float32))
+            assert allreduce.node.barriers == barriers
+        assert (traced.messages, traced.bytes) == (0, 0)
+        allreduce.close()
+
+    on_ranks(body)
+
+
+class Counting:
+    def __init__(self, node):
+        self.node, self.barriers = node, 0
+
+    def Barrier(self):
+        self.barriers += 1
+        self.node.Barrier()
+
+
+def test_memory_is_what_it_says(on_ranks):
+    """2 block_bytes (1 + 1/p) a rank, in whole pages."""
+
+    def body(comm):
+        p = comm.Get_size()
+        allreduce = SharedMemory(comm, None, 1 << 16)
+        held = sum(part[comm.Get_rank()].nbytes for part in allreduce._rows + allreduce._results)
+        assert 0 <= held - 2 * (1 << 16) * (1 + 1 / p) <= 4 * 4096 + 16
+        assert len(allreduce._rows[0]) == p
+        allreduce.close()
+        allreduce.close()  # twice does no harm
+
+    on_ranks(body)
+
+
+def test_default_blocks_share_the_memory():
+    sizes = {p: threads.run(p, lambda comm: SharedMemory(comm).block_bytes)[0] for p in (1, 3, 8)}
+    assert all(p * block <= 8 << 20 for p, block in sizes.items()) and 8 * sizes[8] == 8 << 20
+
+
+def test_who_cannot_share_says_so():
+    def body(comm):
+        assert share_memory(comm) and share_memory(TracedComm(comm))
+        link = LinkComm(comm, parse_link("1gbit,50us"))
+        assert not share_memory(link)
+        with pytest.raises(ValueError, match=r"rank 0: got a LinkComm; wanted a communicator of MPI .* next: use"):
+            SharedMemory(link)
+        with pytest.raises(ValueError, match="got blocks of 7 bytes; wanted 8 or more"):
+            SharedMemory(comm, None, 7)
+        with pytest.raises(ValueError, match=r"SharedMemory on rank 0: got shape \(2, 2\)"):
+            SharedMemory(comm)(np.zeros((2, 2), np.float32))
+
+    threads.run(1, body)
+
+
+def test_ranks_on_two_nodes_are_refused():
+    """Split_type says who shares memory with this rank."""
+
+    class TwoNodes(TracedComm):
+        def Split_type(self, split_type):
+            return self.Split(self.rank // 2, self.rank)
+
+    def body(comm):
+        comm = TwoNodes(comm)
+        assert not share_memory(comm)
+        with pytest.raises(ValueError, match=f"rank {comm.rank}: got 3 ranks, {2 - comm.rank // 2} of them here; wanted"):
+            SharedMemory(comm)
+
+    threads.run(3, body)
