@@ -39,7 +39,7 @@ class Store:
         self.decay, self.share = weight_decay, weight_decay / size if self.before else 0.0
         self.norms = xp.zeros(len(self.chunks), numpy.float64)
         self._undecayed = without_decay(pool.specs) if weight_decay else None
-        self._scratch, self._carried = (xp.empty(min(n, block_elements(pool.flat)), pool.flat.dtype) for _ in range(2))
+        self._scratch = xp.empty(min(n, block_elements(pool.flat)), pool.flat.dtype)
         self._settled, self._sent, self._dense = n, [], False  # of the last accepted step: elements settled, what was sent
 
     def carry(self, index: int, scale: float, packed=None) -> None:
@@ -49,13 +49,13 @@ class Store:
         """
         decays = bool(self.share) and self.pool.specs[index].decay
         for block in self._from_chunk_to_chunk(*self.pool.offsets[index : index + 2]):
-            self.settle(block.stop)
             g, scratch = self.pool.flat[block], self._scratch[: length(block)]
-            out = self._carried[: g.size] if packed is None else packed[block]
+            out = scratch if packed is None else packed[block]
             if scale != 1:
                 g *= 1 / scale
             if decays:
                 g += array_module(g).multiply(self.parameters[block], self.share, out=scratch)
+            self.settle(block.stop)
             self.correction.carry(block, g, scratch)
             self.correction.travels(lambda x, block=block: x[block], g, out)
             add_norms(self.norms, out, block.start, self.chunk, scratch)

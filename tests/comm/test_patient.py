@@ -46,14 +46,14 @@ def test_halves_of_a_message(on_ranks):
 
 
 class Request:
-    """Is there at the third question."""
+    """Is there at the fifth question."""
 
     def __init__(self):
         self.asked = 0
 
     def Test(self):
         self.asked += 1
-        return self.asked == 3
+        return self.asked == 5
 
 
 class Comm:
@@ -70,10 +70,11 @@ class Comm:
 @pytest.mark.parametrize("call, count", [("Send", 1), ("Recv", 1), ("Sendrecv", 2)])
 def test_nothing_returns_early_and_every_question_but_the_last_is_followed_by_a_nap(monkeypatch, call, count):
     naps, below = [], Comm()
+    wanted = [module.NAP_S, 2 * module.NAP_S, 4 * module.NAP_S, 4 * module.NAP_S]  # doubled, up to the longest
     monkeypatch.setattr(module.time, "sleep", naps.append)
     arguments = (None, 1, 0, None, 1, 0) if call == "Sendrecv" else (None, 1)
     getattr(PatientComm(below), call)(*arguments)
-    assert [request.asked for request in below.requests] == [3] * count and naps == [module.NAP_S] * 2 * count
+    assert [request.asked for request in below.requests] == [5] * count and naps == wanted * count
 
 
 def test_those_that_sleep_anyway_are_left_alone():

@@ -44,7 +44,7 @@ MUTANTS = [
            killed_by="comm/test_patient.py::test_nothing_returns_early_and_every_question_but_the_last_is_followed_by_a_nap"),
     Mutant(PATIENT, "a send returns at once", "self.Isend(buf, dest, tag).Wait()", "self.Isend(buf, dest, tag)",
            killed_by="comm/test_patient.py::test_nothing_returns_early_and_every_question_but_the_last_is_followed_by_a_nap"),
-    Mutant(PATIENT, "asks without a nap", "        time.sleep(NAP_S)", "        pass",
+    Mutant(PATIENT, "asks without a nap", "            time.sleep(nap_s)", "            pass",
            killed_by="comm/test_patient.py::test_nothing_returns_early_and_every_question_but_the_last_is_followed_by_a_nap"),
     Mutant(PIPELINE, "a segment leaves before it has been added", "overlap(a.receive, step.send) or", "",
            killed_by="comm/test_pipeline.py::test_the_bits_of_the_replayed_schedule"),
