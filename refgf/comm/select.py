@@ -159,8 +159,10 @@ class Fastest:
         self.chosen = {}
 
     def __call__(self, x) -> None:
-        name = self.chosen[x.nbytes] = self.choose(x.nbytes)
-        self.sides[name](x)
+        nbytes = x.nbytes
+        if nbytes not in self.chosen:
+            self.chosen[nbytes] = self.choose(nbytes)
+        self.sides[self.chosen[nbytes]](x)
 
     def choose(self, nbytes: int) -> str:
         return self.always or min(self.sides, key=lambda name: self.seconds(name, nbytes))

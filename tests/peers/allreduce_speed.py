@@ -4,9 +4,10 @@
 
 Ours: the ring, and the one of several algorithms that was measured to be the fastest for its size (`comm/select.py`).
 Peers: the Allreduce of the MPI that runs this, of the other MPI in a second job, and gloo, as far as they are installed.
-All sides take turns, call by call. A time is that of the slowest rank, the median over the repeats; a ratio (below 1: ours
-is faster) is the median of the pairs' ratios, with its range. `memory` is what the ring holds beside the vector, in slices
-of n/p elements. An absolute time here says nothing about another machine.
+All sides take turns. A turn is a row of calls, as many as 64 MiB hold, at most MOST_CALLS, after a row that is not timed:
+ranks that have slept meanwhile first have to spread over the cores again. A time is the mean of a row on the slowest rank,
+the median over the repeats; a ratio (below 1: ours is faster) is the median of the pairs' ratios, with its range. `memory`
+is what the ring holds beside the vector, in slices of n/p elements. An absolute time here says nothing about another machine.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
@@ -20,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from gloo_side import gloo_allreduce
 from mpi4py import MPI
-from openmpi_side import OtherMPI
+from openmpi_side import OtherMPI, row
 
 from refgf.comm import ring
 from refgf.comm.native import mpi_allreduce
@@ -30,7 +31,7 @@ from refgf.comm.slices import length, slices
 
 RANKS = 8
 SIZES = [1 << k for k in range(10, 29, 2)]  # bytes: 1 KiB to 256 MiB
-SECONDS_A_SIZE = 5.0
+SECONDS_A_SIZE, MOST_CALLS = 6.0, 20
 LONG, HALF = 64 << 20, 0.5  # from 64 MiB at most half of the best peer's time
 OTHER = Path(__file__).resolve().parents[2] / ".venv-openmpi"
 
@@ -66,19 +67,16 @@ def find_peers(comm, own: str) -> tuple[dict, OtherMPI]:
     if other.missing:
         say(comm, f"the other MPI left out: {other.missing}; next: make .venv-openmpi")
     else:
-        peers[other.library] = lambda x: [other.seconds(x.size) for _ in range(2)][1]
+        peers[other.library] = lambda x: other.seconds(x.size, calls_of(x))
     return peers, other
 
 
 def timed(comm, allreduce):
-    def seconds(x) -> float:
-        allreduce(x)  # not timed: what the side before has left in caches and running threads is its own affair
-        comm.Barrier()
-        start_s = time.perf_counter()
-        allreduce(x)
-        return time.perf_counter() - start_s
+    return lambda x: row(comm, lambda: allreduce(x), calls_of(x))
 
-    return seconds
+
+def calls_of(x) -> int:
+    return max(1, min(MOST_CALLS, LONG // x.nbytes))
 
 
 def say(comm, text: str) -> None:

