@@ -7,31 +7,37 @@ QUESTION    A flat ring takes 2(p-1) steps, and every step is as slow as its slo
             much faster. Does it pay to treat them differently, and from which size on not any more?
 IDEA        Sum inside each node first, let one rank of each node, its master, sum over the nodes, and spread the result
             inside the nodes again (Jia et al. 2018). Besch & Pohl (1995) use a tree; others pair ranks that differ in one
-            bit. All are schedules: a list of messages. (refgf/comm/hierarchical.py, tree.py, doubling.py)
+            bit. All are schedules, lists of messages, and can be put together: a tree in the node and halving-doubling
+            between masters are three phases in the fewest steps, "log phases". (comm/hierarchical.py, tree.py, doubling.py)
 PREDICTION  p ranks on m nodes with k ranks each:
 
                 flat ring       2(p-1) steps, all at the pace of the slow links           2(p-1)/p n bytes a rank
                 three phases    4(k-1) fast steps + 2(m-1) slow ones                      2(m-1)/m n between masters
+                log phases      2 log2 k fast steps of all n, 2 log2 m slow ones          the same
                 two-level ring  2(k-1) fast steps + 2(m-1) slow ones                      the same, from all ranks
                 tree            2 log2 p steps of all n elements
                 doubling        log2 p exchanges of all elements, or 2 log2 p of ever smaller parts
+                anything        no allreduce sends fewer than 2(m-1)/m n bytes through the busiest link between nodes
 
             The time of any of them is that of its messages, each alpha + beta m of the link that it takes, in the order
             of the schedule (refgf/predict/simulate.py, wires.py).
 
 Before you run it, write down: with 4 nodes of 2 ranks, how many times as fast as the flat ring is the sum of 1 KiB in
-three phases? And of 16 MiB?
+three phases? And of 16 MiB? From which size on can nobody be 1.5 times as fast as the ring, however clever?
 
 This is weak scaling: each rank brings a vector of n elements, whatever p is.
 
 WHAT YOU SHOULD SEE    On slow links between nodes: for short vectors the fewest slow steps win, and three phases beat the
-            flat ring by about 2(p-1) / 2(m-1). For long ones the bytes on the slow link decide; the flat ring sends hardly
-            more of them, and does not wait while masters work alone. Where all links are alike (shared memory of one
-            machine) three phases only add steps, and nodes are pretended.
+            flat ring by about 2(p-1) / 2(m-1), log phases by more. For long ones the bytes on the slow link decide: the flat
+            ring sends hardly more than anyone must, and does not wait while masters work alone. The grey line in the
+            middle picture is what those bytes allow; the lower the rate, the earlier it comes down. Where all links are
+            alike (shared memory of one machine) hierarchies only add steps, and nodes are pretended.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/10_hierarchical_allreduce.py)
     1. For p = 1024, which k makes three phases shortest, counted in steps? Is it the paper's 16?
-    2. Reduce and broadcast inside the node along a tree instead. How many steps are that for k = 8, and what does it cost?
+    2. Four hierarchies come from `three_phase(nodes, inside, between)`: ring_to_master or tree.reduce, ring or
+       halving-doubling. How many steps in the node does the tree save for k = 8, what does it cost, up to which size does
+       that pay? And is recursive doubling between the masters ever better?
     3. A launcher deals ranks out round robin: 0, 4 on node 0, 1, 5 on node 1, ... What does the flat ring lose? Mend it.
 """
 
@@ -40,18 +46,21 @@ import refgf.launch  # noqa: F401  before MPI starts
 import numpy as np
 
 import kit
-from kit import axes, placement
+from kit import placement
+from kit.hierarchy_picture import draw
 from refgf.comm import doubling, hierarchical, ring, tree
 from refgf.comm.schedule import check, collective, replay
 from refgf.comm.select import crossover_bytes
 from refgf.comm.slices import length
 from refgf.oracle.definitions import exact_sum, same_bits, summation_bound
-from refgf.predict.cost import Link
+from refgf.predict.cost import Link, least_between_s
 from refgf.predict.fit import fit_line
 from refgf.predict.simulate import from_schedules
 from refgf.predict.wires import Wires
 
 ITEMSIZE = 4
+SHORT = {"three phases": hierarchical.three_phase, "log phases": hierarchical.log_phases}  # what a hybrid may begin with
+BAR = 1.5  # times as fast as the flat ring: from which size on do bytes forbid it?
 
 
 def measure(run: kit.Run) -> dict:
@@ -60,19 +69,21 @@ def measure(run: kit.Run) -> dict:
     show_steps(run, nodes)
     check_against_oracle(run, nodes)
     link = measure_links(run, nodes)
-    threshold = predicted_crossover(nodes, link)
-    algorithms = {**candidates(nodes), "hybrid": hierarchical.hybrid(nodes, threshold / ITEMSIZE)}
-    points = sweep_sizes(run, nodes, link, algorithms)
-    tell(run, points, threshold)
+    thresholds = {name: predicted_crossover(make(nodes), nodes, link) for name, make in SHORT.items()}
+    hybrids = {f"hybrid, {name}": hierarchical.hybrid(nodes, thresholds[name] / ITEMSIZE, make) for name, make in SHORT.items()}
+    points = sweep_sizes(run, nodes, link, candidates(nodes) | hybrids)
+    for name, threshold in thresholds.items():
+        tell(run, points, name, threshold)
+    tell_bound(run, nodes, link, points)
     by_k = sweep_ranks_per_node(run, nodes, link)
     count_at_scale(run)
     return {"nodes": nodes, "link": {name: vars(fitted) for name, fitted in link.items()}, "points": points, "by_k": by_k,
-            "predicted_crossover_bytes": threshold}  # fmt: skip
+            "predicted_crossover_bytes": thresholds}  # fmt: skip
 
 
 def candidates(nodes) -> dict:
     """All algorithms that can run on these nodes."""
-    found = {"flat ring": ring.allreduce, "three phases": hierarchical.three_phase(nodes)}
+    found = {"flat ring": ring.allreduce} | {name: make(nodes) for name, make in SHORT.items()}
     if len({len(node) for node in nodes}) == 1:
         found["two-level ring"] = hierarchical.two_level_ring(nodes)
     return found | {"tree": tree.allreduce, "recursive doubling": doubling.recursive_doubling,
@@ -98,9 +109,10 @@ def show_steps(run: kit.Run, nodes) -> None:
         busiest = max(sum(s.send_to is not None or s.receive_from is not None for s in schedule) for schedule in schedules)
         rows.append([name, busiest, len(sends), len(slow), f"{sum(length(step.send) for step in slow) / n:.4g}"])
     run.table(["algorithm", "steps of the busiest rank", "messages, all ranks", "between nodes", "vectors between nodes"], rows)
-    master, k, m = hierarchical.three_phase(nodes)(nodes[0][0], run.size, n), len(nodes[0]), len(nodes)
-    run.say(f"Three phases on rank {nodes[0][0]}, the master of node 0: {len([s for s in master if s.op != 'finish'])} steps "
-            f"= 4(k-1) + 2(m-1) with k = {k}, m = {m}; flat ring: 2(p-1) = {2 * (run.size - 1)}")  # fmt: skip
+    k, m = len(nodes[0]), len(nodes)
+    three, logs = ([s for s in make(nodes)(nodes[0][0], run.size, n) if s.op != "finish"] for make in SHORT.values())
+    run.say(f"Rank {nodes[0][0]}, the master of node 0, k = {k}, m = {m}: three phases {len(three)} steps = 4(k-1) + 2(m-1), "
+            f"log phases {len(logs)} (powers of two: 2 log2 k + 2 log2 m); flat ring: 2(p-1) = {2 * (run.size - 1)}")
 
 
 def check_against_oracle(run: kit.Run, nodes) -> None:
@@ -145,6 +157,8 @@ def measure_links(run: kit.Run, nodes) -> dict:
         links[name] = Link(fit.alpha_s, fit.beta_s_per_byte, gamma)
         told = f"{1e-9 / fit.beta_s_per_byte:.3g} GB/s" if fit.beta_s_per_byte else "-"
         rows.append([name, kit.seconds(fit.alpha_s), told])
+        if name == "between" and fit.beta_s_per_byte:
+            links["between, long"] = fit_line(points[-2:]).link  # messages longer than what a shaper lets through at once
     run.table(["", "alpha", "1 / beta"], rows)
     return links
 
@@ -178,13 +192,15 @@ def predicted_s(algorithm, nodes, link, n: int) -> float:
     return from_schedules(schedules, ITEMSIZE, Wires(where, link["inside"], link["between"]))
 
 
-def predicted_crossover(nodes, link, far: int = 1 << 22) -> float:
-    """Bytes from which the flat ring should be faster than three phases."""
-    lines = []
-    for algorithm in (hierarchical.three_phase(nodes), ring.allreduce):
-        start_s = predicted_s(algorithm, nodes, link, 0)
-        lines.append((start_s, (predicted_s(algorithm, nodes, link, far) - start_s) / (far * ITEMSIZE)))
-    return crossover_bytes(*lines)
+def predicted_line(algorithm, nodes, link, far: int = 1 << 22) -> tuple[float, float]:
+    """Its time as (a_s, b_s_per_byte)."""
+    start_s = predicted_s(algorithm, nodes, link, 0)
+    return start_s, (predicted_s(algorithm, nodes, link, far) - start_s) / (far * ITEMSIZE)
+
+
+def predicted_crossover(algorithm, nodes, link) -> float:
+    """Bytes from which the flat ring should be faster than this algorithm."""
+    return crossover_bytes(predicted_line(algorithm, nodes, link), predicted_line(ring.allreduce, nodes, link))
 
 
 def sweep_sizes(run: kit.Run, nodes, link, algorithms) -> list[dict]:
@@ -193,10 +209,10 @@ def sweep_sizes(run: kit.Run, nodes, link, algorithms) -> list[dict]:
     points, rows = [], []
     for nbytes in (1 << k for k in run.quick(range(10, 17, 6), range(10, 23, 2), range(10, 25, 2))):
         x = np.zeros(nbytes // ITEMSIZE, np.float32)
-        times = run.alternate({name: (lambda f=f, x=x: f(x)) for name, f in calls.items()},
-                              run.quick(2, 5 if nbytes >= 1 << 20 else 9, 7 if nbytes >= 1 << 22 else 15))  # fmt: skip
+        times = run.alternate({name: (lambda f=f, x=x: f(x)) for name, f in calls.items()}, repeats(run, nbytes))
         forecast = {name: predicted_s(algorithm, nodes, link, x.size) for name, algorithm in algorithms.items()}
-        points.append({"bytes": nbytes, "measured": times, "predicted_s": forecast})
+        points.append({"bytes": nbytes, "measured": times, "predicted_s": forecast,
+                       "least_s": least_between_s(len(nodes), x.size, ITEMSIZE, link.get("between, long", Link(0, 0)))})
         rows.append([kit.number_of_bytes(nbytes)] + [f"{kit.seconds(times[name].median_s)} ({kit.seconds(forecast[name])})"
                                                      for name in algorithms])  # fmt: skip
     run.table(["bytes"] + list(algorithms), rows)
@@ -204,29 +220,50 @@ def sweep_sizes(run: kit.Run, nodes, link, algorithms) -> list[dict]:
     return points
 
 
-def tell(run: kit.Run, points: list[dict], threshold: float) -> None:
-    def ratio(point, name, other):
-        return point["measured"][name].median_s / point["measured"][other].median_s
+def repeats(run: kit.Run, nbytes: int) -> int:
+    """Short vectors take less than the processors' moods last: the more calls of them."""
+    if nbytes <= 1 << 16:
+        return run.quick(2, 31, 61)
+    return run.quick(2, 5 if nbytes >= 1 << 20 else 9, 7 if nbytes >= 1 << 22 else 15)
 
-    short = [p for p in points if p["bytes"] <= 1 << 16]
-    gains = ", ".join(f"{ratio(point, 'flat ring', 'three phases'):.2f}" for point in short)
-    run.say(f"flat ring / three phases up to 64 KiB: {gains}")
-    crossed = [p["bytes"] for p in points if ratio(p, "flat ring", "three phases") <= 1]
+
+def ratio(point: dict, name: str, other: str) -> float:
+    return point["measured"][name].median_s / point["measured"][other].median_s
+
+
+def tell(run: kit.Run, points: list[dict], name: str, threshold: float) -> None:
+    """Gains of a hierarchy for short vectors, where the flat ring overtakes it, and whether its hybrid found out."""
+    gains = ", ".join(f"{ratio(point, 'flat ring', name):.2f}" for point in points if point["bytes"] <= 1 << 16)
+    crossed = [point["bytes"] for point in points if ratio(point, "flat ring", name) <= 1]
     measured = kit.number_of_bytes(crossed[0]) if crossed else "beyond these sizes"
-    run.say(f"the flat ring is as fast from {measured}; predicted: {kit.number_of_bytes(threshold)}; the hybrid changes there")
-    worst = max(p["measured"]["hybrid"].median_s / min(p["measured"][n].median_s for n in ("flat ring", "three phases"))
-                for p in points)  # fmt: skip
-    run.say(f"the hybrid took at most {worst:.2f} of the better of the two")
+    worst = max(ratio(point, f"hybrid, {name}", other) for point in points for other in ("flat ring", name))
+    run.say(f"flat ring / {name} up to 64 KiB: {gains}")
+    run.say(f"    the flat ring is as fast from {measured}; predicted: {kit.number_of_bytes(threshold)}; the hybrid changes "
+            f"there, and took at most {worst:.2f} of the better of the two")  # fmt: skip
+
+
+def tell_bound(run: kit.Run, nodes, link, points: list[dict]) -> None:
+    """The bytes between nodes alone: 2(m-1)/m n through the busiest link, whatever the algorithm."""
+    if points[-1]["least_s"] <= 0:
+        return
+    most = [point["measured"]["flat ring"].median_s / point["least_s"] for point in points]
+    run.say("The most that any allreduce can gain on the flat ring, its time over that of 2(m-1)/m n bytes at "
+            f"{1e-6 / link['between, long'].beta_s_per_byte:.0f} MB/s: {', '.join(f'{gain:.2f}' for gain in most)}")
+    floor = 0.0, BAR * points[-1]["least_s"] / points[-1]["bytes"]
+    predicted = kit.number_of_bytes(crossover_bytes(floor, predicted_line(ring.allreduce, nodes, link)))
+    below = [point["bytes"] for point, gain in zip(points, most) if gain < BAR]
+    measured = kit.number_of_bytes(below[0]) if below else "beyond these sizes"
+    run.say(f"    {BAR} times as fast is out of anyone's reach from {measured} on; predicted, by the ring's line: {predicted}")
 
 
 def sweep_ranks_per_node(run: kit.Run, nodes, link) -> list[dict]:
-    """Three phases and two-level ring when k ranks are *taken* to share a node; the links stay what they are."""
+    """Hierarchies when k ranks are *taken* to share a node; the links stay what they are."""
     run.section("Time against ranks a node")
     order = [rank for node in nodes for rank in node]
     sizes, rows, table = run.quick([1 << 10, 1 << 16], [1 << 12, 1 << 20]), [], []
     for k in (k for k in range(1, run.size + 1) if run.size % k == 0):
         split = [order[i : i + k] for i in range(0, run.size, k)]
-        for name, make in (("three phases", hierarchical.three_phase), ("two-level ring", hierarchical.two_level_ring)):
+        for name, make in (SHORT | {"two-level ring": hierarchical.two_level_ring}).items():
             row = {"k": k, "algorithm": name, "measured": [], "predicted_s": []}
             for nbytes in sizes:
                 x, call = np.zeros(nbytes // ITEMSIZE, np.float32), collective(run.comm, make(split))
@@ -234,60 +271,19 @@ def sweep_ranks_per_node(run: kit.Run, nodes, link) -> list[dict]:
                 row["predicted_s"].append(predicted_s(make(split), nodes, link, x.size))
             rows.append(row)
             cells = [f"{kit.seconds(t.median_s)} ({kit.seconds(f)})" for t, f in zip(row["measured"], row["predicted_s"])]
-            table.append([k, name, 4 * (k - 1) + 2 * (run.size // k - 1) if make is hierarchical.three_phase
-                          else 2 * (k - 1) + 2 * (run.size // k - 1), *cells])  # fmt: skip
+            steps = [step for step in make(split)(split[0][0], run.size, run.size) if step.op != "finish"]
+            table.append([k, name, len(steps), *cells])
     run.table(["k", "algorithm", "steps", *map(kit.number_of_bytes, sizes)], table)
-    run.say("k = 1 is the flat ring; so is k = p for the two-level ring, while three phases then do everything twice over.")
+    run.say("k = 1: the rings are the flat ring, log phases halving-doubling. k = p: the two-level ring is the flat ring, log "
+            "phases the tree, and three phases do everything twice over.")  # fmt: skip
     return [row | {"bytes": sizes} for row in rows]
 
 
 def count_at_scale(run: kit.Run) -> None:
     run.section("Steps at the paper's scale")
-    rows = [[p, k, 2 * (p - 1), 4 * (k - 1) + 2 * (p // k - 1)] for p, k in ((64, 8), (512, 8), (1024, 16), (2048, 16))]
-    run.table(["p", "k", "flat ring 2(p-1)", "three phases 4(k-1) + 2(p/k-1)"], rows)
-
-
-# ---- the picture ----
-
-
-def draw(result: dict):
-    sizes = "/".join(map(str, sorted({len(node) for node in result["nodes"]})))
-    told = f"{len(result['nodes'])} nodes of {sizes} ranks. Few slow steps help short vectors; long ones pay for bytes"
-    figure, (size_axis, ratio_axis, k_axis) = axes.frame(f"Lesson 10: {told}", 1, 3, (19, 5.6))
-    draw_sizes(size_axis, ratio_axis, result["points"])
-    draw_ranks_per_node(k_axis, result["by_k"])
-    return axes.finish(figure, size_axis, ratio_axis, k_axis)
-
-
-def draw_sizes(size_axis, ratio_axis, points: list[dict]) -> None:
-    nbytes = [point["bytes"] for point in points]
-    for i, (name, marker) in enumerate(zip(points[0]["measured"], "os^Dv<*")):
-        axes.measured(size_axis, nbytes, [point["measured"][name] for point in points], marker, color=f"C{i}", label=name)
-        size_axis.plot(nbytes, [1e3 * point["predicted_s"][name] for point in points], "--", color=f"C{i}")
-        if name != "flat ring":
-            gain = [p["measured"]["flat ring"]["median_s"] / p["measured"][name]["median_s"] for p in points]
-            ratio_axis.plot(nbytes, gain, marker=marker, ls="none", color=f"C{i}", label=name)
-            forecast = [p["predicted_s"]["flat ring"] / max(1e-12, p["predicted_s"][name]) for p in points]
-            ratio_axis.plot(nbytes, forecast, "--", color=f"C{i}")
-    size_axis.set(title="Time; dashed: predicted", ylabel="ms", yscale="log")
-    ratio_axis.axhline(1, color="grey", lw=1)
-    ratio_axis.set(title="Times as fast as the flat ring; dashed: predicted", ylim=(0, None))
-    for axis in (size_axis, ratio_axis):
-        axis.set_xscale("log", base=2)
-        axis.set_xticks(nbytes, [kit.number_of_bytes(n) for n in nbytes], fontsize=8)
-        axis.set_xlabel("bytes per rank")
-
-
-def draw_ranks_per_node(axis, by_k: list[dict]) -> None:
-    for name, marker in (("three phases", "s"), ("two-level ring", "^")):
-        rows = [row for row in by_k if row["algorithm"] == name]
-        k = [row["k"] for row in rows]
-        for i, colour in enumerate(("tab:blue", "tab:red")):
-            label = f"{name}, {kit.number_of_bytes(rows[0]['bytes'][i])}"
-            axis.plot(k, [1e3 * row["measured"][i]["median_s"] for row in rows], marker, color=colour, label=label)
-            axis.plot(k, [1e3 * row["predicted_s"][i] for row in rows], "--", color=colour)
-    axis.set(title="Ranks taken to share a node; dashed: predicted", xlabel="k", ylabel="ms", xscale="log", yscale="log")
-    axis.set_xticks(k, k)
+    rows = [[p, k, 2 * (p - 1), 4 * (k - 1) + 2 * (p // k - 1), 2 * (p.bit_length() - 1)]
+            for p, k in ((64, 8), (512, 8), (1024, 16), (2048, 16))]  # fmt: skip
+    run.table(["p", "k", "flat ring 2(p-1)", "three phases 4(k-1) + 2(p/k-1)", "log phases 2 log2 k + 2 log2 p/k"], rows)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,9 @@ A lesson is
     words, record, axes                                units and sentences; what the JSON says; the frame of pictures
     images, flow, alone, trials                        images and networks; the stack; steps without exchange; many runs
     replay, rounding, placement, layers                a backward pass slept through; bounds; ranks on nodes; layers timed
-    region (03), gantt (04), parts, machine_file, published_tables, scaling_picture (08), merges (09), norms, tuning (11),
-    daso_replay (13), levels, scratch (14), kernel_times, performance_picture (15)                         of one lesson each
+    region (03), gantt (04), parts, machine_file, published_tables, scaling_picture (08), merges (09),
+    hierarchy_picture (10), norms, tuning (11), daso_replay (13), levels, scratch (14),
+    kernel_times, performance_picture (15)                                                                 of one lesson each
 """
 
 import argparse

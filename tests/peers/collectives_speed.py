@@ -1,10 +1,11 @@
-"""Collectives and choices against their simplest peers: hierarchy and hybrid against the flat ring, MSTopK against sorting.
+"""Collectives and choices against their simplest peers: hierarchies and hybrids against the flat ring, MSTopK against sorting.
 
     python tests/peers/collectives_speed.py [results.json]
 
-The collectives are those of lesson 10, which alternates them call by call, on the emulated cluster: 4 nodes of 2 ranks at
-1 Gbit/s. MSTopK runs in this process against np.argpartition of the magnitudes, one thread, in turn. A ratio is that of
-medians; the range that is printed is that of the pairs where there are pairs.
+The collectives are those of lesson 10, which alternates them call by call, on the emulated cluster: 4 nodes of 2 ranks, at
+10 and at 1 Gbit/s, RUNS runs each in turn. A ratio is that of a run's medians; the median of the runs counts, their range is
+printed. Beside each gain stands the most that any allreduce could have: the flat ring's time over that of 2(m-1)/m n bytes
+through the busiest link. MSTopK runs in this process against np.argpartition of the magnitudes, one thread, in turn.
 """
 
 import json
@@ -21,6 +22,8 @@ from gradientflow_speed import bar, no_cluster
 from refgf.exchange.topk import keep_count, mstopk
 
 ROOT = Path(__file__).resolve().parents[2]
+RATES, RUNS = ("10gbit", "1gbit"), 3
+FORMS = {"three phases": "three phases (Jia et al.)", "log phases": "log phases"}
 SHORT_BYTES, FASTER, SLOWER = 64 << 10, 1.5, 1.1
 ELEMENTS, PERCENTS, REPEATS = 10_000_000, (0.1, 1, 10), 5
 
@@ -31,7 +34,7 @@ def main(arguments: list[str] | None = None) -> dict:
     results = {"mstopk": [choice(percent) for percent in PERCENTS]}
     for row in results["mstopk"]:
         what = f"MSTopK, {ELEMENTS:,} elements, {row['percent']} %: times as fast as argpartition"
-        bar(f"{what} ({row['low']:.2f} to {row['high']:.2f})", row["gain"], 1.0, least=True)
+        row |= bar(what + spread(row["gains"]), row["gains"], 1.0, least=True)
     if reason := no_cluster():
         print(f"collectives left out: {reason}")
     else:
@@ -41,25 +44,54 @@ def main(arguments: list[str] | None = None) -> dict:
     return results
 
 
-def collectives() -> list[dict]:
-    """Lesson 10's points, each as gains over the flat ring."""
-    rows = []
-    for point in lesson_on_cluster()["points"]:
-        seconds = {name: timing["median_s"] for name, timing in point["measured"].items()}
-        ring_s, three_s = seconds["flat ring"], seconds["three phases"]
-        rows.append({"bytes": point["bytes"], "seconds": seconds, "gain": ring_s / three_s,
-                     "hybrid": seconds["hybrid"] / min(ring_s, three_s)})  # fmt: skip
-    for row in rows:
-        if row["bytes"] <= SHORT_BYTES:
-            bar(f"three phases, {row['bytes']} bytes: times as fast as the flat ring", row["gain"], FASTER, least=True)
-    for row in rows:
-        bar(f"hybrid, {row['bytes']} bytes: time over that of the better of the two", row["hybrid"], SLOWER)
-    return rows
+def collectives() -> dict:
+    """Lesson 10's points of every run, and the bars over them. -> {rate: {"runs", "bars"}}"""
+    runs = {rate: [] for rate in RATES}
+    for _ in range(RUNS):
+        for rate in RATES:
+            runs[rate].append(lesson_on_cluster(rate)["points"])
+    results = {}
+    for rate in RATES:
+        print(f"4 nodes x 2 ranks, {rate}, {RUNS} runs")
+        results[rate] = {"runs": runs[rate], "bars": gains(rate, runs[rate]) + hybrids(rate, runs[rate])}
+    return results
 
 
-def lesson_on_cluster() -> dict:
+def gains(rate: str, runs: list[list[dict]]) -> list[dict]:
+    """Short vectors: the flat ring's time over that of a hierarchy."""
+    bars = []
+    for form, told in FORMS.items():
+        for points in zip(*runs):
+            if points[0]["bytes"] <= SHORT_BYTES:
+                most = statistics.median(seconds(point, "flat ring") / point["least_s"] for point in points)
+                values = [seconds(point, "flat ring") / seconds(point, form) for point in points]
+                name = f"{rate}, {points[0]['bytes']} bytes: {told}, times as fast as the flat ring"
+                bars.append(bar(f"{name}{spread(values)}, bytes allow {most:.2f}", values, FASTER, least=True))
+    return bars
+
+
+def hybrids(rate: str, runs: list[list[dict]]) -> list[dict]:
+    """Any size: the time of a hybrid over that of the better of the two it chooses from."""
+    bars = []
+    for form, told in FORMS.items():
+        for points in zip(*runs):
+            values = [seconds(p, f"hybrid, {form}") / min(seconds(p, "flat ring"), seconds(p, form)) for p in points]
+            name = f"{rate}, {points[0]['bytes']} bytes: hybrid of ring and {told}, time over the better one's"
+            bars.append(bar(name + spread(values), values, SLOWER))
+    return bars
+
+
+def seconds(point: dict, name: str) -> float:
+    return point["measured"][name]["median_s"]
+
+
+def spread(values: list[float]) -> str:
+    return f" ({min(values):.2f} to {max(values):.2f})"
+
+
+def lesson_on_cluster(rate: str) -> dict:
     with tempfile.TemporaryDirectory() as folder:
-        shape = ["--nodes", "4", "--ranks-per-node", "2", "--rate", "1gbit"]
+        shape = ["--nodes", "4", "--ranks-per-node", "2", "--rate", rate]
         cluster = [sys.executable, "-m", "refgf.cluster", "run", *shape, "--"]
         lesson = [sys.executable, "lessons/10_hierarchical_allreduce.py", "--output", folder]
         subprocess.run([*cluster, *lesson], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
@@ -74,7 +106,7 @@ def choice(percent: float) -> dict:
     for _ in range(1 + REPEATS):
         pairs.append((timed(lambda: np.argpartition(np.abs(x), x.size - k)[x.size - k :]), timed(lambda: mstopk(x, k))))
     gains = [sorting_s / bisection_s for sorting_s, bisection_s in pairs[1:]]
-    return {"percent": percent, "gain": statistics.median(gains), "low": min(gains), "high": max(gains)}
+    return {"percent": percent, "gains": gains}
 
 
 def timed(function) -> float:
