@@ -14,7 +14,7 @@ from refgf.comm.shared import SharedMemory, share_memory
 from refgf.comm.trace import TracedComm
 from refgf.units import parse_link
 
-SETTINGS = [(8, 0), (72, 0), (400, 100), (1 << 16, 1 << 16)]  # block_bytes, short_bytes
+SETTINGS = [(8, 0), (72, 0), (400, 100), (1 << 16, 1 << 16)]  # piece_bytes, short_bytes
 
 
 @pytest.mark.parametrize("dtype, wire", WIRES)
@@ -23,17 +23,59 @@ def test_the_bits_of_direct(on_ranks, dtype, wire):
 
     def body(comm):
         p, rank = comm.Get_size(), comm.Get_rank()
-        for block_bytes, short_bytes in SETTINGS:
-            allreduce = SharedMemory(comm, wire, block_bytes, short_bytes)  # one for all sizes: the memory is used again
+        for piece_bytes, short_bytes in SETTINGS:
+            allreduce = SharedMemory(comm, wire, piece_bytes, short_bytes)  # one for all sizes: the memory is used again
             for n in (n for n in sizes_of(p, 211) if n < 1000):
                 xs = order_sensitive(p, n, dtype)
                 x = xs[rank].copy()
                 allreduce(x)
                 wanted = replay([direct.allreduce(r, p, n) for r in range(p)], xs, wire)[rank]
-                assert same_bits(x, wanted), (p, n, block_bytes, short_bytes)
+                assert same_bits(x, wanted), (p, n, piece_bytes, short_bytes)
             allreduce.close()
 
     on_ranks(body)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_arrays_in_shared_memory(on_ranks, dtype):
+    """The same bits for whole arrays and parts of them, next to which nothing changes."""
+
+    def body(comm):
+        p, rank = comm.Get_size(), comm.Get_rank()
+        allreduce = SharedMemory(comm, None, 72, 0)
+        lent = [allreduce.zeros(n, dtype) for n in (0, 1000, 40_000)]  # several blocks of a slice in the last one
+        assert [x.size for x in lent] == [0, 1000, 40_000] and not any(x.any() for x in lent)
+        for whole in lent:
+            for part in (slice(0, whole.size), slice(7, 9), slice(1, 1), slice(3, 3 + p), slice(11, 700)):
+                xs = order_sensitive(p, whole.size, dtype)
+                whole[:] = xs[rank]
+                allreduce(whole[part])
+                wanted = xs[rank].copy()
+                cut = [x[part] for x in xs]
+                wanted[part] = replay([direct.allreduce(r, p, cut[0].size) for r in range(p)], cut)[0]
+                assert same_bits(whole, wanted), (whole.size, part)
+        narrow = SharedMemory(comm, np.float16, 72, 0)
+        x = narrow.zeros(100, "float32")  # a wire type needs a place for rounded numbers
+        x[:] = np.float32(1 / 3)
+        narrow(x)
+        assert (x == np.float16(p * np.float32(np.float16(1 / 3)))).all()
+        narrow.close()
+        allreduce.close()
+
+    on_ranks(body)
+
+
+def test_a_neighbour_in_memory_is_not_shared():
+    """An array may begin where a shared one ends."""
+
+    def body(comm):
+        allreduce, both = SharedMemory(comm), np.zeros(80, np.uint8)
+        allreduce._lent.append([both[:40]])
+        inside, beyond = both[8:40].view(np.float32), both[40:].view(np.float32)
+        assert allreduce._everybody(inside)[0].ctypes.data == inside.ctypes.data
+        assert allreduce._everybody(beyond) is None and allreduce._everybody(both.view(np.float32)) is None
+
+    threads.run(1, body)
 
 
 @pytest.mark.parametrize("p", [4, 7, 8, 9])
@@ -74,33 +116,28 @@ def test_a_slow_rank_meets_what_was_written_for_it(monkeypatch, late, slow):
 
 
 def test_counted_barriers_and_no_message(on_ranks):
-    """blocks + 1 barriers; 1 for a short vector; none for an empty one."""
+    """pieces + 1 barriers; 1 for a short vector; none for an empty one; 2 for one in shared memory."""
 
     def body(comm):
-        traced = TracedComm(comm)
+        traced, counted = TracedComm(comm), []
         allreduce = SharedMemory(traced, None, 400, 40)
-        allreduce.node = Counting(allreduce.node)
+        lent = allreduce.zeros(1000)
+        barrier, allreduce.barrier = allreduce.barrier, lambda: [counted.append(1), barrier()]
         for n, barriers in ((0, 0), (1, 1), (10, 1), (11, 2), (100, 2), (101, 3), (1000, 11)):
-            allreduce.node.barriers = 0
+            counted.clear()
             allreduce(np.ones(n, np.float32))
-            assert allreduce.node.barriers == barriers
+            assert len(counted) == barriers
+            counted.clear()
+            allreduce(lent[5 : 5 + n])
+            assert len(counted) == min(barriers, 2)
         assert (traced.messages, traced.bytes) == (0, 0)
         allreduce.close()
 
     on_ranks(body)
 
 
-class Counting:
-    def __init__(self, node):
-        self.node, self.barriers = node, 0
-
-    def Barrier(self):
-        self.barriers += 1
-        self.node.Barrier()
-
-
 def test_memory_is_what_it_says(on_ranks):
-    """2 block_bytes (1 + 1/p) a rank, in whole pages."""
+    """2 piece_bytes (1 + 1/p) a rank, in whole pages."""
 
     def body(comm):
         p = comm.Get_size()
@@ -115,7 +152,7 @@ def test_memory_is_what_it_says(on_ranks):
 
 
 def test_default_blocks_share_the_memory():
-    sizes = {p: threads.run(p, lambda comm: SharedMemory(comm).block_bytes)[0] for p in (1, 3, 8)}
+    sizes = {p: threads.run(p, lambda comm: SharedMemory(comm).piece_bytes)[0] for p in (1, 3, 8)}
     assert all(p * block <= 8 << 20 for p, block in sizes.items()) and 8 * sizes[8] == 8 << 20
 
 
@@ -126,7 +163,7 @@ def test_who_cannot_share_says_so():
         assert not share_memory(link)
         with pytest.raises(ValueError, match=r"rank 0: got a LinkComm; wanted a communicator of MPI .* next: use"):
             SharedMemory(link)
-        with pytest.raises(ValueError, match="got blocks of 7 bytes; wanted 8 or more"):
+        with pytest.raises(ValueError, match="got pieces of 7 bytes; wanted 8 or more"):
             SharedMemory(comm, None, 7)
         with pytest.raises(ValueError, match=r"SharedMemory on rank 0: got shape \(2, 2\)"):
             SharedMemory(comm)(np.zeros((2, 2), np.float32))

@@ -2,9 +2,9 @@
 
 from mutant import Mutant
 
-AGREEMENT, BFLOAT16, GATHER, LINK, PATIENT, PIPELINE, SELECT, THREADS, TIMELINE, TOPOLOGY, TRACE = (
+AGREEMENT, BFLOAT16, GATHER, LINK, PATIENT, PIPELINE, SELECT, SHARED, THREADS, TIMELINE, TOPOLOGY, TRACE = (
     f"refgf.comm.{name}"
-    for name in ("agreement", "bfloat16", "gather", "link", "patient", "pipeline", "select", "threads", "timeline",
+    for name in ("agreement", "bfloat16", "gather", "link", "patient", "pipeline", "select", "shared", "threads", "timeline",
                  "topology", "trace")
 )
 
@@ -62,6 +62,18 @@ MUTANTS = [
            killed_by="comm/test_select.py::test_short_middle_long"),
     Mutant(SELECT, "elements taken for bytes", "seconds(n * self.itemsize, *link)", "seconds(n, *link)",
            killed_by="comm/test_select.py::test_the_choice_is_the_fastest_schedule"),
+    Mutant(SHARED, "the rows of short vectors do not take turns", "self._turn = 1 - self._turn", "pass",
+           killed_by="comm/test_shared.py::test_a_slow_rank_meets_what_was_written_for_it"),
+    Mutant(SHARED, "a long vector begins in a row that is still read", "turn = (self._turn + b) % 2", "turn = b % 2",
+           killed_by="comm/test_shared.py::test_a_slow_rank_meets_what_was_written_for_it"),
+    Mutant(SHARED, "no barrier before the last results are read", "            if b <= len(pieces):", "            if b < len(pieces):",
+           killed_by="comm/test_shared.py::test_the_bits_of_direct"),
+    Mutant(SHARED, "summed from the last rank on", "for term in terms[1:]:", "for term in terms[:0:-1]:",
+           killed_by="comm/test_shared.py::test_the_bits_of_direct"),
+    Mutant(SHARED, "an array behind the shared one is taken for it", "start <= parts[self.rank].nbytes - x.nbytes",
+           "start <= parts[self.rank].nbytes", killed_by="comm/test_shared.py::test_a_neighbour_in_memory_is_not_shared"),
+    Mutant(SHARED, "a wire type is forgotten in shared memory", "elif wire == x.dtype and ", "elif ",
+           killed_by="comm/test_shared.py::test_arrays_in_shared_memory"),
     Mutant(THREADS, "messages overtake each other", "partner = other.popleft()", "partner = other.pop()",
            killed_by="comm/test_threads.py::test_messages_do_not_overtake"),
     Mutant(THREADS, "types are not compared", "if send.buf.dtype != receive.buf.dtype:", "if False:",
