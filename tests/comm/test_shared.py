@@ -106,10 +106,10 @@ def test_a_slow_rank_meets_what_was_written_for_it(monkeypatch, late, slow):
 
     def body(comm):
         allreduce = SharedMemory(comm, None, 48, 12)
-        for n in (3, 20, 2, 3, 3, 50, 1, 13, 3, 40, 40):
-            mine = np.arange(n, dtype=np.float32) + comm.rank
+        for k, n in enumerate((3, 20, 2, 3, 3, 50, 1, 13, 3, 40, 40)):
+            mine = np.arange(n, dtype=np.float32) + 10 * k + comm.rank
             allreduce(mine)
-            assert same_bits(mine, 3 * np.arange(n, dtype=np.float32) + 3), n
+            assert same_bits(mine, 3 * (np.arange(n, dtype=np.float32) + 10 * k + 1)), (k, n)
 
     monkeypatch.setattr(shared, late, slowly)
     threads.run(3, body)
