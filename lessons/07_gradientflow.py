@@ -16,17 +16,21 @@ PREDICTION  Per part what its own lesson predicts; together the timeline of less
             fewer cores than p compute more slowly, and no exchange is to blame for that.
 
             What goes in is measured apart from the steps that it predicts (kit/alone.py): the step and its gradients since the
-            *first* rank started, calls in a row in a thread, the start-up when ranks come to a call from computing, the share
-            of its speed that computing keeps beside a call. Not in it: a rank without a core just when its message comes.
+            *first* rank started; calls of eight sizes in a row, as each part makes them; how much later they are when ranks
+            come to them from computing; the share of its speed that computing keeps beside a call; what choosing chunks adds
+            to a step in which no gradient travels. Not in it: a rank without a core just when its message comes.
 
 Before you run it, write down the order: which of the parts gains most on your network? And which gains nothing there?
 
 This is weak scaling: each rank brings a batch of its own, whatever p is.
 
-WHAT YOU SHOULD SEE    On links of 1 Gbit/s, with a network large enough (--width 0.5 and more), every bar is shorter than the
-            one above it, and the whole stack comes near the step without exchange. In shared memory the wire is faster
-            than the processor rounds and packs, so some parts cost more than they gain. Sparse training needs more steps
-            to the same accuracy, or as many: what counts is the time to an accuracy, not the time of a step.
+WHAT YOU SHOULD SEE    On links that decide, with a core for each rank, every bar is shorter than the one above it. Emulated
+            nodes share the cores of one machine, and there a part gains only if it saves more of the link than it takes from
+            the processor. Rounding for the wire does with one rank a node; with two, and in shared memory, a step takes
+            longer, first of all in the 26 calls of an eager exchange. The thread of overlap finds no core free, so it hides
+            little, and as it waits asleep (refgf/comm/patient.py) each message is noticed late: short calls take longer. Lazy
+            allreduce gives back what many calls cost, and CSC gains most: a tenth of the bytes. Sparse training needs more
+            steps to the same accuracy, or as many: what counts is the time to an accuracy, not that of a step.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/07_gradientflow.py)
     1. Switch on CSC first and float16 last. Is the gain of a part the same in another order? Why not?
@@ -36,6 +40,7 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/07_gradientflow.py)
 
 import refgf.launch  # noqa: F401  before MPI starts
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -43,12 +48,12 @@ import numpy as np
 import kit
 from kit import alone, flow, images
 from refgf.comm.native import mpi_allreduce
+from refgf.comm.patient import patient
 from refgf.exchange.chunk_choice import Density
 from refgf.exchange.lazy import require_threshold
 from refgf.exchange.precision import LossScale, Unscaled
 from refgf.oracle.definitions import direct_allreduce as defined_allreduce
 from refgf.oracle.definitions import momentum_step, same_bits
-from refgf.predict.fit import fit_line
 from refgf.predict.systems import System
 from refgf.predict.systems import step as predicted_step
 from refgf.training.checkpoint import Checkpoints
@@ -56,12 +61,15 @@ from refgf.training.data import steps_per_epoch
 from refgf.training.gradientflow import direct_allreduce, ring_allreduce
 
 HALF, SCALE, DENSITY = np.float16, 2.0**10, 10.0
+WIDTH = 1 / 4  # of AlexNet's channels: where bytes, and not start-ups alone, decide how long a step takes
 WARMUP = (100, 25)  # percent in the first epochs of sparse training
 ORDER = ["MPI's allreduce", "+ ring", "+ mixed precision", "+ overlap", "+ lazy allreduce", "+ CSC"]  # the paper's
 
 
 def measure(run: kit.Run) -> dict:
     theta = require_threshold(run.options.theta)
+    if run.options.width is None and run.options.network == "alexnet":
+        run.options.width = run.quick(1 / 8, WIDTH)
     flow.require_folder(run)
     train, held_out = images.load(run)
     climb_the_ladder(run, train)
@@ -137,82 +145,83 @@ def climb_the_ladder(run: kit.Run, data) -> None:
 
 
 def ablation(run: kit.Run, data, theta: float) -> dict:
-    count = run.quick(4, 14, 30)
+    count = run.quick(4, 12, 30)
     timing, ready_s = flow.compute_alone(run, data, images.steps(run, data, count))
     sizes = [spec.size for spec in images.network(run, data).tensors]
     n = sum(sizes)
     run.section(f"{images.told(run)}: {n:,} gradients, theta {kit.number_of_bytes(theta)}")
-    lines, share, rows = measure_lines(run, data, n, count), alone.kept_share_of(run, n, transport(run, HALF)), []
-    starts = "; ".join(f"{name} {kit.seconds(line.a_s)}" for name, (line, _) in lines.items())
+    calls_here, share = measure_calls(run, data, n)
+    starts = "; ".join(f"{name} {kit.seconds(call_s(0))}" for name, (call_s, _) in calls_here.items())
     run.say(f"a step without any exchange, update included: {timing}; beside a call computing keeps {share:.0%} of its speed")
-    run.say(f"start-up of a call: {starts}")
+    run.say(f"a short call: {starts}")
+    rows = []
     for name, parts in parts_of(run, theta).items():
         run.opaque = run.opaque or parts["allreduce"] is mpi_allreduce
+        kind = "float16" + ", overlap" * parts.get("overlap", False) if parts.get("wire") else "float32"
+        allreduce_s, compute_s = calls_here["MPI" if name == ORDER[0] else kind]
         with flow.new(run, data, **parts) as stack:
             step = flow.time_steps(run, stack, images.steps(run, data, count))
             calls, busy_s = len(stack.calls), stack.communication_s
-            selection_s = time_of_selection(run, stack) if stack.csc else 0.0
+            some = images.steps(run, data, count)
+            selection_s = time_of_selection(run, stack, some, compute_s) if stack.csc else 0.0
             chunk = stack.csc.chunk if stack.csc else 1
         system = System(name, 2 if parts.get("wire") else 4, parts["theta_bytes"], percent=parts.get("density"), chunk=chunk,
-                        overlap=share * parts.get("overlap", False), selection_s=selection_s)  # fmt: skip
-        half = "float16 in a row" if parts.get("overlap") else "float16"
-        line, compute_s = lines["MPI" if name == ORDER[0] else half if parts.get("wire") else "float32"]
+                        overlap=share * parts.get("overlap", False), selection_s=selection_s, norms_s=0.0)  # fmt: skip
         ready = list(zip(alone.at_pace(ready_s, timing, compute_s), sizes))
-        predicted = predicted_step(ready, system, line, compute_s)
+        predicted = predicted_step(ready, system, allreduce_s, compute_s)
         speedup = run.size * timing.median_s / step.median_s
         rows.append({"name": name, "step": step, "predicted_s": predicted.step_s, "calls": calls, "speedup": speedup,
                      "communication_s": busy_s})  # fmt: skip
-    run.table(["", "calls", "step", "predicted", f"speedup of {run.size}", "efficiency"],
-              [[r["name"], r["calls"], r["step"], kit.seconds(r["predicted_s"]), f"{r['speedup']:.2f}",
+    run.table(["", "calls", "step", "predicted", "miss", f"speedup of {run.size}", "efficiency"],
+              [[r["name"], r["calls"], r["step"], kit.seconds(r["predicted_s"]),
+                f"{100 * (r['predicted_s'] / r['step'].median_s - 1):+.0f} %", f"{r['speedup']:.2f}",
                 f"{100 * r['speedup'] / run.size:.0f} %"] for r in rows])  # fmt: skip
     run.say(kit.apart([(row["predicted_s"], row["step"].median_s) for row in rows]))
     return {"rows": rows, "alone": timing, "elements": n, "theta": theta, "kept_share": share}
 
 
-def transport(run: kit.Run, wire):
-    """What a sum goes through in this lesson's stack, on a communicator of its own."""
-    return Unscaled(ring_allreduce(run.comm.Dup(), wire=wire), LossScale(SCALE))
+def measure_calls(run: kit.Run, data, n: int) -> tuple[dict, float]:
+    """({name: (T(m), m in bytes on the wire; seconds of computing in a step with such calls)}, kept share beside a call).
 
-
-def measure_lines(run: kit.Run, data, n: int, count: int) -> dict:
-    """{name: (T(m) = a + b m, m in bytes on the wire; seconds of computing in a step with such calls)}.
-
-    With overlap a thread goes from call to call, without it ranks come to a call from computing.
+    With overlap a thread goes from call to call and waits asleep, without it ranks come to a call from computing.
     """
-    sizes, repeats, model = [256, n // 64, n // 8, n], run.quick(2, 5), images.model(run, data)
-    batches, half, single = list(images.steps(run, data, count)), transport(run, HALF), transport(run, None)
-    row = alone.queued(run, sizes, half, 2, repeats).line
-    lines = {"float16 in a row": (row, alone.beside(run, model, batches, row, half)),
-             "float16": alone.among(run, model, batches, row, half)}  # fmt: skip
-    lines["float32"] = alone.among(run, model, batches, alone.queued(run, sizes, single, 4, repeats).line, single)
-    own = run.mpi_allreduce()
-    if own is not None:
-        whole = np.zeros(n, np.float32)
-        points = [(4 * k, run.time(lambda k=k: own(whole[:k]), repeats).median_s) for k in sizes]
-        lines["MPI"] = alone.among(run, model, batches, fit_line(points).line, own)
-    return lines
+    model, batches = images.model(run, data), list(images.steps(run, data, run.quick(3, 7)))
+    model.network.loss(*batches[0])
+    model.network.backward(lambda i: None)
+    gradients = SCALE * model.gradients.flat
+
+    def transport(make, wire=None, asleep=False):
+        """What a sum goes through in this lesson's stack, on a communicator of its own."""
+        comm = patient(run.comm.Dup()) if asleep else run.comm.Dup()
+        return alone.of_gradients(Unscaled(make(comm, wire=wire), LossScale(SCALE if wire else 1.0)), gradients)
+
+    kinds = {"float32": (transport(ring_allreduce), 4), "float16": (transport(ring_allreduce, HALF), 2)}
+    if run.mpi_allreduce() is not None:
+        kinds["MPI"] = transport(mpi_allreduce), 4
+    found = {}
+    for name, (allreduce, itemsize) in kinds.items():
+        row = alone.row(run, alone.sizes_up_to(n), allreduce, itemsize, run.quick(2, 5))
+        found[name] = alone.among_by_size(run, model, batches, row, allreduce, itemsize)
+    half = transport(ring_allreduce, HALF, asleep=True)
+    row = alone.row(run, alone.sizes_up_to(n), half, 2, run.quick(2, 5))
+    found["float16, overlap"] = row, alone.beside(run, model, batches, row, half, 2)
+    return found, alone.kept_share_of(run, n, half)
 
 
-def time_of_selection(run: kit.Run, stack) -> float:
-    """Seconds of packing, norms, choosing and keeping: a step of CSC in which nothing has to be computed or sent."""
-    csc = stack.csc
-    sums = csc.allreduce, csc.allreduce_norms
-    csc.allreduce = csc.allreduce_norms = lambda x: None
-    stack.model.gradients.flat[:] = 0
+def time_of_selection(run: kit.Run, stack, batches, compute_s: float) -> float:
+    """Seconds that CSC adds to computing: steps in which its norms travel, but no gradient. Packing, choosing, keeping, and
+    an update of the chosen chunks alone."""
+    stack.csc.allreduce = lambda x: None
 
-    def select():
-        for i in range(len(stack.model.gradients.specs)):
-            csc.ready(i)
-        csc.finish()
+    def step(batch):
+        stack.step(*batch, rate=0.0)
 
-    seconds = float(np.median(alone.noted(run, [select] * 6)))
-    csc.allreduce, csc.allreduce_norms = sums
-    return seconds
+    return float(np.median(alone.noted(run, [partial(step, batch) for batch in batches], skip=2))) - compute_s
 
 
 def time_to_accuracy(run: kit.Run, train, held_out, theta: float) -> dict:
     """The same training, dense and sparse, with the whole stack; when each reaches the wanted accuracy."""
-    epochs, wanted = run.options.epochs or run.quick(1, 6, 15), run.options.accuracy
+    epochs, wanted = run.options.epochs or run.quick(1, 4, 15), run.options.accuracy
     per_epoch = steps_per_epoch(train.size, run.options.batch * run.size)
     run.section(f"Time to {wanted:g} % of held-out images right, at most {epochs} epochs")
     sparse = Density(DENSITY, WARMUP[: epochs - 1], per_epoch, epochs * per_epoch)

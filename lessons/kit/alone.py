@@ -3,7 +3,9 @@
     timing, ready_s = alone.step_alone(run, model, batches)      a step; when each gradient is ready on all ranks
     line = alone.queued(run, sizes, allreduce).line              T(m) of calls in a row, in a communication thread
     line, compute_s = alone.among(run, model, batches, line, allreduce)      of a call that ranks come to from computing
-    compute_s = alone.beside(run, model, batches, line, allreduce)           of a step that ends with a sum in a thread
+    curve = alone.row(run, sizes, allreduce)                     the same two by size, where a line is not enough
+    curve, compute_s = alone.among_by_size(run, model, batches, curve, allreduce)
+    compute_s = alone.beside(run, model, batches, curve, allreduce)          of a step that ends with a sum in a thread
     share = alone.kept_share_of(run, elements, allreduce)        of its speed, that a computation keeps beside a call
 
 With more ranks than cores the ranks compute one after another. One that has no core yet leaves the barrier before its step
@@ -25,7 +27,7 @@ import numpy as np
 
 import kit
 from refgf.exchange.overlap import CommunicationThread
-from refgf.predict.cost import Line
+from refgf.predict.cost import Curve, Line
 from refgf.predict.fit import fit_line
 from refgf.predict.timeline import kept_share
 from refgf.training.step import train_step
@@ -64,27 +66,46 @@ def step_alone(run: kit.Run, model, batches, skip: int = 1):
     return timing, [statistics.median(each) for each in ready_s]
 
 
-def queued(run: kit.Run, sizes: list[int], allreduce, itemsize: int = 4, repeats: int = 5):
-    """T(m) = a + b m of calls of so many elements, handed to a communication thread in rows; m in bytes on the wire. -> Fit"""
-    thread, points = CommunicationThread(allreduce), []
-    for n in sorted({max(1, n) for n in sizes}):
-        x, calls = np.zeros(n, np.float32), 10 if n < ROW_ELEMENTS else 2
+def row(run: kit.Run, sizes: list[int], allreduce, itemsize: int = 4, repeats: int = 5) -> Curve:
+    """T(m) of calls of so many elements, handed to a communication thread in rows; m in bytes on the wire."""
+    thread, calls = CommunicationThread(allreduce), {max(1, n): 10 if n < ROW_ELEMENTS else 2 for n in sorted(sizes)}
 
-        def row(x=x, calls=calls):
-            for _ in range(calls):
-                thread(x)
-            thread.wait()
+    def some(x, count):
+        for _ in range(count):
+            thread(x)
+        thread.wait()
 
-        points.append((itemsize * n, run.time(row, repeats).median_s / calls))
+    rows = {n: partial(some, np.zeros(n, np.float32), count) for n, count in calls.items()}
+    points = [(itemsize * n, timing.median_s / calls[n]) for n, timing in run.alternate(rows, repeats).items()]
     thread.close()
-    return fit_line(points if run.size > 1 else [(1, 1e-9), (10**9, 1e-9)])
+    return Curve(tuple(points if run.size > 1 else [(1, 1e-9), (10**9, 1e-9)]))
+
+
+def queued(run: kit.Run, sizes: list[int], allreduce, itemsize: int = 4, repeats: int = 5):
+    """`row` as a line: T(m) = a + b m. -> Fit"""
+    return fit_line(row(run, sizes, allreduce, itemsize, repeats).points)
+
+
+def sizes_up_to(n: int, count: int = 8) -> list[int]:
+    """Elements from a small tensor to n, each so many times the one before."""
+    return sorted({max(1, round(n * (n / min(n, 64)) ** (i / (count - 1) - 1))) for i in range(count)})
+
+
+def of_gradients(allreduce, gradients):
+    """`allreduce`, each time of the first of these gradients (n,) anew: sums of zeros are neither rounded nor too small."""
+
+    def fresh(x):
+        x[:] = gradients[: x.size]
+        allreduce(x)
+
+    return fresh
 
 
 class Short:
-    """An exchange that sums a few numbers of its own after each gradient, or after gradient `only`."""
+    """An exchange that sums some numbers of its own after each gradient, or after gradient `only`."""
 
-    def __init__(self, allreduce, only: int | None = None, wait=lambda: None) -> None:
-        self.allreduce, self.only, self.wait, self.x = allreduce, only, wait, np.zeros(SHORT, np.float32)
+    def __init__(self, allreduce, only: int | None = None, wait=lambda: None, elements: int = SHORT) -> None:
+        self.allreduce, self.only, self.wait, self.x = allreduce, only, wait, np.zeros(elements, np.float32)
 
     def ready(self, i: int) -> None:
         if self.only in (None, i):
@@ -94,34 +115,58 @@ class Short:
         self.wait()
         return True
 
-    def step_s(self, run: kit.Run, model, batches) -> float:
-        """Median of training steps with it, the parameters as they are."""
 
-        def step(batch):
-            train_step(model, self, *batch, rate=0.0)
+def steps_s(run: kit.Run, model, batches, exchanges: list) -> list[float]:
+    """Medians of training steps with each exchange, one after the other for each batch, the parameters as they are."""
 
-        return float(np.median(noted(run, [partial(step, batch) for batch in batches])))
+    def step(batch, exchange):
+        train_step(model, exchange, *batch, rate=0.0)
+
+    functions = [partial(step, batch, exchange) for batch in batches for exchange in exchanges]
+    times_s = noted(run, functions, skip=len(exchanges)).reshape(-1, len(exchanges))  # (steps, exchanges)
+    return np.median(times_s, axis=0).tolist()
+
+
+def calls_among(run: kit.Run, model, batches: list, sizes: list[int], allreduce) -> tuple[list[float], float]:
+    """(seconds that a call of each size adds to a step, seconds of a step that sums SHORT numbers at its end).
+
+    Ranks come to a call one by one, from computing, and find cold caches; in a row of calls all are there. Those that wait
+    take cores from those that still compute. From steps with a call after each gradient, and after the last alone.
+    """
+    last = len(model.gradients.specs) - 1
+    exchanges = [Short(allreduce, last), *(Short(allreduce, elements=n) for n in sizes)]
+    once_s, *each_s = steps_s(run, model, batches, exchanges)
+    return [(s - once_s) / last for s in each_s], once_s
 
 
 def among(run: kit.Run, model, batches: list, line: Line, allreduce) -> tuple[Line, float]:
     """(the line with the start-up that a call has in a step without overlap, seconds of computing in such a step).
 
-    Ranks come to a call one by one, from computing, and find cold caches; in a row of calls all are there. Those that wait
-    take cores from those that still compute. From steps that sum SHORT numbers after each gradient, and after the last
-    alone; bytes stay the line's.
+    Bytes stay the line's.
     """
-    last = len(model.gradients.specs) - 1
-    every_s, once_s = (Short(allreduce, only).step_s(run, model, batches) for only in (None, last))
-    line = replace(line, a_s=max(line.a_s, (every_s - once_s) / last))
+    (short_s,), once_s = calls_among(run, model, batches, [SHORT], allreduce)
+    line = replace(line, a_s=max(line.a_s, short_s))
     return line, max(0.0, once_s - line.a_s)
 
 
-def beside(run: kit.Run, model, batches: list, line: Line, allreduce) -> float:
+def among_by_size(run: kit.Run, model, batches: list, curve: Curve, allreduce, itemsize: int = 4) -> tuple[Curve, float]:
+    """`among` for a curve. Calls of two sizes are measured; others are later than in a row by something in between."""
+    sizes = [SHORT, max(2 * SHORT, model.gradients.flat.size // 32)]
+    found_s, once_s = calls_among(run, model, batches, sizes, allreduce)
+    if run.size == 1:
+        return curve, once_s
+    at = [itemsize * n for n in sizes]
+    late_s = [s - curve(m) for s, m in zip(found_s, at)]
+    curve = Curve(tuple((m, max(0.0, t + float(np.interp(m, at, late_s)))) for m, t in curve.points))
+    return curve, max(0.0, once_s - curve(at[0]))
+
+
+def beside(run: kit.Run, model, batches: list, allreduce_s, allreduce, itemsize: int = 4) -> float:
     """Seconds of computing in a step that ends with a sum in the communication thread: who waits sleeps."""
     thread, last = CommunicationThread(allreduce), len(model.gradients.specs) - 1
-    once_s = Short(thread, last, thread.wait).step_s(run, model, batches)
+    (once_s,) = steps_s(run, model, batches, [Short(thread, last, thread.wait)])
     thread.close()
-    return max(0.0, once_s - line.a_s)
+    return max(0.0, once_s - allreduce_s(itemsize * SHORT))
 
 
 def at_pace(ready_s: list[float], timing: kit.Timing, compute_s: float) -> list[float]:

@@ -8,7 +8,8 @@ full speed, and no two messages share a link. Forms that take `elements` are exa
 """
 
 from dataclasses import dataclass
-from math import ceil, floor, log2
+from itertools import pairwise
+from math import ceil, floor, inf, log2
 
 from refgf.predict.simulate import from_schedules as from_schedules
 from refgf.units import Link as Link
@@ -23,6 +24,31 @@ class Line:
 
     def __call__(self, nbytes):
         return self.a_s + self.b_s_per_byte * nbytes
+
+
+@dataclass(frozen=True)
+class Curve:
+    """T(bytes) through measured points ((bytes, seconds), ...): straight from one to the next.
+
+    Below the first as long as the first, beyond the last as steep as between the last two (never falling). For real calls,
+    which no line describes: an algorithm that changes with the size, a cache that ends, a cast that pays from some size on.
+    """
+
+    points: tuple
+
+    def __post_init__(self):
+        sizes = [nbytes for nbytes, _ in self.points]
+        if len(sizes) < 2 or not all(a < b for a, b in pairwise(sizes)) or not all(0 <= s < inf for _, s in self.points):
+            raise ValueError(
+                f"Curve: got points {self.points}, wanted at least two, rising in bytes, each with seconds >= 0: measure again"
+            )
+
+    def __call__(self, nbytes):
+        if nbytes <= self.points[0][0]:
+            return self.points[0][1]
+        (low, low_s), (high, high_s) = next((p for p in pairwise(self.points) if nbytes <= p[1][0]), self.points[-2:])
+        slope = (high_s - low_s) / (high - low)
+        return low_s + slope * (nbytes - low) if nbytes <= high else high_s + max(0.0, slope) * (nbytes - high)
 
 
 def largest_slice(elements, size):

@@ -25,7 +25,8 @@ NORM_BYTES = 8  # one float64 a chunk
 class System:
     """itemsize: bytes a gradient on the wire; threshold_bytes: theta, 0 eager, inf one call; merge: the exact best
     merge in place of theta; percent: of chunks that CSC sends, None for dense; overlap: see timeline.predict;
-    selection_s: norms, choice and packing, on the processor after the last gradient."""
+    selection_s: norms, choice and packing, on the processor after the last gradient; norms_s: the call that sums the
+    norms, where it was measured (0 where selection_s has it), None: as long as other calls of its bytes."""
 
     name: str
     itemsize: int = 4
@@ -35,6 +36,7 @@ class System:
     chunk: int = CHUNK
     overlap: float = True
     selection_s: float = 0.0
+    norms_s: float | None = None
 
     def __post_init__(self):
         if self.itemsize not in (2, 4, 8):
@@ -65,10 +67,11 @@ def step(ready, system, allreduce_s, compute_s=None):
     gradients, chunks = chosen_chunks(ready, system)
     groups = groups_of(gradients, system, allreduce_s)
     end_s = ready[-1][0]
-    gradients.append((end_s, NORM_BYTES * chunks))
-    groups.append(range(len(gradients) - 1, len(gradients)))
+    if system.norms_s is None:
+        gradients.append((end_s, NORM_BYTES * chunks))
+        groups.append(range(len(gradients) - 1, len(gradients)))
     timeline = predict(gradients, groups, allreduce_s, system.overlap, end_s if compute_s is None else compute_s)
-    return replace(timeline, step_s=timeline.step_s + system.selection_s)
+    return replace(timeline, step_s=timeline.step_s + (system.norms_s or 0.0) + system.selection_s)
 
 
 def groups_of(gradients, system, allreduce_s):

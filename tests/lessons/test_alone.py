@@ -49,16 +49,52 @@ def test_what_a_step_and_its_calls_take(size):
         timing, ready_s = alone.step_alone(run, model, batches, skip=2)
         line = alone.queued(run, [0, 7, 5000], allreduce, repeats=2).line
         among, plain_s = alone.among(run, model, batches, line, allreduce)
-        beside_s = alone.beside(run, model, batches, line, allreduce)
-        return timing, ready_s, line, among, (plain_s, beside_s), alone.kept_share_of(run, 100, allreduce)
+        row = alone.row(run, [0, 7, 5000], allreduce, repeats=2)
+        curve, curved_s = alone.among_by_size(run, model, batches, row, allreduce)
+        beside_s = alone.beside(run, model, batches, row, allreduce)
+        share = alone.kept_share_of(run, 100, allreduce)
+        return timing, ready_s, line, among, (plain_s, curved_s, beside_s), share, row, curve
 
     heard = threads.run(size, body)
     assert all(other == heard[0] for other in heard)
-    timing, ready_s, line, among, compute_s, share = heard[0]
+    timing, ready_s, line, among, compute_s, share, row, curve = heard[0]
     assert timing.repeats == 2 and len(ready_s) == 26
     assert ready_s == sorted(ready_s) and ready_s[0] > 0 and ready_s[-1] <= timing.high_s
     assert among.a_s >= line.a_s >= 0 and among.b_s_per_byte == line.b_s_per_byte and 0 <= share <= 1
+    assert [m for m, _ in curve.points] == [m for m, _ in row.points] == ([4, 28, 20000] if size > 1 else [1, 10**9])
+    assert all(t >= 0 for _, t in curve.points)
     assert min(compute_s) >= 0 and alone.at_pace([1.0, 3.0], timing, timing.median_s / 2) == [0.5, 1.5]
+
+
+def test_a_call_that_is_late_among_others(monkeypatch):
+    """By hand: in a row 1, 3 and 5 s; measured among others 3 s for 256 elements and 5 s for 5000, where the row has 4 s:
+    2 and 1 s late. Other sizes by what lies between; a step with one short call of 13 s computes for 10 s."""
+    monkeypatch.setattr(alone, "calls_among", lambda run, model, batches, sizes, allreduce: ([3.0, 5.0], 13.0))
+    model = Namespace(gradients=Namespace(flat=np.zeros(32 * 5000)))
+    row = alone.Curve(((1024, 1.0), (10512, 3.0), (29488, 5.0)))  # 10512 is half way from 256 to 5000 elements of 4 bytes
+    curve, compute_s = alone.among_by_size(Namespace(size=3), model, [], row, None)
+    assert row(20000) == 4.0 and compute_s == 10.0
+    assert curve.points == ((1024, 3.0), (10512, 4.5), (29488, 6.0))
+
+
+def test_calls_of_gradients_are_of_the_same_each_time():
+    """Seeded mistake beside it: a sum in place is summed again, and grows."""
+    gradients, x, y = np.arange(5.0), np.zeros(3), np.ones(3)
+
+    def double(z):
+        z *= 2
+
+    fresh = alone.of_gradients(double, gradients)
+    for _ in range(2):
+        fresh(x)
+        double(y)
+    assert x.tolist() == [0, 2, 4] and y.tolist() == [4, 4, 4] and gradients.tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("n", [1, 2, 63, 65, 347_538])
+def test_sizes_rise_to_the_whole(n):
+    sizes = alone.sizes_up_to(n)
+    assert sizes == sorted(set(sizes)) and sizes[0] == min(n, 64) and sizes[-1] == n and len(sizes) <= 8
 
 
 def test_apart_by_hand():

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from refgf.predict import cost
-from refgf.predict.cost import Line, Link, from_schedules
+from refgf.predict.cost import Curve, Line, Link, from_schedules
 
 LINK = Link(alpha_s=3.0, beta_s_per_byte=0.5, gamma_s_per_byte=0.25)  # binary fractions: sums are exact
 NO_SUMS = Link(3.0, 0.5)
@@ -170,6 +170,30 @@ def test_lines_equal_the_exact_forms_on_even_slices(p):
 def test_ring_line_is_not_sensitive_to_powers_of_two_only():
     assert cost.ring_line(5, LINK)(4 * 1000) == pytest.approx(cost.ring_allreduce_s(5, 1000, 4, LINK), rel=1e-14)
     assert Line(1, 2)(3) == 7
+
+
+def test_a_curve_by_hand():
+    """Through (10, 1), (20, 3), (60, 4), exact in binary: as the first below it, straight between, as steep beyond."""
+    curve = Curve(((10, 1.0), (20, 3.0), (60, 4.0)))
+    wanted = {0: 1.0, 10: 1.0, 15: 2.0, 20: 3.0, 40: 3.5, 60: 4.0, 100: 5.0}
+    assert {nbytes: curve(nbytes) for nbytes in wanted} == wanted
+    assert Curve(((1, 2.0), (3, 1.0)))(2) == 1.5 and Curve(((1, 2.0), (3, 1.0)))(9) == 1.0  # never falls beyond what is known
+
+
+@pytest.mark.parametrize("p", [2, 3, 5, 7])
+def test_a_curve_through_a_line_is_the_line(p):
+    line = cost.ring_line(p, LINK)
+    sizes = [0, 1, 7, 1000, 4096]
+    curve = Curve(tuple((nbytes, line(nbytes)) for nbytes in sizes))
+    for nbytes in (*sizes, 3, 500, 4095, 10**6):
+        assert curve(nbytes) == pytest.approx(line(nbytes), rel=1e-12)  # a few roundings of 2**-53 each
+
+
+@pytest.mark.parametrize("points", [(), ((1, 1.0),), ((1, 1.0), (1, 2.0)), ((2, 1.0), (1, 2.0)), ((1, -1.0), (2, 1.0)),
+                                    ((1, float("nan")), (2, 1.0)), ((1, 1.0), (2, float("inf")))])  # fmt: skip
+def test_a_curve_refuses_nonsense(points):
+    with pytest.raises(ValueError, match="wanted at least two, rising in bytes"):
+        Curve(points)
 
 
 def test_other_sizes_cost_two_messages_more():

@@ -1,5 +1,6 @@
 """Techniques in a timeline: hand-made cases, limits, orders of magnitude, and how much work a sweep is."""
 
+from dataclasses import replace
 from math import ceil, inf
 
 import pytest
@@ -34,6 +35,14 @@ def test_csc_step_by_hand():
     got = step(READY, System("csc", itemsize=2, percent=50, chunk=12, selection_s=0.5), Line(1, 0.125))
     assert [(call.start_s, call.end_s, call.bytes) for call in got.calls] == [(2, 6, 24), (6, 8, 8), (8, 13, 32)]
     assert (got.compute_s, got.step_s) == (3, 13.5)
+
+
+def test_csc_whose_norms_were_measured():
+    """As above, but the norms take 2 of their own: no call for them, 8 + 2 + 0.5; 0: they are in the selection."""
+    system = System("csc", itemsize=2, percent=50, chunk=12, selection_s=0.5, norms_s=2.0)
+    got = step(READY, system, Line(1, 0.125))
+    assert ([call.bytes for call in got.calls], got.step_s) == ([24, 8], 10.5)
+    assert step(READY, replace(system, norms_s=0.0), Line(1, 0.125)).step_s == 8.5
 
 
 def test_norms_forgotten_are_seen():
