@@ -30,8 +30,10 @@ This is weak scaling: each rank brings a vector of n elements, whatever p is.
 WHAT YOU SHOULD SEE    On slow links between nodes: for short vectors the fewest slow steps win, and three phases beat the
             flat ring by about 2(p-1) / 2(m-1), log phases by more. For long ones the bytes on the slow link decide: the flat
             ring sends hardly more than anyone must, and does not wait while masters work alone. The grey line in the
-            middle picture is what those bytes allow; the lower the rate, the earlier it comes down. Where all links are
-            alike (shared memory of one machine) hierarchies only add steps, and nodes are pretended.
+            middle picture is what those bytes allow; the lower the rate, the earlier it comes down. Where ranks share
+            cores, as on an emulated cluster, every message of anyone takes time from all: whoever sends few, like the tree,
+            gains more than predicted. Where all links are alike (shared memory of one machine) nodes are pretended, and
+            hierarchies that need more steps than they save lose.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/10_hierarchical_allreduce.py)
     1. For p = 1024, which k makes three phases shortest, counted in steps? Is it the paper's 16?
@@ -207,7 +209,8 @@ def sweep_sizes(run: kit.Run, nodes, link, algorithms) -> list[dict]:
     run.section("Time against size")
     calls = {name: collective(run.comm, algorithm) for name, algorithm in algorithms.items()}
     points, rows = [], []
-    for nbytes in (1 << k for k in run.quick(range(10, 17, 6), range(10, 23, 2), range(10, 25, 2))):
+    exponents = 10, 12, 14, 15, 16, 18, 20, 22, 24
+    for nbytes in (1 << k for k in run.quick((10, 16), exponents[:-1], exponents)):
         x = np.zeros(nbytes // ITEMSIZE, np.float32)
         times = run.alternate({name: (lambda f=f, x=x: f(x)) for name, f in calls.items()}, repeats(run, nbytes))
         forecast = {name: predicted_s(algorithm, nodes, link, x.size) for name, algorithm in algorithms.items()}

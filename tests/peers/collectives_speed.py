@@ -94,7 +94,9 @@ def lesson_on_cluster(rate: str) -> dict:
         shape = ["--nodes", "4", "--ranks-per-node", "2", "--rate", rate]
         cluster = [sys.executable, "-m", "refgf.cluster", "run", *shape, "--"]
         lesson = [sys.executable, "lessons/10_hierarchical_allreduce.py", "--output", folder]
-        subprocess.run([*cluster, *lesson], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+        ended = subprocess.run([*cluster, *lesson], cwd=ROOT, capture_output=True, text=True)
+        if ended.returncode:
+            raise RuntimeError(f"lesson 10, {rate}: exit code {ended.returncode}\n{ended.stdout[-2000:]}{ended.stderr[-4000:]}")
         return json.loads(Path(folder, "10_hierarchical_allreduce.json").read_text())
 
 
