@@ -4,19 +4,19 @@
 
 A rank that waits inside MPI asks all the time whether its message is there. Giving the core away between two questions does
 not help where others have work: the next turn is spent on asking again, and computing gets what is left. Here a message is
-started without waiting, then asked for: after NAP_S, and then after naps that double up to LONGEST_NAP_S, as each question
-takes the core from somebody who computes (0.02 ms, without what the caches lose). Same messages, same bytes, same bits; a
-message may be noticed a nap late. So this is not for many short messages, one after the other.
+started without waiting, then asked for after NAP_S, and then every LONG_NAP_S, as each question takes the core from somebody
+who computes (0.02 ms, without what the caches lose). Same messages, same bytes, same bits; a message may be noticed a nap
+late. So this is not for many short messages, one after the other.
 
 A non-blocking call makes no progress by itself; the questions make it, and between two of them it is the system's buffers
-that keep a link busy (0.4 ms are 50 kB at 1 Gbit/s).
+that keep a link busy (0.2 ms are 25 kB at 1 Gbit/s).
 """
 
 import time
 
 from refgf.comm.trace import TracedComm
 
-NAP_S, LONGEST_NAP_S = 0.1e-3, 0.4e-3
+NAP_S, LONG_NAP_S = 0.1e-3, 0.2e-3
 
 
 class PatientComm:
@@ -59,7 +59,7 @@ class _Asleep:
         nap_s = NAP_S
         while not self._request.Test():
             time.sleep(nap_s)
-            nap_s = min(2 * nap_s, LONGEST_NAP_S)
+            nap_s = LONG_NAP_S
 
 
 def patient(comm):

@@ -120,14 +120,15 @@ def candidates(comm, wire=None) -> dict[str, Allreduce]:
     return bound | ({"shared memory": SharedMemory(comm, wire)} if share_memory(comm) else {})
 
 
-def measure(comm, sides: dict[str, Allreduce], sizes=SIZES, repeats: int = 5) -> dict[str, list[tuple[int, float]]]:
+def measure(comm, sides: dict[str, Allreduce], sizes=SIZES, repeats: int = 5, zeros=np.zeros) -> dict[str, list[tuple]]:
     """{name: [(bytes of a float32 vector, seconds a call), ...]}: slowest rank, median of the repeats, in turn. Collective.
 
+    zeros(n, dtype) makes the vectors: those of `SharedMemory.zeros` are summed at another pace.
     Short vectors are summed several times in a row, as a link's first bytes may travel on credit, at another pace.
     """
     points = {name: [] for name in sides}
     for nbytes in sizes:
-        x, times = np.zeros(nbytes // 4, np.float32), {name: [] for name in sides}
+        x, times = zeros(nbytes // 4, np.float32), {name: [] for name in sides}
         calls = max(1, min(MOST_CALLS, (1 << 20) // nbytes))
         for repeat in range(repeats + 1):  # the first one warms up
             for name, allreduce in sides.items():

@@ -40,7 +40,7 @@ from refgf.half import add, blocks, cast, rounded
 
 MEMORY_BYTES = 8 << 20  # of the pieces of all ranks together: inside a CPU's cache, and below a container's 64 MB
 SHORT_BYTES = 64 << 10
-PAGE_BYTES = 4096
+PAGE_BYTES, FOLDER = 4096, "/dev/shm"
 POLLS, NAP_S = 1000, 50e-6  # who waits asks so often, lending its core to others in between, and then sleeps in between
 lend_core = getattr(os, "sched_yield", lambda: time.sleep(0))
 
@@ -166,12 +166,25 @@ class Memory:
         """One array of bytes for each rank, zeros, that all ranks see. Collective."""
         if not type(self.node).__module__.startswith("mpi4py"):
             return self.node.allgather(np.zeros(nbytes, np.uint8))
+        self._require_room(nbytes * self.node.size)
         window = sys.modules["mpi4py.MPI"].Win.Allocate_shared(nbytes, 1, comm=self.node)
         self.windows.append(window)
         parts = [np.frombuffer(window.Shared_query(rank)[0], np.uint8) for rank in range(self.node.size)]
         parts[self.node.rank][:] = 0
         self.node.Barrier()
         return parts
+
+    def _require_room(self, nbytes: int) -> None:
+        """MPI takes this memory from /dev/shm, and a full one ends a process by SIGBUS, without a word."""
+        if not os.path.isdir(FOLDER):
+            return
+        status = os.statvfs(FOLDER)
+        free = self.node.bcast(status.f_bavail * status.f_frsize)  # all ranks on the same side of the limit
+        if nbytes > free:
+            raise ValueError(
+                f"SharedMemory on rank {self.node.rank}: got {nbytes} bytes for the ranks of this node; wanted at most what "
+                f"{FOLDER} has free, {free}; next: docker run --shm-size=1g, or use ring.allreduce"
+            )
 
     def barrier(self) -> None:
         self.own[0] = count = self.own[0] + 1

@@ -70,7 +70,7 @@ class Comm:
 @pytest.mark.parametrize("call, count", [("Send", 1), ("Recv", 1), ("Sendrecv", 2)])
 def test_nothing_returns_early_and_every_question_but_the_last_is_followed_by_a_nap(monkeypatch, call, count):
     naps, below = [], Comm()
-    wanted = [module.NAP_S, 2 * module.NAP_S, 4 * module.NAP_S, 4 * module.NAP_S]  # doubled, up to the longest
+    wanted = [module.NAP_S, *[module.LONG_NAP_S] * 3]
     monkeypatch.setattr(module.time, "sleep", naps.append)
     arguments = (None, 1, 0, None, 1, 0) if call == "Sendrecv" else (None, 1)
     getattr(PatientComm(below), call)(*arguments)

@@ -1,5 +1,6 @@
 """Allreduce through shared memory: the bits of `direct`, the stated barriers, and nobody overwrites what others still read."""
 
+import os
 import threading
 import time
 
@@ -169,6 +170,26 @@ def test_who_cannot_share_says_so():
             SharedMemory(comm)(np.zeros((2, 2), np.float32))
 
     threads.run(1, body)
+
+
+def test_more_than_there_is(on_ranks):
+    """On every rank, before the memory is touched. Threads take it from the process."""
+    if not os.path.isdir(shared.FOLDER):
+        pytest.skip("this system has no /dev/shm")
+
+    def body(comm):
+        if isinstance(comm, threads.ThreadComm):
+            return
+        allreduce = SharedMemory(comm)
+        with pytest.raises(ValueError, match=rf"rank {comm.Get_rank()}: got \d+ bytes .* wanted at most .* next: docker run"):
+            allreduce.zeros(1 << 50)
+        x = allreduce.zeros(100_000)  # the refusal did no harm
+        x[:] = 1
+        allreduce(x)
+        assert (x == comm.Get_size()).all()
+        allreduce.close()
+
+    on_ranks(body)
 
 
 def test_ranks_on_two_nodes_are_refused():

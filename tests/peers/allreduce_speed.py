@@ -2,12 +2,14 @@
 
     mpiexec -n 8 python tests/peers/allreduce_speed.py [results.json]
 
-Ours: the ring, and the one of several algorithms that was measured to be the fastest for its size (`comm/select.py`).
-Peers: the Allreduce of the MPI that runs this, of the other MPI in a second job, and gloo, as far as they are installed.
+Ours: the ring, and the one of several algorithms that was measured to be the fastest for its size (`comm/select.py`), on an
+array like everybody's, and on a gradient pool in shared memory (`comm/shared.py`): the bar is on that one.
+Peers: the Allreduce of the MPI that runs this, and in jobs of their own that of the other MPI and gloo's, if installed.
 All sides take turns. A turn is a row of calls, as many as 64 MiB hold, at most MOST_CALLS, after a row that is not timed:
 ranks that have slept meanwhile first have to spread over the cores again. A time is the mean of a row on the slowest rank,
 the median over the repeats; a ratio (below 1: ours is faster) is the median of the pairs' ratios, with its range. `memory`
-is what the ring holds beside the vector, in slices of n/p elements. An absolute time here says nothing about another machine.
+is what the ring holds beside the vector, in slices of n/p elements. `floor` is an empty exchange, MPI's Barrier called from
+Python: where the best peer is below it, the bar is FLOORS times the floor. A time here says nothing about another machine.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
@@ -19,20 +21,20 @@ import time
 from pathlib import Path
 
 import numpy as np
-from gloo_side import gloo_allreduce
 from mpi4py import MPI
-from openmpi_side import OtherMPI, row
+from other_job import gloo, open_mpi, row
 
 from refgf.comm import ring
 from refgf.comm.native import mpi_allreduce
-from refgf.comm.schedule import collective, execute
+from refgf.comm.schedule import execute
 from refgf.comm.select import Fastest, candidates, measure
 from refgf.comm.slices import length, slices
 
 RANKS = 8
 SIZES = [1 << k for k in range(10, 29, 2)]  # bytes: 1 KiB to 256 MiB
-SECONDS_A_SIZE, MOST_CALLS = 6.0, 20
+SECONDS_A_SIZE, MOST_CALLS = 6.0, 100
 LONG, HALF = 64 << 20, 0.5  # from 64 MiB at most half of the best peer's time
+FLOORS = 1.3
 OTHER = Path(__file__).resolve().parents[2] / ".venv-openmpi"
 
 
@@ -41,38 +43,36 @@ def main(arguments: list[str]) -> None:
     vendor, version = MPI.get_vendor()
     own = f"{vendor} {'.'.join(map(str, version))}"
     ours = candidates(comm)
-    fastest = Fastest(ours, measure(comm, ours))
-    sides = {"ring": timed(comm, collective(comm, ring.allreduce)), "fastest": timed(comm, fastest)}
-    peers, other = find_peers(comm, own)
+    pool = ours["shared memory"].zeros(SIZES[-1] // 4)
+    fastest, pooled = Fastest(ours, measure(comm, ours)), Fastest(ours, measure(comm, ours, zeros=lambda n, _: pool[:n]))
+    sides = {"ring": timed(comm, ours["ring"]), "fastest": timed(comm, fastest),
+             "in a pool": lambda x: timed(comm, pooled)(pool[: x.size])}  # fmt: skip
+    others = [gloo(comm), open_mpi(comm, OTHER)]
+    peers = {own: timed(comm, mpi_allreduce(comm))} | there(comm, others)
     say(comm, f"allreduce, {comm.size} ranks, {refgf.launch.job.cores} cores; ms of the slowest rank, median")
-    say(comm, line("bytes", "chosen", sides | peers, "fastest/best", "range", "ring/best", "memory"))
-    rows = [row for nbytes in SIZES for row in size_rows(comm, sides, peers, nbytes, fastest)]
-    other.close()
+    say(comm, line("bytes", "chosen", sides | peers, ["pool/best", "range", "fastest/best", "ring/best", "memory"]))
+    sides["floor"] = timed(comm, lambda x: comm.Barrier())
+    rows = [row for nbytes in SIZES for row in size_rows(comm, sides, peers, nbytes, pooled)]
+    for other in others:
+        other.close()
     if arguments and comm.rank == 0:
         Path(arguments[0]).write_text(json.dumps({"ranks": comm.size, "mpi": own, "rows": rows}, indent=1) + "\n")
 
 
-def line(nbytes, chosen: str, cells, ratio: str, spread: str, on_ring: str, memory: str) -> str:
-    middle = "".join(f"{cell[:12]:>13}" for cell in cells)
-    return f"{nbytes:>10} {chosen:<18}{middle}{ratio:>13}  {spread:<13}{on_ring:>9} {memory:>7}"
+def line(nbytes, chosen: str, cells, ends: list[str]) -> str:
+    return f"{nbytes:>10} {chosen:<19}" + "".join(f"{cell[:12]:>13}" for cell in [*cells, *ends])
 
 
-def find_peers(comm, own: str) -> tuple[dict, OtherMPI]:
-    """{name: x -> this rank's seconds}, and the other job, to be closed in the end."""
-    peers, gloo, other = {own: timed(comm, mpi_allreduce(comm))}, gloo_allreduce(comm), OtherMPI(comm, OTHER)
-    if gloo:
-        peers["gloo"] = timed(comm, gloo)
-    else:
-        say(comm, "gloo left out: PyTorch is not installed")
-    if other.missing:
-        say(comm, f"the other MPI left out: {other.missing}; next: make .venv-openmpi")
-    else:
-        peers[other.library] = lambda x: other.seconds(x.size, calls_of(x))
-    return peers, other
+def there(comm, others: list) -> dict:
+    """{library: x -> this rank's seconds} of the jobs that could be started."""
+    for other in others:
+        if other.missing:
+            say(comm, f"left out: {other.missing}")
+    return {other.library: lambda x, other=other: other.seconds(x.size, calls_of(x)) for other in others if not other.missing}
 
 
 def timed(comm, allreduce):
-    return lambda x: row(comm, lambda: allreduce(x), calls_of(x))
+    return lambda x: row(comm.Barrier, lambda: allreduce(x), calls_of(x))
 
 
 def calls_of(x) -> int:
@@ -84,24 +84,29 @@ def say(comm, text: str) -> None:
         print(text, flush=True)
 
 
-def size_rows(comm, sides: dict, peers: dict, nbytes: int, fastest: Fastest) -> list[dict]:
-    """Ours against the best peer: one row for the fastest, which has a bar, and one for the ring."""
+def size_rows(comm, sides: dict, peers: dict, nbytes: int, pooled: Fastest) -> list[dict]:
+    """Each of ours against the best peer; the one in a pool has a bar."""
     times_s = slowest_times(comm, sides | peers, nbytes)
     medians_ms = {name: 1e3 * float(np.median(times)) for name, times in times_s.items()}
     best = min(peers, key=medians_ms.get)
-    rows, memory = [], scratch_slices(comm, nbytes // 4)
-    for name in sides:
-        ratios = (times_s[name] / times_s[best]).tolist()
-        rows.append({"name": f"{name} / {best}, {nbytes} bytes", "ratio": statistics.median(ratios),
-                     "ratio_min": min(ratios), "ratio_max": max(ratios), "repeats": len(ratios), "best": best,
-                     "milliseconds": medians_ms})  # fmt: skip
-    on_ring, chosen = rows
-    chosen["wanted"] = ["at most", HALF if nbytes >= LONG else 1.0]
-    on_ring["memory_slices"] = memory
-    spread = f"{chosen['ratio_min']:.2f} to {chosen['ratio_max']:.2f}"
-    cells, ratios = [f"{ms:.3f}" for ms in medians_ms.values()], [f"{row['ratio']:.2f}" for row in (chosen, on_ring)]
-    say(comm, line(nbytes, fastest.chosen[nbytes], cells, ratios[0], spread, ratios[1], f"{memory:.2f}"))
+    told = {"milliseconds": medians_ms, "chosen": pooled.chosen[nbytes]}
+    on_ring, fastest, in_pool = (compared(name, best, times_s, nbytes) | told for name in ("ring", "fastest", "in a pool"))
+    on_ring["memory_slices"] = scratch_slices(comm, nbytes // 4)
+    rows = [on_ring, fastest, in_pool]
+    if medians_ms["floor"] > medians_ms[best]:
+        rows.append(compared("in a pool", "floor", times_s, nbytes) | {"wanted": ["at most", FLOORS]})
+    else:
+        in_pool["wanted"] = ["at most", HALF if nbytes >= LONG else 1.0]
+    ends = [f"{in_pool['ratio']:.2f}", f"{in_pool['ratio_min']:.2f} to {in_pool['ratio_max']:.2f}", f"{fastest['ratio']:.2f}",
+            f"{on_ring['ratio']:.2f}", f"{on_ring['memory_slices']:.2f}"]  # fmt: skip
+    say(comm, line(nbytes, pooled.chosen[nbytes], [f"{ms:.3f}" for ms in medians_ms.values()], ends))
     return rows
+
+
+def compared(name: str, other: str, times_s: dict, nbytes: int) -> dict:
+    ratios = (times_s[name] / times_s[other]).tolist()
+    return {"name": f"{name} / {other}, {nbytes} bytes", "ratio": statistics.median(ratios), "ratio_min": min(ratios),
+            "ratio_max": max(ratios), "repeats": len(ratios)}  # fmt: skip
 
 
 def slowest_times(comm, sides: dict, nbytes: int) -> dict[str, np.ndarray]:
@@ -113,7 +118,7 @@ def slowest_times(comm, sides: dict, nbytes: int) -> dict[str, np.ndarray]:
     while go_on:
         for name, seconds in sides.items():
             times[name].append(seconds(x))
-        repeats = len(times["ring"])
+        repeats = len(times[next(iter(sides))])
         go_on = comm.bcast(repeats < 5 or (repeats < 200 and time.perf_counter() < end_s))
     return {name: np.max(comm.allgather(mine), axis=0) for name, mine in times.items()}
 
