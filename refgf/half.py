@@ -13,7 +13,7 @@ A shift by 13 bits moves one format onto the other, with exponents 112 too large
 
 import numpy
 
-BLOCK_ELEMENTS = 32_768  # three blocks of 4 bytes an element stay in the second-level cache
+BLOCK_ELEMENTS = 65_536  # shorter ones stay in the cache, but beside a thread that computes each call waits for Python's lock
 FEW, FEW_HALVES = 512, 8192  # for fewer elements NumPy's own casts are faster, even if some underflow
 EXPONENT, SMALLEST_EXPONENT = numpy.int32(0xFF << 23), numpy.int32(113 << 23)  # as float32 has them; that of 2**-14
 UP_13, EXPONENTS_APART = numpy.int32(13 << 23), numpy.int32(113 << 10)  # 112, and the leading 1 that is written out here
@@ -68,10 +68,12 @@ def rounded(x, kind, out) -> None:
 def _narrow(x, out, scratch) -> None:
     bits, exponent, other = scratch
     size = numpy.absolute(x, out=bits.view(numpy.float32))
-    numpy.minimum(size, TOO_LARGE, out=size)  # which rounds to infinity
-    if not size.max() <= TOO_LARGE:  # a NaN, which may carry anything
+    largest = size.max()
+    if numpy.isnan(largest):  # a NaN may carry anything
         out[...] = x
         return
+    if largest > TOO_LARGE:
+        numpy.minimum(size, TOO_LARGE, out=size)  # which rounds to infinity
     numpy.bitwise_and(bits, EXPONENT, out=exponent)
     numpy.maximum(exponent, SMALLEST_EXPONENT, out=exponent)  # below it the last bit is worth no less
     numpy.add(exponent, UP_13, out=other)

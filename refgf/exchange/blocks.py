@@ -8,7 +8,9 @@ import numpy
 
 from refgf.device import is_device
 
-BLOCK_ELEMENTS_CPU = 65_536  # a few float32 arrays of this size stay in a core's second-level cache
+# a few float32 arrays of this size stay in a core's share of the cache; half of it would fit the second level, but each call
+# of NumPy gives Python's lock away and takes it again, and in a communication thread that costs more than the cache gives
+BLOCK_ELEMENTS_CPU = 131_072
 BLOCK_ELEMENTS_GPU = 4_194_304  # a GPU wants few large kernels
 
 

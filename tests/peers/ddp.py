@@ -26,6 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from refgf.nn.alexnet import AlexNet
 
 BATCH, STEPS, WARMUP = 16, 5, 2
+WAITED_STEPS = 3  # one run of many
 
 
 class Waited(torch.autograd.Function):
@@ -78,9 +79,9 @@ def alexnet() -> nn.Module:
     return nn.Sequential(*layers).to(memory_format=torch.channels_last)
 
 
-def times(comm, step) -> list[float]:
+def times(comm, step, count=STEPS) -> list[float]:
     mine = []
-    for _ in range(WARMUP + STEPS):
+    for _ in range(WARMUP + count):
         comm.Barrier()
         start_s = time.perf_counter()
         step()
@@ -114,7 +115,7 @@ def wait(comm, pace) -> dict:
         if name == "float16":
             model.register_comm_hook(None, fp16_compress_hook)
 
-        found[name] = times(comm, lambda model=model: model(x).sum().backward())
+        found[name] = times(comm, lambda model=model: model(x).sum().backward(), WAITED_STEPS)
     return found
 
 

@@ -1,13 +1,16 @@
 """This project's side of gradientflow_speed.py, on the emulated cluster: python gradientflow_side.py MODE OUT [PACE]
 
-    compute   full AlexNet: a step alone, dense float16 (lazy, overlapped) and CSC at 10 %, each with the processor's seconds;
-              the pace of a step; CSC's arithmetic without a network
-    wait      the same exchanges, and dense float32, behind a network that waits at that pace
+    alone     full AlexNet, steps without communication: their times, the processor's seconds, the pace of a step
+    CSC       the same, in turns with steps of the whole stack; CSC's arithmetic without a network
+    float16   the same, in turns with dense float16, lazy and overlapped; the line of its ring; what computing keeps beside it
+    wait      dense float32, dense float16 and CSC behind a network that waits at the given pace
+    hidden    CSC in the same way, overlapped, one after the other, and with nothing to wait for
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
 
 # isort: split
+import contextlib
 import json
 import resource
 import statistics
@@ -29,12 +32,13 @@ from refgf.training.gradientflow import GradientFlow, pipelined_ring_allreduce
 from refgf.training.step import train_step
 
 BATCH, STEPS, WARMUP = 16, 5, 2
+WAITED_STEPS = 3  # one run of many
 THETA = 2**22  # bytes
 STACK = {"allreduce": pipelined_ring_allreduce, "overlap": True}
 CONFIGURATIONS = {
     "float32": STACK | {"theta_bytes": THETA},
     "float16": STACK | {"theta_bytes": THETA, "wire": np.float16},
-    "CSC": STACK | {"theta_bytes": THETA // 4, "wire": np.float16, "density": 10},
+    "CSC": STACK | {"theta_bytes": THETA // 2, "wire": np.float16, "density": 10},
 }
 
 
@@ -75,18 +79,27 @@ def times(comm, step, count=STEPS, warmup=WARMUP) -> list[float]:
     return slowest(comm, mine[warmup:])
 
 
-def processor(comm, step) -> dict:
-    """Times of the steps, and processor seconds a step of all ranks together: computing thread, other threads, kernel.
+def processor(comm, steps: dict) -> dict:
+    """Of each kind of step, taken in turns: times, and processor seconds of all ranks together: computing thread, other
+    threads, kernel.
 
     The kernel's are part of both; sending and receiving is most of them. The computing thread also waits for the slower
     ranks, inside MPI and asking all the time.
     """
-    times(comm, step, 0)
-    before = spent_s()
-    seconds = times(comm, step, warmup=0)
-    spent = [(after_s - before_s) / STEPS for before_s, after_s in zip(before, spent_s())]
-    main_s, process_s, kernel_s = (sum(some) for some in zip(*comm.allgather(spent)))
-    return {"step_s": seconds, "computing_s": main_s, "communicating_s": process_s - main_s, "kernel_s": kernel_s}
+    mine = {name: [] for name in steps}
+    for _ in range(WARMUP + STEPS):
+        for name, step in steps.items():
+            comm.Barrier()
+            before = np.array([time.perf_counter(), *spent_s()])
+            step()
+            mine[name].append([time.perf_counter(), *spent_s()] - before)
+    found = {}
+    for name, rows in mine.items():
+        ranks = np.array(comm.allgather(rows[WARMUP:]))  # (ranks, steps, 4)
+        main_s, process_s, kernel_s = ranks[:, :, 1:].sum(axis=0).mean(axis=0).tolist()
+        found[name] = {"step_s": ranks[:, :, 0].max(axis=0).tolist(), "computing_s": main_s,
+                       "communicating_s": process_s - main_s, "kernel_s": kernel_s}  # fmt: skip
+    return found
 
 
 def spent_s() -> list[float]:
@@ -94,23 +107,26 @@ def spent_s() -> list[float]:
     return [time.thread_time(), process.ru_utime + process.ru_stime, process.ru_stime]
 
 
-def compute(comm) -> dict:
+def compute(comm, name: str) -> dict:
     rng = np.random.default_rng(comm.rank)
     images = rng.standard_normal((BATCH, 227, 227, 3), np.float32)
-    batch = images, np.arange(BATCH), BATCH * comm.size
-    found = {}
-    with GradientFlow(comm, AlexNet(1000), weight_decay=5e-4) as flow:
-        alone, paces = Alone(flow.model), []
-        spent = {"alone": processor(comm, lambda: (alone.step(*batch, 0.0), paces.append(pace_of(alone))))}
+    batch, found, paces = (images, np.arange(BATCH), BATCH * comm.size), {}, []
+    with contextlib.ExitStack() as flows:
+        plain = flows.enter_context(GradientFlow(comm, AlexNet(1000), weight_decay=5e-4))
+        alone = Alone(plain.model)
+        steps = {"alone": lambda: (alone.step(*batch, 0.0), paces.append(pace_of(alone)))}
+        if name != "alone":
+            parts = {"weight_decay": 5e-4, "loss_scale": LossScale(1024.0), **CONFIGURATIONS[name]}
+            flow = flows.enter_context(GradientFlow(comm, AlexNet(1000), **parts))
+            steps[name] = lambda: flow.step(*batch, 0.0)
+        found["spent"] = processor(comm, steps)
         found["pace"] = median_pace(comm, paces[WARMUP:])
-    for name in ("float16", "CSC"):
-        with GradientFlow(comm, AlexNet(1000), weight_decay=5e-4, loss_scale=LossScale(1024.0), **CONFIGURATIONS[name]) as flow:
-            spent[name] = processor(comm, lambda flow=flow: flow.step(*batch, 0.0))
-            found[f"{name} calls"] = [2 * (call.stop - call.start) for call in flow.calls]
-    nobody = {"allreduce": lambda comm, wire: lambda x: None, "loss_scale": LossScale(1024.0)}
-    found["CSC arithmetic"] = waited(comm, AlexNet(1000).tensors, NO_PACE, CONFIGURATIONS["CSC"] | nobody)
-    found["line"], found["kept"], found["spent"] = measure_line(comm), measure_kept(comm), spent
-    return found | {name: row["step_s"] for name, row in spent.items()}
+    if name == "CSC":
+        nobody = {"allreduce": lambda comm, wire: lambda x: None, "loss_scale": LossScale(1024.0)}
+        found["CSC arithmetic"] = waited(comm, AlexNet(1000).tensors, NO_PACE, CONFIGURATIONS["CSC"] | nobody)
+    if name == "float16":
+        found["line"], found["kept"] = measure_line(comm), measure_kept(comm)
+    return found | {name: row["step_s"] for name, row in found["spent"].items()}
 
 
 def pace_of(alone) -> list[float]:
@@ -154,14 +170,16 @@ def measure_kept(comm) -> float:
 
 
 def wait(comm, pace) -> dict:
-    found = {}
-    tensors = AlexNet(1000).tensors
-    for name, parts in CONFIGURATIONS.items():
-        if name == "CSC":
-            found["CSC alone"] = waited(comm, tensors, NO_PACE, parts)
-            found["CSC sequential"] = waited(comm, tensors, pace, parts | {"overlap": False})
-        found[name] = waited(comm, tensors, pace, parts)
-    return found
+    return {name: waited(comm, AlexNet(1000).tensors, pace, parts) for name, parts in CONFIGURATIONS.items()}
+
+
+def hidden(comm, pace) -> dict:
+    tensors, parts = AlexNet(1000).tensors, CONFIGURATIONS["CSC"]
+    return {
+        "CSC": waited(comm, tensors, pace, parts),
+        "CSC sequential": waited(comm, tensors, pace, parts | {"overlap": False}),
+        "CSC alone": waited(comm, tensors, NO_PACE, parts),
+    }
 
 
 def waited(comm, tensors, pace, parts) -> list[float]:
@@ -174,11 +192,12 @@ def waited(comm, tensors, pace, parts) -> list[float]:
             network.backward(flow.ready)
             flow.finish()
 
-        return times(comm, step)
+        return times(comm, step, WAITED_STEPS)
 
 
 if __name__ == "__main__":
     mode, out, *pace = sys.argv[1:]
-    result = compute(MPI.COMM_WORLD) if mode == "compute" else wait(MPI.COMM_WORLD, json.loads(Path(pace[0]).read_text()))
+    paces = [json.loads(Path(name).read_text()) for name in pace]
+    result = {"wait": wait, "hidden": hidden}[mode](MPI.COMM_WORLD, *paces) if paces else compute(MPI.COMM_WORLD, mode)
     if MPI.COMM_WORLD.rank == 0:
         Path(out).write_text(json.dumps(result))
