@@ -40,18 +40,17 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/07_gradientflow.py)
 
 import refgf.launch  # noqa: F401  before MPI starts
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 import kit
-from kit import alone, flow, images
+from kit import alone, calls, flow, images
+from kit.calls import SCALE, Kind
 from refgf.comm.native import mpi_allreduce
-from refgf.comm.patient import patient
 from refgf.exchange.chunk_choice import Density
 from refgf.exchange.lazy import require_threshold
-from refgf.exchange.precision import LossScale, Unscaled
+from refgf.exchange.precision import LossScale
 from refgf.oracle.definitions import direct_allreduce as defined_allreduce
 from refgf.oracle.definitions import momentum_step, same_bits
 from refgf.predict.systems import System
@@ -60,7 +59,7 @@ from refgf.training.checkpoint import Checkpoints
 from refgf.training.data import steps_per_epoch
 from refgf.training.gradientflow import direct_allreduce, ring_allreduce
 
-HALF, SCALE, DENSITY = np.float16, 2.0**10, 10.0
+HALF, DENSITY, LATER = np.float16, 10.0, "float16, overlap"
 WIDTH = 1 / 4  # of AlexNet's channels: where bytes, and not start-ups alone, decide how long a step takes
 WARMUP = (100, 25)  # percent in the first epochs of sparse training
 ORDER = ["MPI's allreduce", "+ ring", "+ mixed precision", "+ overlap", "+ lazy allreduce", "+ CSC"]  # the paper's
@@ -100,6 +99,12 @@ def parts_of(run: kit.Run, theta: float) -> dict[str, dict]:
         so_far = so_far | part
         stacks[name] = so_far
     return stacks
+
+
+def kinds_of(run: kit.Run) -> dict[str, Kind]:
+    """The sums in these stacks."""
+    own = {"MPI": Kind(mpi_allreduce)} if run.mpi_allreduce() is not None else {}
+    return own | {"float32": Kind(), "float16": Kind(wire=HALF), LATER: Kind(wire=HALF, overlap=True)}
 
 
 # ---- the oracle ----
@@ -150,27 +155,27 @@ def ablation(run: kit.Run, data, theta: float) -> dict:
     sizes = [spec.size for spec in images.network(run, data).tensors]
     n = sum(sizes)
     run.section(f"{images.told(run)}: {n:,} gradients, theta {kit.number_of_bytes(theta)}")
-    calls_here, share = measure_calls(run, data, n)
-    starts = "; ".join(f"{name} {kit.seconds(call_s(0))}" for name, (call_s, _) in calls_here.items())
+    found = calls.measure(run, data, kinds_of(run))
+    share, starts = found[LATER].kept_share, "; ".join(f"{name} {kit.seconds(c.seconds(0))}" for name, c in found.items())
     run.say(f"a step without any exchange, update included: {timing}; beside a call computing keeps {share:.0%} of its speed")
     run.say(f"a short call: {starts}")
     rows = []
     for name, parts in parts_of(run, theta).items():
         run.opaque = run.opaque or parts["allreduce"] is mpi_allreduce
-        kind = "float16" + ", overlap" * parts.get("overlap", False) if parts.get("wire") else "float32"
-        allreduce_s, compute_s = calls_here["MPI" if name == ORDER[0] else kind]
+        kind = (LATER if parts.get("overlap") else "float16") if parts.get("wire") else "float32"
+        call = found["MPI" if name == ORDER[0] else kind]
         with flow.new(run, data, **parts) as stack:
             step = flow.time_steps(run, stack, images.steps(run, data, count))
-            calls, busy_s = len(stack.calls), stack.communication_s
+            number, busy_s = len(stack.calls), stack.communication_s
             some = images.steps(run, data, count)
-            selection_s = time_of_selection(run, stack, some, compute_s) if stack.csc else 0.0
+            selection_s = calls.selection_s(run, stack, some, call.compute_s) if stack.csc else 0.0
             chunk = stack.csc.chunk if stack.csc else 1
         system = System(name, 2 if parts.get("wire") else 4, parts["theta_bytes"], percent=parts.get("density"), chunk=chunk,
-                        overlap=share * parts.get("overlap", False), selection_s=selection_s, norms_s=0.0)  # fmt: skip
-        ready = list(zip(alone.at_pace(ready_s, timing, compute_s), sizes))
-        predicted = predicted_step(ready, system, allreduce_s, compute_s)
+                        overlap=call.kept_share, selection_s=selection_s, norms_s=0.0)  # fmt: skip
+        ready = list(zip(alone.at_pace(ready_s, timing, call.compute_s), sizes))
+        predicted = predicted_step(ready, system, call.seconds, call.compute_s)
         speedup = run.size * timing.median_s / step.median_s
-        rows.append({"name": name, "step": step, "predicted_s": predicted.step_s, "calls": calls, "speedup": speedup,
+        rows.append({"name": name, "step": step, "predicted_s": predicted.step_s, "calls": number, "speedup": speedup,
                      "communication_s": busy_s})  # fmt: skip
     run.table(["", "calls", "step", "predicted", "miss", f"speedup of {run.size}", "efficiency"],
               [[r["name"], r["calls"], r["step"], kit.seconds(r["predicted_s"]),
@@ -178,45 +183,6 @@ def ablation(run: kit.Run, data, theta: float) -> dict:
                 f"{100 * r['speedup'] / run.size:.0f} %"] for r in rows])  # fmt: skip
     run.say(kit.apart([(row["predicted_s"], row["step"].median_s) for row in rows]))
     return {"rows": rows, "alone": timing, "elements": n, "theta": theta, "kept_share": share}
-
-
-def measure_calls(run: kit.Run, data, n: int) -> tuple[dict, float]:
-    """({name: (T(m), m in bytes on the wire; seconds of computing in a step with such calls)}, kept share beside a call).
-
-    With overlap a thread goes from call to call and waits asleep, without it ranks come to a call from computing.
-    """
-    model, batches = images.model(run, data), list(images.steps(run, data, run.quick(3, 7)))
-    model.network.loss(*batches[0])
-    model.network.backward(lambda i: None)
-    gradients = SCALE * model.gradients.flat
-
-    def transport(make, wire=None, asleep=False):
-        """What a sum goes through in this lesson's stack, on a communicator of its own."""
-        comm = patient(run.comm.Dup()) if asleep else run.comm.Dup()
-        return alone.of_gradients(Unscaled(make(comm, wire=wire), LossScale(SCALE if wire else 1.0)), gradients)
-
-    kinds = {"float32": (transport(ring_allreduce), 4), "float16": (transport(ring_allreduce, HALF), 2)}
-    if run.mpi_allreduce() is not None:
-        kinds["MPI"] = transport(mpi_allreduce), 4
-    found = {}
-    for name, (allreduce, itemsize) in kinds.items():
-        row = alone.row(run, alone.sizes_up_to(n), allreduce, itemsize, run.quick(2, 5))
-        found[name] = alone.among_by_size(run, model, batches, row, allreduce, itemsize)
-    half = transport(ring_allreduce, HALF, asleep=True)
-    row = alone.row(run, alone.sizes_up_to(n), half, 2, run.quick(2, 5))
-    found["float16, overlap"] = row, alone.beside(run, model, batches, row, half, 2)
-    return found, alone.kept_share_of(run, n, half)
-
-
-def time_of_selection(run: kit.Run, stack, batches, compute_s: float) -> float:
-    """Seconds that CSC adds to computing: steps in which its norms travel, but no gradient. Packing, choosing, keeping, and
-    an update of the chosen chunks alone."""
-    stack.csc.allreduce = lambda x: None
-
-    def step(batch):
-        stack.step(*batch, rate=0.0)
-
-    return float(np.median(alone.noted(run, [partial(step, batch) for batch in batches], skip=2))) - compute_s
 
 
 def time_to_accuracy(run: kit.Run, train, held_out, theta: float) -> dict:

@@ -19,11 +19,11 @@ And how much of 512 will GradientFlow reach on 512 GPUs, from a single GPU's rat
 This is weak scaling: each rank brings a batch of its own, whatever p is.
 
 WHAT YOU SHOULD SEE    Measured points near their curves, best on an idle machine: what ranks on the same cores lose to each
-            other goes in, measured apart (kit/alone.py); the thread's own cost on 1 rank does not, nor does a rank that has no
-            core when its message comes. Curves part from each other, the more ranks there are:
-            eager exchange drowns in start-ups, 2(p-1) alpha for each of its calls, lazy allreduce pays
-            them a few times, float16 and CSC cut the bytes. ResNet-50 (161 small gradients) needs laziness most, AlexNet (few,
-            large ones) CSC; overlap alone gains next to nothing where one start-up a gradient outlasts the backward pass.
+            other goes in, measured apart (kit/alone.py, calls.py); a rank that has no core when its message comes does not.
+            Curves part from each other, the more ranks there are: eager exchange drowns in start-ups, 2(p-1) alpha for each
+            of its calls, lazy allreduce pays them a few times, float16 and CSC cut the bytes. ResNet-50 (161 small gradients)
+            needs laziness most, AlexNet (few, large ones) CSC; overlap alone gains next to nothing where one start-up a
+            gradient outlasts the backward pass.
             MG-WFBP's simulated Ethernet is slower than the same authors' fitted lines (crosses): its sums take 2.5 ns a byte.
             410.2 and 1.5 minutes lie in their intervals, which are wide because the rate of one GPU at a batch of 128 is known
             badly; 2.5 lies in one so wide that it says little, as neither the allreduce nor the overlap of those systems is
@@ -48,15 +48,17 @@ from pathlib import Path
 import numpy as np
 
 import kit
-from kit import alone, flow, images, machine_file, parts
+from kit import alone, calls, flow, images, machine_file, parts
+from kit.calls import SCALE, Kind
 from kit.published_tables import headlines, rows, show_inputs, span
 from kit.scaling_picture import draw
 from refgf.comm import ring
 from refgf.comm.schedule import collective
 from refgf.exchange.lazy import require_threshold
-from refgf.exchange.precision import LossScale, Unscaled
+from refgf.exchange.precision import LossScale
 from refgf.oracle.definitions import ring_allreduce, ring_traffic, same_bits
-from refgf.predict.cost import Line, Link, ring_allreduce_s, ring_line
+from refgf.predict.cost import Link, ring_allreduce_s, ring_line
+from refgf.predict.fit import fit_line
 from refgf.predict.headlines import ALPHA, BANDWIDTH, BATCH, SMALL_BATCH, V100_RATE
 from refgf.predict.interval import Input
 from refgf.predict.published import INFINIBAND, INFINIBAND_EXTENDED, SIMULATION, TEN_GIGABIT, TEN_GIGABIT_EXTENDED
@@ -65,7 +67,7 @@ from refgf.predict.simulate import from_schedules
 from refgf.predict.systems import speedup, stack, step
 from refgf.predict.workloads import alexnet, resnet50
 
-SCALE = 2.0**10
+KINDS = {"float32": Kind(), "float32, overlap": Kind(overlap=True), "float16, overlap": Kind(wire=np.float16, overlap=True)}
 FAR = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]
 ETHERNET = SIMULATION.links["between"]
 
@@ -143,9 +145,8 @@ def scale_here(run: kit.Run, data, theta: float, sizes: list[int]) -> dict:
         point = parts.first(run, p, lambda part: measure_part(part, data, theta))
         points.append(run.plain.bcast(point))
     elements = [spec.size for spec in images.network(run, data).tensors]
-    own_s = processor_cost(points)
     for point in points:
-        timelines = predict_here(point, point["ranks"], theta, elements, own_s)
+        timelines = predict_here(point, point["ranks"], theta, elements)
         point["predicted"] = {name: speedup_here(point, point["ranks"], timeline) for name, timeline in timelines.items()}
         point["predicted_s"] = {name: timeline.step_s for name, timeline in timelines.items()}
     names = list(points[0]["steps"])
@@ -153,19 +154,19 @@ def scale_here(run: kit.Run, data, theta: float, sizes: list[int]) -> dict:
         told = [f"{wire} {kit.seconds(link.alpha_s)}, {1e9 * link.beta_s_per_byte:.3g} ns/byte"
                 for wire, link in point["links"].items()]  # fmt: skip
         run.say(f"alpha and beta of the rings on {point['ranks']} ranks: {'; '.join(told)};\n"
-                f"    beside a call computing keeps {point['kept_share']:.0%} of its speed")
+                f"    beside a call computing keeps {point['calls']['float16, overlap'].kept_share:.0%} of its speed; "
+                f"CSC's choice adds {kit.seconds(point['selection_s'][True])}")
     run.table(["ranks", "exchange off", *names], [
         [p["ranks"], kit.seconds(p["alone"].median_s), *(f"{p['measured'][n]:.2f} ({p['predicted'][n]:.2f})" for n in names)]
         for p in points])  # fmt: skip
-    run.say(f"speedup measured (predicted). CALIBRATED: CSC's norms and choice take {kit.seconds(own_s)}, from the steps of 1 "
-            "rank,\nso its point there is no result")  # fmt: skip
+    run.say("speedup measured (predicted)")
     compared = [(p["predicted_s"][n], p["steps"][n].median_s) for p in points if p["ranks"] > 1 for n in names]
     if compared:
         run.say(f"steps on 2 ranks and more: {kit.apart(compared)}")
     beyond = [p for p in run.quick((64, 2048), FAR) if p > run.size]
     curves = {name: [] for name in names}
     for p in beyond:
-        for name, predicted in predict_here(points[-1], p, theta, elements, own_s).items():
+        for name, predicted in predict_here(points[-1], p, theta, elements).items():
             curves[name].append(speedup_here(points[-1], p, predicted))
     run.say("PREDICTED for more ranks on cores and links like those of the last line:")
     run.table(["ranks", *names], [[p, *(f"{curves[n][i]:.1f}" for n in names)] for i, p in enumerate(beyond)])
@@ -176,44 +177,36 @@ def measure_part(part: kit.Run, data, theta: float) -> dict:
     """Steps of all techniques on this part's ranks, and the rings that the prediction is fitted to."""
     count = part.quick(4, 14, 30)
     alone_, ready_s = flow.compute_alone(part, data, images.steps(part, data, count))
-    steps = {}
+    found, steps, selection_s = calls.measure(part, data, KINDS, 21), {}, {}
     for system in stack(theta):
         half = system.itemsize == 2
         switched = {"wire": np.float16, "loss_scale": LossScale(SCALE)} if half else {}
         with flow.new(part, data, theta_bytes=system.threshold_bytes, overlap=system.overlap, density=system.percent,
                       **switched) as stack_:  # fmt: skip
             steps[system.name] = flow.time_steps(part, stack_, images.steps(part, data, count))
-    n = sum(spec.size for spec in images.network(part, data).tensors)
-    batches, model, transports = list(images.steps(part, data, count)), images.model(part, data), {}
-    lines = {}
-    for wire in ("float32", "float16"):
-        transports[wire] = transport(part, wire)
-        lines[wire] = alone.queued(part, [256, n // 64, n // 8, n], transports[wire], np.dtype(wire).itemsize).line
-    among, plain_s = alone.among(part, model, batches, lines["float32"], transports["float32"])
-    computes = {"no overlap": plain_s, "overlap": alone.beside(part, model, batches, lines["float32"], transports["float32"])}
-    links = {wire: link_of(line, part.size) for wire, line in (lines | {"float32, no overlap": among}).items()}
+            if system.percent:  # with and without the norms' call
+                compute_s = found[kind_of(system)].compute_s
+                for norms in (True, False):
+                    some = images.steps(part, data, count)
+                    selection_s[norms] = max(0.0, calls.selection_s(part, stack_, some, compute_s, norms))
+    links = {kind: link_of(each, part.size) for kind, each in found.items()}
     measured = {name: part.size * alone_.median_s / timing.median_s for name, timing in steps.items()}
-    share = alone.kept_share_of(part, n, transports["float32"])
-    return {"ranks": part.size, "alone": alone_, "ready_s": ready_s, "steps": steps, "links": links, "computes": computes,
-            "kept_share": share, "measured": measured}  # fmt: skip
+    return {"ranks": part.size, "alone": alone_, "ready_s": ready_s, "steps": steps, "links": links, "calls": found,
+            "selection_s": selection_s, "measured": measured}  # fmt: skip
 
 
-def transport(part: kit.Run, wire):
-    """What a sum goes through in the stack, on a communicator of its own."""
-    return Unscaled(collective(part.comm.Dup(), ring.allreduce, wire), LossScale(SCALE))
+def kind_of(system) -> str:
+    """What its calls are called in KINDS."""
+    return ("float16" if system.itemsize == 2 else "float32") + ", overlap" * system.overlap
 
 
-def link_of(line: Line, size: int) -> Link:
+def link_of(each: calls.Calls, size: int) -> Link:
     """The link on which a ring of `size` ranks takes so long: the inverse of `ring_line`; one rank sends nothing."""
     if size == 1:
         return Link(0.0, 0.0)
-    return Link(line.a_s / (2 * (size - 1)), line.b_s_per_byte * size / (2 * (size - 1)))
-
-
-def processor_cost(points) -> float:
-    """What CSC costs on 1 rank, where nothing travels."""
-    dense, sparse = list(points[0]["steps"].values())[-2:]
-    return max(0.0, sparse.median_s - dense.median_s)
+    line = fit_line(each.row.points).line
+    alpha_s = max(line.a_s, each.seconds(0)) / (2 * (size - 1))
+    return Link(alpha_s, line.b_s_per_byte * size / (2 * (size - 1)))
 
 
 def speedup_here(point, p: int, timeline) -> float:
@@ -221,18 +214,20 @@ def speedup_here(point, p: int, timeline) -> float:
     return p * point["alone"].median_s / timeline.step_s
 
 
-def predict_here(point, p: int, theta: float, elements, own_s: float) -> dict:
-    """{technique: Timeline} on p ranks whose cores and links are those of this point."""
-    found = {}
+def predict_here(point, p: int, theta: float, elements) -> dict:
+    """{technique: Timeline} on p ranks whose cores and links are those of this point; for its own number of ranks from the
+    calls as they were measured."""
+    found, here = {}, p == point["ranks"]
     for system in stack(theta):
-        compute_s = point["computes"]["overlap" if system.overlap else "no overlap"]
-        ready = list(zip(alone.at_pace(point["ready_s"], point["alone"], compute_s), elements))
-        wire = "float16" if system.itemsize == 2 else "float32" + ", no overlap" * (not system.overlap)
-        line = ring_line(p, point["links"][wire])
-        system = replace(system, overlap=point["kept_share"] * system.overlap)
+        kind = kind_of(system)
+        call = point["calls"][kind]
+        ready = list(zip(alone.at_pace(point["ready_s"], point["alone"], call.compute_s), elements))
+        allreduce_s = call.seconds if here else ring_line(p, point["links"][kind])
+        system = replace(system, overlap=call.kept_share)
         if system.percent:
-            system = replace(system, chunk=flow.chunk_elements(sum(elements)), selection_s=own_s)
-        found[system.name] = step(ready, system, line, compute_s)
+            system = replace(system, chunk=flow.chunk_elements(sum(elements)), selection_s=point["selection_s"][here],
+                             norms_s=0.0 if here else None)  # fmt: skip
+        found[system.name] = step(ready, system, allreduce_s, call.compute_s)
     return found
 
 

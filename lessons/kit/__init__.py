@@ -12,7 +12,7 @@ A lesson is
 `run` is a `Run`: communicator, options, timing, printing on rank 0. Beside this module:
 
     words, record, axes                                units and sentences; what the JSON says; the frame of pictures
-    images, flow, alone, trials                        images and networks; the stack; steps without exchange; many runs
+    images, flow, alone, calls, trials                 images, networks; the stack; steps without exchange; its calls; many runs
     replay, rounding, placement, layers                a backward pass slept through; bounds; ranks on nodes; layers timed
     region (03), gantt (04), parts, machine_file, published_tables, scaling_picture (08), merges (09),
     hierarchy_picture (10), norms, tuning (11), daso_replay (13), levels, scratch (14),

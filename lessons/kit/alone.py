@@ -78,12 +78,13 @@ def row(run: kit.Run, sizes: list[int], allreduce, itemsize: int = 4, repeats: i
     rows = {n: partial(some, np.zeros(n, np.float32), count) for n, count in calls.items()}
     points = [(itemsize * n, timing.median_s / calls[n]) for n, timing in run.alternate(rows, repeats).items()]
     thread.close()
-    return Curve(tuple(points if run.size > 1 else [(1, 1e-9), (10**9, 1e-9)]))
+    return Curve(tuple(points))
 
 
 def queued(run: kit.Run, sizes: list[int], allreduce, itemsize: int = 4, repeats: int = 5):
     """`row` as a line: T(m) = a + b m. -> Fit"""
-    return fit_line(row(run, sizes, allreduce, itemsize, repeats).points)
+    points = row(run, sizes, allreduce, itemsize, repeats).points
+    return fit_line(points if run.size > 1 else [(1, 1e-9), (10**9, 1e-9)])
 
 
 def sizes_up_to(n: int, count: int = 8) -> list[int]:
@@ -153,8 +154,6 @@ def among_by_size(run: kit.Run, model, batches: list, curve: Curve, allreduce, i
     """`among` for a curve. Calls of two sizes are measured; others are later than in a row by something in between."""
     sizes = [SHORT, max(2 * SHORT, model.gradients.flat.size // 32)]
     found_s, once_s = calls_among(run, model, batches, sizes, allreduce)
-    if run.size == 1:
-        return curve, once_s
     at = [itemsize * n for n in sizes]
     late_s = [s - curve(m) for s, m in zip(found_s, at)]
     curve = Curve(tuple((m, max(0.0, t + float(np.interp(m, at, late_s)))) for m, t in curve.points))

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import kit
-from kit import alone
+from kit import alone, calls, flow, images
 from refgf.comm import ring, threads
 from refgf.comm.schedule import collective
 from refgf.nn.alexnet import AlexNet
+from refgf.training.data import digits
 from refgf.training.step import replica
 
 # rank 0 starts at 0: gradients after 1 and 2, end at 2.5; rank 1 gets a core at 2: 3, 4, 4.5. Both leave the barrier at 5.
@@ -61,9 +62,32 @@ def test_what_a_step_and_its_calls_take(size):
     assert timing.repeats == 2 and len(ready_s) == 26
     assert ready_s == sorted(ready_s) and ready_s[0] > 0 and ready_s[-1] <= timing.high_s
     assert among.a_s >= line.a_s >= 0 and among.b_s_per_byte == line.b_s_per_byte and 0 <= share <= 1
-    assert [m for m, _ in curve.points] == [m for m, _ in row.points] == ([4, 28, 20000] if size > 1 else [1, 10**9])
+    assert [m for m, _ in curve.points] == [m for m, _ in row.points] == [4, 28, 20000]
     assert all(t >= 0 for _, t in curve.points)
     assert min(compute_s) >= 0 and alone.at_pace([1.0, 3.0], timing, timing.median_s / 2) == [0.5, 1.5]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_calls_by_kind(size):
+    """Each kind through its own transport: bytes of its wire type, a share beside a call with overlap alone; CSC's own time
+    is that of steps in which no gradient travels. The same on every rank."""
+
+    def body(comm):
+        options = Namespace(link=None, threads=size, quick=True, full=False, network="alexnet", width=1 / 16, batch=2)
+        run, data = kit.Run(comm, options), digits(67)[0]
+        found = calls.measure(run, data, {"float32": calls.Kind(), "later": calls.Kind(wire=np.float16, overlap=True)})
+        with flow.new(run, data, wire=np.float16, density=10.0) as stack:
+            run.comm.reset()
+            selection_s = calls.selection_s(run, stack, images.steps(run, data, 4), 0.0, norms=False)
+            return found, selection_s, run.comm.messages
+
+    heard = threads.run(size, body)
+    assert all(other == heard[0] for other in heard)
+    found, selection_s, messages = heard[0]
+    n = found["float32"].row.points[-1][0] // 4
+    assert [m for m, _ in found["later"].row.points] == [2 * k for k in alone.sizes_up_to(n)]
+    assert found["later"].seconds == found["later"].row and found["float32"].kept_share == 0
+    assert selection_s > 0 and messages == 0
 
 
 def test_a_call_that_is_late_among_others(monkeypatch):
