@@ -20,6 +20,7 @@ This is weak scaling: each rank brings a vector of n elements, whatever p is.
 WHAT YOU SHOULD SEE    A flat line (latency), then a slope (bandwidth). Where MPI's own Allreduce picks another algorithm
             for short vectors it is faster there. With more ranks than cores every message also waits for a core, so alpha
             among p busy ranks is larger than between two: both are measured, and the prediction uses the busy one.
+            Ranks of one node need no messages at all: each reads what the others wrote (refgf/comm/shared.py).
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/01_ring_allreduce.py)
     1. Let the ring turn the other way. Which ranks are added in which order now? Do the bits change?
@@ -34,6 +35,7 @@ import numpy as np
 import kit
 from refgf.comm import direct, ring
 from refgf.comm.schedule import NOTHING, Step, check, collective, replay
+from refgf.comm.shared import SharedMemory, share_memory
 from refgf.comm.slices import length, slices
 from refgf.oracle.definitions import exact_sum, ring_allreduce, same_bits, summation_bound
 from refgf.predict.cost import Link, algorithm_bandwidth, bus_bandwidth, ring_allreduce_s
@@ -181,6 +183,8 @@ def measure_allreduce(run: kit.Run, link: dict) -> dict:
     algorithms = {"ring": collective(run.comm, ring.allreduce)}
     if own := run.mpi_allreduce():
         algorithms["MPI's own"] = own
+    if share_memory(run.comm):
+        algorithms["no messages"] = without_messages(run)
     sizes = [1 << k for k in run.quick(range(10, 19, 4), range(10, 27, 2), range(10, 29, 2))]
     points, rows = [], []
     for nbytes in sizes:
@@ -193,13 +197,28 @@ def measure_allreduce(run: kit.Run, link: dict) -> dict:
         own = times.get("MPI's own")
         rows.append([
             kit.number_of_bytes(nbytes), times["ring"], kit.seconds(predicted_s) if run.size > 1 else "-", own or "-",
+            times.get("no messages", "-"),
             f"{t / own.median_s:.2f}" if own else "-", f"{algorithm_bandwidth(nbytes, t) / 1e9:.3g}",
             f"{bus_bandwidth('allreduce', run.size, nbytes, t) / 1e9:.3g}",
         ])  # fmt: skip
-    run.table(["bytes", "ring", "predicted", "MPI's own", "ring / own", "algbw GB/s", "busbw GB/s"], rows)
+    run.table(["bytes", "ring", "predicted", "MPI's own", "no messages", "ring / own", "algbw GB/s", "busbw GB/s"], rows)
     run.say("algorithm bandwidth = bytes / time; bus bandwidth = 2(p-1)/p of it: what each rank's link carried one way.")
     run.say("Times are the slowest rank's, median [lowest..highest] of the repeats.")
+    if "no messages" in algorithms:
+        algorithms["no messages"].close()
     return {"points": points, **{name: vars(fitted) for name, fitted in link.items()}}
+
+
+def without_messages(run: kit.Run) -> SharedMemory:
+    """The allreduce through shared memory, after a look at its bits: those of `direct`."""
+    allreduce = SharedMemory(run.comm)
+    for n in (0, 1, run.size + 1, 100_000):
+        everybody = [np.random.default_rng([n, r]).standard_normal(n).astype(FLOAT) for r in range(run.size)]
+        x = everybody[run.rank].copy()
+        allreduce(x)
+        if not same_bits(x, replay([direct.allreduce(r, run.size, n) for r in range(run.size)], everybody)[run.rank]):
+            raise AssertionError(f"rank {run.rank}: shared memory: not the bits of direct for n = {n}")
+    return allreduce
 
 
 def draw(result: dict):
@@ -210,7 +229,7 @@ def draw(result: dict):
     for (place, curve), (time_axis, bandwidth_axis) in zip(curves.items(), axes.T):
         points = curve["points"]
         nbytes = [point["bytes"] for point in points]
-        for name, marker in (("ring", "o"), ("MPI's own", "s")):
+        for name, marker in (("ring", "o"), ("MPI's own", "s"), ("no messages", "^")):
             times = [point["measured"].get(name) for point in points]
             if times[0]:
                 median = [t["median_s"] for t in times]

@@ -14,7 +14,7 @@ from refgf.comm.slices import chunks, length
 from refgf.device import array_module, is_device
 from refgf.nn.workspace import Workspace
 
-BLOCK_ELEMENTS_CPU = 65_536  # four float32 blocks (w, v, g, scratch) are 1 MiB: a core's second-level cache
+BLOCK_ELEMENTS_CPU = 131_072  # longer than a second-level cache would like: two threads hand Python's lock over at each call
 BLOCK_ELEMENTS_GPU = 4_194_304  # a GPU wants few large kernels; the scratch is 16 MiB
 
 
