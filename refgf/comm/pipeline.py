@@ -118,9 +118,8 @@ class Flight:
     def __init__(self, comm, x: np.ndarray, wire: np.dtype, depth: int, scratch: dict) -> None:
         self.comm, self.x, self.wire, self.depth = comm, x, wire, depth
         self.arriving = deque()  # (step, request, where it arrives), oldest first; a local step has no request
-        self.leaving = deque()  # (the part of x that the message reads, request), oldest first
-        self._scratch = scratch
-        self._received = self._sent = 0  # how many, to take turns with the buffers
+        self.leaving = deque()  # (the part of x that the message reads, request, its buffer if it has one), oldest first
+        self._spare = scratch.setdefault(wire, [])  # buffers that no message uses
         self._as_wire = {}  # (start, stop): these elements of x as they travel
 
     def post(self, step: Step) -> None:
@@ -145,16 +144,17 @@ class Flight:
             return
         self._release(step.receive)
         for start, stop in [key for key in self._as_wire if overlap(slice(*key), step.receive)]:
-            del self._as_wire[start, stop]  # they are about to change
+            self._give_back(self._as_wire.pop((start, stop)))  # they are about to change
         if self.wire != self.x.dtype and step.op in ("finish", "copy"):
             self._round(step.receive, into)
         else:
             apply(step, self.x, into, {}, self.wire)
+            self._give_back(into)
 
     def _round(self, part: slice, arrived: np.ndarray | None) -> None:
         """x[part] <- what arrived, or itself rounded; the message stays at hand for the next rank."""
         if arrived is None:
-            arrived = np.empty(length(part), self.wire)
+            arrived = self._take(length(part))
             cast(self.x[part], arrived)
         cast(arrived, self.x[part])
         self._as_wire[part.start, part.stop] = arrived
@@ -163,7 +163,15 @@ class Flight:
         while self.arriving:
             self.land()
         while self.leaving:
-            self.leaving.popleft()[1].Wait()
+            self._leave()
+        while self._as_wire:
+            self._give_back(self._as_wire.popitem()[1])
+
+    def _leave(self) -> None:
+        """Wait until the oldest message has left."""
+        _, request, buffer = self.leaving.popleft()
+        request.Wait()
+        self._give_back(buffer)
 
     def _awaits(self, step: Step) -> bool:
         """Does this step read or write elements for which an earlier arrival is awaited?"""
@@ -177,34 +185,35 @@ class Flight:
         if self._in_place(step):
             self._release(step.receive)
             return self.x[step.receive]
-        if step.op == "copy":
-            return np.empty(length(step.receive), self.wire)  # it may have to go on
-        self._received += 1
-        return self._buffer("arriving", self._received % self.depth, length(step.receive))
+        return self._take(length(step.receive))
 
     def _send(self, step: Step) -> None:
         if self.wire == self.x.dtype:
-            self.leaving.append((step.send, self.comm.Isend(self.x[step.send], step.send_to)))
+            self.leaving.append((step.send, self.comm.Isend(self.x[step.send], step.send_to), None))
             return
         while len(self.leaving) > self.depth:
-            self.leaving.popleft()[1].Wait()
+            self._leave()
         outgoing = self._as_wire.pop((step.send.start, step.send.stop), None)
         if outgoing is None:
-            self._sent += 1
-            outgoing = self._buffer("leaving", self._sent % (self.depth + 1), length(step.send))
+            outgoing = self._take(length(step.send))
             cast(self.x[step.send], outgoing)
-        self.leaving.append((NOTHING, self.comm.Isend(outgoing, step.send_to)))
+        self.leaving.append((NOTHING, self.comm.Isend(outgoing, step.send_to), outgoing))
 
     def _release(self, part: slice) -> None:
         """Wait until no message that is under way reads these elements."""
-        while any(overlap(part, read) for read, _ in self.leaving):
-            self.leaving.popleft()[1].Wait()
+        while any(overlap(part, read) for read, _, _ in self.leaving):
+            self._leave()
 
-    def _buffer(self, name: str, number: int, n: int) -> np.ndarray:
-        key = name, number, self.wire
-        if key not in self._scratch or self._scratch[key].size < n:
-            self._scratch[key] = np.empty(n, self.wire)
-        return self._scratch[key][:n]
+    def _take(self, n: int) -> np.ndarray:
+        """(n,) of the wire type: a buffer that was used before, as memory that is new costs a page fault every 4 KiB."""
+        for i, buffer in enumerate(self._spare):
+            if buffer.size >= n > 0:
+                return self._spare.pop(i)[:n]
+        return np.empty(n, self.wire)[:]
+
+    def _give_back(self, taken: np.ndarray | None) -> None:
+        if taken is not None and taken.size:
+            self._spare.append(taken.base)
 
 
 def overlap(a: slice, b: slice) -> bool:

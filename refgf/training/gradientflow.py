@@ -60,7 +60,8 @@ class GradientFlow:
     comm         communicator; duplicated, so that its messages never meet others
     network      e.g. `AlexNet`; the model is `self.model`, initialised from `seed` alike on all ranks
     allreduce    called with (comm, wire=wire): `ring_allreduce`, `pipelined_ring_allreduce`, `direct_allreduce`,
-                 `refgf.comm.native.mpi_allreduce`, or functools.partial(collective, algorithm=...) for any schedule
+                 `refgf.comm.native.mpi_allreduce`, or functools.partial(collective, algorithm=...) for any schedule;
+                 `refgf.comm.shared.SharedMemory` for ranks of one node, and gradients then lie where all of them can read
     groups       ranges of gradients, see `MergedAllreduce`; without CSC, and without theta
     density      percent, or a `Density` with a warm-up; chunk, form, after: see `CSC`
     trust        LARS with this trust coefficient; under CSC with the form `history` only
@@ -113,7 +114,11 @@ class GradientFlow:
 
     def _transport(self, allreduce: Callable, wire, overlap: bool, density) -> Callable:
         """What an array goes through when it is sent, from the last stage to the first."""
+        self._shared, gradients = None, self.model.gradients
         send = allreduce(self._comms[0], wire=wire)
+        if density is None and hasattr(send, "zeros"):
+            self._shared = send
+            gradients.swap(send.zeros(gradients.flat.size, gradients.flat.dtype))
         if self.timeline:
             send = self.timeline.watched(send, itemsize=numpy.dtype(wire).itemsize if wire else None)
         if density is None:  # CSC has its own end of a step
@@ -194,6 +199,9 @@ class GradientFlow:
     def close(self) -> None:
         if self._thread:
             self._thread.close()
+        if self._shared:
+            self.model.gradients.swap(self.model.gradients.flat.copy())
+            self._shared.close()
         for comm in self._comms:
             comm.Free()
 

@@ -67,18 +67,22 @@ def test_counted_messages_and_bytes(on_ranks):
     on_ranks(body)
 
 
-@pytest.mark.parametrize("wire, segments", [(None, 3), (np.float16, 7)])
+@pytest.mark.parametrize("wire, segments", [(None, 3), (np.float16, 3 + 4 + 2 * 25)])
 def test_scratch_is_depth_segments(wire, segments):
-    """depth arriving; with a wire type depth + 1 leaving as well."""
+    """depth arriving; with a wire type depth + 1 leaving, and two slices that go on. Used again: a second call takes none."""
 
     def body(comm):
-        x, scratch = np.zeros(10_000, np.float32), {}
-        flight = pipeline.Flight(comm, x, np.dtype(wire or x.dtype), 3, scratch)
-        for step in cut(ring.allreduce(comm.rank, comm.size, x.size), 100):
-            flight.post(step)
-            assert len(flight.arriving) <= 3
-        flight.finish()
-        assert sum(buffer.size for buffer in scratch.values()) == segments * 100
+        x, scratch, held = np.zeros(10_000, np.float32), {}, []
+        for _ in range(3):
+            flight = pipeline.Flight(comm, x, np.dtype(wire or x.dtype), 3, scratch)
+            for step in cut(ring.allreduce(comm.rank, comm.size, x.size), 100):
+                flight.post(step)
+                assert len(flight.arriving) <= 3
+            flight.finish()
+            held.append(sorted(id(buffer) for buffer in scratch[flight.wire]))
+        assert sum(buffer.size for buffer in scratch[flight.wire]) <= segments * 100
+        assert held[0] == held[1] == held[2] and len(set(held[0])) == len(held[0])
+        assert wire or len(held[0]) == segments
 
     threads.run(4, body)
 

@@ -14,6 +14,7 @@ from tiny import BATCH, N, Prescribed, samples
 from refgf.comm import ring, threads
 from refgf.comm.patient import patient
 from refgf.comm.pipeline import pipelined
+from refgf.comm.shared import SharedMemory
 from refgf.comm.slices import slices
 from refgf.exchange.chunk_choice import Density
 from refgf.exchange.precision import LossScale
@@ -79,6 +80,38 @@ def test_pipelined_is_step_by_step(on_ranks, density, wire):
         wanted = train(comm, allreduce=ring_allreduce, **parts)
         same(train(patient(comm), allreduce=pipelined_ring, overlap=True, **parts), wanted)
         same(train(comm, allreduce=pipelined_ring, **parts), wanted)
+
+    on_ranks(body)
+
+
+@pytest.mark.parametrize("wire", [None, np.float16])
+@pytest.mark.parametrize("density", [None, 30])
+@pytest.mark.parametrize("short_bytes", [0, 100])
+def test_shared_memory_is_direct(on_ranks, density, wire, short_bytes):
+    """With the gradients in shared memory, in pieces of a few elements, and whole; sequential and overlapped."""
+    shared = functools.partial(SharedMemory, piece_bytes=104, short_bytes=short_bytes)
+
+    def body(comm):
+        parts = dict(dyadic=False, density=density, chunk=8, wire=wire, theta_bytes=20)
+        wanted = train(comm, **parts)
+        same(train(comm, allreduce=shared, **parts), wanted)
+        same(train(comm, allreduce=shared, overlap=True, **parts), wanted)
+
+    on_ranks(body)
+
+
+@pytest.mark.parametrize("density", [None, 30])
+def test_gradients_lie_in_shared_memory_only_while_it_is_there(on_ranks, density):
+    def body(comm):
+        network = Prescribed(np.float32, np.ones(N))
+        with GradientFlow(comm, network, allreduce=SharedMemory, density=density, chunk=8) as flow:
+            flow.step(samples(0, True)[:1], None, BATCH, rate=0.125)
+            shared, flat = flow._shared, flow.model.gradients.flat
+            assert (shared is None) == (density is not None)
+            assert shared is None or shared._everybody(flat) is not None
+            before = flat.copy()
+        assert flow.model.gradients.flat.tobytes() == before.tobytes()
+        assert shared is None or flow.model.gradients.flat is not flat
 
     on_ranks(body)
 
