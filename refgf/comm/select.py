@@ -114,7 +114,10 @@ class BySize:
 
 
 def candidates(comm, wire=None) -> dict[str, Allreduce]:
-    """The algorithms to choose from, bound to a communicator. Collective; shared memory where all ranks are on one node."""
+    """The algorithms to choose from, bound to a communicator. Collective.
+
+    "shared memory" where all ranks are on one node: who made it closes it.
+    """
     bound = {name: collective(comm, algorithm, wire) for name, algorithm in CANDIDATES.items()}
     bound["pipelined ring"] = pipelined(comm, ring.allreduce, wire)
     return bound | ({"shared memory": SharedMemory(comm, wire)} if share_memory(comm) else {})
@@ -126,9 +129,9 @@ def measure(comm, sides: dict[str, Allreduce], sizes=SIZES, repeats: int = 5, ze
     zeros(n, dtype) makes the vectors: those of `SharedMemory.zeros` are summed at another pace.
     Short vectors are summed several times in a row, as a link's first bytes may travel on credit, at another pace.
     """
-    points = {name: [] for name in sides}
+    points, longest = {name: [] for name in sides}, zeros(max(sizes) // 4, np.float32)
     for nbytes in sizes:
-        x, times = zeros(nbytes // 4, np.float32), {name: [] for name in sides}
+        x, times = longest[: nbytes // 4], {name: [] for name in sides}
         calls = max(1, min(MOST_CALLS, (1 << 20) // nbytes))
         for repeat in range(repeats + 1):  # the first one warms up
             for name, allreduce in sides.items():

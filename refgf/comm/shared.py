@@ -14,14 +14,14 @@ vector every rank sums all of it itself, which needs a single barrier.
 
 An array that `zeros` has made lies in such memory itself, and nothing is copied: after a barrier every rank sums its slice
 of all ranks' arrays, writes the sum into all of them, and waits once more. `pool.swap(allreduce.zeros(n))` puts gradients
-there.
+there. With the barrier goes a number that says what this rank sums: ranks that pass different ones are refused.
 
 The sums are formed as `direct` forms them, over ranks 0, 1, ..., p-1, so the bits are those of direct.py, with a wire type
 too: whatever the size of a piece, and on all ranks.
 
-Cost per rank for n elements: no messages; pieces + 1 barriers (1 for a short vector, none for n = 0), pieces =
-ceil(bytes / piece_bytes); through memory about 5n elements (2n read and written, n read to be summed) where a ring of
-messages, copied in and out, takes about 11n. An array of `zeros`: 2 barriers, n read and n written. Shared memory: 2
+Cost per rank for n elements: no messages; pieces + 1 barriers (1 for a short vector), pieces = ceil(bytes / piece_bytes);
+through memory about 5n elements (2n read and written, n read to be summed) where a ring of messages, copied in and out,
+takes about 11n; of a short vector (p + 2)n. An array of `zeros`: 2 barriers, n read and n written. Shared memory: 2
 piece_bytes (1 + 1/p) a rank, and those arrays. In CPU memory only.
 
 Source: what MPI libraries do inside a node; the memory is that of MPI 3's shared windows.
@@ -38,7 +38,7 @@ from refgf.comm.slices import length, slices
 from refgf.device import is_device
 from refgf.half import add, blocks, cast, rounded
 
-MEMORY_BYTES = 8 << 20  # of the pieces of all ranks together: inside a CPU's cache, and below a container's 64 MB
+MEMORY_BYTES = 8 << 20  # one piece of every rank together: with two rows and results 18 MiB, in the cache of many a CPU
 SHORT_BYTES = 64 << 10
 PAGE_BYTES, FOLDER = 4096, "/dev/shm"
 POLLS, NAP_S = 1000, 50e-6  # who waits asks so often, lending its core to others in between, and then sleeps in between
@@ -55,45 +55,61 @@ class SharedMemory:
         if self.piece_bytes < 8:
             raise ValueError(f"SharedMemory on rank {self.rank}: got pieces of {self.piece_bytes} bytes; wanted 8 or more")
         self._memory = Memory(_node(comm))
-        self.barrier = self._memory.barrier
         row, result = _whole(self.piece_bytes), _whole(-(-self.piece_bytes // self.size) + 8)
         parts = self._memory.allocate(2 * (row + result))
         self._rows = [[part[i * row : (i + 1) * row] for part in parts] for i in range(2)]
         self._results = [[part[2 * row + i * result :][:result] for part in parts] for i in range(2)]
-        self._typed, self._lent, self._turn = {}, [], 0
+        self._typed, self._lent, self._turn, self._said = {}, [], 0, 0
 
     def __call__(self, x) -> None:
         require_flat(x, "SharedMemory", self.rank)
         if is_device(x):
             raise ValueError(f"SharedMemory on rank {self.rank}: got an array on a GPU; wanted one of NumPy; "
                              "next: use ring.allreduce")  # fmt: skip
+        self._require_open()
         wire = np.dtype(self.wire or x.dtype)
         if wire not in self._typed:
             self._typed[wire] = [[_as(wire, parts) for parts in both] for both in (self._rows, self._results)]
         rows, results = self._typed[wire]
         with np.errstate(over="ignore", invalid="ignore"):  # a number too large for the wire type travels as inf
             if x.size * wire.itemsize <= self.short_bytes:
+                self._said = hash((x.nbytes, x.dtype.num))
                 self._short(x, rows[self._turn])
-            elif wire == x.dtype and (everybody := self._everybody(x)):
-                self._in_place(everybody)
+                return
+            place = self._place(x) if wire == x.dtype else None
+            self._said = hash((x.nbytes, x.dtype.num, *(place or ())))
+            if place:
+                self._in_place(x, *place)
             else:
                 self._long(x, rows, results)
 
     def zeros(self, n: int, dtype=np.float32) -> np.ndarray:
-        """Zeros (n,) in shared memory, to be summed without copies; the same n and dtype on all ranks."""
+        """Zeros (n,) in shared memory, to be summed without copies; the same n and dtype on all ranks.
+
+        In one call all ranks pass the same part of it. It goes with `close`: who reads it then ends with SIGSEGV.
+        """
+        self._require_open()
         nbytes = n * np.dtype(dtype).itemsize
         self._lent.append([part[:nbytes] for part in self._memory.allocate(_whole(nbytes))])
         return self._lent[-1][self.rank].view(dtype)
 
     def close(self) -> None:
-        """Afterwards neither this nor an array that `zeros` has made can be used."""
         self._rows, self._results, self._typed, self._lent = None, None, {}, []
         self._memory.free()
 
+    def barrier(self) -> None:
+        if not self._memory.barrier(self._said):
+            raise ValueError(
+                f"SharedMemory on rank {self.rank}: got another array than other ranks; wanted the same length and type, and "
+                "the same part of a `zeros` array; next: print x.shape and x.dtype on all ranks"
+            )
+
+    def _require_open(self) -> None:
+        if self._rows is None:
+            raise ValueError(f"SharedMemory on rank {self.rank}: got a call after close(); wanted none; next: make a new one")
+
     def _short(self, x, rows) -> None:
         n = x.size
-        if n == 0:
-            return
         cast(x, rows[self.rank][:n])
         self.barrier()
         add_up([row[:n] for row in rows], x)
@@ -125,15 +141,16 @@ class SharedMemory:
         if total is not result:
             cast(total, result)
 
-    def _everybody(self, x) -> list | None:
-        """All ranks' arrays in x's place, if x is part of one that `zeros` has made."""
-        for parts in self._lent:
+    def _place(self, x) -> tuple[int, int] | None:
+        """(which array that `zeros` has made x is part of, from which byte on), if it is."""
+        for number, parts in enumerate(self._lent):
             start = _address(x) - _address(parts[self.rank])
             if 0 <= start <= parts[self.rank].nbytes - x.nbytes:
-                return [part[start : start + x.nbytes].view(x.dtype) for part in parts]
+                return number, start
         return None
 
-    def _in_place(self, everybody: list) -> None:
+    def _in_place(self, x, number: int, start: int) -> None:
+        everybody = [part[start : start + x.nbytes].view(x.dtype) for part in self._lent[number]]
         own = slices(everybody[0].size, self.size)[self.rank]
         parts = [x[own] for x in everybody]
         self.barrier()
@@ -149,22 +166,21 @@ class Memory:
     """What the ranks of a node share, and a barrier in it.
 
     A barrier is a number that each rank counts up in this memory, and looks at the others' until they are as far: where
-    ranks share cores that takes a fifth of the time of MPI's own. `Sync` keeps what was written before the number before it.
-    Threads share their memory anyway, and have a barrier that notices when all of them wait.
+    ranks share cores that takes a fifth of the time of MPI's own. `Sync` keeps what was written and read before the number
+    before it. Threads share their memory anyway, and have a barrier that notices when all of them wait.
     """
 
     def __init__(self, node) -> None:
         self.node, self.windows = node, []
-        if not type(node).__module__.startswith("mpi4py"):
-            self.barrier = node.Barrier
-            return
-        counts = [memoryview(part[:8]).cast("q") for part in self.allocate(PAGE_BYTES)]
-        self.own, self.others = counts[node.rank], counts[node.rank + 1 :] + counts[: node.rank]
-        self.windows[0].Lock_all()
+        self._threads = not type(node).__module__.startswith("mpi4py")
+        if not self._threads:
+            counts = [memoryview(part[:24]).cast("q") for part in self.allocate(PAGE_BYTES)]
+            self.own, self.others = counts[node.rank], counts[node.rank + 1 :] + counts[: node.rank]
+            self.windows[0].Lock_all()
 
     def allocate(self, nbytes: int) -> list[np.ndarray]:
         """One array of bytes for each rank, zeros, that all ranks see. Collective."""
-        if not type(self.node).__module__.startswith("mpi4py"):
+        if self._threads:
             return self.node.allgather(np.zeros(nbytes, np.uint8))
         self._require_room(nbytes * self.node.size)
         window = sys.modules["mpi4py.MPI"].Win.Allocate_shared(nbytes, 1, comm=self.node)
@@ -183,24 +199,34 @@ class Memory:
         if nbytes > free:
             raise ValueError(
                 f"SharedMemory on rank {self.node.rank}: got {nbytes} bytes for the ranks of this node; wanted at most what "
-                f"{FOLDER} has free, {free}; next: docker run --shm-size=1g, or use ring.allreduce"
+                f"{FOLDER} has free, {free}; next: docker run --shm-size=<more>, or use ring.allreduce"
             )
 
-    def barrier(self) -> None:
-        self.own[0] = count = self.own[0] + 1
+    def barrier(self, said: int = 0) -> bool:
+        """Wait for all ranks. Have all of them said the same?"""
+        if self._threads:
+            return len(set(self.node.allgather(said))) == 1
+        count = self.own[0] + 1
+        slot = 1 + count % 2  # who is slow may still read what was said last
+        self.own[slot] = said
         self.windows[0].Sync()
+        self.own[0] = count
         for other in self.others:
             polls = 0
             while other[0] < count:
                 polls += 1
                 lend_core() if polls < POLLS else time.sleep(NAP_S)
         self.windows[0].Sync()
+        return all(other[slot] == said for other in self.others)
 
     def free(self) -> None:
         if self.windows:
             self.windows[0].Unlock_all()
         while self.windows:
             self.windows.pop().Free()
+        if self.node:
+            self.node.Free()
+        self.node = None
 
 
 def add_up(terms: list, total) -> None:
@@ -212,19 +238,22 @@ def add_up(terms: list, total) -> None:
 
 def share_memory(comm) -> bool:
     """Can all ranks see the same memory? Collective."""
-    return hasattr(comm, "Split_type") and _split(comm).Get_size() == comm.Get_size()
+    if not hasattr(comm, "Split_type"):
+        return False
+    node = _split(comm)
+    here = node.Get_size()
+    node.Free()
+    return here == comm.Get_size()
 
 
 def _node(comm):
     """A communicator of these ranks that has shared memory; ValueError where they do not share a node."""
-    wanted = "wanted a communicator of MPI whose ranks are on one node; next: use hierarchical.py between nodes, or the ring"
-    if not hasattr(comm, "Split_type"):
-        raise ValueError(f"SharedMemory on rank {comm.Get_rank()}: got a {type(comm).__name__}; {wanted}")
-    node = _split(comm)
-    if node.Get_size() != comm.Get_size():
-        here, all_ranks = node.Get_size(), comm.Get_size()
-        raise ValueError(f"SharedMemory on rank {comm.Get_rank()}: got {all_ranks} ranks, {here} of them here; {wanted}")
-    return node
+    if not share_memory(comm):
+        raise ValueError(
+            f"SharedMemory on rank {comm.Get_rank()}: got a {type(comm).__name__} of {comm.Get_size()} ranks that do not share "
+            "memory; wanted one of MPI, its ranks on one node; next: use hierarchical.py between nodes, or the ring"
+        )
+    return _split(comm)
 
 
 def _split(comm):

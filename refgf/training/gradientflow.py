@@ -35,7 +35,7 @@ from refgf.comm.pipeline import pipelined
 from refgf.comm.schedule import collective
 from refgf.comm.slices import length
 from refgf.comm.timeline import Timeline
-from refgf.device import array_module
+from refgf.device import array_module, is_device
 from refgf.exchange.blocks import block_elements, blocks
 from refgf.exchange.chunk_choice import Density
 from refgf.exchange.csc import CHUNK_ELEMENTS, CSC
@@ -61,7 +61,8 @@ class GradientFlow:
     network      e.g. `AlexNet`; the model is `self.model`, initialised from `seed` alike on all ranks
     allreduce    called with (comm, wire=wire): `ring_allreduce`, `pipelined_ring_allreduce`, `direct_allreduce`,
                  `refgf.comm.native.mpi_allreduce`, or functools.partial(collective, algorithm=...) for any schedule;
-                 `refgf.comm.shared.SharedMemory` for ranks of one node, and gradients then lie where all of them can read
+                 `refgf.comm.shared.SharedMemory` for ranks of one node: dense float32 gradients then lie in shared memory,
+                 `model.gradients` until `close`
     groups       ranges of gradients, see `MergedAllreduce`; without CSC, and without theta
     density      percent, or a `Density` with a warm-up; chunk, form, after: see `CSC`
     trust        LARS with this trust coefficient; under CSC with the form `history` only
@@ -116,7 +117,7 @@ class GradientFlow:
         """What an array goes through when it is sent, from the last stage to the first."""
         self._shared, gradients = None, self.model.gradients
         send = allreduce(self._comms[0], wire=wire)
-        if density is None and hasattr(send, "zeros"):
+        if density is None and wire is None and hasattr(send, "zeros") and not is_device(gradients.flat):
             self._shared = send
             gradients.swap(send.zeros(gradients.flat.size, gradients.flat.dtype))
         if self.timeline:

@@ -73,8 +73,8 @@ def test_a_neighbour_in_memory_is_not_shared():
         allreduce, both = SharedMemory(comm), np.zeros(80, np.uint8)
         allreduce._lent.append([both[:40]])
         inside, beyond = both[8:40].view(np.float32), both[40:].view(np.float32)
-        assert allreduce._everybody(inside)[0].ctypes.data == inside.ctypes.data
-        assert allreduce._everybody(beyond) is None and allreduce._everybody(both.view(np.float32)) is None
+        assert allreduce._place(inside) == (0, 8)
+        assert allreduce._place(beyond) is None and allreduce._place(both.view(np.float32)) is None
 
     threads.run(1, body)
 
@@ -116,15 +116,119 @@ def test_a_slow_rank_meets_what_was_written_for_it(monkeypatch, late, slow):
     threads.run(3, body)
 
 
+def test_calls_of_all_kinds_and_late_ranks(on_ranks, monkeypatch):
+    """Short, long and in place in any order, each rank late now and then: a sum never meets another call's numbers."""
+    for name in ("cast", "add_up"):
+        monkeypatch.setattr(shared, name, now_and_then_late(getattr(shared, name)))
+
+    def body(comm):
+        allreduce, random, p = SharedMemory(comm, None, 48, 12), np.random.default_rng(5), comm.Get_size()
+        lent = [allreduce.zeros(60), allreduce.zeros(40)]
+        for k in range(100):
+            kind, n, start = random.integers(3), int(random.integers(38)), int(random.integers(3))
+            x = lent[kind][start : start + n] if kind < 2 else np.empty(n, np.float32)
+            x[:] = np.arange(n) + 10 * k + comm.Get_rank()
+            allreduce(x)
+            assert (x == p * (np.arange(n) + 10 * k) + p * (p - 1) // 2).all(), (k, kind, n)
+        allreduce.close()
+
+    on_ranks(body, sizes=(3,))
+
+
+def now_and_then_late(function):
+    random = np.random.default_rng(threading.get_native_id())
+
+    def late(*arguments):
+        if random.random() < 0.05:
+            time.sleep(0.002 * random.random())
+        function(*arguments)
+
+    return late
+
+
+@pytest.mark.parametrize("kind", ["longer", "empty", "other type", "ordinary", "elsewhere"])
+def test_ranks_that_pass_different_arrays(on_ranks, kind):
+    """All say so, nothing has changed, and the next call is right."""
+
+    def body(comm):
+        if comm.Get_size() == 1:
+            return
+        allreduce, last = SharedMemory(comm, None, 400, 100), comm.Get_rank() == comm.Get_size() - 1
+        whole = allreduce.zeros(2000)
+        x = {"longer": np.ones(31 if last else 30, np.float32), "empty": np.ones(0 if last else 3, np.float32),
+             "other type": np.ones(8, np.float32 if last else np.float16),
+             "ordinary": np.ones(1000, np.float32) if last else whole[:1000],
+             "elsewhere": whole[1:1001] if last else whole[:1000]}[kind]  # fmt: skip
+        before = x.copy()
+        with pytest.raises(ValueError, match=rf"rank {comm.Get_rank()}: got another array .* wanted the same .* next: print"):
+            allreduce(x)
+        assert same_bits(x, before)
+        x = np.ones(5, np.float32)
+        allreduce(x)
+        assert (x == comm.Get_size()).all()
+        allreduce.close()
+
+    on_ranks(body)
+
+
+def test_closed_is_closed(on_ranks):
+    def body(comm):
+        allreduce = SharedMemory(comm)
+        allreduce.close()
+        for call in (lambda: allreduce(np.ones(3, np.float32)), lambda: allreduce.zeros(3)):
+            with pytest.raises(ValueError, match=rf"rank {comm.Get_rank()}: got a call after close\(\); wanted none; next:"):
+                call()
+
+    on_ranks(body)
+
+
+def test_communicators_are_given_back(on_ranks):
+    """MPICH has some 2000 of them."""
+
+    def body(comm):
+        if isinstance(comm, threads.ThreadComm):
+            return
+        for _ in range(2100):
+            assert share_memory(comm)
+        for _ in range(10):
+            SharedMemory(comm).close()
+
+    on_ranks(body)
+
+
+def test_rows_are_written_before_the_number_that_says_so():
+    """A processor may reorder what is on one side of a `Sync`."""
+    happened = []
+
+    class Slots(list):
+        def __setitem__(self, place, value):
+            happened.append("number" if place == 0 else "said")
+
+        def __getitem__(self, place):
+            happened.append("look")
+            return 9
+
+    class Window:
+        def Sync(self):
+            happened.append("Sync")
+
+    memory = shared.Memory.__new__(shared.Memory)
+    memory._threads, memory.windows, memory.own, memory.others = False, [Window()], Slots([8, 0, 0]), [Slots([9, 0, 0])]
+    memory.barrier(0)
+    while "look" in happened[:2]:
+        happened.pop(0)
+    assert happened[:3] == ["said", "Sync", "number"] and happened[-2:] == ["Sync", "look"]
+
+
 def test_counted_barriers_and_no_message(on_ranks):
-    """pieces + 1 barriers; 1 for a short vector; none for an empty one; 2 for one in shared memory."""
+    """pieces + 1 barriers; 1 for a short vector; 2 for one in shared memory."""
 
     def body(comm):
         traced, counted = TracedComm(comm), []
         allreduce = SharedMemory(traced, None, 400, 40)
         lent = allreduce.zeros(1000)
         barrier, allreduce.barrier = allreduce.barrier, lambda: [counted.append(1), barrier()]
-        for n, barriers in ((0, 0), (1, 1), (10, 1), (11, 2), (100, 2), (101, 3), (1000, 11)):
+        for n, barriers in ((0, 1), (1, 1), (10, 1), (11, 2), (100, 2), (101, 3), (1000, 11)):
             counted.clear()
             allreduce(np.ones(n, np.float32))
             assert len(counted) == barriers
@@ -162,7 +266,7 @@ def test_who_cannot_share_says_so():
         assert share_memory(comm) and share_memory(TracedComm(comm))
         link = LinkComm(comm, parse_link("1gbit,50us"))
         assert not share_memory(link)
-        with pytest.raises(ValueError, match=r"rank 0: got a LinkComm; wanted a communicator of MPI .* next: use"):
+        with pytest.raises(ValueError, match=r"rank 0: got a LinkComm of 1 ranks that do not share memory; wanted .* next"):
             SharedMemory(link)
         with pytest.raises(ValueError, match="got pieces of 7 bytes; wanted 8 or more"):
             SharedMemory(comm, None, 7)
@@ -202,7 +306,7 @@ def test_ranks_on_two_nodes_are_refused():
     def body(comm):
         comm = TwoNodes(comm)
         assert not share_memory(comm)
-        with pytest.raises(ValueError, match=f"rank {comm.rank}: got 3 ranks, {2 - comm.rank // 2} of them here; wanted"):
+        with pytest.raises(ValueError, match=f"rank {comm.rank}: got a TwoNodes of 3 ranks that do not share memory; wanted"):
             SharedMemory(comm)
 
     threads.run(3, body)

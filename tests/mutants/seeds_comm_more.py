@@ -74,9 +74,16 @@ MUTANTS = [
            killed_by="comm/test_shared.py::test_the_bits_of_direct"),
     Mutant(SHARED, "summed from the last rank on", "for term in terms[1:]:", "for term in terms[:0:-1]:",
            killed_by="comm/test_shared.py::test_the_bits_of_direct"),
+    Mutant(SHARED, "the number goes up before the rows are written", """        self.windows[0].Sync()
+        self.own[0] = count
+""", """        self.own[0] = count
+        self.windows[0].Sync()
+""", killed_by="comm/test_shared.py::test_rows_are_written_before_the_number_that_says_so"),
+    Mutant(SHARED, "nobody compares what was said", "return len(set(self.node.allgather(said))) == 1",
+           "return bool(self.node.allgather(said))", killed_by="comm/test_shared.py::test_ranks_that_pass_different_arrays"),
     Mutant(SHARED, "an array behind the shared one is taken for it", "start <= parts[self.rank].nbytes - x.nbytes",
            "start <= parts[self.rank].nbytes", killed_by="comm/test_shared.py::test_a_neighbour_in_memory_is_not_shared"),
-    Mutant(SHARED, "a wire type is forgotten in shared memory", "elif wire == x.dtype and ", "elif ",
+    Mutant(SHARED, "a wire type is forgotten in shared memory", "self._place(x) if wire == x.dtype else None", "self._place(x)",
            killed_by="comm/test_shared.py::test_arrays_in_shared_memory"),
     Mutant(THREADS, "messages overtake each other", "partner = other.popleft()", "partner = other.pop()",
            killed_by="comm/test_threads.py::test_messages_do_not_overtake"),
