@@ -17,7 +17,7 @@ counts are in their modules. All ranks must be handed the same numbers: measure 
 The forms say that halving-doubling and the ring tie on long vectors. They do not: an algorithm has its own way of using
 caches and links, so where it matters each is timed at some sizes, and the fastest is taken:
 
-    sides = candidates(comm)                        {name: Allreduce}, those above, pipelined ring, shared memory
+    sides = candidates(comm)                        {name: Allreduce}, those above, by nodes, pipelined, in shared memory
     allreduce = Fastest(sides, measure(comm, sides))
 """
 
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from refgf.comm import doubling, ring
+from refgf.comm import doubling, hierarchical, ring, topology
 from refgf.comm.pipeline import pipelined
 from refgf.comm.schedule import Algorithm, Allreduce, Schedule, collective
 from refgf.comm.shared import SharedMemory, share_memory
@@ -116,9 +116,13 @@ class BySize:
 def candidates(comm, wire=None) -> dict[str, Allreduce]:
     """The algorithms to choose from, bound to a communicator. Collective.
 
-    "shared memory" where all ranks are on one node: who made it closes it.
+    Where all ranks are on one node also "shared memory": who made it closes it. Where nodes have as many ranks each, and more
+    than one, also those in two levels.
     """
-    bound = {name: collective(comm, algorithm, wire) for name, algorithm in CANDIDATES.items()}
+    algorithms, nodes = dict(CANDIDATES), topology.nodes(comm)
+    if len(nodes) > 1 and len(nodes[0]) > 1 and len({len(node) for node in nodes}) == 1:
+        algorithms |= {"two-level ring": hierarchical.two_level_ring(nodes), "log phases": hierarchical.log_phases(nodes)}
+    bound = {name: collective(comm, algorithm, wire) for name, algorithm in algorithms.items()}
     bound["pipelined ring"] = pipelined(comm, ring.allreduce, wire)
     return bound | ({"shared memory": SharedMemory(comm, wire)} if share_memory(comm) else {})
 
