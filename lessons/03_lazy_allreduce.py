@@ -202,7 +202,6 @@ def sweep_resnet(run: kit.Run) -> dict:
     ready_s = [t for t, _ in resnet50().gradients(backward_s)]
     gradients = [(t, view.nbytes) for t, view in zip(ready_s, pool.views)]
     repeats, n = run.quick(1, 3, 5), pool.flat.size
-    # by size: a short message may travel on the credit of an idle link, and a line through such ones would be too fast
     line = alone.row(run, [256, n // 1024, n // 256, n // 64, n // 8], collective(run.comm.Dup(), ring.allreduce))
 
     def one(exchange):

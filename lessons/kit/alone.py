@@ -67,7 +67,10 @@ def step_alone(run: kit.Run, model, batches, skip: int = 1):
 
 
 def row(run: kit.Run, sizes: list[int], allreduce, itemsize: int = 4, repeats: int = 5) -> Curve:
-    """T(m) of calls of so many elements, handed to a communication thread in rows; m in bytes on the wire."""
+    """T(m) of calls of so many elements, handed to a communication thread in rows; m in bytes on the wire.
+
+    By size: short messages may travel on the credit of a link that was idle, and a line through them would be too fast.
+    """
     thread, calls = CommunicationThread(allreduce), {max(1, n): 10 if n < ROW_ELEMENTS else 2 for n in sorted(sizes)}
 
     def some(x, count):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from comm_cases import order_sensitive, same_bits
 
-from refgf.comm import ring, select
+from refgf.comm import ring, select, threads, topology
 from refgf.comm.schedule import collective, replay
 from refgf.comm.select import CANDIDATES, BySize, Fastest, candidates, crossover_bytes, measure, terms
 from refgf.predict.cost import Link, halving_doubling_s, recursive_doubling_s, ring_allreduce_s
@@ -134,3 +134,19 @@ def test_measured_alike_on_all_ranks_and_summed(on_ranks):
             assert (x == 2.0 ** comm.Get_size() - 1).all()
 
     on_ranks(body)
+
+
+@pytest.mark.parametrize("nodes, two_levels", [([[0, 1], [2, 3]], True), ([[0, 1, 2], [3]], False), ([[0], [1], [2], [3]], False),
+                                               ([[0, 1, 2, 3]], False)])  # fmt: skip
+def test_two_levels_where_nodes_are_alike(monkeypatch, nodes, two_levels):
+    monkeypatch.setattr(topology, "nodes", lambda comm: nodes)
+
+    def body(comm):
+        sides = candidates(comm)
+        assert ({"two-level ring", "log phases"} <= set(sides)) == two_levels
+        for name, allreduce in sides.items():
+            x = np.arange(9, dtype=np.float32) + comm.rank
+            allreduce(x)
+            assert (x == 4 * np.arange(9) + 6).all(), name
+
+    threads.run(4, body)

@@ -201,15 +201,11 @@ def told(seconds: list[float]) -> str:
     return f"{median(seconds):.2f} s [{min(seconds):.2f}..{max(seconds):.2f}]"
 
 
-def holds(value: float, wanted: list) -> bool:
-    """["at most", 1]? As it is printed, with two decimals: two sides that both fill a link differ by less, either way."""
-    return round(value, 2) >= wanted[1] if wanted[0] == "at least" else round(value, 2) <= wanted[1]
-
-
 def bar(name: str, values: list[float] | float, limit: float, least: bool = False) -> dict:
     values = values if isinstance(values, list) else [values]
     value, wanted = median(values), ["at least" if least else "at most", limit]
-    print(f"{'ok  ' if holds(value, wanted) else 'MISS'} {name}: {value:.2f} (wanted {wanted[0]} {limit:g})")
+    held = value >= limit if least else value <= limit
+    print(f"{'ok  ' if held else 'MISS'} {name}: {value:.2f} (wanted {wanted[0]} {limit:g})")
     return {"name": name, "ratio": value, "ratio_min": min(values), "ratio_max": max(values), "wanted": wanted}
 
 
