@@ -136,8 +136,10 @@ def test_measured_alike_on_all_ranks_and_summed(on_ranks):
     on_ranks(body)
 
 
-@pytest.mark.parametrize("nodes, two_levels", [([[0, 1], [2, 3]], True), ([[0, 1, 2], [3]], False), ([[0], [1], [2], [3]], False),
-                                               ([[0, 1, 2, 3]], False)])  # fmt: skip
+@pytest.mark.parametrize(
+    "nodes, two_levels",
+    [([[0, 1], [2, 3]], True), ([[0, 1, 2], [3]], False), ([[0], [1], [2], [3]], False), ([[0, 1, 2, 3]], False)],
+)
 def test_two_levels_where_nodes_are_alike(monkeypatch, nodes, two_levels):
     monkeypatch.setattr(topology, "nodes", lambda comm: nodes)
 
