@@ -54,7 +54,8 @@ ALLOWED = {  # floor: what it may import of refgf besides itself and EVERYBODY's
     "exchange": ["refgf.comm.slices"],
     "training": ["refgf.comm", "refgf.exchange", "refgf.nn"],
 }
-EVERYBODY = ["refgf.device", "refgf.half", "refgf.units"]
+EVERYBODY = ["refgf.device", "refgf.fused", "refgf.half", "refgf.units"]
+ALONE = {"cupy": "refgf/device.py", "numba": "refgf/fused.py"}  # who may import them
 MPI4PY = ["refgf/launch", "refgf/doctor", "refgf/device.py"]
 LAZY_MPI4PY = ["refgf/cluster/probe.py"]  # a program that runs on ranks, as lessons are
 
@@ -76,7 +77,7 @@ def test_imports_go_one_way():
         for name in imports(file):
             if name.split(".")[0] == "mpi4py" and not str(place).startswith((*MPI4PY, *LAZY_MPI4PY)):
                 wrong.append(f"{place} imports {name}")
-            if name.split(".")[0] == "cupy" and str(place) != "refgf/device.py":
+            if str(place) != ALONE.get(name.split(".")[0], str(place)):
                 wrong.append(f"{place} imports {name}")
             if name.startswith("refgf") and floor:
                 allowed = [f"refgf.{floor}", *EVERYBODY, *ALLOWED[floor]]

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from refgf.comm.slices import chunks, length
 from refgf.device import array_module, is_device
+from refgf.fused import compiled, momentum_sgd
 from refgf.nn.workspace import Workspace
 
 BLOCK_ELEMENTS_CPU = 131_072  # longer than a second-level cache would like: two threads hand Python's lock over at each call
+BLOCK_ELEMENTS_LOOP = 524_288  # one pass needs no cache; short enough that the threads have the same to do
 BLOCK_ELEMENTS_GPU = 4_194_304  # a GPU wants few large kernels; the scratch is 16 MiB
 
 
@@ -31,7 +33,7 @@ class MomentumSGD:
         t = decay * w;  t = t + g;  v = m * v;  v = v + t;  t = rate * v;  w = w - t
 
     Without decay (the tensor's, or weight_decay 0) t = g. Works block by block: scratch of one block, no temporaries of
-    full size.
+    full size. `loop` does the same in one pass, without scratch, where `fused.py` has it; None: NumPy's passes.
     """
 
     def __init__(self, specs: Sequence, parameters, momentum: float = 0.9, weight_decay: float = 5e-4,
@@ -42,7 +44,9 @@ class MomentumSGD:
         self.weight_decay = float(weight_decay)
         xp = array_module(parameters)
         self.velocity = xp.zeros_like(parameters)
-        self.block_elements = BLOCK_ELEMENTS_GPU if is_device(parameters) else BLOCK_ELEMENTS_CPU
+        self.loop = compiled(momentum_sgd, parameters)
+        on_cpu = BLOCK_ELEMENTS_LOOP if self.loop else BLOCK_ELEMENTS_CPU
+        self.block_elements = BLOCK_ELEMENTS_GPU if is_device(parameters) else on_cpu
         self._workspace = workspace or Workspace(xp, parameters.dtype)
         self._runs = _runs(specs, self.weight_decay)
 
@@ -58,7 +62,7 @@ class MomentumSGD:
 
         def work(worker: int, share: slice) -> None:
             longest = min(self.block_elements, gradients.size)
-            scratch = self._workspace.scratch("update", (longest,), worker, gradients.dtype)
+            scratch = self._workspace.scratch("update", (0 if self.loop else longest,), worker, gradients.dtype)
             for block, decay in blocks[share]:
                 self._update(block, gradients[block], rate, decay, scratch[: length(block)])
 
@@ -73,6 +77,9 @@ class MomentumSGD:
 
     def _update(self, block: slice, g, rate: float, decay: bool, t) -> None:
         xp, w, v = array_module(g), self.parameters[block], self.velocity[block]
+        if self.loop:
+            self.loop(w, v, g, *map(w.dtype.type, (self.momentum, self.weight_decay, rate)), decay)
+            return
         if decay:
             xp.multiply(w, self.weight_decay, out=t)
             t += g

@@ -120,8 +120,8 @@ def test_every_module_has_mutants():
 
 
 def modules():
-    """The modules of five floors, and the units: those that hold more than a docstring."""
-    root, found = TESTS.parent / "refgf", {"refgf.units"}
+    """The modules of five floors that hold more than a docstring, the units and the loops."""
+    root, found = TESTS.parent / "refgf", {"refgf.units", "refgf.fused"}
     for floor in ("comm", "exchange", "nn", "training", "predict"):
         for file in (root / floor).rglob("*.py"):
             if len(ast.parse(file.read_text()).body) > 1:

@@ -7,8 +7,9 @@ a step must. `triad` is another usual measure of memory, v = w + g, per byte. Py
 update on parameters of the same shapes, as it comes and fused (one pass, written in C++). All sides have one thread, then
 two where there are two cores; they alternate; ratios are medians of the rounds', with their range.
 
-Here the order of six roundings is the definition (`refgf/training/sgd.py`), so there are six passes. Three of them read
-what is in the cache already: that is what the step takes beyond the limit where memory is fast.
+The order of six roundings is the definition here (`refgf/training/sgd.py`): in NumPy six passes over blocks, most of
+which read what is in the cache already, and that is what they take beyond the limit where memory is fast. With Numba
+(the extra `fast`) it is one pass, with the same bits; `passes` are then measured beside it.
 """
 
 import json
@@ -22,7 +23,7 @@ import numpy as np
 
 from refgf.nn.alexnet import AlexNet
 from refgf.nn.workspace import Workspace
-from refgf.training.sgd import MomentumSGD
+from refgf.training.sgd import BLOCK_ELEMENTS_CPU, MomentumSGD
 
 ROUNDS, RATE, MOMENTUM, DECAY = 15, 1e-6, 0.9, 5e-4
 BAR = 1.3  # of the limit
@@ -60,7 +61,10 @@ def table(seconds: dict, n: int, threads: int) -> list[dict]:
 def numpy_sides(tensors, n: int, threads: int) -> dict:
     w, v, g = (np.random.default_rng(seed).standard_normal(n, dtype=np.float32) for seed in range(3))
     workspace = Workspace(threads=threads)
-    optimizer = MomentumSGD(tensors, w.copy(), MOMENTUM, DECAY, workspace)
+    optimizers = {"refgf": MomentumSGD(tensors, w.copy(), MOMENTUM, DECAY, workspace)}
+    if optimizers["refgf"].loop:
+        passes = optimizers["passes"] = MomentumSGD(tensors, w.copy(), MOMENTUM, DECAY, workspace)
+        passes.loop, passes.block_elements = None, BLOCK_ELEMENTS_CPU
 
     def limit(worker: int, part: slice) -> None:
         np.add(w[part], g[part], out=w[part])
@@ -69,8 +73,8 @@ def numpy_sides(tensors, n: int, threads: int) -> dict:
     def triad(worker: int, part: slice) -> None:
         np.add(w[part], g[part], out=v[part])
 
-    return {"limit": lambda: workspace.share(limit, n), "refgf": lambda: optimizer.step(g, RATE),
-            "triad": lambda: workspace.share(triad, n)}  # fmt: skip
+    steps = {name: lambda optimizer=optimizer: optimizer.step(g, RATE) for name, optimizer in optimizers.items()}
+    return {"limit": lambda: workspace.share(limit, n), **steps, "triad": lambda: workspace.share(triad, n)}
 
 
 def torch_sides(tensors, threads: int) -> dict:

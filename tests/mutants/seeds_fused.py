@@ -1,0 +1,17 @@
+"""Mistakes seeded in refgf/fused.py: loops that are not what NumPy's passes are."""
+
+from mutant import Mutant
+
+FUSED = "refgf.fused"
+NOT_THE_PASSES = "test_fused.py::test_as_python"
+
+MUTANTS = [
+    Mutant(FUSED, "decay everywhere", "decay * w[i] + g[i] if decays else g[i]", "decay * w[i] + g[i]",
+           killed_by=NOT_THE_PASSES),
+    Mutant(FUSED, "the rate inside the velocity", "w[i] = w[i] - rate * v[i]", "v[i] = rate * v[i]; w[i] = w[i] - v[i]",
+           killed_by=NOT_THE_PASSES),
+    Mutant(FUSED, "the weights move before the velocity", "        v[i] = momentum * v[i] + gradient\n",
+           "        w[i] = w[i] - rate * v[i]\n        v[i] = momentum * v[i] + gradient\n", killed_by=NOT_THE_PASSES),
+    Mutant(FUSED, "decay in double precision", "decay * w[i] + g[i] if", "np.float32(np.float64(decay) * w[i] + g[i]) if",
+           killed_by=NOT_THE_PASSES),
+]

@@ -1,0 +1,115 @@
+"""The one-pass loops against the NumPy passes that they replace: the same bits, as Python and as Numba's machine code."""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from refgf import fused
+from refgf.training.sgd import MomentumSGD
+
+AWKWARD = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 3e38, -3e38, 6e-8, 65520, 1e-30], np.float32)
+
+
+def numbers(seed, n):
+    """(n,) float32: ordinary ones of many sizes, any bits at all, and the awkward ones."""
+    rng = np.random.default_rng(seed)
+    x = (rng.standard_normal(n) * 10.0 ** rng.integers(-9, 6, n)).astype(np.float32)
+    anything = rng.integers(0, 1 << 32, n, dtype=np.uint32).view(np.float32)
+    return np.choose(rng.integers(0, 8, n) // 6, [x, np.where(rng.random(n) < 0.5, anything, rng.choice(AWKWARD, n))])
+
+
+@dataclass(frozen=True)
+class Spec:
+    shape: tuple
+    decay: bool
+    name: str = "x"
+
+
+def momentum_sgd(n):
+    """Three steps, the last one of a part."""
+    specs = [Spec((n // 3,), False), Spec((n - n // 3,), True)]
+    optimizer = MomentumSGD(specs, numbers(1, n), 0.9, 5e-4)
+    optimizer.velocity[...] = numbers(2, n)
+    for seed, part in (3, slice(0, n)), (4, slice(0, n)), (5, slice(n // 5, n // 2)):
+        optimizer.step(numbers(seed, n), 0.1, [part])
+    return optimizer.parameters, optimizer.velocity
+
+
+WORK = {fused.momentum_sgd: momentum_sgd}
+
+
+def require_the_bits_of_passes(monkeypatch, loop, made, n):
+    """made: what takes the loop's place, counted so that it is known to have been called."""
+    calls = []
+
+    def counted(*args):
+        calls.append(args)
+        return made(*args)
+
+    with np.errstate(all="ignore"):
+        monkeypatch.setattr(fused, "_compiled", {})
+        wanted = WORK[loop](n)
+        monkeypatch.setattr(fused, "_compiled", {other: None for other in fused.LOOPS} | {loop: counted})
+        got = WORK[loop](n)
+    assert calls or not n
+    for one, other in zip(got, wanted, strict=True):
+        assert one.dtype == other.dtype
+        both_nan = np.isnan(one) & np.isnan(other)  # which NaN comes out of two is the compiler's choice, in NumPy too
+        assert np.where(both_nan, 0, one).tobytes() == np.where(both_nan, 0, other).tobytes()
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 300])
+@pytest.mark.parametrize("loop", fused.LOOPS, ids=lambda loop: loop.__name__)
+def test_as_python(loop, n, monkeypatch):
+    require_the_bits_of_passes(monkeypatch, loop, loop, n)
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 131_071, 2**20 + 3])
+@pytest.mark.parametrize("loop", fused.LOOPS, ids=lambda loop: loop.__name__)
+def test_as_machine_code(loop, n, monkeypatch):
+    numba = pytest.importorskip("numba", reason="needs the extra `fast`")
+    require_the_bits_of_passes(monkeypatch, loop, fused._compile(numba, loop), n)
+
+
+def said(program):
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.split()
+
+
+ASK = """
+import sys, numpy
+from refgf.fused import LONG, LOOPS, compiled
+import refgf.half, refgf.training.gradientflow
+print("numba" in sys.modules, compiled(LOOPS[0], numpy.zeros(LONG - 1, numpy.float32)) is None, "numba" in sys.modules)
+print(compiled(LOOPS[0], numpy.zeros(LONG)) is None, compiled(LOOPS[0], numpy.zeros(LONG, numpy.float32)) is None)
+"""
+
+
+def test_short_arrays_import_no_numba():
+    try:
+        import numba  # noqa: F401
+    except ImportError:
+        pytest.skip("needs the extra `fast`")
+    assert said(ASK) == ["False", "True", "False", "True", "False"]
+
+
+def test_without_numba_passes_are_taken():
+    assert said("import sys; sys.modules['numba'] = None\n" + ASK.replace('"numba" in sys.modules', "False")) == [
+        "False", "True", "False", "True", "True"]  # fmt: skip
+
+
+def test_where_the_machine_code_cannot_be_kept():
+    """Each process compiles for itself."""
+    pytest.importorskip("numba", reason="needs the extra `fast`")
+    assert said("""
+import numba.core.caching, numpy
+from refgf.fused import LONG, compiled, momentum_sgd
+numba.core.caching.CacheImpl._locator_classes = []
+w, one = numpy.ones(LONG, numpy.float32), numpy.float32(1)
+compiled(momentum_sgd, w)(w, w.copy(), w.copy(), one, one, one, True)
+print(w[0], w[-1])
+""") == ["-2.0", "-2.0"]
