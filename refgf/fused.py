@@ -58,4 +58,31 @@ def momentum_sgd(w, v, g, momentum, decay, rate, decays) -> None:
         w[i] = w[i] - rate * v[i]
 
 
-LOOPS = (momentum_sgd,)
+def narrow(x, out) -> int:
+    """out <- x, bits of float32 (int32) to bits of float16 (uint16), for all but NaNs; returns the largest |x|, as bits.
+
+    The arithmetic is that of `half.py`.
+    """
+    largest = np.int32(0)
+    for i in range(x.size):
+        size = np.int32(x[i] & 0x7FFFFFFF)  # 32 bits, or half as many fit a vector
+        largest = max(largest, size)
+        size = min(size, 143 << 23)  # 65536, which rounds to infinity
+        exponent = max(size & 0x7F800000, 113 << 23)
+        rounded = np.float32(np.int32(size).view(np.float32) + np.int32(exponent + (13 << 23)).view(np.float32))
+        out[i] = ((x[i] >> 16 & 0x8000) + (exponent >> 13) + rounded.view(np.int32) - (113 << 10)) & 0xFFFF
+    return largest
+
+
+def widen(x, out, adds) -> None:
+    """out <- x, or out + x if `adds`; x bits of float16 (int16), out float32."""
+    for i in range(x.size):
+        half = np.int32(x[i])  # with the sign in all upper bits
+        bits = np.int32(half << 13 & ~0x70000000)
+        number = bits.view(np.float32) * np.float32(2.0**112)
+        if half & 0x7C00 == 0x7C00:
+            number = np.int32(bits | 0x7F800000).view(np.float32)
+        out[i] = out[i] + number if adds else number
+
+
+LOOPS = (momentum_sgd, narrow, widen)

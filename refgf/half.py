@@ -7,11 +7,15 @@ passes of vector instructions, the same ones whatever is in it:
     float32    s eeeeeeee mmmmmmmmmm mmmmmmmmmmmmm        value 1.m * 2**(e - 127)
     float16         s eeeee mmmmmmmmmm                    value 1.m * 2**(e - 15); below 2**-14 multiples of 2**-24
 
+With Numba (`fused.py`) all of them become one pass, over long arrays.
+
 A shift by 13 bits moves one format onto the other, with exponents 112 too large or too small. Float addition rounds: in
 |x| + 2**(E+13), E being the exponent of |x|, the last bit of float32 is worth 2**(E-10), as the last bit of float16 is.
 """
 
 import numpy
+
+from refgf.fused import compiled, narrow, widen
 
 BLOCK_ELEMENTS = 65_536  # shorter ones stay in the cache, but beside a thread that computes each call waits for Python's lock
 FEW, FEW_HALVES = 512, 8192  # for fewer elements NumPy's own casts are faster, even if some underflow
@@ -28,24 +32,23 @@ def blocks(x) -> list[slice]:
 
 def cast(x, out) -> None:
     """out <- x, flat arrays of the same length; rounded to nearest, ties to even; too large becomes infinite."""
-    if x.dtype == out.dtype:
-        out[...] = x
-        return
-    kinds = isinstance(x, numpy.ndarray) and isinstance(out, numpy.ndarray) and (x.dtype.name, out.dtype.name)
-    convert = {("float32", "float16"): _narrow, ("float16", "float32"): _widen}.get(kinds)
-    few = FEW if convert is _narrow else FEW_HALVES
+    on_cpu = isinstance(x, numpy.ndarray) and isinstance(out, numpy.ndarray)
+    convert, few = CONVERSIONS.get((x.dtype.name, out.dtype.name), (None, 0)) if on_cpu else (None, 0)
     if convert is None or x.size < few or not (x.flags.c_contiguous and out.flags.c_contiguous):
         out[...] = x
-        return
-    scratch = numpy.empty((3 if convert is _narrow else 0, min(x.size, BLOCK_ELEMENTS)), numpy.int32)
-    for block in blocks(x):
-        convert(x[block], out[block], scratch[:, : block.stop - block.start])
+    elif not _in_one_pass(x, out):
+        scratch = numpy.empty((3 if convert is _narrow else 0, min(x.size, BLOCK_ELEMENTS)), numpy.int32)
+        for block in blocks(x):
+            convert(x[block], out[block], scratch[:, : block.stop - block.start])
 
 
 def add(x, out) -> None:
     """out <- out + x, flat arrays of the same length; a shorter type is widened block by block."""
     if x.dtype == out.dtype or x.size < FEW_HALVES or not isinstance(x, numpy.ndarray):
         out += x
+        return
+    if x.dtype == numpy.float16 and x.flags.c_contiguous and (loop := compiled(widen, out)):
+        loop(x.view(numpy.int16), out, True)
         return
     scratch = numpy.empty(min(x.size, BLOCK_ELEMENTS), out.dtype)
     for block in blocks(x):
@@ -63,6 +66,19 @@ def rounded(x, kind, out) -> None:
         short = numpy.empty(block.stop - block.start, kind)
         cast(x[block], short)
         cast(short, out[block])
+
+
+def _in_one_pass(x, out) -> bool:
+    """The cast by machine code, where there is some; was there?"""
+    if x.dtype == numpy.float32:
+        loop = compiled(narrow, x)
+        if loop and loop(x.view(numpy.int32), out.view(numpy.uint16)) > EXPONENT:  # a NaN may carry anything
+            out[...] = x
+    else:
+        loop = compiled(widen, out)
+        if loop:
+            loop(x.view(numpy.int16), out, False)
+    return loop is not None
 
 
 def _narrow(x, out, scratch) -> None:
@@ -95,3 +111,6 @@ def _widen(x, out, scratch) -> None:
     numpy.multiply(out, numpy.float32(2.0**112), out=out)  # exact, also where float16 has no leading one
     if out.max() >= TOO_LARGE or out.min() <= -TOO_LARGE:  # infinities and NaNs have the largest exponent
         out[...] = x
+
+
+CONVERSIONS = {("float32", "float16"): (_narrow, FEW), ("float16", "float32"): (_widen, FEW_HALVES)}

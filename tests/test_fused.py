@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from refgf import fused
+from refgf import fused, half
 from refgf.training.sgd import MomentumSGD
 
 AWKWARD = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 3e38, -3e38, 6e-8, 65520, 1e-30], np.float32)
@@ -38,7 +38,28 @@ def momentum_sgd(n):
     return optimizer.parameters, optimizer.velocity
 
 
-WORK = {fused.momentum_sgd: momentum_sgd}
+def narrow(n):
+    """With NaNs, and without any."""
+    x = numbers(1, n)
+    return casted(x, np.float16), casted(np.where(np.isnan(x), 1, x), np.float16)
+
+
+def widen(n):
+    """A cast of every float16 there is, if n is not too short for it, and a sum."""
+    halves = np.resize(np.arange(1 << 16, dtype=np.uint16), n).view(np.float16)
+    total = numbers(2, n)
+    half.add(halves, total)
+    return casted(halves, np.float32), total
+
+
+def casted(x, kind):
+    """As whole numbers: NaNs must be the same ones, too."""
+    out = np.empty(x.size, kind)
+    half.cast(x, out)
+    return out.view(f"u{out.itemsize}")
+
+
+WORK = {fused.momentum_sgd: momentum_sgd, fused.narrow: narrow, fused.widen: widen}
 
 
 def require_the_bits_of_passes(monkeypatch, loop, made, n):
@@ -49,6 +70,8 @@ def require_the_bits_of_passes(monkeypatch, loop, made, n):
         calls.append(args)
         return made(*args)
 
+    monkeypatch.setattr(half, "FEW_HALVES", 0)
+    monkeypatch.setattr(half, "CONVERSIONS", {kinds: (convert, 0) for kinds, (convert, _) in half.CONVERSIONS.items()})
     with np.errstate(all="ignore"):
         monkeypatch.setattr(fused, "_compiled", {})
         wanted = WORK[loop](n)
@@ -57,7 +80,7 @@ def require_the_bits_of_passes(monkeypatch, loop, made, n):
     assert calls or not n
     for one, other in zip(got, wanted, strict=True):
         assert one.dtype == other.dtype
-        both_nan = np.isnan(one) & np.isnan(other)  # which NaN comes out of two is the compiler's choice, in NumPy too
+        both_nan = np.isnan(one) & np.isnan(other)  # which NaN comes of two is the compiler's choice, also in NumPy
         assert np.where(both_nan, 0, one).tobytes() == np.where(both_nan, 0, other).tobytes()
 
 

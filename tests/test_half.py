@@ -3,7 +3,18 @@
 import numpy as np
 import pytest
 
+from refgf import fused
 from refgf.half import BLOCK_ELEMENTS, FEW, FEW_HALVES, add, cast, rounded
+
+@pytest.fixture(autouse=True, params=["passes", "loops"])
+def way(request, monkeypatch):
+    """All of this by NumPy's passes and by machine code."""
+    made = {}
+    if request.param == "loops":
+        numba = pytest.importorskip("numba", reason="needs the extra `fast`")
+        made = {loop: fused._compile(numba, loop) for loop in fused.LOOPS}
+    monkeypatch.setattr(fused, "_compiled", made)
+
 
 EVERY_HALF = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
 

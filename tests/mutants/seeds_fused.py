@@ -14,4 +14,11 @@ MUTANTS = [
            "        w[i] = w[i] - rate * v[i]\n        v[i] = momentum * v[i] + gradient\n", killed_by=NOT_THE_PASSES),
     Mutant(FUSED, "decay in double precision", "decay * w[i] + g[i] if", "np.float32(np.float64(decay) * w[i] + g[i]) if",
            killed_by=NOT_THE_PASSES),
+    Mutant(FUSED, "ties do not go to even", "np.int32(exponent + (13 << 23))", "np.int32(exponent + (14 << 23))",
+           killed_by=NOT_THE_PASSES),
+    Mutant(FUSED, "too large for float16 without becoming infinite", "size = min(size, 143 << 23)", "pass",
+           killed_by=NOT_THE_PASSES),
+    Mutant(FUSED, "infinities of float16 are 65536", "bits | 0x7F800000", "bits | 0", killed_by=NOT_THE_PASSES),
+    Mutant(FUSED, "what arrived takes the sum's place", "number if adds else number", "number if not adds else number",
+           killed_by=NOT_THE_PASSES),
 ]
