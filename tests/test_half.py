@@ -6,6 +6,7 @@ import pytest
 from refgf import fused
 from refgf.half import BLOCK_ELEMENTS, FEW, FEW_HALVES, add, cast, rounded
 
+
 @pytest.fixture(autouse=True, params=["passes", "loops"])
 def way(request, monkeypatch):
     """All of this by NumPy's passes and by machine code."""
