@@ -17,11 +17,15 @@ Cost per rank: the bytes of the schedule, in sum over its messages of max(1, cei
 Scratch: `depth` segments; when `wire` differs from the array's type, as many again (plus one), and what has arrived finished
 (about two slices), as it goes on to the next rank as it came, without another cast. Arrays on a GPU are run step by step.
 
+Short segments shorten what cannot overlap, the first arrival and the last addition; long ones have less cost per message.
+Unless told otherwise a segment is an eighth of its message, at least 128 KiB and at most 1 MiB.
+
 Source: segmented, pipelined rings are common practice (Open MPI's segmented ring, NCCL's chunks).
 """
 
 import functools
 from collections import deque
+from collections.abc import Callable
 from itertools import zip_longest
 
 import numpy as np
@@ -42,22 +46,24 @@ from refgf.comm.slices import length
 from refgf.device import is_device
 from refgf.half import cast
 
-SEGMENT_BYTES, DEPTH = 1 << 18, 4
+SEGMENTS, SHORTEST_BYTES, LONGEST_BYTES = 8, 1 << 17, 1 << 20  # of a message
+DEPTH = 4
 
 
-def pipelined(comm, algorithm: Algorithm, wire=None, segment_bytes: int = SEGMENT_BYTES, depth: int = DEPTH) -> Allreduce:
+def pipelined(comm, algorithm: Algorithm, wire=None, segment_bytes: int | None = None, depth: int = DEPTH) -> Allreduce:
     """Bind an algorithm to a communicator, as `collective` does; `depth` arrivals are awaited at once.
 
+    segment_bytes    None: by the length of the message, as above
     Raises ValueError for a schedule that keeps what arrived (`direct`): a sum in rank order cannot begin early.
     """
     rank, size = comm.Get_rank(), comm.Get_size()
-    if segment_bytes < 1 or depth < 1:
+    if (segment_bytes is not None and segment_bytes < 1) or depth < 1:
         raise ValueError(f"pipelined on rank {rank}: got segments of {segment_bytes} bytes, depth {depth}; wanted both > 0")
     scratch, name = {}, f"pipelined {algorithm.__name__}"
 
     @functools.lru_cache(maxsize=4096)
     def segments(n: int, itemsize: int) -> Schedule:
-        return cut(algorithm(rank, size, n), max(1, segment_bytes // itemsize))
+        return cut(algorithm(rank, size, n), lambda message: segment_elements(message, itemsize, segment_bytes))
 
     def allreduce(x) -> None:
         require_flat(x, name, rank)
@@ -73,8 +79,14 @@ def pipelined(comm, algorithm: Algorithm, wire=None, segment_bytes: int = SEGMEN
     return allreduce
 
 
-def cut(schedule: Schedule, elements: int) -> Schedule:
-    """The same schedule in messages of at most `elements` elements; empty messages stay.
+def segment_elements(message: int, itemsize: int, segment_bytes: int | None = None) -> int:
+    """How many elements travel at once, of a message of so many: both its ends must come to the same number."""
+    by_length = min(max(-(-message // SEGMENTS) * itemsize, SHORTEST_BYTES), LONGEST_BYTES)
+    return max(1, (segment_bytes or by_length) // itemsize)
+
+
+def cut(schedule: Schedule, elements: Callable[[int], int]) -> Schedule:
+    """The same schedule in segments of elements(length of the message) elements; empty messages stay.
 
     What is finished (rounded) right after it arrived is finished segment by segment.
     """
@@ -90,7 +102,7 @@ def cut(schedule: Schedule, elements: int) -> Schedule:
     return [step for segments in steps for segment in segments for step in segment]
 
 
-def _segments(step: Step, elements: int) -> list[Step]:
+def _segments(step: Step, elements: Callable[[int], int]) -> list[Step]:
     if step.op in LOCAL_OPERATIONS:
         return [local(step.op, part) for part in _parts(step.receive, elements)]
     sends = [(step.send_to, part) for part in _parts(step.send, elements)] if step.send_to is not None else []
@@ -99,9 +111,10 @@ def _segments(step: Step, elements: int) -> list[Step]:
     return [Step(*send, *receive, step.op) for send, receive in pairs]
 
 
-def _parts(part: slice, elements: int) -> list[slice]:
-    starts = range(part.start, part.stop, elements) or [part.start]
-    return [slice(start, min(start + elements, part.stop)) for start in starts]
+def _parts(part: slice, elements: Callable[[int], int]) -> list[slice]:
+    step = elements(length(part))
+    starts = range(part.start, part.stop, step) or [part.start]
+    return [slice(start, min(start + step, part.stop)) for start in starts]
 
 
 def _arrived(segments: list[list[Step]]) -> slice | None:

@@ -6,13 +6,13 @@ from comm_cases import WIRES, order_sensitive, same_bits, sizes_of
 
 from refgf.comm import direct, hierarchical, pipeline, ring, threads, tree
 from refgf.comm.doubling import halving_doubling, recursive_doubling
-from refgf.comm.pipeline import cut, overlap, pipelined
+from refgf.comm.pipeline import cut, overlap, pipelined, segment_elements
 from refgf.comm.schedule import check, replay
 from refgf.comm.slices import length
 from refgf.comm.trace import TracedComm
 
 ALGORITHMS = [ring.allreduce, recursive_doubling, halving_doubling, tree.allreduce]
-SETTINGS = [(40, 1), (100, 3), (1 << 20, 4)]  # segment_bytes, depth
+SETTINGS = [(40, 1), (100, 3), (None, 4)]  # segment_bytes, depth
 
 
 @pytest.mark.parametrize("dtype, wire", WIRES)
@@ -39,7 +39,7 @@ def test_cut_schedules_send_the_same_elements_and_never_block(p, elements):
     for algorithm in (*ALGORITHMS, hierarchical.two_level_ring([[r] for r in range(p)])):
         for n in (0, 1, p - 1, 17, 100):
             whole = [algorithm(r, p, n) for r in range(p)]
-            pieces = [cut(schedule, elements) for schedule in whole]
+            pieces = [cut(schedule, lambda message: elements) for schedule in whole]
             check(pieces)
             for before, after in zip(whole, pieces):
                 sends = [(s.send_to, s.send) for s in before if s.send_to is not None]
@@ -75,7 +75,7 @@ def test_scratch_is_depth_segments(wire, segments):
         x, scratch, held = np.zeros(10_000, np.float32), {}, []
         for _ in range(3):
             flight = pipeline.Flight(comm, x, np.dtype(wire or x.dtype), 3, scratch)
-            for step in cut(ring.allreduce(comm.rank, comm.size, x.size), 100):
+            for step in cut(ring.allreduce(comm.rank, comm.size, x.size), lambda message: 100):
                 flight.post(step)
                 assert len(flight.arriving) <= 3
             flight.finish()
@@ -99,6 +99,29 @@ def test_a_schedule_that_keeps_is_refused():
 def test_nonsense_is_refused(segment_bytes, depth):
     with pytest.raises(ValueError, match=f"got segments of {segment_bytes} bytes, depth {depth}; wanted both > 0"):
         threads.run(1, lambda comm: pipelined(comm, ring.allreduce, None, segment_bytes, depth))
+
+
+@pytest.mark.parametrize("mib, wanted_kib", [(0, 128), (0.1, 128), (1, 128), (4, 512), (8, 1024), (60, 1024)])
+def test_segments_are_an_eighth_within_bounds(mib, wanted_kib):
+    for itemsize in (2, 4, 8):
+        assert segment_elements(int(mib * 2**20) // itemsize, itemsize) * itemsize == wanted_kib << 10
+    assert segment_elements(1000, 4, 40) == 10 and segment_elements(1000, 4, 1) == 1
+
+
+@pytest.mark.parametrize("wire", [None, np.float16])
+def test_long_messages_go_in_segments_by_their_length(wire):
+    """p does not divide n, so the two messages of a step may have segments of different lengths."""
+    p, n = 3, 1_000_003
+    xs = order_sensitive(p, n, np.float32)
+    wanted = replay([ring.allreduce(r, p, n) for r in range(p)], xs, wire)
+
+    def body(comm):
+        x, traced = xs[comm.rank].copy(), TracedComm(comm)
+        pipelined(traced, ring.allreduce, wire)(x)
+        assert same_bits(x, wanted[comm.rank])
+        assert traced.messages == 4 * (8 if wire is None else 6)  # slices of 1.27 MiB by eighths, or of 0.64 MiB by 128 KiB
+
+    threads.run(p, body)
 
 
 def test_overlap():
@@ -153,4 +176,4 @@ def test_a_rule_forgotten_is_caught(monkeypatch, name):
     """Seeded mistakes: sending before it has arrived; writing what is still to be read."""
     monkeypatch.setattr(pipeline.Flight, name, lambda self, step: False)
     with pytest.raises((AssertionError, RuntimeError), match="overwritten|same_bits"):
-        strict_run(ring.allreduce, None, 1 << 20, 9)
+        strict_run(ring.allreduce, None, None, 9)

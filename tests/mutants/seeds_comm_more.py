@@ -54,7 +54,7 @@ MUTANTS = [
            "            self._give_back(self._as_wire.pop((start, stop)))  # they are about to change", "            pass",
            killed_by="comm/test_pipeline.py::test_what_travels_is_left_alone"),
     Mutant(PIPELINE, "the short last segment is lost", "for start in starts]",
-           "for start in starts if start + elements <= part.stop or len(starts) == 1]",
+           "for start in starts if start + step <= part.stop or len(starts) == 1]",
            killed_by="comm/test_pipeline.py::test_counted_messages_and_bytes"),
     Mutant(PIPELINE, "a buffer is given back while its message travels", "Isend(outgoing, step.send_to), outgoing))",
            "Isend(outgoing, step.send_to), self._give_back(outgoing)))",
