@@ -85,4 +85,27 @@ def widen(x, out, adds) -> None:
         out[i] = out[i] + number if adds else number
 
 
-LOOPS = (momentum_sgd, narrow, widen)
+def carry(g, u, v, w, out, unscale, decay, momentum, decays, ages) -> None:
+    """g <- unscale g (+ decay w) + momentum u; v <- v + u if it `ages`; out <- |v + g|. All float32."""
+    for i in range(g.size):
+        gradient = unscale * g[i]
+        if decays:
+            gradient = gradient + decay * w[i]
+        if ages:
+            v[i] = v[i] + u[i]
+        g[i] = gradient + momentum * u[i]
+        out[i] = abs(v[i] + g[i])
+
+
+def pack(v, g, numbers, chunk, scale, out) -> None:
+    """out <- scale (v + g) of the chunks of these numbers, one after another."""
+    at = 0
+    for number in numbers:
+        chunk_v, chunk_g = v[number * chunk : (number + 1) * chunk], g[number * chunk : (number + 1) * chunk]
+        chunk_out = out[at : at + chunk]  # slices, as an index that may be negative for all Numba knows makes slow code
+        for i in range(chunk_v.size):
+            chunk_out[i] = scale * (chunk_v[i] + chunk_g[i])
+        at += chunk  # only the last one may be shorter
+
+
+LOOPS = (momentum_sgd, narrow, widen, carry, pack)

@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 
 from refgf import fused, half
+from refgf.exchange.chunk_choice import Density
+from refgf.exchange.csc import CSC
+from refgf.exchange.pool import Pool
+from refgf.exchange.precision import LossScale
 from refgf.training.sgd import MomentumSGD
 
 AWKWARD = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 3e38, -3e38, 6e-8, 65520, 1e-30], np.float32)
@@ -59,23 +63,52 @@ def casted(x, kind):
     return out.view(f"u{out.itemsize}")
 
 
-WORK = {fused.momentum_sgd: momentum_sgd, fused.narrow: narrow, fused.widen: widen}
+def csc(n):
+    """Steps of each form with momentum of its own: dense, sparse, one not accepted, one after a look at what is kept."""
+    return [x for form in ("dgc", "dgc_masked") if n for x in csc_steps(n, form)]
+
+
+def csc_steps(n, form):
+    pool, found = Pool([Spec((n // 3,), False), Spec((n - n // 3,), True)], np.float32), []
+    parameters, scale = finite(9, n), LossScale(4.0)
+    exchange = CSC(pool, parameters, found.append, found.append, 2, Density(40), chunk=-(-n // 7), form=form,
+                   momentum=0.9, weight_decay=0.1, loss_scale=scale)  # fmt: skip
+    for step in range(6):
+        pool.flat[:] = finite(step, n)
+        if step == 3:
+            pool.flat[n // 2] = np.inf
+        exchange.ready(0)
+        exchange.ready(1)
+        assert exchange.finish() == (step != 3)
+        found += [pool.flat[part] for part in exchange.sent] + [exchange.store.norms]
+        found += list(exchange.kept.values()) if step != 4 else []
+        found = [x.copy() for x in found]
+        scale.scale *= 2
+    return found
+
+
+def finite(seed, n):
+    x = numbers(seed, n)
+    return np.where(np.abs(x) < 1e6, x, np.float32(-0.0))
+
+
+WORK = {fused.momentum_sgd: momentum_sgd, fused.narrow: narrow, fused.widen: widen, fused.carry: csc, fused.pack: csc}
 
 
 def require_the_bits_of_passes(monkeypatch, loop, made, n):
-    """made: what takes the loop's place, counted so that it is known to have been called."""
+    """made: what takes the loops' places; calls are counted, so that it is known that there are some."""
     calls = []
 
     def counted(*args):
         calls.append(args)
-        return made(*args)
+        return made[loop](*args)
 
     monkeypatch.setattr(half, "FEW_HALVES", 0)
     monkeypatch.setattr(half, "CONVERSIONS", {kinds: (convert, 0) for kinds, (convert, _) in half.CONVERSIONS.items()})
     with np.errstate(all="ignore"):
         monkeypatch.setattr(fused, "_compiled", {})
         wanted = WORK[loop](n)
-        monkeypatch.setattr(fused, "_compiled", {other: None for other in fused.LOOPS} | {loop: counted})
+        monkeypatch.setattr(fused, "_compiled", made | {loop: counted})
         got = WORK[loop](n)
     assert calls or not n
     for one, other in zip(got, wanted, strict=True):
@@ -87,14 +120,14 @@ def require_the_bits_of_passes(monkeypatch, loop, made, n):
 @pytest.mark.parametrize("n", [0, 1, 7, 300])
 @pytest.mark.parametrize("loop", fused.LOOPS, ids=lambda loop: loop.__name__)
 def test_as_python(loop, n, monkeypatch):
-    require_the_bits_of_passes(monkeypatch, loop, loop, n)
+    require_the_bits_of_passes(monkeypatch, loop, {each: each for each in fused.LOOPS}, n)
 
 
 @pytest.mark.parametrize("n", [0, 1, 7, 131_071, 2**20 + 3])
 @pytest.mark.parametrize("loop", fused.LOOPS, ids=lambda loop: loop.__name__)
 def test_as_machine_code(loop, n, monkeypatch):
     numba = pytest.importorskip("numba", reason="needs the extra `fast`")
-    require_the_bits_of_passes(monkeypatch, loop, fused._compile(numba, loop), n)
+    require_the_bits_of_passes(monkeypatch, loop, {each: fused._compile(numba, each) for each in fused.LOOPS}, n)
 
 
 def said(program):

@@ -24,17 +24,21 @@ def add_norms(norms, x, start: int, chunk: int, scratch) -> None:
 
     Sums are in float64. scratch: as long as x, and of its type; may be x.
     """
-    xp = array_module(x)
-    magnitude = xp.absolute(x, out=scratch[: x.size])
-    head = min(-start % chunk, x.size)  # the rest of a chunk that began before
-    whole = (x.size - head) // chunk
+    add_sums(norms, array_module(x).absolute(x, out=scratch[: x.size]), start, chunk)
+
+
+def add_sums(norms, magnitude, start: int, chunk: int) -> None:
+    """Add the sums of what is positive already."""
+    xp, n = array_module(magnitude), magnitude.size
+    head = min(-start % chunk, n)  # the rest of a chunk that began before
+    whole = (n - head) // chunk
     first, tail = -(-start // chunk), head + whole * chunk
     if head:
         norms[start // chunk] += magnitude[:head].sum(dtype=numpy.float64)
     if whole:
         rows = magnitude[head:tail].reshape(whole, chunk)  # (whole * chunk,) -> (whole, chunk)
         norms[first : first + whole] += xp.einsum("ij->i", rows, dtype=numpy.float64)  # a fifth faster than sum(axis=1)
-    if tail < x.size:
+    if tail < n:
         norms[first + whole] += magnitude[tail:].sum(dtype=numpy.float64)
 
 

@@ -7,6 +7,8 @@
     settle      what `keep` left to do. Part of the next step's carry, so that each number crosses memory once a step:
                 w, u, v and g are read, g and v written
 
+With Numba carry and settle are one pass (`fused.py`), but for the dense step of `dgc`, which is rare, and the other forms.
+
 Weight decay: with momentum before the exchange (`dgc`) each rank adds its share of decay * w to the gradient, as the
 exchange sums; else it is added to the sums, once for each step since the chunk was last sent.
 """
@@ -20,9 +22,10 @@ import numpy
 from refgf.comm.slices import chunks, length
 from refgf.device import array_module
 from refgf.exchange.blocks import block_elements, blocks, without_decay
-from refgf.exchange.chunk_choice import add_norms
+from refgf.exchange.chunk_choice import add_norms, add_sums
 from refgf.exchange.momentum_correction import MomentumBefore, correction
 from refgf.exchange.packing import Group, groups, packed_positions
+from refgf.fused import carry, compiled, pack
 
 NOTHING = -0.0  # x + (-0.0) is x for every x, also for -0.0
 
@@ -36,6 +39,8 @@ class Store:
         self.chunks, self.chunks_at_a_time = chunks(n, chunk), max(1, block_elements(pool.flat) // chunk)
         self.correction = correction(form, pool.flat, momentum)
         self.before = isinstance(self.correction, MomentumBefore)
+        loops = {loop: compiled(loop, pool.flat) for loop in (carry, pack)} if self.before else {}
+        self._loops = loops if all(loops.values()) else {}
         self.decay, self.share = weight_decay, weight_decay / size if self.before else 0.0
         self.norms = xp.zeros(len(self.chunks), numpy.float64)
         self._undecayed = without_decay(pool.specs) if weight_decay else None
@@ -50,6 +55,10 @@ class Store:
         decays = bool(self.share) and self.pool.specs[index].decay
         for block in self._from_chunk_to_chunk(*self.pool.offsets[index : index + 2]):
             g, scratch = self.pool.flat[block], self._scratch[: length(block)]
+            if self._loops and packed is None:
+                self._carry_in_one_pass(block, scale, decays, scratch)
+                add_sums(self.norms, scratch, block.start, self.chunk)
+                continue
             out = scratch if packed is None else packed[block]
             if scale != 1:
                 g *= 1 / scale
@@ -64,6 +73,10 @@ class Store:
 
     def pack(self, numbers: list[int], scale: float, packed) -> None:
         """What the chunks of these numbers carry, multiplied by the scale, into `packed`, as long as they are."""
+        if self._loops:
+            g = self.pool.flat
+            self._loops[pack](self.correction.v, g, numpy.array(numbers), self.chunk, g.dtype.type(scale), packed)
+            return
         for group in self._groups(numbers):
             out = packed[group.packed]
             self.correction.travels(group.take, group.take(self.pool.flat), out)
@@ -79,10 +92,36 @@ class Store:
         """What is kept of elements up to `stop` becomes what C3 says."""
         for block in blocks(self.pool.flat, self._settled, stop):
             self.correction.age(block)
-            first = bisect.bisect_right(self._sent, block.start, key=lambda part: part.stop)
-            for part in itertools.takewhile(lambda part, block=block: part.start < block.stop, self._sent[first:]):
-                self.correction.forget(slice(max(part.start, block.start), min(part.stop, block.stop)), self._dense)
+            for part in self._sent_in(block):
+                self.correction.forget(part, self._dense)
             self._settled = block.stop
+
+    def _sent_in(self, block: slice) -> Iterator[slice]:
+        """What was sent of a block in the last accepted step."""
+        first = bisect.bisect_right(self._sent, block.start, key=lambda part: part.stop)
+        for part in itertools.takewhile(lambda part: part.start < block.stop, self._sent[first:]):
+            yield slice(max(part.start, block.start), min(part.stop, block.stop))
+
+    def _carry_in_one_pass(self, block: slice, scale: float, decays: bool, magnitude) -> None:
+        """Carry and settle a block; magnitude <- |what would travel|."""
+        kept, g, w = self.correction, self.pool.flat, self.parameters
+        factors = [g.dtype.type(factor) for factor in (1 / scale, self.share, kept.momentum)]
+        for part, ages in self._parts(block):
+            out = magnitude[part.start - block.start : part.stop - block.start]
+            self._loops[carry](g[part], kept.u[part], kept.v[part], w[part], out, *factors, decays, ages)
+
+    def _parts(self, block: slice) -> Iterator[tuple[slice, bool]]:
+        """A block in parts, and whether what is kept of them still has to age; what was sent is forgotten here."""
+        if self._settled != block.start:
+            self.settle(block.stop)
+            yield block, False
+            return
+        start, self._settled = block.start, block.stop
+        for part in self._sent_in(block):
+            self.correction.forget(part, self._dense)
+            yield from [(slice(start, part.start), True), (part, False)]
+            start = part.stop
+        yield slice(start, block.stop), True
 
     def deliver(self, chosen: list[int] | None, packed, scale: float, gap) -> None:
         """The sums of the chosen chunks into the gradient pool. gap (C,): steps since each chunk was last sent."""
