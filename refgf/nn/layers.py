@@ -116,10 +116,11 @@ class ReLU(Layer):
     def __init__(self, name, input_shape, workspace):
         elements = math.prod(input_shape)
         super().__init__(name, input_shape, input_shape, workspace, (elements, elements))
+        self.zeros = self.xp.zeros(input_shape[-2:], workspace.dtype)  # of two arrays NumPy's maximum is 5 times faster
 
     def forward(self, x, training):
         self.y = x
-        self.workspace.share(lambda worker, part: self.xp.maximum(x[part], 0, out=x[part]), len(x))
+        self.workspace.share(lambda worker, part: self.xp.maximum(x[part], self.zeros, out=x[part]), len(x))
         return x
 
     def backward(self, dy, ready):

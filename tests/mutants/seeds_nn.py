@@ -42,7 +42,7 @@ MUTANTS = [
            "self.xp.add.at(dx[block].reshape(-1), places.reshape(-1), dy[block].reshape(-1))",
            "dx[block].reshape(-1)[places.reshape(-1)] = dy[block].reshape(-1)",
            "overlapping windows overwrite each other's gradient (violates N2)"),
-    Mutant(LAYERS, "ReLU leaks one percent", "self.xp.maximum(x[part], 0, out=x[part])",
+    Mutant(LAYERS, "ReLU leaks one percent", "self.xp.maximum(x[part], self.zeros, out=x[part])",
            "self.xp.maximum(x[part], 0.01 * x[part], out=x[part])", "leaks one percent (violates N3)"),
     Mutant(LAYERS, "no bias", "            y[:, columns] += bias[columns]\n", "", "no bias (violates N6)"),
     Mutant(NORM, "LRN: alpha divided by the number of neighbours", "base *= self.alpha", "base *= self.alpha / self.size",
