@@ -108,4 +108,31 @@ def pack(v, g, numbers, chunk, scale, out) -> None:
         at += chunk  # only the last one may be shorter
 
 
-LOOPS = (momentum_sgd, narrow, widen, carry, pack)
+def largest_in_windows(x, y, winner, kernel, stride) -> None:
+    """y <- the largest value of each window, winner <- its number in the window. (n, H, W, C) -> twice (n, OH, OW, C)"""
+    for image in range(y.shape[0]):
+        for row in range(y.shape[1]):
+            for column in range(y.shape[2]):
+                largest, number = y[image, row, column], winner[image, row, column]
+                for w in range(kernel * kernel):
+                    value = x[image, row * stride + w // kernel, column * stride + w % kernel]
+                    for c in range(value.size):
+                        larger = w == 0 or value[c] > largest[c]
+                        number[c] = w if larger else number[c]
+                        largest[c] = value[c] if larger or value[c] != value[c] else largest[c]  # a NaN stays
+
+
+def to_winners(dy, winner, dx, kernel, stride) -> None:
+    """dx <- the sum of what each pixel receives as a window's largest value. Twice (n, OH, OW, C) -> (n, H, W, C)"""
+    dx[...] = 0
+    for image in range(dy.shape[0]):
+        for row in range(dy.shape[1]):
+            for column in range(dy.shape[2]):
+                gradient, number = dy[image, row, column], winner[image, row, column]
+                for w in range(kernel * kernel):  # all that could have won: faster than looking up who has
+                    pixel = dx[image, row * stride + w // kernel, column * stride + w % kernel]
+                    for c in range(pixel.size):
+                        pixel[c] += gradient[c] if number[c] == w else np.float32(0)
+
+
+LOOPS = (momentum_sgd, narrow, widen, carry, pack, largest_in_windows, to_winners)

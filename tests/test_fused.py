@@ -12,6 +12,8 @@ from refgf.exchange.chunk_choice import Density
 from refgf.exchange.csc import CSC
 from refgf.exchange.pool import Pool
 from refgf.exchange.precision import LossScale
+from refgf.nn.pooling import MaxPool
+from refgf.nn.workspace import Workspace
 from refgf.training.sgd import MomentumSGD
 
 AWKWARD = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 3e38, -3e38, 6e-8, 65520, 1e-30], np.float32)
@@ -92,7 +94,22 @@ def finite(seed, n):
     return np.where(np.abs(x) < 1e6, x, np.float32(-0.0))
 
 
-WORK = {fused.momentum_sgd: momentum_sgd, fused.narrow: narrow, fused.widen: widen, fused.carry: csc, fused.pack: csc}
+def max_pool(n):
+    """Windows that overlap and windows that leave out pixels; many equal values, and the awkward ones but for -0.0."""
+    return [array for kernel, stride in ((3, 2), (2, 3)) for array in pooled(n, kernel, stride)]
+
+
+def pooled(n, kernel, stride):
+    shape = 7, 6, 5
+    layer = MaxPool("pool", shape, kernel, stride, Workspace(threads=2))
+    x = numbers(1, -(-n // 210) * 210).reshape(-1, *shape)
+    x = np.where(np.abs(x) < 1, 0, x)
+    y = layer.forward(x, True)
+    return y, layer.winner, layer.backward(finite(2, y.size).reshape(y.shape), None)
+
+
+WORK = {fused.momentum_sgd: momentum_sgd, fused.narrow: narrow, fused.widen: widen, fused.carry: csc, fused.pack: csc,
+        fused.largest_in_windows: max_pool, fused.to_winners: max_pool}  # fmt: skip
 
 
 def require_the_bits_of_passes(monkeypatch, loop, made, n):

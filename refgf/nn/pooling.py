@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from refgf.fused import compiled, largest_in_windows, to_winners
 from refgf.nn.layers import Layer
 
 
@@ -12,6 +13,8 @@ class MaxPool(Layer):
 
     The gradient goes to the window's largest value; among equal ones to the first in row order, as in PyTorch. Equal
     values are common (a constant background), and what all of them together receive must be dy.
+
+    `fused.py` does both directions in one pass over memory each, to a float32 batch of full size.
     """
 
     def __init__(self, name, input_shape, kernel, stride, workspace):
@@ -38,10 +41,14 @@ class MaxPool(Layer):
     def forward(self, x, training):
         y = self.keep("y", (len(x), *self.output_shape))
         self.winner = self.keep("winner", y.shape, np.uint8)  # which of the window's K*K values is the largest
+        loop = compiled(largest_in_windows, x)
 
         def work(worker, part):
             for block in self.workspace.blocks(part, self.bytes_per_image):
-                self.largest(x[block], y[block], self.winner[block], worker)
+                if loop:
+                    loop(x[block], y[block], self.winner[block], self.kernel, self.stride)
+                else:
+                    self.largest(x[block], y[block], self.winner[block], worker)
 
         self.workspace.share(work, len(x))
         return y
@@ -67,13 +74,20 @@ class MaxPool(Layer):
 
     def backward(self, dy, ready):
         dx = self.workspace.gradient((len(dy), *self.input_shape))
+        loop = compiled(to_winners, dx)
 
         def work(worker, part):
             for block in self.workspace.blocks(part, self.bytes_per_image):
-                dx[block] = 0
-                images = self.xp.arange(block.stop - block.start).reshape(-1, 1, 1, 1) * math.prod(self.input_shape)
-                places = self.offsets[self.winner[block]] + self.corners + images  # (n, OH, OW, C) into dx, flattened
-                self.xp.add.at(dx[block].reshape(-1), places.reshape(-1), dy[block].reshape(-1))
+                if loop:
+                    loop(dy[block], self.winner[block], dx[block], self.kernel, self.stride)
+                else:
+                    self.add_at_winners(dy[block], self.winner[block], dx[block])
 
         self.workspace.share(work, len(dy))
         return dx
+
+    def add_at_winners(self, dy, winner, dx):
+        dx[...] = 0
+        images = self.xp.arange(len(dx)).reshape(-1, 1, 1, 1) * math.prod(self.input_shape)
+        places = self.offsets[winner] + self.corners + images  # (n, OH, OW, C) into dx, flattened
+        self.xp.add.at(dx.reshape(-1), places.reshape(-1), dy.reshape(-1))
