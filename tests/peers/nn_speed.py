@@ -38,7 +38,8 @@ def main(arguments: list[str] | None = None) -> dict:
         case = measure(batch, threads, normalization)
         results["cases"].append(case)
         print(row(case), flush=True)
-    print("BLAS of refgf:", "; ".join(results["cases"][0]["refgf"]["blas"]))
+    ours = results["cases"][0]["refgf"]
+    print("BLAS of refgf:", "; ".join(ours["blas"]) + ("; max-pooling by Numba" if ours["numba"] else "; no Numba"))
     if theirs := results["cases"][0]["torch"]:
         print("kernels of PyTorch:", "; ".join(theirs["kernels"]))
     if "OPENBLAS_CORETYPE" in os.environ:
@@ -144,7 +145,8 @@ def refgf_side(batch, threads, normalization):
     def describe():
         blas = [f"{b['internal_api']} {b['version']} {b.get('architecture', '')}" for b in threadpool_info()]
         flops = sum(sum(layer.flops(1)) for layer in network.layers)
-        return {"blas": blas, "flops_per_image": flops, "matmul_flops_per_cpu_second": matmul_rate(np)}
+        numba = "numba" in sys.modules  # imported by fused.py, if it is installed
+        return {"blas": blas, "numba": numba, "flops_per_image": flops, "matmul_flops_per_cpu_second": matmul_rate(np)}
 
     return step, describe
 
