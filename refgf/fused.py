@@ -12,9 +12,10 @@ import threading
 
 import numpy as np
 
-# Numba takes 0.65 s to import, and 0.1 to 0.6 s to compile a loop; the machine code is kept, beside this file or in the user's
-# cache. All ranks of a lesson do that at once on a few cores: its network is too small to earn it back. AlexNet's is not.
-LONG = 1 << 20  # elements
+# Numba takes 0.4 s to import and start, 150 MB of memory, and once 0.1 to 0.3 s to compile a loop (the machine code is kept,
+# beside this file or in the user's cache; ranks may write it at the same time). In a lesson 8 ranks share a few cores, and its
+# network is too small to earn that back. AlexNet's is not.
+LONG = 1 << 19  # elements; 1 MiB of float16, a segment of long messages (`comm/pipeline.py`)
 _compiled, _lock = None, threading.Lock()
 
 

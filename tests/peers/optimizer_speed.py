@@ -65,6 +65,8 @@ def numpy_sides(tensors, n: int, threads: int) -> dict:
     if optimizers["refgf"].loop:
         passes = optimizers["passes"] = MomentumSGD(tensors, w.copy(), MOMENTUM, DECAY, workspace)
         passes.loop, passes.block_elements = None, BLOCK_ELEMENTS_CPU
+    else:
+        print("left out: Numba is not installed (pip install -e '.[fast]'); refgf's step is NumPy's passes")
 
     def limit(worker: int, part: slice) -> None:
         np.add(w[part], g[part], out=w[part])
