@@ -18,7 +18,7 @@ Scratch: `depth` segments; when `wire` differs from the array's type, as many ag
 (about two slices), as it goes on to the next rank as it came, without another cast. Arrays on a GPU are run step by step.
 
 Short segments shorten what cannot overlap, the first arrival and the last addition; long ones have less cost per message.
-Unless told otherwise a segment is an eighth of its message, at least 128 KiB and at most 1 MiB.
+Unless told otherwise a segment is an eighth of its message, at least 128 KiB and at most 2 MiB.
 
 Source: segmented, pipelined rings are common practice (Open MPI's segmented ring, NCCL's chunks).
 """
@@ -46,7 +46,7 @@ from refgf.comm.slices import length
 from refgf.device import is_device
 from refgf.half import cast
 
-SEGMENTS, SHORTEST_BYTES, LONGEST_BYTES = 8, 1 << 17, 1 << 20  # of a message
+SEGMENTS, SHORTEST_BYTES, LONGEST_BYTES = 8, 1 << 17, 1 << 21  # of a message
 DEPTH = 4
 
 

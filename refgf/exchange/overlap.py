@@ -22,20 +22,21 @@ from refgf.device import follow, mark, synchronize
 
 
 class CommunicationThread:
-    """Turns an `Allreduce` into an asynchronous one: calling it only queues the array. `run` queues other work as well.
+    """Turns an `Allreduce` into an asynchronous one: calling it only queues the array. `run` queues other work as well;
+    allreduce None: only that.
 
     An exception in the thread goes to `threading.excepthook`, which ends the job where `refgf.launch` is loaded, and is
     raised by `wait` too.
     """
 
-    def __init__(self, allreduce: Callable) -> None:
+    def __init__(self, allreduce: Callable | None, name: str = "communication") -> None:
         self._allreduce = allreduce
         self._queue = queue.SimpleQueue()
         self._idle = threading.Condition()
         self._pending = 0
         self._error = None
         self._busy_s = 0.0
-        self._thread = threading.Thread(target=self._work, name="communication", daemon=True)
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
     def __call__(self, x) -> None:

@@ -89,14 +89,23 @@ class Unscaled:
 
     Where every rank holds the same sums (ring, direct), every rank gets the same answer without a further message:
     an infinity or NaN that any rank contributes cannot become finite again. x is float32 or float64.
+
+    thread    a `CommunicationThread` that does so while the next sums are formed (a pass over memory would let the link
+              rest); then x belongs to it until `take` returns
     """
 
-    def __init__(self, allreduce, loss_scale: LossScale) -> None:
-        self._allreduce, self._loss_scale = allreduce, loss_scale
+    def __init__(self, allreduce, loss_scale: LossScale, thread=None) -> None:
+        self._allreduce, self._loss_scale, self._thread = allreduce, loss_scale, thread
         self._finite = True
 
     def __call__(self, x) -> None:
         self._allreduce(x)
+        if self._thread:
+            self._thread.run(self._look, x)
+        else:
+            self._look(x)
+
+    def _look(self, x) -> None:
         scale = self._loss_scale.scale
         for block in blocks(x, 0, x.size):
             self._finite = self._finite and is_finite(x[block])
@@ -105,6 +114,8 @@ class Unscaled:
 
     def take(self) -> bool:
         """Were all sums since the last `take` finite?"""
+        if self._thread:
+            self._thread.wait()
         finite, self._finite = self._finite, True
         return finite
 

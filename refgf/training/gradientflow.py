@@ -50,8 +50,8 @@ from refgf.training.step import averaged_statistics, evaluate, replica, require_
 # what the argument `allreduce` may be: makes an Allreduce out of a communicator and a wire type
 ring_allreduce = functools.partial(collective, algorithm=ring.allreduce)
 direct_allreduce = functools.partial(collective, algorithm=direct.allreduce)
-# the ring's bits, but it casts and adds while it sends; long segments, as the communication thread asks for them now and then
-pipelined_ring_allreduce = functools.partial(pipelined, algorithm=ring.allreduce, segment_bytes=2**20, depth=2)
+# the ring's bits, but it casts and adds while it sends
+pipelined_ring_allreduce = functools.partial(pipelined, algorithm=ring.allreduce, depth=2)
 
 
 class GradientFlow:
@@ -96,7 +96,7 @@ class GradientFlow:
         self._comms = [patient(comm.Dup()) if overlap else comm.Dup() for _ in range(2)]
         self._require_agreement()
         self._share_norms(norms)
-        self._unscaled = self._thread = self.csc = None
+        self._unscaled = self._thread = self._looking = self.csc = None
         send = self._transport(allreduce, wire, overlap, density)
         exchange = {"threshold_bytes": theta_bytes, "wire_itemsize": numpy.dtype(wire).itemsize if wire else None}
         if groups is not None:
@@ -123,7 +123,8 @@ class GradientFlow:
         if self.timeline:
             send = self.timeline.watched(send, itemsize=numpy.dtype(wire).itemsize if wire else None)
         if density is None:  # CSC has its own end of a step
-            send = self._unscaled = Unscaled(send, self.loss_scale)
+            self._looking = CommunicationThread(None, "looking at sums") if overlap else None
+            send = self._unscaled = Unscaled(send, self.loss_scale, self._looking)
         if overlap:
             self._thread = CommunicationThread(send)
         return self._thread if overlap and density is None else send  # CSC gives the thread more to do than sums
@@ -198,8 +199,8 @@ class GradientFlow:
             self.csc.steps, self.csc.chosen = steps, chosen
 
     def close(self) -> None:
-        if self._thread:
-            self._thread.close()
+        for thread in filter(None, (self._thread, self._looking)):
+            thread.close()
         if self._shared:
             self.model.gradients.swap(self.model.gradients.flat.copy())
             self._shared.close()

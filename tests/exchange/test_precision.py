@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from refgf.exchange import blocks
+from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.precision import LossScale, Underflow, Unscaled, WorkingCopy, is_finite
 from refgf.oracle.definitions import next_scale, on_wire, same_bits, underflow_share, working_copy
 
@@ -81,11 +82,12 @@ def test_finite_numbers_whose_sum_overflows_are_finite():
     assert is_finite(x) and is_finite(np.zeros(0, np.float32))
 
 
-def test_sums_are_unscaled_and_looked_at(block):
+@pytest.mark.parametrize("thread", [None, CommunicationThread(None, "looking")])
+def test_sums_are_unscaled_and_looked_at(block, thread):
     scale, x = LossScale(16.0), AWKWARD.copy()
-    sums = Unscaled(lambda x: None, scale)
+    sums = Unscaled(lambda x: None, scale, thread)
     sums(x)
-    assert same_bits(x, AWKWARD / 16) and sums.take()
+    assert sums.take() and same_bits(x, AWKWARD / 16)
     sums(np.array([1, np.inf], np.float32))
     sums(np.array([1, 2], np.float32))
     assert not sums.take()  # the second call must not hide the first
