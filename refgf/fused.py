@@ -5,17 +5,17 @@ machine code of it, which uses vector instructions and does not hold Python's lo
 float32 arrays on a CPU, the NumPy passes of the callers do the same: they stay the definition, this is only faster.
 
 The bits are the same because each operation is rounded by itself, in the order in which it is written: without `fastmath`
-Numba reorders nothing, and never makes one operation of a product and a sum. Only NumPy's warnings of overflow are missing.
+Numba reorders nothing, and never makes one operation of a product and a sum. What is missing: NumPy's floating-point
+warnings, and `np.seterr`. Where a window of max-pooling mixes -0.0 and +0.0, the sign is the processor's choice.
 """
 
 import threading
 
 import numpy as np
 
-# Numba takes 0.4 s to import and start, 150 MB of memory, and once 0.1 to 0.3 s to compile a loop (the machine code is kept,
-# beside this file or in the user's cache; ranks may write it at the same time). In a lesson 8 ranks share a few cores, and its
-# network is too small to earn that back. AlexNet's is not.
-LONG = 1 << 19  # elements; 1 MiB of float16, a segment of long messages (`comm/pipeline.py`)
+# Numba takes 0.4 s to import and start, 150 MB of memory, and 0.1 to 0.3 s to compile a loop, in each process. In a lesson 8
+# ranks share a few cores, and its network is too small to earn that back. AlexNet's is not.
+LONG = 1 << 19  # elements
 _compiled, _lock = None, threading.Lock()
 
 
@@ -38,17 +38,12 @@ def _prepare() -> None:
             return
         try:
             import numba
-        except ImportError:  # not installed, or it does not go with this NumPy
+        except Exception:  # not installed, or it does not go with this NumPy or this machine
             _compiled = {}
             return
-        _compiled = {} if numba.config.DISABLE_JIT else {loop: _compile(numba, loop) for loop in LOOPS}
-
-
-def _compile(numba, loop):
-    try:
-        return numba.njit(loop, nogil=True, cache=True)
-    except RuntimeError:  # no folder where the machine code could be kept: each process makes it anew
-        return numba.njit(loop, nogil=True)
+        # not kept on disk (cache=True): ranks that write at the same time could load each other's code of another processor
+        # or of an older source
+        _compiled = {} if numba.config.DISABLE_JIT else {loop: numba.njit(loop, nogil=True) for loop in LOOPS}
 
 
 def momentum_sgd(w, v, g, momentum, decay, rate, decays) -> None:

@@ -13,7 +13,7 @@ def way(request, monkeypatch):
     made = {}
     if request.param == "loops":
         numba = pytest.importorskip("numba", reason="needs the extra `fast`")
-        made = {loop: fused._compile(numba, loop) for loop in fused.LOOPS}
+        made = {loop: numba.njit(loop, nogil=True) for loop in fused.LOOPS}
     monkeypatch.setattr(fused, "_compiled", made)
 
 

@@ -14,8 +14,9 @@ step 1 may leave as soon as what it carries has been added in step 0; that is al
     arrival    is written or added once no message that still reads those elements is under way
 
 Cost per rank: the bytes of the schedule, in sum over its messages of max(1, ceil(bytes / segment_bytes)) messages.
-Scratch: `depth` segments; when `wire` differs from the array's type, as many again (plus one), and what has arrived finished
-(about two slices), as it goes on to the next rank as it came, without another cast. Arrays on a GPU are run step by step.
+Scratch: `depth` segments, of each length in use; when `wire` differs from the array's type, as many again (plus one), and
+what has arrived finished (about two slices), as it goes on to the next rank as it came, without another cast. Arrays on a
+GPU are run step by step.
 
 Short segments shorten what cannot overlap, the first arrival and the last addition; long ones have less cost per message.
 Unless told otherwise a segment is an eighth of its message, at least 128 KiB and at most 2 MiB.
@@ -53,7 +54,7 @@ DEPTH = 4
 def pipelined(comm, algorithm: Algorithm, wire=None, segment_bytes: int | None = None, depth: int = DEPTH) -> Allreduce:
     """Bind an algorithm to a communicator, as `collective` does; `depth` arrivals are awaited at once.
 
-    segment_bytes    None: by the length of the message, as above
+    segment_bytes    the same on all ranks; None: by the length of the message, as above
     Raises ValueError for a schedule that keeps what arrived (`direct`): a sum in rank order cannot begin early.
     """
     rank, size = comm.Get_rank(), comm.Get_size()
@@ -80,7 +81,7 @@ def pipelined(comm, algorithm: Algorithm, wire=None, segment_bytes: int | None =
 
 
 def segment_elements(message: int, itemsize: int, segment_bytes: int | None = None) -> int:
-    """How many elements travel at once, of a message of so many: both its ends must come to the same number."""
+    """How many elements travel at once, of a message of so many. Both its ends know these numbers, so they cut alike."""
     by_length = min(max(-(-message // SEGMENTS) * itemsize, SHORTEST_BYTES), LONGEST_BYTES)
     return max(1, (segment_bytes or by_length) // itemsize)
 

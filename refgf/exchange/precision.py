@@ -90,8 +90,8 @@ class Unscaled:
     Where every rank holds the same sums (ring, direct), every rank gets the same answer without a further message:
     an infinity or NaN that any rank contributes cannot become finite again. x is float32 or float64.
 
-    thread    a `CommunicationThread` that does so while the next sums are formed (a pass over memory would let the link
-              rest); then x belongs to it until `take` returns
+    thread    a `CommunicationThread` that does so while the next sums are formed (else the link rests during this pass over
+              memory); then x belongs to it until `take` returns
     """
 
     def __init__(self, allreduce, loss_scale: LossScale, thread=None) -> None:

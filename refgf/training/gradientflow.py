@@ -50,8 +50,8 @@ from refgf.training.step import averaged_statistics, evaluate, replica, require_
 # what the argument `allreduce` may be: makes an Allreduce out of a communicator and a wire type
 ring_allreduce = functools.partial(collective, algorithm=ring.allreduce)
 direct_allreduce = functools.partial(collective, algorithm=direct.allreduce)
-# the ring's bits, but it casts and adds while it sends
-pipelined_ring_allreduce = functools.partial(pipelined, algorithm=ring.allreduce, depth=2)
+# the ring's bits, but it casts and adds while it sends; long segments, as each one takes the core from somebody who computes
+pipelined_ring_allreduce = functools.partial(pipelined, algorithm=ring.allreduce, segment_bytes=2**21, depth=2)
 
 
 class GradientFlow:
@@ -161,7 +161,7 @@ class GradientFlow:
         else:
             with self.span("WAIT_FOR_DATA"):
                 self._exchange.finish()
-            self.accepted = self._unscaled.take()
+                self.accepted = self._unscaled.take()
             self.loss_scale.update(self.accepted)
         self.steps += 1
         return self.accepted

@@ -31,7 +31,7 @@ from refgf.predict.timeline import kept_share
 from refgf.training.gradientflow import GradientFlow, pipelined_ring_allreduce
 from refgf.training.step import train_step
 
-BATCH, STEPS, WARMUP = 16, 5, 2
+BATCH, STEPS, WARMUP = 16, 9, 2
 WAITED_STEPS = 3  # one run of many
 THETA = 2**22  # bytes
 STACK = {"allreduce": pipelined_ring_allreduce, "overlap": True}
