@@ -35,7 +35,8 @@ def main(out: str) -> None:
     ours = candidates(comm)
     short, long = measure(comm, ours), measure(comm, ours, [LONG], repeats=1)
     fastest = Fastest(ours, {name: short[name] + long[name] for name in ours})
-    sides = {"plain ring": ours["ring"], "ring": ours["pipelined ring"], "fastest": fastest, "own": mpi_allreduce(comm)}
+    own = mpi_allreduce(comm)  # twice: what two equal sides differ by is the smallest difference that means something
+    sides = {"plain ring": ours["ring"], "ring": ours["pipelined ring"], "fastest": fastest, "own": own, "own again": own}
     if "two-level ring" in ours:  # knows the nodes, as MPI's own does
         sides["ring by nodes"] = ours["two-level ring"]
     found = {"sizes": [size_row(comm, sides, nbytes) | {"chosen": fastest.chosen[nbytes]} for nbytes in SIZES]}

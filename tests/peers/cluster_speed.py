@@ -5,7 +5,8 @@
 Bus bandwidth is 2(p-1)/p N/t: what every link carries, whatever p is. It is held against raw TCP goodput, one way between
 two nodes, measured in turn with it. Every figure is a median of repeats, with its range. The ring is the pipelined one, which
 adds while it sends; the plain one, a step at a time, is printed beside it. MPI's own Allreduce knows the nodes; held against
-it is the ring that knows them too, in two levels where a node has several ranks (column ring/own).
+it is the ring that knows them too, in two levels where a node has several ranks (column ring/own). What
+two equal sides differ by, own/own, is the smallest difference that means something.
 """
 
 import json
@@ -62,7 +63,7 @@ def on_cluster(each: int) -> dict:
 def report(p: int, found: dict, share: float) -> None:
     print(f"{NODES} nodes x {p // NODES} ranks, {RATE}; rates in MB/s")
     heads = (f"{'raw TCP':>16} {'ring, bus':>16} {'own, bus':>16} {'ring/raw':>9} {'plain/own s':>12} {'ring/own s':>11} "
-             f"{'fastest/own s':>14}")  # fmt: skip
+             f"{'fastest/own s':>14} {'own/own s':>10}")  # fmt: skip
     print(f"{'bytes':>12} {heads}")
     for row in found["sizes"]:
         factor = 2 * (p - 1) / p * row["bytes"] / 1e6
@@ -72,9 +73,10 @@ def report(p: int, found: dict, share: float) -> None:
         name = f"{row['bytes']} bytes, {NODES} x {p // NODES}"
         row["ring_row"] = compared(f"ring / MPI's own, {name}", row.get("ring by nodes", row["ring"]), row["own"])
         plain = compared(f"plain ring / MPI's own, {name}", row["plain ring"], row["own"])["ratio"]
+        same = compared(f"MPI's own again / MPI's own, {name}", row["own again"], row["own"])["ratio"]
         row["fastest_row"] = compared(f"fastest / MPI's own, {name}", row["fastest"], row["own"])
         print(f"{row['bytes']:>12} {told} {row['of_raw']:>9.3f} {plain:>12.3f} {row['ring_row']['ratio']:>11.3f} "
-              f"{row['fastest_row']['ratio']:>14.3f} {row['chosen']}")  # fmt: skip
+              f"{row['fastest_row']['ratio']:>14.3f} {same:>10.3f} {row['chosen']}")  # fmt: skip
     long = [row["of_raw"] for row in found["sizes"] if row["bytes"] >= FROM_BYTES]
     bar(f"ring over raw TCP, worst size from {FROM_BYTES >> 20} MiB", min(long), share, least=True)
     own = [row["ring_row"]["ratio"] for row in found["sizes"] if row["bytes"] >= OWN_FROM_BYTES]
