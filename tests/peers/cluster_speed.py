@@ -5,8 +5,8 @@
 Bus bandwidth is 2(p-1)/p N/t: what every link carries, whatever p is. It is held against raw TCP goodput, one way between
 two nodes, measured in turn with it. Every figure is a median of repeats, with its range. The ring is the pipelined one, which
 adds while it sends; the plain one, a step at a time, is printed beside it. MPI's own Allreduce knows the nodes; held against
-it is the ring that knows them too, in two levels where a node has several ranks (column ring/own). What
-two equal sides differ by, own/own, is the smallest difference that means something.
+it is the ring that knows them too, in two levels where a node has several ranks (column ring/own). What two equal sides
+differ by, own/own, is the smallest difference that means something.
 """
 
 import json
