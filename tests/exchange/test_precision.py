@@ -1,5 +1,7 @@
 """Loss scaling, finite checks, underflow and working copies against the definitions."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -82,16 +84,21 @@ def test_finite_numbers_whose_sum_overflows_are_finite():
     assert is_finite(x) and is_finite(np.zeros(0, np.float32))
 
 
-@pytest.mark.parametrize("thread", [None, CommunicationThread(None, "looking")])
-def test_sums_are_unscaled_and_looked_at(block, thread):
+@pytest.mark.parametrize("threaded", [False, True])
+def test_sums_are_unscaled_and_looked_at(block, threaded):
     scale, x = LossScale(16.0), AWKWARD.copy()
+    thread = CommunicationThread(None, "looking") if threaded else None
     sums = Unscaled(lambda x: None, scale, thread)
+    if threaded:
+        thread.run(lambda x: time.sleep(0.05), x)  # late: `take` must wait
     sums(x)
     assert sums.take() and same_bits(x, AWKWARD / 16)
     sums(np.array([1, np.inf], np.float32))
     sums(np.array([1, 2], np.float32))
     assert not sums.take()  # the second call must not hide the first
     assert sums.take()
+    if threaded:
+        thread.close()
 
 
 @pytest.mark.parametrize("factor", [1, 2.0**-10, 2.0**-24])
