@@ -32,8 +32,11 @@ def blocks(x) -> list[slice]:
 
 def cast(x, out) -> None:
     """out <- x, flat arrays of the same length; rounded to nearest, ties to even; too large becomes infinite."""
+    if x.dtype == out.dtype:
+        out[...] = x
+        return
     on_cpu = isinstance(x, numpy.ndarray) and isinstance(out, numpy.ndarray)
-    convert, few = CONVERSIONS.get((x.dtype.name, out.dtype.name), (None, 0)) if on_cpu else (None, 0)
+    convert, few = CONVERSIONS.get((x.dtype.char, out.dtype.char), (None, 0)) if on_cpu else (None, 0)
     if convert is None or x.size < few or not (x.flags.c_contiguous and out.flags.c_contiguous):
         out[...] = x
     elif not _in_one_pass(x, out):
@@ -113,4 +116,4 @@ def _widen(x, out, scratch) -> None:
         out[...] = x
 
 
-CONVERSIONS = {("float32", "float16"): (_narrow, FEW), ("float16", "float32"): (_widen, FEW_HALVES)}
+CONVERSIONS = {("f", "e"): (_narrow, FEW), ("e", "f"): (_widen, FEW_HALVES)}  # by the character of the type

@@ -5,16 +5,16 @@ a token bucket filter (tbf), so both directions have the stated rate, counted in
 1448 are payload and 1514 are counted, so TCP delivers 0.956 of the rate (0.993 with jumbo frames).
 
 A plain bucket would let a link that was idle send its first 100 kB at once, or, if it were smaller, lose its rate
-whenever the kernel wakes it late. So there are two: a large one for lateness, and one of a single packet (peakrate) that
-lets the large one be spent only at 1.5 times the rate. A link that was idle gains at most about 1.3 ms that way. Every
-packet needs a timer, and a virtual machine's idle core answers one 20 to 60 us late: with a peak of only 1.1 times the
-rate the next packet, 0.1 ms later, could not make up for it, and links carried 0.89 to 0.98 of what was asked.
+whenever the kernel wakes it late. So there are two: a large one for lateness, and one of a single packet (peakrate), so
+that the large one is spent little faster than the rate: 1.3 times at 1 Gbit/s. Less would not do: every packet needs a
+timer, which a virtual machine's idle core answers some 30 us late, and the next packet, 0.13 ms later, has to make up
+for it. What an idle link gains that way is one packet at once, and then at most 1.3 ms.
 """
 
 import json
 import subprocess
 
-from refgf.cluster.settings import PEAK, QUEUE_S, Settings
+from refgf.cluster.settings import QUEUE_S, Settings
 
 HEAD = "10.77.255.254"
 
@@ -58,7 +58,7 @@ def shape(settings: Settings, node: int, device: str) -> list[str]:
     limit = burst + max(round(rate * QUEUE_S), 100 * settings.mtu)
     packet = settings.packet_bytes(node)
     at_once = packet + (packet // (settings.mtu - 52) + 1) * 66 + settings.mtu  # with the headers of its segments
-    peak = f"peakrate {round(rate * PEAK * 8)}bit mtu {at_once}b"
+    peak = f"peakrate {round(settings.peak_of(node) * 8)}bit mtu {at_once}b"
     tbf = f"tbf rate {round(rate * 8)}bit burst {burst}b limit {limit}b {peak}"
     if not settings.latency_s or device == "eth0":
         return [f"tc qdisc add dev {device} root {tbf}"]

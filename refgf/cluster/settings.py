@@ -9,7 +9,7 @@ MAX_NODES = 250  # a bridge takes 1023 cables and 10.77.0.0/16 more addresses, b
 MTUS = range(576, 16001)  # what Ethernet cards take
 PACKET_S = 130e-6  # how long the largest packet occupies a link: what an idle link sends at once
 PACKETS = range(6000, 64000)  # bytes; below, the kernel is busy with headers, and it knows none above
-CATCH_UP_S, PEAK = 1e-3, 1.5  # a shaper that is woken up to 1 ms late may catch up, at 1.5 times its rate
+LATE_S, CATCH_UP_S = 30e-6, 1e-3  # a shaper's timers are always late, that of an idle virtual core so much; at times, very
 QUEUE_S = 20e-3  # a packet that would wait longer in a switch is dropped
 
 
@@ -43,8 +43,13 @@ class Settings:
         """The largest packet the node's network stack may hand to its link in one piece (before it is segmented)."""
         return min(PACKETS.stop, max(PACKETS.start, 2 * self.mtu, round(self.rate_of(node) * PACKET_S)))
 
+    def peak_of(self, node: int) -> float:
+        """The rate at which credit is spent: a packet that was sent LATE_S late is made up for by the next one."""
+        packet_s = self.packet_bytes(node) / self.rate_of(node)
+        return self.rate_of(node) * packet_s / (packet_s - min(LATE_S, packet_s / 2))
+
     def burst_bytes(self, node: int) -> int:
-        """Credit for a shaper that is woken too late; spent at PEAK times the rate, never at once."""
+        """Credit for a shaper that is woken too late; spent at the peak rate, never at once."""
         return 2 * self.packet_bytes(node) + round(self.rate_of(node) * CATCH_UP_S)
 
     def to_json(self) -> str:

@@ -38,7 +38,7 @@ CANDIDATES: dict[str, Algorithm] = {
     "ring": ring.allreduce,
 }
 SIZES = [1 << k for k in range(10, 25, 2)]  # bytes at which `measure` times the candidates: 1 KiB to 16 MiB
-MOST_CALLS = 20  # in a row, of a short vector
+ROW_S, MOST_CALLS = 20e-3, 200  # calls that are timed together: as many as fit in this time
 
 
 @dataclass(frozen=True)
@@ -131,22 +131,33 @@ def measure(comm, sides: dict[str, Allreduce], sizes=SIZES, repeats: int = 5, ze
     """{name: [(bytes of a float32 vector, seconds a call), ...]}: slowest rank, median of the repeats, in turn. Collective.
 
     zeros(n, dtype) makes the vectors: those of `SharedMemory.zeros` are summed at another pace.
-    Short vectors are summed several times in a row, as a link's first bytes may travel on credit, at another pace.
+    Short vectors are summed many times in a row: ranks that have slept first have to spread over the cores again, a link's
+    first bytes may travel on credit, and what is chosen after a few microseconds is chosen by chance.
     """
     points, longest = {name: [] for name in sides}, zeros(max(sizes) // 4, np.float32)
     for nbytes in sizes:
-        x, times = longest[: nbytes // 4], {name: [] for name in sides}
-        calls = max(1, min(MOST_CALLS, (1 << 20) // nbytes))
-        for repeat in range(repeats + 1):  # the first one warms up
-            for name, allreduce in sides.items():
-                comm.Barrier()
-                start_s = time.perf_counter()
-                for _ in range(calls):
-                    allreduce(x)
-                times[name] += [(time.perf_counter() - start_s) / calls] if repeat else []
-        for name, everybody in ((name, comm.allgather(mine)) for name, mine in times.items()):
-            points[name].append((nbytes, statistics.median(map(max, zip(*everybody)))))
+        x = longest[: nbytes // 4]
+        calls = {name: _calls(comm, allreduce, x) for name, allreduce in sides.items()}
+        rows = [[_row(comm, allreduce, x, calls[name]) for name, allreduce in sides.items()] for _ in range(repeats)]
+        for name, times in zip(sides, zip(*rows)):
+            points[name].append((nbytes, statistics.median(map(max, zip(*comm.allgather(times))))))
     return points
+
+
+def _calls(comm, allreduce: Allreduce, x) -> int:
+    """How many calls fit in ROW_S, the same number on all ranks; the first row warms up."""
+    few = max(1, min(20, (1 << 20) // x.nbytes))
+    seconds = [_row(comm, allreduce, x, few) for _ in range(2)][1]
+    return max(1, min(MOST_CALLS, round(ROW_S / max(comm.allgather(seconds)))))
+
+
+def _row(comm, allreduce: Allreduce, x, calls: int) -> float:
+    """Seconds a call on this rank."""
+    comm.Barrier()
+    start_s = time.perf_counter()
+    for _ in range(calls):
+        allreduce(x)
+    return (time.perf_counter() - start_s) / calls
 
 
 class Fastest:

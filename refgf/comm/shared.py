@@ -41,6 +41,7 @@ from refgf.half import add, blocks, cast, rounded
 MEMORY_BYTES = 8 << 20  # one piece of every rank together: with two rows and results 18 MiB, in the cache of many a CPU
 SHORT_BYTES = 64 << 10
 PAGE_BYTES, FOLDER = 4096, "/dev/shm"
+SAID_BITS = 24  # of the number that goes with a barrier
 POLLS, NAP_S = 1000, 50e-6  # who waits asks so often, lending its core to others in between, and then sleeps in between
 lend_core = getattr(os, "sched_yield", lambda: time.sleep(0))
 
@@ -167,15 +168,16 @@ class Memory:
 
     A barrier is a number that each rank counts up in this memory, and looks at the others' until they are as far: where
     ranks share cores that takes a fifth of the time of MPI's own. `Sync` keeps what was written and read before the number
-    before it. Threads share their memory anyway, and have a barrier that notices when all of them wait.
+    before it; its lower bits are what the rank says. Threads share their memory anyway, and have a barrier that notices
+    when all of them wait.
     """
 
     def __init__(self, node) -> None:
         self.node, self.windows = node, []
         self._threads = not type(node).__module__.startswith("mpi4py")
         if not self._threads:
-            counts = [memoryview(part[:24]).cast("q") for part in self.allocate(PAGE_BYTES)]
-            self.own, self.others = counts[node.rank], counts[node.rank + 1 :] + counts[: node.rank]
+            counts = [memoryview(part[:16]).cast("q") for part in self.allocate(PAGE_BYTES)]
+            self.count, self.own, self.others = 0, counts[node.rank], counts[node.rank + 1 :] + counts[: node.rank]
             self.windows[0].Lock_all()
 
     def allocate(self, nbytes: int) -> list[np.ndarray]:
@@ -206,18 +208,19 @@ class Memory:
         """Wait for all ranks. Have all of them said the same?"""
         if self._threads:
             return len(set(self.node.allgather(said))) == 1
-        count = self.own[0] + 1
-        slot = 1 + count % 2  # who is slow may still read what was said last
-        self.own[slot] = said
+        self.count += 1
+        slot, least = self.count % 2, self.count << SAID_BITS  # who is slow may still look at what was written last
+        mine, agreed = least | said % (1 << SAID_BITS), True
         self.windows[0].Sync()
-        self.own[0] = count
+        self.own[slot] = mine
         for other in self.others:
             polls = 0
-            while other[0] < count:
+            while (theirs := other[slot]) < least:
                 polls += 1
                 lend_core() if polls < POLLS else time.sleep(NAP_S)
+            agreed = agreed and theirs == mine
         self.windows[0].Sync()
-        return all(other[slot] == said for other in self.others)
+        return agreed
 
     def free(self) -> None:
         if self.windows:
@@ -231,8 +234,12 @@ class Memory:
 
 def add_up(terms: list, total) -> None:
     """total <- (((t0 + t1) + t2) + ...), each term widened to the type of the total."""
-    cast(terms[0], total)
-    for term in terms[1:]:
+    first, *rest = terms
+    if rest and first.dtype == rest[0].dtype == total.dtype:
+        np.add(first, rest.pop(0), out=total)
+    else:
+        cast(first, total)
+    for term in rest:
         add(term, total)
 
 

@@ -72,11 +72,11 @@ MUTANTS = [
     Mutant(SHARED, "no barrier before the last results are read", "            if b <= len(pieces):",
            "            if b < len(pieces):",
            killed_by="comm/test_shared.py::test_the_bits_of_direct"),
-    Mutant(SHARED, "summed from the last rank on", "for term in terms[1:]:", "for term in terms[:0:-1]:",
+    Mutant(SHARED, "summed from the last rank on", "for term in rest:", "for term in rest[::-1]:",
            killed_by="comm/test_shared.py::test_the_bits_of_direct"),
     Mutant(SHARED, "the number goes up before the rows are written", """        self.windows[0].Sync()
-        self.own[0] = count
-""", """        self.own[0] = count
+        self.own[slot] = mine
+""", """        self.own[slot] = mine
         self.windows[0].Sync()
 """, killed_by="comm/test_shared.py::test_rows_are_written_before_the_number_that_says_so"),
     Mutant(SHARED, "nobody compares what was said", "return len(set(self.node.allgather(said))) == 1",
