@@ -50,8 +50,8 @@ def main(arguments: list[str]) -> None:
     others = [gloo(comm), open_mpi(comm, OTHER)]
     peers = {own: timed(comm, mpi_allreduce(comm))} | there(comm, others)
     say(comm, f"allreduce, {comm.size} ranks, {refgf.launch.job.cores} cores; ms of the slowest rank, median")
-    say(comm, line("bytes", "chosen", sides | peers, ["pool/best", "range", "fastest/best", "ring/best", "memory"]))
     sides["floor"] = timed(comm, lambda x: comm.Barrier())
+    say(comm, line("bytes", "chosen", sides | peers, ["pool/best", "range", "fastest/best", "ring/best", "memory"]))
     rows = [row for nbytes in SIZES for row in size_rows(comm, sides, peers, nbytes, pooled)]
     for other in others:
         other.close()

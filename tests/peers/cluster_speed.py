@@ -5,8 +5,8 @@
 Bus bandwidth is 2(p-1)/p N/t: what every link carries, whatever p is. It is held against raw TCP goodput, one way between
 two nodes, measured in turn with it. Every figure is a median of repeats, with its range. The ring is the pipelined one, which
 adds while it sends; the plain one, a step at a time, is printed beside it. MPI's own Allreduce knows the nodes; held against
-it is the ring that knows them too, in two levels where a node has several ranks (column ring/own). What two equal sides
-differ by, own/own, is the smallest difference that means something.
+it is the ring that knows them too, in two levels where a node has several ranks (column ring/own, with the 95 % interval of the
+median). What two equal sides differ by, own/own, is the smallest difference that means something.
 """
 
 import json
@@ -16,7 +16,8 @@ import sys
 import time
 from pathlib import Path
 
-from gradientflow_speed import bar, no_cluster
+from gradientflow_speed import no_cluster
+from judge import bar, median_interval, verdict
 
 HERE = Path(__file__).resolve().parent
 NODES, RATE = 4, "1gbit"
@@ -62,7 +63,7 @@ def on_cluster(each: int) -> dict:
 
 def report(p: int, found: dict, share: float) -> None:
     print(f"{NODES} nodes x {p // NODES} ranks, {RATE}; rates in MB/s")
-    heads = (f"{'raw TCP':>16} {'ring, bus':>16} {'own, bus':>16} {'ring/raw':>9} {'plain/own s':>12} {'ring/own s':>11} "
+    heads = (f"{'raw TCP':>16} {'ring, bus':>16} {'own, bus':>16} {'ring/raw':>9} {'plain/own s':>12} {'ring/own s':>22} "
              f"{'fastest/own s':>14} {'own/own s':>10}")  # fmt: skip
     print(f"{'bytes':>12} {heads}")
     for row in found["sizes"]:
@@ -75,13 +76,13 @@ def report(p: int, found: dict, share: float) -> None:
         plain = compared(f"plain ring / MPI's own, {name}", row["plain ring"], row["own"])["ratio"]
         same = compared(f"MPI's own again / MPI's own, {name}", row["own again"], row["own"])["ratio"]
         row["fastest_row"] = compared(f"fastest / MPI's own, {name}", row["fastest"], row["own"])
-        print(f"{row['bytes']:>12} {told} {row['of_raw']:>9.3f} {plain:>12.3f} {row['ring_row']['ratio']:>11.3f} "
+        print(f"{row['bytes']:>12} {told} {row['of_raw']:>9.3f} {plain:>12.3f} {told_with_interval(row['ring_row']):>22} "
               f"{row['fastest_row']['ratio']:>14.3f} {same:>10.3f} {row['chosen']}")  # fmt: skip
     long = [row["of_raw"] for row in found["sizes"] if row["bytes"] >= FROM_BYTES]
     bar(f"ring over raw TCP, worst size from {FROM_BYTES >> 20} MiB", min(long), share, least=True)
-    own = [row["ring_row"]["ratio"] for row in found["sizes"] if row["bytes"] >= OWN_FROM_BYTES]
-    bar(f"ring over MPI's own, worst size from {OWN_FROM_BYTES >> 20} MiB", max(own), 1.0)
-    bar("the fastest of ours over MPI's own, worst size", max(row["fastest_row"]["ratio"] for row in found["sizes"]), 1.0)
+    worst(f"ring over MPI's own, worst size from {OWN_FROM_BYTES >> 20} MiB",
+          [row["ring_row"] for row in found["sizes"] if row["bytes"] >= OWN_FROM_BYTES])  # fmt: skip
+    worst("the fastest of ours over MPI's own, worst size", [row["fastest_row"] for row in found["sizes"]])
     small = found["small"]
     gain = statistics.median(eager / lazy for eager, lazy in zip(small["eager"], small["lazy"]))
     what = f"one call for ResNet-50's {small['tensors']} small tensors, times faster than eager"
@@ -91,10 +92,20 @@ def report(p: int, found: dict, share: float) -> None:
         print(f"     {what}: {gain:.1f}")
 
 
+def worst(name: str, rows: list[dict]) -> None:
+    words = {verdict(row) for row in rows}
+    bar(name, max(row["ratio"] for row in rows), 1.0, tie="tie" in words and "MISS" not in words)
+
+
+def told_with_interval(row: dict) -> str:
+    low, high = row["interval"]
+    return f"{row['ratio']:.3f} [{low:.3f}..{high:.3f}]"
+
+
 def compared(name: str, ours: list[float], theirs: list[float]) -> dict:
     ratios = [mine / other for mine, other in zip(ours, theirs)]
     return {"name": name, "ratio": statistics.median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios),
-            "wanted": ["at most", 1.0]}  # fmt: skip
+            "interval": median_interval(ratios), "wanted": ["at most", 1.0]}  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-from gradientflow_speed import bar, no_cluster
+from gradientflow_speed import no_cluster
+from judge import bar
 
 from refgf.exchange.topk import keep_count, mstopk
 

