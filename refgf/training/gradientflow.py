@@ -50,8 +50,9 @@ from refgf.training.step import averaged_statistics, evaluate, replica, require_
 # what the argument `allreduce` may be: makes an Allreduce out of a communicator and a wire type
 ring_allreduce = functools.partial(collective, algorithm=ring.allreduce)
 direct_allreduce = functools.partial(collective, algorithm=direct.allreduce)
-# the ring's bits, but it casts and adds while it sends; long segments, as each one takes the core from somebody who computes
-pipelined_ring_allreduce = functools.partial(pipelined, algorithm=ring.allreduce, segment_bytes=2**21, depth=2)
+# the ring's bits, but it casts and adds while it sends; long segments, as each takes the core from somebody who computes,
+# and four under way, as a rank that waits asleep, or for a core, may post the next one some milliseconds late
+pipelined_ring_allreduce = functools.partial(pipelined, algorithm=ring.allreduce, segment_bytes=2**20, depth=4)
 
 
 class GradientFlow:
