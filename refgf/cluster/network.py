@@ -5,10 +5,11 @@ a token bucket filter (tbf), so both directions have the stated rate, counted in
 1448 are payload and 1514 are counted, so TCP delivers 0.956 of the rate (0.993 with jumbo frames).
 
 A plain bucket would let a link that was idle send its first 100 kB at once, or, if it were smaller, lose its rate
-whenever the kernel wakes it late. So there are two: a large one for lateness, and one of a single packet (peakrate), so
-that the large one is spent little faster than the rate: 1.3 times at 1 Gbit/s. Less would not do: every packet needs a
-timer, which a virtual machine's idle core answers some 30 us late, and the next packet, 0.13 ms later, has to make up
-for it. What an idle link gains that way is one packet at once, and then at most 1.3 ms.
+whenever the kernel wakes it late. So there are two: a large one for lateness, and one of a packet (peakrate), so that the
+large one is not spent at once. Its rate is 1.3 times the link's at 1 Gbit/s (`settings.peak_of`); less would not do, as
+every packet needs a timer, which a virtual machine's idle core answers some 30 us late, and the next packet, 0.13 ms
+later, has to make up for it. So a link that was idle may send its first 0.7 MB 1.3 times as fast, at 1 Gbit/s: it gains at
+most 1.3 ms, once. A pause that is shorter than that is made up for entirely.
 """
 
 import json

@@ -9,7 +9,7 @@ MAX_NODES = 250  # a bridge takes 1023 cables and 10.77.0.0/16 more addresses, b
 MTUS = range(576, 16001)  # what Ethernet cards take
 PACKET_S = 130e-6  # how long the largest packet occupies a link: what an idle link sends at once
 PACKETS = range(6000, 64000)  # bytes; below, the kernel is busy with headers, and it knows none above
-LATE_S, CATCH_UP_S = 30e-6, 1e-3  # a shaper's timers are always late, that of an idle virtual core so much; at times, very
+LATE_S, CATCH_UP_S = 30e-6, 1e-3  # a shaper's timers are late: always so much on an idle virtual core, at times so much
 QUEUE_S = 20e-3  # a packet that would wait longer in a switch is dropped
 
 
@@ -44,9 +44,12 @@ class Settings:
         return min(PACKETS.stop, max(PACKETS.start, 2 * self.mtu, round(self.rate_of(node) * PACKET_S)))
 
     def peak_of(self, node: int) -> float:
-        """The rate at which credit is spent: a packet that was sent LATE_S late is made up for by the next one."""
+        """The rate at which credit is spent: a packet that was sent LATE_S late is made up for by the next one.
+
+        At most twice the rate (from 10 Gbit/s on, where packets are too short for that), and above it, as tbf wants.
+        """
         packet_s = self.packet_bytes(node) / self.rate_of(node)
-        return self.rate_of(node) * packet_s / (packet_s - min(LATE_S, packet_s / 2))
+        return self.rate_of(node) * min(2.0, max(1.01, packet_s / max(packet_s - LATE_S, 1e-9)))
 
     def burst_bytes(self, node: int) -> int:
         """Credit for a shaper that is woken too late; spent at the peak rate, never at once."""

@@ -87,9 +87,12 @@ def three_phase(nodes: Nodes, inside: Algorithm = ring_to_master, between: Algor
     return three_phase_allreduce
 
 
-def log_phases(nodes: Nodes) -> Algorithm:
-    """Three phases for short vectors: few steps before few bytes in the node. Bits of trees and doubling."""
-    return three_phase(nodes, tree.reduce, doubling.halving_doubling)
+def log_phases(nodes: Nodes, between: Algorithm = doubling.halving_doubling) -> Algorithm:
+    """Three phases for short vectors: few steps before few bytes in the node. Bits of trees and doubling.
+
+    For the shortest ones `doubling.recursive_doubling`: R steps between nodes, each of all n, where halving has 2R.
+    """
+    return three_phase(nodes, tree.reduce, between)
 
 
 def two_level_ring(nodes: Nodes) -> Algorithm:

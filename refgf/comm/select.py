@@ -38,7 +38,7 @@ CANDIDATES: dict[str, Algorithm] = {
     "ring": ring.allreduce,
 }
 SIZES = [1 << k for k in range(10, 25, 2)]  # bytes at which `measure` times the candidates: 1 KiB to 16 MiB
-ROW_S, MOST_CALLS = 20e-3, 200  # calls that are timed together: as many as fit in this time
+ROW_S, MOST_CALLS = 20e-3, 200  # as many calls are timed together as fit in this time, but at most so many
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,8 @@ def candidates(comm, wire=None) -> dict[str, Allreduce]:
     """
     algorithms, nodes = dict(CANDIDATES), topology.nodes(comm)
     if len(nodes) > 1 and len(nodes[0]) > 1 and len({len(node) for node in nodes}) == 1:
-        algorithms |= {"two-level ring": hierarchical.two_level_ring(nodes), "log phases": hierarchical.log_phases(nodes)}
+        algorithms |= {"two-level ring": hierarchical.two_level_ring(nodes), "log phases": hierarchical.log_phases(nodes),
+                       "doubling phases": hierarchical.log_phases(nodes, doubling.recursive_doubling)}  # fmt: skip
     bound = {name: collective(comm, algorithm, wire) for name, algorithm in algorithms.items()}
     bound["pipelined ring"] = pipelined(comm, ring.allreduce, wire)
     return bound | ({"shared memory": SharedMemory(comm, wire)} if share_memory(comm) else {})
@@ -146,7 +147,7 @@ def measure(comm, sides: dict[str, Allreduce], sizes=SIZES, repeats: int = 5, ze
 
 def _calls(comm, allreduce: Allreduce, x) -> int:
     """How many calls fit in ROW_S, the same number on all ranks; the first row warms up."""
-    few = max(1, min(20, (1 << 20) // x.nbytes))
+    few = max(1, min(20, (1 << 20) // max(1, x.nbytes)))
     seconds = [_row(comm, allreduce, x, few) for _ in range(2)][1]
     return max(1, min(MOST_CALLS, round(ROW_S / max(comm.allgather(seconds)))))
 

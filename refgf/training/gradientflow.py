@@ -52,6 +52,7 @@ ring_allreduce = functools.partial(collective, algorithm=ring.allreduce)
 direct_allreduce = functools.partial(collective, algorithm=direct.allreduce)
 # the ring's bits, but it casts and adds while it sends; long segments, as each takes the core from somebody who computes,
 # and four under way, as a rank that waits asleep, or for a core, may post the next one some milliseconds late
+# (of float16 a segment has just the LONG elements for which fused.py takes its loops)
 pipelined_ring_allreduce = functools.partial(pipelined, algorithm=ring.allreduce, segment_bytes=2**20, depth=4)
 
 

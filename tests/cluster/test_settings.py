@@ -52,7 +52,7 @@ def test_refused(name):
         make(**arguments)
 
 
-@pytest.mark.parametrize("rate", ["10mbit", "100mbit", "1gbit", "2.5gbit", "5gbit", "40gbit"])
+@pytest.mark.parametrize("rate", ["100kbit", "10mbit", "100mbit", "1gbit", "2.5gbit", "5gbit", "40gbit"])
 @pytest.mark.parametrize("mtu", [576, 1500, 9000, 16000])
 def test_both_buckets_hold_the_largest_packet_with_its_headers(rate, mtu):
     """Else tbf would cut every packet (slow) or drop it (no traffic at all)."""
@@ -66,14 +66,15 @@ def test_both_buckets_hold_the_largest_packet_with_its_headers(rate, mtu):
     assert numbers["mtu"] >= on_the_wire and numbers["burst"] >= on_the_wire
     assert numbers["limit"] > numbers["burst"]
     assert numbers["rate"] == round(settings.rate * 8) and numbers["peakrate"] == round(settings.peak_of(0) * 8)
+    assert numbers["peakrate"] // 8 > numbers["rate"] // 8  # in whole bytes, or tbf refuses it
 
 
 @pytest.mark.parametrize("rate", ["10mbit", "100mbit", "1gbit", "2.5gbit", "5gbit"])
 def test_a_packet_sent_late_is_made_up_for_by_the_next(rate):
-    """At the peak rate a packet and the lateness together take as long as a packet at the rate."""
+    """At the peak rate a packet and the lateness together take no longer than a packet at the rate."""
     settings = make(rates=[rate])
     packet = settings.packet_bytes(0)
-    assert packet / settings.peak_of(0) + LATE_S == pytest.approx(packet / settings.rate)
+    assert packet / settings.peak_of(0) + LATE_S <= packet / settings.rate * (1 + 1e-9)
     assert settings.peak_of(0) < 1.5 * settings.rate  # or an idle link would gain much on its first messages
 
 

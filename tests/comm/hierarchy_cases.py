@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 from comm_cases import rounded
 
+from refgf.comm.doubling import recursive_doubling
 from refgf.comm.hierarchical import log_phases, three_phase, two_level_ring
 from refgf.comm.slices import length, slices
 from refgf.oracle.definitions import doubling_allreduce, ring_allreduce
@@ -68,6 +69,7 @@ def paired(xs, wire):
 CASES = {
     "three phases": (three_phase, three_phase_sum),
     "log phases": (log_phases, log_phases_sum),
+    "doubling phases": (lambda nodes: log_phases(nodes, recursive_doubling), log_phases_sum),
     "two-level ring": (two_level_ring, two_level_sum),
 }
 
@@ -110,6 +112,17 @@ def log_phases_cost(nodes, i, j, n):
     return children + more + 2 * rounds, (children + more) * n + halved
 
 
+def doubling_phases_cost(nodes, i, j, n):
+    """All elements in every message: a master sends c_0, then one in each of R rounds, or one more if it speaks for two."""
+    if j > 0:
+        return log_phases_cost(nodes, i, j, n)
+    m, children = len(nodes), (len(nodes[i]) - 1).bit_length()
+    rounds = m.bit_length() - 1
+    two = i < 2 * (m - 2**rounds)
+    messages = children + (1 if two and i % 2 else rounds + two)
+    return messages, messages * n
+
+
 def halving_elements(number, q, n):
     """n - |B_R| + |B_1| + ... + |B_R|, B_t what a participant holds after round t."""
     bounds, first, last, held = [part.start for part in slices(n, q)] + [n], 0, q, [n]
@@ -120,5 +133,6 @@ def halving_elements(number, q, n):
     return n - held[-1] + sum(held[1:])
 
 
-COSTS = {"three phases": three_phase_cost, "log phases": log_phases_cost, "two-level ring": two_level_cost}
+COSTS = {"three phases": three_phase_cost, "log phases": log_phases_cost, "doubling phases": doubling_phases_cost,
+         "two-level ring": two_level_cost}  # fmt: skip
 FORMS = [(CASES[name][0], cost) for name, cost in COSTS.items()]

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from gradientflow_speed import no_cluster
-from judge import bar, median_interval, verdict
+from judge import bar, compared, worst, written
 
 HERE = Path(__file__).resolve().parent
 NODES, RATE = 4, "1gbit"
@@ -76,13 +76,13 @@ def report(p: int, found: dict, share: float) -> None:
         plain = compared(f"plain ring / MPI's own, {name}", row["plain ring"], row["own"])["ratio"]
         same = compared(f"MPI's own again / MPI's own, {name}", row["own again"], row["own"])["ratio"]
         row["fastest_row"] = compared(f"fastest / MPI's own, {name}", row["fastest"], row["own"])
-        print(f"{row['bytes']:>12} {told} {row['of_raw']:>9.3f} {plain:>12.3f} {told_with_interval(row['ring_row']):>22} "
+        print(f"{row['bytes']:>12} {told} {row['of_raw']:>9.3f} {plain:>12.3f} {written(row['ring_row']):>22} "
               f"{row['fastest_row']['ratio']:>14.3f} {same:>10.3f} {row['chosen']}")  # fmt: skip
     long = [row["of_raw"] for row in found["sizes"] if row["bytes"] >= FROM_BYTES]
     bar(f"ring over raw TCP, worst size from {FROM_BYTES >> 20} MiB", min(long), share, least=True)
-    worst(f"ring over MPI's own, worst size from {OWN_FROM_BYTES >> 20} MiB",
+    worst(f"ring over MPI's own from {OWN_FROM_BYTES >> 20} MiB",
           [row["ring_row"] for row in found["sizes"] if row["bytes"] >= OWN_FROM_BYTES])  # fmt: skip
-    worst("the fastest of ours over MPI's own, worst size", [row["fastest_row"] for row in found["sizes"]])
+    worst("the fastest of ours over MPI's own", [row["fastest_row"] for row in found["sizes"]])
     small = found["small"]
     gain = statistics.median(eager / lazy for eager, lazy in zip(small["eager"], small["lazy"]))
     what = f"one call for ResNet-50's {small['tensors']} small tensors, times faster than eager"
@@ -90,22 +90,6 @@ def report(p: int, found: dict, share: float) -> None:
         bar(what, gain, 5.0, least=True)
     else:
         print(f"     {what}: {gain:.1f}")
-
-
-def worst(name: str, rows: list[dict]) -> None:
-    words = {verdict(row) for row in rows}
-    bar(name, max(row["ratio"] for row in rows), 1.0, tie="tie" in words and "MISS" not in words)
-
-
-def told_with_interval(row: dict) -> str:
-    low, high = row["interval"]
-    return f"{row['ratio']:.3f} [{low:.3f}..{high:.3f}]"
-
-
-def compared(name: str, ours: list[float], theirs: list[float]) -> dict:
-    ratios = [mine / other for mine, other in zip(ours, theirs)]
-    return {"name": name, "ratio": statistics.median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios),
-            "interval": median_interval(ratios), "wanted": ["at most", 1.0]}  # fmt: skip
 
 
 if __name__ == "__main__":

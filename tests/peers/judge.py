@@ -3,6 +3,7 @@
 ok      the median holds what is wanted
 tie     it does not, but neither side is faster as far as this run can tell: the 95 % interval of the paired ratios' median
         has 1 in it and ends within TIE of it. Where a full link is the limit of both sides, that is the best there can be.
+        Only a row with an `interval` can tell.
 MISS    it does not
 """
 
@@ -12,14 +13,30 @@ import statistics
 TIE = 0.01
 
 
-def bar(name: str, values: list[float] | float, limit: float, least: bool = False, tie: bool = False) -> dict:
-    """Prints the verdict on the median of `values` (or on one number, that of sizes which are at worst in a tie); the row."""
+def bar(name: str, values: list[float] | float, limit: float, least: bool = False) -> dict:
+    """Prints the verdict on the median of `values`, and returns the row."""
     values = values if isinstance(values, list) else [values]
     row = {"name": name, "ratio": statistics.median(values), "ratio_min": min(values), "ratio_max": max(values),
            "wanted": ["at least" if least else "at most", limit]}  # fmt: skip
-    word = "tie" if tie else verdict(row)
-    print(f"{word:<4} {name}: {row['ratio']:.{3 if word == 'tie' else 2}f} (wanted {row['wanted'][0]} {limit:g})")
+    tell(name, row)
     return row
+
+
+def worst(name: str, rows: list[dict]) -> None:
+    """Prints the verdict on that row, of those with an upper limit, which is farthest from holding it."""
+    tell(f"{name}, worst: {{}}", max(rows, key=lambda row: (verdict(row) == "MISS", row["ratio"])))
+
+
+def tell(name: str, row: dict) -> None:
+    direction, limit = row["wanted"]
+    print(f"{verdict(row):<4} {name.format(row['name'])}: {written(row)} (wanted {direction} {limit:g})")
+
+
+def written(row: dict) -> str:
+    """The ratio, with three decimals where two would hide on which side it is, and its interval."""
+    near = "wanted" in row and abs(row["ratio"] - row["wanted"][1]) < 0.05
+    interval = "[{:.3f}..{:.3f}]".format(*row["interval"]) if "interval" in row else ""
+    return f"{row['ratio']:.{3 if near else 2}f} {interval}".strip()
 
 
 def verdict(row: dict) -> str:
@@ -31,13 +48,17 @@ def verdict(row: dict) -> str:
     return "tie" if limit == 1 and 1 - TIE <= low <= 1 <= high <= 1 + TIE else "MISS"
 
 
-def median_interval(values: list[float]) -> list[float]:
-    """Where the true median lies with at least 95 %: between two of the sorted values, whatever their distribution.
+def compared(name: str, ours: list[float], theirs: list[float]) -> dict:
+    """The row of two sides that took turns: ours over theirs, wanted at most 1."""
+    ratios = [mine / other for mine, other in zip(ours, theirs)]
+    row = {"name": name, "ratio": statistics.median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios),
+           "wanted": ["at most", 1.0]}  # fmt: skip
+    return row | ({"interval": median_interval(ratios)} if len(ratios) >= 6 else {})
 
-    Below six values even the whole range has less than 95 %; it is what is returned.
-    """
-    n, outside, dropped = len(values), 1 / 2 ** len(values), 0
-    while outside + math.comb(n, dropped + 1) / 2**n <= 0.025:
+
+def median_interval(values: list[float]) -> list[float]:
+    """Where the true median lies with at least 95 %: between two of the sorted values (six or more), however distributed."""
+    n, dropped = len(values), 0
+    while sum(math.comb(n, k) for k in range(dropped + 2)) / 2**n <= 0.025:
         dropped += 1
-        outside += math.comb(n, dropped) / 2**n
     return [sorted(values)[dropped], sorted(values)[n - 1 - dropped]]

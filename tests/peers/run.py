@@ -23,7 +23,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from judge import verdict
+from judge import verdict, written
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -100,11 +100,10 @@ def report(rows: list[dict], results: Path) -> None:
     for row in rows:
         wanted, held = row.get("wanted"), ""
         if wanted:
-            word = verdict(row)
-            row["held"] = word != "MISS"
-            held = f"{word:<4} wanted {wanted[0]} {wanted[1]:g}"
+            row["verdict"] = verdict(row)
+            held = f"{row['verdict']:<4} wanted {wanted[0]} {wanted[1]:g}"
         spread = f"{row['ratio_min']:.2f} to {row['ratio_max']:.2f}"
-        print(f"{row['name']:<{width}} {row['ratio']:>8.2f}   {spread:<18} {held}")
+        print(f"{row['name']:<{width}} {written(row):<24} {spread:<18} {held}")
     (results / "ratios.json").write_text(json.dumps(rows, indent=1) + "\n")
     if not rows:
         return print("none")
@@ -120,7 +119,7 @@ def draw(rows: list[dict], path: Path) -> None:
     figure = Figure(figsize=(9, 1.5 + 0.25 * len(rows)), layout="constrained")
     axis = figure.subplots()
     for y, row in enumerate(rows):
-        colour = {True: "tab:green", False: "tab:red", None: "tab:grey"}[row.get("held")]
+        colour = {"ok": "tab:green", "tie": "tab:olive", "MISS": "tab:red", None: "tab:grey"}[row.get("verdict")]
         axis.plot([row["ratio_min"], row["ratio_max"]], [y, y], color=colour, alpha=0.4, linewidth=4)
         axis.plot(row["ratio"], y, "o", color=colour)
         if row.get("wanted"):
@@ -128,7 +127,8 @@ def draw(rows: list[dict], path: Path) -> None:
     axis.axvline(1, color="black", linewidth=0.5)
     axis.set_yticks(range(len(rows)), [row["name"] for row in rows], fontsize=8)
     axis.set(xscale="log", ylim=(len(rows) - 0.5, -0.5), xlabel="ratio: median and range; black: what is wanted, and which way")
-    figure.suptitle("refgf beside its peers, one run: green holds what is wanted, red does not, grey has no bar", fontsize=10)
+    colours = "green holds what is wanted, olive is a tie, red does not, grey has no bar"
+    figure.suptitle(f"refgf beside its peers, one run: {colours}", fontsize=10)
     figure.savefig(path, dpi=120)
 
 
