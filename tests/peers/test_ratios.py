@@ -49,7 +49,8 @@ def test_a_tie_is_told_only_where_the_run_could_tell(ratio, interval, word):
 
 def test_the_worst_row_is_told(capsys):
     """A sure miss before a tie that is larger; of the others the largest."""
-    rows = [compared("a", [1.004] * 9, [1] * 9), compared("b", [0.995, 1.009] * 4 + [1.006], [1] * 9), compared("c", [0.5], [1])]
+    many, ties = [1] * 9, [0.995, 1.009] * 4 + [1.006]
+    rows = [compared("a", [1.004] * 9, many), compared("b", ties, many), compared("c", [0.5], [1])]
     worst("all", rows)
     worst("some", rows[2:])
     assert capsys.readouterr().out == ("MISS all, worst: a: 1.004 [1.004..1.004] (wanted at most 1)\n"
