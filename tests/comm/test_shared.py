@@ -1,6 +1,5 @@
 """Allreduce through shared memory: the bits of `direct`, the stated barriers, and nobody overwrites what others still read."""
 
-import os
 import threading
 import time
 
@@ -9,11 +8,9 @@ import pytest
 from comm_cases import WIRES, order_sensitive, same_bits, sizes_of
 
 from refgf.comm import direct, shared, threads
-from refgf.comm.link import LinkComm
 from refgf.comm.schedule import replay
-from refgf.comm.shared import SharedMemory, share_memory
+from refgf.comm.shared import SharedMemory
 from refgf.comm.trace import TracedComm
-from refgf.units import parse_link
 
 SETTINGS = [(8, 0), (72, 0), (400, 100), (1 << 16, 1 << 16)]  # piece_bytes, short_bytes
 
@@ -171,31 +168,6 @@ def test_ranks_that_pass_different_arrays(on_ranks, kind):
     on_ranks(body)
 
 
-def test_closed_is_closed(on_ranks):
-    def body(comm):
-        allreduce = SharedMemory(comm)
-        allreduce.close()
-        for call in (lambda: allreduce(np.ones(3, np.float32)), lambda: allreduce.zeros(3)):
-            with pytest.raises(ValueError, match=rf"rank {comm.Get_rank()}: got a call after close\(\); wanted none; next:"):
-                call()
-
-    on_ranks(body)
-
-
-def test_communicators_are_given_back(on_ranks):
-    """MPICH has some 2000 of them."""
-
-    def body(comm):
-        if isinstance(comm, threads.ThreadComm):
-            return
-        for _ in range(2100):
-            assert share_memory(comm)
-        for _ in range(10):
-            SharedMemory(comm).close()
-
-    on_ranks(body)
-
-
 def test_rows_are_written_before_the_number_that_says_so():
     """A processor may reorder what is on one side of a `Sync`."""
     happened = []
@@ -241,74 +213,3 @@ def test_counted_barriers_and_no_message(on_ranks):
         allreduce.close()
 
     on_ranks(body)
-
-
-def test_memory_is_what_it_says(on_ranks):
-    """2 piece_bytes (1 + 1/p) a rank, in whole pages."""
-
-    def body(comm):
-        p = comm.Get_size()
-        allreduce = SharedMemory(comm, None, 1 << 16)
-        held = sum(part[comm.Get_rank()].nbytes for part in allreduce._rows + allreduce._results)
-        assert 0 <= held - 2 * (1 << 16) * (1 + 1 / p) <= 4 * 4096 + 16
-        assert len(allreduce._rows[0]) == p
-        allreduce.close()
-        allreduce.close()  # twice does no harm
-
-    on_ranks(body)
-
-
-def test_default_blocks_share_the_memory():
-    sizes = {p: threads.run(p, lambda comm: SharedMemory(comm).piece_bytes)[0] for p in (1, 3, 8)}
-    assert all(p * block <= 8 << 20 for p, block in sizes.items()) and 8 * sizes[8] == 8 << 20
-
-
-def test_who_cannot_share_says_so():
-    def body(comm):
-        assert share_memory(comm) and share_memory(TracedComm(comm))
-        link = LinkComm(comm, parse_link("1gbit,50us"))
-        assert not share_memory(link)
-        with pytest.raises(ValueError, match=r"rank 0: got a LinkComm of 1 ranks that do not share memory; wanted .* next"):
-            SharedMemory(link)
-        with pytest.raises(ValueError, match="got pieces of 7 bytes; wanted 8 or more"):
-            SharedMemory(comm, None, 7)
-        with pytest.raises(ValueError, match=r"SharedMemory on rank 0: got shape \(2, 2\)"):
-            SharedMemory(comm)(np.zeros((2, 2), np.float32))
-
-    threads.run(1, body)
-
-
-def test_more_than_there_is(on_ranks):
-    """On every rank, before the memory is touched. Threads take it from the process."""
-    if not os.path.isdir(shared.FOLDER):
-        pytest.skip("this system has no /dev/shm")
-
-    def body(comm):
-        if isinstance(comm, threads.ThreadComm):
-            return
-        allreduce = SharedMemory(comm)
-        with pytest.raises(ValueError, match=rf"rank {comm.Get_rank()}: got \d+ bytes .* wanted at most .* next: docker run"):
-            allreduce.zeros(1 << 50)
-        x = allreduce.zeros(100_000)  # the refusal did no harm
-        x[:] = 1
-        allreduce(x)
-        assert (x == comm.Get_size()).all()
-        allreduce.close()
-
-    on_ranks(body)
-
-
-def test_ranks_on_two_nodes_are_refused():
-    """Split_type says who shares memory with this rank."""
-
-    class TwoNodes(TracedComm):
-        def Split_type(self, split_type):
-            return self.Split(self.rank // 2, self.rank)
-
-    def body(comm):
-        comm = TwoNodes(comm)
-        assert not share_memory(comm)
-        with pytest.raises(ValueError, match=f"rank {comm.rank}: got a TwoNodes of 3 ranks that do not share memory; wanted"):
-            SharedMemory(comm)
-
-    threads.run(3, body)
