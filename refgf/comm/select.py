@@ -17,7 +17,7 @@ counts are in their modules. All ranks must be handed the same numbers: measure 
 The forms say that halving-doubling and the ring tie on long vectors. They do not: an algorithm has its own way of using
 caches and links, so where it matters each is timed at some sizes, and the fastest is taken:
 
-    sides = candidates(comm)                        {name: Allreduce}, those above, by nodes, pipelined, in shared memory
+    sides = candidates(comm)                        {name: Allreduce}: those above, by nodes, pipelined, shared memory, MPI's
     allreduce = Fastest(sides, measure(comm, sides))
 """
 
@@ -28,6 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from refgf.comm import doubling, hierarchical, ring, topology
+from refgf.comm.native import mpi_allreduce
 from refgf.comm.pipeline import pipelined
 from refgf.comm.schedule import Algorithm, Allreduce, Schedule, collective
 from refgf.comm.shared import SharedMemory, share_memory
@@ -114,7 +115,7 @@ class BySize:
 
 
 def candidates(comm, wire=None) -> dict[str, Allreduce]:
-    """The algorithms to choose from, bound to a communicator. Collective.
+    """The algorithms to choose from, bound to a communicator, and MPI's own call where there is one. Collective.
 
     Where all ranks are on one node also "shared memory": who made it closes it. Where nodes have as many ranks each, and more
     than one, also those in two levels.
@@ -125,6 +126,8 @@ def candidates(comm, wire=None) -> dict[str, Allreduce]:
                        "doubling phases": hierarchical.log_phases(nodes, doubling.recursive_doubling)}  # fmt: skip
     bound = {name: collective(comm, algorithm, wire) for name, algorithm in algorithms.items()}
     bound["pipelined ring"] = pipelined(comm, ring.allreduce, wire)
+    if hasattr(comm, "Allreduce"):
+        bound["MPI's own"] = mpi_allreduce(comm, wire)
     return bound | ({"shared memory": SharedMemory(comm, wire)} if share_memory(comm) else {})
 
 

@@ -2,8 +2,8 @@
 
     mpiexec -n 8 python tests/peers/allreduce_speed.py [results.json]
 
-Ours: the ring, and the one of several algorithms that was measured to be the fastest for its size (`comm/select.py`), on an
-array like everybody's, and on a gradient pool in shared memory (`comm/shared.py`): the bar is on that one.
+Ours: the ring, and the call that was measured to be the fastest for its size (`comm/select.py`; MPI's own is among them), on
+an array like everybody's, and on a gradient pool in shared memory (`comm/shared.py`): the bar is on that one.
 Peers: the Allreduce of the MPI that runs this, and in jobs of their own that of the other MPI and gloo's, if installed.
 All sides take turns. A turn is a row of calls, as many as 64 MiB hold, at most MOST_CALLS, after a row that is not timed:
 ranks that have slept meanwhile first have to spread over the cores again. A time is the mean of a row on the slowest rank,

@@ -1,9 +1,9 @@
 """The ranks' side of cluster_speed.py, on the emulated cluster: python cluster_side.py OUT
 
 Raw TCP between two nodes, the ring as it is taught and pipelined, the two-level ring where nodes have several ranks, the
-algorithm measured fastest for the size, and MPI's own Allreduce take turns; calls follow each other without a pause until
-every link has carried at least BURSTS times what its shaper may give on credit, or for MAX_CALLS calls. Times are the
-slowest rank's. A tensor below SMALL elements is small.
+call measured fastest for the size (MPI's own is among them), and MPI's own Allreduce take turns; calls follow each other
+without a pause until every link has carried at least BURSTS times what its shaper may give on credit, or for MAX_CALLS
+calls. Times are the slowest rank's. A tensor below SMALL elements is small.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
@@ -25,9 +25,9 @@ from refgf.comm.select import Fastest, candidates, measure
 from refgf.predict.workloads import resnet50
 
 SIZES = [1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26, 250_000_000]  # bytes
-MAX_CALLS = 2000
+MAX_CALLS = 500
 LONG = 1 << 26  # bytes; messages of 32 MiB are slower than their bytes say, in MPI's own too
-BURSTS, REPEATS, SMALL = 500, 5, 32_768  # after 20 bursts credit flatters nobody; after 500 not by 0.2 %
+BURSTS, REPEATS, SMALL = 250, 5, 32_768  # after 20 bursts credit flatters nobody; after 250 by 0.4 % at most
 
 
 def main(out: str) -> None:

@@ -82,7 +82,7 @@ def report(p: int, found: dict, share: float) -> None:
     bar(f"ring over raw TCP, worst size from {FROM_BYTES >> 20} MiB", min(long), share, least=True)
     worst(f"ring over MPI's own from {OWN_FROM_BYTES >> 20} MiB",
           [row["ring_row"] for row in found["sizes"] if row["bytes"] >= OWN_FROM_BYTES])  # fmt: skip
-    worst("the fastest of ours over MPI's own", [row["fastest_row"] for row in found["sizes"]])
+    worst("the call measured fastest over MPI's own", [row["fastest_row"] for row in found["sizes"]])
     small = found["small"]
     gain = statistics.median(eager / lazy for eager, lazy in zip(small["eager"], small["lazy"]))
     what = f"one call for ResNet-50's {small['tensors']} small tensors, times faster than eager"
