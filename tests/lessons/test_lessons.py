@@ -81,8 +81,9 @@ def test_stale_figures_are_listed():
 
 def test_the_timings_in_the_syllabus():
     took_s = [json.loads((ROOT / "figures" / f"{lesson.stem}.json").read_text())["took_s"] for lesson in LESSONS]
-    row = f"| {' | '.join(f'{seconds:.0f}' for seconds in took_s)} |"
-    assert row in (ROOT / "lessons" / "README.md").read_text(), f"next: put this row into lessons/README.md: {row}"
+    rows = [f"| {' | '.join(row)} |" for row in ((lesson.stem[:2] for lesson in LESSONS), (f"{s:.0f}" for s in took_s))]
+    table = f"{rows[0]}\n{'|---' * len(LESSONS)}|\n{rows[1]}\n"
+    assert table in (ROOT / "lessons" / "README.md").read_text(), f"next: put this table into lessons/README.md:\n{table}"
 
 
 KILLED_AFTER_S, GONE_IN_S = 3.0, 5.0
