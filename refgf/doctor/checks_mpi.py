@@ -83,7 +83,7 @@ def size(facts: Facts) -> Check | None:
     if facts["mpi_size"] == facts["size"]:
         return Check("size", "ok", f"{facts['size']} ranks, as {facts['launcher']} says")
     pmi = "pmix" if facts["family"] == "Open MPI" else "pmi2"
-    slurm = f"srun --mpi={pmi} ...   (srun --mpi=list shows what there is)"
+    slurm = f"srun --mpi={pmi} ...   (srun --mpi=list shows what there is), or mpiexec -n {facts['size']} ... in the job"
     finding = f"{facts['size']} were started, but each sees {facts['mpi_size']}"
     return Check("size", "broken", finding, slurm if facts["launcher"] == "Slurm" else _use(facts))
 
