@@ -40,6 +40,7 @@ CANDIDATES: dict[str, Algorithm] = {
 }
 SIZES = [1 << k for k in range(10, 25, 2)]  # bytes at which `measure` times the candidates: 1 KiB to 16 MiB
 ROW_S, MOST_CALLS = 20e-3, 200  # as many calls are timed together as fit in this time, but at most so many
+ROUNDS = (1, 2.0), (4, 1.2), (10, 1.0)  # rows of calls, and how near to the fastest a side must be to go on
 
 
 @dataclass(frozen=True)
@@ -131,37 +132,47 @@ def candidates(comm, wire=None) -> dict[str, Allreduce]:
     return bound | ({"shared memory": SharedMemory(comm, wire)} if share_memory(comm) else {})
 
 
-def measure(comm, sides: dict[str, Allreduce], sizes=SIZES, repeats: int = 5, zeros=np.zeros) -> dict[str, list[tuple]]:
-    """{name: [(bytes of a float32 vector, seconds a call), ...]}: slowest rank, median of the repeats, in turn. Collective.
+def measure(comm, sides: dict[str, Allreduce], sizes=SIZES, rounds=ROUNDS, zeros=np.zeros) -> dict[str, list[tuple]]:
+    """{name: [(bytes of a float32 vector, seconds a call), ...]}: slowest rank, median of all rows of calls. Collective.
 
+    rounds: ((rows, slack), ...); all sides take turns for so many rows, and those within `slack` of the fastest go on.
     zeros(n, dtype) makes the vectors: those of `SharedMemory.zeros` are summed at another pace.
     Short vectors are summed many times in a row: ranks that have slept first have to spread over the cores again, a link's
     first bytes may travel on credit, and what is chosen after a few microseconds is chosen by chance.
     """
     points, longest = {name: [] for name in sides}, zeros(max(sizes) // 4, np.float32)
     for nbytes in sizes:
-        x = longest[: nbytes // 4]
-        calls = {name: _calls(comm, allreduce, x) for name, allreduce in sides.items()}
-        rows = [[_row(comm, allreduce, x, calls[name]) for name, allreduce in sides.items()] for _ in range(repeats)]
-        for name, times in zip(sides, zip(*rows)):
-            points[name].append((nbytes, statistics.median(map(max, zip(*comm.allgather(times))))))
+        for name, seconds in _times(comm, sides, longest[: nbytes // 4], rounds).items():
+            points[name].append((nbytes, seconds))
     return points
 
 
+def _times(comm, sides: dict[str, Allreduce], x, rounds) -> dict[str, float]:
+    """{name: seconds a call}, the same on all ranks."""
+    calls = {name: _calls(comm, allreduce, x) for name, allreduce in sides.items()}
+    rows, close = {name: [] for name in sides}, list(sides)
+    for repeats, slack in rounds:
+        for _ in range(repeats):
+            for name in close:
+                rows[name].append(_row(comm, sides[name], x, calls[name]))
+        times = {name: statistics.median(seconds) for name, seconds in rows.items()}
+        close = [name for name in close if times[name] <= slack * min(times.values())]
+    return times
+
+
 def _calls(comm, allreduce: Allreduce, x) -> int:
-    """How many calls fit in ROW_S, the same number on all ranks; the first row warms up."""
+    """How many calls fit in ROW_S; the first row warms up."""
     few = max(1, min(20, (1 << 20) // max(1, x.nbytes)))
-    seconds = [_row(comm, allreduce, x, few) for _ in range(2)][1]
-    return max(1, min(MOST_CALLS, round(ROW_S / max(comm.allgather(seconds)))))
+    return max(1, min(MOST_CALLS, round(ROW_S / [_row(comm, allreduce, x, few) for _ in range(2)][1])))
 
 
 def _row(comm, allreduce: Allreduce, x, calls: int) -> float:
-    """Seconds a call on this rank."""
+    """Seconds a call on the slowest rank."""
     comm.Barrier()
     start_s = time.perf_counter()
     for _ in range(calls):
         allreduce(x)
-    return (time.perf_counter() - start_s) / calls
+    return max(comm.allgather((time.perf_counter() - start_s) / calls))
 
 
 class Fastest:

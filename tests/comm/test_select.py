@@ -1,5 +1,7 @@
 """The choice by size: the closed forms of predict/cost, the crossovers, and that it says what it chose."""
 
+import time
+
 import numpy as np
 import pytest
 from comm_cases import order_sensitive, same_bits
@@ -124,7 +126,8 @@ def test_measured_alike_on_all_ranks_and_summed(on_ranks):
 
     def body(comm):
         sides = candidates(comm)
-        points = measure(comm, sides, sizes=[64, 4096], repeats=2)
+        assert ("MPI's own" in sides) == hasattr(comm, "Allreduce")
+        points = measure(comm, sides, sizes=[64, 4096], rounds=[(1, 4.0), (1, 1.0)])
         assert all(comm.allgather(points)[0] == other for other in comm.allgather(points))
         assert {name: [n for n, _ in found] for name, found in points.items()} == dict.fromkeys(sides, [64, 4096])
         fastest = Fastest(sides, points)
@@ -148,6 +151,22 @@ def test_ranks_agree_on_the_number_of_calls():
 
     assert select._calls(Comm(), lambda x: None, np.zeros(4, np.float32)) == 40
     assert select._calls(Comm(), lambda x: None, np.zeros(0, np.float32)) == 40
+
+
+def test_only_the_near_ones_are_timed_again():
+    rows = []
+
+    class Comm:
+        def Barrier(self):
+            rows.append(1)
+
+        def allgather(self, mine):
+            return [mine]
+
+    sides = {"slow": lambda x: time.sleep(4e-3), "fast": lambda x: None}
+    points = measure(Comm(), sides, [1 << 20], rounds=[(2, 2.0), (5, 1.0)])
+    assert len(rows) == 2 * (2 + 2) + 5  # each side two rows to count its calls and two of the first round; five of the second
+    assert points["fast"][0][1] < points["slow"][0][1]
 
 
 @pytest.mark.parametrize(
