@@ -76,7 +76,7 @@ def test_every_split_runs(name, p):
 
 
 def test_order_sensitive_data_tells_orders_apart():
-    """Flat ring, three phases, log phases and two-level ring sum in four orders."""
+    """Flat ring, three phases, log phases and two-level ring sum in four orders; doubling phases in that of log phases."""
     xs, nodes = order_sensitive(8, 1000, "float32"), blocks(8, 2)
     flat = replay([ring.allreduce(r, 8, 1000) for r in range(8)], xs)[0]
     results = [flat, *(definition(xs, nodes, None) for definition in {definition for _, definition in CASES.values()})]

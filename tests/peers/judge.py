@@ -15,21 +15,20 @@ TIE = 0.01
 
 def bar(name: str, values: list[float] | float, limit: float, least: bool = False) -> dict:
     """Prints the verdict on the median of `values`, and returns the row."""
-    values = values if isinstance(values, list) else [values]
-    row = {"name": name, "ratio": statistics.median(values), "ratio_min": min(values), "ratio_max": max(values),
-           "wanted": ["at least" if least else "at most", limit]}  # fmt: skip
+    row = _row(name, values if isinstance(values, list) else [values], limit, least)
     tell(name, row)
     return row
 
 
 def worst(name: str, rows: list[dict]) -> None:
     """Prints the verdict on that row, of those with an upper limit, which is farthest from holding it."""
-    tell(f"{name}, worst: {{}}", max(rows, key=lambda row: (verdict(row) == "MISS", row["ratio"])))
+    row = max(rows, key=lambda row: (verdict(row) == "MISS", row["ratio"]))
+    tell(f"{name}, worst: {row['name']}", row)
 
 
 def tell(name: str, row: dict) -> None:
     direction, limit = row["wanted"]
-    print(f"{verdict(row):<4} {name.format(row['name'])}: {written(row)} (wanted {direction} {limit:g})")
+    print(f"{verdict(row):<4} {name}: {written(row)} (wanted {direction} {limit:g})")
 
 
 def written(row: dict) -> str:
@@ -51,9 +50,12 @@ def verdict(row: dict) -> str:
 def compared(name: str, ours: list[float], theirs: list[float]) -> dict:
     """The row of two sides that took turns: ours over theirs, wanted at most 1."""
     ratios = [mine / other for mine, other in zip(ours, theirs)]
-    row = {"name": name, "ratio": statistics.median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios),
-           "wanted": ["at most", 1.0]}  # fmt: skip
-    return row | ({"interval": median_interval(ratios)} if len(ratios) >= 6 else {})
+    return _row(name, ratios, 1.0) | ({"interval": median_interval(ratios)} if len(ratios) >= 6 else {})
+
+
+def _row(name: str, values: list[float], limit: float, least: bool = False) -> dict:
+    return {"name": name, "ratio": statistics.median(values), "ratio_min": min(values), "ratio_max": max(values),
+            "wanted": ["at least" if least else "at most", limit]}  # fmt: skip
 
 
 def median_interval(values: list[float]) -> list[float]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tiny import SPECS, N, Prescribed
 
+from refgf import fused
 from refgf.comm import threads
 from refgf.comm.native import mpi_allreduce
 from refgf.comm.slices import slices
@@ -21,7 +22,7 @@ from refgf.nn.alexnet import AlexNet
 from refgf.oracle.definitions import same_bits, scaled_run
 from refgf.predict.timeline import explicit
 from refgf.training.data import digits
-from refgf.training.gradientflow import GradientFlow, direct_allreduce
+from refgf.training.gradientflow import GradientFlow, direct_allreduce, pipelined_ring_allreduce
 from refgf.training.step import train_step
 
 
@@ -230,3 +231,7 @@ def test_density_schedule_reaches_csc(on_ranks):
         assert sent == [81, 81, 48, 48, 16, 16]
 
     on_ranks(body)
+
+
+def test_a_segment_of_the_pipelined_ring_is_long_enough_for_loops():
+    assert pipelined_ring_allreduce.keywords["segment_bytes"] // np.dtype(np.float16).itemsize >= fused.LONG
