@@ -135,7 +135,7 @@ def candidates(comm, wire=None) -> dict[str, Allreduce]:
 def measure(comm, sides: dict[str, Allreduce], sizes=SIZES, rounds=ROUNDS, zeros=np.zeros) -> dict[str, list[tuple]]:
     """{name: [(bytes of a float32 vector, seconds a call), ...]}: slowest rank, median of all rows of calls. Collective.
 
-    rounds: ((rows, slack), ...); all sides take turns for so many rows, and those within `slack` of the fastest go on.
+    rounds: ((rows, slack), ...), slack >= 1: sides take turns for so many rows; those within `slack` of the fastest go on.
     zeros(n, dtype) makes the vectors: those of `SharedMemory.zeros` are summed at another pace.
     Short vectors are summed many times in a row: ranks that have slept first have to spread over the cores again, a link's
     first bytes may travel on credit, and what is chosen after a few microseconds is chosen by chance.
@@ -148,16 +148,18 @@ def measure(comm, sides: dict[str, Allreduce], sizes=SIZES, rounds=ROUNDS, zeros
 
 
 def _times(comm, sides: dict[str, Allreduce], x, rounds) -> dict[str, float]:
-    """{name: seconds a call}, the same on all ranks."""
+    """{name: seconds a call}, the same on all ranks. Who does not go on keeps his distance from the fastest of that round."""
     calls = {name: _calls(comm, allreduce, x) for name, allreduce in sides.items()}
-    rows, close = {name: [] for name in sides}, list(sides)
+    rows, close, slower = {name: [] for name in sides}, list(sides), {}
     for repeats, slack in rounds:
         for _ in range(repeats):
             for name in close:
                 rows[name].append(_row(comm, sides[name], x, calls[name]))
-        times = {name: statistics.median(seconds) for name, seconds in rows.items()}
-        close = [name for name in close if times[name] <= slack * min(times.values())]
-    return times
+        times = {name: statistics.median(rows[name]) for name in close}
+        fastest = min(times.values())
+        slower |= {name: seconds / fastest for name, seconds in times.items()}
+        close = [name for name in close if slower[name] <= slack]
+    return {name: fastest * ratio for name, ratio in slower.items()}
 
 
 def _calls(comm, allreduce: Allreduce, x) -> int:

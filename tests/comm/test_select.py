@@ -169,6 +169,15 @@ def test_only_the_near_ones_are_timed_again():
     assert points["fast"][0][1] < points["slow"][0][1]
 
 
+def test_who_is_out_keeps_his_distance(monkeypatch):
+    """A machine that slows down must not make a side win that was slower when both were timed, nor leave nobody to time."""
+    script = {"a": [1.0, 3.0, 3.0, 3.0, 3.0, 4.0], "b": [2.25]}
+    monkeypatch.setattr(select, "_calls", lambda *_: 1)
+    monkeypatch.setattr(select, "_row", lambda comm, side, x, calls: script[side].pop(0))
+    points = measure(None, {"a": "a", "b": "b"}, [4], rounds=[(1, 2.0), (4, 1.2), (1, 1.0)])
+    assert points == {"a": [(4, 3.0)], "b": [(4, 6.75)]} and not any(script.values())
+
+
 @pytest.mark.parametrize(
     "nodes, two_levels",
     [([[0, 1], [2, 3]], True), ([[0, 1, 2], [3]], False), ([[0], [1], [2], [3]], False), ([[0, 1, 2, 3]], False)],

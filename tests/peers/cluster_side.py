@@ -72,9 +72,9 @@ def rotated(names: list[str], by: int) -> list[str]:
 def lazy_rows(comm, allreduce, counts: list[int]) -> dict:
     """ResNet-50's small tensors: one call each, and one call for all."""
     tensors, pool = [np.zeros(n, np.float32) for n in counts], np.zeros(sum(counts), np.float32)
-    eager = [seconds(comm, lambda: [allreduce(x) for x in tensors]) for _ in range(REPEATS + 1)][1:]
-    lazy = [seconds(comm, lambda: allreduce(pool)) for _ in range(REPEATS + 1)][1:]
-    return {"tensors": len(counts), "eager": eager, "lazy": lazy}
+    eager, lazy = lambda: [allreduce(x) for x in tensors], lambda: allreduce(pool)
+    rows = [(seconds(comm, eager), seconds(comm, lazy)) for _ in range(REPEATS + 1)][1:]
+    return {"tensors": len(counts)} | dict(zip(("eager", "lazy"), zip(*rows)))
 
 
 def burst_bytes() -> int:

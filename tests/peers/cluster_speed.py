@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> dict:
         print(f"left out: {reason}")
         return {}
     results = {"start_stop_s": [start_and_stop() for _ in range(5)]}
-    bar("start and stop of 4 nodes, seconds", statistics.median(results["start_stop_s"]), 2.0)
+    results["start_stop_row"] = bar("start and stop of 4 nodes, seconds", results["start_stop_s"], 2.0)
     for each, share in SHARE.items():
         results[each] = on_cluster(each)
         report(NODES * each, results[each], share)
@@ -75,21 +75,24 @@ def report(p: int, found: dict, share: float) -> None:
         row["ring_row"] = compared(f"ring / MPI's own, {name}", row.get("ring by nodes", row["ring"]), row["own"])
         plain = compared(f"plain ring / MPI's own, {name}", row["plain ring"], row["own"])["ratio"]
         same = compared(f"MPI's own again / MPI's own, {name}", row["own again"], row["own"])["ratio"]
+        if row["bytes"] < OWN_FROM_BYTES:
+            del row["ring_row"]["wanted"]
         row["fastest_row"] = compared(f"fastest / MPI's own, {name}", row["fastest"], row["own"])
         print(f"{row['bytes']:>12} {told} {row['of_raw']:>9.3f} {plain:>12.3f} {written(row['ring_row']):>22} "
               f"{row['fastest_row']['ratio']:>14.3f} {same:>10.3f} {row['chosen']}")  # fmt: skip
     long = [row["of_raw"] for row in found["sizes"] if row["bytes"] >= FROM_BYTES]
-    bar(f"ring over raw TCP, worst size from {FROM_BYTES >> 20} MiB", min(long), share, least=True)
+    what = f"ring over raw TCP, worst size from {FROM_BYTES >> 20} MiB, {NODES} x {p // NODES}"
+    found["raw_row"] = bar(what, min(long), share, least=True)
     worst(f"ring over MPI's own from {OWN_FROM_BYTES >> 20} MiB",
           [row["ring_row"] for row in found["sizes"] if row["bytes"] >= OWN_FROM_BYTES])  # fmt: skip
     worst("the call measured fastest over MPI's own", [row["fastest_row"] for row in found["sizes"]])
     small = found["small"]
-    gain = statistics.median(eager / lazy for eager, lazy in zip(small["eager"], small["lazy"]))
+    gains = [eager / lazy for eager, lazy in zip(small["eager"], small["lazy"])]
     what = f"one call for ResNet-50's {small['tensors']} small tensors, times faster than eager"
     if p == 8:
-        bar(what, gain, 5.0, least=True)
+        small["row"] = bar(what, gains, 5.0, least=True)
     else:
-        print(f"     {what}: {gain:.1f}")
+        print(f"     {what}: {statistics.median(gains):.1f}")
 
 
 if __name__ == "__main__":

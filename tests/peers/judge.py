@@ -59,7 +59,10 @@ def _row(name: str, values: list[float], limit: float, least: bool = False) -> d
 
 
 def median_interval(values: list[float]) -> list[float]:
-    """Where the true median lies with at least 95 %: between two of the sorted values (six or more), however distributed."""
+    """Where the true median lies with at least 95 %: between two of the sorted values (six or more), however distributed.
+
+    Of independent values: two sides that take turns share what disturbs the machine for longer than a turn.
+    """
     n, dropped = len(values), 0
     while sum(math.comb(n, k) for k in range(dropped + 2)) / 2**n <= 0.025:
         dropped += 1

