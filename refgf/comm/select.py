@@ -40,7 +40,7 @@ CANDIDATES: dict[str, Algorithm] = {
 }
 SIZES = [1 << k for k in range(10, 25, 2)]  # bytes at which `measure` times the candidates: 1 KiB to 16 MiB
 ROW_S, MOST_CALLS = 20e-3, 200  # as many calls are timed together as fit in this time, but at most so many
-ROUNDS = (1, 2.0), (4, 1.2), (10, 1.0)  # rows of calls, and how near to the fastest a side must be to go on
+ROUNDS = (3, 2.0), (4, 1.2), (10, 1.0)  # rows of calls, and how near to the fastest a side must be to go on
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """Is what was measured what is wanted? One rule for the peers' tables and for the table of all of them.
 
 ok      the median holds what is wanted
-tie     it does not, but neither side is faster as far as this run can tell: the 95 % interval of the paired ratios' median
-        has 1 in it and ends within TIE of it. Where a full link is the limit of both sides, that is the best there can be.
-        Only a row with an `interval` can tell.
+tie     it does not, but neither side is faster as far as this run can tell, and ours is not slower by more than TIE: the
+        95 % interval of the paired ratios' median has 1 in it and ends below 1 + TIE. Where a full link is the limit of
+        both sides, that is the best there can be. Only a row with an `interval` can tell.
 MISS    it does not
 """
 
@@ -21,9 +21,10 @@ def bar(name: str, values: list[float] | float, limit: float, least: bool = Fals
 
 
 def worst(name: str, rows: list[dict]) -> None:
-    """Prints the verdict on that row, of those with an upper limit, which is farthest from holding it."""
-    row = max(rows, key=lambda row: (verdict(row) == "MISS", row["ratio"]))
-    tell(f"{name}, worst: {row['name']}", row)
+    """Prints the verdict on that row, of those with an upper limit, which is farthest from holding it, if there are any."""
+    if rows:
+        row = max(rows, key=lambda row: (verdict(row) == "MISS", row["ratio"]))
+        tell(f"{name}, worst: {row['name']}", row)
 
 
 def tell(name: str, row: dict) -> None:
@@ -44,7 +45,7 @@ def verdict(row: dict) -> str:
     if ratio >= limit if direction == "at least" else ratio <= limit:
         return "ok"
     low, high = row.get("interval", (0, math.inf))
-    return "tie" if limit == 1 and 1 - TIE <= low <= 1 <= high <= 1 + TIE else "MISS"
+    return "tie" if limit == 1 and low <= 1 <= high <= 1 + TIE else "MISS"
 
 
 def compared(name: str, ours: list[float], theirs: list[float]) -> dict:
