@@ -44,8 +44,16 @@ def test_wrong_variant_a_launcher_that_starts_single_ranks_is_not_taken(job):
     """srun --mpi=none starts four worlds of one rank; MPI's own launcher knows Slurm and starts one of four."""
     code, text, results = job(TWO_EACH, "--", "01", "--quick", REFGF_SRUN_MPI="none")
     assert code == 0, text
-    assert "--mpi=none: not one job of all ranks" in text and "started by: env" in text and "mpiexec -n 4" in text
+    assert "--mpi=none\n    " in text and "not one job of all ranks" in text
+    assert "started by: env" in text and "mpiexec -n 4" in text
     assert json.loads((results / "01_ring_allreduce.json").read_text())["place"] == "2 nodes x 2 ranks"
+
+
+@pytest.mark.long
+def test_a_site_whose_default_is_pmix_keeps_it_from_mpiexec(job):
+    """Hydra starts its proxies by srun: with PMIx, if that is here, their ranks would not know which of two PMI to use."""
+    code, text, _ = job(TWO_EACH, "--", "01", "--quick", SLURM_MPI_TYPE="pmix")
+    assert code == 0 and "started by: env" in text, text
 
 
 @pytest.mark.long
