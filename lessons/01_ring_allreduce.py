@@ -256,4 +256,4 @@ def draw(result: dict):
 
 
 if __name__ == "__main__":
-    kit.Lesson(__file__, __doc__).main(measure, draw)
+    kit.Lesson(__file__, __doc__, probe=True).main(measure, draw)

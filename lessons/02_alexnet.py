@@ -286,7 +286,7 @@ def draw(result: dict):
 
 
 if __name__ == "__main__":
-    lesson = kit.Lesson(__file__, __doc__)
+    lesson = kit.Lesson(__file__, __doc__, probe=True)
     lesson.argument("--width", type=float, help="share of AlexNet's channels in the timed step (1; with --quick 1/8)")
     lesson.argument("--image-size", type=kit.positive, metavar="PIXELS", help="of the timed step, 67 or more (227; 67)")
     lesson.argument("--batch", type=kit.positive, help="images of the timed step (8; with --full 32)")

@@ -294,7 +294,7 @@ def draw(result: dict):
 
 
 if __name__ == "__main__":
-    lesson = kit.Lesson(__file__, __doc__)
+    lesson = kit.Lesson(__file__, __doc__, probe=True)
     images.arguments(lesson, networks=images.NETWORKS)
     lesson.argument("--theta", nargs="+", metavar="BYTES", help="thresholds to sweep: 0 65536 1e6 inf")
     lesson.main(measure, draw)

@@ -35,7 +35,7 @@ def cast(x, out) -> None:
     if x.dtype == out.dtype:
         out[...] = x
         return
-    on_cpu = isinstance(x, numpy.ndarray) and isinstance(out, numpy.ndarray)
+    on_cpu = isinstance(x, numpy.ndarray) and isinstance(out, numpy.ndarray) and x.dtype.isnative and out.dtype.isnative
     convert, few = CONVERSIONS.get((x.dtype.char, out.dtype.char), (None, 0)) if on_cpu else (None, 0)
     if convert is None or x.size < few or not (x.flags.c_contiguous and out.flags.c_contiguous):
         out[...] = x

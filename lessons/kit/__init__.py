@@ -32,9 +32,11 @@ import numpy as np
 
 import refgf.launch as launch
 from kit.record import ROOT, machine, plain, sources
+from refgf.cluster import probe
 from refgf.comm import threads
+from refgf.comm.topology import nodes
 from refgf.comm.trace import TracedComm
-from kit.words import apart, number_of_bytes, place, seconds, told  # noqa: F401  some are for lessons
+from kit.words import apart, link_probed, number_of_bytes, place, seconds, told  # noqa: F401  some are for lessons
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,15 @@ class Run:
         except (OSError, ValueError):
             return {}
 
+    def probe(self) -> dict:
+        """What the link between nodes 0 and 1 of an emulated cluster carries, for the record; {} where there is none."""
+        if len(nodes(self.plain)) < 2 or "REFGF_CLUSTER" not in os.environ:
+            return {}
+        self.opaque = True
+        (row,) = probe.measure(self.plain, [(0, 1)])
+        self.say(f"{link_probed(row)}; MPI's alpha {1e6 * row['alpha_s']:.0f} us")
+        return {"link": row}
+
     def gather(self, x) -> list:
         """Every rank's x, for the oracle; travels uncounted."""
         self.opaque = True
@@ -148,10 +159,10 @@ class Run:
 
 
 class Lesson:
-    """A lesson script: its arguments, and the way from measuring to a figure."""
+    """A lesson script: its arguments, and the way from measuring to a figure. probe: look at the link first."""
 
-    def __init__(self, file: str, doc: str) -> None:
-        self.file = Path(file).resolve()
+    def __init__(self, file: str, doc: str, probe: bool = False) -> None:
+        self.file, self.probe = Path(file).resolve(), probe
         self.name = self.file.stem
         self.parser = argparse.ArgumentParser(
             description=doc, formatter_class=argparse.RawDescriptionHelpFormatter, prog=f"lessons/{self.file.name}"
@@ -214,6 +225,7 @@ class Lesson:
         run.say(f"{self.name} on {run.size} ranks: {run.place}")
         if run.size == 1:
             run.say("ONE RANK EXCHANGES NOTHING: what this says of exchanges is noise; next: mpiexec -n 3, or --threads 3")
+        link = run.probe() if self.probe else {}
         before, after = told(self.parser.description)
         run.say(f"\n{before}")
         start_s = time.perf_counter()
@@ -235,7 +247,7 @@ class Lesson:
             }
             options.output.mkdir(parents=True, exist_ok=True)
             path = options.output / f"{self.name}.json"
-            path.write_text(json.dumps(plain(record | result), indent=1) + "\n")
+            path.write_text(json.dumps(plain(record | link | result), indent=1) + "\n")
 
     def _draw(self, draw, options) -> None:
         import matplotlib
@@ -246,7 +258,10 @@ class Lesson:
             self.parser.error(f"--plot reads {path}, which is not there; run the lesson once without --plot")
         result = json.loads(path.read_text())
         figure = draw(result)
-        figure.text(0.01, 0.005, f"{result['ranks']} ranks, {result['place']}; {result['machine']['cpu']}", fontsize=7)
+        foot = [f"{result['ranks']} ranks, {result['place']}", result["machine"]["cpu"]]
+        if "link" in result:
+            foot.insert(1, link_probed(result["link"]))
+        figure.text(0.01, 0.005, "; ".join(foot), fontsize=7)
         figure.savefig(path.with_suffix(".png"), dpi=110)
         print(f"\nfigure: {path.with_suffix('.png')}\nnumbers: {path}")
 

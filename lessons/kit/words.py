@@ -25,9 +25,16 @@ def place(comm, options) -> str:
         return "threads of one process, no MPI"
     if "REFGF_CLUSTER" in os.environ:
         cluster = json.loads(os.environ["REFGF_CLUSTER"])
+        slow = "".join(f", {name} of {rate}" for name, rate in cluster["slow"].items())
         latency = f", latency {cluster['latency']}" if cluster["latency_s"] else ""
-        return f"emulated cluster, {spread}, links of {cluster['rate']}{latency}"
+        mtu = f", MTU {cluster['mtu']}" if cluster["mtu"] != 1500 else ""
+        return f"emulated cluster, {spread}, links of {cluster['rate']}{slow}{latency}{mtu}"
     return f"shared memory of one machine, {launch.job.cores} cores" if len(groups) == 1 else spread
+
+
+def link_probed(row: dict) -> str:
+    """A row of `refgf.cluster.probe`, in words."""
+    return f"link probed: {row['raw'] / 1e6:.4g} MB/s of TCP, with headers {row['link'] / row['asked']:.3f} of what was asked"
 
 
 def number_of_bytes(n: float) -> str:

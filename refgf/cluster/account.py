@@ -59,6 +59,11 @@ class Account:
     def complete(self) -> bool:
         return set(self.traces) == set(range(self.settings.ranks))
 
+    @property
+    def opaque(self) -> bool:
+        """Has any rank sent something that it did not note?"""
+        return any(trace.get("opaque") for trace in self.traces.values())
+
     def faults(self) -> list[str]:
         """One sentence for each link whose counters do not fit the traces."""
         if not self.complete:
@@ -66,12 +71,11 @@ class Account:
         strangers = sorted({t["host"] for t in self.traces.values()} - set(self.settings.names))
         if strangers:
             return [f"ranks ran on {', '.join(strangers)}, which is no node of this cluster"]
-        opaque = any(trace.get("opaque") for trace in self.traces.values())
         payloads = crossing(self.traces)
         return [
             fault
             for name, counted in zip(self.settings.names, self.counted)
-            if (fault := _fault(name, counted, payloads.get(name, Traffic()), opaque))
+            if (fault := _fault(name, counted, payloads.get(name, Traffic()), self.opaque))
         ]
 
     def text(self, code: int) -> str:
@@ -92,6 +96,8 @@ class Account:
     def _verdict(self, code: int) -> str:
         if self.faults():
             return "FAILED: " + "; ".join(self.faults())
+        if self.complete and self.opaque:
+            return "the links carried at least what the ranks noted; they sent more than that, so there is no upper limit"
         if self.complete:
             return "the links carried what the ranks sent, and the headers of TCP and Ethernet"
         found = f"{len(self.traces)} of {self.settings.ranks} ranks left a trace" if self.traces else "no rank left a trace"

@@ -13,7 +13,8 @@ step 1 may leave as soon as what it carries has been added in step 0; that is al
     send       waits for the arrivals that it contains
     arrival    is written or added once no message that still reads those elements is under way
 
-Cost per rank: the bytes of the schedule, in sum over its messages of max(1, ceil(bytes / segment_bytes)) messages.
+Cost per rank: the bytes of the schedule, in sum over its messages of max(1, ceil(bytes / segment_bytes)) messages
+(segment_bytes cut to whole elements).
 Scratch: `depth` segments, of each length in use; when `wire` differs from the array's type, as many again (plus one), and
 what has arrived finished (about two slices), as it goes on to the next rank as it came, without another cast. Arrays on a
 GPU are run step by step.

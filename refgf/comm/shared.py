@@ -21,8 +21,9 @@ too: whatever the size of a piece, and on all ranks.
 
 Cost per rank for n elements: no messages; pieces + 1 barriers (1 for a short vector), pieces = ceil(bytes / piece_bytes);
 through memory about 5n elements (2n read and written, n read to be summed) where a ring of messages, copied in and out,
-takes about 11n; of a short vector (p + 2)n. An array of `zeros`: 2 barriers, n read and n written. Shared memory: 2
-piece_bytes (1 + 1/p) a rank, and those arrays. In CPU memory only.
+takes about 11n; of a short vector (p + 3)n. An array of `zeros`: 2 barriers, n read and n written. Shared memory: 2
+piece_bytes (1 + 1/p) a rank, and those arrays. In CPU memory only. One call at a time; who waits in one does not make MPI
+progress: a message that this rank has begun, and another needs before it calls, may wait for ever.
 
 Source: what MPI libraries do inside a node; the memory is that of MPI 3's shared windows.
 """
@@ -33,12 +34,13 @@ import time
 
 import numpy as np
 
+from refgf.comm.agreement import agree
 from refgf.comm.schedule import require_flat
 from refgf.comm.slices import length, slices
 from refgf.device import is_device
 from refgf.half import add, blocks, cast, rounded
 
-MEMORY_BYTES = 8 << 20  # one piece of every rank together: with two rows and results 18 MiB, in the cache of many a CPU
+MEMORY_BYTES = 8 << 20  # one piece of every rank together: with two rows and results 18 MiB (p = 8), in many a CPU's cache
 SHORT_BYTES = 64 << 10
 PAGE_BYTES, FOLDER = 4096, "/dev/shm"
 SAID_BITS = 24  # of a barrier's number: one mistake in 17 million is not seen; the other 39 count, for months
@@ -51,16 +53,21 @@ class SharedMemory:
 
     def __init__(self, comm, wire=None, piece_bytes: int | None = None, short_bytes: int = SHORT_BYTES) -> None:
         self.rank, self.size, self.wire = comm.Get_rank(), comm.Get_size(), wire
-        self.piece_bytes = MEMORY_BYTES // self.size if piece_bytes is None else piece_bytes
-        self.short_bytes = min(short_bytes, self.piece_bytes)
-        if self.piece_bytes < 8:
-            raise ValueError(f"SharedMemory on rank {self.rank}: got pieces of {self.piece_bytes} bytes; wanted 8 or more")
         self._memory = Memory(_node(comm))
-        row, result = _whole(self.piece_bytes), _whole(-(-self.piece_bytes // self.size) + 8)
-        parts = self._memory.allocate(2 * (row + result))
+        try:
+            agree(self._memory.node, "SharedMemory", f"wire {wire}, piece_bytes {piece_bytes}, short_bytes {short_bytes}")
+            self.piece_bytes = (MEMORY_BYTES // self.size if piece_bytes is None else piece_bytes) // 8 * 8
+            self.short_bytes = min(short_bytes, self.piece_bytes)
+            if self.piece_bytes < 8:
+                raise ValueError(f"SharedMemory on rank {self.rank}: got pieces of {piece_bytes} bytes; wanted 8 or more")
+            row, result = _whole(self.piece_bytes), _whole(-(-self.piece_bytes // self.size) + 8)
+            parts = self._memory.allocate(2 * (row + result))
+        except ValueError:
+            self._memory.free()
+            raise
         self._rows = [[part[i * row : (i + 1) * row] for part in parts] for i in range(2)]
         self._results = [[part[2 * row + i * result :][:result] for part in parts] for i in range(2)]
-        self._typed, self._lent, self._turn, self._said = {}, [], 0, 0
+        self._typed, self._lent, self._turn, self._said, self._busy = {}, [], 0, 0, False
 
     def __call__(self, x) -> None:
         require_flat(x, "SharedMemory", self.rank)
@@ -72,17 +79,17 @@ class SharedMemory:
         if wire not in self._typed:
             self._typed[wire] = [[_as(wire, parts) for parts in both] for both in (self._rows, self._results)]
         rows, results = self._typed[wire]
+        short = x.size * wire.itemsize <= self.short_bytes
+        place = self._place(x) if wire == x.dtype and not short else None
+        self._said, self._busy = hash((x.nbytes, x.dtype.num, *(place or ()))), True
         with np.errstate(over="ignore", invalid="ignore"):  # a number too large for the wire type travels as inf
-            if x.size * wire.itemsize <= self.short_bytes:
-                self._said = hash((x.nbytes, x.dtype.num))
+            if short:
                 self._short(x, rows[self._turn])
-                return
-            place = self._place(x) if wire == x.dtype else None
-            self._said = hash((x.nbytes, x.dtype.num, *(place or ())))
-            if place:
+            elif place:
                 self._in_place(x, *place)
             else:
                 self._long(x, rows, results)
+        self._busy = False
 
     def zeros(self, n: int, dtype=np.float32) -> np.ndarray:
         """Zeros (n,) in shared memory, to be summed without copies; the same n and dtype on all ranks.
@@ -91,6 +98,7 @@ class SharedMemory:
         """
         self._require_open()
         nbytes = n * np.dtype(dtype).itemsize
+        agree(self._memory.node, "SharedMemory.zeros", f"{n} of {np.dtype(dtype)}")
         self._lent.append([part[:nbytes] for part in self._memory.allocate(_whole(nbytes))])
         return self._lent[-1][self.rank].view(dtype)
 
@@ -100,6 +108,7 @@ class SharedMemory:
 
     def barrier(self) -> None:
         if not self._memory.barrier(self._said):
+            self._busy = False  # all ranks stop here
             raise ValueError(
                 f"SharedMemory on rank {self.rank}: got another array than other ranks; wanted the same length and type, and "
                 "the same part of a `zeros` array; next: print x.shape and x.dtype on all ranks"
@@ -108,6 +117,11 @@ class SharedMemory:
     def _require_open(self) -> None:
         if self._rows is None:
             raise ValueError(f"SharedMemory on rank {self.rank}: got a call after close(); wanted none; next: make a new one")
+        if self._busy:
+            raise ValueError(
+                f"SharedMemory on rank {self.rank}: got a call while another is under way or was interrupted: ranks "
+                "may meet at different places; wanted one at a time; next: close() on all ranks, and make a new one"
+            )
 
     def _short(self, x, rows) -> None:
         n = x.size

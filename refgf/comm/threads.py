@@ -176,9 +176,9 @@ class _World:
         """Match with the oldest fitting operation of the peer, or queue."""
         sending = operation.kind == "send"
         ends = (operation.rank, operation.peer) if sending else (operation.peer, operation.rank)
-        other = self._posted[("receive" if sending else "send", *ends, operation.tag)]
         with self.changed:
             self._raise_failure()
+            other = self._posted[("receive" if sending else "send", *ends, operation.tag)]
             if other:
                 partner = other.popleft()
                 _deliver(*((operation, partner) if sending else (partner, operation)))

@@ -118,7 +118,7 @@ class GradientFlow:
     def _transport(self, allreduce: Callable, wire, overlap: bool, density) -> Callable:
         """What an array goes through when it is sent, from the last stage to the first."""
         self._shared, gradients = None, self.model.gradients
-        send = allreduce(self._comms[0], wire=wire)
+        send = self._allreduce = allreduce(self._comms[0], wire=wire)
         if density is None and wire is None and hasattr(send, "zeros") and not is_device(gradients.flat):
             self._shared = send
             gradients.swap(send.zeros(gradients.flat.size, gradients.flat.dtype))
@@ -205,7 +205,8 @@ class GradientFlow:
             thread.close()
         if self._shared:
             self.model.gradients.swap(self.model.gradients.flat.copy())
-            self._shared.close()
+        if hasattr(self._allreduce, "close"):
+            self._allreduce.close()
         for comm in self._comms:
             comm.Free()
 

@@ -62,6 +62,7 @@ def test_opaque_traffic_lifts_only_the_upper_bound(counted):
     told = traces(opaque=True)
     assert account([counted, (11 * MB, 11 * MB)], told).faults() == []
     assert len(account([(0, 0), counted], told).faults()) == 1
+    assert account([counted, (11 * MB, 11 * MB)], told).text(0).endswith("so there is no upper limit")
 
 
 def test_ranks_outside_the_cluster_are_seen():

@@ -9,7 +9,7 @@ import sys
 import pytest
 from boxes import RING, Box, leavings, needs_cluster, run, why_not
 
-from jobs import clean_environment
+from jobs import clean_environment, run_job
 from refgf.cluster import check, launcher
 
 pytestmark = needs_cluster
@@ -103,6 +103,16 @@ def test_wrong_variant_nodes_that_share_memory_are_seen():
     assert "FAILED: node0's link sent" in done.stderr and "went another way" in done.stderr
 
 
+def test_without_root():
+    """Root is tried without a user namespace first; everybody else gets one, and so does this run."""
+    prefix = "from refgf.cluster import __main__, check; check.ISOLATION = (*check.USER, *check.ISOLATION)"
+    command = [sys.executable, "-c", f"{prefix}; __main__.sys.exit(__main__.main(__main__.sys.argv[1:]))", *map(str, TWO)]
+    program = [*PYTHON, RING.format(count=10**6, rounds=3)]
+    said = subprocess.run([*command, *program], env=clean_environment(), capture_output=True, text=True, timeout=60)
+    assert said.returncode == 0, said.stderr
+    assert "the links carried what the ranks sent" in said.stderr
+
+
 @pytest.mark.parametrize("code", [1, 5])
 def test_the_exit_code_is_the_commands(code):
     box = run(*TWO, *PYTHON, f"from mpi4py import MPI; import sys; sys.exit({code})")
@@ -123,6 +133,29 @@ def test_a_rank_that_fails_ends_the_ranks_on_all_nodes():
     box = run(*TWO, *PYTHON, FAIL_ON_ONE, timeout=60)
     assert box.process.returncode not in (0, 127)
     assert "the fourth has had enough" in box.stderr
+
+
+def test_a_rank_that_leaves_with_a_code_ends_the_others_with_it():
+    program = FAIL_ON_ONE.replace('raise RuntimeError("the fourth has had enough")', "import sys; sys.exit(7)")
+    box = run(*TWO, *PYTHON, program, timeout=30)
+    assert box.process.returncode == 7, box.stderr
+
+
+LESSON = ["lessons/01_ring_allreduce.py", "--quick", "--output"]
+
+
+def test_a_lesson_says_where_it_runs_and_draws_both_places(tmp_path):
+    """First in shared memory, then on nodes: the figure shows both curves side by side."""
+    job = run_job(4, [*LESSON, str(tmp_path)], timeout=60)
+    assert job.code == 0, job.stderr
+    box = run(*TWO, "--mtu", 9000, "--", sys.executable, *LESSON, tmp_path)
+    assert box.process.returncode == 0, box.stderr
+    place = "emulated cluster, 2 nodes x 2 ranks, links of 1gbit, MTU 9000"
+    assert f"01_ring_allreduce on 4 ranks: {place}\nlink probed: " in box.stdout
+    record = json.loads((tmp_path / "01_ring_allreduce.json").read_text())
+    assert record["place"] == place and 0 < record["link"]["link"] < 2 * record["link"]["asked"]
+    assert [name.split(",")[0] for name in sorted(record["curves"])] == ["emulated cluster", "shared memory of one machine"]
+    assert all(point["measured"]["ring"]["median_s"] > 0 for curve in record["curves"].values() for point in curve["points"])
 
 
 def test_two_clusters_side_by_side_do_not_meet():

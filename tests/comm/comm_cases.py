@@ -12,10 +12,13 @@ def sizes_of(p, longest=10_007):
     return sorted({0, 1, p - 1, p, p + 1, 7, 1000, longest})
 
 
-def order_sensitive(p, n, dtype):
-    """One array per rank, of numbers whose float sum depends on the order: large, small and opposite ones."""
+def order_sensitive(p, n, dtype, wire=None):
+    """One array per rank, of numbers whose float sum depends on the order: large, small and opposite ones.
+
+    With a wire type they are large for that one: sums in it would depend on the order, and what travels is rounded.
+    """
     random = np.random.default_rng(p * 1_000_003 + n)
-    large = {"float16": 2.0**11, "float32": 2.0**24, "float64": 2.0**53}[str(np.dtype(dtype))]
+    large = {"float16": 2.0**11, "float32": 2.0**24, "float64": 2.0**53}[str(np.dtype(wire or dtype))]
     family = np.array([large, 1.0, -large, 0.5, -1.0, 3.0, -0.0])
     return [random.choice(family, n).astype(dtype) for _ in range(p)]
 
@@ -34,7 +37,7 @@ def assert_bits_everywhere(comm, algorithm, wanted, sizes, dtype, wire):
     """On every rank the bits of `wanted(xs, wire)`, and of replay; one callable for all sizes, so its scratch is reused."""
     p, allreduce = comm.Get_size(), collective(comm, algorithm, wire)
     for n in sizes:
-        xs = order_sensitive(p, n, dtype)
+        xs = order_sensitive(p, n, dtype, wire)
         x = xs[comm.Get_rank()].copy()
         allreduce(x)
         told = algorithm.__module__, algorithm.__name__, p, n, dtype, wire

@@ -44,7 +44,7 @@ def test_same_bits_on_ranks(on_ranks, name, dtype, wire):
         for k in (k for k in range(1, p + 1) if make is not two_level_ring or p % k == 0):
             allreduce = collective(comm, make(blocks(p, k)), wire)
             for n in sizes_of(p):
-                xs = order_sensitive(p, n, dtype)
+                xs = order_sensitive(p, n, dtype, wire)
                 x = xs[comm.Get_rank()].copy()
                 allreduce(x)
                 assert same_bits(x, definition(xs, blocks(p, k), wire)), (p, k, n)

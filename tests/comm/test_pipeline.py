@@ -23,7 +23,7 @@ def test_the_bits_of_the_replayed_schedule(on_ranks, algorithm, dtype, wire):
         for segment_bytes, depth in SETTINGS:
             allreduce = pipelined(comm, algorithm, wire, segment_bytes, depth)  # one for all sizes: its scratch is reused
             for n in (n for n in sizes_of(p, 211) if n < 1000):
-                xs = order_sensitive(p, n, dtype)
+                xs = order_sensitive(p, n, dtype, wire)
                 x = xs[rank].copy()
                 allreduce(x)
                 wanted = replay([algorithm(r, p, n) for r in range(p)], xs, wire)[rank]
@@ -112,7 +112,7 @@ def test_segments_are_an_eighth_within_bounds(mib, wanted_kib):
 def test_long_messages_go_in_segments_by_their_length(wire):
     """p does not divide n, so the two messages of a step may have segments of different lengths."""
     p, n = 3, 1_000_003
-    xs = order_sensitive(p, n, np.float32)
+    xs = order_sensitive(p, n, np.float32, wire)
     wanted = replay([ring.allreduce(r, p, n) for r in range(p)], xs, wire)
 
     def body(comm):

@@ -24,7 +24,7 @@ def test_the_bits_of_direct(on_ranks, dtype, wire):
         for piece_bytes, short_bytes in SETTINGS:
             allreduce = SharedMemory(comm, wire, piece_bytes, short_bytes)  # one for all sizes: the memory is used again
             for n in (n for n in sizes_of(p, 211) if n < 1000):
-                xs = order_sensitive(p, n, dtype)
+                xs = order_sensitive(p, n, dtype, wire)
                 x = xs[rank].copy()
                 allreduce(x)
                 wanted = replay([direct.allreduce(r, p, n) for r in range(p)], xs, wire)[rank]
@@ -198,9 +198,10 @@ def test_counted_barriers_and_no_message(on_ranks):
     """pieces + 1 barriers; 1 for a short vector; 2 for one in shared memory."""
 
     def body(comm):
-        traced, counted = TracedComm(comm), []
-        allreduce = SharedMemory(traced, None, 400, 40)
+        counted = []
+        allreduce = SharedMemory(comm, None, 400, 40)
         lent = allreduce.zeros(1000)
+        allreduce._memory.node = traced = TracedComm(allreduce._memory.node)  # all that it could send with
         barrier, allreduce.barrier = allreduce.barrier, lambda: [counted.append(1), barrier()]
         for n, barriers in ((0, 1), (1, 1), (10, 1), (11, 2), (100, 2), (101, 3), (1000, 11)):
             counted.clear()

@@ -106,3 +106,33 @@ def test_ranks_on_two_nodes_are_refused():
             SharedMemory(comm)
 
     threads.run(3, body)
+
+
+def test_settings_that_differ_are_refused(on_ranks):
+    def body(comm):
+        if comm.Get_size() == 1:
+            return
+        for mine in ((None, 400 + 8 * comm.Get_rank()), (np.float16 if comm.Get_rank() else None, 400)):
+            with pytest.raises(ValueError, match=r"SharedMemory differs between ranks: got '.*wire .* wanted the same on all"):
+                SharedMemory(comm, *mine)
+        allreduce = SharedMemory(comm)
+        with pytest.raises(ValueError, match=r"SharedMemory.zeros differs between ranks: got '0 of float32' on rank 0"):
+            allreduce.zeros(comm.Get_rank())
+        allreduce.close()
+
+    on_ranks(body)
+
+
+def test_after_a_call_that_was_interrupted_there_is_none():
+    """Its rank has left the others' order: a sum of rows of different calls would be wrong without a word."""
+
+    def body(comm):
+        allreduce = SharedMemory(comm)
+        allreduce.barrier = lambda: next(iter(()))  # StopIteration, as Ctrl-C might come here
+        with pytest.raises(StopIteration):
+            allreduce(np.ones(3, np.float32))
+        with pytest.raises(ValueError, match="under way or was interrupted.* wanted one at a time; next: close"):
+            allreduce(np.ones(3, np.float32))
+        allreduce.close()
+
+    threads.run(2, body)

@@ -1,5 +1,8 @@
 """Threads as ranks: messages, collectives, and ends that are never hangs."""
 
+import collections
+import time
+
 import numpy as np
 import pytest
 
@@ -138,3 +141,21 @@ threads.run(3, body)
 def test_an_interrupt_ends_all_ranks():
     ended = run_job(0, INTERRUPTED, timeout=20)
     assert not ended.timed_out and ended.code != 0 and "KeyboardInterrupt" in ended.stderr, ended.text
+
+
+def test_a_queue_is_made_once(monkeypatch):
+    """Two ranks that look for a queue at the same time, while it is being made, must find the same one."""
+    deque = collections.deque
+
+    def slowly():
+        time.sleep(1e-3)
+        return deque()
+
+    def body(comm):
+        x = np.full(1, comm.rank)
+        for tag in range(20):
+            comm.Send(x, 1, tag) if comm.rank == 0 else comm.Recv(x, 0, tag)
+        return x[0]
+
+    monkeypatch.setattr(collections, "deque", slowly)
+    assert threads.run(2, body) == [0, 0]

@@ -83,7 +83,7 @@ MUTANTS = [
            "return bool(self.node.allgather(said))", killed_by="comm/test_shared.py::test_ranks_that_pass_different_arrays"),
     Mutant(SHARED, "an array behind the shared one is taken for it", "start <= parts[self.rank].nbytes - x.nbytes",
            "start <= parts[self.rank].nbytes", killed_by="comm/test_shared.py::test_a_neighbour_in_memory_is_not_shared"),
-    Mutant(SHARED, "a wire type is forgotten in shared memory", "self._place(x) if wire == x.dtype else None", "self._place(x)",
+    Mutant(SHARED, "a wire type is forgotten in shared memory", "wire == x.dtype and not short", "not short",
            killed_by="comm/test_shared.py::test_arrays_in_shared_memory"),
     Mutant(THREADS, "messages overtake each other", "partner = other.popleft()", "partner = other.pop()",
            killed_by="comm/test_threads.py::test_messages_do_not_overtake"),

@@ -100,18 +100,19 @@ def test_shared_memory_is_direct(on_ranks, density, wire, short_bytes):
     on_ranks(body)
 
 
-@pytest.mark.parametrize("density", [None, 30])
-def test_gradients_lie_in_shared_memory_only_while_it_is_there(on_ranks, density):
+@pytest.mark.parametrize("density, wire", [(None, None), (30, None), (None, np.float16)])
+def test_gradients_lie_in_shared_memory_only_while_it_is_there(on_ranks, density, wire):
     def body(comm):
         network = Prescribed(np.float32, np.ones(N))
-        with GradientFlow(comm, network, allreduce=SharedMemory, density=density, chunk=8) as flow:
+        with GradientFlow(comm, network, allreduce=SharedMemory, density=density, wire=wire, chunk=8) as flow:
             flow.step(samples(0, True)[:1], None, BATCH, rate=0.125)
             shared, flat = flow._shared, flow.model.gradients.flat
-            assert (shared is None) == (density is not None)
+            assert (shared is None) == (density is not None or wire is not None)
             assert shared is None or shared._place(flat) == (0, 0)
             before = flat.copy()
         assert flow.model.gradients.flat.tobytes() == before.tobytes()
         assert shared is None or flow.model.gradients.flat is not flat
+        assert flow._allreduce._memory.node is None  # closed, whether the gradients lay in it or not
 
     on_ranks(body)
 
