@@ -45,6 +45,13 @@ def test_lesson_trains_resnet50(lesson, tmp_path):
     check(lesson, 3, tmp_path, "--network", "resnet50")
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda f: f.stem)
+def test_lesson_runs_on_a_stated_link(lesson, tmp_path):
+    check(lesson, 3, tmp_path, "--link", "1gbit,50us")
+    assert "WAITS like a link of 1gbit,50us" in json.loads((tmp_path / f"{lesson.stem}.json").read_text())["place"]
+
+
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda f: f.stem)
 def test_lesson_is_told_in_the_usual_order(lesson):
     text = lesson.read_text().split('"""')[1]

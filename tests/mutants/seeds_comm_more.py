@@ -65,6 +65,9 @@ MUTANTS = [
            killed_by="comm/test_select.py::test_short_middle_long"),
     Mutant(SELECT, "elements taken for bytes", "seconds(n * self.itemsize, *link)", "seconds(n, *link)",
            killed_by="comm/test_select.py::test_the_choice_is_the_fastest_schedule"),
+    Mutant(SELECT, "who is out keeps the time that he had then", "{name: fastest * ratio for name, ratio in slower.items()}",
+           "{name: statistics.median(rows[name]) for name in slower}",
+           killed_by="comm/test_select.py::test_who_is_out_keeps_his_distance"),
     Mutant(SHARED, "the rows of short vectors do not take turns", "self._turn = 1 - self._turn", "pass",
            killed_by="comm/test_shared.py::test_a_slow_rank_meets_what_was_written_for_it"),
     Mutant(SHARED, "a long vector begins in a row that is still read", "turn = (self._turn + b) % 2", "turn = b % 2",
@@ -85,6 +88,17 @@ MUTANTS = [
            "start <= parts[self.rank].nbytes", killed_by="comm/test_shared.py::test_a_neighbour_in_memory_is_not_shared"),
     Mutant(SHARED, "a wire type is forgotten in shared memory", "wire == x.dtype and not short", "not short",
            killed_by="comm/test_shared.py::test_arrays_in_shared_memory"),
+    Mutant(SHARED, "an interrupted call is forgotten", "        if self._busy:", "        if False:",
+           killed_by="comm/test_shared_memory.py::test_after_a_call_that_was_interrupted_there_is_none"),
+    Mutant(SHARED, "settings may differ", """            agree(self._memory.node, "SharedMemory", f""", """            str(f""",
+           killed_by="comm/test_shared_memory.py::test_settings_that_differ_are_refused"),
+    Mutant(THREADS, "a queue is looked for before the lock is held", """        with self.changed:
+            self._raise_failure()
+            other = self._posted[("receive" if sending else "send", *ends, operation.tag)]
+""", """        other = self._posted[("receive" if sending else "send", *ends, operation.tag)]
+        with self.changed:
+            self._raise_failure()
+""", killed_by="comm/test_threads.py::test_a_queue_is_made_once"),
     Mutant(THREADS, "messages overtake each other", "partner = other.popleft()", "partner = other.pop()",
            killed_by="comm/test_threads.py::test_messages_do_not_overtake"),
     Mutant(THREADS, "types are not compared", "if send.buf.dtype != receive.buf.dtype:", "if False:",
