@@ -141,7 +141,7 @@ class Run:
         self.opaque = True
         (row,) = probe.measure(self.plain, [(0, 1)])
         self.say(f"{link_probed(row)}; MPI's alpha {1e6 * row['alpha_s']:.0f} us")
-        return {"link": row}
+        return {"link_probed": row}
 
     def gather(self, x) -> list:
         """Every rank's x, for the oracle; travels uncounted."""
@@ -259,8 +259,8 @@ class Lesson:
         result = json.loads(path.read_text())
         figure = draw(result)
         foot = [f"{result['ranks']} ranks, {result['place']}", result["machine"]["cpu"]]
-        if "link" in result:
-            foot.insert(1, link_probed(result["link"]))
+        if "link_probed" in result:
+            foot.insert(1, link_probed(result["link_probed"]))
         figure.text(0.01, 0.005, "; ".join(foot), fontsize=7)
         figure.savefig(path.with_suffix(".png"), dpi=110)
         print(f"\nfigure: {path.with_suffix('.png')}\nnumbers: {path}")
