@@ -65,7 +65,7 @@ def gain_rows() -> list[dict]:
     for row in rows[1:]:
         measured = first["plain"]["median_s"] / row["plain"]["median_s"]
         predicted = first["predicted"]["plain"] / row["predicted"]["plain"]
-        name = f"off the predicted gain of {predicted:.2f}, all of ResNet-50, theta {row['theta'] / 2**20:g} MiB"
+        name = f"off the predicted gain of {predicted:.2f}, all of ResNet-50, theta {float(row['theta']) / 2**20:g} MiB"
         off.append(bar(name, abs(measured / predicted - 1), 0.20))
     return off
 
