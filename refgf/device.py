@@ -108,6 +108,9 @@ def _library_says_cuda() -> bool:
     kinds = mpi.COMM_WORLD.Get_info().Get("mpi_memory_alloc_kinds") or ""
     if "cuda" in kinds:
         return True
+    vendor, version = mpi.get_vendor()
+    if vendor == "MPICH" and version < (4,):  # there the query itself ends the process
+        return False
     try:
         return bool(ctypes.CDLL(mpi.__file__).MPIX_Query_cuda_support())
     except (OSError, AttributeError):
@@ -122,14 +125,14 @@ class Staging:
     arrived(buffer)   the same elements where x lives
 
     With NumPy and the wire type of x nothing is copied, and the scratch is one slice long. `scratch` is a dict that
-    keeps the buffers from call to call.
+    keeps the buffers from call to call. `comm` is who will send them: one between threads reads host memory only.
     """
 
-    def __init__(self, x, wire, scratch: dict | None = None) -> None:
+    def __init__(self, x, wire, scratch: dict | None = None, comm=None) -> None:
         self.x = x
         self.xp = array_module(x)
         self.wire = numpy.dtype(wire)
-        self.through_host = is_device(x) and not cuda_aware()
+        self.through_host = is_device(x) and (getattr(comm, "host_only", False) or not cuda_aware())
         self.direct = self.wire == x.dtype and not self.through_host  # MPI may read and write x itself
         self._scratch = {} if scratch is None else scratch
 

@@ -64,9 +64,12 @@ def test_a_loss_that_is_read_is_a_wait(cupy):
         assert cupy.waits == before
 
 
+@pytest.mark.parametrize("aware", [False, True])  # of the MPI: threads read host memory whatever it can
 @pytest.mark.parametrize("wire", [None, "float16"])
 @pytest.mark.parametrize("algorithm, definition", [(ring.allreduce, ring_allreduce), (direct.allreduce, direct_allreduce)])
-def test_sums_through_host_memory(cupy, algorithm, definition, wire):
+def test_sums_through_host_memory(cupy, monkeypatch, algorithm, definition, wire, aware):
+    monkeypatch.setattr(device, "cuda_aware", lambda: aware)
+
     def body(comm):
         for n in (0, 1, 7, 1003):
             xs = [np.random.default_rng([n, r]).standard_normal(n).astype(np.float32) for r in range(comm.size)]
@@ -80,7 +83,8 @@ def test_sums_through_host_memory(cupy, algorithm, definition, wire):
 
 def train(comm, xp, settings):
     """Three steps; the losses, and the hash of the parameters."""
-    network = AlexNet(5, 67, width=1 / 32, dropout=0.3, xp=xp, images_per_block=IMAGES)
+    settings = dict(settings)
+    network = AlexNet(5, 67, width=1 / 32, dropout=0.3, xp=xp, images_per_block=IMAGES, dtype=settings.pop("dtype", np.float32))
     network.dropout_rng = np.random.default_rng(comm.rank)
     settings = settings | ({"loss_scale": LossScale(settings["loss_scale"])} if "loss_scale" in settings else {})
     rng, losses = np.random.default_rng([1, comm.rank]), []
@@ -93,6 +97,7 @@ def train(comm, xp, settings):
 
 SETTINGS = [
     {"weight_decay": 1e-3, "wire": np.float16, "loss_scale": 2.0**10, "half_weights": True},
+    {"dtype": np.float16, "wire": np.float16, "loss_scale": 2.0**10, "overlap": True},
     {"overlap": True, "theta_bytes": 1000, "allreduce": gradientflow.direct_allreduce},
     {"density": 20, "chunk": 100, "weight_decay": 1e-3},
     {"density": 20, "chunk": 100, "form": "history", "overlap": True, "wire": np.float16, "after": True},

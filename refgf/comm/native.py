@@ -23,7 +23,7 @@ def mpi_allreduce(comm, wire=None) -> Allreduce:
 
     def allreduce(x) -> None:
         require_flat(x, "MPI's Allreduce", rank)
-        staging = Staging(x, wire or x.dtype, scratch)
+        staging = Staging(x, wire or x.dtype, scratch, comm)
         with numpy.errstate(over="ignore", invalid="ignore"):  # a number too large for the wire type travels as inf
             buffer = staging.outgoing(x)
             comm.Allreduce(in_place, buffer)

@@ -128,7 +128,7 @@ def execute(comm, schedule: Schedule, x, wire=None, scratch: dict | None = None)
     Beyond x it needs one received slice of scratch (plus one cast slice when `wire` differs from x's type), and what
     `keep` puts aside. Pass the same dict as `scratch` again to reuse the buffers. One message per step with a partner.
     """
-    staging = Staging(x, wire or x.dtype, scratch)  # casts to the wire type, and brings GPU memory to where MPI reaches it
+    staging = Staging(x, wire or x.dtype, scratch, comm)  # casts, and brings GPU memory to where MPI reaches it
     kept = {}
     with np.errstate(over="ignore", invalid="ignore"):  # a number too large for the wire type travels as inf
         for step in schedule:

@@ -40,7 +40,7 @@ from refgf.comm.slices import length, slices
 from refgf.device import is_device
 from refgf.half import add, blocks, cast, rounded
 
-MEMORY_BYTES = 8 << 20  # one piece of every rank together: with two rows and results 18 MiB (p = 8), in many a CPU's cache
+MEMORY_BYTES = 6 << 20  # one piece of every rank together: with two rows and results 14 MiB (p = 8), in many a CPU's cache
 SHORT_BYTES = 64 << 10
 PAGE_BYTES, FOLDER = 4096, "/dev/shm"
 SAID_BITS = 24  # of a barrier's number: one mistake in 17 million is not seen; the other 39 count, for months

@@ -58,6 +58,8 @@ def run(size: int, function, *args) -> list:
 class ThreadComm:
     """One rank's end of a communicator between threads; the subset of mpi4py's `Comm` used in this project."""
 
+    host_only = True  # see `device.Staging`
+
     def __init__(self, world: "_World", rank: int) -> None:
         self._world = world
         self.rank, self.size = rank, world.size

@@ -9,7 +9,8 @@ scale, which lifts gradients out of the range where float16 becomes zero; the ch
 and the working copy. Not multiplied by p anywhere: each rank's loss is divided by the global batch before.
 
 On a CPU NumPy has no fast float16 arithmetic, so only the rounding is reproduced: the working copy holds float16 values
-in float32 numbers, of 4 bytes each. On a GPU it is float16 if the network's arrays are.
+in float32 numbers, of 4 bytes each. A network of float16, for a GPU, has a working copy and gradients of float16
+(`training/step.py`).
 
 Source: Micikevicius et al. 2018; float16 gradients on the wire as in GradientFlow and Jia et al. 2018.
 """
@@ -147,7 +148,7 @@ class WorkingCopy:
     """The weights that forward and backward use: the master weights, rounded to 16 bits.
 
     master   (n,) float32, what the optimiser updates
-    working  (n,) float16 on a GPU; on a CPU float32 numbers with float16 values
+    working  (n,) float16 for a network of float16; else float32 numbers with float16 values
     """
 
     def __init__(self, master, working, half="float16") -> None:

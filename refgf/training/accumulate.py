@@ -54,7 +54,7 @@ def accumulated_step(model, exchange, parts: Iterable, global_batch: int, rate: 
         with span("BACKWARD"):
             if scale != 1:
                 network.logits_gradient *= scale
-            network.backward(_last_part(exchange, gradients, total) if last else _ignore)
+            network.backward(model.announcing(_last_part(exchange, gradients, total) if last else _ignore))
         if not last:
             total = array_module(gradients.flat).zeros_like(gradients.flat) if total is None else total
             total += gradients.flat

@@ -10,6 +10,7 @@ Communication per rank: what the exchange costs.
 
 import contextlib
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,7 @@ class Replica:
     """A rank's copy of the model: network, the two pools that its tensors live in, and the optimiser.
 
     working: with mixed precision the network computes with a rounded copy of `parameters`, the master weights.
+    narrow: the float16 gradients of a float16 network, which are widened into `gradients` one by one.
     """
 
     network: object
@@ -33,6 +35,18 @@ class Replica:
     gradients: Pool
     optimizer: object
     working: WorkingCopy | None = None
+    narrow: Pool | None = None
+
+    def announcing(self, ready: Callable[[int], None]) -> Callable[[int], None]:
+        """What backward is to call for each gradient, so that the pool holds it when `ready` is called."""
+        if self.narrow is None:
+            return ready
+
+        def widened(index: int) -> None:
+            self.gradients.views[index][...] = self.narrow.views[index]
+            ready(index)
+
+        return widened
 
     def update(self, rate: float, sent: list[slice] | None = None, waited: list[int] | None = None) -> None:
         """One step of the optimiser with the sums in the gradient pool; `sent` restricts it to parts of the pool.
@@ -49,22 +63,28 @@ def replica(
 ) -> Replica:
     """Put the network's tensors into pools and initialise them: the same values on every rank for the same seed.
 
-    half_weights: forward and backward use weights rounded to float16, the update is to the unrounded ones.
+    half_weights: forward and backward use weights rounded to float16, the update is to the unrounded ones. So it is always
+    for a network of float16, whose pools are of float32, and whose unrounded weights begin as the rounded ones.
     """
-    parameters = Pool(network.tensors, network.dtype, network.xp)
-    gradients = Pool(network.tensors, network.dtype, network.xp)
-    network.bind(parameters.views, gradients.views)
+    half = network.dtype == np.float16
+    kind = np.dtype(np.float32) if half else network.dtype
+    parameters, gradients = (Pool(network.tensors, kind, network.xp) for _ in range(2))
+    narrow = Pool(network.tensors, network.dtype, network.xp) if half else None
+    weights = Pool(network.tensors, network.dtype, network.xp) if half or half_weights else parameters
+
+    def bind() -> None:
+        network.bind(weights.views, (narrow or gradients).views)
+
+    bind()
     network.initialize(seed)
     workspace = getattr(network, "workspace", None)
     optimizer = MomentumSGD(network.tensors, parameters.flat, momentum, weight_decay, workspace)
-    model = Replica(network, parameters, gradients, optimizer)
-    weights = parameters
-    if half_weights:
-        weights = Pool(network.tensors, network.dtype, network.xp)
+    model = Replica(network, parameters, gradients, optimizer, narrow=narrow)
+    if weights is not parameters:
+        parameters.flat[...] = weights.flat
         model.working = WorkingCopy(parameters.flat, weights.flat)
         model.working.refresh()
-        network.bind(weights.views, gradients.views)
-    gradients.moved = lambda: network.bind(weights.views, gradients.views)
+    gradients.moved = bind
     return model
 
 
@@ -86,7 +106,7 @@ def train_step(model: Replica, exchange, images, labels, global_batch: int, rate
     with span("BACKWARD"):
         if (scale := getattr(exchange, "scale", 1.0)) != 1:
             network.logits_gradient *= scale  # backward is linear: all gradients are multiplied
-        network.backward(exchange.ready)
+        network.backward(model.announcing(exchange.ready))
     if exchange.finish() is not False:
         with span("UPDATE"):
             model.update(rate, getattr(exchange, "sent", None), getattr(exchange, "waited", None))

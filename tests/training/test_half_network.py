@@ -1,0 +1,98 @@
+"""A network of float16 has master weights and sums of float32: it trains as one of float32 with rounded weights does."""
+
+import numpy as np
+import pytest
+from tiny import BATCH, SPECS, N, Prescribed, samples
+
+from refgf.comm import threads
+from refgf.comm.slices import slices
+from refgf.exchange.precision import LossScale
+from refgf.nn.alexnet import AlexNet
+from refgf.training.data import digits
+from refgf.training.gradientflow import GradientFlow, direct_allreduce
+from refgf.training.step import replica, train_step
+
+RATE = 2.0**-14  # below half of float16's last bit beside 1: a weight of float16 alone would never move
+
+
+def train(comm, dtype, parts):
+    """Masters and working weights after five steps; the samples are few bits each, so all sums are exact in float16."""
+    network = Prescribed(dtype, initial=np.ones(N, dtype))
+    accumulates = parts.get("accumulates", False)
+    parts = {name: value for name, value in parts.items() if name != "accumulates"}
+    with GradientFlow(comm, network, allreduce=direct_allreduce, half_weights=True, loss_scale=LossScale(2.0**4), **parts) as flow:
+        for step in range(5):
+            images, labels = samples(step)[slices(BATCH, comm.size)[comm.rank]], None
+            if accumulates:
+                flow.accumulate(iter([(images[:1], labels), (images[1:], labels)]), BATCH, RATE)
+            else:
+                flow.step(images, labels, BATCH, RATE)
+        return flow.model.parameters.flat.copy(), flow.model.working.working.astype(np.float32)
+
+
+WAYS = [{}, {"overlap": True, "theta_bytes": 40}, {"wire": np.float16}, {"density": 30, "chunk": 4, "form": "history"},
+        {"accumulates": True}]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("parts", WAYS, ids=str)
+def test_masters_are_those_of_a_float32_network(size, parts):
+    for half, single in zip(threads.run(size, train, np.float16, parts), threads.run(size, train, np.float32, parts)):
+        for got, wanted in zip(half, single):
+            assert got.dtype == np.float32 and got.tobytes() == wanted.tobytes()
+        masters, working = half
+        assert (working == masters.astype(np.float16)).all()
+        assert (masters != 1).mean() > 0.5, "a step that float16 would have lost"
+
+
+class Looks:
+    """An exchange that notes what the pool holds when a gradient is announced."""
+
+    def __init__(self, pool):
+        self.pool, self.seen = pool, []
+
+    def ready(self, index):
+        self.seen.append(self.pool.views[index].copy())
+
+    def finish(self):
+        return False
+
+
+def announced(announcing):
+    network = Prescribed(np.float16)
+    model = replica(network)
+    if not announcing:
+        model.announcing = lambda ready: ready
+    looks = Looks(model.gradients)
+    train_step(model, looks, samples(0), None, BATCH, RATE)
+    return all((seen == produced).all() for seen, produced in zip(looks.seen, model.narrow.views, strict=True))
+
+
+def test_what_is_announced_is_in_the_pool():
+    assert announced(announcing=True)
+    assert not announced(announcing=False), "wrong variant: announced before it was widened"
+
+
+def test_a_float16_network_learns_what_a_float32_one_does():
+    """Three steps on digits. A gradient has gone through at most 2 x 8 products and as many ReLUs: some 50 roundings of 2^-11
+    if they all agree; 8 % are left to what a ReLU or a maximum lets through on one side only."""
+    images, labels = digits(67, channels=1)[0].load(np.arange(8))
+
+    def learn(comm, dtype):
+        network, losses = AlexNet(10, 67, width=1 / 32, dropout=0.0, channels=1, dtype=dtype, normalization="none"), []
+        with GradientFlow(comm, network, loss_scale=LossScale(2.0**8), half_weights=True) as flow:
+            before = flow.model.parameters.flat.copy()
+            for _ in range(3):
+                losses.append(flow.step(images, labels, 8, 0.002))
+            return losses, flow.model.parameters.flat - before
+
+    (half, half_moved), (single, moved) = (threads.run(1, learn, dtype)[0] for dtype in (np.float16, np.float32))
+    assert np.allclose(half, single, rtol=50 * 2.0**-11)
+    assert np.linalg.norm(half_moved - moved) <= (50 * 2.0**-11 + 0.08) * np.linalg.norm(moved)
+
+
+def test_pools_of_a_float16_network():
+    model = replica(Prescribed(np.float16))
+    assert [pool.flat.dtype.name for pool in (model.parameters, model.gradients, model.narrow)] == ["float32", "float32", "float16"]
+    assert [view.shape for view in model.narrow.views] == [spec.shape for spec in SPECS]
+    assert replica(Prescribed(np.float32)).narrow is None
