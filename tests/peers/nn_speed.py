@@ -83,6 +83,9 @@ def measure(batch, threads, normalization):
         ratios = [t / s for s, t in zip(ours["seconds"], theirs["seconds"])]
         case["wanted"] = ["at least", 1.0]
         case |= {"ratio": statistics.median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios)}
+        case["memory"] = {"name": f"AlexNet: peak memory over PyTorch's, batch {batch}, {threads} threads, {normalization}",
+                          "ratio": ours["peak_mib"] / theirs["peak_mib"], "wanted": ["at most", 1.0]}  # fmt: skip
+        case["memory"] |= dict.fromkeys(("ratio_min", "ratio_max"), case["memory"]["ratio"])
         case["cpu_ratio"] = statistics.median(t / s for s, t in zip(ours["cpu_seconds"], theirs["cpu_seconds"]))
     return case
 
