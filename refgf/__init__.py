@@ -14,7 +14,7 @@ The floors of the house, each a folder; read them from the bottom up:
     doctor/    `python -m refgf.doctor` looks at this machine and says what to mend
     device.py  NumPy or CuPy; host staging
     half.py    float32 to float16 and back, fast
-    fused.py   loops over long arrays in one pass, where Numba is installed
+    fused.py   loops over long arrays in one pass, where Numba is installed; fused_gpu.py: as CUDA kernels
 
 Importing this package runs nothing and imports nothing.
 """

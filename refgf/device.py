@@ -71,8 +71,11 @@ def select(local_rank: int) -> int:
 
 
 def mark(x):
-    """An event that is done when everything queued so far on x's current stream is; None for NumPy."""
-    return array_module(x).cuda.get_current_stream().record() if is_device(x) else None
+    """An event that is done when everything queued so far on x's current stream is; None for NumPy. Who waits for it sleeps."""
+    if not is_device(x):
+        return None
+    cuda = array_module(x).cuda
+    return cuda.get_current_stream().record(cuda.Event(block=True, disable_timing=True))
 
 
 def follow(x, event) -> None:
@@ -105,9 +108,10 @@ def _library_says_cuda() -> bool:
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi is None or not mpi.Is_initialized():
         return False
-    kinds = mpi.COMM_WORLD.Get_info().Get("mpi_memory_alloc_kinds") or ""
-    if "cuda" in kinds:
-        return True
+    for kind in (mpi.COMM_WORLD.Get_info().Get("mpi_memory_alloc_kinds") or "").split(","):
+        name, *only = kind.split(":")  # "cuda" is all of it, "cuda:host" only what lies on the host
+        if name == "cuda" and (not only or "device" in only):
+            return True
     vendor, version = mpi.get_vendor()
     if vendor == "MPICH" and version < (4,):  # there the query itself ends the process
         return False

@@ -1,17 +1,21 @@
 """Loops over long arrays for which NumPy needs several passes over memory: one pass, with the same bits.
 
 A loop below says what happens to one element. Python would take minutes for it; Numba (`pip install 'refgf[fast]'`) makes
-machine code of it, which uses vector instructions and does not hold Python's lock. Without Numba, and for anything but long
-float32 arrays on a CPU, the NumPy passes of the callers do the same: they stay the definition, this is only faster.
+machine code of it, which uses vector instructions and does not hold Python's lock. Without Numba, and on a CPU for
+anything but long float32 arrays, the NumPy passes of the callers do the same: they stay the definition, this is only faster.
 
 The bits are the same because each operation is rounded by itself, in the order in which it is written: without `fastmath`
 Numba reorders nothing, and never makes one operation of a product and a sum. What is missing: NumPy's floating-point
 warnings, and `np.seterr`. Where a window of max-pooling mixes -0.0 and +0.0, the sign is the processor's choice.
+
+For arrays of CuPy `fused_gpu.py` has the same loops, and those of GPU_LOOPS, as CUDA kernels.
 """
 
 import threading
 
 import numpy as np
+
+from refgf.fused_gpu import KERNELS
 
 # Numba takes 0.4 s to import and start, 150 MB of memory, and 0.1 to 0.3 s to compile a loop, in each process. In a lesson 8
 # ranks share a few cores, and its network is too small to earn that back. AlexNet's is not.
@@ -20,11 +24,14 @@ _compiled, _lock = None, threading.Lock()
 
 
 def compiled(loop, x):
-    """One of LOOPS as machine code (made by the first call), for float32 arrays like x; None: take NumPy's passes.
+    """A loop as machine code for arrays like x, called with the loop's arguments; None: take the passes of the callers.
 
-    Numba is imported when a long array asks for the first time; from then on short ones are served, too.
+    On a CPU one of LOOPS, for float32. Numba is imported when a long array asks for the first time; from then on short ones
+    are served, too. On a GPU a kernel, for any floating-point type.
     """
-    if not isinstance(x, np.ndarray) or x.dtype != np.float32:
+    if not isinstance(x, np.ndarray):
+        return KERNELS.get(loop.__name__) if x.dtype.kind == "f" else None
+    if x.dtype != np.float32 or loop not in LOOPS:
         return None
     if x.size >= LONG:
         _prepare()
@@ -132,3 +139,33 @@ def to_winners(dy, winner, dx, kernel, stride) -> None:
 
 
 LOOPS = (momentum_sgd, narrow, widen, carry, pack, largest_in_windows, to_winners)
+
+
+# On a CPU NumPy's passes do these to a block while it lies in the cache.
+
+
+def relu_gradient(dy, y) -> None:
+    """dy <- dy where y > 0, else 0 (NaN where dy is not finite). All flat here and below; a kernel takes any shape."""
+    for i in range(dy.size):
+        dy[i] = dy[i] * dy.dtype.type(y[i] > 0)
+
+
+def dropout(x, kept, factor, out) -> None:
+    """out <- factor x where kept, else 0."""
+    for i in range(x.size):
+        out[i] = factor * (x[i] * x.dtype.type(kept[i]))
+
+
+def normalize(x, mean, scale, beta, y) -> None:
+    """y <- (x - mean) scale + beta. A kernel repeats mean, scale and beta along the axes that they lack."""
+    for i in range(x.size):
+        y[i] = (x[i] - mean[i]) * scale[i] + beta[i]
+
+
+def normalize_gradient(x, mean, scale, slope, offset, dy) -> None:
+    """dy <- scale dy - slope (x - mean) - offset."""
+    for i in range(x.size):
+        dy[i] = scale[i] * dy[i] - slope[i] * (x[i] - mean[i]) - offset[i]
+
+
+GPU_LOOPS = (relu_gradient, dropout, normalize, normalize_gradient)

@@ -5,13 +5,15 @@
 
 It finds plain mistakes: a NumPy array among device arrays, an array that NumPy would have to read from the device, a
 function that CuPy lacks (only those in FUNCTIONS are there, each looked up in CuPy's documentation), and how often the
-host waits: `cupy.waits` counts what synchronises. It finds no mistake in the order of streams, and says nothing of speed.
+host waits: `cupy.waits` counts what synchronises. CUDA kernels run as C (`fake_cuda_c.py`). It finds no mistake in the
+order of streams, and says nothing of speed.
 """
 
 import contextlib
 import sys
 import types
 
+import fake_cuda_c
 import numpy as np
 
 FUNCTIONS = [  # of CuPy 14
@@ -147,6 +149,9 @@ class Function:
 
 
 class Event:
+    def __init__(self, block=False, disable_timing=False):
+        self.block, self.disable_timing = block, disable_timing
+
     def synchronize(self):
         wait()
 
@@ -161,8 +166,8 @@ class Stream:
     def synchronize(self):
         wait()
 
-    def record(self):
-        return Event()
+    def record(self, event=None):
+        return event or Event()
 
 
 class Device:
@@ -174,7 +179,7 @@ class Device:
 
 
 cuda = types.SimpleNamespace(
-    Device=Device, Stream=Stream, get_current_stream=Stream, alloc_pinned_memory=bytearray,
+    Device=Device, Event=Event, Stream=Stream, get_current_stream=Stream, alloc_pinned_memory=bytearray,
     runtime=types.SimpleNamespace(getDeviceCount=lambda: 1),
 )  # fmt: skip
 
@@ -191,14 +196,27 @@ def asnumpy(array):
 
 
 def sliding_window_view(x, window_shape, axis=None):
+    """CuPy compares the window's shape with 0 on the device, and reads the answer."""
+    wait()
     return Array(np.lib.stride_tricks.sliding_window_view(bare(x), window_shape, axis))
+
+
+def as_strided(x, shape, strides):
+    return Array(np.lib.stride_tricks.as_strided(bare(x), shape, strides))
+
+
+class ElementwiseKernel(fake_cuda_c.ElementwiseKernel):
+    def __call__(self, *args):
+        super().__call__(*bare(args))
 
 
 def module() -> types.ModuleType:
     cupy = types.ModuleType("cupy")
     cupy.waits, cupy.ndarray, cupy.cuda, cupy.asnumpy = 0, Array, cuda, asnumpy
     cupy.asarray = cupy.array = cupy.ascontiguousarray = asarray
-    cupy.lib = types.SimpleNamespace(stride_tricks=types.SimpleNamespace(sliding_window_view=sliding_window_view))
+    cupy.ElementwiseKernel = ElementwiseKernel
+    views = types.SimpleNamespace(as_strided=as_strided, sliding_window_view=sliding_window_view)
+    cupy.lib = types.SimpleNamespace(stride_tricks=views)
     for name in FUNCTIONS:
         setattr(cupy, name, Function(name))
     for name in TYPES:

@@ -1,5 +1,8 @@
 """Staging between arrays and MPI, on the CPU; tests/gpu has the other half."""
 
+import sys
+import types
+
 import numpy as np
 import pytest
 
@@ -64,3 +67,27 @@ def test_without_cupy_the_message_says_what_to_install():
     except ImportError:
         with pytest.raises(ValueError, match=r"pip install 'refgf\[gpu\]', or use 'cpu'"):
             device.module("gpu")
+
+
+def library(kinds, vendor):
+    """mpi4py.MPI as far as it is asked about CUDA; its file is none, so a query would find no library."""
+    some = types.SimpleNamespace
+    world = some(Get_info=lambda: some(Get={"mpi_memory_alloc_kinds": kinds}.get))
+    return some(Is_initialized=lambda: True, COMM_WORLD=world, get_vendor=lambda: vendor, __file__="queried")
+
+
+NEW = ("MPICH", (5, 0, 2))
+
+
+@pytest.mark.parametrize("kinds, vendor, says, queries", [
+    ("mpi,system,cuda", NEW, True, 0), ("system,cuda:host:device", NEW, True, 0), ("mpi,cuda:host", NEW, True, 1),
+    ("mpi,system", NEW, True, 1), (None, ("Open MPI", (4, 1, 6)), True, 1), (None, ("MPICH", (3, 4, 3)), False, 0),
+])  # fmt: skip
+def test_the_library_is_asked_for_device_memory(monkeypatch, kinds, vendor, says, queries):
+    """By its info key, then by a query that says yes here, but not in MPICH before 4, where the query ends the process."""
+    asked = []
+    monkeypatch.setitem(sys.modules, "mpi4py.MPI", library(kinds, vendor))
+    query = types.SimpleNamespace(MPIX_Query_cuda_support=lambda: 1)
+    monkeypatch.setattr(device.ctypes, "CDLL", lambda path: asked.append(path) or query)
+    assert device._library_says_cuda() is says
+    assert asked == ["queried"] * queries

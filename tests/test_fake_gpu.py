@@ -1,10 +1,11 @@
 """The GPU's half of the code on a CuPy that computes on the CPU: the CPU's bits, and a host that does not wait.
 
-`fake_cupy.py` refuses what CuPy refuses and counts what makes the host wait. Nothing here has run on a GPU: tests/gpu has.
+`fake_cupy.py` refuses what CuPy refuses and counts what makes the host wait. Nothing here runs on a GPU; tests/gpu is for that.
 """
 
 import numpy as np
 import pytest
+from fake_cuda_c import needs_a_compiler
 from fake_cupy import installed
 
 from refgf import device
@@ -12,6 +13,7 @@ from refgf.comm import direct, ring, threads
 from refgf.comm.schedule import collective
 from refgf.exchange.pool import Pool
 from refgf.exchange.precision import LossScale
+from refgf.fused_gpu import KERNELS
 from refgf.nn.alexnet import AlexNet
 from refgf.nn.resnet50 import ResNet50
 from refgf.oracle.definitions import direct_allreduce, ring_allreduce, same_bits
@@ -46,6 +48,7 @@ def one_step(xp, kind, dtype, **options):
 NETWORKS = [(AlexNet, {"normalization": n}) for n in ("batch", "local", "none")] + [(ResNet50, {})]
 
 
+@needs_a_compiler
 @pytest.mark.parametrize("kind, options", NETWORKS, ids=lambda value: str(value))
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_a_step_has_the_bits_of_the_cpu_and_the_host_never_waits(cupy, kind, options, dtype):
@@ -106,9 +109,24 @@ SETTINGS = [
 ]
 
 
+@needs_a_compiler
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: " ".join(settings))
 def test_training_has_the_bits_of_the_cpu(cupy, settings):
     assert threads.run(2, train, cupy, settings) == threads.run(2, train, np, settings)
+
+
+@needs_a_compiler
+def test_training_takes_every_kernel(cupy):
+    real, made = cupy.ElementwiseKernel, set()
+
+    def counted(*args, **options):
+        made.add(args[3])
+        return real(*args, **options)
+
+    cupy.ElementwiseKernel = counted
+    for settings in {}, {"density": 20, "chunk": 100}:
+        threads.run(1, train, cupy, settings)
+    assert made == set(KERNELS)
 
 
 def test_mistakes_that_only_a_gpu_would_show_are_seen(cupy):

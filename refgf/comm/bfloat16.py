@@ -17,7 +17,7 @@ import numpy as np
 
 from refgf.comm import ring
 from refgf.comm.schedule import Allreduce, among, execute, require_flat
-from refgf.device import array_module
+from refgf.device import array_module, synchronize
 
 
 def bfloat16_bits(x):
@@ -39,7 +39,7 @@ class Bfloat16Comm:
     """Wraps a communicator: Send, Recv and Sendrecv of float arrays carry bfloat16."""
 
     def __init__(self, comm) -> None:
-        self._comm = comm
+        self._comm, self.host_only = comm, getattr(comm, "host_only", False)
 
     def Get_rank(self) -> int:
         return self._comm.Get_rank()
@@ -48,17 +48,23 @@ class Bfloat16Comm:
         return self._comm.Get_size()
 
     def Send(self, buf, dest: int, tag: int = 0) -> None:
-        self._comm.Send(bfloat16_bits(buf), dest, tag)
+        self._comm.Send(_at_hand(bfloat16_bits(buf)), dest, tag)
 
     def Recv(self, buf, source: int, tag: int = 0) -> None:
-        bits = array_module(buf).empty(buf.size, np.uint16)
+        bits = _at_hand(array_module(buf).empty(buf.size, np.uint16))
         self._comm.Recv(bits, source, tag)
         buf[...] = bfloat16_values(bits)
 
     def Sendrecv(self, sendbuf, dest, sendtag=0, recvbuf=None, source=None, recvtag=0) -> None:
-        bits = array_module(recvbuf).empty(recvbuf.size, np.uint16)
-        self._comm.Sendrecv(bfloat16_bits(sendbuf), dest, sendtag, bits, source, recvtag)
+        bits, sent = array_module(recvbuf).empty(recvbuf.size, np.uint16), bfloat16_bits(sendbuf)
+        self._comm.Sendrecv(_at_hand(sent), dest, sendtag, bits, source, recvtag)
         recvbuf[...] = bfloat16_values(bits)
+
+
+def _at_hand(bits):
+    """bits, once a GPU has done all that is queued for it: MPI knows no streams."""
+    synchronize(bits)
+    return bits
 
 
 def ring_among(comm, ranks: Sequence[int], wire: str | None = None) -> Allreduce:

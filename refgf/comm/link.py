@@ -26,7 +26,7 @@ class LinkComm:
     """Wraps a communicator; blocking messages take as long as `link` says. MPI's own collectives are refused."""
 
     def __init__(self, comm, link: Link, line: "_Line | None" = None) -> None:
-        self._comm, self.link = comm, link
+        self._comm, self.link, self.host_only = comm, link, getattr(comm, "host_only", False)
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self._line = line or _Line()
 

@@ -7,7 +7,8 @@
     settle      what `keep` left to do. Part of the next step's carry, so that each number crosses memory once a step:
                 w, u, v and g are read, g and v written
 
-With Numba carry and settle are one pass (`fused.py`), but for the dense step of `dgc`, which is rare, and the other forms.
+With Numba, and on a GPU, carry and settle are one pass (`fused.py`), but for the dense step of `dgc`, which is rare, and the
+other forms.
 
 Weight decay: with momentum before the exchange (`dgc`) each rank adds its share of decay * w to the gradient, as the
 exchange sums; else it is added to the sums, once for each step since the chunk was last sent.

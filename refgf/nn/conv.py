@@ -133,11 +133,13 @@ class Convolution(Layer):
 
     def strips(self, x, worker):
         """The K pixels under the kernel at each place along the width. (n, H, W, C) -> (R, n, OW, s, K, C)"""
-        k, s = self.kernel, self.stride
+        s = self.stride
         rows = self.pad(x, worker).reshape(len(x), -1, s, *self.padded_shape[1:])  # (n, R*s, W', C) -> (n, R, s, W', C)
-        windows = self.xp.lib.stride_tricks.sliding_window_view(rows, k, axis=3)[:, :, :, ::s]  # (n, R, s, OW, C, K)
+        image, strip, row, pixel, channel = rows.strides
+        strides = strip, image, s * pixel, row, pixel, channel  # windows begin s pixels apart; within one they are neighbours
         strips = self.new_strips(len(x), worker)
-        strips[...] = windows.transpose(1, 0, 3, 2, 5, 4)  # -> (R, n, OW, s, K, C)
+        # not by sliding_window_view, for which CuPy's host waits for the device
+        strips[...] = self.xp.lib.stride_tricks.as_strided(rows, strips.shape, strides)  # a view: (R, n, OW, s, K, C)
         return strips
 
     def under(self, strips, group):

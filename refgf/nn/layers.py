@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from refgf.fused import compiled, dropout, relu_gradient
 from refgf.nn.workspace import resized
 
 UNPACKED_OPERATIONS = 600_000  # multiply-adds; up to a million OpenBLAS (AVX-512) multiplies matrices where they lie
@@ -124,8 +125,13 @@ class ReLU(Layer):
         return x
 
     def backward(self, dy, ready):
+        loop = compiled(relu_gradient, dy)
+
         def work(worker, part):
             for block in self.workspace.blocks(part, 3 * dy[:1].nbytes):
+                if loop:
+                    loop(dy[block], self.y[block])
+                    continue
                 positive = self.workspace.scratch("mask", dy[block].shape, worker, bool)
                 self.xp.greater(self.y[block], 0, out=positive)
                 dy[block] *= positive
@@ -160,6 +166,9 @@ class Dropout(Layer):
         return dy if self.kept is None else self.scaled(dy, dy)
 
     def scaled(self, x, out):
+        if loop := compiled(dropout, x):
+            loop(x, self.kept, 1 / (1 - self.probability), out)
+            return out
         self.xp.multiply(x, self.kept, out=out)
         out *= 1 / (1 - self.probability)
         return out

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from refgf.fused import compiled, normalize, normalize_gradient
 from refgf.nn.layers import Layer
 
 
@@ -47,10 +48,14 @@ class BatchNorm(Layer):
         self.x, self.mean, self.inverse = x, self.repeat(mean), 1 / self.xp.sqrt(variance + self.epsilon)
         y = self.keep("y", x.shape)
         beta, scale = self.repeat(self.parameters[0]), self.repeat(self.parameters[1] * self.inverse)
+        loop = compiled(normalize, x)
 
         def work(worker, part):
             for block in self.workspace.blocks(part, self.bytes_per_image):
                 y_block = y[block]
+                if loop:
+                    loop(x[block], self.mean, scale, beta, y_block)
+                    continue
                 self.xp.subtract(x[block], self.mean, out=y_block)  # first: x * scale + constant would cancel
                 y_block *= scale
                 y_block += beta
@@ -99,6 +104,7 @@ class BatchNorm(Layer):
         """
         beta_gradient, gamma_gradient = self.gradients
         dy = self.rows(dy)
+        loop = compiled(normalize_gradient, dy)
 
         def beta_sum(worker, block, out):
             out[...] = self.channel_sum(dy[block])
@@ -109,6 +115,9 @@ class BatchNorm(Layer):
 
         def work(worker, part):
             for block in self.workspace.blocks(part, self.bytes_per_image):
+                if loop:
+                    loop(self.x[block], self.mean, scale, slope, offset, dy[block])
+                    continue
                 dy_block, correction = dy[block], self.centred(self.x[block], self.mean, worker)
                 correction *= slope
                 dy_block *= scale
@@ -157,10 +166,12 @@ class LocalResponseNorm(Layer):
 
         def work(worker, part):
             for block in self.workspace.blocks(part, self.bytes_per_image):
-                base = self.neighbours(x[block] * x[block], self.base[block])
+                squares = self.xp.multiply(x[block], x[block], out=self.workspace.scratch("terms", x[block].shape, worker))
+                base = self.neighbours(squares, self.base[block])
                 base *= self.alpha
                 base += self.k
-                y[block] = x[block] * base**-self.beta
+                self.xp.power(base, -self.beta, out=y[block])
+                y[block] *= x[block]
 
         self.workspace.share(work, len(x))
         return y
@@ -171,8 +182,11 @@ class LocalResponseNorm(Layer):
         def work(worker, part):
             for block in self.workspace.blocks(part, self.bytes_per_image):
                 x, base, dy_block = self.x[block], self.base[block], dy[block]
-                dy_block *= base**-self.beta
-                crossed = self.neighbours(dy_block * x / base, self.workspace.scratch("centred", x.shape, worker))
+                terms = self.xp.power(base, -self.beta, out=self.workspace.scratch("terms", x.shape, worker))
+                dy_block *= terms
+                self.xp.multiply(dy_block, x, out=terms)
+                terms /= base
+                crossed = self.neighbours(terms, self.workspace.scratch("centred", x.shape, worker))
                 crossed *= x
                 crossed *= 2 * self.alpha * self.beta
                 dy_block -= crossed

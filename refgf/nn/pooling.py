@@ -14,7 +14,7 @@ class MaxPool(Layer):
     The gradient goes to the window's largest value; among equal ones to the first in row order, as in PyTorch. Equal
     values are common (a constant background), and what all of them together receive must be dy.
 
-    `fused.py` does both directions in one pass over memory each, to a float32 batch of full size.
+    `fused.py` does both directions in one pass over memory each, to a float32 batch of full size, and on a GPU.
     """
 
     def __init__(self, name, input_shape, kernel, stride, workspace):

@@ -17,7 +17,7 @@ from refgf.nn.workspace import Workspace
 
 BLOCK_ELEMENTS_CPU = 131_072  # longer than a second-level cache would like: two threads hand Python's lock over at each call
 BLOCK_ELEMENTS_LOOP = 524_288  # one pass needs no cache; short enough that the threads have the same to do
-BLOCK_ELEMENTS_GPU = 4_194_304  # a GPU wants few large kernels; the scratch is 16 MiB
+BLOCK_ELEMENTS_GPU = 4_194_304  # a GPU wants few large kernels
 
 
 class MomentumSGD:
@@ -33,7 +33,7 @@ class MomentumSGD:
         t = decay * w;  t = t + g;  v = m * v;  v = v + t;  t = rate * v;  w = w - t
 
     Without decay (the tensor's, or weight_decay 0) t = g. Works block by block: scratch of one block, no temporaries of
-    full size. `loop` does the same in one pass, without scratch, where `fused.py` has it; None: NumPy's passes.
+    full size. `loop` does the same in one pass, without scratch, where `fused.py` has it; None: the passes.
     """
 
     def __init__(self, specs: Sequence, parameters, momentum: float = 0.9, weight_decay: float = 5e-4,

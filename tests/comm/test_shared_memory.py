@@ -7,7 +7,7 @@ import pytest
 
 from refgf.comm import shared, threads
 from refgf.comm.link import LinkComm
-from refgf.comm.shared import SharedMemory, share_memory
+from refgf.comm.shared import MEMORY_BYTES, SharedMemory, share_memory
 from refgf.comm.trace import TracedComm
 from refgf.units import parse_link
 
@@ -54,7 +54,7 @@ def test_memory_is_what_it_says(on_ranks):
 
 def test_default_blocks_share_the_memory():
     sizes = {p: threads.run(p, lambda comm: SharedMemory(comm).piece_bytes)[0] for p in (1, 3, 8)}
-    assert all(p * block <= 8 << 20 for p, block in sizes.items()) and 8 * sizes[8] == 8 << 20
+    assert all(p * block <= MEMORY_BYTES for p, block in sizes.items()) and 8 * sizes[8] == MEMORY_BYTES
 
 
 def test_who_cannot_share_says_so():

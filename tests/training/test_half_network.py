@@ -20,7 +20,8 @@ def train(comm, dtype, parts):
     network = Prescribed(dtype, initial=np.ones(N, dtype))
     accumulates = parts.get("accumulates", False)
     parts = {name: value for name, value in parts.items() if name != "accumulates"}
-    with GradientFlow(comm, network, allreduce=direct_allreduce, half_weights=True, loss_scale=LossScale(2.0**4), **parts) as flow:
+    parts |= {"allreduce": direct_allreduce, "half_weights": True, "loss_scale": LossScale(2.0**4)}
+    with GradientFlow(comm, network, **parts) as flow:
         for step in range(5):
             images, labels = samples(step)[slices(BATCH, comm.size)[comm.rank]], None
             if accumulates:
@@ -93,6 +94,7 @@ def test_a_float16_network_learns_what_a_float32_one_does():
 
 def test_pools_of_a_float16_network():
     model = replica(Prescribed(np.float16))
-    assert [pool.flat.dtype.name for pool in (model.parameters, model.gradients, model.narrow)] == ["float32", "float32", "float16"]
+    pools = model.parameters, model.gradients, model.narrow
+    assert [pool.flat.dtype.name for pool in pools] == ["float32", "float32", "float16"]
     assert [view.shape for view in model.narrow.views] == [spec.shape for spec in SPECS]
     assert replica(Prescribed(np.float32)).narrow is None

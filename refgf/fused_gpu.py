@@ -1,0 +1,146 @@
+"""Loops of `fused.py` as CUDA kernels for CuPy: the same names, arguments and bits. One kernel where CuPy's passes are several.
+
+Each function here calls a kernel that says what happens to one element; CuPy compiles it when it is called for the first
+time with arrays of a type. `i` is the number of the element in the arrays as a whole, T their type; of a `raw` array any
+element may be read. What comes last in a call is written, and may be read before.
+
+The bits are those of the loops as each operation is rounded by itself: the compiler must not make one of a product and a sum
+(`--fmad=false`), and a statement holds one operation only, as CuPy computes float16 in float and rounds when it is assigned.
+`narrow` and `widen` are missing: CuPy's casts are one kernel already.
+
+Not yet run on a GPU: see "Not yet run" in the README. The tests compile the same text as C.
+"""
+
+import functools
+import sys
+
+
+@functools.cache
+def _kernel(cupy, inputs, outputs, operation, name):
+    return cupy.ElementwiseKernel(inputs, outputs, operation, name, options=("--fmad=false",))
+
+
+def elementwise(inputs, outputs, operation, name):
+    return _kernel(sys.modules["cupy"], inputs, outputs, operation, name)
+
+
+def momentum_sgd(w, v, g, momentum, decay, rate, decays) -> None:
+    kernel = elementwise("T g, T momentum, T decay, T rate, bool decays", "T w, T v", """
+        T gradient = g;
+        if (decays) {
+            T decayed = decay * w;
+            gradient = decayed + g;
+        }
+        T kept = momentum * v;
+        v = kept + gradient;
+        T move = rate * v;
+        w = w - move;
+        """, "momentum_sgd")  # fmt: skip
+    kernel(g, momentum, decay, rate, decays, w, v)
+
+
+def carry(g, u, v, w, out, unscale, decay, momentum, decays, ages) -> None:
+    kernel = elementwise("T u, T w, T unscale, T decay, T momentum, bool decays, bool ages", "T g, T v, T out", """
+        T gradient = unscale * g;
+        if (decays) {
+            T decayed = decay * w;
+            gradient = gradient + decayed;
+        }
+        if (ages) v = v + u;
+        T kept = momentum * u;
+        g = gradient + kept;
+        T travels = v + g;
+        out = fabs(travels);
+        """, "carry")  # fmt: skip
+    kernel(u, w, unscale, decay, momentum, decays, ages, g, v, out)
+
+
+def pack(v, g, numbers, chunk, scale, out) -> None:
+    kernel = elementwise("raw T v, raw T g, raw int64 numbers, int64 chunk, T scale", "T out", """
+        long long from = numbers[i / chunk] * chunk + i % chunk;
+        T travels = v[from] + g[from];
+        out = scale * travels;
+        """, "pack")  # fmt: skip
+    kernel(v, g, sys.modules["cupy"].asarray(numbers, "int64"), chunk, scale, out)
+
+
+# Max-pooling: x and dx (n, height, width, channels), y and dy (n, rows, columns, channels)
+SHAPES = "int64 height, int64 width, int64 rows, int64 columns, int64 channels, int64 side, int64 stride"
+
+
+def largest_in_windows(x, y, winner, kernel, stride) -> None:
+    maximum = elementwise(f"raw T x, {SHAPES}", "T y, uint8 winner", """
+        long long channel = i % channels, column = i / channels % columns;
+        long long row = i / channels / columns % rows, image = i / channels / columns / rows;
+        long long corner = ((image * height + row * stride) * width + column * stride) * channels + channel;
+        T largest = x[corner];
+        int number = 0;
+        for (int place = 1; place < side * side; ++place) {
+            T value = x[corner + (place / side * width + place % side) * channels];
+            if (value > largest) number = place;
+            if (value > largest || value != value) largest = value;  // a NaN stays
+        }
+        y = largest;
+        winner = number;
+        """, "largest_in_windows")  # fmt: skip
+    maximum(x, *_shapes(x, y), kernel, stride, y, winner)
+
+
+def to_winners(dy, winner, dx, kernel, stride) -> None:
+    """Each pixel asks the windows over it, row by row, whether it has won: no order is left to chance."""
+    ask = elementwise(f"raw T dy, raw uint8 winner, {SHAPES}", "T dx", """
+        long long channel = i % channels, x = i / channels % width;
+        long long y = i / channels / width % height, image = i / channels / width / height;
+        long long first_row = y < side ? 0 : (y - side) / stride + 1;  // the first one that reaches down to y
+        long long first_column = x < side ? 0 : (x - side) / stride + 1;
+        T total = 0;
+        for (long long row = first_row; row < rows && row * stride <= y; ++row)
+            for (long long column = first_column; column < columns && column * stride <= x; ++column) {
+                long long window = ((image * rows + row) * columns + column) * channels + channel;
+                if (winner[window] == (y - row * stride) * side + x - column * stride) total = total + dy[window];
+            }
+        dx = total;
+        """, "to_winners")  # fmt: skip
+    ask(dy, winner, *_shapes(dx, dy), kernel, stride, dx)
+
+
+def _shapes(x, y):
+    (_, height, width, channels), (_, rows, columns, _) = x.shape, y.shape
+    return height, width, rows, columns, channels
+
+
+def relu_gradient(dy, y) -> None:
+    elementwise("T y", "T dy", "dy = dy * (T)(y > 0);", "relu_gradient")(y, dy)
+
+
+def dropout(x, kept, factor, out) -> None:
+    kernel = elementwise("T x, bool kept, T factor", "T out", """
+        T chosen = x * (T)kept;
+        out = factor * chosen;
+        """, "dropout")  # fmt: skip
+    kernel(x, kept, factor, out)
+
+
+def normalize(x, mean, scale, beta, y) -> None:
+    kernel = elementwise("T x, T mean, T scale, T beta", "T y", """
+        T centred = x - mean;
+        T scaled = centred * scale;
+        y = scaled + beta;
+        """, "normalize")  # fmt: skip
+    kernel(x, mean, scale, beta, y)
+
+
+def normalize_gradient(x, mean, scale, slope, offset, dy) -> None:
+    kernel = elementwise("T x, T mean, T scale, T slope, T offset", "T dy", """
+        T centred = x - mean;
+        T correction = slope * centred;
+        T scaled = scale * dy;
+        T corrected = scaled - correction;
+        dy = corrected - offset;
+        """, "normalize_gradient")  # fmt: skip
+    kernel(x, mean, scale, slope, offset, dy)
+
+
+KERNELS = {function.__name__: function for function in (
+    momentum_sgd, carry, pack, largest_in_windows, to_winners, relu_gradient, dropout, normalize, normalize_gradient,
+)}  # fmt: skip

@@ -1,0 +1,47 @@
+"""Fixtures of the GPU tests. Those that take `cupy` run twice: on a GPU, where there is one, and on the CPU with the stand-in
+of tests/fake_cupy.py, so that a machine without a GPU finds at least what is wrong in the tests themselves."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fake_cuda_c import needs_a_compiler
+from fake_cupy import installed
+from usable import why_no_gpu
+
+from refgf import device
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path += [str(TESTS / "exchange"), str(TESTS / "training")]  # data and bodies of their tests
+
+SPIN = 'extern "C" __global__ void spin(long long n) {long long t = clock64(); while (clock64() - t < n);}'
+
+
+@pytest.fixture
+def gpu():
+    """CuPy on a GPU."""
+    missing = why_no_gpu()
+    if missing:
+        pytest.skip(f"no GPU: {missing}")
+    import cupy
+
+    return cupy
+
+
+@pytest.fixture(params=[pytest.param("stand-in", marks=needs_a_compiler), "gpu"])
+def cupy(request, monkeypatch):
+    """CuPy on a GPU, or what stands in for it."""
+    if request.param == "gpu":
+        yield request.getfixturevalue("gpu")
+        return
+    monkeypatch.setattr(device, "cuda_aware", lambda: False)  # MPI cannot reach its arrays
+    with installed() as module:
+        yield module
+
+
+@pytest.fixture
+def spin(gpu):
+    """spin(cycles) keeps the current stream busy: what is queued next has to wait. 4e9 cycles are two or three seconds."""
+    kernel = gpu.RawKernel(SPIN, "spin")
+    return lambda cycles: kernel((1,), (1,), (np.int64(cycles),))

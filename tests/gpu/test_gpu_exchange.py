@@ -1,0 +1,77 @@
+"""What is chosen on a GPU is what is chosen on the CPU: elements by top-k, chunks by CSC; and what is sent and kept of them."""
+
+import numpy as np
+import pytest
+from tiny import SPECS, N
+from topk_cases import FAMILIES, data
+
+from refgf import device
+from refgf.comm import gather
+from refgf.exchange.chunk_choice import Density
+from refgf.exchange.csc import CSC
+from refgf.exchange.momentum_correction import FORMS
+from refgf.exchange.pool import Pool
+from refgf.exchange.precision import LossScale
+from refgf.exchange.topk import TopK, exact_top_k, mstopk
+from refgf.oracle.definitions import same_bits
+from refgf.training.gradientflow import direct_allreduce
+
+
+def on_both(on_ranks, body, cupy) -> None:
+    """body(comm, xp) gives the same list on the CPU and on the device: arrays bit for bit, the rest by ==."""
+
+    def both(comm):
+        device.select(comm.Get_rank())
+        return body(comm, np), body(comm, cupy)
+
+    for ranks in on_ranks(both, sizes=(1, 3)):
+        for wanted, got in ranks:
+            assert len(wanted) == len(got) > 0
+            for a, b in zip(got, wanted):
+                assert same_bits(device.to_host(a), b) if isinstance(b, np.ndarray) else a == b
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("select", [exact_top_k, mstopk])
+def test_top_k_chooses_the_same_elements(cupy, select, family):
+    for n, k in ((1, 0), (1, 1), (1001, 1), (1001, 101), (1001, 1001)):
+        x = data(family, n)
+        assert select(cupy.asarray(x), k).tolist() == select(x, k).tolist()
+
+
+@pytest.mark.parametrize("select", [exact_top_k, mstopk])
+def test_top_k_sums_and_keeps_the_same(cupy, on_ranks, select):
+    def body(comm, xp):
+        exchange, found = TopK(1001, 10, gather.allgather(comm), select, xp=xp), []
+        for step in range(3):
+            x = xp.asarray(data("heavy tail", 1001, seed=[step, comm.Get_rank()]))
+            exchange(x)
+            found += [x, exchange.feedback.kept.copy()]
+        return found
+
+    on_both(on_ranks, body, cupy)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("wire", [None, np.float16])
+def test_csc_chooses_sends_and_keeps_the_same(cupy, on_ranks, form, wire):
+    """Only norms are sums whose order differs, by less than lies between two chunks of such data."""
+
+    def body(comm, xp):
+        pool, weights = Pool(SPECS, np.float32, xp), xp.asarray(data("normal", N))
+        scale = LossScale(2.0**7)
+        exchange = CSC(pool, weights, direct_allreduce(comm, wire=wire), direct_allreduce(comm), comm.Get_size(), Density(30),
+                       chunk=4, form=form, weight_decay=0.01, threshold_bytes=30, loss_scale=scale)  # fmt: skip
+        found = []
+        for step in range(6):
+            pool.flat[...] = xp.asarray(data("normal", N, seed=[step, comm.Get_rank()]) * np.float32(scale.scale))
+            if step == 3 and comm.Get_rank() == 0:
+                pool.flat[7:8] = np.inf  # nobody accepts this step
+            for i in range(len(SPECS)):
+                exchange.ready(i)
+            accepted = exchange.finish()
+            assert accepted == (step != 3)
+            found += [exchange.chosen, *(pool.flat[part].copy() for part in exchange.sent if accepted)]
+        return found + [array.copy() for array in exchange.kept.values()]
+
+    on_both(on_ranks, body, cupy)
