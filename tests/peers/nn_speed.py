@@ -22,6 +22,8 @@ import sys
 import time
 from pathlib import Path
 
+from kernels import of_numpy, of_torch
+
 CASES = [(16, 1, "none"), (64, 2, "none"), (16, 1, "batch")]  # batch, threads, normalization
 STEPS = 7
 CLASSES, IMAGE_SIZE = 1000, 227
@@ -130,7 +132,6 @@ def serve(side, batch, threads, normalization):
 
 def refgf_side(batch, threads, normalization):
     import numpy as np
-    from threadpoolctl import threadpool_info
 
     from refgf.nn.alexnet import AlexNet
 
@@ -146,10 +147,9 @@ def refgf_side(batch, threads, normalization):
         network.accept()
 
     def describe():
-        blas = [f"{b['internal_api']} {b['version']} {b.get('architecture', '')}" for b in threadpool_info()]
         flops = sum(sum(layer.flops(1)) for layer in network.layers)
         numba = "numba" in sys.modules  # imported by fused.py, if it is installed
-        return {"blas": blas, "numba": numba, "flops_per_image": flops, "matmul_flops_per_cpu_second": matmul_rate(np)}
+        return {"blas": of_numpy(), "numba": numba, "flops_per_image": flops, "matmul_flops_per_cpu_second": matmul_rate(np)}
 
     return step, describe
 
@@ -182,9 +182,7 @@ def torch_side(batch, threads, normalization):
         torch.nn.functional.cross_entropy(model(x), labels).backward()
 
     def describe():
-        libraries = [line.strip(" -") for line in torch.__config__.show().splitlines() if "Intel(R)" in line]
-        kernels = [f"PyTorch {torch.__version__}", torch.backends.cpu.get_cpu_capability(), *libraries]
-        return {"kernels": kernels, "threads": torch.get_num_threads()}
+        return {"kernels": of_torch(), "threads": torch.get_num_threads()}
 
     return step, describe
 

@@ -51,7 +51,12 @@ def main() -> int:
     print("Numba: " + ("installed" if importlib.util.find_spec("numba") else "not installed; next: pip install -e '.[fast]'"))
     every = comparisons()
     scripts = [s for s in every if not options.only or options.only in s.stem]
-    failed = [] if options.plot else [s.stem for s in scripts if measure(s, options.mpiexec, results / f"{s.stem}.json")]
+    failed = []
+    if not options.plot:
+        if unset := [name for name in HOLDS_BLAS_BACK if name in os.environ]:
+            print(f"left out of the environment, so that BLAS may choose its kernels: {', '.join(unset)}", flush=True)
+        start([sys.executable, str(HERE / "kernels.py")])
+        failed = [s.stem for s in scripts if measure(s, options.mpiexec, results / f"{s.stem}.json")]
     print("\n==== all ratios ====")
     report([row for s in every for row in collect(results / f"{s.stem}.json")], results)
     print(f"\nnumbers: {results}" + (f"; failed: {', '.join(failed)}" if failed else ""))
@@ -69,12 +74,14 @@ def comparisons() -> list[Path]:
 def measure(script: Path, mpiexec: str, result: Path) -> int:
     """The script's exit code."""
     print(f"\n==== {script.stem} ====", flush=True)
-    unset = [name for name in HOLDS_BLAS_BACK if name in os.environ]
-    if unset:
-        print(f"left out of the environment, so that BLAS may choose its kernels: {', '.join(unset)}", flush=True)
-    environment = {name: value for name, value in os.environ.items() if name not in unset}
     result.unlink(missing_ok=True)  # or a failed script would show what it measured last time
-    return subprocess.run(command(script, mpiexec, result), cwd=ROOT, env=environment).returncode
+    return start(command(script, mpiexec, result))
+
+
+def start(command: list[str]) -> int:
+    """Its exit code. BLAS may choose its kernels."""
+    environment = {name: value for name, value in os.environ.items() if name not in HOLDS_BLAS_BACK}
+    return subprocess.run(command, cwd=ROOT, env=environment).returncode
 
 
 def collect(result: Path) -> list[dict]:
