@@ -1,9 +1,9 @@
-"""NumPy or CuPy, and what MPI may touch. The one file that knows CuPy.
+"""NumPy or CuPy, and what MPI may touch. The one file that knows CuPy, but for the kernels of `fused_gpu.py`.
 
 Rules for device buffers (mpi4py tutorial; `python -m refgf.doctor --gpu` shows which case a machine is):
 
 - before every MPI call on a CuPy array its stream is synchronised: MPI does not know streams;
-- unless the MPI library is CUDA-aware, the bytes go through pinned host memory;
+- unless the MPI library is CUDA-aware, and where ranks are threads, the bytes go through pinned host memory;
 - never a non-blocking collective on a device buffer (most libraries crash).
 
 `REFGF_CUDA_AWARE=1` says that the MPI takes device pointers, `0` that it does not, `auto` (default) asks the library.
@@ -110,8 +110,8 @@ def _library_says_cuda() -> bool:
         return False
     for kind in (mpi.COMM_WORLD.Get_info().Get("mpi_memory_alloc_kinds") or "").split(","):
         name, *only = kind.split(":")  # "cuda" is all of it, "cuda:host" only what lies on the host
-        if name == "cuda" and (not only or "device" in only):
-            return True
+        if name == "cuda":
+            return not only or "device" in only
     vendor, version = mpi.get_vendor()
     if vendor == "MPICH" and version < (4,):  # there the query itself ends the process
         return False

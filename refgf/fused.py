@@ -1,7 +1,7 @@
 """Loops over long arrays for which NumPy needs several passes over memory: one pass, with the same bits.
 
-A loop below says what happens to one element. Python would take minutes for it; Numba (`pip install 'refgf[fast]'`) makes
-machine code of it, which uses vector instructions and does not hold Python's lock. Without Numba, and on a CPU for
+A loop says what happens to one element. Python would take minutes for those in LOOPS; Numba (`pip install 'refgf[fast]'`) makes
+machine code of them, which uses vector instructions and does not hold Python's lock. Without Numba, and on a CPU for
 anything but long float32 arrays, the NumPy passes of the callers do the same: they stay the definition, this is only faster.
 
 The bits are the same because each operation is rounded by itself, in the order in which it is written: without `fastmath`

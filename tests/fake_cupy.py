@@ -133,7 +133,7 @@ def wait():
 
 
 class Function:
-    """A function of NumPy on device arrays; `at` as NumPy's functions have it."""
+    """A function of NumPy on device arrays."""
 
     def __init__(self, name):
         self.name, self.function = name, getattr(np, name)
@@ -143,9 +143,6 @@ class Function:
             raise TypeError("einsum: CuPy has no out")
         result = self.function(*bare(args), **bare(kwargs))
         return kwargs["out"] if kwargs.get("out") is not None else Array(np.asarray(result))
-
-    def at(self, a, indices, b):
-        self.function.at(bare(a), bare(indices), bare(b))
 
 
 class Event:
@@ -195,12 +192,6 @@ def asnumpy(array):
     return array.get()
 
 
-def sliding_window_view(x, window_shape, axis=None):
-    """CuPy compares the window's shape with 0 on the device, and reads the answer."""
-    wait()
-    return Array(np.lib.stride_tricks.sliding_window_view(bare(x), window_shape, axis))
-
-
 def as_strided(x, shape, strides):
     return Array(np.lib.stride_tricks.as_strided(bare(x), shape, strides))
 
@@ -215,7 +206,7 @@ def module() -> types.ModuleType:
     cupy.waits, cupy.ndarray, cupy.cuda, cupy.asnumpy = 0, Array, cuda, asnumpy
     cupy.asarray = cupy.array = cupy.ascontiguousarray = asarray
     cupy.ElementwiseKernel = ElementwiseKernel
-    views = types.SimpleNamespace(as_strided=as_strided, sliding_window_view=sliding_window_view)
+    views = types.SimpleNamespace(as_strided=as_strided)
     cupy.lib = types.SimpleNamespace(stride_tricks=views)
     for name in FUNCTIONS:
         setattr(cupy, name, Function(name))

@@ -80,7 +80,7 @@ NEW = ("MPICH", (5, 0, 2))
 
 
 @pytest.mark.parametrize("kinds, vendor, says, queries", [
-    ("mpi,system,cuda", NEW, True, 0), ("system,cuda:host:device", NEW, True, 0), ("mpi,cuda:host", NEW, True, 1),
+    ("mpi,system,cuda", NEW, True, 0), ("system,cuda:host:device", NEW, True, 0), ("mpi,cuda:host", NEW, False, 0),
     ("mpi,system", NEW, True, 1), (None, ("Open MPI", (4, 1, 6)), True, 1), (None, ("MPICH", (3, 4, 3)), False, 0),
 ])  # fmt: skip
 def test_the_library_is_asked_for_device_memory(monkeypatch, kinds, vendor, says, queries):

@@ -23,7 +23,8 @@ def allgather(comm, ranks: Sequence[int] | None = None) -> Callable:
     """Bind to a group. The result takes a flat array (k,), k and type alike on all ranks, and returns (group, k)."""
     group, place = _group(comm, ranks, "allgather")
     position = (place - 1) % len(group)  # the rank at position i of `ring.allgather` brings slice i+1
-    turned, scratch = group[1:] + group[:1], {}
+    turned = group[1:] + group[:1]
+    scratch = {}
 
     def gather(x):
         rows = array_module(x).empty((len(group), x.size), x.dtype)

@@ -25,11 +25,11 @@ class BatchNorm(Layer):
         tensors = [("beta", (channels,), False), ("gamma", (channels,), False)]
         super().__init__(name, input_shape, input_shape, workspace, (7 * elements, 9 * elements), tensors)
         self.momentum, self.epsilon = momentum, epsilon
-        self.running_mean = self.xp.zeros(channels, workspace.dtype)
-        self.running_variance = self.xp.ones(channels, workspace.dtype)
+        self.sum_type = np.promote_types(workspace.dtype, np.float32)  # sums over a batch do not fit into float16
+        self.running_mean = self.xp.zeros(channels, self.sum_type)
+        self.running_variance = self.xp.ones(channels, self.sum_type)
         self.batch = None  # (mean, variance) of the last training batch, until accepted
         self.bytes_per_image = 3 * elements * workspace.dtype.itemsize
-        self.sum_type = np.promote_types(workspace.dtype, np.float32)  # sums over a batch do not fit into float16
 
     def rows(self, x):
         height, width, channels = self.input_shape
@@ -45,7 +45,8 @@ class BatchNorm(Layer):
             self.batch = (mean, unbiased) if len(x) else None
         else:
             mean, variance = self.running_mean, self.running_variance
-        self.x, self.mean, self.inverse = x, self.repeat(mean), 1 / self.xp.sqrt(variance + self.epsilon)
+        self.x, self.mean = x, self.repeat(mean.astype(x.dtype))
+        self.inverse = (1 / self.xp.sqrt(variance + self.epsilon)).astype(x.dtype)
         y = self.keep("y", x.shape)
         beta, scale = self.repeat(self.parameters[0]), self.repeat(self.parameters[1] * self.inverse)
         loop = compiled(normalize, x)
@@ -79,7 +80,7 @@ class BatchNorm(Layer):
         mean /= n
         rounded = mean.astype(x.dtype)
         self.workspace.sum_over_blocks(square_sum, len(x), self.bytes_per_image, square)
-        return rounded, (square / n).astype(x.dtype), (square / max(1, n - 1)).astype(x.dtype)
+        return [total.astype(self.sum_type) for total in (mean, square / n, square / max(1, n - 1))]
 
     def centred(self, x, mean, worker):
         return self.xp.subtract(x, mean, out=self.workspace.scratch("centred", x.shape, worker))

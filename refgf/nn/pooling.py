@@ -14,7 +14,7 @@ class MaxPool(Layer):
     The gradient goes to the window's largest value; among equal ones to the first in row order, as in PyTorch. Equal
     values are common (a constant background), and what all of them together receive must be dy.
 
-    `fused.py` does both directions in one pass over memory each, to a float32 batch of full size, and on a GPU.
+    `fused.py` does both directions in one pass over memory each: to a float32 batch of full size, and to all on a GPU.
     """
 
     def __init__(self, name, input_shape, kernel, stride, workspace):
@@ -36,7 +36,7 @@ class MaxPool(Layer):
         offsets = (k[:, None] * width + k).reshape(-1) * channels
         row, column, channel = np.ix_(*(np.arange(side) for side in self.output_shape))
         corners = (row * self.stride * width + column * self.stride) * channels + channel
-        return self.xp.asarray(offsets), self.xp.asarray(corners)
+        return offsets, corners
 
     def forward(self, x, training):
         y = self.keep("y", (len(x), *self.output_shape))
@@ -61,10 +61,10 @@ class MaxPool(Layer):
         winner[...] = 0
         for w in range(1, self.kernel**2):
             value = self.window_value(x, w)
-            self.xp.greater(value, y, out=larger)
-            self.xp.maximum(value, y, out=y)
+            np.greater(value, y, out=larger)
+            np.maximum(value, y, out=y)
             number *= np.uint8(w)
-            self.xp.maximum(winner, number, out=winner)  # w only grows, so the last strictly larger value wins
+            np.maximum(winner, number, out=winner)  # w only grows, so the last strictly larger value wins
 
     def window_value(self, x, w):
         """Value number w of every window. (n, H, W, C) -> (n, OH, OW, C)"""
@@ -88,6 +88,6 @@ class MaxPool(Layer):
 
     def add_at_winners(self, dy, winner, dx):
         dx[...] = 0
-        images = self.xp.arange(len(dx)).reshape(-1, 1, 1, 1) * math.prod(self.input_shape)
+        images = np.arange(len(dx)).reshape(-1, 1, 1, 1) * math.prod(self.input_shape)
         places = self.offsets[winner] + self.corners + images  # (n, OH, OW, C) into dx, flattened
-        self.xp.add.at(dx.reshape(-1), places.reshape(-1), dy.reshape(-1))
+        np.add.at(dx.reshape(-1), places.reshape(-1), dy.reshape(-1))

@@ -63,7 +63,7 @@ class Checkpoints:
         self._together(target, lambda: prepare(target) if self.rank == 0 else None)
         written = self._together(target, lambda: self._write_parts(target))
         files = {name: entry for part in written for name, entry in part.items()}
-        about = {"ranks": self.comm.Get_size(), "layout": self.flow.model.gradients.layout(), "code": code_hash(),
+        about = {"ranks": self.comm.Get_size(), "layout": self.flow.model.layout(), "code": code_hash(),
                  "settings": self._settings(), "position": position, "files": files}  # fmt: skip
         self._together(target, lambda: write_manifest(target, about) if self.rank == 0 else None)
         if self.rank == 0:
@@ -148,7 +148,7 @@ class Checkpoints:
         return ["shared.npz", f"rank{self.rank}.npz"]
 
     def _require_fitting(self, source: Path, about: dict) -> None:
-        here = {"ranks": self.comm.Get_size(), "network": self.flow.model.gradients.layout()}
+        here = {"ranks": self.comm.Get_size(), "network": self.flow.model.layout()}
         there = {"ranks": about["ranks"], "network": about["layout"]}
         settings, saved = self._settings(), about["settings"]
         here |= {name: settings[name] for name in MUST_AGREE}

@@ -89,7 +89,7 @@ class DASO:
         self.place, self.nodes = self.node.index(comm.Get_rank()), len(nodes)  # place: the number of this rank's group
         self._comms = [patient(comm.Dup()), patient(comm.Dup())]  # one for the thread, one for the rest
         settings = f"{nodes} {phases} {batches} {wire} {chunk} {momentum} {weight_decay}"
-        agree(self._comms[1], "settings of DASO", f"{settings} {self.model.gradients.layout()}")
+        agree(self._comms[1], "settings of DASO", f"{settings} {self.model.layout()}")
         group = [node[self.place] for node in nodes]
         self._thread = CommunicationThread(ring_among(self._comms[0], group))
         self._sum_at_once = {kind: ring_among(self._comms[1], group, kind) for kind in (None, wire)}
@@ -184,9 +184,11 @@ class DASO:
         self.waited_s += time.perf_counter() - start_s
 
     def spread(self, group: int) -> None:
-        """The group's member hands its parameters to the other ranks of its node, along a tree."""
+        """The group's member hands its parameters to the other ranks of its node, along a tree; all compute with these."""
         turned, k, w = self.node[group:] + self.node[:group], len(self.node), self.model.parameters.flat
         execute(self._comms[1], among(turned, tree.broadcast((self.place - group) % k, k, w.size)), w)
+        if self.model.working:
+            self.model.working.refresh()
 
     def _require_finite(self, total) -> None:
         if not all(is_finite(total[block]) for block in blocks(total, 0, total.size)):

@@ -6,7 +6,7 @@
 
     argument      is                                                    off
     allreduce     ring, direct, any schedule, or MPI's own              mpi_allreduce
-    wire          the type in which gradients travel                    None: as they are
+    wire          the type in which gradients travel                    None: float32 or float64
     overlap       a communication thread                                False
     theta_bytes   lazy allreduce: wait for more than so many bytes      0: each gradient by itself
     groups        MG-WFBP: these gradients together, in place of theta  None
@@ -70,7 +70,7 @@ class GradientFlow:
     trust        LARS with this trust coefficient; under CSC with the form `history` only
     norms        LARS's norms: "alone", each rank forms all of them, or in parallel by "slices" or "layers" (`lars.py`)
     loss_scale   a `LossScale`; default 1
-    half_weights forward and backward use weights rounded to float16
+    half_weights forward and backward use weights rounded to float16; a network of float16 always does
     timeline     a `Timeline` that records what happened when
 
     After a step: `accepted`, `steps` (accepted or not), `loss_scale.skipped`, `communication_s` (how long the
@@ -231,7 +231,7 @@ class GradientFlow:
 
     def _require_agreement(self) -> None:
         agree(self._comms[1], "settings of GradientFlow", " ".join(map(str, self.settings.values())))
-        layout = self.model.gradients.layout()
+        layout = self.model.layout()
         agree(self._comms[1], "gradient pool", f"{hashlib.sha256(layout.encode()).hexdigest()[:16]}: {layout}")
 
 

@@ -48,6 +48,10 @@ class Replica:
 
         return widened
 
+    def layout(self) -> str:
+        """What must be alike on all ranks, and in a checkpoint: order, shapes and types of the tensors."""
+        return ("" if self.narrow is None else "float16 network, ") + self.gradients.layout()
+
     def update(self, rate: float, sent: list[slice] | None = None, waited: list[int] | None = None) -> None:
         """One step of the optimiser with the sums in the gradient pool; `sent` restricts it to parts of the pool.
 

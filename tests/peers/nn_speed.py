@@ -9,6 +9,7 @@ set to None between steps. Dropout on both sides, no optimiser. Without PyTorch 
 
 ratio      PyTorch's time of a step over this project's (above 1: this project is faster), median over steps, with range
 cpu        the same ratio of processor seconds, which depends less on what else the machine does
+memory     peak memory over PyTorch's: wanted at most 1
 of matmul  share of the rate at which this side's BLAS multiplies 2048 x 2048 matrices, in processor seconds
 """
 

@@ -15,6 +15,7 @@ CSC = dict(density=Density(20, (100,), 2), chunk=8, weight_decay=0.01, wire=np.f
 STACKS = {
     "dense": dict(weight_decay=0.01),
     "dense float16": dict(wire=np.float16, half_weights=True),
+    "float16 network": dict(wire=np.float16, dtype=np.float16),
     "dgc": CSC,
     "dgc_masked": CSC | dict(form="dgc_masked", overlap=True),
     "history": CSC | dict(form="history", half_weights=True),
@@ -32,8 +33,8 @@ class Noisy(Prescribed):
         super().backward(on_ready)
 
 
-def new_flow(comm, **parts):
-    network = Noisy(initial=np.random.default_rng(2).standard_normal(N))
+def new_flow(comm, dtype=np.float32, **parts):
+    network = Noisy(dtype, initial=np.random.default_rng(2).standard_normal(N))
     network.dropout_rng = np.random.default_rng(comm.Get_rank())
     scale = LossScale(2.0**14, dynamic=True, interval=3) if "wire" in parts else None
     return GradientFlow(comm, network, loss_scale=scale, momentum=0.9, **parts)

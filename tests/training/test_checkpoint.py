@@ -11,6 +11,7 @@ from refgf.training import checkpoint
 from refgf.training.checkpoint import Checkpoints
 
 
+@pytest.mark.filterwarnings("ignore:overflow")  # of float16: such a step is skipped
 @pytest.mark.parametrize("stack", STACKS)
 def test_resumed_is_uninterrupted(on_ranks, tmp_path, stack):
     def body(comm):
@@ -110,6 +111,12 @@ def test_another_number_of_ranks_is_refused(tmp_path):
     save_on_threads(tmp_path, [1])
     with pytest.raises(ValueError, match="another run: got ranks = 2, wanted 3; next: resume with the settings"):
         resumed(tmp_path, size=3)
+
+
+def test_a_network_of_another_type_is_refused(tmp_path):
+    save_on_threads(tmp_path, [1], parts=CSC | {"dtype": "float16"})
+    with pytest.raises(ValueError, match=r"another run: got network = float16 network.*, wanted"):
+        resumed(tmp_path)
 
 
 def test_another_network_is_refused(tmp_path):

@@ -8,9 +8,11 @@ from refgf.comm import threads
 from refgf.comm.slices import slices
 from refgf.exchange.precision import LossScale
 from refgf.nn.alexnet import AlexNet
+from refgf.training.daso import DASO
+from refgf.training.daso_phases import BLOCKING, Constant, Phase
 from refgf.training.data import digits
 from refgf.training.gradientflow import GradientFlow, direct_allreduce
-from refgf.training.step import replica, train_step
+from refgf.training.step import averaged_statistics, replica, train_step
 
 RATE = 2.0**-14  # below half of float16's last bit beside 1: a weight of float16 alone would never move
 
@@ -90,6 +92,48 @@ def test_a_float16_network_learns_what_a_float32_one_does():
     (half, half_moved), (single, moved) = (threads.run(1, learn, dtype)[0] for dtype in (np.float16, np.float32))
     assert np.allclose(half, single, rtol=50 * 2.0**-11)
     assert np.linalg.norm(half_moved - moved) <= (50 * 2.0**-11 + 0.08) * np.linalg.norm(moved)
+
+
+def test_daso_computes_with_what_it_has_received():
+    """Working weights are the rounded masters after every meeting, the same on all ranks when these are."""
+
+    def body(comm, phase):
+        stack = DASO(comm, Prescribed(np.float16, initial=np.ones(N, np.float16)), [[0, 1], [2, 3]], Constant(phase), 4)
+        with stack:
+            for step in range(4):
+                stack.step(samples(step)[slices(BATCH, comm.size)[comm.rank]], None, BATCH, RATE)
+                masters, working = stack.model.parameters.flat, stack.model.working.working
+                assert working.tobytes() == masters.astype(np.float16).tobytes()
+                assert not stack.synchronised or len(set(comm.allgather(working.tobytes()))) == 1
+            return stack.synchronised
+
+    for phase in (BLOCKING, Phase(2, 1, 1)):
+        assert all(threads.run(4, body, phase))
+
+
+def test_ranks_with_networks_of_different_types_say_so():
+    def body(comm):
+        network = Prescribed(np.float16 if comm.rank == 0 else np.float32)
+        with pytest.raises(ValueError, match="float16 network"):
+            GradientFlow(comm, network, half_weights=True)
+        with pytest.raises(ValueError, match="float16 network"):
+            DASO(comm, network, [[0], [1]], Constant(BLOCKING), 4)
+
+    threads.run(2, body)
+
+
+def test_running_statistics_are_averaged_in_float32():
+    """A sum of variances over a few ranks does not fit into float16."""
+
+    def body(comm):
+        network = AlexNet(10, 67, width=1 / 32, channels=1, dtype=np.float16)
+        replica(network)
+        for array in network.running:
+            array[...] = 40000 + comm.rank
+        with averaged_statistics(network, direct_allreduce(comm), comm.size):
+            assert all((array == 40001).all() and array.dtype == np.float32 for array in network.running)
+
+    threads.run(3, body)
 
 
 def test_pools_of_a_float16_network():
