@@ -4,7 +4,7 @@ import pytest
 
 import jobs
 import refgf.doctor.__main__ as doctor
-from refgf.doctor import checks, checks_mpi
+from refgf.doctor import checks, checks_mpi, facts
 from refgf.doctor.checks import MIB, Check
 from refgf.doctor.checks_mpi import family
 
@@ -44,6 +44,7 @@ def machine(**changes):
         "started": STARTED,
         "blas": [{"num_threads": 1, "architecture": "SkylakeX"}],
         "cpu_flags": AVX512_FLAGS,
+        "autogroup": False,
         "shm": (8 << 30, 8 << 30),
         "host": "laptop",
         "address": "127.0.1.1",
@@ -100,6 +101,7 @@ CASES = [
     (checks.cores, JOB | {"cores": 2, "environ": {TOLD: "1"}}, "look", "4 ranks share 2 cores", "mpiexec -n 2"),
     (checks.cores, OPEN_JOB | {"cores": 2}, "look", "do not yield", "export OMPI_MCA_mpi_yield_when_idle=true"),
     (checks.cores, JOB, "ok", "4 ranks on 4 cores", ""),
+    (checks.sessions, JOB | {"cores": 2, "autogroup": True}, "look", "each rank is one", "sched_autogroup_enabled=0"),
     (checks.binding, OPEN_JOB | {"own_cores": 1}, "look", "bound to 1 core", "--bind-to none"),
     (checks.blas_threads, JOB | blas(2), "look", "2 BLAS threads in each of 4 ranks on 4", "OPENBLAS_NUM_THREADS=1"),
     (checks.blas_threads, JOB | blas(2) | {"cores": 8}, "ok", "2 BLAS threads", ""),
@@ -194,6 +196,23 @@ def test_the_report_says_which_ranks_differ():
     assert [s for s in lines if "shared memory" in s and s.startswith("ok")][0].endswith("(ranks 0-2)")
     assert [s for s in lines if "agreement" in s and s.startswith("broken") and "4.3.2 | MPICH Version 5.0.2" in s]
     assert not [s for s in lines if "thread" in s and "(ranks" in s]
+
+
+@pytest.mark.parametrize("enabled, cgroup, weights, told", [
+    ("1", "0::/", [], True), ("0", "0::/", [], False), (None, "0::/", [], False),
+    ("1", "0::/user.slice/app", [], True), ("1", "0::/user.slice/app", ["user.slice"], False),
+    ("1", "1:cpu,cpuacct:/\n0::/", [], True), ("1", "1:cpu,cpuacct:/job\n0::/", [], False),
+    ("1", "1:cpuset:/job\n0::/", [], True),
+])  # fmt: skip
+def test_autogroup_counts_where_no_control_group_has_a_share(tmp_path, enabled, cgroup, weights, told):
+    for name, text in (("sys/kernel/sched_autogroup_enabled", enabled), ("self/cgroup", cgroup)):
+        (tmp_path / name).parent.mkdir(parents=True)
+        if text is not None:
+            (tmp_path / name).write_text(text + "\n")
+    for group in weights:
+        (tmp_path / "groups" / group).mkdir(parents=True)
+        (tmp_path / "groups" / group / "cpu.weight").write_text("100\n")
+    assert facts._autogroup(tmp_path, tmp_path / "groups") is told
 
 
 def test_ranges():

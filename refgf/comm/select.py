@@ -21,6 +21,7 @@ caches and links, so where it matters each is timed at some sizes, and the faste
     allreduce = Fastest(sides, measure(comm, sides))
 """
 
+import math
 import statistics
 import time
 from dataclasses import dataclass
@@ -40,6 +41,8 @@ CANDIDATES: dict[str, Algorithm] = {
 }
 SIZES = [1 << k for k in range(10, 25, 2)]  # bytes at which `measure` times the candidates: 1 KiB to 16 MiB
 ROW_S, MOST_CALLS = 20e-3, 200  # as many calls are timed together as fit in this time, but at most so many
+TIE = 1.03  # two series of the same call differ by as much: the next run could say the opposite
+OWN = "MPI's own"
 ROUNDS = (3, 2.0), (4, 1.2), (10, 1.0)  # rows of calls, and how near to the fastest a side must be to go on
 
 
@@ -128,7 +131,7 @@ def candidates(comm, wire=None) -> dict[str, Allreduce]:
     bound = {name: collective(comm, algorithm, wire) for name, algorithm in algorithms.items()}
     bound["pipelined ring"] = pipelined(comm, ring.allreduce, wire)
     if hasattr(comm, "Allreduce"):
-        bound["MPI's own"] = mpi_allreduce(comm, wire)
+        bound[OWN] = mpi_allreduce(comm, wire)
     return bound | ({"shared memory": SharedMemory(comm, wire)} if share_memory(comm) else {})
 
 
@@ -180,6 +183,7 @@ def _row(comm, allreduce: Allreduce, x, calls: int) -> float:
 class Fastest:
     """An `Allreduce` that takes for each size the one of `sides` that was measured fastest; `always` names one instead.
 
+    MPI's own wins a tie: it is taken where it is less than TIE times as slow as the fastest, so that chance does not choose.
     points: {name: [(bytes, seconds), ...]} with rising sizes, the same on all ranks, as `measure` gives them. Between two
     sizes the time is interpolated, beyond the last one it grows with the bytes. `chosen`: {bytes: name} so far.
     """
@@ -201,7 +205,11 @@ class Fastest:
         self.sides[self.chosen[nbytes]](x)
 
     def choose(self, nbytes: int) -> str:
-        return self.always or min(self.sides, key=lambda name: self.seconds(name, nbytes))
+        if self.always:
+            return self.always
+        times_s = {name: self.seconds(name, nbytes) for name in self.sides}
+        fastest = min(times_s, key=times_s.get)
+        return OWN if times_s.get(OWN, math.inf) < TIE * times_s[fastest] else fastest
 
     def seconds(self, name: str, nbytes: int) -> float:
         """What `name` should take."""

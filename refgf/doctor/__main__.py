@@ -30,6 +30,7 @@ CHECKS = (
     checks_mpi.start,
     checks_mpi.thread_level,
     checks.cores,
+    checks.sessions,
     checks.binding,
     checks.blas_threads,
     checks.blas_kernels,

@@ -51,6 +51,14 @@ def cores(facts: Facts) -> Check:
     return Check("cores", "look", finding, f"mpiexec -n {usable} ...   (or fewer, when you measure)")
 
 
+def sessions(facts: Facts) -> Check | None:
+    """Launchers start each rank as a session, and with autogroup a rank that yields its core yields within its session."""
+    if not facts["launcher"] or facts["on_machine"] <= facts["cores"] or not facts["autogroup"]:
+        return None
+    finding = "Linux shares the cores out among sessions, and each rank is one: who waits does not make way for the others"
+    return Check("sessions", "look", finding, "sudo sysctl kernel.sched_autogroup_enabled=0   (while you measure)")
+
+
 def binding(facts: Facts) -> Check | None:
     """Open MPI binds each rank to one core when there are enough; the communication thread then has none."""
     if not facts["launcher"] or facts["on_machine"] > facts["cores"] or facts["own_cores"] > 1 or facts["cores"] == 1:

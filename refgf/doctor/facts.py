@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import refgf.launch as launch  # before NumPy, which `device` imports
 from refgf import device
@@ -50,6 +51,7 @@ def collect(environ=os.environ) -> dict:
         "removed": launch.removed,
         "shm": _shared_memory(),
         "cpu_flags": _cpu_flags(),
+        "autogroup": _autogroup(),
         **dict.fromkeys(("started", "mpi_size", "thread_level", "cuda_aware", "device_trial")),
     }
     return facts | _library() | _blas() | _host() | _gpus()
@@ -110,6 +112,19 @@ def _cpu_flags() -> set[str]:
             return set(re.search(r"^flags\s*:(.*)$", file.read(), re.MULTILINE)[1].split())
     except (OSError, TypeError):  # no such file, or a processor that has no flags there
         return set()
+
+
+def _autogroup(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> bool:
+    """Does Linux share the cores out among sessions? It does not among processes whose control group has a share of its own."""
+    try:
+        enabled = (proc / "sys/kernel/sched_autogroup_enabled").read_text().strip() == "1"
+        lines = [line.split(":", 2) for line in (proc / "self/cgroup").read_text().splitlines()]
+    except OSError:
+        return False
+    places = [place for _, controllers, path in lines if not controllers for place in (Path(path), *Path(path).parents)]
+    shares = [path for _, controllers, path in lines if "cpu" in controllers.split(",") and path != "/"]  # version 1
+    shares += [place for place in places if (groups / place.relative_to("/") / "cpu.weight").exists()]  # 2; the root has none
+    return enabled and not shares
 
 
 def _shared_memory() -> tuple[int, int] | None:

@@ -8,7 +8,7 @@ from comm_cases import order_sensitive, same_bits
 
 from refgf.comm import ring, select, threads, topology
 from refgf.comm.schedule import collective, replay
-from refgf.comm.select import CANDIDATES, BySize, Fastest, candidates, crossover_bytes, measure, terms
+from refgf.comm.select import CANDIDATES, OWN, BySize, Fastest, candidates, crossover_bytes, measure, terms
 from refgf.predict.cost import Link, halving_doubling_s, recursive_doubling_s, ring_allreduce_s
 from refgf.predict.simulate import from_schedules
 
@@ -112,6 +112,13 @@ def test_fastest_follows_the_points():
     assert fastest.chosen == {0: "a", 100: "a", 196: "a", 204: "b", 300: "b", 4000: "b"}
     assert fastest.seconds("b", 600) == 4.0
     assert Fastest(sides, fastest.points, always="a").choose(4000) == "a"
+
+
+@pytest.mark.parametrize("own_s, wanted", [(0.9, OWN), (1.0, OWN), (1.029, OWN), (1.031, "a"), (2.0, "a")])
+def test_mpis_own_wins_a_tie_and_nothing_else(own_s, wanted):
+    for first, second in (("a", OWN), (OWN, "a")):
+        points = {name: [(100, {"a": 1.0, OWN: own_s}[name])] for name in (first, second)}
+        assert Fastest(dict.fromkeys(points), points).choose(100) == wanted
 
 
 @pytest.mark.parametrize("points, always", [({"a": [(4, 1.0)]}, None), ({"a": [(4, 1.0)], "b": []}, None),
