@@ -41,7 +41,7 @@ CANDIDATES: dict[str, Algorithm] = {
 }
 SIZES = [1 << k for k in range(10, 25, 2)]  # bytes at which `measure` times the candidates: 1 KiB to 16 MiB
 ROW_S, MOST_CALLS = 20e-3, 200  # as many calls are timed together as fit in this time, but at most so many
-TIE = 1.03  # two series of the same call differ by as much: the next run could say the opposite
+TIE = 1.05  # two series of the same call on a full link differ by 3 %: the next run could say the opposite
 OWN = "MPI's own"
 ROUNDS = (3, 2.0), (4, 1.2), (10, 1.0)  # rows of calls, and how near to the fastest a side must be to go on
 

@@ -114,7 +114,7 @@ def test_fastest_follows_the_points():
     assert Fastest(sides, fastest.points, always="a").choose(4000) == "a"
 
 
-@pytest.mark.parametrize("own_s, wanted", [(0.9, OWN), (1.0, OWN), (1.029, OWN), (1.031, "a"), (2.0, "a")])
+@pytest.mark.parametrize("own_s, wanted", [(0.9, OWN), (1.0, OWN), (1.049, OWN), (1.051, "a"), (2.0, "a")])
 def test_mpis_own_wins_a_tie_and_nothing_else(own_s, wanted):
     for first, second in (("a", OWN), (OWN, "a")):
         points = {name: [(100, {"a": 1.0, OWN: own_s}[name])] for name in (first, second)}
