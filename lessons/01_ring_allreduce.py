@@ -54,8 +54,9 @@ def measure(run: kit.Run) -> dict:
     link = measure_link(run)
     curve = measure_allreduce(run, link)
     others = {place: c for place, c in run.earlier().get("curves", {}).items() if place != run.place}
-    latest = dict(list(others.items())[-1:])  # beside this run's curve: that of the last run elsewhere
-    return {"curves": latest | {run.place: curve | {"ranks": run.size, "options": vars(run.options)}}}
+    shared = [place for place in others if place.startswith("shared memory")]
+    beside = {place: others[place] for place in (shared or list(others))[-1:]}  # else the last run's that was elsewhere
+    return {"curves": beside | {run.place: curve | {"ranks": run.size, "options": vars(run.options)}}}
 
 
 def show_schedule(run: kit.Run) -> None:

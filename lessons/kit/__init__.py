@@ -75,6 +75,8 @@ class Run:
 
     def table(self, header: list[str], rows: list[list]) -> None:
         """Print rows under a header, right-aligned columns."""
+        if self.options.link:
+            self.say(f"[waits like a link of {self.options.link}: not a network]")
         cells = [header] + [[str(cell) for cell in row] for row in rows]
         widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
         for row in cells:
@@ -214,6 +216,8 @@ class Lesson:
         options.output = options.output or ROOT / "results" / ("quick" if options.quick else "")
         if options.threads and launch.job.size > 1:
             self.parser.error(f"--threads {options.threads} under {launch.job.size} ranks of mpiexec; next: one or the other")
+        if options.link and "REFGF_CLUSTER" in os.environ:
+            self.parser.error(f"--link {options.link} on an emulated cluster, which has links; next: leave one of them out")
         try:
             linked(None, options)
         except ValueError as error:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import platform
 import shutil
 import sys
@@ -9,7 +10,7 @@ import sys
 from refgf.cluster import check, inside, launcher, outside
 from refgf.cluster.settings import Settings, checked
 
-NOT_FOUND, CANNOT = 127, 78  # as shells say; as sysexits.h says of a machine that is not set up for it
+NOT_EXECUTABLE, NOT_FOUND, CANNOT = 126, 127, 78  # as shells say; as sysexits.h says of a machine not set up for it
 
 PROBE = "import refgf.launch; from mpi4py import MPI; from refgf.cluster.probe import main; main(MPI.COMM_WORLD)"
 
@@ -24,11 +25,12 @@ def parser() -> argparse.ArgumentParser:
         task.add_argument("--latency", default="0s", help="added to every message between nodes, e.g. 50us")
         task.add_argument("--mtu", type=int, default=1500, help="9000: jumbo frames")
         task.add_argument("--cpus-per-node", type=int, help="whole cores; nodes share cores where there are too few")
-        task.add_argument("--mpiexec", help="default: the one beside this Python, then PATH's")
         if name == "run":
             task.add_argument("--ranks-per-node", type=int, default=1)
             task.add_argument("program", nargs=argparse.REMAINDER, help="-- command and its arguments")
     tasks.add_parser("check", help="can this machine do it? exit code 0 or the reason")
+    for task in tasks.choices.values():
+        task.add_argument("--mpiexec", help="default: the one beside this Python, then PATH's")
     return top
 
 
@@ -39,6 +41,7 @@ def main(arguments: list[str]) -> int:
         options = parser().parse_args(arguments)
         if options.task == "check":
             check.unshare_command()
+            launcher.family(launcher.find_mpiexec(options.mpiexec))
             print("an emulated cluster runs here")
             return 0
         return _start(options)
@@ -66,8 +69,11 @@ def _start(options: argparse.Namespace) -> int:
     if not program:
         raise ValueError("run: got no command; wanted one after --; next: try -- python lessons/01_ring_allreduce.py")
     if not shutil.which(program[0], path=launcher.environment(settings, mpi)["PATH"]):
-        print(f"refgf.cluster: got the command {program[0]!r}, which is not there; wanted a program", file=sys.stderr)
-        return NOT_FOUND
+        there = os.path.exists(program[0])
+        what = "cannot be executed" if there else "is not there"
+        told = f"got the command {program[0]!r}, which {what}; wanted a program; next: try -- python lessons/01_ring_allreduce.py"
+        print(f"refgf.cluster: {told}", file=sys.stderr)
+        return NOT_EXECUTABLE if there else NOT_FOUND
     return outside.start(settings, mpiexec=mpiexec, mpi=mpi, program=program)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from refgf.cluster import account, launcher, network
 from refgf.cluster.check import CannotRun
+from refgf.cluster.outside import as_shells_say
 from refgf.cluster.settings import Settings
 
 READY_S = 30  # a node that is not up by then never will be
@@ -94,7 +95,8 @@ def run(settings: Settings, mpiexec: str, mpi: str, program: list[str]) -> int:
     command = launcher.command(settings, mpi, mpiexec, agent, hosts, program)
     before = network.counters(settings.nodes)
     # mpiexec would read the terminal on behalf of rank 0, also from the background
-    code = subprocess.run(command, env=launcher.environment(settings, mpi), stdin=subprocess.DEVNULL).returncode
+    done = subprocess.run(command, env=launcher.environment(settings, mpi), stdin=subprocess.DEVNULL)
+    code = as_shells_say(done.returncode)
     moved = [(a - c, b - d) for (a, b), (c, d) in zip(network.counters(settings.nodes), before)]
     report = account.Account(settings, moved, account.read_traces(Path(launcher.PRIVATE, "traces")))
     with contextlib.suppress(BrokenPipeError):

@@ -52,8 +52,11 @@ def find_mpiexec(given: str | None) -> str:
 
 def family(mpiexec: str) -> str:
     """'mpich' or 'openmpi'; ValueError for a launcher that takes no agent."""
-    done = subprocess.run([mpiexec, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    told = done.stdout + done.stderr
+    try:
+        done = subprocess.run([mpiexec, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        told = done.stdout + done.stderr
+    except OSError as error:  # not a program
+        told = str(error)
     if "HYDRA build details" in told:
         return "mpich"
     version = re.search(r"Open MPI\) (\d+)", told)

@@ -33,4 +33,9 @@ def start(settings: Settings, mpiexec: str, mpi: str, program: list[str]) -> int
         os.close(writing)
         child.wait()
         return INTERRUPTED
-    return code if code >= 0 else 128 - code
+    return as_shells_say(code)
+
+
+def as_shells_say(returncode: int) -> int:
+    """Exit code for subprocess's returncode: 137 for -9, a process that SIGKILL has ended."""
+    return returncode if returncode >= 0 else 128 - returncode

@@ -10,6 +10,7 @@ Counting costs a dictionary look-up and two clock readings per message.
 """
 
 import json
+import os
 import platform
 import time
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ class TracedComm:
         self._timed("Sendrecv", self._comm.Sendrecv, dest, sendbuf.nbytes, *arguments)
 
     def Isend(self, buf, dest: int, tag: int = 0) -> "_Waited":
-        _add(self.peers, dest, 1, buf.nbytes)
+        self._count(dest, buf.nbytes)
         return _Waited(self, "Isend", self._comm.Isend(buf, dest, tag), dest, buf.nbytes)
 
     def Irecv(self, buf, source: int, tag: int = 0) -> "_Waited":
@@ -85,6 +86,10 @@ class TracedComm:
         call(*arguments)
         self.events.append(Event(name, start_s, time.perf_counter(), dest, nbytes))
         if dest is not None:
+            self._count(dest, nbytes)
+
+    def _count(self, dest: int, nbytes: int) -> None:
+        if dest >= 0:  # below it is MPI's PROC_NULL: nothing is sent
             _add(self.peers, dest, 1, nbytes)
 
     def save(self, folder, opaque: bool = False) -> None:
@@ -94,7 +99,10 @@ class TracedComm:
             for peer, totals in part.items():
                 _add(peers, peer, *totals)
         content = {"rank": self.rank, "host": platform.node(), "peers": peers, "opaque": opaque}
-        Path(folder, f"rank{self.rank}.json").write_text(json.dumps(content))
+        path = Path(folder, f"rank{self.rank}.json")
+        unfinished = path.with_suffix(".part")
+        unfinished.write_text(json.dumps(content))
+        os.replace(unfinished, path)  # another rank may end the job now: a trace is there whole, or not
 
 
 class _Waited:

@@ -19,6 +19,7 @@ PREFIXES = (
     "sm_segment.",  # Open MPI 5
     "vader_segment.",  # Open MPI 4
     "open_mpi.",  # Open MPI, backing files
+    "osc_sm.",  # Open MPI, shared windows
     "Intel_MPI_",  # Intel MPI
     "ucx_shm_posix_",  # UCX, below MPICH and Open MPI
     "refgf_cache_",  # refgf/training/cache/memory.py; has a name for a moment only

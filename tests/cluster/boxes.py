@@ -14,6 +14,7 @@ import pytest
 
 from jobs import MARK, clean_environment, processes
 from refgf.cluster import check
+from refgf.launch import leftovers
 
 
 @functools.cache
@@ -105,12 +106,21 @@ def run(*arguments, env: dict | None = None, timeout: float = 120) -> Box:
 
 
 def leavings() -> set[str]:
-    """What a cluster could leave outside its processes: interfaces, mounts, files on the machine's memory disk."""
+    """What a cluster could leave outside its processes: interfaces, mounts, files in the machine's memory and in /tmp."""
     links = json.loads(subprocess.check_output(["ip", "-j", "link", "show"], text=True))
     interfaces = {link["ifname"] for link in links if link["ifname"].startswith(("bridge", "cable", "eth", "trial"))}
     with open("/proc/self/mountinfo") as file:
         mounts = {line for line in file if "nsfs" in line or "refgf" in line}
-    return interfaces | mounts | {name for name in os.listdir("/dev/shm") if name in ("refgf", "nodes")}
+    memory = {name for name in os.listdir("/dev/shm") if name.startswith(("refgf", "nodes", *leftovers.PREFIXES))}
+    temporary = {name for name in os.listdir(tempfile.gettempdir()) if name.startswith(("hydra", "prte", "ompi", "refgf"))}
+    return interfaces | mounts | memory | temporary
+
+
+def probed(text: str) -> list[dict]:
+    """The rows of `probe`: rates in Mbit/s, `share` of the rate asked for, `idle` share of the cores' time."""
+    names = ("asked", "raw", "link", "share", "idle", "alpha_us")
+    lines = [line.split() for line in text.splitlines() if line[:1].isdigit()]
+    return [dict(zip(names, map(float, line[1:7]))) | {"mpi": float(line[8])} for line in lines]
 
 
 def _command_line(pid: int) -> str:

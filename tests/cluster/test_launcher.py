@@ -36,6 +36,14 @@ def test_a_launcher_that_takes_no_agent_is_refused(tmp_path, says):
         launcher.family(fake_mpiexec(tmp_path, says))
 
 
+def test_a_launcher_that_is_no_program_is_refused(tmp_path):
+    path = tmp_path / "mpiexec"
+    path.write_bytes(b"\0no program")
+    path.chmod(0o755)
+    with pytest.raises(ValueError, match="which says .*Exec format error.*wanted a launcher"):
+        launcher.family(str(path))
+
+
 def test_mpiexec_that_is_not_there():
     with pytest.raises(ValueError, match="got /nowhere/mpiexec, which is not there"):
         launcher.find_mpiexec("/nowhere/mpiexec")

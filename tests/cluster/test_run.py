@@ -2,12 +2,13 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 
 import pytest
-from boxes import RING, Box, leavings, needs_cluster, run, why_not
+from boxes import RING, Box, leavings, needs_cluster, probed, run, why_not
 
 from jobs import clean_environment, run_job
 from refgf.cluster import check, launcher
@@ -113,6 +114,39 @@ def test_without_root():
     assert "the links carried what the ranks sent" in said.stderr
 
 
+NOBODY = "65534"
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="only root can become another user, by setpriv")
+def test_as_another_user():
+    become = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]
+    environment = clean_environment({"HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"})
+    options = {"env": environment, "capture_output": True, "text": True, "timeout": 60}
+    if subprocess.run([*become, sys.executable, "-c", "import mpi4py, refgf"], **options).returncode:
+        pytest.skip("other users cannot read this Python or this project")
+    program = [*PYTHON, RING.format(count=10**6, rounds=3)]
+    said = subprocess.run([*become, sys.executable, "-m", "refgf.cluster", *map(str, TWO), *program], **options)
+    assert said.returncode == 0, said.stderr
+    assert "the links carried what the ranks sent" in said.stderr
+
+
+@pytest.mark.parametrize("mtu", [1500, 9000])
+def test_a_node_sees_the_mtu_and_shapes_what_it_sends(mtu):
+    look = "ip -j link show eth0; tc -j qdisc show dev eth0"
+    box = run("run", "--nodes", 2, "--rate", "1gbit", "--mtu", mtu, "--", "sh", "-c", look)
+    ((link,), (shaper,)) = (json.loads(line) for line in sorted(set(box.stdout.splitlines())))
+    assert link["mtu"] == mtu
+    assert shaper["kind"] == "tbf" and shaper["options"]["rate"] == 125_000_000
+
+
+def test_a_probe_tells_raw_tcp_and_mpis_alpha_and_beta():
+    box = run("probe", "--nodes", 2, "--mtu", 9000)
+    (row,) = probed(box.stdout)
+    assert row["asked"] == 1000 and 0 < row["raw"] < row["link"]
+    assert row["raw"] / row["link"] == pytest.approx(8948 / 9014, rel=0.1 / row["raw"] * 2)  # printed to 0.1 Mbit/s
+    assert 0 < row["alpha_us"] < 1e5 and 0 < row["mpi"] < 2 * row["raw"]
+
+
 @pytest.mark.parametrize("code", [1, 5])
 def test_the_exit_code_is_the_commands(code):
     box = run(*TWO, *PYTHON, f"from mpi4py import MPI; import sys; sys.exit({code})")
@@ -155,7 +189,26 @@ def test_a_lesson_says_where_it_runs_and_draws_both_places(tmp_path):
     record = json.loads((tmp_path / "01_ring_allreduce.json").read_text())
     assert record["place"] == place and 0 < record["link_probed"]["link"] < 2 * record["link_probed"]["asked"]
     assert [name.split(",")[0] for name in sorted(record["curves"])] == ["emulated cluster", "shared memory of one machine"]
+    again = run(*TWO, "--", sys.executable, *LESSON, tmp_path)  # beside another link still the curve of shared memory
+    assert again.process.returncode == 0, again.stderr
+    later = json.loads((tmp_path / "01_ring_allreduce.json").read_text())["curves"]
+    assert set(later) == {place.removesuffix(", MTU 9000"), *record["curves"]} - {place}
     assert all(point["measured"]["ring"]["median_s"] > 0 for curve in record["curves"].values() for point in curve["points"])
+
+
+@pytest.mark.parametrize("lesson", ["02_alexnet", "03_lazy_allreduce"])
+def test_other_lessons_note_the_link_too(tmp_path, lesson):
+    box = run(*TWO, "--", sys.executable, f"lessons/{lesson}.py", "--quick", "--output", tmp_path)
+    assert box.process.returncode == 0, box.stderr
+    record = json.loads((tmp_path / f"{lesson}.json").read_text())
+    assert record["place"] == "emulated cluster, 2 nodes x 2 ranks, links of 1gbit"
+    assert 0 < record["link_probed"]["link"] < 2 * record["link_probed"]["asked"]
+
+
+def test_a_stated_link_on_real_ones_is_refused(tmp_path):
+    box = run(*TWO, "--", sys.executable, *LESSON, tmp_path, "--link", "1gbit,50us")
+    assert box.process.returncode == 2
+    assert box.stderr.count("--link 1gbit,50us on an emulated cluster, which has links; next: leave one of them out") == 1
 
 
 def test_two_clusters_side_by_side_do_not_meet():
@@ -199,6 +252,8 @@ def test_sigkill_of_any_process_ends_everything(name):
     assert box.left() == []
     if (MPI, name) != ("openmpi", "node's launcher"):  # prterun 5.0.11 reports the loss, and then returns 0
         assert code != 0
+    if name in ("unshare", "process 1", "launcher"):
+        assert code == 128 + signal.SIGKILL
 
 
 def test_a_callers_pipe_is_closed_when_the_command_ends():
@@ -218,5 +273,4 @@ def test_latency_is_there_or_refused():
         return
     box = run("probe", "--nodes", 2, "--latency", "5ms")
     assert box.process.returncode == 0
-    alpha_us = float(box.stdout.splitlines()[1].split()[5])
-    assert 5000 <= alpha_us < 10000
+    assert 5000 <= probed(box.stdout)[0]["alpha_us"] < 10000

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from refgf.cluster import network
+from refgf.cluster import launcher, network
 from refgf.cluster.settings import LATE_S, Settings, checked
 
 
@@ -101,6 +101,9 @@ COMMANDS = {
     "nodes": (["probe", "--nodes", "0"], 2, "got 0"),
     "no command": (["run"], 2, "got no command; wanted one after --"),
     "missing command": (["run", "--", "no-such-command"], 127, "'no-such-command', which is not there"),
+    "not executable": (["run", "--", "README.md"], 126, "'README.md', which cannot be executed; wanted a program; next: try -- "),
+    "no agent": (["run", "--mpiexec", "true", "--", "true"], 2, "wanted a launcher whose agent we know"),
+    "check: no agent": (["check", "--mpiexec", "true"], 2, "wanted a launcher whose agent we know"),
     "missing mpiexec": (["run", "--mpiexec", "/nowhere/mpiexec", "--", "true"], 2, "got /nowhere/mpiexec, which is not there"),
     "too many cores": (["run", "--cpus-per-node", "4096", "--", "true"], 2, "the cores of this machine"),
 }
@@ -110,7 +113,8 @@ COMMANDS = {
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_command_line_refuses_with_one_message_and_its_code(name):
     arguments, code, message = COMMANDS[name]
-    done = subprocess.run([sys.executable, "-m", "refgf.cluster", *arguments], capture_output=True, text=True)
+    command = [sys.executable, "-m", "refgf.cluster", *arguments]
+    done = subprocess.run(command, cwd=launcher.ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (code, "")
     assert message in done.stderr and "Traceback" not in done.stderr
 

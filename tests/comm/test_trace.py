@@ -44,6 +44,31 @@ def test_one_sided_messages_count_for_the_sender():
     assert threads.run(2, body) == [(1, 24), (0, 0)]
 
 
+class Nobody:
+    """A communicator of one rank whose neighbours are MPI's PROC_NULL, as of an edge that does not wrap."""
+
+    def Get_rank(self):
+        return 0
+
+    def Get_size(self):
+        return 1
+
+    def Send(self, *arguments):
+        pass
+
+    Sendrecv = Isend = Send
+
+
+def test_what_goes_to_no_process_is_not_counted():
+    traced, x = TracedComm(Nobody()), np.zeros(5, np.float32)
+    traced.Send(x, -1)
+    traced.Sendrecv(x, -2, 0, x, -2, 0)
+    traced.Isend(x, -1)
+    assert traced.messages == traced.bytes == 0 and traced.peers == {}
+    traced.Send(x, 3)
+    assert traced.peers == {3: [1, 20]}
+
+
 def test_saved_totals_survive_a_reset(tmp_path):
     from refgf.comm import threads
 

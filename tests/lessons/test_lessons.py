@@ -25,6 +25,7 @@ def check(lesson, ranks, folder, *arguments):
     result = json.loads((folder / f"{lesson.stem}.json").read_text())
     assert result["ranks"] == ranks and result["lesson"] == lesson.stem and result["sources"]
     assert (folder / f"{lesson.stem}.png").stat().st_size > 10_000
+    return job.stdout
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda f: f.stem)
@@ -48,7 +49,8 @@ def test_lesson_trains_resnet50(lesson, tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda f: f.stem)
 def test_lesson_runs_on_a_stated_link(lesson, tmp_path):
-    check(lesson, 3, tmp_path, "--link", "1gbit,50us")
+    told = check(lesson, 3, tmp_path, "--link", "1gbit,50us")
+    assert "[waits like a link of 1gbit,50us: not a network]" in told  # above each table
     assert "WAITS like a link of 1gbit,50us" in json.loads((tmp_path / f"{lesson.stem}.json").read_text())["place"]
 
 

@@ -19,7 +19,7 @@ from judge import bar
 ROOT = Path(__file__).resolve().parents[2]
 RATES = ("100mbit", 1500), ("1gbit", 1500), ("2.5gbit", 1500), ("5gbit", 1500), ("5gbit", 9000)
 BEYOND = ("8gbit", 1500), ("10gbit", 1500), ("10gbit", 9000), ("20gbit", 9000)
-THETAS = 0, *(2**k for k in range(18, 27, 2)), "inf"  # bytes
+THETAS = 0, *(2**k for k in range(16, 27, 2)), "inf"  # bytes
 CLUSTER = sys.executable, "-m", "refgf.cluster"
 EIGHT = "run", "--nodes", "4", "--ranks-per-node", "2", "--rate", "1gbit", "--"
 
