@@ -1,4 +1,7 @@
-"""`make demo` takes an emulated cluster where there can be one, and says which it took: with a Python that only notes its arguments."""
+"""`make demo` takes an emulated cluster where there can be one, and says which it took.
+
+The Python that it starts here only notes its arguments.
+"""
 
 import shutil
 import subprocess
@@ -48,4 +51,5 @@ def test_where_there_can_be_no_cluster_it_says_so_and_runs_in_shared_memory(tmp_
 def test_one_node_or_ranks_that_nodes_do_not_divide_are_the_plain_run(tmp_path, arguments):
     told = demo(tmp_path, *arguments, cluster=True)
     ranks = dict(word.split("=") for word in arguments).get("RANKS", 8)
-    assert told == [f"no emulated cluster: {ranks} ranks in the shared memory of this machine", f"mpiexec -n {ranks} python {LESSON}"]
+    said = f"no emulated cluster: {ranks} ranks in the shared memory of this machine"
+    assert told == [said, f"mpiexec -n {ranks} python {LESSON}"]

@@ -70,9 +70,8 @@ def _start(options: argparse.Namespace) -> int:
         raise ValueError("run: got no command; wanted one after --; next: try -- python lessons/01_ring_allreduce.py")
     if not shutil.which(program[0], path=launcher.environment(settings, mpi)["PATH"]):
         there = os.path.exists(program[0])
-        what = "cannot be executed" if there else "is not there"
-        told = f"got the command {program[0]!r}, which {what}; wanted a program; next: try -- python lessons/01_ring_allreduce.py"
-        print(f"refgf.cluster: {told}", file=sys.stderr)
+        got = f"got the command {program[0]!r}, which {'cannot be executed' if there else 'is not there'}; wanted a program"
+        print(f"refgf.cluster: {got}; next: try -- python lessons/01_ring_allreduce.py", file=sys.stderr)
         return NOT_EXECUTABLE if there else NOT_FOUND
     return outside.start(settings, mpiexec=mpiexec, mpi=mpi, program=program)
 

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from boxes import RING, Box, leavings, needs_cluster, probed, run, why_not
@@ -114,16 +115,27 @@ def test_without_root():
     assert "the links carried what the ranks sent" in said.stderr
 
 
-NOBODY = "65534"
+# As user 65534, who sees this Python although it may lie in root's home: what is below the closed folder is mounted anew.
+ANOTHER_USER = """
+set -e
+if [ "$1" ]; then mkdir -p "$2/$3"; chmod 755 "$2"; mount --bind "$1/$3" "$2/$3"; mount --rbind "$2" "$1"; fi
+shift 3
+exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
+"""
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="only root can become another user, by setpriv")
-def test_as_another_user():
-    become = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]
+def test_as_another_user(tmp_path):
+    python = Path(sys.executable).resolve()
+    closed = [folder for folder in python.parents if not folder.stat().st_mode & 1][-1:]
+    opened = [str(closed[0]), str(tmp_path / "open"), python.relative_to(closed[0]).parts[0]] if closed else ["", "", ""]
+    become = ["unshare", "--mount", "sh", "-c", ANOTHER_USER, "sh", *opened]
     environment = clean_environment({"HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"})
     options = {"env": environment, "capture_output": True, "text": True, "timeout": 60}
-    if subprocess.run([*become, sys.executable, "-c", "import mpi4py, refgf"], **options).returncode:
-        pytest.skip("other users cannot read this Python or this project")
+    look = subprocess.run([*become, sys.executable, "-c", "import os, mpi4py, refgf; print(os.getuid())"], **options)
+    if look.returncode:
+        pytest.skip(f"other users cannot read this Python or this project: {look.stderr}")
+    assert look.stdout == "65534\n"
     program = [*PYTHON, RING.format(count=10**6, rounds=3)]
     said = subprocess.run([*become, sys.executable, "-m", "refgf.cluster", *map(str, TWO), *program], **options)
     assert said.returncode == 0, said.stderr
@@ -134,9 +146,9 @@ def test_as_another_user():
 def test_a_node_sees_the_mtu_and_shapes_what_it_sends(mtu):
     look = "ip -j link show eth0; tc -j qdisc show dev eth0"
     box = run("run", "--nodes", 2, "--rate", "1gbit", "--mtu", mtu, "--", "sh", "-c", look)
-    ((link,), (shaper,)) = (json.loads(line) for line in sorted(set(box.stdout.splitlines())))
-    assert link["mtu"] == mtu
-    assert shaper["kind"] == "tbf" and shaper["options"]["rate"] == 125_000_000
+    told = [found for line in box.stdout.splitlines() for found in json.loads(line)]
+    assert [found["mtu"] for found in told if "mtu" in found] == [mtu, mtu]
+    assert [found["options"]["rate"] for found in told if found.get("kind") == "tbf"] == [125_000_000] * 2
 
 
 def test_a_probe_tells_raw_tcp_and_mpis_alpha_and_beta():
@@ -252,7 +264,7 @@ def test_sigkill_of_any_process_ends_everything(name):
     assert box.left() == []
     if (MPI, name) != ("openmpi", "node's launcher"):  # prterun 5.0.11 reports the loss, and then returns 0
         assert code != 0
-    if name in ("unshare", "process 1", "launcher"):
+    if name in ("unshare", "launcher"):
         assert code == 128 + signal.SIGKILL
 
 

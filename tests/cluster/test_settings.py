@@ -101,7 +101,7 @@ COMMANDS = {
     "nodes": (["probe", "--nodes", "0"], 2, "got 0"),
     "no command": (["run"], 2, "got no command; wanted one after --"),
     "missing command": (["run", "--", "no-such-command"], 127, "'no-such-command', which is not there"),
-    "not executable": (["run", "--", "README.md"], 126, "'README.md', which cannot be executed; wanted a program; next: try -- "),
+    "not executable": (["run", "--", "README.md"], 126, "'README.md', which cannot be executed; wanted a program"),
     "no agent": (["run", "--mpiexec", "true", "--", "true"], 2, "wanted a launcher whose agent we know"),
     "check: no agent": (["check", "--mpiexec", "true"], 2, "wanted a launcher whose agent we know"),
     "missing mpiexec": (["run", "--mpiexec", "/nowhere/mpiexec", "--", "true"], 2, "got /nowhere/mpiexec, which is not there"),
