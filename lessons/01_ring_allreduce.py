@@ -19,7 +19,7 @@ This is weak scaling: each rank brings a vector of n elements, whatever p is.
 
 WHAT YOU SHOULD SEE    A flat line (latency), then a slope (bandwidth). Where MPI's own Allreduce picks another algorithm
             for short vectors it is faster there. With more ranks than cores every message also waits for a core, so alpha
-            among p busy ranks is larger than between two: both are measured, and the prediction uses the busy one.
+            among p busy ranks is not that between two: both are measured, and the prediction uses the busy one.
             Ranks of one node need no messages at all: each reads what the others wrote (refgf/comm/shared.py).
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/01_ring_allreduce.py)

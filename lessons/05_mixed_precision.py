@@ -18,12 +18,13 @@ share of your network's gradients is smaller than float16 can hold?
 
 This is weak scaling: each rank brings a batch of its own, whatever p is.
 
-WHAT YOU SHOULD SEE    Exactly half the bytes. The ring's error grows with the root of p, direct's stays; both are far
-            below the noise of a mini-batch. Without a loss scale some gradients vanish (few of a thousand here, and those
-            are small); a scale of some thousands saves most of them, one of millions overflows. A dynamic scale finds its
-            way down from too high in a few skipped steps; one far too low loses nearly everything. Half the bytes need not
-            be half the time: converting costs processor time, which only pays on links slower than about 1 GB/s. On the
-            CPU the arithmetic of forward and backward stays float32; only the roundings are reproduced.
+WHAT YOU SHOULD SEE    Exactly half the bytes. The ring's error grows with the root of p, direct's stays; both are far below
+            the noise of a mini-batch. Without a loss scale some gradients vanish (few of a thousand here, and those are
+            small); a scale of some thousands saves most of them, one of millions overflows. A dynamic scale finds its way
+            down from too high in a few skipped steps; one far too low loses most gradients, and yet may train as well, as
+            those that it loses are the smallest. Half the bytes need not be half the time: converting costs processor time,
+            which ranks that share cores have too little of, on slow links too. On the CPU the arithmetic of forward and
+            backward stays float32; only the roundings are reproduced.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/05_mixed_precision.py)
     1. Let all gradients be positive (biased). How does the ring's error grow with p now, and why?

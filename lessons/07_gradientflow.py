@@ -24,14 +24,14 @@ Before you run it, write down the order: which of the parts gains most on your n
 
 This is weak scaling: each rank brings a batch of its own, whatever p is.
 
-WHAT YOU SHOULD SEE    On links that decide, with a core for each rank, every bar should be shorter than the one above it (not
-            yet measured on such machines). Emulated nodes share the cores of one machine, and there a part gains only if it
-            saves more of the link than it takes from the processor. Rounding for the wire does with one rank a node; with
-            two, and in shared memory, a step takes longer, first of all in 26 calls. The thread of overlap finds no core
-            free, so it hides little, and as it waits asleep (refgf/comm/patient.py) each message is noticed late: short calls
-            take longer. Lazy allreduce gives back what many calls cost, and CSC gains most: a tenth of the bytes. Sparse
-            training needs more steps to the same accuracy, or as many: what counts is the time to an accuracy, not that of a
-            step.
+WHAT YOU SHOULD SEE    On links that decide, with a core for each rank, every bar should be shorter than the one above it
+            (not yet measured on such machines). Emulated nodes share the cores of one machine, and there a part gains only
+            if it saves more of the link than it takes from the processor. Rounding for the wire in 26 calls makes a step
+            longer. The thread of overlap finds no core free, so it hides little, and as it waits asleep
+            (refgf/comm/patient.py) each message is noticed late: short calls take longer. Lazy allreduce gives back what
+            many calls cost, and CSC sends a tenth of the bytes: these two gain most on a network; in shared memory there
+            are no bytes to save. Sparse training needs more steps to the same accuracy, or as many: what counts is the time
+            to an accuracy, not that of a step.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/07_gradientflow.py)
     1. Switch on CSC first and float16 last. Is the gain of a part the same in another order? Why not?

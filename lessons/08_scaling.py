@@ -27,7 +27,7 @@ WHAT YOU SHOULD SEE    Measured points near their curves, best on an idle machin
             MG-WFBP's simulated Ethernet is slower than the same authors' fitted lines (crosses): its sums take 2.5 ns a byte.
             410.2 and 1.5 minutes lie in their intervals, which are wide because the rate of one GPU at a batch of 128 is known
             badly; 2.5 lies in one so wide that it says little, as neither the allreduce nor the overlap of those systems is
-            stated. Jia et al.'s 11x is at the edge of what the fused and hierarchical exchange alone can give.
+            stated. Jia et al.'s 11x is just beyond what the fused and hierarchical exchange alone can give.
             The sixteen rows: half of the orders come out. On InfiniBand the model hides nearly all of WFBP's hundreds of
             short calls and so has it win; measured, it loses, as if a call cost two to four times its start-up (agreeing on
             tensors would look so: inferred). On Ethernet in float16 MG-WFBP hides everything in the model, and 0.1 to 0.2 s

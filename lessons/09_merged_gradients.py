@@ -19,11 +19,12 @@ some theta of lesson 03 make the same groups?
 
 This is weak scaling: each rank replays a backward pass of its own, whatever p is.
 
-WHAT YOU SHOULD SEE    Eager pays a start-up for each of hundreds of small gradients, one call hides nothing. The best merge is
-            at least as fast as every theta: its first group goes early, so that the network has something to do, and the
-            later ones are large, as they wait for the network anyway. As a rule no theta makes such groups, but the best
-            theta comes close, if one knows it. The greedy rule is sometimes as good; where the start-up is dearer than each
-            of the waits it waits, and waits again, until backward is over, and ends as one call.
+WHAT YOU SHOULD SEE    Eager pays a start-up for each of hundreds of small gradients, one call hides nothing. The best merge
+            is at least as fast as every theta (measured: within what two runs differ by): its first group goes early, so
+            that the network has something to do, and the later ones are large, as they wait for the network anyway. As a
+            rule no theta makes such groups, but the best theta comes close, if one knows it. The greedy rule is sometimes
+            as good; where the start-up is dearer than each of the waits it waits, and waits again, until backward is over,
+            and ends as one call.
             The smallest miss: ready after 1, 2, 4, one byte each, a = 2, b = 1: greedy ends at 9, the best merge at 8.
             The authors call their rule optimal. Each of its decisions is right if what follows stays as it is: so it is
             optimal for two gradients, for a = 0, for b = 0, if all gradients are ready within one start-up, and if each is

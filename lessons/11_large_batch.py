@@ -16,17 +16,17 @@ PREDICTION  b images per rank, p ranks: batch p b, N / (p b) steps an epoch; rat
 
             One layer of AlexNet holds 60 % of the parameters: by layers it cannot gain more than a factor 1.7.
 
-Before you run it, write down: at the whole set as one batch, an epoch is one step. How many per cent will SGD reach?
+Before you run it, write down: at the whole set as one batch (--full) an epoch is one step. How many per cent will SGD reach?
 
 Batches grow as under weak scaling. One rank with p parts of b images computes what p ranks compute (checked below, to the
 bit), so here each rank trains for itself, accumulating gradients, and the trainings are dealt out to the ranks.
 
-WHAT YOU SHOULD SEE    The larger the batch, the fewer steps, the less is learned in as many epochs: ten or fifteen steps are
-            too few for anybody. With each peak rate tuned the methods are close at small batches; at large ones LARS loses
-            less than SGD: it stands rates that are too large for some layers of SGD. Warm-up costs steps, of which a large
-            batch has few. What these runs have shown, and what not, is said at the end from the intervals. By slices the
-            norms take a p-th of their time, by layers half of it or more; where ranks share cores the small allreduce may
-            cost more than that saves.
+WHAT YOU SHOULD SEE    The larger the batch, the fewer steps, the less is learned in as many epochs: ten or fifteen steps
+            are too few for anybody. Each peak rate is tuned, and still LARS loses less than SGD, at large batches above
+            all: it stands rates that are too large for some layers of SGD. Warm-up costs steps, of which a large batch has
+            few. What these runs have shown, and what not, is said at the end from the intervals. By slices the norms take a
+            p-th of their time, by layers the busiest rank's share, about half; where ranks share cores the small allreduce
+            may cost more than that saves.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/11_large_batch.py)
     1. Multiply one layer's gradient by 1000. What becomes of a step of SGD, and of LARS?

@@ -20,9 +20,9 @@ Before you run it, write down: at how many ranks does top-k at 1 % send as many 
 This is weak scaling: each rank brings a batch of its own, whatever p is.
 
 WHAT YOU SHOULD SEE    Top-k at the same density sends p times the bytes of CSC (half of them indices), and from 100 ranks on at
-            1 % more than the dense ring. Choosing takes as long as sending: argpartition and MSTopK read all gradients
-            several times, CSC's norms once. On one core MSTopK's many passes are no faster than sorting's few; but they
-            read memory in order and move nothing, which a GPU does at its full bandwidth: it is a GPU's algorithm. Top-k
+            1 % more than the dense ring. Choosing takes time of its own: argpartition and MSTopK read all gradients
+            several times, CSC's norms once. On one core MSTopK's many passes gain little on sorting's few, if anything; but
+            they read memory in order and move nothing, which a GPU does at its full bandwidth: it is a GPU's algorithm. Top-k
             picks better, so at equal density it learns faster than CSC; at equal bytes it may send only a p-th of that,
             and the more ranks, the less is left of the advantage.
 

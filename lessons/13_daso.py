@@ -26,13 +26,14 @@ This is weak scaling: each rank brings a batch of its own, whatever p is. Where 
 --link the links inside them are as slow as those between, so the emulated cluster shows more. Times are of larger batches
 than the training has: a GPU's step is long beside what starts its sums, and here that is Python.
 
-WHAT YOU SHOULD SEE    Where links between nodes are slow, B = 4, W = 1 hides nearly all of their time: an epoch takes little
-            more than computing. Where they are fast (shared memory) there is little to hide, and the communication threads
-            take time from the cores. Between sums nodes drift apart, the farther the longer B is; a merge leaves about
-            2W / (2W + m) of the distance, and what it brings is W batches old; the blocking sum at the end of an epoch closes
-            it. What this costs is in the last table: cycling throughout beside all three phases, and both beside synchronous.
-            And look at "not rounded": blocking phases round the parameters themselves to 8 binary digits in every batch, and
-            an update smaller than 1/512 of its parameter is lost. It may cost more than all that came late.
+WHAT YOU SHOULD SEE    Where links between nodes are slow, B = 4, W = 1 hides much of their time: with a core to spare an
+            epoch would take little more than computing; where ranks share cores, sending takes time from that. Where they
+            are fast (shared memory) there is little to hide, and the communication threads take time from the cores.
+            Between sums nodes drift apart, the farther the longer B is; a merge leaves about 2W / (2W + m) of the distance,
+            and what it brings is W batches old; the blocking sum at the end of an epoch closes it. What this costs is in
+            the last table: cycling throughout beside all three phases, and both beside synchronous. And look at "not
+            rounded": blocking phases round the parameters themselves to 8 binary digits in every batch, and an update
+            smaller than 1/512 of its parameter is lost. It may cost as much as all that came late.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/13_daso.py)
     1. After how many batches do the own parameters weigh as much as the sum of m nodes? What is left of a node's own step

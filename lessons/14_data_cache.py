@@ -21,7 +21,7 @@ is the second epoch? And with nine tenths?
 This is strong scaling: one data set, shared by all ranks.
 
 WHAT YOU SHOULD SEE    The first epoch is as slow as without a cache. Later ones take what their worst misses take: half the
-            shard in memory is not half way to all of it, but barely twice as fast as nothing, as with Amdahl's law. With a
+            shard in memory is not half way to all of it, but about twice as fast as nothing, as with Amdahl's law. With a
             disk below, missing memory costs a decoding and not a journey. p ranks of a node hold one copy, not p.
             One machine's slow store is EMULATED by waiting; in a cluster files also come over the link of another node.
 

@@ -10,7 +10,7 @@ IDEA        Barrachina et al. put a step together from pieces: the layers' kerne
 PREDICTION  With the peak F flop/s and the memory bandwidth W of a node, p ranks, n elements, alpha and beta of the links:
 
                 kernel      max(flops / F, bytes / W)         or flops / exp(perceptron(logarithms of sizes, flops, bytes))
-                ring        2(p-1) (alpha + n/p beta)            beside the rest of the backward pass
+                ring        2(p-1) (alpha + 4n/p beta)           beside the rest of the backward pass
                 step        max(end of the kernels, end of the last ring)
 
 Before you run it, write down: by how many percent will the roofline miss a kernel, in the middle (median)? By how many the
@@ -19,13 +19,14 @@ perceptrons? And how fast must the links of 64 GPUs be before ResNet-50 at 64 im
 This is weak scaling: in the study each rank brings its own batch, whatever p is. Rank 0 alone measures, the others sleep:
 kernels need no communication.
 
-WHAT YOU SHOULD SEE    The roofline, with its roofs fitted through the middle of the kernels, is wrong both ways, by a quarter
-            and more: it knows nothing of start-ups, of narrow matrices, of copies into windows. Perceptrons miss kernels they
-            have not seen by about ten percent in the middle, little more than the clock misses itself (compare the line
-            "measured twice"; on a busy machine both grow). By the roofline, convolutions are limited by flops at any batch,
-            fully connected layers by memory up to some tens of images, normalisation and pooling always. AlexNet waits for
-            links that ResNet-50 does not wait for any more, and every other resource that grows, the number of ranks too,
-            makes the network the bottleneck.
+WHAT YOU SHOULD SEE    The roofline, with its roofs fitted through the middle of the kernels, is wrong both ways, by about a
+            quarter in the middle and by far more at worst: it knows nothing of start-ups, of narrow matrices, of copies
+            into windows. Perceptrons miss kernels they have not seen by five to ten percent in the middle, little more than
+            the clock misses itself (compare the line "measured twice"; on a busy machine both grow). By the roofline,
+            convolutions are limited by flops at any batch, fully connected layers by memory up to some tens of images,
+            normalisation and pooling always. AlexNet waits for links that ResNet-50 does not wait for any more. Larger
+            batches take weight from the network, faster nodes and more ranks put weight on it; ResNet-50's bottleneck
+            becomes first the memory, when only the flops grow, and the network when the ranks do.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/15_performance_model.py)
     1. From which batch size on is fc6 of AlexNet limited by flops, not memory, on a V100? Derive it, then look at the table.

@@ -162,6 +162,42 @@ def test_an_exception_in_another_thread():
 
 
 @jobs.needs_mpiexec
+def test_a_rank_that_can_open_no_more_files():
+    """Not even what ends the job: Abort comes all the same."""
+    program = "if comm.rank == 2:\n    kept = [open(os.devnull) for _ in range(10**7)]\ncomm.Barrier()"
+    ended = ends(4, START + program)
+    assert "rank 2 of 4" in ended.stderr and "Too many open files" in ended.stderr
+
+
+@jobs.needs_mpiexec
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_rank_without_a_stream(stream):
+    ended = ends(3, START + f"if comm.rank == 1:\n    sys.{stream} = None\n    divide()\ncomm.Barrier()")
+    assert stream == "stderr" or "ZeroDivisionError" in ended.stderr
+
+
+CHILD = """
+import subprocess
+program = "import refgf.launch, sys; sys.exit(2)"
+kept = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+child = dict(os.environ, PMI_FD=str(kept)) if "PMI_FD" in os.environ else os.environ
+done = subprocess.run([sys.executable, "-c", program], env=child, pass_fds=[kept], stderr=subprocess.DEVNULL)
+assert done.returncode == 2, done.returncode
+comm.Barrier()
+print("fine")
+"""
+
+
+@jobs.needs_mpiexec
+def test_a_child_of_a_rank_that_fails_is_its_own_affair(tmp_path):
+    """It inherits the launcher's variables; what is said to the launcher must not go into a file of the same number."""
+    path = tmp_path / "open"
+    ended = jobs.run_job(2, START + CHILD.replace("sys.argv[1]", repr(str(path))), timeout=2 * SECONDS)
+    assert ended.code == 0 and ended.stdout.count("fine") == 2, ended.text
+    assert path.read_bytes() == b""
+
+
+@jobs.needs_mpiexec
 def test_the_same_mistake_on_all_ranks_is_told_once_and_its_message_is_last():
     ended = ends(8, START + "raise ValueError('theta: got -1; wanted at least 0')")
     assert ended.stderr.count("Traceback") == 1 and "rank 0 of 8" in ended.stderr

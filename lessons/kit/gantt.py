@@ -6,6 +6,7 @@
 
 COLOURS = {"FORWARD": "tab:blue", "BACKWARD": "tab:cyan", "MPI_ALLREDUCE": "tab:red", "WAIT_FOR_DATA": "lightgrey",
            "UPDATE": "tab:green"}  # fmt: skip
+LANES = "compute", "communication"
 
 
 def bars(lanes: dict) -> dict:
@@ -14,23 +15,28 @@ def bars(lanes: dict) -> dict:
 
 
 def side_by_side(axes, charts: dict) -> None:
-    """A chart on each axis, all on the same scale."""
+    """A chart on each axis, all on the same scale; "sequential": one thread makes the calls too."""
     for axis, (name, chart) in zip(axes, charts.items()):
-        draw(axis, chart)
+        draw(axis, [one_thread(lanes) for lanes in chart] if name == "sequential" else chart)
         axis.set_title(f"{name}: one training step of {len(chart)} ranks")
     longest = max(axis.get_xlim()[1] for axis in axes)
     for axis in axes:
         axis.set_xlim(0, longest)
 
 
+def one_thread(lanes: dict) -> dict:
+    """Blocking calls interrupt what the thread does: all on one row, the short ones above."""
+    return {"compute": [bar for lane in LANES for bar in lanes.get(lane, [])]}
+
+
 def draw(axis, chart: list[dict]) -> None:
-    """Two rows a rank: what the main thread did, and when a sum was under way."""
+    """A row for each thread of a rank: what the main thread did, and when a sum was under way."""
     labels, seen = [], set()
     for rank, lanes in enumerate(chart):
-        for lane in ("compute", "communication"):
+        for lane in filter(lanes.get, LANES):
             row = -len(labels)
-            labels.append(f"rank {rank} {lane}")
-            for name, start_s, duration_s in sorted(lanes.get(lane, []), key=lambda bar: -bar[2]):
+            labels.append(f"rank {rank} {lane}" if lanes.get(LANES[1]) else f"rank {rank}")
+            for name, start_s, duration_s in sorted(lanes[lane], key=lambda bar: -bar[2]):
                 label = None if name in seen else name
                 seen.add(name)
                 axis.barh(row, 1e3 * duration_s, left=1e3 * start_s, height=0.8, color=COLOURS.get(name, "tab:orange"),

@@ -37,12 +37,15 @@ def draw_sizes(size_axis, ratio_axis, points: list[dict]) -> None:
 
 
 def draw_ranks_per_node(axis, by_k: list[dict]) -> None:
-    for name, marker in (("three phases", "s"), ("log phases", "P"), ("two-level ring", "^")):
+    """In the colours of the other two; of two sizes, the longer vector's points are filled."""
+    for name, marker, colour in (("three phases", "s", "C1"), ("log phases", "P", "C2"), ("two-level ring", "^", "C3")):
         rows = [row for row in by_k if row["algorithm"] == name]
         k = [row["k"] for row in rows]
-        for i, colour in enumerate(("tab:blue", "tab:red")):
+        for i, fill in enumerate(("none", "full")):
             label = f"{name}, {kit.number_of_bytes(rows[0]['bytes'][i])}"
-            axis.plot(k, [1e3 * row["measured"][i]["median_s"] for row in rows], marker, color=colour, label=label)
+            times = [1e3 * row["measured"][i]["median_s"] for row in rows]
+            axis.plot(k, times, marker, color=colour, fillstyle=fill, label=label)
             axis.plot(k, [1e3 * row["predicted_s"][i] for row in rows], "--", color=colour)
     axis.set(title="Ranks taken to share a node; dashed: predicted", xlabel="k", ylabel="ms", xscale="log", yscale="log")
     axis.set_xticks(k, k)
+    axis.set_xticks([], minor=True)

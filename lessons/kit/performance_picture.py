@@ -66,18 +66,24 @@ def draw_limits(axis, layers: dict) -> None:
 
 
 def draw_sweep(axis, sweeps: dict, base: dict) -> None:
-    for (resource, points), marker in zip(sweeps.items(), "osvD^"):
+    """A line and a shape for what grows, a colour for what limits."""
+    from matplotlib.patches import Patch
+
+    styles = ("o", "-"), ("s", "--"), ("v", ":"), ("D", "-."), ("^", (0, (6, 3)))
+    for (resource, points), (marker, style) in zip(sweeps.items(), styles):
         middle = next(point["images_per_s"] for point in points if point["factor"] == 1)
         values = [point["images_per_s"] / middle for point in points]
-        line = axis.plot([point["factor"] for point in points], values, "-", lw=1, label=resource)[0]
+        drawn = {"color": "dimgrey", "marker": marker, "mfc": "white", "ls": style}
+        axis.plot([point["factor"] for point in points], values, lw=1, label=resource, **drawn)
         for point, value in zip(points, values):
-            axis.plot(point["factor"], value, marker, color=RESOURCES[point["bottleneck"]], mec=line.get_color(), ms=7)
+            axis.plot(point["factor"], value, marker, color=RESOURCES[point["bottleneck"]], mec="dimgrey", ms=7)
     axis.set_xscale("log", base=2)
     axis.set_yscale("log", base=2)
     axis.set(xlabel=f"times {base['batch']} images, {base['flops'] / 1e12:g} Tflop/s, {base['memory'] / 1e9:g} GB/s, "
                     f"{8e-9 * base['link']:g} Gbit/s, {base['ranks']} ranks", ylabel="images/s against the base")  # fmt: skip
-    axis.set_title("PREDICTED: ResNet-50, one resource at a time (fill: what limits)", fontsize=10)
-    axis.legend(fontsize=8)
+    axis.set_title("PREDICTED: ResNet-50, one resource at a time", fontsize=10)
+    limits = [Patch(color=colour, label=f"limited by {name}") for name, colour in RESOURCES.items()]
+    axis.legend(handles=[*axis.get_legend_handles_labels()[0], *limits], fontsize=8)
 
 
 def draw_map(axis, name: str, rows: list, given: dict, base: dict) -> None:

@@ -32,7 +32,7 @@ def without_the_division() -> None:
     print(f"1. the last of {len(lengths)} chunks is chosen in {picks['divided']} of 1000 steps, without the division in "
           f"{picks['not divided']}")  # fmt: skip
     assert picks["not divided"] < 10 < picks["divided"]
-    print(f"   In the full AlexNet it has {ALEXNET % CHUNK:,} of {CHUNK:,} elements, and holds the first convolution.")
+    print(f"   In the full AlexNet it has {ALEXNET % CHUNK:,} of {CHUNK:,} elements, weights of the first convolution.")
 
 
 def own_norms_only() -> None:
@@ -59,7 +59,7 @@ def own_norms_only() -> None:
 
 def when_norms_weigh_as_much() -> None:
     """3. Norms and flag of 1904 chunks are 15,240 bytes, a chunk in float16 is 65,536: never, not even with one chunk.
-    On a network an eighth as wide with as many chunks they weigh as much as 10 % of the gradients: fewer chunks."""
+    On a network a sixteenth as wide with as many chunks they weigh as much as 10 % of the gradients: fewer chunks."""
     count = len(chunks(ALEXNET, CHUNK))
     extra = csc_payload_bytes([], ALEXNET, CHUNK, wire="float16")
     for chosen in (1, 191):

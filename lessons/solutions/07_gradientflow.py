@@ -38,7 +38,8 @@ def another_order() -> None:
 
 def leave_one_out() -> None:
     """2. At 1 Gbit/s hardly laziness, whose 26 start-ups are nothing beside 62 million gradients; in shared memory CSC:
-    choosing and packing takes longer than the bytes it saves."""
+    choosing and packing takes longer than the bytes it saves. So says the model, with a core for each rank. Where ranks share
+    cores look at the lesson's table: there laziness counts, and overlap and float16 are what one can leave out."""
     everything = replace(NOTHING_ON, **{k: v for part in PARTS.values() for k, v in part.items()})
     for name, link in (("1 Gbit/s", GIGABIT), ("shared memory", MEMORY)):
         lost = {}

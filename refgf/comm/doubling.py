@@ -26,8 +26,8 @@ participants. Cost of a participant, empty messages included, n elements (B_j: w
     recursive doubling    R messages, R n elements                                         scratch n
     halving-doubling      2R messages, n - |B_R| + |B_1| + ... + |B_R| elements            scratch ceil(n/2)
 
-and one message of n elements more on ranks 0, 2, ..., 2e-2; ranks 1, 3, ..., 2e-1 send just one of n elements. If p = q
-divides n, halving-doubling sends 2 n (p-1)/p elements, as few as the ring does.
+and one message of n elements more (scratch n) on ranks 0, 2, ..., 2e-2; ranks 1, 3, ..., 2e-1 send just one of n elements. If p
+= q divides n, halving-doubling sends 2 n (p-1)/p elements, as few as the ring does.
 
 Source: Thakur, Rabenseifner, Gropp 2005, whose handling of other p than powers of two this is.
 """

@@ -129,7 +129,8 @@ def candidates(comm, wire=None) -> dict[str, Allreduce]:
         algorithms |= {"two-level ring": hierarchical.two_level_ring(nodes), "log phases": hierarchical.log_phases(nodes),
                        "doubling phases": hierarchical.log_phases(nodes, doubling.recursive_doubling)}  # fmt: skip
     bound = {name: collective(comm, algorithm, wire) for name, algorithm in algorithms.items()}
-    bound["pipelined ring"] = pipelined(comm, ring.allreduce, wire)
+    if hasattr(comm, "Isend"):  # a stated link waits in Send
+        bound["pipelined ring"] = pipelined(comm, ring.allreduce, wire)
     if hasattr(comm, "Allreduce"):
         bound[OWN] = mpi_allreduce(comm, wire)
     return bound | ({"shared memory": SharedMemory(comm, wire)} if share_memory(comm) else {})

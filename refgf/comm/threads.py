@@ -4,8 +4,8 @@
 
 `ThreadComm` is the part of mpi4py's communicator that this project uses, with the same names. A send blocks until its
 receiver has taken the bytes (rendezvous), as MPI does for large messages: a program that relies on MPI's buffering of
-small ones fails here. When all ranks wait for each other, each raises `Deadlock`, which says who waits for whom; when
-one rank raises, the others raise `Aborted`. Nothing hangs.
+small ones fails here. When all ranks of a communicator wait on it, each raises `Deadlock`, which says who waits for whom;
+when one rank raises, the others raise `Aborted`. Not seen: ranks that wait for each other on different communicators.
 """
 
 import collections
@@ -119,7 +119,8 @@ class ThreadComm:
         return self.Dup()
 
     def Free(self) -> None:
-        self._world.leave(self.rank)
+        """Communicators that were made from this one stay."""
+        self._world.free(self.rank)
 
     def Abort(self, errorcode: int = 1) -> None:
         self._world.fail(self.rank, SystemExit(errorcode))
@@ -150,7 +151,7 @@ class _Gathering:
 
     def __init__(self, size: int) -> None:
         self.objects = {}
-        self.size = size
+        self.size, self.readers = size, 0
 
     @property
     def done(self) -> bool:
@@ -201,20 +202,30 @@ class _World:
 
     def gather(self, rank: int, obj) -> list:
         with self.changed:
-            self._gathering[rank] += 1
-            gathering = self._gatherings[self._gathering[rank]]
+            number = self._gathering[rank] = self._gathering[rank] + 1
+            gathering = self._gatherings[number]
             gathering.objects[rank] = obj
             self.changed.notify_all()
         self.wait(rank, [gathering])
+        with self.changed:
+            gathering.readers += 1
+            if gathering.readers == self.size:
+                del self._gatherings[number]
         return [gathering.objects[r] for r in range(self.size)]
 
     def child(self, number, members) -> "_World":
         """The world of these ranks, the same one for all that ask for this number."""
         with self.changed:
             if number not in self._children:
-                self._children[number] = _World(len(members), self.changed), members
-                self._children[number][0].failure = self.failure
+                self._children = {n: (child, of) for n, (child, of) in self._children.items() if child.in_use()}
+                child = _World(len(members), self.changed)
+                child.failure, child._running = self.failure, {i for i, r in enumerate(members) if r in self._running}
+                self._children[number] = child, list(members)
             return self._children[number][0]
+
+    def in_use(self) -> bool:
+        """Has any rank not yet freed it, or one that was made from it?"""
+        return bool(self._running) or any(child.in_use() for child, _ in self._children.values())
 
     def fail(self, rank: int, error: BaseException) -> None:
         with self.changed:
@@ -226,10 +237,15 @@ class _World:
     def leave(self, rank: int) -> None:
         """This rank sends and receives nothing more."""
         with self.changed:
-            self._running.discard(rank)
             for child, members in self._children.values():
                 if rank in members:
                     child.leave(members.index(rank))
+            self.free(rank)
+
+    def free(self, rank: int) -> None:
+        """This rank sends and receives nothing more here."""
+        with self.changed:
+            self._running.discard(rank)
             self._look_for_deadlock()
 
     def _look_for_deadlock(self) -> None:

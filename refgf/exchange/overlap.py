@@ -14,6 +14,7 @@ its own (`refgf/device.py`; not yet run on a GPU).
 """
 
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -25,11 +26,13 @@ class CommunicationThread:
     """Turns an `Allreduce` into an asynchronous one: calling it only queues the array. `run` queues other work as well;
     allreduce None: only that.
 
+    ValueError where MPI runs and was started for a single thread: it may hang, or send other bytes.
     An exception in the thread goes to `threading.excepthook`, which ends the job where `refgf.launch` is loaded, and is
     raised by `wait` too.
     """
 
     def __init__(self, allreduce: Callable | None, name: str = "communication") -> None:
+        require_threads(name)
         self._allreduce = allreduce
         self._queue = queue.SimpleQueue()
         self._idle = threading.Condition()
@@ -80,3 +83,15 @@ class CommunicationThread:
                 self._busy_s += time.perf_counter() - start_s
                 self._pending -= 1
                 self._idle.notify_all()
+
+
+def require_threads(name: str) -> None:
+    """ValueError unless MPI, where it runs, lets every thread call it."""
+    mpi = sys.modules.get("mpi4py.MPI")  # importing it would start MPI
+    if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized() or mpi.Query_thread() == mpi.THREAD_MULTIPLE:
+        return
+    levels = {mpi.THREAD_SINGLE: "single", mpi.THREAD_FUNNELED: "funneled", mpi.THREAD_SERIALIZED: "serialized"}
+    raise ValueError(
+        f"thread {name!r} on rank {mpi.COMM_WORLD.rank}: got MPI at thread level {levels[mpi.Query_thread()]}; wanted "
+        "multiple, as two threads call it; next: unset MPI4PY_RC_THREAD_LEVEL, or python -m refgf.doctor"
+    )

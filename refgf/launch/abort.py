@@ -13,6 +13,7 @@ import faulthandler
 import fcntl
 import os
 import socket
+import stat
 import sys
 import termios
 import threading
@@ -76,10 +77,12 @@ class Abort:
     def end(self, text: str, status: int, pause_s: float = 0.0) -> None:
         """Say `text` and end all ranks. If all fail alike, rank 0 speaks and the others are gone before they do."""
         self._failing.acquire()
-        rank, _ = self.rank_and_size()
-        time.sleep(pause_s + (min(PAUSE_S + 0.1 * rank, LONGEST_PAUSE_S) if rank else 0))
-        _say(text)
-        _abort(status)
+        try:
+            rank, _ = self.rank_and_size()
+            time.sleep(pause_s + (min(PAUSE_S + 0.1 * rank, LONGEST_PAUSE_S) if rank else 0))
+            _say(text)
+        finally:  # interrupted, or nothing to say it to: the others must not wait
+            _abort(status)
 
     def watch(self, seconds: float) -> None:
         """Start the watchdog: after so many seconds all ranks print where their threads are, then the job ends."""
@@ -130,7 +133,7 @@ def _stacks() -> str:
 
 def _say(text: str) -> None:
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # closed, or nobody reads it any more
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # nobody reads it any more, closed, or None
             stream.write(text if stream is sys.stderr else "")
             stream.flush()
 
@@ -149,13 +152,25 @@ def _wait_until_heard(at_most_s: float = 2.0) -> None:
 
 
 def _abort(status: int) -> None:
-    _wait_until_heard()
-    mpi = running_mpi()
-    if mpi:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # so that our message is the last, not MPICH's about the abort
-        mpi.COMM_WORLD.Abort(status)
-    if "MPI_LOCALNRANKS" in os.environ and "PMI_FD" in os.environ:
-        # Hydra lets the others wait in MPI_Init for a rank that left before it: ask in its own words (PMI version 1)
-        os.write(int(os.environ["PMI_FD"]), f"cmd=abort exitcode={status}\n".encode())
-        time.sleep(2)
-    os._exit(status)
+    """End all ranks; whatever goes wrong here, this process ends, which a launcher takes for a failure too."""
+    try:
+        _wait_until_heard()
+        mpi = running_mpi()
+        if mpi:
+            with contextlib.suppress(OSError):  # no more files can be opened
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # so that our message is the last, not MPICH's about the abort
+            mpi.COMM_WORLD.Abort(status)
+        _ask_hydra_to_abort(status)
+    finally:
+        os._exit(status)
+
+
+def _ask_hydra_to_abort(status: int) -> None:
+    """Hydra lets the others wait in MPI_Init for a rank that left before it: ask in its own words (PMI version 1)."""
+    if "MPI_LOCALNRANKS" not in os.environ or "PMI_FD" not in os.environ:
+        return
+    with contextlib.suppress(OSError, ValueError):  # a rank's child inherits the variable, but not the connection
+        connection = int(os.environ["PMI_FD"])
+        if stat.S_ISSOCK(os.fstat(connection).st_mode):
+            os.write(connection, f"cmd=abort exitcode={status}\n".encode())
+            time.sleep(2)

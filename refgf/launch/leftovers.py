@@ -6,7 +6,9 @@ An MPI job that ends normally deletes its files in /dev/shm. One that is killed 
 `remove()` deletes such a file only if all of this holds: its name is one that MPI libraries or our cache give, it
 belongs to this user, it is older than MIN_AGE_S, and no process has it mapped or open. A job that is just starting
 always has its file open or mapped, so the age is only a margin. Inside a user namespace (`unshare --user`, rootless
-containers) this user's processes outside of it cannot be looked into: where there is one, nothing is deleted.
+containers) this user's processes outside of it cannot be looked into: where there is one, nothing is deleted. Not seen
+are processes that share /dev/shm without sharing /proc, as of two containers with the host's IPC: start one job at a
+time there.
 """
 
 import os

@@ -29,7 +29,7 @@ def test_rounding_is_that_of_the_definition():
     assert (bfloat16_bits(x[:100].astype(np.float64)) == bfloat16_bits(x[:100])).all()
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 13, 40])
+@pytest.mark.parametrize("n", [0, 1, 2, 13, 40, 70_000])
 @pytest.mark.parametrize("wire", [None, "bfloat16"])
 def test_a_ring_among_every_second_rank(on_ranks, wire, n):
     def body(comm):
@@ -50,6 +50,11 @@ def test_cutting_off_would_be_noticed(monkeypatch):
     monkeypatch.setattr(bfloat16, "bfloat16_bits", lambda x: (x.view(np.uint32) >> 16).astype(np.uint16))
     x = awkward()[:100]
     assert not (bfloat16.bfloat16_bits(x) == definitions.bfloat16_bits(x)).all()
+
+
+def test_float16_would_overflow_and_is_refused():
+    with pytest.raises(ValueError, match="ring_among on rank 0: got float16; wanted float32 or float64"):
+        threads.run(1, lambda comm: ring_among(comm, [0], "bfloat16")(np.full(3, 65_504, np.float16)))
 
 
 @pytest.mark.parametrize("ranks, wire, told", [([0, 1], "float16", "got wire 'float16'"), ([1], None, "this one among them")])

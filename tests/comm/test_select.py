@@ -7,6 +7,7 @@ import pytest
 from comm_cases import order_sensitive, same_bits
 
 from refgf.comm import ring, select, threads, topology
+from refgf.comm.link import LinkComm
 from refgf.comm.schedule import collective, replay
 from refgf.comm.select import CANDIDATES, OWN, BySize, Fastest, candidates, crossover_bytes, measure, terms
 from refgf.predict.cost import Link, halving_doubling_s, recursive_doubling_s, ring_allreduce_s
@@ -174,6 +175,15 @@ def test_only_the_near_ones_are_timed_again():
     points = measure(Comm(), sides, [1 << 20], rounds=[(2, 2.0), (5, 1.0)])
     assert len(rows) == 2 * (2 + 2) + 5  # each side two rows to count its calls and two of the first round; five of the second
     assert points["fast"][0][1] < points["slow"][0][1]
+
+
+def test_a_stated_link_has_no_pipeline():
+    def body(comm):
+        sides = candidates(LinkComm(comm, Link(1e-5, 1e-9)))
+        assert "ring" in sides and "pipelined ring" not in sides
+        assert all(measure(comm, sides, [1 << 10], [(1, 1.0)]).values())
+
+    threads.run(2, body)
 
 
 def test_who_is_out_keeps_his_distance(monkeypatch):

@@ -1,7 +1,9 @@
 """Threads as ranks: messages, collectives, and ends that are never hangs."""
 
 import collections
+import gc
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -88,6 +90,47 @@ def test_waiting_for_a_rank_that_has_returned():
 
     with pytest.raises(threads.Deadlock, match="rank 0 has already returned"):
         threads.run(2, body)
+
+
+@pytest.mark.parametrize("part", [lambda comm: comm.Dup(), lambda comm: comm.Dup().Dup()])
+def test_a_communicator_made_after_a_rank_has_returned(part):
+    def body(comm):
+        if comm.rank == 0:
+            while 1 in comm._world._running:
+                time.sleep(1e-3)
+            part(comm).Barrier()
+
+    with pytest.raises(threads.Deadlock, match="rank 0 waits in a barrier.*rank 1 has already returned"):
+        threads.run(2, body)
+
+
+def test_a_duplicate_outlives_what_it_was_made_from():
+    def body(comm):
+        first = comm.Dup()
+        second = first.Dup()
+        first.Free()
+        comm.Barrier()
+        return second.allgather(comm.rank)
+
+    assert threads.run(3, body) == [[0, 1, 2]] * 3
+
+
+def test_what_is_over_is_not_kept():
+    class Thing:
+        pass
+
+    def body(comm):
+        for _ in range(20):
+            part = comm.Dup()
+            held = weakref.ref(part.allgather(Thing())[comm.rank])
+            part.Free()
+        comm.Barrier()
+        gc.collect()
+        comm.Barrier()
+        return held() is None, len(comm._world._children), len(comm._world._gatherings)
+
+    for gone, children, gatherings in threads.run(3, body):
+        assert gone and children <= 2 and gatherings <= 1  # the last duplicate; the barrier that others still leave
 
 
 def test_a_failing_rank_aborts_the_others():

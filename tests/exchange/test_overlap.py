@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 
+from jobs import needs_mpiexec, run_job
 from refgf.exchange.overlap import CommunicationThread
 
 
@@ -63,3 +64,20 @@ def test_an_error_reaches_the_waiting_thread(monkeypatch):
         thread.wait()
     thread._thread.join()
     assert hooked[0].exc_type is KeyError  # where refgf.launch aborts the job
+
+
+@needs_mpiexec
+@pytest.mark.parametrize("level", ["single", "funneled", "serialized", "multiple"])
+def test_a_second_thread_needs_mpi_for_many(level):
+    program = """
+import refgf.launch
+from mpi4py import MPI
+from refgf.exchange.overlap import CommunicationThread
+CommunicationThread(lambda x: None).close()
+print("fine")
+"""
+    ended = run_job(2, program, timeout=20, env={"MPI4PY_RC_THREAD_LEVEL": level})
+    if level == "multiple":
+        assert ended.code == 0 and ended.stdout.count("fine") == 2, ended.text
+    else:
+        assert ended.code == 1 and "wanted multiple, as two threads call it; next: unset" in ended.stderr, ended.text
