@@ -85,11 +85,10 @@ class TracedComm:
         start_s = time.perf_counter()
         call(*arguments)
         self.events.append(Event(name, start_s, time.perf_counter(), dest, nbytes))
-        if dest is not None:
-            self._count(dest, nbytes)
+        self._count(dest, nbytes)
 
-    def _count(self, dest: int, nbytes: int) -> None:
-        if dest >= 0:  # below it is MPI's PROC_NULL: nothing is sent
+    def _count(self, dest: int | None, nbytes: int) -> None:
+        if dest is not None and dest >= 0:  # else it receives, or sends to MPI's PROC_NULL: nothing
             _add(self.peers, dest, 1, nbytes)
 
     def save(self, folder, opaque: bool = False) -> None:

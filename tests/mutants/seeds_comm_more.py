@@ -113,7 +113,7 @@ MUTANTS = [
            killed_by="comm/test_threads.py::test_a_duplicate_outlives_what_it_was_made_from"),
     Mutant(THREADS, "what was gathered is kept", "del self._gatherings[number]", "pass",
            killed_by="comm/test_threads.py::test_what_is_over_is_not_kept"),
-    Mutant(TRACE, "what goes to no process counts", "if dest >= 0:", "if True:",
+    Mutant(TRACE, "what goes to no process counts", "if dest is not None and dest >= 0:", "if dest is not None:",
            killed_by="comm/test_trace.py::test_what_goes_to_no_process_is_not_counted"),
     Mutant(TIMELINE, "the clock's offset has the wrong sign", "float(clock[0]) - (asked_s + answered_s) / 2",
            "(asked_s + answered_s) / 2 - float(clock[0])",
@@ -136,6 +136,6 @@ MUTANTS = [
            killed_by="comm/test_trace.py::test_counts_by_receiver"),
     Mutant(TRACE, "what was counted before a reset is not saved", "            _add(self._past, peer, *totals)\n",
            "            pass\n", killed_by="comm/test_trace.py::test_saved_totals_survive_a_reset"),
-    Mutant(TRACE, "receives count as messages too", "if dest is not None:", "if True:",
+    Mutant(TRACE, "receives count as messages too", "if dest is not None and dest >= 0:", "if dest is None or dest >= 0:",
            killed_by="comm/test_trace.py::test_one_sided_messages_count_for_the_sender"),
 ]  # fmt: skip
