@@ -271,8 +271,8 @@ def draw_wire(axis, rows: dict) -> None:
     axis.bar(places + 0.2, [row["step"]["median_s"] / whole["step"]["median_s"] for row in rows.values()], 0.4,
              color="tab:blue", label="time of a step, measured")  # fmt: skip
     axis.set_xticks(places, list(rows))
-    axis.set(title="On the wire, as a share of float32")
-    axis.legend(fontsize=8, loc="lower right")
+    axis.set(title="On the wire, as a share of float32", ylim=(0, 1.25 * axis.get_ylim()[1]))
+    axis.legend(fontsize=8, loc="upper left")
     axis.grid(alpha=0.3, axis="y")
 
 

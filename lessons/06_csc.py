@@ -18,13 +18,13 @@ accuracy if the very first steps are already sparse?
 
 This is weak scaling: each rank brings a batch of its own, whatever p is.
 
-WHAT YOU SHOULD SEE    Bytes fall with the density exactly as predicted; time falls as far as bytes decide it. Of so small a
-            network they do not: its 1900 norms weigh as much as the chosen chunks, and norms and packing take processor
-            time, of which ranks that share cores have little; a step gains on slower links, or of larger networks (lesson
-            07). The chosen chunks: the convolutions' few again and again, those of the large layers now and then, as what
-            waits grows, many of them not once in so few steps. In a short training sparsity costs accuracy, most at the
-            beginning and without warm-up; the longer the training, the less. Three runs prove little: --full takes 3 seeds
-            x 5 folds, paired.
+WHAT YOU SHOULD SEE    Bytes fall with the density exactly as predicted; time falls as far as bytes decide it: for millions
+            of gradients on a network. Of the small network that is trained here they do not: its 1900 norms weigh as much
+            as the chosen chunks, and choosing and packing take processor time, of which ranks that share cores have little
+            (in shared memory always more than the bytes that are saved). The chosen chunks: the convolutions' few again and
+            again, those of the large layers now and then, as what waits grows, many of them not once in so few steps. In a
+            short training sparsity costs accuracy, most at the beginning and without warm-up; the longer the training, the
+            less. Three runs prove little: --full takes 3 seeds x 5 folds, paired.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/06_csc.py)
     1. Importance without the division by the chunk's length. Which chunk is hardly ever chosen now?
@@ -36,18 +36,18 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/06_csc.py)
 
 import refgf.launch  # noqa: F401  before MPI starts
 
-import statistics
-
 import numpy as np
 
 import kit
-from kit import axes, flow, images, trials
-from kit.replay import Size, replay_backward
+from kit import flow, images, trials
+from kit.csc_picture import DRAWN, draw
+from kit.replay import Size, replay_backward, sizes_of
 from refgf.comm import ring
 from refgf.comm.schedule import collective
 from refgf.comm.slices import length
 from refgf.exchange.chunk_choice import Density
 from refgf.exchange.csc import CHUNK_ELEMENTS, CSC
+from refgf.exchange.lazy import LazyAllreduce
 from refgf.exchange.momentum_correction import FORMS
 from refgf.exchange.pool import Pool
 from refgf.oracle.definitions import (
@@ -66,8 +66,6 @@ from refgf.training.sgd import MomentumSGD
 
 DENSITIES = [100, 50, 25, 10, 5, 1]
 SEEDS, EPOCHS = [1, 2, 3], (1, 4, 12)  # quick, default, full
-DRAWN = {"dense": "black", "dgc": "tab:blue", "dgc_masked": "tab:cyan", "history": "tab:green", "none": "tab:red",
-         "dgc, no warm-up": "tab:orange"}  # fmt: skip
 
 
 def measure(run: kit.Run) -> dict:
@@ -75,10 +73,11 @@ def measure(run: kit.Run) -> dict:
     train, held_out = images.load(run)
     check_against_oracle(run)
     densities = sweep_densities(run, train)
+    large = sweep_large(run)
     chosen = watch_choice(run, train)
     accuracy = compare_accuracy(run, train, held_out)
     chunk_sizes = compare_chunk_sizes(run, train, held_out)
-    return {"densities": densities, "chosen": chosen, "accuracy": accuracy, "chunk_sizes": chunk_sizes}
+    return {"densities": densities, "large": large, "chosen": chosen, "accuracy": accuracy, "chunk_sizes": chunk_sizes}
 
 
 # ---- one step: this is all there is to CSC, once the parts are there ----
@@ -152,9 +151,7 @@ def sweep_densities(run: kit.Run, data) -> dict:
             stack.model.gradients.flat[:] = 1e-3
             alone = run.time(lambda s=stack, r=ready_s: replay_backward(s, r), run.quick(2, 5))
             payload = csc_payload_bytes(chosen, n, chunk, "float32", "float16") if density else 2 * n
-            norms_s = line(8 * (chunks + 1)) if density else 0.0
-            data_bytes = sum(2 * (call.stop - call.start) for call in stack.calls)
-            predicted = len(stack.calls) * line.a_s + line.b_s_per_byte * data_bytes + norms_s
+            predicted = messages_s(line, stack.calls, chunks + 1 if density else 0)
         rows.append({"density": density, "payload": payload, "sent": sent, "calls": len(stack.calls), "step": timing,
                      "alone": alone, "predicted_s": predicted})  # fmt: skip
     run.table(
@@ -163,6 +160,36 @@ def sweep_densities(run: kit.Run, data) -> dict:
           kit.number_of_bytes(r["sent"]), r["alone"], kit.seconds(r["predicted_s"]), r["step"]] for r in rows],
     )  # fmt: skip
     return {"rows": rows, "elements": n, "chunks": chunks, "chunk": chunk}
+
+
+def messages_s(line, calls: list, norms: int) -> float:
+    """Predicted: the calls in float16, and one for norms and flag in float64."""
+    return sum(line(2 * (call.stop - call.start)) for call in calls) + (line(8 * norms) if norms else 0.0)
+
+
+def sweep_large(run: kit.Run) -> dict:
+    """The exchange alone where bytes decide: of AlexNet's 26 gradients, a share of each; the ranks compute nothing beside."""
+    share = run.quick(256, 8, 1)
+    tensors, chunk = sizes_of(alexnet(), share), max(1, CHUNK_ELEMENTS // share)
+    n = sum(tensor.shape[0] for tensor in tensors)
+    run.section(f"The exchange of {n:,} gradients, 1/{share} of AlexNet's" if share > 1 else f"AlexNet's {n:,} gradients")
+    line, rows = flow.fit_allreduce(run, [256, n // 64, n // 8, n], np.float16, run.quick(2, 5)).line, []
+    for density in [None, *run.quick(DENSITIES[::3], DENSITIES)]:
+        pool, common = Pool(tensors), {"threshold_bytes": 2**20, "wire_itemsize": 2}
+        allreduce, chunks = collective(run.comm, ring.allreduce, np.float16), flow.number_of_chunks(n, chunk)
+        if density is None:
+            exchange = LazyAllreduce(pool, allreduce, **common)
+        else:
+            parameters, norms = np.zeros(n, np.float32), direct_allreduce(run.comm)
+            exchange = CSC(pool, parameters, allreduce, norms, run.size, Density(density), chunk=chunk, **common)
+        pool.flat[:] = 1e-3
+        alone = run.time(lambda e=exchange: replay_backward(e, [0.0] * len(tensors)), run.quick(2, 5), warmup=2)
+        predicted = messages_s(line, exchange.calls, chunks + 1 if density else 0)
+        rows.append({"density": density, "alone": alone, "predicted_s": predicted, "calls": len(exchange.calls)})
+    told = [["no CSC" if row["density"] is None else f"{row['density']} %", row["calls"], row["alone"],
+             kit.seconds(row["predicted_s"])] for row in rows]  # fmt: skip
+    run.table(["density", "calls", "exchange alone", "its messages, predicted"], told)
+    return {"rows": rows, "elements": n, "share": share}
 
 
 def require_bytes(run: kit.Run, stack, sent: int, chunks: int | None) -> None:
@@ -227,56 +254,6 @@ def compare_chunk_sizes(run: kit.Run, train, held_out) -> dict:
         result[name] = [trials.training(run, "dgc", seed, train, held_out, epochs, factor * base) for seed in seeds]
         run.say(f"{name:>24}: {trials.told(result[name])}")
     return result
-
-
-# ---- the picture ----
-
-
-def draw(result: dict):
-    title = "Lesson 06: coarse-grained sparse communication. A tenth of the chunks travels, the rest waits its turn"
-    figure, (sizes, picture, losses, accuracy) = axes.frame(title, 2, 2, (15, 10))
-    draw_densities(sizes, result["densities"])
-    draw_choice(picture, result["chosen"])
-    runs = result["accuracy"]["runs"]
-    axes.losses(losses, runs, DRAWN)
-    draw_accuracy(accuracy, runs, result["chunk_sizes"])
-    return axes.finish(figure, sizes, losses)
-
-
-def draw_densities(axis, densities: dict) -> None:
-    rows = [row for row in densities["rows"] if row["density"] is not None]
-    percents = [row["density"] for row in rows]
-    dense = next(row for row in densities["rows"] if row["density"] is None)
-    axis.loglog(percents, [row["payload"] / dense["payload"] for row in rows], "k.-", label="payload, counted")
-    for key, told_, colour in (("alone", "exchange alone", "tab:red"), ("step", "training step", "tab:blue")):
-        axis.loglog(percents, [row[key]["median_s"] / dense[key]["median_s"] for row in rows], "o-", color=colour,
-                    label=f"{told_}, measured")  # fmt: skip
-    axis.loglog(percents, [row["predicted_s"] / dense["predicted_s"] for row in rows], "--", color="tab:red",
-                label="messages of the exchange, predicted")  # fmt: skip
-    axis.set(title="Against density, as a share of dense training without CSC", xlabel="density, %", ylabel="share")
-
-
-def draw_choice(axis, chosen: dict) -> None:
-    picture = np.zeros((chosen["chunks"], len(chosen["lists"])))
-    for step, numbers in enumerate(chosen["lists"]):
-        picture[numbers if numbers else slice(None), step] = 1
-    axis.imshow(picture, aspect="auto", cmap="Greys", interpolation="nearest")
-    large = [(name, at) for (name, at), (_, end) in zip(chosen["edges"], [*chosen["edges"][1:], ("", chosen["chunks"])])
-             if end - at > chosen["chunks"] / 50]  # fmt: skip
-    axis.set(title=f"Chosen chunks at {chosen['percent']:g} % (black; the first step is dense)", xlabel="step",
-             yticks=[at for _, at in large], yticklabels=[name for name, _ in large])  # fmt: skip
-
-
-def draw_accuracy(axis, runs: dict, chunk_sizes: dict) -> None:
-    for x, (name, some) in enumerate([*runs.items(), *chunk_sizes.items()]):
-        right = [100 * (rows[-1]["accuracy"] or 0) for rows in some]
-        colour = DRAWN.get(name, "tab:purple")
-        axis.bar(x, statistics.mean(right), color=colour, alpha=0.6)
-        axis.plot([x] * len(right), right, ".", color="black", ms=4)
-    names = [*runs, *(f"dgc, {name}" for name in chunk_sizes)]
-    axis.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=8)
-    axis.set(title="Held-out images right at the end (dots: each run)", ylabel="%")
-    axis.grid(alpha=0.3, axis="y")
 
 
 if __name__ == "__main__":

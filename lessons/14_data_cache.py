@@ -275,8 +275,11 @@ def draw(result: dict):
         used.bar(x, [row[kind] / 2**20 for row in result["memory"]], 0.2, label=label)
     used.set(title="Memory of a node's cache: one copy, whatever the number of ranks", xlabel="node", ylabel="MiB")
     used.set_xticks(range(len(result["memory"])))
-    for axis in (by_epoch, memory_axis, hit_axis, used):
-        axis.legend(fontsize=8)
+    by_epoch.set_ylim(top=30 * by_epoch.get_ylim()[1])  # room for the legends
+    used.set_ylim(top=1.35 * used.get_ylim()[1])
+    hit_axis.set_ylim(top=len(shown) + 0.2)
+    for axis, columns in ((by_epoch, 2), (memory_axis, 1), (hit_axis, 3), (used, 2)):
+        axis.legend(fontsize=8, ncols=columns, loc="upper left")
         axis.grid(alpha=0.3)
     figure.suptitle("Lesson 14: only the first epoch is slow, if the node may keep its shard; the misses decide the rest")
     figure.tight_layout(rect=(0, 0.02, 1, 1))

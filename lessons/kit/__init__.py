@@ -14,7 +14,7 @@ A lesson is
     words, record, axes                                units and sentences; what the JSON says; the frame of pictures
     images, flow, alone, calls, trials                 images, networks; the stack; steps without exchange; its calls; many runs
     replay, rounding, placement, layers                a backward pass slept through; bounds; ranks on nodes; layers timed
-    region (03), gantt (04), parts, machine_file, published_tables, scaling_picture (08), merges (09),
+    region (03), gantt (04), csc_picture (06), parts, machine_file, published_tables, scaling_picture (08), merges (09),
     hierarchy_picture (10), norms, tuning (11), daso_replay (13), levels, scratch (14),
     kernel_times, performance_picture (15)                                                                 of one lesson each
 """

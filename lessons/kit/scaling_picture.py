@@ -79,7 +79,7 @@ def draw_headlines(axis, headlines: list) -> None:
         axis.plot(ends, [y, y], lw=6, color="tab:green" if headline["inside"] else "tab:red", solid_capstyle="butt")
         told = f"{headline['name']}\npublished {headline['published']:g} {headline['unit']}; widest: {headline['widest']}"
         axis.annotate(told, (ends[0], y), xytext=(0, 6), textcoords="offset points", fontsize=8)
-    axis.axvline(1, color="black")
+    axis.axvline(1, color="lightgrey", zorder=0)
     axis.set(xscale="log", xlabel="predicted / published", yticks=[], ylim=(-0.5, len(headlines) - 0.2), xlim=(0.15, 20))
     axis.set_title("The seeds' headlines: intervals from independent inputs", fontsize=10)
 

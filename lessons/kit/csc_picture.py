@@ -1,0 +1,67 @@
+"""The picture of lesson 06: bytes and time against density, chosen chunks, losses and accuracy."""
+
+import statistics
+
+import numpy as np
+
+from kit import axes
+
+DRAWN = {"dense": "black", "dgc": "tab:blue", "dgc_masked": "tab:cyan", "history": "tab:green", "none": "tab:red",
+         "dgc, no warm-up": "tab:orange"}  # fmt: skip
+
+
+def draw(result: dict):
+    title = "Lesson 06: coarse-grained sparse communication. A tenth of the chunks travels, the rest waits its turn"
+    figure, (sizes, picture, losses, accuracy) = axes.frame(title, 2, 2, (15, 10))
+    draw_densities(sizes, result["densities"])
+    draw_large(sizes, result["large"])
+    draw_choice(picture, result["chosen"])
+    runs = result["accuracy"]["runs"]
+    axes.losses(losses, runs, DRAWN)
+    draw_accuracy(accuracy, runs, result["chunk_sizes"])
+    return axes.finish(figure, sizes, losses)
+
+
+def draw_densities(axis, densities: dict) -> None:
+    rows = [row for row in densities["rows"] if row["density"] is not None]
+    percents = [row["density"] for row in rows]
+    dense = next(row for row in densities["rows"] if row["density"] is None)
+    axis.loglog(percents, [row["payload"] / dense["payload"] for row in rows], "k.-", label="payload, counted")
+    for key, told_, colour in (("alone", "exchange alone", "tab:red"), ("step", "training step", "tab:blue")):
+        axis.loglog(percents, [row[key]["median_s"] / dense[key]["median_s"] for row in rows], "o-", color=colour,
+                    label=f"{told_}, measured")  # fmt: skip
+    axis.loglog(percents, [row["predicted_s"] / dense["predicted_s"] for row in rows], "--", color="tab:red",
+                label="its messages, predicted")  # fmt: skip
+    axis.set(title="Against density, as a share of dense training without CSC", xlabel="density, %", ylabel="share")
+
+
+def draw_large(axis, large: dict) -> None:
+    """The exchange of a large network, as a share of its own dense one."""
+    dense, *rows = large["rows"]
+    percents, name = [row["density"] for row in rows], f"exchange of {large['elements'] / 1e6:.3g} million gradients"
+    for key, style, told in (("alone", "s-", f"{name}, measured"), ("predicted_s", "--", "its messages, predicted")):
+        times = [row[key]["median_s"] / dense[key]["median_s"] if key == "alone" else row[key] / dense[key] for row in rows]
+        axis.loglog(percents, times, style, color="tab:green", label=told)
+
+
+def draw_choice(axis, chosen: dict) -> None:
+    picture = np.zeros((chosen["chunks"], len(chosen["lists"])))
+    for step, numbers in enumerate(chosen["lists"]):
+        picture[numbers if numbers else slice(None), step] = 1
+    axis.imshow(picture, aspect="auto", cmap="Greys", interpolation="nearest")
+    large = [(name, at) for (name, at), (_, end) in zip(chosen["edges"], [*chosen["edges"][1:], ("", chosen["chunks"])])
+             if end - at > chosen["chunks"] / 50]  # fmt: skip
+    axis.set(title=f"Chosen chunks at {chosen['percent']:g} % (black; the first step is dense)", xlabel="step",
+             yticks=[at for _, at in large], yticklabels=[name for name, _ in large])  # fmt: skip
+
+
+def draw_accuracy(axis, runs: dict, chunk_sizes: dict) -> None:
+    for x, (name, some) in enumerate([*runs.items(), *chunk_sizes.items()]):
+        right = [100 * (rows[-1]["accuracy"] or 0) for rows in some]
+        colour = DRAWN.get(name, "tab:purple")
+        axis.bar(x, statistics.mean(right), color=colour, alpha=0.6)
+        axis.plot([x] * len(right), right, ".", color="black", ms=4)
+    names = [*runs, *(f"dgc, {name}" for name in chunk_sizes)]
+    axis.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=8)
+    axis.set(title="Held-out images right at the end (dots: each run)", ylabel="%")
+    axis.grid(alpha=0.3, axis="y")
