@@ -10,7 +10,8 @@ set to None between steps. Dropout on both sides, no optimiser. Without PyTorch 
 ratio      PyTorch's time of a step over this project's (above 1: this project is faster), median over steps, with range
 cpu        the same ratio of processor seconds, which depends less on what else the machine does
 memory     peak memory over PyTorch's: wanted at most 1
-of matmul  share of the rate at which this side's BLAS multiplies 2048 x 2048 matrices, in processor seconds
+of matmul  share of the rate at which this side's own BLAS multiplies 2048 x 2048 matrices, in processor seconds; the two
+           rates are printed below, as no convolution by NumPy's products can be faster than NumPy's products are
 """
 
 import importlib.util
@@ -36,7 +37,7 @@ def main(arguments: list[str] | None = None) -> dict:
     results = {"steps": STEPS, "cases": []}
     print("AlexNet 227 x 227, forward and backward, images/s, median of", STEPS, "steps")
     print(f"{'batch':>5} {'threads':>7} {'normalization':>13} {'refgf':>7} {'torch':>7} {'ratio':>6}   "
-          f"{'range':<13} {'cpu':>5} {'of matmul':>9} {'peak MiB: refgf':>15} {'torch':>6}")  # fmt: skip
+          f"{'range':<13} {'cpu':>5} {'of matmul: refgf':>16} {'torch':>6} {'peak MiB: refgf':>15} {'torch':>6}")  # fmt: skip
     for batch, threads, normalization in CASES:
         case = measure(batch, threads, normalization)
         results["cases"].append(case)
@@ -44,6 +45,8 @@ def main(arguments: list[str] | None = None) -> dict:
     ours = results["cases"][0]["refgf"]
     print("BLAS of refgf:", "; ".join(ours["blas"]) + ("; max-pooling by Numba" if ours["numba"] else "; no Numba"))
     if theirs := results["cases"][0]["torch"]:
+        rates = [1e-9 * side["matmul_flops_per_cpu_second"] for side in (ours, theirs)]
+        print("a product of 2048 x 2048, GFLOP/s of one core: refgf's BLAS {:.0f}, PyTorch's {:.0f}".format(*rates))
         print("kernels of PyTorch:", "; ".join(theirs["kernels"]))
     if "OPENBLAS_CORETYPE" in os.environ:
         print("OPENBLAS_CORETYPE is set: these are not the kernels that OpenBLAS would choose for this processor")
@@ -54,14 +57,14 @@ def main(arguments: list[str] | None = None) -> dict:
 
 def row(case):
     ours, theirs = case["refgf"], case["torch"]
-    versus, torch_mib = f"{'-':>7} {'-':>6}   {'no PyTorch':<13} {'-':>5}", "-"
+    versus, torch_share, torch_mib = f"{'-':>7} {'-':>6}   {'no PyTorch':<13} {'-':>5}", "-", "-"
     if theirs:
         spread = f"{case['ratio_min']:.2f} to {case['ratio_max']:.2f}"
         versus = f"{theirs['images_per_s']:>7.1f} {case['ratio']:>6.2f}   {spread:<13} {case['cpu_ratio']:>5.2f}"
-        torch_mib = f"{theirs['peak_mib']:.0f}"
+        torch_share, torch_mib = f"{theirs['of_matmul']:.2f}", f"{theirs['peak_mib']:.0f}"
     setting = f"{case['batch']:>5} {case['threads']:>7} {case['normalization']:>13}"
     memory = f"{ours['peak_mib']:>15.0f} {torch_mib:>6}"
-    return f"{setting} {ours['images_per_s']:>7.1f} {versus} {ours['of_matmul']:>9.2f} {memory}"
+    return f"{setting} {ours['images_per_s']:>7.1f} {versus} {ours['of_matmul']:>16.2f} {torch_share:>6} {memory}"
 
 
 def measure(batch, threads, normalization):
@@ -80,8 +83,9 @@ def measure(batch, threads, normalization):
         case[name]["images_per_s"] = batch / statistics.median(wall)
         sides[name].wait()
     ours, theirs = case["refgf"], case["torch"]
-    flops_per_cpu_second = ours["flops_per_image"] * batch / statistics.median(ours["cpu_seconds"])
-    ours["of_matmul"] = flops_per_cpu_second / ours["matmul_flops_per_cpu_second"]
+    for side in filter(None, (ours, theirs)):
+        flops_per_cpu_second = ours["flops_per_image"] * batch / statistics.median(side["cpu_seconds"])
+        side["of_matmul"] = flops_per_cpu_second / side["matmul_flops_per_cpu_second"]
     if theirs:
         ratios = [t / s for s, t in zip(ours["seconds"], theirs["seconds"])]
         case["wanted"] = ["at least", 1.0]
@@ -155,13 +159,13 @@ def refgf_side(batch, threads, normalization):
     return step, describe
 
 
-def matmul_rate(np, n=2048):
-    """The best of five products, on one BLAS thread."""
-    a = np.ones((n, n), np.float32)
-    out, seconds = np.empty_like(a), []
+def matmul_rate(library, n=2048):
+    """numpy's or torch's: flop/s of processor time, the best of five products."""
+    a = library.ones((n, n), dtype=library.float32)
+    out, seconds = library.empty_like(a), []
     for _ in range(5):
         before = time.process_time()
-        np.matmul(a, a, out=out)
+        library.matmul(a, a, out=out)
         seconds.append(time.process_time() - before)
     return 2 * n**3 / min(seconds)
 
@@ -183,7 +187,7 @@ def torch_side(batch, threads, normalization):
         torch.nn.functional.cross_entropy(model(x), labels).backward()
 
     def describe():
-        return {"kernels": of_torch(), "threads": torch.get_num_threads()}
+        return {"kernels": of_torch(), "threads": torch.get_num_threads(), "matmul_flops_per_cpu_second": matmul_rate(torch)}
 
     return step, describe
 
