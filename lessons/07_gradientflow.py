@@ -29,9 +29,9 @@ WHAT YOU SHOULD SEE    On links that decide, with a core for each rank, every ba
             if it saves more of the link than it takes from the processor. Rounding for the wire in 26 calls makes a step
             longer. The thread of overlap finds no core free, so it hides little, and as it waits asleep
             (refgf/comm/patient.py) each message is noticed late: short calls take longer. Lazy allreduce gives back what
-            many calls cost, and CSC sends a tenth of the bytes: these two gain most on a network; in shared memory there
-            are no bytes to save. Sparse training needs more steps to the same accuracy, or as many: what counts is the time
-            to an accuracy, not that of a step.
+            many calls cost, and CSC sends a tenth of the bytes: these two gain most on a network; in shared memory, where
+            bytes are cheap, CSC gains little or nothing. Sparse training needs more steps to the same accuracy, or as many:
+            what counts is the time to an accuracy, not that of a step.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/07_gradientflow.py)
     1. Switch on CSC first and float16 last. Is the gain of a part the same in another order? Why not?
