@@ -3,6 +3,7 @@
 The Python that it starts here only notes its arguments.
 """
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+OF_MAKE = "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MPI", "RANKS", "NODES", "RATE", "ARGS", "VENV"
 pytestmark = pytest.mark.skipif(not shutil.which("make"), reason="no make")
 
 
@@ -23,7 +25,8 @@ def demo(folder: Path, *arguments: str, cluster: bool) -> list[str]:
         program.chmod(0o755)
     (folder / ".ready-mpich").touch()  # newer than pyproject.toml: nothing to set up
     command = ["make", "-C", str(ROOT), "--no-print-directory", f"VENV={folder}", *arguments, "demo"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    environment = {name: value for name, value in os.environ.items() if name not in OF_MAKE}  # these tests may run under make
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout.replace(f"{folder}/bin/", "").splitlines()
 
