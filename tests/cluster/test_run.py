@@ -143,12 +143,14 @@ def test_as_another_user(tmp_path):
 
 
 @pytest.mark.parametrize("mtu", [1500, 9000])
-def test_a_node_sees_the_mtu_and_shapes_what_it_sends(mtu):
-    look = "ip -j link show eth0; tc -j qdisc show dev eth0"
+def test_a_node_sees_the_mtu_and_shapes_what_it_sends(mtu, tmp_path):
+    look = f"cd {tmp_path}; ip -j link show eth0 > link-$(hostname); tc -j qdisc show dev eth0 > shaper-$(hostname)"
     box = run("run", "--nodes", 2, "--rate", "1gbit", "--mtu", mtu, "--", "sh", "-c", look)
-    told = [found for line in box.stdout.splitlines() for found in json.loads(line)]
-    assert [found["mtu"] for found in told if "mtu" in found] == [mtu, mtu]
-    assert [found["options"]["rate"] for found in told if found.get("kind") == "tbf"] == [125_000_000] * 2
+    assert box.process.returncode == 0, box.stderr
+    for name in ("node0", "node1"):
+        (link,), (shaper,) = (json.loads((tmp_path / f"{what}-{name}").read_text()) for what in ("link", "shaper"))
+        assert link["mtu"] == mtu
+        assert shaper["kind"] == "tbf" and shaper["options"]["rate"] == 125_000_000
 
 
 def test_a_probe_tells_raw_tcp_and_mpis_alpha_and_beta():
