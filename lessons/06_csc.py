@@ -21,10 +21,10 @@ This is weak scaling: each rank brings a batch of its own, whatever p is.
 WHAT YOU SHOULD SEE    Bytes fall with the density exactly as predicted; time falls as far as bytes decide it: for millions
             of gradients on a network. Of the small network that is trained here they do not: its 1900 norms weigh as much
             as the chosen chunks, and choosing and packing take processor time, of which ranks that share cores have little
-            (in shared memory always more than the bytes that are saved). The chosen chunks: the convolutions' few again and
-            again, those of the large layers now and then, as what waits grows, many of them not once in so few steps. In a
-            short training sparsity costs accuracy, most at the beginning and without warm-up; the longer the training, the
-            less. Three runs prove little: --full takes 3 seeds x 5 folds, paired.
+            (in shared memory they may take more than the bytes that are saved). The chosen chunks: the convolutions' few
+            again and again, those of the large layers now and then, as what waits grows, many of them not once in so few
+            steps. In a short training sparsity costs accuracy, most at the beginning and without warm-up; the longer the
+            training, the less. Three runs prove little: --full takes 3 seeds x 5 folds, paired.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/06_csc.py)
     1. Importance without the division by the chunk's length. Which chunk is hardly ever chosen now?

@@ -176,6 +176,12 @@ def test_a_rank_without_a_stream(stream):
     assert stream == "stderr" or "ZeroDivisionError" in ended.stderr
 
 
+@jobs.needs_mpiexec
+def test_a_rank_whose_last_words_fail():
+    broken = "class Broken:\n    def write(self, text): raise RuntimeError('no')\n    flush = write\n"
+    ends(3, START + broken + "if comm.rank == 1:\n    sys.stderr = Broken()\n    divide()\ncomm.Barrier()")
+
+
 CHILD = """
 import subprocess
 program = "import refgf.launch, sys; sys.exit(2)"

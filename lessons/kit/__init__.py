@@ -1,8 +1,6 @@
 """What all lessons share: arguments, ranks, timing, tables, result files. No algorithm is in here.
 
-A lesson is
-
-    lesson = kit.Lesson(__file__, __doc__)
+    lesson = kit.Lesson(__file__, __doc__)          a lesson
     lesson.argument("--theta", ...)                 arguments of its own
     lesson.main(measure, draw)
 

@@ -23,25 +23,31 @@ def draw(result: dict):
 
 
 def draw_densities(axis, densities: dict) -> None:
-    rows = [row for row in densities["rows"] if row["density"] is not None]
-    percents = [row["density"] for row in rows]
-    dense = next(row for row in densities["rows"] if row["density"] is None)
-    axis.loglog(percents, [row["payload"] / dense["payload"] for row in rows], "k.-", label="payload, counted")
-    for key, told_, colour in (("alone", "exchange alone", "tab:red"), ("step", "training step", "tab:blue")):
-        axis.loglog(percents, [row[key]["median_s"] / dense[key]["median_s"] for row in rows], "o-", color=colour,
-                    label=f"{told_}, measured")  # fmt: skip
-    axis.loglog(percents, [row["predicted_s"] / dense["predicted_s"] for row in rows], "--", color="tab:red",
-                label="its messages, predicted")  # fmt: skip
+    """Of the network that is trained."""
+    rows = densities["rows"]
+    percents = [row["density"] for row in rows[1:]]
+    axis.loglog(percents, of_dense(row["payload"] for row in rows), "k.-", label="payload, counted")
+    for key, told, colour in (("alone", "exchange alone", "tab:red"), ("step", "training step", "tab:blue")):
+        times = of_dense(row[key]["median_s"] for row in rows)
+        axis.loglog(percents, times, "o-", color=colour, label=f"{told}, measured")
+    messages = of_dense(row["predicted_s"] for row in rows)
+    axis.loglog(percents, messages, "--", color="tab:red", label="messages of the exchange, predicted")
     axis.set(title="Against density, as a share of dense training without CSC", xlabel="density, %", ylabel="share")
 
 
 def draw_large(axis, large: dict) -> None:
     """The exchange of a large network, as a share of its own dense one."""
-    dense, *rows = large["rows"]
-    percents, name = [row["density"] for row in rows], f"exchange of {large['elements'] / 1e6:.3g} million gradients"
-    for key, style, told in (("alone", "s-", f"{name}, measured"), ("predicted_s", "--", "its messages, predicted")):
-        times = [row[key]["median_s"] / dense[key]["median_s"] if key == "alone" else row[key] / dense[key] for row in rows]
-        axis.loglog(percents, times, style, color="tab:green", label=told)
+    rows, name = large["rows"], f"exchange of {large['elements'] / 1e6:.3g} million gradients"
+    percents = [row["density"] for row in rows[1:]]
+    measured, messages = of_dense(row["alone"]["median_s"] for row in rows), of_dense(row["predicted_s"] for row in rows)
+    axis.loglog(percents, measured, "s-", color="tab:green", label=f"{name}, measured")
+    axis.loglog(percents, messages, "--", color="tab:green", label="its messages, predicted")
+
+
+def of_dense(values) -> list[float]:
+    """The first of them belongs to the exchange without CSC."""
+    dense, *others = values
+    return [value / dense for value in others]
 
 
 def draw_choice(axis, chosen: dict) -> None:

@@ -1,9 +1,12 @@
 """The counting communicator counts what was sent, and only that."""
 
 import json
+from pathlib import Path
 
 import numpy as np
+import pytest
 
+from refgf.cluster.account import read_traces
 from refgf.comm.trace import TracedComm
 
 
@@ -67,6 +70,20 @@ def test_what_goes_to_no_process_is_not_counted():
     assert traced.messages == traced.bytes == 0 and traced.peers == {}
     traced.Send(x, 3)
     assert traced.peers == {3: [1, 20]}
+
+
+def test_a_trace_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    """A rank that fails may end the others while they write."""
+    write = Path.write_text
+
+    def half(path, text):
+        write(path, text[: len(text) // 2])
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises(OSError, match="no space left"):
+        TracedComm(Nobody()).save(tmp_path)
+    assert read_traces(tmp_path) == {}
 
 
 def test_saved_totals_survive_a_reset(tmp_path):
