@@ -20,9 +20,8 @@ This is weak scaling: each rank brings a batch of its own (--batch images), what
 WHAT YOU SHOULD SEE    Without overlap the curve falls to the right: infinity is best, or within a few percent of it. With
             overlap there is an optimum between where bytes matter (ResNet-50); where start-ups cost more than all bytes,
             one call wins there too, although it hides nothing (the small network on 8 busy ranks). Beyond some size the
-            bytes decide: there sparsity (lesson 06) begins. Ranks that share cores compute one after another, find cold
-            caches when they come to a call, and compute little beside one: all three are measured apart (kit/alone.py) and
-            predicted with.
+            bytes decide: there sparsity (lesson 06) begins. Ranks that share cores compute one after another, come to calls
+            with cold caches, and compute little beside one: all measured apart (kit/alone.py) and predicted with.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/03_lazy_allreduce.py)
     1. Which theta sends exactly two calls? Compute it from the sizes, then try it.
