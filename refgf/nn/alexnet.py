@@ -13,9 +13,9 @@ for two GPUs), and He et al. (2015) initial weights, with which it trains at any
 
 import numpy as np
 
-from refgf.nn.conv import Convolution
 from refgf.nn.layers import Dropout, FullyConnected, ReLU
 from refgf.nn.loss import softmax_cross_entropy
+from refgf.nn.minimal import kind_of_convolution
 from refgf.nn.normalization import BatchNorm, LocalResponseNorm
 from refgf.nn.pooling import MaxPool
 from refgf.nn.workspace import Workspace
@@ -36,20 +36,21 @@ class AlexNet:
 
     image_size: height and width; width: factor on the channels and hidden units; channels: of the images;
     xp: numpy or cupy; images_per_block: how many images a layer works on at a time, None to choose by cache size;
-    threads: see Workspace.
+    threads: see Workspace; minimal_filtering: convolutions of 3 x 3 and 5 x 5 with fewer products and larger rounding
+    errors, on the CPU only (minimal.py).
 
     Use:  bind(parameters, gradients), initialize(seed); then in each step
           loss(images, labels, global_batch), backward(on_ready), accept()
     """
 
     def __init__(self, num_classes, image_size=227, width=1.0, normalization="batch", dropout=0.5, channels=3,
-                 dtype=np.float32, xp=np, images_per_block=None, threads=1):  # fmt: skip
+                 dtype=np.float32, xp=np, images_per_block=None, threads=1, minimal_filtering=False):  # fmt: skip
         check_settings(num_classes, image_size, width, normalization, channels)
         self.num_classes, self.image_shape = num_classes, (image_size, image_size, channels)
         self.workspace = Workspace(xp, dtype, threads, images_per_block)
         self.dtype, self.xp = self.workspace.dtype, xp
         self.layers = []
-        self.add_convolutions(width, normalization)
+        self.add_convolutions(width, normalization, minimal_filtering)
         self.add_fully_connected(width, dropout)
         backwards = self.layers[::-1]
         self.tensors = [spec for layer in backwards for spec in layer.tensors]  # the order of generation
@@ -58,10 +59,11 @@ class AlexNet:
         self.bound = False
         self.dropout_rng = np.random.default_rng(0)
 
-    def add_convolutions(self, width, normalization):
+    def add_convolutions(self, width, normalization, minimal_filtering):
         for number, (outputs, kernel, stride, padding, pooled) in enumerate(CONVOLUTIONS, start=1):
             options = {"stride": stride, "padding": padding, "input_gradient": number > 1}
-            self.add(Convolution, f"conv{number}", scaled(outputs, width), kernel, **options)
+            kind = kind_of_convolution(kernel, stride, minimal_filtering)
+            self.add(kind, f"conv{number}", scaled(outputs, width), kernel, **options)
             if normalization == "batch":
                 self.add(BatchNorm, f"norm{number}")
             self.add(ReLU, f"relu{number}")

@@ -49,22 +49,31 @@ class Convolution(Layer):
 
     def forward(self, x, training):
         bias, weight = [0, *self.parameters][-2:]
-        self.x = x
+        self.x, weight = x, self.prepared(weight)
         y = self.keep("y", (len(x), *self.output_shape))
 
         def work(worker, part):
             for block in self.workspace.blocks(part, self.bytes_per_image):
-                strips = self.strips(x[block], worker)
-                total, term = (self.rows_first(y[block], name, worker) for name in ("total", "term"))
-                for group in self.groups:
-                    out = total if group.start == 0 else term
-                    self.xp.matmul(self.under(strips, group), matrix(weight[group]), out=matrix(out))
-                    if group.start > 0:
-                        total += term
+                total = self.products(x[block], weight, worker)
                 self.xp.add(total.swapaxes(0, 1), bias, out=y[block])  # (OH, n, OW, O) -> (n, OH, OW, O)
 
         self.workspace.share(work, len(x))
         return y
+
+    def prepared(self, weight):
+        """The weight as `products` wants it. (K, K, C, O)"""
+        return weight
+
+    def products(self, x, weight, worker):
+        """y without its bias. (n, H, W, C) -> (OH, n, OW, O)"""
+        strips = self.strips(x, worker)
+        total, term = (self.rows_first(len(x), name, worker) for name in ("total", "term"))
+        for group in self.groups:
+            out = total if group.start == 0 else term
+            self.xp.matmul(self.under(strips, group), matrix(weight[group]), out=matrix(out))
+            if group.start > 0:
+                total += term
+        return total
 
     def backward(self, dy, ready):
         *bias_gradient, weight_gradient = self.gradients
@@ -72,17 +81,20 @@ class Convolution(Layer):
         def bias_sum(worker, block, out):
             self.xp.sum(matrix(dy[block]), axis=0, out=out)
 
+        if bias_gradient:
+            self.workspace.sum_over_blocks(bias_sum, len(dy), self.bytes_per_image, bias_gradient[0])
+            ready(0)
+        self.backward_weight(dy, weight_gradient)
+        ready(len(bias_gradient))
+        return self.backward_input(dy) if self.input_gradient else None
+
+    def backward_weight(self, dy, weight_gradient):
         def weight_products(worker, block, out):
             strips, dy_rows = self.strips(self.x[block], worker), matrix(self.copy_rows_first(dy[block], worker))
             for group in self.groups:
                 self.xp.matmul(self.under(strips, group).T, dy_rows, out=matrix(out[group]))
 
-        if bias_gradient:
-            self.workspace.sum_over_blocks(bias_sum, len(dy), self.bytes_per_image, bias_gradient[0])
-            ready(0)
         self.workspace.sum_over_blocks(weight_products, len(dy), self.bytes_per_image, weight_gradient)
-        ready(len(bias_gradient))
-        return self.backward_input(dy) if self.input_gradient else None
 
     def backward_input(self, dy):
         weight = self.transposed_weight()
@@ -115,15 +127,16 @@ class Convolution(Layer):
         self.workspace.share(work, len(copy))
         return copy.reshape(len(copy), self.kernel, -1)
 
-    def rows_first(self, y, name, worker):
-        """Scratch memory for these outputs with the row in front. (n, OH, OW, O) -> (OH, n, OW, O)"""
-        return self.workspace.scratch(name, y.swapaxes(0, 1).shape, worker)
+    def rows_first(self, n, name, worker):
+        """Scratch memory for the outputs of n images with the row in front: (OH, n, OW, O)"""
+        rows, *rest = self.output_shape
+        return self.workspace.scratch(name, (rows, n, *rest), worker)
 
     def copy_rows_first(self, dy, worker):
         """(n, OH, OW, O) -> (OH, n, OW, O), or dy itself where that is the same memory."""
         if len(dy) == 1:
             return dy
-        rows = self.rows_first(dy, "total", worker)
+        rows = self.rows_first(len(dy), "total", worker)
         rows[...] = dy.swapaxes(0, 1)
         return rows
 

@@ -17,6 +17,7 @@ import numpy as np
 from refgf.nn.alexnet import AlexNet, scaled
 from refgf.nn.conv import Convolution
 from refgf.nn.layers import FullyConnected, ReLU
+from refgf.nn.minimal import kind_of_convolution
 from refgf.nn.normalization import BatchNorm
 from refgf.nn.pooling import MaxPool
 from refgf.nn.residual import Border, GlobalAveragePool, Residual
@@ -35,11 +36,11 @@ class ResNet50(AlexNet):
     """
 
     def __init__(self, num_classes, image_size=224, width=1.0, channels=3, dtype=np.float32, xp=np,
-                 images_per_block=None, threads=1):  # fmt: skip
+                 images_per_block=None, threads=1, minimal_filtering=False):  # fmt: skip
         check_settings(num_classes, image_size, width, channels)
         self.num_classes, self.image_shape = num_classes, (image_size, image_size, channels)
         self.workspace = Workspace(xp, dtype, threads, images_per_block)
-        self.dtype, self.xp = self.workspace.dtype, xp
+        self.dtype, self.xp, self.minimal_filtering = self.workspace.dtype, xp, minimal_filtering
         self.layers = []
         self.add(Convolution, "conv1", scaled(STEM_CHANNELS, width), 7, stride=2, padding=3, bias=False,
                  input_gradient=False)  # fmt: skip
@@ -76,7 +77,8 @@ class ResNet50(AlexNet):
             if layers:
                 layers.append(ReLU(f"{name}.relu", input_shape, self.workspace))
             options = {"stride": stride, "padding": padding, "bias": False}
-            layers.append(Convolution(name, input_shape, outputs, kernel, self.workspace, **options))
+            kind = kind_of_convolution(kernel, stride, self.minimal_filtering)
+            layers.append(kind(name, input_shape, outputs, kernel, self.workspace, **options))
             input_shape = layers[-1].output_shape
             layers.append(BatchNorm(name.replace("conv", "norm"), input_shape, self.workspace))
         return layers

@@ -3,6 +3,7 @@
 from mutant import Mutant
 
 CONV, LAYERS, LOSS, NORM, POOL = (f"refgf.nn.{name}" for name in ("conv", "layers", "loss", "normalization", "pooling"))
+MINIMAL = "refgf.nn.minimal"
 ALEXNET, RESIDUAL, RESNET50, LAYOUT, WORKSPACE = (
     f"refgf.nn.{name}" for name in ("alexnet", "residual", "resnet50", "torch_layout", "workspace")
 )
@@ -108,4 +109,13 @@ MUTANTS = [
            killed_by="nn/test_workspace.py::test_sum_over_blocks"),
     Mutant(WORKSPACE, "the sums of other workers are forgotten", "                total += sums[worker]",
            "                pass", killed_by="nn/test_workspace.py::test_sum_over_blocks"),
-]  # fmt: skip
+    Mutant(MINIMAL, "a transform with the sign of its constants turned", "np.prod(point - roots)", "np.prod(roots - point)",
+           killed_by="nn/test_minimal.py::test_the_transforms_filter"),
+    Mutant(MINIMAL, "gradients below the last row keep what was there",
+           "total[:height], total[height:] = dy.swapaxes(0, 1), 0",
+           "total[:height] = dy.swapaxes(0, 1)", killed_by="nn/test_minimal.py::test_gradients"),
+    Mutant(MINIMAL, "tiles are added to what the last block left", "rows[...] = 0\n        for i", "for i",
+           killed_by="nn/test_minimal.py::test_gradients_in_blocks_and_threads"),
+    Mutant(MINIMAL, "columns that no window reaches keep what they had", ", rows[:, :, columns:] = strips[:, :, :, 0], 0",
+           " = strips[:, :, :, 0]", killed_by="nn/test_minimal.py::test_gradients"),
+]

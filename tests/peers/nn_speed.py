@@ -2,16 +2,18 @@
 
     python tests/peers/nn_speed.py [results.json]
 
-Each side is a process of its own, so that each peak memory is its own, and the two alternate step by step, so that a
-noisy machine favours neither. Both have the same number of threads: here Python threads that share the images, each
-with one BLAS thread; there PyTorch's own. PyTorch runs channels last, its fastest layout here, and its gradients are
-set to None between steps. Dropout on both sides, no optimiser. Without PyTorch only this project's side is measured.
+Each side is a process of its own, so that each peak memory is its own, and they alternate step by step, so that a noisy
+machine favours none. All have the same number of threads: here Python threads that share the images, each with one BLAS
+thread; there PyTorch's own. Each side at its best: refgf with minimal filtering, beside the plain convolution that is its
+default; PyTorch channels last, its fastest layout here, its gradients set to None between steps. Dropout everywhere, no
+optimiser. Without PyTorch only this project's sides are measured.
 
 ratio      PyTorch's time of a step over this project's (above 1: this project is faster), median over steps, with range
 cpu        the same ratio of processor seconds, which depends less on what else the machine does
+plain      the ratio without minimal filtering, no bar: a step by plain products cannot be faster than they are
+of matmul  operations by the definition a second of processor time, over the rate at which this side's own BLAS multiplies
+           2048 x 2048 matrices (printed below). Minimal filtering does fewer operations than the definition counts
 memory     peak memory over PyTorch's: wanted at most 1
-of matmul  share of the rate at which this side's own BLAS multiplies 2048 x 2048 matrices, in processor seconds; the two
-           rates are printed below, as no convolution by NumPy's products can be faster than NumPy's products are
 """
 
 import importlib.util
@@ -27,6 +29,7 @@ from pathlib import Path
 from kernels import of_numpy, of_torch
 
 CASES = [(16, 1, "none"), (64, 2, "none"), (16, 1, "batch")]  # batch, threads, normalization
+SIDES = ("refgf", "plain", "torch")
 STEPS = 7
 CLASSES, IMAGE_SIZE = 1000, 227
 
@@ -36,8 +39,9 @@ def main(arguments: list[str] | None = None) -> dict:
     arguments = sys.argv[1:] if arguments is None else arguments
     results = {"steps": STEPS, "cases": []}
     print("AlexNet 227 x 227, forward and backward, images/s, median of", STEPS, "steps")
-    print(f"{'batch':>5} {'threads':>7} {'normalization':>13} {'refgf':>7} {'torch':>7} {'ratio':>6}   "
-          f"{'range':<13} {'cpu':>5} {'of matmul: refgf':>16} {'torch':>6} {'peak MiB: refgf':>15} {'torch':>6}")  # fmt: skip
+    print(f"{'batch':>5} {'threads':>7} {'normalization':>13} {'refgf':>7} {'plain':>7} {'torch':>7} {'ratio':>6}   "
+          f"{'range':<13} {'cpu':>5} {'plain':>5} {'of matmul: refgf':>16} {'plain':>6} {'torch':>6} "
+          f"{'peak MiB: refgf':>15} {'plain':>6} {'torch':>6}")  # fmt: skip
     for batch, threads, normalization in CASES:
         case = measure(batch, threads, normalization)
         results["cases"].append(case)
@@ -56,20 +60,22 @@ def main(arguments: list[str] | None = None) -> dict:
 
 
 def row(case):
-    ours, theirs = case["refgf"], case["torch"]
-    versus, torch_share, torch_mib = f"{'-':>7} {'-':>6}   {'no PyTorch':<13} {'-':>5}", "-", "-"
+    ours, plain, theirs = (case[name] for name in SIDES)
+    versus, torch_share, torch_mib = f"{'-':>7} {'-':>6}   {'no PyTorch':<13} {'-':>5} {'-':>5}", "-", "-"
     if theirs:
         spread = f"{case['ratio_min']:.2f} to {case['ratio_max']:.2f}"
-        versus = f"{theirs['images_per_s']:>7.1f} {case['ratio']:>6.2f}   {spread:<13} {case['cpu_ratio']:>5.2f}"
+        versus = (f"{theirs['images_per_s']:>7.1f} {case['ratio']:>6.2f}   {spread:<13} {case['cpu_ratio']:>5.2f} "
+                  f"{case['plain_ratio']:>5.2f}")  # fmt: skip
         torch_share, torch_mib = f"{theirs['of_matmul']:.2f}", f"{theirs['peak_mib']:.0f}"
     setting = f"{case['batch']:>5} {case['threads']:>7} {case['normalization']:>13}"
-    memory = f"{ours['peak_mib']:>15.0f} {torch_mib:>6}"
-    return f"{setting} {ours['images_per_s']:>7.1f} {versus} {ours['of_matmul']:>16.2f} {torch_share:>6} {memory}"
+    rates = f"{ours['images_per_s']:>7.1f} {plain['images_per_s']:>7.1f}"
+    shares = f"{ours['of_matmul']:>16.2f} {plain['of_matmul']:>6.2f} {torch_share:>6}"
+    return f"{setting} {rates} {versus} {shares} {ours['peak_mib']:>15.0f} {plain['peak_mib']:>6.0f} {torch_mib:>6}"
 
 
 def measure(batch, threads, normalization):
-    """Both sides, step by step in turn; the first step warms up."""
-    sides = {name: start(name, batch, threads, normalization) for name in ("refgf", "torch")}
+    """All sides, step by step in turn; the first step warms up."""
+    sides = {name: start(name, batch, threads, normalization) for name in SIDES}
     seconds = {name: [] for name, side in sides.items() if side}
     for step in range(STEPS + 1):
         for name in seconds:
@@ -82,12 +88,13 @@ def measure(batch, threads, normalization):
         case[name] = ask(sides[name], "end") | {"seconds": wall, "cpu_seconds": cpu}
         case[name]["images_per_s"] = batch / statistics.median(wall)
         sides[name].wait()
-    ours, theirs = case["refgf"], case["torch"]
-    for side in filter(None, (ours, theirs)):
+    ours, plain, theirs = (case[name] for name in SIDES)
+    for side in filter(None, (ours, plain, theirs)):
         flops_per_cpu_second = ours["flops_per_image"] * batch / statistics.median(side["cpu_seconds"])
         side["of_matmul"] = flops_per_cpu_second / side["matmul_flops_per_cpu_second"]
     if theirs:
         ratios = [t / s for s, t in zip(ours["seconds"], theirs["seconds"])]
+        case["plain_ratio"] = statistics.median(t / s for s, t in zip(plain["seconds"], theirs["seconds"]))
         case["wanted"] = ["at least", 1.0]
         case |= {"ratio": statistics.median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios)}
         case["memory"] = {"name": f"AlexNet: peak memory over PyTorch's, batch {batch}, {threads} threads, {normalization}",
@@ -99,7 +106,7 @@ def measure(batch, threads, normalization):
 
 def start(side, batch, threads, normalization):
     """A process that answers "step" with [seconds, processor seconds] and "end" with a dictionary; None if missing."""
-    blas = {"refgf": "1", "torch": str(threads)}[side]
+    blas = str(threads) if side == "torch" else "1"
     environment = os.environ | {"OMP_NUM_THREADS": blas, "OPENBLAS_NUM_THREADS": blas, "MKL_NUM_THREADS": blas}
     command = [sys.executable, __file__, "--side", side, str(batch), str(threads), normalization]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
@@ -125,7 +132,10 @@ def serve(side, batch, threads, normalization):
     sys.stdin.readline()
     if side == "torch" and importlib.util.find_spec("torch") is None:
         return answer("missing")
-    step, describe = {"refgf": refgf_side, "torch": torch_side}[side](batch, threads, normalization)
+    if side == "torch":
+        step, describe = torch_side(batch, threads, normalization)
+    else:
+        step, describe = refgf_side(batch, threads, normalization, minimal_filtering=side == "refgf")
     answer("ready")
     while sys.stdin.readline() == "step\n":
         before = time.perf_counter(), time.process_time()
@@ -135,12 +145,12 @@ def serve(side, batch, threads, normalization):
     answer({"peak_mib": peak, **describe()})
 
 
-def refgf_side(batch, threads, normalization):
+def refgf_side(batch, threads, normalization, minimal_filtering):
     import numpy as np
 
     from refgf.nn.alexnet import AlexNet
 
-    network = AlexNet(CLASSES, IMAGE_SIZE, normalization=normalization, threads=threads)
+    network = AlexNet(CLASSES, IMAGE_SIZE, normalization=normalization, threads=threads, minimal_filtering=minimal_filtering)
     network.bind(*([np.zeros(spec.shape, np.float32) for spec in network.tensors] for _ in range(2)))
     network.initialize(1)
     x = np.random.default_rng(0).standard_normal((batch, *network.image_shape), dtype=np.float32)

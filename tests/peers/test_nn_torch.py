@@ -54,9 +54,10 @@ def bound(**settings):
 
 @pytest.mark.parametrize("normalization", ["batch", "local", "none"])
 @pytest.mark.parametrize("images,image_size,images_per_block,threads", [(5, 71, 2, 1), (3, 99, None, 2)])
-def test_loss_and_gradients(normalization, images, image_size, images_per_block, threads):
+@pytest.mark.parametrize("minimal_filtering", [False, True])
+def test_loss_and_gradients(normalization, images, image_size, images_per_block, threads, minimal_filtering):
     network = bound(num_classes=7, image_size=image_size, width=1 / 16, normalization=normalization, dropout=0.0,
-                    images_per_block=images_per_block, threads=threads)  # fmt: skip
+                    images_per_block=images_per_block, threads=threads, minimal_filtering=minimal_filtering)  # fmt: skip
     rng = np.random.default_rng(5)
     x = rng.standard_normal((images, image_size, image_size, 3))
     labels = rng.integers(0, 7, images)

@@ -1,0 +1,167 @@
+"""Convolution with fewer products: minimal filtering (Winograd 1980; Lavin and Gray, CVPR 2016) along the image's rows.
+
+m rows of the output need n = m + K - 1 rows of the padded input, a tile. The plain way multiplies m rows K times, by
+each row of the kernel. But they are coefficients of a product of polynomials, which n of its values fix (Toom, Cook):
+
+    y = A ((G w) * (B x))        x n rows, w K rows of the kernel, y m rows; A (m, n), G (n, K), B (n, n) constant
+
+where * is a product of matrices for each of the n terms, in place of m K. Here m = K - 1: 4 for 6 with 3 x 3 kernels, 8
+for 20 with 5 x 5 ones. Along the width nothing changes: a term is multiplied as a strip (conv.py), and is as large. A, G
+and B are thin matrix products. Backward is the same, transposed:
+
+    dw = G.T (sum over tiles and images of (B x) * (A.T dy))        dx = B.T ((G w) * (A.T dy)), tiles overlap and add up
+
+What it costs: terms cancel. The absolute values behind an output add up to at most 8/3 (3 x 3) or 17.4 times (5 x 5) those
+of the plain sum, and so do the bounds on rounding. Hence only on request: AlexNet(..., minimal_filtering=True).
+"""
+
+import numpy as np
+
+from refgf.nn.conv import Convolution
+
+POINTS = np.array([0, 1, -1, 2, -2, 1 / 2, -1 / 2])  # where polynomials are evaluated, infinity besides
+KERNELS = (3, 5)
+
+
+def kind_of_convolution(kernel, stride, minimal_filtering):
+    """The class to use: a plain Convolution where minimal filtering is not wanted, or cannot be done."""
+    return MinimalConvolution if minimal_filtering and stride == 1 and kernel in KERNELS else Convolution
+
+
+def transforms(outputs, taps):
+    """A (m, n), G (n, K) and B (n, n) for m outputs of a filter with K taps, in float64; A and B are exact."""
+    points = POINTS[: outputs + taps - 2]
+    others = [np.delete(points, j) for j in range(len(points))]
+    a, g = (np.vander(points, count, increasing=True) for count in (outputs, taps))
+    g = g / np.array([[np.prod(point - roots)] for point, roots in zip(points, others)])
+    a, g = (np.vstack([rows, np.eye(rows.shape[1])[-1:]]) for rows in (a, g))  # at infinity: the last coefficient
+    b = np.array([[*np.poly(roots)[::-1], 0] for roots in others] + [np.poly(points)[::-1]])
+    return a.T, g, b
+
+
+class MinimalConvolution(Convolution):
+    """A Convolution of 3 x 3 or 5 x 5 pixels and stride 1, in float32 or float64 on the CPU.
+
+    `operations` are those of the plain convolution, so that rates compare: here fewer are done.
+    """
+
+    def __init__(self, name, input_shape, outputs, kernel, workspace, stride=1, padding=0, **options):
+        super().__init__(name, input_shape, outputs, kernel, workspace, stride, padding, **options)
+        if stride != 1 or kernel not in KERNELS:
+            raise ValueError(f"{name}: got kernel {kernel}, stride {stride}, wanted 3 or 5, and 1; next: Convolution")
+        if workspace.xp is not np or workspace.dtype.itemsize < 4:
+            got = f"minimal filtering in {workspace.dtype} with {workspace.xp.__name__}"
+            raise ValueError(f"{name}: got {got}, wanted float32 or float64 with numpy; next: leave minimal_filtering out")
+        self.rows = kernel - 1  # m, of the output in a tile
+        self.a, self.g, self.b = (matrix.astype(workspace.dtype) for matrix in transforms(self.rows, kernel))
+        self.terms = len(self.g)  # n
+        (height, columns, _), (_, width, channels) = self.output_shape, self.padded_shape
+        self.tiles = -(-height // self.rows)
+        floats = self.terms * (width * channels + columns * outputs) + columns * kernel * channels
+        self.bytes_per_image = self.tiles * floats * workspace.dtype.itemsize
+
+    def prepared(self, weight):
+        """G w. (K, K, C, O) -> (terms, K*C, O)"""
+        kernel, _, channels, outputs = weight.shape
+        filters = self.workspace.scratch("filters", (self.terms, kernel * channels, outputs))
+        np.matmul(self.g, weight.reshape(kernel, -1), out=filters.reshape(self.terms, -1))
+        return filters
+
+    def products(self, x, weight, worker):
+        terms = self.new_terms(len(x), worker)
+        for i, strips in enumerate(self.strips_of_terms(x, worker)):
+            np.matmul(strips, weight[i], out=terms[i])
+        total = self.new_total(len(x), worker)
+        np.matmul(self.a, self.by_tile(terms), out=total.reshape(self.tiles, self.rows, -1))
+        return total[: self.output_shape[0]]
+
+    def backward_weight(self, dy, weight_gradient):
+        kernel, _, channels, outputs = weight_gradient.shape
+        gradients = self.workspace.scratch("filter gradients", (self.terms, kernel * channels, outputs))
+
+        def filter_products(worker, block, out):
+            terms = self.gradient_terms(dy[block], worker)
+            for i, strips in enumerate(self.strips_of_terms(self.x[block], worker)):
+                np.matmul(strips.T, terms[i], out=out[i])
+
+        self.workspace.sum_over_blocks(filter_products, len(dy), self.bytes_per_image, gradients)
+        np.matmul(self.g.T, gradients.reshape(self.terms, -1), out=weight_gradient.reshape(kernel, -1))
+
+    def backward_input(self, dy):
+        weight = self.prepared(self.parameters[-1])
+        dx = self.workspace.gradient((len(dy), *self.input_shape))
+
+        def work(worker, part):
+            for block in self.workspace.blocks(part, self.bytes_per_image):
+                terms, inputs = self.gradient_terms(dy[block], worker), self.new_inputs(len(dy[block]), worker)
+                strips = self.new_strips(len(dy[block]), worker)
+                for i in range(self.terms):
+                    np.matmul(terms[i], weight[i].T, out=strips.reshape(len(terms[i]), -1))
+                    fold(strips, inputs[i])
+                self.fold_tiles(inputs, dx[block], worker)
+
+        self.workspace.share(work, len(dy))
+        return dx
+
+    def strips_of_terms(self, x, worker):
+        """The strips of B x, term by term in the same memory. (n, H, W, C) -> terms times (tiles*n*OW, K*C)"""
+        rows = self.new_rows(len(x), worker)
+        rows[...] = 0
+        self.inside(rows.swapaxes(0, 1))[...] = x
+        rows = rows.reshape(len(rows), -1)  # (R, n, W', C) -> (R, n*W'*C)
+        tiles = np.lib.stride_tricks.sliding_window_view(rows, self.terms, axis=0)[:: self.rows]  # (tiles, n*W'*C, terms)
+        inputs, strips = self.new_inputs(len(x), worker), self.new_strips(len(x), worker)
+        np.matmul(self.b, tiles.swapaxes(1, 2), out=self.by_tile(inputs))
+        windows = np.lib.stride_tricks.sliding_window_view(inputs, self.kernel, axis=3)  # (terms, tiles, n, OW, C, K)
+        for term in windows.swapaxes(4, 5):
+            strips[...] = term
+            yield strips.reshape(-1, self.kernel * x.shape[3])
+
+    def gradient_terms(self, dy, worker):
+        """A.T dy. (n, OH, OW, O) -> (terms, tiles*n*OW, O)"""
+        total, height = self.new_total(len(dy), worker), self.output_shape[0]
+        total[:height], total[height:] = dy.swapaxes(0, 1), 0
+        terms = self.new_terms(len(dy), worker)
+        np.matmul(self.a.T, total.reshape(self.tiles, self.rows, -1), out=self.by_tile(terms))
+        return terms
+
+    def fold_tiles(self, inputs, dx, worker):
+        """dx <- B.T inputs, added where tiles overlap. (terms, tiles, n, W', C) -> (n, H, W, C)"""
+        tiles = self.workspace.scratch("tiles", (self.tiles, self.terms, *inputs.shape[2:]), worker)
+        np.matmul(self.b.T, self.by_tile(inputs), out=tiles.reshape(self.tiles, self.terms, -1))
+        rows = self.new_rows(len(dx), worker)
+        rows[...] = 0
+        for i in range(self.terms):
+            rows[i : i + self.rows * (self.tiles - 1) + 1 : self.rows] += tiles[:, i]
+        dx[...] = self.inside(rows.swapaxes(0, 1))
+
+    def by_tile(self, terms):
+        """A view. (terms, tiles..., ...) -> (tiles, terms, the others together)"""
+        return terms.reshape(self.terms, self.tiles, -1).swapaxes(0, 1)
+
+    def new_rows(self, n, worker):
+        rows = self.rows * (self.tiles - 1) + self.terms
+        return self.workspace.scratch("padded", (rows, n, *self.padded_shape[1:]), worker)
+
+    def new_inputs(self, n, worker):
+        return self.workspace.scratch("inputs", (self.terms, self.tiles, n, *self.padded_shape[1:]), worker)
+
+    def new_strips(self, n, worker):
+        shape = (self.tiles, n, self.output_shape[1], self.kernel, self.input_shape[2])
+        return self.workspace.scratch("strips", shape, worker)
+
+    def new_terms(self, n, worker):
+        _, columns, outputs = self.output_shape
+        return self.workspace.scratch("terms", (self.terms, self.tiles * n * columns, outputs), worker)
+
+    def new_total(self, n, worker):
+        _, columns, outputs = self.output_shape
+        return self.workspace.scratch("total", (self.tiles * self.rows, n, columns, outputs), worker)
+
+
+def fold(strips, rows):
+    """rows <- the gradients of the strips, added where windows overlap. (tiles, n, OW, K, C) -> (tiles, n, W', C)"""
+    columns = strips.shape[2]
+    rows[:, :, :columns], rows[:, :, columns:] = strips[:, :, :, 0], 0
+    for j in range(1, strips.shape[3]):
+        rows[:, :, j : j + columns] += strips[:, :, :, j]
