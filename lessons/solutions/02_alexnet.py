@@ -6,6 +6,8 @@ from itertools import accumulate
 import numpy as np
 
 from refgf.comm.slices import slices
+from refgf.nn.alexnet import AlexNet
+from refgf.nn.minimal import MinimalConvolution
 from refgf.predict.roofline import Node, layer_times
 from refgf.predict.workloads import alexnet
 
@@ -54,7 +56,24 @@ def first_quarter_of_a_pool() -> None:
     assert ready_s(gradients) < 0.02
 
 
+def two_outputs_by_four_products() -> None:
+    """4. The prediction counts the products of the definition, and minimal filtering needs fewer: with 3 taps w and inputs x
+    a = (x0 - x2) w0, b = (x1 + x2) (w0 + w1 + w2) / 2, c = (x2 - x1) (w0 - w1 + w2) / 2 and d = (x3 - x1) w2 are 4 products in
+    place of 6, and the outputs a + b + c and b - c + d. With 5 x 5 kernels 8 do for 4 rows, in place of 20: conv2, whose 27
+    rows are 7 tiles, takes 0.41 of the products, conv3 to 5 (13 rows, 7 tiles) 0.72. What cancels costs digits in return."""
+    random = np.random.default_rng(0)
+    x, w = random.integers(-9, 10, 4), 2 * random.integers(-9, 10, 3)  # halves are whole
+    a, b = (x[0] - x[2]) * w[0], (x[1] + x[2]) * (w[0] + w[1] + w[2]) // 2
+    c, d = (x[2] - x[1]) * (w[0] - w[1] + w[2]) // 2, (x[3] - x[1]) * w[2]
+    assert [a + b + c, b - c + d] == [sum(x[i : i + 3] * w) for i in (0, 1)]
+    layers = [layer for layer in AlexNet(10, minimal_filtering=True).layers if isinstance(layer, MinimalConvolution)]
+    shares = [layer.tiles * layer.terms / (layer.output_shape[0] * layer.kernel) for layer in layers]
+    assert [f"{layer.name} {share:.2f}" for layer, share in zip(layers, shares)] == [
+        "conv2 0.41", "conv3 0.72", "conv4 0.72", "conv5 0.72"]  # fmt: skip
+
+
 if __name__ == "__main__":
-    for answer in (images_that_keep_a_core_busy, average_of_averages_is_the_average, first_quarter_of_a_pool):
+    for answer in (images_that_keep_a_core_busy, average_of_averages_is_the_average, first_quarter_of_a_pool,
+                   two_outputs_by_four_products):  # fmt: skip
         answer()
         print(answer.__doc__.strip() + "\n")

@@ -9,7 +9,7 @@ import sys
 import numpy
 
 from refgf.comm.schedule import Allreduce, require_flat
-from refgf.device import Staging, is_device
+from refgf.device import Staging
 
 
 def mpi_allreduce(comm, wire=None) -> Allreduce:
@@ -23,7 +23,7 @@ def mpi_allreduce(comm, wire=None) -> Allreduce:
 
     def allreduce(x) -> None:
         require_flat(x, "MPI's Allreduce", rank)
-        if wire is None and not is_device(x):
+        if wire is None and isinstance(x, numpy.ndarray):
             comm.Allreduce(in_place, x)  # at once: of a short vector the rest would be a good part of the time
             return
         staging = Staging(x, wire or x.dtype, scratch, comm)

@@ -10,7 +10,8 @@ sums from where their owners have put them. Three pieces are under way, so that 
                                                      ^    ^    ^    ^    barriers
 
 Two rows take turns: what is written now is read after the next barrier, and overwritten only after one more. Of a short
-vector every rank sums all of it itself, which needs a single barrier.
+vector every rank sums all of it itself, which needs a single barrier; its rows lie close together, as where many ranks
+share a core each page that is touched costs more than what is done with it.
 
 An array that `zeros` has made lies in such memory itself, and nothing is copied: after a barrier every rank sums its slice
 of all ranks' arrays, writes the sum into all of them, and waits once more. `pool.swap(allreduce.zeros(n))` puts gradients
@@ -37,12 +38,11 @@ import numpy as np
 from refgf.comm.agreement import agree
 from refgf.comm.schedule import require_flat
 from refgf.comm.slices import length, slices
-from refgf.device import is_device
 from refgf.half import add, blocks, cast, rounded
 
 MEMORY_BYTES = 6 << 20  # one piece of every rank together: with two rows and results 14 MiB (p = 8), in many a CPU's cache
 SHORT_BYTES = 64 << 10
-PAGE_BYTES, FOLDER = 4096, "/dev/shm"
+PAGE_BYTES, LINES_BYTES, FOLDER = 4096, 128, "/dev/shm"  # lines: processors fetch two together
 SAID_BITS = 24  # of a barrier's number: one mistake in 17 million is not seen; the other 39 count, for months
 POLLS, NAP_S = 1000, 50e-6  # who waits asks so often, lending its core to others in between, and then sleeps in between
 lend_core = getattr(os, "sched_yield", lambda: time.sleep(0))
@@ -52,7 +52,7 @@ class SharedMemory:
     """An `Allreduce` for ranks that share memory. Collective, as `zeros` is, and `close`, which gives the memory back."""
 
     def __init__(self, comm, wire=None, piece_bytes: int | None = None, short_bytes: int = SHORT_BYTES) -> None:
-        self.rank, self.size, self.wire = comm.Get_rank(), comm.Get_size(), wire
+        self.rank, self.size, self.wire = comm.Get_rank(), comm.Get_size(), wire and np.dtype(wire)
         self._memory = Memory(_node(comm))
         try:
             agree(self._memory.node, "SharedMemory", f"wire {wire}, piece_bytes {piece_bytes}, short_bytes {short_bytes}")
@@ -60,35 +60,28 @@ class SharedMemory:
             self.short_bytes = min(short_bytes, self.piece_bytes)
             if self.piece_bytes < 8:
                 raise ValueError(f"SharedMemory on rank {self.rank}: got pieces of {piece_bytes} bytes; wanted 8 or more")
-            row, result = _whole(self.piece_bytes), _whole(-(-self.piece_bytes // self.size) + 8)
-            parts = self._memory.allocate(2 * (row + result))
+            pieces, results = _whole(self.piece_bytes), _whole(-(-self.piece_bytes // self.size) + 8)
+            self._rows, self._results = ([self._memory.allocate(nbytes) for _ in range(2)] for nbytes in (pieces, results))
         except ValueError:
             self._memory.free()
             raise
-        self._rows = [[part[i * row : (i + 1) * row] for part in parts] for i in range(2)]
-        self._results = [[part[2 * row + i * result :][:result] for part in parts] for i in range(2)]
-        self._typed, self._lent, self._turn, self._said, self._busy = {}, [], 0, 0, False
+        self._typed, self._prepared, self._lent, self._turn, self._said, self._busy = {}, {}, [], 0, 0, False
 
     def __call__(self, x) -> None:
         require_flat(x, "SharedMemory", self.rank)
-        if is_device(x):
+        if not isinstance(x, np.ndarray):
             raise ValueError(f"SharedMemory on rank {self.rank}: got an array on a GPU; wanted one of NumPy; "
                              "next: use ring.allreduce")  # fmt: skip
-        self._require_open()
-        wire = np.dtype(self.wire or x.dtype)
-        if wire not in self._typed:
-            self._typed[wire] = [[_as(wire, parts) for parts in both] for both in (self._rows, self._results)]
-        rows, results = self._typed[wire]
-        short = x.size * wire.itemsize <= self.short_bytes
-        place = self._place(x) if wire == x.dtype and not short else None
-        self._said, self._busy = hash((x.nbytes, x.dtype.num, *(place or ()))), True
-        with np.errstate(over="ignore", invalid="ignore"):  # a number too large for the wire type travels as inf
-            if short:
-                self._short(x, rows[self._turn])
-            elif place:
-                self._in_place(x, *place)
-            else:
-                self._long(x, rows, results)
+        if self._busy:
+            self._require_open()
+        self._busy = True
+        if prepared := self._prepared.get((x.size, x.dtype)):
+            self._short(x, *prepared[self._turn])
+        elif self.wire in (None, x.dtype):
+            self._unprepared(x, x.dtype)
+        else:
+            with np.errstate(over="ignore", invalid="ignore"):  # a number too large for the wire type travels as inf
+                self._unprepared(x, self.wire)
         self._busy = False
 
     def zeros(self, n: int, dtype=np.float32) -> np.ndarray:
@@ -99,11 +92,11 @@ class SharedMemory:
         self._require_open()
         nbytes = n * np.dtype(dtype).itemsize
         agree(self._memory.node, "SharedMemory.zeros", f"{n} of {np.dtype(dtype)}")
-        self._lent.append([part[:nbytes] for part in self._memory.allocate(_whole(nbytes))])
+        self._lent.append(self._memory.allocate(_whole(nbytes))[:, :nbytes])
         return self._lent[-1][self.rank].view(dtype)
 
     def close(self) -> None:
-        self._rows, self._results, self._typed, self._lent = None, None, {}, []
+        self._rows, self._results, self._typed, self._prepared, self._lent, self._busy = None, None, {}, {}, [], True
         self._memory.free()
 
     def barrier(self) -> None:
@@ -123,17 +116,37 @@ class SharedMemory:
                 "may meet at different places; wanted one at a time; next: close() on all ranks, and make a new one"
             )
 
-    def _short(self, x, rows) -> None:
-        n = x.size
-        cast(x, rows[self.rank][:n])
+    def _unprepared(self, x, wire) -> None:
+        """A long vector, or a short one that is the first of its length: a few microseconds' work is kept for the others."""
+        if x.dtype not in self._typed:
+            self._typed[x.dtype] = [[memory.view(wire) for memory in both] for both in (self._rows, self._results)]
+        short = x.size * wire.itemsize <= self.short_bytes
+        place = () if short or wire != x.dtype else self._place(x)
+        self._said = hash((x.nbytes, x.dtype.num, place))
+        if short:  # rows (p, n) on as few pages as there can be, each in cache lines of its own
+            stride = _whole(x.size * wire.itemsize, LINES_BYTES)
+            close = [memory.reshape(-1)[: self.size * stride].reshape(self.size, stride) for memory in self._rows]
+            close = [rows.view(wire)[:, : x.size] for rows in close]
+            prepared = [(self._said, rows, rows[self.rank]) for rows in close]
+            if wire == x.dtype:
+                self._prepared[x.size, x.dtype] = prepared
+            self._short(x, *prepared[self._turn])
+        elif place:
+            self._in_place(x, *place)
+        else:
+            self._long(x, *self._typed[x.dtype])
+
+    def _short(self, x, said, rows, mine) -> None:
+        self._said = said
+        cast(x, mine)
         self.barrier()
-        add_up([row[:n] for row in rows], x)
-        if rows[0].dtype != x.dtype:
-            rounded(x, rows[0].dtype, out=x)
+        add_up(rows, x)
+        if mine.dtype != x.dtype:
+            rounded(x, mine.dtype, out=x)
         self._turn = 1 - self._turn  # who is slow may still read
 
     def _long(self, x, rows, results) -> None:
-        elements = self.piece_bytes // rows[0][0].itemsize
+        elements = self.piece_bytes // rows[0].itemsize
         pieces = [x[start : start + elements] for start in range(0, x.size, elements)]
         parts = [slices(piece.size, self.size) for piece in pieces]
         for b in range(len(pieces) + 2):
@@ -152,28 +165,26 @@ class SharedMemory:
         """My result <- the sum over all rows of my slice; formed in the piece where the wire type is too short for it."""
         result = results[self.rank][: length(own)]
         total = result if result.dtype == piece.dtype else piece[own]
-        add_up([row[own] for row in rows], total)
+        add_up(rows[:, own], total)
         if total is not result:
             cast(total, result)
 
-    def _place(self, x) -> tuple[int, int] | None:
-        """(which array that `zeros` has made x is part of, from which byte on), if it is."""
+    def _place(self, x) -> tuple:
+        """(which array that `zeros` has made x is part of, from which byte on), or ()."""
         for number, parts in enumerate(self._lent):
             start = _address(x) - _address(parts[self.rank])
             if 0 <= start <= parts[self.rank].nbytes - x.nbytes:
                 return number, start
-        return None
+        return ()
 
     def _in_place(self, x, number: int, start: int) -> None:
-        everybody = [part[start : start + x.nbytes].view(x.dtype) for part in self._lent[number]]
-        own = slices(everybody[0].size, self.size)[self.rank]
-        parts = [x[own] for x in everybody]
+        everybody = self._lent[number][:, start : start + x.nbytes].view(x.dtype)  # (p, n)
+        own = everybody[:, slices(x.size, self.size)[self.rank]]
         self.barrier()
-        for block in blocks(parts[0]):
-            total = np.empty(length(block), parts[0].dtype)
-            add_up([part[block] for part in parts], total)
-            for part in parts:
-                part[block] = total
+        for block in blocks(own[0]):
+            total = np.empty(length(block), x.dtype)
+            add_up(own[:, block], total)
+            own[:, block] = total
         self.barrier()
 
 
@@ -181,30 +192,31 @@ class Memory:
     """What the ranks of a node share, and a barrier in it.
 
     A barrier is a number that each rank counts up in this memory, and looks at the others' until they are as far: where
-    ranks share cores that takes a fifth of the time of MPI's own. `Sync` keeps what was written and read before the number
-    before it. The number's lower bits are what the rank says; it has two places, in turn, as who is slow may still look at
-    the last one. Threads share their memory anyway, and have a barrier that notices when all of them wait.
+    ranks share cores that takes less than half of the time of MPI's own. `Sync` keeps what was written and read before the
+    number before it. The number's lower bits are what the rank says; it has two places, in turn, as who is slow may still
+    look at the last one. Threads share their memory anyway, and have a barrier that notices when all of them wait.
     """
 
     def __init__(self, node) -> None:
         self.node, self.windows = node, []
         self._threads = not type(node).__module__.startswith("mpi4py")
         if not self._threads:
-            counts = [memoryview(part[:16]).cast("q") for part in self.allocate(PAGE_BYTES)]
+            counts = [memoryview(row[:16]).cast("q") for row in self.allocate(LINES_BYTES)]
             self.count, self.own, self.others = 0, counts[node.rank], counts[node.rank + 1 :] + counts[: node.rank]
             self.windows[0].Lock_all()
 
-    def allocate(self, nbytes: int) -> list[np.ndarray]:
-        """One array of bytes for each rank, zeros, that all ranks see. Collective."""
+    def allocate(self, nbytes: int) -> np.ndarray:
+        """Zeros (p, nbytes) that all ranks see, of bytes: a row for each. Collective."""
+        size, rank = self.node.Get_size(), self.node.Get_rank()
         if self._threads:
-            return self.node.allgather(np.zeros(nbytes, np.uint8))
-        self._require_room(nbytes * self.node.size)
-        window = sys.modules["mpi4py.MPI"].Win.Allocate_shared(nbytes, 1, comm=self.node)
+            return self.node.bcast(np.zeros((size, nbytes), np.uint8))
+        self._require_room(nbytes * size)
+        window = sys.modules["mpi4py.MPI"].Win.Allocate_shared(0 if rank else nbytes * size, 1, comm=self.node)
         self.windows.append(window)
-        parts = [np.frombuffer(window.Shared_query(rank)[0], np.uint8) for rank in range(self.node.size)]
-        parts[self.node.rank][:] = 0
+        rows = np.frombuffer(window.Shared_query(0)[0], np.uint8).reshape(size, nbytes)
+        rows[rank] = 0  # by its own rank, whose processor then has it near
         self.node.Barrier()
-        return parts
+        return rows
 
     def _require_room(self, nbytes: int) -> None:
         """MPI takes this memory from /dev/shm, and a full one ends a process by SIGBUS, without a word."""
@@ -246,14 +258,13 @@ class Memory:
         self.node = None
 
 
-def add_up(terms: list, total) -> None:
-    """total <- (((t0 + t1) + t2) + ...), each term widened to the type of the total."""
-    first, *rest = terms
-    if rest and first.dtype == total.dtype:
-        np.add(first, rest.pop(0), out=total)
-    else:
-        cast(first, total)
-    for term in rest:
+def add_up(terms, total) -> None:
+    """total <- (((t0 + t1) + t2) + ...), (p, n) -> (n,), each term widened to the type of the total."""
+    if terms.dtype == total.dtype and total.size != 1:  # NumPy adds up single numbers in another order
+        np.add.reduce(terms, axis=0, out=total, initial=-0.0)  # which changes nothing, where 0.0 makes -0.0 a 0.0
+        return
+    cast(terms[0], total)
+    for term in terms[1:]:
         add(term, total)
 
 
@@ -286,10 +297,6 @@ def _address(x) -> int:
     return x.__array_interface__["data"][0]
 
 
-def _as(dtype, parts: list) -> list:
-    return [part.view(dtype) for part in parts]
-
-
-def _whole(nbytes: int) -> int:
+def _whole(nbytes: int, unit: int = PAGE_BYTES) -> int:
     """Up to whole pages: rows of different ranks, or types, never share a cache line."""
-    return -(-nbytes // PAGE_BYTES) * PAGE_BYTES
+    return -(-nbytes // unit) * unit

@@ -3,6 +3,7 @@
 workspace.py      where temporaries live, how the images of a batch are cut into blocks and shared between threads
 layers.py         TensorSpec, Layer, FullyConnected, ReLU, Dropout
 conv.py           Convolution
+minimal.py        MinimalConvolution: the same with fewer products and larger rounding errors, on request
 pooling.py        MaxPool
 normalization.py  BatchNorm, LocalResponseNorm
 loss.py           softmax cross-entropy

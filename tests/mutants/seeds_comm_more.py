@@ -77,8 +77,14 @@ MUTANTS = [
     Mutant(SHARED, "no barrier before the last results are read", "            if b <= len(pieces):",
            "            if b < len(pieces):",
            killed_by="comm/test_shared.py::test_the_bits_of_direct"),
-    Mutant(SHARED, "summed from the last rank on", "for term in rest:", "for term in rest[::-1]:",
+    Mutant(SHARED, "summed from the last rank on", "np.add.reduce(terms,", "np.add.reduce(terms[::-1],",
            killed_by="comm/test_shared.py::test_the_bits_of_direct"),
+    Mutant(SHARED, "NumPy begins with 0, which makes -0 a 0", "initial=-0.0", "initial=0.0",
+           killed_by="comm/test_shared.py::test_the_bits_of_direct"),
+    Mutant(SHARED, "single numbers are added up in NumPy's order", " and total.size != 1:", ":",
+           killed_by="comm/test_shared.py::test_more_ranks_and_one_element"),
+    Mutant(SHARED, "rows of short vectors overlap", "stride = _whole(x.size * wire.itemsize, LINES_BYTES)",
+           "stride = LINES_BYTES", killed_by="comm/test_shared.py::test_the_bits_of_direct"),
     Mutant(SHARED, "the number goes up before the rows are written", """        self.windows[0].Sync()
         self.own[slot] = mine
 """, """        self.own[slot] = mine
@@ -88,9 +94,9 @@ MUTANTS = [
            "return bool(self.node.allgather(said))", killed_by="comm/test_shared.py::test_ranks_that_pass_different_arrays"),
     Mutant(SHARED, "an array behind the shared one is taken for it", "start <= parts[self.rank].nbytes - x.nbytes",
            "start <= parts[self.rank].nbytes", killed_by="comm/test_shared.py::test_a_neighbour_in_memory_is_not_shared"),
-    Mutant(SHARED, "a wire type is forgotten in shared memory", "wire == x.dtype and not short", "not short",
+    Mutant(SHARED, "a wire type is forgotten in shared memory", "() if short or wire != x.dtype else", "() if short else",
            killed_by="comm/test_shared.py::test_arrays_in_shared_memory"),
-    Mutant(SHARED, "an interrupted call is forgotten", "        if self._busy:", "        if False:",
+    Mutant(SHARED, "an interrupted call is forgotten", "if self._busy:\n            raise", "if False:\n            raise",
            killed_by="comm/test_shared_memory.py::test_after_a_call_that_was_interrupted_there_is_none"),
     Mutant(SHARED, "settings may differ", """            agree(self._memory.node, "SharedMemory", f""", """            str(f""",
            killed_by="comm/test_shared_memory.py::test_settings_that_differ_are_refused"),
