@@ -10,8 +10,8 @@ sums from where their owners have put them. Three pieces are under way, so that 
                                                      ^    ^    ^    ^    barriers
 
 Two rows take turns: what is written now is read after the next barrier, and overwritten only after one more. Of a short
-vector every rank sums all of it itself, which needs a single barrier; its rows lie close together, as where many ranks
-share a core each page that is touched costs more than what is done with it.
+vector every rank sums all of it itself, which needs a single barrier; its rows lie elsewhere, close together: where many
+ranks share a core each page that is touched costs more than what is done with it.
 
 An array that `zeros` has made lies in such memory itself, and nothing is copied: after a barrier every rank sums its slice
 of all ranks' arrays, writes the sum into all of them, and waits once more. `pool.swap(allreduce.zeros(n))` puts gradients
@@ -23,12 +23,13 @@ too: whatever the size of a piece, and on all ranks.
 Cost per rank for n elements: no messages; pieces + 1 barriers (1 for a short vector), pieces = ceil(bytes / piece_bytes);
 through memory about 5n elements (2n read and written, n read to be summed) where a ring of messages, copied in and out,
 takes about 11n; of a short vector (p + 3)n. An array of `zeros`: 2 barriers, n read and n written. Shared memory: 2
-piece_bytes (1 + 1/p) a rank, and those arrays. In CPU memory only. One call at a time; who waits in one does not make MPI
-progress: a message that this rank has begun, and another needs before it calls, may wait for ever.
+piece_bytes (1 + 1/p) + 2 short_bytes a rank, and those arrays. In CPU memory only. One call at a time; who waits in one does
+not make MPI progress: a message that this rank has begun, and another needs before it calls, may wait for ever.
 
 Source: what MPI libraries do inside a node; the memory is that of MPI 3's shared windows.
 """
 
+import contextvars
 import os
 import sys
 import time
@@ -44,6 +45,7 @@ MEMORY_BYTES = 6 << 20  # one piece of every rank together: with two rows and re
 SHORT_BYTES = 64 << 10
 PAGE_BYTES, LINES_BYTES, FOLDER = 4096, 128, "/dev/shm"  # lines: processors fetch two together
 SAID_BITS = 24  # of a barrier's number: one mistake in 17 million is not seen; the other 39 count, for months
+MOST_PREPARED = 4096  # lengths of short vectors; 1 KB each
 POLLS, NAP_S = 1000, 50e-6  # who waits asks so often, lending its core to others in between, and then sleeps in between
 lend_core = getattr(os, "sched_yield", lambda: time.sleep(0))
 
@@ -60,12 +62,17 @@ class SharedMemory:
             self.short_bytes = min(short_bytes, self.piece_bytes)
             if self.piece_bytes < 8:
                 raise ValueError(f"SharedMemory on rank {self.rank}: got pieces of {piece_bytes} bytes; wanted 8 or more")
-            pieces, results = _whole(self.piece_bytes), _whole(-(-self.piece_bytes // self.size) + 8)
-            self._rows, self._results = ([self._memory.allocate(nbytes) for _ in range(2)] for nbytes in (pieces, results))
+            row, result = _whole(self.piece_bytes), _whole(-(-self.piece_bytes // self.size) + 8)
+            parts = self._memory.allocate(2 * (row + result))  # (p, bytes), as what it is cut into
+            self._close = self._memory.allocate(2 * _whole(max(1, self.short_bytes))).reshape(2, -1)
         except ValueError:
             self._memory.free()
             raise
+        self._rows = [parts[:, i * row : (i + 1) * row] for i in range(2)]
+        self._results = [parts[:, 2 * row + i * result :][:, :result] for i in range(2)]
         self._typed, self._prepared, self._lent, self._turn, self._said, self._busy = {}, {}, [], 0, 0, False
+        self._quiet = contextvars.copy_context()  # a number too large for its type becomes inf; np.errstate takes 0.8 us more
+        self._quiet.run(np.seterr, over="ignore", invalid="ignore")
 
     def __call__(self, x) -> None:
         require_flat(x, "SharedMemory", self.rank)
@@ -76,12 +83,9 @@ class SharedMemory:
             self._require_open()
         self._busy = True
         if prepared := self._prepared.get((x.size, x.dtype)):
-            self._short(x, *prepared[self._turn])
-        elif self.wire in (None, x.dtype):
-            self._unprepared(x, x.dtype)
+            self._quiet.run(self._short, x, *prepared[self._turn])
         else:
-            with np.errstate(over="ignore", invalid="ignore"):  # a number too large for the wire type travels as inf
-                self._unprepared(x, self.wire)
+            self._quiet.run(self._unprepared, x, self.wire or x.dtype)
         self._busy = False
 
     def zeros(self, n: int, dtype=np.float32) -> np.ndarray:
@@ -96,7 +100,8 @@ class SharedMemory:
         return self._lent[-1][self.rank].view(dtype)
 
     def close(self) -> None:
-        self._rows, self._results, self._typed, self._prepared, self._lent, self._busy = None, None, {}, {}, [], True
+        self._rows, self._results, self._close, self._typed, self._prepared, self._lent = None, None, None, {}, {}, []
+        self._busy = True  # for good
         self._memory.free()
 
     def barrier(self) -> None:
@@ -125,10 +130,9 @@ class SharedMemory:
         self._said = hash((x.nbytes, x.dtype.num, place))
         if short:  # rows (p, n) on as few pages as there can be, each in cache lines of its own
             stride = _whole(x.size * wire.itemsize, LINES_BYTES)
-            close = [memory.reshape(-1)[: self.size * stride].reshape(self.size, stride) for memory in self._rows]
-            close = [rows.view(wire)[:, : x.size] for rows in close]
+            close = [memory[: self.size * stride].reshape(self.size, stride).view(wire)[:, : x.size] for memory in self._close]
             prepared = [(self._said, rows, rows[self.rank]) for rows in close]
-            if wire == x.dtype:
+            if len(self._prepared) < MOST_PREPARED:
                 self._prepared[x.size, x.dtype] = prepared
             self._short(x, *prepared[self._turn])
         elif place:
@@ -150,7 +154,7 @@ class SharedMemory:
         pieces = [x[start : start + elements] for start in range(0, x.size, elements)]
         parts = [slices(piece.size, self.size) for piece in pieces]
         for b in range(len(pieces) + 2):
-            turn = (self._turn + b) % 2
+            turn = b % 2
             if b < len(pieces):
                 cast(pieces[b], rows[turn][self.rank][: pieces[b].size])
             if 1 <= b <= len(pieces):
@@ -209,12 +213,12 @@ class Memory:
         """Zeros (p, nbytes) that all ranks see, of bytes: a row for each. Collective."""
         size, rank = self.node.Get_size(), self.node.Get_rank()
         if self._threads:
-            return self.node.bcast(np.zeros((size, nbytes), np.uint8))
+            return self.node.bcast(None if rank else np.zeros((size, nbytes), np.uint8))
         self._require_room(nbytes * size)
         window = sys.modules["mpi4py.MPI"].Win.Allocate_shared(0 if rank else nbytes * size, 1, comm=self.node)
         self.windows.append(window)
         rows = np.frombuffer(window.Shared_query(0)[0], np.uint8).reshape(size, nbytes)
-        rows[rank] = 0  # by its own rank, whose processor then has it near
+        rows[rank] = 0  # by its own rank: near to its processor
         self.node.Barrier()
         return rows
 
@@ -298,5 +302,5 @@ def _address(x) -> int:
 
 
 def _whole(nbytes: int, unit: int = PAGE_BYTES) -> int:
-    """Up to whole pages: rows of different ranks, or types, never share a cache line."""
+    """Up to whole pages, or pairs of lines: rows of different ranks never share a cache line."""
     return -(-nbytes // unit) * unit

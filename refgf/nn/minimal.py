@@ -1,18 +1,28 @@
 """Convolution with fewer products: minimal filtering (Winograd 1980; Lavin and Gray, CVPR 2016) along the image's rows.
 
-m rows of the output need n = m + K - 1 rows of the padded input, a tile. The plain way multiplies m rows K times, by
-each row of the kernel. But they are coefficients of a product of polynomials, which n of its values fix (Toom, Cook):
+m rows of the output need n = m + K - 1 rows of the padded input, a tile. The plain way multiplies each of the m with K rows
+of the kernel. Look at the gradient of a tile first: dx[i + k] += dy[i] w[k] are the coefficients of a product of polynomials,
+dy(t) w(t), and n values fix it (Toom, Cook): evaluate both at n points, multiply value by value, interpolate.
 
-    y = A ((G w) * (B x))        x n rows, w K rows of the kernel, y m rows; A (m, n), G (n, K), B (n, n) constant
+    dx = B.T ((G w) * (A.T dy))           A.T (n, m) and G (n, K) evaluate, with interpolation's divisors in G; B.T (n, n)
 
-where * is a product of matrices for each of the n terms, in place of m K. Here m = K - 1: 4 for 6 with 3 x 3 kernels, 8
-for 20 with 5 x 5 ones. Along the width nothing changes: a term is multiplied as a strip (conv.py), and is as large. A, G
-and B are thin matrix products. Backward is the same, transposed:
+where * is a product of matrices for each of n values, in place of m K. The rest are other derivatives of the same sum of
+dy[i] w[k] x[i + k], so that the same constants serve:
 
-    dw = G.T (sum over tiles and images of (B x) * (A.T dy))        dx = B.T ((G w) * (A.T dy)), tiles overlap and add up
+    y  = A ((G w) * (B x))                dw = G.T (sum over tiles and images of (B x) * (A.T dy))
 
-What it costs: terms cancel. The absolute values behind an output add up to at most 8/3 (3 x 3) or 17.4 times (5 x 5) those
-of the plain sum, and so do the bounds on rounding. Hence only on request: AlexNet(..., minimal_filtering=True).
+Here m = K - 1: 4 products for 6 with 3 x 3 kernels, 8 for 20 with 5 x 5 ones; with a single row of output they are more. For
+K = 3, at the points 0, 1, -1 and infinity:
+
+    a = (x0 - x2) w0                      b = (x1 + x2) (w0 + w1 + w2) / 2             y0 = a + b + c
+    d = (x3 - x1) w2                      c = (x2 - x1) (w0 - w1 + w2) / 2             y1 = b - c + d
+
+Along the width nothing changes: a value is multiplied as a strip (conv.py), as large as there. A, G and B are thin products.
+
+What it costs: values cancel. Where all |x| <= X and |w| <= W, the absolute values that add up to an output are at most 8/3
+(K = 3) or 17.4 (K = 5) times the plain K K C X W, in dw 3 and 19.3 times, in dx 8/3 and 16.6; rounding errors follow. For
+a single element there is no such factor: where its window holds zeros only, large pixels beside it leave a rounding error
+in it. SPEC.md's N12 does not hold. Hence only on request: AlexNet(..., minimal_filtering=True).
 """
 
 import numpy as np
@@ -42,7 +52,8 @@ def transforms(outputs, taps):
 class MinimalConvolution(Convolution):
     """A Convolution of 3 x 3 or 5 x 5 pixels and stride 1, in float32 or float64 on the CPU.
 
-    `operations` are those of the plain convolution, so that rates compare: here fewer are done.
+    `operations` are those of the plain convolution, so that rates compare. Of its methods only those around the products are
+    used here: forward, backward, and `inside`.
     """
 
     def __init__(self, name, input_shape, outputs, kernel, workspace, stride=1, padding=0, **options):
@@ -58,7 +69,7 @@ class MinimalConvolution(Convolution):
         (height, columns, _), (_, width, channels) = self.output_shape, self.padded_shape
         self.tiles = -(-height // self.rows)
         floats = self.terms * (width * channels + columns * outputs) + columns * kernel * channels
-        self.bytes_per_image = self.tiles * floats * workspace.dtype.itemsize
+        self.bytes_per_image = self.tiles * floats * workspace.dtype.itemsize  # while products are formed
 
     def prepared(self, weight):
         """G w. (K, K, C, O) -> (terms, K*C, O)"""
@@ -97,7 +108,7 @@ class MinimalConvolution(Convolution):
                 strips = self.new_strips(len(dy[block]), worker)
                 for i in range(self.terms):
                     np.matmul(terms[i], weight[i].T, out=strips.reshape(len(terms[i]), -1))
-                    fold(strips, inputs[i])
+                    fold_columns(strips, inputs[i])
                 self.fold_tiles(inputs, dx[block], worker)
 
         self.workspace.share(work, len(dy))
@@ -159,7 +170,7 @@ class MinimalConvolution(Convolution):
         return self.workspace.scratch("total", (self.tiles * self.rows, n, columns, outputs), worker)
 
 
-def fold(strips, rows):
+def fold_columns(strips, rows):
     """rows <- the gradients of the strips, added where windows overlap. (tiles, n, OW, K, C) -> (tiles, n, W', C)"""
     columns = strips.shape[2]
     rows[:, :, :columns], rows[:, :, columns:] = strips[:, :, :, 0], 0

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -74,6 +75,55 @@ def test_a_neighbour_in_memory_is_not_shared():
         assert allreduce._place(beyond) == () == allreduce._place(both.view(np.float32))
 
     threads.run(1, body)
+
+
+def test_one_length_in_several_types(on_ranks):
+    def body(comm):
+        allreduce, p = SharedMemory(comm), comm.Get_size()
+        for _ in range(3):
+            for dtype in ("float16", "float32", "float64"):
+                xs = order_sensitive(p, 8, dtype)
+                x = xs[comm.Get_rank()].copy()
+                allreduce(x)
+                assert same_bits(x, replay([direct.allreduce(r, p, 8) for r in range(p)], xs)[0])
+        allreduce.close()
+
+    on_ranks(body)
+
+
+@pytest.mark.parametrize("wire", [None, np.float16])
+def test_too_large_is_infinite_on_all_ranks_and_no_error_on_one(on_ranks, wire):
+    """Short, long and in place: an owner who raised alone would let the others wait for ever."""
+
+    def body(comm):
+        allreduce = SharedMemory(comm, wire, 400, 100)
+        with np.errstate(all="raise"):
+            for x in (np.empty(10, np.float32), np.empty(500, np.float32), allreduce.zeros(500)):
+                for _ in range(3):
+                    x[:] = np.float32(3e38)
+                    x[::2] = 1
+                    allreduce(x)
+                    assert (x[::2] == comm.Get_size()).all()
+                    assert np.isinf(x[1::2]).all() or (comm.Get_size() == 1 and wire is None)
+        allreduce.close()
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        on_ranks(body)
+    assert told == []
+
+
+def test_not_every_length_is_remembered(monkeypatch):
+    monkeypatch.setattr(shared, "MOST_PREPARED", 3)
+
+    def body(comm):
+        allreduce = SharedMemory(comm)
+        for n in (*range(10), *range(10)):
+            x = np.ones(n, np.float32)
+            allreduce(x)
+            assert (x == 2).all() and len(allreduce._prepared) <= 3
+
+    threads.run(2, body)
 
 
 @pytest.mark.parametrize("p", [4, 7, 8, 9])
@@ -156,13 +206,16 @@ def test_ranks_that_pass_different_arrays(on_ranks, kind):
              "other type": np.ones(8, np.float32 if last else np.float16),
              "ordinary": np.ones(1000, np.float32) if last else whole[:1000],
              "elsewhere": whole[1:1001] if last else whole[:1000]}[kind]  # fmt: skip
-        before = x.copy()
-        with pytest.raises(ValueError, match=rf"rank {comm.Get_rank()}: got another array .* wanted the same .* next: print"):
-            allreduce(x)
-        assert same_bits(x, before)
-        x = np.ones(5, np.float32)
-        allreduce(x)
-        assert (x == comm.Get_size()).all()
+        before, told = x.copy(), rf"rank {comm.Get_rank()}: got another array .* wanted the same .* next: print"
+        for _ in range(2):
+            with pytest.raises(ValueError, match=told):
+                allreduce(x)
+            assert same_bits(x, before)
+            for n in (5, 0, 3, 8, 30, 31):  # lengths that have been seen are refused, too
+                for dtype in (np.float32, np.float16):
+                    right = np.ones(n, dtype)
+                    allreduce(right)
+                    assert (right == comm.Get_size()).all()
         allreduce.close()
 
     on_ranks(body)

@@ -15,6 +15,7 @@ from refgf.units import parse_link
 def test_closed_is_closed(on_ranks):
     def body(comm):
         allreduce = SharedMemory(comm)
+        allreduce(np.ones(3, np.float32))  # what has been prepared for this length goes, too
         allreduce.close()
         for call in (lambda: allreduce(np.ones(3, np.float32)), lambda: allreduce.zeros(3)):
             with pytest.raises(ValueError, match=rf"rank {comm.Get_rank()}: got a call after close\(\); wanted none; next:"):

@@ -72,8 +72,8 @@ MUTANTS = [
            killed_by="comm/test_select.py::test_who_is_out_keeps_his_distance"),
     Mutant(SHARED, "the rows of short vectors do not take turns", "self._turn = 1 - self._turn", "pass",
            killed_by="comm/test_shared.py::test_a_slow_rank_meets_what_was_written_for_it"),
-    Mutant(SHARED, "a long vector begins in a row that is still read", "turn = (self._turn + b) % 2", "turn = b % 2",
-           killed_by="comm/test_shared.py::test_a_slow_rank_meets_what_was_written_for_it"),
+    Mutant(SHARED, "the rows of long vectors do not take turns", "turn = b % 2", "turn = 0",
+           killed_by="comm/test_shared.py::test_the_bits_of_direct"),
     Mutant(SHARED, "no barrier before the last results are read", "            if b <= len(pieces):",
            "            if b < len(pieces):",
            killed_by="comm/test_shared.py::test_the_bits_of_direct"),
@@ -83,8 +83,15 @@ MUTANTS = [
            killed_by="comm/test_shared.py::test_the_bits_of_direct"),
     Mutant(SHARED, "single numbers are added up in NumPy's order", " and total.size != 1:", ":",
            killed_by="comm/test_shared.py::test_more_ranks_and_one_element"),
-    Mutant(SHARED, "rows of short vectors overlap", "stride = _whole(x.size * wire.itemsize, LINES_BYTES)",
-           "stride = LINES_BYTES", killed_by="comm/test_shared.py::test_the_bits_of_direct"),
+    Mutant(SHARED, "rows of short vectors have one turn", "for memory in self._close]", "for memory in self._close[[0, 0]]]",
+           killed_by="comm/test_shared.py::test_a_slow_rank_meets_what_was_written_for_it"),
+    Mutant(SHARED, "of a length that has been seen nobody says what it is", "        self._said = said\n", "",
+           killed_by="comm/test_shared.py::test_ranks_that_pass_different_arrays"),
+    Mutant(SHARED, "one rank's overflow is its own error", 'np.seterr, over="ignore", invalid="ignore"', "np.seterr",
+           killed_by="comm/test_shared.py::test_too_large_is_infinite_on_all_ranks_and_no_error_on_one"),
+    Mutant(SHARED, "a length in another type is taken for it", "if prepared := self._prepared.get((x.size, x.dtype)):",
+           "if prepared := next((p for (n, _), p in self._prepared.items() if n == x.size), None):",
+           killed_by="comm/test_shared.py::test_one_length_in_several_types"),
     Mutant(SHARED, "the number goes up before the rows are written", """        self.windows[0].Sync()
         self.own[slot] = mine
 """, """        self.own[slot] = mine

@@ -9,7 +9,6 @@ from test_conv import build, by_definition
 from test_resnet50 import small as small_resnet
 from test_resnet50 import step as resnet_step
 
-from refgf.nn import minimal
 from refgf.nn.conv import Convolution
 from refgf.nn.minimal import MinimalConvolution, kind_of_convolution, transforms
 from refgf.nn.workspace import Workspace
@@ -45,28 +44,68 @@ def test_the_transforms_filter(outputs, taps):
         assert sum(a[i, j] * g[j, k] * b[j, l] for j in range(len(g))) == (l == i + k)
 
 
+def worst_sums(kernel):
+    """The largest sums of magnitudes: behind a row of y, of dw for one tile, and of dx, in which tiles overlap."""
+    met, rows = magnitudes(kernel), kernel - 1
+    overlapping = [met.sum(axis=(0, 1))[row::rows].sum() for row in range(rows)]
+    return met.sum(axis=(1, 2)).max(), met.sum(axis=(0, 2)).max(), max(overlapping)
+
+
 def test_how_much_the_bound_on_rounding_grows():
-    growth = [magnitudes(kernel).sum(axis=(1, 2)).max() / kernel for kernel in minimal.KERNELS]
-    assert growth == pytest.approx([8 / 3, 17.36], rel=1e-3)
+    for kernel, growth in ((3, (8 / 3, 3, 8 / 3)), (5, (17.4, 19.3, 16.6))):
+        plain = kernel, kernel - 1, kernel
+        assert [worst / sums for worst, sums in zip(worst_sums(kernel), plain)] == pytest.approx(growth, abs=0.05)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("case", CASES)
 def test_forward(case, dtype):
-    """Against the definition in float64. A product passes through n + K + K C + n + 1 additions and 3 multiplications by
-    rounded constants; what is added up is at most magnitudes * K C * the largest product."""
+    """Against the definition in float64."""
     n, height, width, channels, outputs, kernel, stride, padding = case
     layer = MinimalConvolution("conv", (height, width, channels), outputs, kernel, Workspace(dtype=dtype), padding=padding)
-    rng = np.random.default_rng(0)
-    x, weight, bias = (rng.standard_normal(shape).astype(dtype) for shape in
-                       ((n, height, width, channels), layer.tensors[1].shape, (outputs,)))  # fmt: skip
+    x, weight, bias = numbers(dtype, (n, height, width, channels), layer.tensors[1].shape, (outputs,))
     layer.bind([bias, weight], [np.full_like(bias, np.nan), np.full_like(weight, np.nan)])
     expected = by_definition(x.astype(float), weight.astype(float), bias.astype(float), stride, padding)
     y = layer.forward(x, True)
     assert y.shape == expected.shape and y.dtype == dtype
-    roundings = 2 * layer.terms + kernel + kernel * channels + 4
-    largest = magnitudes(kernel).sum(axis=(1, 2)).max() * kernel * channels * abs(x).max(initial=0) * abs(weight).max()
-    np.testing.assert_allclose(y, expected, rtol=0, atol=roundings * np.finfo(dtype).eps / 2 * (largest + abs(bias).max()))
+    largest = worst_sums(kernel)[0] * kernel * channels * abs(x).max(initial=0) * abs(weight).max() + abs(bias).max()
+    np.testing.assert_allclose(y, expected, rtol=0, atol=roundings(kernel, kernel * channels, dtype) * largest)
+
+
+def roundings(kernel, terms, dtype):
+    """Of a product with `terms` others in its sum: two transforms of at most 2 K - 2 terms, one of them with the bias, the
+    rounded constants of the third with its K terms, and the conversion of the constants."""
+    return (2 * (2 * kernel - 2) + kernel + terms + 3) * np.finfo(dtype).eps / 2
+
+
+def numbers(dtype, *shapes):
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_in_float32(case):
+    """Against a plain convolution in float64."""
+    n, height, width, channels, outputs, kernel, _, padding = case
+    shape, found = (height, width, channels), []
+    for kind, dtype in ((MinimalConvolution, np.float32), (Convolution, np.float64)):
+        layer = kind("conv", shape, outputs, kernel, Workspace(dtype=dtype), padding=padding)
+        sizes = (n, *shape), (n, *layer.output_shape), *(spec.shape for spec in layer.tensors)
+        x, dy, *parameters = (array.astype(dtype) for array in numbers(np.float32, *sizes))
+        layer.bind(parameters, [np.full_like(array, np.nan) for array in parameters])
+        layer.forward(x, True)
+        found.append([layer.backward(dy, lambda k: None), *layer.gradients])
+    (dx, _, dw), (wanted_dx, _, wanted_dw) = found
+    assert dx.dtype == dw.dtype == np.float32
+    _, worst_dw, worst_dx = worst_sums(kernel)
+    largest_dy, places = abs(dy).max(initial=0), layer.output_shape[1] * n
+    tiles = -(-layer.output_shape[0] // (kernel - 1))
+    for got, wanted, worst, terms in (
+        (dx, wanted_dx, worst_dx * abs(parameters[1]).max(), kernel * outputs),
+        (dw, wanted_dw, worst_dw * abs(x).max(initial=0), tiles * places),
+    ):
+        tolerance = roundings(kernel, terms + kernel, np.float32) * worst * terms * largest_dy  # tiles overlap: K more terms
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -4,13 +4,14 @@
 
 Each side is a process of its own, so that each peak memory is its own, and they alternate step by step, so that a noisy
 machine favours none. All have the same number of threads: here Python threads that share the images, each with one BLAS
-thread; there PyTorch's own. Each side at its best: refgf with minimal filtering, beside the plain convolution that is its
-default; PyTorch channels last, its fastest layout here, its gradients set to None between steps. Dropout everywhere, no
-optimiser. Without PyTorch only this project's sides are measured.
+thread; there PyTorch's own. Each side at its best: refgf with minimal filtering, and PyTorch channels last, its fastest
+layout here, its gradients set to None between steps. Beside them refgf's default, the plain convolution, without a bar: its
+rounding errors are bounded element by element, those of minimal filtering (and what PyTorch chooses) are not. Dropout
+everywhere, no optimiser. Without PyTorch only this project's sides are measured.
 
 ratio      PyTorch's time of a step over this project's (above 1: this project is faster), median over steps, with range
 cpu        the same ratio of processor seconds, which depends less on what else the machine does
-plain      the ratio without minimal filtering, no bar: a step by plain products cannot be faster than they are
+plain      the ratio without minimal filtering
 of matmul  operations by the definition a second of processor time, over the rate at which this side's own BLAS multiplies
            2048 x 2048 matrices (printed below). Minimal filtering does fewer operations than the definition counts
 memory     peak memory over PyTorch's: wanted at most 1
@@ -65,7 +66,7 @@ def row(case):
     if theirs:
         spread = f"{case['ratio_min']:.2f} to {case['ratio_max']:.2f}"
         versus = (f"{theirs['images_per_s']:>7.1f} {case['ratio']:>6.2f}   {spread:<13} {case['cpu_ratio']:>5.2f} "
-                  f"{case['plain_ratio']:>5.2f}")  # fmt: skip
+                  f"{case['by_default']['ratio']:>5.2f}")  # fmt: skip
         torch_share, torch_mib = f"{theirs['of_matmul']:.2f}", f"{theirs['peak_mib']:.0f}"
     setting = f"{case['batch']:>5} {case['threads']:>7} {case['normalization']:>13}"
     rates = f"{ours['images_per_s']:>7.1f} {plain['images_per_s']:>7.1f}"
@@ -94,14 +95,19 @@ def measure(batch, threads, normalization):
         side["of_matmul"] = flops_per_cpu_second / side["matmul_flops_per_cpu_second"]
     if theirs:
         ratios = [t / s for s, t in zip(ours["seconds"], theirs["seconds"])]
-        case["plain_ratio"] = statistics.median(t / s for s, t in zip(plain["seconds"], theirs["seconds"]))
-        case["wanted"] = ["at least", 1.0]
-        case |= {"ratio": statistics.median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios)}
-        case["memory"] = {"name": f"AlexNet: peak memory over PyTorch's, batch {batch}, {threads} threads, {normalization}",
-                          "ratio": ours["peak_mib"] / theirs["peak_mib"], "wanted": ["at most", 1.0]}  # fmt: skip
-        case["memory"] |= dict.fromkeys(("ratio_min", "ratio_max"), case["memory"]["ratio"])
+        by_default = [t / s for s, t in zip(plain["seconds"], theirs["seconds"])]
+        setting = f"batch {batch}, {threads} threads, normalization {normalization}"
+        case |= spread_of(ratios) | {"name": f"AlexNet with minimal filtering, {setting}", "wanted": ["at least", 1.0]}
+        case["by_default"] = spread_of(by_default) | {"name": f"AlexNet by default, {setting}"}
+        for key, side in (("memory", ours), ("memory by default", plain)):
+            case[key] = spread_of([side["peak_mib"] / theirs["peak_mib"]])
+            case[key] |= {"name": f"AlexNet: {key}, peak over PyTorch's, {setting}", "wanted": ["at most", 1.0]}
         case["cpu_ratio"] = statistics.median(t / s for s, t in zip(ours["cpu_seconds"], theirs["cpu_seconds"]))
     return case
+
+
+def spread_of(ratios):
+    return {"ratio": statistics.median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios)}
 
 
 def start(side, batch, threads, normalization):
