@@ -34,8 +34,8 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/02_alexnet.py)
        the R and W that this lesson prints, then try --batch.
     2. Someone lets every rank divide its loss by its own batch, and divides the sum by p. For which shards is that right?
     3. Someone lays the pool out first layer first. When could the first of four equal quarters of it be sent?
-    4. Let measured_steps make AlexNet(..., minimal_filtering=True) and run it again. conv2's time falls below the
-       prediction, though no product got faster. Why? Check on paper that the four products in minimal.py make two outputs.
+    4. Let measured_steps make AlexNet(..., minimal_filtering=True) and run it again, not --quick. conv2's time falls below
+       the prediction, though no product got faster. Why? Check on paper that the four products in minimal.py make two outputs.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

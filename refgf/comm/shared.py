@@ -64,15 +64,15 @@ class SharedMemory:
                 raise ValueError(f"SharedMemory on rank {self.rank}: got pieces of {piece_bytes} bytes; wanted 8 or more")
             row, result = _whole(self.piece_bytes), _whole(-(-self.piece_bytes // self.size) + 8)
             parts = self._memory.allocate(2 * (row + result))  # (p, bytes), as what it is cut into
-            self._close = self._memory.allocate(2 * _whole(max(1, self.short_bytes))).reshape(2, -1)
+            self._short_rows = self._memory.allocate(2 * _whole(max(1, self.short_bytes))).reshape(2, -1)
         except ValueError:
             self._memory.free()
             raise
         self._rows = [parts[:, i * row : (i + 1) * row] for i in range(2)]
         self._results = [parts[:, 2 * row + i * result :][:, :result] for i in range(2)]
         self._typed, self._prepared, self._lent, self._turn, self._said, self._busy = {}, {}, [], 0, 0, False
-        self._quiet = contextvars.copy_context()  # a number too large for its type becomes inf; np.errstate takes 0.8 us more
-        self._quiet.run(np.seterr, over="ignore", invalid="ignore")
+        self._quiet = contextvars.copy_context()  # too large becomes inf, too small 0; np.errstate costs more
+        self._quiet.run(np.seterr, all="ignore")
 
     def __call__(self, x) -> None:
         require_flat(x, "SharedMemory", self.rank)
@@ -100,7 +100,7 @@ class SharedMemory:
         return self._lent[-1][self.rank].view(dtype)
 
     def close(self) -> None:
-        self._rows, self._results, self._close, self._typed, self._prepared, self._lent = None, None, None, {}, {}, []
+        self._rows, self._results, self._short_rows, self._typed, self._prepared, self._lent = None, None, None, {}, {}, []
         self._busy = True  # for good
         self._memory.free()
 
@@ -130,8 +130,8 @@ class SharedMemory:
         self._said = hash((x.nbytes, x.dtype.num, place))
         if short:  # rows (p, n) on as few pages as there can be, each in cache lines of its own
             stride = _whole(x.size * wire.itemsize, LINES_BYTES)
-            close = [memory[: self.size * stride].reshape(self.size, stride).view(wire)[:, : x.size] for memory in self._close]
-            prepared = [(self._said, rows, rows[self.rank]) for rows in close]
+            both = [memory[: self.size * stride].reshape(self.size, stride).view(wire) for memory in self._short_rows]
+            prepared = [(self._said, rows[:, : x.size], rows[self.rank, : x.size]) for rows in both]
             if len(self._prepared) < MOST_PREPARED:
                 self._prepared[x.size, x.dtype] = prepared
             self._short(x, *prepared[self._turn])
@@ -218,7 +218,7 @@ class Memory:
         window = sys.modules["mpi4py.MPI"].Win.Allocate_shared(0 if rank else nbytes * size, 1, comm=self.node)
         self.windows.append(window)
         rows = np.frombuffer(window.Shared_query(0)[0], np.uint8).reshape(size, nbytes)
-        rows[rank] = 0  # by its own rank: near to its processor
+        rows[rank] = 0  # by its own rank: near to its processor (not so short rows)
         self.node.Barrier()
         return rows
 

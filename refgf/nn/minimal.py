@@ -20,9 +20,10 @@ K = 3, at the points 0, 1, -1 and infinity:
 Along the width nothing changes: a value is multiplied as a strip (conv.py), as large as there. A, G and B are thin products.
 
 What it costs: values cancel. Where all |x| <= X and |w| <= W, the absolute values that add up to an output are at most 8/3
-(K = 3) or 17.4 (K = 5) times the plain K K C X W, in dw 3 and 19.3 times, in dx 8/3 and 16.6; rounding errors follow. For
-a single element there is no such factor: where its window holds zeros only, large pixels beside it leave a rounding error
-in it. SPEC.md's N12 does not hold. Hence only on request: AlexNet(..., minimal_filtering=True).
+(K = 3) or 17.4 (K = 5) times the plain K K C X W, in dw 3 and 19.4 times (a last tile counted as full), in dx 8/3 and 16.6;
+rounding errors follow. For a single element there is no such factor: one whose own products are all zero may come out as
+a rounding error of others, and an infinity or NaN spreads over its tile. SPEC.md's N12 does not hold. Hence only on
+request: AlexNet(..., minimal_filtering=True).
 """
 
 import numpy as np

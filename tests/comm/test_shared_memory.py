@@ -39,7 +39,7 @@ def test_communicators_are_given_back(on_ranks):
 
 
 def test_memory_is_what_it_says(on_ranks):
-    """2 piece_bytes (1 + 1/p) a rank, in whole pages."""
+    """2 piece_bytes (1 + 1/p) and 2 short_bytes a rank, in whole pages."""
 
     def body(comm):
         p = comm.Get_size()
@@ -47,6 +47,7 @@ def test_memory_is_what_it_says(on_ranks):
         held = sum(part[comm.Get_rank()].nbytes for part in allreduce._rows + allreduce._results)
         assert 0 <= held - 2 * (1 << 16) * (1 + 1 / p) <= 4 * 4096 + 16
         assert len(allreduce._rows[0]) == p
+        assert allreduce._short_rows.nbytes == 2 * p * allreduce.short_bytes
         allreduce.close()
         allreduce.close()  # twice does no harm
 

@@ -52,9 +52,9 @@ def worst_sums(kernel):
 
 
 def test_how_much_the_bound_on_rounding_grows():
-    for kernel, growth in ((3, (8 / 3, 3, 8 / 3)), (5, (17.4, 19.3, 16.6))):
+    for kernel, growth in ((3, (8 / 3, 3, 8 / 3)), (5, (17.36, 19.31, 16.56))):
         plain = kernel, kernel - 1, kernel
-        assert [worst / sums for worst, sums in zip(worst_sums(kernel), plain)] == pytest.approx(growth, abs=0.05)
+        assert [worst / sums for worst, sums in zip(worst_sums(kernel), plain)] == pytest.approx(growth, abs=0.005)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -74,7 +74,8 @@ def test_forward(case, dtype):
 
 def roundings(kernel, terms, dtype):
     """Of a product with `terms` others in its sum: two transforms of at most 2 K - 2 terms, one of them with the bias, the
-    rounded constants of the third with its K terms, and the conversion of the constants."""
+    rounded constants of the third with its K terms, and the conversion of the constants. Exact for float32; in float64 the
+    reference rounds, too, by less than the largest sums leave."""
     return (2 * (2 * kernel - 2) + kernel + terms + 3) * np.finfo(dtype).eps / 2
 
 

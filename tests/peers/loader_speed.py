@@ -8,8 +8,8 @@ decoded at full size, a tensor (C, H, W) an image, then stacked; with PyTorch's 
 NumPy's. Without REFGF_TEST_IMAGES photographs of 500 x 375 and 32 x 32 are generated (noise on a gradient: they
 decode more slowly than most real ones). The sides alternate; the ratio is the median over rounds, with its range.
 
-Then: does the loader keep ahead of the network, with one core for both? AlexNet's forward and backward at batch 16 on one
-thread say how many images it takes a second, and so what part of a rank's time goes into loading.
+Then: does the loader keep ahead of the network, with one core for both? AlexNet's forward and backward (with minimal
+filtering) at batch 16 on one thread say how many images it takes a second, and so what part of a rank's time is loading.
 """
 
 import json

@@ -4,14 +4,16 @@
 
 Each side is a process of its own, so that each peak memory is its own, and they alternate step by step, so that a noisy
 machine favours none. All have the same number of threads: here Python threads that share the images, each with one BLAS
-thread; there PyTorch's own. Each side at its best: refgf with minimal filtering, and PyTorch channels last, its fastest
-layout here, its gradients set to None between steps. Beside them refgf's default, the plain convolution, without a bar: its
-rounding errors are bounded element by element, those of minimal filtering (and what PyTorch chooses) are not. Dropout
+thread; there PyTorch's own, eager, channels last, its fastest layout here, its gradients set to None between steps. Dropout
 everywhere, no optimiser. Without PyTorch only this project's sides are measured.
+
+The bar is on refgf with minimal filtering: fewer operations, larger rounding errors. Its default, plain, compares like with
+like, as PyTorch's convolutions are direct ones; it has no bar, as it hangs on the processor whether OpenBLAS's products
+keep up with those (on an AMD Zen 5 they did, on an Intel Xeon of 2023 or later they did not).
 
 ratio      PyTorch's time of a step over this project's (above 1: this project is faster), median over steps, with range
 cpu        the same ratio of processor seconds, which depends less on what else the machine does
-plain      the ratio without minimal filtering
+plain      the default: images/s, ratio, of matmul, peak
 of matmul  operations by the definition a second of processor time, over the rate at which this side's own BLAS multiplies
            2048 x 2048 matrices (printed below). Minimal filtering does fewer operations than the definition counts
 memory     peak memory over PyTorch's: wanted at most 1

