@@ -137,9 +137,10 @@ def draw(rows: list[dict], path: Path) -> None:
             axis.plot(row["wanted"][1], y, "k" + (">" if row["wanted"][0] == "at least" else "<"), markersize=5)
     axis.axvline(1, color="black", linewidth=0.5)
     axis.set_yticks(range(len(rows)), [row["name"] for row in rows], fontsize=8)
-    axis.set(xscale="log", ylim=(len(rows) - 0.5, -0.5), xlabel="ratio: median and range; black: what is wanted, and which way")
+    axis.set(xscale="log", ylim=(len(rows) - 0.5, -0.5))
+    figure.supxlabel("ratio: median and range; black: what is wanted, and which way", fontsize=10)  # wider than the axis
     colours = "green holds what is wanted, olive is a tie, red does not, grey has no bar"
-    figure.suptitle(f"refgf beside its peers, one run: {colours}", fontsize=10)
+    figure.suptitle(f"refgf beside its peers, the sides of a row in one run:\n{colours}", fontsize=10)
     figure.savefig(path, dpi=120)
 
 
