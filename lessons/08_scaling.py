@@ -6,7 +6,7 @@
 
 QUESTION    The papers speak of 64, 512 and 2048 GPUs. What of that can be known with eight ranks and a formula?
 IDEA        Measure where one can, on 1, 2, 4 and 8 ranks; fit alpha and beta; draw the formula through the points, and only
-            then past them. What goes in has a source; what is not known goes in as a range. (refgf/predict/scaling.py,
+            then past them. What goes in has a source; what is not known goes in as a range. (refgf/papers/scaling/scaling.py,
             headlines.py, rows.py)
 PREDICTION  A ring of p ranks takes T(m) = 2(p-1) alpha + 2(p-1)/p beta m, so the start-ups grow with p and the bytes do not:
 
@@ -59,13 +59,13 @@ from refgf.exchange.precision import LossScale
 from refgf.oracle.definitions import ring_allreduce, ring_traffic, same_bits
 from refgf.predict.cost import Link, ring_allreduce_s, ring_line
 from refgf.predict.fit import fit_line
-from refgf.predict.headlines import ALPHA, BANDWIDTH, BATCH, SMALL_BATCH, V100_RATE
-from refgf.predict.interval import Input
-from refgf.predict.published import INFINIBAND, INFINIBAND_EXTENDED, SIMULATION, TEN_GIGABIT, TEN_GIGABIT_EXTENDED
-from refgf.predict.scaling import best_theta_step, curve, ready_of
-from refgf.predict.simulate import from_schedules
-from refgf.predict.systems import speedup, stack, step
-from refgf.predict.workloads import alexnet, resnet50
+from refgf.papers.scaling.headlines import ALPHA, BANDWIDTH, BATCH, SMALL_BATCH, V100_RATE
+from refgf.papers.scaling.interval import Input
+from refgf.papers.mgwfbp.published import INFINIBAND, INFINIBAND_EXTENDED, SIMULATION, TEN_GIGABIT, TEN_GIGABIT_EXTENDED
+from refgf.papers.scaling.scaling import best_theta_step, curve, ready_of
+from refgf.papers.scaling.simulate import from_schedules
+from refgf.papers.scaling.systems import speedup, stack, step
+from refgf.papers.scaling.workloads import alexnet, resnet50
 
 KINDS = {"float32": Kind(), "float32, overlap": Kind(overlap=True), "float16, overlap": Kind(wire=np.float16, overlap=True)}
 FAR = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]

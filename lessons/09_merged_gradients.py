@@ -4,7 +4,7 @@
 
 QUESTION    Lesson 03 sweeps theta. Can one compute from measured times which gradients should travel together?
 IDEA        Measure when each gradient is ready and what an allreduce costs; choose the groups whose last call ends first;
-            then send each group when its last gradient is ready. (refgf/exchange/merged.py, refgf/predict/merge.py)
+            then send each group when its last gradient is ready. (refgf/papers/mgwfbp/merged.py, refgf/papers/mgwfbp/merge.py)
 PREDICTION  A call of m bytes takes T(m) = a + b m. Merging two calls saves one start-up a, and costs waiting:
 
                 start of a call = max(end of the one before, its last gradient ready)          step = end of the last call
@@ -51,15 +51,15 @@ from refgf.comm import direct, ring
 from refgf.comm.agreement import agree
 from refgf.comm.schedule import collective
 from refgf.exchange.lazy import LazyAllreduce
-from refgf.exchange.merged import MergedAllreduce, Profile, slowest, time_calls
+from refgf.papers.mgwfbp.merged import MergedAllreduce, Profile, slowest, time_calls
 from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.pool import Pool
 from refgf.oracle.definitions import direct_allreduce, ring_allreduce, ring_traffic, same_bits
 from refgf.predict.cost import Line
 from refgf.predict.fit import fit_line
-from refgf.predict.merge import compare, exact_merge, greedy_merge, theta_bounds
+from refgf.papers.mgwfbp.merge import compare, exact_merge, greedy_merge, theta_bounds
 from refgf.predict.timeline import best_theta, eager, lazy, one_call, predict
-from refgf.predict.workloads import WORKLOADS, densenet201, resnet50
+from refgf.papers.scaling.workloads import WORKLOADS, densenet201, resnet50
 
 THETAS = [2**14, 2**16, 2**18, 2**20, 2**22]  # bytes
 SHARE = 8  # on links of 1 Gbit/s an eighth of the bytes is what all of them are on 8 Gbit/s
@@ -76,7 +76,7 @@ class Network:
 
 NETWORKS = {
     "resnet50": Network(resnet50(), 0.16),  # 250 images/s, batch 64, as in lesson 03
-    "densenet201": Network(densenet201(), 0.24),  # a step of 0.361 s at batch 64 (refgf/predict/rows.py)
+    "densenet201": Network(densenet201(), 0.24),  # a step of 0.361 s at batch 64 (refgf/papers/scaling/rows.py)
 }
 
 

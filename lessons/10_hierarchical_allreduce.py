@@ -8,7 +8,7 @@ QUESTION    A flat ring takes 2(p-1) steps, and every step is as slow as its slo
 IDEA        Sum inside each node first, let one rank of each node, its master, sum over the nodes, and spread the result
             inside the nodes again (Jia et al. 2018). Besch & Pohl (1995) use a tree; others pair ranks that differ in one
             bit. All are schedules, lists of messages, and can be put together: a tree in the node and halving-doubling
-            between masters are three phases in the fewest steps, "log phases". (comm/hierarchical.py, tree.py, doubling.py)
+            between masters are three phases in the fewest steps, "log phases". (papers/jia/hierarchical.py, tree.py, doubling.py)
 PREDICTION  p ranks on m nodes with k ranks each:
 
                 flat ring       2(p-1) steps, all at the pace of the slow links           2(p-1)/p n bytes a rank
@@ -20,7 +20,7 @@ PREDICTION  p ranks on m nodes with k ranks each:
                 anything        no allreduce sends fewer than 2(m-1)/m n bytes through the busiest link between nodes
 
             The time of any of them is that of its messages, each alpha + beta m of the link that it takes, in the order
-            of the schedule (refgf/predict/simulate.py, wires.py).
+            of the schedule (refgf/papers/scaling/simulate.py, wires.py).
 
 Before you run it, write down: with 4 nodes of 2 ranks, how many times as fast as the flat ring is the sum of 1 KiB in
 three phases? And of 16 MiB? From which size on can nobody be 1.5 times as fast as the ring, however clever?
@@ -52,15 +52,17 @@ import numpy as np
 import kit
 from kit import placement
 from kit.hierarchy_picture import draw
-from refgf.comm import doubling, hierarchical, ring, tree
+from refgf.comm import ring, tree
+from refgf.papers.jia import doubling
+from refgf.papers.jia import hierarchical
 from refgf.comm.schedule import check, collective, replay
-from refgf.comm.select import crossover_bytes
+from refgf.engine.selection import crossover_bytes
 from refgf.comm.slices import length
 from refgf.oracle.definitions import exact_sum, same_bits, summation_bound
 from refgf.predict.cost import Link, least_between_s
 from refgf.predict.fit import fit_line
-from refgf.predict.simulate import from_schedules
-from refgf.predict.wires import Wires
+from refgf.papers.scaling.simulate import from_schedules
+from refgf.papers.jia.wires import Wires
 
 ITEMSIZE = 4
 SHORT = {"three phases": hierarchical.three_phase, "log phases": hierarchical.log_phases}  # what a hybrid may begin with

@@ -6,7 +6,7 @@ QUESTION    More ranks at the same images per rank make a larger batch, and an e
             before accuracy is lost, and do warm-up and LARS move that limit?
 IDEA        A step of a batch k times as large should go k times as far (linear scaling), but not at once (gradual warm-up),
             and not too far in any layer: LARS gives each layer a rate in proportion to |w| / |g| (You et al. 2017). All ranks
-            hold the same w and g, so each need only form a p-th of the norms (Shi et al. 2021). (refgf/training/lars.py)
+            hold the same w and g, so each need only form a p-th of the norms (Shi et al. 2021). (refgf/papers/jia/lars.py)
 PREDICTION  b images per rank, p ranks: batch p b, N / (p b) steps an epoch; rate = rate of one rank p. LARS reads w and g of
             n parameters once more than SGD. With the norms of n parameters in T_norms and L tensors:
 
@@ -44,11 +44,11 @@ import kit
 from kit import axes, images, norms, tuning
 from refgf.nn.alexnet import AlexNet
 from refgf.oracle.definitions import lars_step, same_bits
-from refgf.training.accumulate import accumulated_step
+from refgf.papers.jia.accumulate import accumulated_step
 from refgf.training.data import batches, digits, steps_per_epoch
-from refgf.training.folders import image_folder
+from refgf.machine.folders import image_folder
 from refgf.training.gradientflow import GradientFlow, direct_allreduce
-from refgf.training.lars import LARS, SHARES, squared_norms
+from refgf.papers.jia.lars import LARS, SHARES, squared_norms
 from refgf.training.sgd import linear_scaling, polynomial_decay, warmup
 from refgf.training.step import evaluate, replica
 

@@ -5,7 +5,7 @@
 QUESTION    CSC sends the most important chunks. Why not the most important single gradients? Far fewer would do.
 IDEA        Each rank sends its k largest values and their indices, all ranks gather them and add them up, and what was not
             sent is kept for the next step. Finding the k largest of millions is work of its own: MSTopK (Shi et al. 2021)
-            bisects a threshold instead of sorting. HiTopKComm sums densely inside a node first. (refgf/exchange/topk.py)
+            bisects a threshold instead of sorting. HiTopKComm sums densely inside a node first. (refgf/papers/mstopk/topk.py)
 PREDICTION  n gradients, k of them chosen on each of p ranks, m nodes of g ranks; bytes sent by a rank in a step:
 
                 dense ring         2(p-1)/p 4n
@@ -41,13 +41,13 @@ import numpy as np
 import kit
 from kit import axes, flow, images, placement, trials
 from refgf.comm import gather, ring
-from refgf.comm.hierarchical import blocks
+from refgf.papers.jia.hierarchical import blocks
 from refgf.comm.schedule import collective
 from refgf.comm.slices import chunks
 from refgf.exchange.chunk_choice import Density, add_norms
-from refgf.exchange.topk import ROUNDS, TopK, exact_top_k, keep_count, mstopk
+from refgf.papers.mstopk.topk import ROUNDS, TopK, exact_top_k, keep_count, mstopk
 from refgf.oracle import definitions
-from refgf.predict.sparse import gather_s, hitopk_s
+from refgf.papers.mstopk.cost import gather_s, hitopk_s
 from refgf.training.data import steps_per_epoch
 
 CSC_PERCENT = 10.0

@@ -8,7 +8,7 @@ QUESTION    In synchronous training all nodes wait in every step for the slow li
 IDEA        Ranks of a node average their gradients in every batch. Every B batches one rank of each node, another group each
             time, sums PARAMETERS over the nodes in the background. W batches later the sum, by then stale, is merged with what
             the node has now: w <- (2W w + sum) / (2W + m). Training begins and ends with blocking sums (warm-up, cool-down),
-            and each epoch ends with one. (Coquelin et al. 2022; refgf/training/daso.py, daso_phases.py)
+            and each epoch ends with one. (Coquelin et al. 2022; refgf/papers/daso/daso.py, daso_phases.py)
 PREDICTION  Per batch: c to compute, l to average in the node, A to sum gradients over all ranks; per sum: G between nodes, s to
             hand the result on in the node. Then a batch takes
 
@@ -17,7 +17,7 @@ PREDICTION  Per batch: c to compute, l to average in the node, A to sum gradient
                 B, W                 c + l + (max(0, G - W (c + l)) + s) / B         and a whole G + s at the end of the epoch
 
             so nothing of G is left once W batches take longer than the sum. (On ranks that share cores something is: sending
-            takes time from computing. tests/peers/daso_speed.py measures both, and ranks that only wait.)
+            takes time from computing. tests/speed/daso_speed.py measures both, and ranks that only wait.)
 
 Before you run it, write down: on links where communication is half of a synchronous step, how much shorter is an epoch with
 B = 4, W = 1? And will the network be as good after as many epochs?
@@ -51,12 +51,13 @@ import numpy as np
 
 import kit
 from kit import axes, daso_replay, flow, images, placement, trials
-from refgf.comm import hierarchical, ring
-from refgf.comm.bfloat16 import ring_among
-from refgf.comm.patient import patient
+from refgf.comm import ring
+from refgf.papers.jia import hierarchical
+from refgf.papers.daso.bfloat16 import ring_among
+from refgf.engine.sleeping import patient
 from refgf.comm.schedule import collective
-from refgf.training.daso import DASO
-from refgf.training.daso_phases import BLOCKING, Constant, Phase, Phases
+from refgf.papers.daso.daso import DASO
+from refgf.papers.daso.phases import BLOCKING, Constant, Phase, Phases
 from refgf.training.data import digits, steps_per_epoch
 from refgf.training.gradientflow import GradientFlow
 

@@ -7,7 +7,7 @@ QUESTION    A step waits for its images as it waits for its gradients. The data 
             of it again. What has a node to keep, where, and how much, so that only the first epoch is slow?
 IDEA        Each node keeps to its own part of the data set, its shard, and three levels serve it: decoded samples in memory
             that the node's ranks share, files on its disk, the slow store. The first epoch fills while it trains (DataCache,
-            Shi et al. 2021; refgf/training/cache/__init__.py, shards.py, stores.py).
+            Shi et al. 2021; refgf/papers/datacache/__init__.py, shards.py, stores.py).
 PREDICTION  n samples on p ranks; a sample from level l costs a rank c_l seconds (decoding included), h_l of them come from it:
 
                 time of an epoch = n/p (h_memory c_memory + h_disk c_disk + h_store c_store)
@@ -45,10 +45,10 @@ import numpy as np
 
 import kit
 from kit import levels
-from refgf.training.cache import LEVELS, Cache
+from refgf.papers.datacache import LEVELS, Cache
 from refgf.training.data import shuffled
-from refgf.training.cache.shards import node_batches
-from refgf.training.cache.stores import FolderStore
+from refgf.papers.datacache.shards import node_batches
+from refgf.papers.datacache.stores import FolderStore
 
 SEED = 1
 WANTED_GAIN = 5.0

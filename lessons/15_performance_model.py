@@ -6,7 +6,7 @@ QUESTION    How long will a layer take that nobody has run yet, at a batch size 
             a cluster that nobody has built would limit a training step?
 IDEA        Barrachina et al. put a step together from pieces: the layers' kernels, and the ring between the ranks. The ring
             has a formula. A kernel has a roofline, its two physical limits; or small multi-layer perceptrons, that learn
-            from measured kernels how fast each shape is computed. (refgf/predict/kernels.py, roofline.py)
+            from measured kernels how fast each shape is computed. (refgf/papers/barrachina/kernels.py, roofline.py)
 PREDICTION  With the peak F flop/s and the memory bandwidth W of a node, p ranks, n elements, alpha and beta of the links:
 
                 kernel      max(flops / F, bytes / W)         or flops / exp(perceptron(logarithms of sizes, flops, bytes))
@@ -49,12 +49,13 @@ from refgf.comm import ring
 from refgf.nn.workspace import Workspace
 from refgf.oracle.definitions.network import conv, conv_backward
 from refgf.oracle.definitions.rounding import gamma
-from refgf.predict import kernels, roofline
+from refgf.papers.barrachina import kernels
+from refgf.papers.barrachina import roofline
 from refgf.predict.cost import Link, ring_allreduce_s
-from refgf.predict.kernels import DIRECTIONS, KernelShape
-from refgf.predict.simulate import from_schedules
-from refgf.predict.systems import System
-from refgf.predict.workloads import alexnet, resnet50
+from refgf.papers.barrachina.kernels import DIRECTIONS, KernelShape
+from refgf.papers.scaling.simulate import from_schedules
+from refgf.papers.scaling.systems import System
+from refgf.papers.scaling.workloads import alexnet, resnet50
 from refgf.training.step import replica
 
 SMALL = [KernelShape("conv", 2, 6, 3, 4, 3, 1, 1), KernelShape("conv", 3, 9, 4, 5, 5, 2, 2), KernelShape("fc", 5, 1, 7, 3)]

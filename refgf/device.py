@@ -18,7 +18,7 @@ import threading
 
 import numpy
 
-from refgf.half import cast
+from refgf.engine.half import cast
 
 _thread = threading.local()  # each thread's own stream
 

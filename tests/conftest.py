@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from refgf.comm import threads
+from refgf.machine import threads
 
 THREAD_SIZES = (1, 2, 3, 5)
 

@@ -9,13 +9,14 @@ from fake_cuda_c import needs_a_compiler
 from fake_cupy import installed
 
 from refgf import device
-from refgf.comm import direct, ring, threads
+from refgf.comm import direct, ring
+from refgf.machine import threads
 from refgf.comm.schedule import collective
 from refgf.exchange.pool import Pool
 from refgf.exchange.precision import LossScale
-from refgf.fused_gpu import KERNELS
+from refgf.engine.fused_gpu import KERNELS
 from refgf.nn.alexnet import AlexNet
-from refgf.nn.resnet50 import ResNet50
+from refgf.papers.resnet50.resnet50 import ResNet50
 from refgf.oracle.definitions import direct_allreduce, ring_allreduce, same_bits
 from refgf.training import gradientflow
 from refgf.training.gradientflow import GradientFlow

@@ -54,8 +54,8 @@ ALLOWED = {  # floor: what it may import of refgf besides itself and EVERYBODY's
     "exchange": ["refgf.comm.slices"],
     "training": ["refgf.comm", "refgf.exchange", "refgf.nn"],
 }
-EVERYBODY = ["refgf.device", "refgf.fused", "refgf.half", "refgf.units"]
-ALONE = {"cupy": "refgf/device.py", "numba": "refgf/fused.py"}  # who may import them
+EVERYBODY = ["refgf.device", "refgf.engine.fused", "refgf.engine.half", "refgf.machine.units"]
+ALONE = {"cupy": "refgf/device.py", "numba": "refgf/engine/fused.py"}  # who may import them
 MPI4PY = ["refgf/launch", "refgf/doctor", "refgf/device.py"]
 LAZY_MPI4PY = ["refgf/cluster/probe.py"]  # a program that runs on ranks, as lessons are
 

@@ -29,9 +29,9 @@ from pathlib import Path
 import numpy as np
 
 import refgf.launch as launch
-from kit.record import ROOT, machine, plain, sources
+from kit.record import ROOT, code_hash, machine, plain
 from refgf.cluster import probe
-from refgf.comm import threads
+from refgf.machine import threads
 from refgf.comm.topology import nodes
 from refgf.comm.trace import TracedComm
 from kit.words import apart, link_probed, number_of_bytes, place, seconds, told  # noqa: F401  some are for lessons
@@ -245,7 +245,7 @@ class Lesson:
                 "took_s": took_s,
                 "options": {k: v for k, v in vars(options).items() if k not in ("output", "lesson")},
                 "machine": machine(options),
-                "sources": sources(self.file),
+                "measured_with": code_hash(self.file),
             }
             options.output.mkdir(parents=True, exist_ok=True)
             path = options.output / f"{self.name}.json"
@@ -293,8 +293,8 @@ def linked(comm, options):
     """The communicator behind a stated link, if --link asks for one."""
     if not options.link:
         return comm
-    from refgf.comm.link import LinkComm
-    from refgf.units import parse_link
+    from refgf.machine.link import LinkComm
+    from refgf.machine.units import parse_link
 
     link = parse_link(options.link)
     return LinkComm(comm, link) if comm is not None else None

@@ -15,7 +15,7 @@ import numpy as np
 
 import kit
 from kit import alone, images
-from refgf.comm.patient import patient
+from refgf.engine.sleeping import patient
 from refgf.exchange.precision import LossScale, Unscaled
 from refgf.predict.cost import Curve
 from refgf.training.gradientflow import ring_allreduce

@@ -18,7 +18,7 @@ from refgf.comm.slices import chunks
 from refgf.oracle.definitions import csc_payload_bytes
 from refgf.predict.cost import Link
 from refgf.predict.fit import fit_line
-from refgf.training.checkpoint import CheckpointNotWritten, Checkpoints
+from refgf.machine.checkpoint import CheckpointNotWritten, Checkpoints
 from refgf.training.data import batches, steps_per_epoch
 from refgf.training.gradientflow import GradientFlow
 

@@ -10,7 +10,7 @@ LANES = "compute", "communication"
 
 
 def bars(lanes: dict) -> dict:
-    """{lane: [[name, start, duration], ...]}: what JSON keeps of a rank's timeline (refgf/comm/timeline.py)."""
+    """{lane: [[name, start, duration], ...]}: what JSON keeps of a rank's timeline (refgf/machine/timeline.py)."""
     return {lane: [[e.name, e.start_s, e.stop_s - e.start_s] for e in events] for lane, events in lanes.items()}
 
 

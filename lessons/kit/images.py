@@ -16,10 +16,10 @@ import numpy as np
 
 import kit
 from refgf.nn.alexnet import AlexNet
-from refgf.nn.resnet50 import ResNet50
+from refgf.papers.resnet50.resnet50 import ResNet50
 from refgf.training.data import batches, digits
 from refgf.training.data import held_out as held_out_of
-from refgf.training.folders import image_folder
+from refgf.machine.folders import image_folder
 from refgf.training.sgd import polynomial_decay, warmup
 from refgf.training.step import replica
 

@@ -1,6 +1,6 @@
 """Kernels to measure for lesson 15: one layer of refgf.nn of a given shape, forward and backward.
 
-    samples = kernels.measure(shapes, kernel_times.timer())          refgf/predict/kernels.py
+    samples = kernels.measure(shapes, kernel_times.timer())          refgf/papers/barrachina/kernels.py
     layer, x, dy = kernel_times.layer_of(shape, workspace)
 
 A time is the processor's for this thread, the least of a few repeats: what other programs take does not count, though
@@ -15,7 +15,7 @@ import numpy as np
 from refgf.nn.conv import Convolution
 from refgf.nn.layers import FullyConnected
 from refgf.nn.workspace import Workspace
-from refgf.predict.kernels import KernelShape
+from refgf.papers.barrachina.kernels import KernelShape
 
 SWEPT_BYTES = 16 << 20
 LEAST, MOST, BUDGET_S = 1, 6, 0.01  # repeats of a shape in a round, within a budget; one more before them as a warm-up
@@ -38,7 +38,7 @@ def layer_of(shape: KernelShape, workspace: Workspace, random=None):
 
 
 def timer(workspace: Workspace | None = None):
-    """shape -> (forward_s, backward_s), as refgf.predict.kernels.measure wants it."""
+    """shape -> (forward_s, backward_s), as refgf.papers.barrachina.kernels.measure wants it."""
     workspace, much = workspace or Workspace(), np.zeros(SWEPT_BYTES, np.uint8)
 
     def seconds_of(function, newest) -> float:

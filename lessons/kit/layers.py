@@ -10,7 +10,7 @@ import time
 import numpy as np
 
 import kit
-from refgf.predict.roofline import Node, layer_times
+from refgf.papers.barrachina.roofline import Node, layer_times
 
 
 def compare(network, workload, batch: int, steps) -> dict:

@@ -17,16 +17,16 @@ from PIL import Image
 
 import kit
 from kit import scratch
-from refgf.comm.hierarchical import blocks
+from refgf.papers.jia.hierarchical import blocks
 from refgf.comm.topology import nodes as nodes_of
-from refgf.training.cache import LEVELS, Cache, decoder, node_cache
-from refgf.training.cache.disk import DiskCache
-from refgf.training.cache.memory import table_bytes
+from refgf.papers.datacache import LEVELS, Cache, decoder, node_cache
+from refgf.papers.datacache.disk import DiskCache
+from refgf.papers.datacache.memory import table_bytes
 from refgf.training.data import Dataset, digits
-from refgf.training.folders import image_folder
-from refgf.training.cache.shards import node_shards
-from refgf.training.cache.stores import FolderStore, RemoteStore, Throttled, data_set_key
-from refgf.units import parse_link
+from refgf.machine.folders import image_folder
+from refgf.papers.datacache.shards import node_shards
+from refgf.papers.datacache.stores import FolderStore, RemoteStore, Throttled, data_set_key
+from refgf.machine.units import parse_link
 
 PLENTY = 1 << 40  # bytes: a limit that nothing here reaches
 PICTURE_SIZE = 128  # of the files written for this lesson

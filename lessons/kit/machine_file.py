@@ -1,6 +1,6 @@
 """Lesson 08's machine file: what was measured here, for others; and speedups on a machine that others have sent in.
 
-    machine = machine_file.measured(run, points)       links, fitted rings and layer times of this run (predict/machine.py)
+    machine = machine_file.measured(run, points)       links, fitted rings and layer times of this run (papers/scaling/machine.py)
     machine_file.scale(run, machine, sizes)            what lesson 08 predicts for it
 """
 
@@ -17,11 +17,11 @@ from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
 from refgf.predict.cost import ring_line
 from refgf.predict.fit import fit_line
-from refgf.predict.headlines import BATCH, V100_RATE
-from refgf.predict.machine import Machine, load, save
-from refgf.predict.scaling import best_theta_step, ready_of
-from refgf.predict.systems import speedup, stack
-from refgf.predict.workloads import alexnet
+from refgf.papers.scaling.headlines import BATCH, V100_RATE
+from refgf.papers.scaling.machine import Machine, load, save
+from refgf.papers.scaling.scaling import best_theta_step, ready_of
+from refgf.papers.scaling.systems import speedup, stack
+from refgf.papers.scaling.workloads import alexnet
 
 LENGTHS = (1, 256, 16_384, 1_048_576)  # elements of ping-pongs; a shaper gives the first quarter of a megabyte for nothing
 IMAGES, SEED = 4, 1

@@ -12,9 +12,9 @@ import itertools
 import random
 
 from refgf.predict.cost import Line
-from refgf.predict.merge import compare
-from refgf.predict.published import INFINIBAND, INFINIBAND_EXTENDED, K80, TEN_GIGABIT, TEN_GIGABIT_EXTENDED
-from refgf.predict.workloads import WORKLOADS
+from refgf.papers.mgwfbp.merge import compare
+from refgf.papers.mgwfbp.published import INFINIBAND, INFINIBAND_EXTENDED, K80, TEN_GIGABIT, TEN_GIGABIT_EXTENDED
+from refgf.papers.scaling.workloads import WORKLOADS
 
 MACHINES = (TEN_GIGABIT, TEN_GIGABIT_EXTENDED, INFINIBAND, INFINIBAND_EXTENDED, K80)
 FEWEST_GPUS = 8  # fewer were one node

@@ -5,11 +5,11 @@ import functools
 import numpy as np
 
 import kit
-from refgf.comm.doubling import recursive_doubling
+from refgf.papers.jia.doubling import recursive_doubling
 from refgf.comm.schedule import collective
 from refgf.comm.slices import length
 from refgf.nn.alexnet import AlexNet
-from refgf.training.lars import LARS, SHARES, ParallelNorms, squared_norms
+from refgf.papers.jia.lars import LARS, SHARES, ParallelNorms, squared_norms
 
 
 def parallel(run: kit.Run, by: str) -> ParallelNorms:

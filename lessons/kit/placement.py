@@ -2,9 +2,9 @@
 
 import kit
 from refgf.comm import gather
-from refgf.comm.hierarchical import blocks
+from refgf.papers.jia.hierarchical import blocks
 from refgf.comm.topology import nodes as nodes_of
-from refgf.exchange.topk import HiTopK, exact_top_k
+from refgf.papers.mstopk.topk import HiTopK, exact_top_k
 
 
 def argument(lesson: kit.Lesson) -> None:

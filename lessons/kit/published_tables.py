@@ -1,8 +1,8 @@
 """Tables of lesson 08: what others published, beside what is predicted from their inputs."""
 
 import kit
-from refgf.predict.headlines import HEADLINES, IMPLIED_RATE
-from refgf.predict.rows import SYSTEMS, calibrated_overheads, compare_all, summary
+from refgf.papers.scaling.headlines import HEADLINES, IMPLIED_RATE
+from refgf.papers.scaling.rows import SYSTEMS, calibrated_overheads, compare_all, summary
 
 
 def span(ends) -> str:

@@ -1,10 +1,10 @@
-"""What a lesson's JSON says beside its results: the machine, the sources, and values as JSON has them."""
+"""What a lesson's JSON holds next to its results: the machine, the hash of the code, and values in JSON's types."""
 
 import ast
+import functools
 import hashlib
 import math
 import platform
-import sys
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 
@@ -13,14 +13,24 @@ import numpy as np
 import refgf.launch as launch
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("comm", "nn", "exchange", "training", "predict")
+CORE = ("refgf/ops.py", "refgf/device.py", *(f"refgf/{package}/" for package in PACKAGES))
 
 
 def machine(options) -> dict:
     """What the numbers were measured on."""
     from threadpoolctl import threadpool_info
 
-    blas = [f"{p['internal_api']} {p.get('architecture', '')} x {p['num_threads']}" for p in threadpool_info()]
-    facts = {"cpu": cpu_name(), "cores": launch.job.cores, "python": platform.python_version(), "numpy": np.__version__}
+    blas = [
+        f"{p['internal_api']} {p.get('architecture', '')} x {p['num_threads']}"
+        for p in threadpool_info()
+    ]
+    facts = {
+        "cpu": cpu_name(),
+        "cores": launch.job.cores,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
     facts["blas"] = sorted(set(blas))
     if not options.threads:
         from mpi4py import MPI
@@ -32,28 +42,72 @@ def machine(options) -> dict:
 def cpu_name() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+        return next(
+            line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
+        )
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
 
 
-def sources(lesson: Path) -> dict[str, str]:
-    """{file: hash of its code} of the lesson and of every module of the project that it has loaded."""
-    files = {Path(m.__file__).resolve() for m in list(sys.modules.values()) if getattr(m, "__file__", None)}
-    used = {f for f in files if f.suffix == ".py" and (ROOT / "refgf" in f.parents or ROOT / "lessons" in f.parents)}
-    return {str(f.relative_to(ROOT)): code_hash(f) for f in sorted(used | {lesson})}
+def code_hash(lesson: Path, root: Path = ROOT) -> str:
+    """One hash of the code that decides what a lesson measures: the lesson, its lab, the core files on its import path.
+
+    The import path is followed statically, through every module of the project (kit and papers too), so it can be
+    computed without running the lesson. Of each file only the syntax tree without docstrings counts: comments,
+    docstrings and line breaks never change the hash.
+    """
+    lab = root / "lessons" / "lab" / lesson.name
+    start = [file for file in (lesson, lab) if file.exists()]
+    seen, pending = set(start), list(start)
+    while pending:
+        names, _ = imports_and_code(pending.pop().read_text())
+        found = {file for name in names for file in files_of(name, root)} - seen
+        seen |= found
+        pending += found
+    core = [file for file in seen if file.relative_to(root).as_posix().startswith(CORE)]
+    codes = sorted(imports_and_code(file.read_text())[1] for file in {*start, *core})
+    return hashlib.sha256("\n".join(codes).encode()).hexdigest()[:16]
 
 
-def code_hash(file: Path) -> str:
-    """A hash of what the file does: docstrings, blank lines and lines of comment do not count."""
-    text = file.read_text()
-    lines = text.splitlines()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
-            first, last = node.body[0].lineno, node.body[0].end_lineno
-            lines[first - 1 : last] = [""] * (last - first + 1)
-    code = [line.rstrip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    return hashlib.sha256("\n".join(code).encode()).hexdigest()[:16]
+@functools.cache
+def imports_and_code(text: str) -> tuple[frozenset[str], str]:
+    """({"refgf.comm.ring", ...}, the syntax tree without docstrings as text) of a Python source."""
+    tree, names = ast.parse(text), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return frozenset(names), repr(as_data(tree))
+
+
+def as_data(node):
+    """A syntax tree as lists and tuples. Empty fields are left out: every Python version has its own."""
+    if isinstance(node, list):
+        return [as_data(item) for item in node if not is_docstring(item)]
+    if not isinstance(node, ast.AST):
+        return node
+    fields = [
+        (name, as_data(value)) for name, value in ast.iter_fields(node) if value not in (None, [])
+    ]
+    return type(node).__name__, fields
+
+
+def is_docstring(node) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def files_of(name: str, root: Path) -> list[Path]:
+    """The files that importing a name executes: those of its packages, then its own; none outside the project."""
+    parts = name.split(".")
+    base = root / "lessons" if parts[0] == "kit" else root
+    places = [base.joinpath(*parts[: i + 1]) for i in range(len(parts))]
+    files = [file for place in places for file in (place / "__init__.py", place.with_suffix(".py"))]
+    return [file for file in files if file.exists()] if parts[0] in ("kit", "refgf") else []
 
 
 def plain(value):

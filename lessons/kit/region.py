@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from refgf.predict.published import INFINIBAND, TEN_GIGABIT
-from refgf.predict.region import latency_of_gain
-from refgf.predict.workloads import resnet50
+from refgf.papers.mgwfbp.published import INFINIBAND, TEN_GIGABIT
+from refgf.papers.scaling.region import latency_of_gain
+from refgf.papers.scaling.workloads import resnet50
 
 
 def draw(axis, result: dict) -> None:

@@ -19,7 +19,7 @@ class Size:
 
 
 def sizes_of(workload, share: int = 1) -> list[Size]:
-    """The gradients of a workload of refgf.predict.workloads as flat tensors, each `share` times smaller."""
+    """The gradients of a workload of refgf.papers.scaling.workloads as flat tensors, each `share` times smaller."""
     return [Size(tensor.name, (max(1, tensor.elements // share),)) for tensor in workload.tensors]
 
 

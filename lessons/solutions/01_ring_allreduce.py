@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from refgf.comm import direct, ring, threads
+from refgf.comm import direct, ring
+from refgf.machine import threads
 from refgf.comm.schedule import Step, check, collective, local, replay
 from refgf.comm.slices import length, slices
 from refgf.comm.trace import TracedComm

@@ -7,9 +7,9 @@ import numpy as np
 
 from refgf.comm.slices import slices
 from refgf.nn.alexnet import AlexNet
-from refgf.nn.minimal import MinimalConvolution
-from refgf.predict.roofline import Node, layer_times
-from refgf.predict.workloads import alexnet
+from refgf.engine.minimal import MinimalConvolution
+from refgf.papers.barrachina.roofline import Node, layer_times
+from refgf.papers.scaling.workloads import alexnet
 
 NODE = Node(flops=190e9, bandwidth=29e9)  # one core of 2026: a matrix product, and a copy
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from refgf.comm import direct, threads
+from refgf.comm import direct
+from refgf.machine import threads
 from refgf.comm.schedule import collective
 from refgf.exchange.lazy import LazyAllreduce
 from refgf.exchange.pool import Pool

@@ -1,9 +1,9 @@
 """Solutions of lesson 04: overlap.            python lessons/solutions/04_overlap.py"""
 
-from refgf.exchange.meter import ExposedTime
+from refgf.machine.meter import ExposedTime
 from refgf.predict.cost import Line
 from refgf.predict.timeline import lazy, predict
-from refgf.predict.workloads import alexnet
+from refgf.papers.scaling.workloads import alexnet
 
 LINE = Line(1e-3, 1.5 / 125e6)  # 4 ranks at 1 Gbit/s, a millisecond a call
 

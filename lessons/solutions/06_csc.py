@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from refgf.comm import ring, threads
+from refgf.comm import ring
+from refgf.machine import threads
 from refgf.comm.agreement import agree
 from refgf.comm.schedule import collective
 from refgf.comm.slices import chunks, length
@@ -10,7 +11,7 @@ from refgf.exchange.chunk_choice import Density, choose, importance
 from refgf.exchange.csc import CSC
 from refgf.exchange.pool import Pool
 from refgf.oracle.definitions import csc_payload_bytes
-from refgf.predict.workloads import alexnet
+from refgf.papers.scaling.workloads import alexnet
 
 ALEXNET, CHUNK = alexnet().parameters, 32_768
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from refgf.predict.cost import ring_line
-from refgf.predict.systems import System, step
-from refgf.predict.workloads import alexnet
-from refgf.units import Link
+from refgf.papers.scaling.systems import System, step
+from refgf.papers.scaling.workloads import alexnet
+from refgf.machine.units import Link
 
 RANKS, FORWARD_S, BACKWARD_S = 4, 0.3, 0.6  # 16 images on one core each: about what lesson 02 measures
 WORKLOAD = alexnet()

@@ -4,12 +4,12 @@ from dataclasses import replace
 from math import inf, isclose
 
 from refgf.predict.cost import LINES, Link
-from refgf.predict.headlines import ALPHA, HEADLINES, IMAGES, IMPLIED_RATE
-from refgf.predict.interval import Input
-from refgf.predict.published import SIMULATION
-from refgf.predict.scaling import best_theta_step, ready_of
-from refgf.predict.systems import System, speedup
-from refgf.predict.workloads import resnet50
+from refgf.papers.scaling.headlines import ALPHA, HEADLINES, IMAGES, IMPLIED_RATE
+from refgf.papers.scaling.interval import Input
+from refgf.papers.mgwfbp.published import SIMULATION
+from refgf.papers.scaling.scaling import best_theta_step, ready_of
+from refgf.papers.scaling.systems import System, speedup
+from refgf.papers.scaling.workloads import resnet50
 
 BATCH, RATE = 64, 253.1  # ResNet-50 on one GPU (verified: ddl-benchmarks)
 

@@ -1,11 +1,13 @@
 """Solutions of lesson 10, each checked by the code below it: python lessons/solutions/10_hierarchical_allreduce.py"""
 
-from refgf.comm import doubling, hierarchical, ring, tree
+from refgf.comm import ring, tree
+from refgf.papers.jia import doubling
+from refgf.papers.jia import hierarchical
 from refgf.comm.schedule import among
 from refgf.comm.slices import length
 from refgf.predict.cost import Link
-from refgf.predict.simulate import from_schedules
-from refgf.predict.wires import Wires
+from refgf.papers.scaling.simulate import from_schedules
+from refgf.papers.jia.wires import Wires
 
 
 def steps(k: int, p: int) -> int:

@@ -5,10 +5,11 @@ from collections import namedtuple
 
 import numpy as np
 
-from refgf.comm import direct, threads
+from refgf.comm import direct
+from refgf.machine import threads
 from refgf.comm.schedule import collective
 from refgf.nn.alexnet import AlexNet
-from refgf.training.lars import LARS, ParallelNorms, squared_norms
+from refgf.papers.jia.lars import LARS, ParallelNorms, squared_norms
 from refgf.training.sgd import MomentumSGD
 
 Spec = namedtuple("Spec", "name shape decay")

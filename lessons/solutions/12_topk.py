@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from refgf.comm import gather, threads
-from refgf.exchange.topk import ErrorFeedback, TopK, exact_top_k
+from refgf.comm import gather
+from refgf.machine import threads
+from refgf.papers.mstopk.topk import ErrorFeedback, TopK, exact_top_k
 from refgf.oracle.definitions import ring_traffic
 
 

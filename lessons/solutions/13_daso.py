@@ -4,12 +4,12 @@ from collections import namedtuple
 
 import numpy as np
 
-from refgf.comm import threads
-from refgf.comm.hierarchical import blocks
+from refgf.machine import threads
+from refgf.papers.jia.hierarchical import blocks
 from refgf.comm.trace import TracedComm
 from refgf.oracle.definitions import daso_merge
-from refgf.training.daso import DASO
-from refgf.training.daso_phases import Constant, Phase
+from refgf.papers.daso.daso import DASO
+from refgf.papers.daso.phases import Constant, Phase
 
 
 def share_of_own_step(nodes: int, waited: int) -> float:

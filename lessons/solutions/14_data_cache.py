@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 
-from refgf.training.cache import Cache
+from refgf.papers.datacache import Cache
 from refgf.training.data import shuffled
-from refgf.training.cache.shards import node_batches
+from refgf.papers.datacache.shards import node_batches
 
 N, SLOTS = 400, 200
 

@@ -5,10 +5,10 @@ from math import ceil, isclose
 from statistics import median
 
 from refgf.predict.cost import Link
-from refgf.predict.kernels import Perceptrons, Sample, draw_shapes, held_out
-from refgf.predict.roofline import Node, layer_times, study
-from refgf.predict.systems import System
-from refgf.predict.workloads import alexnet, resnet50
+from refgf.papers.barrachina.kernels import Perceptrons, Sample, draw_shapes, held_out
+from refgf.papers.barrachina.roofline import Node, layer_times, study
+from refgf.papers.scaling.systems import System
+from refgf.papers.scaling.workloads import alexnet, resnet50
 
 V100 = Node(15.7e12, 900e9)
 LAZY, EAGER = System("lazy", threshold_bytes=2**22), System("eager")

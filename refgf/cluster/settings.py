@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict, dataclass, field, replace
 
-from refgf.units import format_rate, format_time, parse_rate, parse_time
+from refgf.machine.units import format_rate, format_time, parse_rate, parse_time
 
 MAX_NODES = 250  # a bridge takes 1023 cables and 10.77.0.0/16 more addresses, but 250 nodes is where starting gets slow
 MTUS = range(576, 16001)  # what Ethernet cards take

@@ -20,7 +20,7 @@ import numpy as np
 
 from refgf.comm.slices import length
 from refgf.device import Staging
-from refgf.half import add, blocks, cast, rounded
+from refgf.engine.half import add, blocks, cast, rounded
 
 NOTHING = slice(0, 0)
 MESSAGE_OPERATIONS = ("add", "copy", "keep")

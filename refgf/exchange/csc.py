@@ -30,11 +30,11 @@ import numpy
 
 from refgf.comm.slices import length
 from refgf.device import array_module, to_host
-from refgf.exchange.blocks import blocks
+from refgf.engine.blocks import blocks
+from refgf.engine.residual import Store
 from refgf.exchange.chunk_choice import Density, choose, importance
 from refgf.exchange.lazy import LazyAllreduce
 from refgf.exchange.precision import LossScale, is_finite
-from refgf.exchange.store import Store
 
 CHUNK_ELEMENTS = 32_768
 

@@ -21,8 +21,8 @@ import numpy
 
 from refgf.comm.slices import length
 from refgf.device import array_module
-from refgf.exchange.blocks import blocks
-from refgf.half import cast
+from refgf.engine.blocks import blocks
+from refgf.engine.half import cast
 
 
 def is_finite(x) -> bool:

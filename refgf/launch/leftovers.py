@@ -24,7 +24,7 @@ PREFIXES = (
     "osc_sm.",  # Open MPI, shared windows
     "Intel_MPI_",  # Intel MPI
     "ucx_shm_posix_",  # UCX, below MPICH and Open MPI
-    "refgf_cache_",  # refgf/training/cache/memory.py; has a name for a moment only
+    "refgf_cache_",  # refgf/papers/datacache/memory.py; has a name for a moment only
 )
 MIN_AGE_S = 2.0
 

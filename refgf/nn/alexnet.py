@@ -13,9 +13,9 @@ for two GPUs), and He et al. (2015) initial weights, with which it trains at any
 
 import numpy as np
 
+from refgf.engine.minimal import kind_of_convolution
 from refgf.nn.layers import Dropout, FullyConnected, ReLU
 from refgf.nn.loss import softmax_cross_entropy
-from refgf.nn.minimal import kind_of_convolution
 from refgf.nn.normalization import BatchNorm, LocalResponseNorm
 from refgf.nn.pooling import MaxPool
 from refgf.nn.workspace import Workspace

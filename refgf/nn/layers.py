@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from refgf.fused import compiled, dropout, relu_gradient
+from refgf.engine.fused import compiled, dropout, relu_gradient
 from refgf.nn.workspace import resized
 
 UNPACKED_OPERATIONS = 600_000  # multiply-adds; up to a million OpenBLAS (AVX-512) multiplies matrices where they lie

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from refgf.fused import compiled, normalize, normalize_gradient
+from refgf.engine.fused import compiled, normalize, normalize_gradient
 from refgf.nn.layers import Layer
 
 

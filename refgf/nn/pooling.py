@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from refgf.fused import compiled, largest_in_windows, to_winners
+from refgf.engine.fused import compiled, largest_in_windows, to_winners
 from refgf.nn.layers import Layer
 
 

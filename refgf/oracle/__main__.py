@@ -10,18 +10,19 @@ from pathlib import Path
 
 import numpy as np
 
-from refgf.oracle.cases import GOLDEN, load_folder, load_tensors, save_folder
-from refgf.oracle.files import BadFile
-from refgf.oracle.functions import CALLS
+from refgf.oracle.judge.cases import GOLDEN, load_folder, load_tensors, save_by_letter, save_folder
+from refgf.oracle.judge.files import BadFile
+from refgf.oracle.judge.functions import CALLS
 
 
 def export(options):
     """Write the golden cases, or more of one kind."""
-    from refgf.oracle.generate import golden_cases
-    from refgf.oracle.generate.sums import seeded_case
+    from refgf.oracle.seeded.generate import golden_cases
+    from refgf.oracle.seeded.generate.sums import seeded_case
 
     if options.ranks is None:
         cases = golden_cases()
+        save_by_letter(cases, options.folder)
     else:
         if options.ranks < 1 or options.size < 0:
             raise ValueError(f"export: got {options.ranks} ranks, size {options.size}; wanted at least 1 and 0")
@@ -29,16 +30,16 @@ def export(options):
         cases = [seeded_case(options.order, *settings, seed) for seed in range(options.seed, options.seed + options.count)]
         for case, seed in zip(cases, range(options.seed, options.seed + options.count)):
             case.name += f"-seed{seed}"
-    save_folder(cases, options.folder)
+        save_folder(cases, options.folder)
     print(f"{len(cases)} cases in {options.folder}")
     return 0
 
 
 def verify(options):
     """Judge an implementation, or a trace alone."""
-    from refgf.oracle import report
-    from refgf.oracle.profiles import in_order
-    from refgf.oracle.verify import verify as verify_cases
+    from refgf.oracle.judge import report
+    from refgf.oracle.judge.profiles import in_order
+    from refgf.oracle.judge.verify import verify as verify_cases
 
     if options.trace:
         return verify_trace(options)
@@ -82,7 +83,7 @@ def refuse_unknown(files, cases):
 
 
 def verify_trace(options):
-    from refgf.oracle.trace import check_trace, read_trace
+    from refgf.oracle.judge.trace import check_trace, read_trace
 
     told = check_trace(read_trace(options.trace), options.ranks, options.size, options.algorithm, options.dtype)
     print("\n".join(told) or "the trace is right")
@@ -95,8 +96,8 @@ def selected(case, patterns):
 
 
 def implementation(options):
-    from refgf.oracle.implementations import Command, Files
-    from refgf.oracle.isolated import Isolated
+    from refgf.oracle.judge.implementations import Command, Files
+    from refgf.oracle.judge.isolation import Isolated
 
     given = [value for value in (options.python, options.command, options.files) if value]
     if len(given) != 1:
@@ -110,7 +111,7 @@ def implementation(options):
 
 def explain(options):
     """Name the orders of summation that give a result."""
-    from refgf.oracle.explain import explain as explain_arrays
+    from refgf.oracle.judge.explain import explain as explain_arrays
 
     tensors, _ = load_tensors(options.file)
     x = tensors.get("in.x", np.empty(0))
@@ -122,7 +123,7 @@ def explain(options):
 
 def grade(options):
     """Marks for a student's file."""
-    from refgf.oracle.grade import grade as grade_file
+    from refgf.oracle.judge.grade import grade as grade_file
 
     writable(options.json)
     marks = grade_file(options.student, options.lesson, load_folder(GOLDEN))

@@ -22,10 +22,10 @@ import torch.distributed as dist
 
 from refgf.oracle.definitions import choose, exact_sum, importance, ring_allreduce, same_bits, summation_bound
 from refgf.oracle.definitions.sums import HALF_SMALLEST, UNIT_ROUNDOFF
-from refgf.oracle.judge import differs, outside
-from refgf.oracle.mistakes.sparse import kept_not_added, not_cleared, not_corrected, thrown_away
-from refgf.oracle.orders import candidates
-from refgf.oracle.variants import variant
+from refgf.oracle.judge.comparison import differs, outside
+from refgf.oracle.judge.orders import candidates
+from refgf.oracle.seeded.mistakes.sparse import kept_not_added, not_cleared, not_corrected, thrown_away
+from refgf.oracle.seeded.variants import variant
 
 EXPLAINED = 4096  # elements of a bucket that are compared with the known orders
 

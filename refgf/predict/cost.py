@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, floor, inf, log2
 
-from refgf.predict.simulate import from_schedules as from_schedules
-from refgf.units import Link as Link
+from refgf.machine.units import Link as Link
+from refgf.papers.scaling.simulate import from_schedules as from_schedules
 
 
 @dataclass(frozen=True)

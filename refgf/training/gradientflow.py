@@ -29,22 +29,22 @@ import numpy
 
 from refgf.comm import direct, ring
 from refgf.comm.agreement import agree
-from refgf.comm.doubling import recursive_doubling
-from refgf.comm.patient import patient
-from refgf.comm.pipeline import pipelined
 from refgf.comm.schedule import collective
 from refgf.comm.slices import length
-from refgf.comm.timeline import Timeline
 from refgf.device import array_module, is_device
-from refgf.exchange.blocks import block_elements, blocks
+from refgf.engine.blocks import block_elements, blocks
+from refgf.engine.pipelined import pipelined
+from refgf.engine.sleeping import patient
 from refgf.exchange.chunk_choice import Density
 from refgf.exchange.csc import CHUNK_ELEMENTS, CSC
 from refgf.exchange.lazy import LazyAllreduce
-from refgf.exchange.merged import MergedAllreduce, require_groups
 from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.precision import LossScale, Unscaled
-from refgf.training.accumulate import accumulated_step
-from refgf.training.lars import LARS, ParallelNorms
+from refgf.machine.timeline import Timeline
+from refgf.papers.jia.accumulate import accumulated_step
+from refgf.papers.jia.doubling import recursive_doubling
+from refgf.papers.jia.lars import LARS, ParallelNorms
+from refgf.papers.mgwfbp.merged import MergedAllreduce, require_groups
 from refgf.training.step import averaged_statistics, evaluate, replica, require_same_parameters, train_step
 
 # what the argument `allreduce` may be: makes an Allreduce out of a communicator and a wire type
@@ -63,7 +63,7 @@ class GradientFlow:
     network      e.g. `AlexNet`; the model is `self.model`, initialised from `seed` alike on all ranks
     allreduce    called with (comm, wire=wire): `ring_allreduce`, `pipelined_ring_allreduce`, `direct_allreduce`,
                  `refgf.comm.native.mpi_allreduce`, or functools.partial(collective, algorithm=...) for any schedule;
-                 `refgf.comm.shared.SharedMemory` for ranks of one node: dense float32 gradients then lie in shared memory,
+                 `refgf.engine.shared.SharedMemory` for ranks of one node: dense float32 gradients then lie in shared memory,
                  `model.gradients` until `close`
     groups       ranges of gradients, see `MergedAllreduce`; without CSC, and without theta
     density      percent, or a `Density` with a warm-up; chunk, form, after: see `CSC`

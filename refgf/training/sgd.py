@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from refgf.comm.slices import chunks, length
 from refgf.device import array_module, is_device
-from refgf.fused import compiled, momentum_sgd
+from refgf.engine.fused import compiled, momentum_sgd
 from refgf.nn.workspace import Workspace
 
 BLOCK_ELEMENTS_CPU = 131_072  # longer than a second-level cache would like: two threads hand Python's lock over at each call

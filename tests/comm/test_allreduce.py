@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from comm_cases import WIRES, assert_bits_everywhere, order_sensitive, same_bits, sizes_of
 
-from refgf.comm import direct, ring, threads
+from refgf.comm import direct, ring
+from refgf.machine import threads
 from refgf.comm.schedule import Step, check, collective, execute, replay
 from refgf.comm.slices import length, slices
 from refgf.comm.trace import TracedComm

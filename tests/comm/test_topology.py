@@ -2,7 +2,7 @@
 
 import platform
 
-from refgf.comm import threads
+from refgf.machine import threads
 from refgf.comm.topology import local_rank, nodes
 
 

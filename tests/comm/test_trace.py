@@ -34,7 +34,7 @@ def test_counts_by_receiver(on_ranks):
 
 
 def test_one_sided_messages_count_for_the_sender():
-    from refgf.comm import threads
+    from refgf.machine import threads
 
     def body(comm):
         traced = TracedComm(comm)
@@ -87,7 +87,7 @@ def test_a_trace_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
 
 
 def test_saved_totals_survive_a_reset(tmp_path):
-    from refgf.comm import threads
+    from refgf.machine import threads
 
     def body(comm):
         traced = TracedComm(comm)

@@ -82,7 +82,7 @@ def test_direct_gives_the_same_bits_for_every_theta(on_ranks, theta, overlapped)
 
 def test_ring_bits_depend_on_theta():
     """The reason why `direct` exists; if this fails, the data above prove nothing."""
-    from refgf.comm import threads
+    from refgf.machine import threads
 
     def body(comm, theta):
         pool = pool_of(SIZES)

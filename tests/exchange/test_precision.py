@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from refgf.exchange import blocks
+from refgf.engine import blocks
 from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.precision import LossScale, Underflow, Unscaled, WorkingCopy, is_finite
 from refgf.oracle.definitions import next_scale, on_wire, same_bits, underflow_share, working_copy

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from refgf.oracle.cases import GOLDEN, load_folder
-from refgf.oracle.implementations import Command
-from refgf.oracle.verify import verify
+from refgf.oracle.judge.cases import GOLDEN, load_folder
+from refgf.oracle.judge.implementations import Command
+from refgf.oracle.judge.verify import verify
 
 HERE = Path(__file__).parent
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")

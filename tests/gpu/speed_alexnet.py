@@ -19,7 +19,7 @@ from refgf import device
 from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "peers"))  # the same network from PyTorch's layers
+sys.path.append(str(Path(__file__).resolve().parents[1] / "speed"))  # the same network from PyTorch's layers
 
 BATCH, STEPS, CLASSES, IMAGE_SIZE = 128, 10, 1000, 227
 WANTED = 0.5  # of PyTorch's images per second, float16

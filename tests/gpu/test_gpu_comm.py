@@ -5,7 +5,7 @@ import pytest
 
 from refgf import device
 from refgf.comm import direct, ring
-from refgf.comm.bfloat16 import ring_among
+from refgf.papers.daso.bfloat16 import ring_among
 from refgf.comm.native import mpi_allreduce
 from refgf.comm.schedule import collective
 from refgf.exchange import overlap

@@ -12,7 +12,7 @@ from refgf.exchange.csc import CSC
 from refgf.exchange.momentum_correction import FORMS
 from refgf.exchange.pool import Pool
 from refgf.exchange.precision import LossScale
-from refgf.exchange.topk import TopK, exact_top_k, mstopk
+from refgf.papers.mstopk.topk import TopK, exact_top_k, mstopk
 from refgf.oracle.definitions import same_bits
 from refgf.training.gradientflow import direct_allreduce
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from usable import why_no_gpu
 
-spec = importlib.util.spec_from_file_location("gpu_run", Path(__file__).with_name("run.py"))  # tests/peers has a run.py too
+spec = importlib.util.spec_from_file_location("gpu_run", Path(__file__).with_name("run.py"))  # tests/speed has a run.py too
 gpu_run = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(gpu_run)
 

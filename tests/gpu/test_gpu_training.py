@@ -9,7 +9,7 @@ from refgf import device
 from refgf.exchange.precision import LossScale
 from refgf.nn.alexnet import AlexNet
 from refgf.training.gradientflow import GradientFlow
-from refgf.training.lars import LARS
+from refgf.papers.jia.lars import LARS
 from refgf.training.sgd import MomentumSGD
 
 

@@ -7,7 +7,8 @@ import pytest
 
 import kit
 from kit import alone, calls, flow, images
-from refgf.comm import ring, threads
+from refgf.comm import ring
+from refgf.machine import threads
 from refgf.comm.schedule import collective
 from refgf.nn.alexnet import AlexNet
 from refgf.training.data import digits

@@ -8,14 +8,14 @@ import pytest
 
 import kit
 from kit import layers, machine_file
-from refgf.comm import threads
+from refgf.machine import threads
 from refgf.nn.alexnet import AlexNet
 from refgf.predict.cost import Link, ring_line
-from refgf.predict.machine import load, save
-from refgf.predict.published import TEN_GIGABIT
-from refgf.predict.scaling import best_theta_step, ready_of
-from refgf.predict.systems import speedup, stack
-from refgf.predict.workloads import alexnet
+from refgf.papers.scaling.machine import load, save
+from refgf.papers.mgwfbp.published import TEN_GIGABIT
+from refgf.papers.scaling.scaling import best_theta_step, ready_of
+from refgf.papers.scaling.systems import speedup, stack
+from refgf.papers.scaling.workloads import alexnet
 
 POINTS = [{"ranks": p, "links": {"float32": Link(1e-5 * (p > 1), 1e-9 * (p > 1))}} for p in (1, 2, 3)]
 

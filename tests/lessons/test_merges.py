@@ -5,7 +5,7 @@ import random
 import pytest
 
 from kit import merges
-from refgf.comm import threads
+from refgf.machine import threads
 from refgf.predict.cost import Line
 
 

@@ -7,10 +7,11 @@ import pytest
 
 import kit
 from kit import kernel_times, parts
-from refgf.comm import ring, threads
+from refgf.comm import ring
+from refgf.machine import threads
 from refgf.comm.schedule import collective
 from refgf.oracle.definitions import ring_traffic
-from refgf.predict.kernels import DIRECTIONS, KernelShape, draw_shapes
+from refgf.papers.barrachina.kernels import DIRECTIONS, KernelShape, draw_shapes
 
 
 def on_ranks(size, function):

@@ -5,7 +5,7 @@ import statistics
 import pytest
 
 from kit import tuning
-from refgf.comm import threads
+from refgf.machine import threads
 
 
 class Run:

@@ -17,19 +17,20 @@ from own_layers import *  # noqa: F403  conv, max_pool, ... alexnet_step
 from own_peers import keep_count, mstopk, schedule_traffic, top_k, topk_traffic  # noqa: F401
 from own_prescribed import Prescribed
 
-from refgf.comm import direct, ring, threads  # noqa: F401  own.threads is for tests
+from refgf.comm import direct, ring
 from refgf.comm import slices as comm_slices
 from refgf.comm.schedule import collective
 from refgf.exchange import chunk_choice
 from refgf.exchange.lazy import LazyAllreduce
-from refgf.exchange.merged import MergedAllreduce
 from refgf.exchange.pool import Pool
 from refgf.exchange.precision import LossScale, Underflow, Unscaled, WorkingCopy, is_finite
-from refgf.oracle.functions import csc_settings, mask, number
-from refgf.oracle.trace import LOCAL, Event
+from refgf.machine import threads
+from refgf.oracle.judge.functions import csc_settings, mask, number
+from refgf.oracle.judge.trace import LOCAL, Event
+from refgf.papers.jia.lars import LARS, ParallelNorms
+from refgf.papers.mgwfbp.merged import MergedAllreduce
 from refgf.predict.timeline import explicit
 from refgf.training import gradientflow
-from refgf.training.lars import LARS, ParallelNorms
 from refgf.training.sgd import MomentumSGD, polynomial_decay, warmup
 
 ALGORITHMS = {"ring": ring.allreduce, "direct": direct.allreduce}

@@ -4,10 +4,10 @@ import tempfile
 
 import numpy as np
 
-from refgf.comm import threads
-from refgf.training.cache import LEVELS, node_cache, shards
-from refgf.training.cache.disk import HEADER_BYTES, RECORD_BYTES
-from refgf.training.cache.memory import table_bytes
+from refgf.machine import threads
+from refgf.papers.datacache import LEVELS, node_cache, shards
+from refgf.papers.datacache.disk import HEADER_BYTES, RECORD_BYTES
+from refgf.papers.datacache.memory import table_bytes
 
 node_shards = shards.node_shards
 

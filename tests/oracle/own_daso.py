@@ -4,12 +4,12 @@ from collections import namedtuple
 
 import numpy as np
 
-from refgf.comm import threads
-from refgf.comm.hierarchical import blocks
 from refgf.comm.trace import TracedComm
-from refgf.oracle.functions import daso_settings
-from refgf.training import daso
-from refgf.training import daso_phases as plan
+from refgf.machine import threads
+from refgf.oracle.judge.functions import daso_settings
+from refgf.papers.daso import daso
+from refgf.papers.daso import phases as plan
+from refgf.papers.jia.hierarchical import blocks
 
 
 class Listed:

@@ -10,8 +10,8 @@ from refgf.nn.conv import Convolution
 from refgf.nn.layers import Dropout, FullyConnected, ReLU
 from refgf.nn.normalization import BatchNorm, LocalResponseNorm
 from refgf.nn.pooling import MaxPool
-from refgf.nn.resnet50 import ResNet50
 from refgf.nn.workspace import Workspace
+from refgf.papers.resnet50.resnet50 import ResNet50
 
 
 def layer(kind, x, *arguments, tensors=(), **options):

@@ -2,11 +2,13 @@
 
 import numpy as np
 
-from refgf.comm import doubling, gather, hierarchical, threads, tree
+from refgf.comm import gather, tree
 from refgf.comm.schedule import collective
 from refgf.comm.slices import length, slices
 from refgf.comm.trace import TracedComm
-from refgf.exchange.topk import HiTopK, TopK, exact_top_k, keep_count, mstopk  # noqa: F401  own.mstopk
+from refgf.machine import threads
+from refgf.papers.jia import doubling, hierarchical
+from refgf.papers.mstopk.topk import HiTopK, TopK, exact_top_k, keep_count, mstopk  # noqa: F401  own.mstopk
 
 ALGORITHMS = {
     "tree": lambda a: [tree.allreduce],

@@ -10,19 +10,16 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+from golden import golden_case
 
 import refgf.oracle
-from refgf.oracle import report
 from refgf.oracle.__main__ import main
-from refgf.oracle.cases import GOLDEN, load_case, load_folder, save_tensors
-from refgf.oracle.implementations import Command, Files, PythonModule
-from refgf.oracle.verify import verify, verify_case
+from refgf.oracle.judge import report
+from refgf.oracle.judge.cases import GOLDEN, load_folder, save_tensors
+from refgf.oracle.judge.implementations import Command, Files, PythonModule
+from refgf.oracle.judge.verify import verify, verify_case
 
 RINGS = [case for case in load_folder(GOLDEN) if case.function == "ring_allreduce"]
-
-
-def case_named(name):
-    return load_case(GOLDEN, name)
 
 
 def module(**functions):
@@ -31,7 +28,7 @@ def module(**functions):
 
 PROGRAM = """
 import sys, json
-from refgf.oracle.cases import load_tensors, save_tensors
+from refgf.oracle.judge.cases import load_tensors, save_tensors
 from refgf.oracle.definitions import ring_allreduce
 import numpy as np
 about = json.load(open(sys.argv[1] + "/case.json"))
@@ -57,7 +54,7 @@ def program(tmp_path):
 
 
 def test_a_program_is_verified(program):
-    cases = [case_named(name) for name in ("ring-p3-n9-float32-sensitive", "ring-p4-n9-bfloat16-invariant", "csc-dgc")]
+    cases = [golden_case(name) for name in ("ring-p3-n9-float32-sensitive", "ring-p4-n9-bfloat16-invariant", "csc-dgc")]
     assert [v.status for v in verify(cases, Command(program()))] == ["pass", "pass", "absent"]
     verdict = verify_case(cases[0], Command(program(broken=True)))
     assert verdict.failure.where == {"rank": 2, "element": 8}
@@ -75,7 +72,7 @@ def test_a_program_that_fails_is_told(program, tmp_path):
 
 
 def test_files_are_verified(tmp_path):
-    case = case_named("ring-p3-n9-float32-sensitive")
+    case = golden_case("ring-p3-n9-float32-sensitive")
     assert verify_case(case, Files(tmp_path)).status == "absent"
     save_tensors(tmp_path / f"{case.name}.safetensors", case.part("out"))
     assert verify_case(case, Files(tmp_path)).status == "pass"
@@ -143,7 +140,7 @@ def test_export_makes_other_cases(tmp_path, capsys):
 def test_the_option_order(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(
-        "import numpy as np\nfrom refgf.oracle.orders import NAMED\n"
+        "import numpy as np\nfrom refgf.oracle.judge.orders import NAMED\n"
         "def allreduce(xs, wire=None):\n    return [NAMED['tree'](xs, np.add) for _ in xs]\n"
     )
     for order, code in (("tree", 0), ("ring", 1)):

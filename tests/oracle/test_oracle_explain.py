@@ -5,13 +5,14 @@ import re
 import numpy as np
 import pytest
 
-from refgf.comm import direct, doubling, ring, tree
+from refgf.comm import direct, ring, tree
 from refgf.comm.schedule import replay
 from refgf.oracle.__main__ import main
 from refgf.oracle.definitions import direct_allreduce, lazy_allreduce, on_wire, ring_allreduce, slice_bounds
-from refgf.oracle.explain import explain
-from refgf.oracle.files import write_tensors
-from refgf.oracle.generate.families import inputs, random_source
+from refgf.oracle.judge.explain import explain
+from refgf.oracle.judge.files import write_tensors
+from refgf.oracle.seeded.generate.families import inputs, random_source
+from refgf.papers.jia import doubling
 
 P, N = 6, 200
 XS = list(inputs("sensitive", P, N, "float32", random_source("explain"), "float16"))

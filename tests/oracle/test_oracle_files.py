@@ -10,15 +10,16 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from golden import golden_case, golden_file
 
 from refgf.oracle import definitions
-from refgf.oracle.cases import GOLDEN, load_case, load_folder, save_folder
 from refgf.oracle.definitions import same_bits
-from refgf.oracle.files import LARGEST_HEADER, BadFile, read_json, read_tensors, write_tensors
-from refgf.oracle.generate.families import make
-from refgf.oracle.implementations import Files, PythonModule
-from refgf.oracle.trace import read_trace
-from refgf.oracle.verify import verify_case
+from refgf.oracle.judge.cases import load_case, load_folder, save_folder
+from refgf.oracle.judge.files import LARGEST_HEADER, BadFile, read_json, read_tensors, write_tensors
+from refgf.oracle.judge.implementations import Files, PythonModule
+from refgf.oracle.judge.trace import read_trace
+from refgf.oracle.judge.verify import verify_case
+from refgf.oracle.seeded.generate.families import make
 
 ARRAYS = {
     "a": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -174,11 +175,11 @@ CORRUPTED = [
 def test_corrupted_files_give_a_clear_error_or_a_wrong_result(count, tmp_path):
     """Golden and result files: never a crash, never memory beyond the file, and no wrong number passes for right."""
     rng, names = random.Random(1), ["ring-p3-n9-float32-sensitive", "csc-dgc", "ring-p4-n9-bfloat16-invariant"]
-    cases = {name: load_case(GOLDEN, name) for name in names}
+    cases = {name: golden_case(name) for name in names}
     refused = 0
     for i in range(count):
         name = names[i % len(names)]
-        original = (GOLDEN / f"{name}.safetensors").read_bytes()
+        original = golden_file(f"{name}.safetensors").read_bytes()
         broken = corrupted(original, rng)
         (tmp_path / f"{name}.safetensors").write_bytes(broken)
         tracemalloc.start()
@@ -188,7 +189,7 @@ def test_corrupted_files_give_a_clear_error_or_a_wrong_result(count, tmp_path):
         assert peak < 64 * len(original) + 8_000_000  # what else this process may be doing
         refused += verdict.status == "fail"
         if verdict.status == "pass":
-            good, found = (read_tensors(GOLDEN / f"{name}.safetensors")[0], read_tensors(tmp_path / f"{name}.safetensors")[0])
+            good, found = (read_tensors(golden_file(f"{name}.safetensors"))[0], read_tensors(tmp_path / f"{name}.safetensors")[0])
             assert all(same_bits(found[key], a) for key, a in good.items() if key.startswith("out.")), i
     assert refused > count / 2
 
@@ -196,8 +197,8 @@ def test_corrupted_files_give_a_clear_error_or_a_wrong_result(count, tmp_path):
 @pytest.mark.parametrize("count", CORRUPTED)
 def test_corrupted_case_texts_give_a_clear_error(count, tmp_path):
     rng, name = random.Random(2), "csc-dgc"
-    original = (GOLDEN / f"{name}.json").read_bytes()
-    (tmp_path / f"{name}.safetensors").write_bytes((GOLDEN / f"{name}.safetensors").read_bytes())
+    original = golden_file(f"{name}.json").read_bytes()
+    (tmp_path / f"{name}.safetensors").write_bytes(golden_file(f"{name}.safetensors").read_bytes())
     refused = 0
     for _ in range(count // 10):
         data = bytearray(original)
@@ -216,7 +217,7 @@ def test_corrupted_case_texts_give_a_clear_error(count, tmp_path):
 def test_cases_with_other_arguments_are_judged_or_refused(count, tmp_path):
     """Somebody's own cases, with right hashes and wrong contents: a clear failure each, no traceback."""
     rng, names = random.Random(3), ["csc-dgc", "csc-values", "ring-p3-n9-float32-sensitive", "batch-norm", "lazy-calls-nothing"]
-    cases = [load_case(GOLDEN, name) for name in names]
+    cases = [golden_case(name) for name in names]
     values = [None, 0, -1, 3, 2.5, "inf", "x", [], [[]], {}, True, [[1, 2]], "bfloat16", 1e300]
     for i in range(count // 20):
         case = copy.deepcopy(cases[i % len(cases)])

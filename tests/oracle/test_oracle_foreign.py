@@ -8,8 +8,8 @@ import time
 import pytest
 
 from refgf.oracle.__main__ import main
-from refgf.oracle.cases import GOLDEN, load_folder
-from refgf.oracle.isolated import Isolated
+from refgf.oracle.judge.cases import GOLDEN, load_folder
+from refgf.oracle.judge.isolation import Isolated
 
 ONE = "ring-p3-n9-float32-sensitive"
 RIGHT = "from refgf.oracle.definitions import *\n"
@@ -63,7 +63,7 @@ def ring_allreduce(xs, wire=None):
 
 
 def test_the_launchers_exit_still_ends_a_failing_job():
-    code = "from refgf.launch.abort import os as launched\nfrom refgf.oracle.guard import contained\n"
+    code = "from refgf.launch.abort import os as launched\nfrom refgf.oracle.judge.guard import contained\n"
     code += "with contained():\n    exec('launched._exit(7)', {'__name__': 'refgf.launch.abort', 'launched': launched})\n"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 7
 

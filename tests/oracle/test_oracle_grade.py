@@ -6,11 +6,11 @@ import time
 import numpy as np
 import pytest
 
-from refgf.oracle import grade as refgf_grade
 from refgf.oracle.__main__ import main
-from refgf.oracle.cases import GOLDEN, load_folder
-from refgf.oracle.grade import grade
-from refgf.oracle.ranks import run
+from refgf.oracle.judge import grade as refgf_grade
+from refgf.oracle.judge.cases import GOLDEN, load_folder
+from refgf.oracle.judge.grade import grade
+from refgf.oracle.judge.ranks import run
 
 CASES = load_folder(GOLDEN)
 HEAD = """

@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 
 from refgf.oracle import definitions
-from refgf.oracle.cases import GOLDEN, load_folder
-from refgf.oracle.diagnose import diagnose, orders_of, with_mistake
-from refgf.oracle.functions import CALLS
-from refgf.oracle.implementations import PythonModule
-from refgf.oracle.mistakes import MISTAKES
-from refgf.oracle.profiles import judge
-from refgf.oracle.variants import defined, uses, variant
-from refgf.oracle.verify import verify_case
+from refgf.oracle.judge.cases import GOLDEN, load_folder
+from refgf.oracle.judge.diagnosis import diagnose, orders_of, with_mistake
+from refgf.oracle.judge.functions import CALLS
+from refgf.oracle.judge.implementations import PythonModule
+from refgf.oracle.judge.profiles import judge
+from refgf.oracle.judge.verify import verify_case
+from refgf.oracle.seeded.mistakes import MISTAKES
+from refgf.oracle.seeded.variants import defined, uses, variant
 
 CASES = load_folder(GOLDEN)
 

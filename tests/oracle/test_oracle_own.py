@@ -5,11 +5,11 @@ import own
 import pytest
 from own import joined, ranks_of, supported
 
-from refgf.comm import threads
-from refgf.oracle.cases import GOLDEN, load_folder
-from refgf.oracle.implementations import PythonModule
-from refgf.oracle.profiles import judge
-from refgf.oracle.verify import verify_case
+from refgf.machine import threads
+from refgf.oracle.judge.cases import GOLDEN, load_folder
+from refgf.oracle.judge.implementations import PythonModule
+from refgf.oracle.judge.profiles import judge
+from refgf.oracle.judge.verify import verify_case
 
 CASES = load_folder(GOLDEN)
 WITH_RANKS = ("ring_allreduce", "direct_allreduce", "lazy_allreduce", "merged_allreduce",

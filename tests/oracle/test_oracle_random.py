@@ -7,15 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from own import traced
 
-from refgf.comm import direct, doubling, ring, tree
+from refgf.comm import direct, ring, tree
 from refgf.comm.schedule import replay
 from refgf.oracle.definitions import on_wire, percent_of_step
-from refgf.oracle.explain import explain
-from refgf.oracle.generate.families import FAMILIES, inputs, make
-from refgf.oracle.generate.sums import seeded_case
-from refgf.oracle.judge import judge_bits
-from refgf.oracle.profiles import judge
-from refgf.oracle.trace import check_trace
+from refgf.oracle.judge.comparison import judge_bits
+from refgf.oracle.judge.explain import explain
+from refgf.oracle.judge.profiles import judge
+from refgf.oracle.judge.trace import check_trace
+from refgf.oracle.seeded.generate.families import FAMILIES, inputs, make
+from refgf.oracle.seeded.generate.sums import seeded_case
+from refgf.papers.jia import doubling
 
 ALGORITHMS = {"ring": ring.allreduce, "direct": direct.allreduce}
 ranks, sizes, seeds = st.integers(1, 9), st.integers(0, 60), st.integers(0, 2**32 - 1)

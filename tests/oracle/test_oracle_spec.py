@@ -6,12 +6,12 @@ import re
 import pytest
 
 from refgf.oracle.__main__ import parser
-from refgf.oracle.cases import GOLDEN, load_folder
 from refgf.oracle.definitions import CSCSettings, statements
-from refgf.oracle.functions import CALLS
-from refgf.oracle.mistakes import MISTAKES
-from refgf.oracle.report import SPEC, spec_statements
-from refgf.oracle.variants import defined
+from refgf.oracle.judge.cases import GOLDEN, load_folder
+from refgf.oracle.judge.functions import CALLS
+from refgf.oracle.judge.report import SPEC, spec_statements
+from refgf.oracle.seeded.mistakes import MISTAKES
+from refgf.oracle.seeded.variants import defined
 
 CASES = load_folder(GOLDEN)
 

@@ -3,9 +3,10 @@
 import pytest
 from own import traced
 
-from refgf.comm import direct, doubling, ring, tree
+from refgf.comm import direct, ring, tree
 from refgf.oracle.definitions import slice_bounds
-from refgf.oracle.trace import Event, check_trace, read_trace, write_trace
+from refgf.oracle.judge.trace import Event, check_trace, read_trace, write_trace
+from refgf.papers.jia import doubling
 
 
 @pytest.mark.parametrize("p", [1, 2, 3, 5, 8])

@@ -4,18 +4,19 @@ import json
 
 import numpy as np
 import pytest
+from golden import golden_case
 
 from refgf.oracle import definitions
 from refgf.oracle.__main__ import main
-from refgf.oracle.cases import GOLDEN, load_case, load_folder, save_tensors
-from refgf.oracle.functions import CALLS
-from refgf.oracle.implementations import PythonModule
-from refgf.oracle.judge import judge_bits
-from refgf.oracle.mistakes.lazy import fires_at_theta, rest_stays_local
-from refgf.oracle.mistakes.sparse import not_cleared, rest_stays_local_per_rank, ties_to_higher
-from refgf.oracle.profiles import judge
-from refgf.oracle.variants import variant
-from refgf.oracle.verify import by_statement, diagnose_some, verify
+from refgf.oracle.judge.cases import GOLDEN, load_folder, save_tensors
+from refgf.oracle.judge.comparison import judge_bits
+from refgf.oracle.judge.functions import CALLS
+from refgf.oracle.judge.implementations import PythonModule
+from refgf.oracle.judge.profiles import judge
+from refgf.oracle.judge.verify import by_statement, diagnose_some, verify
+from refgf.oracle.seeded.mistakes.lazy import fires_at_theta, rest_stays_local
+from refgf.oracle.seeded.mistakes.sparse import not_cleared, rest_stays_local_per_rank, ties_to_higher
+from refgf.oracle.seeded.variants import variant
 
 CASES = load_folder(GOLDEN)
 RINGS = [case for case in CASES if case.function == "ring_allreduce"]
@@ -73,7 +74,7 @@ def test_an_undiagnosed_failure_is_put_to_what_others_show():
 
 
 def test_the_states_alone_may_be_wrong():
-    case = load_case(GOLDEN, "ring-p3-n9-float32-sensitive")
+    case = golden_case("ring-p3-n9-float32-sensitive")
     outputs = {name: a.copy() for name, a in CALLS[case.function].run(definitions, case).items()}
     outputs["state.x"][1:] = outputs["state.x"][:-1].copy()
     outputs["state.x"][0] = case["in.x"]
@@ -86,7 +87,7 @@ def test_the_states_alone_may_be_wrong():
 
 def test_states_do_not_hide_a_diagnosis():
     """The function is wrong in a known way, the optional states beside it are right, or wrong in another way."""
-    case = load_case(GOLDEN, "ring-p3-n9-float32-sensitive")
+    case = golden_case("ring-p3-n9-float32-sensitive")
     wrong = variant(ring_allreduce=lambda xs, wire=None: definitions.direct_allreduce(xs, wire))
     for states in (definitions.ring_states, lambda xs, wire=None: definitions.ring_states(xs[::-1], wire)):
         given = module(ring_allreduce=wrong.ring_allreduce, ring_states=states)
@@ -115,7 +116,7 @@ def test_a_cause_is_told_before_its_consequence():
 
 
 def test_what_was_not_run_is_counted(tmp_path, capsys):
-    case = load_case(GOLDEN, "ring-p3-n9-float32-sensitive")
+    case = golden_case("ring-p3-n9-float32-sensitive")
     save_tensors(tmp_path / f"{case.name}.safetensors", case.part("out"))
     assert main(["verify", "--files", str(tmp_path), "--json", str(tmp_path / "j.json")]) == 0
     said = capsys.readouterr().out
@@ -125,7 +126,7 @@ def test_what_was_not_run_is_counted(tmp_path, capsys):
 
 
 def test_a_misspelt_result_is_refused(tmp_path, capsys):
-    case = load_case(GOLDEN, "ring-p3-n9-float32-sensitive")
+    case = golden_case("ring-p3-n9-float32-sensitive")
     save_tensors(tmp_path / f"{case.name}.safetensors", case.part("out"))
     save_tensors(tmp_path / "ring-p3-n9-flaot32-sensitive.safetensors", case.part("out"))
     assert main(["verify", "--files", str(tmp_path)]) == 2

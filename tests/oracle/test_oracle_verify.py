@@ -4,25 +4,22 @@ import types
 
 import numpy as np
 import pytest
+from golden import golden_case
 
 from refgf.oracle import definitions
-from refgf.oracle.cases import GOLDEN, load_case, load_folder
 from refgf.oracle.definitions import same_bits
-from refgf.oracle.functions import CALLS
-from refgf.oracle.implementations import PythonModule
-from refgf.oracle.judge import judge_bits, ulps
-from refgf.oracle.mistakes.sparse import ties_to_higher
-from refgf.oracle.orders import NAMED, ORDERS
-from refgf.oracle.profiles import in_order, judge
-from refgf.oracle.variants import variant
-from refgf.oracle.verify import by_statement, verify, verify_case
+from refgf.oracle.judge.cases import GOLDEN, load_folder
+from refgf.oracle.judge.comparison import judge_bits, ulps
+from refgf.oracle.judge.functions import CALLS
+from refgf.oracle.judge.implementations import PythonModule
+from refgf.oracle.judge.orders import NAMED, ORDERS
+from refgf.oracle.judge.profiles import in_order, judge
+from refgf.oracle.judge.verify import by_statement, verify, verify_case
+from refgf.oracle.seeded.mistakes.sparse import ties_to_higher
+from refgf.oracle.seeded.variants import variant
 
 CASES = load_folder(GOLDEN)
 RINGS = [case for case in CASES if case.function == "ring_allreduce"]
-
-
-def case_named(name):
-    return load_case(GOLDEN, name)
 
 
 def module(**functions):
@@ -38,7 +35,7 @@ def test_the_definitions_pass_every_case_and_every_profile():
 
 
 def test_the_first_wrong_step_rank_and_element_is_told():
-    case = case_named("ring-p3-n9-float32-sensitive")
+    case = golden_case("ring-p3-n9-float32-sensitive")
     outputs = {name: a.copy() for name, a in CALLS[case.function].run(definitions, case).items()}
     outputs["state.x"][2, 1, 4] = 7.25
     outputs["out.x"][0, 0] = 7.0
@@ -50,7 +47,7 @@ def test_the_first_wrong_step_rank_and_element_is_told():
 
 
 def test_the_chunk_is_told_and_the_earliest_step_counts():
-    case = case_named("csc-dgc")
+    case = golden_case("csc-dgc")
     outputs = {name: a.copy() for name, a in CALLS[case.function].run(definitions, case).items()}
     outputs["out.w"][7, 0, 3] = 99.0
     outputs["out.v"][4, 2, 50] = 99.0
@@ -67,7 +64,7 @@ def test_distance_in_ulp(kind, a, b, distance):
 
 
 def test_the_sign_of_zero_counts_and_the_payload_of_nan_does_not():
-    case = case_named("ring-p3-n40-float32-special")
+    case = golden_case("ring-p3-n40-float32-special")
     outputs = CALLS[case.function].run(definitions, case)
     nan = np.isnan(outputs["out.x"])
     outputs["out.x"].view(np.uint32)[nan] ^= 1
@@ -77,7 +74,7 @@ def test_the_sign_of_zero_counts_and_the_payload_of_nan_does_not():
 
 
 def test_shape_type_and_missing_results_are_told():
-    case = case_named("ring-p3-n9-float32-sensitive")
+    case = golden_case("ring-p3-n9-float32-sensitive")
     right = CALLS[case.function].run(definitions, case)["out.x"]
     for outputs in ({}, {"out.x": right[:, :-1]}, {"out.x": right.astype(np.float64)}, {"out.x": right[0]}):
         assert judge_bits(case, outputs) is not None
@@ -110,7 +107,7 @@ def test_a_named_order_is_judged_by_its_bits(order):
         told = any(case.name.startswith("ring-p9-n21-float32-sensitive") for case in failed)
         assert bool(failed) == told == (order != other)
         assert not any(case.family == "invariant" for case in failed)
-    assert verify_case(case_named("ring-p9-n21-float32-sensitive"), given, "sum").status == "pass"
+    assert verify_case(golden_case("ring-p9-n21-float32-sensitive"), given, "sum").status == "pass"
 
 
 def test_a_sum_that_is_not_one_fails_the_profile_sum():
@@ -120,7 +117,7 @@ def test_a_sum_that_is_not_one_fails_the_profile_sum():
     def different(xs, wire=None):
         return [x * 0 + r for r, x in enumerate(definitions.ring_allreduce(xs, wire))]
 
-    case = case_named("ring-p8-n29-float32-invariant")
+    case = golden_case("ring-p8-n29-float32-invariant")
     case.tensors["in.x"] = case["in.x"] + np.float32(2**-12)
     assert verify_case(case, module(ring_allreduce=float16_sum), "sum").status == "fail"
     assert verify_case(case, module(ring_allreduce=float16_sum), "agreement").status == "pass"
@@ -129,7 +126,7 @@ def test_a_sum_that_is_not_one_fails_the_profile_sum():
 
 def test_where_norms_are_inexact_other_lists_are_accepted():
     """Two chunks whose importance differs by less than rounding may change places, and the run goes on from there."""
-    case = case_named("csc-values")
+    case = golden_case("csc-values")
     right = CALLS["csc_run"].run(definitions, case)
     assert judge(case, right) is None
     swapped = {name: a.copy() for name, a in right.items()}
@@ -140,7 +137,7 @@ def test_where_norms_are_inexact_other_lists_are_accepted():
 
 
 def test_a_tie_may_go_either_way_only_where_norms_are_inexact():
-    case = case_named("csc-values")
+    case = golden_case("csc-values")
     g = case["in.g"].copy()
     for chunk in range(1, 6):
         g[:, :, 8 * chunk : 8 * chunk + 8] = g[:, :, :8]
@@ -177,4 +174,4 @@ def test_a_wrong_trace_is_a_failure():
         return [{"rank": 0, "step": 0, "operation": "send", "peer": 1, "offset": 0, "count": 1, "dtype": "float32"}]
 
     given = module(ring_allreduce=definitions.ring_allreduce, ring_trace=ring_trace)
-    assert "receives none" in str(verify_case(case_named("ring-p3-n9-float32-sensitive"), given).failure)
+    assert "receives none" in str(verify_case(golden_case("ring-p3-n9-float32-sensitive"), given).failure)

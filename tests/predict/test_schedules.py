@@ -2,10 +2,12 @@
 
 import pytest
 
-from refgf.comm import direct, doubling, hierarchical, ring, tree
+from refgf.comm import direct, ring, tree
+from refgf.papers.jia import doubling
+from refgf.papers.jia import hierarchical
 from refgf.predict import cost
 from refgf.predict.cost import Link, from_schedules
-from refgf.predict.wires import Wires, slowest
+from refgf.papers.jia.wires import Wires, slowest
 
 LINK = Link(3.0, 0.5, 0.25)  # binary fractions: sums are exact
 INSIDE, BETWEEN = Link(1.0, 0.125, 0.125), Link(8.0, 2.0, 0.125)

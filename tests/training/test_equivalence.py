@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from refgf.comm import direct, ring, threads
+from refgf.comm import direct, ring
+from refgf.machine import threads
 from refgf.comm.schedule import collective
 from refgf.comm.slices import slices
 from refgf.exchange.lazy import LazyAllreduce

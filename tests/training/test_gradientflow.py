@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from tiny import SPECS, N, Prescribed
 
-from refgf import fused
-from refgf.comm import threads
+from refgf.engine import fused
+from refgf.machine import threads
 from refgf.comm.native import mpi_allreduce
 from refgf.comm.slices import slices
-from refgf.comm.timeline import Timeline
+from refgf.machine.timeline import Timeline
 from refgf.exchange import overlap
 from refgf.exchange.chunk_choice import Density
-from refgf.exchange.merged import Profile
+from refgf.papers.mgwfbp.merged import Profile
 from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.precision import LossScale
 from refgf.nn.alexnet import AlexNet

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from tiny import N, Prescribed, Spec
 
-import refgf.half as half
-from refgf.comm import threads
-from refgf.exchange import blocks
+import refgf.engine.half as half
+from refgf.machine import threads
+from refgf.engine import blocks
 from refgf.exchange.precision import LossScale
 from refgf.training import sgd
 from refgf.training.gradientflow import GradientFlow, direct_allreduce, ring_allreduce

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from tiny import BATCH, SPECS, N, Prescribed, samples
 
-from refgf.comm import threads
+from refgf.machine import threads
 from refgf.comm.slices import slices
 from refgf.exchange.precision import LossScale
 from refgf.nn.alexnet import AlexNet
-from refgf.training.daso import DASO
-from refgf.training.daso_phases import BLOCKING, Constant, Phase
+from refgf.papers.daso.daso import DASO
+from refgf.papers.daso.phases import BLOCKING, Constant, Phase
 from refgf.training.data import digits
 from refgf.training.gradientflow import GradientFlow, direct_allreduce
 from refgf.training.step import averaged_statistics, replica, train_step

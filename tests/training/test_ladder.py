@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from tiny import BATCH, N, Prescribed, samples
 
-from refgf.comm import ring, threads
-from refgf.comm.patient import patient
-from refgf.comm.pipeline import pipelined
-from refgf.comm.shared import SharedMemory
+from refgf.comm import ring
+from refgf.machine import threads
+from refgf.engine.sleeping import patient
+from refgf.engine.pipelined import pipelined
+from refgf.engine.shared import SharedMemory
 from refgf.comm.slices import slices
 from refgf.exchange.chunk_choice import Density
 from refgf.exchange.precision import LossScale

@@ -1,0 +1,236 @@
+"""Run a schedule with several messages under way: while one travels, the last one is added and the next one is cast.
+
+`execute` takes one step at a time: the link rests while a rank adds, and the processor rests while bytes travel.
+`pipelined` cuts every message into segments and hands MPI the next ones before the first has arrived:
+
+                   execute                                   pipelined, 3 segments a message
+    link           |  step 0  |      |  step 1  |      |     | 0a | 0b | 0c | 1a | 1b | 1c |
+    processor                 | add  |          | add  |          | +  | +  | +  | +  | +  | +  |
+
+It is the same schedule with the same arithmetic on every element, so the bits are those of `execute`. A segment of
+step 1 may leave as soon as what it carries has been added in step 0; that is all the order there is:
+
+    send       waits for the arrivals that it contains
+    arrival    is written or added once no message that still reads those elements is under way
+
+Cost per rank: the bytes of the schedule, in sum over its messages of max(1, ceil(bytes / segment_bytes)) messages
+(segment_bytes cut to whole elements).
+Scratch: `depth` segments, of each length in use; when `wire` differs from the array's type, as many again (plus one), and
+what has arrived finished (about two slices), as it goes on to the next rank as it came, without another cast. Arrays on a
+GPU are run step by step.
+
+Short segments shorten what cannot overlap, the first arrival and the last addition; long ones have less cost per message.
+Unless told otherwise a segment is an eighth of its message, at least 128 KiB and at most 2 MiB.
+
+Source: segmented, pipelined rings are common practice (Open MPI's segmented ring, NCCL's chunks).
+"""
+
+import functools
+from collections import deque
+from collections.abc import Callable
+from itertools import zip_longest
+
+import numpy as np
+
+from refgf.comm.schedule import (
+    LOCAL_OPERATIONS,
+    NOTHING,
+    Algorithm,
+    Allreduce,
+    Schedule,
+    Step,
+    apply,
+    execute,
+    local,
+    require_flat,
+)
+from refgf.comm.slices import length
+from refgf.device import is_device
+from refgf.engine.half import cast
+
+SEGMENTS, SHORTEST_BYTES, LONGEST_BYTES = 8, 1 << 17, 1 << 21  # of a message
+DEPTH = 4
+
+
+def pipelined(comm, algorithm: Algorithm, wire=None, segment_bytes: int | None = None, depth: int = DEPTH) -> Allreduce:
+    """Bind an algorithm to a communicator, as `collective` does; `depth` arrivals are awaited at once.
+
+    segment_bytes    the same on all ranks; None: by the length of the message, as above
+    Raises ValueError for a schedule that keeps what arrived (`direct`): a sum in rank order cannot begin early.
+    """
+    rank, size = comm.Get_rank(), comm.Get_size()
+    if (segment_bytes is not None and segment_bytes < 1) or depth < 1:
+        raise ValueError(f"pipelined on rank {rank}: got segments of {segment_bytes} bytes, depth {depth}; wanted both > 0")
+    scratch, name = {}, f"pipelined {algorithm.__name__}"
+
+    @functools.lru_cache(maxsize=4096)
+    def segments(n: int, itemsize: int) -> Schedule:
+        return cut(algorithm(rank, size, n), lambda message: segment_elements(message, itemsize, segment_bytes))
+
+    def allreduce(x) -> None:
+        require_flat(x, name, rank)
+        if is_device(x):
+            execute(comm, algorithm(rank, size, x.size), x, wire, scratch)
+            return
+        flight = Flight(comm, x, np.dtype(wire or x.dtype), depth, scratch)
+        with np.errstate(over="ignore", invalid="ignore"):  # a number too large for the wire type travels as inf
+            for step in segments(x.size, flight.wire.itemsize):
+                flight.post(step)
+            flight.finish()
+
+    return allreduce
+
+
+def segment_elements(message: int, itemsize: int, segment_bytes: int | None = None) -> int:
+    """How many elements travel at once, of a message of so many. Both its ends know these numbers, so they cut alike."""
+    by_length = min(max(-(-message // SEGMENTS) * itemsize, SHORTEST_BYTES), LONGEST_BYTES)
+    return max(1, (segment_bytes or by_length) // itemsize)
+
+
+def cut(schedule: Schedule, elements: Callable[[int], int]) -> Schedule:
+    """The same schedule in segments of elements(length of the message) elements; empty messages stay.
+
+    What is finished (rounded) right after it arrived is finished segment by segment.
+    """
+    steps = []  # each a list of its segments, each a list of steps
+    for step in schedule:
+        if step.op in ("keep", "fold"):
+            raise ValueError("pipelined: got a schedule that keeps messages to add them later; next: use collective(...)")
+        segments = [[segment] for segment in _segments(step, elements)]
+        if step.op == "finish" and steps and steps[-1][0][0].op != "finish" and _arrived(steps[-1]) == step.receive:
+            steps[-1] = [before + after for before, after in zip(steps[-1], segments)]
+        else:
+            steps.append(segments)
+    return [step for segments in steps for segment in segments for step in segment]
+
+
+def _segments(step: Step, elements: Callable[[int], int]) -> list[Step]:
+    if step.op in LOCAL_OPERATIONS:
+        return [local(step.op, part) for part in _parts(step.receive, elements)]
+    sends = [(step.send_to, part) for part in _parts(step.send, elements)] if step.send_to is not None else []
+    receives = [(step.receive_from, part) for part in _parts(step.receive, elements)] if step.receive_from is not None else []
+    pairs = zip_longest(sends, receives, fillvalue=(None, NOTHING))
+    return [Step(*send, *receive, step.op) for send, receive in pairs]
+
+
+def _parts(part: slice, elements: Callable[[int], int]) -> list[slice]:
+    step = elements(length(part))
+    starts = range(part.start, part.stop, step) or [part.start]
+    return [slice(start, min(start + step, part.stop)) for start in starts]
+
+
+def _arrived(segments: list[list[Step]]) -> slice | None:
+    """The whole slice that these segments of a step receive, if every one of them receives something."""
+    steps = [segment[0] for segment in segments]
+    if any(step.receive_from is None for step in steps):
+        return None
+    return slice(steps[0].receive.start, steps[-1].receive.stop)
+
+
+class Flight:
+    """The messages of one rank that are under way, for one array x (n,)."""
+
+    def __init__(self, comm, x: np.ndarray, wire: np.dtype, depth: int, scratch: dict) -> None:
+        self.comm, self.x, self.wire, self.depth = comm, x, wire, depth
+        self.arriving = deque()  # (step, request, where it arrives), oldest first; a local step has no request
+        self.leaving = deque()  # (the part of x that the message reads, request, its buffer if it has one), oldest first
+        self._spare = scratch.setdefault(wire, [])  # buffers that no message uses
+        self._as_wire = {}  # (start, stop): these elements of x as they travel
+
+    def post(self, step: Step) -> None:
+        """Start the messages of this step, as soon as what it sends is there."""
+        while self.arriving and (len(self.arriving) >= self.depth or self._awaits(step)):
+            self.land()
+        if step.op in LOCAL_OPERATIONS:
+            self.arriving.append((step, None, None))
+            return
+        if step.receive_from is not None:
+            into = self._room(step)
+            self.arriving.append((step, self.comm.Irecv(into, step.receive_from), into))
+        if step.send_to is not None:
+            self._send(step)
+
+    def land(self) -> None:
+        """Wait for the oldest arrival and do with it what its step says."""
+        step, request, into = self.arriving.popleft()
+        if request is not None:
+            request.Wait()
+        if self._in_place(step):
+            return
+        self._release(step.receive)
+        for start, stop in [key for key in self._as_wire if overlap(slice(*key), step.receive)]:
+            self._give_back(self._as_wire.pop((start, stop)))  # they are about to change
+        if self.wire != self.x.dtype and step.op in ("finish", "copy"):
+            self._round(step.receive, into)
+        else:
+            apply(step, self.x, into, {}, self.wire)
+            self._give_back(into)
+
+    def _round(self, part: slice, arrived: np.ndarray | None) -> None:
+        """x[part] <- what arrived, or itself rounded; the message stays at hand for the next rank."""
+        if arrived is None:
+            arrived = self._take(length(part))
+            cast(self.x[part], arrived)
+        cast(arrived, self.x[part])
+        self._as_wire[part.start, part.stop] = arrived
+
+    def finish(self) -> None:
+        while self.arriving:
+            self.land()
+        while self.leaving:
+            self._leave()
+        while self._as_wire:
+            self._give_back(self._as_wire.popitem()[1])
+
+    def _leave(self) -> None:
+        """Wait until the oldest message has left."""
+        _, request, buffer = self.leaving.popleft()
+        request.Wait()
+        self._give_back(buffer)
+
+    def _awaits(self, step: Step) -> bool:
+        """Does this step read or write elements for which an earlier arrival is awaited?"""
+        return any(overlap(a.receive, step.send) or overlap(a.receive, step.receive) for a, _, _ in self.arriving)
+
+    def _in_place(self, step: Step) -> bool:
+        return step.op == "copy" and self.wire == self.x.dtype
+
+    def _room(self, step: Step) -> np.ndarray:
+        """Where the message of this step may be written."""
+        if self._in_place(step):
+            self._release(step.receive)
+            return self.x[step.receive]
+        return self._take(length(step.receive))
+
+    def _send(self, step: Step) -> None:
+        if self.wire == self.x.dtype:
+            self.leaving.append((step.send, self.comm.Isend(self.x[step.send], step.send_to), None))
+            return
+        while len(self.leaving) > self.depth:
+            self._leave()
+        outgoing = self._as_wire.pop((step.send.start, step.send.stop), None)
+        if outgoing is None:
+            outgoing = self._take(length(step.send))
+            cast(self.x[step.send], outgoing)
+        self.leaving.append((NOTHING, self.comm.Isend(outgoing, step.send_to), outgoing))
+
+    def _release(self, part: slice) -> None:
+        """Wait until no message that is under way reads these elements."""
+        while any(overlap(part, read) for read, _, _ in self.leaving):
+            self._leave()
+
+    def _take(self, n: int) -> np.ndarray:
+        """(n,) of the wire type: a buffer that was used before, as memory that is new costs a page fault every 4 KiB."""
+        for i, buffer in enumerate(self._spare):
+            if buffer.size >= n > 0:
+                return self._spare.pop(i)[:n]
+        return np.empty(n, self.wire)[:]
+
+    def _give_back(self, taken: np.ndarray | None) -> None:
+        if taken is not None and taken.size:
+            self._spare.append(taken.base)
+
+
+def overlap(a: slice, b: slice) -> bool:
+    """Have these two slices an element in common?"""
+    return max(a.start, b.start) < min(a.stop, b.stop)

@@ -1,0 +1,1 @@
+"""What surrounds training on a machine: ranks as threads, links, timelines, checkpoints, images."""

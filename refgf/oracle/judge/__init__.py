@@ -1,0 +1,1 @@
+"""Judging: the checker for implementations, with its reports, marks and explanations."""

@@ -1,0 +1,82 @@
+"""Somebody's code in this process: it must not end it, nor keep it for ever, and an exception is told with its line."""
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+OURS = Path(__file__).parents[1]
+CALLERS = {str(OURS / "judge" / f"{name}.py") for name in ("guard", "implementations", "functions", "peer_functions", "ranks")}
+
+
+class TooLong(BaseException):
+    """Not an Exception, so that an `except Exception` in somebody's code does not swallow it."""
+
+
+ENDS = (Exception, SystemExit, TooLong)  # what may come out of `contained`
+
+
+@contextmanager
+def contained(timeout_s=None):
+    """sys.exit and os._exit become SystemExit here; after timeout_s seconds TooLong is raised in the running code.
+
+    The time limit needs the main thread and a system with SIGALRM; it reaches Python code, not a call that hangs in C
+    (isolation.py ends that).
+    """
+    real, own = os._exit, os.getpid()
+
+    def leave(code):
+        by = sys._getframe(1).f_globals.get("__name__", "")
+        if os.getpid() != own or by.startswith("refgf.launch"):  # a child of a fork must end, and so must a failing MPI job
+            real(code)
+        raise SystemExit(code)
+
+    def expired(number, frame):
+        raise TooLong(f"did not end within {timeout_s:g} s")
+
+    limited = timeout_s and hasattr(signal, "SIGALRM") and threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGALRM, expired) if limited else None
+    os._exit = leave
+    try:
+        if limited:
+            signal.setitimer(signal.ITIMER_REAL, timeout_s)
+        yield
+    finally:
+        if limited:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        os._exit = real
+
+
+def told(error, name):
+    """A sentence about what came out of a function `name`: an exception in it, or a result that is not SPEC's."""
+    if isinstance(error, TooLong):
+        return f"{error}{_place(error)}"
+    if isinstance(error, SystemExit):
+        return f"called sys.exit({error.code!r}){_place(error)}"
+    text = f"{type(error).__name__}: {str(error)[:300]}"
+    if _foreign(error):
+        return f"raised {text}{_place(error)}"
+    if isinstance(error, KeyError):
+        return f"{name}'s report lacks {error}; wanted what SPEC.md lists"
+    if isinstance(error, AttributeError) and "SimpleNamespace" in str(error):
+        return f"{name} is judged together with {str(error).split()[-1]}, which the module lacks"
+    return f"{name} cannot be called as SPEC.md says, or returned something else: {text}"
+
+
+def _foreign(error):
+    """Frames of the traceback that are neither the oracle's callers nor NumPy's."""
+    packages = (str(Path(np.__file__).parent), "<frozen", str(Path(os.__file__).parent / "contextlib"))
+    frames = traceback.extract_tb(error.__traceback__)
+    return [f for f in frames if f.filename not in CALLERS and not f.filename.startswith(packages)]
+
+
+def _place(error):
+    ours = str(OURS), str(OURS.parent / "launch")  # refgf.launch has a sys.exit of its own
+    frames = [f for f in _foreign(error) if not f.filename.startswith(ours)]
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""

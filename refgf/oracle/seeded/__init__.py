@@ -1,0 +1,1 @@
+"""Seeded: wrong variants of the definitions, and the generators of the golden cases."""

@@ -1,0 +1,128 @@
+"""Mistakes in exact sums, bounds, lazy allreduce and merged gradients."""
+
+import numpy as np
+
+from refgf.oracle.definitions import (
+    bytes_per_gradient,
+    direct_fold,
+    lazy_allreduce,
+    lazy_calls,
+    lazy_rest,
+    merged_calls,
+    one_by_one,
+)
+from refgf.oracle.seeded.mistakes.registry import mistake
+from refgf.oracle.seeded.mistakes.sums import ring_over
+
+
+@mistake("S1", "exact_sum", "summed in float64, one after the other")
+def sum_in_float64(xs):
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.sum(np.asarray(xs, np.float64), axis=0)
+
+
+@mistake("S2", "summation_bound", "a bound without the roundings of the wire")
+def bound_without_wire(xs, wire=None):
+    u, p = np.finfo(xs[0].dtype).eps / 2, len(xs)
+    return (p - 1) * u / (1 - (p - 1) * u) * np.abs(np.asarray(xs, np.float64)).sum(axis=0)
+
+
+@mistake("L1", "lazy_calls", "fires at theta, not above it")
+def fires_at_theta(sizes, itemsize, theta_bytes):
+    calls, start, stop = [], 0, 0
+    for size in sizes:
+        stop += size
+        if (stop - start) * itemsize >= theta_bytes and stop > start:
+            calls.append((start, stop))
+            start = stop
+    return calls + lazy_rest(start, stop)
+
+
+@mistake("L1", "lazy_calls", "the tensor that passes theta is left for the next call")
+def leaves_the_last(sizes, itemsize, theta_bytes):
+    calls, start, stop = [], 0, 0
+    for size in sizes:
+        if stop > start and (stop + size - start) * itemsize > theta_bytes:
+            calls.append((start, stop))
+            start = stop
+        stop += size
+    return calls + lazy_rest(start, stop)
+
+
+@mistake("L1", "lazy_calls", "what was sent is sent again: every call begins with the first tensor")
+def sent_again(sizes, itemsize, theta_bytes):
+    calls, stop = [], 0
+    for size in sizes:
+        stop += size
+        if stop * itemsize > theta_bytes:
+            calls.append((0, stop))
+    return calls + lazy_rest(0, stop)
+
+
+@mistake("L2", "lazy_rest", "last bucket forgotten")
+def never_flushed(start, stop):
+    return []
+
+
+@mistake("L2", "lazy_allreduce", "last bucket forgotten: what waits at the end stays local")
+def rest_stays_local(xs, sizes, theta_bytes, wire=None, order="ring"):
+    itemsize = bytes_per_gradient(xs[0].dtype, wire)
+    calls, start = lazy_calls(sizes, itemsize, theta_bytes), len(xs[0])
+    if calls and (start - calls[-1][0]) * itemsize <= theta_bytes:
+        start = calls.pop()[0]
+    sums = one_by_one([x[:start] for x in xs], calls, wire, order)
+    return [np.concatenate([y, x[start:]]) for x, y in zip(xs, sums)]
+
+
+@mistake("L2", "lazy_rest", "an empty call at the end when nothing waits")
+def always_flushed(start, stop):
+    return [(start, stop)]
+
+
+@mistake("L3", "bytes_per_gradient", "theta counts the bytes of the array, not of the wire")
+def bytes_of_the_array(dtype, wire=None):
+    return np.dtype(dtype).itemsize
+
+
+@mistake("L4", "lazy_allreduce", "sliced as one large allreduce")
+def one_allreduce(xs, sizes, theta_bytes, wire=None, order="ring"):
+    return (ring_over(xs, wire, lambda s, p: [(s + k) % p for k in range(p)]) if order == "ring"
+            else [direct_fold(xs, wire) for _ in xs])  # fmt: skip
+
+
+@mistake("L4", "lazy_allreduce", "the part after the last call is not summed")
+def tail_not_summed(xs, sizes, theta_bytes, wire=None, order="ring"):
+    done = one_allreduce(xs, sizes, theta_bytes, wire, order)
+    return [np.concatenate([y[: len(x) // 2], x[len(x) // 2 :]]) for x, y in zip(xs, done)]
+
+
+@mistake("L4", "lazy_allreduce", "divided by p")
+def lazy_averaged(xs, sizes, theta_bytes, wire=None, order="ring"):
+    return [x / x.dtype.type(len(xs)) for x in lazy_allreduce(xs, sizes, theta_bytes, wire, order)]
+
+
+@mistake("L4", "lazy_allreduce", "divided by p twice")
+def lazy_averaged_twice(xs, sizes, theta_bytes, wire=None, order="ring"):
+    return [x / x.dtype.type(len(xs)) for x in lazy_averaged(xs, sizes, theta_bytes, wire, order)]
+
+
+@mistake("L5", "merged_calls", "a group is sent before its last gradient is ready, which joins the next one")
+def one_gradient_early(sizes, counts):
+    early = [counts[0] - 1, *counts[1:], 1]
+    return merged_calls(sizes, early)
+
+
+@mistake("L5", "merged_calls", "the groups are ignored: every tensor by itself")
+def groups_ignored(sizes, counts):
+    return merged_calls(sizes, [1] * len(sizes))
+
+
+@mistake("L5", "merged_calls", "no group is ever full: one call at the end")
+def never_full(sizes, counts):
+    return merged_calls(sizes, [len(sizes)])
+
+
+@mistake("L5", "merged_allreduce", "the last group is not summed")
+def last_group_lost(xs, sizes, counts, wire=None, order="ring"):
+    sums, start = one_by_one(xs, merged_calls(sizes, counts), wire, order), merged_calls(sizes, counts)[-1][0]
+    return [np.concatenate([y[:start], x[start:]]) for x, y in zip(xs, sums)]

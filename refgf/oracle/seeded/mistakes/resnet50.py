@@ -1,0 +1,36 @@
+"""Mistakes in ResNet-50."""
+
+import numpy as np
+
+from refgf.oracle.definitions import convolved, relu, residual_layers, resnet50_step
+from refgf.oracle.seeded.mistakes.registry import mistake
+
+
+@mistake("N14", "resnet50_step", "the last layer has no bias")
+def no_last_bias(images, labels, tensors, global_batch):
+    return resnet50_step(images, labels, [np.zeros_like(tensors[0]), *tensors[1:]], global_batch)
+
+
+@mistake("N14", "bottleneck", "ReLU before the shortcut is added")
+def activated_too_early(x, layers, stride):
+    c, b, a, *shortcut = layers
+    za, kept_a = convolved(x, a, 1, 0)
+    zb, kept_b = convolved(relu(za), b, stride, 1)
+    zc, kept_c = convolved(relu(zb), c, 1, 0)
+    beside, kept_s = convolved(x, shortcut[0], stride, 0) if shortcut else (x, None)
+    y = relu(zc) + beside
+    return y, (za, zb, y, kept_a, kept_b, kept_c, kept_s)
+
+
+@mistake("N15", "resnet50_step", "gradients in the order of the forward pass")
+def forward_order(images, labels, tensors, global_batch):
+    loss, gradients = resnet50_step(images, labels, tensors, global_batch)
+    return loss, gradients[::-1]
+
+
+@mistake("N15", "resnet50_step", "a block's shortcut before its main path")
+def shortcut_first(images, labels, tensors, global_batch):
+    loss, gradients = resnet50_step(images, labels, tensors, global_batch)
+    (b, w), *blocks = residual_layers(gradients)
+    turned = [[block[3], *block[:3]] if len(block) == 4 else block for block in blocks]
+    return loss, [b, w, *(g for block in turned for triple in block for g in triple)]

@@ -1,0 +1,103 @@
+"""Mistakes in top-k, MSTopK, error feedback and HiTopKComm."""
+
+import numpy as np
+
+from refgf.oracle.definitions import chosen_and_kept, hitopk_run, keep_count, node_slices, top_k, topk_run, topk_traffic
+from refgf.oracle.seeded.mistakes.registry import mistake
+
+
+@mistake("T1", "keep_count", "rounded down")
+def rounded_down(n, percent):
+    return min(n, max(1, int(n * percent / 100)))
+
+
+@mistake("T1", "keep_count", "rounded up from a float, so that 1.1 % of 1000 is 12")
+def float_ceiling(n, percent):
+    return min(n, max(1, int(np.ceil(n * (percent / 100)))))
+
+
+@mistake("T2", "top_k", "the largest values, not magnitudes")
+def by_value(x, k):
+    return np.array(sorted(sorted(range(len(x)), key=lambda i: (-x[i], i))[:k]), np.int64)
+
+
+@mistake("T2", "top_k", "of equal ones the last")
+def last_of_equals(x, k):
+    return np.array(sorted(sorted(range(len(x)), key=lambda i: (-abs(x[i]), -i))[:k]), np.int64)
+
+
+@mistake("T2", "top_k", "not sorted by index")
+def by_size(x, k):
+    return np.array(sorted(range(len(x)), key=lambda i: (-abs(x[i]), i))[:k], np.int64)
+
+
+@mistake("T3", "mstopk", "all that reach the last threshold, more than k")
+def too_many(x, k, start=0.0, rounds=30):
+    size = np.abs(x)
+    return np.flatnonzero(size >= (np.sort(size)[-k] * 0.99 if k else np.inf))
+
+
+@mistake("T3", "mstopk", "the neighbours are always the first ones")
+def start_ignored(x, k, start=0.0, rounds=30):
+    from refgf.oracle.definitions import mstopk
+
+    return mstopk(x, k, 0.0, rounds)
+
+
+@mistake("T3", "mstopk", "exact top-k in its place")
+def exact(x, k, start=0.0, rounds=30):
+    return top_k(x, k)
+
+
+@mistake("T4", "chosen_and_kept", "what is not sent is dropped")
+def dropped(kept, g, k):
+    return chosen_and_kept(np.zeros_like(g), g, k)
+
+
+@mistake("T4", "chosen_and_kept", "what was sent is kept, too")
+def not_cleared(kept, g, k):
+    return chosen_and_kept(kept, g, k)[0], kept + g
+
+
+@mistake("T4", "chosen_and_kept", "chosen by the new gradient alone")
+def chosen_too_early(kept, g, k):
+    chosen, accumulated, sent = top_k(g, k), kept + g, np.zeros_like(g)
+    sent[chosen] = accumulated[chosen]
+    accumulated[chosen] = 0
+    return sent, accumulated
+
+
+@mistake("T5", "topk_run", "divided by p")
+def averaged(gs, percent):
+    return [{"x": [x / np.float32(len(gs[0])) for x in step["x"]], "kept": step["kept"]} for step in topk_run(gs, percent)]
+
+
+@mistake("T5", "topk_run", "k is shared by all ranks, not each one's own")
+def shared_k(gs, percent):
+    return topk_run(gs, percent / len(gs[0]))
+
+
+@mistake("T6", "hitopk_run", "k of the whole vector, not of the slice")
+def k_of_all(gs, nodes, percent):
+    n, g = len(gs[0][0]), len(nodes[0])
+    return hitopk_run(gs, nodes, min(100.0, 100.0 * keep_count(n, percent) / max(1, n // g)))
+
+
+@mistake("T6", "hitopk_run", "every rank chooses before the node's sum")
+def chosen_before_the_sum(gs, nodes, percent):
+    kept, reports = [np.zeros_like(x) for x in gs[0]], []
+    for step in gs:
+        pairs = [chosen_and_kept(h, g, keep_count(len(g), percent)) for h, g in zip(kept, step)]
+        total = np.zeros_like(step[0])
+        for node in nodes:
+            total = total + np.concatenate(node_slices([pairs[r][0] for r in node]))
+        kept = [h for _, h in pairs]
+        reports.append({"x": [total.copy() for _ in step], "kept": kept})
+    return reports
+
+
+@mistake("T7", "topk_traffic", "indices are not counted")
+def without_indices(n, nodes, percent, rank, hierarchical=False, itemsize=4):
+    messages, nbytes = topk_traffic(n, nodes, percent, rank, hierarchical, itemsize)
+    others = (len(nodes) if hierarchical else sum(map(len, nodes))) - 1
+    return messages, nbytes - 4 * others * keep_count(n, percent) if not hierarchical else nbytes

@@ -1,0 +1,229 @@
+"""Mistakes in precision, loss scaling, momentum SGD and LARS."""
+
+import numpy as np
+
+from refgf.oracle.definitions import (
+    all_finite,
+    bfloat16_bits,
+    decayed_gradient,
+    direct_allreduce,
+    lars_ratio,
+    momentum_step,
+    next_scale,
+    on_wire,
+    scaled_allreduce,
+    working_copy,
+)
+from refgf.oracle.seeded.mistakes.registry import mistake
+
+
+@mistake("P1", "on_wire", "float16 overflow becomes the largest number")
+def saturates(x, wire):
+    return np.where(np.isinf(on_wire(x, wire)) & np.isfinite(x), np.sign(x) * 65504, on_wire(x, wire)).astype(x.dtype)
+
+
+@mistake("P1", "on_wire", "denormal float16 numbers are flushed to zero")
+def flushes(x, wire):
+    y = on_wire(x, wire)
+    return np.where(np.abs(y) < 2.0**-14, np.copysign(np.zeros_like(y), y), y) if wire == "float16" else y
+
+
+@mistake("P1", "on_wire", "cut off instead of rounded to float16")
+def truncates(x, wire):
+    y = on_wire(x, wire)
+    if wire != "float16":
+        return y
+    toward_zero = np.nextafter(y.astype(np.float16), np.float16(0)).astype(x.dtype)
+    return np.where(np.abs(y) > np.abs(x), toward_zero, y)
+
+
+@mistake("P2", "bfloat16_bits", "cut off instead of rounded to bfloat16")
+def bfloat16_truncated(x):
+    with np.errstate(over="ignore", invalid="ignore"):
+        return (np.asarray(x).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+@mistake("P2", "bfloat16_bits", "ties go up instead of to even")
+def bfloat16_half_up(x):
+    with np.errstate(over="ignore", invalid="ignore"):
+        bits = np.asarray(x).astype(np.float32).view(np.uint32).astype(np.uint64)
+    return np.where(np.isnan(x), bfloat16_bits(x), (bits + 0x8000 >> 16).astype(np.uint16))
+
+
+@mistake("P3", "underflow_share", "zeros count as underflow")
+def zeros_count(x, wire):
+    return float((on_wire(x, wire) == 0).mean())
+
+
+@mistake("P4", "scaled_allreduce", "the scale is applied after the cast")
+def scaled_too_late(gs, scale, wire="float16", allreduce=direct_allreduce):
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = [on_wire(g, wire) * np.float32(scale) for g in gs]
+        return [total / np.float32(scale) for total in allreduce(scaled, wire)]
+
+
+@mistake("P4", "scaled_allreduce", "never divided by the scale")
+def never_unscaled(gs, scale, wire="float16", allreduce=direct_allreduce):
+    with np.errstate(over="ignore", invalid="ignore"):
+        return allreduce([g * np.float32(scale) for g in gs], wire)
+
+
+@mistake("P4", "scaled_allreduce", "divided by the scale before the exchange: the small ones underflow")
+def unscaled_too_early(gs, scale, wire="float16", allreduce=direct_allreduce):
+    return allreduce(gs, wire)
+
+
+@mistake("P4", "scaled_allreduce", "divided by p as well")
+def averaged_as_well(gs, scale, wire="float16", allreduce=direct_allreduce):
+    return [total / np.float32(len(gs)) for total in scaled_allreduce(gs, scale, wire, allreduce)]
+
+
+@mistake("P5", "all_finite", "only infinities are looked for")
+def only_infinities(arrays):
+    return not any(bool(np.isinf(x).any()) for x in arrays)
+
+
+@mistake("P5", "all_finite", "only rank 0 is looked at")
+def only_rank_0(arrays):
+    return all_finite(arrays[:1])
+
+
+@mistake("P5", "all_finite", "never skipped")
+def never_skipped(arrays):
+    return True
+
+
+@mistake("P6", "next_scale", "the count of good steps is not reset by a skipped one")
+def count_goes_on(scale, good_steps, finite, interval=2000, factor=2.0, smallest=1.0, largest=2.0**24):
+    after = next_scale(scale, good_steps, finite, interval, factor, smallest, largest)
+    return after if finite else (after[0], good_steps)
+
+
+@mistake("P6", "next_scale", "the scale never grows again")
+def never_grows(scale, good_steps, finite, interval=2000, factor=2.0, smallest=1.0, largest=2.0**24):
+    return (scale, good_steps + 1) if finite else (max(scale / factor, smallest), 0)
+
+
+@mistake("P6", "next_scale", "the scale has no limits")
+def no_limits(scale, good_steps, finite, interval=2000, factor=2.0, smallest=1.0, largest=2.0**24):
+    return next_scale(scale, good_steps, finite, interval, factor, 0.0, float("inf"))
+
+
+@mistake("P7", "working_copy", "the working copy is the master itself")
+def master_itself(master, wire="float16"):
+    return master
+
+
+@mistake("P8", "scaled_run", "a skipped step still moves the weights by the old momentum")
+def skipped_step_moves(w, gs, rate, momentum, scale, interval=2000, wire="float16"):
+    v, good_steps, reports = np.zeros_like(w), 0, []
+    for step_gs in gs:
+        total = scaled_allreduce(step_gs, scale, wire)[0]
+        finite = all_finite([*step_gs, total])
+        w, v = momentum_step(w, v, total if finite else np.zeros_like(w), rate, momentum)
+        scale, good_steps = next_scale(scale, good_steps, finite, interval)
+        reports.append({"w": w, "v": v, "scale": scale, "finite": finite})
+    return reports
+
+
+@mistake("P8", "scaled_run", "the update is to the working copy, not to the master")
+def updates_the_copy(w, gs, rate, momentum, scale, interval=2000, wire="float16"):
+    v, good_steps, reports = np.zeros_like(w), 0, []
+    for step_gs in gs:
+        total = scaled_allreduce(step_gs, scale, wire)[0]
+        finite = all_finite([*step_gs, total])
+        if finite:
+            w, v = momentum_step(working_copy(w, wire), v, total, rate, momentum)
+        scale, good_steps = next_scale(scale, good_steps, finite, interval)
+        reports.append({"w": w, "v": v, "scale": scale, "finite": finite})
+    return reports
+
+
+@mistake("M1", "momentum_step", "fused multiply-add: one rounding for m v + g, one for w - rate v")
+def fused(w, v, g, rate, momentum, decay=0.0, decayed=None):
+    wide, m, rate = np.float64, w.dtype.type(momentum), w.dtype.type(rate)
+    g = decayed_gradient(w, g, decay, decayed)
+    v = (wide(m) * v.astype(wide) + g).astype(w.dtype)
+    return (w.astype(wide) - wide(rate) * v.astype(wide)).astype(w.dtype), v
+
+
+@mistake("M1", "momentum_step", "the rate inside the velocity")
+def rate_inside(w, v, g, rate, momentum, decay=0.0, decayed=None):
+    v = w.dtype.type(momentum) * v + w.dtype.type(rate) * decayed_gradient(w, g, decay, decayed)
+    return w - v, v
+
+
+@mistake("M1", "momentum_step", "Nesterov momentum")
+def nesterov(w, v, g, rate, momentum, decay=0.0, decayed=None):
+    m, g = w.dtype.type(momentum), decayed_gradient(w, g, decay, decayed)
+    v = m * v + g
+    return w - w.dtype.type(rate) * (g + m * v), v
+
+
+@mistake("M1", "momentum_step", "the old velocity moves the weights")
+def old_velocity(w, v, g, rate, momentum, decay=0.0, decayed=None):
+    return w - w.dtype.type(rate) * v, momentum_step(w, v, g, rate, momentum, decay, decayed)[1]
+
+
+@mistake("M2", "decayed_gradient", "decay everywhere, biases and normalisation included")
+def decay_everywhere(w, g, decay, decayed=None):
+    return decayed_gradient(w, g, decay)
+
+
+@mistake("M2", "decayed_gradient", "decay forgotten")
+def decay_forgotten(w, g, decay, decayed=None):
+    return g
+
+
+@mistake("M2", "decayed_gradient", "0 w is added where there is no decay: -0 becomes +0")
+def decay_of_zero(w, g, decay, decayed=None):
+    factors = decay if decayed is None else np.where(decayed, decay, 0.0)
+    return g + np.asarray(factors, w.dtype) * w
+
+
+@mistake("M3", "warmup_rate", "one step late: the first step is at the base rate")
+def warmup_late(step, warmup_steps, base_rate, batch_factor):
+    share = min(1.0, step / warmup_steps)
+    return base_rate + (base_rate * batch_factor - base_rate) * share
+
+
+@mistake("M3", "warmup_rate", "warms up from 0 instead of from the base rate")
+def warmup_from_zero(step, warmup_steps, base_rate, batch_factor):
+    return base_rate * batch_factor * min(1.0, (step + 1) / warmup_steps)
+
+
+@mistake("M4", "lars_ratio", "the decay is left out below")
+def ratio_without_decay(w, g, trust, decay=0.0):
+    return lars_ratio(w, g, trust)
+
+
+@mistake("M4", "lars_ratio", "ratio 0 for weights of zero: they never start to move")
+def ratio_zero(w, g, trust, decay=0.0):
+    return lars_ratio(w, g, trust, decay) if np.any(w) else 0.0
+
+
+@mistake("M5", "lars_step", "the ratio of the whole network for every tensor")
+def one_ratio(w, v, g, sizes, rate, momentum, trust, decay=0.0, decayed=None):
+    keep = np.repeat([True] * len(sizes) if decayed is None else np.asarray(decayed, bool), sizes)
+    change = decayed_gradient(w, g, decay, keep)
+    v = w.dtype.type(momentum) * v + w.dtype.type(rate * lars_ratio(w, g, trust, decay)) * change
+    return w - v, v
+
+
+@mistake("M5", "lars_step", "the rate outside the velocity")
+def rate_outside(w, v, g, sizes, rate, momentum, trust, decay=0.0, decayed=None):
+    w, v, stop = w.copy(), v.copy(), 0
+    for i, size in enumerate(sizes):
+        part, stop = slice(stop, stop + size), stop + size
+        adapted = decayed is None or decayed[i]
+        ratio = lars_ratio(w[part], g[part], trust, decay) if adapted else 1.0
+        change = w.dtype.type(ratio) * decayed_gradient(w[part], g[part], decay if adapted else 0.0)
+        v[part] = w.dtype.type(momentum) * v[part] + change
+        w[part] = w[part] - w.dtype.type(rate) * v[part]
+    return w, v
+
+
+@mistake("M5", "lars_step", "no ratio: momentum SGD with the rate inside the velocity")
+def no_ratio_at_all(w, v, g, sizes, rate, momentum, trust, decay=0.0, decayed=None):
+    keep = np.repeat([True] * len(sizes) if decayed is None else np.asarray(decayed, bool), sizes)
+    return rate_inside(w, v, g, rate, momentum, decay, keep)

@@ -1,0 +1,1 @@
+"""One folder a paper. Each imports the core, never another paper."""

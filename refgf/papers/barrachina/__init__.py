@@ -1,0 +1,1 @@
+"""Barrachina et al. 2021: performance model from measured kernels."""

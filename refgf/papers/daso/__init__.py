@@ -1,0 +1,1 @@
+"""DASO (Coquelin et al. 2021): nodes that synchronise asynchronously."""

@@ -1,0 +1,1 @@
+"""Jia et al. 2018: hierarchical allreduce, LARS, gradient accumulation."""

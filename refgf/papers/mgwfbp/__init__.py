@@ -1,0 +1,1 @@
+"""MG-WFBP (Shi, Chu, Li 2019): merged gradients."""

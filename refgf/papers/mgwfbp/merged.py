@@ -1,0 +1,126 @@
+"""Merged gradients (MG-WFBP): which gradients travel together is decided once, from measured times.
+
+    1 profile   when is each gradient ready, how long is an allreduce of m bytes?      Profile, time_calls, slowest
+    2 fit       a + b m through the times of the allreduces                            refgf.predict.fit.fit_line
+    3 merge     the groups after which the last call ends first                        refgf.papers.mgwfbp.merge.exact_merge
+    4 run       one allreduce for each group, when its last gradient is ready          MergedAllreduce
+
+    gradients in order of generation    g0 g1 | g2 | g3 g4 g5 ...
+    groups                              ^^^^^   ^^   ^^^^^^^^       range(0, 2), range(2, 3), range(3, 6), ...
+
+Steps 2 and 3 are arithmetic and live on another floor: this module is handed its groups. They may be of any bytes, while
+lazy allreduce knows one theta for all. The authors copy gradients to a buffer for each group; in a pool that is laid out
+in order of generation a group is a slice, and nothing is copied.
+
+Cost per rank: the number of groups times what one call of the allreduce costs; bytes do not change. `slowest` sums
+p n float64 once, for n numbers.
+Source: MG-WFBP (Shi, Chu, Li 2019); their implementation profiles with the same steps (verified in their code).
+"""
+
+import contextlib
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy
+
+from refgf.device import synchronize
+from refgf.exchange.lazy import LazyAllreduce
+
+
+class MergedAllreduce(LazyAllreduce):
+    """As `LazyAllreduce`, but a group is sent when its last gradient is ready, whatever its bytes.
+
+    groups  ranges of consecutive gradients, each gradient once and in order, the same on all ranks. A group of which no
+            gradient has elements is not sent.
+    """
+
+    name = "merged allreduce"
+
+    def __init__(self, pool, allreduce: Callable, groups: Iterable[range], wait: Callable[[], None] = lambda: None) -> None:
+        super().__init__(pool, allreduce, math.inf, wait=wait)
+        self.groups = require_groups(groups, len(pool.specs))
+        self._ends = {group[-1] + 1 for group in self.groups}
+
+    def _is_full(self) -> bool:
+        return self._next in self._ends and self.pool.offsets[self._next] > self._start
+
+
+class Profile:
+    """An exchange that sums nothing and notes when each gradient is ready; stands in for another one for a few steps.
+
+    Times count from `start()`, which `train_step` calls by way of `span("FORWARD")`; else from the first gradient. Its
+    steps are not accepted, so the model stays as it is. On a GPU each time is that of the finished gradient.
+    """
+
+    def __init__(self, pool) -> None:
+        self.pool, self.steps = pool, []  # seconds of each gradient, of each step
+        self._start_s, self._times_s = None, []
+
+    def start(self) -> None:
+        self._start_s = time.perf_counter()
+
+    def span(self, name: str):
+        if name == "FORWARD":
+            self.start()
+        return contextlib.nullcontext()
+
+    def ready(self, index: int) -> None:
+        if index != len(self._times_s):
+            raise ValueError(
+                f"profile: gradient {index} is ready; wanted {len(self._times_s)} of {len(self.pool.specs)}; "
+                "next: announce gradients in the order of the pool, once a step, and call finish() after the last"
+            )
+        synchronize(self.pool.flat)
+        if self._start_s is None:
+            self.start()
+        self._times_s.append(time.perf_counter() - self._start_s)
+
+    def finish(self) -> bool:
+        self.steps.append(self._times_s)
+        self._start_s, self._times_s = None, []
+        return False
+
+    def ready_s(self, warmup: int = 1) -> list[float]:
+        """Seconds until each gradient is ready: the median over the steps after `warmup`, of this rank alone."""
+        if len(self.steps) <= warmup:
+            raise ValueError(f"profile: got {len(self.steps)} steps; wanted more than the {warmup} of the warm-up")
+        return numpy.median(self.steps[warmup:], axis=0).tolist()
+
+
+def time_calls(allreduce: Callable, elements: Sequence[int], repeats: int = 5, dtype=numpy.float32, xp=numpy) -> list[float]:
+    """Seconds of an allreduce of so many zeros, for each of the sizes: medians of `repeats`. Collective."""
+    seconds = []
+    for n in elements:
+        x, times_s = xp.zeros(n, dtype), []
+        for _ in range(1 + repeats):  # the first one warms up
+            start_s = time.perf_counter()
+            allreduce(x)
+            synchronize(x)
+            times_s.append(time.perf_counter() - start_s)
+        seconds.append(float(numpy.median(times_s[1:])))
+    return seconds
+
+
+def slowest(values: Sequence[float], allreduce: Callable, rank: int, size: int) -> list[float]:
+    """The largest of all ranks' values, each by itself; the same bits on every rank, so that all form the same groups.
+
+    A call starts when its last rank comes. allreduce: without a wire type; each rank adds its row to a table of zeros.
+    """
+    table = numpy.zeros((size, len(values)))
+    table[rank] = values
+    allreduce(table.reshape(-1))
+    return table.max(axis=0).tolist()
+
+
+def require_groups(groups: Iterable[range], count: int) -> list[range]:
+    """The groups as a list; ValueError unless they hold the gradients 0 .. count-1 once each, in order."""
+    groups = list(groups)
+    ranges = all(isinstance(group, range) and len(group) for group in groups)
+    if not ranges or list(itertools.chain(*groups)) != list(range(count)):
+        raise ValueError(
+            f"merged allreduce: got groups {str(groups)[:200]}; wanted each of {count} gradients once, in order, and no "
+            "empty group; next: refgf.papers.mgwfbp.merge.exact_merge, or lazy and explicit of refgf.predict.timeline"
+        )
+    return groups

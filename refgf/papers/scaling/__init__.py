@@ -1,0 +1,1 @@
+"""Scaling predicted: workloads, machines and the papers' headline numbers."""

@@ -1,0 +1,112 @@
+"""The networks that the papers measure, as layers with gradients, flops and bytes.
+
+Not networks to run (refgf.nn has those): only their shapes. `WORKLOADS` maps a name to a function that builds it;
+`PUBLISHED` holds the parameter counts that others state, which the tests compare.
+"""
+
+from functools import partial
+
+from refgf.papers.scaling.branched import densenet161, densenet201, googlenet, inception_v4
+from refgf.papers.scaling.shapes import Builder
+from refgf.papers.scaling.transformer import bert_large
+
+
+def alexnet(num_classes=1000, image_size=227, width=1.0, normalization="batch", channels=3):
+    """AlexNet with ungrouped convolutions: 62,378,344 parameters in 16 tensors at full size, 62,381,096 in 26 with
+    batch normalisation (computed). The GradientFlow paper's 1903 chunks of 32,768 gradients fit this one (inferred).
+
+    normalization: "batch" (26 tensors), "local" or "none" (16; local response normalisation has no parameters).
+    """
+    if normalization not in ("batch", "local", "none"):
+        raise ValueError(f"alexnet: got normalization {normalization!r}, wanted 'batch', 'local' or 'none'")
+    net = Builder("AlexNet", image_size, image_size, channels)
+    sizes = {"conv1": (96, 11, 4, 0), "conv2": (256, 5, 1, 2), "conv3": (384, 3, 1, 1), "conv4": (384, 3, 1, 1)}
+    for name, (filters, kernel, stride, pad) in {**sizes, "conv5": (256, 3, 1, 1)}.items():
+        net.conv(name, scaled(filters, width), kernel, stride, pad, norm=normalization == "batch")
+        if name in ("conv1", "conv2", "conv5"):
+            net.pool("pool" + name[-1], 3, 2)
+    net.fc("fc6", scaled(4096, width))
+    net.fc("fc7", scaled(4096, width))
+    net.fc("fc8", num_classes)
+    return net.workload()
+
+
+def scaled(channels, width):
+    """Channels of a network `width` times as wide, at least one."""
+    return max(1, round(channels * width))
+
+
+def resnet(blocks, num_classes=1000, image_size=224):
+    """ResNet with bottleneck blocks, stride in the 3 x 3 convolution (version 1.5), no biases before normalisation."""
+    net = Builder(f"ResNet-{3 * sum(blocks) + 2}", image_size, image_size, 3)
+    net.conv("conv1", 64, 7, 2, 3, bias=False, norm=True)
+    net.pool("pool1", 3, 2, 1)
+    for stage, count in enumerate(blocks):
+        for block in range(count):
+            bottleneck(net, f"{stage + 2}.{block + 1}", 64 * 2**stage, 2 if stage and not block else 1, not block)
+    net.global_pool("pool5")
+    net.fc("fc", num_classes)
+    return net.workload()
+
+
+def bottleneck(net, name, filters, stride, project):
+    """1 x 1, 3 x 3, 1 x 1 to four times `filters`; the first block of a stage projects its shortcut.
+
+    The projection is listed first, so its gradients come last in the block. They are ready any time after the
+    addition; frameworks differ, and so may the place of these three tensors.
+    """
+    start = net.shape
+    if project:
+        net.conv(f"conv{name}.shortcut", 4 * filters, 1, stride, bias=False, norm=True)
+        net.shape = start
+    net.conv(f"conv{name}.a", filters, 1, bias=False, norm=True)
+    net.conv(f"conv{name}.b", filters, 3, stride, 1, bias=False, norm=True)
+    net.conv(f"conv{name}.c", 4 * filters, 1, bias=False, norm=True)
+
+
+def resnet50():
+    """25,557,032 parameters in 161 tensors (computed)."""
+    return resnet((3, 4, 6, 3))
+
+
+def resnet152():
+    """60,192,808 parameters (verified: torchvision's documentation)."""
+    return resnet((3, 8, 36, 3))
+
+
+def vgg16():
+    """138,357,544 parameters in 32 tensors (verified: torchvision's documentation)."""
+    net = Builder("VGG-16", 224, 224, 3)
+    for stage, (filters, count) in enumerate([(64, 2), (128, 2), (256, 3), (512, 3), (512, 3)], 1):
+        for number in range(1, count + 1):
+            net.conv(f"conv{stage}.{number}", filters, 3, 1, 1)
+        net.pool(f"pool{stage}", 2, 2)
+    for name, features in [("fc6", 4096), ("fc7", 4096), ("fc8", 1000)]:
+        net.fc(name, features)
+    return net.workload()
+
+
+WORKLOADS = {
+    "AlexNet": alexnet,
+    "AlexNet (16 tensors)": partial(alexnet, normalization="none"),
+    "ResNet-50": resnet50,
+    "ResNet-152": resnet152,
+    "VGG-16": vgg16,
+    "GoogLeNet": googlenet,
+    "DenseNet-161": densenet161,
+    "DenseNet-201": densenet201,
+    "Inception-v4": inception_v4,
+    "BERT-Large": bert_large,
+}
+
+# Parameter counts of others (verified: where they stand). AlexNet's ungrouped form is published nowhere we know of.
+PUBLISHED = {
+    "ResNet-50": (25_557_032, "torchvision documentation"),
+    "ResNet-152": (60_192_808, "torchvision documentation"),
+    "VGG-16": (138_357_544, "torchvision documentation"),
+    "DenseNet-161": (28_681_000, "torchvision documentation"),
+    "DenseNet-201": (20_013_928, "torchvision documentation"),
+    "GoogLeNet": (13_378_280, "independent implementations, with both auxiliary classifiers; 6,998,552 without"),
+    "Inception-v4": (42_679_816, "osmr/imgclsmob and KerasHub"),
+    "BERT-Large": (335_141_888, "KerasHub, uncased model with pooler"),
+}

@@ -1,0 +1,199 @@
+"""CUDA kernels, run on the CPU as C, against the loops of fused.py in NumPy: the same bits, and mistakes are seen.
+
+Nothing here has run on a GPU.
+"""
+
+import inspect
+
+import numpy as np
+import pytest
+from fake_cuda_c import needs_a_compiler
+from fake_cupy import Array, installed
+
+from refgf.engine import fused
+from refgf.engine.fused_gpu import KERNELS
+
+pytestmark = needs_a_compiler
+
+SIZES = [0, 1, 7, 100_003]
+TYPES = [np.float16, np.float32, np.float64]
+# images, height, width, channels, kernel, stride
+POOLS = [(0, 5, 5, 2, 3, 2), (2, 9, 7, 5, 3, 2), (1, 8, 8, 3, 2, 2), (3, 7, 9, 2, 2, 3), (1, 6, 6, 4, 5, 1)]
+
+
+def numbers(rng, shape, dtype):
+    """Ordinary ones, many equal ones, and some awkward ones."""
+    x = rng.standard_normal(shape).astype(dtype)
+    few = rng.integers(-2, 3, shape).astype(dtype)
+    awkward = rng.choice(np.array([np.inf, -np.inf, np.nan, -0.0, 6e-8, -65504.0], dtype), shape)
+    return np.choose(rng.integers(0, 24, shape) // 11, [x, few, awkward])
+
+
+def flat(name, n, dtype):
+    """Arguments of the loops over flat arrays."""
+    rng = np.random.default_rng([n, len(name)])
+    x = [numbers(rng, n, dtype) for _ in range(6)]
+    a, b, c = (dtype(value) for value in (0.9, 0.1, 0.3))
+    kept = rng.random(n) < 0.5
+    each = {
+        "momentum_sgd": [(*x[:3], a, b, c, decays) for decays in (True, False)],
+        "carry": [(*x[:5], a, b, c, decays, ages) for decays in (True, False) for ages in (True, False)],
+        "relu_gradient": [(x[0], x[1])],
+        "dropout": [(x[0], kept, 1 / (1 - 0.3), x[1])],
+        "normalize": [tuple(x[:5])],
+        "normalize_gradient": [tuple(x)],
+    }
+    return each[name]
+
+
+def packed(n, dtype):
+    """Every other chunk, the last one shorter; none at all of no elements."""
+    rng, chunk = np.random.default_rng(n), max(1, n // 7 - 1)
+    chosen = np.arange(-(-n // chunk))[::-2][::-1]
+    size = sum(min(n, (number + 1) * chunk) - number * chunk for number in chosen)
+    return numbers(rng, n, dtype), numbers(rng, n, dtype), chosen, chunk, dtype(3), np.zeros(size, dtype)
+
+
+def pooled(case, dtype):
+    """Arguments of both directions; windows that tie, with NaNs; zeros of one sign only."""
+    n, height, width, channels, kernel, stride = case
+    rng = np.random.default_rng(case)
+    x = numbers(rng, (n, height, width, channels), dtype) + dtype(0)
+    y = np.zeros((n, (height - kernel) // stride + 1, (width - kernel) // stride + 1, channels), dtype)
+    forward = x, y, np.zeros(y.shape, np.uint8), kernel, stride
+    fused.largest_in_windows(*forward)
+    winner = forward[2].copy()
+    dy = rng.standard_normal(y.shape).astype(dtype)
+    dy = np.where(rng.random(y.shape) < 0.1, numbers(rng, y.shape, dtype), dy)
+    y[...], forward[2][...] = 0, 0
+    return forward, (dy, winner, np.ones_like(x), kernel, stride)
+
+
+def arguments():
+    for dtype in TYPES:
+        for name in ("momentum_sgd", "carry", "relu_gradient", "dropout", "normalize", "normalize_gradient"):
+            for n in SIZES:
+                yield from ((name, given) for given in flat(name, n, dtype))
+        for n in SIZES:
+            yield "pack", packed(n, dtype)
+        for case in POOLS:
+            yield from zip(("largest_in_windows", "to_winners"), pooled(case, dtype))
+
+
+def by_the_loop(name, given):
+    """All arguments after the loop has run in NumPy, which rounds a Python float to the arrays' type."""
+    given = [x.copy() if isinstance(x, np.ndarray) else given[0].dtype.type(x) if isinstance(x, float) else x for x in given]
+    with np.errstate(all="ignore"):
+        getattr(fused, name)(*given)
+    return given
+
+
+def by_the_kernel(cupy, name, given):
+    host = [name == "pack" and number == 2 for number in range(len(given))]  # the chunks' numbers
+    on_device = [cupy.asarray(x) if isinstance(x, np.ndarray) and not h else x for x, h in zip(given, host)]
+    loop = getattr(fused, name)
+    assert fused.compiled(loop, on_device[0]) is KERNELS[name]
+    KERNELS[name](*on_device)
+    return [x.get() if isinstance(x, Array) else x for x in on_device]
+
+
+def same(ones, others):
+    """Bit for bit, but for which NaN a NaN is."""
+    for one, other in zip(ones, others, strict=True):
+        if isinstance(one, np.ndarray):
+            both_nan = np.isnan(one) & np.isnan(other)
+            if one.dtype != other.dtype or np.where(both_nan, 0, one).tobytes() != np.where(both_nan, 0, other).tobytes():
+                return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """The loops take seconds: they run once. {name: [(arguments, what they are afterwards)]}"""
+    found = {}
+    for name, given in arguments():
+        found.setdefault(name, []).append((given, by_the_loop(name, given)))
+    return found
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_has_the_bits_of_its_loop(name, expected):
+    with installed() as cupy:
+        for given, wanted in expected[name]:
+            assert same(by_the_kernel(cupy, name, given), wanted), [getattr(x, "shape", x) for x in given]
+
+
+MISTAKES = [  # kernel, text, in its place
+    ("momentum_sgd", "T decayed = decay * w;\n            gradient = decayed + g;", "gradient = decay * w + g;"),
+    ("momentum_sgd", "if (decays)", "if (!decays)"),
+    ("momentum_sgd", "T move = rate * v;\n        w = w - move;", "w = w - rate * v;"),
+    ("momentum_sgd", "T kept = momentum * v;", "T kept = (T)(momentum * (double)v * (1 + 1e-3));"),
+    ("carry", "if (ages) v = v + u;", ""),
+    ("carry", "gradient = gradient + decayed;\n", "gradient = decayed;\n"),
+    ("carry", "fabs(travels)", "travels"),
+    ("pack", "+ i % chunk", ""),
+    ("pack", "numbers[i / chunk]", "i / chunk"),
+    ("pack", "T travels = v[from] + g[from];\n        out = scale * travels;", "out = scale * v[from] + scale * g[from];"),
+    ("largest_in_windows", "if (value > largest) number", "if (value >= largest) number"),
+    ("largest_in_windows", " || value != value", ""),
+    ("largest_in_windows", "place / side * width", "place / side * height"),
+    ("largest_in_windows", "column * stride)", "column)"),
+    ("to_winners", "row * stride <= y", "row * stride < y"),
+    ("to_winners", "(y - side) / stride + 1;", "(y - side) / stride + 2;"),
+    ("to_winners", "long long row = first_row; row < rows && row * stride <= y; ++row",
+     "long long row = rows - 1; row >= first_row; --row"),
+    ("to_winners", "total = total + dy", "total = dy"),
+    ("relu_gradient", "y > 0", "y >= 0"),
+    ("relu_gradient", "dy * (T)(y > 0)", "y > 0 ? dy : (T)0"),
+    ("dropout", "T chosen = x * (T)kept;\n        out = factor * chosen;", "out = kept ? factor * x : (T)0;"),
+    ("normalize", "T scaled = centred * scale;\n        y = scaled + beta;", "y = centred * scale + beta;"),
+    ("normalize_gradient", "T corrected = scaled - correction;\n        dy = corrected - offset;",
+     "T corrected = correction + offset;\n        dy = scaled - corrected;"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name, text, mistake", MISTAKES, ids=lambda value: value.split("\n")[0])
+def test_a_mistake_in_a_kernel_is_seen(name, text, mistake, expected):
+    with installed() as cupy:
+        real = cupy.ElementwiseKernel
+
+        def mistaken(inputs, outputs, operation, *rest, **options):
+            assert operation.count(text) == 1
+            return real(inputs, outputs, operation.replace(text, mistake), *rest, **options)
+
+        cupy.ElementwiseKernel = mistaken
+        assert not all(same(by_the_kernel(cupy, name, given), wanted) for given, wanted in expected[name])
+
+
+def test_vectors_are_repeated_and_blocks_are_views():
+    """As BatchNorm calls them: (C,) beside (n, H, C), and a part of a batch."""
+    rng = np.random.default_rng(0)
+    x, (mean, scale, beta) = rng.standard_normal((5, 3, 4)), rng.standard_normal((3, 4))
+    with installed() as cupy:
+        y = cupy.asarray(np.zeros_like(x))
+        KERNELS["normalize"](*(cupy.asarray(a) for a in (x[1:3], mean, scale, beta)), y[1:3])
+        wanted = np.zeros_like(x)
+        wanted[1:3] = (x[1:3] - mean) * scale + beta
+        assert same([y.get()], [wanted])
+
+
+def test_what_cupy_refuses_is_refused():
+    with installed() as cupy:
+        x, half = (cupy.asarray(np.ones(3, kind)) for kind in (np.float32, np.float16))
+        for wrong in ((x, half), (x, np.ones(3, np.float32)), (x[:2], x), (1.0, x)):
+            with pytest.raises((TypeError, ValueError)):
+                KERNELS["relu_gradient"](*wrong)
+        with pytest.raises(ValueError, match="rounded one by one"):
+            cupy.ElementwiseKernel("T x", "T y", "y = x", "copy")
+
+
+def test_a_kernel_is_called_as_its_loop_is():
+    for name, kernel in KERNELS.items():
+        assert [*inspect.signature(kernel).parameters] == [*inspect.signature(getattr(fused, name)).parameters]
+    assert set(fused.LOOPS) & set(fused.GPU_LOOPS) == set()
+    assert {loop.__name__ for loop in fused.LOOPS + fused.GPU_LOOPS} - set(KERNELS) == {"narrow", "widen"}
+
+
+@pytest.mark.parametrize("loop", fused.GPU_LOOPS, ids=lambda loop: loop.__name__)
+def test_the_cpu_keeps_its_passes(loop):
+    assert fused.compiled(loop, np.zeros(fused.LONG, np.float32)) is None

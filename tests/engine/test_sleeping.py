@@ -1,0 +1,116 @@
+"""Patient messages: the same bits, messages and bytes as impatient ones, and next to no processor time while they wait."""
+
+import numpy as np
+import pytest
+from comm_cases import order_sensitive, same_bits, sizes_of
+
+from jobs import needs_mpiexec, run_job
+from refgf.engine import sleeping as module
+from refgf.comm import ring
+from refgf.engine.sleeping import PatientComm, patient
+from refgf.engine.pipelined import pipelined
+from refgf.comm.schedule import collective, replay
+from refgf.comm.trace import TracedComm
+from refgf.oracle.definitions import ring_traffic
+
+
+def test_a_ring_is_the_same_ring(on_ranks):
+    def body(comm):
+        p, rank = comm.Get_size(), comm.Get_rank()
+        traced = TracedComm(comm)
+        for allreduce in (bind(patient(traced).Dup(), ring.allreduce) for bind in (collective, pipelined)):
+            for n in sizes_of(p):
+                traced.reset()
+                xs = order_sensitive(p, n, np.float32)
+                x = xs[rank].copy()
+                allreduce(x)
+                assert same_bits(x, replay([ring.allreduce(r, p, n) for r in range(p)], xs)[rank])
+                messages, elements = ring_traffic(n, p, rank)
+                assert (traced.messages, traced.bytes) == (messages, 4 * elements)
+
+    on_ranks(body)
+
+
+def test_halves_of_a_message(on_ranks):
+    def body(comm):
+        p, rank, comm = comm.Get_size(), comm.Get_rank(), patient(comm)
+        x = np.full(5, rank, np.float32)
+        if rank > 0:
+            comm.Recv(x, rank - 1)
+            x += 1
+        if rank < p - 1:
+            comm.Send(x, rank + 1)
+        assert (x == rank).all()
+
+    on_ranks(body)
+
+
+class Request:
+    """Is there at the fifth question."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def Test(self):
+        self.asked += 1
+        return self.asked == 5
+
+
+class Comm:
+    def __init__(self):
+        self.requests = []
+
+    def Isend(self, *arguments):
+        self.requests.append(Request())
+        return self.requests[-1]
+
+    Irecv = Isend
+
+
+@pytest.mark.parametrize("call, count", [("Send", 1), ("Recv", 1), ("Sendrecv", 2)])
+def test_nothing_returns_early_and_every_question_but_the_last_is_followed_by_a_nap(monkeypatch, call, count):
+    naps, below = [], Comm()
+    wanted = [module.NAP_S, *[module.LONG_NAP_S] * 3]
+    monkeypatch.setattr(module.time, "sleep", naps.append)
+    arguments = (None, 1, 0, None, 1, 0) if call == "Sendrecv" else (None, 1)
+    getattr(PatientComm(below), call)(*arguments)
+    assert [request.asked for request in below.requests] == [5] * count and naps == wanted * count
+
+
+def test_those_that_sleep_anyway_are_left_alone():
+    class Threads:
+        def Get_rank(self):
+            return 0
+
+        def Get_size(self):
+            return 1
+
+    comm = Threads()
+    assert patient(comm) is comm
+    assert patient(TracedComm(comm))._comm is comm
+
+
+WAITING = """
+import refgf.launch, time
+import numpy as np
+from mpi4py import MPI
+from refgf.engine.sleeping import patient
+comm, x = MPI.COMM_WORLD, np.zeros(3)
+for wrap in (patient, lambda comm: comm):
+    comm.Barrier()
+    if comm.rank == 0:
+        time.sleep(1.0)
+        comm.Send(x, 1)
+    else:
+        wall_s, cpu_s = time.perf_counter(), time.process_time()
+        wrap(comm).Recv(x, 0)
+        print("share", (time.process_time() - cpu_s) / (time.perf_counter() - wall_s), flush=True)
+"""
+
+
+@needs_mpiexec
+def test_who_waits_patiently_leaves_the_core_to_others():
+    job = run_job(2, WAITING)
+    assert job.code == 0, job.text
+    asleep, asking = (float(line.split()[1]) for line in job.stdout.splitlines())
+    assert asleep < asking / 2, (asleep, asking)

@@ -1,0 +1,134 @@
+"""Real MPI jobs in tests: `run_job` starts mpiexec, never waits longer than it was told, and leaves nothing behind."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from dataclasses import dataclass
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MARK = "REFGF_TEST_JOB"  # every process of a job carries this variable, whoever its parent is by now
+OF_A_LAUNCHER = ("PMI_", "PMIX_", "HYDI_", "MPI_LOCAL", "OMPI_COMM_", "OMPI_UNIVERSE_", "PRTE_LAUNCHED")
+EVERYWHERE = {  # Open MPI refuses root and more ranks than cores; MPICH does not read these
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    stdout: str
+    stderr: str
+    seconds: float
+    timed_out: bool
+    left: list[int]  # processes still there when the launcher had ended; killed since
+
+    @property
+    def text(self) -> str:
+        return self.stdout + self.stderr
+
+
+def mpiexec() -> str | None:
+    """The launcher beside this Python, else the first on PATH."""
+    beside = os.path.join(os.path.dirname(sys.executable), "mpiexec")
+    return beside if os.access(beside, os.X_OK) else shutil.which("mpiexec")
+
+
+def _why_no_jobs() -> str | None:
+    if mpiexec() is None:
+        return "no mpiexec beside this Python or on PATH; next: pip install mpich"
+    if any(name.startswith(OF_A_LAUNCHER) for name in os.environ):
+        return "already inside an MPI job, which cannot start another one"
+    return None
+
+
+needs_mpiexec = pytest.mark.skipif(_why_no_jobs() is not None, reason=str(_why_no_jobs()))
+
+
+def clean_environment(env: dict | None = None) -> dict[str, str]:
+    """This process's environment without what a launcher or refgf.launch put there, and with `env` on top
+    (None as a value removes a variable)."""
+    launch = sys.modules.get("refgf.launch")
+    ours = {setting.name for setting in launch.settings if setting.by == "launch"} if launch else set()
+    result = {k: v for k, v in os.environ.items() if not k.startswith(OF_A_LAUNCHER) and k not in ours}
+    path = os.pathsep.join(filter(None, [ROOT, result.get("PYTHONPATH")]))
+    result = EVERYWHERE | result | {"PYTHONPATH": path} | (env or {})
+    return {k: str(v) for k, v in result.items() if v is not None}
+
+
+def run_job(ranks: int, program: str | list, timeout: float = 60, env: dict | None = None, options=()) -> Ended:
+    """Run `program` on so many ranks (0: this Python alone, without mpiexec) and return how it ended.
+
+    program: Python source as one string, or a list of arguments for python. options: arguments for mpiexec.
+    After `timeout` seconds the launcher and every process of the job are killed and timed_out is True.
+    """
+    python = [sys.executable, *(["-c", program] if isinstance(program, str) else map(str, program))]
+    command = [mpiexec(), *options, "-n", str(ranks), *python] if ranks else python
+    mark = uuid.uuid4().hex
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:  # a pipe would wait for every process
+        start = time.monotonic()
+        process = subprocess.Popen(
+            command,
+            env=clean_environment(env) | {MARK: mark},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+        try:
+            code, timed_out = process.wait(timeout), False
+        except subprocess.TimeoutExpired:
+            code, timed_out = -signal.SIGKILL, True
+        finally:
+            seconds = time.monotonic() - start
+            left = [] if process.returncode is None else _still_there(mark)
+            _kill(process, mark)
+        return Ended(code, _read(out), _read(err), seconds, timed_out, left)
+
+
+def processes(mark: str) -> list[int]:
+    """Processes of the job `mark` that are alive (Linux; empty elsewhere)."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else []):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if f"{MARK}={mark}".encode() in file.read().split(b"\0"):
+                    found.append(int(pid))
+        except OSError:  # ended meanwhile, or another user's
+            continue
+    return found
+
+
+def _still_there(mark: str, patience_s: float = 2.0) -> list[int]:
+    """What is left `patience_s` after the launcher has ended; it may return just before its ranks are gone."""
+    end = time.monotonic() + patience_s
+    while (left := processes(mark)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return left
+
+
+def _kill(process: subprocess.Popen, mark: str) -> None:
+    """SIGKILL to the launcher's process group, then to every process with the mark (ranks have their own groups)."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    while left := processes(mark):
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.05)
+
+
+def _read(file) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace").replace("\0", "")  # Open MPI pads its messages with zero bytes

@@ -1,0 +1,204 @@
+"""Threads as ranks: messages, collectives, and ends that are never hangs."""
+
+import collections
+import gc
+import time
+import weakref
+
+import numpy as np
+import pytest
+
+from jobs import run_job
+from refgf.machine import threads
+
+
+def test_message_is_a_copy():
+    def body(comm):
+        x = np.full(3, comm.rank, np.float32)
+        got = np.empty(3, np.float32)
+        comm.Sendrecv(x, (comm.rank + 1) % comm.size, 0, got, (comm.rank - 1) % comm.size, 0)
+        x += 100
+        comm.Barrier()
+        return got[0]
+
+    assert threads.run(5, body) == [4, 0, 1, 2, 3]
+
+
+def test_messages_do_not_overtake():
+    def body(comm):
+        if comm.rank == 0:
+            requests = [comm.Isend(np.array([i]), 1) for i in range(4)]
+            [r.Wait() for r in requests]
+            return None
+        got = [np.empty(1, int) for _ in range(4)]
+        for g in got:
+            comm.Recv(g, 0)
+        return [int(g[0]) for g in got]
+
+    assert threads.run(2, body)[1] == [0, 1, 2, 3]
+
+
+def test_collectives():
+    def body(comm):
+        other = comm.Dup()
+        assert other.allgather(comm.rank * 10) == [10 * r for r in range(comm.size)]
+        assert comm.bcast("word" if comm.rank == 2 else None, root=2) == "word"
+        return comm.allreduce(comm.rank), comm.allreduce(comm.rank, max)
+
+    assert threads.run(4, body) == [(6, 3)] * 4
+
+
+@pytest.mark.parametrize("size", [1, 3, 5, 8])
+def test_split_as_mpi_does(size):
+    """Even and odd ranks, each numbered backwards; messages stay inside, and a rank that leaves leaves its part."""
+
+    def body(comm):
+        part = comm.Split(comm.rank % 2, -comm.rank)
+        mine = [r for r in reversed(range(comm.size)) if r % 2 == comm.rank % 2]
+        assert part.allgather(comm.rank) == mine and part.rank == mine.index(comm.rank) and part.size == len(mine)
+        got = np.empty(1, int)
+        part.Sendrecv(np.array([comm.rank]), (part.rank + 1) % part.size, 0, got, (part.rank - 1) % part.size, 0)
+        assert got[0] == mine[part.rank - 1]
+        part.Dup().Barrier()
+        return comm.allreduce(1)
+
+    assert threads.run(size, body) == [size] * size
+
+
+def test_a_part_that_waits_for_a_rank_that_has_returned():
+    def body(comm):
+        part = comm.Split(comm.rank > 0)
+        if comm.rank == 1:
+            part.Recv(np.empty(1), 1)
+
+    with pytest.raises(threads.Deadlock, match="rank 1 has already returned"):
+        threads.run(3, body)
+
+
+def test_deadlock_is_explained():
+    def body(comm):
+        comm.Send(np.ones(2), (comm.rank + 1) % comm.size)
+
+    with pytest.raises(threads.Deadlock, match="rank 0 waits to send to rank 1; rank 1 waits to send to rank 2"):
+        threads.run(3, body)
+
+
+def test_waiting_for_a_rank_that_has_returned():
+    def body(comm):
+        if comm.rank:
+            comm.Recv(np.empty(1), 0)
+
+    with pytest.raises(threads.Deadlock, match="rank 0 has already returned"):
+        threads.run(2, body)
+
+
+@pytest.mark.parametrize("part", [lambda comm: comm.Dup(), lambda comm: comm.Dup().Dup()])
+def test_a_communicator_made_after_a_rank_has_returned(part):
+    def body(comm):
+        if comm.rank == 0:
+            while 1 in comm._world._running:
+                time.sleep(1e-3)
+            part(comm).Barrier()
+
+    with pytest.raises(threads.Deadlock, match="rank 0 waits in a barrier.*rank 1 has already returned"):
+        threads.run(2, body)
+
+
+def test_a_duplicate_outlives_what_it_was_made_from():
+    def body(comm):
+        first = comm.Dup()
+        second = first.Dup()
+        first.Free()
+        comm.Barrier()
+        return second.allgather(comm.rank)
+
+    assert threads.run(3, body) == [[0, 1, 2]] * 3
+
+
+def test_what_is_over_is_not_kept():
+    class Thing:
+        pass
+
+    def body(comm):
+        for _ in range(20):
+            part = comm.Dup()
+            held = weakref.ref(part.allgather(Thing())[comm.rank])
+            part.Free()
+        comm.Barrier()
+        gc.collect()
+        comm.Barrier()
+        return held() is None, len(comm._world._children), len(comm._world._gatherings)
+
+    for gone, children, gatherings in threads.run(3, body):
+        assert gone and children <= 2 and gatherings <= 1  # the last duplicate; the barrier that others still leave
+
+
+def test_a_failing_rank_aborts_the_others():
+    seen = []
+
+    def body(comm):
+        if comm.rank == 1:
+            raise KeyError("lost")
+        try:
+            comm.Barrier()
+        except threads.Aborted as error:
+            seen.append(str(error))
+            raise
+
+    with pytest.raises(KeyError):
+        threads.run(3, body)
+    assert len(seen) == 2 and "rank 1 failed: KeyError" in seen[0]
+
+
+@pytest.mark.parametrize("send, room, told", [("f4", 2, "room for 2"), ("f8", 3, "float64")])
+def test_messages_that_do_not_fit_are_refused(send, room, told):
+    def body(comm):
+        if comm.rank == 0:
+            comm.Send(np.ones(3, send), 1)
+        else:
+            comm.Recv(np.empty(room, "f4"), 0)
+
+    with pytest.raises((ValueError, threads.Aborted), match=told):
+        threads.run(2, body)
+
+
+def test_there_is_no_rank_outside():
+    with pytest.raises(ValueError, match="got peer 2; wanted 0 to 1"):
+        threads.run(2, lambda comm: comm.Send(np.ones(1), 2))
+
+
+INTERRUPTED = """
+import os, signal, threading, time
+from refgf.machine import threads
+
+def body(comm):
+    while True:  # never communicates, so nothing but the end of the process ends it
+        time.sleep(0.01)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+threads.run(3, body)
+"""
+
+
+def test_an_interrupt_ends_all_ranks():
+    ended = run_job(0, INTERRUPTED, timeout=20)
+    assert not ended.timed_out and ended.code != 0 and "KeyboardInterrupt" in ended.stderr, ended.text
+
+
+def test_a_queue_is_made_once(monkeypatch):
+    """Two ranks that look for a queue at the same time, while it is being made, must find the same one."""
+    deque = collections.deque
+
+    def slowly():
+        time.sleep(1e-3)
+        return deque()
+
+    def body(comm):
+        x = np.full(1, comm.rank)
+        for tag in range(20):
+            comm.Send(x, 1, tag) if comm.rank == 0 else comm.Recv(x, 0, tag)
+        return x[0]
+
+    monkeypatch.setattr(collections, "deque", slowly)
+    assert threads.run(2, body) == [0, 0]

@@ -1,0 +1,74 @@
+"""The roofline by hand, and the study's limits."""
+
+import pytest
+
+from refgf.predict.cost import Link
+from refgf.papers.barrachina.roofline import Node, bottleneck_map, layer_times, study
+from refgf.papers.scaling.shapes import Builder
+from refgf.papers.scaling.workloads import alexnet, resnet50
+
+V100 = Node(15.7e12, 900e9)  # float32, from its data sheet
+
+
+def test_by_hand():
+    """100 flops and 10 bytes: 10 s at 10 flop/s; 20 s at half a byte a second."""
+    assert Node(10, 1e9).kernel_s(100, 10) == 10 and Node(10, 1e9).limit(100, 10) == "flops"
+    assert Node(10, 0.5).kernel_s(100, 10) == 20 and Node(10, 0.5).limit(100, 10) == "memory"
+
+
+def tiny():
+    net = Builder("tiny", 5, 5, 2)
+    net.conv("conv1", 4, 3)
+    net.fc("fc2", 3)
+    return net.workload()
+
+
+def test_layers_by_hand():
+    """Batch 10: conv1 has 13,320 flops in 3744 bytes forwards; at 1 flop/s and 1 byte/s flops decide."""
+    conv, fc = layer_times(tiny(), 10, Node(1, 1))
+    assert (conv.forward_s, conv.forward_limit) == (10 * (2 * 9 * 18 * 4 + 36), "flops")
+    assert fc.backward_s == max(10 * (4 * 36 * 3 + 3), 4 * (10 * (2 * 36 + 3) + 2 * 111))
+    slow_memory = layer_times(tiny(), 10, Node(1e9, 1))
+    assert {layer.forward_limit for layer in slow_memory} == {"memory"}
+    assert slow_memory[0].forward_s == 4 * (10 * (50 + 36) + 76)
+
+
+def test_weights_used_once_more_a_sample_move_the_limit():
+    """Fully connected layers are memory-bound at batch 1 and flop-bound at batch 512; normalisation never gets there."""
+    small, large = [{layer.name: layer for layer in layer_times(alexnet(), batch, V100)} for batch in (1, 512)]
+    assert small["fc6"].forward_limit == "memory" and large["fc6"].forward_limit == "flops"
+    assert large["norm1"].forward_limit == "memory"
+
+
+def test_roofline_is_never_above_its_roofs():
+    """Seeded mistake: the sum of both times in place of the larger. Here it would be 30."""
+    assert Node(10, 0.5).kernel_s(100, 10) == 20 != 100 / 10 + 10 / 0.5
+
+
+def test_limits_of_the_study():
+    free, dead = Link(0.0, 1e-18), Link(1e-3, 1e-6)
+    alone = study(resnet50(), 32, V100, free, 64)
+    assert alone.shares["network"] < 1e-6 and alone.bottleneck in ("flops", "memory")
+    assert study(resnet50(), 32, V100, dead, 64).bottleneck == "network"
+    hidden = study(resnet50(), 32, V100, Link(0.0, 5e-11), 64)
+    assert hidden.shares["network"] < 0.01 < 2 * 64 / 65 * resnet50().parameters * 4 * 5e-11 / hidden.step_s
+    assert sum(alone.shares.values()) == pytest.approx(1)
+    assert alone.samples_per_s == pytest.approx(64 * 32 / alone.step_s)
+
+
+def test_faster_parts_never_slow_a_step():
+    base = study(alexnet(), 64, V100, Link(1e-5, 1e-9), 16).step_s
+    assert study(alexnet(), 64, Node(2 * V100.flops, V100.bandwidth), Link(1e-5, 1e-9), 16).step_s <= base
+    assert study(alexnet(), 64, Node(V100.flops, 2 * V100.bandwidth), Link(1e-5, 1e-9), 16).step_s <= base
+    assert study(alexnet(), 64, V100, Link(1e-5, 5e-10), 16).step_s <= base
+
+
+def test_map_goes_from_network_to_node():
+    points = bottleneck_map(alexnet(), [16, 256], [1e8, 1e11], V100, 64, 5e-6)
+    assert points[16, 1e8].bottleneck == "network" and points[256, 1e11].bottleneck != "network"
+    assert len(points) == 4
+
+
+def test_nonsense():
+    with pytest.raises(ValueError, match="wanted both > 0"):
+        Node(0, 1)

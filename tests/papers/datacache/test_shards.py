@@ -1,0 +1,93 @@
+"""Shards by node: disjoint, complete, each sample once an epoch; with one node the batches of data.py."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from refgf.papers.datacache import shards
+from refgf.training.data import Dataset, batches, shuffled
+
+NODES = [[[0]], [[0, 1]], [[0], [1]], [[0, 2], [1]], [[0, 1], [2, 3]], [[3], [0, 1, 4], [2]], [[0, 1, 2, 3, 4, 5, 6]]]
+
+
+def dataset(n):
+    return Dataset(lambda i: i.astype(np.uint8).reshape(-1, 1, 1, 1), np.arange(n), ("a", "b"), 1, 1, (0.0,), (1.0,))
+
+
+def check_shards(n, nodes):
+    """Dealt out rank by rank, card by card."""
+    size = sum(map(len, nodes))
+    hands = [[] for _ in nodes]
+    for i in range(n):
+        hands[next(j for j, ranks in enumerate(nodes) if i % size in ranks)].append(i)
+    assert [shard.tolist() for shard in shards.node_shards(n, nodes)] == hands
+
+
+def check_epoch(n, nodes, batch_size, seed=3):
+    size = sum(map(len, nodes))
+    steps = shards.node_batches(shuffled(n, seed, 1), nodes, batch_size)
+    assert len(steps) == -(-n // batch_size)
+    for node, shard in zip(nodes, shards.node_shards(n, nodes)):
+        seen = [step[rank] for step in steps for rank in node]
+        assert sorted(np.concatenate([np.zeros(0, int), *seen]).tolist()) == shard.tolist()
+        parts = [[len(step[rank]) for rank in node] for step in steps]
+        assert all(max(part) - min(part) <= 1 for part in parts)
+    totals = [sum(map(len, step)) for step in steps]
+    assert all(abs(total - batch_size) <= len(nodes) for total in totals[:-1]) and sum(totals) == n
+    assert all(len(step) == size for step in steps)
+
+
+@pytest.mark.parametrize("nodes", NODES, ids=str)
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 23, 100])
+def test_shards_and_epochs(n, nodes):
+    check_shards(n, nodes)
+    for batch_size in (7, 16):
+        check_epoch(n, nodes, batch_size)
+
+
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_one_node_has_the_batches_of_everybody(size):
+    data, nodes = dataset(23), [list(range(size))]
+    for rank in range(size):
+        mine_and_wanted = (shards.shard_batches(data, 6, 2, 1, rank, nodes), batches(data, 6, 2, 1, rank, size))
+        for mine, wanted in zip(*mine_and_wanted, strict=True):
+            assert np.array_equal(mine[0], wanted[0]) and np.array_equal(mine[1], wanted[1]) and mine[2] == wanted[2]
+
+
+def test_steps_agree_on_the_global_batch():
+    nodes, data = [[0, 1, 3], [2]], dataset(37)
+    ranks = [list(shards.shard_batches(data, 5, 0, 1, rank, nodes)) for rank in range(4)]
+    for step in zip(*ranks, strict=True):
+        assert {s[2] for s in step} == {sum(len(s[1]) for s in step)}
+
+
+def test_epochs_differ_in_order_and_not_in_content():
+    first, second = (shards.node_batches(shuffled(40, 1, epoch), [[0], [1]], 40)[0] for epoch in (0, 1))
+    assert all(sorted(a) == sorted(b) and not np.array_equal(a, b) for a, b in zip(first, second))
+
+
+def test_the_check_sees_a_sample_that_changes_its_node(monkeypatch):
+    """Seeded: the shard is what a node happens to get in the shuffled order."""
+    wrong = shards._node_of_rank
+
+    def by_place(order, nodes, batch_size):
+        owner = wrong(nodes)[np.arange(len(order)) % sum(map(len, nodes))]
+        mine = [(order[owner == node], len(ranks)) for node, ranks in enumerate(nodes)]
+        return [[shard[rank::count] for shard, count in mine for rank in range(count)]]
+
+    monkeypatch.setattr(shards, "node_batches", by_place)
+    with pytest.raises(AssertionError):
+        check_epoch(23, [[0], [1]], 23)
+
+
+@pytest.mark.parametrize("nodes", [[[0, 1], [1]], [[0], []], [[1]]])
+def test_wrong_nodes(nodes):
+    with pytest.raises(ValueError, match="shards: got nodes"):
+        shards.node_shards(5, nodes)
+
+
+def test_fewer_samples_than_ranks():
+    for n, batch in ((2, 3), (9, 2)):
+        with pytest.raises(ValueError, match="next: fewer ranks"):
+            list(shards.shard_batches(dataclasses.replace(dataset(n)), batch, 0, 0, 0, [[0, 1, 2]]))

@@ -1,0 +1,116 @@
+"""Slow stores give the bytes of the files, at the pace they state, to those who may ask."""
+
+import os
+import socket
+import time
+
+import pytest
+
+from refgf.machine import threads
+from refgf.papers.datacache import stores
+from refgf.papers.datacache.stores import FileServer, FolderStore, RemoteStore, Throttled, addresses, data_set_key
+from refgf.machine.units import Link
+
+
+@pytest.fixture
+def paths(tmp_path):
+    """Files of awkward lengths."""
+    names = [str(tmp_path / f"{i}.jpg") for i in range(5)]
+    for i, (name, length) in enumerate(zip(names, (0, 1, 70_000, 3_000_001, 17))):
+        with open(name, "wb") as file:
+            file.write(bytes([i]) * length)
+    return names
+
+
+def test_a_folder_on_another_rank(on_ranks, paths):
+    def body(comm):
+        shared = comm.bcast(paths, root=0)
+        store = RemoteStore(comm, shared if comm.Get_rank() == 0 else None)
+        right = all(store(i) == FolderStore(shared)(i) for i in (3, 0, 1, 4, 2, 2))
+        comm.allgather(None)
+        store.close()
+        return right
+
+    for results in on_ranks(body, sizes=(1, 3, 5)):
+        assert all(results)
+
+
+def test_a_file_that_has_gone(paths):
+    def body(comm):
+        store = RemoteStore(comm, paths if comm.rank == 0 else None)
+        if comm.rank == 0:
+            os.remove(paths[1])
+        comm.Barrier()
+        for index in (1, 99):
+            with pytest.raises(OSError, match="cannot be read by the storing rank"):
+                store(index)
+        assert store(4) == b"\4" * 17  # and it goes on
+        comm.Barrier()
+        store.close()
+
+    threads.run(2, body)
+
+
+def test_a_storing_rank_that_ends_is_an_error_not_a_wait(paths):
+    def body(comm):
+        store = RemoteStore(comm, paths if comm.rank == 0 else None)
+        comm.Barrier()
+        if comm.rank == 0:
+            store.close()
+        comm.Barrier()
+        if comm.rank == 1:
+            with pytest.raises(OSError):
+                store(1)
+
+    threads.run(2, body)
+
+
+def test_nobody_reads_without_the_token(paths):
+    server = FileServer(FolderStore(paths))
+    hosts, port, token = server.contact
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as stranger:
+        stranger.sendall(bytes(len(token) // 2))
+        assert stranger.recv(100) == b""
+    server.close()
+
+
+def test_another_server_on_the_port_is_not_ours(paths):
+    server = FileServer(FolderStore(paths))
+    hosts, port, token = server.contact
+    with pytest.raises(ConnectionError, match="another server"):
+        stores._connect(["127.0.0.1"], port, token[:16] + bytes(16))
+    server.close()
+
+
+def test_a_rank_that_cannot_connect_is_told_on_all(paths, monkeypatch):
+    def refuse(*contact):
+        raise OSError("no route")
+
+    monkeypatch.setattr(stores, "_connect", refuse)
+    with pytest.raises(ValueError, match="rank 0 cannot reach rank 0, which has the files: no route"):
+        threads.run(3, lambda comm: RemoteStore(comm, paths if comm.rank == 0 else None))
+
+
+def test_throttled_takes_its_time_and_no_less(paths):
+    link = Link(0.01, 1e-6)
+    store = Throttled(FolderStore(paths), link)
+    for index, length in ((0, 0), (2, 70_000)):
+        start = time.perf_counter()
+        assert len(store(index)) == length
+        assert time.perf_counter() - start >= 0.01 + 1e-6 * length
+
+
+def test_addresses_end_with_the_loopback():
+    assert addresses()[-1] == "127.0.0.1" and len(set(addresses())) == len(addresses())
+
+
+def test_the_key_changes_with_names_sizes_and_times(tmp_path, paths):
+    first = data_set_key(str(tmp_path), paths)
+    assert first == data_set_key(str(tmp_path), paths) and len(first) == 32
+    assert first != data_set_key(str(tmp_path), paths[::-1])
+    os.utime(paths[2], ns=(0, 0))
+    second = data_set_key(str(tmp_path), paths)
+    with open(paths[0], "wb") as file:
+        file.write(b"x")
+    os.rename(paths[4], paths[4] + "x")
+    assert len({first, second, data_set_key(str(tmp_path), paths[:4] + [paths[4] + "x"])}) == 3

@@ -1,0 +1,121 @@
+"""One rank with K parts is K ranks with one part each, bit for bit; a step that is not accepted changes nothing."""
+
+import functools
+
+import numpy as np
+import pytest
+from tiny import N, Prescribed
+
+from refgf.machine import threads
+from refgf.comm.slices import slices
+from refgf.exchange.precision import LossScale
+from refgf.nn.alexnet import AlexNet
+from refgf.training.data import digits
+from refgf.training.gradientflow import GradientFlow, direct_allreduce
+
+BATCH, STEPS = 13, 3
+
+
+@functools.cache
+def data():
+    return digits(67, channels=1)[0]
+
+
+def shards(size, step):
+    order = np.arange(BATCH * step, BATCH * (step + 1))
+    return [data().load(order[part]) for part in slices(BATCH, size)]
+
+
+def train(comm, take, seed=3, **parts):
+    """-> (bits of the parameters, running statistics averaged over ranks, losses)"""
+    network, losses = AlexNet(10, 67, width=1 / 32, dropout=0.0, channels=1), []
+    with GradientFlow(comm, network, allreduce=direct_allreduce, seed=seed, weight_decay=5e-4, **parts) as flow:
+        for step in range(STEPS):
+            losses.append(sum(comm.allgather(take(flow, step))))
+        running = np.mean(comm.allgather(np.concatenate(network.running)), axis=0, dtype=np.float64)
+        return flow.model.parameters.flat.tobytes(), running, losses
+
+
+SAME_BITS = [(size, parts) for size in (1, 2, 5, 16) for parts in ({}, {"trust": 0.01})]
+SAME_BITS += [(1, {"wire": np.float16, "loss_scale": LossScale(2.0**12)})]  # p ranks round p times, a sum of parts once
+
+
+@pytest.mark.parametrize("size, parts", SAME_BITS)
+def test_parts_of_one_rank_are_ranks_with_one_part(size, parts):
+    def shard(flow, step):
+        return flow.step(*shards(size, step)[flow.comm.Get_rank()], BATCH, 0.02)
+
+    def all_parts(flow, step):
+        return flow.accumulate(iter(shards(size, step)), BATCH, 0.02)
+
+    many = threads.run(size, lambda comm: train(comm, shard, **parts))[0]
+    one = threads.run(1, lambda comm: train(comm, all_parts, **parts))[0]
+    assert many[0] == one[0]
+    assert np.allclose(many[2], one[2], rtol=1e-12)
+    if size <= BATCH:  # a rank without images keeps its old statistics, a part without images does not count
+        assert np.allclose(many[1], one[1], rtol=1e-5, atol=1e-7)
+
+
+def test_ranks_that_accumulate(on_ranks):
+    """Each of p ranks with several parts, overlapped and lazily: all hold the same, and it is not one part alone."""
+
+    def body(comm):
+        p, rank = comm.Get_size(), comm.Get_rank()
+
+        def parts(step):
+            return shards(3 * p, step)[3 * rank : 3 * rank + 3]
+
+        def all_of_them(flow, step):
+            return flow.accumulate(parts(step), BATCH, 0.02)
+
+        got = {train(comm, all_of_them, **how)[0] for how in ({}, {"overlap": True}, {"theta_bytes": 0})}
+        last = train(comm, lambda flow, step: flow.step(*parts(step)[-1], BATCH, 0.02))[0]
+        assert len(got) == 1 and last not in got
+        assert len(set(comm.allgather(next(iter(got))))) == 1
+
+    on_ranks(body)
+
+
+def test_exact_gradients_add_up_under_csc(on_ranks):
+    def body(comm):
+        g = np.arange(3 * N, dtype=np.float32).reshape(3, N) / 8
+        with GradientFlow(comm, Prescribed(), density=30, chunk=8, momentum=0.0) as flow:
+            flow.accumulate([(image[None], None) for image in g], 1, 1.0)
+            assert np.array_equal(flow.model.parameters.flat, -comm.Get_size() * g.sum(axis=0))
+
+    on_ranks(body)
+
+
+def test_a_step_that_is_not_accepted_changes_nothing(on_ranks):
+    """The infinity is in the first part, of the last rank."""
+
+    def body(comm):
+        g = np.ones((2, N), np.float32)
+        g[0, 5] = np.inf if comm.Get_rank() == comm.Get_size() - 1 else 1
+        with GradientFlow(comm, Prescribed(), loss_scale=LossScale(4.0, dynamic=True)) as flow:
+            flow.accumulate([(image[None], None) for image in g], 1, 1.0)
+            assert not flow.accepted and flow.scale == 2
+            assert (flow.model.parameters.flat == 0).all() and (flow.model.network.running[0] == 0).all()
+            g[0, 5] = 1
+            flow.accumulate([(image[None], None) for image in g], 1, 1.0)
+            assert flow.accepted and (flow.model.network.running[0] == 1).all()  # the mean of the parts' 1, not 2
+
+    on_ranks(body)
+
+
+def test_no_parts_are_refused():
+    with pytest.raises(ValueError, match="accumulated step: got no parts; wanted at least one, empty"):
+        threads.run(1, lambda comm: GradientFlow(comm, Prescribed()).accumulate([], 1, 1.0))
+
+
+def test_leaving_out_a_part_would_show():
+    """The seeded mistake: only the last part counts."""
+
+    def wrong(flow, step):
+        return flow.accumulate(shards(3, step)[-1:], BATCH, 0.02)
+
+    def right(flow, step):
+        return flow.accumulate(shards(3, step), BATCH, 0.02)
+
+    one, other = (threads.run(1, lambda comm, take=take: train(comm, take))[0][0] for take in (right, wrong))
+    assert one != other

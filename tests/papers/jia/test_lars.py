@@ -1,0 +1,69 @@
+"""LARS against its definition, bit for bit on data whose norms are exact, and whole against parts."""
+
+import numpy as np
+import pytest
+from tiny import SPECS, N
+
+from refgf.engine import blocks
+from refgf.oracle.definitions import lars_step, same_bits
+from refgf.papers.jia.lars import LARS
+
+SIZES, DECAYED = [spec.size for spec in SPECS], [spec.decay for spec in SPECS]
+
+
+@pytest.fixture(params=[5, 65_536])
+def block(request, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK_ELEMENTS_CPU", request.param)
+
+
+def dyadic(seed):
+    return np.random.default_rng(seed).integers(-64, 65, N).astype(np.float32) / 16
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.125])
+def test_steps_are_those_of_the_definition(block, decay):
+    w, v = dyadic(1), np.zeros(N, np.float32)
+    optimizer = LARS(SPECS, w.copy(), trust=0.01, momentum=0.9, weight_decay=decay)
+    for step in range(5):
+        g = dyadic(10 + step)
+        w, v = lars_step(w, v, g, SIZES, 0.3, 0.9, 0.01, decay, DECAYED)
+        optimizer.step(g, 0.3)
+        close = dict(rtol=1e-6, atol=0)  # norms of the second step's weights are sums of n numbers, ours are not exact
+        assert same_bits(optimizer.parameters, w) if step == 0 else np.allclose(optimizer.parameters, w, **close)
+        optimizer.parameters[:], optimizer.velocity[:] = w, v
+
+
+def test_a_tensor_of_zeros_has_ratio_1():
+    optimizer = LARS(SPECS, np.zeros(N, np.float32), trust=0.01, weight_decay=0.0)
+    g = dyadic(3)
+    optimizer.step(g, 0.5)
+    assert same_bits(optimizer.parameters, np.float32(-0.5) * g + np.float32(0))
+
+
+def test_parts_leave_the_rest_alone():
+    optimizer = LARS(SPECS, dyadic(1), trust=0.01)
+    before = optimizer.parameters.copy()
+    optimizer.step(dyadic(2), 0.3, [slice(10, 20), slice(40, 41)], [1, 3])
+    changed = np.flatnonzero(optimizer.parameters != before)
+    assert set(changed) <= {*range(10, 20), 40} and len(changed) > 5
+
+
+def test_whole_chunks_are_the_whole():
+    whole, parts = (LARS(SPECS, dyadic(1), trust=0.01) for _ in range(2))
+    whole.step(dyadic(2), 0.3)
+    parts.step(dyadic(2), 0.3, [slice(i, min(i + 8, N)) for i in range(0, N, 8)], [1] * 11)
+    assert same_bits(whole.parameters, parts.parameters)
+
+
+def test_decay_on_biases_would_show():
+    g, w = dyadic(2), dyadic(1)
+    one, other = LARS(SPECS, w.copy(), trust=0.01), LARS([s._replace(decay=True) for s in SPECS], w.copy(), trust=0.01)
+    one.step(g, 0.3)
+    other.step(g, 0.3)
+    assert not same_bits(one.parameters, other.parameters)
+
+
+@pytest.mark.parametrize("wrong", [{"trust": 0}, {"trust": -1}, {"momentum": 1}, {"weight_decay": -1}])
+def test_bad_settings(wrong):
+    with pytest.raises(ValueError, match="LARS: got"):
+        LARS(SPECS, dyadic(1), **wrong)

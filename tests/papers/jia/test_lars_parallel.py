@@ -1,0 +1,228 @@
+"""LARS's norms formed by all ranks together: the shares cover everything once, the result is that of one rank alone."""
+
+import math
+from collections import namedtuple
+
+import numpy as np
+import pytest
+from tiny import SPECS, N, Prescribed
+
+from refgf.comm import direct
+from refgf.machine import threads
+from refgf.papers.jia.doubling import recursive_doubling
+from refgf.comm.schedule import collective
+from refgf.comm.slices import length, slices
+from refgf.comm.trace import TracedComm
+from refgf.exchange.precision import LossScale
+from refgf.oracle.definitions import direct_traffic, lars_step, same_bits, scaled_allreduce, working_copy
+from refgf.training.gradientflow import GradientFlow, direct_allreduce
+from refgf.papers.jia.lars import LARS, ParallelNorms, squared_norms
+
+SIZES, DECAYED = [spec.size for spec in SPECS], [spec.decay for spec in SPECS]
+RANKS = (1, 3, 5, 7, 100)
+Spec = namedtuple("Spec", "name shape decay size")
+WHOLE = [[slice(0, 3)], [slice(3, 23)], [], [slice(24, 66)], [slice(68, 81)]]
+CHUNKED = [[slice(8, 16), slice(16, 23)], [], [slice(24, 32), slice(64, 66)], [slice(80, 81)]]
+
+
+def dyadic(seed, n=N):
+    return np.random.default_rng(seed).integers(-64, 65, n).astype(np.float32) / 16
+
+
+def no_sum(x):
+    pass
+
+
+@pytest.mark.parametrize("size", RANKS)
+@pytest.mark.parametrize("by", ["slices", "layers"])
+@pytest.mark.parametrize("tensors", [WHOLE, CHUNKED, [], [[]], [[slice(0, N)]]])
+def test_shares_cover_every_element_once(tensors, by, size):
+    counts = np.zeros(N, int)
+    for rank in range(size):
+        share = ParallelNorms(no_sum, rank, size, by).share(tensors)
+        assert len(share) == len(tensors)
+        for parts, own in zip(tensors, share):
+            inside = {i for part in parts for i in range(part.start, part.stop)}
+            for part in own:
+                assert part.stop > part.start and inside >= set(range(part.start, part.stop))
+                counts[part] += 1
+    wanted = np.zeros(N, int)
+    for parts in tensors:
+        for part in parts:
+            wanted[part] += 1
+    assert counts.tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("size", RANKS)
+def test_slices_are_of_equal_length_and_layers_of_equal_number(size):
+    total = sum(length(part) for parts in WHOLE for part in parts)
+    for rank in range(size):
+        got = ParallelNorms(no_sum, rank, size).share(WHOLE)
+        assert sum(length(part) for parts in got for part in parts) == length(slices(total, size)[rank])
+        got = ParallelNorms(no_sum, rank, size, "layers").share(WHOLE)
+        assert [i for i, parts in enumerate(got) if parts] == [
+            i for i in range(len(WHOLE))[slices(len(WHOLE), size)[rank]] if WHOLE[i]
+        ]
+
+
+@pytest.mark.parametrize("by", ["slices", "layers"])
+def test_on_exact_data_the_bits_are_those_of_one_rank(on_ranks, by):
+    """Squares of multiples of 1/16 are exact in float64, and so are their sums in any order."""
+
+    def body(comm):
+        norms = ParallelNorms(collective(comm, recursive_doubling), comm.Get_rank(), comm.Get_size(), by)
+        alone, together = LARS(SPECS, dyadic(1), trust=0.01), LARS(SPECS, dyadic(1), trust=0.01, norms=norms)
+        for step in range(4):
+            alone.parameters[:], alone.velocity[:] = together.parameters, together.velocity
+            if step == 0:
+                assert norms(dyadic(1), dyadic(2), WHOLE).tolist() == squared_norms(dyadic(1), dyadic(2), WHOLE).tolist()
+            parts = None if step % 2 == 0 else [slice(8, 16), slice(16, 24), slice(40, 48)]
+            for optimizer in (alone, together):
+                optimizer.step(dyadic(10 + step), 0.3, parts, parts and [1, 2, 1])
+            if step == 0:
+                assert same_bits(alone.parameters, together.parameters)
+            assert np.allclose(alone.parameters, together.parameters, rtol=1e-6, atol=0)
+        everybody = comm.allgather(together.parameters.tobytes())
+        assert len(set(everybody)) == 1
+
+    on_ranks(body)
+
+
+@pytest.mark.parametrize("by", ["slices", "layers"])
+def test_gradientflow_with_norms_in_parallel(on_ranks, by):
+    """Dense and under CSC, exact data: the first update has the bits of the definition."""
+
+    def body(comm, **parts):
+        p, rank, w = comm.Get_size(), comm.Get_rank(), dyadic(1)
+        gs = [dyadic(20 + r) for r in range(p)]
+        with GradientFlow(comm, Prescribed(initial=w), trust=0.01, norms=by, momentum=0.5, weight_decay=0.125, **parts) as flow:
+            flow.step(gs[rank][None], None, 1, rate=0.3)
+            flow.require_same_parameters()
+            wanted = lars_step(w, np.zeros_like(w), np.sum(gs, axis=0), SIZES, 0.3, 0.5, 0.01, 0.125, DECAYED)[0]
+            assert same_bits(flow.model.parameters.flat, wanted)
+            flow.step(gs[rank][None], None, 1, rate=0.3)
+            flow.require_same_parameters()
+
+    on_ranks(body)
+    on_ranks(lambda comm: body(comm, density=30, chunk=8, form="history"))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7])
+@pytest.mark.parametrize("by", ["slices", "layers"])
+def test_cost_is_one_allreduce_of_2L_float64(by, size):
+    def body(comm):
+        traced = TracedComm(comm)
+        norms = ParallelNorms(collective(traced, direct.allreduce), comm.Get_rank(), size, by)
+        optimizer = LARS(SPECS, dyadic(1), trust=0.01, norms=norms)
+        optimizer.step(dyadic(2), 0.3)
+        return traced.messages, traced.bytes
+
+    n = 2 * sum(DECAYED)
+    wanted = [(m, 8 * elements) for m, elements in (direct_traffic(n, size, rank) for rank in range(size))]
+    assert threads.run(size, body) == wanted
+
+
+@pytest.mark.parametrize("size", [1, 3, 4])
+def test_a_rank_reads_its_share_only(size, monkeypatch):
+    """By slices 2n/p elements, by layers 2 times its tensors: of a network with one large layer nearly all."""
+    from refgf.papers.jia import lars
+
+    specs = [Spec("large", (600,), True, 600), *(Spec(f"t{i}", (100,), True, 100) for i in range(3))]
+
+    def read(by, rank):
+        seen, square = [], lars._square
+        monkeypatch.setattr(lars, "_square", lambda x, parts: seen.extend(map(length, parts)) or square(x, parts))
+        LARS(specs, dyadic(1, 900), norms=ParallelNorms(no_sum, rank, size, by)).step(dyadic(2, 900), 0.1)
+        monkeypatch.setattr(lars, "_square", square)
+        return sum(seen)
+
+    assert [read("slices", rank) for rank in range(size)] == [2 * 900 // size] * size
+    assert max(read("layers", rank) for rank in range(size)) == 2 * {1: 900, 3: 700, 4: 600}[size]
+
+
+# ---- on float32 master weights, under float16 training ----
+
+
+def half_step(comm, trust=0.01, scale=2.0**10, steps=3, **parts):
+    """Gradients and weights whose squares float16 does not hold. -> parameters after each step"""
+    p, rank, rng = comm.Get_size(), comm.Get_rank(), np.random.default_rng(5)
+    w = (rng.standard_normal(N) * 300).astype(np.float32)
+    gs = (rng.standard_normal((steps, p, N)) * 2.0**-14).astype(np.float32)
+    flow = GradientFlow(comm, Prescribed(initial=w), wire=np.float16, allreduce=direct_allreduce, trust=trust, momentum=0.9,
+                        loss_scale=LossScale(scale), half_weights=True, weight_decay=5e-4, **parts)  # fmt: skip
+    got = []
+    with flow:
+        for step in gs:
+            flow.step(step[rank][None], None, 1, rate=0.5)
+            got.append((flow.model.parameters.flat.copy(), flow.model.working.working.copy()))
+    return w, gs, got
+
+
+@pytest.mark.parametrize("norms", ["alone", "slices", "layers"])
+def test_float16_training_has_its_norms_from_the_float32_master(on_ranks, norms):
+    def body(comm):
+        w, gs, got = half_step(comm, norms=norms)
+        v = np.zeros_like(w)
+        for step, (master, working) in zip(gs, got):
+            total = scaled_allreduce(list(step), 2.0**10)[0]
+            w, v = lars_step(w, v, total, SIZES, 0.5, 0.9, 0.01, 5e-4, DECAYED)
+            assert np.allclose(master, w, rtol=2**-22, atol=0)  # the order in which squares are added: a rounding a step
+            assert same_bits(working, working_copy(master))
+
+    on_ranks(body)
+
+
+def test_norms_of_float16_numbers_would_show():
+    """The seeded mistake: of these weights the squares are infinite in float16, and of these gradients zero."""
+    w, gs, got = threads.run(1, half_step)[0]
+    with np.errstate(over="ignore", under="ignore"):
+        half_w, half_g = w.astype(np.float16), gs[0, 0].astype(np.float16)
+        assert math.isinf(float((half_w * half_w).sum())) and float((half_g * half_g).sum()) == 0
+    assert all(np.isfinite(master).all() for master, _ in got)
+
+
+# ---- what is refused ----
+
+
+@pytest.mark.parametrize("wrong", [("heads", 0, 2), ("slices", 2, 2), ("layers", -1, 2)])
+def test_bad_shares(wrong):
+    by, rank, size = wrong
+    with pytest.raises(ValueError, match="LARS's norms in parallel: got by="):
+        ParallelNorms(no_sum, rank, size, by)
+
+
+def test_parallel_norms_without_lars():
+    with pytest.raises(ValueError, match="got norms='slices' without LARS; wanted 'alone'"):
+        threads.run(2, lambda comm: GradientFlow(comm, Prescribed(), norms="slices"))
+
+
+@pytest.mark.parametrize("parameters", [np.zeros(N, np.float16), np.zeros(N - 1, np.float32), np.zeros((N, 1), np.float32)])
+def test_bad_parameters(parameters):
+    with pytest.raises(ValueError, match="LARS: got parameters .*keep float32 master weights"):
+        LARS(SPECS, parameters)
+
+
+def test_bad_gradients():
+    with pytest.raises(ValueError, match="LARS.step: got gradients"):
+        LARS(SPECS, dyadic(1)).step(dyadic(1).astype(np.float64), 0.1)
+
+
+@pytest.mark.parametrize("mistake", [lambda s: np.sqrt(s), lambda s: s[::-1].copy(), lambda s: s[:, ::-1].copy()])
+def test_a_wrong_sum_would_show(mistake):
+    """Norms in place of squares, w and g exchanged, tensors exchanged: the parameters differ."""
+
+    def body(comm):
+        class Wrong(ParallelNorms):
+            def __call__(self, w, g, tensors):
+                squares = mistake(squared_norms(w, g, self.share(tensors)))
+                self.allreduce(squares.reshape(-1))
+                return squares
+
+        norms = Wrong(collective(comm, direct.allreduce), comm.Get_rank(), 3)
+        optimizer = LARS(SPECS, dyadic(1), trust=0.01, norms=norms)
+        optimizer.step(dyadic(2), 0.3)
+        return optimizer.parameters
+
+    alone = LARS(SPECS, dyadic(1), trust=0.01)
+    alone.step(dyadic(2), 0.3)
+    assert not np.allclose(threads.run(3, body)[0], alone.parameters, rtol=1e-4)

@@ -1,0 +1,200 @@
+"""Merged gradients: one call for each group, the same sums as lazy allreduce, and a profile that all ranks agree on."""
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_lazy import SIZES, pool_of, step
+
+from refgf.comm import direct, ring
+from refgf.comm.schedule import collective
+from refgf.comm.trace import TracedComm
+from refgf.exchange.lazy import LazyAllreduce
+from refgf.papers.mgwfbp.merged import MergedAllreduce, Profile, slowest, time_calls
+from refgf.exchange.overlap import CommunicationThread
+from refgf.oracle.definitions import direct_allreduce, ring_allreduce
+from refgf.predict.fit import fit_line
+from refgf.papers.mgwfbp.merge import exact_merge
+from refgf.predict.timeline import eager, explicit, lazy, one_call
+
+GROUPS = [[7], [1] * 7, [2, 3, 2], [1, 1, 5], [6, 1], [3, 4]]
+
+
+def wanted_calls(sizes, groups):
+    """From the definition: the elements of each group, if it has some."""
+    ends = [0, *np.cumsum(sizes).tolist()]
+    calls = [(ends[group[0]], ends[group[-1] + 1]) for group in groups]
+    return [(start, stop) for start, stop in calls if stop > start]
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.booleans()), min_size=1, max_size=12))
+@settings(derandomize=True, database=None, deadline=None)
+def test_calls_are_the_groups(tensors):
+    sizes, cuts = zip(*tensors)
+    ends = [i + 1 for i, cut in enumerate(cuts) if cut and i + 1 < len(sizes)] + [len(sizes)]
+    groups = [range(start, stop) for start, stop in zip([0, *ends], ends)]
+    merged = MergedAllreduce(pool_of(sizes), lambda x: None, groups)
+    assert step(merged, sizes) == wanted_calls(sizes, groups)
+    assert step(merged, sizes) == wanted_calls(sizes, groups)  # the second step starts afresh
+
+
+def test_a_group_is_sent_when_its_last_gradient_is_ready():
+    merged = MergedAllreduce(pool_of(SIZES), lambda x: None, explicit([2, 3, 2]))
+    step(merged, SIZES)
+    assert [call.after for call in merged.calls] == [1, 4, 6]
+
+
+@pytest.mark.parametrize("theta", [0, 12, 100, float("inf")])
+def test_groups_of_lazy_give_the_calls_of_lazy(theta):
+    sizes = [3, 5, 10, 1, 1, 40, 7]
+    groups = lazy([(0.0, 4 * n) for n in sizes], theta)
+    calls = step(LazyAllreduce(pool_of(sizes), lambda x: None, theta), sizes)
+    assert step(MergedAllreduce(pool_of(sizes), lambda x: None, groups), sizes) == calls
+
+
+@pytest.mark.parametrize("overlapped", [False, True])
+@pytest.mark.parametrize("counts", GROUPS)
+def test_sums_and_messages(on_ranks, counts, overlapped):
+    """direct: the bits of one call and of lazy; ring: one ring for each group, and as many messages."""
+
+    def body(comm):
+        p, rank, groups = comm.Get_size(), comm.Get_rank(), explicit(counts)
+        everybody = [np.random.default_rng(r).standard_normal(sum(SIZES)).astype(np.float32) for r in range(p)]
+        calls = wanted_calls(SIZES, groups)
+        for algorithm, define in ((direct.allreduce, direct_allreduce), (ring.allreduce, ring_allreduce)):
+            traced = TracedComm(comm)
+            got = total(traced, algorithm, groups, everybody[rank], overlapped)
+            wanted = np.concatenate([define([x[i:j] for x in everybody])[rank] for i, j in calls])
+            assert got.tobytes() == wanted.tobytes()
+            assert traced.messages == len(calls) * 2 * (p - 1)
+            if algorithm is direct.allreduce:
+                assert got.tobytes() == direct_allreduce(everybody)[rank].tobytes()
+
+    on_ranks(body)
+
+
+def total(comm, algorithm, groups, mine, overlapped):
+    pool = pool_of(SIZES)
+    pool.flat[:] = mine
+    allreduce = collective(comm.Dup() if overlapped else comm, algorithm)
+    allreduce = CommunicationThread(allreduce) if overlapped else allreduce
+    step(MergedAllreduce(pool, allreduce, groups, wait=getattr(allreduce, "wait", lambda: None)), SIZES)
+    if overlapped:
+        allreduce.close()
+    return pool.flat
+
+
+def test_a_lost_last_group_is_caught():
+    """Seeded mistake: nothing is sent for the group that backward ends with."""
+
+    class LosesTheLast(MergedAllreduce):
+        def finish(self):
+            self._start = self._next = 0
+
+    groups = explicit([2, 3, 2])
+    wrong = LosesTheLast(pool_of(SIZES), lambda x: None, groups)
+    wrong._ends.discard(len(SIZES))
+    assert step(wrong, SIZES) == wanted_calls(SIZES, groups)[:-1]
+
+
+def test_a_group_sent_one_gradient_early_is_caught():
+    groups = explicit([2, 3, 2])
+    wrong = MergedAllreduce(pool_of(SIZES), lambda x: None, groups)
+    wrong._ends = {end - 1 for end in wrong._ends}
+    assert step(wrong, SIZES) != wanted_calls(SIZES, groups)
+
+
+@pytest.mark.parametrize(
+    "groups", [[], [range(2)], [range(1, 3)], [range(2), range(1, 3)], [range(2), range(0), range(2, 3)], [2, 1],
+               [range(2), range(2, 4)], [range(2, 3), range(2)]]
+)  # fmt: skip
+def test_groups_must_hold_each_gradient_once(groups):
+    with pytest.raises(ValueError, match="merged allreduce: got groups .* of 3 gradients once"):
+        MergedAllreduce(pool_of([1, 1, 1]), None, groups)
+
+
+def test_gradients_out_of_order_or_missing_are_refused():
+    merged = MergedAllreduce(pool_of([1, 1]), lambda x: None, [range(2)])
+    with pytest.raises(ValueError, match="merged allreduce: gradient 1 is ready; wanted 0"):
+        merged.ready(1)
+    merged.ready(0)
+    with pytest.raises(ValueError, match="merged allreduce: finished after 1 of 2"):
+        merged.finish()
+
+
+# ---- the profile ----
+
+
+def profiled(waits, steps=3):
+    """A profile of steps with a pause before each gradient."""
+    profile = Profile(pool_of([1] * len(waits)))
+    for _ in range(steps):
+        profile.start()
+        for i, wait_s in enumerate(waits):
+            time.sleep(wait_s)
+            profile.ready(i)
+        assert profile.finish() is False  # no step of a profile is accepted
+    return profile
+
+
+def test_a_profile_notes_when_gradients_are_ready():
+    ready_s = profiled([0.02, 0.0, 0.01]).ready_s()
+    assert 0.02 <= ready_s[0] <= ready_s[1] and ready_s[1] + 0.01 <= ready_s[2]
+
+
+def test_without_a_start_times_count_from_the_first_gradient():
+    profile = Profile(pool_of([1, 1]))
+    for _ in range(2):
+        step(SimpleCalls(profile), [1, 1])
+    assert profile.ready_s()[0] < 0.01
+
+
+class SimpleCalls:
+    """A profile with the list of calls that `step` reads."""
+
+    def __init__(self, profile):
+        self.ready, self.finish, self.calls = profile.ready, profile.finish, []
+
+
+def test_a_profile_too_short_or_out_of_order_is_refused():
+    with pytest.raises(ValueError, match="profile: got 1 steps; wanted more than the 1"):
+        profiled([0.0], steps=1).ready_s()
+    with pytest.raises(ValueError, match="profile: gradient 1 is ready; wanted 0"):
+        Profile(pool_of([1, 1])).ready(1)
+
+
+def test_the_slowest_rank_counts_and_all_ranks_know(on_ranks):
+    def body(comm):
+        p, rank = comm.Get_size(), comm.Get_rank()
+        mine = [1 / 3 + rank, 0.1 * (p - rank), 7.0]
+        got = slowest(mine, collective(comm, ring.allreduce), rank, p)
+        assert got == [1 / 3 + (p - 1), 0.1 * p, 7.0]
+
+    on_ranks(body)
+
+
+def test_profile_fit_merge_run(on_ranks):
+    """The four steps: whatever the times are, all ranks form the same groups, and the sums are right."""
+
+    def body(comm):
+        p, rank = comm.Get_size(), comm.Get_rank()
+        allreduce = collective(comm, direct.allreduce)
+        ready_s = slowest(profiled([0.001 * rank] * len(SIZES)).ready_s(), allreduce, rank, p)
+        sizes = [1, 1000, 100_000]
+        times_s = slowest(time_calls(allreduce, sizes, repeats=3), allreduce, rank, p)
+        line = fit_line([(4 * n, seconds) for n, seconds in zip(sizes, times_s)]).line
+        groups = exact_merge([(ready, 4 * n) for ready, n in zip(ready_s, SIZES)], line)
+        assert len(set(map(str, comm.allgather(groups)))) == 1
+        everybody = [np.random.default_rng(r).standard_normal(sum(SIZES)).astype(np.float32) for r in range(p)]
+        got = total(comm, direct.allreduce, groups, everybody[rank], False)
+        assert got.tobytes() == direct_allreduce(everybody)[rank].tobytes()
+
+    on_ranks(body)
+
+
+def test_eager_and_one_call_are_the_limits():
+    gradients = [(0.0, 4)] * 3
+    assert step(MergedAllreduce(pool_of([1] * 3), lambda x: None, eager(gradients)), [1] * 3) == [(0, 1), (1, 2), (2, 3)]
+    assert step(MergedAllreduce(pool_of([1] * 3), lambda x: None, one_call(gradients)), [1] * 3) == [(0, 3)]

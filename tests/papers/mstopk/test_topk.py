@@ -1,0 +1,274 @@
+"""Top-k as an exchange: the definition's sums and bits, conservation, 100 % = dense, counted costs, groups of ranks."""
+
+import functools
+
+import numpy as np
+import pytest
+from topk_cases import data, sorted_top_k
+
+from refgf.comm import direct, gather, ring
+from refgf.machine import threads
+from refgf.papers.jia.hierarchical import blocks
+from refgf.comm.schedule import replay
+from refgf.comm.slices import length, slices
+from refgf.comm.trace import TracedComm
+from refgf.papers.mstopk.topk import ErrorFeedback, HiTopK, TopK, exact_top_k, keep_count, mstopk
+
+
+def rank_gradients(p, n, steps):
+    return [[data("heavy tail", n, seed=100 * t + r) for r in range(p)] for t in range(steps)]
+
+
+def topk_sums(steps, k):
+    """The definition, step by step: accumulate, choose, send, keep; sums in rank order. -> [(sum, kept per rank)]"""
+    kept, results = [np.zeros_like(g) for g in steps[0]], []
+    for gs in steps:
+        total = np.zeros_like(gs[0])
+        for r, g in enumerate(gs):
+            accumulated = kept[r] + g
+            chosen = sorted_top_k(accumulated, k)
+            total[chosen] += accumulated[chosen]
+            accumulated[chosen] = 0
+            kept[r] = accumulated
+        results.append((total, list(kept)))
+    return results
+
+
+@pytest.mark.parametrize("percent", [1, 30, 100])
+@pytest.mark.parametrize("n", [1, 10, 101])
+def test_topk_is_the_definition(on_ranks, n, percent):
+    def body(comm):
+        p, r = comm.Get_size(), comm.Get_rank()
+        exchange = TopK(n, percent, gather.allgather(comm))
+        steps = rank_gradients(p, n, 4)
+        for gs, (total, kept) in zip(steps, topk_sums(steps, keep_count(n, percent))):
+            x = gs[r].copy()
+            exchange(x)
+            assert x.tobytes() == total.tobytes()
+            assert exchange.feedback.kept.tobytes() == kept[r].tobytes()
+
+    on_ranks(body)
+
+
+def order_sensitive(p, n):
+    random = np.random.default_rng(p)
+    return [random.choice([2.0**24, 1.0, -(2.0**24), 0.5, -0.0, 0.0], n).astype(np.float32) for _ in range(p)]
+
+
+@pytest.mark.parametrize("select", [exact_top_k, mstopk])
+def test_everything_is_the_dense_sum(on_ranks, select):
+    """At 100 %, for p that does not divide n too: the bits of the direct allreduce, but that no zero is negative."""
+
+    def body(comm):
+        p, r = comm.Get_size(), comm.Get_rank()
+        for n in (1, 7, 100):
+            xs = order_sensitive(p, n)
+            exchange, x = TopK(n, 100, gather.allgather(comm), select), xs[r].copy()
+            exchange(x)
+            wanted = replay([direct.allreduce(i, p, n) for i in range(p)], xs)[r]
+            assert x.tobytes() == (wanted + 0.0).tobytes()
+            assert not exchange.feedback.kept.any()
+
+    on_ranks(body)
+
+
+@pytest.mark.parametrize("select", [exact_top_k, mstopk])
+def test_nothing_is_lost(select):
+    """sent + kept = accumulated, bit for bit: each element is whole in one of the two."""
+    feedback, random = ErrorFeedback(200), np.random.default_rng(1)
+    for _ in range(5):
+        gradient = random.standard_normal(200).astype(np.float32)
+        accumulated = feedback.kept + gradient
+        values, indices = feedback.take(gradient, lambda a: select(a, 20))
+        sent = np.zeros(200, bool)
+        sent[indices] = True
+        assert values.tobytes() == accumulated[sent].tobytes()
+        assert feedback.kept[~sent].tobytes() == accumulated[~sent].tobytes()
+        assert not feedback.kept[sent].any()
+
+
+def hitopk(comm, n, percent, g, select=exact_top_k):
+    """HiTopK over nodes of g ranks, and the place of this rank."""
+    nodes = blocks(comm.Get_size(), g)
+    i, j = divmod(comm.Get_rank(), g)
+    owners = [node[j] for node in nodes]
+    node = gather.reduce_scatter(comm, nodes[i]), gather.allgather(comm, owners), gather.spread(comm, nodes[i])
+    return HiTopK(n, percent, *node, select=select)
+
+
+def hitopk_sums(steps, g, percent):
+    """The definition: each slice is summed over a node in ring order, chosen from by its owner, summed over nodes."""
+    p, n = len(steps[0]), steps[0][0].size
+    kept = {(i, s): np.float32(0) for i in range(p // g) for s in range(g)}
+    for gs in steps:
+        total = np.zeros(n, np.float32)
+        for s, part in enumerate(slices(n, g)):
+            for i in range(p // g):
+                fold = functools.reduce(np.add, [gs[i * g + (s + t) % g][part] for t in range(g)])
+                accumulated = kept[i, s] + fold
+                chosen = sorted_top_k(accumulated, keep_count(length(part), percent))
+                total[part][chosen] += accumulated[chosen]
+                kept[i, s] = accumulated.copy()
+                kept[i, s][chosen] = 0
+        yield total
+
+
+@pytest.mark.parametrize("p, g", [(1, 1), (2, 1), (2, 2), (4, 2), (6, 2), (6, 3), (6, 6), (9, 3)])
+@pytest.mark.parametrize("percent", [5, 100])
+def test_hitopk_is_the_definition(p, g, percent):
+    def body(comm, n):
+        exchange, steps = hitopk(comm, n, percent, g), rank_gradients(p, n, 3)
+        for gs, total in zip(steps, hitopk_sums(steps, g, percent)):
+            x = gs[comm.rank].copy()
+            exchange(x)
+            assert x.tobytes() == total.tobytes()
+
+    for n in (1, 2, 50, 101):
+        threads.run(p, body, n)
+
+
+def test_hitopk_at_100_percent_is_the_dense_sum_of_two_levels():
+    """Nothing kept; the sum lies within the bound of the dense one, whatever the order."""
+
+    def body(comm):
+        gs = rank_gradients(6, 101, 1)[0]
+        x, exchange = gs[comm.rank].copy(), hitopk(comm, 101, 100, 2, mstopk)
+        exchange(x)
+        dense = np.sum(np.stack(gs).astype(np.float64), axis=0)
+        assert (np.abs(x - dense) <= 6 * 2.0**-24 * np.sum(np.abs(gs), axis=0)).all()
+        assert not exchange.feedback.kept.any()
+
+    threads.run(6, body)
+
+
+def test_hitopk_loses_nothing_over_nodes():
+    """Integers, so that sums are exact: all that was ever put in = all that came out + all that is kept."""
+
+    def body(comm):
+        exchange, put, out = hitopk(comm, 103, 3, 2), 0, 0
+        for t in range(6):
+            x = np.random.default_rng(10 * t + comm.rank).integers(-50, 50, 103).astype(np.float32)
+            put = put + x
+            exchange(x)
+            out = out + x
+        return put, out, exchange.feedback.kept
+
+    results = threads.run(4, body)
+    kept = np.zeros(103)
+    for rank, (_, _, mine) in enumerate(results):
+        kept[slices(103, 2)[(rank % 2 + 1) % 2]] += mine
+    assert (sum(put for put, _, _ in results) == results[0][1] + kept).all()
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 5])
+def test_counted_cost_of_topk(p):
+    """2(p-1) messages, (p-1) k values and (p-1) k indices of 4 bytes."""
+
+    def body(comm):
+        traced = TracedComm(comm)
+        TopK(1000, 1, gather.allgather(traced))(data("normal", 1000, comm.rank))
+        assert (traced.messages, traced.bytes) == (2 * (p - 1), (p - 1) * 10 * (4 + 4))
+
+    threads.run(p, body)
+
+
+@pytest.mark.parametrize("p, g", [(1, 1), (4, 1), (4, 2), (4, 4), (6, 3)])
+def test_counted_cost_of_hitopk(p, g):
+    """2(g-1) + 2(m-1) messages; 2n - |slice j+1| - |slice j+2| and (m-1) k values and indices."""
+
+    def body(comm):
+        n, m, j, traced = 1001, p // g, comm.rank % g, TracedComm(comm)
+        hitopk(traced, n, 1, g)(data("normal", n, comm.rank))
+        parts = [length(part) for part in slices(n, g)]
+        inside = 2 * n - parts[(j + 1) % g] - parts[(j + 2) % g] if g > 1 else 0
+        k = keep_count(parts[(j + 1) % g], 1)
+        assert traced.messages == 2 * (g - 1) + 2 * (m - 1)
+        assert traced.bytes == 4 * inside + (m - 1) * k * (4 + 4)
+
+    threads.run(p, body)
+
+
+@pytest.mark.parametrize(
+    "call, told",
+    [
+        (lambda: exact_top_k(np.ones(3), 4), "got k = 4 of 3 elements; wanted 0 to 3"),
+        (lambda: mstopk(np.ones(3), -1), "got k = -1"),
+        (lambda: exact_top_k(np.array([1.0, np.nan]), 1), "infinity or NaN among 2 elements"),
+        (lambda: mstopk(np.array([1.0, -np.inf]), 1), "infinity or NaN among 2 elements"),
+        (lambda: keep_count(10, 0), "density of 0 %"),
+        (lambda: keep_count(10, 101), "density of 101 %"),
+        (lambda: TopK(10, 10, lambda x: x[None])(np.ones(11, np.float32)), r"shape \(11,\); wanted \(10,\)"),
+    ],
+)
+def test_nonsense_is_refused(call, told):
+    with pytest.raises(ValueError, match=told):
+        call()
+
+
+class ForgetsToClear(ErrorFeedback):
+    """Seeded mistake: what was sent is kept as well, and sent again and again."""
+
+    def take(self, gradient, choose):
+        self.kept += gradient
+        indices = choose(self.kept)
+        return self.kept[indices], indices
+
+
+def test_what_is_not_cleared_is_caught():
+    steps = rank_gradients(2, 50, 2)
+    wanted = topk_sums(steps, 5)
+
+    def body(comm):
+        exchange = TopK(50, 10, gather.allgather(comm))
+        exchange.feedback = ForgetsToClear(50)
+        same = []
+        for gs, (total, _) in zip(steps, wanted):
+            x = gs[comm.rank].copy()
+            exchange(x)
+            same.append(x.tobytes() == total.tobytes())
+        return same
+
+    assert threads.run(2, body) == [[True, False]] * 2  # one step alone would not have shown it
+
+
+def test_groups_gather_at_the_same_time(on_ranks):
+    """Rows in order of the group; even and odd ranks by themselves."""
+
+    def body(comm):
+        p, r = comm.Get_size(), comm.Get_rank()
+        group = [rank for rank in reversed(range(p)) if rank % 2 == r % 2]
+        for k in (0, 1, 5):
+            rows = gather.allgather(comm, group)(np.full(k, 10 * r, np.int32))
+            assert rows.shape == (len(group), k) and rows.dtype == np.int32
+            assert (rows == 10 * np.array(group)[:, None]).all()
+        x = np.arange(7, dtype=np.float32) + r
+        own = gather.reduce_scatter(comm, group)(x)
+        assert (x[own] == np.arange(7)[own] * len(group) + sum(group)).all()
+        gather.spread(comm, group)(x)
+        assert (x == np.arange(7) * len(group) + sum(group)).all()
+
+    on_ranks(body)
+
+
+def test_a_group_without_this_rank_is_refused():
+    def body(comm):
+        with pytest.raises(ValueError, match=f"allgather on rank {comm.rank}: got the group"):
+            gather.allgather(comm, [(comm.rank + 1) % 2])
+        with pytest.raises(ValueError, match="different ranks"):
+            gather.spread(comm, [comm.rank, comm.rank])
+
+    threads.run(2, body)
+
+
+def test_halves_make_the_ring():
+    """reduce_scatter, then spread: the ring's bits."""
+    xs = order_sensitive(3, 20)
+
+    def body(comm):
+        x = xs[comm.rank].copy()
+        gather.reduce_scatter(comm)(x)
+        gather.spread(comm)(x)
+        return x
+
+    wanted = replay([ring.allreduce(r, 3, 20) for r in range(3)], xs)
+    assert [x.tobytes() for x in threads.run(3, body)] == [x.tobytes() for x in wanted]

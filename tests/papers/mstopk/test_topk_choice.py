@@ -1,0 +1,136 @@
+"""The choice of top-k: exactly k, the definition's, the published bisection's; what bisection loses on real gradients."""
+
+import functools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from topk_cases import FAMILIES, data, sorted_top_k
+
+from refgf.papers.mstopk.topk import exact_top_k, keep_count, mstopk
+from refgf.nn.alexnet import AlexNet
+from refgf.papers.resnet50.resnet50 import ResNet50
+from refgf.training.data import digits
+from refgf.training.step import replica, train_step
+
+
+def published_mstopk(x, k, start, rounds):
+    """Bisection as public code has it (facts 3.1), looking at everything in every round."""
+    a = np.abs(x)
+    mean, high = float(a.mean(dtype=np.float64)), float(a.max())
+    left, right, k1, k2, above, below = 0.0, 1.0, 0, x.size, np.inf, 0.0
+    for _ in range(rounds):
+        ratio = left + (right - left) / 2
+        threshold = mean + ratio * (high - mean)
+        count = int((a >= threshold).sum())
+        if count <= k:
+            right = ratio
+            if count > k1:
+                k1, above = count, threshold
+        else:
+            left = ratio
+            if count < k2:
+                k2, below = count, threshold
+    chosen, between = np.flatnonzero(a >= above), np.flatnonzero((a >= below) & (a < above))
+    first = int(start * (between.size - (k - k1) + 1))
+    return sorted([*chosen.tolist(), *between[first : first + k - k1].tolist()])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("n", [1, 2, 7, 1000])
+def test_exact_top_k_is_the_definition(family, n):
+    x = data(family, n)
+    for k in {0, 1, n // 3, n - 1, n}:
+        assert exact_top_k(x, k).tolist() == sorted_top_k(x, k)
+
+
+@pytest.mark.parametrize("select", [exact_top_k, mstopk, functools.partial(mstopk, start=0.999, rounds=3)])
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_exactly_k_come_out(select, family, dtype):
+    with np.errstate(over="ignore"):
+        x = np.nan_to_num(data(family, 997, dtype=dtype))
+    for k in (0, 1, 10, 500, 996, 997):
+        chosen = select(x, k).tolist()
+        assert len(chosen) == k and chosen == sorted(set(chosen)) and all(0 <= i < 997 for i in chosen)
+
+
+@settings(derandomize=True, database=None, deadline=None, max_examples=100)
+@given(
+    st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=1, max_size=60),
+    st.floats(0, 1),
+    st.floats(0, 1, exclude_max=True),
+    st.integers(1, 40),
+)
+def test_exactly_k_whatever_the_numbers(numbers, share, start, rounds):
+    x = np.array(numbers, np.float32)
+    k = round(share * x.size)
+    for chosen in (exact_top_k(x, k), mstopk(x, k, start, rounds)):
+        assert chosen.size == k and (np.diff(chosen) > 0).all()
+
+
+@pytest.mark.parametrize("family", ["normal", "heavy tail", "many zeros", "one giant"])
+@pytest.mark.parametrize("rounds", [1, 5, 30])
+def test_mstopk_is_the_published_bisection(family, rounds):
+    """Wherever the publication's own assumption holds: k elements reach the mean."""
+    x = data(family, 5000, seed=3)
+    reach = int((np.abs(x) >= np.abs(x).mean(dtype=np.float64)).sum())
+    for k in {1, 5, min(50, reach), min(500, reach), reach}:
+        for start in (0.0, 0.37, 0.9999):
+            assert mstopk(x, k, start, rounds).tolist() == published_mstopk(x, k, start, rounds), (k, start)
+
+
+class NoExchange:
+    """One rank by itself."""
+
+    def ready(self, index):
+        pass
+
+    def finish(self):
+        return True
+
+
+@functools.cache
+def real_gradients(kind, steps):
+    """(n,) of a network that has learned digits for so many steps of 16 images; 0 steps: as initialised."""
+    network = AlexNet(10, image_size=67, width=0.25) if kind == "alexnet" else ResNet50(10, image_size=40, width=0.25)
+    model, (train, _) = replica(network), digits(network.image_shape[0])
+    for step in range(steps + 1):  # rate 0 leaves the last step's gradients where they are
+        images, labels = train.load(np.arange(16 * step, 16 * step + 16) % train.size)
+        train_step(model, NoExchange(), images, labels, 16, rate=0.01 if step < steps else 0.0)
+    return model.gradients.flat
+
+
+def share_kept(g, k, start=0.0, rounds=30):
+    """Magnitude of what MSTopK chooses, as a share of that of the exact choice."""
+    best, got = (np.abs(g[choice]).sum(dtype=np.float64) for choice in (exact_top_k(g, k), mstopk(g, k, start, rounds)))
+    return got / best
+
+
+@pytest.mark.parametrize("kind, steps", [("alexnet", 0), ("alexnet", 30), ("resnet50", 0), ("resnet50", 10)])
+def test_mstopk_loses_at_most_a_percent_of_the_magnitude(kind, steps):
+    """At densities 0.1, 1 and 10 %, on gradients of digits, before and after some steps of training."""
+    g = real_gradients(kind, steps)
+    assert g.size > 500_000 and np.count_nonzero(g) > g.size // 5
+    for percent in (0.1, 1, 10):
+        for start in (0.0, 0.5, 0.999):
+            assert share_kept(g, keep_count(g.size, percent), start) >= 0.99, (percent, start)
+
+
+def test_two_rounds_of_bisection_lose_more_on_real_gradients():
+    """Seeded mistake: 2 rounds instead of 30."""
+    g = real_gradients("alexnet", 30)
+    assert share_kept(g, keep_count(g.size, 1), rounds=2) < 0.99
+
+
+def test_a_bisection_that_stops_early_loses_more():
+    """Seeded mistake: 2 rounds instead of 30."""
+    x = data("heavy tail", 100_000)
+    exact = np.abs(x[exact_top_k(x, 1000)]).sum()
+    assert np.abs(x[mstopk(x, 1000, rounds=2)]).sum() < 0.99 * exact
+
+
+@pytest.mark.parametrize("n, percent, k", [(1000, 0.1, 1), (3000, 0.1, 3), (1001, 10, 101), (5, 100, 5), (0, 10, 0)])
+def test_keep_count(n, percent, k):
+    assert keep_count(n, percent) == k

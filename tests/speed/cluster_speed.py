@@ -1,0 +1,102 @@
+"""The emulated cluster and the ring on it: 4 nodes at 1 Gbit/s, MTU 1500, with 1 and with 2 ranks a node.
+
+    python tests/speed/cluster_speed.py [results.json]
+
+Bus bandwidth is 2(p-1)/p N/t: what every link carries, whatever p is. It is held against raw TCP goodput, one way between
+two nodes, measured in turn with it. Every figure is a median of repeats, with its range. The ring is the pipelined one, which
+adds while it sends; the plain one, a step at a time, is printed beside it. MPI's own Allreduce knows the nodes; held against
+it is the ring that knows them too, in two levels where a node has several ranks (column ring/own, with the 95 % interval of the
+median). What two equal sides differ by, own/own, is the smallest difference that means something.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from gradientflow_speed import no_cluster
+from judge import bar, compared, worst, written
+
+HERE = Path(__file__).resolve().parent
+NODES, RATE = 4, "1gbit"
+SHARE = {1: 0.97, 2: 0.93}  # of raw goodput, by ranks a node
+FROM_BYTES, OWN_FROM_BYTES = 4 << 20, 1 << 20  # smaller vectors are latency
+
+
+def main(arguments: list[str] | None = None) -> dict:
+    """Prints the bars; writes the numbers to the file named by the first argument, if there is one; returns them."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if reason := no_cluster():
+        print(f"left out: {reason}")
+        return {}
+    results = {"start_stop_s": [start_and_stop() for _ in range(5)]}
+    results["start_stop_row"] = bar("start and stop of 4 nodes, seconds", results["start_stop_s"], 2.0)
+    for each, share in SHARE.items():
+        results[each] = on_cluster(each)
+        report(NODES * each, results[each], share)
+    if arguments:
+        Path(arguments[0]).write_text(json.dumps(results, indent=1) + "\n")
+    return results
+
+
+def cluster(each: int, *program) -> list[str]:
+    shape = ["--nodes", str(NODES), "--ranks-per-node", str(each), "--rate", RATE]
+    return [sys.executable, "-m", "refgf.cluster", "run", *shape, "--", *map(str, program)]
+
+
+def start_and_stop() -> float:
+    start_s = time.perf_counter()
+    subprocess.run(cluster(1, "true"), check=True, capture_output=True)
+    return time.perf_counter() - start_s
+
+
+def on_cluster(each: int) -> dict:
+    out = HERE.parents[1] / "results" / f"cluster_side_{each}.json"
+    out.parent.mkdir(exist_ok=True)
+    subprocess.run(cluster(each, sys.executable, HERE / "cluster_side.py", out), check=True, stdout=subprocess.DEVNULL)
+    found = json.loads(out.read_text())
+    out.unlink()
+    return found
+
+
+def report(p: int, found: dict, share: float) -> None:
+    print(f"{NODES} nodes x {p // NODES} ranks, {RATE}; rates in MB/s")
+    heads = (f"{'raw TCP':>16} {'ring, bus':>16} {'own, bus':>16} {'ring/raw':>9} {'plain/own s':>12} {'ring/own s':>22} "
+             f"{'fastest/own s':>14} {'own/own s':>10}")  # fmt: skip
+    print(f"{'bytes':>12} {heads}")
+    for row in found["sizes"]:
+        factor = 2 * (p - 1) / p * row["bytes"] / 1e6
+        rates = {"raw": [r / 1e6 for r in row["raw"]]} | {side: [factor / s for s in row[side]] for side in ("ring", "own")}
+        told = " ".join(f"{statistics.median(r):5.1f} [{min(r):.0f}..{max(r):.0f}]".rjust(16) for r in rates.values())
+        row["of_raw"] = statistics.median(ring / raw for ring, raw in zip(rates["ring"], rates["raw"]))
+        name = f"{row['bytes']} bytes, {NODES} x {p // NODES}"
+        row["ring_row"] = compared(f"ring / MPI's own, {name}", row.get("ring by nodes", row["ring"]), row["own"])
+        plain = compared(f"plain ring / MPI's own, {name}", row["plain ring"], row["own"])["ratio"]
+        same = compared(f"MPI's own again / MPI's own, {name}", row["own again"], row["own"])["ratio"]
+        if row["bytes"] < OWN_FROM_BYTES:
+            del row["ring_row"]["wanted"]
+        row["fastest_row"] = compared(f"fastest / MPI's own, {name}", row["fastest"], row["own"])
+        if row["chosen"] == "MPI's own":  # the same call on both sides
+            del row["fastest_row"]["wanted"]
+        print(f"{row['bytes']:>12} {told} {row['of_raw']:>9.3f} {plain:>12.3f} {written(row['ring_row']):>22} "
+              f"{row['fastest_row']['ratio']:>14.3f} {same:>10.3f} {row['chosen']}")  # fmt: skip
+    long = [row["of_raw"] for row in found["sizes"] if row["bytes"] >= FROM_BYTES]
+    what = f"ring over raw TCP, worst size from {FROM_BYTES >> 20} MiB, {NODES} x {p // NODES}"
+    found["raw_row"] = bar(what, min(long), share, least=True)
+    worst(f"ring over MPI's own from {OWN_FROM_BYTES >> 20} MiB",
+          [row["ring_row"] for row in found["sizes"] if row["bytes"] >= OWN_FROM_BYTES])  # fmt: skip
+    worst("the call measured fastest over MPI's own, where it is another one",
+          [row["fastest_row"] for row in found["sizes"] if "wanted" in row["fastest_row"]])  # fmt: skip
+    small = found["small"]
+    gains = [eager / lazy for eager, lazy in zip(small["eager"], small["lazy"])]
+    what = f"one call for ResNet-50's {small['tensors']} small tensors, times faster than eager"
+    if p == 8:
+        small["row"] = bar(what, gains, 5.0, least=True)
+    else:
+        print(f"     {what}: {statistics.median(gains):.1f}")
+
+
+if __name__ == "__main__":
+    main()

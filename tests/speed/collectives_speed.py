@@ -1,0 +1,122 @@
+"""Collectives and choices against their simplest peers: hierarchies and hybrids against the flat ring, MSTopK against sorting.
+
+    python tests/speed/collectives_speed.py [results.json]
+
+The collectives are those of lesson 10, which alternates them call by call, on the emulated cluster: 4 nodes of 2 ranks, at
+10 and at 1 Gbit/s, RUNS runs each in turn. A ratio is that of a run's medians; the median of the runs counts, their range is
+printed. Beside each gain stands the most that any allreduce could have: the flat ring's time over that of 2(m-1)/m n bytes
+through the busiest link. MSTopK runs in this process against np.argpartition of the magnitudes, one thread, in turn.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from gradientflow_speed import no_cluster
+from judge import bar
+
+from refgf.papers.mstopk.topk import keep_count, mstopk
+
+ROOT = Path(__file__).resolve().parents[2]
+RATES, RUNS = ("10gbit", "1gbit"), 3
+FORMS = {"three phases": "three phases (Jia et al.)", "log phases": "log phases"}
+SHORT_BYTES, FASTER, SLOWER = 64 << 10, 1.5, 1.1
+ELEMENTS, PERCENTS, REPEATS = 10_000_000, (0.1, 1, 10), 5
+
+
+def main(arguments: list[str] | None = None) -> dict:
+    """Prints the bars; writes the numbers to the file named by the first argument, if there is one; returns them."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    results = {"mstopk": [choice(percent) for percent in PERCENTS]}
+    for row in results["mstopk"]:
+        what = f"MSTopK, {ELEMENTS:,} elements, {row['percent']} %: times as fast as argpartition"
+        row |= bar(what + spread(row["gains"]), row["gains"], 1.0, least=True)
+    if reason := no_cluster():
+        print(f"collectives left out: {reason}")
+    else:
+        results["collectives"] = collectives()
+    if arguments:
+        Path(arguments[0]).write_text(json.dumps(results, indent=1) + "\n")
+    return results
+
+
+def collectives() -> dict:
+    """Lesson 10's points of every run, and the bars over them. -> {rate: {"runs", "bars"}}"""
+    runs = {rate: [] for rate in RATES}
+    for _ in range(RUNS):
+        for rate in RATES:
+            runs[rate].append(lesson_on_cluster(rate)["points"])
+    results = {}
+    for rate in RATES:
+        print(f"4 nodes x 2 ranks, {rate}, {RUNS} runs")
+        results[rate] = {"runs": runs[rate], "bars": gains(rate, runs[rate]) + hybrids(rate, runs[rate])}
+    return results
+
+
+def gains(rate: str, runs: list[list[dict]]) -> list[dict]:
+    """Short vectors: the flat ring's time over that of a hierarchy."""
+    bars = []
+    for form, told in FORMS.items():
+        for points in zip(*runs):
+            if points[0]["bytes"] <= SHORT_BYTES:
+                most = statistics.median(seconds(point, "flat ring") / point["least_s"] for point in points)
+                values = [seconds(point, "flat ring") / seconds(point, form) for point in points]
+                name = f"{rate}, {points[0]['bytes']} bytes: {told}, times as fast as the flat ring"
+                bars.append(bar(f"{name}{spread(values)}, bytes allow {most:.2f}", values, FASTER, least=True))
+    return bars
+
+
+def hybrids(rate: str, runs: list[list[dict]]) -> list[dict]:
+    """Any size: the time of a hybrid over that of the better of the two it chooses from."""
+    bars = []
+    for form, told in FORMS.items():
+        for points in zip(*runs):
+            values = [seconds(p, f"hybrid, {form}") / min(seconds(p, "flat ring"), seconds(p, form)) for p in points]
+            name = f"{rate}, {points[0]['bytes']} bytes: hybrid of ring and {told}, time over the better one's"
+            bars.append(bar(name + spread(values), values, SLOWER))
+    return bars
+
+
+def seconds(point: dict, name: str) -> float:
+    return point["measured"][name]["median_s"]
+
+
+def spread(values: list[float]) -> str:
+    return f" ({min(values):.2f} to {max(values):.2f})"
+
+
+def lesson_on_cluster(rate: str) -> dict:
+    with tempfile.TemporaryDirectory() as folder:
+        shape = ["--nodes", "4", "--ranks-per-node", "2", "--rate", rate]
+        cluster = [sys.executable, "-m", "refgf.cluster", "run", *shape, "--"]
+        lesson = [sys.executable, "lessons/10_hierarchical_allreduce.py", "--output", folder]
+        ended = subprocess.run([*cluster, *lesson], cwd=ROOT, capture_output=True, text=True)
+        if ended.returncode:
+            raise RuntimeError(f"lesson 10, {rate}: exit code {ended.returncode}\n{ended.stdout[-2000:]}{ended.stderr[-4000:]}")
+        return json.loads(Path(folder, "10_hierarchical_allreduce.json").read_text())
+
+
+def choice(percent: float) -> dict:
+    """How many times as fast MSTopK is as sorting's partition, on numbers with a tail as heavy as gradients have."""
+    x = np.random.default_rng(0).standard_normal(ELEMENTS).astype(np.float32)
+    x *= x * x
+    k, pairs = keep_count(ELEMENTS, percent), []
+    for _ in range(1 + REPEATS):
+        pairs.append((timed(lambda: np.argpartition(np.abs(x), x.size - k)[x.size - k :]), timed(lambda: mstopk(x, k))))
+    gains = [sorting_s / bisection_s for sorting_s, bisection_s in pairs[1:]]
+    return {"percent": percent, "gains": gains}
+
+
+def timed(function) -> float:
+    start_s = time.perf_counter()
+    function()
+    return time.perf_counter() - start_s
+
+
+if __name__ == "__main__":
+    main()

