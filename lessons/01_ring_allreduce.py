@@ -33,12 +33,14 @@ import refgf.launch  # noqa: F401  before MPI starts
 import numpy as np
 
 import kit
+from kit import call_times
 from refgf.comm import direct, ring
-from refgf.comm.schedule import NOTHING, Step, check, collective, replay
+from refgf.comm.replay import check, replay
+from refgf.comm.schedule import NOTHING, Step, collective
 from refgf.engine.shared import SharedMemory, share_memory
 from refgf.comm.slices import length, slices
 from refgf.oracle.definitions import exact_sum, ring_allreduce, same_bits, summation_bound
-from refgf.predict.cost import Link, algorithm_bandwidth, bus_bandwidth, ring_allreduce_s
+from refgf.predict.cost import Link, bus_bandwidth, ring_allreduce_s
 from refgf.predict.fit import fit_line
 
 FLOAT = np.float32
@@ -189,18 +191,17 @@ def measure_allreduce(run: kit.Run, link: dict) -> dict:
     sizes = [1 << k for k in run.quick(range(10, 19, 4), range(10, 27, 2), range(10, 29, 2))]
     points, rows = [], []
     for nbytes in sizes:
-        x = np.zeros(nbytes // ITEMSIZE, FLOAT)
-        repeats = run.quick(2, 5 if nbytes >= 1 << 22 else 15)
-        times = {name: run.time(lambda a=a, x=x: a(x), repeats) for name, a in algorithms.items()}
-        predicted_s = ring_allreduce_s(run.size, x.size, ITEMSIZE, link["busy"])
+        n = nbytes // ITEMSIZE
+        times = {name: call_times.measure(run, a, [n], run.quick(2, 5))[n] for name, a in algorithms.items()}
+        predicted_s = ring_allreduce_s(run.size, n, ITEMSIZE, link["busy"])
         points.append({"bytes": nbytes, "predicted_s": predicted_s, "measured": times})
         t = times["ring"].median_s
         own = times.get("MPI's own")
         rows.append([
             kit.number_of_bytes(nbytes), times["ring"], kit.seconds(predicted_s) if run.size > 1 else "-", own or "-",
             times.get("no messages", "-"),
-            f"{t / own.median_s:.2f}" if own else "-", f"{algorithm_bandwidth(nbytes, t) / 1e9:.3g}",
-            f"{bus_bandwidth('allreduce', run.size, nbytes, t) / 1e9:.3g}",
+            f"{t / own.median_s:.2f}" if own else "-", f"{nbytes / t / 1e9:.3g}",
+            f"{bus_bandwidth(run.size, nbytes, t) / 1e9:.3g}",
         ])  # fmt: skip
     run.table(["bytes", "ring", "predicted", "MPI's own", "no messages", "ring / own", "algbw GB/s", "busbw GB/s"], rows)
     run.say("algorithm bandwidth = bytes / time; bus bandwidth = 2(p-1)/p of it: what each rank's link carried one way.")
@@ -236,12 +237,12 @@ def draw(result: dict):
                 median = [t["median_s"] for t in times]
                 spread = [[t["median_s"] - t["low_s"] for t in times], [t["high_s"] - t["median_s"] for t in times]]
                 time_axis.errorbar(nbytes, median, spread, marker=marker, capsize=2, label=f"{name}, measured")
-                bus = [bus_bandwidth("allreduce", curve["ranks"], n, t) / 1e9 for n, t in zip(nbytes, median)]
+                bus = [bus_bandwidth(curve["ranks"], n, t) / 1e9 for n, t in zip(nbytes, median)]
                 bandwidth_axis.plot(nbytes, bus, marker=marker, label=f"{name}, measured")
         if curve["ranks"] > 1:
             predicted = [point["predicted_s"] for point in points]
             time_axis.plot(nbytes, predicted, "k--", label="ring, predicted: 2(p-1) alpha + 2(p-1)/p 4n beta")
-            bus = [bus_bandwidth("allreduce", curve["ranks"], n, t) / 1e9 for n, t in zip(nbytes, predicted)]
+            bus = [bus_bandwidth(curve["ranks"], n, t) / 1e9 for n, t in zip(nbytes, predicted)]
             bandwidth_axis.plot(nbytes, bus, "k--", label="ring, predicted")
         time_axis.set(xscale="log", yscale="log", ylabel="seconds", title=f"{curve['ranks']} ranks, {place}")
         time_axis.title.set_fontsize(9)

@@ -34,29 +34,33 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/02_alexnet.py)
        the R and W that this lesson prints, then try --batch.
     2. Someone lets every rank divide its loss by its own batch, and divides the sum by p. For which shards is that right?
     3. Someone lays the pool out first layer first. When could the first of four equal quarters of it be sent?
-    4. Let measured_steps make AlexNet(..., minimal_filtering=True) and run it again, not --quick. conv2's time falls below
-       the prediction, though no product got faster. Why? Check on paper that the four products in minimal.py make two outputs.
+    4. Let measured_steps make AlexNet(..., convolution=minimal_filtering), from refgf.engine.minimal,
+       and run it again, not --quick. conv2's time falls below the prediction, though no product got
+       faster. Why? Check on paper that the four products in minimal.py make two outputs.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
 
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 import kit
 from kit import axes, layers
-from refgf.comm import ring
-from refgf.comm.schedule import collective
+from refgf.comm.ring import ring_allreduce
 from refgf.comm.slices import slices
-from refgf.exchange.lazy import LazyAllreduce
+from refgf.exchange.dense import DenseExchange, StepResult, Transport
+from refgf.exchange.lazy import Theta
 from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
+from refgf.nn.workspace import Workspace
 from refgf.oracle.definitions import alexnet_rounding, central_differences, momentum_rounding
 from refgf.papers.scaling.workloads import alexnet
-from refgf.training.data import digits
+from refgf.machine.digits import digits
 from refgf.machine.folders import image_folder
+from refgf.training.sgd import MomentumSGD
 from refgf.training.step import replica, require_same_parameters, train_step
 
 SMALL = {"image_size": 67, "width": 1 / 16}  # where gradients are checked
@@ -109,7 +113,7 @@ def check_gradients(run: kit.Run) -> None:
 
 def differences(elements: int) -> list[list]:
     """One row for each layer with parameters; AssertionError where the difference is above 1e-6 of the norm."""
-    model = replica(AlexNet(10, dropout=0.0, dtype=np.float64, **SMALL), SEED)
+    model = replica(AlexNet(10, dropout=0.0, workspace=Workspace(dtype=np.float64), **SMALL), seed=SEED)
     network, random = model.network, np.random.default_rng(SEED)
     images, labels = random.standard_normal((3, *network.image_shape)), random.integers(0, 10, 3)
     network.loss(images, labels, 3)
@@ -197,7 +201,8 @@ def compare_with_one_rank(run: kit.Run, images, labels, classes: int) -> dict:
     run.say(f"{count} images, {shards} on the ranks, small AlexNet in float64 without normalisation and dropout, eager, ring")
     run.comm.reset()
     model = small_model(classes)
-    exchange = LazyAllreduce(model.gradients, collective(run.comm, ring.allreduce), 0)
+    eager = Transport(ring_allreduce(run.comm), Theta(0))
+    exchange = DenseExchange(model.gradients, eager, model.loss_scale)
     train_step(model, exchange, images[mine], labels[mine], count, RATE)
     if (len(exchange.calls), run.comm.messages) != (16, 16 * 2 * (run.size - 1)):
         raise AssertionError(f"rank {run.rank}: {len(exchange.calls)} calls, {run.comm.messages} messages")
@@ -221,8 +226,10 @@ def few_images(run: kit.Run, count: int):
 
 
 def small_model(classes: int):
-    network = AlexNet(classes, normalization="none", dropout=0.0, dtype=np.float64, **SMALL)
-    return replica(network, SEED, MOMENTUM, WEIGHT_DECAY)
+    space = Workspace(dtype=np.float64)
+    network = AlexNet(classes, normalization="none", dropout=0.0, workspace=space, **SMALL)
+    optimizer = partial(MomentumSGD, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
+    return replica(network, optimizer, seed=SEED)
 
 
 class NoExchange:
@@ -232,7 +239,7 @@ class NoExchange:
         pass
 
     def finish(self):
-        pass
+        return StepResult()
 
 
 def average_of_averages(run: kit.Run, images, labels, classes: int):

@@ -36,13 +36,15 @@ import math
 import numpy as np
 
 import kit
-from kit import alone, axes, flow, images, region, rounding
+from kit import axes, call_times, flow, images, rounding, step_times
+from lab import latency_region
 from kit.replay import Size, replay_backward, sizes_of, time_steps
 from refgf.comm import direct, ring
 from refgf.comm.agreement import agree, checked
 from refgf.comm.schedule import collective
-from refgf.exchange.lazy import LazyAllreduce, require_threshold
-from refgf.exchange.overlap import CommunicationThread
+from refgf.exchange.dense import StepResult
+from refgf.exchange.lazy import LazyAllreduce, Theta
+from refgf.exchange.overlap import AtOnce, CommunicationThread
 from refgf.exchange.pool import Pool
 from refgf.oracle.definitions import direct_allreduce, lazy_allreduce, lazy_calls, same_bits
 from refgf.papers.scaling.region import gain
@@ -58,7 +60,7 @@ RESNET_BACKWARD_S = 0.16  # an assumption: a GPU that makes 250 images/s, batch 
 
 def measure(run: kit.Run) -> dict:
     options = run.options
-    thetas = [require_threshold(theta) for theta in options.theta or run.quick([0, 2**16, math.inf], THETAS)]
+    thetas = options.theta or run.quick([0, 2**16, math.inf], THETAS)
     train, held_out = images.load(run)
     model = images.model(run, train)
     agree(run.plain.Dup(), "gradient pool", model.gradients.layout())
@@ -84,15 +86,23 @@ class Exchange:
     def __init__(self, run: kit.Run, pool: Pool, theta: float, overlap: bool, algorithm=ring.allreduce, check=True):
         comm = run.comm.Dup() if overlap else run.comm
         allreduce = collective(comm, algorithm)
-        self.check = allreduce = checked(run.plain.Dup(), allreduce) if check else allreduce
-        self.thread = CommunicationThread(allreduce) if overlap else None
-        wait = self.thread.wait if overlap else lambda: None
-        self.lazy = LazyAllreduce(pool, self.thread or allreduce, theta, wait=wait)
-        self.ready, self.finish = self.lazy.ready, self.lazy.finish
+        self.allreduce = checked(run.plain.Dup(), allreduce) if check else allreduce
+        self.worker = CommunicationThread() if overlap else AtOnce()
+        self.lazy = LazyAllreduce(pool, self.send, Theta(theta))
+
+    def ready(self, i: int) -> None:
+        self.lazy.ready(i)
+
+    def send(self, x) -> None:
+        self.worker.run(self.allreduce, x)
+
+    def finish(self) -> StepResult:
+        self.lazy.finish()
+        self.worker.wait()
+        return StepResult()
 
     def close(self) -> None:
-        if self.thread:
-            self.thread.close()
+        self.worker.close()
 
 
 # ---- the oracle ----
@@ -121,7 +131,7 @@ def check_against_oracle(run: kit.Run, model, data, thetas) -> None:
                 raise AssertionError(f"rank {run.rank}: theta = {theta}: direct depends on theta")
     run.say("theta: bytes that may wait. ring: lesson 01's allreduce; direct: one that adds in rank order")
     run.say(f"{len(thetas)} values of theta, ring and direct: calls and bits as defined, on a real batch's gradients")
-    cost_s = run.slowest([exchange.check.seconds / max(1, exchange.check.calls)])
+    cost_s = run.slowest([exchange.allreduce.seconds / max(1, exchange.allreduce.calls)])
     run.say(f"before every call the ranks compare what they are about to sum: {cost_s} a call (not while timing)")
 
 
@@ -162,7 +172,7 @@ def measure_allreduce(run: kit.Run, elements: int):
     fit = flow.fit_allreduce(run, sizes, repeats=run.quick(3, 9))
     half = kit.number_of_bytes(fit.a_s / fit.b_s_per_byte) if fit.b_s_per_byte else "any size"
     run.say(f"T(m) = a + b m with a = {kit.seconds(fit.a_s)}, 1/b = {rate(fit.b_s_per_byte)}: "
-            f"below {half} the start-up is more than half; it misses the worst of {fit.points} sizes by {fit.worst:.0%}")
+            f"below {half} the start-up is more than half; it misses the worst of {fit.points} sizes by {fit.largest_error:.0%}")
     if run.size > 1:
         share = 2 * (run.size - 1) / run.size
         run.say(f"every rank sends 2(p-1)/p = {share:.3g} of these bytes, at {rate(fit.b_s_per_byte / share)}, in 2(p-1) "
@@ -178,16 +188,18 @@ def sweep_network(run: kit.Run, data, thetas) -> dict:
     run.section(f"{images.told(run)}: theta from 0 to infinity")
     model, count, allreduce = images.model(run, data), run.quick(3, 13, 31), collective(run.comm.Dup(), ring.allreduce)
     n, batches = model.gradients.flat.size, list(images.steps(run, data, count))
-    timing, ready_s = alone.step_alone(run, model, batches)
-    queued = alone.queued(run, [256, n // 64, n // 8, n], allreduce).line
-    among, plain_s = alone.among(run, model, batches, queued, allreduce)
-    compute_s = {"plain": plain_s, "overlapped": alone.beside(run, model, batches, queued, allreduce)}
-    share = alone.kept_share_of(run, n, allreduce)
+    timing, ready_s = step_times.without_exchange(run, model, batches)
+    queued = call_times.queued(run, [256, n // 64, n // 8, n], allreduce)
+    queued = call_times.line_of(run, queued)
+    in_steps, plain_s = call_times.line_in_steps(run, model, batches, queued, allreduce)
+    with_thread_s = call_times.compute_with_thread(run, model, batches, queued, allreduce)
+    compute_s = {"plain": plain_s, "overlapped": with_thread_s}
+    share = call_times.kept_share(run, n, allreduce)
     run.say(f"a step without exchange {timing}; a call starts up in {kit.seconds(queued.a_s)} in a row of calls, in "
-            f"{kit.seconds(among.a_s)}\nwhen ranks come from computing; beside a call computing keeps {share:.0%} of its speed")
-    gradients = {kind: [(t, view.nbytes) for t, view in zip(alone.at_pace(ready_s, timing, s), model.gradients.views)]
+            f"{kit.seconds(in_steps.a_s)}\nwhen ranks come from computing; beside a call computing keeps {share:.0%} of its speed")
+    gradients = {kind: [(t, view.nbytes) for t, view in zip(step_times.rescaled(ready_s, timing, s), model.gradients.views)]
                  for kind, s in compute_s.items()}  # fmt: skip
-    lines, one = {"plain": among, "overlapped": queued}, lambda exchange: (time_steps(run, model, exchange, batches), count)
+    lines, one = {"plain": in_steps, "overlapped": queued}, lambda exchange: (time_steps(run, model, exchange, batches), count)
     rows = sweep(run, model.gradients, thetas, gradients, lines, compute_s, one, share)
     return report(run, rows) | {"ready_s": ready_s, "compute_s": timing.median_s, "kept_share": share}
 
@@ -202,13 +214,13 @@ def sweep_resnet(run: kit.Run) -> dict:
     ready_s = [t for t, _ in resnet50().gradients(backward_s)]
     gradients = [(t, view.nbytes) for t, view in zip(ready_s, pool.views)]
     repeats, n = run.quick(1, 3, 5), pool.flat.size
-    line = alone.row(run, [256, n // 1024, n // 256, n // 64, n // 8], collective(run.comm.Dup(), ring.allreduce))
+    line = call_times.queued(run, [256, n // 1024, n // 256, n // 64, n // 8], collective(run.comm.Dup(), ring.allreduce))
 
     def one(exchange):
         return run.time(lambda: replay_backward(exchange, ready_s), repeats, warmup=0), repeats
 
     few = [RESNET_THETAS[i] for i in run.quick((1, 4, 7), (0, 3, 5, 7))]  # each takes seconds on a slow network
-    thetas = [require_threshold(theta) for theta in run.options.theta or run.quick(few, few, RESNET_THETAS)]
+    thetas = run.options.theta or run.quick(few, few, RESNET_THETAS)
     replay_backward(Exchange(run, pool, math.inf, overlap=False, check=False), ready_s)  # fetches memory
     rows = sweep(run, pool, thetas, *(dict.fromkeys(("plain", "overlapped"), x) for x in (gradients, line, backward_s)), one)
     return report(run, rows) | {"compute_s": backward_s}
@@ -272,7 +284,7 @@ def learn(run: kit.Run, train, held_out, theta) -> dict:
     """Train with the best theta, so that it is seen to learn."""
     epochs = run.options.epochs or run.quick(1, 12 if run.options.network == "alexnet" else 6)
     run.section(f"Learning, {epochs} epochs with theta = {kit.number_of_bytes(theta)}")
-    with flow.new(run, train, theta_bytes=theta) as stack:  # the whole system of lesson 07, with this part switched on
+    with flow.new(run, train, grouping=Theta(theta)) as stack:  # the whole system of lesson 07, with this part switched on
         return {"epochs": flow.learn(run, stack, train, held_out, epochs), "theta": theta}
 
 
@@ -289,12 +301,12 @@ def draw(result: dict):
         calls = [str(row["calls"]) for row in rows]
         axes.against_theta(axis, rows, kinds, result[key]["compute_s"], "without any exchange", calls)
         axis.set(title=told, xlabel="theta (above it: number of calls)")
-    region.draw(where, result)
+    latency_region.draw(where, result)
     return axes.finish(figure, *sweeps)
 
 
 if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__, probe=True)
     images.arguments(lesson, networks=images.NETWORKS)
-    lesson.argument("--theta", nargs="+", metavar="BYTES", help="thresholds to sweep: 0 65536 1e6 inf")
+    lesson.argument("--theta", nargs="+", type=kit.threshold_bytes, metavar="BYTES", help="thresholds to sweep: 0 65536 1e6 inf")
     lesson.main(measure, draw)

@@ -43,14 +43,15 @@ import time
 import numpy as np
 
 import kit
-from kit import axes, flow, gantt, images
+from kit import axes, flow, images
+from lab import gantt
 from kit.replay import replay_backward, sizes_of
-from refgf.comm import ring
-from refgf.comm.schedule import collective
+from refgf.comm.ring import ring_allreduce
 from refgf.machine.timeline import Timeline, chrome_trace, gather
-from refgf.exchange.lazy import LazyAllreduce, require_threshold
+from refgf.exchange.dense import StepResult
+from refgf.exchange.lazy import LazyAllreduce, Theta
 from refgf.machine.meter import ExposedTime
-from refgf.exchange.overlap import CommunicationThread
+from refgf.exchange.overlap import AtOnce, CommunicationThread
 from refgf.exchange.pool import Pool
 from refgf.oracle.definitions import lazy_allreduce, same_bits
 from refgf.predict.timeline import lazy, predict
@@ -63,7 +64,7 @@ DRAWN_RANKS = 3
 
 
 def measure(run: kit.Run) -> dict:
-    thetas = [require_threshold(theta) for theta in run.options.theta or run.quick(THETAS[::2], THETAS)]
+    thetas = run.options.theta or run.quick(THETAS[::2], THETAS)
     train, _ = images.load(run)
     check_against_oracle(run, train)
     replayed = sweep_replay(run, thetas)
@@ -78,21 +79,26 @@ class Exchange:
     """pool -> lazy -> communication thread -> ring; without overlap the thread is left out."""
 
     def __init__(self, run: kit.Run, pool: Pool, theta: float, overlap: bool) -> None:
-        allreduce = collective(run.comm.Dup(), ring.allreduce)  # a communicator that the thread has to itself
-        self.thread = CommunicationThread(allreduce) if overlap else None
-        self.lazy = LazyAllreduce(pool, self.thread or allreduce, theta, wait=self.wait)
-        self.ready, self.finish = self.lazy.ready, self.lazy.finish
+        self.allreduce = ring_allreduce(run.comm.Dup())  # a communicator for the thread only
+        self.worker = CommunicationThread() if overlap else AtOnce()
+        self.lazy = LazyAllreduce(pool, self.send, Theta(theta))
         self.waited_s = 0.0
 
-    def wait(self) -> None:
+    def ready(self, i: int) -> None:
+        self.lazy.ready(i)
+
+    def send(self, x) -> None:
+        self.worker.run(self.allreduce, x)
+
+    def finish(self) -> StepResult:
+        self.lazy.finish()
         start_s = time.perf_counter()
-        if self.thread:
-            self.thread.wait()
+        self.worker.wait()
         self.waited_s = time.perf_counter() - start_s
+        return StepResult()
 
     def close(self) -> None:
-        if self.thread:
-            self.thread.close()
+        self.worker.close()
 
 
 # ---- the oracle ----
@@ -178,11 +184,12 @@ def real_steps(run: kit.Run, data):
     """Ranks that compute: a training step without exchange, without overlap, with it, and what happened when."""
     count, theta = run.quick(4, 9, 21), 2**17
     run.section(f"{images.told(run)}, theta {kit.number_of_bytes(theta)}")
-    alone, ready_s = flow.compute_alone(run, data, images.steps(run, data, count))
+    alone, ready_s = flow.without_exchange(run, data, images.steps(run, data, count))
     times, charts, waited_s = {"alone": alone}, {}, 0.0
     for name in ("sequential", "overlapped"):
         timeline = Timeline()
-        with flow.new(run, data, theta_bytes=theta, overlap=name == "overlapped", timeline=timeline) as stack:
+        parts = {"grouping": Theta(theta), "overlap": name == "overlapped", "observe": timeline}
+        with flow.new(run, data, **parts) as stack:
             times[name] = flow.time_steps(run, stack, images.steps(run, data, count))
             timeline.clear()
             run.plain.Barrier()
@@ -191,7 +198,7 @@ def real_steps(run: kit.Run, data):
             calls = len(stack.calls)
         waited_s = sum(e.stop_s - e.start_s for e in timeline.lanes["compute"] if e.name == "WAIT_FOR_DATA")
     n = sum(spec.size for spec in stack.model.network.tensors)
-    x, allreduce = np.zeros(n // calls, np.float32), collective(run.comm, ring.allreduce)
+    x, allreduce = np.zeros(n // calls, np.float32), ring_allreduce(run.comm)
     times["communication"] = run.time(lambda: [allreduce(x) for _ in range(calls)], run.quick(2, 5))
     meter = ExposedTime(alone.median_s, times["communication"].median_s, times["overlapped"].median_s,
                         times["sequential"].median_s, waited_s, alone.median_s - ready_s[0])  # fmt: skip
@@ -289,5 +296,5 @@ def draw_progress(axis, progress: dict) -> None:
 if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__)
     images.arguments(lesson)
-    lesson.argument("--theta", nargs="+", metavar="BYTES", help="thresholds to sweep: 0 65536 1e6 inf")
+    lesson.argument("--theta", nargs="+", type=kit.threshold_bytes, metavar="BYTES", help="thresholds to sweep: 0 65536 1e6 inf")
     lesson.main(measure, draw)

@@ -38,13 +38,16 @@ import refgf.launch  # noqa: F401  before MPI starts
 import numpy as np
 
 import kit
-from kit import axes, flow, images, rounding, tuning
+from kit import axes, flow, images, rounding, trials
 from refgf.comm import direct, ring
 from refgf.comm.schedule import collective
-from refgf.exchange.precision import LossScale, Underflow
+from refgf.exchange.lazy import Theta
+from refgf.exchange.precision import LossScale
+from refgf.machine.underflow import Underflow
 from refgf.oracle import definitions
 from refgf.oracle.definitions import on_wire, ring_traffic, same_bits, scaled_allreduce, underflow_share
-from refgf.training.gradientflow import direct_allreduce, ring_allreduce
+from refgf.comm.direct import direct_allreduce
+from refgf.comm.ring import ring_allreduce
 
 HALF = np.float16
 RANKS = [2, 3, 4, 8, 16, 32, 64, 128, 256, 512]
@@ -111,7 +114,7 @@ def count_bytes(run: kit.Run, data) -> dict:
     rows = {}
     for name, wire, algorithm in (("float32", None, ring), ("float16", HALF, ring), ("float16, direct", HALF, direct)):
         maker = direct_allreduce if algorithm is direct else ring_allreduce
-        with flow.new(run, data, wire=wire, theta_bytes=2**18, allreduce=maker) as stack:
+        with flow.new(run, data, wire=wire, grouping=Theta(2**18), allreduce=maker) as stack:
             run.comm.reset()
             stack.step(*next(images.steps(run, data, 1)), rate=0.0)
             sent, calls = run.comm.bytes, stack.calls
@@ -131,7 +134,7 @@ def look_at_errors(run: kit.Run) -> dict:
     ranks = run.quick(RANKS[:5], RANKS)
     kinds = {"ring, float16": (ring, HALF), "direct, float16": (direct, HALF), "ring, float32": (ring, None)}
     jobs = [(p, name) for p in reversed(ranks) for name in kinds]  # the longest first
-    found = dict(zip(jobs, tuning.deal(run, jobs, lambda p, name: rounding.error_of(p, *kinds[name]))))
+    found = dict(zip(jobs, trials.deal(run, jobs, lambda p, name: rounding.error_of(p, *kinds[name]))))
     errors = {p: {name: found[p, name] for name in kinds} for p in ranks}
     one = rounding.one_rounding()
     predicted = {p: {"ring, float16": one * ((p + 1) / 2) ** 0.5, "direct, float16": one * 2**0.5} for p in ranks}
@@ -191,10 +194,10 @@ def train_with_each(run: kit.Run, train, held_out) -> dict:
     }
     result = {}
     for name, parts in kinds.items():
-        with flow.new(run, train, theta_bytes=2**18, **parts) as stack:
+        with flow.new(run, train, grouping=Theta(2**18), **parts) as stack:
             scales = watch_scale(stack)
             rows = flow.learn(run, stack, train, held_out, epochs, say=False)
-            result[name] = {"epochs": rows, "skipped": stack.loss_scale.skipped, "scales": scales}
+            result[name] = {"epochs": rows, "skipped": stack.model.loss_scale.skipped, "scales": scales}
     run.table(
         ["", "loss", "right", "skipped steps", "scale at the end"],
         [[name, f"{row['epochs'][-1]['loss']:.4f}", f"{100 * (row['epochs'][-1]['accuracy'] or 0):.1f} %", row["skipped"],
@@ -208,7 +211,7 @@ def watch_scale(stack) -> list[float]:
     scales, finish = [], stack.finish
 
     def watched():
-        scales.append(stack.scale)
+        scales.append(stack.model.loss_scale.scale)
         return finish()
 
     stack.finish = watched

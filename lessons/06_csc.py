@@ -40,18 +40,20 @@ import numpy as np
 
 import kit
 from kit import flow, images, trials
-from kit.csc_picture import DRAWN, draw
+from lab.csc_picture import DRAWN, draw
 from kit.replay import Size, replay_backward, sizes_of
-from refgf.comm import ring
-from refgf.comm.schedule import collective
+from refgf.comm.direct import direct_allreduce
+from refgf.comm.ring import ring_allreduce
 from refgf.comm.slices import length
-from refgf.exchange.chunk_choice import Density
-from refgf.exchange.csc import CHUNK_ELEMENTS, CSC
-from refgf.exchange.lazy import LazyAllreduce
-from refgf.exchange.momentum_correction import FORMS
+from refgf.engine.residual import FusedResidual
+from refgf.exchange.csc import CSC, CSCSettings
+from refgf.exchange.dense import DenseExchange, Transport
+from refgf.exchange.lazy import Theta
+from refgf.exchange.momentum_correction import BEFORE, FORMS
 from refgf.exchange.pool import Pool
+from refgf.exchange.precision import LossScale
+from refgf.oracle import definitions
 from refgf.oracle.definitions import (
-    CSCSettings,
     csc_payload_bytes,
     csc_run,
     direct_traffic,
@@ -60,10 +62,10 @@ from refgf.oracle.definitions import (
     same_bits,
 )
 from refgf.papers.scaling.workloads import alexnet
-from refgf.training.gradientflow import PlainSGD, direct_allreduce
 from refgf.training.step import Replica
 from refgf.training.sgd import MomentumSGD
 
+CHUNK_ELEMENTS = 32_768  # of the full AlexNet
 DENSITIES = [100, 50, 25, 10, 5, 1]
 SEEDS, EPOCHS = [1, 2, 3], (1, 4, 12)  # quick, default, full
 
@@ -88,8 +90,18 @@ def one_step(exchange: CSC, model: Replica, gradients, rate: float) -> None:
     model.gradients.flat[:] = gradients
     for i in range(len(model.gradients.specs)):
         exchange.ready(i)  # packs chosen chunks, sends them when there is enough
-    if exchange.finish():  # norms, flag, what is kept, the next choice
-        model.optimizer.step(model.gradients.flat, rate, exchange.sent)
+    result = exchange.finish()  # norms, flag, residual, the next choice
+    if result.accepted:
+        model.update(rate, result)
+
+
+def exchange_of(run: kit.Run, model: Replica, settings: CSCSettings, theta: float) -> CSC:
+    """CSC over a ring in float16. Momentum and decay that it applies leave the optimiser."""
+    model.optimizer, momentum, decay = model.optimizer.split(settings.form in BEFORE)
+    pools = model.gradients, model.parameters.flat
+    residual = settings.residual(*pools, settings, momentum, decay, run.size)
+    transport = Transport(ring_allreduce(run.comm, wire=np.float16), Theta(theta), itemsize=2)
+    return CSC(settings, residual, transport, direct_allreduce(run.comm), model.loss_scale)
 
 
 # ---- the oracle ----
@@ -105,22 +117,22 @@ def check_against_oracle(run: kit.Run) -> None:
     for form in FORMS:
         parameters, gradients = Pool(tensors), Pool(tensors)
         parameters.flat[:] = w = np.random.default_rng(9).standard_normal(n).astype(np.float32)
-        optimizer = PlainSGD(parameters.flat) if form.startswith("dgc") else MomentumSGD(tensors, parameters.flat, 0.9, 0)
-        exchange = CSC(gradients, parameters.flat, collective(run.comm, ring.allreduce, np.float16),
-                       direct_allreduce(run.comm), run.size, Density(percent), chunk=chunk, form=form,
-                       wire_itemsize=2, threshold_bytes=100, weight_decay=0.01)  # fmt: skip
+        optimizer = MomentumSGD(tensors, parameters.flat, 0.9, 0.01)
+        model = Replica(None, parameters, gradients, optimizer)
+        settings = CSCSettings(percent, form, chunk, residual=FusedResidual)
+        exchange = exchange_of(run, model, settings, theta=100)
         lists, weights = [], []
         for t in range(steps):
             lists.append(exchange.chosen)
-            one_step(exchange, Replica(None, parameters, gradients, optimizer), gs[t][run.rank], 0.1)
+            one_step(exchange, model, gs[t][run.rank], 0.1)
             weights.append(parameters.flat.copy())
-        settings = CSCSettings(sizes, chunk, form, 0.1, 0.9, 0.01, wire="float16", order="ring", theta_bytes=100)
+        settings = definitions.CSCSettings(sizes, chunk, form, 0.1, 0.9, 0.01, wire="float16", order="ring", theta_bytes=100)
         wanted = csc_run(w, gs, settings, [percent_of_step(t, 1, (), percent) for t in range(steps + 1)], lists)
         for t, report in enumerate(wanted):
             if not same_bits(weights[t], report["w"][run.rank]):
                 raise AssertionError(f"rank {run.rank}: {form}, step {t}: not the weights of the definition")
         for name, kept in wanted[-1]["kept"][run.rank].items():
-            if not same_bits(exchange.kept[name], kept):
+            if not same_bits(exchange.residual.settled()[name], kept):
                 raise AssertionError(f"rank {run.rank}: {form}: what is kept ({name}) is not that of the definition")
     run.say(f"{', '.join(FORMS)}: the bits of the definition over {steps} steps, with float16, laziness and weight decay")
 
@@ -132,7 +144,7 @@ def sweep_densities(run: kit.Run, data) -> dict:
     """Bytes, asserted, and time of the exchange alone and of a training step, for each density."""
     run.section("Bytes and time against density")
     count, rows = run.quick(4, 8, 20), []
-    n = sum(spec.size for spec in images.network(run, data).tensors)
+    n = images.parameter_count(run, data)
     chunk = flow.chunk_of(run, n)
     chunks = flow.number_of_chunks(n, chunk)
     line = flow.fit_allreduce(run, [256, n // 64, n // 8, n], np.float16, run.quick(2, 5)).line
@@ -140,7 +152,8 @@ def sweep_densities(run: kit.Run, data) -> dict:
     told = f"(the full AlexNet: {full:,} of {CHUNK_ELEMENTS:,})"
     run.say(f"{n:,} gradients in {chunks} chunks of {chunk} {told}; float16 on the wire")
     for density in [None, *run.quick(DENSITIES[::3], DENSITIES)]:
-        with flow.new(run, data, density=density, wire=np.float16, theta_bytes=2**17) as stack:
+        csc = density and flow.csc(run, data, density)
+        with flow.new(run, data, csc=csc, wire=np.float16, grouping=Theta(2**17)) as stack:
             timing = flow.time_steps(run, stack, images.steps(run, data, count))
             chosen = stack.csc.chosen if density else None
             run.comm.reset()
@@ -175,13 +188,14 @@ def sweep_large(run: kit.Run) -> dict:
     run.section(f"The exchange of {n:,} gradients, 1/{share} of AlexNet's" if share > 1 else f"AlexNet's {n:,} gradients")
     line, rows = flow.fit_allreduce(run, [256, n // 64, n // 8, n], np.float16, run.quick(2, 5)).line, []
     for density in [None, *run.quick(DENSITIES[::3], DENSITIES)]:
-        pool, common = Pool(tensors), {"threshold_bytes": 2**20, "wire_itemsize": 2}
-        allreduce, chunks = collective(run.comm, ring.allreduce, np.float16), flow.number_of_chunks(n, chunk)
+        parameters, pool, chunks = Pool(tensors), Pool(tensors), flow.number_of_chunks(n, chunk)
+        model = Replica(None, parameters, pool, MomentumSGD(tensors, parameters.flat))
         if density is None:
-            exchange = LazyAllreduce(pool, allreduce, **common)
+            ring = ring_allreduce(run.comm, wire=np.float16)
+            exchange = DenseExchange(pool, Transport(ring, Theta(2**20), itemsize=2), LossScale())
         else:
-            parameters, norms = np.zeros(n, np.float32), direct_allreduce(run.comm)
-            exchange = CSC(pool, parameters, allreduce, norms, run.size, Density(density), chunk=chunk, **common)
+            settings = CSCSettings(density, chunk=chunk, residual=FusedResidual)
+            exchange = exchange_of(run, model, settings, theta=2**20)
         pool.flat[:] = 1e-3
         alone = run.time(lambda e=exchange: replay_backward(e, [0.0] * len(tensors)), run.quick(2, 5), warmup=2)
         predicted = messages_s(line, exchange.calls, chunks + 1 if density else 0)
@@ -197,7 +211,7 @@ def require_bytes(run: kit.Run, stack, sent: int, chunks: int | None) -> None:
     wanted = sum(2 * ring_traffic(call.stop - call.start, run.size, run.rank)[1] for call in stack.calls)
     if chunks is not None:
         wanted += 8 * direct_traffic(chunks + 1, run.size, run.rank)[1]
-        assert sum(map(length, stack.sent)) == sum(call.stop - call.start for call in stack.calls)
+        assert sum(map(length, stack.result.sent)) == sum(call.stop - call.start for call in stack.calls)
     if sent != wanted:
         raise AssertionError(f"rank {run.rank}: sent {sent} bytes, the definition says {wanted}")
 
@@ -206,7 +220,7 @@ def watch_choice(run: kit.Run, data) -> dict:
     """Which chunks are chosen in each step of a short training."""
     percent = run.options.density
     run.section(f"Which chunks are chosen at {percent:g} %")
-    with flow.new(run, data, density=percent, theta_bytes=2**17) as stack:
+    with flow.new(run, data, csc=flow.csc(run, data, percent), grouping=Theta(2**17)) as stack:
         lists = []
         for batch in images.steps(run, data, run.quick(6, 60, 200)):
             lists.append(stack.csc.chosen or [])
@@ -214,7 +228,7 @@ def watch_choice(run: kit.Run, data) -> dict:
         everybody = run.plain.allgather(lists)
         if any(other != lists for other in everybody):
             raise AssertionError(f"rank {run.rank}: the ranks have chosen different chunks")
-        edges = [(spec.name, offset / stack.csc.chunk) for spec, offset in zip(stack.model.network.tensors,
+        edges = [(spec.name, offset / stack.csc.settings.chunk) for spec, offset in zip(stack.model.network.tensors,
                                                                              stack.model.gradients.offsets)]  # fmt: skip
         chunks = len(stack.csc.chunks)
         waits = stack.csc.gap
@@ -244,7 +258,7 @@ def compare_accuracy(run: kit.Run, train, held_out) -> dict:
 
 def compare_chunk_sizes(run: kit.Run, train, held_out) -> dict:
     """Longer chunks at equal density: fewer, so less choice."""
-    n = sum(spec.size for spec in images.network(run, train).tensors)
+    n = images.parameter_count(run, train)
     base = flow.chunk_elements(n)
     epochs, seeds = run.options.epochs or run.quick(*EPOCHS), run.quick([1], SEEDS)
     run.section("Chunk size at equal density")

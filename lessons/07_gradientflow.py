@@ -15,7 +15,7 @@ PREDICTION  Per part what its own lesson predicts; together the timeline of less
             speedup = p * T(p ranks, exchange off) / T(p ranks, exchange on), at most p. Never against one rank: p ranks on
             fewer cores than p compute more slowly, and no exchange is to blame for that.
 
-            What goes in is measured apart from the steps that it predicts (kit/alone.py): the step and its gradients since the
+            What goes in is measured apart from the steps that it predicts (kit/step_times.py, call_times.py): the step and its gradients since the
             *first* rank started; calls of eight sizes in a row, as each part makes them; how much later they are when ranks
             come to them from computing; the share of its speed that computing keeps beside a call; what choosing chunks adds
             to a step in which no gradient travels. Not in it: a rank without a core just when its message comes.
@@ -46,11 +46,13 @@ from pathlib import Path
 import numpy as np
 
 import kit
-from kit import alone, calls, flow, images
+from kit import calls, flow, images, step_times
 from kit.calls import SCALE, Kind
+from refgf.comm.direct import direct_allreduce
 from refgf.comm.native import mpi_allreduce
+from refgf.comm.ring import ring_allreduce
 from refgf.exchange.chunk_choice import Density
-from refgf.exchange.lazy import require_threshold
+from refgf.exchange.lazy import Theta
 from refgf.exchange.precision import LossScale
 from refgf.oracle.definitions import direct_allreduce as defined_allreduce
 from refgf.oracle.definitions import momentum_step, same_bits
@@ -58,7 +60,6 @@ from refgf.papers.scaling.systems import System
 from refgf.papers.scaling.systems import step as predicted_step
 from refgf.machine.checkpoint import Checkpoints
 from refgf.training.data import steps_per_epoch
-from refgf.training.gradientflow import direct_allreduce, ring_allreduce
 
 HALF, DENSITY, LATER = np.float16, 10.0, "float16, overlap"
 WIDTH = 1 / 4  # of AlexNet's channels: where bytes, and not start-ups alone, decide how long a step takes
@@ -67,7 +68,7 @@ ORDER = ["MPI's allreduce", "+ ring", "+ mixed precision", "+ overlap", "+ lazy 
 
 
 def measure(run: kit.Run) -> dict:
-    theta = require_threshold(run.options.theta)
+    theta = run.options.theta
     if run.options.width is None and run.options.network == "alexnet":
         run.options.width = run.quick(1 / 8, WIDTH)
     flow.require_folder(run)
@@ -83,15 +84,15 @@ def measure(run: kit.Run) -> dict:
 # ---- one step: the parts of the stack, each one argument ----
 
 
-def parts_of(run: kit.Run, theta: float) -> dict[str, dict]:
+def parts_of(run: kit.Run, data, theta: float) -> dict[str, dict]:
     """What each bar adds to the one before; the first is left out where there is no MPI."""
     added = {
-        "MPI's allreduce": {"allreduce": mpi_allreduce, "theta_bytes": 0},
-        "+ ring": {"allreduce": ring_allreduce, "theta_bytes": 0},
+        "MPI's allreduce": {"allreduce": mpi_allreduce, "grouping": Theta(0)},
+        "+ ring": {"allreduce": ring_allreduce, "grouping": Theta(0)},
         "+ mixed precision": {"wire": HALF, "loss_scale": LossScale(SCALE)},
         "+ overlap": {"overlap": True},
-        "+ lazy allreduce": {"theta_bytes": theta},
-        "+ CSC": {"density": DENSITY},
+        "+ lazy allreduce": {"grouping": Theta(theta)},
+        "+ CSC": {"csc": flow.csc(run, data, DENSITY)},
     }
     if run.mpi_allreduce() is None:
         del added["MPI's allreduce"]
@@ -125,10 +126,10 @@ def climb_the_ladder(run: kit.Run, data) -> None:
 
     dense = bits()
     rungs = {
-        "lazy = eager": bits(theta_bytes=2**14),
-        "overlapped = sequential": bits(theta_bytes=2**14, overlap=True),
+        "lazy = eager": bits(grouping=Theta(2**14)),
+        "overlapped = sequential": bits(grouping=Theta(2**14), overlap=True),
         "float32 wire = no wire type": bits(wire=np.float32),
-        "CSC at 100 % (history) = dense": bits(density=100, form="history"),
+        "CSC at 100 % (history) = dense": bits(csc=flow.csc(run, data, 100, "history")),
     }
     for rung, got in rungs.items():
         if not same_bits(got, dense):
@@ -140,8 +141,7 @@ def climb_the_ladder(run: kit.Run, data) -> None:
         total = defined_allreduce(run.gather(stack.model.gradients.flat.copy()))[0]
         for i in range(len(stack.model.gradients.specs)):
             stack.ready(i)
-        stack.finish()
-        stack.model.update(rate)
+        stack.model.update(rate, stack.finish())
         if not same_bits(stack.model.parameters.flat, momentum_step(w, np.zeros_like(w), total, rate, 0.9)[0]):
             raise AssertionError(f"rank {run.rank}: one step: not the weights of the definition")
     run.say(f"bit for bit after {len(some)} steps: {'; '.join(rungs)}; and one step as defined")
@@ -152,7 +152,7 @@ def climb_the_ladder(run: kit.Run, data) -> None:
 
 def ablation(run: kit.Run, data, theta: float) -> dict:
     count = run.quick(4, 12, 30)
-    timing, ready_s = flow.compute_alone(run, data, images.steps(run, data, count))
+    timing, ready_s = flow.without_exchange(run, data, images.steps(run, data, count))
     sizes = [spec.size for spec in images.network(run, data).tensors]
     n = sum(sizes)
     run.section(f"{images.told(run)}: {n:,} gradients, theta {kit.number_of_bytes(theta)}")
@@ -161,7 +161,7 @@ def ablation(run: kit.Run, data, theta: float) -> dict:
     run.say(f"a step without any exchange, update included: {timing}; beside a call computing keeps {share:.0%} of its speed")
     run.say(f"a short call: {starts}")
     rows = []
-    for name, parts in parts_of(run, theta).items():
+    for name, parts in parts_of(run, data, theta).items():
         run.opaque = run.opaque or parts["allreduce"] is mpi_allreduce
         kind = (LATER if parts.get("overlap") else "float16") if parts.get("wire") else "float32"
         call = found["MPI" if name == ORDER[0] else kind]
@@ -170,10 +170,12 @@ def ablation(run: kit.Run, data, theta: float) -> dict:
             number, busy_s = len(stack.calls), stack.communication_s
             some = images.steps(run, data, count)
             selection_s = calls.selection_s(run, stack, some, call.compute_s) if stack.csc else 0.0
-            chunk = stack.csc.chunk if stack.csc else 1
-        system = System(name, 2 if parts.get("wire") else 4, parts["theta_bytes"], percent=parts.get("density"), chunk=chunk,
+            chunk = stack.csc.settings.chunk if stack.csc else 1
+        threshold_bytes = parts["grouping"].threshold_bytes
+        percent = DENSITY if parts.get("csc") else None
+        system = System(name, 2 if parts.get("wire") else 4, threshold_bytes, percent=percent, chunk=chunk,
                         overlap=call.kept_share, selection_s=selection_s, norms_s=0.0)  # fmt: skip
-        ready = list(zip(alone.at_pace(ready_s, timing, call.compute_s), sizes))
+        ready = list(zip(step_times.rescaled(ready_s, timing, call.compute_s), sizes))
         predicted = predicted_step(ready, system, call.seconds, call.compute_s)
         speedup = run.size * timing.median_s / step.median_s
         rows.append({"name": name, "step": step, "predicted_s": predicted.step_s, "calls": number, "speedup": speedup,
@@ -194,8 +196,10 @@ def time_to_accuracy(run: kit.Run, train, held_out, theta: float) -> dict:
     sparse = Density(DENSITY, WARMUP[: epochs - 1], per_epoch, epochs * per_epoch)
     result = {}
     for name, density in (("dense", None), ("CSC", sparse)):
-        with flow.new(run, train, wire=HALF, theta_bytes=theta, overlap=True, density=density, half_weights=True,
-                      loss_scale=LossScale(SCALE, dynamic=True)) as stack:  # fmt: skip
+        csc = density and flow.csc(run, train, density)
+        stack_ = {"wire": HALF, "grouping": Theta(theta), "csc": csc, "overlap": True}
+        model = {"half_weights": True, "loss_scale": LossScale(SCALE, dynamic=True)}
+        with flow.new(run, train, **stack_, **model) as stack:
             folder = run.options.checkpoints
             checkpoints = Checkpoints(folder / name, stack, run.say) if folder else None
             rows = flow.learn(run, stack, train, held_out, epochs, say=False, checkpoints=checkpoints)
@@ -256,7 +260,7 @@ def draw_learning(axis, learning: dict) -> None:
 if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__)
     images.arguments(lesson, networks=images.NETWORKS)
-    lesson.argument("--theta", default=str(2**18), metavar="BYTES", help="threshold of lazy allreduce")
+    lesson.argument("--theta", type=kit.threshold_bytes, default=2**18, metavar="BYTES", help="threshold of lazy allreduce")
     lesson.argument("--checkpoints", type=Path, metavar="DIR", help="keep checkpoints of the training at the end here")
     lesson.argument("--resume", action="store_true", help="go on with the training whose checkpoints are there")
     lesson.argument("--accuracy", type=float, default=90.0, metavar="PERCENT", help="the accuracy that is waited for")

@@ -11,7 +11,8 @@ IDEA        Measure where one can, on 1, 2, 4 and 8 ranks; fit alpha and beta; d
 PREDICTION  A ring of p ranks takes T(m) = 2(p-1) alpha + 2(p-1)/p beta m, so the start-ups grow with p and the bytes do not:
 
                 step(p)    = end of the last call, each starting when its gradients are ready and the call before it is over
-                speedup(p) = p * T(p ranks, exchange off) / T(p ranks, exchange on)
+                throughput, in ranks without exchange = p * T(p ranks, exchange off) / T(p ranks, exchange on)
+                scaling efficiency = that over p, in percent
 
 Before you run it, write down: which technique still gains on 2048 ranks what it gains on 8? Which is worth nothing there?
 And how much of 512 will GradientFlow reach on 512 GPUs, from a single GPU's rate and the links alone?
@@ -19,7 +20,7 @@ And how much of 512 will GradientFlow reach on 512 GPUs, from a single GPU's rat
 This is weak scaling: each rank brings a batch of its own, whatever p is.
 
 WHAT YOU SHOULD SEE    Measured points near their curves, best on an idle machine: what ranks on the same cores lose to each
-            other goes in, measured apart (kit/alone.py, calls.py); a rank that has no core when its message comes does not.
+            other goes in, measured apart (kit/step_times.py, call_times.py, calls.py); a rank that has no core when its message comes does not.
             Curves part from each other, the more ranks there are: eager exchange drowns in start-ups, 2(p-1) alpha for each
             of its calls, lazy allreduce pays them a few times, float16 and CSC cut the bytes. ResNet-50 (161 small gradients)
             needs laziness most, AlexNet (few, large ones) CSC; overlap alone gains next to nothing where one start-up a
@@ -48,23 +49,24 @@ from pathlib import Path
 import numpy as np
 
 import kit
-from kit import alone, calls, flow, images, machine_file, parts
+from kit import calls, flow, images, step_times
+from lab import machine_file, rank_subset
 from kit.calls import SCALE, Kind
-from kit.published_tables import headlines, rows, show_inputs, span
-from kit.scaling_picture import draw
+from lab.published_tables import headlines, rows, show_inputs, span
+from lab.scaling_picture import draw
 from refgf.comm import ring
 from refgf.comm.schedule import collective
-from refgf.exchange.lazy import require_threshold
+from refgf.exchange.lazy import Theta
 from refgf.exchange.precision import LossScale
 from refgf.oracle.definitions import ring_allreduce, ring_traffic, same_bits
 from refgf.predict.cost import Link, ring_allreduce_s, ring_line
 from refgf.predict.fit import fit_line
 from refgf.papers.scaling.headlines import ALPHA, BANDWIDTH, BATCH, SMALL_BATCH, V100_RATE
 from refgf.papers.scaling.interval import Input
-from refgf.papers.mgwfbp.published import INFINIBAND, INFINIBAND_EXTENDED, SIMULATION, TEN_GIGABIT, TEN_GIGABIT_EXTENDED
+from refgf.papers.scaling.published import INFINIBAND, INFINIBAND_EXTENDED, SIMULATION, TEN_GIGABIT, TEN_GIGABIT_EXTENDED
 from refgf.papers.scaling.scaling import best_theta_step, curve, ready_of
 from refgf.papers.scaling.simulate import from_schedules
-from refgf.papers.scaling.systems import speedup, stack, step
+from refgf.papers.scaling.systems import scaling_efficiency, stack, step
 from refgf.papers.scaling.workloads import alexnet, resnet50
 
 KINDS = {"float32": Kind(), "float32, overlap": Kind(overlap=True), "float16, overlap": Kind(wire=np.float16, overlap=True)}
@@ -94,13 +96,13 @@ FITTED = {
 
 
 def measure(run: kit.Run) -> dict:
-    theta = require_threshold(run.options.theta)
+    theta = run.options.theta
     given = run.options.machine and machine_file.given(run.options.machine)
     train, _ = images.load(run)
     sizes = sorted({p for p in (1, 2, 4, 8) if p <= run.size} | {run.size})
     run.section("The oracle")
     for p in sizes:
-        parts.first(run, p, check_part)
+        rank_subset.first(run, p, check_part)
     check_formula(run)
     here = scale_here(run, train, theta, sizes)
     machine_file.measured(run, here["points"])
@@ -142,12 +144,12 @@ def scale_here(run: kit.Run, data, theta: float, sizes: list[int]) -> dict:
     run.section(f"{run.options.batch} images a rank, theta {kit.number_of_bytes(theta)}: this cluster")
     points = []
     for p in sizes:
-        point = parts.first(run, p, lambda part: measure_part(part, data, theta))
+        point = rank_subset.first(run, p, lambda part: measure_part(part, data, theta))
         points.append(run.plain.bcast(point))
     elements = [spec.size for spec in images.network(run, data).tensors]
     for point in points:
         timelines = predict_here(point, point["ranks"], theta, elements)
-        point["predicted"] = {name: speedup_here(point, point["ranks"], timeline) for name, timeline in timelines.items()}
+        point["predicted"] = {name: in_ranks_here(point, point["ranks"], timeline) for name, timeline in timelines.items()}
         point["predicted_s"] = {name: timeline.step_s for name, timeline in timelines.items()}
     names = list(points[0]["steps"])
     for point in points[1:]:
@@ -159,7 +161,7 @@ def scale_here(run: kit.Run, data, theta: float, sizes: list[int]) -> dict:
     run.table(["ranks", "exchange off", *names], [
         [p["ranks"], kit.seconds(p["alone"].median_s), *(f"{p['measured'][n]:.2f} ({p['predicted'][n]:.2f})" for n in names)]
         for p in points])  # fmt: skip
-    run.say("speedup measured (predicted)")
+    run.say("throughput in ranks without exchange, p x scaling efficiency: measured (predicted)")
     compared = [(p["predicted_s"][n], p["steps"][n].median_s) for p in points if p["ranks"] > 1 for n in names]
     if compared:
         run.say(f"steps on 2 ranks and more: {kit.apart(compared)}")
@@ -167,7 +169,7 @@ def scale_here(run: kit.Run, data, theta: float, sizes: list[int]) -> dict:
     curves = {name: [] for name in names}
     for p in beyond:
         for name, predicted in predict_here(points[-1], p, theta, elements).items():
-            curves[name].append(speedup_here(points[-1], p, predicted))
+            curves[name].append(in_ranks_here(points[-1], p, predicted))
     run.say("PREDICTED for more ranks on cores and links like those of the last line:")
     run.table(["ranks", *names], [[p, *(f"{curves[n][i]:.1f}" for n in names)] for i, p in enumerate(beyond)])
     return {"points": points, "beyond": beyond, "curves": curves, "theta": theta}
@@ -176,13 +178,13 @@ def scale_here(run: kit.Run, data, theta: float, sizes: list[int]) -> dict:
 def measure_part(part: kit.Run, data, theta: float) -> dict:
     """Steps of all techniques on this part's ranks, and the rings that the prediction is fitted to."""
     count = part.quick(4, 14, 30)
-    alone_, ready_s = flow.compute_alone(part, data, images.steps(part, data, count))
+    alone_, ready_s = flow.without_exchange(part, data, images.steps(part, data, count))
     found, steps, selection_s = calls.measure(part, data, KINDS, 21), {}, {}
     for system in stack(theta):
         half = system.itemsize == 2
         switched = {"wire": np.float16, "loss_scale": LossScale(SCALE)} if half else {}
-        with flow.new(part, data, theta_bytes=system.threshold_bytes, overlap=system.overlap, density=system.percent,
-                      **switched) as stack_:  # fmt: skip
+        csc, theta = system.percent and flow.csc(part, data, system.percent), Theta(system.threshold_bytes)
+        with flow.new(part, data, grouping=theta, overlap=system.overlap, csc=csc, **switched) as stack_:
             steps[system.name] = flow.time_steps(part, stack_, images.steps(part, data, count))
             if system.percent:  # with and without the norms' call
                 compute_s = found[kind_of(system)].compute_s
@@ -204,24 +206,24 @@ def link_of(each: calls.Calls, size: int) -> Link:
     """The link on which a ring of `size` ranks takes so long: the inverse of `ring_line`; one rank sends nothing."""
     if size == 1:
         return Link(0.0, 0.0)
-    line = fit_line(each.row.points).line
+    line = fit_line(each.queued.points).line
     alpha_s = max(line.a_s, each.seconds(0)) / (2 * (size - 1))
     return Link(alpha_s, line.b_s_per_byte * size / (2 * (size - 1)))
 
 
-def speedup_here(point, p: int, timeline) -> float:
+def in_ranks_here(point, p: int, timeline) -> float:
     """Against the step without exchange: where ranks share cores, one with an exchange computes for longer or shorter."""
     return p * point["alone"].median_s / timeline.step_s
 
 
 def predict_here(point, p: int, theta: float, elements) -> dict:
-    """{technique: Timeline} on p ranks whose cores and links are those of this point; for its own number of ranks from the
+    """{technique: PredictedStep} on p ranks whose cores and links are those of this point; for its own number of ranks from the
     calls as they were measured."""
     found, here = {}, p == point["ranks"]
     for system in stack(theta):
         kind = kind_of(system)
         call = point["calls"][kind]
-        ready = list(zip(alone.at_pace(point["ready_s"], point["alone"], call.compute_s), elements))
+        ready = list(zip(step_times.rescaled(point["ready_s"], point["alone"], call.compute_s), elements))
         allreduce_s = call.seconds if here else ring_line(p, point["links"][kind])
         system = replace(system, overlap=call.kept_share)
         if system.percent:
@@ -243,29 +245,34 @@ def past_the_points(run: kit.Run, given) -> dict:
 
 
 def far(run: kit.Run, net: str, told: list) -> dict:
-    """Speedups of each technique on published clusters, as intervals, with the best theta each time."""
+    """Throughput of each technique over one GPU on published clusters, as intervals, with the best theta each time."""
     make, rate = NETWORKS[net]
     workload, sizes, found = make(), run.quick([4, 512, 2048], FAR), {}
     for cluster, link in CLUSTERS.items():
         run.section(f"PREDICTED: {net} on {cluster}, lazy allreduce with its best theta")
         systems = {system.name: system for system in stack(np.inf)}
-        found[cluster] = {name: curve(workload, system, sizes, (*rate, *link)) for name, system in systems.items()}
+        found[cluster] = {name: in_gpus(curve(workload, system, sizes, (*rate, *link))) for name, system in systems.items()}
         run.table(["GPUs", *systems], [[p, *(span(found[cluster][name][p]) for name in systems)] for p in sizes])
         show_inputs(run, (*rate, *link), told)
         found[cluster] |= {"fitted lines": fitted(workload, rate, FITTED[cluster])}
     return found
 
 
+def in_gpus(efficiencies: dict) -> dict:
+    """{p: (low, high)} of p times the scaling efficiency, from percent."""
+    return {p: tuple(p * percent / 100 for percent in ends) for p, ends in efficiencies.items()}
+
+
 def fitted(workload, rate, lines) -> dict:
     """Dense lazy allreduce with the fitted lines of 4 to 64 GPUs in place of a ring on one link; first values of inputs."""
     given = {each.name: each.values[0] for each in rate}
     ready, lazy = ready_of(workload, given["batch"], given["rate"]), stack(np.inf)[2]
-    return {p: speedup(p, best_theta_step(ready, lazy, line)) for p, line in lines.items() if p >= 4}
+    return {p: p * scaling_efficiency(best_theta_step(ready, lazy, line)) / 100 for p, line in lines.items() if p >= 4}
 
 
 if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__)
     images.arguments(lesson)
-    lesson.argument("--theta", default=str(2**18), metavar="BYTES", help="threshold of lazy allreduce in the measured steps")
+    lesson.argument("--theta", type=kit.threshold_bytes, default=2**18, metavar="BYTES", help="threshold of lazy allreduce in the measured steps")
     lesson.argument("--machine", type=Path, metavar="FILE", help="predict for this machine too: a file that this lesson wrote")
     lesson.main(measure, draw)

@@ -45,20 +45,21 @@ from dataclasses import dataclass
 import numpy as np
 
 import kit
-from kit import axes, merges
+from kit import axes, call_times
+from lab import greedy_misses
 from kit.replay import replay_backward, sizes_of
 from refgf.comm import direct, ring
 from refgf.comm.agreement import agree
 from refgf.comm.schedule import collective
-from refgf.exchange.lazy import LazyAllreduce
-from refgf.papers.mgwfbp.merged import MergedAllreduce, Profile, slowest, time_calls
+from refgf.exchange.lazy import LazyAllreduce, Theta
+from refgf.papers.mgwfbp.merged import Groups, Profile, slowest
 from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.pool import Pool
 from refgf.oracle.definitions import direct_allreduce, ring_allreduce, ring_traffic, same_bits
 from refgf.predict.cost import Line
-from refgf.predict.fit import fit_line
 from refgf.papers.mgwfbp.merge import compare, exact_merge, greedy_merge, theta_bounds
-from refgf.predict.timeline import best_theta, eager, lazy, one_call, predict
+from refgf.papers.scaling.scaling import best_theta
+from refgf.predict.timeline import eager, lazy, one_call, predict
 from refgf.papers.scaling.workloads import WORKLOADS, densenet201, resnet50
 
 THETAS = [2**14, 2**16, 2**18, 2**20, 2**22]  # bytes
@@ -109,11 +110,21 @@ def profile(run: kit.Run, pool: Pool, ready_s: list[float]) -> list[tuple[float,
 class Exchange:
     """4. pool -> merged or lazy -> communication thread -> ring."""
 
-    def __init__(self, run: kit.Run, pool: Pool, groups=None, theta: float | None = None) -> None:
-        self.thread = CommunicationThread(collective(run.comm.Dup(), ring.allreduce))
-        kind, rule = (LazyAllreduce, theta) if groups is None else (MergedAllreduce, groups)
-        self.exchange = kind(pool, self.thread, rule, wait=self.thread.wait)
-        self.ready, self.finish = self.exchange.ready, self.exchange.finish
+    def __init__(self, run: kit.Run, pool: Pool, grouping) -> None:
+        """grouping: a Theta, or Groups."""
+        self.allreduce = collective(run.comm.Dup(), ring.allreduce)
+        self.thread = CommunicationThread()
+        self.lazy = LazyAllreduce(pool, self.send, grouping)
+
+    def ready(self, i: int) -> None:
+        self.lazy.ready(i)
+
+    def send(self, x) -> None:
+        self.thread.run(self.allreduce, x)
+
+    def finish(self) -> None:
+        self.lazy.finish()
+        self.thread.wait()
 
 
 # ---- the oracle ----
@@ -130,7 +141,7 @@ def check_against_oracle(run: kit.Run, pool: Pool) -> None:
         bounds = [(pool.offsets[group[0]], pool.offsets[group[-1] + 1]) for group in groups]
         for algorithm, define in ((ring.allreduce, ring_allreduce), (direct.allreduce, direct_allreduce)):
             pool.flat[:] = everybody[run.rank]
-            exchange = MergedAllreduce(pool, collective(run.comm, algorithm), groups)
+            exchange = LazyAllreduce(pool, collective(run.comm, algorithm), Groups(tuple(groups)))
             replay_backward(exchange, [0.0] * len(gradients))
             wanted = np.concatenate([define([x[i:j] for x in everybody])[run.rank] for i, j in bounds])
             if [(c.start, c.stop) for c in exchange.calls] != bounds or not same_bits(pool.flat, wanted):
@@ -149,10 +160,8 @@ def measure_allreduce(run: kit.Run, elements: int):
     """2. T(m) = a + b m through the times of ring allreduces of this run's sizes."""
     run.section("What one call costs here")
     sizes = sorted({max(1, elements // share) for share in (1, 4, 16, 64, 1024, 65536)})
-    times_s = time_calls(collective(run.comm, ring.allreduce), sizes, run.quick(3, 15, 25))
-    times_s = slowest(times_s, collective(run.plain, direct.allreduce), run.rank, run.size)
-    points = [(4 * n, t) for n, t in zip(sizes, times_s)]
-    fit = fit_line(points if run.size > 1 else [(1, 1e-9), (10**9, 1e-9)])
+    times = call_times.measure(run, collective(run.comm, ring.allreduce), sizes, run.quick(3, 5, 9))
+    points, fit = [(4 * n, timing.median_s) for n, timing in times.items()], call_times.fit(run, times)
     run.say(f"T(m) = a + b m, a and b: {fit}")
     return fit.line, points
 
@@ -200,14 +209,14 @@ def strategies(run: kit.Run, gradients, line):
 
 def one(run: kit.Run, pool: Pool, ready_s, groups, theta, repeats: int) -> dict:
     """Counts and time of one exchange; its calls must be the predicted groups, its traffic that of so many rings."""
-    exchange = Exchange(run, pool, groups if theta is None else None, theta)
+    exchange = Exchange(run, pool, Groups(tuple(groups)) if theta is None else Theta(theta))
     run.comm.reset()
     measured = run.time(lambda: replay_backward(exchange, ready_s), repeats)
     exchange.thread.close()
     bounds = [(pool.offsets[group[0]], pool.offsets[group[-1] + 1]) for group in groups]
     traffic = [ring_traffic(stop - start, run.size, run.rank) for start, stop in bounds]
     messages, nbytes = (sum(column) for column in zip(*traffic))
-    assert [(call.start, call.stop) for call in exchange.exchange.calls] == bounds
+    assert [(call.start, call.stop) for call in exchange.lazy.calls] == bounds
     assert (run.comm.messages, run.comm.bytes) == ((repeats + 1) * messages, (repeats + 1) * 4 * nbytes)
     return {"calls": len(groups), "messages": messages, "bytes": 4 * nbytes, "measured": measured}
 
@@ -237,18 +246,18 @@ def count_misses(run: kit.Run, line) -> list[dict]:
     """Greedy against exact by arithmetic: random networks, special kinds, the papers' networks."""
     run.section("How often does the greedy rule miss the best merge? (computed, not measured)")
     count = run.quick(64, 2000, 20_000)
-    rows = [merges.misses(run, count // (20 if "100" in kind else 1), kind) for kind in merges.KINDS]
+    rows = [greedy_misses.misses(run, count // (20 if "100" in kind else 1), kind) for kind in greedy_misses.KINDS]
     paces = run.quick([0.2], [0.2], [0.1, 0.2, 0.4]), run.quick([4], [4], [2, 4])
-    rows.append(merges.real_misses(run, line, run.quick(["AlexNet", "ResNet-50"], list(WORKLOADS)), *paces))
+    rows.append(greedy_misses.real_misses(run, line, run.quick(["AlexNet", "ResNet-50"], list(WORKLOADS)), *paces))
     run.table(["networks", "number", "missed", "in the mean by", "at worst by"],
               [[r["kind"], r["networks"], f"{100 * r['missed']:.1f} %", f"{100 * r['mean']:.2g} %", f"{100 * r['worst']:.2g} %"]
                for r in rows])  # fmt: skip
-    wrong = [row["kind"] for row in rows if row["kind"] in merges.BEST_FOR and row["missed"]]
+    wrong = [row["kind"] for row in rows if row["kind"] in greedy_misses.BEST_FOR and row["missed"]]
     if wrong:
         raise AssertionError(f"the greedy rule missed the best merge where it cannot: {wrong}")
     if rows[-1]["missed"]:
         run.say(f"worst real network: {rows[-1]['worst_at']}")
-    run.say(f"Never for these kinds: {'; '.join(merges.BEST_FOR)}. There the claim of optimality holds.")
+    run.say(f"Never for these kinds: {'; '.join(greedy_misses.BEST_FOR)}. There the claim of optimality holds.")
     return rows
 
 

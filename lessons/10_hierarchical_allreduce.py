@@ -51,11 +51,12 @@ import numpy as np
 
 import kit
 from kit import placement
-from kit.hierarchy_picture import draw
+from lab.hierarchy_picture import draw
 from refgf.comm import ring, tree
 from refgf.papers.jia import doubling
 from refgf.papers.jia import hierarchical
-from refgf.comm.schedule import check, collective, replay
+from refgf.comm.replay import check, replay
+from refgf.comm.schedule import collective
 from refgf.engine.selection import crossover_bytes
 from refgf.comm.slices import length
 from refgf.oracle.definitions import exact_sum, same_bits, summation_bound

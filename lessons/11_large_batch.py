@@ -41,13 +41,17 @@ import functools
 import numpy as np
 
 import kit
-from kit import axes, images, norms, tuning
+from kit import axes, images
+from lab import lars_norms, rate_search
 from refgf.nn.alexnet import AlexNet
-from refgf.oracle.definitions import lars_step, same_bits
+from refgf.nn.workspace import Workspace
+from refgf.oracle.definitions import LARSSettings, lars_step, same_bits
 from refgf.papers.jia.accumulate import accumulated_step
-from refgf.training.data import batches, digits, steps_per_epoch
+from refgf.machine.digits import digits
+from refgf.training.data import batches, steps_per_epoch
 from refgf.machine.folders import image_folder
-from refgf.training.gradientflow import GradientFlow, direct_allreduce
+from refgf.comm.direct import direct_allreduce
+from refgf.training.gradientflow import GradientFlow
 from refgf.papers.jia.lars import LARS, SHARES, squared_norms
 from refgf.training.sgd import linear_scaling, polynomial_decay, warmup
 from refgf.training.step import evaluate, replica
@@ -62,7 +66,7 @@ def measure(run: kit.Run) -> dict:
     train, _ = images_of(run, 0)
     run.say(train.note)
     check_against_oracle(run, train)
-    return {"norms": norms.time_steps(run), "trained": compare(run, train)}
+    return {"norms": lars_norms.time_steps(run), "trained": compare(run, train)}
 
 
 def images_of(run: kit.Run, number: int):
@@ -108,8 +112,9 @@ def parts_of_steps(data, batch: int, per_rank: int, epoch: int, seed: int):
 
 
 def network(run: kit.Run, data, seed: int, dropout: float = images.DROPOUT) -> AlexNet:
-    net = AlexNet(data.num_classes, data.image_size, run.options.width, dropout=dropout, channels=data.channels,
-                  images_per_block=16)  # fmt: skip
+    shape = data.num_classes, data.image_size, run.options.width
+    space = Workspace(images_per_block=16)
+    net = AlexNet(*shape, dropout=dropout, channels=data.channels, workspace=space)
     net.dropout_rng = np.random.default_rng([seed, 11])
     return net
 
@@ -120,15 +125,17 @@ def check_against_oracle(run: kit.Run, data) -> None:
     tensors = network(run, data, 1).tensors
     n, rng = sum(spec.size for spec in tensors), np.random.default_rng(1)
     w, g = (rng.integers(-64, 65, (2, n)) / 16).astype(np.float32)  # squares and their sums are exact in any order
-    wanted, _ = lars_step(w, np.zeros_like(w), g, [t.size for t in tensors], 0.3, 0.9, 0.01, 5e-4, [t.decay for t in tensors])
+    sizes, decayed = tuple(t.size for t in tensors), tuple(t.decay for t in tensors)
+    settings = LARSSettings(sizes, 0.3, 0.9, 0.01, 5e-4, decayed)
+    wanted, _ = lars_step(w, np.zeros_like(w), g, settings)
     for by in (None, *SHARES):
         run.comm.reset()
-        way = squared_norms if by is None else norms.parallel(run, by)
+        way = squared_norms if by is None else lars_norms.parallel(run, by)
         optimizer = LARS(tensors, w.copy(), 0.01, weight_decay=5e-4, norms=way)
         optimizer.step(g, 0.3)
         if not same_bits(optimizer.parameters, wanted):
             raise AssertionError(f"rank {run.rank}: a step of LARS, norms by {by}, is not that of the definition")
-        norms.require_traffic(run, 0 if by is None else 2 * sum(t.decay for t in tensors))
+        lars_norms.require_traffic(run, 0 if by is None else 2 * sum(t.decay for t in tensors))
     run.say("a step of LARS, norms alone, by slices and by layers: bits as defined; one allreduce of 2L numbers")
     ranks, batch, bits = run.size, 5 * run.size, []
     with GradientFlow(run.comm, network(run, data, 1, 0.0), allreduce=direct_allreduce, seed=1, trust=0.01) as together:
@@ -198,24 +205,24 @@ def compare(run: kit.Run, data) -> dict:
     cells = [(*method, min(batch, whole)) for batch in sizes for method in METHODS]
     run.section(f"Accuracy against batch: {epochs} epochs, {len(judged)} trainings each after the search")
     train = functools.partial(learn, run, epochs)
-    tried = tuning.search(run, cells, train, rounds=run.quick(0, 1, 2))
-    jobs = [(cell, tuning.best(tried[cell]), *place) for cell in cells for place in judged]
-    results = iter(tuning.deal(run, jobs, train))
+    tried = rate_search.search(run, cells, train, rounds=run.quick(0, 1, 2))
+    jobs = [(cell, rate_search.best(tried[cell]), *place) for cell in cells for place in judged]
+    results = iter(rate_search.deal(run, jobs, train))
     rows = []
     for cell in cells:
-        right, at = [next(results)["accuracy"] for _ in judged], tuning.best(tried[cell])
+        right, at = [next(results)["accuracy"] for _ in judged], rate_search.best(tried[cell])
         rows.append({"optimizer": cell[0], "warm": cell[1], "batch": cell[2], "steps": epochs * steps_per_epoch(whole, cell[2]),
                      "rate": peak_rate(run, cell[2], at), "edge": at in (min(tried[cell]), max(tried[cell])),
                      "tried": [[peak_rate(run, cell[2], e), r["accuracy"]] for e, r in sorted(tried[cell].items())],
-                     **tuning.interval(right)})  # fmt: skip
+                     **rate_search.interval(right)})  # fmt: skip
     run.table(["batch", "steps", *(name_of(m) for m in METHODS)],
               [[b, *dict.fromkeys(r["steps"] for r in rows if r["batch"] == b),
-                *(f"{tuning.told(r)} at {r['rate']:.3g}{'?' * r['edge']}" for r in rows if r["batch"] == b)]
+                *(f"{rate_search.told(r)} at {r['rate']:.3g}{'?' * r['edge']}" for r in rows if r["batch"] == b)]
                for b in dict.fromkeys(cell[2] for cell in cells)])  # fmt: skip
     run.say("per cent of held-out images right, 95 % interval, at the peak rate found (?: at the edge of the search)")
     gains = [gain for batch in dict.fromkeys(cell[2] for cell in cells) for gain in compared(run, rows, batch)]
     say_verdict(run, gains)
-    return {"rows": rows, "gains": gains, "epochs": epochs, "tuned_on": tuning.TUNED_ON, "judged_on": judged}
+    return {"rows": rows, "gains": gains, "epochs": epochs, "tuned_on": rate_search.TUNED_ON, "judged_on": judged}
 
 
 def say_verdict(run: kit.Run, gains: list[dict]) -> None:
@@ -235,7 +242,7 @@ def compared(run: kit.Run, rows: list[dict], batch: int) -> list[dict]:
              "warm-up, for SGD": (sgd_warm, sgd), "warm-up, for LARS": (lars_warm, lars)}  # fmt: skip
     found = []
     for name, (some, others) in pairs.items():
-        gain = {"name": name, "batch": batch, **tuning.interval([a - b for a, b in zip(right[some], right[others])])}
+        gain = {"name": name, "batch": batch, **rate_search.interval([a - b for a, b in zip(right[some], right[others])])}
         half = gain["half"]
         said = "one run: no interval" if half is None else "gains" if gain["mean"] > half else (
             "loses" if gain["mean"] < -half else "gains nothing that these runs could show")  # fmt: skip

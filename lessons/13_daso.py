@@ -50,7 +50,8 @@ import time
 import numpy as np
 
 import kit
-from kit import axes, daso_replay, flow, images, placement, trials
+from kit import axes, flow, images, placement, trials
+from lab import daso_replay
 from refgf.comm import ring
 from refgf.papers.jia import hierarchical
 from refgf.papers.daso.bfloat16 import ring_among
@@ -58,7 +59,8 @@ from refgf.engine.sleeping import patient
 from refgf.comm.schedule import collective
 from refgf.papers.daso.daso import DASO
 from refgf.papers.daso.phases import BLOCKING, Constant, Phase, Phases
-from refgf.training.data import digits, steps_per_epoch
+from refgf.machine.digits import digits
+from refgf.training.data import steps_per_epoch
 from refgf.training.gradientflow import GradientFlow
 
 ROWS = {"blocking": BLOCKING, "B=1, W=0": Phase(1, 1, 0), "B=1, W=1": Phase(1), "B=2, W=1": Phase(2), "B=4, W=1": Phase(4),

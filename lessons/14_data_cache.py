@@ -44,7 +44,7 @@ import time
 import numpy as np
 
 import kit
-from kit import levels
+from lab import cache_levels
 from refgf.papers.datacache import LEVELS, Cache
 from refgf.training.data import shuffled
 from refgf.papers.datacache.shards import node_batches
@@ -54,21 +54,21 @@ SEED = 1
 WANTED_GAIN = 5.0
 SETTINGS = {  # cache: share of the shard that memory may hold, bytes of disk
     "no cache": (0.0, 0),
-    "disk": (0.0, levels.PLENTY),
+    "disk": (0.0, cache_levels.PLENTY),
     "half memory": (0.5, 0),
-    "half memory + disk": (0.5, levels.PLENTY),
+    "half memory + disk": (0.5, cache_levels.PLENTY),
     "memory": (1.0, 0),
-    "memory + disk": (1.0, levels.PLENTY),
+    "memory + disk": (1.0, cache_levels.PLENTY),
 }
 COLOURS = dict(zip(SETTINGS, ("black", "tab:blue", "tab:orange", "tab:purple", "tab:red", "tab:green")))
 
 
 def measure(run: kit.Run) -> dict:
     with contextlib.ExitStack() as stack:
-        place = levels.prepare(run, stack)
+        place = cache_levels.prepare(run, stack)
         check_against_oracle(run, place)
         if run.rank == 0:
-            levels.damage(run, place)
+            cache_levels.damage(run, place)
         costs = {store: measure_costs(run, place, store) for store in place.stores}
         rows = [row for store in place.stores for row in compare_levels(run, place, store, costs[store])]
         first = next(iter(place.stores))
@@ -82,7 +82,7 @@ def measure(run: kit.Run) -> dict:
 # ---- one epoch: this is all there is to it, once the parts are there ----
 
 
-def epoch_s(run: kit.Run, place: levels.Place, cache: Cache, epoch: int) -> float:
+def epoch_s(run: kit.Run, place: cache_levels.Place, cache: Cache, epoch: int) -> float:
     """Load this rank's images of one epoch, step by step, and nothing else; seconds until all ranks have theirs."""
     data = dataclasses.replace(place.data, fetch=cache)
     steps = [step[run.rank] for step in epoch_steps(run, place, epoch)]
@@ -100,7 +100,7 @@ def load(run: kit.Run, data, steps) -> None:
     run.plain.Barrier()
 
 
-def epoch_steps(run: kit.Run, place: levels.Place, epoch: int) -> list[list[np.ndarray]]:
+def epoch_steps(run: kit.Run, place: cache_levels.Place, epoch: int) -> list[list[np.ndarray]]:
     return node_batches(shuffled(place.data.size, SEED, epoch), place.nodes, run.options.batch * run.size)
 
 
@@ -111,12 +111,12 @@ def predicted_s(n: int, p: int, shares: dict, cost_s: dict) -> float:
 # ---- the oracle ----
 
 
-def check_against_oracle(run: kit.Run, place: levels.Place) -> None:
+def check_against_oracle(run: kit.Run, place: cache_levels.Place) -> None:
     """Every sample once an epoch, on its node, with the bits of reading without a cache; hits as predicted."""
     run.section("The oracle")
-    read = FolderStore(place.paths) if levels.EMULATED in place.stores else next(iter(place.stores.values()))
+    read = FolderStore(place.paths) if cache_levels.EMULATED in place.stores else next(iter(place.stores.values()))
     direct = Cache(read, place.decode, place.shape)
-    cache = levels.make(run, place, read, place.room_for(0.5), levels.PLENTY)
+    cache = cache_levels.make(run, place, read, place.room_for(0.5), cache_levels.PLENTY)
     for epoch in range(3):
         cache.reset()
         seen = []
@@ -128,7 +128,7 @@ def check_against_oracle(run: kit.Run, place: levels.Place) -> None:
         by_node = [sorted(i for rank in ranks for i in everybody[rank]) for ranks in place.nodes]
         if by_node != [[i for i in range(place.data.size) if i % run.size in ranks] for ranks in place.nodes]:
             raise AssertionError(f"epoch {epoch}: not every sample exactly once, on the node of rank i mod p")
-        levels.check_hits(run, place, cache, epoch, 0.5, True)
+        cache_levels.check_hits(run, place, cache, epoch, 0.5, True)
     run.say(f"{len(place.nodes)} shard(s); 3 epochs: every sample once, on its node, with the bits of uncached reading")
     run.say("hits: all from the store, then half from memory and the rest from disk, exactly as predicted")
     run.plain.Barrier()
@@ -138,15 +138,15 @@ def check_against_oracle(run: kit.Run, place: levels.Place) -> None:
 # ---- the measurement ----
 
 
-def measure_costs(run: kit.Run, place: levels.Place, store: str) -> dict:
+def measure_costs(run: kit.Run, place: cache_levels.Place, store: str) -> dict:
     """Seconds a sample from each level, all ranks at once, on a part of the shards; the slowest rank's median."""
     run.section(f"What does a sample cost? Slow store: {store}")
     mine = [step[run.rank] for step in epoch_steps(run, place, 99)[: run.quick(2, 12)]]
     count, cost = max(run.plain.allgather(sum(map(len, mine)))), {}
     epoch = max(1, round(place.data.size / (run.size * count)))  # as long as an epoch, where that is short
-    limits = {"memory": (place.room_for(1.0), 0, epoch), "disk": (0, levels.PLENTY, 1), "store": (0, 0, 1)}
+    limits = {"memory": (place.room_for(1.0), 0, epoch), "disk": (0, cache_levels.PLENTY, 1), "store": (0, 0, 1)}
     for level, (memory, disk, rounds) in limits.items():
-        cache = levels.make(run, place, place.stores[store], memory, disk)
+        cache = cache_levels.make(run, place, place.stores[store], memory, disk)
         data = dataclasses.replace(place.data, fetch=cache)
         work = mine * rounds
         times = run.time(lambda data=data, work=work: load(run, data, work), run.quick(2, 5))  # the warm-up fills
@@ -157,20 +157,20 @@ def measure_costs(run: kit.Run, place: levels.Place, store: str) -> dict:
     return cost
 
 
-def timed_epochs(run: kit.Run, place: levels.Place, store: str, setting: tuple, epochs: int, cost: dict) -> list[dict]:
+def timed_epochs(run: kit.Run, place: cache_levels.Place, store: str, setting: tuple, epochs: int, cost: dict) -> list[dict]:
     """So many epochs from an empty cache: time, hits, prediction."""
     (share, disk), rows = setting, []
-    cache = levels.make(run, place, place.stores[store], place.room_for(share), disk)
+    cache = cache_levels.make(run, place, place.stores[store], place.room_for(share), disk)
     for epoch in range(epochs):
         seconds = run.slowest([epoch_s(run, place, cache, epoch)]).median_s
-        hits = levels.check_hits(run, place, cache, epoch, share, bool(disk))
+        hits = cache_levels.check_hits(run, place, cache, epoch, share, bool(disk))
         rows.append({"seconds": seconds, "hits": hits, "predicted_s": predicted_s(place.data.size, run.size, hits, cost)})
     run.plain.Barrier()
     cache.close()
     return rows
 
 
-def compare_levels(run: kit.Run, place: levels.Place, store: str, cost: dict) -> list[dict]:
+def compare_levels(run: kit.Run, place: cache_levels.Place, store: str, cost: dict) -> list[dict]:
     """Images per second by epoch, with each combination of levels."""
     run.section(f"Images per second by epoch. Slow store: {store}")
     epochs, n = run.quick(2, 3, 5), place.data.size
@@ -184,13 +184,13 @@ def compare_levels(run: kit.Run, place: levels.Place, store: str, cost: dict) ->
     return rows
 
 
-def sweep_memory(run: kit.Run, place: levels.Place, store: str, cost: dict) -> list[dict]:
+def sweep_memory(run: kit.Run, place: cache_levels.Place, store: str, cost: dict) -> list[dict]:
     """Epochs after the first against the share of the shard that memory may hold."""
     run.section(f"How much memory? Second epoch, slow store: {store}")
     rows, n, epochs = [], place.data.size, run.quick(2, 2, 4)
     for share in run.quick([0.0, 0.5, 1.0], [0.0, 0.25, 0.5, 0.75, 0.9, 1.0]):
         row = {"share": share}
-        for name, disk in (("store", 0), ("disk", levels.PLENTY)):
+        for name, disk in (("store", 0), ("disk", cache_levels.PLENTY)):
             later = timed_epochs(run, place, store, (share, disk), epochs, cost)[1:]
             row[name] = {"seconds": [e["seconds"] for e in later], "predicted_s": later[0]["predicted_s"]}
         rows.append(row)
@@ -202,16 +202,16 @@ def sweep_memory(run: kit.Run, place: levels.Place, store: str, cost: dict) -> l
     return rows
 
 
-def look_at_memory(run: kit.Run, place: levels.Place) -> list[dict]:
+def look_at_memory(run: kit.Run, place: cache_levels.Place) -> list[dict]:
     """What the memory level takes on each node, by its own account and by the kernel's."""
     run.section("Memory used by a node")
     limit, read = place.room_for(1.0), next(iter(place.stores.values()))
-    cache = levels.make(run, place, read, limit)
+    cache = cache_levels.make(run, place, read, limit)
     epoch_s(run, place, cache, 0)
     run.plain.Barrier()
     cache(place.shards[place.node])  # every rank looks at all that its node has
     run.plain.Barrier()
-    everybody = run.plain.allgather((os.getpid(), levels.mapped_bytes(), cache.memory.nbytes))
+    everybody = run.plain.allgather((os.getpid(), cache_levels.mapped_bytes(), cache.memory.nbytes))
     rows = []
     for ranks in place.nodes:
         by_process = dict(everybody[rank][:2] for rank in ranks)  # ranks on threads are one process
@@ -288,5 +288,5 @@ def draw(result: dict):
 
 if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__)
-    levels.arguments(lesson)
+    cache_levels.arguments(lesson)
     lesson.main(measure, draw)

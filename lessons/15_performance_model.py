@@ -38,13 +38,14 @@ import refgf.launch  # noqa: F401  before MPI starts
 
 import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 import kit
-from kit import kernel_times
+from lab import kernel_times
 from kit.layers import measured_node
-from kit.performance_picture import draw
+from lab.performance_picture import draw
 from refgf.comm import ring
 from refgf.nn.workspace import Workspace
 from refgf.oracle.definitions.network import conv, conv_backward
@@ -55,6 +56,7 @@ from refgf.predict.cost import Link, ring_allreduce_s
 from refgf.papers.barrachina.kernels import DIRECTIONS, KernelShape
 from refgf.papers.scaling.simulate import from_schedules
 from refgf.papers.scaling.systems import System
+from refgf.papers.scaling.systems import step as predicted_step
 from refgf.papers.scaling.workloads import alexnet, resnet50
 from refgf.training.step import replica
 
@@ -266,7 +268,7 @@ def point(workload, **changes) -> roofline.Point:
     """The study's point for BASE with these changes."""
     given = BASE | changes
     node, link = roofline.Node(given["flops"], given["memory"]), Link(ALPHA_S, 1 / given["link"])
-    return roofline.study(workload, given["batch"], node, link, given["ranks"], SYSTEM)
+    return roofline.study(workload, given["batch"], node, link, given["ranks"], partial(predicted_step, system=SYSTEM))
 
 
 def study(run: kit.Run) -> dict:

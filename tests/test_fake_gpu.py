@@ -8,6 +8,8 @@ import pytest
 from fake_cuda_c import needs_a_compiler
 from fake_cupy import installed
 
+from stacks import new_flow
+
 from refgf import device
 from refgf.comm import direct, ring
 from refgf.machine import threads
@@ -19,7 +21,6 @@ from refgf.nn.alexnet import AlexNet
 from refgf.papers.resnet50.resnet50 import ResNet50
 from refgf.oracle.definitions import direct_allreduce, ring_allreduce, same_bits
 from refgf.training import gradientflow
-from refgf.training.gradientflow import GradientFlow
 
 IMAGES = 4  # as many to a block on the CPU as on the GPU, which takes all: the order of summation is then the same
 
@@ -92,7 +93,7 @@ def train(comm, xp, settings):
     network.dropout_rng = np.random.default_rng(comm.rank)
     settings = settings | ({"loss_scale": LossScale(settings["loss_scale"])} if "loss_scale" in settings else {})
     rng, losses = np.random.default_rng([1, comm.rank]), []
-    with GradientFlow(comm, network, **settings) as flow:
+    with new_flow(comm, network, **settings) as flow:
         for _ in range(3):
             images = rng.standard_normal((3, 67, 67, 3)).astype(np.float32)
             losses.append(flow.step(images, rng.integers(0, 5, 3), 3 * comm.size, 0.01))

@@ -1,4 +1,4 @@
-"""refgf.launch: what it sets, and how real jobs end. The jobs are real: every one must be over in SECONDS."""
+"""refgf.launch: what it sets, and how jobs end. Every job is real and must end within SECONDS."""
 
 import os
 import time
@@ -7,7 +7,7 @@ import pytest
 
 import jobs
 from refgf import launch
-from refgf.launch import BLAS_THREADS, YIELDING, Job, choose, read_job, timeout_s
+from refgf.launch import BLAS_THREADS, YIELDING, Job, choose, read_job, timeout_s, wants_engine
 
 SECONDS = 10
 START = """
@@ -37,7 +37,7 @@ SLURM = {
 }
 
 
-# ---- what the launcher says ----
+# ---- the launcher's variables ----
 
 
 def test_one_process_is_rank_0_of_1():
@@ -50,11 +50,16 @@ def test_one_process_is_rank_0_of_1():
         (HYDRA, Job("Hydra", 8, 5, 4, 1, 4, 2)),
         (OPEN_MPI, Job("Open MPI", 8, 5, 4, 1, 4, 2)),
         (SLURM, Job("Slurm", 7, 6, 1, 0, 1, 2)),
-        (SLURM | {"SLURM_NODEID": "1", "SLURM_PROCID": "3", "SLURM_LOCALID": "1"}, Job("Slurm", 7, 3, 2, 1, 2, 2)),
+        (
+            SLURM | {"SLURM_NODEID": "1", "SLURM_PROCID": "3", "SLURM_LOCALID": "1"},
+            Job("Slurm", 7, 3, 2, 1, 2, 2),
+        ),
         (SLURM | HYDRA, Job("Hydra", 8, 5, 4, 1, 4, 2)),  # mpiexec inside a Slurm allocation
-        ({"PMI_SIZE": "7", "PMI_RANK": "6"} | SLURM, Job("Hydra", 7, 6, 1, 0, 1, 2)),  # srun --mpi=pmi2
+        # srun --mpi=pmi2
+        ({"PMI_SIZE": "7", "PMI_RANK": "6"} | SLURM, Job("Hydra", 7, 6, 1, 0, 1, 2)),
         (HYDRA | {"REFGF_RANKS_ON_MACHINE": "16"}, Job("Hydra", 8, 5, 4, 1, 16, 2)),
-        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, Job(None, 1, 0, 1, 0, 1, 2)),  # a batch script, not a rank
+        # a batch script, not a rank
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, Job(None, 1, 0, 1, 0, 1, 2)),
     ],
 )
 def test_ranks_on_this_machine(environ, expected):
@@ -65,27 +70,27 @@ def test_usable_cores_are_those_of_the_affinity():
     assert 1 <= launch.usable_cores() <= os.cpu_count()
 
 
-# ---- what is set ----
+# ---- settings ----
 
 
-def values(settings):
+def launch_values(settings):
     return {setting.name: setting.value for setting in settings if setting.by == "launch"}
 
 
 def test_more_ranks_than_cores_yield_and_as_many_do_not():
-    assert YIELDING.items() <= values(choose(read_job(HYDRA, cores=3), HYDRA)).items()
-    assert not YIELDING.keys() & values(choose(read_job(HYDRA, cores=4), HYDRA)).keys()
+    assert YIELDING.items() <= launch_values(choose(read_job(HYDRA, cores=3), HYDRA)).items()
+    assert not YIELDING.keys() & launch_values(choose(read_job(HYDRA, cores=4), HYDRA)).keys()
 
 
 def test_ranks_of_all_emulated_nodes_count():
     environ = {"PMI_SIZE": "4", "MPI_LOCALNRANKS": "1", "REFGF_RANKS_ON_MACHINE": "4"}
-    assert YIELDING.keys() <= values(choose(read_job(environ, 2), environ)).keys()
+    assert YIELDING.keys() <= launch_values(choose(read_job(environ, 2), environ)).keys()
 
 
 @pytest.mark.parametrize("environ", [HYDRA, {}])
 def test_one_blas_thread_per_rank_and_for_one_process(environ):
     wanted = {"MPI4PY_RC_THREAD_LEVEL": "multiple"} | dict.fromkeys(BLAS_THREADS, "1")
-    assert values(choose(read_job(environ, 64), environ)) == wanted
+    assert launch_values(choose(read_job(environ, 64), environ)) == wanted
 
 
 def check_that_the_user_wins(choose):
@@ -93,9 +98,10 @@ def check_that_the_user_wins(choose):
         environ = HYDRA | {name: "7"}
         settings = choose(read_job(environ, 2), environ)
         assert [s.value for s in settings if s.name == name] == ["7"]
-        assert name not in values(settings)
-    environ = HYDRA | {"OMP_NUM_THREADS": "4"}  # OpenBLAS would prefer our OPENBLAS_NUM_THREADS=1 to the user's 4
-    assert not set(BLAS_THREADS) & values(choose(read_job(environ, 2), environ)).keys()
+        assert name not in launch_values(settings)
+    # OpenBLAS would prefer OPENBLAS_NUM_THREADS=1 to the user's 4
+    environ = HYDRA | {"OMP_NUM_THREADS": "4"}
+    assert not set(BLAS_THREADS) & launch_values(choose(read_job(environ, 2), environ)).keys()
 
 
 def test_the_users_environment_wins():
@@ -107,14 +113,18 @@ def test_the_check_sees_a_launch_that_overrides_the_user():
         return choose(job, {})
 
     def sets_openblas_although_omp_is_set(job, environ):
-        return [s for name in environ for s in choose(job, {name: environ[name]} if name in BLAS_THREADS[1:] else {})]
+        return [
+            s
+            for name in environ
+            for s in choose(job, {name: environ[name]} if name in BLAS_THREADS[1:] else {})
+        ]
 
     for variant in (wrong, sets_openblas_although_omp_is_set):
         with pytest.raises(AssertionError):
             check_that_the_user_wins(variant)
 
 
-def test_too_late_is_said():
+def test_a_late_setting_is_marked():
     by = {s.name: s.by for s in choose(read_job(HYDRA, 2), HYDRA, loaded={"numpy"})}
     assert by["OMP_NUM_THREADS"] == "late" and by["MPI4PY_RC_THREAD_LEVEL"] == "launch"
 
@@ -143,13 +153,15 @@ def ends(ranks, program, env=None):
 def test_an_exception_on_one_rank():
     ended = ends(4, START + "if comm.rank == 2: raise KeyError('momentum')\ncomm.Barrier()")
     assert ended.code == 1
-    assert "rank 2 of 4" in ended.stderr and "Traceback" in ended.stderr and "KeyError: 'momentum'" in ended.stderr
+    for text in ("rank 2 of 4", "Traceback", "KeyError: 'momentum'"):
+        assert text in ended.stderr
 
 
 @jobs.needs_mpiexec
 def test_the_same_job_hangs_without_launch():
-    """The tests in this file can fail: this is what they guard against."""
-    program = START.replace("import refgf.launch", "") + "if comm.rank == 2: raise KeyError('momentum')\ncomm.Barrier()"
+    """The tests in this file can fail: this hang is what they guard against."""
+    program = START.replace("import refgf.launch", "")
+    program += "if comm.rank == 2: raise KeyError('momentum')\ncomm.Barrier()"
     assert jobs.run_job(4, program, timeout=4).timed_out
 
 
@@ -163,7 +175,7 @@ def test_an_exception_in_another_thread():
 
 @jobs.needs_mpiexec
 def test_a_rank_that_can_open_no_more_files():
-    """Not even what ends the job: Abort comes all the same."""
+    """Ending the job opens a file too; Abort is called even if that fails."""
     program = "kept = []\nwhile comm.rank == 2:\n    kept.append(open(os.devnull))\ncomm.Barrier()"
     ended = ends(4, START + program)
     assert "rank 2 of 4" in ended.stderr and "Too many open files" in ended.stderr
@@ -172,14 +184,23 @@ def test_a_rank_that_can_open_no_more_files():
 @jobs.needs_mpiexec
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_a_rank_without_a_stream(stream):
-    ended = ends(3, START + f"if comm.rank == 1:\n    sys.{stream} = None\n    divide()\ncomm.Barrier()")
+    program = f"if comm.rank == 1:\n    sys.{stream} = None\n    divide()\ncomm.Barrier()"
+    ended = ends(3, START + program)
     assert stream == "stderr" or "ZeroDivisionError" in ended.stderr
 
 
 @jobs.needs_mpiexec
-def test_a_rank_whose_last_words_fail():
-    broken = "class Broken:\n    def write(self, text): raise RuntimeError('no')\n    flush = write\n"
-    ends(3, START + broken + "if comm.rank == 1:\n    sys.stderr = Broken()\n    divide()\ncomm.Barrier()")
+def test_a_rank_whose_stderr_raises():
+    program = """
+class Broken:
+    def write(self, text): raise RuntimeError('no')
+    flush = write
+if comm.rank == 1:
+    sys.stderr = Broken()
+    divide()
+comm.Barrier()
+"""
+    ends(3, START + program)
 
 
 CHILD = """
@@ -187,7 +208,8 @@ import subprocess
 program = "import refgf.launch, sys; sys.exit(2)"
 kept = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
 child = dict(os.environ, PMI_FD=str(kept)) if "PMI_FD" in os.environ else os.environ
-done = subprocess.run([sys.executable, "-c", program], env=child, pass_fds=[kept], stderr=subprocess.DEVNULL)
+command = [sys.executable, "-c", program]
+done = subprocess.run(command, env=child, pass_fds=[kept], stderr=subprocess.DEVNULL)
 assert done.returncode == 2, done.returncode
 comm.Barrier()
 print("fine")
@@ -195,35 +217,40 @@ print("fine")
 
 
 @jobs.needs_mpiexec
-def test_a_child_of_a_rank_that_fails_is_its_own_affair(tmp_path):
-    """It inherits the launcher's variables; what is said to the launcher must not go into a file of the same number."""
+def test_a_failing_child_process_does_not_end_the_job(tmp_path):
+    """It inherits the launcher's variables: a message to the launcher must not go into its file."""
     path = tmp_path / "open"
-    ended = jobs.run_job(2, START + CHILD.replace("sys.argv[1]", repr(str(path))), timeout=2 * SECONDS)
+    program = START + CHILD.replace("sys.argv[1]", repr(str(path)))
+    ended = jobs.run_job(2, program, timeout=2 * SECONDS)
     assert ended.code == 0 and ended.stdout.count("fine") == 2, ended.text
     assert path.read_bytes() == b""
 
 
 @jobs.needs_mpiexec
-def test_the_same_mistake_on_all_ranks_is_told_once_and_its_message_is_last():
+def test_the_same_error_on_all_ranks_is_printed_once_and_last():
     ended = ends(8, START + "raise ValueError('theta: got -1; wanted at least 0')")
     assert ended.stderr.count("Traceback") == 1 and "rank 0 of 8" in ended.stderr
-    if "Open MPI" not in ended.text and "prterun" not in ended.text:  # its launcher always has the last word
+    # Open MPI's launcher always prints the last message
+    if "Open MPI" not in ended.text and "prterun" not in ended.text:
         assert ended.stderr.rstrip().endswith("\nValueError: theta: got -1; wanted at least 0")
 
 
 @jobs.needs_mpiexec
-@pytest.mark.parametrize("program", ["import no_such_module", "if refgf.launch.job.rank == 1: import no_such_module"])
+@pytest.mark.parametrize(
+    "program", ["import no_such_module", "if refgf.launch.job.rank == 1: import no_such_module"]
+)
 def test_an_exception_before_mpi_starts(program):
-    ended = ends(3, f"import refgf.launch\n{program}\nfrom mpi4py import MPI\nMPI.COMM_WORLD.Barrier()")
-    assert ended.stderr.count("no_such_module'") == 1
+    program = f"import refgf.launch\n{program}\nfrom mpi4py import MPI\nMPI.COMM_WORLD.Barrier()"
+    assert ends(3, program).stderr.count("no_such_module'") == 1
 
 
 @pytest.mark.long
 @jobs.needs_mpiexec
-def test_the_last_words_are_never_lost():
-    """A launcher that ends a job at once drops what its ranks have just said: 1 in 7 of these jobs, without a wait."""
+def test_the_error_message_is_never_lost():
+    """Without the wait the launcher dropped the last message of 1 in 7 of these jobs."""
     for _ in range(30):
-        assert ends(3, "import refgf.launch\nimport no_such_module").stderr.count("no_such_module'") == 1
+        ended = ends(3, "import refgf.launch\nimport no_such_module")
+        assert ended.stderr.count("no_such_module'") == 1
 
 
 @jobs.needs_mpiexec
@@ -235,8 +262,8 @@ def test_sys_exit_on_one_rank(status, code):
 
 
 @jobs.needs_mpiexec
-def test_what_is_not_an_error_stays_none():
-    program = START + """
+def test_a_caught_exit_is_no_error():
+    program = """
 def leave(): sys.exit(5)
 thread = threading.Thread(target=leave)
 thread.start(); thread.join()
@@ -247,7 +274,7 @@ print("fine")
 if comm.rank: sys.exit()
 sys.exit(0)
 """
-    ended = jobs.run_job(3, program, timeout=SECONDS)
+    ended = jobs.run_job(3, START + program, timeout=SECONDS)
     assert (ended.code, ended.stdout.count("fine"), ended.stderr) == (0, 3, "")
 
 
@@ -263,70 +290,113 @@ def test_an_interrupted_rank():
 
 
 @jobs.needs_mpiexec
-def test_the_watchdog_says_where_each_thread_waits():
-    wait = "threading.Thread(target=wait_for_ever, name='communication').start()\ncomm.Barrier()\nwait_for_ever()"
+def test_the_watchdog_prints_where_each_thread_waits():
+    wait = "threading.Thread(target=wait_for_ever, name='communication').start()\n"
+    wait += "comm.Barrier()\nwait_for_ever()"
     ended = ends(3, START + wait, {"REFGF_TIMEOUT_S": "2"})
     for rank in range(3):
         assert f"rank {rank} of 3 still runs after REFGF_TIMEOUT_S=2 s" in ended.stderr
-    assert ended.stderr.count("thread communication") == ended.stderr.count("thread MainThread") == 3
+    assert ended.stderr.count("thread communication") == 3
+    assert ended.stderr.count("thread MainThread") == 3
     assert ended.seconds > 2
 
 
 @jobs.needs_mpiexec
 def test_the_watchdog_while_a_rank_is_missing_in_mpi_init():
-    program = "import refgf.launch, time\nif refgf.launch.job.rank == 1: time.sleep(60)\nfrom mpi4py import MPI"
-    assert "time.sleep" in program and "rank 1 of 3" in ends(3, program, {"REFGF_TIMEOUT_S": "2"}).stderr
+    program = "import refgf.launch, time\nif refgf.launch.job.rank == 1: time.sleep(60)\n"
+    ended = ends(3, program + "from mpi4py import MPI", {"REFGF_TIMEOUT_S": "2"})
+    assert "rank 1 of 3" in ended.stderr
 
 
 @jobs.needs_mpiexec
-def test_a_bad_timeout_is_told_once():
+def test_a_bad_timeout_is_reported_once():
     ended = ends(3, START, {"REFGF_TIMEOUT_S": "soon"})
-    assert ended.stderr.count("Traceback") == 1 and "wanted seconds, a number above 0" in ended.stderr
+    assert ended.stderr.count("Traceback") == 1
+    assert "wanted seconds, a number above 0" in ended.stderr
 
 
 @jobs.needs_mpiexec
 def test_settings_reach_mpi_and_blas():
-    program = START + """
+    program = """
 import numpy, threadpoolctl
 threads = {pool["num_threads"] for pool in threadpoolctl.threadpool_info()}
-facts = [MPI.Query_thread() == MPI.THREAD_MULTIPLE, threads <= {1}, os.environ["MPIR_CVAR_POLLS_BEFORE_YIELD"]]
-sys.stdout.write(" ".join(map(str, facts)) + "\\n")  # one write: lines of several ranks must not mix
+facts = [MPI.Query_thread() == MPI.THREAD_MULTIPLE, threads <= {1}]
+facts.append(os.environ["MPIR_CVAR_POLLS_BEFORE_YIELD"])
+sys.stdout.write(" ".join(map(str, facts)) + "\\n")  # one write, so ranks' lines do not mix
 """
-    unset = dict.fromkeys(BLAS_THREADS)
-    ended = jobs.run_job(3, program, timeout=SECONDS, env=unset | {"REFGF_RANKS_ON_MACHINE": "1000"})
+    env = dict.fromkeys(BLAS_THREADS) | {"REFGF_RANKS_ON_MACHINE": "1000"}
+    ended = jobs.run_job(3, START + program, timeout=SECONDS, env=env)
     assert (ended.code, ended.stdout.count("True True 1")) == (0, 3), ended.text
 
 
-def test_alone_everything_is_as_in_python():
-    for program, code, words in [
+THREAD = "import threading; t = threading.Thread(target=lambda: 1 / 0); t.start(); t.join()"
+
+
+@pytest.mark.parametrize(
+    "program, code, stderr",
+    [
         ("raise ValueError('x')", 1, "\nValueError: x"),
         ("import sys; sys.exit(3)", 3, ""),
         ("import sys; sys.exit('bye')", 1, "bye\n"),
         ("import sys; sys.exit()", 0, ""),
-        ("import sys; assert 'mpi4py.MPI' not in sys.modules and 'mpi4py' not in sys.modules", 0, ""),
-        ("import threading; t = threading.Thread(target=lambda: 1 / 0); t.start(); t.join()", 0, "Exception in thread"),
-    ]:
-        ended = jobs.run_job(0, f"import refgf.launch; {program}", timeout=SECONDS)
-        assert (ended.code, ended.stdout) == (code, "") and words in ended.stderr, ended.text
+        ("import sys; assert 'mpi4py' not in sys.modules", 0, ""),
+        (THREAD, 0, "Exception in thread"),
+    ],
+)
+def test_a_single_process_ends_as_in_python(program, code, stderr):
+    ended = jobs.run_job(0, f"import refgf.launch; {program}", timeout=SECONDS)
+    assert (ended.code, ended.stdout) == (code, "") and stderr in ended.stderr, ended.text
+
+
+# ---- the engine ----
+
+MODULES = (
+    "import refgf.launch, sys; print([m for m in sys.modules if m.startswith('refgf.engine')])"
+)
+
+
+def test_the_engine_is_loaded_unless_it_is_off():
+    for value, loaded in {"on": True, "": True, "off": False}.items():
+        ended = jobs.run_job(0, MODULES, SECONDS, {"REFGF_ENGINE": value})
+        assert (ended.code, "'refgf.engine'" in ended.stdout) == (0, loaded), ended.text
+    assert ended.stdout == "[]\n", "REFGF_ENGINE=off loads a module of the engine"
+
+
+def test_numba_and_cupy_are_not_imported_at_the_start():
+    program = "import refgf.launch, sys; assert not {'numba', 'cupy'} & sys.modules.keys()"
+    ended = jobs.run_job(0, program, SECONDS, {"REFGF_ENGINE": "on"})
+    assert ended.code == 0, ended.text
+
+
+def test_engine_values():
+    assert wants_engine({}) and wants_engine({"REFGF_ENGINE": "on"})
+    with pytest.raises(ValueError, match="REFGF_ENGINE: got 'no'; wanted on or off; next: "):
+        wants_engine({"REFGF_ENGINE": "no"})
+
+
+# ---- the watchdog of one process ----
 
 
 def test_the_watchdog_of_a_single_process():
-    ended = jobs.run_job(0, "import refgf.launch, time; time.sleep(60)", SECONDS, {"REFGF_TIMEOUT_S": "0.5"})
+    program, env = "import refgf.launch, time; time.sleep(60)", {"REFGF_TIMEOUT_S": "0.5"}
+    ended = jobs.run_job(0, program, SECONDS, env)
     assert ended.code == 1 and "rank 0 of 1 still runs" in ended.stderr and ended.seconds < SECONDS
 
 
 # ---- shared memory ----
 
 MAPPED = """
-names = [line.split("/dev/shm/")[1].strip() for line in open("/proc/self/maps") if "/dev/shm/" in line]
+lines = [line for line in open("/proc/self/maps") if "/dev/shm/" in line]
+names = [line.split("/dev/shm/")[1].strip() for line in lines]
 names = sorted({name for name in names if "(deleted)" not in name})
 """
 
 
 @jobs.needs_mpiexec
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="this system has no /dev/shm")
-def test_shared_memory_of_a_killed_job_goes_at_the_next_start():
-    killed = jobs.run_job(4, START + MAPPED + "print(*names, '', flush=True)\nwait_for_ever()", timeout=4)
+def test_shared_memory_of_a_killed_job_is_removed_at_the_next_start():
+    program = START + MAPPED + "print(*names, '', flush=True)\nwait_for_ever()"
+    killed = jobs.run_job(4, program, timeout=4)
     names = set(killed.stdout.split())
     assert killed.timed_out and names, killed.text
     ended = jobs.run_job(0, "import refgf.launch; print(refgf.launch.removed)", timeout=SECONDS)
@@ -336,36 +406,38 @@ def test_shared_memory_of_a_killed_job_goes_at_the_next_start():
 @jobs.needs_mpiexec
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="this system has no /dev/shm")
 def test_shared_memory_of_a_running_job_stays():
-    program = START + MAPPED + """
+    program = """
 from refgf.launch import leftovers
 time.sleep(leftovers.MIN_AGE_S + 0.5)
 if comm.rank == 0:
-    assert set(names) & leftovers.candidates().keys() == set(names), "the files must be old enough to be candidates"
+    assert set(names) <= leftovers.candidates().keys(), "the files must be old enough"
     leftovers.remove()
     print("kept", bool(names) and set(names) <= set(os.listdir("/dev/shm")))
 comm.Barrier()
 """
-    ended = jobs.run_job(2, program, timeout=SECONDS)
+    ended = jobs.run_job(2, START + MAPPED + program, timeout=SECONDS)
     assert ended.code == 0 and "kept True" in ended.stdout, ended.text
 
 
 # ---- the helper itself ----
 
 
-def test_run_job_kills_what_outlives_its_time():
-    program = "import subprocess, sys, time; subprocess.Popen(['sleep', '60'], start_new_session=True); time.sleep(60)"
+def test_run_job_kills_processes_after_its_timeout():
+    program = "import subprocess, time; "
+    program += "subprocess.Popen(['sleep', '60'], start_new_session=True); time.sleep(60)"
     start = time.monotonic()
     ended = jobs.run_job(0, program, timeout=1)
     assert ended.timed_out and ended.code != 0 and time.monotonic() - start < SECONDS
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="processes are found through /proc")
-def test_run_job_names_what_is_left_behind():
-    program = "import subprocess; print(subprocess.Popen(['sleep', '60'], start_new_session=True).pid)"
+def test_run_job_names_the_processes_left_behind():
+    program = "import subprocess; "
+    program += "print(subprocess.Popen(['sleep', '60'], start_new_session=True).pid)"
     ended = jobs.run_job(0, program, timeout=SECONDS)
     assert ended.left == [int(ended.stdout)]
     try:
         with open(f"/proc/{ended.left[0]}/stat") as file:
-            assert file.read().split()[2] == "Z"  # killed, but nobody collects orphans on this machine
+            assert file.read().split()[2] == "Z"  # killed, but no process collects orphans here
     except FileNotFoundError:
         pass

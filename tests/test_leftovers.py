@@ -1,4 +1,4 @@
-"""refgf.launch.leftovers against a made-up /dev/shm and /proc."""
+"""refgf.launch.leftovers against an artificial /dev/shm and /proc."""
 
 import os
 import time
@@ -7,14 +7,20 @@ import pytest
 
 from refgf.launch import leftovers
 
-NAMES = ["mpich_shm_1", "sm_segment.host.0.1.0", "vader_segment.host.0.1.0", "osc_sm.host.0.1", "Intel_MPI_x"]
-NAMES += ["ucx_shm_posix_1"]
+NAMES = [
+    "mpich_shm_1",
+    "sm_segment.host.0.1.0",
+    "vader_segment.host.0.1.0",
+    "osc_sm.host.0.1",
+    "Intel_MPI_x",
+    "ucx_shm_posix_1",
+]
 OTHERS = ["sem.mysql", "torch_123", "my_mpich_shm_notes"]
 
 
 @pytest.fixture
 def machine(tmp_path):
-    """A folder of shared memory in which everything is an hour old, and a /proc with one idle process."""
+    """A folder of shared memory with files of an hour ago, and a /proc with one idle process."""
     shm, proc = tmp_path / "shm", tmp_path / "proc"
     shm.mkdir()
     for name in NAMES + OTHERS:
@@ -32,18 +38,20 @@ def process(proc, pid, maps="", opened=()):
 
 
 def check(remove, machine, monkeypatch):
-    """remove(shm, proc) deletes what nobody uses, and nothing else."""
+    """remove(shm, proc) deletes what no process uses, and nothing else."""
     shm, proc = machine
     an_hour_later = time.time() + 3600
     monkeypatch.setattr(leftovers.time, "time", lambda: an_hour_later)
     process(proc, 8, maps="7f00-7f10 rw-s 0 00:1b 9   /dev/shm/sm_segment.host.0.1.0\n")
     process(proc, 9, opened=["/dev/shm/Intel_MPI_x", "pipe:[12]"])
     removed = remove(str(shm), str(proc))
-    assert removed == dict.fromkeys(["mpich_shm_1", "vader_segment.host.0.1.0", "ucx_shm_posix_1", "osc_sm.host.0.1"], 5)
+    assert removed == dict.fromkeys(
+        ["mpich_shm_1", "vader_segment.host.0.1.0", "ucx_shm_posix_1", "osc_sm.host.0.1"], 5
+    )
     assert sorted(os.listdir(shm)) == sorted(["sm_segment.host.0.1.0", "Intel_MPI_x", *OTHERS])
 
 
-def test_removes_what_nobody_uses(machine, monkeypatch):
+def test_unused_files_are_removed(machine, monkeypatch):
     check(leftovers.remove, machine, monkeypatch)
 
 
@@ -66,7 +74,9 @@ def test_files_of_other_users_stay(machine, monkeypatch):
     assert leftovers.candidates(str(shm), now_s=time.time() + 3600) == {}
 
 
-@pytest.mark.parametrize("uid_map, used", [("0 1000 1", set(NAMES)), ("  0          0 4294967295", set())])
+@pytest.mark.parametrize(
+    "uid_map, used", [("0 1000 1", set(NAMES)), ("  0          0 4294967295", set())]
+)
 def test_a_hidden_process_matters_inside_a_user_namespace_only(machine, monkeypatch, uid_map, used):
     def hidden(process):
         raise PermissionError(process)
@@ -75,14 +85,15 @@ def test_a_hidden_process_matters_inside_a_user_namespace_only(machine, monkeypa
     (proc / "self").mkdir()
     (proc / "self" / "uid_map").write_text(uid_map)
     monkeypatch.setattr(leftovers, "_mappings", hidden)
-    assert leftovers.in_use(NAMES, str(proc)) == used
+    assert leftovers.find_used(NAMES, str(proc)) == used
 
 
-def test_a_process_that_ends_meanwhile_is_skipped(machine):
+def test_a_process_that_has_just_ended_is_skipped(machine):
     shm, proc = machine
     (proc / "11").mkdir()  # no maps any more
-    assert leftovers.in_use(NAMES, str(proc)) == set()
+    assert leftovers.find_used(NAMES, str(proc)) == set()
 
 
 def test_no_such_folder():
-    assert leftovers.candidates("/no/such/folder") == {} and leftovers.remove("/no/such/folder") == {}
+    assert leftovers.candidates("/no/such/folder") == {}
+    assert leftovers.remove("/no/such/folder") == {}

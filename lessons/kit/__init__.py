@@ -7,14 +7,16 @@
     measure(run) -> dict      runs on every rank; what rank 0 returns is written to results/NN_name.json
     draw(result, axes...)     reads such a dict and draws results/NN_name.png; `--plot` does only this, without MPI
 
-`run` is a `Run`: communicator, options, timing, printing on rank 0. Beside this module:
+`run` is a `Run`: communicator, options, timing, printing on rank 0. Other modules:
 
-    words, record, axes                                units and sentences; what the JSON says; the frame of pictures
-    images, flow, alone, calls, trials                 images, networks; the stack; steps without exchange; its calls; many runs
-    replay, rounding, placement, layers                a backward pass slept through; bounds; ranks on nodes; layers timed
-    region (03), gantt (04), csc_picture (06), parts, machine_file, published_tables, scaling_picture (08), merges (09),
-    hierarchy_picture (10), norms, tuning (11), daso_replay (13), levels, scratch (14),
-    kernel_times, performance_picture (15)                                                                 of one lesson each
+    words, record, axes         units and sentences; what the JSON says; the frame of pictures
+    images, flow, trials        images and networks; the stack, timed and trained; many runs
+    step_times, call_times      steps on ranks that share cores; allreduce calls in and out of steps
+    calls                       call times of each kind of sum in the stack
+    replay, layers              a backward pass of given times; a step layer by layer
+    rounding, placement         bounds of rounding errors; which ranks share a node
+
+What belongs to one lesson is in `lab`.
 """
 
 import argparse
@@ -34,6 +36,7 @@ from refgf.cluster import probe
 from refgf.machine import threads
 from refgf.comm.topology import nodes
 from refgf.comm.trace import TracedComm
+from refgf.exchange.lazy import Theta
 from kit.words import apart, link_probed, number_of_bytes, place, seconds, told  # noqa: F401  some are for lessons
 
 
@@ -289,12 +292,20 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def threshold_bytes(text: str) -> float:
+    """theta as an argument of a lesson: 0, 65536, 1e6, inf."""
+    try:
+        return Theta(float(text)).threshold_bytes
+    except ValueError:
+        wanted = "bytes >= 0; next: 0 for eager, 65536, 1e6, inf for one call"
+        raise argparse.ArgumentTypeError(f"got {text!r}; wanted {wanted}") from None
+
+
 def linked(comm, options):
     """The communicator behind a stated link, if --link asks for one."""
     if not options.link:
         return comm
-    from refgf.machine.link import LinkComm
-    from refgf.machine.units import parse_link
+    from refgf.machine.link import LinkComm, parse_link
 
     link = parse_link(options.link)
     return LinkComm(comm, link) if comm is not None else None

@@ -1,31 +1,31 @@
-"""What the sums of GradientFlow's stack take here, each kind measured apart from the steps that it is part of.
+"""Call times of each kind of sum in GradientFlow's stack, measured apart from its steps.
 
-    found = calls.measure(run, data, {"float32": Kind(), "float16, overlap": Kind(wire=np.float16, overlap=True)})
-    found["float32"].seconds(nbytes)            T(m) of a call, m in bytes on the wire; also .compute_s, .kept_share
+    found = calls.measure(run, data, {"float32": Kind(), "later": Kind(wire=np.float16, overlap=True)})
+    found["float32"].seconds(nbytes)      T(m) of a call, m in bytes on the wire
 
-Each kind goes through what the stack puts a sum through, on a communicator of its own. With overlap a thread goes from call
-to call and waits asleep; without it ranks come to a call from computing (alone.py).
+Each kind passes through what the stack passes a sum through, on a communicator of its own. With
+overlap a thread makes one call after another and sleeps while it waits; without it ranks come to a
+call from computing.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 import kit
-from kit import alone, images
-from refgf.engine.sleeping import patient
-from refgf.exchange.precision import LossScale, Unscaled
+from kit import call_times, images, step_times
+from refgf import ops
+from refgf.comm.ring import ring_allreduce
 from refgf.predict.cost import Curve
-from refgf.training.gradientflow import ring_allreduce
 
 SCALE = 2.0**10  # the loss scale of float16
 
 
 @dataclass(frozen=True)
 class Kind:
-    """make: as the argument `allreduce` of `GradientFlow`; wire: the type that travels; overlap: in a communication thread."""
+    """make: as `allreduce` of `GradientFlow`; wire: the type on the wire; overlap: in a thread."""
 
     make: Callable = ring_allreduce
     wire: object = None
@@ -34,47 +34,72 @@ class Kind:
 
 @dataclass(frozen=True)
 class Calls:
-    """row: of calls one after the other; seconds: of a call in a step; compute_s: what a step computes for among such calls;
-    kept_share: of its speed, that a computation keeps beside a call (0 without overlap)."""
+    """What was measured of one kind.
 
-    row: Curve
+    queued      time of calls one after another
+    seconds     time of a call inside a step
+    compute_s   seconds of computing in a step with such calls
+    kept_share  share of its speed that computing keeps during a call; 0 without overlap
+    """
+
+    queued: Curve
     seconds: Curve
     compute_s: float
     kept_share: float
 
 
 def measure(run: kit.Run, data, kinds: dict[str, Kind], count: int = 7) -> dict[str, Calls]:
-    """Calls of each kind, up to all gradients of the lesson's network at once; count: steps for a median. Collective."""
+    """{name: Calls}, up to all gradients of the lesson's network in one call. Collective.
+
+    count: steps for a median
+    """
     model, batches = images.model(run, data), list(images.steps(run, data, run.quick(3, count)))
     model.network.loss(*batches[0])
     model.network.backward(lambda i: None)
     gradients = SCALE * model.gradients.flat
-    return {name: measure_kind(run, model, batches, gradients, kind) for name, kind in kinds.items()}
+    return {name: of_kind(run, model, batches, gradients, kind) for name, kind in kinds.items()}
 
 
-def measure_kind(run: kit.Run, model, batches: list, gradients, kind: Kind) -> Calls:
-    comm, n = patient(run.comm.Dup()) if kind.overlap else run.comm.Dup(), gradients.size
-    scale, itemsize = LossScale(SCALE if kind.wire else 1.0), np.dtype(kind.wire or np.float32).itemsize
-    allreduce = alone.of_gradients(Unscaled(kind.make(comm, wire=kind.wire), scale), gradients)
-    row = alone.row(run, alone.sizes_up_to(n), allreduce, itemsize, run.quick(2, 5))
+def of_kind(run: kit.Run, model, batches: list, gradients, kind: Kind) -> Calls:
+    comm, n = run.comm.Dup(), gradients.size
+    allreduce = kind.make(ops.background(comm) if kind.overlap else comm, wire=kind.wire)
+    allreduce = unscaled(allreduce, SCALE if kind.wire else 1.0)
+    allreduce = call_times.of_gradients(allreduce, gradients)
+    itemsize, sizes = np.dtype(kind.wire or np.float32).itemsize, call_times.sizes_up_to(n)
+    queued = call_times.queued(run, sizes, allreduce, itemsize, run.quick(2, 5))
+    steps = run, model, batches, queued, allreduce, itemsize
     if kind.overlap:
-        compute_s = alone.beside(run, model, batches, row, allreduce, itemsize)
-        return Calls(row, row, compute_s, alone.kept_share_of(run, n, allreduce))
-    return Calls(row, *alone.among_by_size(run, model, batches, row, allreduce, itemsize), kept_share=0.0)
+        compute_s = call_times.compute_with_thread(*steps)
+        return Calls(queued, queued, compute_s, call_times.kept_share(run, n, allreduce))
+    return Calls(queued, *call_times.in_steps(*steps), kept_share=0.0)
+
+
+def unscaled(allreduce, scale: float):
+    """The same Allreduce, its sums divided by the loss scale, as `DenseExchange` does."""
+
+    def call(x):
+        allreduce(x)
+        ops.unscale(x, 1 / scale)
+
+    return call
 
 
 def selection_s(run: kit.Run, stack, batches, compute_s: float, norms: bool = True) -> float:
-    """Seconds that CSC adds to computing: steps in which its norms travel (or do not), but no gradient. Packing, choosing,
-    keeping, and an update of the chosen chunks alone. The stack is of no use afterwards."""
+    """Seconds that CSC adds to computing: from steps that send norms (or nothing), no gradients.
+
+    Packing, choosing, updating the residual, and an update of the chosen chunks only. The stack
+    cannot be used afterwards.
+    """
 
     def nothing(x):
         pass
 
-    stack.csc.allreduce = nothing
+    stack.csc.transport = replace(stack.csc.transport, allreduce=nothing)
     if not norms:
-        stack.csc.allreduce_norms = nothing
+        stack.csc.sum_norms = nothing
 
     def step(batch):
         stack.step(*batch, rate=0.0)
 
-    return float(np.median(alone.noted(run, [partial(step, batch) for batch in batches], skip=2))) - compute_s
+    steps = [partial(step, batch) for batch in batches]
+    return float(np.median(step_times.since_first_start(run, steps, skip=2))) - compute_s

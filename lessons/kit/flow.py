@@ -1,6 +1,6 @@
-"""What lessons 03 to 07 share: the stack with its parts switched on one by one, its steps timed, its training watched.
+"""What lessons 03 to 07 share: GradientFlow around a fresh network, timed and trained.
 
-    with flow.new(run, data, overlap=True, density=10) as stack: ...     a GradientFlow around a fresh AlexNet
+    with flow.new(run, data, overlap=True, csc=flow.csc(run, data, 10.0)) as stack: ...
     timing = flow.time_steps(run, stack, batches)
     rows = flow.learn(run, stack, train, held_out, epochs)
 """
@@ -11,26 +11,32 @@ import time
 import numpy as np
 
 import kit
-from kit import alone, images
-from refgf.comm import ring
-from refgf.comm.schedule import collective
+from kit import call_times, images, step_times
+from refgf.comm.ring import ring_allreduce
 from refgf.comm.slices import chunks
+from refgf.engine.residual import FusedResidual
+from refgf.exchange.chunk_choice import Density
+from refgf.exchange.csc import CSCSettings
+from refgf.machine.checkpoint import CheckpointNotWritten, Checkpoints
 from refgf.oracle.definitions import csc_payload_bytes
 from refgf.predict.cost import Link
-from refgf.predict.fit import fit_line
-from refgf.machine.checkpoint import CheckpointNotWritten, Checkpoints
 from refgf.training.data import batches, steps_per_epoch
 from refgf.training.gradientflow import GradientFlow
 
-SHORT_BYTES, SHORT_REPEATS = 1 << 16, 5
-CHUNKS = 1904  # of the full AlexNet; smaller networks get as many, or a tenth of them would be another algorithm
+MODEL = ("momentum", "weight_decay", "half_weights", "loss_scale")
+CHUNKS = 1904  # of the full AlexNet; with 32,768 elements a small network would have about ten
 
 
-def new(run: kit.Run, data, seed: int = images.SEED, chunk: int | None = None, **parts) -> GradientFlow:
-    """GradientFlow with some of its parts; chunks as long as it takes to have about as many as the full AlexNet."""
-    net = images.network(run, data, seed)
-    chunk = chunk_of(run, sum(spec.size for spec in net.tensors)) if chunk is None else chunk
-    return GradientFlow(run.comm, net, chunk=chunk, **{"weight_decay": images.WEIGHT_DECAY, "seed": seed} | parts)
+def new(run: kit.Run, data, seed: int = images.SEED, **parts) -> GradientFlow:
+    """GradientFlow around a new model. parts: arguments of `GradientFlow` and of `images.model`."""
+    model = {name: parts.pop(name) for name in MODEL if name in parts}
+    return GradientFlow(run.comm, images.model(run, data, seed, **model), **parts)
+
+
+def csc(run: kit.Run, data, density: float | Density, form: str = "dgc", chunk: int | None = None):
+    """CSCSettings; the default chunk gives the network about as many as the full AlexNet has."""
+    chunk = chunk or chunk_of(run, images.parameter_count(run, data))
+    return CSCSettings(density, form, chunk, residual=FusedResidual)
 
 
 def chunk_of(run: kit.Run, n: int) -> int:
@@ -72,29 +78,24 @@ def time_steps(run: kit.Run, stack: GradientFlow, some_batches, rate: float = 0.
     return run.slowest(mine[2:])
 
 
-def compute_alone(run: kit.Run, data, some_batches):
-    """(Timing of a step without any exchange, when each gradient is ready), optimiser included: see alone.py."""
-    with new(run, data) as stack:
-        return alone.step_alone(run, stack.model, some_batches, skip=2)
+def without_exchange(run: kit.Run, data, some_batches):
+    """(Timing of a step without any exchange, when each gradient is ready); see step_times.py."""
+    return step_times.without_exchange(run, images.model(run, data), some_batches, skip=2)
 
 
 def fit_allreduce(run: kit.Run, elements: list[int], wire=None, repeats: int = 7):
-    """T(m) = a + b m of ring allreduces of these sizes, m in bytes on the wire. -> Fit
-
-    Short ones are repeated more often: they take little time, and all of a hangs on them.
-    """
-    itemsize, points = np.dtype(wire or np.float32).itemsize, []
-    for n in sorted(set(elements)):
-        x, allreduce = np.zeros(n, np.float32), collective(run.comm, ring.allreduce, wire)
-        often = repeats * (SHORT_REPEATS if itemsize * n < SHORT_BYTES else 1)
-        points.append((itemsize * n, run.time(lambda x=x, a=allreduce: a(x), often).median_s))
-    return fit_line(points if run.size > 1 else [(1, 1e-9), (10**9, 1e-9)])
+    """T(m) = a + b m of ring allreduces of these sizes, m in bytes on the wire. -> Fit"""
+    times = call_times.measure(run, ring_allreduce(run.comm, wire=wire), elements, repeats)
+    return call_times.fit(run, times, np.dtype(wire or np.float32).itemsize)
 
 
 def ring_line_and_link(run: kit.Run, n: int):
-    """(T(m) of a ring allreduce of float32, the alpha and beta of a link that would explain it)."""
-    line, steps = fit_allreduce(run, [256, n // 8, n], repeats=run.quick(2, 5)).line, 2 * (run.size - 1)
-    return line, Link(line.a_s / steps, line.b_s_per_byte * run.size / steps) if steps else Link(0.0, 0.0)
+    """(T(m) of a float32 ring allreduce, alpha and beta of a link that would explain it)."""
+    line = fit_allreduce(run, [256, n // 8, n], repeats=run.quick(2, 5)).line
+    steps = 2 * (run.size - 1)
+    if not steps:
+        return line, Link(0.0, 0.0)
+    return line, Link(line.a_s / steps, line.b_s_per_byte * run.size / steps)
 
 
 def learn(run: kit.Run, stack: GradientFlow, train, held_out, epochs: int, say: bool = True, seed: int = images.SEED,

@@ -8,19 +8,21 @@
     for batch in images.steps(run, train, 10): ...
 """
 
-from dataclasses import replace
 import itertools
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 import kit
 from refgf.nn.alexnet import AlexNet
+from refgf.nn.workspace import Workspace
 from refgf.papers.resnet50.resnet50 import ResNet50
-from refgf.training.data import batches, digits
-from refgf.training.data import held_out as held_out_of
+from refgf.machine.digits import digits, hold_out
 from refgf.machine.folders import image_folder
-from refgf.training.sgd import polynomial_decay, warmup
+from refgf.training.data import batches
+from refgf.training.sgd import MomentumSGD, polynomial_decay, warmup
 from refgf.training.step import replica
 
 SEED = 1
@@ -76,7 +78,7 @@ def fold(run: kit.Run, train, held_out, number: int | None, folds: int = 5):
     if run.options.data is None:
         return digits(run.options.image_size, number, folds)
     labels = np.concatenate([train.labels, held_out.labels])
-    out = held_out_of(labels, number, folds)
+    out = hold_out(labels, number, folds)
 
     def fetch(indices):
         in_train, samples = indices < train.size, np.empty((len(indices), *[train.image_size] * 2, train.channels), np.uint8)
@@ -93,9 +95,10 @@ def fold(run: kit.Run, train, held_out, number: int | None, folds: int = 5):
 def network(run: kit.Run, data, seed: int = SEED, dtype=np.float32, dropout: float = DROPOUT):
     """The lesson's network in its width; AlexNet with dropout masks of its own on each rank, ResNet-50 has no dropout."""
     shape = data.num_classes, data.image_size, run.options.width
+    workspace = Workspace(dtype=dtype)
     if run.options.network == "resnet50":
-        return ResNet50(*shape, channels=data.channels, dtype=dtype)
-    net = AlexNet(*shape, dropout=dropout, channels=data.channels, dtype=dtype)
+        return ResNet50(*shape, channels=data.channels, workspace=workspace)
+    net = AlexNet(*shape, dropout=dropout, channels=data.channels, workspace=workspace)
     net.dropout_rng = np.random.default_rng([seed, run.rank])
     return net
 
@@ -105,9 +108,17 @@ def told(run: kit.Run) -> str:
     return f"{NETWORKS[run.options.network]}, width {run.options.width:g}, {run.options.batch} images a rank"
 
 
-def model(run: kit.Run, data, seed: int = SEED):
-    """A replica: the network in its pools, with the same parameters on every rank."""
-    return replica(network(run, data, seed), seed, weight_decay=WEIGHT_DECAY)
+def parameter_count(run: kit.Run, data) -> int:
+    """The number of parameters of the lesson's network."""
+    return sum(spec.size for spec in network(run, data).tensors)
+
+
+def model(
+    run: kit.Run, data, seed: int = SEED, momentum: float = 0.9, weight_decay=WEIGHT_DECAY, **more
+):
+    """A replica of the network with momentum SGD: the same parameters on every rank."""
+    optimizer = partial(MomentumSGD, momentum=momentum, weight_decay=weight_decay)
+    return replica(network(run, data, seed), optimizer, seed=seed, **more)
 
 
 def steps(run: kit.Run, data, count: int):

@@ -34,5 +34,5 @@ def hitopk(comm, nodes, n: int, percent: float, select=exact_top_k) -> HiTopK:
     """HiTopKComm over these nodes."""
     node = next(node for node in nodes if comm.Get_rank() in node)
     owners = [other[node.index(comm.Get_rank())] for other in nodes]
-    return HiTopK(n, percent, gather.reduce_scatter(comm, node), gather.allgather(comm, owners), gather.spread(comm, node),
+    return HiTopK(n, percent, gather.reduce_scatter(comm, node), gather.allgather(comm, owners), gather.allgather_slices(comm, node),
                   select)  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a lesson's JSON holds next to its results: the machine, the hash of the code, and values in JSON's types."""
+"""What a lesson's JSON holds next to its results: machine, code hash, values in JSON types."""
 
 import ast
 import functools
@@ -50,23 +50,31 @@ def cpu_name() -> str:
 
 
 def code_hash(lesson: Path, root: Path = ROOT) -> str:
-    """One hash of the code that decides what a lesson measures: the lesson, its lab, the core files on its import path.
+    """One hash of a lesson, its lab and the core files on its import path.
 
-    The import path is followed statically, through every module of the project (kit and papers too), so it can be
-    computed without running the lesson. Of each file only the syntax tree without docstrings counts: comments,
-    docstrings and line breaks never change the hash.
+    The import path is read from the sources, through every module of the project (kit and papers
+    too), so the lesson need not run. Of each file only the syntax tree without docstrings counts:
+    comments, docstrings and line breaks never change the hash.
     """
-    lab = root / "lessons" / "lab" / lesson.name
-    start = [file for file in (lesson, lab) if file.exists()]
-    seen, pending = set(start), list(start)
+    own = [file for file in (lesson, root / "lessons" / "lab" / lesson.name) if file.exists()]
+    on_path = {file for file in import_path(own, root) if is_core(file, root)}
+    codes = sorted(imports_and_code(file.read_text())[1] for file in {*own, *on_path})
+    return hashlib.sha256("\n".join(codes).encode()).hexdigest()[:16]
+
+
+def is_core(file: Path, root: Path = ROOT) -> bool:
+    return file.relative_to(root).as_posix().startswith(CORE)
+
+
+def import_path(files: list[Path], root: Path = ROOT) -> set[Path]:
+    """The project's files that these import, directly or not, and these themselves."""
+    seen, pending = set(files), list(files)
     while pending:
         names, _ = imports_and_code(pending.pop().read_text())
         found = {file for name in names for file in files_of(name, root)} - seen
         seen |= found
         pending += found
-    core = [file for file in seen if file.relative_to(root).as_posix().startswith(CORE)]
-    codes = sorted(imports_and_code(file.read_text())[1] for file in {*start, *core})
-    return hashlib.sha256("\n".join(codes).encode()).hexdigest()[:16]
+    return seen
 
 
 @functools.cache
@@ -82,7 +90,7 @@ def imports_and_code(text: str) -> tuple[frozenset[str], str]:
 
 
 def as_data(node):
-    """A syntax tree as lists and tuples. Empty fields are left out: every Python version has its own."""
+    """A syntax tree as lists and tuples, without empty fields: Python versions differ in those."""
     if isinstance(node, list):
         return [as_data(item) for item in node if not is_docstring(item)]
     if not isinstance(node, ast.AST):
@@ -102,7 +110,7 @@ def is_docstring(node) -> bool:
 
 
 def files_of(name: str, root: Path) -> list[Path]:
-    """The files that importing a name executes: those of its packages, then its own; none outside the project."""
+    """The project's files that importing a name executes: those of its packages, then its own."""
     parts = name.split(".")
     base = root / "lessons" if parts[0] == "kit" else root
     places = [base.joinpath(*parts[: i + 1]) for i in range(len(parts))]

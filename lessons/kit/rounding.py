@@ -4,7 +4,7 @@ import numpy as np
 
 import kit
 from kit import images
-from refgf.comm.schedule import replay
+from refgf.comm.replay import replay
 from refgf.exchange.pool import Pool
 from refgf.oracle.definitions import lazy_allreduce, on_wire, summation_bound
 

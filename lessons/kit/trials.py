@@ -2,24 +2,36 @@
 
 import statistics
 
+from scipy.special import stdtrit
+
 from kit import flow
 from refgf.exchange.chunk_choice import Density
+from refgf.exchange.lazy import Theta
 from refgf.training.data import steps_per_epoch
 
 WARMUP = (100, 100, 50, 25)  # percent in the first epochs: a third of a long run
 
 
-def training(run, name: str, seed: int, train, held_out, epochs: int, chunk: int | None = None) -> list[dict]:
-    """The epochs of one training. name: "dense", or a form of momentum correction, and perhaps "no warm-up" after a comma."""
-    parts = {}
+def training(run, name: str, seed: int, train, held_out, epochs: int, chunk=None) -> list[dict]:
+    """The epochs of one training. name: "dense", or a form of momentum correction.
+
+    ", no warm-up" after the name of a form leaves out the warm-up. chunk: elements, or None.
+    """
+    csc = None
     if name != "dense":
         warmup = () if "no warm-up" in name else warmup_of(run, epochs)
         per_epoch = steps_per_epoch(train.size, run.options.batch * run.size)
         density = Density(run.options.density, warmup, per_epoch, epochs * per_epoch)
-        parts = {"density": density, "form": name.split(",")[0], "chunk": chunk}
-    with flow.new(run, train, seed, theta_bytes=2**17, **parts) as stack:
+        csc = flow.csc(run, train, density, name.split(",")[0], chunk)
+    with flow.new(run, train, seed, grouping=Theta(2**17), csc=csc) as stack:
         return flow.learn(run, stack, train, held_out, epochs, say=False, seed=seed)
 
+
+def deal(run, jobs: list[tuple], function) -> list:
+    """[function(*job) for job in jobs]: job i is done by rank i mod p. Collective."""
+    mine = {i: function(*job) for i, job in list(enumerate(jobs))[run.rank :: run.size]}
+    found = {i: result for results in run.plain.allgather(mine) for i, result in results.items()}
+    return [found[i] for i in range(len(jobs))]
 
 
 def warmup_of(run, epochs: int) -> tuple[float, ...]:
@@ -52,13 +64,14 @@ def interval(some, others) -> str:
 
 
 def difference(some, others) -> tuple[float, float]:
-    """Mean of the paired differences in accuracy, and half of its 95 % interval (Student's t), in points."""
-    differences = [100 * (a[-1]["accuracy"] - b[-1]["accuracy"]) for a, b in zip(some, others, strict=True)]
-    half = t_95(len(differences) - 1) * statistics.stdev(differences) / len(differences) ** 0.5
-    return statistics.mean(differences), half
+    """Mean of the paired differences in accuracy, and half of its 95 % interval, in points."""
+    pairs = zip(some, others, strict=True)
+    return mean_and_half([100 * (a[-1]["accuracy"] - b[-1]["accuracy"]) for a, b in pairs])
 
 
-def t_95(freedom: int) -> float:
-    """97.5 % quantile of Student's t (tables; beyond 30 nearly normal)."""
-    table = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 9: 2.26, 14: 2.145, 29: 2.045}
-    return next((table[f] for f in sorted(table, reverse=True) if f <= freedom), 1.96)
+def mean_and_half(values: list[float]) -> tuple[float, float | None]:
+    """(mean, half of its 95 % interval by Student's t); the latter is None for a single value."""
+    mean, freedom = statistics.mean(values), len(values) - 1
+    if not freedom:
+        return mean, None
+    return mean, float(stdtrit(freedom, 0.975)) * statistics.stdev(values) / len(values) ** 0.5

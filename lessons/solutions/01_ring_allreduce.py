@@ -4,7 +4,8 @@ import numpy as np
 
 from refgf.comm import direct, ring
 from refgf.machine import threads
-from refgf.comm.schedule import Step, check, collective, local, replay
+from refgf.comm.replay import check, replay
+from refgf.comm.schedule import Step, collective, local
 from refgf.comm.slices import length, slices
 from refgf.comm.trace import TracedComm
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from refgf.comm.slices import slices
 from refgf.nn.alexnet import AlexNet
-from refgf.engine.minimal import MinimalConvolution
+from refgf.engine.minimal import MinimalConvolution, minimal_filtering
 from refgf.papers.barrachina.roofline import Node, layer_times
 from refgf.papers.scaling.workloads import alexnet
 
@@ -66,7 +66,8 @@ def two_outputs_by_four_products() -> None:
     a, b = (x[0] - x[2]) * w[0], (x[1] + x[2]) * (w[0] + w[1] + w[2]) // 2
     c, d = (x[2] - x[1]) * (w[0] - w[1] + w[2]) // 2, (x[3] - x[1]) * w[2]
     assert [a + b + c, b - c + d] == [sum(x[i : i + 3] * w) for i in (0, 1)]
-    layers = [layer for layer in AlexNet(10, minimal_filtering=True).layers if isinstance(layer, MinimalConvolution)]
+    network = AlexNet(10, convolution=minimal_filtering)
+    layers = [layer for layer in network.layers if isinstance(layer, MinimalConvolution)]
     shares = [layer.tiles * layer.terms / (layer.output_shape[0] * layer.kernel) for layer in layers]
     assert [f"{layer.name} {share:.2f}" for layer, share in zip(layers, shares)] == [
         "conv2 0.41", "conv3 0.72", "conv4 0.72", "conv5 0.72"]  # fmt: skip

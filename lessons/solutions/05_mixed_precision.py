@@ -3,7 +3,7 @@
 import numpy as np
 
 from refgf.comm import ring
-from refgf.comm.schedule import replay
+from refgf.comm.replay import replay
 from refgf.oracle.definitions import on_wire, underflow_share
 
 HALF = np.float16

@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-from refgf.predict.cost import ring_line
+from refgf.predict.cost import Link, ring_line
 from refgf.papers.scaling.systems import System, step
 from refgf.papers.scaling.workloads import alexnet
-from refgf.machine.units import Link
 
 RANKS, FORWARD_S, BACKWARD_S = 4, 0.3, 0.6  # 16 images on one core each: about what lesson 02 measures
 WORKLOAD = alexnet()

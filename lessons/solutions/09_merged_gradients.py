@@ -5,7 +5,7 @@ import random
 
 from refgf.predict.cost import Line
 from refgf.papers.mgwfbp.merge import compare, exact_merge, greedy_merge
-from refgf.papers.mgwfbp.published import INFINIBAND_EXTENDED, K80, TEN_GIGABIT, TEN_GIGABIT_EXTENDED
+from refgf.papers.scaling.published import INFINIBAND_EXTENDED, K80, TEN_GIGABIT, TEN_GIGABIT_EXTENDED
 from refgf.predict.timeline import eager, one_call, predict
 from refgf.papers.scaling.workloads import densenet201, resnet50
 

@@ -1,13 +1,14 @@
 """Solutions of lesson 15, each checked by the code below it: python lessons/solutions/15_performance_model.py"""
 
 from dataclasses import replace
+from functools import partial
 from math import ceil, isclose
 from statistics import median
 
 from refgf.predict.cost import Link
 from refgf.papers.barrachina.kernels import Perceptrons, Sample, draw_shapes, held_out
 from refgf.papers.barrachina.roofline import Node, layer_times, study
-from refgf.papers.scaling.systems import System
+from refgf.papers.scaling.systems import System, step
 from refgf.papers.scaling.workloads import alexnet, resnet50
 
 V100 = Node(15.7e12, 900e9)
@@ -69,7 +70,7 @@ def errors_in_seconds() -> None:
 
 
 def step_s(node: Node, link: Link, workload=None, system: System = LAZY) -> float:
-    return study(workload or resnet50(), 64, node, link, 64, system).step_s
+    return study(workload or resnet50(), 64, node, link, 64, partial(step, system=system)).step_s
 
 
 def twice_as_fast() -> None:

@@ -1,11 +1,11 @@
-"""Did the traffic cross the links? Each link's byte counters against what the ranks' traces say they sent.
+"""Compares each link's byte counters with the bytes in the ranks' traces: did the traffic cross it?
 
-For each node and direction        payload <= counter              else bytes went another way
+For each node and direction        payload <= counter              else bytes took another path
 for each node, both together       counter <= 1.1 payload + 300 B a message + 1 MB
 
-Above the payload lie the headers (66 of 1514 bytes), the acknowledgements of the other direction, MPI's envelopes and
-hand-shakes, start and end of the job, and what the ranks print. The upper bound does not hold where a rank says that
-uncounted traffic ran beside the traced one (`opaque`: MPI's own collectives on data).
+The difference is made of headers (66 of 1514 bytes), acknowledgements of the other direction, MPI's
+envelopes and handshakes, start and end of the job, and the ranks' output. The upper bound does not
+apply if a rank sent traffic that its trace does not count (`opaque`: MPI's own collectives).
 """
 
 import json
@@ -33,7 +33,7 @@ def read_traces(folder: Path) -> dict[int, dict]:
 
 
 def crossing(traces: dict[int, dict]) -> dict[str, Traffic]:
-    """{node: what its ranks sent to and got from other nodes}, by the host names in the traces."""
+    """{node: traffic of its ranks with other nodes}, by the host names in the traces."""
     host = {rank: trace["host"] for rank, trace in traces.items()}
     totals = {name: [0, 0, 0] for name in host.values()}
     for rank, trace in traces.items():
@@ -49,28 +49,32 @@ def crossing(traces: dict[int, dict]) -> dict[str, Traffic]:
 
 @dataclass(frozen=True)
 class Account:
-    """counted: per node (bytes sent, bytes received) by the link's counters; traces: of all ranks, or none."""
+    """The counters of all links and the traces of the ranks."""
 
     settings: Settings
-    counted: list[tuple[int, int]]
-    traces: dict[int, dict]
+    counted: list[tuple[int, int]]  # per node: bytes sent, bytes received
+    traces: dict[int, dict]  # by rank
 
     @property
     def complete(self) -> bool:
+        """Has every rank left a trace?"""
         return set(self.traces) == set(range(self.settings.ranks))
 
     @property
     def opaque(self) -> bool:
-        """Has any rank sent something that it did not note?"""
+        """Has any rank sent bytes that its trace does not count?"""
         return any(trace.get("opaque") for trace in self.traces.values())
 
     def faults(self) -> list[str]:
         """One sentence for each link whose counters do not fit the traces."""
         if not self.complete:
             return []
-        strangers = sorted({t["host"] for t in self.traces.values()} - set(self.settings.names))
-        if strangers:
-            return [f"ranks ran on {', '.join(strangers)}, which is no node of this cluster"]
+        others = sorted({t["host"] for t in self.traces.values()} - set(self.settings.names))
+        if others:
+            return [
+                f"account: got ranks on {', '.join(others)}; wanted only nodes of this cluster; "
+                "next: start no ranks elsewhere"
+            ]
         payloads = crossing(self.traces)
         return [
             fault
@@ -82,14 +86,14 @@ class Account:
         """A table of the links for the user. code: exit code of the command."""
         lines = [
             f"cluster: {self.settings}",
-            "link      sent MB  received MB   payload that the ranks noted: sent MB  received MB  messages",
+            "link      sent MB  received MB   traced payload: sent MB  received MB  messages",
         ]
         payloads = crossing(self.traces) if self.complete else {}
         for name, (sent, received) in zip(self.settings.names, self.counted):
             line = f"{name:8} {sent / 1e6:8.2f} {received / 1e6:12.2f}"
             if self.complete:
                 t = payloads.get(name, Traffic())
-                line += f" {t.out / 1e6:39.2f} {t.into / 1e6:12.2f} {t.messages:9}"
+                line += f" {t.out / 1e6:25.2f} {t.into / 1e6:12.2f} {t.messages:9}"
             lines.append(line)
         return "\n".join([*lines, self._verdict(code)])
 
@@ -97,25 +101,30 @@ class Account:
         if self.faults():
             return "FAILED: " + "; ".join(self.faults())
         if self.complete and self.opaque:
-            return "the links carried at least what the ranks noted; they sent more than that, so there is no upper limit"
+            return (
+                "the links carried the traced bytes and more; untraced traffic has no upper bound"
+            )
         if self.complete:
             return "the links carried what the ranks sent, and the headers of TCP and Ethernet"
-        found = f"{len(self.traces)} of {self.settings.ranks} ranks left a trace" if self.traces else "no rank left a trace"
-        return f"counters only: {found}" + (f", the command failed with exit code {code}" if code else "")
+        found = f"{len(self.traces)} of {self.settings.ranks} ranks" if self.traces else "no rank"
+        failure = f", the command failed with exit code {code}" if code else ""
+        return f"counters only: {found} left a trace{failure}"
 
 
 def _fault(name: str, counted: tuple[int, int], payload: Traffic, opaque: bool) -> str | None:
-    for verb, counter, wanted in (("sent", counted[0], payload.out), ("received", counted[1], payload.into)):
-        if counter < wanted:
+    wanted = (payload.out, payload.into)
+    for verb, counter, least in zip(("sent", "received"), counted, wanted):
+        if counter < least:
             return (
-                f"{name}'s link {verb} {counter} bytes, its ranks {wanted}: the rest went another way; next: look for a "
-                f"setting of your own that lets MPI leave TCP (UCX_TLS, FI_PROVIDER, OMPI_MCA_btl)"
+                f"{name}'s link {verb}: got {counter} bytes; wanted the ranks' {least} or more, so "
+                "the rest took another path; next: unset what lets MPI leave TCP (UCX_TLS, "
+                "FI_PROVIDER, OMPI_MCA_btl)"
             )
-    bytes_ = payload.out + payload.into
-    limit = SHARE * bytes_ + PER_MESSAGE_BYTES * payload.messages + CONSTANT_BYTES
+    nbytes = sum(wanted)
+    limit = SHARE * nbytes + PER_MESSAGE_BYTES * payload.messages + CONSTANT_BYTES
     if sum(counted) > limit and not opaque:
         return (
-            f"{name}'s link carried {sum(counted)} bytes, its ranks {bytes_} in {payload.messages} messages: more than "
-            f"{limit:.0f} cannot be explained; next: look for traffic that no trace counts"
+            f"{name}'s link: got {sum(counted)} bytes; wanted at most {limit:.0f} for its ranks' "
+            f"{nbytes} in {payload.messages} messages; next: look for traffic that no trace counts"
         )
     return None

@@ -1,8 +1,8 @@
-"""Process 1 of the cluster's namespaces: builds the nodes, runs the command, accounts for the traffic.
+"""Process 1 of the cluster's namespaces: builds the nodes, runs the command, accounts for traffic.
 
-When this process ends, for whatever reason, the kernel kills every process of the cluster, and with the last of them go
-namespaces, interfaces and the memory disk. It ends when the command on the outside is gone: a pipe whose other end only
-that command holds (the lifeline) then reads as closed.
+When this process ends, for any reason, the kernel kills every process of the cluster. Namespaces,
+interfaces and the memory disk disappear with the last of them. It ends when the command outside has
+ended: only that command holds the other end of a pipe (the lifeline), which is then closed.
 """
 
 import contextlib
@@ -14,33 +14,35 @@ from pathlib import Path
 
 from refgf.cluster import account, launcher, network
 from refgf.cluster.check import CannotRun
-from refgf.cluster.outside import as_shells_say
+from refgf.cluster.outside import shell_code
 from refgf.cluster.settings import Settings
 
-READY_S = 30  # a node that is not up by then never will be
+READY_S = 30  # a node that is not up by then has failed
 
 
 def watch(lifeline: int) -> None:
-    """End this process, and so the whole cluster, as soon as the other end of the lifeline is closed."""
+    """End this process, and so the whole cluster, once the lifeline's other end is closed."""
 
-    def wait_for_the_end() -> None:
+    def wait_for_end() -> None:
         os.read(lifeline, 1)
         os._exit(137)
 
-    threading.Thread(target=wait_for_the_end, daemon=True).start()
+    threading.Thread(target=wait_for_end, daemon=True).start()
 
 
 def build(settings: Settings) -> list[int]:
-    """Build bridge, nodes and cables; return the process that holds each node."""
-    private_disk(settings)
+    """Build bridge, nodes and cables; return the process id of each node's holder."""
+    mount_disk(settings)
     subprocess.run(["hostname", "head"], check=True)
-    holders = [holder(settings, node) for node in range(settings.nodes)]
+    holders = [start_holder(settings, node) for node in range(settings.nodes)]
     for node, process in enumerate(holders):
         expect(process, "isolated", node)
     pids = [process.pid for process in holders]
-    batch("ip", network.bridge(settings, pids))
-    cables = [line for node in range(settings.nodes) for line in network.shape(settings, node, f"cable{node}")]
-    batch("tc", "".join(line.removeprefix("tc ") + "\n" for line in cables))
+    run_batch("ip", network.bridge_commands(settings, pids))
+    lines = []
+    for node in range(settings.nodes):
+        lines += network.shaping_commands(settings, node, f"cable{node}")
+    run_batch("tc", "".join(line.removeprefix("tc ") + "\n" for line in lines))
     for process in holders:
         process.stdin.write("cable\n")
         process.stdin.close()
@@ -50,8 +52,8 @@ def build(settings: Settings) -> list[int]:
     return pids
 
 
-def private_disk(settings: Settings) -> None:
-    """A memory disk for the cluster in place of the machine's /dev/shm, and names for its addresses."""
+def mount_disk(settings: Settings) -> None:
+    """Mount the cluster's own memory disk on /dev/shm, and its host names on /etc/hosts."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "refgf", "/dev/shm"], check=True)
     (launcher.PRIVATE / "traces").mkdir(parents=True)
     names = [f"{settings.address(i)} {name}" for i, name in enumerate(settings.names)]
@@ -61,42 +63,50 @@ def private_disk(settings: Settings) -> None:
         subprocess.run(["mount", "--bind", str(hosts), "/etc/hosts"], check=True)
 
 
-def holder(settings: Settings, node: int) -> subprocess.Popen:
-    """Start the process that holds a node's namespaces. It keeps none of the caller's files open."""
-    shaping = "\n".join(network.shape(settings, node, "eth0"))
-    arguments = [settings.names[node], settings.address(node), shaping]
-    command = ["unshare", "--net", "--uts", "--ipc", "--mount", "sh", "-c", network.HOLDER, "holder", *arguments]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    return subprocess.Popen(command, text=True, **pipes)
+def start_holder(settings: Settings, node: int) -> subprocess.Popen[str]:
+    """Start the process that holds a node's namespaces. It keeps no file of the caller open."""
+    shaping = "\n".join(network.shaping_commands(settings, node, "eth0"))
+    isolate = ["unshare", "--net", "--uts", "--ipc", "--mount"]
+    script = ["sh", "-c", network.HOLDER, "holder"]
+    return subprocess.Popen(
+        [*isolate, *script, settings.names[node], settings.address(node), shaping],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
-def expect(process: subprocess.Popen, word: str, node: int) -> None:
-    """Wait until the holder says this word."""
+def expect(process: subprocess.Popen[str], word: str, node: int) -> None:
+    """Wait until the holder prints this word."""
     timer = threading.Timer(READY_S, process.kill)
     timer.start()
-    told = process.stdout.readline()
+    line = process.stdout.readline()
     timer.cancel()
-    if told.strip() != word:
+    if line.strip() != word:
         process.kill()
-        raise CannotRun(f"node{node} did not come up: {(told + process.stdout.read()).strip() or 'it said nothing'}")
+        output = (line + process.stdout.read()).strip() or "no output"
+        raise CannotRun(f"node{node}: got {output!r}; wanted {word!r} within {READY_S} s")
 
 
-def batch(tool: str, commands: str) -> None:
-    """Feed lines to `ip` or `tc` in one process."""
+def run_batch(tool: str, commands: str) -> None:
+    """Run the lines with one process of `ip` or `tc`."""
     done = subprocess.run([tool, "-batch", "-"], input=commands, capture_output=True, text=True)
     if done.returncode:
-        raise CannotRun(f"{tool} refused ({' '.join(done.stderr.split())}) one of these commands:\n{commands}")
+        error = " ".join(done.stderr.split())
+        raise CannotRun(f"{tool} refused ({error}) one of these commands:\n{commands}")
 
 
 def run(settings: Settings, mpiexec: str, mpi: str, program: list[str]) -> int:
-    """Build the cluster, run the program on it, account. Returns the program's exit code."""
+    """Build the cluster, run the program, print the account; return the program's exit code."""
     holders = build(settings)
     agent, hosts = launcher.write_files(settings, mpi, holders)
     command = launcher.command(settings, mpi, mpiexec, agent, hosts, program)
     before = network.counters(settings.nodes)
-    # mpiexec would read the terminal on behalf of rank 0, also from the background
-    done = subprocess.run(command, env=launcher.environment(settings, mpi), stdin=subprocess.DEVNULL)
-    code = as_shells_say(done.returncode)
+    # without DEVNULL mpiexec would read the terminal for rank 0, even from the background
+    env = launcher.environment(settings, mpi)
+    done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL)
+    code = shell_code(done.returncode)
     moved = [(a - c, b - d) for (a, b), (c, d) in zip(network.counters(settings.nodes), before)]
     report = account.Account(settings, moved, account.read_traces(Path(launcher.PRIVATE, "traces")))
     with contextlib.suppress(BrokenPipeError):

@@ -1,6 +1,7 @@
-"""How an MPI's own mpiexec starts ranks on the nodes: a private agent in place of ssh, and TCP between nodes.
+"""Starts ranks on the nodes with MPI's own mpiexec and a private agent that replaces ssh.
 
-The agent gets what ssh would get (options, a node, a command line) and enters that node's namespaces.
+The agent gets the arguments of ssh (options, a node, a command line) and enters that node's
+namespaces. Between nodes MPI uses TCP.
 """
 
 import json
@@ -15,19 +16,20 @@ from pathlib import Path
 from refgf.cluster.network import HEAD
 from refgf.cluster.settings import Settings
 
-ROOT = Path(__file__).resolve().parents[2]  # the folder in which `refgf` lies
-PRIVATE = Path("/dev/shm/refgf")  # on the cluster's own memory disk, seen by head and nodes alike
+ROOT = Path(__file__).resolve().parents[2]  # the folder of `refgf`
+PRIVATE = Path("/dev/shm/refgf")  # on the cluster's own memory disk, visible to head and nodes
 
 MPICH = {
     "UCX_TLS": "tcp,self",  # between nodes; inside a node MPICH has its own shared memory
     "UCX_NET_DEVICES": "eth0",
-    "UCX_RNDV_SCHEME": "am",  # its default over TCP loses 7 ms a message from 4 MiB up
+    "UCX_RNDV_SCHEME": "am",  # UCX's default over TCP loses 7 ms a message from 4 MiB up
     "FI_PROVIDER": "tcp",
     "FI_TCP_IFACE": "eth0",
-    "HWLOC_XMLFILE": str(PRIVATE / "none"),  # else Hydra writes one to /tmp, which stays there when it is killed
+    # without it a killed Hydra leaves a file in /tmp
+    "HWLOC_XMLFILE": str(PRIVATE / "none"),
 }
 OPENMPI = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",  # everyone is root inside a user namespace, and only there
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",  # every user is root inside a user namespace, and only there
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "PRTE_ALLOW_RUN_AS_ROOT": "1",
     "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -39,56 +41,61 @@ OPENMPI = {
 
 
 def find_mpiexec(given: str | None) -> str:
-    """--mpiexec, else the one beside this Python, else PATH's."""
-    beside = Path(sys.executable).with_name("mpiexec")
-    found = shutil.which(given) if given else str(beside) if beside.exists() else shutil.which("mpiexec")
+    """--mpiexec, else the one next to this Python, else PATH's."""
+    own = Path(sys.executable).with_name("mpiexec")
+    found = str(own) if own.exists() and not given else shutil.which(given or "mpiexec")
     if not found:
         raise ValueError(
-            f"mpiexec: got {given or 'none'}, which is not there; wanted MPICH's (Hydra) or Open MPI's; "
-            f"next: pip install mpich, or name one with --mpiexec"
+            f"mpiexec: got {given or 'none'}, which does not exist; wanted MPICH's (Hydra) or "
+            "Open MPI's; next: pip install mpich, or name one with --mpiexec"
         )
     return found
 
 
 def family(mpiexec: str) -> str:
     """'mpich' or 'openmpi'; ValueError for a launcher that takes no agent."""
+    command = [mpiexec, "--version"]
     try:
-        done = subprocess.run([mpiexec, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        told = done.stdout + done.stderr
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        output = done.stdout + done.stderr
     except OSError as error:  # not a program
-        told = str(error)
-    if "HYDRA build details" in told:
+        output = str(error)
+    if "HYDRA build details" in output:
         return "mpich"
-    version = re.search(r"Open MPI\) (\d+)", told)
+    version = re.search(r"Open MPI\) (\d+)", output)
     if version and int(version[1]) >= 5:
         return "openmpi"
-    first = (told.strip().splitlines() or ["nothing"])[0]
+    first = (output.strip().splitlines() or ["nothing"])[0]
     raise ValueError(
-        f"mpiexec: got {mpiexec}, which says {first!r}; wanted a launcher whose agent we know: MPICH's Hydra or Open MPI "
-        f"from 5 on; next: pip install mpich, or name another with --mpiexec"
+        f"mpiexec: got {mpiexec}, which prints {first!r}; wanted MPICH's Hydra or Open MPI from 5 "
+        "on, which take an agent; next: pip install mpich, or name another with --mpiexec"
     )
 
 
-def environment(settings: Settings, mpi: str) -> dict:
-    """What mpiexec and every rank get beside the user's environment; what the user set wins."""
+def environment(settings: Settings, mpi: str) -> dict[str, str]:
+    """The environment of mpiexec and the ranks; the user's MPI variables take precedence."""
+    path = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
     ours = {
         "REFGF_RANKS_ON_MACHINE": str(settings.ranks),
         "REFGF_TRACE_DIR": str(PRIVATE / "traces"),
-        # `python` means the Python that runs the cluster, also where no environment is activated
+        # `python` means the Python that runs the cluster, even if no environment is activated
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+        "PATH": os.pathsep.join(path),
     }
     return (MPICH if mpi == "mpich" else OPENMPI) | os.environ | ours
 
 
-def command(settings: Settings, mpi: str, mpiexec: str, agent: str, hosts: str, program: list[str]) -> list[str]:
+def command(
+    settings: Settings, mpi: str, mpiexec: str, agent: str, hosts: str, program: list[str]
+) -> list[str]:
     """mpiexec's command line."""
     n, each = str(settings.ranks), settings.ranks_per_node
     if mpi == "mpich":
         options = ["-localhost", HEAD, "-launcher", "ssh", "-launcher-exec", agent, "-f", hosts]
         return [mpiexec, *options, "-n", n, *program]
     options = ["--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", agent, "--hostfile", hosts]
-    options += ["--prtemca", "prte_if_include", "10.77.0.0/16", "--prtemca", "prte_tmpdir_base", "/dev/shm"]
+    options += ["--prtemca", "prte_if_include", "10.77.0.0/16"]
+    options += ["--prtemca", "prte_tmpdir_base", "/dev/shm"]
     options += ["--map-by", f"ppr:{each}:node:OVERSUBSCRIBE", "--bind-to", "none"]
     return [mpiexec, *options, "-n", n, *program]
 
@@ -96,29 +103,38 @@ def command(settings: Settings, mpi: str, mpiexec: str, agent: str, hosts: str, 
 def write_files(settings: Settings, mpi: str, holders: list[int]) -> tuple[str, str]:
     """Write agent and host list; return their paths."""
     hosts, agent = PRIVATE / "hosts", PRIVATE / "agent"
-    slots = ":{}" if mpi == "mpich" else " slots={}"
-    hosts.write_text("".join(name + slots.format(settings.ranks_per_node) + "\n" for name in settings.names))
+    slots = f":{settings.ranks_per_node}" if mpi == "mpich" else f" slots={settings.ranks_per_node}"
+    hosts.write_text("".join(f"{name}{slots}\n" for name in settings.names))
     agent.write_text(agent_script(settings, mpi, holders))
     agent.chmod(0o755)
     return str(agent), str(hosts)
 
 
 def agent_script(settings: Settings, mpi: str, holders: list[int]) -> str:
-    """A shell script: `agent [-options] node1 command...` runs the command in node 1's namespaces."""
-    lines = ["#!/bin/sh", 'while [ "${1#-}" != "$1" ]; do shift; done', "node=$1; shift", 'case "$node" in']
+    """A shell script: `agent [-options] node1 command...` runs the command on node 1."""
+    lines = [
+        "#!/bin/sh",
+        'while [ "${1#-}" != "$1" ]; do shift; done',
+        "node=$1; shift",
+        'case "$node" in',
+    ]
     for node, pid in enumerate(holders):
-        told = shlex.quote(json.dumps(settings.for_ranks(node, mpi)))
-        lines.append(f"{settings.names[node]}|{settings.address(node)}) pid={pid} cores={cores(settings, node)}")
-        lines.append(f"  export REFGF_CLUSTER={told} ;;")
+        names = f"{settings.names[node]}|{settings.address(node)}"
+        lines.append(f"{names}) pid={pid} cores={cores_of(settings, node)}")
+        description = shlex.quote(json.dumps(settings.for_ranks(node, mpi)))
+        lines.append(f"  export REFGF_CLUSTER={description} ;;")
     lines += ['*) echo "no such node: $node" >&2; exit 1 ;;', "esac"]
     limit = 'taskset -c "$cores" ' if settings.cpus_per_node else ""
     return "\n".join([*lines, f'exec {limit}nsenter -t "$pid" -n -u -i -m sh -c "$*"']) + "\n"
 
 
-def cores(settings: Settings, node: int) -> str:
-    """The cores of a node, as `taskset -c` takes them: nodes share them in turn where the machine has too few."""
+def cores_of(settings: Settings, node: int) -> str:
+    """The cores of a node for `taskset -c`; nodes share them in turn if the machine has too few."""
     usable = sorted(os.sched_getaffinity(0))
     each = settings.cpus_per_node or len(usable)
     if each > len(usable):
-        raise ValueError(f"--cpus-per-node: got {each}; wanted at most {len(usable)}, the cores of this machine")
+        raise ValueError(
+            f"--cpus-per-node: got {each}; wanted at most the {len(usable)} cores of this machine; "
+            f"next: try {len(usable)}"
+        )
     return ",".join(str(usable[(node * each + i) % len(usable)]) for i in range(each))

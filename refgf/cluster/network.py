@@ -1,15 +1,17 @@
-"""Bridge, cables, shaping and byte counters: what `ip` and `tc` are told.
+"""Bridge, cables, shaping and byte counters: the commands for `ip` and `tc`.
 
-Every node hangs on the bridge by one cable (a veth pair): `eth0` in the node, `cable<i>` on the bridge. Both ends carry
-a token bucket filter (tbf), so both directions have the stated rate, counted in Ethernet frames: of 1500 bytes of IP
-1448 are payload and 1514 are counted, so TCP delivers 0.956 of the rate (0.993 with jumbo frames).
+One cable (a veth pair) connects a node to the bridge: `eth0` in the node, `cable<i>` on the bridge.
+Both ends have a token bucket filter (tbf), so both directions have the stated rate. It counts
+Ethernet frames: of 1500 bytes of IP 1448 are payload and 1514 are counted, so TCP delivers 0.956 of
+the rate (0.993 with jumbo frames).
 
-A plain bucket would let a link that was idle send its first 100 kB at once, or, if it were smaller, lose its rate
-whenever the kernel wakes it late. So there are two: a large one for lateness, and one of a packet (peakrate), so that the
-large one is not spent at once. Its rate is 1.3 times the link's at 1 Gbit/s (`settings.peak_of`); less would not do, as
-every packet needs a timer, which a virtual machine's idle core answers some 30 us late, and the next packet, 0.13 ms
-later, has to make up for it. So a link that was idle may send its first 0.7 MB 1.3 times as fast, at 1 Gbit/s: it gains at
-most 1.3 ms, once. A pause that is shorter than that is made up for entirely.
+One large bucket would let an idle link send its first 100 kB at once. One small bucket would lose
+its rate whenever the kernel wakes it late. So there are two: a large one for lateness, and one of a
+packet (peakrate), which limits the rate at which the large one is spent. The peak rate is 1.3 times
+the link's at 1 Gbit/s (`settings.peak_of`). It cannot be lower: every packet needs a timer, an idle
+core of a virtual machine answers it some 30 us late, and the next packet, 0.13 ms later, has to
+catch up. So an idle link of 1 Gbit/s may send its first 0.7 MB 1.3 times as fast. It gains at most
+1.3 ms, once. A shorter pause is made up for entirely.
 """
 
 import json
@@ -19,8 +21,9 @@ from refgf.cluster.settings import QUEUE_S, Settings
 
 HEAD = "10.77.255.254"
 
-# Runs as the first process of a node, in namespaces of its own; then sleeps, and so holds them. $1 is the node's name.
-# A private folder of the head's memory disk becomes /dev/shm; in it, `refgf` is the same folder on all nodes.
+# The first process of a node: it configures the node's namespaces, then sleeps to hold them.
+# $1 is the node's name, $2 its address, $3 the shaping commands. A private folder of the head's
+# memory disk becomes /dev/shm; in it, `refgf` is the same folder on all nodes.
 HOLDER = """
 set -e
 hostname "$1"
@@ -28,9 +31,12 @@ mkdir -p "/dev/shm/nodes/$1/refgf" && chmod 1777 "/dev/shm/nodes/$1"
 mount --bind /dev/shm/refgf "/dev/shm/nodes/$1/refgf"
 mount --rbind "/dev/shm/nodes/$1" /dev/shm
 cd /proc/sys/net
-echo reno > ipv4/tcp_congestion_control        # the one that every kernel allows everyone; without loss all are alike
-echo 0 > ipv4/tcp_slow_start_after_idle        # a training step computes, then sends: idle is normal here
-if [ -d ipv6 ]; then echo 1 > ipv6/conf/all/disable_ipv6; echo 1 > ipv6/conf/default/disable_ipv6; fi
+echo reno > ipv4/tcp_congestion_control        # every kernel allows it; without loss all are alike
+echo 0 > ipv4/tcp_slow_start_after_idle        # training steps compute, then send: idle is normal
+if [ -d ipv6 ]; then
+    echo 1 > ipv6/conf/all/disable_ipv6
+    echo 1 > ipv6/conf/default/disable_ipv6
+fi
 cd /
 echo isolated
 read -r cable_is_there
@@ -43,8 +49,8 @@ exec sleep infinity <&- >/dev/null 2>&1
 """
 
 
-def bridge(settings: Settings, holders: list[int]) -> str:
-    """Commands for `ip -batch` in the head's network: the bridge, and a cable to each holder's namespace."""
+def bridge_commands(settings: Settings, holders: list[int]) -> str:
+    """Commands for `ip -batch` in the head's network: the bridge, and a cable to each holder."""
     lines = ["link set lo up", f"link add bridge0 mtu {settings.mtu} type bridge"]
     for node, pid in enumerate(holders):
         size = f"mtu {settings.mtu} gso_max_size {settings.packet_bytes(node)}"
@@ -53,13 +59,14 @@ def bridge(settings: Settings, holders: list[int]) -> str:
     return "\n".join([*lines, f"addr add {HEAD}/16 dev bridge0", "link set bridge0 up"]) + "\n"
 
 
-def shape(settings: Settings, node: int, device: str) -> list[str]:
-    """The `tc` commands for one end of a node's cable; the latency is added once, on the way to the receiver."""
+def shaping_commands(settings: Settings, node: int, device: str) -> list[str]:
+    """The `tc` commands for one end of a node's cable; the receiver's end adds the latency."""
     rate, burst = settings.rate_of(node), settings.burst_bytes(node)
     limit = burst + max(round(rate * QUEUE_S), 100 * settings.mtu)
     packet = settings.packet_bytes(node)
-    at_once = packet + (packet // (settings.mtu - 52) + 1) * 66 + settings.mtu  # with the headers of its segments
-    peak = f"peakrate {round(settings.peak_of(node) * 8)}bit mtu {at_once}b"
+    segments = packet // (settings.mtu - 52) + 1
+    counted = packet + segments * 66 + settings.mtu  # the largest packet with its headers
+    peak = f"peakrate {round(settings.peak_of(node) * 8)}bit mtu {counted}b"
     tbf = f"tbf rate {round(rate * 8)}bit burst {burst}b limit {limit}b {peak}"
     if not settings.latency_s or device == "eth0":
         return [f"tc qdisc add dev {device} root {tbf}"]
@@ -71,7 +78,9 @@ def shape(settings: Settings, node: int, device: str) -> list[str]:
 
 
 def counters(nodes: int) -> list[tuple[int, int]]:
-    """Per node: bytes it has sent, bytes it has received, as its cable's end on the bridge counted them."""
-    told = subprocess.run(["ip", "-j", "-s", "link", "show"], capture_output=True, text=True, check=True).stdout
-    stats = {link["ifname"]: link["stats64"] for link in json.loads(told)}
-    return [(stats[f"cable{i}"]["rx"]["bytes"], stats[f"cable{i}"]["tx"]["bytes"]) for i in range(nodes)]
+    """Per node: bytes sent and bytes received, counted at its cable's end on the bridge."""
+    command = ["ip", "-j", "-s", "link", "show"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    stats = {link["ifname"]: link["stats64"] for link in json.loads(done.stdout)}
+    cables = [stats[f"cable{i}"] for i in range(nodes)]
+    return [(cable["rx"]["bytes"], cable["tx"]["bytes"]) for cable in cables]

@@ -1,4 +1,4 @@
-"""The user's side of a cluster: one child in new namespaces, and a lifeline, so that nothing survives this process."""
+"""The user's side of a cluster: one child in new namespaces, which ends with this process."""
 
 import json
 import os
@@ -12,9 +12,10 @@ INTERRUPTED = 130
 
 
 def start(settings: Settings, mpiexec: str, mpi: str, program: list[str]) -> int:
-    """Run the program on a new cluster; return its exit code. CannotRun where there can be no cluster.
+    """Run the program on a new cluster; return its exit code. CannotRun if no cluster can run.
 
-    Only this process holds the writing end of the lifeline, so it closes when this process ends, even by SIGKILL.
+    Only this process holds the writing end of the lifeline, so it closes when this process ends,
+    even by SIGKILL.
     """
     prefix = check.unshare_command(latency=settings.latency_s > 0)
     reading, writing = os.pipe()
@@ -24,7 +25,7 @@ def start(settings: Settings, mpiexec: str, mpi: str, program: list[str]) -> int
         [*prefix, sys.executable, "-m", "refgf.cluster", "_inside", order],
         env=os.environ | {"PATH": check.search_path()},
         pass_fds=[reading],
-        start_new_session=True,  # Ctrl-C comes to this process alone, which then ends all the others at once
+        start_new_session=True,  # Ctrl-C reaches only this process, which then ends all others
     )
     os.close(reading)
     try:
@@ -33,9 +34,9 @@ def start(settings: Settings, mpiexec: str, mpi: str, program: list[str]) -> int
         os.close(writing)
         child.wait()
         return INTERRUPTED
-    return as_shells_say(code)
+    return shell_code(code)
 
 
-def as_shells_say(returncode: int) -> int:
-    """Exit code for subprocess's returncode: 137 for -9, a process that SIGKILL has ended."""
+def shell_code(returncode: int) -> int:
+    """A shell's exit code for subprocess's returncode: 137 for -9 (SIGKILL)."""
     return returncode if returncode >= 0 else 128 - returncode

@@ -1,18 +1,19 @@
-"""What the links really carry: raw TCP goodput, and MPI's alpha and beta, between every two nodes.
+"""Measures the links: raw TCP goodput, and MPI's alpha and beta, between every two nodes.
 
-Runs as an MPI program on the cluster (`python -m refgf.cluster probe`), or inside a lesson. One rank a node takes part,
-and one pair of nodes at a time; the others sleep, as a waiting MPI rank would take the cores away.
+Runs as an MPI program on the cluster (`python -m refgf.cluster probe`), or inside a lesson. One
+rank a node takes part, and one pair of nodes at a time. The other ranks sleep, because a rank that
+waits in MPI would occupy a core.
 
-    raw TCP       one connection, one direction, sendall and recv_into; the clock of the receiver
+    raw TCP       one connection, one direction, sendall and recv_into; timed by the receiver
     MPI alpha     half a round trip of one byte, median
-    MPI 1/beta    messages of 1 MiB, one after the other, one direction; the clock of the receiver
+    MPI 1/beta    messages of 1 MiB in succession, one direction; timed by the receiver
 
-Volumes are VOLUME_S times the rate after WARM_UP_S, at least 20 times the credit that the shaper gives
-(settings.burst_bytes), so that the credit flatters nobody. Every figure is the median of REPEATS.
+Volumes are VOLUME_S times the rate after WARM_UP_S. That is at least 20 times the shaper's credit
+(settings.burst_bytes), so the credit hardly matters. Every figure is the median of REPEATS.
 
-"on the link" is raw goodput with the headers that the shaper counts: the figure to hold against the rate asked for.
-"idle" is the share of this machine's processor time that nobody used meanwhile: where little is left, the emulated
-link may have been short of processors, not of rate.
+"on the link" is raw goodput with the headers that the shaper counts: compare it with the rate asked
+for. "idle" is the fraction of this machine's processor time that was unused. If it is small, the
+processors may have limited the link.
 """
 
 import itertools
@@ -22,6 +23,7 @@ import socket
 import statistics
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -35,18 +37,19 @@ def link_share(mtu: int) -> float:
     return (mtu - TCP_IP_BYTES) / (mtu + ETHERNET_BYTES)
 
 
-def measure(comm, pairs: list[tuple[int, int]] | None = None) -> list[dict]:
-    """Collective over an mpi4py communicator on an emulated cluster; all ranks get the results, a dict per pair.
+def measure(comm, pairs: list[tuple[int, int]] | None = None) -> list[dict[str, Any]]:
+    """Measure the links on an emulated cluster; all ranks get the results, a dict per pair.
 
-    pairs: of nodes, default all. Keys: nodes, asked, raw, link, idle, alpha_s, beta_s_per_byte (rates in bytes per second).
+    Collective over an mpi4py communicator. pairs: of nodes, default all. Keys: nodes, asked, raw,
+    link, idle, alpha_s, beta_s_per_byte; rates in bytes per second.
     """
-    told = os.environ.get("REFGF_CLUSTER")
-    if not told:
+    description = os.environ.get("REFGF_CLUSTER")
+    if not description:
         raise ValueError(
-            f"probe on rank {comm.Get_rank()}: got no REFGF_CLUSTER; wanted ranks of an emulated cluster; "
-            "next: python -m refgf.cluster probe"
+            f"probe on rank {comm.Get_rank()}: got no REFGF_CLUSTER; wanted ranks of an emulated "
+            "cluster; next: python -m refgf.cluster probe"
         )
-    cluster = json.loads(told)
+    cluster = json.loads(description)
     nodes = comm.allgather(cluster["node"])
     count = cluster["nodes"]
     results = []
@@ -64,7 +67,7 @@ def _rate(cluster: dict, node: int) -> float:
 
 
 def _pair(comm, sender: int, receiver: int, asked: float, cluster: dict) -> dict:
-    """Both ends measure; the receiver's figures count."""
+    """Measure one link. Both ends measure; the receiver's figures are used."""
     idle_s, all_s = processor_seconds()
     raw = statistics.median(raw_goodput(comm, sender, receiver, asked) for _ in range(REPEATS))
     idle_s, all_s = (after - before for after, before in zip(processor_seconds(), (idle_s, all_s)))
@@ -75,13 +78,13 @@ def _pair(comm, sender: int, receiver: int, asked: float, cluster: dict) -> dict
 
 
 def processor_seconds() -> tuple[int, int]:
-    """(idle, all) time of this machine's processors since it started, in the kernel's ticks."""
+    """(idle, total) time of this machine's processors since boot, in the kernel's ticks."""
     ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    return ticks[3] + ticks[4], sum(ticks)  # idle and waiting for a disk
+    return ticks[3] + ticks[4], sum(ticks)  # idle, waiting for a disk
 
 
 def raw_goodput(comm, sender: int, receiver: int, asked: float) -> float:
-    """Bytes per second over a socket of our own; the receiver's answer counts, the sender returns what it asked for."""
+    """Bytes per second over a new socket. The receiver measures; the sender returns `asked`."""
     volume = round(max(asked * VOLUME_S, VOLUME_BYTES))
     warm_up = round(asked * WARM_UP_S + WARM_UP_BYTES)
     if comm.Get_rank() == receiver:
@@ -104,7 +107,10 @@ def _drain(connection: socket.socket, nbytes: int) -> None:
     while nbytes:
         got = connection.recv_into(block[: min(nbytes, len(block))])
         if not got:
-            raise ConnectionError(f"probe: the sender closed with {nbytes} bytes to come")
+            raise ConnectionError(
+                f"probe: got a closed connection; wanted {nbytes} bytes more; "
+                "next: look for an error of the sender"
+            )
         nbytes -= got
 
 
@@ -124,7 +130,7 @@ def half_round_trip(comm, a: int, b: int) -> float:
 
 
 def one_way(comm, sender: int, receiver: int, asked: float) -> float:
-    """Seconds per byte of messages that follow each other without a pause, after one for warming up."""
+    """Seconds per byte of messages sent without a pause, after one for warming up."""
     count = max(3, round(asked * VOLUME_S / MESSAGE_BYTES))
     message = np.zeros(MESSAGE_BYTES, np.uint8)
     move, peer = (comm.Send, receiver) if comm.Get_rank() == sender else (comm.Recv, sender)
@@ -141,20 +147,28 @@ def _sleep_until_all_arrive(comm) -> None:
         time.sleep(1e-3)
 
 
-def table(results: list[dict]) -> str:
-    """Rates in Mbit/s; the shares are of what stands to their left."""
-    lines = ["nodes        asked   raw TCP   on the link   of asked   idle   MPI alpha    MPI 1/beta   of raw TCP"]
+def format_table(results: list[dict[str, Any]]) -> str:
+    """The results as text: rates in Mbit/s; each ratio refers to the column named in its head."""
+    lines = [
+        "nodes        asked   raw TCP   on the link   of asked   idle   MPI alpha"
+        "    MPI 1/beta   of raw TCP"
+    ]
     for r in results:
-        asked, raw, link, mpi = (rate * 8e-6 for rate in (r["asked"], r["raw"], r["link"], 1 / r["beta_s_per_byte"]))
+        rates = r["asked"], r["raw"], r["link"], 1 / r["beta_s_per_byte"]
+        asked, raw, link, mpi = (rate * 8e-6 for rate in rates)
         pair = "{}-{}".format(*r["nodes"])
         lines.append(
             f"{pair:8} {asked:9.1f} {raw:9.1f} {link:13.1f} {link / asked:10.3f} {r['idle']:6.2f} "
             f"{r['alpha_s'] * 1e6:8.1f} us {mpi:13.1f} {mpi / raw:12.3f}"
         )
-    return "\n".join([*lines, "rates in Mbit/s; on the link: raw TCP with its headers, as the shaper counts them"])
+    lines.append(
+        "rates in Mbit/s; on the link: raw TCP with its headers, as the shaper counts them"
+    )
+    return "\n".join(lines)
 
 
 def main(comm) -> None:
+    """Measure all links; rank 0 prints the table."""
     results = measure(comm)
     if comm.Get_rank() == 0:
-        print(table(results), flush=True)
+        print(format_table(results), flush=True)

@@ -1,10 +1,11 @@
-"""How bytes move between ranks.
+"""Communication between ranks.
 
-A collective is data: an algorithm (`ring.py`, `direct.py`) returns the schedule of one rank, a list of steps "send this
-slice there, receive that slice from there, add or copy". `schedule.py` executes a schedule on a communicator, replays
-all ranks' schedules in one process, and checks them; `pipeline.py` executes it with several messages under way. Ranks of
-one node need no messages (`shared.py`), and `select.py` takes the fastest for a size.
+A collective is data: an algorithm (`ring.py`, `direct.py`, `tree.py`) returns the schedule of one
+rank, a list of steps "send this slice there, receive that slice from there, add or copy".
+`schedule.py` executes a schedule on a communicator. `replay.py` runs all ranks' schedules in one
+process and validates them. `gather.py` runs the two halves of the ring. `native.py` calls MPI's own
+allreduce. `trace.py` counts messages and bytes, `agreement.py` compares ranks' settings, and
+`topology.py` finds the nodes.
 
-The communicator may be mpi4py's, threads (`threads.py`), one that counts (`trace.py`), one that waits asleep
-(`patient.py`) or like a slow link (`link.py`).
+The communicator is mpi4py's, or one with the same methods, for example of ranks that are threads.
 """

@@ -1,11 +1,11 @@
-"""Ranks that submit different things say so, on all ranks, instead of truncating each other's messages or hanging.
+"""Ranks that submit different things raise an error on all ranks instead of hanging.
 
-    checked(comm, allreduce)    the same Allreduce, which first compares what every rank is about to sum
+    checked(comm, allreduce)    the same Allreduce, which first compares what every rank submits
     agree(comm, what, value)    every rank must hold the same text (a layout, a setting)
 
-What is compared is a hash, so every message has the same length whatever the arrays are: ceil(log2 p) messages, p-1
-hashes of 32 bytes sent per rank and call (Bruck's allgather). Only when hashes differ the texts themselves travel. Give
-it a communicator of its own, `comm.Dup()`.
+Hashes are compared, so every message has the same length. Cost per rank and call: ceil(log2 p)
+messages, p-1 hashes of 32 bytes sent (Bruck's allgather). The texts themselves are sent only when
+the hashes differ. Give it a communicator of its own, `comm.Dup()`.
 """
 
 import hashlib
@@ -18,7 +18,10 @@ SHOWN = 60  # characters of a text around the first difference
 
 
 def records(comm, text: str, nbytes: int) -> list[str]:
-    """Every rank's text, cut to nbytes, in rank order. Collective; ceil(log2 p) messages, (p-1) nbytes sent."""
+    """Every rank's text, cut to nbytes, in rank order. Collective.
+
+    Cost per rank: ceil(log2 p) messages, (p-1) nbytes sent.
+    """
     rank, size = comm.Get_rank(), comm.Get_size()
     have = np.zeros((size, nbytes), np.uint8)  # row i: the record of rank + i
     encoded = text.encode()[:nbytes]
@@ -26,33 +29,40 @@ def records(comm, text: str, nbytes: int) -> list[str]:
     count = 1
     while count < size:
         more = min(count, size - count)
-        comm.Sendrecv(have[:more], (rank - count) % size, 0, have[count : count + more], (rank + count) % size, 0)
+        left, right = (rank - count) % size, (rank + count) % size
+        comm.Sendrecv(have[:more], left, 0, have[count : count + more], right, 0)
         count += more
-    return [bytes(have[(r - rank) % size]).rstrip(b"\0").decode(errors="replace") for r in range(size)]
+    rows = [bytes(have[(r - rank) % size]).rstrip(b"\0") for r in range(size)]
+    return [row.decode(errors="replace") for row in rows]
 
 
 def agree(comm, what: str, value: str) -> None:
-    """Raise ValueError on every rank unless all hold the same value; the message shows where they begin to differ."""
+    """Raise ValueError on every rank unless all hold the same value. Collective.
+
+    The message shows where the values begin to differ.
+    """
     if len(set(records(comm, hashlib.sha256(value.encode()).hexdigest(), HASH_BYTES))) == 1:
         return
-    longest = max(int(length) for length in records(comm, str(len(value.encode())), HASH_BYTES))
+    lengths = records(comm, str(len(value.encode())), HASH_BYTES)
+    longest = max(map(int, lengths))
     got = records(comm, value, longest)
-    start = max(0, next(i for i in range(longest) if len({text[i : i + 1] for text in got}) > 1) - SHOWN // 2)
+    first = next(i for i in range(longest) if len({text[i : i + 1] for text in got}) > 1)
+    start = max(0, first - SHOWN // 2)
     holders = {text: [rank for rank, other in enumerate(got) if other == text] for text in got}
-    told = "; ".join(
+    values = "; ".join(
         f"{'...' * (start > 0)}{text[start : start + SHOWN]!r} on rank {', '.join(map(str, ranks))}"
         for text, ranks in holders.items()
     )
     raise ValueError(
-        f"{what} differs between ranks: got {told}; wanted the same on all; next: look at the rank that differs, "
-        "and give every rank the same model, settings and number of steps"
+        f"{what} differs between ranks: got {values}; wanted the same on all; next: look at the "
+        "rank that differs, and give every rank the same model, settings and number of steps"
     )
 
 
 class checked:
-    """An Allreduce that compares call number, elements and dtype over all ranks before every call.
+    """An Allreduce that compares call number, elements and dtype over all ranks before each call.
 
-    `seconds` and `calls` say what the comparisons have cost this rank.
+    `calls` counts the comparisons, and `seconds` is the time that they took on this rank.
     """
 
     def __init__(self, comm, allreduce) -> None:

@@ -1,17 +1,21 @@
-"""Direct allreduce: the owner of a slice receives it from everybody and adds in rank order 0, 1, ..., p-1.
+"""Direct allreduce: the owner of a slice receives it from all ranks and adds in rank order.
 
-    round t = 1..p-1    rank r sends slice r+t to rank r+t, and puts aside slice r of rank r-t
-    then                rank r sums what it put aside and its own, in rank order
-    round t = 1..p-1    rank r sends the finished slice r to rank r+t, and copies slice r-t of rank r-t
+    round t = 1..p-1    rank r sends slice r+t to rank r+t, and buffers slice r of rank r-t
+    then                rank r sums the buffered slices and its own in the order of ranks 0..p-1
+    round t = 1..p-1    rank r sends the finished slice r to rank r+t, and copies slice r-t
 
-The order of summation does not depend on how the vector was cut, so the bits are the same for every theta, packing
-and slicing: lazy equals eager on any data. With a 16-bit wire type only inputs and results are rounded, so that the
-error does not grow with p. The price: p-1 partners a rank instead of one, and n elements of scratch.
+The order of summation does not depend on how the vector was cut, so the bits are the same for every
+theta, packing and slicing: lazy equals eager on any data. With a 16-bit wire type only inputs and
+results are rounded, so the error does not grow with p. In exchange every rank has p-1 partners
+instead of one, and stores p-1 slices.
 
-Cost per rank r, empty messages included: 2(p-1) messages, (n - |slice r|) + (p-1) |slice r| elements sent.
+Cost per rank r, empty messages included: 2(p-1) messages, (n - |slice r|) + (p-1) |slice r|
+elements sent, scratch p |slice r| elements.
 """
 
-from refgf.comm.schedule import Schedule, Step, local
+import functools
+
+from refgf.comm.schedule import Schedule, Step, collective, local
 from refgf.comm.slices import slices
 
 
@@ -20,6 +24,10 @@ def allreduce(rank: int, size: int, n: int) -> Schedule:
     parts = slices(n, size)
     own = parts[rank]
     others = [((rank + t) % size, (rank - t) % size) for t in range(1, size)]
-    collect = [Step(to, parts[to], sender, own, "keep") for to, sender in others]
+    collect = [Step(to, parts[to], sender, own, "buffer") for to, sender in others]
     publish = [Step(to, own, sender, parts[sender], "copy") for to, sender in others]
-    return collect + [local("fold", own), local("finish", own)] + publish
+    return collect + [local("reduce", own), local("finish", own)] + publish
+
+
+# direct_allreduce(comm, wire=None) -> Allreduce
+direct_allreduce = functools.partial(collective, algorithm=allreduce)

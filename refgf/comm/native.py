@@ -1,36 +1,40 @@
-"""MPI's own Allreduce as an `Allreduce`, to compare with and to begin with.
+"""MPI's own Allreduce as an `Allreduce`: the baseline of every comparison.
 
-The order of summation is the library's; it is not part of any definition. Where a wire type is asked for the array is
-cast, summed in that type (as the library does it) and cast back: one copy of x in the wire type.
+The order of summation is the library's; it is not part of any definition. With a wire type the
+array is cast, summed in that type by the library, and cast back. Cost: the library's; with a wire
+type also one copy of x in that type.
 """
 
 import sys
 
-import numpy
+import numpy as np
 
+from refgf import ops
 from refgf.comm.schedule import Allreduce, require_flat
-from refgf.device import Staging
 
 
 def mpi_allreduce(comm, wire=None) -> Allreduce:
-    """Bind MPI's Allreduce to an mpi4py communicator (or to one that passes the call on, such as `TracedComm`)."""
-    if not hasattr(comm, "Allreduce"):
+    """Bind MPI's Allreduce to an mpi4py communicator, or to a wrapper such as `TracedComm`."""
+    rank, scratch = comm.Get_rank(), {}
+    try:
+        mpi_sum = comm.Allreduce
+    except AttributeError as error:
         raise ValueError(
-            f"mpi_allreduce: got a {type(comm).__name__}; wanted a communicator of MPI; "
-            "next: run under mpiexec, or use a schedule such as ring.allreduce"
-        )
-    in_place, rank, scratch = sys.modules["mpi4py.MPI"].IN_PLACE, comm.Get_rank(), {}
+            f"mpi_allreduce on rank {rank}: got a {type(comm).__name__}; wanted a communicator of "
+            "MPI; next: run under mpiexec, or use ring_allreduce"
+        ) from error
+    in_place = sys.modules["mpi4py.MPI"].IN_PLACE
 
     def allreduce(x) -> None:
         require_flat(x, "MPI's Allreduce", rank)
-        if wire is None and isinstance(x, numpy.ndarray):
-            comm.Allreduce(in_place, x)  # at once: of a short vector the rest would be a good part of the time
+        if wire is None and isinstance(x, np.ndarray):
+            mpi_sum(in_place, x)  # the rest would double the time of a short vector
             return
-        staging = Staging(x, wire or x.dtype, scratch, comm)
-        with numpy.errstate(over="ignore", invalid="ignore"):  # a number too large for the wire type travels as inf
-            buffer = staging.outgoing(x)
-            comm.Allreduce(in_place, buffer)
-            if not staging.direct:
-                x[...] = staging.arrived(buffer)
+        buffers = ops.Buffers(x, wire or x.dtype, scratch, comm)
+        with np.errstate(over="ignore", invalid="ignore"):  # too large for the wire type is inf
+            buffer = buffers.outgoing(x)
+            mpi_sum(in_place, buffer)
+            if not buffers.direct:
+                x[...] = buffers.arrived(buffer)
 
     return allreduce

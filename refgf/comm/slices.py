@@ -1,4 +1,7 @@
-"""Who owns which slice of n elements. The only place with index arithmetic."""
+"""How a flat vector is cut: slices, one for each rank, and chunks of a fixed length.
+
+Every collective cuts with `slices`, and CSC with `chunks`, so the edges agree everywhere.
+"""
 
 
 def slices(n: int, size: int) -> list[slice]:
@@ -7,17 +10,29 @@ def slices(n: int, size: int) -> list[slice]:
     Works for n = 0 and n < size: the last slices are then empty.
     """
     if n < 0 or size < 1:
-        raise ValueError(f"slices: got n={n}, size={size}; wanted n >= 0 and size >= 1")
-    each, longer = divmod(n, size)
-    starts = [i * each + min(i, longer) for i in range(size + 1)]
+        raise ValueError(
+            f"slices: got n={n}, size={size}; wanted n >= 0 and size >= 1; "
+            "next: pass x.size and comm.Get_size()"
+        )
+    shortest, longer = divmod(n, size)
+    starts = [i * shortest + min(i, longer) for i in range(size + 1)]
     return [slice(start, stop) for start, stop in zip(starts, starts[1:])]
 
 
 def chunks(n: int, chunk: int) -> list[slice]:
-    """Cut n elements into pieces of `chunk` elements; the last one may be shorter. n = 0 has none."""
+    """Cut n elements into chunks of `chunk` elements; the last may be shorter. n = 0 has none."""
     if n < 0 or chunk < 1:
-        raise ValueError(f"chunks: got n={n}, chunk={chunk}; wanted n >= 0 and chunk >= 1")
+        raise ValueError(
+            f"chunks: got n={n}, chunk={chunk}; wanted n >= 0 and chunk >= 1; "
+            "next: pass x.size and a positive length"
+        )
     return [slice(start, min(start + chunk, n)) for start in range(0, n, chunk)]
+
+
+def cut(part: slice, longest: int) -> list[slice]:
+    """Cut one slice into slices of at most `longest` elements. An empty one has none."""
+    starts = range(part.start, part.stop, longest)
+    return [slice(start, min(start + longest, part.stop)) for start in starts]
 
 
 def length(s: slice) -> int:

@@ -1,6 +1,7 @@
-"""What is wrong with this machine, and the command that mends it: `python -m refgf.doctor`.
+"""Finds what is wrong with this machine and prints the commands that fix it.
 
-    __main__.py    the command, its trials in jobs of their own, the report
-    facts.py       what is found here, as a dictionary
-    checks.py      facts -> ok, look or broken: the machine;  checks_mpi.py: MPI and its launcher
+__main__.py      the command `python -m refgf.doctor`, its trial jobs, the report
+facts.py         collects facts about this machine in a dictionary
+checks.py        facts -> ok, look or broken: the machine
+checks_mpi.py    facts -> ok, look or broken: MPI and its launcher
 """

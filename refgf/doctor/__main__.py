@@ -1,12 +1,13 @@
-"""Looks at this machine and says what to mend.
+"""Checks this machine and prints the commands that fix it.
 
-    python -m refgf.doctor                    this machine; starts two ranks for a trial
-    mpiexec -n 8 python -m refgf.doctor       this job: rank 0 prints, and says which ranks differ
-    python -m refgf.doctor --gpu              also hands MPI a device pointer, in a job of its own: a failure is a crash
+    python -m refgf.doctor                    this machine; starts two ranks as a trial
+    mpiexec -n 8 python -m refgf.doctor       this job: rank 0 prints and names ranks that differ
+    python -m refgf.doctor --gpu              also passes MPI a device pointer, in a trial job
 
-Each line is ok, look or broken (`checks.py`), with the command that mends what is not ok. Exit status: 0 if
-nothing is broken, else 1. MPI is never started in this process before launcher and library are known to fit, because
-the wrong pair ends a process without a word.
+Each line is ok, look or broken (`checks.py`), with the command that fixes what is not ok. The exit
+status is 0 if nothing is broken, else 1. This process starts MPI only after it has compared
+launcher and library, because a wrong pair ends a process without a message. The device pointer goes
+to a job of its own, because a failure there is a crash.
 """
 
 import argparse
@@ -15,11 +16,13 @@ import json
 import re
 import sys
 import time
+from collections.abc import Iterable
+from typing import Any
 
 import refgf.launch as launch
 from refgf import device
 from refgf.doctor import checks, checks_mpi
-from refgf.doctor.facts import collect, output
+from refgf.doctor.facts import collect, run
 
 CHECKS = (
     checks_mpi.library,
@@ -39,41 +42,59 @@ CHECKS = (
     checks.gpu,
     checks.cuda_aware,
 )
-# ---- trials in jobs of their own ----
+SET_BY = {
+    "launch": "by refgf.launch",
+    "user": "by you",
+    "late": "too late: import refgf.launch first",
+}
+
+# ---- trial jobs ----
 
 
-def try_to_start(facts: dict) -> dict:
-    """Start two ranks of `--report`; their exit code, sizes, seconds and what they and the launcher said."""
+def try_to_start(facts: dict[str, Any]) -> dict[str, Any]:
+    """Start two ranks of `--report`; return exit code, sizes, seconds, output and reports."""
     command = [facts["mpiexec"], "-n", "2", sys.executable, "-m", "refgf.doctor", "--report"]
     start = time.monotonic()
-    code, text = output(command)
+    code, text = run(command)
     reports = [json.loads(found) for found in re.findall(r"\{.*?\}", text) if '"mpi_size"' in found]
     sizes = [report["mpi_size"] for report in reports]
-    told = {"code": code, "sizes": sizes, "seconds": time.monotonic() - start, "text": text}
-    return told | {"command": " ".join(command), "reports": reports}
+    outcome = {"code": code, "sizes": sizes, "seconds": time.monotonic() - start, "text": text}
+    return outcome | {"command": " ".join(command), "reports": reports}
 
 
-def running_mpi() -> dict:
-    """What only a running MPI knows; starts it."""
+def query_mpi() -> dict[str, Any]:
+    """Start MPI and return the facts that only a running MPI knows."""
     from mpi4py import MPI
 
-    levels = {getattr(MPI, f"THREAD_{name.upper()}"): name for name in ("single", "funneled", "serialized", "multiple")}
+    from refgf.engine.staging import cuda_aware
+
+    levels = {
+        MPI.THREAD_SINGLE: "single",
+        MPI.THREAD_FUNNELED: "funneled",
+        MPI.THREAD_SERIALIZED: "serialized",
+        MPI.THREAD_MULTIPLE: "multiple",
+    }
     aware = None
-    with contextlib.suppress(ValueError):  # REFGF_CUDA_AWARE is nonsense: the check says so
-        aware = device.cuda_aware()
-    return {"mpi_size": MPI.COMM_WORLD.size, "thread_level": levels[MPI.Query_thread()], "cuda_aware": aware}
+    with contextlib.suppress(ValueError):  # the check reports a wrong REFGF_CUDA_AWARE
+        aware = cuda_aware()
+    return {
+        "mpi_size": MPI.COMM_WORLD.size,
+        "thread_level": levels[MPI.Query_thread()],
+        "cuda_aware": aware,
+    }
 
 
-def try_device(facts: dict) -> str:
-    """'right', 'gave wrong numbers' or 'crashed', from two ranks that hand each other device pointers."""
-    _, said = output([facts["mpiexec"], "-n", "2", sys.executable, "-m", "refgf.doctor", "--device-trial"])
-    if said.count("device trial right") == 2:
+def try_device(facts: dict[str, Any]) -> str:
+    """'right', 'gave wrong numbers' or 'crashed': two ranks exchange arrays by device pointers."""
+    command = [facts["mpiexec"], "-n", "2", sys.executable, "-m", "refgf.doctor", "--device-trial"]
+    _, text = run(command)
+    if text.count("device trial right") == 2:
         return "right"
-    return "gave wrong numbers" if "device trial wrong" in said else "crashed"
+    return "gave wrong numbers" if "device trial wrong" in text else "crashed"
 
 
 def exchange_on_device() -> None:
-    """Rank 0 and 1 swap an array that MPI gets as a device pointer, whatever REFGF_CUDA_AWARE says."""
+    """Ranks 0 and 1 exchange arrays by device pointers, even if REFGF_CUDA_AWARE=0."""
     from mpi4py import MPI
 
     comm, xp = MPI.COMM_WORLD, device.module("gpu")
@@ -82,14 +103,18 @@ def exchange_on_device() -> None:
     received = xp.empty_like(sent)
     device.synchronize(sent)
     comm.Sendrecv(sent, 1 - comm.rank, recvbuf=received, source=1 - comm.rank)
-    print("device trial", "right" if (received == sent - comm.rank + 1 - comm.rank).all() else "wrong", flush=True)
+    print(
+        "device trial",
+        "right" if (received == sent - comm.rank + 1 - comm.rank).all() else "wrong",
+        flush=True,
+    )
 
 
 # ---- the report ----
 
 
-def examine(all_facts: list[dict]) -> list[tuple[checks.Check, list[int]]]:
-    """Every check for every rank; [(check, ranks that have it)], equal ones of several ranks together."""
+def examine(all_facts: list[dict[str, Any]]) -> list[tuple[checks.Check, list[int]]]:
+    """Every check on every rank's facts, as [(check, ranks with this result)]."""
     found = []
     together = checks_mpi.agreement(all_facts)
     if together:
@@ -104,25 +129,27 @@ def examine(all_facts: list[dict]) -> list[tuple[checks.Check, list[int]]]:
     return found
 
 
-def show(all_facts: list[dict], settings=()) -> str:
-    """The report as text. A check that not all ranks share says whose it is."""
+def format_report(all_facts: list[dict[str, Any]], settings: Iterable[launch.Setting] = ()) -> str:
+    """The report as text. A result that not all ranks share names its ranks."""
     facts = all_facts[0]
     hosts = sorted({f["host"] for f in all_facts})
-    ranks = f"{facts['size']} ranks" if facts["launcher"] else "alone"
-    lines = [f"refgf doctor, {ranks} on {', '.join(hosts)}; Python {facts['version']}, {facts['python']}"]
-    for check, those in examine(all_facts):
-        whose = f" (ranks {ranges(those)})" if len(those) < len(all_facts) else ""
-        lines.append(f"{check.status:<7} {check.topic:<14} {check.finding}{whose}")
-        if check.mend:
-            lines.append(f"{'':<22} -> {check.mend}")
+    ranks = f"{facts['size']} ranks" if facts["launcher"] else "one process"
+    lines = [
+        f"refgf doctor, {ranks} on {', '.join(hosts)}; Python {facts['version']}, {facts['python']}"
+    ]
+    for check, ranks_of in examine(all_facts):
+        suffix = f" (ranks {format_ranges(ranks_of)})" if len(ranks_of) < len(all_facts) else ""
+        lines.append(f"{check.status:<7} {check.topic:<14} {check.finding}{suffix}")
+        if check.fix:
+            lines.append(f"{'':<22} -> {check.fix}")
     lines += ["set before MPI started:"] if settings else []
     for setting in settings:
-        by = {"launch": "by refgf.launch", "user": "by you", "late": "too late: import refgf.launch first"}[setting.by]
+        by = SET_BY[setting.by]
         lines.append(f"        {setting.name}={setting.value}  ({by}; {setting.reason})")
     return "\n".join(lines)
 
 
-def ranges(numbers: list[int]) -> str:
+def format_ranges(numbers: list[int]) -> str:
     """[0, 1, 2, 5] -> '0-2, 5'."""
     runs = []
     for number in numbers:
@@ -134,30 +161,38 @@ def ranges(numbers: list[int]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser("python -m refgf.doctor", description="Look at this machine; say what to mend.")
-    parser.add_argument("--gpu", action="store_true", help="hand MPI a device pointer, in a job of two ranks")
-    parser.add_argument("--report", action="store_true", help=argparse.SUPPRESS)  # the two trials' ranks
+    """Run the command; return its exit status."""
+    description = "Check this machine and print the commands that fix it."
+    parser = argparse.ArgumentParser("python -m refgf.doctor", description=description)
+    gpu_help = "pass MPI a device pointer, in a job of two ranks"
+    parser.add_argument("--gpu", action="store_true", help=gpu_help)
+    # the ranks of the two trial jobs
+    parser.add_argument("--report", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--device-trial", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.report:
-        print(json.dumps(running_mpi()), flush=True)
+        print(json.dumps(query_mpi()), flush=True)
         return 0
     if options.device_trial:
         exchange_on_device()
         return 0
     if options.gpu and launch.job.launcher:
-        sys.exit("doctor --gpu starts a job of its own, which a rank cannot; next: python -m refgf.doctor --gpu")
+        sys.exit(
+            "doctor --gpu: got a job of several ranks; wanted a single process, which starts a "
+            "job of its own; next: python -m refgf.doctor --gpu"
+        )
     facts = collect()
     fits = checks_mpi.launcher(facts)
     if facts["launcher"] and facts["mpi"] and (fits is None or fits.status != "broken"):
-        return _in_a_job(facts)
+        return _report_job(facts)
     if not facts["launcher"] and facts["mpi"] and facts["mpiexec"]:
-        _try(facts, options.gpu)
-    return _print([facts]) if launch.job.rank == 0 else 0  # an error status of another rank would cut the report short
+        _run_trials(facts, options.gpu)
+    # an error status of another rank would cut the report short
+    return _print_report([facts]) if launch.job.rank == 0 else 0
 
 
-def _try(facts: dict, gpu: bool) -> None:
-    """The trials, and what their ranks say of a running MPI, into `facts`."""
+def _run_trials(facts: dict[str, Any], gpu: bool) -> None:
+    """Run the trial jobs; add their outcome and their ranks' reports to `facts`."""
     facts["started"] = try_to_start(facts)
     for report in facts["started"]["reports"][:1]:
         facts.update(thread_level=report["thread_level"], cuda_aware=report["cuda_aware"])
@@ -165,18 +200,19 @@ def _try(facts: dict, gpu: bool) -> None:
         facts["device_trial"] = try_device(facts)
 
 
-def _in_a_job(facts: dict) -> int:
-    facts |= running_mpi()
+def _report_job(facts: dict[str, Any]) -> int:
+    facts |= query_mpi()
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
     all_facts = comm.gather(facts)
-    speaks = comm.rank == 0 and (comm.size > 1 or launch.job.rank == 0)  # not each of several that are all rank 0 of 1
-    return comm.bcast(_print(all_facts) if speaks else 0)
+    # where launcher and library do not fit, every process is rank 0 of 1: only one of them prints
+    prints = comm.rank == 0 and (comm.size > 1 or launch.job.rank == 0)
+    return comm.bcast(_print_report(all_facts) if prints else 0)
 
 
-def _print(all_facts: list[dict]) -> int:
-    print(show(all_facts, launch.settings), flush=True)
+def _print_report(all_facts: list[dict[str, Any]]) -> int:
+    print(format_report(all_facts, launch.settings), flush=True)
     return int(any(check.status == "broken" for check, _ in examine(all_facts)))
 
 

@@ -1,4 +1,4 @@
-"""What `python -m refgf.doctor` finds out about this machine and this process without starting MPI here."""
+"""Collects facts about this machine and this process without starting MPI in it."""
 
 import importlib.metadata
 import importlib.util
@@ -10,7 +10,9 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import refgf.launch as launch  # before NumPy, which `device` imports
 from refgf import device
@@ -26,14 +28,17 @@ try:
     paths = [line.split()[-1] for line in open("/proc/self/maps") if "/libmpi" in line]
 except OSError:
     paths = []
-print(json.dumps([MPI.Get_library_version().strip(chr(0)).strip().splitlines()[0], paths[0] if paths else None]))
+version = MPI.Get_library_version().strip(chr(0)).strip().splitlines()[0]
+print(json.dumps([version, paths[0] if paths else None]))
 """
 
 
-def collect(environ=os.environ) -> dict:
-    """What is known without starting MPI; the keys that only a running MPI can fill are None."""
-    job, beside, first = launch.job, os.path.join(os.path.dirname(sys.executable), "mpiexec"), shutil.which("mpiexec")
-    mpiexec = beside if os.access(beside, os.X_OK) else first
+def collect(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """The facts known without starting MPI; keys that need a running MPI are None."""
+    job, first = launch.job, shutil.which("mpiexec")
+    own = os.path.join(os.path.dirname(sys.executable), "mpiexec")
+    mpiexec = own if os.access(own, os.X_OK) else first
+    affinity = hasattr(os, "sched_getaffinity")  # not on macOS
     facts = {
         "python": sys.executable,
         "prefix": sys.prefix,
@@ -42,12 +47,12 @@ def collect(environ=os.environ) -> dict:
         "uid": os.getuid(),
         "mpiexec": mpiexec,
         "mpiexec_on_path": first,
-        "mpiexec_version": output([mpiexec, "--version"])[1] if mpiexec else "",
+        "mpiexec_version": run([mpiexec, "--version"])[1] if mpiexec else "",
         "launcher": job.launcher,
         "size": job.size,
         "on_machine": job.on_machine,
         "cores": job.cores,
-        "own_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else job.cores,
+        "own_cores": len(os.sched_getaffinity(0)) if affinity else job.cores,
         "removed": launch.removed,
         "shm": _shared_memory(),
         "cpu_flags": _cpu_flags(),
@@ -57,8 +62,8 @@ def collect(environ=os.environ) -> dict:
     return facts | _library() | _blas() | _host() | _gpus()
 
 
-def output(command: list[str]) -> tuple[int, str]:
-    """Exit code of a command, and what it said on both channels."""
+def run(command: list[str]) -> tuple[int, str]:
+    """Run a command; return its exit code and its output, stdout and stderr together."""
     try:
         done = subprocess.run(
             command,
@@ -71,18 +76,20 @@ def output(command: list[str]) -> tuple[int, str]:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return 1, str(error)
-    return done.returncode, done.stdout.replace("\0", "").strip()  # Open MPI pads its messages with zero bytes
+    return done.returncode, done.stdout.replace("\0", "").strip()  # Open MPI pads with zero bytes
 
 
-def _library() -> dict:
-    """Asked in a child process: a library that does not fit may end the process that loads it."""
+def _library() -> dict[str, Any]:
+    """Loads the library in a child process, because a wrong one may end the process."""
     version = _version("mpi4py")
-    said = output([sys.executable, "-W", "ignore", "-c", LIBRARY])[1] if version else ""
-    mpi, path = json.loads(said) if said.startswith("[") else (None, None)
-    error = re.sub(r"\s+", " ", said.splitlines()[-1] if said else "no output")
+    text = run([sys.executable, "-W", "ignore", "-c", LIBRARY])[1] if version else ""
+    mpi, path = json.loads(text) if text.startswith("[") else (None, None)
+    error = re.sub(r"\s+", " ", text.splitlines()[-1] if text else "no output")
+    if mpi:  # "MPICH Version:      5.0.2" -> "MPICH Version 5.0.2"
+        mpi = mpi.split(", package")[0].replace(":\t", " ").replace(":", "").replace("      ", " ")
     return {
         "mpi4py": version,
-        "mpi": mpi and mpi.split(", package")[0].replace(":\t", " ").replace(":", "").replace("      ", " "),
+        "mpi": mpi,
         "family": checks_mpi.family(mpi or ""),
         "libmpi": path,
         "mpi_error": error,
@@ -96,14 +103,17 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _blas() -> dict:
+def _blas() -> dict[str, Any]:
     try:
         import numpy
         import threadpoolctl
     except ImportError:
         return {"numpy": _version("numpy"), "blas": None}
     pools = [pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
-    return {"numpy": numpy.__version__, "blas": [{k: p.get(k) for k in ("num_threads", "architecture")} for p in pools]}
+    return {
+        "numpy": numpy.__version__,
+        "blas": [{k: p.get(k) for k in ("num_threads", "architecture")} for p in pools],
+    }
 
 
 def _cpu_flags() -> set[str]:
@@ -115,16 +125,19 @@ def _cpu_flags() -> set[str]:
 
 
 def _autogroup(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> bool:
-    """Does Linux share the cores out among sessions? It does not among processes whose control group has a share of its own."""
+    """Does Linux divide the cores among sessions? Not if the control group has its own share."""
     try:
         enabled = (proc / "sys/kernel/sched_autogroup_enabled").read_text().strip() == "1"
         lines = [line.split(":", 2) for line in (proc / "self/cgroup").read_text().splitlines()]
     except OSError:
         return False
-    places = [place for _, controllers, path in lines if not controllers for place in (Path(path), *Path(path).parents)]
-    shares = [path for _, controllers, path in lines if "cpu" in controllers.split(",") and path != "/"]  # version 1
-    shares += [place for place in places if (groups / place.relative_to("/") / "cpu.weight").exists()]  # 2; the root has none
-    return enabled and not shares
+    for _, controllers, path in lines:
+        if "cpu" in controllers.split(",") and path != "/":  # version 1
+            return False
+        places = (Path(path), *Path(path).parents) if not controllers else ()  # version 2
+        if any((groups / place.relative_to("/") / "cpu.weight").exists() for place in places):
+            return False  # the root group has no cpu.weight
+    return enabled
 
 
 def _shared_memory() -> tuple[int, int] | None:
@@ -135,7 +148,7 @@ def _shared_memory() -> tuple[int, int] | None:
     return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
 
 
-def _host() -> dict:
+def _host() -> dict[str, Any]:
     host = socket.gethostname()
     try:
         return {"host": host, "address": socket.gethostbyname(host)}
@@ -143,9 +156,10 @@ def _host() -> dict:
         return {"host": host, "address": None}
 
 
-def _gpus() -> dict:
-    listed = output(["nvidia-smi", "-L"])[1] if shutil.which("nvidia-smi") else ""
-    facts = {"gpus": re.findall(r"^GPU \d+: (.*?) \(UUID", listed, re.MULTILINE), "cupy": None, "cupy_error": None}
+def _gpus() -> dict[str, Any]:
+    listed = run(["nvidia-smi", "-L"])[1] if shutil.which("nvidia-smi") else ""
+    gpus = re.findall(r"^GPU \d+: (.*?) \(UUID", listed, re.MULTILINE)
+    facts: dict[str, Any] = {"gpus": gpus, "cupy": None, "cupy_error": None}
     if importlib.util.find_spec("cupy"):
         try:
             facts["cupy"] = device.module("gpu").__version__

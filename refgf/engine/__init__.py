@@ -1,1 +1,44 @@
-"""Same bits, faster, optional: what replaces the plain functions of `refgf.ops`, and faster collectives."""
+"""The same bits, faster: what replaces the plain functions of `refgf.ops`, and collectives that do the same in less time.
+
+    import refgf.engine             replaces them (`import refgf.launch` does it unless REFGF_ENGINE=off)
+    with refgf.engine.off(): ...    the plain functions again, to compare or to debug
+
+Everything here is optional. Nothing in the core imports it.
+"""
+
+import contextlib
+
+from refgf import ops
+from refgf.engine import fused, half, sgd, sleeping, staging
+
+REPLACEMENTS = getattr(fused, "REPLACEMENTS", {}) | {
+    "cast": half.cast,
+    "add": half.add,
+    "rounded": half.rounded,
+    "momentum_sgd": sgd.momentum_sgd,
+    "plain_sgd": sgd.plain_sgd,
+    "unscale": sgd.unscale,
+    "background": getattr(sleeping, "sleeping", ops.background),
+    "Buffers": getattr(staging, "StagedBuffers", ops.Buffers),
+}
+PLAIN = {name: getattr(ops, name) for name in REPLACEMENTS}
+
+
+def install() -> None:
+    """Put the engine's functions in the places of the plain ones."""
+    for name, function in REPLACEMENTS.items():
+        setattr(ops, name, function)
+
+
+@contextlib.contextmanager
+def off():
+    """The plain functions while this lasts."""
+    for name, function in PLAIN.items():
+        setattr(ops, name, function)
+    try:
+        yield
+    finally:
+        install()
+
+
+install()

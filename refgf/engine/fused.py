@@ -1,39 +1,45 @@
-"""Loops over long arrays for which NumPy needs several passes over memory: one pass, with the same bits.
+"""Loops over long arrays in one pass over memory, where NumPy needs several. The bits are the same.
 
-A loop says what happens to one element. Python would take minutes for those in LOOPS; Numba (`pip install 'refgf[fast]'`) makes
-machine code of them, which uses vector instructions and does not hold Python's lock. Without Numba, and on a CPU for
-anything but long float32 arrays, the NumPy passes of the callers do the same: they stay the definition, this is only faster.
+A loop says what happens to one element. Numba (`pip install 'refgf[fast]'`) compiles it to machine
+code that uses vector instructions and releases the GIL. Without Numba, and on a CPU for all but
+long float32 arrays, the plain functions of `refgf.ops` do the work: they are the definition.
 
-The bits are the same because each operation is rounded by itself, in the order in which it is written: without `fastmath`
-Numba reorders nothing, and never makes one operation of a product and a sum. What is missing: NumPy's floating-point
-warnings, and `np.seterr`. Where a window of max-pooling mixes -0.0 and +0.0, the sign is the processor's choice.
+The bits are the same because each operation is rounded by itself, in the order in which it is
+written: without `fastmath` Numba reorders nothing and never fuses a product and a sum. Numba does
+not raise NumPy's floating-point warnings and ignores `np.seterr`. In a window of max-pooling with
+both -0.0 and +0.0 the processor chooses the sign.
 
-For arrays of CuPy `fused_gpu.py` has the same loops, and those of GPU_LOOPS, as CUDA kernels.
+For CuPy arrays `fused_gpu.py` has these loops, and the other functions of the layers, as kernels.
+REPLACEMENTS are the functions that take the places of those in `refgf.ops`.
 """
 
+import functools
 import threading
 
 import numpy as np
 
+from refgf import ops
+from refgf.engine import fused_gpu
 from refgf.engine.fused_gpu import KERNELS
 
-# Numba takes 0.4 s to import and start, 150 MB of memory, and 0.1 to 0.3 s to compile a loop, in each process. In a lesson 8
-# ranks share a few cores, and its network is too small to earn that back. AlexNet's is not.
+# Importing Numba takes 0.4 s and 150 MB, and compiling a loop 0.1 to 0.3 s, in each process. In a
+# lesson 8 ranks share a few cores, and its network is too small to earn that back; AlexNet is not.
 LONG = 1 << 19  # elements
+LONG_BLOCK = LONG // 2  # elements of a block of images, which is only a part of a batch
 _compiled, _lock = None, threading.Lock()
 
 
 def compiled(loop, x):
-    """A loop as machine code for arrays like x, called with the loop's arguments; None: take the passes of the callers.
+    """A loop compiled for arrays like x, called with the loop's arguments; None if there is none.
 
-    On a CPU one of LOOPS, for float32. Numba is imported when a long array asks for the first time; from then on short ones
-    are served, too. On a GPU a kernel, for any floating-point type.
+    On a CPU one of LOOPS, for float32. A long array is the reason to import Numba; once imported
+    it serves short arrays too. On a GPU the kernel of the loop's name, for any floating-point type.
     """
     if not isinstance(x, np.ndarray):
         return KERNELS.get(loop.__name__) if x.dtype.kind == "f" else None
     if x.dtype != np.float32 or loop not in LOOPS:
         return None
-    if x.size >= LONG:
+    if x.size >= (LONG if x.ndim == 1 else LONG_BLOCK):
         _prepare()
     return _compiled[loop] if _compiled else None
 
@@ -45,16 +51,17 @@ def _prepare() -> None:
             return
         try:
             import numba
-        except Exception:  # not installed, or it does not go with this NumPy or this machine
+        except Exception:  # not installed, or it does not fit this NumPy or this machine
             _compiled = {}
             return
-        # not kept on disk (cache=True): ranks that write at the same time could load each other's code of another processor
-        # or of an older source
-        _compiled = {} if numba.config.DISABLE_JIT else {loop: numba.njit(loop, nogil=True) for loop in LOOPS}
+        # cache=True is unsafe: ranks that write at the same time could load each other's code,
+        # compiled for another processor or from an older source.
+        jit = functools.partial(numba.njit, nogil=True)
+        _compiled = {} if numba.config.DISABLE_JIT else {loop: jit(loop) for loop in LOOPS}
 
 
 def momentum_sgd(w, v, g, momentum, decay, rate, decays) -> None:
-    """v <- momentum v + (g + decay w), or without decay; w <- w - rate v. All float32, but for `decays`, True or False."""
+    """v <- momentum v + (g + decay w) (decay only if `decays`);  w <- w - rate v. All float32."""
     for i in range(w.size):
         gradient = decay * w[i] + g[i] if decays else g[i]
         v[i] = momentum * v[i] + gradient
@@ -62,18 +69,19 @@ def momentum_sgd(w, v, g, momentum, decay, rate, decays) -> None:
 
 
 def narrow(x, out) -> int:
-    """out <- x, bits of float32 (int32) to bits of float16 (uint16), for all but NaNs; returns the largest |x|, as bits.
+    """out <- x, bits of float32 (int32) to bits of float16 (uint16), except NaNs.
 
-    The arithmetic is that of `half.py`.
+    Returns the largest |x|, as bits. The arithmetic is that of `half.py`.
     """
     largest = np.int32(0)
     for i in range(x.size):
-        size = np.int32(x[i] & 0x7FFFFFFF)  # 32 bits, or half as many fit a vector
+        size = np.int32(x[i] & 0x7FFFFFFF)  # 32 bits: twice as many fit a vector
         largest = max(largest, size)
         size = min(size, 143 << 23)  # 65536, which rounds to infinity
         exponent = max(size & 0x7F800000, 113 << 23)
-        rounded = np.float32(np.int32(size).view(np.float32) + np.int32(exponent + (13 << 23)).view(np.float32))
-        out[i] = ((x[i] >> 16 & 0x8000) + (exponent >> 13) + rounded.view(np.int32) - (113 << 10)) & 0xFFFF
+        shifted = np.int32(exponent + (13 << 23)).view(np.float32)
+        rounded = np.float32(np.int32(size).view(np.float32) + shifted).view(np.int32)
+        out[i] = ((x[i] >> 16 & 0x8000) + (exponent >> 13) + rounded - (113 << 10)) & 0xFFFF
     return largest
 
 
@@ -88,84 +96,84 @@ def widen(x, out, adds) -> None:
         out[i] = out[i] + number if adds else number
 
 
-def carry(g, u, v, w, out, unscale, decay, momentum, decays, ages) -> None:
-    """g <- unscale g (+ decay w) + momentum u; v <- v + u if it `ages`; out <- |v + g|. All float32."""
+def accumulate(g, u, v, w, after, out, factors, flags) -> None:
+    """after <- unscale g (+ decay w) + momentum u; v <- v + u if `ages`; out <- |v + after|.
+
+    All float32. factors: (unscale, decay, momentum); flags: (decays, ages).
+    """
+    unscale, decay, momentum = factors
+    decays, ages = flags
     for i in range(g.size):
         gradient = unscale * g[i]
         if decays:
             gradient = gradient + decay * w[i]
         if ages:
             v[i] = v[i] + u[i]
-        g[i] = gradient + momentum * u[i]
-        out[i] = abs(v[i] + g[i])
+        after[i] = gradient + momentum * u[i]
+        out[i] = abs(v[i] + after[i])
 
 
 def pack(v, g, numbers, chunk, scale, out) -> None:
     """out <- scale (v + g) of the chunks of these numbers, one after another."""
     at = 0
     for number in numbers:
-        chunk_v, chunk_g = v[number * chunk : (number + 1) * chunk], g[number * chunk : (number + 1) * chunk]
-        chunk_out = out[at : at + chunk]  # slices, as an index that may be negative for all Numba knows makes slow code
+        start, stop = number * chunk, (number + 1) * chunk
+        chunk_v, chunk_g = v[start:stop], g[start:stop]
+        chunk_out = out[at : at + chunk]  # indices would be slower
         for i in range(chunk_v.size):
             chunk_out[i] = scale * (chunk_v[i] + chunk_g[i])
         at += chunk  # only the last one may be shorter
 
 
 def largest_in_windows(x, y, winner, kernel, stride) -> None:
-    """y <- the largest value of each window, winner <- its number in the window. (n, H, W, C) -> twice (n, OH, OW, C)"""
+    """y <- the maximum of each window, winner <- its number. (n, H, W, C) -> twice (n, OH, OW, C)"""
     for image in range(y.shape[0]):
         for row in range(y.shape[1]):
             for column in range(y.shape[2]):
                 largest, number = y[image, row, column], winner[image, row, column]
                 for w in range(kernel * kernel):
-                    value = x[image, row * stride + w // kernel, column * stride + w % kernel]
+                    down, right = row * stride + w // kernel, column * stride + w % kernel
+                    value = x[image, down, right]
                     for c in range(value.size):
                         larger = w == 0 or value[c] > largest[c]
                         number[c] = w if larger else number[c]
-                        largest[c] = value[c] if larger or value[c] != value[c] else largest[c]  # a NaN stays
+                        larger = larger or value[c] != value[c]  # a NaN stays
+                        largest[c] = value[c] if larger else largest[c]
 
 
 def to_winners(dy, winner, dx, kernel, stride) -> None:
-    """dx <- the sum of what each pixel receives as a window's largest value. Twice (n, OH, OW, C) -> (n, H, W, C)"""
+    """dx <- sum of dy over the windows that a pixel won. Twice (n, OH, OW, C) -> (n, H, W, C)"""
     dx[...] = 0
     for image in range(dy.shape[0]):
         for row in range(dy.shape[1]):
             for column in range(dy.shape[2]):
                 gradient, number = dy[image, row, column], winner[image, row, column]
-                for w in range(kernel * kernel):  # all that could have won: faster than looking up who has
-                    pixel = dx[image, row * stride + w // kernel, column * stride + w % kernel]
+                for w in range(kernel * kernel):  # trying all pixels is faster than indexing one
+                    down, right = row * stride + w // kernel, column * stride + w % kernel
+                    pixel = dx[image, down, right]
                     for c in range(pixel.size):
                         pixel[c] += gradient[c] if number[c] == w else np.float32(0)
 
 
-LOOPS = (momentum_sgd, narrow, widen, carry, pack, largest_in_windows, to_winners)
+LOOPS = (momentum_sgd, narrow, widen, accumulate, pack, largest_in_windows, to_winners)
 
 
-# On a CPU NumPy's passes do these to a block while it lies in the cache.
+def _replacement(plain, loop):
+    """`plain`, or the loop compiled for its first argument. The loop takes the same arguments."""
+
+    @functools.wraps(plain)
+    def fastest(x, *arguments):
+        return (compiled(loop, x) or plain)(x, *arguments)
+
+    return fastest
 
 
-def relu_gradient(dy, y) -> None:
-    """dy <- dy where y > 0, else 0 (NaN where dy is not finite). All flat here and below; a kernel takes any shape."""
-    for i in range(dy.size):
-        dy[i] = dy[i] * dy.dtype.type(y[i] > 0)
-
-
-def dropout(x, kept, factor, out) -> None:
-    """out <- factor x where kept, else 0."""
-    for i in range(x.size):
-        out[i] = factor * (x[i] * x.dtype.type(kept[i]))
-
-
-def normalize(x, mean, scale, beta, y) -> None:
-    """y <- (x - mean) scale + beta. A kernel repeats mean, scale and beta along the axes that they lack."""
-    for i in range(x.size):
-        y[i] = (x[i] - mean[i]) * scale[i] + beta[i]
-
-
-def normalize_gradient(x, mean, scale, slope, offset, dy) -> None:
-    """dy <- scale dy - slope (x - mean) - offset."""
-    for i in range(x.size):
-        dy[i] = scale[i] * dy[i] - slope[i] * (x[i] - mean[i]) - offset[i]
-
-
-GPU_LOOPS = (relu_gradient, dropout, normalize, normalize_gradient)
+REPLACEMENTS = {
+    "largest_in_windows": _replacement(ops.largest_in_windows, largest_in_windows),
+    "to_winners": _replacement(ops.to_winners, to_winners),
+    # a kernel on a GPU; on a CPU NumPy's passes over a block run in cache
+    "relu_gradient": _replacement(ops.relu_gradient, fused_gpu.relu_gradient),
+    "dropout": _replacement(ops.dropout, fused_gpu.dropout),
+    "normalize": _replacement(ops.normalize, fused_gpu.normalize),
+    "normalize_gradient": _replacement(ops.normalize_gradient, fused_gpu.normalize_gradient),
+}

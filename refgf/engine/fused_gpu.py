@@ -1,12 +1,15 @@
-"""Loops of `fused.py` as CUDA kernels for CuPy: the same names, arguments and bits. One kernel where CuPy's passes are several.
+"""CUDA kernels for CuPy: one kernel each where CuPy's passes are several. The bits are the same.
 
-Each function here calls a kernel that says what happens to one element; CuPy compiles it when it is called for the first
-time with arrays of a type. `i` is the number of the element in the arrays as a whole, T their type; of a `raw` array any
-element may be read. What comes last in a call is written, and may be read before.
+Names and arguments are those of the loops of `fused.py` and of the layers' functions of
+`refgf.ops`; a kernel needs no scratch memory and ignores it. Each function calls a kernel that says
+what happens to one element; CuPy compiles it at the first call with arrays of a type. `i` is the
+number of the element in the whole array, T the array's type; of a `raw` array any element may be
+read. The last arguments of a call are written, and may be read before.
 
-The bits are those of the loops as each operation is rounded by itself: the compiler must not make one of a product and a sum
-(`--fmad=false`), and a statement holds one operation only, as CuPy computes float16 in float and rounds when it is assigned.
-`narrow` and `widen` are missing: CuPy's casts are one kernel already.
+The bits are the same because each operation is rounded by itself: the compiler must not fuse a
+product and a sum (`--fmad=false`), and a statement holds one operation only, because CuPy computes
+float16 in float and rounds when it assigns. `narrow` and `widen` are missing: CuPy's casts are one
+kernel already.
 
 Not yet run on a GPU: see "Not yet run" in the README. The tests compile the same text as C.
 """
@@ -25,7 +28,10 @@ def elementwise(inputs, outputs, operation, name):
 
 
 def momentum_sgd(w, v, g, momentum, decay, rate, decays) -> None:
-    kernel = elementwise("T g, T momentum, T decay, T rate, bool decays", "T w, T v", """
+    kernel = elementwise(
+        "T g, T momentum, T decay, T rate, bool decays",
+        "T w, T v",
+        """
         T gradient = g;
         if (decays) {
             T decayed = decay * w;
@@ -35,12 +41,17 @@ def momentum_sgd(w, v, g, momentum, decay, rate, decays) -> None:
         v = kept + gradient;
         T move = rate * v;
         w = w - move;
-        """, "momentum_sgd")  # fmt: skip
+        """,
+        "momentum_sgd",
+    )
     kernel(g, momentum, decay, rate, decays, w, v)
 
 
-def carry(g, u, v, w, out, unscale, decay, momentum, decays, ages) -> None:
-    kernel = elementwise("T u, T w, T unscale, T decay, T momentum, bool decays, bool ages", "T g, T v, T out", """
+def accumulate(g, u, v, w, after, out, factors, flags) -> None:
+    kernel = elementwise(
+        "T g, T u, T w, T unscale, T decay, T momentum, bool decays, bool ages",
+        "T v, T after, T out",
+        """
         T gradient = unscale * g;
         if (decays) {
             T decayed = decay * w;
@@ -48,31 +59,44 @@ def carry(g, u, v, w, out, unscale, decay, momentum, decays, ages) -> None:
         }
         if (ages) v = v + u;
         T kept = momentum * u;
-        g = gradient + kept;
-        T travels = v + g;
-        out = fabs(travels);
-        """, "carry")  # fmt: skip
-    kernel(u, w, unscale, decay, momentum, decays, ages, g, v, out)
+        after = gradient + kept;
+        T sent = v + after;
+        out = fabs(sent);
+        """,
+        "accumulate",
+    )
+    kernel(g, u, w, *factors, *flags, v, after, out)
 
 
 def pack(v, g, numbers, chunk, scale, out) -> None:
-    kernel = elementwise("raw T v, raw T g, raw int64 numbers, int64 chunk, T scale", "T out", """
+    kernel = elementwise(
+        "raw T v, raw T g, raw int64 numbers, int64 chunk, T scale",
+        "T out",
+        """
         long long from = numbers[i / chunk] * chunk + i % chunk;
-        T travels = v[from] + g[from];
-        out = scale * travels;
-        """, "pack")  # fmt: skip
+        T sent = v[from] + g[from];
+        out = scale * sent;
+        """,
+        "pack",
+    )
     kernel(v, g, sys.modules["cupy"].asarray(numbers, "int64"), chunk, scale, out)
 
 
 # Max-pooling: x and dx (n, height, width, channels), y and dy (n, rows, columns, channels)
-SHAPES = "int64 height, int64 width, int64 rows, int64 columns, int64 channels, int64 side, int64 stride"
+SHAPES = (
+    "int64 height, int64 width, int64 rows, int64 columns, int64 channels, int64 side, int64 stride"
+)
 
 
 def largest_in_windows(x, y, winner, kernel, stride) -> None:
-    maximum = elementwise(f"raw T x, {SHAPES}", "T y, uint8 winner", """
+    maximum = elementwise(
+        f"raw T x, {SHAPES}",
+        "T y, uint8 winner",
+        """
         long long channel = i % channels, column = i / channels % columns;
         long long row = i / channels / columns % rows, image = i / channels / columns / rows;
-        long long corner = ((image * height + row * stride) * width + column * stride) * channels + channel;
+        long long top = image * height + row * stride, left = column * stride;
+        long long corner = (top * width + left) * channels + channel;
         T largest = x[corner];
         int number = 0;
         for (int place = 1; place < side * side; ++place) {
@@ -82,26 +106,35 @@ def largest_in_windows(x, y, winner, kernel, stride) -> None:
         }
         y = largest;
         winner = number;
-        """, "largest_in_windows")  # fmt: skip
+        """,
+        "largest_in_windows",
+    )
     maximum(x, *_shapes(x, y), kernel, stride, y, winner)
 
 
 def to_winners(dy, winner, dx, kernel, stride) -> None:
-    """Each pixel asks the windows over it, row by row, whether it has won: no order is left to chance."""
-    ask = elementwise(f"raw T dy, raw uint8 winner, {SHAPES}", "T dx", """
+    """Each pixel adds up the windows that it won, row by row: the order is fixed."""
+    add_windows = elementwise(
+        f"raw T dy, raw uint8 winner, {SHAPES}",
+        "T dx",
+        """
         long long channel = i % channels, x = i / channels % width;
         long long y = i / channels / width % height, image = i / channels / width / height;
-        long long first_row = y < side ? 0 : (y - side) / stride + 1;  // the first one that reaches down to y
+        long long first_row = y < side ? 0 : (y - side) / stride + 1;  // the first that reaches y
         long long first_column = x < side ? 0 : (x - side) / stride + 1;
         T total = 0;
         for (long long row = first_row; row < rows && row * stride <= y; ++row)
-            for (long long column = first_column; column < columns && column * stride <= x; ++column) {
+            for (long long column = first_column;
+                 column < columns && column * stride <= x; ++column) {
                 long long window = ((image * rows + row) * columns + column) * channels + channel;
-                if (winner[window] == (y - row * stride) * side + x - column * stride) total = total + dy[window];
+                long long number = (y - row * stride) * side + x - column * stride;
+                if (winner[window] == number) total = total + dy[window];
             }
         dx = total;
-        """, "to_winners")  # fmt: skip
-    ask(dy, winner, *_shapes(dx, dy), kernel, stride, dx)
+        """,
+        "to_winners",
+    )
+    add_windows(dy, winner, *_shapes(dx, dy), kernel, stride, dx)
 
 
 def _shapes(x, y):
@@ -109,38 +142,64 @@ def _shapes(x, y):
     return height, width, rows, columns, channels
 
 
-def relu_gradient(dy, y) -> None:
+def relu_gradient(dy, y, positive) -> None:
     elementwise("T y", "T dy", "dy = dy * (T)(y > 0);", "relu_gradient")(y, dy)
 
 
 def dropout(x, kept, factor, out) -> None:
-    kernel = elementwise("T x, bool kept, T factor", "T out", """
+    kernel = elementwise(
+        "T x, bool kept, T factor",
+        "T out",
+        """
         T chosen = x * (T)kept;
         out = factor * chosen;
-        """, "dropout")  # fmt: skip
+        """,
+        "dropout",
+    )
     kernel(x, kept, factor, out)
 
 
 def normalize(x, mean, scale, beta, y) -> None:
-    kernel = elementwise("T x, T mean, T scale, T beta", "T y", """
+    kernel = elementwise(
+        "T x, T mean, T scale, T beta",
+        "T y",
+        """
         T centred = x - mean;
         T scaled = centred * scale;
         y = scaled + beta;
-        """, "normalize")  # fmt: skip
+        """,
+        "normalize",
+    )
     kernel(x, mean, scale, beta, y)
 
 
-def normalize_gradient(x, mean, scale, slope, offset, dy) -> None:
-    kernel = elementwise("T x, T mean, T scale, T slope, T offset", "T dy", """
+def normalize_gradient(x, mean, scale, slope, offset, dy, scratch) -> None:
+    kernel = elementwise(
+        "T x, T mean, T scale, T slope, T offset",
+        "T dy",
+        """
         T centred = x - mean;
         T correction = slope * centred;
         T scaled = scale * dy;
         T corrected = scaled - correction;
         dy = corrected - offset;
-        """, "normalize_gradient")  # fmt: skip
+        """,
+        "normalize_gradient",
+    )
     kernel(x, mean, scale, slope, offset, dy)
 
 
-KERNELS = {function.__name__: function for function in (
-    momentum_sgd, carry, pack, largest_in_windows, to_winners, relu_gradient, dropout, normalize, normalize_gradient,
-)}  # fmt: skip
+KERNELS = {
+    function.__name__: function
+    for function in (
+        momentum_sgd,
+        accumulate,
+        pack,
+        largest_in_windows,
+        to_winners,
+        relu_gradient,
+        dropout,
+        normalize,
+        normalize_gradient,
+    )
+}

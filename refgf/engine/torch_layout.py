@@ -1,4 +1,4 @@
-"""Weights and images to and from PyTorch's layout, by transposing alone; torch itself is not needed.
+"""Weights and images to and from PyTorch's layout. Only transposes; torch itself is not needed.
 
                here            PyTorch
 images         (N, H, W, C)    (N, C, H, W)
@@ -10,30 +10,34 @@ bias, gamma..  (O,)            (O,)
 """
 
 from refgf.nn.conv import Convolution
-from refgf.nn.layers import FullyConnected
+from refgf.nn.layers import FullyConnected, Layer, TensorSpec
+from refgf.nn.network import Network
+from refgf.nn.workspace import Array
 
 
-def images_to_torch(images):
+def images_to_torch(images: Array) -> Array:
     return images.transpose(0, 3, 1, 2)  # (N, H, W, C) -> (N, C, H, W)
 
 
-def images_from_torch(images):
+def images_from_torch(images: Array) -> Array:
     return images.transpose(0, 2, 3, 1)  # (N, C, H, W) -> (N, H, W, C)
 
 
-def to_torch(layer, array):
+def to_torch(layer: Layer, array: Array) -> Array:
     """A tensor of `layer`, parameter or gradient, in PyTorch's layout."""
     if isinstance(layer, Convolution) and array.ndim == 4:
         return array.transpose(3, 2, 0, 1)  # (K, K, C, O) -> (O, C, K, K)
     if isinstance(layer, FullyConnected) and array.ndim == 2:
         if len(layer.input_shape) == 3:
             pixels = array.reshape(*layer.input_shape, -1)
-            array = pixels.transpose(2, 0, 1, 3).reshape(array.shape)  # rows in order H, W, C -> C, H, W
+            array = pixels.transpose(2, 0, 1, 3).reshape(
+                array.shape
+            )  # rows in order H, W, C -> C, H, W
         return array.T  # (I, O) -> (O, I)
     return array
 
 
-def from_torch(layer, array):
+def from_torch(layer: Layer, array: Array) -> Array:
     """The inverse of to_torch."""
     if isinstance(layer, Convolution) and array.ndim == 4:
         return array.transpose(2, 3, 1, 0)  # (O, C, K, K) -> (K, K, C, O)
@@ -42,11 +46,13 @@ def from_torch(layer, array):
         if len(layer.input_shape) == 3:
             height, width, channels = layer.input_shape
             pixels = array.reshape(channels, height, width, -1)
-            array = pixels.transpose(1, 2, 0, 3).reshape(array.shape)  # rows in order C, H, W -> H, W, C
+            array = pixels.transpose(1, 2, 0, 3).reshape(
+                array.shape
+            )  # rows in order C, H, W -> H, W, C
     return array
 
 
-def state_to_torch(network):
+def state_to_torch(network: Network) -> dict[str, Array]:
     """{"conv1.weight": array, ...} of all parameters under PyTorch's names and in its layout."""
     return {
         torch_name(spec): to_torch(layer, array)
@@ -55,6 +61,6 @@ def state_to_torch(network):
     }
 
 
-def torch_name(spec):
+def torch_name(spec: TensorSpec) -> str:
     """PyTorch calls gamma of a normalisation weight, and beta bias."""
     return spec.name.replace(".gamma", ".weight").replace(".beta", ".bias")

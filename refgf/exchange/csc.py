@@ -1,211 +1,234 @@
-"""Coarse-grained sparse communication (CSC): of the pool's chunks only the most important ones travel.
+"""Coarse-grained sparse communication (CSC): of the pool's chunks only the most important ones are
+sent.
 
-    backward      ... fc8 | fc7 | fc6 | conv5 ...          gradients become ready in the order of the pool
-    pool          | 0 | 1 | 2 | 3 | 4 | 5 | 6 |            chunks; chosen at the end of the step before: 1 2 5
-    packed            | 1 | 2 | 5 |                        lazy allreduce over these, theta in packed bytes
-    then          norms of all chunks and one flag         a second, small allreduce; from it the next choice
+    backward      ... fc8 | fc7 | fc6 | conv5 ...          gradients become ready in the order of
+                  the pool
+    pool          | 0 | 1 | 2 | 3 | 4 | 5 | 6 |            chunks; chosen at the end of the step
+                  before: 1 2 5
+    packed            | 1 | 2 | 5 |                        lazy allreduce over these, theta in
+                      packed bytes
+    then          norms of all chunks and one flag         a second, small allreduce; the next
+                  choice follows from it
 
-What the other chunks would carry is kept (`momentum_correction.py`, `store.py`); which chunks are chosen, and how many in
-which step, is in `chunk_choice.py`. A chunk is packed as soon as all gradients that it holds are ready, so lazy
-allreduce and a 16-bit wire work as in dense training. All of it, the arithmetic too, is work for the communication thread
-while backward goes on: only norms, flag and the delivery of the sums are left to the end. The first step is dense.
+The residual of the other chunks is in `momentum_correction.py`, the choice and its density in
+`chunk_choice.py`. A chunk is packed as soon as all gradients that it holds are ready, so lazy
+allreduce, overlap and a 16-bit wire work as in dense training. Only norms, flag and the delivery of
+the sums are left to the end. The first step is dense.
 
-A step in which any rank carries an infinity or NaN in any chunk, chosen or not, is not accepted: an infinity that is
-kept back would never cross the wire, and poison what is kept for ever. The flag travels with the norms, and until it is
-back nothing that outlives the step has been written.
+A step in which any rank has an infinity or NaN in any chunk, chosen or not, is not accepted: an
+infinity in a chunk that is not sent would never cross the wire, and would poison the residual for
+ever. The flag is sent with the norms. Until it is back nothing that outlives the step has been
+written.
 
-Cost per rank and step: the allreduce of k <= n elements in as many calls as theta says, and one of C + 1 float64 for C
-chunks. Memory beyond the gradient pool: what the form keeps, the packed chunks (in a dense step all), a few blocks.
-Source: GradientFlow (Sun et al. 2019); choices and their reasons: oracle/SPEC.md, C1 to C14.
+Cost per rank and step: the allreduce of k <= n elements in as many calls as theta says, and one of
+C + 1 float64 for C chunks. Memory beyond the gradient pool: the residual, and the packed chunks (in
+a dense step all). Source: GradientFlow (Sun et al. 2019); choices and their reasons:
+oracle/SPEC.md, C1 to C14.
 """
 
 import bisect
-import contextlib
 import itertools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy
+import numpy as np
 
-from refgf.comm.slices import length
+from refgf import ops
+from refgf.comm.slices import chunks, length
 from refgf.device import array_module, to_host
-from refgf.engine.blocks import blocks
-from refgf.engine.residual import Store
 from refgf.exchange.chunk_choice import Density, choose, importance
-from refgf.exchange.lazy import LazyAllreduce
-from refgf.exchange.precision import LossScale, is_finite
+from refgf.exchange.result import StepResult
+from refgf.exchange.lazy import LazyAllreduce, require_all, require_next
+from refgf.exchange.momentum_correction import Residual
 
-CHUNK_ELEMENTS = 32_768
+
+class TopChunks:
+    """The naive form, run at the end of backward: CSC with form `none`, one chunk after another,
+    nothing overlapped.
+
+    pool (n,) gradients; allreduce sums over all ranks; percent of the chunks are sent, the first
+    time all of them.
+    """
+
+    def __init__(self, pool, allreduce: Callable, chunk: int, percent: float) -> None:
+        self.pool, self.allreduce, self.percent = pool, allreduce, percent
+        self.chunks = chunks(pool.flat.size, chunk)
+        self.waiting = np.zeros_like(pool.flat)  # (n,) what was not sent so far
+        self.chosen = range(len(self.chunks))
+
+    def ready(self, index: int) -> None:
+        """Gradient number `index` is final: nothing happens before the last one."""
+
+    def finish(self) -> StepResult:
+        """Send the chosen chunks, keep the others, choose the next ones."""
+        self.waiting += self.pool.flat
+        norms = np.array([np.abs(self.waiting[c]).mean(dtype=np.float64) for c in self.chunks])
+        self.allreduce(norms)
+        for c in (self.chunks[number] for number in self.chosen):
+            self.pool.flat[c] = self.waiting[c]
+            self.allreduce(self.pool.flat[c])
+            self.waiting[c] = 0
+        sent, self.chosen = self.chosen, choose(norms, self.percent)
+        return StepResult(sent=[self.chunks[number] for number in sent])
 
 
-def at_once(work: Callable, x) -> None:
-    work(x)
+@dataclass(frozen=True)
+class CSCSettings:
+    """What CSC does; momentum and weight decay come from the model's optimiser.
+
+    density   percent of the chunks, or a `Density` with a warm-up
+    form      momentum correction, one of `momentum_correction.FORMS`
+    chunk     gradients in a chunk; the last one may be shorter
+    after     importance of what is kept in place of what would be sent
+    residual  the class that holds the residual: `Residual`, or the engine's `FusedResidual`
+    """
+
+    density: float | Density = 10.0
+    form: str = "dgc"
+    chunk: int = 32_768
+    after: bool = False
+    residual: Callable = Residual
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.density, Density):
+            object.__setattr__(self, "density", Density(self.density))
+        if self.chunk < 1:
+            raise ValueError(
+                f"CSC: got chunks of {self.chunk}; wanted at least 1; next: chunk=32768"
+            )
+
+    def described(self) -> dict:
+        """What all ranks must agree on."""
+        return {name: str(getattr(self, name)) for name in ("density", "form", "chunk", "after")}
 
 
 @dataclass(frozen=True)
 class Packed:
-    """What travels in one step, laid out like a pool: unit i is flat[offsets[i]:offsets[i + 1]].
+    """What is sent in one step, laid out like a pool: unit i is flat[offsets[i]:offsets[i + 1]].
 
     specs    slices of the gradient pool: the chosen chunks, or in a dense step the tensors
     """
 
     specs: list[slice]
     offsets: list[int]
-    flat: numpy.ndarray
+    flat: np.ndarray
 
 
 class CSC:
-    """An exchange: `ready(i)` for each gradient in the pool's order, then `finish()`.
+    """An exchange that sends the chosen chunks of a pool.
 
-    pool             gradients (n,), multiplied by the loss scale; used as scratch
-    parameters       (n,) what the optimiser updates; read for weight decay
-    allreduce        sums a flat array over all ranks, in place, now or later; wait() returns when all is summed
-    allreduce_norms  the same for a short float64 array, at once
-    later            later(work, x) calls work(x) now or in the communication thread, one after the other; then allreduce
-                     sums now
-    size             number of ranks
-    density          how many percent of the chunks, in which step
-    form             momentum correction, one of `momentum_correction.FORMS`
-    momentum, weight_decay    of the whole training. With `dgc` both happen here and the optimiser has neither; with
-                     `history` and `none` the optimiser has the momentum, and decay happens here, after the exchange,
-                     once for each step since a chunk was last sent
-    after            importance of what is kept instead of what would travel
+    residual    a `Residual`; it holds the pool
+    transport   a `Transport`; its worker does everything but the end of a step
+    sum_norms   sums a float64 array over all ranks, in place
+    loss_scale  a `LossScale`
 
-    After `finish` returned True the slices `sent` of the pool hold the sums, unscaled, and the rest of it is undefined;
-    False: the step is not accepted, on any rank. `sent_chunks` are the same slices chunk by chunk, and `waited` says how
-    many steps after the last time each of them was sent. `chosen` lists the chunks of the next step, None for all.
+    After an accepted step the slices `sent` of the pool hold the sums, unscaled; the rest of it is
+    undefined. `chosen` lists the chunks of the next step, None for all; `gap` (C,) counts the steps
+    since each chunk was last sent.
     """
 
-    def __init__(self, pool, parameters, allreduce: Callable, allreduce_norms: Callable, size: int, density: Density, *,
-                 threshold_bytes: float = math.inf, wire_itemsize: int | None = None, later: Callable = at_once,
-                 wait: Callable = lambda: None, loss_scale: LossScale | None = None, chunk: int = CHUNK_ELEMENTS,
-                 form: str = "dgc", momentum: float = 0.9, weight_decay: float = 0.0, after: bool = False,
-                 span: Callable = contextlib.nullcontext, span_later: Callable = contextlib.nullcontext) -> None:  # fmt: skip
-        if chunk < 1 or pool.flat.size < 1:
-            got = f"chunks of {chunk} in {pool.flat.size} gradients"
-            raise ValueError(f"CSC: got {got}; wanted at least 1 of each; next: chunk=32768")
-        self.pool, self.density, self.chunk, self.after = pool, density, chunk, after
-        self.allreduce, self.allreduce_norms, self.later, self.wait = allreduce, allreduce_norms, later, wait
-        self.span, self.span_later = span, span_later
-        self.threshold_bytes, self.itemsize = threshold_bytes, wire_itemsize or pool.flat.dtype.itemsize
-        self.loss_scale = loss_scale or LossScale()
-        self.store = Store(pool, parameters, chunk, form, momentum, weight_decay, size)
-        self.correction, self.chunks = self.store.correction, self.store.chunks
-        self.chosen, self.sent, self.sent_chunks, self.waited, self.importance = None, [], [], [], None
-        self.gap = numpy.ones(len(self.chunks), numpy.int64)  # steps since each chunk was last sent
-        self.steps = 0
-        self._buffer = pool.flat[:0]
-        self._lazy, self._gradient, self._unit = None, 0, 0  # next gradient to be announced, next unit to be packed
-
-    @property
-    def kept(self) -> dict:
-        """What is kept back, by name: part of a checkpoint. Not while a step is under way; a step takes other arrays."""
-        self.store.settle(self.pool.flat.size)
-        return self.correction.kept
+    def __init__(self, settings: CSCSettings, residual, transport, sum_norms, loss_scale) -> None:
+        self.settings, self.residual, self.pool = settings, residual, residual.pool
+        self.transport, self.sum_norms, self.loss_scale = transport, sum_norms, loss_scale
+        self.chunks, self.chosen, self.importance, self.steps = residual.chunks, None, None, 0
+        self.gap = np.ones(len(self.chunks), np.int64)
+        self.communication_s, self._lazy, self._buffer = 0.0, None, self.pool.flat[:0]
+        self._gradient = self._unit = 0  # next gradient to be announced, next unit to be packed
 
     @property
     def calls(self) -> list:
-        """The allreduces of this step, in packed elements, `after` which unit."""
+        """The allreduce calls of the last step, in packed elements."""
         return self._lazy.calls if self._lazy else []
 
     def ready(self, index: int) -> None:
-        """Gradient number `index` is final: its chunks are carried, chosen ones packed, and sent if there is enough."""
-        if index != self._gradient or index >= len(self.pool.specs):
-            raise ValueError(
-                f"CSC: gradient {index} is ready; wanted {self._gradient} of {len(self.pool.specs)}; "
-                "next: announce gradients in the order of the pool, once a step, and call finish() after the last"
-            )
+        """Gradient number `index` is final: accumulate it, pack the chosen chunks that end in it,
+        send what is enough.
+        """
+        require_next(index, self._gradient, len(self.pool.specs), "CSC")
         if index == 0:
             self._begin()
         self._gradient += 1
-        self.later(lambda _: self._carry(index), self.pool.flat)
+        self.transport.worker.run(lambda _: self._accumulate(index), self.pool.flat)
 
-    def finish(self) -> bool:
-        """Send what still waits, sum the norms, and return whether all ranks accept the step."""
-        if self._gradient != len(self.pool.specs):
-            raise ValueError(
-                f"CSC: finished after {self._gradient} of {len(self.pool.specs)} gradients; "
-                "next: announce every gradient, also those of a rank without samples"
-            )
-        self.later(lambda _: self._lazy.finish(), self.pool.flat)
-        with self.span("WAIT_FOR_DATA"):
-            self.wait()
+    def finish(self) -> StepResult:
+        """Send what still waits, sum the norms, and update the residual if all ranks accept the
+        step.
+        """
+        require_all(self._gradient, len(self.pool.specs), "CSC")
+        span, worker = self.transport.observe.span, self.transport.worker
+        worker.run(lambda _: self._lazy.finish(), self.pool.flat)
+        with span("compute", "WAIT_FOR_DATA"):
+            self.communication_s = worker.wait()
         accepted, norms = self._agree()
+        result = StepResult(False)
         if accepted:
-            with self.span("CSC_KEEP"):
-                self.store.keep(self.sent, dense=self.chosen is None)
-                self.store.deliver(self.chosen, self._lazy.pool.flat, self.loss_scale.scale, self.gap)
-            self._choose(norms)
+            numbers = list(range(len(self.chunks))) if self.chosen is None else self.chosen
+            sent = [self.chunks[number] for number in numbers]
+            with span("compute", "CSC_KEEP"):
+                self.residual.keep(sent, dense=self.chosen is None)
+                self.residual.deliver(
+                    numbers, self._lazy.pool.flat, self.loss_scale.scale, self.gap
+                )
+            result = StepResult(True, sent, self.gap[numbers].tolist())
+            self._choose(norms, numbers)
         self.loss_scale.update(accepted)
         self.steps += 1
         self._gradient = 0
-        return accepted
+        return result
 
     def _begin(self) -> None:
-        """Lay out what travels in this step."""
-        dense, edges = self.chosen is None, itertools.pairwise(self.pool.offsets)
-        units = [slice(*edge) for edge in edges] if dense else [self.chunks[c] for c in self.chosen]
-        capacity = self.pool.flat.size if dense else len(units) * self.chunk
-        if self._buffer.size != capacity:
-            self._buffer = None  # free the old one first
-            self._buffer = array_module(self.pool.flat).empty(capacity, self.pool.flat.dtype)
+        """Lay out what is sent in this step."""
+        if self.chosen is None:  # a dense step: the tensors
+            units = [self.pool.elements(index) for index in range(len(self.pool.specs))]
+        else:
+            units = [self.chunks[number] for number in self.chosen]
         offsets = [0, *itertools.accumulate(map(length, units))]
-        packed = Packed(units, offsets, self._buffer[: offsets[-1]])
-        self._lazy = LazyAllreduce(packed, self.allreduce, self.threshold_bytes, self.itemsize)
-        self.sent, self._unit = joined(units), 0
-        self.store.norms[:] = 0
+        if self._buffer.size != offsets[-1]:
+            self._buffer = None  # free the old one first
+            self._buffer = array_module(self.pool.flat).empty(offsets[-1], self.pool.flat.dtype)
+        packed, how = Packed(units, offsets, self._buffer), self.transport
+        self._lazy = LazyAllreduce(packed, how.allreduce, how.grouping, how.itemsize)
+        self.residual.norms[:] = 0
+        self._unit = 0
 
-    def _carry(self, index: int) -> None:
-        """Carry gradient number `index`, pack the chosen chunks that end in it, some at a time, and announce what is packed."""
+    def _accumulate(self, index: int) -> None:
         packed, scale, dense = self._lazy.pool, self.loss_scale.scale, self.chosen is None
-        with self.span_later("CSC_NORMS"), numpy.errstate(over="ignore", invalid="ignore"):
-            self.store.carry(index, scale, packed.flat if dense else None)
-        ready = bisect.bisect_right(packed.specs, self.pool.offsets[index + 1], key=lambda unit: unit.stop)
-        while self._unit < ready:
-            first, self._unit = self._unit, min(ready, self._unit + self.store.chunks_at_a_time)
-            if not dense:
-                with self.span_later("MEMCPY_IN_FUSION_BUFFER"), numpy.errstate(over="ignore", invalid="ignore"):
-                    out = packed.flat[packed.offsets[first] : packed.offsets[self._unit]]
-                    self.store.pack(self.chosen[first : self._unit], scale, out)
-            for unit in range(first, self._unit):
-                self._lazy.ready(unit)
+        span = self.transport.observe.span
+        with span("communication", "CSC_NORMS"), np.errstate(over="ignore", invalid="ignore"):
+            self.residual.accumulate(index, scale, packed.flat if dense else None)
+        end, first = self.pool.offsets[index + 1], self._unit
+        self._unit = bisect.bisect_right(packed.specs, end, key=lambda unit: unit.stop)
+        if not dense:
+            with span("communication", "MEMCPY_IN_FUSION_BUFFER"), np.errstate(over="ignore"):
+                out = packed.flat[packed.offsets[first] : packed.offsets[self._unit]]
+                self.residual.pack(self.chosen[first : self._unit], scale, out)
+        for unit in range(first, self._unit):
+            self._lazy.ready(unit)
 
-    def _agree(self) -> tuple[bool, numpy.ndarray]:
-        """One allreduce of all norms and a flag: (does every rank accept the step?, norms summed over ranks)."""
-        norms, total = to_host(self.store.norms), self._lazy.pool.flat
-        finite = numpy.isfinite(norms).all() and all(is_finite(total[b]) for b in blocks(total, 0, total.size))
-        message = numpy.zeros(len(norms) + 1)
+    def _agree(self) -> tuple[bool, np.ndarray]:
+        """One allreduce of all norms and a flag: (does every rank accept the step?, norms summed
+        over ranks).
+        """
+        norms = to_host(self.residual.norms)
+        finite = np.isfinite(norms).all() and ops.unscale(self._lazy.pool.flat, 1)
+        message = np.zeros(len(norms) + 1)
         if finite:
-            message[:-1] = self._kept_norms(norms) if self.after else norms
+            message[:-1] = self._norms_after(norms) if self.settings.after else norms
         message[-1] = not finite
-        with self.span("CSC_AGREE"):
-            self.allreduce_norms(message)
+        with self.transport.observe.span("compute", "CSC_AGREE"):
+            self.sum_norms(message)
         return bool(message[-1] == 0), message[:-1]
 
-    def _kept_norms(self, norms):
+    def _norms_after(self, norms):
         """Norms of what is kept once the step is accepted: nothing of what was sent."""
-        kept = norms * float(self.pool.flat.dtype.type(self.correction.factor))
+        kept = norms * float(self.pool.flat.dtype.type(self.residual.factor))
         kept[slice(None) if self.chosen is None else self.chosen] = 0
         return kept
 
-    def _choose(self, norms) -> None:
+    def _choose(self, norms, sent: list[int]) -> None:
         """The chunks of the next step, from the norms of this one."""
-        sent = range(len(self.chunks)) if self.chosen is None else self.chosen
-        self.sent_chunks, self.waited = [self.chunks[c] for c in sent], self.gap[sent].tolist()
         self.gap += 1
         self.gap[sent] = 1
-        self.importance = importance(norms, self.pool.flat.size, self.chunk)
-        percent, dense = self.density.at(self.steps + 1)
+        self.importance = importance(norms, self.pool.flat.size, self.settings.chunk)
+        percent, dense = self.settings.density.at(self.steps + 1)
         self.chosen = None if dense else choose(self.importance, percent)
-
-
-def joined(parts: list[slice]) -> list[slice]:
-    """Ascending slices with neighbours joined, empty ones left out."""
-    runs = []
-    for part in parts:
-        if runs and runs[-1].stop == part.start:
-            runs[-1] = slice(runs[-1].start, part.stop)
-        elif part.stop > part.start:
-            runs.append(part)
-    return runs

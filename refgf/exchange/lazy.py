@@ -2,20 +2,64 @@
 
     gradients in order of generation    g0 g1 g2 | g3 | g4 g5
     waiting bytes after each            4  12 20 | 32 | 4  8         theta = 16
-    one allreduce per group             ^^^^^^^^   ^^   ^^^^^        the last one because backward has ended
+    one allreduce per group             ^^^^^^^^   ^^   ^^^^^        the last one because backward
+                                        has ended
 
-A group is sent as soon as its bytes on the wire are *greater than* theta; what still waits when backward is finished
-is flushed. theta = 0 sends every tensor by itself as soon as it is ready (called eager here; wait-free
-backpropagation in the literature), theta = infinity sends everything in one call. As the pool is laid out in order of
-generation, a group is a slice: nothing is copied.
+A group is sent as soon as its bytes on the wire are *greater than* theta. What still waits when
+backward ends is flushed. theta = 0 sends every tensor by itself as soon as it is ready (wait-free
+backpropagation, called eager here); theta = infinity sends everything in one call. A group is a
+slice of the pool, so nothing is copied.
 
-Cost per rank: the number of groups times what one call of the allreduce costs; bytes do not change.
-Source: GradientFlow (Sun et al. 2019). Its default for theta is not known to us; every lesson names its own.
+Cost per rank: the number of groups times the cost of one allreduce call; the bytes do not change.
+Source: GradientFlow (Sun et al. 2019). Its default theta is not known to us; every lesson names its
+own.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from refgf.exchange.result import StepResult
+
+
+class EagerAllreduce:
+    """The naive form: one allreduce for each gradient. `LazyAllreduce` with theta = 0 does the
+    same.
+    """
+
+    def __init__(self, pool, allreduce: Callable) -> None:
+        self.pool, self.allreduce = pool, allreduce
+
+    def ready(self, index: int) -> None:
+        """Gradient number `index` is final."""
+        self.allreduce(self.pool.flat[self.pool.elements(index)])
+
+    def finish(self) -> StepResult:
+        """Every sum is in the pool already."""
+        return StepResult()
+
+
+@dataclass(frozen=True)
+class Theta:
+    """The rule of lazy allreduce: a group is complete when its bytes exceed `threshold_bytes`."""
+
+    threshold_bytes: float = math.inf
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.threshold_bytes, int | float) or not self.threshold_bytes >= 0:
+            raise ValueError(
+                f"lazy allreduce: got theta = {self.threshold_bytes!r}; wanted bytes >= 0; "
+                "next: 0 for eager, 65536, 1e6, inf for one call"
+            )
+
+    def is_complete(self, waiting_bytes: int, last: int) -> bool:
+        """Is a group of so many bytes, whose last gradient is number `last`, to be sent now?"""
+        return waiting_bytes > self.threshold_bytes
+
+    def check(self, count: int) -> None:
+        """A rule that names gradients raises ValueError unless it fits `count` of them. This one
+        fits any.
+        """
 
 
 @dataclass(frozen=True)
@@ -30,59 +74,42 @@ class Call:
 class LazyAllreduce:
     """Calls `allreduce` on slices of `pool.flat` as gradients become ready.
 
-    pool             a `Pool`
-    allreduce        sums a flat array over all ranks, in place, now or later (`overlap.py`)
-    threshold_bytes  theta, in bytes on the wire
-    wire_itemsize    bytes a gradient takes on the wire (default: as in the pool)
-    wait             called at the end of the step, when everything has been handed to `allreduce`
+    pool       a `Pool`
+    allreduce  sums a flat array over all ranks, in place; may return before it has (`overlap.py`)
+    grouping   a `Theta`, or another rule with the same two methods (`papers/mgwfbp`)
+    itemsize   bytes of one gradient on the wire (default: as in the pool)
 
-    `calls` lists this step's groups. Errors: ValueError for a bad theta, a gradient out of order, or an unfinished step.
+    `calls` lists this step's groups. Errors: ValueError for a gradient out of order and for an
+    unfinished step.
     """
 
-    name = "lazy allreduce"
-
     def __init__(
-        self,
-        pool,
-        allreduce: Callable,
-        threshold_bytes: float,
-        wire_itemsize: int | None = None,
-        wait: Callable[[], None] = lambda: None,
+        self, pool, allreduce: Callable, grouping=None, itemsize: int | None = None
     ) -> None:
-        self.threshold_bytes = require_threshold(threshold_bytes)
-        self.pool, self.allreduce, self.wait = pool, allreduce, wait
-        self.itemsize = wire_itemsize or pool.flat.dtype.itemsize
+        self.grouping = grouping or Theta()
+        self.grouping.check(len(pool.specs))
+        self.pool, self.allreduce = pool, allreduce
+        self.itemsize = itemsize or pool.flat.dtype.itemsize
         self.calls = []
         self._start = self._next = 0  # first waiting element, next expected gradient
 
     def ready(self, index: int) -> None:
         """Gradient number `index` is final. Gradients come in the order of the pool."""
-        if index != self._next or index >= len(self.pool.specs):
-            raise ValueError(
-                f"{self.name}: gradient {index} is ready; wanted {self._next} of {len(self.pool.specs)}; "
-                "next: announce gradients in the order of the pool, once a step, and call finish() after the last"
-            )
+        require_next(index, self._next, len(self.pool.specs), "lazy allreduce")
         if index == 0:
             self.calls = []
         self._next += 1
-        if self._is_full():
+        waiting_bytes = (self.pool.offsets[self._next] - self._start) * self.itemsize
+        if self.grouping.is_complete(waiting_bytes, index):
             self._flush()
 
-    def finish(self) -> None:
-        """Send what still waits, and return when every sum of this step is in the pool."""
-        if self._next != len(self.pool.specs):
-            raise ValueError(
-                f"{self.name}: finished after {self._next} of {len(self.pool.specs)} gradients; "
-                "next: announce every gradient, also those of a rank without samples"
-            )
+    def finish(self) -> StepResult:
+        """Send what still waits."""
+        require_all(self._next, len(self.pool.specs), "lazy allreduce")
         if self._start < self.pool.offsets[-1]:
             self._flush()
         self._start = self._next = 0
-        self.wait()
-
-    def _is_full(self) -> bool:
-        """Is what waits, up to gradient `_next`, a group? (another rule: `merged.py`)"""
-        return (self.pool.offsets[self._next] - self._start) * self.itemsize > self.threshold_bytes
+        return StepResult()
 
     def _flush(self) -> None:
         stop = self.pool.offsets[self._next]
@@ -91,15 +118,19 @@ class LazyAllreduce:
         self._start = stop
 
 
-def require_threshold(threshold_bytes) -> float:
-    """theta as a number of bytes >= 0; infinity is one."""
-    try:
-        theta = float(threshold_bytes)
-    except (TypeError, ValueError):
-        theta = math.nan
-    if not theta >= 0:
+def require_next(index: int, expected: int, count: int, operation: str) -> None:
+    """ValueError unless gradient `index` of `count` is the one that comes next."""
+    if index != expected or index >= count:
         raise ValueError(
-            f"lazy allreduce: got theta = {threshold_bytes!r}; wanted bytes >= 0; "
-            "next: 0 for eager, 65536, 1e6, inf for one call"
+            f"{operation}: gradient {index} is ready; wanted {expected} of {count}; "
+            "next: announce gradients in the order of the pool, once a step, and call finish() after the last"
         )
-    return theta
+
+
+def require_all(announced: int, count: int, operation: str) -> None:
+    """ValueError unless all gradients of the step have been announced."""
+    if announced != count:
+        raise ValueError(
+            f"{operation}: finished after {announced} of {count} gradients; "
+            "next: announce every gradient, also those of a rank without samples"
+        )

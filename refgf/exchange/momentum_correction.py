@@ -1,101 +1,154 @@
-"""What CSC keeps of the gradients that do not travel, and what momentum becomes of it.
+"""The residual: what CSC keeps of gradients that were not sent, and what becomes of momentum.
 
-    form          kept    a chunk carries (a)   sent: kept becomes    not sent: kept becomes   momentum
-    dgc           u, v    v + (m u + g)         v = 0, u = m u + g    v = a, u = m u + g       here, before the exchange
-    dgc_masked    u, v    v + (m u + g)         v = 0, u = 0          v = a, u = m u + g       here
-    history       h       g + h                 h = 0                 h = m (g + h)            in the optimiser
-    none          h       g + h                 h = 0                 h = g + h                in the optimiser
+    form          state   a chunk sends (a)   if it was sent       if it was not        momentum
+                  happens
+    dgc           u, v    v + (m u + g)       v = 0, u = m u + g   v = a, u = m u + g   here, before
+                  the exchange
+    dgc_masked    u, v    v + (m u + g)       v = 0, u = 0         v = a, u = m u + g   here
+    history       h       g + h               h = 0                h = m (g + h)        in the
+                  optimiser
+    none          h       g + h               h = 0                h = g + h            in the
+                  optimiser
 
-A gradient that waits T steps would enter momentum SGD with weight 1 instead of 1 + m + ... + m^T if it were only added
-up (`none`): the correction lets it age as it would have in dense training. With `dgc` the sum of everything sent equals
-dense momentum SGD by linearity. Masking (Lin et al. 2018) also stops the momentum of what was just sent; never in a
-dense step, where u is ordinary momentum. GradientFlow's own formula is not at hand; `dgc` is the default by choice.
+A gradient that waits T steps enters momentum SGD late. In dense training it would have weighed 1 +
+m + ... + m^T by then; `none` only adds it up. With `dgc` the sum of everything sent equals dense
+momentum SGD by linearity. Masking (Lin et al. 2018) also clears the momentum of what was just sent,
+but never in a dense step, where u is ordinary momentum. GradientFlow's own formula is not at hand;
+`dgc` is the default by our choice.
 
-Each form works in phases. `carry` only reads what is kept: the new u (or g + h) takes the gradient's own place. Once all
-ranks have accepted the step, `keep` changes the two buffers' places: nothing is copied, and a step that is not accepted
-leaves no trace. What is left to do, `age` and for what was sent `forget`, waits until the memory is read anyway.
+Weight decay: with momentum before the exchange each rank adds its p-th part of decay * w to the
+gradient, because the exchange sums. Otherwise decay is added to the sums, once for each step since
+the chunk was last sent.
 """
 
+import itertools
+
+import numpy as np
+
+from refgf.comm.slices import chunks
 from refgf.device import array_module
+from refgf.exchange.chunk_choice import add_norms
 
 FORMS = ("dgc", "dgc_masked", "history", "none")
+BEFORE = ("dgc", "dgc_masked")  # momentum and decay happen before the exchange
 
 
-class MomentumBefore:
-    """`dgc` and `dgc_masked`: momentum is each rank's own, before the exchange. Keeps u and v (n,)."""
+class Residual:
+    """One rank's residual in plain NumPy. `engine/residual.py` has the same interface and bits in
+    fewer passes.
 
-    factor = 1.0  # what waits is not aged
+    pool        gradients (n,), multiplied by the loss scale; used as scratch
+    parameters  (n,) for weight decay
+    settings    a `CSCSettings`: form and chunk
+    size        number of ranks
 
-    def __init__(self, gradients, momentum: float, masked: bool) -> None:
-        xp = array_module(gradients)
-        self.u, self.v = xp.zeros_like(gradients), xp.zeros_like(gradients)
-        self.momentum, self.masked = float(momentum), masked
-
-    @property
-    def kept(self) -> dict:
-        return {"u": self.u, "v": self.v}
-
-    def carry(self, block: slice, g, scratch) -> None:
-        """g <- m u + g, the next u."""
-        g += array_module(g).multiply(self.u[block], self.momentum, out=scratch)
-
-    def travels(self, of, g, out) -> None:
-        """out <- v + g, g being the next u. of(x): the part of x (n,) that g belongs to."""
-        array_module(g).add(of(self.v), g, out=out)
-
-    def keep(self, pool) -> None:
-        """The step is accepted: what was carried is kept, and its buffer exchanged for the old one."""
-        self.u = pool.swap(self.u)
-
-    def age(self, block: slice) -> None:
-        """What was not sent in the step before."""
-        self.v[block] += self.u[block]
-
-    def forget(self, part: slice, dense: bool) -> None:
-        """What was sent in the step before."""
-        self.v[part] = 0
-        if self.masked and not dense:
-            self.u[part] = 0
-
-
-class MomentumAfter:
-    """`history` and `none`: momentum is the optimiser's, after the exchange. Keeps h (n,).
-
-    factor: m for `history`, so that what waits ages; 1 for `none`.
+    Nothing in `state` changes before `keep`, so a step that is not accepted leaves no trace.
     """
 
-    def __init__(self, gradients, factor: float) -> None:
-        self.h = array_module(gradients).zeros_like(gradients)
-        self.factor = float(factor)
+    def __init__(
+        self, pool, parameters, settings, momentum: float, decay: float, size: int
+    ) -> None:
+        require_form(settings.form, momentum)
+        self.pool, self.parameters, self.form = pool, parameters, settings.form
+        self.chunk, self.chunks = settings.chunk, chunks(pool.flat.size, settings.chunk)
+        self.momentum, self.decay = float(momentum), float(decay)
+        self.before = settings.form in BEFORE
+        self.share = decay / size if self.before else 0.0
+        self.factor = self.momentum if settings.form == "history" else 1.0  # ages what is not sent
+        zeros_like = array_module(pool.flat).zeros_like
+        self.state = {name: zeros_like(pool.flat) for name in ("uv" if self.before else "h")}
+        self.norms = array_module(pool.flat).zeros(
+            len(self.chunks), np.float64
+        )  # (C,) of this step
+        self._decays = decay_mask(pool) if decay and not self.before else None
 
-    @property
-    def kept(self) -> dict:
-        return {"h": self.h}
+    def accumulate(self, index: int, scale: float, out=None) -> None:
+        """Gradient number `index` is final: unscale it, add decay, add its part of the norms.
 
-    def carry(self, block: slice, g, scratch) -> None:
-        """g <- g + h"""
-        g += self.h[block]
+        out (n,), if given (a dense step), takes what it sends, multiplied by the scale.
+        """
+        part = self.pool.elements(index)
+        g = self.pool.flat[part]
+        g *= 1 / scale
+        if self.share and self.pool.specs[index].decay:
+            g += self.share * self.parameters[part]
+        sent = self.sends(part)
+        if out is not None:
+            out[part] = scale * sent
+        add_norms(self.norms, sent, part.start, self.chunk, scratch=sent)
 
-    def travels(self, of, g, out) -> None:
-        out[...] = g
+    def sends(self, part: slice):
+        """What these elements send if their chunk is chosen: a of the table."""
+        g = self.pool.flat[part]
+        if self.before:
+            return self.state["v"][part] + (self.momentum * self.state["u"][part] + g)
+        return g + self.state["h"][part]
 
-    def keep(self, pool) -> None:
-        self.h = pool.swap(self.h)
+    def pack(self, numbers: list[int], scale: float, out) -> None:
+        """What the chunks of these numbers send, multiplied by the scale, one after another into
+        `out`.
+        """
+        at = 0
+        for part in (self.chunks[number] for number in numbers):
+            sent = self.sends(part)
+            out[at : at + sent.size] = scale * sent
+            at += sent.size
 
-    def age(self, block: slice) -> None:
-        if self.factor != 1:
-            self.h[block] *= self.factor
+    def keep(self, sent: list[slice], dense: bool) -> None:
+        """The step is accepted, and these slices of the pool were sent."""
+        g = self.pool.flat
+        if self.before:
+            u, v = self.state["u"], self.state["v"]
+            u *= self.momentum
+            u += g
+            v += u
+        else:
+            h = self.state["h"]
+            h += g
+            h *= self.factor
+        for name, part in itertools.product(self.cleared(dense), sent):
+            self.state[name][part] = 0
 
-    def forget(self, part: slice, dense: bool) -> None:
-        self.h[part] = 0
+    def cleared(self, dense: bool) -> str:
+        """Which arrays of `state` become zero where a chunk was sent."""
+        if not self.before:
+            return "h"
+        return "uv" if self.form == "dgc_masked" and not dense else "v"
+
+    def deliver(self, numbers: list[int], packed, scale: float, gap) -> None:
+        """The sums of these chunks, unscaled, into the pool. gap (C,): steps since each chunk was
+        last sent.
+        """
+        at = 0
+        for number in numbers:
+            part = self.chunks[number]
+            total = packed[at : at + part.stop - part.start]
+            total *= 1 / scale  # exact: a power of two
+            if self.decay and not self.before:
+                factor = total.dtype.type(self.decay * gap[number])
+                decays = self.parameters[part] * factor
+                total += array_module(total).where(
+                    self._decays[part], decays, total.dtype.type(-0.0)
+                )
+            self.pool.flat[part] = total
+            at += total.size
+
+    def settled(self) -> dict:
+        """`state`, complete: for a checkpoint."""
+        return self.state
 
 
-def correction(form: str, gradients, momentum: float) -> MomentumBefore | MomentumAfter:
-    """The state of one form for gradients (n,), zeros at first."""
+def decay_mask(pool):
+    """(n,) bool: does weight decay apply to this element? Not to biases and normalisation."""
+    mask = array_module(pool.flat).zeros(pool.flat.size, bool)
+    for index, spec in enumerate(pool.specs):
+        mask[pool.elements(index)] = spec.decay
+    return mask
+
+
+def require_form(form: str, momentum: float) -> None:
+    """ValueError unless the form is one of FORMS and 0 <= momentum < 1."""
     if form not in FORMS:
         raise ValueError(f"CSC: got momentum correction {form!r}; wanted one of {', '.join(FORMS)}")
     if not 0 <= momentum < 1:
         raise ValueError(f"CSC: got momentum {momentum}; wanted 0 <= momentum < 1")
-    if form in ("dgc", "dgc_masked"):
-        return MomentumBefore(gradients, momentum, masked=form == "dgc_masked")
-    return MomentumAfter(gradients, momentum if form == "history" else 1)

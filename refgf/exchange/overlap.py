@@ -4,13 +4,14 @@
     queue                     \\ sum 8       \\ sum 7
     communication               | allreduce 8 | allreduce 7 | ...
 
-Non-blocking MPI calls make no progress by themselves, so a thread that makes blocking ones is the simplest thing that
-really overlaps; mpi4py releases the interpreter lock while it waits. The thread must be the only user of its
-communicator: give its `allreduce` a `comm.Dup()`. Cost: two queue operations per call; no copy.
+In MPICH a non-blocking call makes no progress by itself; Open MPI hides 70 to 75 % of one
+(2026-11). A thread that makes blocking calls overlaps with both. mpi4py releases the GIL while it
+waits. The thread must be the only user of its communicator: give its allreduce a `comm.Dup()`.
+Cost: two queue operations per call; no copy.
 
-On a GPU backward only queues kernels: an array may be announced before it is computed. So each array is queued with an
-event of the stream that produces it, and the thread selects the array's device and waits for that event, on a stream of
-its own (`refgf/device.py`; not yet run on a GPU).
+On a GPU backward only queues kernels, so an array may be announced before it is computed. Each
+array is queued with an event of the stream that produces it. The thread selects the array's device
+and waits for that event, on a stream of its own (`device.py`; not yet run on a GPU).
 """
 
 import queue
@@ -22,38 +23,49 @@ from collections.abc import Callable
 from refgf.device import follow, mark, synchronize
 
 
-class CommunicationThread:
-    """Turns an `Allreduce` into an asynchronous one: calling it only queues the array. `run` queues other work as well;
-    allreduce None: only that.
+class AtOnce:
+    """The naive form, without overlap: work is done when it is handed over."""
 
-    ValueError where MPI runs and was started for a single thread: it may hang, or send other bytes.
-    An exception in the thread goes to `threading.excepthook`, which ends the job where `refgf.launch` is loaded, and is
-    raised by `wait` too.
+    def run(self, work: Callable, x) -> None:
+        """Call work(x)."""
+        work(x)
+
+    def wait(self) -> float:
+        """Nothing is in flight. Returns 0.0 s: no time was spent concurrently with backward."""
+        return 0.0
+
+    def close(self) -> None:
+        """There is no thread to end."""
+
+
+class CommunicationThread:
+    """A thread that calls work(x) for each `run(work, x)`, in that order.
+
+    Errors: ValueError where MPI runs and was started for a single thread: it may hang, or send
+    other bytes. An exception in the thread goes to `threading.excepthook`, which ends the job where
+    `refgf.launch` is loaded; `wait` raises it too.
     """
 
-    def __init__(self, allreduce: Callable | None, name: str = "communication") -> None:
+    def __init__(self, name: str = "communication") -> None:
         require_threads(name)
-        self._allreduce = allreduce
         self._queue = queue.SimpleQueue()
         self._idle = threading.Condition()
-        self._pending = 0
-        self._error = None
-        self._busy_s = 0.0
+        self._pending, self._busy_s, self._error = 0, 0.0, None
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
-    def __call__(self, x) -> None:
-        """Queue x, which belongs to the thread until `wait` returns."""
-        self.run(self._allreduce, x)
-
     def run(self, work: Callable, x) -> None:
-        """Queue work(x): the thread calls it when x is computed, after all that was queued before."""
+        """Queue work(x), called once x is computed. x belongs to the thread until `wait`
+        returns.
+        """
         with self._idle:
             self._pending += 1
         self._queue.put((work, x, mark(x)))
 
     def wait(self) -> float:
-        """Return when all that was queued is finished; the result is the seconds the thread was busy with it."""
+        """Return when everything queued is finished; the result is the seconds that the thread was
+        busy with it.
+        """
         with self._idle:
             self._idle.wait_for(lambda: self._pending == 0 or self._error)
             if self._error:
@@ -74,7 +86,7 @@ class CommunicationThread:
                 start_s = time.perf_counter()
                 work(x)
                 synchronize(x)  # the caller's stream does not wait for this thread's
-            except BaseException as error:  # the main thread may wait for ever otherwise
+            except BaseException as error:  # otherwise the main thread would wait for ever
                 with self._idle:
                     self._error = error
                     self._idle.notify_all()
@@ -88,10 +100,17 @@ class CommunicationThread:
 def require_threads(name: str) -> None:
     """ValueError unless MPI, where it runs, lets every thread call it."""
     mpi = sys.modules.get("mpi4py.MPI")  # importing it would start MPI
-    if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized() or mpi.Query_thread() == mpi.THREAD_MULTIPLE:
+    if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized():
         return
-    levels = {mpi.THREAD_SINGLE: "single", mpi.THREAD_FUNNELED: "funneled", mpi.THREAD_SERIALIZED: "serialized"}
+    if mpi.Query_thread() == mpi.THREAD_MULTIPLE:
+        return
+    levels = {
+        mpi.THREAD_SINGLE: "single",
+        mpi.THREAD_FUNNELED: "funneled",
+        mpi.THREAD_SERIALIZED: "serialized",
+    }
     raise ValueError(
-        f"thread {name!r} on rank {mpi.COMM_WORLD.rank}: got MPI at thread level {levels[mpi.Query_thread()]}; wanted "
-        "multiple, as two threads call it; next: unset MPI4PY_RC_THREAD_LEVEL, or python -m refgf.doctor"
+        f"thread {name!r} on rank {mpi.COMM_WORLD.rank}: got MPI at thread level "
+        f"{levels[mpi.Query_thread()]}; wanted multiple, because two threads call it; "
+        "next: unset MPI4PY_RC_THREAD_LEVEL, or python -m refgf.doctor"
     )

@@ -1,18 +1,20 @@
-"""Shared-memory files that killed MPI jobs left behind.
+"""Removes shared-memory files that killed MPI jobs left behind.
 
-An MPI job that ends normally deletes its files in /dev/shm. One that is killed does not: MPICH leaves 1 to 8 MB
-(`mpich_shm_...`), Open MPI 16 MB a rank (`sm_segment...`), until the memory is full and the next job dies with SIGBUS.
+An MPI job that ends normally deletes its files in /dev/shm. A killed job does not: MPICH leaves
+1 to 8 MB (`mpich_shm_...`), Open MPI 16 MB a rank (`sm_segment...`). Once the memory is full, the
+next job dies with SIGBUS.
 
-`remove()` deletes such a file only if all of this holds: its name is one that MPI libraries or our cache give, it
-belongs to this user, it is older than MIN_AGE_S, and no process has it mapped or open. A job that is just starting
-always has its file open or mapped, so the age is only a margin. Inside a user namespace (`unshare --user`, rootless
-containers) this user's processes outside of it cannot be looked into: where there is one, nothing is deleted. Not seen
-are processes that share /dev/shm without sharing /proc, as of two containers with the host's IPC: start one job at a
-time there.
+`remove()` deletes a file only if all of this holds: MPI libraries or our cache use its name, it
+belongs to this user, it is older than MIN_AGE_S, and no process has it mapped or open. A job that
+is just starting always has its file open or mapped, so the age is only a margin. Inside a user
+namespace (`unshare --user`, rootless containers) this user's processes outside of it cannot be
+inspected; if there is one, nothing is deleted. Processes that share /dev/shm but not /proc, such as
+those of two containers with the host's IPC, are not detected: start one job at a time there.
 """
 
 import os
 import time
+from collections.abc import Iterable
 
 FOLDER = "/dev/shm"
 PREFIXES = (
@@ -24,58 +26,59 @@ PREFIXES = (
     "osc_sm.",  # Open MPI, shared windows
     "Intel_MPI_",  # Intel MPI
     "ucx_shm_posix_",  # UCX, below MPICH and Open MPI
-    "refgf_cache_",  # refgf/papers/datacache/memory.py; has a name for a moment only
+    "refgf_cache_",  # refgf/papers/datacache/memory.py; its file has a name only for a moment
 )
 MIN_AGE_S = 2.0
 
 
 def candidates(folder: str = FOLDER, now_s: float | None = None) -> dict[str, int]:
-    """{name: bytes} of this user's MPI files in `folder` that are old enough; empty where there is no such folder."""
+    """{name: bytes} of this user's MPI files in `folder` of at least MIN_AGE_S; {} without it."""
     now_s = time.time() if now_s is None else now_s
     found = {}
-    for name in _listing(folder):
+    for name in _list_folder(folder):
         if not name.startswith(PREFIXES):
             continue
         try:
             status = os.lstat(os.path.join(folder, name))
-        except OSError:  # gone meanwhile: its job has just ended
+        except OSError:  # its job has just ended
             continue
-        if status.st_uid == os.getuid() and now_s - max(status.st_mtime, status.st_ctime) >= MIN_AGE_S:
+        age_s = now_s - max(status.st_mtime, status.st_ctime)
+        if status.st_uid == os.getuid() and age_s >= MIN_AGE_S:
             found[name] = status.st_size
     return found
 
 
-def in_use(names, proc: str = "/proc") -> set[str]:
-    """Those of `names` that some process has mapped or open; all of them where that cannot be found out.
+def find_used(names: Iterable[str], proc: str = "/proc") -> set[str]:
+    """The names that a process has mapped or open; all of them if that cannot be determined.
 
-    File descriptors are read before mappings: a job opens its file, maps it, and only then closes it.
+    File descriptors are read before mappings, because a job opens its file, maps and closes it.
     """
     names, used = set(names), set()
-    for pid in filter(str.isdigit, _listing(proc)):
+    for pid in filter(str.isdigit, _list_folder(proc)):
         process = os.path.join(proc, pid)
         try:
             if os.stat(os.path.join(process, "maps")).st_uid != os.getuid():
                 continue  # another user's process cannot map this user's private files
             text = _open_files(process) + _mappings(process)
-        except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+        except (FileNotFoundError, ProcessLookupError):  # the process has ended
             continue
         except PermissionError:
             if _in_user_namespace(proc):
                 return names
-            continue  # closed to inspection, as ssh-agent is; MPI ranks are not
+            continue  # not inspectable, like ssh-agent; MPI ranks are
         used |= {name for name in names if name in text}
     return used
 
 
 def remove(folder: str = FOLDER, proc: str = "/proc") -> dict[str, int]:
-    """Delete what `candidates` finds and nobody uses; {name: bytes} of what was deleted."""
+    """Delete the candidates that no process uses; return their {name: bytes}."""
     found = candidates(folder)
-    used = in_use(found, proc) if found else set()
+    used = find_used(found, proc) if found else set()
     removed = {}
     for name in found.keys() - used:
         try:
             os.unlink(os.path.join(folder, name))
-        except OSError:  # another job of this user was quicker
+        except OSError:  # another job of this user has deleted it
             continue
         removed[name] = found[name]
     return removed
@@ -83,7 +86,8 @@ def remove(folder: str = FOLDER, proc: str = "/proc") -> dict[str, int]:
 
 def _in_user_namespace(proc: str) -> bool:
     with open(os.path.join(proc, "self", "uid_map")) as file:
-        return file.read().split() != ["0", "0", "4294967295"]  # the initial one maps all users to themselves
+        mapping = file.read().split()
+    return mapping != ["0", "0", "4294967295"]  # the initial namespace maps users to themselves
 
 
 def _open_files(process: str) -> str:
@@ -91,7 +95,7 @@ def _open_files(process: str) -> str:
     for number in os.listdir(os.path.join(process, "fd")):
         try:
             links.append(os.readlink(os.path.join(process, "fd", number)))
-        except FileNotFoundError:  # closed meanwhile
+        except FileNotFoundError:  # just closed
             continue
     return "\n".join(links)
 
@@ -101,7 +105,7 @@ def _mappings(process: str) -> str:
         return file.read()
 
 
-def _listing(folder: str) -> list[str]:
+def _list_folder(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
     except OSError:

@@ -1,18 +1,22 @@
 """Checkpoints: a run that is killed and resumed gives the same bits as one that was not.
 
     checkpoints = Checkpoints(folder, flow)
-    position = checkpoints.resume() or {"epoch": 0, "step": 0}        what the loop said when it saved
+    position = checkpoints.resume() or {"epoch": 0, "step": 0}     what the loop passed to `save`
     ...
-    checkpoints.save({"epoch": epoch, "step": step})                  collective, like resume
+    checkpoints.save({"epoch": epoch, "step": step})               collective, like resume
 
-    folder/step-00000120/    shared.npz       master weights, velocity; loss scale, chosen chunks: what all ranks share
-                             rank0.npz ...    each rank's own: what CSC kept back, running statistics, random state
-                             manifest.json    sizes and SHA-256 of the others, written last: with it the folder counts
-                             refgf-checkpoint.txt   written first: only folders with it are deleted
     folder/refgf.lock        locked by rank 0 while it lives: a second job in the folder is refused
+    folder/step-00000120/
+        refgf-checkpoint.txt    written first: only a folder that has it is ever deleted
+        shared.npz              the same on all ranks: master weights, velocity, loss scale, chosen
+                                chunks
+        rank0.npz ...           each rank's own: residual of CSC, running statistics, random state
+        manifest.json           sizes and SHA-256 of the arrays, written last: the checkpoint counts
+                                once it is there
 
-The last two are kept. Whatever happens while one is being written (a kill, a full disk), the one before is whole.
-`folder` must be the same place for all ranks. The working copy of the weights is not saved: it is the rounded master.
+The last two are kept. Whatever happens while one is being written (a kill, a full disk), the one
+before is whole. `folder` must be the same place for all ranks. The working copy of the weights is
+not saved: it is the rounded master.
 """
 
 import hashlib
@@ -38,7 +42,7 @@ from refgf.machine.checkpoint_files import (
 from refgf.training.gradientflow import GradientFlow
 
 KEEP = 2
-MUST_AGREE = ("form", "chunk", "csc")  # with other values of these the saved state does not fit
+MUST_AGREE = ("form", "chunk", "csc", "compressor")  # with other values of these the saved state does not fit
 
 
 class CheckpointNotWritten(OSError):
@@ -46,7 +50,7 @@ class CheckpointNotWritten(OSError):
 
 
 class Checkpoints:
-    """Saves and restores a `GradientFlow`, model included. say: where messages go, called on rank 0."""
+    """Saves and restores a `GradientFlow` with its model. say: prints a message, on rank 0."""
 
     def __init__(self, folder, flow: GradientFlow, say: Callable[[str], None] = print) -> None:
         self.folder, self.flow, self.comm = Path(folder), flow, flow.comm
@@ -100,22 +104,33 @@ class Checkpoints:
         self._together(target, lambda: prepare(target) if self.rank == 0 else None)
         written = self._together(target, lambda: self._write_parts(target))
         files = {name: entry for part in written for name, entry in part.items()}
-        about = {"ranks": self.comm.Get_size(), "layout": self.flow.model.layout(), "code": code_hash(),
-                 "settings": self._settings(), "position": position, "files": files}  # fmt: skip
+        about = {
+            "ranks": self.comm.Get_size(),
+            "layout": self.flow.model.layout(),
+            "code": code_hash(),
+            "settings": self._settings(),
+            "position": position,
+            "files": files,
+        }
         self._together(target, lambda: write_manifest(target, about) if self.rank == 0 else None)
 
     def _require_newest(self, target: Path) -> None:
-        newest = self.comm.bcast(max((path.name for path in self._folders()), default="") if self.rank == 0 else None)
+        newest = self.comm.bcast(
+            max((path.name for path in self._folders()), default="") if self.rank == 0 else None
+        )
         if newest >= target.name and not self._resumed:
             raise ValueError(
-                f"checkpoint on rank {self.rank}: got {target.name} for {self.folder}, which has {newest} of an earlier run; "
-                "wanted a folder of this run's own; next: resume that run, or choose another folder"
+                f"checkpoint on rank {self.rank}: got {target.name} for {self.folder}, "
+                f"which has {newest} of an earlier run; wanted a folder of this run's own; "
+                "next: resume that run, or choose another folder"
             )
 
     def _write_parts(self, target: Path) -> dict:
         """This rank's files; {name: {"bytes", "sha256"}}."""
         arrays, facts = self._own()
-        written = {f"rank{self.rank}.npz": write_arrays(target / f"rank{self.rank}.npz", arrays, facts)}
+        written = {
+            f"rank{self.rank}.npz": write_arrays(target / f"rank{self.rank}.npz", arrays, facts)
+        }
         if self.rank == 0:
             arrays, facts = self._shared()
             written["shared.npz"] = write_arrays(target / "shared.npz", arrays, facts)
@@ -125,14 +140,15 @@ class Checkpoints:
         """Every rank's write(); if one fails, CheckpointNotWritten on all of them."""
         try:
             result = None, write()
-        except (OSError, ValueError) as error:  # zipfile turns some of the disk's errors into ValueError
+        except (OSError, ValueError) as error:  # ValueError: zipfile's, for some errors of the disk
             result = str(error), None
         everybody = self.comm.allgather(result)
         failed = {rank: told for rank, (told, _) in enumerate(everybody) if told}
         if failed:
             told = "; ".join(f"rank {rank}: {text}" for rank, text in failed.items())
             raise CheckpointNotWritten(
-                f"checkpoint {target.name}: not written: {told}; earlier checkpoints are untouched; "
+                f"checkpoint {target.name}: not written: {told}; "
+                "earlier checkpoints are untouched; "
                 f"next: make room in {self.folder}, move other files away, or choose another folder"
             )
         return [value for _, value in everybody]
@@ -140,7 +156,7 @@ class Checkpoints:
     # ---- reading ----
 
     def resume(self) -> dict | None:
-        """Restore the newest checkpoint that is whole, and return its position; None if there is none. Collective.
+        """Restore the newest whole checkpoint; its position, or None without one. Collective.
 
         Errors, the same on every rank: ValueError if another running job uses the folder, if a
         checkpoint is of another number of ranks, another network or other settings of CSC, and if
@@ -161,8 +177,8 @@ class Checkpoints:
             self._say(f"checkpoint {name} is damaged ({told}); trying the one before")
         if found:
             raise ValueError(
-                f"resume: got {len(found)} checkpoints in {self.folder}, all of them damaged; wanted one that is whole; "
-                "next: start again, in another folder"
+                f"resume: got {len(found)} checkpoints in {self.folder}, all of them damaged; "
+                "wanted one that is whole; next: start again, in another folder"
             )
         return None
 
@@ -175,7 +191,9 @@ class Checkpoints:
             files, told = about["files"], None
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             files, told = {}, f"{MANIFEST}: {error}"
-        mine = told or next(filter(None, (damage(source / n, files.get(n)) for n in self._needed())), None)
+        mine = told or next(
+            filter(None, (damage(source / n, files.get(n)) for n in self._needed())), None
+        )
         everybody = self.comm.allgather(mine)
         told = "; ".join(f"rank {rank}: {text}" for rank, text in enumerate(everybody) if text)
         return (None, told) if told else (about, "")
@@ -192,15 +210,21 @@ class Checkpoints:
         for name in here:
             if here[name] != there[name]:
                 raise ValueError(
-                    f"resume on rank {self.rank}: {source} is of another run: got {name} = {_short(there[name])}, wanted "
-                    f"{_short(here[name])}; next: resume with the settings of that run, or choose another folder"
+                    f"resume on rank {self.rank}: {source} is of another run: got {name} = "
+                    f"{_short(there[name])}, wanted {_short(here[name])}; next: resume with the "
+                    "settings of that run, or choose another folder"
                 )
         others = [name for name in settings if settings[name] != saved.get(name)]
         if others:
-            told = ", ".join(f"{name} was {saved.get(name)}, is {settings[name]}" for name in others)
+            told = ", ".join(
+                f"{name} was {saved.get(name)}, is {settings[name]}" for name in others
+            )
             self._say(f"warning: other settings than when {source.name} was saved: {told}")
         if about["code"] != code_hash():
-            self._say(f"warning: {source.name} was saved by another version of refgf: the bits to come may differ")
+            self._say(
+                f"warning: {source.name} was saved by another version of refgf: "
+                "the bits to come may differ"
+            )
 
     def _restore(self, source: Path, about: dict) -> None:
         shared, own = (read_arrays(source / name) for name in self._needed())
@@ -214,15 +238,13 @@ class Checkpoints:
     # ---- what a run consists of ----
 
     def _settings(self) -> dict:
-        return self.flow.settings | {"csc": self.flow.csc is not None}
+        return {"compressor": None} | self.flow.settings
 
     def _shared(self) -> tuple[dict, dict]:
         """(arrays, facts) that are the same on all ranks."""
         model, csc = self.flow.model, self.flow.csc
-        arrays = {"parameters": model.parameters.flat}
-        if hasattr(model.optimizer, "velocity"):
-            arrays["velocity"] = model.optimizer.velocity
-        facts = {"steps": self.flow.steps, "loss_scale": self.flow.loss_scale.state()}
+        arrays = {"parameters": model.parameters.flat} | model.optimizer.state
+        facts = {"steps": self.flow.steps, "loss_scale": model.loss_scale.state()}
         if csc:
             arrays["gap"] = csc.gap
             facts["chosen"] = csc.chosen
@@ -230,15 +252,23 @@ class Checkpoints:
 
     def _own(self) -> tuple[dict, dict]:
         """(arrays, facts) of this rank alone."""
-        network, csc = self.flow.model.network, self.flow.csc
+        network, flow = self.flow.model.network, self.flow
         arrays = {f"running{i}": array for i, array in enumerate(network.running)}
-        if csc:
-            arrays |= {f"kept_{name}": array for name, array in csc.kept.items()}
+        if flow.csc:
+            residual = flow.csc.residual.settled()
+            arrays |= {f"residual_{name}": array for name, array in residual.items()}
+        if flow.compressed:
+            state = flow.compressed.compressor.state
+            arrays |= {f"compressor_{name}": array for name, array in state.items()}
         return arrays, {"dropout_rng": network.dropout_rng.bit_generator.state}
 
     def _restore_facts(self, shared: dict, own: dict) -> None:
-        self.flow.restore(shared["steps"], shared["loss_scale"], shared.get("chosen"))
-        self.flow.model.network.dropout_rng.bit_generator.state = own["dropout_rng"]
+        flow = self.flow
+        flow.steps = shared["steps"]
+        flow.model.loss_scale.restore(shared["loss_scale"])
+        if flow.csc:
+            flow.csc.steps, flow.csc.chosen = shared["steps"], shared["chosen"]
+        flow.model.network.dropout_rng.bit_generator.state = own["dropout_rng"]
 
     def _folders(self) -> list[Path]:
         """Checkpoints that count, newest first."""
@@ -253,4 +283,8 @@ class Checkpoints:
 def _short(value) -> str:
     """A layout is long: its beginning and its hash say enough."""
     text = str(value)
-    return text if len(text) < 60 else f"{text[:50]}... ({hashlib.sha256(text.encode()).hexdigest()[:8]})"
+    return (
+        text
+        if len(text) < 60
+        else f"{text[:50]}... ({hashlib.sha256(text.encode()).hexdigest()[:8]})"
+    )

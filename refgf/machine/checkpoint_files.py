@@ -90,7 +90,9 @@ def prepare(target: Path) -> None:
     if os.path.lexists(target):
         raise FileExistsError(f"{target} has files of others, which are not deleted")
     target.mkdir(parents=True)
-    (target / OWNER).write_text("A checkpoint of refgf: refgf may delete it while this file exists.\n")
+    (target / OWNER).write_text(
+        "A checkpoint of refgf: refgf may delete it while this file exists.\n"
+    )
 
 
 def remove(folder: Path) -> None:
@@ -111,7 +113,7 @@ def remove(folder: Path) -> None:
 
 
 def write_arrays(path: Path, arrays: dict, facts: dict) -> dict:
-    """Write arrays and facts (JSON) to one .npz, to the disk itself; {"bytes", "sha256"} of the file."""
+    """Write arrays and facts (JSON) to one .npz, synced to the disk; its {"bytes", "sha256"}."""
     text = numpy.frombuffer(json.dumps(facts).encode(), numpy.uint8)
     with open(path, "wb") as file:
         numpy.savez(file, facts=text, **{name: to_host(array) for name, array in arrays.items()})
@@ -129,7 +131,10 @@ def read_arrays(path: Path) -> tuple[dict, dict]:
 
 def _entry(path: Path) -> dict:
     with open(path, "rb") as file:
-        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+        return {
+            "bytes": path.stat().st_size,
+            "sha256": hashlib.file_digest(file, "sha256").hexdigest(),
+        }
 
 
 def write_manifest(target: Path, about: dict) -> None:

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from refgf.machine.images import ImageFiles, check_ends
-from refgf.training.data import Dataset, held_out
+from refgf.machine.digits import hold_out
+from refgf.training.data import Dataset
 
 HOLD_OUT_EVERY = 10  # without val/, every tenth image of each class of train/ is held out
 NORMALISATION = {  # the usual constants of ImageNet's training set (R, G, B) and their means for grey
@@ -70,7 +71,9 @@ def image_folder(
     tree = _agreed_tree(str(path), comm)
     files = ImageFiles(tree.paths, image_size, channels, memory_limit_bytes)
     decode_all = files.fits if full_check is None else full_check
-    bad = _bad_files(files.sample if decode_all else lambda i: check_ends(tree.paths[i]), len(tree.paths), comm)
+    bad = _bad_files(
+        files.sample if decode_all else lambda i: check_ends(tree.paths[i]), len(tree.paths), comm
+    )
     skipped = tuple(tree.faults + list(bad.values()))
     if skipped and not skip_bad_images:
         raise ValueError(_bad_tree(path, skipped))
@@ -79,18 +82,25 @@ def image_folder(
     return _parts(path, tree, files, good, skipped)
 
 
-def _parts(path, tree: Tree, files: ImageFiles, good: np.ndarray, skipped: tuple[str, ...]) -> tuple[Dataset, Dataset]:
+def _parts(
+    path, tree: Tree, files: ImageFiles, good: np.ndarray, skipped: tuple[str, ...]
+) -> tuple[Dataset, Dataset]:
     train, val = np.flatnonzero(good & ~tree.in_val), np.flatnonzero(good & tree.in_val)
     if not tree.has_val:
-        out = held_out(tree.labels[train], HOLD_OUT_EVERY - 1, HOLD_OUT_EVERY)
+        out = hold_out(tree.labels[train], HOLD_OUT_EVERY - 1, HOLD_OUT_EVERY)
         train, val = train[~out], train[out]
     if len(np.unique(tree.labels[train])) < 2:
         raise ValueError(
             f"image_folder: got images of {len(np.unique(tree.labels[train]))} class(es) under {path}/train "
             f"({len(skipped)} bad files or folders left out); wanted two classes at least, each a folder with images"
         )
-    note = f"{path}: {len(train)} images of {len(tree.class_names)} classes to train on, {len(val)} held out (" + (
-        "val/)" if tree.has_val else f"no val/: every {HOLD_OUT_EVERY}th image of each class of train/)"
+    note = (
+        f"{path}: {len(train)} images of {len(tree.class_names)} classes to train on, {len(val)} held out ("
+        + (
+            "val/)"
+            if tree.has_val
+            else f"no val/: every {HOLD_OUT_EVERY}th image of each class of train/)"
+        )
     )
     mean, std = NORMALISATION[files.shape[2]]
     return tuple(
@@ -184,10 +194,14 @@ def _bad_tree(path, skipped: tuple[str, ...]) -> str:
 def list_tree(path: str) -> Tree:
     """Names only, no file is opened; sorted, so the same everywhere. ValueError where this is no such tree."""
     if not os.path.isdir(path):
-        raise ValueError(f"image_folder: {path} {'is a file' if os.path.exists(path) else 'is not there'}; {_WANTED}")
+        raise ValueError(
+            f"image_folder: {path} {'is a file' if os.path.exists(path) else 'is not there'}; {_WANTED}"
+        )
     splits = _entries(path, folders=True)
     if "train" not in splits:
-        raise ValueError(f"image_folder: {path} has no folder train, only {splits[:SHOWN]}; {_WANTED}")
+        raise ValueError(
+            f"image_folder: {path} has no folder train, only {splits[:SHOWN]}; {_WANTED}"
+        )
     class_names = _entries(os.path.join(path, "train"), folders=True)
     has_val = "val" in splits
     if has_val:
@@ -209,17 +223,26 @@ def list_tree(path: str) -> Tree:
     return tree
 
 
-_WANTED = "wanted path/train/<class>/<image>, and val/<class>/<image> if there are images to test on"
+_WANTED = (
+    "wanted path/train/<class>/<image>, and val/<class>/<image> if there are images to test on"
+)
 
 
 def _entries(path: str, folders: bool) -> list[str]:
     with os.scandir(path) as entries:
-        return sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir() == folders)
+        return sorted(
+            entry.name
+            for entry in entries
+            if not entry.name.startswith(".") and entry.is_dir() == folders
+        )
 
 
 def _images(folder: str, faults: list[str]) -> list[str]:
     """Paths of the files in a class folder; adds to faults what does not belong there, and if there are none."""
-    faults += [f"{os.path.join(folder, name)}: a folder among the images" for name in _entries(folder, folders=True)]
+    faults += [
+        f"{os.path.join(folder, name)}: a folder among the images"
+        for name in _entries(folder, folders=True)
+    ]
     names = _entries(folder, folders=False)
     if not names:
         faults.append(f"{folder}: a class folder without images")

@@ -21,10 +21,21 @@ from PIL import Image
 
 FORMATS = ("JPEG", "PNG")
 MODES = {1: "L", 3: "RGB"}
-END_MARKS = (b"\xff\xd9", b"IEND\xaeB`\x82")  # cannot occur inside JPEG's entropy-coded data; PNG's last chunk
+END_MARKS = (
+    b"\xff\xd9",
+    b"IEND\xaeB`\x82",
+)  # cannot occur inside JPEG's entropy-coded data; PNG's last chunk
 TAIL_BYTES = 64
 # what Pillow and the libraries below it raise for damaged files; anything else is a bug and may pass
-DAMAGE = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, Image.DecompressionBombError)
+DAMAGE = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    struct.error,
+    zlib.error,
+    Image.DecompressionBombError,
+)
 
 
 def decode(path: str, image_size: int, channels: int, content: bytes | None = None) -> np.ndarray:
@@ -96,12 +107,16 @@ class ImageFiles:
     The memory is the process's own: 8 ranks on a machine hold 8 copies of what they have seen.
     """
 
-    def __init__(self, paths: list[str], image_size: int, channels: int, memory_limit_bytes: int) -> None:
+    def __init__(
+        self, paths: list[str], image_size: int, channels: int, memory_limit_bytes: int
+    ) -> None:
         self.paths = paths
         self.shape = (image_size, image_size, channels)
         self.fits = len(paths) * image_size * image_size * channels <= memory_limit_bytes
         self._known = np.zeros(len(paths), bool)
-        self._kept = np.empty((len(paths) if self.fits else 0, *self.shape), np.uint8)  # untouched pages cost nothing
+        self._kept = np.empty(
+            (len(paths) if self.fits else 0, *self.shape), np.uint8
+        )  # untouched pages cost nothing
 
     def __call__(self, indices: np.ndarray) -> np.ndarray:
         samples = np.empty((len(indices), *self.shape), np.uint8)

@@ -1,29 +1,41 @@
-"""A communicator that behaves like a stated link, by waiting: for machines on which no cluster can be emulated.
+"""A communicator that emulates a link by waiting, for machines that cannot run an emulated cluster.
 
     comm = LinkComm(comm, parse_link("1gbit,50us"))
 
-Each rank has one link, as if every rank were a node of its own. A message of m bytes occupies the sender's side of the
-link for m * beta seconds and arrives alpha seconds later; sends of one rank queue behind each other (duplicates of the
-communicator share the link), sending and receiving go on at the same time. So a `Sendrecv` ends after
+Each rank has one link, as if it were a node of its own. A message of m bytes occupies the sender's
+side of the link for m * beta seconds and arrives alpha seconds later. Sends of one rank queue
+behind each other; duplicates of the communicator share the link. Sending and receiving are
+concurrent. So a `Sendrecv` ends after
 
     max(own start + own cost, sender's start + sender's cost)          cost = alpha + m * beta
 
-which is the alpha-beta model of `predict/cost.py`, word for word: a measurement on this communicator tests the
-prediction's bookkeeping, never the model. Not modelled: two senders that share a receiver's link, protocol headers,
-lost packets. The real message moves in no time after the wait; where it takes long itself (a link faster than this
-machine), it adds. `Barrier` and the lower-case collectives are not slowed: they are control, not data.
+This is the alpha-beta model of refgf/predict/cost.py. A measurement on this communicator therefore
+tests a prediction's bookkeeping, never the model. Not modelled: two senders that share a receiver's
+link, protocol headers, lost packets. The real message is sent after the wait. Its time adds, which
+matters only for a link faster than this machine. `Barrier` and the lower-case collectives are not
+delayed, because they are control and not data.
 """
 
 import threading
 import time
 
-from refgf.machine.units import Link
+from refgf.machine.units import parse_rate, parse_time
+from refgf.predict.cost import Link
 
-SPIN_S = 200e-6  # sleep() may come back this much too late; the rest of a wait is spent yielding
+SPIN_S = 200e-6  # sleep() may return this much too late; the rest of a wait is spent yielding
+
+
+def parse_link(text: str) -> Link:
+    """'1gbit,50us' -> Link(alpha_s=5e-05, beta_s_per_byte=8e-09)."""
+    rate, comma, latency = text.partition(",")
+    if not comma:
+        wanted = "a rate and a latency with a comma between; next: try 1gbit,50us"
+        raise ValueError(f"link: got {text!r}; wanted {wanted}")
+    return Link(parse_time(latency), 1 / parse_rate(rate))
 
 
 class LinkComm:
-    """Wraps a communicator; blocking messages take as long as `link` says. MPI's own collectives are refused."""
+    """Wraps a communicator. Blocking messages take the link's time; MPI's collectives raise."""
 
     def __init__(self, comm, link: Link, line: "_Line | None" = None) -> None:
         self._comm, self.link, self.host_only = comm, link, getattr(comm, "host_only", False)
@@ -37,14 +49,16 @@ class LinkComm:
         return self.size
 
     def Send(self, buf, dest: int, tag: int = 0) -> None:
-        self._line.carry(self.link, buf.nbytes, dest)
+        self._line.wait(self.link, buf.nbytes, dest)
         self._comm.Send(buf, dest, tag)
 
     def Recv(self, buf, source: int, tag: int = 0) -> None:
         self._comm.Recv(buf, source, tag)
 
-    def Sendrecv(self, sendbuf, dest, sendtag=0, recvbuf=None, source=None, recvtag=0) -> None:
-        self._line.carry(self.link, sendbuf.nbytes, dest)
+    def Sendrecv(
+        self, sendbuf, dest: int, sendtag: int = 0, recvbuf=None, source: int = 0, recvtag: int = 0
+    ) -> None:
+        self._line.wait(self.link, sendbuf.nbytes, dest)
         self._comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag)
 
     def Barrier(self) -> None:
@@ -71,20 +85,21 @@ class LinkComm:
 
     def __getattr__(self, name: str):
         raise AttributeError(
-            f"LinkComm on rank {self.rank}: got {name}; wanted one of Send, Recv, Sendrecv, Barrier, allgather, bcast, "
-            f"allreduce, Dup, as only these know the stated link; next: use a schedule of refgf.comm, or run without --link"
+            f"LinkComm on rank {self.rank}: got {name}; wanted one of Send, Recv, Sendrecv, "
+            "Barrier, allgather, bcast, allreduce, Dup, because only these emulate the link; "
+            "next: use a schedule of refgf.comm, or run without --link"
         )
 
 
 class _Line:
-    """The sending side of one rank's link: when it is free again."""
+    """The sending side of one rank's link, and the time when it is free again."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._free_s = 0.0
 
-    def carry(self, link: Link, nbytes: int, dest: int) -> None:
-        """Return when a message of nbytes that is handed over now has arrived. dest < 0 is MPI's PROC_NULL: at once."""
+    def wait(self, link: Link, nbytes: int, dest: int) -> None:
+        """Return when a message posted now arrives; at once for dest < 0, MPI's PROC_NULL."""
         if dest < 0:
             return
         with self._lock:
@@ -94,7 +109,7 @@ class _Line:
 
 
 def wait_until(deadline_s: float) -> None:
-    """Return at deadline_s on time.perf_counter's clock, or at once if it has passed; exact to some microseconds."""
+    """Return at deadline_s on time.perf_counter's clock, or at once; exact to microseconds."""
     remaining_s = deadline_s - time.perf_counter()
     if remaining_s > SPIN_S:
         time.sleep(remaining_s - SPIN_S)

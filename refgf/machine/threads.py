@@ -1,15 +1,17 @@
-"""p ranks as p threads of one process: no MPI needed, for tests, notebooks and debuggers.
+"""Runs p ranks as p threads of one process, without MPI: for tests, notebooks and debuggers.
 
     run(4, function, ...)     calls function(comm, ...) on 4 ranks and returns their 4 results
 
-`ThreadComm` is the part of mpi4py's communicator that this project uses, with the same names. A send blocks until its
-receiver has taken the bytes (rendezvous), as MPI does for large messages: a program that relies on MPI's buffering of
-small ones fails here. When all ranks of a communicator wait on it, each raises `Deadlock`, which says who waits for whom;
-when one rank raises, the others raise `Aborted`. Not seen: ranks that wait for each other on different communicators.
+`ThreadComm` has the methods of mpi4py's communicator that this project uses. A send blocks until
+its receiver has taken the bytes (rendezvous), as in MPI for large messages: a program that relies
+on MPI's buffering of small messages fails here. When all ranks of a communicator wait on it, each
+raises `Deadlock` with the ranks that wait for each other. When one rank raises, the others raise
+`Aborted`. Ranks that wait for each other on different communicators are not detected.
 """
 
 import collections
 import threading
+from collections.abc import Callable
 
 import numpy as np
 
@@ -22,26 +24,29 @@ class Aborted(RuntimeError):
     """Another rank has failed."""
 
 
-def run(size: int, function, *args) -> list:
+def run(size: int, function: Callable, *args) -> list:
     """Call function(comm, *args) on `size` ranks, a thread each; return [result of rank 0, ...].
 
-    If a rank raises, the others are aborted and the first rank's exception is raised here. Interrupted (Ctrl-C), it raises
-    at once; ranks that do not communicate are left to end with the process.
+    If a rank raises, the others are aborted and the first exception is raised here. After Ctrl-C it
+    raises at once; ranks that do not communicate end with the process.
     """
     if size < 1:
-        raise ValueError(f"threads.run: got {size} ranks; wanted at least 1")
+        raise ValueError(f"threads.run: got {size} ranks; wanted at least 1; next: run(4, ...)")
     world = _World(size)
     results = [None] * size
 
     def main(rank: int) -> None:
         try:
             results[rank] = function(ThreadComm(world, rank), *args)
-        except BaseException as error:  # also SystemExit and KeyboardInterrupt must not leave the others waiting
+        except BaseException as error:  # SystemExit and KeyboardInterrupt must wake the others too
             world.fail(rank, error)
         finally:
             world.leave(rank)
 
-    threads = [threading.Thread(target=main, args=(rank,), name=f"rank {rank}", daemon=True) for rank in range(size)]
+    threads = [
+        threading.Thread(target=main, args=(rank,), name=f"rank {rank}", daemon=True)
+        for rank in range(size)
+    ]
     for thread in threads:
         thread.start()
     try:
@@ -56,9 +61,9 @@ def run(size: int, function, *args) -> list:
 
 
 class ThreadComm:
-    """One rank's end of a communicator between threads; the subset of mpi4py's `Comm` used in this project."""
+    """One rank's end of a communicator between threads, with methods of mpi4py's `Comm`."""
 
-    host_only = True  # see `device.Staging`
+    host_only = True  # messages lie in host memory, see refgf/engine/staging.py
 
     def __init__(self, world: "_World", rank: int) -> None:
         self._world = world
@@ -72,7 +77,9 @@ class ThreadComm:
         return self.size
 
     def Isend(self, buf, dest: int, tag: int = 0) -> "_Operation":
-        return self._world.post(_Operation("send", self.rank, dest, tag, np.asarray(buf), self._world))
+        return self._world.post(
+            _Operation("send", self.rank, dest, tag, np.asarray(buf), self._world)
+        )
 
     def Irecv(self, buf, source: int, tag: int = 0) -> "_Operation":
         return self._world.post(_Operation("receive", self.rank, source, tag, buf, self._world))
@@ -83,7 +90,9 @@ class ThreadComm:
     def Recv(self, buf, source: int, tag: int = 0) -> None:
         self.Irecv(buf, source, tag).Wait()
 
-    def Sendrecv(self, sendbuf, dest, sendtag=0, recvbuf=None, source=None, recvtag=0) -> None:
+    def Sendrecv(
+        self, sendbuf, dest: int, sendtag: int = 0, recvbuf=None, source: int = 0, recvtag: int = 0
+    ) -> None:
         receive = self.Irecv(recvbuf, source, recvtag)
         send = self.Isend(sendbuf, dest, sendtag)
         self._world.wait(self.rank, [send, receive])
@@ -99,7 +108,7 @@ class ThreadComm:
         return self.allgather(obj)[root]
 
     def allreduce(self, obj, op=sum):
-        """op takes the list of all ranks' objects in rank order: sum, max, min ..."""
+        """op reduces the list of all ranks' objects in rank order: sum, max, min ..."""
         return op(self.allgather(obj))
 
     def Dup(self) -> "ThreadComm":
@@ -108,18 +117,19 @@ class ThreadComm:
         return ThreadComm(self._world.child(self._dups, range(self.size)), self.rank)
 
     def Split(self, color: int, key: int = 0) -> "ThreadComm":
-        """Collective. The ranks of one colour are a communicator, numbered by their keys, then by their ranks here."""
+        """Collective. The ranks of one colour form a communicator, ordered by key, then by rank."""
         self._dups += 1
-        said = self.allgather((color, key))
-        members = sorted((r for r in range(self.size) if said[r][0] == color), key=lambda r: (said[r][1], r))
+        answers = self.allgather((color, key))
+        members = [r for r in range(self.size) if answers[r][0] == color]
+        members.sort(key=lambda r: (answers[r][1], r))
         return ThreadComm(self._world.child((self._dups, color), members), members.index(self.rank))
 
     def Split_type(self, split_type: int) -> "ThreadComm":
-        """Collective. All ranks, as threads share their memory."""
+        """Collective. A communicator of all ranks, because threads share their memory."""
         return self.Dup()
 
     def Free(self) -> None:
-        """Communicators that were made from this one stay."""
+        """Communicators made from this one stay valid."""
         self._world.free(self.rank)
 
     def Abort(self, errorcode: int = 1) -> None:
@@ -131,7 +141,10 @@ class _Operation:
 
     def __init__(self, kind, rank, peer, tag, buf, world) -> None:
         if not 0 <= peer < world.size:
-            raise ValueError(f"{kind} on rank {rank}: got peer {peer}; wanted 0 to {world.size - 1}")
+            raise ValueError(
+                f"{kind} on rank {rank}: got peer {peer}; wanted 0 to {world.size - 1}; "
+                "next: take the rank modulo the size"
+            )
         self.kind, self.rank, self.peer, self.tag, self.buf = kind, rank, peer, tag, buf
         self.done = False
         self._world = world
@@ -147,7 +160,7 @@ class _Operation:
 
 
 class _Gathering:
-    """A collective that ends when every rank has brought its object."""
+    """A collective that ends when every rank has contributed its object."""
 
     def __init__(self, size: int) -> None:
         self.objects = {}
@@ -162,17 +175,18 @@ class _Gathering:
 
 
 class _World:
-    """What the ranks of one communicator share; everything happens under one lock."""
+    """The state that the ranks of one communicator share; one lock protects all of it."""
 
     def __init__(self, size: int, lock: threading.Condition | None = None) -> None:
         self.size = size
         self.changed = lock or threading.Condition()
         self.failure = None  # (rank, exception), the first one
         self._running = set(range(size))
-        self._posted = collections.defaultdict(collections.deque)  # (kind, sender, receiver, tag) -> operations
+        # (kind, sender, receiver, tag) -> operations
+        self._posted = collections.defaultdict(collections.deque)
         self._waiting = {}  # rank -> operations it waits for
         self._children = {}
-        self._gathering = [0] * size  # how many collectives each rank has entered
+        self._gathering = [0] * size  # collectives that each rank has entered
         self._gatherings = collections.defaultdict(lambda: _Gathering(size))
 
     def post(self, operation: _Operation) -> _Operation:
@@ -184,7 +198,7 @@ class _World:
             other = self._posted[("receive" if sending else "send", *ends, operation.tag)]
             if other:
                 partner = other.popleft()
-                _deliver(*((operation, partner) if sending else (partner, operation)))
+                _copy_message(*((operation, partner) if sending else (partner, operation)))
                 operation.done = partner.done = True
                 self.changed.notify_all()
             else:
@@ -194,7 +208,7 @@ class _World:
     def wait(self, rank: int, operations: list) -> None:
         with self.changed:
             self._waiting[rank] = operations
-            self._look_for_deadlock()
+            self._detect_deadlock()
             while not all(o.done for o in operations):
                 self._raise_failure()
                 self.changed.wait()
@@ -214,17 +228,18 @@ class _World:
         return [gathering.objects[r] for r in range(self.size)]
 
     def child(self, number, members) -> "_World":
-        """The world of these ranks, the same one for all that ask for this number."""
+        """The world of these ranks; all ranks get the same one for the same number."""
         with self.changed:
             if number not in self._children:
-                self._children = {n: (child, of) for n, (child, of) in self._children.items() if child.in_use()}
+                used = {n: pair for n, pair in self._children.items() if pair[0].in_use()}
                 child = _World(len(members), self.changed)
-                child.failure, child._running = self.failure, {i for i, r in enumerate(members) if r in self._running}
-                self._children[number] = child, list(members)
+                child.failure = self.failure
+                child._running = {i for i, r in enumerate(members) if r in self._running}
+                self._children = used | {number: (child, list(members))}
             return self._children[number][0]
 
     def in_use(self) -> bool:
-        """Has any rank not yet freed it, or one that was made from it?"""
+        """Is there a rank that has not freed it, or a world made from it that is in use?"""
         return bool(self._running) or any(child.in_use() for child, _ in self._children.values())
 
     def fail(self, rank: int, error: BaseException) -> None:
@@ -235,7 +250,7 @@ class _World:
             self.changed.notify_all()
 
     def leave(self, rank: int) -> None:
-        """This rank sends and receives nothing more."""
+        """This rank sends and receives nothing more, on any communicator."""
         with self.changed:
             for child, members in self._children.values():
                 if rank in members:
@@ -243,18 +258,19 @@ class _World:
             self.free(rank)
 
     def free(self, rank: int) -> None:
-        """This rank sends and receives nothing more here."""
+        """This rank sends and receives nothing more on this communicator."""
         with self.changed:
             self._running.discard(rank)
-            self._look_for_deadlock()
+            self._detect_deadlock()
 
-    def _look_for_deadlock(self) -> None:
+    def _detect_deadlock(self) -> None:
         stuck = {r: [o for o in os if not o.done] for r, os in self._waiting.items()}
         if self._running <= stuck.keys() and all(stuck.values()) and stuck and not self.failure:
-            told = "; ".join(f"rank {r} waits {' and '.join(map(str, stuck[r]))}" for r in sorted(stuck))
+            waits = [f"rank {r} waits {' and '.join(map(str, stuck[r]))}" for r in sorted(stuck)]
             gone = sorted(set(range(self.size)) - self._running)
-            told += f"; rank {', '.join(map(str, gone))} has already returned" if gone else ""
-            self.fail(min(stuck), Deadlock(told))
+            if gone:
+                waits.append(f"rank {', '.join(map(str, gone))} has already returned")
+            self.fail(min(stuck), Deadlock("; ".join(waits)))
 
     def _raise_failure(self) -> None:
         if self.failure:
@@ -264,16 +280,17 @@ class _World:
             raise Aborted(f"rank {rank} failed: {type(error).__name__}: {error}")
 
 
-def _deliver(send: _Operation, receive: _Operation) -> None:
-    """Copy the message, with MPI's refusals."""
+def _copy_message(send: _Operation, receive: _Operation) -> None:
+    """Copy the message; ValueError where MPI has an error."""
+    message = f"message from rank {send.rank} to rank {receive.rank}"
     if send.buf.dtype != receive.buf.dtype:
         raise ValueError(
-            f"message from rank {send.rank} to rank {receive.rank}: got {send.buf.dtype}, the receiver wants "
-            f"{receive.buf.dtype}; next: use the same dtype on all ranks"
+            f"{message}: got {send.buf.dtype}; wanted the receiver's {receive.buf.dtype}; "
+            "next: use the same dtype on all ranks"
         )
     if send.buf.size > receive.buf.size:
         raise ValueError(
-            f"message from rank {send.rank} to rank {receive.rank}: got {send.buf.size} elements, the receiver has room "
-            f"for {receive.buf.size}; next: compare the sizes on both ranks"
+            f"{message}: got {send.buf.size} elements; wanted at most the receiver's "
+            f"{receive.buf.size}; next: compare the sizes on both ranks"
         )
     receive.buf.reshape(-1)[: send.buf.size] = send.buf.reshape(-1)

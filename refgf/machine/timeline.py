@@ -1,48 +1,68 @@
-"""One timeline of all ranks: what each of them computed, packed, sent and waited for, on one clock.
+"""Records what each rank computes, packs, sends and waits for, and shows all ranks on one clock.
 
     timeline = Timeline()
     with timeline.span("compute", "FORWARD"): ...
-    everybody = gather(comm, timeline)                 on every rank: a list of Events per lane and rank
-    Path("trace.json").write_text(json.dumps(chrome_trace(everybody)))      open it in ui.perfetto.dev
+    ranks = gather(comm, timeline)              # on every rank: [{lane: [Event, ...]} of each rank]
+    Path("trace.json").write_text(json.dumps(chrome_trace(ranks)))      # open it in ui.perfetto.dev
 
-Ranks on different machines have different clocks. `clock_offset` finds what to add to a rank's clock to get rank 0's: a
-message goes there and back, and the other clock was read in the middle, so the error is at most half the round trip; of
-several the fastest counts.
+Ranks on different machines have different clocks. `clock_offset` measures the difference to the
+clock of rank 0, which answers a message with its clock, read about halfway through the round trip.
+The error is at most half the round trip. Of several round trips the fastest is used.
 
-Names are Horovod's where the concepts agree (MEMCPY_IN_FUSION_BUFFER: packing, MPI_ALLREDUCE, WAIT_FOR_DATA), so that
-its users find their way; a rank is a process and a lane is a thread of it, as events of one lane must not overlap.
+Names are Horovod's where the concepts agree (MEMCPY_IN_FUSION_BUFFER: packing, MPI_ALLREDUCE,
+WAIT_FOR_DATA). In the trace a rank is a process. A lane is a thread of it, because events of one
+lane must not overlap.
 """
 
 import contextlib
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy
 
-from refgf.comm.trace import Event
+LANES = ("compute", "communication", "messages")  # in drawing order
 
-LANES = ("compute", "communication", "messages")  # in the order in which they are drawn
+
+@dataclass(frozen=True)
+class Event:
+    """Something that took from start_s to stop_s on this rank's clock (time.perf_counter)."""
+
+    name: str
+    start_s: float
+    stop_s: float
+    peer: int | None = None
+    bytes: int = 0
 
 
 class Timeline:
-    """The events of one rank by lane; safe to use from several threads, one lane each."""
+    """The events of one rank by lane. Several threads may use it, each with its own lane."""
 
     def __init__(self) -> None:
-        self.lanes = {}  # name -> list of Event, in order of their ends
+        self.lanes: dict[str, list[Event]] = {}  # events in order of their ends
 
     def add(self, lane: str, name: str, start_s: float, stop_s: float, nbytes: int = 0) -> None:
-        """An event that has ended; times on time.perf_counter's clock."""
+        """Add an event that has ended; times on time.perf_counter's clock."""
         self.lanes.setdefault(lane, []).append(Event(name, start_s, stop_s, None, nbytes))
 
     @contextlib.contextmanager
-    def span(self, lane: str, name: str, nbytes: int = 0):
+    def span(self, lane: str, name: str, nbytes: int = 0) -> Iterator[None]:
+        """Record the block of a `with` statement as an event, even if it raises."""
         start_s = time.perf_counter()
         try:
             yield
         finally:
             self.add(lane, name, start_s, time.perf_counter(), nbytes)
 
-    def watched(self, allreduce, lane: str = "communication", name: str = "MPI_ALLREDUCE", itemsize: int | None = None):
-        """The same Allreduce, each call an event of this timeline. itemsize: bytes a number takes on the wire."""
+    def watched(
+        self,
+        allreduce: Callable,
+        lane: str = "communication",
+        name: str = "MPI_ALLREDUCE",
+        itemsize: int | None = None,
+    ) -> Callable:
+        """The same Allreduce; each call adds an event. itemsize: bytes an element has when sent."""
 
         def call(x) -> None:
             with self.span(lane, name, x.size * (itemsize or x.itemsize)):
@@ -51,23 +71,24 @@ class Timeline:
         return call
 
     def clear(self) -> None:
+        """Remove all events."""
         self.lanes.clear()
 
 
 def clock_offset(comm, rounds: int = 20) -> float:
     """Seconds to add to this rank's time.perf_counter() to get rank 0's. Collective.
 
-    Rank 0 talks to one rank after the other: 2 * rounds messages of 8 bytes with each.
+    Cost: 2 * rounds messages of 8 bytes between rank 0 and each other rank, one rank at a time.
     """
     rank, size = comm.Get_rank(), comm.Get_size()
     if rank == 0:
         for other in range(1, size):
-            _answer(comm, other, rounds)
+            _send_clock(comm, other, rounds)
         return 0.0
-    return _ask(comm, rounds)
+    return _measure_offset(comm, rounds)
 
 
-def _answer(comm, other: int, rounds: int) -> None:
+def _send_clock(comm, other: int, rounds: int) -> None:
     clock = numpy.empty(1)
     for _ in range(rounds):
         comm.Recv(clock, other)
@@ -75,52 +96,52 @@ def _answer(comm, other: int, rounds: int) -> None:
         comm.Send(clock, other)
 
 
-def _ask(comm, rounds: int) -> float:
-    clock, best = numpy.empty(1), None
+def _measure_offset(comm, rounds: int) -> float:
+    clock, found = numpy.empty(1), []
     for _ in range(rounds):
-        asked_s = time.perf_counter()
+        start_s = time.perf_counter()
         comm.Send(clock, 0)
         comm.Recv(clock, 0)
-        answered_s = time.perf_counter()
-        found = answered_s - asked_s, float(clock[0]) - (asked_s + answered_s) / 2
-        best = min(best or found, found)  # the shortest round trip says most
-    return best[1]
+        stop_s = time.perf_counter()
+        found.append((stop_s - start_s, float(clock[0]) - (start_s + stop_s) / 2))
+    return min(found)[1]  # of the shortest round trip
 
 
 def gather(comm, timeline: Timeline) -> list[dict[str, list[Event]]]:
-    """All ranks' events on rank 0's clock, which starts with the first of them: [{lane: events} of rank 0, ...].
+    """All ranks' events on rank 0's clock, which is 0 at the first event: [{lane: events}, ...].
 
-    Collective. The result is on every rank.
+    Collective. Every rank gets the result.
     """
     offset_s = clock_offset(comm)
-    everybody = comm.allgather({lane: _moved(events, offset_s) for lane, events in timeline.lanes.items()})
-    starts = [event.start_s for lanes in everybody for events in lanes.values() for event in events]
+    own = {lane: _shift(events, offset_s) for lane, events in timeline.lanes.items()}
+    ranks = comm.allgather(own)
+    starts = [event.start_s for lanes in ranks for events in lanes.values() for event in events]
     first_s = min(starts, default=0.0)
-    return [{lane: _moved(events, -first_s) for lane, events in lanes.items()} for lanes in everybody]
+    return [{lane: _shift(events, -first_s) for lane, events in lanes.items()} for lanes in ranks]
 
 
-def _moved(events: list[Event], seconds: float) -> list[Event]:
+def _shift(events: list[Event], seconds: float) -> list[Event]:
     return [Event(e.name, e.start_s + seconds, e.stop_s + seconds, e.peer, e.bytes) for e in events]
 
 
-def chrome_trace(everybody: list[dict[str, list[Event]]]) -> dict:
-    """What `gather` returned as Chrome Trace JSON (complete events "X", microseconds); ui.perfetto.dev opens it."""
+def chrome_trace(ranks: list[dict[str, list[Event]]]) -> dict[str, Any]:
+    """The result of `gather` as Chrome Trace JSON (complete events "X", microseconds)."""
     events = []
-    for rank, lanes in enumerate(everybody):
-        events.append(_named("process_name", rank, 0, f"rank {rank}"))
-        events.append({"ph": "M", "name": "process_sort_index", "pid": rank, "tid": 0, "args": {"sort_index": rank}})
+    for rank, lanes in enumerate(ranks):
+        events.append(_metadata("process_name", rank, 0, {"name": f"rank {rank}"}))
+        events.append(_metadata("process_sort_index", rank, 0, {"sort_index": rank}))
         order = [lane for lane in LANES if lane in lanes] + sorted(set(lanes) - set(LANES))
         for thread, lane in enumerate(order):
-            events.append(_named("thread_name", rank, thread, lane))
-            events += [_complete(event, rank, thread) for event in lanes[lane]]
+            events.append(_metadata("thread_name", rank, thread, {"name": lane}))
+            events += [_complete_event(event, rank, thread) for event in lanes[lane]]
     return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 
-def _named(what: str, rank: int, thread: int, name: str) -> dict:
-    return {"ph": "M", "name": what, "pid": rank, "tid": thread, "args": {"name": name}}
+def _metadata(name: str, rank: int, thread: int, args: dict[str, Any]) -> dict[str, Any]:
+    return {"ph": "M", "name": name, "pid": rank, "tid": thread, "args": args}
 
 
-def _complete(event: Event, rank: int, thread: int) -> dict:
+def _complete_event(event: Event, rank: int, thread: int) -> dict[str, Any]:
     more = {"bytes": event.bytes} | ({} if event.peer is None else {"peer": event.peer})
     times = {"ts": 1e6 * event.start_s, "dur": 1e6 * (event.stop_s - event.start_s)}
     return {"ph": "X", "name": event.name, "pid": rank, "tid": thread, **times, "args": more}

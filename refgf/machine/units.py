@@ -1,11 +1,10 @@
-"""Rates, times and links as people type them: '1gbit', '50us', '1gbit,50us'.
+"""Rates and times as people type them: '1gbit', '50us'.
 
 A rate counts decimal bits, as networks do: 1gbit = 10^9 bits = 125,000,000 bytes a second.
 """
 
 import math
 import re
-from dataclasses import dataclass
 from decimal import Decimal
 
 BITS = {
@@ -18,29 +17,6 @@ BITS = {
 SECONDS = {"s": Decimal(1), "ms": Decimal("1e-3"), "us": Decimal("1e-6"), "ns": Decimal("1e-9")}
 
 
-@dataclass(frozen=True)
-class Link:
-    """The alpha-beta-gamma model: a message of m bytes takes alpha_s + m beta_s_per_byte, adding them m gamma_s_per_byte."""
-
-    alpha_s: float
-    beta_s_per_byte: float
-    gamma_s_per_byte: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"Link: got {name} = {value}, wanted a finite number of seconds >= 0: measure again")
-
-    def message_s(self, nbytes: float) -> float:
-        return self.alpha_s + self.beta_s_per_byte * nbytes
-
-    def sum_s(self, nbytes: float) -> float:
-        return self.gamma_s_per_byte * nbytes
-
-    def __str__(self) -> str:
-        return f"{format_rate(1 / self.beta_s_per_byte)},{format_time(self.alpha_s)}"
-
-
 def parse_rate(text: str) -> float:
     """'1gbit' -> 125e6 bytes per second. ValueError unless it is a positive number with a unit of BITS."""
     return _quantity(text, BITS, "rate", "1gbit, 2.5gbit, 200mbit") / 8
@@ -49,14 +25,6 @@ def parse_rate(text: str) -> float:
 def parse_time(text: str) -> float:
     """'50us' -> 5e-05 seconds. ValueError unless it is a number >= 0 with a unit of SECONDS."""
     return _quantity(text, SECONDS, "time", "50us, 1.5ms, 0s")
-
-
-def parse_link(text: str) -> Link:
-    """'1gbit,50us' -> Link(alpha_s=5e-05, beta_s_per_byte=8e-09)."""
-    rate, comma, latency = text.partition(",")
-    if not comma:
-        raise ValueError(f"link: got {text!r}; wanted a rate and a latency with a comma between; next: try 1gbit,50us")
-    return Link(parse_time(latency), 1 / parse_rate(rate))
 
 
 def format_rate(bytes_per_s: float) -> str:
@@ -79,6 +47,8 @@ def _quantity(text: str, units: dict, what: str, examples: str) -> float:
 
 
 def _with_unit(value: float, units: dict) -> str:
-    fitting = [u for u in units if float(units[u]) <= value * (1 + 1e-9)] or [min(units, key=units.get)]
+    fitting = [u for u in units if float(units[u]) <= value * (1 + 1e-9)] or [
+        min(units, key=units.get)
+    ]
     unit = max(fitting, key=units.get)
     return f"{value / float(units[unit]):.4g}{unit}"

@@ -1,138 +1,158 @@
 """Convolution as matrix products over strips of a few images at a time.
 
-The usual way (im2col) copies the K x K pixels under the kernel at each place of the output into one row of a matrix:
-every pixel K*K times. Here only the K pixels of one image row are copied, every pixel K times, and the products with
-the kernel's rows are added up (MEC: Cho, Brand, ICML 2017). At stride 1:
+The usual way (im2col) copies the K x K pixels under the kernel at each output position into one row
+of a matrix: every pixel K*K times. Here only the K pixels of one image row are copied, every pixel
+K times, and the products with the kernel's rows are added (MEC: Cho, Brand, 2017). At stride 1:
 
     x (n, H, W, C)  --windows along the width-->  strips (H, n, OW, K*C)
-    y      = sum over i of strips[i : i+OH] @ W[i] + b              W (K, K, C, O), W[i] seen as (K*C, O)
+    y      = sum over i of strips[i : i+OH] @ W[i] + b      W (K, K, C, O), W[i] seen as (K*C, O)
     dW[i]  = strips[i : i+OH].T @ dy
-    dx     = fold(dstrips),  dstrips[i : i+OH] += dy @ W[i].T       fold adds the K pixels of overlapping windows
+    dx     = fold(dstrips)                                  adds the K pixels of overlapping windows
+             dstrips[i : i+OH] += dy @ W[i].T
 
-With the image row in front, strips[i : i+OH] is one block of memory, a matrix of OH*n*OW rows, and needs no copy. At
-stride s the s image rows that one step passes lie side by side in a strip; s rows of the kernel are multiplied at once.
+With the image row in front, strips[i : i+OH] is one block of memory, a matrix of OH*n*OW rows, and
+needs no copy. At stride s a strip holds the s image rows of one step side by side, and a group of s
+kernel rows is multiplied at once.
 
-The strips of a whole batch would not fit a cache (conv2 of AlexNet, batch 64: 103 MB, its im2col 448 MB); those of a
-few images do. They are formed again in backward: keeping them would cost more than it saves.
+The strips of a whole batch would not fit a cache (conv2 of AlexNet, batch 64: 103 MB, its im2col
+448 MB); those of a few images do. Backward forms them again: storing them would cost more.
+Shapes below: R strips, W' the width with padding, n images of a block.
 """
 
 import math
+from dataclasses import dataclass
 
-from refgf.nn.layers import Layer
+from refgf.nn.layers import Layer, Ready
+from refgf.nn.workspace import Array, Workspace
+
+
+@dataclass(frozen=True)
+class Filters:
+    """`outputs` filters of kernel x kernel pixels every `stride` pixels; zero padding around."""
+
+    outputs: int
+    kernel: int
+    stride: int = 1
+    padding: int = 0
+
+    def positions(self, side: int) -> int:
+        """Outputs along a height or width of `side` pixels; pixels left over are not read."""
+        return (side + 2 * self.padding - self.kernel) // self.stride + 1
 
 
 class Convolution(Layer):
-    """kernel x kernel pixels to `outputs` channels, zero padding on all four sides; pixels left over are not read.
+    """Filters with a bias, or without (bias=False) where a normalisation would cancel it.
 
-    input_gradient=False (the first layer: images need no gradient): backward ends with the weight gradient.
-    bias=False: no bias, where a normalisation follows that would take it away again.
+    input_gradient=False: backward ends with the weight gradient, because images need no gradient.
     """
 
-    def __init__(self, name, input_shape, outputs, kernel, workspace, stride=1, padding=0, input_gradient=True,
-                 bias=True):  # fmt: skip
+    def __init__(
+        self,
+        name: str,
+        input_shape,
+        filters: Filters,
+        workspace: Workspace,
+        input_gradient=True,
+        bias=True,
+    ):
         height, width, channels = input_shape
-        if kernel > min(height, width) + 2 * padding:
-            got = f"{height}x{width} pixels with padding {padding}"
-            raise ValueError(f"{name}: got {got}, wanted at least the kernel's {kernel} each way")
-        self.kernel, self.stride, self.padding, self.input_gradient = kernel, stride, padding, input_gradient
-        rows, columns = ((side + 2 * padding - kernel) // stride + 1 for side in (height, width))
-        output_shape = (rows, columns, outputs)
-        tensors = [("bias", (outputs,), False)] * bias + [("weight", (kernel, kernel, channels, outputs), True)]
+        outputs, kernel, stride = filters.outputs, filters.kernel, filters.stride
+        if kernel > min(height, width) + 2 * filters.padding:
+            got = f"got kernel {kernel} on {height}x{width} pixels with padding {filters.padding}"
+            raise ValueError(f"{name}: {got}; wanted one not above these; next: larger images")
+        self.kernel, self.stride, self.padding = kernel, stride, filters.padding
+        self.input_gradient = input_gradient
+        output_shape = *(filters.positions(side) for side in (height, width)), outputs
+        tensors = [("weight", (kernel, kernel, channels, outputs), True)]
         product = 2 * kernel * kernel * channels * math.prod(output_shape)
-        operations = (product, 2 * product if input_gradient else product)
+        operations = product, (1 + input_gradient) * product
+        tensors = [("bias", (outputs,), False)] * bias + tensors
         super().__init__(name, input_shape, output_shape, workspace, operations, tensors)
-        self.groups = [slice(i, min(i + stride, kernel)) for i in range(0, kernel, stride)]  # of kernel rows
-        strips = rows + len(self.groups) - 1  # R
-        self.padded_shape = (strips * stride, width + 2 * padding, channels)
-        self.strips_shape = (strips, columns, stride, kernel, channels)
-        self.bytes_per_image = (math.prod(self.strips_shape) + 2 * math.prod(output_shape)) * workspace.dtype.itemsize
+        self.groups = [slice(i, min(i + stride, kernel)) for i in range(0, kernel, stride)]
+        strips = output_shape[0] + len(self.groups) - 1  # R
+        self.padded_shape = (strips * stride, width + 2 * filters.padding, channels)
+        self.strips_shape = (strips, output_shape[1], stride, kernel, channels)
+        elements = math.prod(self.strips_shape) + 2 * math.prod(output_shape)
+        self.bytes_per_image = elements * workspace.dtype.itemsize
 
-    def forward(self, x, training):
+    def forward(self, x: Array, training: bool) -> Array:
         bias, weight = [0, *self.parameters][-2:]
         self.x, weight = x, self.prepared(weight)
         y = self.keep("y", (len(x), *self.output_shape))
 
-        def work(worker, part):
-            for block in self.workspace.blocks(part, self.bytes_per_image):
-                total = self.products(x[block], weight, worker)
-                self.xp.add(total.swapaxes(0, 1), bias, out=y[block])  # (OH, n, OW, O) -> (n, OH, OW, O)
+        def work(worker, block):
+            total = self.products(x[block], weight, worker)
+            self.xp.add(total.swapaxes(0, 1), bias, out=y[block])  # -> (n, OH, OW, O)
 
-        self.workspace.share(work, len(x))
+        self.workspace.each_block(work, len(x), self.bytes_per_image)
         return y
 
-    def prepared(self, weight):
-        """The weight as `products` wants it. (K, K, C, O)"""
+    def prepared(self, weight: Array) -> Array:
+        """The weight (K, K, C, O) in the form that `products` takes."""
         return weight
 
-    def products(self, x, weight, worker):
+    def products(self, x: Array, weight: Array, worker: int) -> Array:
         """y without its bias. (n, H, W, C) -> (OH, n, OW, O)"""
         strips = self.strips(x, worker)
         total, term = (self.rows_first(len(x), name, worker) for name in ("total", "term"))
         for group in self.groups:
-            out = total if group.start == 0 else term
+            out = term if group.start else total
             self.xp.matmul(self.under(strips, group), matrix(weight[group]), out=matrix(out))
-            if group.start > 0:
+            if group.start:
                 total += term
         return total
 
-    def backward(self, dy, ready):
+    def backward(self, dy: Array, ready: Ready) -> Array | None:
         *bias_gradient, weight_gradient = self.gradients
 
         def bias_sum(worker, block, out):
             self.xp.sum(matrix(dy[block]), axis=0, out=out)
 
-        if bias_gradient:
-            self.workspace.sum_over_blocks(bias_sum, len(dy), self.bytes_per_image, bias_gradient[0])
+        for gradient in bias_gradient:
+            self.workspace.sum_over_blocks(bias_sum, len(dy), self.bytes_per_image, gradient)
             ready(0)
         self.backward_weight(dy, weight_gradient)
         ready(len(bias_gradient))
         return self.backward_input(dy) if self.input_gradient else None
 
-    def backward_weight(self, dy, weight_gradient):
-        def weight_products(worker, block, out):
-            strips, dy_rows = self.strips(self.x[block], worker), matrix(self.copy_rows_first(dy[block], worker))
+    def backward_weight(self, dy: Array, weight_gradient: Array) -> None:
+        def products(worker, block, out):
+            strips = self.strips(self.x[block], worker)
+            dy_rows = matrix(self.copy_rows_first(dy[block], worker))
             for group in self.groups:
                 self.xp.matmul(self.under(strips, group).T, dy_rows, out=matrix(out[group]))
 
-        self.workspace.sum_over_blocks(weight_products, len(dy), self.bytes_per_image, weight_gradient)
+        self.workspace.sum_over_blocks(products, len(dy), self.bytes_per_image, weight_gradient)
 
-    def backward_input(self, dy):
-        weight = self.transposed_weight()
+    def backward_input(self, dy: Array) -> Array:
+        weight = matrix(self.parameters[-1]).T
+        copy = self.workspace.scratch("weight", weight.shape)  # BLAS reads it faster than the view
+        copy[...] = weight
+        copy = copy.reshape(len(copy), self.kernel, -1)  # (O, K*K*C) -> (O, K, K*C)
         dx = self.workspace.gradient((len(dy), *self.input_shape))
 
-        def work(worker, part):
-            for block in self.workspace.blocks(part, self.bytes_per_image):
-                dy_rows = matrix(self.copy_rows_first(dy[block], worker))
-                strips = self.new_strips(len(dy[block]), worker)
-                strips[0 if self.kernel < self.stride else self.output_shape[0] :] = 0  # what the first group leaves
-                for group in self.groups:
-                    under = self.under(strips, group)
-                    out = under if group.start == 0 else self.workspace.scratch("term", under.shape, worker)
-                    self.xp.matmul(dy_rows, weight[:, group].reshape(len(weight), -1), out=out)
-                    if group.start > 0:
-                        under += out
-                self.fold(strips, dx[block], worker)
+        def work(worker, block):
+            dy_rows = matrix(self.copy_rows_first(dy[block], worker))
+            strips = self.new_strips(len(dy[block]), worker)
+            strips[0 if self.kernel < self.stride else self.output_shape[0] :] = 0
+            for group in self.groups:  # the first one overwrites, the others add
+                under = out = self.under(strips, group)
+                if group.start:
+                    out = self.workspace.scratch("term", under.shape, worker)
+                self.xp.matmul(dy_rows, copy[:, group].reshape(len(copy), -1), out=out)
+                if group.start:
+                    under += out
+            self.fold(strips, dx[block], worker)
 
-        self.workspace.share(work, len(dy))
+        self.workspace.each_block(work, len(dy), self.bytes_per_image)
         return dx
 
-    def transposed_weight(self):
-        """A copy, as BLAS reads it faster than a transposed view. (K, K, C, O) -> (O, K, K*C)"""
-        weight = matrix(self.parameters[-1])
-        copy = self.workspace.scratch("weight", weight.T.shape, 0)
-
-        def work(worker, part):
-            copy[part] = weight[:, part].T
-
-        self.workspace.share(work, len(copy))
-        return copy.reshape(len(copy), self.kernel, -1)
-
-    def rows_first(self, n, name, worker):
-        """Scratch memory for the outputs of n images with the row in front: (OH, n, OW, O)"""
+    def rows_first(self, n: int, name: str, worker: int) -> Array:
+        """Scratch memory for outputs with the row in front: (OH, n, OW, O)"""
         rows, *rest = self.output_shape
         return self.workspace.scratch(name, (rows, n, *rest), worker)
 
-    def copy_rows_first(self, dy, worker):
+    def copy_rows_first(self, dy: Array, worker: int) -> Array:
         """(n, OH, OW, O) -> (OH, n, OW, O), or dy itself where that is the same memory."""
         if len(dy) == 1:
             return dy
@@ -140,55 +160,55 @@ class Convolution(Layer):
         rows[...] = dy.swapaxes(0, 1)
         return rows
 
-    def new_strips(self, n, worker):
+    def new_strips(self, n: int, worker: int) -> Array:
         strips, *rest = self.strips_shape
         return self.workspace.scratch("strips", (strips, n, *rest), worker)  # (R, n, OW, s, K, C)
 
-    def strips(self, x, worker):
-        """The K pixels under the kernel at each place along the width. (n, H, W, C) -> (R, n, OW, s, K, C)"""
+    def strips(self, x: Array, worker: int) -> Array:
+        """The K pixels under the kernel along the width. (n, H, W, C) -> (R, n, OW, s, K, C)"""
         s = self.stride
-        rows = self.pad(x, worker).reshape(len(x), -1, s, *self.padded_shape[1:])  # (n, R*s, W', C) -> (n, R, s, W', C)
+        if x.shape[1:] != self.padded_shape:
+            padded = self.padded(len(x), worker)
+            inside = self.inside(padded)
+            inside[...] = x[:, : inside.shape[1]]
+            x = padded  # (n, H, W, C) -> (n, R*s, W', C)
+        rows = x.reshape(len(x), -1, s, *self.padded_shape[1:])  # (n, R, s, W', C)
         image, strip, row, pixel, channel = rows.strides
-        strides = strip, image, s * pixel, row, pixel, channel  # windows begin s pixels apart; within one they are neighbours
-        strips = self.new_strips(len(x), worker)
-        # not by sliding_window_view, for which CuPy's host waits for the device
-        strips[...] = self.xp.lib.stride_tricks.as_strided(rows, strips.shape, strides)  # a view: (R, n, OW, s, K, C)
+        strides = strip, image, s * pixel, row, pixel, channel  # windows begin s pixels apart
+        strips = self.new_strips(len(x), worker)  # (R, n, OW, s, K, C)
+        # CuPy's host would wait for the device in sliding_window_view
+        strips[...] = self.xp.lib.stride_tricks.as_strided(rows, strips.shape, strides)
         return strips
 
-    def under(self, strips, group):
-        """A view of what these kernel rows are multiplied with. (R, n, OW, s, K, C) -> (OH*n*OW, group*K*C)"""
-        first = group.start // self.stride
-        row = self.kernel * self.input_shape[2]
+    def under(self, strips: Array, group: slice) -> Array:
+        """A view: what a group is multiplied with. (R, n, OW, s, K, C) -> (OH*n*OW, group*K*C)"""
+        first, row = group.start // self.stride, self.kernel * self.input_shape[2]
         under = strips[first : first + self.output_shape[0]].reshape(-1, self.stride * row)
         return under[:, : (group.stop - group.start) * row]
 
-    def pad(self, x, worker):
-        """x with zeros around, and with as many rows as the strips have. (n, H, W, C) -> (n, R*s, W + 2 padding, C)"""
-        if x.shape[1:] == self.padded_shape:
-            return x
-        padded = self.workspace.scratch("padded", (len(x), *self.padded_shape), worker)
+    def padded(self, n: int, worker: int) -> Array:
+        """Scratch memory of zeros, with as many rows as the strips have: (n, R*s, W', C)"""
+        padded = self.workspace.scratch("padded", (n, *self.padded_shape), worker)
         padded[...] = 0
-        inside = self.inside(padded)
-        inside[...] = x[:, : inside.shape[1]]
         return padded
 
-    def inside(self, padded):
+    def inside(self, padded: Array) -> Array:
+        """A view: the image without padding, and without rows that are not read."""
         p, (height, width, _) = self.padding, self.input_shape
         return padded[:, p : p + height, p : p + width]
 
-    def fold(self, strips, dx, worker):
-        """dx <- the gradients of the strips, added where windows overlap. (R, n, OW, s, K, C) -> (n, H, W, C)"""
-        padded = self.workspace.scratch("padded", (len(dx), *self.padded_shape), worker)
-        padded[...] = 0
-        rows = padded.reshape(len(dx), -1, self.stride, *self.padded_shape[1:])  # (n, R*s, W', C) -> (n, R, s, W', C)
+    def fold(self, strips: Array, dx: Array, worker: int) -> None:
+        """dx <- sums of the strips where they overlap. (R, n, OW, s, K, C) -> (n, H, W, C)"""
+        padded = self.padded(len(dx), worker)
+        rows = padded.reshape(len(dx), -1, self.stride, *self.padded_shape[1:])  # (n, R, s, W', C)
         strips = strips.transpose(1, 0, 3, 2, 4, 5)  # (R, n, OW, s, K, C) -> (n, R, s, OW, K, C)
         for j in range(self.kernel):
-            pixel = rows[:, :, :, j : j + self.stride * (strips.shape[3] - 1) + 1 : self.stride]
-            pixel += strips[:, :, :, :, j]
+            stop = j + self.stride * (strips.shape[3] - 1) + 1
+            rows[:, :, :, j : stop : self.stride] += strips[:, :, :, :, j]
         inside = self.inside(padded)
         dx[:, : inside.shape[1]] = inside
         dx[:, inside.shape[1] :] = 0
 
 
-def matrix(array):
-    return array.reshape(-1, array.shape[-1])  # (..., O) -> (the others together, O)
+def matrix(array: Array) -> Array:
+    return array.reshape(-1, array.shape[-1])  # (..., O) -> (product of the others, O)

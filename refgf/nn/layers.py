@@ -1,74 +1,103 @@
-"""A layer, and the plain ones: fully connected, ReLU, dropout.
+"""The layer interface, and the plain layers: fully connected, ReLU, dropout.
 
-Every layer is a pair
-    y  = forward(x, training)      x: (N, *input_shape) -> y: (N, *output_shape); remembers what backward needs
-    dx = backward(dy, ready)       dy: gradient of the loss for y; ready(k) as soon as the gradient of tensor k is final
-where N = 0 is allowed. Arrays that a layer returns are overwritten in its next call.
+    y  = forward(x, training)    x: (N, *input_shape) -> y: (N, *output_shape)
+    dx = backward(dy, ready)     dy: gradient for y; ready(k) once tensor k's gradient is final
+
+forward stores what backward needs. N = 0 is allowed. A layer overwrites in its next call the arrays
+that it returned.
 """
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from refgf.engine.fused import compiled, dropout, relu_gradient
-from refgf.nn.workspace import resized
+from refgf import ops
+from refgf.nn.workspace import Array, Workspace, resized
 
-UNPACKED_OPERATIONS = 600_000  # multiply-adds; up to a million OpenBLAS (AVX-512) multiplies matrices where they lie
+UNPACKED_OPERATIONS = 600_000  # multiply-adds of a product that OpenBLAS computes without packing
+
+Ready = Callable[[int], None]
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A learnable tensor. `decay`: whether weight decay applies (not to biases, not to normalisation)."""
+    """A learnable tensor. decay: whether weight decay applies (not to biases, normalisation)."""
 
     name: str
-    shape: tuple
+    shape: tuple[int, ...]
     decay: bool
 
     @property
-    def size(self):
+    def size(self) -> int:
         return math.prod(self.shape)
 
 
 class Layer:
-    """What all layers have: a name, shapes of one image, tensors in the order in which backward finishes them.
+    """A name, the shapes of one image, and tensors in the order in which backward finishes them.
 
-    operations: (forward, backward) floating point operations for one image. A multiply-add counts 2; where a layer
-    has matrix products only they are counted, elsewhere one operation per element and pass.
+    operations: (forward, backward) floating-point operations for one image. A multiply-add counts
+    2. Where a layer has matrix products, only these count; else one per element and pass.
+    tensors: (name, shape, decay) of each.
     """
 
-    def __init__(self, name, input_shape, output_shape, workspace, operations, tensors=()):
-        self.name, self.input_shape, self.output_shape = name, tuple(input_shape), tuple(output_shape)
+    def __init__(self, name: str, input_shape, output_shape, workspace, operations, tensors=()):
+        self.name, self.operations = name, operations
+        self.input_shape, self.output_shape = tuple(input_shape), tuple(output_shape)
         self.workspace, self.xp = workspace, workspace.xp
-        self.operations = operations
-        self.tensors = tuple(TensorSpec(f"{name}.{tensor}", shape, decay) for tensor, shape, decay in tensors)
+        self.tensors = tuple(TensorSpec(f"{name}.{tensor}", *rest) for tensor, *rest in tensors)
         self.parameters, self.gradients = [], []
         self._kept = {}
 
-    def bind(self, parameters, gradients):
-        """Use these arrays, one per tensor of `tensors`: the parameters, and where backward writes the gradients."""
+    def bind(self, parameters: Sequence[Array], gradients: Sequence[Array]) -> None:
+        """Use these arrays, one per tensor; backward writes the gradients."""
         self.parameters, self.gradients = list(parameters), list(gradients)
 
-    def flops(self, images):
-        """(forward, backward) floating point operations for so many images."""
+    def sublayers(self) -> list["Layer"]:
+        """The layers inside this one in order of forward, or the layer itself."""
+        return [self]
+
+    def flops(self, images: int) -> tuple[int, int]:
+        """(forward, backward) floating-point operations for this many images."""
         forward, backward = self.operations
         return forward * images, backward * images
 
-    def keep(self, name, shape, dtype=None):
-        """Memory of this layer alone, which stays until backward has read it."""
+    def keep(self, name: str, shape: tuple, dtype=None) -> Array:
+        """Memory of this layer alone, valid until it asks for the same name again."""
         return resized(self._kept, name, shape, dtype or self.workspace.dtype, self.xp)
 
 
+def bind_layers(layers: Sequence[Layer], parameters: Sequence, gradients: Sequence) -> None:
+    """Bind layers to consecutive arrays in order of generation: the last layer's come first."""
+    start = 0
+    for layer in reversed(layers):
+        stop = start + len(layer.tensors)
+        layer.bind(parameters[start:stop], gradients[start:stop])
+        start = stop
+
+
+def backward_layers(layers: Sequence[Layer], dy: Array, ready: Ready, observe=None) -> Array:
+    """Backward through layers, last first; ready numbers their tensors in that order. -> dx"""
+    start = 0
+    for layer in reversed(layers):
+        dy = layer.backward(dy, lambda k, start=start: ready(start + k))
+        start += len(layer.tensors)
+        if observe:
+            observe(layer.name, "backward")
+    return dy
+
+
 class FullyConnected(Layer):
-    """y = x W + b, with x flattened: W is (inputs, outputs). Threads share columns or rows of W, to read it once."""
+    """y = x W + b, with x flattened: W is (inputs, outputs). Workers share W's columns or rows."""
 
-    def __init__(self, name, input_shape, outputs, workspace):
+    def __init__(self, name: str, input_shape, outputs: int, workspace: Workspace):
         self.inputs, self.outputs = math.prod(input_shape), outputs
-        product = 2 * self.inputs * outputs
+        operations = 2 * self.inputs * outputs, 4 * self.inputs * outputs
         tensors = [("bias", (outputs,), False), ("weight", (self.inputs, outputs), True)]
-        super().__init__(name, input_shape, (outputs,), workspace, (product, 2 * product), tensors)
+        super().__init__(name, input_shape, (outputs,), workspace, operations, tensors)
 
-    def forward(self, x, training):
+    def forward(self, x: Array, training: bool) -> Array:
         bias, weight = self.parameters
         self.x = x = x.reshape(len(x), self.inputs)  # (N, H, W, C) -> (N, inputs)
         y = self.keep("y", (len(x), self.outputs))
@@ -80,81 +109,78 @@ class FullyConnected(Layer):
         self.workspace.share(work, self.outputs)
         return y
 
-    def backward(self, dy, ready):
+    def backward(self, dy: Array, ready: Ready) -> Array:
         x, weight = self.x, self.parameters[1]
         bias_gradient, weight_gradient = self.gradients
         self.xp.sum(dy, axis=0, out=bias_gradient)
         ready(0)
 
-        def weight_rows(worker, part):
-            for rows in self.rows(part, len(dy)):
+        def weight_rows(worker, span):
+            for rows in self.rows(span, len(dy)):
                 self.xp.matmul(x[:, rows].T, dy, out=weight_gradient[rows])
 
         self.workspace.share(weight_rows, self.inputs)
         ready(1)
         dx = self.workspace.gradient(x.shape)
 
-        def input_columns(worker, part):
-            for columns in self.workspace.blocks(part, dy.shape[1] * dy.itemsize):
-                dx[:, columns] = (weight[columns] @ dy.T).T  # BLAS is faster with the large matrix on the left
+        def input_columns(worker, span):
+            for columns in self.workspace.blocks(span, dy.shape[1] * dy.itemsize):
+                dx[:, columns] = (weight[columns] @ dy.T).T  # faster with the large matrix first
 
         self.workspace.share(input_columns, self.inputs)
         return dx.reshape(len(dx), *self.input_shape)
 
-    def rows(self, part, images):
-        """Cut rows of the weight gradient so that BLAS need not pack what it multiplies, or not where that is below 8 rows.
+    def rows(self, span: slice, images: int) -> list[slice]:
+        """Rows of the weight gradient, cut so that BLAS need not pack; uncut if below 8 rows.
 
-        Of a few images (up to 18 for 4096 outputs) the product is little work on much memory: packing is half the time.
+        For few images (up to 18 with 4096 outputs) packing takes half the time of the product.
         """
         unpacked = UNPACKED_OPERATIONS // max(1, images * self.outputs) // 8 * 8
         step = unpacked if unpacked and self.xp is np else max(1, self.inputs)
-        return [slice(start, min(start + step, part.stop)) for start in range(part.start, part.stop, step)]
+        starts = range(span.start, span.stop, step)
+        return [slice(start, min(start + step, span.stop)) for start in starts]
 
 
 class ReLU(Layer):
-    """y = max(x, 0), in place: the layer before must not need its own output. The gradient at 0 is 0, as in PyTorch."""
+    """y = max(x, 0), in place: the layer before must not need its output. Gradient at 0: 0."""
 
-    def __init__(self, name, input_shape, workspace):
-        elements = math.prod(input_shape)
-        super().__init__(name, input_shape, input_shape, workspace, (elements, elements))
-        self.zeros = self.xp.zeros(input_shape[-2:], workspace.dtype)  # of two arrays NumPy's maximum is 5 times faster
+    def __init__(self, name: str, input_shape, workspace: Workspace):
+        operations = (math.prod(input_shape),) * 2
+        super().__init__(name, input_shape, input_shape, workspace, operations)
+        self.zeros = self.xp.zeros(input_shape[-2:], workspace.dtype)  # 5 times faster than 0
 
-    def forward(self, x, training):
+    def forward(self, x: Array, training: bool) -> Array:
         self.y = x
-        self.workspace.share(lambda worker, part: self.xp.maximum(x[part], self.zeros, out=x[part]), len(x))
+        maximum = self.xp.maximum
+        self.workspace.share(lambda _, span: maximum(x[span], self.zeros, out=x[span]), len(x))
         return x
 
-    def backward(self, dy, ready):
-        loop = compiled(relu_gradient, dy)
+    def backward(self, dy: Array, ready: Ready) -> Array:
+        def work(worker, block):
+            positive = self.workspace.scratch("mask", dy[block].shape, worker, bool)
+            ops.relu_gradient(dy[block], self.y[block], positive)
 
-        def work(worker, part):
-            for block in self.workspace.blocks(part, 3 * dy[:1].nbytes):
-                if loop:
-                    loop(dy[block], self.y[block])
-                    continue
-                positive = self.workspace.scratch("mask", dy[block].shape, worker, bool)
-                self.xp.greater(self.y[block], 0, out=positive)
-                dy[block] *= positive
-
-        self.workspace.share(work, len(dy))
+        self.workspace.each_block(work, len(dy), 3 * dy[:1].nbytes)
         return dy
 
 
 class Dropout(Layer):
-    """In training each value is zero with `probability`, the others are divided by 1 - probability (inverted dropout).
+    """In training a value is 0 with `probability`, the others are divided by 1 - probability.
 
-    `rng` is a numpy Generator, on a GPU too: the masks are then the same on both, and a checkpoint can hold its state.
-    The mask is drawn in float32 whatever the type of the activations, so that float64 reproduces float32.
+    rng: a numpy Generator, on a GPU too: the masks are the same, and a checkpoint can hold its
+    state. Masks are drawn in float32 for every dtype, so that float64 reproduces float32.
     """
 
-    def __init__(self, name, input_shape, probability, workspace):
+    def __init__(self, name: str, input_shape, probability: float, workspace, rng=None):
         if not 0 <= probability < 1:
-            raise ValueError(f"dropout {name}: got probability {probability}, wanted 0 <= probability < 1")
-        elements = math.prod(input_shape)
-        super().__init__(name, input_shape, input_shape, workspace, (elements, elements))
-        self.probability, self.rng, self.kept = probability, np.random.default_rng(0), None
+            got = f"got probability {probability}; wanted 0 <= probability < 1"
+            raise ValueError(f"dropout {name}: {got}; next: 0 turns dropout off")
+        operations = (math.prod(input_shape),) * 2
+        super().__init__(name, input_shape, input_shape, workspace, operations)
+        self.probability, self.rng = probability, rng or np.random.default_rng(0)
+        self.kept = None
 
-    def forward(self, x, training):
+    def forward(self, x: Array, training: bool) -> Array:
         if not training or self.probability == 0:
             self.kept = None
             return x
@@ -162,13 +188,9 @@ class Dropout(Layer):
         self.kept = self.xp.asarray(draws >= self.probability)
         return self.scaled(x, self.keep("y", x.shape))
 
-    def backward(self, dy, ready):
+    def backward(self, dy: Array, ready: Ready) -> Array:
         return dy if self.kept is None else self.scaled(dy, dy)
 
-    def scaled(self, x, out):
-        if loop := compiled(dropout, x):
-            loop(x, self.kept, 1 / (1 - self.probability), out)
-            return out
-        self.xp.multiply(x, self.kept, out=out)
-        out *= 1 / (1 - self.probability)
+    def scaled(self, x: Array, out: Array) -> Array:
+        ops.dropout(x, self.kept, 1 / (1 - self.probability), out)
         return out

@@ -20,11 +20,23 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from refgf.oracle.definitions import choose, exact_sum, importance, ring_allreduce, same_bits, summation_bound
+from refgf.oracle.definitions import (
+    choose,
+    exact_sum,
+    importance,
+    ring_allreduce,
+    same_bits,
+    summation_bound,
+)
 from refgf.oracle.definitions.sums import HALF_SMALLEST, UNIT_ROUNDOFF
 from refgf.oracle.judge.comparison import differs, outside
 from refgf.oracle.judge.orders import candidates
-from refgf.oracle.seeded.mistakes.sparse import kept_not_added, not_cleared, not_corrected, thrown_away
+from refgf.oracle.seeded.mistakes.sparse import (
+    not_cleared,
+    not_corrected,
+    residual_dropped,
+    residual_not_added,
+)
 from refgf.oracle.seeded.variants import variant
 
 EXPLAINED = 4096  # elements of a bucket that are compared with the known orders
@@ -63,7 +75,9 @@ class checked:  # noqa: N801  used like a function: checked(hook)
     def __init__(self, hook, definition=None, raises=True):
         self.hook, self.definition, self.raises = hook, definition or Mean(), raises
         self.judged, self.step = [], 0
-        self.__name__ = self.__qualname__ = f"checked {getattr(hook, '__name__', type(hook).__name__)}"  # DDP asks for them
+        self.__name__ = self.__qualname__ = (
+            f"checked {getattr(hook, '__name__', type(hook).__name__)}"  # DDP asks for them
+        )
 
     def __call__(self, state, bucket):
         before = everybodys(bucket.buffer())
@@ -85,14 +99,24 @@ class checked:  # noqa: N801  used like a function: checked(hook)
         value = future.wait() if hasattr(future, "wait") else future
         value = value[0] if isinstance(value, list) and len(value) == 1 else value
         wanted = bucket.buffer()
-        right = hasattr(future, "wait") and isinstance(value, torch.Tensor) and value.dtype == wanted.dtype
+        right = (
+            hasattr(future, "wait")
+            and isinstance(value, torch.Tensor)
+            and value.dtype == wanted.dtype
+        )
         counts = everybodys(torch.tensor([value.numel() if right else -1]))
         for rank, (count,) in enumerate(counts):
             if count != wanted.numel():
-                got = f"a tensor of {count}" if count >= 0 else "no Future, or not of one tensor of the bucket's type"
+                got = (
+                    f"a tensor of {count}"
+                    if count >= 0
+                    else "no Future, or not of one tensor of the bucket's type"
+                )
                 place = f"step {self.step}, bucket {bucket.index()}, rank {rank}"
-                raise ValueError(f"DDP hook {self.__name__}, {place}: returned {got}; wanted a Future of {wanted.numel()} "
-                                 f"{wanted.dtype}; next: future.then(lambda f: ...) returns one")  # fmt: skip
+                raise ValueError(
+                    f"DDP hook {self.__name__}, {place}: returned {got}; wanted a Future of {wanted.numel()} "
+                    f"{wanted.dtype}; next: future.then(lambda f: ...) returns one"
+                )
         return value
 
     @property
@@ -159,7 +183,10 @@ def looks_of(xs, after, last=False):
         found.append("not communicated: every rank has its own gradient, divided by p")
     elif first_outside(got, exact_sum(xs), mean_bound(xs, "bfloat16")) is None:
         found.append("average forgotten: this is the sum")
-    elif first_outside(got, exact_sum(xs) / p**2, mean_bound([x / p for x in xs], "bfloat16")) is None:
+    elif (
+        first_outside(got, exact_sum(xs) / p**2, mean_bound([x / p for x in xs], "bfloat16"))
+        is None
+    ):
         found.append("divided by p twice")
     if found and last and found[0].startswith("not communicated"):
         found.insert(0, "last bucket forgotten")
@@ -181,21 +208,36 @@ class SparseChunks:
     def __init__(self, chunk, percent, momentum=0.9, dense_steps=2, wire=None, module=None):
         self.settings = chunk, percent, momentum, dense_steps
         self.wire, self.module = wire, module or variant()
-        self.wrong = {} if module else {name: SparseChunks(*self.settings, wire, wrong) for name, wrong in WRONG.items()}
+        self.wrong = (
+            {}
+            if module
+            else {name: SparseChunks(*self.settings, wire, wrong) for name, wrong in WRONG.items()}
+        )
         self.kept, self.chosen, self.layout = {}, None, None
         self.norms, self.seen, self.pending = {}, [], []
 
     def judge(self, bucket):
         verdict = Judged(bucket.step, bucket.index)
-        wanted, known = self.follow(bucket), {name: wrong.follow(bucket) for name, wrong in self.wrong.items()}
+        wanted, known = (
+            self.follow(bucket),
+            {name: wrong.follow(bucket) for name, wrong in self.wrong.items()},
+        )
         chunk = self.settings[0]
         for rank, result in enumerate(bucket.after):
             i = first_outside(result, *wanted)
             if i is not None:
-                verdict.told = (f"rank {rank}, element {i}, chunk {i // chunk}: got {result[i].item()!r}, "
-                                f"wanted {wanted[0][i].item()!r}")  # fmt: skip
-                right = [first_outside(after, *expected) is None for expected in known.values() for after in bucket.after[:1]]
-                verdict.looks = [name for name, same in zip(known, right) if same] + looks_of(bucket.before, bucket.after)
+                verdict.told = (
+                    f"rank {rank}, element {i}, chunk {i // chunk}: got {result[i].item()!r}, "
+                    f"wanted {wanted[0][i].item()!r}"
+                )
+                right = [
+                    first_outside(after, *expected) is None
+                    for expected in known.values()
+                    for after in bucket.after[:1]
+                ]
+                verdict.looks = [name for name, same in zip(known, right) if same] + looks_of(
+                    bucket.before, bucket.after
+                )
                 return verdict
         return verdict
 
@@ -207,16 +249,29 @@ class SparseChunks:
         self.seen.append((bucket.index, keys))
         if self.layout is None or self.layout[: len(self.seen)] != self.seen:
             self.chosen = None
-        sent = np.ones(n, bool) if self.chosen is None else np.repeat(self.chosen[bucket.index], chunk)[:n]
+        sent = (
+            np.ones(n, bool)
+            if self.chosen is None
+            else np.repeat(self.chosen[bucket.index], chunk)[:n]
+        )
         gs = [x / np.float32(p) for x in bucket.before]
-        kept = [{name: np.concatenate([self._kept(r, key, size)[name] for key, size in bucket.parameters]) for name in "uv"}
-                for r in range(p)]  # fmt: skip
-        would = [self.module.carried("dgc", k, g, momentum) for k, g in zip(kept, gs)]
+        kept = [
+            {
+                name: np.concatenate(
+                    [self._kept(r, key, size)[name] for key, size in bucket.parameters]
+                )
+                for name in "uv"
+            }
+            for r in range(p)
+        ]
+        would = [self.module.accumulated_gradient("dgc", k, g, momentum) for k, g in zip(kept, gs)]
         wanted, bound = np.zeros(n), np.zeros(n)
         wanted[sent] = ring_allreduce([a[sent] for a in would], self.wire)[0]
-        bound[sent] = 2 * summation_bound([a[sent] for a in would], self.wire)  # any two orders differ by no more
+        bound[sent] = 2 * summation_bound(
+            [a[sent] for a in would], self.wire
+        )  # any two orders differ by no more
         for r, (k, g) in enumerate(zip(kept, gs)):
-            after = self.module.keep("dgc", k, g, momentum, sent, self.chosen is None)
+            after = self.module.next_residual("dgc", k, g, momentum, sent, self.chosen is None)
             for name, array in after.items():
                 for key, part in zip(keys, np.split(array, np.cumsum(sizes)[:-1])):
                     self.pending.append((r, key, name, part))
@@ -226,7 +281,9 @@ class SparseChunks:
         return wanted, bound
 
     def _kept(self, rank, key, size):
-        return self.kept.setdefault((rank, key), {name: np.zeros(size, np.float32) for name in "uv"})
+        return self.kept.setdefault(
+            (rank, key), {name: np.zeros(size, np.float32) for name in "uv"}
+        )
 
     def _finish(self, steps, percent, dense_steps):
         for r, key, name, part in self.pending:
@@ -239,8 +296,8 @@ class SparseChunks:
 
 
 WRONG = {
-    "momentum not corrected: v + g": variant(carried=not_corrected),
-    "what was kept is not added when a chunk is sent": variant(carried=kept_not_added),
-    "what was kept back is not cleared when it is sent": variant(keep=not_cleared),
-    "residual lost: what is not sent is thrown away": variant(keep=thrown_away),
+    "momentum not corrected: v + g": variant(accumulated_gradient=not_corrected),
+    "what was kept is not added when a chunk is sent": variant(accumulated_gradient=residual_not_added),
+    "what was kept back is not cleared when it is sent": variant(next_residual=not_cleared),
+    "residual lost: what is not sent is thrown away": variant(next_residual=residual_dropped),
 }

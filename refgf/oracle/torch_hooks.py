@@ -22,20 +22,29 @@ def ring_allreduce(x, group=None, wire=None):
     parts = torch.tensor_split(x, p)  # the first n mod p are one longer: R1
     wire = wire or x.dtype
     for t in range(p - 1):
-        parts[(r - t - 1) % p].add_(_sendrecv(parts[(r - t) % p].to(wire), parts[(r - t - 1) % p], group))
+        parts[(r - t - 1) % p].add_(
+            _sendrecv(parts[(r - t) % p].to(wire), parts[(r - t - 1) % p], group)
+        )
     own = parts[(r + 1) % p]
     own.copy_(own.to(wire))
     for t in range(p - 1):
-        parts[(r - t) % p].copy_(_sendrecv(parts[(r + 1 - t) % p].to(wire), parts[(r - t) % p], group))
+        parts[(r - t) % p].copy_(
+            _sendrecv(parts[(r + 1 - t) % p].to(wire), parts[(r - t) % p], group)
+        )
 
 
 def _sendrecv(outgoing, place, group):
     """Send to the right while receiving from the left as many elements as `place` has. -> them, in the type of place"""
     p, r = dist.get_world_size(group), dist.get_rank(group)
     neighbours = [(r + 1) % p, (r - 1) % p]
-    right, left = neighbours if group is None else [dist.get_global_rank(group, rank) for rank in neighbours]
+    right, left = (
+        neighbours if group is None else [dist.get_global_rank(group, rank) for rank in neighbours]
+    )
     arriving = torch.empty(place.numel(), dtype=outgoing.dtype)
-    requests = [dist.isend(_bytes(outgoing.contiguous()), right, group), dist.irecv(_bytes(arriving), left, group)]
+    requests = [
+        dist.isend(_bytes(outgoing.contiguous()), right, group),
+        dist.irecv(_bytes(arriving), left, group),
+    ]
     for request in requests:
         request.wait()
     return arriving.to(place.dtype)
@@ -77,9 +86,19 @@ class CSC:
     """
 
     def __init__(self, chunk=32768, percent=10.0, momentum=0.9, dense_steps=2, wire=None):
-        self.chunk, self.percent, self.momentum, self.dense_steps, self.wire = chunk, percent, momentum, dense_steps, wire
+        self.chunk, self.percent, self.momentum, self.dense_steps, self.wire = (
+            chunk,
+            percent,
+            momentum,
+            dense_steps,
+            wire,
+        )
         self.kept = {}  # parameter -> (u, v)
-        self.chosen, self.layout, self.steps = None, None, 0  # chosen: {bucket: bool per chunk}, None for all
+        self.chosen, self.layout, self.steps = (
+            None,
+            None,
+            0,
+        )  # chosen: {bucket: bool per chunk}, None for all
         self.__name__ = self.__qualname__ = "csc"  # DDP asks a hook for its name
         self._start()
 
@@ -98,7 +117,9 @@ class CSC:
         finite = self._all_finite(a, group)
         ring_allreduce(packed, group, self.wire)
         self.finite = self.finite and finite and bool(packed.isfinite().all())
-        self.norms[index] = torch.stack([c.double().abs().sum() / len(c) for c in a.split(self.chunk)])
+        self.norms[index] = torch.stack(
+            [c.double().abs().sum() / len(c) for c in a.split(self.chunk)]
+        )
         v = torch.where(sent, torch.zeros_like(a), a)
         self.pending += zip(parameters, *(t.split([p.numel() for p in parameters]) for t in (u, v)))
         g.zero_()
@@ -136,6 +157,8 @@ class CSC:
             best = torch.zeros(len(norms), dtype=torch.bool)
             best[order[:count]] = True
             flags = best.split([len(self.norms[i]) for i in sorted(self.norms)])
-            self.chosen = dict(zip(sorted(self.norms), flags)) if self.steps >= self.dense_steps else None
+            self.chosen = (
+                dict(zip(sorted(self.norms), flags)) if self.steps >= self.dense_steps else None
+            )
             self.layout = self.seen
         self._start()

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from refgf.engine.minimal import minimal_filtering
+from refgf.engine.threaded import ThreadedWorkspace
 from refgf.nn.alexnet import CONVOLUTIONS, AlexNet
 from refgf.engine.torch_layout import from_torch, images_to_torch, state_to_torch, torch_name
+from refgf.nn.conv import Convolution
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -41,7 +44,7 @@ def torch_alexnet(network):
 
 
 def bound(**settings):
-    network = AlexNet(dtype=np.float64, **settings)
+    network = AlexNet(**settings)
     arrays = [[np.full(spec.shape, np.nan) for spec in network.tensors] for _ in range(2)]
     network.bind(*arrays)
     network.initialize(3)
@@ -54,10 +57,19 @@ def bound(**settings):
 
 @pytest.mark.parametrize("normalization", ["batch", "local", "none"])
 @pytest.mark.parametrize("images,image_size,images_per_block,threads", [(5, 71, 2, 1), (3, 99, None, 2)])
-@pytest.mark.parametrize("minimal_filtering", [False, True])
-def test_loss_and_gradients(normalization, images, image_size, images_per_block, threads, minimal_filtering):
-    network = bound(num_classes=7, image_size=image_size, width=1 / 16, normalization=normalization, dropout=0.0,
-                    images_per_block=images_per_block, threads=threads, minimal_filtering=minimal_filtering)  # fmt: skip
+@pytest.mark.parametrize("convolution", [Convolution, minimal_filtering])
+def test_loss_and_gradients(
+    normalization, images, image_size, images_per_block, threads, convolution
+):
+    network = bound(
+        num_classes=7,
+        image_size=image_size,
+        width=1 / 16,
+        normalization=normalization,
+        dropout=0.0,
+        workspace=ThreadedWorkspace(threads, np.float64, images_per_block),
+        convolution=convolution,
+    )
     rng = np.random.default_rng(5)
     x = rng.standard_normal((images, image_size, image_size, 3))
     labels = rng.integers(0, 7, images)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from refgf.engine.threaded import ThreadedWorkspace
 from refgf.papers.resnet50.resnet50 import BLOCKS, ResNet50, parts
 from refgf.engine.torch_layout import from_torch, images_to_torch, to_torch
 
@@ -61,7 +62,7 @@ def place(name):
 
 
 def bound(**settings):
-    network = ResNet50(dtype=np.float64, **settings)
+    network = ResNet50(**settings)
     parameters, gradients = ([np.full(spec.shape, np.nan) for spec in network.tensors] for _ in range(2))
     network.bind(parameters, gradients)
     network.initialize(3)
@@ -82,8 +83,8 @@ CASES = [  # images, image size, width, images per block, threads
 @pytest.mark.parametrize("images, image_size, width, images_per_block, threads", CASES)
 def test_loss_and_all_161_gradients(images, image_size, width, images_per_block, threads):
     """Within 1e-9 of each layer's gradient."""
-    network = bound(num_classes=7, image_size=image_size, width=width, images_per_block=images_per_block,
-                    threads=threads)  # fmt: skip
+    space = ThreadedWorkspace(threads, np.float64, images_per_block)
+    network = bound(num_classes=7, image_size=image_size, width=width, workspace=space)
     layers = {layer.name: layer for outer in network.layers for layer in parts(outer)}
     random = np.random.default_rng(5)
     x, labels = random.standard_normal((images, image_size, image_size, 3)), random.integers(0, 7, images)

@@ -1,4 +1,4 @@
-"""Emulated clusters in tests: start one, look for what it left."""
+"""Emulated clusters in tests: start one, list what it left behind."""
 
 import functools
 import json
@@ -19,7 +19,7 @@ from refgf.launch import leftovers
 
 @functools.cache
 def why_not() -> str | None:
-    """Why this machine holds no cluster."""
+    """Why this machine can run no cluster."""
     try:
         check.unshare_command()
     except check.CannotRun as reason:
@@ -29,7 +29,7 @@ def why_not() -> str | None:
 
 needs_cluster = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
-# Each rank sends `count` float32 round a ring by Sendrecv, `rounds` times, and leaves a trace.
+# Each rank sends `count` float32 along a ring by Sendrecv, `rounds` times, and saves a trace.
 RING = """
 import json, os, socket, sys
 import refgf.launch
@@ -45,25 +45,27 @@ comm.save(os.environ["REFGF_TRACE_DIR"])
 
 
 class Box:
-    """A running `python -m refgf.cluster ...`, whose processes all carry a mark."""
+    """A running `python -m refgf.cluster ...`; a mark identifies its processes."""
 
     def __init__(self, *arguments, env: dict | None = None):
         self.mark = uuid.uuid4().hex
-        self.out, self.err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115  they live as long as the box
+        self.out = tempfile.TemporaryFile()  # noqa: SIM115  open as long as the box
+        self.err = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, "-m", "refgf.cluster", *map(str, arguments)],
             env=clean_environment(env) | {MARK: self.mark},
             stdin=subprocess.DEVNULL,
             stdout=self.out,
             stderr=self.err,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever runs the tests may ignore it
+            # the test process may ignore SIGINT
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def wait(self, timeout: float = 120) -> int:
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:
-            self.process.kill()  # which ends all the others
+            self.process.kill()  # this ends all other processes
             raise
 
     @property
@@ -82,23 +84,24 @@ class Box:
         """Wait until so many of its processes have the word in their command line."""
         end = time.monotonic() + timeout
         while len(found := self.pids(word)) < count:
-            assert time.monotonic() < end and self.process.poll() is None, f"{self.stdout}\n{self.stderr}"
+            runs = time.monotonic() < end and self.process.poll() is None
+            assert runs, f"{self.stdout}\n{self.stderr}"
             time.sleep(0.02)
         return found
 
-    def left(self, patience_s: float = 5) -> list[str]:
-        """What is still there so long after the end: processes (and with them their namespaces)."""
-        end = time.monotonic() + patience_s
+    def left(self, wait_s: float = 5) -> list[str]:
+        """Processes (and with them namespaces) that still exist wait_s after the end."""
+        end = time.monotonic() + wait_s
         while (pids := processes(self.mark)) and time.monotonic() < end:
             time.sleep(0.02)
         lines = [_command_line(pid) for pid in pids]
-        for pid in pids:  # so that a failing test leaves nothing either
+        for pid in pids:  # a failing test leaves nothing behind either
             os.kill(pid, signal.SIGKILL)
         return lines
 
 
 def run(*arguments, env: dict | None = None, timeout: float = 120) -> Box:
-    """Start, wait for the end, check that nothing is left."""
+    """Start a cluster, wait for its end, check that nothing is left."""
     box = Box(*arguments, env=env)
     box.wait(timeout)
     assert box.left() == []
@@ -106,18 +109,21 @@ def run(*arguments, env: dict | None = None, timeout: float = 120) -> Box:
 
 
 def leavings() -> set[str]:
-    """What a cluster could leave outside its processes: interfaces, mounts, files in the machine's memory and in /tmp."""
+    """What a cluster could leave outside its processes: interfaces, mounts, files in memory."""
     links = json.loads(subprocess.check_output(["ip", "-j", "link", "show"], text=True))
-    interfaces = {link["ifname"] for link in links if link["ifname"].startswith(("bridge", "cable", "eth", "trial"))}
+    names = [link["ifname"] for link in links]
+    interfaces = {n for n in names if n.startswith(("bridge", "cable", "eth", "trial"))}
     with open("/proc/self/mountinfo") as file:
         mounts = {line for line in file if "nsfs" in line or "refgf" in line}
-    memory = {name for name in os.listdir("/dev/shm") if name.startswith(("refgf", "nodes", *leftovers.PREFIXES))}
-    temporary = {name for name in os.listdir(tempfile.gettempdir()) if name.startswith(("hydra", "prte", "ompi", "refgf"))}
+    prefixes = ("refgf", "nodes", *leftovers.PREFIXES)
+    memory = {name for name in os.listdir("/dev/shm") if name.startswith(prefixes)}
+    prefixes = ("hydra", "prte", "ompi", "refgf")
+    temporary = {name for name in os.listdir(tempfile.gettempdir()) if name.startswith(prefixes)}
     return interfaces | mounts | memory | temporary
 
 
-def probed(text: str) -> list[dict]:
-    """The rows of `probe`: rates in Mbit/s, `share` of the rate asked for, `idle` share of the cores' time."""
+def read_table(text: str) -> list[dict]:
+    """The rows of `probe`: rates in Mbit/s, `share` of the rate asked for, `idle` processors."""
     names = ("asked", "raw", "link", "share", "idle", "alpha_us")
     lines = [line.split() for line in text.splitlines() if line[:1].isdigit()]
     return [dict(zip(names, map(float, line[1:7]))) | {"mpi": float(line[8])} for line in lines]

@@ -4,8 +4,8 @@ Runs as process 1 of new namespaces (see `submit`), so daemons and job end with 
 
     python tests/cluster/slurm_box.py NODES FOLDER ARGUMENT...
 
-submits lessons/cluster/lesson.sbatch with these arguments (options of sbatch, `--`, then the lesson's) and prints what
-the job printed. Exit code: the job's.
+submits lessons/cluster/lesson.sbatch with these arguments (options of sbatch, `--`, then the
+lesson's) and prints the job's output. The exit code is the job's.
 """
 
 import os
@@ -47,17 +47,28 @@ PartitionName=box Nodes=ALL Default=YES MaxTime=60 State=UP
 
 
 def why_not() -> str | None:
-    """Why there can be no Slurm here."""
+    """Why no Slurm can run here."""
     missing = [name for name in DAEMONS if not shutil.which(name, path=search_path())]
     if missing:
-        return f"no {', '.join(missing)}; next: apt-get install slurmctld slurmd slurm-client slurm-wlm-basic-plugins"
+        packages = "slurmctld slurmd slurm-client slurm-wlm-basic-plugins"
+        return f"no {', '.join(missing)}; next: apt-get install {packages}"
     return None if os.geteuid() == 0 else "slurmd starts jobs only as root"
 
 
-def submit(prefix: list[str], folder: Path, *arguments, nodes: int = 2, env: dict, timeout: float = 120):
-    """Start this file behind an `unshare` prefix; what it said and its exit code."""
-    command = [*prefix, sys.executable, str(Path(__file__).resolve()), str(nodes), str(folder), *map(str, arguments)]
-    return subprocess.run(command, env=env, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
+def submit(
+    prefix: list[str], folder: Path, *arguments, nodes: int = 2, env: dict, timeout: float = 120
+):
+    """Start this file behind an `unshare` prefix; return the completed process."""
+    script = str(Path(__file__).resolve())
+    return subprocess.run(
+        [*prefix, sys.executable, script, str(nodes), str(folder), *map(str, arguments)],
+        env=env,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
 
 
 def main(count: int, folder: Path, arguments: list[str]) -> int:
@@ -71,14 +82,16 @@ def main(count: int, folder: Path, arguments: list[str]) -> int:
     wait_until_idle(settings)
     output = folder / "job.out"
     own = arguments.index("--")
-    command = ["sbatch", "--wait", f"--output={output}", *arguments[:own], "lessons/cluster/lesson.sbatch"]
-    done = subprocess.run([*command, *arguments[own + 1 :]], cwd=ROOT, capture_output=True, text=True)
-    print(done.stdout, done.stderr, output.read_text() if output.exists() else "the job printed nothing", sep="\n")
+    command = ["sbatch", "--wait", f"--output={output}", *arguments[:own]]
+    command += ["lessons/cluster/lesson.sbatch", *arguments[own + 1 :]]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    job_output = output.read_text() if output.exists() else "the job printed nothing"
+    print(done.stdout, done.stderr, job_output, sep="\n")
     return done.returncode
 
 
 def configure(settings: Settings, folder: Path) -> Path:
-    """Write slurm.conf; each node claims 8 processors, whatever the machine has."""
+    """Write slurm.conf; each node claims 8 processors, even if the machine has fewer."""
     nodes = [
         f"NodeName={name} NodeAddr={settings.address(i)} CPUs=8 RealMemory=1000 State=UNKNOWN"
         for i, name in enumerate(settings.names)
@@ -97,11 +110,12 @@ def start(command: list[str], log: Path) -> None:
 def wait_until_idle(settings: Settings, seconds: float = 30) -> None:
     end = time.monotonic() + seconds
     while True:
-        told = subprocess.run(["sinfo", "-h", "-N", "-o", "%t"], capture_output=True, text=True)
-        if told.stdout.split() == ["idle"] * settings.nodes:
+        done = subprocess.run(["sinfo", "-h", "-N", "-o", "%t"], capture_output=True, text=True)
+        states = done.stdout.split()
+        if states == ["idle"] * settings.nodes:
             return
         if time.monotonic() > end:
-            raise SystemExit(f"slurm_box: nodes are {told.stdout.split()} after {seconds} s; {told.stderr}")
+            raise SystemExit(f"slurm_box: nodes are {states} after {seconds} s; {done.stderr}")
         time.sleep(0.1)
 
 

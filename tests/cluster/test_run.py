@@ -1,4 +1,4 @@
-"""Real clusters of two nodes: what ranks see, where bytes go, how it ends. A few seconds each."""
+"""Real clusters of two nodes: the ranks' view, the path of their bytes, the end. Seconds each."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from boxes import RING, Box, leavings, needs_cluster, probed, run, why_not
+from boxes import RING, Box, leavings, needs_cluster, read_table, run, why_not
 
 from jobs import clean_environment, run_job
 from refgf.cluster import check, launcher
@@ -25,10 +25,16 @@ import refgf.launch
 from mpi4py import MPI
 comm = MPI.COMM_WORLD
 found = {
-    "host": socket.gethostname(), "node": json.loads(os.environ["REFGF_CLUSTER"])["node"], "cwd": os.getcwd(),
-    "on_node": comm.Split_type(MPI.COMM_TYPE_SHARED).Get_size(), "machine": os.environ["REFGF_RANKS_ON_MACHINE"],
-    "cores": len(os.sched_getaffinity(0)), "address": socket.gethostbyname(socket.gethostname()),
-    "ipc": os.readlink("/proc/self/ns/ipc"), "shm": os.stat("/dev/shm").st_ino, "disk": os.stat("/dev/shm").st_dev,
+    "host": socket.gethostname(),
+    "node": json.loads(os.environ["REFGF_CLUSTER"])["node"],
+    "cwd": os.getcwd(),
+    "on_node": comm.Split_type(MPI.COMM_TYPE_SHARED).Get_size(),
+    "machine": os.environ["REFGF_RANKS_ON_MACHINE"],
+    "cores": len(os.sched_getaffinity(0)),
+    "address": socket.gethostbyname(socket.gethostname()),
+    "ipc": os.readlink("/proc/self/ns/ipc"),
+    "shm": os.stat("/dev/shm").st_ino,
+    "disk": os.stat("/dev/shm").st_dev,
 }
 found = comm.gather(found)
 if comm.rank == 0:
@@ -36,7 +42,7 @@ if comm.rank == 0:
 """
 
 
-def test_ranks_sit_on_nodes_of_their_own(tmp_path):
+def test_nodes_share_neither_memory_nor_names(tmp_path):
     before = leavings()
     box = run(*TWO, "--cpus-per-node", 1, *PYTHON, LOOK)
     assert box.process.returncode == 0, box.stderr
@@ -60,7 +66,8 @@ def test_mpi_crosses_the_links_and_the_counters_prove_it():
     assert "12.00        12.00         6" in box.stderr
 
 
-PAIRS = RING.replace("comm.rank + 1", "comm.rank ^ 1").replace("comm.rank - 1", "comm.rank ^ 1")  # partners on one node
+# partners on one node
+PAIRS = RING.replace("comm.rank + 1", "comm.rank ^ 1").replace("comm.rank - 1", "comm.rank ^ 1")
 
 
 def test_traffic_inside_a_node_stays_off_the_links():
@@ -71,51 +78,62 @@ def test_traffic_inside_a_node_stays_off_the_links():
     assert all(float(mb) < 1 for row in rows for mb in row[1:3])
 
 
-def test_wrong_variant_bytes_that_the_links_never_saw_are_seen():
-    """The ranks say that each of their messages went to the other node; it went to the neighbour on their own."""
-    lie = PAIRS.replace("comm.save", "comm.peers[comm.rank ^ 2] = comm.peers.pop(comm.rank ^ 1); comm.save")
-    box = run(*TWO, *PYTHON, lie.format(count=10**6, rounds=3))
+def test_bytes_that_did_not_cross_the_links_are_detected():
+    """The traces name the other node as each message's receiver; it was the neighbour's node."""
+    move = "comm.peers[comm.rank ^ 2] = comm.peers.pop(comm.rank ^ 1); "
+    program = PAIRS.replace("comm.save", move + "comm.save")
+    box = run(*TWO, *PYTHON, program.format(count=10**6, rounds=3))
     assert box.process.returncode == 1
-    assert "FAILED: node0's link sent" in box.stderr and "went another way" in box.stderr
+    assert "FAILED: node0's link sent" in box.stderr and "took another path" in box.stderr
 
 
-# The nodes without host names, IPC and /dev/shm of their own: MPI finds shared memory, and the links stay idle.
+# Nodes that share host name, IPC and /dev/shm: MPI finds shared memory, and the links stay idle.
 LEAKY = """
 import json, os, sys
 from refgf.cluster import inside, launcher, network
 from refgf.cluster.settings import Settings
-network.HOLDER = network.HOLDER.replace('hostname "$1"', ":").replace('mount --rbind', ": mount --rbind")
+network.HOLDER = network.HOLDER.replace('hostname "$1"', ":")
+network.HOLDER = network.HOLDER.replace('mount --rbind', ": mount --rbind")
 launcher.MPICH = {}
 agent = launcher.agent_script
 launcher.agent_script = lambda *arguments: agent(*arguments).replace(" -u -i -m ", " ")
 settings = Settings(nodes=2, ranks_per_node=1)
 mpiexec = launcher.find_mpiexec(None)
-sys.exit(inside.run(settings, mpiexec, launcher.family(mpiexec), [sys.executable, "-c", os.environ["PROGRAM"]]))
+program = [sys.executable, "-c", os.environ["PROGRAM"]]
+sys.exit(inside.run(settings, mpiexec, launcher.family(mpiexec), program))
 """
 
 
-@pytest.mark.skipif(MPI == "openmpi", reason="Open MPI takes what its daemons tell for nodes, and stays on TCP")
-def test_wrong_variant_nodes_that_share_memory_are_seen():
-    named = "import platform; platform.node = lambda: f'node{{comm.rank}}'; comm.save"  # else the host name tells it
+@pytest.mark.skipif(MPI == "openmpi", reason="Open MPI's daemons define its nodes: it stays on TCP")
+def test_nodes_that_share_memory_are_detected():
+    # without these names the host name alone would reveal the mistake
+    named = "import platform; platform.node = lambda: f'node{{comm.rank}}'; comm.save"
     program = RING.replace("comm.save", named).format(count=10**6, rounds=3)
     environment = clean_environment({"PROGRAM": program, "PATH": check.search_path()})
     command = [*check.unshare_command(), sys.executable, "-c", LEAKY]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert "FAILED: node0's link sent" in done.stderr and "went another way" in done.stderr
+    assert "FAILED: node0's link sent" in done.stderr and "took another path" in done.stderr
 
 
 def test_without_root():
-    """Root is tried without a user namespace first; everybody else gets one, and so does this run."""
-    prefix = "from refgf.cluster import __main__, check; check.ISOLATION = (*check.USER, *check.ISOLATION)"
-    command = [sys.executable, "-c", f"{prefix}; __main__.sys.exit(__main__.main(__main__.sys.argv[1:]))", *map(str, TWO)]
-    program = [*PYTHON, RING.format(count=10**6, rounds=3)]
-    said = subprocess.run([*command, *program], env=clean_environment(), capture_output=True, text=True, timeout=60)
-    assert said.returncode == 0, said.stderr
-    assert "the links carried what the ranks sent" in said.stderr
+    """Root tries without a user namespace first; other users get one, and so does this run."""
+    script = """
+import sys
+from refgf.cluster import __main__, check
+check.ISOLATION = (*check.USER, *check.ISOLATION)
+sys.exit(__main__.main(sys.argv[1:]))
+"""
+    command = [sys.executable, "-c", script, *map(str, TWO)]
+    command += [*PYTHON, RING.format(count=10**6, rounds=3)]
+    options = {"env": clean_environment(), "capture_output": True, "text": True, "timeout": 60}
+    done = subprocess.run(command, **options)
+    assert done.returncode == 0, done.stderr
+    assert "the links carried what the ranks sent" in done.stderr
 
 
-# As user 65534, who sees this Python although it may lie in root's home: what is below the closed folder is mounted anew.
+# Runs a command as user 65534. This Python may lie in root's home, which that user cannot enter, so
+# the folder below the closed one is mounted over it.
 ANOTHER_USER = """
 set -e
 if [ "$1" ]; then mkdir -p "$2/$3"; chmod 755 "$2"; mount --bind "$1/$3" "$2/$3"; mount --rbind "$2" "$1"; fi
@@ -124,40 +142,51 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="only root can become another user, by setpriv")
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("setpriv"),
+    reason="only root can become another user, by setpriv",
+)
 def test_as_another_user(tmp_path):
     python = Path(sys.executable).resolve()
     closed = [folder for folder in python.parents if not folder.stat().st_mode & 1][-1:]
-    opened = [str(closed[0]), str(tmp_path / "open"), python.relative_to(closed[0]).parts[0]] if closed else ["", "", ""]
+    opened = ["", "", ""]
+    if closed:
+        opened = [str(closed[0]), str(tmp_path / "open"), python.relative_to(closed[0]).parts[0]]
     become = ["unshare", "--mount", "sh", "-c", ANOTHER_USER, "sh", *opened]
     environment = clean_environment({"HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"})
     options = {"env": environment, "capture_output": True, "text": True, "timeout": 60}
-    look = subprocess.run([*become, sys.executable, "-c", "import os, mpi4py, refgf; print(os.getuid())"], **options)
+    script = "import os, mpi4py, refgf; print(os.getuid())"
+    look = subprocess.run([*become, sys.executable, "-c", script], **options)
     if look.returncode:
         pytest.skip(f"other users cannot read this Python or this project: {look.stderr}")
     assert look.stdout == "65534\n"
-    program = [*PYTHON, RING.format(count=10**6, rounds=3)]
-    said = subprocess.run([*become, sys.executable, "-m", "refgf.cluster", *map(str, TWO), *program], **options)
-    assert said.returncode == 0, said.stderr
-    assert "the links carried what the ranks sent" in said.stderr
+    command = [*become, sys.executable, "-m", "refgf.cluster", *map(str, TWO)]
+    command += [*PYTHON, RING.format(count=10**6, rounds=3)]
+    done = subprocess.run(command, **options)
+    assert done.returncode == 0, done.stderr
+    assert "the links carried what the ranks sent" in done.stderr
 
 
 @pytest.mark.parametrize("mtu", [1500, 9000])
 def test_a_node_sees_the_mtu_and_shapes_what_it_sends(mtu, tmp_path):
-    look = f"cd {tmp_path}; ip -j link show eth0 > link-$(hostname); tc -j qdisc show dev eth0 > shaper-$(hostname)"
+    look = f"cd {tmp_path}; ip -j link show eth0 > link-$(hostname);"
+    look += "tc -j qdisc show dev eth0 > shaper-$(hostname)"
     box = run("run", "--nodes", 2, "--rate", "1gbit", "--mtu", mtu, "--", "sh", "-c", look)
     assert box.process.returncode == 0, box.stderr
     for name in ("node0", "node1"):
-        (link,), (shaper,) = (json.loads((tmp_path / f"{what}-{name}").read_text()) for what in ("link", "shaper"))
+        (link,), (shaper,) = (
+            json.loads((tmp_path / f"{what}-{name}").read_text()) for what in ("link", "shaper")
+        )
         assert link["mtu"] == mtu
         assert shaper["kind"] == "tbf" and shaper["options"]["rate"] == 125_000_000
 
 
-def test_a_probe_tells_raw_tcp_and_mpis_alpha_and_beta():
+def test_a_probe_measures_raw_tcp_and_mpis_alpha_and_beta():
     box = run("probe", "--nodes", 2, "--mtu", 9000)
-    (row,) = probed(box.stdout)
+    (row,) = read_table(box.stdout)
     assert row["asked"] == 1000 and 0 < row["raw"] < row["link"]
-    assert row["raw"] / row["link"] == pytest.approx(8948 / 9014, rel=0.1 / row["raw"] * 2)  # printed to 0.1 Mbit/s
+    resolution = 0.1 / row["raw"] * 2  # rates are printed to 0.1 Mbit/s
+    assert row["raw"] / row["link"] == pytest.approx(8948 / 9014, rel=resolution)
     assert 0 < row["alpha_us"] < 1e5 and 0 < row["mpi"] < 2 * row["raw"]
 
 
@@ -172,7 +201,7 @@ FAIL_ON_ONE = """
 import refgf.launch
 from mpi4py import MPI
 if MPI.COMM_WORLD.rank == 3:
-    raise RuntimeError("the fourth has had enough")
+    raise RuntimeError("the fourth rank fails")
 MPI.COMM_WORLD.Barrier()
 """
 
@@ -180,11 +209,12 @@ MPI.COMM_WORLD.Barrier()
 def test_a_rank_that_fails_ends_the_ranks_on_all_nodes():
     box = run(*TWO, *PYTHON, FAIL_ON_ONE, timeout=60)
     assert box.process.returncode not in (0, 127)
-    assert "the fourth has had enough" in box.stderr
+    assert "the fourth rank fails" in box.stderr
 
 
 def test_a_rank_that_leaves_with_a_code_ends_the_others_with_it():
-    program = FAIL_ON_ONE.replace('raise RuntimeError("the fourth has had enough")', "import sys; sys.exit(7)")
+    fail = 'raise RuntimeError("the fourth rank fails")'
+    program = FAIL_ON_ONE.replace(fail, "import sys; sys.exit(7)")
     box = run(*TWO, *PYTHON, program, timeout=30)
     assert box.process.returncode == 7, box.stderr
 
@@ -192,7 +222,7 @@ def test_a_rank_that_leaves_with_a_code_ends_the_others_with_it():
 LESSON = ["lessons/01_ring_allreduce.py", "--quick", "--output"]
 
 
-def test_a_lesson_says_where_it_runs_and_draws_both_places(tmp_path):
+def test_a_lesson_names_its_place_and_draws_both_places(tmp_path):
     """First in shared memory, then on nodes: the figure shows both curves side by side."""
     job = run_job(4, [*LESSON, str(tmp_path)], timeout=60)
     assert job.code == 0, job.stderr
@@ -201,13 +231,20 @@ def test_a_lesson_says_where_it_runs_and_draws_both_places(tmp_path):
     place = "emulated cluster, 2 nodes x 2 ranks, links of 1gbit, MTU 9000"
     assert f"01_ring_allreduce on 4 ranks: {place}\nlink probed: " in box.stdout
     record = json.loads((tmp_path / "01_ring_allreduce.json").read_text())
-    assert record["place"] == place and 0 < record["link_probed"]["link"] < 2 * record["link_probed"]["asked"]
-    assert [name.split(",")[0] for name in sorted(record["curves"])] == ["emulated cluster", "shared memory of one machine"]
-    again = run(*TWO, "--", sys.executable, *LESSON, tmp_path)  # beside another link still the curve of shared memory
+    assert record["place"] == place
+    assert 0 < record["link_probed"]["link"] < 2 * record["link_probed"]["asked"]
+    places = [name.split(",")[0] for name in sorted(record["curves"])]
+    assert places == ["emulated cluster", "shared memory of one machine"]
+    # a run on another link keeps the curve of shared memory
+    again = run(*TWO, "--", sys.executable, *LESSON, tmp_path)
     assert again.process.returncode == 0, again.stderr
     later = json.loads((tmp_path / "01_ring_allreduce.json").read_text())["curves"]
     assert set(later) == {place.removesuffix(", MTU 9000"), *record["curves"]} - {place}
-    assert all(point["measured"]["ring"]["median_s"] > 0 for curve in record["curves"].values() for point in curve["points"])
+    assert all(
+        point["measured"]["ring"]["median_s"] > 0
+        for curve in record["curves"].values()
+        for point in curve["points"]
+    )
 
 
 @pytest.mark.parametrize("lesson", ["02_alexnet", "03_lazy_allreduce"])
@@ -222,19 +259,22 @@ def test_other_lessons_note_the_link_too(tmp_path, lesson):
 def test_a_stated_link_on_real_ones_is_refused(tmp_path):
     box = run(*TWO, "--", sys.executable, *LESSON, tmp_path, "--link", "1gbit,50us")
     assert box.process.returncode == 2
-    assert box.stderr.count("--link 1gbit,50us on an emulated cluster, which has links; next: leave one of them out") == 1
+    message = (
+        "--link 1gbit,50us on an emulated cluster, which has links; next: leave one of them out"
+    )
+    assert box.stderr.count(message) == 1
 
 
-def test_two_clusters_side_by_side_do_not_meet():
+def test_two_clusters_at_the_same_time_do_not_meet():
     boxes = [Box(*TWO, *PYTHON, RING.format(count=count, rounds=3)) for count in (10**6, 2 * 10**6)]
     assert [box.wait() for box in boxes] == [0, 0]
     assert [box.left() for box in boxes] == [[], []]
-    assert "12.00        12.00         6" in boxes[0].stderr and "24.00        24.00         6" in boxes[1].stderr
+    assert "12.00        12.00         6" in boxes[0].stderr
+    assert "24.00        24.00         6" in boxes[1].stderr
 
 
-SLEEP = (
-    "import time, refgf.launch; from mpi4py import MPI; MPI.COMM_WORLD.Barrier(); print('here', flush=True); time.sleep(600)"
-)
+SLEEP = "import time, refgf.launch; from mpi4py import MPI; MPI.COMM_WORLD.Barrier(); "
+SLEEP += "print('here', flush=True); time.sleep(600)"
 
 
 def test_ctrl_c_ends_everything():
@@ -264,20 +304,23 @@ def test_sigkill_of_any_process_ends_everything(name):
     os.kill(victim, signal.SIGKILL)
     code = box.wait(30)
     assert box.left() == []
-    if (MPI, name) != ("openmpi", "node's launcher"):  # prterun 5.0.11 reports the loss, and then returns 0
+    # prterun 5.0.11 reports the loss of a node's launcher, and then returns 0
+    if (MPI, name) != ("openmpi", "node's launcher"):
         assert code != 0
     if name in ("unshare", "launcher"):
         assert code == 128 + signal.SIGKILL
 
 
 def test_a_callers_pipe_is_closed_when_the_command_ends():
-    """A holder process that kept it open would let this call wait for ever."""
-    command = [sys.executable, "-m", "refgf.cluster", *map(str, TWO), *PYTHON, "from mpi4py import MPI; print('said')"]
-    done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, timeout=60)
-    assert done.stdout.count("said") == 4
+    """This call would wait for ever if a holder process kept the pipe open."""
+    command = [sys.executable, "-m", "refgf.cluster", *map(str, TWO)]
+    command += [*PYTHON, "from mpi4py import MPI; print('here')"]
+    options = {"env": clean_environment(), "capture_output": True, "text": True, "timeout": 60}
+    done = subprocess.run(command, **options)
+    assert done.stdout.count("here") == 4
 
 
-def test_latency_is_there_or_refused():
+def test_latency_is_added_or_refused():
     try:
         check.unshare_command(latency=True)
     except check.CannotRun as reason:
@@ -287,4 +330,4 @@ def test_latency_is_there_or_refused():
         return
     box = run("probe", "--nodes", 2, "--latency", "5ms")
     assert box.process.returncode == 0
-    assert 5000 <= probed(box.stdout)[0]["alpha_us"] < 10000
+    assert 5000 <= read_table(box.stdout)[0]["alpha_us"] < 10000

@@ -1,4 +1,7 @@
-"""How lessons/cluster/lesson.sbatch chooses its launcher; srun is one that starts a single rank. Slurm's: test_slurm.py."""
+"""How lessons/cluster/lesson.sbatch chooses its launcher, with a fake srun that starts one rank.
+
+tests/cluster/test_slurm.py uses a real Slurm.
+"""
 
 import shutil
 import subprocess
@@ -17,20 +20,37 @@ exec "$@"
 """
 
 
-@pytest.mark.parametrize("asked, told", [
-    ("pmix", ["started by: srun --kill-on-bad-exit=1 --cpus-per-task=1 --mpi=pmix"]),
-    ("broken", ["not by srun --kill-on-bad-exit=1 --cpus-per-task=1 --mpi=broken\n    what is wrong with it", "mpiexec -n 1"]),
-    ("not_offered", ["started by: env SLURM_MPI_TYPE=none", "mpiexec -n 1"]),
-])  # fmt: skip
-def test_the_first_way_that_works_is_taken(tmp_path, asked, told):
+OPTIONS = "srun --kill-on-bad-exit=1 --cpus-per-task=1"
+
+
+@pytest.mark.parametrize(
+    "asked, printed",
+    [
+        ("pmix", [f"started by: {OPTIONS} --mpi=pmix"]),
+        ("broken", [f"not by {OPTIONS} --mpi=broken\n    what is wrong with it", "mpiexec -n 1"]),
+        ("not_offered", ["started by: env SLURM_MPI_TYPE=none", "mpiexec -n 1"]),
+    ],
+)
+def test_the_first_launcher_that_works_is_used(tmp_path, asked, printed):
     (tmp_path / "srun").write_text(SRUN)
     (tmp_path / "srun").chmod(0o755)
-    slurm = {"JOB_ID": "7", "SUBMIT_DIR": ROOT, "NTASKS": "1", "JOB_NUM_NODES": "1", "JOB_NODELIST": "here"}
+    slurm = {
+        "JOB_ID": "7",
+        "SUBMIT_DIR": ROOT,
+        "NTASKS": "1",
+        "JOB_NUM_NODES": "1",
+        "JOB_NODELIST": "here",
+    }
     environment = clean_environment({f"SLURM_{name}": value for name, value in slurm.items()})
-    environment |= {"REFGF_SRUN_MPI": asked, "REFGF_PYTHON": sys.executable, "REFGF_RESULTS": str(tmp_path)}
+    environment |= {
+        "REFGF_SRUN_MPI": asked,
+        "REFGF_PYTHON": sys.executable,
+        "REFGF_RESULTS": str(tmp_path),
+    }
     environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
     command = ["bash", "lessons/cluster/lesson.sbatch", "01", "--quick"]
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    options = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": 100}
+    done = subprocess.run(command, env=environment, **options)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert all(text in done.stdout for text in told), done.stdout
+    assert all(text in done.stdout for text in printed), done.stdout
     assert (tmp_path / "slurm-7" / "01_ring_allreduce.png").exists()

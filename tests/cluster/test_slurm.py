@@ -1,4 +1,4 @@
-"""lessons/cluster/lesson.sbatch on a real Slurm, whose nodes are those of an emulated cluster."""
+"""lessons/cluster/lesson.sbatch on a real Slurm with the nodes of an emulated cluster."""
 
 import json
 import sys
@@ -16,17 +16,22 @@ TWO_EACH = "--ntasks-per-node=2"
 
 @pytest.fixture
 def job(tmp_path):
-    """job(options of sbatch..., "--", arguments of the script...) -> (exit code, output, folder of the job's results)."""
+    """job(sbatch's options..., "--", script's arguments...) -> (exit code, output, result folder)."""
 
     def run(*arguments, **env):
-        ours = {"PATH": check.search_path(), "REFGF_PYTHON": sys.executable, "REFGF_RESULTS": str(tmp_path / "results")}
-        done = submit(check.unshare_command(), tmp_path / "slurm", *arguments, env=clean_environment(ours | env))
+        ours = {
+            "PATH": check.search_path(),
+            "REFGF_PYTHON": sys.executable,
+            "REFGF_RESULTS": str(tmp_path / "results"),
+        }
+        env = clean_environment(ours | env)
+        done = submit(check.unshare_command(), tmp_path / "slurm", *arguments, env=env)
         return done.returncode, done.stdout + done.stderr, tmp_path / "results" / "slurm-1"
 
     return run
 
 
-def test_a_lesson_runs_on_both_nodes_and_brings_one_figure_back(job):
+def test_a_lesson_runs_on_both_nodes_and_draws_one_figure(job):
     code, text, results = job(TWO_EACH, "--", "01", "--quick")
     assert code == 0, text
     record = json.loads((results / "01_ring_allreduce.json").read_text())
@@ -35,29 +40,31 @@ def test_a_lesson_runs_on_both_nodes_and_brings_one_figure_back(job):
     figures = [path.name for path in results.glob("*.png")]
     assert figures == ["01_ring_allreduce.png"]
     assert f"figure: {results}/{figures[0]}" in text
-    if launcher.family(launcher.find_mpiexec(None)) == "mpich":  # the wheel speaks PMI 1, which Slurm may cut
+    # the wheel of MPICH uses PMI 1, which Slurm may lack
+    if launcher.family(launcher.find_mpiexec(None)) == "mpich":
         assert "started by: env" in text and "mpiexec -n 4" in text
 
 
 @pytest.mark.long
-def test_wrong_variant_a_launcher_that_starts_single_ranks_is_not_taken(job):
-    """srun --mpi=none starts four worlds of one rank; MPI's own launcher knows Slurm and starts one of four."""
+def test_a_launcher_that_starts_single_ranks_is_not_used(job):
+    """srun --mpi=none starts four worlds of one rank; MPI's own launcher starts one world of four."""
     code, text, results = job(TWO_EACH, "--", "01", "--quick", REFGF_SRUN_MPI="none")
     assert code == 0, text
     assert "--mpi=none\n    " in text and "not one job of all ranks" in text
     assert "started by: env" in text and "mpiexec -n 4" in text
-    assert json.loads((results / "01_ring_allreduce.json").read_text())["place"] == "2 nodes x 2 ranks"
+    record = json.loads((results / "01_ring_allreduce.json").read_text())
+    assert record["place"] == "2 nodes x 2 ranks"
 
 
 @pytest.mark.long
 def test_a_site_whose_default_is_pmix_keeps_it_from_mpiexec(job):
-    """Hydra starts its proxies by srun: with PMIx, if that is here, their ranks would not know which of two PMI to use."""
+    """Hydra starts its proxies by srun. With Slurm's PMIx their ranks would find two PMIs."""
     code, text, _ = job(TWO_EACH, "--", "01", "--quick", SLURM_MPI_TYPE="pmix")
     assert code == 0 and "started by: env" in text, text
 
 
 @pytest.mark.long
-def test_a_lesson_that_is_not_there_is_refused(job):
+def test_a_lesson_that_does_not_exist_is_refused(job):
     code, text, _ = job(TWO_EACH, "--", "99")
     assert code == 2
     assert "got lesson '99'; wanted one of: 01 02 03" in text
@@ -78,4 +85,5 @@ def test_a_python_without_mpi_is_refused_with_what_to_try(job, tmp_path):
     python.chmod(0o755)
     code, text, _ = job(TWO_EACH, "--", "01", "--quick", REFGF_PYTHON=str(python))
     assert code == 2
-    assert "got no launcher that starts 4 ranks of MPICH" in text and "python -m refgf.doctor" in text
+    assert "got no launcher that starts 4 ranks of MPICH" in text
+    assert "python -m refgf.doctor" in text

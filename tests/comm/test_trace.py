@@ -27,8 +27,6 @@ def test_counts_by_receiver(on_ranks):
             c.Sendrecv(x, right(c), 0, y, left(c), 0)
         traced.allgather("not counted")
         assert traced.messages == 3 and traced.bytes == 60 and traced.peers == {right(comm): [3, 60]}
-        assert [e.name for e in traced.events] == ["Sendrecv"] * 3
-        assert all(e.start_s <= e.stop_s and e.peer == right(comm) and e.bytes == 20 for e in traced.events)
 
     on_ranks(body, sizes=(2, 3, 5))
 

@@ -3,14 +3,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from convolutions import build, by_definition
 from differences import assert_layer, bind_random, workspace
-from networks import batch, small
-from test_conv import build, by_definition
-from test_resnet50 import small as small_resnet
-from test_resnet50 import step as resnet_step
+from networks import batch, resnet50_step, small, small_resnet50
 
-from refgf.nn.conv import Convolution
-from refgf.engine.minimal import MinimalConvolution, kind_of_convolution, transforms
+from refgf.engine.minimal import MinimalConvolution, minimal_filtering, transforms
+from refgf.nn.conv import Convolution, Filters
 from refgf.nn.workspace import Workspace
 
 # images, height, width, channels, outputs, kernel, stride, padding; a tile is 2 rows of 3 x 3, 4 rows of 5 x 5
@@ -62,8 +60,9 @@ def test_how_much_the_bound_on_rounding_grows():
 def test_forward(case, dtype):
     """Against the definition in float64."""
     n, height, width, channels, outputs, kernel, stride, padding = case
-    layer = MinimalConvolution("conv", (height, width, channels), outputs, kernel, Workspace(dtype=dtype), padding=padding)
-    x, weight, bias = numbers(dtype, (n, height, width, channels), layer.tensors[1].shape, (outputs,))
+    shape, filters = (height, width, channels), Filters(outputs, kernel, padding=padding)
+    layer = MinimalConvolution("conv", shape, filters, Workspace(dtype=dtype))
+    x, weight, bias = numbers(dtype, (n, *shape), layer.tensors[1].shape, (outputs,))
     layer.bind([bias, weight], [np.full_like(bias, np.nan), np.full_like(weight, np.nan)])
     expected = by_definition(x.astype(float), weight.astype(float), bias.astype(float), stride, padding)
     y = layer.forward(x, True)
@@ -90,7 +89,8 @@ def test_gradients_in_float32(case):
     n, height, width, channels, outputs, kernel, _, padding = case
     shape, found = (height, width, channels), []
     for kind, dtype in ((MinimalConvolution, np.float32), (Convolution, np.float64)):
-        layer = kind("conv", shape, outputs, kernel, Workspace(dtype=dtype), padding=padding)
+        filters = Filters(outputs, kernel, padding=padding)
+        layer = kind("conv", shape, filters, Workspace(dtype=dtype))
         sizes = (n, *shape), (n, *layer.output_shape), *(spec.shape for spec in layer.tensors)
         x, dy, *parameters = (array.astype(dtype) for array in numbers(np.float32, *sizes))
         layer.bind(parameters, [np.full_like(array, np.nan) for array in parameters])
@@ -154,10 +154,12 @@ def test_fewer_products(monkeypatch, side, kernel, fewer):
 
 
 def test_where_it_is_used():
-    kinds = {(k, s): kind_of_convolution(k, s, True) for k, s in ((3, 1), (5, 1), (1, 1), (2, 1), (7, 1), (11, 4), (3, 2))}
-    assert [where for where, kind in kinds.items() if kind is MinimalConvolution] == [(3, 1), (5, 1)]
-    assert kind_of_convolution(3, 1, False) is Convolution
-    network, *_ = small("none", minimal_filtering=True)
+    minimal = []
+    for kernel, stride in ((3, 1), (5, 1), (1, 1), (2, 1), (7, 1), (11, 4), (3, 2)):
+        layer = minimal_filtering("conv", (12, 12, 2), Filters(3, kernel, stride), workspace())
+        minimal += [(kernel, stride)] * isinstance(layer, MinimalConvolution)
+    assert minimal == [(3, 1), (5, 1)]
+    network, *_ = small("none", convolution=minimal_filtering)
     named = [layer.name for layer in network.layers if isinstance(layer, MinimalConvolution)]
     assert named == ["conv2", "conv3", "conv4", "conv5"]
     assert not any(isinstance(layer, MinimalConvolution) for layer in small("none")[0].layers)
@@ -166,8 +168,9 @@ def test_where_it_is_used():
 @pytest.mark.parametrize("normalization,threads", [("none", 1), ("batch", 2)])
 def test_alexnet(normalization, threads):
     results = []
-    for wanted in (False, True):
-        network, _, gradients = small(normalization, threads=threads, minimal_filtering=wanted)
+    for kind in (Convolution, minimal_filtering):
+        space = workspace(threads=threads)
+        network, _, gradients = small(normalization, space=space, convolution=kind)
         loss = network.loss(*batch(network, 5), 5)
         network.backward(lambda i: None)
         results.append((loss, np.concatenate([gradient.ravel() for gradient in gradients])))
@@ -177,23 +180,23 @@ def test_alexnet(normalization, threads):
 
 
 def test_resnet50():
-    (plain, wanted), (network, got) = small_resnet(), small_resnet(minimal_filtering=True)
-    blocks = [layer for layer in network.layers if hasattr(layer, "main")]
-    assert sum(isinstance(layer, MinimalConvolution) for block in blocks for layer in block.main) == 13  # 16 less 3 of stride 2
-    assert resnet_step(network, 3) == pytest.approx(resnet_step(plain, 3), rel=1e-12)
+    (plain, wanted), (network, got) = small_resnet50(), small_resnet50(convolution=minimal_filtering)
+    inner = [each for layer in network.layers for each in layer.sublayers()]
+    assert sum(isinstance(each, MinimalConvolution) for each in inner) == 13  # 16, 3 of stride 2
+    assert resnet50_step(network, 3) == pytest.approx(resnet50_step(plain, 3), rel=1e-12)
     assert 0 < np.linalg.norm(got.flat - wanted.flat) <= 1e-9 * np.linalg.norm(wanted.flat)
 
 
 @pytest.mark.parametrize("kernel,options", [(4, {}), (7, {"padding": 3}), (3, {"stride": 2})])
 def test_what_it_cannot_do(kernel, options):
     with pytest.raises(ValueError, match="conv: got kernel .* next: Convolution"):
-        MinimalConvolution("conv", (9, 9, 2), 3, kernel, workspace(), **options)
+        MinimalConvolution("conv", (9, 9, 2), Filters(3, kernel, **options), workspace())
 
 
 @pytest.mark.parametrize("settings", [{"dtype": np.float16}, {"xp": SimpleNamespace(__name__="cupy")}])
 def test_where_it_cannot(settings):
     with pytest.raises(ValueError, match="float.* with .*next: leave minimal_filtering out"):
-        MinimalConvolution("conv", (9, 9, 2), 3, 3, Workspace(**settings))
+        MinimalConvolution("conv", (9, 9, 2), Filters(3, 3), Workspace(**settings))
 
 
 # ---- seeded mistakes ----

@@ -12,7 +12,8 @@ from refgf.machine import threads
 from refgf.machine.link import LinkComm
 from refgf.comm.schedule import collective, replay
 from refgf.engine.selection import CANDIDATES, OWN, BySize, Fastest, candidates, crossover_bytes, measure, terms
-from refgf.predict.cost import Link, halving_doubling_s, recursive_doubling_s, ring_allreduce_s
+from refgf.predict.cost import Link, ring_allreduce_s
+from refgf.papers.scaling.collectives import halving_doubling_s, recursive_doubling_s
 from refgf.papers.scaling.simulate import from_schedules
 
 FORMS = {

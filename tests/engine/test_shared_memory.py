@@ -7,10 +7,9 @@ import pytest
 
 from refgf.engine import shared
 from refgf.machine import threads
-from refgf.machine.link import LinkComm
+from refgf.machine.link import LinkComm, parse_link
 from refgf.engine.shared import MEMORY_BYTES, SharedMemory, share_memory
 from refgf.comm.trace import TracedComm
-from refgf.machine.units import parse_link
 
 
 def test_closed_is_closed(on_ranks):

@@ -48,16 +48,22 @@ def test_ties_go_to_the_lower_number():
     assert choose(np.ones(10), 30) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("density", [Density(10), Density(10, (100, 25), 3), Density(5, (50,), 2), Density(100)])
+@pytest.mark.parametrize(
+    "density", [Density(10), Density(10, (100, 25), 3), Density(5, (50,), 2), Density(100)]
+)
 def test_densities(density):
     for step in range(12):
-        wanted = definitions.percent_of_step(step, density.steps_per_epoch, density.warmup, density.percent)
+        wanted = definitions.percent_of_step(
+            step, density.steps_per_epoch, density.warmup, density.percent
+        )
         assert density.at(step) == wanted
 
 
 @pytest.mark.parametrize("percent", [0, -1, 100.1, float("nan"), float("inf")])
 def test_a_density_is_above_0_and_at_most_100_percent(percent):
-    with pytest.raises(ValueError, match="got a density of .* %; wanted above 0, at most 100; next: 10"):
+    with pytest.raises(
+        ValueError, match="got a density of .* %; wanted above 0, at most 100; next: 10"
+    ):
         Density(percent)
     with pytest.raises(ValueError, match="got a density of"):
         Density(10, warmup=(percent,))

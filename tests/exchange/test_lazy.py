@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refgf.comm import direct, ring
-from refgf.comm.schedule import collective
-from refgf.exchange.lazy import LazyAllreduce
-from refgf.exchange.overlap import CommunicationThread
+from refgf.comm.direct import direct_allreduce
+from refgf.comm.ring import ring_allreduce
+from refgf.exchange.lazy import EagerAllreduce, LazyAllreduce, Theta
+from refgf.exchange.overlap import AtOnce, CommunicationThread
 from refgf.exchange.pool import Pool
 from refgf.oracle.definitions import lazy_calls
 
@@ -30,10 +30,13 @@ def step(lazy, sizes):
     return [(call.start, call.stop) for call in lazy.calls]
 
 
-@given(st.lists(st.integers(0, 20), min_size=1, max_size=12), st.sampled_from([0, 1, 8, 20, 21, 64, 1000, np.inf]))
+@given(
+    st.lists(st.integers(0, 20), min_size=1, max_size=12),
+    st.sampled_from([0, 1, 8, 20, 21, 64, 1000, np.inf]),
+)
 @settings(derandomize=True, database=None, deadline=None)
 def test_calls_are_those_of_the_definition(sizes, theta):
-    lazy = LazyAllreduce(pool_of(sizes), lambda x: None, theta)
+    lazy = LazyAllreduce(pool_of(sizes), lambda x: None, Theta(theta))
     wanted = [tuple(call) for call in lazy_calls(sizes, 4, theta)]
     assert step(lazy, sizes) == wanted
     assert step(lazy, sizes) == wanted  # the second step starts afresh
@@ -41,12 +44,28 @@ def test_calls_are_those_of_the_definition(sizes, theta):
 
 def test_exactly_theta_waits():
     """Greater than theta, not greater or equal: a common mistake."""
-    assert step(LazyAllreduce(pool_of([4, 4]), lambda x: None, 16), [4, 4]) == [(0, 8)]
-    assert step(LazyAllreduce(pool_of([4, 4]), lambda x: None, 15), [4, 4]) == [(0, 4), (4, 8)]
+    assert step(LazyAllreduce(pool_of([4, 4]), lambda x: None, Theta(16)), [4, 4]) == [(0, 8)]
+    assert step(LazyAllreduce(pool_of([4, 4]), lambda x: None, Theta(15)), [4, 4]) == [
+        (0, 4),
+        (4, 8),
+    ]
+
+
+def test_the_naive_form_makes_the_calls_of_theta_0():
+    def calls(kind, *settings):
+        seen = []
+        exchange = kind(pool_of(SIZES), lambda x: seen.append(x.size), *settings)
+        for i in range(len(SIZES)):
+            exchange.ready(i)
+        assert exchange.finish().accepted
+        return [n for n in seen if n]
+
+    assert calls(EagerAllreduce) == calls(LazyAllreduce, Theta(0)) == [n for n in SIZES if n]
+    assert calls(EagerAllreduce) != calls(LazyAllreduce, Theta(4))
 
 
 def test_theta_counts_bytes_on_the_wire():
-    lazy = LazyAllreduce(pool_of([4, 4, 4]), lambda x: None, 15, wire_itemsize=2)
+    lazy = LazyAllreduce(pool_of([4, 4, 4]), lambda x: None, Theta(15), itemsize=2)
     assert step(lazy, [4, 4, 4]) == [(0, 8), (8, 12)]
 
 
@@ -57,7 +76,9 @@ def test_forgotten_tail_is_caught():
         def finish(self):
             self._start = self._next = 0
 
-    assert step(ForgetsTheTail(pool_of(SIZES), lambda x: None, 1000), SIZES) != lazy_calls(SIZES, 4, 1000)
+    assert step(ForgetsTheTail(pool_of(SIZES), lambda x: None, Theta(1000)), SIZES) != lazy_calls(
+        SIZES, 4, 1000
+    )
 
 
 @pytest.mark.parametrize("overlapped", [False, True])
@@ -67,12 +88,12 @@ def test_direct_gives_the_same_bits_for_every_theta(on_ranks, theta, overlapped)
         def total(threshold_bytes, thread):
             pool = pool_of(SIZES)
             pool.flat[:] = np.random.default_rng(comm.Get_rank()).standard_normal(pool.flat.size)
-            allreduce = collective(comm.Dup() if thread else comm, direct.allreduce)
-            allreduce = CommunicationThread(allreduce) if thread else allreduce
-            lazy = LazyAllreduce(pool, allreduce, threshold_bytes, wait=getattr(allreduce, "wait", lambda: None))
-            step(lazy, SIZES)
-            if thread:
-                allreduce.close()
+            allreduce = direct_allreduce(comm.Dup() if thread else comm)
+            worker = CommunicationThread() if thread else AtOnce()
+            run = lambda x: worker.run(allreduce, x)
+            step(LazyAllreduce(pool, run, Theta(threshold_bytes)), SIZES)
+            worker.wait()
+            worker.close()
             return pool.flat.tobytes()
 
         assert total(theta, overlapped) == total(0, False)
@@ -87,7 +108,7 @@ def test_ring_bits_depend_on_theta():
     def body(comm, theta):
         pool = pool_of(SIZES)
         pool.flat[:] = np.random.default_rng(comm.rank).standard_normal(pool.flat.size)
-        step(LazyAllreduce(pool, collective(comm, ring.allreduce), theta), SIZES)
+        step(LazyAllreduce(pool, ring_allreduce(comm), Theta(theta)), SIZES)
         return pool.flat.tobytes()
 
     assert threads.run(5, body, 0) != threads.run(5, body, np.inf)
@@ -96,11 +117,11 @@ def test_ring_bits_depend_on_theta():
 @pytest.mark.parametrize("theta", [-1, float("nan"), "much", None])
 def test_theta_must_be_a_number_of_bytes(theta):
     with pytest.raises(ValueError, match="got theta = "):
-        LazyAllreduce(pool_of([1]), None, theta)
+        Theta(theta)
 
 
 def test_gradients_out_of_order_or_missing_are_refused():
-    lazy = LazyAllreduce(pool_of([1, 1]), lambda x: None, 0)
+    lazy = LazyAllreduce(pool_of([1, 1]), lambda x: None, Theta(0))
     with pytest.raises(ValueError, match="gradient 1 is ready; wanted 0"):
         lazy.ready(1)
     lazy.ready(0)

@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 from jobs import needs_mpiexec, run_job
-from refgf.exchange.overlap import CommunicationThread
+from refgf.exchange.overlap import AtOnce, CommunicationThread
 
 
 def test_calls_run_in_order_in_another_thread():
     seen = []
-    thread = CommunicationThread(lambda x: seen.append((x[0], threading.current_thread().name)))
+    thread = CommunicationThread()
     for i in range(20):
-        thread(np.array([i]))
+        work = lambda x: seen.append((x[0], threading.current_thread().name))
+        thread.run(work, np.array([i]))
     assert thread.wait() >= 0
     assert seen == [(i, "communication") for i in range(20)]
     thread.close()
@@ -22,9 +23,9 @@ def test_calls_run_in_order_in_another_thread():
 
 def test_the_caller_goes_on_while_the_thread_works():
     release = threading.Event()
-    thread = CommunicationThread(lambda x: release.wait(10))
+    thread = CommunicationThread()
     start_s = time.perf_counter()
-    thread(np.zeros(1))
+    thread.run(lambda x: release.wait(10), np.zeros(1))
     assert time.perf_counter() - start_s < 5  # a call that waited would take the 10 s
     release.set()
     thread.wait()
@@ -33,22 +34,23 @@ def test_the_caller_goes_on_while_the_thread_works():
 
 def test_wait_waits():
     done = []
-    thread = CommunicationThread(lambda x: (time.sleep(0.05), done.append(1)))
-    thread(np.zeros(1))
+    thread = CommunicationThread()
+    thread.run(lambda x: (time.sleep(0.05), done.append(1)), np.zeros(1))
     assert thread.wait() >= 0.05 and done == [1]
     assert thread.wait() == 0  # nothing was queued since
     thread.close()
 
 
-def test_other_work_takes_its_turn():
-    done, x = [], np.zeros(1)
-    thread = CommunicationThread(lambda x: done.append("sum"))
-    thread.run(lambda x: done.append("carry"), x)
-    thread(x)
-    thread.run(lambda x: done.append(x), x)
-    thread.wait()
-    thread.close()
-    assert done[:2] == ["carry", "sum"] and done[2] is x
+def test_the_naive_form_does_the_same_work_in_the_same_order_in_the_caller():
+    done = {AtOnce: [], CommunicationThread: []}
+    for kind, seen in done.items():
+        worker = kind()
+        for i in range(5):
+            worker.run(lambda x, i=i, seen=seen: seen.append((i, x.sum())), np.full(2, i))
+        assert kind is CommunicationThread or len(seen) == 5  # before anybody waits
+        worker.wait()
+        worker.close()
+    assert done[AtOnce] == done[CommunicationThread] == [(i, 2 * i) for i in range(5)]
 
 
 def test_an_error_reaches_the_waiting_thread(monkeypatch):
@@ -58,8 +60,8 @@ def test_an_error_reaches_the_waiting_thread(monkeypatch):
     def broken(x):
         raise KeyError("link")
 
-    thread = CommunicationThread(broken)
-    thread(np.zeros(1))
+    thread = CommunicationThread()
+    thread.run(broken, np.zeros(1))
     with pytest.raises(KeyError, match="link"):
         thread.wait()
     thread._thread.join()
@@ -73,11 +75,14 @@ def test_a_second_thread_needs_mpi_for_many(level):
 import refgf.launch
 from mpi4py import MPI
 from refgf.exchange.overlap import CommunicationThread
-CommunicationThread(lambda x: None).close()
+CommunicationThread().close()
 print("fine")
 """
     ended = run_job(2, program, timeout=20, env={"MPI4PY_RC_THREAD_LEVEL": level})
     if level == "multiple":
         assert ended.code == 0 and ended.stdout.count("fine") == 2, ended.text
     else:
-        assert ended.code == 1 and "wanted multiple, as two threads call it; next: unset" in ended.stderr, ended.text
+        assert (
+            ended.code == 1
+            and "wanted multiple, because two threads call it; next: unset" in ended.stderr
+        ), ended.text

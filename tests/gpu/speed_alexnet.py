@@ -18,6 +18,7 @@ import numpy as np
 from refgf import device
 from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
+from refgf.nn.workspace import Workspace
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "speed"))  # the same network from PyTorch's layers
 
@@ -48,7 +49,7 @@ def main(arguments: list[str] | None = None) -> dict:
 def refgf_side(dtype: str, batch: int = BATCH, image_size: int = IMAGE_SIZE, width: float = 1.0):
     """A step on the GPU, with the GPU's work finished when it returns."""
     xp = device.module("gpu")
-    network = AlexNet(CLASSES, image_size, width=width, dropout=0.0, dtype=np.dtype(dtype), xp=xp)
+    network = AlexNet(CLASSES, image_size, width, dropout=0.0, workspace=Workspace(xp, dtype))
     pools = [Pool(network.tensors, network.dtype, xp) for _ in range(2)]
     network.bind(*(pool.views for pool in pools))
     network.initialize(0)

@@ -7,6 +7,7 @@ from test_fake_gpu import NETWORKS, one_step
 from refgf import device
 from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
+from refgf.nn.workspace import Workspace
 
 
 @pytest.mark.parametrize("kind, options", NETWORKS, ids=str)
@@ -21,7 +22,7 @@ def test_a_step_in_float64_agrees_with_the_cpu(cupy, kind, options):
 
 def gradients(xp, dtype, rounded=None):
     """Loss, gradients and offsets; with weights and images rounded to another type first."""
-    network = AlexNet(7, 67, width=1 / 8, dropout=0.0, dtype=dtype, xp=xp)
+    network = AlexNet(7, 67, width=1 / 8, dropout=0.0, workspace=Workspace(xp, dtype))
     parameters, pool = Pool(network.tensors, dtype, xp), Pool(network.tensors, dtype, xp)
     network.bind(parameters.views, pool.views)
     network.initialize(0)
@@ -55,7 +56,7 @@ def test_alexnet_in_float16_agrees_with_the_cpu_in_float64(cupy):
 def test_a_step_waits_for_nothing(gpu, spin):
     """The host has queued a whole step before the GPU has begun it: it queues behind a kernel that takes seconds."""
     stream = gpu.cuda.get_current_stream()
-    network = AlexNet(7, 67, width=1 / 8, xp=gpu)
+    network = AlexNet(7, 67, width=1 / 8, workspace=Workspace(gpu))
     pools = [Pool(network.tensors, np.float32, gpu) for _ in range(2)]
     network.bind(*(pool.views for pool in pools))
     network.initialize(0)

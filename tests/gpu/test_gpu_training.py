@@ -5,10 +5,12 @@ import pytest
 from test_fake_gpu import SETTINGS, train
 from test_sgd import RATES, data, run, same_bits
 
+from stacks import new_flow
+
 from refgf import device
 from refgf.exchange.precision import LossScale
 from refgf.nn.alexnet import AlexNet
-from refgf.training.gradientflow import GradientFlow
+from refgf.nn.workspace import Workspace
 from refgf.papers.jia.lars import LARS
 from refgf.training.sgd import MomentumSGD
 
@@ -52,9 +54,9 @@ def test_training_goes_as_on_the_cpu(cupy, on_ranks, settings):
 
 def trained(comm, xp, dtype, seed=0, overlap=True):
     """Lazy allreduce, CSC, float16 on the wire and in the weights: how the parameters moved in five steps; the choices."""
-    network = AlexNet(5, 67, width=1 / 32, dropout=0.0, dtype=dtype, xp=xp)
+    network = AlexNet(5, 67, width=1 / 32, dropout=0.0, workspace=Workspace(xp, dtype))
     rng, chosen = np.random.default_rng([seed, comm.Get_rank()]), []
-    with GradientFlow(comm, network, wire=np.float16, half_weights=True, loss_scale=LossScale(2.0**8), density=20, chunk=256,
+    with new_flow(comm, network, wire=np.float16, half_weights=True, loss_scale=LossScale(2.0**8), density=20, chunk=256,
                       theta_bytes=2000, overlap=overlap, weight_decay=1e-3) as flow:  # fmt: skip
         before = device.to_host(flow.model.parameters.flat).copy()
         for _ in range(5):

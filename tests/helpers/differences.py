@@ -2,18 +2,22 @@
 
 import numpy as np
 
+from refgf.engine.threaded import ThreadedWorkspace
 from refgf.nn.workspace import Workspace
 
 STEP = 1e-6  # (f(x+h) - f(x-h)) / 2h errs by about 1e-16 |f| / h + h^2 f''' / 6: below 1e-9 here
 LIMIT = 1e-6  # of the larger of the norms of the gradient and of the same layer's weight gradient
 
 
-def workspace(images_per_block=None, threads=1):
-    return Workspace(dtype=np.float64, images_per_block=images_per_block, threads=threads)
+def workspace(images_per_block=None, threads=1, dtype=np.float64) -> Workspace:
+    """A workspace in float64, with threads only where there are several."""
+    if threads > 1:
+        return ThreadedWorkspace(threads, dtype, images_per_block)
+    return Workspace(np, dtype, images_per_block)
 
 
 def bind_random(layer, seed=1):
-    """Random parameters, and gradients full of nan, so that what backward does not write is seen."""
+    """Random parameters, and gradients full of NaN, which show what backward does not write."""
     rng = np.random.default_rng(seed)
     parameters = [rng.standard_normal(spec.shape) for spec in layer.tensors]
     layer.bind(parameters, [np.full(spec.shape, np.nan) for spec in layer.tensors])
@@ -37,7 +41,7 @@ def central_difference(function, x, places):
 
 
 def assert_gradient(gradient, function, x, scale=0.0, places=None, name=""):
-    """`gradient` of function() for x agrees with central differences, at all places or at some."""
+    """`gradient` of function() for x agrees with central differences at `places` (None: all)."""
     places = np.arange(x.size) if places is None else places
     error = np.linalg.norm(central_difference(function, x, places) - gradient.reshape(-1)[places])
     limit = LIMIT * max(np.linalg.norm(gradient), scale)

@@ -4,6 +4,8 @@ from collections import namedtuple
 
 import numpy as np
 
+from refgf.nn.workspace import Workspace
+
 Spec = namedtuple("Spec", "name shape decay size")
 SHAPES = [("b3", (3,), False), ("w3", (5, 4), True), ("empty", (0,), True), ("b2", (1,), False), ("w2", (7, 6), True),
           ("gamma", (2,), False), ("w1", (13,), True)]  # fmt: skip
@@ -20,6 +22,7 @@ class Prescribed:
 
     def __init__(self, dtype=np.float32, initial=None):
         self.tensors, self.dtype, self.xp = SPECS, np.dtype(dtype), np
+        self.workspace = Workspace()
         self.initial = np.zeros(N, dtype) if initial is None else initial
         self.running, self.accepted, self.dropout_rng = [np.zeros(3)], 0, np.random.default_rng(0)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobs import clean_environment, mpiexec, needs_mpiexec, run_job
-from kit import scratch
+from lab import scratch_folder
 
 LESSON = Path(__file__).resolve().parents[2] / "lessons" / "14_data_cache.py"
 GONE_IN_S = 5.0
@@ -19,16 +19,16 @@ KILLED = """
 import refgf.launch, os, runpy, signal, sys, time
 sys.argv = [{lesson!r}, "--quick", "--output", {folder!r}]
 sys.path.insert(0, os.path.dirname({lesson!r}))
-from kit import levels
+from lab import cache_levels
 made = []
-def dies(*arguments, make=levels.make):
+def dies(*arguments, make=cache_levels.make):
     made.append(make(*arguments))
     if len(made) == 2 and refgf.launch.job.rank == {rank}:
         print("killed at", time.time(), "s", flush=True)
         time.sleep(0.2)  # for the launcher to read that
         os.kill(os.getpid(), signal.SIGKILL)
     return made[-1]
-levels.make = dies
+cache_levels.make = dies
 runpy.run_path({lesson!r}, run_name="__main__")
 """
 
@@ -36,7 +36,7 @@ runpy.run_path({lesson!r}, run_name="__main__")
 def left_behind(folder):
     """Folders of the lesson, and shared memory of this project, however young."""
     shared = os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []
-    return [name for name in [*os.listdir(folder), *shared] if name.startswith((scratch.PREFIX, "refgf_cache_"))]
+    return [name for name in [*os.listdir(folder), *shared] if name.startswith((scratch_folder.PREFIX, "refgf_cache_"))]
 
 
 def soon_empty(folder, patience_s=5.0):
@@ -80,7 +80,7 @@ def test_interrupted(tmp_path):
     for line in job.stdout:
         if "== The oracle" in line:
             break
-    assert [entry for entry in os.listdir(tmp_path) if entry.startswith(scratch.PREFIX)]
+    assert [entry for entry in os.listdir(tmp_path) if entry.startswith(scratch_folder.PREFIX)]
     job.send_signal(signal.SIGINT)
     text = job.communicate(timeout=20)[0]
     assert job.returncode != 0, text
@@ -88,20 +88,20 @@ def test_interrupted(tmp_path):
 
 
 def test_a_folder_is_gone_at_the_end_and_after_an_exception(tmp_path, monkeypatch):
-    monkeypatch.setattr(scratch.tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(KeyboardInterrupt), scratch.folder() as path:
+    monkeypatch.setattr(scratch_folder.tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(KeyboardInterrupt), scratch_folder.folder() as path:
         assert os.path.isdir(path)
         raise KeyboardInterrupt
     assert os.listdir(tmp_path) == []
 
 
 def test_what_is_in_use_stays_and_what_is_not_goes(tmp_path, monkeypatch):
-    monkeypatch.setattr(scratch.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(scratch_folder.tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(scratch, "YOUNG_S", -1)
-    abandoned = tmp_path / f"{scratch.PREFIX}abandoned"
+    abandoned = tmp_path / f"{scratch_folder.PREFIX}abandoned"
     abandoned.mkdir()
     (abandoned / "owner").touch()
     (tmp_path / "refgf-other").mkdir()
-    with scratch.folder() as first, scratch.folder() as second:
+    with scratch_folder.folder() as first, scratch_folder.folder() as second:
         assert sorted(os.listdir(tmp_path)) == sorted([os.path.basename(first), os.path.basename(second), "refgf-other"])
     assert os.listdir(tmp_path) == ["refgf-other"]

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from kit import images, trials
-from refgf.training.data import Dataset, digits
+from refgf.machine.digits import digits
+from refgf.training.data import Dataset
 
 
 def numbered(first, labels):

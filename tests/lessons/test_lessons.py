@@ -109,55 +109,6 @@ def test_stale_figures_are_listed():
         warnings.warn(f"stale figures: {', '.join(stale)}; next: make figures", stacklevel=1)
 
 
-LESSON, RING = "lessons/01_ring.py", "refgf/comm/ring.py"
-TREE = {
-    LESSON: '"""Lesson."""\nimport kit\n\nREPEATS = 5  # few\nprint(kit.calls(1,\n                REPEATS))\n',
-    "lessons/lab/01_ring.py": "WIDTH = 8\n",
-    "lessons/kit/__init__.py": "from refgf.papers import jia\n\n\ndef calls(a, b):\n    return a + b\n",
-    "refgf/papers/jia.py": "def node(p):\n    from refgf.comm import ring\n    return ring.steps(p)\n",
-    RING: '"""Ring."""\n\n\ndef steps(p):\n    """Two phases."""\n    return 2 * (p - 1)  # messages\n',
-    "refgf/comm/tree.py": "DEPTH = 3\n",
-}
-NO_CHANGE = [
-    ("a comment", LESSON, "# few", "# a few"),
-    ("a docstring", RING, "Two phases.", "Reduce-scatter, then allgather."),
-    ("no docstring", RING, '    """Two phases."""\n', ""),
-    ("a line break", LESSON, "1,\n                REPEATS", "1, REPEATS"),
-    ("the kit", "lessons/kit/__init__.py", "a + b", "a - b"),
-    ("a paper", "refgf/papers/jia.py", "ring.steps(p)", "ring.steps(p) + 1"),
-    ("core that it does not import", "refgf/comm/tree.py", "3", "4"),
-]
-CHANGE = [
-    ("a constant of the lesson", LESSON, "REPEATS = 5", "REPEATS = 6"),
-    ("a constant of the lab", "lessons/lab/01_ring.py", "8", "9"),
-    ("a constant of the core", RING, "2 *", "3 *"),
-    (
-        "a lesson that imports more core",
-        LESSON,
-        "import kit\n",
-        "import kit\nfrom refgf.comm import tree\n",
-    ),
-]
-
-
-def hash_of(folder, file=None, old="", new=""):
-    for name, text in TREE.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text.replace(old, new) if name == file else text)
-        assert name != file or old in text
-    return record.code_hash(folder / LESSON, folder)
-
-
-@pytest.mark.parametrize("what, file, old, new", NO_CHANGE, ids=[row[0] for row in NO_CHANGE])
-def test_what_leaves_a_figure_fresh(tmp_path, what, file, old, new):
-    assert hash_of(tmp_path, file, old, new) == hash_of(tmp_path)
-
-
-@pytest.mark.parametrize("what, file, old, new", CHANGE, ids=[row[0] for row in CHANGE])
-def test_what_makes_a_figure_stale(tmp_path, what, file, old, new):
-    assert hash_of(tmp_path, file, old, new) != hash_of(tmp_path)
-
-
 def test_the_timings_in_the_syllabus():
     took_s = [
         json.loads((ROOT / "figures" / f"{lesson.stem}.json").read_text())["took_s"]

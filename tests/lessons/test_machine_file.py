@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 import kit
-from kit import layers, machine_file
+from kit import layers
+from lab import machine_file
 from refgf.machine import threads
 from refgf.nn.alexnet import AlexNet
 from refgf.predict.cost import Link, ring_line
 from refgf.papers.scaling.machine import load, save
-from refgf.papers.mgwfbp.published import TEN_GIGABIT
+from refgf.papers.scaling.published import TEN_GIGABIT
 from refgf.papers.scaling.scaling import best_theta_step, ready_of
-from refgf.papers.scaling.systems import speedup, stack
+from refgf.papers.scaling.systems import scaling_efficiency, stack
 from refgf.papers.scaling.workloads import alexnet
 
 POINTS = [{"ranks": p, "links": {"float32": Link(1e-5 * (p > 1), 1e-9 * (p > 1))}} for p in (1, 2, 3)]
@@ -52,7 +53,7 @@ def test_a_machine_that_was_sent_in(tmp_path):
     (found,) = on_ranks(1, tmp_path, lambda run: machine_file.scale(run, given, [4, 2048]))
     assert {*found} == {system.name for system in stack(np.inf)} and all({*row} == {*given.lines} for row in found.values())
     ready, lazy = ready_of(alexnet(), machine_file.BATCH.values[0], machine_file.V100_RATE.values[0]), stack(np.inf)[2]
-    assert found[lazy.name][8] == speedup(8, best_theta_step(ready, lazy, given.lines[8]))
+    assert found[lazy.name][8] == 8 * scaling_efficiency(best_theta_step(ready, lazy, given.lines[8])) / 100
 
 
 def test_no_file_and_nonsense(tmp_path):

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from kit import merges
+from lab import greedy_misses
 from refgf.machine import threads
 from refgf.predict.cost import Line
 
@@ -20,32 +20,32 @@ class OneRank:
             return [x]
 
 
-@pytest.mark.parametrize("kind", merges.BEST_FOR)
+@pytest.mark.parametrize("kind", greedy_misses.BEST_FOR)
 def test_kinds_for_which_greedy_is_best(kind):
-    assert merges.misses(OneRank, 300, kind)["missed"] == 0
+    assert greedy_misses.misses(OneRank, 300, kind)["missed"] == 0
 
 
 def test_greedy_misses_among_any():
-    found = merges.misses(OneRank, 300, "any")
+    found = greedy_misses.misses(OneRank, 300, "any")
     assert 0 < found["mean"] <= found["worst"] == max(found["excesses"]) < 1  # less than twice as long: solution 2
     assert found["missed"] == len(found["excesses"]) / 300
 
 
 def test_networks_are_what_their_kind_says():
     for seed in range(100):
-        gradients, line = merges.within_one_start_up(random.Random(seed))
+        gradients, line = greedy_misses.within_one_start_up(random.Random(seed))
         assert gradients[-1][0] - gradients[0][0] < line.a_s or len(gradients) == 1
-        gradients, line = merges.never_in_the_way(random.Random(seed))
+        gradients, line = greedy_misses.never_in_the_way(random.Random(seed))
         assert all(later >= ready_s + line(nbytes) for (ready_s, nbytes), (later, _) in zip(gradients, gradients[1:]))
-        assert merges.without(start_up=True)(random.Random(seed))[1].a_s == 0
-        assert merges.without(start_up=False)(random.Random(seed))[1].b_s_per_byte == 0
+        assert greedy_misses.without(start_up=True)(random.Random(seed))[1].a_s == 0
+        assert greedy_misses.without(start_up=False)(random.Random(seed))[1].b_s_per_byte == 0
 
 
 def test_counts_do_not_depend_on_the_number_of_ranks():
     def body(comm):
         run = type("Run", (), {"rank": comm.rank, "size": comm.size, "plain": comm})
-        real = merges.real_misses(run, Line(2e-3, 1e-8), ["AlexNet"], [0.2], [4])
-        return merges.misses(run, 50, "any"), real
+        real = greedy_misses.real_misses(run, Line(2e-3, 1e-8), ["AlexNet"], [0.2], [4])
+        return greedy_misses.misses(run, 50, "any"), real
 
     alone = threads.run(1, body)[0]
     assert threads.run(3, body) == [alone] * 3
@@ -56,8 +56,8 @@ def test_a_kind_that_promises_too_much_is_caught(monkeypatch):
     """Seeded mistake: waits of up to two start-ups are taken for waits within one."""
 
     def too_long(rng):
-        gradients, line = merges.random_network(rng)
+        gradients, line = greedy_misses.random_network(rng)
         return gradients, Line(0.5 * (gradients[-1][0] - gradients[0][0]), line.b_s_per_byte)
 
-    monkeypatch.setitem(merges.KINDS, "all ready within one start-up", too_long)
-    assert merges.misses(OneRank, 300, "all ready within one start-up")["missed"] > 0
+    monkeypatch.setitem(greedy_misses.KINDS, "all ready within one start-up", too_long)
+    assert greedy_misses.misses(OneRank, 300, "all ready within one start-up")["missed"] > 0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kit
-from kit import kernel_times, parts
+from lab import kernel_times, rank_subset
 from refgf.comm import ring
 from refgf.machine import threads
 from refgf.comm.schedule import collective
@@ -34,7 +34,7 @@ def test_first(size, count):
         return part.size, part.rank, x[0]
 
     def body(run):
-        got = parts.first(run, count, summed)
+        got = rank_subset.first(run, count, summed)
         return got, run.comm.messages, 4 * ring_traffic(7, count, run.rank)[1] == run.comm.bytes if got else True, run.size
 
     found = on_ranks(size, body)
@@ -59,7 +59,7 @@ def test_an_error_in_a_part_reaches_everybody():
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        on_ranks(3, lambda run: parts.first(run, 2, fail))
+        on_ranks(3, lambda run: rank_subset.first(run, 2, fail))
 
 
 @pytest.mark.parametrize("kind", ["conv", "fc"])

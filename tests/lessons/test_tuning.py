@@ -4,7 +4,7 @@ import statistics
 
 import pytest
 
-from kit import tuning
+from lab import rate_search
 from refgf.machine import threads
 
 
@@ -24,26 +24,26 @@ def curve(top):
 def test_the_top_is_found_whatever_the_ranks(top):
     found = []
     for p in (1, 3, 5):
-        tried = threads.run(p, lambda comm: tuning.search(Run(comm), ["cell", "other"], curve(top), rounds=6))
+        tried = threads.run(p, lambda comm: rate_search.search(Run(comm), ["cell", "other"], curve(top), rounds=6))
         assert all(t == tried[0] for t in tried) and tried[0]["cell"] == tried[0]["other"]
-        assert tuning.best(tried[0]["cell"]) == top
+        assert rate_search.best(tried[0]["cell"]) == top
         found.append(sorted(tried[0]["cell"]))
     assert found[0] == found[1] == found[2]
 
 
 def test_a_search_goes_on_beyond_its_edge_and_then_between():
-    assert tuning.proposals({}) == [-4, -2, 0, 2]
+    assert rate_search.proposals({}) == [-4, -2, 0, 2]
     tried = {e: curve(9)("cell", e, 0, 1) for e in (-4, -2, 0, 2)}
-    assert tuning.proposals(tried) == [4]
+    assert rate_search.proposals(tried) == [4]
     tried = {e: curve(-2)("cell", e, 0, 1) for e in (-4, -2, 0, 2)}
-    assert tuning.proposals(tried) == [-3, -1]
+    assert rate_search.proposals(tried) == [-3, -1]
     tried |= {e: curve(-2)("cell", e, 0, 1) for e in (-3, -1)}
-    assert tuning.proposals(tried) == []
+    assert rate_search.proposals(tried) == []
 
 
 def test_of_equals_the_lower_loss():
     tried = {0: {"accuracy": 90.0, "loss": 0.5}, 1: {"accuracy": 90.0, "loss": 0.4}, 2: {"accuracy": 80.0, "loss": 0.1}}
-    assert tuning.best(tried) == 1
+    assert rate_search.best(tried) == 1
 
 
 @pytest.mark.parametrize("p", [1, 3, 7])
@@ -55,12 +55,12 @@ def test_jobs_are_done_once_in_order(p, count):
         done.append(number)
         return number**2
 
-    results = threads.run(p, lambda comm: tuning.deal(Run(comm), [(i,) for i in range(count)], job))
+    results = threads.run(p, lambda comm: rate_search.deal(Run(comm), [(i,) for i in range(count)], job))
     assert results == [[i**2 for i in range(count)]] * p and sorted(done) == list(range(count))
 
 
 def test_the_interval_is_students():
     values = [90.0, 92.0, 91.0, 95.0]
-    found = tuning.interval(values)
+    found = rate_search.interval(values)
     assert found["mean"] == 92 and found["half"] == pytest.approx(3.18 * statistics.stdev(values) / 2)
-    assert tuning.interval([90.0])["half"] is None and tuning.told(found) == "92.0 +- 3.4"
+    assert rate_search.interval([90.0])["half"] is None and rate_search.told(found) == "92.0 +- 3.4"

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import numpy as np
+import stacks
 from tiny import N, Prescribed
 
-from refgf.machine import threads
 from refgf.exchange.chunk_choice import Density
 from refgf.exchange.precision import LossScale
+from refgf.machine import threads
 from refgf.machine.checkpoint import Checkpoints
-from refgf.training.gradientflow import GradientFlow
 
 CSC = dict(density=Density(20, (100,), 2), chunk=8, weight_decay=0.01, wire=np.float16)
 STACKS = {
@@ -37,12 +37,16 @@ def new_flow(comm, dtype=np.float32, **parts):
     network = Noisy(dtype, initial=np.random.default_rng(2).standard_normal(N))
     network.dropout_rng = np.random.default_rng(comm.Get_rank())
     scale = LossScale(2.0**14, dynamic=True, interval=3) if "wire" in parts else None
-    return GradientFlow(comm, network, loss_scale=scale, momentum=0.9, **parts)
+    return stacks.new_flow(comm, network, loss_scale=scale, momentum=0.9, **parts)
 
 
 def advance(flow, steps):
     while flow.steps < steps:
-        g = np.random.default_rng([flow.steps, flow.comm.Get_rank()]).standard_normal((2, N)).astype(np.float32)
+        g = (
+            np.random.default_rng([flow.steps, flow.comm.Get_rank()])
+            .standard_normal((2, N))
+            .astype(np.float32)
+        )
         if flow.steps == 5:
             g[0, 3] = np.inf  # a step that is skipped, and halves the scale
         flow.step(g, None, 2 * flow.comm.Get_size(), rate=0.1)
@@ -52,9 +56,9 @@ def advance(flow, steps):
 def bits(flow):
     """Everything that a run consists of."""
     state = [flow.model.parameters.flat, *flow.model.network.running]
-    state += flow.csc.kept.values() if flow.csc else [flow.model.optimizer.velocity]
+    state += flow.csc.residual.settled().values() if flow.csc else [flow.model.optimizer.velocity]
     state += [flow.model.working.working] if flow.model.working else []
-    told = flow.loss_scale.state(), flow.csc and (flow.csc.chosen, flow.csc.gap.tolist())
+    told = flow.model.loss_scale.state(), flow.csc and (flow.csc.chosen, flow.csc.gap.tolist())
     return b"".join(array.tobytes() for array in state) + repr(told).encode()
 
 
@@ -83,7 +87,7 @@ def resumed(folder, size=2, parts=CSC, network=None):
         said = []
         flow = new_flow(comm, **parts)
         if network:
-            flow = GradientFlow(comm, network(), **parts)
+            flow = stacks.new_flow(comm, network(), **parts)
         return Checkpoints(folder, flow, said.append).resume(), said
 
     return threads.run(size, body)[0]

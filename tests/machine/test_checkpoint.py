@@ -76,7 +76,9 @@ def test_the_last_two_are_kept(tmp_path):
 def test_a_new_run_does_not_write_beside_a_later_checkpoint(tmp_path):
     """It would be taken for an old one, and removed at once."""
     save_on_threads(tmp_path, [3, 5])
-    with pytest.raises(ValueError, match="got step-00000001 for .* which has step-00000005 of an earlier run"):
+    with pytest.raises(
+        ValueError, match="got step-00000001 for .* which has step-00000005 of an earlier run"
+    ):
         save_on_threads(tmp_path, [1])
     assert resumed(tmp_path)[0] == {"at": 5}
 
@@ -96,8 +98,14 @@ def flip(path):
     path.write_bytes(content)
 
 
-DAMAGE = [(file, harm) for file in ("shared.npz", "rank0.npz", "rank1.npz") for harm in (truncate, flip, Path.unlink)]
-DAMAGE += [("manifest.json", harm) for harm in (truncate, Path.unlink)]  # one bit of it may be of a text that nobody checks
+DAMAGE = [
+    (file, harm)
+    for file in ("shared.npz", "rank0.npz", "rank1.npz")
+    for harm in (truncate, flip, Path.unlink)
+]
+DAMAGE += [
+    ("manifest.json", harm) for harm in (truncate, Path.unlink)
+]  # one bit of it may be of a text that nobody checks
 
 
 @pytest.mark.parametrize("file, harm", DAMAGE)
@@ -107,7 +115,9 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, file, harm):
     position, said = resumed(tmp_path)
     assert position == {"at": 1}
     if not (file == "manifest.json" and harm is Path.unlink):  # without a manifest it never counted
-        assert any("step-00000003 is damaged" in text and "trying the one before" in text for text in said)
+        assert any(
+            "step-00000003 is damaged" in text and "trying the one before" in text for text in said
+        )
 
 
 def test_all_damaged_is_an_error(tmp_path):
@@ -120,7 +130,9 @@ def test_all_damaged_is_an_error(tmp_path):
 
 def test_another_number_of_ranks_is_refused(tmp_path):
     save_on_threads(tmp_path, [1])
-    with pytest.raises(ValueError, match="another run: got ranks = 2, wanted 3; next: resume with the settings"):
+    with pytest.raises(
+        ValueError, match="another run: got ranks = 2, wanted 3; next: resume with the settings"
+    ):
         resumed(tmp_path, size=3)
 
 

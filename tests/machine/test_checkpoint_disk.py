@@ -22,14 +22,17 @@ from refgf.machine.checkpoint import CheckpointNotWritten, Checkpoints
 
 
 def test_a_full_disk_on_one_rank_ends_no_run_and_loses_nothing(on_ranks, tmp_path, monkeypatch):
-    """Every rank learns of it; the checkpoints before stay; training goes on and the next one is written."""
+    """Every rank raises; earlier checkpoints stay; training goes on and writes the next one."""
 
     def body(comm):
         folder = everywhere(comm, tmp_path) / f"{comm.Get_size()}"
         flow = saved(comm, folder, [1, 2], CSC)
         full = CheckpointsOnFullDisk(folder, advance(flow, 3))
         last = comm.Get_size() - 1
-        with pytest.raises(CheckpointNotWritten, match=f"rank {last}: .*No space left.*earlier checkpoints are untouched"):
+        with pytest.raises(
+            CheckpointNotWritten,
+            match=f"rank {last}: .*No space left.*earlier checkpoints are untouched",
+        ):
             full.save({"at": 3})
         comm.Barrier()
         assert names(folder) == ["step-00000001", "step-00000002"]
@@ -53,7 +56,7 @@ class CheckpointsOnFullDisk(Checkpoints):
 
 
 def test_a_file_that_may_not_grow_is_a_full_disk(tmp_path):
-    """With a real error of the operating system in the middle of a file (EFBIG, by a limit on file sizes)."""
+    """A real error of the operating system within a file (EFBIG, by a limit on file sizes)."""
     save_on_threads(tmp_path, [1, 2])
 
     def body(comm):

@@ -1,4 +1,4 @@
-"""Files of others in a folder of checkpoints are never deleted; two jobs in one folder are refused."""
+"""Foreign files in a folder of checkpoints are never deleted; a second job is refused."""
 
 import errno
 import os
@@ -26,7 +26,8 @@ def tree(folder) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    "name", ["step-1000", "step-by-step-thesis", "step-00000000", "step-0000000001", "step-00000002.bak"]
+    "name",
+    ["step-1000", "step-by-step-thesis", "step-00000000", "step-0000000001", "step-00000002.bak"],
 )
 def test_a_folder_of_the_user_is_never_deleted(tmp_path, name):
     (tmp_path / name / "figures").mkdir(parents=True)
@@ -47,7 +48,9 @@ def test_a_checkpoint_never_replaces_a_folder_of_the_user(tmp_path):
     before = tree(tmp_path)
 
     def body(comm):
-        with pytest.raises(CheckpointNotWritten, match="rank 0: .*step-00000003 has files of others"):
+        with pytest.raises(
+            CheckpointNotWritten, match="rank 0: .*step-00000003 has files of others"
+        ):
             Checkpoints(tmp_path, advance(new_flow(comm, **CSC), 3)).save({})
 
     threads.run(2, body)
@@ -70,7 +73,9 @@ def test_a_link_to_a_folder_is_not_followed(tmp_path):
     assert tree(tmp_path / "archive") == before
 
 
-@pytest.mark.parametrize("files", [[], ["refgf-checkpoint.txt"], ["refgf-checkpoint.txt", "rank0.npz"]])
+@pytest.mark.parametrize(
+    "files", [[], ["refgf-checkpoint.txt"], ["refgf-checkpoint.txt", "rank0.npz"]]
+)
 def test_a_kill_at_the_beginning_of_a_save_is_no_obstacle(tmp_path, files):
     """After the folder was made, after its owner file, and in the middle of the arrays."""
     save_on_threads(tmp_path, [1])
@@ -123,8 +128,12 @@ def test_the_lock_outlives_the_object_and_a_second_one_in_this_process(tmp_path,
     """POSIX locks end when any descriptor of the file is closed: none is."""
     save_on_threads(tmp_path, [1])
     assert resumed(tmp_path)[0] == {"at": 1}
-    checks = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
-    checked = subprocess.run([sys.executable, "-c", checks, tmp_path / "refgf.lock"], capture_output=True, text=True)
+    checks = (
+        "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    )
+    checked = subprocess.run(
+        [sys.executable, "-c", checks, tmp_path / "refgf.lock"], capture_output=True, text=True
+    )
     assert checked.returncode and "BlockingIOError" in checked.stderr, checked.stderr
 
 

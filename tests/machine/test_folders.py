@@ -8,8 +8,8 @@ from pictures import bad_files, make_tree, photo, write
 from PIL import ImageFile
 
 from refgf.machine import images
-from refgf.training.data import batches
 from refgf.machine.folders import image_folder
+from refgf.training.data import batches
 
 
 @pytest.fixture
@@ -24,7 +24,10 @@ def test_a_good_tree(tree, limit):
     (tree / "train" / "labels.txt").write_text("ignored")
     train, val = image_folder(tree, 20, memory_limit_bytes=limit)
     assert (train.size, val.size) == (15, 15)
-    assert train.class_names == ("ant", "bee", "cat") and train.labels.tolist() == [0] * 5 + [1] * 5 + [2] * 5
+    assert (
+        train.class_names == ("ant", "bee", "cat")
+        and train.labels.tolist() == [0] * 5 + [1] * 5 + [2] * 5
+    )
     assert train.skipped == () and "15 images of 3 classes" in train.note and "val/" in train.note
     picked = np.array([7, 2, 7])
     samples = train.fetch(picked)
@@ -37,7 +40,9 @@ def test_a_good_tree(tree, limit):
 def test_samples_are_kept_only_within_the_limit(tree, monkeypatch):
     decoded = []
     real = images.decode
-    monkeypatch.setattr(images, "decode", lambda path, *rest: decoded.append(path) or real(path, *rest))
+    monkeypatch.setattr(
+        images, "decode", lambda path, *rest: decoded.append(path) or real(path, *rest)
+    )
     total = 30 * 20 * 20 * 3
     train, _ = image_folder(tree, 20, memory_limit_bytes=total)
     train.load(np.arange(15))
@@ -55,19 +60,30 @@ def test_without_val_every_tenth_image_of_a_class_is_held_out(tmp_path):
     train, test = image_folder(root, 8)
     assert (train.size, test.size) == (19 + 19 + 3, 4) and test.labels.tolist() == [0, 0, 1, 1]
     assert "every 10th image" in train.note and "4 held out" in train.note
-    every = [images.decode(str(root / "train" / "a" / f"{i:03d}.{'jpg' if i % 2 else 'png'}"), 8, 3) for i in range(21)]
+    every = [
+        images.decode(str(root / "train" / "a" / f"{i:03d}.{'jpg' if i % 2 else 'png'}"), 8, 3)
+        for i in range(21)
+    ]
     assert np.array_equal(test.fetch(np.arange(2)), [every[9], every[19]])
-    assert np.array_equal(train.fetch(np.arange(19)), [s for i, s in enumerate(every) if i not in (9, 19)])
+    assert np.array_equal(
+        train.fetch(np.arange(19)), [s for i, s in enumerate(every) if i not in (9, 19)]
+    )
 
 
 def test_bad_files_end_it_unless_skipped(tree):
     bad = bad_files(tree / "train" / "bee")
     (tree / "val" / "cat" / "inner").mkdir()
     for limit in (0, 10**9):
-        with pytest.raises(ValueError, match="got 9 bad files.*and 4 more.*Wanted.*next: .*--skip-bad-images"):
+        with pytest.raises(
+            ValueError, match="got 9 bad files.*and 4 more.*Wanted.*next: .*--skip-bad-images"
+        ):
             image_folder(tree, 20, memory_limit_bytes=limit)
         train, val = image_folder(tree, 20, memory_limit_bytes=limit, skip_bad_images=True)
-        assert (train.size, val.size) == (15, 15) and len(train.skipped) == 9 and train.skipped == val.skipped
+        assert (
+            (train.size, val.size) == (15, 15)
+            and len(train.skipped) == 9
+            and train.skipped == val.skipped
+        )
         for name in bad:
             assert any(os.path.join("bee", name) in line for line in train.skipped)
         assert np.array_equal(train.labels, [0] * 5 + [1] * 5 + [2] * 5)
@@ -166,7 +182,11 @@ def test_all_ranks_skip_the_same_files(on_ranks, tree):
         with pytest.raises(ValueError) as refused:
             image_folder(path, 20, comm=comm)
         train, _ = image_folder(path, 20, skip_bad_images=True, comm=comm)
-        seen = [label for _, labels, _ in batches(train, 7, 0, 0, comm.rank, comm.size) for label in labels]
+        seen = [
+            label
+            for _, labels, _ in batches(train, 7, 0, 0, comm.rank, comm.size)
+            for label in labels
+        ]
         return comm.allgather((str(refused.value), train.skipped)), comm.allgather(seen)
 
     for results in on_ranks(one_rank, str(tree)):
@@ -178,7 +198,9 @@ def test_all_ranks_skip_the_same_files(on_ranks, tree):
 def test_the_check_is_shared(tree, monkeypatch):
     decoded = []
     real = images.decode
-    monkeypatch.setattr(images, "decode", lambda path, *rest: decoded.append(path) or real(path, *rest))
+    monkeypatch.setattr(
+        images, "decode", lambda path, *rest: decoded.append(path) or real(path, *rest)
+    )
     from refgf.machine import threads
 
     threads.run(3, lambda comm: image_folder(tree, 20, comm=comm))
@@ -188,7 +210,10 @@ def test_the_check_is_shared(tree, monkeypatch):
 def test_trees_that_differ_end_on_all_ranks(on_ranks, tmp_path):
     """Without the comparison ranks would train on different images, or wait for each other for ever."""
 
-    whole, more = make_tree(tmp_path / "whole", per_class=2), make_tree(tmp_path / "more", per_class=2)
+    whole, more = (
+        make_tree(tmp_path / "whole", per_class=2),
+        make_tree(tmp_path / "more", per_class=2),
+    )
     write(more / "train" / "ant" / "more.png", photo(0))
 
     def one_rank(comm, odd):
@@ -197,7 +222,10 @@ def test_trees_that_differ_end_on_all_ranks(on_ranks, tmp_path):
             image_folder(odd if last else whole, 8, comm=comm, skip_bad_images=True)
         return comm.size - 1, comm.allgather(str(refused.value))
 
-    for odd, told in ((more, "rank 0 and rank {} found different files"), (tmp_path / "gone", "is not there")):
+    for odd, told in (
+        (more, "rank 0 and rank {} found different files"),
+        (tmp_path / "gone", "is not there"),
+    ):
         for results in on_ranks(one_rank, odd, sizes=(2, 3, 5)):
             for last, messages in results:
                 assert all(told.format(last) in message for message in messages), messages
@@ -206,8 +234,7 @@ def test_trees_that_differ_end_on_all_ranks(on_ranks, tmp_path):
 
 def test_a_check_that_is_not_shared_is_noticed(tree, monkeypatch):
     """Wrong variant: each rank leaves out only what it found itself. Then ranks disagree about the set's size."""
-    from refgf.machine import threads
-    from refgf.machine import folders
+    from refgf.machine import folders, threads
 
     bad_files(tree / "train" / "bee")
     real = folders._bad_files

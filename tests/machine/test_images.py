@@ -10,7 +10,9 @@ from PIL import Image
 from refgf.machine import images
 
 
-@pytest.mark.parametrize("width, height", [(20, 20), (60, 40), (40, 60), (10, 14), (5, 90)])  # each side scales evenly
+@pytest.mark.parametrize(
+    "width, height", [(20, 20), (60, 40), (40, 60), (10, 14), (5, 90)]
+)  # each side scales evenly
 @pytest.mark.parametrize("channels", [1, 3])
 def test_decode_is_resize_and_centre_crop(tmp_path, width, height, channels):
     write(tmp_path / "a.png", photo(1, width, height))
@@ -18,7 +20,9 @@ def test_decode_is_resize_and_centre_crop(tmp_path, width, height, channels):
     shorter = min(width, height)
     with Image.open(tmp_path / "a.png") as image:
         whole = image.convert(images.MODES[channels])
-        whole = whole.resize((width * 20 // shorter, height * 20 // shorter), Image.Resampling.BILINEAR)
+        whole = whole.resize(
+            (width * 20 // shorter, height * 20 // shorter), Image.Resampling.BILINEAR
+        )
     left, top = (whole.width - 20) // 2, (whole.height - 20) // 2
     plain = np.asarray(whole.crop((left, top, left + 20, top + 20))).reshape(20, 20, channels)
     assert np.array_equal(got, plain) and got.dtype == np.uint8
@@ -28,13 +32,17 @@ def test_a_large_jpeg_decoded_small_is_nearly_the_same(tmp_path):
     write(tmp_path / "a.jpg", photo(2, 800, 640))
     small = images.decode(str(tmp_path / "a.jpg"), 40, 3).astype(int)
     with Image.open(tmp_path / "a.jpg") as image:
-        plain = np.asarray(image.resize((40, 40), Image.Resampling.BILINEAR, box=(80, 0, 720, 640))).astype(int)
+        plain = np.asarray(
+            image.resize((40, 40), Image.Resampling.BILINEAR, box=(80, 0, 720, 640))
+        ).astype(int)
     # on a smooth image both are averages around the same point: one level for each of the two roundings
     assert np.abs(small - plain).max() <= 2
     assert np.any(small != plain), "draft mode was not used"
 
 
-@pytest.mark.parametrize("mode, suffix", [("L", "jpg"), ("L", "png"), ("CMYK", "jpg"), ("RGB", "png")])
+@pytest.mark.parametrize(
+    "mode, suffix", [("L", "jpg"), ("L", "png"), ("CMYK", "jpg"), ("RGB", "png")]
+)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_grey_and_cmyk_are_converted(tmp_path, mode, suffix, channels):
     write(tmp_path / f"a.{suffix}", photo(3, 20, 20, mode))
@@ -53,7 +61,9 @@ def test_palette_with_transparency_is_converted_without_a_warning(tmp_path):
     assert np.array_equal(got, np.asarray(image.convert("RGB")))
 
 
-@pytest.mark.parametrize("check", [lambda path: images.decode(path, 20, 3), images.check_ends], ids=["decode", "ends"])
+@pytest.mark.parametrize(
+    "check", [lambda path: images.decode(path, 20, 3), images.check_ends], ids=["decode", "ends"]
+)
 def test_bad_files_are_named_with_the_reason(tmp_path, check):
     for name, reason in bad_files(tmp_path).items():
         with pytest.raises(ValueError, match=f"{name}: .*{reason}"):
@@ -64,7 +74,9 @@ def test_the_quick_check_takes_what_decode_takes(tmp_path):
     for i, mode in enumerate(("RGB", "L", "CMYK")):
         write(tmp_path / "a.jpg", photo(i, mode=mode))
         images.check_ends(str(tmp_path / "a.jpg"))
-        (tmp_path / "a.jpg").write_bytes((tmp_path / "a.jpg").read_bytes() + b"camera's own data" * 50)
+        (tmp_path / "a.jpg").write_bytes(
+            (tmp_path / "a.jpg").read_bytes() + b"camera's own data" * 50
+        )
         images.check_ends(str(tmp_path / "a.jpg"))
     write(tmp_path / "a.png", photo(7))
     images.check_ends(str(tmp_path / "a.png"))
@@ -77,7 +89,9 @@ def test_cutting_out_the_corner_is_noticed(tmp_path, monkeypatch):
 
     def corner(image, image_size):
         side = min(image.size)
-        return image.resize((image_size, image_size), Image.Resampling.BILINEAR, box=(0, 0, side, side))
+        return image.resize(
+            (image_size, image_size), Image.Resampling.BILINEAR, box=(0, 0, side, side)
+        )
 
     monkeypatch.setattr(images, "_square", corner)
     assert np.abs(images.decode(str(tmp_path / "a.jpg"), 40, 3) - right).max() > 2

@@ -1,4 +1,4 @@
-"""SIGKILL of one rank at a random moment, then the same command again: the bits of a run that nobody killed."""
+"""SIGKILL of one rank at a random moment, then the same command again: the same bits at the end."""
 
 import os
 import random
@@ -45,7 +45,8 @@ def test_killed_once_and_resumed(tmp_path, uninterrupted):
 @needs_mpiexec
 def test_the_fingerprint_sees_a_lost_step(tmp_path, uninterrupted):
     """One step of 24 that was not taken gives other bits."""
-    program = Path(PROGRAM).read_text().replace('or {"epoch": 0, "step": 0}', 'or {"epoch": 0, "step": 1}')
+    whole = Path(PROGRAM).read_text()
+    program = whole.replace('or {"epoch": 0, "step": 0}', 'or {"epoch": 0, "step": 1}')
     job = run_job(RANKS, ["-c", program, tmp_path])
     assert job.code == 0 and ended(job.text)[0] not in (None, uninterrupted[0]), job.text
 

@@ -1,20 +1,20 @@
-"""A communicator that waits. Durations are checked on a clock of the test's own, so they are exact."""
+"""A communicator that emulates a link. Durations are checked on a fake clock, so they are exact."""
 
 import numpy as np
 import pytest
 
-from refgf.machine import link as module
-from refgf.machine.link import LinkComm, wait_until
 from refgf.comm.ring import allreduce
 from refgf.comm.schedule import collective
 from refgf.comm.slices import slices
-from refgf.machine.units import Link, parse_link
+from refgf.machine import link as module
+from refgf.machine.link import LinkComm, parse_link, wait_until
+from refgf.predict.cost import Link
 
 LINK = Link(alpha_s=1e-3, beta_s_per_byte=1e-6)
 
 
 class Clock:
-    """Stands in for the module `time`; sleeping moves it, and sleep(0) by one tick."""
+    """Replaces the module `time`; sleeping advances it, sleep(0) by one tick."""
 
     def __init__(self):
         self.now_s = 100.0
@@ -27,7 +27,7 @@ class Clock:
 
 
 class Recorder:
-    """A communicator of one rank that notes when its real messages move."""
+    """A communicator of one rank that records when its real messages are sent."""
 
     def __init__(self, clock):
         self.clock, self.calls = clock, []
@@ -72,8 +72,8 @@ def test_a_send_takes_alpha_and_n_times_beta(clock, n):
     assert -1e-9 <= when_s - 100.0 - (1e-3 + n * 1e-6) <= 1e-6 + 1e-9
 
 
-def test_sends_queue_and_the_latency_of_the_second_hides_behind_the_first(clock):
-    """The line is busy n * beta a message; the latency comes on top once for a message handed over too early."""
+def test_a_send_queues_behind_the_one_before(clock):
+    """A message occupies the link for n * beta; its latency follows the wait for the link."""
     comm = Recorder(clock)
     line = LinkComm(comm, LINK)._line
     line._free_s = 100.0 + 0.5  # a duplicate's message occupies the line for another half second
@@ -86,7 +86,7 @@ def test_duplicates_share_the_line(clock):
     assert comm.Dup()._line is comm._line
 
 
-def test_receiving_costs_nothing_of_its_own(clock):
+def test_receiving_adds_no_time(clock):
     comm = Recorder(clock)
     LinkComm(comm, LINK).Recv(bytes_(10**6), 1, 3)
     assert comm.calls == [("Recv", 1, 3, 100.0)]
@@ -104,12 +104,13 @@ def test_wait_until_a_time_that_has_passed_returns_at_once(clock):
 
 
 def test_mpis_own_collectives_are_refused_with_what_to_use(clock):
-    with pytest.raises(AttributeError, match="got Allreduce; wanted one of Send.*next: use a schedule"):
+    message = "got Allreduce; wanted one of Send.*next: use a schedule"
+    with pytest.raises(AttributeError, match=message):
         LinkComm(Recorder(clock), LINK).Allreduce(None, bytes_(1))
 
 
 def ring_on_a_link(comm, n, link, wrap=LinkComm):
-    """(first sum, what it should be, seconds, seconds by the model): a step takes alpha and the largest slice's time."""
+    """(first sum, expected first sum, seconds, seconds by the model) of one ring allreduce."""
     import time
 
     slow = wrap(comm, link)
@@ -131,19 +132,28 @@ def test_a_ring_on_a_link_takes_at_least_its_model_and_sums_right(on_ranks):
     for n in (0, 7, 10007):
         for results in on_ranks(ring_on_a_link, n, link):
             for got, wanted, seconds, own in results:
-                assert seconds >= own  # waits never end early; how late they end is the machine's affair
+                assert seconds >= own  # waits never end early; a busy machine ends them late
                 assert got == wanted
 
 
 class NoLatency(LinkComm):
-    """Seeded mistake: forgets alpha."""
+    """Seeded mistake: no alpha."""
 
     def __init__(self, comm, link, line=None):
         super().__init__(comm, Link(0.0, link.beta_s_per_byte), line)
 
 
-def test_wrong_variant_without_latency_is_seen():
+def test_a_link_without_latency_is_detected():
     from refgf.machine import threads
 
     results = threads.run(3, ring_on_a_link, 7, parse_link("80mbit,50ms"), NoLatency)
     assert all(seconds < own for _, _, seconds, own in results)
+
+
+def test_a_link_as_text():
+    link = parse_link("1gbit,50us")
+    assert link == Link(alpha_s=5e-5, beta_s_per_byte=8e-9)
+    assert link.message_s(10**6) == pytest.approx(5e-5 + 8e-3)
+    for text in ("1gbit", "", "50us,1gbit", "1gbit,50us,3", "1gbit;50us"):
+        with pytest.raises(ValueError, match="next: try"):
+            parse_link(text)

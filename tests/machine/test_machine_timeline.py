@@ -1,4 +1,4 @@
-"""The timeline of all ranks: clocks, events, and JSON that a trace viewer opens."""
+"""The timeline of all ranks: clocks, events, and JSON for a trace viewer."""
 
 import json
 import time
@@ -31,7 +31,7 @@ def test_a_span_that_fails_is_recorded():
 
 
 def test_clocks_that_differ_are_aligned(on_ranks):
-    """The offset is found to within half a round trip. Ranks of one machine have one clock, so the answer is known."""
+    """The error is at most half a round trip. Ranks of one machine share a clock, so it is known."""
 
     def body(comm):
         ahead_s, start_s = 100.0 * comm.Get_rank(), time.perf_counter()
@@ -42,7 +42,7 @@ def test_clocks_that_differ_are_aligned(on_ranks):
 
 
 class Shifted:
-    """A communicator on a rank whose clock is ahead: what rank 0's answers look like from there."""
+    """A communicator on a rank whose clock is ahead: rank 0's answers appear to be behind."""
 
     def __init__(self, comm, ahead_s):
         self._comm, self._ahead_s = comm, ahead_s
@@ -50,7 +50,7 @@ class Shifted:
 
     def Recv(self, buf, source):
         self._comm.Recv(buf, source)
-        buf -= self._ahead_s  # the same as reading an own clock that is ahead
+        buf -= self._ahead_s  # equivalent to reading a clock that is ahead
 
 
 def test_gathered_events_are_on_one_clock(on_ranks):
@@ -61,11 +61,10 @@ def test_gathered_events_are_on_one_clock(on_ranks):
         time.sleep(0.003 * comm.Get_rank())
         with timeline.span("compute", "around a barrier"):
             comm.Barrier()
-        everybody = gather(comm, timeline)
-        events = [lanes["compute"][0] for lanes in everybody]
+        events = [lanes["compute"][0] for lanes in gather(comm, timeline)]
         assert len(events) == comm.Get_size() and min(event.start_s for event in events) == 0
         latest_start, earliest_stop = max(e.start_s for e in events), min(e.stop_s for e in events)
-        assert latest_start <= earliest_stop + 0.001  # what half a round trip may be off on a busy machine
+        assert latest_start <= earliest_stop + 0.001  # half a round trip on a busy machine
 
     on_ranks(body)
 
@@ -87,13 +86,14 @@ def test_chrome_trace(on_ranks):
             assert complete["communication"]["args"]["bytes"] == 400
             assert complete["compute"]["name"] == "FORWARD"
             assert complete["communication"]["ts"] - complete["compute"]["ts"] == pytest.approx(5e5)
-            assert {e["args"]["name"] for e in mine if e["name"] == "process_name"} == {f"rank {rank}"}
+            names = {e["args"]["name"] for e in mine if e["name"] == "process_name"}
+            assert names == {f"rank {rank}"}
 
     on_ranks(body)
 
 
 def test_events_of_one_lane_do_not_overlap_in_part(on_ranks):
-    """A viewer draws events of one lane as a stack: two must be nested or apart."""
+    """A viewer draws the events of a lane as a stack: two events must be nested or disjoint."""
 
     def body(comm):
         timeline = Timeline()

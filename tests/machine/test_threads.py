@@ -1,4 +1,4 @@
-"""Threads as ranks: messages, collectives, and ends that are never hangs."""
+"""Threads as ranks: messages, collectives, and ends without hangs."""
 
 import collections
 import gc
@@ -49,27 +49,28 @@ def test_collectives():
 
 
 @pytest.mark.parametrize("size", [1, 3, 5, 8])
-def test_split_as_mpi_does(size):
-    """Even and odd ranks, each numbered backwards; messages stay inside, and a rank that leaves leaves its part."""
+def test_split_as_in_mpi(size):
+    """Even and odd ranks, each in reverse order. Messages stay inside; leaving ranks leave both."""
 
     def body(comm):
-        part = comm.Split(comm.rank % 2, -comm.rank)
-        mine = [r for r in reversed(range(comm.size)) if r % 2 == comm.rank % 2]
-        assert part.allgather(comm.rank) == mine and part.rank == mine.index(comm.rank) and part.size == len(mine)
-        got = np.empty(1, int)
-        part.Sendrecv(np.array([comm.rank]), (part.rank + 1) % part.size, 0, got, (part.rank - 1) % part.size, 0)
-        assert got[0] == mine[part.rank - 1]
-        part.Dup().Barrier()
+        half = comm.Split(comm.rank % 2, -comm.rank)
+        ranks = [r for r in reversed(range(comm.size)) if r % 2 == comm.rank % 2]
+        assert half.allgather(comm.rank) == ranks
+        assert half.rank == ranks.index(comm.rank) and half.size == len(ranks)
+        own, got = np.array([comm.rank]), np.empty(1, int)
+        half.Sendrecv(own, (half.rank + 1) % half.size, 0, got, (half.rank - 1) % half.size, 0)
+        assert got[0] == ranks[half.rank - 1]
+        half.Dup().Barrier()
         return comm.allreduce(1)
 
     assert threads.run(size, body) == [size] * size
 
 
-def test_a_part_that_waits_for_a_rank_that_has_returned():
+def test_a_split_communicator_waits_for_a_rank_that_has_returned():
     def body(comm):
-        part = comm.Split(comm.rank > 0)
+        others = comm.Split(comm.rank > 0)
         if comm.rank == 1:
-            part.Recv(np.empty(1), 1)
+            others.Recv(np.empty(1), 1)
 
     with pytest.raises(threads.Deadlock, match="rank 1 has already returned"):
         threads.run(3, body)
@@ -79,7 +80,8 @@ def test_deadlock_is_explained():
     def body(comm):
         comm.Send(np.ones(2), (comm.rank + 1) % comm.size)
 
-    with pytest.raises(threads.Deadlock, match="rank 0 waits to send to rank 1; rank 1 waits to send to rank 2"):
+    message = "rank 0 waits to send to rank 1; rank 1 waits to send to rank 2"
+    with pytest.raises(threads.Deadlock, match=message):
         threads.run(3, body)
 
 
@@ -92,19 +94,20 @@ def test_waiting_for_a_rank_that_has_returned():
         threads.run(2, body)
 
 
-@pytest.mark.parametrize("part", [lambda comm: comm.Dup(), lambda comm: comm.Dup().Dup()])
-def test_a_communicator_made_after_a_rank_has_returned(part):
+@pytest.mark.parametrize("duplicate", [lambda comm: comm.Dup(), lambda comm: comm.Dup().Dup()])
+def test_a_communicator_made_after_a_rank_has_returned(duplicate):
     def body(comm):
         if comm.rank == 0:
             while 1 in comm._world._running:
                 time.sleep(1e-3)
-            part(comm).Barrier()
+            duplicate(comm).Barrier()
 
-    with pytest.raises(threads.Deadlock, match="rank 0 waits in a barrier.*rank 1 has already returned"):
+    message = "rank 0 waits in a barrier.*rank 1 has already returned"
+    with pytest.raises(threads.Deadlock, match=message):
         threads.run(2, body)
 
 
-def test_a_duplicate_outlives_what_it_was_made_from():
+def test_a_duplicate_outlives_its_original():
     def body(comm):
         first = comm.Dup()
         second = first.Dup()
@@ -115,22 +118,23 @@ def test_a_duplicate_outlives_what_it_was_made_from():
     assert threads.run(3, body) == [[0, 1, 2]] * 3
 
 
-def test_what_is_over_is_not_kept():
+def test_freed_communicators_and_their_objects_are_released():
     class Thing:
         pass
 
     def body(comm):
         for _ in range(20):
-            part = comm.Dup()
-            held = weakref.ref(part.allgather(Thing())[comm.rank])
-            part.Free()
+            duplicate = comm.Dup()
+            held = weakref.ref(duplicate.allgather(Thing())[comm.rank])
+            duplicate.Free()
         comm.Barrier()
         gc.collect()
         comm.Barrier()
         return held() is None, len(comm._world._children), len(comm._world._gatherings)
 
     for gone, children, gatherings in threads.run(3, body):
-        assert gone and children <= 2 and gatherings <= 1  # the last duplicate; the barrier that others still leave
+        # the last duplicate and the barrier that other ranks are still leaving may remain
+        assert gone and children <= 2 and gatherings <= 1
 
 
 def test_a_failing_rank_aborts_the_others():
@@ -150,19 +154,21 @@ def test_a_failing_rank_aborts_the_others():
     assert len(seen) == 2 and "rank 1 failed: KeyError" in seen[0]
 
 
-@pytest.mark.parametrize("send, room, told", [("f4", 2, "room for 2"), ("f8", 3, "float64")])
-def test_messages_that_do_not_fit_are_refused(send, room, told):
+@pytest.mark.parametrize(
+    "send, room, message", [("f4", 2, "wanted at most the receiver's 2"), ("f8", 3, "got float64")]
+)
+def test_messages_that_do_not_fit_are_refused(send, room, message):
     def body(comm):
         if comm.rank == 0:
             comm.Send(np.ones(3, send), 1)
         else:
             comm.Recv(np.empty(room, "f4"), 0)
 
-    with pytest.raises((ValueError, threads.Aborted), match=told):
+    with pytest.raises((ValueError, threads.Aborted), match=message):
         threads.run(2, body)
 
 
-def test_there_is_no_rank_outside():
+def test_a_peer_outside_the_communicator_is_refused():
     with pytest.raises(ValueError, match="got peer 2; wanted 0 to 1"):
         threads.run(2, lambda comm: comm.Send(np.ones(1), 2))
 
@@ -172,10 +178,10 @@ import os, signal, threading, time
 from refgf.machine import threads
 
 def body(comm):
-    while True:  # never communicates, so nothing but the end of the process ends it
+    while True:  # never communicates, so only the end of the process ends it
         time.sleep(0.01)
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # the test process may ignore it
 threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
 threads.run(3, body)
 """
@@ -183,11 +189,12 @@ threads.run(3, body)
 
 def test_an_interrupt_ends_all_ranks():
     ended = run_job(0, INTERRUPTED, timeout=20)
-    assert not ended.timed_out and ended.code != 0 and "KeyboardInterrupt" in ended.stderr, ended.text
+    assert not ended.timed_out and ended.code != 0, ended.text
+    assert "KeyboardInterrupt" in ended.stderr, ended.text
 
 
 def test_a_queue_is_made_once(monkeypatch):
-    """Two ranks that look for a queue at the same time, while it is being made, must find the same one."""
+    """Two ranks that look up a queue while it is being made must find the same one."""
     deque = collections.deque
 
     def slowly():

@@ -16,10 +16,11 @@ def images(shape, seed=0):
 def test_rows_of_the_weight_gradient(n, outputs, longest):
     """Each row once, in parts that BLAS need not pack where they are 8 rows at least, else in one."""
     layer = FullyConnected("fc", (200,), outputs, workspace())
-    for part in (slice(0, 200), slice(0, 101), slice(101, 200), slice(7, 8), slice(5, 5)):
-        rows = layer.rows(part, n)
-        assert [row for some in rows for row in range(200)[some]] == list(range(200))[part]
-        assert max([some.stop - some.start for some in rows], default=0) == min(longest, part.stop - part.start)
+    for span in (slice(0, 200), slice(0, 101), slice(101, 200), slice(7, 8), slice(5, 5)):
+        rows = layer.rows(span, n)
+        assert [row for block in rows for row in range(200)[block]] == list(range(200))[span]
+        longest_here = max([block.stop - block.start for block in rows], default=0)
+        assert longest_here == min(longest, span.stop - span.start)
 
 
 def test_a_weight_gradient_in_parts_is_the_same_product():

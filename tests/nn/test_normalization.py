@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from differences import assert_layer, bind_random, workspace
 
-from refgf.nn.normalization import BatchNorm, LocalResponseNorm
+from refgf.nn.normalization import BatchNorm
 from refgf.nn.workspace import Workspace
 
 SHAPE = (5, 4, 3, 7)  # images, height, width, channels
@@ -16,13 +16,6 @@ def images(n=SHAPE[0], seed=0):
 
 def batch_norm(split=(None, 1), kind=BatchNorm):
     return bind_random(kind("norm", SHAPE[1:], workspace(*split)))
-
-
-def local_norm(split=(None, 1), kind=LocalResponseNorm, **options):
-    return kind("norm", SHAPE[1:], workspace(*split), **options)
-
-
-# ---- batch normalisation ----
 
 
 @pytest.mark.parametrize("split", SPLITS)
@@ -116,59 +109,6 @@ def test_statistics_taken_for_constants_go_red():
 
     with pytest.raises(AssertionError, match="input"):
         assert_layer(batch_norm(kind=Wrong), images())
-
-
-# ---- local response normalisation ----
-
-
-def by_definition(x, size, k, alpha, beta):
-    y = np.zeros_like(x)
-    for image, row, column, channel in np.ndindex(x.shape):
-        near = [j for j in range(x.shape[3]) if abs(j - channel) <= size // 2]
-        squares = sum(x[image, row, column, j] ** 2 for j in near)
-        y[image, row, column, channel] = x[image, row, column, channel] / (k + alpha * squares) ** beta
-    return y
-
-
-LOCAL = [dict(size=5, k=2.0, alpha=1e-4, beta=0.75), dict(size=3, k=1.0, alpha=0.3, beta=0.6),
-         dict(size=1, k=1.0, alpha=0.5, beta=1.5), dict(size=99, k=2.0, alpha=0.2, beta=0.75)]  # fmt: skip
-
-
-def assert_local(layer, options):
-    x = images()
-    np.testing.assert_allclose(layer.forward(x, True), by_definition(x, **options), rtol=1e-13)
-
-
-@pytest.mark.parametrize("options", LOCAL)
-def test_local_response_norm_by_definition(options):
-    assert_local(local_norm(**options), options)
-
-
-@pytest.mark.parametrize("split", SPLITS)
-@pytest.mark.parametrize("options", LOCAL)
-def test_local_response_norm_gradients(options, split):
-    assert_layer(local_norm(split, **options), images())
-
-
-def test_local_response_norm_of_nothing():
-    assert_layer(local_norm(), images(0))
-
-
-def test_an_even_window_has_no_middle():
-    with pytest.raises(ValueError, match="odd"):
-        local_norm(size=4)
-
-
-@pytest.mark.parametrize("axis", [0, 1, 2])
-def test_summing_along_the_wrong_axis_goes_red(axis):
-    class Wrong(LocalResponseNorm):
-        def neighbours(self, values, out):
-            swapped = np.ascontiguousarray(values.swapaxes(axis, 3))
-            out[...] = super().neighbours(swapped, np.empty_like(swapped)).swapaxes(axis, 3)
-            return out
-
-    with pytest.raises(AssertionError):
-        assert_local(local_norm(kind=Wrong, **LOCAL[1]), LOCAL[1])
 
 
 def test_sums_over_a_batch_may_exceed_float16():

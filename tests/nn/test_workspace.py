@@ -1,35 +1,8 @@
-import threading
-
 import numpy as np
 import pytest
 
 from refgf.nn import workspace as workspace_module
 from refgf.nn.workspace import Workspace
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3, 5])
-@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 7, 64])
-def test_share_covers_every_image_once(n, threads):
-    lock, seen = threading.Lock(), []
-
-    def work(worker, part):
-        with lock:
-            seen.append((worker, *range(n)[part]))
-
-    Workspace(threads=threads).share(work, n)
-    assert sorted(image for _, *part in seen for image in part) == list(range(n))
-    assert len(seen) == min(n, threads) or n > threads
-    if n:
-        assert min(worker for worker, *_ in seen) == 0  # sum_over_blocks starts its total there
-
-
-def test_an_error_in_a_worker_arrives():
-    def work(worker, part):
-        if worker == 1:
-            raise RuntimeError("in worker 1")
-
-    with pytest.raises(RuntimeError, match="in worker 1"):
-        Workspace(threads=2).share(work, 4)
 
 
 def lengths(workspace, part, bytes_per_image):
@@ -49,12 +22,12 @@ def test_blocks():
     assert lengths(Workspace(), slice(3, 3), 1) == []
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("images_per_block", [1, 2, 100])
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 9])
-def test_sum_over_blocks(n, images_per_block, threads):
-    values = np.random.default_rng(0).integers(-99, 99, (n, 4, 3)).astype(np.float32)  # integers: exact in any order
-    workspace = Workspace(threads=threads, images_per_block=images_per_block)
+def test_sum_over_blocks(n, images_per_block):
+    """Integers, so that sums are exact in any order."""
+    values = np.random.default_rng(0).integers(-99, 99, (n, 4, 3)).astype(np.float32)
+    workspace = Workspace(images_per_block=images_per_block)
     total = np.full((4, 3), np.nan, np.float32)
 
     def compute(worker, block, out):
@@ -92,8 +65,6 @@ def test_a_single_gradient_buffer_goes_red():
         assert_two_gradients(Wrong())
 
 
-@pytest.mark.parametrize("settings", [dict(threads=0), dict(images_per_block=0), dict(xp=threading, threads=2)])
-def test_settings(settings):
-    """Threads share images on the CPU only; `threading` stands for any module that is not numpy."""
-    with pytest.raises(ValueError, match="Workspace"):
-        Workspace(**settings)
+def test_no_images_in_a_block():
+    with pytest.raises(ValueError, match="Workspace: got images_per_block=0; wanted .*; next: "):
+        Workspace(images_per_block=0)

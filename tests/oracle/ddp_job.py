@@ -33,7 +33,9 @@ def average_forgotten(group, bucket):
 
 
 def averaged_twice(group, bucket):
-    return default_hooks.allreduce_hook(group, bucket).then(lambda f: f.value() / dist.get_world_size())
+    return default_hooks.allreduce_hook(group, bucket).then(
+        lambda f: f.value() / dist.get_world_size()
+    )
 
 
 def rank_lost(group, bucket):
@@ -74,8 +76,10 @@ HOOKS = {
     "refgf allreduce": lambda: (torch_hooks.allreduce, torch_ddp.Mean()),
     "refgf fp16": lambda: (torch_hooks.fp16, torch_ddp.Mean("float16")),
     "refgf csc": lambda: (torch_hooks.CSC(CHUNK, 30.0), torch_ddp.SparseChunks(CHUNK, 30.0)),
-    "refgf csc fp16": lambda: (torch_hooks.CSC(CHUNK, 30.0, wire=torch.float16),
-                               torch_ddp.SparseChunks(CHUNK, 30.0, wire="float16")),
+    "refgf csc fp16": lambda: (
+        torch_hooks.CSC(CHUNK, 30.0, wire=torch.float16),
+        torch_ddp.SparseChunks(CHUNK, 30.0, wire="float16"),
+    ),
     "skips a bucket": lambda: (skips_a_bucket, torch_ddp.Mean()),
     "average forgotten": lambda: (average_forgotten, torch_ddp.Mean()),
     "averaged twice": lambda: (averaged_twice, torch_ddp.Mean()),
@@ -83,14 +87,22 @@ HOOKS = {
     "ranks differ": lambda: (ranks_differ, torch_ddp.Mean()),
     "residual lost": lambda: (ResidualLost(CHUNK, 30.0), torch_ddp.SparseChunks(CHUNK, 30.0)),
     "not corrected": lambda: (NotCorrected(CHUNK, 30.0), torch_ddp.SparseChunks(CHUNK, 30.0)),
-}  # fmt: skip
+}
 
 
 def train(name, raises):
     """One short training with a checked hook. -> what there is to tell"""
     torch.manual_seed(0)
-    layers = [torch.nn.Linear(9, 13), torch.nn.ReLU(), torch.nn.Linear(13, 11), torch.nn.ReLU(), torch.nn.Linear(11, 3)]
-    model = DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=0.0006)  # several buckets
+    layers = [
+        torch.nn.Linear(9, 13),
+        torch.nn.ReLU(),
+        torch.nn.Linear(13, 11),
+        torch.nn.ReLU(),
+        torch.nn.Linear(11, 3),
+    ]
+    model = DistributedDataParallel(
+        torch.nn.Sequential(*layers), bucket_cap_mb=0.0006
+    )  # several buckets
     hook, definition = HOOKS[name]()
     hook = torch_ddp.checked(hook, definition, raises=raises)
     model.register_comm_hook(None, hook)
@@ -106,8 +118,14 @@ def train(name, raises):
         told = str(error)
     flat = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
     same = all(np.array_equal(other, flat.numpy()) for other in torch_ddp.everybodys(flat))
-    return {"told": told, "same parameters": same, "judged": len(hook.judged), "failures": list(map(str, hook.failures)),
-            "notes": sorted({v.note for v in hook.judged if v.note}), "loss": loss.item()}  # fmt: skip
+    return {
+        "told": told,
+        "same parameters": same,
+        "judged": len(hook.judged),
+        "failures": list(map(str, hook.failures)),
+        "notes": sorted({v.note for v in hook.judged if v.note}),
+        "loss": loss.item(),
+    }
 
 
 def rank(r, size, raises, port, answers):
@@ -127,7 +145,9 @@ def main(size, raises):
         port = free.getsockname()[1]
     context = multiprocessing.get_context("fork")
     answers = context.Queue()
-    ranks = [context.Process(target=rank, args=(r, size, raises, port, answers)) for r in range(size)]
+    ranks = [
+        context.Process(target=rank, args=(r, size, raises, port, answers)) for r in range(size)
+    ]
     for process in ranks:
         process.start()
     for process in ranks:

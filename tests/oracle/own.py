@@ -16,32 +16,42 @@ from own_daso import daso_merge, daso_phases, daso_traffic  # noqa: F401
 from own_layers import *  # noqa: F403  conv, max_pool, ... alexnet_step
 from own_peers import keep_count, mstopk, schedule_traffic, top_k, topk_traffic  # noqa: F401
 from own_prescribed import Prescribed
+from stacks import new_flow
 
+from refgf import ops
 from refgf.comm import direct, ring
 from refgf.comm import slices as comm_slices
+from refgf.comm.direct import direct_allreduce
+from refgf.comm.ring import ring_allreduce
 from refgf.comm.schedule import collective
 from refgf.exchange import chunk_choice
-from refgf.exchange.lazy import LazyAllreduce
+from refgf.exchange.dense import DenseExchange, Transport
+from refgf.exchange.lazy import LazyAllreduce, Theta
 from refgf.exchange.pool import Pool
-from refgf.exchange.precision import LossScale, Underflow, Unscaled, WorkingCopy, is_finite
+from refgf.exchange.precision import LossScale, WorkingCopy
 from refgf.machine import threads
-from refgf.oracle.judge.functions import csc_settings, mask, number
+from refgf.machine.underflow import Underflow
+from refgf.oracle.judge.functions.judged import number
+from refgf.oracle.judge.functions.sparse import csc_settings, mask
 from refgf.oracle.judge.trace import LOCAL, Event
+from refgf.papers.jia.accumulate import accumulated_step
 from refgf.papers.jia.lars import LARS, ParallelNorms
-from refgf.papers.mgwfbp.merged import MergedAllreduce
+from refgf.papers.mgwfbp.merged import Groups
 from refgf.predict.timeline import explicit
-from refgf.training import gradientflow
 from refgf.training.sgd import MomentumSGD, polynomial_decay, warmup
 
 ALGORITHMS = {"ring": ring.allreduce, "direct": direct.allreduce}
-ALLREDUCE = {"ring": gradientflow.ring_allreduce, "direct": gradientflow.direct_allreduce}
+ALLREDUCE = {"ring": ring_allreduce, "direct": direct_allreduce}
 PER_STEP = ("out.scale", "out.finite")  # one value for all ranks
 Spec = namedtuple("Spec", "name shape decay size")
 
 
 def specs_of(sizes, decayed=None):
     decayed = [True] * len(sizes) if decayed is None else decayed
-    return [Spec(f"t{i}", (int(size),), bool(decay), int(size)) for i, (size, decay) in enumerate(zip(sizes, decayed))]
+    return [
+        Spec(f"t{i}", (int(size),), bool(decay), int(size))
+        for i, (size, decay) in enumerate(zip(sizes, decayed))
+    ]
 
 
 def supported(case):
@@ -57,7 +67,9 @@ def slice_bounds(n, p):
 
 
 def traffic(algorithm, n, p, rank):
-    sends = [comm_slices.length(step.send) for step in algorithm(rank, p, n) if step.send_to is not None]
+    sends = [
+        comm_slices.length(step.send) for step in algorithm(rank, p, n) if step.send_to is not None
+    ]
     return len(sends), sum(sends)
 
 
@@ -67,7 +79,7 @@ direct_traffic = functools.partial(traffic, direct.allreduce)
 
 def lazy_calls(sizes, itemsize, theta_bytes):
     pool = Pool(specs_of(sizes), np.float32)
-    lazy = LazyAllreduce(pool, lambda x: None, theta_bytes, itemsize)
+    lazy = LazyAllreduce(pool, lambda x: None, Theta(theta_bytes), itemsize)
     announce(lazy, sizes)
     return [(call.start, call.stop) for call in lazy.calls]
 
@@ -92,7 +104,7 @@ def next_scale(scale, good_steps, finite, interval=2000):
 
 
 def all_finite(arrays):
-    return all(is_finite(x) for x in arrays)
+    return all(ops.unscale(x.copy(), 1) for x in arrays)
 
 
 def working_copy(master, wire="float16"):
@@ -115,9 +127,9 @@ def lars(w, v, sizes, momentum, trust, decay, decayed=None):
     return optimizer
 
 
-def lars_step(w, v, g, sizes, rate, momentum, trust, decay=0.0, decayed=None):
-    optimizer = lars(w, v, sizes, momentum, trust, decay, decayed)
-    optimizer.step(g, rate)
+def lars_step(w, v, g, s):
+    optimizer = lars(w, v, s.sizes, s.momentum, s.trust, s.decay, s.decayed)
+    optimizer.step(g, s.rate)
     return optimizer.parameters, optimizer.velocity
 
 
@@ -137,8 +149,8 @@ def accumulated(parts):
     network = Prescribed(np.zeros_like(parts[0]), specs_of([len(parts[0])]))
 
     def body(comm):
-        with gradientflow.GradientFlow(comm, network) as flow:
-            flow.accumulate([(g[None], None) for g in parts], 1, 0.0)
+        with new_flow(comm, network) as flow:
+            accumulated_step(flow.model, flow, [(g[None], None) for g in parts], 1, 0.0)
             return flow.model.gradients.flat
 
     return threads.run(1, body)[0]
@@ -146,7 +158,11 @@ def accumulated(parts):
 
 def lars_partial_squares(w, g, sizes, rank, p, by="slices", decayed=None):
     shares = ParallelNorms(lambda x: None, rank, p, by)
-    optimizer = LARS(specs_of(sizes, decayed), w.copy(), norms=lambda *given: found.append(shares(*given)) or found[0])
+    optimizer = LARS(
+        specs_of(sizes, decayed),
+        w.copy(),
+        norms=lambda *given: found.append(shares(*given)) or found[0],
+    )
     found = []
     optimizer.step(g, 0.0)
     return found[0]
@@ -182,7 +198,9 @@ def traced(algorithm, p, n, dtype="float32"):
             if step.send_to is not None:
                 events.append(event(rank, position, "send", step.send_to, step.send, dtype))
             if step.receive_from is not None or step.op in LOCAL:
-                events.append(event(rank, position, step.op, step.receive_from, step.receive, dtype))
+                events.append(
+                    event(rank, position, step.op, step.receive_from, step.receive, dtype)
+                )
     return events
 
 
@@ -207,8 +225,11 @@ def on_rank(comm, case):
         return lazily(comm, case)
     if case.function == "scaled_allreduce":
         x, scale = case["in.x"][rank] * np.float32(a["scale"]), LossScale(a["scale"])
-        Unscaled(collective(comm, direct.allreduce, a["wire"]), scale)(x)
-        return {"out.x": x}
+        pool = Pool(specs_of([x.size]), x.dtype)
+        pool.flat[...] = x
+        sums = collective(comm, direct.allreduce, a["wire"])
+        announce(DenseExchange(pool, Transport(sums), scale), [x.size])
+        return {"out.x": pool.flat}
     return csc_run(comm, case) if case.function == "csc_run" else scaled_run(comm, case)
 
 
@@ -217,8 +238,9 @@ def lazily(comm, case):
     pool.flat[...] = case["in.x"][comm.Get_rank()]
     wire_itemsize = np.dtype(a["wire"]).itemsize if a["wire"] else None
     send = collective(comm, ALGORITHMS[a["order"]], a["wire"])
-    merged = "counts" in a and MergedAllreduce(pool, send, explicit(a["counts"]))
-    announce(merged or LazyAllreduce(pool, send, number(a["theta_bytes"]), wire_itemsize), case["in.sizes"])
+    merged = "counts" in a and Groups(tuple(explicit(a["counts"])))
+    grouping = merged or Theta(number(a["theta_bytes"]))
+    announce(LazyAllreduce(pool, send, grouping, wire_itemsize), case["in.sizes"])
     return {"out.x": pool.flat}
 
 
@@ -237,19 +259,35 @@ def csc_run(comm, case):
     s, rank = csc_settings(case), comm.Get_rank()
     decayed = None if s.decayed is None else [bool(v) for v in s.decayed]
     network = Prescribed(case["in.w"], specs_of(s.sizes, decayed))
-    flow = gradientflow.GradientFlow(
-        comm, network, allreduce=ALLREDUCE[s.order], wire=s.wire, theta_bytes=s.theta_bytes, form=s.form, chunk=s.chunk,
-        density=Listed(50.0, listed=tuple(map(tuple, case.arguments["percents"]))), after=s.after, momentum=s.momentum,
-        weight_decay=s.decay, trust=s.trust, loss_scale=LossScale(s.scale, dynamic=True, interval=s.scale_interval),
-    )  # fmt: skip
+    flow = new_flow(
+        comm,
+        network,
+        allreduce=ALLREDUCE[s.order],
+        wire=s.wire,
+        theta_bytes=s.theta_bytes,
+        form=s.form,
+        chunk=s.chunk,
+        density=Listed(50.0, listed=tuple(map(tuple, case.arguments["percents"]))),
+        after=s.after,
+        momentum=s.momentum,
+        weight_decay=s.decay,
+        trust=s.trust,
+        loss_scale=LossScale(s.scale, dynamic=True, interval=s.scale_interval),
+    )
     rows = []
     with flow, np.errstate(over="ignore", invalid="ignore"):
         for step in case["in.g"]:
             chosen = mask(flow.csc.chosen, len(flow.csc.chunks))
             flow.step(step[rank][None], None, 1, s.rate)
-            kept = {f"out.{name}": array.copy() for name, array in flow.csc.kept.items()}
+            kept = {f"out.{name}": array.copy() for name, array in flow.csc.residual.settled().items()}
             state = {"out.w": flow.model.parameters.flat.copy(), "out.chosen": chosen, **kept}
-            rows.append({**state, "out.scale": np.float64(flow.scale), "out.finite": np.uint8(flow.accepted)})
+            rows.append(
+                {
+                    **state,
+                    "out.scale": np.float64(flow.model.loss_scale.scale),
+                    "out.finite": np.uint8(flow.accepted),
+                }
+            )
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 
@@ -259,16 +297,27 @@ def scaled_run(comm, case):
     sizes = case.tensors.get("in.sizes", np.array([len(case["in.w"])])).tolist()
     network = Prescribed(case["in.w"], specs_of(sizes, case.tensors.get("in.decayed")))
     more = {"trust": a["trust"], "weight_decay": a["decay"]} if "trust" in a else {}
-    flow = gradientflow.GradientFlow(
-        comm, network, allreduce=gradientflow.direct_allreduce, wire=a["wire"], momentum=a["momentum"],
-        loss_scale=LossScale(a["scale"], dynamic=True, interval=a["interval"]), half_weights=True, **more,
-    )  # fmt: skip
+    flow = new_flow(
+        comm,
+        network,
+        allreduce=direct_allreduce,
+        wire=a["wire"],
+        momentum=a["momentum"],
+        loss_scale=LossScale(a["scale"], dynamic=True, interval=a["interval"]),
+        half_weights=True,
+        **more,
+    )
     rows = []
     with flow, np.errstate(over="ignore", invalid="ignore"):
         for step in case["in.g"]:
             flow.step(step[rank][None], None, 1, a["rate"])
-            rows.append({"out.w": flow.model.parameters.flat.copy(), "out.scale": np.float64(flow.scale),
-                         "out.finite": np.uint8(flow.accepted)})  # fmt: skip
+            rows.append(
+                {
+                    "out.w": flow.model.parameters.flat.copy(),
+                    "out.scale": np.float64(flow.model.loss_scale.scale),
+                    "out.finite": np.uint8(flow.accepted),
+                }
+            )
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 
@@ -279,8 +328,13 @@ def ranks_of(case):
 def joined(rows):
     """{"out.x": this rank's array} of all ranks -> with an axis `rank`, after the axis `step` where there is one."""
     axis = 1 if {"out.finite", "out.kept", "out.v"} & rows[0].keys() else 0
-    outputs = {name: rows[0][name] if name in PER_STEP else np.stack([row[name] for row in rows], axis) for name in rows[0]}
-    if "out.chosen" not in outputs and "out.finite" in outputs:  # loss scaling without CSC: the case has one copy of w
+    outputs = {
+        name: rows[0][name] if name in PER_STEP else np.stack([row[name] for row in rows], axis)
+        for name in rows[0]
+    }
+    if (
+        "out.chosen" not in outputs and "out.finite" in outputs
+    ):  # loss scaling without CSC: the case has one copy of w
         assert all(np.array_equal(row["out.w"], rows[0]["out.w"]) for row in rows)
         outputs["out.w"] = rows[0]["out.w"]
     return outputs

@@ -24,9 +24,21 @@ def cache_levels(requests, file_bytes, sample_bytes, disk_limit, memory_limit):
         return bytes(file_bytes[index] - RECORD_BYTES)
 
     def body(comm, folder):
-        limits = {"memory_limit_bytes": table_bytes(n) + memory_limit, "disk_limit_bytes": HEADER_BYTES + disk_limit}
-        cache = node_cache(comm, [[0]], read, lambda i, data: np.full(shape, i, np.uint8), n, shape, disk_folder=folder,
-                           key=bytes(32), **limits)  # fmt: skip
+        limits = {
+            "memory_limit_bytes": table_bytes(n) + memory_limit,
+            "disk_limit_bytes": HEADER_BYTES + disk_limit,
+        }
+        cache = node_cache(
+            comm,
+            [[0]],
+            read,
+            lambda i, data: np.full(shape, i, np.uint8),
+            n,
+            shape,
+            disk_folder=folder,
+            key=bytes(32),
+            **limits,
+        )
         levels = []
         for index in requests:
             cache.reset()

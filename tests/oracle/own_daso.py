@@ -6,7 +6,7 @@ import numpy as np
 
 from refgf.comm.trace import TracedComm
 from refgf.machine import threads
-from refgf.oracle.judge.functions import daso_settings
+from refgf.oracle.judge.functions.daso import daso_settings
 from refgf.papers.daso import daso
 from refgf.papers.daso import phases as plan
 from refgf.papers.jia.hierarchical import blocks
@@ -48,7 +48,9 @@ def daso_traffic(n, p, nodes, batches, phase, chunk):
 
     def body(comm):
         traced, network = TracedComm(comm), Prescribed(np.zeros(n, np.float32))
-        with daso.DASO(traced, network, blocks(p, p // nodes), Listed([phase]), batches, chunk=chunk) as stack:
+        with daso.DASO(
+            traced, network, blocks(p, p // nodes), Listed([phase]), batches, chunk=chunk
+        ) as stack:
             stack._end_epoch = lambda: None
             traced.reset()  # nor is the agreement before it
             for _ in range(batches):
@@ -86,8 +88,16 @@ class Prescribed:
 def on_rank(comm, case):
     """This rank's parameters and velocity after each batch of a case of daso_run."""
     s, rank, size = daso_settings(case), comm.Get_rank(), comm.Get_size()
-    stack = daso.DASO(comm, Prescribed(case["in.w"]), blocks(size, size // s.nodes), Listed(case.arguments["phases"]),
-                      s.batches, wire=s.wire, chunk=s.chunk, momentum=s.momentum)  # fmt: skip
+    stack = daso.DASO(
+        comm,
+        Prescribed(case["in.w"]),
+        blocks(size, size // s.nodes),
+        Listed(case.arguments["phases"]),
+        s.batches,
+        wire=s.wire,
+        chunk=s.chunk,
+        momentum=s.momentum,
+    )
     rows = []
     with stack:
         for step in case["in.g"]:

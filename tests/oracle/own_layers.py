@@ -6,9 +6,10 @@ import numpy as np
 
 from refgf.nn import loss
 from refgf.nn.alexnet import AlexNet
-from refgf.nn.conv import Convolution
+from refgf.nn.conv import Convolution, Filters
 from refgf.nn.layers import Dropout, FullyConnected, ReLU
-from refgf.nn.normalization import BatchNorm, LocalResponseNorm
+from refgf.nn.local_response import LocalResponseNorm
+from refgf.nn.normalization import BatchNorm
 from refgf.nn.pooling import MaxPool
 from refgf.nn.workspace import Workspace
 from refgf.papers.resnet50.resnet50 import ResNet50
@@ -19,16 +20,21 @@ def layer(kind, x, *arguments, tensors=(), **options):
     made = kind("layer", x.shape[1:], *arguments, workspace=Workspace(np, x.dtype), **options)
     gradients = [np.zeros_like(t) for t in tensors]
     made.bind(list(tensors), gradients)
-    return made.forward(x, True).copy(), lambda dy: made.backward(dy.copy(), lambda k: None), gradients
+    return (
+        made.forward(x, True).copy(),
+        lambda dy: made.backward(dy.copy(), lambda k: None),
+        gradients,
+    )
 
 
 def conv(x, w, b, stride=1, pad=0):
-    return layer(Convolution, x, len(b), len(w), stride=stride, padding=pad, tensors=[b, w])[0]
+    return layer(Convolution, x, Filters(len(b), len(w), stride, pad), tensors=[b, w])[0]
 
 
 def conv_backward(x, w, dy, stride=1, pad=0):
     tensors = [np.zeros(w.shape[-1]), w]
-    _, backward, (db, dw) = layer(Convolution, x, w.shape[-1], len(w), stride=stride, padding=pad, tensors=tensors)
+    filters = Filters(w.shape[-1], len(w), stride, pad)
+    _, backward, (db, dw) = layer(Convolution, x, filters, tensors=tensors)
     return backward(dy), dw, db
 
 
@@ -64,7 +70,9 @@ def fully_connected(x, w, b):
 
 def dropout(x, kept, rate):
     made = Dropout("layer", x.shape, rate, workspace=Workspace(np, x.dtype))
-    made.rng = namedtuple("Draws", "random")(lambda shape, dtype: np.where(kept, rate, 0).reshape(shape))
+    made.rng = namedtuple("Draws", "random")(
+        lambda shape, dtype: np.where(kept, rate, 0).reshape(shape)
+    )
     return made.forward(x[None], True)[0]
 
 
@@ -72,13 +80,28 @@ def softmax_cross_entropy(logits, labels, global_batch):
     return loss.softmax_cross_entropy(logits, labels, global_batch)
 
 
+def double():
+    return Workspace(dtype=np.float64)
+
+
 def alexnet_step(images, labels, tensors, global_batch):
-    return step(AlexNet(len(tensors[0]), images.shape[1], 1 / 64, dropout=0.0, dtype=np.float64), images, labels, tensors,
-                global_batch)  # fmt: skip
+    return step(
+        AlexNet(len(tensors[0]), images.shape[1], 1 / 64, dropout=0.0, workspace=double()),
+        images,
+        labels,
+        tensors,
+        global_batch,
+    )
 
 
 def resnet50_step(images, labels, tensors, global_batch):
-    return step(ResNet50(len(tensors[0]), images.shape[1], 1 / 64, dtype=np.float64), images, labels, tensors, global_batch)
+    return step(
+        ResNet50(len(tensors[0]), images.shape[1], 1 / 64, workspace=double()),
+        images,
+        labels,
+        tensors,
+        global_batch,
+    )
 
 
 def step(network, images, labels, tensors, global_batch):

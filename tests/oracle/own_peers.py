@@ -21,13 +21,20 @@ ALGORITHMS = {
     "hybrid": lambda a: [hierarchical.hybrid(a["nodes"], a["threshold"])],
 }
 top_k = exact_top_k
-SUMS = tuple(f"{name}_allreduce" for name in ("tree", "doubling", "three_phase", "two_level", "log_phases", "hybrid"))
+SUMS = tuple(
+    f"{name}_allreduce"
+    for name in ("tree", "doubling", "three_phase", "two_level", "log_phases", "hybrid")
+)
 RUNS = ("topk_run", "hitopk_run")
 
 
 def schedule_traffic(algorithm, n, nodes, rank):
     (make,) = ALGORITHMS[algorithm]({"nodes": nodes})
-    sends = [length(step.send) for step in make(rank, sum(map(len, nodes)), n) if step.send_to is not None]
+    sends = [
+        length(step.send)
+        for step in make(rank, sum(map(len, nodes)), n)
+        if step.send_to is not None
+    ]
     return len(sends), sum(sends)
 
 
@@ -47,7 +54,13 @@ def sparse(comm, n, percent, nodes=None):
         return TopK(n, percent, gather.allgather(comm))
     node = next(node for node in nodes if comm.Get_rank() in node)
     owners = [other[node.index(comm.Get_rank())] for other in nodes]
-    return HiTopK(n, percent, gather.reduce_scatter(comm, node), gather.allgather(comm, owners), gather.spread(comm, node))
+    return HiTopK(
+        n,
+        percent,
+        gather.reduce_scatter(comm, node),
+        gather.allgather(comm, owners),
+        gather.spread(comm, node),
+    )
 
 
 def sum_on_rank(comm, case):
@@ -57,7 +70,9 @@ def sum_on_rank(comm, case):
         found.append(case["in.x"][comm.Get_rank()].copy())
         collective(comm, algorithm, case.arguments["wire"])(found[-1])
     wanted = case["out.x"][comm.Get_rank()].tobytes()
-    return {"out.x": next((x for x in found if x.tobytes() != wanted), found[0])}  # one that is wrong, if there is one
+    return {
+        "out.x": next((x for x in found if x.tobytes() != wanted), found[0])
+    }  # one that is wrong, if there is one
 
 
 def run_on_rank(comm, case):

@@ -54,7 +54,10 @@ def program(tmp_path):
 
 
 def test_a_program_is_verified(program):
-    cases = [golden_case(name) for name in ("ring-p3-n9-float32-sensitive", "ring-p4-n9-bfloat16-invariant", "csc-dgc")]
+    cases = [
+        golden_case(name)
+        for name in ("ring-p3-n9-float32-sensitive", "ring-p4-n9-bfloat16-invariant", "csc-dgc")
+    ]
     assert [v.status for v in verify(cases, Command(program()))] == ["pass", "pass", "absent"]
     verdict = verify_case(cases[0], Command(program(broken=True)))
     assert verdict.failure.where == {"rank": 2, "element": 8}
@@ -62,8 +65,11 @@ def test_a_program_is_verified(program):
 
 def test_a_program_that_fails_is_told(program, tmp_path):
     case = RINGS[0]
-    for text, told in (("raise SystemExit('no memory')", "no memory"), ("", "result.safetensors"),
-                       ("import time; time.sleep(60)", "did not end")):  # fmt: skip
+    for text, told in (
+        ("raise SystemExit('no memory')", "no memory"),
+        ("", "result.safetensors"),
+        ("import time; time.sleep(60)", "did not end"),
+    ):
         assert told in str(verify_case(case, Command(program(text=text), timeout_s=1.0)).failure)
     with pytest.raises(ValueError, match="cannot run"):
         verify_case(case, Command(f"{tmp_path}/missing {{case}} {{out}}"))
@@ -74,7 +80,7 @@ def test_a_program_that_fails_is_told(program, tmp_path):
 def test_files_are_verified(tmp_path):
     case = golden_case("ring-p3-n9-float32-sensitive")
     assert verify_case(case, Files(tmp_path)).status == "absent"
-    save_tensors(tmp_path / f"{case.name}.safetensors", case.part("out"))
+    save_tensors(tmp_path / f"{case.name}.safetensors", case.with_prefix("out"))
     assert verify_case(case, Files(tmp_path)).status == "pass"
     (tmp_path / f"{case.name}.jsonl").write_text("{}\n")
     assert "line 1" in str(verify_case(case, Files(tmp_path)).failure)
@@ -100,9 +106,16 @@ def test_exit_codes_and_reports(tmp_path, capsys):
     assert {c["status"] for c in told["cases"]} == {"pass", "fail", "absent"}
     suite = ElementTree.parse(tmp_path / "r.xml").getroot()
     assert (suite.get("failures"), len(suite.findall("testcase/failure"))) == ("3", 3)
-    for wrong in (["--python", "no.such.module"], ["--python", "missing.py"], ["--files", str(tmp_path / "none")], [],
-                  ["--python", str(path), "--files", "."], ["--python", str(path), "--only", "Z9"],
-                  ["--files", str(tmp_path)], ["--python", str(path), "--cases", str(tmp_path)]):  # fmt: skip
+    for wrong in (
+        ["--python", "no.such.module"],
+        ["--python", "missing.py"],
+        ["--files", str(tmp_path / "none")],
+        [],
+        ["--python", str(path), "--files", "."],
+        ["--python", str(path), "--only", "Z9"],
+        ["--files", str(tmp_path)],
+        ["--python", str(path), "--cases", str(tmp_path)],
+    ):
         assert main(["verify", *wrong]) == 2, wrong
         assert "refgf.oracle: " in capsys.readouterr().err
 
@@ -126,14 +139,37 @@ assert time.perf_counter() - start_s < 60
 floors = {name.split(".")[1] for name in sys.modules if name.startswith("refgf.")}
 assert floors == {"oracle"}, floors
 """
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(refgf.oracle.__file__).parents[2])])}
-    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, env=environment)
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(refgf.oracle.__file__).parents[2])])
+    }
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, env=environment
+    )
 
 
 def test_export_makes_other_cases(tmp_path, capsys):
-    assert main(["export", str(tmp_path / "more"), "--ranks", "6", "--size", "20", "--dtype", "float16", "--count", "3"]) == 0
+    assert (
+        main(
+            [
+                "export",
+                str(tmp_path / "more"),
+                "--ranks",
+                "6",
+                "--size",
+                "20",
+                "--dtype",
+                "float16",
+                "--count",
+                "3",
+            ]
+        )
+        == 0
+    )
     assert len(load_folder(tmp_path / "more")) == 3
-    assert main(["verify", "--python", "refgf.oracle.definitions", "--cases", str(tmp_path / "more")]) == 0
+    assert (
+        main(["verify", "--python", "refgf.oracle.definitions", "--cases", str(tmp_path / "more")])
+        == 0
+    )
     assert main(["export", str(tmp_path / "more"), "--ranks", "0"]) == 2
 
 

@@ -55,7 +55,9 @@ def test_hop_rounding_of_16_bit_values_is_16_bit_addition(dtype):
     got = d.ring_allreduce(xs, dtype)[0]
     for s, (i, j) in enumerate(d.slice_bounds(301, 5)):
         total = xs[s][i:j].astype(np.float64)
-        for k in range(1, 5):  # the exact sum of two 16-bit numbers fits in float64, so this rounds once
+        for k in range(
+            1, 5
+        ):  # the exact sum of two 16-bit numbers fits in float64, so this rounds once
             total = np.float64(d.on_wire((total + xs[(s + k) % 5][i:j]).astype(F32), dtype))
         assert (got[i:j] == total).all()
 
@@ -63,7 +65,7 @@ def test_hop_rounding_of_16_bit_values_is_16_bit_addition(dtype):
 def test_direct_does_not_depend_on_the_cut_and_ring_does():
     xs = list(np.random.default_rng(2).standard_normal((5, 40)).astype(F32))
     for wire, cuts in itertools.product((None, "float16"), ([7], [0, 20], [3, 4, 39])):
-        assert d.same_bits(d.direct_in_pieces(xs, cuts, wire)[0], d.direct_allreduce(xs, wire)[0])
+        assert d.same_bits(d.direct_in_calls(xs, cuts, wire)[0], d.direct_allreduce(xs, wire)[0])
     edges = [0, 7, 40]
     pieces = [d.ring_allreduce([x[i:j] for x in xs])[0] for i, j in zip(edges, edges[1:])]
     assert not d.same_bits(np.concatenate(pieces), d.ring_allreduce(xs)[0])
@@ -74,7 +76,12 @@ def test_exact_sum_is_exact():
     xs = list(rng.standard_normal((9, 50)) * 2.0 ** rng.integers(-60, 60, (9, 50)))
     for got, column in zip(d.exact_sum(xs), np.transpose(xs).tolist()):
         assert got == float(sum(map(Fraction, column)))
-    special = ranks([1e308, math.inf, math.inf, -0.0], [1e308, 1, -math.inf, -0.0], [-1e308, 1, 1, -0.0], dtype=np.float64)
+    special = ranks(
+        [1e308, math.inf, math.inf, -0.0],
+        [1e308, 1, -math.inf, -0.0],
+        [-1e308, 1, 1, -0.0],
+        dtype=np.float64,
+    )
     got = d.exact_sum(special)
     assert got[0] == 1e308 and got[1] == math.inf and math.isnan(got[2])
     assert d.exact_sum(ranks([1e308], [1e308], dtype=np.float64))[0] == math.inf
@@ -127,7 +134,9 @@ def test_merged_calls_by_hand():
 
 
 def test_momentum_by_hand():
-    w, v = d.momentum_step(np.array([1.0], F32), np.array([2.0], F32), np.array([4.0], F32), 0.25, 0.5, decay=1.0)
+    w, v = d.momentum_step(
+        np.array([1.0], F32), np.array([2.0], F32), np.array([4.0], F32), 0.25, 0.5, decay=1.0
+    )
     assert (w.tolist(), v.tolist()) == ([-0.5], [6.0])
 
 

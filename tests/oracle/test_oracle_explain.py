@@ -8,7 +8,13 @@ import pytest
 from refgf.comm import direct, ring, tree
 from refgf.comm.schedule import replay
 from refgf.oracle.__main__ import main
-from refgf.oracle.definitions import direct_allreduce, lazy_allreduce, on_wire, ring_allreduce, slice_bounds
+from refgf.oracle.definitions import (
+    direct_allreduce,
+    lazy_allreduce,
+    on_wire,
+    ring_allreduce,
+    slice_bounds,
+)
 from refgf.oracle.judge.explain import explain
 from refgf.oracle.judge.files import write_tensors
 from refgf.oracle.seeded.generate.families import inputs, random_source
@@ -27,23 +33,38 @@ NAMES = {
 
 @pytest.mark.parametrize("order", NAMES)
 def test_the_projects_algorithms_are_named(order):
-    for algorithm in {NAMES[order], doubling.halving_doubling if "halving" in order else NAMES[order]}:
+    for algorithm in {
+        NAMES[order],
+        doubling.halving_doubling if "halving" in order else NAMES[order],
+    }:
         result = replay([algorithm(r, P, N) for r in range(P)], XS)
         told = explain(XS, np.stack(result))
         assert told[0].startswith("these orders") and f"  {order}, sums in float32" in told
 
 
-@pytest.mark.parametrize(("result", "told"), [
-    (ring_allreduce(XS, "float16")[0], "ring, float16 on the wire at each hop"),
-    (direct_allreduce(XS, "float16")[0], "rank order, inputs and result rounded to float16"),
-    (ring_allreduce([on_wire(x, "bfloat16") for x in XS], "bfloat16")[0], "ring, sums in bfloat16"),
-    (ring_allreduce(SHARES)[0], "ring, sums in float32, divided by p before"),
-    (ring_allreduce(XS)[0] / np.float32(P), "ring, sums in float32, divided by p after"),
-    (ring_allreduce(XS)[0] / np.float32(P) / np.float32(P), "ring, sums in float32, divided by p twice"),
-    (ring_allreduce(XS)[0] / np.float32(P * P), "ring, sums in float32, divided by p times p"),
-    (ring_allreduce(SHARES)[0] / np.float32(P), "ring, sums in float32, divided by p before and after"),
-    (sum(x.astype(np.float64) for x in XS).astype(np.float32), "rank order, sums in float64"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        (ring_allreduce(XS, "float16")[0], "ring, float16 on the wire at each hop"),
+        (direct_allreduce(XS, "float16")[0], "rank order, inputs and result rounded to float16"),
+        (
+            ring_allreduce([on_wire(x, "bfloat16") for x in XS], "bfloat16")[0],
+            "ring, sums in bfloat16",
+        ),
+        (ring_allreduce(SHARES)[0], "ring, sums in float32, divided by p before"),
+        (ring_allreduce(XS)[0] / np.float32(P), "ring, sums in float32, divided by p after"),
+        (
+            ring_allreduce(XS)[0] / np.float32(P) / np.float32(P),
+            "ring, sums in float32, divided by p twice",
+        ),
+        (ring_allreduce(XS)[0] / np.float32(P * P), "ring, sums in float32, divided by p times p"),
+        (
+            ring_allreduce(SHARES)[0] / np.float32(P),
+            "ring, sums in float32, divided by p before and after",
+        ),
+        (sum(x.astype(np.float64) for x in XS).astype(np.float32), "rank order, sums in float64"),
+    ],
+)
 def test_rounding_and_division_are_named(result, told):
     assert f"  {told}" in explain(XS, result)
 
@@ -57,8 +78,13 @@ def test_pieces_are_named_where_no_order_gives_all():
             total = total + XS[(rank + k) % P][i:j]
         result[i:j] = total
     told = "\n".join(explain(XS, result))
-    assert "no known order" in told  # a piece may end a few elements late, where the next fold has the same bits
-    assert re.search(r"elements 0\.\.9\d: rank order, .*\n  elements 9\d\.\.15\d: fold from rank 1 up.*\n  elements 15", told)
+    assert (
+        "no known order" in told
+    )  # a piece may end a few elements late, where the next fold has the same bits
+    assert re.search(
+        r"elements 0\.\.9\d: rank order, .*\n  elements 9\d\.\.15\d: fold from rank 1 up.*\n  elements 15",
+        told,
+    )
     assert "every element is within the bound" in told
 
 
@@ -71,12 +97,16 @@ def test_ranks_that_differ_and_what_is_no_sum_are_told():
 
 
 def test_the_command_line(tmp_path, capsys):
-    write_tensors(tmp_path / "x.safetensors", {"in.x": np.stack(XS), "out.x": ring_allreduce(XS)[0]})
+    write_tensors(
+        tmp_path / "x.safetensors", {"in.x": np.stack(XS), "out.x": ring_allreduce(XS)[0]}
+    )
     assert main(["explain", str(tmp_path / "x.safetensors")]) == 0
     assert "ring, sums in float32" in capsys.readouterr().out
     write_tensors(tmp_path / "y.safetensors", {"in.x": np.stack(XS)})
     assert main(["explain", str(tmp_path / "y.safetensors")]) == 2
-    write_tensors(tmp_path / "z.safetensors", {"in.x": np.stack(XS), "out.x": np.zeros(3, np.float32)})
+    write_tensors(
+        tmp_path / "z.safetensors", {"in.x": np.stack(XS), "out.x": np.zeros(3, np.float32)}
+    )
     assert main(["explain", str(tmp_path / "z.safetensors")]) == 2
 
 
@@ -84,8 +114,14 @@ def test_slices_of_the_ring_are_the_pieces_it_is_made_of():
     assert slice_bounds(N, P)[0] == (0, 34)
 
 
-@pytest.mark.parametrize(("x", "result"), [(np.zeros((0, 3)), np.zeros(3)), (np.zeros((5, 3)), np.zeros((3, 3))),
-                                           (np.zeros((5, 3)), np.zeros((5, 1, 3)))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("x", "result"),
+    [
+        (np.zeros((0, 3)), np.zeros(3)),
+        (np.zeros((5, 3)), np.zeros((3, 3))),
+        (np.zeros((5, 3)), np.zeros((5, 1, 3))),
+    ],
+)
 def test_shapes_that_are_no_allreduce_are_refused(x, result, tmp_path, capsys):
     write_tensors(tmp_path / "x.safetensors", {"in.x": x, "out.x": result})
     assert main(["explain", str(tmp_path / "x.safetensors")]) == 2
@@ -102,9 +138,15 @@ def test_a_lazy_allreduce_is_told_by_its_calls(tail, wire):
     if tail:
         result[:, -tail:] = np.stack(XS)[:, -tail:]
         told = explain(XS, result)
-    lines = [re.fullmatch(r"  elements (\d+)\.\.(\d+): (.*)", line).groups() for line in told if line.startswith("  elements")]
+    lines = [
+        re.fullmatch(r"  elements (\d+)\.\.(\d+): (.*)", line).groups()
+        for line in told
+        if line.startswith("  elements")
+    ]
     arithmetic = "sums in float32" if wire is None else "float16 on the wire at each hop"
     calls, what = [40, 101, 170, 200], [f"a ring of its own, {arithmetic}"] * 4
     what[3] = "not summed, every rank has its own" if tail else what[3]
     assert [line[2] for line in lines] == what
-    assert all(abs(int(line[1]) - stop) <= 1 for line, stop in zip(lines, calls)), "one off where both cuts fit"
+    assert all(abs(int(line[1]) - stop) <= 1 for line, stop in zip(lines, calls)), (
+        "one off where both cuts fit"
+    )

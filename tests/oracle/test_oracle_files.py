@@ -75,7 +75,9 @@ BAD = {
     "a shape of bools": file_of({"a": {**ENTRY, "shape": [True, 2]}}, b"\0" * 8),
     "nine dimensions": file_of({"a": {**ENTRY, "shape": [1] * 8 + [2]}}, b"\0" * 8),
     "a shape of petabytes": file_of({"a": {**ENTRY, "shape": [1 << 50]}}, b"\0" * 8),
-    "an empty shape of petabytes": file_of({"a": {**ENTRY, "shape": [0, 1 << 40, 1 << 40], "data_offsets": [0, 0]}}),
+    "an empty shape of petabytes": file_of(
+        {"a": {**ENTRY, "shape": [0, 1 << 40, 1 << 40], "data_offsets": [0, 0]}}
+    ),
     "offsets backwards": file_of({"a": {**ENTRY, "data_offsets": [8, 0]}}, b"\0" * 8),
     "offsets beyond the file": file_of({"a": {**ENTRY, "data_offsets": [8, 16]}}, b"\0" * 8),
     "one offset": file_of({"a": {**ENTRY, "data_offsets": [0]}}, b"\0" * 8),
@@ -158,7 +160,9 @@ def corrupted(data, rng):
         end = min(len(data), 8 + struct.unpack("<Q", data[:8])[0])
         data[rng.randrange(8, end)] = rng.choice(b'0123456789"[]{},:-.eE/ F')
     elif kind == 3:
-        data[:8] = struct.pack("<Q", rng.choice((0, 1, 2**20, 2**31, 2**63, 2**64 - 1, rng.randrange(2**16))))
+        data[:8] = struct.pack(
+            "<Q", rng.choice((0, 1, 2**20, 2**31, 2**63, 2**64 - 1, rng.randrange(2**16)))
+        )
     else:
         at = rng.randrange(len(data))
         data[at:at] = rng.randbytes(rng.randrange(1, 64))
@@ -174,7 +178,10 @@ CORRUPTED = [
 @pytest.mark.parametrize("count", CORRUPTED)
 def test_corrupted_files_give_a_clear_error_or_a_wrong_result(count, tmp_path):
     """Golden and result files: never a crash, never memory beyond the file, and no wrong number passes for right."""
-    rng, names = random.Random(1), ["ring-p3-n9-float32-sensitive", "csc-dgc", "ring-p4-n9-bfloat16-invariant"]
+    rng, names = (
+        random.Random(1),
+        ["ring-p3-n9-float32-sensitive", "csc-dgc", "ring-p4-n9-bfloat16-invariant"],
+    )
     cases = {name: golden_case(name) for name in names}
     refused = 0
     for i in range(count):
@@ -189,8 +196,13 @@ def test_corrupted_files_give_a_clear_error_or_a_wrong_result(count, tmp_path):
         assert peak < 64 * len(original) + 8_000_000  # what else this process may be doing
         refused += verdict.status == "fail"
         if verdict.status == "pass":
-            good, found = (read_tensors(golden_file(f"{name}.safetensors"))[0], read_tensors(tmp_path / f"{name}.safetensors")[0])
-            assert all(same_bits(found[key], a) for key, a in good.items() if key.startswith("out.")), i
+            good, found = (
+                read_tensors(golden_file(f"{name}.safetensors"))[0],
+                read_tensors(tmp_path / f"{name}.safetensors")[0],
+            )
+            assert all(
+                same_bits(found[key], a) for key, a in good.items() if key.startswith("out.")
+            ), i
     assert refused > count / 2
 
 
@@ -204,7 +216,9 @@ def test_corrupted_case_texts_give_a_clear_error(count, tmp_path):
         data = bytearray(original)
         for _ in range(rng.choice((1, 2, 5))):
             data[rng.randrange(len(data))] = rng.choice(b'0123456789"[]{},:-.eE/ abcN\xff\0')
-        (tmp_path / f"{name}.json").write_bytes(data[: rng.randrange(len(data)) if rng.random() < 0.3 else None])
+        (tmp_path / f"{name}.json").write_bytes(
+            data[: rng.randrange(len(data)) if rng.random() < 0.3 else None]
+        )
         try:
             load_case(tmp_path, name)
         except BadFile as error:
@@ -216,7 +230,16 @@ def test_corrupted_case_texts_give_a_clear_error(count, tmp_path):
 @pytest.mark.parametrize("count", CORRUPTED)
 def test_cases_with_other_arguments_are_judged_or_refused(count, tmp_path):
     """Somebody's own cases, with right hashes and wrong contents: a clear failure each, no traceback."""
-    rng, names = random.Random(3), ["csc-dgc", "csc-values", "ring-p3-n9-float32-sensitive", "batch-norm", "lazy-calls-nothing"]
+    rng, names = (
+        random.Random(3),
+        [
+            "csc-dgc",
+            "csc-values",
+            "ring-p3-n9-float32-sensitive",
+            "batch-norm",
+            "lazy-calls-nothing",
+        ],
+    )
     cases = [golden_case(name) for name in names]
     values = [None, 0, -1, 3, 2.5, "inf", "x", [], [[]], {}, True, [[1, 2]], "bfloat16", 1e300]
     for i in range(count // 20):
@@ -233,14 +256,21 @@ def test_cases_with_other_arguments_are_judged_or_refused(count, tmp_path):
             assert verdict.status in ("pass", "fail") and len(str(verdict.failure)) < 2000
 
 
-@pytest.mark.parametrize("line", [
-    "", "{}", "[]", "null", '{"rank": 0}',
-    '{"rank": -1, "step": 0, "operation": "send", "peer": 1, "offset": 0, "count": 1, "dtype": "float32"}',
-    '{"rank": 0, "step": 0, "operation": "jump", "peer": 1, "offset": 0, "count": 1, "dtype": "float32"}',
-    '{"rank": 0, "step": 0, "operation": "send", "peer": null, "offset": 0, "count": 1, "dtype": "float32"}',
-    '{"rank": 0, "step": 0, "operation": ["send"], "peer": 1, "offset": 0, "count": 1, "dtype": "float32"}',
-    '{"rank": 0, "step": 0, "operation": "finish", "peer": 1, "offset": 0, "count": 1, "dtype": "float32"}',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "{}",
+        "[]",
+        "null",
+        '{"rank": 0}',
+        '{"rank": -1, "step": 0, "operation": "send", "peer": 1, "offset": 0, "count": 1, "dtype": "float32"}',
+        '{"rank": 0, "step": 0, "operation": "jump", "peer": 1, "offset": 0, "count": 1, "dtype": "float32"}',
+        '{"rank": 0, "step": 0, "operation": "send", "peer": null, "offset": 0, "count": 1, "dtype": "float32"}',
+        '{"rank": 0, "step": 0, "operation": ["send"], "peer": 1, "offset": 0, "count": 1, "dtype": "float32"}',
+        '{"rank": 0, "step": 0, "operation": "finish", "peer": 1, "offset": 0, "count": 1, "dtype": "float32"}',
+    ],
+)
 def test_bad_lines_of_a_trace_are_named(line, tmp_path):
     (tmp_path / "t.jsonl").write_text(line + "\n")
     if not line:

@@ -41,7 +41,9 @@ def program(tmp_path, capsys):
     return run
 
 
-@pytest.mark.parametrize("leave", ["import sys; sys.exit(0)", "import os; os._exit(0)", "raise SystemExit"])
+@pytest.mark.parametrize(
+    "leave", ["import sys; sys.exit(0)", "import os; os._exit(0)", "raise SystemExit"]
+)
 def test_leaving_the_process_is_a_failure(verify, leave):
     code, said = verify(EXIT + leave)
     assert code == 1 and "called sys.exit(" in said and "(mine.py, line 2)" in said
@@ -50,7 +52,10 @@ def test_leaving_the_process_is_a_failure(verify, leave):
 
 
 def test_children_of_a_fork_still_end(verify):
-    text = "import multiprocessing\n" + RIGHT + """
+    text = (
+        "import multiprocessing\n"
+        + RIGHT
+        + """
 def ring_allreduce(xs, wire=None):
     child = multiprocessing.get_context("fork").Process(target=print)
     child.start()
@@ -58,6 +63,7 @@ def ring_allreduce(xs, wire=None):
     assert child.exitcode == 0
     return definition(xs, wire)
 """
+    )
     code, said = verify(text.replace("import *", "import ring_allreduce as definition"))
     assert code == 0, said
 
@@ -69,23 +75,33 @@ def test_the_launchers_exit_still_ends_a_failing_job():
 
 
 def test_an_endless_loop_ends(verify):
-    endless = EXIT + "while True:\n        try:\n            xs[0].sum()\n        except Exception:\n            pass"
+    endless = (
+        EXIT
+        + "while True:\n        try:\n            xs[0].sum()\n        except Exception:\n            pass"
+    )
     code, said = verify(endless, "--timeout", "0.3")
     assert code == 1 and "did not end within 0.3 s (mine.py, line" in said
     for wrong in ("0", "-1", "nan"):
         assert verify(RIGHT, "--timeout", wrong)[0] == 2
 
 
-STUCK = "import signal, time\n" + EXIT + "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM]); time.sleep(60)\n"
+STUCK = (
+    "import signal, time\n"
+    + EXIT
+    + "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM]); time.sleep(60)\n"
+)
 CRASH = "import ctypes\n" + EXIT + "ctypes.string_at(0)\n"
 BOTH = ["--timeout", "0.3", "--no-diagnosis"]
 
 
-@pytest.mark.parametrize(("text", "told"), [
-    (STUCK, "did not end within 0.3 s, inside a call that Python cannot interrupt"),
-    (CRASH, "its process ended with signal SIGSEGV"),
-    (EXIT + "import os; os.kill(os.getpid(), 9)", "its process ended with signal SIGKILL"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (STUCK, "did not end within 0.3 s, inside a call that Python cannot interrupt"),
+        (CRASH, "its process ended with signal SIGSEGV"),
+        (EXIT + "import os; os.kill(os.getpid(), 9)", "its process ended with signal SIGKILL"),
+    ],
+)
 def test_a_hang_in_c_and_a_crash_end_their_process_only(verify, tmp_path, text, told):
     """The other functions are judged all the same, the crashing one is not run again."""
     text = text + "\nfrom refgf.oracle.definitions import slice_bounds\n"
@@ -94,7 +110,10 @@ def test_a_hang_in_c_and_a_crash_end_their_process_only(verify, tmp_path, text, 
     cases = json.loads(report.read_text())["cases"]
     rings = [case for case in cases if case["function"] == "ring_allreduce"]
     assert code == 1 and told in rings[0]["failure"]["message"]
-    assert all(case["failure"]["message"].startswith("not run: ring_allreduce") for case in rings[1:]) and rings[1:]
+    assert (
+        all(case["failure"]["message"].startswith("not run: ring_allreduce") for case in rings[1:])
+        and rings[1:]
+    )
     assert {case["status"] for case in cases if case["function"] == "slice_bounds"} == {"pass"}
 
 
@@ -141,15 +160,21 @@ def test_an_exception_is_told_with_its_line(verify):
 
 
 def test_a_result_that_is_not_specs_is_told_as_such(verify):
-    text = RIGHT + """
+    text = (
+        RIGHT
+        + """
 _run = csc_run
 def csc_run(w, gs, s, percents):
     return [{k: v for k, v in report.items() if k != "finite"} for report in _run(w, gs, s, percents)]
 """
+    )
     code, said = verify(text, only="csc-dgc")
     assert code == 1 and "csc_run's report lacks 'finite'" in said and "KeyError" not in said
     code, said = verify(EXIT + "return None")
-    assert code == 1 and "ring_allreduce cannot be called as SPEC.md says, or returned something else" in said
+    assert (
+        code == 1
+        and "ring_allreduce cannot be called as SPEC.md says, or returned something else" in said
+    )
     code, said = verify("def max_pool(x, window, stride):\n    return x, x", only="max-pool*")
     assert "max_pool_backward" in said and "SimpleNamespace" not in said
 
@@ -163,17 +188,27 @@ def test_an_allreduce_without_wire_is_judged_where_there_is_none(verify):
 
 
 def test_a_programs_children_end_with_it(program, tmp_path):
-    sleeper = f"import time, pathlib; time.sleep(1.5); pathlib.Path({str(tmp_path / 'alive')!r}).touch()"
-    code, said = program(f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {sleeper!r}])", "--timeout", "0.5")
+    sleeper = (
+        f"import time, pathlib; time.sleep(1.5); pathlib.Path({str(tmp_path / 'alive')!r}).touch()"
+    )
+    code, said = program(
+        f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {sleeper!r}])",
+        "--timeout",
+        "0.5",
+    )
     time.sleep(1.6)
     assert code == 1 and "did not end within 0.5 s" in said and not (tmp_path / "alive").exists()
 
 
-@pytest.mark.parametrize(("text", "told"), [
-    ("import os; os.abort()", "signal SIGABRT"), ("", "the program wrote no result.safetensors"),
-    ("import sys; sys.exit(3)", "exit code 3: it printed nothing"),
-    ("import sys; open(sys.argv[2] + '/result.safetensors', 'wb').write(b'abc')", "3 bytes"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("import os; os.abort()", "signal SIGABRT"),
+        ("", "the program wrote no result.safetensors"),
+        ("import sys; sys.exit(3)", "exit code 3: it printed nothing"),
+        ("import sys; open(sys.argv[2] + '/result.safetensors', 'wb').write(b'abc')", "3 bytes"),
+    ],
+)
 def test_what_a_program_did_wrong_is_told(program, text, told):
     code, said = program(text)
     assert code == 1 and told in said
@@ -183,12 +218,23 @@ def test_a_report_that_cannot_be_written_is_refused_at_once(verify, tmp_path):
     for option in ("--json", "--junit"):
         code, said = verify(RIGHT, option, "/nowhere/x")
         assert code == 2 and "/nowhere/x" in said and "cases passed" not in said
-    assert main(["grade", str(tmp_path / "mine.py"), "--lesson", "03", "--json", str(tmp_path)]) == 2
+    assert (
+        main(["grade", str(tmp_path / "mine.py"), "--lesson", "03", "--json", str(tmp_path)]) == 2
+    )
     assert main(["export", "/dev/null/x"]) == 2
 
 
 def test_a_reader_who_leaves_is_no_traceback():
-    command = [sys.executable, "-m", "refgf.oracle", "verify", "--python", "refgf.oracle.definitions", "--only", "R"]
+    command = [
+        sys.executable,
+        "-m",
+        "refgf.oracle",
+        "verify",
+        "--python",
+        "refgf.oracle.definitions",
+        "--only",
+        "R",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as done:
         done.stdout.close()
         assert done.stderr.read() == b""

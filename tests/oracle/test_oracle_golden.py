@@ -19,7 +19,7 @@ def test_the_generator_makes_the_golden_cases():
     for case in CASES:
         other = made[case.name]
         assert case.description() == other.description(), case.name
-        for name, array in other.part("in").items():
+        for name, array in other.with_prefix("in").items():
             assert same_bits(array, case[name]), (case.name, name)
         assert judge_bits(case, other.tensors) is None, case.name
 
@@ -29,9 +29,17 @@ def test_the_files_stay_small():
 
 
 def test_shapes_and_types_are_awkward_enough():
-    shapes = {(*case["in.x"].shape, case["in.x"].dtype.name) for case in CASES if case.function == "ring_allreduce"}
+    shapes = {
+        (*case["in.x"].shape, case["in.x"].dtype.name)
+        for case in CASES
+        if case.function == "ring_allreduce"
+    }
     assert {p for p, _, _ in shapes} == set(range(1, 10))
-    assert any(n == 0 for _, n, _ in shapes) and any(0 < n < p for p, n, _ in shapes) and any(n % p for p, n, _ in shapes)
+    assert (
+        any(n == 0 for _, n, _ in shapes)
+        and any(0 < n < p for p, n, _ in shapes)
+        and any(n % p for p, n, _ in shapes)
+    )
     assert {kind for _, _, kind in shapes} == {"float16", "float32", "float64"}
     assert any("in.x" in case.bfloat16 for case in CASES)
 

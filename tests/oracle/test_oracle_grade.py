@@ -52,22 +52,31 @@ def allreduce(comm, x):
         comm.Send(x, (r + 1) % p)
         comm.Recv(arrived, (r - 1) % p)
 """
-OUTSIDE = RING + """
+OUTSIDE = (
+    RING
+    + """
 _ring = allreduce
 def allreduce(comm, x):
     _ring(comm, x)
     x.base[0] = 0
 """
-AVERAGED = RING + """
+)
+AVERAGED = (
+    RING
+    + """
 _ring = allreduce
 def allreduce(comm, x):
     _ring(comm, x)
     x /= comm.Get_size()
 """
-NONBLOCKING = RING.replace("comm.Sendrecv(part(r - t), right, 0, arrived, left, 0)", """
+)
+NONBLOCKING = RING.replace(
+    "comm.Sendrecv(part(r - t), right, 0, arrived, left, 0)",
+    """
         requests = [comm.Irecv(arrived, left), comm.Isend(part(r - t), right)]
         for request in requests:
-            request.Wait()""")
+            request.Wait()""",
+)
 RAISES = """
 def allreduce(comm, x):
     if comm.Get_rank() == 1:
@@ -85,19 +94,31 @@ def lost(tmp_path, text, lesson="01"):
     return {mark.what: mark.told for mark in grade(str(path), lesson, CASES) if mark.told}
 
 
-@pytest.mark.parametrize(("text", "marks"), [
-    (RING, set()), (NONBLOCKING, set()), (WHOLE, {"bits", *COUNTED}), (BLOCKED, EVERYTHING - {"guard words"}),
-    (OUTSIDE, {"guard words"}), (AVERAGED, {"values", "bits"}),
-    (RING.replace("range(p - 1):\n        comm", "range(p - 2):\n        comm"), {"values", "bits", *COUNTED}),
-    (RING.replace("n // p * s + min(s, n % p)", "n // p * s"), set()),
-    (RAISES, EVERYTHING - {"guard words"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "marks"),
+    [
+        (RING, set()),
+        (NONBLOCKING, set()),
+        (WHOLE, {"bits", *COUNTED}),
+        (BLOCKED, EVERYTHING - {"guard words"}),
+        (OUTSIDE, {"guard words"}),
+        (AVERAGED, {"values", "bits"}),
+        (
+            RING.replace("range(p - 1):\n        comm", "range(p - 2):\n        comm"),
+            {"values", "bits", *COUNTED},
+        ),
+        (RING.replace("n // p * s + min(s, n % p)", "n // p * s"), set()),
+        (RAISES, EVERYTHING - {"guard words"}),
+    ],
+)
 def test_marks_are_separate(tmp_path, text, marks):
     assert set(lost(tmp_path, text)) == marks
 
 
 def test_the_lost_tail(tmp_path):
-    text = RING.replace("def allreduce", "edges = lambda n, p: [n // p * s for s in range(p + 1)]\n\ndef allreduce")
+    text = RING.replace(
+        "def allreduce", "edges = lambda n, p: [n // p * s for s in range(p + 1)]\n\ndef allreduce"
+    )
     told = lost(tmp_path, text)
     assert {"values", "bits", "bytes", "schedule"} <= set(told) and "ends" not in told
 

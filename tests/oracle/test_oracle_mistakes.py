@@ -7,7 +7,7 @@ import pytest
 from refgf.oracle import definitions
 from refgf.oracle.judge.cases import GOLDEN, load_folder
 from refgf.oracle.judge.diagnosis import diagnose, orders_of, with_mistake
-from refgf.oracle.judge.functions import CALLS
+from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.profiles import judge
 from refgf.oracle.judge.verify import verify_case
@@ -19,7 +19,11 @@ CASES = load_folder(GOLDEN)
 
 def caught_by(mistake):
     """The first case of the mistake's statement with a wrong result (not with an exception); cheap cases first."""
-    cases = [case for case in CASES if mistake.statement in case.statements and mistake.reaches(case.function)]
+    cases = [
+        case
+        for case in CASES
+        if mistake.statement in case.statements and mistake.reaches(case.function)
+    ]
     for case in sorted(cases, key=lambda case: case.function == "alexnet_step"):
         verdict = verify_case(case, PythonModule(mistake.module()))
         if verdict.status == "fail" and verdict.outputs is not None:
@@ -39,9 +43,18 @@ def test_a_mistake_is_caught_and_diagnosed(mistake):
 
 def test_the_definitions_look_like_no_mistake():
     """No false alarm in the diagnosis itself: a right result is diagnosed as nothing."""
-    for name in ("ring-p3-n9-float32-sensitive", "csc-dgc", "momentum-float32", "lazy-calls-theta-64"):
+    for name in (
+        "ring-p3-n9-float32-sensitive",
+        "csc-dgc",
+        "momentum-float32",
+        "lazy-calls-theta-64",
+    ):
         case = next(case for case in CASES if case.name == name)
-        assert [told for told in diagnose(case, CALLS[case.function].run(definitions, case)) if "violates" in told] == []
+        assert [
+            told
+            for told in diagnose(case, FUNCTIONS[case.function].run(definitions, case))
+            if "violates" in told
+        ] == []
 
 
 def test_the_order_of_a_wrong_result_is_named():
@@ -64,8 +77,8 @@ def test_a_replacement_reaches_everything_that_uses_it():
     """A variant of `choose` changes csc_run, and the definitions themselves stay as they are."""
     case = next(case for case in CASES if case.name == "csc-dgc")
     wrong = variant(choose=lambda values, percent: [0])
-    assert set(np.flatnonzero(CALLS["csc_run"].run(wrong, case)["out.chosen"][5, 0])) == {0}
-    assert judge(case, CALLS["csc_run"].run(definitions, case)) is None
+    assert set(np.flatnonzero(FUNCTIONS["csc_run"].run(wrong, case)["out.chosen"][5, 0])) == {0}
+    assert judge(case, FUNCTIONS["csc_run"].run(definitions, case)) is None
     assert "choose" in uses("csc_run") and "choose" not in uses("ring_allreduce")
     assert "direct_fold" in uses("scaled_allreduce"), "a default argument is a use, too"
 

@@ -12,12 +12,32 @@ from refgf.oracle.judge.profiles import judge
 from refgf.oracle.judge.verify import verify_case
 
 CASES = load_folder(GOLDEN)
-WITH_RANKS = ("ring_allreduce", "direct_allreduce", "lazy_allreduce", "merged_allreduce",
-              "scaled_allreduce", "scaled_run", "scaled_lars_run",
-              "csc_run", "daso_run", *own.own_peers.SUMS, *own.own_peers.RUNS)  # fmt: skip
+WITH_RANKS = (
+    "ring_allreduce",
+    "direct_allreduce",
+    "lazy_allreduce",
+    "merged_allreduce",
+    "scaled_allreduce",
+    "scaled_run",
+    "scaled_lars_run",
+    "csc_run",
+    "daso_run",
+    *own.own_peers.SUMS,
+    *own.own_peers.RUNS,
+)
 # The definitions' own tools, which nobody implements; C14 is counted in tests/exchange
-NOT_IMPLEMENTED = {"agree", "exact_sum", "summation_bound", "on_wire", "bfloat16_bits", "bytes_per_gradient",
-                   "decayed_gradient", "csc_payload_bytes", "alexnet_rounding", "momentum_rounding"}  # fmt: skip
+NOT_IMPLEMENTED = {
+    "agree",
+    "exact_sum",
+    "summation_bound",
+    "on_wire",
+    "bfloat16_bits",
+    "bytes_per_gradient",
+    "decayed_gradient",
+    "csc_payload_bytes",
+    "alexnet_rounding",
+    "momentum_rounding",
+}
 
 
 ALONE = [case for case in CASES if case.function not in WITH_RANKS and supported(case)]
@@ -31,7 +51,9 @@ def test_nothing_is_left_out():
     assert len(TOGETHER) > 100
 
 
-@pytest.mark.parametrize("case", [c for c in ALONE if c.function not in NOT_IMPLEMENTED], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [c for c in ALONE if c.function not in NOT_IMPLEMENTED], ids=lambda case: case.name
+)
 def test_without_ranks(case):
     verdict = verify_case(case, PythonModule(own))
     assert verdict.status == "pass", str(verdict.failure)

@@ -20,7 +20,10 @@ from refgf.papers.jia import doubling
 
 ALGORITHMS = {"ring": ring.allreduce, "direct": direct.allreduce}
 ranks, sizes, seeds = st.integers(1, 9), st.integers(0, 60), st.integers(0, 2**32 - 1)
-dtypes, wires = st.sampled_from(["float16", "float32", "float64"]), st.sampled_from([None, "float16", "float32"])
+dtypes, wires = (
+    st.sampled_from(["float16", "float32", "float64"]),
+    st.sampled_from([None, "float16", "float32"]),
+)
 
 
 def often(count, **strategies):
@@ -28,10 +31,16 @@ def often(count, **strategies):
 
     def mark(body):
         def run(examples):
-            settings(max_examples=examples, derandomize=True, deadline=None, database=None)(given(**strategies)(body))()
+            settings(max_examples=examples, derandomize=True, deadline=None, database=None)(
+                given(**strategies)(body)
+            )()
 
-        all_of_them = pytest.param(count, id="all", marks=[pytest.mark.long, pytest.mark.timeout(1200)])
-        return pytest.mark.parametrize("examples", [pytest.param(count // 20, id="few"), all_of_them])(run)
+        all_of_them = pytest.param(
+            count, id="all", marks=[pytest.mark.long, pytest.mark.timeout(1200)]
+        )
+        return pytest.mark.parametrize(
+            "examples", [pytest.param(count // 20, id="few"), all_of_them]
+        )(run)
 
     return mark
 
@@ -42,11 +51,21 @@ def case_of(order, p, n, dtype, family, wire, seed):
         return seeded_case(order, p, n, dtype, family, wire, seed)
     except AssertionError:
         x = inputs(family, p, n, dtype, np.random.default_rng(seed), wire)
-        return make("random", f"{order}_allreduce", "R2", "random numbers", {"wire": wire}, family, x=x)
+        return make(
+            "random", f"{order}_allreduce", "R2", "random numbers", {"wire": wire}, family, x=x
+        )
 
 
-@often(4000, order=st.sampled_from(["ring", "direct"]), p=ranks, n=sizes, dtype=dtypes, wire=wires, seed=seeds,
-       family=st.sampled_from(FAMILIES))  # fmt: skip
+@often(
+    4000,
+    order=st.sampled_from(["ring", "direct"]),
+    p=ranks,
+    n=sizes,
+    dtype=dtypes,
+    wire=wires,
+    seed=seeds,
+    family=st.sampled_from(FAMILIES),
+)
 def test_the_projects_schedules_pass_bits_agreement_and_sum(order, p, n, dtype, family, wire, seed):
     case = case_of(order, p, n, dtype, family, wire, seed)
     with np.errstate(all="ignore"):
@@ -55,7 +74,9 @@ def test_the_projects_schedules_pass_bits_agreement_and_sum(order, p, n, dtype, 
         assert judge(case, {"out.x": np.stack(result)}, profile) is None
 
 
-@often(4000, p=ranks, n=sizes, dtype=dtypes, family=st.sampled_from(FAMILIES), wire=wires, seed=seeds)
+@often(
+    4000, p=ranks, n=sizes, dtype=dtypes, family=st.sampled_from(FAMILIES), wire=wires, seed=seeds
+)
 def test_any_tree_of_additions_is_within_the_bound(p, n, dtype, family, wire, seed):
     """Random pairs are added until one is left; each number may be rounded to the wire type before it is."""
     case, rng = case_of("ring", p, n, dtype, family, wire, seed), np.random.default_rng(seed)
@@ -68,27 +89,66 @@ def test_any_tree_of_additions_is_within_the_bound(p, n, dtype, family, wire, se
     assert judge(case, {"out.x": np.stack([total] * p)}, "sum") is None
 
 
-@often(1000, p=ranks, n=st.integers(0, 200),
-       algorithm=st.sampled_from([ring.allreduce, direct.allreduce, tree.allreduce, doubling.recursive_doubling,
-                                  doubling.halving_doubling]))  # fmt: skip
+@often(
+    1000,
+    p=ranks,
+    n=st.integers(0, 200),
+    algorithm=st.sampled_from(
+        [
+            ring.allreduce,
+            direct.allreduce,
+            tree.allreduce,
+            doubling.recursive_doubling,
+            doubling.halving_doubling,
+        ]
+    ),
+)
 def test_traces_of_right_schedules_are_right(p, n, algorithm):
     name = {ring.allreduce: "ring", direct.allreduce: "direct"}.get(algorithm)
     assert check_trace(traced(algorithm, p, n), p, n, name) == []
 
 
-@often(1000, p=st.integers(1, 4), chunk=st.integers(1, 30), form=st.sampled_from(["dgc", "dgc_masked", "history", "none"]),
-       wire=st.sampled_from([None, "float16"]), order=st.sampled_from(["ring", "direct"]), percent=st.integers(1, 100),
-       theta=st.sampled_from([0, 50, "inf"]), decay=st.sampled_from([0.0, 0.1]), after=st.booleans(), seed=seeds,
-       warmup=st.lists(st.sampled_from([100, 50, 25]), max_size=2),
-       tensors=st.lists(st.integers(0, 25), min_size=1, max_size=5).filter(sum))  # fmt: skip
-def test_the_projects_csc_passes(p, chunk, form, wire, order, percent, theta, decay, after, seed, warmup, tensors):
+@often(
+    1000,
+    p=st.integers(1, 4),
+    chunk=st.integers(1, 30),
+    form=st.sampled_from(["dgc", "dgc_masked", "history", "none"]),
+    wire=st.sampled_from([None, "float16"]),
+    order=st.sampled_from(["ring", "direct"]),
+    percent=st.integers(1, 100),
+    theta=st.sampled_from([0, 50, "inf"]),
+    decay=st.sampled_from([0.0, 0.1]),
+    after=st.booleans(),
+    seed=seeds,
+    warmup=st.lists(st.sampled_from([100, 50, 25]), max_size=2),
+    tensors=st.lists(st.integers(0, 25), min_size=1, max_size=5).filter(sum),
+)
+def test_the_projects_csc_passes(
+    p, chunk, form, wire, order, percent, theta, decay, after, seed, warmup, tensors
+):
     rng, n, steps = np.random.default_rng(seed), sum(tensors), 5
     g = rng.standard_normal((steps, p, n)).astype(np.float32)
     percents = [list(percent_of_step(t, 2, warmup, percent)) for t in range(steps + 1)]
-    arguments = {"chunk": chunk, "form": form, "rate": 0.1, "momentum": 0.9, "exact_norms": False, "percents": percents,
-                 "wire": wire, "order": order, "theta_bytes": theta, "decay": decay, "after": after, "scale": 8.0}  # fmt: skip
-    arrays = {"w": rng.standard_normal(n).astype(np.float32), "g": g, "sizes": tensors,
-              "decayed": rng.integers(0, 2, len(tensors)).astype(np.uint8)}  # fmt: skip
+    arguments = {
+        "chunk": chunk,
+        "form": form,
+        "rate": 0.1,
+        "momentum": 0.9,
+        "exact_norms": False,
+        "percents": percents,
+        "wire": wire,
+        "order": order,
+        "theta_bytes": theta,
+        "decay": decay,
+        "after": after,
+        "scale": 8.0,
+    }
+    arrays = {
+        "w": rng.standard_normal(n).astype(np.float32),
+        "g": g,
+        "sizes": tensors,
+        "decayed": rng.integers(0, 2, len(tensors)).astype(np.uint8),
+    }
     case = make("random", "csc_run", "C8", "random numbers", arguments, **arrays)
     assert judge(case, own.joined(own.threads.run(p, own.on_rank, case))) is None
 

@@ -8,7 +8,7 @@ import pytest
 from refgf.oracle.__main__ import parser
 from refgf.oracle.definitions import CSCSettings, statements
 from refgf.oracle.judge.cases import GOLDEN, load_folder
-from refgf.oracle.judge.functions import CALLS
+from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.judge.report import SPEC, spec_statements
 from refgf.oracle.seeded.mistakes import MISTAKES
 from refgf.oracle.seeded.variants import defined
@@ -49,7 +49,7 @@ def test_documented_signatures_are_those_of_the_definitions():
             code = function.__code__
             names = [argument.split("=")[0] for argument in listed[name].split(", ")]
             assert names == list(code.co_varnames[: len(names)]), name
-    assert set(CALLS) <= set(listed)
+    assert set(FUNCTIONS) <= set(listed)
 
 
 def test_a_statement_without_a_mistake_would_be_noticed():
@@ -60,10 +60,18 @@ def test_a_statement_without_a_mistake_would_be_noticed():
 
 
 def test_fields_of_the_settings_and_their_defaults_are_listed():
-    rows = re.findall(r"^\| ([\w, ]+) \|([^|]*)\|[^|]*\|$", SPEC.read_text().split("CSCSettings has")[1], re.MULTILINE)
+    rows = re.findall(
+        r"^\| ([\w, ]+) \|([^|]*)\|[^|]*\|$",
+        SPEC.read_text().split("CSCSettings has")[1],
+        re.MULTILINE,
+    )
     listed = {}
     for names, defaults in rows:
-        values = defaults.split(", ") if "," in names and "," in defaults else [defaults] * (names.count(",") + 1)
+        values = (
+            defaults.split(", ")
+            if "," in names and "," in defaults
+            else [defaults] * (names.count(",") + 1)
+        )
         listed |= dict(zip(names.split(", "), values))
     for name, field in CSCSettings.__dataclass_fields__.items():
         default = "" if name == "sizes" else json.dumps(field.default).lower()
@@ -75,5 +83,10 @@ def test_every_command_and_option_is_documented():
     commands = parser()._subparsers._group_actions[0].choices
     assert set(commands) == {"export", "verify", "explain", "grade"}
     assert all(f"refgf.oracle {command} " in documented for command in commands)
-    options = {text for action in commands["verify"]._actions for text in action.option_strings if text.startswith("--")}
+    options = {
+        text
+        for action in commands["verify"]._actions
+        for text in action.option_strings
+        if text.startswith("--")
+    }
     assert {option for option in options - {"--help"} if option not in documented} == set()

@@ -21,8 +21,16 @@ def told(request):
     return request.param, json.loads(done.stdout.splitlines()[-1])
 
 
-RIGHT = ["torch allreduce", "torch fp16", "torch fp16, declared", "torch bf16", "refgf allreduce", "refgf fp16", "refgf csc",
-         "refgf csc fp16"]  # fmt: skip
+RIGHT = [
+    "torch allreduce",
+    "torch fp16",
+    "torch fp16, declared",
+    "torch bf16",
+    "refgf allreduce",
+    "refgf fp16",
+    "refgf csc",
+    "refgf csc fp16",
+]
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -34,20 +42,25 @@ def test_right_hooks_pass(told, name):
 
 @pytest.mark.parametrize(("name", "wire"), [("torch fp16", "float16"), ("torch bf16", "bfloat16")])
 def test_a_documented_difference_is_named(told, name, wire):
-    assert told[1][name]["notes"] == [f"farther from the mean than float32 explains, within the bound for {wire} on the wire"]
+    assert told[1][name]["notes"] == [
+        f"farther from the mean than float32 explains, within the bound for {wire} on the wire"
+    ]
     for exact in ("torch allreduce", "refgf allreduce", "torch fp16, declared"):
         assert told[1][exact]["notes"] == []
 
 
-@pytest.mark.parametrize(("name", "step", "looks"), [
-    ("skips a bucket", 2, "not communicated: every rank has its own gradient"),
-    ("average forgotten", 0, "average forgotten: this is the sum"),
-    ("averaged twice", 0, "divided by p twice"),
-    ("rank lost", 0, "rank 1 is lost"),
-    ("ranks differ", 0, "rank 1 holds other bits than rank 0"),
-    ("residual lost", SPARSE_FROM + 1, "residual lost: what is not sent is thrown away"),
-    ("not corrected", 1, "momentum not corrected: v + g"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "step", "looks"),
+    [
+        ("skips a bucket", 2, "not communicated: every rank has its own gradient"),
+        ("average forgotten", 0, "average forgotten: this is the sum"),
+        ("averaged twice", 0, "divided by p twice"),
+        ("rank lost", 0, "rank 1 is lost"),
+        ("ranks differ", 0, "rank 1 holds other bits than rank 0"),
+        ("residual lost", SPARSE_FROM + 1, "residual lost: what is not sent is thrown away"),
+        ("not corrected", 1, "momentum not corrected: v + g"),
+    ],
+)
 def test_planted_mistakes_are_caught_in_the_first_step_that_has_them(told, name, step, looks):
     mode, found = told[0], told[1][name]
     assert found["failures"][0].startswith(f"step {step},") and looks in found["failures"][0]

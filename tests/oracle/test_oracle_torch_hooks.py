@@ -9,7 +9,10 @@ torch = pytest.importorskip("torch", reason="PyTorch is an extra")
 
 from refgf.oracle import torch_ddp  # noqa: E402  it needs torch
 
-XS = [np.array(row, np.float32) for row in ([1, np.inf, np.nan, 3, -np.inf], [2, 1, 1, np.inf, 5], [3, 2, 2, -np.inf, 4])]
+XS = [
+    np.array(row, np.float32)
+    for row in ([1, np.inf, np.nan, 3, -np.inf], [2, 1, 1, np.inf, 5], [3, 2, 2, -np.inf, 4])
+]
 
 
 def judged(after, xs=XS, last=False, wire=None):
@@ -27,7 +30,9 @@ def test_a_right_mean_of_infinities_and_nan_is_right(wire):
     assert judged([mean(XS)] * 3, wire=wire).told is None and judged([mean(XS)] * 3).note is None
 
 
-@pytest.mark.parametrize(("element", "value"), [(0, 7.0), (1, 1.0), (2, 1.0), (3, np.inf), (4, np.inf)])
+@pytest.mark.parametrize(
+    ("element", "value"), [(0, 7.0), (1, 1.0), (2, 1.0), (3, np.inf), (4, np.inf)]
+)
 def test_a_wrong_mean_beside_infinities_is_caught(element, value):
     wrong = mean(XS)
     wrong[element] = value
@@ -37,7 +42,10 @@ def test_a_wrong_mean_beside_infinities_is_caught(element, value):
 def test_ranks_that_differ_beside_a_nan_are_told_where():
     other = mean(XS)
     other[4] = 1
-    assert "rank 1 holds other bits than rank 0 at element 4" in judged([mean(XS), other, mean(XS)]).told
+    assert (
+        "rank 1 holds other bits than rank 0 at element 4"
+        in judged([mean(XS), other, mean(XS)]).told
+    )
 
 
 @pytest.mark.parametrize("divided", [False, True])
@@ -54,17 +62,28 @@ def done(value):
     return future
 
 
-@pytest.mark.parametrize(("returns", "told"), [
-    (lambda x: x, "returned no Future"), (lambda x: done(x[:-1]), "returned a tensor of 3"),
-    (lambda x: done(None), "returned no Future"), (lambda x: done(x.double()), "returned no Future"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("returns", "told"),
+    [
+        (lambda x: x, "returned no Future"),
+        (lambda x: done(x[:-1]), "returned a tensor of 3"),
+        (lambda x: done(None), "returned no Future"),
+        (lambda x: done(x.double()), "returned no Future"),
+    ],
+)
 def test_a_hook_that_returns_something_else_is_named(monkeypatch, returns, told):
-    monkeypatch.setattr(torch_ddp, "everybodys", lambda tensor: [tensor.detach().numpy().copy()] * 2)
+    monkeypatch.setattr(
+        torch_ddp, "everybodys", lambda tensor: [tensor.detach().numpy().copy()] * 2
+    )
     x = torch.ones(4)
-    bucket = SimpleNamespace(buffer=lambda: x, parameters=lambda: [x], is_last=lambda: True, index=lambda: 5)
+    bucket = SimpleNamespace(
+        buffer=lambda: x, parameters=lambda: [x], is_last=lambda: True, index=lambda: 5
+    )
 
     def mine(state, bucket):
         return returns(bucket.buffer())
 
-    with pytest.raises(ValueError, match="DDP hook checked mine, step 0, bucket 5, rank 0: " + told):
+    with pytest.raises(
+        ValueError, match="DDP hook checked mine, step 0, bucket 5, rank 0: " + told
+    ):
         torch_ddp.checked(mine)(None, bucket)

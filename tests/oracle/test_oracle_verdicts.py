@@ -10,12 +10,16 @@ from refgf.oracle import definitions
 from refgf.oracle.__main__ import main
 from refgf.oracle.judge.cases import GOLDEN, load_folder, save_tensors
 from refgf.oracle.judge.comparison import judge_bits
-from refgf.oracle.judge.functions import CALLS
+from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.profiles import judge
 from refgf.oracle.judge.verify import by_statement, diagnose_some, verify
 from refgf.oracle.seeded.mistakes.lazy import fires_at_theta, rest_stays_local
-from refgf.oracle.seeded.mistakes.sparse import not_cleared, rest_stays_local_per_rank, ties_to_higher
+from refgf.oracle.seeded.mistakes.sparse import (
+    not_cleared,
+    rest_stays_local_per_rank,
+    ties_to_higher,
+)
 from refgf.oracle.seeded.variants import variant
 
 CASES = load_folder(GOLDEN)
@@ -37,7 +41,9 @@ def test_a_profile_passes_only_what_it_judges(profile, judged):
 
 
 def test_a_wrong_order_violates_the_order_and_not_the_agreement():
-    ranks_in_order = variant(ring_allreduce=lambda xs, wire=None: definitions.direct_allreduce(xs, wire))
+    ranks_in_order = variant(
+        ring_allreduce=lambda xs, wire=None: definitions.direct_allreduce(xs, wire)
+    )
     counts = by_statement(verify(RINGS, PythonModule(ranks_in_order)))
     assert counts["R2"]["fail"] and not counts["R4"]["fail"] and not counts["R1"]["fail"]
     assert counts["R4"]["open"] and counts["R4"]["pass"]
@@ -53,7 +59,9 @@ def test_ranks_that_differ_violate_the_agreement():
 
 
 def test_undiagnosed_failures_leave_all_statements_in_question(tmp_path, capsys):
-    (tmp_path / "mine.py").write_text(PLAIN + "def lazy_calls(sizes, itemsize, theta_bytes):\n    return [(0, 1), (7, 3)]\n")
+    (tmp_path / "mine.py").write_text(
+        PLAIN + "def lazy_calls(sizes, itemsize, theta_bytes):\n    return [(0, 1), (7, 3)]\n"
+    )
     arguments = ["verify", "--python", str(tmp_path / "mine.py"), "--only", "lazy_calls"]
     assert main([*arguments, "--json", str(tmp_path / "j.json")]) == 1
     told = json.loads((tmp_path / "j.json").read_text())
@@ -66,16 +74,26 @@ def test_an_undiagnosed_failure_is_put_to_what_others_show():
     """Not cleared, and another slip in the steps that are skipped: nothing known looks like both."""
 
     def slip(w, gs, s, percents):
-        reports = variant(keep=not_cleared).csc_run(w, gs, s, percents)
-        return [report if report["finite"] else {**report, "w": [x + 1 for x in report["w"]]} for report in reports]
+        reports = variant(next_residual=not_cleared).csc_run(w, gs, s, percents)
+        return [
+            report if report["finite"] else {**report, "w": [x + 1 for x in report["w"]]}
+            for report in reports
+        ]
 
-    counts = by_statement(verify([c for c in CASES if c.function == "csc_run"], module(csc_run=slip)))
-    assert counts["C3"]["fail"] and {s for s, count in counts.items() if count["fail"]} <= {"C3", "C7"}
+    counts = by_statement(
+        verify([c for c in CASES if c.function == "csc_run"], module(csc_run=slip))
+    )
+    assert counts["C3"]["fail"] and {s for s, count in counts.items() if count["fail"]} <= {
+        "C3",
+        "C7",
+    }
 
 
 def test_the_states_alone_may_be_wrong():
     case = golden_case("ring-p3-n9-float32-sensitive")
-    outputs = {name: a.copy() for name, a in CALLS[case.function].run(definitions, case).items()}
+    outputs = {
+        name: a.copy() for name, a in FUNCTIONS[case.function].run(definitions, case).items()
+    }
     outputs["state.x"][1:] = outputs["state.x"][:-1].copy()
     outputs["state.x"][0] = case["in.x"]
     assert "the result is right" in str(judge_bits(case, outputs))
@@ -89,7 +107,10 @@ def test_states_do_not_hide_a_diagnosis():
     """The function is wrong in a known way, the optional states beside it are right, or wrong in another way."""
     case = golden_case("ring-p3-n9-float32-sensitive")
     wrong = variant(ring_allreduce=lambda xs, wire=None: definitions.direct_allreduce(xs, wire))
-    for states in (definitions.ring_states, lambda xs, wire=None: definitions.ring_states(xs[::-1], wire)):
+    for states in (
+        definitions.ring_states,
+        lambda xs, wire=None: definitions.ring_states(xs[::-1], wire),
+    ):
         given = module(ring_allreduce=wrong.ring_allreduce, ring_states=states)
         assert "summed in rank order (violates R2)" in verify([case], given)[0].diagnosis
 
@@ -98,37 +119,48 @@ def test_another_order_is_not_a_list_of_mistakes(tmp_path, capsys):
     (tmp_path / "mine.py").write_text(PLAIN)
     assert main(["verify", "--python", str(tmp_path / "mine.py"), "--order", "tree"]) == 1
     said = capsys.readouterr().out
-    assert "looks like" in said and "(violates" not in said and "violates one of" not in said and "violates H1" in said
+    assert (
+        "looks like" in said
+        and "(violates" not in said
+        and "violates one of" not in said
+        and "violates H1" in said
+    )
 
 
 def test_the_first_wrong_step_counts_where_norms_are_inexact():
     case = next(case for case in CASES if case.name == "csc-dgc-decay")
-    got = CALLS["csc_run"].run(variant(keep=not_cleared), case)
+    got = FUNCTIONS["csc_run"].run(variant(next_residual=not_cleared), case)
     assert judge(case, got).where["step"] == 0
-    verdict = verify([case], PythonModule(variant(keep=not_cleared)))[0]
+    verdict = verify([case], PythonModule(variant(next_residual=not_cleared)))[0]
     assert verdict.violated == ["C3"]
 
 
 def test_a_cause_is_told_before_its_consequence():
     case = next(case for case in CASES if case.name == "csc-dgc")
-    got = CALLS["csc_run"].run(variant(choose=ties_to_higher), case)
+    got = FUNCTIONS["csc_run"].run(variant(choose=ties_to_higher), case)
     assert judge(case, got).output == "out.chosen"
 
 
 def test_what_was_not_run_is_counted(tmp_path, capsys):
     case = golden_case("ring-p3-n9-float32-sensitive")
-    save_tensors(tmp_path / f"{case.name}.safetensors", case.part("out"))
+    save_tensors(tmp_path / f"{case.name}.safetensors", case.with_prefix("out"))
     assert main(["verify", "--files", str(tmp_path), "--json", str(tmp_path / "j.json")]) == 0
     said = capsys.readouterr().out
-    assert f"not provided, not judged: {len(RINGS) - 1} of {len(RINGS)} cases of ring_allreduce" in said
+    assert (
+        f"not provided, not judged: {len(RINGS) - 1} of {len(RINGS)} cases of ring_allreduce"
+        in said
+    )
     assert f"1 cases passed, 0 failed, {len(CASES) - 1} not judged" in said
-    assert json.loads((tmp_path / "j.json").read_text())["not_judged"]["ring_allreduce"] == len(RINGS) - 1
+    assert (
+        json.loads((tmp_path / "j.json").read_text())["not_judged"]["ring_allreduce"]
+        == len(RINGS) - 1
+    )
 
 
 def test_a_misspelt_result_is_refused(tmp_path, capsys):
     case = golden_case("ring-p3-n9-float32-sensitive")
-    save_tensors(tmp_path / f"{case.name}.safetensors", case.part("out"))
-    save_tensors(tmp_path / "ring-p3-n9-flaot32-sensitive.safetensors", case.part("out"))
+    save_tensors(tmp_path / f"{case.name}.safetensors", case.with_prefix("out"))
+    save_tensors(tmp_path / "ring-p3-n9-flaot32-sensitive.safetensors", case.with_prefix("out"))
     assert main(["verify", "--files", str(tmp_path)]) == 2
     assert "did you mean ring-p3-n9-float32-sensitive.safetensors?" in capsys.readouterr().err
 
@@ -136,7 +168,13 @@ def test_a_misspelt_result_is_refused(tmp_path, capsys):
 def test_a_sparse_run_that_fires_at_theta_is_caught():
     """Not by lazy_calls, which may be right beside it: only csc_run itself is wrong."""
     wrong = variant(lazy_calls=fires_at_theta)
-    failed = [v for v in verify([c for c in CASES if c.function == "csc_run"], module(csc_run=wrong.csc_run)) if v.failure]
+    failed = [
+        v
+        for v in verify(
+            [c for c in CASES if c.function == "csc_run"], module(csc_run=wrong.csc_run)
+        )
+        if v.failure
+    ]
     assert [v.case.name for v in failed] == ["csc-lazy-at-theta"]
     assert "fires at theta, not above it (violates L1)" in failed[0].diagnosis
 
@@ -157,9 +195,17 @@ def test_dividing_twice_is_named_wherever_it_happens(name):
 
 
 def test_a_forgotten_last_bucket_is_named_in_values_too():
-    cases = [case for case in CASES if case.function in ("lazy_allreduce", "csc_run") and "L2" in case.statements]
+    cases = [
+        case
+        for case in CASES
+        if case.function in ("lazy_allreduce", "csc_run") and "L2" in case.statements
+    ]
     simulated = variant(lazy_allreduce=rest_stays_local)
-    for given in (module(lazy_allreduce=rest_stays_local, csc_run=simulated.csc_run),
-                  module(lazy_allreduce=rest_stays_local, csc_run=rest_stays_local_per_rank)):  # fmt: skip
+    for given in (
+        module(lazy_allreduce=rest_stays_local, csc_run=simulated.csc_run),
+        module(lazy_allreduce=rest_stays_local, csc_run=rest_stays_local_per_rank),
+    ):
         for verdict in verify(cases, given):
-            assert any(told.startswith("last bucket forgotten: ") for told in verdict.diagnosis), verdict.case.name
+            assert any(told.startswith("last bucket forgotten: ") for told in verdict.diagnosis), (
+                verdict.case.name
+            )

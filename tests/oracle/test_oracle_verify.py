@@ -10,7 +10,7 @@ from refgf.oracle import definitions
 from refgf.oracle.definitions import same_bits
 from refgf.oracle.judge.cases import GOLDEN, load_folder
 from refgf.oracle.judge.comparison import judge_bits, ulps
-from refgf.oracle.judge.functions import CALLS
+from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.orders import NAMED, ORDERS
 from refgf.oracle.judge.profiles import in_order, judge
@@ -31,12 +31,16 @@ def test_the_definitions_pass_every_case_and_every_profile():
         cases = CASES if profile == "bits" else RINGS
         verdicts = verify(cases, PythonModule(definitions), profile)
         assert [str(v.failure) for v in verdicts if v.status != "pass"] == []
-        assert profile != "bits" or set(by_statement(verdicts)) == {s for case in cases for s in case.statements}
+        assert profile != "bits" or set(by_statement(verdicts)) == {
+            s for case in cases for s in case.statements
+        }
 
 
 def test_the_first_wrong_step_rank_and_element_is_told():
     case = golden_case("ring-p3-n9-float32-sensitive")
-    outputs = {name: a.copy() for name, a in CALLS[case.function].run(definitions, case).items()}
+    outputs = {
+        name: a.copy() for name, a in FUNCTIONS[case.function].run(definitions, case).items()
+    }
     outputs["state.x"][2, 1, 4] = 7.25
     outputs["out.x"][0, 0] = 7.0
     failure = judge_bits(case, outputs)
@@ -48,16 +52,25 @@ def test_the_first_wrong_step_rank_and_element_is_told():
 
 def test_the_chunk_is_told_and_the_earliest_step_counts():
     case = golden_case("csc-dgc")
-    outputs = {name: a.copy() for name, a in CALLS[case.function].run(definitions, case).items()}
+    outputs = {
+        name: a.copy() for name, a in FUNCTIONS[case.function].run(definitions, case).items()
+    }
     outputs["out.w"][7, 0, 3] = 99.0
     outputs["out.v"][4, 2, 50] = 99.0
     assert judge_bits(case, outputs).where == {"step": 4, "rank": 2, "element": 50, "chunk": 6}
 
 
-@pytest.mark.parametrize(("kind", "a", "b", "distance"), [
-    ("float32", 1.0, 1.0 + 2**-23, 1), ("float16", 1.0, 1.0 + 2**-10, 1), ("bfloat16", 1.0, 1.0 + 2**-7, 1),
-    ("float64", 0.0, -0.0, 0), ("float32", 2.0**-149, -(2.0**-149), 2), ("float32", np.inf, 3.4028234663852886e38, 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "a", "b", "distance"),
+    [
+        ("float32", 1.0, 1.0 + 2**-23, 1),
+        ("float16", 1.0, 1.0 + 2**-10, 1),
+        ("bfloat16", 1.0, 1.0 + 2**-7, 1),
+        ("float64", 0.0, -0.0, 0),
+        ("float32", 2.0**-149, -(2.0**-149), 2),
+        ("float32", np.inf, 3.4028234663852886e38, 1),
+    ],
+)
 def test_distance_in_ulp(kind, a, b, distance):
     values = np.array([a, b], np.float32 if kind == "bfloat16" else kind)
     assert ulps(values[0], values[1], kind) == distance
@@ -65,7 +78,7 @@ def test_distance_in_ulp(kind, a, b, distance):
 
 def test_the_sign_of_zero_counts_and_the_payload_of_nan_does_not():
     case = golden_case("ring-p3-n40-float32-special")
-    outputs = CALLS[case.function].run(definitions, case)
+    outputs = FUNCTIONS[case.function].run(definitions, case)
     nan = np.isnan(outputs["out.x"])
     outputs["out.x"].view(np.uint32)[nan] ^= 1
     assert judge_bits(case, outputs) is None
@@ -75,8 +88,13 @@ def test_the_sign_of_zero_counts_and_the_payload_of_nan_does_not():
 
 def test_shape_type_and_missing_results_are_told():
     case = golden_case("ring-p3-n9-float32-sensitive")
-    right = CALLS[case.function].run(definitions, case)["out.x"]
-    for outputs in ({}, {"out.x": right[:, :-1]}, {"out.x": right.astype(np.float64)}, {"out.x": right[0]}):
+    right = FUNCTIONS[case.function].run(definitions, case)["out.x"]
+    for outputs in (
+        {},
+        {"out.x": right[:, :-1]},
+        {"out.x": right.astype(np.float64)},
+        {"out.x": right[0]},
+    ):
         assert judge_bits(case, outputs) is not None
 
 
@@ -91,8 +109,15 @@ def test_every_order_is_a_sum_and_only_the_ring_is_the_ring(order):
     cases = [case for case in RINGS if case.arguments["wire"] is None]
     with np.errstate(all="ignore"):
         for profile in ("sum", "agreement"):
-            assert all(v.status == "pass" for v in verify(cases, module(ring_allreduce=allreduce), profile, False))
-        failed = [v.case for v in verify(cases, module(ring_allreduce=allreduce), "bits", False) if v.status == "fail"]
+            assert all(
+                v.status == "pass"
+                for v in verify(cases, module(ring_allreduce=allreduce), profile, False)
+            )
+        failed = [
+            v.case
+            for v in verify(cases, module(ring_allreduce=allreduce), "bits", False)
+            if v.status == "fail"
+        ]
     assert bool(failed) == (order != "ring")
     assert all(case.family not in ("invariant", "provenance") for case in failed)
 
@@ -112,7 +137,9 @@ def test_a_named_order_is_judged_by_its_bits(order):
 
 def test_a_sum_that_is_not_one_fails_the_profile_sum():
     def float16_sum(xs, wire=None):
-        return definitions.ring_allreduce([x.astype(np.float16).astype(x.dtype) for x in xs], "float16")
+        return definitions.ring_allreduce(
+            [x.astype(np.float16).astype(x.dtype) for x in xs], "float16"
+        )
 
     def different(xs, wire=None):
         return [x * 0 + r for r, x in enumerate(definitions.ring_allreduce(xs, wire))]
@@ -127,7 +154,7 @@ def test_a_sum_that_is_not_one_fails_the_profile_sum():
 def test_where_norms_are_inexact_other_lists_are_accepted():
     """Two chunks whose importance differs by less than rounding may change places, and the run goes on from there."""
     case = golden_case("csc-values")
-    right = CALLS["csc_run"].run(definitions, case)
+    right = FUNCTIONS["csc_run"].run(definitions, case)
     assert judge(case, right) is None
     swapped = {name: a.copy() for name, a in right.items()}
     swapped["out.chosen"][3] = swapped["out.chosen"][3][:, ::-1]
@@ -142,7 +169,7 @@ def test_a_tie_may_go_either_way_only_where_norms_are_inexact():
     for chunk in range(1, 6):
         g[:, :, 8 * chunk : 8 * chunk + 8] = g[:, :, :8]
     case.tensors["in.g"] = g
-    case.tensors.update(CALLS["csc_run"].run(definitions, case))
+    case.tensors.update(FUNCTIONS["csc_run"].run(definitions, case))
     higher = PythonModule(variant(choose=ties_to_higher))
     assert verify_case(case, higher).status == "pass"
     assert not same_bits(higher.run(case).outputs["out.chosen"], case["out.chosen"])
@@ -171,7 +198,19 @@ def test_functions_get_copies():
 
 def test_a_wrong_trace_is_a_failure():
     def ring_trace(n, p):
-        return [{"rank": 0, "step": 0, "operation": "send", "peer": 1, "offset": 0, "count": 1, "dtype": "float32"}]
+        return [
+            {
+                "rank": 0,
+                "step": 0,
+                "operation": "send",
+                "peer": 1,
+                "offset": 0,
+                "count": 1,
+                "dtype": "float32",
+            }
+        ]
 
     given = module(ring_allreduce=definitions.ring_allreduce, ring_trace=ring_trace)
-    assert "receives none" in str(verify_case(golden_case("ring-p3-n9-float32-sensitive"), given).failure)
+    assert "receives none" in str(
+        verify_case(golden_case("ring-p3-n9-float32-sensitive"), given).failure
+    )

@@ -1,4 +1,7 @@
-"""The step's recurrence against cases worked out by hand, its limits, and a dumber simulation in small ticks."""
+"""The step's recurrence against cases worked out by hand.
+
+Its limits, and a dumber simulation in small ticks.
+"""
 
 from math import inf
 
@@ -7,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refgf.predict.cost import Line
-from refgf.predict.timeline import best_theta, eager, explicit, kept_share, lazy, one_call, predict, thresholds
+from refgf.predict.timeline import eager, explicit, kept_share, lazy, one_call, predict
 
 GRADIENTS = [(1.0, 10), (3.0, 20), (4.0, 5)]
 
@@ -16,8 +19,13 @@ sizes = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 1000)), min_size=1
 
 
 def from_steps(steps):
-    """[(duration, bytes)] -> gradients with rising ready times; small integers, so that sums are exact."""
-    return [(float(sum(d for d, _ in steps[: i + 1])), nbytes) for i, (_, nbytes) in enumerate(steps)]
+    """[(duration, bytes)] -> gradients with rising ready times.
+
+    Small integers, so that sums are exact.
+    """
+    return [
+        (float(sum(d for d, _ in steps[: i + 1])), nbytes) for i, (_, nbytes) in enumerate(steps)
+    ]
 
 
 def spans(timeline):
@@ -34,7 +42,7 @@ def test_eager_by_hand():
 def test_one_call_by_hand():
     got = predict(GRADIENTS, one_call(GRADIENTS), Line(1, 0.1))
     assert spans(got) == [(4, 8.5, 35)]
-    assert [list(call.tensors) for call in got.calls] == [[0, 1, 2]]
+    assert [list(call.group) for call in got.calls] == [[0, 1, 2]]
 
 
 def test_explicit_by_hand():
@@ -49,14 +57,26 @@ def test_without_overlap_the_backward_waits():
 
 
 def test_without_overlap_computation_after_the_last_gradient_counts():
-    assert predict(GRADIENTS, one_call(GRADIENTS), Line(1, 0.1), overlap=False, compute_s=5.0).step_s == 9.5
-    assert predict(GRADIENTS, one_call(GRADIENTS), Line(1, 0.1), overlap=True, compute_s=5.0).step_s == 8.5
+    assert (
+        predict(GRADIENTS, one_call(GRADIENTS), Line(1, 0.1), overlap=False, compute_s=5.0).step_s
+        == 9.5
+    )
+    assert (
+        predict(GRADIENTS, one_call(GRADIENTS), Line(1, 0.1), overlap=True, compute_s=5.0).step_s
+        == 8.5
+    )
 
 
 def test_a_computation_at_half_speed_beside_calls():
-    """2 s of call from 1 to 3: half a second of work lost in each; the second gradient is ready at 4, not 3."""
+    """2 s of call from 1 to 3: half a second of work lost in each.
+
+    The second gradient is ready at 4, not 3.
+    """
     got = predict(GRADIENTS, eager(GRADIENTS), Line(1, 0.1), overlap=0.5)
-    assert spans(got)[:2] == [(1, 3, 10), (4, 7, 20)]  # 1 + 2 s at half speed + 1 s at full speed; then T = 3
+    assert spans(got)[:2] == [
+        (1, 3, 10),
+        (4, 7, 20),
+    ]  # 1 + 2 s at half speed + 1 s at full speed; then T = 3
     assert spans(got)[2] == (7, 8.5, 5)  # its last second of work ran from 4 to 6, long before
     assert got.step_s == 8.5
 
@@ -70,14 +90,22 @@ def test_a_slowed_computation_may_end_the_step():
 @given(st.data())
 def test_sharing_cores_lies_between_the_limits(data):
     gradients = from_steps(data.draw(sizes))
-    line, share = Line(data.draw(st.integers(0, 40)), 0.125), data.draw(st.sampled_from([0.0, 0.25, 0.5, 1.0]))
-    none, some, full = [predict(gradients, eager(gradients), line, o).step_s for o in (False, share, True)]
+    line, share = (
+        Line(data.draw(st.integers(0, 40)), 0.125),
+        data.draw(st.sampled_from([0.0, 0.25, 0.5, 1.0])),
+    )
+    none, some, full = [
+        predict(gradients, eager(gradients), line, o).step_s for o in (False, share, True)
+    ]
     assert full <= some <= none
 
 
 def test_lazy_fires_only_when_more_than_theta_waits():
     assert lazy(GRADIENTS, 9) == [range(0, 1), range(1, 2), range(2, 3)]
-    assert lazy(GRADIENTS, 10) == [range(0, 2), range(2, 3)]  # exactly 10 bytes wait on: greater than, not equal
+    assert lazy(GRADIENTS, 10) == [
+        range(0, 2),
+        range(2, 3),
+    ]  # exactly 10 bytes wait on: greater than, not equal
     assert lazy(GRADIENTS, 30) == [range(0, 3)]
     assert lazy(GRADIENTS, 29) == [range(0, 2), range(2, 3)]
 
@@ -112,7 +140,10 @@ def test_limits_of_theta(steps):
 
 @given(sizes, st.integers(0, 3000), st.integers(0, 40), st.integers(0, 3), st.booleans())
 def test_against_a_clock_of_ticks(steps, theta, a, b, overlap):
-    """One tick at a time: computing unless a call blocks it, communicating when something is queued."""
+    """One tick at a time.
+
+    Computing unless a call blocks it, communicating when something is queued.
+    """
     gradients = from_steps(steps)
     groups = lazy(gradients, theta)
     last = {group[-1]: sum(gradients[i][1] for i in group) for group in groups}
@@ -136,36 +167,6 @@ def test_against_a_clock_of_ticks(steps, theta, a, b, overlap):
         if tick > 60_000:
             return  # too long to tick through
     assert predict(gradients, groups, Line(a, b), overlap).step_s == tick
-
-
-@given(sizes, st.integers(0, 40))
-def test_without_overlap_waiting_for_everything_is_best(steps, a):
-    gradients = from_steps(steps)
-    _, best = best_theta(gradients, Line(a, 1), overlap=False)
-    assert best.step_s == predict(gradients, one_call(gradients), Line(a, 1), overlap=False).step_s
-
-
-def test_with_overlap_the_best_theta_lies_between():
-    """Ten gradients a second apart, start-up 1.5 s: eager queues, one call hides nothing."""
-    gradients = [(float(i + 1), 100) for i in range(10)]
-    theta, best = best_theta(gradients, Line(1.5, 0.001))
-    assert 0 < theta < inf
-    assert best.step_s < predict(gradients, eager(gradients), Line(1.5, 0.001)).step_s
-    assert best.step_s <= predict(gradients, one_call(gradients), Line(1.5, 0.001)).step_s
-
-
-def test_best_theta_is_the_best_of_its_candidates():
-    gradients = [(1.0, 8), (1.5, 80), (4.0, 800)]
-    times = {theta: predict(gradients, lazy(gradients, theta), Line(1, 0.01)).step_s for theta in (0, 8, 88, inf)}
-    theta, best = best_theta(gradients, Line(1, 0.01), candidates=times)
-    assert best.step_s == min(times.values()) == times[theta]
-    assert best_theta([(0.0, 8)], Line(1, 0), candidates=[9, 5])[0] == 5  # the smallest of equals
-
-
-def test_thresholds_cover_the_limits():
-    values = thresholds(GRADIENTS)
-    assert values[0] == 0 and values[-1] == inf and 5 in values
-    assert values == sorted(set(values))
 
 
 @pytest.mark.parametrize("theta", [-1, float("nan")])
@@ -198,7 +199,9 @@ def test_the_kept_share_comes_back_from_the_times_it_makes(call_s, more_s, share
 
 def test_kept_share_by_hand():
     assert kept_share(10.0, 4.0, 10.0) == 1  # nobody noticed
-    assert kept_share(10.0, 4.0, 14.0) == 0  # one after the other: one core, and the call is all its work
+    assert (
+        kept_share(10.0, 4.0, 14.0) == 0
+    )  # one after the other: one core, and the call is all its work
     assert kept_share(10.0, 4.0, 11.0) == 0.75
     assert kept_share(10.0, 4.0, 15.0) == 0 and kept_share(10.0, 4.0, 9.0) == 1  # noise
 
@@ -212,10 +215,17 @@ def test_a_kept_share_of_the_longer_time_would_be_seen():
 @given(st.data())
 def test_steps_get_longer_as_the_kept_share_falls(data):
     gradients = from_steps(data.draw(sizes))
-    line, groups = Line(data.draw(st.integers(0, 40)), 0.125), lazy(gradients, data.draw(st.integers(0, 3000)))
-    steps = [predict(gradients, groups, line, share).step_s for share in (1.0, 0.75, 0.5, 0.25, 0.0)]
+    line, groups = (
+        Line(data.draw(st.integers(0, 40)), 0.125),
+        lazy(gradients, data.draw(st.integers(0, 3000))),
+    )
+    steps = [
+        predict(gradients, groups, line, share).step_s for share in (1.0, 0.75, 0.5, 0.25, 0.0)
+    ]
     assert steps == sorted(steps)
-    assert steps[0] == predict(gradients, groups, line).step_s  # the default: as if there were a network engine
+    assert (
+        steps[0] == predict(gradients, groups, line).step_s
+    )  # the default: as if there were a network engine
     calls_s = sum(line(sum(gradients[i][1] for i in group)) for group in groups)
     assert steps[-1] == gradients[-1][0] + calls_s  # nothing beside the calls: the sum of both
 

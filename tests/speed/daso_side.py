@@ -21,6 +21,8 @@ import numpy as np
 from mpi4py import MPI
 from waiting import WaitingNetwork
 
+from stacks import new_flow
+
 from refgf.papers.jia import hierarchical
 from refgf.engine.sleeping import patient
 from refgf.comm.schedule import collective
@@ -28,7 +30,6 @@ from refgf.comm.topology import nodes as nodes_of
 from refgf.nn.alexnet import AlexNet
 from refgf.papers.daso.daso import DASO
 from refgf.papers.daso.phases import BLOCKING, Constant, Phase
-from refgf.training.gradientflow import GradientFlow
 from refgf.training.step import train_step
 
 WIDTH, IMAGE_SIZE, BATCH = 1 / 16, 67, 32
@@ -79,7 +80,7 @@ def stacks(comm, alone_s: float | None) -> dict:
     two_level = functools.partial(collective, algorithm=hierarchical.two_level_ring(nodes))
 
     def flow(**parts) -> GradientFlow:
-        return GradientFlow(patient(comm), network(alone_s), weight_decay=5e-4, allreduce=two_level, **parts)
+        return new_flow(patient(comm), network(alone_s), weight_decay=5e-4, allreduce=two_level, **parts)
 
     found = {"no exchange": Alone(flow().model), "synchronous": flow(),
              "synchronous, overlapped": flow(overlap=True, theta_bytes=2**18)}  # fmt: skip
@@ -108,7 +109,7 @@ def time_epochs(comm, some: dict, repeats: int) -> dict:
 
 def alone(comm) -> dict:
     """Its time, and the rate of links (bit/s) at which a synchronous step of a node needs as long to send its bytes."""
-    flow = GradientFlow(comm, network(None), weight_decay=5e-4)
+    flow = new_flow(comm, network(None), weight_decay=5e-4)
     seconds = time_epochs(comm, {"alone": Alone(flow.model)}, REPEATS)["alone"]
     flow.close()
     m = len(nodes_of(comm))

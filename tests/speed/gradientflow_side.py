@@ -22,13 +22,15 @@ import numpy as np
 from mpi4py import MPI
 from waiting import WaitingNetwork
 
+from stacks import new_flow
+
 from refgf.engine.sleeping import patient
 from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.precision import LossScale
 from refgf.nn.alexnet import AlexNet
 from refgf.predict.fit import fit_line
 from refgf.predict.timeline import kept_share
-from refgf.training.gradientflow import GradientFlow, pipelined_ring_allreduce
+from refgf.engine.pipelined import pipelined_ring_allreduce
 from refgf.training.step import train_step
 
 BATCH, STEPS, WARMUP = 16, 9, 2
@@ -112,12 +114,12 @@ def compute(comm, name: str) -> dict:
     images = rng.standard_normal((BATCH, 227, 227, 3), np.float32)
     batch, found, paces = (images, np.arange(BATCH), BATCH * comm.size), {}, []
     with contextlib.ExitStack() as flows:
-        plain = flows.enter_context(GradientFlow(comm, AlexNet(1000), weight_decay=5e-4))
+        plain = flows.enter_context(new_flow(comm, AlexNet(1000), weight_decay=5e-4))
         alone = Alone(plain.model)
         steps = {"alone": lambda: (alone.step(*batch, 0.0), paces.append(pace_of(alone)))}
         if name != "alone":
             parts = {"weight_decay": 5e-4, "loss_scale": LossScale(1024.0), **CONFIGURATIONS[name]}
-            flow = flows.enter_context(GradientFlow(comm, AlexNet(1000), **parts))
+            flow = flows.enter_context(new_flow(comm, AlexNet(1000), **parts))
             steps[name] = lambda: flow.step(*batch, 0.0)
         found["spent"] = processor(comm, steps)
         found["pace"] = median_pace(comm, paces[WARMUP:])
@@ -184,7 +186,7 @@ def hidden(comm, pace) -> dict:
 
 def waited(comm, tensors, pace, parts) -> list[float]:
     """Steps without update: forward, backward and exchange."""
-    with GradientFlow(comm, WaitingNetwork(tensors, pace), weight_decay=5e-4, **parts) as flow:
+    with new_flow(comm, WaitingNetwork(tensors, pace), weight_decay=5e-4, **parts) as flow:
         network = flow.model.network
 
         def step():

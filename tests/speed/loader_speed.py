@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> dict:
 
 def beside_network(loader: float) -> dict:
     """Images per second of loader and network, and the share of a rank's only core that loading takes."""
-    step, _ = refgf_side(NETWORK_BATCH, 1, "batch", minimal_filtering=True)
+    step, _ = refgf_side(NETWORK_BATCH, 1, "batch", minimal=True)
     with threadpool_limits(1):
         times, _ = _alternate(step, lambda: None, NETWORK_STEPS)
     network = NETWORK_BATCH / statistics.median(times)

@@ -143,7 +143,7 @@ def serve(side, batch, threads, normalization):
     if side == "torch":
         step, describe = torch_side(batch, threads, normalization)
     else:
-        step, describe = refgf_side(batch, threads, normalization, minimal_filtering=side == "refgf")
+        step, describe = refgf_side(batch, threads, normalization, minimal=side == "refgf")
     answer("ready")
     while sys.stdin.readline() == "step\n":
         before = time.perf_counter(), time.process_time()
@@ -153,12 +153,18 @@ def serve(side, batch, threads, normalization):
     answer({"peak_mib": peak, **describe()})
 
 
-def refgf_side(batch, threads, normalization, minimal_filtering):
+def refgf_side(batch, threads, normalization, minimal):
     import numpy as np
 
+    from refgf.engine.minimal import minimal_filtering
+    from refgf.engine.threaded import ThreadedWorkspace
     from refgf.nn.alexnet import AlexNet
+    from refgf.nn.conv import Convolution
 
-    network = AlexNet(CLASSES, IMAGE_SIZE, normalization=normalization, threads=threads, minimal_filtering=minimal_filtering)
+    space, kind = ThreadedWorkspace(threads), minimal_filtering if minimal else Convolution
+    network = AlexNet(
+        CLASSES, IMAGE_SIZE, normalization=normalization, workspace=space, convolution=kind
+    )
     network.bind(*([np.zeros(spec.shape, np.float32) for spec in network.tensors] for _ in range(2)))
     network.initialize(1)
     x = np.random.default_rng(0).standard_normal((batch, *network.image_shape), dtype=np.float32)

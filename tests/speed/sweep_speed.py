@@ -3,7 +3,7 @@
     python tests/speed/sweep_speed.py
 
 No peer: the bar is one second. Times are the processor's for this thread; the counts of the work behind them are
-tested in tests/predict/test_systems.py.
+tested in tests/papers/scaling/test_systems.py.
 """
 
 import json

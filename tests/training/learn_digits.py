@@ -7,18 +7,18 @@ import refgf.launch  # noqa: F401  before MPI starts
 
 # isort: split
 import json
-import math
 import sys
+from functools import partial
 
 import numpy as np
 from mpi4py import MPI
 
-from refgf.comm import ring
-from refgf.comm.schedule import collective
+from refgf.comm.ring import ring_allreduce
 from refgf.exchange.lazy import LazyAllreduce
 from refgf.nn.alexnet import AlexNet
-from refgf.training.data import batches, digits, steps_per_epoch
-from refgf.training.sgd import polynomial_decay, warmup
+from refgf.machine.digits import digits
+from refgf.training.data import batches, steps_per_epoch
+from refgf.training.sgd import MomentumSGD, polynomial_decay, warmup
 from refgf.training.step import evaluate, replica, require_same_parameters, train_step
 
 RATE, MOMENTUM, WEIGHT_DECAY, DROPOUT = 0.02, 0.9, 5e-4, 0.2
@@ -34,8 +34,9 @@ def learn(comm, seed: int) -> list[float]:
     train, held_out = digits(67)
     network = AlexNet(train.num_classes, 67, width=1 / 8, dropout=DROPOUT)
     network.dropout_rng = np.random.default_rng([seed, comm.rank])
-    model = replica(network, seed, MOMENTUM, WEIGHT_DECAY)
-    exchange = LazyAllreduce(model.gradients, collective(comm, ring.allreduce), math.inf)
+    optimizer = partial(MomentumSGD, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
+    model = replica(network, optimizer, seed=seed)
+    exchange = LazyAllreduce(model.gradients, ring_allreduce(comm))
     batch, accuracies = IMAGES_PER_RANK * comm.size, []
     each = steps_per_epoch(train.size, batch)
     for epoch in range(EPOCHS):

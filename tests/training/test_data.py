@@ -1,7 +1,5 @@
-"""Digits, shuffling, shards: every sample exactly once, on every number of ranks."""
+"""Shuffling and shards: every sample exactly once, on every number of ranks."""
 
-import builtins
-import importlib.util
 import sys
 
 import numpy as np
@@ -9,14 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refgf.training.data import Dataset, batches, digits, held_out, shuffled, steps_per_epoch
+from refgf.training.data import Dataset, batches, shuffled, steps_per_epoch
 
 
 def numbered(n: int) -> Dataset:
     """n one-pixel images; label i tells sample i, so that samples can be followed."""
     samples = (np.arange(n) % 251).astype(np.uint8).reshape(n, 1, 1, 1)
     names = tuple(map(str, range(n)))
-    return Dataset(lambda i: samples[i], np.arange(n), names, image_size=1, channels=1, mean=(0.0,), std=(1.0,))
+    return Dataset(
+        lambda i: samples[i], np.arange(n), names, image_size=1, channels=1, mean=(0.0,), std=(1.0,)
+    )
 
 
 def epoch(deal, n, batch, size, **options):
@@ -34,7 +34,9 @@ def assert_every_sample_once(per_rank, n):
     seen = []
     for shares in zip(*per_rank):
         counts = [len(labels) for labels, _ in shares]
-        assert {total for _, total in shares} == {sum(counts)}, "global_batch is not the sum over ranks"
+        assert {total for _, total in shares} == {sum(counts)}, (
+            "global_batch is not the sum over ranks"
+        )
         assert max(counts) - min(counts) <= 1 and counts == sorted(counts, reverse=True)
         seen += [label for labels, _ in shares for label in labels]
     assert sorted(seen) == list(range(n)), "a sample is lost or doubled"
@@ -65,7 +67,11 @@ def test_a_rank_without_samples_in_the_last_batch():
 def test_drop_last_leaves_out_the_short_batch():
     per_rank = epoch(batches, 20, 8, 3, drop_last=True)
     assert [total for _, total in per_rank[0]] == [8, 8]
-    assert steps_per_epoch(20, 8, drop_last=True) == 2 and steps_per_epoch(20, 8) == 3 and steps_per_epoch(16, 8) == 2
+    assert (
+        steps_per_epoch(20, 8, drop_last=True) == 2
+        and steps_per_epoch(20, 8) == 3
+        and steps_per_epoch(16, 8) == 2
+    )
 
 
 @pytest.mark.parametrize("start", [0, 1, 3, 7])
@@ -137,7 +143,9 @@ def test_load_normalises(channels):
     rng = np.random.default_rng(0)
     samples = rng.integers(0, 256, (5, 7, 7, channels), np.uint8)
     mean, std = (0.4, 0.5, 0.6)[:channels], (0.2, 0.25, 0.3)[:channels]
-    dataset = Dataset(lambda i: samples[i], np.array([2, 0, 1, 1, 0]), ("a", "b", "c"), 7, channels, mean, std)
+    dataset = Dataset(
+        lambda i: samples[i], np.array([2, 0, 1, 1, 0]), ("a", "b", "c"), 7, channels, mean, std
+    )
     images, labels = dataset.load(np.array([4, 0, 0]))
     exact = (samples[[4, 0, 0]] / 255 - np.array(mean)) / np.array(std)
     # scale, shift, product and sum are rounded to float32 once each; no intermediate is above 1/std + mean/std
@@ -145,56 +153,3 @@ def test_load_normalises(channels):
     assert images.dtype == np.float32 and images.shape == (3, 7, 7, channels)
     assert labels.tolist() == [0, 2, 2] and labels.dtype == np.int64
     assert dataset.size == 5 and dataset.num_classes == 3
-
-
-def test_digits_are_scikit_learns():
-    sklearn = pytest.importorskip("sklearn.datasets")
-    pixels, labels = sklearn.load_digits(return_X_y=True)
-    out = held_out(labels, 1, 5)
-    train, test = digits(image_size=8, fold=1, channels=1)
-    for dataset, members in ((train, ~out), (test, out)):
-        samples = dataset.fetch(np.arange(dataset.size))[..., 0]
-        assert np.array_equal(np.rint(samples * (16 / 255)), pixels[members].reshape(-1, 8, 8))
-        assert np.array_equal(dataset.labels, labels[members])
-    assert "fold 1 of 5" in train.note and "1435 to train on" in train.note
-
-
-def test_digits_folds_cover_every_image_once():
-    pytest.importorskip("sklearn")
-    parts = [digits(image_size=9, fold=fold) for fold in range(5)]
-    assert all(train.size + test.size == 1797 for train, test in parts)
-    assert sum(test.size for _, test in parts) == 1797
-    shares = np.array([np.bincount(test.labels, minlength=10) for _, test in parts])  # (folds, classes)
-    assert np.all(shares.max(0) - shares.min(0) <= 1)
-    images, _ = parts[0][0].load(np.arange(4))
-    assert images.shape == (4, 9, 9, 3) and np.array_equal(images[..., 0], images[..., 2])
-
-
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.integers(2, 6))
-def test_folds_are_disjoint_and_complete(labels, folds):
-    parts = [held_out(np.array(labels), fold, folds) for fold in range(folds)]  # (folds, N)
-    assert np.all(np.sum(parts, axis=0) == 1)
-
-
-def test_digits_without_scikit_learn(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ModuleNotFoundError, match=r"refgf\[lessons\]"):
-        digits()
-
-
-def test_digits_does_not_import_scikit_learn(monkeypatch):
-    pytest.importorskip("sklearn")
-    real = builtins.__import__
-
-    def no_sklearn(name, *rest):
-        assert not name.startswith("sklearn"), "1.5 s a rank"
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", no_sklearn)
-    digits(image_size=8)
-
-
-@pytest.mark.parametrize("options", [dict(fold=5), dict(folds=1), dict(channels=2), dict(image_size=0)])
-def test_digits_refuses(options):
-    with pytest.raises(ValueError, match="digits: got .*wanted"):
-        digits(**options)

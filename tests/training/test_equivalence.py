@@ -14,17 +14,21 @@ from refgf.comm import direct, ring
 from refgf.machine import threads
 from refgf.comm.schedule import collective
 from refgf.comm.slices import slices
-from refgf.exchange.lazy import LazyAllreduce
-from refgf.exchange.overlap import CommunicationThread
+from refgf.exchange.dense import DenseExchange, Transport
+from refgf.exchange.lazy import Theta
+from refgf.exchange.overlap import AtOnce, CommunicationThread
 from refgf.nn.alexnet import AlexNet
 from refgf.nn.conv import Convolution
 from refgf.nn.layers import FullyConnected
 from refgf.nn.pooling import MaxPool
+from refgf.nn.workspace import Workspace
 from refgf.oracle.definitions.rounding import alexnet_rounding, momentum_rounding
 from refgf.oracle.definitions.sums import UNIT_ROUNDOFF
+from refgf.training.sgd import MomentumSGD
 from refgf.training.step import parameter_hash, replica, train_step
 
 RATE, MOMENTUM, DECAY = 1e-3, 0.9, 5e-4
+SGD = functools.partial(MomentumSGD, momentum=MOMENTUM, weight_decay=DECAY)
 STEPS = {np.float64: 3, np.float32: 1}  # the bound grows about a hundredfold a step: float32 has room for one
 SEED = 10  # of 0 to 11: no choice (ReLU, pooling) is closer than 5e-5 of a typical value, far above rounding in float32
 
@@ -57,8 +61,10 @@ class Recorded:
 
 def train(comm, dtype, algorithm=direct.allreduce, kind="uneven", mistake=None, ranks=None):
     """Train on the batches for `ranks` ranks (default: as many as there are)."""
-    model = replica(AlexNet(10, 67, 1 / 16, "none", dropout=0.0, dtype=dtype), SEED, MOMENTUM, DECAY)
-    exchange = LazyAllreduce(model.gradients, MISTAKES[mistake](comm, collective(comm, algorithm)), 0)
+    network = AlexNet(10, 67, 1 / 16, "none", 0.0, workspace=Workspace(dtype=dtype))
+    model = replica(network, SGD, seed=SEED)
+    allreduce = MISTAKES[mistake](comm, collective(comm, algorithm))
+    exchange = DenseExchange(model.gradients, Transport(allreduce, Theta(0)), model.loss_scale)
     seen = Recorded(comm.size, comm.rank)
     for step in range(STEPS[dtype]):
         images, labels = batch(ranks or comm.size, dtype, step)
@@ -197,16 +203,16 @@ def stacked(comm, algorithm, theta, overlap):
     """The hash of the parameters after two steps of the network of the lessons, dropout included."""
     network = AlexNet(10, 67, 1 / 16)
     network.dropout_rng = np.random.default_rng([SEED, comm.rank])
-    model = replica(network, SEED, MOMENTUM, DECAY)
+    model = replica(network, SGD, seed=SEED)
     allreduce = collective(comm.Dup() if overlap else comm, algorithm)
-    thread = CommunicationThread(allreduce) if overlap else None
-    exchange = LazyAllreduce(model.gradients, thread or allreduce, theta, wait=thread.wait if overlap else lambda: None)
+    worker = CommunicationThread() if overlap else AtOnce()
+    transport = Transport(allreduce, Theta(theta), worker=worker)
+    exchange = DenseExchange(model.gradients, transport, model.loss_scale)
     for step in range(2):
         images, labels = batch(comm.size, np.float32, step)
         mine = slices(len(images), comm.size)[comm.rank]
         train_step(model, exchange, images[mine], labels[mine], len(labels), 0.01)
-    if overlap:
-        thread.close()
+    worker.close()
     return parameter_hash(model.parameters.flat)
 
 

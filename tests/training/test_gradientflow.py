@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from tiny import SPECS, N, Prescribed
 
+from stacks import new_flow
+
 from refgf.engine import fused
 from refgf.machine import threads
 from refgf.comm.native import mpi_allreduce
@@ -15,14 +17,15 @@ from refgf.comm.slices import slices
 from refgf.machine.timeline import Timeline
 from refgf.exchange import overlap
 from refgf.exchange.chunk_choice import Density
-from refgf.papers.mgwfbp.merged import Profile
+from refgf.papers.mgwfbp.merged import Groups, Profile
 from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.precision import LossScale
 from refgf.nn.alexnet import AlexNet
 from refgf.oracle.definitions import same_bits, scaled_run
 from refgf.predict.timeline import explicit
-from refgf.training.data import digits
-from refgf.training.gradientflow import GradientFlow, direct_allreduce, pipelined_ring_allreduce
+from refgf.machine.digits import digits
+from refgf.comm.direct import direct_allreduce
+from refgf.engine.pipelined import pipelined_ring_allreduce
 from refgf.training.step import train_step
 
 
@@ -38,13 +41,13 @@ def test_dense_mixed_precision_is_that_of_the_definition(on_ranks, theta, overla
         gs[4][p - 1][7] = 1e6  # infinite on the wire
         w = rng.standard_normal(N).astype(np.float32)
         scale = LossScale(2.0**13, dynamic=True, interval=2)
-        flow = GradientFlow(comm, Prescribed(initial=w), wire=np.float16, theta_bytes=theta, overlap=overlapped,
+        flow = new_flow(comm, Prescribed(initial=w), wire=np.float16, theta_bytes=theta, overlap=overlapped,
                             allreduce=direct_allreduce, loss_scale=scale, half_weights=True)  # fmt: skip
         wanted = scaled_run(w, gs, 0.1, 0.9, 2.0**13, interval=2)
         for step, want in zip(gs, wanted):
             with np.errstate(over="ignore"):
                 flow.step(step[rank][None], None, 1, rate=0.1)
-            assert flow.accepted == want["finite"] and flow.scale == want["scale"]
+            assert flow.accepted == want["finite"] and flow.model.loss_scale.scale == want["scale"]
             assert same_bits(flow.model.parameters.flat, want["w"])
             assert same_bits(flow.model.optimizer.velocity, want["v"])
             assert same_bits(flow.model.working.working, want["working"])
@@ -67,7 +70,7 @@ def train_alexnet(comm, allreduce=direct_allreduce, **parts):
     train, _ = both_sets()
     network = AlexNet(10, 67, width=1 / 32)
     network.dropout_rng = np.random.default_rng(comm.Get_rank())
-    with GradientFlow(comm, network, allreduce=allreduce, chunk=100, weight_decay=5e-4, **parts) as flow:
+    with new_flow(comm, network, allreduce=allreduce, chunk=100, weight_decay=5e-4, **parts) as flow:
         for step in range(3):
             part = slices(12, comm.Get_size())[comm.Get_rank()]
             images, labels = train.load(np.arange(12 * step, 12 * step + 12)[part])
@@ -81,7 +84,7 @@ def test_evaluation_is_the_same_on_all_ranks_and_leaves_the_statistics_as_they_w
         _, held_out = both_sets()
         few = dataclasses.replace(held_out, labels=held_out.labels[:23])
         network = AlexNet(10, 67, width=1 / 32)
-        with GradientFlow(comm, network) as flow:
+        with new_flow(comm, network) as flow:
             network.running[0][:] = own = comm.Get_rank()
             right, samples = flow.evaluate(few, batch=5)
             assert samples == 23 and len(set(comm.allgather(right))) == 1
@@ -94,7 +97,7 @@ def test_alexnet_climbs_the_ladder(on_ranks):
     def body(comm):
         dense = train_alexnet(comm)
         assert train_alexnet(comm, theta_bytes=5000, overlap=True) == dense
-        assert train_alexnet(comm, groups=explicit([4, 1, 15, 6]), overlap=True) == dense
+        assert train_alexnet(comm, grouping=Groups(tuple(explicit([4, 1, 15, 6]))), overlap=True) == dense
         assert train_alexnet(comm, density=100, form="history") == dense
         sparse = train_alexnet(comm, density=10, wire=np.float16)
         assert sparse != dense
@@ -106,7 +109,7 @@ def test_alexnet_climbs_the_ladder(on_ranks):
 def test_groups_travel_one_by_one_and_a_profile_changes_nothing(on_ranks):
     def body(comm):
         network = Prescribed()
-        with GradientFlow(comm, network, groups=explicit([2, 4, 1])) as flow:
+        with new_flow(comm, network, grouping=Groups(tuple(explicit([2, 4, 1])))) as flow:
             profile = Profile(flow.model.gradients)
             for _ in range(2):
                 train_step(flow.model, profile, np.ones((1, N)), None, comm.Get_size(), rate=0.1)
@@ -130,29 +133,27 @@ def test_groups_travel_one_by_one_and_a_profile_changes_nothing(on_ranks):
         ({"density": 10, "chunk": 0}, "got chunks of 0"),
         ({"density": 10, "form": "nesterov"}, "wanted one of dgc, dgc_masked, history, none"),
         ({"density": 10, "momentum": 1.0}, "got momentum=1.0"),
-        ({"density": 10, "trust": 0.001}, "LARS under CSC: got form 'dgc'; wanted 'history'"),
+        ({"density": 10, "trust": 0.001}, "LARS under CSC: got a form .* wanted 'history'"),
         ({"trust": 0}, "LARS: got trust=0"),
         ({"theta_bytes": -1}, "got theta = -1"),
-        ({"groups": [range(3)]}, r"got groups \[range\(0, 3\)\]; wanted each of 7 gradients once"),
-        ({"groups": [range(7)], "density": 10}, "got groups beside theta_bytes inf and density"),
-        ({"groups": [range(7)], "theta_bytes": 0}, "got groups beside theta_bytes 0"),
+        ({"grouping": Groups((range(3),))}, r"got groups \(range\(0, 3\),\); wanted each of 7 gradients once"),
         ({"allreduce": mpi_allreduce}, "wanted a communicator of MPI"),
     ],
 )
 def test_bad_settings(settings, told, size):
     with pytest.raises(ValueError, match=told):
-        threads.run(size, lambda comm: GradientFlow(comm, Prescribed(), **settings))
+        threads.run(size, lambda comm: new_flow(comm, Prescribed(), **settings))
 
 
 @pytest.mark.parametrize("settings", [{"theta_bytes": 1}, {"density": 10}, {"form": "none"}, {"wire": np.float16},
-                                      {"groups": [range(3), range(3, 7)]}])  # fmt: skip
+                                      {"grouping": Groups((range(3), range(3, 7)))}])  # fmt: skip
 def test_ranks_with_different_settings_say_so(on_ranks, settings):
     def body(comm):
         odd = comm.Get_rank() == comm.Get_size() - 1
         if comm.Get_size() == 1:  # under MPI; it differs from nobody
             return
         with pytest.raises(ValueError, match="settings of GradientFlow differs between ranks"):
-            GradientFlow(comm, Prescribed(), **(settings if odd else {}))
+            new_flow(comm, Prescribed(), **(settings if odd else {}))
 
     on_ranks(body, sizes=(2, 3, 5))
 
@@ -162,7 +163,7 @@ def test_ranks_with_different_networks_say_so():
         network = Prescribed()
         if comm.rank == 1:
             network.tensors = network.tensors[::-1]
-        GradientFlow(comm, network)
+        new_flow(comm, network)
 
     with pytest.raises(ValueError, match="gradient pool differs between ranks"):
         threads.run(3, body)
@@ -170,7 +171,7 @@ def test_ranks_with_different_networks_say_so():
 
 def test_gradients_out_of_order_or_missing_are_refused():
     def body(comm):
-        flow = GradientFlow(comm, Prescribed(), density=10, chunk=8)
+        flow = new_flow(comm, Prescribed(), density=10, chunk=8)
         with pytest.raises(ValueError, match="gradient 1 is ready; wanted 0 of 7"):
             flow.ready(1)
         flow.ready(0)
@@ -189,9 +190,9 @@ def test_other_threads_arrays_are_waited_for(monkeypatch):
     monkeypatch.setattr(overlap, "mark", lambda x: computed)
     monkeypatch.setattr(overlap, "follow", lambda x, event: event.wait(10))
     seen = []
-    thread = CommunicationThread(lambda x: seen.append(x[0]))
+    thread = CommunicationThread()
     x = np.zeros(1)
-    thread(x)
+    thread.run(lambda x: seen.append(x[0]), x)
     x[0] = 1
     computed.set()
     thread.wait()
@@ -203,7 +204,7 @@ def test_other_threads_arrays_are_waited_for(monkeypatch):
 def test_the_timeline_names_what_happens(on_ranks, density):
     def body(comm):
         timeline = Timeline()
-        with GradientFlow(comm, Prescribed(), density=density, chunk=8, overlap=True, timeline=timeline, wire=np.float16,
+        with new_flow(comm, Prescribed(), density=density, chunk=8, overlap=True, observe=timeline, wire=np.float16,
                           theta_bytes=30) as flow:  # fmt: skip
             for _ in range(2):
                 timeline.clear()
@@ -215,7 +216,7 @@ def test_the_timeline_names_what_happens(on_ranks, density):
             assert names == {"MPI_ALLREDUCE"} | ({"CSC_NORMS", "MEMCPY_IN_FUSION_BUFFER"} if density else set())
             calls = [event for event in timeline.lanes["communication"] if event.name == "MPI_ALLREDUCE"]
             assert len(calls) == len(flow.calls)
-            elements = sum(s.size for s in SPECS) if density is None else sum(s.stop - s.start for s in flow.sent)
+            elements = sum(s.size for s in SPECS) if density is None else sum(s.stop - s.start for s in flow.result.sent)
             assert sum(event.bytes for event in calls) == 2 * elements
 
     on_ranks(body)
@@ -223,11 +224,11 @@ def test_the_timeline_names_what_happens(on_ranks, density):
 
 def test_density_schedule_reaches_csc(on_ranks):
     def body(comm):
-        flow = GradientFlow(comm, Prescribed(), density=Density(10, (100, 50), 2, 8), chunk=8)
+        flow = new_flow(comm, Prescribed(), density=Density(10, (100, 50), 2, 8), chunk=8)
         sent = []
         for _ in range(6):
             flow.step(np.ones((1, N), np.float32), None, 1, rate=0.1)
-            sent.append(sum(s.stop - s.start for s in flow.sent))
+            sent.append(sum(s.stop - s.start for s in flow.result.sent))
         assert sent == [81, 81, 48, 48, 16, 16]
 
     on_ranks(body)

@@ -8,11 +8,14 @@ import pytest
 from tiny import N, Prescribed, Spec
 
 import refgf.engine.half as half
+from stacks import new_flow
+
 from refgf.machine import threads
 from refgf.engine import blocks
 from refgf.exchange.precision import LossScale
 from refgf.training import sgd
-from refgf.training.gradientflow import GradientFlow, direct_allreduce, ring_allreduce
+from refgf.comm.direct import direct_allreduce
+from refgf.comm.ring import ring_allreduce
 
 ELEMENTS, CHUNK, PERCENT, RANKS, BLOCK = 300_000, 1000, 10, 4, 1024
 STACK = dict(density=PERCENT, chunk=CHUNK, wire=np.float16, half_weights=True, weight_decay=1e-4, momentum=0.9)
@@ -42,7 +45,7 @@ def peaks(steps=4, **parts):
         if comm.rank == 0:
             tracemalloc.start()
         comm.Barrier()
-        with GradientFlow(comm, Large(), loss_scale=LossScale(4.0), **parts) as flow:
+        with new_flow(comm, Large(), loss_scale=LossScale(4.0), **parts) as flow:
             for _ in range(steps):
                 comm.Barrier()
                 if comm.rank == 0:

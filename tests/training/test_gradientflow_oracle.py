@@ -6,14 +6,22 @@ import numpy as np
 import pytest
 from tiny import SPECS, N, Prescribed
 
+from stacks import new_flow
+
 from refgf.exchange.chunk_choice import Density
-from refgf.exchange.momentum_correction import FORMS
+from refgf.engine.residual import FusedResidual
+from refgf.exchange.momentum_correction import FORMS, Residual
 from refgf.exchange.precision import LossScale
 from refgf.oracle.definitions import CSCSettings, csc_run, percent_of_step, same_bits
-from refgf.training.gradientflow import GradientFlow, direct_allreduce, ring_allreduce
+from refgf.comm.direct import direct_allreduce
+from refgf.comm.ring import ring_allreduce
 
 STEPS, STEPS_PER_EPOCH, WARMUP = 12, 2, (100, 50)
+RESIDUALS = [Residual, FusedResidual]
 SIZES, DECAYED = tuple(spec.size for spec in SPECS), tuple(spec.decay for spec in SPECS)
+
+
+ENGINE = pytest.mark.parametrize("engine", [False, True], ids=["plain", "engine"])
 
 
 def gradients(rank, dyadic, steps=STEPS):
@@ -30,24 +38,24 @@ def initial(dyadic):
     return w.astype(np.float32) if dyadic else (w * 0.37).astype(np.float32)
 
 
-def run(comm, settings, gs, dyadic, order, overlap, percent, scale):
+def run(comm, settings, gs, dyadic, order, overlap, percent, scale, engine):
     """The stack on one rank: what it reports after each step."""
     network = Prescribed(initial=initial(dyadic))
-    flow = GradientFlow(
+    flow = new_flow(
         comm, network, allreduce={"ring": ring_allreduce, "direct": direct_allreduce}[order], wire=settings.wire,
         theta_bytes=settings.theta_bytes, density=Density(percent, WARMUP, STEPS_PER_EPOCH, STEPS), overlap=overlap,
         chunk=settings.chunk, form=settings.form, after=settings.after, momentum=settings.momentum,
-        weight_decay=settings.decay, trust=settings.trust, loss_scale=scale,
+        weight_decay=settings.decay, trust=settings.trust, loss_scale=scale, residual=RESIDUALS[engine],
     )  # fmt: skip
     reports = []
     with flow, np.errstate(over="ignore"):
         for g in gs:
             chosen = flow.csc.chosen
             flow.step(g[None], None, 1, settings.rate)
-            kept = {name: array.copy() for name, array in flow.csc.kept.items()}
+            kept = {name: array.copy() for name, array in flow.csc.residual.settled().items()}
             weights, importance = flow.model.parameters.flat.copy(), flow.csc.importance
             reports.append({"w": weights, "chosen": chosen, "kept": kept, "finite": flow.accepted,
-                            "scale": flow.scale, "importance": importance})  # fmt: skip
+                            "scale": flow.model.loss_scale.scale, "importance": importance})  # fmt: skip
     return reports
 
 
@@ -67,14 +75,14 @@ def compare(got, want, rank, dyadic):
 
 
 def judge(comm, form, dyadic, wire=None, order="direct", theta=math.inf, overlap=False, percent=30, chunk=8,
-          after=False, decay=0.0, scale=1.0, momentum=0.5, trust=None, mistake=lambda reports: reports):  # fmt: skip
+          after=False, decay=0.0, scale=1.0, momentum=0.5, trust=None, engine=False, mistake=lambda reports: reports):  # fmt: skip
     size = comm.Get_size()
     settings = CSCSettings(SIZES, chunk, form, rate=0.125, momentum=momentum, decay=decay, decayed=DECAYED, wire=wire,
                            order=order, theta_bytes=theta, after=after, trust=trust, scale=scale,
                            scale_interval=10**9)  # fmt: skip
     everybody = [gradients(r, dyadic) for r in range(size)]
     loss_scale = LossScale(scale, dynamic=True, interval=10**9)
-    got = run(comm, settings, everybody[comm.Get_rank()], dyadic, order, overlap, percent, loss_scale)
+    got = run(comm, settings, everybody[comm.Get_rank()], dyadic, order, overlap, percent, loss_scale, engine)
     percents = [percent_of_step(t, STEPS_PER_EPOCH, WARMUP, percent) for t in range(STEPS + 1)]
     gs = [[everybody[r][t] for r in range(size)] for t in range(STEPS)]
     # on data that are not exact, norms that are equal but for rounding may be chosen either way
@@ -83,36 +91,41 @@ def judge(comm, form, dyadic, wire=None, order="direct", theta=math.inf, overlap
     compare(mistake(got), want, comm.Get_rank(), dyadic)
 
 
+@ENGINE
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("decay", [0.0, 0.25])
 @pytest.mark.parametrize("form", FORMS)
-def test_forms_on_exact_data(on_ranks, form, decay, after):
-    on_ranks(lambda comm: judge(comm, form, dyadic=True, decay=decay, after=after))
+def test_forms_on_exact_data(on_ranks, form, decay, after, engine):
+    on_ranks(lambda comm: judge(comm, form, dyadic=True, decay=decay, after=after, engine=engine))
 
 
+@ENGINE
 @pytest.mark.parametrize("decay", [0.0, 0.25])
 @pytest.mark.parametrize("percent", [30, 100])
-def test_lars_takes_its_ratios_from_what_was_sent(on_ranks, percent, decay):
-    on_ranks(lambda comm: judge(comm, "history", True, percent=percent, decay=decay, trust=0.01))
+def test_lars_takes_its_ratios_from_what_was_sent(on_ranks, percent, decay, engine):
+    on_ranks(lambda comm: judge(comm, "history", True, percent=percent, decay=decay, trust=0.01, engine=engine))
 
 
+@ENGINE
 @pytest.mark.parametrize("order", ["ring", "direct"])
 @pytest.mark.parametrize("theta", [0, 17, 64, math.inf])
 @pytest.mark.parametrize("wire", [None, "float16"])
 @pytest.mark.parametrize("form", ["dgc", "history"])
-def test_wire_theta_and_order_of_summation(on_ranks, form, wire, theta, order):
-    on_ranks(lambda comm: judge(comm, form, False, wire, order, theta, decay=0.01, scale=16.0, momentum=0.9))
+def test_wire_theta_and_order_of_summation(on_ranks, form, wire, theta, order, engine):
+    on_ranks(lambda comm: judge(comm, form, False, wire, order, theta, decay=0.01, scale=16.0, momentum=0.9, engine=engine))
 
 
+@ENGINE
 @pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize("chunk", [1, 7, 8, 40, 81, 1000])
-def test_chunk_sizes(on_ranks, chunk, overlap):
-    on_ranks(lambda comm: judge(comm, "dgc", False, "float16", "ring", 20, overlap, chunk=chunk, decay=0.01))
+def test_chunk_sizes(on_ranks, chunk, overlap, engine):
+    on_ranks(lambda comm: judge(comm, "dgc", False, "float16", "ring", 20, overlap, chunk=chunk, decay=0.01, engine=engine))
 
 
+@ENGINE
 @pytest.mark.parametrize("percent", [0.1, 9, 10, 50, 99.9, 100])
-def test_densities(on_ranks, percent):
-    on_ranks(lambda comm: judge(comm, "dgc_masked", True, percent=percent))
+def test_densities(on_ranks, percent, engine):
+    on_ranks(lambda comm: judge(comm, "dgc_masked", True, percent=percent, engine=engine))
 
 
 def test_the_comparison_can_fail(on_ranks):

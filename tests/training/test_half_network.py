@@ -4,14 +4,19 @@ import numpy as np
 import pytest
 from tiny import BATCH, SPECS, N, Prescribed, samples
 
+from stacks import new_flow
+
 from refgf.machine import threads
 from refgf.comm.slices import slices
+from refgf.exchange.result import StepResult
 from refgf.exchange.precision import LossScale
 from refgf.nn.alexnet import AlexNet
+from refgf.nn.workspace import Workspace
 from refgf.papers.daso.daso import DASO
+from refgf.papers.jia.accumulate import accumulated_step
 from refgf.papers.daso.phases import BLOCKING, Constant, Phase
-from refgf.training.data import digits
-from refgf.training.gradientflow import GradientFlow, direct_allreduce
+from refgf.machine.digits import digits
+from refgf.comm.direct import direct_allreduce
 from refgf.training.step import averaged_statistics, replica, train_step
 
 RATE = 2.0**-14  # below half of float16's last bit beside 1: a weight of float16 alone would never move
@@ -23,11 +28,12 @@ def train(comm, dtype, parts):
     accumulates = parts.get("accumulates", False)
     parts = {name: value for name, value in parts.items() if name != "accumulates"}
     parts |= {"allreduce": direct_allreduce, "half_weights": True, "loss_scale": LossScale(2.0**4)}
-    with GradientFlow(comm, network, **parts) as flow:
+    with new_flow(comm, network, **parts) as flow:
         for step in range(5):
             images, labels = samples(step)[slices(BATCH, comm.size)[comm.rank]], None
             if accumulates:
-                flow.accumulate(iter([(images[:1], labels), (images[1:], labels)]), BATCH, RATE)
+                parts_of_batch = iter([(images[:1], labels), (images[1:], labels)])
+                accumulated_step(flow.model, flow, parts_of_batch, BATCH, RATE)
             else:
                 flow.step(images, labels, BATCH, RATE)
         return flow.model.parameters.flat.copy(), flow.model.working.working.astype(np.float32)
@@ -58,7 +64,7 @@ class Looks:
         self.seen.append(self.pool.views[index].copy())
 
     def finish(self):
-        return False
+        return StepResult(False)
 
 
 def announced(announcing):
@@ -68,7 +74,7 @@ def announced(announcing):
         model.announcing = lambda ready: ready
     looks = Looks(model.gradients)
     train_step(model, looks, samples(0), None, BATCH, RATE)
-    return all((seen == produced).all() for seen, produced in zip(looks.seen, model.narrow.views, strict=True))
+    return all((seen == produced).all() for seen, produced in zip(looks.seen, model.half_gradients.views, strict=True))
 
 
 def test_what_is_announced_is_in_the_pool():
@@ -82,8 +88,9 @@ def test_a_float16_network_learns_what_a_float32_one_does():
     images, labels = digits(67, channels=1)[0].load(np.arange(8))
 
     def learn(comm, dtype):
-        network, losses = AlexNet(10, 67, width=1 / 32, dropout=0.0, channels=1, dtype=dtype, normalization="none"), []
-        with GradientFlow(comm, network, loss_scale=LossScale(2.0**8), half_weights=True) as flow:
+        space, losses = Workspace(dtype=dtype), []
+        network = AlexNet(10, 67, 1 / 32, "none", dropout=0.0, channels=1, workspace=space)
+        with new_flow(comm, network, loss_scale=LossScale(2.0**8), half_weights=True) as flow:
             before = flow.model.parameters.flat.copy()
             for _ in range(3):
                 losses.append(flow.step(images, labels, 8, 0.002))
@@ -98,7 +105,8 @@ def test_daso_computes_with_what_it_has_received():
     """Working weights are the rounded masters after every meeting, the same on all ranks when these are."""
 
     def body(comm, phase):
-        stack = DASO(comm, Prescribed(np.float16, initial=np.ones(N, np.float16)), [[0, 1], [2, 3]], Constant(phase), 4)
+        model = replica(Prescribed(np.float16, initial=np.ones(N, np.float16)))
+        stack = DASO(comm, model, [[0, 1], [2, 3]], Constant(phase), 4)
         with stack:
             for step in range(4):
                 stack.step(samples(step)[slices(BATCH, comm.size)[comm.rank]], None, BATCH, RATE)
@@ -115,9 +123,9 @@ def test_ranks_with_networks_of_different_types_say_so():
     def body(comm):
         network = Prescribed(np.float16 if comm.rank == 0 else np.float32)
         with pytest.raises(ValueError, match="float16 network"):
-            GradientFlow(comm, network, half_weights=True)
+            new_flow(comm, network, half_weights=True)
         with pytest.raises(ValueError, match="float16 network"):
-            DASO(comm, network, [[0], [1]], Constant(BLOCKING), 4)
+            DASO(comm, replica(network), [[0], [1]], Constant(BLOCKING), 4)
 
     threads.run(2, body)
 
@@ -126,7 +134,7 @@ def test_running_statistics_are_averaged_in_float32():
     """A sum of variances over a few ranks does not fit into float16."""
 
     def body(comm):
-        network = AlexNet(10, 67, width=1 / 32, channels=1, dtype=np.float16)
+        network = AlexNet(10, 67, width=1 / 32, channels=1, workspace=Workspace(dtype=np.float16))
         replica(network)
         for array in network.running:
             array[...] = 40000 + comm.rank
@@ -138,7 +146,7 @@ def test_running_statistics_are_averaged_in_float32():
 
 def test_pools_of_a_float16_network():
     model = replica(Prescribed(np.float16))
-    pools = model.parameters, model.gradients, model.narrow
+    pools = model.parameters, model.gradients, model.half_gradients
     assert [pool.flat.dtype.name for pool in pools] == ["float32", "float32", "float16"]
-    assert [view.shape for view in model.narrow.views] == [spec.shape for spec in SPECS]
-    assert replica(Prescribed(np.float32)).narrow is None
+    assert [view.shape for view in model.half_gradients.views] == [spec.shape for spec in SPECS]
+    assert replica(Prescribed(np.float32)).half_gradients is None

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from tiny import BATCH, N, Prescribed, samples
 
+from stacks import new_flow
+
 from refgf.comm import ring
 from refgf.machine import threads
 from refgf.engine.sleeping import patient
@@ -19,7 +21,8 @@ from refgf.engine.shared import SharedMemory
 from refgf.comm.slices import slices
 from refgf.exchange.chunk_choice import Density
 from refgf.exchange.precision import LossScale
-from refgf.training.gradientflow import GradientFlow, direct_allreduce, ring_allreduce
+from refgf.comm.direct import direct_allreduce
+from refgf.comm.ring import ring_allreduce
 
 EXACT = dict(momentum=0.5, weight_decay=0.25, dtype=np.float64)  # dyadic, as the data; 5 steps need up to 40 bits
 
@@ -28,7 +31,7 @@ def train(comm, dyadic=True, allreduce=direct_allreduce, dtype=np.float32, **par
     """Train with the given parts of the stack; the bits of the parameters."""
     network = Prescribed(dtype, np.random.default_rng(5).integers(-8, 9, N))
     mine = slices(BATCH, comm.Get_size())[comm.Get_rank()]
-    with GradientFlow(comm, network, allreduce=allreduce, **parts) as flow:
+    with new_flow(comm, network, allreduce=allreduce, **parts) as flow:
         for step in range(5):
             flow.step(samples(step, dyadic)[mine], None, BATCH, rate=0.125)
         flow.require_same_parameters()
@@ -105,7 +108,7 @@ def test_shared_memory_is_direct(on_ranks, density, wire, short_bytes):
 def test_gradients_lie_in_shared_memory_only_while_it_is_there(on_ranks, density, wire):
     def body(comm):
         network = Prescribed(np.float32, np.ones(N))
-        with GradientFlow(comm, network, allreduce=SharedMemory, density=density, wire=wire, chunk=8) as flow:
+        with new_flow(comm, network, allreduce=SharedMemory, density=density, wire=wire, chunk=8) as flow:
             flow.step(samples(0, True)[:1], None, BATCH, rate=0.125)
             shared, flat = flow._shared, flow.model.gradients.flat
             assert (shared is None) == (density is not None or wire is not None)
@@ -199,13 +202,13 @@ def test_float16_ring_on_float16_inputs_is_float16_addition(on_ranks):
 def test_a_dense_step_with_a_bad_gradient_on_one_rank_is_skipped_on_all(on_ranks, bad):
     def body(comm):
         scale = LossScale(2.0, dynamic=True)
-        flow = GradientFlow(comm, Prescribed(), wire=np.float16, loss_scale=scale, theta_bytes=40)
+        flow = new_flow(comm, Prescribed(), wire=np.float16, loss_scale=scale, theta_bytes=40)
         g = samples(0)[:1].copy()
         if comm.Get_rank() == 0:
             g[0, 50] = bad
         before = flow.model.parameters.flat.copy(), flow.model.optimizer.velocity.copy()
         flow.step(g, None, 1, rate=0.125)
-        assert not flow.accepted and flow.scale == 1.0 and flow.model.network.accepted == 0
+        assert not flow.accepted and flow.model.loss_scale.scale == 1.0 and flow.model.network.accepted == 0
         assert np.array_equal(flow.model.parameters.flat, before[0])
         assert np.array_equal(flow.model.optimizer.velocity, before[1])
         flow.step(samples(0)[:1], None, 1, rate=0.125)

@@ -1,24 +1,29 @@
 """What CSC must keep true in every step, bit for bit: nothing is lost, these bytes and no others, no trace of a bad step."""
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 from tiny import BATCH, SPECS, N, Prescribed, samples
 
+from stacks import new_flow
+
 from refgf.comm.trace import TracedComm
-from refgf.exchange.momentum_correction import FORMS
+from refgf.engine.residual import FusedResidual
+from refgf.exchange.momentum_correction import FORMS, Residual
 from refgf.exchange.precision import LossScale
 from refgf.oracle.definitions import csc_payload_bytes, direct_traffic, lazy_calls, ring_traffic
-from refgf.training.gradientflow import GradientFlow
 
 
+@pytest.mark.parametrize("residual", [Residual, FusedResidual])
 @pytest.mark.parametrize("form", FORMS)
-def test_nothing_is_lost(on_ranks, form):
+def test_nothing_is_lost(on_ranks, form, residual):
     """On every rank and after every step, on exact data: what was sent and what is kept is all there was."""
 
     def body(comm):
-        flow = GradientFlow(comm, Prescribed(), density=20, chunk=8, form=form, momentum=0.5)
+        own = {"form": form, "residual": residual}
+        flow = new_flow(comm, Prescribed(), density=20, chunk=8, momentum=0.5, **own)
         sent_sums, g_sums, u_sums, u, recurrence = (np.zeros(N, np.float32) for _ in range(5))
         packed_sent = spy_on_packing(flow.csc)
         for step in range(8):
@@ -26,10 +31,10 @@ def test_nothing_is_lost(on_ranks, form):
             chosen = flow.csc.chosen
             flow.step(g[None], None, 1, rate=0.125)
             now = np.zeros(N, bool)
-            for part in flow.csc.sent:
+            for part in flow.result.sent:
                 now[part] = True
             sent_sums[now] += packed_sent(now)
-            kept = flow.csc.kept
+            kept = flow.csc.residual.settled()
             g_sums += g
             u = np.float32(0.5) * u + g
             u_sums += u
@@ -50,15 +55,16 @@ def test_nothing_is_lost(on_ranks, form):
     on_ranks(body)
 
 
+@pytest.mark.parametrize("residual", [Residual, FusedResidual])
 @pytest.mark.parametrize("form", FORMS)
-def test_what_is_kept_does_not_depend_on_who_looks(on_ranks, form):
+def test_what_is_kept_does_not_depend_on_who_looks(on_ranks, form, residual):
     """What a step leaves to the next one is the same, done there or when a checkpoint asks; a skipped step included."""
 
     def body(comm):
         kept = []
         for looks in (False, True):
             scale = LossScale(4.0, dynamic=True)
-            flow = GradientFlow(comm, Prescribed(), density=20, chunk=7, form=form, momentum=0.9, loss_scale=scale,
+            flow = new_flow(comm, Prescribed(), density=20, chunk=7, form=form, momentum=0.9, loss_scale=scale, residual=residual,
                                 weight_decay=0.25, overlap=looks)  # fmt: skip
             for step in range(7):
                 g = samples(step, dyadic=False)[comm.Get_rank() % BATCH]
@@ -66,8 +72,8 @@ def test_what_is_kept_does_not_depend_on_who_looks(on_ranks, form):
                 flow.step(g[None], None, 1, rate=0.125)
                 assert flow.accepted == (step != 4)
                 if looks:
-                    assert len(flow.csc.kept) in (1, 2)
-            kept.append([array.tobytes() for array in flow.csc.kept.values()])
+                    assert len(flow.csc.residual.settled()) in (1, 2)
+            kept.append([array.tobytes() for array in flow.csc.residual.settled().values()])
             flow.close()
         assert kept[0] == kept[1]
 
@@ -77,13 +83,13 @@ def test_what_is_kept_does_not_depend_on_who_looks(on_ranks, form):
 def spy_on_packing(csc):
     """What this rank has put into the packed buffer, before it is summed. -> function(sent) -> (k,)"""
     packed = []
-    allreduce = csc.allreduce
+    allreduce = csc.transport.allreduce
 
     def copy_first(x):
         packed.append(x.copy())
         allreduce(x)
 
-    csc.allreduce = copy_first
+    csc.transport = dataclasses.replace(csc.transport, allreduce=copy_first)
 
     def take(sent):
         values = np.concatenate(packed)
@@ -101,7 +107,7 @@ def test_bytes_are_the_chosen_chunks_the_norms_and_a_flag(on_ranks, theta, wire)
 
     def body(comm):
         traced = TracedComm(comm)
-        flow = GradientFlow(traced, Prescribed(), density=30, chunk=8, theta_bytes=theta, wire=wire)
+        flow = new_flow(traced, Prescribed(), density=30, chunk=8, theta_bytes=theta, wire=wire)
         rank, size, itemsize = comm.Get_rank(), comm.Get_size(), 2 if wire else 4
         for step in range(4):
             chosen = flow.csc.chosen
@@ -121,13 +127,14 @@ def test_bytes_are_the_chosen_chunks_the_norms_and_a_flag(on_ranks, theta, wire)
 
 
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan, 3e38])
+@pytest.mark.parametrize("residual", [Residual, FusedResidual])
 @pytest.mark.parametrize("overlap", [False, True])
-def test_infinity_in_an_unchosen_chunk_of_one_rank_leaves_everything_as_it_was(on_ranks, bad, overlap):
+def test_infinity_in_an_unchosen_chunk_of_one_rank_leaves_everything_as_it_was(on_ranks, bad, overlap, residual):
     """3e38 is finite by itself, but not after it was added to what was kept."""
 
     def body(comm):
         scale = LossScale(4.0, dynamic=True)
-        flow = GradientFlow(comm, Prescribed(), density=20, chunk=8, overlap=overlap, wire=np.float16, loss_scale=scale)
+        flow = new_flow(comm, Prescribed(), density=20, chunk=8, overlap=overlap, wire=np.float16, loss_scale=scale, residual=residual)
         last = comm.Get_rank() == comm.Get_size() - 1
         for step in range(3):
             flow.step(samples(step)[:1], None, 1, rate=0.125)
@@ -135,17 +142,17 @@ def test_infinity_in_an_unchosen_chunk_of_one_rank_leaves_everything_as_it_was(o
         before = snapshot(flow)
         g = samples(3)[:1].copy()
         if last:
-            flow.csc.store.correction.v[8 * unchosen] = before["v"][8 * unchosen] = 1e38
+            flow.csc.residual.state["v"][8 * unchosen] = before["v"][8 * unchosen] = 1e38
             g[0, 8 * unchosen] = bad
         with np.errstate(over="ignore"):
             flow.step(g, None, 1, rate=0.125)
         after = snapshot(flow)
-        assert not flow.accepted and flow.loss_scale.skipped == 1
+        assert not flow.accepted and flow.model.loss_scale.skipped == 1
         assert after.pop("scale") == before.pop("scale") / 2
         for name in before:
             assert np.array_equal(before[name], after[name]), name
         if last:
-            flow.csc.store.correction.v[8 * unchosen] = 0
+            flow.csc.residual.state["v"][8 * unchosen] = 0
         flow.step(samples(3)[:1], None, 1, rate=0.125)  # and training goes on
         assert flow.accepted
         flow.require_same_parameters()
@@ -156,6 +163,6 @@ def test_infinity_in_an_unchosen_chunk_of_one_rank_leaves_everything_as_it_was(o
 
 def snapshot(flow):
     """Everything that outlives a step."""
-    state = {name: array.copy() for name, array in flow.csc.kept.items()}
+    state = {name: array.copy() for name, array in flow.csc.residual.settled().items()}
     state |= {"w": flow.model.parameters.flat.copy(), "running": flow.model.network.running[0].copy()}
-    return state | {"chosen": list(flow.csc.chosen), "gap": flow.csc.gap.copy(), "scale": flow.scale}
+    return state | {"chosen": list(flow.csc.chosen), "gap": flow.csc.gap.copy(), "scale": flow.model.loss_scale.scale}

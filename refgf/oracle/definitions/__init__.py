@@ -1,37 +1,45 @@
 """What each technique must produce: the answers, written a second time and shorter.
 
-Every function here states one numbered sentence of ../SPEC.md, and its docstring begins with that number. They work on
-"one array per rank", a list of p arrays, in plain NumPy, straight from the definition, and import nothing else of the
-project. They are slow. Import from this package: `from refgf.oracle.definitions import ring_allreduce`.
+Every function states one numbered sentence of ../SPEC.md; its docstring begins with that number.
+The functions work on "one array per rank", a list of p arrays, in plain NumPy, straight from the
+definition. They import nothing else of the project, and they are slow. Import them from this
+package: `from refgf.oracle.definitions import ring_allreduce`.
 
-    numbers.py   P1-P3  what a number becomes on the wire        momentum.py  M1-M5   momentum SGD, LARS
-    ring.py      R, D   allreduce by ring, and in rank order     csc.py       C1-C7   sparse chunks, the pieces
-    sums.py      S      any order of summation                   csc_step.py  C8-C14  sparse chunks, a whole step
-    large_batch.py  M6-M9   accumulation, LARS in parallel and under float16
-    lazy.py      L      lazy allreduce, merging                  network.py   N       layers, by plain loops
-    scaling.py   P4-P8  loss scaling, master weights             alexnet.py   N10-11  the network of the numbers
-    daso.py      A      nodes that meet late             rounding.py  N12-13  how far rounding may move it
-    resnet50.py  N14-15 blocks with a shortcut
-    hierarchy.py H      tree, doubling, nodes                    topk.py      T      fine-grained sparsity
-    cache.py     K      shards, cache levels
+    numbers.py      P1-P3    rounding to the wire type
+    scaling.py      P4-P8    loss scaling, master weights
+    ring.py         R, D     allreduce by a ring, and in rank order
+    sums.py         S        the exact sum, and a bound for any order of summation
+    lazy.py         L        lazy allreduce, merged gradients
+    momentum.py     M1-M5    momentum SGD, LARS
+    large_batch.py  M6-M9    accumulation, LARS in parallel and under loss scaling
+    csc.py          C1-C7    coarse-grained sparse communication: its functions
+    csc_step.py     C8-C14   coarse-grained sparse communication: a whole step
+    daso.py         A        asynchronous sums between nodes
+    hierarchy.py    H        tree, doubling, hierarchies of nodes
+    topk.py         T        fine-grained sparsity
+    cache.py        K        shards, cache levels
+    network.py      N1-N9    layers, by plain loops
+    alexnet.py      N10-N11  AlexNet
+    rounding.py     N12-N13  how far rounding may move AlexNet's gradients
+    resnet50.py     N14-N15  ResNet-50
 """
 
-# ruff: noqa: F401  the names are imported to be imported from here
-
 import re
+from collections.abc import Callable
 
+# ruff: noqa: F401  these names are here to be imported from here
 from refgf.oracle.definitions.alexnet import alexnet_step, split_layers
 from refgf.oracle.definitions.cache import cache_levels, fits, node_batches, node_shards
 from refgf.oracle.definitions.csc import (
     FORMS,
-    carried,
+    accumulated_gradient,
     choose,
     chunk_bounds,
     conserved,
     importance,
-    keep,
-    nothing_kept,
+    next_residual,
     percent_of_step,
+    zero_residual,
 )
 from refgf.oracle.definitions.csc_step import (
     CSCSettings,
@@ -42,19 +50,19 @@ from refgf.oracle.definitions.csc_step import (
     csc_step,
     local_gradient,
     sent_elements,
-    skipped,
+    skip_step,
     update,
 )
 from refgf.oracle.definitions.daso import (
     DASOSettings,
     daso_averaged,
+    daso_broadcast,
     daso_groups,
     daso_merge,
     daso_next_phase,
     daso_phases,
     daso_run,
     daso_sender,
-    daso_spread,
     daso_start,
     daso_step,
     daso_sum,
@@ -63,8 +71,8 @@ from refgf.oracle.definitions.daso import (
     node_gradients,
 )
 from refgf.oracle.definitions.hierarchy import (
+    add_partner,
     doubling_allreduce,
-    exchanged,
     hybrid_allreduce,
     log_phases_allreduce,
     node_slices,
@@ -73,17 +81,29 @@ from refgf.oracle.definitions.hierarchy import (
     tree_allreduce,
     two_level_allreduce,
 )
-from refgf.oracle.definitions.large_batch import accumulated, lars_partial_squares, polynomial_rate, scaled_lars_run
+from refgf.oracle.definitions.large_batch import (
+    accumulated,
+    lars_partial_squares,
+    polynomial_rate,
+    scaled_lars_run,
+)
 from refgf.oracle.definitions.lazy import (
+    allreduce_calls,
     bytes_per_gradient,
     lazy_allreduce,
     lazy_calls,
     lazy_rest,
     merged_allreduce,
     merged_calls,
-    one_by_one,
 )
-from refgf.oracle.definitions.momentum import decayed_gradient, lars_ratio, lars_step, momentum_step, warmup_rate
+from refgf.oracle.definitions.momentum import (
+    LARSSettings,
+    decayed_gradient,
+    lars_ratio,
+    lars_step,
+    momentum_step,
+    warmup_rate,
+)
 from refgf.oracle.definitions.network import (
     batch_norm,
     batch_norm_backward,
@@ -98,12 +118,17 @@ from refgf.oracle.definitions.network import (
     relu,
     softmax_cross_entropy,
 )
-from refgf.oracle.definitions.numbers import bfloat16_bits, bfloat16_values, on_wire, underflow_share
+from refgf.oracle.definitions.numbers import (
+    bfloat16_bits,
+    bfloat16_values,
+    on_wire,
+    underflow_share,
+)
 from refgf.oracle.definitions.resnet50 import (
     bottleneck,
     bottleneck_backward,
-    convolved,
-    convolved_backward,
+    conv_norm,
+    conv_norm_backward,
     residual_layers,
     resnet50_step,
 )
@@ -111,7 +136,7 @@ from refgf.oracle.definitions.ring import (
     agree,
     direct_allreduce,
     direct_fold,
-    direct_in_pieces,
+    direct_in_calls,
     direct_traffic,
     ring_allreduce,
     ring_states,
@@ -121,14 +146,29 @@ from refgf.oracle.definitions.ring import (
     slice_bounds,
 )
 from refgf.oracle.definitions.rounding import alexnet_rounding, momentum_rounding
-from refgf.oracle.definitions.scaling import all_finite, next_scale, scaled_allreduce, scaled_run, working_copy
+from refgf.oracle.definitions.scaling import (
+    all_finite,
+    next_scale,
+    scaled_allreduce,
+    scaled_run,
+    working_copy,
+)
 from refgf.oracle.definitions.sums import exact_sum, summation_bound
-from refgf.oracle.definitions.topk import chosen_and_kept, hitopk_run, keep_count, mstopk, top_k, topk_run, topk_traffic
+from refgf.oracle.definitions.topk import (
+    hitopk_run,
+    keep_count,
+    mstopk,
+    sparsify,
+    top_k,
+    topk_run,
+    topk_traffic,
+)
 
 __all__ = [name for name in dir() if callable(globals()[name]) and not name.startswith("_")]
+__all__.remove("Callable")
 
 
-def statements():
+def statements() -> dict[str, Callable]:
     """{number: function} of everything defined here, read from the docstrings ("R2: ...")."""
     found = {}
     for name in __all__:

@@ -1,20 +1,26 @@
 """H1 to H8: sums in the orders of tree, doubling and hierarchies; xs, wire and results as in ring.py.
 
-    nodes   which ranks share a node, [[0, 1], [2, 3], ...], every rank once
+nodes   the ranks of each node, [[0, 1], [2, 3], ...], every rank once
 
-    p = 4, nodes [[0, 1], [2, 3]]       tree, doubling                     two levels, slice 0
-    every element                       (x0 + x1) + (x2 + x3)              (x0 + x1) + (x2 + x3)
-                                                                           slice 1: (x1 + x0) + (x3 + x2)
+p = 4, nodes [[0, 1], [2, 3]]
+    tree, doubling          (x0 + x1) + (x2 + x3)
+    two levels, slice 0     (x0 + x1) + (x2 + x3)
+    two levels, slice 1     (x1 + x0) + (x3 + x2)
 """
 
 import numpy as np
 
 from refgf.oracle.definitions.numbers import on_wire
-from refgf.oracle.definitions.ring import ring_allreduce, ring_traffic, slice_bounds
+from refgf.oracle.definitions.ring import Arrays, ring_allreduce, ring_traffic, slice_bounds
+
+Nodes = list[list[int]]
 
 
-def tree_allreduce(xs, wire=None):
-    """H1: at distance d = 1, 2, 4, ... rank r, a multiple of 2d, adds what rank r + d holds; rank 0 finishes the sum."""
+def tree_allreduce(xs: Arrays, wire: str | None = None) -> Arrays:
+    """H1: at distance d = 1, 2, 4, ... rank r, a multiple of 2d, adds the partial sum of rank r + d.
+
+    Rank 0 finishes the sum.
+    """
     held, d = list(xs), 1
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         while d < len(xs):
@@ -24,28 +30,32 @@ def tree_allreduce(xs, wire=None):
     return [on_wire(held[0], wire) for _ in xs]
 
 
-def doubling_allreduce(xs, wire=None):
-    """H2: p - q ranks too many, q the largest power of two up to p, add up in pairs (0, 1), (2, 3), ...; then partners whose
-    numbers differ in bit 0, 1, 2, ... add each other's sums, both rounded. Recursive doubling and halving-doubling alike."""
+def doubling_allreduce(xs: Arrays, wire: str | None = None) -> Arrays:
+    """H2: ranks beyond q, the largest power of two up to p, first add up in pairs (0, 1), (2, 3), ...
+
+    There are p - q such pairs. Then partners whose numbers differ in bit 0, 1, 2, ... add each
+    other's sums, both rounded. Recursive doubling and halving-doubling have the same bits.
+    """
     q = 1 << (len(xs).bit_length() - 1)
     extras = len(xs) - q
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        held = [xs[2 * i] + on_wire(xs[2 * i + 1], wire) for i in range(extras)] + list(xs[2 * extras :])
+        held = [xs[2 * i] + on_wire(xs[2 * i + 1], wire) for i in range(extras)]
+        held += xs[2 * extras :]
         bit = 1
         while bit < q:
-            held = [exchanged(held[i], held[i ^ bit], wire) for i in range(q)]
+            held = [add_partner(held[i], held[i ^ bit], wire) for i in range(q)]
             bit *= 2
     total = [on_wire(x, wire) for x in held]
     return [total[r // 2 if r < 2 * extras else r - extras].copy() for r in range(len(xs))]
 
 
-def exchanged(own, other, wire=None):
-    """H3: where two ranks exchange their sums, each rounds its own too, or the two would hold different bits."""
+def add_partner(own: np.ndarray, other: np.ndarray, wire: str | None = None) -> np.ndarray:
+    """H3: of two ranks that exchange sums each rounds its own too, or their bits would differ."""
     return on_wire(own, wire) + on_wire(other, wire)
 
 
-def node_slices(xs, wire=None):
-    """The sums of a node's slices: left folds as in R2, with R3's roundings but for the last. -> [array] * k"""
+def node_slices(xs: Arrays, wire: str | None = None) -> Arrays:
+    """The sums of a node's slices: left folds as in R2, with R3's roundings except the last."""
     k, folds = len(xs), []
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         for s, (i, j) in enumerate(slice_bounds(len(xs[0]), k)):
@@ -56,38 +66,49 @@ def node_slices(xs, wire=None):
     return folds
 
 
-def three_phase_allreduce(xs, nodes, wire=None):
-    """H4: each node's slices are summed around its ring and travel to its first rank, which has summed slice 1 itself; then
-    the ring (R2, R3) over these masters, whose sum everybody gets."""
+def three_phase_allreduce(xs: Arrays, nodes: Nodes, wire: str | None = None) -> Arrays:
+    """H4: each node's slices are summed around its ring and sent to its first rank, the master.
+
+    The master has summed slice 1 itself, so that slice is not rounded. Then follows the ring
+    (R2, R3) over the masters, whose sum all ranks receive.
+    """
     masters = []
     for node in nodes:
-        folds = node_slices([xs[r] for r in node], wire)
-        own = 1 % len(node)
-        masters.append(np.concatenate([fold if s == own else on_wire(fold, wire) for s, fold in enumerate(folds)]))
+        folds, own = node_slices([xs[r] for r in node], wire), 1 % len(node)
+        received = [fold if s == own else on_wire(fold, wire) for s, fold in enumerate(folds)]
+        masters.append(np.concatenate(received))
     return [ring_allreduce(masters, wire)[0] for _ in xs]
 
 
-def two_level_allreduce(xs, nodes, wire=None):
-    """H5: each node's slices are summed around its ring; slice s of all nodes, equally many ranks each, around another."""
+def two_level_allreduce(xs: Arrays, nodes: Nodes, wire: str | None = None) -> Arrays:
+    """H5: each node's slices are summed around its ring, then slice s of all nodes around another.
+
+    Nodes have equally many ranks.
+    """
     sums = [node_slices([xs[r] for r in node], wire) for node in nodes]
-    total = np.concatenate([ring_allreduce(list(parts), wire)[0] for parts in zip(*sums)])
+    total = np.concatenate([ring_allreduce(list(folds), wire)[0] for folds in zip(*sums)])
     return [total.copy() for _ in xs]
 
 
-def hybrid_allreduce(xs, nodes, threshold, wire=None):
-    """H6: fewer than `threshold` elements in three phases, the others by the flat ring."""
-    return three_phase_allreduce(xs, nodes, wire) if len(xs[0]) < threshold else ring_allreduce(xs, wire)
+def hybrid_allreduce(xs: Arrays, nodes: Nodes, threshold: int, wire: str | None = None) -> Arrays:
+    """H6: three phases for fewer than `threshold` elements, the flat ring from there on."""
+    if len(xs[0]) < threshold:
+        return three_phase_allreduce(xs, nodes, wire)
+    return ring_allreduce(xs, wire)
 
 
-def log_phases_allreduce(xs, nodes, wire=None):
-    """H8: each node's sum as in H1, rounded on its first rank; then H2, H3 over these masters, whose sum everybody gets."""
+def log_phases_allreduce(xs: Arrays, nodes: Nodes, wire: str | None = None) -> Arrays:
+    """H8: each node's sum as in H1, rounded on its first rank; then H2, H3 over these masters."""
     masters = [tree_allreduce([xs[r] for r in node], wire)[0] for node in nodes]
     return [doubling_allreduce(masters, wire)[0] for _ in xs]
 
 
-def schedule_traffic(algorithm, n, nodes, rank):
-    """H7: (messages, elements) that a rank sends, empty ones too; algorithm: tree, recursive_doubling, halving_doubling,
-    three_phase, two_level or log_phases. For the first three only p, the number of ranks on all nodes, counts."""
+def schedule_traffic(algorithm: str, n: int, nodes: Nodes, rank: int) -> tuple[int, int]:
+    """H7: (messages, elements) that a rank sends, empty messages too.
+
+    algorithm: tree, recursive_doubling, halving_doubling, three_phase, two_level or log_phases.
+    The first three depend only on p, the number of ranks on all nodes.
+    """
     p = sum(map(len, nodes))
     if algorithm in ("three_phase", "two_level", "log_phases"):
         return hierarchy_traffic(algorithm, n, nodes, rank)
@@ -103,21 +124,25 @@ def schedule_traffic(algorithm, n, nodes, rank):
     if algorithm == "recursive_doubling":
         return rounds + extra, (rounds + extra) * n
     number = rank // 2 if extra else rank - extras
-    return 2 * rounds + extra, halved(number, n, q) + extra * n
+    return 2 * rounds + extra, halving_elements(number, n, q) + extra * n
 
 
-def halved(number, n, q):
-    """Elements that participant `number` of halving-doubling sends: in each round one half there, the other half back."""
+def halving_elements(number: int, n: int, q: int) -> int:
+    """Elements that participant `number` of halving-doubling sends.
+
+    In each round it sends one half away, and returns the other half in the second phase.
+    """
     bounds = slice_bounds(n, q)
     first, last, sent = 0, q, 0
     for bit in range(q.bit_length() - 1):
         middle = (first + last) // 2
-        sent += sum(j - i for i, j in bounds[first:last])  # it gives one half away now and the other one on the way back
+        sent += sum(j - i for i, j in bounds[first:last])  # both halves of what it holds
         first, last = (middle, last) if number >> bit & 1 else (first, middle)
     return sent
 
 
-def hierarchy_traffic(algorithm, n, nodes, rank):
+def hierarchy_traffic(algorithm: str, n: int, nodes: Nodes, rank: int) -> tuple[int, int]:
+    """H7 for three_phase, two_level and log_phases."""
     i, node = next((i, list(node)) for i, node in enumerate(nodes) if rank in node)
     j, k, m = node.index(rank), len(node), len(nodes)
     s = [stop - start for start, stop in slice_bounds(n, k)]

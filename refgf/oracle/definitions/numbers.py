@@ -1,17 +1,18 @@
 """P1 to P3: what a number becomes on the wire.
 
-A wire type is None (travel as you are), "float64", "float32", "float16" or "bfloat16". NumPy has no bfloat16, so
-its 16 bits are stored as uint16 and its values are computed with as float32.
+A wire type is None (sent in the type of the array), "float64", "float32", "float16" or "bfloat16".
+NumPy has no bfloat16: its 16 bits are stored as uint16, and its values are computed with as float32.
 """
 
 import numpy as np
 
 
-def on_wire(x, wire):
-    """P1: the values that arrive when x travels as `wire`, in the type of x.
+def on_wire(x: np.ndarray, wire: str | None) -> np.ndarray:
+    """P1: the values received when x is sent as `wire`, in the type of x.
 
-    Rounded to nearest, ties to even; beyond the largest finite number comes infinity; gradual underflow is kept.
-    float64 reaches bfloat16 by way of float32 (two roundings, as every machine without its own instruction does it).
+    They are rounded to nearest, ties to even. Numbers that are too large become infinite, and
+    underflow is gradual. float64 reaches bfloat16 through float32, as on machines without an
+    instruction for it: two roundings.
     """
     if wire is None:
         return np.array(x)
@@ -21,8 +22,11 @@ def on_wire(x, wire):
         return x.astype(wire).astype(x.dtype)
 
 
-def bfloat16_bits(x):
-    """P2: the upper half of a float32, rounded to nearest, ties to even; a NaN stays a NaN. (any) -> uint16 (any)"""
+def bfloat16_bits(x: np.ndarray) -> np.ndarray:
+    """P2: the upper half of a float32, rounded to nearest, ties to even; a NaN stays a NaN.
+
+    Any shape -> uint16 of the same shape.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         x = np.asarray(x).astype(np.float32)
     bits = x.view(np.uint32).astype(np.uint64)
@@ -30,13 +34,13 @@ def bfloat16_bits(x):
     return np.where(np.isnan(x), bits >> 16 | 0x40, rounded).astype(np.uint16)
 
 
-def bfloat16_values(bits):
+def bfloat16_values(bits: np.ndarray) -> np.ndarray:
     """The float32 values of bfloat16 bits: exact. uint16 (any) -> float32 (any)"""
     return (np.asarray(bits, np.uint16).astype(np.uint32) << 16).view(np.float32)
 
 
-def underflow_share(x, wire):
-    """P3: of the elements that are not zero, the share that becomes zero on the wire; 0.0 when all are zero."""
+def underflow_share(x: np.ndarray, wire: str | None) -> float:
+    """P3: of the nonzero elements, the share that becomes zero on the wire; 0.0 if all are zero."""
     nonzero = np.asarray(x) != 0
     lost = nonzero & (on_wire(x, wire) == 0)
     return float(lost.sum() / max(1, nonzero.sum()))

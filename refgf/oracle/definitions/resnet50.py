@@ -1,7 +1,10 @@
 """N14 and N15: ResNet-50 as blocks of the layers N1 to N8, forward and backward.
 
-    block   convolution a 1 x 1 - b 3 x 3 - c 1 x 1, each normalised, ReLU after a and b; plus the shortcut; ReLU
+A block has the convolutions a 1 x 1, b 3 x 3 and c 1 x 1, each normalised, with ReLU after a and b.
+Its output is ReLU of their result plus the shortcut.
 """
+
+from typing import Any
 
 import numpy as np
 
@@ -18,38 +21,47 @@ from refgf.oracle.definitions.network import (
 )
 
 BLOCKS = [3, 4, 6, 3]
+Triple = tuple[np.ndarray, np.ndarray, np.ndarray]  # beta, gamma, weight
 
 
-def resnet50_step(images, labels, tensors, global_batch):
-    """N14: conv 7 x 7 / 2, batch normalisation, ReLU, pooling with a border, 3 + 4 + 6 + 3 blocks, mean, fully connected.
+def resnet50_step(
+    images: np.ndarray, labels: np.ndarray, tensors: list[np.ndarray], global_batch: int
+) -> tuple[float, list[np.ndarray]]:
+    """N14: conv 7 x 7 / 2, normalisation, ReLU, pooling with a border, 3 + 4 + 6 + 3 blocks, mean.
 
-    tensors: 161 arrays in the order of generation (N15).  -> (loss, 161 gradients in that order)
+    Last comes a fully connected layer. tensors: 161 arrays in the order of generation (N15).
+    -> (loss, 161 gradients in that order)
     """
     (b, w), *blocks, stem = residual_layers(tensors)
-    blocks = blocks[::-1]  # in the order of forward now
-    strides = [2 if stage and not number else 1 for stage, count in enumerate(BLOCKS) for number in range(count)]
-    z, first = convolved(images, stem[0], 2, 3)
+    blocks = blocks[::-1]  # in the order of forward
+    strides = []
+    for stage, count in enumerate(BLOCKS):
+        strides += [2 if stage else 1] + [1] * (count - 1)
+    z, stem_state = conv_norm(images, stem[0], 2, 3)
     bordered = np.pad(relu(z), ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=-np.inf)
     x, where = max_pool(bordered)
-    remembered = []
+    states = []
     for block, stride in zip(blocks, strides):
-        x, kept = bottleneck(x, block, stride)
-        remembered.append(kept)
+        x, state = bottleneck(x, block, stride)
+        states.append(state)
     pooled = x.mean(axis=(1, 2))  # (N, H, W, C) -> (N, C)
     loss, dy = softmax_cross_entropy(fully_connected(pooled, w, b), labels, global_batch)
     gradients = [dy.sum(axis=0), pooled.T @ dy]
     pixels = x.shape[1] * x.shape[2]
     dx = np.broadcast_to((dy @ w.T / pixels)[:, None, None, :], x.shape)
-    for block, stride, kept in list(zip(blocks, strides, remembered))[::-1]:
-        dx, more = bottleneck_backward(dx, block, stride, kept)
-        gradients += more
+    for block, stride, state in list(zip(blocks, strides, states))[::-1]:
+        dx, block_gradients = bottleneck_backward(dx, block, stride, state)
+        gradients += block_gradients
     dz = max_pool_backward(bordered, where, dx)[:, 1:-1, 1:-1] * (z > 0)
-    return loss, gradients + convolved_backward(dz, stem[0], 2, 3, first)[1]
+    return loss, gradients + conv_norm_backward(dz, stem[0], 2, 3, stem_state)[1]
 
 
-def residual_layers(tensors):
-    """N15: the last layer's bias and weight; the blocks from the last to the first, in each c, b, a and then the shortcut, if
-    its block is the first of a stage; the first convolution. All but the last: triples of beta, gamma, weight. -> 18 lists"""
+def residual_layers(tensors: list[np.ndarray]) -> list[list]:
+    """N15: the last layer's bias and weight, the blocks from last to first, the first convolution.
+
+    A block is c, b, a, and then the shortcut if the block is the first of a stage. All layers but
+    the last are triples of beta, gamma, weight. -> 18 lists
+    """
     triples = [tuple(tensors[i : i + 3]) for i in range(2, len(tensors), 3)]
     layers, start = [list(tensors[:2])], 0
     for count in BLOCKS[::-1]:
@@ -60,37 +72,46 @@ def residual_layers(tensors):
     return [*layers, triples[start:]]
 
 
-def convolved(x, tensors, stride, pad):
-    """A convolution without bias and its normalisation. -> (z, what backward needs)"""
+def conv_norm(x: np.ndarray, tensors: Triple, stride: int, pad: int) -> tuple[np.ndarray, Any]:
+    """A convolution without bias, and its normalisation. -> (z, what backward needs)"""
     beta, gamma, w = tensors
     y = conv(x, w, np.zeros(w.shape[-1]), stride, pad)
     return batch_norm(y, gamma, beta), (x, y)
 
 
-def convolved_backward(dz, tensors, stride, pad, remembered):
-    (_, gamma, w), (x, y) = tensors, remembered
+def conv_norm_backward(
+    dz: np.ndarray, tensors: Triple, stride: int, pad: int, state: Any
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """-> (dx, [dbeta, dgamma, dw])"""
+    (_, gamma, w), (x, y) = tensors, state
     dy, dgamma, dbeta = batch_norm_backward(y, gamma, dz)
     dx, dw, _ = conv_backward(x, w, dy, stride, pad)
     return dx, [dbeta, dgamma, dw]
 
 
-def bottleneck(x, layers, stride):
-    """layers: c, b, a, and the shortcut where there is a convolution in it. -> (y, what backward needs)"""
+def bottleneck(x: np.ndarray, layers: list[Triple], stride: int) -> tuple[np.ndarray, Any]:
+    """layers: c, b, a, and the shortcut's convolution if it has one. -> (y, what backward needs)"""
     c, b, a, *shortcut = layers
-    za, kept_a = convolved(x, a, 1, 0)
-    zb, kept_b = convolved(relu(za), b, stride, 1)
-    zc, kept_c = convolved(relu(zb), c, 1, 0)
-    beside, kept_s = convolved(x, shortcut[0], stride, 0) if shortcut else (x, None)
-    y = relu(zc + beside)
-    return y, (za, zb, y, kept_a, kept_b, kept_c, kept_s)
+    za, state_a = conv_norm(x, a, 1, 0)
+    zb, state_b = conv_norm(relu(za), b, stride, 1)
+    zc, state_c = conv_norm(relu(zb), c, 1, 0)
+    identity, state_s = conv_norm(x, shortcut[0], stride, 0) if shortcut else (x, None)
+    y = relu(zc + identity)
+    return y, (za, zb, y, state_a, state_b, state_c, state_s)
 
 
-def bottleneck_backward(dy, layers, stride, remembered):
+def bottleneck_backward(
+    dy: np.ndarray, layers: list[Triple], stride: int, state: Any
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """-> (dx, gradients of c, b, a, shortcut)"""
     c, b, a, *shortcut = layers
-    za, zb, y, kept_a, kept_b, kept_c, kept_s = remembered
+    za, zb, y, state_a, state_b, state_c, state_s = state
     dz = dy * (y > 0)
-    du, of_c = convolved_backward(dz, c, 1, 0, kept_c)
-    du, of_b = convolved_backward(du * (zb > 0), b, stride, 1, kept_b)
-    dx, of_a = convolved_backward(du * (za > 0), a, 1, 0, kept_a)
-    beside, of_shortcut = convolved_backward(dz, shortcut[0], stride, 0, kept_s) if shortcut else (dz, [])
-    return dx + beside, of_c + of_b + of_a + of_shortcut
+    du, of_c = conv_norm_backward(dz, c, 1, 0, state_c)
+    du, of_b = conv_norm_backward(du * (zb > 0), b, stride, 1, state_b)
+    dx, of_a = conv_norm_backward(du * (za > 0), a, 1, 0, state_a)
+    if shortcut:
+        dz, of_shortcut = conv_norm_backward(dz, shortcut[0], stride, 0, state_s)
+    else:
+        of_shortcut = []
+    return dx + dz, of_c + of_b + of_a + of_shortcut

@@ -1,12 +1,12 @@
 """R1 to R6 and D1 to D4: allreduce over p ranks, one flat array of n elements per rank.
 
-    xs      list of p arrays (n,), all of one type; xs[r] is what rank r contributes
-    result  list of p arrays (n,): what each rank holds afterwards
+xs      list of p arrays (n,), all of one type; xs[r] is the contribution of rank r
+result  list of p arrays (n,): what each rank holds afterwards
 
-    p = 3: who adds what, in which order          ring                     direct
-    slice 0                                  (x0 + x1) + x2           (x0 + x1) + x2
-    slice 1                                  (x1 + x2) + x0           (x0 + x1) + x2
-    slice 2                                  (x2 + x0) + x1           (x0 + x1) + x2
+Order of summation for p = 3        ring                     direct
+slice 0                             (x0 + x1) + x2           (x0 + x1) + x2
+slice 1                             (x1 + x2) + x0           (x0 + x1) + x2
+slice 2                             (x2 + x0) + x1           (x0 + x1) + x2
 """
 
 from itertools import accumulate
@@ -15,56 +15,65 @@ import numpy as np
 
 from refgf.oracle.definitions.numbers import on_wire
 
+Arrays = list[np.ndarray]  # one per rank
 
-def slice_bounds(n, p):
-    """R1: n elements in p slices, the first n mod p of them one longer. -> [(start, stop)] * p"""
+
+def slice_bounds(n: int, p: int) -> list[tuple[int, int]]:
+    """R1: n elements in p slices; the first n mod p have one element more. -> [(start, stop)] * p"""
     lengths = [n // p + (s < n % p) for s in range(p)]
     return [(stop - length, stop) for length, stop in zip(lengths, accumulate(lengths))]
 
 
-def ring_allreduce(xs, wire=None):
-    """R2: slice s is a left fold over the ranks s, s+1, ..., s+p-1 (mod p). -> p arrays with the same bits"""
+def ring_allreduce(xs: Arrays, wire: str | None = None) -> Arrays:
+    """R2: slice s is a left fold over the ranks s, s+1, ..., s+p-1 (mod p).
+
+    -> p arrays with the same bits
+    """
     p, total = len(xs), np.empty_like(xs[0])
     for s, (i, j) in enumerate(slice_bounds(len(xs[0]), p)):
         total[i:j] = rounded_fold([xs[(s + k) % p][i:j] for k in range(p)], wire)
     return [total.copy() for _ in xs]
 
 
-def rounded_fold(parts, wire=None):
-    """R3: a partial sum is rounded to the wire type before each addition, and the finished sum once more.
+def rounded_fold(terms: Arrays, wire: str | None = None) -> np.ndarray:
+    """R3: a partial sum is rounded to the wire type before each addition, the finished sum once more.
 
-    That last rounding is done by the owner on its own copy too (and for p = 1), or its bits would differ from those
-    that it sends. Additions are in the type of the arrays; on float16 values this is float16 addition, bit for bit.
+    The owner rounds its own copy too (and for p = 1); otherwise its bits would differ from those
+    that it sends. Additions are in the type of the arrays. On float16 values this is float16
+    addition, bit for bit.
     """
-    total = parts[0]
+    total = terms[0]
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        for part in parts[1:]:
-            total = part + on_wire(total, wire)
+        for term in terms[1:]:
+            total = term + on_wire(total, wire)
     return on_wire(total, wire)
 
 
-def agree(results):
-    """R4: all ranks end with the same bits. Payloads of NaN do not count, the sign of zero does. -> bool"""
+def agree(results: Arrays) -> bool:
+    """R4: all ranks end with the same bits. The payload of a NaN does not count, the sign of 0 does."""
     return all(same_bits(result, results[0]) for result in results)
 
 
-def same_bits(a, b):
-    """Are these the same numbers, bit for bit, NaN equal to any NaN, +0 different from -0?"""
+def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
+    """Are these the same numbers, bit for bit? NaN equals any NaN, +0 differs from -0."""
     a, b = np.asarray(a), np.asarray(b)
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     if a.dtype.kind != "f":
         return bool((a == b).all())
-    return bool((((a == b) & (np.signbit(a) == np.signbit(b))) | (np.isnan(a) & np.isnan(b))).all())
+    same_number = (a == b) & (np.signbit(a) == np.signbit(b))
+    return bool((same_number | (np.isnan(a) & np.isnan(b))).all())
 
 
-def ring_states(xs, wire=None):
-    """R5: every rank's array after each of the 2(p-1) steps of the ring in place, and after the owner's rounding.
+def ring_states(xs: Arrays, wire: str | None = None) -> list[Arrays]:
+    """R5: every rank's array after each of the 2(p-1) ring steps, and after the owner's rounding.
 
-    Step t of the first p-1:  rank r sends slice r-t to rank r+1, receives slice r-t-1 from rank r-1 and adds it.
-    Then rank r rounds slice r+1, which it has finished, to the wire type.
-    Step t of the last p-1:   rank r sends slice r+1-t to rank r+1, receives slice r-t from rank r-1 and keeps it.
-    All slice numbers mod p.  -> list of 2(p-1) + 1 lists of p arrays; number p-1 is the state after the rounding
+    All slice numbers are mod p.
+      step t of the first p-1   rank r sends slice r-t to rank r+1, receives slice r-t-1, adds it
+      between                   rank r rounds slice r+1, which it has finished, to the wire type
+      step t of the last p-1    rank r sends slice r+1-t to rank r+1, receives slice r-t, copies it
+
+    -> list of 2(p-1) + 1 lists of p arrays; number p-1 is the state after the rounding
     """
     p, bounds = len(xs), slice_bounds(len(xs[0]), len(xs))
     held, states = [x.copy() for x in xs], []
@@ -86,46 +95,51 @@ def ring_states(xs, wire=None):
     return states
 
 
-def ring_traffic(n, p, rank):
-    """R6: what one rank sends. -> (messages, elements); empty slices are sent too, nothing is sent when p = 1"""
+def ring_traffic(n: int, p: int, rank: int) -> tuple[int, int]:
+    """R6: what one rank sends. -> (messages, elements)
+
+    Empty slices are sent too. Nothing is sent for p = 1.
+    """
     if p == 1:
         return 0, 0
     lengths = [stop - start for start, stop in slice_bounds(n, p)]
     return 2 * (p - 1), 2 * n - lengths[(rank + 1) % p] - lengths[(rank + 2) % p]
 
 
-def direct_allreduce(xs, wire=None):
-    """D1: every element is a left fold over the ranks 0, 1, ..., p-1. -> p arrays with the same bits"""
+def direct_allreduce(xs: Arrays, wire: str | None = None) -> Arrays:
+    """D1: every element is a left fold over the ranks 0, 1, ..., p-1. -> p arrays, the same bits"""
     total = direct_fold(xs, wire)
     return [total.copy() for _ in xs]
 
 
-def direct_fold(parts, wire=None):
-    """D2: each of the p inputs, the owner's own included, is rounded to the wire type once, and the finished sum once.
+def direct_fold(terms: Arrays, wire: str | None = None) -> np.ndarray:
+    """D2: each of the p inputs is rounded to the wire type once, and the finished sum once.
 
-    The owner's own input is rounded although it does not travel: otherwise the bits would depend on who owns it.
+    The owner's own input is rounded although it is not sent; otherwise the bits would depend on
+    which rank owns an element.
     """
-    total = on_wire(parts[0], wire)
+    total = on_wire(terms[0], wire)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        for part in parts[1:]:
-            total = total + on_wire(part, wire)
+        for term in terms[1:]:
+            total = total + on_wire(term, wire)
     return on_wire(total, wire)
 
 
-def direct_in_pieces(xs, cuts, wire=None):
-    """D3: bits do not depend on how the elements are cut into calls. cuts: increasing positions. -> p arrays
+def direct_in_calls(xs: Arrays, cuts: list[int], wire: str | None = None) -> Arrays:
+    """D3: bits do not depend on how the elements are divided into calls.
 
-    Equal to direct_allreduce(xs, wire) for all cuts; that is the statement.
+    cuts: increasing positions. The statement is that this equals direct_allreduce(xs, wire) for
+    all cuts. -> p arrays
     """
     edges = [0, *cuts, len(xs[0])]
-    pieces = [direct_allreduce([x[i:j] for x in xs], wire) for i, j in zip(edges, edges[1:])]
-    return [np.concatenate(parts) for parts in zip(*pieces)]
+    calls = [direct_allreduce([x[i:j] for x in xs], wire) for i, j in zip(edges, edges[1:])]
+    return [np.concatenate(sums) for sums in zip(*calls)]
 
 
-def direct_traffic(n, p, rank):
-    """D4: what one rank sends: every other's slice to its owner, then its own finished slice to every other.
+def direct_traffic(n: int, p: int, rank: int) -> tuple[int, int]:
+    """D4: a rank sends each other rank's slice to its owner, then its finished slice to all others.
 
-    -> (messages, elements); empty slices are sent too, nothing is sent when p = 1
+    Empty slices are sent too. Nothing is sent for p = 1. -> (messages, elements)
     """
     if p == 1:
         return 0, 0

@@ -1,13 +1,16 @@
-"""N12 and N13: how far rounding may move a gradient, and the parameters, whatever the order of summation.
+"""N12 and N13: how far rounding may move a gradient, and the parameters, for any order of summation.
 
-For AlexNet without normalisation and dropout (16 tensors in the order of generation). A layer is a matrix product
-y = A x + b, and ReLU with the pooling after it, if any, picks from each window its largest pixel, or 0. Call that its
-choice: for given choices everything is linear, so a rounding error d in layer l adds exactly (dy_m/dy_l) d to layer m
-above it, and likewise on the way back. What is left is to bound each layer's own errors: a sum of n products in any
-order (blocks, threads, ranks), fused multiply-adds or not, errs by at most gamma_n = n u / (1 - n u) times the sum of
-the products' magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, ch. 3 and 4).
+This holds for AlexNet without normalisation and dropout (16 tensors in the order of generation). A
+layer is a matrix product y = A x + b. ReLU, with the pooling after it if there is any, picks from
+each window its largest pixel, or 0: call that its choice. For given choices everything is linear,
+so a rounding error d in layer l adds exactly (dy_m/dy_l) d to layer m above it, and likewise in
+backward. What remains is to bound each layer's own errors. A sum of n products errs by at most
+gamma_n = n u / (1 - n u) times the sum of the products' magnitudes, in any order (blocks, threads,
+ranks), with fused multiply-adds or without (Higham, Accuracy and Stability of Numerical Algorithms,
+ch. 3 and 4).
 
-Assumed: no overflow or underflow, exp within 8 u, and the rounding of the bound itself (about 1e-12 of it) is left out.
+Assumed: no overflow, no underflow, and exp within 8 u. The rounding of the bound itself, about
+1e-12 of it, is neglected.
 """
 
 from dataclasses import dataclass
@@ -16,68 +19,89 @@ import numpy as np
 
 from refgf.oracle.definitions.alexnet import CONVOLUTIONS
 
+Arrays = list[np.ndarray]
+
 
 @dataclass(frozen=True)
-class Rounding:
+class RoundingBound:
     """gradients, bounds: 16 arrays each, float64
-    choices: an array (N, windows) for each layer but the last: 0 where ReLU gives 0, else 1 + pixel of the window
+    choices: an array (N, windows) per layer but the last: 0 where ReLU gives 0, else 1 + pixel
     doubtful: how many choices rounding could change"""
 
-    gradients: list
-    bounds: list
-    choices: list
+    gradients: Arrays
+    bounds: Arrays
+    choices: Arrays
     doubtful: int
 
 
-def alexnet_rounding(images, labels, tensors, global_batch, unit, spread=None):
-    """N12: an evaluation with unit roundoff `unit` that makes these choices is within `bounds` of the exact gradient.
+def alexnet_rounding(
+    images: np.ndarray,
+    labels: np.ndarray,
+    tensors: Arrays,
+    global_batch: int,
+    unit: float,
+    spread: Arrays | None = None,
+) -> RoundingBound:
+    """N12: an evaluation that makes these choices is within `bounds` of the exact gradient.
 
-    So two of them, on 1 rank and on p, differ by at most 2 bounds. An evaluation may use parameters that are up to
-    `spread` (16 arrays, None for 0) away from `tensors`. If doubtful is 0, every evaluation makes these choices.
+    unit: unit roundoff of the evaluation. Two evaluations, on 1 rank and on p, differ by at most
+    2 bounds. Their parameters may differ from `tensors` by up to `spread` (16 arrays, None for 0).
+    If doubtful is 0, every evaluation makes these choices.
     """
     spread = [np.zeros(t.shape) for t in tensors] if spread is None else spread
     layers = matrix_layers([t.astype(np.float64) for t in tensors], spread, images.shape[1:])
     sums = [[0.0, 0.0, 0.0, 0.0] for _ in layers]  # bias gradient, weight gradient, their bounds
     choices, doubtful = [[] for _ in layers[:-1]], 0
     for image, label in zip(images.astype(np.float64), labels):
-        rows = forward(image.reshape(-1), layers, unit)
-        for total, layer, row, (dy, dy_error) in zip(sums, layers, rows, backward(rows, label, global_batch, unit)):
-            dy, dy_error = dy.reshape(len(layer.places), -1), dy_error.reshape(len(layer.places), -1)  # (places, O)
-            x, largest_x, largest_dy = patches(row.x, layer), patches(row.largest, layer), abs(dy) + 2 * dy_error
-            order = gamma(len(images) * len(dy), unit)
-            terms = dy.sum(0), x.T @ dy, (dy_error + order * largest_dy).sum(0)
-            weight_bound = largest_x.T @ (dy_error + order * largest_dy) + patches(row.x_error, layer).T @ largest_dy
-            for i, term in enumerate((*terms, weight_bound)):
+        states = forward(image.reshape(-1), layers, unit)
+        gradients = backward(states, label, global_batch, unit)
+        for total, state, (dy, dy_error) in zip(sums, states, gradients):
+            for i, term in enumerate(parameter_terms(state, dy, dy_error, len(images), unit)):
                 total[i] += term
-        for found, row in zip(choices, rows):
-            found.append(row.choice)
-            doubtful += row.doubtful
-    arrays = [pair for total in sums[::-1] for pair in (total[:2], total[2:])]  # the order of generation
-    gradients, bounds = ([a for pair in arrays[start::2] for a in pair] for start in (0, 1))
-    shaped = [[a.reshape(t.shape) for a, t in zip(parts, tensors)] for parts in (gradients, bounds)]
-    return Rounding(*shaped, [np.array(found) for found in choices], doubtful)
+        for found, state in zip(choices, states):
+            found.append(state.choice)
+            doubtful += state.doubtful
+    pairs = [pair for total in sums[::-1] for pair in (total[:2], total[2:])]  # as generated
+    gradients, bounds = ([a for pair in pairs[start::2] for a in pair] for start in (0, 1))
+    shaped = [[a.reshape(t.shape) for a, t in zip(flat, tensors)] for flat in (gradients, bounds)]
+    return RoundingBound(*shaped, [np.array(found) for found in choices], doubtful)
 
 
-def momentum_rounding(w, v, g, apart, rate, momentum, decay, unit):
+def momentum_rounding(
+    w: np.ndarray,
+    v: np.ndarray,
+    g: np.ndarray,
+    apart: tuple,
+    rate: float,
+    momentum: float,
+    decay: float,
+    unit: float,
+) -> tuple[np.ndarray, np.ndarray]:
     """N13: how far apart two evaluations of M1 may end. -> (w_apart, v_apart)
 
-    w, v, g: of one of them; apart: how far apart their w, v and g may be. A product of M1 is rounded at most 5 times.
-    Steps follow each other: w_apart is the next step's spread in N12, and g_apart is 2 bounds. It grows fast.
+    w, v, g: of one evaluation; apart: by how much the other's may differ. A product of M1 is
+    rounded at most 5 times. In a run of steps w_apart is the next step's spread in N12, and g_apart
+    is 2 bounds. The distance grows fast.
     """
     w_apart, v_apart, g_apart = apart
     v_size = momentum * (abs(v) + v_apart) + abs(g) + g_apart + decay * (abs(w) + w_apart)
     v_apart = momentum * v_apart + g_apart + decay * w_apart
     order = 2 * gamma(5, unit)
-    return w_apart + rate * v_apart + order * (abs(w) + w_apart + rate * v_size), v_apart + order * v_size
+    w_apart = w_apart + rate * v_apart + order * (abs(w) + w_apart + rate * v_size)
+    return w_apart, v_apart + order * v_size
 
 
-def gamma(n, unit):
+def gamma(n: int, unit: float) -> float:
+    """Higham's gamma_n: the relative error of n roundings."""
     return n * unit / (1 - n * unit)
 
 
 @dataclass(frozen=True)
 class MatrixLayer:
-    """y[place, o] = sum over q of x[places[place, q]] weight[q, o] + bias[o]; x has a 0 after its end, for padding."""
+    """y[place, o] = sum over q of x[places[place, q]] weight[q, o] + bias[o].
+
+    x has a 0 after its end, for padding.
+    """
 
     places: np.ndarray  # (places, Q) into x
     weight: np.ndarray  # (Q, O)
@@ -87,35 +111,42 @@ class MatrixLayer:
     windows: np.ndarray  # (windows, pixels) into y: what ReLU and pooling choose from
 
 
-def matrix_layers(tensors, spread, shape):
+def matrix_layers(tensors: Arrays, spread: Arrays, shape: tuple) -> list[MatrixLayer]:
     """The eight layers, first one first; shape (H, W, C) of the images."""
-    layers, pairs = [], [(a[-2::-2], a[-1::-2]) for a in (tensors, spread)]  # biases, weights: first layer first
-    for i, (b, w, b_spread, w_spread) in enumerate(zip(*pairs[0], *pairs[1])):
+    layers = []
+    (biases, weights), spreads = ((a[-2::-2], a[-1::-2]) for a in (tensors, spread))
+    for i, (b, w, b_spread, w_spread) in enumerate(zip(biases, weights, *spreads)):
         if w.ndim == 4:
             stride, pad, pooled = CONVOLUTIONS[i]
-            under = windows(shape, len(w), stride, pad).transpose(0, 1, 3, 4, 2)  # (OH, OW, K, K, C)
+            pixels = windows(shape, len(w), stride, pad)
+            pixels = pixels.transpose(0, 1, 3, 4, 2)  # -> (OH, OW, K, K, C)
         else:
-            under, pooled = np.arange(len(w)).reshape(1, 1, -1), False
-        places, w = under.reshape(under.shape[0] * under.shape[1], -1), w.reshape(-1, len(b))
-        chosen = windows((*under.shape[:2], len(b)), *((3, 2) if pooled else (1, 1)))
+            pixels, pooled = np.arange(len(w)).reshape(1, 1, -1), False
+        places = pixels.reshape(pixels.shape[0] * pixels.shape[1], -1)
+        w = w.reshape(-1, len(b))
+        chosen = windows((*pixels.shape[:2], len(b)), *((3, 2) if pooled else (1, 1)))
         shape = chosen.shape[:3]
         chosen, w_spread = chosen.reshape(np.prod(shape), -1), w_spread.reshape(w.shape)
         layers.append(MatrixLayer(places, w, b, w_spread, b_spread, chosen))
     return layers
 
 
-def windows(shape, k, stride, pad=0):
-    """Where the pixels of each window lie in the flattened image; padding lies at its end. -> (OH, OW, C, K, K)"""
+def windows(shape: tuple, k: int, stride: int, pad: int = 0) -> np.ndarray:
+    """Indices of each window's pixels in the flattened image. -> (OH, OW, C, K, K)
+
+    Padding has the index behind the image's end.
+    """
     where = np.arange(np.prod(shape)).reshape(shape)
     where = np.pad(where, ((pad, pad), (pad, pad), (0, 0)), constant_values=where.size)
     return np.lib.stride_tricks.sliding_window_view(where, (k, k), axis=(0, 1))[::stride, ::stride]
 
 
-def patches(x, layer):
+def patches(x: np.ndarray, layer: MatrixLayer) -> np.ndarray:
+    """The inputs of each place. (x,) -> (places, Q)"""
     return np.append(x, 0)[layer.places]
 
 
-def matrix(layer, weight, inputs):
+def matrix(layer: MatrixLayer, weight: np.ndarray, inputs: int) -> np.ndarray:
     """A, with y = A x + b: one row for each place and output. -> (places * O, inputs)"""
     a = np.zeros((len(layer.places), weight.shape[1], inputs + 1))
     a[np.arange(len(a))[:, None], :, layer.places] = weight
@@ -123,8 +154,8 @@ def matrix(layer, weight, inputs):
 
 
 @dataclass(frozen=True)
-class Row:
-    """One layer's part in the forward pass of one image."""
+class LayerState:
+    """One layer in the forward pass of one image."""
 
     layer: MatrixLayer
     x: np.ndarray
@@ -132,80 +163,111 @@ class Row:
     y: np.ndarray
     y_error: np.ndarray
     choice: np.ndarray  # number of the candidate: 0, or 1 + number in the window
-    chosen: np.ndarray  # the same as a place in y; behind its end where 0 was chosen
+    chosen: np.ndarray  # the same as an index of y; behind its end where 0 was chosen
     doubtful: int
-    slopes: list  # dy/dy of each layer below
+    slopes: Arrays  # dy/dy of each layer below
 
     @property
-    def largest(self):
-        """No evaluation's |x| is larger: x itself may be an error off the exact one, and the evaluation another."""
+    def largest(self) -> np.ndarray:
+        """A bound for every evaluation's |x|: both x itself and that evaluation may be inexact."""
         return abs(self.x) + 2 * self.x_error
 
 
-def forward(x, layers, unit):
-    rows, own, x_error = [], [], np.zeros_like(x)
+def forward(x: np.ndarray, layers: list[MatrixLayer], unit: float) -> list[LayerState]:
+    """The states of all layers, first one first."""
+    states, own, x_error = [], [], np.zeros_like(x)
     for layer in layers:
         slopes = []
-        if rows:
-            slope = collect(matrix(layer, layer.weight, len(x)).T, rows[-1]).T  # this y by the y of the layer below
-            slopes = [slope @ below for below in rows[-1].slopes] + [slope]
+        if states:  # this y by the y of the layer below
+            slope = collect(matrix(layer, layer.weight, len(x)).T, states[-1]).T
+            slopes = [slope @ below for below in states[-1].slopes] + [slope]
         y = (patches(x, layer) @ layer.weight + layer.bias).reshape(-1)
         order = gamma(len(layer.weight) + 1, unit)
-        weight, bias = off(layer.weight, layer.weight_spread, order), off(layer.bias, layer.bias_spread, order)
+        weight = deviation(layer.weight, layer.weight_spread, order)
+        bias = deviation(layer.bias, layer.bias_spread, order)
         own.append((patches(abs(x) + 2 * x_error, layer) @ weight + bias).reshape(-1))
         y_error = own[-1] + sum(abs(slope) @ error for slope, error in zip(slopes, own))
         choice, chosen, doubtful = choose_largest(y, y_error, layer.windows)
-        rows.append(Row(layer, x, x_error, y, y_error, choice, chosen, doubtful, slopes))
+        states.append(LayerState(layer, x, x_error, y, y_error, choice, chosen, doubtful, slopes))
         x, x_error = np.append(y, 0)[chosen], np.append(y_error, 0)[chosen]
-    return rows
+    return states
 
 
-def off(weight, spread, order):
-    """How far an evaluation's weight, roundings of the products with it included, may be from the given weight."""
+def deviation(weight: np.ndarray, spread: np.ndarray, order: float) -> np.ndarray:
+    """How far an evaluation's weight may be from the given one, roundings of products included."""
     return order * abs(weight) + (1 + order) * spread
 
 
-def choose_largest(y, y_error, windows):
-    """The largest of 0 and the window's pixels, the first of equal ones. -> (number, place in y, how many doubtful)"""
-    candidates = np.insert(windows, 0, len(y), axis=1)  # behind the end of y lies the 0
+def choose_largest(
+    y: np.ndarray, y_error: np.ndarray, windows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """The largest of 0 and the window's pixels, the first of equal ones.
+
+    -> (number, index of y, how many are doubtful)
+    """
+    candidates = np.insert(windows, 0, len(y), axis=1)  # the 0 lies behind the end of y
     value, error = np.append(y, 0)[candidates], np.append(y_error, 0)[candidates]
     best = value.argmax(axis=1)[:, None]
     lead = np.take_along_axis(value - 2 * error, best, 1) - (value + 2 * error)
     np.put_along_axis(lead, best, 1, 1)
-    return best[:, 0], np.take_along_axis(candidates, best, 1)[:, 0], int((lead <= 0).any(axis=1).sum())
+    chosen = np.take_along_axis(candidates, best, 1)[:, 0]
+    return best[:, 0], chosen, int((lead <= 0).any(axis=1).sum())
 
 
-def collect(dx, row):
-    """Back through the choices of `row`: each pixel of y gets the sum over the windows that chose it. (x,) -> (y,)"""
-    dy = np.zeros((len(row.y) + 1, *dx.shape[1:]))
-    np.add.at(dy, row.chosen, dx)
+def collect(dx: np.ndarray, state: LayerState) -> np.ndarray:
+    """Backward through choices: a pixel of y gets the sum over windows that chose it. (x,) -> (y,)"""
+    dy = np.zeros((len(state.y) + 1, *dx.shape[1:]))
+    np.add.at(dy, state.chosen, dx)
     return dy[:-1]
 
 
-def backward(rows, label, global_batch, unit):
+def backward(
+    states: list[LayerState], label: int, global_batch: int, unit: float
+) -> list[tuple[np.ndarray, np.ndarray]]:
     """[(dy, error of dy)] of each layer, first one first."""
-    found = [softmax_rounding(rows[-1], label, global_batch, unit)]
+    found = [softmax_rounding(states[-1], label, global_batch, unit)]
     own = [found[0][1]]
-    for number in reversed(range(len(rows) - 1)):
-        here, above, (dy, dy_error) = rows[number], rows[number + 1], found[0]
-        a = matrix(above.layer, above.layer.weight, len(above.x))
-        order = gamma(np.count_nonzero(a, axis=0).max() + here.layer.windows.shape[1], unit)
-        blurred = matrix(above.layer, off(above.layer.weight, above.layer.weight_spread, order), len(above.x))
-        own.insert(0, collect(blurred.T @ (abs(dy) + 2 * dy_error), here))
-        passed_on = [abs(row.slopes[number]).T @ error for row, error in zip(rows[number + 1 :], own[1:])]
-        found.insert(0, (collect(a.T @ dy, here), own[0] + sum(passed_on)))
+    for number in reversed(range(len(states) - 1)):
+        state, above, (dy, dy_error) = states[number], states[number + 1], found[0]
+        layer, inputs = above.layer, len(above.x)
+        a = matrix(layer, layer.weight, inputs)
+        order = gamma(np.count_nonzero(a, axis=0).max() + state.layer.windows.shape[1], unit)
+        blurred = matrix(layer, deviation(layer.weight, layer.weight_spread, order), inputs)
+        own.insert(0, collect(blurred.T @ (abs(dy) + 2 * dy_error), state))
+        later = zip(states[number + 1 :], own[1:])
+        inherited = [abs(other.slopes[number]).T @ error for other, error in later]
+        found.insert(0, (collect(a.T @ dy, state), own[0] + sum(inherited)))
     return found
 
 
-def softmax_rounding(row, label, global_batch, unit):
-    """N8's gradient for one sample's logits, and its error: a share of exp(z) is off by at most a factor exp(r)."""
-    shifted = row.y - row.y.max()
+def parameter_terms(
+    state: LayerState, dy: np.ndarray, dy_error: np.ndarray, batch: int, unit: float
+) -> tuple[np.ndarray, ...]:
+    """One image's gradients of bias and weight, and their bounds, in a batch of `batch` images."""
+    layer, places = state.layer, len(state.layer.places)
+    dy, dy_error = dy.reshape(places, -1), dy_error.reshape(places, -1)  # -> (places, O)
+    x, largest_x = patches(state.x, layer), patches(state.largest, layer)
+    largest_dy = abs(dy) + 2 * dy_error
+    blurred = dy_error + gamma(batch * len(dy), unit) * largest_dy
+    weight_bound = largest_x.T @ blurred + patches(state.x_error, layer).T @ largest_dy
+    return dy.sum(0), x.T @ dy, blurred.sum(0), weight_bound
+
+
+def softmax_rounding(
+    state: LayerState, label: int, global_batch: int, unit: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """N8's gradient for one sample's logits, and its error.
+
+    A share of exp(z) is off by at most a factor exp(r).
+    """
+    shifted = state.y - state.y.max()
     p = np.exp(shifted) / np.exp(shifted).sum()
     dy = (p - (np.arange(len(p)) == label)) / global_batch
-    r = 2 * (row.y_error + unit * (abs(shifted) + 2 * row.y_error)).max() + gamma(len(p) + 17, unit)
+    largest = (state.y_error + unit * (abs(shifted) + 2 * state.y_error)).max()
+    r = 2 * largest + gamma(len(p) + 17, unit)
     if not r < 100:
         raise ValueError(
-            f"alexnet_rounding: a logit may be off by {r / 2:.3g}, so nothing can be promised; wanted below 50; "
+            f"alexnet_rounding: got logits that may be off by {r / 2:.3g}; wanted below 50; "
             "next: float64, fewer steps, a smaller spread"
         )
     order = gamma(2, unit)

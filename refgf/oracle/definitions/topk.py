@@ -1,31 +1,33 @@
-"""T1 to T7: fine-grained sparsity. gs: per step a list of p arrays (n,), the gradients of each rank."""
+"""T1 to T7: fine-grained sparsity. gs: per step the gradients of each rank, p arrays (n,)."""
 
 from fractions import Fraction
 from math import ceil
 
 import numpy as np
 
-from refgf.oracle.definitions.hierarchy import node_slices
-from refgf.oracle.definitions.ring import ring_traffic, slice_bounds
+from refgf.oracle.definitions.hierarchy import Nodes, node_slices
+from refgf.oracle.definitions.ring import Arrays, ring_traffic, slice_bounds
 
 
-def keep_count(n, percent):
-    """T1: of n elements travel percent of them, rounded up, at least 1; none of 0. -> int"""
+def keep_count(n: int, percent: float) -> int:
+    """T1: how many of n elements are sent: percent of them, rounded up, at least 1; none of 0."""
     return min(n, max(1, ceil(n * Fraction(str(percent)) / 100)))
 
 
-def top_k(x, k):
-    """T2: the k elements that are largest in magnitude, of equal ones the first. -> ascending indices (k,)"""
+def top_k(x: np.ndarray, k: int) -> np.ndarray:
+    """T2: the k elements of largest magnitude, of equal ones the first. -> ascending indices (k,)"""
     return np.array(sorted(sorted(range(len(x)), key=lambda i: (-abs(x[i]), i))[:k]), np.int64)
 
 
-def mstopk(x, k, start=0.0, rounds=30):
-    """T3: exactly k indices, nearly those of T2, by bisection between mean and maximum of the magnitudes.
+def mstopk(x: np.ndarray, k: int, start: float = 0.0, rounds: int = 30) -> np.ndarray:
+    """T3: exactly k indices, nearly those of T2, by bisection over the magnitudes.
 
-    Each round halves the interval at low + ratio (high - low) and counts who reaches it: at most k, the interval's upper
-    half is left out, and the largest such set so far is certain; more than k, its lower half is. It ends when k are found.
-    What is missing are neighbours among those that reach the last threshold of more than k, from `start` of the way on.
-    Where fewer than k reach the mean, 0 takes its place.
+    The interval begins as mean .. maximum, with 0 for the mean if fewer than k elements reach it.
+    Each round tests its midpoint. If more than k elements reach that threshold, the upper half
+    remains. If at most k reach it, the lower half remains, and the largest such set so far is
+    certain. The search ends after `rounds` rounds, or when k are certain. The missing elements are
+    neighbours among those that reach the last threshold of more than k; `start` is where they
+    begin, as a share of that list.
     """
     size = np.abs(x)
     if k == 0:
@@ -48,10 +50,12 @@ def mstopk(x, k, start=0.0, rounds=30):
     return np.sort(np.concatenate([np.flatnonzero(certain), between[first : first + missing]]))
 
 
-def chosen_and_kept(kept, g, k):
-    """T4: what was kept is added to the gradient, the k largest of that are sent, the rest is kept: sent + kept =
-    accumulated, and one of the two is 0. -> (sent, kept), (n,) each"""
-    accumulated = kept + g
+def sparsify(residual: np.ndarray, g: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """T4: the residual is added to the gradient, and the k largest sums are sent.
+
+    sent + residual = accumulated, and one of the two is 0. -> (sent, new residual), (n,) each
+    """
+    accumulated = residual + g
     chosen = top_k(accumulated, k)
     sent = np.zeros_like(g)
     sent[chosen] = accumulated[chosen]
@@ -59,46 +63,64 @@ def chosen_and_kept(kept, g, k):
     return sent, accumulated
 
 
-def topk_run(gs, percent):
-    """T5: each rank sends its k largest; everybody adds them up in rank order, from 0 on. -> per step {"x", "kept"}, p arrays
-    each: the sum, and what each rank has kept"""
-    kept, reports = [np.zeros_like(g) for g in gs[0]], []
+def topk_run(gs: list[Arrays], percent: float) -> list[dict]:
+    """T5: each rank sends its k largest; all ranks add them up in rank order, from 0 on.
+
+    -> per step {"x": the sum, "kept": the residual of each rank}, p arrays each
+    """
+    residuals, reports = [np.zeros_like(g) for g in gs[0]], []
     for step in gs:
-        pairs = [chosen_and_kept(h, g, keep_count(len(g), percent)) for h, g in zip(kept, step)]
+        k = keep_count(len(step[0]), percent)
+        pairs = [sparsify(residual, g, k) for residual, g in zip(residuals, step)]
         total = np.zeros_like(step[0])
         for sent, _ in pairs:
             total = total + sent
-        kept = [h for _, h in pairs]
-        reports.append({"x": [total.copy() for _ in step], "kept": kept})
+        residuals = [residual for _, residual in pairs]
+        reports.append({"x": [total.copy() for _ in step], "kept": residuals})
     return reports
 
 
-def hitopk_run(gs, nodes, percent):
-    """T6: each node sums densely around its ring (H4's folds); the rank at place j owns slice j + 1 (mod g) and sends the k
-    largest of it, k of the slice's length; the sums over nodes, in their order from 0 on, go to everybody. Reports as in T5,
-    "kept" with zeros outside the owner's slice."""
+def hitopk_run(gs: list[Arrays], nodes: Nodes, percent: float) -> list[dict]:
+    """T6: dense sums in the node, top-k between nodes. Reports as in T5.
+
+    Each node sums around its ring (H4's folds). Its j-th of g ranks owns slice j + 1 (mod g) and
+    sends the k largest of it, where k is that of the slice's length. All ranks receive the sums
+    over nodes, in their order from 0 on. "kept" is zero outside the owner's slice.
+    """
     n, g = len(gs[0][0]), len(nodes[0])
     bounds, reports = slice_bounds(n, g), []
-    kept = [np.zeros_like(x) for x in gs[0]]
+    residuals = [np.zeros_like(x) for x in gs[0]]
     for step in gs:
         total = np.zeros_like(step[0])
         for node in nodes:
             folds = node_slices([step[r] for r in node])
             for j, rank in enumerate(node):
-                own = slice(*bounds[(j + 1) % g])
+                own, residual = slice(*bounds[(j + 1) % g]), residuals[rank]
                 k = keep_count(own.stop - own.start, percent)
-                sent, kept[rank][own] = chosen_and_kept(kept[rank][own], folds[(j + 1) % g], k)
+                sent, residual[own] = sparsify(residual[own], folds[(j + 1) % g], k)
                 total[own] = total[own] + sent
-        reports.append({"x": [total.copy() for _ in step], "kept": [h.copy() for h in kept]})
+        kept = [residual.copy() for residual in residuals]
+        reports.append({"x": [total.copy() for _ in step], "kept": kept})
     return reports
 
 
-def topk_traffic(n, nodes, percent, rank, hierarchical=False, itemsize=4):
-    """T7: (messages, bytes) that a rank sends in a step: values, and indices of 4 bytes; in nodes the values of the ring."""
+def topk_traffic(
+    n: int,
+    nodes: Nodes,
+    percent: float,
+    rank: int,
+    hierarchical: bool = False,
+    itemsize: int = 4,
+) -> tuple[int, int]:
+    """T7: (messages, bytes) that a rank sends in a step: values, and indices of 4 bytes.
+
+    In nodes the values of the ring are added.
+    """
     p, node = sum(map(len, nodes)), next(list(node) for node in nodes if rank in node)
     if not hierarchical:
         return 2 * (p - 1), (p - 1) * keep_count(n, percent) * (itemsize + 4)
     g, m, j = len(node), len(nodes), node.index(rank)
     start, stop = slice_bounds(n, g)[(j + 1) % g]
     messages, elements = ring_traffic(n, g, j)
-    return messages + 2 * (m - 1), itemsize * elements + (m - 1) * keep_count(stop - start, percent) * (itemsize + 4)
+    sparse_bytes = keep_count(stop - start, percent) * (itemsize + 4)
+    return messages + 2 * (m - 1), itemsize * elements + (m - 1) * sparse_bytes

@@ -9,6 +9,7 @@ from refgf.oracle.judge.orders import arithmetics, candidates, fold
 
 LONGEST = 1 << 12  # elements up to which parts of a lazy allreduce are looked for
 
+
 def explain(xs, result, wires=("float16", "bfloat16")):
     """Lines that name the orders giving `result`, as a whole or, where none does, piece by piece.
 
@@ -16,12 +17,21 @@ def explain(xs, result, wires=("float16", "bfloat16")):
     """
     rows = np.atleast_2d(result)
     if len(rows) not in (1, len(xs)) or rows.shape[1:] != xs[0].shape or rows.dtype != xs[0].dtype:
-        raise BadFile(f"explain: inputs are {len(xs)} arrays {xs[0].dtype} {xs[0].shape}, the result is {rows.dtype} "
-                      f"{rows.shape}; wanted one type and length, and one row or one of each rank")  # fmt: skip
-    lines = [f"rank {r} holds other bits than rank 0" for r, row in enumerate(rows) if not same_bits(row, rows[0])]
+        raise BadFile(
+            f"explain: inputs are {len(xs)} arrays {xs[0].dtype} {xs[0].shape}, the result is {rows.dtype} "
+            f"{rows.shape}; wanted one type and length, and one row or one of each rank"
+        )
+    lines = [
+        f"rank {r} holds other bits than rank 0"
+        for r, row in enumerate(rows)
+        if not same_bits(row, rows[0])
+    ]
     whole = [name for name, total in candidates(xs, wires) if same_bits(total, rows[0])]
     if whole:
-        return lines + [f"these orders give exactly this result ({len(whole)}):", *(f"  {name}" for name in whole)]
+        return lines + [
+            f"these orders give exactly this result ({len(whole)}):",
+            *(f"  {name}" for name in whole),
+        ]
     told = ring_calls(xs, rows, wires) or pieces(xs, rows, wires)
     return lines + ["no known order gives all of it; by pieces:", *told, within(xs, rows[0])]
 
@@ -43,8 +53,13 @@ def ring_calls(xs, rows, wires):
     for arithmetic, ends in folds.items():
         cuts = fewest_calls(ends, rest)
         if cuts and (len(cuts) - 1) * 2 * p <= n:
-            told = [f"  elements {i}..{j}: a ring of its own, {arithmetic}" for i, j in zip(cuts, cuts[1:])]
-            return told + ([f"  elements {rest}..{n}: not summed, every rank has its own"] if rest < n else [])
+            told = [
+                f"  elements {i}..{j}: a ring of its own, {arithmetic}"
+                for i, j in zip(cuts, cuts[1:])
+            ]
+            return told + (
+                [f"  elements {rest}..{n}: not summed, every rank has its own"] if rest < n else []
+            )
     return []
 
 
@@ -89,7 +104,10 @@ def fewest_calls(ends, n):
 def pieces(xs, rows, wires):
     """Longest pieces, from the left, that one and the same order explains; folds from each rank count as orders."""
     result, rest = rows[0], local_rest(xs, rows)
-    right = {name: ~differs(total, result) for name, total in [*candidates(xs, wires), *rotations(xs, wires)]}
+    right = {
+        name: ~differs(total, result)
+        for name, total in [*candidates(xs, wires), *rotations(xs, wires)]
+    }
     right["not summed, every rank has its own"] = np.arange(len(result)) >= rest
     lines, start, n = [], 0, len(result)
     while start < n:
@@ -131,5 +149,7 @@ def within(xs, result):
     with np.errstate(invalid="ignore"):
         wrong = ~(np.abs(np.float64(result) - exact_sum(xs)) <= summation_bound(xs))
     if not wrong.any():
-        return "every element is within the bound of S2: some order of summation, without a wire type"
+        return (
+            "every element is within the bound of S2: some order of summation, without a wire type"
+        )
     return f"{int(wrong.sum())} of {len(result)} elements are farther from the exact sum than any order in {xs[0].dtype} may be"

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from refgf.oracle.definitions import exact_sum, ring_allreduce, ring_traffic, same_bits, slice_bounds, summation_bound
+from refgf.oracle.definitions import (
+    exact_sum,
+    ring_allreduce,
+    ring_traffic,
+    same_bits,
+    slice_bounds,
+    summation_bound,
+)
 from refgf.oracle.judge.comparison import differs
 from refgf.oracle.judge.guard import contained
 from refgf.oracle.judge.implementations import PythonModule, load_module
@@ -20,7 +27,13 @@ from refgf.oracle.seeded.generate.families import inputs, random_source
 SHAPES = [(1, 5), (2, 4), (3, 7), (4, 13), (5, 3), (3, 0), (8, 41)]  # (p, n)
 COMPUTED = ("values", "bits", "schedule", "messages", "bytes")
 GUARD = 16  # elements on either side
-STATEMENTS = {"02": "N", "03": "L", "05": "P", "06": "C", "11": "M"}  # lesson -> statements of its functions
+STATEMENTS = {
+    "02": "N",
+    "03": "L",
+    "05": "P",
+    "06": "C",
+    "11": "M",
+}  # lesson -> statements of its functions
 
 
 @dataclass
@@ -53,19 +66,30 @@ def grade_functions(module, cases):
     """A mark per statement."""
     verdicts = verify(cases, PythonModule(module))
     if all(v.status == "absent" for v in verdicts):
-        raise ValueError(f"grade: none of these functions is there: {', '.join(sorted({c.function for c in cases}))}")
+        raise ValueError(
+            f"grade: none of these functions is there: {', '.join(sorted({c.function for c in cases}))}"
+        )
     marks = []
     for statement, counts in by_statement(verdicts).items():
-        failed = next((v for v in verdicts if statement in v.violated), None) if counts["fail"] else None
+        failed = (
+            next((v for v in verdicts if statement in v.violated), None) if counts["fail"] else None
+        )
         looks = f"; looks like: {failed.diagnosis[0]}" if failed and failed.diagnosis else ""
-        told = f"{counts['fail']} cases, first {failed.case.name}: {failed.failure}{looks}" if failed else None
+        told = (
+            f"{counts['fail']} cases, first {failed.case.name}: {failed.failure}{looks}"
+            if failed
+            else None
+        )
         marks.append(Mark(statement, told, open=not counts["pass"]))
     return marks
 
 
 def grade_allreduce(function):
     """Marks for values, bits, schedule, messages, bytes, guard words, and for not waiting for ever."""
-    told = {what: [] for what in ("ends", "values", "bits", "schedule", "messages", "bytes", "guard words")}
+    told = {
+        what: []
+        for what in ("ends", "values", "bits", "schedule", "messages", "bytes", "guard words")
+    }
     for p, n in SHAPES:
         for family in ("invariant", "sensitive"):
             x = inputs(family, p, n, "float32", random_source(f"grade-{p}-{n}-{family}"))
@@ -83,7 +107,10 @@ def _marks(told):
 
 def grade_once(function, xs):
     """{what: sentence or None} of one run."""
-    guarded = [np.concatenate([np.full(GUARD, -12345.0, x.dtype), x, np.full(GUARD, -12345.0, x.dtype)]) for x in xs]
+    guarded = [
+        np.concatenate([np.full(GUARD, -12345.0, x.dtype), x, np.full(GUARD, -12345.0, x.dtype)])
+        for x in xs
+    ]
     views = [g[GUARD : GUARD + len(x)] for g, x in zip(guarded, xs)]
     with contained():
         comms, wrong = run(views, function)
@@ -91,7 +118,12 @@ def grade_once(function, xs):
     if wrong:
         return {**marks, **dict.fromkeys(COMPUTED, "not judged: it did not come to its end")}
     wanted = ring_allreduce(xs)[0]
-    return {**marks, "values": values(xs, views), "bits": bits(xs, views, wanted), **traffic(comms, len(xs[0]))}
+    return {
+        **marks,
+        "values": values(xs, views),
+        "bits": bits(xs, views, wanted),
+        **traffic(comms, len(xs[0])),
+    }
 
 
 def guards(guarded):
@@ -108,7 +140,9 @@ def values(xs, results):
         wrong = np.flatnonzero(~(np.abs(result - exact) <= bound))
         if len(wrong):
             i = int(wrong[0])
-            return f"rank {r}, element {i}: got {result[i].item()!r}, the sum is {exact[i].item()!r}"
+            return (
+                f"rank {r}, element {i}: got {result[i].item()!r}, the sum is {exact[i].item()!r}"
+            )
     return None
 
 
@@ -131,9 +165,13 @@ def traffic(comms, n):
         messages, elements = ring_traffic(n, p, comm.rank)
         nbytes, sent = elements * comm.x.itemsize, sum(size for _, _, size, _ in comm.sends)
         if len(comm.sends) != messages:
-            found["messages"] = found["messages"] or f"rank {comm.rank} sends {len(comm.sends)}, wanted {messages}"
+            found["messages"] = (
+                found["messages"] or f"rank {comm.rank} sends {len(comm.sends)}, wanted {messages}"
+            )
         if sent != nbytes:
-            found["bytes"] = found["bytes"] or f"rank {comm.rank} sends {sent} bytes, wanted {nbytes}"
+            found["bytes"] = (
+                found["bytes"] or f"rank {comm.rank} sends {sent} bytes, wanted {nbytes}"
+            )
         found["schedule"] = found["schedule"] or schedule(comm, n, p)
     return found
 
@@ -141,13 +179,17 @@ def traffic(comms, n):
 def schedule(comm, n, p):
     """The sends of R5: to the right, slice r-t, then slice r+1-t."""
     bounds = slice_bounds(n, p)
-    slices = [(comm.rank - t) % p for t in range(p - 1)] + [(comm.rank + 1 - t) % p for t in range(p - 1)]
+    slices = [(comm.rank - t) % p for t in range(p - 1)] + [
+        (comm.rank + 1 - t) % p for t in range(p - 1)
+    ]
     if len(comm.sends) != len(slices):
         return f"rank {comm.rank}: {len(comm.sends)} sends, wanted {len(slices)}"
     for t, (s, (peer, count, _, offset)) in enumerate(zip(slices, comm.sends)):
         start, stop = bounds[s]
         right = (comm.rank + 1) % p
         if (peer, count) != (right, stop - start) or (count and offset not in (None, start)):
-            return (f"rank {comm.rank}, send {t}: {count} elements from {offset} to rank {peer}, wanted {stop - start} "
-                    f"from {start} (slice {s}) to rank {right}")  # fmt: skip
+            return (
+                f"rank {comm.rank}, send {t}: {count} elements from {offset} to rank {peer}, wanted {stop - start} "
+                f"from {start} (slice {s}) to rank {right}"
+            )
     return None

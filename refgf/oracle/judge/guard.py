@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 
 OURS = Path(__file__).parents[1]
-CALLERS = {str(OURS / "judge" / f"{name}.py") for name in ("guard", "implementations", "functions", "peer_functions", "ranks")}
+JUDGE = OURS / "judge"
+CALLERS = {str(JUDGE / f"{name}.py") for name in ("guard", "implementations", "ranks")}
+CALLERS |= {str(path) for path in (JUDGE / "functions").glob("*.py")}
 
 
 class TooLong(BaseException):
@@ -32,14 +34,20 @@ def contained(timeout_s=None):
 
     def leave(code):
         by = sys._getframe(1).f_globals.get("__name__", "")
-        if os.getpid() != own or by.startswith("refgf.launch"):  # a child of a fork must end, and so must a failing MPI job
+        if os.getpid() != own or by.startswith(
+            "refgf.launch"
+        ):  # a child of a fork must end, and so must a failing MPI job
             real(code)
         raise SystemExit(code)
 
     def expired(number, frame):
         raise TooLong(f"did not end within {timeout_s:g} s")
 
-    limited = timeout_s and hasattr(signal, "SIGALRM") and threading.current_thread() is threading.main_thread()
+    limited = (
+        timeout_s
+        and hasattr(signal, "SIGALRM")
+        and threading.current_thread() is threading.main_thread()
+    )
     before = signal.signal(signal.SIGALRM, expired) if limited else None
     os._exit = leave
     try:
@@ -71,7 +79,11 @@ def told(error, name):
 
 def _foreign(error):
     """Frames of the traceback that are neither the oracle's callers nor NumPy's."""
-    packages = (str(Path(np.__file__).parent), "<frozen", str(Path(os.__file__).parent / "contextlib"))
+    packages = (
+        str(Path(np.__file__).parent),
+        "<frozen",
+        str(Path(os.__file__).parent / "contextlib"),
+    )
     frames = traceback.extract_tb(error.__traceback__)
     return [f for f in frames if f.filename not in CALLERS and not f.filename.startswith(packages)]
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from refgf.oracle.judge.cases import inside, load_tensors, save_case
 from refgf.oracle.judge.files import BadFile
-from refgf.oracle.judge.functions import CALLS, SUMS
+from refgf.oracle.judge.functions import FUNCTIONS, PLAIN_SUMS
 from refgf.oracle.judge.guard import ENDS, contained, told
 from refgf.oracle.judge.trace import parse_event, read_trace
 
@@ -48,26 +48,31 @@ class PythonModule:
     """
 
     def __init__(self, module, timeout_s=60.0):
-        self.module, self.timeout_s = load_module(module) if isinstance(module, str) else module, timeout_s
+        self.module, self.timeout_s = (
+            load_module(module) if isinstance(module, str) else module,
+            timeout_s,
+        )
 
     def provides(self, case):
         function = self.function(case)
-        return callable(function) and (case.function not in SUMS or not case.arguments["wire"] or _takes_wire(function))
+        return callable(function) and (
+            case.function not in PLAIN_SUMS or not case.arguments["wire"] or _takes_wire(function)
+        )
 
     def function(self, case):
-        general = getattr(self.module, "allreduce", None) if case.function in SUMS else None
+        general = getattr(self.module, "allreduce", None) if case.function in PLAIN_SUMS else None
         return getattr(self.module, case.function, general)
 
     def run(self, case):
         """Gives the functions copies, so that they may work in place. An exception in them is a failure, not an end."""
         case = replace(case, tensors={name: a.copy() for name, a in case.tensors.items()})
         function = self.function(case)
-        if case.function in SUMS and not _takes_wire(function):
+        if case.function in PLAIN_SUMS and not _takes_wire(function):
             function = _without_wire(function)
         try:
             module = SimpleNamespace(**{**vars(self.module), case.function: function})
             with np.errstate(all="ignore"), contained(self.timeout_s):
-                return Result(CALLS[case.function].run(module, case), trace=self.trace(case))
+                return Result(FUNCTIONS[case.function].run(module, case), trace=self.trace(case))
         except ENDS as error:  # whatever somebody's code raises
             return Result(error=told(error, case.function))
 
@@ -101,7 +106,9 @@ def load_module(name):
     """Import a module by its name, or from a path that ends in .py, which may import its neighbours."""
     path = Path(name)
     if name.endswith(".py") and not path.is_file():
-        raise ValueError(f"verify: got {name}; wanted a Python file or the name of a module; next: check the path")
+        raise ValueError(
+            f"verify: got {name}; wanted a Python file or the name of a module; next: check the path"
+        )
     try:
         with contained():
             return _from_path(path) if name.endswith(".py") else importlib.import_module(name)
@@ -126,7 +133,9 @@ class Command:
 
     def __init__(self, command, timeout_s=60.0):
         if "{case}" not in command or "{out}" not in command:
-            raise ValueError(f"verify: got command {command!r}; wanted one with {{case}} and {{out}} in it")
+            raise ValueError(
+                f"verify: got command {command!r}; wanted one with {{case}} and {{out}} in it"
+            )
         self.words, self.timeout_s = shlex.split(command), timeout_s
 
     def provides(self, case):
@@ -136,29 +145,45 @@ class Command:
         """Nothing is open between two cases."""
 
     def run(self, case):
-        with tempfile.TemporaryDirectory(prefix="refgf-case-") as folder, tempfile.TemporaryFile() as said:
+        with (
+            tempfile.TemporaryDirectory(prefix="refgf-case-") as folder,
+            tempfile.TemporaryFile() as said,
+        ):
             inputs, out = Path(folder, "case"), Path(folder, "out")
             inputs.mkdir()
             out.mkdir()
             save_case(case, inputs, prefixes=("in",), stems=("case", "inputs"))
-            words = [word.replace("{case}", str(inputs)).replace("{out}", str(out)) for word in self.words]
+            words = [
+                word.replace("{case}", str(inputs)).replace("{out}", str(out))
+                for word in self.words
+            ]
             code = self._exit_code(words, said)
             if code is None:
                 return Result(error=f"did not end within {self.timeout_s:g} s")
             if code == self.NOT_IMPLEMENTED:
                 return Result()
             if code != 0:
-                return Result(error=f"ended with {exit_name(code)}: {_last_words(said) or 'it printed nothing'}")
+                return Result(
+                    error=f"ended with {exit_name(code)}: {_last_words(said) or 'it printed nothing'}"
+                )
             if not Path(out, "result.safetensors").exists():
-                return Result(error=f"the program wrote no result.safetensors into {{out}}: {_last_words(said)}".rstrip(": "))
+                return Result(
+                    error=f"the program wrote no result.safetensors into {{out}}: {_last_words(said)}".rstrip(
+                        ": "
+                    )
+                )
             return read_result(out, "result.safetensors", "trace.jsonl")
 
     def _exit_code(self, words, said):
         """None after the time limit, which ends its children, too: it has a process group of its own."""
         try:
-            program = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
+            program = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+            )
         except OSError as error:
-            raise ValueError(f"verify: cannot run {words[0]!r}: {error.strerror}; next: check the path") from None
+            raise ValueError(
+                f"verify: cannot run {words[0]!r}: {error.strerror}; next: check the path"
+            ) from None
         try:
             return program.wait(self.timeout_s)
         except BaseException as error:
@@ -171,7 +196,11 @@ class Command:
 
 def exit_name(code):
     """-6 is how Python says SIGABRT."""
-    return f"signal {signal.Signals(-code).name}" if -code in set(signal.Signals) else f"exit code {code}"
+    return (
+        f"signal {signal.Signals(-code).name}"
+        if -code in set(signal.Signals)
+        else f"exit code {code}"
+    )
 
 
 def _last_words(file, count=300):
@@ -184,13 +213,17 @@ class Files:
 
     def __init__(self, folder):
         if not Path(folder).is_dir():
-            raise ValueError(f"verify: got {folder}; wanted a folder with NAME.safetensors; next: check the path")
+            raise ValueError(
+                f"verify: got {folder}; wanted a folder with NAME.safetensors; next: check the path"
+            )
         self.folder = folder
 
     def unknown(self, cases):
         """Results that belong to no case: misspelt, or of another set of cases."""
         names = {case.name for case in cases}
-        return sorted(path.name for path in Path(self.folder).glob("*.safetensors") if path.stem not in names)
+        return sorted(
+            path.name for path in Path(self.folder).glob("*.safetensors") if path.stem not in names
+        )
 
     def provides(self, case):
         return Path(self.folder, f"{case.name}.safetensors").exists()

@@ -22,7 +22,9 @@ from refgf.oracle.judge.guard import told
 from refgf.oracle.judge.implementations import PythonModule, Result, exit_name
 
 IMPORT_S = 60.0  # how long importing the module may take
-GRACE_S = 1.0  # how much longer than the time limit is waited, so that Python code can tell where it was
+GRACE_S = (
+    1.0  # how much longer than the time limit is waited, so that Python code can tell where it was
+)
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -53,16 +55,32 @@ class Isolated:
 
     def _start(self):
         self.pipe, there = Pipe()
-        command = [sys.executable, "-m", "refgf.oracle.judge.isolation", str(there.fileno()), self.name, str(self.timeout_s)]
+        command = [
+            sys.executable,
+            "-m",
+            "refgf.oracle.judge.isolation",
+            str(there.fileno()),
+            self.name,
+            str(self.timeout_s),
+        ]
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, pass_fds=[there.fileno()],
-                                        start_new_session=True)  # fmt: skip
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            pass_fds=[there.fileno()],
+            start_new_session=True,
+        )
         there.close()
         answer = self._answer(IMPORT_S)
         if answer is not None:
             self.close()
-            raise ValueError(answer if answer.startswith("verify:") else f"verify: importing {self.name}: {answer}")
+            raise ValueError(
+                answer
+                if answer.startswith("verify:")
+                else f"verify: importing {self.name}: {answer}"
+            )
 
     def _answer(self, limit_s, case=None):
         """What the process answers (to a case), or a sentence about why it does not: it may have ended since the last one."""
@@ -114,7 +132,9 @@ def answered(judged, case):
         return Result(error=told(error, case.function))
     odd = [name for name, value in outputs.items() if value.dtype.kind not in "biuf"]
     if odd:
-        return Result(error=f"{case.function} gave {outputs[odd[0]].dtype} as {odd[0]}; wanted numbers, as SPEC.md says")
+        return Result(
+            error=f"{case.function} gave {outputs[odd[0]].dtype} as {odd[0]}; wanted numbers, as SPEC.md says"
+        )
     return Result(outputs if result.outputs is not None else None, result.error, result.trace)
 
 

@@ -1,8 +1,8 @@
-"""Judging by the profile that an implementation declares, and where SPEC leaves room.
+"""Judging by the profile that an implementation declares, and where SPEC.md leaves room.
 
-    bits        exactly the bits of a named order (or within the bound that the case has); see in_order
+    bits        exactly the bits of a named order (see in_order), or within the case's bound
     sum         any order of summation: every element within S2 of S1
-    agreement   whatever it is, all ranks hold the same bits
+    agreement   all ranks hold the same bits, whatever they are
 """
 
 from dataclasses import replace
@@ -11,19 +11,29 @@ import numpy as np
 
 from refgf.oracle import definitions
 from refgf.oracle.definitions import exact_sum, summation_bound
-from refgf.oracle.judge.comparison import Failure, differs, earliest, first_failure, judge_bits, outside
-from refgf.oracle.judge.functions import SUMS, csc_run, csc_settings
+from refgf.oracle.judge.case import Case
+from refgf.oracle.judge.comparison import (
+    Failure,
+    differs,
+    earliest,
+    first_failure,
+    judge_bits,
+    outside,
+)
+from refgf.oracle.judge.functions import PLAIN_SUMS
+from refgf.oracle.judge.functions.judged import Outputs
+from refgf.oracle.judge.functions.sparse import csc_percents, csc_run, csc_settings
 from refgf.oracle.judge.orders import NAMED
 
 PROFILES = ("bits", "sum", "agreement")
-STATES = {"ring": ["R2"], "direct": ["D1"], "tree": ["H1"], "doubling": ["H2"]}  # which statement names an order
+STATES = {"ring": ["R2"], "direct": ["D1"], "tree": ["H1"], "doubling": ["H2"]}  # of named orders
 
 
-def judge(case, got, profile="bits"):
+def judge(case: Case, got: Outputs, profile: str = "bits") -> Failure | None:
     """The first failure of a result {"out.x": array, ...}, or None."""
     if profile not in PROFILES:
         raise ValueError(f"judge: got profile {profile!r}; wanted one of {', '.join(PROFILES)}")
-    if profile != "bits" and case.function in SUMS:
+    if profile != "bits" and case.function in PLAIN_SUMS:
         return judge_sum(case, got, profile)
     if case.function == "csc_run" and not case.arguments.get("exact_norms", True):
         case, failure = following(case, got)
@@ -31,24 +41,28 @@ def judge(case, got, profile="bits"):
     return judge_bits(case, got)
 
 
-def judge_sum(case, got, profile):
+def judge_sum(case: Case, got: Outputs, profile: str) -> Failure | None:
     """The profiles `sum` and `agreement`."""
     value = np.asarray(got.get("out.x"))
     if value.shape != case["out.x"].shape or value.dtype != case["out.x"].dtype:
         return Failure("out.x is missing or has another shape or type", "out.x")
     if profile == "agreement":
         wanted = np.broadcast_to(value[:1], value.shape)
-        return first_failure(case, "out.x", value, wanted, differs(value, wanted), "differs from rank 0")
-    xs = list(case["in.x"])
-    wanted, bound = exact_sum(xs), summation_bound(xs, case.arguments["wire"])
-    wanted, bound = np.broadcast_to(wanted, value.shape), np.broadcast_to(bound, value.shape)
-    return first_failure(case, "out.x", value, wanted, outside(value, wanted, bound), "is farther from the sum than S2")
+        wrong, verb = differs(value, wanted), "differs from rank 0"
+    else:
+        xs = list(case["in.x"])
+        bound = summation_bound(xs, case.arguments["wire"])
+        wanted = np.broadcast_to(exact_sum(xs), value.shape)
+        wrong = outside(value, wanted, np.broadcast_to(bound, value.shape))
+        verb = "is farther from the sum than S2"
+    return first_failure(case, "out.x", (value, wanted), wrong, verb)
 
 
-def in_order(case, order):
-    """The ring's case as another named order (orders.NAMED) would have it; None for cases that say nothing about it.
+def in_order(case: Case, order: str) -> Case | None:
+    """The ring's case in another named order (orders.NAMED); None for cases that do not apply.
 
-    Without a wire type only: how one rounds is R3's and D2's to say, for ring and direct.
+    These are cases with a wire type, because only R3 and D2 state how to round, and all others
+    than the ring's.
     """
     if case.function != "ring_allreduce" or case.arguments["wire"] is not None:
         return None
@@ -59,37 +73,49 @@ def in_order(case, order):
     return replace(case, tensors=tensors, statements=statements, name=f"{case.name} ({order})")
 
 
-def following(case, got):
-    """Where norms depend on the order of summation, any list counts whose norms are near enough to be the largest.
+def following(case: Case, got: Outputs) -> tuple[Case, Failure | None]:
+    """The case continued with the reported lists, and a failure if these are wrong.
 
-    -> (the case as it goes on with the reported lists, a failure: lists that differ between ranks or are not near)
+    Where norms depend on the order of summation, a list is right if all ranks report it and its
+    norms are close enough to the largest.
     """
     lists = np.asarray(got.get("out.chosen"))
     if lists.shape != case["out.chosen"].shape:
         return case, Failure("out.chosen is missing or has another shape", "out.chosen")
     wanted = np.broadcast_to(lists[:, :1], lists.shape)
-    apart = first_failure(case, "out.chosen", lists, wanted, lists != wanted, "differs from rank 0")
-    percents = [tuple(pair) for pair in case.arguments["percents"]]
-    chosen = [None if dense else np.flatnonzero(row[0]).tolist() for row, (_, dense) in zip(lists, percents)]
-    followed = replace(case, tensors={**case.tensors, **csc_run(definitions, case, lists=chosen)})
-    return followed, earliest([apart, not_near(case, chosen, percents)])
+    verb = "differs from rank 0"
+    apart = first_failure(case, "out.chosen", (lists, wanted), lists != wanted, verb)
+    chosen = [
+        None if dense else np.flatnonzero(row[0]).tolist()
+        for row, (_, dense) in zip(lists, csc_percents(case))
+    ]
+    results = csc_run(definitions, case, lists=chosen)
+    followed = replace(case, tensors={**case.tensors, **results})
+    return followed, earliest([apart, not_largest(case, chosen)])
 
 
-def not_near(case, chosen, percents):
-    """The first step whose list has a chunk that is not among the most important, as a Failure."""
-    reports = definitions.csc_run(case["in.w"], list(case["in.g"]), csc_settings(case), percents, lists=chosen)
-    near = 2 * case["in.g"].shape[1] * case.arguments["chunk"] * 2.0**-53
+def not_largest(case: Case, chosen: list[list[int] | None]) -> Failure | None:
+    """The first step whose list has a chunk that is not among the most important."""
+    percents = csc_percents(case)
+    reports = definitions.csc_run(
+        case["in.w"], list(case["in.g"]), csc_settings(case), percents, lists=chosen
+    )
+    error = 2 * case["in.g"].shape[1] * case.arguments["chunk"] * 2.0**-53
     for step, (report, (percent, dense)) in enumerate(zip(reports[:-1], percents[1:]), start=1):
-        if report["finite"] and not dense and not is_near(chosen[step], report["importance"], percent, 1 - near):
-            told = str(chosen[step]), str(definitions.choose(report["importance"], percent))
-            return Failure("the chosen chunks are not the most important", "out.chosen", {"step": step}, *told)
+        norms = report["importance"]
+        if not report["finite"] or dense:
+            continue
+        if not is_near(chosen[step], norms, percent, 1 - error):
+            lists = str(chosen[step]), str(definitions.choose(norms, percent))
+            message, where = "the chosen chunks are not the most important", {"step": step}
+            return Failure(message, "out.chosen", where, *lists)
     return None
 
 
-def is_near(chosen, values, percent, share):
+def is_near(chosen: list[int], values: np.ndarray, percent: float, share: float) -> bool:
     """As many as C5 says, and each at least `share` of every one that was not chosen.
 
-    share = 1 - 2 p L u: each norm is a float64 sum of p L terms, off by at most p L u of itself.
+    share = 1 - 2 p L u: each norm is a float64 sum of p L terms with relative error at most p L u.
     """
     rest = np.delete(values, chosen)
     if len(chosen) != len(definitions.choose(values, percent)):

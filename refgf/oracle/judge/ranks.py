@@ -1,57 +1,59 @@
-"""p ranks as p threads, with sends that block until they are received, and a record of every message.
+"""p ranks as p threads, with sends that block until they are received, and a record of all messages.
 
-For judging somebody's code: a deadlock is found at once, because all ranks wait and none can go on.
+This is for judging foreign code. A deadlock is found at once: all ranks wait, and none can go on.
 """
 
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 
-class Deadlock(RuntimeError):
+class AllRanksBlocked(RuntimeError):
     """All ranks that still run wait for each other."""
 
 
 @dataclass
-class Offer:
-    """A message under way."""
+class Message:
+    """A message in flight."""
 
     data: np.ndarray
-    taken: bool = False
+    received: bool = False
 
 
 class World:
-    """What the ranks share: messages under way, and who waits for what."""
+    """What the ranks share: messages in flight, and which rank waits for what."""
 
-    def __init__(self, size):
+    def __init__(self, size: int):
         self.size, self.running = size, size
         self.changed = threading.Condition()
-        self.offers = defaultdict(list)  # (source, dest) -> Offers, oldest first
-        self.waiting = {}  # rank -> (predicate, what it says)
+        self.messages = defaultdict(list)  # (source, dest) -> Messages, oldest first
+        self.waiting = {}  # rank -> (predicate, what it waits for)
         self.stopped = None
 
-    def wait(self, rank, predicate, says):
-        """Until predicate(), with self.changed held. Raises Deadlock when nobody can go on."""
+    def wait(self, rank: int, predicate: Callable[[], bool], reason: str) -> None:
+        """Until predicate(), with self.changed held. Raises AllRanksBlocked if no rank can go on."""
         while not predicate():
-            self.waiting[rank] = predicate, says
+            self.waiting[rank] = predicate, reason
             self.look_for_deadlock()
             if self.stopped is None:
                 self.changed.wait()
             del self.waiting[rank]
             if self.stopped is not None and not predicate():
-                raise Deadlock(self.stopped)
+                raise AllRanksBlocked(self.stopped)
 
-    def look_for_deadlock(self):
-        if len(self.waiting) == self.running > 0 and not any(predicate() for predicate, _ in self.waiting.values()):
-            told = (f"rank {r} waits to {says}" for r, (_, says) in sorted(self.waiting.items()))
-            self.stopped = self.stopped or "; ".join(told)
+    def look_for_deadlock(self) -> None:
+        all_wait = len(self.waiting) == self.running > 0
+        if all_wait and not any(predicate() for predicate, _ in self.waiting.values()):
+            reasons = (f"rank {r} waits to {text}" for r, (_, text) in sorted(self.waiting.items()))
+            self.stopped = self.stopped or "; ".join(reasons)
             self.changed.notify_all()
 
-    def leave(self, reason=None):
-        """A rank has ended; with a reason when by an exception, which ends the others too."""
+    def leave(self, reason: str | None = None) -> None:
+        """A rank has ended, by an exception if there is a reason, which ends the others too."""
         with self.changed:
             self.running -= 1
             if reason:
@@ -61,115 +63,132 @@ class World:
 
 
 class Comm:
-    """The part of mpi4py's communicator that a collective needs. sends: [(peer, count, bytes, offset in x or None)]"""
+    """The calls of mpi4py's communicator that a collective needs.
 
-    def __init__(self, world, rank, x):
+    sends: [(peer, count, bytes, offset in x or None)]
+    """
+
+    def __init__(self, world: World, rank: int, x: np.ndarray):
         self.world, self.rank, self.size, self.x, self.sends = world, rank, world.size, x, []
 
-    def Get_rank(self):
+    def Get_rank(self) -> int:
         return self.rank
 
-    def Get_size(self):
+    def Get_size(self) -> int:
         return self.size
 
-    def Send(self, buf, dest, tag=0):
-        self._complete(self._offer(buf, dest), dest)
+    def Send(self, buf: np.ndarray, dest: int, tag: int = 0) -> None:
+        self._complete(self._post(buf, dest), dest)
 
-    def Recv(self, buf, source, tag=0):
+    def Recv(self, buf: np.ndarray, source: int, tag: int = 0) -> None:
         with self.world.changed:
-            waiting = self.world.offers[self._peer(source), self.rank]
+            waiting = self.world.messages[self._peer(source), self.rank]
             self.world.wait(self.rank, lambda: bool(waiting), f"receive from rank {source}")
-            offer = waiting.pop(0)
-            if offer.data.size > buf.size:
-                raise ValueError(f"rank {self.rank} receives {offer.data.size} elements into {buf.size}")
-            buf.reshape(-1)[: offer.data.size] = offer.data.view(buf.dtype)
-            offer.taken = True
+            message = waiting.pop(0)
+            if message.data.size > buf.size:
+                raise ValueError(
+                    f"Recv on rank {self.rank}: got {message.data.size} elements from rank "
+                    f"{source}; wanted at most {buf.size}, the size of the buffer"
+                )
+            buf.reshape(-1)[: message.data.size] = message.data.view(buf.dtype)
+            message.received = True
             self.world.changed.notify_all()
 
-    def Sendrecv(self, sendbuf, dest, sendtag=0, recvbuf=None, source=0, recvtag=0):
-        offer = self._offer(sendbuf, dest)
+    def Sendrecv(
+        self,
+        sendbuf: np.ndarray,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: np.ndarray | None = None,
+        source: int = 0,
+        recvtag: int = 0,
+    ) -> None:
+        message = self._post(sendbuf, dest)
         self.Recv(recvbuf, source)
-        self._complete(offer, dest)
+        self._complete(message, dest)
 
-    def Isend(self, buf, dest, tag=0):
-        offer = self._offer(buf, dest)
-        return Request(lambda: self._complete(offer, dest))
+    def Isend(self, buf: np.ndarray, dest: int, tag: int = 0) -> "Request":
+        message = self._post(buf, dest)
+        return Request(lambda: self._complete(message, dest))
 
-    def Irecv(self, buf, source, tag=0):
+    def Irecv(self, buf: np.ndarray, source: int, tag: int = 0) -> "Request":
         return Request(lambda: self.Recv(buf, source))
 
-    def Barrier(self):
-        for peer in range(1, self.size):
-            empty = np.empty(0)
-            offer = self._offer(empty, (self.rank + peer) % self.size, counted=False)
-            self.Recv(np.empty(0), (self.rank - peer) % self.size)
-            self._complete(offer, (self.rank + peer) % self.size)
+    def Barrier(self) -> None:
+        for distance in range(1, self.size):
+            dest = (self.rank + distance) % self.size
+            message = self._post(np.empty(0), dest, counted=False)
+            self.Recv(np.empty(0), (self.rank - distance) % self.size)
+            self._complete(message, dest)
 
-    def __getattr__(self, name):
-        here = ", ".join(sorted(name for name in vars(Comm) if name[0].isupper()))
-        raise AttributeError(f"comm.{name} is not there; wanted one of {here}")
+    def __getattr__(self, name: str):
+        calls = ", ".join(sorted(call for call in vars(Comm) if call[0].isupper()))
+        raise AttributeError(f"got comm.{name}, which is not there; wanted one of {calls}")
 
-    def _peer(self, rank):
+    def _peer(self, rank: int) -> int:
         if not 0 <= rank < self.size:
-            raise ValueError(f"rank {self.rank} names rank {rank}; there are 0 to {self.size - 1}")
+            raise ValueError(
+                f"rank {self.rank}: got peer {rank}; wanted a rank from 0 to {self.size - 1}"
+            )
         return rank
 
-    def _offer(self, buf, dest, counted=True):
+    def _post(self, buf: np.ndarray, dest: int, counted: bool = True) -> Message:
         flat = np.ascontiguousarray(buf).reshape(-1)
         if counted:
             self.sends.append((self._peer(dest), flat.size, flat.nbytes, self._offset(buf)))
-        offer = Offer(flat.copy())
+        message = Message(flat.copy())
         with self.world.changed:
-            self.world.offers[self.rank, self._peer(dest)].append(offer)
+            self.world.messages[self.rank, self._peer(dest)].append(message)
             self.world.changed.notify_all()
-        return offer
+        return message
 
-    def _offset(self, buf):
-        away = buf.__array_interface__["data"][0] - self.x.__array_interface__["data"][0]
-        return away // self.x.itemsize if 0 <= away <= self.x.nbytes and buf.dtype == self.x.dtype else None
+    def _offset(self, buf: np.ndarray) -> int | None:
+        start, own = (a.__array_interface__["data"][0] for a in (buf, self.x))
+        if 0 <= start - own <= self.x.nbytes and buf.dtype == self.x.dtype:
+            return (start - own) // self.x.itemsize
+        return None
 
-    def _complete(self, offer, dest):
+    def _complete(self, message: Message, dest: int) -> None:
         with self.world.changed:
-            self.world.wait(self.rank, lambda: offer.taken, f"send to rank {dest}")
+            self.world.wait(self.rank, lambda: message.received, f"send to rank {dest}")
 
 
 class Request:
-    """Completed by Wait. An Irecv receives only then, which a correct program cannot tell."""
+    """Completed by Wait. An Irecv receives only then; a correct program cannot tell the difference."""
 
-    def __init__(self, complete):
+    def __init__(self, complete: Callable[[], None]):
         self.complete = complete
 
-    def Wait(self):
+    def Wait(self) -> None:
         if self.complete is not None:
             self.complete()
         self.complete = None
 
     wait = Wait
 
-    @staticmethod
-    def Waitall(requests):
-        for request in requests:
-            request.Wait()
 
-
-def run(xs, function, timeout_s=20.0):
-    """function(comm, x) on one thread per rank. -> (comms, None), or (comms, what went wrong first)"""
-    world, told = World(len(xs)), []
+def run(
+    xs: list[np.ndarray],
+    function: Callable[[Comm, np.ndarray], None],
+    timeout_s: float = 20.0,
+) -> tuple[list[Comm], str | None]:
+    """function(comm, x) on one thread per rank. -> (comms, what failed first or None)"""
+    world, reasons = World(len(xs)), []
     comms = [Comm(world, r, x) for r, x in enumerate(xs)]
 
-    def one(comm):
+    def run_rank(comm: Comm) -> None:
         reason = None
         try:
             function(comm, comm.x)
-        except Deadlock as error:
+        except AllRanksBlocked as error:
             reason = f"deadlock: {error}"
-        except BaseException as error:  # noqa: BLE001  whatever somebody's code raises
+        except BaseException as error:  # noqa: BLE001  foreign code may raise anything
             reason = f"rank {comm.rank} raised {type(error).__name__}: {str(error)[:300]}"
         if reason:
-            told.append(reason)
+            reasons.append(reason)
         world.leave(reason)
 
-    workers = [threading.Thread(target=one, args=(comm,), daemon=True) for comm in comms]
+    workers = [threading.Thread(target=run_rank, args=(comm,), daemon=True) for comm in comms]
     for worker in workers:
         worker.start()
     stop_s = time.monotonic() + timeout_s
@@ -177,4 +196,4 @@ def run(xs, function, timeout_s=20.0):
         worker.join(max(0.0, stop_s - time.monotonic()))
     if any(worker.is_alive() for worker in workers):
         return comms, f"did not end within {timeout_s:g} s"
-    return comms, told[0] if told else None
+    return comms, reasons[0] if reasons else None

@@ -36,7 +36,9 @@ class Event:
 def read_trace(path):
     """-> list of Event, in the order of the file. Raises BadFile."""
     events = []
-    for number, line in enumerate(read_bytes(path, min(LARGEST_FILE, 1 << 28)).splitlines(), start=1):
+    for number, line in enumerate(
+        read_bytes(path, min(LARGEST_FILE, 1 << 28)).splitlines(), start=1
+    ):
         if line.strip():
             events.append(parse_event(f"{path}, line {number}", line))
     return events
@@ -45,7 +47,9 @@ def read_trace(path):
 def parse_event(place, line):
     fields = parse_json(place, line)
     if not isinstance(fields, dict) or set(fields) != set(Event.__dataclass_fields__):
-        raise BadFile(f"{place}: wanted an object with exactly {', '.join(Event.__dataclass_fields__)}")
+        raise BadFile(
+            f"{place}: wanted an object with exactly {', '.join(Event.__dataclass_fields__)}"
+        )
     event = Event(**fields)
     numbers = [event.rank, event.step, event.offset, event.count]
     if not all(type(v) is int and 0 <= v < 1 << 53 for v in numbers):
@@ -68,7 +72,11 @@ def check_trace(events, size=None, n=None, algorithm=None, dtype=None):
     """
     size = size or 1 + max((e.rank for e in events), default=0)
     told = outside(events, size, n) or other_types(events, dtype)
-    return told or [*unmatched(events, size), *deadlock(events, size), *other_traffic(events, size, n, algorithm)]
+    return told or [
+        *unmatched(events, size),
+        *deadlock(events, size),
+        *other_traffic(events, size, n, algorithm),
+    ]
 
 
 def other_types(events, dtype):
@@ -80,9 +88,13 @@ def other_types(events, dtype):
 def outside(events, size, n):
     for e in events:
         if e.rank >= size or (e.peer is not None and (e.peer >= size or e.peer == e.rank)):
-            return [f"rank {e.rank}, step {e.step}: {e.operation} with peer {e.peer}; there are ranks 0 to {size - 1}"]
+            return [
+                f"rank {e.rank}, step {e.step}: {e.operation} with peer {e.peer}; there are ranks 0 to {size - 1}"
+            ]
         if n is not None and e.offset + e.count > n:
-            return [f"rank {e.rank}, step {e.step}: elements {e.offset}..{e.offset + e.count} of {n}"]
+            return [
+                f"rank {e.rank}, step {e.step}: elements {e.offset}..{e.offset + e.count} of {n}"
+            ]
     return []
 
 
@@ -104,7 +116,9 @@ def unmatched(events, size):
     told = []
     for pair in sorted({*sends, *receives}):
         for i in range(max(len(sends[pair]), len(receives[pair]))):
-            sent, received = (group[pair][i] if i < len(group[pair]) else None for group in (sends, receives))
+            sent, received = (
+                group[pair][i] if i < len(group[pair]) else None for group in (sends, receives)
+            )
             told += mismatch(pair, sent, received)
     return told[:8]
 
@@ -112,12 +126,18 @@ def unmatched(events, size):
 def mismatch(pair, sent, received):
     source, dest = pair
     if received is None:
-        return [f"rank {source}, step {sent.step}: sends {sent.count} elements to rank {dest}, which receives none"]
+        return [
+            f"rank {source}, step {sent.step}: sends {sent.count} elements to rank {dest}, which receives none"
+        ]
     if sent is None:
-        return [f"rank {dest}, step {received.step}: receives from rank {source}, which never sends"]
+        return [
+            f"rank {dest}, step {received.step}: receives from rank {source}, which never sends"
+        ]
     if (sent.count, sent.dtype) != (received.count, received.dtype):
-        return [f"rank {source}, step {sent.step}: sends {sent.count} {sent.dtype} to rank {dest}, which at step "
-                f"{received.step} expects {received.count} {received.dtype}"]  # fmt: skip
+        return [
+            f"rank {source}, step {sent.step}: sends {sent.count} {sent.dtype} to rank {dest}, which at step "
+            f"{received.step} expects {received.count} {received.dtype}"
+        ]
     return []
 
 
@@ -130,7 +150,9 @@ def deadlock(events, size):
         moved = False
         for r in range(size):
             for e in [e for e in open_ends[r] if e.operation == "send"]:
-                partner = next((o for o in open_ends[e.peer] if o.operation != "send" and o.peer == r), None)
+                partner = next(
+                    (o for o in open_ends[e.peer] if o.operation != "send" and o.peer == r), None
+                )
                 if partner:
                     open_ends[r].remove(e)
                     open_ends[e.peer].remove(partner)
@@ -140,8 +162,11 @@ def deadlock(events, size):
                 open_ends[r] = list(steps[r][position[r]]) if position[r] < len(steps[r]) else []
                 moved = True
     waiting = [e for ends in open_ends for e in ends]
-    told = [f"rank {e.rank} at step {e.step} waits to {'send to' if e.operation == 'send' else 'receive from'} rank "
-            f"{e.peer}" for e in waiting]  # fmt: skip
+    told = [
+        f"rank {e.rank} at step {e.step} waits to {'send to' if e.operation == 'send' else 'receive from'} rank "
+        f"{e.peer}"
+        for e in waiting
+    ]
     return ["deadlock if sends block: " + "; ".join(told[:8])] if told else []
 
 
@@ -154,7 +179,9 @@ def other_traffic(events, size, n, algorithm):
         sent = [e.count for e in events if e.rank == r and e.operation == "send"]
         wanted = TRAFFIC[algorithm](n, size, r)
         if (len(sent), sum(sent)) != wanted:
-            told.append(f"rank {r}: sent {len(sent)} messages, {sum(sent)} elements; wanted {wanted[0]}, {wanted[1]}")
+            told.append(
+                f"rank {r}: sent {len(sent)} messages, {sum(sent)} elements; wanted {wanted[0]}, {wanted[1]}"
+            )
     return told[:8]
 
 

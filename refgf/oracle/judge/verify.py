@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from refgf.oracle.judge.comparison import Failure
 from refgf.oracle.judge.diagnosis import STEPS, diagnose, mistakes_of, orders_of
-from refgf.oracle.judge.functions import SUMS
+from refgf.oracle.judge.functions import PLAIN_SUMS
 from refgf.oracle.judge.profiles import judge
 from refgf.oracle.judge.trace import check_trace
 from refgf.oracle.judge.violations import judged_statements, violated
@@ -73,8 +73,17 @@ def diagnose_some(verdicts):
 
 def known_from_others(verdict, diagnosed):
     """A mistake that another case of the function looks like (cheaper than to try them all on every case), or an order."""
-    names = {told for other in diagnosed if other.case.function == verdict.case.function for told in other.diagnosis}
-    found = mistakes_of(verdict.case, verdict.outputs, names) if verdict.case.function not in STEPS else []
+    names = {
+        told
+        for other in diagnosed
+        if other.case.function == verdict.case.function
+        for told in other.diagnosis
+    }
+    found = (
+        mistakes_of(verdict.case, verdict.outputs, names)
+        if verdict.case.function not in STEPS
+        else []
+    )
     return found or orders_of(verdict.case, verdict.outputs)
 
 
@@ -89,7 +98,9 @@ def verify_case(case, implementation, profile="bits"):
         return Verdict(case, "absent", profile=profile)
     start_s = time.perf_counter()
     result = implementation.run(case)
-    verdict = Verdict(case, "pass", result.outputs, seconds=time.perf_counter() - start_s, profile=profile)
+    verdict = Verdict(
+        case, "pass", result.outputs, seconds=time.perf_counter() - start_s, profile=profile
+    )
     if result.error:
         verdict.failure = Failure(result.error)
     elif result.outputs is None:
@@ -110,7 +121,7 @@ def judged(case, result, profile):
 
 def judge_trace(case, events):
     """The first thing wrong with a trace, as a Failure; None without a trace."""
-    if events is None or case.function not in SUMS:
+    if events is None or case.function not in PLAIN_SUMS:
         return None
     p, n = case["in.x"].shape
     dtype = case.arguments["wire"] or case["in.x"].dtype.name
@@ -127,7 +138,9 @@ def by_statement(verdicts):
     counts, shown = {}, shown_violated(verdicts)
     for verdict in verdicts:
         if verdict.status != "absent":
-            wrong = [s for s in verdict.violated if s in shown.get(verdict.case.function, ())] or verdict.violated
+            wrong = [
+                s for s in verdict.violated if s in shown.get(verdict.case.function, ())
+            ] or verdict.violated
             for statement in dict.fromkeys([*verdict.statements, *wrong]):
                 outcome = "fail" if statement in wrong else "open" if wrong else "pass"
                 counts.setdefault(statement, {"pass": 0, "fail": 0, "open": 0})[outcome] += 1
@@ -147,4 +160,7 @@ def not_run(verdicts):
     """{function: (cases that were not run, all its cases)} of functions that lack some or all."""
     functions = [v.case.function for v in verdicts]
     absent = [v.case.function for v in verdicts if v.status == "absent"]
-    return {function: (absent.count(function), functions.count(function)) for function in sorted(set(absent))}
+    return {
+        function: (absent.count(function), functions.count(function))
+        for function in sorted(set(absent))
+    }

@@ -1,15 +1,16 @@
-"""The definitions with some functions replaced: how a seeded mistake reaches everything that uses what it replaces."""
+"""The definitions with some functions replaced: a seeded mistake reaches every definition that uses it."""
 
 import sys
 from functools import cache
-from types import FunctionType, SimpleNamespace
+from types import CodeType, FunctionType, SimpleNamespace
+from typing import Any
 
 from refgf.oracle import definitions
 
 PREFIX = "refgf.oracle.definitions."
 
 
-def defined():
+def defined() -> dict[str, FunctionType]:
     """{name: function} of all functions in the definitions' modules."""
     modules = [module for name, module in sys.modules.items() if name.startswith(PREFIX)]
     return {
@@ -20,9 +21,13 @@ def defined():
     }
 
 
-def variant(**replacements):
-    """A module-like object in which the definitions call the replacements instead of the replaced functions."""
-    shared = {}
+def variant(**replacements: FunctionType) -> SimpleNamespace:
+    """A module-like object in which the definitions call the replacements.
+
+    All functions are copied with one shared dictionary of globals, so the definitions themselves
+    stay as they are.
+    """
+    shared: dict[str, Any] = {}
     for name, module in list(sys.modules.items()):
         if name.startswith(PREFIX):
             shared.update(vars(module))
@@ -30,14 +35,15 @@ def variant(**replacements):
     unknown = set(replacements) - set(originals)
     assert not unknown, f"{unknown} are not defined"
     for name, function in originals.items():
-        defaults = tuple(replacements.get(getattr(d, "__name__", ""), d) for d in function.__defaults__ or ())
+        defaults = function.__defaults__ or ()
+        defaults = tuple(replacements.get(getattr(d, "__name__", ""), d) for d in defaults)
         shared[name] = FunctionType(function.__code__, shared, name, defaults, function.__closure__)
     shared.update(replacements)
     return SimpleNamespace(**{name: shared[name] for name in {*originals, *definitions.__all__}})
 
 
 @cache
-def uses(name):
+def uses(name: str) -> set[str]:
     """Names of the definitions that a definition calls, directly or not, itself included."""
     functions, found, pending = defined(), set(), [name]
     while pending:
@@ -50,7 +56,7 @@ def uses(name):
     return found
 
 
-def names_in(code):
-    """Global names in a function's code, those inside its comprehensions and lambdas included."""
-    inner = [name for constant in code.co_consts if hasattr(constant, "co_names") for name in names_in(constant)]
-    return [*code.co_names, *inner]
+def names_in(code: CodeType) -> list[str]:
+    """Global names in a function's code, including its comprehensions and lambdas."""
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return [*code.co_names, *(name for constant in inner for name in names_in(constant))]

@@ -5,7 +5,7 @@
     between nodes          send 0   receive                    send 1   receive              meet (blocking)
     communication thread   |=sum=====|                         |=sum=====|
 
-    with DASO(comm, network, topology.nodes(comm), Phases(epochs), batches) as daso:
+    with DASO(comm, model, topology.nodes(comm), Phases(epochs), batches) as daso:
         for ...: loss = daso.step(images, labels, global_batch, rate)
 
 Group j is the j-th rank of every node. One group at a time sums its PARAMETERS over the nodes; the groups take turns.
@@ -34,20 +34,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from refgf import ops
 from refgf.comm import tree
 from refgf.comm.agreement import agree
-from refgf.comm.schedule import among, execute
-from refgf.comm.slices import chunks
+from refgf.comm.direct import direct_allreduce
+from refgf.comm.schedule import execute, on_ranks
+from refgf.comm.slices import chunks, cut
 from refgf.device import array_module
-from refgf.engine.blocks import blocks
-from refgf.engine.sleeping import patient
+from refgf.exchange.result import StepResult
 from refgf.exchange.overlap import CommunicationThread
-from refgf.exchange.precision import is_finite
 from refgf.papers.daso.bfloat16 import ring_among
-from refgf.training.gradientflow import direct_allreduce
-from refgf.training.step import averaged_statistics, evaluate, replica, require_same_parameters, train_step
+from refgf.training.step import Replica, evaluate_together, require_same_parameters, train_step
 
 CHUNK_ELEMENTS = 10_000_000
+BLOCK_ELEMENTS = 131_072  # of a merge: stays in the cache
 
 
 @dataclass(frozen=True)
@@ -79,19 +79,28 @@ class DASO:
     size or the ranks' settings differ; on the rank that receives it when a sum is not finite.
     """
 
-    def __init__(self, comm, network, nodes: Sequence[Sequence[int]], phases, batches: int, *,
-                 wire: str | None = "bfloat16", chunk: int = CHUNK_ELEMENTS, momentum: float = 0.9,
-                 weight_decay: float = 0.0, seed: int = 0) -> None:  # fmt: skip
+    def __init__(
+        self,
+        comm,
+        model: Replica,
+        nodes: Sequence[Sequence[int]],
+        phases,
+        batches: int,
+        *,
+        wire: str | None = "bfloat16",
+        chunk: int = CHUNK_ELEMENTS,
+    ) -> None:
         _check(comm, nodes, batches)
         self.comm, self.phases, self.batches, self.chunk = comm, phases, batches, chunk
-        self.model = replica(network, seed, momentum, weight_decay)
+        self.model = model
         self.node = list(next(node for node in nodes if comm.Get_rank() in node))
         self.place, self.nodes = self.node.index(comm.Get_rank()), len(nodes)  # place: the number of this rank's group
-        self._comms = [patient(comm.Dup()), patient(comm.Dup())]  # one for the thread, one for the rest
-        settings = f"{nodes} {phases} {batches} {wire} {chunk} {momentum} {weight_decay}"
+        self._comms = [ops.background(comm.Dup()) for _ in range(2)]  # one for the thread, one for the rest
+        settings = f"{nodes} {phases} {batches} {wire} {chunk} {model.optimizer.settings}"
         agree(self._comms[1], "settings of DASO", f"{settings} {self.model.layout()}")
         group = [node[self.place] for node in nodes]
-        self._thread = CommunicationThread(ring_among(self._comms[0], group))
+        self._sum_late = ring_among(self._comms[0], group)
+        self._thread = CommunicationThread()
         self._sum_at_once = {kind: ring_among(self._comms[1], group, kind) for kind in (None, wire)}
         self._sum_in_node = ring_among(self._comms[1], self.node)
         self.wire, self.batch, self.synchronised, self.waited_s = wire, 0, True, 0.0
@@ -112,7 +121,7 @@ class DASO:
     def ready(self, index: int) -> None:
         """A node's links are fast: gradients are summed in one call at the end."""
 
-    def finish(self) -> bool:
+    def finish(self) -> StepResult:
         """Average the gradients in the node, if it is their turn."""
         gradients, factor = self.model.gradients.flat, self.comm.Get_size()
         if self.phases.now.averages(self.batch, self.batches):
@@ -120,7 +129,7 @@ class DASO:
             factor = self.nodes
         if factor != 1:
             gradients *= gradients.dtype.type(factor)
-        return True
+        return StepResult()
 
     # ---- between nodes ----
 
@@ -164,7 +173,7 @@ class DASO:
         self._under_way = Sum(self.batch + waited, waited, group, sent)
         if sent is not None:
             for part in chunks(sent.size, self.chunk):
-                self._thread(sent[part])
+                self._thread.run(self._sum_late, sent[part])
 
     def _receive(self, late: Sum) -> None:
         self._under_way = None
@@ -186,12 +195,12 @@ class DASO:
     def spread(self, group: int) -> None:
         """The group's member hands its parameters to the other ranks of its node, along a tree; all compute with these."""
         turned, k, w = self.node[group:] + self.node[:group], len(self.node), self.model.parameters.flat
-        execute(self._comms[1], among(turned, tree.broadcast((self.place - group) % k, k, w.size)), w)
+        execute(self._comms[1], on_ranks(turned, tree.broadcast((self.place - group) % k, k, w.size)), w)
         if self.model.working:
             self.model.working.refresh()
 
     def _require_finite(self, total) -> None:
-        if not all(is_finite(total[block]) for block in blocks(total, 0, total.size)):
+        if not ops.unscale(total, 1):
             raise ValueError(
                 f"DASO on rank {self.comm.Get_rank()}, batch {self.batch}: got a sum of parameters that is infinite or NaN; "
                 "wanted finite ones; next: a smaller learning rate or a longer warm-up"
@@ -209,11 +218,8 @@ class DASO:
     def evaluate(self, dataset, batch: int = 64) -> tuple[int, int]:
         """(right answers, samples) of all ranks together; only where all hold the same parameters."""
         self._require_synchronised("evaluate")
-        allreduce, rank, size = direct_allreduce(self._comms[1]), self.comm.Get_rank(), self.comm.Get_size()
-        with averaged_statistics(self.model.network, allreduce, size):
-            counts = np.array(evaluate(self.model.network, dataset, rank, size, batch), np.float64)
-        allreduce(counts)
-        return int(counts[0]), int(counts[1])
+        allreduce = direct_allreduce(self._comms[1])
+        return evaluate_together(self.model.network, dataset, self.comm, allreduce, batch)
 
     def require_same_parameters(self) -> str:
         """The hash of the parameters; ValueError on every rank if they differ, or if they are bound to."""
@@ -245,7 +251,7 @@ class DASO:
 def merge(w, total, nodes: int, waited: int) -> None:
     """w <- (2S w + total) / (2S + m), in place, block by block; each operation rounded by itself."""
     own = w.dtype.type(2 * waited if waited else 1)
-    for block in blocks(w, 0, w.size):
+    for block in cut(slice(0, w.size), BLOCK_ELEMENTS):
         part = w[block]
         part *= own
         array_module(part).add(part, total[block], out=part)

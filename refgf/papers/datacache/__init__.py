@@ -44,8 +44,16 @@ class Cache:
     hits, seconds     per level of LEVELS: samples served from it, and what they took, since `reset`
     """
 
-    def __init__(self, read: Callable, decode: Callable, shape: tuple, memory=None, disk=None) -> None:
-        self.read, self.decode, self.shape, self.memory, self.disk = read, decode, shape, memory, disk
+    def __init__(
+        self, read: Callable, decode: Callable, shape: tuple, memory=None, disk=None
+    ) -> None:
+        self.read, self.decode, self.shape, self.memory, self.disk = (
+            read,
+            decode,
+            shape,
+            memory,
+            disk,
+        )
         self.reset()
 
     def reset(self) -> None:
@@ -113,5 +121,9 @@ def node_cache(
     node = next(i for i, ranks in enumerate(nodes) if comm.Get_rank() in ranks)
     shard = len(node_shards(n, nodes)[node])
     memory = SharedSamples(comm, nodes, n, shape, memory_limit_bytes, shard)
-    disk = DiskCache(disk_folder, key, disk_limit_bytes) if disk_folder and disk_limit_bytes >= HEADER_BYTES else None
+    disk = (
+        DiskCache(disk_folder, key, disk_limit_bytes)
+        if disk_folder and disk_limit_bytes >= HEADER_BYTES
+        else None
+    )
     return Cache(read, decode, shape, memory if memory.slots else None, disk)

@@ -70,7 +70,9 @@ class DiskCache:
                 return False
             if index in self._entries:
                 offset, length, digest = self._entries[index]
-                return digest == self._digest(index, content) and _write(self._data, content, offset)
+                return digest == self._digest(index, content) and _write(
+                    self._data, content, offset
+                )
             if self.nbytes + RECORD_BYTES + len(content) > self.limit_bytes:
                 return False
             return self._append(index, content)
@@ -86,13 +88,17 @@ class DiskCache:
     def _append(self, index: int, content: bytes) -> bool:
         entry = ENTRY.pack(index, self._end, len(content), self._digest(index, content))
         written = _write(self._data, content, self._end)
-        written = written and _write(self._manifest, entry + self._checksum(entry), self._read_up_to)
+        written = written and _write(
+            self._manifest, entry + self._checksum(entry), self._read_up_to
+        )
         return written and self._catch_up()
 
     def _claim(self) -> str:
         """Empty the folder unless it is of this data set. Needs the lock."""
         header = os.pread(self._manifest, HEADER_BYTES, 0)
-        too_large = sum(os.fstat(file).st_size for file in (self._manifest, self._data)) > self.limit_bytes
+        too_large = (
+            sum(os.fstat(file).st_size for file in (self._manifest, self._data)) > self.limit_bytes
+        )
         if header == MAGIC + self.key and not too_large:
             return "reused"
         os.ftruncate(self._manifest, 0)
@@ -108,7 +114,11 @@ class DiskCache:
         length = os.fstat(self._manifest).st_size
         if length < self._read_up_to:  # somebody has cut it off
             self._entries, self._read_up_to, self._end = {}, HEADER_BYTES, 0
-        news = os.pread(self._manifest, (length - self._read_up_to) // RECORD_BYTES * RECORD_BYTES, self._read_up_to)
+        news = os.pread(
+            self._manifest,
+            (length - self._read_up_to) // RECORD_BYTES * RECORD_BYTES,
+            self._read_up_to,
+        )
         for start in range(0, len(news), RECORD_BYTES):
             self._learn(news[start : start + RECORD_BYTES])
         self._read_up_to += len(news)
@@ -122,7 +132,9 @@ class DiskCache:
             self._end = max(self._end, offset + length)
 
     def _digest(self, index: int, content: bytes) -> bytes:
-        return hashlib.blake2b(content, digest_size=16, key=self.key, salt=struct.pack("<q", index)).digest()
+        return hashlib.blake2b(
+            content, digest_size=16, key=self.key, salt=struct.pack("<q", index)
+        ).digest()
 
     def _checksum(self, entry: bytes) -> bytes:
         return hashlib.blake2b(entry, digest_size=CHECK_BYTES, key=self.key).digest()
@@ -142,7 +154,9 @@ def _open_both(folder: str) -> tuple[int, int]:
         names = (os.path.join(folder, f"refgf-cache.{name}") for name in ("manifest", "data"))
         return tuple(os.open(name, os.O_RDWR | os.O_CREAT, 0o600) for name in names)
     except OSError as error:
-        raise ValueError(f"DiskCache: {error}; wanted a folder of this node's disk that can be written") from error
+        raise ValueError(
+            f"DiskCache: {error}; wanted a folder of this node's disk that can be written"
+        ) from error
 
 
 def _write(file: int, content: bytes, offset: int) -> bool:

@@ -41,7 +41,9 @@ class SharedSamples:
     in the middle of training.
     """
 
-    def __init__(self, comm, nodes, n: int, shape: tuple, limit_bytes: int, expected: int | None = None) -> None:
+    def __init__(
+        self, comm, nodes, n: int, shape: tuple, limit_bytes: int, expected: int | None = None
+    ) -> None:
         table, sample_bytes = table_bytes(n), int(np.prod(shape))
         fitting = max(0, limit_bytes - table) // sample_bytes
         self.slots = min(fitting, n if expected is None else expected)
@@ -51,7 +53,9 @@ class SharedSamples:
             memory = mmap.mmap(self._lock_file, self.nbytes) if self.nbytes else b"\0" * table
             self._taken = np.frombuffer(memory, np.int64, 1)
             self._slot = np.frombuffer(memory, np.int32, n, 8)
-            self._samples = np.frombuffer(memory, np.uint8, self.slots * sample_bytes, table if self.slots else 0)
+            self._samples = np.frombuffer(
+                memory, np.uint8, self.slots * sample_bytes, table if self.slots else 0
+            )
             self._samples = self._samples.reshape(self.slots, *shape)
 
     @property
@@ -94,7 +98,9 @@ class SharedSamples:
 @contextlib.contextmanager
 def _shared_file(comm, leader: int, nbytes: int):
     """This rank's own file descriptor of a new file of the node, None where nbytes is 0; without a name afterwards."""
-    file, name, error = _new_file(nbytes) if comm.Get_rank() == leader and nbytes else (None, "", "")
+    file, name, error = (
+        _new_file(nbytes) if comm.Get_rank() == leader and nbytes else (None, "", "")
+    )
     try:
         answers = comm.allgather((name, error))
         failed = next((rank for rank, (_, told) in enumerate(answers) if told), None)

@@ -27,7 +27,9 @@ def node_shards(n: int, nodes: list[list[int]]) -> list[np.ndarray]:
     return [np.flatnonzero(owner == node) for node in range(len(nodes))]
 
 
-def node_batches(order: np.ndarray, nodes: list[list[int]], batch_size: int) -> list[list[np.ndarray]]:
+def node_batches(
+    order: np.ndarray, nodes: list[list[int]], batch_size: int
+) -> list[list[np.ndarray]]:
     """[step][rank] -> samples, for one epoch in the order of `order`, a permutation of all n samples.
 
     A node takes its samples in the order in which they stand there. After step s it has taken
@@ -68,7 +70,9 @@ def _node_of_rank(nodes: list[list[int]]) -> np.ndarray:
     """int64 (p,). ValueError unless every rank is on one node, and no node is empty."""
     ranks = [rank for node in nodes for rank in node]
     if sorted(ranks) != list(range(len(ranks))) or not all(nodes):
-        raise ValueError(f"shards: got nodes {nodes}; wanted each rank 0, 1, ... on one node; next: topology.nodes(comm)")
+        raise ValueError(
+            f"shards: got nodes {nodes}; wanted each rank 0, 1, ... on one node; next: topology.nodes(comm)"
+        )
     node_of = np.empty(len(ranks), np.int64)
     for node, members in enumerate(nodes):
         node_of[members] = node

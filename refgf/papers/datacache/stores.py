@@ -19,9 +19,11 @@ import struct
 import threading
 import time
 
-from refgf.machine.units import Link
+from refgf.predict.cost import Link
 
-WORD = struct.Struct("<q")  # a request is an index; an answer is a length (-1: the file cannot be read) and the bytes
+WORD = struct.Struct(
+    "<q"
+)  # a request is an index; an answer is a length (-1: the file cannot be read) and the bytes
 TOKEN_BYTES = 16
 CONNECT_S = 5.0
 SIOCGIFADDR = 0x8915  # Linux: the address of an interface
@@ -32,7 +34,10 @@ def data_set_key(root: str, paths: list[str]) -> bytes:
     digest = hashlib.sha256()
     for path in paths:
         status = os.stat(path)
-        digest.update(os.fsencode(os.path.relpath(path, root)) + struct.pack("<xqq", status.st_size, status.st_mtime_ns))
+        digest.update(
+            os.fsencode(os.path.relpath(path, root))
+            + struct.pack("<xqq", status.st_size, status.st_mtime_ns)
+        )
     return digest.digest()
 
 
@@ -88,7 +93,9 @@ class RemoteStore:
         self._socket.sendall(WORD.pack(index))
         length = WORD.unpack(_receive(self._socket, WORD.size))[0]
         if length < 0:
-            raise OSError(f"RemoteStore: file {index} cannot be read by the storing rank; next: is the folder still there?")
+            raise OSError(
+                f"RemoteStore: file {index} cannot be read by the storing rank; next: is the folder still there?"
+            )
         return _receive(self._socket, length)
 
     def close(self) -> None:
@@ -121,12 +128,16 @@ class FileServer:
             except OSError:  # closed
                 return
             self._open.append(connection)
-            threading.Thread(target=self._serve, args=(connection,), name="file server", daemon=True).start()
+            threading.Thread(
+                target=self._serve, args=(connection,), name="file server", daemon=True
+            ).start()
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):  # the other side has gone
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if not secrets.compare_digest(_receive(connection, TOKEN_BYTES), self.token[:TOKEN_BYTES]):
+            if not secrets.compare_digest(
+                _receive(connection, TOKEN_BYTES), self.token[:TOKEN_BYTES]
+            ):
                 return
             connection.sendall(self.token[TOKEN_BYTES:])
             while True:

@@ -10,10 +10,10 @@ by the mean over the parts that have images, as the mean over K ranks would. Mem
 Communication per rank: what the exchange costs, once a step. Source: oracle/SPEC.md, M7.
 """
 
-import contextlib
 from collections.abc import Iterable
 
 from refgf.device import array_module
+from refgf.exchange.result import UNOBSERVED
 
 
 class RunningStatistics:
@@ -36,7 +36,9 @@ class RunningStatistics:
             array[...] = total / self.parts
 
 
-def accumulated_step(model, exchange, parts: Iterable, global_batch: int, rate: float) -> float:
+def accumulated_step(
+    model, exchange, parts: Iterable, global_batch: int, rate: float, observe=UNOBSERVED
+) -> float:
     """One training step of several parts; returns this rank's share of the loss.
 
     parts            yields (images (N, H, W, C), labels (N,)); two at a time are held, N = 0 is allowed
@@ -44,23 +46,24 @@ def accumulated_step(model, exchange, parts: Iterable, global_batch: int, rate: 
     model, exchange, rate: as in `step.train_step`. A step that is not accepted changes nothing.
     """
     network, gradients = model.network, model.gradients
-    span, scale = getattr(exchange, "span", contextlib.nullcontext), getattr(exchange, "scale", 1.0)
+    scale = model.loss_scale.scale
     total, statistics, loss = None, RunningStatistics(network), 0.0
     for (images, labels), last in _with_end(parts):  # one part is read ahead
-        with span("FORWARD"):
+        with observe.span("compute", "FORWARD"):
             loss += network.loss(images, labels, global_batch)
         if len(images):
             statistics.add()
-        with span("BACKWARD"):
+        with observe.span("compute", "BACKWARD"):
             if scale != 1:
                 network.logits_gradient *= scale
             network.backward(model.announcing(_last_part(exchange, gradients, total) if last else _ignore))
         if not last:
             total = array_module(gradients.flat).zeros_like(gradients.flat) if total is None else total
             total += gradients.flat
-    if exchange.finish() is not False:
-        with span("UPDATE"):
-            model.update(rate, getattr(exchange, "sent", None), getattr(exchange, "waited", None))
+    result = exchange.finish()
+    if result.accepted:
+        with observe.span("compute", "UPDATE"):
+            model.update(rate, result)
             statistics.keep()
     return float(loss)
 

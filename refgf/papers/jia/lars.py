@@ -23,15 +23,15 @@ alike; weight decay counts once for each step since a chunk was last sent.
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy
 
-from refgf.comm.slices import length, slices
+from refgf.comm.slices import cut, length, slices
 from refgf.device import array_module
-from refgf.engine.blocks import block_elements, blocks
 
 SHARES = ("slices", "layers")
+BLOCK_ELEMENTS = 131_072  # float64 copies of a block stay in the cache
 
 
 def squared_norms(w, g, tensors: Sequence[Sequence[slice]]) -> numpy.ndarray:
@@ -84,10 +84,19 @@ class LARS:
 
     specs    .shape and .decay of each tensor, in the order of the pool
     norms    how sums of squares are formed: `squared_norms` by this rank alone, or a `ParallelNorms`
+    workspace  not needed
     """
 
-    def __init__(self, specs: Sequence, parameters, trust: float = 0.001, momentum: float = 0.9,
-                 weight_decay: float = 5e-4, norms: Callable = squared_norms) -> None:  # fmt: skip
+    def __init__(
+        self,
+        specs: Sequence,
+        parameters,
+        trust: float = 0.001,
+        momentum: float = 0.9,
+        weight_decay: float = 5e-4,
+        norms: Callable = squared_norms,
+        workspace=None,
+    ) -> None:
         if not (trust > 0 and 0 <= momentum < 1 and weight_decay >= 0):
             raise ValueError(
                 f"LARS: got trust={trust}, momentum={momentum}, weight_decay={weight_decay}; wanted trust > 0, "
@@ -102,11 +111,29 @@ class LARS:
         self.parameters, self.velocity, self.norms = parameters, array_module(parameters).zeros_like(parameters), norms
         self.trust, self.momentum, self.weight_decay = float(trust), float(momentum), float(weight_decay)
         self._tensors = [(slice(*edge), bool(spec.decay)) for edge, spec in zip(itertools.pairwise(edges), specs)]
-        n = min(parameters.size, block_elements(parameters))
+        n = min(parameters.size, BLOCK_ELEMENTS)
         self._scratch = array_module(parameters).empty(n, parameters.dtype)
 
-    def step(self, gradients, rate: float, slices: Iterable[slice] | None = None, waited: Iterable[int] | None = None) -> None:
-        """One update. slices (ascending, disjoint) restricts it; waited: how many steps' decay each of them gets.
+    @property
+    def settings(self) -> dict:
+        names = ("trust", "momentum", "weight_decay")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def state(self) -> dict:
+        return {"velocity": self.velocity}
+
+    def split(self, before: bool) -> tuple:
+        """(this optimiser, momentum, 0): the ratio needs the decay, so CSC applies none."""
+        if before:
+            raise ValueError(
+                "LARS under CSC: got a form of momentum correction with momentum before the exchange; "
+                "wanted 'history', because LARS's ratio comes before momentum; next: form='history'"
+            )
+        return self, self.momentum, 0.0
+
+    def step(self, gradients, rate: float, sent=None, waited=None) -> None:
+        """One update. sent (ascending, disjoint slices) restricts it; waited: how many steps' decay each of them gets.
 
         Cost: that of `norms`; nothing else communicates.
         """
@@ -115,7 +142,7 @@ class LARS:
                 f"LARS.step: got gradients {gradients.shape} {gradients.dtype}; "
                 f"wanted {self.parameters.shape} {self.parameters.dtype}"
             )
-        parts = [slice(0, self.parameters.size)] if slices is None else list(slices)
+        parts = [slice(0, self.parameters.size)] if sent is None else list(sent)
         tensors = self._by_tensor(parts, [1] * len(parts) if waited is None else list(waited))
         ratios = self.ratios(gradients, [[part for part, _ in own] for own in tensors])
         for (_, decays), own, ratio in zip(self._tensors, tensors, ratios):
@@ -151,7 +178,7 @@ class LARS:
 
     def _update(self, gradients, part: slice, rate: float, decay: float) -> None:
         xp = array_module(gradients)
-        for block in blocks(gradients, part.start, part.stop):
+        for block in cut(part, BLOCK_ELEMENTS):
             w, v, g = self.parameters[block], self.velocity[block], gradients[block]
             change = self._scratch[: g.size]
             if decay:
@@ -169,7 +196,7 @@ def _square(x, parts: Sequence[slice]):
     """The sum of squares of some parts of x, in float64."""
     total = 0.0
     for part in parts:
-        for block in blocks(x, part.start, part.stop):
+        for block in cut(part, BLOCK_ELEMENTS):
             wide = x[block].astype("float64")
             total = total + wide @ wide
     return total

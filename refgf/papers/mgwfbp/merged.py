@@ -3,7 +3,7 @@
     1 profile   when is each gradient ready, how long is an allreduce of m bytes?      Profile, time_calls, slowest
     2 fit       a + b m through the times of the allreduces                            refgf.predict.fit.fit_line
     3 merge     the groups after which the last call ends first                        refgf.papers.mgwfbp.merge.exact_merge
-    4 run       one allreduce for each group, when its last gradient is ready          MergedAllreduce
+    4 run       one allreduce for each group, when its last gradient is ready          Groups
 
     gradients in order of generation    g0 g1 | g2 | g3 g4 g5 ...
     groups                              ^^^^^   ^^   ^^^^^^^^       range(0, 2), range(2, 3), range(3, 6), ...
@@ -19,68 +19,70 @@ Source: MG-WFBP (Shi, Chu, Li 2019); their implementation profiles with the same
 
 import contextlib
 import itertools
-import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy
 
 from refgf.device import synchronize
-from refgf.exchange.lazy import LazyAllreduce
+from refgf.exchange.result import StepResult
+from refgf.exchange.lazy import require_next
 
 
-class MergedAllreduce(LazyAllreduce):
-    """As `LazyAllreduce`, but a group is sent when its last gradient is ready, whatever its bytes.
+@dataclass(frozen=True)
+class Groups:
+    """The rule of merged gradients: a group is sent when its last gradient is ready, whatever its bytes.
 
-    groups  ranges of consecutive gradients, each gradient once and in order, the same on all ranks. A group of which no
-            gradient has elements is not sent.
+    ranges  consecutive gradients, each gradient once and in order, the same on all ranks. A group in which no gradient
+            has elements is not sent.
     """
 
-    name = "merged allreduce"
+    ranges: tuple[range, ...]
 
-    def __init__(self, pool, allreduce: Callable, groups: Iterable[range], wait: Callable[[], None] = lambda: None) -> None:
-        super().__init__(pool, allreduce, math.inf, wait=wait)
-        self.groups = require_groups(groups, len(pool.specs))
-        self._ends = {group[-1] + 1 for group in self.groups}
+    def is_complete(self, waiting_bytes: int, last: int) -> bool:
+        """Is a group of so many bytes, whose last gradient is number `last`, to be sent now?"""
+        return waiting_bytes > 0 and any(group[-1] == last for group in self.ranges)
 
-    def _is_full(self) -> bool:
-        return self._next in self._ends and self.pool.offsets[self._next] > self._start
+    def check(self, count: int) -> None:
+        """ValueError unless the groups hold `count` gradients."""
+        require_groups(self.ranges, count)
+
+    def __str__(self) -> str:
+        return f"Groups({[len(group) for group in self.ranges]})"
 
 
 class Profile:
     """An exchange that sums nothing and notes when each gradient is ready; stands in for another one for a few steps.
 
-    Times count from `start()`, which `train_step` calls by way of `span("FORWARD")`; else from the first gradient. Its
-    steps are not accepted, so the model stays as it is. On a GPU each time is that of the finished gradient.
+    Times count from `start()`, which `train_step` calls by way of its observer's `span`; else from the first gradient. Its
+    steps are not accepted unless `accept`, so the model stays as it is. On a GPU each time is that of the finished gradient.
     """
 
-    def __init__(self, pool) -> None:
+    def __init__(self, pool, accept: bool = False) -> None:
         self.pool, self.steps = pool, []  # seconds of each gradient, of each step
+        self._accept = accept  # True: a step includes its update
         self._start_s, self._times_s = None, []
 
     def start(self) -> None:
         self._start_s = time.perf_counter()
 
-    def span(self, name: str):
+    def span(self, lane: str, name: str):
         if name == "FORWARD":
             self.start()
         return contextlib.nullcontext()
 
     def ready(self, index: int) -> None:
-        if index != len(self._times_s):
-            raise ValueError(
-                f"profile: gradient {index} is ready; wanted {len(self._times_s)} of {len(self.pool.specs)}; "
-                "next: announce gradients in the order of the pool, once a step, and call finish() after the last"
-            )
+        require_next(index, len(self._times_s), len(self.pool.specs), "profile")
         synchronize(self.pool.flat)
         if self._start_s is None:
             self.start()
         self._times_s.append(time.perf_counter() - self._start_s)
 
-    def finish(self) -> bool:
+    def finish(self) -> StepResult:
         self.steps.append(self._times_s)
         self._start_s, self._times_s = None, []
-        return False
+        return StepResult(self._accept)
 
     def ready_s(self, warmup: int = 1) -> list[float]:
         """Seconds until each gradient is ready: the median over the steps after `warmup`, of this rank alone."""

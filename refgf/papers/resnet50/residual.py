@@ -1,18 +1,20 @@
-"""What a residual network (He et al. 2015) needs beside convolution and normalisation."""
+"""The layers that a residual network (He et al. 2015) adds to convolution and normalisation."""
 
 import math
 
-from refgf.nn.layers import Layer, ReLU
+from refgf.nn.layers import Layer, Ready, ReLU, backward_layers, bind_layers
+from refgf.nn.workspace import Array, Workspace
 
 
 class Residual(Layer):
-    """y = ReLU(main(x) + shortcut(x)); main and shortcut are lists of layers, an empty shortcut is x itself.
+    """y = ReLU(main(x) + shortcut(x)); main and shortcut are lists of layers; [] is x itself.
 
-    The order of generation is that of backward here: main's layers, last first, then the shortcut's, last first. The
-    last layer of each list must not need its own output in backward (a batch normalisation does not).
+    The order of generation is that of backward: main's layers, last first, then the shortcut's,
+    last first. The last layer of each list must not need its own output in backward (a batch
+    normalisation does not).
     """
 
-    def __init__(self, name, main, shortcut, workspace):
+    def __init__(self, name: str, main: list, shortcut: list, workspace: Workspace):
         inner = main + shortcut
         forward, backward = (sum(layer.operations[i] for layer in inner) for i in range(2))
         output_shape = main[-1].output_shape
@@ -20,72 +22,67 @@ class Residual(Layer):
         operations = (forward + 2 * elements, backward + 2 * elements)
         super().__init__(name, main[0].input_shape, output_shape, workspace, operations)
         self.main, self.shortcut = main, shortcut
-        self.backwards = main[::-1] + shortcut[::-1]
-        self.tensors = tuple(spec for layer in self.backwards for spec in layer.tensors)
+        self.backward_order = main[::-1] + shortcut[::-1]
+        self.tensors = tuple(spec for layer in self.backward_order for spec in layer.tensors)
         self.relu = ReLU(f"{name}.relu", output_shape, workspace)
-        if output_shape != (shortcut[-1].output_shape if shortcut else self.input_shape):
-            raise ValueError(
-                f"{name}: got {output_shape} from the main path, wanted the shape of the shortcut; next: a shortcut with "
-                "a 1 x 1 convolution of the same channels and stride"
+        shape = shortcut[-1].output_shape if shortcut else self.input_shape
+        if output_shape != shape:
+            got = (
+                f"got {output_shape} from the main path; wanted the shape of the shortcut, {shape}"
             )
+            next_step = "next: a shortcut with a 1 x 1 convolution of the same channels and stride"
+            raise ValueError(f"{name}: {got}; {next_step}")
 
-    def bind(self, parameters, gradients):
+    def sublayers(self) -> list[Layer]:
+        return self.main + self.shortcut
+
+    def bind(self, parameters: list[Array], gradients: list[Array]) -> None:
         super().bind(parameters, gradients)
-        start = 0
-        for layer in self.backwards:
-            stop = start + len(layer.tensors)
-            layer.bind(parameters[start:stop], gradients[start:stop])
-            start = stop
+        bind_layers(self.backward_order[::-1], parameters, gradients)
 
-    def forward(self, x, training):
-        y = beside = x
+    def forward(self, x: Array, training: bool) -> Array:
+        y = short = x
         for layer in self.main:
             y = layer.forward(y, training)
         for layer in self.shortcut:
-            beside = layer.forward(beside, training)
-        y += beside
+            short = layer.forward(short, training)
+        y += short
         return self.relu.forward(y, training)
 
-    def backward(self, dy, ready):
+    def backward(self, dy: Array, ready: Ready) -> Array:
         dy = self.relu.backward(dy, None)
-        beside = self.keep("beside", dy.shape)  # main's layers overwrite dy
-        beside[...] = dy
-        dx, start = self.along(self.main, dy, ready, 0)
+        short = self.keep("short", dy.shape)  # main's layers overwrite dy
+        short[...] = dy
+        dx = backward_layers(self.main, dy, ready)
         if not self.shortcut:
-            dx += beside
+            dx += short
             return dx
-        through, _ = self.along(self.shortcut, beside, ready, start)
-        through += dx  # the last of the workspace's two gradient buffers is the one to hand on
-        return through
-
-    def along(self, layers, dy, ready, start):
-        """Backward through a list of layers whose tensors are numbered from `start`; (dx, next number)."""
-        for layer in reversed(layers):
-            dy = layer.backward(dy, lambda k, start=start: ready(start + k))
-            start += len(layer.tensors)
-        return dy, start
+        start = sum(len(layer.tensors) for layer in self.main)
+        short = backward_layers(self.shortcut, short, lambda k: ready(start + k))
+        short += dx  # returned, because it is the newer of the workspace's two gradient buffers
+        return short
 
 
 class Border(Layer):
-    """Pixels of one value around the image: with -infinity, what a max-pooling with padding does."""
+    """Pixels of one value around the image: with -infinity, the padding of a max-pooling."""
 
-    def __init__(self, name, input_shape, pixels, value, workspace):
+    def __init__(self, name: str, input_shape, pixels: int, value: float, workspace: Workspace):
         height, width, channels = input_shape
         output_shape = (height + 2 * pixels, width + 2 * pixels, channels)
         super().__init__(name, input_shape, output_shape, workspace, (0, 0))
         self.pixels, self.value = pixels, value
 
-    def inside(self, y):
+    def inside(self, y: Array) -> Array:
         height, width, _ = self.input_shape
         return y[:, self.pixels : self.pixels + height, self.pixels : self.pixels + width]
 
-    def forward(self, x, training):
+    def forward(self, x: Array, training: bool) -> Array:
         y = self.keep("y", (len(x), *self.output_shape))
         y[...] = self.value
         self.inside(y)[...] = x
         return y  # (N, H, W, C) -> (N, H + 2 pixels, W + 2 pixels, C)
 
-    def backward(self, dy, ready):
+    def backward(self, dy: Array, ready: Ready) -> Array:
         dx = self.workspace.gradient((len(dy), *self.input_shape))
         dx[...] = self.inside(dy)
         return dx
@@ -94,16 +91,17 @@ class Border(Layer):
 class GlobalAveragePool(Layer):
     """y = the mean over an image's pixels, per channel."""
 
-    def __init__(self, name, input_shape, workspace):
+    def __init__(self, name: str, input_shape, workspace: Workspace):
         elements = math.prod(input_shape)
-        super().__init__(name, input_shape, (input_shape[2],), workspace, (elements, elements))
+        operations = (elements, elements)
+        super().__init__(name, input_shape, (input_shape[2],), workspace, operations)
 
-    def forward(self, x, training):
+    def forward(self, x: Array, training: bool) -> Array:
         y = self.keep("y", (len(x), *self.output_shape))
         self.xp.mean(x, axis=(1, 2), out=y)  # (N, H, W, C) -> (N, C)
         return y
 
-    def backward(self, dy, ready):
+    def backward(self, dy: Array, ready: Ready) -> Array:
         height, width, _ = self.input_shape
         dx = self.workspace.gradient((len(dy), *self.input_shape))
         dx[...] = dy[:, None, None, :]

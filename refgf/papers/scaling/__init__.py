@@ -1,1 +1,14 @@
-"""Scaling predicted: workloads, machines and the papers' headline numbers."""
+"""Predictions for the papers' networks and clusters, up to 2048 ranks. Nothing here is measured.
+
+shapes.py         layers with their gradient tensors, flops and bytes; a builder of workloads
+workloads.py      AlexNet, ResNet-50 and the other networks (branched.py, transformer.py)
+collectives.py    closed forms of other allreduces than the ring
+simulate.py       the time of any schedule
+systems.py        GradientFlow's techniques as settings of a predicted step
+scaling.py        the best theta; scaling efficiency from 4 to 2048 ranks, as intervals
+region.py         where lazy allreduce pays
+machine.py        a machine as a JSON file; published.py: published machines
+rows.py           MG-WFBP's sixteen published rows next to the prediction
+interval.py       predictions as intervals over inputs with sources
+headlines.py      the papers' headlines
+"""

@@ -1,10 +1,15 @@
-"""Networks with branches: GoogLeNet, DenseNet and Inception-v4, as layers. See workloads.py for the list of all.
+"""Networks with branches: GoogLeNet, DenseNet and Inception-v4, as layers.
 
-Branches are listed as their papers draw them, left to right, so backward announces them right to left. In a
-framework branches may finish in another order; the sizes stay the same.
+Branches are listed as their papers draw them, left to right, so backward announces them right to
+left. In a framework branches may finish in another order; the sizes stay the same.
 """
 
-from refgf.papers.scaling.shapes import Builder
+from collections.abc import Callable
+
+from refgf.papers.scaling.shapes import Builder, Window, Workload
+
+Convolution = tuple[int, Window, int, Window]  # filters, kernel, stride, pad
+Branch = Callable[[], None]
 
 # name: 1x1, 3x3 reduced, 3x3, 5x5 reduced, 5x5, 1x1 after pooling
 INCEPTIONS = {
@@ -20,29 +25,42 @@ INCEPTIONS = {
 }
 
 
-def chain(net, prefix, *convolutions, norm=True):
-    """A branch: (filters, kernel, stride, pad) one after another, with normalisation in place of biases if `norm`."""
+def chain(net: Builder, prefix: str, *convolutions: Convolution, norm: bool = True) -> Branch:
+    """A branch of convolutions, with normalisation in place of biases if `norm`."""
 
-    def run():
+    def run() -> None:
         for number, (filters, kernel, stride, pad) in enumerate(convolutions, 1):
-            net.conv(f"conv{prefix}.{number}", filters, kernel, stride, pad, bias=not norm, norm=norm)
+            net.conv(
+                f"conv{prefix}.{number}", filters, kernel, stride, pad, bias=not norm, norm=norm
+            )
 
     return run
 
 
-def pooled_chain(net, prefix, kernel, stride, pad, *convolutions, norm=True):
+def pooled_chain(
+    net: Builder,
+    prefix: str,
+    kernel: int,
+    stride: int,
+    pad: int,
+    *convolutions: Convolution,
+    norm: bool = True,
+) -> Branch:
     """A branch that pools first."""
 
-    def run():
+    def run() -> None:
         net.pool(f"pool{prefix}", kernel, stride, pad)
         chain(net, prefix, *convolutions, norm=norm)()
 
     return run
 
 
-def googlenet(auxiliary=True):
-    """GoogLeNet with biases and without batch normalisation, as Caffe defines it: 13,378,280 parameters with its two
-    auxiliary classifiers, which training uses, and 6,998,552 without them (computed)."""
+def googlenet(auxiliary: bool = True) -> Workload:
+    """GoogLeNet with biases and without batch normalisation, as Caffe defines it.
+
+    13,378,280 parameters with the two auxiliary classifiers, which training uses, and 6,998,552
+    without them (computed).
+    """
     net = Builder("GoogLeNet", 224, 224, 3)
     net.conv("conv1", 64, 7, 2, 3)
     net.pool("pool1", 3, 2, whole=False)
@@ -65,7 +83,7 @@ def googlenet(auxiliary=True):
     return net.workload()
 
 
-def auxiliary_classifier(net, name):
+def auxiliary_classifier(net: Builder, name: str) -> None:
     start = net.shape
     net.pool(f"aux{name}.pool", 5, 3)
     net.conv(f"aux{name}.conv", 128, 1)
@@ -74,7 +92,7 @@ def auxiliary_classifier(net, name):
     net.shape = start
 
 
-def densenet(name, growth, blocks, channels):
+def densenet(name: str, growth: int, blocks: tuple[int, ...], channels: int) -> Workload:
     """DenseNet with bottlenecks of 4 * growth and transitions that halve the channels."""
     net = Builder(name, 224, 224, 3)
     net.conv("conv0", channels, 7, 2, 3, bias=False, norm=True)
@@ -92,8 +110,8 @@ def densenet(name, growth, blocks, channels):
     return net.workload()
 
 
-def dense_layer(net, name, growth):
-    """Normalise everything so far, reduce it, make `growth` channels of it, and append them."""
+def dense_layer(net: Builder, name: str, growth: int) -> None:
+    """Normalise all channels so far, reduce them, compute `growth` new ones and append these."""
     height, width, channels = net.shape
     net.norm(f"norm{name}.a")
     net.conv(f"conv{name}.a", 4 * growth, 1, bias=False, norm=False)
@@ -102,17 +120,17 @@ def dense_layer(net, name, growth):
     net.shape = (height, width, channels + growth)
 
 
-def densenet201():
+def densenet201() -> Workload:
     """20,013,928 parameters (verified: torchvision's documentation)."""
     return densenet("DenseNet-201", 32, (6, 12, 48, 32), 64)
 
 
-def densenet161():
+def densenet161() -> Workload:
     """28,681,000 parameters (verified: torchvision's documentation)."""
     return densenet("DenseNet-161", 48, (6, 12, 36, 24), 96)
 
 
-def inception_v4():
+def inception_v4() -> Workload:
     """42,679,816 parameters with 1000 classes (computed)."""
     net = Builder("Inception-v4", 299, 299, 3)
     stem(net)
@@ -137,15 +155,15 @@ def inception_v4():
     return net.workload()
 
 
-def wide(filters, length):
+def wide(filters: int, length: int) -> Convolution:
     return filters, (1, length), 1, (0, length // 2)
 
 
-def tall(filters, length):
+def tall(filters: int, length: int) -> Convolution:
     return filters, (length, 1), 1, (length // 2, 0)
 
 
-def stem(net):
+def stem(net: Builder) -> None:
     chain(net, "stem1", (32, 3, 2, 0), (32, 3, 1, 0), (64, 3, 1, 1))()
     net.branches(pooled_chain(net, "stem2.1", 3, 2, 0), chain(net, "stem2.2", (96, 3, 2, 0)))
     net.branches(
@@ -155,7 +173,7 @@ def stem(net):
     net.branches(chain(net, "stem4.1", (192, 3, 2, 0)), pooled_chain(net, "stem4.2", 3, 2, 0))
 
 
-def inception_a(net, name):
+def inception_a(net: Builder, name: str) -> None:
     net.branches(
         chain(net, f"{name}.1", (96, 1, 1, 0)),
         chain(net, f"{name}.2", (64, 1, 1, 0), (96, 3, 1, 1)),
@@ -164,22 +182,27 @@ def inception_a(net, name):
     )
 
 
-def inception_b(net, name):
+def inception_b(net: Builder, name: str) -> None:
     net.branches(
         chain(net, f"{name}.1", (384, 1, 1, 0)),
         chain(net, f"{name}.2", (192, 1, 1, 0), wide(224, 7), tall(256, 7)),
-        chain(net, f"{name}.3", (192, 1, 1, 0), tall(192, 7), wide(224, 7), tall(224, 7), wide(256, 7)),
+        chain(
+            net, f"{name}.3", (192, 1, 1, 0), tall(192, 7), wide(224, 7), tall(224, 7), wide(256, 7)
+        ),
         pooled_chain(net, f"{name}.4", 3, 1, 1, (128, 1, 1, 0)),
     )
 
 
-def inception_c(net, name):
+def inception_c(net: Builder, name: str) -> None:
     """Two of the branches end in a fork of a wide and a tall convolution."""
 
-    def forked(prefix, *convolutions):
-        def run():
+    def forked(prefix: str, *convolutions: Convolution) -> Branch:
+        def run() -> None:
             chain(net, prefix, *convolutions)()
-            net.branches(chain(net, f"{prefix}.wide", wide(256, 3)), chain(net, f"{prefix}.tall", tall(256, 3)))
+            net.branches(
+                chain(net, f"{prefix}.wide", wide(256, 3)),
+                chain(net, f"{prefix}.tall", tall(256, 3)),
+            )
 
         return run
 

@@ -1,13 +1,21 @@
 """Predictions as intervals: every input with its values, its source and how well it is known.
 
-An input has one value where it is known and the two ends of a range where it is not; discrete choices list all. The
-interval of a prediction is the least and the greatest over all combinations, which is exact for predictions that rise
-or fall with each input. A published number that an input was derived from is calibration, and never a result:
-`Headline.is_result` is False then.
+A known input has one value, an uncertain one the two ends of its range, a discrete choice all of
+its values. The interval of a prediction is the minimum and the maximum over all combinations. That
+is exact for a prediction that is monotonic in each input. A published number from which an input
+was derived is calibration, never a result: `Headline.is_result` is False then.
+
+Everything that comes from a paper has a label:
+
+    stated      in the paper's own abstract or summary
+    verified    read in public code or data of the authors (or another named source)
+    computed    arithmetic on stated or verified facts
+    inferred    a design reading of such facts, not a quotation
+    unverified  general knowledge of the field; never shown as a quoted result
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 
 LABELS = ("stated", "verified", "computed", "inferred", "unverified", "measured")
@@ -15,8 +23,10 @@ LABELS = ("stated", "verified", "computed", "inferred", "unverified", "measured"
 
 @dataclass(frozen=True)
 class Input:
-    """name of an argument of the prediction; its values; where they come from; `calibrated_from`: the headline whose
-    published number they were derived from, if one was."""
+    """An argument of a prediction: its name, its values, and where they come from.
+
+    calibrated_from: the headline whose published number they were derived from, if any.
+    """
 
     name: str
     values: tuple
@@ -25,17 +35,17 @@ class Input:
     source: str
     calibrated_from: str | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.label not in LABELS or not self.values or not self.source:
             raise ValueError(
-                f"Input {self.name!r}: got label {self.label!r}, {len(self.values)} values and source {self.source!r}; "
-                f"wanted a label of {LABELS}, a value and a source"
+                f"Input {self.name!r}: got label {self.label!r}, {len(self.values)} values and "
+                f"source {self.source!r}; wanted a label of {LABELS}, a value and a source"
             )
 
 
 @dataclass(frozen=True)
 class Headline:
-    """A published number, and what predicts it: predict(**{input name: value}) -> a number in the same unit."""
+    """A published number and its prediction: predict(**{input name: value}), in the same unit."""
 
     name: str
     published: float
@@ -43,39 +53,38 @@ class Headline:
     label: str
     source: str
     inputs: tuple[Input, ...]
-    predict: Callable
+    predict: Callable[..., float]
 
     @property
-    def is_result(self):
-        """False if the number itself went in: then comparing it with the prediction says nothing."""
+    def is_result(self) -> bool:
+        """False if the published number itself is among the inputs."""
         return all(given.calibrated_from != self.name for given in self.inputs)
 
-    def interval(self):
+    def interval(self) -> tuple[float, float]:
         """(low, high) over all combinations of the inputs' values."""
         return extremes(self.predict, self.inputs)
 
     @property
-    def inside(self):
+    def inside(self) -> bool:
         low, high = self.interval()
         return low <= self.published <= high
 
-    def widths(self):
-        """{input name: high / low of the prediction when only this input varies}, widest first. The others stay at
-        their first value."""
+    def widths(self) -> dict[str, float]:
+        """{input name: high / low of the prediction when only this input varies}, widest first.
+
+        The other inputs keep their first value.
+        """
         found = {}
         for varied in self.inputs:
             if len(varied.values) > 1:
-                kept = tuple(fixed(given) if given is not varied else given for given in self.inputs)
-                low, high = extremes(self.predict, kept)
+                given = (i if i is varied else replace(i, values=i.values[:1]) for i in self.inputs)
+                low, high = extremes(self.predict, tuple(given))
                 found[varied.name] = high / low
         return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
 
-def fixed(given):
-    return Input(given.name, given.values[:1], given.unit, given.label, given.source, given.calibrated_from)
-
-
-def extremes(predict, inputs):
+def extremes(predict: Callable[..., float], inputs: Sequence[Input]) -> tuple[float, float]:
     names = [given.name for given in inputs]
-    values = [predict(**dict(zip(names, chosen))) for chosen in product(*(given.values for given in inputs))]
-    return min(values), max(values)
+    chosen = product(*(given.values for given in inputs))
+    predicted = [predict(**dict(zip(names, values))) for values in chosen]
+    return min(predicted), max(predicted)

@@ -1,4 +1,4 @@
-"""A machine as a JSON file: its links, its fitted allreduces, its layer times. Others can send theirs in.
+"""A machine as a JSON file that others can send: links, fitted allreduces, layer times.
 
     {"refgf_machine": 1, "name": "...", "source": "who measured it, when, how", "label": "measured",
      "units": {"time": "s", "size": "bytes"},
@@ -8,21 +8,23 @@
      "workload": "AlexNet", "batch": 32,
      "layers": [{"name": "conv1", "forward_s": 0.011, "backward_s": 0.02}, ...]}
 
-links: between nodes, and "inside" one. allreduce: a + b bytes by number of ranks. layers: of one step in forward order;
-names that the workload does not know (ReLU, dropout) are added to the layer before them. A file with nonsense is
-refused with the reason: a wrong machine gives wrong predictions that look right.
+links: "between" nodes and "inside" one. allreduce: a + b bytes for each number of ranks. layers:
+one step in forward order; a layer that the workload does not know (ReLU, dropout) is added to the
+layer before it. `load` refuses a wrong file, because its predictions would look right.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import isfinite
+from pathlib import Path
 
+from refgf.papers.scaling.interval import LABELS
 from refgf.papers.scaling.workloads import WORKLOADS
 from refgf.predict.cost import Line, Link, ring_line
 
-LABELS = ("measured", "stated", "verified", "computed", "inferred", "unverified")
 UNITS = {"time": "s", "size": "bytes"}
-# (least, most) that any network or memory we know of comes near; outside, somebody used other units
+# (least, most): a value outside is wrong or in other units
 RANGES = {
     "alpha_s": (0.0, 1.0),
     "a_s": (0.0, 10.0),
@@ -41,13 +43,19 @@ KEYS = {  # section: (required, optional)
     "allreduce": ({"a_s", "b_s_per_byte"}, set()),
     "layers": ({*LAYER}, set()),
 }
-FILE_KEYS = {"refgf_machine", "name", "source", "label", "units"}
+NAMES = ("name", "source", "label")
+FILE_KEYS = {"refgf_machine", *NAMES, "units"}
 
 
 @dataclass(frozen=True)
 class Machine:
-    """links: name -> Link; lines: ranks -> Line; errors: name -> (alpha_error_s, beta_error_s_per_byte);
-    layers: ((name, forward_s, backward_s), ...) of one step of `workload` at `batch` samples a rank."""
+    """A measured or published machine.
+
+    links   name -> Link
+    lines   ranks -> Line
+    errors  name -> (alpha_error_s, beta_error_s_per_byte)
+    layers  ((name, forward_s, backward_s), ...) of one step of `workload`, `batch` samples per rank
+    """
 
     name: str
     source: str
@@ -59,88 +67,98 @@ class Machine:
     batch: int | None = None
     layers: tuple = ()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(to_json(self), f"machine {self.name!r}")
 
-    def allreduce_s(self, size):
+    def allreduce_s(self, size: int) -> Line:
         """T(bytes) on `size` ranks: the fitted line, or else the ring on the link between nodes."""
         if size in self.lines:
             return self.lines[size]
         if "between" in self.links:
             return ring_line(size, self.links["between"])
         raise ValueError(
-            f"machine {self.name!r}: got {size} ranks, wanted one of {sorted(self.lines)}: it has no link between "
-            "nodes from which a ring on other sizes could be computed"
+            f"machine {self.name!r}: got {size} ranks; wanted one of {sorted(self.lines)}; next: "
+            "add a link between nodes, from which a ring on other sizes is computed"
         )
 
-    def gradients(self, itemsize=4):
+    def gradients(self, itemsize: int = 4) -> list[tuple[float, int]]:
         """[(ready_s, bytes)] of one step, from the measured layer times."""
         if not self.layers:
-            raise ValueError(f"machine {self.name!r}: got no layer times, wanted some: trace a step and save it again")
+            raise ValueError(
+                f"machine {self.name!r}: got no layer times; wanted those of a step; next: trace a "
+                "step and save it again"
+            )
         workload = WORKLOADS[self.workload]()
         names = [layer.name for layer in workload.layers]
         backward_s = dict.fromkeys(names, 0.0)
-        place = names[0]
+        known = names[0]
         for name, _, seconds in self.layers:
-            place = name if name in backward_s else place
-            backward_s[place] += seconds
+            known = name if name in backward_s else known
+            backward_s[known] += seconds
         forward_s = sum(seconds for _, seconds, _ in self.layers)
-        return workload.gradients(sum(backward_s.values()), forward_s, itemsize, [backward_s[name] for name in names])
+        by_layer = list(backward_s.values())
+        return workload.gradients(sum(by_layer), forward_s, itemsize, by_layer)
 
 
-def to_json(machine):
-    """The machine as a dictionary in the form of the file."""
+def to_json(machine: Machine) -> dict:
+    """The machine as the dictionary that the file holds."""
     links = {}
     for name, link in machine.links.items():
         links[name] = dict(vars(link))
         if name in machine.errors:
             links[name] |= dict(zip(ERRORS, machine.errors[name]))
-    data = {"refgf_machine": 1, "name": machine.name, "source": machine.source, "label": machine.label, "units": UNITS}
-    data |= {"links": links, "allreduce": {str(size): dict(vars(line)) for size, line in machine.lines.items()}}
+    data = {"refgf_machine": 1} | {key: getattr(machine, key) for key in NAMES} | {"units": UNITS}
+    lines = {str(size): dict(vars(line)) for size, line in machine.lines.items()}
+    data |= {"links": links, "allreduce": lines}
     if machine.layers:
         data |= {"workload": machine.workload, "batch": machine.batch}
         data["layers"] = [dict(zip(LAYER, layer)) for layer in machine.layers]
     return data
 
 
-def save(machine, path):
+def save(machine: Machine, path: Path) -> None:
     with open(path, "w") as file:
         json.dump(to_json(machine), file, indent=1)
 
 
-def load(path):
-    """Read a machine file. ValueError names the file, what is wrong in it, and what was wanted."""
+def load(path: Path) -> Machine:
+    """Read a machine file. ValueError says what is wrong in it."""
     try:
         with open(path) as file:
             data = json.load(file)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: got no JSON ({error}), wanted a file that machine.save wrote") from None
+        wanted = "a file that machine.save wrote"
+        raise ValueError(f"{path}: got no JSON ({error}); wanted {wanted}") from None
     check(data, str(path))
     links, errors = {}, {}
     for name, entry in data.get("links", {}).items():
-        links[name] = Link(entry["alpha_s"], entry["beta_s_per_byte"], entry.get("gamma_s_per_byte", 0.0))
+        links[name] = Link(**{key: value for key, value in entry.items() if key not in ERRORS})
         if ERRORS[0] in entry:
             errors[name] = tuple(entry[key] for key in ERRORS)
     lines = {int(size): Line(**entry) for size, entry in data.get("allreduce", {}).items()}
     layers = tuple(tuple(entry[key] for key in LAYER) for entry in data.get("layers", []))
-    what = [data[key] for key in ("name", "source", "label")]
-    return Machine(*what, links, lines, errors, data.get("workload"), data.get("batch"), layers)
+    step = {"workload": data.get("workload"), "batch": data.get("batch"), "layers": layers}
+    return Machine(*(data[key] for key in NAMES), links, lines, errors, **step)
 
 
-def check(data, where):
-    """Raise ValueError with the reason unless `data` describes a machine that can exist."""
+Refuse = Callable[[str, str], None]
 
-    def refuse(got, wanted):
-        raise ValueError(f"{where}: got {got}; wanted {wanted}")
+
+def check(data: object, where: str) -> None:
+    """ValueError unless `data` describes a machine that can exist."""
+
+    def refuse(got: str, wanted: str) -> None:
+        raise ValueError(f"{where}: got {got}; wanted {wanted}; next: correct the file")
 
     if not isinstance(data, dict) or data.get("refgf_machine") != 1:
         refuse("no machine file of version 1", 'an object with "refgf_machine": 1')
     if missing := FILE_KEYS - data.keys():
         refuse(f"no {sorted(missing)}", "name, source, label and units in every machine file")
-    if unknown := data.keys() - FILE_KEYS - KEYS.keys() - {"workload", "batch"}:
-        refuse(f"unknown keys {sorted(unknown)}", f"only {sorted(FILE_KEYS | KEYS.keys() | {'workload', 'batch'})}")
+    allowed = FILE_KEYS | KEYS.keys() | {"workload", "batch"}
+    if unknown := data.keys() - allowed:
+        refuse(f"unknown keys {sorted(unknown)}", f"only {sorted(allowed)}")
     if data["units"] != UNITS:
-        refuse(f"units {data['units']}", f"{UNITS}: convert the numbers, not the names")
+        refuse(f"units {data['units']}", f"{UNITS}, with the numbers converted")
     if data["label"] not in LABELS:
         refuse(f"label {data['label']!r}", f"one of {LABELS}")
     for section in ("links", "allreduce"):
@@ -154,11 +172,11 @@ def check(data, where):
     check_layers(data, refuse)
 
 
-def check_entry(entry, section, name, refuse):
+def check_entry(entry: object, section: str, name: str, refuse: Refuse) -> None:
     required, optional = KEYS[section]
     if not isinstance(entry, dict) or not required <= entry.keys() <= required | optional:
         got = sorted(entry) if isinstance(entry, dict) else type(entry).__name__
-        refuse(f"{name} with {got}", f"{sorted(required)} and at most {sorted(optional)}, in these units")
+        refuse(f"{name} with {got}", f"{sorted(required)} and at most {sorted(optional)}")
     if len(entry.keys() & {*ERRORS}) == 1:
         refuse(f"{name} with the error of one number", f"both of {ERRORS}, or none")
     for key, value in entry.items():
@@ -168,11 +186,11 @@ def check_entry(entry, section, name, refuse):
         if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
             refuse(f"{name} {key} = {value!r}", "a finite number")
         if not low <= value <= high:
-            refuse(f"{name} {key} = {value}", f"{low} to {high}: negative, zero or in other units?")
+            refuse(f"{name} {key} = {value}", f"{low} to {high}, in seconds and bytes")
 
 
-def check_layers(data, refuse):
-    """Layer times must cover every layer with parameters of a workload that we know, and take some time."""
+def check_layers(data: dict, refuse: Refuse) -> None:
+    """Layer times cover every layer with parameters of a known workload and are not all zero."""
     layers = data.get("layers", [])
     if not isinstance(layers, list):
         refuse(f"layers of type {type(layers).__name__}", "a list in forward order")
@@ -180,12 +198,14 @@ def check_layers(data, refuse):
         check_entry(entry, "layers", f"layers[{number}]", refuse)
     if not layers:
         return
-    if data.get("workload") not in WORKLOADS:
-        refuse(f"layer times of workload {data.get('workload')!r}", f"one of {sorted(WORKLOADS)}")
-    if not isinstance(data.get("batch"), int) or data["batch"] < 1:
-        refuse(f"batch {data.get('batch')!r}", "the number of samples a rank that the layer times belong to")
-    needed = [layer.name for layer in WORKLOADS[data["workload"]]().layers if layer.tensors]
+    workload, batch = data.get("workload"), data.get("batch")
+    if workload not in WORKLOADS:
+        refuse(f"layer times of workload {workload!r}", f"one of {sorted(WORKLOADS)}")
+    if not isinstance(batch, int) or batch < 1:
+        refuse(f"batch {batch!r}", "the samples per rank that the layer times belong to")
+    needed = [layer.name for layer in WORKLOADS[workload]().layers if layer.tensors]
     if missing := [name for name in needed if name not in {entry["name"] for entry in layers}]:
-        refuse(f"no times of the layers {missing[:6]}", f"all {len(needed)} of {data['workload']} with parameters")
+        wanted = f"all {len(needed)} of {workload} with parameters"
+        refuse(f"no times of the layers {missing[:6]}", wanted)
     if not sum(entry["backward_s"] for entry in layers) > 0:
         refuse("backward times that sum to 0", "times of a real step")

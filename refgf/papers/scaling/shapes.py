@@ -1,38 +1,46 @@
-"""Layers as arithmetic: which gradients a layer makes, and how many flops and bytes that takes.
+"""Layers as arithmetic: which gradients a layer produces, and how many flops and bytes that takes.
 
-A workload is a list of layers in forward order. Its gradient tensors appear in the order of generation: the last
-layer first, and inside a layer the normalisation's beta and gamma, then bias, then weight. Normalisation is a layer
-of its own here that follows its convolution, so that one rule, "layers backwards, tensors as listed", gives this order.
+A workload is a list of layers in forward order. Its gradient tensors appear in the order of
+generation: the last layer first, and in a layer the normalisation's beta and gamma, then bias, then
+weight. Here normalisation is a layer of its own that follows its convolution, so one rule gives
+this order: layers backwards, tensors as listed.
 
 Counting rules (ours; they are conventions, not measurements):
   - one multiply-add is two flops;
-  - flops and activations are per sample: an image, or a sequence; weights are counted once per step;
-  - activation functions, dropout and additions of shortcuts cost no flops (they cost bytes that nobody counts here);
-  - normalisation: 7 flops an element forwards; backwards 1 for beta, 2 for gamma, 5 for the input.
+  - flops and activations are per sample (an image or a sequence); weights count once per step;
+  - activation functions, dropout and shortcut additions count no flops and no bytes;
+  - normalisation: 7 flops per element forward; backward 1 for beta, 2 for gamma, 5 for the input.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from math import ceil, prod
 
+Shape = tuple[int, ...]
+Window = int | tuple[int, int]  # the same in both directions, or (height, width)
+
 
 @dataclass(frozen=True)
 class Tensor:
-    """One gradient tensor. `flops`: the work per sample that produces it, once its layer's output gradient is there."""
+    """One gradient tensor. flops: per sample, once the gradient of its layer's output is there."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: Shape
     flops: int
 
     @property
-    def elements(self):
+    def elements(self) -> int:
         return prod(self.shape)
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer; flops and elements are per sample. `tensors` stand in the order in which backward finishes them."""
+    """One layer; flops and elements are per sample.
+
+    tensors: in the order in which backward finishes them.
+    """
 
     name: str
     kind: str
@@ -43,139 +51,194 @@ class Layer:
     output_elements: int
 
     @property
-    def parameters(self):
+    def parameters(self) -> int:
         return sum(tensor.elements for tensor in self.tensors)
 
     @property
-    def backward_flops(self):
+    def backward_flops(self) -> int:
         return sum(tensor.flops for tensor in self.tensors) + self.input_gradient_flops
 
-    def forward_bytes(self, batch, itemsize):
-        """Bytes a kernel must at least move: it reads its input and its weights and writes its output, each once."""
-        return itemsize * (batch * (self.input_elements + self.output_elements) + self.parameters)
+    def forward_bytes(self, batch: int, itemsize: int) -> int:
+        """The fewest bytes that a kernel moves: input and weights read, output written, once."""
+        activations = batch * (self.input_elements + self.output_elements)
+        return itemsize * (activations + self.parameters)
 
-    def backward_bytes(self, batch, itemsize):
-        """Reads input, output gradient, weights; writes weight gradients and, unless it is the first, the input's."""
+    def backward_bytes(self, batch: int, itemsize: int) -> int:
+        """Reads input, output gradient and weights; writes their gradients.
+
+        The first layer has no input gradient.
+        """
         inputs = 2 if self.input_gradient_flops else 1
-        return itemsize * (batch * (inputs * self.input_elements + self.output_elements) + 2 * self.parameters)
+        activations = batch * (inputs * self.input_elements + self.output_elements)
+        return itemsize * (activations + 2 * self.parameters)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A network as prediction sees it. `layers` in forward order; `sample` says what one sample is."""
+    """A network as prediction needs it.
+
+    sample: what one sample is. layers: in forward order.
+    """
 
     name: str
     sample: str
     layers: tuple[Layer, ...]
 
     @cached_property
-    def tensors(self):
+    def tensors(self) -> tuple[Tensor, ...]:
         """Gradient tensors in the order of generation: last layer first."""
         return tuple(tensor for layer in reversed(self.layers) for tensor in layer.tensors)
 
     @cached_property
-    def parameters(self):
+    def parameters(self) -> int:
         return sum(tensor.elements for tensor in self.tensors)
 
     @cached_property
-    def forward_flops(self):
+    def forward_flops(self) -> int:
         return sum(layer.forward_flops for layer in self.layers)
 
     @cached_property
-    def backward_flops(self):
+    def backward_flops(self) -> int:
         return sum(layer.backward_flops for layer in self.layers)
 
+    @property
+    def step_flops(self) -> int:
+        return self.forward_flops + self.backward_flops
+
     @cached_property
-    def shares(self):
-        """Fraction of the backward pass that is over when each gradient is final, by flops; the last is 1."""
+    def shares(self) -> tuple[float, ...]:
+        """Fraction of backward that has finished when each gradient is final, by flops."""
         return self.shares_of([layer.backward_flops for layer in self.layers])
 
-    def shares_of(self, layer_backward_s):
-        """As `shares`, from measured backward times (s) of the layers in forward order; inside a layer by flops."""
+    def shares_of(self, layer_backward_s: Sequence[float]) -> tuple[float, ...]:
+        """As `shares`, from measured backward times of the layers; within a layer by flops.
+
+        layer_backward_s: seconds, in forward order.
+        """
         if len(layer_backward_s) != len(self.layers):
             raise ValueError(
-                f"shares_of {self.name}: got {len(layer_backward_s)} layer times, wanted {len(self.layers)}, one for "
-                "each entry of .layers (pooling included); give 0 for a layer that was not measured"
+                f"shares_of {self.name}: got {len(layer_backward_s)} layer times; wanted "
+                f"{len(self.layers)}, one for each entry of .layers (pooling included); next: give "
+                "0 for a layer that was not measured"
             )
-        pieces = []
+        spans = []  # (seconds, the tensor that is final at their end, or None)
         for layer, seconds in zip(reversed(self.layers), reversed(layer_backward_s)):
-            unit = seconds / layer.backward_flops if layer.backward_flops else 0.0
-            pieces += [(unit * tensor.flops, tensor) for tensor in layer.tensors]
-            pieces.append((seconds - unit * sum(tensor.flops for tensor in layer.tensors), None))
-        ends = list(accumulate(seconds for seconds, _ in pieces))
+            per_flop = seconds / layer.backward_flops if layer.backward_flops else 0.0
+            spans += [(per_flop * tensor.flops, tensor) for tensor in layer.tensors]
+            spans.append((seconds - per_flop * sum(t.flops for t in layer.tensors), None))
+        ends = list(accumulate(seconds for seconds, _ in spans))
         if not ends or not ends[-1] > 0:
-            raise ValueError(f"shares_of {self.name}: layer times sum to {sum(layer_backward_s)} s, wanted > 0")
-        return tuple(end / ends[-1] for end, (_, tensor) in zip(ends, pieces) if tensor is not None)
+            raise ValueError(
+                f"shares_of {self.name}: got layer times of {sum(layer_backward_s)} s in total; "
+                "wanted more than 0 s; next: measure a real step"
+            )
+        return tuple(end / ends[-1] for end, (_, tensor) in zip(ends, spans) if tensor is not None)
 
-    def gradients(self, backward_s, forward_s=0.0, itemsize=4, layer_backward_s=None):
+    def gradients(
+        self,
+        backward_s: float,
+        forward_s: float = 0.0,
+        itemsize: int = 4,
+        layer_backward_s: Sequence[float] | None = None,
+    ) -> list[tuple[float, int]]:
         """[(ready_s, bytes)] in the order of generation, as refgf.predict.timeline takes them.
 
-        Without `layer_backward_s` (measured, per layer in forward order) the backward pass is shared out by flops.
-        A gradient counts as ready once it is final, before its layer's input gradient is computed.
+        layer_backward_s: measured seconds per layer, in forward order; without it, backward_s is
+        divided by flops. A gradient is ready once it is final, before its layer's input gradient.
         """
         shares = self.shares if layer_backward_s is None else self.shares_of(layer_backward_s)
-        return [(forward_s + share * backward_s, itemsize * t.elements) for share, t in zip(shares, self.tensors)]
+        return [
+            (forward_s + share * backward_s, itemsize * tensor.elements)
+            for share, tensor in zip(shares, self.tensors)
+        ]
 
 
-def pooled(length, kernel, stride, pad, whole):
-    """Output length of a window of `kernel` every `stride` over `length` padded by `pad`; whole: no partial windows."""
+def pooled(length: int, kernel: int, stride: int, pad: int, whole: bool) -> int:
+    """Output length of windows of `kernel` every `stride` over `length` padded by `pad`.
+
+    whole: no window reaches beyond the padded input.
+    """
     steps = (length + 2 * pad - kernel) / stride
     if steps < 0:
-        raise ValueError(f"a window of {kernel} does not fit {length} elements padded by {pad}: use a larger input")
+        raise ValueError(
+            f"pooled: got a window of {kernel} for {length} elements padded by {pad}; wanted one "
+            "that fits; next: use a larger input"
+        )
     return int(steps if whole else ceil(steps)) + 1
 
 
 class Builder:
     """Follows the shape (height, width, channels) of one sample through the layers added to it."""
 
-    def __init__(self, name, height, width, channels):
+    def __init__(self, name: str, height: int, width: int, channels: int) -> None:
         self.name, self.shape, self.layers = name, (height, width, channels), []
         self.sample = f"{height} x {width} x {channels} image"
 
-    def add(self, name, kind, tensors, forward_flops, input_gradient_flops, shape):
-        """Append a layer that turns the present shape into `shape`. The first one owes nobody an input gradient."""
+    def add(
+        self,
+        name: str,
+        kind: str,
+        tensors: Sequence[tuple[str, Shape, int]],
+        forward_flops: int,
+        input_gradient_flops: int,
+        shape: Shape,
+    ) -> None:
+        """Append a layer with output `shape`. The first layer computes no input gradient."""
         inputs, self.shape = prod(self.shape), shape
-        owed = input_gradient_flops if self.layers else 0
+        backward_flops = input_gradient_flops if self.layers else 0
         named = tuple(Tensor(f"{name}.{what}", dims, flops) for what, dims, flops in tensors)
-        self.layers.append(Layer(name, kind, named, forward_flops, owed, inputs, prod(shape)))
+        layer = Layer(name, kind, named, forward_flops, backward_flops, inputs, prod(shape))
+        self.layers.append(layer)
 
-    def conv(self, name, filters, kernel, stride=1, pad=0, bias=True, norm=False):
-        """Convolution of kernel k or (kh, kw), padded by pad or (ph, pw), then normalisation if `norm`."""
-        (kh, kw), (ph, pw) = [value if isinstance(value, tuple) else (value, value) for value in (kernel, pad)]
+    def conv(
+        self,
+        name: str,
+        filters: int,
+        kernel: Window,
+        stride: int = 1,
+        pad: Window = 0,
+        bias: bool = True,
+        norm: bool = False,
+    ) -> None:
+        """Convolution, then normalisation if `norm`."""
+        (kh, kw), (ph, pw) = [v if isinstance(v, tuple) else (v, v) for v in (kernel, pad)]
         h, w, c = self.shape
         shape = pooled(h, kh, stride, ph, True), pooled(w, kw, stride, pw, True), filters
         self.product(name, "conv", (kh, kw, c, filters), shape[0] * shape[1], bias, shape)
         if norm:
-            self.norm("norm" + name.removeprefix("conv") if name.startswith("conv") else name + ".norm")
+            convolution = name.startswith("conv")
+            self.norm("norm" + name.removeprefix("conv") if convolution else name + ".norm")
 
-    def fc(self, name, features, bias=True):
-        """Fully connected layer over everything in the present shape."""
+    def fc(self, name: str, features: int, bias: bool = True) -> None:
+        """Fully connected layer over the whole current shape."""
         self.product(name, "fc", (prod(self.shape), features), 1, bias, (1, 1, features))
 
-    def product(self, name, kind, weight, positions, bias, shape):
-        """A layer that multiplies by its weight at `positions` places: convolution, or fully connected."""
+    def product(
+        self, name: str, kind: str, weight: Shape, positions: int, bias: bool, shape: Shape
+    ) -> None:
+        """A layer that multiplies by its weight at `positions` places."""
         flops = 2 * positions * prod(weight)
         tensors = [("weight", weight, flops)]
         if bias:
             tensors.insert(0, ("bias", weight[-1:], prod(shape)))
         self.add(name, kind, tensors, flops + bias * prod(shape), flops, shape)
 
-    def norm(self, name):
+    def norm(self, name: str) -> None:
         elements, channels = prod(self.shape), self.shape[-1:]
         tensors = [("beta", channels, elements), ("gamma", channels, 2 * elements)]
         self.add(name, "norm", tensors, 7 * elements, 5 * elements, self.shape)
 
-    def pool(self, name, kernel, stride, pad=0, whole=True):
+    def pool(self, name: str, kernel: int, stride: int, pad: int = 0, whole: bool = True) -> None:
         h, w, c = self.shape
-        shape = pooled(h, kernel, stride, pad, whole), pooled(w, kernel, stride, pad, whole), c
-        flops = prod(shape) * kernel * kernel
-        self.add(name, "pool", [], flops, flops, shape)
+        height, width = (pooled(length, kernel, stride, pad, whole) for length in (h, w))
+        flops = height * width * c * kernel * kernel
+        self.add(name, "pool", [], flops, flops, (height, width, c))
 
-    def global_pool(self, name):
+    def global_pool(self, name: str) -> None:
         self.add(name, "pool", [], prod(self.shape), prod(self.shape), (1, 1, self.shape[2]))
 
-    def branches(self, *branches):
-        """Run each branch from the present shape and concatenate the results along the channels."""
+    def branches(self, *branches: Callable[[], None]) -> None:
+        """Run each branch from the current shape and concatenate the results by channel."""
         start, channels = self.shape, 0
         for branch in branches:
             self.shape = start
@@ -183,5 +246,5 @@ class Builder:
             channels += self.shape[2]
         self.shape = (*self.shape[:2], channels)
 
-    def workload(self):
+    def workload(self) -> Workload:
         return Workload(self.name, self.sample, tuple(self.layers))

@@ -1,30 +1,45 @@
-"""The time of a collective from its schedules: every rank's list of steps, run with a clock instead of data.
+"""The time of a collective from its schedules: every rank's steps, run with a clock and no data.
 
-A step is any object with `send_to`, `send`, `receive_from`, `receive` and `op` (refgf.comm.schedule.Step is one; this
-module imports nothing of it). Messages are rendezvous: the i-th message from r to d starts when r stands at the step
-that sends it and d at the step that receives it, and takes alpha + beta * bytes; both directions of a link carry at
-once. A step ends when its message out and its message in have ended, plus gamma * bytes if it adds: `add` sums what
-came, `fold` all that earlier steps put aside with `keep`; every other operation is free.
+A step has `send_to`, `send`, `receive_from`, `receive` and `op`, as refgf.comm.schedule.Step has.
+Messages are rendezvous: the i-th message from r to d starts when r has reached the step that sends
+it and d the step that receives it. It takes alpha + beta * bytes; both directions of a link carry
+at once. A step ends when its outgoing and its incoming message have ended, plus gamma * bytes if it
+adds: `add` adds the received slice, `reduce` all slices that earlier `buffer` steps have stored.
+Every other operation is free.
 
     rank 0   |-- step 0: to 1, from 2 --|-- step 1 ...
-    rank 1   |---- busy ----|-- step 0: to 2, from 0 --|      0's first step ends late: its partner came late
+    rank 1   |---- busy ----|-- step 0: to 2, from 0 --|      rank 0 waits for rank 1 in its step 0
 """
 
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
+from typing import Any, Protocol
+
+from refgf.predict.cost import Link
 
 
-def from_schedules(schedules, itemsize, link):
-    """Seconds until the last rank has executed its schedule; `schedules[r]` is rank r's list of steps.
+class SharedLinks(Protocol):
+    """Links on which messages queue, such as refgf.papers.jia.wires.Wires."""
 
-    link: a Link for all pairs, or a function (source, dest) -> Link, or an object whose
-    transfer(source, dest, nbytes, ready_s) returns the time at which the message has ended (refgf.papers.jia.wires).
-    """
+    def transfer(self, source: int, dest: int, nbytes: int, ready_s: float) -> float:
+        """The end of a message for which both ranks are ready at ready_s."""
+
+    def sum_s(self, nbytes: int) -> float:
+        """Seconds of adding nbytes."""
+
+
+Schedules = Sequence[Sequence[Any]]  # schedules[r]: the steps of rank r
+Links = Link | Callable[[int, int], Link] | SharedLinks  # of all pairs; of (source, dest); shared
+
+
+def from_schedules(schedules: Schedules, itemsize: int, link: Links) -> float:
+    """Seconds until the last rank has executed its schedule."""
     return max(finish_times(schedules, itemsize, link), default=0.0)
 
 
-def finish_times(schedules, itemsize, link):
-    """[seconds at which rank r is done]. ValueError when a message has no partner or ranks wait in a circle."""
+def finish_times(schedules: Schedules, itemsize: int, link: Links) -> list[float]:
+    """[seconds at which rank r has finished]. ValueError for unmatched messages and deadlocks."""
     run = Run(schedules, itemsize, link)
     for rank in range(len(schedules)):
         run.enter(rank, 0, 0.0)
@@ -33,54 +48,61 @@ def finish_times(schedules, itemsize, link):
         end_s = run.transfer(source, dest, run.nbytes(schedules[source][sent_in].send), ready_s)
         run.message_ended(source, end_s)
         run.message_ended(dest, end_s)
-    stuck = [f"rank {rank} at step {step}" for rank, step in enumerate(run.step) if step < len(schedules[rank])]
+    stuck = [
+        f"rank {rank} at step {step}"
+        for rank, step in enumerate(run.step)
+        if step < len(schedules[rank])
+    ]
     if stuck:
         raise ValueError(
-            f"from_schedules: got ranks that wait for each other in a circle ({', '.join(stuck[:8])}), wanted every "
-            "message's sender and receiver to meet: look at the order of the steps there"
+            f"from_schedules: got a deadlock ({', '.join(stuck[:8])}); wanted sender and receiver "
+            "of every message to meet; next: look at the order of these steps"
         )
     return run.clock_s
 
 
 class Run:
-    """Where every rank stands. Messages are started in the order of time, so that shared wires can queue them."""
+    """The state of every rank. Messages start in order of time, so shared links can queue them."""
 
-    def __init__(self, schedules, itemsize, link):
+    def __init__(self, schedules: Schedules, itemsize: int, link: Links) -> None:
         self.schedules, self.itemsize, self.link = schedules, itemsize, link
         self.partner = partners(schedules)
         self.step = [0] * len(schedules)
-        self.clock_s = [0.0] * len(schedules)  # time at which the present step was entered
-        self.pending = [0] * len(schedules)  # messages of the present step that have not ended
+        self.clock_s = [0.0] * len(schedules)  # time at which the current step was entered
+        self.pending = [0] * len(schedules)  # messages of the current step in flight
         self.end_s = [0.0] * len(schedules)
-        self.kept_bytes = [0] * len(schedules)  # put aside for a later fold
+        self.buffered = [0] * len(schedules)  # bytes stored for the next `reduce`
         self.heap = []
-        self.private = None if hasattr(link, "transfer") else link if callable(link) else lambda source, dest: link
+        self.shared = hasattr(link, "transfer")
 
-    def nbytes(self, part):
-        return self.itemsize * (part.stop - part.start)
+    def nbytes(self, where: slice) -> int:
+        return self.itemsize * (where.stop - where.start)
 
-    def transfer(self, source, dest, nbytes, ready_s):
-        if self.private is None:
+    def link_between(self, source: int, dest: int) -> Link:
+        return self.link if isinstance(self.link, Link) else self.link(source, dest)
+
+    def transfer(self, source: int, dest: int, nbytes: int, ready_s: float) -> float:
+        if self.shared:
             return self.link.transfer(source, dest, nbytes, ready_s)
-        return ready_s + self.private(source, dest).message_s(nbytes)
+        return ready_s + self.link_between(source, dest).message_s(nbytes)
 
-    def added_s(self, rank, step):
+    def added_s(self, rank: int, step: Any) -> float:
         """Time of the addition at the end of a step."""
         nbytes = self.nbytes(step.receive)
-        if step.op == "keep":
-            self.kept_bytes[rank] += nbytes
-        if step.op not in ("add", "fold"):
+        if step.op == "buffer":
+            self.buffered[rank] += nbytes
+        if step.op not in ("add", "reduce"):
             return 0.0
-        if step.op == "fold":
-            nbytes, self.kept_bytes[rank] = self.kept_bytes[rank], 0
+        if step.op == "reduce":
+            nbytes, self.buffered[rank] = self.buffered[rank], 0
         source = rank if step.receive_from is None else step.receive_from
-        link = self.link if self.private is None else self.private(source, rank)
+        link = self.link if self.shared else self.link_between(source, rank)
         return link.sum_s(nbytes)
 
-    def enter(self, rank, index, now_s):
-        """Put `rank` at step `index`; run through local steps; offer the messages whose other side is there too."""
+    def enter(self, rank: int, index: int, now_s: float) -> None:
+        """`rank` reaches step `index`, skips local steps, and offers its messages."""
         steps = self.schedules[rank]
-        while index < len(steps) and steps[index].send_to is None and steps[index].receive_from is None:
+        while index < len(steps) and steps[index].send_to is steps[index].receive_from is None:
             now_s += self.added_s(rank, steps[index])
             index += 1
         self.step[rank], self.clock_s[rank], self.end_s[rank] = index, now_s, now_s
@@ -93,12 +115,14 @@ class Run:
         if step.receive_from is not None:
             self.offer(step.receive_from, rank, self.partner["received", rank, index], index)
 
-    def offer(self, source, dest, sent_in, received_in):
-        both_there = self.step[source] == sent_in and self.step[dest] == received_in
-        if both_there and self.pending[source] and self.pending[dest]:
-            heappush(self.heap, (max(self.clock_s[source], self.clock_s[dest]), source, dest, sent_in, received_in))
+    def offer(self, source: int, dest: int, sent_in: int, received_in: int) -> None:
+        """Start the message if both of its ranks have reached its steps."""
+        both = self.step[source] == sent_in and self.step[dest] == received_in
+        if both and self.pending[source] and self.pending[dest]:
+            ready_s = max(self.clock_s[source], self.clock_s[dest])
+            heappush(self.heap, (ready_s, source, dest, sent_in, received_in))
 
-    def message_ended(self, rank, end_s):
+    def message_ended(self, rank: int, end_s: float) -> None:
         self.end_s[rank] = max(self.end_s[rank], end_s)
         self.pending[rank] -= 1
         if not self.pending[rank]:
@@ -106,8 +130,8 @@ class Run:
             self.enter(rank, self.step[rank] + 1, self.end_s[rank] + self.added_s(rank, step))
 
 
-def partners(schedules):
-    """{("sent", rank, step): receiver's step, ("received", rank, step): sender's step}, first sent, first received."""
+def partners(schedules: Schedules) -> dict[tuple[str, int, int], int]:
+    """{("sent", rank, step): receiver's step, ("received", rank, step): sender's step}."""
     sent, received = defaultdict(list), defaultdict(list)
     for rank, steps in enumerate(schedules):
         for index, step in enumerate(steps):
@@ -120,15 +144,15 @@ def partners(schedules):
         ours, theirs = sent[source, dest], received[source, dest]
         if len(ours) != len(theirs):
             raise ValueError(
-                f"from_schedules: rank {source} sends {len(ours)} messages to rank {dest}, which receives "
-                f"{len(theirs)} of them: every send needs its receive"
+                f"from_schedules on rank {dest}: got {len(theirs)} receives from rank {source}; "
+                f"wanted {len(ours)}, one for each of its sends"
             )
         for i, j in zip(ours, theirs):
             out, into = schedules[source][i].send, schedules[dest][j].receive
             if out.stop - out.start != into.stop - into.start:
                 raise ValueError(
-                    f"from_schedules: rank {source} sends {out} in step {i} and rank {dest} receives {into} in step "
-                    f"{j}: the lengths must be equal"
+                    f"from_schedules on rank {dest}: got {into} to receive in step {j}; wanted the "
+                    f"length of {out}, which rank {source} sends in step {i}"
                 )
             pairs["sent", source, i], pairs["received", dest, j] = j, i
     return pairs

@@ -1,87 +1,111 @@
-"""What travels, and how: the techniques of GradientFlow and MG-WFBP as settings of one predicted step.
+"""GradientFlow's techniques as settings of one predicted step.
 
-    STACK      the techniques switched on one after another, as lesson 07 measures them and lesson 08 scales them
-    step       Timeline of one step of a system
-    speedup    p * T(exchange off) / T(exchange on), the project's definition
+    stack                 the systems that lesson 08 scales: one more technique each time
+    step                  the predicted step of one system
+    scaling_efficiency    T(exchange off) / T(exchange on), in percent
     time_to_train
 
-Coarse-grained sparse communication in a timeline: the pool is cut into chunks of 32,768 gradients in the order of
-generation. A chunk is ready when the last tensor that reaches into it is. Only k = max(1, ceil(C percent / 100)) of
-the C chunks travel; which ones depends on the data, so they are taken evenly spread over the pool (inferred). After
-the last gradient the norms of all C chunks are summed by one small call, and selection_s is added to the step.
+Coarse-grained sparse communication: the pool is cut into chunks of 32,768 gradients in the order of
+generation. A chunk is ready when the last tensor that reaches into it is ready. CSC sends
+k = max(1, ceil(C percent / 100)) of the C chunks. Which ones depends on the data; here they are
+evenly spaced over the pool (inferred). After the last gradient one small call sums the norms of all
+C chunks, and selection_s is added to the step.
 """
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from refgf.papers.mgwfbp.merge import exact_merge
-from refgf.predict.timeline import eager, lazy, predict
+from refgf.predict.timeline import CallTime, Gradients, PredictedStep, eager, lazy, predict
 
 CHUNK = 32_768  # gradients (stated: "32K")
-NORM_BYTES = 8  # one float64 a chunk
+NORM_BYTES = 8  # one float64 per chunk
 
 
 @dataclass(frozen=True)
 class System:
-    """itemsize: bytes a gradient on the wire; threshold_bytes: theta, 0 eager, inf one call; merge: the exact best
-    merge in place of theta; percent: of chunks that CSC sends, None for dense; overlap: see timeline.predict;
-    selection_s: norms, choice and packing, on the processor after the last gradient; norms_s: the call that sums the
-    norms, where it was measured (0 where selection_s has it), None: as long as other calls of its bytes."""
+    """The settings of one system.
+
+    itemsize         bytes per gradient on the wire
+    threshold_bytes  theta: 0 is eager, infinity is one call
+    grouping         replaces theta: (gradients, T) -> groups, such as mgwfbp.merge.exact_merge
+    percent          of the chunks that CSC sends; None is dense
+    overlap          see timeline.predict
+    selection_s      norms, choice and packing, computed after the last gradient
+    norms_s          the call that sums the norms, if measured (0: selection_s includes it);
+                     None: T of its bytes
+    """
 
     name: str
     itemsize: int = 4
     threshold_bytes: float = 0.0
-    merge: bool = False
+    grouping: Callable[[Gradients, CallTime], list[range]] | None = None
     percent: float | None = None
     chunk: int = CHUNK
     overlap: float = True
     selection_s: float = 0.0
     norms_s: float | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
+        wrong = None
         if self.itemsize not in (2, 4, 8):
-            raise ValueError(f"System {self.name!r}: got itemsize {self.itemsize}, wanted 2, 4 or 8 bytes")
-        if self.percent is not None and not 0 < self.percent <= 100:
-            raise ValueError(f"System {self.name!r}: got percent {self.percent}, wanted 0 < percent <= 100, or None")
-        if self.chunk < 1:
-            raise ValueError(f"System {self.name!r}: got chunks of {self.chunk} gradients, wanted 1 or more")
+            wrong = f"itemsize {self.itemsize}; wanted 2, 4 or 8 bytes"
+        elif self.percent is not None and not 0 < self.percent <= 100:
+            wrong = f"percent {self.percent}; wanted 0 < percent <= 100, or None for dense"
+        elif self.chunk < 1:
+            wrong = f"chunks of {self.chunk} gradients; wanted 1 or more"
+        if wrong:
+            raise ValueError(f"System {self.name!r}: got {wrong}")
 
 
-def stack(threshold_bytes, percent=10.0):
-    """The systems of GradientFlow in the order of lesson 07; theta in bytes on the wire (no published default)."""
+def stack(threshold_bytes: float, percent: float = 10.0) -> tuple[System, ...]:
+    """The systems of lesson 08: overlap, lazy allreduce, float16 and CSC switched on in this order.
+
+    threshold_bytes: theta on the wire. The papers do not publish a default.
+    """
+    half = {"itemsize": 2, "threshold_bytes": threshold_bytes}
     return (
         System("eager, float32, no overlap", overlap=False),
         System("+ overlap"),
         System("+ lazy allreduce", threshold_bytes=threshold_bytes),
-        System("+ float16", itemsize=2, threshold_bytes=threshold_bytes),
-        System(f"+ CSC {percent:g} %", itemsize=2, threshold_bytes=threshold_bytes, percent=percent),
+        System("+ float16", **half),
+        System(f"+ CSC {percent:g} %", **half, percent=percent),
     )
 
 
-def step(ready, system, allreduce_s, compute_s=None):
-    """Timeline of one step. `ready`: [(ready_s, elements)] in the order of generation (Workload.gradients with
-    itemsize 1); allreduce_s: bytes -> seconds on the cluster in question."""
+def step(
+    ready: Gradients, system: System, allreduce_s: CallTime, compute_s: float | None = None
+) -> PredictedStep:
+    """One step of `system` on a cluster whose allreduce takes allreduce_s(bytes).
+
+    ready: [(ready_s, elements)] in the order of generation (Workload.gradients with itemsize 1).
+    """
     if system.percent is None:
         gradients = [(ready_s, system.itemsize * elements) for ready_s, elements in ready]
-        return predict(gradients, groups_of(gradients, system, allreduce_s), allreduce_s, system.overlap, compute_s)
+        groups = groups_of(gradients, system, allreduce_s)
+        return predict(gradients, groups, allreduce_s, system.overlap, compute_s)
     gradients, chunks = chosen_chunks(ready, system)
     groups = groups_of(gradients, system, allreduce_s)
     end_s = ready[-1][0]
     if system.norms_s is None:
         gradients.append((end_s, NORM_BYTES * chunks))
         groups.append(range(len(gradients) - 1, len(gradients)))
-    timeline = predict(gradients, groups, allreduce_s, system.overlap, end_s if compute_s is None else compute_s)
-    return replace(timeline, step_s=timeline.step_s + (system.norms_s or 0.0) + system.selection_s)
+    compute_s = end_s if compute_s is None else compute_s
+    predicted = predict(gradients, groups, allreduce_s, system.overlap, compute_s)
+    step_s = predicted.step_s + (system.norms_s or 0.0) + system.selection_s
+    return replace(predicted, step_s=step_s)
 
 
-def groups_of(gradients, system, allreduce_s):
-    if system.merge:
-        return exact_merge(gradients, allreduce_s)
-    return eager(gradients) if system.threshold_bytes == 0 else lazy(gradients, system.threshold_bytes)
+def groups_of(gradients: Gradients, system: System, allreduce_s: CallTime) -> list[range]:
+    if system.grouping:
+        return system.grouping(gradients, allreduce_s)
+    if system.threshold_bytes == 0:
+        return eager(gradients)
+    return lazy(gradients, system.threshold_bytes)
 
 
-def chosen_chunks(ready, system):
-    """([(ready_s, bytes)] of the chunks that travel, number of all chunks)."""
+def chosen_chunks(ready: Gradients, system: System) -> tuple[list[tuple[float, float]], int]:
+    """([(ready_s, bytes)] of the chunks that are sent, number of all chunks)."""
     total = sum(elements for _, elements in ready)
     chunks = -(-total // system.chunk)
     count = max(1, ceil(chunks * system.percent / 100))
@@ -96,26 +120,30 @@ def chosen_chunks(ready, system):
     return gradients, chunks
 
 
-def speedup(size, timeline):
-    """size * T(exchange off) / T(exchange on) on `size` ranks each."""
-    return size * timeline.compute_s / timeline.step_s
+def scaling_efficiency(predicted: PredictedStep) -> float:
+    """100 T(exchange off) / T(exchange on) on the same ranks, in percent."""
+    return 100 * predicted.compute_s / predicted.step_s
 
 
-def time_to_train(step_s, samples, epochs, batch, size):
-    """Seconds of `epochs` epochs at `batch` samples a rank; the last batch of an epoch counts as a whole one."""
+def time_to_train(step_s: float, samples: int, epochs: int, batch: int, size: int) -> float:
+    """Seconds of `epochs` epochs at `batch` samples per rank.
+
+    The last batch of an epoch counts as a full one.
+    """
     return epochs * ceil(samples / (batch * size)) * step_s
 
 
-def sweep(ready, systems, sizes, allreduce_of):
-    """{(system name, size): Timeline}; allreduce_of(size) gives the T of that cluster. The cost of a sweep grows with
-    tensors and calls, not with GPUs."""
-    return {
-        (system.name, size): step(ready, system, allreduce_of(size)) for size in sizes for system in systems
-    }
+def sweep_theta(
+    ready: Gradients,
+    thresholds: Sequence[float],
+    sizes: Iterable[int],
+    allreduce_of: Callable[[int], CallTime],
+    itemsize: int = 4,
+) -> dict[tuple[float, int], float]:
+    """{(theta, size): step_s}; allreduce_of(size) is T on that many ranks.
 
-
-def sweep_theta(ready, thresholds, sizes, allreduce_of, itemsize=4):
-    """{(theta, size): step_s}. Groups depend on theta only, so they are formed once for all sizes."""
+    Groups depend on theta only, so they are formed once for all sizes.
+    """
     gradients = [(ready_s, itemsize * elements) for ready_s, elements in ready]
     groups = {theta: lazy(gradients, theta) for theta in thresholds}
     return {

@@ -2,10 +2,11 @@
 
 import pytest
 
-from refgf.predict.cost import Link
-from refgf.papers.barrachina.roofline import Node, bottleneck_map, layer_times, study
+from refgf.papers.barrachina.roofline import Node, layer_times, study
 from refgf.papers.scaling.shapes import Builder
 from refgf.papers.scaling.workloads import alexnet, resnet50
+from refgf.predict.cost import Link
+from refgf.predict.timeline import one_call, predict
 
 V100 = Node(15.7e12, 900e9)  # float32, from its data sheet
 
@@ -24,7 +25,10 @@ def tiny():
 
 
 def test_layers_by_hand():
-    """Batch 10: conv1 has 13,320 flops in 3744 bytes forwards; at 1 flop/s and 1 byte/s flops decide."""
+    """Batch 10: conv1 has 13,320 flops in 3744 bytes forwards.
+
+    At 1 flop/s and 1 byte/s flops decide.
+    """
     conv, fc = layer_times(tiny(), 10, Node(1, 1))
     assert (conv.forward_s, conv.forward_limit) == (10 * (2 * 9 * 18 * 4 + 36), "flops")
     assert fc.backward_s == max(10 * (4 * 36 * 3 + 3), 4 * (10 * (2 * 36 + 3) + 2 * 111))
@@ -34,8 +38,13 @@ def test_layers_by_hand():
 
 
 def test_weights_used_once_more_a_sample_move_the_limit():
-    """Fully connected layers are memory-bound at batch 1 and flop-bound at batch 512; normalisation never gets there."""
-    small, large = [{layer.name: layer for layer in layer_times(alexnet(), batch, V100)} for batch in (1, 512)]
+    """Fully connected layers are memory-bound at batch 1 and flop-bound at batch 512.
+
+    Normalisation never gets there.
+    """
+    small, large = [
+        {layer.name: layer for layer in layer_times(alexnet(), batch, V100)} for batch in (1, 512)
+    ]
     assert small["fc6"].forward_limit == "memory" and large["fc6"].forward_limit == "flops"
     assert large["norm1"].forward_limit == "memory"
 
@@ -51,22 +60,38 @@ def test_limits_of_the_study():
     assert alone.shares["network"] < 1e-6 and alone.bottleneck in ("flops", "memory")
     assert study(resnet50(), 32, V100, dead, 64).bottleneck == "network"
     hidden = study(resnet50(), 32, V100, Link(0.0, 5e-11), 64)
-    assert hidden.shares["network"] < 0.01 < 2 * 64 / 65 * resnet50().parameters * 4 * 5e-11 / hidden.step_s
+    assert (
+        hidden.shares["network"]
+        < 0.01
+        < 2 * 64 / 65 * resnet50().parameters * 4 * 5e-11 / hidden.step_s
+    )
     assert sum(alone.shares.values()) == pytest.approx(1)
     assert alone.samples_per_s == pytest.approx(64 * 32 / alone.step_s)
 
 
 def test_faster_parts_never_slow_a_step():
     base = study(alexnet(), 64, V100, Link(1e-5, 1e-9), 16).step_s
-    assert study(alexnet(), 64, Node(2 * V100.flops, V100.bandwidth), Link(1e-5, 1e-9), 16).step_s <= base
-    assert study(alexnet(), 64, Node(V100.flops, 2 * V100.bandwidth), Link(1e-5, 1e-9), 16).step_s <= base
+    assert (
+        study(alexnet(), 64, Node(2 * V100.flops, V100.bandwidth), Link(1e-5, 1e-9), 16).step_s
+        <= base
+    )
+    assert (
+        study(alexnet(), 64, Node(V100.flops, 2 * V100.bandwidth), Link(1e-5, 1e-9), 16).step_s
+        <= base
+    )
     assert study(alexnet(), 64, V100, Link(1e-5, 5e-10), 16).step_s <= base
 
 
-def test_map_goes_from_network_to_node():
-    points = bottleneck_map(alexnet(), [16, 256], [1e8, 1e11], V100, 64, 5e-6)
-    assert points[16, 1e8].bottleneck == "network" and points[256, 1e11].bottleneck != "network"
-    assert len(points) == 4
+def test_another_step_is_handed_in():
+    """One call costs fewer latencies than eager calls; nothing else changes."""
+
+    def fused(ready, allreduce_s, compute_s):
+        gradients = [(ready_s, 4 * elements) for ready_s, elements in ready]
+        return predict(gradients, one_call(gradients), allreduce_s, compute_s=compute_s)
+
+    slow = Link(1e-3, 1e-18)
+    eager, one = study(resnet50(), 64, V100, slow, 4), study(resnet50(), 64, V100, slow, 4, fused)
+    assert one.step_s < eager.step_s and one.shares["network"] < eager.shares["network"]
 
 
 def test_nonsense():

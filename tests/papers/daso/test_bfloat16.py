@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from refgf.papers.daso import bfloat16
-from refgf.machine import threads
-from refgf.papers.daso.bfloat16 import bfloat16_bits, bfloat16_values, ring_among
 from refgf.comm.trace import TracedComm
+from refgf.machine import threads
 from refgf.oracle import definitions
 from refgf.oracle.definitions import ring_allreduce, ring_traffic, same_bits
+from refgf.papers.daso import bfloat16
+from refgf.papers.daso.bfloat16 import bfloat16_bits, bfloat16_values, ring_among
 
 
 def awkward():

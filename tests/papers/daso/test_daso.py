@@ -7,20 +7,28 @@ import own_daso
 import pytest
 from own import joined
 from own_daso import on_rank
+from stacks import new_flow
 from tiny import N, Prescribed
 
-from refgf.machine import threads
-from refgf.papers.jia.hierarchical import blocks
+from refgf.comm.direct import direct_allreduce
 from refgf.comm.trace import TracedComm
+from refgf.machine import threads
+from refgf.machine.digits import digits
 from refgf.nn.alexnet import AlexNet
+from refgf.oracle.definitions import (
+    DASOSettings,
+    daso_phases,
+    daso_run,
+    daso_traffic,
+    exact_sum,
+    same_bits,
+)
 from refgf.oracle.judge.cases import GOLDEN, load_folder
-from refgf.oracle.definitions import DASOSettings, daso_phases, daso_run, daso_traffic, exact_sum, same_bits
 from refgf.oracle.judge.comparison import judge_bits
 from refgf.papers.daso import daso
 from refgf.papers.daso.daso import DASO
 from refgf.papers.daso.phases import BLOCKING, Constant, Phase, Phases
-from refgf.training.data import digits
-from refgf.training.gradientflow import GradientFlow, direct_allreduce
+from refgf.papers.jia.hierarchical import blocks
 
 RUNS = [case for case in load_folder(GOLDEN) if case.function == "daso_run"]
 NODES = [(1, 1), (3, 1), (3, 3), (4, 1), (4, 2), (4, 4), (6, 1), (6, 2), (6, 3)]  # ranks, nodes
@@ -121,7 +129,7 @@ def test_blocking_in_every_batch_is_synchronous_training(size, nodes):
     def body(comm):
         with DASO(comm, Prescribed(), blocks(size, size // nodes), Constant(Phase(1, 1, 0)), 3, momentum=0.5) as stack:
             late = run(comm, stack, gs)
-        with GradientFlow(comm, Prescribed(), allreduce=direct_allreduce, momentum=0.5) as flow:
+        with new_flow(comm, Prescribed(), allreduce=direct_allreduce, momentum=0.5) as flow:
             for (w, _, synchronised), step in zip(late, gs):
                 flow.step(step[comm.rank][None], None, 1, rate=0.125)
                 assert synchronised and same_bits(w, flow.model.parameters.flat)

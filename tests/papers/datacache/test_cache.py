@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from pictures import make_tree
 
-from refgf.machine import threads
 from refgf.launch import leftovers
+from refgf.machine import threads
+from refgf.machine.folders import image_folder
+from refgf.papers.datacache import LEVELS, Cache, decoder, node_cache
 from refgf.papers.datacache import disk as disk_level
 from refgf.papers.datacache import memory as memory_level
-from refgf.papers.datacache import LEVELS, Cache, decoder, node_cache
 from refgf.papers.datacache.disk import HEADER_BYTES, RECORD_BYTES, DiskCache
 from refgf.papers.datacache.memory import SharedSamples
-from refgf.machine.folders import image_folder
 from refgf.papers.datacache.shards import node_batches, node_shards
 from refgf.papers.datacache.stores import FolderStore, data_set_key
 
@@ -60,7 +60,9 @@ def epochs_on_ranks(comm, folder, memory, disk, epochs=3):
     """Three epochs by shards; -> (samples seen, node's hits, node's files on disk) per epoch, checked bit for bit."""
     nodes = NODES.get(comm.size) or [list(range(comm.size))]
     node = next(i for i, ranks in enumerate(nodes) if comm.rank in ranks)
-    folder = os.path.join(comm.bcast(str(folder), root=0), f"{comm.size}-{memory}-{disk}-node{node}")
+    folder = os.path.join(
+        comm.bcast(str(folder), root=0), f"{comm.size}-{memory}-{disk}-node{node}"
+    )
     cache = node_cache(comm, nodes, content, decode, N, SHAPE, memory, folder, disk, KEY)
     rows = []
     for epoch in range(epochs):
@@ -92,7 +94,9 @@ def test_bits_hits_and_limits(on_ranks, tmp_path, memory, disk):
         nodes, rows = results[0]
         shards = node_shards(N, nodes)
         for epoch, (seen, hits) in enumerate(rows):
-            assert [sorted(s) for s in seen] == [shard.tolist() for shard in shards]  # each sample once an epoch
+            assert [sorted(s) for s in seen] == [
+                shard.tolist() for shard in shards
+            ]  # each sample once an epoch
             for node, shard in enumerate(shards):
                 check_hits(hits[node], epoch, len(shard), memory, disk)
 
@@ -108,7 +112,9 @@ def check_hits(hits, epoch, size, memory, disk):
         assert hits["disk"] == 0
 
 
-@pytest.mark.parametrize("memory_slots, disk", [(0, 0), (4, 0), (0, 900), (7, 500), (N, 0), (3, EVERYTHING)])
+@pytest.mark.parametrize(
+    "memory_slots, disk", [(0, 0), (4, 0), (0, 900), (7, 500), (N, 0), (3, EVERYTHING)]
+)
 def test_each_request_is_served_as_the_plain_words_say(tmp_path, memory_slots, disk):
     limit = TABLE_BYTES + memory_slots * SAMPLE_BYTES if memory_slots else 0
     requests = np.concatenate([np.random.default_rng(epoch).permutation(N) for epoch in range(3)])
@@ -182,7 +188,10 @@ def test_files_cut_off_anywhere(tmp_path, name):
 @pytest.mark.parametrize("name", ["manifest", "data"])
 def test_a_flipped_bit_anywhere(tmp_path, name):
     filled(tmp_path / "whole")
-    whole = {each: (tmp_path / "whole" / f"refgf-cache.{each}").read_bytes() for each in ("manifest", "data")}
+    whole = {
+        each: (tmp_path / "whole" / f"refgf-cache.{each}").read_bytes()
+        for each in ("manifest", "data")
+    }
     for place in range(0, len(whole[name]), 61):
         folder = tmp_path / str(place)
         folder.mkdir()
@@ -202,7 +211,9 @@ def test_another_data_set_is_noticed_and_refilled(tmp_path):
 def test_copies_of_another_data_set_under_the_right_header(tmp_path):
     """Somebody has copied the data file only: same lengths, other bytes."""
     filled(tmp_path / "a"), filled(tmp_path / "b", key=OTHER_KEY, salt=9)
-    (tmp_path / "a" / "refgf-cache.data").write_bytes((tmp_path / "b" / "refgf-cache.data").read_bytes())
+    (tmp_path / "a" / "refgf-cache.data").write_bytes(
+        (tmp_path / "b" / "refgf-cache.data").read_bytes()
+    )
     assert mended(tmp_path / "a") == N
 
 
@@ -225,7 +236,9 @@ def test_the_disk_keeps_to_its_limit(tmp_path, limit):
     assert not disk.put(N, bytes(limit))  # a file larger than the limit
     assert DiskCache(str(tmp_path), KEY, EVERYTHING).found == "reused"
     smaller = DiskCache(str(tmp_path), KEY, max(HEADER_BYTES, used() - 1))  # a job with less room
-    assert (smaller.found == "too large" and used() == HEADER_BYTES) or used() == limit == HEADER_BYTES
+    assert (
+        smaller.found == "too large" and used() == HEADER_BYTES
+    ) or used() == limit == HEADER_BYTES
 
 
 def test_a_full_disk_is_a_miss(tmp_path, monkeypatch):
@@ -240,10 +253,14 @@ def test_two_jobs_side_by_side_in_one_folder(tmp_path, keys):
     wrong, limit = [], 1000
 
     def job(salt, key):
-        cache = Cache(lambda i: content(i, salt), decode, SHAPE, disk=DiskCache(str(tmp_path), key, limit))
+        cache = Cache(
+            lambda i: content(i, salt), decode, SHAPE, disk=DiskCache(str(tmp_path), key, limit)
+        )
         for epoch in range(20):
             for index in np.random.default_rng([salt, epoch]).permutation(N):
-                if not np.array_equal(cache(np.array([index]))[0], decode(index, content(index, salt))):
+                if not np.array_equal(
+                    cache(np.array([index]))[0], decode(index, content(index, salt))
+                ):
                     wrong.append((salt, epoch, index))
 
     salts = [0, int(keys[0] != keys[1])]
@@ -260,7 +277,9 @@ def test_two_jobs_side_by_side_in_one_folder(tmp_path, keys):
 
 
 def names_in_shared_memory():
-    return [name for name in os.listdir(memory_level.FOLDER) if name.startswith(memory_level.PREFIX)]
+    return [
+        name for name in os.listdir(memory_level.FOLDER) if name.startswith(memory_level.PREFIX)
+    ]
 
 
 def test_ranks_of_a_node_share_one_copy(on_ranks):
@@ -291,7 +310,11 @@ def test_all_ranks_put_everything_at_once(on_ranks):
         comm.allgather(None)
         there = [i for i in range(N) if memory.get(i) is not None]
         comm.allgather(None)
-        return memory.taken, len(there), all(np.array_equal(memory.get(i), decode(i, content(i))) for i in there)
+        return (
+            memory.taken,
+            len(there),
+            all(np.array_equal(memory.get(i), decode(i, content(i))) for i in there),
+        )
 
     for results in on_ranks(body):
         assert set(results) == {(7, 7, True)}
@@ -315,7 +338,11 @@ def test_a_name_left_by_a_kill_is_removed_at_the_next_start():
 def test_more_shared_memory_than_there_is():
     with pytest.raises(ValueError, match="rank 0 got no .* next: a smaller limit_bytes"):
         threads.run(3, lambda comm: SharedSamples(comm, [[0, 1, 2]], 2**20, (2**20, 2**10), 2**60))
-    assert not [name for name in names_in_shared_memory() if time.time() - os.stat(f"/dev/shm/{name}").st_mtime < 1]
+    assert not [
+        name
+        for name in names_in_shared_memory()
+        if time.time() - os.stat(f"/dev/shm/{name}").st_mtime < 1
+    ]
 
 
 # ---- images ----

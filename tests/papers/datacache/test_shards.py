@@ -8,11 +8,27 @@ import pytest
 from refgf.papers.datacache import shards
 from refgf.training.data import Dataset, batches, shuffled
 
-NODES = [[[0]], [[0, 1]], [[0], [1]], [[0, 2], [1]], [[0, 1], [2, 3]], [[3], [0, 1, 4], [2]], [[0, 1, 2, 3, 4, 5, 6]]]
+NODES = [
+    [[0]],
+    [[0, 1]],
+    [[0], [1]],
+    [[0, 2], [1]],
+    [[0, 1], [2, 3]],
+    [[3], [0, 1, 4], [2]],
+    [[0, 1, 2, 3, 4, 5, 6]],
+]
 
 
 def dataset(n):
-    return Dataset(lambda i: i.astype(np.uint8).reshape(-1, 1, 1, 1), np.arange(n), ("a", "b"), 1, 1, (0.0,), (1.0,))
+    return Dataset(
+        lambda i: i.astype(np.uint8).reshape(-1, 1, 1, 1),
+        np.arange(n),
+        ("a", "b"),
+        1,
+        1,
+        (0.0,),
+        (1.0,),
+    )
 
 
 def check_shards(n, nodes):
@@ -50,9 +66,16 @@ def test_shards_and_epochs(n, nodes):
 def test_one_node_has_the_batches_of_everybody(size):
     data, nodes = dataset(23), [list(range(size))]
     for rank in range(size):
-        mine_and_wanted = (shards.shard_batches(data, 6, 2, 1, rank, nodes), batches(data, 6, 2, 1, rank, size))
+        mine_and_wanted = (
+            shards.shard_batches(data, 6, 2, 1, rank, nodes),
+            batches(data, 6, 2, 1, rank, size),
+        )
         for mine, wanted in zip(*mine_and_wanted, strict=True):
-            assert np.array_equal(mine[0], wanted[0]) and np.array_equal(mine[1], wanted[1]) and mine[2] == wanted[2]
+            assert (
+                np.array_equal(mine[0], wanted[0])
+                and np.array_equal(mine[1], wanted[1])
+                and mine[2] == wanted[2]
+            )
 
 
 def test_steps_agree_on_the_global_batch():
@@ -63,7 +86,9 @@ def test_steps_agree_on_the_global_batch():
 
 
 def test_epochs_differ_in_order_and_not_in_content():
-    first, second = (shards.node_batches(shuffled(40, 1, epoch), [[0], [1]], 40)[0] for epoch in (0, 1))
+    first, second = (
+        shards.node_batches(shuffled(40, 1, epoch), [[0], [1]], 40)[0] for epoch in (0, 1)
+    )
     assert all(sorted(a) == sorted(b) and not np.array_equal(a, b) for a, b in zip(first, second))
 
 

@@ -8,8 +8,15 @@ import pytest
 
 from refgf.machine import threads
 from refgf.papers.datacache import stores
-from refgf.papers.datacache.stores import FileServer, FolderStore, RemoteStore, Throttled, addresses, data_set_key
-from refgf.machine.units import Link
+from refgf.papers.datacache.stores import (
+    FileServer,
+    FolderStore,
+    RemoteStore,
+    Throttled,
+    addresses,
+    data_set_key,
+)
+from refgf.predict.cost import Link
 
 
 @pytest.fixture
@@ -87,7 +94,9 @@ def test_a_rank_that_cannot_connect_is_told_on_all(paths, monkeypatch):
         raise OSError("no route")
 
     monkeypatch.setattr(stores, "_connect", refuse)
-    with pytest.raises(ValueError, match="rank 0 cannot reach rank 0, which has the files: no route"):
+    with pytest.raises(
+        ValueError, match="rank 0 cannot reach rank 0, which has the files: no route"
+    ):
         threads.run(3, lambda comm: RemoteStore(comm, paths if comm.rank == 0 else None))
 
 

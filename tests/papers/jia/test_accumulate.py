@@ -4,14 +4,15 @@ import functools
 
 import numpy as np
 import pytest
+from stacks import new_flow
 from tiny import N, Prescribed
 
-from refgf.machine import threads
+from refgf.comm.direct import direct_allreduce
 from refgf.comm.slices import slices
 from refgf.exchange.precision import LossScale
+from refgf.machine import threads
+from refgf.machine.digits import digits
 from refgf.nn.alexnet import AlexNet
-from refgf.training.data import digits
-from refgf.training.gradientflow import GradientFlow, direct_allreduce
 
 BATCH, STEPS = 13, 3
 
@@ -29,7 +30,7 @@ def shards(size, step):
 def train(comm, take, seed=3, **parts):
     """-> (bits of the parameters, running statistics averaged over ranks, losses)"""
     network, losses = AlexNet(10, 67, width=1 / 32, dropout=0.0, channels=1), []
-    with GradientFlow(comm, network, allreduce=direct_allreduce, seed=seed, weight_decay=5e-4, **parts) as flow:
+    with new_flow(comm, network, allreduce=direct_allreduce, seed=seed, weight_decay=5e-4, **parts) as flow:
         for step in range(STEPS):
             losses.append(sum(comm.allgather(take(flow, step))))
         running = np.mean(comm.allgather(np.concatenate(network.running)), axis=0, dtype=np.float64)
@@ -79,7 +80,7 @@ def test_ranks_that_accumulate(on_ranks):
 def test_exact_gradients_add_up_under_csc(on_ranks):
     def body(comm):
         g = np.arange(3 * N, dtype=np.float32).reshape(3, N) / 8
-        with GradientFlow(comm, Prescribed(), density=30, chunk=8, momentum=0.0) as flow:
+        with new_flow(comm, Prescribed(), density=30, chunk=8, momentum=0.0) as flow:
             flow.accumulate([(image[None], None) for image in g], 1, 1.0)
             assert np.array_equal(flow.model.parameters.flat, -comm.Get_size() * g.sum(axis=0))
 
@@ -92,9 +93,9 @@ def test_a_step_that_is_not_accepted_changes_nothing(on_ranks):
     def body(comm):
         g = np.ones((2, N), np.float32)
         g[0, 5] = np.inf if comm.Get_rank() == comm.Get_size() - 1 else 1
-        with GradientFlow(comm, Prescribed(), loss_scale=LossScale(4.0, dynamic=True)) as flow:
+        with new_flow(comm, Prescribed(), loss_scale=LossScale(4.0, dynamic=True)) as flow:
             flow.accumulate([(image[None], None) for image in g], 1, 1.0)
-            assert not flow.accepted and flow.scale == 2
+            assert not flow.accepted and flow.model.loss_scale.scale == 2
             assert (flow.model.parameters.flat == 0).all() and (flow.model.network.running[0] == 0).all()
             g[0, 5] = 1
             flow.accumulate([(image[None], None) for image in g], 1, 1.0)
@@ -105,7 +106,7 @@ def test_a_step_that_is_not_accepted_changes_nothing(on_ranks):
 
 def test_no_parts_are_refused():
     with pytest.raises(ValueError, match="accumulated step: got no parts; wanted at least one, empty"):
-        threads.run(1, lambda comm: GradientFlow(comm, Prescribed()).accumulate([], 1, 1.0))
+        threads.run(1, lambda comm: new_flow(comm, Prescribed()).accumulate([], 1, 1.0))
 
 
 def test_leaving_out_a_part_would_show():

@@ -5,13 +5,14 @@ import pytest
 from comm_cases import WIRES, assert_bits_everywhere, order_sensitive, rounded, same_bits, sizes_of
 
 from refgf.comm import ring, tree
-from refgf.papers.jia import doubling
-from refgf.machine import threads
 from refgf.comm.schedule import check, collective, execute, replay
 from refgf.comm.slices import length, slices
 from refgf.comm.trace import TracedComm
-from refgf.predict.cost import Link, halving_doubling_s, recursive_doubling_s, tree_s
+from refgf.machine import threads
+from refgf.papers.jia import doubling
+from refgf.papers.scaling.collectives import halving_doubling_s, recursive_doubling_s, tree_s
 from refgf.papers.scaling.simulate import from_schedules
+from refgf.predict.cost import Link
 
 
 def doubling_sum(xs, wire):

@@ -8,14 +8,22 @@ from comm_cases import order_sensitive, same_bits, sizes_of
 from hierarchy_cases import CASES, COSTS, FORMS, equal, shuffled, splits, three_phase_sum
 
 from refgf.comm import ring, tree
-from refgf.papers.jia import doubling
-from refgf.machine import threads
-from refgf.papers.jia.hierarchical import blocks, hybrid, log_phases, ring_to_master, three_phase, two_level_ring
 from refgf.comm.schedule import among, check, collective, replay, way_back
 from refgf.comm.slices import length
 from refgf.comm.trace import TracedComm
-from refgf.predict.cost import Link, hierarchical_s, log_phases_s, two_level_ring_s
+from refgf.machine import threads
+from refgf.papers.jia import doubling
+from refgf.papers.jia.hierarchical import (
+    blocks,
+    hybrid,
+    log_phases,
+    ring_to_master,
+    three_phase,
+    two_level_ring,
+)
+from refgf.papers.scaling.collectives import halving_doubling_s, hierarchical_s, tree_s
 from refgf.papers.scaling.simulate import from_schedules
+from refgf.predict.cost import Link, ring_allreduce_s
 
 
 @pytest.mark.filterwarnings("ignore:invalid value")
@@ -125,10 +133,11 @@ def test_schedules_take_as_long_as_the_closed_forms(m, k):
     schedules = [three_phase(nodes)(r, m * k, n) for r in range(m * k)]
     assert from_schedules(schedules, 4, link) == hierarchical_s(m, k, n, 4, inside, between)
     schedules = [log_phases(nodes)(r, m * k, n) for r in range(m * k)]
-    assert from_schedules(schedules, 4, link) == log_phases_s(m, k, n, 4, inside, between)
+    phases_s = tree_s(k, n, 4, inside), halving_doubling_s(m, n, 4, between)
+    assert from_schedules(schedules, 4, link) == sum(phases_s)
     schedules = [two_level_ring(nodes)(r, m * k, n) for r in range(m * k)]
-    private = Link(between.alpha_s, between.beta_s_per_byte / k, between.gamma_s_per_byte)  # the form shares one link
-    assert from_schedules(schedules, 4, link) == two_level_ring_s(m, k, n, 4, inside, private)
+    rings_s = ring_allreduce_s(k, n, 4, inside), ring_allreduce_s(m, n // k, 4, between)
+    assert from_schedules(schedules, 4, link) == sum(rings_s)
 
 
 def test_steps_of_the_paper():

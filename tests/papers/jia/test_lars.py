@@ -5,7 +5,7 @@ import pytest
 from tiny import SPECS, N
 
 from refgf.engine import blocks
-from refgf.oracle.definitions import lars_step, same_bits
+from refgf.oracle.definitions import LARSSettings, lars_step, same_bits
 from refgf.papers.jia.lars import LARS
 
 SIZES, DECAYED = [spec.size for spec in SPECS], [spec.decay for spec in SPECS]
@@ -26,7 +26,7 @@ def test_steps_are_those_of_the_definition(block, decay):
     optimizer = LARS(SPECS, w.copy(), trust=0.01, momentum=0.9, weight_decay=decay)
     for step in range(5):
         g = dyadic(10 + step)
-        w, v = lars_step(w, v, g, SIZES, 0.3, 0.9, 0.01, decay, DECAYED)
+        w, v = lars_step(w, v, g, LARSSettings(SIZES, 0.3, 0.9, 0.01, decay, DECAYED))
         optimizer.step(g, 0.3)
         close = dict(rtol=1e-6, atol=0)  # norms of the second step's weights are sums of n numbers, ours are not exact
         assert same_bits(optimizer.parameters, w) if step == 0 else np.allclose(optimizer.parameters, w, **close)

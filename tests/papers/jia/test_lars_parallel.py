@@ -5,17 +5,25 @@ from collections import namedtuple
 
 import numpy as np
 import pytest
+from stacks import new_flow
 from tiny import SPECS, N, Prescribed
 
 from refgf.comm import direct
-from refgf.machine import threads
-from refgf.papers.jia.doubling import recursive_doubling
+from refgf.comm.direct import direct_allreduce
 from refgf.comm.schedule import collective
 from refgf.comm.slices import length, slices
 from refgf.comm.trace import TracedComm
 from refgf.exchange.precision import LossScale
-from refgf.oracle.definitions import direct_traffic, lars_step, same_bits, scaled_allreduce, working_copy
-from refgf.training.gradientflow import GradientFlow, direct_allreduce
+from refgf.machine import threads
+from refgf.oracle.definitions import (
+    LARSSettings,
+    direct_traffic,
+    lars_step,
+    same_bits,
+    scaled_allreduce,
+    working_copy,
+)
+from refgf.papers.jia.doubling import recursive_doubling
 from refgf.papers.jia.lars import LARS, ParallelNorms, squared_norms
 
 SIZES, DECAYED = [spec.size for spec in SPECS], [spec.decay for spec in SPECS]
@@ -95,10 +103,11 @@ def test_gradientflow_with_norms_in_parallel(on_ranks, by):
     def body(comm, **parts):
         p, rank, w = comm.Get_size(), comm.Get_rank(), dyadic(1)
         gs = [dyadic(20 + r) for r in range(p)]
-        with GradientFlow(comm, Prescribed(initial=w), trust=0.01, norms=by, momentum=0.5, weight_decay=0.125, **parts) as flow:
+        with new_flow(comm, Prescribed(initial=w), trust=0.01, norms=by, momentum=0.5, weight_decay=0.125, **parts) as flow:
             flow.step(gs[rank][None], None, 1, rate=0.3)
             flow.require_same_parameters()
-            wanted = lars_step(w, np.zeros_like(w), np.sum(gs, axis=0), SIZES, 0.3, 0.5, 0.01, 0.125, DECAYED)[0]
+            settings = LARSSettings(SIZES, 0.3, 0.5, 0.01, 0.125, DECAYED)
+            wanted = lars_step(w, np.zeros_like(w), np.sum(gs, axis=0), settings)[0]
             assert same_bits(flow.model.parameters.flat, wanted)
             flow.step(gs[rank][None], None, 1, rate=0.3)
             flow.require_same_parameters()
@@ -148,7 +157,7 @@ def half_step(comm, trust=0.01, scale=2.0**10, steps=3, **parts):
     p, rank, rng = comm.Get_size(), comm.Get_rank(), np.random.default_rng(5)
     w = (rng.standard_normal(N) * 300).astype(np.float32)
     gs = (rng.standard_normal((steps, p, N)) * 2.0**-14).astype(np.float32)
-    flow = GradientFlow(comm, Prescribed(initial=w), wire=np.float16, allreduce=direct_allreduce, trust=trust, momentum=0.9,
+    flow = new_flow(comm, Prescribed(initial=w), wire=np.float16, allreduce=direct_allreduce, trust=trust, momentum=0.9,
                         loss_scale=LossScale(scale), half_weights=True, weight_decay=5e-4, **parts)  # fmt: skip
     got = []
     with flow:
@@ -165,7 +174,8 @@ def test_float16_training_has_its_norms_from_the_float32_master(on_ranks, norms)
         v = np.zeros_like(w)
         for step, (master, working) in zip(gs, got):
             total = scaled_allreduce(list(step), 2.0**10)[0]
-            w, v = lars_step(w, v, total, SIZES, 0.5, 0.9, 0.01, 5e-4, DECAYED)
+            settings = LARSSettings(SIZES, 0.5, 0.9, 0.01, 5e-4, DECAYED)
+            w, v = lars_step(w, v, total, settings)
             assert np.allclose(master, w, rtol=2**-22, atol=0)  # the order in which squares are added: a rounding a step
             assert same_bits(working, working_copy(master))
 
@@ -193,7 +203,7 @@ def test_bad_shares(wrong):
 
 def test_parallel_norms_without_lars():
     with pytest.raises(ValueError, match="got norms='slices' without LARS; wanted 'alone'"):
-        threads.run(2, lambda comm: GradientFlow(comm, Prescribed(), norms="slices"))
+        threads.run(2, lambda comm: new_flow(comm, Prescribed(), norms="slices"))
 
 
 @pytest.mark.parametrize("parameters", [np.zeros(N, np.float16), np.zeros(N - 1, np.float32), np.zeros((N, 1), np.float32)])

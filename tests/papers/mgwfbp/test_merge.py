@@ -1,4 +1,7 @@
-"""The exact merge against all 2**(L-1) merges; the greedy rule against the authors' form of it, written out."""
+"""The exact merge against all 2**(L-1) merges.
+
+The greedy rule against the authors' form of it, written out.
+"""
 
 import random
 from itertools import product
@@ -6,10 +9,10 @@ from math import inf
 
 import pytest
 
-from refgf.predict.cost import Line
-from refgf.papers.mgwfbp.merge import compare, exact_merge, greedy_merge, theta_bounds, theta_interval
-from refgf.predict.timeline import eager, explicit, lazy, one_call, predict
+from refgf.papers.mgwfbp.merge import compare, exact_merge, greedy_merge, theta_bounds
 from refgf.papers.scaling.workloads import densenet201, resnet50
+from refgf.predict.cost import Line
+from refgf.predict.timeline import eager, explicit, lazy, one_call, predict
 
 
 def all_merges(count):
@@ -20,11 +23,16 @@ def all_merges(count):
 
 
 def best_of_all(gradients, allreduce_s):
-    return min(predict(gradients, groups, allreduce_s).step_s for groups in all_merges(len(gradients)))
+    return min(
+        predict(gradients, groups, allreduce_s).step_s for groups in all_merges(len(gradients))
+    )
 
 
 def ends_of_all(gradients, allreduce_s, begin=0, free_s=0.0, calls=0):
-    """(end, calls) of every one of the 2**(L-1) merges: the recurrence of the timeline, merges that begin alike together."""
+    """(end, calls) of every one of the 2**(L-1) merges.
+
+    The recurrence of the timeline, merges that begin alike together.
+    """
     if begin == len(gradients):
         yield free_s, calls
     nbytes = 0
@@ -35,7 +43,7 @@ def ends_of_all(gradients, allreduce_s, begin=0, free_s=0.0, calls=0):
 
 
 def random_network(rng, longest):
-    """Backward times and sizes over four decades; start-ups and slopes that make both matter."""
+    """Backward times and sizes over four decades; latencies and slopes that make both matter."""
     ready, gradients = 0.0, []
     for _ in range(rng.randint(1, longest)):
         ready += 10 ** rng.uniform(-4, 0)
@@ -49,7 +57,10 @@ def staircase(line, step=64):
 
 
 def check(seed, count, longest):
-    """Not a bit worse than the best of all merges, for a line and a staircase; on a line no more calls than needed."""
+    """Not a bit worse than the best of all merges, for a line and a staircase.
+
+    On a line no more calls than needed.
+    """
     rng = random.Random(seed)
     for _ in range(count):
         gradients, line = random_network(rng, longest)
@@ -66,7 +77,10 @@ def test_the_ends_of_all_merges_are_those_of_the_timeline():
     rng = random.Random(5)
     for _ in range(30):
         gradients, line = random_network(rng, 8)
-        ends = [(predict(gradients, groups, line).step_s, len(groups)) for groups in all_merges(len(gradients))]
+        ends = [
+            (predict(gradients, groups, line).step_s, len(groups))
+            for groups in all_merges(len(gradients))
+        ]
         assert sorted(ends) == sorted(ends_of_all(gradients, line))
 
 
@@ -80,16 +94,24 @@ def test_exact_is_the_best_of_all_merges_of_2000_networks():
 
 
 def test_exact_makes_no_call_that_saves_nothing():
-    """Backward is far ahead: only the last gradient's call shows. Ready at 1, 2, 3, 4; T(n) = 0.1 + 0.1 n."""
+    """Backward is far ahead: only the last gradient's call shows.
+
+    Ready at 1, 2, 3, 4; T(n) = 0.1 + 0.1 n.
+    """
     gradients = [(1.0, 1), (2.0, 1), (3.0, 1), (4.0, 1)]
     assert exact_merge(gradients, Line(0.1, 0.1)) == [range(0, 3), range(3, 4)]
     assert greedy_merge(gradients, Line(0.1, 0.1)) == eager(gradients)
 
 
 def authors_groups(gradients, line):
-    """The published procedure as it stands: layers L..1, all starts computed again after each merge. O(L^2)."""
+    """The published procedure as it stands.
+
+    Layers L..1, all starts computed again after each merge. O(L^2).
+    """
     count = len(gradients)
-    ready = [0.0] + [seconds for seconds, _ in reversed(gradients)]  # layer 1 is generated last; ready[l] = tau_b + t_b
+    ready = [0.0] + [
+        seconds for seconds, _ in reversed(gradients)
+    ]  # layer 1 is generated last; ready[l] = tau_b + t_b
     p = [0] + [nbytes for _, nbytes in reversed(gradients)]
     tc = [0.0] + [line(nbytes) for nbytes in p[1:]]
 
@@ -103,7 +125,9 @@ def authors_groups(gradients, line):
     tau, groups, group = starts(), [], []
     for l in range(count, 1, -1):
         group.append(count - l)
-        if ready[l - 1] < tau[l] + tc[l] and (tau[l] > ready[l - 1] or ready[l - 1] - tau[l] < line.a_s):
+        if ready[l - 1] < tau[l] + tc[l] and (
+            tau[l] > ready[l - 1] or ready[l - 1] - tau[l] < line.a_s
+        ):
             tc[l], p[l - 1], p[l] = 0.0, p[l - 1] + p[l], 0
             tc[l - 1] = line(p[l - 1])
             tau = starts()
@@ -121,7 +145,10 @@ def test_greedy_is_the_authors_rule():
 
 
 def test_greedy_misses_by_hand():
-    """Ready at 1, 2, 4; T(n) = 2 + n. Greedy: 2 + 4 = 6, then 6 + 3 = 9. Better: 1 + 3 = 4, then 4 + 4 = 8."""
+    """Ready at 1, 2, 4; T(n) = 2 + n.
+
+    Greedy: 2 + 4 = 6, then 6 + 3 = 9. Better: 1 + 3 = 4, then 4 + 4 = 8.
+    """
     gradients = [(1.0, 1), (2.0, 1), (4.0, 1)]
     line = Line(2, 1)
     assert greedy_merge(gradients, line) == [range(0, 2), range(2, 3)]
@@ -137,12 +164,16 @@ def test_an_exact_merge_that_looks_only_one_group_back_is_caught():
         for _, nbytes in gradients:
             sums.append(sums[-1] + nbytes)
         for j, (ready, _) in enumerate(gradients, 1):
-            ends.append(min(max(ends[i], ready) + line(sums[j] - sums[i]) for i in range(max(0, j - 2), j)))
+            ends.append(
+                min(max(ends[i], ready) + line(sums[j] - sums[i]) for i in range(max(0, j - 2), j))
+            )
         return ends[-1]
 
     rng = random.Random(1)
     networks = [random_network(rng, 9) for _ in range(60)]
-    assert any(wrong_end(gradients, line) != best_of_all(gradients, line) for gradients, line in networks)
+    assert any(
+        wrong_end(gradients, line) != best_of_all(gradients, line) for gradients, line in networks
+    )
 
 
 def test_limits_of_the_start_up():
@@ -159,7 +190,11 @@ def test_equal_ends_give_larger_groups():
 
 def test_small_gradients_always_wait():
     gradients = [(1.0, 4), (2.0, 4), (3.0, 100), (4.0, 4)]
-    assert greedy_merge(gradients, Line(0, 0.001), small_bytes=8) == [range(0, 2), range(2, 3), range(3, 4)]
+    assert greedy_merge(gradients, Line(0, 0.001), small_bytes=8) == [
+        range(0, 2),
+        range(2, 3),
+        range(3, 4),
+    ]
 
 
 @pytest.mark.parametrize("network", [resnet50(), densenet201()], ids=["ResNet-50", "DenseNet-201"])
@@ -172,15 +207,14 @@ def test_exact_is_never_beaten_on_real_networks(network):
     assert exact <= min(predict(gradients, groups, line).step_s for groups in rivals)
 
 
-def test_theta_interval():
+def test_theta_bounds():
     gradients = [(1.0, 10), (2.0, 20), (3.0, 5), (4.0, 7)]
-    assert theta_interval(gradients, explicit([2, 2])) == (10, 30)
+    assert theta_bounds(gradients, explicit([2, 2])) == (10, 30)
     for theta, same in [(9, False), (10, True), (29, True), (30, False)]:
         assert (lazy(gradients, theta) == explicit([2, 2])) is same
-    assert theta_interval(gradients, explicit([1, 3])) is None
-    assert theta_bounds(gradients, explicit([1, 3])) == (25, 10)
-    assert theta_interval(gradients, eager(gradients)) == (0, 5)
-    assert theta_interval(gradients, one_call(gradients)) == (35, inf)
+    assert theta_bounds(gradients, explicit([1, 3])) == (25, 10)  # low > high: no theta
+    assert theta_bounds(gradients, eager(gradients)) == (0, 5)
+    assert theta_bounds(gradients, one_call(gradients)) == (35, inf)
 
 
 def test_nothing_to_merge():

@@ -11,12 +11,12 @@ from test_lazy import SIZES, pool_of, step
 from refgf.comm import direct, ring
 from refgf.comm.schedule import collective
 from refgf.comm.trace import TracedComm
-from refgf.exchange.lazy import LazyAllreduce
-from refgf.papers.mgwfbp.merged import MergedAllreduce, Profile, slowest, time_calls
-from refgf.exchange.overlap import CommunicationThread
+from refgf.exchange.lazy import LazyAllreduce, Theta
+from refgf.exchange.overlap import AtOnce, CommunicationThread
 from refgf.oracle.definitions import direct_allreduce, ring_allreduce
-from refgf.predict.fit import fit_line
 from refgf.papers.mgwfbp.merge import exact_merge
+from refgf.papers.mgwfbp.merged import Groups, Profile, slowest, time_calls
+from refgf.predict.fit import fit_line
 from refgf.predict.timeline import eager, explicit, lazy, one_call
 
 GROUPS = [[7], [1] * 7, [2, 3, 2], [1, 1, 5], [6, 1], [3, 4]]
@@ -35,13 +35,13 @@ def test_calls_are_the_groups(tensors):
     sizes, cuts = zip(*tensors)
     ends = [i + 1 for i, cut in enumerate(cuts) if cut and i + 1 < len(sizes)] + [len(sizes)]
     groups = [range(start, stop) for start, stop in zip([0, *ends], ends)]
-    merged = MergedAllreduce(pool_of(sizes), lambda x: None, groups)
+    merged = LazyAllreduce(pool_of(sizes), lambda x: None, Groups(tuple(groups)))
     assert step(merged, sizes) == wanted_calls(sizes, groups)
     assert step(merged, sizes) == wanted_calls(sizes, groups)  # the second step starts afresh
 
 
 def test_a_group_is_sent_when_its_last_gradient_is_ready():
-    merged = MergedAllreduce(pool_of(SIZES), lambda x: None, explicit([2, 3, 2]))
+    merged = LazyAllreduce(pool_of(SIZES), lambda x: None, Groups(tuple(explicit([2, 3, 2]))))
     step(merged, SIZES)
     assert [call.after for call in merged.calls] == [1, 4, 6]
 
@@ -50,8 +50,8 @@ def test_a_group_is_sent_when_its_last_gradient_is_ready():
 def test_groups_of_lazy_give_the_calls_of_lazy(theta):
     sizes = [3, 5, 10, 1, 1, 40, 7]
     groups = lazy([(0.0, 4 * n) for n in sizes], theta)
-    calls = step(LazyAllreduce(pool_of(sizes), lambda x: None, theta), sizes)
-    assert step(MergedAllreduce(pool_of(sizes), lambda x: None, groups), sizes) == calls
+    calls = step(LazyAllreduce(pool_of(sizes), lambda x: None, Theta(theta)), sizes)
+    assert step(LazyAllreduce(pool_of(sizes), lambda x: None, Groups(tuple(groups))), sizes) == calls
 
 
 @pytest.mark.parametrize("overlapped", [False, True])
@@ -79,30 +79,37 @@ def total(comm, algorithm, groups, mine, overlapped):
     pool = pool_of(SIZES)
     pool.flat[:] = mine
     allreduce = collective(comm.Dup() if overlapped else comm, algorithm)
-    allreduce = CommunicationThread(allreduce) if overlapped else allreduce
-    step(MergedAllreduce(pool, allreduce, groups, wait=getattr(allreduce, "wait", lambda: None)), SIZES)
-    if overlapped:
-        allreduce.close()
+    worker = CommunicationThread() if overlapped else AtOnce()
+    run = lambda x: worker.run(allreduce, x)
+    step(LazyAllreduce(pool, run, Groups(tuple(groups))), SIZES)
+    worker.wait()
+    worker.close()
     return pool.flat
 
 
 def test_a_lost_last_group_is_caught():
     """Seeded mistake: nothing is sent for the group that backward ends with."""
 
-    class LosesTheLast(MergedAllreduce):
+    class LosesTheLast(LazyAllreduce):
+        def ready(self, index):
+            if index < len(SIZES) - 1:
+                super().ready(index)
+
         def finish(self):
             self._start = self._next = 0
 
     groups = explicit([2, 3, 2])
-    wrong = LosesTheLast(pool_of(SIZES), lambda x: None, groups)
-    wrong._ends.discard(len(SIZES))
+    wrong = LosesTheLast(pool_of(SIZES), lambda x: None, Groups(tuple(groups)))
     assert step(wrong, SIZES) == wanted_calls(SIZES, groups)[:-1]
 
 
 def test_a_group_sent_one_gradient_early_is_caught():
+    class Early(Groups):
+        def is_complete(self, waiting_bytes, last):
+            return super().is_complete(waiting_bytes, last + 1)
+
     groups = explicit([2, 3, 2])
-    wrong = MergedAllreduce(pool_of(SIZES), lambda x: None, groups)
-    wrong._ends = {end - 1 for end in wrong._ends}
+    wrong = LazyAllreduce(pool_of(SIZES), lambda x: None, Early(tuple(groups)))
     assert step(wrong, SIZES) != wanted_calls(SIZES, groups)
 
 
@@ -112,16 +119,7 @@ def test_a_group_sent_one_gradient_early_is_caught():
 )  # fmt: skip
 def test_groups_must_hold_each_gradient_once(groups):
     with pytest.raises(ValueError, match="merged allreduce: got groups .* of 3 gradients once"):
-        MergedAllreduce(pool_of([1, 1, 1]), None, groups)
-
-
-def test_gradients_out_of_order_or_missing_are_refused():
-    merged = MergedAllreduce(pool_of([1, 1]), lambda x: None, [range(2)])
-    with pytest.raises(ValueError, match="merged allreduce: gradient 1 is ready; wanted 0"):
-        merged.ready(1)
-    merged.ready(0)
-    with pytest.raises(ValueError, match="merged allreduce: finished after 1 of 2"):
-        merged.finish()
+        LazyAllreduce(pool_of([1, 1, 1]), None, Groups(tuple(groups)))
 
 
 # ---- the profile ----
@@ -196,5 +194,5 @@ def test_profile_fit_merge_run(on_ranks):
 
 def test_eager_and_one_call_are_the_limits():
     gradients = [(0.0, 4)] * 3
-    assert step(MergedAllreduce(pool_of([1] * 3), lambda x: None, eager(gradients)), [1] * 3) == [(0, 1), (1, 2), (2, 3)]
-    assert step(MergedAllreduce(pool_of([1] * 3), lambda x: None, one_call(gradients)), [1] * 3) == [(0, 3)]
+    assert step(LazyAllreduce(pool_of([1] * 3), lambda x: None, Groups(tuple(eager(gradients)))), [1] * 3) == [(0, 1), (1, 2), (2, 3)]
+    assert step(LazyAllreduce(pool_of([1] * 3), lambda x: None, Groups(tuple(one_call(gradients)))), [1] * 3) == [(0, 3)]

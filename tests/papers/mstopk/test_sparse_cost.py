@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from refgf.comm import ring
-from refgf.oracle.definitions import ring_traffic, topk_traffic
-from refgf.predict.cost import Link, from_schedules
-from refgf.papers.mstopk.cost import gather_s, hitopk_s, ranks_to_dense
+from refgf.papers.mstopk.cost import gather_s, hitopk_s
+from refgf.papers.scaling.simulate import from_schedules
+from refgf.predict.cost import Link
 
 LINK = Link(3e-5, 2e-9)
 
@@ -26,19 +26,12 @@ def test_gathering_is_two_allgathers(p, k, itemsize):
 def test_hitopk_is_its_phases(m, g):
     """n that g does not divide; slow links between nodes."""
     n, k, slow = 1003, 7, Link(1e-4, 8e-9)
-    phases = [from_schedules([make(r, g, n) for r in range(g)], 4, LINK) for make in (ring.reduce_scatter, ring.allgather)]
+    phases = [
+        from_schedules([make(r, g, n) for r in range(g)], 4, LINK)
+        for make in (ring.reduce_scatter, ring.allgather)
+    ]
     between = from_schedules([ring.allgather(r, m, m * k) for r in range(m)], 4, slow)
     assert np.isclose(hitopk_s(m, g, n, k, 4, LINK, slow), sum(phases) + 2 * between, rtol=1e-12)
-
-
-@pytest.mark.parametrize("percent, itemsize", [(1, 4), (1, 2), (10, 4)])
-def test_from_so_many_ranks_on_dense_sends_less(percent, itemsize):
-    """Counted by the definitions, for n large enough that rounding k does not show."""
-    n, ranks = 10**6, ranks_to_dense(percent, itemsize)
-    for factor in (0.9, 1.1):
-        p = round(factor * ranks)
-        sparse = topk_traffic(n, [list(range(p))], percent, 0, itemsize=itemsize)[1]
-        assert (sparse > itemsize * ring_traffic(n, p, 0)[1]) == (factor > 1)
 
 
 def test_a_form_without_indices_is_caught():

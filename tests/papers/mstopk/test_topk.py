@@ -7,11 +7,11 @@ import pytest
 from topk_cases import data, sorted_top_k
 
 from refgf.comm import direct, gather, ring
-from refgf.machine import threads
-from refgf.papers.jia.hierarchical import blocks
 from refgf.comm.schedule import replay
 from refgf.comm.slices import length, slices
 from refgf.comm.trace import TracedComm
+from refgf.machine import threads
+from refgf.papers.jia.hierarchical import blocks
 from refgf.papers.mstopk.topk import ErrorFeedback, HiTopK, TopK, exact_top_k, keep_count, mstopk
 
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from topk_cases import FAMILIES, data, sorted_top_k
 
-from refgf.papers.mstopk.topk import exact_top_k, keep_count, mstopk
+from refgf.machine.digits import digits
 from refgf.nn.alexnet import AlexNet
+from refgf.papers.mstopk.topk import exact_top_k, keep_count, mstopk
 from refgf.papers.resnet50.resnet50 import ResNet50
-from refgf.training.data import digits
 from refgf.training.step import replica, train_step
 
 

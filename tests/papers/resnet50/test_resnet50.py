@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from differences import assert_layer, workspace
+from networks import resnet50_step as step
+from networks import small_resnet50 as small
 
-from refgf.exchange.pool import Pool
-from refgf.nn.conv import Convolution
-from refgf.nn.layers import ReLU
+from refgf.nn.conv import Convolution, Filters
+from refgf.nn.layers import ReLU, backward_layers
 from refgf.nn.normalization import BatchNorm
 from refgf.nn.pooling import MaxPool
 from refgf.papers.resnet50.residual import Border, GlobalAveragePool, Residual
@@ -19,7 +20,8 @@ def block(kind=Residual, height=5, channels=4, outputs=4, stride=1):
     space, shape = workspace(), (height, 6, channels)
 
     def pair(name, shape, kernel, stride):
-        convolution = Convolution(name, shape, outputs, kernel, space, stride, kernel // 2, bias=False)
+        filters = Filters(outputs, kernel, stride, kernel // 2)
+        convolution = Convolution(name, shape, filters, space, bias=False)
         return [convolution, BatchNorm(f"{name} norm", convolution.output_shape, space)]
 
     first = pair("first", shape, 3, stride)
@@ -61,7 +63,7 @@ def test_a_block_whose_paths_do_not_fit_is_refused():
 def test_a_forgotten_shortcut_goes_red():
     class Wrong(Residual):
         def backward(self, dy, ready):
-            return self.along(self.main, self.relu.backward(dy, None), ready, 0)[0]
+            return backward_layers(self.main, self.relu.backward(dy, None), ready)
 
     with pytest.raises(AssertionError, match="input"):
         assert_layer(block(Wrong), images(3, (5, 6, 4)))
@@ -98,7 +100,8 @@ def test_pooling_behind_a_border_ignores_it():
 
 @pytest.mark.parametrize("kernel, stride", [(1, 1), (3, 1), (1, 2), (2, 3)])
 def test_gradients_of_a_convolution_without_bias(kernel, stride):
-    layer = Convolution("conv", (7, 5, 3), 4, kernel, workspace(), stride, kernel // 2, bias=False)
+    filters = Filters(4, kernel, stride, kernel // 2)
+    layer = Convolution("conv", (7, 5, 3), filters, workspace(), bias=False)
     assert [spec.name for spec in layer.tensors] == ["conv.weight"]
     assert_layer(layer, images(3, (7, 5, 3)))
 
@@ -129,22 +132,6 @@ def test_width_and_image_size():
         (19, 19, 32), (10, 10, 64), (5, 5, 128), (3, 3, 256)]  # fmt: skip
     assert layers["fc"].parameters == [] and layers["fc"].inputs == 256
     assert ResNet50(2, 1, width=1e-9).layers[-1].inputs == 4
-
-
-def small(dtype=np.float64, **options):
-    network = ResNet50(7, 40, width=1 / 32, dtype=dtype, **options)
-    parameters, gradients = Pool(network.tensors, dtype), Pool(network.tensors, dtype)
-    gradients.flat[...] = np.nan
-    network.bind(parameters.views, gradients.views)
-    network.initialize(0)
-    return network, gradients
-
-
-def step(network, n, seed=0, on_ready=lambda i: None):
-    labels = np.random.default_rng(seed).integers(0, 7, n)
-    loss = network.loss(images(n, network.image_shape, seed), labels, max(1, n))
-    network.backward(on_ready)
-    return loss
 
 
 def test_the_slope_along_a_line():
@@ -197,16 +184,16 @@ def test_all_normalisations_have_running_statistics():
     assert not any(np.array_equal(a, b) for a, b in zip(before, network.running))
 
 
-@pytest.mark.parametrize("options", [{"images_per_block": 2}, {"threads": 2}])
-def test_blocks_and_threads_change_no_more_than_the_order_of_sums(options):
-    (plain, wanted), (other, got) = small(), small(**options)
+@pytest.mark.parametrize("split", [(2, 1), (None, 2)])  # images_per_block, threads
+def test_blocks_and_threads_change_no_more_than_the_order_of_sums(split):
+    (plain, wanted), (other, got) = small(), small(workspace(*split))
     assert step(other, 5) == pytest.approx(step(plain, 5), rel=1e-12)
     assert np.linalg.norm(got.flat - wanted.flat) <= 1e-9 * np.linalg.norm(wanted.flat)
 
 
 def test_it_learns():
     """Eight images by heart, in float32."""
-    network, gradients = small(np.float32)
+    network, gradients = small(workspace(dtype=np.float32))
     views = [p for layer in network.layers[::-1] for p in layer.parameters]
     losses = []
     for _ in range(30):

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from refgf.predict.cost import Line, Link, ring_line
 from refgf.papers.scaling.machine import Machine, load, save, to_json
-from refgf.papers.mgwfbp.published import MACHINES, SIMULATION, TEN_GIGABIT
+from refgf.papers.scaling.published import MACHINES, SIMULATION, TEN_GIGABIT
 from refgf.papers.scaling.workloads import alexnet
+from refgf.predict.cost import Line, Link, ring_line
 
 LAYERS = tuple((layer.name, 0.01, 0.02) for layer in alexnet().layers)
 WHOLE = Machine(
@@ -47,7 +47,9 @@ def test_layers_give_gradients():
     count = len(LAYERS)
     assert len(gradients) == 26
     assert gradients[-1][0] == pytest.approx(0.03 * count)
-    assert gradients[1][0] == pytest.approx(0.01 * count + 0.02 / 2, rel=1e-3)  # half of fc8 is its weight gradient
+    assert gradients[1][0] == pytest.approx(
+        0.01 * count + 0.02 / 2, rel=1e-3
+    )  # half of fc8 is its weight gradient
 
 
 def test_unknown_layers_count_with_the_layer_before_them():
@@ -55,9 +57,14 @@ def test_unknown_layers_count_with_the_layer_before_them():
     machine = Machine("m", "s", "measured", workload="AlexNet", batch=16, layers=tuple(extra))
     assert machine.gradients()[-1][0] == pytest.approx(0.06 * len(LAYERS))
     *others, (name, forward_s, backward_s) = LAYERS
-    apart = Machine("m", "s", "measured", workload="AlexNet", batch=16, layers=(*LAYERS, ("softmax", 0.0, 0.05)))
+    apart = Machine(
+        "m", "s", "measured", workload="AlexNet", batch=16, layers=(*LAYERS, ("softmax", 0.0, 0.05))
+    )
     together = (*others, (name, forward_s, backward_s + 0.05))
-    assert apart.gradients() == Machine("m", "s", "measured", workload="AlexNet", batch=16, layers=together).gradients()
+    assert (
+        apart.gradients()
+        == Machine("m", "s", "measured", workload="AlexNet", batch=16, layers=together).gradients()
+    )
 
 
 def wrong(change):
@@ -78,7 +85,9 @@ NONSENSE = {
     "alpha_us": lambda d: d["links"].update(between={"alpha_us": 50, "beta_s_per_byte": 8e-9}),
     "units": lambda d: d.update(units={"time": "ms", "size": "bytes"}),
     r"no \['units'\]": lambda d: d.pop("units"),
-    r"no times of the layers \['conv3'": lambda d: d.update(layers=[x for x in d["layers"] if x["name"] != "conv3"]),
+    r"no times of the layers \['conv3'": lambda d: d.update(
+        layers=[x for x in d["layers"] if x["name"] != "conv3"]
+    ),
     "layers of type dict": lambda d: d.update(layers={}) or d.update(layers={"conv1": 1}),
     "links of type list": lambda d: d.update(links=[]),
     "workload 'LeNet'": lambda d: d.update(workload="LeNet"),
@@ -124,7 +133,7 @@ def test_nonsense_cannot_be_made_in_memory_either():
 
 
 def test_sizes_it_does_not_know():
-    with pytest.raises(ValueError, match=r"got 32 ranks, wanted one of \[2, 4, 8, 16\]"):
+    with pytest.raises(ValueError, match=r"got 32 ranks; wanted one of \[2, 4, 8, 16\]"):
         TEN_GIGABIT.allreduce_s(32)
     with pytest.raises(ValueError, match="no layer times"):
         TEN_GIGABIT.gradients()

@@ -1,9 +1,12 @@
-"""The border of the region where lazy allreduce gains so much, against the timeline's own arithmetic."""
+"""The border of the region where lazy allreduce gains so much.
+
+Against the timeline's own arithmetic.
+"""
 
 import pytest
 
-from refgf.predict.cost import Line, Link, ring_line
 from refgf.papers.scaling.region import gain, latency_of_gain
+from refgf.predict.cost import Line, Link, ring_line
 from refgf.predict.timeline import eager, one_call, predict
 
 GRADIENTS = [(0.0, nbytes) for nbytes in (4, 4000, 12, 800_000, 8, 20_000)]
@@ -12,7 +15,10 @@ CALLS, BYTES = len(GRADIENTS), sum(nbytes for _, nbytes in GRADIENTS)
 
 @pytest.mark.parametrize("line", [Line(1e-3, 1e-9), Line(0.0, 1e-9), Line(1e-3, 0.0)])
 def test_gain_is_the_timelines(line):
-    times = [predict(GRADIENTS, groups(GRADIENTS), line, overlap=False).step_s for groups in (eager, one_call)]
+    times = [
+        predict(GRADIENTS, groups(GRADIENTS), line, overlap=False).step_s
+        for groups in (eager, one_call)
+    ]
     assert gain(CALLS, BYTES, line) == pytest.approx(times[0] / times[1])
 
 

@@ -1,6 +1,17 @@
 """Makes the golden cases. Each generator asserts that its case exercises what the case's `why` claims."""
 
-from refgf.oracle.seeded.generate import cache, daso, hierarchy, large_batch, network, resnet50, sparse, sums, topk, updates
+from refgf.oracle.seeded.generate import (
+    cache,
+    daso,
+    hierarchy,
+    large_batch,
+    network,
+    resnet50,
+    sparse,
+    sums,
+    topk,
+    updates,
+)
 
 
 def golden_cases():

@@ -12,7 +12,9 @@ def shard_cases():
     for name, nodes in NODES.items():
         for n in (0, 5, 23):
             case = make(f"shards-{name}-{n}", "node_shards", "K1", why, {"n": n, "nodes": nodes})
-            require((case["out.count"].sum(axis=0) == 1).all(), case, "every sample is in one shard")
+            require(
+                (case["out.count"].sum(axis=0) == 1).all(), case, "every sample is in one shard"
+            )
             yield case
 
 
@@ -22,12 +24,20 @@ def batch_cases():
         for batch_size in (6, 11):
             order = random_source(f"batches-{name}").permutation(23)
             arguments = {"nodes": nodes, "batch_size": batch_size}
-            case = make(f"batches-{name}-{batch_size}", "node_batches", "K1 K2", why, arguments, order=order)
+            case = make(
+                f"batches-{name}-{batch_size}", "node_batches", "K1 K2", why, arguments, order=order
+            )
             require(sorted(case["out.samples"]) == list(range(23)), case, "every sample once")
             yield case
     order = np.array([1, 0])
-    yield make("batches-more-ranks-than-samples", "node_batches", "K2", "some ranks have no sample in any step",
-               {"nodes": NODES["uneven"], "batch_size": 6}, order=order)  # fmt: skip
+    yield make(
+        "batches-more-ranks-than-samples",
+        "node_batches",
+        "K2",
+        "some ranks have no sample in any step",
+        {"nodes": NODES["uneven"], "batch_size": 6},
+        order=order,
+    )
 
 
 def level_cases():
@@ -35,14 +45,32 @@ def level_cases():
     requests = np.concatenate([rng.permutation(n) for _ in range(3)])
     file_bytes = rng.integers(60, 140, n)
     half = int(np.cumsum(file_bytes[requests[:n]])[5])  # six files fill it exactly
-    limits = {"nothing": (0, 0), "memory": (0, 4 * 30), "a-byte-less": (half - 1, 4 * 30 - 1), "both": (half, 4 * 30),
-              "everything": (10**6, 10**6), "a-sample-too-large": (half, 29)}  # fmt: skip
+    limits = {
+        "nothing": (0, 0),
+        "memory": (0, 4 * 30),
+        "a-byte-less": (half - 1, 4 * 30 - 1),
+        "both": (half, 4 * 30),
+        "everything": (10**6, 10**6),
+        "a-sample-too-large": (half, 29),
+    }
     for name, (disk, memory) in limits.items():
         why = f"three epochs, each in another order: {name.replace('-', ' ')}"
         arguments = {"sample_bytes": 30, "disk_limit": disk, "memory_limit": memory}
-        case = make(f"levels-{name}", "cache_levels", "K3 K4", why, arguments, requests=requests, file_bytes=file_bytes)
+        case = make(
+            f"levels-{name}",
+            "cache_levels",
+            "K3 K4",
+            why,
+            arguments,
+            requests=requests,
+            file_bytes=file_bytes,
+        )
         last = case["out.level"][2 * n :]
-        require((last == 0).sum() == min(n, memory // 30), case, "from the second epoch on memory serves all that it holds")
+        require(
+            (last == 0).sum() == min(n, memory // 30),
+            case,
+            "from the second epoch on memory serves all that it holds",
+        )
         yield case
 
 

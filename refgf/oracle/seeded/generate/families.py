@@ -58,7 +58,9 @@ def _provenance(p, n, dtype, rng):
 
 
 def _special(p, n, dtype, rng):
-    largest = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}.get(dtype) or float(np.finfo(dtype).max)
+    largest = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}.get(dtype) or float(
+        np.finfo(dtype).max
+    )
     odd = [0.0, -0.0, -0.0, np.inf, -np.inf, np.nan, largest, -largest, 1.0]
     x = rng.choice(odd[:3] * 4 + odd[3:], (p, n))
     x[:, : n // 4] = -0.0  # their sum is -0, which an accumulator that starts at +0 gets wrong
@@ -80,4 +82,6 @@ def make(name, function, statements, why, arguments=None, family="values", short
 def require(condition, case, claim):
     """The generator's own check that a case exercises what it claims."""
     if not condition:
-        raise AssertionError(f"golden case {case.name}: {claim} does not hold; next: another seed or shape")
+        raise AssertionError(
+            f"golden case {case.name}: {claim} does not hold; next: another seed or shape"
+        )

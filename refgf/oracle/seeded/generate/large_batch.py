@@ -2,28 +2,57 @@
 
 import numpy as np
 
-from refgf.oracle.definitions import accumulated, lars_partial_squares, lars_step, same_bits
+from refgf.oracle.definitions import (
+    LARSSettings,
+    accumulated,
+    lars_partial_squares,
+    lars_step,
+    same_bits,
+)
 from refgf.oracle.seeded.generate.families import inputs, make, random_source, require
 from refgf.oracle.seeded.generate.updates import relative
 
-SIZES, DECAYED = [2, 7, 0, 1, 23, 4], np.array([0, 1, 1, 1, 1, 0], np.uint8)  # 37 elements, 31 of tensors with a ratio
+SIZES, DECAYED = (
+    [2, 7, 0, 1, 23, 4],
+    np.array([0, 1, 1, 1, 1, 0], np.uint8),
+)  # 37 elements, 31 of tensors with a ratio
 
 
 def rate_cases():
-    for step, power, why in ((0, 2.0, "the whole rate"), (3, 2.0, "on the way"), (3, 1.0, "along a line"),
-                             (11, 2.0, "the last step still moves"), (12, 2.0, "nothing from here on"),
-                             (40, 0.5, "nothing, also of a root")):  # fmt: skip
+    for step, power, why in (
+        (0, 2.0, "the whole rate"),
+        (3, 2.0, "on the way"),
+        (3, 1.0, "along a line"),
+        (11, 2.0, "the last step still moves"),
+        (12, 2.0, "nothing from here on"),
+        (40, 0.5, "nothing, also of a root"),
+    ):
         arguments = {"step": step, "steps": 12, "rate": 0.3, "power": power}
-        case = make(f"polynomial-rate-step-{step}-power-{power:g}", "polynomial_rate", "M6", why, arguments)
-        case.tensors["bound.rate"] = 8 * 2.0**-53 * case["out.rate"]  # a few roundings, the power included
+        case = make(
+            f"polynomial-rate-step-{step}-power-{power:g}", "polynomial_rate", "M6", why, arguments
+        )
+        case.tensors["bound.rate"] = (
+            8 * 2.0**-53 * case["out.rate"]
+        )  # a few roundings, the power included
         yield case
 
 
 def accumulation_cases():
     for parts in (1, 4):
         x = inputs("sensitive", parts, 13, "float32", random_source(f"accumulated-{parts}"))
-        case = make(f"accumulated-{parts}", "accumulated", "M7", "from the first part to the last", family="sensitive", x=x)
-        require(parts == 1 or not same_bits(accumulated(x[::-1]), case["out.x"]), case, "another order differs")
+        case = make(
+            f"accumulated-{parts}",
+            "accumulated",
+            "M7",
+            "from the first part to the last",
+            family="sensitive",
+            x=x,
+        )
+        require(
+            parts == 1 or not same_bits(accumulated(x[::-1]), case["out.x"]),
+            case,
+            "another order differs",
+        )
         yield case
 
 
@@ -34,9 +63,21 @@ def parallel_cases():
     for by in ("slices", "layers"):
         for p in (1, 3, 7):
             tensors, name = {"sizes": SIZES, "decayed": DECAYED}, f"lars-squares-{by}-p{p}"
-            case = make(name, "lars_partial_squares", "M8", why.format(p), {"p": p, "by": by}, **arrays, **tensors)
+            case = make(
+                name,
+                "lars_partial_squares",
+                "M8",
+                why.format(p),
+                {"p": p, "by": by},
+                **arrays,
+                **tensors,
+            )
             whole = lars_partial_squares(*arrays.values(), SIZES, 0, 1, decayed=DECAYED)
-            require(np.array_equal(case["out.squares"].sum(axis=0), whole), case, "the ranks' shares add up to the whole")
+            require(
+                np.array_equal(case["out.squares"].sum(axis=0), whole),
+                case,
+                "the ranks' shares add up to the whole",
+            )
             yield case
 
 
@@ -47,14 +88,22 @@ def half_case():
     g = (rng.standard_normal((6, 3, 37)) * 2.0**-12).astype(np.float32)
     g[3, 2, 9] = np.nan
     why = "float16 holds neither the squares of these weights nor those of the gradients; step 3 has a NaN on one rank"
-    arguments = {"rate": 0.5, "momentum": 0.5, "trust": 0.25, "scale": 1024.0, "interval": 3, "decay": 2.0**-12,
-                 "wire": "float16"}  # fmt: skip
+    arguments = {
+        "rate": 0.5,
+        "momentum": 0.5,
+        "trust": 0.25,
+        "scale": 1024.0,
+        "interval": 3,
+        "decay": 2.0**-12,
+        "wire": "float16",
+    }
     tensors = {"sizes": SIZES, "decayed": DECAYED}
     case = make("scaled-lars-run", "scaled_lars_run", "M9", why, arguments, w=w, g=g, **tensors)
     require(case["out.finite"].tolist() == [1, 1, 1, 0, 1, 1], case, "step 3 is skipped")
     require(np.isinf((w.astype(np.float16) ** 2).sum()), case, "the squares overflow in float16")
     total = g[0].sum(axis=0)
-    unrounded = lars_step(w, np.zeros_like(w), total, SIZES, 0.5, 0.5, 0.25, 2.0**-12, DECAYED)[0]
+    settings = LARSSettings(SIZES, 0.5, 0.5, 0.25, 2.0**-12, DECAYED)
+    unrounded = lars_step(w, np.zeros_like(w), total, settings)[0]
     require(not same_bits(unrounded, case["out.w"][0]), case, "the wire rounds")
     case.tensors["bound.w"] = relative(case["out.w"], 2.0**-22)
     yield case

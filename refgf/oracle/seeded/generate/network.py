@@ -33,17 +33,33 @@ def conv_cases():
         ("none", (0, 4, 4, 2), (3, 3, 2, 2), 1, 1, "no images"),
     ):
         rng = random_source(f"conv-{name}")
-        x, w, b = rng.standard_normal(shape), rng.standard_normal(weights), rng.standard_normal(weights[-1])
+        x, w, b = (
+            rng.standard_normal(shape),
+            rng.standard_normal(weights),
+            rng.standard_normal(weights[-1]),
+        )
         arguments, terms = {"stride": stride, "pad": pad}, math.prod(weights[:3])
         case = make(f"conv-{name}", "conv", "N1", why, arguments, x=x, w=w, b=b)
         case.tensors["bound.y"] = gamma(terms + 1) * conv(abs(x), abs(w), abs(b), stride, pad)
         yield case
         dy = rng.standard_normal(case["out.y"].shape)
-        case = make(f"conv-backward-{name}", "conv_backward", "N1 N9", why, arguments, x=x, w=w, dy=dy)
+        case = make(
+            f"conv-backward-{name}", "conv_backward", "N1 N9", why, arguments, x=x, w=w, dy=dy
+        )
         sizes = conv_backward(abs(x), abs(w), abs(dy), stride, pad)
         case.tensors |= bounds(("dx", "dw", "db"), gamma(dy.size + w.size), sizes)
-        check(case, lambda x, w=w, b=b, dy=dy, s=stride, p=pad: (conv(x, w, b, s, p) * dy).sum(), x, "out.dx")
-        check(case, lambda w, x=x, b=b, dy=dy, s=stride, p=pad: (conv(x, w, b, s, p) * dy).sum(), w, "out.dw")
+        check(
+            case,
+            lambda x, w=w, b=b, dy=dy, s=stride, p=pad: (conv(x, w, b, s, p) * dy).sum(),
+            x,
+            "out.dx",
+        )
+        check(
+            case,
+            lambda w, x=x, b=b, dy=dy, s=stride, p=pad: (conv(x, w, b, s, p) * dy).sum(),
+            w,
+            "out.dw",
+        )
         yield case
 
 
@@ -54,36 +70,56 @@ def bounds(names, factor, sizes):
 def check(case, function, at, name):
     """N9: central differences agree with the gradient to 1e-6 of its largest element."""
     difference = np.abs(central_differences(function, at) - case[name])
-    require((difference <= 1e-6 * max(1.0, np.abs(case[name]).max(initial=0.0))).all(), case, f"{name} is a gradient")
+    require(
+        (difference <= 1e-6 * max(1.0, np.abs(case[name]).max(initial=0.0))).all(),
+        case,
+        f"{name} is a gradient",
+    )
 
 
 def pooling_cases():
     rng = random_source("pool")
-    x = rng.integers(-3, 4, (2, 7, 6, 3)).astype(np.float64)  # many equal values: the first of them counts
+    x = rng.integers(-3, 4, (2, 7, 6, 3)).astype(
+        np.float64
+    )  # many equal values: the first of them counts
     dy = rng.integers(-8, 9, (2, 3, 2, 3)).astype(np.float64)
     why = "overlapping windows, a row and a column that no window covers whole, ties to the first; exact"
     yield make("max-pool", "max_pool", "N2", why, {"window": 3, "stride": 2}, x=x, dy=dy)
     x = rng.standard_normal((1, 5, 5, 2))
     dy = rng.integers(-8, 9, (1, 2, 2, 2)).astype(np.float64)
-    case = make("max-pool-values", "max_pool", "N2 N9", "no ties", {"window": 3, "stride": 2}, x=x, dy=dy)
+    case = make(
+        "max-pool-values", "max_pool", "N2 N9", "no ties", {"window": 3, "stride": 2}, x=x, dy=dy
+    )
     require((max_pool_backward(x, max_pool(x)[1], dy) == case["out.dx"]).all(), case, "backward")
     check(case, lambda x: (max_pool(x)[0] * dy).sum(), x, "out.dx")
     yield case
     x = np.array([-1.0, -0.0, 0.0, 2.0**-1074, 3.0, -np.inf, np.inf])
-    yield make("relu", "relu", "N3", "zeros of both signs, denormals, infinities", family="special", x=x)
+    yield make(
+        "relu", "relu", "N3", "zeros of both signs, denormals, infinities", family="special", x=x
+    )
 
 
 def normalization_cases():
     rng = random_source("norm")
-    x, scale, shift = rng.standard_normal((2, 3, 4, 3)) * 2 + 1, rng.standard_normal(3), rng.standard_normal(3)
+    x, scale, shift = (
+        rng.standard_normal((2, 3, 4, 3)) * 2 + 1,
+        rng.standard_normal(3),
+        rng.standard_normal(3),
+    )
     why, pixels = "statistics over image, row and column; the variance divides by their number", 24
     case = make("batch-norm", "batch_norm", "N4", why, x=x, gamma=scale, beta=shift)
     # mean and variance are sums of `pixels` terms; an error of either moves y by at most the largest |xhat|^2 of it
     mean, deviation = x.mean((0, 1, 2)), x.std((0, 1, 2))
     largest = np.abs((x - mean) / deviation).max() + np.abs(mean / deviation).max()
     spread = gamma(4 * pixels) * (1 + largest) ** 3
-    case.tensors["bound.y"] = np.broadcast_to(spread * np.abs(scale) + 4 * U * np.abs(shift), x.shape).copy()
-    require(not np.allclose(batch_norm(x, scale, shift, eps=0), case["out.y"], atol=1e-9), case, "epsilon counts")
+    case.tensors["bound.y"] = np.broadcast_to(
+        spread * np.abs(scale) + 4 * U * np.abs(shift), x.shape
+    ).copy()
+    require(
+        not np.allclose(batch_norm(x, scale, shift, eps=0), case["out.y"], atol=1e-9),
+        case,
+        "epsilon counts",
+    )
     yield case
     dy = rng.standard_normal(x.shape)
     case = make("batch-norm-backward", "batch_norm_backward", "N4 N9", why, x=x, gamma=scale, dy=dy)
@@ -96,7 +132,9 @@ def normalization_cases():
     x = rng.standard_normal((2, 2, 3, 7)) * 20
     why = "seven channels: windows of five are cut off at both ends"
     case = make("local-response-norm", "local_response_norm", "N5", why, x=x)
-    case.tensors["bound.y"] = 16 * U * np.abs(case["out.y"])  # at most 5 sums, 2 products, a power, a division
+    case.tensors["bound.y"] = (
+        16 * U * np.abs(case["out.y"])
+    )  # at most 5 sums, 2 products, a power, a division
     yield case
 
 
@@ -108,27 +146,58 @@ def head_cases():
     yield case
     kept = (rng.random(9) < 0.5).astype(np.uint8)
     x = rng.standard_normal(9)
-    case = make("dropout", "dropout", "N7", "what is kept is scaled up", {"rate": 0.25}, x=x, kept=kept)
+    case = make(
+        "dropout", "dropout", "N7", "what is kept is scaled up", {"rate": 0.25}, x=x, kept=kept
+    )
     case.tensors["bound.y"] = 3 * U * np.abs(case["out.y"])
     yield case
     logits = np.array([[0.0, 1, 2], [200, 201, 202], [-800, 0, 800], [5, 5, 5]])
     why = "large logits do not overflow, and no row makes another underflow; divided by the global batch of 7"
-    case = make("softmax", "softmax_cross_entropy", "N8", why, {"global_batch": 7}, logits=logits, labels=[2, 0, 0, 1])
-    case.tensors["bound.loss"], case.tensors["bound.dlogits"] = 32 * U * case["out.loss"], np.full((4, 3), 32 * U)
+    case = make(
+        "softmax",
+        "softmax_cross_entropy",
+        "N8",
+        why,
+        {"global_batch": 7},
+        logits=logits,
+        labels=[2, 0, 0, 1],
+    )
+    case.tensors["bound.loss"], case.tensors["bound.dlogits"] = (
+        32 * U * case["out.loss"],
+        np.full((4, 3), 32 * U),
+    )
     yield case
     empty = {"logits": np.zeros((0, 3)), "labels": np.zeros(0, np.int64)}
-    yield make("softmax-no-samples", "softmax_cross_entropy", "N8", "no samples: loss 0", {"global_batch": 7}, **empty)
+    yield make(
+        "softmax-no-samples",
+        "softmax_cross_entropy",
+        "N8",
+        "no samples: loss 0",
+        {"global_batch": 7},
+        **empty,
+    )
 
 
 SHAPES = [(5,), (64, 5), (64,), (64, 64), (64,), (4, 64)]  # fc8, fc7, fc6: bias, weight
-CHANNELS = [(3, 2, 11), (2, 4, 5), (4, 6, 3), (6, 6, 3), (6, 4, 3)]  # inputs, outputs, kernel of conv1 .. conv5
+CHANNELS = [
+    (3, 2, 11),
+    (2, 4, 5),
+    (4, 6, 3),
+    (6, 6, 3),
+    (6, 4, 3),
+]  # inputs, outputs, kernel of conv1 .. conv5
 
 
 def alexnet_cases():
     """A width of 1/64 at 67 x 67: 6,553 parameters in 26 tensors."""
     rng = random_source("alexnet")
-    shapes = SHAPES + [s for i, o, k in reversed(CHANNELS) for s in ((o,), (o,), (o,), (k, k, i, o))]
-    tensors = [rng.standard_normal(s) * (2 / math.prod(s[:-1])) ** 0.5 if len(s) > 1 else rng.random(s) for s in shapes]
+    shapes = SHAPES + [
+        s for i, o, k in reversed(CHANNELS) for s in ((o,), (o,), (o,), (k, k, i, o))
+    ]
+    tensors = [
+        rng.standard_normal(s) * (2 / math.prod(s[:-1])) ** 0.5 if len(s) > 1 else rng.random(s)
+        for s in shapes
+    ]
     arrays = {f"tensor{i:02}": tensor for i, tensor in enumerate(tensors)}
     arrays |= {"images": rng.standard_normal((2, 67, 67, 3)), "labels": np.array([3, 0])}
     why = "loss and 26 gradients, last layer first, of two images in a global batch of 5"
@@ -151,7 +220,10 @@ def rounding_cases():
     """Without normalisation, 16 tensors. The bounds are formed in float64 themselves, which moves them by about 1e-12."""
     rng = random_source("rounding")
     shapes = SHAPES + [s for i, o, k in reversed(CHANNELS) for s in ((o,), (k, k, i, o))]
-    tensors = [rng.standard_normal(s) * (2 / math.prod(s[:-1])) ** 0.5 if len(s) > 1 else rng.random(s) for s in shapes]
+    tensors = [
+        rng.standard_normal(s) * (2 / math.prod(s[:-1])) ** 0.5 if len(s) > 1 else rng.random(s)
+        for s in shapes
+    ]
     arrays = {f"tensor{i:02}": tensor for i, tensor in enumerate(tensors)}
     arrays |= {f"spread{i:02}": 1e-13 * abs(tensor) for i, tensor in enumerate(tensors)}
     arrays |= {"images": rng.standard_normal((2, 67, 67, 3)), "labels": np.array([3, 0])}
@@ -165,7 +237,9 @@ def rounding_cases():
     arrays = {name: rng.standard_normal(7) for name in "wvg"}
     arrays |= {f"{name}_apart": 1e-6 * rng.random(7) for name in "wvg"}
     arguments = {"rate": 0.1, "momentum": 0.9, "decay": 0.01, "unit": 2.0**-24}
-    case = make("momentum-rounding", "momentum_rounding", "N13", "one step in float32", arguments, **arrays)
+    case = make(
+        "momentum-rounding", "momentum_rounding", "N13", "one step in float32", arguments, **arrays
+    )
     case.tensors |= bounds(("w_apart", "v_apart"), 1e-9, (case["out.w_apart"], case["out.v_apart"]))
     yield case
 
@@ -175,11 +249,21 @@ def moved_loss(case, tensors):
     rng, h = random_source("direction"), 1e-6
     directions = [rng.standard_normal(t.shape) for t in tensors]
     settings = case["in.images"], case["in.labels"]
-    up, down = (alexnet_step(*settings, [t + s * h * d for t, d in zip(tensors, directions)], 5)[0] for s in (1, -1))
+    up, down = (
+        alexnet_step(*settings, [t + s * h * d for t, d in zip(tensors, directions)], 5)[0]
+        for s in (1, -1)
+    )
     slope = sum((case[f"out.gradient{i:02}"] * d).sum() for i, d in enumerate(directions))
     return abs((up - down) / (2 * h) - slope) / abs(slope)
 
 
 def cases():
-    for group in (conv_cases, pooling_cases, normalization_cases, head_cases, alexnet_cases, rounding_cases):
+    for group in (
+        conv_cases,
+        pooling_cases,
+        normalization_cases,
+        head_cases,
+        alexnet_cases,
+        rounding_cases,
+    ):
         yield from group()

@@ -19,10 +19,18 @@ def shapes():
         filters = 2**stage
         for number in range(count):
             shortcut = norm(4 * filters, (1, 1, channels)) if number == 0 else []
-            a, b, c = norm(filters, (1, 1, channels)), norm(filters, (3, 3, filters)), norm(4 * filters, (1, 1, filters))
+            a, b, c = (
+                norm(filters, (1, 1, channels)),
+                norm(filters, (3, 3, filters)),
+                norm(4 * filters, (1, 1, filters)),
+            )
             found.append(c + b + a + shortcut)
             channels = 4 * filters
-    return [(CLASSES,), (channels, CLASSES), *(shape for layer in reversed(found) for shape in layer)]
+    return [
+        (CLASSES,),
+        (channels, CLASSES),
+        *(shape for layer in reversed(found) for shape in layer),
+    ]
 
 
 def norm(outputs, before):
@@ -32,10 +40,17 @@ def norm(outputs, before):
 
 def cases():
     rng = random_source("resnet50")
-    tensors = [rng.standard_normal(s) * (2 / math.prod(s[:-1])) ** 0.5 if len(s) > 1 else 0.5 + rng.random(s) for s in shapes()]
+    tensors = [
+        rng.standard_normal(s) * (2 / math.prod(s[:-1])) ** 0.5
+        if len(s) > 1
+        else 0.5 + rng.random(s)
+        for s in shapes()
+    ]
     arrays = {f"tensor{i:03}": tensor for i, tensor in enumerate(tensors)}
     arrays |= {"images": rng.standard_normal((2, 61, 61, 3)), "labels": np.array([3, 0])}
-    why = "loss and 161 gradients, last layer first, of two images of odd size in a global batch of 5"
+    why = (
+        "loss and 161 gradients, last layer first, of two images of odd size in a global batch of 5"
+    )
     case = make("resnet50-step", "resnet50_step", "N14 N15", why, {"global_batch": BATCH}, **arrays)
     require(len(tensors) == 161, case, "161 tensors")
     # as for AlexNet, of the largest gradient of its layer; 53 normalisations in a row, each over few values, cost a factor
@@ -43,7 +58,9 @@ def cases():
         layer = range(2) if i < 2 else range(2 + (i - 2) // 3 * 3, 5 + (i - 2) // 3 * 3)
         size = max(np.linalg.norm(case[f"out.gradient{k:03}"]) for k in layer)
         require(size > 0, case, "every layer learns")
-        case.tensors[f"bound.gradient{i:03}"] = np.full(case[f"out.gradient{i:03}"].shape, 1e-9 * size)
+        case.tensors[f"bound.gradient{i:03}"] = np.full(
+            case[f"out.gradient{i:03}"].shape, 1e-9 * size
+        )
     case.tensors["bound.loss"] = 1e-9 * case["out.loss"]
     require(moved_loss(case, tensors) < 1e-5, case, "the loss moves along the gradient as it says")
     yield case
@@ -54,6 +71,9 @@ def moved_loss(case, tensors):
     rng, h = random_source("direction"), 1e-6
     directions = [rng.standard_normal(t.shape) for t in tensors]
     settings = case["in.images"], case["in.labels"]
-    up, down = (resnet50_step(*settings, [t + s * h * d for t, d in zip(tensors, directions)], BATCH)[0] for s in (1, -1))
+    up, down = (
+        resnet50_step(*settings, [t + s * h * d for t, d in zip(tensors, directions)], BATCH)[0]
+        for s in (1, -1)
+    )
     slope = sum((case[f"out.gradient{i:03}"] * d).sum() for i, d in enumerate(directions))
     return abs((up - down) / (2 * h) - slope) / abs(slope)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from refgf.oracle.definitions import FORMS, choose, conserved, csc_run, percent_of_step
-from refgf.oracle.judge.functions import csc_settings
+from refgf.oracle.judge.functions.sparse import csc_settings
 from refgf.oracle.seeded.generate.families import make, random_source, require
 
 CHUNK, SIZES = 8, [3, 1, 20, 2, 17, 9, 1]  # 53 elements: six chunks of 8 and one of 5
@@ -13,7 +13,9 @@ DECAYED = np.array([1, 0, 1, 0, 1, 1, 0], np.uint8)
 PLAN = {"percent": 30, "warmup": (), "per_epoch": 5}
 
 
-def run_case(name, why, statements="", p=3, steps=20, plan=None, change=None, dyadic=True, **settings):
+def run_case(
+    name, why, statements="", p=3, steps=20, plan=None, change=None, dyadic=True, **settings
+):
     """csc_run. change(g) alters the gradients (T, p, n); dyadic=False: norms that depend on the order of summation."""
     rng, n = random_source("csc" + name), sum(SIZES)
     w = rng.integers(-16, 17, n).astype(np.float32) / 4
@@ -24,8 +26,17 @@ def run_case(name, why, statements="", p=3, steps=20, plan=None, change=None, dy
     if "decay" in settings:
         arrays["decayed"] = DECAYED
     plan = {**PLAN, **(plan or {})}
-    percents = [percent_of_step(t, plan["per_epoch"], plan["warmup"], plan["percent"]) for t in range(steps + 1)]
-    arguments = {"chunk": CHUNK, "form": "dgc", "rate": 0.125, "momentum": 0.5, "exact_norms": dyadic}
+    percents = [
+        percent_of_step(t, plan["per_epoch"], plan["warmup"], plan["percent"])
+        for t in range(steps + 1)
+    ]
+    arguments = {
+        "chunk": CHUNK,
+        "form": "dgc",
+        "rate": 0.125,
+        "momentum": 0.5,
+        "exact_norms": dyadic,
+    }
     arguments |= {"percents": [list(pair) for pair in percents], **settings}
     return make(name, "csc_run", "C1 C2 C3 C4 C5 C8 C9 C11 " + statements, why, arguments, **arrays)
 
@@ -40,7 +51,9 @@ def form_cases():
         require(counts == [7] * 8 + [5] * 4 + [2] * 8, case, "dense, then 5 and 2 of 7 chunks")
         yield case
         why = "weight decay, not on biases and normalisation"
-        yield run_case(f"csc-{form}-decay", why, "C12", steps=8, dyadic=False, form=form, decay=0.25)
+        yield run_case(
+            f"csc-{form}-decay", why, "C12", steps=8, dyadic=False, form=form, decay=0.25
+        )
 
 
 def ties_and_conservation(form):
@@ -49,7 +62,13 @@ def ties_and_conservation(form):
     require(ties_at_the_cut(case), case, "ties decide at least once")
     require(norms_are_exact(case), case, "norms are exact in any order")
     yield case
-    case = run_case(f"csc-{form}-conserved", "sent + kept is what came in, bit for bit", "C7", steps=10, form=form)
+    case = run_case(
+        f"csc-{form}-conserved",
+        "sent + kept is what came in, bit for bit",
+        "C7",
+        steps=10,
+        form=form,
+    )
     require(is_conserved(case), case, "conservation")
     yield case
 
@@ -61,17 +80,23 @@ def other_cases():
     yield run_case("csc-all-chunks", why, plan={"percent": 100}, steps=6)
     why = "100 % with masking is SGD without momentum after the dense first step"
     yield run_case("csc-all-chunks-masked", why, plan={"percent": 100}, steps=6, form="dgc_masked")
-    yield run_case("csc-one-chunk", "less than one chunk's share still sends one", plan={"percent": 1}, steps=8)
+    yield run_case(
+        "csc-one-chunk", "less than one chunk's share still sends one", plan={"percent": 1}, steps=8
+    )
     yield run_case("csc-after", "importance of what is kept after the step", steps=10, after=True)
     why = "norms are not exact: any list within the bound of C4 is accepted"
     yield run_case("csc-values", why, steps=8, dyadic=False)
     why = "float16 on the wire, packed chunks sent lazily"
     lazily = {"wire": "float16", "theta_bytes": 20, "scale": 64.0}
     for order in ("ring", "direct"):
-        yield run_case(f"csc-lazy-{order}", why, "P4 L1", p=4, steps=6, dyadic=False, order=order, **lazily)
+        yield run_case(
+            f"csc-lazy-{order}", why, "P4 L1", p=4, steps=6, dyadic=False, order=order, **lazily
+        )
     yield theta_case()
     settings = {"form": "history", "trust": 0.5, "decay": 0.25}
-    case = run_case("csc-lars", "LARS from the sent elements of each tensor", "C12 C13", steps=6, **settings)
+    case = run_case(
+        "csc-lars", "LARS from the sent elements of each tensor", "C12 C13", steps=6, **settings
+    )
     case.tensors["bound.w"] = 2.0**-20 * np.abs(case["out.w"]).max() * np.ones(case["out.w"].shape)
     yield case
 
@@ -80,10 +105,21 @@ def theta_case():
     """Three chunks of 8 float16: the second ends on theta, and the third goes with them, in a ring of other slices."""
     why = "two packed chunks are exactly theta bytes on the wire: they wait for the third"
     lazily = {"wire": "float16", "theta_bytes": 2 * CHUNK * 2, "scale": 64.0}
-    case = run_case("csc-lazy-at-theta", why, "P4 L1 L2", p=4, steps=6, dyadic=False, order="ring", **lazily)
+    case = run_case(
+        "csc-lazy-at-theta", why, "P4 L1 L2", p=4, steps=6, dyadic=False, order="ring", **lazily
+    )
     earlier = {**case.arguments, "theta_bytes": lazily["theta_bytes"] - 1}
-    other = csc_run(case["in.w"], list(case["in.g"]), csc_settings(replace(case, arguments=earlier)), earlier["percents"])
-    require((case["out.w"][:, 0] != np.array([step["w"][0] for step in other])).any(), case, "firing at theta would show")
+    other = csc_run(
+        case["in.w"],
+        list(case["in.g"]),
+        csc_settings(replace(case, arguments=earlier)),
+        earlier["percents"],
+    )
+    require(
+        (case["out.w"][:, 0] != np.array([step["w"][0] for step in other])).any(),
+        case,
+        "firing at theta would show",
+    )
     return case
 
 
@@ -91,8 +127,12 @@ def overflow_cases():
     why = "an infinity in an unchosen chunk of one rank: nothing changes on any rank"
     for form in FORMS:
         name = f"csc-overflow-{form}"
-        unchosen = np.flatnonzero(run_case(name, why, steps=8, form=form)["out.chosen"][4, 0] == 0)[0]
-        case = run_case(name, why, "C10", steps=8, form=form, change=planted(4, 1, unchosen * CHUNK + 2, np.inf))
+        unchosen = np.flatnonzero(run_case(name, why, steps=8, form=form)["out.chosen"][4, 0] == 0)[
+            0
+        ]
+        case = run_case(
+            name, why, "C10", steps=8, form=form, change=planted(4, 1, unchosen * CHUNK + 2, np.inf)
+        )
         require(case["out.finite"].tolist() == [1, 1, 1, 1, 0, 1, 1, 1], case, "step 4 is skipped")
         require((case["out.chosen"][4] == case["out.chosen"][5]).all(), case, "the list stays")
         yield case
@@ -130,8 +170,12 @@ def ties_at_the_cut(case):
 
 def norms_are_exact(case):
     """Multiples of 2^-26 that stay below 2^20 in sum add up exactly in float64, in any order."""
-    states = np.concatenate([case[name].ravel() for name in ("out.u", "out.v", "out.h") if name in case.tensors])
-    return bool((states * 2.0**26 == np.rint(states * 2.0**26)).all() and np.abs(states).sum() < 2.0**20)
+    states = np.concatenate(
+        [case[name].ravel() for name in ("out.u", "out.v", "out.h") if name in case.tensors]
+    )
+    return bool(
+        (states * 2.0**26 == np.rint(states * 2.0**26)).all() and np.abs(states).sum() < 2.0**20
+    )
 
 
 def is_conserved(case):
@@ -143,7 +187,7 @@ def is_conserved(case):
             sent = np.repeat(case["out.chosen"][t, rank], CHUNK)[: g.shape[2]].astype(bool)
             g_sums, u = g_sums + g[t, rank], m * u + g[t, rank]
             u_sums = u_sums + u
-            sent_sums = sent_sums + np.where(sent, report["carried"][rank], 0)
+            sent_sums = sent_sums + np.where(sent, report["accumulated"][rank], 0)
             u = report["kept"][rank].get("u", u)
             if not conserved(form, sent_sums, report["kept"][rank], g_sums, u_sums):
                 return False
@@ -161,10 +205,16 @@ def piece_cases():
     sums = np.add.reduceat(np.abs(x).sum(axis=0), range(0, 53, 8))
     require(np.argmax(case["out.importance"]) == 6 != np.argmax(sums), case, "the length decides")
     yield case
-    why, values = "rounded up, at least one, ties to the lower number", np.array([3, 5, 5, 1, 5, 0, 7], np.float64)
+    why, values = (
+        "rounded up, at least one, ties to the lower number",
+        np.array([3, 5, 5, 1, 5, 0, 7], np.float64),
+    )
     for percent in (1, 30, 43, 50, 100):
         yield make(f"choose-{percent}", "choose", "C5", why, {"percent": percent}, values=values)
-    why, plan = "100, 100 and 60 % over epochs of 4 steps", {"warmup_percents": [100, 100, 60], "percent": 20}
+    why, plan = (
+        "100, 100 and 60 % over epochs of 4 steps",
+        {"warmup_percents": [100, 100, 60], "percent": 20},
+    )
     for step in (0, 7, 8, 11, 12):
         arguments = {"step": step, "steps_per_epoch": 4, **plan}
         yield make(f"percent-step-{step}", "percent_of_step", "C6", why, arguments)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from refgf.oracle import definitions
-from refgf.oracle.definitions import direct_in_pieces, ring_allreduce, ring_states, same_bits
+from refgf.oracle.definitions import direct_in_calls, ring_allreduce, ring_states, same_bits
 from refgf.oracle.seeded.generate.families import inputs, make, random_source, require
 
 FAMILY_SAYS = {
@@ -28,7 +28,9 @@ def allreduce_case(order, p, n, dtype, family, wire=None, seed=0):
 def seeded_case(order, p, n, dtype, family, wire, seed):
     """One case for ring or direct. A bfloat16 dtype is its own wire type: that is bfloat16 addition."""
     wire = "bfloat16" if dtype == "bfloat16" else wire
-    name = f"{order}-p{p}-n{n}-{dtype}-{family}" + (f"-wire-{wire}" if wire and dtype != wire else "")
+    name = f"{order}-p{p}-n{n}-{dtype}-{family}" + (
+        f"-wire-{wire}" if wire and dtype != wire else ""
+    )
     x = inputs(family, p, n, dtype, random_source(name, seed), wire)
     statements = {"ring": "R1 R2 R4", "direct": "D1 D3"}[order]
     statements += {"ring": " R3", "direct": " D2"}[order] if wire else ""
@@ -38,7 +40,9 @@ def seeded_case(order, p, n, dtype, family, wire, seed):
     if order == "ring" and n <= 32 and p <= 5:
         case.statements.append("R5")
         case.tensors["state.x"] = np.array(ring_states(list(x), wire))
-        if "in.x" in case.bfloat16 and same_bits(definitions.on_wire(case["state.x"], "bfloat16"), case["state.x"]):
+        if "in.x" in case.bfloat16 and same_bits(
+            definitions.on_wire(case["state.x"], "bfloat16"), case["state.x"]
+        ):
             case.bfloat16 += ("state.x",)
     check_allreduce(case, order, p, n, family, wire)
     return case
@@ -59,18 +63,26 @@ def check_allreduce(case, order, p, n, family, wire):
     backwards = ring_allreduce(xs[::-1], wire)[0]
     if family == "sensitive" and n >= 8 and p >= 3:
         other = "direct_allreduce" if order == "ring" else "ring_allreduce"
-        require(not same_bits(want, getattr(definitions, other)(xs, wire)[0]), case, "ring and direct differ")
+        require(
+            not same_bits(want, getattr(definitions, other)(xs, wire)[0]),
+            case,
+            "ring and direct differ",
+        )
         require(not same_bits(want, backwards), case, "the order backwards differs")
     if family in ("invariant", "provenance") and n:
         require(same_bits(want, backwards), case, "any order gives these bits")
     if family == "special" and n:
-        require(np.isnan(want).any() and np.isinf(want).any(), case, "the result has NaN and infinity")
+        require(
+            np.isnan(want).any() and np.isinf(want).any(), case, "the result has NaN and infinity"
+        )
         require((np.signbit(want) & (want == 0)).any(), case, "the result has -0")
     if family == "denormal" and n:
-        tiny = 2.0**-14 if "float16" in (wire, xs[0].dtype.name) else float(np.finfo(xs[0].dtype).tiny)
+        tiny = (
+            2.0**-14 if "float16" in (wire, xs[0].dtype.name) else float(np.finfo(xs[0].dtype).tiny)
+        )
         require((np.abs(want[want != 0]) < tiny).any(), case, "the result has denormals")
     if order == "direct":
-        pieces = direct_in_pieces(xs, sorted({n // 3, n // 2}), wire)
+        pieces = direct_in_calls(xs, sorted({n // 3, n // 2}), wire)
         require(same_bits(pieces[0], want), case, "cutting into calls keeps the bits (D3)")
 
 
@@ -112,20 +124,33 @@ def plan_cases():
 def agreement_cases():
     x = np.array([[1.5, np.nan, -0.0], [1.5, np.nan, -0.0], [1.5, np.nan, -0.0]], np.float32)
     x[1].view(np.uint32)[1] ^= 1  # another payload
-    yield make("agree-nan-payload", "agree", "R4", "NaNs agree whatever their payload", family="special", x=x)
+    yield make(
+        "agree-nan-payload",
+        "agree",
+        "R4",
+        "NaNs agree whatever their payload",
+        family="special",
+        x=x,
+    )
     x = x.copy()
     x[2, 2] = 0.0
     yield make("agree-zero-sign", "agree", "R4", "+0 and -0 do not agree", family="special", x=x)
 
 
 def exact_cases():
-    for family, p, dtype in (("sensitive", 9, "float64"), ("special", 4, "float64"), ("sensitive", 5, "float16")):
+    for family, p, dtype in (
+        ("sensitive", 9, "float64"),
+        ("special", 4, "float64"),
+        ("sensitive", 5, "float16"),
+    ):
         name = f"exact-sum-p{p}-{dtype}-{family}"
         x = inputs(family, p, 24, dtype, random_source(name))
         why = f"summed exactly, rounded once: {FAMILY_SAYS[family]}"
         case = make(name, "exact_sum", "S1", why, family=family, x=x)
         if family == "sensitive" and dtype == "float64":
-            require(not same_bits(case["out.sum"], x.sum(axis=0)), case, "summing in float64 differs")
+            require(
+                not same_bits(case["out.sum"], x.sum(axis=0)), case, "summing in float64 differs"
+            )
         yield case
     for wire in (None, "float16", "bfloat16"):
         x = inputs("sensitive", 4, 24, "float32", random_source("bound"), "float16")
@@ -146,8 +171,14 @@ LAZY_CALLS = [
     (159, "a tensor that is greater by itself takes what waits before it"),
     (10**6, "never reached: flushed at the end"),
 ]
-LAZY_SUMS = [("ring", None, 64), ("ring", "float16", 64), ("direct", None, 64), ("direct", "bfloat16", 31),
-             ("ring", None, "inf"), ("ring", None, 0)]  # fmt: skip
+LAZY_SUMS = [
+    ("ring", None, 64),
+    ("ring", "float16", 64),
+    ("direct", None, 64),
+    ("direct", "bfloat16", 31),
+    ("ring", None, "inf"),
+    ("ring", None, 0),
+]
 
 
 def lazy_cases():
@@ -157,13 +188,22 @@ def lazy_cases():
         yield make(f"lazy-calls-theta-{theta}", "lazy_calls", "L1 L2", why, arguments, sizes=sizes)
     arguments, why = {"itemsize": 4, "theta_bytes": 64}, "nothing waits at the end: no call"
     for name, other in (("nothing", []), ("empty-tensors", [0, 0]), ("ends-on-a-call", [5, 20])):
-        yield make(f"lazy-calls-{name}", "lazy_calls", "L2", why, arguments, sizes=np.array(other, np.int64))
+        yield make(
+            f"lazy-calls-{name}",
+            "lazy_calls",
+            "L2",
+            why,
+            arguments,
+            sizes=np.array(other, np.int64),
+        )
     for order, wire, theta in LAZY_SUMS:
         name = f"lazy-{order}-theta-{theta}-wire-{wire or 'none'}"
         x = inputs("sensitive", 3, sizes.sum(), "float32", random_source("lazy"), wire)
         why = f"calls are allreduces with their own slices; theta counts {2 if wire else 4} bytes a gradient"
         arguments = {"theta_bytes": theta, "wire": wire, "order": order}
-        case = make(name, "lazy_allreduce", "L1 L3 L4", why, arguments, "sensitive", x=x, sizes=sizes)
+        case = make(
+            name, "lazy_allreduce", "L1 L3 L4", why, arguments, "sensitive", x=x, sizes=sizes
+        )
         whole = getattr(definitions, f"{order}_allreduce")(list(x), wire)[0]
         same = same_bits(whole, case["out.x"][0])
         require(same == (order == "direct" or theta == "inf"), case, "only direct hides theta")
@@ -172,13 +212,27 @@ def lazy_cases():
     x = inputs("sensitive", 3, sizes.sum(), "float32", random_source("lazy-rest"))
     arguments = {"theta_bytes": 32, "wire": None, "order": "ring"}
     why = "the last two tensors are exactly theta: they wait to the end, and go then"
-    case = make("lazy-ring-rest-at-theta", "lazy_allreduce", "L1 L2 L3 L4", why, arguments, "sensitive", x=x, sizes=sizes)
+    case = make(
+        "lazy-ring-rest-at-theta",
+        "lazy_allreduce",
+        "L1 L2 L3 L4",
+        why,
+        arguments,
+        "sensitive",
+        x=x,
+        sizes=sizes,
+    )
     calls = definitions.lazy_calls(sizes.tolist(), 4, 32)
     require(calls == [(0, 10), (10, 18)], case, "the second call is the rest")
     yield case
 
 
-MERGED = [("ring", None, [2, 3, 1, 2]), ("ring", "float16", [1, 1, 6]), ("direct", "float16", [3, 5]), ("ring", None, [5, 3])]
+MERGED = [
+    ("ring", None, [2, 3, 1, 2]),
+    ("ring", "float16", [1, 1, 6]),
+    ("direct", "float16", [3, 5]),
+    ("ring", None, [5, 3]),
+]
 
 
 def merged_cases():
@@ -186,15 +240,32 @@ def merged_cases():
     for order, wire, counts in MERGED:
         name = f"merged-{order}-{'-'.join(map(str, counts))}-wire-{wire or 'none'}"
         x = inputs("sensitive", 3, sizes.sum(), "float32", random_source("merged"), wire)
-        why = "groups fixed in advance, each an allreduce with its own slices" + "; one without elements" * (1 in counts)
+        why = (
+            "groups fixed in advance, each an allreduce with its own slices"
+            + "; one without elements" * (1 in counts)
+        )
         arguments = {"counts": counts, "wire": wire, "order": order}
         case = make(name, "merged_allreduce", "L5", why, arguments, "sensitive", x=x, sizes=sizes)
-        others = [definitions.merged_allreduce(list(x), sizes, other, wire, order)[0] for other in ([8], [1] * 8)]
+        others = [
+            definitions.merged_allreduce(list(x), sizes, other, wire, order)[0]
+            for other in ([8], [1] * 8)
+        ]
         same = [same_bits(other, case["out.x"][0]) for other in others]
-        require(same == [order == "direct"] * 2, case, "neither one call nor one for each tensor has these bits")
+        require(
+            same == [order == "direct"] * 2,
+            case,
+            "neither one call nor one for each tensor has these bits",
+        )
         yield case
 
 
 def cases():
-    for group in (allreduce_cases, plan_cases, agreement_cases, exact_cases, lazy_cases, merged_cases):
+    for group in (
+        allreduce_cases,
+        plan_cases,
+        agreement_cases,
+        exact_cases,
+        lazy_cases,
+        merged_cases,
+    ):
         yield from group()

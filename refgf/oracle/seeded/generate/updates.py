@@ -6,11 +6,31 @@ from refgf.oracle.definitions import momentum_step, same_bits
 from refgf.oracle.seeded.generate.families import make, random_source, require
 
 AWKWARD = [
-    0.0, 1.0, 1 + 2**-11, 1 + 3 * 2**-11, 1 + 2**-11 + 2**-20, 65504.0, 65519.99, 65520.0, 65536.0,  # float16
-    2**-24, 2**-25, 2**-25 * 1.0001, 2**-14, 2**-14 * (1 - 2**-11),  # float16: denormals
-    1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, 3.39e38, 3.4e38,  # bfloat16: ties, limits
-    2**-133, 2**-134, 2**-126 * (1 - 2**-8), 1e-45, np.inf,
-]  # fmt: skip
+    0.0,
+    1.0,
+    1 + 2**-11,
+    1 + 3 * 2**-11,
+    1 + 2**-11 + 2**-20,
+    65504.0,
+    65519.99,
+    65520.0,
+    65536.0,  # float16
+    2**-24,
+    2**-25,
+    2**-25 * 1.0001,
+    2**-14,
+    2**-14 * (1 - 2**-11),  # float16: denormals
+    1 + 2**-8,
+    1 + 3 * 2**-8,
+    1 + 2**-8 + 2**-20,
+    3.39e38,
+    3.4e38,  # bfloat16: ties, limits
+    2**-133,
+    2**-134,
+    2**-126 * (1 - 2**-8),
+    1e-45,
+    np.inf,
+]
 
 
 def awkward_numbers(dtype="float32"):
@@ -25,7 +45,9 @@ def cast_cases():
             name, x = f"cast-{dtype}-to-{wire}", awkward_numbers(dtype)
             yield make(name, "on_wire", statements, why, {"wire": wire}, "special", x=x)
     x = awkward_numbers()[:-1]  # a NaN has many bit patterns
-    case = make("bfloat16-bits", "bfloat16_bits", "P2", "the 16 bits themselves", family="special", x=x)
+    case = make(
+        "bfloat16-bits", "bfloat16_bits", "P2", "the 16 bits themselves", family="special", x=x
+    )
     truncated = (x.view(np.uint32) >> 16).astype(np.uint16)
     require(not same_bits(case["out.bits"], truncated), case, "cutting off differs from rounding")
     yield case
@@ -38,21 +60,40 @@ def cast_cases():
 def scaling_cases():
     rng = random_source("scaling")
     g = (rng.standard_normal((3, 17)) * 2.0**-20).astype(np.float32)
-    for power, why in ((0, "unscaled most of these underflow"), (12, "scaled they survive"), (38, "scaled too far")):
+    for power, why in (
+        (0, "unscaled most of these underflow"),
+        (12, "scaled they survive"),
+        (38, "scaled too far"),
+    ):
         arguments = {"scale": 2.0**power, "wire": "float16"}
         case = make(f"scaled-allreduce-2-to-{power}", "scaled_allreduce", "P4", why, arguments, x=g)
-        require(np.isfinite(case["out.x"]).all() == (power < 20), case, "only the largest scale overflows")
+        require(
+            np.isfinite(case["out.x"]).all() == (power < 20),
+            case,
+            "only the largest scale overflows",
+        )
         yield case
     finite = np.array([1, 1, 1, 1, 0, 1, 1, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1], np.uint8)
     why = "grows after 3 good steps, halves at once and counts again, stays at least 1"
     yield make("next-scale", "next_scale", "P6", why, {"scale": 4.0, "interval": 3}, finite=finite)
     arguments, finite = {"scale": 2.0**22, "interval": 2}, np.ones(9, np.uint8)
-    yield make("next-scale-largest", "next_scale", "P6", "does not grow beyond 2^24", arguments, finite=finite)
+    yield make(
+        "next-scale-largest",
+        "next_scale",
+        "P6",
+        "does not grow beyond 2^24",
+        arguments,
+        finite=finite,
+    )
     for name, bad in (("finite", 1.0), ("inf", np.inf), ("nan", np.nan)):
         x = np.array([[1.0, 65504.0], [2.0, bad]], np.float32)
-        yield make(f"all-finite-{name}", "all_finite", "P5", "one rank's element decides for all", x=x)
+        yield make(
+            f"all-finite-{name}", "all_finite", "P5", "one rank's element decides for all", x=x
+        )
     w = np.concatenate([awkward_numbers()[:10], rng.standard_normal(9).astype(np.float32)])
-    yield make("working-copy", "working_copy", "P7", "rounded, not cut off", {"wire": "float16"}, w=w)
+    yield make(
+        "working-copy", "working_copy", "P7", "rounded, not cut off", {"wire": "float16"}, w=w
+    )
     yield overflow_case(rng)
 
 
@@ -64,30 +105,69 @@ def overflow_case(rng):
     why = "step 2 overflows on the wire, step 6 has a NaN on one rank: all ranks skip both, and w keeps its bits"
     arguments = {"rate": 0.1, "momentum": 0.9, "scale": 2048.0, "interval": 3, "wire": "float16"}
     case = make("scaled-run-overflow", "scaled_run", "P4 P5 P6 P7 P8", why, arguments, w=w, g=g)
-    require(case["out.finite"].tolist() == [1, 1, 0, 1, 1, 1, 0, 1, 1, 1], case, "steps 2 and 6 are skipped")
+    require(
+        case["out.finite"].tolist() == [1, 1, 0, 1, 1, 1, 0, 1, 1, 1],
+        case,
+        "steps 2 and 6 are skipped",
+    )
     require(same_bits(case["out.w"][1], case["out.w"][2]), case, "a skipped step leaves w")
     return case
 
 
 def momentum_cases():
     rng = random_source("momentum")
-    w, g = rng.standard_normal(19).astype(np.float32), rng.standard_normal((5, 19)).astype(np.float32)
+    w, g = (
+        rng.standard_normal(19).astype(np.float32),
+        rng.standard_normal((5, 19)).astype(np.float32),
+    )
     g[:, 3] = -0.0
     settings = {"rate": 0.1, "momentum": 0.9, "decay": 0.0}
     for dtype in ("float32", "float64"):
-        why, arrays = "each multiplication and addition rounded by itself", {"w": w.astype(dtype), "g": g.astype(dtype)}
+        why, arrays = (
+            "each multiplication and addition rounded by itself",
+            {"w": w.astype(dtype), "g": g.astype(dtype)},
+        )
         case = make(f"momentum-{dtype}", "momentum_step", "M1", why, settings, **arrays)
-        require(dtype == "float64" or not same_bits(case["out.w"], fused(w, g, 0.1, 0.9)), case, "fused differs")
+        require(
+            dtype == "float64" or not same_bits(case["out.w"], fused(w, g, 0.1, 0.9)),
+            case,
+            "fused differs",
+        )
         yield case
     why = "decay on some elements only; a gradient of -0 keeps its sign where there is none"
     decayed = (np.arange(19) % 3 != 0).astype(np.uint8)
-    yield make("momentum-decay", "momentum_step", "M1 M2", why, {**settings, "decay": 0.01}, w=w, g=g, decayed=decayed)
+    yield make(
+        "momentum-decay",
+        "momentum_step",
+        "M1 M2",
+        why,
+        {**settings, "decay": 0.01},
+        w=w,
+        g=g,
+        decayed=decayed,
+    )
     g = np.array([-0.0, 1.5, -0.0, 0.0], np.float32)
-    arrays = {"w": np.array([2.0, -3.0, 0.25, -1.0], np.float32), "g": g, "decayed": np.array([0, 1, 1, 0], np.uint8)}
-    case = make("decayed-gradient", "decayed_gradient", "M2", "-0 stays -0 without decay", {"decay": 0.5}, **arrays)
+    arrays = {
+        "w": np.array([2.0, -3.0, 0.25, -1.0], np.float32),
+        "g": g,
+        "decayed": np.array([0, 1, 1, 0], np.uint8),
+    }
+    case = make(
+        "decayed-gradient",
+        "decayed_gradient",
+        "M2",
+        "-0 stays -0 without decay",
+        {"decay": 0.5},
+        **arrays,
+    )
     require(np.signbit(case["out.g"][0]), case, "element 0 is -0")
     yield case
-    for step, why in ((0, "one amount above the base"), (3, "on the way"), (4, "reaches the target"), (9, "stays there")):
+    for step, why in (
+        (0, "one amount above the base"),
+        (3, "on the way"),
+        (4, "reaches the target"),
+        (9, "stays there"),
+    ):
         arguments = {"step": step, "warmup_steps": 5, "base_rate": 0.1, "batch_factor": 8}
         case = make(f"warmup-rate-step-{step}", "warmup_rate", "M3", why, arguments)
         case.tensors["bound.rate"] = 4 * 2.0**-53 * case["out.rate"]  # four roundings
@@ -104,19 +184,28 @@ def fused(w, g, rate, momentum):
     return np.array(ws)
 
 
-LARS_RATIOS = [("pythagorean", [3, 4], [6, 8]), ("no-weights", [0, 0], [1, 1]), ("nothing", [0, 0], [0, 0])]
+LARS_RATIOS = [
+    ("pythagorean", [3, 4], [6, 8]),
+    ("no-weights", [0, 0], [1, 1]),
+    ("nothing", [0, 0], [0, 0]),
+]
 
 
 def lars_cases():
     rng = random_source("lars")
-    w, g = rng.integers(-4, 5, 17).astype(np.float32), rng.integers(-4, 5, (4, 17)).astype(np.float32)
+    w, g = (
+        rng.integers(-4, 5, 17).astype(np.float32),
+        rng.integers(-4, 5, (4, 17)).astype(np.float32),
+    )
     w[:4], g[:, :4] = [1, 2, 2, 4], [2, 4, 4, 8]  # norms 5 and 10
     w[14:] = 0.0  # a tensor of zeros
     why = "one tensor without decay has ratio 1, and so has one of zeros"
     for decay in (0.0, 0.125):
         arguments = {"rate": 0.5, "momentum": 0.5, "trust": 0.25, "decay": decay}
         tensors = {"sizes": [4, 1, 9, 3], "decayed": np.array([1, 0, 1, 1], np.uint8)}
-        case = make(f"lars-decay-{decay}", "lars_step", "M4 M5", why, arguments, w=w, g=g, **tensors)
+        case = make(
+            f"lars-decay-{decay}", "lars_step", "M4 M5", why, arguments, w=w, g=g, **tensors
+        )
         plain = momentum_step(w, np.zeros_like(w), g[0], 0.5, 0.5)[0]
         require(not same_bits(plain[:4], case["out.w"][0][:4]), case, "the ratio matters")
         case.tensors.update({f"bound.{k}": relative(case[f"out.{k}"], 2.0**-22) for k in "wv"})
@@ -124,7 +213,9 @@ def lars_cases():
     why = "norms are exact; 1 where the weights are zero"
     for name, weights, gradients in LARS_RATIOS:
         arrays = {"w": np.float32(weights), "g": np.float32(gradients)}
-        case = make(f"lars-ratio-{name}", "lars_ratio", "M4", why, {"trust": 0.5, "decay": 0.25}, **arrays)
+        case = make(
+            f"lars-ratio-{name}", "lars_ratio", "M4", why, {"trust": 0.5, "decay": 0.25}, **arrays
+        )
         case.tensors["bound.ratio"] = 8 * 2.0**-53 * case["out.ratio"]
         yield case
 

@@ -1,22 +1,36 @@
-"""Mistakes of the kind seen in the wild, each a wrong variant of one definition.
+"""Seeded mistakes, of the kind seen in practice: each is a wrong variant of one definition.
 
-`verify` names those that give exactly the bits of a wrong result; a test proves that every one of them is caught.
+`verify` names those that give exactly the bits of a wrong result. A test proves that a golden case
+catches every one. A variant has the signature of the definition that it replaces.
 """
 
 from refgf.oracle.seeded.mistakes import (
-           cache,
-           daso,
-           hierarchy,
-           large_batch,
-           lazy,
-           network,
-           resnet50,
-           sparse,
-           sums,
-           topk,
-           updates,
+    cache,
+    daso,
+    hierarchy,
+    large_batch,
+    lazy,
+    network,
+    resnet50,
+    sparse,
+    sums,
+    topk,
+    updates,
 )
 from refgf.oracle.seeded.mistakes.registry import MISTAKES, Mistake
 
-__all__ = ["MISTAKES", "Mistake", "cache", "daso", "hierarchy", "large_batch", "lazy", "network", "resnet50",
-           "sparse", "sums", "topk", "updates"]  # fmt: skip
+__all__ = [
+    "MISTAKES",
+    "Mistake",
+    "cache",
+    "daso",
+    "hierarchy",
+    "large_batch",
+    "lazy",
+    "network",
+    "resnet50",
+    "sparse",
+    "sums",
+    "topk",
+    "updates",
+]

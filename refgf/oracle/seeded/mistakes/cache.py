@@ -11,38 +11,46 @@ def blocks(n, nodes):
     return [sorted(i for rank in ranks for i in range(*bounds[rank])) for ranks in nodes]
 
 
-@mistake("K1", "node_shards", "dealt out to nodes, not to ranks: nodes with more ranks have no more samples")
+@mistake(
+    "K1",
+    "node_shards",
+    "assigned round robin to nodes, not to ranks: nodes with more ranks get no more samples",
+)
 def by_node(n, nodes):
     return [list(range(node, n, len(nodes))) for node in range(len(nodes))]
 
 
-@mistake("K1", "node_shards", "the samples that do not divide by p are lost")
+@mistake("K1", "node_shards", "the n mod p last samples are lost")
 def rest_lost(n, nodes):
     p = sum(map(len, nodes))
     return [[i for i in range(n - n % p) if i % p in ranks] for ranks in nodes]
 
 
-@mistake("K2", "node_batches", "slices of the batch for all ranks, whatever their node")
+@mistake("K2", "node_batches", "slices of the batch over all ranks: shards are ignored")
 def without_shards(order, nodes, batch_size):
     p = sum(map(len, nodes))
-    parts = [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
-    return [[part[a:b] for a, b in slice_bounds(len(part), p)] for part in parts]
+    batches = [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
+    return [[batch[a:b] for a, b in slice_bounds(len(batch), p)] for batch in batches]
 
 
-@mistake("K2", "node_batches", "each node takes batch_size k / p a step, and what is left over is lost")
+@mistake(
+    "K2",
+    "node_batches",
+    "each node takes batch_size k / p samples a step, and the remainder is lost",
+)
 def rest_of_a_shard_lost(order, nodes, batch_size):
     n, p = len(order), sum(map(len, nodes))
     steps = [[None] * p for _ in range(0, n, batch_size)]
     for ranks, shard in zip(nodes, node_shards(n, nodes)):
         mine, each = [i for i in order if i in shard], batch_size * len(ranks) // p
         for s, step in enumerate(steps):
-            part = mine[s * each : (s + 1) * each]
-            for rank, (a, b) in zip(ranks, slice_bounds(len(part), len(ranks))):
-                step[rank] = part[a:b]
+            batch = mine[s * each : (s + 1) * each]
+            for rank, (a, b) in zip(ranks, slice_bounds(len(batch), len(ranks))):
+                step[rank] = batch[a:b]
     return steps
 
 
-@mistake("K2", "node_batches", "the order of the data set in every epoch")
+@mistake("K2", "node_batches", "every epoch has the order of the data set")
 def never_shuffled(order, nodes, batch_size):
     n, steps = len(order), []
     for first in range(0, n, batch_size):
@@ -55,18 +63,21 @@ def never_shuffled(order, nodes, batch_size):
     return steps
 
 
-@mistake("K3", "fits", "what fills the limit exactly is not kept")
+@mistake("K3", "fits", "a sample that fills the limit exactly is not stored")
 def below_the_limit(used, nbytes, limit):
     return used + nbytes < limit
 
 
-@mistake("K3", "fits", "kept as long as there is any room: the last one passes the limit")
+@mistake("K3", "fits", "stored as long as there is any room: the last one exceeds the limit")
 def any_room(used, nbytes, limit):
     return used < limit
 
 
 def levels_with(keep_disk, keep_memory):
-    """K4 with other rules for what is kept; both are called with the sets, the sample and the level it came from."""
+    """K4 with other rules for what a level stores.
+
+    Both rules are called with the level's samples, the sample, and the level that it came from.
+    """
 
     def levels(requests, file_bytes, sample_bytes, disk_limit, memory_limit):
         memory, disk, found = [], [], []
@@ -111,10 +122,12 @@ def from_disk_only(memory, i, level, in_memory):
         memory.append(i)
 
 
-mistake("K3", "cache_levels", "the least recently used sample is thrown out of memory")(
+mistake("K3", "cache_levels", "the least recently used sample is evicted from memory")(
     levels_with(disk_as_stated, least_recently_used)
 )
-mistake("K4", "cache_levels", "the disk does not keep what memory has")(levels_with(what_memory_has_not, memory_as_stated))
+mistake("K4", "cache_levels", "the disk does not store samples that memory has")(
+    levels_with(what_memory_has_not, memory_as_stated)
+)
 mistake("K4", "cache_levels", "memory takes samples from the disk only, not those from the store")(
     levels_with(disk_as_stated, from_disk_only)
 )

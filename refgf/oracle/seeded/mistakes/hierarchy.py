@@ -24,7 +24,7 @@ def tree_in_rank_order(xs, wire=None):
     return [total.copy() for _ in xs]
 
 
-@mistake("H1", "tree_allreduce", "only as many rounds as p has whole powers of two: ranks are lost")
+@mistake("H1", "tree_allreduce", "floor(log2 p) rounds: ranks beyond the power of two are lost")
 def tree_too_low(xs, wire=None):
     q = 1 << (len(xs).bit_length() - 1)
     return [tree_allreduce(xs[:q], wire)[0] for _ in xs]
@@ -46,19 +46,21 @@ def extras_forgotten(xs, wire=None):
     return [doubling_allreduce(xs[:q], wire)[0] for _ in xs]
 
 
-@mistake("H2", "doubling_allreduce", "the extra ranks add to the first ranks, not to their neighbours")
+@mistake(
+    "H2", "doubling_allreduce", "the extra ranks add to the first ranks, not to their neighbours"
+)
 def extras_elsewhere(xs, wire=None):
     q = 1 << (len(xs).bit_length() - 1)
     held = [x + on_wire(xs[q + i], wire) if q + i < len(xs) else x for i, x in enumerate(xs[:q])]
     return [doubling_allreduce(held, wire)[0] for _ in xs]
 
 
-@mistake("H3", "exchanged", "a partner does not round its own side")
+@mistake("H3", "add_partner", "a partner does not round its own side")
 def own_side_unrounded(own, other, wire=None):
     return own + on_wire(other, wire)
 
 
-@mistake("H4", "three_phase_allreduce", "only the masters get the sum")
+@mistake("H4", "three_phase_allreduce", "only the masters receive the sum")
 def masters_only(xs, nodes, wire=None):
     total, masters = three_phase_allreduce(xs, nodes, wire), {node[0] for node in nodes}
     return [total[r] if r in masters else xs[r] for r in range(len(xs))]
@@ -72,8 +74,8 @@ def nodes_in_rank_order(xs, nodes, wire=None):
 
 @mistake("H4", "three_phase_allreduce", "the master rounds its own slice before the ring too")
 def master_rounds(xs, nodes, wire=None):
-    masters = [on_wire(np.concatenate(node_slices([xs[r] for r in node], wire)), wire) for node in nodes]
-    return [ring_allreduce(masters, wire)[0] for _ in xs]
+    masters = [np.concatenate(node_slices([xs[r] for r in node], wire)) for node in nodes]
+    return [ring_allreduce([on_wire(x, wire) for x in masters], wire)[0] for _ in xs]
 
 
 @mistake("H5", "two_level_allreduce", "the ranks are taken in the order of their numbers")
@@ -87,14 +89,18 @@ def one_ring_between(xs, nodes, wire=None):
     return three_phase_allreduce(xs, nodes, wire)
 
 
-@mistake("H6", "hybrid_allreduce", "three phases at the threshold, too")
+@mistake("H6", "hybrid_allreduce", "three phases at the threshold too")
 def hybrid_at_threshold(xs, nodes, threshold, wire=None):
-    return (three_phase_allreduce(xs, nodes, wire) if len(xs[0]) <= threshold else ring_allreduce(xs, wire))
+    if len(xs[0]) <= threshold:
+        return three_phase_allreduce(xs, nodes, wire)
+    return ring_allreduce(xs, wire)
 
 
 @mistake("H6", "hybrid_allreduce", "the flat ring below the threshold")
 def hybrid_reversed(xs, nodes, threshold, wire=None):
-    return (ring_allreduce(xs, wire) if len(xs[0]) < threshold else three_phase_allreduce(xs, nodes, wire))
+    if len(xs[0]) < threshold:
+        return ring_allreduce(xs, wire)
+    return three_phase_allreduce(xs, nodes, wire)
 
 
 @mistake("H8", "log_phases_allreduce", "a node's sum is formed around its ring")
@@ -109,7 +115,11 @@ def ring_over_masters(xs, nodes, wire=None):
     return [ring_allreduce(masters, wire)[0] for _ in xs]
 
 
-@mistake("H8", "log_phases_allreduce", "the nodes are forgotten: one tree over all ranks, in the order of their numbers")
+@mistake(
+    "H8",
+    "log_phases_allreduce",
+    "nodes are ignored: one tree over all ranks, in the order of their numbers",
+)
 def nodes_forgotten(xs, nodes, wire=None):
     return tree_allreduce(xs, wire)
 

@@ -3,19 +3,19 @@
 import numpy as np
 
 from refgf.oracle.definitions import (
+    allreduce_calls,
     bytes_per_gradient,
     direct_fold,
     lazy_allreduce,
     lazy_calls,
     lazy_rest,
     merged_calls,
-    one_by_one,
 )
 from refgf.oracle.seeded.mistakes.registry import mistake
 from refgf.oracle.seeded.mistakes.sums import ring_over
 
 
-@mistake("S1", "exact_sum", "summed in float64, one after the other")
+@mistake("S1", "exact_sum", "summed in float64, term by term")
 def sum_in_float64(xs):
     with np.errstate(over="ignore", invalid="ignore"):
         return np.sum(np.asarray(xs, np.float64), axis=0)
@@ -49,7 +49,7 @@ def leaves_the_last(sizes, itemsize, theta_bytes):
     return calls + lazy_rest(start, stop)
 
 
-@mistake("L1", "lazy_calls", "what was sent is sent again: every call begins with the first tensor")
+@mistake("L1", "lazy_calls", "sent tensors are sent again: every call begins with the first tensor")
 def sent_again(sizes, itemsize, theta_bytes):
     calls, stop = [], 0
     for size in sizes:
@@ -64,17 +64,19 @@ def never_flushed(start, stop):
     return []
 
 
-@mistake("L2", "lazy_allreduce", "last bucket forgotten: what waits at the end stays local")
+@mistake(
+    "L2", "lazy_allreduce", "last bucket forgotten: the tensors that wait at the end stay local"
+)
 def rest_stays_local(xs, sizes, theta_bytes, wire=None, order="ring"):
     itemsize = bytes_per_gradient(xs[0].dtype, wire)
     calls, start = lazy_calls(sizes, itemsize, theta_bytes), len(xs[0])
     if calls and (start - calls[-1][0]) * itemsize <= theta_bytes:
         start = calls.pop()[0]
-    sums = one_by_one([x[:start] for x in xs], calls, wire, order)
+    sums = allreduce_calls([x[:start] for x in xs], calls, wire, order)
     return [np.concatenate([y, x[start:]]) for x, y in zip(xs, sums)]
 
 
-@mistake("L2", "lazy_rest", "an empty call at the end when nothing waits")
+@mistake("L2", "lazy_rest", "an empty call at the end if no tensor waits")
 def always_flushed(start, stop):
     return [(start, stop)]
 
@@ -86,11 +88,12 @@ def bytes_of_the_array(dtype, wire=None):
 
 @mistake("L4", "lazy_allreduce", "sliced as one large allreduce")
 def one_allreduce(xs, sizes, theta_bytes, wire=None, order="ring"):
-    return (ring_over(xs, wire, lambda s, p: [(s + k) % p for k in range(p)]) if order == "ring"
-            else [direct_fold(xs, wire) for _ in xs])  # fmt: skip
+    if order == "ring":
+        return ring_over(xs, wire, lambda s, p: [(s + k) % p for k in range(p)])
+    return [direct_fold(xs, wire) for _ in xs]
 
 
-@mistake("L4", "lazy_allreduce", "the part after the last call is not summed")
+@mistake("L4", "lazy_allreduce", "the elements after the last call are not summed")
 def tail_not_summed(xs, sizes, theta_bytes, wire=None, order="ring"):
     done = one_allreduce(xs, sizes, theta_bytes, wire, order)
     return [np.concatenate([y[: len(x) // 2], x[len(x) // 2 :]]) for x, y in zip(xs, done)]
@@ -106,7 +109,11 @@ def lazy_averaged_twice(xs, sizes, theta_bytes, wire=None, order="ring"):
     return [x / x.dtype.type(len(xs)) for x in lazy_averaged(xs, sizes, theta_bytes, wire, order)]
 
 
-@mistake("L5", "merged_calls", "a group is sent before its last gradient is ready, which joins the next one")
+@mistake(
+    "L5",
+    "merged_calls",
+    "a group is sent before its last gradient is ready; that one joins the next group",
+)
 def one_gradient_early(sizes, counts):
     early = [counts[0] - 1, *counts[1:], 1]
     return merged_calls(sizes, early)
@@ -124,5 +131,6 @@ def never_full(sizes, counts):
 
 @mistake("L5", "merged_allreduce", "the last group is not summed")
 def last_group_lost(xs, sizes, counts, wire=None, order="ring"):
-    sums, start = one_by_one(xs, merged_calls(sizes, counts), wire, order), merged_calls(sizes, counts)[-1][0]
+    calls = merged_calls(sizes, counts)
+    sums, start = allreduce_calls(xs, calls, wire, order), calls[-1][0]
     return [np.concatenate([y[:start], x[start:]]) for x, y in zip(xs, sums)]

@@ -36,7 +36,7 @@ def bias_averaged(x, w, dy, stride=1, pad=0):
     return dx, dw, db / max(1, dy.size // dy.shape[-1])
 
 
-@mistake("N2", "max_pool", "of equal values the last one gets the gradient")
+@mistake("N2", "max_pool", "of equal values the last gets the gradient")
 def last_of_equals(x, window=3, stride=2):
     y, where = max_pool(x, window, stride)
     for n, i, j, c in where:
@@ -59,7 +59,7 @@ def relu_keeps_zero(x):
     return np.where(x >= 0, x, 0)
 
 
-@mistake("N3", "relu", "leaks one percent")
+@mistake("N3", "relu", "leaky ReLU: one percent below 0")
 def leaky(x):
     return np.where(x > 0, x, 0.01 * x)
 
@@ -80,14 +80,15 @@ def per_image(x, gamma, beta, eps=1e-5):
     return np.concatenate([batch_norm(x[i : i + 1], gamma, beta, eps) for i in range(len(x))])
 
 
-@mistake("N5", "local_response_norm", "alpha divided by the number of neighbours, as PyTorch means it")
+@mistake("N5", "local_response_norm", "alpha divided by the number of neighbours, as in PyTorch")
 def alpha_divided(x, k=2.0, neighbours=5, alpha=1e-4, power=0.75):
     return local_response_norm(x, k, neighbours, alpha / neighbours, power)
 
 
 @mistake("N5", "local_response_norm", "neighbours along another axis than the channels")
 def wrong_axis(x, k=2.0, neighbours=5, alpha=1e-4, power=0.75):
-    return local_response_norm(x.transpose(0, 1, 3, 2), k, neighbours, alpha, power).transpose(0, 1, 3, 2)
+    turned = local_response_norm(x.transpose(0, 1, 3, 2), k, neighbours, alpha, power)
+    return turned.transpose(0, 1, 3, 2)
 
 
 @mistake("N6", "fully_connected", "no bias")
@@ -95,12 +96,12 @@ def no_bias(x, w, b):
     return fully_connected(x, w, np.zeros_like(b))
 
 
-@mistake("N7", "dropout", "what is kept is not scaled")
+@mistake("N7", "dropout", "kept values are not scaled")
 def not_scaled(x, kept, rate):
     return np.where(kept, x, 0)
 
 
-@mistake("N7", "dropout", "scaled by the rate instead of by what is left")
+@mistake("N7", "dropout", "scaled by 1 / rate instead of 1 / (1 - rate)")
 def scaled_by_rate(x, kept, rate):
     return dropout(x, kept, 1 - rate)
 
@@ -110,7 +111,11 @@ def local_batch(logits, labels, global_batch):
     return softmax_cross_entropy(logits, labels, max(1, len(labels)))
 
 
-@mistake("N8", "softmax_cross_entropy", "the largest logit of the whole batch is subtracted: small rows underflow")
+@mistake(
+    "N8",
+    "softmax_cross_entropy",
+    "the largest logit of the whole batch is subtracted: small rows underflow",
+)
 def largest_of_the_batch(logits, labels, global_batch):
     with np.errstate(all="ignore"):
         shifted, rows = logits - logits.max(initial=-1e300), np.arange(len(labels))
@@ -121,15 +126,16 @@ def largest_of_the_batch(logits, labels, global_batch):
     return float(loss), dlogits / global_batch
 
 
-@mistake("N9", "batch_norm_backward", "mean and variance are taken for constants")
+@mistake("N9", "batch_norm_backward", "mean and variance are treated as constants")
 def constant_statistics(x, gamma, dy, eps=1e-5):
     _, dgamma, dbeta = batch_norm_backward(x, gamma, dy, eps)
     return gamma / np.sqrt(x.var(axis=(0, 1, 2)) + eps) * dy, dgamma, dbeta
 
 
-@mistake("N9", "conv_backward", "the stride is ignored on the way back")
+@mistake("N9", "conv_backward", "backward ignores the stride")
 def stride_ignored(x, w, dy, stride=1, pad=0):
-    return (np.zeros_like(x) + conv_backward(x, w, dy, 1, pad)[0], *conv_backward(x, w, dy, stride, pad)[1:])
+    dx = np.zeros_like(x) + conv_backward(x, w, dy, 1, pad)[0]
+    return dx, *conv_backward(x, w, dy, stride, pad)[1:]
 
 
 @mistake("N10", "alexnet_step", "the last layer has no bias")
@@ -146,19 +152,20 @@ def first_layer_first(images, labels, tensors, global_batch):
 @mistake("N11", "alexnet_step", "weight before bias")
 def weight_before_bias(images, labels, tensors, global_batch):
     loss, gradients = alexnet_step(images, labels, tensors, global_batch)
-    return loss, [g for layer in split_layers(gradients) for g in [*layer[:-2], layer[-1], layer[-2]]]
+    turned = ([*layer[:-2], layer[-1], layer[-2]] for layer in split_layers(gradients))
+    return loss, [g for layer in turned for g in layer]
 
 
-@mistake("N12", "alexnet_rounding", "machine epsilon taken for the unit roundoff")
+@mistake("N12", "alexnet_rounding", "machine epsilon in place of the unit roundoff")
 def epsilon_for_roundoff(images, labels, tensors, global_batch, unit, spread=None):
     return alexnet_rounding(images, labels, tensors, global_batch, 2 * unit, spread)
 
 
-@mistake("N12", "alexnet_rounding", "parameters taken for exact")
+@mistake("N12", "alexnet_rounding", "parameters are treated as exact")
 def spread_ignored(images, labels, tensors, global_batch, unit, spread=None):
     return alexnet_rounding(images, labels, tensors, global_batch, unit)
 
 
-@mistake("N13", "momentum_rounding", "the decay's part is left out")
+@mistake("N13", "momentum_rounding", "the decay is left out")
 def rounding_without_decay(w, v, g, apart, rate, momentum, decay, unit):
     return momentum_rounding(w, v, g, apart, rate, momentum, 0.0, unit)

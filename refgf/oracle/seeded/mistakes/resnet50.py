@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from refgf.oracle.definitions import convolved, relu, residual_layers, resnet50_step
+from refgf.oracle.definitions import conv_norm, relu, residual_layers, resnet50_step
 from refgf.oracle.seeded.mistakes.registry import mistake
 
 
@@ -14,12 +14,12 @@ def no_last_bias(images, labels, tensors, global_batch):
 @mistake("N14", "bottleneck", "ReLU before the shortcut is added")
 def activated_too_early(x, layers, stride):
     c, b, a, *shortcut = layers
-    za, kept_a = convolved(x, a, 1, 0)
-    zb, kept_b = convolved(relu(za), b, stride, 1)
-    zc, kept_c = convolved(relu(zb), c, 1, 0)
-    beside, kept_s = convolved(x, shortcut[0], stride, 0) if shortcut else (x, None)
-    y = relu(zc) + beside
-    return y, (za, zb, y, kept_a, kept_b, kept_c, kept_s)
+    za, state_a = conv_norm(x, a, 1, 0)
+    zb, state_b = conv_norm(relu(za), b, stride, 1)
+    zc, state_c = conv_norm(relu(zb), c, 1, 0)
+    identity, state_s = conv_norm(x, shortcut[0], stride, 0) if shortcut else (x, None)
+    y = relu(zc) + identity
+    return y, (za, zb, y, state_a, state_b, state_c, state_s)
 
 
 @mistake("N15", "resnet50_step", "gradients in the order of the forward pass")

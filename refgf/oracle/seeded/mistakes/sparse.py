@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from refgf.oracle.definitions import (
-    carried,
+    accumulated_gradient,
     choose,
     chosen_rates,
     chunk_bounds,
@@ -14,12 +14,12 @@ from refgf.oracle.definitions import (
     csc_run,
     csc_step,
     importance,
-    keep,
     lazy_allreduce,
     local_gradient,
+    next_residual,
     percent_of_step,
     sent_elements,
-    skipped,
+    skip_step,
     update,
 )
 from refgf.oracle.seeded.mistakes.lazy import rest_stays_local
@@ -29,7 +29,8 @@ from refgf.oracle.seeded.variants import variant
 
 @mistake("C1", "chunk_bounds", "the short last chunk is lost")
 def last_chunk_lost(n, chunk):
-    return [(start, start + chunk) for start in range(0, n - chunk + 1, chunk)] or chunk_bounds(n, chunk)
+    full = [(start, start + chunk) for start in range(0, n - chunk + 1, chunk)]
+    return full or chunk_bounds(n, chunk)
 
 
 @mistake("C1", "chunk_bounds", "the remainder joins the last chunk")
@@ -38,39 +39,41 @@ def last_chunk_longer(n, chunk):
     return [*bounds[:-2], (bounds[-2][0], n)] if n % chunk and len(bounds) > 1 else bounds
 
 
-@mistake("C2", "carried", "momentum not corrected: v + g")
+@mistake("C2", "accumulated_gradient", "momentum not corrected: v + g")
 def not_corrected(form, kept, g, momentum):
-    return kept["v"] + g if form.startswith("dgc") else carried(form, kept, g, momentum)
+    return (
+        kept["v"] + g if form.startswith("dgc") else accumulated_gradient(form, kept, g, momentum)
+    )
 
 
-@mistake("C2", "carried", "what was kept is not added when a chunk is sent")
-def kept_not_added(form, kept, g, momentum):
+@mistake("C2", "accumulated_gradient", "the residual is not added when a chunk is sent")
+def residual_not_added(form, kept, g, momentum):
     return g.copy()
 
 
-@mistake("C3", "keep", "what was kept back is not cleared when it is sent")
+@mistake("C3", "next_residual", "the residual is not cleared when it is sent")
 def not_cleared(form, kept, g, momentum, sent, dense=False):
-    return keep(form, kept, g, momentum, np.zeros_like(sent), dense)
+    return next_residual(form, kept, g, momentum, np.zeros_like(sent), dense)
 
 
-@mistake("C3", "keep", "what was kept back is not discounted by the momentum")
+@mistake("C3", "next_residual", "the residual is not multiplied by the momentum")
 def not_discounted(form, kept, g, momentum, sent, dense=False):
-    return keep("none" if form == "history" else form, kept, g, momentum, sent, dense)
+    return next_residual("none" if form == "history" else form, kept, g, momentum, sent, dense)
 
 
-@mistake("C3", "keep", "factor masking always: u is cleared on chosen chunks")
+@mistake("C3", "next_residual", "factor masking in every form: u is cleared on chosen chunks")
 def always_masked(form, kept, g, momentum, sent, dense=False):
-    return keep("dgc_masked" if form == "dgc" else form, kept, g, momentum, sent, dense)
+    return next_residual("dgc_masked" if form == "dgc" else form, kept, g, momentum, sent, dense)
 
 
-@mistake("C3", "keep", "factor masking in dense steps too")
+@mistake("C3", "next_residual", "factor masking in dense steps too")
 def masked_when_dense(form, kept, g, momentum, sent, dense=False):
-    return keep(form, kept, g, momentum, sent)
+    return next_residual(form, kept, g, momentum, sent)
 
 
-@mistake("C3", "keep", "factor masking never")
+@mistake("C3", "next_residual", "no factor masking")
 def never_masked(form, kept, g, momentum, sent, dense=False):
-    return keep("dgc" if form == "dgc_masked" else form, kept, g, momentum, sent, dense)
+    return next_residual("dgc" if form == "dgc_masked" else form, kept, g, momentum, sent, dense)
 
 
 @mistake("C4", "importance", "not divided by the chunk's length: the short last chunk starves")
@@ -86,7 +89,8 @@ def norms_of_rank_0(per_rank, chunk):
 @mistake("C4", "importance", "Euclidean norms")
 def euclidean(per_rank, chunk):
     squares = np.sum([np.float64(a) ** 2 for a in per_rank], axis=0)
-    return np.array([math.sqrt(squares[i:j].sum()) / (j - i) for i, j in chunk_bounds(len(squares), chunk)])
+    bounds = chunk_bounds(len(squares), chunk)
+    return np.array([math.sqrt(squares[i:j].sum()) / (j - i) for i, j in bounds])
 
 
 @mistake("C4", "importance", "norm of the sum instead of sum of the norms")
@@ -123,15 +127,17 @@ def ties_per_rank(w, gs, s, percents, lists=None):
         if before["importance"] is not None and report["chosen"][0] is not None:
             percent = 100 * len(report["chosen"][0]) / len(before["importance"])
             other = ties_to_higher(before["importance"], percent)
-            report["chosen"] = [other if r % 2 else chosen for r, chosen in enumerate(report["chosen"])]
+            lists = enumerate(report["chosen"])
+            report["chosen"] = [other if r % 2 else chosen for r, chosen in lists]
     return reports
 
 
 @mistake("C6", "percent_of_step", "the first step is not dense")
 def first_not_dense(step, steps_per_epoch, warmup_percents, percent):
     epoch = step // steps_per_epoch
-    warming = epoch < len(warmup_percents)
-    return (warmup_percents[epoch], warmup_percents[epoch] == 100 and step > 0) if warming else (percent, False)
+    if epoch < len(warmup_percents):
+        return warmup_percents[epoch], warmup_percents[epoch] == 100 and step > 0
+    return percent, False
 
 
 @mistake("C6", "percent_of_step", "warm-up one epoch too short")
@@ -139,19 +145,19 @@ def warmup_too_short(step, steps_per_epoch, warmup_percents, percent):
     return percent_of_step(step, steps_per_epoch, warmup_percents[:-1], percent)
 
 
-@mistake("C7", "keep", "what is not sent is thrown away")
-def thrown_away(form, kept, g, momentum, sent, dense=False):
-    after = keep(form, kept, g, momentum, sent, dense)
+@mistake("C7", "next_residual", "the residual of unsent chunks is dropped")
+def residual_dropped(form, kept, g, momentum, sent, dense=False):
+    after = next_residual(form, kept, g, momentum, sent, dense)
     return {name: a if name == "u" else np.zeros_like(a) for name, a in after.items()}
 
 
-@mistake("C7", "keep", "kept only when sent: the two halves swapped")
+@mistake("C7", "next_residual", "swapped: the residual is cleared unless it is sent")
 def swapped(form, kept, g, momentum, sent, dense=False):
-    after, other = (keep(form, kept, g, momentum, which, dense) for which in (sent, ~sent))
+    after, other = (next_residual(form, kept, g, momentum, which, dense) for which in (sent, ~sent))
     return {name: a if name == "u" else other[name] for name, a in after.items()}
 
 
-@mistake("C8", "csc_step", "stale chunk list: the list of the step before")
+@mistake("C8", "csc_step", "stale chunk list: that of the step before")
 def stale_list(state, gs, s, percent_next, dense_next=False):
     after, report = csc_step(state, gs, s, percent_next, dense_next)
     if report["finite"]:
@@ -160,7 +166,7 @@ def stale_list(state, gs, s, percent_next, dense_next=False):
     return after, report
 
 
-@mistake("C8", "csc_step", "importance is taken after clearing although it was not asked for")
+@mistake("C8", "csc_step", "importance is that of the residual, without the option `after`")
 def importance_after(state, gs, s, percent_next, dense_next=False):
     state, report = csc_step(state, gs, s, percent_next, dense_next)
     if report["finite"]:
@@ -172,48 +178,64 @@ def importance_after(state, gs, s, percent_next, dense_next=False):
 @mistake("C9", "sent_elements", "chosen chunks are one chunk off")
 def one_chunk_off(chosen, n, chunk):
     full = n // chunk
-    return sent_elements(None if chosen is None else [(c + 1) % full if c < full else c for c in chosen], n, chunk)
+    if chosen is not None:
+        chosen = [(c + 1) % full if c < full else c for c in chosen]
+    return sent_elements(chosen, n, chunk)
 
 
-@mistake("C9", "exchange_packed", "packed chunks are sent in one call, whatever theta says")
+@mistake("C9", "exchange_packed", "packed chunks are sent in one call, whatever theta is")
 def sent_in_one_call(packed, state, s):
     scale = packed[0].dtype.type(state["scale"])
-    return lazy_allreduce([a * scale for a in packed], [len(packed[0])], float("inf"), s.wire, s.order)[0] / scale
+    scaled, sizes = [a * scale for a in packed], [len(packed[0])]
+    return lazy_allreduce(scaled, sizes, float("inf"), s.wire, s.order)[0] / scale
 
 
-@mistake("L2", "csc_run", "last bucket forgotten: every rank goes on with its own")
+@mistake("L2", "csc_run", "last bucket forgotten: every rank updates with its own values")
 def rest_stays_local_per_rank(w, gs, s, percents, lists=None):
-    """One run per rank, with what that rank holds after the exchange: right for momentum, not for decay from other weights."""
+    """One run per rank, with what that rank holds after the exchange.
+
+    This is right for momentum, but not for decay of weights that differ between ranks.
+    """
 
     def held(packed, state, s, rank):
         sizes, scale = packed_sizes(state, s), packed[0].dtype.type(state["scale"])
-        return rest_stays_local([a * scale for a in packed], sizes, s.theta_bytes, s.wire, s.order)[rank] / scale
+        scaled = [a * scale for a in packed]
+        return rest_stays_local(scaled, sizes, s.theta_bytes, s.wire, s.order)[rank] / scale
 
-    runs = [variant(exchange_packed=partial(held, rank=r)).csc_run(w, gs, s, percents, lists) for r in range(len(gs[0]))]
+    runs = [
+        variant(exchange_packed=partial(held, rank=r)).csc_run(w, gs, s, percents, lists)
+        for r in range(len(gs[0]))
+    ]
     return [{**reports[0], "w": [report["w"][0] for report in reports]} for reports in zip(*runs)]
 
 
 def packed_sizes(state, s):
     bounds = chunk_bounds(len(state["w"]), s.chunk)
-    return s.sizes if state["chosen"] is None else [bounds[c][1] - bounds[c][0] for c in state["chosen"]]
+    if state["chosen"] is None:
+        return s.sizes
+    return [bounds[c][1] - bounds[c][0] for c in state["chosen"]]
 
 
-@mistake("C10", "skipped", "a skipped step keeps the scale")
+@mistake("C10", "skip_step", "a skipped step leaves the scale as it is")
 def scale_stays(state, scale):
     return {**state, "good_steps": 0}
 
 
-@mistake("C10", "skipped", "a skipped step sends everything next")
+@mistake("C10", "skip_step", "the step after a skipped one is dense")
 def dense_after_skip(state, scale):
-    return {**skipped(state, scale), "chosen": None}
+    return {**skip_step(state, scale), "chosen": None}
 
 
-@mistake("C10", "all_finite", "only what is sent is looked at: an infinity in an unchosen chunk stays for ever")
+@mistake(
+    "C10",
+    "all_finite",
+    "only sent elements are checked: an infinity in an unchosen chunk stays for ever",
+)
 def only_what_is_sent(arrays):
     return bool(np.isfinite(arrays[-1]).all())
 
 
-@mistake("C11", "update", "unchosen weights move too, by their old velocity")
+@mistake("C11", "update", "unchosen weights are updated too, with their old velocity")
 def all_weights_move(state, total, sent, s):
     w, velocity = update(state, total, sent, s)
     m, rate = w.dtype.type(s.momentum), w.dtype.type(s.rate)
@@ -221,7 +243,7 @@ def all_weights_move(state, total, sent, s):
     return np.where(sent, w, w - rate * velocity), velocity
 
 
-@mistake("C11", "update", "momentum twice: dgc's sum goes through momentum SGD again")
+@mistake("C11", "update", "momentum twice: momentum SGD is applied to dgc's sum")
 def momentum_twice(state, total, sent, s):
     w, velocity, t = state["w"].copy(), state["velocity"].copy(), state["w"].dtype.type
     velocity[sent] = t(s.momentum) * velocity[sent] + total
@@ -244,12 +266,12 @@ def decay_p_times(w, g, s, p):
     return local_gradient(w, g, s, 1)
 
 
-@mistake("C12", "next_gap", "decay is not made up for the steps in which a chunk was not sent")
+@mistake("C12", "next_gap", "the decay of steps in which a chunk was not sent is lost")
 def gap_ignored(gap, chosen):
     return np.ones_like(gap)
 
 
-@mistake("C13", "chosen_rates", "LARS with the rate alone: no ratio")
+@mistake("C13", "chosen_rates", "LARS without a ratio: the rate alone")
 def no_ratio(w, total, sent, s):
     return np.full(int(sent.sum()), s.rate).astype(w.dtype)
 
@@ -268,5 +290,7 @@ def norms_forgotten(chosen, n, chunk, dtype="float32", wire=None):
 
 @mistake("C14", "csc_payload_bytes", "every chosen chunk counted as a full one")
 def full_chunks(chosen, n, chunk, dtype="float32", wire=None):
-    count = len(chunk_bounds(n, chunk)) if chosen is None else len(chosen)
-    return count * chunk * (2 if wire in ("float16", "bfloat16") else 4) + 8 * (len(chunk_bounds(n, chunk)) + 1)
+    chunks = len(chunk_bounds(n, chunk))
+    count = chunks if chosen is None else len(chosen)
+    itemsize = 2 if wire in ("float16", "bfloat16") else 4
+    return count * chunk * itemsize + 8 * (chunks + 1)

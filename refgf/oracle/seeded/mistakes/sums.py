@@ -35,7 +35,8 @@ def slices_rounded_up(n, p):
 @mistake("R1", "ring_allreduce", "lost tail: the n mod p last elements are not summed")
 def lost_tail(xs, wire=None):
     whole = len(xs[0]) - len(xs[0]) % len(xs)
-    return [np.concatenate([y, x[whole:]]) for x, y in zip(xs, ring_allreduce([x[:whole] for x in xs], wire))]
+    sums = ring_allreduce([x[:whole] for x in xs], wire)
+    return [np.concatenate([y, x[whole:]]) for x, y in zip(xs, sums)]
 
 
 @mistake("R2", "ring_allreduce", "the ring runs in the other direction")
@@ -43,7 +44,7 @@ def ring_backwards(xs, wire=None):
     return ring_over(xs, wire, lambda s, p: [(s - k) % p for k in range(p)])
 
 
-@mistake("R2", "ring_allreduce", "chunk off by one: slice s starts on rank s+1")
+@mistake("R2", "ring_allreduce", "slice off by one: slice s starts on rank s+1")
 def ring_off_by_one(xs, wire=None):
     return ring_over(xs, wire, lambda s, p: [(s + 1 + k) % p for k in range(p)])
 
@@ -53,7 +54,11 @@ def ring_one_step_short(xs, wire=None):
     return ring_over(xs, wire, lambda s, p: [(s + k) % p for k in range(max(1, p - 1))])
 
 
-@mistake("R2", "ring_allreduce", "the last step of the reduce-scatter is missing: slice s is what rank s-1 contributed")
+@mistake(
+    "R2",
+    "ring_allreduce",
+    "the last step of the reduce-scatter is missing: slice s has rank s-1's term only",
+)
 def ring_without_last_step(xs, wire=None):
     return ring_over(xs, wire, lambda s, p: [(s - 1) % p])
 
@@ -86,16 +91,18 @@ def ring_divided_by_square(xs, wire=None):
 @mistake("R2", "ring_allreduce", "summed in float64 and rounded at the end")
 def ring_in_float64(xs, wire=None):
     with np.errstate(over="ignore", invalid="ignore"):
-        return [x.astype(xs[0].dtype) for x in ring_allreduce([x.astype(np.float64) for x in xs], wire)]
+        sums = ring_allreduce([x.astype(np.float64) for x in xs], wire)
+        return [x.astype(xs[0].dtype) for x in sums]
 
 
 @mistake("R2", "ring_allreduce", "summed in float16")
 def ring_in_float16(xs, wire=None):
-    return [on_wire(x, wire) for x in ring_allreduce([on_wire(x, "float16") for x in xs], "float16")]
+    sums = ring_allreduce([on_wire(x, "float16") for x in xs], "float16")
+    return [on_wire(x, wire) for x in sums]
 
 
 def flush(x, wire):
-    """Numbers below the smallest normal one of the wire type (or of their own) become zero."""
+    """Numbers below the smallest normal one of the wire type, or of their own type, become 0."""
     smallest = 2.0**-14 if wire == "float16" else np.finfo(x.dtype).tiny
     return np.where(np.abs(x) < smallest, np.copysign(np.zeros_like(x), x), x)
 
@@ -112,25 +119,28 @@ def ring_from_zero(xs, wire=None):
 
 
 @mistake("R3", "rounded_fold", "only the inputs and the result are rounded to the wire type")
-def rounds_as_direct(parts, wire=None):
-    return direct_fold(parts, wire)
+def rounds_as_direct(terms, wire=None):
+    return direct_fold(terms, wire)
 
 
-@mistake("R3", "rounded_fold", "sums travel unrounded, only the result is rounded")
-def rounds_result_only(parts, wire=None):
-    return on_wire(rounded_fold(parts), wire)
+@mistake("R3", "rounded_fold", "sums are sent unrounded, only the result is rounded")
+def rounds_result_only(terms, wire=None):
+    return on_wire(rounded_fold(terms), wire)
 
 
 @mistake("R3", "rounded_fold", "the finished sum is not rounded")
-def result_not_rounded(parts, wire=None):
-    return parts[-1] + on_wire(rounded_fold(parts[:-1], wire), wire) if len(parts) > 1 else parts[0].copy()
+def result_not_rounded(terms, wire=None):
+    if len(terms) == 1:
+        return terms[0].copy()
+    return terms[-1] + on_wire(rounded_fold(terms[:-1], wire), wire)
 
 
 @mistake("R4", "ring_allreduce", "the owner keeps its finished slice unrounded")
 def owner_differs(xs, wire=None):
     p, results = len(xs), ring_allreduce(xs, wire)
     for s, (i, j) in enumerate(slice_bounds(len(xs[0]), p)):
-        results[(s - 1) % p][i:j] = result_not_rounded([xs[(s + k) % p][i:j] for k in range(p)], wire)
+        terms = [xs[(s + k) % p][i:j] for k in range(p)]
+        results[(s - 1) % p][i:j] = result_not_rounded(terms, wire)
     return results
 
 
@@ -153,14 +163,14 @@ def same_bytes(a, b):
     return np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
-@mistake("R5", "ring_states", "whole tensor round the ring")
+@mistake("R5", "ring_states", "the whole tensor goes round the ring")
 def whole_tensor(xs, wire=None):
-    p, held, travelling = len(xs), [x.copy() for x in xs], [x.copy() for x in xs]
+    p, held, sent = len(xs), [x.copy() for x in xs], [x.copy() for x in xs]
     states = []
     for _ in range(p - 1):
-        travelling = [on_wire(travelling[(r - 1) % p], wire) for r in range(p)]
+        sent = [on_wire(sent[(r - 1) % p], wire) for r in range(p)]
         with np.errstate(over="ignore", invalid="ignore"):
-            held = [a + b for a, b in zip(held, travelling)]
+            held = [a + b for a, b in zip(held, sent)]
         states.append([x.copy() for x in held])
     return [*states, held, *states] if p > 1 else [held]
 
@@ -171,7 +181,7 @@ def states_off_by_one(xs, wire=None):
     return [[*state[1:], state[0]] for state in states]
 
 
-@mistake("R6", "ring_traffic", "whole tensor round the ring: p-1 messages of n elements")
+@mistake("R6", "ring_traffic", "the whole tensor goes round the ring: p-1 messages of n elements")
 def traffic_whole(n, p, rank):
     return (p - 1, (p - 1) * n)
 
@@ -184,7 +194,8 @@ def traffic_without_tail(n, p, rank):
 @mistake("R6", "ring_traffic", "empty messages are left out")
 def traffic_without_empty(n, p, rank):
     lengths = [stop - start for start, stop in slice_bounds(n, p)]
-    sent = [lengths[(rank - t) % p] for t in range(p - 1)] + [lengths[(rank + 1 - t) % p] for t in range(p - 1)]
+    sent = [lengths[(rank - t) % p] for t in range(p - 1)]
+    sent += [lengths[(rank + 1 - t) % p] for t in range(p - 1)]
     return sum(length > 0 for length in sent), sum(sent)
 
 
@@ -193,7 +204,7 @@ def direct_as_ring(xs, wire=None):
     return ring_over(xs, wire, lambda s, p: [(s + k) % p for k in range(p)], direct_fold)
 
 
-@mistake("D1", "direct_allreduce", "backwards: rank p-1 first")
+@mistake("D1", "direct_allreduce", "summed in reversed rank order: rank p-1 first")
 def direct_backwards(xs, wire=None):
     return [direct_fold(xs[::-1], wire) for _ in xs]
 
@@ -214,18 +225,18 @@ def direct_flushes(xs, wire=None):
 
 
 @mistake("D2", "direct_fold", "rounded at every hop, as the ring does")
-def direct_hops(parts, wire=None):
-    return rounded_fold(parts, wire)
+def direct_hops(terms, wire=None):
+    return rounded_fold(terms, wire)
 
 
 @mistake("D2", "direct_fold", "the inputs are not rounded")
-def direct_inputs_unrounded(parts, wire=None):
-    return on_wire(direct_fold(parts), wire)
+def direct_inputs_unrounded(terms, wire=None):
+    return on_wire(direct_fold(terms), wire)
 
 
 @mistake("D2", "direct_fold", "the result is not rounded")
-def direct_result_unrounded(parts, wire=None):
-    return direct_fold([on_wire(part, wire) for part in parts])
+def direct_result_unrounded(terms, wire=None):
+    return direct_fold([on_wire(term, wire) for term in terms])
 
 
 @mistake("D2", "direct_allreduce", "the owner keeps its own finished slice unrounded")
@@ -236,7 +247,7 @@ def direct_owner_differs(xs, wire=None):
     return results
 
 
-@mistake("D1", "direct_allreduce", "the last rank is forgotten")
+@mistake("D1", "direct_allreduce", "the last rank is left out")
 def direct_without_last(xs, wire=None):
     return [direct_fold(xs[: max(1, len(xs) - 1)], wire) for _ in xs]
 
@@ -250,11 +261,11 @@ def direct_owner_first(xs, wire=None):
 def direct_own_unrounded(xs, wire=None):
     p, total = len(xs), np.empty_like(xs[0])
     for s, (i, j) in enumerate(slice_bounds(len(xs[0]), p)):
-        parts = [xs[r][i:j] if r == s else on_wire(xs[r][i:j], wire) for r in range(p)]
-        total[i:j] = on_wire(direct_fold(parts), wire)
+        terms = [xs[r][i:j] if r == s else on_wire(xs[r][i:j], wire) for r in range(p)]
+        total[i:j] = on_wire(direct_fold(terms), wire)
     return [total.copy() for _ in xs]
 
 
-@mistake("D4", "direct_traffic", "everything is sent to everybody")
+@mistake("D4", "direct_traffic", "each rank sends everything to all others")
 def direct_traffic_all(n, p, rank):
     return p - 1, (p - 1) * n

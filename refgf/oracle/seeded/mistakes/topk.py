@@ -2,7 +2,15 @@
 
 import numpy as np
 
-from refgf.oracle.definitions import chosen_and_kept, hitopk_run, keep_count, node_slices, top_k, topk_run, topk_traffic
+from refgf.oracle.definitions import (
+    hitopk_run,
+    keep_count,
+    node_slices,
+    sparsify,
+    top_k,
+    topk_run,
+    topk_traffic,
+)
 from refgf.oracle.seeded.mistakes.registry import mistake
 
 
@@ -21,7 +29,7 @@ def by_value(x, k):
     return np.array(sorted(sorted(range(len(x)), key=lambda i: (-x[i], i))[:k]), np.int64)
 
 
-@mistake("T2", "top_k", "of equal ones the last")
+@mistake("T2", "top_k", "of equal magnitudes the last")
 def last_of_equals(x, k):
     return np.array(sorted(sorted(range(len(x)), key=lambda i: (-abs(x[i]), -i))[:k]), np.int64)
 
@@ -31,13 +39,13 @@ def by_size(x, k):
     return np.array(sorted(range(len(x)), key=lambda i: (-abs(x[i]), i))[:k], np.int64)
 
 
-@mistake("T3", "mstopk", "all that reach the last threshold, more than k")
+@mistake("T3", "mstopk", "all elements above the last threshold, more than k")
 def too_many(x, k, start=0.0, rounds=30):
     size = np.abs(x)
     return np.flatnonzero(size >= (np.sort(size)[-k] * 0.99 if k else np.inf))
 
 
-@mistake("T3", "mstopk", "the neighbours are always the first ones")
+@mistake("T3", "mstopk", "`start` is ignored: the neighbours are always the first ones")
 def start_ignored(x, k, start=0.0, rounds=30):
     from refgf.oracle.definitions import mstopk
 
@@ -49,17 +57,17 @@ def exact(x, k, start=0.0, rounds=30):
     return top_k(x, k)
 
 
-@mistake("T4", "chosen_and_kept", "what is not sent is dropped")
+@mistake("T4", "sparsify", "the residual is dropped")
 def dropped(kept, g, k):
-    return chosen_and_kept(np.zeros_like(g), g, k)
+    return sparsify(np.zeros_like(g), g, k)
 
 
-@mistake("T4", "chosen_and_kept", "what was sent is kept, too")
+@mistake("T4", "sparsify", "sent elements stay in the residual")
 def not_cleared(kept, g, k):
-    return chosen_and_kept(kept, g, k)[0], kept + g
+    return sparsify(kept, g, k)[0], kept + g
 
 
-@mistake("T4", "chosen_and_kept", "chosen by the new gradient alone")
+@mistake("T4", "sparsify", "chosen by the new gradient alone")
 def chosen_too_early(kept, g, k):
     chosen, accumulated, sent = top_k(g, k), kept + g, np.zeros_like(g)
     sent[chosen] = accumulated[chosen]
@@ -69,10 +77,13 @@ def chosen_too_early(kept, g, k):
 
 @mistake("T5", "topk_run", "divided by p")
 def averaged(gs, percent):
-    return [{"x": [x / np.float32(len(gs[0])) for x in step["x"]], "kept": step["kept"]} for step in topk_run(gs, percent)]
+    return [
+        {"x": [x / np.float32(len(gs[0])) for x in step["x"]], "kept": step["kept"]}
+        for step in topk_run(gs, percent)
+    ]
 
 
-@mistake("T5", "topk_run", "k is shared by all ranks, not each one's own")
+@mistake("T5", "topk_run", "all ranks together send k, not each of them")
 def shared_k(gs, percent):
     return topk_run(gs, percent / len(gs[0]))
 
@@ -87,7 +98,7 @@ def k_of_all(gs, nodes, percent):
 def chosen_before_the_sum(gs, nodes, percent):
     kept, reports = [np.zeros_like(x) for x in gs[0]], []
     for step in gs:
-        pairs = [chosen_and_kept(h, g, keep_count(len(g), percent)) for h, g in zip(kept, step)]
+        pairs = [sparsify(h, g, keep_count(len(g), percent)) for h, g in zip(kept, step)]
         total = np.zeros_like(step[0])
         for node in nodes:
             total = total + np.concatenate(node_slices([pairs[r][0] for r in node]))

@@ -19,16 +19,20 @@ from refgf.oracle.seeded.mistakes.registry import mistake
 
 @mistake("P1", "on_wire", "float16 overflow becomes the largest number")
 def saturates(x, wire):
-    return np.where(np.isinf(on_wire(x, wire)) & np.isfinite(x), np.sign(x) * 65504, on_wire(x, wire)).astype(x.dtype)
+    y = on_wire(x, wire)
+    overflow = np.isinf(y) & np.isfinite(x)
+    return np.where(overflow, np.sign(x) * 65504, y).astype(x.dtype)
 
 
 @mistake("P1", "on_wire", "denormal float16 numbers are flushed to zero")
 def flushes(x, wire):
     y = on_wire(x, wire)
-    return np.where(np.abs(y) < 2.0**-14, np.copysign(np.zeros_like(y), y), y) if wire == "float16" else y
+    if wire != "float16":
+        return y
+    return np.where(np.abs(y) < 2.0**-14, np.copysign(np.zeros_like(y), y), y)
 
 
-@mistake("P1", "on_wire", "cut off instead of rounded to float16")
+@mistake("P1", "on_wire", "truncated instead of rounded to float16")
 def truncates(x, wire):
     y = on_wire(x, wire)
     if wire != "float16":
@@ -37,7 +41,7 @@ def truncates(x, wire):
     return np.where(np.abs(y) > np.abs(x), toward_zero, y)
 
 
-@mistake("P2", "bfloat16_bits", "cut off instead of rounded to bfloat16")
+@mistake("P2", "bfloat16_bits", "truncated instead of rounded to bfloat16")
 def bfloat16_truncated(x):
     with np.errstate(over="ignore", invalid="ignore"):
         return (np.asarray(x).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
@@ -68,7 +72,9 @@ def never_unscaled(gs, scale, wire="float16", allreduce=direct_allreduce):
         return allreduce([g * np.float32(scale) for g in gs], wire)
 
 
-@mistake("P4", "scaled_allreduce", "divided by the scale before the exchange: the small ones underflow")
+@mistake(
+    "P4", "scaled_allreduce", "divided by the scale before the exchange: small gradients underflow"
+)
 def unscaled_too_early(gs, scale, wire="float16", allreduce=direct_allreduce):
     return allreduce(gs, wire)
 
@@ -78,29 +84,33 @@ def averaged_as_well(gs, scale, wire="float16", allreduce=direct_allreduce):
     return [total / np.float32(len(gs)) for total in scaled_allreduce(gs, scale, wire, allreduce)]
 
 
-@mistake("P5", "all_finite", "only infinities are looked for")
+@mistake("P5", "all_finite", "only infinities are checked, not NaN")
 def only_infinities(arrays):
     return not any(bool(np.isinf(x).any()) for x in arrays)
 
 
-@mistake("P5", "all_finite", "only rank 0 is looked at")
+@mistake("P5", "all_finite", "only rank 0 is checked")
 def only_rank_0(arrays):
     return all_finite(arrays[:1])
 
 
-@mistake("P5", "all_finite", "never skipped")
+@mistake("P5", "all_finite", "no step is ever skipped")
 def never_skipped(arrays):
     return True
 
 
 @mistake("P6", "next_scale", "the count of good steps is not reset by a skipped one")
-def count_goes_on(scale, good_steps, finite, interval=2000, factor=2.0, smallest=1.0, largest=2.0**24):
+def count_goes_on(
+    scale, good_steps, finite, interval=2000, factor=2.0, smallest=1.0, largest=2.0**24
+):
     after = next_scale(scale, good_steps, finite, interval, factor, smallest, largest)
     return after if finite else (after[0], good_steps)
 
 
 @mistake("P6", "next_scale", "the scale never grows again")
-def never_grows(scale, good_steps, finite, interval=2000, factor=2.0, smallest=1.0, largest=2.0**24):
+def never_grows(
+    scale, good_steps, finite, interval=2000, factor=2.0, smallest=1.0, largest=2.0**24
+):
     return (scale, good_steps + 1) if finite else (max(scale / factor, smallest), 0)
 
 
@@ -114,7 +124,7 @@ def master_itself(master, wire="float16"):
     return master
 
 
-@mistake("P8", "scaled_run", "a skipped step still moves the weights by the old momentum")
+@mistake("P8", "scaled_run", "a skipped step still applies the old momentum")
 def skipped_step_moves(w, gs, rate, momentum, scale, interval=2000, wire="float16"):
     v, good_steps, reports = np.zeros_like(w), 0, []
     for step_gs in gs:
@@ -126,7 +136,7 @@ def skipped_step_moves(w, gs, rate, momentum, scale, interval=2000, wire="float1
     return reports
 
 
-@mistake("P8", "scaled_run", "the update is to the working copy, not to the master")
+@mistake("P8", "scaled_run", "the working copy is updated, not the master")
 def updates_the_copy(w, gs, rate, momentum, scale, interval=2000, wire="float16"):
     v, good_steps, reports = np.zeros_like(w), 0, []
     for step_gs in gs:
@@ -160,7 +170,7 @@ def nesterov(w, v, g, rate, momentum, decay=0.0, decayed=None):
     return w - w.dtype.type(rate) * (g + m * v), v
 
 
-@mistake("M1", "momentum_step", "the old velocity moves the weights")
+@mistake("M1", "momentum_step", "the weights are updated with the old velocity")
 def old_velocity(w, v, g, rate, momentum, decay=0.0, decayed=None):
     return w - w.dtype.type(rate) * v, momentum_step(w, v, g, rate, momentum, decay, decayed)[1]
 
@@ -175,7 +185,7 @@ def decay_forgotten(w, g, decay, decayed=None):
     return g
 
 
-@mistake("M2", "decayed_gradient", "0 w is added where there is no decay: -0 becomes +0")
+@mistake("M2", "decayed_gradient", "0 w is added without decay: -0 becomes +0")
 def decay_of_zero(w, g, decay, decayed=None):
     factors = decay if decayed is None else np.where(decayed, decay, 0.0)
     return g + np.asarray(factors, w.dtype) * w
@@ -192,38 +202,43 @@ def warmup_from_zero(step, warmup_steps, base_rate, batch_factor):
     return base_rate * batch_factor * min(1.0, (step + 1) / warmup_steps)
 
 
-@mistake("M4", "lars_ratio", "the decay is left out below")
+@mistake("M4", "lars_ratio", "the denominator lacks the decay")
 def ratio_without_decay(w, g, trust, decay=0.0):
     return lars_ratio(w, g, trust)
 
 
-@mistake("M4", "lars_ratio", "ratio 0 for weights of zero: they never start to move")
+@mistake("M4", "lars_ratio", "ratio 0 for weights of zero: they never move")
 def ratio_zero(w, g, trust, decay=0.0):
     return lars_ratio(w, g, trust, decay) if np.any(w) else 0.0
 
 
 @mistake("M5", "lars_step", "the ratio of the whole network for every tensor")
-def one_ratio(w, v, g, sizes, rate, momentum, trust, decay=0.0, decayed=None):
-    keep = np.repeat([True] * len(sizes) if decayed is None else np.asarray(decayed, bool), sizes)
-    change = decayed_gradient(w, g, decay, keep)
-    v = w.dtype.type(momentum) * v + w.dtype.type(rate * lars_ratio(w, g, trust, decay)) * change
+def one_ratio(w, v, g, s):
+    change = decayed_gradient(w, g, s.decay, decayed_elements(s))
+    rate = w.dtype.type(s.rate * lars_ratio(w, g, s.trust, s.decay))
+    v = w.dtype.type(s.momentum) * v + rate * change
     return w - v, v
 
 
 @mistake("M5", "lars_step", "the rate outside the velocity")
-def rate_outside(w, v, g, sizes, rate, momentum, trust, decay=0.0, decayed=None):
+def rate_outside(w, v, g, s):
     w, v, stop = w.copy(), v.copy(), 0
-    for i, size in enumerate(sizes):
-        part, stop = slice(stop, stop + size), stop + size
-        adapted = decayed is None or decayed[i]
-        ratio = lars_ratio(w[part], g[part], trust, decay) if adapted else 1.0
-        change = w.dtype.type(ratio) * decayed_gradient(w[part], g[part], decay if adapted else 0.0)
-        v[part] = w.dtype.type(momentum) * v[part] + change
-        w[part] = w[part] - w.dtype.type(rate) * v[part]
+    for i, size in enumerate(s.sizes):
+        tensor, stop = slice(stop, stop + size), stop + size
+        adapted = s.decayed is None or s.decayed[i]
+        ratio = lars_ratio(w[tensor], g[tensor], s.trust, s.decay) if adapted else 1.0
+        decayed = decayed_gradient(w[tensor], g[tensor], s.decay if adapted else 0.0)
+        v[tensor] = w.dtype.type(s.momentum) * v[tensor] + w.dtype.type(ratio) * decayed
+        w[tensor] = w[tensor] - w.dtype.type(s.rate) * v[tensor]
     return w, v
 
 
 @mistake("M5", "lars_step", "no ratio: momentum SGD with the rate inside the velocity")
-def no_ratio_at_all(w, v, g, sizes, rate, momentum, trust, decay=0.0, decayed=None):
-    keep = np.repeat([True] * len(sizes) if decayed is None else np.asarray(decayed, bool), sizes)
-    return rate_inside(w, v, g, rate, momentum, decay, keep)
+def no_ratio_at_all(w, v, g, s):
+    return rate_inside(w, v, g, s.rate, s.momentum, s.decay, decayed_elements(s))
+
+
+def decayed_elements(s):
+    """LARSSettings.decayed per element instead of per tensor."""
+    decayed = [True] * len(s.sizes) if s.decayed is None else np.asarray(s.decayed, bool)
+    return np.repeat(decayed, s.sizes)

@@ -1,6 +1,6 @@
 """A temporary folder for a lesson: removed at the end, on Ctrl-C, and when its process is killed.
 
-    with scratch.folder() as path: ...
+    with scratch_folder.folder() as path: ...
 
 After Ctrl-C mpiexec does not wait until a rank has tidied up. So a shell waits on a pipe that only the rank holds, and
 removes the folder when the rank is gone, however it went. Where the shell is killed too (Slurm, an emulated cluster), the

@@ -1,9 +1,9 @@
 """What lesson 14 works with: a data set that only a slow store has, and caches of its nodes.
 
-    place = levels.prepare(run, stack)            the data set, its files' names, the nodes, the slow stores
-    cache = levels.make(run, place, read, ...)    an empty cache of this rank's node
-    levels.check_hits(run, place, cache, ...)     are the hits what the limits say?
-    levels.damage(run, place)                     are damaged and foreign cache files noticed?
+    place = cache_levels.prepare(run, stack)            the data set, its files' names, the nodes, the slow stores
+    cache = cache_levels.make(run, place, read, ...)    an empty cache of this rank's node
+    cache_levels.check_hits(run, place, cache, ...)     are the hits what the limits say?
+    cache_levels.damage(run, place)                     are damaged and foreign cache files noticed?
 """
 
 import contextlib
@@ -16,17 +16,18 @@ import numpy as np
 from PIL import Image
 
 import kit
-from kit import scratch
+from lab import scratch_folder
 from refgf.papers.jia.hierarchical import blocks
 from refgf.comm.topology import nodes as nodes_of
 from refgf.papers.datacache import LEVELS, Cache, decoder, node_cache
 from refgf.papers.datacache.disk import DiskCache
 from refgf.papers.datacache.memory import table_bytes
-from refgf.training.data import Dataset, digits
+from refgf.machine.digits import digits
+from refgf.training.data import Dataset
 from refgf.machine.folders import image_folder
 from refgf.papers.datacache.shards import node_shards
 from refgf.papers.datacache.stores import FolderStore, RemoteStore, Throttled, data_set_key
-from refgf.machine.units import parse_link
+from refgf.machine.link import parse_link
 
 PLENTY = 1 << 40  # bytes: a limit that nothing here reaches
 PICTURE_SIZE = 128  # of the files written for this lesson
@@ -89,7 +90,7 @@ def prepare(run: kit.Run, stack: contextlib.ExitStack) -> Place:
     run.section("The data set")
     found = None
     if run.rank == 0:
-        root = str(run.options.data or write_tree(stack.enter_context(scratch.folder()), run.quick(150, 10**6)))
+        root = str(run.options.data or write_tree(stack.enter_context(scratch_folder.folder()), run.quick(150, 10**6)))
         train, _ = image_folder(root, run.options.image_size, skip_bad_images=run.options.skip_bad_images, memory_limit_bytes=0)
         paths = train.fetch.paths
         found = (dataclasses.replace(train, fetch=None), paths, data_set_key(root, paths))
@@ -98,7 +99,7 @@ def prepare(run: kit.Run, stack: contextlib.ExitStack) -> Place:
         raise ValueError(f"got {data.size} images for {run.size} ranks; wanted two a rank at least; next: fewer ranks")
     place = Place(data, paths, key, placement(run), "", {}, run.rank)
     run.say(f"{data.note}\nshards of {', '.join(str(len(shard)) for shard in place.shards)} samples")
-    mine = stack.enter_context(scratch.folder()) if place.leads else None
+    mine = stack.enter_context(scratch_folder.folder()) if place.leads else None
     place.folder = run.plain.allgather(mine)[place.nodes[place.node][0]]
     place.stores = slow_stores(run, paths, stack)
     return place

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from refgf.papers.mgwfbp.published import INFINIBAND, TEN_GIGABIT
+from refgf.papers.scaling.published import INFINIBAND, TEN_GIGABIT
 from refgf.papers.scaling.region import latency_of_gain
 from refgf.papers.scaling.workloads import resnet50
 

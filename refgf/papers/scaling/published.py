@@ -1,7 +1,8 @@
-"""Machines that others published, as refgf.papers.scaling.machine.Machine. Each says its source and how well it is known.
+"""Published machines, each with its source and how well it is known.
 
-The lines are whole allreduces, T(bytes) = a + b bytes, by number of GPUs. They came with 4 GPUs a node, so that 2 and 4
-are one node. A line holds for the sizes it was fitted on (32 kB to 2 MB there); beyond, it is an extrapolation.
+The lines are whole allreduces, T(bytes) = a + b bytes, for each number of GPUs. The clusters have 4
+GPUs per node, so lines of 2 and 4 GPUs are inside one node. A line holds for the sizes on which it
+was fitted (32 kB to 2 MB); beyond, it is an extrapolation.
 """
 
 from refgf.papers.scaling.machine import Machine
@@ -38,10 +39,11 @@ INFINIBAND_EXTENDED = Machine(
     lines={32: Line(4.063e-4, 4.907e-10), 64: Line(8.063e-4, 5.888e-10)},
 )
 
-# beta = 1.2 / B with B = 9 * 2**30 / 8 bytes/s; gamma = 160 / 64e9 s a byte
+# beta = 1.2 / B with B = 9 * 2**30 / 8 bytes/s; gamma = 160 / 64e9 s per byte
 SIMULATION = Machine(
     "MG-WFBP simulations, 10 Gbit/s Ethernet",
-    "the authors' simulation and plotting scripts (B-Caffe has 2 N alpha where 2 (N-1) alpha is meant)",
+    "the authors' simulation and plotting scripts (B-Caffe has 2 N alpha where 2 (N-1) alpha is "
+    "meant)",
     "verified",
     links={"between": Link(45.25e-6, 1.2 / (9 * 2**30 / 8), 160 / 64e9)},
 )
@@ -55,9 +57,18 @@ K80 = Machine(
 
 PYDTNN = Machine(
     "PyDTNN defaults, 1 Gbit/s network",
-    "hpca-uji/PyDTNN, pydtnn/performance_models.py: 0.5 us, 1 Gbit/s, additions at 4 Tflop/s of 4-byte numbers",
+    "hpca-uji/PyDTNN, pydtnn/performance_models.py: 0.5 us, 1 Gbit/s, additions at 4 Tflop/s of "
+    "4-byte numbers",
     "verified",
     links={"between": Link(0.5e-6, 8e-9, 1 / (4e12 * 4))},
 )
 
-MACHINES = (TEN_GIGABIT, INFINIBAND, TEN_GIGABIT_EXTENDED, INFINIBAND_EXTENDED, SIMULATION, K80, PYDTNN)
+MACHINES = (
+    TEN_GIGABIT,
+    INFINIBAND,
+    TEN_GIGABIT_EXTENDED,
+    INFINIBAND_EXTENDED,
+    SIMULATION,
+    K80,
+    PYDTNN,
+)

@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from refgf.nn.conv import Convolution
+from refgf.nn.conv import Convolution, Filters
 from refgf.nn.layers import FullyConnected
 from refgf.nn.workspace import Workspace
 from refgf.papers.barrachina.kernels import KernelShape
@@ -27,8 +27,8 @@ def layer_of(shape: KernelShape, workspace: Workspace, random=None):
         layer = FullyConnected("fc", (shape.channels,), shape.outputs, workspace)
     else:
         image = (shape.side, shape.side, shape.channels)
-        layer = Convolution("conv", image, shape.outputs, shape.kernel, workspace, shape.stride, shape.padding,
-                            input_gradient=not shape.first)  # fmt: skip
+        filters = Filters(shape.outputs, shape.kernel, shape.stride, shape.padding)
+        layer = Convolution("conv", image, filters, workspace, input_gradient=not shape.first)
 
     def numbers(dims):
         return np.full(dims, 0.5, workspace.dtype) if random is None else random.standard_normal(dims).astype(workspace.dtype)

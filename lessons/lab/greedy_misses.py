@@ -1,8 +1,8 @@
 """How often MG-WFBP's greedy rule misses the exact best merge, for lesson 09: arithmetic only, shared out over the ranks.
 
-    networks = merges.random_networks(longest=14), or merges.KINDS[...]          functions of a random number generator
-    merges.misses(run, 2000, network) -> {"networks": 2000, "missed": 0.31, ...}
-    merges.real_misses(run, line)     -> the same for the networks of the papers on published and measured lines
+    networks = greedy_misses.random_networks(longest=14), or greedy_misses.KINDS[...]          functions of a random number generator
+    greedy_misses.misses(run, 2000, network) -> {"networks": 2000, "missed": 0.31, ...}
+    greedy_misses.real_misses(run, line)     -> the same for the networks of the papers on published and measured lines
 
 A network is ([(ready_s, bytes)] in order of generation, a line a + b bytes). Backward times and sizes are spread evenly
 over four decades, start-ups and slopes so that both matter; nothing was tuned to make the rule look good or bad.
@@ -13,7 +13,7 @@ import random
 
 from refgf.predict.cost import Line
 from refgf.papers.mgwfbp.merge import compare
-from refgf.papers.mgwfbp.published import INFINIBAND, INFINIBAND_EXTENDED, K80, TEN_GIGABIT, TEN_GIGABIT_EXTENDED
+from refgf.papers.scaling.published import INFINIBAND, INFINIBAND_EXTENDED, K80, TEN_GIGABIT, TEN_GIGABIT_EXTENDED
 from refgf.papers.scaling.workloads import WORKLOADS
 
 MACHINES = (TEN_GIGABIT, TEN_GIGABIT_EXTENDED, INFINIBAND, INFINIBAND_EXTENDED, K80)

@@ -1,22 +1,12 @@
-"""Many trainings that have nothing to do with each other, dealt out to the ranks; and one search for the rate for all.
+"""The search for a learning rate, with independent trainings distributed over the ranks.
 
-    tried = tuning.search(run, cells, train, rounds=2)     train(cell, exponent, fold, seed) -> {"accuracy", "loss"}
-    tuning.best(tried[cell])                               the exponent: rate = centre 2^exponent
-    results = tuning.deal(run, jobs, function)             [function(*job) for job in jobs], each on one of the ranks
+    tried = rate_search.search(run, cells, train, rounds=2)     train(cell, exponent, fold, seed) -> {"accuracy", "loss"}
+    rate_search.best(tried[cell])                               the exponent: rate = centre 2^exponent
 """
 
-import statistics
-
-from kit.trials import t_95
+from kit.trials import deal, mean_and_half
 
 TUNED_ON = (0, 1)  # fold and seed; the comparison is on other folds
-
-
-def deal(run, jobs: list[tuple], function) -> list:
-    """Job i is done by rank i mod p; every rank gets all results. Collective."""
-    mine = {i: function(*job) for i, job in list(enumerate(jobs))[run.rank :: run.size]}
-    found = {i: result for results in run.plain.allgather(mine) for i, result in results.items()}
-    return [found[i] for i in range(len(jobs))]
 
 
 def search(run, cells: list, train, rounds: int) -> dict:
@@ -46,8 +36,8 @@ def best(tried: dict) -> int:
 
 def interval(values: list[float]) -> dict:
     """Mean, and half of its 95 % interval (Student's t); None where there is one value only."""
-    half = t_95(len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
-    return {"mean": statistics.mean(values), "half": half, "values": values}
+    mean, half = mean_and_half(values)
+    return {"mean": mean, "half": half, "values": values}
 
 
 def told(found: dict) -> str:

@@ -1,15 +1,141 @@
+"""Networks: state, gradients against central differences, announcements, and bad input."""
+
 import numpy as np
 import pytest
-from differences import LIMIT, STEP, central_difference
-from networks import NORMALIZATIONS, batch, small
+from differences import LIMIT, STEP, central_difference, workspace
+from networks import NORMALIZATIONS, batch, bound, small
+
+from refgf.exchange.pool import Pool
+from refgf.nn.alexnet import AlexNet
 
 SPLITS = [("batch", (None, 1)), ("batch", (2, 2)), ("local", (2, 1)), ("none", (None, 2))]  # images_per_block, threads
+
+# ---- state ----
+
+
+def test_initialize_is_the_same_for_every_type_and_rank():
+    _, wide, _ = small()
+    _, again, _ = small()
+    _, narrow, _ = small(space=workspace(dtype=np.float32))
+    for a, b, c in zip(wide, again, narrow):
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(a, c)
+    network = AlexNet(7, 71, width=1 / 64, workspace=workspace())
+    parameters, _ = bound(network, seed=4)
+    assert any((a != b).any() for a, b in zip(parameters, wide))
+
+
+def test_initial_weights_have_the_variance_of_he():
+    network = AlexNet(50, 67, width=1 / 4)
+    parameters, _ = bound(network)
+    for spec, parameter in zip(network.tensors, parameters):
+        if spec.decay and spec.size > 10000:
+            inputs = spec.size // spec.shape[-1]
+            spread = 5 * (2 / spec.size) ** 0.5  # five standard deviations of a sample variance
+            assert abs(parameter.var() * inputs / 2 - 1) < spread, spec.name
+
+
+def assert_running_statistics_wait_for_accept(network):
+    assert len(network.running) == 10
+    before = [array.copy() for array in network.running]
+    network.loss(*batch(network, 3), 3)
+    network.backward(lambda i: None)
+    assert all((a == b).all() for a, b in zip(network.running, before))
+    network.accept()
+    assert all((a != b).any() for a, b in zip(network.running, before))
+    before = [array.copy() for array in network.running]
+    network.loss(*batch(network, 0), 3)
+    network.backward(lambda i: None)
+    network.accept()
+    assert all((a == b).all() for a, b in zip(network.running, before))
+    network.running[0][...] = 5  # averaging over ranks works in place
+    assert (network.normalizations[0].running_mean == 5).all()
+
+
+def test_running_statistics_wait_for_accept():
+    assert_running_statistics_wait_for_accept(small()[0])
+
+
+def test_folding_statistics_in_at_once_goes_red():
+    network, *_ = small()
+    for layer in network.normalizations:
+
+        def wrong(x, training, layer=layer, forward=layer.forward):
+            y = forward(x, training)
+            layer.accept()
+            return y
+
+        layer.forward = wrong
+    with pytest.raises(AssertionError):
+        assert_running_statistics_wait_for_accept(network)
+
+
+def test_predict_has_no_dropout_and_depends_on_no_other_image():
+    network, *_ = small(dropout=0.5)
+    x, _ = batch(network, 5)
+    logits = network.predict(x)
+    assert logits.shape == (5, 7)
+    np.testing.assert_allclose(network.predict(x[2:3]), logits[2:3], rtol=0, atol=1e-12 * np.abs(logits).max())
+    assert network.predict(x[:0]).shape == (0, 7)
+
+
+def test_dropout_rng_decides_the_masks():
+    network, *_ = small("none", dropout=0.5)
+    losses = []
+    for seed in (1, 1, 2):
+        network.dropout_rng = np.random.default_rng(seed)
+        losses.append(network.loss(*batch(network, 5), 5))
+    assert losses[0] == losses[1] != losses[2]
+
+
+# ---- bad input ----
+
+
+def test_bind_says_which_array_is_wrong():
+    network, parameters, gradients = small()
+    with pytest.raises(ValueError, match="bind: gradients: got 25 arrays; wanted 26; next: "):
+        network.bind(parameters, gradients[:-1])
+    with pytest.raises(ValueError, match="fc8.bias"):
+        network.bind(parameters[::-1], gradients)
+    with pytest.raises(ValueError, match="float32.*fc8.bias.*wanted.*float64.*next: "):
+        network.bind(parameters, [gradient.astype(np.float32) for gradient in gradients])
+    with pytest.raises(ValueError, match="contiguous False; wanted"):
+        network.bind(parameters, [np.asfortranarray(gradient) for gradient in gradients])
+
+
+def test_use_before_bind_and_backward_without_loss():
+    network = AlexNet(7, 71, width=1 / 64)
+    for call in (lambda: network.initialize(1), lambda: network.predict(batch(network, 1)[0])):
+        with pytest.raises(ValueError, match="bind"):
+            call()
+    network, *_ = small()
+    with pytest.raises(ValueError, match="AlexNet.backward: got no loss; wanted .* next: "):
+        network.backward(lambda i: None)
+    network.loss(*batch(network, 2), 2)
+    network.backward(lambda i: None)
+    with pytest.raises(ValueError, match="AlexNet.backward: got no loss; wanted .* next: "):
+        network.backward(lambda i: None)
+
+
+def test_images_and_labels():
+    network, *_ = small()
+    x, labels = batch(network, 3)
+    wrong_images = [(x[:, :-1], labels, 3), (x[..., 0], labels, 3)]
+    wrong_labels = [(x, labels[:2], 3), (x, labels + 7, 3), (x, labels - 7, 3), (x, labels.astype(float), 3)]
+    wrong_batch = [(x, labels, 2), (x[:0], labels[:0], 0)]
+    for arguments in wrong_images + wrong_labels + wrong_batch:
+        with pytest.raises(ValueError, match="AlexNet.*got .* wanted .* next: "):
+            network.loss(*arguments)
+
+
+# ---- gradients ----
+
 
 
 @pytest.mark.parametrize("normalization,split", SPLITS)
 def test_gradients_against_central_differences(normalization, split):
     """24 entries of every tensor, and for each tensor the slope along one random direction, which meets all entries."""
-    network, parameters, gradients = small(normalization, images_per_block=split[0], threads=split[1])
+    network, parameters, gradients = small(normalization, space=workspace(*split))
     rng = np.random.default_rng(5)
     for spec, parameter in zip(network.tensors, parameters):
         if not spec.decay:
@@ -114,7 +240,7 @@ def test_gradients_are_written_in_place():
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_step_repeated_gives_the_same_bits_after_other_batches(threads):
-    network, _, gradients = small(dtype=np.float32, threads=threads, dropout=0.5)
+    network, _, gradients = small(dropout=0.5, space=workspace(None, threads, np.float32))
 
     def step(n):
         network.dropout_rng = np.random.default_rng(1)
@@ -134,6 +260,31 @@ def test_observe():
     network.loss(*batch(network, 2), 2, observe=lambda *event: seen.append(event))
     network.backward(lambda i: None, observe=lambda *event: seen.append(event))
     assert seen == [(name, "forward") for name in names] + [(name, "backward") for name in reversed(names)]
+
+
+def announced_gradients(normalization, scribble):
+    network = AlexNet(5, 67, width=1 / 16, normalization=normalization, dropout=0.0)
+    parameters, pool = Pool(network.tensors), Pool(network.tensors)
+    network.bind(parameters.views, pool.views)
+    network.initialize(3)
+    random = np.random.default_rng(0)
+    network.loss(random.standard_normal((3, 67, 67, 3)).astype(np.float32), random.integers(0, 5, 3), 3)
+    seen = {}
+
+    def on_ready(i):
+        seen[i] = pool.views[i].copy()
+        if scribble:
+            pool.views[i][...] = np.nan
+
+    network.backward(on_ready)
+    return [seen[i] for i in range(len(seen))]
+
+
+@pytest.mark.parametrize("normalization", ["batch", "local", "none"])
+def test_backward_does_not_read_what_it_has_announced(normalization):
+    """An announced gradient belongs to the exchange, which may overwrite it at once."""
+    left_alone, scribbled = (announced_gradients(normalization, s) for s in (False, True))
+    assert all(np.array_equal(a, b) for a, b in zip(left_alone, scribbled))
 
 
 # ---- seeded wrong variants ----

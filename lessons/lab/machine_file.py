@@ -1,4 +1,4 @@
-"""Lesson 08's machine file: what was measured here, for others; and speedups on a machine that others have sent in.
+"""Lesson 08's machine file: what was measured here, for others; and predictions for a machine that others have sent in.
 
     machine = machine_file.measured(run, points)       links, fitted rings and layer times of this run (papers/scaling/machine.py)
     machine_file.scale(run, machine, sizes)            what lesson 08 predicts for it
@@ -20,7 +20,7 @@ from refgf.predict.fit import fit_line
 from refgf.papers.scaling.headlines import BATCH, V100_RATE
 from refgf.papers.scaling.machine import Machine, load, save
 from refgf.papers.scaling.scaling import best_theta_step, ready_of
-from refgf.papers.scaling.systems import speedup, stack
+from refgf.papers.scaling.systems import scaling_efficiency, stack
 from refgf.papers.scaling.workloads import alexnet
 
 LENGTHS = (1, 256, 16_384, 1_048_576)  # elements of ping-pongs; a shaper gives the first quarter of a megabyte for nothing
@@ -112,7 +112,7 @@ def given(path) -> Machine:
 
 
 def scale(run: kit.Run, machine: Machine, far: list[int]) -> dict:
-    """Speedups with the best theta: AlexNet at the layer times of the file, or at a V100's rate. -> {technique: {ranks: x}}"""
+    """p times the scaling efficiency with the best theta: AlexNet at the layer times of the file, or at a V100's rate. -> {technique: {ranks: x}}"""
     run.section(f"PREDICTED: AlexNet on {machine.name}, lazy allreduce with its best theta")
     run.say(f"{machine.label}: {machine.source}")
     sizes = far if "between" in machine.links else sorted(machine.lines)
@@ -122,7 +122,9 @@ def scale(run: kit.Run, machine: Machine, far: list[int]) -> dict:
         ready, rate = ready_of(alexnet(), BATCH.values[0], V100_RATE.values[0]), "a V100's rate, as in the tables below"
     run.say(f"compute: {rate}; allreduce: lines of the file for {sorted(machine.lines)} ranks, else a ring on its slow link")
     systems = {system.name: system for system in stack(np.inf)}
-    found = {name: {p: speedup(p, best_theta_step(ready, system, machine.allreduce_s(p))) for p in sizes}
-             for name, system in systems.items()}  # fmt: skip
+    found = {
+        name: {p: p * scaling_efficiency(best_theta_step(ready, system, machine.allreduce_s(p))) / 100 for p in sizes}
+        for name, system in systems.items()
+    }
     run.table(["ranks", *systems], [[p, *(f"{found[name][p]:.1f}" for name in systems)] for p in sizes])
     return found

@@ -1,0 +1,64 @@
+"""Your own compressor: an allreduce that sends an approximation and remembers what it left out.
+
+    class SignSGD(Compressor): ...                          papers/signsgd is a complete one
+    GradientFlow(comm, model, allreduce=SignSGD, ...)       with any theta, with overlap, with
+    checkpoints
+
+What is remembered must survive three events: a step that is not accepted (an infinity on any rank),
+a change of the loss scale, and a checkpoint. So a compressor is given true gradients (unscaled),
+learns how each step ended, and shows its state.
+"""
+
+import abc
+
+import numpy as np
+
+from refgf import ops
+
+
+class Compressor(abc.ABC):
+    """Base class; made by GradientFlow as `kind(comm, wire=wire)`, like every allreduce."""
+
+    @abc.abstractmethod
+    def start(self, gradients) -> None:
+        """Called once. gradients (n,): the pool, to allocate state of its length and type."""
+
+    @abc.abstractmethod
+    def sum(self, x, elements: slice) -> None:
+        """x (k,) <- the approximate sum over all ranks; x is the pool's slice `elements`.
+
+        Every rank must end with the same bits. `state` must not change before `end(True)`.
+        """
+
+    @abc.abstractmethod
+    def end(self, accepted: bool) -> None:
+        """The step is over. If it was not accepted, forget what it would have left in `state`."""
+
+    @property
+    @abc.abstractmethod
+    def state(self) -> dict:
+        """This rank's arrays by name, for a checkpoint, which writes into them when it resumes."""
+
+
+class Compressed:
+    """The Allreduce that a `Compressor` makes of a pool's slices, which come in order and without
+    gaps.
+    """
+
+    def __init__(self, compressor: Compressor, gradients, loss_scale) -> None:
+        self.compressor, self.loss_scale = compressor, loss_scale
+        self._next = 0  # first element that was not summed in this step
+        compressor.start(gradients)
+
+    def __call__(self, x) -> None:
+        elements = slice(self._next, self._next + x.size)
+        self._next = elements.stop
+        ops.unscale(x, 1 / self.loss_scale.scale)
+        with np.errstate(over="ignore", invalid="ignore"):  # an infinity: the step is refused
+            self.compressor.sum(x, elements)
+        x *= self.loss_scale.scale
+
+    def end(self, accepted: bool) -> None:
+        """The step is over."""
+        self._next = 0
+        self.compressor.end(accepted)

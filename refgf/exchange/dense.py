@@ -1,0 +1,79 @@
+"""The exchange that sends every gradient.
+
+    backward -> ready(i) -> grouped (lazy.py) -> summed over ranks -> unscaled, checked -> StepResult
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from refgf import ops
+from refgf.exchange.lazy import LazyAllreduce, Theta
+from refgf.exchange.overlap import AtOnce
+from refgf.exchange.result import UNOBSERVED, StepResult
+
+
+@dataclass(frozen=True)
+class Transport:
+    """How gradients are sent: `LazyAllreduce`'s arguments, and who does the work.
+
+    allreduce  sums a flat array over all ranks, in place
+    grouping   a `Theta`, or another rule of grouping
+    itemsize   bytes of one gradient on the wire; None: as in the pool
+    worker     an `AtOnce`, or the `CommunicationThread` that sums while backward computes
+    checker    an `AtOnce`, or a second thread that checks one group's sums while the next is summed
+    observe    an observer of spans
+    """
+
+    allreduce: Callable
+    grouping: object = Theta()
+    itemsize: int | None = None
+    worker: object = AtOnce()
+    checker: object = AtOnce()
+    observe: object = UNOBSERVED
+
+
+class DenseExchange:
+    """All gradients are sent; their sums are unscaled and checked.
+
+    pool        gradients (n,), multiplied by the loss scale
+    loss_scale  a `LossScale`
+
+    Where every rank holds the same sums (ring, direct), every rank reaches the same verdict without
+    another message: an infinity or NaN that any rank contributes stays one.
+    """
+
+    def __init__(self, pool, transport: Transport, loss_scale) -> None:
+        self.transport, self.loss_scale = transport, loss_scale
+        self.lazy = LazyAllreduce(pool, self._send, transport.grouping, transport.itemsize)
+        self.communication_s = 0.0
+        self._finite = True
+
+    @property
+    def calls(self) -> list:
+        """The allreduce calls of the last step."""
+        return self.lazy.calls
+
+    def ready(self, index: int) -> None:
+        """Gradient number `index` is final."""
+        self.lazy.ready(index)
+
+    def finish(self) -> StepResult:
+        """Send what still waits; returns when all sums are in the pool."""
+        with self.transport.observe.span("compute", "WAIT_FOR_DATA"):
+            self.lazy.finish()
+            self.communication_s = self.transport.worker.wait()
+            self.transport.checker.wait()
+        accepted, self._finite = self._finite, True
+        self.loss_scale.update(accepted)
+        return StepResult(accepted)
+
+    def _send(self, x) -> None:
+        self.transport.worker.run(self._sum, x)
+
+    def _sum(self, x) -> None:
+        self.transport.allreduce(x)
+        self.transport.checker.run(self._check, x)
+
+    def _check(self, x) -> None:
+        finite = ops.unscale(x, 1 / self.loss_scale.scale)  # exact: the scale is a power of two
+        self._finite = self._finite and finite

@@ -1,0 +1,38 @@
+"""What all exchanges have in common: how a step ends, and who may watch it.
+
+An *exchange* is what gradients pass through: `ready(i)` for each gradient in order of generation,
+then `finish()`, which returns a `StepResult`. A step is accepted when all sums are finite, on every
+rank. A step that is not accepted changes nothing.
+"""
+
+import contextlib
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What `finish` returns.
+
+    accepted  may the parameters change? The same on every rank
+    sent      slices of the gradient pool that hold sums (ascending); None: all of it
+    waited    for each slice of `sent`: after how many steps it was sent again
+    """
+
+    accepted: bool = True
+    sent: list[slice] | None = None
+    waited: list[int] | None = None
+
+
+class Unobserved:
+    """The observer that records nothing; `refgf.machine.timeline.Timeline` is one that does."""
+
+    def span(self, lane: str, name: str):
+        """with observe.span("compute", "FORWARD"): ..."""
+        return contextlib.nullcontext()
+
+    def watched(self, allreduce, itemsize: int | None = None):
+        """The same Allreduce, each call recorded. itemsize: bytes of one number on the wire."""
+        return allreduce
+
+
+UNOBSERVED = Unobserved()

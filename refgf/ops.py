@@ -1,0 +1,175 @@
+"""The door to the engine: arithmetic in plain NumPy (or CuPy) that `refgf.engine` replaces by
+faster code.
+
+Callers write `ops.cast(x, out)`, so the function is looked up at each call. `import refgf.engine`
+(done by `refgf.launch`) puts faster functions in place of these. The bits are the same; one test
+compares all of them. This module is the definition: to understand a result, read it and forget the
+engine.
+"""
+
+import numpy as np
+
+from refgf.device import array_module, synchronize
+
+# ---- casts and sums of flat arrays of equal length ----
+
+
+def cast(x, out) -> None:
+    """out <- x, rounded to nearest, ties to even; a number too large for out's type becomes
+    infinite.
+    """
+    out[...] = x
+
+
+def add(x, out) -> None:
+    """out <- out + x, in out's type."""
+    out += x
+
+
+def rounded(x, kind, out) -> None:
+    """out <- x rounded to the type `kind`; out has x's type and may be x."""
+    out[...] = x.astype(kind)
+
+
+def unscale(x, factor: float) -> bool:
+    """x <- factor x. Returns whether every element of x is finite."""
+    finite = bool(array_module(x).isfinite(x).all())
+    if factor != 1:
+        x *= factor
+    return finite
+
+
+# ---- optimiser ----
+
+
+def momentum_sgd(w, v, g, momentum: float, decay: float, rate: float) -> None:
+    """v <- momentum v + (g + decay w);  w <- w - rate v.  Every operation is rounded to w's
+    type.
+    """
+    if decay:
+        g = decay * w + g
+    v *= momentum
+    v += g
+    w -= rate * v
+
+
+def plain_sgd(w, g, rate: float) -> None:
+    """w <- w - rate g."""
+    w -= rate * g
+
+
+# ---- layers: (n, ...) blocks of images ----
+
+
+def relu_gradient(dy, y, positive) -> None:
+    """dy <- dy where y > 0, else 0. positive: scratch, bool, of y's shape."""
+    array_module(y).greater(y, 0, out=positive)
+    dy *= positive
+
+
+def dropout(x, kept, factor: float, out) -> None:
+    """out <- factor x where `kept`, else 0."""
+    array_module(x).multiply(x, kept, out=out)
+    out *= factor
+
+
+def normalize(x, mean, scale, beta, y) -> None:
+    """y <- (x - mean) scale + beta. The difference comes first: x scale + constant would cancel."""
+    array_module(x).subtract(x, mean, out=y)
+    y *= scale
+    y += beta
+
+
+def normalize_gradient(x, mean, scale, slope, offset, dy, scratch) -> None:
+    """dy <- scale dy - slope (x - mean) - offset. scratch: of x's shape."""
+    array_module(x).subtract(x, mean, out=scratch)
+    scratch *= slope
+    dy *= scale
+    dy -= scratch
+    dy -= offset
+
+
+def largest_in_windows(x, y, winner, kernel: int, stride: int) -> None:
+    """y <- the maximum of each window of x, winner <- its number in the window.
+
+    Among equal values the first one wins. x (n, H, W, C); y and winner (uint8) (n, OH, OW, C)
+    """
+    xp = array_module(x)
+    y[...], winner[...] = in_windows(x, y, 0, kernel, stride), 0
+    for number in range(1, kernel**2):
+        value = in_windows(x, y, number, kernel, stride)
+        larger = value > y
+        xp.maximum(value, y, out=y)
+        larger = larger.view(np.uint8)
+        larger *= np.uint8(number)
+        xp.maximum(winner, larger, out=winner)  # numbers grow: the last one that was larger stays
+
+
+def to_winners(dy, winner, dx, kernel: int, stride: int) -> None:
+    """dx <- for each pixel the sum of dy over the windows whose maximum it is, in row order.
+
+    dy and winner (uint8) (n, OH, OW, C); dx (n, H, W, C)
+    """
+    dx[...] = 0
+    for number in reversed(range(kernel**2)):  # a pixel's last number is its first window
+        pixels = in_windows(dx, dy, number, kernel, stride)
+        pixels += array_module(dy).where(winner == number, dy, dy.dtype.type(0))
+
+
+def in_windows(x, y, number: int, kernel: int, stride: int):
+    """A view: value `number`, row by row, of every window. (n, H, W, C) -> (n, OH, OW, C)"""
+    (i, j), (_, rows, columns, _) = divmod(number, kernel), y.shape
+    down = slice(i, i + stride * (rows - 1) + 1, stride)
+    return x[:, down, j : j + stride * (columns - 1) + 1 : stride]
+
+
+# ---- messages ----
+
+
+def background(comm):
+    """The communicator for a thread that communicates while another computes. The engine's waits
+    sleep.
+    """
+    return comm
+
+
+class Buffers:
+    """What a schedule sends from and receives into, for slices of one array x (n,) sent in the type
+    `wire`.
+
+    outgoing(view)     the slice in the wire type
+    incoming(n)        memory for n elements that arrive; the next call overwrites it
+    arrived(buffer)    the same elements where x lives
+
+    scratch: a dict that keeps the memory from call to call. The engine's version also stages device
+    arrays.
+    """
+
+    def __init__(self, x, wire, scratch: dict | None = None, comm=None) -> None:
+        self.x, self.wire = x, np.dtype(wire)
+        self.direct = self.wire == x.dtype  # MPI may read and write x itself
+        self._scratch = {} if scratch is None else scratch
+
+    def outgoing(self, view):
+        """view (k,) -> (k,) in the wire type."""
+        if not self.direct:
+            out = self._memory("outgoing", view.size)
+            cast(view, out)
+            view = out
+        synchronize(self.x)  # MPI does not know streams
+        return view
+
+    def incoming(self, n: int):
+        """(n,) in the wire type."""
+        synchronize(self.x)  # a queued kernel may still read this memory
+        return self._memory("incoming", n)
+
+    def arrived(self, buffer):
+        """What arrived in `incoming` memory, where x lives."""
+        return buffer
+
+    def _memory(self, name: str, n: int):
+        key = name, self.wire
+        if key not in self._scratch or self._scratch[key].size < n:
+            self._scratch[key] = array_module(self.x).empty(n, self.wire)
+        return self._scratch[key][:n]

@@ -1,0 +1,39 @@
+"""A golden case: inputs per rank, optional intermediate states, the result, and why the case exists."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+FORMAT, SPEC = 1, 1  # versions of the case format and of SPEC.md
+TEXTS = ("name", "function", "why", "family")
+FIELDS = (*TEXTS, "statements", "arguments")
+
+
+@dataclass
+class Case:
+    """family: see seeded/generate/families.py, or "values"; bfloat16: tensors stored as 16 bits in the file."""
+
+    name: str
+    function: str
+    statements: list[str]
+    why: str
+    family: str
+    arguments: dict
+    tensors: dict[str, np.ndarray] = field(default_factory=dict)
+    bfloat16: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.tensors[name]
+
+    @property
+    def letter(self) -> str:
+        """Family of the first statement: "R" for R2."""
+        return self.statements[0][0]
+
+    def with_prefix(self, prefix: str) -> dict[str, np.ndarray]:
+        """{"out.x": array} for the prefix "out"."""
+        return {name: a for name, a in self.tensors.items() if name.startswith(prefix + ".")}
+
+    def description(self) -> dict:
+        """The contents of NAME.json."""
+        return {"format": FORMAT, "spec": SPEC, **{key: getattr(self, key) for key in FIELDS}}

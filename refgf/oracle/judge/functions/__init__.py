@@ -1,0 +1,27 @@
+"""How each judged function is called with a case, and what becomes of its result. A module per family.
+
+    FUNCTIONS["ring_allreduce"].run(module, case)  ->  {"out.x": array (p, n)}
+
+`module` is anything that has functions of the names and arguments in SPEC.md: the definitions, a definition with a
+seeded mistake, or an implementation. One array per rank becomes one array with a first axis `rank`.
+"""
+
+from refgf.oracle.judge.functions import (
+    cache,
+    daso,
+    hierarchy,
+    network,
+    sparse,
+    sums,
+    topk,
+    updates,
+)
+from refgf.oracle.judge.functions.judged import JudgedFunction
+from refgf.oracle.judge.functions.sums import PLAIN_SUMS
+
+MODULES = (sums, updates, sparse, daso, hierarchy, topk, cache, network)
+FUNCTIONS: dict[str, JudgedFunction] = {
+    name: function for module in MODULES for name, function in module.FUNCTIONS.items()
+}
+
+__all__ = ["FUNCTIONS", "PLAIN_SUMS", "JudgedFunction"]

@@ -1,0 +1,92 @@
+"""Sums over ranks: slices, ring, direct, exact sums, lazy and merged allreduces (R, D, S, L)."""
+
+from typing import Any
+
+import numpy as np
+
+from refgf.oracle.judge.case import Case
+from refgf.oracle.judge.functions.judged import (
+    JudgedFunction,
+    Outputs,
+    array_function,
+    bounds_of,
+    number,
+    pairs,
+    select,
+    vectors,
+)
+
+PLAIN_SUMS = (
+    "ring_allreduce",
+    "direct_allreduce",
+)  # the profiles `sum` and `agreement` apply to these
+RANK_ELEMENT = {"x": ("rank", "element")}
+
+
+def allreduce(name: str, *arguments: str) -> JudgedFunction:
+    """An allreduce: a list of p arrays in, a list of p arrays out."""
+
+    def run(module: Any, case: Case) -> Outputs:
+        return {"out.x": np.stack(getattr(module, name)(vectors(case), **select(case, *arguments)))}
+
+    return JudgedFunction(run, RANK_ELEMENT)
+
+
+def allreduce_with_states(name: str, *arguments: str) -> JudgedFunction:
+    """An allreduce whose module may also have the function `..._states`: all ranks' arrays after each step."""
+    states_name = name.replace("allreduce", "states")
+    plain = allreduce(name, *arguments)
+
+    def run(module: Any, case: Case) -> Outputs:
+        result = plain.run(module, case)
+        states = getattr(module, states_name, None)
+        if states and "state.x" in case.tensors:
+            steps = states(vectors(case), **select(case, *arguments))
+            result["state.x"] = np.stack([np.stack(xs) for xs in steps])
+        return result
+
+    return JudgedFunction(run, RANK_ELEMENT, (states_name,))
+
+
+def traffic(name: str) -> JudgedFunction:
+    """(messages, elements) that each of p ranks sends."""
+
+    def run(module: Any, case: Case) -> Outputs:
+        n, p = case.arguments["n"], case.arguments["p"]
+        return {
+            "out.traffic": np.array([getattr(module, name)(n, p, r) for r in range(p)], np.int64)
+        }
+
+    return JudgedFunction(run, {"traffic": ("rank", "messages, elements")})
+
+
+def lazy_calls(module: Any, case: Case) -> Outputs:
+    a, sizes = case.arguments, case["in.sizes"].tolist()
+    return {"out.calls": pairs(module.lazy_calls(sizes, a["itemsize"], number(a["theta_bytes"])))}
+
+
+def lazy_allreduce(module: Any, case: Case) -> Outputs:
+    a, sizes = case.arguments, case["in.sizes"].tolist()
+    settings = number(a["theta_bytes"]), a["wire"], a["order"]
+    return {"out.x": np.stack(module.lazy_allreduce(vectors(case), sizes, *settings))}
+
+
+def merged_allreduce(module: Any, case: Case) -> Outputs:
+    a, sizes = case.arguments, case["in.sizes"].tolist()
+    settings = a["counts"], a["wire"], a["order"]
+    return {"out.x": np.stack(module.merged_allreduce(vectors(case), sizes, *settings))}
+
+
+FUNCTIONS = {
+    "slice_bounds": bounds_of("slice_bounds", "n", "p", axis="slice"),
+    "ring_allreduce": allreduce_with_states("ring_allreduce", "wire"),
+    "ring_traffic": traffic("ring_traffic"),
+    "direct_allreduce": allreduce_with_states("direct_allreduce", "wire"),
+    "direct_traffic": traffic("direct_traffic"),
+    "agree": array_function("agree", ["x"], [], agree=()),
+    "exact_sum": array_function("exact_sum", ["x"], [], sum=("element",)),
+    "summation_bound": array_function("summation_bound", ["x"], ["wire"], bound=("element",)),
+    "lazy_calls": JudgedFunction(lazy_calls, {"calls": ("call", "start, stop")}),
+    "lazy_allreduce": JudgedFunction(lazy_allreduce, RANK_ELEMENT),
+    "merged_allreduce": JudgedFunction(merged_allreduce, RANK_ELEMENT),
+}

@@ -1,0 +1,77 @@
+"""The hash of a figure changes with the code that measured it, and with nothing else."""
+
+import pytest
+
+from kit import record
+
+LESSON, LAB, KIT = "lessons/01_ring.py", "lessons/lab/01_ring.py", "lessons/kit/__init__.py"
+PAPER, RING, TREE = "refgf/papers/jia.py", "refgf/comm/ring.py", "refgf/comm/tree.py"
+PROJECT = {
+    LESSON: '''"""Lesson."""
+
+import kit
+
+REPEATS = 5  # few
+print(kit.calls(1,
+                REPEATS))
+''',
+    LAB: "WIDTH = 8\n",
+    KIT: """from refgf.papers import jia
+
+def calls(a, b):
+    return jia.node(a + b)
+""",
+    PAPER: """def node(p):
+    from refgf.comm import ring
+    return ring.steps(p)
+""",
+    RING: '''def steps(p):
+    """Two phases."""
+    return 2 * (p - 1)  # messages
+''',
+    TREE: "DEPTH = 3\n",
+}
+NO_CHANGE = [
+    ("a comment", LESSON, "# few", "# a few"),
+    ("a docstring", RING, "Two phases.", "Reduce-scatter, then allgather."),
+    ("no docstring", RING, '    """Two phases."""\n', ""),
+    ("a line break", LESSON, "1,\n                REPEATS", "1, REPEATS"),
+    ("the kit", KIT, "a + b", "a - b"),
+    ("a paper", PAPER, "steps(p)", "steps(p) + 1"),
+    ("core code that is not imported", TREE, "3", "4"),
+]
+CHANGE = [
+    ("a constant of the lesson", LESSON, "REPEATS = 5", "REPEATS = 6"),
+    ("a constant of the lab", LAB, "8", "9"),
+    ("a constant of the core", RING, "2 *", "3 *"),
+    ("one more core file", LESSON, "import kit", "import kit\nfrom refgf.comm import tree"),
+]
+
+
+def code_hash(folder, changed=None, old="", new=""):
+    """The hash in a small project of which one text is replaced."""
+    for name, text in PROJECT.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        assert name != changed or old in text
+        file.write_text(text.replace(old, new) if name == changed else text)
+    return record.code_hash(folder / LESSON, folder)
+
+
+@pytest.mark.parametrize(
+    "file, old, new", [row[1:] for row in NO_CHANGE], ids=[r[0] for r in NO_CHANGE]
+)
+def test_a_figure_stays_fresh(tmp_path, file, old, new):
+    assert code_hash(tmp_path, file, old, new) == code_hash(tmp_path)
+
+
+@pytest.mark.parametrize("file, old, new", [row[1:] for row in CHANGE], ids=[r[0] for r in CHANGE])
+def test_a_figure_becomes_stale(tmp_path, file, old, new):
+    assert code_hash(tmp_path, file, old, new) != code_hash(tmp_path)
+
+
+def test_the_import_path_of_a_lesson():
+    """The rule that finds files in the small project finds them in this one."""
+    lesson = next((record.ROOT / "lessons").glob("03_*.py"))
+    core = {file.name for file in record.import_path([lesson]) if record.is_core(file)}
+    assert {"lazy.py", "pool.py", "ring.py", "slices.py"} <= core

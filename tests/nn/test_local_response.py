@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+from differences import assert_layer, workspace
+
+from refgf.nn.local_response import LocalResponseNorm
+
+SHAPE = (5, 4, 3, 7)  # images, height, width, channels
+SPLITS = [(None, 1), (1, 1), (3, 1), (None, 2), (2, 3)]  # images_per_block, threads
+
+
+def images(n=SHAPE[0]):
+    """Mean 3, another deviation for each channel."""
+    return 3 + np.random.default_rng(0).standard_normal((n, *SHAPE[1:])) * np.arange(1, 8)
+
+
+def local_norm(split=(None, 1), kind=LocalResponseNorm, **options):
+    return kind("norm", SHAPE[1:], workspace(*split), **options)
+
+
+def by_definition(x, size, k, alpha, beta):
+    y = np.zeros_like(x)
+    for image, row, column, channel in np.ndindex(x.shape):
+        near = [j for j in range(x.shape[3]) if abs(j - channel) <= size // 2]
+        squares = sum(x[image, row, column, j] ** 2 for j in near)
+        y[image, row, column, channel] = x[image, row, column, channel] / (k + alpha * squares) ** beta
+    return y
+
+
+LOCAL = [dict(size=5, k=2.0, alpha=1e-4, beta=0.75), dict(size=3, k=1.0, alpha=0.3, beta=0.6),
+         dict(size=1, k=1.0, alpha=0.5, beta=1.5), dict(size=99, k=2.0, alpha=0.2, beta=0.75)]  # fmt: skip
+
+
+def assert_local(layer, options):
+    x = images()
+    np.testing.assert_allclose(layer.forward(x, True), by_definition(x, **options), rtol=1e-13)
+
+
+@pytest.mark.parametrize("options", LOCAL)
+def test_local_response_norm_by_definition(options):
+    assert_local(local_norm(**options), options)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("options", LOCAL)
+def test_local_response_norm_gradients(options, split):
+    assert_layer(local_norm(split, **options), images())
+
+
+def test_local_response_norm_of_nothing():
+    assert_layer(local_norm(), images(0))
+
+
+def test_an_even_window_has_no_middle():
+    with pytest.raises(ValueError, match="odd"):
+        local_norm(size=4)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_summing_along_the_wrong_axis_goes_red(axis):
+    class Wrong(LocalResponseNorm):
+        def neighbours(self, values, out):
+            swapped = np.ascontiguousarray(values.swapaxes(axis, 3))
+            out[...] = super().neighbours(swapped, np.empty_like(swapped)).swapaxes(axis, 3)
+            return out
+
+    with pytest.raises(AssertionError):
+        assert_local(local_norm(kind=Wrong, **LOCAL[1]), LOCAL[1])

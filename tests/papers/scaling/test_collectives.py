@@ -1,0 +1,194 @@
+"""Closed forms of allreduces against schedules: those written here, and those of refgf.comm."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from refgf.comm import direct, ring, tree
+from refgf.papers.jia import doubling, hierarchical
+from refgf.papers.jia.wires import Wires
+from refgf.papers.scaling import collectives
+from refgf.papers.scaling.simulate import from_schedules
+from refgf.predict import cost
+from refgf.predict.cost import Link
+
+LINK = Link(3.0, 0.5, 0.25)  # binary fractions: sums are exact
+NO_SUMS = Link(3.0, 0.5)
+INSIDE, BETWEEN = Link(1.0, 0.125, 0.125), Link(8.0, 2.0, 0.125)
+SIZES = (0, 1, 2, 7, 8, 13, 1000)
+
+
+def step(to, send, sender, receive, op):
+    return SimpleNamespace(
+        send_to=to, send=slice(*send), receive_from=sender, receive=slice(*receive), op=op
+    )
+
+
+def doubling_schedule(rank, p, n):
+    return [
+        step(rank ^ 1 << k, (0, n), rank ^ 1 << k, (0, n), "add") for k in range(p.bit_length() - 1)
+    ]
+
+
+def halving_doubling_schedule(rank, p, n):
+    low, high, steps = 0, n, []
+    for bit in [p >> k for k in range(1, p.bit_length())]:
+        middle = (low + high) // 2
+        mine, other = (
+            ((low, middle), (middle, high)) if not rank & bit else ((middle, high), (low, middle))
+        )
+        steps.append(step(rank ^ bit, other, rank ^ bit, mine, "add"))
+        low, high = mine
+    for s in reversed(steps[:]):
+        mine, other = (s.receive.start, s.receive.stop), (s.send.start, s.send.stop)
+        steps.append(step(s.send_to, mine, s.send_to, other, "copy"))
+    return steps
+
+
+def tree_schedule(rank, p, n):
+    """Binomial tree with root 0, for any p."""
+    up, bit = [], 1
+    while bit < p:
+        if rank & bit:
+            up.append(step(rank - bit, (0, n), None, (0, 0), "copy"))
+            break
+        if rank + bit < p:
+            up.append(step(None, (0, 0), rank + bit, (0, n), "add"))
+        bit *= 2
+    down = [
+        step(None, (0, 0), s.send_to, (0, n), "copy")
+        if s.send_to is not None
+        else step(s.receive_from, (0, n), None, (0, 0), "copy")
+        for s in reversed(up)
+    ]
+    return up + down
+
+
+def simulated(algorithm, p, n, link=LINK):
+    return from_schedules([algorithm(rank, p, n) for rank in range(p)], 4, link)
+
+
+@pytest.mark.parametrize("p", [1, 2, 4, 8])
+@pytest.mark.parametrize("n", SIZES)
+def test_recursive_doubling(p, n):
+    assert collectives.recursive_doubling_s(p, n, 4, LINK) == simulated(doubling_schedule, p, n)
+
+
+@pytest.mark.parametrize("p", [1, 2, 4, 8])
+def test_halving_doubling_by_halves(p):
+    for n in (0, 8, 1000):
+        form = collectives.halving_doubling_s(p, n, 4, LINK)
+        assert form == simulated(halving_doubling_schedule, p, n)
+    rounds = p.bit_length() - 1
+    slack = 4 * 2 * rounds * (LINK.beta_s_per_byte + LINK.gamma_s_per_byte)
+    form = collectives.halving_doubling_s(p, 13, 4, LINK)
+    assert 0 <= simulated(halving_doubling_schedule, p, 13) - form <= slack
+
+
+@pytest.mark.parametrize("p", range(1, 9))
+@pytest.mark.parametrize("n", SIZES)
+def test_tree(p, n):
+    assert collectives.tree_s(p, n, 4, LINK) == simulated(tree_schedule, p, n)
+
+
+def test_hierarchical_counts_the_paper_s_steps():
+    one_a_message = Link(1, 0)
+    steps = collectives.hierarchical_s(64, 16, 10**6, 4, one_a_message, one_a_message)
+    assert steps == 186
+    assert cost.ring_allreduce_s(1024, 10**6, 4, one_a_message) == 2046
+
+
+@pytest.mark.parametrize("p", [1, 2, 4, 5, 6, 8])
+@pytest.mark.parametrize("name", collectives.LINES)
+def test_lines_are_the_exact_forms_where_slices_are_even(p, name):
+    forms = {
+        "ring": cost.ring_allreduce_s,
+        "recursive doubling": collectives.recursive_doubling_s,
+        "halving-doubling": collectives.halving_doubling_s,
+        "tree": collectives.tree_s,
+    }
+    n = 1000 * p
+    line_s = collectives.LINES[name](p, LINK)(4 * n)
+    assert line_s == pytest.approx(forms[name](p, n, 4, LINK), rel=1e-14)
+
+
+def test_other_sizes_cost_two_messages_more():
+    doubling_s, halving_s = (
+        [form(p, n, 4, NO_SUMS) for p in (4, 5)]
+        for form, n in (
+            (collectives.recursive_doubling_s, 10),
+            (collectives.halving_doubling_s, 8),
+        )
+    )
+    assert doubling_s[1] - doubling_s[0] == 2 * 23
+    assert halving_s[1] - halving_s[0] == 2 * 19
+
+
+# ---- the schedules of refgf.comm and refgf.papers.jia ----
+
+
+@pytest.mark.parametrize("p", range(1, 33))
+@pytest.mark.parametrize(
+    "algorithm, form",
+    [
+        (ring.reduce_scatter, cost.ring_reduce_scatter_s),
+        (ring.allgather, cost.ring_allgather_s),
+        (ring.allreduce, cost.ring_allreduce_s),
+        (direct.allreduce, cost.ring_allreduce_s),
+        (doubling.recursive_doubling, collectives.recursive_doubling_s),
+        (tree.allreduce, collectives.tree_s),
+    ],
+)
+def test_exact_for_any_number_of_elements(algorithm, form, p):
+    for n in (0, 1, p - 1, p, p + 1, 100_003):
+        assert simulated(algorithm, p, n) == form(p, n, 4, LINK)
+
+
+@pytest.mark.parametrize("p", range(1, 33))
+def test_halving_doubling(p):
+    """Exact where q = 2**R divides the elements.
+
+    Otherwise a round that halves b slices sends b/2 of them, each less than one element above the
+    average: b/2 + b/4 + ... + 1 = q - 1 elements per phase.
+    """
+    rounds = p.bit_length() - 1
+    for n in (0, 2**rounds, 3 * 2**rounds):
+        form = collectives.halving_doubling_s(p, n, 4, LINK)
+        assert simulated(doubling.halving_doubling, p, n) == form
+    slack = 4 * (2**rounds - 1) * (2 * LINK.beta_s_per_byte + LINK.gamma_s_per_byte)
+    form = collectives.halving_doubling_s(p, 1001, 4, LINK)
+    assert 0 <= simulated(doubling.halving_doubling, p, 1001) - form <= slack
+
+
+def by_node(k):
+    return lambda source, dest: INSIDE if source // k == dest // k else BETWEEN
+
+
+@pytest.mark.parametrize("nodes, k", [(1, 4), (2, 1), (2, 2), (2, 4), (4, 2), (3, 3), (8, 4)])
+def test_three_phases(nodes, k):
+    p, n = nodes * k, 5 * nodes * k
+    algorithm = hierarchical.three_phase(hierarchical.blocks(p, k))
+    form = collectives.hierarchical_s(nodes, k, n, 4, INSIDE, BETWEEN)
+    assert simulated(algorithm, p, n, by_node(k)) == form
+
+
+@pytest.mark.parametrize("nodes, k", [(2, 1), (2, 2), (4, 2), (3, 3), (8, 4), (5, 1)])
+def test_nothing_is_faster_than_the_bytes_between_nodes(nodes, k):
+    """Where only bytes between nodes cost: the two-level ring reaches the bound."""
+    p, n = nodes * k, 40 * nodes * k
+    links = Link(0.0, 0.0), Link(0.0, 2.0)
+    least_s = cost.least_between_s(nodes, n, 4, links[1])
+    split = hierarchical.blocks(p, k)
+    algorithms = [f(split) for f in (hierarchical.two_level_ring, hierarchical.three_phase)]
+    algorithms += [hierarchical.log_phases(split), ring.allreduce]
+    node_of_rank = [rank // k for rank in range(p)]
+    times_s = [simulated(algorithm, p, n, Wires(node_of_rank, *links)) for algorithm in algorithms]
+    assert times_s[0] == least_s == min(times_s)
+
+
+@pytest.mark.parametrize("p", [3, 5, 6, 7])
+def test_forgotten_extra_ranks_are_seen(p):
+    """Seeded mistake: log2 p rounds for any p, as if it were a power of two."""
+    rounds = p.bit_length() - 1
+    wrong = rounds * (LINK.message_s(400) + LINK.sum_s(400))
+    assert wrong < simulated(doubling.recursive_doubling, p, 100)
