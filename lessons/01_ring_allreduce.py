@@ -37,7 +37,8 @@ from kit import call_times
 from refgf.comm import direct, ring
 from refgf.comm.replay import check, replay
 from refgf.comm.schedule import NOTHING, Step, collective
-from refgf.engine.shared import SharedMemory, share_memory
+from refgf.engine.node_memory import share_memory
+from refgf.engine.shared import SharedMemory
 from refgf.comm.slices import length, slices
 from refgf.oracle.definitions import exact_sum, ring_allreduce, same_bits, summation_bound
 from refgf.predict.cost import Link, bus_bandwidth, ring_allreduce_s

@@ -51,8 +51,9 @@ import kit
 from kit import axes, layers
 from refgf.comm.ring import ring_allreduce
 from refgf.comm.slices import slices
-from refgf.exchange.dense import DenseExchange, StepResult, Transport
+from refgf.exchange.dense import DenseExchange, Transport
 from refgf.exchange.lazy import Theta
+from refgf.exchange.result import StepResult
 from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
 from refgf.nn.workspace import Workspace

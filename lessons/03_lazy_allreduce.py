@@ -42,7 +42,7 @@ from kit.replay import Size, replay_backward, sizes_of, time_steps
 from refgf.comm import direct, ring
 from refgf.comm.agreement import agree, checked
 from refgf.comm.schedule import collective
-from refgf.exchange.dense import StepResult
+from refgf.exchange.result import StepResult
 from refgf.exchange.lazy import LazyAllreduce, Theta
 from refgf.exchange.overlap import AtOnce, CommunicationThread
 from refgf.exchange.pool import Pool

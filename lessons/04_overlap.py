@@ -48,7 +48,7 @@ from lab import gantt
 from kit.replay import replay_backward, sizes_of
 from refgf.comm.ring import ring_allreduce
 from refgf.machine.timeline import Timeline, chrome_trace, gather
-from refgf.exchange.dense import StepResult
+from refgf.exchange.result import StepResult
 from refgf.exchange.lazy import LazyAllreduce, Theta
 from refgf.machine.meter import ExposedTime
 from refgf.exchange.overlap import AtOnce, CommunicationThread

@@ -46,10 +46,10 @@ from refgf.comm.direct import direct_allreduce
 from refgf.comm.ring import ring_allreduce
 from refgf.comm.slices import length
 from refgf.engine.residual import FusedResidual
-from refgf.exchange.csc import CSC, CSCSettings
+from refgf.exchange.csc import CSC
 from refgf.exchange.dense import DenseExchange, Transport
 from refgf.exchange.lazy import Theta
-from refgf.exchange.momentum_correction import BEFORE, FORMS
+from refgf.exchange.momentum_correction import BEFORE, FORMS, CSCSettings
 from refgf.exchange.pool import Pool
 from refgf.exchange.precision import LossScale
 from refgf.oracle import definitions

@@ -183,8 +183,9 @@ def measure_part(part: kit.Run, data, theta: float) -> dict:
     for system in stack(theta):
         half = system.itemsize == 2
         switched = {"wire": np.float16, "loss_scale": LossScale(SCALE)} if half else {}
-        csc, theta = system.percent and flow.csc(part, data, system.percent), Theta(system.threshold_bytes)
-        with flow.new(part, data, grouping=theta, overlap=system.overlap, csc=csc, **switched) as stack_:
+        switched["grouping"] = Theta(system.threshold_bytes)
+        switched["csc"] = system.percent and flow.csc(part, data, system.percent)
+        with flow.new(part, data, overlap=system.overlap, **switched) as stack_:
             steps[system.name] = flow.time_steps(part, stack_, images.steps(part, data, count))
             if system.percent:  # with and without the norms' call
                 compute_s = found[kind_of(system)].compute_s
@@ -273,6 +274,7 @@ def fitted(workload, rate, lines) -> dict:
 if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__)
     images.arguments(lesson)
-    lesson.argument("--theta", type=kit.threshold_bytes, default=2**18, metavar="BYTES", help="threshold of lazy allreduce in the measured steps")
+    lesson.argument("--theta", type=kit.threshold_bytes, default=2**18, metavar="BYTES",
+                    help="threshold of lazy allreduce in the measured steps")  # fmt: skip
     lesson.argument("--machine", type=Path, metavar="FILE", help="predict for this machine too: a file that this lesson wrote")
     lesson.main(measure, draw)

@@ -41,8 +41,9 @@ import functools
 import numpy as np
 
 import kit
-from kit import axes, images
+from kit import axes, images, trials
 from lab import lars_norms, rate_search
+from refgf.exchange.result import StepResult
 from refgf.nn.alexnet import AlexNet
 from refgf.nn.workspace import Workspace
 from refgf.oracle.definitions import LARSSettings, lars_step, same_bits
@@ -53,7 +54,7 @@ from refgf.machine.folders import image_folder
 from refgf.comm.direct import direct_allreduce
 from refgf.training.gradientflow import GradientFlow
 from refgf.papers.jia.lars import LARS, SHARES, squared_norms
-from refgf.training.sgd import linear_scaling, polynomial_decay, warmup
+from refgf.training.sgd import MomentumSGD, linear_scaling, polynomial_decay, warmup
 from refgf.training.step import evaluate, replica
 
 BASE_BATCH = 64  # where --rate is
@@ -95,8 +96,8 @@ class Alone:
     def ready(self, i: int) -> None:
         pass
 
-    def finish(self) -> bool:
-        return bool(np.isfinite(self.gradients.flat).all())
+    def finish(self) -> StepResult:
+        return StepResult(bool(np.isfinite(self.gradients.flat).all()))
 
 
 def parts_of_steps(data, batch: int, per_rank: int, epoch: int, seed: int):
@@ -138,9 +139,10 @@ def check_against_oracle(run: kit.Run, data) -> None:
         lars_norms.require_traffic(run, 0 if by is None else 2 * sum(t.decay for t in tensors))
     run.say("a step of LARS, norms alone, by slices and by layers: bits as defined; one allreduce of 2L numbers")
     ranks, batch, bits = run.size, 5 * run.size, []
-    with GradientFlow(run.comm, network(run, data, 1, 0.0), allreduce=direct_allreduce, seed=1, trust=0.01) as together:
-        model = replica(network(run, data, 1, 0.0), 1)
-        model.optimizer = LARS(model.network.tensors, model.parameters.flat, 0.01, weight_decay=0.0)
+    lars = functools.partial(LARS, trust=0.01, weight_decay=0.0)
+    models = [replica(network(run, data, 1, 0.0), lars, seed=1) for _ in range(2)]
+    with GradientFlow(run.comm, models[0], allreduce=direct_allreduce) as together:
+        model = models[1]
         for step in range(2):
             parts = [data.load(np.arange(batch * step + 5 * r, batch * step + 5 * r + 5)) for r in range(ranks)]
             together.step(*parts[run.rank], batch, 0.1)
@@ -161,10 +163,9 @@ def peak_rate(run: kit.Run, batch: int, exponent: int) -> float:
 def learn(run: kit.Run, epochs: int, cell, exponent: int, number: int, seed: int) -> dict:
     """One training from the beginning, by this rank alone. cell: (optimiser, with warm-up?, batch)"""
     (optimizer, warm, batch), (train, held_out) = cell, images_of(run, number)
-    model = replica(network(run, train, seed), seed, weight_decay=images.WEIGHT_DECAY)
-    if optimizer == "LARS":
-        model.optimizer = LARS(model.network.tensors, model.parameters.flat, run.options.trust,
-                               weight_decay=images.WEIGHT_DECAY)  # fmt: skip
+    kind = functools.partial(LARS, trust=run.options.trust) if optimizer == "LARS" else MomentumSGD
+    update = functools.partial(kind, weight_decay=images.WEIGHT_DECAY)
+    model = replica(network(run, train, seed), update, seed=seed)
     steps, step, losses = epochs * steps_per_epoch(train.size, batch), 0, []
     for epoch in range(epochs):
         losses = []
@@ -207,7 +208,7 @@ def compare(run: kit.Run, data) -> dict:
     train = functools.partial(learn, run, epochs)
     tried = rate_search.search(run, cells, train, rounds=run.quick(0, 1, 2))
     jobs = [(cell, rate_search.best(tried[cell]), *place) for cell in cells for place in judged]
-    results = iter(rate_search.deal(run, jobs, train))
+    results = iter(trials.deal(run, jobs, train))
     rows = []
     for cell in cells:
         right, at = [next(results)["accuracy"] for _ in judged], rate_search.best(tried[cell])

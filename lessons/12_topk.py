@@ -139,7 +139,7 @@ def time_selection(run: kit.Run) -> list[dict]:
                 "argpartition": lambda x=x, n=n, k=k: np.argpartition(np.abs(x), n - k)[n - k :],
                 "exact": functools.partial(exact_top_k, x, k),
                 "MSTopK": functools.partial(mstopk, x, k),
-                "CSC's norms": functools.partial(add_norms, norms, x, 0, chunk, scratch),
+                "CSC's norms": functools.partial(chunk_norms, norms, x, chunk, scratch),
             }
             times = {name: run.time(f, run.quick(2, 3, 7)) for name, f in functions.items()}
             rows.append({"n": n, "percent": percent, "times": times})
@@ -150,6 +150,11 @@ def time_selection(run: kit.Run) -> list[dict]:
     run.say(f"{n:,} gradients, MSTopK over argpartition: {told}. But its {PASSES} passes at most only read, in order:\n"
             f"with a GPU's {1e-9 * GPU_BYTES_PER_S:g} GB/s (assumed: a V100) they take {kit.seconds(gpu_s)}.")  # fmt: skip
     return rows
+
+
+def chunk_norms(norms, x, chunk: int, scratch) -> None:
+    """norms (C,) <- norms + the L1 norms of the chunks of x (n,). scratch: as x."""
+    add_norms(norms, np.abs(x, out=scratch), 0, chunk)
 
 
 def judge_mstopk(run: kit.Run, data) -> list[dict]:
@@ -190,7 +195,7 @@ def count_bytes(run: kit.Run, n: int = ALEXNET) -> dict:
 def time_exchanges(run: kit.Run, data, nodes) -> list[dict]:
     """The exchange alone, choice included, at 1 and 10 %, beside what its messages should take."""
     run.section("How long does the exchange take?")
-    n = sum(spec.size for spec in images.network(run, data).tensors)
+    n = images.parameter_count(run, data)
     x = np.random.default_rng(run.rank).standard_normal(n).astype(np.float32)
     line, link = flow.ring_line_and_link(run, n)
     exchanges, predicted_s = {"dense ring": collective(run.comm, ring.allreduce)}, [line(4 * n)]
@@ -220,7 +225,7 @@ def compare_accuracy(run: kit.Run, train, held_out, nodes) -> dict:
     """The same training with each exchange; top-k at as many bytes a step as CSC, and at CSC's density."""
     epochs = run.options.epochs or run.quick(1, 4, 12)
     seeds = run.quick([1], [1, 2, 3])
-    equal = flow.topk_percent(sum(spec.size for spec in images.network(run, train).tensors), run.size, CSC_PERCENT)
+    equal = flow.topk_percent(images.parameter_count(run, train), run.size, CSC_PERCENT)
     run.section(f"Accuracy after {epochs} epochs: CSC at {CSC_PERCENT:g} %, top-k at {equal:.3g} % of the gradients")
     percents = {"top-k": equal, "MSTopK": equal, "HiTopKComm": equal, "top-k, same density": CSC_PERCENT}
     result = {}
@@ -243,8 +248,9 @@ def stack_of(run: kit.Run, name: str, data, nodes, seed: int, percent: float | N
         return flow.new(run, data, seed)
     per_epoch = steps_per_epoch(data.size, run.options.batch * run.size)
     if name == "CSC":
-        return flow.new(run, data, seed, density=Density(CSC_PERCENT, (), per_epoch, epochs * per_epoch))
-    n = sum(spec.size for spec in images.network(run, data).tensors)
+        density = Density(CSC_PERCENT, (), per_epoch, epochs * per_epoch)
+        return flow.new(run, data, seed, csc=flow.csc(run, data, density))
+    n = images.parameter_count(run, data)
     random = np.random.default_rng([seed, run.rank])
 
     def somewhere(x, k: int):

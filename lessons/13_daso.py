@@ -52,13 +52,14 @@ import numpy as np
 import kit
 from kit import axes, flow, images, placement, trials
 from lab import daso_replay
+from refgf import ops
 from refgf.comm import ring
 from refgf.papers.jia import hierarchical
-from refgf.papers.daso.bfloat16 import ring_among
-from refgf.engine.sleeping import patient
+from refgf.papers.daso.bfloat16 import ring_on_ranks
 from refgf.comm.schedule import collective
 from refgf.papers.daso.daso import DASO
 from refgf.papers.daso.phases import BLOCKING, Constant, Phase, Phases
+from refgf.exchange.lazy import Theta
 from refgf.machine.digits import digits
 from refgf.training.data import steps_per_epoch
 from refgf.training.gradientflow import GradientFlow
@@ -91,8 +92,7 @@ def measure(run: kit.Run) -> dict:
 
 
 def daso(run: kit.Run, data, nodes, phases, per_epoch: int, seed: int = images.SEED, wire: str | None = "bfloat16") -> DASO:
-    net = images.network(run, data, seed)
-    return DASO(run.comm, net, nodes, phases, per_epoch, wire=wire, weight_decay=images.WEIGHT_DECAY, seed=seed)
+    return DASO(run.comm, images.model(run, data, seed), nodes, phases, per_epoch, wire=wire)
 
 
 def one_epoch(stack, some_batches, rate: float) -> None:
@@ -103,8 +103,8 @@ def one_epoch(stack, some_batches, rate: float) -> None:
 def synchronous(run: kit.Run, data, nodes, seed: int = images.SEED, **parts) -> GradientFlow:
     """Gradients are summed in every step; its ranks wait asleep, as those of DASO do."""
     two_level = functools.partial(collective, algorithm=hierarchical.two_level_ring(nodes))
-    net, comm = images.network(run, data, seed), patient(run.comm)
-    return GradientFlow(comm, net, allreduce=two_level, weight_decay=images.WEIGHT_DECAY, seed=seed, **parts)
+    comm = ops.background(run.comm)
+    return GradientFlow(comm, images.model(run, data, seed), allreduce=two_level, **parts)
 
 
 def show_plan(run: kit.Run, nodes, per_epoch: int = 10) -> None:
@@ -132,7 +132,7 @@ def time_batches(run: kit.Run, data, nodes) -> dict:
     parts = measure_parts(run, data, nodes, some_batches)
     rows = {"blocking": BLOCKING, "B=4, W=1": Phase(4)} if run.options.quick else ROWS
     stacks = {SYNCHRONOUS: synchronous(run, data, nodes),
-              OVERLAPPED: synchronous(run, data, nodes, overlap=True, theta_bytes=2**18)}  # fmt: skip
+              OVERLAPPED: synchronous(run, data, nodes, overlap=True, grouping=Theta(2**18))}  # fmt: skip
     stacks |= {name: daso(run, data, nodes, Constant(phase), per_epoch) for name, phase in rows.items()}
     run.section(f"Time of a batch of {some_batches[0][2] // run.size} images a rank, in epochs of {per_epoch}")
     mine, between = {name: [] for name in stacks}, {}
@@ -156,14 +156,14 @@ def time_batches(run: kit.Run, data, nodes) -> dict:
 
 def measure_parts(run: kit.Run, data, nodes, some_batches) -> dict:
     """Each part alone, in seconds: c, l, A, G, G of bfloat16, s."""
-    compute, _ = flow.compute_alone(run, data, some_batches[: run.quick(4, 12)])
+    compute, _ = flow.without_exchange(run, data, some_batches[: run.quick(4, 12)])
     node = next(node for node in nodes if run.rank in node)
-    group, comm = [other[0] for other in nodes], patient(run.comm)
+    group, comm = [other[0] for other in nodes], ops.background(run.comm)
     with daso(run, data, nodes, Constant(BLOCKING), 1) as stack:
         w, place = stack.model.parameters.flat.copy(), node.index(run.rank)
-        sums = {kind: ring_among(comm, group, wire) if place == 0 else (lambda x: None)
+        sums = {kind: ring_on_ranks(comm, group, wire) if place == 0 else (lambda x: None)
                 for kind, wire in (("sum", None), ("sum, bfloat16", "bfloat16"))}  # fmt: skip
-        calls = {"node": ring_among(comm, node), "all": collective(comm, hierarchical.two_level_ring(nodes)), **sums,
+        calls = {"node": ring_on_ranks(comm, node), "all": collective(comm, hierarchical.two_level_ring(nodes)), **sums,
                  "spread": lambda x: stack.spread(0)}  # fmt: skip
         parts = {name: run.time(lambda call=call: call(w), run.quick(2, 7)).median_s for name, call in calls.items()}
     parts["compute"] = compute.median_s

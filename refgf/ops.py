@@ -23,7 +23,7 @@ def cast(x, out) -> None:
 
 def add(x, out) -> None:
     """out <- out + x, in out's type."""
-    out += x
+    out += x.astype(out.dtype, copy=False)
 
 
 def rounded(x, kind, out) -> None:
@@ -134,15 +134,14 @@ def background(comm):
 
 
 class Buffers:
-    """What a schedule sends from and receives into, for slices of one array x (n,) sent in the type
-    `wire`.
+    """Memory for the messages of a schedule: slices of one array x (n,), sent in the type `wire`.
 
     outgoing(view)     the slice in the wire type
     incoming(n)        memory for n elements that arrive; the next call overwrites it
     arrived(buffer)    the same elements where x lives
 
-    scratch: a dict that keeps the memory from call to call. The engine's version also stages device
-    arrays.
+    scratch: a dict that keeps the memory from call to call. comm: the communicator that sends the
+    messages; the engine's version stages device arrays, and looks at it.
     """
 
     def __init__(self, x, wire, scratch: dict | None = None, comm=None) -> None:
@@ -169,7 +168,8 @@ class Buffers:
         return buffer
 
     def _memory(self, name: str, n: int):
-        key = name, self.wire
+        xp = array_module(self.x)
+        key = name, self.wire, xp.__name__
         if key not in self._scratch or self._scratch[key].size < n:
-            self._scratch[key] = array_module(self.x).empty(n, self.wire)
+            self._scratch[key] = xp.empty(n, self.wire)
         return self._scratch[key][:n]

@@ -19,7 +19,7 @@ import numpy as np
 
 import kit
 from kit import step_times
-from refgf.exchange.dense import StepResult
+from refgf.exchange.result import StepResult
 from refgf.exchange.overlap import CommunicationThread
 from refgf.predict import timeline
 from refgf.predict.cost import Curve, Line

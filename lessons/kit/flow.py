@@ -16,7 +16,7 @@ from refgf.comm.ring import ring_allreduce
 from refgf.comm.slices import chunks
 from refgf.engine.residual import FusedResidual
 from refgf.exchange.chunk_choice import Density
-from refgf.exchange.csc import CSCSettings
+from refgf.exchange.momentum_correction import CSCSettings
 from refgf.machine.checkpoint import CheckpointNotWritten, Checkpoints
 from refgf.oracle.definitions import csc_payload_bytes
 from refgf.predict.cost import Link

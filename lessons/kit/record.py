@@ -56,14 +56,14 @@ def code_hash(lesson: Path, root: Path = ROOT) -> str:
     too), so the lesson need not run. Of each file only the syntax tree without docstrings counts:
     comments, docstrings and line breaks never change the hash.
     """
-    own = [file for file in (lesson, root / "lessons" / "lab" / lesson.name) if file.exists()]
-    on_path = {file for file in import_path(own, root) if is_core(file, root)}
-    codes = sorted(imports_and_code(file.read_text())[1] for file in {*own, *on_path})
+    files = {file for file in import_path([lesson], root) if counts(file, root)}
+    codes = sorted(imports_and_code(file.read_text())[1] for file in {lesson, *files})
     return hashlib.sha256("\n".join(codes).encode()).hexdigest()[:16]
 
 
-def is_core(file: Path, root: Path = ROOT) -> bool:
-    return file.relative_to(root).as_posix().startswith(CORE)
+def counts(file: Path, root: Path = ROOT) -> bool:
+    """Is this a file of the core or of the lessons' lab?"""
+    return file.relative_to(root).as_posix().startswith((*CORE, "lessons/lab/"))
 
 
 def import_path(files: list[Path], root: Path = ROOT) -> set[Path]:
@@ -112,10 +112,10 @@ def is_docstring(node) -> bool:
 def files_of(name: str, root: Path) -> list[Path]:
     """The project's files that importing a name executes: those of its packages, then its own."""
     parts = name.split(".")
-    base = root / "lessons" if parts[0] == "kit" else root
+    base = root / "lessons" if parts[0] in ("kit", "lab") else root
     places = [base.joinpath(*parts[: i + 1]) for i in range(len(parts))]
     files = [file for place in places for file in (place / "__init__.py", place.with_suffix(".py"))]
-    return [file for file in files if file.exists()] if parts[0] in ("kit", "refgf") else []
+    return [file for file in files if file.exists()] if parts[0] in ("kit", "lab", "refgf") else []
 
 
 def plain(value):

@@ -19,7 +19,7 @@ import kit
 from lab import scratch_folder
 from refgf.papers.jia.hierarchical import blocks
 from refgf.comm.topology import nodes as nodes_of
-from refgf.papers.datacache import LEVELS, Cache, decoder, node_cache
+from refgf.papers.datacache import LEVELS, Cache, CacheSettings, decoder, node_cache
 from refgf.papers.datacache.disk import DiskCache
 from refgf.papers.datacache.memory import table_bytes
 from refgf.machine.digits import digits
@@ -144,7 +144,8 @@ def make(run: kit.Run, place: Place, read, memory: int = 0, disk: int = 0) -> Ca
     if place.leads:
         shutil.rmtree(folder, ignore_errors=True)
     run.plain.Barrier()
-    return node_cache(run.plain, place.nodes, read, place.decode, place.data.size, place.shape, memory, folder, disk, place.key)
+    settings = CacheSettings(memory, disk, folder, place.key)
+    return node_cache(run.plain, place.nodes, read, place.decode, place.data.size, place.shape, settings)
 
 
 def check_hits(run: kit.Run, place: Place, cache: Cache, epoch: int, share: float, disk: bool) -> dict:

@@ -6,7 +6,7 @@ import kit
 from kit import images
 from refgf.oracle.definitions import DASOSettings, daso_start, daso_step, daso_traffic, direct_traffic
 from refgf.training.data import batches
-from refgf.training.step import parameter_hash, replica
+from refgf.training.step import parameter_hash
 
 
 def check(run: kit.Run, data, nodes, phase, per_epoch: int, daso) -> None:
@@ -44,9 +44,9 @@ def replayed(run: kit.Run, data, nodes, phase, per_epoch: int) -> list[list[str]
 
 def model_of(run: kit.Run, data, rank: int):
     """What a rank has: the network, with this rank's dropout masks."""
-    net = images.network(run, data)
-    net.dropout_rng = np.random.default_rng([images.SEED, rank])
-    return replica(net, images.SEED)
+    model = images.model(run, data)
+    model.network.dropout_rng = np.random.default_rng([images.SEED, rank])
+    return model
 
 
 def gradient(model, w, batch):

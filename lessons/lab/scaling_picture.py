@@ -34,7 +34,8 @@ def draw_measured(axis, here: dict) -> None:
         axis.errorbar(ranks, measured, spread, marker="o", ls="none", capsize=3, color=colour, label=name)
         axis.plot(ranks, [point["predicted"][name] for point in points], "--", color=colour)
     axis.plot(ranks, ranks, color="grey", lw=1)
-    axis.set(title="This cluster: measured (points), predicted (dashed)", xlabel="ranks", ylabel="speedup", ylim=(0, None))
+    axis.set(xlabel="ranks", ylabel="throughput, in ranks", ylim=(0, None))
+    axis.set_title("This cluster: measured (points), predicted (dashed)")
     axis.set_xticks(ranks, ranks)
     axis.legend(fontsize=8)
 
@@ -51,11 +52,11 @@ def draw_beyond(axis, here: dict) -> None:
 
 
 def logarithmic(axis, ranks) -> None:
-    axis.plot(ranks, ranks, color="grey", lw=1, label="speedup = ranks")
+    axis.plot(ranks, ranks, color="grey", lw=1, label="100 % efficiency")
     axis.set_xscale("log", base=2)
     axis.set_yscale("log", base=2)
     axis.set_xticks(ranks, ranks, fontsize=8)
-    axis.set(xlabel="ranks", ylabel="speedup")
+    axis.set(xlabel="ranks", ylabel="throughput, in ranks")
     axis.legend(fontsize=7)
 
 

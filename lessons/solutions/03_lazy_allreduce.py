@@ -8,7 +8,7 @@ import numpy as np
 from refgf.comm import direct
 from refgf.machine import threads
 from refgf.comm.schedule import collective
-from refgf.exchange.lazy import LazyAllreduce
+from refgf.exchange.lazy import LazyAllreduce, Theta
 from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
 
@@ -43,8 +43,8 @@ def a_theta_for_two_calls() -> None:
     theta = sums[-1] // 2
     first = next(i for i, total in enumerate(sums) if total > theta)
     assert 0 < sums[-1] - sums[first] <= theta
-    assert calls(LazyAllreduce(pool, nothing, theta), pool) == 2
-    two = [t for t in range(0, sums[-1], 4) if calls(LazyAllreduce(pool, nothing, t), pool) == 2]
+    assert calls(LazyAllreduce(pool, nothing, Theta(theta)), pool) == 2
+    two = [t for t in range(0, sums[-1], 4) if calls(LazyAllreduce(pool, nothing, Theta(t)), pool) == 2]
     print(f"of {sums[-1]:,} bytes: two calls for theta = {two[0]:,} to {two[-1]:,}")
     assert two == list(range(two[0], two[-1] + 4, 4)) and two[0] < theta <= two[-1]
 
@@ -53,14 +53,14 @@ def exactly_theta() -> None:
     """2. Any theta that waiting gradients hit exactly: sizes 4, 4 bytes and theta = 4. Greater than: 8 > 4, one call of both.
     Greater or equal: 4 >= 4, two calls."""
     pool = Pool([Size("a", (1,)), Size("b", (1,))])
-    assert calls(LazyAllreduce(pool, nothing, 4), pool) == 1
-    assert calls(LazyAllreduce(pool, nothing, math.nextafter(4, 0)), pool) == 2  # what "greater or equal" would do
+    assert calls(LazyAllreduce(pool, nothing, Theta(4)), pool) == 1
+    below = Theta(math.nextafter(4, 0))  # what "greater or equal" would do
+    assert calls(LazyAllreduce(pool, nothing, below), pool) == 2
 
 
 class ForgetsTheTail(LazyAllreduce):
     def finish(self) -> None:
         self._start = self._next = 0
-        self.wait()
 
 
 def the_forgotten_tail() -> None:
@@ -71,7 +71,7 @@ def the_forgotten_tail() -> None:
     def body(comm, kind):
         pool = Pool([Size("late layer", (6,)), Size("first layer", (3,))])
         w = np.zeros(9)
-        lazy = kind(pool, collective(comm, direct.allreduce), 20)
+        lazy = kind(pool, collective(comm, direct.allreduce), Theta(20))
         losses = []
         for _ in range(4):
             losses.append(float(((w - comm.rank - 1) ** 2).sum()))

@@ -2,14 +2,16 @@
 
 import numpy as np
 
-from refgf.comm import ring
-from refgf.machine import threads
 from refgf.comm.agreement import agree
-from refgf.comm.schedule import collective
+from refgf.comm.ring import ring_allreduce
 from refgf.comm.slices import chunks, length
-from refgf.exchange.chunk_choice import Density, choose, importance
+from refgf.exchange.chunk_choice import choose, importance
 from refgf.exchange.csc import CSC
+from refgf.exchange.dense import Transport
+from refgf.exchange.momentum_correction import CSCSettings, Residual
 from refgf.exchange.pool import Pool
+from refgf.exchange.precision import LossScale
+from refgf.machine import threads
 from refgf.oracle.definitions import csc_payload_bytes
 from refgf.papers.scaling.workloads import alexnet
 
@@ -41,17 +43,19 @@ def own_norms_only() -> None:
     sparse step already gives different parameters; the comparison of lists or of hashes notices."""
 
     def body(comm):
-        pool, parameters = Pool([Tensor]), np.zeros(1000, np.float32)
-        exchange = CSC(pool, parameters, collective(comm, ring.allreduce), lambda norms: None, comm.size, Density(10), chunk=64)
+        pool, parameters, settings = Pool([Tensor]), np.zeros(1000, np.float32), CSCSettings(10, chunk=64)
+        residual = Residual(pool, parameters, settings, 0.9, 0.0, comm.size)
+        transport = Transport(ring_allreduce(comm))
+        exchange = CSC(settings, residual, transport, lambda norms: None, LossScale())
         for step in range(2):
             pool.flat[:] = np.random.default_rng([step, comm.rank]).standard_normal(1000)
             exchange.ready(0)
-            exchange.finish()
-            for part in exchange.sent:
+            sent = exchange.finish().sent
+            for part in sent:
                 parameters[part] -= pool.flat[part]
             if step == 0:
                 agree(comm, "parameters after the dense step", str(parameters.tobytes().hex()[:60]))
-        return exchange.sent, parameters
+        return sent, parameters
 
     (sent, mine), (other, theirs), _ = threads.run(3, body)
     print(f"2. rank 0 has sent {sent}, rank 1 {other}; {np.mean(mine != theirs) * 100:.0f} % of their parameters differ")

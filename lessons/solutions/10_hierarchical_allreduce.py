@@ -60,13 +60,13 @@ def slow_messages(algorithm, where, n: int) -> int:
 
 def round_robin() -> None:
     """3. Every step of every rank crosses between nodes, 112 messages instead of 56, so each node's link carries twice the
-    bytes: twice the time for long vectors. Let the ring visit the ranks node by node instead (`among`)."""
+    bytes: twice the time for long vectors. Let the ring visit the ranks node by node instead (`on_ranks`)."""
     p, n = 8, 8_000_000
     nodes = [[0, 4], [1, 5], [2, 6], [3, 7]]
     where, order = [r % 4 for r in range(p)], [rank for node in nodes for rank in node]
 
     def mended(rank: int, size: int, n: int):
-        return among(order, ring.allreduce(order.index(rank), size, n))
+        return on_ranks(order, ring.allreduce(order.index(rank), size, n))
 
     assert (slow_messages(ring.allreduce, where, n), slow_messages(mended, where, n)) == (112, 56)
     inside, between = Link(2e-6, 0.1e-9), Link(50e-6, 8e-9)

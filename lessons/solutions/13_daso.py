@@ -6,6 +6,8 @@ import numpy as np
 
 from refgf.machine import threads
 from refgf.papers.jia.hierarchical import blocks
+from refgf.nn.workspace import Workspace
+from refgf.training.step import replica
 from refgf.comm.trace import TracedComm
 from refgf.oracle.definitions import daso_merge
 from refgf.papers.daso.daso import DASO
@@ -58,6 +60,7 @@ class Bowl:
     def __init__(self, n: int) -> None:
         spec = namedtuple("Spec", "name shape decay size")("w", (n,), True, n)
         self.tensors, self.dtype, self.xp, self.running = [spec], np.dtype(np.float32), np, []
+        self.workspace = Workspace()
 
     def bind(self, parameters, gradients) -> None:
         self.w, self.g = parameters[0], gradients[0]
@@ -82,7 +85,7 @@ def train(phase: Phase, n: int = 60, per_epoch: int = 12):
     def body(comm):
         traced = TracedComm(comm)
         points = np.random.default_rng(comm.rank).standard_normal((per_epoch, 2, n)).astype(np.float32)
-        with DASO(traced, Bowl(n), blocks(4, 2), Constant(phase), per_epoch) as stack:
+        with DASO(traced, replica(Bowl(n)), blocks(4, 2), Constant(phase), per_epoch) as stack:
             traced.reset()
             for images in points:
                 stack.step(images, None, 8, rate=0.1)

@@ -80,7 +80,8 @@ def _turns(schedules: Sequence[Schedule]) -> Iterator[tuple[str, int, Step]]:
     if stuck:
         raise ValueError(
             f"check: got a deadlock, {'; '.join(stuck)}; wanted every send to meet its receive "
-            "even if sends block; next: pair them in one Sendrecv step, or let odd ranks receive first"
+            "even if sends block; next: pair them in one Sendrecv step, or let odd ranks receive "
+            "first"
         )
 
 

@@ -11,7 +11,7 @@ import contextlib
 from refgf import ops
 from refgf.engine import fused, half, sgd, sleeping, staging
 
-REPLACEMENTS = getattr(fused, "REPLACEMENTS", {}) | {
+REPLACEMENTS = fused.REPLACEMENTS | {
     "cast": half.cast,
     "add": half.add,
     "rounded": half.rounded,

@@ -119,14 +119,14 @@ def pack(v, g, numbers, chunk, scale, out) -> None:
     for number in numbers:
         start, stop = number * chunk, (number + 1) * chunk
         chunk_v, chunk_g = v[start:stop], g[start:stop]
-        chunk_out = out[at : at + chunk]  # indices would be slower
+        chunk_out = out[at : at + chunk]  # slower by index
         for i in range(chunk_v.size):
             chunk_out[i] = scale * (chunk_v[i] + chunk_g[i])
         at += chunk  # only the last one may be shorter
 
 
 def largest_in_windows(x, y, winner, kernel, stride) -> None:
-    """y <- the maximum of each window, winner <- its number. (n, H, W, C) -> twice (n, OH, OW, C)"""
+    """y <- the maximum of each window, winner <- its number. (n, H, W, C) -> (n, OH, OW, C)"""
     for image in range(y.shape[0]):
         for row in range(y.shape[1]):
             for column in range(y.shape[2]):

@@ -142,7 +142,10 @@ class MinimalConvolution(Convolution):
         return dx
 
     def strips_of_terms(self, x: Array, worker: int) -> Iterator[Array]:
-        """The strips of B x, term by term in the same memory. (n, H, W, C) -> terms times (tiles*n*OW, K*C)"""
+        """The strips of B x, one term after another in the same memory.
+
+        (n, H, W, C) -> terms times (tiles*n*OW, K*C)
+        """
         rows = self.new_rows(len(x), worker)
         rows[...] = 0
         self.inside(rows.swapaxes(0, 1))[...] = x

@@ -1,26 +1,28 @@
-"""Run a schedule with several messages under way: while one travels, the last one is added and the next one is cast.
+"""Run a schedule with several messages in flight: one is sent while another is added or cast.
 
-`execute` takes one step at a time: the link rests while a rank adds, and the processor rests while bytes travel.
-`pipelined` cuts every message into segments and hands MPI the next ones before the first has arrived:
+`execute` takes one step at a time: the link idles while a rank adds, and the processor idles while
+bytes are sent. `pipelined` cuts every message into segments, and hands MPI the next segments before
+the first has arrived:
 
                    execute                                   pipelined, 3 segments a message
     link           |  step 0  |      |  step 1  |      |     | 0a | 0b | 0c | 1a | 1b | 1c |
     processor                 | add  |          | add  |          | +  | +  | +  | +  | +  | +  |
 
-It is the same schedule with the same arithmetic on every element, so the bits are those of `execute`. A segment of
-step 1 may leave as soon as what it carries has been added in step 0; that is all the order there is:
+The schedule and the arithmetic on every element are the same, so the bits are those of `execute`.
+Two rules give the order:
 
-    send       waits for the arrivals that it contains
-    arrival    is written or added once no message that still reads those elements is under way
+    send       waits for the arrivals that its elements depend on
+    arrival    is written or added once no message in flight still reads those elements
 
-Cost per rank: the bytes of the schedule, in sum over its messages of max(1, ceil(bytes / segment_bytes)) messages
-(segment_bytes cut to whole elements).
-Scratch: `depth` segments, of each length in use; when `wire` differs from the array's type, as many again (plus one), and
-what has arrived finished (about two slices), as it goes on to the next rank as it came, without another cast. Arrays on a
-GPU are run step by step.
+Cost per rank: the bytes of the schedule, in the sum over its messages of
+max(1, ceil(bytes / segment_bytes)) messages (segment_bytes cut to whole elements). Scratch: `depth`
+segments of each length in use. If `wire` differs from the array's type, as many again plus one, and
+the finished arrivals (about two slices), which are forwarded without another cast. Arrays on a GPU
+are run step by step.
 
-Short segments shorten what cannot overlap, the first arrival and the last addition; long ones have less cost per message.
-Unless told otherwise a segment is an eighth of its message, at least 128 KiB and at most 2 MiB.
+The first arrival and the last addition cannot overlap, so short segments shorten them; long
+segments cost fewer latencies. By default a segment is an eighth of its message, at least 128 KiB
+and at most 2 MiB.
 
 Source: segmented, pipelined rings are common practice (Open MPI's segmented ring, NCCL's chunks).
 """
@@ -32,6 +34,7 @@ from itertools import zip_longest
 
 import numpy as np
 
+from refgf.comm import ring
 from refgf.comm.schedule import (
     LOCAL_OPERATIONS,
     NOTHING,
@@ -52,20 +55,30 @@ SEGMENTS, SHORTEST_BYTES, LONGEST_BYTES = 8, 1 << 17, 1 << 21  # of a message
 DEPTH = 4
 
 
-def pipelined(comm, algorithm: Algorithm, wire=None, segment_bytes: int | None = None, depth: int = DEPTH) -> Allreduce:
-    """Bind an algorithm to a communicator, as `collective` does; `depth` arrivals are awaited at once.
+def pipelined(
+    comm,
+    algorithm: Algorithm,
+    wire=None,
+    segment_bytes: int | None = None,
+    depth: int = DEPTH,
+) -> Allreduce:
+    """Bind an algorithm to a communicator, as `collective` does; up to `depth` arrivals in flight.
 
     segment_bytes    the same on all ranks; None: by the length of the message, as above
-    Raises ValueError for a schedule that keeps what arrived (`direct`): a sum in rank order cannot begin early.
+
+    Raises ValueError for a schedule that buffers messages (`direct`): its sum cannot begin early.
     """
     rank, size = comm.Get_rank(), comm.Get_size()
     if (segment_bytes is not None and segment_bytes < 1) or depth < 1:
-        raise ValueError(f"pipelined on rank {rank}: got segments of {segment_bytes} bytes, depth {depth}; wanted both > 0")
+        raise ValueError(
+            f"pipelined on rank {rank}: got segments of {segment_bytes} bytes, depth {depth}; "
+            "wanted both > 0; next: leave them out"
+        )
     scratch, name = {}, f"pipelined {algorithm.__name__}"
 
     @functools.lru_cache(maxsize=4096)
     def segments(n: int, itemsize: int) -> Schedule:
-        return cut(algorithm(rank, size, n), lambda message: segment_elements(message, itemsize, segment_bytes))
+        return cut(algorithm(rank, size, n), lambda k: segment_elements(k, itemsize, segment_bytes))
 
     def allreduce(x) -> None:
         require_flat(x, name, rank)
@@ -73,7 +86,7 @@ def pipelined(comm, algorithm: Algorithm, wire=None, segment_bytes: int | None =
             execute(comm, algorithm(rank, size, x.size), x, wire, scratch)
             return
         flight = Flight(comm, x, np.dtype(wire or x.dtype), depth, scratch)
-        with np.errstate(over="ignore", invalid="ignore"):  # a number too large for the wire type travels as inf
+        with np.errstate(over="ignore", invalid="ignore"):  # too large for the wire type is inf
             for step in segments(x.size, flight.wire.itemsize):
                 flight.post(step)
             flight.finish()
@@ -82,22 +95,27 @@ def pipelined(comm, algorithm: Algorithm, wire=None, segment_bytes: int | None =
 
 
 def segment_elements(message: int, itemsize: int, segment_bytes: int | None = None) -> int:
-    """How many elements travel at once, of a message of so many. Both its ends know these numbers, so they cut alike."""
+    """Elements of a segment of a message of `message` elements. Both ends compute the same."""
     by_length = min(max(-(-message // SEGMENTS) * itemsize, SHORTEST_BYTES), LONGEST_BYTES)
     return max(1, (segment_bytes or by_length) // itemsize)
 
 
 def cut(schedule: Schedule, elements: Callable[[int], int]) -> Schedule:
-    """The same schedule in segments of elements(length of the message) elements; empty messages stay.
+    """The same schedule in segments of elements(length of the message); empty messages stay.
 
-    What is finished (rounded) right after it arrived is finished segment by segment.
+    A slice that is finished (rounded) right after its arrival is finished segment by segment.
     """
     steps = []  # each a list of its segments, each a list of steps
     for step in schedule:
-        if step.op in ("keep", "fold"):
-            raise ValueError("pipelined: got a schedule that keeps messages to add them later; next: use collective(...)")
+        if step.op in ("buffer", "reduce"):
+            raise ValueError(
+                "pipelined: got a schedule that buffers messages to add them later; wanted one "
+                "that adds or copies on arrival; next: use collective(...)"
+            )
         segments = [[segment] for segment in _segments(step, elements)]
-        if step.op == "finish" and steps and steps[-1][0][0].op != "finish" and _arrived(steps[-1]) == step.receive:
+        last = steps[-1] if steps else None
+        finishes = step.op == "finish" and last is not None and last[0][0].op != "finish"
+        if finishes and _arrived(last) == step.receive:
             steps[-1] = [before + after for before, after in zip(steps[-1], segments)]
         else:
             steps.append(segments)
@@ -107,8 +125,11 @@ def cut(schedule: Schedule, elements: Callable[[int], int]) -> Schedule:
 def _segments(step: Step, elements: Callable[[int], int]) -> list[Step]:
     if step.op in LOCAL_OPERATIONS:
         return [local(step.op, part) for part in _parts(step.receive, elements)]
-    sends = [(step.send_to, part) for part in _parts(step.send, elements)] if step.send_to is not None else []
-    receives = [(step.receive_from, part) for part in _parts(step.receive, elements)] if step.receive_from is not None else []
+    ends = (step.send_to, step.send), (step.receive_from, step.receive)
+    sends, receives = (
+        [] if partner is None else [(partner, part) for part in _parts(whole, elements)]
+        for partner, whole in ends
+    )
     pairs = zip_longest(sends, receives, fillvalue=(None, NOTHING))
     return [Step(*send, *receive, step.op) for send, receive in pairs]
 
@@ -120,7 +141,7 @@ def _parts(part: slice, elements: Callable[[int], int]) -> list[slice]:
 
 
 def _arrived(segments: list[list[Step]]) -> slice | None:
-    """The whole slice that these segments of a step receive, if every one of them receives something."""
+    """The slice that these segments of a step receive; None unless every segment receives."""
     steps = [segment[0] for segment in segments]
     if any(step.receive_from is None for step in steps):
         return None
@@ -128,17 +149,19 @@ def _arrived(segments: list[list[Step]]) -> slice | None:
 
 
 class Flight:
-    """The messages of one rank that are under way, for one array x (n,)."""
+    """The messages of one rank that are in flight, for one array x (n,)."""
 
     def __init__(self, comm, x: np.ndarray, wire: np.dtype, depth: int, scratch: dict) -> None:
         self.comm, self.x, self.wire, self.depth = comm, x, wire, depth
-        self.arriving = deque()  # (step, request, where it arrives), oldest first; a local step has no request
-        self.leaving = deque()  # (the part of x that the message reads, request, its buffer if it has one), oldest first
+        self.arriving = deque()  # (step, request or None if local, memory), oldest first
+        self.leaving = (
+            deque()
+        )  # (slice of x that it reads, request, its buffer or None), oldest first
         self._spare = scratch.setdefault(wire, [])  # buffers that no message uses
-        self._as_wire = {}  # (start, stop): these elements of x as they travel
+        self._as_wire = {}  # (start, stop): these elements of x in the wire type
 
     def post(self, step: Step) -> None:
-        """Start the messages of this step, as soon as what it sends is there."""
+        """Start the messages of this step as soon as its elements are complete."""
         while self.arriving and (len(self.arriving) >= self.depth or self._awaits(step)):
             self.land()
         if step.op in LOCAL_OPERATIONS:
@@ -151,7 +174,7 @@ class Flight:
             self._send(step)
 
     def land(self) -> None:
-        """Wait for the oldest arrival and do with it what its step says."""
+        """Wait for the oldest arrival and apply its step."""
         step, request, into = self.arriving.popleft()
         if request is not None:
             request.Wait()
@@ -167,7 +190,7 @@ class Flight:
             self._give_back(into)
 
     def _round(self, part: slice, arrived: np.ndarray | None) -> None:
-        """x[part] <- what arrived, or itself rounded; the message stays at hand for the next rank."""
+        """x[part] <- what arrived, or itself rounded; the message is kept to be forwarded."""
         if arrived is None:
             arrived = self._take(length(part))
             cast(self.x[part], arrived)
@@ -183,20 +206,23 @@ class Flight:
             self._give_back(self._as_wire.popitem()[1])
 
     def _leave(self) -> None:
-        """Wait until the oldest message has left."""
+        """Wait for the oldest outgoing message."""
         _, request, buffer = self.leaving.popleft()
         request.Wait()
         self._give_back(buffer)
 
     def _awaits(self, step: Step) -> bool:
-        """Does this step read or write elements for which an earlier arrival is awaited?"""
-        return any(overlap(a.receive, step.send) or overlap(a.receive, step.receive) for a, _, _ in self.arriving)
+        """Does this step read or write elements of an arrival in flight?"""
+        return any(
+            overlap(earlier.receive, step.send) or overlap(earlier.receive, step.receive)
+            for earlier, _, _ in self.arriving
+        )
 
     def _in_place(self, step: Step) -> bool:
         return step.op == "copy" and self.wire == self.x.dtype
 
     def _room(self, step: Step) -> np.ndarray:
-        """Where the message of this step may be written."""
+        """Memory into which the message of this step may be received."""
         if self._in_place(step):
             self._release(step.receive)
             return self.x[step.receive]
@@ -215,12 +241,12 @@ class Flight:
         self.leaving.append((NOTHING, self.comm.Isend(outgoing, step.send_to), outgoing))
 
     def _release(self, part: slice) -> None:
-        """Wait until no message that is under way reads these elements."""
+        """Wait until no message in flight reads these elements."""
         while any(overlap(part, read) for read, _, _ in self.leaving):
             self._leave()
 
     def _take(self, n: int) -> np.ndarray:
-        """(n,) of the wire type: a buffer that was used before, as memory that is new costs a page fault every 4 KiB."""
+        """(n,) of the wire type, reused if possible: new memory costs a page fault every 4 KiB."""
         for i, buffer in enumerate(self._spare):
             if buffer.size >= n > 0:
                 return self._spare.pop(i)[:n]
@@ -232,5 +258,13 @@ class Flight:
 
 
 def overlap(a: slice, b: slice) -> bool:
-    """Have these two slices an element in common?"""
+    """Do the two slices have an element in common?"""
     return max(a.start, b.start) < min(a.stop, b.stop)
+
+
+# The ring's bits, but it casts and adds while it sends. Segments are long because each one takes
+# the core from a rank that computes. Four are in flight because a sleeping rank may post the next
+# one some milliseconds late. (In float16 a segment has the elements from which fused.py is used.)
+pipelined_ring_allreduce = functools.partial(
+    pipelined, algorithm=ring.allreduce, segment_bytes=2**20, depth=4
+)

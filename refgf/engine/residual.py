@@ -19,7 +19,7 @@ from refgf.device import array_module
 from refgf.engine.blocks import block_elements, blocks, without_decay
 from refgf.engine.fused import accumulate, compiled, pack
 from refgf.engine.packing import Group, groups, packed_positions
-from refgf.exchange.chunk_choice import add_norms, add_sums
+from refgf.exchange.chunk_choice import add_norms
 from refgf.exchange.momentum_correction import Residual
 from refgf.training.sgd import joined
 
@@ -46,7 +46,7 @@ class FusedResidual(Residual):
             g, scratch = self.pool.flat[block], self._scratch[: length(block)]
             if self._loops and out is None:
                 self._in_one_pass(block, scale, decays, scratch)
-                add_sums(self.norms, scratch, block.start, self.chunk)
+                add_norms(self.norms, scratch, block.start, self.chunk)
                 continue
             if scale != 1:
                 g *= 1 / scale
@@ -55,7 +55,8 @@ class FusedResidual(Residual):
             self._settle(block.stop)
             sent = scratch if out is None else out[block]
             self._to_next(block, g, sent)
-            add_norms(self.norms, sent, block.start, self.chunk, scratch)
+            magnitude = array_module(sent).absolute(sent, out=scratch)
+            add_norms(self.norms, magnitude, block.start, self.chunk)
             if out is not None and scale != 1:
                 sent *= scale
 

@@ -1,26 +1,26 @@
-"""Blocking messages that sleep while they wait, where somebody else could compute meanwhile.
+"""Blocking messages that sleep while they wait, so that other ranks compute meanwhile.
 
-    comm = patient(comm.Dup())
+    comm = sleeping(comm.Dup())
 
-A rank that waits inside MPI asks all the time whether its message is there. Giving the core away between two questions does
-not help where others have work: the next turn is spent on asking again, and computing gets what is left. Here a message is
-started without waiting, then asked for after NAP_S, and then every LONG_NAP_S, as each question takes the core from somebody
-who computes (0.02 ms, without what the caches lose). Same messages, same bytes, same bits; a message may be noticed a nap
-late. So this is not for many short messages, one after the other.
+MPI busy-waits. Yielding between polls does not help on oversubscribed cores: the next time slice
+goes to polling again. Here a message is started without blocking, polled after SLEEP_S, and then
+every LONG_SLEEP_S, because each poll takes the core from a rank that computes (0.02 ms, and what
+the caches lose). Cost: the same messages and bytes, with the same bits; a message may be noticed
+one sleep late. Many short messages in a row become slow.
 
-A non-blocking call makes no progress by itself; the questions make it, and between two of them it is the system's buffers
-that keep a link busy (0.2 ms are 25 kB at 1 Gbit/s).
+A non-blocking call makes no progress by itself. The polls make it, and between two of them the
+system's buffers keep a link busy (0.2 ms are 25 kB at 1 Gbit/s).
 """
 
 import time
 
 from refgf.comm.trace import TracedComm
 
-NAP_S, LONG_NAP_S = 0.1e-3, 0.2e-3
+SLEEP_S, LONG_SLEEP_S = 0.1e-3, 0.2e-3
 
 
-class PatientComm:
-    """Wraps a communicator of MPI; everything that does not wait is passed on as it is."""
+class SleepingComm:
+    """Wraps a communicator of MPI. Everything that does not wait is passed on unchanged."""
 
     def __init__(self, comm) -> None:
         self._comm = comm
@@ -28,14 +28,14 @@ class PatientComm:
     def __getattr__(self, name: str):
         return getattr(self._comm, name)
 
-    def Dup(self) -> "PatientComm":
-        return PatientComm(self._comm.Dup())
+    def Dup(self) -> "SleepingComm":
+        return SleepingComm(self._comm.Dup())
 
-    def Isend(self, buf, dest: int, tag: int = 0) -> "_Asleep":
-        return _Asleep(self._comm.Isend(buf, dest, tag))
+    def Isend(self, buf, dest: int, tag: int = 0) -> "_SleepingRequest":
+        return _SleepingRequest(self._comm.Isend(buf, dest, tag))
 
-    def Irecv(self, buf, source: int, tag: int = 0) -> "_Asleep":
-        return _Asleep(self._comm.Irecv(buf, source, tag))
+    def Irecv(self, buf, source: int, tag: int = 0) -> "_SleepingRequest":
+        return _SleepingRequest(self._comm.Irecv(buf, source, tag))
 
     def Send(self, buf, dest: int, tag: int = 0) -> None:
         self.Isend(buf, dest, tag).Wait()
@@ -49,22 +49,24 @@ class PatientComm:
         arrived.Wait()
 
 
-class _Asleep:
-    """A message that was started, and is waited for asleep."""
+class _SleepingRequest:
+    """A message in flight; `Wait` sleeps between polls."""
 
     def __init__(self, request) -> None:
         self._request = request
 
     def Wait(self) -> None:
-        nap_s = NAP_S
+        sleep_s = SLEEP_S
         while not self._request.Test():
-            time.sleep(nap_s)
-            nap_s = LONG_NAP_S
+            time.sleep(sleep_s)
+            sleep_s = LONG_SLEEP_S
 
 
-def patient(comm):
-    """`comm` with patient messages, counted as before. Threads and stated links sleep anyway, and are returned as they are."""
+def sleeping(comm):
+    """`comm` with sleeping messages, counted as before.
+
+    Threads and emulated links sleep anyway, and are returned unchanged.
+    """
     if isinstance(comm, TracedComm):
-        return comm.over(patient)
-    return PatientComm(comm) if type(comm).__module__.startswith("mpi4py") else comm
-
+        return comm.over(sleeping)
+    return SleepingComm(comm) if type(comm).__module__.startswith("mpi4py") else comm

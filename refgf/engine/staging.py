@@ -18,7 +18,7 @@ import sys
 import numpy as np
 
 from refgf import ops
-from refgf.device import is_device, module
+from refgf.device import is_device, module, synchronize
 
 
 @functools.cache
@@ -50,7 +50,7 @@ def _library_says_cuda() -> bool:
         return False
 
 
-class StagedBuffers(ops.PlainBuffers):
+class StagedBuffers(ops.Buffers):
     """`ops.Buffers` that stage device arrays through pinned host memory where MPI needs it.
 
     `comm` decides that too: messages between threads lie in host memory.
@@ -70,11 +70,15 @@ class StagedBuffers(ops.PlainBuffers):
             ops.cast(view, device)
             view = device
         host = self._pinned("outgoing", view.size)
-        view.get(out=host)  # returns when the bytes are on the host
+        view.get(out=host)
+        synchronize(self.x)
         return host
 
     def incoming(self, n: int):
-        return self._pinned("incoming", n) if self.through_host else super().incoming(n)
+        if not self.through_host:
+            return super().incoming(n)
+        synchronize(self.x)  # a queued copy may still read this memory
+        return self._pinned("incoming", n)
 
     def arrived(self, buffer):
         if not self.through_host:

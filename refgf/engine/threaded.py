@@ -2,7 +2,8 @@
 
     network = AlexNet(1000, workspace=ThreadedWorkspace(2))
 
-NumPy and BLAS release the GIL while they compute. BLAS itself should then use one thread (OPENBLAS_NUM_THREADS=1).
+NumPy and BLAS release the GIL while they compute. BLAS itself should then use one thread
+(OPENBLAS_NUM_THREADS=1).
 """
 
 from collections.abc import Callable
@@ -42,7 +43,7 @@ class ThreadedWorkspace(Workspace):
                 future.result()
 
     def spans(self, n: int) -> list[slice]:
-        """One slice of range(n) per worker. Rounded up, so that worker 0 has elements if any has."""
+        """One slice of range(n) per worker. Worker 0 has elements if any has."""
         bounds = [-(-n * worker // self.threads) for worker in range(self.threads + 1)]
         return [slice(*ends) for ends in zip(bounds, bounds[1:])]
 

@@ -4,7 +4,7 @@
 images         (N, H, W, C)    (N, C, H, W)
 convolution    (K, K, C, O)    (O, C, K, K)
 first fully
-connected      (H*W*C, O)      (O, C*H*W)      its inputs are the flattened pixels: their order differs too
+connected      (H*W*C, O)      (O, C*H*W)      its inputs, the flattened pixels, differ in order
 others         (I, O)          (O, I)
 bias, gamma..  (O,)            (O,)
 """

@@ -1,12 +1,11 @@
 """Your own compressor: an allreduce that sends an approximation and remembers what it left out.
 
-    class SignSGD(Compressor): ...                          papers/signsgd is a complete one
-    GradientFlow(comm, model, allreduce=SignSGD, ...)       with any theta, with overlap, with
-    checkpoints
+    class SignSGD(Compressor): ...                       papers/signsgd is a complete one
+    GradientFlow(comm, model, allreduce=SignSGD, ...)    with any theta, overlap, checkpoints
 
-What is remembered must survive three events: a step that is not accepted (an infinity on any rank),
-a change of the loss scale, and a checkpoint. So a compressor is given true gradients (unscaled),
-learns how each step ended, and shows its state.
+What is remembered must survive a step that is not accepted (an infinity on any rank), a change of
+the loss scale, and a checkpoint. So a compressor is given true gradients (unscaled), learns how
+each step ended, and shows its state.
 """
 
 import abc

@@ -1,29 +1,21 @@
-"""Coarse-grained sparse communication (CSC): of the pool's chunks only the most important ones are
-sent.
+"""Coarse-grained sparse communication (CSC): only the most important chunks of the pool are sent.
 
-    backward      ... fc8 | fc7 | fc6 | conv5 ...          gradients become ready in the order of
-                  the pool
-    pool          | 0 | 1 | 2 | 3 | 4 | 5 | 6 |            chunks; chosen at the end of the step
-                  before: 1 2 5
-    packed            | 1 | 2 | 5 |                        lazy allreduce over these, theta in
-                      packed bytes
-    then          norms of all chunks and one flag         a second, small allreduce; the next
-                  choice follows from it
+    backward   ... fc8 | fc7 | fc6 | conv5 ...     gradients become ready in the order of the pool
+    pool       | 0 | 1 | 2 | 3 | 4 | 5 | 6 |       chosen at the end of the step before: 1 2 5
+    packed         | 1 | 2 | 5 |                   lazy allreduce over these, theta in packed bytes
+    then       norms of all chunks and one flag    a small allreduce; the next choice follows
 
-The residual of the other chunks is in `momentum_correction.py`, the choice and its density in
-`chunk_choice.py`. A chunk is packed as soon as all gradients that it holds are ready, so lazy
-allreduce, overlap and a 16-bit wire work as in dense training. Only norms, flag and the delivery of
-the sums are left to the end. The first step is dense.
+A chunk is packed as soon as all its gradients are ready, so lazy allreduce, overlap and a 16-bit
+wire work as in dense training. The residual of the other chunks is in `momentum_correction.py`, the
+choice in `chunk_choice.py`. The first step is dense.
 
-A step in which any rank has an infinity or NaN in any chunk, chosen or not, is not accepted: an
-infinity in a chunk that is not sent would never cross the wire, and would poison the residual for
-ever. The flag is sent with the norms. Until it is back nothing that outlives the step has been
-written.
+A step in which any rank has an infinity or NaN in any chunk, chosen or not, is not accepted: in a
+chunk that is not sent it would never cross the wire, and poison the residual for ever. The flag is
+sent with the norms. Until it is back nothing that outlives the step has been written.
 
 Cost per rank and step: the allreduce of k <= n elements in as many calls as theta says, and one of
-C + 1 float64 for C chunks. Memory beyond the gradient pool: the residual, and the packed chunks (in
-a dense step all). Source: GradientFlow (Sun et al. 2019); choices and their reasons:
-oracle/SPEC.md, C1 to C14.
+C + 1 float64 for C chunks. Memory beyond the gradient pool: the residual and the packed chunks.
+Source: GradientFlow (Sun et al. 2019); choices and their reasons: oracle/SPEC.md, C1 to C14.
 """
 
 import bisect
@@ -36,80 +28,42 @@ import numpy as np
 from refgf import ops
 from refgf.comm.slices import chunks, length
 from refgf.device import array_module, to_host
-from refgf.exchange.chunk_choice import Density, choose, importance
-from refgf.exchange.result import StepResult
+from refgf.exchange.chunk_choice import as_density, choose, importance
 from refgf.exchange.lazy import LazyAllreduce, require_all, require_next
-from refgf.exchange.momentum_correction import Residual
+from refgf.exchange.momentum_correction import CSCSettings
+from refgf.exchange.result import StepResult
 
 
 class TopChunks:
-    """The naive form, run at the end of backward: CSC with form `none`, one chunk after another,
-    nothing overlapped.
-
-    pool (n,) gradients; allreduce sums over all ranks; percent of the chunks are sent, the first
-    time all of them.
-    """
+    """The naive form, at the end of backward: CSC with form `none`, chunk by chunk."""
 
     def __init__(self, pool, allreduce: Callable, chunk: int, percent: float) -> None:
         self.pool, self.allreduce, self.percent = pool, allreduce, percent
         self.chunks = chunks(pool.flat.size, chunk)
-        self.waiting = np.zeros_like(pool.flat)  # (n,) what was not sent so far
+        self.kept = np.zeros_like(pool.flat)  # (n,) what was not sent so far
         self.chosen = range(len(self.chunks))
 
     def ready(self, index: int) -> None:
-        """Gradient number `index` is final: nothing happens before the last one."""
+        """Gradient number `index` is final. Nothing happens before the last one."""
 
     def finish(self) -> StepResult:
         """Send the chosen chunks, keep the others, choose the next ones."""
-        self.waiting += self.pool.flat
-        norms = np.array([np.abs(self.waiting[c]).mean(dtype=np.float64) for c in self.chunks])
+        self.kept += self.pool.flat
+        norms = np.array([np.abs(self.kept[c]).mean(dtype=np.float64) for c in self.chunks])
         self.allreduce(norms)
-        for c in (self.chunks[number] for number in self.chosen):
-            self.pool.flat[c] = self.waiting[c]
+        sent = [self.chunks[number] for number in self.chosen]
+        for c in sent:
+            self.pool.flat[c], self.kept[c] = self.kept[c], 0
             self.allreduce(self.pool.flat[c])
-            self.waiting[c] = 0
-        sent, self.chosen = self.chosen, choose(norms, self.percent)
-        return StepResult(sent=[self.chunks[number] for number in sent])
-
-
-@dataclass(frozen=True)
-class CSCSettings:
-    """What CSC does; momentum and weight decay come from the model's optimiser.
-
-    density   percent of the chunks, or a `Density` with a warm-up
-    form      momentum correction, one of `momentum_correction.FORMS`
-    chunk     gradients in a chunk; the last one may be shorter
-    after     importance of what is kept in place of what would be sent
-    residual  the class that holds the residual: `Residual`, or the engine's `FusedResidual`
-    """
-
-    density: float | Density = 10.0
-    form: str = "dgc"
-    chunk: int = 32_768
-    after: bool = False
-    residual: Callable = Residual
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.density, Density):
-            object.__setattr__(self, "density", Density(self.density))
-        if self.chunk < 1:
-            raise ValueError(
-                f"CSC: got chunks of {self.chunk}; wanted at least 1; next: chunk=32768"
-            )
-
-    def described(self) -> dict:
-        """What all ranks must agree on."""
-        return {name: str(getattr(self, name)) for name in ("density", "form", "chunk", "after")}
+        self.chosen = choose(norms, self.percent)
+        return StepResult(sent=sent)
 
 
 @dataclass(frozen=True)
 class Packed:
-    """What is sent in one step, laid out like a pool: unit i is flat[offsets[i]:offsets[i + 1]].
+    """What is sent in one step, laid out like a pool: unit i is flat[offsets[i]:offsets[i + 1]]."""
 
-    specs    slices of the gradient pool: the chosen chunks, or in a dense step the tensors
-    """
-
-    specs: list[slice]
+    specs: list[slice]  # of the gradient pool: the chosen chunks, or in a dense step the tensors
     offsets: list[int]
     flat: np.ndarray
 
@@ -122,13 +76,13 @@ class CSC:
     sum_norms   sums a float64 array over all ranks, in place
     loss_scale  a `LossScale`
 
-    After an accepted step the slices `sent` of the pool hold the sums, unscaled; the rest of it is
-    undefined. `chosen` lists the chunks of the next step, None for all; `gap` (C,) counts the steps
-    since each chunk was last sent.
+    After an accepted step the chunks sent hold sums, unscaled; the rest of the pool is undefined.
+    `chosen`: the chunks of the next step, None for all; `gap` (C,): steps since each was last sent.
     """
 
     def __init__(self, settings: CSCSettings, residual, transport, sum_norms, loss_scale) -> None:
         self.settings, self.residual, self.pool = settings, residual, residual.pool
+        self.density = as_density(settings.density)
         self.transport, self.sum_norms, self.loss_scale = transport, sum_norms, loss_scale
         self.chunks, self.chosen, self.importance, self.steps = residual.chunks, None, None, 0
         self.gap = np.ones(len(self.chunks), np.int64)
@@ -141,9 +95,7 @@ class CSC:
         return self._lazy.calls if self._lazy else []
 
     def ready(self, index: int) -> None:
-        """Gradient number `index` is final: accumulate it, pack the chosen chunks that end in it,
-        send what is enough.
-        """
+        """Gradient number `index` is final."""
         require_next(index, self._gradient, len(self.pool.specs), "CSC")
         if index == 0:
             self._begin()
@@ -151,9 +103,7 @@ class CSC:
         self.transport.worker.run(lambda _: self._accumulate(index), self.pool.flat)
 
     def finish(self) -> StepResult:
-        """Send what still waits, sum the norms, and update the residual if all ranks accept the
-        step.
-        """
+        """Send what still waits, sum the norms; if all ranks accept, update the residual."""
         require_all(self._gradient, len(self.pool.specs), "CSC")
         span, worker = self.transport.observe.span, self.transport.worker
         worker.run(lambda _: self._lazy.finish(), self.pool.flat)
@@ -166,9 +116,8 @@ class CSC:
             sent = [self.chunks[number] for number in numbers]
             with span("compute", "CSC_KEEP"):
                 self.residual.keep(sent, dense=self.chosen is None)
-                self.residual.deliver(
-                    numbers, self._lazy.pool.flat, self.loss_scale.scale, self.gap
-                )
+                scale, packed = self.loss_scale.scale, self._lazy.pool.flat
+                self.residual.deliver(numbers, packed, scale, self.gap)
             result = StepResult(True, sent, self.gap[numbers].tolist())
             self._choose(norms, numbers)
         self.loss_scale.update(accepted)
@@ -192,6 +141,7 @@ class CSC:
         self._unit = 0
 
     def _accumulate(self, index: int) -> None:
+        """Accumulate the gradient, pack the chosen chunks that end in it, send what is enough."""
         packed, scale, dense = self._lazy.pool, self.loss_scale.scale, self.chosen is None
         span = self.transport.observe.span
         with span("communication", "CSC_NORMS"), np.errstate(over="ignore", invalid="ignore"):
@@ -206,9 +156,7 @@ class CSC:
             self._lazy.ready(unit)
 
     def _agree(self) -> tuple[bool, np.ndarray]:
-        """One allreduce of all norms and a flag: (does every rank accept the step?, norms summed
-        over ranks).
-        """
+        """One allreduce of norms and a flag: (do all ranks accept the step?, sums of the norms)."""
         norms = to_host(self.residual.norms)
         finite = np.isfinite(norms).all() and ops.unscale(self._lazy.pool.flat, 1)
         message = np.zeros(len(norms) + 1)
@@ -230,5 +178,5 @@ class CSC:
         self.gap += 1
         self.gap[sent] = 1
         self.importance = importance(norms, self.pool.flat.size, self.settings.chunk)
-        percent, dense = self.settings.density.at(self.steps + 1)
+        percent, dense = self.density.at(self.steps + 1)
         self.chosen = None if dense else choose(self.importance, percent)

@@ -1,6 +1,6 @@
 """The exchange that sends every gradient.
 
-    backward -> ready(i) -> grouped (lazy.py) -> summed over ranks -> unscaled, checked -> StepResult
+backward -> ready(i) -> grouped (lazy.py) -> summed over ranks -> unscaled, checked -> StepResult
 """
 
 from collections.abc import Callable

@@ -2,8 +2,7 @@
 
     gradients in order of generation    g0 g1 g2 | g3 | g4 g5
     waiting bytes after each            4  12 20 | 32 | 4  8         theta = 16
-    one allreduce per group             ^^^^^^^^   ^^   ^^^^^        the last one because backward
-                                        has ended
+    one allreduce per group             ^^^^^^^^   ^^   ^^^^^        the rest: backward has ended
 
 A group is sent as soon as its bytes on the wire are *greater than* theta. What still waits when
 backward ends is flushed. theta = 0 sends every tensor by itself as soon as it is ready (wait-free
@@ -11,8 +10,7 @@ backpropagation, called eager here); theta = infinity sends everything in one ca
 slice of the pool, so nothing is copied.
 
 Cost per rank: the number of groups times the cost of one allreduce call; the bytes do not change.
-Source: GradientFlow (Sun et al. 2019). Its default theta is not known to us; every lesson names its
-own.
+Source: GradientFlow (Sun et al. 2019). Its default theta is not known to us.
 """
 
 import math
@@ -23,9 +21,7 @@ from refgf.exchange.result import StepResult
 
 
 class EagerAllreduce:
-    """The naive form: one allreduce for each gradient. `LazyAllreduce` with theta = 0 does the
-    same.
-    """
+    """The naive form: one allreduce for each gradient, as `LazyAllreduce` with theta = 0."""
 
     def __init__(self, pool, allreduce: Callable) -> None:
         self.pool, self.allreduce = pool, allreduce
@@ -57,9 +53,7 @@ class Theta:
         return waiting_bytes > self.threshold_bytes
 
     def check(self, count: int) -> None:
-        """A rule that names gradients raises ValueError unless it fits `count` of them. This one
-        fits any.
-        """
+        """A rule that names gradients raises ValueError unless it fits `count` of them."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +73,7 @@ class LazyAllreduce:
     grouping   a `Theta`, or another rule with the same two methods (`papers/mgwfbp`)
     itemsize   bytes of one gradient on the wire (default: as in the pool)
 
-    `calls` lists this step's groups. Errors: ValueError for a gradient out of order and for an
-    unfinished step.
+    `calls` lists this step's groups. Errors: ValueError for a gradient out of order or missing.
     """
 
     def __init__(
@@ -123,7 +116,7 @@ def require_next(index: int, expected: int, count: int, operation: str) -> None:
     if index != expected or index >= count:
         raise ValueError(
             f"{operation}: gradient {index} is ready; wanted {expected} of {count}; "
-            "next: announce gradients in the order of the pool, once a step, and call finish() after the last"
+            "next: announce gradients in the order of the pool, once a step, then call finish()"
         )
 
 

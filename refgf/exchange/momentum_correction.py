@@ -1,41 +1,38 @@
 """The residual: what CSC keeps of gradients that were not sent, and what becomes of momentum.
 
-    form          state   a chunk sends (a)   if it was sent       if it was not        momentum
-                  happens
-    dgc           u, v    v + (m u + g)       v = 0, u = m u + g   v = a, u = m u + g   here, before
-                  the exchange
-    dgc_masked    u, v    v + (m u + g)       v = 0, u = 0         v = a, u = m u + g   here
-    history       h       g + h               h = 0                h = m (g + h)        in the
-                  optimiser
-    none          h       g + h               h = 0                h = g + h            in the
-                  optimiser
+    form         state   a chunk sends (a)   if it was sent       if it was not        momentum in
+    dgc          u, v    v + (m u + g)       v = 0, u = m u + g   v = a, u = m u + g   the residual
+    dgc_masked   u, v    v + (m u + g)       v = 0, u = 0         v = a, u = m u + g   the residual
+    history      h       g + h               h = 0                h = m (g + h)        the optimiser
+    none         h       g + h               h = 0                h = g + h            the optimiser
 
-A gradient that waits T steps enters momentum SGD late. In dense training it would have weighed 1 +
-m + ... + m^T by then; `none` only adds it up. With `dgc` the sum of everything sent equals dense
-momentum SGD by linearity. Masking (Lin et al. 2018) also clears the momentum of what was just sent,
-but never in a dense step, where u is ordinary momentum. GradientFlow's own formula is not at hand;
-`dgc` is the default by our choice.
+A gradient that waits T steps enters momentum SGD late. In dense training it would have weighed
+1 + m + ... + m^T by then; `none` only adds it up. With `dgc` the sum of everything sent equals
+dense momentum SGD by linearity. Masking (Lin et al. 2018) also clears the momentum of what was just
+sent, but never in a dense step, where u is ordinary momentum. GradientFlow's own formula is not at
+hand; `dgc` is the default by our choice.
 
-Weight decay: with momentum before the exchange each rank adds its p-th part of decay * w to the
+Weight decay: with momentum in the residual each rank adds its p-th part of decay * w to the
 gradient, because the exchange sums. Otherwise decay is added to the sums, once for each step since
 the chunk was last sent.
 """
 
 import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from refgf.comm.slices import chunks
 from refgf.device import array_module
-from refgf.exchange.chunk_choice import add_norms
+from refgf.exchange.chunk_choice import Density, add_norms
 
 FORMS = ("dgc", "dgc_masked", "history", "none")
 BEFORE = ("dgc", "dgc_masked")  # momentum and decay happen before the exchange
 
 
 class Residual:
-    """One rank's residual in plain NumPy. `engine/residual.py` has the same interface and bits in
-    fewer passes.
+    """One rank's residual in plain NumPy; `engine/residual.py` has the same bits in fewer passes.
 
     pool        gradients (n,), multiplied by the loss scale; used as scratch
     parameters  (n,) for weight decay
@@ -55,11 +52,9 @@ class Residual:
         self.before = settings.form in BEFORE
         self.share = decay / size if self.before else 0.0
         self.factor = self.momentum if settings.form == "history" else 1.0  # ages what is not sent
-        zeros_like = array_module(pool.flat).zeros_like
-        self.state = {name: zeros_like(pool.flat) for name in ("uv" if self.before else "h")}
-        self.norms = array_module(pool.flat).zeros(
-            len(self.chunks), np.float64
-        )  # (C,) of this step
+        xp = array_module(pool.flat)
+        self.state = {name: xp.zeros_like(pool.flat) for name in ("uv" if self.before else "h")}
+        self.norms = xp.zeros(len(self.chunks), np.float64)  # (C,) of this step
         self._decays = decay_mask(pool) if decay and not self.before else None
 
     def accumulate(self, index: int, scale: float, out=None) -> None:
@@ -75,7 +70,7 @@ class Residual:
         sent = self.sends(part)
         if out is not None:
             out[part] = scale * sent
-        add_norms(self.norms, sent, part.start, self.chunk, scratch=sent)
+        add_norms(self.norms, abs(sent), part.start, self.chunk)
 
     def sends(self, part: slice):
         """What these elements send if their chunk is chosen: a of the table."""
@@ -85,9 +80,7 @@ class Residual:
         return g + self.state["h"][part]
 
     def pack(self, numbers: list[int], scale: float, out) -> None:
-        """What the chunks of these numbers send, multiplied by the scale, one after another into
-        `out`.
-        """
+        """What the chunks of these numbers send, multiplied by the scale, goes into `out`."""
         at = 0
         for part in (self.chunks[number] for number in numbers):
             sent = self.sends(part)
@@ -116,26 +109,49 @@ class Residual:
         return "uv" if self.form == "dgc_masked" and not dense else "v"
 
     def deliver(self, numbers: list[int], packed, scale: float, gap) -> None:
-        """The sums of these chunks, unscaled, into the pool. gap (C,): steps since each chunk was
-        last sent.
-        """
+        """The sums of these chunks go into the pool, unscaled. gap (C,): steps since last sent."""
         at = 0
         for number in numbers:
             part = self.chunks[number]
             total = packed[at : at + part.stop - part.start]
             total *= 1 / scale  # exact: a power of two
             if self.decay and not self.before:
-                factor = total.dtype.type(self.decay * gap[number])
-                decays = self.parameters[part] * factor
-                total += array_module(total).where(
-                    self._decays[part], decays, total.dtype.type(-0.0)
-                )
+                kind, xp = total.dtype.type, array_module(total)
+                decays = self.parameters[part] * kind(self.decay * gap[number])
+                total += xp.where(self._decays[part], decays, kind(-0.0))  # x + -0.0 is x
             self.pool.flat[part] = total
             at += total.size
 
     def settled(self) -> dict:
         """`state`, complete: for a checkpoint."""
         return self.state
+
+
+@dataclass(frozen=True)
+class CSCSettings:
+    """What CSC does; momentum and weight decay come from the model's optimiser.
+
+    density   percent of the chunks, or a `Density` with a warm-up
+    form      momentum correction, one of FORMS
+    chunk     gradients in a chunk; the last one may be shorter
+    after     importance of what is kept in place of what would be sent
+    residual  the class that holds the residual: `Residual`, or the engine's `FusedResidual`
+    """
+
+    density: float | Density = 10.0
+    form: str = "dgc"
+    chunk: int = 32_768
+    after: bool = False
+    residual: Callable = Residual
+
+    def __post_init__(self) -> None:
+        if self.chunk < 1:
+            got = f"CSC: got chunks of {self.chunk}"
+            raise ValueError(f"{got}; wanted at least 1; next: chunk=32768")
+
+    def described(self) -> dict:
+        """What all ranks must agree on."""
+        return {name: str(getattr(self, name)) for name in ("density", "form", "chunk", "after")}
 
 
 def decay_mask(pool):

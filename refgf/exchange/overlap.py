@@ -4,10 +4,9 @@
     queue                     \\ sum 8       \\ sum 7
     communication               | allreduce 8 | allreduce 7 | ...
 
-In MPICH a non-blocking call makes no progress by itself; Open MPI hides 70 to 75 % of one
-(2026-11). A thread that makes blocking calls overlaps with both. mpi4py releases the GIL while it
-waits. The thread must be the only user of its communicator: give its allreduce a `comm.Dup()`.
-Cost: two queue operations per call; no copy.
+In MPICH a non-blocking call makes no progress by itself; Open MPI hides 70 to 75 % of one. A thread
+that makes blocking calls overlaps with both, because mpi4py releases the GIL while it waits. The
+thread must be the only user of its communicator. Cost: two queue operations per call; no copy.
 
 On a GPU backward only queues kernels, so an array may be announced before it is computed. Each
 array is queued with an event of the stream that produces it. The thread selects the array's device
@@ -41,9 +40,9 @@ class AtOnce:
 class CommunicationThread:
     """A thread that calls work(x) for each `run(work, x)`, in that order.
 
-    Errors: ValueError where MPI runs and was started for a single thread: it may hang, or send
-    other bytes. An exception in the thread goes to `threading.excepthook`, which ends the job where
-    `refgf.launch` is loaded; `wait` raises it too.
+    Errors: ValueError where MPI runs and was not started for several threads. An exception in the
+    thread goes to `threading.excepthook`, which ends the job where `refgf.launch` is loaded; `wait`
+    raises it too.
     """
 
     def __init__(self, name: str = "communication") -> None:
@@ -102,15 +101,10 @@ def require_threads(name: str) -> None:
     mpi = sys.modules.get("mpi4py.MPI")  # importing it would start MPI
     if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized():
         return
-    if mpi.Query_thread() == mpi.THREAD_MULTIPLE:
-        return
-    levels = {
-        mpi.THREAD_SINGLE: "single",
-        mpi.THREAD_FUNNELED: "funneled",
-        mpi.THREAD_SERIALIZED: "serialized",
-    }
-    raise ValueError(
-        f"thread {name!r} on rank {mpi.COMM_WORLD.rank}: got MPI at thread level "
-        f"{levels[mpi.Query_thread()]}; wanted multiple, because two threads call it; "
-        "next: unset MPI4PY_RC_THREAD_LEVEL, or python -m refgf.doctor"
-    )
+    levels = {mpi.THREAD_SINGLE: "single", mpi.THREAD_FUNNELED: "funneled"}
+    if (level := mpi.Query_thread()) != mpi.THREAD_MULTIPLE:
+        raise ValueError(
+            f"thread {name!r} on rank {mpi.COMM_WORLD.rank}: got MPI at thread level "
+            f"{levels.get(level, 'serialized')}; wanted multiple, because two threads call it; "
+            "next: unset MPI4PY_RC_THREAD_LEVEL, or python -m refgf.doctor"
+        )

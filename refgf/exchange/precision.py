@@ -56,8 +56,8 @@ class LossScale:
                 )
         if interval < 1 or patience < 1:
             raise ValueError(
-                f"loss scale: got interval={interval}, patience={patience}; wanted at least 1 of each; "
-                "next: leave them out"
+                f"loss scale: got interval={interval}, patience={patience}; wanted at least 1 of "
+                "each; next: leave them out"
             )
         self.scale, self.dynamic, self.interval = float(scale), dynamic, interval
         self.smallest, self.largest, self.patience = smallest, largest, patience
@@ -76,9 +76,9 @@ class LossScale:
             self.scale = max(self.scale / 2, self.smallest)
         if self.skipped_in_a_row >= self.patience:
             raise ValueError(
-                f"mixed precision: got gradients that are infinite or NaN in {self.patience} steps in a row, "
-                f"the last with loss scale {self.scale}; wanted finite ones; next: a smaller learning rate or "
-                "a longer warm-up, and look at the loss: it was probably NaN before"
+                f"mixed precision: got gradients that are infinite or NaN in {self.patience} steps "
+                f"in a row, the last with loss scale {self.scale}; wanted finite ones; next: a "
+                "smaller learning rate or a longer warm-up; look at the loss: was it NaN before?"
             )
 
     def state(self) -> dict:
@@ -101,8 +101,8 @@ class WorkingCopy:
     def __init__(self, master, working, half="float16") -> None:
         if master.shape != working.shape:
             raise ValueError(
-                f"working copy: got {working.shape} for master weights {master.shape}; wanted the same; "
-                "next: lay both out from the same specs"
+                f"working copy: got {working.shape} for master weights {master.shape}; wanted the "
+                "same shape; next: lay both out from the same specs"
             )
         self.master, self.working, self.half = master, working, np.dtype(half)
 

@@ -42,7 +42,12 @@ from refgf.machine.checkpoint_files import (
 from refgf.training.gradientflow import GradientFlow
 
 KEEP = 2
-MUST_AGREE = ("form", "chunk", "csc", "compressor")  # with other values of these the saved state does not fit
+MUST_AGREE = (
+    "form",
+    "chunk",
+    "csc",
+    "compressor",
+)  # with other values of these the saved state does not fit
 
 
 class CheckpointNotWritten(OSError):

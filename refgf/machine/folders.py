@@ -1,32 +1,35 @@
-"""An ImageNet-style tree of image files as two data sets; what is wrong with it is said before training starts.
+"""An ImageNet-style tree of image files as two data sets, checked before training starts.
 
     path/train/<class>/<image>      path/val/<class>/<image>
 
-Every file in a class folder must be a JPEG or PNG, told by its content and not by its name. Names that start with a
-dot, and files beside the class folders, are not looked at.
+Every file in a class folder must be a JPEG or PNG by its content, not by its name. Names that start
+with a dot, and files next to the class folders, are ignored.
 
-**All ranks leave out the same files**, because bad ones are found at the start and the list is agreed: each rank lists
-the tree, the lists are compared, rank r checks files r, r + p, r + 2p, ..., and an allgather tells everyone what
-everyone found. Whatever is wrong on one rank is raised on all of them alike, so none waits for another.
+**All ranks skip the same files**, because the check comes first and its result is agreed. Each rank
+lists the tree, and the lists are compared. Rank r checks files r, r + p, r + 2p, ..., and an
+allgather gives every rank the list of bad files. An error on one rank is raised on all of them, so
+no rank waits for another.
 
-How thorough? If the decoded samples fit into memory_limit_bytes, every file is decoded once at the start, and kept by
-the rank that did it: nothing is done twice. If they do not fit, only header and end of each file are read, which finds
-text files, empty files and truncated ones; damage in the middle of a file then ends training when the file is reached,
-with its name. full_check=True decodes everything at the start whatever the size: the price of one epoch's decoding.
+If the decoded samples fit into memory_limit_bytes, the check decodes every file once and stores the
+samples, so no file is decoded twice. Otherwise it reads only header and end of each file. That
+finds text files, empty files and truncated files. Damage in the middle of a file then ends training
+with the file's name when the file is read. full_check=True decodes every file at the start in any
+case, which takes as long as the decoding of one epoch.
 """
 
 import hashlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from refgf.machine.images import ImageFiles, check_ends
 from refgf.machine.digits import hold_out
+from refgf.machine.images import ImageFiles, check_ends
 from refgf.training.data import Dataset
 
 HOLD_OUT_EVERY = 10  # without val/, every tenth image of each class of train/ is held out
-NORMALISATION = {  # the usual constants of ImageNet's training set (R, G, B) and their means for grey
+NORMALISATION = {  # mean and std of ImageNet's training set (R, G, B), their averages for grey
     3: ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
     1: ((0.449,), (0.226,)),
 }
@@ -35,7 +38,7 @@ SHOWN = 5  # bad files named in an error
 
 @dataclass
 class Tree:
-    """What a listing found. paths, labels and in_val have one entry a file; faults are "place: reason"."""
+    """A listing. paths, labels and in_val have one entry a file; faults are "place: reason"."""
 
     class_names: tuple[str, ...]
     paths: list[str]
@@ -56,52 +59,53 @@ def image_folder(
 ) -> tuple[Dataset, Dataset]:
     """The tree under `path` as (train, held_out), images made square by refgf/machine/images.py.
 
-    held_out is val/, whose class folders must be those of train/, or else every tenth image of each class of train/;
-    then a class with fewer than ten images has none held out, and held_out.size can be 0. `.note` says which.
-    skip_bad_images goes on without bad files and with empty class folders; `.skipped` lists them for the whole tree.
-    memory_limit_bytes is each rank's own. comm (rank, size, allgather) shares the check; without it one rank does all.
+    held_out is val/, whose class folders must be those of train/. Without val/ it is every tenth
+    image of each class of train/: a class with fewer than ten images has none held out, and
+    held_out.size can be 0. `.note` describes the split.
 
-    Cost: two allgathers of a few bytes and of the bad files' names. ValueError on all ranks where the tree is not fit.
+    skip_bad_images      skip bad files and empty class folders; `.skipped` lists all of the tree
+    memory_limit_bytes   of each rank, for decoded samples
+    full_check           decode every file at the start; None: if the samples fit into the limit
+    comm                 shares the check (rank, size, allgather); None: this process does all of it
+
+    Cost: two allgathers of a few bytes and of the bad files' names. ValueError on all ranks for a
+    bad tree.
     """
     if image_size < 1 or channels not in NORMALISATION:
         raise ValueError(
-            f"image_folder: got image_size={image_size}, channels={channels}; "
-            "wanted image_size >= 1 and channels 1 (grey) or 3 (RGB)"
+            f"image_folder: got image_size={image_size}, channels={channels}; wanted "
+            "image_size >= 1 and channels 1 (grey) or 3 (RGB); next: image_size=67, channels=3"
         )
-    tree = _agreed_tree(str(path), comm)
+    tree = _list_on_all_ranks(str(path), comm)
     files = ImageFiles(tree.paths, image_size, channels, memory_limit_bytes)
     decode_all = files.fits if full_check is None else full_check
-    bad = _bad_files(
-        files.sample if decode_all else lambda i: check_ends(tree.paths[i]), len(tree.paths), comm
-    )
+    check = files.sample if decode_all else lambda i: check_ends(tree.paths[i])
+    bad = _find_bad_files(check, len(tree.paths), comm)
     skipped = tuple(tree.faults + list(bad.values()))
     if skipped and not skip_bad_images:
-        raise ValueError(_bad_tree(path, skipped))
+        raise ValueError(_bad_tree_message(path, skipped))
     good = np.ones(len(tree.paths), bool)
     good[list(bad)] = False
-    return _parts(path, tree, files, good, skipped)
+    return _split(path, tree, files, good, skipped)
 
 
-def _parts(
+def _split(
     path, tree: Tree, files: ImageFiles, good: np.ndarray, skipped: tuple[str, ...]
 ) -> tuple[Dataset, Dataset]:
     train, val = np.flatnonzero(good & ~tree.in_val), np.flatnonzero(good & tree.in_val)
     if not tree.has_val:
         out = hold_out(tree.labels[train], HOLD_OUT_EVERY - 1, HOLD_OUT_EVERY)
         train, val = train[~out], train[out]
-    if len(np.unique(tree.labels[train])) < 2:
+    classes = len(np.unique(tree.labels[train]))
+    if classes < 2:
         raise ValueError(
-            f"image_folder: got images of {len(np.unique(tree.labels[train]))} class(es) under {path}/train "
-            f"({len(skipped)} bad files or folders left out); wanted two classes at least, each a folder with images"
+            f"image_folder: got images of {classes} class(es) under {path}/train "
+            f"({len(skipped)} bad files or folders skipped); wanted two classes or more, each a "
+            "folder with images; next: add images"
         )
-    note = (
-        f"{path}: {len(train)} images of {len(tree.class_names)} classes to train on, {len(val)} held out ("
-        + (
-            "val/)"
-            if tree.has_val
-            else f"no val/: every {HOLD_OUT_EVERY}th image of each class of train/)"
-        )
-    )
+    images = f"{len(train)} images of {len(tree.class_names)} classes to train on"
+    rule = f"no val/: every {HOLD_OUT_EVERY}th image of each class of train/"
+    note = f"{path}: {images}, {len(val)} held out ({'val/' if tree.has_val else rule})"
     mean, std = NORMALISATION[files.shape[2]]
     return tuple(
         Dataset(
@@ -121,7 +125,7 @@ def _parts(
 
 @dataclass
 class _Members:
-    """fetch of some of the files; says what to do where a file that passed the quick check does not decode."""
+    """The `fetch` of a data set: these members of the files."""
 
     files: ImageFiles
     members: np.ndarray
@@ -136,13 +140,14 @@ class _Members:
             return self.files(self.members[indices])
         except ValueError as error:
             raise ValueError(
-                f"image_folder: {error} (found while training); wanted a whole JPEG or PNG; next: full_check=True "
-                "finds such files at the start, with skip_bad_images=True it goes on without them"
+                f"image_folder: got {error} (found while training); wanted an intact JPEG or PNG; "
+                "next: full_check=True finds such files at the start, and skip_bad_images=True "
+                "skips them"
             ) from error
 
 
-def _agreed_tree(path: str, comm) -> Tree:
-    """The listing, the same on all ranks; any rank's error, or a difference, is a ValueError on all of them."""
+def _list_on_all_ranks(path: str, comm) -> Tree:
+    """The listing. An error of one rank, or a difference, is a ValueError on all ranks."""
     tree, error, fingerprint = None, "", ""
     try:
         tree = list_tree(path)
@@ -156,21 +161,23 @@ def _agreed_tree(path: str, comm) -> Tree:
     if len(set(answers)) > 1:
         other = next(rank for rank, answer in enumerate(answers) if answer != answers[0])
         raise ValueError(
-            f"image_folder: rank 0 and rank {other} found different files under {path}; wanted the same tree on every "
-            "node; next: compare the nodes' copies, or use a folder that they share"
+            f"image_folder: got different files on rank 0 and rank {other} under {path}; "
+            "wanted the same tree on every node; "
+            "next: compare the nodes' copies, or use a shared folder"
         )
     return tree
 
 
 def _fingerprint(path: str, tree: Tree) -> str:
+    """A hash of the files' names."""
     digest = hashlib.sha256()
     for file in tree.paths:
         digest.update(os.fsencode(os.path.relpath(file, path)) + b"\0")
     return digest.hexdigest()
 
 
-def _bad_files(check, n: int, comm) -> dict[int, str]:
-    """{file's number: "path: reason"} of the files that check(number) refuses, in order, the same on all ranks."""
+def _find_bad_files(check: Callable[[int], object], n: int, comm) -> dict[int, str]:
+    """{index: "path: reason"} of the files for which check(index) raises; the same on all ranks."""
     rank, size = (0, 1) if comm is None else (comm.rank, comm.size)
     found = {}
     for index in range(rank, n, size):
@@ -178,30 +185,29 @@ def _bad_files(check, n: int, comm) -> dict[int, str]:
             check(index)
         except ValueError as error:
             found[index] = str(error)
-    everyones = [found] if comm is None else comm.allgather(found)
-    return dict(sorted(item for one in everyones for item in one.items()))
+    answers = [found] if comm is None else comm.allgather(found)
+    return dict(sorted(item for answer in answers for item in answer.items()))
 
 
-def _bad_tree(path, skipped: tuple[str, ...]) -> str:
+def _bad_tree_message(path, skipped: tuple[str, ...]) -> str:
     more = f" and {len(skipped) - SHOWN} more" if len(skipped) > SHOWN else ""
+    shown = "; ".join(skipped[:SHOWN])
     return (
-        f"image_folder: got {len(skipped)} bad files or folders under {path}: {'; '.join(skipped[:SHOWN])}{more}. "
-        "Wanted whole JPEG or PNG files in every class folder; "
-        "next: remove or replace them, or go on without them (skip_bad_images=True, --skip-bad-images)"
+        f"image_folder: got {len(skipped)} bad files or folders under {path}: {shown}{more}. "
+        "Wanted intact JPEG or PNG files in every class folder; next: remove or replace them, or "
+        "skip them (skip_bad_images=True, --skip-bad-images)"
     )
 
 
 def list_tree(path: str) -> Tree:
-    """Names only, no file is opened; sorted, so the same everywhere. ValueError where this is no such tree."""
+    """List the files' names, sorted, without opening a file; ValueError for another tree."""
     if not os.path.isdir(path):
-        raise ValueError(
-            f"image_folder: {path} {'is a file' if os.path.exists(path) else 'is not there'}; {_WANTED}"
-        )
+        state = "is a file" if os.path.exists(path) else "does not exist"
+        raise ValueError(f"image_folder: got {path}, which {state}; {_WANTED}")
     splits = _entries(path, folders=True)
     if "train" not in splits:
-        raise ValueError(
-            f"image_folder: {path} has no folder train, only {splits[:SHOWN]}; {_WANTED}"
-        )
+        got = f"{path}, which has no folder train, only {splits[:SHOWN]}"
+        raise ValueError(f"image_folder: got {got}; {_WANTED}")
     class_names = _entries(os.path.join(path, "train"), folders=True)
     has_val = "val" in splits
     if has_val:
@@ -216,33 +222,27 @@ def list_tree(path: str) -> Tree:
             in_val += [split == "val"] * len(found)
     tree.labels, tree.in_val = np.array(labels, np.int64), np.array(in_val, bool)
     if len(class_names) < 2 or not tree.paths:
-        raise ValueError(
-            f"image_folder: {path}/train has {len(class_names)} class folder(s) with {len(tree.paths)} files; "
-            f"wanted two classes at least; {_WANTED}"
-        )
+        got = f"{len(class_names)} class folder(s) with {len(tree.paths)} files in {path}/train"
+        raise ValueError(f"image_folder: got {got}; {_WANTED}")
     return tree
 
 
 _WANTED = (
-    "wanted path/train/<class>/<image>, and val/<class>/<image> if there are images to test on"
+    "wanted path/train/<class>/<image> of two classes or more, and optionally "
+    "path/val/<class>/<image>; next: move the images into such folders"
 )
 
 
 def _entries(path: str, folders: bool) -> list[str]:
     with os.scandir(path) as entries:
-        return sorted(
-            entry.name
-            for entry in entries
-            if not entry.name.startswith(".") and entry.is_dir() == folders
-        )
+        found = [entry.name for entry in entries if entry.is_dir() == folders]
+    return sorted(name for name in found if not name.startswith("."))
 
 
 def _images(folder: str, faults: list[str]) -> list[str]:
-    """Paths of the files in a class folder; adds to faults what does not belong there, and if there are none."""
-    faults += [
-        f"{os.path.join(folder, name)}: a folder among the images"
-        for name in _entries(folder, folders=True)
-    ]
+    """Paths of the files in a class folder. Adds inner folders and a lack of files to faults."""
+    inner = [os.path.join(folder, name) for name in _entries(folder, folders=True)]
+    faults += [f"{path}: a folder among the images" for path in inner]
     names = _entries(folder, folders=False)
     if not names:
         faults.append(f"{folder}: a class folder without images")
@@ -253,6 +253,7 @@ def _require_same_classes(path: str, train: list[str], val: list[str]) -> None:
     if train != val:
         only_train, only_val = sorted(set(train) - set(val)), sorted(set(val) - set(train))
         raise ValueError(
-            f"image_folder: {path}/train and {path}/val have different class folders: only in train "
-            f"{only_train[:SHOWN]}, only in val {only_val[:SHOWN]}; wanted the same; next: mend or remove val"
+            f"image_folder: got different class folders in {path}/train and {path}/val: "
+            f"only in train {only_train[:SHOWN]}, only in val {only_val[:SHOWN]}; "
+            "wanted the same; next: correct or remove val"
         )

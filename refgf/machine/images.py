@@ -1,13 +1,13 @@
-"""JPEG and PNG files as square uint8 samples. Knows Pillow; knows nothing about classes, splits or ranks.
+"""Decodes JPEG and PNG files into square uint8 samples with Pillow.
 
-What happens to an image, always the same and without chance:
+The steps, without randomness:
 
-    decode    JPEG at 1/2, 1/4 or 1/8 of its size where that is still large enough (`draft`: the decoder then skips
-              most of the inverse transform, which takes most of the time on large photographs)
-    mode      channels=3 gives RGB, channels=1 grey; grey, palette and CMYK files are converted, transparency is
-              dropped, 16-bit and floating-point grey is refused
-    resize    the largest centred square to image_size x image_size, bilinear (the same as resizing the shorter side
-              to image_size and cutting out the centre, in one pass)
+    decode    a JPEG at 1/2, 1/4 or 1/8 of its size if that is still large enough (`draft`: the
+              decoder then skips most of the inverse transform, the main cost of large photographs)
+    mode      channels=3 gives RGB, channels=1 grey. Grey, palette and CMYK files are converted,
+              transparency is dropped, 16-bit and floating-point grey is refused
+    resize    the largest centred square to image_size x image_size, bilinear: in one pass the same
+              as resizing the shorter side to image_size and cropping the centre
 
 Rotation flags of cameras (EXIF) are not applied, as in torchvision's ImageFolder.
 """
@@ -21,43 +21,34 @@ from PIL import Image
 
 FORMATS = ("JPEG", "PNG")
 MODES = {1: "L", 3: "RGB"}
-END_MARKS = (
-    b"\xff\xd9",
-    b"IEND\xaeB`\x82",
-)  # cannot occur inside JPEG's entropy-coded data; PNG's last chunk
+# JPEG's end marker, which cannot occur inside its entropy-coded data, and PNG's last chunk
+END_MARKS = (b"\xff\xd9", b"IEND\xaeB`\x82")
 TAIL_BYTES = 64
-# what Pillow and the libraries below it raise for damaged files; anything else is a bug and may pass
-DAMAGE = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    EOFError,
-    struct.error,
-    zlib.error,
-    Image.DecompressionBombError,
-)
+# exceptions of Pillow and its libraries for damaged files; any other one is a bug
+DAMAGE = (OSError, SyntaxError, ValueError, EOFError)
+DAMAGE += (struct.error, zlib.error, Image.DecompressionBombError)
 
 
 def decode(path: str, image_size: int, channels: int, content: bytes | None = None) -> np.ndarray:
-    """The file as uint8 (image_size, image_size, channels). ValueError with the file's name where that fails.
+    """The file as uint8 (image_size, image_size, channels); ValueError with its name if that fails.
 
-    content: the file's bytes, where somebody has read them already (cache.py); else the file is opened.
+    content: the file's bytes if they have been read already (datacache); else the file is opened.
     """
     try:
         with Image.open(path if content is None else io.BytesIO(content), formats=FORMATS) as image:
             _require_8_bits(image)
             image.draft(MODES[channels], (image_size, image_size))
-            square = _square(_converted(image, MODES[channels]), image_size)
+            square = _crop_square(_convert(image, MODES[channels]), image_size)
     except DAMAGE as error:
         raise ValueError(f"{path}: {_reason(path, error)}") from error
     return np.asarray(square).reshape(image_size, image_size, channels)
 
 
 def check_ends(path: str) -> None:
-    """The quick check: is there a JPEG or PNG header of a kind that `decode` takes, and an end mark?
+    """The quick check: ValueError unless the file has a header that `decode` takes and an end mark.
 
-    Reads a few hundred bytes, so damage in the middle passes. A file without an end mark in its last bytes (some
-    cameras append data) is decoded to see.
+    It reads a few hundred bytes, so damage in the middle passes. A file without an end mark in its
+    last bytes is decoded, because some cameras append data.
     """
     try:
         with Image.open(path, formats=FORMATS) as image:
@@ -73,13 +64,13 @@ def _require_8_bits(image) -> None:
         raise ValueError(f"more than 8 bits a channel (mode {image.mode})")
 
 
-def _converted(image, mode: str):
+def _convert(image, mode: str):
     if image.mode == "P" and "transparency" in image.info:
-        image = image.convert("RGBA")  # Pillow warns about the direct way
+        image = image.convert("RGBA")  # Pillow warns about the direct conversion
     return image if image.mode == mode else image.convert(mode)
 
 
-def _square(image, image_size: int):
+def _crop_square(image, image_size: int):
     width, height = image.size
     side = min(width, height)
     left, top = (width - side) / 2, (height - side) / 2
@@ -101,10 +92,10 @@ def _reason(path: str, error: Exception) -> str:
 
 
 class ImageFiles:
-    """samples = files(indices): uint8 (N, image_size, image_size, channels), decoded when first asked for.
+    """samples = files(indices): uint8 (N, image_size, image_size, channels), decoded on first use.
 
-    Once decoded a sample is kept, if all of them together fit into memory_limit_bytes; otherwise every call decodes.
-    The memory is the process's own: 8 ranks on a machine hold 8 copies of what they have seen.
+    Decoded samples stay in memory if all of them fit into memory_limit_bytes; otherwise every call
+    decodes. The memory belongs to the process: 8 ranks on a machine hold 8 copies.
     """
 
     def __init__(
@@ -113,10 +104,9 @@ class ImageFiles:
         self.paths = paths
         self.shape = (image_size, image_size, channels)
         self.fits = len(paths) * image_size * image_size * channels <= memory_limit_bytes
-        self._known = np.zeros(len(paths), bool)
-        self._kept = np.empty(
-            (len(paths) if self.fits else 0, *self.shape), np.uint8
-        )  # untouched pages cost nothing
+        self._decoded = np.zeros(len(paths), bool)
+        rows = len(paths) if self.fits else 0
+        self._samples = np.empty((rows, *self.shape), np.uint8)  # untouched pages take no memory
 
     def __call__(self, indices: np.ndarray) -> np.ndarray:
         samples = np.empty((len(indices), *self.shape), np.uint8)
@@ -125,11 +115,11 @@ class ImageFiles:
         return samples
 
     def sample(self, index: int) -> np.ndarray:
-        """One file's (image_size, image_size, channels)."""
-        if self._known[index]:
-            return self._kept[index]
+        """One sample (image_size, image_size, channels)."""
+        if self._decoded[index]:
+            return self._samples[index]
         sample = decode(self.paths[index], self.shape[0], self.shape[2])
         if self.fits:
-            self._kept[index] = sample
-            self._known[index] = True
+            self._samples[index] = sample
+            self._decoded[index] = True
         return sample

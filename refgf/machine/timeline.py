@@ -22,18 +22,17 @@ from typing import Any
 
 import numpy
 
-LANES = ("compute", "communication", "messages")  # in drawing order
+LANES = ("compute", "communication")  # in drawing order
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that took from start_s to stop_s on this rank's clock (time.perf_counter)."""
+    """An activity from start_s to stop_s on this rank's clock (time.perf_counter)."""
 
     name: str
     start_s: float
     stop_s: float
-    peer: int | None = None
-    bytes: int = 0
+    bytes: int = 0  # sent; 0 for computation
 
 
 class Timeline:
@@ -44,7 +43,7 @@ class Timeline:
 
     def add(self, lane: str, name: str, start_s: float, stop_s: float, nbytes: int = 0) -> None:
         """Add an event that has ended; times on time.perf_counter's clock."""
-        self.lanes.setdefault(lane, []).append(Event(name, start_s, stop_s, None, nbytes))
+        self.lanes.setdefault(lane, []).append(Event(name, start_s, stop_s, nbytes))
 
     @contextlib.contextmanager
     def span(self, lane: str, name: str, nbytes: int = 0) -> Iterator[None]:
@@ -121,7 +120,7 @@ def gather(comm, timeline: Timeline) -> list[dict[str, list[Event]]]:
 
 
 def _shift(events: list[Event], seconds: float) -> list[Event]:
-    return [Event(e.name, e.start_s + seconds, e.stop_s + seconds, e.peer, e.bytes) for e in events]
+    return [Event(e.name, e.start_s + seconds, e.stop_s + seconds, e.bytes) for e in events]
 
 
 def chrome_trace(ranks: list[dict[str, list[Event]]]) -> dict[str, Any]:
@@ -142,6 +141,6 @@ def _metadata(name: str, rank: int, thread: int, args: dict[str, Any]) -> dict[s
 
 
 def _complete_event(event: Event, rank: int, thread: int) -> dict[str, Any]:
-    more = {"bytes": event.bytes} | ({} if event.peer is None else {"peer": event.peer})
+    args = {"bytes": event.bytes}
     times = {"ts": 1e6 * event.start_s, "dur": 1e6 * (event.stop_s - event.start_s)}
-    return {"ph": "X", "name": event.name, "pid": rank, "tid": thread, **times, "args": more}
+    return {"ph": "X", "name": event.name, "pid": rank, "tid": thread, **times, "args": args}

@@ -29,5 +29,3 @@ class Underflow:
     @property
     def share(self) -> float:
         return self.lost / max(1, self.nonzero)
-
-

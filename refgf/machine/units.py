@@ -18,7 +18,7 @@ SECONDS = {"s": Decimal(1), "ms": Decimal("1e-3"), "us": Decimal("1e-6"), "ns": 
 
 
 def parse_rate(text: str) -> float:
-    """'1gbit' -> 125e6 bytes per second. ValueError unless it is a positive number with a unit of BITS."""
+    """'1gbit' -> 125e6 bytes per second. ValueError unless positive, with a unit of BITS."""
     return _quantity(text, BITS, "rate", "1gbit, 2.5gbit, 200mbit") / 8
 
 

@@ -23,7 +23,7 @@ import math
 from dataclasses import dataclass
 
 from refgf.nn.layers import Layer, Ready
-from refgf.nn.workspace import Array, Workspace
+from refgf.nn.workspace import Array
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,9 @@ class Convolution(Layer):
     """
 
     def __init__(
-        self,
-        name: str,
-        input_shape,
-        filters: Filters,
-        workspace: Workspace,
-        input_gradient=True,
-        bias=True,
+        self, name: str, shape, filters: Filters, workspace, input_gradient=True, bias=True
     ):
-        height, width, channels = input_shape
+        height, width, channels = shape
         outputs, kernel, stride = filters.outputs, filters.kernel, filters.stride
         if kernel > min(height, width) + 2 * filters.padding:
             got = f"got kernel {kernel} on {height}x{width} pixels with padding {filters.padding}"
@@ -63,11 +57,11 @@ class Convolution(Layer):
         self.kernel, self.stride, self.padding = kernel, stride, filters.padding
         self.input_gradient = input_gradient
         output_shape = *(filters.positions(side) for side in (height, width)), outputs
-        tensors = [("weight", (kernel, kernel, channels, outputs), True)]
         product = 2 * kernel * kernel * channels * math.prod(output_shape)
         operations = product, (1 + input_gradient) * product
-        tensors = [("bias", (outputs,), False)] * bias + tensors
-        super().__init__(name, input_shape, output_shape, workspace, operations, tensors)
+        tensors = [("bias", (outputs,), False)] * bias
+        tensors += [("weight", (kernel, kernel, channels, outputs), True)]
+        super().__init__(name, shape, output_shape, workspace, operations, tensors)
         self.groups = [slice(i, min(i + stride, kernel)) for i in range(0, kernel, stride)]
         strips = output_shape[0] + len(self.groups) - 1  # R
         self.padded_shape = (strips * stride, width + 2 * filters.padding, channels)

@@ -54,8 +54,7 @@ class BatchNorm(Layer):
         return y.reshape(len(x), *self.input_shape)
 
     def statistics(self, x: Array) -> list[Array]:
-        """Mean, variance over n, variance over n - 1, each (C,). In two passes: E[x^2] - E[x]^2
-        cancels."""
+        """Mean, variance over n, variance over n - 1, each (C,). E[x^2] - E[x]^2 would cancel."""
         n = self.pixels(x)
         mean, square = self.xp.empty((2, self.input_shape[2]), np.float64)
 
@@ -89,7 +88,7 @@ class BatchNorm(Layer):
             out *= self.inverse
 
         def work(worker, block):
-            x, scratch = self.x[block], self.scratch(dy[block], worker)
+            x, scratch = self.x[block], self.workspace.scratch("centred", dy[block].shape, worker)
             ops.normalize_gradient(x, self.mean, scale, slope, offset, dy[block], scratch)
 
         self.workspace.sum_over_blocks(beta_sum, len(dy), self.bytes_per_image, beta_gradient)
@@ -118,11 +117,8 @@ class BatchNorm(Layer):
     def repeat(self, vector: Array) -> Array:
         return self.xp.tile(vector, self.width)  # (C,) -> (W*C,)
 
-    def scratch(self, x: Array, worker: int) -> Array:
-        return self.workspace.scratch("centred", x.shape, worker)
-
     def centred(self, x: Array, mean: Array, worker: int) -> Array:
-        return self.xp.subtract(x, mean, out=self.scratch(x, worker))
+        return self.xp.subtract(x, mean, out=self.workspace.scratch("centred", x.shape, worker))
 
     def pixels(self, x: Array) -> int:
         return max(1, len(x) * self.input_shape[0] * self.width)

@@ -119,7 +119,7 @@ def selected(case, patterns):
 
 def implementation(options):
     from refgf.oracle.judge.implementations import Command, Files
-    from refgf.oracle.judge.isolation import Isolated
+    from refgf.oracle.judge.isolation import IsolatedModule
 
     given = [value for value in (options.python, options.command, options.files) if value]
     if len(given) != 1:
@@ -127,7 +127,7 @@ def implementation(options):
     if not 0 < options.timeout < float("inf"):
         raise ValueError(f"verify: got --timeout {options.timeout}; wanted seconds, more than 0")
     if options.python:
-        return Isolated(options.python, options.timeout)
+        return IsolatedModule(options.python, options.timeout)
     return Command(options.command, options.timeout) if options.command else Files(options.files)
 
 
@@ -154,9 +154,9 @@ def grade(options):
     print("\n".join(map(str, marks)))
     if options.json:
         Path(options.json).write_text(
-            json.dumps({mark.what: mark.told for mark in marks}, indent=1)
+            json.dumps({mark.what: mark.failure for mark in marks}, indent=1)
         )
-    return 1 if any(mark.told for mark in marks) else 0
+    return 1 if any(mark.failure for mark in marks) else 0
 
 
 def parser():

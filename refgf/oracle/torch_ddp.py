@@ -1,20 +1,24 @@
-"""Attach the oracle to PyTorch DDP: checked(hook) runs a communication hook and compares each bucket with a definition.
+"""The oracle attached to PyTorch DDP: checked(hook) compares each bucket with a definition.
 
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
     hook = checked(allreduce_hook)
     model.register_comm_hook(None, hook)
     ... train ...
-    hook.failures                         what was wrong, with step, bucket, rank, element, and what it looks like
+    hook.failures        with step, bucket, rank, element, and what the failure looks like
 
-Every rank gathers every rank's bucket before and after the hook, so this is for tests, not for speed; a wrong bucket raises
-ValueError on all ranks in the step that has it (raises=False only records). CPU and gloo. Known definitions:
+Every rank gathers every rank's bucket before and after the hook, so this is for tests, not for
+speed. A wrong bucket raises ValueError on all ranks in its step; with raises=False it is only
+recorded. CPU and gloo. The definitions are:
 
-    Mean()                    mean over ranks, in float32, in any order; a hook that rounds to 16 bits is told as such
-    Mean("float16")           the same, within the bound for that wire type
-    SparseChunks(...)         what refgf.oracle.torch_hooks.CSC should give
+    Mean()               mean over ranks, in float32, in any order; rounding to 16 bits is noted
+    Mean("float16")      the same, within the bound for that wire type
+    SparseChunks(...)    what refgf.oracle.torch_hooks.CSCHook should give
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -28,6 +32,7 @@ from refgf.oracle.definitions import (
     same_bits,
     summation_bound,
 )
+from refgf.oracle.definitions.csc import Residual
 from refgf.oracle.definitions.sums import HALF_SMALLEST, UNIT_ROUNDOFF
 from refgf.oracle.judge.comparison import differs, outside
 from refgf.oracle.judge.orders import candidates
@@ -40,100 +45,105 @@ from refgf.oracle.seeded.mistakes.sparse import (
 from refgf.oracle.seeded.variants import variant
 
 EXPLAINED = 4096  # elements of a bucket that are compared with the known orders
+ORDERS_SHOWN = 3
+Arrays = list[np.ndarray]  # one per rank
 
 
 @dataclass
 class Bucket:
-    """One bucket of one step on all ranks: what went in, and what the hook made of it."""
+    """One bucket of one step on all ranks, before and after the hook."""
 
     step: int
     index: int
     last: bool
-    parameters: list  # (key, number of elements), in the bucket's order
-    before: list  # p arrays (n,)
-    after: list
+    parameters: list[tuple[int, int]]  # (key, number of elements), in the bucket's order
+    before: Arrays
+    after: Arrays
 
 
 @dataclass
-class Judged:
-    """told is None where the bucket is right; note: a difference that the definition allows and names."""
+class BucketVerdict:
+    """failure: None if the bucket is right; note: a difference that the definition allows."""
 
     step: int
     index: int
-    told: str | None = None
+    failure: str | None = None
     note: str | None = None
-    looks: list = field(default_factory=list)
+    looks: list[str] = field(default_factory=list)
 
-    def __str__(self):
+    def __str__(self) -> str:
         looks = f"; looks like: {'; '.join(self.looks)}" if self.looks else ""
-        return f"step {self.step}, bucket {self.index}: {self.told or self.note or 'right'}{looks}"
+        what = self.failure or self.note or "right"
+        return f"step {self.step}, bucket {self.index}: {what}{looks}"
+
+
+class Definition(Protocol):
+    def judge(self, bucket: Bucket) -> BucketVerdict: ...
 
 
 class checked:  # noqa: N801  used like a function: checked(hook)
     """A communication hook around another one. `judged` has one entry per bucket and step."""
 
-    def __init__(self, hook, definition=None, raises=True):
+    def __init__(self, hook: Callable, definition: Definition | None = None, raises: bool = True):
         self.hook, self.definition, self.raises = hook, definition or Mean(), raises
-        self.judged, self.step = [], 0
-        self.__name__ = self.__qualname__ = (
-            f"checked {getattr(hook, '__name__', type(hook).__name__)}"  # DDP asks for them
-        )
+        self.judged: list[BucketVerdict] = []
+        self.step = 0
+        name = getattr(hook, "__name__", type(hook).__name__)
+        self.__name__ = self.__qualname__ = f"checked {name}"  # DDP reads both
 
-    def __call__(self, state, bucket):
-        before = everybodys(bucket.buffer())
+    def __call__(self, state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        before = gather_arrays(bucket.buffer())
         parameters = [(id(p), p.numel()) for p in bucket.parameters()]
         last, index = bucket.is_last(), bucket.index()
         result = self.result(self.hook(state, bucket), bucket)
-        found = Bucket(self.step, index, last, parameters, before, everybodys(result))
+        found = Bucket(self.step, index, last, parameters, before, gather_arrays(result))
         verdict = self.definition.judge(found)
         self.judged.append(verdict)
         self.step += last
-        if verdict.told and self.raises:
+        if verdict.failure and self.raises:
             raise ValueError(f"DDP hook {self.__name__}: {verdict}")
         future = torch.futures.Future()
         future.set_result(result)
         return future
 
-    def result(self, future, bucket):
-        """What the hook's future holds. When one rank's is no tensor of the bucket's size, all ranks raise."""
-        value = future.wait() if hasattr(future, "wait") else future
+    def result(self, future: Any, bucket: dist.GradBucket) -> torch.Tensor:
+        """The hook's tensor. If one rank's is not like the bucket, all ranks raise."""
+        is_future = hasattr(future, "wait")
+        value = future.wait() if is_future else future
         value = value[0] if isinstance(value, list) and len(value) == 1 else value
         wanted = bucket.buffer()
-        right = (
-            hasattr(future, "wait")
-            and isinstance(value, torch.Tensor)
-            and value.dtype == wanted.dtype
-        )
-        counts = everybodys(torch.tensor([value.numel() if right else -1]))
+        right = is_future and isinstance(value, torch.Tensor) and value.dtype == wanted.dtype
+        counts = gather_arrays(torch.tensor([value.numel() if right else -1]))
         for rank, (count,) in enumerate(counts):
             if count != wanted.numel():
-                got = (
-                    f"a tensor of {count}"
-                    if count >= 0
-                    else "no Future, or not of one tensor of the bucket's type"
-                )
+                got = f"a tensor of {count}"
+                if count < 0:
+                    got = "no Future, or not of one tensor of the bucket's type"
                 place = f"step {self.step}, bucket {bucket.index()}, rank {rank}"
                 raise ValueError(
-                    f"DDP hook {self.__name__}, {place}: returned {got}; wanted a Future of {wanted.numel()} "
-                    f"{wanted.dtype}; next: future.then(lambda f: ...) returns one"
+                    f"DDP hook {self.__name__}, {place}: returned {got}; wanted a Future of "
+                    f"{wanted.numel()} {wanted.dtype}; next: future.then(lambda f: ...) returns one"
                 )
         return value
 
     @property
-    def failures(self):
-        return [verdict for verdict in self.judged if verdict.told]
+    def failures(self) -> list[BucketVerdict]:
+        return [verdict for verdict in self.judged if verdict.failure]
 
 
-def everybodys(tensor):
-    """This tensor of every rank, as arrays. -> p arrays (n,)"""
+def gather_arrays(tensor: torch.Tensor) -> Arrays:
+    """This tensor of every rank, as p arrays (n,)."""
     own = tensor.detach().reshape(-1).clone()
     gathered = [torch.empty_like(own) for _ in range(dist.get_world_size())]
     dist.all_gather(gathered, own)
     return [t.numpy() for t in gathered]
 
 
-def mean_bound(xs, wire=None):
-    """How far a mean may be from exact_sum / p: S2, and the division, which may be before or after. (n,) float64"""
+def mean_bound(xs: Arrays, wire: str | None = None) -> np.ndarray:
+    """How far a mean may be from exact_sum / p. (n,) float64
+
+    This is S2, and the division, which may be before or after the sum.
+    """
     p, kind = len(xs), wire or str(xs[0].dtype)
     once = UNIT_ROUNDOFF[kind] * exact_sum([np.abs(x) for x in xs]) + p * HALF_SMALLEST[kind]
     bound = summation_bound(xs, wire) / p + 4 * once / p + (p * HALF_SMALLEST[kind] if wire else 0)
@@ -141,163 +151,170 @@ def mean_bound(xs, wire=None):
 
 
 class Mean:
-    """The mean over ranks, the same bits on all of them."""
+    """The mean over ranks, with the same bits on all of them."""
 
-    def __init__(self, wire=None):
+    def __init__(self, wire: str | None = None):
         self.wire = wire
 
-    def judge(self, bucket):
-        verdict, xs, after = Judged(bucket.step, bucket.index), bucket.before, bucket.after
-        for rank, result in enumerate(after):
-            if not same_bits(result, after[0]):
-                where = int(np.flatnonzero(differs(result, after[0]))[0])
-                verdict.told = f"rank {rank} holds other bits than rank 0 at element {where}"
-                verdict.looks = looks_of(xs, after, bucket.last)
-                return verdict
+    def judge(self, bucket: Bucket) -> BucketVerdict:
+        verdict, xs, after = BucketVerdict(bucket.step, bucket.index), bucket.before, bucket.after
+        verdict.failure = ranks_differ(after)
         mean = exact_sum(xs) / len(xs)
-        if first_outside(after[0], mean, mean_bound(xs, self.wire)) is None:
-            return verdict
-        for wire in ("float16", "bfloat16"):
-            if self.wire is None and first_outside(after[0], mean, mean_bound(xs, wire)) is None:
-                verdict.note = f"farther from the mean than float32 explains, within the bound for {wire} on the wire"
+        if verdict.failure is None:
+            i = first_outside(after[0], mean, mean_bound(xs, self.wire))
+            if i is None:
                 return verdict
-        i = first_outside(after[0], mean, mean_bound(xs, self.wire))
-        verdict.told = f"element {i} is {after[0][i].item()!r}, the mean is {mean[i].item()!r}"
+            wires = ("float16", "bfloat16") if self.wire is None else ()
+            for wire in wires:
+                if first_outside(after[0], mean, mean_bound(xs, wire)) is None:
+                    verdict.note = (
+                        "farther from the mean than float32 explains, "
+                        f"within the bound for {wire} on the wire"
+                    )
+                    return verdict
+            numbers = f"got {after[0][i].item()!r}, the mean is {mean[i].item()!r}"
+            verdict.failure = f"element {i}: {numbers}"
         verdict.looks = looks_of(xs, after, bucket.last)
         return verdict
 
 
-def first_outside(value, wanted, bound):
-    """Where an input is infinite or NaN the wanted value is, too, and has no bound around it."""
+def ranks_differ(after: Arrays) -> str | None:
+    """The first rank whose bits are not rank 0's."""
+    for rank, result in enumerate(after):
+        if not same_bits(result, after[0]):
+            where = int(np.flatnonzero(differs(result, after[0]))[0])
+            return f"rank {rank} holds other bits than rank 0 at element {where}"
+    return None
+
+
+def first_outside(value: np.ndarray, wanted: np.ndarray, bound: np.ndarray) -> int | None:
+    """The first element outside its bound. Where an input is infinite or NaN the bound is 0."""
     wrong = np.flatnonzero(outside(value, wanted, bound))
     return int(wrong[0]) if len(wrong) else None
 
 
-def looks_of(xs, after, last=False):
+def looks_of(xs: Arrays, after: Arrays, last: bool = False) -> list[str]:
     """What a wrong mean looks like. last: this is the step's last bucket."""
     p, got = len(xs), after[0]
     found = []
+    own = "not communicated: every rank has its own gradient"
     if all(same_bits(result, x) for result, x in zip(after, xs)):
-        found.append("not communicated: every rank has its own gradient")
+        found.append(own)
     elif all(same_bits(result, x / np.float32(p)) for result, x in zip(after, xs)):
-        found.append("not communicated: every rank has its own gradient, divided by p")
+        found.append(f"{own}, divided by p")
     elif first_outside(got, exact_sum(xs), mean_bound(xs, "bfloat16")) is None:
         found.append("average forgotten: this is the sum")
-    elif (
-        first_outside(got, exact_sum(xs) / p**2, mean_bound([x / p for x in xs], "bfloat16"))
-        is None
-    ):
-        found.append("divided by p twice")
+    else:
+        bound = mean_bound([x / p for x in xs], "bfloat16")
+        if first_outside(got, exact_sum(xs) / p**2, bound) is None:
+            found.append("divided by p twice")
     if found and last and found[0].startswith("not communicated"):
         found.insert(0, "last bucket forgotten")
-    head = [x[:EXPLAINED] for x in xs]
     for r in range(p):
         others = [x for k, x in enumerate(xs) if k != r]
         if p > 2 and first_outside(got, exact_sum(others) / p, mean_bound(others)) is None:
             found.append(f"rank {r} is lost")
-    known = [name for name, total in candidates(head) if same_bits(total, got[:EXPLAINED])]
-    return found + known[:3]
+    head, result = [x[:EXPLAINED] for x in xs], got[:EXPLAINED]
+    known = [name for name, total in candidates(head) if same_bits(total, result)]
+    return found + known[:ORDERS_SHOWN]
 
 
 class SparseChunks:
-    """What torch_hooks.CSC should give, from the pieces of the definition (C2 to C5), each bucket cut into chunks.
+    """What torch_hooks.CSCHook should give, by the definitions C2 to C5, each bucket in chunks.
 
-    wrong: {name: SparseChunks of a seeded mistake}, which follow the same steps to name a wrong result.
+    definitions: a variant of the definitions that replaces them. Without it the variants of four
+    seeded mistakes follow the same steps, to name a wrong result.
     """
 
-    def __init__(self, chunk, percent, momentum=0.9, dense_steps=2, wire=None, module=None):
+    def __init__(
+        self,
+        chunk: int,
+        percent: float,
+        momentum: float = 0.9,
+        dense_steps: int = 2,
+        wire: str | None = None,
+        definitions: SimpleNamespace | None = None,
+    ):
         self.settings = chunk, percent, momentum, dense_steps
-        self.wire, self.module = wire, module or variant()
-        self.wrong = (
-            {}
-            if module
-            else {name: SparseChunks(*self.settings, wire, wrong) for name, wrong in WRONG.items()}
-        )
-        self.kept, self.chosen, self.layout = {}, None, None
+        self.wire, self.definitions = wire, definitions or variant()
+        mistakes = {} if definitions else WRONG
+        self.wrong = {
+            name: SparseChunks(*self.settings, wire, wrong) for name, wrong in mistakes.items()
+        }
+        self.residuals, self.chosen, self.layout = {}, None, None
         self.norms, self.seen, self.pending = {}, [], []
 
-    def judge(self, bucket):
-        verdict = Judged(bucket.step, bucket.index)
-        wanted, known = (
-            self.follow(bucket),
-            {name: wrong.follow(bucket) for name, wrong in self.wrong.items()},
-        )
-        chunk = self.settings[0]
+    def judge(self, bucket: Bucket) -> BucketVerdict:
+        verdict = BucketVerdict(bucket.step, bucket.index)
+        wanted, bound = self.follow(bucket)
+        known = {name: wrong.follow(bucket) for name, wrong in self.wrong.items()}
         for rank, result in enumerate(bucket.after):
-            i = first_outside(result, *wanted)
+            i = first_outside(result, wanted, bound)
             if i is not None:
-                verdict.told = (
-                    f"rank {rank}, element {i}, chunk {i // chunk}: got {result[i].item()!r}, "
-                    f"wanted {wanted[0][i].item()!r}"
-                )
-                right = [
-                    first_outside(after, *expected) is None
-                    for expected in known.values()
-                    for after in bucket.after[:1]
-                ]
-                verdict.looks = [name for name, same in zip(known, right) if same] + looks_of(
-                    bucket.before, bucket.after
-                )
+                place = f"rank {rank}, element {i}, chunk {i // self.settings[0]}"
+                numbers = f"got {result[i].item()!r}, wanted {wanted[i].item()!r}"
+                verdict.failure = f"{place}: {numbers}"
+                first = bucket.after[0]
+                same = [name for name, w in known.items() if first_outside(first, *w) is None]
+                verdict.looks = same + looks_of(bucket.before, bucket.after)
                 return verdict
         return verdict
 
-    def follow(self, bucket):
-        """(the result that all ranks should have, how far it may be off)"""
-        chunk, percent, momentum, dense_steps = self.settings
+    def follow(self, bucket: Bucket) -> tuple[np.ndarray, np.ndarray]:
+        """The result that all ranks should have, and how far it may be off."""
+        chunk, _, momentum, _ = self.settings
         p, n = len(bucket.before), len(bucket.before[0])
         keys, sizes = zip(*bucket.parameters)
         self.seen.append((bucket.index, keys))
         if self.layout is None or self.layout[: len(self.seen)] != self.seen:
             self.chosen = None
-        sent = (
-            np.ones(n, bool)
-            if self.chosen is None
-            else np.repeat(self.chosen[bucket.index], chunk)[:n]
-        )
+        dense = self.chosen is None
+        sent = np.ones(n, bool) if dense else np.repeat(self.chosen[bucket.index], chunk)[:n]
         gs = [x / np.float32(p) for x in bucket.before]
-        kept = [
-            {
-                name: np.concatenate(
-                    [self._kept(r, key, size)[name] for key, size in bucket.parameters]
-                )
-                for name in "uv"
-            }
-            for r in range(p)
+        residuals = [self._residual(rank, bucket.parameters) for rank in range(p)]
+        sums = [
+            self.definitions.accumulated_gradient("dgc", residual, g, momentum)
+            for residual, g in zip(residuals, gs)
         ]
-        would = [self.module.accumulated_gradient("dgc", k, g, momentum) for k, g in zip(kept, gs)]
-        wanted, bound = np.zeros(n), np.zeros(n)
-        wanted[sent] = ring_allreduce([a[sent] for a in would], self.wire)[0]
-        bound[sent] = 2 * summation_bound(
-            [a[sent] for a in would], self.wire
-        )  # any two orders differ by no more
-        for r, (k, g) in enumerate(zip(kept, gs)):
-            after = self.module.next_residual("dgc", k, g, momentum, sent, self.chosen is None)
+        wanted, bound, packed = np.zeros(n), np.zeros(n), [a[sent] for a in sums]
+        wanted[sent] = ring_allreduce(packed, self.wire)[0]
+        bound[sent] = 2 * summation_bound(packed, self.wire)  # any two orders differ by no more
+        for rank, (residual, g) in enumerate(zip(residuals, gs)):
+            after = self.definitions.next_residual("dgc", residual, g, momentum, sent, dense)
             for name, array in after.items():
-                for key, part in zip(keys, np.split(array, np.cumsum(sizes)[:-1])):
-                    self.pending.append((r, key, name, part))
-        self.norms[bucket.index] = importance(would, chunk)
+                for key, values in zip(keys, np.split(array, np.cumsum(sizes)[:-1])):
+                    self.pending.append((rank, key, name, values))
+        self.norms[bucket.index] = importance(sums, chunk)
         if bucket.last:
-            self._finish(bucket.step + 1, percent, dense_steps)
+            self._finish_step(bucket.step + 1)
         return wanted, bound
 
-    def _kept(self, rank, key, size):
-        return self.kept.setdefault(
-            (rank, key), {name: np.zeros(size, np.float32) for name in "uv"}
-        )
+    def _residual(self, rank: int, parameters: list[tuple[int, int]]) -> Residual:
+        """u and v of a bucket's parameters."""
+        tensors = []
+        for key, size in parameters:
+            zeros = {name: np.zeros(size, np.float32) for name in "uv"}
+            tensors.append(self.residuals.setdefault((rank, key), zeros))
+        return {name: np.concatenate([tensor[name] for tensor in tensors]) for name in "uv"}
 
-    def _finish(self, steps, percent, dense_steps):
-        for r, key, name, part in self.pending:
-            self.kept[r, key][name] = part
-        values = np.concatenate([self.norms[i] for i in sorted(self.norms)])
-        flags = np.isin(np.arange(len(values)), choose(values, percent))
-        parts = np.split(flags, np.cumsum([len(self.norms[i]) for i in sorted(self.norms)])[:-1])
-        self.chosen = dict(zip(sorted(self.norms), parts)) if steps >= dense_steps else None
+    def _finish_step(self, steps: int) -> None:
+        """After the last bucket: store the residuals, choose chunks of all buckets."""
+        for rank, key, name, values in self.pending:
+            self.residuals[rank, key][name] = values
+        _, percent, _, dense_steps = self.settings
+        buckets = sorted(self.norms)
+        norms = np.concatenate([self.norms[i] for i in buckets])
+        flags = np.isin(np.arange(len(norms)), choose(norms, percent))
+        split = np.split(flags, np.cumsum([len(self.norms[i]) for i in buckets])[:-1])
+        self.chosen = dict(zip(buckets, split)) if steps >= dense_steps else None
         self.layout, self.seen, self.pending, self.norms = self.seen, [], [], {}
 
 
 WRONG = {
     "momentum not corrected: v + g": variant(accumulated_gradient=not_corrected),
-    "what was kept is not added when a chunk is sent": variant(accumulated_gradient=residual_not_added),
-    "what was kept back is not cleared when it is sent": variant(next_residual=not_cleared),
-    "residual lost: what is not sent is thrown away": variant(next_residual=residual_dropped),
+    "the residual is not added when a chunk is sent": variant(
+        accumulated_gradient=residual_not_added
+    ),
+    "the residual is not cleared when it is sent": variant(next_residual=not_cleared),
+    "residual lost: unsent values are dropped": variant(next_residual=residual_dropped),
 }

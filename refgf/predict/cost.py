@@ -90,7 +90,7 @@ def ring_reduce_scatter_s(size: int, elements: int, itemsize: int, link: Link) -
 
 
 def ring_allreduce_s(size: int, elements: int, itemsize: int, link: Link) -> float:
-    """2 (p-1) (alpha + beta m) + (p-1) gamma m, m bytes a slice. Also of the direct allreduce."""
+    """2 (p-1) (alpha + beta m) + (p-1) gamma m, m bytes in the largest slice; direct: the same."""
     reduce_scatter_s = ring_reduce_scatter_s(size, elements, itemsize, link)
     return reduce_scatter_s + ring_allgather_s(size, elements, itemsize, link)
 

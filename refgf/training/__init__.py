@@ -1,1 +1,1 @@
-"""Where the two sides meet: images, one data-parallel step, the optimiser, and what is built on them."""
+"""Where the two sides meet: data, one data-parallel step, the optimiser, and the whole stack."""

@@ -1,26 +1,20 @@
 """GradientFlow: the stack of all parts, and the one object that a training loop talks to.
 
     model = replica(network, partial(MomentumSGD, momentum=0.9, weight_decay=5e-4))
-    with GradientFlow(comm, model, wire=np.float16, grouping=Theta(2**20), csc=CSCSettings(10),
-    overlap=True) as flow:
+    with GradientFlow(comm, model, wire=np.float16, csc=CSCSettings(10), overlap=True) as flow:
         for images, labels, global_batch in batches(...):
             loss = flow.step(images, labels, global_batch, rate)
 
-    argument    is                                                                 off
-    allreduce   ring_allreduce, direct_allreduce, mpi_allreduce, any schedule,     mpi_allreduce
-                a `Compressor` of your own
-    wire        the type in which gradients are sent                               None: float32 or
-                float64
-    overlap     a communication thread                                             False
-    grouping    lazy allreduce: wait for more than Theta(bytes)                    Theta(0): each
-                gradient by itself
-    csc         coarse-grained sparse communication, `CSCSettings`                 None: all
-                gradients are sent
+    argument    is                                                      off
+    allreduce   ring_allreduce, any schedule, your own `Compressor`     mpi_allreduce
+    wire        the type in which gradients are sent                    None: the pool's own
+    overlap     a communication thread                                  False
+    grouping    lazy allreduce: wait for more than Theta(bytes)         Theta(0): one by one
+    csc         coarse-grained sparse communication                     None: all are sent
 
 What each part does is in its module; here they are only put on top of each other:
 
-    gradients -> [CSC: packed chunks ->] grouped -> [communication thread ->] allreduce in the wire
-    type -> unscaled
+    gradients -> [CSC: packed chunks] -> groups -> [thread] -> allreduce in the wire type -> unscaled
 
 Source: GradientFlow (Sun et al. 2019).
 """
@@ -35,30 +29,27 @@ from refgf.comm.agreement import agree
 from refgf.comm.direct import direct_allreduce
 from refgf.comm.ring import ring_allreduce
 from refgf.exchange.compressor import Compressed, Compressor
-from refgf.exchange.csc import CSC, CSCSettings
+from refgf.exchange.csc import CSC
 from refgf.exchange.dense import DenseExchange, Transport
-from refgf.exchange.result import UNOBSERVED, StepResult
 from refgf.exchange.lazy import Theta
-from refgf.exchange.momentum_correction import BEFORE
+from refgf.exchange.momentum_correction import BEFORE, CSCSettings
 from refgf.exchange.overlap import AtOnce, CommunicationThread
+from refgf.exchange.result import UNOBSERVED, StepResult
 from refgf.training.step import Replica, evaluate_together, require_same_parameters, train_step
 
 
 class GradientFlow:
-    """A model and its exchange.
+    """A model and its exchange. Collective to make, to use and to close.
 
     comm       communicator; duplicated, so that its messages never meet others
-    model      a `Replica`; its optimiser has momentum and decay, its loss scale is used and updated
+    model      a `Replica`; its optimiser has momentum and decay, and its loss scale is updated
     allreduce  called with (comm, wire=wire); returns an Allreduce or a `Compressor`
     grouping   a `Theta`, or `refgf.papers.mgwfbp.merged.Groups`
-    csc        momentum correction `dgc` takes momentum and decay from the optimiser, the other
-               forms only decay
+    csc        a `CSCSettings`; CSC takes decay from the optimiser, the forms `dgc` momentum too
     observe    an observer, for example a `refgf.machine.timeline.Timeline`
 
-    After a step: `result`, `accepted`, `steps` (accepted or not), `communication_s` (how long the
-    communication thread was busy), `calls` (the allreduce calls of this step). `settings` is what
-    all ranks must agree on. Collective to make, to use and to close. Errors: ValueError on every
-    rank when the ranks' settings differ.
+    After a step: `result`, `steps` (accepted or not), `calls`, `communication_s`. `settings` is what
+    all ranks must agree on. Errors: ValueError on every rank when the ranks' settings differ.
     """
 
     def __init__(
@@ -97,22 +88,14 @@ class GradientFlow:
 
     def _csc(self, settings: CSCSettings, transport: Transport) -> CSC:
         if self.compressed:
-            raise ValueError(
-                f"GradientFlow: got csc and the compressor {self.settings['compressor']}; wanted "
-                "one of them, because both decide what is sent; next: leave out csc"
-            )
+            got = f"GradientFlow: got csc and the compressor {self.settings['compressor']}"
+            raise ValueError(f"{got}; wanted one: both decide what is sent; next: leave out csc")
         model = self.model
         model.optimizer, momentum, decay = model.optimizer.split(settings.form in BEFORE)
         pools = model.gradients, model.parameters.flat
         residual = settings.residual(*pools, settings, momentum, decay, self.comm.Get_size())
-        return CSC(
-            settings, residual, transport, direct_allreduce(self._comms[1]), model.loss_scale
-        )
-
-    @property
-    def accepted(self) -> bool:
-        """Was the last step accepted?"""
-        return self.result.accepted
+        sum_norms = direct_allreduce(self._comms[1])
+        return CSC(settings, residual, transport, sum_norms, model.loss_scale)
 
     @property
     def calls(self) -> list:
@@ -121,7 +104,7 @@ class GradientFlow:
 
     @property
     def communication_s(self) -> float:
-        """Seconds that the communication thread was busy in the last step."""
+        """Seconds for which the communication thread was busy in the last step."""
         return self._exchange.communication_s
 
     def ready(self, index: int) -> None:
@@ -160,15 +143,12 @@ class GradientFlow:
         return self
 
     def __exit__(self, kind, error, traceback) -> None:
-        if (
-            kind is None
-        ):  # otherwise the other ranks will not close, and waiting for them would hide the error
+        if kind is None:  # else other ranks do not close, and waiting for them would hide the error
             self.close()
 
     def _require_agreement(self) -> None:
-        agree(
-            self._comms[1], "settings of GradientFlow", " ".join(map(str, self.settings.values()))
-        )
+        settings = " ".join(map(str, self.settings.values()))
+        agree(self._comms[1], "settings of GradientFlow", settings)
         layout = self.model.layout()
         digest = hashlib.sha256(layout.encode()).hexdigest()[:16]
         agree(self._comms[1], "gradient pool", f"{digest}: {layout}")

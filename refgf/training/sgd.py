@@ -4,14 +4,12 @@ The convention is PyTorch's (torch.optim.SGD, dampening 0): the rate stays outsi
 
     v <- m v + (g + decay w)          w <- w - rate v
 
-so changing the rate from step to step needs no correction of v (Goyal et al. 2017, section 3,
-remark 2).
+so a changed rate needs no correction of v (Goyal et al. 2017, section 3, remark 2).
 
 An *optimiser* updates the flat parameters from the flat gradients:
 
     step(gradients, rate, sent, waited)    one update; the last two as in `StepResult`
-    split(before)                          what CSC leaves to it: (optimiser, momentum, decay that
-                                           CSC applies)
+    split(before)                          (what CSC leaves of it, momentum, decay for CSC)
     settings, state                        what ranks agree on; arrays for a checkpoint
 """
 
@@ -24,7 +22,7 @@ from refgf.device import array_module, is_device
 from refgf.nn.workspace import Workspace
 
 BLOCK_ELEMENTS = (
-    524_288  # the threads share the update in blocks of this length; a GPU does all at once
+    524_288  # threads share the update in blocks of this length; a GPU does all at once
 )
 
 
@@ -45,11 +43,9 @@ class PlainSGD:
 class MomentumSGD:
     """Updates a flat parameter array in place; `velocity` is all it remembers.
 
-    specs         objects with .name, .shape and .decay, in the order of the pool; decay False: no
-                  weight decay
+    specs         objects with .shape and .decay, in the order of the pool; decay False: none
     parameters    (n,) float32 or float64, NumPy or CuPy; kept, not copied
-    workspace     whose threads share the blocks, for example a network's; the bits do not depend on
-                  their number
+    workspace     whose threads share the blocks; the bits do not depend on their number
 
     The order of rounding is part of the definition, so that other code can reproduce the bits. For
     each element, every operation rounded to the array's type, m, decay and rate rounded to it
@@ -68,12 +64,17 @@ class MomentumSGD:
         weight_decay: float = 0.0,
         workspace: Workspace | None = None,
     ) -> None:
-        _check(specs, parameters, momentum, weight_decay)
+        n = sum(math.prod(spec.shape) for spec in specs)
+        _require(parameters, (n,), ("float32", "float64"), "parameters")
+        if not (0 <= momentum < 1 and 0 <= weight_decay < math.inf):
+            raise ValueError(
+                f"MomentumSGD: got momentum={momentum}, weight_decay={weight_decay}; "
+                "wanted 0 <= momentum < 1 and a finite weight_decay >= 0; next: 0.9 and 0.0005"
+            )
         self.specs, self.parameters = specs, parameters
         self.momentum, self.weight_decay = float(momentum), float(weight_decay)
-        xp = array_module(parameters)
-        self.velocity = xp.zeros_like(parameters)
-        self._workspace = workspace or Workspace(xp, parameters.dtype)
+        self.velocity = array_module(parameters).zeros_like(parameters)
+        self._workspace = workspace or Workspace(array_module(parameters), parameters.dtype)
 
     @property
     def settings(self) -> dict:
@@ -84,9 +85,7 @@ class MomentumSGD:
         return {"velocity": self.velocity}
 
     def split(self, before: bool) -> tuple:
-        """(the optimiser that is left, momentum, decay) when CSC applies decay and, if `before`,
-        momentum.
-        """
+        """CSC applies decay and, if `before`, momentum: (the optimiser left, momentum, decay)."""
         momentum, decay = self.momentum, self.weight_decay
         if before:
             return PlainSGD(self.parameters), momentum, decay
@@ -97,12 +96,12 @@ class MomentumSGD:
         """One update with gradients (n,) and a learning rate.
 
         sent (ascending, disjoint slices) restricts it; elsewhere w, v and g are not touched.
-        waited: not needed.
         """
-        _check_step(self.parameters, gradients, rate)
-        runs = _runs(self.specs, self.weight_decay)
-        parts = joined(sent, self.parameters.size)
-        blocks = [block for part in parts for block in self._blocks(part, runs)]
+        _require(gradients, self.parameters.shape, (self.parameters.dtype.name,), "gradients")
+        if not 0 <= rate < math.inf:
+            got = f"MomentumSGD.step: got rate={rate}"
+            raise ValueError(f"{got}; wanted a finite number >= 0; next: 0.01")
+        blocks = list(self._blocks(joined(sent, self.parameters.size)))
 
         def work(worker: int, share: slice) -> None:
             for block, decay in blocks[share]:
@@ -111,29 +110,25 @@ class MomentumSGD:
 
         self._workspace.share(work, len(blocks))
 
-    def _blocks(self, part: slice, runs: list) -> Iterable[tuple[slice, float]]:
-        """Cut a part of the pool where decay changes, then into blocks: (block, decay)."""
+    def _blocks(self, parts: list[slice]) -> Iterable[tuple[slice, float]]:
+        """The parts, cut where decay changes and into blocks: (block, decay)."""
         longest = max(1, self.parameters.size) if is_device(self.parameters) else BLOCK_ELEMENTS
-        for run, decays in runs:
-            inside = slice(max(part.start, run.start), min(part.stop, run.stop))
-            for block in cut(inside, longest):
-                yield block, self.weight_decay if decays else 0.0
+        runs = _runs(self.specs, self.weight_decay)
+        for part in parts:
+            for run, decay in runs:
+                inside = slice(max(part.start, run.start), min(part.stop, run.stop))
+                yield from ((block, decay) for block in cut(inside, longest))
 
 
 def joined(parts: Iterable[slice] | None, n: int) -> list[slice]:
-    """Ascending, disjoint slices of n elements with neighbours joined; None: all elements.
-    ValueError if they are not.
-    """
-    if parts is None:
-        return [slice(0, n)]
+    """Ascending, disjoint slices of n elements, neighbours joined; None: all. Else ValueError."""
     runs, end = [], 0
-    for part in (
-        parts
-    ):  # checked before the first is used: a half updated pool would be worse than an error
-        if None in (part.start, part.stop) or not end <= part.start <= part.stop <= n:
+    for part in [slice(0, n)] if parts is None else parts:
+        bounded = None not in (part.start, part.stop) and part.step in (None, 1)
+        if not (bounded and end <= part.start <= part.stop <= n):
             raise ValueError(
-                f"optimiser: got {part} after element {end} of {n}; wanted ascending, disjoint slices; "
-                "next: sort them"
+                f"optimiser: got {part} after element {end} of {n}; wanted ascending, disjoint "
+                "slices; next: sort them"
             )
         if runs and runs[-1].stop == part.start:
             runs[-1] = slice(runs[-1].start, part.stop)
@@ -143,55 +138,33 @@ def joined(parts: Iterable[slice] | None, n: int) -> list[slice]:
     return runs
 
 
-def _runs(specs: Sequence, weight_decay: float) -> list[tuple[slice, bool]]:
-    """The pool as (slice, decay?), neighbours with the same answer joined."""
+def _runs(specs: Sequence, weight_decay: float) -> list[tuple[slice, float]]:
+    """The pool as (slice, decay), neighbours with the same decay joined."""
     runs, start = [], 0
     for spec in specs:
-        stop, decay = start + math.prod(spec.shape), bool(spec.decay and weight_decay)
+        stop, decay = start + math.prod(spec.shape), weight_decay if spec.decay else 0.0
         if runs and runs[-1][1] == decay:
-            runs[-1] = (slice(runs[-1][0].start, stop), decay)
-        else:
-            runs.append((slice(start, stop), decay))
+            start = runs.pop()[0].start
+        runs.append((slice(start, stop), decay))
         start = stop
     return runs
 
 
-def _check(specs: Sequence, parameters, momentum: float, weight_decay: float) -> None:
-    n = sum(math.prod(spec.shape) for spec in specs)
-    got = f"MomentumSGD: got parameters {parameters.shape} {parameters.dtype}"
-    if parameters.shape != (n,) or not parameters.flags.c_contiguous:
-        raise ValueError(f"{got}; wanted a contiguous ({n},), the sum of the shapes in specs")
-    if parameters.dtype.name not in ("float32", "float64"):
-        raise ValueError(f"{got}; wanted float32 or float64; next: keep float32 master weights")
-    if not (0 <= momentum < 1 and 0 <= weight_decay < math.inf):
+def _require(x, shape: tuple, dtypes: tuple, what: str) -> None:
+    if x.shape != shape or x.dtype.name not in dtypes or not x.flags.c_contiguous:
         raise ValueError(
-            f"MomentumSGD: got momentum={momentum}, weight_decay={weight_decay}; "
-            "wanted 0 <= momentum < 1 and a finite weight_decay >= 0; next: 0.9 and 0.0005"
-        )
-
-
-def _check_step(parameters, gradients, rate: float) -> None:
-    if gradients.shape != parameters.shape or gradients.dtype != parameters.dtype:
-        raise ValueError(
-            f"MomentumSGD.step: got gradients {gradients.shape} {gradients.dtype}; "
-            f"wanted {parameters.shape} {parameters.dtype}; next: pass the gradient pool"
-        )
-    if not 0 <= rate < math.inf:
-        raise ValueError(
-            f"MomentumSGD.step: got rate={rate}; wanted a finite number >= 0; next: 0.01"
+            f"MomentumSGD: got {what} {x.shape} {x.dtype}; wanted contiguous {shape}, as in specs, "
+            f"{' or '.join(dtypes)}; next: keep float32 master weights in a pool"
         )
 
 
 def linear_scaling(base_rate: float, global_batch: int, base_batch: int = 256) -> float:
-    """The rate for a batch k times as large is k times as large (Goyal et al. 2017, section
-    2.1).
-    """
+    """A batch k times as large has a rate k times as large (Goyal et al. 2017, section 2.1)."""
     return base_rate * global_batch / base_batch
 
 
 def warmup(rate: float, step: int, warmup_steps: int, start_rate: float = 0.0) -> float:
-    """Gradual warm-up: from start_rate to rate in equal increments, step 0 being the first above
-    start_rate.
+    """Gradual warm-up from start_rate to rate in equal increments; step 0 is above start_rate.
 
     `rate` is what the schedule says for this step, returned as it is once step >= warmup_steps - 1.
     Goyal et al. start at the rate of one worker (start_rate = base_rate) and take 5 epochs.
@@ -209,6 +182,7 @@ def polynomial_decay(rate: float, step: int, steps: int, power: float = 2.0) -> 
     """rate * (1 - step/steps)**power: the whole rate at step 0, nothing from `steps` on."""
     if step < 0 or steps < 1 or power <= 0:
         raise ValueError(
-            f"polynomial_decay: got step={step}, steps={steps}, power={power}; wanted >= 0, >= 1, > 0"
+            f"polynomial_decay: got step={step}, steps={steps}, power={power}; wanted step >= 0, "
+            "steps >= 1, power > 0; next: count steps from 0"
         )
     return rate * max(0.0, 1 - step / steps) ** power

@@ -1,10 +1,8 @@
-"""One data-parallel step, and the proof at the end of a run that all ranks hold the same
-parameters.
+"""One data-parallel step, and the proof that all ranks hold the same parameters after a run.
 
     every rank    loss of its own samples / global batch -> backward -> gradients into the pool
     exchange      sums each gradient over the ranks, as soon as it is announced or later
-    every rank    the same update with the same sums, so the parameters stay the same without being
-                  sent
+    every rank    the same update with the same sums, so the parameters stay the same, unsent
 
 The loss is divided by the *global* batch before backward, so the exchange only sums: right for
 uneven shards too. Communication per rank: the exchange's cost.
@@ -19,21 +17,18 @@ import numpy as np
 
 from refgf.comm.agreement import agree
 from refgf.device import to_host
-from refgf.exchange.result import UNOBSERVED, StepResult
 from refgf.exchange.pool import Pool
 from refgf.exchange.precision import LossScale, WorkingCopy
+from refgf.exchange.result import UNOBSERVED, StepResult
 from refgf.training.sgd import MomentumSGD
 
 
 @dataclass
 class Replica:
-    """A rank's copy of the model: network, the two pools that its tensors live in, and the
-    optimiser.
+    """A rank's copy of the model: network, the pools that its tensors lie in, and the optimiser.
 
-    working         mixed precision: the rounded copy of `parameters` (the master weights) that the
-                    network computes with
-    half_gradients  float16 gradients of a float16 network, upcast into `gradients` as each becomes
-                    ready
+    working         mixed precision: the rounded `parameters` that the network computes with
+    half_gradients  of a float16 network, each upcast into `gradients` as it becomes ready
     """
 
     network: object
@@ -45,9 +40,7 @@ class Replica:
     half_gradients: Pool | None = None
 
     def announcing(self, ready: Callable[[int], None]) -> Callable[[int], None]:
-        """What backward calls for each gradient, so that the pool holds it when `ready` is
-        called.
-        """
+        """What backward calls for each gradient: the pool holds it when `ready` is called."""
         if self.half_gradients is None:
             return ready
 
@@ -58,9 +51,7 @@ class Replica:
         return upcast
 
     def layout(self) -> str:
-        """What must be alike on all ranks, and in a checkpoint: order, shapes and types of the
-        tensors.
-        """
+        """What must be alike on all ranks: order, shapes and types of the tensors."""
         return ("float16 network, " if self.half_gradients else "") + self.gradients.layout()
 
     def update(self, rate: float, result: StepResult) -> None:
@@ -79,14 +70,11 @@ def replica(
     loss_scale: LossScale | None = None,
     zeros: Callable | None = None,
 ) -> Replica:
-    """Put the network's tensors into pools and initialise them: the same values on every rank for
-    the same seed.
+    """Put the network's tensors into pools and initialise them: the same on every rank for a seed.
 
-    optimizer     called with (specs, parameters (n,), workspace=...):
-                  functools.partial(MomentumSGD, weight_decay=5e-4)
-    half_weights  forward and backward use weights rounded to float16, the update is to the
-                  unrounded ones. A network of float16 always does; its pools are of float32, and
-                  its unrounded weights begin as the rounded ones
+    optimizer     called with (specs, parameters (n,), workspace=...)
+    half_weights  compute with weights rounded to float16, update the unrounded ones. A network of
+                  float16 always does; its pools are float32, its first weights the rounded ones
     zeros         allocates the gradient pool, see `Pool`; default: the network's array library
     """
     half = network.dtype == np.float16
@@ -116,10 +104,9 @@ def replica(
 def train_step(
     model: Replica, exchange, images, labels, global_batch: int, rate: float, observe=UNOBSERVED
 ) -> float:
-    """One step; returns this rank's share of the loss (the shares of all ranks sum to the mean over
-    the batch).
+    """One step; returns this rank's share of the loss: all shares sum to the batch's mean loss.
 
-    images (N, H, W, C) and labels (N,), N = 0 included. exchange: see `exchange/dense.py`.
+    images (N, H, W, C) and labels (N,), N = 0 included. exchange: see `exchange/result.py`.
     """
     network = model.network
     with observe.span("compute", "FORWARD"):
@@ -142,18 +129,14 @@ def parameter_hash(parameters) -> str:
 
 
 def require_same_parameters(comm, parameters) -> str:
-    """The hash of the parameters; ValueError on every rank if they differ. Cost: see
-    `comm.agreement`.
-    """
+    """The hash of the parameters; ValueError on every rank if they differ."""
     got = parameter_hash(parameters)
     agree(comm, "hash of the parameters", got)
     return got
 
 
 def evaluate(network, dataset, rank: int, size: int, batch: int = 64) -> tuple[int, int]:
-    """(right answers, samples) of this rank's share of a data set: every size-th sample from
-    `rank`.
-    """
+    """(right answers, samples) of this rank's share of a data set: samples rank, rank + size ..."""
     mine = np.arange(rank, dataset.size, size)
     right = 0
     for start in range(0, len(mine), batch):
@@ -165,9 +148,7 @@ def evaluate(network, dataset, rank: int, size: int, batch: int = 64) -> tuple[i
 def evaluate_together(
     network, dataset, comm, allreduce: Callable, batch: int = 64
 ) -> tuple[int, int]:
-    """(right answers, samples) of all ranks, with running statistics averaged over ranks.
-    Collective.
-    """
+    """(right answers, samples) of all ranks, with averaged running statistics. Collective."""
     rank, size = comm.Get_rank(), comm.Get_size()
     with averaged_statistics(network, allreduce, size):
         counts = np.array(evaluate(network, dataset, rank, size, batch), np.float64)
@@ -177,11 +158,9 @@ def evaluate_together(
 
 @contextlib.contextmanager
 def averaged_statistics(network, allreduce, size: int):
-    """While this lasts, running mean and variance are the averages over all ranks; then each rank's
-    own again.
+    """Within, running mean and variance are averages over all ranks; after it each rank's own.
 
-    Evaluation must not depend on the rank, nor training on how often somebody evaluates.
-    Collective.
+    Evaluation must not depend on the rank, nor training on how often one evaluates. Collective.
     """
     own = [array.copy() for array in network.running]
     for array in network.running:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from refgf.comm import ring
-from refgf.comm.schedule import replay
+from refgf.comm.replay import replay
 from refgf.oracle.definitions import exact_sum, same_bits, summation_bound
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")

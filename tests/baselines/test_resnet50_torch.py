@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from refgf.engine.threaded import ThreadedWorkspace
-from refgf.papers.resnet50.resnet50 import BLOCKS, ResNet50, parts
+from refgf.papers.resnet50.resnet50 import BLOCKS, ResNet50
 from refgf.engine.torch_layout import from_torch, images_to_torch, to_torch
 
 torch = pytest.importorskip("torch")
@@ -85,7 +85,7 @@ def test_loss_and_all_161_gradients(images, image_size, width, images_per_block,
     """Within 1e-9 of each layer's gradient."""
     space = ThreadedWorkspace(threads, np.float64, images_per_block)
     network = bound(num_classes=7, image_size=image_size, width=width, workspace=space)
-    layers = {layer.name: layer for outer in network.layers for layer in parts(outer)}
+    layers = {layer.name: layer for outer in network.layers for layer in outer.sublayers()}
     random = np.random.default_rng(5)
     x, labels = random.standard_normal((images, image_size, image_size, 3)), random.integers(0, 7, images)
     loss = network.loss(x, labels, images)

@@ -6,7 +6,8 @@ from comm_cases import WIRES, assert_bits_everywhere, order_sensitive, same_bits
 
 from refgf.comm import direct, ring
 from refgf.machine import threads
-from refgf.comm.schedule import Step, check, collective, execute, replay
+from refgf.comm.replay import check, replay
+from refgf.comm.schedule import Step, collective, execute
 from refgf.comm.slices import length, slices
 from refgf.comm.trace import TracedComm
 from refgf.oracle.definitions import direct_allreduce, ring_allreduce

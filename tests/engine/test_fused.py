@@ -1,23 +1,20 @@
-"""The one-pass loops against the NumPy passes that they replace: the same bits, as Python and as Numba's machine code."""
+"""The one-pass loops against NumPy's passes: the same bits, as Python and as machine code."""
 
+import inspect
 import subprocess
 import sys
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
-from refgf.engine import fused
-from refgf.engine import half
-from refgf.exchange.chunk_choice import Density
-from refgf.exchange.csc import CSC
-from refgf.exchange.pool import Pool
-from refgf.exchange.precision import LossScale
-from refgf.nn.pooling import MaxPool
-from refgf.nn.workspace import Workspace
-from refgf.training.sgd import MomentumSGD
+from refgf import engine
+from refgf.engine import fused, fused_gpu
+from refgf.ops import in_windows
 
-AWKWARD = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 3e38, -3e38, 6e-8, 65520, 1e-30], np.float32)
+AWKWARD = np.array(
+    [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 3e38, -3e38, 6e-8, 65520, 1e-30], np.float32
+)
+PLAIN = engine.PLAIN  # ops's functions as they were before the engine replaced them
 
 
 def numbers(seed, n):
@@ -25,131 +22,181 @@ def numbers(seed, n):
     rng = np.random.default_rng(seed)
     x = (rng.standard_normal(n) * 10.0 ** rng.integers(-9, 6, n)).astype(np.float32)
     anything = rng.integers(0, 1 << 32, n, dtype=np.uint32).view(np.float32)
-    return np.choose(rng.integers(0, 8, n) // 6, [x, np.where(rng.random(n) < 0.5, anything, rng.choice(AWKWARD, n))])
+    rare = np.where(rng.random(n) < 0.5, anything, rng.choice(AWKWARD, n))
+    return np.choose(rng.integers(0, 8, n) // 6, [x, rare])
 
 
-@dataclass(frozen=True)
-class Spec:
-    shape: tuple
-    decay: bool
-    name: str = "x"
+def constants(*values):
+    return [np.float32(value) for value in values]
 
 
-def momentum_sgd(n):
-    """Three steps, the last one of a part."""
-    specs = [Spec((n // 3,), False), Spec((n - n // 3,), True)]
-    optimizer = MomentumSGD(specs, numbers(1, n), 0.9, 5e-4)
-    optimizer.velocity[...] = numbers(2, n)
-    for seed, part in (3, slice(0, n)), (4, slice(0, n)), (5, slice(n // 5, n // 2)):
-        optimizer.step(numbers(seed, n), 0.1, [part])
-    return optimizer.parameters, optimizer.velocity
+# ---- one function a loop: what it leaves, and what NumPy's passes leave ----
 
 
-def narrow(n):
-    """With NaNs, and without any."""
-    x = numbers(1, n)
-    return casted(x, np.float16), casted(np.where(np.isnan(x), 1, x), np.float16)
+def momentum_sgd(loop, n):
+    got, wanted = [numbers(s, n) for s in (1, 2, 3)], [numbers(s, n) for s in (1, 2, 3)]
+    for decay in (5e-4, 0.0):
+        loop(*got, *constants(0.9, decay, 0.1), decay != 0)
+        PLAIN["momentum_sgd"](*wanted, *constants(0.9, decay, 0.1))
+    return got, wanted
 
 
-def widen(n):
-    """A cast of every float16 there is, if n is not too short for it, and a sum."""
+def narrow(loop, n):
+    x = np.where(np.isnan(numbers(1, n)), np.float32(1), numbers(1, n))
+    out = np.empty(n, np.uint16)
+    largest = loop(x.view(np.int32), out)
+    return [out, np.int32(largest)], [
+        x.astype(np.float16).view(np.uint16),
+        np.abs(x).max(initial=0).view(np.int32),
+    ]
+
+
+def widen(loop, n):
+    """Every float16 there is, if n is not too short for it; a cast and a sum."""
     halves = np.resize(np.arange(1 << 16, dtype=np.uint16), n).view(np.float16)
-    total = numbers(2, n)
-    half.add(halves, total)
-    return casted(halves, np.float32), total
+    out, total = np.empty(n, np.float32), numbers(2, n)
+    loop(halves.view(np.int16), out, False)
+    loop(halves.view(np.int16), total, True)
+    return [out, total], [halves.astype(np.float32), numbers(2, n) + halves]
 
 
-def casted(x, kind):
-    """As whole numbers: NaNs must be the same ones, too."""
-    out = np.empty(x.size, kind)
-    half.cast(x, out)
-    return out.view(f"u{out.itemsize}")
+def accumulate(loop, n):
+    got, wanted = [], []
+    for decays, ages in ((True, True), (False, True), (True, False)):
+        g, u, v, w, after, out = (numbers(s, n) for s in range(6))
+        unscale, decay, momentum = factors = tuple(constants(0.25, 0.1, 0.9))
+        gradient = unscale * g + decay * w if decays else unscale * g
+        expected_v = v + u if ages else v.copy()
+        expected = gradient + momentum * u
+        wanted += [expected_v, expected, np.abs(expected_v + expected)]
+        loop(g, u, v, w, after, out, factors, (decays, ages))
+        got += [v, after, out]
+    return got, wanted
 
 
-def csc(n):
-    """Steps of each form with momentum of its own: dense, sparse, one not accepted, one after a look at what is kept."""
-    return [x for form in ("dgc", "dgc_masked") if n for x in csc_steps(n, form)]
+def pack(loop, n):
+    """Every other chunk, the last one shorter."""
+    v, g, chunk = numbers(1, n), numbers(2, n), max(1, n // 7 - 1)
+    chosen = np.arange(-(-n // chunk))[::-2][::-1].copy()
+    wanted = np.concatenate(
+        [np.float32(3) * (v + g)[i * chunk : (i + 1) * chunk] for i in chosen] or [v]
+    )
+    out = np.empty(wanted.size, np.float32)
+    loop(v, g, chosen, chunk, np.float32(3), out)
+    return [out], [wanted]
 
 
-def csc_steps(n, form):
-    pool, found = Pool([Spec((n // 3,), False), Spec((n - n // 3,), True)], np.float32), []
-    parameters, scale = finite(9, n), LossScale(4.0)
-    exchange = CSC(pool, parameters, found.append, found.append, 2, Density(40), chunk=-(-n // 7), form=form,
-                   momentum=0.9, weight_decay=0.1, loss_scale=scale)  # fmt: skip
-    for step in range(6):
-        pool.flat[:] = finite(step, n)
-        if step == 3:
-            pool.flat[n // 2] = np.inf
-        exchange.ready(0)
-        exchange.ready(1)
-        assert exchange.finish() == (step != 3)
-        found += [pool.flat[part] for part in exchange.sent] + [exchange.store.norms]
-        found += list(exchange.kept.values()) if step != 4 else []
-        found = [x.copy() for x in found]
-        scale.scale *= 2
-    return found
+def windows(n):
+    """Windows that overlap and windows that leave out pixels; many equal values, no -0.0."""
+    for kernel, stride in ((3, 2), (2, 3)):
+        x = numbers(1, -(-n // 210) * 210).reshape(-1, 7, 6, 5)
+        x = np.where(np.abs(x) < 1, np.float32(0), x)
+        y = np.empty(
+            (len(x), (7 - kernel) // stride + 1, (6 - kernel) // stride + 1, 5), np.float32
+        )
+        winner = np.empty(y.shape, np.uint8)
+        PLAIN["largest_in_windows"](x, y, winner, kernel, stride)
+        yield x, y, winner, kernel, stride
 
 
-def finite(seed, n):
-    x = numbers(seed, n)
-    return np.where(np.abs(x) < 1e6, x, np.float32(-0.0))
+def largest_in_windows(loop, n):
+    got, wanted = [], []
+    for x, y, winner, kernel, stride in windows(n):
+        out = [np.empty_like(y), np.empty_like(winner)]
+        loop(x, *out, kernel, stride)
+        got, wanted = got + out, wanted + [y, winner]
+    return got, wanted
 
 
-def max_pool(n):
-    """Windows that overlap and windows that leave out pixels; many equal values, and the awkward ones but for -0.0."""
-    return [array for kernel, stride in ((3, 2), (2, 3)) for array in pooled(n, kernel, stride)]
+def to_winners(loop, n):
+    got, wanted = [], []
+    for x, y, winner, kernel, stride in windows(n):
+        dy = numbers(2, y.size).reshape(y.shape)
+        for function, found in ((loop, got), (PLAIN["to_winners"], wanted)):
+            dx = np.full_like(x, np.nan)
+            function(dy, winner, dx, kernel, stride)
+            found.append(dx)
+    return got, wanted
 
 
-def pooled(n, kernel, stride):
-    shape = 7, 6, 5
-    layer = MaxPool("pool", shape, kernel, stride, Workspace(threads=2))
-    x = numbers(1, -(-n // 210) * 210).reshape(-1, *shape)
-    x = np.where(np.abs(x) < 1, 0, x)
-    y = layer.forward(x, True)
-    return y, layer.winner, layer.backward(finite(2, y.size).reshape(y.shape), None)
+WORK = {
+    function.__name__: function
+    for function in (
+        momentum_sgd,
+        narrow,
+        widen,
+        accumulate,
+        pack,
+        largest_in_windows,
+        to_winners,
+    )
+}
 
 
-WORK = {fused.momentum_sgd: momentum_sgd, fused.narrow: narrow, fused.widen: widen, fused.carry: csc, fused.pack: csc,
-        fused.largest_in_windows: max_pool, fused.to_winners: max_pool}  # fmt: skip
-
-
-def require_the_bits_of_passes(monkeypatch, loop, made, n):
-    """made: what takes the loops' places; calls are counted, so that it is known that there are some."""
-    calls = []
-
-    def counted(*args):
-        calls.append(args)
-        return made[loop](*args)
-
-    monkeypatch.setattr(half, "FEW_HALVES", 0)
-    monkeypatch.setattr(half, "CONVERSIONS", {kinds: (convert, 0) for kinds, (convert, _) in half.CONVERSIONS.items()})
+def require_same_bits(loop, made, n):
     with np.errstate(all="ignore"):
-        monkeypatch.setattr(fused, "_compiled", {})
-        wanted = WORK[loop](n)
-        monkeypatch.setattr(fused, "_compiled", made | {loop: counted})
-        got = WORK[loop](n)
-    assert calls or not n
+        got, wanted = WORK[loop.__name__](made, n)
     for one, other in zip(got, wanted, strict=True):
         assert one.dtype == other.dtype
-        both_nan = np.isnan(one) & np.isnan(other)  # which NaN comes of two is the compiler's choice, also in NumPy
-        assert np.where(both_nan, 0, one).tobytes() == np.where(both_nan, 0, other).tobytes()
+        if one.dtype.kind == "f":  # the compiler chooses one of two NaNs, in NumPy too
+            both_nan = np.isnan(one) & np.isnan(other)
+            one, other = np.where(both_nan, 0, one), np.where(both_nan, 0, other)
+        assert one.tobytes() == other.tobytes()
 
 
 @pytest.mark.parametrize("n", [0, 1, 7, 300])
 @pytest.mark.parametrize("loop", fused.LOOPS, ids=lambda loop: loop.__name__)
-def test_as_python(loop, n, monkeypatch):
-    require_the_bits_of_passes(monkeypatch, loop, {each: each for each in fused.LOOPS}, n)
+def test_as_python(loop, n):
+    require_same_bits(loop, loop, n)
 
 
 @pytest.mark.parametrize("n", [0, 1, 7, 131_071, 2**20 + 3])
 @pytest.mark.parametrize("loop", fused.LOOPS, ids=lambda loop: loop.__name__)
-def test_as_machine_code(loop, n, monkeypatch):
+def test_as_machine_code(loop, n):
     numba = pytest.importorskip("numba", reason="needs the extra `fast`")
-    require_the_bits_of_passes(monkeypatch, loop, {each: numba.njit(each, nogil=True) for each in fused.LOOPS}, n)
+    require_same_bits(loop, numba.njit(loop, nogil=True), n)
 
 
-def said(program):
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+def test_a_window_that_takes_the_last_of_equals_goes_red():
+    def wrong(x, y, winner, kernel, stride):
+        PLAIN["largest_in_windows"](x, y, winner, kernel, stride)
+        for number in range(kernel**2):
+            winner[in_windows(x, y, number, kernel, stride) == y] = number
+
+    with pytest.raises(AssertionError):
+        require_same_bits(fused.largest_in_windows, wrong, 300)
+
+
+# ---- which function does the work ----
+
+
+@pytest.mark.parametrize("name", fused.REPLACEMENTS)
+def test_loops_and_kernels_take_the_arguments_of_the_plain_function(name):
+    wanted = [*inspect.signature(PLAIN[name]).parameters]
+    assert [*inspect.signature(fused.REPLACEMENTS[name]).parameters] == wanted
+    kernel = fused_gpu.KERNELS[name]
+    assert [*inspect.signature(kernel).parameters] == wanted
+    for loop in fused.LOOPS:
+        if loop.__name__ == name:
+            assert [*inspect.signature(loop).parameters] == wanted
+
+
+@pytest.mark.parametrize("dtype, images, calls", [("f4", 4000, 1), ("f4", 1, 0), ("f8", 4000, 0)])
+def test_long_float32_blocks_take_the_loop(monkeypatch, dtype, images, calls):
+    counted = []
+    monkeypatch.setattr(fused, "_compiled", None)
+    made = {fused.largest_in_windows: lambda *arguments: counted.append(arguments)}
+    monkeypatch.setattr(fused, "_prepare", lambda: monkeypatch.setattr(fused, "_compiled", made))
+    x, y = np.ones((images, 9, 9, 1), dtype), np.zeros((images, 4, 4, 1), dtype)
+    fused.REPLACEMENTS["largest_in_windows"](x, y, np.zeros(y.shape, np.uint8), 3, 2)
+    assert len(counted) == calls
+    assert (y == 1).all() != bool(calls)
+
+
+def output_of(program):
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
+    )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout.split()
 
@@ -158,27 +205,26 @@ ASK = """
 import sys, numpy
 from refgf.engine.fused import LONG, LOOPS, compiled
 import refgf.engine.half, refgf.training.gradientflow
-print("numba" in sys.modules, compiled(LOOPS[0], numpy.zeros(LONG - 1, numpy.float32)) is None, "numba" in sys.modules)
-print(compiled(LOOPS[0], numpy.zeros(LONG)) is None, compiled(LOOPS[0], numpy.zeros(LONG, numpy.float32)) is None)
+def no(n, dtype=numpy.float32):
+    return compiled(LOOPS[0], numpy.zeros(n, dtype)) is None
+print("numba" in sys.modules, no(LONG - 1), "numba" in sys.modules)
+print(no(LONG, float), no(LONG))
 """
 
 
 def test_short_arrays_import_no_numba():
-    try:
-        import numba  # noqa: F401
-    except ImportError:
-        pytest.skip("needs the extra `fast`")
-    assert said(ASK) == ["False", "True", "False", "True", "False"]
+    pytest.importorskip("numba", reason="needs the extra `fast`")
+    assert output_of(ASK) == ["False", "True", "False", "True", "False"]
 
 
-def test_without_numba_passes_are_taken():
-    assert said("import sys; sys.modules['numba'] = None\n" + ASK.replace('"numba" in sys.modules', "False")) == [
-        "False", "True", "False", "True", "True"]  # fmt: skip
+def test_without_numba_the_plain_functions_work():
+    missing = "import sys; sys.modules['numba'] = None\n" + ASK
+    assert output_of(missing.replace('"numba" in sys.modules', "False"))[-2:] == ["True", "True"]
 
 
 def test_a_broken_numba_is_as_good_as_none():
-    """llvmlite whose library does not load raises OSError."""
-    assert said("""
+    """llvmlite raises OSError if its library does not load."""
+    broken = """
 import builtins, numpy
 real = builtins.__import__
 def broken(name, *rest):
@@ -188,4 +234,5 @@ def broken(name, *rest):
 builtins.__import__ = broken
 from refgf.engine.fused import LONG, LOOPS, compiled
 print(compiled(LOOPS[0], numpy.zeros(LONG, numpy.float32)))
-""") == ["None"]
+"""
+    assert output_of(broken) == ["None"]

@@ -11,7 +11,8 @@ from refgf.engine.minimal import MinimalConvolution, minimal_filtering, transfor
 from refgf.nn.conv import Convolution, Filters
 from refgf.nn.workspace import Workspace
 
-# images, height, width, channels, outputs, kernel, stride, padding; a tile is 2 rows of 3 x 3, 4 rows of 5 x 5
+# images, height, width, channels, outputs, kernel, stride, padding
+# A tile has 2 rows for 3 x 3 kernels, 4 rows for 5 x 5 ones.
 CASES = [
     (3, 6, 5, 2, 3, 3, 1, 1),
     (3, 7, 4, 2, 3, 3, 1, 1),  # the last tile is not full
@@ -27,13 +28,13 @@ SPLITS = [(1, 1), (3, 1), (None, 2), (1, 3)]  # images_per_block, threads
 
 
 def magnitudes(kernel):
-    """|A_ij G_jk B_jl|: what meets for output row i, kernel row k and input row l, over the terms j. (m, K, n)"""
+    """Sum over terms j of |A_ij G_jk B_jl|: output row i, kernel row k, input row l. (m, K, n)"""
     return np.einsum("ij,jk,jl->ikl", *map(abs, transforms(kernel - 1, kernel)))
 
 
 @pytest.mark.parametrize("outputs,taps", [(1, 3), (2, 2), (2, 3), (3, 4), (4, 5), (5, 3)])
 def test_the_transforms_filter(outputs, taps):
-    """Exactly, in fractions: A ((G g) * (B d)) is the correlation, that is sum over j of A_ij G_jk B_jl = [l = i + k]."""
+    """In exact fractions A ((G g) * (B d)) is the correlation: sum_j A_ij G_jk B_jl = [l = i + k]."""
     a, g, b = transforms(outputs, taps)
     exact = np.vectorize(Fraction, otypes=[object])
     a, b = exact(a), exact(b)
@@ -43,7 +44,7 @@ def test_the_transforms_filter(outputs, taps):
 
 
 def worst_sums(kernel):
-    """The largest sums of magnitudes: behind a row of y, of dw for one tile, and of dx, in which tiles overlap."""
+    """The largest sums of magnitudes for a row of y, of dw (one tile), of dx (tiles overlap)."""
     met, rows = magnitudes(kernel), kernel - 1
     overlapping = [met.sum(axis=(0, 1))[row::rows].sum() for row in range(rows)]
     return met.sum(axis=(1, 2)).max(), met.sum(axis=(0, 2)).max(), max(overlapping)
@@ -52,7 +53,9 @@ def worst_sums(kernel):
 def test_how_much_the_bound_on_rounding_grows():
     for kernel, growth in ((3, (8 / 3, 3, 8 / 3)), (5, (17.36, 19.31, 16.56))):
         plain = kernel, kernel - 1, kernel
-        assert [worst / sums for worst, sums in zip(worst_sums(kernel), plain)] == pytest.approx(growth, abs=0.005)
+        assert [worst / sums for worst, sums in zip(worst_sums(kernel), plain)] == pytest.approx(
+            growth, abs=0.005
+        )
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -64,17 +67,27 @@ def test_forward(case, dtype):
     layer = MinimalConvolution("conv", shape, filters, Workspace(dtype=dtype))
     x, weight, bias = numbers(dtype, (n, *shape), layer.tensors[1].shape, (outputs,))
     layer.bind([bias, weight], [np.full_like(bias, np.nan), np.full_like(weight, np.nan)])
-    expected = by_definition(x.astype(float), weight.astype(float), bias.astype(float), stride, padding)
+    expected = by_definition(
+        x.astype(float), weight.astype(float), bias.astype(float), stride, padding
+    )
     y = layer.forward(x, True)
     assert y.shape == expected.shape and y.dtype == dtype
-    largest = worst_sums(kernel)[0] * kernel * channels * abs(x).max(initial=0) * abs(weight).max() + abs(bias).max()
-    np.testing.assert_allclose(y, expected, rtol=0, atol=roundings(kernel, kernel * channels, dtype) * largest)
+    largest = (
+        worst_sums(kernel)[0] * kernel * channels * abs(x).max(initial=0) * abs(weight).max()
+        + abs(bias).max()
+    )
+    np.testing.assert_allclose(
+        y, expected, rtol=0, atol=roundings(kernel, kernel * channels, dtype) * largest
+    )
 
 
 def roundings(kernel, terms, dtype):
-    """Of a product with `terms` others in its sum: two transforms of at most 2 K - 2 terms, one of them with the bias, the
-    rounded constants of the third with its K terms, and the conversion of the constants. Exact for float32; in float64 the
-    reference rounds, too, by less than the largest sums leave."""
+    """A bound on the relative error of a product with `terms` others in its sum.
+
+    Two transforms have at most 2 K - 2 terms, one of them with the bias; the third has rounded
+    constants and K terms; the constants are converted. The bound is exact for float32. In float64
+    the reference rounds too, by less than the largest sums leave.
+    """
     return (2 * (2 * kernel - 2) + kernel + terms + 3) * np.finfo(dtype).eps / 2
 
 
@@ -105,7 +118,9 @@ def test_gradients_in_float32(case):
         (dx, wanted_dx, worst_dx * abs(parameters[1]).max(), kernel * outputs),
         (dw, wanted_dw, worst_dw * abs(x).max(initial=0), tiles * places),
     ):
-        tolerance = roundings(kernel, terms + kernel, np.float32) * worst * terms * largest_dy  # tiles overlap: K more terms
+        tolerance = (
+            roundings(kernel, terms + kernel, np.float32) * worst * terms * largest_dy
+        )  # tiles overlap: K more terms
         np.testing.assert_allclose(got, wanted, rtol=0, atol=tolerance)
 
 
@@ -133,7 +148,9 @@ def test_a_smaller_batch_leaves_nothing_of_a_larger_one():
     np.testing.assert_allclose(layer.forward(x[:1], True), expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("side,kernel,fewer", [(8, 3, 4 / 6), (8, 5, 8 / 20), (27, 5, 7 * 8 / (27 * 5))])
+@pytest.mark.parametrize(
+    "side,kernel,fewer", [(8, 3, 4 / 6), (8, 5, 8 / 20), (27, 5, 7 * 8 / (27 * 5))]
+)
 def test_fewer_products(monkeypatch, side, kernel, fewer):
     """Multiply-adds of the products with K C; the transforms are not counted."""
     counted, channels, product = [], 6, np.matmul
@@ -180,7 +197,10 @@ def test_alexnet(normalization, threads):
 
 
 def test_resnet50():
-    (plain, wanted), (network, got) = small_resnet50(), small_resnet50(convolution=minimal_filtering)
+    (plain, wanted), (network, got) = (
+        small_resnet50(),
+        small_resnet50(convolution=minimal_filtering),
+    )
     inner = [each for layer in network.layers for each in layer.sublayers()]
     assert sum(isinstance(each, MinimalConvolution) for each in inner) == 13  # 16, 3 of stride 2
     assert resnet50_step(network, 3) == pytest.approx(resnet50_step(plain, 3), rel=1e-12)
@@ -193,7 +213,9 @@ def test_what_it_cannot_do(kernel, options):
         MinimalConvolution("conv", (9, 9, 2), Filters(3, kernel, **options), workspace())
 
 
-@pytest.mark.parametrize("settings", [{"dtype": np.float16}, {"xp": SimpleNamespace(__name__="cupy")}])
+@pytest.mark.parametrize(
+    "settings", [{"dtype": np.float16}, {"xp": SimpleNamespace(__name__="cupy")}]
+)
 def test_where_it_cannot(settings):
     with pytest.raises(ValueError, match="float.* with .*next: leave minimal_filtering out"):
         MinimalConvolution("conv", (9, 9, 2), Filters(3, 3), Workspace(**settings))
@@ -205,7 +227,9 @@ def test_where_it_cannot(settings):
 def test_overwriting_where_tiles_overlap_goes_red():
     class Wrong(MinimalConvolution):
         def fold_tiles(self, inputs, dx, worker):
-            tiles = np.matmul(self.b.T, self.by_tile(inputs)).reshape(self.tiles, self.terms, *inputs.shape[2:])
+            tiles = np.matmul(self.b.T, self.by_tile(inputs)).reshape(
+                self.tiles, self.terms, *inputs.shape[2:]
+            )
             rows = np.zeros((self.rows * (self.tiles - 1) + self.terms, *inputs.shape[2:]))
             for i in range(self.terms):
                 rows[i : i + self.rows * (self.tiles - 1) + 1 : self.rows] = tiles[:, i]

@@ -1,4 +1,4 @@
-"""Pipelined schedules: the bits of `execute`, no more messages than stated, and nothing overwritten while it travels."""
+"""Pipelined schedules: the bits of `execute`, no more messages than stated, and no message is overwritten in flight."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from refgf.engine import pipelined as pipeline
 from refgf.machine import threads
 from refgf.papers.jia.doubling import halving_doubling, recursive_doubling
 from refgf.engine.pipelined import cut, overlap, pipelined, segment_elements
-from refgf.comm.schedule import check, replay
+from refgf.comm.replay import check, replay
 from refgf.comm.slices import length
 from refgf.comm.trace import TracedComm
 
@@ -90,9 +90,9 @@ def test_scratch_is_depth_segments(wire, segments):
     threads.run(4, body)
 
 
-def test_a_schedule_that_keeps_is_refused():
+def test_a_schedule_that_buffers_is_refused():
     def body(comm):
-        with pytest.raises(ValueError, match="keeps messages to add them later; next: use collective"):
+        with pytest.raises(ValueError, match="buffers messages to add them later.*next: use collective"):
             pipelined(comm, direct.allreduce)(np.zeros(5, np.float32))
 
     threads.run(2, body)
@@ -152,12 +152,12 @@ class Sent:
     def Wait(self):
         self.request.Wait()
         if self.buf.tobytes() != self.before:
-            raise RuntimeError("overwritten while it was under way")
+            raise RuntimeError("overwritten while it was in flight")
 
 
 @pytest.mark.parametrize("segment_bytes, depth", SETTINGS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_what_travels_is_left_alone(algorithm, segment_bytes, depth):
+def test_messages_in_flight_are_not_overwritten(algorithm, segment_bytes, depth):
     for wire in (None, np.float16):
         strict_run(algorithm, wire, segment_bytes, depth)
 

@@ -10,7 +10,8 @@ from refgf.comm import ring, topology
 from refgf.engine import selection as select
 from refgf.machine import threads
 from refgf.machine.link import LinkComm
-from refgf.comm.schedule import collective, replay
+from refgf.comm.replay import replay
+from refgf.comm.schedule import collective
 from refgf.engine.selection import CANDIDATES, OWN, BySize, Fastest, candidates, crossover_bytes, measure, terms
 from refgf.predict.cost import Link, ring_allreduce_s
 from refgf.papers.scaling.collectives import halving_doubling_s, recursive_doubling_s

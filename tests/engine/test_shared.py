@@ -11,27 +11,27 @@ from comm_cases import WIRES, order_sensitive, same_bits, sizes_of
 from refgf.comm import direct
 from refgf.engine import shared
 from refgf.machine import threads
-from refgf.comm.schedule import replay
+from refgf.comm.replay import replay
 from refgf.engine.shared import SharedMemory
 from refgf.comm.trace import TracedComm
 
-SETTINGS = [(8, 0), (72, 0), (400, 100), (1 << 16, 1 << 16)]  # piece_bytes, short_bytes
+SETTINGS = [(8, 0), (72, 0), (400, 100), (1 << 16, 1 << 16)]  # segment_bytes, short_bytes
 
 
 @pytest.mark.parametrize("dtype, wire", WIRES)
 def test_the_bits_of_direct(on_ranks, dtype, wire):
-    """For one element a block up to one block for all; blocks are shorter than ranks, too."""
+    """For one element a segment up to one segment for all; segments are shorter than ranks, too."""
 
     def body(comm):
         p, rank = comm.Get_size(), comm.Get_rank()
-        for piece_bytes, short_bytes in SETTINGS:
-            allreduce = SharedMemory(comm, wire, piece_bytes, short_bytes)  # one for all sizes: the memory is used again
+        for segment_bytes, short_bytes in SETTINGS:
+            allreduce = SharedMemory(comm, wire, segment_bytes, short_bytes)  # one for all sizes: the memory is used again
             for n in (n for n in sizes_of(p, 211) if n < 1000):
                 xs = order_sensitive(p, n, dtype, wire)
                 x = xs[rank].copy()
                 allreduce(x)
                 wanted = replay([direct.allreduce(r, p, n) for r in range(p)], xs, wire)[rank]
-                assert same_bits(x, wanted), (p, n, piece_bytes, short_bytes)
+                assert same_bits(x, wanted), (p, n, segment_bytes, short_bytes)
             allreduce.close()
 
     on_ranks(body)
@@ -44,9 +44,9 @@ def test_arrays_in_shared_memory(on_ranks, dtype):
     def body(comm):
         p, rank = comm.Get_size(), comm.Get_rank()
         allreduce = SharedMemory(comm, None, 72, 0)
-        lent = [allreduce.zeros(n, dtype) for n in (0, 1000, 40_000)]  # several blocks of a slice in the last one
-        assert [x.size for x in lent] == [0, 1000, 40_000] and not any(x.any() for x in lent)
-        for whole in lent:
+        arrays = [allreduce.zeros(n, dtype) for n in (0, 1000, 40_000)]  # several blocks of a slice in the last one
+        assert [x.size for x in arrays] == [0, 1000, 40_000] and not any(x.any() for x in arrays)
+        for whole in arrays:
             for part in (slice(0, whole.size), slice(7, 9), slice(1, 1), slice(3, 3 + p), slice(11, 700)):
                 xs = order_sensitive(p, whole.size, dtype)
                 whole[:] = xs[rank]
@@ -71,7 +71,7 @@ def test_a_neighbour_in_memory_is_not_shared():
 
     def body(comm):
         allreduce, both = SharedMemory(comm), np.zeros(80, np.uint8)
-        allreduce._lent.append([both[:40]])
+        allreduce._arrays.append([both[:40]])
         inside, beyond = both[8:40].view(np.float32), both[40:].view(np.float32)
         assert allreduce._place(inside) == (0, 8)
         assert allreduce._place(beyond) == () == allreduce._place(both.view(np.float32))
@@ -175,10 +175,10 @@ def test_calls_of_all_kinds_and_late_ranks(on_ranks, monkeypatch):
 
     def body(comm):
         allreduce, random, p = SharedMemory(comm, None, 48, 12), np.random.default_rng(5), comm.Get_size()
-        lent = [allreduce.zeros(60), allreduce.zeros(40)]
+        arrays = [allreduce.zeros(60), allreduce.zeros(40)]
         for k in range(100):
             kind, n, start = random.integers(3), int(random.integers(38)), int(random.integers(3))
-            x = lent[kind][start : start + n] if kind < 2 else np.empty(n, np.float32)
+            x = arrays[kind][start : start + n] if kind < 2 else np.empty(n, np.float32)
             x[:] = np.arange(n) + 10 * k + comm.Get_rank()
             allreduce(x)
             assert (x == p * (np.arange(n) + 10 * k) + p * (p - 1) // 2).all(), (k, kind, n)
@@ -226,39 +226,13 @@ def test_ranks_that_pass_different_arrays(on_ranks, kind):
     on_ranks(body)
 
 
-def test_rows_are_written_before_the_number_that_says_so():
-    """A processor may reorder what is on one side of a `Sync`."""
-    happened = []
-
-    class Own(list):
-        def __setitem__(self, place, value):
-            happened.append("number")
-            list.__setitem__(self, place, value)
-
-    class Other(list):
-        def __getitem__(self, place):
-            happened.append("look")
-            return list.__getitem__(self, place)
-
-    class Window:
-        def Sync(self):
-            happened.append("Sync")
-
-    memory = shared.Memory.__new__(shared.Memory)
-    memory._threads, memory.windows, memory.count, memory.own = False, [Window()], 8, Own([0, 0])
-    memory.others = [Other([0, 9 << shared.SAID_BITS | 7])]
-    assert memory.barrier(7)
-    assert happened == ["Sync", "number", "look", "Sync"]
-    assert memory.own == memory.others[0]
-
-
 def test_counted_barriers_and_no_message(on_ranks):
-    """pieces + 1 barriers; 1 for a short vector; 2 for one in shared memory."""
+    """segments + 1 barriers; 1 for a short vector; 2 for one in shared memory."""
 
     def body(comm):
         counted = []
         allreduce = SharedMemory(comm, None, 400, 40)
-        lent = allreduce.zeros(1000)
+        arrays = allreduce.zeros(1000)
         allreduce._memory.node = traced = TracedComm(allreduce._memory.node)  # all that it could send with
         barrier, allreduce.barrier = allreduce.barrier, lambda: [counted.append(1), barrier()]
         for n, barriers in ((0, 1), (1, 1), (10, 1), (11, 2), (100, 2), (101, 3), (1000, 11)):
@@ -266,7 +240,7 @@ def test_counted_barriers_and_no_message(on_ranks):
             allreduce(np.ones(n, np.float32))
             assert len(counted) == barriers
             counted.clear()
-            allreduce(lent[5 : 5 + n])
+            allreduce(arrays[5 : 5 + n])
             assert len(counted) == min(barriers, 2)
         assert (traced.messages, traced.bytes) == (0, 0)
         allreduce.close()

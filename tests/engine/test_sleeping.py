@@ -1,4 +1,4 @@
-"""Patient messages: the same bits, messages and bytes as impatient ones, and next to no processor time while they wait."""
+"""Sleeping messages: the bits, messages and bytes of others, and little processor time."""
 
 import numpy as np
 import pytest
@@ -7,9 +7,10 @@ from comm_cases import order_sensitive, same_bits, sizes_of
 from jobs import needs_mpiexec, run_job
 from refgf.engine import sleeping as module
 from refgf.comm import ring
-from refgf.engine.sleeping import PatientComm, patient
+from refgf.engine.sleeping import SleepingComm, sleeping
 from refgf.engine.pipelined import pipelined
-from refgf.comm.schedule import collective, replay
+from refgf.comm.replay import replay
+from refgf.comm.schedule import collective
 from refgf.comm.trace import TracedComm
 from refgf.oracle.definitions import ring_traffic
 
@@ -18,7 +19,7 @@ def test_a_ring_is_the_same_ring(on_ranks):
     def body(comm):
         p, rank = comm.Get_size(), comm.Get_rank()
         traced = TracedComm(comm)
-        for allreduce in (bind(patient(traced).Dup(), ring.allreduce) for bind in (collective, pipelined)):
+        for allreduce in (bind(sleeping(traced).Dup(), ring.allreduce) for bind in (collective, pipelined)):
             for n in sizes_of(p):
                 traced.reset()
                 xs = order_sensitive(p, n, np.float32)
@@ -33,7 +34,7 @@ def test_a_ring_is_the_same_ring(on_ranks):
 
 def test_halves_of_a_message(on_ranks):
     def body(comm):
-        p, rank, comm = comm.Get_size(), comm.Get_rank(), patient(comm)
+        p, rank, comm = comm.Get_size(), comm.Get_rank(), sleeping(comm)
         x = np.full(5, rank, np.float32)
         if rank > 0:
             comm.Recv(x, rank - 1)
@@ -46,7 +47,7 @@ def test_halves_of_a_message(on_ranks):
 
 
 class Request:
-    """Is there at the fifth question."""
+    """Has arrived at the fifth poll."""
 
     def __init__(self):
         self.asked = 0
@@ -68,12 +69,12 @@ class Comm:
 
 
 @pytest.mark.parametrize("call, count", [("Send", 1), ("Recv", 1), ("Sendrecv", 2)])
-def test_nothing_returns_early_and_every_question_but_the_last_is_followed_by_a_nap(monkeypatch, call, count):
+def test_nothing_returns_early_and_every_poll_but_the_last_is_followed_by_a_sleep(monkeypatch, call, count):
     naps, below = [], Comm()
-    wanted = [module.NAP_S, *[module.LONG_NAP_S] * 3]
+    wanted = [module.SLEEP_S, *[module.LONG_SLEEP_S] * 3]
     monkeypatch.setattr(module.time, "sleep", naps.append)
     arguments = (None, 1, 0, None, 1, 0) if call == "Sendrecv" else (None, 1)
-    getattr(PatientComm(below), call)(*arguments)
+    getattr(SleepingComm(below), call)(*arguments)
     assert [request.asked for request in below.requests] == [5] * count and naps == wanted * count
 
 
@@ -86,17 +87,17 @@ def test_those_that_sleep_anyway_are_left_alone():
             return 1
 
     comm = Threads()
-    assert patient(comm) is comm
-    assert patient(TracedComm(comm))._comm is comm
+    assert sleeping(comm) is comm
+    assert sleeping(TracedComm(comm))._comm is comm
 
 
 WAITING = """
 import refgf.launch, time
 import numpy as np
 from mpi4py import MPI
-from refgf.engine.sleeping import patient
+from refgf.engine.sleeping import sleeping
 comm, x = MPI.COMM_WORLD, np.zeros(3)
-for wrap in (patient, lambda comm: comm):
+for wrap in (sleeping, lambda comm: comm):
     comm.Barrier()
     if comm.rank == 0:
         time.sleep(1.0)
@@ -109,7 +110,7 @@ for wrap in (patient, lambda comm: comm):
 
 
 @needs_mpiexec
-def test_who_waits_patiently_leaves_the_core_to_others():
+def test_a_sleeping_rank_leaves_the_core_to_others():
     job = run_job(2, WAITING)
     assert job.code == 0, job.text
     asleep, asking = (float(line.split()[1]) for line in job.stdout.splitlines())

@@ -1,16 +1,26 @@
-"""Round trips and single elements; that PyTorch computes the same with these weights is in tests/baselines."""
+"""Weights to PyTorch's layout and back; agreement with PyTorch itself is in tests/baselines."""
 
 import numpy as np
 import pytest
 
+from refgf.engine.torch_layout import (
+    from_torch,
+    images_from_torch,
+    images_to_torch,
+    state_to_torch,
+    to_torch,
+)
 from refgf.nn.alexnet import AlexNet
-from refgf.engine.torch_layout import from_torch, images_from_torch, images_to_torch, state_to_torch, to_torch
 
 
 def bound(normalization="batch"):
-    network = AlexNet(7, 99, width=1 / 32, normalization=normalization)  # 99: 2 x 2 pixels before fc6
+    network = AlexNet(
+        7, 99, width=1 / 32, normalization=normalization
+    )  # 99: 2 x 2 pixels before fc6
     rng = np.random.default_rng(0)
-    parameters, gradients = ([rng.standard_normal(s.shape, np.float32) for s in network.tensors] for _ in range(2))
+    parameters, gradients = (
+        [rng.standard_normal(s.shape, np.float32) for s in network.tensors] for _ in range(2)
+    )
     network.bind(parameters, gradients)
     return network
 

@@ -10,7 +10,7 @@ from fake_cuda_c import needs_a_compiler
 from fake_cupy import installed
 from usable import why_no_gpu
 
-from refgf import device
+from refgf.engine import staging
 
 TESTS = Path(__file__).resolve().parents[1]
 sys.path += [str(TESTS / "exchange"), str(TESTS / "training")]  # data and bodies of their tests
@@ -35,7 +35,7 @@ def cupy(request, monkeypatch):
     if request.param == "gpu":
         yield request.getfixturevalue("gpu")
         return
-    monkeypatch.setattr(device, "cuda_aware", lambda: False)  # MPI cannot reach its arrays
+    monkeypatch.setattr(staging, "cuda_aware", lambda: False)  # MPI cannot reach its arrays
     with installed() as module:
         yield module
 

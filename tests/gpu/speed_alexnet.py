@@ -50,7 +50,7 @@ def refgf_side(dtype: str, batch: int = BATCH, image_size: int = IMAGE_SIZE, wid
     """A step on the GPU, with the GPU's work finished when it returns."""
     xp = device.module("gpu")
     network = AlexNet(CLASSES, image_size, width, dropout=0.0, workspace=Workspace(xp, dtype))
-    pools = [Pool(network.tensors, network.dtype, xp) for _ in range(2)]
+    pools = [Pool(network.tensors, network.dtype, xp.zeros) for _ in range(2)]
     network.bind(*(pool.views for pool in pools))
     network.initialize(0)
     images = xp.asarray(np.random.default_rng(0).standard_normal((batch, *network.image_shape), np.float32), network.dtype)

@@ -5,7 +5,7 @@ import pytest
 
 from refgf import device
 from refgf.comm import direct, ring
-from refgf.papers.daso.bfloat16 import ring_among
+from refgf.papers.daso.bfloat16 import ring_on_ranks
 from refgf.comm.native import mpi_allreduce
 from refgf.comm.schedule import collective
 from refgf.exchange import overlap
@@ -35,7 +35,7 @@ def test_allreduce_has_the_defined_bits(cupy, on_ranks, algorithm, definition, w
 
 def test_bfloat16_on_the_wire_has_the_bits_of_the_cpu(cupy, on_ranks):
     def body(comm):
-        allreduce = ring_among(comm, range(comm.Get_size()), "bfloat16")
+        allreduce = ring_on_ranks(comm, range(comm.Get_size()), "bfloat16")
         for n in (0, 1, 7, 100_003):
             x, xs = own_and_all(comm, cupy, n)
             wanted = xs[comm.Get_rank()]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_fake_gpu import NETWORKS, one_step
+from gpu_cases import NETWORKS, one_step
 
 from refgf import device
 from refgf.exchange.pool import Pool
@@ -23,7 +23,7 @@ def test_a_step_in_float64_agrees_with_the_cpu(cupy, kind, options):
 def gradients(xp, dtype, rounded=None):
     """Loss, gradients and offsets; with weights and images rounded to another type first."""
     network = AlexNet(7, 67, width=1 / 8, dropout=0.0, workspace=Workspace(xp, dtype))
-    parameters, pool = Pool(network.tensors, dtype, xp), Pool(network.tensors, dtype, xp)
+    parameters, pool = Pool(network.tensors, dtype, xp.zeros), Pool(network.tensors, dtype, xp.zeros)
     network.bind(parameters.views, pool.views)
     network.initialize(0)
     random = np.random.default_rng(0)
@@ -57,7 +57,7 @@ def test_a_step_waits_for_nothing(gpu, spin):
     """The host has queued a whole step before the GPU has begun it: it queues behind a kernel that takes seconds."""
     stream = gpu.cuda.get_current_stream()
     network = AlexNet(7, 67, width=1 / 8, workspace=Workspace(gpu))
-    pools = [Pool(network.tensors, np.float32, gpu) for _ in range(2)]
+    pools = [Pool(network.tensors, np.float32, gpu.zeros) for _ in range(2)]
     network.bind(*(pool.views for pool in pools))
     network.initialize(0)
     images = np.zeros((6, 67, 67, 3), np.float32)

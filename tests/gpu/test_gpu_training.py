@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from test_fake_gpu import SETTINGS, train
-from test_sgd import RATES, data, run, same_bits
-
+from gpu_cases import SETTINGS, train
+from sgd_cases import RATES, data, run, same_bits
 from stacks import new_flow
 
 from refgf import device
@@ -63,7 +62,7 @@ def trained(comm, xp, dtype, seed=0, overlap=True):
             images = rng.standard_normal((4, *network.image_shape)).astype(dtype)
             flow.step(images, rng.integers(0, 5, 4), 4 * comm.Get_size(), 0.01)
             chosen.append(flow.csc.chosen)
-            assert flow.accepted
+            assert flow.result.accepted
         flow.require_same_parameters()
         return device.to_host(flow.model.parameters.flat).astype(np.float64) - before, chosen
 

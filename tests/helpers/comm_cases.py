@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from refgf.comm.schedule import collective, replay
+from refgf.comm.replay import replay
+from refgf.comm.schedule import collective
 
 WIRES = [("float16", None), ("float32", None), ("float64", None), ("float32", "float16"), ("float64", "float32")]
 

@@ -12,7 +12,9 @@ NORMALIZATIONS = ["batch", "local", "none"]
 
 def bound(network, seed=3):
     """(parameters, gradients) of an initialised network; the gradients are NaN."""
-    arrays = [[np.full(spec.shape, np.nan, network.dtype) for spec in network.tensors] for _ in "pg"]
+    arrays = [
+        [np.full(spec.shape, np.nan, network.dtype) for spec in network.tensors] for _ in "pg"
+    ]
     network.bind(*arrays)
     network.initialize(seed)
     return arrays

@@ -97,7 +97,7 @@ def test_a_folder_is_gone_at_the_end_and_after_an_exception(tmp_path, monkeypatc
 
 def test_what_is_in_use_stays_and_what_is_not_goes(tmp_path, monkeypatch):
     monkeypatch.setattr(scratch_folder.tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(scratch, "YOUNG_S", -1)
+    monkeypatch.setattr(scratch_folder, "YOUNG_S", -1)
     abandoned = tmp_path / f"{scratch_folder.PREFIX}abandoned"
     abandoned.mkdir()
     (abandoned / "owner").touch()

@@ -4,12 +4,13 @@ import pytest
 
 from kit import record
 
-LESSON, LAB, KIT = "lessons/01_ring.py", "lessons/lab/01_ring.py", "lessons/kit/__init__.py"
+LESSON, LAB, KIT = "lessons/01_ring.py", "lessons/lab/ring_picture.py", "lessons/kit/__init__.py"
 PAPER, RING, TREE = "refgf/papers/jia.py", "refgf/comm/ring.py", "refgf/comm/tree.py"
 PROJECT = {
     LESSON: '''"""Lesson."""
 
 import kit
+from lab import ring_picture
 
 REPEATS = 5  # few
 print(kit.calls(1,
@@ -73,5 +74,5 @@ def test_a_figure_becomes_stale(tmp_path, file, old, new):
 def test_the_import_path_of_a_lesson():
     """The rule that finds files in the small project finds them in this one."""
     lesson = next((record.ROOT / "lessons").glob("03_*.py"))
-    core = {file.name for file in record.import_path([lesson]) if record.is_core(file)}
+    core = {file.name for file in record.import_path([lesson]) if record.counts(file)}
     assert {"lazy.py", "pool.py", "ring.py", "slices.py"} <= core

@@ -1,4 +1,4 @@
-"""Image folders: what is read, what is refused, and that all ranks leave out the same files."""
+"""Image folders: trees that are read and refused; all ranks skip the same files."""
 
 import os
 
@@ -7,7 +7,7 @@ import pytest
 from pictures import bad_files, make_tree, photo, write
 from PIL import ImageFile
 
-from refgf.machine import images
+from refgf.machine import folders, images, threads
 from refgf.machine.folders import image_folder
 from refgf.training.data import batches
 
@@ -24,10 +24,8 @@ def test_a_good_tree(tree, limit):
     (tree / "train" / "labels.txt").write_text("ignored")
     train, val = image_folder(tree, 20, memory_limit_bytes=limit)
     assert (train.size, val.size) == (15, 15)
-    assert (
-        train.class_names == ("ant", "bee", "cat")
-        and train.labels.tolist() == [0] * 5 + [1] * 5 + [2] * 5
-    )
+    assert train.class_names == ("ant", "bee", "cat")
+    assert train.labels.tolist() == [0] * 5 + [1] * 5 + [2] * 5
     assert train.skipped == () and "15 images of 3 classes" in train.note and "val/" in train.note
     picked = np.array([7, 2, 7])
     samples = train.fetch(picked)
@@ -37,12 +35,17 @@ def test_a_good_tree(tree, limit):
     assert train.load(np.arange(0))[0].shape == (0, 20, 20, 3)
 
 
-def test_samples_are_kept_only_within_the_limit(tree, monkeypatch):
-    decoded = []
-    real = images.decode
+@pytest.fixture
+def decoded(monkeypatch):
+    """The paths of all decoded files."""
+    paths, real = [], images.decode
     monkeypatch.setattr(
-        images, "decode", lambda path, *rest: decoded.append(path) or real(path, *rest)
+        images, "decode", lambda path, *rest: paths.append(path) or real(path, *rest)
     )
+    return paths
+
+
+def test_samples_stay_in_memory_only_within_the_limit(tree, decoded):
     total = 30 * 20 * 20 * 3
     train, _ = image_folder(tree, 20, memory_limit_bytes=total)
     train.load(np.arange(15))
@@ -60,30 +63,23 @@ def test_without_val_every_tenth_image_of_a_class_is_held_out(tmp_path):
     train, test = image_folder(root, 8)
     assert (train.size, test.size) == (19 + 19 + 3, 4) and test.labels.tolist() == [0, 0, 1, 1]
     assert "every 10th image" in train.note and "4 held out" in train.note
-    every = [
-        images.decode(str(root / "train" / "a" / f"{i:03d}.{'jpg' if i % 2 else 'png'}"), 8, 3)
-        for i in range(21)
-    ]
-    assert np.array_equal(test.fetch(np.arange(2)), [every[9], every[19]])
-    assert np.array_equal(
-        train.fetch(np.arange(19)), [s for i, s in enumerate(every) if i not in (9, 19)]
-    )
+    names = [f"{i:03d}.{'jpg' if i % 2 else 'png'}" for i in range(21)]
+    samples = [images.decode(str(root / "train" / "a" / name), 8, 3) for name in names]
+    assert np.array_equal(test.fetch(np.arange(2)), [samples[9], samples[19]])
+    rest = [sample for i, sample in enumerate(samples) if i not in (9, 19)]
+    assert np.array_equal(train.fetch(np.arange(19)), rest)
 
 
-def test_bad_files_end_it_unless_skipped(tree):
+def test_bad_files_are_an_error_unless_skipped(tree):
     bad = bad_files(tree / "train" / "bee")
     (tree / "val" / "cat" / "inner").mkdir()
+    message = "got 9 bad files.*and 4 more.*Wanted.*next: .*--skip-bad-images"
     for limit in (0, 10**9):
-        with pytest.raises(
-            ValueError, match="got 9 bad files.*and 4 more.*Wanted.*next: .*--skip-bad-images"
-        ):
+        with pytest.raises(ValueError, match=message):
             image_folder(tree, 20, memory_limit_bytes=limit)
         train, val = image_folder(tree, 20, memory_limit_bytes=limit, skip_bad_images=True)
-        assert (
-            (train.size, val.size) == (15, 15)
-            and len(train.skipped) == 9
-            and train.skipped == val.skipped
-        )
+        assert (train.size, val.size) == (15, 15)
+        assert len(train.skipped) == 9 and train.skipped == val.skipped
         for name in bad:
             assert any(os.path.join("bee", name) in line for line in train.skipped)
         assert np.array_equal(train.labels, [0] * 5 + [1] * 5 + [2] * 5)
@@ -100,7 +96,7 @@ def test_an_empty_class_folder(tree):
 
 
 def test_damage_in_the_middle(tree):
-    """The full check finds it at the start, the quick one when the file is reached."""
+    """The full check finds it at the start; after the quick one it is found when the file is read."""
     path = tree / "train" / "ant" / "000.png"
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 0xFF
@@ -116,7 +112,7 @@ def test_damage_in_the_middle(tree):
 
 def break_tree(root, how):
     train = root / "train"
-    if how == "is not there":
+    if how == "does not exist":
         return root / "missing"
     if how == "is a file":
         return train / "ant" / "000.png"
@@ -139,7 +135,7 @@ def break_tree(root, how):
 
 
 MISTAKES = [
-    "is not there",
+    "does not exist",
     "is a file",
     "has no folder train",
     "1 class folder",
@@ -151,7 +147,7 @@ MISTAKES = [
 
 @pytest.mark.parametrize("skip", [False, True])
 @pytest.mark.parametrize("how", MISTAKES)
-def test_not_such_a_tree(tree, how, skip):
+def test_another_kind_of_tree_is_refused(tree, how, skip):
     path = break_tree(tree, how)
     with pytest.raises(ValueError, match=f"image_folder: .*{how}.*wanted"):
         image_folder(path, 20, skip_bad_images=skip)
@@ -182,38 +178,25 @@ def test_all_ranks_skip_the_same_files(on_ranks, tree):
         with pytest.raises(ValueError) as refused:
             image_folder(path, 20, comm=comm)
         train, _ = image_folder(path, 20, skip_bad_images=True, comm=comm)
-        seen = [
-            label
-            for _, labels, _ in batches(train, 7, 0, 0, comm.rank, comm.size)
-            for label in labels
-        ]
+        steps = batches(train, 7, 0, 0, comm.rank, comm.size)
+        seen = [label for _, labels, _ in steps for label in labels]
         return comm.allgather((str(refused.value), train.skipped)), comm.allgather(seen)
 
     for results in on_ranks(one_rank, str(tree)):
-        for told, seen in results:
-            assert len(set(told)) == 1 and len(told[0][1]) == 8
+        for outcomes, seen in results:
+            assert len(set(outcomes)) == 1 and len(outcomes[0][1]) == 8
             assert sorted(sum(seen, [])) == [0] * 5 + [1] * 5 + [2] * 5
 
 
-def test_the_check_is_shared(tree, monkeypatch):
-    decoded = []
-    real = images.decode
-    monkeypatch.setattr(
-        images, "decode", lambda path, *rest: decoded.append(path) or real(path, *rest)
-    )
-    from refgf.machine import threads
-
+def test_the_ranks_share_the_check(tree, decoded):
     threads.run(3, lambda comm: image_folder(tree, 20, comm=comm))
     assert len(decoded) == len(set(decoded)) == 30
 
 
-def test_trees_that_differ_end_on_all_ranks(on_ranks, tmp_path):
-    """Without the comparison ranks would train on different images, or wait for each other for ever."""
-
-    whole, more = (
-        make_tree(tmp_path / "whole", per_class=2),
-        make_tree(tmp_path / "more", per_class=2),
-    )
+def test_trees_that_differ_are_an_error_on_all_ranks(on_ranks, tmp_path):
+    """Without the comparison ranks would train on different images, or deadlock."""
+    whole = make_tree(tmp_path / "whole", per_class=2)
+    more = make_tree(tmp_path / "more", per_class=2)
     write(more / "train" / "ant" / "more.png", photo(0))
 
     def one_rank(comm, odd):
@@ -222,32 +205,35 @@ def test_trees_that_differ_end_on_all_ranks(on_ranks, tmp_path):
             image_folder(odd if last else whole, 8, comm=comm, skip_bad_images=True)
         return comm.size - 1, comm.allgather(str(refused.value))
 
-    for odd, told in (
-        (more, "rank 0 and rank {} found different files"),
-        (tmp_path / "gone", "is not there"),
+    for odd, part in (
+        (more, "got different files on rank 0 and rank {}"),
+        (tmp_path / "gone", "does not exist"),
     ):
         for results in on_ranks(one_rank, odd, sizes=(2, 3, 5)):
             for last, messages in results:
-                assert all(told.format(last) in message for message in messages), messages
+                assert all(part.format(last) in message for message in messages), messages
                 assert odd == more or all(f"(rank {last})" in message for message in messages)
 
 
-def test_a_check_that_is_not_shared_is_noticed(tree, monkeypatch):
-    """Wrong variant: each rank leaves out only what it found itself. Then ranks disagree about the set's size."""
-    from refgf.machine import folders, threads
-
+def test_bad_files_must_be_shared(tree, monkeypatch):
+    """Seeded mistake: each rank skips only the files that it checked. Then the sets differ."""
     bad_files(tree / "train" / "bee")
-    real = folders._bad_files
+    real = folders._find_bad_files
 
-    class Alone:
+    class Unshared:
         def __init__(self, comm):
             self.rank, self.size = comm.rank, comm.size
 
         def allgather(self, found):
             return [found]
 
-    monkeypatch.setattr(folders, "_bad_files", lambda check, n, comm: real(check, n, Alone(comm)))
-    one_rank = lambda comm: image_folder(tree, 20, skip_bad_images=True, comm=comm)[0].skipped  # noqa: E731
+    def find_own(check, n, comm):
+        return real(check, n, Unshared(comm))
+
+    def one_rank(comm):
+        return image_folder(tree, 20, skip_bad_images=True, comm=comm)[0].skipped
+
+    monkeypatch.setattr(folders, "_find_bad_files", find_own)
     assert len(set(threads.run(3, one_rank))) > 1
 
 
@@ -269,6 +255,6 @@ def test_imagenet_photographs(test_images):
     assert batch.shape == (100, 227, 227, 3) and np.isfinite(batch).all() and 0.5 < batch.std() < 2
 
 
-def test_pillow_is_left_as_it_was(tree):
+def test_pillows_settings_do_not_change(tree):
     image_folder(tree, 20)
     assert ImageFile.LOAD_TRUNCATED_IMAGES is False

@@ -1,4 +1,4 @@
-"""One image file: how it becomes a square of uint8, and which files are refused."""
+"""One image file: its square of uint8, and the files that are refused."""
 
 import warnings
 
@@ -10,19 +10,16 @@ from PIL import Image
 from refgf.machine import images
 
 
-@pytest.mark.parametrize(
-    "width, height", [(20, 20), (60, 40), (40, 60), (10, 14), (5, 90)]
-)  # each side scales evenly
+# each side scales evenly
+@pytest.mark.parametrize("width, height", [(20, 20), (60, 40), (40, 60), (10, 14), (5, 90)])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_decode_is_resize_and_centre_crop(tmp_path, width, height, channels):
     write(tmp_path / "a.png", photo(1, width, height))
     got = images.decode(str(tmp_path / "a.png"), 20, channels)
     shorter = min(width, height)
     with Image.open(tmp_path / "a.png") as image:
-        whole = image.convert(images.MODES[channels])
-        whole = whole.resize(
-            (width * 20 // shorter, height * 20 // shorter), Image.Resampling.BILINEAR
-        )
+        size = (width * 20 // shorter, height * 20 // shorter)
+        whole = image.convert(images.MODES[channels]).resize(size, Image.Resampling.BILINEAR)
     left, top = (whole.width - 20) // 2, (whole.height - 20) // 2
     plain = np.asarray(whole.crop((left, top, left + 20, top + 20))).reshape(20, 20, channels)
     assert np.array_equal(got, plain) and got.dtype == np.uint8
@@ -32,10 +29,9 @@ def test_a_large_jpeg_decoded_small_is_nearly_the_same(tmp_path):
     write(tmp_path / "a.jpg", photo(2, 800, 640))
     small = images.decode(str(tmp_path / "a.jpg"), 40, 3).astype(int)
     with Image.open(tmp_path / "a.jpg") as image:
-        plain = np.asarray(
-            image.resize((40, 40), Image.Resampling.BILINEAR, box=(80, 0, 720, 640))
-        ).astype(int)
-    # on a smooth image both are averages around the same point: one level for each of the two roundings
+        plain = image.resize((40, 40), Image.Resampling.BILINEAR, box=(80, 0, 720, 640))
+    plain = np.asarray(plain).astype(int)
+    # on a smooth image both are averages around the same point; each rounding may add one level
     assert np.abs(small - plain).max() <= 2
     assert np.any(small != plain), "draft mode was not used"
 
@@ -74,24 +70,21 @@ def test_the_quick_check_takes_what_decode_takes(tmp_path):
     for i, mode in enumerate(("RGB", "L", "CMYK")):
         write(tmp_path / "a.jpg", photo(i, mode=mode))
         images.check_ends(str(tmp_path / "a.jpg"))
-        (tmp_path / "a.jpg").write_bytes(
-            (tmp_path / "a.jpg").read_bytes() + b"camera's own data" * 50
-        )
+        content = (tmp_path / "a.jpg").read_bytes()
+        (tmp_path / "a.jpg").write_bytes(content + b"camera's own data" * 50)
         images.check_ends(str(tmp_path / "a.jpg"))
     write(tmp_path / "a.png", photo(7))
     images.check_ends(str(tmp_path / "a.png"))
 
 
-def test_cutting_out_the_corner_is_noticed(tmp_path, monkeypatch):
-    """Wrong variant: the upper left square instead of the centred one."""
+def test_cropping_the_corner_is_detected(tmp_path, monkeypatch):
+    """Seeded mistake: the upper left square instead of the centred one."""
     write(tmp_path / "a.jpg", photo(2, 800, 640))
     right = images.decode(str(tmp_path / "a.jpg"), 40, 3).astype(int)
 
     def corner(image, image_size):
-        side = min(image.size)
-        return image.resize(
-            (image_size, image_size), Image.Resampling.BILINEAR, box=(0, 0, side, side)
-        )
+        box = (0, 0, min(image.size), min(image.size))
+        return image.resize((image_size, image_size), Image.Resampling.BILINEAR, box=box)
 
-    monkeypatch.setattr(images, "_square", corner)
+    monkeypatch.setattr(images, "_crop_square", corner)
     assert np.abs(images.decode(str(tmp_path / "a.jpg"), 40, 3) - right).max() > 2

@@ -154,6 +154,8 @@ def test_a_link_as_text():
     link = parse_link("1gbit,50us")
     assert link == Link(alpha_s=5e-5, beta_s_per_byte=8e-9)
     assert link.message_s(10**6) == pytest.approx(5e-5 + 8e-3)
-    for text in ("1gbit", "", "50us,1gbit", "1gbit,50us,3", "1gbit;50us"):
+    with pytest.raises(ValueError, match="wanted a rate and a latency with a comma between"):
+        parse_link("1gbit")
+    for text in ("", "50us,1gbit", "1gbit,50us,3", "1gbit;50us"):
         with pytest.raises(ValueError, match="next: try"):
             parse_link(text)

@@ -6,7 +6,6 @@ import time
 import numpy as np
 import pytest
 
-from refgf.machine import timeline as module
 from refgf.machine.timeline import Timeline, chrome_trace, clock_offset, gather
 
 
@@ -31,7 +30,7 @@ def test_a_span_that_fails_is_recorded():
 
 
 def test_clocks_that_differ_are_aligned(on_ranks):
-    """The error is at most half a round trip. Ranks of one machine share a clock, so it is known."""
+    """The error is at most half a round trip; it is known because the ranks share a clock."""
 
     def body(comm):
         ahead_s, start_s = 100.0 * comm.Get_rank(), time.perf_counter()
@@ -110,7 +109,3 @@ def test_events_of_one_lane_do_not_overlap_in_part(on_ranks):
                     assert apart or a_in_b or b_in_a
 
     on_ranks(body, sizes=(1,))
-
-
-def test_lanes_are_drawn_in_this_order():
-    assert module.LANES == ("compute", "communication", "messages")

@@ -5,7 +5,8 @@ from differences import assert_layer, bind_random
 
 from refgf.nn.conv import Convolution
 
-# images, height, width, channels, outputs, kernel, stride, padding; the first six differ; pixels are left over
+# images, height, width, channels, outputs, kernel, stride, padding
+# The first six differ; pixels are left over.
 CASES = [
     (4, 10, 7, 2, 5, 3, 1, 0),
     (4, 10, 7, 2, 5, 3, 1, 1),
@@ -47,7 +48,9 @@ def test_the_first_layer_has_no_input_gradient():
 
 def test_flops():
     layer, _ = build(CASES[2])
-    product = 2 * 3 * 5 * 4 * 6 * (3 * 3 * 2)  # a multiply-add for 3 images, 5 x 4 places, 6 outputs, 3 x 3 x 2 inputs
+    product = (
+        2 * 3 * 5 * 4 * 6 * (3 * 3 * 2)
+    )  # a multiply-add for 3 images, 5 x 4 places, 6 outputs, 3 x 3 x 2 inputs
     assert layer.flops(3) == (product, 2 * product)
     assert build(CASES[2], input_gradient=False)[0].flops(3) == (product, product)
 

@@ -11,10 +11,20 @@ def images(shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape)
 
 
-@pytest.mark.parametrize("n, outputs, longest", [(0, 4096, 200), (1, 3000, 200), (16, 4096, 8), (18, 4096, 8),
-                                                 (19, 4096, 200), (64, 4096, 200), (16, 1000, 32)])  # fmt: skip
+@pytest.mark.parametrize(
+    "n, outputs, longest",
+    [
+        (0, 4096, 200),
+        (1, 3000, 200),
+        (16, 4096, 8),
+        (18, 4096, 8),
+        (19, 4096, 200),
+        (64, 4096, 200),
+        (16, 1000, 32),
+    ],
+)
 def test_rows_of_the_weight_gradient(n, outputs, longest):
-    """Each row once, in parts that BLAS need not pack where they are 8 rows at least, else in one."""
+    """Each row once, in blocks that BLAS need not pack if they have 8 rows, else in one."""
     layer = FullyConnected("fc", (200,), outputs, workspace())
     for span in (slice(0, 200), slice(0, 101), slice(101, 200), slice(7, 8), slice(5, 5)):
         rows = layer.rows(span, n)
@@ -29,7 +39,9 @@ def test_a_weight_gradient_in_parts_is_the_same_product():
     assert len(layer.rows(slice(0, 43), 15)) == 6
     layer.forward(x, True)
     layer.backward(dy, lambda k: None)
-    np.testing.assert_allclose(layer.gradients[1], x.T @ dy, rtol=0, atol=1e-13)  # 15 products of about 1
+    np.testing.assert_allclose(
+        layer.gradients[1], x.T @ dy, rtol=0, atol=1e-13
+    )  # 15 products of about 1
 
 
 @pytest.mark.parametrize("split", SPLITS)
@@ -44,8 +56,12 @@ def test_fully_connected_is_a_matrix_product():
     bias, weight = layer.parameters
     expected = np.zeros((5, 7))
     for image, output in np.ndindex(5, 7):
-        expected[image, output] = bias[output] + sum(v * weight[i, output] for i, v in enumerate(x[image].flat))
-    np.testing.assert_allclose(layer.forward(x, True), expected, rtol=0, atol=1e-13)  # 24 products of about 1
+        expected[image, output] = bias[output] + sum(
+            v * weight[i, output] for i, v in enumerate(x[image].flat)
+        )
+    np.testing.assert_allclose(
+        layer.forward(x, True), expected, rtol=0, atol=1e-13
+    )  # 24 products of about 1
 
 
 @pytest.mark.parametrize("split", SPLITS)

@@ -22,12 +22,18 @@ def by_definition(x, size, k, alpha, beta):
     for image, row, column, channel in np.ndindex(x.shape):
         near = [j for j in range(x.shape[3]) if abs(j - channel) <= size // 2]
         squares = sum(x[image, row, column, j] ** 2 for j in near)
-        y[image, row, column, channel] = x[image, row, column, channel] / (k + alpha * squares) ** beta
+        y[image, row, column, channel] = (
+            x[image, row, column, channel] / (k + alpha * squares) ** beta
+        )
     return y
 
 
-LOCAL = [dict(size=5, k=2.0, alpha=1e-4, beta=0.75), dict(size=3, k=1.0, alpha=0.3, beta=0.6),
-         dict(size=1, k=1.0, alpha=0.5, beta=1.5), dict(size=99, k=2.0, alpha=0.2, beta=0.75)]  # fmt: skip
+LOCAL = [
+    dict(size=5, k=2.0, alpha=1e-4, beta=0.75),
+    dict(size=3, k=1.0, alpha=0.3, beta=0.6),
+    dict(size=1, k=1.0, alpha=0.5, beta=1.5),
+    dict(size=99, k=2.0, alpha=0.2, beta=0.75),
+]
 
 
 def assert_local(layer, options):

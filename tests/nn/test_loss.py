@@ -11,14 +11,19 @@ LABELS = np.array([3, 0, 6, 3, 1])
 
 
 def by_definition(logits, labels, global_batch):
-    losses = [-math.log(math.exp(row[label]) / sum(math.exp(v) for v in row)) for row, label in zip(logits, labels)]
+    losses = [
+        -math.log(math.exp(row[label]) / sum(math.exp(v) for v in row))
+        for row, label in zip(logits, labels)
+    ]
     return sum(losses) / global_batch
 
 
 def test_value():
     loss, _ = softmax_cross_entropy(LOGITS, LABELS, 9)
     assert isinstance(loss, float)
-    assert abs(loss - by_definition(LOGITS.tolist(), LABELS, 9)) < 1e-14 * 20  # a sum of about 20 in units of 1
+    assert (
+        abs(loss - by_definition(LOGITS.tolist(), LABELS, 9)) < 1e-14 * 20
+    )  # a sum of about 20 in units of 1
 
 
 def test_gradient():
@@ -29,7 +34,10 @@ def test_gradient():
 
 def test_shards_add_up_to_the_whole():
     whole, gradient = softmax_cross_entropy(LOGITS, LABELS, 5)
-    parts = [softmax_cross_entropy(LOGITS[part], LABELS[part], 5) for part in (slice(0, 2), slice(2, 2), slice(2, 5))]
+    parts = [
+        softmax_cross_entropy(LOGITS[part], LABELS[part], 5)
+        for part in (slice(0, 2), slice(2, 2), slice(2, 5))
+    ]
     assert abs(whole - sum(loss for loss, _ in parts)) <= 1e-14
     np.testing.assert_array_equal(gradient, np.concatenate([part for _, part in parts]))
 
@@ -51,7 +59,9 @@ def test_rows_of_very_different_size(dtype):
 
 def test_dividing_by_the_own_share_goes_red():
     shards = [slice(0, 2), slice(2, 5)]
-    parts = [softmax_cross_entropy(LOGITS[part], LABELS[part], part.stop - part.start) for part in shards]
+    parts = [
+        softmax_cross_entropy(LOGITS[part], LABELS[part], part.stop - part.start) for part in shards
+    ]
     whole, _ = softmax_cross_entropy(LOGITS, LABELS, 5)
     with pytest.raises(AssertionError):
         assert abs(whole - sum(loss for loss, _ in parts) / 2) <= 1e-14

@@ -8,7 +8,12 @@ from networks import NORMALIZATIONS, batch, bound, small
 from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
 
-SPLITS = [("batch", (None, 1)), ("batch", (2, 2)), ("local", (2, 1)), ("none", (None, 2))]  # images_per_block, threads
+SPLITS = [
+    ("batch", (None, 1)),
+    ("batch", (2, 2)),
+    ("local", (2, 1)),
+    ("none", (None, 2)),
+]  # images_per_block, threads
 
 # ---- state ----
 
@@ -75,7 +80,9 @@ def test_predict_has_no_dropout_and_depends_on_no_other_image():
     x, _ = batch(network, 5)
     logits = network.predict(x)
     assert logits.shape == (5, 7)
-    np.testing.assert_allclose(network.predict(x[2:3]), logits[2:3], rtol=0, atol=1e-12 * np.abs(logits).max())
+    np.testing.assert_allclose(
+        network.predict(x[2:3]), logits[2:3], rtol=0, atol=1e-12 * np.abs(logits).max()
+    )
     assert network.predict(x[:0]).shape == (0, 7)
 
 
@@ -121,7 +128,12 @@ def test_images_and_labels():
     network, *_ = small()
     x, labels = batch(network, 3)
     wrong_images = [(x[:, :-1], labels, 3), (x[..., 0], labels, 3)]
-    wrong_labels = [(x, labels[:2], 3), (x, labels + 7, 3), (x, labels - 7, 3), (x, labels.astype(float), 3)]
+    wrong_labels = [
+        (x, labels[:2], 3),
+        (x, labels + 7, 3),
+        (x, labels - 7, 3),
+        (x, labels.astype(float), 3),
+    ]
     wrong_batch = [(x, labels, 2), (x[:0], labels[:0], 0)]
     for arguments in wrong_images + wrong_labels + wrong_batch:
         with pytest.raises(ValueError, match="AlexNet.*got .* wanted .* next: "):
@@ -131,10 +143,9 @@ def test_images_and_labels():
 # ---- gradients ----
 
 
-
 @pytest.mark.parametrize("normalization,split", SPLITS)
 def test_gradients_against_central_differences(normalization, split):
-    """24 entries of every tensor, and for each tensor the slope along one random direction, which meets all entries."""
+    """24 entries of every tensor, and its slope along a random direction, which meets all entries."""
     network, parameters, gradients = small(normalization, space=workspace(*split))
     rng = np.random.default_rng(5)
     for spec, parameter in zip(network.tensors, parameters):
@@ -144,13 +155,17 @@ def test_gradients_against_central_differences(normalization, split):
     function = lambda: network.loss(x, labels, 8)  # noqa: E731
     function()
     network.backward(lambda i: None)
-    norms = {spec.name: np.linalg.norm(gradient) for spec, gradient in zip(network.tensors, gradients)}
+    norms = {
+        spec.name: np.linalg.norm(gradient) for spec, gradient in zip(network.tensors, gradients)
+    }
     for spec, parameter, gradient in zip(network.tensors, parameters, gradients):
         layer = spec.name.split(".")[0]
         weight = norms.get(f"{layer}.weight", norms.get(f"{layer}.gamma"))
         limit = LIMIT * max(norms[spec.name], weight)
         places = rng.choice(spec.size, min(24, spec.size), replace=False)
-        error = np.linalg.norm(central_difference(function, parameter, places) - gradient.reshape(-1)[places])
+        error = np.linalg.norm(
+            central_difference(function, parameter, places) - gradient.reshape(-1)[places]
+        )
         assert error <= limit, f"{spec.name}: |difference| {error:.1e}, wanted at most {limit:.1e}"
         direction = rng.standard_normal(spec.shape)
         direction /= np.linalg.norm(direction)
@@ -174,13 +189,18 @@ def test_the_bias_before_batch_normalisation_has_gradient_zero():
     network.backward(lambda i: None)
     gradients = {spec.name: gradient for spec, gradient in zip(network.tensors, gradients)}
     for n in range(1, 6):
-        assert np.linalg.norm(gradients[f"conv{n}.bias"]) <= LIMIT * np.linalg.norm(gradients[f"conv{n}.weight"])
+        assert np.linalg.norm(gradients[f"conv{n}.bias"]) <= LIMIT * np.linalg.norm(
+            gradients[f"conv{n}.weight"]
+        )
 
 
 @pytest.mark.parametrize("normalization", ["local", "none"])
 def test_uneven_shards_add_up_to_the_batch(normalization):
-    """Sums in another order, of 5 * 15 * 15 terms at most: an error below 1125 * 1.1e-16 = 1.3e-13 of the sum of their
-    sizes, which is below 1000 times the sum itself here."""
+    """Sums of at most 5 * 15 * 15 terms in another order.
+
+    The error is below 1125 * 1.1e-16 = 1.3e-13 of the sum of the terms' absolute values, which is
+    below 1000 times the sum itself here.
+    """
     network, _, gradients = small(normalization)
     x, labels = batch(network, 5)
     whole = network.loss(x, labels, 5)
@@ -229,7 +249,9 @@ def test_gradients_are_written_in_place():
     network, parameters, _ = small()
     pool = np.full(sum(spec.size for spec in network.tensors), np.nan)
     ends = np.cumsum([spec.size for spec in network.tensors])
-    views = [pool[end - spec.size : end].reshape(spec.shape) for spec, end in zip(network.tensors, ends)]
+    views = [
+        pool[end - spec.size : end].reshape(spec.shape) for spec, end in zip(network.tensors, ends)
+    ]
     network.bind(parameters, views)
     network.loss(*batch(network, 3), 3)
     network.backward(lambda i: None)
@@ -259,7 +281,9 @@ def test_observe():
     names, seen = [layer.name for layer in network.layers], []
     network.loss(*batch(network, 2), 2, observe=lambda *event: seen.append(event))
     network.backward(lambda i: None, observe=lambda *event: seen.append(event))
-    assert seen == [(name, "forward") for name in names] + [(name, "backward") for name in reversed(names)]
+    assert seen == [(name, "forward") for name in names] + [
+        (name, "backward") for name in reversed(names)
+    ]
 
 
 def announced_gradients(normalization, scribble):
@@ -268,7 +292,9 @@ def announced_gradients(normalization, scribble):
     network.bind(parameters.views, pool.views)
     network.initialize(3)
     random = np.random.default_rng(0)
-    network.loss(random.standard_normal((3, 67, 67, 3)).astype(np.float32), random.integers(0, 5, 3), 3)
+    network.loss(
+        random.standard_normal((3, 67, 67, 3)).astype(np.float32), random.integers(0, 5, 3), 3
+    )
     seen = {}
 
     def on_ready(i):

@@ -11,7 +11,9 @@ SPLITS = [(None, 1), (1, 1), (3, 1), (None, 2), (2, 3)]  # images_per_block, thr
 
 def images(n=SHAPE[0], seed=0):
     rng = np.random.default_rng(seed)
-    return 3 + rng.standard_normal((n, *SHAPE[1:])) * np.arange(1, 8)  # mean 3, another deviation for each channel
+    return 3 + rng.standard_normal((n, *SHAPE[1:])) * np.arange(
+        1, 8
+    )  # mean 3, another deviation for each channel
 
 
 def batch_norm(split=(None, 1), kind=BatchNorm):
@@ -30,21 +32,30 @@ def test_batch_norm_by_definition():
     y = layer.forward(x, True)
     for channel in range(SHAPE[3]):
         values = x[:, :, :, channel]
-        expected = gamma[channel] * (values - np.mean(values)) / np.sqrt(np.var(values) + 1e-5) + beta[channel]
-        np.testing.assert_allclose(y[:, :, :, channel], expected, rtol=0, atol=1e-13)  # values of a few units
+        expected = (
+            gamma[channel] * (values - np.mean(values)) / np.sqrt(np.var(values) + 1e-5)
+            + beta[channel]
+        )
+        np.testing.assert_allclose(
+            y[:, :, :, channel], expected, rtol=0, atol=1e-13
+        )  # values of a few units
 
 
 def test_a_large_mean_does_not_spoil_the_variance():
-    """In float32 E[x^2] - E[x]^2 would lose all digits of a variance of 1 beside a mean of 10000."""
+    """In float32 E[x^2] - E[x]^2 would lose all digits of a variance of 1 at a mean of 10000."""
     layer = BatchNorm("norm", SHAPE[1:], workspace())
     layer.workspace.dtype = np.dtype(np.float32)
-    x = (10000 + np.random.default_rng(0).integers(-2, 3, SHAPE)).astype(np.float32)  # exact in float32
+    x = (10000 + np.random.default_rng(0).integers(-2, 3, SHAPE)).astype(
+        np.float32
+    )  # exact in float32
     _, variance, _ = layer.statistics(layer.rows(x))
-    np.testing.assert_allclose(variance, x.astype(np.float64).var(axis=(0, 1, 2)), rtol=1e-5)  # 60 roundings of 6e-8
+    np.testing.assert_allclose(
+        variance, x.astype(np.float64).var(axis=(0, 1, 2)), rtol=1e-5
+    )  # 60 roundings of 6e-8
 
 
 def assert_running(layer, n=SHAPE[0]):
-    """Two accepted batches, by the textbook: the mean, and the variance with n - 1, enter with momentum 0.1."""
+    """Two accepted batches: the mean, and the variance over n - 1, enter with momentum 0.1."""
     mean, variance = np.zeros(7), np.ones(7)
     for seed in (1, 2):
         x = images(n, seed)
@@ -86,7 +97,9 @@ def test_evaluation_uses_the_running_statistics():
 
 def test_one_value_per_channel_has_variance_zero():
     layer = bind_random(BatchNorm("norm", (1, 1, 7), workspace()))
-    np.testing.assert_array_equal(layer.forward(np.ones((1, 1, 1, 7)), True), layer.parameters[0].reshape(1, 1, 1, 7))
+    np.testing.assert_array_equal(
+        layer.forward(np.ones((1, 1, 1, 7)), True), layer.parameters[0].reshape(1, 1, 1, 7)
+    )
     layer.accept()
     np.testing.assert_allclose(layer.running_variance, 0.9, rtol=1e-15)
 
@@ -114,13 +127,18 @@ def test_statistics_taken_for_constants_go_red():
 def test_sums_over_a_batch_may_exceed_float16():
     """112,000 pixels of about 2: their sum, 224,000, is no float16, their mean is."""
     layer = BatchNorm("norm", (40, 40, 2), Workspace(dtype=np.float16))
-    layer.bind([np.zeros(2, np.float16), np.ones(2, np.float16)], [np.zeros(2, np.float16) for _ in range(2)])
+    layer.bind(
+        [np.zeros(2, np.float16), np.ones(2, np.float16)],
+        [np.zeros(2, np.float16) for _ in range(2)],
+    )
     x = (2 + np.random.default_rng(0).standard_normal((70, 40, 40, 2))).astype(np.float16)
     exact = x.astype(np.float64)
     assert exact.sum(axis=(0, 1, 2)).min() > np.finfo(np.float16).max
     y = layer.forward(x, True)
     wanted = (exact - exact.mean(axis=(0, 1, 2))) / exact.std(axis=(0, 1, 2))
-    bound = 5 * 2.0**-11 * (np.abs(exact).max() + np.abs(wanted).max())  # mean, difference, scale, product, beta: rounded
+    bound = (
+        5 * 2.0**-11 * (np.abs(exact).max() + np.abs(wanted).max())
+    )  # mean, difference, scale, product, beta: rounded
     assert np.abs(y - wanted).max() <= bound
     layer.backward(np.full(x.shape, 1e-3, np.float16), lambda k: None)
     assert np.isfinite(layer.gradients).all()

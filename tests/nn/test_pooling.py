@@ -24,12 +24,14 @@ def build(case, split=(None, 1), kind=MaxPool):
 
 
 def by_definition(x, dy, kernel, stride):
-    """Loops: the largest value of each window, and the gradient to its first largest value in row order."""
+    """Loops: the maximum of each window; the gradient goes to the first maximum in row order."""
     (n, height, width, channels) = x.shape
     rows, columns = (height - kernel) // stride + 1, (width - kernel) // stride + 1
     y, dx = np.zeros((n, rows, columns, channels)), np.zeros(x.shape)
     for image, row, column, channel in np.ndindex(y.shape):
-        places = [(row * stride + i, column * stride + j) for i in range(kernel) for j in range(kernel)]
+        places = [
+            (row * stride + i, column * stride + j) for i in range(kernel) for j in range(kernel)
+        ]
         values = [x[image, above, left, channel] for above, left in places]
         y[image, row, column, channel] = max(values)
         above, left = places[values.index(max(values))]
@@ -44,7 +46,9 @@ def test_gradient(case):
 
 def assert_as_defined(layer, x, kernel, stride):
     y = layer.forward(x, True).copy()
-    dy = np.random.default_rng(1).integers(-9, 9, y.shape).astype(float)  # integers: sums are exact in any order
+    dy = (
+        np.random.default_rng(1).integers(-9, 9, y.shape).astype(float)
+    )  # integers: sums are exact in any order
     expected_y, expected_dx = by_definition(x, dy, kernel, stride)
     np.testing.assert_array_equal(y, expected_y)
     np.testing.assert_array_equal(layer.backward(dy, None), expected_dx)
@@ -56,7 +60,11 @@ def assert_as_defined(layer, x, kernel, stride):
 def test_values_and_ties(case, split, values):
     layer, x = build(case, split)
     if values != "different":
-        x = np.random.default_rng(2).integers(0, 3 if values == "often equal" else 1, x.shape).astype(float)
+        x = (
+            np.random.default_rng(2)
+            .integers(0, 3 if values == "often equal" else 1, x.shape)
+            .astype(float)
+        )
     assert_as_defined(layer, x, *case[-2:])
 
 

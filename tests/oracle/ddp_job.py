@@ -1,4 +1,4 @@
-"""Short DDP trainings on this machine, one for each hook: p processes, gloo. Prints what rank 0 has to tell as JSON."""
+"""Short DDP trainings, one per hook, with p processes on gloo. Prints rank 0's results as JSON."""
 
 import json
 import os
@@ -50,15 +50,15 @@ def ranks_differ(group, bucket):
     return future
 
 
-class ResidualLost(torch_hooks.CSC):
-    """Planted: what is not sent is thrown away."""
+class ResidualLost(torch_hooks.CSCHook):
+    """Planted: unsent values are dropped."""
 
-    def _finish(self, group):
+    def _finish_step(self, group):
         self.pending = [(p, u, torch.zeros_like(v)) for p, u, v in self.pending]
-        super()._finish(group)
+        super()._finish_step(group)
 
 
-class NotCorrected(torch_hooks.CSC):
+class NotCorrected(torch_hooks.CSCHook):
     """Planted: plain accumulation, v + g."""
 
     def __call__(self, group, bucket):
@@ -75,9 +75,9 @@ HOOKS = {
     "torch bf16": lambda: (default_hooks.bf16_compress_hook, torch_ddp.Mean()),
     "refgf allreduce": lambda: (torch_hooks.allreduce, torch_ddp.Mean()),
     "refgf fp16": lambda: (torch_hooks.fp16, torch_ddp.Mean("float16")),
-    "refgf csc": lambda: (torch_hooks.CSC(CHUNK, 30.0), torch_ddp.SparseChunks(CHUNK, 30.0)),
+    "refgf csc": lambda: (torch_hooks.CSCHook(CHUNK, 30.0), torch_ddp.SparseChunks(CHUNK, 30.0)),
     "refgf csc fp16": lambda: (
-        torch_hooks.CSC(CHUNK, 30.0, wire=torch.float16),
+        torch_hooks.CSCHook(CHUNK, 30.0, wire=torch.float16),
         torch_ddp.SparseChunks(CHUNK, 30.0, wire="float16"),
     ),
     "skips a bucket": lambda: (skips_a_bucket, torch_ddp.Mean()),
@@ -91,7 +91,7 @@ HOOKS = {
 
 
 def train(name, raises):
-    """One short training with a checked hook. -> what there is to tell"""
+    """One short training with a checked hook. -> its result"""
     torch.manual_seed(0)
     layers = [
         torch.nn.Linear(9, 13),
@@ -106,7 +106,7 @@ def train(name, raises):
     hook, definition = HOOKS[name]()
     hook = torch_ddp.checked(hook, definition, raises=raises)
     model.register_comm_hook(None, hook)
-    optimizer, told, loss = torch.optim.SGD(model.parameters(), lr=0.05), None, None
+    optimizer, error_text, loss = torch.optim.SGD(model.parameters(), lr=0.05), None, None
     try:
         for step in range(STEPS):
             torch.manual_seed(100 * step + dist.get_rank())
@@ -115,11 +115,11 @@ def train(name, raises):
             loss.backward()
             optimizer.step()
     except ValueError as error:
-        told = str(error)
+        error_text = str(error)
     flat = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
-    same = all(np.array_equal(other, flat.numpy()) for other in torch_ddp.everybodys(flat))
+    same = all(np.array_equal(other, flat.numpy()) for other in torch_ddp.gather_arrays(flat))
     return {
-        "told": told,
+        "error": error_text,
         "same parameters": same,
         "judged": len(hook.judged),
         "failures": list(map(str, hook.failures)),
@@ -132,9 +132,9 @@ def rank(r, size, raises, port, answers):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=r, world_size=size)
-    told = {name: train(name, raises) for name in HOOKS}
+    results = {name: train(name, raises) for name in HOOKS}
     if r == 0:
-        answers.put(told)
+        answers.put(results)
     dist.barrier()
     dist.destroy_process_group()
 

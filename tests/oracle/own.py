@@ -33,7 +33,7 @@ from refgf.machine import threads
 from refgf.machine.underflow import Underflow
 from refgf.oracle.judge.functions.judged import number
 from refgf.oracle.judge.functions.sparse import csc_settings, mask
-from refgf.oracle.judge.trace import LOCAL, Event
+from refgf.oracle.judge.trace import LOCAL, TraceEvent
 from refgf.papers.jia.accumulate import accumulated_step
 from refgf.papers.jia.lars import LARS, ParallelNorms
 from refgf.papers.mgwfbp.merged import Groups
@@ -176,7 +176,7 @@ def importance(per_rank, chunk):
     n = len(per_rank[0])
     norms = np.zeros(len(comm_slices.chunks(n, chunk)))
     for a in per_rank:
-        chunk_choice.add_norms(norms, a, 0, chunk, np.empty_like(a))
+        chunk_choice.add_norms(norms, abs(a), 0, chunk)
     return chunk_choice.importance(norms, n, chunk)
 
 
@@ -190,6 +190,9 @@ def percent_of_step(step, steps_per_epoch, warmup_percents, percent):
 # ---- with ranks ----
 
 
+TRACE_NAMES = {"buffer": "keep", "reduce": "fold"}  # of a step's operations, in the file format
+
+
 def traced(algorithm, p, n, dtype="float32"):
     """All ranks' schedules of an algorithm as a trace (SPEC, Files)."""
     events = []
@@ -197,15 +200,16 @@ def traced(algorithm, p, n, dtype="float32"):
         for position, step in enumerate(algorithm(rank, p, n)):
             if step.send_to is not None:
                 events.append(event(rank, position, "send", step.send_to, step.send, dtype))
-            if step.receive_from is not None or step.op in LOCAL:
+            operation = TRACE_NAMES.get(step.op, step.op)
+            if step.receive_from is not None or operation in LOCAL:
                 events.append(
-                    event(rank, position, step.op, step.receive_from, step.receive, dtype)
+                    event(rank, position, operation, step.receive_from, step.receive, dtype)
                 )
     return events
 
 
 def event(rank, position, operation, peer, part, dtype):
-    return Event(rank, position, operation, peer, part.start, part.stop - part.start, dtype)
+    return TraceEvent(rank, position, operation, peer, part.start, part.stop - part.start, dtype)
 
 
 def on_rank(comm, case):
@@ -279,13 +283,15 @@ def csc_run(comm, case):
         for step in case["in.g"]:
             chosen = mask(flow.csc.chosen, len(flow.csc.chunks))
             flow.step(step[rank][None], None, 1, s.rate)
-            kept = {f"out.{name}": array.copy() for name, array in flow.csc.residual.settled().items()}
+            kept = {
+                f"out.{name}": array.copy() for name, array in flow.csc.residual.settled().items()
+            }
             state = {"out.w": flow.model.parameters.flat.copy(), "out.chosen": chosen, **kept}
             rows.append(
                 {
                     **state,
                     "out.scale": np.float64(flow.model.loss_scale.scale),
-                    "out.finite": np.uint8(flow.accepted),
+                    "out.finite": np.uint8(flow.result.accepted),
                 }
             )
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
@@ -315,7 +321,7 @@ def scaled_run(comm, case):
                 {
                     "out.w": flow.model.parameters.flat.copy(),
                     "out.scale": np.float64(flow.model.loss_scale.scale),
-                    "out.finite": np.uint8(flow.accepted),
+                    "out.finite": np.uint8(flow.result.accepted),
                 }
             )
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}

@@ -5,7 +5,7 @@ import tempfile
 import numpy as np
 
 from refgf.machine import threads
-from refgf.papers.datacache import LEVELS, node_cache, shards
+from refgf.papers.datacache import LEVELS, CacheSettings, node_cache, shards
 from refgf.papers.datacache.disk import HEADER_BYTES, RECORD_BYTES
 from refgf.papers.datacache.memory import table_bytes
 
@@ -24,20 +24,10 @@ def cache_levels(requests, file_bytes, sample_bytes, disk_limit, memory_limit):
         return bytes(file_bytes[index] - RECORD_BYTES)
 
     def body(comm, folder):
-        limits = {
-            "memory_limit_bytes": table_bytes(n) + memory_limit,
-            "disk_limit_bytes": HEADER_BYTES + disk_limit,
-        }
+        memory, disk = table_bytes(n) + memory_limit, HEADER_BYTES + disk_limit
+        settings = CacheSettings(memory, disk, folder, bytes(32))
         cache = node_cache(
-            comm,
-            [[0]],
-            read,
-            lambda i, data: np.full(shape, i, np.uint8),
-            n,
-            shape,
-            disk_folder=folder,
-            key=bytes(32),
-            **limits,
+            comm, [[0]], read, lambda i, data: np.full(shape, i, np.uint8), n, shape, settings
         )
         levels = []
         for index in requests:

@@ -59,7 +59,7 @@ def sparse(comm, n, percent, nodes=None):
         percent,
         gather.reduce_scatter(comm, node),
         gather.allgather(comm, owners),
-        gather.spread(comm, node),
+        gather.allgather_slices(comm, node),
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from refgf.comm import direct, ring, tree
-from refgf.comm.schedule import replay
+from refgf.comm.replay import replay
 from refgf.oracle.__main__ import main
 from refgf.oracle.definitions import (
     direct_allreduce,

@@ -9,7 +9,7 @@ import pytest
 
 from refgf.oracle.__main__ import main
 from refgf.oracle.judge.cases import GOLDEN, load_folder
-from refgf.oracle.judge.isolation import Isolated
+from refgf.oracle.judge.isolation import IsolatedModule
 
 ONE = "ring-p3-n9-float32-sensitive"
 RIGHT = "from refgf.oracle.definitions import *\n"
@@ -119,7 +119,7 @@ def test_a_hang_in_c_and_a_crash_end_their_process_only(verify, tmp_path, text, 
 
 def test_a_process_that_ended_between_two_cases_is_told_and_replaced():
     case = next(case for case in load_folder(GOLDEN) if case.name == ONE)
-    isolated = Isolated("refgf.oracle.definitions")
+    isolated = IsolatedModule("refgf.oracle.definitions")
     try:
         assert isolated.run(case).error is None
         isolated.process.kill()

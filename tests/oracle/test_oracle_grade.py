@@ -91,7 +91,7 @@ COUNTED = {"schedule", "messages", "bytes"}
 def lost(tmp_path, text, lesson="01"):
     path = tmp_path / "student.py"
     path.write_text(textwrap.dedent(HEAD + text))
-    return {mark.what: mark.told for mark in grade(str(path), lesson, CASES) if mark.told}
+    return {mark.what: mark.failure for mark in grade(str(path), lesson, CASES) if mark.failure}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from own import traced
 
 from refgf.comm import direct, ring, tree
-from refgf.comm.schedule import replay
+from refgf.comm.replay import replay
 from refgf.oracle.definitions import on_wire, percent_of_step
 from refgf.oracle.judge.comparison import judge_bits
 from refgf.oracle.judge.explain import explain

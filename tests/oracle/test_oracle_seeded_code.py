@@ -65,8 +65,7 @@ def not_cleared(self, sent, dense, real=Residual.keep):
 
 def list_of_the_step_before(self, norms, sent, real=csc.CSC._choose):
     real(self, norms, sent)
-    fresh = self.chosen
-    self.chosen, self.fresh = getattr(self, "fresh", fresh), fresh
+    self.chosen, self.fresh = getattr(self, "fresh", self.chosen), self.chosen
 
 
 def good_steps_go_on(self, finite, real=LossScale.update):
@@ -118,5 +117,4 @@ class Own:
 def test_a_seeded_mistake_is_named(monkeypatch, function, place, name, wrong, diagnosis):
     monkeypatch.setattr(place, name, wrong)
     verdicts = verify([case for case in CASES if case.function == function], Own(function))
-    told = [sentence for verdict in verdicts for sentence in verdict.diagnosis]
-    assert any(diagnosis in sentence for sentence in told), told
+    assert any(diagnosis in sentence for verdict in verdicts for sentence in verdict.diagnosis)

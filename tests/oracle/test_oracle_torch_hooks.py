@@ -1,4 +1,4 @@
-"""`torch_ddp` without processes: judging one bucket, and what a hook may hand back. The trainings: test_oracle_torch.py."""
+"""`torch_ddp` without processes: judging one bucket, and what a hook may return."""
 
 from types import SimpleNamespace
 
@@ -27,24 +27,24 @@ def mean(xs):
 
 @pytest.mark.parametrize("wire", [None, "float16"])
 def test_a_right_mean_of_infinities_and_nan_is_right(wire):
-    assert judged([mean(XS)] * 3, wire=wire).told is None and judged([mean(XS)] * 3).note is None
+    assert judged([mean(XS)] * 3, wire=wire).failure is None and judged([mean(XS)] * 3).note is None
 
 
 @pytest.mark.parametrize(
     ("element", "value"), [(0, 7.0), (1, 1.0), (2, 1.0), (3, np.inf), (4, np.inf)]
 )
-def test_a_wrong_mean_beside_infinities_is_caught(element, value):
+def test_a_wrong_mean_next_to_infinities_is_caught(element, value):
     wrong = mean(XS)
     wrong[element] = value
-    assert f"element {element} is" in judged([wrong] * 3).told
+    assert f"element {element}: got" in judged([wrong] * 3).failure
 
 
-def test_ranks_that_differ_beside_a_nan_are_told_where():
+def test_ranks_that_differ_next_to_a_nan_are_located():
     other = mean(XS)
     other[4] = 1
     assert (
         "rank 1 holds other bits than rank 0 at element 4"
-        in judged([mean(XS), other, mean(XS)]).told
+        in judged([mean(XS), other, mean(XS)]).failure
     )
 
 
@@ -63,7 +63,7 @@ def done(value):
 
 
 @pytest.mark.parametrize(
-    ("returns", "told"),
+    ("returns", "got"),
     [
         (lambda x: x, "returned no Future"),
         (lambda x: done(x[:-1]), "returned a tensor of 3"),
@@ -71,9 +71,9 @@ def done(value):
         (lambda x: done(x.double()), "returned no Future"),
     ],
 )
-def test_a_hook_that_returns_something_else_is_named(monkeypatch, returns, told):
+def test_a_hook_that_returns_something_else_is_named(monkeypatch, returns, got):
     monkeypatch.setattr(
-        torch_ddp, "everybodys", lambda tensor: [tensor.detach().numpy().copy()] * 2
+        torch_ddp, "gather_arrays", lambda tensor: [tensor.detach().numpy().copy()] * 2
     )
     x = torch.ones(4)
     bucket = SimpleNamespace(
@@ -83,7 +83,5 @@ def test_a_hook_that_returns_something_else_is_named(monkeypatch, returns, told)
     def mine(state, bucket):
         return returns(bucket.buffer())
 
-    with pytest.raises(
-        ValueError, match="DDP hook checked mine, step 0, bucket 5, rank 0: " + told
-    ):
+    with pytest.raises(ValueError, match="DDP hook checked mine, step 0, bucket 5, rank 0: " + got):
         torch_ddp.checked(mine)(None, bucket)

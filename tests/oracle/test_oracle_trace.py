@@ -5,7 +5,7 @@ from own import traced
 
 from refgf.comm import direct, ring, tree
 from refgf.oracle.definitions import slice_bounds
-from refgf.oracle.judge.trace import Event, check_trace, read_trace, write_trace
+from refgf.oracle.judge.trace import TraceEvent, check_trace, read_trace, write_trace
 from refgf.papers.jia import doubling
 
 
@@ -27,7 +27,7 @@ def test_the_projects_own_schedules_are_right(p, n, tmp_path):
 
 def hand_made(*rows):
     return [
-        Event(rank, step, operation, peer, 0, count, "float32")
+        TraceEvent(rank, step, operation, peer, 0, count, "float32")
         for rank, step, operation, peer, count in rows
     ]
 
@@ -85,7 +85,7 @@ def test_another_type_on_the_wire_is_told():
 def test_the_whole_tensor_round_the_ring_is_told_by_its_bytes():
     p, n = 3, 7
     events = [
-        Event(r, t, *what, 0, n, "float32")
+        TraceEvent(r, t, *what, 0, n, "float32")
         for r in range(p)
         for t in range(p - 1)
         for what in (("send", (r + 1) % p), ("add", (r - 1) % p))

@@ -3,6 +3,7 @@
 import random
 from math import inf
 
+import numpy as np
 import pytest
 
 from refgf.predict.fit import fit_line
@@ -51,6 +52,16 @@ def test_plain_least_squares_loses_alpha():
         worst_plain = max(worst_plain, abs(mean_t - slope * mean_n - 5e-6) / 5e-6)
         worst_ours = max(worst_ours, abs(fit_line(points).a_s - 5e-6) / 5e-6)
     assert worst_ours < 0.1 and worst_plain > 1
+
+
+def test_errors_of_three_points():
+    """The covariance of the weighted least squares, with one degree of freedom."""
+    points = [(0, 1.0), (10, 2.0), (20, 3.3)]
+    rows = np.array([[1 / t, m / t] for m, t in points])
+    _, (square,), _, _ = np.linalg.lstsq(rows, np.ones(3), rcond=None)
+    wanted = np.sqrt(np.diag(square * np.linalg.inv(rows.T @ rows)))
+    fit = fit_line(points)
+    assert (fit.a_error_s, fit.b_error_s_per_byte) == pytest.approx(wanted, rel=1e-9)
 
 
 def test_two_points_have_no_uncertainty_to_show():

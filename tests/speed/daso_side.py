@@ -21,16 +21,18 @@ import numpy as np
 from mpi4py import MPI
 from waiting import WaitingNetwork
 
-from stacks import new_flow
-
 from refgf.papers.jia import hierarchical
-from refgf.engine.sleeping import patient
+from refgf.engine.sleeping import sleeping
 from refgf.comm.schedule import collective
 from refgf.comm.topology import nodes as nodes_of
+from refgf.exchange.lazy import Theta
+from refgf.exchange.result import StepResult
 from refgf.nn.alexnet import AlexNet
 from refgf.papers.daso.daso import DASO
 from refgf.papers.daso.phases import BLOCKING, Constant, Phase
-from refgf.training.step import train_step
+from refgf.training.gradientflow import GradientFlow
+from refgf.training.sgd import MomentumSGD
+from refgf.training.step import replica, train_step
 
 WIDTH, IMAGE_SIZE, BATCH = 1 / 16, 67, 32
 BATCHES, REPEATS = 24, 3  # of an epoch; epochs of each that are timed
@@ -47,8 +49,8 @@ class Alone:
     def ready(self, i: int) -> None:
         pass
 
-    def finish(self) -> bool:
-        return True
+    def finish(self) -> StepResult:
+        return StepResult()
 
     def step(self, *batch) -> None:
         train_step(self.model, self, *batch)
@@ -74,18 +76,22 @@ def network(alone_s: float | None):
     return Waiting(net.tensors, {"forward_s": alone_s / 3, "steps_s": [each] * len(net.tensors), "rest_s": 0.0})
 
 
+def new_model(alone_s: float | None):
+    return replica(network(alone_s), functools.partial(MomentumSGD, weight_decay=5e-4))
+
+
 def stacks(comm, alone_s: float | None) -> dict:
     """Each on a network of its own. All wait asleep, as DASO does."""
     nodes = nodes_of(comm)
     two_level = functools.partial(collective, algorithm=hierarchical.two_level_ring(nodes))
 
     def flow(**parts) -> GradientFlow:
-        return new_flow(patient(comm), network(alone_s), weight_decay=5e-4, allreduce=two_level, **parts)
+        return GradientFlow(sleeping(comm), new_model(alone_s), allreduce=two_level, **parts)
 
     found = {"no exchange": Alone(flow().model), "synchronous": flow(),
-             "synchronous, overlapped": flow(overlap=True, theta_bytes=2**18)}  # fmt: skip
+             "synchronous, overlapped": flow(overlap=True, grouping=Theta(2**18))}  # fmt: skip
     for name, phase in PHASES.items():
-        found[name] = DASO(comm, network(alone_s), nodes, Constant(phase), BATCHES, weight_decay=5e-4)
+        found[name] = DASO(comm, new_model(alone_s), nodes, Constant(phase), BATCHES)
     return found
 
 
@@ -109,7 +115,7 @@ def time_epochs(comm, some: dict, repeats: int) -> dict:
 
 def alone(comm) -> dict:
     """Its time, and the rate of links (bit/s) at which a synchronous step of a node needs as long to send its bytes."""
-    flow = new_flow(comm, network(None), weight_decay=5e-4)
+    flow = GradientFlow(comm, new_model(None))
     seconds = time_epochs(comm, {"alone": Alone(flow.model)}, REPEATS)["alone"]
     flow.close()
     m = len(nodes_of(comm))

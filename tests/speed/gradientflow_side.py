@@ -16,35 +16,50 @@ import resource
 import statistics
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
 from waiting import WaitingNetwork
 
-from stacks import new_flow
-
-from refgf.engine.sleeping import patient
+from refgf.engine.sleeping import sleeping
+from refgf.exchange.lazy import Theta
+from refgf.exchange.momentum_correction import CSCSettings
 from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.precision import LossScale
+from refgf.exchange.result import StepResult
 from refgf.nn.alexnet import AlexNet
 from refgf.predict.fit import fit_line
 from refgf.predict.timeline import kept_share
 from refgf.engine.pipelined import pipelined_ring_allreduce
-from refgf.training.step import train_step
+from refgf.engine.residual import FusedResidual
+from refgf.training.gradientflow import GradientFlow
+from refgf.training.sgd import MomentumSGD
+from refgf.training.step import replica, train_step
 
 BATCH, STEPS, WARMUP = 16, 9, 2
 WAITED_STEPS = 3  # one run of many
 THETA = 2**22  # bytes
 STACK = {"allreduce": pipelined_ring_allreduce, "overlap": True}
 CONFIGURATIONS = {
-    "float32": STACK | {"theta_bytes": THETA},
-    "float16": STACK | {"theta_bytes": THETA, "wire": np.float16},
-    "CSC": STACK | {"theta_bytes": THETA // 2, "wire": np.float16, "density": 10},
+    "float32": STACK | {"grouping": Theta(THETA)},
+    "float16": STACK | {"grouping": Theta(THETA), "wire": np.float16},
+    "CSC": STACK
+    | {
+        "grouping": Theta(THETA // 2),
+        "wire": np.float16,
+        "csc": CSCSettings(10, residual=FusedResidual),
+    },
 }
 
 
 NO_PACE = {"forward_s": 0, "steps_s": [0] * len(AlexNet(1000).tensors), "rest_s": 0}
+
+
+def new_flow(comm, network, loss_scale=None, **parts) -> GradientFlow:
+    model = replica(network, partial(MomentumSGD, weight_decay=5e-4), loss_scale=loss_scale)
+    return GradientFlow(comm, model, **parts)
 
 
 class Alone:
@@ -56,9 +71,9 @@ class Alone:
     def ready(self, i) -> None:
         self.times.append(time.perf_counter())
 
-    def finish(self) -> bool:
+    def finish(self) -> StepResult:
         self.times.append(time.perf_counter())
-        return True
+        return StepResult()
 
     def step(self, images, labels, global_batch, rate) -> None:
         self.start_s, self.times = time.perf_counter(), []
@@ -114,11 +129,11 @@ def compute(comm, name: str) -> dict:
     images = rng.standard_normal((BATCH, 227, 227, 3), np.float32)
     batch, found, paces = (images, np.arange(BATCH), BATCH * comm.size), {}, []
     with contextlib.ExitStack() as flows:
-        plain = flows.enter_context(new_flow(comm, AlexNet(1000), weight_decay=5e-4))
+        plain = flows.enter_context(new_flow(comm, AlexNet(1000)))
         alone = Alone(plain.model)
         steps = {"alone": lambda: (alone.step(*batch, 0.0), paces.append(pace_of(alone)))}
         if name != "alone":
-            parts = {"weight_decay": 5e-4, "loss_scale": LossScale(1024.0), **CONFIGURATIONS[name]}
+            parts = {"loss_scale": LossScale(1024.0), **CONFIGURATIONS[name]}
             flow = flows.enter_context(new_flow(comm, AlexNet(1000), **parts))
             steps[name] = lambda: flow.step(*batch, 0.0)
         found["spent"] = processor(comm, steps)
@@ -144,7 +159,7 @@ def median_pace(comm, paces) -> dict:
 
 def measure_line(comm):
     """a and b of a float16 ring on this cluster, while nothing else happens."""
-    allreduce, points = pipelined_ring_allreduce(patient(comm), wire=np.float16), []
+    allreduce, points = pipelined_ring_allreduce(sleeping(comm), wire=np.float16), []
     for n in (1 << 10, 1 << 18, 1 << 20, 1 << 22):
         x = np.zeros(n, np.float32)
         points.append((2 * n, statistics.median(times(comm, lambda x=x: allreduce(x), 3))))
@@ -154,12 +169,13 @@ def measure_line(comm):
 
 def measure_kept(comm) -> float:
     """The share of its speed that a computation on all ranks keeps beside a call; matrix products, not the network."""
-    thread = CommunicationThread(pipelined_ring_allreduce(patient(comm), wire=np.float16))
+    thread = CommunicationThread()
+    allreduce = pipelined_ring_allreduce(sleeping(comm), wire=np.float16)
     x, (a, b, c) = np.full(1 << 24, 1e-3, np.float32), np.ones((3, 512, 512), np.float32)
 
     def load(products: int, beside: bool) -> None:
         if beside:
-            thread(x)
+            thread.run(allreduce, x)
         for _ in range(products):
             np.matmul(a, b, out=c)
         thread.wait()
@@ -186,7 +202,7 @@ def hidden(comm, pace) -> dict:
 
 def waited(comm, tensors, pace, parts) -> list[float]:
     """Steps without update: forward, backward and exchange."""
-    with new_flow(comm, WaitingNetwork(tensors, pace), weight_decay=5e-4, **parts) as flow:
+    with new_flow(comm, WaitingNetwork(tensors, pace), **parts) as flow:
         network = flow.model.network
 
         def step():

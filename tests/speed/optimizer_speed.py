@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from refgf.nn.alexnet import AlexNet
-from refgf.nn.workspace import Workspace
+from refgf.engine.threaded import ThreadedWorkspace
 from refgf.training.sgd import BLOCK_ELEMENTS_CPU, MomentumSGD
 
 ROUNDS, RATE, MOMENTUM, DECAY = 15, 1e-6, 0.9, 5e-4
@@ -60,7 +60,7 @@ def table(seconds: dict, n: int, threads: int) -> list[dict]:
 
 def numpy_sides(tensors, n: int, threads: int) -> dict:
     w, v, g = (np.random.default_rng(seed).standard_normal(n, dtype=np.float32) for seed in range(3))
-    workspace = Workspace(threads=threads)
+    workspace = ThreadedWorkspace(threads)
     optimizers = {"refgf": MomentumSGD(tensors, w.copy(), MOMENTUM, DECAY, workspace)}
     if optimizers["refgf"].loop:
         passes = optimizers["passes"] = MomentumSGD(tensors, w.copy(), MOMENTUM, DECAY, workspace)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from refgf.nn.workspace import Workspace
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -23,6 +25,7 @@ class WaitingNetwork:
         self.tensors = [Spec(t.name, tuple(t.shape), t.decay) for t in tensors]
         self.dtype, self.xp, self.pace = np.dtype(np.float32), np, pace
         self.running, self.dropout_rng = [], np.random.default_rng(0)
+        self.workspace = Workspace()
 
     def bind(self, parameters, gradients) -> None:
         self.gradients = gradients

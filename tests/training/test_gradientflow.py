@@ -47,7 +47,7 @@ def test_dense_mixed_precision_is_that_of_the_definition(on_ranks, theta, overla
         for step, want in zip(gs, wanted):
             with np.errstate(over="ignore"):
                 flow.step(step[rank][None], None, 1, rate=0.1)
-            assert flow.accepted == want["finite"] and flow.model.loss_scale.scale == want["scale"]
+            assert flow.result.accepted == want["finite"] and flow.model.loss_scale.scale == want["scale"]
             assert same_bits(flow.model.parameters.flat, want["w"])
             assert same_bits(flow.model.optimizer.velocity, want["v"])
             assert same_bits(flow.model.working.working, want["working"])

@@ -54,7 +54,7 @@ def run(comm, settings, gs, dyadic, order, overlap, percent, scale, engine):
             flow.step(g[None], None, 1, settings.rate)
             kept = {name: array.copy() for name, array in flow.csc.residual.settled().items()}
             weights, importance = flow.model.parameters.flat.copy(), flow.csc.importance
-            reports.append({"w": weights, "chosen": chosen, "kept": kept, "finite": flow.accepted,
+            reports.append({"w": weights, "chosen": chosen, "kept": kept, "finite": flow.result.accepted,
                             "scale": flow.model.loss_scale.scale, "importance": importance})  # fmt: skip
     return reports
 

@@ -15,7 +15,7 @@ from stacks import new_flow
 
 from refgf.comm import ring
 from refgf.machine import threads
-from refgf.engine.sleeping import patient
+from refgf.engine.sleeping import sleeping
 from refgf.engine.pipelined import pipelined
 from refgf.engine.shared import SharedMemory
 from refgf.comm.slices import slices
@@ -76,13 +76,13 @@ def test_lazy_is_not_eager_on_the_ring(on_ranks):
 @pytest.mark.parametrize("wire", [None, np.float16])
 @pytest.mark.parametrize("density", [None, 30])
 def test_pipelined_is_step_by_step(on_ranks, density, wire):
-    """Patient or not, in segments of one or two elements; the communication thread has its own messages under way."""
+    """Sleeping or not, in segments of one or two elements; the communication thread has its own messages under way."""
     pipelined_ring = functools.partial(pipelined, algorithm=ring.allreduce, segment_bytes=4)
 
     def body(comm):
         parts = dict(dyadic=False, density=density, chunk=8, wire=wire, theta_bytes=20)
         wanted = train(comm, allreduce=ring_allreduce, **parts)
-        same(train(patient(comm), allreduce=pipelined_ring, overlap=True, **parts), wanted)
+        same(train(sleeping(comm), allreduce=pipelined_ring, overlap=True, **parts), wanted)
         same(train(comm, allreduce=pipelined_ring, **parts), wanted)
 
     on_ranks(body)
@@ -93,7 +93,7 @@ def test_pipelined_is_step_by_step(on_ranks, density, wire):
 @pytest.mark.parametrize("short_bytes", [0, 100])
 def test_shared_memory_is_direct(on_ranks, density, wire, short_bytes):
     """With the gradients in shared memory, in pieces of a few elements, and whole; sequential and overlapped."""
-    shared = functools.partial(SharedMemory, piece_bytes=104, short_bytes=short_bytes)
+    shared = functools.partial(SharedMemory, segment_bytes=104, short_bytes=short_bytes)
 
     def body(comm):
         parts = dict(dyadic=False, density=density, chunk=8, wire=wire, theta_bytes=20)
@@ -208,11 +208,11 @@ def test_a_dense_step_with_a_bad_gradient_on_one_rank_is_skipped_on_all(on_ranks
             g[0, 50] = bad
         before = flow.model.parameters.flat.copy(), flow.model.optimizer.velocity.copy()
         flow.step(g, None, 1, rate=0.125)
-        assert not flow.accepted and flow.model.loss_scale.scale == 1.0 and flow.model.network.accepted == 0
+        assert not flow.result.accepted and flow.model.loss_scale.scale == 1.0 and flow.model.network.accepted == 0
         assert np.array_equal(flow.model.parameters.flat, before[0])
         assert np.array_equal(flow.model.optimizer.velocity, before[1])
         flow.step(samples(0)[:1], None, 1, rate=0.125)
-        assert flow.accepted and flow.model.network.accepted == 1
+        assert flow.result.accepted and flow.model.network.accepted == 1
         flow.close()
 
     on_ranks(body)

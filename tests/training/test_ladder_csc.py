@@ -70,7 +70,7 @@ def test_what_is_kept_does_not_depend_on_who_looks(on_ranks, form, residual):
                 g = samples(step, dyadic=False)[comm.Get_rank() % BATCH]
                 g = np.where(step == 4, np.float32(np.inf), g)
                 flow.step(g[None], None, 1, rate=0.125)
-                assert flow.accepted == (step != 4)
+                assert flow.result.accepted == (step != 4)
                 if looks:
                     assert len(flow.csc.residual.settled()) in (1, 2)
             kept.append([array.tobytes() for array in flow.csc.residual.settled().values()])
@@ -147,14 +147,14 @@ def test_infinity_in_an_unchosen_chunk_of_one_rank_leaves_everything_as_it_was(o
         with np.errstate(over="ignore"):
             flow.step(g, None, 1, rate=0.125)
         after = snapshot(flow)
-        assert not flow.accepted and flow.model.loss_scale.skipped == 1
+        assert not flow.result.accepted and flow.model.loss_scale.skipped == 1
         assert after.pop("scale") == before.pop("scale") / 2
         for name in before:
             assert np.array_equal(before[name], after[name]), name
         if last:
             flow.csc.residual.state["v"][8 * unchosen] = 0
         flow.step(samples(3)[:1], None, 1, rate=0.125)  # and training goes on
-        assert flow.accepted
+        assert flow.result.accepted
         flow.require_same_parameters()
         flow.close()
 

@@ -29,7 +29,7 @@ from refgf.oracle.definitions.scaling import all_finite, next_scale
 
 @dataclass(frozen=True)
 class CSCSettings:
-    """sizes: elements of each tensor, in the pool's order; decayed: one bool per tensor, None: all."""
+    """sizes: elements of each tensor, in the pool's order; decayed: bools per tensor, None: all."""
 
     sizes: tuple
     chunk: int = 32768
@@ -116,7 +116,7 @@ def csc_run(
     percents: list[tuple[float, bool]],
     lists: list | None = None,
 ) -> list[dict]:
-    """C8 for T steps. gs[t][rank]: gradients of step t; percents[t]: (percent, dense), T + 1 of them.
+    """C8 for T steps. gs[t][rank]: gradients of step t; percents: T + 1 pairs (percent, dense).
 
     lists: chosen chunks of each step from elsewhere, because C5 leaves room where norms differ by
     rounding only. -> T reports {"w": p arrays, "chosen": p lists or Nones, "kept": p residuals,

@@ -108,7 +108,7 @@ def daso_broadcast(ws: Arrays, number: int, nodes: int) -> Arrays:
 
 
 def daso_next_phase(phase: Phase, largest: int = 8) -> Phase:
-    """A9: on a plateau B and L are halved and W decreases by one; after B = 1 follows the largest B.
+    """A9: on a plateau B and L are halved and W decreases by one; B = 1 becomes the largest B.
 
     L and W are at least 1, W is at most B.
     """

@@ -1,4 +1,6 @@
-"""H1 to H8: sums in the orders of tree, doubling and hierarchies; xs, wire and results as in ring.py.
+"""H1 to H8: sums in the orders of tree, doubling and hierarchies.
+
+xs, wire and results are as in ring.py.
 
 nodes   the ranks of each node, [[0, 1], [2, 3], ...], every rank once
 
@@ -17,7 +19,7 @@ Nodes = list[list[int]]
 
 
 def tree_allreduce(xs: Arrays, wire: str | None = None) -> Arrays:
-    """H1: at distance d = 1, 2, 4, ... rank r, a multiple of 2d, adds the partial sum of rank r + d.
+    """H1: at distance d = 1, 2, 4, ... rank r, a multiple of 2d, adds the sum of rank r + d.
 
     Rank 0 finishes the sum.
     """
@@ -31,9 +33,9 @@ def tree_allreduce(xs: Arrays, wire: str | None = None) -> Arrays:
 
 
 def doubling_allreduce(xs: Arrays, wire: str | None = None) -> Arrays:
-    """H2: ranks beyond q, the largest power of two up to p, first add up in pairs (0, 1), (2, 3), ...
+    """H2: recursive doubling over q ranks, the largest power of two up to p.
 
-    There are p - q such pairs. Then partners whose numbers differ in bit 0, 1, 2, ... add each
+    First p - q pairs of ranks (0, 1), (2, 3), ... add up. Then partners whose numbers differ in bit 0, 1, 2, ... add each
     other's sums, both rounded. Recursive doubling and halving-doubling have the same bits.
     """
     q = 1 << (len(xs).bit_length() - 1)

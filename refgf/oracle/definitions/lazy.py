@@ -43,7 +43,7 @@ def lazy_allreduce(
     wire: str | None = None,
     order: str = "ring",
 ) -> Arrays:
-    """L4: each call is an allreduce by itself, with its own slices. p arrays (n,) -> p arrays (n,)"""
+    """L4: each call is an allreduce by itself, with its own slices. p arrays -> p arrays"""
     itemsize = bytes_per_gradient(xs[0].dtype, wire)
     return allreduce_calls(xs, lazy_calls(sizes, itemsize, theta_bytes), wire, order)
 

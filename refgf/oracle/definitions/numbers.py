@@ -1,7 +1,7 @@
 """P1 to P3: what a number becomes on the wire.
 
 A wire type is None (sent in the type of the array), "float64", "float32", "float16" or "bfloat16".
-NumPy has no bfloat16: its 16 bits are stored as uint16, and its values are computed with as float32.
+NumPy has no bfloat16: its 16 bits are stored as uint16, its values are float32.
 """
 
 import numpy as np

@@ -19,7 +19,7 @@ Arrays = list[np.ndarray]  # one per rank
 
 
 def slice_bounds(n: int, p: int) -> list[tuple[int, int]]:
-    """R1: n elements in p slices; the first n mod p have one element more. -> [(start, stop)] * p"""
+    """R1: n elements in p slices; the first n mod p have one more. -> [(start, stop)] * p"""
     lengths = [n // p + (s < n % p) for s in range(p)]
     return [(stop - length, stop) for length, stop in zip(lengths, accumulate(lengths))]
 
@@ -36,7 +36,7 @@ def ring_allreduce(xs: Arrays, wire: str | None = None) -> Arrays:
 
 
 def rounded_fold(terms: Arrays, wire: str | None = None) -> np.ndarray:
-    """R3: a partial sum is rounded to the wire type before each addition, the finished sum once more.
+    """R3: a partial sum is rounded to the wire type before each addition, the result once more.
 
     The owner rounds its own copy too (and for p = 1); otherwise its bits would differ from those
     that it sends. Additions are in the type of the arrays. On float16 values this is float16
@@ -50,7 +50,7 @@ def rounded_fold(terms: Arrays, wire: str | None = None) -> np.ndarray:
 
 
 def agree(results: Arrays) -> bool:
-    """R4: all ranks end with the same bits. The payload of a NaN does not count, the sign of 0 does."""
+    """R4: all ranks end with the same bits. NaN payloads do not count, the sign of zero does."""
     return all(same_bits(result, results[0]) for result in results)
 
 

@@ -1,4 +1,4 @@
-"""N12 and N13: how far rounding may move a gradient, and the parameters, for any order of summation.
+"""N12 and N13: how far rounding may move gradients and parameters, for any order of summation.
 
 This holds for AlexNet without normalisation and dropout (16 tensors in the order of generation). A
 layer is a matrix product y = A x + b. ReLU, with the pooling after it if there is any, picks from
@@ -215,7 +215,7 @@ def choose_largest(
 
 
 def collect(dx: np.ndarray, state: LayerState) -> np.ndarray:
-    """Backward through choices: a pixel of y gets the sum over windows that chose it. (x,) -> (y,)"""
+    """Backward through choices: a pixel of y gets the sum over windows that chose it."""
     dy = np.zeros((len(state.y) + 1, *dx.shape[1:]))
     np.add.at(dy, state.chosen, dx)
     return dy[:-1]

@@ -15,7 +15,7 @@ def keep_count(n: int, percent: float) -> int:
 
 
 def top_k(x: np.ndarray, k: int) -> np.ndarray:
-    """T2: the k elements of largest magnitude, of equal ones the first. -> ascending indices (k,)"""
+    """T2: the k elements of largest magnitude, of equal ones the first. -> ascending indices"""
     return np.array(sorted(sorted(range(len(x)), key=lambda i: (-abs(x[i]), i))[:k]), np.int64)
 
 

@@ -1,1 +1,12 @@
-"""Judging: the checker for implementations, with its reports, marks and explanations."""
+"""The judge: verify an implementation, explain a result, grade a student's file.
+
+case, cases, files          golden cases and their files
+functions/                  how each judged function is called with a case
+implementations, isolation  foreign code: a module, a program, files
+guard, ranks                foreign code contained; p ranks as p threads
+verify, profiles            a verdict per case
+comparison, trace           the first wrong element; the first wrong message
+diagnosis, violations       which mistake it looks like; which statements it violates
+orders, explain             known orders of summation
+grade, report               marks; text, JSON and JUnit XML
+"""

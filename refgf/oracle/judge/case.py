@@ -1,4 +1,4 @@
-"""A golden case: inputs per rank, optional intermediate states, the result, and why the case exists."""
+"""A golden case: inputs per rank, intermediate states, the result, and why the case exists."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ FIELDS = (*TEXTS, "statements", "arguments")
 
 @dataclass
 class Case:
-    """family: see seeded/generate/families.py, or "values"; bfloat16: tensors stored as 16 bits in the file."""
+    """family: of seeded/generate/families.py, or "values"; bfloat16: tensors stored as 16 bits."""
 
     name: str
     function: str

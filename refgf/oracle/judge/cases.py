@@ -1,10 +1,12 @@
 """Reading and writing cases: NAME.json says what is computed, NAME.safetensors holds the arrays.
 
-    in.*      inputs                       state.*   intermediate states: judged where they are given
-    out.*     results: must be given       bound.*   allowed distance of a result from out.*; without it, same bits
+    in.*      inputs
+    out.*     results: must be given
+    state.*   intermediate states: judged where they are given
+    bound.*   allowed distance of a result from out.*; without it the same bits are wanted
 
-The file `sha256` of a folder lists the hash of each of its files. A bfloat16 array is a float32 array in memory and its
-16 bits in the file.
+The file `sha256` of a folder lists the hash of each of its files. A bfloat16 array is a float32
+array in memory, and its 16 bits in the file.
 """
 
 import hashlib
@@ -40,7 +42,7 @@ def save_case(
     prefixes: tuple[str, ...] = EVERYTHING,
     stems: tuple[str, str] | None = None,
 ) -> None:
-    """Write NAME.json and NAME.safetensors, or files of two other stems, with the tensors of these prefixes."""
+    """Write NAME.json and NAME.safetensors (or two other stems), with tensors of these prefixes."""
     about, arrays = stems or (case.name, case.name)
     Path(folder, f"{about}.json").write_text(json.dumps(case.description(), indent=1) + "\n")
     tensors = {name: a for prefix in prefixes for name, a in case.with_prefix(prefix).items()}
@@ -48,7 +50,7 @@ def save_case(
 
 
 def save_tensors(path: Path, tensors: dict[str, np.ndarray], bfloat16: Iterable[str] = ()) -> None:
-    """Write tensors. Those named in `bfloat16` hold bfloat16 numbers as float32; their 16 bits are written."""
+    """Write tensors. Of those named in `bfloat16`, float32 in memory, the 16 bits are written."""
     bits = {name: bfloat16_bits(a) if name in bfloat16 else a for name, a in tensors.items()}
     write_tensors(path, bits, bfloat16)
 
@@ -88,7 +90,7 @@ def _are_statements(values: Any) -> bool:
 
 
 def inside(folder: Path | str, name: str) -> Path:
-    """The path of a file in a folder. Raises BadFile for odd characters and for links that lead outside."""
+    """The path of a file in a folder. Raises BadFile for odd characters and for links outside."""
     if not PLAIN_NAME.fullmatch(name):
         raise BadFile(f"{name[:60]!r} is not the name of a file in the folder {folder}")
     path = Path(folder, name)
@@ -98,9 +100,9 @@ def inside(folder: Path | str, name: str) -> Path:
 
 
 def load_folder(folder: Path | str) -> list[Case]:
-    """All cases of a folder, or of its subfolders if the folder itself has no `sha256`; hashes are checked.
+    """All cases of a folder, or of its subfolders if the folder itself has no `sha256`.
 
-    The order is that of the subfolders' names and of the lists in them.
+    Hashes are checked. The order is that of the subfolders' names and of the lists in them.
     """
     folders = [Path(folder)]
     if not Path(folder, "sha256").exists():
@@ -138,7 +140,7 @@ def save_folder(cases: list[Case], folder: Path | str) -> None:
 
 
 def save_by_letter(cases: list[Case], folder: Path | str) -> None:
-    """Write cases into a subfolder per letter of their first statement, each with its sha256 list."""
+    """Write cases into a subfolder per letter of their first statement, each with a sha256 list."""
     for letter in sorted({case.letter for case in cases}):
         save_folder([case for case in cases if case.letter == letter], Path(folder, letter))
 

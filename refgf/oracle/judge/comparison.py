@@ -65,7 +65,7 @@ def wanted_outputs(case: Case, got: Outputs) -> list[str]:
 
 
 def compare(case: Case, name: str, got: Outputs, wanted: np.ndarray) -> Failure | None:
-    """One output against the wanted one: bit for bit, or within its bound where the case has one."""
+    """One output against the wanted one: bit for bit, or within the bound if the case has one."""
     if name not in got:
         return Failure(f"{name} is missing", name)
     value = like(got[name], wanted)
@@ -122,7 +122,7 @@ def first_failure(
 
 
 def place(case: Case, name: str, index: tuple[int, ...]) -> dict[str, int]:
-    """{"step": 3, "rank": 1, ...} of an index of an output; the chunk too where there are chunks."""
+    """{"step": 3, "rank": 1, ...} of an index of an output, and its chunk if there are chunks."""
     short = name.split(".", 1)[1]
     axes = FUNCTIONS[case.function].axes.get(short) or [f"axis {i}" for i in range(len(index))]
     if len(index) == len(axes) + 1:  # a state: one per step

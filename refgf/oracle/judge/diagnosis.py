@@ -27,7 +27,9 @@ def mistakes_of(case: Case, got: Outputs, among: set[str] | None = None) -> list
     """Names of the seeded mistakes that give this wrong result. among: only these names."""
     right = judge_bits(case, got) is None
     outputs = {name: a for name, a in got.items() if name.startswith("out.")}
-    if judge_bits(case, outputs) is None:  # only the states are wrong: the mistake must explain them
+    if (
+        judge_bits(case, outputs) is None
+    ):  # only the states are wrong: the mistake must explain them
         outputs = got
     found = []
     for mistake in [] if right else MISTAKES:

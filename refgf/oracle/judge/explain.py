@@ -1,45 +1,47 @@
 """Which known order of summation gave these bits?"""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from refgf.oracle.definitions import exact_sum, same_bits, summation_bound
 from refgf.oracle.judge.comparison import differs
+from refgf.oracle.judge.diagnosis import first_names
 from refgf.oracle.judge.files import BadFile
 from refgf.oracle.judge.orders import arithmetics, candidates, fold
 
-LONGEST = 1 << 12  # elements up to which parts of a lazy allreduce are looked for
+LONGEST = 1 << 12  # elements up to which the calls of a lazy allreduce are searched
+LOCAL = "not summed, every rank has its own"
+Arrays = list[np.ndarray]
+Wires = tuple[str, ...]
 
 
-def explain(xs, result, wires=("float16", "bfloat16")):
-    """Lines that name the orders giving `result`, as a whole or, where none does, piece by piece.
+def explain(xs: Arrays, result: np.ndarray, wires: Wires = ("float16", "bfloat16")) -> list[str]:
+    """Lines that name the orders giving `result`: of all of it or, if none does, of its runs.
 
     xs: p arrays (n,) of one type; result: (n,), or (p, n) of all ranks.
     """
-    rows = np.atleast_2d(result)
-    if len(rows) not in (1, len(xs)) or rows.shape[1:] != xs[0].shape or rows.dtype != xs[0].dtype:
+    rows, x = np.atleast_2d(result), xs[0]
+    if len(rows) not in (1, len(xs)) or rows.shape[1:] != x.shape or rows.dtype != x.dtype:
         raise BadFile(
-            f"explain: inputs are {len(xs)} arrays {xs[0].dtype} {xs[0].shape}, the result is {rows.dtype} "
+            f"explain: got {len(xs)} inputs {x.dtype} {x.shape} and a result {rows.dtype} "
             f"{rows.shape}; wanted one type and length, and one row or one of each rank"
         )
-    lines = [
-        f"rank {r} holds other bits than rank 0"
-        for r, row in enumerate(rows)
-        if not same_bits(row, rows[0])
-    ]
+    different = [r for r, row in enumerate(rows) if not same_bits(row, rows[0])]
+    lines = [f"rank {r} holds other bits than rank 0" for r in different]
     whole = [name for name, total in candidates(xs, wires) if same_bits(total, rows[0])]
     if whole:
-        return lines + [
-            f"these orders give exactly this result ({len(whole)}):",
-            *(f"  {name}" for name in whole),
-        ]
-    told = ring_calls(xs, rows, wires) or pieces(xs, rows, wires)
-    return lines + ["no known order gives all of it; by pieces:", *told, within(xs, rows[0])]
+        title = f"these orders give exactly this result ({len(whole)}):"
+        return [*lines, title, *(f"  {name}" for name in whole)]
+    found = ring_calls(xs, rows, wires) or runs(xs, rows, wires)
+    return [*lines, "no known order gives all of it; by runs:", *found, within(xs, rows[0])]
 
 
-def ring_calls(xs, rows, wires):
-    """Rings over parts, each with its own slices (a lazy allreduce, L4), as few as explain all but a local rest.
+def ring_calls(xs: Arrays, rows: np.ndarray, wires: Wires) -> list[str]:
+    """Rings over ranges of elements, each with its own slices (a lazy allreduce, L4).
 
-    A cut may be told an element off, where both places give these bits.
+    There are as few of them as explain all but a local rest. A cut may be off by an element where
+    both places give these bits.
     """
     n, p = rows.shape[1], len(xs)
     rest = local_rest(xs, rows)
@@ -53,25 +55,21 @@ def ring_calls(xs, rows, wires):
     for arithmetic, ends in folds.items():
         cuts = fewest_calls(ends, rest)
         if cuts and (len(cuts) - 1) * 2 * p <= n:
-            told = [
-                f"  elements {i}..{j}: a ring of its own, {arithmetic}"
-                for i, j in zip(cuts, cuts[1:])
-            ]
-            return told + (
-                [f"  elements {rest}..{n}: not summed, every rank has its own"] if rest < n else []
-            )
+            ranges = zip(cuts, cuts[1:])
+            lines = [f"  elements {i}..{j}: a ring of its own, {arithmetic}" for i, j in ranges]
+            return lines + ([f"  elements {rest}..{n}: {LOCAL}"] if rest < n else [])
     return []
 
 
-def local_rest(xs, rows):
-    """Where the end begins that every rank has kept as it was; n where there is none, or one row only."""
+def local_rest(xs: Arrays, rows: np.ndarray) -> int:
+    """Where the unsummed end of the arrays begins; n if there is none, or for one row only."""
     if len(rows) != len(xs) or len(xs) == 1:
         return rows.shape[1]
-    moved = np.flatnonzero(differs(rows, np.asarray(xs)).any(axis=0))
-    return int(moved[-1]) + 1 if len(moved) else 0
+    changed = np.flatnonzero(differs(rows, np.asarray(xs)).any(axis=0))
+    return int(changed[-1]) + 1 if len(changed) else 0
 
 
-def ends_of_runs(equal):
+def ends_of_runs(equal: np.ndarray) -> np.ndarray:
     """For each element the end of the run of True that begins there."""
     ends = np.arange(len(equal) + 1)
     for i in np.flatnonzero(equal)[::-1]:
@@ -79,8 +77,8 @@ def ends_of_runs(equal):
     return ends
 
 
-def fewest_calls(ends, n):
-    """Cuts [0, ..., n] so that slice s of each part lies in a run of fold s; None when there are no such cuts."""
+def fewest_calls(ends: list[np.ndarray], n: int) -> list[int] | None:
+    """Cuts [0, ..., n] so that slice s of each call lies in a run of fold s, or None."""
     p, before, level = len(ends), {0: None}, [0]
     while level and n not in before:
         following = []
@@ -101,14 +99,12 @@ def fewest_calls(ends, n):
     return cuts[::-1] if n in before else None
 
 
-def pieces(xs, rows, wires):
-    """Longest pieces, from the left, that one and the same order explains; folds from each rank count as orders."""
+def runs(xs: Arrays, rows: np.ndarray, wires: Wires) -> list[str]:
+    """The longest runs, from the left, that one order explains; folds from each rank count too."""
     result, rest = rows[0], local_rest(xs, rows)
-    right = {
-        name: ~differs(total, result)
-        for name, total in [*candidates(xs, wires), *rotations(xs, wires)]
-    }
-    right["not summed, every rank has its own"] = np.arange(len(result)) >= rest
+    orders = [*candidates(xs, wires), *rotations(xs, wires)]
+    right = {name: ~differs(total, result) for name, total in orders}
+    right[LOCAL] = np.arange(len(result)) >= rest
     lines, start, n = [], 0, len(result)
     while start < n:
         reach = {name: _run(equal, start) for name, equal in right.items()}
@@ -120,19 +116,18 @@ def pieces(xs, rows, wires):
             lines.append(f"  elements {unknown}..{start}: nothing known")
         else:
             names = [name for name, stop in reach.items() if stop == best]
-            more = f" (and {len(names) - 4} more)" if len(names) > 4 else ""
-            lines.append(f"  elements {start}..{best}: {'; '.join(names[:4])}{more}")
+            lines.append(f"  elements {start}..{best}: {first_names(names)}")
             start = best
     return lines
 
 
-def _run(equal, start):
+def _run(equal: np.ndarray, start: int) -> int:
     """The end of the run of True that begins at `start`."""
     wrong = np.flatnonzero(~equal[start:])
     return start + int(wrong[0]) if len(wrong) else len(equal)
 
 
-def rotations(xs, wires):
+def rotations(xs: Arrays, wires: Wires) -> Iterator[tuple[str, np.ndarray]]:
     """Folds that begin at each rank, forwards and backwards: what a ring does in one slice."""
     p = len(xs)
     for arithmetic, (enter, add, leave) in arithmetics(xs[0].dtype.name, wires).items():
@@ -144,12 +139,11 @@ def rotations(xs, wires):
                 yield f"fold from rank {s} {direction}, {arithmetic}", total
 
 
-def within(xs, result):
+def within(xs: Arrays, result: np.ndarray) -> str:
     """Is it at least a sum?"""
     with np.errstate(invalid="ignore"):
         wrong = ~(np.abs(np.float64(result) - exact_sum(xs)) <= summation_bound(xs))
     if not wrong.any():
-        return (
-            "every element is within the bound of S2: some order of summation, without a wire type"
-        )
-    return f"{int(wrong.sum())} of {len(result)} elements are farther from the exact sum than any order in {xs[0].dtype} may be"
+        return "every element is within the bound of S2: some order of summation, no wire type"
+    count = f"{int(wrong.sum())} of {len(result)} elements"
+    return f"{count} are farther from the exact sum than any order in {xs[0].dtype} may be"

@@ -4,8 +4,9 @@
     header    JSON: {"name": {"dtype": "F32", "shape": [3, 7], "data_offsets": [0, 84]}, ...}
     rest      the numbers, little-endian, one tensor after the other, no gaps
 
-A file is read once and its tensors are views of those bytes, so that memory is bounded by the size of the file,
-whatever its header claims; nothing is executed. bfloat16 arrives as uint16, with its logical type named.
+A file is read once, and its tensors are views of those bytes. So memory is bounded by the size of
+the file, whatever its header claims, and nothing is executed. bfloat16 arrives as uint16, with its
+logical type named.
 """
 
 import json
@@ -14,6 +15,9 @@ import os
 import re
 import stat
 import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,16 +31,9 @@ DTYPES = {
     "U16": "<u2",
     "U8": "|u1",
 }
-NAMES = {
-    "<f8": "F64",
-    "<f4": "F32",
-    "<f2": "F16",
-    "<i8": "I64",
-    "<i4": "I32",
-    "<u2": "U16",
-    "|u1": "U8",
-}
-LARGEST_FILE, LARGEST_HEADER = 1 << 31, 1 << 20
+NAMES = {code: name for name, code in DTYPES.items() if name != "BF16"}
+LARGEST_FILE, LARGEST_HEADER = 1 << 31, 1 << 20  # bytes
+LARGEST_COUNT = 1 << 62
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
@@ -44,13 +41,14 @@ class BadFile(ValueError):
     """A file that is not what it claims to be. The message names the file and what is wrong."""
 
 
-def read_bytes(path, limit=LARGEST_FILE):
-    """The bytes of a regular file of at most `limit` bytes. Pipes and devices, which may never end, are refused."""
+def read_bytes(path: Path | str, limit: int = LARGEST_FILE) -> bytes:
+    """The bytes of a regular file of at most `limit` bytes.
+
+    Pipes and devices are refused, because they may never end.
+    """
     path = os.fspath(path)
     try:
-        with open(
-            path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)
-        ) as file:
+        with open(path, "rb", opener=_open_nonblocking) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise BadFile(f"{path}: not a regular file")
@@ -61,16 +59,20 @@ def read_bytes(path, limit=LARGEST_FILE):
         raise BadFile(f"{path}: {error.strerror or error}") from None
 
 
-def parse_json(path, text):
+def _open_nonblocking(name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_NONBLOCK)
+
+
+def parse_json(path: Path | str, text: bytes) -> Any:
     """JSON of an untrusted file: no key twice, no NaN, no nesting that exhausts the stack."""
 
-    def once(pairs):
+    def once(pairs: list) -> dict:
         if len(dict(pairs)) != len(pairs):
-            raise BadFile(f"{path}: a key appears twice in its JSON")
+            raise BadFile(f"{path}: got a key twice in its JSON; wanted each key once")
         return dict(pairs)
 
-    def refuse(constant):
-        raise BadFile(f"{path}: {constant} is not JSON")
+    def refuse(constant: str) -> None:
+        raise BadFile(f"{path}: got {constant}, which is not JSON; wanted a finite number")
 
     try:
         return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
@@ -80,99 +82,97 @@ def parse_json(path, text):
         raise BadFile(f"{path}: {error}") from None
 
 
-def read_json(path):
-    """A JSON object from a file of at most LARGEST_HEADER bytes. -> dict"""
+def read_json(path: Path | str) -> dict:
+    """A JSON object from a file of at most LARGEST_HEADER bytes."""
     content = parse_json(path, read_bytes(path, LARGEST_HEADER))
     if not isinstance(content, dict):
-        raise BadFile(
-            f"{path}: got {type(content).__name__} at the top of its JSON; wanted an object"
-        )
+        kind = type(content).__name__
+        raise BadFile(f"{path}: got {kind} at the top of its JSON; wanted an object")
     return content
 
 
-def read_tensors(path):
+def read_tensors(path: Path | str) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """-> {name: read-only array}, {name: logical type such as "bfloat16"}. Raises BadFile."""
     data = read_bytes(path)
     if len(data) < 8:
-        raise BadFile(f"{path}: got {len(data)} bytes; a safetensors file has at least 8")
+        raise BadFile(f"{path}: got {len(data)} bytes; wanted at least 8, as of a safetensors file")
     (length,) = struct.unpack("<Q", data[:8])
-    if length > min(LARGEST_HEADER, len(data) - 8):
-        raise BadFile(
-            f"{path}: its header claims {length} bytes; {min(LARGEST_HEADER, len(data) - 8)} are possible"
-        )
+    largest = min(LARGEST_HEADER, len(data) - 8)
+    if length > largest:
+        raise BadFile(f"{path}: got a header of {length} bytes; wanted at most {largest}")
     header = parse_json(path, data[8 : 8 + length])
     if not isinstance(header, dict):
-        raise BadFile(f"{path}: its header is not an object")
+        raise BadFile(f"{path}: got a header that is {type(header).__name__}; wanted an object")
     header.pop("__metadata__", None)
-    arrays, types, position = {}, {}, 0
+    arrays, types, position, size = {}, {}, 0, len(data) - 8 - length
     entries = [(name, *_entry(path, name, entry)) for name, entry in header.items()]
     for name, code, shape, start, stop in sorted(entries, key=lambda entry: entry[3:]):
-        if start != position or stop > len(data) - 8 - length:
+        if start != position or stop > size:
             raise BadFile(
-                f"{path}: tensor {name!r} lies at {start}..{stop} of the data; wanted from {position}, and "
-                f"the file, of {len(data)} bytes, has {len(data) - 8 - length} of data"
+                f"{path}: got tensor {name!r} at bytes {start}..{stop} of the data; wanted it "
+                f"from {position} on and within {size}"
             )
         flat = np.frombuffer(data, DTYPES[code], math.prod(shape), offset=8 + length + start)
         arrays[name], types[name], position = flat.reshape(shape), logical_type(code), stop
-    if position != len(data) - 8 - length:
-        raise BadFile(f"{path}: {len(data) - 8 - length - position} bytes belong to no tensor")
+    if position != size:
+        raise BadFile(f"{path}: got {size - position} bytes that belong to no tensor; wanted none")
     return arrays, types
 
 
-def _entry(path, name, entry):
+def _entry(path: Path | str, name: str, entry: Any) -> tuple[str, list[int], int, int]:
     """Check one tensor's entry of the header. -> (dtype code, shape, start, stop)"""
     if not PLAIN_NAME.fullmatch(name):
         raise BadFile(
-            f"{path}: a tensor's name {name[:40]!r} has other characters than letters, digits, dot, -, _"
+            f"{path}: got tensor name {name[:40]!r}; wanted letters, digits, dot, - and _ only"
         )
+    what = f"{path}: tensor {name!r}"
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise BadFile(f"{path}: tensor {name!r}: wanted exactly dtype, shape and data_offsets")
+        raise BadFile(f"{what}: wanted exactly dtype, shape and data_offsets")
     code, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(code, str) or code not in DTYPES:
-        raise BadFile(
-            f"{path}: tensor {name!r}: got dtype {str(code)[:20]!r}; wanted one of {', '.join(DTYPES)}"
-        )
+        wanted = ", ".join(DTYPES)
+        raise BadFile(f"{what}: got dtype {str(code)[:20]!r}; wanted one of {wanted}")
     if not _counts(shape) or len(shape) > 8 or math.prod(c for c in shape if c) > LARGEST_FILE:
-        raise BadFile(
-            f"{path}: tensor {name!r}: its shape is not a list of at most 8 counts, or not a possible one"
-        )
+        raise BadFile(f"{what}: wanted a shape of at most 8 counts, of a possible size")
     if not _counts(offsets) or len(offsets) != 2:
-        raise BadFile(f"{path}: tensor {name!r}: its data_offsets are not two counts")
+        raise BadFile(f"{what}: wanted data_offsets of two counts")
     nbytes = math.prod(shape) * np.dtype(DTYPES[code]).itemsize
     if offsets[1] - offsets[0] != nbytes:
         raise BadFile(
-            f"{path}: tensor {name!r} of shape {shape} takes {nbytes} bytes, not {offsets[1] - offsets[0]}"
+            f"{what}: got {offsets[1] - offsets[0]} bytes; wanted {nbytes} for shape {shape}"
         )
     return code, shape, *offsets
 
 
-def _counts(values):
-    return isinstance(values, list) and all(type(v) is int and 0 <= v < 1 << 62 for v in values)
+def _counts(values: Any) -> bool:
+    return isinstance(values, list) and all(
+        type(v) is int and 0 <= v < LARGEST_COUNT for v in values
+    )
 
 
-def logical_type(code):
+def logical_type(code: str) -> str:
     """The type that a safetensors dtype stands for: "BF16" -> "bfloat16"."""
     return "bfloat16" if code == "BF16" else np.dtype(DTYPES[code]).name
 
 
-def write_tensors(path, arrays, bfloat16=()):
+def write_tensors(
+    path: Path | str, arrays: dict[str, np.ndarray], bfloat16: Iterable[str] = ()
+) -> None:
     """Write {name: array}; uint16 arrays named in `bfloat16` are bfloat16 bits."""
     header, position = {}, 0
-    arrays = {
-        name: np.asarray(a, np.asarray(a).dtype.newbyteorder("<"), order="C")
-        for name, a in arrays.items()
-    }
+    arrays = {name: little_endian(a) for name, a in arrays.items()}
     for name, a in arrays.items():
-        code = "BF16" if name in bfloat16 else NAMES[a.dtype.str]
-        header[name] = {
-            "dtype": code,
-            "shape": list(a.shape),
-            "data_offsets": [position, position + a.nbytes],
-        }
-        position += a.nbytes
+        code, stop = "BF16" if name in bfloat16 else NAMES[a.dtype.str], position + a.nbytes
+        header[name] = {"dtype": code, "shape": list(a.shape), "data_offsets": [position, stop]}
+        position = stop
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # numbers begin at a multiple of 8
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for a in arrays.values():
             file.write(a.tobytes())
+
+
+def little_endian(array: Any) -> np.ndarray:
+    array = np.asarray(array)
+    return np.asarray(array, array.dtype.newbyteorder("<"), order="C")

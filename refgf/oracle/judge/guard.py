@@ -1,53 +1,50 @@
-"""Somebody's code in this process: it must not end it, nor keep it for ever, and an exception is told with its line."""
+"""Foreign code in this process: it must not end the process or hang it; errors name their line."""
 
 import os
 import signal
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-OURS = Path(__file__).parents[1]
-JUDGE = OURS / "judge"
+ORACLE = Path(__file__).parents[1]
+JUDGE = ORACLE / "judge"
 CALLERS = {str(JUDGE / f"{name}.py") for name in ("guard", "implementations", "ranks")}
 CALLERS |= {str(path) for path in (JUDGE / "functions").glob("*.py")}
 
 
 class TooLong(BaseException):
-    """Not an Exception, so that an `except Exception` in somebody's code does not swallow it."""
+    """Not an Exception, so that an `except Exception` in foreign code does not swallow it."""
 
 
 ENDS = (Exception, SystemExit, TooLong)  # what may come out of `contained`
 
 
 @contextmanager
-def contained(timeout_s=None):
-    """sys.exit and os._exit become SystemExit here; after timeout_s seconds TooLong is raised in the running code.
+def contained(timeout_s: float | None = None) -> Iterator[None]:
+    """sys.exit and os._exit become SystemExit here; after timeout_s seconds TooLong is raised.
 
-    The time limit needs the main thread and a system with SIGALRM; it reaches Python code, not a call that hangs in C
-    (isolation.py ends that).
+    The time limit needs the main thread and a system with SIGALRM. It reaches Python code, but not
+    a call that hangs in C, which isolation.py ends.
     """
     real, own = os._exit, os.getpid()
 
-    def leave(code):
-        by = sys._getframe(1).f_globals.get("__name__", "")
-        if os.getpid() != own or by.startswith(
-            "refgf.launch"
-        ):  # a child of a fork must end, and so must a failing MPI job
+    def leave(code: int) -> None:
+        caller = sys._getframe(1).f_globals.get("__name__", "")
+        # A child of a fork must end, and so must a failing MPI job.
+        if os.getpid() != own or caller.startswith("refgf.launch"):
             real(code)
         raise SystemExit(code)
 
-    def expired(number, frame):
+    def expired(number: int, frame: object) -> None:
         raise TooLong(f"did not end within {timeout_s:g} s")
 
-    limited = (
-        timeout_s
-        and hasattr(signal, "SIGALRM")
-        and threading.current_thread() is threading.main_thread()
-    )
+    main = threading.current_thread() is threading.main_thread()
+    limited = timeout_s and hasattr(signal, "SIGALRM") and main
     before = signal.signal(signal.SIGALRM, expired) if limited else None
     os._exit = leave
     try:
@@ -61,8 +58,8 @@ def contained(timeout_s=None):
         os._exit = real
 
 
-def told(error, name):
-    """A sentence about what came out of a function `name`: an exception in it, or a result that is not SPEC's."""
+def describe(error: BaseException, name: str) -> str:
+    """What came out of a function `name`: an exception in it, or a result unlike SPEC.md's."""
     if isinstance(error, TooLong):
         return f"{error}{_place(error)}"
     if isinstance(error, SystemExit):
@@ -77,18 +74,15 @@ def told(error, name):
     return f"{name} cannot be called as SPEC.md says, or returned something else: {text}"
 
 
-def _foreign(error):
+def _foreign(error: BaseException) -> list[traceback.FrameSummary]:
     """Frames of the traceback that are neither the oracle's callers nor NumPy's."""
-    packages = (
-        str(Path(np.__file__).parent),
-        "<frozen",
-        str(Path(os.__file__).parent / "contextlib"),
-    )
+    numpy, contextlib = Path(np.__file__).parent, Path(os.__file__).parent / "contextlib"
     frames = traceback.extract_tb(error.__traceback__)
+    packages = str(numpy), "<frozen", str(contextlib)
     return [f for f in frames if f.filename not in CALLERS and not f.filename.startswith(packages)]
 
 
-def _place(error):
-    ours = str(OURS), str(OURS.parent / "launch")  # refgf.launch has a sys.exit of its own
+def _place(error: BaseException) -> str:
+    ours = str(ORACLE), str(ORACLE.parent / "launch")  # refgf.launch calls sys.exit too
     frames = [f for f in _foreign(error) if not f.filename.startswith(ours)]
     return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""

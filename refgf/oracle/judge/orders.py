@@ -47,7 +47,7 @@ def _by_slice(xs: list[Array], ranks: Callable[[int, int], list[int]], add: Add)
 
 
 def doubling(xs: list[Array], add: Add) -> Array:
-    """Recursive doubling, halving-doubling, nearest first; extra ranks join their neighbours first."""
+    """Recursive doubling or halving-doubling, nearest first; extra ranks join neighbours first."""
     held = _without_extras(xs, add)
     while len(held) > 1:
         held = [add(a, b) for a, b in zip(held[::2], held[1::2])]

@@ -1,8 +1,8 @@
 """Judging by the profile that an implementation declares, and where SPEC.md leaves room.
 
-    bits        exactly the bits of a named order (see in_order), or within the case's bound
-    sum         any order of summation: every element within S2 of S1
-    agreement   all ranks hold the same bits, whatever they are
+bits        exactly the bits of a named order (see in_order), or within the case's bound
+sum         any order of summation: every element within S2 of S1
+agreement   all ranks hold the same bits, whatever they are
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""p ranks as p threads, with sends that block until they are received, and a record of all messages.
+"""p ranks as p threads, with sends that block until received, and a record of all messages.
 
 This is for judging foreign code. A deadlock is found at once: all ranks wait, and none can go on.
 """
@@ -35,7 +35,7 @@ class World:
         self.stopped = None
 
     def wait(self, rank: int, predicate: Callable[[], bool], reason: str) -> None:
-        """Until predicate(), with self.changed held. Raises AllRanksBlocked if no rank can go on."""
+        """Until predicate(), holding self.changed. Raises AllRanksBlocked if no rank can go on."""
         while not predicate():
             self.waiting[rank] = predicate, reason
             self.look_for_deadlock()
@@ -123,7 +123,7 @@ class Comm:
 
     def __getattr__(self, name: str):
         calls = ", ".join(sorted(call for call in vars(Comm) if call[0].isupper()))
-        raise AttributeError(f"got comm.{name}, which is not there; wanted one of {calls}")
+        raise AttributeError(f"comm.{name} is not there; wanted one of {calls}")
 
     def _peer(self, rank: int) -> int:
         if not 0 <= rank < self.size:
@@ -154,7 +154,7 @@ class Comm:
 
 
 class Request:
-    """Completed by Wait. An Irecv receives only then; a correct program cannot tell the difference."""
+    """Completed by Wait. An Irecv receives only then; a correct program cannot tell."""
 
     def __init__(self, complete: Callable[[], None]):
         self.complete = complete

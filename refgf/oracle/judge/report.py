@@ -1,63 +1,59 @@
-"""What `verify` says: as text, as JSON and as JUnit XML."""
+"""The report of `verify`: as text, as JSON and as JUnit XML."""
 
 import json
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-from refgf.oracle.judge.verify import by_statement, not_run
+from refgf.oracle.judge.verify import Verdict, by_statement, not_run
 
 SPEC = Path(__file__).parents[1] / "SPEC.md"
 UNPRINTABLE = re.compile(r"[^\t\n\x20-\x7e]")
+TEXT_WIDTH = 84  # of a statement's text
 
 
-def spec_statements():
+def spec_statements() -> dict[str, str]:
     """{number: text} of the statements in SPEC.md."""
     rows = re.findall(r"^\| ([A-Z]\d+) \| (.+?) \| .*\|$", SPEC.read_text(), re.MULTILINE)
     return dict(rows)
 
 
-def as_text(verdicts, profile="bits"):
+def as_text(verdicts: list[Verdict], profile: str = "bits") -> str:
     """A line per statement, then each failure with its place and diagnosis."""
-    texts, lines = spec_statements(), [f"profile {profile}"]
-    for statement, counts in by_statement(verdicts).items():
+    texts, lines, counted = spec_statements(), [f"profile {profile}"], by_statement(verdicts)
+    for statement, counts in counted.items():
         outcome = "FAIL" if counts["fail"] else "pass" if counts["pass"] else "open"
         waiting = f"  ({counts['open']} open)" if counts["open"] else ""
-        lines.append(
-            f"{statement:>4}  {outcome}  {counts['pass']:>3}/{sum(counts.values()):<3}  "
-            f"{texts.get(statement, '')[:84]}{waiting}"
-        )
-    if any(counts["open"] for counts in by_statement(verdicts).values()):
-        lines.append("open: a case of it fails, by what looks like another statement")
+        share = f"{counts['pass']:>3}/{sum(counts.values()):<3}"
+        text = texts.get(statement, "")[:TEXT_WIDTH]
+        lines.append(f"{statement:>4}  {outcome}  {share}  {text}{waiting}")
+    if any(counts["open"] for counts in counted.values()):
+        lines.append("open: a case fails, by what looks like another statement")
     for function, (count, of) in not_run(verdicts).items():
         lines.append(f"not provided, not judged: {count} of {of} cases of {function}")
     for v in verdicts:
         if v.failure:
-            lines += [
-                "",
-                f"{v.case.name} ({v.case.function}; {_blamed(v)})",
-                f"  {v.failure}",
-                f"  the case: {v.case.why}",
-                *(f"  looks like: {told}" for told in v.diagnosis),
-            ]
-    failed, passed, absent = (
-        sum(v.status == status for v in verdicts) for status in ("fail", "pass", "absent")
-    )
+            title = f"{v.case.name} ({v.case.function}; {_violations(v)})"
+            lines += ["", title, f"  {v.failure}", f"  the case: {v.case.why}"]
+            lines += [f"  looks like: {sentence}" for sentence in v.diagnosis]
+    passed, failed, absent = (_count(verdicts, status) for status in ("pass", "fail", "absent"))
     return "\n".join([*lines, "", f"{passed} cases passed, {failed} failed, {absent} not judged"])
 
 
-def _blamed(verdict):
+def _violations(verdict: Verdict) -> str:
     statements = verdict.violated
-    return (
-        f"violates {statements[0]}"
-        if len(statements) == 1
-        else f"violates one of {', '.join(statements)}"
-    )
+    if len(statements) == 1:
+        return f"violates {statements[0]}"
+    return f"violates one of {', '.join(statements)}"
 
 
-def as_json(verdicts, profile="bits"):
-    """The same for programs: {"profile", "statements": {...}, "not_judged": {...}, "cases": [...]}."""
-    told = [
+def _count(verdicts: list[Verdict], status: str) -> int:
+    return sum(v.status == status for v in verdicts)
+
+
+def as_json(verdicts: list[Verdict], profile: str = "bits") -> str:
+    """The same for programs: {"profile", "statements", "not_judged", "cases"}."""
+    cases = [
         {
             "case": v.case.name,
             "function": v.case.function,
@@ -71,40 +67,30 @@ def as_json(verdicts, profile="bits"):
         for v in verdicts
     ]
     absent = {function: count for function, (count, _) in not_run(verdicts).items()}
-    return json.dumps(
-        {
-            "profile": profile,
-            "statements": by_statement(verdicts),
-            "not_judged": absent,
-            "cases": told,
-        },
-        indent=1,
-    )
+    report = {"profile": profile, "statements": by_statement(verdicts)}
+    return json.dumps({**report, "not_judged": absent, "cases": cases}, indent=1)
 
 
-def as_junit(verdicts, profile="bits"):
+def as_junit(verdicts: list[Verdict], profile: str = "bits") -> str:
     """One test case per golden case; its class is the function."""
-    failed, absent = (sum(v.status == status for v in verdicts) for status in ("fail", "absent"))
-    suite = ElementTree.Element(
-        "testsuite",
-        name=f"refgf.oracle {profile}",
-        tests=str(len(verdicts)),
-        failures=str(failed),
-        skipped=str(absent),
-        errors="0",
-    )
+    counts = {
+        "tests": str(len(verdicts)),
+        "failures": str(_count(verdicts, "fail")),
+        "skipped": str(_count(verdicts, "absent")),
+        "errors": "0",
+    }
+    suite = ElementTree.Element("testsuite", name=f"refgf.oracle {profile}", **counts)
     for v in verdicts:
-        test = ElementTree.SubElement(
-            suite, "testcase", classname=v.case.function, name=v.case.name, time=f"{v.seconds:.6f}"
-        )
+        about = {"classname": v.case.function, "name": v.case.name, "time": f"{v.seconds:.6f}"}
+        test = ElementTree.SubElement(suite, "testcase", about)
         if v.failure:
-            told = ElementTree.SubElement(test, "failure", message=_plain(str(v.failure)))
-            told.text = _plain("\n".join([v.case.why, *v.diagnosis]))
+            failure = ElementTree.SubElement(test, "failure", message=_printable(str(v.failure)))
+            failure.text = _printable("\n".join([v.case.why, *v.diagnosis]))
         elif v.status == "absent":
             ElementTree.SubElement(test, "skipped", message="not provided")
     return ElementTree.tostring(suite, encoding="unicode")
 
 
-def _plain(text):
-    """XML has no place for control characters, which another program's output may hold."""
+def _printable(text: str) -> str:
+    """XML forbids control characters, which another program's output may have."""
     return UNPRINTABLE.sub("?", text)

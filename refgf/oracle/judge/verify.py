@@ -1,48 +1,57 @@
-"""Judge an implementation by cases: pass or fail, where it fails first, and what known mistake looks like that."""
+"""Judging an implementation by cases: pass or fail, the first failure, and what it looks like."""
 
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
+from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.comparison import Failure
 from refgf.oracle.judge.diagnosis import STEPS, diagnose, mistakes_of, orders_of
 from refgf.oracle.judge.functions import PLAIN_SUMS
+from refgf.oracle.judge.functions.judged import Outputs
+from refgf.oracle.judge.implementations import Result
 from refgf.oracle.judge.profiles import judge
-from refgf.oracle.judge.trace import check_trace
+from refgf.oracle.judge.trace import TraceEvent, check_trace
 from refgf.oracle.judge.violations import judged_statements, violated
 
 
 @dataclass
 class Verdict:
-    """status: "pass", "fail" or "absent" (the implementation does not have the function)."""
+    """status: "pass", "fail", or "absent" if the implementation lacks the function."""
 
-    case: object
+    case: Case
     status: str
-    outputs: dict | None = None
+    outputs: Outputs | None = None
     failure: Failure | None = None
-    diagnosis: list = field(default_factory=list)
+    diagnosis: list[str] = field(default_factory=list)
     seconds: float = 0.0
     profile: str = "bits"
 
     @property
-    def statements(self):
+    def statements(self) -> list[str]:
         """Those that were judged."""
         return judged_statements(self.case, self.outputs, self.profile)
 
     @property
-    def violated(self):
-        """What a failure shows to be violated; where it does not show which, all in question."""
+    def violated(self) -> list[str]:
+        """What a failure shows to be violated; where it does not show which, all candidates."""
         if self.status != "fail":
             return []
         return violated(self.case, self.outputs, self.diagnosis, self.statements)
 
 
-def verify(cases, implementation, profile="bits", with_diagnosis=True):
-    """One verdict per case, in their order. Of each kind of case one failure is diagnosed."""
+def verify(
+    cases: list[Case], implementation: Any, profile: str = "bits", with_diagnosis: bool = True
+) -> list[Verdict]:
+    """One verdict per case, in their order. Of each kind of case one failure is diagnosed.
+
+    implementation: a class of implementations.py, or isolation.IsolatedModule.
+    """
     verdicts, given_up = [], {}
     for case in cases:
         if case.function in given_up:
-            told = f"not run: {case.function} {given_up[case.function]}"
-            verdicts.append(Verdict(case, "fail", failure=Failure(told), profile=profile))
+            failure = Failure(f"not run: {case.function} {given_up[case.function]}")
+            verdicts.append(Verdict(case, "fail", failure=failure, profile=profile))
             continue
         verdicts.append(verify_case(case, implementation, profile))
         message = verdicts[-1].failure.message if verdicts[-1].failure else ""
@@ -55,99 +64,98 @@ def verify(cases, implementation, profile="bits", with_diagnosis=True):
     return verdicts
 
 
-def diagnose_some(verdicts):
-    """Fill in the diagnosis of one failure of each function, family and form, with three ranks or more if there is one."""
-    telling = {}
-    for verdict in verdicts:
-        if verdict.status == "fail" and verdict.outputs is not None:
-            form = verdict.case.arguments.get("form"), verdict.case.arguments.get("after")
-            kind = verdict.case.function, verdict.case.family, form
-            telling.setdefault((*kind, few_ranks(verdict.case)), verdict)
-    for (*kind, few), verdict in telling.items():
-        if not few or (*kind, False) not in telling:
+def diagnose_some(verdicts: list[Verdict]) -> None:
+    """Diagnose one failure of each function, family and form, with three ranks or more if possible.
+
+    The other failures are compared with what these look like.
+    """
+    failed = [v for v in verdicts if v.status == "fail" and v.outputs is not None]
+    chosen = {}
+    for verdict in failed:
+        form = verdict.case.arguments.get("form"), verdict.case.arguments.get("after")
+        kind = verdict.case.function, verdict.case.family, form
+        chosen.setdefault((*kind, few_ranks(verdict.case)), verdict)
+    for (*kind, few), verdict in chosen.items():
+        if not few or (*kind, False) not in chosen:
             verdict.diagnosis = diagnose(verdict.case, verdict.outputs)
-    for verdict in verdicts:
-        if verdict.status == "fail" and verdict.outputs is not None and not verdict.diagnosis:
-            verdict.diagnosis = known_from_others(verdict, telling.values())
+    for verdict in failed:
+        if not verdict.diagnosis:
+            verdict.diagnosis = known_from_others(verdict, list(chosen.values()))
 
 
-def known_from_others(verdict, diagnosed):
-    """A mistake that another case of the function looks like (cheaper than to try them all on every case), or an order."""
-    names = {
-        told
-        for other in diagnosed
-        if other.case.function == verdict.case.function
-        for told in other.diagnosis
-    }
-    found = (
-        mistakes_of(verdict.case, verdict.outputs, names)
-        if verdict.case.function not in STEPS
-        else []
-    )
-    return found or orders_of(verdict.case, verdict.outputs)
+def known_from_others(verdict: Verdict, diagnosed: list[Verdict]) -> list[str]:
+    """A mistake that another case of the function looks like, or an order of summation.
+
+    Trying all mistakes on every case would be slow.
+    """
+    case, outputs = verdict.case, verdict.outputs
+    others = [other for other in diagnosed if other.case.function == case.function]
+    names = {sentence for other in others for sentence in other.diagnosis}
+    found = mistakes_of(case, outputs, names) if case.function not in STEPS else []
+    return found or orders_of(case, outputs)
 
 
-def few_ranks(case):
-    """With one or two ranks most orders of summation are the same: a failure there tells little."""
+def few_ranks(case: Case) -> bool:
+    """With one or two ranks most orders of summation are the same: a failure there shows little."""
     return "in.x" in case.tensors and len(case["in.x"]) < 3
 
 
-def verify_case(case, implementation, profile="bits"):
-    """Run one case and judge its values, then its trace where there is one."""
+def verify_case(case: Case, implementation: Any, profile: str = "bits") -> Verdict:
+    """Run one case and judge its values, then its trace if there is one."""
     if not implementation.provides(case):
         return Verdict(case, "absent", profile=profile)
     start_s = time.perf_counter()
     result = implementation.run(case)
-    verdict = Verdict(
-        case, "pass", result.outputs, seconds=time.perf_counter() - start_s, profile=profile
-    )
+    seconds = time.perf_counter() - start_s
+    verdict = Verdict(case, "pass", result.outputs, seconds=seconds, profile=profile)
     if result.error:
         verdict.failure = Failure(result.error)
     elif result.outputs is None:
         return Verdict(case, "absent", profile=profile)
     else:
-        verdict.failure = judged(case, result, profile)
+        verdict.failure = judge_result(case, result, profile)
     verdict.status = "fail" if verdict.failure else "pass"
     return verdict
 
 
-def judged(case, result, profile):
-    """Values first, then the trace. A case that contradicts itself (somebody's own, perhaps) is a failure, too."""
+def judge_result(case: Case, result: Result, profile: str) -> Failure | None:
+    """Values first, then the trace. A case that contradicts itself is a failure too."""
     try:
         return judge(case, result.outputs, profile) or judge_trace(case, result.trace)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        return Failure(f"the case cannot be judged: {type(error).__name__}: {str(error)[:200]}")
+        text = f"{type(error).__name__}: {str(error)[:200]}"
+        return Failure(f"the case cannot be judged: {text}")
 
 
-def judge_trace(case, events):
-    """The first thing wrong with a trace, as a Failure; None without a trace."""
+def judge_trace(case: Case, events: list[TraceEvent] | None) -> Failure | None:
+    """The first problem of a trace; None without a trace."""
     if events is None or case.function not in PLAIN_SUMS:
         return None
     p, n = case["in.x"].shape
     dtype = case.arguments["wire"] or case["in.x"].dtype.name
-    told = check_trace(events, p, n, case.function.removesuffix("_allreduce"), dtype)
-    return Failure("trace: " + told[0], "trace") if told else None
+    found = check_trace(events, p, n, case.function.removesuffix("_allreduce"), dtype)
+    return Failure("trace: " + found[0], "trace") if found else None
 
 
-def by_statement(verdicts):
-    """{"R1": {"pass": 12, "fail": 0, "open": 0}} of the cases that were run; statements in their order.
+def by_statement(verdicts: list[Verdict]) -> dict[str, dict[str, int]]:
+    """{"R1": {"pass": 12, "fail": 0, "open": 0}} of the cases that were run, ordered by statement.
 
-    open: the case fails, but what it shows to be violated is another statement; where it does not tell which, one that
-    another case of the same function shows to be violated, if that is in question here.
+    open: the case fails, but shows another statement to be violated. Where a case does not show
+    which, it counts as a failure of one that another case of the same function shows.
     """
     counts, shown = {}, shown_violated(verdicts)
     for verdict in verdicts:
-        if verdict.status != "absent":
-            wrong = [
-                s for s in verdict.violated if s in shown.get(verdict.case.function, ())
-            ] or verdict.violated
-            for statement in dict.fromkeys([*verdict.statements, *wrong]):
-                outcome = "fail" if statement in wrong else "open" if wrong else "pass"
-                counts.setdefault(statement, {"pass": 0, "fail": 0, "open": 0})[outcome] += 1
+        if verdict.status == "absent":
+            continue
+        candidates, known = verdict.violated, shown.get(verdict.case.function, ())
+        wrong = [s for s in candidates if s in known] or candidates
+        for statement in dict.fromkeys([*verdict.statements, *wrong]):
+            outcome = "fail" if statement in wrong else "open" if wrong else "pass"
+            counts.setdefault(statement, {"pass": 0, "fail": 0, "open": 0})[outcome] += 1
     return dict(sorted(counts.items(), key=lambda item: (item[0][0], int(item[0][1:]))))
 
 
-def shown_violated(verdicts):
+def shown_violated(verdicts: list[Verdict]) -> dict[str, set[str]]:
     """{function: statements that a diagnosis, or the case itself, shows to be violated}"""
     shown = {}
     for verdict in verdicts:
@@ -156,11 +164,8 @@ def shown_violated(verdicts):
     return shown
 
 
-def not_run(verdicts):
+def not_run(verdicts: list[Verdict]) -> dict[str, tuple[int, int]]:
     """{function: (cases that were not run, all its cases)} of functions that lack some or all."""
     functions = [v.case.function for v in verdicts]
     absent = [v.case.function for v in verdicts if v.status == "absent"]
-    return {
-        function: (absent.count(function), functions.count(function))
-        for function in sorted(set(absent))
-    }
+    return {name: (absent.count(name), functions.count(name)) for name in sorted(set(absent))}

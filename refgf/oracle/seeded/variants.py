@@ -1,4 +1,4 @@
-"""The definitions with some functions replaced: a seeded mistake reaches every definition that uses it."""
+"""The definitions with some functions replaced, in all definitions that call these."""
 
 import sys
 from functools import cache

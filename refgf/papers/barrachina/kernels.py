@@ -3,7 +3,8 @@
 Barrachina et al. predict a training step kernel by kernel: perceptrons for the kernels, a formula
 for the ring (stated). Their features, sizes and errors are not at hand, so these choices are ours:
 
-  - the mean of five perceptrons for each kind of kernel (convolution, fully connected) and direction;
+  - the mean of five perceptrons for each kind of kernel (convolution, fully connected), and for
+    forward and backward;
   - input: logarithms of sizes, flops and bytes;
   - output: logarithm of the kernel's flop/s, so shapes larger than any in the training set get the
     speed of the largest ones, not their time;

@@ -43,7 +43,7 @@ from refgf.comm.slices import chunks, cut
 from refgf.device import array_module
 from refgf.exchange.result import StepResult
 from refgf.exchange.overlap import CommunicationThread
-from refgf.papers.daso.bfloat16 import ring_among
+from refgf.papers.daso.bfloat16 import ring_on_ranks
 from refgf.training.step import Replica, evaluate_together, require_same_parameters, train_step
 
 CHUNK_ELEMENTS = 10_000_000
@@ -99,10 +99,10 @@ class DASO:
         settings = f"{nodes} {phases} {batches} {wire} {chunk} {model.optimizer.settings}"
         agree(self._comms[1], "settings of DASO", f"{settings} {self.model.layout()}")
         group = [node[self.place] for node in nodes]
-        self._sum_late = ring_among(self._comms[0], group)
+        self._sum_late = ring_on_ranks(self._comms[0], group)
         self._thread = CommunicationThread()
-        self._sum_at_once = {kind: ring_among(self._comms[1], group, kind) for kind in (None, wire)}
-        self._sum_in_node = ring_among(self._comms[1], self.node)
+        self._sum_at_once = {kind: ring_on_ranks(self._comms[1], group, kind) for kind in (None, wire)}
+        self._sum_in_node = ring_on_ranks(self._comms[1], self.node)
         self.wire, self.batch, self.synchronised, self.waited_s = wire, 0, True, 0.0
         self._under_way, self._loss = None, 0.0
 

@@ -1,16 +1,17 @@
-"""Copies of files on the node's own disk, shared by its ranks, by jobs side by side, and by the next job.
+"""Copies of files on the node's own disk, shared by its ranks, by concurrent jobs and the next job.
 
-Two files in the folder:
+The folder has two files:
 
-    refgf-cache.manifest     "refgf-c1" and the 32 bytes of the data set's key, then 48 bytes for every copy:
-                             index, offset, length (int64), digest (16 bytes), checksum of this record (8 bytes)
-    refgf-cache.data         the copies, one after the other
+    refgf-cache.manifest     "refgf-c1" and the data set's key (32 bytes), then 48 bytes a copy:
+                             index, offset, length (int64), digest (16 bytes), checksum of the
+                             record (8 bytes)
+    refgf-cache.data         the copies in succession
 
-Whoever writes holds a lock on the manifest, and writes the copy first and its record after it; the kernel gives the lock
-of a killed process back. Whoever reads a copy takes no lock: the digest covers the data set's key, the index and the bytes, so
-a copy that is cut off, overwritten, damaged or of another data set is noticed and counts as not there. The next `put` of
-the same file mends it in its place. A folder of another data set, or with more in it than the limit allows, is emptied
-by the job that opens it.
+A writer holds a lock on the manifest. It writes the copy first, then its record. The kernel
+releases the lock of a killed process. A reader takes no lock. The digest covers the data set's key,
+the index and the bytes, so a copy that is truncated, overwritten, damaged or of another data set is
+detected and treated as a miss. The next `put` of the same file repairs it in place. A job that
+opens a folder of another data set, or one that exceeds the limit, empties it.
 """
 
 import contextlib
@@ -28,19 +29,20 @@ RECORD_BYTES = ENTRY.size + CHECK_BYTES
 
 
 class DiskCache:
-    """get(index) -> bytes or None; put(index, content) -> is it kept? Every rank of a node makes its own, of one folder.
+    """One rank's access to its node's disk cache; the ranks of a node use the same folder.
 
-    key           32 bytes that tell the data set from others (stores.data_set_key)
-    limit_bytes   of both files together. What is kept stays: a file that does not fit any more is not kept
-    found         what was in the folder: "empty", "reused", or emptied because "foreign" or "too large"
-    damaged       how many bad copies `get` has met
+    key           32 bytes that identify the data set (stores.data_set_key)
+    limit_bytes   of both files together; copies are never removed for others
+    found         "empty", "reused", or why the folder was emptied: "foreign" or "too large"
+    damaged       number of damaged copies that `get` has found
     """
 
     def __init__(self, folder: str, key: bytes, limit_bytes: int) -> None:
         if len(key) != KEY_BYTES or limit_bytes < HEADER_BYTES:
             raise ValueError(
-                f"DiskCache: got a key of {len(key)} bytes and limit_bytes={limit_bytes}; wanted {KEY_BYTES} and at least "
-                f"{HEADER_BYTES}; next: data_set_key(root, paths), or no disk level at all"
+                f"DiskCache: got a key of {len(key)} bytes and limit_bytes={limit_bytes}; "
+                f"wanted {KEY_BYTES} and at least {HEADER_BYTES}; "
+                "next: data_set_key(root, paths), or no disk level"
             )
         self.key, self.limit_bytes, self.damaged = key, limit_bytes, 0
         self._entries, self._read_up_to, self._end = {}, HEADER_BYTES, 0
@@ -51,11 +53,12 @@ class DiskCache:
 
     @property
     def nbytes(self) -> int:
-        """What the two files take, as far as this rank has looked."""
+        """Size of the two files, as this rank last read it."""
         return self._read_up_to + self._end
 
     def get(self, index: int) -> bytes | None:
-        if index not in self._entries and not self._others_have_added(index):
+        """The copy of file `index`, or None without an intact one."""
+        if index not in self._entries and not self._look_up(index):
             return None
         offset, length, digest = self._entries[index]
         content = os.pread(self._data, length, offset)
@@ -65,40 +68,40 @@ class DiskCache:
         return None
 
     def put(self, index: int, content: bytes) -> bool:
+        """Store a copy; return whether the cache has it now."""
         with self._lock():
             if not self._catch_up():  # another data set's job has taken the folder
                 return False
             if index in self._entries:
                 offset, length, digest = self._entries[index]
-                return digest == self._digest(index, content) and _write(
-                    self._data, content, offset
-                )
+                same = digest == self._digest(index, content)
+                return same and _write(self._data, content, offset)
             if self.nbytes + RECORD_BYTES + len(content) > self.limit_bytes:
                 return False
             return self._append(index, content)
 
     def close(self) -> None:
+        """Close the files; the copies stay for the next job."""
         os.close(self._manifest)
         os.close(self._data)
 
-    def _others_have_added(self, index: int) -> bool:
+    def _look_up(self, index: int) -> bool:
+        """Has another rank or job added this copy?"""
         with self._lock():
             return self._catch_up() and index in self._entries
 
     def _append(self, index: int, content: bytes) -> bool:
         entry = ENTRY.pack(index, self._end, len(content), self._digest(index, content))
         written = _write(self._data, content, self._end)
-        written = written and _write(
-            self._manifest, entry + self._checksum(entry), self._read_up_to
-        )
+        record = entry + self._checksum(entry)
+        written = written and _write(self._manifest, record, self._read_up_to)
         return written and self._catch_up()
 
     def _claim(self) -> str:
-        """Empty the folder unless it is of this data set. Needs the lock."""
+        """Empty the folder unless it is of this data set and within the limit. Needs the lock."""
         header = os.pread(self._manifest, HEADER_BYTES, 0)
-        too_large = (
-            sum(os.fstat(file).st_size for file in (self._manifest, self._data)) > self.limit_bytes
-        )
+        nbytes = sum(os.fstat(file).st_size for file in (self._manifest, self._data))
+        too_large = nbytes > self.limit_bytes
         if header == MAGIC + self.key and not too_large:
             return "reused"
         os.ftruncate(self._manifest, 0)
@@ -107,24 +110,24 @@ class DiskCache:
         return "empty" if not header else "too large" if header == MAGIC + self.key else "foreign"
 
     def _catch_up(self) -> bool:
-        """Read the records that other ranks and jobs have added. Needs the lock. False: no longer of this data set."""
+        """Read the records that other ranks and jobs have added. Needs the lock.
+
+        False if the folder now belongs to another data set.
+        """
         if os.pread(self._manifest, HEADER_BYTES, 0) != MAGIC + self.key:
             self._entries.clear()
             return False
         length = os.fstat(self._manifest).st_size
-        if length < self._read_up_to:  # somebody has cut it off
+        if length < self._read_up_to:  # another process has truncated it
             self._entries, self._read_up_to, self._end = {}, HEADER_BYTES, 0
-        news = os.pread(
-            self._manifest,
-            (length - self._read_up_to) // RECORD_BYTES * RECORD_BYTES,
-            self._read_up_to,
-        )
-        for start in range(0, len(news), RECORD_BYTES):
-            self._learn(news[start : start + RECORD_BYTES])
-        self._read_up_to += len(news)
+        new = (length - self._read_up_to) // RECORD_BYTES * RECORD_BYTES
+        records = os.pread(self._manifest, new, self._read_up_to)
+        for start in range(0, len(records), RECORD_BYTES):
+            self._add(records[start : start + RECORD_BYTES])
+        self._read_up_to += len(records)
         return True
 
-    def _learn(self, record: bytes) -> None:
+    def _add(self, record: bytes) -> None:
         entry, check = record[: ENTRY.size], record[ENTRY.size :]
         if check == self._checksum(entry):
             index, offset, length, digest = ENTRY.unpack(entry)
@@ -132,9 +135,8 @@ class DiskCache:
             self._end = max(self._end, offset + length)
 
     def _digest(self, index: int, content: bytes) -> bytes:
-        return hashlib.blake2b(
-            content, digest_size=16, key=self.key, salt=struct.pack("<q", index)
-        ).digest()
+        salt = struct.pack("<q", index)
+        return hashlib.blake2b(content, digest_size=16, key=self.key, salt=salt).digest()
 
     def _checksum(self, entry: bytes) -> bytes:
         return hashlib.blake2b(entry, digest_size=CHECK_BYTES, key=self.key).digest()
@@ -155,12 +157,13 @@ def _open_both(folder: str) -> tuple[int, int]:
         return tuple(os.open(name, os.O_RDWR | os.O_CREAT, 0o600) for name in names)
     except OSError as error:
         raise ValueError(
-            f"DiskCache: {error}; wanted a folder of this node's disk that can be written"
+            f"DiskCache: got {error}; wanted a writable folder on this node's disk; "
+            "next: check its permissions, or take another folder"
         ) from error
 
 
 def _write(file: int, content: bytes, offset: int) -> bool:
-    """False where the disk is full: the level then keeps what it has."""
+    """Write at this offset; False if the disk is full."""
     try:
         return os.pwrite(file, content, offset) == len(content)
     except OSError:

@@ -1,14 +1,14 @@
 """Decoded samples in memory that the ranks of a node share: one copy a node, not one a rank.
 
-One file in /dev/shm for each node and job, mapped by its ranks:
+Each node and job has one file in /dev/shm, which its ranks map:
 
-    int64       slots taken
-    int32 (n)   sample i: 0 not here, -1 on its way, k > 0 in slot k - 1
+    int64       slots in use
+    int32 (n)   sample i: 0 absent, -1 being written, k > 0 in slot k - 1
     slots       sample_bytes each
 
-Its name is deleted as soon as all ranks of the node have mapped it. So the memory is the job's own, whatever else runs
-beside it, and goes with the last rank, also when ranks are killed. (One killed in the moment between leaves a file that
-refgf/launch/leftovers.py removes when the next job starts.)
+Its name is deleted as soon as all ranks of the node have mapped it. So no other job sees the
+memory, and the kernel frees it with the last rank, even after a kill. If a rank is killed before
+the name is deleted, refgf/launch/leftovers.py removes the file when the next job starts.
 """
 
 import contextlib
@@ -22,27 +22,34 @@ import numpy as np
 PREFIX = "refgf_cache_"  # known to leftovers.py
 FOLDER = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
 ALIGN_BYTES = 64
-ON_ITS_WAY = -1
+BEING_WRITTEN = -1
 
 
 def table_bytes(n: int) -> int:
-    """What is not samples: the count and the table."""
+    """Size of the count and the table for n samples, before the first slot."""
     return -(-(8 + 4 * n) // ALIGN_BYTES) * ALIGN_BYTES
 
 
 class SharedSamples:
-    """get(index) -> sample or None; put(index, sample) -> is it kept? Made by all ranks together.
+    """One rank's access to its node's shared samples. Collective to make.
 
-    nodes         ranks of each node (topology.nodes; or pretended ones)
+    nodes         ranks of each node (topology.nodes, or any partition of the ranks)
     n, shape      samples of the data set, and the shape (H, W, C) of each, uint8
-    limit_bytes   of a node's whole file: table and samples. What is kept stays; a sample that finds no slot is not kept
-    expected      how many different samples this node will ask for (its shard); no more memory than that is taken
-    Cost to make: two allgathers. The memory is taken at once, so that a full /dev/shm is an error here and not a SIGBUS
-    in the middle of training.
+    limit_bytes   of a node's file, table and samples; samples are never removed for others
+    expected      number of samples this node will read (its shard); no further memory is taken
+
+    Cost: two allgathers of a few bytes. All memory is allocated at the start, so a full /dev/shm is
+    a ValueError here and not a SIGBUS during training.
     """
 
     def __init__(
-        self, comm, nodes, n: int, shape: tuple, limit_bytes: int, expected: int | None = None
+        self,
+        comm,
+        nodes: list[list[int]],
+        n: int,
+        shape: tuple[int, ...],
+        limit_bytes: int,
+        expected: int | None = None,
     ) -> None:
         table, sample_bytes = table_bytes(n), int(np.prod(shape))
         fitting = max(0, limit_bytes - table) // sample_bytes
@@ -53,35 +60,39 @@ class SharedSamples:
             memory = mmap.mmap(self._lock_file, self.nbytes) if self.nbytes else b"\0" * table
             self._taken = np.frombuffer(memory, np.int64, 1)
             self._slot = np.frombuffer(memory, np.int32, n, 8)
-            self._samples = np.frombuffer(
-                memory, np.uint8, self.slots * sample_bytes, table if self.slots else 0
-            )
-            self._samples = self._samples.reshape(self.slots, *shape)
+            start = table if self.slots else 0
+            samples = np.frombuffer(memory, np.uint8, self.slots * sample_bytes, start)
+            self._samples = samples.reshape(self.slots, *shape)
 
     @property
     def taken(self) -> int:
+        """Slots in use."""
         return int(self._taken[0])
 
     def get(self, index: int) -> np.ndarray | None:
-        """A view of the shared memory: copy it, do not write."""
+        """The sample as a view of the shared memory (copy it, do not write), or None."""
         slot = self._slot[index]
         return self._samples[slot - 1] if slot > 0 else None
 
     def put(self, index: int, sample: np.ndarray) -> bool:
-        """The slot is announced when the sample is in it: two locks, and with them the order of the writes."""
+        """Store a sample; return whether the memory has it now.
+
+        The slot is published after the sample is in it. The two locks order these writes.
+        """
         if self._taken.flags.writeable is False or self.taken == self.slots:
             return False
         with self._lock():
             if self._slot[index] or self.taken == self.slots:
                 return bool(self._slot[index])
             self._taken[0] += 1
-            slot, self._slot[index] = self.taken, ON_ITS_WAY
+            slot, self._slot[index] = self.taken, BEING_WRITTEN
         self._samples[slot - 1] = sample
         with self._lock():
             self._slot[index] = slot
         return True
 
     def close(self) -> None:
+        """Close the lock's file; the mapping ends with its last user."""
         if self._lock_file is not None:
             os.close(self._lock_file)
             self._lock_file = None
@@ -97,18 +108,18 @@ class SharedSamples:
 
 @contextlib.contextmanager
 def _shared_file(comm, leader: int, nbytes: int):
-    """This rank's own file descriptor of a new file of the node, None where nbytes is 0; without a name afterwards."""
-    file, name, error = (
-        _new_file(nbytes) if comm.Get_rank() == leader and nbytes else (None, "", "")
-    )
+    """This rank's descriptor of a new file of the node, without a name; None for 0 bytes."""
+    file, name, error = None, "", ""
+    if comm.Get_rank() == leader and nbytes:
+        file, name, error = _allocate_file(nbytes)
     try:
         answers = comm.allgather((name, error))
-        failed = next((rank for rank, (_, told) in enumerate(answers) if told), None)
-        if failed is not None:
-            raise ValueError(
-                f"SharedSamples: rank {failed} got no {nbytes} bytes of shared memory: {answers[failed][1]}; "
-                f"next: a smaller limit_bytes, or a larger {FOLDER}"
-            )
+        for rank, (_, failure) in enumerate(answers):
+            if failure:
+                raise ValueError(
+                    f"SharedSamples on rank {rank}: got {failure}; wanted {nbytes} bytes of shared "
+                    f"memory; next: a smaller limit_bytes, or a larger {FOLDER}"
+                )
         yield os.open(answers[leader][0], os.O_RDWR) if nbytes and file is None else file
         comm.allgather(None)  # every rank of the node has it
     finally:
@@ -116,12 +127,12 @@ def _shared_file(comm, leader: int, nbytes: int):
             os.unlink(name)
 
 
-def _new_file(nbytes: int) -> tuple[int | None, str, str]:
-    """(descriptor, path, "") of a file of so many zero bytes, or (None, "", why not)."""
+def _allocate_file(nbytes: int) -> tuple[int | None, str, str]:
+    """(descriptor, path, "") of a new file of nbytes zeros, or (None, "", reason)."""
     file, name = tempfile.mkstemp(prefix=PREFIX, dir=FOLDER)
     try:
         if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file, 0, nbytes)  # all of it now
+            os.posix_fallocate(file, 0, nbytes)
         else:
             os.ftruncate(file, nbytes)
     except OSError as caught:

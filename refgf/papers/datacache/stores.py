@@ -1,12 +1,12 @@
-"""Where the bytes of a file come from when no cache has them: content = read(index).
+"""Stores, which read a file's bytes when no cache has them: content = read(index).
 
     FolderStore(paths)            files that this node can open
-    Throttled(read, link)         EMULATED network storage: waits as if each file came over a link of its own
-    RemoteStore(comm, paths)      files that only one rank's node has; every rank asks that rank over TCP
+    Throttled(read, link)         EMULATED network storage: delays each file as a link would
+    RemoteStore(comm, paths)      files that only one rank's node has, read from that rank over TCP
 
-RemoteStore speaks TCP rather than MPI because a rank that serves cannot know who will ask next: one thread for each
-asking rank sleeps in the kernel until a request arrives, where a thread in MPI's Recv would spin on a core. On an
-emulated cluster the bytes cross the shaped links.
+RemoteStore uses TCP because the serving rank cannot know which rank sends the next request. One
+thread for each rank sleeps in the kernel until a request arrives; a thread in MPI's Recv would spin
+on a core. On an emulated cluster the bytes cross the shaped links.
 """
 
 import contextlib
@@ -18,26 +18,24 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 
 from refgf.predict.cost import Link
 
-WORD = struct.Struct(
-    "<q"
-)  # a request is an index; an answer is a length (-1: the file cannot be read) and the bytes
+# a request is an index; an answer is a length (-1: the file cannot be read) and the bytes
+WORD = struct.Struct("<q")
 TOKEN_BYTES = 16
 CONNECT_S = 5.0
 SIOCGIFADDR = 0x8915  # Linux: the address of an interface
 
 
 def data_set_key(root: str, paths: list[str]) -> bytes:
-    """32 bytes that differ when a file's name below root, size or time of change does; opens no file."""
+    """A hash (32 bytes) of the files' names below root, sizes and modification times."""
     digest = hashlib.sha256()
     for path in paths:
         status = os.stat(path)
-        digest.update(
-            os.fsencode(os.path.relpath(path, root))
-            + struct.pack("<xqq", status.st_size, status.st_mtime_ns)
-        )
+        name = os.fsencode(os.path.relpath(path, root))
+        digest.update(name + struct.pack("<xqq", status.st_size, status.st_mtime_ns))
     return digest.digest()
 
 
@@ -53,9 +51,9 @@ class FolderStore:
 
 
 class Throttled:
-    """read(index) that takes at least link.alpha_s + bytes * link.beta_s_per_byte. Each rank has a link of its own."""
+    """read(index) in at least link.alpha_s + bytes * link.beta_s_per_byte; one link a rank."""
 
-    def __init__(self, read, link: Link) -> None:
+    def __init__(self, read: Callable[[int], bytes], link: Link) -> None:
         self.read, self.link = read, link
 
     def __call__(self, index: int) -> bytes:
@@ -66,10 +64,10 @@ class Throttled:
 
 
 class RemoteStore:
-    """read(index): asks the storing rank, which alone needs `paths` (others pass None). Collective to make.
+    """read(index): reads from the storing rank, which alone needs `paths`. Collective to make.
 
-    Cost: one broadcast and one allgather; then for each file one request of 8 bytes and an answer of 8 + its bytes.
-    `close` is not collective: the storing rank closes last, after a barrier.
+    Cost: one broadcast and one allgather; then for each file a request of 8 bytes and an answer of
+    8 + its bytes. `close` is not collective: the storing rank closes last, after a barrier.
     """
 
     def __init__(self, comm, paths: list[str] | None, root: int = 0) -> None:
@@ -83,10 +81,11 @@ class RemoteStore:
         errors = comm.allgather(error)
         if any(errors):
             self.close()
-            rank = next(r for r, told in enumerate(errors) if told)
+            rank = next(r for r, message in enumerate(errors) if message)
             raise ValueError(
-                f"RemoteStore: rank {rank} cannot reach rank {root}, which has the files: {errors[rank]}; wanted a TCP "
-                f"connection to one of {contact[0]}; next: open that port, or share the folder between the nodes"
+                f"RemoteStore on rank {rank}: got {errors[rank]}; wanted a TCP connection to one "
+                f"of {contact[0]}, the addresses of rank {root}, which has the files; "
+                "next: open that port, or share the folder between the nodes"
             )
 
     def __call__(self, index: int) -> bytes:
@@ -94,11 +93,13 @@ class RemoteStore:
         length = WORD.unpack(_receive(self._socket, WORD.size))[0]
         if length < 0:
             raise OSError(
-                f"RemoteStore: file {index} cannot be read by the storing rank; next: is the folder still there?"
+                f"RemoteStore: got no file {index}; wanted one that the storing rank can read; "
+                "next: check that its folder still exists"
             )
         return _receive(self._socket, length)
 
     def close(self) -> None:
+        """Close the connection, and on the storing rank the server."""
         if self._socket:
             self._socket.close()
         if self._server:
@@ -106,9 +107,9 @@ class RemoteStore:
 
 
 class FileServer:
-    """Serves read(index) on a free port to whoever shows the first half of the token; a thread for each of them."""
+    """Serves read(index) on a free port, one thread a client; a client sends half of the token."""
 
-    def __init__(self, read) -> None:
+    def __init__(self, read: Callable[[int], bytes]) -> None:
         self.read, self.token = read, secrets.token_bytes(2 * TOKEN_BYTES)
         self._listening = socket.create_server(("", 0), backlog=1024)
         self._open = [self._listening]
@@ -116,8 +117,9 @@ class FileServer:
         threading.Thread(target=self._accept, name="file server", daemon=True).start()
 
     def close(self) -> None:
+        """Close the port and all connections."""
         for end in self._open:
-            with contextlib.suppress(OSError):  # not connected any more
+            with contextlib.suppress(OSError):  # no longer connected
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
 
@@ -133,7 +135,7 @@ class FileServer:
             ).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError):  # the other side has gone
+        with connection, contextlib.suppress(OSError):  # the client has closed its end
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if not secrets.compare_digest(
                 _receive(connection, TOKEN_BYTES), self.token[:TOKEN_BYTES]
@@ -154,10 +156,10 @@ class FileServer:
 def addresses() -> list[str]:
     """This machine's IPv4 addresses, the loopback last."""
     found = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             with contextlib.suppress(OSError):  # an interface without an address
-                answer = fcntl.ioctl(asking, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                answer = fcntl.ioctl(probe, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
                 found.append(socket.inet_ntoa(answer[20:24]))
     return sorted({*found, "127.0.0.1"}, key=lambda address: (address.startswith("127."), address))
 
@@ -180,10 +182,10 @@ def _connect(hosts: list[str], port: int, token: bytes) -> socket.socket:
 
 
 def _receive(connection: socket.socket, length: int) -> bytes:
-    parts = bytearray()
-    while len(parts) < length:
-        part = connection.recv(min(length - len(parts), 1 << 20))
-        if not part:
+    content = bytearray()
+    while len(content) < length:
+        received = connection.recv(min(length - len(content), 1 << 20))
+        if not received:
             raise ConnectionError("the other side has closed the connection")
-        parts += part
-    return bytes(parts)
+        content += received
+    return bytes(content)

@@ -1,65 +1,74 @@
-"""Allreduce in about log2 p rounds: recursive doubling for short vectors, halving-doubling for longer ones.
+"""Allreduce in about log2 p rounds: recursive doubling (short vectors) and halving-doubling.
 
-Both pair every rank with the one whose number differs in one bit. q = 2**R ranks take part, the largest power of two
-that is not above p; each of the e = p - q ranks 1, 3, ..., 2e-1 first hands its vector to the rank before it, and gets
-the sum from there in the end. p = 6, q = 4, e = 2:
+In a round every rank is paired with the rank whose number differs in one bit. q = 2**R ranks take
+part, the largest power of two up to p. Each of the e = p - q extra ranks 1, 3, ..., 2e-1 first
+sends its vector to the rank before it, and receives the sum from there at the end. p = 6, q = 4,
+e = 2:
 
                 rank       0       1       2       3       4       5
     extra                     <- all          <- all                    receiver adds
     number                 0               1               2       3
-    round 0                |_______________|               |_______|    partners differ in bit 0
-    round 1                |_______________________________|            0 with 2, 1 with 3: partners differ in bit 1
+    round 0                |_______________|               |_______|    numbers differ in bit 0
+    round 1                |_______________________________|            0 with 2, 1 with 3: bit 1
                                            |_______________________|
     extra                     all ->          all ->                    receiver copies
 
-Recursive doubling: in a round both partners send everything and both add. That the two hold the same bits afterwards
-rests on a + b = b + a, which floating-point addition keeps (a + (b + c) = (a + b) + c it does not). With a wire type
-each partner must round its own side as well, or a + round(b) would meet round(a) + b.
+Recursive doubling: in a round both partners send all elements, and both add. They hold the same
+bits afterwards because floating-point addition is commutative (it is not associative). With a wire
+type each partner must round its own side too, otherwise a + round(b) would meet round(a) + b.
 
-Halving-doubling (Rabenseifner 2004): in a round each partner keeps one half of what it holds, sends the other half and
-adds; after R rounds it owns one of q slices. Then the same messages go backwards, with finished sums, copied.
-The first, largest halves go to the nearest rank, which is often on the same node.
+Halving-doubling (Rabenseifner 2004): in a round each partner owns one half of what it holds, sends
+the other half and adds; after R rounds it owns one of q slices. Then the same messages are
+reversed, with finished sums that are copied. The first, largest halves go to the nearest rank,
+which is often on the same node.
 
-Both form the same sums in the same order, so the bits are the same for either: ((x0+x1) + (x2+x3)) + ... over the
-participants. Cost of a participant, empty messages included, n elements (B_j: what it holds after round j):
+Both form the same sums in the same order, so the bits are equal: ((x0+x1) + (x2+x3)) + ... over the
+participants. Cost of a participant with n elements, empty messages included (B_j: the elements that
+it holds after round j):
 
     recursive doubling    R messages, R n elements                                         scratch n
-    halving-doubling      2R messages, n - |B_R| + |B_1| + ... + |B_R| elements            scratch ceil(n/2)
+    halving-doubling      2R messages, n - |B_R| + |B_1| + ... + |B_R| elements            scratch n/2
 
-and one message of n elements more (scratch n) on ranks 0, 2, ..., 2e-2; ranks 1, 3, ..., 2e-1 send just one of n elements. If p
-= q divides n, halving-doubling sends 2 n (p-1)/p elements, as few as the ring does.
+and one more message of n elements (scratch n) on ranks 0, 2, ..., 2e-2. Ranks 1, 3, ..., 2e-1 send
+one message of n elements. If p = q divides n, halving-doubling sends 2 n (p-1)/p elements, as few
+as the ring.
 
-Source: Thakur, Rabenseifner, Gropp 2005, whose handling of other p than powers of two this is.
+Source: Thakur, Rabenseifner, Gropp 2005, also for p that are not powers of two.
 """
 
-from refgf.comm.schedule import Schedule, Step, local, receive, send, way_back
+from refgf.comm.schedule import Schedule, Step, local, receive, reversed_schedule, send
 from refgf.comm.slices import slices
 
 
 def recursive_doubling(rank: int, size: int, n: int) -> Schedule:
-    """Everything, R times: R messages (and two more in a row for p other than powers of two) of n elements."""
+    """R messages of n elements, and two more in a row if p is not a power of two."""
     everything = slice(0, n)
-    return _with_extras(rank, size, n, lambda number: [
-        step
-        for bit in range(_rounds(size))
-        for step in _exchange(_rank(number ^ (1 << bit), size), everything, everything)
-    ] + [local("finish", everything)])  # fmt: skip
+
+    def participant(number: int) -> Schedule:
+        partners = [_rank(number ^ (1 << bit), size) for bit in range(_rounds(size))]
+        rounds = [step for rank in partners for step in _exchange(rank, everything, everything)]
+        return rounds + [local("finish", everything)]
+
+    return _with_extras(rank, size, n, participant)
 
 
 def halving_doubling(rank: int, size: int, n: int) -> Schedule:
-    """Reduce-scatter by halving, allgather by doubling: 2R messages (and two more) of n/2, n/4, ... elements."""
+    """Reduce-scatter by halving, then allgather by doubling.
+
+    2R messages of n/2, n/4, ... elements, and two more in a row if p is not a power of two.
+    """
 
     def participant(number: int) -> Schedule:
         halving, own = _halving(number, size, n)
-        return halving + [local("finish", own)] + way_back(halving)
+        return halving + [local("finish", own)] + reversed_schedule(halving)
 
     return _with_extras(rank, size, n, participant)
 
 
 def _halving(number: int, size: int, n: int) -> tuple[Schedule, slice]:
-    """The R rounds of the reduce-scatter, and the slice that this participant owns after them."""
+    """The R rounds of the reduce-scatter, and the slice that the participant then owns."""
     bounds = [part.start for part in slices(n, 2 ** _rounds(size))] + [n]
-    first, last, steps = 0, len(bounds) - 1, []  # it holds bounds[first] .. bounds[last]
+    first, last, steps = 0, len(bounds) - 1, []  # holds bounds[first] .. bounds[last]
     for bit in range(_rounds(size)):
         middle = (first + last) // 2
         lower, upper = slice(bounds[first], bounds[middle]), slice(bounds[middle], bounds[last])
@@ -73,19 +82,23 @@ def _halving(number: int, size: int, n: int) -> tuple[Schedule, slice]:
     return steps, slice(bounds[first], bounds[last])
 
 
-def _exchange(partner: int, give: slice, keep: slice) -> Schedule:
-    """Send `give`, receive and add `keep`, whose own side has been rounded as the partner's is."""
-    return [local("finish", keep), Step(partner, give, partner, keep, "add")]
+def _exchange(partner: int, given: slice, own: slice) -> Schedule:
+    """Send `given`, receive and add `own`, rounded first because the partner's side is too."""
+    return [local("finish", own), Step(partner, given, partner, own, "add")]
 
 
 def _with_extras(rank: int, size: int, n: int, participant) -> Schedule:
-    """`participant(number)` for the ranks that take part, between the messages with those that are too many."""
+    """`participant(number)` for the ranks that take part, between the extra ranks' messages."""
     everything, pairs = slice(0, n), 2 * _extras(size)
     if rank >= pairs:
         return participant(rank - pairs // 2)
     if rank % 2:
         return [send(everything, rank - 1), receive(everything, rank - 1, "copy")]
-    return [receive(everything, rank + 1, "add"), *participant(rank // 2), send(everything, rank + 1)]
+    return [
+        receive(everything, rank + 1, "add"),
+        *participant(rank // 2),
+        send(everything, rank + 1),
+    ]
 
 
 def _rounds(size: int) -> int:
@@ -99,5 +112,5 @@ def _extras(size: int) -> int:
 
 
 def _rank(number: int, size: int) -> int:
-    """The rank of participant `number`: 0, 2, ..., 2e-2, and then 2e, 2e+1, ..., p-1."""
+    """The rank of participant `number`: 0, 2, ..., 2e-2, then 2e, 2e+1, ..., p-1."""
     return number + min(number, _extras(size))

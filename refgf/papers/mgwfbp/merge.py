@@ -1,9 +1,9 @@
 """Which gradients to send together: MG-WFBP's greedy rule, and the exact best merge.
 
-Both return groups as refgf.predict.timeline takes them: ranges of consecutive gradients in the order
-of generation. A merge saves one latency, T(x) + T(y) - T(x + y) = a, and waits for the later
-gradient. For every gradient j, the exact merge tries every i at which the group that ends with j may
-begin:
+Both return groups as refgf.predict.timeline takes them: ranges of consecutive gradients in the
+order of generation. A merge saves one latency, T(x) + T(y) - T(x + y) = a, and waits for the later
+gradient. For every gradient j, the exact merge tries every i at which the group that ends with j
+may begin:
 
     F(j) = min over i < j of  max(F(i), ready(j)) + T(bytes of i .. j-1)        F(0) = 0
 
@@ -23,10 +23,10 @@ MARGIN = 1e-12  # of a step: far more than rounding, far less than any clock
 def greedy_merge(gradients: Gradients, line: Line, small_bytes: float = 0) -> list[range]:
     """MG-WFBP's rule (verified in the authors' two implementations).
 
-    Gradient i joins i+1 if and only if ready(i+1) - start(i) < a, where start(i) is the start of the
-    call that ends with i: waiting for the next gradient costs less than one latency. Decided from
-    the first gradient generated to the last and never revised. The authors recompute all starts
-    after each merge, which changes only later ones.
+    Gradient i joins i+1 if and only if ready(i+1) - start(i) < a, where start(i) is the start of
+    the call that ends with i: waiting for the next gradient costs less than one latency. Decided
+    from the first gradient generated to the last and never revised. The authors recompute all
+    starts after each merge, which changes only later ones.
 
     small_bytes: also merge while the group has fewer bytes (verified: 8192 elements in a later
     variant of theirs).

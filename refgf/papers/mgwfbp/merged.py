@@ -1,6 +1,6 @@
 """Merged gradients (MG-WFBP): which gradients travel together is decided once, from measured times.
 
-    1 profile   when is each gradient ready, how long is an allreduce of m bytes?      Profile, time_calls, slowest
+    1 profile   when is each gradient ready, how long is an allreduce of m bytes?      Profile, slowest
     2 fit       a + b m through the times of the allreduces                            refgf.predict.fit.fit_line
     3 merge     the groups after which the last call ends first                        refgf.papers.mgwfbp.merge.exact_merge
     4 run       one allreduce for each group, when its last gradient is ready          Groups
@@ -89,20 +89,6 @@ class Profile:
         if len(self.steps) <= warmup:
             raise ValueError(f"profile: got {len(self.steps)} steps; wanted more than the {warmup} of the warm-up")
         return numpy.median(self.steps[warmup:], axis=0).tolist()
-
-
-def time_calls(allreduce: Callable, elements: Sequence[int], repeats: int = 5, dtype=numpy.float32, xp=numpy) -> list[float]:
-    """Seconds of an allreduce of so many zeros, for each of the sizes: medians of `repeats`. Collective."""
-    seconds = []
-    for n in elements:
-        x, times_s = xp.zeros(n, dtype), []
-        for _ in range(1 + repeats):  # the first one warms up
-            start_s = time.perf_counter()
-            allreduce(x)
-            synchronize(x)
-            times_s.append(time.perf_counter() - start_s)
-        seconds.append(float(numpy.median(times_s[1:])))
-    return seconds
 
 
 def slowest(values: Sequence[float], allreduce: Callable, rank: int, size: int) -> list[float]:

@@ -36,7 +36,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Layer:
+class PlannedLayer:
     """One layer; flops and elements are per sample.
 
     tensors: in the order in which backward finishes them.
@@ -82,7 +82,7 @@ class Workload:
 
     name: str
     sample: str
-    layers: tuple[Layer, ...]
+    layers: tuple[PlannedLayer, ...]
 
     @cached_property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -187,7 +187,7 @@ class Builder:
         inputs, self.shape = prod(self.shape), shape
         backward_flops = input_gradient_flops if self.layers else 0
         named = tuple(Tensor(f"{name}.{what}", dims, flops) for what, dims, flops in tensors)
-        layer = Layer(name, kind, named, forward_flops, backward_flops, inputs, prod(shape))
+        layer = PlannedLayer(name, kind, named, forward_flops, backward_flops, inputs, prod(shape))
         self.layers.append(layer)
 
     def conv(

@@ -8,7 +8,7 @@ from refgf.machine import threads
 from refgf.oracle import definitions
 from refgf.oracle.definitions import ring_allreduce, ring_traffic, same_bits
 from refgf.papers.daso import bfloat16
-from refgf.papers.daso.bfloat16 import bfloat16_bits, bfloat16_values, ring_among
+from refgf.papers.daso.bfloat16 import bfloat16_bits, bfloat16_values, ring_on_ranks
 
 
 def awkward():
@@ -32,14 +32,14 @@ def test_rounding_is_that_of_the_definition():
 
 @pytest.mark.parametrize("n", [0, 1, 2, 13, 40, 70_000])
 @pytest.mark.parametrize("wire", [None, "bfloat16"])
-def test_a_ring_among_every_second_rank(on_ranks, wire, n):
+def test_a_ring_on_every_second_rank(on_ranks, wire, n):
     def body(comm):
         comm = TracedComm(comm)
         rank, size = comm.Get_rank(), comm.Get_size()
         xs = [np.random.default_rng([n, r]).standard_normal(n).astype(np.float32) for r in range(size)]
         group = list(range(rank % 2, size, 2))
         x = xs[rank].copy()
-        ring_among(comm, group, wire)(x)
+        ring_on_ranks(comm, group, wire)(x)
         assert same_bits(x, ring_allreduce([xs[r] for r in group], wire)[group.index(rank)])
         messages, elements = ring_traffic(n, len(group), group.index(rank))
         assert (comm.messages, comm.bytes) == (messages, elements * (2 if wire else 4))
@@ -54,14 +54,14 @@ def test_cutting_off_would_be_noticed(monkeypatch):
 
 
 def test_float16_would_overflow_and_is_refused():
-    with pytest.raises(ValueError, match="ring_among on rank 0: got float16; wanted float32 or float64"):
-        threads.run(1, lambda comm: ring_among(comm, [0], "bfloat16")(np.full(3, 65_504, np.float16)))
+    with pytest.raises(ValueError, match="ring_on_ranks on rank 0: got float16; wanted float32 or float64"):
+        threads.run(1, lambda comm: ring_on_ranks(comm, [0], "bfloat16")(np.full(3, 65_504, np.float16)))
 
 
 @pytest.mark.parametrize("ranks, wire, told", [([0, 1], "float16", "got wire 'float16'"), ([1], None, "this one among them")])
 def test_what_is_refused(ranks, wire, told):
     def body(comm):
-        ring_among(comm, ranks if comm.rank == 0 else [1], wire)
+        ring_on_ranks(comm, ranks if comm.rank == 0 else [1], wire)
 
     with pytest.raises(ValueError, match=told):
         threads.run(2, body)

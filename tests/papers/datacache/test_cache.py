@@ -1,4 +1,4 @@
-"""Caches give the bits of uncached reading, keep to their limits, and say truly where each sample came from."""
+"""Caches give the bits of uncached reading, respect their limits, and count each level's hits."""
 
 import dataclasses
 import os
@@ -13,7 +13,7 @@ from pictures import make_tree
 from refgf.launch import leftovers
 from refgf.machine import threads
 from refgf.machine.folders import image_folder
-from refgf.papers.datacache import LEVELS, Cache, decoder, node_cache
+from refgf.papers.datacache import LEVELS, Cache, CacheSettings, decoder, node_cache
 from refgf.papers.datacache import disk as disk_level
 from refgf.papers.datacache import memory as memory_level
 from refgf.papers.datacache.disk import HEADER_BYTES, RECORD_BYTES, DiskCache
@@ -29,7 +29,7 @@ NODES = {1: [[0]], 2: [[0, 1]], 3: [[0, 2], [1]], 4: [[0, 1], [2, 3]], 5: [[0, 1
 
 
 def content(index, salt=0):
-    """What the store has: the sample, and a tail that makes files of different lengths."""
+    """A file in the store: the sample, and a tail so that the files' lengths differ."""
     sample = np.random.default_rng([salt, index]).integers(0, 256, SAMPLE_BYTES, np.uint8)
     return sample.tobytes() + bytes(index)
 
@@ -42,8 +42,8 @@ def uncached(indices):
     return np.array([decode(i, content(i)) for i in indices], np.uint8).reshape(-1, *SHAPE)
 
 
-def served(requests, memory_slots, disk_bytes):
-    """Where each request of a node is served from, in words of one syllable."""
+def expected_levels(requests, memory_slots, disk_bytes):
+    """The level that serves each request of a node, from the definition."""
     memory, disk, used, levels = set(), set(), HEADER_BYTES, []
     for index in requests:
         levels.append("memory" if index in memory else "disk" if index in disk else "store")
@@ -57,35 +57,42 @@ def served(requests, memory_slots, disk_bytes):
 
 
 def epochs_on_ranks(comm, folder, memory, disk, epochs=3):
-    """Three epochs by shards; -> (samples seen, node's hits, node's files on disk) per epoch, checked bit for bit."""
+    """Run epochs by shards and check the bits; (nodes, [(samples read, hits) by node] an epoch)."""
     nodes = NODES.get(comm.size) or [list(range(comm.size))]
     node = next(i for i, ranks in enumerate(nodes) if comm.rank in ranks)
-    folder = os.path.join(
-        comm.bcast(str(folder), root=0), f"{comm.size}-{memory}-{disk}-node{node}"
-    )
-    cache = node_cache(comm, nodes, content, decode, N, SHAPE, memory, folder, disk, KEY)
+    name = f"{comm.size}-{memory}-{disk}-node{node}"
+    folder = os.path.join(comm.bcast(str(folder), root=0), name)
+    settings = CacheSettings(memory, disk, folder, KEY)
+    cache = node_cache(comm, nodes, content, decode, N, SHAPE, settings)
     rows = []
     for epoch in range(epochs):
         cache.reset()
-        order, mine = np.random.default_rng(epoch).permutation(N), []
+        order, own = np.random.default_rng(epoch).permutation(N), []
         for step in node_batches(order, nodes, 2 * comm.size):
             assert np.array_equal(cache(step[comm.rank]), uncached(step[comm.rank]))
-            mine += step[comm.rank].tolist()
+            own += step[comm.rank].tolist()
         comm.allgather(None)
         assert (cache.memory.nbytes if cache.memory else 0) <= memory
         on_disk = sum(e.stat().st_size for e in os.scandir(folder)) if os.path.isdir(folder) else 0
         assert on_disk <= disk
-        everybody = comm.allgather((mine, cache.hits))
-        seen = [sum((everybody[rank][0] for rank in ranks), []) for ranks in nodes]
-        hits = [sum((Counter(everybody[rank][1]) for rank in ranks), Counter()) for ranks in nodes]
+        results = comm.allgather((own, cache.hits))
+        seen = [sum((results[rank][0] for rank in ranks), []) for ranks in nodes]
+        hits = [sum((Counter(results[rank][1]) for rank in ranks), Counter()) for ranks in nodes]
         rows.append((seen, hits))
     comm.allgather(None)
     cache.close()
     return nodes, rows
 
 
-LIMITS = [(0, 0), (EVERYTHING, 0), (0, EVERYTHING), (EVERYTHING, EVERYTHING), (TABLE_BYTES + 3 * SAMPLE_BYTES, 700),
-          (TABLE_BYTES + SAMPLE_BYTES - 1, HEADER_BYTES - 1), (5, HEADER_BYTES)]  # fmt: skip
+LIMITS = [
+    (0, 0),
+    (EVERYTHING, 0),
+    (0, EVERYTHING),
+    (EVERYTHING, EVERYTHING),
+    (TABLE_BYTES + 3 * SAMPLE_BYTES, 700),
+    (TABLE_BYTES + SAMPLE_BYTES - 1, HEADER_BYTES - 1),
+    (5, HEADER_BYTES),
+]
 
 
 @pytest.mark.parametrize("memory, disk", LIMITS)
@@ -94,15 +101,14 @@ def test_bits_hits_and_limits(on_ranks, tmp_path, memory, disk):
         nodes, rows = results[0]
         shards = node_shards(N, nodes)
         for epoch, (seen, hits) in enumerate(rows):
-            assert [sorted(s) for s in seen] == [
-                shard.tolist() for shard in shards
-            ]  # each sample once an epoch
+            # each sample once an epoch
+            assert [sorted(s) for s in seen] == [shard.tolist() for shard in shards]
             for node, shard in enumerate(shards):
                 check_hits(hits[node], epoch, len(shard), memory, disk)
 
 
 def check_hits(hits, epoch, size, memory, disk):
-    """What follows from the limits whatever the order in which ranks come; the exact order: the next test."""
+    """The hits that do not depend on the ranks' order; the next test checks the exact order."""
     assert sum(hits.values()) == size
     slots = max(0, min(size, (memory - TABLE_BYTES) // SAMPLE_BYTES))
     assert hits["memory"] == (slots if epoch else 0)
@@ -115,12 +121,13 @@ def check_hits(hits, epoch, size, memory, disk):
 @pytest.mark.parametrize(
     "memory_slots, disk", [(0, 0), (4, 0), (0, 900), (7, 500), (N, 0), (3, EVERYTHING)]
 )
-def test_each_request_is_served_as_the_plain_words_say(tmp_path, memory_slots, disk):
-    limit = TABLE_BYTES + memory_slots * SAMPLE_BYTES if memory_slots else 0
+def test_each_request_is_served_from_the_expected_level(tmp_path, memory_slots, disk):
+    memory = TABLE_BYTES + memory_slots * SAMPLE_BYTES if memory_slots else 0
+    settings = CacheSettings(memory, disk, str(tmp_path), KEY)
     requests = np.concatenate([np.random.default_rng(epoch).permutation(N) for epoch in range(3)])
 
     def body(comm):
-        cache = node_cache(comm, [[0]], content, decode, N, SHAPE, limit, str(tmp_path), disk, KEY)
+        cache = node_cache(comm, [[0]], content, decode, N, SHAPE, settings)
         levels = []
         for index in requests:
             cache.reset()
@@ -129,17 +136,18 @@ def test_each_request_is_served_as_the_plain_words_say(tmp_path, memory_slots, d
         cache.close()
         return levels
 
-    assert threads.run(1, body)[0] == served(requests.tolist(), memory_slots, disk)
+    assert threads.run(1, body)[0] == expected_levels(requests.tolist(), memory_slots, disk)
 
 
 def test_no_samples_and_a_limit_below_0(tmp_path):
     assert Cache(content, decode, SHAPE)(np.zeros(0, np.int64)).shape == (0, *SHAPE)
-    with pytest.raises(ValueError, match="limits of -1 and 0 bytes"):
-        threads.run(1, lambda comm: node_cache(comm, [[0]], content, decode, N, SHAPE, -1))
+    wrong = CacheSettings(memory_bytes=-1)
+    with pytest.raises(ValueError, match="memory_bytes=-1.*wanted sizes of 0 bytes or more"):
+        threads.run(1, lambda comm: node_cache(comm, [[0]], content, decode, N, SHAPE, wrong))
     with pytest.raises(ValueError, match="a key of 3 bytes"):
         DiskCache(str(tmp_path), b"abc", 1000)
     (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match="that can be written"):
+    with pytest.raises(ValueError, match="wanted a writable folder"):
         DiskCache(str(tmp_path / "file"), KEY, 1000)
 
 
@@ -157,8 +165,8 @@ def all_there(disk, salt=0):
     return [disk.get(index) in (None, content(index, salt)) for index in range(N)]
 
 
-def mended(folder):
-    """Open the folder again: nothing wrong comes out, and after one epoch all of it is there."""
+def reopen(folder):
+    """Open the folder again: no wrong copy is read, and after one epoch all copies are intact."""
     disk = DiskCache(str(folder), KEY, EVERYTHING)
     missing = [index for index in range(N) if disk.get(index) is None]
     assert all(all_there(disk))
@@ -173,25 +181,23 @@ def mended(folder):
 
 def test_the_next_job_starts_from_disk(tmp_path):
     assert filled(tmp_path).found == "empty"
-    assert mended(tmp_path) == 0 and DiskCache(str(tmp_path), KEY, EVERYTHING).found == "reused"
+    assert reopen(tmp_path) == 0 and DiskCache(str(tmp_path), KEY, EVERYTHING).found == "reused"
 
 
 @pytest.mark.parametrize("name", ["manifest", "data"])
-def test_files_cut_off_anywhere(tmp_path, name):
+def test_truncated_files(tmp_path, name):
     for cut in (1, 7, 48, 49, 400, 10**9):
         filled(tmp_path / str(cut))
         file = tmp_path / str(cut) / f"refgf-cache.{name}"
         os.truncate(file, max(0, file.stat().st_size - cut))
-        assert mended(tmp_path / str(cut)) >= (1 if cut < 10**9 else N)
+        assert reopen(tmp_path / str(cut)) >= (1 if cut < 10**9 else N)
 
 
 @pytest.mark.parametrize("name", ["manifest", "data"])
 def test_a_flipped_bit_anywhere(tmp_path, name):
     filled(tmp_path / "whole")
-    whole = {
-        each: (tmp_path / "whole" / f"refgf-cache.{each}").read_bytes()
-        for each in ("manifest", "data")
-    }
+    names = ("manifest", "data")
+    whole = {n: (tmp_path / "whole" / f"refgf-cache.{n}").read_bytes() for n in names}
     for place in range(0, len(whole[name]), 61):
         folder = tmp_path / str(place)
         folder.mkdir()
@@ -199,46 +205,43 @@ def test_a_flipped_bit_anywhere(tmp_path, name):
             damaged = bytearray(data)
             damaged[place % len(data)] ^= 4 * (each == name)
             (folder / f"refgf-cache.{each}").write_bytes(damaged)
-        assert mended(folder) >= 1, place
+        assert reopen(folder) >= 1, place
 
 
-def test_another_data_set_is_noticed_and_refilled(tmp_path):
+def test_another_data_set_is_detected_and_replaced(tmp_path):
     filled(tmp_path, key=OTHER_KEY, salt=9)
     assert DiskCache(str(tmp_path), KEY, EVERYTHING).found == "foreign"
-    assert mended(tmp_path) == N
+    assert reopen(tmp_path) == N
 
 
 def test_copies_of_another_data_set_under_the_right_header(tmp_path):
-    """Somebody has copied the data file only: same lengths, other bytes."""
+    """Only the data file was copied: same lengths, other bytes."""
     filled(tmp_path / "a"), filled(tmp_path / "b", key=OTHER_KEY, salt=9)
-    (tmp_path / "a" / "refgf-cache.data").write_bytes(
-        (tmp_path / "b" / "refgf-cache.data").read_bytes()
-    )
-    assert mended(tmp_path / "a") == N
+    other = (tmp_path / "b" / "refgf-cache.data").read_bytes()
+    (tmp_path / "a" / "refgf-cache.data").write_bytes(other)
+    assert reopen(tmp_path / "a") == N
 
 
-def test_the_check_sees_a_digest_of_nothing(tmp_path, monkeypatch):
-    """Seeded: a disk level that believes what it reads."""
+def test_a_constant_digest_is_detected(tmp_path, monkeypatch):
+    """Seeded mistake: a disk level that does not verify its copies."""
     monkeypatch.setattr(disk_level.DiskCache, "_digest", lambda self, index, data: bytes(16))
     with pytest.raises(AssertionError):
         test_copies_of_another_data_set_under_the_right_header(tmp_path)
 
 
 @pytest.mark.parametrize("limit", [HEADER_BYTES, 200, 700, 1000])
-def test_the_disk_keeps_to_its_limit(tmp_path, limit):
+def test_the_disk_respects_its_limit(tmp_path, limit):
     def used():
         return sum(entry.stat().st_size for entry in os.scandir(tmp_path))
 
     disk = filled(tmp_path, limit)
     assert used() == disk.nbytes <= limit
     smallest = min(RECORD_BYTES + len(content(i)) for i in range(N) if disk.get(i) is None)
-    assert used() + smallest > limit  # whatever still fitted was kept
+    assert used() + smallest > limit  # every copy that still fitted was stored
     assert not disk.put(N, bytes(limit))  # a file larger than the limit
     assert DiskCache(str(tmp_path), KEY, EVERYTHING).found == "reused"
-    smaller = DiskCache(str(tmp_path), KEY, max(HEADER_BYTES, used() - 1))  # a job with less room
-    assert (
-        smaller.found == "too large" and used() == HEADER_BYTES
-    ) or used() == limit == HEADER_BYTES
+    smaller = DiskCache(str(tmp_path), KEY, max(HEADER_BYTES, used() - 1))  # with a lower limit
+    assert used() == HEADER_BYTES and (smaller.found == "too large" or limit == HEADER_BYTES)
 
 
 def test_a_full_disk_is_a_miss(tmp_path, monkeypatch):
@@ -248,19 +251,20 @@ def test_a_full_disk_is_a_miss(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("keys", [(KEY, KEY), (KEY, OTHER_KEY)])
-def test_two_jobs_side_by_side_in_one_folder(tmp_path, keys):
-    """Of the same data set they share; of two, the later one takes the folder. Right bits and the limit in any case."""
+def test_two_concurrent_jobs_in_one_folder(tmp_path, keys):
+    """Jobs of one data set share the folder; of two data sets, the later one takes it.
+
+    The bits are right and the limit holds in both cases.
+    """
     wrong, limit = [], 1000
 
     def job(salt, key):
-        cache = Cache(
-            lambda i: content(i, salt), decode, SHAPE, disk=DiskCache(str(tmp_path), key, limit)
-        )
+        disk = DiskCache(str(tmp_path), key, limit)
+        cache = Cache(lambda i: content(i, salt), decode, SHAPE, disk=disk)
         for epoch in range(20):
             for index in np.random.default_rng([salt, epoch]).permutation(N):
-                if not np.array_equal(
-                    cache(np.array([index]))[0], decode(index, content(index, salt))
-                ):
+                sample = cache(np.array([index]))[0]
+                if not np.array_equal(sample, decode(index, content(index, salt))):
                     wrong.append((salt, epoch, index))
 
     salts = [0, int(keys[0] != keys[1])]
@@ -277,9 +281,8 @@ def test_two_jobs_side_by_side_in_one_folder(tmp_path, keys):
 
 
 def names_in_shared_memory():
-    return [
-        name for name in os.listdir(memory_level.FOLDER) if name.startswith(memory_level.PREFIX)
-    ]
+    prefix = memory_level.PREFIX
+    return [name for name in os.listdir(memory_level.FOLDER) if name.startswith(prefix)]
 
 
 def test_ranks_of_a_node_share_one_copy(on_ranks):
@@ -288,19 +291,19 @@ def test_ranks_of_a_node_share_one_copy(on_ranks):
         ranks = next(ranks for ranks in nodes if comm.rank in ranks)
         memory = SharedSamples(comm, nodes, N, SHAPE, EVERYTHING)
         first = comm.rank == ranks[0]
-        kept = [memory.put(i, decode(i, content(i))) for i in range(0, N, 2)] if first else [True]
+        stored = [memory.put(i, decode(i, content(i))) for i in range(0, N, 2)] if first else [True]
         comm.allgather(None)
         there = [i for i in range(N) if memory.get(i) is not None]
         right = all(np.array_equal(memory.get(i), decode(i, content(i))) for i in there)
         comm.allgather(None)
-        return all(kept), there == list(range(0, N, 2)), right, memory.taken == len(there)
+        return all(stored), there == list(range(0, N, 2)), right, memory.taken == len(there)
 
     for results in on_ranks(body):
         assert all(all(result) for result in results)
 
 
 def test_all_ranks_put_everything_at_once(on_ranks):
-    """No sample takes two slots, no slot holds two samples, and the limit of 7 samples is kept."""
+    """No sample takes two slots, no slot has two samples, and the limit of 7 samples holds."""
 
     def body(comm):
         nodes = [list(range(comm.size))]
@@ -310,17 +313,14 @@ def test_all_ranks_put_everything_at_once(on_ranks):
         comm.allgather(None)
         there = [i for i in range(N) if memory.get(i) is not None]
         comm.allgather(None)
-        return (
-            memory.taken,
-            len(there),
-            all(np.array_equal(memory.get(i), decode(i, content(i))) for i in there),
-        )
+        right = all(np.array_equal(memory.get(i), decode(i, content(i))) for i in there)
+        return memory.taken, len(there), right
 
     for results in on_ranks(body):
         assert set(results) == {(7, 7, True)}
 
 
-def test_nothing_has_a_name_once_it_is_shared(on_ranks):
+def test_shared_memory_has_no_name(on_ranks):
     def body(comm):
         memory = SharedSamples(comm, [list(range(comm.size))], N, SHAPE, EVERYTHING)
         comm.allgather(None)
@@ -335,14 +335,11 @@ def test_a_name_left_by_a_kill_is_removed_at_the_next_start():
     assert memory_level.PREFIX in leftovers.PREFIXES
 
 
-def test_more_shared_memory_than_there_is():
-    with pytest.raises(ValueError, match="rank 0 got no .* next: a smaller limit_bytes"):
+def test_too_little_shared_memory():
+    with pytest.raises(ValueError, match="on rank 0: got .* next: a smaller limit_bytes"):
         threads.run(3, lambda comm: SharedSamples(comm, [[0, 1, 2]], 2**20, (2**20, 2**10), 2**60))
-    assert not [
-        name
-        for name in names_in_shared_memory()
-        if time.time() - os.stat(f"/dev/shm/{name}").st_mtime < 1
-    ]
+    files = [os.path.join(memory_level.FOLDER, name) for name in names_in_shared_memory()]
+    assert not [file for file in files if time.time() - os.stat(file).st_mtime < 1]
 
 
 # ---- images ----
@@ -354,9 +351,13 @@ def test_real_files_through_all_levels(tmp_path):
     paths = train.fetch.paths
     wanted = train.fetch(np.arange(train.size))
 
+    key = data_set_key(str(tree), paths)
+    settings = CacheSettings(5 * 768 + 200, 10**6, str(tmp_path / "disk"), key)
+    read, decode_image = FolderStore(paths), decoder(paths, 16, 3)
+
     def body(comm):
-        cache = node_cache(comm, [[0, 1, 2]], FolderStore(paths), decoder(paths, 16, 3), train.size, (16, 16, 3),
-                           5 * 768 + 200, str(tmp_path / "disk"), 10**6, data_set_key(str(tree), paths))  # fmt: skip
+        nodes, shape = [[0, 1, 2]], (16, 16, 3)
+        cache = node_cache(comm, nodes, read, decode_image, train.size, shape, settings)
         cached = dataclasses.replace(train, fetch=cache)
         for _ in range(2):
             assert np.array_equal(cached.fetch(np.arange(train.size)), wanted)

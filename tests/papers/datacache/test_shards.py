@@ -1,4 +1,4 @@
-"""Shards by node: disjoint, complete, each sample once an epoch; with one node the batches of data.py."""
+"""Shards by node: disjoint, complete, each sample once an epoch; one node: `batches` of data.py."""
 
 import dataclasses
 
@@ -20,24 +20,19 @@ NODES = [
 
 
 def dataset(n):
-    return Dataset(
-        lambda i: i.astype(np.uint8).reshape(-1, 1, 1, 1),
-        np.arange(n),
-        ("a", "b"),
-        1,
-        1,
-        (0.0,),
-        (1.0,),
-    )
+    def fetch(indices):
+        return indices.astype(np.uint8).reshape(-1, 1, 1, 1)
+
+    return Dataset(fetch, np.arange(n), ("a", "b"), 1, 1, (0.0,), (1.0,))
 
 
 def check_shards(n, nodes):
-    """Dealt out rank by rank, card by card."""
+    """Round robin by rank."""
     size = sum(map(len, nodes))
-    hands = [[] for _ in nodes]
+    expected = [[] for _ in nodes]
     for i in range(n):
-        hands[next(j for j, ranks in enumerate(nodes) if i % size in ranks)].append(i)
-    assert [shard.tolist() for shard in shards.node_shards(n, nodes)] == hands
+        expected[next(j for j, ranks in enumerate(nodes) if i % size in ranks)].append(i)
+    assert [shard.tolist() for shard in shards.node_shards(n, nodes)] == expected
 
 
 def check_epoch(n, nodes, batch_size, seed=3):
@@ -47,8 +42,8 @@ def check_epoch(n, nodes, batch_size, seed=3):
     for node, shard in zip(nodes, shards.node_shards(n, nodes)):
         seen = [step[rank] for step in steps for rank in node]
         assert sorted(np.concatenate([np.zeros(0, int), *seen]).tolist()) == shard.tolist()
-        parts = [[len(step[rank]) for rank in node] for step in steps]
-        assert all(max(part) - min(part) <= 1 for part in parts)
+        lengths = [[len(step[rank]) for rank in node] for step in steps]
+        assert all(max(step) - min(step) <= 1 for step in lengths)
     totals = [sum(map(len, step)) for step in steps]
     assert all(abs(total - batch_size) <= len(nodes) for total in totals[:-1]) and sum(totals) == n
     assert all(len(step) == size for step in steps)
@@ -63,19 +58,14 @@ def test_shards_and_epochs(n, nodes):
 
 
 @pytest.mark.parametrize("size", [1, 3, 5])
-def test_one_node_has_the_batches_of_everybody(size):
+def test_one_node_has_the_usual_batches(size):
     data, nodes = dataset(23), [list(range(size))]
     for rank in range(size):
-        mine_and_wanted = (
-            shards.shard_batches(data, 6, 2, 1, rank, nodes),
-            batches(data, 6, 2, 1, rank, size),
-        )
-        for mine, wanted in zip(*mine_and_wanted, strict=True):
-            assert (
-                np.array_equal(mine[0], wanted[0])
-                and np.array_equal(mine[1], wanted[1])
-                and mine[2] == wanted[2]
-            )
+        got = shards.shard_batches(data, 6, 2, 1, rank, nodes)
+        wanted = batches(data, 6, 2, 1, rank, size)
+        for (images, labels, total), expected in zip(got, wanted, strict=True):
+            assert np.array_equal(images, expected[0]) and np.array_equal(labels, expected[1])
+            assert total == expected[2]
 
 
 def test_steps_agree_on_the_global_batch():
@@ -86,22 +76,20 @@ def test_steps_agree_on_the_global_batch():
 
 
 def test_epochs_differ_in_order_and_not_in_content():
-    first, second = (
-        shards.node_batches(shuffled(40, 1, epoch), [[0], [1]], 40)[0] for epoch in (0, 1)
-    )
+    orders = [shuffled(40, 1, epoch) for epoch in (0, 1)]
+    first, second = (shards.node_batches(order, [[0], [1]], 40)[0] for order in orders)
     assert all(sorted(a) == sorted(b) and not np.array_equal(a, b) for a, b in zip(first, second))
 
 
-def test_the_check_sees_a_sample_that_changes_its_node(monkeypatch):
-    """Seeded: the shard is what a node happens to get in the shuffled order."""
-    wrong = shards._node_of_rank
+def test_a_sample_that_changes_its_node_is_detected(monkeypatch):
+    """Seeded mistake: shards by place in the shuffled order."""
 
-    def by_place(order, nodes, batch_size):
-        owner = wrong(nodes)[np.arange(len(order)) % sum(map(len, nodes))]
-        mine = [(order[owner == node], len(ranks)) for node, ranks in enumerate(nodes)]
-        return [[shard[rank::count] for shard, count in mine for rank in range(count)]]
+    def assign_by_place(order, nodes, batch_size):
+        owner = shards._node_of_rank(nodes)[np.arange(len(order)) % sum(map(len, nodes))]
+        parts = [(order[owner == node], len(ranks)) for node, ranks in enumerate(nodes)]
+        return [[shard[rank::count] for shard, count in parts for rank in range(count)]]
 
-    monkeypatch.setattr(shards, "node_batches", by_place)
+    monkeypatch.setattr(shards, "node_batches", assign_by_place)
     with pytest.raises(AssertionError):
         check_epoch(23, [[0], [1]], 23)
 

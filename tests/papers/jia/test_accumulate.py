@@ -95,11 +95,11 @@ def test_a_step_that_is_not_accepted_changes_nothing(on_ranks):
         g[0, 5] = np.inf if comm.Get_rank() == comm.Get_size() - 1 else 1
         with new_flow(comm, Prescribed(), loss_scale=LossScale(4.0, dynamic=True)) as flow:
             flow.accumulate([(image[None], None) for image in g], 1, 1.0)
-            assert not flow.accepted and flow.model.loss_scale.scale == 2
+            assert not flow.result.accepted and flow.model.loss_scale.scale == 2
             assert (flow.model.parameters.flat == 0).all() and (flow.model.network.running[0] == 0).all()
             g[0, 5] = 1
             flow.accumulate([(image[None], None) for image in g], 1, 1.0)
-            assert flow.accepted and (flow.model.network.running[0] == 1).all()  # the mean of the parts' 1, not 2
+            assert flow.result.accepted and (flow.model.network.running[0] == 1).all()  # the mean of the parts' 1, not 2
 
     on_ranks(body)
 

@@ -5,7 +5,8 @@ import pytest
 from comm_cases import WIRES, assert_bits_everywhere, order_sensitive, rounded, same_bits, sizes_of
 
 from refgf.comm import ring, tree
-from refgf.comm.schedule import check, collective, execute, replay
+from refgf.comm.replay import check, replay
+from refgf.comm.schedule import collective, execute
 from refgf.comm.slices import length, slices
 from refgf.comm.trace import TracedComm
 from refgf.machine import threads

@@ -7,7 +7,7 @@ import pytest
 from topk_cases import data, sorted_top_k
 
 from refgf.comm import direct, gather, ring
-from refgf.comm.schedule import replay
+from refgf.comm.replay import replay
 from refgf.comm.slices import length, slices
 from refgf.comm.trace import TracedComm
 from refgf.machine import threads
@@ -92,7 +92,7 @@ def hitopk(comm, n, percent, g, select=exact_top_k):
     nodes = blocks(comm.Get_size(), g)
     i, j = divmod(comm.Get_rank(), g)
     owners = [node[j] for node in nodes]
-    node = gather.reduce_scatter(comm, nodes[i]), gather.allgather(comm, owners), gather.spread(comm, nodes[i])
+    node = gather.reduce_scatter(comm, nodes[i]), gather.allgather(comm, owners), gather.allgather_slices(comm, nodes[i])
     return HiTopK(n, percent, *node, select=select)
 
 
@@ -244,7 +244,7 @@ def test_groups_gather_at_the_same_time(on_ranks):
         x = np.arange(7, dtype=np.float32) + r
         own = gather.reduce_scatter(comm, group)(x)
         assert (x[own] == np.arange(7)[own] * len(group) + sum(group)).all()
-        gather.spread(comm, group)(x)
+        gather.allgather_slices(comm, group)(x)
         assert (x == np.arange(7) * len(group) + sum(group)).all()
 
     on_ranks(body)
@@ -255,19 +255,19 @@ def test_a_group_without_this_rank_is_refused():
         with pytest.raises(ValueError, match=f"allgather on rank {comm.rank}: got the group"):
             gather.allgather(comm, [(comm.rank + 1) % 2])
         with pytest.raises(ValueError, match="different ranks"):
-            gather.spread(comm, [comm.rank, comm.rank])
+            gather.allgather_slices(comm, [comm.rank, comm.rank])
 
     threads.run(2, body)
 
 
 def test_halves_make_the_ring():
-    """reduce_scatter, then spread: the ring's bits."""
+    """reduce_scatter, then allgather_slices: the ring's bits."""
     xs = order_sensitive(3, 20)
 
     def body(comm):
         x = xs[comm.rank].copy()
         gather.reduce_scatter(comm)(x)
-        gather.spread(comm)(x)
+        gather.allgather_slices(comm)(x)
         return x
 
     wanted = replay([ring.allreduce(r, 3, 20) for r in range(3)], xs)

@@ -1,4 +1,7 @@
-"""ResNet-50's shape, and its own layers against central differences; the network against PyTorch is in tests/baselines."""
+"""ResNet-50's shape, and its layers against central differences.
+
+tests/baselines compares the network with PyTorch.
+"""
 
 import numpy as np
 import pytest
@@ -25,7 +28,11 @@ def block(kind=Residual, height=5, channels=4, outputs=4, stride=1):
         return [convolution, BatchNorm(f"{name} norm", convolution.output_shape, space)]
 
     first = pair("first", shape, 3, stride)
-    main = first + [ReLU("relu", first[-1].output_shape, space)] + pair("second", first[-1].output_shape, 3, 1)
+    main = (
+        first
+        + [ReLU("relu", first[-1].output_shape, space)]
+        + pair("second", first[-1].output_shape, 3, 1)
+    )
     shortcut = pair("shortcut", shape, 1, stride) if (channels, stride) != (outputs, 1) else []
     return kind("block", main, shortcut, space)
 
@@ -46,7 +53,10 @@ def test_gradients_of_a_block(channels, outputs, stride):
 def test_a_block_is_what_its_docstring_says():
     layer = block()
     for part in layer.main:
-        part.bind([0.5 + images(1, spec.shape)[0] for spec in part.tensors], [np.empty(s.shape) for s in part.tensors])
+        part.bind(
+            [0.5 + images(1, spec.shape)[0] for spec in part.tensors],
+            [np.empty(s.shape) for s in part.tensors],
+        )
     x = y = images(3, layer.input_shape)
     for part in layer.main:
         y = part.forward(y, True)
@@ -113,13 +123,17 @@ def test_tensors_in_order_of_generation():
     """Names, order and sizes as `predict` has them, from the architecture's description alone."""
     tensors = ResNet50(1000).tensors
     assert len(tensors) == 161 and sum(spec.size for spec in tensors) == 25_557_032
-    assert [(spec.name, spec.shape) for spec in tensors] == [(t.name, t.shape) for t in resnet50().tensors]
+    assert [(spec.name, spec.shape) for spec in tensors] == [
+        (t.name, t.shape) for t in resnet50().tensors
+    ]
     assert all(spec.decay == spec.name.endswith("weight") for spec in tensors)
 
 
 def test_the_stride_is_in_the_3_x_3_convolution():
     """Version 1.5; in the paper's the first 1 x 1 convolution has it."""
-    blocks = [layer for layer in ResNet50(10, 64, width=1 / 64).layers if isinstance(layer, Residual)]
+    blocks = [
+        layer for layer in ResNet50(10, 64, width=1 / 64).layers if isinstance(layer, Residual)
+    ]
     strides = [(block.main[0].stride, block.main[3].stride) for block in blocks]
     assert [i for i, pair in enumerate(strides) if pair == (1, 2)] == [3, 7, 13]
     assert all(pair in ((1, 1), (1, 2)) for pair in strides)
@@ -129,7 +143,11 @@ def test_width_and_image_size():
     layers = {layer.name: layer for layer in ResNet50(10, 75, width=1 / 8).layers}
     assert layers["conv1"].output_shape == (38, 38, 8)
     assert [layers[f"conv{s}.1"].output_shape for s in (2, 3, 4, 5)] == [
-        (19, 19, 32), (10, 10, 64), (5, 5, 128), (3, 3, 256)]  # fmt: skip
+        (19, 19, 32),
+        (10, 10, 64),
+        (5, 5, 128),
+        (3, 3, 256),
+    ]
     assert layers["fc"].parameters == [] and layers["fc"].inputs == 256
     assert ResNet50(2, 1, width=1e-9).layers[-1].inputs == 4
 
@@ -137,7 +155,9 @@ def test_width_and_image_size():
 def test_the_slope_along_a_line():
     """Central differences along a random direction, which meets all 161 tensors."""
     network, gradients = small()
-    flat = np.concatenate([p.reshape(-1) for layer in network.layers[::-1] for p in layer.parameters])
+    flat = np.concatenate(
+        [p.reshape(-1) for layer in network.layers[::-1] for p in layer.parameters]
+    )
     step(network, 3)
     gradient, direction = gradients.flat.copy(), np.random.default_rng(1).standard_normal(flat.size)
     direction /= np.linalg.norm(direction)

@@ -26,7 +26,7 @@ def run(comm, steps, bad=None, **parts):
             if step == bad and comm.Get_rank() == 0:
                 g = np.where(np.arange(N) == 7, np.inf, g)
             flow.step(g, None, BATCH, rate=0.1)
-            assert flow.accepted == (step != bad)
+            assert flow.result.accepted == (step != bad)
         flow.require_same_parameters()
         return flow.model.parameters.flat.tobytes(), flow.compressed.compressor.state[
             "error"

@@ -1,9 +1,10 @@
-"""How each judged function is called with a case, and what becomes of its result. A module per family.
+"""How each judged function is called with a case. There is a module per family.
 
     FUNCTIONS["ring_allreduce"].run(module, case)  ->  {"out.x": array (p, n)}
 
-`module` is anything that has functions of the names and arguments in SPEC.md: the definitions, a definition with a
-seeded mistake, or an implementation. One array per rank becomes one array with a first axis `rank`.
+`module` is anything that has functions of the names and arguments in SPEC.md: the definitions, the
+definitions with a seeded mistake, or an implementation. One array per rank becomes one array with a
+first axis `rank`.
 """
 
 from refgf.oracle.judge.functions import (

@@ -1,4 +1,4 @@
-"""What the judge knows of one function: how a case calls it, and what the indices of its results mean."""
+"""What the judge knows of a function: how a case calls it, what its results' indices mean."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -19,7 +19,7 @@ def max_pool(module: Any, case: Case) -> Outputs:
 
 
 def training_step(name: str, count: int) -> JudgedFunction:
-    """Loss and gradients of a network of `count` tensors, which a case numbers with as many digits."""
+    """Loss and gradients of a network of `count` tensors, numbered with as many digits."""
     numbers = [str(i).zfill(len(str(count))) for i in range(count)]
 
     def run(module: Any, case: Case) -> Outputs:

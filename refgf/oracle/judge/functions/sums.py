@@ -33,7 +33,7 @@ def allreduce(name: str, *arguments: str) -> JudgedFunction:
 
 
 def allreduce_with_states(name: str, *arguments: str) -> JudgedFunction:
-    """An allreduce whose module may also have the function `..._states`: all ranks' arrays after each step."""
+    """An allreduce whose module may have `..._states` too: all ranks' arrays after each step."""
     states_name = name.replace("allreduce", "states")
     plain = allreduce(name, *arguments)
 

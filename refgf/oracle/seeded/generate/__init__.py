@@ -1,5 +1,6 @@
-"""Makes the golden cases. Each generator asserts that its case exercises what the case's `why` claims."""
+"""Generators of the golden cases. Each asserts that its case exercises what `why` claims."""
 
+from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate import (
     cache,
     daso,
@@ -14,7 +15,7 @@ from refgf.oracle.seeded.generate import (
 )
 
 
-def golden_cases():
-    """All cases of refgf/oracle/golden. -> list of Case"""
+def golden_cases() -> list[Case]:
+    """All cases of refgf/oracle/golden."""
     modules = (sums, hierarchy, updates, large_batch, sparse, topk, daso, cache, network, resnet50)
     return [case for module in modules for case in module.cases()]

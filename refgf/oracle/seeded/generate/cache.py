@@ -1,14 +1,20 @@
 """Cases of shards, their batches, and cache levels."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
+from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate.families import make, random_source, require
 
 NODES = {"one": [[0, 1, 2]], "even": [[0, 1], [2, 3]], "uneven": [[0, 3, 4], [1], [2, 5]]}
 
 
-def shard_cases():
-    why = "disjoint and complete, also where p does not divide n and nodes have different numbers of ranks"
+def shard_cases() -> Iterator[Case]:
+    why = (
+        "disjoint and complete, also where p does not divide n and nodes have different "
+        "numbers of ranks"
+    )
     for name, nodes in NODES.items():
         for n in (0, 5, 23):
             case = make(f"shards-{name}-{n}", "node_shards", "K1", why, {"n": n, "nodes": nodes})
@@ -18,7 +24,7 @@ def shard_cases():
             yield case
 
 
-def batch_cases():
+def batch_cases() -> Iterator[Case]:
     why = "every sample once an epoch, on its node, in the epoch's order; the last batch is short"
     for name, nodes in NODES.items():
         for batch_size in (6, 11):
@@ -40,7 +46,7 @@ def batch_cases():
     )
 
 
-def level_cases():
+def level_cases() -> Iterator[Case]:
     rng, n = random_source("levels"), 13
     requests = np.concatenate([rng.permutation(n) for _ in range(3)])
     file_bytes = rng.integers(60, 140, n)
@@ -74,6 +80,6 @@ def level_cases():
         yield case
 
 
-def cases():
+def cases() -> Iterator[Case]:
     for group in (shard_cases, batch_cases, level_cases):
         yield from group()

@@ -1,8 +1,14 @@
-"""Cases of DASO: order-sensitive numbers where the order of summation is stated, short epochs with every kind of batch."""
+"""Cases of DASO: short epochs with every kind of batch.
+
+Numbers are order-sensitive where the order of summation is stated.
+"""
+
+from collections.abc import Iterator
 
 import numpy as np
 
 from refgf.oracle.definitions import daso_run, daso_wait, same_bits
+from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.functions.daso import daso_settings
 from refgf.oracle.seeded.generate.families import make, random_source, require
 
@@ -26,8 +32,11 @@ def run_case(name, why, statements, p, nodes, batches, phases, **settings):
     return make(name, "daso_run", "A11 " + statements, why, arguments, w=w, g=g)
 
 
-def blocking_cases():
-    why = "blocking in every batch: parameters are rounded to bfloat16, groups take turns, momentum stays local"
+def blocking_cases() -> Iterator[Case]:
+    why = (
+        "blocking in every batch: parameters are rounded to bfloat16, groups take turns, "
+        "momentum stays local"
+    )
     case = run_case("daso-blocking", why, "A1 A3 A4 A7 A8", 4, 2, 5, [BLOCKING])
     require(ranks_agree(case).all(), case, "all ranks hold the same parameters after each batch")
     require(
@@ -44,8 +53,11 @@ def blocking_cases():
     yield run_case("daso-chunks", why, "A7", 6, 3, 3, [[1, 1, 0]], chunk=5)
 
 
-def cycling_cases():
-    why = "B = 3, W = 2 in epochs of 8: the sum of batch 6 waits one batch instead of two; three groups take turns"
+def cycling_cases() -> Iterator[Case]:
+    why = (
+        "B = 3, W = 2 in epochs of 8: the sum of batch 6 waits one batch instead of two; "
+        "three groups take turns"
+    )
     case = run_case("daso-shortened", why, "A1 A4 A5 A6 A8", 6, 2, 8, [[3, 1, 2], [3, 1, 2]])
     require(daso_wait(6, 8, (3, 1, 2)) == 1, case, "the last wait is shortened")
     require(
@@ -66,7 +78,10 @@ def cycling_cases():
     yield run_case(
         "daso-long-wait", "B = W = 4, four nodes of one rank", "A5 A6", 4, 4, 10, [[4, 1, 4]]
     )
-    why = "B = 8, L = 3, W = 2: gradients stay on the rank in batches 4, 5 and 7, but not while a sum is under way"
+    why = (
+        "B = 8, L = 3, W = 2: gradients stay on the rank in batches 4, 5 and 7, but not "
+        "while a sum is under way"
+    )
     case = run_case("daso-local-skip", why, "A2 A3 A4 A8", 4, 2, 12, [[8, 3, 2]])
     same = [same_bits(case["out.w"][t, 0], case["out.w"][t, 1]) for t in range(12)]
     require(
@@ -77,7 +92,7 @@ def cycling_cases():
     yield case
 
 
-def other_cases():
+def other_cases() -> Iterator[Case]:
     why = "warm-up, cycling, cool-down: blocking epochs are rounded, the others not"
     yield run_case(
         "daso-training", why, "A4 A5 A6 A7", 4, 2, 6, [BLOCKING, [4, 1, 1], [2, 1, 1], BLOCKING]
@@ -100,10 +115,13 @@ def other_cases():
         )
 
 
-def phase_cases():
+def phase_cases() -> Iterator[Case]:
     plateau = [1.0, 0.9, *[0.88] * 6, 0.8, *[0.79] * 18]
     settings = {"epochs": 24, "warmup": 2, "cooldown": 3}
-    why = "three epochs without a gain of 5 % are a plateau: B 4, 2, 1, then 8 again, last epochs blocking"
+    why = (
+        "three epochs without a gain of 5 % are a plateau: B 4, 2, 1, then 8 again, last "
+        "epochs blocking"
+    )
     case = make(
         "daso-phases", "daso_phases", "A9 A10", why, {**settings, "largest": 8}, losses=plateau[:24]
     )
@@ -147,7 +165,7 @@ def phase_cases():
     )
 
 
-def traffic_cases():
+def traffic_cases() -> Iterator[Case]:
     why = "every sender and place in the tree"
     for p, nodes, phase in [
         (6, 2, [3, 1, 2]),
@@ -175,6 +193,6 @@ def states_of(case):
     )
 
 
-def cases():
+def cases() -> Iterator[Case]:
     for group in (blocking_cases, cycling_cases, other_cases, phase_cases, traffic_cases):
         yield from group()

@@ -1,37 +1,43 @@
-"""Inputs that prove something, and the making of cases from them.
+"""Families of inputs, each of which proves something, and cases made from them.
 
-invariant    multiples of 1/4: every partial sum is exact, so any order gives these bits. Proves the algorithm.
-sensitive    large numbers that cancel beside small ones: only the stated order gives these bits. Proves the order.
-provenance   rank r contributes 2^r: the difference to 2^p - 1 names the ranks lost or counted twice.
+invariant    multiples of 1/4: every partial sum is exact, so any order gives these bits. A wrong
+             result is a wrong algorithm.
+sensitive    large numbers that cancel next to small ones: only the stated order gives these bits.
+provenance   rank r adds 2^r: the difference from 2^p - 1 names the ranks lost or counted twice.
 special      zeros of both signs, infinities, NaN, the largest numbers.
-denormal     sums in and around the denormal range: flushing them to zero shows.
+denormal     sums in and around the denormal range, which show flushing to zero.
 """
 
 import zlib
+from collections.abc import Iterable
 
 import numpy as np
 
 from refgf.oracle import definitions
 from refgf.oracle.definitions import on_wire
-from refgf.oracle.judge.cases import Case, fill
+from refgf.oracle.definitions.sums import LARGEST
+from refgf.oracle.judge.case import Case
+from refgf.oracle.judge.cases import fill
 
 DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}
 FAMILIES = ("invariant", "sensitive", "provenance", "special", "denormal")
 
 
-def array_type(dtype):
-    """bfloat16 numbers live in float32 arrays."""
+def array_type(dtype: str) -> type:
+    """bfloat16 numbers are in float32 arrays."""
     return np.float32 if dtype == "bfloat16" else np.dtype(dtype)
 
 
-def random_source(name, seed=0):
-    """The same numbers for the same case, whichever others are made."""
+def random_source(name: str, seed: int = 0) -> np.random.Generator:
+    """The same numbers for the same case, whichever others are generated."""
     return np.random.default_rng([seed, zlib.crc32(name.encode())])
 
 
-def inputs(family, p, n, dtype, rng, wire=None):
-    """(p, n) numbers of a family, each representable in dtype; large ones are large for the wire type."""
+def inputs(
+    family: str, p: int, n: int, dtype: str, rng: np.random.Generator, wire: str | None = None
+) -> np.ndarray:
+    """(p, n) numbers of a family, each representable in dtype; large is large for the wire."""
     x = {
         "invariant": _invariant,
         "sensitive": _sensitive,
@@ -39,7 +45,7 @@ def inputs(family, p, n, dtype, rng, wire=None):
         "special": _special,
         "denormal": _denormal,
     }[family](p, n, wire or dtype, rng)
-    with np.errstate(over="ignore"):  # what is large for one type may be infinite in another
+    with np.errstate(over="ignore"):  # a large number of one type may be infinite in another
         return on_wire(x.astype(array_type(dtype)), dtype)
 
 
@@ -58,9 +64,7 @@ def _provenance(p, n, dtype, rng):
 
 
 def _special(p, n, dtype, rng):
-    largest = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}.get(dtype) or float(
-        np.finfo(dtype).max
-    )
+    largest = LARGEST[dtype]
     odd = [0.0, -0.0, -0.0, np.inf, -np.inf, np.nan, largest, -largest, 1.0]
     x = rng.choice(odd[:3] * 4 + odd[3:], (p, n))
     x[:, : n // 4] = -0.0  # their sum is -0, which an accumulator that starts at +0 gets wrong
@@ -71,15 +75,24 @@ def _denormal(p, n, dtype, rng):
     return rng.integers(-9, 10, (p, n)) * SMALLEST[dtype]
 
 
-def make(name, function, statements, why, arguments=None, family="values", short=(), **arrays):
-    """A case with inputs `arrays`, filled with what the definitions say."""
+def make(
+    name: str,
+    function: str,
+    statements: str,
+    why: str,
+    arguments: dict | None = None,
+    family: str = "values",
+    short: Iterable[str] = (),
+    **arrays: np.ndarray,
+) -> Case:
+    """A case with inputs `arrays` and the definitions' results. short: bfloat16 inputs."""
     tensors = {f"in.{key}": np.asarray(value) for key, value in arrays.items()}
     short = tuple(f"in.{key}" for key in short)
     case = Case(name, function, statements.split(), why, family, arguments or {}, tensors, short)
     return fill(case, definitions)
 
 
-def require(condition, case, claim):
+def require(condition: bool, case: Case, claim: str) -> None:
     """The generator's own check that a case exercises what it claims."""
     if not condition:
         raise AssertionError(

@@ -1,5 +1,7 @@
 """Cases of tree, doubling, hierarchies, and what their ranks send."""
 
+from collections.abc import Iterator
+
 from refgf.oracle.definitions import (
     doubling_allreduce,
     ring_allreduce,
@@ -7,6 +9,7 @@ from refgf.oracle.definitions import (
     three_phase_allreduce,
     tree_allreduce,
 )
+from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate.families import inputs, make, random_source, require
 from refgf.oracle.seeded.generate.sums import FAMILY_SAYS
 
@@ -24,13 +27,13 @@ LONG_NODE = {
 }  # a node whose tree and ring differ, and one node too many
 
 
-def cases():
+def cases() -> Iterator[Case]:
     for group in (flat_cases, node_cases, log_phases_cases, hybrid_cases, traffic_cases):
         yield from group()
 
 
 def proving(name, function, statements, arguments, p, n, family):
-    """A case whose numbers give other bits in ring order, where the family claims that orders show."""
+    """A case whose numbers give other bits in ring order, if its family claims this."""
     for seed in range(20):
         x = inputs(family, p, n, "float32", random_source(name, seed), arguments["wire"])
         case = make(
@@ -48,7 +51,7 @@ def proving(name, function, statements, arguments, p, n, family):
     require(False, case, "the order shows")
 
 
-def flat_cases():
+def flat_cases() -> Iterator[Case]:
     """p = 5 and 9 are those where tree and doubling pair the ranks differently."""
     for name, statements in (("tree", "H1"), ("doubling", "H2")):
         for p, n, wire in (
@@ -76,7 +79,7 @@ def flat_cases():
                 yield case
 
 
-def node_cases():
+def node_cases() -> Iterator[Case]:
     for where, nodes in NODES.items():
         p = sum(map(len, nodes))
         for name, statement in (("three-phase", "H4"), ("two-level", "H5")):
@@ -96,7 +99,7 @@ def node_cases():
                 )
 
 
-def log_phases_cases():
+def log_phases_cases() -> Iterator[Case]:
     for where, nodes in (NODES | LONG_NODE).items():
         p = sum(map(len, nodes))
         for n, wire in ((29, None), (29, "float16"), (1, None), (0, None)):
@@ -122,7 +125,7 @@ def log_phases_cases():
             yield case
 
 
-def hybrid_cases():
+def hybrid_cases() -> Iterator[Case]:
     for n in (12, 13, 14):
         arguments = {"nodes": NODES["2-2"], "threshold": 13, "wire": None}
         x = inputs("sensitive", 4, n, "float32", random_source(f"hybrid-{n}", 3))
@@ -137,7 +140,7 @@ def hybrid_cases():
         )
 
 
-def traffic_cases():
+def traffic_cases() -> Iterator[Case]:
     for algorithm in (
         "tree",
         "recursive_doubling",

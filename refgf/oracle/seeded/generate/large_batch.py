@@ -1,5 +1,7 @@
 """Cases of polynomial decay, accumulation, and LARS in parallel and under float16 training."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from refgf.oracle.definitions import (
@@ -9,6 +11,7 @@ from refgf.oracle.definitions import (
     lars_step,
     same_bits,
 )
+from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate.families import inputs, make, random_source, require
 from refgf.oracle.seeded.generate.updates import relative
 
@@ -18,7 +21,7 @@ SIZES, DECAYED = (
 )  # 37 elements, 31 of tensors with a ratio
 
 
-def rate_cases():
+def rate_cases() -> Iterator[Case]:
     for step, power, why in (
         (0, 2.0, "the whole rate"),
         (3, 2.0, "on the way"),
@@ -37,7 +40,7 @@ def rate_cases():
         yield case
 
 
-def accumulation_cases():
+def accumulation_cases() -> Iterator[Case]:
     for parts in (1, 4):
         x = inputs("sensitive", parts, 13, "float32", random_source(f"accumulated-{parts}"))
         case = make(
@@ -56,10 +59,13 @@ def accumulation_cases():
         yield case
 
 
-def parallel_cases():
+def parallel_cases() -> Iterator[Case]:
     rng = random_source("lars-squares")
     arrays = {name: (rng.integers(-64, 65, 37) / 16).astype(np.float32) for name in "wg"}
-    why = "{} ranks; tensors of awkward sizes, an empty one, two without a ratio; squares and sums are exact"
+    why = (
+        "{} ranks; tensors of awkward sizes, an empty one, two without a ratio; squares "
+        "and sums are exact"
+    )
     for by in ("slices", "layers"):
         for p in (1, 3, 7):
             tensors, name = {"sizes": SIZES, "decayed": DECAYED}, f"lars-squares-{by}-p{p}"
@@ -81,13 +87,16 @@ def parallel_cases():
             yield case
 
 
-def half_case():
-    """Weights whose squares float16 does not hold, gradients whose squares are zero in it; a NaN on one rank."""
+def half_case() -> Iterator[Case]:
+    """Weights whose squares overflow in float16, gradients whose squares are zero; one NaN."""
     rng = random_source("scaled-lars")
     w = (rng.standard_normal(37) * 300).astype(np.float32)
     g = (rng.standard_normal((6, 3, 37)) * 2.0**-12).astype(np.float32)
     g[3, 2, 9] = np.nan
-    why = "float16 holds neither the squares of these weights nor those of the gradients; step 3 has a NaN on one rank"
+    why = (
+        "float16 holds neither the squares of these weights nor those of the gradients; "
+        "step 3 has a NaN on one rank"
+    )
     arguments = {
         "rate": 0.5,
         "momentum": 0.5,
@@ -109,7 +118,7 @@ def half_case():
     yield case
 
 
-def cases():
+def cases() -> Iterator[Case]:
     for group in (rate_cases, accumulation_cases, parallel_cases):
         yield from group()
     with np.errstate(over="ignore", under="ignore"):

@@ -1,6 +1,7 @@
-"""Cases of the network's layers, in float64, each with a bound derived from the number of roundings."""
+"""Cases of the network's layers, in float64, each with a bound from the number of roundings."""
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from refgf.oracle.definitions import (
     max_pool,
     max_pool_backward,
 )
+from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate.families import make, random_source, require
 
 U = 2.0**-53
@@ -25,7 +27,7 @@ def gamma(terms):
     return (terms + 1) * U / (1 - (terms + 1) * U)
 
 
-def conv_cases():
+def conv_cases() -> Iterator[Case]:
     for name, shape, weights, stride, pad, why in (
         ("strided", (2, 9, 8, 3), (3, 3, 3, 2), 2, 0, "stride 2 leaves the last column out"),
         ("padded", (1, 4, 5, 2), (5, 5, 2, 3), 1, 2, "a kernel larger than the image, padded"),
@@ -77,13 +79,16 @@ def check(case, function, at, name):
     )
 
 
-def pooling_cases():
+def pooling_cases() -> Iterator[Case]:
     rng = random_source("pool")
     x = rng.integers(-3, 4, (2, 7, 6, 3)).astype(
         np.float64
     )  # many equal values: the first of them counts
     dy = rng.integers(-8, 9, (2, 3, 2, 3)).astype(np.float64)
-    why = "overlapping windows, a row and a column that no window covers whole, ties to the first; exact"
+    why = (
+        "overlapping windows, a row and a column that no window covers whole, ties to "
+        "the first; exact"
+    )
     yield make("max-pool", "max_pool", "N2", why, {"window": 3, "stride": 2}, x=x, dy=dy)
     x = rng.standard_normal((1, 5, 5, 2))
     dy = rng.integers(-8, 9, (1, 2, 2, 2)).astype(np.float64)
@@ -99,7 +104,7 @@ def pooling_cases():
     )
 
 
-def normalization_cases():
+def normalization_cases() -> Iterator[Case]:
     rng = random_source("norm")
     x, scale, shift = (
         rng.standard_normal((2, 3, 4, 3)) * 2 + 1,
@@ -108,7 +113,8 @@ def normalization_cases():
     )
     why, pixels = "statistics over image, row and column; the variance divides by their number", 24
     case = make("batch-norm", "batch_norm", "N4", why, x=x, gamma=scale, beta=shift)
-    # mean and variance are sums of `pixels` terms; an error of either moves y by at most the largest |xhat|^2 of it
+    # mean and variance are sums of `pixels` terms;
+    # an error of either moves y by at most its product with the largest |xhat|^2
     mean, deviation = x.mean((0, 1, 2)), x.std((0, 1, 2))
     largest = np.abs((x - mean) / deviation).max() + np.abs(mean / deviation).max()
     spread = gamma(4 * pixels) * (1 + largest) ** 3
@@ -138,7 +144,7 @@ def normalization_cases():
     yield case
 
 
-def head_cases():
+def head_cases() -> Iterator[Case]:
     rng = random_source("head")
     x, w, b = rng.standard_normal((3, 11)), rng.standard_normal((11, 5)), rng.standard_normal(5)
     case = make("fully-connected", "fully_connected", "N6", "N, D and O differ", x=x, w=w, b=b)
@@ -152,7 +158,10 @@ def head_cases():
     case.tensors["bound.y"] = 3 * U * np.abs(case["out.y"])
     yield case
     logits = np.array([[0.0, 1, 2], [200, 201, 202], [-800, 0, 800], [5, 5, 5]])
-    why = "large logits do not overflow, and no row makes another underflow; divided by the global batch of 7"
+    why = (
+        "large logits do not overflow, and no row makes another underflow; divided by "
+        "the global batch of 7"
+    )
     case = make(
         "softmax",
         "softmax_cross_entropy",
@@ -188,7 +197,7 @@ CHANNELS = [
 ]  # inputs, outputs, kernel of conv1 .. conv5
 
 
-def alexnet_cases():
+def alexnet_cases() -> Iterator[Case]:
     """A width of 1/64 at 67 x 67: 6,553 parameters in 26 tensors."""
     rng = random_source("alexnet")
     shapes = SHAPES + [
@@ -202,8 +211,8 @@ def alexnet_cases():
     arrays |= {"images": rng.standard_normal((2, 67, 67, 3)), "labels": np.array([3, 0])}
     why = "loss and 26 gradients, last layer first, of two images in a global batch of 5"
     case = make("alexnet-step", "alexnet_step", "N8 N9 N10 N11", why, {"global_batch": 5}, **arrays)
-    # within 1e-10 of the gradient, or of the same layer's weight gradient: biases before a normalisation have a true
-    # gradient of zero. A depth of about 20 layers at gamma(500) leaves a factor of 100
+    # within 1e-10 of the gradient, or of the same layer's weight gradient, because biases before a
+    # normalisation have gradient zero; about 20 layers at gamma(500) leave a factor of 100
     layers = [[0, 1], [2, 3], [4, 5], *([i, i + 1, i + 2, i + 3] for i in range(6, 26, 4))]
     for layer in layers:
         weight = np.linalg.norm(case[f"out.gradient{layer[-1]:02}"])
@@ -216,8 +225,8 @@ def alexnet_cases():
     yield case
 
 
-def rounding_cases():
-    """Without normalisation, 16 tensors. The bounds are formed in float64 themselves, which moves them by about 1e-12."""
+def rounding_cases() -> Iterator[Case]:
+    """Without normalisation, 16 tensors. Rounding in float64 moves the bounds by about 1e-12."""
     rng = random_source("rounding")
     shapes = SHAPES + [s for i, o, k in reversed(CHANNELS) for s in ((o,), (k, k, i, o))]
     tensors = [
@@ -228,7 +237,10 @@ def rounding_cases():
     arrays |= {f"spread{i:02}": 1e-13 * abs(tensor) for i, tensor in enumerate(tensors)}
     arrays |= {"images": rng.standard_normal((2, 67, 67, 3)), "labels": np.array([3, 0])}
     arguments = {"global_batch": 5, "unit": U}
-    why = "bounds of 16 gradients where parameters may be 1e-13 of themselves off; rounding can change no choice"
+    why = (
+        "bounds of 16 gradients where parameters may be 1e-13 of themselves off; "
+        "rounding can change no choice"
+    )
     case = make("alexnet-rounding", "alexnet_rounding", "N12", why, arguments, **arrays)
     for i in range(16):
         case.tensors[f"bound.gradient{i:02}"] = case[f"out.bound{i:02}"]
@@ -257,7 +269,7 @@ def moved_loss(case, tensors):
     return abs((up - down) / (2 * h) - slope) / abs(slope)
 
 
-def cases():
+def cases() -> Iterator[Case]:
     for group in (
         conv_cases,
         pooling_cases,

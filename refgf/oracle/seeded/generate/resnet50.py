@@ -1,10 +1,12 @@
 """The case of ResNet-50."""
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
 from refgf.oracle.definitions import resnet50_step
+from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate.families import make, random_source, require
 
 BLOCKS = [3, 4, 6, 3]
@@ -12,7 +14,7 @@ CLASSES, BATCH = 4, 5
 
 
 def shapes():
-    """161 shapes in the order of generation, at a 64th of the width: 1, 2, 4, 8 channels in the blocks of a stage."""
+    """161 shapes in the order of generation, at a 64th of the width: 1, 2, 4, 8 channels."""
     found = [norm(1, (7, 7, 3))]
     channels = 1
     for stage, count in enumerate(BLOCKS):
@@ -38,7 +40,7 @@ def norm(outputs, before):
     return [(outputs,), (outputs,), (*before, outputs)]
 
 
-def cases():
+def cases() -> Iterator[Case]:
     rng = random_source("resnet50")
     tensors = [
         rng.standard_normal(s) * (2 / math.prod(s[:-1])) ** 0.5
@@ -53,7 +55,8 @@ def cases():
     )
     case = make("resnet50-step", "resnet50_step", "N14 N15", why, {"global_batch": BATCH}, **arrays)
     require(len(tensors) == 161, case, "161 tensors")
-    # as for AlexNet, of the largest gradient of its layer; 53 normalisations in a row, each over few values, cost a factor
+    # as for AlexNet, of the largest gradient of its layer;
+    # 53 normalisations in a row, each over few values, cost a factor
     for i in range(161):
         layer = range(2) if i < 2 else range(2 + (i - 2) // 3 * 3, 5 + (i - 2) // 3 * 3)
         size = max(np.linalg.norm(case[f"out.gradient{k:03}"]) for k in layer)

@@ -1,10 +1,15 @@
-"""Cases of coarse-grained sparse communication: small integers with momentum 1/2, so that every norm is exact."""
+"""Cases of coarse-grained sparse communication.
 
+Numbers are small integers and momentum is 1/2, so that every norm is exact.
+"""
+
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from refgf.oracle.definitions import FORMS, choose, conserved, csc_run, percent_of_step
+from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.functions.sparse import csc_settings
 from refgf.oracle.seeded.generate.families import make, random_source, require
 
@@ -16,7 +21,7 @@ PLAN = {"percent": 30, "warmup": (), "per_epoch": 5}
 def run_case(
     name, why, statements="", p=3, steps=20, plan=None, change=None, dyadic=True, **settings
 ):
-    """csc_run. change(g) alters the gradients (T, p, n); dyadic=False: norms that depend on the order of summation."""
+    """csc_run. change(g) alters the gradients (T, p, n); dyadic=False: norms are not exact."""
     rng, n = random_source("csc" + name), sum(SIZES)
     w = rng.integers(-16, 17, n).astype(np.float32) / 4
     g = rng.integers(-4, 5, (steps, p, n)) if dyadic else rng.standard_normal((steps, p, n))
@@ -41,7 +46,7 @@ def run_case(
     return make(name, "csc_run", "C1 C2 C3 C4 C5 C8 C9 C11 " + statements, why, arguments, **arrays)
 
 
-def form_cases():
+def form_cases() -> Iterator[Case]:
     for form in FORMS:
         yield from ties_and_conservation(form)
         why = "two dense epochs, one at 60 %, then 20 %: no masking in dense steps"
@@ -73,7 +78,7 @@ def ties_and_conservation(form):
     yield case
 
 
-def other_cases():
+def other_cases() -> Iterator[Case]:
     yield run_case("csc-one-rank", "one rank: the sum is its own", p=1, steps=6)
     yield run_case("csc-five-ranks", "five ranks share the decay and the norms", p=5, steps=6)
     why = "100 % of the chunks without warm-up: lists of all chunks"
@@ -102,7 +107,7 @@ def other_cases():
 
 
 def theta_case():
-    """Three chunks of 8 float16: the second ends on theta, and the third goes with them, in a ring of other slices."""
+    """Three chunks of 8 float16: the second ends on theta, and the third is sent with them."""
     why = "two packed chunks are exactly theta bytes on the wire: they wait for the third"
     lazily = {"wire": "float16", "theta_bytes": 2 * CHUNK * 2, "scale": 64.0}
     case = run_case(
@@ -123,7 +128,7 @@ def theta_case():
     return case
 
 
-def overflow_cases():
+def overflow_cases() -> Iterator[Case]:
     why = "an infinity in an unchosen chunk of one rank: nothing changes on any rank"
     for form in FORMS:
         name = f"csc-overflow-{form}"
@@ -194,7 +199,7 @@ def is_conserved(case):
     return True
 
 
-def piece_cases():
+def function_cases() -> Iterator[Case]:
     why = "the last chunk is shorter where n is not divisible"
     for n, chunk in ((0, 8), (7, 8), (8, 8), (53, 8), (62378344, 32768)):
         yield make(f"chunks-n{n}-chunk{chunk}", "chunk_bounds", "C1", why, {"n": n, "chunk": chunk})
@@ -229,6 +234,6 @@ def piece_cases():
         yield make(name, "csc_payload_bytes", "C14", why, arguments)
 
 
-def cases():
-    for group in (piece_cases, form_cases, other_cases, overflow_cases):
+def cases() -> Iterator[Case]:
+    for group in (function_cases, form_cases, other_cases, overflow_cases):
         yield from group()

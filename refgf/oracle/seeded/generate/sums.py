@@ -1,15 +1,24 @@
 """Cases of ring, direct, any order, lazy allreduce and merged gradients."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from refgf.oracle import definitions
 from refgf.oracle.definitions import direct_in_calls, ring_allreduce, ring_states, same_bits
+from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate.families import inputs, make, random_source, require
 
 FAMILY_SAYS = {
-    "invariant": "sums are exact in any order: a wrong result is a wrong algorithm, not another order",
-    "sensitive": "large numbers cancel beside small ones: only this order of summation gives these bits",
-    "provenance": "rank r contributes 2^r: the result names the ranks that were lost or counted twice",
+    "invariant": (
+        "sums are exact in any order: a wrong result is a wrong algorithm, not another order"
+    ),
+    "sensitive": (
+        "large numbers cancel beside small ones: only this order of summation gives these bits"
+    ),
+    "provenance": (
+        "rank r contributes 2^r: the result names the ranks that were lost or counted twice"
+    ),
     "special": "signed zeros, infinities, NaN and the largest numbers",
     "denormal": "denormal numbers: flushing them to zero shows",
 }
@@ -26,7 +35,7 @@ def allreduce_case(order, p, n, dtype, family, wire=None, seed=0):
 
 
 def seeded_case(order, p, n, dtype, family, wire, seed):
-    """One case for ring or direct. A bfloat16 dtype is its own wire type: that is bfloat16 addition."""
+    """One case for ring or direct. bfloat16 is its own wire type: that is bfloat16 addition."""
     wire = "bfloat16" if dtype == "bfloat16" else wire
     name = f"{order}-p{p}-n{n}-{dtype}-{family}" + (
         f"-wire-{wire}" if wire and dtype != wire else ""
@@ -82,11 +91,11 @@ def check_allreduce(case, order, p, n, family, wire):
         )
         require((np.abs(want[want != 0]) < tiny).any(), case, "the result has denormals")
     if order == "direct":
-        pieces = direct_in_calls(xs, sorted({n // 3, n // 2}), wire)
-        require(same_bits(pieces[0], want), case, "cutting into calls keeps the bits (D3)")
+        results = direct_in_calls(xs, sorted({n // 3, n // 2}), wire)
+        require(same_bits(results[0], want), case, "cutting into calls keeps the bits (D3)")
 
 
-def allreduce_cases():
+def allreduce_cases() -> Iterator[Case]:
     for order in ("ring", "direct"):
         for p in range(1, 10):
             yield allreduce_case(order, p, 2 * p + 3, "float32", "sensitive")
@@ -110,7 +119,7 @@ def allreduce_cases():
         yield allreduce_case(order, 3, 40, "float32", "special", "float16")
 
 
-def plan_cases():
+def plan_cases() -> Iterator[Case]:
     """Slices and traffic: numbers only."""
     for n, p in ((0, 3), (2, 5), (7, 7), (13, 4), (62378344, 512)):
         yield make(f"slices-n{n}-p{p}", "slice_bounds", "R1", shape_says(p, n), {"n": n, "p": p})
@@ -121,7 +130,7 @@ def plan_cases():
             yield make(name, f"{order}_traffic", statement, why, {"n": n, "p": p})
 
 
-def agreement_cases():
+def agreement_cases() -> Iterator[Case]:
     x = np.array([[1.5, np.nan, -0.0], [1.5, np.nan, -0.0], [1.5, np.nan, -0.0]], np.float32)
     x[1].view(np.uint32)[1] ^= 1  # another payload
     yield make(
@@ -137,7 +146,7 @@ def agreement_cases():
     yield make("agree-zero-sign", "agree", "R4", "+0 and -0 do not agree", family="special", x=x)
 
 
-def exact_cases():
+def exact_cases() -> Iterator[Case]:
     for family, p, dtype in (
         ("sensitive", 9, "float64"),
         ("special", 4, "float64"),
@@ -155,7 +164,10 @@ def exact_cases():
     for wire in (None, "float16", "bfloat16"):
         x = inputs("sensitive", 4, 24, "float32", random_source("bound"), "float16")
         x[:, 0] = 3e38
-        why = "how far any order may end from the exact sum; element 0 overflows, so nothing is promised there"
+        why = (
+            "how far any order may end from the exact sum; element 0 overflows, so nothing "
+            "is promised there"
+        )
         case = make(f"bound-wire-{wire}", "summation_bound", "S2", why, {"wire": wire}, x=x)
         open_ended = np.isinf(case["out.bound"])
         require(open_ended[0] and not open_ended[1:].any(), case, "only element 0 is open")
@@ -181,7 +193,7 @@ LAZY_SUMS = [
 ]
 
 
-def lazy_cases():
+def lazy_cases() -> Iterator[Case]:
     sizes = np.array([10, 0, 6, 1, 40, 3, 16, 2])
     for theta, why in LAZY_CALLS:
         arguments = {"itemsize": 4, "theta_bytes": theta}
@@ -199,7 +211,10 @@ def lazy_cases():
     for order, wire, theta in LAZY_SUMS:
         name = f"lazy-{order}-theta-{theta}-wire-{wire or 'none'}"
         x = inputs("sensitive", 3, sizes.sum(), "float32", random_source("lazy"), wire)
-        why = f"calls are allreduces with their own slices; theta counts {2 if wire else 4} bytes a gradient"
+        why = (
+            f"calls are allreduces with their own slices; theta counts {2 if wire else 4} "
+            "bytes a gradient"
+        )
         arguments = {"theta_bytes": theta, "wire": wire, "order": order}
         case = make(
             name, "lazy_allreduce", "L1 L3 L4", why, arguments, "sensitive", x=x, sizes=sizes
@@ -235,7 +250,7 @@ MERGED = [
 ]
 
 
-def merged_cases():
+def merged_cases() -> Iterator[Case]:
     sizes = np.array([10, 0, 6, 1, 40, 0, 16, 2])
     for order, wire, counts in MERGED:
         name = f"merged-{order}-{'-'.join(map(str, counts))}-wire-{wire or 'none'}"
@@ -259,7 +274,7 @@ def merged_cases():
         yield case
 
 
-def cases():
+def cases() -> Iterator[Case]:
     for group in (
         allreduce_cases,
         plan_cases,

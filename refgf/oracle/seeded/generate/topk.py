@@ -1,17 +1,20 @@
 """Cases of top-k, MSTopK, error feedback, HiTopKComm, and what they send."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from refgf.oracle.definitions import exact_sum, mstopk, top_k
+from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate.families import inputs, make, random_source, require
 
 
-def cases():
+def cases() -> Iterator[Case]:
     for group in (count_cases, choice_cases, bisection_cases, run_cases, traffic_cases):
         yield from group()
 
 
-def count_cases():
+def count_cases() -> Iterator[Case]:
     for n in (0, 1, 7, 1000, 3000, 62_378_344):
         why = "rounded up, at least 1, none of 0; 1.1 % of 1000 is 11"
         yield make(
@@ -31,7 +34,7 @@ def numbers(name, n):
     return x
 
 
-def choice_cases():
+def choice_cases() -> Iterator[Case]:
     for n, k in ((0, 0), (1, 1), (40, 0), (40, 7), (40, 21), (40, 40)):
         name = f"top-k-{k}-of-{n}"
         case = make(
@@ -49,7 +52,7 @@ def choice_cases():
         yield case
 
 
-def bisection_cases():
+def bisection_cases() -> Iterator[Case]:
     why = {
         30: "30 halvings find nearly the k largest",
         3: "3 halvings leave much to the neighbours",
@@ -78,7 +81,7 @@ def bisection_cases():
                 yield case
 
 
-def run_cases():
+def run_cases() -> Iterator[Case]:
     """Order-sensitive gradients; at 100 % of whole numbers the dense sum."""
     nodes = {
         "2-2": [[0, 1], [2, 3]],
@@ -119,11 +122,12 @@ def run_case(name, function, p, n, arguments):
     return case
 
 
-def traffic_cases():
+def traffic_cases() -> Iterator[Case]:
     for hierarchical in (False, True):
         for nodes in ([[0]], [[0, 1, 2]], [[0, 1], [2, 3]], [[4, 0], [1, 5], [3, 2]]):
             arguments = {"n": 1003, "nodes": nodes, "percent": 1, "hierarchical": hierarchical}
-            name = f"topk-traffic-{'nodes' if hierarchical else 'flat'}-{'-'.join(str(len(node)) for node in nodes)}"
+            sizes = "-".join(str(len(node)) for node in nodes)
+            name = f"topk-traffic-{'nodes' if hierarchical else 'flat'}-{sizes}"
             yield make(
                 name,
                 "topk_traffic",

@@ -1,8 +1,11 @@
 """Cases of precision, loss scaling, momentum SGD and LARS."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from refgf.oracle.definitions import momentum_step, same_bits
+from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate.families import make, random_source, require
 
 AWKWARD = [
@@ -38,7 +41,7 @@ def awkward_numbers(dtype="float32"):
     return np.array([*AWKWARD, *(-v for v in AWKWARD), np.nan]).astype(dtype)
 
 
-def cast_cases():
+def cast_cases() -> Iterator[Case]:
     why = "ties to even, overflow at and just below the limit, denormals, both signs, NaN"
     for wire, statements in (("float16", "P1"), ("bfloat16", "P1 P2")):
         for dtype in ("float32", "float64"):
@@ -57,7 +60,7 @@ def cast_cases():
         yield make(f"underflow-share-{wire}", "underflow_share", "P3", why, {"wire": wire}, x=x)
 
 
-def scaling_cases():
+def scaling_cases() -> Iterator[Case]:
     rng = random_source("scaling")
     g = (rng.standard_normal((3, 17)) * 2.0**-20).astype(np.float32)
     for power, why in (
@@ -98,11 +101,14 @@ def scaling_cases():
 
 
 def overflow_case(rng):
-    """Ten steps: one gradient overflows at the first scale, one is NaN on a single rank, the scale recovers."""
+    """Ten steps: one gradient overflows at the first scale, one is NaN; the scale recovers."""
     w = rng.standard_normal(13).astype(np.float32)
     g = (rng.standard_normal((10, 3, 13)) * 0.01).astype(np.float32)
     g[2, 1, 5], g[6, 2, 0] = 40.0, np.nan
-    why = "step 2 overflows on the wire, step 6 has a NaN on one rank: all ranks skip both, and w keeps its bits"
+    why = (
+        "step 2 overflows on the wire, step 6 has a NaN on one rank: all ranks skip "
+        "both, and w keeps its bits"
+    )
     arguments = {"rate": 0.1, "momentum": 0.9, "scale": 2048.0, "interval": 3, "wire": "float16"}
     case = make("scaled-run-overflow", "scaled_run", "P4 P5 P6 P7 P8", why, arguments, w=w, g=g)
     require(
@@ -114,7 +120,7 @@ def overflow_case(rng):
     return case
 
 
-def momentum_cases():
+def momentum_cases() -> Iterator[Case]:
     rng = random_source("momentum")
     w, g = (
         rng.standard_normal(19).astype(np.float32),
@@ -175,7 +181,7 @@ def momentum_cases():
 
 
 def fused(w, g, rate, momentum):
-    """M1 with each multiply-add rounded once (in float64, which holds the products of float32 exactly)."""
+    """M1 with each multiply-add rounded once: in float64 products of float32 are exact."""
     v, ws = np.zeros_like(w), []
     for step in g:
         v = (np.float64(np.float32(momentum)) * v + step).astype(np.float32)
@@ -191,7 +197,7 @@ LARS_RATIOS = [
 ]
 
 
-def lars_cases():
+def lars_cases() -> Iterator[Case]:
     rng = random_source("lars")
     w, g = (
         rng.integers(-4, 5, 17).astype(np.float32),
@@ -221,10 +227,10 @@ def lars_cases():
 
 
 def relative(values, share):
-    """A bound for results that rest on norms, whose order of summation is open: a rounding more per step or so."""
+    """A bound for results that depend on norms, whose order of summation is open."""
     return share * np.abs(values).max() * np.ones(values.shape)
 
 
-def cases():
+def cases() -> Iterator[Case]:
     for group in (cast_cases, scaling_cases, momentum_cases, lars_cases):
         yield from group()

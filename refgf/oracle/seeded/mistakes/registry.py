@@ -1,4 +1,4 @@
-"""A seeded mistake: which definition it replaces, which statement it violates, what it looks like."""
+"""A seeded mistake: the definition that it replaces, the statement that it violates, its name."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

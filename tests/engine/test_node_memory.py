@@ -5,10 +5,11 @@ import os
 import numpy as np
 import pytest
 
-from refgf.engine import shared
+from refgf.engine import node_memory
 from refgf.machine import threads
 from refgf.machine.link import LinkComm, parse_link
-from refgf.engine.shared import MEMORY_BYTES, SharedMemory, share_memory
+from refgf.engine.node_memory import share_memory
+from refgf.engine.shared import MEMORY_BYTES, SharedMemory
 from refgf.comm.trace import TracedComm
 
 
@@ -39,7 +40,7 @@ def test_communicators_are_given_back(on_ranks):
 
 
 def test_memory_is_what_it_says(on_ranks):
-    """2 piece_bytes (1 + 1/p) and 2 short_bytes a rank, in whole pages."""
+    """2 segment_bytes (1 + 1/p) and 2 short_bytes a rank, in whole pages."""
 
     def body(comm):
         p = comm.Get_size()
@@ -55,7 +56,7 @@ def test_memory_is_what_it_says(on_ranks):
 
 
 def test_default_blocks_share_the_memory():
-    sizes = {p: threads.run(p, lambda comm: SharedMemory(comm).piece_bytes)[0] for p in (1, 3, 8)}
+    sizes = {p: threads.run(p, lambda comm: SharedMemory(comm).segment_bytes)[0] for p in (1, 3, 8)}
     assert all(p * block <= MEMORY_BYTES for p, block in sizes.items()) and 8 * sizes[8] == MEMORY_BYTES
 
 
@@ -66,7 +67,7 @@ def test_who_cannot_share_says_so():
         assert not share_memory(link)
         with pytest.raises(ValueError, match=r"rank 0: got a LinkComm of 1 ranks that do not share memory; wanted .* next"):
             SharedMemory(link)
-        with pytest.raises(ValueError, match="got pieces of 7 bytes; wanted 8 or more"):
+        with pytest.raises(ValueError, match="got segments of 7 bytes; wanted 8 or more"):
             SharedMemory(comm, None, 7)
         with pytest.raises(ValueError, match=r"SharedMemory on rank 0: got shape \(2, 2\)"):
             SharedMemory(comm)(np.zeros((2, 2), np.float32))
@@ -76,7 +77,7 @@ def test_who_cannot_share_says_so():
 
 def test_more_than_there_is(on_ranks):
     """On every rank, before the memory is touched. Threads take it from the process."""
-    if not os.path.isdir(shared.FOLDER):
+    if not os.path.isdir(node_memory.FOLDER):
         pytest.skip("this system has no /dev/shm")
 
     def body(comm):
@@ -133,8 +134,55 @@ def test_after_a_call_that_was_interrupted_there_is_none():
         allreduce.barrier = lambda: next(iter(()))  # StopIteration, as Ctrl-C might come here
         with pytest.raises(StopIteration):
             allreduce(np.ones(3, np.float32))
-        with pytest.raises(ValueError, match="under way or was interrupted.* wanted one at a time; next: close"):
+        with pytest.raises(ValueError, match="in flight or was interrupted.* wanted one at a time; next: close"):
             allreduce(np.ones(3, np.float32))
         allreduce.close()
 
     threads.run(2, body)
+
+
+def test_rows_are_written_before_the_counter_that_says_so():
+    """A processor may reorder what is on one side of a `Sync`."""
+    happened = []
+
+    class Own(list):
+        def __setitem__(self, place, value):
+            happened.append("counter")
+            list.__setitem__(self, place, value)
+
+    class Other(list):
+        def __getitem__(self, place):
+            happened.append("poll")
+            return list.__getitem__(self, place)
+
+    class Window:
+        def Sync(self):
+            happened.append("Sync")
+
+    memory = node_memory.NodeMemory.__new__(node_memory.NodeMemory)
+    memory._threads, memory.windows, memory.count, memory.own = False, [Window()], 8, Own([0, 0])
+    memory.others = [Other([0, 9 << node_memory.MESSAGE_BITS | 7])]
+    assert memory.barrier(7)
+    assert happened == ["Sync", "counter", "poll", "Sync"]
+    assert memory.own == memory.others[0]
+
+
+def test_with_closes_it_unless_the_block_raises(on_ranks):
+    """After an error other ranks may not close: closing would wait for them."""
+
+    def body(comm):
+        with SharedMemory(comm) as allreduce:
+            x = allreduce.zeros(5)
+            x += 1
+            allreduce(x)
+            assert (x == comm.Get_size()).all()
+        with pytest.raises(ValueError, match="got a call after close"):
+            allreduce(np.ones(3, np.float32))
+        with pytest.raises(RuntimeError), SharedMemory(comm) as allreduce:
+            raise RuntimeError
+        x = np.ones(3, np.float32)
+        allreduce(x)
+        assert (x == comm.Get_size()).all()
+        allreduce.close()
+
+    on_ranks(body)

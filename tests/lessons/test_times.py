@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kit
-from kit import alone, calls, flow, images
+from kit import call_times, calls, flow, images, step_times
 from refgf.comm import ring
 from refgf.machine import threads
 from refgf.comm.schedule import collective
@@ -19,12 +19,12 @@ OWN_S = np.array([[[1.0, 2.0, 2.5, 5.0]], [[1.0, 2.0, 2.5, 3.0]]])  # (ranks, st
 
 
 def test_ranks_one_after_another():
-    assert alone.since_first(OWN_S).tolist() == [[3.0, 4.0, 4.5]]
+    assert step_times.on_one_clock(OWN_S).tolist() == [[3.0, 4.0, 4.5]]
 
 
 def test_clocks_of_their_own_would_be_seen():
     """Seeded mistake: the slowest rank by its own clock, as if all had started together. Half of the step is lost."""
-    assert OWN_S[..., :-1].max(axis=0).tolist() == [[1.0, 2.0, 2.5]] != alone.since_first(OWN_S).tolist()
+    assert OWN_S[..., :-1].max(axis=0).tolist() == [[1.0, 2.0, 2.5]] != step_times.on_one_clock(OWN_S).tolist()
 
 
 @pytest.mark.parametrize("ranks, steps", [(1, 1), (3, 5), (7, 2)])
@@ -36,7 +36,7 @@ def test_any_ranks_and_steps(ranks, steps):
     closed_s = np.broadcast_to(events_s.max(axis=(0, 2)) + 1, (ranks, steps))[..., None]
     own_s = np.concatenate([events_s, closed_s], axis=-1) - start_s
     wanted = events_s.max(axis=0) - start_s.min(axis=0)
-    assert alone.since_first(own_s).tolist() == wanted.tolist()
+    assert step_times.on_one_clock(own_s).tolist() == wanted.tolist()
     assert (np.diff(wanted) >= 0).all()  # gradients in order of time, as `predict` asks
 
 
@@ -46,26 +46,28 @@ def test_what_a_step_and_its_calls_take(size):
 
     def body(comm):
         run = kit.Run(comm, Namespace(link=None, threads=size, quick=True, full=False))
-        allreduce, model = collective(run.comm.Dup(), ring.allreduce), replica(AlexNet(10, 67, 1 / 16), 1)
+        allreduce, model = collective(run.comm.Dup(), ring.allreduce), replica(AlexNet(10, 67, 1 / 16), seed=1)
         batches = [(np.ones((2, *model.network.image_shape), np.float32), np.array([1, 2]), 2 * size)] * 4
-        timing, ready_s = alone.step_alone(run, model, batches, skip=2)
-        line = alone.queued(run, [0, 7, 5000], allreduce, repeats=2).line
-        among, plain_s = alone.among(run, model, batches, line, allreduce)
-        row = alone.row(run, [0, 7, 5000], allreduce, repeats=2)
-        curve, curved_s = alone.among_by_size(run, model, batches, row, allreduce)
-        beside_s = alone.beside(run, model, batches, row, allreduce)
-        share = alone.kept_share_of(run, 100, allreduce)
-        return timing, ready_s, line, among, (plain_s, curved_s, beside_s), share, row, curve
+        timing, ready_s = step_times.without_exchange(run, model, batches, skip=2)
+        queued = call_times.queued(run, [0, 7, 5000], allreduce, repeats=2)
+        line = call_times.line_of(run, queued)
+        inside, plain_s = call_times.line_in_steps(run, model, batches, line, allreduce)
+        curve, curved_s = call_times.in_steps(run, model, batches, queued, allreduce)
+        with_thread_s = call_times.compute_with_thread(run, model, batches, queued, allreduce)
+        share = call_times.kept_share(run, 100, allreduce)
+        compute_s = plain_s, curved_s, with_thread_s
+        return timing, ready_s, line, inside, compute_s, share, queued, curve
 
     heard = threads.run(size, body)
     assert all(other == heard[0] for other in heard)
-    timing, ready_s, line, among, compute_s, share, row, curve = heard[0]
+    timing, ready_s, line, inside, compute_s, share, queued, curve = heard[0]
     assert timing.repeats == 2 and len(ready_s) == 26
     assert ready_s == sorted(ready_s) and ready_s[0] > 0 and ready_s[-1] <= timing.high_s
-    assert among.a_s >= line.a_s >= 0 and among.b_s_per_byte == line.b_s_per_byte and 0 <= share <= 1
-    assert [m for m, _ in curve.points] == [m for m, _ in row.points] == [4, 28, 20000]
+    assert inside.a_s >= line.a_s >= 0 and inside.b_s_per_byte == line.b_s_per_byte
+    assert 0 <= share <= 1
+    assert [m for m, _ in curve.points] == [m for m, _ in queued.points] == [4, 28, 20000]
     assert all(t >= 0 for _, t in curve.points)
-    assert min(compute_s) >= 0 and alone.at_pace([1.0, 3.0], timing, timing.median_s / 2) == [0.5, 1.5]
+    assert min(compute_s) >= 0 and step_times.rescaled([1.0, 3.0], timing, timing.median_s / 2) == [0.5, 1.5]
 
 
 @pytest.mark.parametrize("size", [1, 3])
@@ -77,7 +79,7 @@ def test_calls_by_kind(size):
         options = Namespace(link=None, threads=size, quick=True, full=False, network="alexnet", width=1 / 16, batch=2)
         run, data = kit.Run(comm, options), digits(67)[0]
         found = calls.measure(run, data, {"float32": calls.Kind(), "later": calls.Kind(wire=np.float16, overlap=True)})
-        with flow.new(run, data, wire=np.float16, density=10.0) as stack:
+        with flow.new(run, data, wire=np.float16, csc=flow.csc(run, data, 10.0)) as stack:
             run.comm.reset()
             selection_s = calls.selection_s(run, stack, images.steps(run, data, 4), 0.0, norms=False)
             return found, selection_s, run.comm.messages
@@ -85,19 +87,20 @@ def test_calls_by_kind(size):
     heard = threads.run(size, body)
     assert all(other == heard[0] for other in heard)
     found, selection_s, messages = heard[0]
-    n = found["float32"].row.points[-1][0] // 4
-    assert [m for m, _ in found["later"].row.points] == [2 * k for k in alone.sizes_up_to(n)]
-    assert found["later"].seconds == found["later"].row and found["float32"].kept_share == 0
+    n = found["float32"].queued.points[-1][0] // 4
+    assert [m for m, _ in found["later"].queued.points] == [2 * k for k in call_times.sizes_up_to(n)]
+    assert found["later"].seconds == found["later"].queued and found["float32"].kept_share == 0
     assert selection_s > 0 and messages == 0
 
 
 def test_a_call_that_is_late_among_others(monkeypatch):
     """By hand: in a row 1, 3 and 5 s; measured among others 3 s for 256 elements and 5 s for 5000, where the row has 4 s:
     2 and 1 s late. Other sizes by what lies between; a step with one short call of 13 s computes for 10 s."""
-    monkeypatch.setattr(alone, "calls_among", lambda run, model, batches, sizes, allreduce: ([3.0, 5.0], 13.0))
+    found = [3.0, 5.0], 13.0
+    monkeypatch.setattr(call_times, "added_to_steps", lambda *arguments: found)
     model = Namespace(gradients=Namespace(flat=np.zeros(32 * 5000)))
-    row = alone.Curve(((1024, 1.0), (10512, 3.0), (29488, 5.0)))  # 10512 is half way from 256 to 5000 elements of 4 bytes
-    curve, compute_s = alone.among_by_size(Namespace(size=3), model, [], row, None)
+    row = call_times.Curve(((1024, 1.0), (10512, 3.0), (29488, 5.0)))  # 10512 is half way from 256 to 5000 elements of 4 bytes
+    curve, compute_s = call_times.in_steps(Namespace(size=3), model, [], row, None)
     assert row(20000) == 4.0 and compute_s == 10.0
     assert curve.points == ((1024, 3.0), (10512, 4.5), (29488, 6.0))
 
@@ -109,7 +112,7 @@ def test_calls_of_gradients_are_of_the_same_each_time():
     def double(z):
         z *= 2
 
-    fresh = alone.of_gradients(double, gradients)
+    fresh = call_times.of_gradients(double, gradients)
     for _ in range(2):
         fresh(x)
         double(y)
@@ -118,7 +121,7 @@ def test_calls_of_gradients_are_of_the_same_each_time():
 
 @pytest.mark.parametrize("n", [1, 2, 63, 65, 347_538])
 def test_sizes_rise_to_the_whole(n):
-    sizes = alone.sizes_up_to(n)
+    sizes = call_times.sizes_up_to(n)
     assert sizes == sorted(set(sizes)) and sizes[0] == min(n, 64) and sizes[-1] == n and len(sizes) <= 8
 
 

@@ -1,0 +1,136 @@
+"""The promises of the house: a core that is read in a weekend, short files and lines, few parameters."""
+
+import ast
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CORE = ("ops.py", "device.py", "comm", "nn", "exchange", "training", "predict")
+WEEKEND = 3200  # lines of Python
+LONGEST = {"training/gradientflow.py": 150, "exchange/csc.py": 200}
+LONGEST_IN_CORE, LONGEST_ELSEWHERE = 220, 400
+COLUMNS, PARAMETERS = 100, 8
+
+
+def tracked(*patterns):
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if ended.returncode:
+        pytest.skip("not a git checkout")
+    return [ROOT / name for name in ended.stdout.splitlines() if (ROOT / name).exists()]
+
+
+def lines(file):
+    return len(file.read_text().splitlines())
+
+
+def core():
+    for name in CORE:
+        place = ROOT / "refgf" / name
+        yield from [place] if place.is_file() else sorted(place.rglob("*.py"))
+
+
+def reading():
+    """{file: lines} as READING.md says, and its total."""
+    text = (ROOT / "refgf" / "READING.md").read_text()
+    rows = re.findall(r"^\| `([\w/]+\.py)` \| (\d+) \|", text, re.M)
+    total = re.search(r"\*\*([\d,]+) lines\*\*", text)
+    return {name: int(count) for name, count in rows}, int(total[1].replace(",", ""))
+
+
+def test_the_weekend_is_what_reading_md_says():
+    files, total = reading()
+    assert files == {name: lines(ROOT / "refgf" / name) for name in files}, "next: make reading"
+    assert total == sum(files.values()) <= WEEKEND
+
+
+def test_the_weekend_is_the_whole_core():
+    """Every file of the core that has code is in the list, so that nothing grows beside it."""
+    files, _ = reading()
+    code = {str(f.relative_to(ROOT / "refgf")) for f in core() if len(ast.parse(f.read_text()).body) > 1}
+    assert set(files) == code
+
+
+def test_no_file_is_long():
+    long = {}
+    for file in tracked("refgf/*.py", "lessons/*.py"):
+        name = str(file.relative_to(ROOT)).removeprefix("refgf/")
+        limit = LONGEST.get(name, LONGEST_IN_CORE if file in set(core()) else LONGEST_ELSEWHERE)
+        if lines(file) > limit:
+            long[name] = lines(file)
+    assert not long, "divide them by their ideas"
+
+
+def test_lines_are_short_and_the_formatter_has_no_exceptions():
+    wrong = []
+    for file in tracked("*.py"):
+        for number, line in enumerate(file.read_text().splitlines(), start=1):
+            exception = re.search(r"# *fmt: *(skip|off)", line) and file != Path(__file__)
+            if len(line) > COLUMNS or exception:
+                wrong.append(f"{file.relative_to(ROOT)}:{number}")
+    assert not wrong
+
+
+def functions(file):
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.FunctionDef):
+            yield node
+
+
+def test_functions_have_few_parameters():
+    wrong = []
+    for file in tracked("refgf/*.py", "lessons/*.py"):
+        for node in functions(file):
+            given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            names = [argument.arg for argument in given if argument.arg not in ("self", "cls")]
+            if len(names) > PARAMETERS:
+                wrong.append(f"{file.relative_to(ROOT)}:{node.lineno} {node.name}: {len(names)}")
+    assert not wrong
+
+
+def test_public_functions_of_the_core_are_annotated():
+    """Arrays may go without (they are NumPy's or CuPy's); what comes back may not."""
+    wrong = []
+    for file in core():
+        for node in functions(file):
+            public = not node.name.startswith("_") or node.name == "__init__"
+            if public and node.returns is None and any(isinstance(n, ast.Return) and n.value is None for n in ast.walk(node)):
+                wrong.append(f"{file.relative_to(ROOT)}:{node.lineno} {node.name}")
+    assert not wrong
+
+
+def test_the_core_has_no_optional_protocols():
+    """No hasattr, and no getattr with a default, that asks an object what it can do."""
+    wrong = []
+    for file in core():
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                if node.func.id == "hasattr" or (node.func.id == "getattr" and len(node.args) == 3):
+                    wrong.append(f"{file.relative_to(ROOT)}:{node.lineno}")
+    assert not wrong
+
+
+def test_no_two_classes_have_one_name():
+    """Outside the seeded mistakes, whose classes are wrong variants of others."""
+    found = Counter()
+    for file in tracked("refgf/*.py"):
+        if "seeded" not in file.parts:
+            body = ast.parse(file.read_text()).body
+            found.update(node.name for node in body if isinstance(node, ast.ClassDef))
+    assert [name for name, count in found.items() if count > 1] == []
+
+
+def test_tests_mirror_the_house():
+    """Every module of the core has a test file of its name."""
+    missing = []
+    for file in core():
+        if len(ast.parse(file.read_text()).body) <= 1 or file.name == "__init__.py":
+            continue
+        place = ROOT / "tests" / file.relative_to(ROOT / "refgf").parent
+        if not list(place.glob(f"test_{file.stem}*.py")):
+            missing.append(str(file.relative_to(ROOT)))
+    assert missing == []
