@@ -29,7 +29,7 @@ export PRTE_MCA_rmaps_default_mapping_policy ?= :oversubscribe
 export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 
-.PHONY: demo test test-long mutation peers gpu-check figures clean setup
+.PHONY: demo test test-long mutation peers gpu-check figures reading clean setup
 .DEFAULT_GOAL := demo
 
 # $(call environment,FOLDER): a virtual environment whose pip works; one that Ctrl-C left half made is repaired
@@ -69,7 +69,8 @@ test: setup
 test-long: setup $(VENV)/.ready-mutation
 	$(PY) -m pytest -m long
 	$(PY) tests/mutation.py --sample 20 --minutes 4 --floor 0.4
-	for p in 1 5 6 7 8; do $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x tests/comm || exit 1; done
+	for p in 1 5 6 7 8; do $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x \
+	  tests/comm tests/engine tests/papers/jia || exit 1; done
 	for p in 1 5; do $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" tests/exchange \
 	  tests/training/test_ladder*.py tests/training/test_gradientflow*.py tests/training/test_equivalence.py || exit 1; done
 
@@ -102,6 +103,9 @@ figures: setup
 	for n in 1 2; do $(MAKE) cluster-lesson-07 NODES=$$n ARGS="$(SIZE) --output figures" || exit 1; done
 	for lesson in $(LESSONS); do $(MAKE) cluster-lesson-$$lesson ARGS="$(SIZE) --output figures" || exit 1; done
 	$(PY) -m pytest -W error tests/lessons/test_lessons.py -k stale
+
+reading: setup  # write the line counts of refgf/READING.md again
+	$(PY) tests/reading.py
 
 clean:
 	rm -rf $(VENV) results build *.egg-info

@@ -11,7 +11,7 @@ The floors of the house, each a folder; read them from the bottom up:
     cluster/   several nodes with shaped links on one machine
 
     launch/    what must happen before MPI starts: make it the first import of a script
-    doctor/    `python -m refgf.doctor` looks at this machine and says what to mend
+    doctor/    `python -m refgf.doctor` checks this machine and prints what to fix
     device.py  NumPy or CuPy; host staging
     half.py    float32 to float16 and back, fast
     fused.py   loops over long arrays in one pass, where Numba is installed; fused_gpu.py: as CUDA kernels

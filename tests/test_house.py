@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 CORE = ("ops.py", "device.py", "comm", "nn", "exchange", "training", "predict")
-WEEKEND = 3200  # lines of Python
+WEEKEND, BESIDE = 3200, 300  # lines of Python: in READING.md's list, and elsewhere in the core
 LONGEST = {"training/gradientflow.py": 150, "exchange/csc.py": 200}
 LONGEST_IN_CORE, LONGEST_ELSEWHERE = 220, 400
 COLUMNS, PARAMETERS = 100, 8
@@ -48,11 +48,12 @@ def test_the_weekend_is_what_reading_md_says():
     assert total == sum(files.values()) <= WEEKEND
 
 
-def test_the_weekend_is_the_whole_core():
-    """Every file of the core that has code is in the list, so that nothing grows beside it."""
+def test_little_of_the_core_is_not_in_the_weekend():
+    """Otherwise the core could grow beside the list."""
     files, _ = reading()
-    code = {str(f.relative_to(ROOT / "refgf")) for f in core() if len(ast.parse(f.read_text()).body) > 1}
-    assert set(files) == code
+    names = {str(file.relative_to(ROOT / "refgf")): file for file in core()}
+    assert set(files) <= set(names)
+    assert sum(lines(file) for name, file in names.items() if name not in files) <= BESIDE
 
 
 def test_no_file_is_long():
@@ -98,7 +99,11 @@ def test_public_functions_of_the_core_are_annotated():
     for file in core():
         for node in functions(file):
             public = not node.name.startswith("_") or node.name == "__init__"
-            if public and node.returns is None and any(isinstance(n, ast.Return) and n.value is None for n in ast.walk(node)):
+            if (
+                public
+                and node.returns is None
+                and any(isinstance(n, ast.Return) and n.value is None for n in ast.walk(node))
+            ):
                 wrong.append(f"{file.relative_to(ROOT)}:{node.lineno} {node.name}")
     assert not wrong
 

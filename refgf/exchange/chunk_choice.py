@@ -65,19 +65,15 @@ class Density:
     def __post_init__(self) -> None:
         for percent in (self.percent, *self.warmup):
             if not 0 < percent <= 100:
-                raise ValueError(
-                    f"CSC: got a density of {percent} %; wanted above 0, at most 100; "
-                    "next: 10 as in the paper, or csc=None for dense training"
-                )
+                got = f"CSC: got a density of {percent} %; wanted above 0, at most 100"
+                raise ValueError(f"{got}; next: 10 as in the paper, or csc=None for dense training")
         if self.steps_per_epoch < 1:
             raise ValueError(f"CSC: got steps_per_epoch={self.steps_per_epoch}; wanted at least 1")
         warmup_steps = len(self.warmup) * self.steps_per_epoch
         if self.steps is not None and self.warmup and warmup_steps >= self.steps:
-            raise ValueError(
-                f"CSC: got a warm-up of {warmup_steps} steps in a run of {self.steps}; wanted a "
-                f"shorter one, or nothing is ever sent at {self.percent} %; next: fewer warm-up "
-                "densities, or more epochs"
-            )
+            got = f"CSC: got a warm-up of {warmup_steps} steps in a run of {self.steps}"
+            wanted = f"wanted a shorter one, or nothing is ever sent at {self.percent} %"
+            raise ValueError(f"{got}; {wanted}; next: fewer warm-up densities, or more epochs")
 
     def at(self, step: int) -> tuple[float, bool]:
         """(percent, is it dense?) of a step, counted from 0. A dense step sends everything."""

@@ -43,10 +43,8 @@ class Theta:
 
     def __post_init__(self) -> None:
         if not isinstance(self.threshold_bytes, int | float) or not self.threshold_bytes >= 0:
-            raise ValueError(
-                f"lazy allreduce: got theta = {self.threshold_bytes!r}; wanted bytes >= 0; "
-                "next: 0 for eager, 65536, 1e6, inf for one call"
-            )
+            got = f"lazy allreduce: got theta = {self.threshold_bytes!r}; wanted bytes >= 0"
+            raise ValueError(f"{got}; next: 0 for eager, 65536, 1e6, inf for one call")
 
     def is_complete(self, waiting_bytes: int, last: int) -> bool:
         """Is a group of so many bytes, whose last gradient is number `last`, to be sent now?"""
@@ -76,10 +74,8 @@ class LazyAllreduce:
     `calls` lists this step's groups. Errors: ValueError for a gradient out of order or missing.
     """
 
-    def __init__(
-        self, pool, allreduce: Callable, grouping=None, itemsize: int | None = None
-    ) -> None:
-        self.grouping = grouping or Theta()
+    def __init__(self, pool, allreduce: Callable, grouping=Theta(), itemsize=None) -> None:
+        self.grouping = grouping
         self.grouping.check(len(pool.specs))
         self.pool, self.allreduce = pool, allreduce
         self.itemsize = itemsize or pool.flat.dtype.itemsize
@@ -114,16 +110,12 @@ class LazyAllreduce:
 def require_next(index: int, expected: int, count: int, operation: str) -> None:
     """ValueError unless gradient `index` of `count` is the one that comes next."""
     if index != expected or index >= count:
-        raise ValueError(
-            f"{operation}: gradient {index} is ready; wanted {expected} of {count}; "
-            "next: announce gradients in the order of the pool, once a step, then call finish()"
-        )
+        got = f"{operation}: gradient {index} is ready; wanted {expected} of {count}"
+        raise ValueError(f"{got}; next: announce each once, in the order of the pool, then finish")
 
 
 def require_all(announced: int, count: int, operation: str) -> None:
     """ValueError unless all gradients of the step have been announced."""
     if announced != count:
-        raise ValueError(
-            f"{operation}: finished after {announced} of {count} gradients; "
-            "next: announce every gradient, also those of a rank without samples"
-        )
+        got = f"{operation}: finished after {announced} of {count} gradients"
+        raise ValueError(f"{got}; next: announce every one, also on a rank without samples")

@@ -45,7 +45,6 @@ class Residual:
     def __init__(
         self, pool, parameters, settings, momentum: float, decay: float, size: int
     ) -> None:
-        require_form(settings.form, momentum)
         self.pool, self.parameters, self.form = pool, parameters, settings.form
         self.chunk, self.chunks = settings.chunk, chunks(pool.flat.size, settings.chunk)
         self.momentum, self.decay = float(momentum), float(decay)
@@ -70,7 +69,8 @@ class Residual:
         sent = self.sends(part)
         if out is not None:
             out[part] = scale * sent
-        add_norms(self.norms, abs(sent), part.start, self.chunk)
+        magnitude = array_module(sent).absolute(sent)
+        add_norms(self.norms, magnitude, part.start, self.chunk)
 
     def sends(self, part: slice):
         """What these elements send if their chunk is chosen: a of the table."""
@@ -148,6 +148,9 @@ class CSCSettings:
         if self.chunk < 1:
             got = f"CSC: got chunks of {self.chunk}"
             raise ValueError(f"{got}; wanted at least 1; next: chunk=32768")
+        if self.form not in FORMS:
+            got = f"CSC: got momentum correction {self.form!r}"
+            raise ValueError(f"{got}; wanted one of {', '.join(FORMS)}; next: dgc")
 
     def described(self) -> dict:
         """What all ranks must agree on."""
@@ -160,11 +163,3 @@ def decay_mask(pool):
     for index, spec in enumerate(pool.specs):
         mask[pool.elements(index)] = spec.decay
     return mask
-
-
-def require_form(form: str, momentum: float) -> None:
-    """ValueError unless the form is one of FORMS and 0 <= momentum < 1."""
-    if form not in FORMS:
-        raise ValueError(f"CSC: got momentum correction {form!r}; wanted one of {', '.join(FORMS)}")
-    if not 0 <= momentum < 1:
-        raise ValueError(f"CSC: got momentum {momentum}; wanted 0 <= momentum < 1")

@@ -23,15 +23,13 @@ from refgf.device import follow, mark, synchronize
 
 
 class AtOnce:
-    """The naive form, without overlap: work is done when it is handed over."""
+    """The naive form, without overlap: work is done as soon as it is handed over."""
 
     def run(self, work: Callable, x) -> None:
-        """Call work(x)."""
         work(x)
 
     def wait(self) -> float:
-        """Nothing is in flight. Returns 0.0 s: no time was spent concurrently with backward."""
-        return 0.0
+        return 0.0  # seconds spent concurrently with backward
 
     def close(self) -> None:
         """There is no thread to end."""
@@ -62,9 +60,7 @@ class CommunicationThread:
         self._queue.put((work, x, mark(x)))
 
     def wait(self) -> float:
-        """Return when everything queued is finished; the result is the seconds that the thread was
-        busy with it.
-        """
+        """Return when everything queued is finished: the seconds that the thread was busy."""
         with self._idle:
             self._idle.wait_for(lambda: self._pending == 0 or self._error)
             if self._error:

@@ -1,5 +1,4 @@
-"""The memory pool: all gradients in one contiguous buffer, in the order in which backward generates
-them.
+"""The memory pool: all gradients in one buffer, in the order in which backward generates them.
 
     pool.flat     | fc8.bias | fc8.weight | fc7.bias | ... | conv1.weight |
     offsets       0          |            |                               n
@@ -20,8 +19,7 @@ class Pool:
     """One flat buffer with a view per tensor.
 
     specs     objects with `.name` and `.shape`, in order of generation
-    zeros     zeros(n, dtype) allocates the buffer: numpy.zeros, cupy.zeros, or memory shared
-              between ranks
+    zeros     zeros(n, dtype) allocates: numpy.zeros, cupy.zeros, or memory shared between ranks
 
     .flat     (n,) the buffer
     .views    the tensors inside the buffer

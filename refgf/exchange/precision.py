@@ -5,13 +5,10 @@
            ^                                                                        |  float16 on
            the wire +---- update in float32 <---- / loss scale <---- sum over ranks <--------+
 
-The wire type itself is an argument of the collective (`comm/schedule.py`). This module has the loss
-scale, which lifts gradients out of the range where float16 becomes zero, and the working copy.
-Nothing is multiplied by p: each rank's loss is divided by the global batch before backward.
-
-On a CPU NumPy has no fast float16 arithmetic, so only the rounding is reproduced: the working copy
-holds float16 values in float32 numbers of 4 bytes. A network of float16, for a GPU, has a working
-copy and gradients of float16 (`training/step.py`).
+The wire type is an argument of the collective (`comm/schedule.py`). This module has the loss scale,
+which lifts gradients out of the range where float16 becomes zero, and the working copy. On a CPU
+NumPy has no fast float16 arithmetic, so only the rounding is reproduced: the working copy holds
+float16 values in float32 numbers. A network of float16, for a GPU, has a float16 working copy.
 
 Source: Micikevicius et al. 2018; float16 gradients on the wire as in GradientFlow and Jia et al.
 2018.
@@ -31,13 +28,11 @@ class LossScale:
         scale.update(finite)        after each step, with the same answer on all ranks
 
     A static scale never changes. A dynamic one is halved in a step that is not finite, which all
-    ranks skip, and doubled after `interval` finite steps in a row; it stays within
-    smallest..largest. It is a power of two, so multiplying and dividing are exact unless something
-    underflows.
+    ranks skip, and doubled after `interval` finite steps in a row, within smallest..largest. It is a
+    power of two, so multiplying and dividing are exact unless something underflows.
 
     Errors: ValueError for a scale that is not a power of two, and after `patience` skipped steps in
-    a row: then it is not the scale that makes gradients infinite. `skipped` counts all skipped
-    steps.
+    a row: then it is not the scale that makes gradients infinite.
     """
 
     def __init__(
@@ -51,14 +46,11 @@ class LossScale:
     ) -> None:
         for name, value in {"scale": scale, "smallest": smallest, "largest": largest}.items():
             if not (0 < value < math.inf and math.frexp(value)[0] == 0.5):
-                raise ValueError(
-                    f"loss scale: got {name} = {value}; wanted a power of two; next: 2.0**16"
-                )
+                got = f"loss scale: got {name} = {value}"
+                raise ValueError(f"{got}; wanted a power of two; next: 2.0**16")
         if interval < 1 or patience < 1:
-            raise ValueError(
-                f"loss scale: got interval={interval}, patience={patience}; wanted at least 1 of "
-                "each; next: leave them out"
-            )
+            got = f"loss scale: got interval={interval}, patience={patience}"
+            raise ValueError(f"{got}; wanted at least 1 of each; next: leave them out")
         self.scale, self.dynamic, self.interval = float(scale), dynamic, interval
         self.smallest, self.largest, self.patience = smallest, largest, patience
         self.good_steps = self.skipped = self.skipped_in_a_row = 0
@@ -82,12 +74,11 @@ class LossScale:
             )
 
     def state(self) -> dict:
-        """What a checkpoint must hold."""
+        """What a checkpoint must hold; `restore` takes it."""
         names = ("scale", "good_steps", "skipped", "skipped_in_a_row")
         return {name: getattr(self, name) for name in names}
 
     def restore(self, state: dict) -> None:
-        """Continue from a `state`."""
         self.__dict__.update(state)
 
 
@@ -100,10 +91,8 @@ class WorkingCopy:
 
     def __init__(self, master, working, half="float16") -> None:
         if master.shape != working.shape:
-            raise ValueError(
-                f"working copy: got {working.shape} for master weights {master.shape}; wanted the "
-                "same shape; next: lay both out from the same specs"
-            )
+            got = f"working copy: got {working.shape} for master weights {master.shape}"
+            raise ValueError(f"{got}; wanted the same; next: lay both out from the same specs")
         self.master, self.working, self.half = master, working, np.dtype(half)
 
     def refresh(self, slices=None) -> None:

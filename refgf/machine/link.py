@@ -18,6 +18,9 @@ delayed, because they are control and not data.
 
 import threading
 import time
+from typing import Any
+
+import numpy as np
 
 from refgf.machine.units import parse_rate, parse_time
 from refgf.predict.cost import Link
@@ -48,15 +51,21 @@ class LinkComm:
     def Get_size(self) -> int:
         return self.size
 
-    def Send(self, buf, dest: int, tag: int = 0) -> None:
+    def Send(self, buf: np.ndarray, dest: int, tag: int = 0) -> None:
         self._line.wait(self.link, buf.nbytes, dest)
         self._comm.Send(buf, dest, tag)
 
-    def Recv(self, buf, source: int, tag: int = 0) -> None:
+    def Recv(self, buf: np.ndarray, source: int, tag: int = 0) -> None:
         self._comm.Recv(buf, source, tag)
 
     def Sendrecv(
-        self, sendbuf, dest: int, sendtag: int = 0, recvbuf=None, source: int = 0, recvtag: int = 0
+        self,
+        sendbuf: np.ndarray,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: np.ndarray | None = None,
+        source: int | None = None,
+        recvtag: int = 0,
     ) -> None:
         self._line.wait(self.link, sendbuf.nbytes, dest)
         self._comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag)
@@ -64,13 +73,13 @@ class LinkComm:
     def Barrier(self) -> None:
         self._comm.Barrier()
 
-    def allgather(self, obj) -> list:
+    def allgather(self, obj: Any) -> list[Any]:
         return self._comm.allgather(obj)
 
-    def bcast(self, obj=None, root: int = 0):
+    def bcast(self, obj: Any = None, root: int = 0) -> Any:
         return self._comm.bcast(obj, root)
 
-    def allreduce(self, obj, *op):
+    def allreduce(self, obj: Any, *op: Any) -> Any:
         return self._comm.allreduce(obj, *op)
 
     def Dup(self) -> "LinkComm":

@@ -12,6 +12,7 @@ raises `Deadlock` with the ranks that wait for each other. When one rank raises,
 import collections
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ class Aborted(RuntimeError):
     """Another rank has failed."""
 
 
-def run(size: int, function: Callable, *args) -> list:
+def run(size: int, function: Callable, *args: Any) -> list[Any]:
     """Call function(comm, *args) on `size` ranks, a thread each; return [result of rank 0, ...].
 
     If a rank raises, the others are aborted and the first exception is raised here. After Ctrl-C it
@@ -76,38 +77,44 @@ class ThreadComm:
     def Get_size(self) -> int:
         return self.size
 
-    def Isend(self, buf, dest: int, tag: int = 0) -> "_Operation":
+    def Isend(self, buf: np.ndarray, dest: int, tag: int = 0) -> "_Operation":
         return self._world.post(
             _Operation("send", self.rank, dest, tag, np.asarray(buf), self._world)
         )
 
-    def Irecv(self, buf, source: int, tag: int = 0) -> "_Operation":
+    def Irecv(self, buf: np.ndarray, source: int, tag: int = 0) -> "_Operation":
         return self._world.post(_Operation("receive", self.rank, source, tag, buf, self._world))
 
-    def Send(self, buf, dest: int, tag: int = 0) -> None:
+    def Send(self, buf: np.ndarray, dest: int, tag: int = 0) -> None:
         self.Isend(buf, dest, tag).Wait()
 
-    def Recv(self, buf, source: int, tag: int = 0) -> None:
+    def Recv(self, buf: np.ndarray, source: int, tag: int = 0) -> None:
         self.Irecv(buf, source, tag).Wait()
 
     def Sendrecv(
-        self, sendbuf, dest: int, sendtag: int = 0, recvbuf=None, source: int = 0, recvtag: int = 0
+        self,
+        sendbuf: np.ndarray,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: np.ndarray | None = None,
+        source: int | None = None,
+        recvtag: int = 0,
     ) -> None:
         receive = self.Irecv(recvbuf, source, recvtag)
         send = self.Isend(sendbuf, dest, sendtag)
         self._world.wait(self.rank, [send, receive])
 
-    def allgather(self, obj) -> list:
+    def allgather(self, obj: Any) -> list[Any]:
         """Every rank's object, by reference: do not change what you receive."""
         return self._world.gather(self.rank, obj)
 
     def Barrier(self) -> None:
         self.allgather(None)
 
-    def bcast(self, obj=None, root: int = 0):
+    def bcast(self, obj: Any = None, root: int = 0) -> Any:
         return self.allgather(obj)[root]
 
-    def allreduce(self, obj, op=sum):
+    def allreduce(self, obj: Any, op: Callable = sum) -> Any:
         """op reduces the list of all ranks' objects in rank order: sum, max, min ..."""
         return op(self.allgather(obj))
 

@@ -1,8 +1,11 @@
-"""The oracle: what each technique must produce, golden cases, and a checker for other implementations.
+"""The oracle: what each technique must produce, golden cases, and a checker for implementations.
 
-    SPEC.md       numbered statements; definitions/ has a function of a few lines for each
-    golden/       cases with inputs, intermediate states and results
-    python -m refgf.oracle --help
+    SPEC.md         numbered statements
+    definitions/    a function of a few lines for each statement: read these
+    judge/          the checker: run it with python -m refgf.oracle --help
+    seeded/         mistakes that the checker must catch, and generators of golden cases
+    golden/LETTER/  cases with inputs, intermediate states and results, by letter of the statement
+    torch_ddp       the checker attached to PyTorch DDP; torch_hooks: hooks to try it on
 
-Needs NumPy and safetensors; no MPI, no matplotlib. Importing this imports nothing.
+Needs NumPy and safetensors files; no MPI, no matplotlib. Importing this package imports nothing.
 """

@@ -1,4 +1,7 @@
-"""python -m refgf.oracle: golden cases, and a checker for implementations. Exit code 0 right, 1 wrong, 2 cannot judge."""
+"""python -m refgf.oracle: golden cases, and a checker for implementations.
+
+Exit code 0 right, 1 wrong, 2 cannot judge.
+"""
 
 import argparse
 import difflib
@@ -7,16 +10,29 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from refgf.oracle.judge.cases import GOLDEN, load_folder, load_tensors, save_by_letter, save_folder
+from refgf.oracle.judge.case import Case
+from refgf.oracle.judge.cases import (
+    GOLDEN,
+    load_folder,
+    load_tensors,
+    save_by_letter,
+    save_folder,
+)
 from refgf.oracle.judge.files import BadFile
 from refgf.oracle.judge.functions import FUNCTIONS
 
+Options = argparse.Namespace
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+FAMILIES = ("invariant", "sensitive", "provenance", "special", "denormal")
+ORDERS = ("ring", "direct", "doubling", "halving-far", "tree")
 
-def export(options):
-    """Write the golden cases, or more of one kind."""
+
+def export(options: Options) -> int:
+    """Write the golden cases, or other cases of one allreduce."""
     from refgf.oracle.seeded.generate import golden_cases
     from refgf.oracle.seeded.generate.sums import seeded_case
 
@@ -25,22 +41,20 @@ def export(options):
         save_by_letter(cases, options.folder)
     else:
         if options.ranks < 1 or options.size < 0:
-            raise ValueError(
-                f"export: got {options.ranks} ranks, size {options.size}; wanted at least 1 and 0"
-            )
+            got = f"{options.ranks} ranks, size {options.size}"
+            raise ValueError(f"export: got {got}; wanted at least 1 rank and size 0")
         settings = options.ranks, options.size, options.dtype, options.family, options.wire
-        cases = [
-            seeded_case(options.order, *settings, seed)
-            for seed in range(options.seed, options.seed + options.count)
-        ]
-        for case, seed in zip(cases, range(options.seed, options.seed + options.count)):
+        cases = []
+        for seed in range(options.seed, options.seed + options.count):
+            case = seeded_case(options.order, *settings, seed)
             case.name += f"-seed{seed}"
+            cases.append(case)
         save_folder(cases, options.folder)
     print(f"{len(cases)} cases in {options.folder}")
     return 0
 
 
-def verify(options):
+def verify(options: Options) -> int:
     """Judge an implementation, or a trace alone."""
     from refgf.oracle.judge import report
     from refgf.oracle.judge.profiles import in_order
@@ -48,14 +62,15 @@ def verify(options):
 
     if options.trace:
         return verify_trace(options)
-    writable(options.json, options.junit)
+    require_writable(options.json, options.junit)
     every, judged = load_folder(options.cases), implementation(options)
     if options.files:
         refuse_unknown(judged, every)
     cases = [case for case in every if selected(case, options.only)]
     if not cases:
         raise ValueError(
-            f"verify: no case matches {options.only}; next: a statement (R2), its letter, or a name (ring-*)"
+            f"verify: got --only {options.only}, which matches no case; wanted a statement (R2), "
+            "its letter, or a name (ring-*)"
         )
     if options.order:
         cases = [case for case in (in_order(case, options.order) for case in cases) if case]
@@ -64,10 +79,8 @@ def verify(options):
     finally:
         judged.close()
     if all(v.status == "absent" for v in verdicts):
-        raise ValueError(
-            "verify: no function or file of that name; wanted one of "
-            + ", ".join(sorted(FUNCTIONS))
-        )
+        names = ", ".join(sorted(FUNCTIONS))
+        raise ValueError(f"verify: got no function or file to judge; wanted one of {names}")
     for path, write in ((options.json, report.as_json), (options.junit, report.as_junit)):
         if path:
             Path(path).write_text(write(verdicts, options.profile))
@@ -75,49 +88,43 @@ def verify(options):
     return 1 if any(v.status == "fail" for v in verdicts) else 0
 
 
-def writable(*paths):
+def require_writable(*paths: str | None) -> None:
     """Before anything is judged, so that no result is lost at the end."""
     for path in filter(None, paths):
         if Path(path).is_dir() or not os.access(Path(path).absolute().parent, os.W_OK):
-            raise ValueError(
-                f"got {path}; wanted a file in a folder that is there and may be written to"
-            )
+            raise ValueError(f"got {path}; wanted a file in an existing, writable folder")
 
 
-def refuse_unknown(files, cases):
-    """A misspelt result would otherwise count as one that nobody wrote."""
+def refuse_unknown(files: Any, cases: list[Case]) -> None:
+    """A misspelt result would otherwise count as a missing one."""
     unknown = files.unknown(cases)
     if unknown:
-        near = difflib.get_close_matches(
-            unknown[0], [f"{case.name}.safetensors" for case in cases], 1
-        )
-        meant = (
-            f"did you mean {near[0]}?" if near else "take it out, or name its cases with --cases"
-        )
+        names = [f"{case.name}.safetensors" for case in cases]
+        near = difflib.get_close_matches(unknown[0], names, 1)
+        hint = f"did you mean {near[0]}?" if near else "remove it, or name its cases with --cases"
         raise ValueError(
-            f"verify: got {len(unknown)} files that are results of no case, first {unknown[0]}; "
-            f"wanted NAME.safetensors of a case; next: {meant}"
+            f"verify: got {len(unknown)} files that belong to no case, first {unknown[0]}; "
+            f"wanted NAME.safetensors of a case; next: {hint}"
         )
 
 
-def verify_trace(options):
+def verify_trace(options: Options) -> int:
     from refgf.oracle.judge.trace import check_trace, read_trace
 
-    told = check_trace(
-        read_trace(options.trace), options.ranks, options.size, options.algorithm, options.dtype
-    )
-    print("\n".join(told) or "the trace is right")
-    return 1 if told else 0
+    settings = options.ranks, options.size, options.algorithm, options.dtype
+    problems = check_trace(read_trace(options.trace), *settings)
+    print("\n".join(problems) or "the trace is right")
+    return 1 if problems else 0
 
 
-def selected(case, patterns):
+def selected(case: Case, patterns: list[str] | None) -> bool:
     names = [case.name, case.function, *case.statements, *{s[0] for s in case.statements}]
-    return not patterns or any(
-        fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns
-    )
+    if not patterns:
+        return True
+    return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
-def implementation(options):
+def implementation(options: Options) -> Any:
     from refgf.oracle.judge.implementations import Command, Files
     from refgf.oracle.judge.isolation import IsolatedModule
 
@@ -131,7 +138,7 @@ def implementation(options):
     return Command(options.command, options.timeout) if options.command else Files(options.files)
 
 
-def explain(options):
+def explain(options: Options) -> int:
     """Name the orders of summation that give a result."""
     from refgf.oracle.judge.explain import explain as explain_arrays
 
@@ -139,68 +146,52 @@ def explain(options):
     x = tensors.get("in.x", np.empty(0))
     if "out.x" not in tensors or x.ndim != 2 or x.dtype.kind != "f" or len(x) == 0:
         raise BadFile(
-            f"{options.file}: wanted tensors in.x (p, n), p at least 1, and out.x (n,) or (p, n), floating-point"
+            f"explain: got {options.file} with other tensors; wanted floating-point in.x (p, n), "
+            "p at least 1, and out.x (n,) or (p, n)"
         )
     print("\n".join(explain_arrays(list(tensors["in.x"]), tensors["out.x"])))
     return 0
 
 
-def grade(options):
+def grade(options: Options) -> int:
     """Marks for a student's file."""
     from refgf.oracle.judge.grade import grade as grade_file
 
-    writable(options.json)
+    require_writable(options.json)
     marks = grade_file(options.student, options.lesson, load_folder(GOLDEN))
     print("\n".join(map(str, marks)))
     if options.json:
-        Path(options.json).write_text(
-            json.dumps({mark.what: mark.failure for mark in marks}, indent=1)
-        )
+        failures = {mark.what: mark.failure for mark in marks}
+        Path(options.json).write_text(json.dumps(failures, indent=1))
     return 1 if any(mark.failure for mark in marks) else 0
 
 
-def parser():
+def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m refgf.oracle", description=__doc__)
     commands = top.add_subparsers(required=True)
-    sub = commands.add_parser(
-        "export", help="write the golden cases, or with --ranks other cases of one allreduce"
-    )
+    about = "write the golden cases, or with --ranks other cases of one allreduce"
+    sub = commands.add_parser("export", help=about)
     sub.set_defaults(run=export)
     sub.add_argument("folder")
     sub.add_argument("--order", choices=("ring", "direct"), default="ring")
     sub.add_argument("--ranks", type=int)
     sub.add_argument("--size", type=int, default=1000)
-    sub.add_argument(
-        "--dtype", choices=("float16", "bfloat16", "float32", "float64"), default="float32"
-    )
+    sub.add_argument("--dtype", choices=DTYPES, default="float32")
     sub.add_argument("--wire", choices=("float16", "bfloat16", "float32"))
-    sub.add_argument(
-        "--family",
-        choices=("invariant", "sensitive", "provenance", "special", "denormal"),
-        default="sensitive",
-    )
+    sub.add_argument("--family", choices=FAMILIES, default="sensitive")
     sub.add_argument("--seed", type=int, default=0)
     sub.add_argument("--count", type=int, default=1)
     sub = commands.add_parser("verify", help="judge an implementation")
     sub.set_defaults(run=verify)
     sub.add_argument("--python", help="a module: its name, or a path that ends in .py")
     sub.add_argument("--command", help="a program: './prog {case} {out}'")
-    sub.add_argument("--files", help="a folder with results that are already there")
-    sub.add_argument(
-        "--cases", default=GOLDEN, help="a folder with cases (default: the golden ones)"
-    )
-    sub.add_argument(
-        "--only",
-        nargs="+",
-        metavar="PATTERN",
-        help="statements (R2), letters (R), functions or case names",
-    )
+    sub.add_argument("--files", help="a folder with existing results")
+    sub.add_argument("--cases", default=GOLDEN, help="a folder with cases (default: golden)")
+    about = "statements (R2), letters (R), functions or case names"
+    sub.add_argument("--only", nargs="+", metavar="PATTERN", help=about)
     sub.add_argument("--profile", choices=("bits", "sum", "agreement"), default="bits")
-    sub.add_argument(
-        "--order",
-        choices=("ring", "direct", "doubling", "halving-far", "tree"),
-        help="bits of this order of summation, for allreduce(xs, wire=None) or ring_allreduce",
-    )
+    about = "bits of this order of summation, for allreduce(xs, wire=None) or ring_allreduce"
+    sub.add_argument("--order", choices=ORDERS, help=about)
     sub.add_argument("--json")
     sub.add_argument("--junit")
     sub.add_argument("--timeout", type=float, default=60.0, help="seconds per case")
@@ -208,17 +199,11 @@ def parser():
     sub.add_argument("--trace", help="check this trace alone")
     sub.add_argument("--ranks", type=int, help="of the trace")
     sub.add_argument("--size", type=int, help="elements of the trace")
-    sub.add_argument(
-        "--algorithm",
-        choices=("ring", "direct"),
-        help="whose messages and elements the trace must have",
-    )
-    sub.add_argument(
-        "--dtype",
-        choices=("float16", "bfloat16", "float32", "float64"),
-        help="of the trace's messages",
-    )
-    sub = commands.add_parser("explain", help="name the orders of summation that give a result")
+    about = "whose messages and elements the trace must have"
+    sub.add_argument("--algorithm", choices=("ring", "direct"), help=about)
+    sub.add_argument("--dtype", choices=DTYPES, help="of the trace's messages")
+    about = "name the orders of summation that give a result"
+    sub = commands.add_parser("explain", help=about)
     sub.set_defaults(run=explain)
     sub.add_argument("file", help="safetensors with in.x (p, n) and out.x")
     sub = commands.add_parser("grade", help="marks for a student's file")
@@ -229,15 +214,13 @@ def parser():
     return top
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         code = options.run(options)
         sys.stdout.flush()
         return code
-    except (
-        BrokenPipeError
-    ):  # somebody reads the first lines only; nothing may be written at the end either
+    except BrokenPipeError:  # the reader wants no more; the interpreter must not flush at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
     except (BadFile, ValueError, ImportError, OSError) as error:

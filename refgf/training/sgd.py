@@ -67,10 +67,8 @@ class MomentumSGD:
         n = sum(math.prod(spec.shape) for spec in specs)
         _require(parameters, (n,), ("float32", "float64"), "parameters")
         if not (0 <= momentum < 1 and 0 <= weight_decay < math.inf):
-            raise ValueError(
-                f"MomentumSGD: got momentum={momentum}, weight_decay={weight_decay}; "
-                "wanted 0 <= momentum < 1 and a finite weight_decay >= 0; next: 0.9 and 0.0005"
-            )
+            got = f"MomentumSGD: got momentum={momentum}, weight_decay={weight_decay}"
+            raise ValueError(f"{got}; wanted 0 <= m < 1 and a finite decay >= 0; next: 0.9, 5e-4")
         self.specs, self.parameters = specs, parameters
         self.momentum, self.weight_decay = float(momentum), float(weight_decay)
         self.velocity = array_module(parameters).zeros_like(parameters)
@@ -126,10 +124,8 @@ def joined(parts: Iterable[slice] | None, n: int) -> list[slice]:
     for part in [slice(0, n)] if parts is None else parts:
         bounded = None not in (part.start, part.stop) and part.step in (None, 1)
         if not (bounded and end <= part.start <= part.stop <= n):
-            raise ValueError(
-                f"optimiser: got {part} after element {end} of {n}; wanted ascending, disjoint "
-                "slices; next: sort them"
-            )
+            got = f"optimiser: got {part} after element {end} of {n}"
+            raise ValueError(f"{got}; wanted ascending, disjoint slices; next: sort them")
         if runs and runs[-1].stop == part.start:
             runs[-1] = slice(runs[-1].start, part.stop)
         elif part.stop > part.start:
@@ -152,10 +148,9 @@ def _runs(specs: Sequence, weight_decay: float) -> list[tuple[slice, float]]:
 
 def _require(x, shape: tuple, dtypes: tuple, what: str) -> None:
     if x.shape != shape or x.dtype.name not in dtypes or not x.flags.c_contiguous:
-        raise ValueError(
-            f"MomentumSGD: got {what} {x.shape} {x.dtype}; wanted contiguous {shape}, as in specs, "
-            f"{' or '.join(dtypes)}; next: keep float32 master weights in a pool"
-        )
+        got, kinds = f"MomentumSGD: got {what} {x.shape} {x.dtype}", " or ".join(dtypes)
+        wanted = f"wanted contiguous {shape}, as in specs, {kinds}"
+        raise ValueError(f"{got}; {wanted}; next: keep float32 master weights in a pool")
 
 
 def linear_scaling(base_rate: float, global_batch: int, base_batch: int = 256) -> float:
@@ -170,9 +165,8 @@ def warmup(rate: float, step: int, warmup_steps: int, start_rate: float = 0.0) -
     Goyal et al. start at the rate of one worker (start_rate = base_rate) and take 5 epochs.
     """
     if step < 0 or warmup_steps < 0:
-        raise ValueError(
-            f"warmup: got step={step}, warmup_steps={warmup_steps}; wanted neither negative"
-        )
+        got = f"warmup: got step={step}, warmup_steps={warmup_steps}"
+        raise ValueError(f"{got}; wanted neither negative; next: count from 0")
     if step + 1 >= warmup_steps:
         return rate
     return start_rate + (rate - start_rate) * (step + 1) / warmup_steps
@@ -181,8 +175,6 @@ def warmup(rate: float, step: int, warmup_steps: int, start_rate: float = 0.0) -
 def polynomial_decay(rate: float, step: int, steps: int, power: float = 2.0) -> float:
     """rate * (1 - step/steps)**power: the whole rate at step 0, nothing from `steps` on."""
     if step < 0 or steps < 1 or power <= 0:
-        raise ValueError(
-            f"polynomial_decay: got step={step}, steps={steps}, power={power}; wanted step >= 0, "
-            "steps >= 1, power > 0; next: count steps from 0"
-        )
+        got = f"polynomial_decay: got step={step}, steps={steps}, power={power}"
+        raise ValueError(f"{got}; wanted >= 0, >= 1, > 0; next: count steps from 0")
     return rate * max(0.0, 1 - step / steps) ** power

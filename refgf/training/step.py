@@ -145,9 +145,7 @@ def evaluate(network, dataset, rank: int, size: int, batch: int = 64) -> tuple[i
     return right, len(mine)
 
 
-def evaluate_together(
-    network, dataset, comm, allreduce: Callable, batch: int = 64
-) -> tuple[int, int]:
+def evaluate_together(network, dataset, comm, allreduce: Callable, batch=64) -> tuple[int, int]:
     """(right answers, samples) of all ranks, with averaged running statistics. Collective."""
     rank, size = comm.Get_rank(), comm.Get_size()
     with averaged_statistics(network, allreduce, size):
@@ -158,10 +156,7 @@ def evaluate_together(
 
 @contextlib.contextmanager
 def averaged_statistics(network, allreduce, size: int):
-    """Within, running mean and variance are averages over all ranks; after it each rank's own.
-
-    Evaluation must not depend on the rank, nor training on how often one evaluates. Collective.
-    """
+    """Within, running mean and variance are averages over all ranks; then each rank's own again."""
     own = [array.copy() for array in network.running]
     for array in network.running:
         allreduce(array)

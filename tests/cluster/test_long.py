@@ -1,4 +1,4 @@
-"""Long tests of emulated clusters: many kills, rates from 100 Mbit/s to 5 Gbit/s, start and stop."""
+"""Long tests of emulated clusters: kills, rates from 100 Mbit/s to 5 Gbit/s, start and stop."""
 
 import contextlib
 import os

@@ -136,7 +136,12 @@ sys.exit(__main__.main(sys.argv[1:]))
 # the folder below the closed one is mounted over it.
 ANOTHER_USER = """
 set -e
-if [ "$1" ]; then mkdir -p "$2/$3"; chmod 755 "$2"; mount --bind "$1/$3" "$2/$3"; mount --rbind "$2" "$1"; fi
+if [ "$1" ]; then
+    mkdir -p "$2/$3"
+    chmod 755 "$2"
+    mount --bind "$1/$3" "$2/$3"
+    mount --rbind "$2" "$1"
+fi
 shift 3
 exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
 """

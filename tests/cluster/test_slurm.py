@@ -16,7 +16,7 @@ TWO_EACH = "--ntasks-per-node=2"
 
 @pytest.fixture
 def job(tmp_path):
-    """job(sbatch's options..., "--", script's arguments...) -> (exit code, output, result folder)."""
+    """job(sbatch's options..., "--", script's arguments...) -> (exit code, output, results)."""
 
     def run(*arguments, **env):
         ours = {
@@ -47,7 +47,7 @@ def test_a_lesson_runs_on_both_nodes_and_draws_one_figure(job):
 
 @pytest.mark.long
 def test_a_launcher_that_starts_single_ranks_is_not_used(job):
-    """srun --mpi=none starts four worlds of one rank; MPI's own launcher starts one world of four."""
+    """srun --mpi=none starts four worlds of one rank; MPI's own launcher starts one of four."""
     code, text, results = job(TWO_EACH, "--", "01", "--quick", REFGF_SRUN_MPI="none")
     assert code == 0, text
     assert "--mpi=none\n    " in text and "not one job of all ranks" in text

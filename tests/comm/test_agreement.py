@@ -24,7 +24,9 @@ def test_different_sizes_are_named_on_every_rank(on_ranks):
         if comm.Get_size() == 1:
             return
         allreduce = checked(comm, collective(comm, ring.allreduce))
-        with pytest.raises(ValueError, match="'call 1 sums 6 elements of float32' on rank 0; 'call 1 sums 5"):
+        with pytest.raises(
+            ValueError, match="'call 1 sums 6 elements of float32' on rank 0; 'call 1 sums 5"
+        ):
             allreduce(np.ones(5 if comm.Get_rank() else 6, np.float32))
 
     on_ranks(body)

@@ -16,7 +16,10 @@ def test_sums_within_the_bound_of_any_order(on_ranks, n, wire):
             with pytest.raises(ValueError, match="got a ThreadComm; wanted a communicator of MPI"):
                 mpi_allreduce(comm)
             return
-        xs = [np.random.default_rng(r).standard_normal(n).astype(np.float32) for r in range(comm.Get_size())]
+        xs = [
+            np.random.default_rng(r).standard_normal(n).astype(np.float32)
+            for r in range(comm.Get_size())
+        ]
         x = xs[comm.Get_rank()].copy()
         mpi_allreduce(TracedComm(comm), wire)(x)
         bound = summation_bound(xs, None if wire is None else "float16")

@@ -18,6 +18,7 @@ def test_slices_deal_elements_like_cards(n, size):
 
 def test_divisible_sizes_hide_a_lost_tail():
     """The classic mistake, n // p: right at n = 12, wrong at n = 13."""
+
     def lost_tail(n, size):
         return [slice(i * (n // size), (i + 1) * (n // size)) for i in range(size)]
 
@@ -31,7 +32,9 @@ def test_chunks():
     assert len(chunks(62_378_344, 32_768)) == 1904
 
 
-@pytest.mark.parametrize("call", [lambda: slices(-1, 2), lambda: slices(3, 0), lambda: chunks(3, 0)])
+@pytest.mark.parametrize(
+    "call", [lambda: slices(-1, 2), lambda: slices(3, 0), lambda: chunks(3, 0)]
+)
 def test_nonsense_is_refused(call):
     with pytest.raises(ValueError, match="got"):
         call()

@@ -26,7 +26,9 @@ def test_counts_by_receiver(on_ranks):
         for c in (traced, traced, other):
             c.Sendrecv(x, right(c), 0, y, left(c), 0)
         traced.allgather("not counted")
-        assert traced.messages == 3 and traced.bytes == 60 and traced.peers == {right(comm): [3, 60]}
+        assert (
+            traced.messages == 3 and traced.bytes == 60 and traced.peers == {right(comm): [3, 60]}
+        )
 
     on_ranks(body, sizes=(2, 3, 5))
 

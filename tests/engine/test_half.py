@@ -36,7 +36,7 @@ def test_every_float16_becomes_its_float32():
 
 def test_float32_around_every_float16_and_every_tie():
     """Each float16, the middle to the next one, and their neighbours in float32: normal or not, up to infinity."""
-    halves = EVERY_HALF[: 0x7C00].astype(np.float32)
+    halves = EVERY_HALF[:0x7C00].astype(np.float32)
     ties = (halves + np.append(halves[1:], np.float32(65536))) / np.float32(2)
     points = np.concatenate([halves, ties])
     near = [np.nextafter(points, np.float32(0)), points, np.nextafter(points, np.float32(np.inf))]
@@ -46,7 +46,9 @@ def test_float32_around_every_float16_and_every_tie():
 
 
 @pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan, -0.0, 3e38, 1e-45])
-@pytest.mark.parametrize("n", [0, 1, FEW - 1, FEW, FEW + 1, FEW_HALVES, BLOCK_ELEMENTS, 2 * BLOCK_ELEMENTS + 7])
+@pytest.mark.parametrize(
+    "n", [0, 1, FEW - 1, FEW, FEW + 1, FEW_HALVES, BLOCK_ELEMENTS, 2 * BLOCK_ELEMENTS + 7]
+)
 def test_any_bits_and_lengths(n, special):
     rng = np.random.default_rng(n)
     x = rng.integers(0, 1 << 32, n, dtype=np.uint32).view(np.float32)
@@ -64,14 +66,21 @@ def test_an_array_with_gaps():
     require_bits_of_numpy(x[::2], np.float16)
 
 
-KINDS = [("float16", "float32"), ("float16", "float64"), ("float32", "float64"), ("float16", "float16")]
+KINDS = [
+    ("float16", "float32"),
+    ("float16", "float64"),
+    ("float32", "float64"),
+    ("float16", "float16"),
+]
 
 
 @pytest.mark.parametrize("kinds", KINDS)
 @pytest.mark.parametrize("n", [0, 1, FEW + 1, FEW_HALVES, 2 * BLOCK_ELEMENTS + 7])
 def test_additions_are_those_of_numpy(n, kinds):
     rng = np.random.default_rng(n)
-    x, got = ((1e-5 * rng.standard_normal(n)).astype(kind) for kind in kinds)  # half of them below 2**-14
+    x, got = (
+        (1e-5 * rng.standard_normal(n)).astype(kind) for kind in kinds
+    )  # half of them below 2**-14
     wanted = got + x
     add(x, got)
     assert got.tobytes() == wanted.tobytes() and got.dtype == wanted.dtype
@@ -87,7 +96,9 @@ def test_rounding_in_place_and_elsewhere(n, kind):
     assert out.tobytes() == x.tobytes() == wanted.tobytes()
 
 
-@pytest.mark.parametrize("wide, narrow", [(">f4", "float16"), ("float32", ">f2"), (">f2", "float32")])
+@pytest.mark.parametrize(
+    "wide, narrow", [(">f4", "float16"), ("float32", ">f2"), (">f2", "float32")]
+)
 def test_the_other_byte_order_is_left_to_numpy(wide, narrow):
     """The fast ways read bits in this machine's order; `char` does not tell it."""
     x = np.linspace(-3, 3, 20_001).astype(wide)

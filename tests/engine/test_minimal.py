@@ -34,7 +34,7 @@ def magnitudes(kernel):
 
 @pytest.mark.parametrize("outputs,taps", [(1, 3), (2, 2), (2, 3), (3, 4), (4, 5), (5, 3)])
 def test_the_transforms_filter(outputs, taps):
-    """In exact fractions A ((G g) * (B d)) is the correlation: sum_j A_ij G_jk B_jl = [l = i + k]."""
+    """In fractions A ((G g) * (B d)) is the correlation: sum_j A_ij G_jk B_jl = [l = i + k]."""
     a, g, b = transforms(outputs, taps)
     exact = np.vectorize(Fraction, otypes=[object])
     a, b = exact(a), exact(b)

@@ -5,12 +5,12 @@ import os
 import numpy as np
 import pytest
 
+from refgf.comm.trace import TracedComm
 from refgf.engine import node_memory
-from refgf.machine import threads
-from refgf.machine.link import LinkComm, parse_link
 from refgf.engine.node_memory import share_memory
 from refgf.engine.shared import MEMORY_BYTES, SharedMemory
-from refgf.comm.trace import TracedComm
+from refgf.machine import threads
+from refgf.machine.link import LinkComm, parse_link
 
 
 def test_closed_is_closed(on_ranks):
@@ -19,7 +19,10 @@ def test_closed_is_closed(on_ranks):
         allreduce(np.ones(3, np.float32))  # what has been prepared for this length goes, too
         allreduce.close()
         for call in (lambda: allreduce(np.ones(3, np.float32)), lambda: allreduce.zeros(3)):
-            with pytest.raises(ValueError, match=rf"rank {comm.Get_rank()}: got a call after close\(\); wanted none; next:"):
+            with pytest.raises(
+                ValueError,
+                match=rf"rank {comm.Get_rank()}: got a call after close\(\); wanted none; next:",
+            ):
                 call()
 
     on_ranks(body)
@@ -57,7 +60,10 @@ def test_memory_is_what_it_says(on_ranks):
 
 def test_default_blocks_share_the_memory():
     sizes = {p: threads.run(p, lambda comm: SharedMemory(comm).segment_bytes)[0] for p in (1, 3, 8)}
-    assert all(p * block <= MEMORY_BYTES for p, block in sizes.items()) and 8 * sizes[8] == MEMORY_BYTES
+    assert (
+        all(p * block <= MEMORY_BYTES for p, block in sizes.items())
+        and 8 * sizes[8] == MEMORY_BYTES
+    )
 
 
 def test_who_cannot_share_says_so():
@@ -65,7 +71,10 @@ def test_who_cannot_share_says_so():
         assert share_memory(comm) and share_memory(TracedComm(comm))
         link = LinkComm(comm, parse_link("1gbit,50us"))
         assert not share_memory(link)
-        with pytest.raises(ValueError, match=r"rank 0: got a LinkComm of 1 ranks that do not share memory; wanted .* next"):
+        with pytest.raises(
+            ValueError,
+            match=r"rank 0: got a LinkComm of 1 ranks that do not share memory; wanted .* next",
+        ):
             SharedMemory(link)
         with pytest.raises(ValueError, match="got segments of 7 bytes; wanted 8 or more"):
             SharedMemory(comm, None, 7)
@@ -84,7 +93,10 @@ def test_more_than_there_is(on_ranks):
         if isinstance(comm, threads.ThreadComm):
             return
         allreduce = SharedMemory(comm)
-        with pytest.raises(ValueError, match=rf"rank {comm.Get_rank()}: got \d+ bytes .* wanted at most .* next: docker run"):
+        with pytest.raises(
+            ValueError,
+            match=rf"rank {comm.Get_rank()}: got \d+ bytes .* wanted at most .* next: docker run",
+        ):
             allreduce.zeros(1 << 50)
         x = allreduce.zeros(100_000)  # the refusal did no harm
         x[:] = 1
@@ -105,7 +117,10 @@ def test_ranks_on_two_nodes_are_refused():
     def body(comm):
         comm = TwoNodes(comm)
         assert not share_memory(comm)
-        with pytest.raises(ValueError, match=f"rank {comm.rank}: got a TwoNodes of 3 ranks that do not share memory; wanted"):
+        with pytest.raises(
+            ValueError,
+            match=f"rank {comm.rank}: got a TwoNodes of 3 ranks that do not share memory; wanted",
+        ):
             SharedMemory(comm)
 
     threads.run(3, body)
@@ -115,11 +130,20 @@ def test_settings_that_differ_are_refused(on_ranks):
     def body(comm):
         if comm.Get_size() == 1:
             return
-        for mine in ((None, 400 + 8 * comm.Get_rank()), (np.float16 if comm.Get_rank() else None, 400)):
-            with pytest.raises(ValueError, match=r"SharedMemory differs between ranks: got '.*wire .* wanted the same on all"):
+        for mine in (
+            (None, 400 + 8 * comm.Get_rank()),
+            (np.float16 if comm.Get_rank() else None, 400),
+        ):
+            with pytest.raises(
+                ValueError,
+                match=r"SharedMemory differs between ranks: got '.*wire .* wanted the same on all",
+            ):
                 SharedMemory(comm, *mine)
         allreduce = SharedMemory(comm)
-        with pytest.raises(ValueError, match=r"SharedMemory.zeros differs between ranks: got '0 of float32' on rank 0"):
+        with pytest.raises(
+            ValueError,
+            match=r"SharedMemory.zeros differs between ranks: got '0 of float32' on rank 0",
+        ):
             allreduce.zeros(comm.Get_rank())
         allreduce.close()
 
@@ -134,7 +158,9 @@ def test_after_a_call_that_was_interrupted_there_is_none():
         allreduce.barrier = lambda: next(iter(()))  # StopIteration, as Ctrl-C might come here
         with pytest.raises(StopIteration):
             allreduce(np.ones(3, np.float32))
-        with pytest.raises(ValueError, match="in flight or was interrupted.* wanted one at a time; next: close"):
+        with pytest.raises(
+            ValueError, match="in flight or was interrupted.* wanted one at a time; next: close"
+        ):
             allreduce(np.ones(3, np.float32))
         allreduce.close()
 

@@ -5,26 +5,30 @@ import pytest
 from comm_cases import WIRES, order_sensitive, same_bits, sizes_of
 
 from refgf.comm import direct, ring, tree
-from refgf.papers.jia import hierarchical
-from refgf.engine import pipelined as pipeline
-from refgf.machine import threads
-from refgf.papers.jia.doubling import halving_doubling, recursive_doubling
-from refgf.engine.pipelined import cut, overlap, pipelined, segment_elements
 from refgf.comm.replay import check, replay
 from refgf.comm.slices import length
 from refgf.comm.trace import TracedComm
+from refgf.engine import pipelined as pipeline
+from refgf.engine.pipelined import cut, overlap, pipelined, segment_elements
+from refgf.machine import threads
+from refgf.papers.jia import hierarchical
+from refgf.papers.jia.doubling import halving_doubling, recursive_doubling
 
 ALGORITHMS = [ring.allreduce, recursive_doubling, halving_doubling, tree.allreduce]
 SETTINGS = [(40, 1), (100, 3), (None, 4)]  # segment_bytes, depth
 
 
 @pytest.mark.parametrize("dtype, wire", WIRES)
-@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda f: f.__name__ + "-" + f.__module__.rsplit(".", 1)[-1])
+@pytest.mark.parametrize(
+    "algorithm", ALGORITHMS, ids=lambda f: f.__name__ + "-" + f.__module__.rsplit(".", 1)[-1]
+)
 def test_the_bits_of_the_replayed_schedule(on_ranks, algorithm, dtype, wire):
     def body(comm):
         p, rank = comm.Get_size(), comm.Get_rank()
         for segment_bytes, depth in SETTINGS:
-            allreduce = pipelined(comm, algorithm, wire, segment_bytes, depth)  # one for all sizes: its scratch is reused
+            allreduce = pipelined(
+                comm, algorithm, wire, segment_bytes, depth
+            )  # one for all sizes: its scratch is reused
             for n in (n for n in sizes_of(p, 211) if n < 1000):
                 xs = order_sensitive(p, n, dtype, wire)
                 x = xs[rank].copy()
@@ -48,7 +52,9 @@ def test_cut_schedules_send_the_same_elements_and_never_block(p, elements):
                 sends = [(s.send_to, s.send) for s in before if s.send_to is not None]
                 assert sum(max(1, -(-length(part) // elements)) for _, part in sends) == sum(
                     s.send_to is not None for s in after)  # fmt: skip
-                assert elements_of(sends) == elements_of((s.send_to, s.send) for s in after if s.send_to is not None)
+                assert elements_of(sends) == elements_of(
+                    (s.send_to, s.send) for s in after if s.send_to is not None
+                )
 
 
 def elements_of(messages):
@@ -92,7 +98,9 @@ def test_scratch_is_depth_segments(wire, segments):
 
 def test_a_schedule_that_buffers_is_refused():
     def body(comm):
-        with pytest.raises(ValueError, match="buffers messages to add them later.*next: use collective"):
+        with pytest.raises(
+            ValueError, match="buffers messages to add them later.*next: use collective"
+        ):
             pipelined(comm, direct.allreduce)(np.zeros(5, np.float32))
 
     threads.run(2, body)
@@ -100,14 +108,20 @@ def test_a_schedule_that_buffers_is_refused():
 
 @pytest.mark.parametrize("segment_bytes, depth", [(0, 2), (64, 0), (-1, -1)])
 def test_nonsense_is_refused(segment_bytes, depth):
-    with pytest.raises(ValueError, match=f"got segments of {segment_bytes} bytes, depth {depth}; wanted both > 0"):
+    with pytest.raises(
+        ValueError, match=f"got segments of {segment_bytes} bytes, depth {depth}; wanted both > 0"
+    ):
         threads.run(1, lambda comm: pipelined(comm, ring.allreduce, None, segment_bytes, depth))
 
 
-@pytest.mark.parametrize("mib, wanted_kib", [(0, 128), (0.1, 128), (1, 128), (4, 512), (8, 1024), (60, 2048)])
+@pytest.mark.parametrize(
+    "mib, wanted_kib", [(0, 128), (0.1, 128), (1, 128), (4, 512), (8, 1024), (60, 2048)]
+)
 def test_segments_are_an_eighth_within_bounds(mib, wanted_kib):
     for itemsize in (2, 4, 8):
-        assert segment_elements(int(mib * 2**20) // itemsize, itemsize) * itemsize == wanted_kib << 10
+        assert (
+            segment_elements(int(mib * 2**20) // itemsize, itemsize) * itemsize == wanted_kib << 10
+        )
     assert segment_elements(1000, 4, 40) == 10 and segment_elements(1000, 4, 1) == 1
 
 
@@ -122,7 +136,9 @@ def test_long_messages_go_in_segments_by_their_length(wire):
         x, traced = xs[comm.rank].copy(), TracedComm(comm)
         pipelined(traced, ring.allreduce, wire)(x)
         assert same_bits(x, wanted[comm.rank])
-        assert traced.messages == 4 * (8 if wire is None else 6)  # slices of 1.27 MiB by eighths, or of 0.64 MiB by 128 KiB
+        assert traced.messages == 4 * (
+            8 if wire is None else 6
+        )  # slices of 1.27 MiB by eighths, or of 0.64 MiB by 128 KiB
 
     threads.run(p, body)
 

@@ -7,15 +7,24 @@ import pytest
 from comm_cases import order_sensitive, same_bits
 
 from refgf.comm import ring, topology
-from refgf.engine import selection as select
-from refgf.machine import threads
-from refgf.machine.link import LinkComm
 from refgf.comm.replay import replay
 from refgf.comm.schedule import collective
-from refgf.engine.selection import CANDIDATES, OWN, BySize, Fastest, candidates, crossover_bytes, measure, terms
-from refgf.predict.cost import Link, ring_allreduce_s
+from refgf.engine import selection as select
+from refgf.engine.selection import (
+    CANDIDATES,
+    OWN,
+    BySize,
+    Fastest,
+    candidates,
+    crossover_bytes,
+    measure,
+    terms,
+)
+from refgf.machine import threads
+from refgf.machine.link import LinkComm
 from refgf.papers.scaling.collectives import halving_doubling_s, recursive_doubling_s
 from refgf.papers.scaling.simulate import from_schedules
+from refgf.predict.cost import Link, ring_allreduce_s
 
 FORMS = {
     "recursive doubling": recursive_doubling_s,
@@ -39,14 +48,20 @@ def test_the_choice_is_the_fastest_schedule(p):
     link = Link(20e-6, 0.5e-9, 0.1e-9)
     algorithm = BySize(20e-6, 0.5e-9, 4, 0.1e-9)
     for n in (0, 64, 840, 8400, 84_000, 840_000):
-        clock = {name: from_schedules([f(r, p, n) for r in range(p)], 4, link) for name, f in CANDIDATES.items()}
+        clock = {
+            name: from_schedules([f(r, p, n) for r in range(p)], 4, link)
+            for name, f in CANDIDATES.items()
+        }
         assert clock[algorithm.choose(p, n)] <= min(clock.values()) * (1 + 1e-9), (n, clock)
 
 
 def test_short_middle_long():
     """8 ranks: few messages for short vectors, few bytes for long ones; the ring needs p != 2**R to win on paper."""
     algorithm = BySize(20e-6, 0.5e-9, 4)
-    assert [algorithm.choose(8, n) for n in (1, 10_000_000)] == ["recursive doubling", "halving-doubling"]
+    assert [algorithm.choose(8, n) for n in (1, 10_000_000)] == [
+        "recursive doubling",
+        "halving-doubling",
+    ]
     assert [algorithm.choose(6, n) for n in (1, 10_000_000)] == ["recursive doubling", "ring"]
 
 
@@ -61,7 +76,9 @@ def test_it_sums_and_says_what_it_chose(on_ranks):
             allreduce(x)
             name = algorithm.chosen[n]
             assert same_bits(x, replay([CANDIDATES[name](r, p, n) for r in range(p)], xs)[0])
-            assert algorithm.explain(p, n).startswith(f"{4 * n} B on {p} ranks: {name} (fastest); predicted: {name} ")
+            assert algorithm.explain(p, n).startswith(
+                f"{4 * n} B on {p} ranks: {name} (fastest); predicted: {name} "
+            )
 
     on_ranks(body)
 
@@ -98,11 +115,18 @@ def test_forgotten_extras_are_caught(monkeypatch):
 
     def powers_of_two(name, size):
         rounds = size.bit_length() - 1
-        return select.Terms(rounds, rounds, rounds) if name == "recursive doubling" else terms(name, size)
+        return (
+            select.Terms(rounds, rounds, rounds)
+            if name == "recursive doubling"
+            else terms(name, size)
+        )
 
     monkeypatch.setattr(select, "terms", powers_of_two)
     link, algorithm, n = Link(20e-6, 0.5e-9), BySize(20e-6, 0.5e-9, 4), 24_000
-    clock = {name: from_schedules([f(r, 3, n) for r in range(3)], 4, link) for name, f in CANDIDATES.items()}
+    clock = {
+        name: from_schedules([f(r, 3, n) for r in range(3)], 4, link)
+        for name, f in CANDIDATES.items()
+    }
     assert clock[algorithm.choose(3, n)] > min(clock.values()) * 1.01
 
 
@@ -119,7 +143,9 @@ def test_fastest_follows_the_points():
     assert Fastest(sides, fastest.points, always="a").choose(4000) == "a"
 
 
-@pytest.mark.parametrize("own_s, wanted", [(0.9, OWN), (1.0, OWN), (1.049, OWN), (1.051, "a"), (2.0, "a")])
+@pytest.mark.parametrize(
+    "own_s, wanted", [(0.9, OWN), (1.0, OWN), (1.049, OWN), (1.051, "a"), (2.0, "a")]
+)
 def test_mpis_own_wins_a_tie_and_nothing_else(own_s, wanted):
     for first, second in (("a", OWN), (OWN, "a")):
         points = {name: [(100, {"a": 1.0, OWN: own_s}[name])] for name in (first, second)}
@@ -129,7 +155,9 @@ def test_mpis_own_wins_a_tie_and_nothing_else(own_s, wanted):
 @pytest.mark.parametrize("points, always", [({"a": [(4, 1.0)]}, None), ({"a": [(4, 1.0)], "b": []}, None),
                                             ({"a": [(4, 1.0)], "b": [(4, 1.0)]}, "c")])  # fmt: skip
 def test_fastest_refuses_what_was_not_measured(points, always):
-    with pytest.raises(ValueError, match="wanted at least one point for each of a, b; next: measure"):
+    with pytest.raises(
+        ValueError, match="wanted at least one point for each of a, b; next: measure"
+    ):
         Fastest({"a": None, "b": None}, points, always)
 
 
@@ -141,7 +169,9 @@ def test_measured_alike_on_all_ranks_and_summed(on_ranks):
         assert ("MPI's own" in sides) == hasattr(comm, "Allreduce")
         points = measure(comm, sides, sizes=[64, 4096], rounds=[(1, 4.0), (1, 1.0)])
         assert all(comm.allgather(points)[0] == other for other in comm.allgather(points))
-        assert {name: [n for n, _ in found] for name, found in points.items()} == dict.fromkeys(sides, [64, 4096])
+        assert {name: [n for n, _ in found] for name, found in points.items()} == dict.fromkeys(
+            sides, [64, 4096]
+        )
         fastest = Fastest(sides, points)
         for n in (0, 1, 7, 5000):
             x = np.full(n, 2.0 ** comm.Get_rank(), np.float32)
@@ -177,7 +207,9 @@ def test_only_the_near_ones_are_timed_again():
 
     sides = {"slow": lambda x: time.sleep(4e-3), "fast": lambda x: None}
     points = measure(Comm(), sides, [1 << 20], rounds=[(2, 2.0), (5, 1.0)])
-    assert len(rows) == 2 * (2 + 2) + 5  # each side two rows to count its calls and two of the first round; five of the second
+    assert (
+        len(rows) == 2 * (2 + 2) + 5
+    )  # each side two rows to count its calls and two of the first round; five of the second
     assert points["fast"][0][1] < points["slow"][0][1]
 
 
@@ -201,7 +233,12 @@ def test_who_is_out_keeps_his_distance(monkeypatch):
 
 @pytest.mark.parametrize(
     "nodes, two_levels",
-    [([[0, 1], [2, 3]], True), ([[0, 1, 2], [3]], False), ([[0], [1], [2], [3]], False), ([[0, 1, 2, 3]], False)],
+    [
+        ([[0, 1], [2, 3]], True),
+        ([[0, 1, 2], [3]], False),
+        ([[0], [1], [2], [3]], False),
+        ([[0, 1, 2, 3]], False),
+    ],
 )
 def test_two_levels_where_nodes_are_alike(monkeypatch, nodes, two_levels):
     monkeypatch.setattr(topology, "nodes", lambda comm: nodes)

@@ -9,11 +9,11 @@ import pytest
 from comm_cases import WIRES, order_sensitive, same_bits, sizes_of
 
 from refgf.comm import direct
-from refgf.engine import shared
-from refgf.machine import threads
 from refgf.comm.replay import replay
-from refgf.engine.shared import SharedMemory
 from refgf.comm.trace import TracedComm
+from refgf.engine import shared
+from refgf.engine.shared import SharedMemory
+from refgf.machine import threads
 
 SETTINGS = [(8, 0), (72, 0), (400, 100), (1 << 16, 1 << 16)]  # segment_bytes, short_bytes
 
@@ -25,7 +25,9 @@ def test_the_bits_of_direct(on_ranks, dtype, wire):
     def body(comm):
         p, rank = comm.Get_size(), comm.Get_rank()
         for segment_bytes, short_bytes in SETTINGS:
-            allreduce = SharedMemory(comm, wire, segment_bytes, short_bytes)  # one for all sizes: the memory is used again
+            allreduce = SharedMemory(
+                comm, wire, segment_bytes, short_bytes
+            )  # one for all sizes: the memory is used again
             for n in (n for n in sizes_of(p, 211) if n < 1000):
                 xs = order_sensitive(p, n, dtype, wire)
                 x = xs[rank].copy()
@@ -44,16 +46,26 @@ def test_arrays_in_shared_memory(on_ranks, dtype):
     def body(comm):
         p, rank = comm.Get_size(), comm.Get_rank()
         allreduce = SharedMemory(comm, None, 72, 0)
-        arrays = [allreduce.zeros(n, dtype) for n in (0, 1000, 40_000)]  # several blocks of a slice in the last one
+        arrays = [
+            allreduce.zeros(n, dtype) for n in (0, 1000, 40_000)
+        ]  # several blocks of a slice in the last one
         assert [x.size for x in arrays] == [0, 1000, 40_000] and not any(x.any() for x in arrays)
         for whole in arrays:
-            for part in (slice(0, whole.size), slice(7, 9), slice(1, 1), slice(3, 3 + p), slice(11, 700)):
+            for part in (
+                slice(0, whole.size),
+                slice(7, 9),
+                slice(1, 1),
+                slice(3, 3 + p),
+                slice(11, 700),
+            ):
                 xs = order_sensitive(p, whole.size, dtype)
                 whole[:] = xs[rank]
                 allreduce(whole[part])
                 wanted = xs[rank].copy()
                 cut = [x[part] for x in xs]
-                wanted[part] = replay([direct.allreduce(r, p, cut[0].size) for r in range(p)], cut)[0]
+                wanted[part] = replay([direct.allreduce(r, p, cut[0].size) for r in range(p)], cut)[
+                    0
+                ]
                 assert same_bits(whole, wanted), (whole.size, part)
         narrow = SharedMemory(comm, np.float16, 72, 0)
         x = narrow.zeros(100, "float32")  # a wire type needs a place for rounded numbers
@@ -174,7 +186,11 @@ def test_calls_of_all_kinds_and_late_ranks(on_ranks, monkeypatch):
         monkeypatch.setattr(shared, name, now_and_then_late(getattr(shared, name)))
 
     def body(comm):
-        allreduce, random, p = SharedMemory(comm, None, 48, 12), np.random.default_rng(5), comm.Get_size()
+        allreduce, random, p = (
+            SharedMemory(comm, None, 48, 12),
+            np.random.default_rng(5),
+            comm.Get_size(),
+        )
         arrays = [allreduce.zeros(60), allreduce.zeros(40)]
         for k in range(100):
             kind, n, start = random.integers(3), int(random.integers(38)), int(random.integers(3))
@@ -211,7 +227,10 @@ def test_ranks_that_pass_different_arrays(on_ranks, kind):
              "other type": np.ones(8, np.float32 if last else np.float16),
              "ordinary": np.ones(1000, np.float32) if last else whole[:1000],
              "elsewhere": whole[1:1001] if last else whole[:1000]}[kind]  # fmt: skip
-        before, told = x.copy(), rf"rank {comm.Get_rank()}: got another array .* wanted the same .* next: print"
+        before, told = (
+            x.copy(),
+            rf"rank {comm.Get_rank()}: got another array .* wanted the same .* next: print",
+        )
         for _ in range(2):
             with pytest.raises(ValueError, match=told):
                 allreduce(x)
@@ -233,7 +252,9 @@ def test_counted_barriers_and_no_message(on_ranks):
         counted = []
         allreduce = SharedMemory(comm, None, 400, 40)
         arrays = allreduce.zeros(1000)
-        allreduce._memory.node = traced = TracedComm(allreduce._memory.node)  # all that it could send with
+        allreduce._memory.node = traced = TracedComm(
+            allreduce._memory.node
+        )  # all that it could send with
         barrier, allreduce.barrier = allreduce.barrier, lambda: [counted.append(1), barrier()]
         for n, barriers in ((0, 1), (1, 1), (10, 1), (11, 2), (100, 2), (101, 3), (1000, 11)):
             counted.clear()

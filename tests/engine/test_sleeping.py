@@ -5,13 +5,13 @@ import pytest
 from comm_cases import order_sensitive, same_bits, sizes_of
 
 from jobs import needs_mpiexec, run_job
-from refgf.engine import sleeping as module
 from refgf.comm import ring
-from refgf.engine.sleeping import SleepingComm, sleeping
-from refgf.engine.pipelined import pipelined
 from refgf.comm.replay import replay
 from refgf.comm.schedule import collective
 from refgf.comm.trace import TracedComm
+from refgf.engine import sleeping as module
+from refgf.engine.pipelined import pipelined
+from refgf.engine.sleeping import SleepingComm, sleeping
 from refgf.oracle.definitions import ring_traffic
 
 
@@ -19,7 +19,9 @@ def test_a_ring_is_the_same_ring(on_ranks):
     def body(comm):
         p, rank = comm.Get_size(), comm.Get_rank()
         traced = TracedComm(comm)
-        for allreduce in (bind(sleeping(traced).Dup(), ring.allreduce) for bind in (collective, pipelined)):
+        for allreduce in (
+            bind(sleeping(traced).Dup(), ring.allreduce) for bind in (collective, pipelined)
+        ):
             for n in sizes_of(p):
                 traced.reset()
                 xs = order_sensitive(p, n, np.float32)
@@ -69,7 +71,9 @@ class Comm:
 
 
 @pytest.mark.parametrize("call, count", [("Send", 1), ("Recv", 1), ("Sendrecv", 2)])
-def test_nothing_returns_early_and_every_poll_but_the_last_is_followed_by_a_sleep(monkeypatch, call, count):
+def test_nothing_returns_early_and_every_poll_but_the_last_is_followed_by_a_sleep(
+    monkeypatch, call, count
+):
     naps, below = [], Comm()
     wanted = [module.SLEEP_S, *[module.LONG_SLEEP_S] * 3]
     monkeypatch.setattr(module.time, "sleep", naps.append)

@@ -4,8 +4,15 @@ import numpy as np
 
 from refgf.comm.replay import replay
 from refgf.comm.schedule import collective
+from refgf.comm.trace import TracedComm
 
-WIRES = [("float16", None), ("float32", None), ("float64", None), ("float32", "float16"), ("float64", "float32")]
+WIRES = [
+    ("float16", None),
+    ("float32", None),
+    ("float64", None),
+    ("float32", "float16"),
+    ("float64", "float32"),
+]
 
 
 def sizes_of(p, longest=10_007):
@@ -19,7 +26,9 @@ def order_sensitive(p, n, dtype, wire=None):
     With a wire type they are large for that one: sums in it would depend on the order, and what travels is rounded.
     """
     random = np.random.default_rng(p * 1_000_003 + n)
-    large = {"float16": 2.0**11, "float32": 2.0**24, "float64": 2.0**53}[str(np.dtype(wire or dtype))]
+    large = {"float16": 2.0**11, "float32": 2.0**24, "float64": 2.0**53}[
+        str(np.dtype(wire or dtype))
+    ]
     family = np.array([large, 1.0, -large, 0.5, -1.0, 3.0, -0.0])
     return [random.choice(family, n).astype(dtype) for _ in range(p)]
 
@@ -34,6 +43,16 @@ def rounded(x, wire):
         return x.astype(wire or x.dtype).astype(x.dtype)
 
 
+def tree_sum(xs, wire):
+    """The tree: rank r adds rank r+1, then the sums of r+2, r+4, ..., in the wire type."""
+    held, distance = list(xs), 1
+    while distance < len(xs):
+        for r in range(0, len(xs) - distance, 2 * distance):
+            held[r] = held[r] + rounded(held[r + distance], wire)
+        distance *= 2
+    return rounded(held[0], wire)
+
+
 def assert_bits_everywhere(comm, algorithm, wanted, sizes, dtype, wire):
     """On every rank the bits of `wanted(xs, wire)`, and of replay; one callable for all sizes, so its scratch is reused."""
     p, allreduce = comm.Get_size(), collective(comm, algorithm, wire)
@@ -43,4 +62,18 @@ def assert_bits_everywhere(comm, algorithm, wanted, sizes, dtype, wire):
         allreduce(x)
         told = algorithm.__module__, algorithm.__name__, p, n, dtype, wire
         assert same_bits(x, wanted(xs, wire)), told
-        assert all(same_bits(x, other) for other in replay([algorithm(r, p, n) for r in range(p)], xs, wire)), told
+        assert all(
+            same_bits(x, other)
+            for other in replay([algorithm(r, p, n) for r in range(p)], xs, wire)
+        ), told
+
+
+def assert_counted_costs(comm, algorithm, cost, wire):
+    """Messages and bytes that each rank sends, against cost(rank, p, n) -> (messages, elements)."""
+    traced, p, rank = TracedComm(comm), comm.Get_size(), comm.Get_rank()
+    for n in sizes_of(p):
+        traced.reset()
+        collective(traced, algorithm, wire)(np.ones(n, np.float32))
+        messages, elements = cost(rank, p, n)
+        assert (traced.messages, traced.bytes) == (messages, elements * (2 if wire else 4)), (p, n)
+    return traced

@@ -96,7 +96,7 @@ def test_an_empty_class_folder(tree):
 
 
 def test_damage_in_the_middle(tree):
-    """The full check finds it at the start; after the quick one it is found when the file is read."""
+    """The full check finds it at the start, the quick one only when the file is read."""
     path = tree / "train" / "ant" / "000.png"
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 0xFF

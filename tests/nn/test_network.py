@@ -145,7 +145,7 @@ def test_images_and_labels():
 
 @pytest.mark.parametrize("normalization,split", SPLITS)
 def test_gradients_against_central_differences(normalization, split):
-    """24 entries of every tensor, and its slope along a random direction, which meets all entries."""
+    """24 entries of every tensor, and its slope along a random direction in all entries."""
     network, parameters, gradients = small(normalization, space=workspace(*split))
     rng = np.random.default_rng(5)
     for spec, parameter in zip(network.tensors, parameters):

@@ -11,19 +11,17 @@ from refgf.training.data import Dataset, batches, shuffled, steps_per_epoch
 
 
 def numbered(n: int) -> Dataset:
-    """n one-pixel images; label i tells sample i, so that samples can be followed."""
+    """n one-pixel images; label i identifies sample i."""
     samples = (np.arange(n) % 251).astype(np.uint8).reshape(n, 1, 1, 1)
     names = tuple(map(str, range(n)))
-    return Dataset(
-        lambda i: samples[i], np.arange(n), names, image_size=1, channels=1, mean=(0.0,), std=(1.0,)
-    )
+    return Dataset(lambda i: samples[i], np.arange(n), names, 1, 1, mean=(0.0,), std=(1.0,))
 
 
-def epoch(deal, n, batch, size, **options):
+def epoch(batches, n, batch, size, **options):
     """[per rank: [(labels, global_batch) per step]] of one epoch."""
     per_rank = []
     for rank in range(size):
-        steps = list(deal(numbered(n), batch, 3, 7, rank, size, **options))
+        steps = list(batches(numbered(n), batch, 3, 7, rank, size, **options))
         assert all(len(images) == len(labels) for images, labels, _ in steps)
         per_rank.append([(labels, total) for _, labels, total in steps])
     return per_rank
@@ -34,9 +32,8 @@ def assert_every_sample_once(per_rank, n):
     seen = []
     for shares in zip(*per_rank):
         counts = [len(labels) for labels, _ in shares]
-        assert {total for _, total in shares} == {sum(counts)}, (
-            "global_batch is not the sum over ranks"
-        )
+        totals = {total for _, total in shares}
+        assert totals == {sum(counts)}, "global_batch is not the sum over ranks"
         assert max(counts) - min(counts) <= 1 and counts == sorted(counts, reverse=True)
         seen += [label for labels, _ in shares for label in labels]
     assert sorted(seen) == list(range(n)), "a sample is lost or doubled"
@@ -67,21 +64,18 @@ def test_a_rank_without_samples_in_the_last_batch():
 def test_drop_last_leaves_out_the_short_batch():
     per_rank = epoch(batches, 20, 8, 3, drop_last=True)
     assert [total for _, total in per_rank[0]] == [8, 8]
-    assert (
-        steps_per_epoch(20, 8, drop_last=True) == 2
-        and steps_per_epoch(20, 8) == 3
-        and steps_per_epoch(16, 8) == 2
-    )
+    assert steps_per_epoch(20, 8, drop_last=True) == 2
+    assert steps_per_epoch(20, 8) == 3 and steps_per_epoch(16, 8) == 2
 
 
 @pytest.mark.parametrize("start", [0, 1, 3, 7])
-def test_starting_later_goes_on_where_it_was(start):
+def test_a_later_start_continues_the_epoch(start):
     whole, rest = epoch(batches, 53, 8, 3), epoch(batches, 53, 8, 3, start=start)
     for a, b in zip(whole, rest):
         assert [labels.tolist() for labels, _ in a[start:]] == [labels.tolist() for labels, _ in b]
 
 
-def wrong_deals():
+def wrong_batches():
     def drops_the_tail(dataset, batch, epoch, seed, rank, size):
         for images, labels, total in batches(dataset, batch, epoch, seed, 0, 1):
             each = len(labels) // size
@@ -96,25 +90,25 @@ def wrong_deals():
     return drops_the_tail, shuffles_by_rank, stops_without_samples
 
 
-@pytest.mark.parametrize("wrong", wrong_deals(), ids=lambda f: f.__name__)
-def test_the_check_notices_wrong_shards(wrong):
+@pytest.mark.parametrize("wrong", wrong_batches(), ids=lambda f: f.__name__)
+def test_wrong_shards_are_detected(wrong):
     with pytest.raises(AssertionError):
         assert_every_sample_once(epoch(wrong, 50, 8, 3), 50)
 
 
-def test_a_batch_is_held_by_its_receiver_alone():
-    """A whole set as one batch is many streams, each stopped after its part: together they must not hold the set."""
+def test_the_iterator_does_not_hold_its_last_batch():
+    """Many iterators, each stopped after one batch, must not keep the whole set in memory."""
     stream = batches(numbered(10), 5, 0, 0, 0, 1)
     images, labels, _ = next(stream)
-    alone = np.zeros(1)
-    assert sys.getrefcount(images) == sys.getrefcount(labels) == sys.getrefcount(alone)
+    unshared = np.zeros(1)
+    assert sys.getrefcount(images) == sys.getrefcount(labels) == sys.getrefcount(unshared)
 
 
 def test_shuffling_depends_on_seed_and_epoch_only():
     assert sorted(shuffled(1000, 3, 4)) == list(range(1000))
     orders = {tuple(shuffled(50, seed, epoch)) for seed in range(4) for epoch in range(4)}
     assert len(orders) == 16
-    # frozen: a run that is resumed with another NumPy must see the same order
+    # frozen: a run resumed with another NumPy must read the same order
     assert shuffled(8, 1, 2).tolist() == FROZEN_ORDER
 
 
@@ -122,19 +116,20 @@ FROZEN_ORDER = [5, 6, 3, 2, 1, 0, 4, 7]
 
 
 @pytest.mark.parametrize(
-    "options, told",
+    "options, message",
     [
         (dict(rank=0, size=9), "9 ranks for 8 samples"),
-        (dict(rank=3, size=3), "rank=3"),
-        (dict(batch_size=2), "global batch"),
+        (dict(rank=3, size=3), "on rank 3: got size=3; wanted 0 <= rank < size"),
+        (dict(batch_size=2), "got batch_size=2; wanted global batch >= 3"),
+        (dict(batch_size=0), "got batch_size=0; wanted global batch >= 3"),
         (dict(batch_size=9, drop_last=True), "smaller batch_size"),
         (dict(start=4), "start=4"),
         (dict(epoch=-1), "epoch=-1"),
     ],
 )
-def test_callers_mistakes(options, told):
+def test_refused_arguments(options, message):
     arguments = dict(batch_size=3, epoch=0, seed=0, rank=0, size=3) | options
-    with pytest.raises(ValueError, match=told):  # at the call, not at the first step
+    with pytest.raises(ValueError, match=message):  # at the call, not at the first step
         batches(numbered(8), **arguments)
 
 
@@ -148,7 +143,7 @@ def test_load_normalises(channels):
     )
     images, labels = dataset.load(np.array([4, 0, 0]))
     exact = (samples[[4, 0, 0]] / 255 - np.array(mean)) / np.array(std)
-    # scale, shift, product and sum are rounded to float32 once each; no intermediate is above 1/std + mean/std
+    # scale, shift, product and sum are rounded to float32 once; no result exceeds (1 + mean) / std
     assert np.abs(images - exact).max() <= 4 * 2.0**-24 * (1 + max(mean)) / min(std)
     assert images.dtype == np.float32 and images.shape == (3, 7, 7, channels)
     assert labels.tolist() == [0, 2, 2] and labels.dtype == np.int64

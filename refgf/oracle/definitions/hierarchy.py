@@ -35,8 +35,9 @@ def tree_allreduce(xs: Arrays, wire: str | None = None) -> Arrays:
 def doubling_allreduce(xs: Arrays, wire: str | None = None) -> Arrays:
     """H2: recursive doubling over q ranks, the largest power of two up to p.
 
-    First p - q pairs of ranks (0, 1), (2, 3), ... add up. Then partners whose numbers differ in bit 0, 1, 2, ... add each
-    other's sums, both rounded. Recursive doubling and halving-doubling have the same bits.
+    First p - q pairs of ranks (0, 1), (2, 3), ... add up. Then partners whose numbers differ in bit
+    0, 1, 2, ... add each other's sums, both rounded. Recursive doubling and halving-doubling have
+    the same bits.
     """
     q = 1 << (len(xs).bit_length() - 1)
     extras = len(xs) - q

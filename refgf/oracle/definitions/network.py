@@ -113,7 +113,7 @@ def fully_connected(x: Array, w: Array, b: Array) -> Array:
 
 
 def dropout(x: Array, kept: Array, rate: float) -> Array:
-    """N7: in training x / (1 - rate) where `kept` (bool) is True, else 0; identity in evaluation."""
+    """N7: in training x / (1 - rate) where `kept` is True, else 0; identity in evaluation."""
     return np.where(kept, x / (1 - rate), 0)
 
 

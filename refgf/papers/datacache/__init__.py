@@ -58,7 +58,12 @@ class Cache:
     """
 
     def __init__(
-        self, read: Callable, decode: Callable, shape: tuple, memory=None, disk=None
+        self,
+        read: Callable[[int], bytes],
+        decode: Callable[[int, bytes], np.ndarray],
+        shape: tuple[int, ...],
+        memory: SharedSamples | None = None,
+        disk: DiskCache | None = None,
     ) -> None:
         self.read, self.decode, self.shape = read, decode, shape
         self.memory, self.disk = memory, disk

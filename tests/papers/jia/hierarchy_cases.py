@@ -42,7 +42,9 @@ def ring_folds(xs, wire):
 def three_phase_sum(xs, nodes, wire):
     """Each node's slices come to its master, whose own is slice 1; then the ring over the masters."""
     sums = [ring_folds([xs[r] for r in node], wire) for node in nodes]
-    at_master = [[f if s == 1 % len(fs) else rounded(f, wire) for s, f in enumerate(fs)] for fs in sums]
+    at_master = [
+        [f if s == 1 % len(fs) else rounded(f, wire) for s, f in enumerate(fs)] for fs in sums
+    ]
     return ring_allreduce([np.concatenate(parts) for parts in at_master], wire)[0]
 
 
@@ -63,7 +65,9 @@ def paired(xs, wire):
     if len(xs) == 1:
         return xs[0]
     pairs = [xs[i : i + 2] for i in range(0, len(xs), 2)]
-    return paired([pair[0] + rounded(pair[1], wire) if len(pair) == 2 else pair[0] for pair in pairs], wire)
+    return paired(
+        [pair[0] + rounded(pair[1], wire) if len(pair) == 2 else pair[0] for pair in pairs], wire
+    )
 
 
 CASES = {

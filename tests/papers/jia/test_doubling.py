@@ -1,17 +1,25 @@
-"""Recursive doubling, halving-doubling and the tree: bits of the definition on every rank, and counted costs."""
+"""Recursive doubling and halving-doubling: bits of the definition, and counted costs."""
 
 import numpy as np
 import pytest
-from comm_cases import WIRES, assert_bits_everywhere, order_sensitive, rounded, same_bits, sizes_of
+from comm_cases import (
+    WIRES,
+    assert_bits_everywhere,
+    order_sensitive,
+    rounded,
+    same_bits,
+    sizes_of,
+    tree_sum,
+)
 
-from refgf.comm import ring, tree
+from refgf.comm import ring
 from refgf.comm.replay import check, replay
 from refgf.comm.schedule import collective, execute
 from refgf.comm.slices import length, slices
 from refgf.comm.trace import TracedComm
 from refgf.machine import threads
 from refgf.papers.jia import doubling
-from refgf.papers.scaling.collectives import halving_doubling_s, recursive_doubling_s, tree_s
+from refgf.papers.scaling.collectives import halving_doubling_s, recursive_doubling_s
 from refgf.papers.scaling.simulate import from_schedules
 from refgf.predict.cost import Link
 
@@ -26,24 +34,15 @@ def doubling_sum(xs, wire):
     return rounded(held[0], wire)
 
 
-def tree_sum(xs, wire):
-    """Rank r adds rank r+1, then what r+2 has summed, r+4, ..., as each arrives."""
-    held, distance = list(xs), 1
-    while distance < len(xs):
-        for r in range(0, len(xs) - distance, 2 * distance):
-            held[r] = held[r] + rounded(held[r + distance], wire)
-        distance *= 2
-    return rounded(held[0], wire)
-
-
 ALGORITHMS = {
     "recursive doubling": (doubling.recursive_doubling, doubling_sum),
     "halving-doubling": (doubling.halving_doubling, doubling_sum),
-    "tree": (tree.allreduce, tree_sum),
 }
 
 
-@pytest.mark.filterwarnings("ignore:invalid value")  # inf - inf, where a number is too large for the wire
+@pytest.mark.filterwarnings(
+    "ignore:invalid value"
+)  # inf - inf, where a number is too large for the wire
 @pytest.mark.parametrize("dtype, wire", WIRES)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_same_bits_everywhere(on_ranks, name, dtype, wire):
@@ -60,7 +59,9 @@ def test_same_bits_everywhere(on_ranks, name, dtype, wire):
 def test_order_sensitive_data_tells_orders_apart(p):
     """Doubling and tree differ only where a rank that is too many stands in the middle of a subtree."""
     xs = order_sensitive(p, 1000, "float32")
-    assert not same_bits(doubling_sum(xs, None), replay([ring.allreduce(r, p, 1000) for r in range(p)], xs)[0])
+    assert not same_bits(
+        doubling_sum(xs, None), replay([ring.allreduce(r, p, 1000) for r in range(p)], xs)[0]
+    )
     assert not same_bits(doubling_sum(xs, "float16"), doubling_sum(xs, None))
     assert same_bits(doubling_sum(xs, None), tree_sum(xs, None)) == (p not in (5, 9))
 
@@ -102,16 +103,9 @@ def cost_of_halving_doubling(rank, p, n):
     return 2 * rounds + takes, (n - sizes[-1] + sum(sizes) if sizes else 0) + takes * n
 
 
-def cost_of_tree(rank, p, n):
-    children = [d for d in (1, 2, 4, 8) if rank % (2 * d) == 0 and rank + d < p]
-    messages = (rank > 0) + len(children)
-    return messages, messages * n
-
-
 COSTS = {
     "recursive doubling": cost_of_recursive_doubling,
     "halving-doubling": cost_of_halving_doubling,
-    "tree": cost_of_tree,
 }
 
 
@@ -126,7 +120,12 @@ def test_counted_costs(on_ranks, name, wire):
             traced.reset()
             collective(traced, ALGORITHMS[name][0], wire)(np.ones(n, np.float32))
             messages, elements = COSTS[name](r, p, n)
-            assert (traced.messages, traced.bytes) == (messages, elements * (2 if wire else 4)), (name, p, r, n)
+            assert (traced.messages, traced.bytes) == (messages, elements * (2 if wire else 4)), (
+                name,
+                p,
+                r,
+                n,
+            )
 
     on_ranks(body, sizes=range(1, 10))
 
@@ -141,7 +140,7 @@ def test_halving_doubling_sends_as_little_as_the_ring(p):
 def test_schedules_take_as_long_as_the_closed_forms(p):
     """n = 840 is divisible by 2, 4 and 8, so the closed form of the halves is exact."""
     link, n = Link(5.0, 0.25, 0.125), 840
-    forms = {"recursive doubling": recursive_doubling_s, "halving-doubling": halving_doubling_s, "tree": tree_s}
+    forms = {"recursive doubling": recursive_doubling_s, "halving-doubling": halving_doubling_s}
     for name, form in forms.items():
         schedules = [ALGORITHMS[name][0](r, p, n) for r in range(p)]
         assert from_schedules(schedules, 4, link) == form(p, n, 4, link), name
@@ -151,7 +150,7 @@ def test_schedules_take_as_long_as_the_closed_forms(p):
 def test_memory_beyond_the_buffer(p):
     """Scratch: n for recursive doubling and the tree, half of it for halving-doubling (p a power of two)."""
     n = 10_001
-    wanted = {"recursive doubling": n, "halving-doubling": n // 2 + 1 if p != 5 else n, "tree": n}
+    wanted = {"recursive doubling": n, "halving-doubling": n // 2 + 1 if p != 5 else n}
 
     def body(comm, name):
         mine = {}
@@ -189,4 +188,6 @@ def test_forgotten_extras_are_caught_by_values():
 def test_forgotten_extras_pass_for_powers_of_two():
     """Which is why p = 3, 5, 6, 7 and 9 are tested."""
     xs = order_sensitive(4, 13, "float32")
-    assert same_bits(replay([forgotten_extras(r, 4, 13) for r in range(4)], xs)[3], doubling_sum(xs, None))
+    assert same_bits(
+        replay([forgotten_extras(r, 4, 13) for r in range(4)], xs)[3], doubling_sum(xs, None)
+    )

@@ -1,4 +1,4 @@
-"""Top-k as an exchange: the definition's sums and bits, conservation, 100 % = dense, counted costs, groups of ranks."""
+"""Top-k as an exchange: the definition's sums and bits, conservation, 100 % = dense, counted costs."""
 
 import functools
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from topk_cases import data, sorted_top_k
 
-from refgf.comm import direct, gather, ring
+from refgf.comm import direct, gather
 from refgf.comm.replay import replay
 from refgf.comm.slices import length, slices
 from refgf.comm.trace import TracedComm
@@ -229,46 +229,3 @@ def test_what_is_not_cleared_is_caught():
         return same
 
     assert threads.run(2, body) == [[True, False]] * 2  # one step alone would not have shown it
-
-
-def test_groups_gather_at_the_same_time(on_ranks):
-    """Rows in order of the group; even and odd ranks by themselves."""
-
-    def body(comm):
-        p, r = comm.Get_size(), comm.Get_rank()
-        group = [rank for rank in reversed(range(p)) if rank % 2 == r % 2]
-        for k in (0, 1, 5):
-            rows = gather.allgather(comm, group)(np.full(k, 10 * r, np.int32))
-            assert rows.shape == (len(group), k) and rows.dtype == np.int32
-            assert (rows == 10 * np.array(group)[:, None]).all()
-        x = np.arange(7, dtype=np.float32) + r
-        own = gather.reduce_scatter(comm, group)(x)
-        assert (x[own] == np.arange(7)[own] * len(group) + sum(group)).all()
-        gather.allgather_slices(comm, group)(x)
-        assert (x == np.arange(7) * len(group) + sum(group)).all()
-
-    on_ranks(body)
-
-
-def test_a_group_without_this_rank_is_refused():
-    def body(comm):
-        with pytest.raises(ValueError, match=f"allgather on rank {comm.rank}: got the group"):
-            gather.allgather(comm, [(comm.rank + 1) % 2])
-        with pytest.raises(ValueError, match="different ranks"):
-            gather.allgather_slices(comm, [comm.rank, comm.rank])
-
-    threads.run(2, body)
-
-
-def test_halves_make_the_ring():
-    """reduce_scatter, then allgather_slices: the ring's bits."""
-    xs = order_sensitive(3, 20)
-
-    def body(comm):
-        x = xs[comm.rank].copy()
-        gather.reduce_scatter(comm)(x)
-        gather.allgather_slices(comm)(x)
-        return x
-
-    wanted = replay([ring.allreduce(r, 3, 20) for r in range(3)], xs)
-    assert [x.tobytes() for x in threads.run(3, body)] == [x.tobytes() for x in wanted]

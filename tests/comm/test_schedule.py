@@ -1,0 +1,63 @@
+"""What all schedules share: refused arrays, reversed and renamed schedules, buffered messages."""
+
+import numpy as np
+import pytest
+
+from refgf.comm import ring, schedule
+from refgf.comm.schedule import collective, execute, local, receive, reversed_schedule, send
+from refgf.machine import threads
+
+
+@pytest.mark.parametrize(
+    "x, message",
+    [
+        (np.zeros((2, 2), np.float32), "shape"),
+        (np.zeros(8, np.float32)[::2], "ascontiguousarray"),
+        (np.zeros(3, np.int64), "astype"),
+        ([1.0, 2.0], "astype"),
+        (np.frombuffer(bytes(8), np.float32), "copy"),
+    ],
+)
+def test_bad_arrays_are_refused_on_every_rank(on_ranks, x, message):
+    def body(comm):
+        allreduce = collective(comm, ring.allreduce)
+        operation = f"ring.allreduce on rank {comm.Get_rank()}"
+        with pytest.raises(ValueError, match=f"{operation}: got .*{message}"):
+            allreduce(x)
+
+    on_ranks(body)
+
+
+def test_a_reversed_or_renamed_schedule_has_the_same_messages():
+    there = ring.reduce_scatter(1, 3, 10)
+    back = reversed_schedule(there)
+    sent = [(s.send_to, s.send) for s in reversed(there)]
+    assert [(s.receive_from, s.receive) for s in back] == sent
+    renamed = schedule.on_ranks([7, 5, 9], there, start=100)
+    assert [(s.send_to, s.receive_from) for s in renamed] == [(9, 7), (9, 7)]
+    assert [s.send.start - 100 for s in renamed] == [s.send.start for s in there]
+
+
+def test_buffered_messages_are_private(on_ranks):
+    """Two messages of one size are buffered before they are reduced: scratch is not shared."""
+
+    def body(comm):
+        rank, everything = comm.Get_rank(), slice(0, 3)
+        if comm.Get_size() != 3:
+            return
+        steps = [send(everything, 0)]
+        if rank == 0:
+            steps = [receive(everything, r, "buffer") for r in (1, 2)]
+            steps.append(local("reduce", everything))
+        x = np.full(3, 10.0**rank, np.float32)
+        execute(comm, steps, x)
+        assert (x == (111 if rank == 0 else 10.0**rank)).all()
+
+    on_ranks(body, sizes=(3,))
+
+
+def test_an_unknown_operation_is_a_bug():
+    with pytest.raises(AssertionError, match="unknown operation 'sum'"):
+        threads.run(
+            1, lambda comm: schedule.apply(local("sum", slice(0, 1)), np.ones(1), None, {}, None)
+        )

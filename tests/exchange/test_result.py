@@ -1,0 +1,20 @@
+"""The end of a step, and the observer that records nothing."""
+
+import dataclasses
+
+import pytest
+
+from refgf.exchange.result import UNOBSERVED, StepResult
+
+
+def test_a_result_is_accepted_and_whole_unless_it_says_otherwise():
+    assert StepResult() == StepResult(accepted=True, sent=None, waited=None)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        StepResult().accepted = False
+
+
+def test_nothing_is_observed():
+    called = []
+    with UNOBSERVED.span("compute", "FORWARD"):
+        UNOBSERVED.watched(called.append, itemsize=2)(7)
+    assert called == [7]
