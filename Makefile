@@ -44,7 +44,7 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "refgf needs Python 3.11 or newer; next: make PYTHON=python3.12, or install one"; exit 1; }
 	@$(call environment,$(VENV))
-	$(PY) $(INSTALL) --editable '.[$(WHEEL)lessons,oracle,dev]'
+	$(PY) $(INSTALL) --editable '.[$(WHEEL)lessons,dev]'
 	@rm -f $(VENV)/.ready-*
 	@touch $@
 

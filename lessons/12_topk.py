@@ -115,7 +115,7 @@ def check_against_oracle(run: kit.Run, nodes) -> None:
                     got = f"{run.comm.messages} messages, {run.comm.bytes} bytes"
                     raise AssertionError(f"rank {run.rank}: {name} sent {got}, the definition says {planned}")
             kept = wanted[-1]["kept"][run.rank]
-            if not definitions.same_bits(exchange.feedback.kept, kept[own if name != "top-k" else slice(0, n)]):
+            if not definitions.same_bits(exchange.feedback.residual, kept[own if name != "top-k" else slice(0, n)]):
                 raise AssertionError(f"rank {run.rank}: {name}: what is kept is not that of the definition")
     run.say(f"top-k, and HiTopKComm on {len(nodes)} nodes x {len(nodes[0])} ranks, at 1 and 100 %, over {steps} steps: sums, "
             "what is kept, messages and bytes as defined; 100 % is the dense sum")  # fmt: skip

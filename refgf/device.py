@@ -1,8 +1,10 @@
-"""NumPy or CuPy: which library made an array, copies to the host, streams and devices.
+"""NumPy or CuPy: which library made an array, its memory, copies to the host, streams and devices.
 
 The CuPy half of this file has not run on a GPU yet: see "Not yet run" in the README.
 """
 
+import importlib
+import math
 import sys
 import threading
 
@@ -13,18 +15,13 @@ _thread = threading.local()  # each thread's own stream
 
 def module(name: str):
     """The array library for "cpu" (NumPy) or "gpu" (CuPy)."""
-    if name == "cpu":
-        return numpy
-    if name == "gpu":
-        try:
-            import cupy
-        except ImportError as error:
-            raise ValueError(
-                f"device: got {name!r}, but CuPy does not load ({error}); "
-                "next: pip install 'refgf[gpu]', or use 'cpu'"
-            ) from error
-        return cupy
-    raise ValueError(f"device: got {name!r}; wanted 'cpu' or 'gpu'")
+    if name not in ("cpu", "gpu"):
+        raise ValueError(f"device: got {name!r}; wanted 'cpu' or 'gpu'; next: 'cpu'")
+    try:
+        return importlib.import_module("numpy" if name == "cpu" else "cupy")
+    except ImportError as error:
+        got = f"got {name!r}, but CuPy does not load ({error})"
+        raise ValueError(f"device: {got}; next: pip install 'refgf[gpu]', or use 'cpu'") from error
 
 
 def array_module(x):
@@ -34,6 +31,14 @@ def array_module(x):
 
 def is_device(x) -> bool:
     return array_module(x) is not numpy
+
+
+def resized(store: dict, key, shape: tuple, dtype, xp):
+    """Uninitialised memory of this shape: one flat buffer per key and dtype, which only grows."""
+    size, key = math.prod(shape), (key, numpy.dtype(dtype))
+    if key not in store or store[key].size < size:
+        store[key] = xp.empty(size, dtype)
+    return store[key][:size].reshape(shape)
 
 
 def synchronize(x) -> None:
@@ -48,10 +53,7 @@ def to_host(x) -> numpy.ndarray:
 
 
 def select(local_rank: int) -> int:
-    """Make GPU number local_rank (mod their count) the calling thread's device, and return its number.
-
-    The current device belongs to a thread: a communication thread must call this too.
-    """
+    """Make GPU local_rank (mod their number) the calling thread's device. Returns its number."""
     cupy = module("gpu")
     number = local_rank % cupy.cuda.runtime.getDeviceCount()
     cupy.cuda.Device(number).use()
@@ -59,7 +61,7 @@ def select(local_rank: int) -> int:
 
 
 def mark(x):
-    """An event that is done when everything queued so far on x's current stream is; None for NumPy. Who waits for it sleeps."""
+    """An event after everything queued on x's current stream; waiting sleeps. None for NumPy."""
     if not is_device(x):
         return None
     cuda = array_module(x).cuda
@@ -67,16 +69,15 @@ def mark(x):
 
 
 def follow(x, event) -> None:
-    """Make the calling thread work on x's device, on a stream of its own, and return once `event` is done.
+    """Return once `event` (from `mark` in the thread that computes x) is done. None for NumPy.
 
-    `event` is what `mark` gave to the thread that computes x; nothing to do for NumPy. Both the current device and the
-    current stream belong to a thread; on the default stream this thread's kernels would queue behind all that the
-    other thread has queued.
+    Selects x's device and a stream of the calling thread, because both belong to a thread. On the
+    default stream this thread's kernels would queue behind all that the other thread has queued.
     """
     if event is None:
         return
     x.device.use()
-    if not hasattr(_thread, "stream"):
+    if "stream" not in vars(_thread):
         _thread.stream = module("gpu").cuda.Stream(non_blocking=True)
     _thread.stream.use()
     event.synchronize()

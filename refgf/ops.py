@@ -1,23 +1,22 @@
-"""The door to the engine: arithmetic in plain NumPy (or CuPy) that `refgf.engine` replaces by
-faster code.
+"""The door to the engine: arithmetic in plain NumPy (or CuPy) that faster code may replace.
+
+    cast, add, rounded, unscale         flat arrays of equal length
+    momentum_sgd, plain_sgd             the optimiser, on flat arrays
+    relu_gradient ... to_winners        layers, on blocks of images (n, ...)
+    background, Buffers                 messages
 
 Callers write `ops.cast(x, out)`, so the function is looked up at each call. `import refgf.engine`
-(done by `refgf.launch`) puts faster functions in place of these. The bits are the same; one test
-compares all of them. This module is the definition: to understand a result, read it and forget the
-engine.
+(done by `refgf.launch`) puts faster functions in place of these, with the same bits: one test
+compares all of them. This module is the definition: to understand a result, forget the engine.
 """
 
 import numpy as np
 
-from refgf.device import array_module, synchronize
-
-# ---- casts and sums of flat arrays of equal length ----
+from refgf.device import array_module, resized, synchronize
 
 
 def cast(x, out) -> None:
-    """out <- x, rounded to nearest, ties to even; a number too large for out's type becomes
-    infinite.
-    """
+    """out <- x, rounded to nearest, ties to even; infinite where too large for out's type."""
     out[...] = x
 
 
@@ -39,13 +38,8 @@ def unscale(x, factor: float) -> bool:
     return finite
 
 
-# ---- optimiser ----
-
-
 def momentum_sgd(w, v, g, momentum: float, decay: float, rate: float) -> None:
-    """v <- momentum v + (g + decay w);  w <- w - rate v.  Every operation is rounded to w's
-    type.
-    """
+    """v <- momentum v + (g + decay w);  w <- w - rate v. Each operation rounds to w's type."""
     if decay:
         g = decay * w + g
     v *= momentum
@@ -56,9 +50,6 @@ def momentum_sgd(w, v, g, momentum: float, decay: float, rate: float) -> None:
 def plain_sgd(w, g, rate: float) -> None:
     """w <- w - rate g."""
     w -= rate * g
-
-
-# ---- layers: (n, ...) blocks of images ----
 
 
 def relu_gradient(dy, y, positive) -> None:
@@ -123,25 +114,16 @@ def in_windows(x, y, number: int, kernel: int, stride: int):
     return x[:, down, j : j + stride * (columns - 1) + 1 : stride]
 
 
-# ---- messages ----
-
-
 def background(comm):
-    """The communicator for a thread that communicates while another computes. The engine's waits
-    sleep.
-    """
+    """The communicator of a communication thread. The engine's waits sleep."""
     return comm
 
 
 class Buffers:
     """Memory for the messages of a schedule: slices of one array x (n,), sent in the type `wire`.
 
-    outgoing(view)     the slice in the wire type
-    incoming(n)        memory for n elements that arrive; the next call overwrites it
-    arrived(buffer)    the same elements where x lives
-
-    scratch: a dict that keeps the memory from call to call. comm: the communicator that sends the
-    messages; the engine's version stages device arrays, and looks at it.
+    scratch: a dict that keeps the memory from call to call. comm: sends the messages; only the
+    engine's version, which stages device arrays, looks at it.
     """
 
     def __init__(self, x, wire, scratch: dict | None = None, comm=None) -> None:
@@ -150,16 +132,15 @@ class Buffers:
         self._scratch = {} if scratch is None else scratch
 
     def outgoing(self, view):
-        """view (k,) -> (k,) in the wire type."""
+        """The slice view (k,) in the wire type."""
+        out = view if self.direct else self._memory("outgoing", view.size)
         if not self.direct:
-            out = self._memory("outgoing", view.size)
             cast(view, out)
-            view = out
         synchronize(self.x)  # MPI does not know streams
-        return view
+        return out
 
     def incoming(self, n: int):
-        """(n,) in the wire type."""
+        """Memory (n,) in the wire type for what arrives; the next call overwrites it."""
         synchronize(self.x)  # a queued kernel may still read this memory
         return self._memory("incoming", n)
 
@@ -169,7 +150,4 @@ class Buffers:
 
     def _memory(self, name: str, n: int):
         xp = array_module(self.x)
-        key = name, self.wire, xp.__name__
-        if key not in self._scratch or self._scratch[key].size < n:
-            self._scratch[key] = xp.empty(n, self.wire)
-        return self._scratch[key][:n]
+        return resized(self._scratch, (name, xp.__name__), (n,), self.wire, xp)

@@ -1,4 +1,4 @@
-"""Arrays of NumPy and CuPy, on the CPU; tests/test_fake_gpu.py and tests/gpu have the other half."""
+"""Arrays of NumPy and CuPy, on the CPU; tests/test_fake_gpu.py and tests/gpu test the GPU."""
 
 import pytest
 

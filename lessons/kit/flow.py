@@ -1,8 +1,8 @@
 """What lessons 03 to 07 share: GradientFlow around a fresh network, timed and trained.
 
-    with flow.new(run, data, overlap=True, csc=flow.csc(run, data, 10.0)) as stack: ...
-    timing = flow.time_steps(run, stack, batches)
-    rows = flow.learn(run, stack, train, held_out, epochs)
+with flow.new(run, data, overlap=True, csc=flow.csc(run, data, 10.0)) as stack: ...
+timing = flow.time_steps(run, stack, batches)
+rows = flow.learn(run, stack, train, held_out, epochs)
 """
 
 import math
@@ -104,7 +104,13 @@ def learn(run: kit.Run, stack: GradientFlow, train, held_out, epochs: int, say: 
 
     checkpoints: write one after each epoch, and go on after the newest if there is one.
     """
-    asked = {"epochs": epochs, "batch": run.options.batch, "rate": run.options.rate, "seed": seed, "images": train.size}
+    asked = {
+        "epochs": epochs,
+        "batch": run.options.batch,
+        "rate": run.options.rate,
+        "seed": seed,
+        "images": train.size,
+    }
     rows = epochs_so_far(checkpoints, asked) if checkpoints else []
     trained_s = rows[-1]["seconds"] if rows else 0.0
     each = steps_per_epoch(train.size, run.options.batch * run.size)
@@ -112,20 +118,30 @@ def learn(run: kit.Run, stack: GradientFlow, train, held_out, epochs: int, say: 
         start_s = time.perf_counter()
         mine = [
             stack.step(*batch, rate=images.rate(run, epoch * each + number, each, epochs))
-            for number, batch in enumerate(batches(train, run.options.batch * run.size, epoch, seed, run.rank, run.size))
+            for number, batch in enumerate(
+                batches(train, run.options.batch * run.size, epoch, seed, run.rank, run.size)
+            )
         ]
         loss = float(np.mean(np.sum(run.plain.allgather(mine), axis=0)))
         trained_s += time.perf_counter() - start_s
         right, samples = stack.evaluate(held_out)
-        rows.append({"loss": loss, "accuracy": right / samples if samples else None, "seconds": trained_s})
+        rows.append(
+            {"loss": loss, "accuracy": right / samples if samples else None, "seconds": trained_s}
+        )
         if checkpoints:
             save(run, checkpoints, {"asked": asked, "rows": rows})
         if say:
-            told = f"{100 * right / samples:5.1f} % of {samples} held-out images right" if samples else "no images held out"
+            told = (
+                f"{100 * right / samples:5.1f} % of {samples} held-out images right"
+                if samples
+                else "no images held out"
+            )
             run.say(f"epoch {epoch + 1:2d}: loss {loss:.4f}, {told}")
     same = stack.require_same_parameters()
     if say:
-        run.say(f"{trained_s:.1f} s of training; all ranks hold the same parameters: {same[:16]}...")
+        run.say(
+            f"{trained_s:.1f} s of training; all ranks hold the same parameters: {same[:16]}..."
+        )
     return rows
 
 
@@ -133,7 +149,9 @@ def require_folder(run: kit.Run) -> None:
     """Refuse --resume without a folder, and a folder of an earlier run without --resume. Collective."""
     folder, resume = run.options.checkpoints, run.options.resume
     if folder is None and resume:
-        raise ValueError("--resume: got no folder; wanted that of an earlier run; next: --checkpoints DIR --resume")
+        raise ValueError(
+            "--resume: got no folder; wanted that of an earlier run; next: --checkpoints DIR --resume"
+        )
     if folder and run.plain.bcast(not resume and any(folder.glob("*/step-*"))):
         raise ValueError(f"--checkpoints: got {folder}, which an earlier run has left; wanted a folder of this run's own; "
                          "next: --resume to go on with that run, or another folder")  # fmt: skip

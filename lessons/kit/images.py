@@ -1,11 +1,11 @@
 """What the training lessons share: images, and the network that learns them (flow.py trains it).
 
-    images.arguments(lesson, rate=0.02)      --data, --width, --batch ...
-    images.arguments(lesson, networks=images.NETWORKS)      and --network: a lesson that takes ResNet-50 too
-    train, held_out = images.load(run)
-    train, held_out = images.fold(run, train, held_out, 3)      another fifth held out
-    model = images.model(run, train)
-    for batch in images.steps(run, train, 10): ...
+images.arguments(lesson, rate=0.02)      --data, --width, --batch ...
+images.arguments(lesson, networks=images.NETWORKS)      and --network: a lesson that takes ResNet-50 too
+train, held_out = images.load(run)
+train, held_out = images.fold(run, train, held_out, 3)      another fifth held out
+model = images.model(run, train)
+for batch in images.steps(run, train, 10): ...
 """
 
 import itertools
@@ -30,17 +30,30 @@ WARMUP_EPOCHS = 2
 WEIGHT_DECAY = 5e-4
 DROPOUT = 0.2  # half of the units would be too many of a network an eighth as wide
 NETWORKS = {"alexnet": "AlexNet", "resnet50": "ResNet-50"}
-SIZES = {"alexnet": {"image_size": 67, "width": 1 / 8}, "resnet50": {"image_size": 48, "width": 1 / 8}}
+SIZES = {
+    "alexnet": {"image_size": 67, "width": 1 / 8},
+    "resnet50": {"image_size": 48, "width": 1 / 8},
+}
 # with 32 pixels ResNet-50's last blocks would normalise over the one pixel of each of a rank's images
 
 
 def arguments(lesson: kit.Lesson, rate: float = 0.02, networks=("alexnet",)) -> None:
     add = lesson.argument
-    add("--data", type=Path, metavar="PATH", help="images as PATH/train/CLASS/*.jpg; default: the bundled digits")
+    add(
+        "--data",
+        type=Path,
+        metavar="PATH",
+        help="images as PATH/train/CLASS/*.jpg; default: the bundled digits",
+    )
     add("--skip-bad-images", action="store_true", help="go on without images that cannot be read")
     if len(networks) > 1:
         add("--network", choices=list(networks), default="alexnet", help="what is trained")
-    add("--image-size", type=kit.positive, metavar="PIXELS", help="AlexNet: 67 or more (67); ResNet-50: any (48)")
+    add(
+        "--image-size",
+        type=kit.positive,
+        metavar="PIXELS",
+        help="AlexNet: 67 or more (67); ResNet-50: any (48)",
+    )
     add("--width", type=float, help="share of the network's channels (1/8; 1 = full size)")
     add("--batch", type=kit.positive, default=8, help="images per rank and step")
     add("--rate", type=float, default=rate, help="learning rate")
@@ -63,7 +76,10 @@ def load(run: kit.Run):
         train, held_out = digits(options.image_size)
     else:
         train, held_out = image_folder(
-            options.data, options.image_size, skip_bad_images=options.skip_bad_images, comm=run.plain
+            options.data,
+            options.image_size,
+            skip_bad_images=options.skip_bad_images,
+            comm=run.plain,
         )
     run.say(train.note)
     if train.skipped:
@@ -81,7 +97,10 @@ def fold(run: kit.Run, train, held_out, number: int | None, folds: int = 5):
     out = hold_out(labels, number, folds)
 
     def fetch(indices):
-        in_train, samples = indices < train.size, np.empty((len(indices), *[train.image_size] * 2, train.channels), np.uint8)
+        in_train, samples = (
+            indices < train.size,
+            np.empty((len(indices), *[train.image_size] * 2, train.channels), np.uint8),
+        )
         samples[in_train] = train.fetch(indices[in_train])
         samples[~in_train] = held_out.fetch(indices[~in_train] - train.size)
         return samples  # (N, H, W, C)
@@ -135,7 +154,10 @@ def steps(run: kit.Run, data, count: int):
 def whole_batches(run: kit.Run, data, count: int, per_rank: int) -> list:
     """`count` batches of `per_rank` images for each rank, or as many as there are, loaded beforehand; round after round."""
     size = run.size * min(per_rank, data.size // run.size)
-    rounds = (batches(data, size, epoch, SEED, run.rank, run.size, drop_last=True) for epoch in itertools.count())
+    rounds = (
+        batches(data, size, epoch, SEED, run.rank, run.size, drop_last=True)
+        for epoch in itertools.count()
+    )
     return list(itertools.islice(itertools.chain.from_iterable(rounds), count))
 
 

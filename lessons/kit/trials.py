@@ -46,7 +46,9 @@ def require_density(run, epochs: tuple[int, int, int]) -> None:
     count, chunk = run.options.epochs or run.quick(*epochs), run.options.chunk
     Density(run.options.density, warmup_of(run, count), steps=count)
     if chunk is not None and chunk < 1:
-        raise ValueError(f"--chunk: got {chunk}; wanted 1 element or more; next: 32768 as in the paper, or leave it out")
+        raise ValueError(
+            f"--chunk: got {chunk}; wanted 1 element or more; next: 32768 as in the paper, or leave it out"
+        )
 
 
 def told(runs: list[list[dict]]) -> str:

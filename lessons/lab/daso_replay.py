@@ -4,7 +4,13 @@ import numpy as np
 
 import kit
 from kit import images
-from refgf.oracle.definitions import DASOSettings, daso_start, daso_step, daso_traffic, direct_traffic
+from refgf.oracle.definitions import (
+    DASOSettings,
+    daso_start,
+    daso_step,
+    daso_traffic,
+    direct_traffic,
+)
 from refgf.training.data import batches
 from refgf.training.step import parameter_hash
 
@@ -23,20 +29,35 @@ def check(run: kit.Run, data, nodes, phase, per_epoch: int, daso) -> None:
     if run.rank == 0 and everybody != replayed(run, data, nodes, phase, per_epoch):
         raise AssertionError(f"{phase}: not the parameters of the definition")
     require_counts(run, nodes, phase, per_epoch, n, sent)
-    run.say(f"{phase}: after each of {per_epoch} batches the bits of the definition on all ranks, and its messages and bytes")
+    run.say(
+        f"{phase}: after each of {per_epoch} batches the bits of the definition on all ranks, and its messages and bytes"
+    )
 
 
 def replayed(run: kit.Run, data, nodes, phase, per_epoch: int) -> list[list[str]]:
     """The hash of each rank's parameters after each batch, by the definition. Ranks are renumbered node by node."""
     order = [rank for node in nodes for rank in node]
     models = [model_of(run, data, rank) for rank in order]
-    streams = [batches(data, run.options.batch * run.size, 0, images.SEED, rank, run.size) for rank in order]
-    decayed = np.repeat([spec.decay for spec in models[0].network.tensors], [spec.size for spec in models[0].network.tensors])
-    settings = DASOSettings(len(nodes), per_epoch, run.options.rate, 0.9, images.WEIGHT_DECAY, decayed)
+    streams = [
+        batches(data, run.options.batch * run.size, 0, images.SEED, rank, run.size)
+        for rank in order
+    ]
+    decayed = np.repeat(
+        [spec.decay for spec in models[0].network.tensors],
+        [spec.size for spec in models[0].network.tensors],
+    )
+    settings = DASOSettings(
+        len(nodes), per_epoch, run.options.rate, 0.9, images.WEIGHT_DECAY, decayed
+    )
     state, told = daso_start(models[0].parameters.flat, run.size), [[] for _ in order]
     for _ in range(per_epoch):
-        gradients = [gradient(model, w, next(stream)) for model, w, stream in zip(models, state["w"], streams)]
-        state = daso_step(state, gradients, (phase.global_skip, phase.local_skip, phase.wait), settings)
+        gradients = [
+            gradient(model, w, next(stream))
+            for model, w, stream in zip(models, state["w"], streams)
+        ]
+        state = daso_step(
+            state, gradients, (phase.global_skip, phase.local_skip, phase.wait), settings
+        )
         for rank, w in zip(order, state["w"]):
             told[rank].append(parameter_hash(w))
     return told
@@ -56,7 +77,9 @@ def gradient(model, w, batch):
     return model.gradients.flat.copy()
 
 
-def require_counts(run: kit.Run, nodes, phase, per_epoch: int, n: int, sent: tuple[int, int]) -> None:
+def require_counts(
+    run: kit.Run, nodes, phase, per_epoch: int, n: int, sent: tuple[int, int]
+) -> None:
     """The definition's, the loss of all ranks at the end of the epoch, and the comparison of hashes."""
     order = [rank for node in nodes for rank in node]
     plan = (phase.global_skip, phase.local_skip, phase.wait)
@@ -65,4 +88,6 @@ def require_counts(run: kit.Run, nodes, phase, per_epoch: int, n: int, sent: tup
     hashes = (run.size - 1).bit_length(), 32 * (run.size - 1)
     wanted = messages + more[0] + hashes[0], size + 8 * more[1] + hashes[1]
     if sent != wanted:
-        raise AssertionError(f"rank {run.rank}: {phase}: sent {sent} messages and bytes, not {wanted}")
+        raise AssertionError(
+            f"rank {run.rank}: {phase}: sent {sent} messages and bytes, not {wanted}"
+        )

@@ -1,7 +1,7 @@
 """The search for a learning rate, with independent trainings distributed over the ranks.
 
-    tried = rate_search.search(run, cells, train, rounds=2)     train(cell, exponent, fold, seed) -> {"accuracy", "loss"}
-    rate_search.best(tried[cell])                               the exponent: rate = centre 2^exponent
+tried = rate_search.search(run, cells, train, rounds=2)     train(cell, exponent, fold, seed) -> {"accuracy", "loss"}
+rate_search.best(tried[cell])                               the exponent: rate = centre 2^exponent
 """
 
 from kit.trials import deal, mean_and_half
@@ -41,4 +41,6 @@ def interval(values: list[float]) -> dict:
 
 
 def told(found: dict) -> str:
-    return f"{found['mean']:.1f}" + (f" +- {found['half']:.1f}" if found["half"] is not None else "")
+    return f"{found['mean']:.1f}" + (
+        f" +- {found['half']:.1f}" if found["half"] is not None else ""
+    )

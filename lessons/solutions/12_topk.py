@@ -35,7 +35,7 @@ class DropsTheRest(ErrorFeedback):
 
     def take(self, gradient, choose):
         values, indices = super().take(gradient, choose)
-        self.kept[...] = 0
+        self.residual[...] = 0
         return values, indices
 
 

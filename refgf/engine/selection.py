@@ -34,8 +34,8 @@ import numpy as np
 from refgf.comm import ring, topology
 from refgf.comm.native import mpi_allreduce
 from refgf.comm.schedule import Algorithm, Allreduce, Schedule, collective
-from refgf.engine.pipelined import pipelined
 from refgf.engine.node_memory import share_memory
+from refgf.engine.pipelined import pipelined
 from refgf.engine.shared import SharedMemory
 from refgf.papers.jia import doubling, hierarchical
 

@@ -1,179 +1,150 @@
-"""A checkpoint on the disk: its files, what of them may be deleted, and the lock of the folder."""
+"""The files of one checkpoint: arrays in safetensors, and a manifest that has a hash of everything.
 
-import contextlib
-import errno
-import fcntl
+    *.safetensors    arrays; facts as JSON in the metadata
+    manifest.json    settings, position, size and SHA-256 of each file, and a SHA-256 of all this
+
+What is read may be damaged: a flipped bit, a truncated file, a pipe in place of a file. Readers
+raise `Damaged` for all of these. Nothing is believed before its SHA-256 was compared.
+"""
+
 import functools
 import hashlib
 import json
 import os
-import re
-import socket
-import time
+import stat
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from refgf.device import to_host
 
 MANIFEST = "manifest.json"
-OWNER = "refgf-checkpoint.txt"
-LOCK = "refgf.lock"
-LOCK_WAIT_S = 3.0  # the ranks of a killed job may need a moment to end
+LARGEST_MANIFEST = 1 << 24  # bytes
+FACTS = "facts"  # key in the metadata of a safetensors file
 
-_NAME = re.compile(r"step-\d{8}")
-_WRITTEN = re.compile(r"manifest\.json(\.part)?|shared\.npz|rank\d+\.npz")
-_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
-_held: dict[tuple[int, int], int] = {}  # (device, inode) of a lock file: its open descriptor
-
-
-def hold(folder: Path) -> tuple[str, str]:
-    """Lock `folder` for as long as this process lives; ("", "") if this process holds the lock.
-
-    Returns (holder, "") if another process holds it, ("", reason) if the file system has no locks.
-    The operating system releases the lock when the process ends, by whatever signal, so a killed
-    job leaves nothing to clean up. Errors: OSError if the folder or the lock file cannot be made.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / LOCK
-    if path.exists() and _identity(path.stat()) in _held:
-        return "", ""  # closing a second descriptor of the file would release the lock
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
-    try:
-        holder, reason = _lock(file)
-        if not holder and not reason:
-            os.ftruncate(file, 0)
-            os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
-            _held[_identity(os.fstat(file))] = file
-        return holder, reason
-    finally:
-        if file not in _held.values():
-            os.close(file)
+_KINDS = {
+    "ranks": int,
+    "layout": str,
+    "code": str,
+    "settings": dict,
+    "position": dict,
+    "files": dict,
+}
 
 
-def _lock(file: int) -> tuple[str, str]:
-    deadline_s = time.monotonic() + LOCK_WAIT_S
-    while True:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return "", ""
-        except OSError as error:
-            if error.errno in _NO_LOCKS:
-                return "", str(error)
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise
-        if time.monotonic() > deadline_s:
-            holder = os.pread(file, 200, 0).decode(errors="replace").strip()
-            return holder or "another process", ""
-        time.sleep(0.05)
-
-
-def _identity(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino
-
-
-def is_named(folder: Path) -> bool:
-    """Whether a checkpoint could have this name."""
-    return _NAME.fullmatch(folder.name) is not None
-
-
-def is_ours(folder: Path) -> bool:
-    """Whether `prepare` made this folder, so that its checkpoint may be deleted."""
-    return is_named(folder) and not folder.is_symlink() and (folder / OWNER).is_file()
-
-
-def prepare(target: Path) -> None:
-    """Make a folder with nothing but the owner file. FileExistsError if other files are there."""
-    remove(target)  # damaged, and this run was resumed from the one before
-    with contextlib.suppress(OSError):
-        target.rmdir()  # empty: a run was killed before it wrote the owner file
-    if os.path.lexists(target):
-        raise FileExistsError(f"{target} has files of others, which are not deleted")
-    target.mkdir(parents=True)
-    (target / OWNER).write_text(
-        "A checkpoint of refgf: refgf may delete it while this file exists.\n"
-    )
-
-
-def remove(folder: Path) -> None:
-    """Delete the checkpoint in `folder` if it is ours; files that no checkpoint writes stay.
-
-    The manifest goes first, so that a half-deleted checkpoint does not count. The owner file goes
-    last, so that the next call can finish.
-    """
-    if not is_ours(folder):
-        return
-    with contextlib.suppress(OSError):
-        (folder / MANIFEST).unlink(missing_ok=True)
-        for path in folder.iterdir():
-            if _WRITTEN.fullmatch(path.name):
-                path.unlink()
-        (folder / OWNER).unlink()
-        folder.rmdir()
+class Damaged(ValueError):
+    """A file of a checkpoint is not as it was written. The message names the file."""
 
 
 def write_arrays(path: Path, arrays: dict, facts: dict) -> dict:
-    """Write arrays and facts (JSON) to one .npz, synced to the disk; its {"bytes", "sha256"}."""
-    text = numpy.frombuffer(json.dumps(facts).encode(), numpy.uint8)
-    with open(path, "wb") as file:
-        numpy.savez(file, facts=text, **{name: to_host(array) for name, array in arrays.items()})
-        file.flush()
-        os.fsync(file.fileno())
-    return _entry(path)
+    """Write arrays and facts (JSON) to one file, synced to the disk; its {"bytes", "sha256"}.
+
+    Errors: OSError; ValueError for a type that safetensors does not have. Memory: the file's size.
+    """
+    host = {name: numpy.asarray(to_host(array), order="C") for name, array in arrays.items()}
+    try:
+        content = save(host, metadata={FACTS: json.dumps(facts)})
+    except SafetensorError as error:
+        raise ValueError(f"{path.name}: {error}") from None
+    _write_synced(path, content)
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
-def read_arrays(path: Path) -> tuple[dict, dict]:
-    """(arrays, facts) of `write_arrays`."""
-    with numpy.load(path, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
-    return arrays, json.loads(arrays.pop("facts").tobytes())
-
-
-def _entry(path: Path) -> dict:
-    with open(path, "rb") as file:
-        return {
-            "bytes": path.stat().st_size,
-            "sha256": hashlib.file_digest(file, "sha256").hexdigest(),
-        }
+def read_arrays(path: Path, entry: object) -> tuple[dict, dict]:
+    """(arrays, facts) of `write_arrays`, once the file agrees with the manifest's entry."""
+    if not isinstance(entry, dict):
+        raise Damaged(f"{path.name} is not in the manifest")
+    try:
+        with _open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != entry.get("bytes"):
+                raise Damaged(f"{path.name}: got {size} bytes, wanted {entry.get('bytes')}")
+            if hashlib.file_digest(file, "sha256").hexdigest() != entry.get("sha256"):
+                raise Damaged(f"{path.name} has changed since it was written")
+        with safe_open(path, framework="numpy") as file:
+            facts = json.loads(file.metadata()[FACTS])
+            return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise Damaged(f"{path.name}: {error}") from None
 
 
 def write_manifest(target: Path, about: dict) -> None:
     """Under another name first: a manifest is there completely or not at all."""
+    body = json.loads(json.dumps(about))  # as a reader will see it: keys are text, tuples are lists
+    content = json.dumps({"sha256": _digest(body)} | body, indent=1).encode()
+    if len(content) > LARGEST_MANIFEST:
+        raise ValueError(
+            f"{MANIFEST}: got {len(content)} bytes, wanted at most {LARGEST_MANIFEST}; "
+            "next: keep a shorter position"
+        )
     unfinished = target / f"{MANIFEST}.part"
-    with open(unfinished, "w") as file:
-        json.dump(about, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
+    _write_synced(unfinished, content)
     unfinished.rename(target / MANIFEST)
     for folder in (target, target.parent):
         _sync_folder(folder)
 
 
+def read_manifest(source: Path) -> dict:
+    """What `write_manifest` wrote into the folder `source`, else Damaged."""
+    try:
+        with _open_regular(source / MANIFEST) as file:
+            content = file.read(LARGEST_MANIFEST + 1)
+        if len(content) > LARGEST_MANIFEST:
+            raise Damaged(f"{MANIFEST}: wanted at most {LARGEST_MANIFEST} bytes")
+        body = json.loads(content)
+        if not isinstance(body, dict) or body.pop("sha256", None) != _digest(body):
+            raise Damaged(f"{MANIFEST} has changed since it was written")
+    except Damaged:
+        raise
+    except (OSError, ValueError, RecursionError) as error:  # not JSON, nested deeply, a huge number
+        raise Damaged(f"{MANIFEST}: {error}") from None
+    for name, kind in _KINDS.items():
+        if not isinstance(body.get(name), kind):
+            raise Damaged(f"{MANIFEST}: wanted {name} of type {kind.__name__}")
+    return body
+
+
+def require_json(position: object) -> None:
+    """ValueError unless a manifest can hold this position."""
+    try:
+        json.dumps(position)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"got a position that is not JSON ({error})") from None
+    if not isinstance(position, dict):
+        raise ValueError(f"got a position that is {type(position).__name__}")
+
+
+def _digest(body: dict) -> str:
+    """SHA-256 of what the manifest means: spaces and the order of keys do not count."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _open_regular(path: Path) -> BinaryIO:
+    """Open a file for reading; Damaged if it is a pipe or a device, which may never end."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # without it, a pipe waits for a writer
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise Damaged(f"{path.name} is not a regular file")
+    return os.fdopen(handle, "rb")
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def _sync_folder(folder: Path) -> None:
     """Without this a file's name may be lost with the power although its content is on the disk."""
     handle = os.open(folder, os.O_RDONLY)
-    os.fsync(handle)
-    os.close(handle)
-
-
-def damage(path: Path, entry: dict | None) -> str | None:
-    """What is wrong with a file, compared with the manifest's entry."""
-    if entry is None:
-        return f"{path.name} is not in the manifest"
     try:
-        got = _entry(path)
-    except OSError as error:
-        return str(error)
-    if got["bytes"] != entry["bytes"]:
-        return f"{path.name} has {got['bytes']} bytes, should have {entry['bytes']}"
-    return None if got == entry else f"{path.name} has changed since it was written"
-
-
-def read_text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        return f"not readable: {error}"
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @functools.cache

@@ -72,5 +72,5 @@ class AlexNet(Network):
         for number, units in enumerate(HIDDEN_UNITS, start=6):
             self.add(FullyConnected, f"fc{number}", self.scaled(units))
             self.add(ReLU, f"relu{number}")
-            self.add(Dropout, f"dropout{number}", dropout, rng=self.dropout_rng)
+            self.add(Dropout, f"dropout{number}", dropout, rng=lambda: self.dropout_rng)
         self.add(FullyConnected, "fc8", num_classes)

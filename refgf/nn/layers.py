@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from refgf import ops
-from refgf.nn.workspace import Array, Workspace, resized
+from refgf.device import resized
+from refgf.nn.workspace import Array, Workspace, cut
 
 UNPACKED_OPERATIONS = 600_000  # multiply-adds of a product that OpenBLAS computes without packing
 
@@ -60,8 +61,7 @@ class Layer:
 
     def flops(self, images: int) -> tuple[int, int]:
         """(forward, backward) floating-point operations for this many images."""
-        forward, backward = self.operations
-        return forward * images, backward * images
+        return self.operations[0] * images, self.operations[1] * images
 
     def keep(self, name: str, shape: tuple, dtype=None) -> Array:
         """Memory of this layer alone, valid until it asks for the same name again."""
@@ -72,9 +72,9 @@ def bind_layers(layers: Sequence[Layer], parameters: Sequence, gradients: Sequen
     """Bind layers to consecutive arrays in order of generation: the last layer's come first."""
     start = 0
     for layer in reversed(layers):
-        stop = start + len(layer.tensors)
-        layer.bind(parameters[start:stop], gradients[start:stop])
-        start = stop
+        own = slice(start, start + len(layer.tensors))
+        layer.bind(parameters[own], gradients[own])
+        start = own.stop
 
 
 def backward_layers(layers: Sequence[Layer], dy: Array, ready: Ready, observe=None) -> Array:
@@ -136,22 +136,18 @@ class FullyConnected(Layer):
         For few images (up to 18 with 4096 outputs) packing takes half the time of the product.
         """
         unpacked = UNPACKED_OPERATIONS // max(1, images * self.outputs) // 8 * 8
-        step = unpacked if unpacked and self.xp is np else max(1, self.inputs)
-        starts = range(span.start, span.stop, step)
-        return [slice(start, min(start + step, span.stop)) for start in starts]
+        return cut(span, unpacked if unpacked and self.xp is np else max(1, self.inputs))
 
 
 class ReLU(Layer):
     """y = max(x, 0), in place: the layer before must not need its output. Gradient at 0: 0."""
 
     def __init__(self, name: str, input_shape, workspace: Workspace):
-        operations = (math.prod(input_shape),) * 2
-        super().__init__(name, input_shape, input_shape, workspace, operations)
+        super().__init__(name, input_shape, input_shape, workspace, (math.prod(input_shape),) * 2)
         self.zeros = self.xp.zeros(input_shape[-2:], workspace.dtype)  # 5 times faster than 0
 
     def forward(self, x: Array, training: bool) -> Array:
-        self.y = x
-        maximum = self.xp.maximum
+        self.y, maximum = x, self.xp.maximum
         self.workspace.share(lambda _, span: maximum(x[span], self.zeros, out=x[span]), len(x))
         return x
 
@@ -167,24 +163,23 @@ class ReLU(Layer):
 class Dropout(Layer):
     """In training a value is 0 with `probability`, the others are divided by 1 - probability.
 
-    rng: a numpy Generator, on a GPU too: the masks are the same, and a checkpoint can hold its
-    state. Masks are drawn in float32 for every dtype, so that float64 reproduces float32.
+    rng() is the numpy Generator of the masks, one per rank, or ranks drop the same units; on a GPU
+    too: the masks are the same, and a checkpoint can hold its state. Masks are drawn in float32 for
+    every dtype, so that float64 reproduces float32.
     """
 
-    def __init__(self, name: str, input_shape, probability: float, workspace, rng=None):
+    def __init__(self, name: str, input_shape, probability: float, workspace, rng: Callable):
         if not 0 <= probability < 1:
             got = f"got probability {probability}; wanted 0 <= probability < 1"
             raise ValueError(f"dropout {name}: {got}; next: 0 turns dropout off")
-        operations = (math.prod(input_shape),) * 2
-        super().__init__(name, input_shape, input_shape, workspace, operations)
-        self.probability, self.rng = probability, rng or np.random.default_rng(0)
-        self.kept = None
+        super().__init__(name, input_shape, input_shape, workspace, (math.prod(input_shape),) * 2)
+        self.probability, self.rng, self.kept = probability, rng, None
 
     def forward(self, x: Array, training: bool) -> Array:
         if not training or self.probability == 0:
             self.kept = None
             return x
-        draws = self.rng.random(x.shape, dtype=np.float32)
+        draws = self.rng().random(x.shape, dtype=np.float32)
         self.kept = self.xp.asarray(draws >= self.probability)
         return self.scaled(x, self.keep("y", x.shape))
 

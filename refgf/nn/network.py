@@ -9,12 +9,13 @@ from functools import cached_property
 
 import numpy as np
 
-from refgf.nn.layers import Dropout, Layer, Ready, TensorSpec, backward_layers, bind_layers
+from refgf.nn.layers import Layer, Ready, TensorSpec, backward_layers, bind_layers
 from refgf.nn.loss import softmax_cross_entropy
 from refgf.nn.normalization import BatchNorm
 from refgf.nn.workspace import Array, Workspace
 
 Observe = Callable[[str, str], None]
+UNBOUND = "got no parameters; wanted arrays; next: bind(parameters, gradients)"
 
 
 class Network:
@@ -25,15 +26,15 @@ class Network:
     """
 
     def __init__(self, num_classes: int, image_shape: tuple, width: float, workspace=None):
-        if min(num_classes, *image_shape) < 1 or not width > 0:
-            got = f"got {num_classes} classes, images {image_shape}, width {width}"
-            raise self.error(f"{got}; wanted all above 0; next: enlarge what is 0")
+        got = f"got {num_classes} classes, images {image_shape}, width {width}"
+        positive = min(num_classes, *image_shape) > 0 and width > 0
+        self.require(positive, "__init__", f"{got}; wanted all above 0; next: enlarge what is 0")
         self.num_classes, self.image_shape, self.width = num_classes, image_shape, width
         self.workspace = workspace or Workspace()
         self.dtype, self.xp = self.workspace.dtype, self.workspace.xp
         self.layers: list[Layer] = []  # in order of forward
         self.logits_gradient, self.bound = None, False
-        self._dropout_rng = np.random.default_rng(0)
+        self.dropout_rng = np.random.default_rng(0)  # set one per rank: see Dropout
 
     def add(self, kind: Callable[..., Layer], name: str, *arguments, **options) -> None:
         """Append kind(name, input_shape, *arguments, workspace=..., **options)."""
@@ -60,22 +61,10 @@ class Network:
         """Running mean and variance of each batch normalisation; change them in place."""
         return [a for n in self.normalizations for a in (n.running_mean, n.running_variance)]
 
-    @property
-    def dropout_rng(self) -> np.random.Generator:
-        """The Generator of all dropout masks. Set one per rank, or ranks drop the same units."""
-        return self._dropout_rng
-
-    @dropout_rng.setter
-    def dropout_rng(self, rng: np.random.Generator) -> None:
-        self._dropout_rng = rng
-        for layer in self.layers:
-            if isinstance(layer, Dropout):
-                layer.rng = rng
-
     def bind(self, parameters: Sequence[Array], gradients: Sequence[Array]) -> None:
         """Work on these arrays, one of each per tensor, usually views of two pools. No copies."""
-        for what, arrays in (("parameters", parameters), ("gradients", gradients)):
-            self._check_arrays(what, arrays)
+        self.require_arrays("parameters", parameters)
+        self.require_arrays("gradients", gradients)
         bind_layers(self.layers, parameters, gradients)
         self.bound = True
 
@@ -85,7 +74,7 @@ class Network:
         Drawn in float32 on the host, in order of generation: the same on every rank, on a GPU and
         in float64. Running statistics become 0 and 1.
         """
-        self._check_bound("initialize")
+        self.require(self.bound, "initialize", UNBOUND)
         rng = np.random.default_rng(seed)
         arrays = [array for layer in reversed(self.layers) for array in layer.parameters]
         for spec, array in zip(self.tensors, arrays):
@@ -98,10 +87,9 @@ class Network:
 
     def forward(self, images: Array, training: bool, observe: Observe | None = None) -> Array:
         """Logits (N, num_classes) of images (N, height, width, channels)."""
-        self._check_bound("forward")
-        if images.shape[1:] != self.image_shape:
-            got = f"got images {images.shape}; wanted (N, *{self.image_shape})"
-            raise self.error(f"{got}; next: resize the images", "forward")
+        self.require(self.bound, "forward", UNBOUND)
+        message = f"got images {images.shape}; wanted (N, *{self.image_shape}); next: resize them"
+        self.require(images.shape[1:] == self.image_shape, "forward", message)
         x = self.xp.asarray(images, dtype=self.dtype, order="C")  # (N, H, W, C)
         for layer in self.layers:
             x = layer.forward(x, training)
@@ -110,16 +98,15 @@ class Network:
         return x  # (N, num_classes)
 
     def loss(self, images: Array, labels, global_batch: int, observe: Observe | None = None):
-        """Sum of the samples' cross-entropies divided by global_batch, the samples of all ranks.
+        """`softmax_cross_entropy` of images (N, H, W, C), which must not change before backward.
 
-        A float; on a GPU an array (), for which the host waits when its float() is taken.
-        images (N, H, W, C), labels (N,) integers below num_classes; N = 0 gives 0. The images must
-        not change before backward. observe(layer name, "forward") is called after each layer.
+        labels (N,) integers below num_classes; N = 0 gives 0. global_batch: the samples of all
+        ranks. observe(layer name, "forward") is called after each layer.
         """
-        labels = self._checked_labels(labels, len(images))
-        if global_batch < max(1, len(images)):
-            got = f"got global_batch {global_batch} with {len(images)} images on this rank"
-            raise self.error(f"{got}; wanted the images of all ranks; next: add them up", "loss")
+        labels = self.required_labels(labels, len(images))
+        got = f"got global_batch {global_batch} with {len(images)} images on this rank"
+        message = f"{got}; wanted the images of all ranks; next: add them up"
+        self.require(global_batch >= max(1, len(images)), "loss", message)
         logits = self.forward(images, True, observe)
         labels = self.xp.asarray(labels)
         value, self.logits_gradient = softmax_cross_entropy(logits, labels, global_batch)
@@ -130,10 +117,10 @@ class Network:
 
         Zero images give zero gradients, all announced. observe(layer name, "backward").
         """
-        if self.logits_gradient is None:
-            raise self.error("got no loss; wanted one; next: loss before backward", "backward")
-        gradient, self.logits_gradient = self.logits_gradient.astype(self.dtype, copy=False), None
-        backward_layers(self.layers, gradient, on_ready, observe)
+        gradient, self.logits_gradient = self.logits_gradient, None
+        message = "got no loss; wanted one; next: loss before backward"
+        self.require(gradient is not None, "backward", message)
+        backward_layers(self.layers, gradient.astype(self.dtype, copy=False), on_ready, observe)
 
     def accept(self) -> None:
         """Add the batch statistics to the running ones. A step not accepted leaves no trace."""
@@ -145,31 +132,26 @@ class Network:
         self.logits_gradient = None
         return self.forward(images, False).copy()
 
-    def error(self, message: str, operation: str = "") -> ValueError:
-        return ValueError(f"{type(self).__name__}{operation and '.'}{operation}: {message}")
+    def require(self, ok: bool, operation: str, message: str) -> None:
+        if not ok:
+            raise ValueError(f"{type(self).__name__}.{operation}: {message}")
 
-    def _check_bound(self, operation: str) -> None:
-        if not self.bound:
-            message = "got no parameters; wanted arrays; next: bind(parameters, gradients)"
-            raise self.error(message, operation)
-
-    def _check_arrays(self, what: str, arrays: Sequence[Array]) -> None:
-        if len(arrays) != len(self.tensors):
-            got = f"{what}: got {len(arrays)} arrays; wanted {len(self.tensors)}"
-            raise self.error(f"{got}; next: one per tensor of network.tensors", "bind")
+    def require_arrays(self, what: str, arrays: Sequence[Array]) -> None:
+        counts = f"{what}: got {len(arrays)} arrays; wanted {len(self.tensors)}"
+        self.require(len(arrays) == len(self.tensors), "bind", f"{counts}; next: network.tensors")
         for spec, array in zip(self.tensors, arrays):
             got, wanted = (array.shape, array.dtype), (spec.shape, self.dtype)
-            if got != wanted or not array.flags.c_contiguous:
-                got = f"{what}: got {got} for {spec.name}, contiguous {array.flags.c_contiguous}"
-                message = f"{got}; wanted {wanted}, contiguous; next: the order of network.tensors"
-                raise self.error(message, "bind")
+            contiguous = array.flags.c_contiguous
+            message = f"{what}: got {got} for {spec.name}, contiguous {contiguous}; wanted {wanted}"
+            next_step = "contiguous; next: the order of network.tensors"
+            self.require(got == wanted and contiguous, "bind", f"{message}, {next_step}")
 
-    def _checked_labels(self, labels, images: int) -> np.ndarray:
+    def required_labels(self, labels, images: int) -> np.ndarray:
         labels = np.asarray(labels)
         first, last = (labels.min(), labels.max()) if labels.size else (0, 0)
         integers = not labels.size or labels.dtype.kind in "iu"
-        if labels.shape != (images,) or not integers or not 0 <= first <= last < self.num_classes:
-            got = f"got labels {labels.dtype} {labels.shape} from {first} to {last}"
-            wanted = f"wanted integers ({images},) from 0 to {self.num_classes - 1}"
-            raise self.error(f"{got}; {wanted}; next: a class number for each image", "loss")
+        ok = labels.shape == (images,) and integers and 0 <= first <= last < self.num_classes
+        got = f"got labels {labels.dtype} {labels.shape} from {first} to {last}"
+        wanted = f"wanted integers ({images},) from 0 to {self.num_classes - 1}"
+        self.require(ok, "loss", f"{got}; {wanted}; next: a class number for each image")
         return labels.astype(np.int64)

@@ -24,7 +24,7 @@ class BatchNorm(Layer):
     def __init__(self, name: str, input_shape, workspace: Workspace, momentum=0.1, epsilon=1e-5):
         (_, self.width, channels), elements = input_shape, math.prod(input_shape)
         tensors = [("beta", (channels,), False), ("gamma", (channels,), False)]
-        operations = (7 * elements, 9 * elements)
+        operations = 7 * elements, 9 * elements
         super().__init__(name, input_shape, input_shape, workspace, operations, tensors)
         self.momentum, self.epsilon = momentum, epsilon
         self.sum_type = np.promote_types(workspace.dtype, np.float32)  # sums exceed float16
@@ -42,10 +42,8 @@ class BatchNorm(Layer):
         self.x, self.mean = x, self.repeat(mean.astype(x.dtype))
         self.inverse = (1 / self.xp.sqrt(variance + self.epsilon)).astype(x.dtype)
         y = self.keep("y", x.shape)
-        beta, scale = (
-            self.repeat(self.parameters[0]),
-            self.repeat(self.parameters[1] * self.inverse),
-        )
+        beta, gamma = self.parameters
+        beta, scale = self.repeat(beta), self.repeat(gamma * self.inverse)
 
         def work(worker, block):
             ops.normalize(x[block], self.mean, scale, beta, y[block])
@@ -77,8 +75,7 @@ class BatchNorm(Layer):
         dx = gamma * inverse * (dy - sum(dy) / n - xhat * sum(dy * xhat) / n)
            = scale * dy - slope * (x - mean) - offset
         """
-        beta_gradient, gamma_gradient = self.gradients
-        dy = self.rows(dy)
+        (beta_gradient, gamma_gradient), dy = self.gradients, self.rows(dy)
 
         def beta_sum(worker, block, out):
             out[...] = self.channel_sum(dy[block])

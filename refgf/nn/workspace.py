@@ -6,21 +6,20 @@ block is the whole batch. Memory is allocated once and used in every step, becau
 as much in page faults as filling it.
 """
 
-import math
 from collections.abc import Callable
 
 import numpy as np
+
+from refgf.device import resized
 
 Array = np.ndarray  # or cupy.ndarray
 CACHE_BYTES = 5 << 20  # scratch of one block; above a core's own L2, below its share of L3
 
 
-def resized(store: dict, key, shape: tuple, dtype, xp) -> Array:
-    """Uninitialised memory of this shape: one flat buffer per key and dtype, which only grows."""
-    size, key = math.prod(shape), (key, np.dtype(dtype))
-    if key not in store or store[key].size < size:
-        store[key] = xp.empty(size, dtype)
-    return store[key][:size].reshape(shape)
+def cut(span: slice, length: int) -> list[slice]:
+    """The slices of at most `length` elements that make up `span`."""
+    starts = range(span.start, span.stop, length)
+    return [slice(start, min(start + length, span.stop)) for start in starts]
 
 
 class Workspace:
@@ -32,8 +31,8 @@ class Workspace:
 
     def __init__(self, xp=np, dtype=np.float32, images_per_block: int | None = None):
         if images_per_block is not None and images_per_block < 1:
-            got = f"got images_per_block={images_per_block}; wanted at least 1"
-            raise ValueError(f"Workspace: {got}; next: None, by cache size")
+            got = f"Workspace: got images_per_block={images_per_block}"
+            raise ValueError(f"{got}; wanted at least 1; next: None, by cache size")
         self.xp, self.dtype, self.images_per_block = xp, np.dtype(dtype), images_per_block
         self._buffers, self._turn = {}, 0
 
@@ -52,13 +51,9 @@ class Workspace:
             work(0, slice(0, n))
 
     def blocks(self, span: slice, bytes_per_image: int) -> list[slice]:
-        """Cut `span` of the batch into slices of images whose scratch memory fits the cache."""
-        count = self.images_per_block
-        if count is None:
-            whole = span.stop - span.start
-            count = max(1, CACHE_BYTES // bytes_per_image if self.xp is np else whole)
-        starts = range(span.start, span.stop, count)
-        return [slice(start, min(start + count, span.stop)) for start in starts]
+        """The images `span`, cut into blocks whose scratch memory fits the cache."""
+        automatic = CACHE_BYTES // bytes_per_image if self.xp is np else span.stop - span.start
+        return cut(span, self.images_per_block or max(1, automatic))
 
     def each_block(self, work: Callable, n: int, bytes_per_image: int) -> None:
         """Call work(worker, block) for the blocks of a batch of n images."""

@@ -1,4 +1,4 @@
-"""The two halves of the ring: rows and slices of groups of ranks, counted costs, the ring's bits."""
+"""The two halves of the ring: rows and slices of groups, counted costs, the ring's bits."""
 
 import numpy as np
 import pytest

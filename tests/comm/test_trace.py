@@ -48,7 +48,7 @@ def test_one_sided_messages_count_for_the_sender():
 
 
 class Nobody:
-    """A communicator of one rank whose neighbours are MPI's PROC_NULL, as of an edge that does not wrap."""
+    """One rank whose neighbours are MPI's PROC_NULL, as at an edge that does not wrap."""
 
     def Get_rank(self):
         return 0

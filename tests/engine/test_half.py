@@ -35,7 +35,7 @@ def test_every_float16_becomes_its_float32():
 
 
 def test_float32_around_every_float16_and_every_tie():
-    """Each float16, the middle to the next one, and their neighbours in float32: normal or not, up to infinity."""
+    """Each float16, the tie to the next one, and their neighbours in float32, up to infinity."""
     halves = EVERY_HALF[:0x7C00].astype(np.float32)
     ties = (halves + np.append(halves[1:], np.float32(65536))) / np.float32(2)
     points = np.concatenate([halves, ties])

@@ -151,7 +151,7 @@ def test_settings_that_differ_are_refused(on_ranks):
 
 
 def test_after_a_call_that_was_interrupted_there_is_none():
-    """Its rank has left the others' order: a sum of rows of different calls would be wrong without a word."""
+    """Its rank is at another barrier: the sum of rows of different calls is silently wrong."""
 
     def body(comm):
         allreduce = SharedMemory(comm)

@@ -1,4 +1,4 @@
-"""Pipelined schedules: the bits of `execute`, no more messages than stated, and no message is overwritten in flight."""
+"""Pipelined schedules: the bits of `execute`, counted messages, none overwritten in flight."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_the_bits_of_the_replayed_schedule(on_ranks, algorithm, dtype, wire):
 @pytest.mark.parametrize("p", [1, 2, 3, 5, 7, 8])
 @pytest.mark.parametrize("elements", [1, 3, 100])
 def test_cut_schedules_send_the_same_elements_and_never_block(p, elements):
-    """Each message in ceil(length / elements) pieces, an empty one in one; the same elements in the same order."""
+    """Each message in ceil(length / elements) segments, an empty one in one; the order stays."""
     for algorithm in (*ALGORITHMS, hierarchical.two_level_ring([[r] for r in range(p)])):
         for n in (0, 1, p - 1, 17, 100):
             whole = [algorithm(r, p, n) for r in range(p)]
@@ -51,7 +51,8 @@ def test_cut_schedules_send_the_same_elements_and_never_block(p, elements):
             for before, after in zip(whole, pieces):
                 sends = [(s.send_to, s.send) for s in before if s.send_to is not None]
                 assert sum(max(1, -(-length(part) // elements)) for _, part in sends) == sum(
-                    s.send_to is not None for s in after)  # fmt: skip
+                    s.send_to is not None for s in after
+                )
                 assert elements_of(sends) == elements_of(
                     (s.send_to, s.send) for s in after if s.send_to is not None
                 )
@@ -78,7 +79,7 @@ def test_counted_messages_and_bytes(on_ranks):
 
 @pytest.mark.parametrize("wire, segments", [(None, 3), (np.float16, 3 + 4 + 2 * 25)])
 def test_scratch_is_depth_segments(wire, segments):
-    """depth arriving; with a wire type depth + 1 leaving, and two slices that go on. Used again: a second call takes none."""
+    """depth arriving; with a wire type depth + 1 leaving, and two slices. Reused afterwards."""
 
     def body(comm):
         x, scratch, held = np.zeros(10_000, np.float32), {}, []
@@ -149,7 +150,7 @@ def test_overlap():
 
 
 class Strict:
-    """A communicator that insists on MPI's rule: what is sent stays as it is until somebody has waited for it."""
+    """A communicator that insists on MPI's rule: a buffer does not change until Wait."""
 
     def __init__(self, comm):
         self.comm = comm

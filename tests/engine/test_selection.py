@@ -1,4 +1,4 @@
-"""The choice by size: the closed forms of predict/cost, the crossovers, and that it says what it chose."""
+"""The choice by size: the closed forms of predict/cost, crossovers, and the recorded choice."""
 
 import time
 
@@ -56,7 +56,7 @@ def test_the_choice_is_the_fastest_schedule(p):
 
 
 def test_short_middle_long():
-    """8 ranks: few messages for short vectors, few bytes for long ones; the ring needs p != 2**R to win on paper."""
+    """8 ranks: few messages for short vectors, few bytes for long ones; the ring if p != 2**R."""
     algorithm = BySize(20e-6, 0.5e-9, 4)
     assert [algorithm.choose(8, n) for n in (1, 10_000_000)] == [
         "recursive doubling",
@@ -131,7 +131,7 @@ def test_forgotten_extras_are_caught(monkeypatch):
 
 
 def test_fastest_follows_the_points():
-    """a is faster below 200 bytes, b above; between points times are interpolated, beyond the last they grow with the bytes."""
+    """a is faster below 200 bytes, b above; between points times are interpolated."""
     taken = []
     sides = {name: (lambda x, name=name: taken.append(name)) for name in "ab"}
     fastest = Fastest(sides, {"a": [(100, 1.0), (300, 3.0)], "b": [(100, 2.0), (300, 2.0)]})
@@ -152,8 +152,14 @@ def test_mpis_own_wins_a_tie_and_nothing_else(own_s, wanted):
         assert Fastest(dict.fromkeys(points), points).choose(100) == wanted
 
 
-@pytest.mark.parametrize("points, always", [({"a": [(4, 1.0)]}, None), ({"a": [(4, 1.0)], "b": []}, None),
-                                            ({"a": [(4, 1.0)], "b": [(4, 1.0)]}, "c")])  # fmt: skip
+@pytest.mark.parametrize(
+    "points, always",
+    [
+        ({"a": [(4, 1.0)]}, None),
+        ({"a": [(4, 1.0)], "b": []}, None),
+        ({"a": [(4, 1.0)], "b": [(4, 1.0)]}, "c"),
+    ],
+)
 def test_fastest_refuses_what_was_not_measured(points, always):
     with pytest.raises(
         ValueError, match="wanted at least one point for each of a, b; next: measure"
@@ -162,7 +168,7 @@ def test_fastest_refuses_what_was_not_measured(points, always):
 
 
 def test_measured_alike_on_all_ranks_and_summed(on_ranks):
-    """All ranks hold the same points, or one would choose another algorithm than its partner and wait for ever."""
+    """All ranks hold the same points; otherwise partners could choose differently and deadlock."""
 
     def body(comm):
         sides = candidates(comm)
@@ -182,7 +188,7 @@ def test_measured_alike_on_all_ranks_and_summed(on_ranks):
 
 
 def test_ranks_agree_on_the_number_of_calls():
-    """By the slowest of them: 0.5 ms, 40 of which fit in 20 ms. Each by its own clock, and they would wait for ever."""
+    """By the slowest: 0.5 ms, 40 of which fit in 20 ms. Each by its own clock would deadlock."""
 
     class Comm:
         def Barrier(self):
@@ -223,7 +229,7 @@ def test_a_stated_link_has_no_pipeline():
 
 
 def test_who_is_out_keeps_his_distance(monkeypatch):
-    """A machine that slows down must not make a side win that was slower when both were timed, nor leave nobody to time."""
+    """If the machine slows down, an eliminated side must not win, nor may no side be left."""
     script = {"a": [1.0, 3.0, 3.0, 3.0, 3.0, 4.0], "b": [2.25]}
     monkeypatch.setattr(select, "_calls", lambda *_: 1)
     monkeypatch.setattr(select, "_row", lambda comm, side, x, calls: script[side].pop(0))

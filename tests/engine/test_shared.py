@@ -1,4 +1,4 @@
-"""Allreduce through shared memory: the bits of `direct`, the stated barriers, and nobody overwrites what others still read."""
+"""Allreduce through shared memory: the bits of `direct`, counted barriers, no early overwrite."""
 
 import threading
 import time
@@ -145,7 +145,7 @@ def test_not_every_length_is_remembered(monkeypatch):
 
 @pytest.mark.parametrize("p", [4, 7, 8, 9])
 def test_more_ranks_and_one_element(p):
-    """Eight and more numbers in a row are where NumPy's own reduction would add in another order."""
+    """Of eight or more elements in a row NumPy's own reduction would change the order."""
     xs = order_sensitive(p, 1, "float32")
     wanted = replay([direct.allreduce(r, p, 1) for r in range(p)], xs)[0]
 
@@ -161,7 +161,7 @@ def test_more_ranks_and_one_element(p):
 @pytest.mark.parametrize("slow", [0, 1, 2])
 @pytest.mark.parametrize("late", ["cast", "add_up"])
 def test_a_slow_rank_meets_what_was_written_for_it(monkeypatch, late, slow):
-    """One rank is late whenever it writes and reads, or whenever it adds: the others must not be a row ahead of it."""
+    """One rank is late when it casts, or when it adds: the others must not get a row ahead."""
     function = getattr(shared, late)
 
     def slowly(*arguments):
@@ -181,7 +181,7 @@ def test_a_slow_rank_meets_what_was_written_for_it(monkeypatch, late, slow):
 
 
 def test_calls_of_all_kinds_and_late_ranks(on_ranks, monkeypatch):
-    """Short, long and in place in any order, each rank late now and then: a sum never meets another call's numbers."""
+    """Short, long and in place in any order, ranks late at random: calls never mix."""
     for name in ("cast", "add_up"):
         monkeypatch.setattr(shared, name, now_and_then_late(getattr(shared, name)))
 
@@ -223,10 +223,13 @@ def test_ranks_that_pass_different_arrays(on_ranks, kind):
             return
         allreduce, last = SharedMemory(comm, None, 400, 100), comm.Get_rank() == comm.Get_size() - 1
         whole = allreduce.zeros(2000)
-        x = {"longer": np.ones(31 if last else 30, np.float32), "empty": np.ones(0 if last else 3, np.float32),
-             "other type": np.ones(8, np.float32 if last else np.float16),
-             "ordinary": np.ones(1000, np.float32) if last else whole[:1000],
-             "elsewhere": whole[1:1001] if last else whole[:1000]}[kind]  # fmt: skip
+        x = {
+            "longer": np.ones(31 if last else 30, np.float32),
+            "empty": np.ones(0 if last else 3, np.float32),
+            "other type": np.ones(8, np.float32 if last else np.float16),
+            "ordinary": np.ones(1000, np.float32) if last else whole[:1000],
+            "elsewhere": whole[1:1001] if last else whole[:1000],
+        }[kind]
         before, told = (
             x.copy(),
             rf"rank {comm.Get_rank()}: got another array .* wanted the same .* next: print",

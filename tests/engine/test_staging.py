@@ -53,7 +53,7 @@ def test_settings_are_named(monkeypatch):
 
 
 def library(kinds, vendor):
-    """mpi4py.MPI as far as it is asked about CUDA; its file is none, so a query would find no library."""
+    """mpi4py.MPI as far as CUDA support is queried; its file does not exist."""
     some = types.SimpleNamespace
     world = some(Get_info=lambda: some(Get={"mpi_memory_alloc_kinds": kinds}.get))
     return some(
@@ -64,12 +64,19 @@ def library(kinds, vendor):
 NEW = ("MPICH", (5, 0, 2))
 
 
-@pytest.mark.parametrize("kinds, vendor, says, queries", [
-    ("mpi,system,cuda", NEW, True, 0), ("system,cuda:host:device", NEW, True, 0), ("mpi,cuda:host", NEW, False, 0),
-    ("mpi,system", NEW, True, 1), (None, ("Open MPI", (4, 1, 6)), True, 1), (None, ("MPICH", (3, 4, 3)), False, 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "kinds, vendor, says, queries",
+    [
+        ("mpi,system,cuda", NEW, True, 0),
+        ("system,cuda:host:device", NEW, True, 0),
+        ("mpi,cuda:host", NEW, False, 0),
+        ("mpi,system", NEW, True, 1),
+        (None, ("Open MPI", (4, 1, 6)), True, 1),
+        (None, ("MPICH", (3, 4, 3)), False, 0),
+    ],
+)
 def test_the_library_is_asked_for_device_memory(monkeypatch, kinds, vendor, says, queries):
-    """By its info key, then by a query that says yes here, but not in MPICH before 4, where the query ends the process."""
+    """By its info key, then by a query, except in MPICH before 4, whose query ends the process."""
     asked = []
     monkeypatch.setitem(sys.modules, "mpi4py.MPI", library(kinds, vendor))
     query = types.SimpleNamespace(MPIX_Query_cuda_support=lambda: 1)

@@ -21,9 +21,9 @@ def sizes_of(p, longest=10_007):
 
 
 def order_sensitive(p, n, dtype, wire=None):
-    """One array per rank, of numbers whose float sum depends on the order: large, small and opposite ones.
+    """One array per rank, whose float sum depends on the order: large, small, opposite elements.
 
-    With a wire type they are large for that one: sums in it would depend on the order, and what travels is rounded.
+    With a wire type they are large for that one: its sums depend on the order, and it rounds.
     """
     random = np.random.default_rng(p * 1_000_003 + n)
     large = {"float16": 2.0**11, "float32": 2.0**24, "float64": 2.0**53}[
@@ -54,7 +54,7 @@ def tree_sum(xs, wire):
 
 
 def assert_bits_everywhere(comm, algorithm, wanted, sizes, dtype, wire):
-    """On every rank the bits of `wanted(xs, wire)`, and of replay; one callable for all sizes, so its scratch is reused."""
+    """On every rank the bits of wanted(xs, wire) and of replay. All sizes use the same scratch."""
     p, allreduce = comm.Get_size(), collective(comm, algorithm, wire)
     for n in sizes:
         xs = order_sensitive(p, n, dtype, wire)

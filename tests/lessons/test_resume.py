@@ -1,4 +1,7 @@
-"""Lesson 07 with checkpoints: killed and resumed it ends with the parameters of a run that nobody killed; what is refused."""
+"""Lesson 07 with checkpoints: a resumed run ends with the bits of an uninterrupted one.
+
+Also what is refused: checkpoints of another run, and --resume without a folder.
+"""
 
 import json
 from pathlib import Path
@@ -49,11 +52,16 @@ def uninterrupted(tmp_path_factory):
 
 
 @needs_mpiexec
-@pytest.mark.parametrize("moment", [pytest.param("dense/*/manifest.json", marks=pytest.mark.long), "CSC/*/shared.npz"])
+@pytest.mark.parametrize(
+    "moment",
+    [pytest.param("dense/*/manifest.json", marks=pytest.mark.long), "CSC/*/shared.safetensors"],
+)
 def test_killed_and_resumed(tmp_path, uninterrupted, moment):
     """After the first checkpoint, and while one is being written."""
     kept = "--checkpoints", tmp_path / "kept"
-    killed = run_job(3, KILLED.format(arguments=arguments(tmp_path, *kept), moment=moment), timeout=120)
+    killed = run_job(
+        3, KILLED.format(arguments=arguments(tmp_path, *kept), moment=moment), timeout=120
+    )
     assert killed.code != 0 and not killed.left and not killed.timed_out, killed.text
     again = run_job(3, arguments(tmp_path, *kept, "--resume"), timeout=120)
     assert again.code == 0 and "resumed from" in again.text, again.text
@@ -62,7 +70,7 @@ def test_killed_and_resumed(tmp_path, uninterrupted, moment):
 
 @needs_mpiexec
 @pytest.mark.parametrize(
-    "ranks, more, told",
+    "ranks, more, message",
     [
         (2, ["--resume"], "is of another run: got ranks = 3, wanted 2"),
         (3, ["--resume", "--width", "0.0625"], "is of another run: got network = "),
@@ -70,9 +78,11 @@ def test_killed_and_resumed(tmp_path, uninterrupted, moment):
         (3, [], "which an earlier run has left; wanted a folder of this run's own; next: --resume"),
     ],
 )
-def test_the_checkpoints_of_another_run_are_refused(uninterrupted, ranks, more, told):
-    job = run_job(ranks, arguments(uninterrupted, "--checkpoints", uninterrupted / "kept", *more), timeout=120)
-    assert job.code == 2 and told in job.stderr and "Traceback" not in job.text, job.text
+def test_the_checkpoints_of_another_run_are_refused(uninterrupted, ranks, more, message):
+    job = run_job(
+        ranks, arguments(uninterrupted, "--checkpoints", uninterrupted / "kept", *more), timeout=120
+    )
+    assert job.code == 2 and message in job.stderr and "Traceback" not in job.text, job.text
 
 
 @needs_mpiexec

@@ -15,7 +15,9 @@ from refgf.machine.digits import digits
 from refgf.training.step import replica
 
 # rank 0 starts at 0: gradients after 1 and 2, end at 2.5; rank 1 gets a core at 2: 3, 4, 4.5. Both leave the barrier at 5.
-OWN_S = np.array([[[1.0, 2.0, 2.5, 5.0]], [[1.0, 2.0, 2.5, 3.0]]])  # (ranks, steps, events), each on its own clock
+OWN_S = np.array(
+    [[[1.0, 2.0, 2.5, 5.0]], [[1.0, 2.0, 2.5, 3.0]]]
+)  # (ranks, steps, events), each on its own clock
 
 
 def test_ranks_one_after_another():
@@ -24,7 +26,11 @@ def test_ranks_one_after_another():
 
 def test_clocks_of_their_own_would_be_seen():
     """Seeded mistake: the slowest rank by its own clock, as if all had started together. Half of the step is lost."""
-    assert OWN_S[..., :-1].max(axis=0).tolist() == [[1.0, 2.0, 2.5]] != step_times.on_one_clock(OWN_S).tolist()
+    assert (
+        OWN_S[..., :-1].max(axis=0).tolist()
+        == [[1.0, 2.0, 2.5]]
+        != step_times.on_one_clock(OWN_S).tolist()
+    )
 
 
 @pytest.mark.parametrize("ranks, steps", [(1, 1), (3, 5), (7, 2)])
@@ -46,8 +52,13 @@ def test_what_a_step_and_its_calls_take(size):
 
     def body(comm):
         run = kit.Run(comm, Namespace(link=None, threads=size, quick=True, full=False))
-        allreduce, model = collective(run.comm.Dup(), ring.allreduce), replica(AlexNet(10, 67, 1 / 16), seed=1)
-        batches = [(np.ones((2, *model.network.image_shape), np.float32), np.array([1, 2]), 2 * size)] * 4
+        allreduce, model = (
+            collective(run.comm.Dup(), ring.allreduce),
+            replica(AlexNet(10, 67, 1 / 16), seed=1),
+        )
+        batches = [
+            (np.ones((2, *model.network.image_shape), np.float32), np.array([1, 2]), 2 * size)
+        ] * 4
         timing, ready_s = step_times.without_exchange(run, model, batches, skip=2)
         queued = call_times.queued(run, [0, 7, 5000], allreduce, repeats=2)
         line = call_times.line_of(run, queued)
@@ -67,7 +78,10 @@ def test_what_a_step_and_its_calls_take(size):
     assert 0 <= share <= 1
     assert [m for m, _ in curve.points] == [m for m, _ in queued.points] == [4, 28, 20000]
     assert all(t >= 0 for _, t in curve.points)
-    assert min(compute_s) >= 0 and step_times.rescaled([1.0, 3.0], timing, timing.median_s / 2) == [0.5, 1.5]
+    assert min(compute_s) >= 0 and step_times.rescaled([1.0, 3.0], timing, timing.median_s / 2) == [
+        0.5,
+        1.5,
+    ]
 
 
 @pytest.mark.parametrize("size", [1, 3])
@@ -76,19 +90,33 @@ def test_calls_by_kind(size):
     is that of steps in which no gradient travels. The same on every rank."""
 
     def body(comm):
-        options = Namespace(link=None, threads=size, quick=True, full=False, network="alexnet", width=1 / 16, batch=2)
+        options = Namespace(
+            link=None,
+            threads=size,
+            quick=True,
+            full=False,
+            network="alexnet",
+            width=1 / 16,
+            batch=2,
+        )
         run, data = kit.Run(comm, options), digits(67)[0]
-        found = calls.measure(run, data, {"float32": calls.Kind(), "later": calls.Kind(wire=np.float16, overlap=True)})
+        found = calls.measure(
+            run, data, {"float32": calls.Kind(), "later": calls.Kind(wire=np.float16, overlap=True)}
+        )
         with flow.new(run, data, wire=np.float16, csc=flow.csc(run, data, 10.0)) as stack:
             run.comm.reset()
-            selection_s = calls.selection_s(run, stack, images.steps(run, data, 4), 0.0, norms=False)
+            selection_s = calls.selection_s(
+                run, stack, images.steps(run, data, 4), 0.0, norms=False
+            )
             return found, selection_s, run.comm.messages
 
     heard = threads.run(size, body)
     assert all(other == heard[0] for other in heard)
     found, selection_s, messages = heard[0]
     n = found["float32"].queued.points[-1][0] // 4
-    assert [m for m, _ in found["later"].queued.points] == [2 * k for k in call_times.sizes_up_to(n)]
+    assert [m for m, _ in found["later"].queued.points] == [
+        2 * k for k in call_times.sizes_up_to(n)
+    ]
     assert found["later"].seconds == found["later"].queued and found["float32"].kept_share == 0
     assert selection_s > 0 and messages == 0
 
@@ -99,7 +127,9 @@ def test_a_call_that_is_late_among_others(monkeypatch):
     found = [3.0, 5.0], 13.0
     monkeypatch.setattr(call_times, "added_to_steps", lambda *arguments: found)
     model = Namespace(gradients=Namespace(flat=np.zeros(32 * 5000)))
-    row = call_times.Curve(((1024, 1.0), (10512, 3.0), (29488, 5.0)))  # 10512 is half way from 256 to 5000 elements of 4 bytes
+    row = call_times.Curve(
+        ((1024, 1.0), (10512, 3.0), (29488, 5.0))
+    )  # 10512 is half way from 256 to 5000 elements of 4 bytes
     curve, compute_s = call_times.in_steps(Namespace(size=3), model, [], row, None)
     assert row(20000) == 4.0 and compute_s == 10.0
     assert curve.points == ((1024, 3.0), (10512, 4.5), (29488, 6.0))
@@ -116,14 +146,25 @@ def test_calls_of_gradients_are_of_the_same_each_time():
     for _ in range(2):
         fresh(x)
         double(y)
-    assert x.tolist() == [0, 2, 4] and y.tolist() == [4, 4, 4] and gradients.tolist() == [0, 1, 2, 3, 4]
+    assert (
+        x.tolist() == [0, 2, 4]
+        and y.tolist() == [4, 4, 4]
+        and gradients.tolist() == [0, 1, 2, 3, 4]
+    )
 
 
 @pytest.mark.parametrize("n", [1, 2, 63, 65, 347_538])
 def test_sizes_rise_to_the_whole(n):
     sizes = call_times.sizes_up_to(n)
-    assert sizes == sorted(set(sizes)) and sizes[0] == min(n, 64) and sizes[-1] == n and len(sizes) <= 8
+    assert (
+        sizes == sorted(set(sizes))
+        and sizes[0] == min(n, 64)
+        and sizes[-1] == n
+        and len(sizes) <= 8
+    )
 
 
 def test_apart_by_hand():
-    assert kit.apart([(1.1, 1.0), (1.0, 2.0)]).startswith("predicted against measured: 30% apart in the mean, 50% at worst")
+    assert kit.apart([(1.1, 1.0), (1.0, 2.0)]).startswith(
+        "predicted against measured: 30% apart in the mean, 50% at worst"
+    )

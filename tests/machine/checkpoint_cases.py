@@ -6,10 +6,12 @@ import numpy as np
 import stacks
 from tiny import N, Prescribed
 
+from refgf.engine.residual import FusedResidual
 from refgf.exchange.chunk_choice import Density
 from refgf.exchange.precision import LossScale
 from refgf.machine import threads
 from refgf.machine.checkpoint import Checkpoints
+from refgf.papers.signsgd.signsgd import SignSGD
 
 CSC = dict(density=Density(20, (100,), 2), chunk=8, weight_decay=0.01, wire=np.float16)
 STACKS = {
@@ -20,6 +22,8 @@ STACKS = {
     "dgc_masked": CSC | dict(form="dgc_masked", overlap=True),
     "history": CSC | dict(form="history", half_weights=True),
     "none": CSC | dict(form="none", theta_bytes=20),
+    "fused": CSC | dict(residual=FusedResidual),
+    "signsgd": dict(allreduce=SignSGD),
 }
 
 
@@ -27,9 +31,9 @@ class Noisy(Prescribed):
     """Its gradients depend on the weights and on the random state, as with dropout."""
 
     def backward(self, on_ready):
-        kept = self.dropout_rng.random(N) > 0.5
+        active = self.dropout_rng.random(N) > 0.5
         weights = np.concatenate([p.reshape(-1) for p in self.parameters])
-        self.logits_gradient = np.where(kept, self.logits_gradient + np.float32(0.1) * weights, 0)
+        self.logits_gradient = np.where(active, self.logits_gradient + np.float32(0.1) * weights, 0)
         super().backward(on_ready)
 
 
@@ -58,8 +62,9 @@ def bits(flow):
     state = [flow.model.parameters.flat, *flow.model.network.running]
     state += flow.csc.residual.settled().values() if flow.csc else [flow.model.optimizer.velocity]
     state += [flow.model.working.working] if flow.model.working else []
-    told = flow.model.loss_scale.state(), flow.csc and (flow.csc.chosen, flow.csc.gap.tolist())
-    return b"".join(array.tobytes() for array in state) + repr(told).encode()
+    state += flow.compressed.compressor.state.values() if flow.compressed else []
+    facts = flow.model.loss_scale.state(), flow.csc and (flow.csc.chosen, flow.csc.gap.tolist())
+    return b"".join(array.tobytes() for array in state) + repr(facts).encode()
 
 
 def everywhere(comm, path) -> Path:
@@ -72,7 +77,7 @@ def names(folder) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.name != "refgf.lock")
 
 
-def saved(comm, folder, steps, parts, said=None):
+def saved(comm, folder, steps, parts):
     """Save after each number of steps; the open flow."""
     flow = new_flow(comm, **parts)
     for step in steps:

@@ -15,17 +15,23 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 
 import numpy as np
 from mpi4py import MPI
-from stacks import new_flow
 
+from refgf.engine.residual import FusedResidual
 from refgf.exchange.chunk_choice import Density
+from refgf.exchange.lazy import Theta
+from refgf.exchange.momentum_correction import CSCSettings
 from refgf.exchange.precision import LossScale
 from refgf.machine.checkpoint import Checkpoints
 from refgf.machine.digits import digits
 from refgf.nn.alexnet import AlexNet
 from refgf.training.data import batches
+from refgf.training.gradientflow import GradientFlow
+from refgf.training.sgd import MomentumSGD
+from refgf.training.step import replica
 
 STEPS, STEPS_PER_EPOCH, BATCH = 24, 8, 12
 
@@ -35,18 +41,16 @@ def main(folder: str, kill_rank: int = -1, kill_after_s: float = 0.0) -> None:
     data, _ = digits(67)
     network = AlexNet(data.num_classes, data.image_size, width=1 / 32)
     network.dropout_rng = np.random.default_rng([3, comm.rank])
-    with new_flow(
-        comm,
+    model = replica(
         network,
-        wire=np.float16,
-        overlap=True,
-        theta_bytes=20_000,
+        partial(MomentumSGD, momentum=0.9, weight_decay=1e-4),
         half_weights=True,
-        chunk=64,
-        density=Density(10, (100,), STEPS_PER_EPOCH, STEPS),
-        weight_decay=1e-4,
         loss_scale=LossScale(2.0**10, dynamic=True, interval=5),
-    ) as flow:
+    )
+    density = Density(10, (100,), STEPS_PER_EPOCH, STEPS)
+    csc = CSCSettings(density, chunk=64, residual=FusedResidual)
+    settings = dict(wire=np.float16, grouping=Theta(20_000), csc=csc, overlap=True)
+    with GradientFlow(comm, model, **settings) as flow:
         checkpoints = Checkpoints(folder, flow)
         position = checkpoints.resume() or {"epoch": 0, "step": 0}
         comm.Barrier()
@@ -54,14 +58,14 @@ def main(folder: str, kill_rank: int = -1, kill_after_s: float = 0.0) -> None:
         if comm.rank == kill_rank:
             threading.Timer(kill_after_s, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
         train(comm, flow, data, checkpoints, position)
-        told = time.perf_counter() - start_s
+        seconds = time.perf_counter() - start_s
         hashes = comm.gather(fingerprint(flow))
     if comm.rank == 0:
         print(
             "hash",
             hashlib.sha256("".join(hashes).encode()).hexdigest(),
             "seconds",
-            f"{told:.3f}",
+            f"{seconds:.3f}",
             flush=True,
         )
 
@@ -81,10 +85,11 @@ def train(comm, flow, data, checkpoints, position) -> None:
 
 def fingerprint(flow) -> str:
     """A hash of this rank's parameters, residual, running statistics, random state and choice."""
-    arrays = [flow.model.parameters.flat, *flow.csc.residual.settled().values(), *flow.model.network.running]
+    model, residual = flow.model, flow.csc.residual.settled()
+    arrays = [model.parameters.flat, *residual.values(), *model.network.running]
     digest = hashlib.sha256(b"".join(array.tobytes() for array in arrays))
-    facts = flow.model.loss_scale.state(), flow.csc.chosen, flow.csc.gap.tolist()
-    digest.update(repr((facts, flow.model.network.dropout_rng.bit_generator.state)).encode())
+    facts = model.loss_scale.state(), flow.csc.chosen, flow.csc.gap.tolist()
+    digest.update(repr((facts, model.network.dropout_rng.bit_generator.state)).encode())
     return digest.hexdigest()
 
 

@@ -1,8 +1,8 @@
-"""Checkpoints: the bits of a resumed run, damaged ones, and those of other runs."""
+"""Checkpoints: the bits of a resumed run, and checkpoints of other runs."""
 
 import json
-from pathlib import Path
 
+import numpy as np
 import pytest
 from checkpoint_cases import (
     CSC,
@@ -15,10 +15,11 @@ from checkpoint_cases import (
     resumed,
     save_on_threads,
 )
-from tiny import Prescribed
+from tiny import N, Prescribed
 
-from refgf.machine import checkpoint
+from refgf.machine import checkpoint, checkpoint_state, threads
 from refgf.machine.checkpoint import Checkpoints
+from refgf.papers.signsgd.signsgd import SignSGD
 
 
 @pytest.mark.filterwarnings("ignore:overflow")  # of float16: such a step is skipped
@@ -37,29 +38,42 @@ def test_resumed_is_uninterrupted(on_ranks, tmp_path, stack):
     on_ranks(body)
 
 
-@pytest.mark.parametrize("forgotten", ["_own", "_shared"])
-def test_forgetting_something_shows(on_ranks, tmp_path, forgotten):
-    """A checkpoint without momentum, or without what CSC kept back, is not this run any more."""
+@pytest.mark.parametrize(
+    "stack, side, forgotten",
+    [
+        ("dense", "shared", "velocity"),
+        ("dgc", "own", "residual_v"),
+        ("fused", "own", "residual_u"),
+        ("signsgd", "own", "compressor_error"),
+    ],
+)
+def test_forgetting_something_shows(on_ranks, tmp_path, monkeypatch, stack, side, forgotten):
+    """Without momentum, residual or a compressor's error it is another run; and that is refused."""
+    complete = getattr(checkpoint_state, side)
 
-    class Forgetful(Checkpoints):
-        pass
-
-    def without(self):
-        arrays, facts = getattr(Checkpoints, forgotten)(self)
-        return {k: v for k, v in arrays.items() if not k.startswith(("kept", "velocity"))}, facts
-
-    setattr(Forgetful, forgotten, without)
+    def without(flow):
+        arrays, facts = complete(flow)
+        return {name: array for name, array in arrays.items() if name != forgotten}, facts
 
     def body(comm):
         folder = everywhere(comm, tmp_path) / f"{comm.Get_size()}"
-        parts = STACKS["dgc" if forgotten == "_own" else "dense"]
-        with new_flow(comm, **parts) as flow:
+        with new_flow(comm, **STACKS[stack]) as flow:
             wanted = bits(advance(flow, 10))
-        with new_flow(comm, **parts) as flow:
-            Forgetful(folder, advance(flow, 4)).save({})
-        with new_flow(comm, **parts) as flow:
-            Forgetful(folder, flow).resume()
+        comm.Barrier()
+        monkeypatch.setattr(checkpoint_state, side, without)
+        comm.Barrier()
+        with new_flow(comm, **STACKS[stack]) as flow:
+            Checkpoints(folder, advance(flow, 4)).save({})
+        with new_flow(comm, **STACKS[stack]) as flow:
+            Checkpoints(folder, flow).resume()
             assert bits(advance(flow, 10)) != wanted
+        comm.Barrier()
+        monkeypatch.setattr(checkpoint_state, side, complete)
+        comm.Barrier()
+        flow = new_flow(comm, **STACKS[stack])
+        with pytest.raises(ValueError, match=f"another run: .*got {forgotten} = None, wanted"):
+            Checkpoints(folder, flow).resume()
+        flow.close()
 
     on_ranks(body)
 
@@ -68,7 +82,7 @@ def test_the_last_two_are_kept(tmp_path):
     save_on_threads(tmp_path, [1, 3, 4])
     assert names(tmp_path) == ["step-00000003", "step-00000004"]
     files = {p.name for p in (tmp_path / "step-00000004").iterdir()}
-    arrays = {"shared.npz", "rank0.npz", "rank1.npz"}
+    arrays = {"shared.safetensors", "rank0.safetensors", "rank1.safetensors"}
     assert files == arrays | {"manifest.json", "refgf-checkpoint.txt"}
     assert resumed(tmp_path)[0] == {"at": 4}
 
@@ -86,46 +100,6 @@ def test_a_new_run_does_not_write_beside_a_later_checkpoint(tmp_path):
 def test_an_empty_or_missing_folder_is_a_new_run(tmp_path):
     assert resumed(tmp_path)[0] is None
     assert resumed(tmp_path / "nowhere")[0] is None
-
-
-def truncate(path):
-    path.write_bytes(path.read_bytes()[:-10])
-
-
-def flip(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
-DAMAGE = [
-    (file, harm)
-    for file in ("shared.npz", "rank0.npz", "rank1.npz")
-    for harm in (truncate, flip, Path.unlink)
-]
-DAMAGE += [
-    ("manifest.json", harm) for harm in (truncate, Path.unlink)
-]  # one bit of it may be of a text that nobody checks
-
-
-@pytest.mark.parametrize("file, harm", DAMAGE)
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, file, harm):
-    save_on_threads(tmp_path, [1, 3])
-    harm(tmp_path / "step-00000003" / file)
-    position, said = resumed(tmp_path)
-    assert position == {"at": 1}
-    if not (file == "manifest.json" and harm is Path.unlink):  # without a manifest it never counted
-        assert any(
-            "step-00000003 is damaged" in text and "trying the one before" in text for text in said
-        )
-
-
-def test_all_damaged_is_an_error(tmp_path):
-    save_on_threads(tmp_path, [1, 3])
-    for path in tmp_path.glob("*/rank1.npz"):
-        truncate(path)
-    with pytest.raises(ValueError, match="got 2 checkpoints .* all of them damaged"):
-        resumed(tmp_path)
 
 
 def test_another_number_of_ranks_is_refused(tmp_path):
@@ -154,17 +128,48 @@ def test_another_network_is_refused(tmp_path):
         resumed(tmp_path, network=Other)
 
 
-@pytest.mark.parametrize("change", [{"form": "history"}, {"chunk": 9}, {"density": None}])
-def test_another_kind_of_csc_is_refused(tmp_path, change):
+@pytest.mark.parametrize(
+    "name, change",
+    [("form", {"form": "history"}), ("chunk", {"chunk": 9}), ("csc", {"density": None})],
+)
+def test_another_kind_of_csc_is_refused(tmp_path, name, change):
     save_on_threads(tmp_path, [1])
-    with pytest.raises(ValueError, match="is of another run"):
+    with pytest.raises(ValueError, match=f"is of another run: got {name} = "):
         resumed(tmp_path, parts=CSC | change)
+
+
+def test_another_compressor_is_refused(tmp_path):
+    save_on_threads(tmp_path, [1], parts=STACKS["dense"])
+    with pytest.raises(ValueError, match="another run: got compressor = None, wanted SignSGD"):
+        resumed(tmp_path, parts=STACKS["signsgd"])
+
+
+def test_an_array_of_another_shape_is_refused_on_every_rank(tmp_path, monkeypatch):
+    save_on_threads(tmp_path, [1], parts=STACKS["signsgd"])
+    longer = property(lambda self: {"error": np.zeros(N + 1, np.float32)})
+    monkeypatch.setattr(SignSGD, "state", longer)
+    got, wanted = rf"float32 \({N},\)", rf"float32 \({N + 1},\)"
+    with pytest.raises(
+        ValueError, match=f"rank 1: got compressor_error = {got}, wanted {wanted}; next: resume"
+    ):
+        resumed(tmp_path, parts=STACKS["signsgd"])
+
+
+@pytest.mark.parametrize("position", [{"at": {1}}, {"at": 10**5000}, [1], None])
+def test_a_position_that_is_not_json_is_refused_at_once(tmp_path, position):
+    def body(comm):
+        with pytest.raises(ValueError, match="rank 1: got a position that is .*; wanted a dict"):
+            Checkpoints(tmp_path, advance(new_flow(comm), 1)).save(position)
+
+    threads.run(2, body)
+    assert names(tmp_path) == []
 
 
 def test_another_threshold_is_a_warning(tmp_path):
     save_on_threads(tmp_path, [1])
     position, said = resumed(tmp_path, parts=CSC | {"theta_bytes": 40})
-    assert position and any("theta_bytes was inf, is 40" in text for text in said)
+    change = "grouping was Theta(threshold_bytes=inf), is Theta(threshold_bytes=40)"
+    assert position and any(change in text for text in said)
 
 
 def test_another_version_of_the_code_is_a_warning(tmp_path, monkeypatch):
@@ -183,4 +188,8 @@ def test_the_manifest_is_json_that_others_can_read(tmp_path):
 
     text = (tmp_path / "step-00000001" / "manifest.json").read_text()
     about = json.loads(text, parse_constant=refuse)
-    assert about["ranks"] == 2 and set(about["files"]) == {"shared.npz", "rank0.npz", "rank1.npz"}
+    assert about["ranks"] == 2 and set(about["files"]) == {
+        "shared.safetensors",
+        "rank0.safetensors",
+        "rank1.safetensors",
+    }

@@ -49,10 +49,10 @@ def test_a_full_disk_on_one_rank_ends_no_run_and_loses_nothing(on_ranks, tmp_pat
 class CheckpointsOnFullDisk(Checkpoints):
     """The last rank's disk is full."""
 
-    def _write_parts(self, target):
+    def _write_files(self, target):
         if self.rank == self.comm.Get_size() - 1:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return super()._write_parts(target)
+        return super()._write_files(target)
 
 
 def test_a_file_that_may_not_grow_is_a_full_disk(tmp_path):
@@ -73,7 +73,7 @@ def test_a_file_that_may_not_grow_is_a_full_disk(tmp_path):
     assert resumed(tmp_path)[0] == {"at": 2}
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+def test_a_folder_that_cannot_be_made_is_an_error_on_every_rank(tmp_path):
     (tmp_path / "file").write_text("")
 
     def body(comm):

@@ -8,7 +8,7 @@ import sys
 import pytest
 from checkpoint_cases import CSC, advance, names, new_flow, resumed, save_on_threads
 
-from refgf.machine import checkpoint_files, threads
+from refgf.machine import checkpoint_owner, threads
 from refgf.machine.checkpoint import CheckpointNotWritten, Checkpoints
 
 OTHER_JOB = """
@@ -31,7 +31,7 @@ def tree(folder) -> dict[str, bytes]:
 )
 def test_a_folder_of_the_user_is_never_deleted(tmp_path, name):
     (tmp_path / name / "figures").mkdir(parents=True)
-    for file in ("thesis.tex", "rank0.npz", "figures/1.png"):
+    for file in ("thesis.tex", "rank0.safetensors", "figures/1.png"):
         (tmp_path / name / file).write_text("years of work")
     before = tree(tmp_path)
     save_on_threads(tmp_path, [1, 3, 4, 5])
@@ -44,12 +44,12 @@ def test_a_checkpoint_never_replaces_a_folder_of_the_user(tmp_path):
     """All ranks say so, and the earlier checkpoints stay."""
     save_on_threads(tmp_path, [1])
     (tmp_path / "step-00000003").mkdir()
-    (tmp_path / "step-00000003" / "shared.npz").write_text("years of work")
+    (tmp_path / "step-00000003" / "shared.safetensors").write_text("years of work")
     before = tree(tmp_path)
 
     def body(comm):
         with pytest.raises(
-            CheckpointNotWritten, match="rank 0: .*step-00000003 has files of others"
+            CheckpointNotWritten, match="rank 0: .*step-00000003 has files that refgf did not write"
         ):
             Checkpoints(tmp_path, advance(new_flow(comm, **CSC), 3)).save({})
 
@@ -74,7 +74,7 @@ def test_a_link_to_a_folder_is_not_followed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "files", [[], ["refgf-checkpoint.txt"], ["refgf-checkpoint.txt", "rank0.npz"]]
+    "files", [[], ["refgf-checkpoint.txt"], ["refgf-checkpoint.txt", "rank0.safetensors"]]
 )
 def test_a_kill_at_the_beginning_of_a_save_is_no_obstacle(tmp_path, files):
     """After the folder was made, after its owner file, and in the middle of the arrays."""
@@ -100,7 +100,7 @@ def other_job(tmp_path):
 
 
 def test_two_jobs_in_one_folder_are_refused_until_one_is_killed(tmp_path, other_job, monkeypatch):
-    monkeypatch.setattr(checkpoint_files, "LOCK_WAIT_S", 0.2)
+    monkeypatch.setattr(checkpoint_owner, "LOCK_WAIT_S", 0.2)
     before = tree(tmp_path)
     refused = f"rank [01]: got .*, which another running job uses .process {other_job.pid} on "
 
@@ -141,7 +141,7 @@ def test_a_file_system_without_locks_is_a_warning(tmp_path, monkeypatch):
     def no_locks(*arguments):
         raise OSError(errno.ENOSYS, "Function not implemented")
 
-    monkeypatch.setattr(checkpoint_files.fcntl, "lockf", no_locks)
+    monkeypatch.setattr(checkpoint_owner.fcntl, "lockf", no_locks)
     save_on_threads(tmp_path, [1])
     position, said = resumed(tmp_path)
     assert position == {"at": 1} and any("cannot be locked (" in text for text in said)
@@ -153,7 +153,7 @@ def test_a_folder_that_cannot_be_written_can_be_resumed(tmp_path, monkeypatch):
     def read_only(*arguments):
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(checkpoint_files, "_lock", read_only)
-    monkeypatch.setattr(checkpoint_files, "_held", {})
+    monkeypatch.setattr(checkpoint_owner, "_lock", read_only)
+    monkeypatch.setattr(checkpoint_owner, "_held", {})
     position, said = resumed(tmp_path)
     assert position == {"at": 1} and any("Read-only file system" in text for text in said)

@@ -79,14 +79,14 @@ def test_relu_in_place_and_flat_at_zero():
 
 
 def dropout(probability, seed=3):
-    layer = Dropout("dropout", (40, 5), probability, workspace())
-    layer.rng = np.random.default_rng(seed)
-    return layer
+    rng = np.random.default_rng(seed)
+    return Dropout("dropout", (40, 5), probability, workspace(), lambda: rng)
 
 
 def same_mask_each_time(layer):
     def restart():
-        layer.rng = np.random.default_rng(3)
+        rng = np.random.default_rng(3)
+        layer.rng = lambda: rng
 
     return restart
 
@@ -123,7 +123,7 @@ def test_dropout_masks_do_not_depend_on_the_type():
 @pytest.mark.parametrize("probability", [-0.1, 1.0, float("nan")])
 def test_dropout_rejects(probability):
     with pytest.raises(ValueError, match="probability"):
-        Dropout("dropout", (3,), probability, workspace())
+        Dropout("dropout", (3,), probability, workspace(), np.random.default_rng)
 
 
 def test_a_bias_counted_once_per_thread_goes_red():
@@ -140,7 +140,7 @@ def test_a_bias_counted_once_per_thread_goes_red():
 def test_a_new_mask_in_backward_goes_red():
     class Wrong(Dropout):
         def backward(self, dy, ready):
-            self.kept = self.rng.random(dy.shape) >= self.probability
+            self.kept = self.rng().random(dy.shape) >= self.probability
             return super().backward(dy, ready)
 
     layer = Wrong("dropout", (40, 5), 0.3, workspace())

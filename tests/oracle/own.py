@@ -6,7 +6,6 @@ or of CSC ends up with.
 
 import dataclasses
 import functools
-from collections import namedtuple
 
 import numpy as np
 import own_daso
@@ -15,7 +14,7 @@ from own_cache import cache_levels, node_batches, node_shards  # noqa: F401
 from own_daso import daso_merge, daso_phases, daso_traffic  # noqa: F401
 from own_layers import *  # noqa: F403  conv, max_pool, ... alexnet_step
 from own_peers import keep_count, mstopk, schedule_traffic, top_k, topk_traffic  # noqa: F401
-from own_prescribed import Prescribed
+from own_prescribed import Prescribed, Spec
 from stacks import new_flow
 
 from refgf import ops
@@ -43,7 +42,6 @@ from refgf.training.sgd import MomentumSGD, polynomial_decay, warmup
 ALGORITHMS = {"ring": ring.allreduce, "direct": direct.allreduce}
 ALLREDUCE = {"ring": ring_allreduce, "direct": direct_allreduce}
 PER_STEP = ("out.scale", "out.finite")  # one value for all ranks
-Spec = namedtuple("Spec", "name shape decay size")
 
 
 def specs_of(sizes, decayed=None):

@@ -1,8 +1,8 @@
 """The project's DASO behind the names and arguments of SPEC.md. Part of own.py."""
 
-from collections import namedtuple
-
 import numpy as np
+from own_prescribed import Prescribed, Spec
+from stacks import new_model
 
 from refgf.comm.trace import TracedComm
 from refgf.machine import threads
@@ -36,21 +36,20 @@ def daso_merge(w, total, nodes, waited):
 
 
 def daso_phases(losses, epochs, warmup, cooldown, largest=8):
-    phases, told = plan.Phases(epochs, warmup, cooldown, largest), []
+    phases, planned = plan.Phases(epochs, warmup, cooldown, largest), []
     for loss in losses:
-        told.append((phases.now.global_skip, phases.now.local_skip, phases.now.wait))
+        planned.append((phases.now.global_skip, phases.now.local_skip, phases.now.wait))
         phases.end_epoch(loss)
-    return told
+    return planned
 
 
 def daso_traffic(n, p, nodes, batches, phase, chunk):
     """Counted. The loss of all ranks at the end of an epoch is not the exchange."""
 
     def body(comm):
-        traced, network = TracedComm(comm), Prescribed(np.zeros(n, np.float32))
-        with daso.DASO(
-            traced, network, blocks(p, p // nodes), Listed([phase]), batches, chunk=chunk
-        ) as stack:
+        traced, model = TracedComm(comm), new_model(one_tensor(np.zeros(n, np.float32)))
+        given = blocks(p, p // nodes), Listed([phase]), batches
+        with daso.DASO(traced, model, *given, chunk=chunk) as stack:
             stack._end_epoch = lambda: None
             traced.reset()  # nor is the agreement before it
             for _ in range(batches):
@@ -61,28 +60,9 @@ def daso_traffic(n, p, nodes, batches, phase, chunk):
     return threads.run(p, body)
 
 
-class Prescribed:
-    """One tensor of which every image is a gradient."""
-
-    def __init__(self, w):
-        spec = namedtuple("Spec", "name shape decay size")("w", w.shape, True, w.size)
-        self.tensors, self.dtype, self.xp, self.running, self.initial = [spec], w.dtype, np, [], w
-
-    def bind(self, parameters, gradients):
-        self.parameters, self.gradients = parameters, gradients
-
-    def initialize(self, seed):
-        self.parameters[0][...] = self.initial
-
-    def loss(self, images, labels, global_batch):
-        self.gradients[0][...] = images[0]
-        return 0.0
-
-    def backward(self, on_ready):
-        on_ready(0)
-
-    def accept(self):
-        pass
+def one_tensor(w):
+    """A network of one tensor; every image is its gradient."""
+    return Prescribed(w, [Spec("w", w.shape, True, w.size)])
 
 
 def on_rank(comm, case):
@@ -90,13 +70,12 @@ def on_rank(comm, case):
     s, rank, size = daso_settings(case), comm.Get_rank(), comm.Get_size()
     stack = daso.DASO(
         comm,
-        Prescribed(case["in.w"]),
+        new_model(one_tensor(case["in.w"]), momentum=s.momentum),
         blocks(size, size // s.nodes),
         Listed(case.arguments["phases"]),
         s.batches,
         wire=s.wire,
         chunk=s.chunk,
-        momentum=s.momentum,
     )
     rows = []
     with stack:

@@ -69,10 +69,10 @@ def fully_connected(x, w, b):
 
 
 def dropout(x, kept, rate):
-    made = Dropout("layer", x.shape, rate, workspace=Workspace(np, x.dtype))
-    made.rng = namedtuple("Draws", "random")(
+    draws = namedtuple("Draws", "random")(
         lambda shape, dtype: np.where(kept, rate, 0).reshape(shape)
     )
+    made = Dropout("layer", x.shape, rate, Workspace(np, x.dtype), lambda: draws)
     return made.forward(x[None], True)[0]
 
 

@@ -85,7 +85,7 @@ def run_on_rank(comm, case):
         kept, own = np.zeros_like(x), slice(0, n)
         if "nodes" in case.arguments:
             own = own_slice(case.arguments["nodes"], rank, n)
-        kept[own] = exchange.feedback.kept
+        kept[own] = exchange.feedback.residual
         rows.append({"out.x": x, "out.kept": kept})
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 

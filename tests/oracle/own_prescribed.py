@@ -1,6 +1,12 @@
 """A network whose gradients are what a case says. Part of own.py."""
 
+from collections import namedtuple
+
 import numpy as np
+
+from refgf.nn.workspace import Workspace
+
+Spec = namedtuple("Spec", "name shape decay size")
 
 
 class Prescribed:
@@ -8,7 +14,7 @@ class Prescribed:
 
     def __init__(self, w, specs):
         self.tensors, self.dtype, self.xp, self.running = specs, w.dtype, np, []
-        self.initial, self.dropout_rng = w, None
+        self.initial, self.dropout_rng, self.workspace = w, None, Workspace()
 
     def bind(self, parameters, gradients):
         self.parameters, self.gradients = parameters, gradients

@@ -137,7 +137,7 @@ def test_a_crash_at_import_is_told(verify):
 
 def test_results_that_are_no_numbers_are_told(verify):
     code, said = verify("class A: pass\n" + EXIT + "return [A() for _ in xs]")
-    assert code == 1 and "gave object as out.x; wanted numbers" in said
+    assert code == 1 and "got object as out.x; wanted numbers" in said
 
 
 def test_after_one_endless_case_the_function_is_not_run_again(verify):

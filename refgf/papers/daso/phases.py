@@ -1,13 +1,15 @@
 """When DASO synchronises: the plan of an epoch, and how it changes from epoch to epoch.
 
     warm-up        cycling                                            cool-down
-    B = 0          B = 4, L = W = 1 -> plateau: 2, 1, then 8 again     B = 0
+    B = 0          B = 4, L = W = 1 -> plateau: 2, 1, then 8 again    B = 0
 
-B: a sum between nodes every B batches; L: gradients averaged in the node every L batches; W: the sum is received W
-batches after it was sent. B = 0 blocks in every batch. Every rank decides alike, from the loss of all ranks.
+B: nodes sum every B batches. L: gradients are averaged in the node every L batches. W: a sum is
+received W batches after it was sent. B = 0 blocks in every batch. Every rank decides alike, from
+the loss of all ranks.
 
-Source: DASO (Coquelin et al. 2022), as in the authors' public code. Where that says nothing: without warm-up cycling
-begins in the first epoch (there it never would), and W never exceeds B (there such a sum is received by the next one).
+Source: DASO (Coquelin et al. 2022), as in the authors' public code. Two choices are ours. Without
+warm-up cycling begins in the first epoch; there it never would. W never exceeds B; there the next
+sum would receive such a sum.
 """
 
 import math
@@ -28,8 +30,9 @@ class Phase:
     def __post_init__(self) -> None:
         if min(self.local_skip, self.wait) < 0 or self.wait > self.global_skip:
             raise ValueError(
-                f"DASO: got B={self.global_skip}, L={self.local_skip}, W={self.wait}; wanted 0 <= W <= B and L >= 0, so "
-                "that a sum arrives before the next is sent; next: a larger B or a smaller W"
+                f"DASO: got B={self.global_skip}, L={self.local_skip}, W={self.wait}; wanted "
+                "0 <= W <= B and L >= 0, so that a sum arrives before the next is sent; next: a "
+                "larger B or a smaller W"
             )
 
     @property
@@ -37,21 +40,25 @@ class Phase:
         return self.global_skip == 0
 
     def sender(self, batch: int, batches: int, groups: int) -> int | None:
-        """Which group sends after the update of this batch: they take turns. None: nobody does."""
+        """The group that sends after the update of this batch; they take turns. None: no group."""
         every = max(1, self.global_skip)
         if batch % every and batch != batches - 1:
             return None
         return math.ceil(batch / every) % groups
 
     def wait_after(self, batch: int, batches: int) -> int:
-        """How many batches later what is sent now is received; shortened at the end of an epoch. 0: at once."""
+        """Batches until what is sent now is received, at most to the epoch's end. 0: at once."""
         return min(self.wait, batches - 1 - batch)
 
     def averages(self, batch: int, batches: int) -> bool:
-        """Are gradients averaged in the node? Every L batches, in the last one, and while a sum is under way."""
+        """Are gradients averaged in the node?
+
+        Every L batches, in the last batch, and while a sum is in flight.
+        """
         since_sent = batch % self.global_skip if self.global_skip else 0
-        under_way = since_sent <= self.wait_after(batch - since_sent, batches)
-        return self.local_skip <= 1 or batch % self.local_skip == 0 or under_way or batch == batches - 1
+        if since_sent <= self.wait_after(batch - since_sent, batches):  # a sum is in flight
+            return True
+        return self.local_skip <= 1 or batch % self.local_skip == 0 or batch == batches - 1
 
 
 BLOCKING = Phase(0, 0, 0)
@@ -67,24 +74,32 @@ class Constant:
         return f"constant {self.now}"
 
     def end_epoch(self, loss: float) -> None:
-        """Whatever the loss is."""
+        """The phase stays the same for every loss."""
 
 
 class Phases:
-    """Warm-up, cycling and cool-down of a training of `epochs` epochs. `now` is the phase of the present one.
+    """Warm-up, cycling and cool-down of a training of `epochs` epochs. `now` is the present phase.
 
-    largest     the B that cycling starts again with after B = 1
+    largest     the B with which cycling starts again after B = 1
     threshold   a loss is better when it is below (1 - threshold) times the best so far
-    patience    more epochs than that in a row without a better loss are a plateau
+    patience    a plateau is more epochs in a row than this without a better loss
     """
 
-    def __init__(self, epochs: int, warmup: int = 4, cooldown: int = 4, largest: int = 8, threshold: float = 0.05,
-                 patience: int = 2) -> None:  # fmt: skip
-        if min(epochs, largest) < 1 or min(warmup, cooldown, patience) < 0 or not 0 <= threshold < 1:
+    def __init__(
+        self,
+        epochs: int,
+        warmup: int = 4,
+        cooldown: int = 4,
+        largest: int = 8,
+        threshold: float = 0.05,
+        patience: int = 2,
+    ) -> None:
+        lengths = min(warmup, cooldown, patience)
+        if min(epochs, largest) < 1 or lengths < 0 or not 0 <= threshold < 1:
             raise ValueError(
-                f"DASO: got epochs={epochs}, warmup={warmup}, cooldown={cooldown}, largest={largest}, "
-                f"threshold={threshold}, patience={patience}; wanted epochs and largest >= 1, 0 <= threshold < 1, "
-                "nothing negative"
+                f"DASO: got epochs={epochs}, warmup={warmup}, cooldown={cooldown}, "
+                f"largest={largest}, threshold={threshold}, patience={patience}; wanted epochs and "
+                "largest >= 1, 0 <= threshold < 1, nothing negative; next: Phases(epochs)"
             )
         self.epochs, self.warmup, self.cooldown, self.largest = epochs, warmup, cooldown, largest
         self.threshold, self.patience = threshold, patience
@@ -92,8 +107,10 @@ class Phases:
         self.now = self._first() if self._cycling() else BLOCKING
 
     def __str__(self) -> str:
-        return (f"{self.epochs} epochs, warm-up {self.warmup}, cool-down {self.cooldown}, largest B {self.largest}, "
-                f"threshold {self.threshold}, patience {self.patience}")  # fmt: skip
+        return (
+            f"{self.epochs} epochs, warm-up {self.warmup}, cool-down {self.cooldown}, "
+            f"largest B {self.largest}, threshold {self.threshold}, patience {self.patience}"
+        )
 
     def end_epoch(self, loss: float) -> None:
         """An epoch has ended with this mean training loss of all ranks."""

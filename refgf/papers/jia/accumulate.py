@@ -1,54 +1,60 @@
-"""A batch that memory cannot hold: the gradients of its parts are added up, then exchanged and used once.
+"""Gradient accumulation: a batch that does not fit in memory is processed as micro-batches.
 
-    part 0    loss / global batch -> backward --+
-    part 1    loss / global batch -> backward --+--> total
-    last      loss / global batch -> backward --> total + gradient i, announced as soon as it is final
+    micro-batch 0    loss / global batch -> backward --+
+    micro-batch 1    loss / global batch -> backward --+--> total
+    the last one     loss / global batch -> backward --> gradient i + total, announced when final
 
-One rank with K parts forms the sums of K ranks with one part each, in rank order: with the direct allreduce the bits are
-the same. Batch normalisation sees each part by itself, as each rank does, and its running statistics move once a step,
-by the mean over the parts that have images, as the mean over K ranks would. Memory beyond one part: a gradient pool.
-Communication per rank: what the exchange costs, once a step. Source: oracle/SPEC.md, M7.
+One rank with K micro-batches forms the sums of K ranks with one each, in rank order: with the
+direct allreduce the bits are the same. Batch normalisation uses the statistics of each micro-batch,
+as it does on each rank. The running statistics change once a step, by the mean over the
+micro-batches that have images, as the mean over K ranks would.
+
+Memory beyond one micro-batch: a gradient pool. Communication per rank: the exchange's, once a step.
+Source: oracle/SPEC.md, M7.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from refgf.device import array_module
 from refgf.exchange.result import UNOBSERVED
 
 
 class RunningStatistics:
-    """What the running statistics of a network become when a step has parts: the mean over what each part makes of them."""
+    """The mean over the micro-batches of a step of what each makes of the running statistics."""
 
     def __init__(self, network) -> None:
         self.network, self.before = network, [array.copy() for array in network.running]
-        self.sums, self.parts = [array * 0 for array in network.running], 0
+        self.sums, self.count = [array * 0 for array in network.running], 0
 
     def add(self) -> None:
-        """Take the statistics of the part that has just gone forward; the running ones stay as they were."""
+        """Add those of the micro-batch just evaluated; restore the network's."""
         self.network.accept()
         for array, before, total in zip(self.network.running, self.before, self.sums):
             total += array
             array[...] = before
-        self.parts += 1
+        self.count += 1
 
-    def keep(self) -> None:
-        for array, total in zip(self.network.running, self.sums if self.parts else []):
-            array[...] = total / self.parts
+    def apply(self) -> None:
+        """The step is accepted: write the means into the network."""
+        for array, total in zip(self.network.running, self.sums if self.count else []):
+            array[...] = total / self.count
 
 
 def accumulated_step(
-    model, exchange, parts: Iterable, global_batch: int, rate: float, observe=UNOBSERVED
+    model, exchange, micro_batches: Iterable, global_batch: int, rate: float, observe=UNOBSERVED
 ) -> float:
-    """One training step of several parts; returns this rank's share of the loss.
+    """One training step of several micro-batches; returns this rank's share of the loss.
 
-    parts            yields (images (N, H, W, C), labels (N,)); two at a time are held, N = 0 is allowed
-    global_batch     samples of all parts of all ranks
-    model, exchange, rate: as in `step.train_step`. A step that is not accepted changes nothing.
+    micro_batches    yields (images (N, H, W, C), labels (N,)), N = 0 included; two are in memory
+    global_batch     samples of all micro-batches of all ranks
+
+    The other arguments are those of `train_step`. A step that is not accepted changes nothing.
+    Errors: ValueError if there is no micro-batch.
     """
     network, gradients = model.network, model.gradients
     scale = model.loss_scale.scale
     total, statistics, loss = None, RunningStatistics(network), 0.0
-    for (images, labels), last in _with_end(parts):  # one part is read ahead
+    for (images, labels), last in _with_last(micro_batches):
         with observe.span("compute", "FORWARD"):
             loss += network.loss(images, labels, global_batch)
         if len(images):
@@ -56,27 +62,29 @@ def accumulated_step(
         with observe.span("compute", "BACKWARD"):
             if scale != 1:
                 network.logits_gradient *= scale
-            network.backward(model.announcing(_last_part(exchange, gradients, total) if last else _ignore))
+            ready = _announce_sums(exchange, gradients, total) if last else _ignore
+            network.backward(model.announcing(ready))
         if not last:
-            total = array_module(gradients.flat).zeros_like(gradients.flat) if total is None else total
+            if total is None:
+                total = array_module(gradients.flat).zeros_like(gradients.flat)
             total += gradients.flat
     result = exchange.finish()
     if result.accepted:
         with observe.span("compute", "UPDATE"):
             model.update(rate, result)
-            statistics.keep()
+            statistics.apply()
     return float(loss)
 
 
 def _ignore(index: int) -> None:
-    """A gradient of a part that is not the last is announced to nobody."""
+    """Only gradients of the last micro-batch are announced."""
 
 
-def _last_part(exchange, gradients, total):
-    """Adds what the parts before have summed up to a gradient that is final, and announces it."""
+def _announce_sums(exchange, gradients, total) -> Callable[[int], None]:
+    """Adds the total of the earlier micro-batches to each gradient, and announces it."""
 
     def ready(index: int) -> None:
-        own = slice(*gradients.offsets[index : index + 2])
+        own = gradients.elements(index)
         if total is not None:
             gradients.flat[own] += total[own]
         exchange.ready(index)
@@ -84,16 +92,16 @@ def _last_part(exchange, gradients, total):
     return ready
 
 
-def _with_end(parts: Iterable):
-    """Each part with: is it the last one? -> (part, bool)"""
-    parts = iter(parts)
-    part = next(parts, None)
-    if part is None:
+def _with_last(micro_batches: Iterable) -> Iterator[tuple]:
+    """(micro-batch, is it the last one?); reads one ahead."""
+    micro_batches = iter(micro_batches)
+    micro_batch = next(micro_batches, None)
+    if micro_batch is None:
         raise ValueError(
-            "accumulated step: got no parts; wanted at least one, empty (N = 0) if this rank has no samples, so that every "
-            "rank takes part in the exchange; next: yield arrays with N = 0"
+            "accumulated_step: got no micro-batches; wanted at least one, so that every rank takes "
+            "part in the exchange; next: yield arrays with N = 0 on a rank without samples"
         )
-    for following in parts:
-        yield part, False
-        part = following
-    yield part, True
+    for following in micro_batches:
+        yield micro_batch, False
+        micro_batch = following
+    yield micro_batch, True

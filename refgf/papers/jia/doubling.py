@@ -26,8 +26,8 @@ Both form the same sums in the same order, so the bits are equal: ((x0+x1) + (x2
 participants. Cost of a participant with n elements, empty messages included (B_j: the elements that
 it holds after round j):
 
-    recursive doubling    R messages, R n elements                                         scratch n
-    halving-doubling      2R messages, n - |B_R| + |B_1| + ... + |B_R| elements            scratch n/2
+    recursive doubling    R messages, R n elements                                 scratch n
+    halving-doubling      2R messages, n - |B_R| + |B_1| + ... + |B_R| elements    scratch ceil(n/2)
 
 and one more message of n elements (scratch n) on ranks 0, 2, ..., 2e-2. Ranks 1, 3, ..., 2e-1 send
 one message of n elements. If p = q divides n, halving-doubling sends 2 n (p-1)/p elements, as few

@@ -1,20 +1,22 @@
-"""Merged gradients (MG-WFBP): which gradients travel together is decided once, from measured times.
+"""Merged gradients (MG-WFBP): measured times decide once which gradients are sent together.
 
-    1 profile   when is each gradient ready, how long is an allreduce of m bytes?      Profile, slowest
-    2 fit       a + b m through the times of the allreduces                            refgf.predict.fit.fit_line
-    3 merge     the groups after which the last call ends first                        refgf.papers.mgwfbp.merge.exact_merge
-    4 run       one allreduce for each group, when its last gradient is ready          Groups
+    1 profile   when is each gradient ready, how long does an     Profile, slowest
+                allreduce of m bytes take?
+    2 fit       a + b m through the times of the allreduces       refgf.predict.fit.fit_line
+    3 merge     the groups whose last call ends first             papers/mgwfbp/merge.exact_merge
+    4 run       one allreduce for each group, when its last       Groups
+                gradient is ready
 
     gradients in order of generation    g0 g1 | g2 | g3 g4 g5 ...
-    groups                              ^^^^^   ^^   ^^^^^^^^       range(0, 2), range(2, 3), range(3, 6), ...
+    groups                              ^^^^^   ^^   ^^^^^^^^       range(0, 2), range(2, 3), ...
 
-Steps 2 and 3 are arithmetic and live on another floor: this module is handed its groups. They may be of any bytes, while
-lazy allreduce knows one theta for all. The authors copy gradients to a buffer for each group; in a pool that is laid out
-in order of generation a group is a slice, and nothing is copied.
+Groups may have any number of bytes, whereas lazy allreduce has one theta for all. The authors copy
+gradients to a buffer for each group. In a pool that is laid out in order of generation a group is a
+slice, so nothing is copied.
 
-Cost per rank: the number of groups times what one call of the allreduce costs; bytes do not change. `slowest` sums
-p n float64 once, for n numbers.
-Source: MG-WFBP (Shi, Chu, Li 2019); their implementation profiles with the same steps (verified in their code).
+Cost per rank: the cost of one allreduce per group; the bytes do not change. `slowest` sums p n
+float64 once, for n numbers. Source: MG-WFBP (Shi, Chu, Li 2019); their implementation profiles with
+the same steps (verified in their code).
 """
 
 import contextlib
@@ -32,20 +34,21 @@ from refgf.exchange.lazy import require_next
 
 @dataclass(frozen=True)
 class Groups:
-    """The rule of merged gradients: a group is sent when its last gradient is ready, whatever its bytes.
+    """The grouping of merged gradients: a group is sent when its last gradient is ready.
 
-    ranges  consecutive gradients, each gradient once and in order, the same on all ranks. A group in which no gradient
-            has elements is not sent.
+    ranges  consecutive gradients, each gradient once and in order, the same on all ranks
+
+    A group without elements is not sent.
     """
 
     ranges: tuple[range, ...]
 
     def is_complete(self, waiting_bytes: int, last: int) -> bool:
-        """Is a group of so many bytes, whose last gradient is number `last`, to be sent now?"""
+        """Send these bytes now? Gradient number `last` is the last that is ready."""
         return waiting_bytes > 0 and any(group[-1] == last for group in self.ranges)
 
     def check(self, count: int) -> None:
-        """ValueError unless the groups hold `count` gradients."""
+        """ValueError unless the groups hold each of `count` gradients once, in order."""
         require_groups(self.ranges, count)
 
     def __str__(self) -> str:
@@ -53,26 +56,32 @@ class Groups:
 
 
 class Profile:
-    """An exchange that sums nothing and notes when each gradient is ready; stands in for another one for a few steps.
+    """An exchange that sums nothing and records when each gradient is ready.
 
-    Times count from `start()`, which `train_step` calls by way of its observer's `span`; else from the first gradient. Its
-    steps are not accepted unless `accept`, so the model stays as it is. On a GPU each time is that of the finished gradient.
+    pool    the gradient pool
+    accept  True: steps are accepted, so a step includes its update; False: the model never changes
+
+    Times count from `start()`, or from FORWARD where this is also the observer of `train_step`;
+    else from the first gradient. On a GPU each time is that of the finished gradient.
     """
 
     def __init__(self, pool, accept: bool = False) -> None:
         self.pool, self.steps = pool, []  # seconds of each gradient, of each step
-        self._accept = accept  # True: a step includes its update
+        self._accept = accept
         self._start_s, self._times_s = None, []
 
     def start(self) -> None:
+        """A step begins."""
         self._start_s = time.perf_counter()
 
     def span(self, lane: str, name: str):
+        """An observer's method: `train_step` calls it for FORWARD first."""
         if name == "FORWARD":
             self.start()
         return contextlib.nullcontext()
 
     def ready(self, index: int) -> None:
+        """Gradient number `index` is final."""
         require_next(index, len(self._times_s), len(self.pool.specs), "profile")
         synchronize(self.pool.flat)
         if self._start_s is None:
@@ -80,21 +89,26 @@ class Profile:
         self._times_s.append(time.perf_counter() - self._start_s)
 
     def finish(self) -> StepResult:
+        """The step ends; nothing is sent."""
         self.steps.append(self._times_s)
         self._start_s, self._times_s = None, []
         return StepResult(self._accept)
 
     def ready_s(self, warmup: int = 1) -> list[float]:
-        """Seconds until each gradient is ready: the median over the steps after `warmup`, of this rank alone."""
+        """Seconds until each gradient is ready on this rank: the median after `warmup` steps."""
         if len(self.steps) <= warmup:
-            raise ValueError(f"profile: got {len(self.steps)} steps; wanted more than the {warmup} of the warm-up")
+            raise ValueError(
+                f"Profile.ready_s: got {len(self.steps)} steps; wanted more than the {warmup} of the "
+                "warm-up; next: take more steps"
+            )
         return numpy.median(self.steps[warmup:], axis=0).tolist()
 
 
 def slowest(values: Sequence[float], allreduce: Callable, rank: int, size: int) -> list[float]:
-    """The largest of all ranks' values, each by itself; the same bits on every rank, so that all form the same groups.
+    """The largest of all ranks' values, element by element; the same bits on every rank.
 
-    A call starts when its last rank comes. allreduce: without a wire type; each rank adds its row to a table of zeros.
+    A call starts when its last rank arrives, so the slowest rank's times count, and all ranks form
+    the same groups. allreduce: without a wire type; each rank adds its row to a table of zeros.
     """
     table = numpy.zeros((size, len(values)))
     table[rank] = values
@@ -108,7 +122,8 @@ def require_groups(groups: Iterable[range], count: int) -> list[range]:
     ranges = all(isinstance(group, range) and len(group) for group in groups)
     if not ranges or list(itertools.chain(*groups)) != list(range(count)):
         raise ValueError(
-            f"merged allreduce: got groups {str(groups)[:200]}; wanted each of {count} gradients once, in order, and no "
-            "empty group; next: refgf.papers.mgwfbp.merge.exact_merge, or lazy and explicit of refgf.predict.timeline"
+            f"Groups: got groups {str(groups)[:200]}; wanted each of {count} gradients once, in "
+            "order, and no empty group; next: refgf.papers.mgwfbp.merge.exact_merge, or lazy and "
+            "explicit of refgf.predict.timeline"
         )
     return groups

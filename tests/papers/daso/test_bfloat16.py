@@ -12,7 +12,7 @@ from refgf.papers.daso.bfloat16 import bfloat16_bits, bfloat16_values, ring_on_r
 
 
 def awkward():
-    """Around every power of two, ties to even and odd, the largest, denormals, and random bit patterns."""
+    """Around powers of two, ties to even and odd, the largest, denormals, and random bits."""
     powers = 2.0 ** np.arange(-149, 128, 5)
     near = np.outer(powers, [1, 1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, 1 + 2**-7]).ravel()
     any_bits = (

@@ -7,7 +7,7 @@ import own_daso
 import pytest
 from own import joined
 from own_daso import on_rank
-from stacks import new_flow
+from stacks import new_flow, new_model
 from tiny import N, Prescribed
 
 from refgf.comm.direct import direct_allreduce
@@ -39,32 +39,54 @@ NODES = [(1, 1), (3, 1), (3, 3), (4, 1), (4, 2), (4, 4), (6, 1), (6, 2), (6, 3)]
 
 def gradients(size, batches, dyadic):
     rng = np.random.default_rng([size, batches])
-    g = rng.integers(-8, 9, (batches, size, N)) / 8 if dyadic else rng.standard_normal((batches, size, N))
+    g = (
+        rng.integers(-8, 9, (batches, size, N)) / 8
+        if dyadic
+        else rng.standard_normal((batches, size, N))
+    )
     return g.astype(np.float32)
 
 
 def run(comm, stack, gs):
     """What a rank holds after each batch."""
-    told = []
+    states = []
     for step in gs:
         stack.step(step[comm.Get_rank()][None], None, 1, rate=0.125)
-        told.append((stack.model.parameters.flat.copy(), stack.model.optimizer.velocity.copy(), stack.synchronised))
-    return told
+        states.append(
+            (
+                stack.model.parameters.flat.copy(),
+                stack.model.optimizer.velocity.copy(),
+                stack.synchronised,
+            )
+        )
+    return states
 
 
 @pytest.mark.parametrize("size, nodes", NODES)
-@pytest.mark.parametrize("phase", [(0, 0, 0), (1, 1, 0), (1, 1, 1), (2, 1, 2), (3, 2, 1), (4, 1, 1), (8, 3, 2), (20, 1, 20)])
+@pytest.mark.parametrize(
+    "phase",
+    [(0, 0, 0), (1, 1, 0), (1, 1, 1), (2, 1, 2), (3, 2, 1), (4, 1, 1), (8, 3, 2), (20, 1, 20)],
+)
 def test_every_phase_on_all_kinds_of_nodes(size, nodes, phase):
     batches, gs = 7, gradients(size, 14, dyadic=False)
     settings = DASOSettings(nodes, batches, 0.125, 0.9, chunk=30)
-    wanted = daso_run(np.zeros(N, np.float32), [list(step) for step in gs], settings, [phase, phase])
+    wanted = daso_run(
+        np.zeros(N, np.float32), [list(step) for step in gs], settings, [phase, phase]
+    )
 
     def body(comm):
-        with DASO(comm, Prescribed(), blocks(size, size // nodes), Constant(Phase(*phase)), batches, chunk=30) as stack:
+        with DASO(
+            comm,
+            new_model(Prescribed()),
+            blocks(size, size // nodes),
+            Constant(Phase(*phase)),
+            batches,
+            chunk=30,
+        ) as stack:
             return run(comm, stack, gs)
 
-    for rank, told in enumerate(threads.run(size, body)):
-        for t, ((w, v, synchronised), state) in enumerate(zip(told, wanted, strict=True)):
+    for rank, states in enumerate(threads.run(size, body)):
+        for t, ((w, v, synchronised), state) in enumerate(zip(states, wanted, strict=True)):
             assert same_bits(w, state["w"][rank]) and same_bits(v, state["v"][rank]), (rank, t)
             assert not synchronised or all(same_bits(w, other) for other in state["w"]), (rank, t)
 
@@ -75,16 +97,24 @@ def test_on_ranks_the_bits_of_the_definition(on_ranks):
         nodes = 2 if size % 2 == 0 else size
         gs = gradients(size, 12, dyadic=False)
         settings = DASOSettings(nodes, batches, 0.125, 0.9)
-        wanted = daso_run(np.zeros(N, np.float32), [list(step) for step in gs], settings, [(2, 1, 1)] * 2)
-        with DASO(comm, Prescribed(), blocks(size, size // nodes), Constant(Phase(2)), batches) as stack:
+        wanted = daso_run(
+            np.zeros(N, np.float32), [list(step) for step in gs], settings, [(2, 1, 1)] * 2
+        )
+        with DASO(
+            comm, new_model(Prescribed()), blocks(size, size // nodes), Constant(Phase(2)), batches
+        ) as stack:
             for (w, v, _), state in zip(run(comm, stack, gs), wanted, strict=True):
-                assert same_bits(w, state["w"][comm.Get_rank()]) and same_bits(v, state["v"][comm.Get_rank()])
+                assert same_bits(w, state["w"][comm.Get_rank()]) and same_bits(
+                    v, state["v"][comm.Get_rank()]
+                )
             stack.require_same_parameters()
 
     on_ranks(body)
 
 
-ABORTED = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # ranks that another ended
+ABORTED = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnhandledThreadExceptionWarning"
+)  # ranks that another ended
 
 
 @ABORTED
@@ -94,18 +124,29 @@ def test_mistakes_would_be_noticed(monkeypatch, mistake):
         monkeypatch.setattr(Phase, "wait_after", lambda self, b, n: self.wait if b < n - 1 else 0)
     elif mistake == "weight":
         right = daso.merge
-        monkeypatch.setattr(daso, "merge", lambda w, total, nodes, waited: right(w, total, nodes, waited / 2))
+        monkeypatch.setattr(
+            daso, "merge", lambda w, total, nodes, waited: right(w, total, nodes, waited / 2)
+        )
     elif mistake == "group":
         sender = Phase.sender
-        monkeypatch.setattr(Phase, "sender", lambda self, b, n, k: None if sender(self, b, n, k) is None else 0)
+        monkeypatch.setattr(
+            Phase, "sender", lambda self, b, n, k: None if sender(self, b, n, k) is None else 0
+        )
     else:
-        meet = DASO._meet
-        monkeypatch.setattr(DASO, "_meet", lambda self: (meet(self), self._spread_momentum()))
-        monkeypatch.setattr(DASO, "_spread_momentum", averaged_momentum, raising=False)
+        synchronise = DASO._synchronise
+        monkeypatch.setattr(
+            DASO, "_synchronise", lambda self: (synchronise(self), averaged_momentum(self))
+        )
     # with L = 1 the ranks of a node hold the same parameters, whichever sends
-    case = next(case for case in RUNS if case.name == ("daso-local-skip" if mistake == "group" else "daso-shortened"))
+    case = next(
+        case
+        for case in RUNS
+        if case.name == ("daso-local-skip" if mistake == "group" else "daso-shortened")
+    )
     try:
-        noticed = judge_bits(case, joined(threads.run(case["in.g"].shape[1], on_rank, case))) is not None
+        noticed = (
+            judge_bits(case, joined(threads.run(case["in.g"].shape[1], on_rank, case))) is not None
+        )
     except AssertionError:
         noticed = mistake == "wait"  # a sum outlives its epoch
     assert noticed
@@ -127,7 +168,13 @@ def test_blocking_in_every_batch_is_synchronous_training(size, nodes):
     gs[:, 0] *= 2  # one rank has twice as much to say
 
     def body(comm):
-        with DASO(comm, Prescribed(), blocks(size, size // nodes), Constant(Phase(1, 1, 0)), 3, momentum=0.5) as stack:
+        with DASO(
+            comm,
+            new_model(Prescribed(), 0.5),
+            blocks(size, size // nodes),
+            Constant(Phase(1, 1, 0)),
+            3,
+        ) as stack:
             late = run(comm, stack, gs)
         with new_flow(comm, Prescribed(), allreduce=direct_allreduce, momentum=0.5) as flow:
             for (w, _, synchronised), step in zip(late, gs):
@@ -143,11 +190,16 @@ def test_cycling_keeps_the_mean_over_nodes_of_what_blocking_would_have():
     gs, size = gradients(4, 6, dyadic=True), 4
 
     def body(comm, phase):
-        with DASO(comm, Prescribed(), blocks(4, 2), Constant(phase), 6, momentum=0.5) as stack:
+        with DASO(comm, new_model(Prescribed(), 0.5), blocks(4, 2), Constant(phase), 6) as stack:
             return run(comm, stack, gs)[-1][0]
 
-    apart, together = (threads.run(size, body, phase)[0] for phase in (Phase(50, 1, 0), Phase(1, 1, 0)))
-    assert np.abs(apart - together).max() <= 64 * np.finfo(np.float32).eps * np.abs(exact_sum(gs.reshape(-1, N))).max()
+    apart, together = (
+        threads.run(size, body, phase)[0] for phase in (Phase(50, 1, 0), Phase(1, 1, 0))
+    )
+    assert (
+        np.abs(apart - together).max()
+        <= 64 * np.finfo(np.float32).eps * np.abs(exact_sum(gs.reshape(-1, N))).max()
+    )
 
 
 @functools.cache
@@ -165,10 +217,12 @@ def test_alexnet_and_the_loss_of_all_ranks_decide(on_ranks):
         phases.end_epoch = seen.append
         network = AlexNet(10, 67, width=1 / 32)
         network.dropout_rng = np.random.default_rng(comm.Get_rank())
-        with DASO(comm, network, blocks(size, 1), phases, 3) as stack:
+        with DASO(comm, new_model(network), blocks(size, 1), phases, 3) as stack:
             mine = 0.0
             for step in range(3):
-                images, labels = train.load(np.arange(10 * step, 10 * step + 10)[comm.Get_rank() :: size])
+                images, labels = train.load(
+                    np.arange(10 * step, 10 * step + 10)[comm.Get_rank() :: size]
+                )
                 mine += stack.step(images, labels, 10, rate=0.01)
             assert seen == [sum(comm.allgather(mine / 3))]
             assert len(set(comm.allgather(stack.require_same_parameters()))) == 1
@@ -182,14 +236,25 @@ def test_alexnet_and_the_loss_of_all_ranks_decide(on_ranks):
 
 
 @pytest.mark.parametrize("size, nodes", NODES)
-@pytest.mark.parametrize("phase", [(0, 0, 0), (1, 1, 0), (1, 1, 1), (3, 1, 2), (4, 3, 2), (5, 2, 5)])
+@pytest.mark.parametrize(
+    "phase", [(0, 0, 0), (1, 1, 0), (1, 1, 1), (3, 1, 2), (4, 3, 2), (5, 2, 5)]
+)
 def test_messages_and_bytes_of_an_epoch(size, nodes, phase):
     wanted = daso_traffic(N, size, nodes, 9, phase, chunk=30)
 
     def body(comm):
         traced = TracedComm(comm)
-        with DASO(traced, Prescribed(), blocks(size, size // nodes), Constant(Phase(*phase)), 9, chunk=30) as stack:
-            stack._end_epoch = lambda: None  # the loss of all ranks, and the agreement before, are not the exchange
+        with DASO(
+            traced,
+            new_model(Prescribed()),
+            blocks(size, size // nodes),
+            Constant(Phase(*phase)),
+            9,
+            chunk=30,
+        ) as stack:
+            stack._end_epoch = lambda: (
+                None
+            )  # the loss of all ranks, and the agreement before, are not the exchange
             traced.reset()
             run(comm, stack, gradients(size, 9, dyadic=True))
             stack._thread.wait()
@@ -202,7 +267,10 @@ def test_messages_and_bytes_of_an_epoch(size, nodes, phase):
 
 
 @pytest.mark.parametrize("largest", [1, 2, 3, 8, 32, 40])
-@pytest.mark.parametrize("epochs, warmup, cooldown", [(30, 4, 4), (30, 0, 0), (9, 5, 4), (9, 5, 9), (40, 1, 0), (12, 20, 0)])
+@pytest.mark.parametrize(
+    "epochs, warmup, cooldown",
+    [(30, 4, 4), (30, 0, 0), (9, 5, 4), (9, 5, 9), (40, 1, 0), (12, 20, 0)],
+)
 def test_phases_are_those_of_the_definition(epochs, warmup, cooldown, largest):
     rng = np.random.default_rng(epochs)
     losses = (np.exp(-np.arange(epochs) / 9) * rng.uniform(0.9, 1.1, epochs)).tolist()
@@ -220,14 +288,16 @@ def test_bad_phases(values):
         Phase(*values)
 
 
-@pytest.mark.parametrize("values", [{"epochs": 0}, {"largest": 0}, {"warmup": -1}, {"threshold": 1.0}, {"patience": -1}])
+@pytest.mark.parametrize(
+    "values", [{"epochs": 0}, {"largest": 0}, {"warmup": -1}, {"threshold": 1.0}, {"patience": -1}]
+)
 def test_bad_cycles(values):
     with pytest.raises(ValueError, match="wanted epochs and largest >= 1"):
         Phases(**{"epochs": 9, **values})
 
 
 @pytest.mark.parametrize(
-    "nodes, batches, told",
+    "nodes, batches, message",
     [
         ([[0, 1], [2]], 3, "wanted equally many ranks on each"),
         ([[0, 1]], 3, "wanted every rank of 0..2 once"),
@@ -235,23 +305,25 @@ def test_bad_cycles(values):
         ([[0], [1], [2]], 0, "got 0 batches"),
     ],
 )
-def test_bad_settings(nodes, batches, told):
-    with pytest.raises(ValueError, match=told):
-        threads.run(3, lambda comm: DASO(comm, Prescribed(), nodes, Constant(BLOCKING), batches))
+def test_bad_settings(nodes, batches, message):
+    with pytest.raises(ValueError, match=message):
+        threads.run(
+            3, lambda comm: DASO(comm, new_model(Prescribed()), nodes, Constant(BLOCKING), batches)
+        )
 
 
 def test_ranks_with_different_settings_say_so(on_ranks):
     def body(comm):
         phase = Phase(2 + (comm.Get_rank() == 0))
         with pytest.raises(ValueError, match="settings of DASO differs between ranks"):
-            DASO(comm, Prescribed(), blocks(comm.Get_size(), 1), Constant(phase), 3)
+            DASO(comm, new_model(Prescribed()), blocks(comm.Get_size(), 1), Constant(phase), 3)
 
     on_ranks(body, sizes=(2, 3))
 
 
 def test_hashes_are_not_compared_while_nodes_differ():
     def body(comm):
-        with DASO(comm, Prescribed(), blocks(4, 2), Constant(Phase(4)), 6) as stack:
+        with DASO(comm, new_model(Prescribed()), blocks(4, 2), Constant(Phase(4)), 6) as stack:
             run(comm, stack, gradients(4, 2, dyadic=False))
             for ask in (stack.require_same_parameters, lambda: stack.evaluate(None)):
                 with pytest.raises(ValueError, match="batch 2 of 6 of a cycling epoch"):
@@ -264,9 +336,12 @@ def test_hashes_are_not_compared_while_nodes_differ():
 
 @ABORTED
 @pytest.mark.parametrize("phase", [Phase(1, 1, 0), Phase(1), BLOCKING])
-def test_parameters_that_are_not_finite_are_told(phase):
+def test_parameters_that_are_not_finite_are_reported(phase):
     def body(comm):
-        with DASO(comm, Prescribed(), blocks(4, 2), Constant(phase), 6) as stack, np.errstate(invalid="ignore"):
+        with (
+            DASO(comm, new_model(Prescribed()), blocks(4, 2), Constant(phase), 6) as stack,
+            np.errstate(invalid="ignore"),
+        ):
             gs = gradients(4, 3, dyadic=False)
             gs[0, 3, 5] = np.inf
             run(comm, stack, gs)

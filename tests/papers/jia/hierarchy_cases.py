@@ -1,4 +1,4 @@
-"""Splits of p ranks into nodes; what each form sums, in its order, and what its ranks send, as its docstring says."""
+"""Splits of p ranks into nodes; the sum of each form in its order, and its stated costs."""
 
 import itertools
 
@@ -40,7 +40,7 @@ def ring_folds(xs, wire):
 
 
 def three_phase_sum(xs, nodes, wire):
-    """Each node's slices come to its master, whose own is slice 1; then the ring over the masters."""
+    """Each node's slices come to its master, which owns slice 1; then a ring over the masters."""
     sums = [ring_folds([xs[r] for r in node], wire) for node in nodes]
     at_master = [
         [f if s == 1 % len(fs) else rounded(f, wire) for s, f in enumerate(fs)] for fs in sums
@@ -55,13 +55,13 @@ def two_level_sum(xs, nodes, wire):
 
 
 def log_phases_sum(xs, nodes, wire):
-    """Pairs, pairs of pairs, ... of a node's ranks, whose sum its master rounds; then the masters by doubling."""
+    """Pairs, pairs of pairs, ... of a node, rounded by its master; then the masters by doubling."""
     masters = [rounded(paired([xs[r] for r in node], wire), wire) for node in nodes]
     return doubling_allreduce(masters, wire)[0]
 
 
 def paired(xs, wire):
-    """A binomial tree's sum: the left one of two neighbours adds the right one's rounded sum, until one is left."""
+    """A binomial tree: the left of two neighbours adds the right one's rounded sum."""
     if len(xs) == 1:
         return xs[0]
     pairs = [xs[i : i + 2] for i in range(0, len(xs), 2)]
@@ -100,7 +100,7 @@ def two_level_cost(nodes, i, j, n):
 
 
 def log_phases_cost(nodes, i, j, n):
-    """1 + c_j messages of everything; a master's c_0, and what the docstring of `doubling` says of halving-doubling."""
+    """1 + c_j messages of all elements; a master's c_0, and the cost of halving-doubling."""
     k, m = len(nodes[i]), len(nodes)
     lowest = j & -j if j else k
     children = sum(1 << d < lowest and j + (1 << d) < k for d in range(k))
@@ -117,7 +117,7 @@ def log_phases_cost(nodes, i, j, n):
 
 
 def doubling_phases_cost(nodes, i, j, n):
-    """All elements in every message: a master sends c_0, then one in each of R rounds, or one more if it speaks for two."""
+    """Every message has all elements: a master sends c_0, then R, or one more for an extra rank."""
     if j > 0:
         return log_phases_cost(nodes, i, j, n)
     m, children = len(nodes), (len(nodes[i]) - 1).bit_length()
@@ -137,6 +137,10 @@ def halving_elements(number, q, n):
     return n - held[-1] + sum(held[1:])
 
 
-COSTS = {"three phases": three_phase_cost, "log phases": log_phases_cost, "doubling phases": doubling_phases_cost,
-         "two-level ring": two_level_cost}  # fmt: skip
+COSTS = {
+    "three phases": three_phase_cost,
+    "log phases": log_phases_cost,
+    "doubling phases": doubling_phases_cost,
+    "two-level ring": two_level_cost,
+}
 FORMS = [(CASES[name][0], cost) for name, cost in COSTS.items()]

@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 import pytest
-from stacks import new_flow
+from stacks import new_flow, new_model
 from tiny import N, Prescribed
 
 from refgf.comm.direct import direct_allreduce
@@ -13,6 +13,7 @@ from refgf.exchange.precision import LossScale
 from refgf.machine import threads
 from refgf.machine.digits import digits
 from refgf.nn.alexnet import AlexNet
+from refgf.papers.jia.accumulate import accumulated_step
 
 BATCH, STEPS = 13, 3
 
@@ -30,7 +31,9 @@ def shards(size, step):
 def train(comm, take, seed=3, **parts):
     """-> (bits of the parameters, running statistics averaged over ranks, losses)"""
     network, losses = AlexNet(10, 67, width=1 / 32, dropout=0.0, channels=1), []
-    with new_flow(comm, network, allreduce=direct_allreduce, seed=seed, weight_decay=5e-4, **parts) as flow:
+    with new_flow(
+        comm, network, allreduce=direct_allreduce, seed=seed, weight_decay=5e-4, **parts
+    ) as flow:
         for step in range(STEPS):
             losses.append(sum(comm.allgather(take(flow, step))))
         running = np.mean(comm.allgather(np.concatenate(network.running)), axis=0, dtype=np.float64)
@@ -38,7 +41,9 @@ def train(comm, take, seed=3, **parts):
 
 
 SAME_BITS = [(size, parts) for size in (1, 2, 5, 16) for parts in ({}, {"trust": 0.01})]
-SAME_BITS += [(1, {"wire": np.float16, "loss_scale": LossScale(2.0**12)})]  # p ranks round p times, a sum of parts once
+SAME_BITS += [
+    (1, {"wire": np.float16, "loss_scale": LossScale(2.0**12)})
+]  # p ranks round p times, a sum of parts once
 
 
 @pytest.mark.parametrize("size, parts", SAME_BITS)
@@ -47,13 +52,15 @@ def test_parts_of_one_rank_are_ranks_with_one_part(size, parts):
         return flow.step(*shards(size, step)[flow.comm.Get_rank()], BATCH, 0.02)
 
     def all_parts(flow, step):
-        return flow.accumulate(iter(shards(size, step)), BATCH, 0.02)
+        return accumulated_step(flow.model, flow, iter(shards(size, step)), BATCH, 0.02)
 
     many = threads.run(size, lambda comm: train(comm, shard, **parts))[0]
     one = threads.run(1, lambda comm: train(comm, all_parts, **parts))[0]
     assert many[0] == one[0]
     assert np.allclose(many[2], one[2], rtol=1e-12)
-    if size <= BATCH:  # a rank without images keeps its old statistics, a part without images does not count
+    if (
+        size <= BATCH
+    ):  # a rank without images keeps its old statistics, a part without images does not count
         assert np.allclose(many[1], one[1], rtol=1e-5, atol=1e-7)
 
 
@@ -67,9 +74,12 @@ def test_ranks_that_accumulate(on_ranks):
             return shards(3 * p, step)[3 * rank : 3 * rank + 3]
 
         def all_of_them(flow, step):
-            return flow.accumulate(parts(step), BATCH, 0.02)
+            return accumulated_step(flow.model, flow, parts(step), BATCH, 0.02)
 
-        got = {train(comm, all_of_them, **how)[0] for how in ({}, {"overlap": True}, {"theta_bytes": 0})}
+        got = {
+            train(comm, all_of_them, **how)[0]
+            for how in ({}, {"overlap": True}, {"theta_bytes": 0})
+        }
         last = train(comm, lambda flow, step: flow.step(*parts(step)[-1], BATCH, 0.02))[0]
         assert len(got) == 1 and last not in got
         assert len(set(comm.allgather(next(iter(got))))) == 1
@@ -81,7 +91,7 @@ def test_exact_gradients_add_up_under_csc(on_ranks):
     def body(comm):
         g = np.arange(3 * N, dtype=np.float32).reshape(3, N) / 8
         with new_flow(comm, Prescribed(), density=30, chunk=8, momentum=0.0) as flow:
-            flow.accumulate([(image[None], None) for image in g], 1, 1.0)
+            accumulated_step(flow.model, flow, [(image[None], None) for image in g], 1, 1.0)
             assert np.array_equal(flow.model.parameters.flat, -comm.Get_size() * g.sum(axis=0))
 
     on_ranks(body)
@@ -94,29 +104,37 @@ def test_a_step_that_is_not_accepted_changes_nothing(on_ranks):
         g = np.ones((2, N), np.float32)
         g[0, 5] = np.inf if comm.Get_rank() == comm.Get_size() - 1 else 1
         with new_flow(comm, Prescribed(), loss_scale=LossScale(4.0, dynamic=True)) as flow:
-            flow.accumulate([(image[None], None) for image in g], 1, 1.0)
+            accumulated_step(flow.model, flow, [(image[None], None) for image in g], 1, 1.0)
             assert not flow.result.accepted and flow.model.loss_scale.scale == 2
-            assert (flow.model.parameters.flat == 0).all() and (flow.model.network.running[0] == 0).all()
+            assert (flow.model.parameters.flat == 0).all() and (
+                flow.model.network.running[0] == 0
+            ).all()
             g[0, 5] = 1
-            flow.accumulate([(image[None], None) for image in g], 1, 1.0)
-            assert flow.result.accepted and (flow.model.network.running[0] == 1).all()  # the mean of the parts' 1, not 2
+            accumulated_step(flow.model, flow, [(image[None], None) for image in g], 1, 1.0)
+            assert (
+                flow.result.accepted and (flow.model.network.running[0] == 1).all()
+            )  # the mean of the parts' 1, not 2
 
     on_ranks(body)
 
 
 def test_no_parts_are_refused():
-    with pytest.raises(ValueError, match="accumulated step: got no parts; wanted at least one, empty"):
-        threads.run(1, lambda comm: new_flow(comm, Prescribed()).accumulate([], 1, 1.0))
+    with pytest.raises(
+        ValueError, match="accumulated_step: got no micro-batches; wanted at least one"
+    ):
+        accumulated_step(new_model(Prescribed()), None, [], 1, 1.0)
 
 
 def test_leaving_out_a_part_would_show():
     """The seeded mistake: only the last part counts."""
 
     def wrong(flow, step):
-        return flow.accumulate(shards(3, step)[-1:], BATCH, 0.02)
+        return accumulated_step(flow.model, flow, shards(3, step)[-1:], BATCH, 0.02)
 
     def right(flow, step):
-        return flow.accumulate(shards(3, step), BATCH, 0.02)
+        return accumulated_step(flow.model, flow, shards(3, step), BATCH, 0.02)
 
-    one, other = (threads.run(1, lambda comm, take=take: train(comm, take))[0][0] for take in (right, wrong))
+    one, other = (
+        threads.run(1, lambda comm, take=take: train(comm, take))[0][0] for take in (right, wrong)
+    )
     assert one != other

@@ -25,7 +25,7 @@ from refgf.predict.cost import Link
 
 
 def doubling_sum(xs, wire):
-    """Ranks that are too many join the rank before them; then neighbours are added pairwise, both sides rounded."""
+    """Extra ranks join the rank before them; then neighbours add pairwise, both sides rounded."""
     p = len(xs)
     e = p - 2 ** (len(bin(p)) - 3)
     held = [xs[2 * i] + rounded(xs[2 * i + 1], wire) for i in range(e)] + xs[2 * e :]
@@ -57,7 +57,7 @@ def test_same_bits_everywhere(on_ranks, name, dtype, wire):
 @pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize("p", [3, 4, 5, 6, 7, 8, 9])
 def test_order_sensitive_data_tells_orders_apart(p):
-    """Doubling and tree differ only where a rank that is too many stands in the middle of a subtree."""
+    """Doubling and tree differ only if an extra rank is in the middle of a subtree."""
     xs = order_sensitive(p, 1000, "float32")
     assert not same_bits(
         doubling_sum(xs, None), replay([ring.allreduce(r, p, 1000) for r in range(p)], xs)[0]
@@ -91,7 +91,7 @@ def cost_of_recursive_doubling(rank, p, n):
 
 
 def cost_of_halving_doubling(rank, p, n):
-    """Down n - |B_R|, up |B_1| + ... + |B_R|, where the bits of the participant's number, lowest first, pick halves."""
+    """Down n - |B_R|, up |B_1| + ... + |B_R|; the number's bits, lowest first, pick halves."""
     (rounds, e), (gives, takes) = rounds_and_extras(p), handed_over(rank, p)
     if gives:
         return 1, n
@@ -148,7 +148,7 @@ def test_schedules_take_as_long_as_the_closed_forms(p):
 
 @pytest.mark.parametrize("p", [2, 5, 8])
 def test_memory_beyond_the_buffer(p):
-    """Scratch: n for recursive doubling and the tree, half of it for halving-doubling (p a power of two)."""
+    """Scratch: n for recursive doubling, n/2 for halving-doubling (p a power of two)."""
     n = 10_001
     wanted = {"recursive doubling": n, "halving-doubling": n // 2 + 1 if p != 5 else n}
 
@@ -162,7 +162,7 @@ def test_memory_beyond_the_buffer(p):
 
 
 def unrounded_own_side(rank, size, n):
-    """The mistake that the exchange invites: a + round(b) on one rank, round(a) + b on the other."""
+    """A likely mistake: a + round(b) on one rank, round(a) + b on the other."""
     return [step for step in doubling.recursive_doubling(rank, size, n) if step.op != "finish"]
 
 

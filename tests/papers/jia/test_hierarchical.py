@@ -1,4 +1,4 @@
-"""Three phases, log phases, two-level ring and hybrid: every split of p into nodes, bits, costs, refusals."""
+"""Three phases, log phases, two-level ring, hybrid: every split of p, bits, costs, refusals."""
 
 import itertools
 
@@ -68,7 +68,7 @@ def test_same_bits_on_ranks(on_ranks, name, dtype, wire):
 @pytest.mark.parametrize("p", range(1, 10))
 @pytest.mark.parametrize("name", CASES)
 def test_every_split_runs(name, p):
-    """Messages, not schedules: on p threads, for every split of p into nodes, the bits, messages and bytes."""
+    """On p threads, for every split of p into nodes: the bits, messages and bytes."""
     make, definition = CASES[name]
     wanted = [split for split in splits(p) if make is not two_level_ring or equal(split)]
     xs = {n: order_sensitive(p, n, "float32") for n in (0, p - 1, 29)}
@@ -91,7 +91,7 @@ def test_every_split_runs(name, p):
 
 
 def test_order_sensitive_data_tells_orders_apart():
-    """Flat ring, three phases, log phases and two-level ring sum in four orders; doubling phases in that of log phases."""
+    """Four orders of summation; doubling phases share that of log phases."""
     xs, nodes = order_sensitive(8, 1000, "float32"), blocks(8, 2)
     flat = replay([ring.allreduce(r, 8, 1000) for r in range(8)], xs)[0]
     results = [

@@ -41,6 +41,13 @@ def no_sum(x):
     pass
 
 
+def shared_norms(comm, by):
+    """by None: each rank forms all norms."""
+    if by is None:
+        return squared_norms
+    return ParallelNorms(direct_allreduce(comm), comm.Get_rank(), comm.Get_size(), by)
+
+
 @pytest.mark.parametrize("size", RANKS)
 @pytest.mark.parametrize("by", ["slices", "layers"])
 @pytest.mark.parametrize("tensors", [WHOLE, CHUNKED, [], [[]], [[slice(0, N)]]])
@@ -66,7 +73,9 @@ def test_slices_are_of_equal_length_and_layers_of_equal_number(size):
     total = sum(length(part) for parts in WHOLE for part in parts)
     for rank in range(size):
         got = ParallelNorms(no_sum, rank, size).share(WHOLE)
-        assert sum(length(part) for parts in got for part in parts) == length(slices(total, size)[rank])
+        assert sum(length(part) for parts in got for part in parts) == length(
+            slices(total, size)[rank]
+        )
         got = ParallelNorms(no_sum, rank, size, "layers").share(WHOLE)
         assert [i for i, parts in enumerate(got) if parts] == [
             i for i in range(len(WHOLE))[slices(len(WHOLE), size)[rank]] if WHOLE[i]
@@ -78,12 +87,20 @@ def test_on_exact_data_the_bits_are_those_of_one_rank(on_ranks, by):
     """Squares of multiples of 1/16 are exact in float64, and so are their sums in any order."""
 
     def body(comm):
-        norms = ParallelNorms(collective(comm, recursive_doubling), comm.Get_rank(), comm.Get_size(), by)
-        alone, together = LARS(SPECS, dyadic(1), trust=0.01), LARS(SPECS, dyadic(1), trust=0.01, norms=norms)
+        norms = ParallelNorms(
+            collective(comm, recursive_doubling), comm.Get_rank(), comm.Get_size(), by
+        )
+        alone, together = (
+            LARS(SPECS, dyadic(1), trust=0.01),
+            LARS(SPECS, dyadic(1), trust=0.01, norms=norms),
+        )
         for step in range(4):
             alone.parameters[:], alone.velocity[:] = together.parameters, together.velocity
             if step == 0:
-                assert norms(dyadic(1), dyadic(2), WHOLE).tolist() == squared_norms(dyadic(1), dyadic(2), WHOLE).tolist()
+                assert (
+                    norms(dyadic(1), dyadic(2), WHOLE).tolist()
+                    == squared_norms(dyadic(1), dyadic(2), WHOLE).tolist()
+                )
             parts = None if step % 2 == 0 else [slice(8, 16), slice(16, 24), slice(40, 48)]
             for optimizer in (alone, together):
                 optimizer.step(dyadic(10 + step), 0.3, parts, parts and [1, 2, 1])
@@ -103,7 +120,13 @@ def test_gradientflow_with_norms_in_parallel(on_ranks, by):
     def body(comm, **parts):
         p, rank, w = comm.Get_size(), comm.Get_rank(), dyadic(1)
         gs = [dyadic(20 + r) for r in range(p)]
-        with new_flow(comm, Prescribed(initial=w), trust=0.01, norms=by, momentum=0.5, weight_decay=0.125, **parts) as flow:
+        parts |= {
+            "trust": 0.01,
+            "norms": shared_norms(comm, by),
+            "momentum": 0.5,
+            "weight_decay": 0.125,
+        }
+        with new_flow(comm, Prescribed(initial=w), **parts) as flow:
             flow.step(gs[rank][None], None, 1, rate=0.3)
             flow.require_same_parameters()
             settings = LARSSettings(SIZES, 0.3, 0.5, 0.01, 0.125, DECAYED)
@@ -127,7 +150,9 @@ def test_cost_is_one_allreduce_of_2L_float64(by, size):
         return traced.messages, traced.bytes
 
     n = 2 * sum(DECAYED)
-    wanted = [(m, 8 * elements) for m, elements in (direct_traffic(n, size, rank) for rank in range(size))]
+    wanted = [
+        (m, 8 * elements) for m, elements in (direct_traffic(n, size, rank) for rank in range(size))
+    ]
     assert threads.run(size, body) == wanted
 
 
@@ -136,12 +161,19 @@ def test_a_rank_reads_its_share_only(size, monkeypatch):
     """By slices 2n/p elements, by layers 2 times its tensors: of a network with one large layer nearly all."""
     from refgf.papers.jia import lars
 
-    specs = [Spec("large", (600,), True, 600), *(Spec(f"t{i}", (100,), True, 100) for i in range(3))]
+    specs = [
+        Spec("large", (600,), True, 600),
+        *(Spec(f"t{i}", (100,), True, 100) for i in range(3)),
+    ]
 
     def read(by, rank):
         seen, square = [], lars._square
-        monkeypatch.setattr(lars, "_square", lambda x, parts: seen.extend(map(length, parts)) or square(x, parts))
-        LARS(specs, dyadic(1, 900), norms=ParallelNorms(no_sum, rank, size, by)).step(dyadic(2, 900), 0.1)
+        monkeypatch.setattr(
+            lars, "_square", lambda x, parts: seen.extend(map(length, parts)) or square(x, parts)
+        )
+        LARS(specs, dyadic(1, 900), norms=ParallelNorms(no_sum, rank, size, by)).step(
+            dyadic(2, 900), 0.1
+        )
         monkeypatch.setattr(lars, "_square", square)
         return sum(seen)
 
@@ -157,8 +189,9 @@ def half_step(comm, trust=0.01, scale=2.0**10, steps=3, **parts):
     p, rank, rng = comm.Get_size(), comm.Get_rank(), np.random.default_rng(5)
     w = (rng.standard_normal(N) * 300).astype(np.float32)
     gs = (rng.standard_normal((steps, p, N)) * 2.0**-14).astype(np.float32)
-    flow = new_flow(comm, Prescribed(initial=w), wire=np.float16, allreduce=direct_allreduce, trust=trust, momentum=0.9,
-                        loss_scale=LossScale(scale), half_weights=True, weight_decay=5e-4, **parts)  # fmt: skip
+    model = {"trust": trust, "momentum": 0.9, "weight_decay": 5e-4, "half_weights": True}
+    sums = {"wire": np.float16, "allreduce": direct_allreduce, "loss_scale": LossScale(scale)}
+    flow = new_flow(comm, Prescribed(initial=w), **model, **sums, **parts)
     got = []
     with flow:
         for step in gs:
@@ -167,16 +200,18 @@ def half_step(comm, trust=0.01, scale=2.0**10, steps=3, **parts):
     return w, gs, got
 
 
-@pytest.mark.parametrize("norms", ["alone", "slices", "layers"])
-def test_float16_training_has_its_norms_from_the_float32_master(on_ranks, norms):
+@pytest.mark.parametrize("by", [None, "slices", "layers"])
+def test_float16_training_has_its_norms_from_the_float32_master(on_ranks, by):
     def body(comm):
-        w, gs, got = half_step(comm, norms=norms)
+        w, gs, got = half_step(comm, norms=shared_norms(comm, by))
         v = np.zeros_like(w)
         for step, (master, working) in zip(gs, got):
             total = scaled_allreduce(list(step), 2.0**10)[0]
             settings = LARSSettings(SIZES, 0.5, 0.9, 0.01, 5e-4, DECAYED)
             w, v = lars_step(w, v, total, settings)
-            assert np.allclose(master, w, rtol=2**-22, atol=0)  # the order in which squares are added: a rounding a step
+            assert np.allclose(
+                master, w, rtol=2**-22, atol=0
+            )  # the order in which squares are added: a rounding a step
             assert same_bits(working, working_copy(master))
 
     on_ranks(body)
@@ -197,18 +232,16 @@ def test_norms_of_float16_numbers_would_show():
 @pytest.mark.parametrize("wrong", [("heads", 0, 2), ("slices", 2, 2), ("layers", -1, 2)])
 def test_bad_shares(wrong):
     by, rank, size = wrong
-    with pytest.raises(ValueError, match="LARS's norms in parallel: got by="):
+    with pytest.raises(ValueError, match="ParallelNorms on rank .* got by="):
         ParallelNorms(no_sum, rank, size, by)
 
 
-def test_parallel_norms_without_lars():
-    with pytest.raises(ValueError, match="got norms='slices' without LARS; wanted 'alone'"):
-        threads.run(2, lambda comm: new_flow(comm, Prescribed(), norms="slices"))
-
-
-@pytest.mark.parametrize("parameters", [np.zeros(N, np.float16), np.zeros(N - 1, np.float32), np.zeros((N, 1), np.float32)])
+@pytest.mark.parametrize(
+    "parameters",
+    [np.zeros(N, np.float16), np.zeros(N - 1, np.float32), np.zeros((N, 1), np.float32)],
+)
 def test_bad_parameters(parameters):
-    with pytest.raises(ValueError, match="LARS: got parameters .*keep float32 master weights"):
+    with pytest.raises(ValueError, match="LARS: got parameters .*use float32 master weights"):
         LARS(SPECS, parameters)
 
 
@@ -217,7 +250,9 @@ def test_bad_gradients():
         LARS(SPECS, dyadic(1)).step(dyadic(1).astype(np.float64), 0.1)
 
 
-@pytest.mark.parametrize("mistake", [lambda s: np.sqrt(s), lambda s: s[::-1].copy(), lambda s: s[:, ::-1].copy()])
+@pytest.mark.parametrize(
+    "mistake", [lambda s: np.sqrt(s), lambda s: s[::-1].copy(), lambda s: s[:, ::-1].copy()]
+)
 def test_a_wrong_sum_would_show(mistake):
     """Norms in place of squares, w and g exchanged, tensors exchanged: the parameters differ."""
 

@@ -118,7 +118,7 @@ def test_a_group_sent_one_gradient_early_is_caught():
                [range(2), range(2, 4)], [range(2, 3), range(2)]]
 )  # fmt: skip
 def test_groups_must_hold_each_gradient_once(groups):
-    with pytest.raises(ValueError, match="merged allreduce: got groups .* of 3 gradients once"):
+    with pytest.raises(ValueError, match="Groups: got groups .* of 3 gradients once"):
         LazyAllreduce(pool_of([1, 1, 1]), None, Groups(tuple(groups)))
 
 
@@ -157,7 +157,7 @@ class SimpleCalls:
 
 
 def test_a_profile_too_short_or_out_of_order_is_refused():
-    with pytest.raises(ValueError, match="profile: got 1 steps; wanted more than the 1"):
+    with pytest.raises(ValueError, match="Profile.ready_s: got 1 steps; wanted more than the 1"):
         profiled([0.0], steps=1).ready_s()
     with pytest.raises(ValueError, match="profile: gradient 1 is ready; wanted 0"):
         Profile(pool_of([1, 1])).ready(1)

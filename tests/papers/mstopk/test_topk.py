@@ -45,14 +45,17 @@ def test_topk_is_the_definition(on_ranks, n, percent):
             x = gs[r].copy()
             exchange(x)
             assert x.tobytes() == total.tobytes()
-            assert exchange.feedback.kept.tobytes() == kept[r].tobytes()
+            assert exchange.feedback.residual.tobytes() == kept[r].tobytes()
 
     on_ranks(body)
 
 
 def order_sensitive(p, n):
     random = np.random.default_rng(p)
-    return [random.choice([2.0**24, 1.0, -(2.0**24), 0.5, -0.0, 0.0], n).astype(np.float32) for _ in range(p)]
+    return [
+        random.choice([2.0**24, 1.0, -(2.0**24), 0.5, -0.0, 0.0], n).astype(np.float32)
+        for _ in range(p)
+    ]
 
 
 @pytest.mark.parametrize("select", [exact_top_k, mstopk])
@@ -67,7 +70,7 @@ def test_everything_is_the_dense_sum(on_ranks, select):
             exchange(x)
             wanted = replay([direct.allreduce(i, p, n) for i in range(p)], xs)[r]
             assert x.tobytes() == (wanted + 0.0).tobytes()
-            assert not exchange.feedback.kept.any()
+            assert not exchange.feedback.residual.any()
 
     on_ranks(body)
 
@@ -78,13 +81,13 @@ def test_nothing_is_lost(select):
     feedback, random = ErrorFeedback(200), np.random.default_rng(1)
     for _ in range(5):
         gradient = random.standard_normal(200).astype(np.float32)
-        accumulated = feedback.kept + gradient
+        accumulated = feedback.residual + gradient
         values, indices = feedback.take(gradient, lambda a: select(a, 20))
         sent = np.zeros(200, bool)
         sent[indices] = True
         assert values.tobytes() == accumulated[sent].tobytes()
-        assert feedback.kept[~sent].tobytes() == accumulated[~sent].tobytes()
-        assert not feedback.kept[sent].any()
+        assert feedback.residual[~sent].tobytes() == accumulated[~sent].tobytes()
+        assert not feedback.residual[sent].any()
 
 
 def hitopk(comm, n, percent, g, select=exact_top_k):
@@ -92,7 +95,11 @@ def hitopk(comm, n, percent, g, select=exact_top_k):
     nodes = blocks(comm.Get_size(), g)
     i, j = divmod(comm.Get_rank(), g)
     owners = [node[j] for node in nodes]
-    node = gather.reduce_scatter(comm, nodes[i]), gather.allgather(comm, owners), gather.allgather_slices(comm, nodes[i])
+    node = (
+        gather.reduce_scatter(comm, nodes[i]),
+        gather.allgather(comm, owners),
+        gather.allgather_slices(comm, nodes[i]),
+    )
     return HiTopK(n, percent, *node, select=select)
 
 
@@ -136,7 +143,7 @@ def test_hitopk_at_100_percent_is_the_dense_sum_of_two_levels():
         exchange(x)
         dense = np.sum(np.stack(gs).astype(np.float64), axis=0)
         assert (np.abs(x - dense) <= 6 * 2.0**-24 * np.sum(np.abs(gs), axis=0)).all()
-        assert not exchange.feedback.kept.any()
+        assert not exchange.feedback.residual.any()
 
     threads.run(6, body)
 
@@ -151,7 +158,7 @@ def test_hitopk_loses_nothing_over_nodes():
             put = put + x
             exchange(x)
             out = out + x
-        return put, out, exchange.feedback.kept
+        return put, out, exchange.feedback.residual
 
     results = threads.run(4, body)
     kept = np.zeros(103)
@@ -197,7 +204,10 @@ def test_counted_cost_of_hitopk(p, g):
         (lambda: mstopk(np.array([1.0, -np.inf]), 1), "infinity or NaN among 2 elements"),
         (lambda: keep_count(10, 0), "density of 0 %"),
         (lambda: keep_count(10, 101), "density of 101 %"),
-        (lambda: TopK(10, 10, lambda x: x[None])(np.ones(11, np.float32)), r"shape \(11,\); wanted \(10,\)"),
+        (
+            lambda: TopK(10, 10, lambda x: x[None])(np.ones(11, np.float32)),
+            r"shape \(11,\); wanted \(10,\)",
+        ),
     ],
 )
 def test_nonsense_is_refused(call, told):
@@ -209,9 +219,9 @@ class ForgetsToClear(ErrorFeedback):
     """Seeded mistake: what was sent is kept as well, and sent again and again."""
 
     def take(self, gradient, choose):
-        self.kept += gradient
-        indices = choose(self.kept)
-        return self.kept[indices], indices
+        self.residual += gradient
+        indices = choose(self.residual)
+        return self.residual[indices], indices
 
 
 def test_what_is_not_cleared_is_caught():

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from topk_cases import FAMILIES, data, sorted_top_k
 
+from refgf.exchange.result import StepResult
 from refgf.machine.digits import digits
 from refgf.nn.alexnet import AlexNet
 from refgf.papers.mstopk.topk import exact_top_k, keep_count, mstopk
@@ -45,7 +46,9 @@ def test_exact_top_k_is_the_definition(family, n):
         assert exact_top_k(x, k).tolist() == sorted_top_k(x, k)
 
 
-@pytest.mark.parametrize("select", [exact_top_k, mstopk, functools.partial(mstopk, start=0.999, rounds=3)])
+@pytest.mark.parametrize(
+    "select", [exact_top_k, mstopk, functools.partial(mstopk, start=0.999, rounds=3)]
+)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_exactly_k_come_out(select, family, dtype):
@@ -53,7 +56,9 @@ def test_exactly_k_come_out(select, family, dtype):
         x = np.nan_to_num(data(family, 997, dtype=dtype))
     for k in (0, 1, 10, 500, 996, 997):
         chosen = select(x, k).tolist()
-        assert len(chosen) == k and chosen == sorted(set(chosen)) and all(0 <= i < 997 for i in chosen)
+        assert (
+            len(chosen) == k and chosen == sorted(set(chosen)) and all(0 <= i < 997 for i in chosen)
+        )
 
 
 @settings(derandomize=True, database=None, deadline=None, max_examples=100)
@@ -78,23 +83,30 @@ def test_mstopk_is_the_published_bisection(family, rounds):
     reach = int((np.abs(x) >= np.abs(x).mean(dtype=np.float64)).sum())
     for k in {1, 5, min(50, reach), min(500, reach), reach}:
         for start in (0.0, 0.37, 0.9999):
-            assert mstopk(x, k, start, rounds).tolist() == published_mstopk(x, k, start, rounds), (k, start)
+            assert mstopk(x, k, start, rounds).tolist() == published_mstopk(x, k, start, rounds), (
+                k,
+                start,
+            )
 
 
 class NoExchange:
-    """One rank by itself."""
+    """The exchange of a single rank."""
 
     def ready(self, index):
         pass
 
     def finish(self):
-        return True
+        return StepResult()
 
 
 @functools.cache
 def real_gradients(kind, steps):
     """(n,) of a network that has learned digits for so many steps of 16 images; 0 steps: as initialised."""
-    network = AlexNet(10, image_size=67, width=0.25) if kind == "alexnet" else ResNet50(10, image_size=40, width=0.25)
+    network = (
+        AlexNet(10, image_size=67, width=0.25)
+        if kind == "alexnet"
+        else ResNet50(10, image_size=40, width=0.25)
+    )
     model, (train, _) = replica(network), digits(network.image_shape[0])
     for step in range(steps + 1):  # rate 0 leaves the last step's gradients where they are
         images, labels = train.load(np.arange(16 * step, 16 * step + 16) % train.size)
@@ -104,11 +116,16 @@ def real_gradients(kind, steps):
 
 def share_kept(g, k, start=0.0, rounds=30):
     """Magnitude of what MSTopK chooses, as a share of that of the exact choice."""
-    best, got = (np.abs(g[choice]).sum(dtype=np.float64) for choice in (exact_top_k(g, k), mstopk(g, k, start, rounds)))
+    best, got = (
+        np.abs(g[choice]).sum(dtype=np.float64)
+        for choice in (exact_top_k(g, k), mstopk(g, k, start, rounds))
+    )
     return got / best
 
 
-@pytest.mark.parametrize("kind, steps", [("alexnet", 0), ("alexnet", 30), ("resnet50", 0), ("resnet50", 10)])
+@pytest.mark.parametrize(
+    "kind, steps", [("alexnet", 0), ("alexnet", 30), ("resnet50", 0), ("resnet50", 10)]
+)
 def test_mstopk_loses_at_most_a_percent_of_the_magnitude(kind, steps):
     """At densities 0.1, 1 and 10 %, on gradients of digits, before and after some steps of training."""
     g = real_gradients(kind, steps)
@@ -131,6 +148,8 @@ def test_a_bisection_that_stops_early_loses_more():
     assert np.abs(x[mstopk(x, 1000, rounds=2)]).sum() < 0.99 * exact
 
 
-@pytest.mark.parametrize("n, percent, k", [(1000, 0.1, 1), (3000, 0.1, 3), (1001, 10, 101), (5, 100, 5), (0, 10, 0)])
+@pytest.mark.parametrize(
+    "n, percent, k", [(1000, 0.1, 1), (3000, 0.1, 3), (1001, 10, 101), (5, 100, 5), (0, 10, 0)]
+)
 def test_keep_count(n, percent, k):
     assert keep_count(n, percent) == k

@@ -1,0 +1,42 @@
+"""Small parts that the lessons share: an argument, and the timing of calls."""
+
+import argparse
+import math
+from argparse import Namespace
+
+import numpy as np
+import pytest
+
+import kit
+from kit import call_times
+from refgf.machine import threads
+
+
+def test_theta_as_an_argument():
+    assert [kit.threshold_bytes(text) for text in ("0", "65536", "1e6", "inf")] == [
+        0,
+        65536,
+        1e6,
+        math.inf,
+    ]
+
+
+@pytest.mark.parametrize("text", ["-1", "nan", "much", ""])
+def test_a_theta_that_is_none_is_refused(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="wanted bytes >= 0"):
+        kit.threshold_bytes(text)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_calls_are_timed_for_each_size_on_all_ranks(size):
+    """One warm-up and the repeats; short calls are repeated more often; the times are the same."""
+
+    def body(comm):
+        run, called = kit.Run(comm, Namespace(link=None, threads=size)), []
+        times = call_times.measure(run, lambda x: called.append(x), [70_000, 3, 3], repeats=2)
+        return times, [(x.size, x.dtype) for x in called], call_times.fit(run, times)
+
+    (times, called, fit), *others = threads.run(size, body)
+    assert all(other[0] == times for other in others)
+    assert called == [(3, np.float32)] * 11 + [(70_000, np.float32)] * 3
+    assert [timing.repeats for timing in times.values()] == [10, 2] and fit.points == 2
