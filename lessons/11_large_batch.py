@@ -54,8 +54,10 @@ from refgf.machine.folders import image_folder
 from refgf.comm.direct import direct_allreduce
 from refgf.training.gradientflow import GradientFlow
 from refgf.papers.jia.lars import LARS, SHARES, squared_norms
-from refgf.training.sgd import MomentumSGD, linear_scaling, polynomial_decay, warmup
-from refgf.training.step import evaluate, replica
+from refgf.training.rates import linear_scaling, polynomial_decay, warmup
+from refgf.training.sgd import MomentumSGD
+from refgf.training.evaluation import evaluate
+from refgf.training.step import replica
 
 BASE_BATCH = 64  # where --rate is
 WARMUP_SHARE = 1 / 6  # of all steps

@@ -1,7 +1,7 @@
 """Fixtures for all tests.
 
-A test that takes `on_ranks` is written once and run on threads by a plain `pytest`, and on real ranks by
-`mpiexec -n P python -m mpi4py -m pytest --with-mpi`, which runs only those tests.
+A test that takes `on_ranks` is written once and run on threads by a plain `pytest`, and on real
+ranks by `mpiexec -n P python -m mpi4py -m pytest --with-mpi`, which runs only those tests.
 """
 
 import io
@@ -24,26 +24,34 @@ def pytest_configure(config):
     if config.getoption("--with-mpi", default=False):
         import refgf.launch  # noqa: F401  must come before MPI starts
 
-        config.option.basetemp = tempfile.mkdtemp(prefix=f"refgf-rank{refgf.launch.job.rank}-")  # ranks must not share one
+        config.option.basetemp = tempfile.mkdtemp(
+            prefix=f"refgf-rank{refgf.launch.job.rank}-"
+        )  # ranks must not share one
         if refgf.launch.job.rank > 0:
             config.pluginmanager.register(Quiet(config), "quiet")
 
 
 def pytest_unconfigure(config):
-    """Nothing stays behind: the folders of ranks, the shared memory of jobs that tests have killed."""
+    """Nothing stays behind: the folders of ranks, the shared memory of jobs that tests have
+    killed.
+    """
     from refgf.launch import leftovers
 
     if config.getoption("--with-mpi", default=False):
         wait_for_others(2)
         shutil.rmtree(config.option.basetemp, ignore_errors=True)
     else:
-        if leftovers.candidates(now_s=math.inf):  # those of the last test are too young to be removed
+        if leftovers.candidates(
+            now_s=math.inf
+        ):  # those of the last test are too young to be removed
             time.sleep(leftovers.MIN_AGE_S)
         leftovers.remove()
 
 
 def wait_for_others(seconds: float) -> None:
-    """Until all ranks are here, as some may still read this one's folder; not for ever, as one may have failed."""
+    """Until all ranks are here, as some may still read this one's folder; not for ever, as one may
+    have failed.
+    """
     from mpi4py import MPI
 
     everybody, end = MPI.COMM_WORLD.Ibarrier(), time.monotonic() + seconds
@@ -80,9 +88,12 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture
 def on_ranks(request):
     """on_ranks(function, *args) calls function(comm, *args) on several ranks and returns a list of
-    [result per rank], one list per number of ranks (under mpiexec there is one, and only the own rank's result)."""
+    [result per rank], one list per number of ranks (under mpiexec there is one, and only the own
+    rank's result)."""
     if not request.config.getoption("--with-mpi", default=False):
-        return lambda function, *args, sizes=THREAD_SIZES: [threads.run(p, function, *args) for p in sizes]
+        return lambda function, *args, sizes=THREAD_SIZES: [
+            threads.run(p, function, *args) for p in sizes
+        ]
     from mpi4py import MPI
 
     def run(function, *args, sizes=THREAD_SIZES):

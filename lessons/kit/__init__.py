@@ -35,7 +35,7 @@ from kit.record import ROOT, code_hash, machine, plain
 from refgf.cluster import probe
 from refgf.machine import threads
 from refgf.comm.topology import nodes
-from refgf.comm.trace import TracedComm
+from refgf.machine.trace import TracedComm
 from refgf.exchange.lazy import Theta
 from kit.words import apart, link_probed, number_of_bytes, place, seconds, told  # noqa: F401  some are for lessons
 

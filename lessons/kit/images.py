@@ -22,7 +22,8 @@ from refgf.papers.resnet50.resnet50 import ResNet50
 from refgf.machine.digits import digits, hold_out
 from refgf.machine.folders import image_folder
 from refgf.training.data import batches
-from refgf.training.sgd import MomentumSGD, polynomial_decay, warmup
+from refgf.training.rates import polynomial_decay, warmup
+from refgf.training.sgd import MomentumSGD
 from refgf.training.step import replica
 
 SEED = 1

@@ -6,7 +6,7 @@
 import copy
 
 import kit
-from refgf.comm.trace import TracedComm
+from refgf.machine.trace import TracedComm
 
 
 def first(run: kit.Run, count: int, function):

@@ -7,7 +7,7 @@ from refgf.machine import threads
 from refgf.comm.replay import check, replay
 from refgf.comm.schedule import Step, collective, local
 from refgf.comm.slices import length, slices
-from refgf.comm.trace import TracedComm
+from refgf.machine.trace import TracedComm
 
 
 def numbers(p: int, n: int) -> list[np.ndarray]:

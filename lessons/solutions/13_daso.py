@@ -8,7 +8,7 @@ from refgf.machine import threads
 from refgf.papers.jia.hierarchical import blocks
 from refgf.nn.workspace import Workspace
 from refgf.training.step import replica
-from refgf.comm.trace import TracedComm
+from refgf.machine.trace import TracedComm
 from refgf.oracle.definitions import daso_merge
 from refgf.papers.daso.daso import DASO
 from refgf.papers.daso.phases import Constant, Phase

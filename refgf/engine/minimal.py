@@ -95,6 +95,10 @@ class MinimalConvolution(Convolution):
         floats = self.terms * (width * channels + columns * outputs) + columns * kernel * channels
         self.bytes_per_image = self.tiles * floats * workspace.dtype.itemsize
 
+    def forward(self, x: Array, training: bool) -> Array:
+        self.weight = self.prepared(self.parameters[-1])
+        return super().forward(x, training)
+
     def prepared(self, weight: Array) -> Array:
         """G w. (K, K, C, O) -> (terms, K*C, O)"""
         kernel, _, channels, outputs = weight.shape
@@ -102,10 +106,10 @@ class MinimalConvolution(Convolution):
         np.matmul(self.g, weight.reshape(kernel, -1), out=filters.reshape(self.terms, -1))
         return filters
 
-    def products(self, x: Array, weight: Array, worker: int) -> Array:
+    def products(self, x: Array, worker: int) -> Array:
         terms = self.new_terms(len(x), worker)
         for i, strips in enumerate(self.strips_of_terms(x, worker)):
-            np.matmul(strips, weight[i], out=terms[i])
+            np.matmul(strips, self.weight[i], out=terms[i])
         total = self.new_total(len(x), worker)
         np.matmul(self.a, self.by_tile(terms), out=total.reshape(self.tiles, self.rows, -1))
         return total[: self.output_shape[0]]

@@ -1,4 +1,4 @@
-"""The optimiser's updates block by block: several passes over one block cost one trip to memory."""
+"""The optimiser's updates, block by block or in one compiled loop."""
 
 import threading
 

@@ -23,7 +23,7 @@ import math
 from dataclasses import dataclass
 
 from refgf.nn.layers import Layer, Ready
-from refgf.nn.workspace import Array
+from refgf.nn.workspace import Array, cut
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,7 @@ class Convolution(Layer):
     input_gradient=False: backward ends with the weight gradient, because images need no gradient.
     """
 
-    def __init__(
-        self, name: str, shape, filters: Filters, workspace, input_gradient=True, bias=True
-    ):
+    def __init__(self, name, shape, filters: Filters, workspace, input_gradient=True, bias=True):
         height, width, channels = shape
         outputs, kernel, stride = filters.outputs, filters.kernel, filters.stride
         if kernel > min(height, width) + 2 * filters.padding:
@@ -62,7 +60,7 @@ class Convolution(Layer):
         tensors = [("bias", (outputs,), False)] * bias
         tensors += [("weight", (kernel, kernel, channels, outputs), True)]
         super().__init__(name, shape, output_shape, workspace, operations, tensors)
-        self.groups = [slice(i, min(i + stride, kernel)) for i in range(0, kernel, stride)]
+        self.groups = cut(slice(0, kernel), stride)
         strips = output_shape[0] + len(self.groups) - 1  # R
         self.padded_shape = (strips * stride, width + 2 * filters.padding, channels)
         self.strips_shape = (strips, output_shape[1], stride, kernel, channels)
@@ -70,24 +68,19 @@ class Convolution(Layer):
         self.bytes_per_image = elements * workspace.dtype.itemsize
 
     def forward(self, x: Array, training: bool) -> Array:
-        bias, weight = [0, *self.parameters][-2:]
-        self.x, weight = x, self.prepared(weight)
+        self.x, bias = x, [0, *self.parameters][-2]
         y = self.keep("y", (len(x), *self.output_shape))
 
         def work(worker, block):
-            total = self.products(x[block], weight, worker)
+            total = self.products(x[block], worker)
             self.xp.add(total.swapaxes(0, 1), bias, out=y[block])  # -> (n, OH, OW, O)
 
         self.workspace.each_block(work, len(x), self.bytes_per_image)
         return y
 
-    def prepared(self, weight: Array) -> Array:
-        """The weight (K, K, C, O) in the form that `products` takes."""
-        return weight
-
-    def products(self, x: Array, weight: Array, worker: int) -> Array:
+    def products(self, x: Array, worker: int) -> Array:
         """y without its bias. (n, H, W, C) -> (OH, n, OW, O)"""
-        strips = self.strips(x, worker)
+        strips, weight = self.strips(x, worker), self.parameters[-1]
         total, term = (self.rows_first(len(x), name, worker) for name in ("total", "term"))
         for group in self.groups:
             out = term if group.start else total
@@ -112,28 +105,27 @@ class Convolution(Layer):
     def backward_weight(self, dy: Array, weight_gradient: Array) -> None:
         def products(worker, block, out):
             strips = self.strips(self.x[block], worker)
-            dy_rows = matrix(self.copy_rows_first(dy[block], worker))
+            dy_rows = self.dy_rows(dy[block], worker)
             for group in self.groups:
                 self.xp.matmul(self.under(strips, group).T, dy_rows, out=matrix(out[group]))
 
         self.workspace.sum_over_blocks(products, len(dy), self.bytes_per_image, weight_gradient)
 
     def backward_input(self, dy: Array) -> Array:
-        weight = matrix(self.parameters[-1]).T
-        copy = self.workspace.scratch("weight", weight.shape)  # BLAS reads it faster than the view
-        copy[...] = weight
-        copy = copy.reshape(len(copy), self.kernel, -1)  # (O, K*K*C) -> (O, K, K*C)
+        view = matrix(self.parameters[-1]).T
+        weight = self.workspace.scratch("weight", view.shape)  # BLAS reads it faster than the view
+        weight[...] = view
+        weight = weight.reshape(len(weight), self.kernel, -1)  # (O, K*K*C) -> (O, K, K*C)
         dx = self.workspace.gradient((len(dy), *self.input_shape))
 
         def work(worker, block):
-            dy_rows = matrix(self.copy_rows_first(dy[block], worker))
+            dy_rows = self.dy_rows(dy[block], worker)
             strips = self.new_strips(len(dy[block]), worker)
             strips[0 if self.kernel < self.stride else self.output_shape[0] :] = 0
             for group in self.groups:  # the first one overwrites, the others add
-                under = out = self.under(strips, group)
-                if group.start:
-                    out = self.workspace.scratch("term", under.shape, worker)
-                self.xp.matmul(dy_rows, copy[:, group].reshape(len(copy), -1), out=out)
+                under = self.under(strips, group)
+                out = self.workspace.scratch("term", under.shape, worker) if group.start else under
+                self.xp.matmul(dy_rows, weight[:, group].reshape(len(weight), -1), out=out)
                 if group.start:
                     under += out
             self.fold(strips, dx[block], worker)
@@ -146,13 +138,12 @@ class Convolution(Layer):
         rows, *rest = self.output_shape
         return self.workspace.scratch(name, (rows, n, *rest), worker)
 
-    def copy_rows_first(self, dy: Array, worker: int) -> Array:
-        """(n, OH, OW, O) -> (OH, n, OW, O), or dy itself where that is the same memory."""
-        if len(dy) == 1:
-            return dy
-        rows = self.rows_first(len(dy), "total", worker)
-        rows[...] = dy.swapaxes(0, 1)
-        return rows
+    def dy_rows(self, dy: Array, worker: int) -> Array:
+        """(n, OH, OW, O) -> (OH*n*OW, O): a copy, or a view where n = 1 makes them one."""
+        rows = dy if len(dy) == 1 else self.rows_first(len(dy), "total", worker)
+        if len(dy) != 1:
+            rows[...] = dy.swapaxes(0, 1)
+        return matrix(rows)
 
     def new_strips(self, n: int, worker: int) -> Array:
         strips, *rest = self.strips_shape
@@ -162,8 +153,7 @@ class Convolution(Layer):
         """The K pixels under the kernel along the width. (n, H, W, C) -> (R, n, OW, s, K, C)"""
         s = self.stride
         if x.shape[1:] != self.padded_shape:
-            padded = self.padded(len(x), worker)
-            inside = self.inside(padded)
+            padded, inside = self.padded(len(x), worker)
             inside[...] = x[:, : inside.shape[1]]
             x = padded  # (n, H, W, C) -> (n, R*s, W', C)
         rows = x.reshape(len(x), -1, s, *self.padded_shape[1:])  # (n, R, s, W', C)
@@ -180,11 +170,11 @@ class Convolution(Layer):
         under = strips[first : first + self.output_shape[0]].reshape(-1, self.stride * row)
         return under[:, : (group.stop - group.start) * row]
 
-    def padded(self, n: int, worker: int) -> Array:
-        """Scratch memory of zeros, with as many rows as the strips have: (n, R*s, W', C)"""
+    def padded(self, n: int, worker: int) -> tuple[Array, Array]:
+        """Scratch memory of zeros, with as many rows as the strips, (n, R*s, W', C); its inside."""
         padded = self.workspace.scratch("padded", (n, *self.padded_shape), worker)
         padded[...] = 0
-        return padded
+        return padded, self.inside(padded)
 
     def inside(self, padded: Array) -> Array:
         """A view: the image without padding, and without rows that are not read."""
@@ -193,13 +183,12 @@ class Convolution(Layer):
 
     def fold(self, strips: Array, dx: Array, worker: int) -> None:
         """dx <- sums of the strips where they overlap. (R, n, OW, s, K, C) -> (n, H, W, C)"""
-        padded = self.padded(len(dx), worker)
+        padded, inside = self.padded(len(dx), worker)
         rows = padded.reshape(len(dx), -1, self.stride, *self.padded_shape[1:])  # (n, R, s, W', C)
         strips = strips.transpose(1, 0, 3, 2, 4, 5)  # (R, n, OW, s, K, C) -> (n, R, s, OW, K, C)
         for j in range(self.kernel):
             stop = j + self.stride * (strips.shape[3] - 1) + 1
             rows[:, :, :, j : stop : self.stride] += strips[:, :, :, :, j]
-        inside = self.inside(padded)
         dx[:, : inside.shape[1]] = inside
         dx[:, inside.shape[1] :] = 0
 

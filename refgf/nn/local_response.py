@@ -3,7 +3,7 @@
 import math
 
 from refgf.nn.layers import Layer, Ready
-from refgf.nn.workspace import Array, Workspace
+from refgf.nn.workspace import Array
 
 
 class LocalResponseNorm(Layer):
@@ -13,14 +13,12 @@ class LocalResponseNorm(Layer):
     alpha by size: the same there is alpha = size * 1e-4, k = 2.
     """
 
-    def __init__(
-        self, name: str, input_shape, workspace: Workspace, size=5, k=2.0, alpha=1e-4, beta=0.75
-    ):
+    def __init__(self, name: str, input_shape, workspace, size=5, k=2.0, alpha=1e-4, beta=0.75):
         if size < 1 or size % 2 == 0:
             got = f"got a window of {size} channels; wanted an odd number, which has a middle"
             raise ValueError(f"{name}: {got}; next: {size + 1}")
         elements = math.prod(input_shape)
-        operations = ((size + 4) * elements, (size + 7) * elements)
+        operations = (size + 4) * elements, (size + 7) * elements
         super().__init__(name, input_shape, input_shape, workspace, operations)
         self.size, self.k, self.alpha, self.beta = size, k, alpha, beta
         self.bytes_per_image = 4 * elements * workspace.dtype.itemsize

@@ -13,9 +13,9 @@ class BatchNorm(Layer):
     """y = gamma * (x - mean) / sqrt(variance + epsilon) + beta, per channel.
 
     Training uses the mean and the variance (divided by n) of this rank's images, evaluation the
-    running ones. `forward` only computes the batch's; `accept` adds them to the running ones:
-        running <- (1 - momentum) * running + momentum * batch     variance divided by n - 1
-    as PyTorch does. So a rejected step (overflow) and a batch of no images leave no trace.
+    running ones. Only `accept` adds the batch's to them, with variance divided by n - 1 (PyTorch):
+        running <- (1 - momentum) * running + momentum * batch
+    So a rejected step (overflow) and a batch of no images leave no trace.
 
     Inside, a row of pixels is one axis of W * C numbers, and a vector (C,) is repeated W times:
     NumPy's inner loop then runs over the row and not over a few channels only.
@@ -56,16 +56,13 @@ class BatchNorm(Layer):
         n = self.pixels(x)
         mean, square = self.xp.empty((2, self.input_shape[2]), np.float64)
 
-        def pixel_sum(worker, block, out):
-            out[...] = self.channel_sum(x[block])
-
         def square_sum(worker, block, out):
-            centred = self.centred(x[block], self.repeat(rounded), worker)
+            centred = self.centred(x[block], rounded, worker)
             out[...] = self.product_sum(centred, centred)
 
-        self.workspace.sum_over_blocks(pixel_sum, len(x), self.bytes_per_image, mean)
+        self.pixel_sum(x, mean)
         mean /= n
-        rounded = mean.astype(x.dtype)
+        rounded = self.repeat(mean.astype(x.dtype))
         self.workspace.sum_over_blocks(square_sum, len(x), self.bytes_per_image, square)
         return [a.astype(self.sum_type) for a in (mean, square / n, square / max(1, n - 1))]
 
@@ -77,9 +74,6 @@ class BatchNorm(Layer):
         """
         (beta_gradient, gamma_gradient), dy = self.gradients, self.rows(dy)
 
-        def beta_sum(worker, block, out):
-            out[...] = self.channel_sum(dy[block])
-
         def gamma_sum(worker, block, out):
             out[...] = self.product_sum(self.centred(self.x[block], self.mean, worker), dy[block])
             out *= self.inverse
@@ -88,7 +82,7 @@ class BatchNorm(Layer):
             x, scratch = self.x[block], self.workspace.scratch("centred", dy[block].shape, worker)
             ops.normalize_gradient(x, self.mean, scale, slope, offset, dy[block], scratch)
 
-        self.workspace.sum_over_blocks(beta_sum, len(dy), self.bytes_per_image, beta_gradient)
+        self.pixel_sum(dy, beta_gradient)
         beta_mean = self.pixel_mean(beta_gradient, dy)  # now: the exchange may overwrite gradients
         ready(0)
         self.workspace.sum_over_blocks(gamma_sum, len(dy), self.bytes_per_image, gamma_gradient)
@@ -123,9 +117,14 @@ class BatchNorm(Layer):
     def pixel_mean(self, total: Array, x: Array) -> Array:
         return (total.astype(self.sum_type) / self.pixels(x)).astype(total.dtype)
 
-    def channel_sum(self, x: Array) -> Array:
-        sums = x.sum(axis=(0, 1), dtype=self.sum_type)  # (n, H, W*C) -> (W*C,)
-        return sums.reshape(self.width, -1).sum(axis=0)  # -> (C,)
+    def pixel_sum(self, x: Array, out: Array) -> None:
+        """out <- sum per channel. (N, H, W*C) -> (C,)"""
+
+        def block_sum(worker, block, out):
+            sums = x[block].sum(axis=(0, 1), dtype=self.sum_type)  # (n, H, W*C) -> (W*C,)
+            out[...] = sums.reshape(self.width, -1).sum(axis=0)  # -> (C,)
+
+        self.workspace.sum_over_blocks(block_sum, len(x), self.bytes_per_image, out)
 
     def product_sum(self, a: Array, b: Array) -> Array:
         """Sum of a * b per channel without an array of products. Twice (n, H, W*C) -> (C,)"""

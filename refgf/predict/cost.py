@@ -10,7 +10,7 @@ are exact for slices of unequal length: they equal the time of the schedules in 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf, isfinite
+from math import inf
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,9 @@ class Link:
     gamma_s_per_byte: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not (isfinite(value) and value >= 0):
-                wanted = "a finite number of seconds >= 0; next: measure again"
-                raise ValueError(f"Link: got {name} = {value}; wanted {wanted}")
+        if not all(0 <= value < inf for value in vars(self).values()):
+            wanted = "wanted a finite number of seconds >= 0; next: measure again"
+            raise ValueError(f"Link: got {self}; {wanted}")
 
     def message_s(self, nbytes: float) -> float:
         return self.alpha_s + self.beta_s_per_byte * nbytes
@@ -57,10 +56,8 @@ class Curve:
     def __post_init__(self) -> None:
         rising = all(a < b for (a, _), (b, _) in pairwise(self.points))
         if len(self.points) < 2 or not rising or not all(0 <= s < inf for _, s in self.points):
-            raise ValueError(
-                f"Curve: got points {self.points}; wanted at least two, rising in bytes, each with "
-                "seconds >= 0; next: measure again"
-            )
+            wanted = "wanted at least two, rising in bytes, each with seconds >= 0"
+            raise ValueError(f"Curve: got points {self.points}; {wanted}; next: measure again")
 
     def __call__(self, nbytes: float) -> float:
         if nbytes <= self.points[0][0]:
@@ -97,8 +94,7 @@ def ring_allreduce_s(size: int, elements: int, itemsize: int, link: Link) -> flo
 
 def ring_line(size: int, link: Link) -> Line:
     """`ring_allreduce_s` as a + b bytes, for slices of equal length."""
-    share = (size - 1) / size
-    slope = share * (2 * link.beta_s_per_byte + link.gamma_s_per_byte)
+    slope = (size - 1) / size * (2 * link.beta_s_per_byte + link.gamma_s_per_byte)
     return Line(2 * (size - 1) * link.alpha_s, slope)
 
 

@@ -17,7 +17,7 @@ bytes -> seconds: a Line or a Curve of refgf.predict.cost, or a closed form.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import isnan
+from itertools import accumulate
 
 Gradients = Sequence[tuple[float, float]]
 CallTime = Callable[[float], float]
@@ -66,7 +66,7 @@ def lazy(gradients: Gradients, threshold_bytes: float) -> list[range]:
 
     theta = 0 is `eager`, infinity is `one_call`. (GradientFlow; the flush is inferred)
     """
-    if isnan(threshold_bytes) or threshold_bytes < 0:
+    if not threshold_bytes >= 0:
         raise ValueError(f"lazy: got threshold_bytes {threshold_bytes}; wanted 0 to infinity")
     groups, start, waiting = [], 0, 0
     for i, (_, nbytes) in enumerate(gradients):
@@ -79,8 +79,7 @@ def lazy(gradients: Gradients, threshold_bytes: float) -> list[range]:
 
 def explicit(counts: Sequence[int]) -> list[range]:
     """Groups from the number of gradients in each: [2, 1] is [range(0, 2), range(2, 3)]."""
-    ends = [sum(counts[: i + 1]) for i in range(len(counts))]
-    return [range(end - count, end) for count, end in zip(counts, ends)]
+    return [range(end - count, end) for count, end in zip(counts, accumulate(counts))]
 
 
 def predict(
@@ -123,23 +122,21 @@ def kept_share(compute_s: float, call_s: float, both_s: float) -> float:
     compute_s and call_s: measured separately; both_s: from their common start to the later end.
     """
     if not 0 < call_s <= compute_s:
-        wanted = "a computation at least as long as the call; next: measure a longer one"
-        raise ValueError(
-            f"kept_share: got {compute_s} s, and a call of {call_s} s; wanted {wanted}"
-        )
+        wanted = "wanted a computation at least as long as the call; next: measure a longer one"
+        raise ValueError(f"kept_share: got {compute_s} s, and a call of {call_s} s; {wanted}")
     return min(1.0, max(0.0, 1 - (both_s - compute_s) / call_s))
 
 
 def require(gradients: Gradients, groups: Sequence[range], overlap: float) -> None:
     """ValueError unless gradients rise in time and the groups hold each of them once, in order."""
+    ready_s, n = [seconds for seconds, _ in gradients], len(gradients)
+    problem = ""
     if not 0 <= overlap <= 1:
-        raise ValueError(f"predict: got overlap {overlap}; wanted True, False or 0 <= overlap <= 1")
-    ready_s = [seconds for seconds, _ in gradients]
-    if ready_s != sorted(ready_s):
-        wanted = "the order of generation (rising)"
-        raise ValueError(f"predict: got ready times {ready_s[:6]}...; wanted {wanted}")
-    if [i for group in groups for i in group] != list(range(len(gradients))) or not all(groups):
-        raise ValueError(
-            f"predict: got groups {groups[:6]}...; wanted each of the {len(gradients)} gradients "
-            "once, in order, and no empty group; next: use eager, lazy, one_call or explicit"
-        )
+        problem = f"got overlap {overlap}; wanted True, False or 0 <= overlap <= 1"
+    elif ready_s != sorted(ready_s):
+        problem = f"got ready times {ready_s[:6]}...; wanted the order of generation (rising)"
+    elif [i for group in groups for i in group] != list(range(n)) or not all(groups):
+        wanted = f"wanted each of the {n} gradients once, in order, and no empty group"
+        problem = f"got groups {groups[:6]}...; {wanted}; next: eager, lazy, one_call or explicit"
+    if problem:
+        raise ValueError(f"predict: {problem}")

@@ -34,7 +34,8 @@ from refgf.exchange.lazy import Theta
 from refgf.exchange.momentum_correction import BEFORE, CSCSettings
 from refgf.exchange.overlap import AtOnce, CommunicationThread
 from refgf.exchange.result import UNOBSERVED, StepResult
-from refgf.training.step import Replica, evaluate_together, require_same_parameters, train_step
+from refgf.training.evaluation import evaluate_together
+from refgf.training.step import Replica, require_same_parameters, train_step
 
 
 class GradientFlow:

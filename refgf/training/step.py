@@ -8,7 +8,6 @@ The loss is divided by the *global* batch before backward, so the exchange only 
 uneven shards too. Communication per rank: the exchange's cost.
 """
 
-import contextlib
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -133,36 +132,3 @@ def require_same_parameters(comm, parameters) -> str:
     got = parameter_hash(parameters)
     agree(comm, "hash of the parameters", got)
     return got
-
-
-def evaluate(network, dataset, rank: int, size: int, batch: int = 64) -> tuple[int, int]:
-    """(right answers, samples) of this rank's share of a data set: samples rank, rank + size ..."""
-    mine = np.arange(rank, dataset.size, size)
-    right = 0
-    for start in range(0, len(mine), batch):
-        images, labels = dataset.load(mine[start : start + batch])
-        right += int((to_host(network.predict(images)).argmax(axis=1) == labels).sum())
-    return right, len(mine)
-
-
-def evaluate_together(network, dataset, comm, allreduce: Callable, batch=64) -> tuple[int, int]:
-    """(right answers, samples) of all ranks, with averaged running statistics. Collective."""
-    rank, size = comm.Get_rank(), comm.Get_size()
-    with averaged_statistics(network, allreduce, size):
-        counts = np.array(evaluate(network, dataset, rank, size, batch), np.float64)
-    allreduce(counts)
-    return int(counts[0]), int(counts[1])
-
-
-@contextlib.contextmanager
-def averaged_statistics(network, allreduce, size: int):
-    """Within, running mean and variance are averages over all ranks; then each rank's own again."""
-    own = [array.copy() for array in network.running]
-    for array in network.running:
-        allreduce(array)
-        array /= size
-    try:
-        yield
-    finally:
-        for array, saved in zip(network.running, own):
-            array[...] = saved

@@ -1,12 +1,14 @@
-"""Loss and all gradients against PyTorch in float64, layer names and layout as in refgf.engine.torch_layout."""
+"""Loss and all gradients against PyTorch in float64, layer names and layout as in
+refgf.engine.torch_layout.
+"""
 
 import numpy as np
 import pytest
 
 from refgf.engine.minimal import minimal_filtering
 from refgf.engine.threaded import ThreadedWorkspace
-from refgf.nn.alexnet import CONVOLUTIONS, AlexNet
 from refgf.engine.torch_layout import from_torch, images_to_torch, state_to_torch, torch_name
+from refgf.nn.alexnet import CONVOLUTIONS, AlexNet
 from refgf.nn.conv import Convolution
 
 torch = pytest.importorskip("torch")
@@ -51,12 +53,16 @@ def bound(**settings):
     rng = np.random.default_rng(4)
     for spec, parameter in zip(network.tensors, arrays[0]):
         if not spec.decay:
-            parameter += 0.1 * rng.standard_normal(spec.shape)  # or a bias in the wrong place would not be seen
+            parameter += 0.1 * rng.standard_normal(
+                spec.shape
+            )  # or a bias in the wrong place would not be seen
     return network
 
 
 @pytest.mark.parametrize("normalization", ["batch", "local", "none"])
-@pytest.mark.parametrize("images,image_size,images_per_block,threads", [(5, 71, 2, 1), (3, 99, None, 2)])
+@pytest.mark.parametrize(
+    "images,image_size,images_per_block,threads", [(5, 71, 2, 1), (3, 99, None, 2)]
+)
 @pytest.mark.parametrize("convolution", [Convolution, minimal_filtering])
 def test_loss_and_gradients(
     normalization, images, image_size, images_per_block, threads, convolution
@@ -78,26 +84,39 @@ def test_loss_and_gradients(
     network.accept()
 
     model = torch_alexnet(network)
-    state = {name: torch.tensor(np.ascontiguousarray(array)) for name, array in state_to_torch(network).items()}
+    state = {
+        name: torch.tensor(np.ascontiguousarray(array))
+        for name, array in state_to_torch(network).items()
+    }
     assert not model.load_state_dict(state, strict=False).unexpected_keys
-    expected = nn.functional.cross_entropy(model(torch.tensor(images_to_torch(x))), torch.tensor(labels))
+    expected = nn.functional.cross_entropy(
+        model(torch.tensor(images_to_torch(x))), torch.tensor(labels)
+    )
     expected.backward()
     assert abs(loss - expected.item()) <= 1e-10 * abs(expected.item())
 
     theirs = dict(model.named_parameters())
     compared = 0
     for layer in network.layers:
-        wanted = [from_torch(layer, theirs[torch_name(spec)].grad.numpy()) for spec in layer.tensors]
+        wanted = [
+            from_torch(layer, theirs[torch_name(spec)].grad.numpy()) for spec in layer.tensors
+        ]
         scale = max([np.linalg.norm(w) for w in wanted], default=0)
         for got, want in zip(layer.gradients, wanted):
-            assert np.linalg.norm(got - want) <= 1e-10 * max(np.linalg.norm(want), scale), layer.name
+            assert np.linalg.norm(got - want) <= 1e-10 * max(np.linalg.norm(want), scale), (
+                layer.name
+            )
             compared += 1
     assert compared == {"batch": 26, "local": 16, "none": 16}[normalization]
 
     buffers = dict(model.named_buffers())
     for layer in network.normalizations:
-        np.testing.assert_allclose(layer.running_mean, buffers[f"{layer.name}.running_mean"], rtol=1e-10, atol=1e-12)
-        np.testing.assert_allclose(layer.running_variance, buffers[f"{layer.name}.running_var"], rtol=1e-10)
+        np.testing.assert_allclose(
+            layer.running_mean, buffers[f"{layer.name}.running_mean"], rtol=1e-10, atol=1e-12
+        )
+        np.testing.assert_allclose(
+            layer.running_variance, buffers[f"{layer.name}.running_var"], rtol=1e-10
+        )
     with torch.no_grad():
         want = model.eval()(torch.tensor(images_to_torch(x))).numpy()
     got = network.predict(x)

@@ -35,7 +35,7 @@ import json, os, socket, sys
 import refgf.launch
 import numpy as np
 from mpi4py import MPI
-from refgf.comm.trace import TracedComm
+from refgf.machine.trace import TracedComm
 comm = TracedComm(MPI.COMM_WORLD)
 x, y = np.ones({count}, np.float32), np.empty({count}, np.float32)
 for _ in range({rounds}):

@@ -6,7 +6,7 @@ import pytest
 from refgf.comm import ring
 from refgf.comm.agreement import HASH_BYTES, agree, checked, records
 from refgf.comm.schedule import collective
-from refgf.comm.trace import TracedComm
+from refgf.machine.trace import TracedComm
 
 
 def test_records_arrive_in_rank_order_at_the_stated_cost(on_ranks):

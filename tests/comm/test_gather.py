@@ -7,8 +7,8 @@ from comm_cases import order_sensitive
 from refgf.comm import gather, ring
 from refgf.comm.replay import replay
 from refgf.comm.slices import length, slices
-from refgf.comm.trace import TracedComm
 from refgf.machine import threads
+from refgf.machine.trace import TracedComm
 
 
 def test_groups_gather_at_the_same_time(on_ranks):

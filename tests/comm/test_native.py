@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from refgf.comm.native import mpi_allreduce
-from refgf.comm.trace import TracedComm
+from refgf.machine.trace import TracedComm
 from refgf.oracle.definitions import exact_sum, summation_bound
 
 

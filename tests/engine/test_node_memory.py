@@ -5,12 +5,12 @@ import os
 import numpy as np
 import pytest
 
-from refgf.comm.trace import TracedComm
 from refgf.engine import node_memory
 from refgf.engine.node_memory import share_memory
 from refgf.engine.shared import MEMORY_BYTES, SharedMemory
 from refgf.machine import threads
 from refgf.machine.link import LinkComm, parse_link
+from refgf.machine.trace import TracedComm
 
 
 def test_closed_is_closed(on_ranks):

@@ -7,10 +7,10 @@ from comm_cases import WIRES, order_sensitive, same_bits, sizes_of
 from refgf.comm import direct, ring, tree
 from refgf.comm.replay import check, replay
 from refgf.comm.slices import length
-from refgf.comm.trace import TracedComm
 from refgf.engine import pipelined as pipeline
 from refgf.engine.pipelined import cut, overlap, pipelined, segment_elements
 from refgf.machine import threads
+from refgf.machine.trace import TracedComm
 from refgf.papers.jia import hierarchical
 from refgf.papers.jia.doubling import halving_doubling, recursive_doubling
 

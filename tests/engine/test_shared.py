@@ -10,10 +10,10 @@ from comm_cases import WIRES, order_sensitive, same_bits, sizes_of
 
 from refgf.comm import direct
 from refgf.comm.replay import replay
-from refgf.comm.trace import TracedComm
 from refgf.engine import shared
 from refgf.engine.shared import SharedMemory
 from refgf.machine import threads
+from refgf.machine.trace import TracedComm
 
 SETTINGS = [(8, 0), (72, 0), (400, 100), (1 << 16, 1 << 16)]  # segment_bytes, short_bytes
 

@@ -8,10 +8,10 @@ from jobs import needs_mpiexec, run_job
 from refgf.comm import ring
 from refgf.comm.replay import replay
 from refgf.comm.schedule import collective
-from refgf.comm.trace import TracedComm
 from refgf.engine import sleeping as module
 from refgf.engine.pipelined import pipelined
 from refgf.engine.sleeping import SleepingComm, sleeping
+from refgf.machine.trace import TracedComm
 from refgf.oracle.definitions import ring_traffic
 
 

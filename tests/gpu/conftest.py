@@ -1,5 +1,6 @@
-"""Fixtures of the GPU tests. Those that take `cupy` run twice: on a GPU, where there is one, and on the CPU with the stand-in
-of tests/fake_cupy.py, so that a machine without a GPU finds at least what is wrong in the tests themselves."""
+"""Fixtures of the GPU tests. Those that take `cupy` run twice: on a GPU, where there is one, and on
+the CPU with the stand-in of tests/fake_cupy.py, so that a machine without a GPU finds at least what
+is wrong in the tests themselves."""
 
 import sys
 from pathlib import Path
@@ -42,6 +43,8 @@ def cupy(request, monkeypatch):
 
 @pytest.fixture
 def spin(gpu):
-    """spin(cycles) keeps the current stream busy: what is queued next has to wait. 4e9 cycles are two or three seconds."""
+    """spin(cycles) keeps the current stream busy: what is queued next has to wait. 4e9 cycles are
+    two or three seconds.
+    """
     kernel = gpu.RawKernel(SPIN, "spin")
     return lambda cycles: kernel((1,), (1,), (np.int64(cycles),))

@@ -1,10 +1,12 @@
-"""`make gpu-check`: every GPU test and benchmark, and one report, results/gpu_report.txt, that grows with each command.
+"""`make gpu-check`: every GPU test and benchmark, and one report, results/gpu_report.txt, that
+grows with each command.
 
     python tests/gpu/run.py --mpiexec mpiexec
 
-Without a GPU or CuPy it says so and ends with code 0: there is nothing to check. A command that takes longer than TIMEOUT_S
-is ended and counts as failed. On ranks of MPI the tests run with arrays staged through host memory, and once more with
-device pointers where MPI takes them (or REFGF_CUDA_AWARE=1 says so): each way is dead code in the other run.
+Without a GPU or CuPy it says so and ends with code 0: there is nothing to check. A command that
+takes longer than TIMEOUT_S is ended and counts as failed. On ranks of MPI the tests run with arrays
+staged through host memory, and once more with device pointers where MPI takes them (or
+REFGF_CUDA_AWARE=1 says so): each way is dead code in the other run.
 """
 
 import argparse
@@ -31,16 +33,26 @@ def commands(mpiexec: str) -> Iterator[tuple[dict, list[str]]]:
     """(what is added to the environment, command)"""
     python, on_ranks = sys.executable, [mpiexec, "-n", str(RANKS), sys.executable]
     yield {}, [python, "-m", "refgf.doctor", "--gpu"]
-    yield {"REFGF_CUDA_AWARE": "0"}, [python, "-m", "pytest", str(HERE), "-rs"]  # ranks are threads, without MPI
+    yield (
+        {"REFGF_CUDA_AWARE": "0"},
+        [python, "-m", "pytest", str(HERE), "-rs"],
+    )  # ranks are threads, without MPI
     aware = "aware True" in run([mpiexec, "-n", "1", python, "-c", ASK])[1]
     for switch in ("0", "1") if aware else ("0",):
-        yield {"REFGF_CUDA_AWARE": switch}, [*on_ranks, "-m", "mpi4py", "-m", "pytest", "--with-mpi", str(HERE), "-rs"]
+        yield (
+            {"REFGF_CUDA_AWARE": switch},
+            [*on_ranks, "-m", "mpi4py", "-m", "pytest", "--with-mpi", str(HERE), "-rs"],
+        )
     yield {}, [python, str(HERE / "speed_alexnet.py")]
     yield {}, [*on_ranks, str(HERE / "speed_allreduce.py")]
 
 
-def main(arguments: list[str] | None = None, path: Path = ROOT / "results" / "gpu_report.txt") -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(
+    arguments: list[str] | None = None, path: Path = ROOT / "results" / "gpu_report.txt"
+) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--mpiexec", default="mpiexec")
     options = parser.parse_args(arguments)
     missing = why_no_gpu()
@@ -63,12 +75,22 @@ def main(arguments: list[str] | None = None, path: Path = ROOT / "results" / "gp
     return 1 if any(codes) else 0
 
 
-def run(command: list[str], environment: dict | None = None, timeout_s: float = TIMEOUT_S) -> tuple[int | str, str]:
+def run(
+    command: list[str], environment: dict | None = None, timeout_s: float = TIMEOUT_S
+) -> tuple[int | str, str]:
     """(exit code, or why there is none; all that the command printed)"""
-    with tempfile.TemporaryFile("w+", errors="replace") as output:  # a pipe would wait for every process that holds it
+    with tempfile.TemporaryFile(
+        "w+", errors="replace"
+    ) as output:  # a pipe would wait for every process that holds it
         try:
-            process = subprocess.Popen(command, cwd=ROOT, env=os.environ | (environment or {}), stdout=output,
-                                       stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
+            process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=os.environ | (environment or {}),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         except OSError as error:  # no mpiexec
             return f"none: {error}", ""
         try:
@@ -83,7 +105,9 @@ def run(command: list[str], environment: dict | None = None, timeout_s: float = 
 
 
 def end(process: subprocess.Popen) -> None:
-    """The command and what it started: mpiexec passes SIGTERM on to ranks that have process groups of their own."""
+    """The command and what it started: mpiexec passes SIGTERM on to ranks that have process groups
+    of their own.
+    """
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)

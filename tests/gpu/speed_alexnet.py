@@ -1,10 +1,12 @@
-"""AlexNet forward and backward on a GPU, batch 128: float32 and float16 here, beside PyTorch on the same GPU.
+"""AlexNet forward and backward on a GPU, batch 128: float32 and float16 here, beside PyTorch on the
+same GPU.
 
     python tests/gpu/speed_alexnet.py [results.json]
 
-Sides alternate; each step ends when the GPU has finished it. PyTorch runs channels last, in float16 its weights are
-float16 too; in float32 it may not round products to TF32, its default for convolutions, as CuPy does not. No dropout and no
-optimiser on either side. Without PyTorch for CUDA only this project's side is measured. Not yet run on a GPU.
+Sides alternate; each step ends when the GPU has finished it. PyTorch runs channels last, in float16
+its weights are float16 too; in float32 it may not round products to TF32, its default for
+convolutions, as CuPy does not. No dropout and no optimiser on either side. Without PyTorch for CUDA
+only this project's side is measured. Not yet run on a GPU.
 """
 
 import json
@@ -20,27 +22,43 @@ from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
 from refgf.nn.workspace import Workspace
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "speed"))  # the same network from PyTorch's layers
+sys.path.append(
+    str(Path(__file__).resolve().parents[1] / "speed")
+)  # the same network from PyTorch's layers
 
 BATCH, STEPS, CLASSES, IMAGE_SIZE = 128, 10, 1000, 227
 WANTED = 0.5  # of PyTorch's images per second, float16
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Prints the rates; writes the numbers to the file named by the first argument, if there is one; returns them."""
+    """Prints the rates; writes the numbers to the file named by the first argument, if there is
+    one; returns them.
+    """
     arguments, results = sys.argv[1:] if arguments is None else arguments, {}
-    print(f"AlexNet {IMAGE_SIZE} x {IMAGE_SIZE}, batch {BATCH}, forward and backward, images/s, median of {STEPS} steps")
+    print(
+        f"AlexNet {IMAGE_SIZE} x {IMAGE_SIZE}, batch {BATCH}, forward and backward, images/s, median of {STEPS} steps"
+    )
     for dtype in ("float32", "float16"):
         sides = {"refgf": refgf_side(dtype), "torch": torch_side(dtype)}
         seconds = alternate({name: step for name, step in sides.items() if step})
-        results[dtype] = {"seconds": seconds} | ({"wanted": ["at least", WANTED]} if dtype == "float16" else {})
+        results[dtype] = {"seconds": seconds} | (
+            {"wanted": ["at least", WANTED]} if dtype == "float16" else {}
+        )
         rates = {name: BATCH / statistics.median(times) for name, times in seconds.items()}
-        told = ", ".join(f"{name} {rate:.0f} [{BATCH / max(seconds[name]):.0f}..{BATCH / min(seconds[name]):.0f}]"
-                         for name, rate in rates.items())  # fmt: skip
+        told = ", ".join(
+            f"{name} {rate:.0f} [{BATCH / max(seconds[name]):.0f}..{BATCH / min(seconds[name]):.0f}]"
+            for name, rate in rates.items()
+        )
         ratios = [theirs / ours for ours, theirs in zip(seconds["refgf"], seconds.get("torch", []))]
         if ratios:
-            results[dtype] |= {"ratio": statistics.median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios)}
-        print(f"{dtype}: {told}; {f'ratio {statistics.median(ratios):.2f}' if ratios else 'no PyTorch for CUDA'}")
+            results[dtype] |= {
+                "ratio": statistics.median(ratios),
+                "ratio_min": min(ratios),
+                "ratio_max": max(ratios),
+            }
+        print(
+            f"{dtype}: {told}; {f'ratio {statistics.median(ratios):.2f}' if ratios else 'no PyTorch for CUDA'}"
+        )
     if arguments:
         Path(arguments[0]).write_text(json.dumps(results, indent=1) + "\n")
     return results
@@ -53,7 +71,10 @@ def refgf_side(dtype: str, batch: int = BATCH, image_size: int = IMAGE_SIZE, wid
     pools = [Pool(network.tensors, network.dtype, xp.zeros) for _ in range(2)]
     network.bind(*(pool.views for pool in pools))
     network.initialize(0)
-    images = xp.asarray(np.random.default_rng(0).standard_normal((batch, *network.image_shape), np.float32), network.dtype)
+    images = xp.asarray(
+        np.random.default_rng(0).standard_normal((batch, *network.image_shape), np.float32),
+        network.dtype,
+    )
     labels = np.arange(batch) % CLASSES
 
     def step() -> None:
@@ -73,10 +94,16 @@ def torch_side(dtype: str):
         return None
     if not torch.cuda.is_available():
         return None
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False  # nothing to float16
-    model = torch_alexnet(AlexNet(CLASSES, IMAGE_SIZE, dropout=0.0)).to("cuda", getattr(torch, dtype))
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = (
+        False  # nothing to float16
+    )
+    model = torch_alexnet(AlexNet(CLASSES, IMAGE_SIZE, dropout=0.0)).to(
+        "cuda", getattr(torch, dtype)
+    )
     model = model.to(memory_format=torch.channels_last)
-    images = torch.randn(BATCH, 3, IMAGE_SIZE, IMAGE_SIZE, device="cuda", dtype=getattr(torch, dtype))
+    images = torch.randn(
+        BATCH, 3, IMAGE_SIZE, IMAGE_SIZE, device="cuda", dtype=getattr(torch, dtype)
+    )
     images = images.to(memory_format=torch.channels_last)
     labels = torch.arange(BATCH, device="cuda") % CLASSES
 

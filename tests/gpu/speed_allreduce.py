@@ -1,10 +1,12 @@
-"""Allreduce of device arrays, float32, 4 ranks on one GPU or more: the ring beside MPI's own, in one run.
+"""Allreduce of device arrays, float32, 4 ranks on one GPU or more: the ring beside MPI's own, in
+one run.
 
     mpiexec -n 4 python tests/gpu/speed_allreduce.py [results.json]
 
-Both through pinned host memory, and both with device pointers where MPI takes them. Sides take turns; a time is that of the
-slowest rank, until its GPU has finished; a ratio is the median of the turns' ratios ring / MPI, with its range. Several ranks
-of one GPU share its copy engines: that says nothing about a cluster. Not part of `make peers`. Not yet run on a GPU.
+Both through pinned host memory, and both with device pointers where MPI takes them. Sides take
+turns; a time is that of the slowest rank, until its GPU has finished; a ratio is the median of the
+turns' ratios ring / MPI, with its range. Several ranks of one GPU share its copy engines: that says
+nothing about a cluster. Not part of `make peers`. Not yet run on a GPU.
 """
 
 import refgf.launch  # noqa: F401, I001  before MPI starts
@@ -33,9 +35,16 @@ def main(arguments: list[str]) -> None:
     number = device.select(refgf.launch.job.local_rank)
     ways = {"staged": False} | ({"device pointers": True} if device.cuda_aware() else {})
     makers = {"ring": functools.partial(collective, algorithm=ring.allreduce), "mpi": mpi_allreduce}
-    sides = {(way, name): bound(make(comm), aware) for way, aware in ways.items() for name, make in makers.items()}
+    sides = {
+        (way, name): bound(make(comm), aware)
+        for way, aware in ways.items()
+        for name, make in makers.items()
+    }
     gpus = len(set(comm.allgather((MPI.Get_processor_name(), number))))
-    say(comm, f"allreduce, {comm.size} ranks on {gpus} GPU; ms of the slowest rank, median of {TURNS}; ratio ring / MPI")
+    say(
+        comm,
+        f"allreduce, {comm.size} ranks on {gpus} GPU; ms of the slowest rank, median of {TURNS}; ratio ring / MPI",
+    )
     check(comm, cupy, sides)
     rows = []
     for nbytes in SIZES:
@@ -43,16 +52,29 @@ def main(arguments: list[str]) -> None:
         for way in ways:
             ours, theirs = (times_s[way, name] for name in makers)
             ratios = [a / b for a, b in zip(ours, theirs)]
-            rows.append({"name": f"ring / MPI, {way}, {nbytes} bytes", "ratio": statistics.median(ratios),
-                         "ratio_min": min(ratios), "ratio_max": max(ratios)})  # fmt: skip
+            rows.append(
+                {
+                    "name": f"ring / MPI, {way}, {nbytes} bytes",
+                    "ratio": statistics.median(ratios),
+                    "ratio_min": min(ratios),
+                    "ratio_max": max(ratios),
+                }
+            )
             told = f"ring {1e3 * statistics.median(ours):9.2f}  MPI {1e3 * statistics.median(theirs):9.2f}"
-            say(comm, f"{nbytes:>10}  {way:<16}{told}  ratio {rows[-1]['ratio']:.2f} [{min(ratios):.2f}..{max(ratios):.2f}]")
+            say(
+                comm,
+                f"{nbytes:>10}  {way:<16}{told}  ratio {rows[-1]['ratio']:.2f} [{min(ratios):.2f}..{max(ratios):.2f}]",
+            )
     if arguments and comm.rank == 0:
-        Path(arguments[0]).write_text(json.dumps({"ranks": comm.size, "gpus": gpus, "rows": rows}, indent=1) + "\n")
+        Path(arguments[0]).write_text(
+            json.dumps({"ranks": comm.size, "gpus": gpus, "rows": rows}, indent=1) + "\n"
+        )
 
 
 def bound(allreduce, aware: bool):
-    """The allreduce with or without device pointers, whatever the library says; buffers are its own."""
+    """The allreduce with or without device pointers, whatever the library says; buffers are its
+    own.
+    """
 
     def call(x) -> None:
         device.cuda_aware = lambda: aware
@@ -67,11 +89,15 @@ def check(comm, cupy, sides: dict) -> None:
         x = cupy.full(1003, comm.rank + 1, np.float32)
         allreduce(x)
         if not bool((x == comm.size * (comm.size + 1) / 2).all()):
-            raise ValueError(f"{side} on rank {comm.rank}: got {device.to_host(x)}, wanted the sum of the ranks' numbers")
+            raise ValueError(
+                f"{side} on rank {comm.rank}: got {device.to_host(x)}, wanted the sum of the ranks' numbers"
+            )
 
 
 def alternate(comm, sides: dict, x) -> dict:
-    """Seconds of the slowest rank, per side and turn; the first two turns, which allocate, are left out."""
+    """Seconds of the slowest rank, per side and turn; the first two turns, which allocate, are left
+    out.
+    """
     times = {side: [] for side in sides}
     for _ in range(2 + TURNS):
         for side, allreduce in sides.items():

@@ -5,11 +5,17 @@ import pytest
 
 from refgf import device
 from refgf.comm import direct, ring
-from refgf.papers.daso.bfloat16 import ring_on_ranks
 from refgf.comm.native import mpi_allreduce
 from refgf.comm.schedule import collective
 from refgf.exchange import overlap
-from refgf.oracle.definitions import direct_allreduce, exact_sum, ring_allreduce, same_bits, summation_bound
+from refgf.oracle.definitions import (
+    direct_allreduce,
+    exact_sum,
+    ring_allreduce,
+    same_bits,
+    summation_bound,
+)
+from refgf.papers.daso.bfloat16 import ring_on_ranks
 
 WIRES = pytest.mark.parametrize("wire", [None, "float16"])
 
@@ -17,12 +23,18 @@ WIRES = pytest.mark.parametrize("wire", [None, "float16"])
 def own_and_all(comm, cupy, n):
     """This rank's device array, and the arrays of all ranks on the host."""
     device.select(comm.Get_rank())
-    xs = [np.random.default_rng([n, r]).standard_normal(n).astype(np.float32) for r in range(comm.Get_size())]
+    xs = [
+        np.random.default_rng([n, r]).standard_normal(n).astype(np.float32)
+        for r in range(comm.Get_size())
+    ]
     return cupy.asarray(xs[comm.Get_rank()]), xs
 
 
 @WIRES
-@pytest.mark.parametrize("algorithm, definition", [(ring.allreduce, ring_allreduce), (direct.allreduce, direct_allreduce)])
+@pytest.mark.parametrize(
+    "algorithm, definition",
+    [(ring.allreduce, ring_allreduce), (direct.allreduce, direct_allreduce)],
+)
 def test_allreduce_has_the_defined_bits(cupy, on_ranks, algorithm, definition, wire):
     def body(comm):
         for n in (0, 1, 7, 100_003):
@@ -49,7 +61,9 @@ def test_bfloat16_on_the_wire_has_the_bits_of_the_cpu(cupy, on_ranks):
 @WIRES
 def test_mpi_sums_within_the_bound_of_any_order(cupy, on_ranks, request, wire):
     if not request.config.getoption("--with-mpi"):
-        pytest.skip("MPI's own Allreduce wants ranks of MPI; next: mpiexec -n 4 python -m mpi4py -m pytest --with-mpi")
+        pytest.skip(
+            "MPI's own Allreduce wants ranks of MPI; next: mpiexec -n 4 python -m mpi4py -m pytest --with-mpi"
+        )
 
     def body(comm):
         allreduce = mpi_allreduce(comm, wire)
@@ -58,23 +72,37 @@ def test_mpi_sums_within_the_bound_of_any_order(cupy, on_ranks, request, wire):
             for turn in range(2):  # the second one meets the buffers of the first
                 x[...] = cupy.asarray(xs[comm.Get_rank()])
                 allreduce(x)
-                assert (np.abs(device.to_host(x) - exact_sum(xs)) <= summation_bound(xs, wire)).all(), (n, turn)
-            assert all(other == device.to_host(x).tobytes() for other in comm.allgather(device.to_host(x).tobytes()))
+                assert (
+                    np.abs(device.to_host(x) - exact_sum(xs)) <= summation_bound(xs, wire)
+                ).all(), (n, turn)
+            assert all(
+                other == device.to_host(x).tobytes()
+                for other in comm.allgather(device.to_host(x).tobytes())
+            )
 
     on_ranks(body)
 
 
-@pytest.mark.parametrize("waits", [True, False], ids=["as it is", "seeded: the thread does not wait for the event"])
+@pytest.mark.parametrize(
+    "waits", [True, False], ids=["as it is", "seeded: the thread does not wait for the event"]
+)
 def test_the_communication_thread_sums_what_was_computed(gpu, spin, on_ranks, monkeypatch, waits):
-    """An array is announced while what computes it waits behind a kernel of seconds: the host goes on, the sum is right."""
+    """An array is announced while what computes it waits behind a kernel of seconds: the host goes
+    on, the sum is right.
+    """
     if not waits:
-        monkeypatch.setattr(overlap, "mark", lambda x: gpu.cuda.Event())  # never recorded: done at once
+        monkeypatch.setattr(
+            overlap, "mark", lambda x: gpu.cuda.Event()
+        )  # never recorded: done at once
 
     def body(comm):
         own, xs = own_and_all(comm, gpu, 10_007)
         x, stream = gpu.zeros_like(own), gpu.cuda.get_current_stream()
         thread = overlap.CommunicationThread(collective(comm.Dup(), ring.allreduce))
-        for cycles in (1, 4e9):  # the first time compiles kernels and fills memory pools, which waits for the device
+        for cycles in (
+            1,
+            4e9,
+        ):  # the first time compiles kernels and fills memory pools, which waits for the device
             x[...] = 0
             stream.synchronize()
             comm.Barrier()

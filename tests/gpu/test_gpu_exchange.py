@@ -1,4 +1,6 @@
-"""What is chosen on a GPU is what is chosen on the CPU: elements by top-k, chunks by CSC; and what is sent and kept of them."""
+"""What is chosen on a GPU is what is chosen on the CPU: elements by top-k, chunks by CSC; and what
+is sent and kept of them.
+"""
 
 import numpy as np
 import pytest
@@ -12,13 +14,15 @@ from refgf.exchange.csc import CSC
 from refgf.exchange.momentum_correction import FORMS
 from refgf.exchange.pool import Pool
 from refgf.exchange.precision import LossScale
-from refgf.papers.mstopk.topk import TopK, exact_top_k, mstopk
 from refgf.oracle.definitions import same_bits
+from refgf.papers.mstopk.topk import TopK, exact_top_k, mstopk
 from refgf.training.gradientflow import direct_allreduce
 
 
 def on_both(on_ranks, body, cupy) -> None:
-    """body(comm, xp) gives the same list on the CPU and on the device: arrays bit for bit, the rest by ==."""
+    """body(comm, xp) gives the same list on the CPU and on the device: arrays bit for bit, the rest
+    by ==.
+    """
 
     def both(comm):
         device.select(comm.Get_rank())
@@ -55,23 +59,41 @@ def test_top_k_sums_and_keeps_the_same(cupy, on_ranks, select):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("wire", [None, np.float16])
 def test_csc_chooses_sends_and_keeps_the_same(cupy, on_ranks, form, wire):
-    """Only norms are sums whose order differs, by less than lies between two chunks of such data."""
+    """Only norms are sums whose order differs, by less than lies between two chunks of such
+    data.
+    """
 
     def body(comm, xp):
         pool, weights = Pool(SPECS, np.float32, xp), xp.asarray(data("normal", N))
         scale = LossScale(2.0**7)
-        exchange = CSC(pool, weights, direct_allreduce(comm, wire=wire), direct_allreduce(comm), comm.Get_size(), Density(30),
-                       chunk=4, form=form, weight_decay=0.01, threshold_bytes=30, loss_scale=scale)  # fmt: skip
+        exchange = CSC(
+            pool,
+            weights,
+            direct_allreduce(comm, wire=wire),
+            direct_allreduce(comm),
+            comm.Get_size(),
+            Density(30),
+            chunk=4,
+            form=form,
+            weight_decay=0.01,
+            threshold_bytes=30,
+            loss_scale=scale,
+        )
         found = []
         for step in range(6):
-            pool.flat[...] = xp.asarray(data("normal", N, seed=[step, comm.Get_rank()]) * np.float32(scale.scale))
+            pool.flat[...] = xp.asarray(
+                data("normal", N, seed=[step, comm.Get_rank()]) * np.float32(scale.scale)
+            )
             if step == 3 and comm.Get_rank() == 0:
                 pool.flat[7:8] = np.inf  # nobody accepts this step
             for i in range(len(SPECS)):
                 exchange.ready(i)
             accepted = exchange.finish()
             assert accepted == (step != 3)
-            found += [exchange.chosen, *(pool.flat[part].copy() for part in exchange.sent if accepted)]
+            found += [
+                exchange.chosen,
+                *(pool.flat[part].copy() for part in exchange.sent if accepted),
+            ]
         return found + [array.copy() for array in exchange.kept.values()]
 
     on_both(on_ranks, body, cupy)

@@ -1,4 +1,6 @@
-"""Networks on a GPU: float64 differences from the CPU, bounded ones in float16, and a host that does not wait."""
+"""Networks on a GPU: float64 differences from the CPU, bounded ones in float16, and a host that
+does not wait.
+"""
 
 import numpy as np
 import pytest
@@ -12,8 +14,8 @@ from refgf.nn.workspace import Workspace
 
 @pytest.mark.parametrize("kind, options", NETWORKS, ids=str)
 def test_a_step_in_float64_agrees_with_the_cpu(cupy, kind, options):
-    """Loss, gradients, and predictions with the running statistics that the step left. Sums are in another order: CPUs
-    differ by 3e-14 of the norm if they take their images in other blocks."""
+    """Loss, gradients, and predictions with the running statistics that the step left. Sums are in
+    another order: CPUs differ by 3e-14 of the norm if they take their images in other blocks."""
     wanted, _ = one_step(np, kind, np.float64, **options)
     got, _ = one_step(cupy, kind, np.float64, **options)
     for a, b in zip(got, wanted):
@@ -23,11 +25,16 @@ def test_a_step_in_float64_agrees_with_the_cpu(cupy, kind, options):
 def gradients(xp, dtype, rounded=None):
     """Loss, gradients and offsets; with weights and images rounded to another type first."""
     network = AlexNet(7, 67, width=1 / 8, dropout=0.0, workspace=Workspace(xp, dtype))
-    parameters, pool = Pool(network.tensors, dtype, xp.zeros), Pool(network.tensors, dtype, xp.zeros)
+    parameters, pool = (
+        Pool(network.tensors, dtype, xp.zeros),
+        Pool(network.tensors, dtype, xp.zeros),
+    )
     network.bind(parameters.views, pool.views)
     network.initialize(0)
     random = np.random.default_rng(0)
-    images = xp.asarray(random.standard_normal((6, 67, 67, 3)).astype(rounded or dtype).astype(dtype))
+    images = xp.asarray(
+        random.standard_normal((6, 67, 67, 3)).astype(rounded or dtype).astype(dtype)
+    )
     if rounded:
         parameters.flat[...] = parameters.flat.astype(rounded)
     loss = network.loss(images, random.integers(0, 7, 6), 6)
@@ -36,12 +43,16 @@ def gradients(xp, dtype, rounded=None):
 
 
 def assert_within_float16(got, wanted, offsets):
-    """Tensor by tensor. A gradient has gone through at most 2 x 8 products of float16, each followed by normalisation and
-    ReLU: some 50 roundings of 2^-11 on its way, which add up to 2 % if they all agree. 8 % of the largest tensor's norm
-    are left to what a ReLU or a maximum lets through on one side only; NumPy's own float16 stays below 6 %."""
+    """Tensor by tensor. A gradient has gone through at most 2 x 8 products of float16, each
+    followed by normalisation and ReLU: some 50 roundings of 2^-11 on its way, which add up to 2 %
+    if they all agree. 8 % of the largest tensor's norm are left to what a ReLU or a maximum lets
+    through on one side only; NumPy's own float16 stays below 6 %."""
     largest = max(np.linalg.norm(wanted[a:b]) for a, b in zip(offsets, offsets[1:]))
     for a, b in zip(offsets, offsets[1:]):
-        assert np.linalg.norm(got[a:b] - wanted[a:b]) <= 50 * 2.0**-11 * np.linalg.norm(wanted[a:b]) + 0.08 * largest
+        assert (
+            np.linalg.norm(got[a:b] - wanted[a:b])
+            <= 50 * 2.0**-11 * np.linalg.norm(wanted[a:b]) + 0.08 * largest
+        )
 
 
 def test_alexnet_in_float16_agrees_with_the_cpu_in_float64(cupy):
@@ -50,11 +61,15 @@ def test_alexnet_in_float16_agrees_with_the_cpu_in_float64(cupy):
     assert abs(got_loss - loss) <= 50 * 2.0**-11 * loss
     assert_within_float16(got.astype(np.float64), wanted, offsets)
     with pytest.raises(AssertionError):
-        assert_within_float16(np.where(np.arange(len(got)) < offsets[2], 0, got.astype(np.float64)), wanted, offsets)
+        assert_within_float16(
+            np.where(np.arange(len(got)) < offsets[2], 0, got.astype(np.float64)), wanted, offsets
+        )
 
 
 def test_a_step_waits_for_nothing(gpu, spin):
-    """The host has queued a whole step before the GPU has begun it: it queues behind a kernel that takes seconds."""
+    """The host has queued a whole step before the GPU has begun it: it queues behind a kernel that
+    takes seconds.
+    """
     stream = gpu.cuda.get_current_stream()
     network = AlexNet(7, 67, width=1 / 8, workspace=Workspace(gpu))
     pools = [Pool(network.tensors, np.float32, gpu.zeros) for _ in range(2)]

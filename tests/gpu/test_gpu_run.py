@@ -1,4 +1,6 @@
-"""`make gpu-check` where there is no GPU: it says so; a report that grows, and a command that hangs, with other commands."""
+"""`make gpu-check` where there is no GPU: it says so; a report that grows, and a command that
+hangs, with other commands.
+"""
 
 import importlib.util
 import sys
@@ -9,7 +11,9 @@ from pathlib import Path
 import pytest
 from usable import why_no_gpu
 
-spec = importlib.util.spec_from_file_location("gpu_run", Path(__file__).with_name("run.py"))  # tests/speed has a run.py too
+spec = importlib.util.spec_from_file_location(
+    "gpu_run", Path(__file__).with_name("run.py")
+)  # tests/speed has a run.py too
 gpu_run = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(gpu_run)
 
@@ -18,11 +22,19 @@ def no_driver():
     raise RuntimeError("cudaErrorInsufficientDriver")
 
 
-@pytest.mark.parametrize("count, told", [(lambda: 2, None), (lambda: 0, "CuPy counts no device"),
-                                         (no_driver, "RuntimeError: cudaErrorInsufficientDriver")])  # fmt: skip
+@pytest.mark.parametrize(
+    "count, told",
+    [
+        (lambda: 2, None),
+        (lambda: 0, "CuPy counts no device"),
+        (no_driver, "RuntimeError: cudaErrorInsufficientDriver"),
+    ],
+)
 def test_cupy_without_a_usable_gpu_is_named(monkeypatch, count, told):
     runtime = types.SimpleNamespace(getDeviceCount=count)
-    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=types.SimpleNamespace(runtime=runtime)))
+    monkeypatch.setitem(
+        sys.modules, "cupy", types.SimpleNamespace(cuda=types.SimpleNamespace(runtime=runtime))
+    )
     assert why_no_gpu() == told
 
 
@@ -30,19 +42,31 @@ def test_without_a_gpu_nothing_is_run(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(gpu_run, "why_no_gpu", lambda: "no driver")
     monkeypatch.setattr(gpu_run, "commands", None)
     assert gpu_run.main([], tmp_path / "report.txt") == 0
-    assert capsys.readouterr().out == "no GPU to check: no driver\n" and not list(tmp_path.iterdir())
+    assert capsys.readouterr().out == "no GPU to check: no driver\n" and not list(
+        tmp_path.iterdir()
+    )
 
 
 def test_the_report_grows_with_each_command(monkeypatch, tmp_path, capfd):
     path = tmp_path / "report.txt"
-    lines = ["print('first'); import os, sys; print(os.environ['SWITCH'], file=sys.stderr); sys.exit(3)",
-             f"print('so far:', open({str(path)!r}).read().count('first'))"]  # fmt: skip
+    lines = [
+        "print('first'); import os, sys; print(os.environ['SWITCH'], file=sys.stderr); sys.exit(3)",
+        f"print('so far:', open({str(path)!r}).read().count('first'))",
+    ]
     monkeypatch.setattr(gpu_run, "why_no_gpu", lambda: None)
     commands = [({"SWITCH": "on"}, [sys.executable, "-c", line]) for line in lines]
     monkeypatch.setattr(gpu_run, "commands", lambda mpiexec: commands)
     assert gpu_run.main([], path) == 1
     report = path.read_text()
-    for told in ("$ SWITCH=on ", "first\n", "on\n", "exit code 3\n", "so far: 2\n", "exit code 0\n", "1 of 2 commands failed"):
+    for told in (
+        "$ SWITCH=on ",
+        "first\n",
+        "on\n",
+        "exit code 3\n",
+        "so far: 2\n",
+        "exit code 0\n",
+        "1 of 2 commands failed",
+    ):
         assert told in report
     assert report.strip() in capfd.readouterr().out
 
@@ -52,7 +76,10 @@ def test_a_command_that_hangs_is_ended_with_what_it_started(monkeypatch, tmp_pat
     beat = tmp_path / "beat"
     child = f"import time\nwhile True: open({str(beat)!r}, 'a').write('x'); time.sleep(0.02)"
     deaf = "import signal, subprocess, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('started', flush=True); "
-    code, said = gpu_run.run([sys.executable, "-c", f"{deaf}subprocess.run([sys.executable, '-c', {child!r}])"], timeout_s=3)
+    code, said = gpu_run.run(
+        [sys.executable, "-c", f"{deaf}subprocess.run([sys.executable, '-c', {child!r}])"],
+        timeout_s=3,
+    )
     assert code == "none: ended after 3 s" and said == "started\n" and beat.exists()
     time.sleep(0.2)
     size = beat.stat().st_size
@@ -61,9 +88,15 @@ def test_a_command_that_hangs_is_ended_with_what_it_started(monkeypatch, tmp_pat
 
 
 def test_both_ways_of_staging_run_where_mpi_takes_device_pointers(monkeypatch):
-    for said, wanted in (("aware True\n", ["0", "0", "1"]), ("aware False\n", ["0", "0"]), ("Segmentation fault", ["0", "0"])):
+    for said, wanted in (
+        ("aware True\n", ["0", "0", "1"]),
+        ("aware False\n", ["0", "0"]),
+        ("Segmentation fault", ["0", "0"]),
+    ):
         monkeypatch.setattr(gpu_run, "run", lambda command, said=said: (0, said))
         found = list(gpu_run.commands("mpiexec"))
-        assert [environment["REFGF_CUDA_AWARE"] for environment, _ in found if environment] == wanted
+        assert [
+            environment["REFGF_CUDA_AWARE"] for environment, _ in found if environment
+        ] == wanted
         for _, command in found:
             assert all(Path(part).exists() for part in command if part.startswith("/"))

@@ -1,4 +1,6 @@
-"""Training on a GPU: the optimisers' bits, and the whole of GradientFlow near the CPU's run and alike on all ranks."""
+"""Training on a GPU: the optimisers' bits, and the whole of GradientFlow near the CPU's run and
+alike on all ranks.
+"""
 
 import numpy as np
 import pytest
@@ -22,13 +24,17 @@ def on_both(cupy, optimizer, dtype, **options):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("slices", [None, [slice(2, 3), slice(5, 30), slice(50, 61)]], ids=["all", "slices"])
+@pytest.mark.parametrize(
+    "slices", [None, [slice(2, 3), slice(5, 30), slice(50, 61)]], ids=["all", "slices"]
+)
 @pytest.mark.parametrize("momentum, weight_decay", [(0.9, 5e-4), (0.0, 0.1), (0.9, 0.0)])
 def test_momentum_sgd_has_the_bits_of_the_cpu(cupy, dtype, slices, momentum, weight_decay):
     options = dict(slices=slices, momentum=momentum, weight_decay=weight_decay)
     wanted, got = on_both(cupy, MomentumSGD, dtype, **options)
     assert same_bits(got, wanted)
-    other, _ = on_both(cupy, MomentumSGD, dtype, **options | {"momentum": np.nextafter(momentum + 0.01, 1)})
+    other, _ = on_both(
+        cupy, MomentumSGD, dtype, **options | {"momentum": np.nextafter(momentum + 0.01, 1)}
+    )
     assert not same_bits(got, other)
 
 
@@ -40,23 +46,37 @@ def test_lars_in_float64_agrees_with_the_cpu(cupy):
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: " ".join(settings))
 def test_training_goes_as_on_the_cpu(cupy, on_ranks, settings):
-    """The losses of three steps; `train` raises where ranks end with different parameters. On the CPU they differ from those
-    in float64 by 2e-6, in a network of float16 by 5e-3."""
+    """The losses of three steps; `train` raises where ranks end with different parameters. On the
+    CPU they differ from those in float64 by 2e-6, in a network of float16 by 5e-3."""
 
     def body(comm):
         device.select(comm.Get_rank())
         (wanted, _), (got, _) = train(comm, np, settings), train(comm, cupy, settings)
-        np.testing.assert_allclose(got, wanted, rtol=0.05 if settings.get("dtype") == np.float16 else 1e-4)
+        np.testing.assert_allclose(
+            got, wanted, rtol=0.05 if settings.get("dtype") == np.float16 else 1e-4
+        )
 
     on_ranks(body, sizes=(2, 3))
 
 
 def trained(comm, xp, dtype, seed=0, overlap=True):
-    """Lazy allreduce, CSC, float16 on the wire and in the weights: how the parameters moved in five steps; the choices."""
+    """Lazy allreduce, CSC, float16 on the wire and in the weights: how the parameters moved in five
+    steps; the choices.
+    """
     network = AlexNet(5, 67, width=1 / 32, dropout=0.0, workspace=Workspace(xp, dtype))
     rng, chosen = np.random.default_rng([seed, comm.Get_rank()]), []
-    with new_flow(comm, network, wire=np.float16, half_weights=True, loss_scale=LossScale(2.0**8), density=20, chunk=256,
-                      theta_bytes=2000, overlap=overlap, weight_decay=1e-3) as flow:  # fmt: skip
+    with new_flow(
+        comm,
+        network,
+        wire=np.float16,
+        half_weights=True,
+        loss_scale=LossScale(2.0**8),
+        density=20,
+        chunk=256,
+        theta_bytes=2000,
+        overlap=overlap,
+        weight_decay=1e-3,
+    ) as flow:
         before = device.to_host(flow.model.parameters.flat).copy()
         for _ in range(5):
             images = rng.standard_normal((4, *network.image_shape)).astype(dtype)
@@ -69,8 +89,9 @@ def trained(comm, xp, dtype, seed=0, overlap=True):
 
 @pytest.mark.parametrize("overlap", [False, True])
 def test_gradientflow_ends_where_the_cpu_does(cupy, on_ranks, overlap):
-    """float32 and float64 part where a rounding to float16 falls on the other side. On the CPU the ways that the parameters
-    went differ by 6e-5 of their length; 1e-3 is left to it and to the device. Other data differ by more than 0.1."""
+    """float32 and float64 part where a rounding to float16 falls on the other side. On the CPU the
+    ways that the parameters went differ by 6e-5 of their length; 1e-3 is left to it and to the
+    device. Other data differ by more than 0.1."""
 
     def body(comm):
         device.select(comm.Get_rank())

@@ -1,4 +1,6 @@
-"""Is there a GPU that CuPy reaches? Asked by run.py, by the fixtures of these tests, and by tests/speed/run.py."""
+"""Is there a GPU that CuPy reaches? Asked by run.py, by the fixtures of these tests, and by
+tests/speed/run.py.
+"""
 
 
 def why_no_gpu() -> str | None:

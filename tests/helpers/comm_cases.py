@@ -4,7 +4,7 @@ import numpy as np
 
 from refgf.comm.replay import replay
 from refgf.comm.schedule import collective
-from refgf.comm.trace import TracedComm
+from refgf.machine.trace import TracedComm
 
 WIRES = [
     ("float16", None),

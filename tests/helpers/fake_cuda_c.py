@@ -1,7 +1,8 @@
 """cupy.ElementwiseKernel on the CPU: its source compiled as C and run, one element after the other.
 
-A kernel may use what C and CUDA's C++ have in common. float16 is C's _Float16 with "excess precision": arithmetic in float,
-rounded when it is assigned, as CuPy's class of that name does. CuPy's rules about arguments are checked.
+A kernel may use what C and CUDA's C++ have in common. float16 is C's _Float16 with "excess
+precision": arithmetic in float, rounded when it is assigned, as CuPy's class of that name does.
+CuPy's rules about arguments are checked.
 """
 
 import ctypes
@@ -16,8 +17,14 @@ import pytest
 
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 OPTIONS = ["-O1", "-ffp-contract=off", "-fexcess-precision=standard", "-shared", "-fPIC"]
-C_NAMES = {"float16": "_Float16", "float32": "float", "float64": "double", "int64": "long long", "uint8": "unsigned char",
-           "bool": "_Bool"}  # fmt: skip
+C_NAMES = {
+    "float16": "_Float16",
+    "float32": "float",
+    "float64": "double",
+    "int64": "long long",
+    "uint8": "unsigned char",
+    "bool": "_Bool",
+}
 FUNCTION = """
 #include <math.h>
 #include <stddef.h>
@@ -33,29 +40,44 @@ class ElementwiseKernel:
         self.inputs, self.outputs = parsed(in_params), parsed(out_params)
         self.operation, self.name = operation, name
         if options != ("--fmad=false",):
-            raise ValueError(f"{name}: got options {options}; wanted that a product and a sum are rounded one by one")
+            raise ValueError(
+                f"{name}: got options {options}; wanted that a product and a sum are rounded one by one"
+            )
 
     def __call__(self, *args):
         parameters = self.inputs + self.outputs
         if len(args) != len(parameters):
             raise TypeError(f"{self.name}: got {len(args)} arguments, wanted {len(parameters)}")
         T = self.type_of_T(zip(parameters, args))
-        whole = [x for (raw, _, _), x in zip(parameters, args) if isinstance(x, np.ndarray) and not raw]
+        whole = [
+            x for (raw, _, _), x in zip(parameters, args) if isinstance(x, np.ndarray) and not raw
+        ]
         shape = np.broadcast_shapes(*(x.shape for x in whole))
         buffers = []
         for (raw, kind, name), x in zip(parameters, args):
             array = isinstance(x, np.ndarray)
             if (raw, kind, name) in self.outputs and not (array and x.shape == shape):
                 raise ValueError(f"{self.name}: output {name} has another shape than {shape}")
-            x = np.broadcast_to(x, shape) if array and not raw else np.asarray(x, T if kind == "T" else kind)
+            x = (
+                np.broadcast_to(x, shape)
+                if array and not raw
+                else np.asarray(x, T if kind == "T" else kind)
+            )
             buffers.append(np.ascontiguousarray(x))
-        function = compiled(self.source(T, [isinstance(x, np.ndarray) for x in args]), f"{self.name}_of_all")
-        function(ctypes.c_ssize_t(int(np.prod(shape))), *(ctypes.c_void_p(x.ctypes.data) for x in buffers))
+        function = compiled(
+            self.source(T, [isinstance(x, np.ndarray) for x in args]), f"{self.name}_of_all"
+        )
+        function(
+            ctypes.c_ssize_t(int(np.prod(shape))),
+            *(ctypes.c_void_p(x.ctypes.data) for x in buffers),
+        )
         for x, buffer in zip(args[len(self.inputs) :], buffers[len(self.inputs) :]):
             x[...] = buffer  # itself where it is contiguous
 
     def type_of_T(self, pairs):
-        """One type for all arrays of type T; arrays of a named type have that one. Numbers take the type they are given."""
+        """One type for all arrays of type T; arrays of a named type have that one. Numbers take the
+        type they are given.
+        """
         found = set()
         for (_, kind, name), x in pairs:
             if isinstance(x, np.ndarray):
@@ -68,12 +90,20 @@ class ElementwiseKernel:
 
     def source(self, T, arrays):
         parameters, definitions = [], [f"typedef {C_NAMES[T]} T;"]
-        for number, ((raw, kind, name), array) in enumerate(zip(self.inputs + self.outputs, arrays)):
+        for number, ((raw, kind, name), array) in enumerate(
+            zip(self.inputs + self.outputs, arrays)
+        ):
             constant = "const " if number < len(self.inputs) else ""
             parameters.append(f"{constant}{C_NAMES.get(kind, kind)} *_raw_{name}")
-            definitions.append(f"#define {name} _raw_{name}{'' if raw else '[i]' if array else '[0]'}")
-        return FUNCTION.format(definitions="\n".join(definitions), name=self.name, parameters=", ".join(parameters),
-                               operation=self.operation)  # fmt: skip
+            definitions.append(
+                f"#define {name} _raw_{name}{'' if raw else '[i]' if array else '[0]'}"
+            )
+        return FUNCTION.format(
+            definitions="\n".join(definitions),
+            name=self.name,
+            parameters=", ".join(parameters),
+            operation=self.operation,
+        )
 
 
 def parsed(parameters):
@@ -90,7 +120,9 @@ def compiled(source, name):
     with tempfile.TemporaryDirectory() as folder:
         code, library = Path(folder, "kernel.c"), Path(folder, "kernel.so")
         code.write_text(source)
-        ended = subprocess.run([COMPILER, *OPTIONS, code, "-o", library, "-lm"], capture_output=True, text=True)
+        ended = subprocess.run(
+            [COMPILER, *OPTIONS, code, "-o", library, "-lm"], capture_output=True, text=True
+        )
         if ended.returncode:
             raise RuntimeError(f"{ended.stderr}\n{source}")
         return getattr(ctypes.CDLL(str(library)), name)
@@ -104,4 +136,6 @@ def works():
         return False
 
 
-needs_a_compiler = pytest.mark.skipif(not works(), reason="needs a C compiler that knows _Float16: it runs CUDA's kernels")
+needs_a_compiler = pytest.mark.skipif(
+    not works(), reason="needs a C compiler that knows _Float16: it runs CUDA's kernels"
+)

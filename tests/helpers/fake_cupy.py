@@ -1,12 +1,14 @@
 """A CuPy that computes on the CPU: the GPU's half of the code runs where there is no GPU.
 
-    with installed() as cupy:            # stands in for the module `cupy` until the end of the block
+    with installed() as cupy:            # stands in for the module `cupy` until the end of the
+                                         block
         x = cupy.asarray(numpy_array)
 
-It finds plain mistakes: a NumPy array among device arrays, an array that NumPy would have to read from the device, a
-function that CuPy lacks (only those in FUNCTIONS are there, each looked up in CuPy's documentation), and how often the
-host waits: `cupy.waits` counts what synchronises. CUDA kernels run as C (`fake_cuda_c.py`). It finds no mistake in the
-order of streams, and says nothing of speed.
+It finds plain mistakes: a NumPy array among device arrays, an array that NumPy would have to read
+from the device, a function that CuPy lacks (only those in FUNCTIONS are there, each looked up in
+CuPy's documentation), and how often the host waits: `cupy.waits` counts what synchronises. CUDA
+kernels run as C (`fake_cuda_c.py`). It finds no mistake in the order of streams, and says nothing
+of speed.
 """
 
 import contextlib
@@ -17,17 +19,100 @@ import fake_cuda_c
 import numpy as np
 
 FUNCTIONS = [  # of CuPy 14
-    "abs", "absolute", "add", "arange", "concatenate", "count_nonzero", "einsum", "empty", "empty_like", "equal", "exp",
-    "flatnonzero", "full", "greater", "isfinite", "isnan", "log", "logical_and", "maximum", "mean", "multiply", "ones",
-    "ones_like", "partition", "power", "repeat", "sort", "sqrt", "subtract", "sum", "take", "tile", "true_divide", "where",
-    "zeros", "zeros_like", "matmul", "divide", "negative", "bitwise_and", "bitwise_or", "left_shift", "right_shift",
-    "less_equal", "greater_equal", "less",
-]  # fmt: skip
-TYPES = ["float16", "float32", "float64", "int32", "int64", "uint8", "uint16", "uint32", "bool_", "inf", "nan", "newaxis"]
-OPERATORS = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift"]
+    "abs",
+    "absolute",
+    "add",
+    "arange",
+    "concatenate",
+    "count_nonzero",
+    "einsum",
+    "empty",
+    "empty_like",
+    "equal",
+    "exp",
+    "flatnonzero",
+    "full",
+    "greater",
+    "isfinite",
+    "isnan",
+    "log",
+    "logical_and",
+    "maximum",
+    "mean",
+    "multiply",
+    "ones",
+    "ones_like",
+    "partition",
+    "power",
+    "repeat",
+    "sort",
+    "sqrt",
+    "subtract",
+    "sum",
+    "take",
+    "tile",
+    "true_divide",
+    "where",
+    "zeros",
+    "zeros_like",
+    "matmul",
+    "divide",
+    "negative",
+    "bitwise_and",
+    "bitwise_or",
+    "left_shift",
+    "right_shift",
+    "less_equal",
+    "greater_equal",
+    "less",
+]
+TYPES = [
+    "float16",
+    "float32",
+    "float64",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "bool_",
+    "inf",
+    "nan",
+    "newaxis",
+]
+OPERATORS = [
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "matmul",
+    "and",
+    "or",
+    "xor",
+    "lshift",
+    "rshift",
+]
 COMPARISONS = ["eq", "ne", "lt", "le", "gt", "ge"]
-METHODS = ["reshape", "sum", "mean", "max", "min", "astype", "transpose", "swapaxes", "view", "all", "any",
-           "argmax", "repeat", "ravel", "cumsum"]  # fmt: skip
+METHODS = [
+    "reshape",
+    "sum",
+    "mean",
+    "max",
+    "min",
+    "astype",
+    "transpose",
+    "swapaxes",
+    "view",
+    "all",
+    "any",
+    "argmax",
+    "repeat",
+    "ravel",
+    "cumsum",
+]
 
 
 class Array:
@@ -55,7 +140,9 @@ class Array:
         raise TypeError("implicit conversion to a NumPy array is not allowed")
 
     def __getitem__(self, index):
-        return Array(np.asarray(self._host[bare(index)]))  # a number stays an array, as on the device
+        return Array(
+            np.asarray(self._host[bare(index)])
+        )  # a number stays an array, as on the device
 
     def __setitem__(self, index, value):
         self._host[bare(index)] = bare(value)
@@ -68,13 +155,17 @@ class Array:
         if out is None:
             return self._host.copy()
         if out.shape != self.shape or out.dtype != self.dtype or not out.flags.c_contiguous:
-            raise ValueError(f"get: got {out.shape} {out.dtype}; wanted a contiguous {self.shape} {self.dtype}")
+            raise ValueError(
+                f"get: got {out.shape} {out.dtype}; wanted a contiguous {self.shape} {self.dtype}"
+            )
         out[...] = self._host
         return out
 
     def set(self, host):
         if type(host) is not np.ndarray or host.shape != self.shape or host.dtype != self.dtype:
-            raise TypeError(f"set: got {type(host)} {host.shape} {host.dtype}; wanted {self.shape} {self.dtype}")
+            raise TypeError(
+                f"set: got {type(host)} {host.shape} {host.dtype}; wanted {self.shape} {self.dtype}"
+            )
         self._host[...] = host
 
     def item(self):
@@ -107,7 +198,11 @@ def on_host(convert):
 
 for _name in METHODS:
     setattr(Array, _name, method(_name))
-for _name in [f"__{n}__" for n in OPERATORS + COMPARISONS] + [f"__r{n}__" for n in OPERATORS] + ["__neg__", "__invert__"]:
+for _name in (
+    [f"__{n}__" for n in OPERATORS + COMPARISONS]
+    + [f"__r{n}__" for n in OPERATORS]
+    + ["__neg__", "__invert__"]
+):
     setattr(Array, _name, method(_name))
 for _name in OPERATORS:
     setattr(Array, f"__i{_name}__", in_place(f"__i{_name}__"))
@@ -120,7 +215,9 @@ def bare(value):
     if isinstance(value, Array):
         return value._host
     if isinstance(value, np.ndarray):
-        raise TypeError(f"unsupported type: a NumPy array {value.shape} {value.dtype} among device arrays")
+        raise TypeError(
+            f"unsupported type: a NumPy array {value.shape} {value.dtype} among device arrays"
+        )
     if isinstance(value, tuple | list):
         return type(value)(bare(one) for one in value)
     if isinstance(value, dict):
@@ -176,9 +273,13 @@ class Device:
 
 
 cuda = types.SimpleNamespace(
-    Device=Device, Event=Event, Stream=Stream, get_current_stream=Stream, alloc_pinned_memory=bytearray,
+    Device=Device,
+    Event=Event,
+    Stream=Stream,
+    get_current_stream=Stream,
+    alloc_pinned_memory=bytearray,
     runtime=types.SimpleNamespace(getDeviceCount=lambda: 1),
-)  # fmt: skip
+)
 
 
 def asarray(value, dtype=None, order=None):

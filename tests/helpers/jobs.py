@@ -1,4 +1,6 @@
-"""Real MPI jobs in tests: `run_job` starts mpiexec, never waits longer than it was told, and leaves nothing behind."""
+"""Real MPI jobs in tests: `run_job` starts mpiexec, never waits longer than it was told, and leaves
+nothing behind.
+"""
 
 import os
 import shutil
@@ -13,8 +15,18 @@ from dataclasses import dataclass
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-MARK = "REFGF_TEST_JOB"  # every process of a job carries this variable, whoever its parent is by now
-OF_A_LAUNCHER = ("PMI_", "PMIX_", "HYDI_", "MPI_LOCAL", "OMPI_COMM_", "OMPI_UNIVERSE_", "PRTE_LAUNCHED")
+MARK = (
+    "REFGF_TEST_JOB"  # every process of a job carries this variable, whoever its parent is by now
+)
+OF_A_LAUNCHER = (
+    "PMI_",
+    "PMIX_",
+    "HYDI_",
+    "MPI_LOCAL",
+    "OMPI_COMM_",
+    "OMPI_UNIVERSE_",
+    "PRTE_LAUNCHED",
+)
 EVERYWHERE = {  # Open MPI refuses root and more ranks than cores; MPICH does not read these
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -54,26 +66,37 @@ needs_mpiexec = pytest.mark.skipif(_why_no_jobs() is not None, reason=str(_why_n
 
 
 def clean_environment(env: dict | None = None) -> dict[str, str]:
-    """This process's environment without what a launcher or refgf.launch put there, and with `env` on top
-    (None as a value removes a variable)."""
+    """This process's environment without what a launcher or refgf.launch put there, and with `env`
+    on top (None as a value removes a variable)."""
     launch = sys.modules.get("refgf.launch")
-    ours = {setting.name for setting in launch.settings if setting.by == "launch"} if launch else set()
-    result = {k: v for k, v in os.environ.items() if not k.startswith(OF_A_LAUNCHER) and k not in ours}
+    ours = (
+        {setting.name for setting in launch.settings if setting.by == "launch"} if launch else set()
+    )
+    result = {
+        k: v for k, v in os.environ.items() if not k.startswith(OF_A_LAUNCHER) and k not in ours
+    }
     path = os.pathsep.join(filter(None, [ROOT, result.get("PYTHONPATH")]))
     result = EVERYWHERE | result | {"PYTHONPATH": path} | (env or {})
     return {k: str(v) for k, v in result.items() if v is not None}
 
 
-def run_job(ranks: int, program: str | list, timeout: float = 60, env: dict | None = None, options=()) -> Ended:
-    """Run `program` on so many ranks (0: this Python alone, without mpiexec) and return how it ended.
+def run_job(
+    ranks: int, program: str | list, timeout: float = 60, env: dict | None = None, options=()
+) -> Ended:
+    """Run `program` on so many ranks (0: this Python alone, without mpiexec) and return how it
+    ended.
 
-    program: Python source as one string, or a list of arguments for python. options: arguments for mpiexec.
-    After `timeout` seconds the launcher and every process of the job are killed and timed_out is True.
+    program: Python source as one string, or a list of arguments for python. options: arguments for
+    mpiexec. After `timeout` seconds the launcher and every process of the job are killed and
+    timed_out is True.
     """
     python = [sys.executable, *(["-c", program] if isinstance(program, str) else map(str, program))]
     command = [mpiexec(), *options, "-n", str(ranks), *python] if ranks else python
     mark = uuid.uuid4().hex
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:  # a pipe would wait for every process
+    with (
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+    ):  # a pipe would wait for every process
         start = time.monotonic()
         process = subprocess.Popen(
             command,
@@ -108,7 +131,9 @@ def processes(mark: str) -> list[int]:
 
 
 def _still_there(mark: str, patience_s: float = 2.0) -> list[int]:
-    """What is left `patience_s` after the launcher has ended; it may return just before its ranks are gone."""
+    """What is left `patience_s` after the launcher has ended; it may return just before its ranks
+    are gone.
+    """
     end = time.monotonic() + patience_s
     while (left := processes(mark)) and time.monotonic() < end:
         time.sleep(0.05)
@@ -116,7 +141,9 @@ def _still_there(mark: str, patience_s: float = 2.0) -> list[int]:
 
 
 def _kill(process: subprocess.Popen, mark: str) -> None:
-    """SIGKILL to the launcher's process group, then to every process with the mark (ranks have their own groups)."""
+    """SIGKILL to the launcher's process group, then to every process with the mark (ranks have
+    their own groups).
+    """
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -131,4 +158,6 @@ def _kill(process: subprocess.Popen, mark: str) -> None:
 
 def _read(file) -> str:
     file.seek(0)
-    return file.read().decode(errors="replace").replace("\0", "")  # Open MPI pads its messages with zero bytes
+    return (
+        file.read().decode(errors="replace").replace("\0", "")
+    )  # Open MPI pads its messages with zero bytes

@@ -5,9 +5,9 @@ from functools import partial
 
 from refgf.comm.ring import ring_allreduce
 from refgf.exchange.csc import CSCSettings
-from refgf.exchange.result import UNOBSERVED
 from refgf.exchange.lazy import Theta
 from refgf.exchange.momentum_correction import Residual
+from refgf.exchange.result import UNOBSERVED
 from refgf.papers.jia.lars import LARS
 from refgf.training.gradientflow import GradientFlow
 from refgf.training.sgd import MomentumSGD

@@ -11,12 +11,12 @@ from kit import layers
 from lab import machine_file
 from refgf.machine import threads
 from refgf.nn.alexnet import AlexNet
-from refgf.predict.cost import Link, ring_line
 from refgf.papers.scaling.machine import load, save
 from refgf.papers.scaling.published import TEN_GIGABIT
 from refgf.papers.scaling.scaling import best_theta_step, ready_of
 from refgf.papers.scaling.systems import scaling_efficiency, stack
 from refgf.papers.scaling.workloads import alexnet
+from refgf.predict.cost import Link, ring_line
 
 POINTS = [{"ranks": p, "links": {"float32": Link(1e-5 * (p > 1), 1e-9 * (p > 1))}} for p in (1, 2, 3)]
 

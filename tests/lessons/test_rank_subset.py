@@ -8,8 +8,8 @@ import pytest
 import kit
 from lab import kernel_times, rank_subset
 from refgf.comm import ring
-from refgf.machine import threads
 from refgf.comm.schedule import collective
+from refgf.machine import threads
 from refgf.oracle.definitions import ring_traffic
 from refgf.papers.barrachina.kernels import DIRECTIONS, KernelShape, draw_shapes
 

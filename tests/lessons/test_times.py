@@ -8,10 +8,10 @@ import pytest
 import kit
 from kit import call_times, calls, flow, images, step_times
 from refgf.comm import ring
-from refgf.machine import threads
 from refgf.comm.schedule import collective
-from refgf.nn.alexnet import AlexNet
+from refgf.machine import threads
 from refgf.machine.digits import digits
+from refgf.nn.alexnet import AlexNet
 from refgf.training.step import replica
 
 # rank 0 starts at 0: gradients after 1 and 2, end at 2.5; rank 1 gets a core at 2: 3, 4, 4.5. Both leave the barrier at 5.

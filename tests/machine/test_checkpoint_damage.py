@@ -25,11 +25,12 @@ def newest(tmp_path):
 
 
 def require_the_one_before(newest):
-    """The newest is reported as damaged, nothing else is said, and the one before is resumed."""
+    """The newest is reported as damaged, and the one before is resumed; returns the report."""
     position, said = resumed(newest.parent)
     assert position == {"at": 1}, said
     assert len(said) == 2 and said[0].startswith(f"checkpoint {newest.name} is damaged (rank"), said
     assert said[0].endswith("; trying the one before") and said[1].startswith("resumed from"), said
+    return said[0]
 
 
 def truncate(path):
@@ -70,7 +71,9 @@ def test_a_damaged_file_gives_way_to_the_checkpoint_before(newest, file, harm):
         position, said = resumed(newest.parent)
         assert position == {"at": 1} and len(said) == 1
     else:
-        require_the_one_before(newest)
+        reason = require_the_one_before(newest)
+        assert file in reason
+        assert ("not a regular file" in reason) == (harm in (pipe, endless, folder))
 
 
 def test_all_damaged_is_an_error(newest):

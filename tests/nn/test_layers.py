@@ -143,6 +143,6 @@ def test_a_new_mask_in_backward_goes_red():
             self.kept = self.rng().random(dy.shape) >= self.probability
             return super().backward(dy, ready)
 
-    layer = Wrong("dropout", (40, 5), 0.3, workspace())
+    layer = Wrong("dropout", (40, 5), 0.3, workspace(), np.random.default_rng)
     with pytest.raises(AssertionError, match="input"):
         assert_layer(layer, images((2, 40, 5)), before_forward=same_mask_each_time(layer))

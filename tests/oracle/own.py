@@ -37,7 +37,8 @@ from refgf.papers.jia.accumulate import accumulated_step
 from refgf.papers.jia.lars import LARS, ParallelNorms
 from refgf.papers.mgwfbp.merged import Groups
 from refgf.predict.timeline import explicit
-from refgf.training.sgd import MomentumSGD, polynomial_decay, warmup
+from refgf.training.rates import polynomial_decay, warmup
+from refgf.training.sgd import MomentumSGD
 
 ALGORITHMS = {"ring": ring.allreduce, "direct": direct.allreduce}
 ALLREDUCE = {"ring": ring_allreduce, "direct": direct_allreduce}

@@ -4,8 +4,8 @@ import numpy as np
 from own_prescribed import Prescribed, Spec
 from stacks import new_model
 
-from refgf.comm.trace import TracedComm
 from refgf.machine import threads
+from refgf.machine.trace import TracedComm
 from refgf.oracle.judge.functions.daso import daso_settings
 from refgf.papers.daso import daso
 from refgf.papers.daso import phases as plan

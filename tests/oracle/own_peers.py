@@ -5,8 +5,8 @@ import numpy as np
 from refgf.comm import gather, tree
 from refgf.comm.schedule import collective
 from refgf.comm.slices import length, slices
-from refgf.comm.trace import TracedComm
 from refgf.machine import threads
+from refgf.machine.trace import TracedComm
 from refgf.papers.jia import doubling, hierarchical
 from refgf.papers.mstopk.topk import HiTopK, TopK, exact_top_k, keep_count, mstopk  # noqa: F401  own.mstopk
 

@@ -2,16 +2,18 @@
 
     mpiexec -n 8 python tests/speed/allreduce_speed.py [results.json]
 
-Ours: the ring, and the call that was measured to be the fastest for its size (`engine/selection.py`; MPI's own is among them), on
-an array like everybody's, and on a gradient pool in shared memory (`engine/shared.py`): the bar is on that one.
-Peers: the Allreduce of the MPI that runs this, and in jobs of their own that of the other MPI and gloo's, if installed.
-All sides take turns. A turn is a row of calls, as many as 64 MiB hold, at most MOST_CALLS (of gloo, whose shortest takes
-20 ms where ranks share cores, GLOO_CALLS), after a row that is not timed: ranks that have slept meanwhile first have to
-spread over the cores again. A time is the mean of a row on the slowest rank, the median over the repeats; a ratio (below 1:
-ours is faster) is the median of the pairs' ratios, with its range. `memory` is what the ring holds beside the vector, in
-slices of n/p elements. An exchange of nothing is measured as MPI's Barrier called from Python, and as our own call with an
-empty array: where the best peer is below the faster of them, the floor, the bar is FLOORS times the floor. A time here says
-nothing about another machine.
+Ours: the ring, and the call that was measured to be the fastest for its size
+(`engine/selection.py`; MPI's own is among them), on an array like everybody's, and on a gradient
+pool in shared memory (`engine/shared.py`): the bar is on that one. Peers: the Allreduce of the MPI
+that runs this, and in jobs of their own that of the other MPI and gloo's, if installed. All sides
+take turns. A turn is a row of calls, as many as 64 MiB hold, at most MOST_CALLS (of gloo, whose
+shortest takes 20 ms where ranks share cores, GLOO_CALLS), after a row that is not timed: ranks that
+have slept meanwhile first have to spread over the cores again. A time is the mean of a row on the
+slowest rank, the median over the repeats; a ratio (below 1: ours is faster) is the median of the
+pairs' ratios, with its range. `memory` is what the ring holds beside the vector, in slices of n/p
+elements. An exchange of nothing is measured as MPI's Barrier called from Python, and as our own
+call with an empty array: where the best peer is below the faster of them, the floor, the bar is
+FLOORS times the floor. A time here says nothing about another machine.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
@@ -46,24 +48,45 @@ def main(arguments: list[str]) -> None:
     own = f"{vendor} {'.'.join(map(str, version))}"
     ours = candidates(comm)
     pool = ours["shared memory"].zeros(SIZES[-1] // 4)
-    fastest, pooled = Fastest(ours, measure(comm, ours)), Fastest(ours, measure(comm, ours, zeros=lambda n, _: pool[:n]))
-    sides = {"ring": timed(comm, ours["ring"]), "fastest": timed(comm, fastest),
-             "in a pool": lambda x: timed(comm, pooled)(pool[: x.size])}  # fmt: skip
+    fastest, pooled = (
+        Fastest(ours, measure(comm, ours)),
+        Fastest(ours, measure(comm, ours, zeros=lambda n, _: pool[:n])),
+    )
+    sides = {
+        "ring": timed(comm, ours["ring"]),
+        "fastest": timed(comm, fastest),
+        "in a pool": lambda x: timed(comm, pooled)(pool[: x.size]),
+    }
     others = [(gloo(comm), GLOO_CALLS)]
     if vendor == "Open MPI":
         say(comm, "left out: MPICH, as Open MPI runs this; next: make peers MPI=mpich")
     else:
         others.append((open_mpi(comm, OTHER), MOST_CALLS))
     peers = {own: timed(comm, lambda x: comm.Allreduce(MPI.IN_PLACE, x))} | there(comm, others)
-    say(comm, f"allreduce, {comm.size} ranks, {refgf.launch.job.cores} cores; ms of the slowest rank, median")
+    say(
+        comm,
+        f"allreduce, {comm.size} ranks, {refgf.launch.job.cores} cores; ms of the slowest rank, median",
+    )
     sides["barrier"] = timed(comm, lambda x: comm.Barrier())
-    sides["empty"] = lambda x: row(comm.Barrier, lambda: ours["shared memory"](pool[:0]), calls_of(x))
-    say(comm, line("bytes", "chosen", sides | peers, ["pool/best", "range", "fastest/best", "ring/best", "memory"]))
+    sides["empty"] = lambda x: row(
+        comm.Barrier, lambda: ours["shared memory"](pool[:0]), calls_of(x)
+    )
+    say(
+        comm,
+        line(
+            "bytes",
+            "chosen",
+            sides | peers,
+            ["pool/best", "range", "fastest/best", "ring/best", "memory"],
+        ),
+    )
     rows = [row for nbytes in SIZES for row in size_rows(comm, sides, peers, nbytes, pooled)]
     for other, _ in others:
         other.close()
     if arguments and comm.rank == 0:
-        Path(arguments[0]).write_text(json.dumps({"ranks": comm.size, "mpi": own, "rows": rows}, indent=1) + "\n")
+        Path(arguments[0]).write_text(
+            json.dumps({"ranks": comm.size, "mpi": own, "rows": rows}, indent=1) + "\n"
+        )
 
 
 def line(nbytes, chosen: str, cells, ends: list[str]) -> str:
@@ -75,8 +98,11 @@ def there(comm, others: list) -> dict:
     for other, _ in others:
         if other.missing:
             say(comm, f"left out: {other.missing}")
-    return {other.library: lambda x, other=other, most=most: other.seconds(x.size, calls_of(x, most))
-            for other, most in others if not other.missing}  # fmt: skip
+    return {
+        other.library: lambda x, other=other, most=most: other.seconds(x.size, calls_of(x, most))
+        for other, most in others
+        if not other.missing
+    }
 
 
 def timed(comm, allreduce):
@@ -98,7 +124,9 @@ def size_rows(comm, sides: dict, peers: dict, nbytes: int, pooled: Fastest) -> l
     medians_ms = {name: 1e3 * float(np.median(times)) for name, times in times_s.items()}
     best = min(peers, key=medians_ms.get)
     told = {"milliseconds": medians_ms, "chosen": pooled.chosen[nbytes]}
-    on_ring, fastest, in_pool = (compared(name, best, times_s, nbytes) | told for name in ("ring", "fastest", "in a pool"))
+    on_ring, fastest, in_pool = (
+        compared(name, best, times_s, nbytes) | told for name in ("ring", "fastest", "in a pool")
+    )
     on_ring["memory_slices"] = scratch_slices(comm, nbytes // 4)
     rows = [on_ring, fastest, in_pool]
     floor = min(FLOOR, key=medians_ms.get)
@@ -106,16 +134,28 @@ def size_rows(comm, sides: dict, peers: dict, nbytes: int, pooled: Fastest) -> l
         rows.append(compared("in a pool", floor, times_s, nbytes) | {"wanted": ["at most", FLOORS]})
     else:
         in_pool["wanted"] = ["at most", HALF if nbytes >= LONG else 1.0]
-    ends = [f"{in_pool['ratio']:.2f}", f"{in_pool['ratio_min']:.2f} to {in_pool['ratio_max']:.2f}", f"{fastest['ratio']:.2f}",
-            f"{on_ring['ratio']:.2f}", f"{on_ring['memory_slices']:.2f}"]  # fmt: skip
-    say(comm, line(nbytes, pooled.chosen[nbytes], [f"{ms:.3f}" for ms in medians_ms.values()], ends))
+    ends = [
+        f"{in_pool['ratio']:.2f}",
+        f"{in_pool['ratio_min']:.2f} to {in_pool['ratio_max']:.2f}",
+        f"{fastest['ratio']:.2f}",
+        f"{on_ring['ratio']:.2f}",
+        f"{on_ring['memory_slices']:.2f}",
+    ]
+    say(
+        comm, line(nbytes, pooled.chosen[nbytes], [f"{ms:.3f}" for ms in medians_ms.values()], ends)
+    )
     return rows
 
 
 def compared(name: str, other: str, times_s: dict, nbytes: int) -> dict:
     ratios = (times_s[name] / times_s[other]).tolist()
-    return {"name": f"{name} / {other}, {nbytes} bytes", "ratio": statistics.median(ratios), "ratio_min": min(ratios),
-            "ratio_max": max(ratios), "repeats": len(ratios)}  # fmt: skip
+    return {
+        "name": f"{name} / {other}, {nbytes} bytes",
+        "ratio": statistics.median(ratios),
+        "ratio_min": min(ratios),
+        "ratio_max": max(ratios),
+        "repeats": len(ratios),
+    }
 
 
 def slowest_times(comm, sides: dict, nbytes: int) -> dict[str, np.ndarray]:

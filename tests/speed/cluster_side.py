@@ -1,9 +1,10 @@
 """The ranks' side of cluster_speed.py, on the emulated cluster: python cluster_side.py OUT
 
-Raw TCP between two nodes, the ring as it is taught and pipelined, the two-level ring where nodes have several ranks, the
-call measured fastest for the size (MPI's own is among them), and MPI's own Allreduce take turns; calls follow each other
-without a pause until every link has carried at least BURSTS times what its shaper may give on credit, or for MAX_CALLS
-calls. Times are the slowest rank's. A tensor below SMALL elements is small.
+Raw TCP between two nodes, the ring as it is taught and pipelined, the two-level ring where nodes
+have several ranks, the call measured fastest for the size (MPI's own is among them), and MPI's own
+Allreduce take turns; calls follow each other without a pause until every link has carried at least
+BURSTS times what its shaper may give on credit, or for MAX_CALLS calls. Times are the slowest
+rank's. A tensor below SMALL elements is small.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
@@ -26,7 +27,11 @@ from refgf.papers.scaling.workloads import resnet50
 SIZES = [1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26, 250_000_000]  # bytes
 MAX_CALLS = 500
 LONG = 1 << 26  # bytes; messages of 32 MiB are slower than their bytes say, in MPI's own too
-BURSTS, REPEATS, SMALL = 250, 5, 32_768  # after 20 bursts credit flatters nobody; after 250 by 0.4 % at most
+BURSTS, REPEATS, SMALL = (
+    250,
+    5,
+    32_768,
+)  # after 20 bursts credit flatters nobody; after 250 by 0.4 % at most
 
 
 def main(out: str) -> None:
@@ -35,13 +40,27 @@ def main(out: str) -> None:
     short, long = measure(comm, ours), measure(comm, ours, [LONG], [(1, 1.0)])
     fastest = Fastest(ours, {name: short[name] + long[name] for name in ours})
 
-    def own(x) -> None:  # twice: what two equal sides differ by is the smallest difference that means something
+    def own(
+        x,
+    ) -> (
+        None
+    ):  # twice: what two equal sides differ by is the smallest difference that means something
         comm.Allreduce(MPI.IN_PLACE, x)
 
-    sides = {"plain ring": ours["ring"], "ring": ours["pipelined ring"], "fastest": fastest, "own": own, "own again": own}
+    sides = {
+        "plain ring": ours["ring"],
+        "ring": ours["pipelined ring"],
+        "fastest": fastest,
+        "own": own,
+        "own again": own,
+    }
     if "two-level ring" in ours:  # knows the nodes, as MPI's own does
         sides["ring by nodes"] = ours["two-level ring"]
-    found = {"sizes": [size_row(comm, sides, nbytes) | {"chosen": fastest.chosen[nbytes]} for nbytes in SIZES]}
+    found = {
+        "sizes": [
+            size_row(comm, sides, nbytes) | {"chosen": fastest.chosen[nbytes]} for nbytes in SIZES
+        ]
+    }
     small = [tensor.elements for tensor in resnet50().tensors if tensor.elements < SMALL]
     found["small"] = lazy_rows(comm, ours["ring"], small)
     if comm.rank == 0:
@@ -50,7 +69,10 @@ def main(out: str) -> None:
 
 def size_row(comm, sides: dict, nbytes: int) -> dict:
     x = np.zeros(nbytes // 4, np.float32)
-    calls = min(MAX_CALLS, max(1, -(-BURSTS * burst_bytes() // round(2 * nbytes * (comm.size - 1) / comm.size))))
+    calls = min(
+        MAX_CALLS,
+        max(1, -(-BURSTS * burst_bytes() // round(2 * nbytes * (comm.size - 1) / comm.size))),
+    )
     row = {"bytes": nbytes, "calls": calls, "raw": []} | {name: [] for name in sides}
     for repeat in range(repeats(nbytes)):
         row["raw"].append(probe(comm, [(0, 1)])[0]["raw"])

@@ -1,12 +1,15 @@
-"""The emulated cluster and the ring on it: 4 nodes at 1 Gbit/s, MTU 1500, with 1 and with 2 ranks a node.
+"""The emulated cluster and the ring on it: 4 nodes at 1 Gbit/s, MTU 1500, with 1 and with 2 ranks a
+node.
 
     python tests/speed/cluster_speed.py [results.json]
 
-Bus bandwidth is 2(p-1)/p N/t: what every link carries, whatever p is. It is held against raw TCP goodput, one way between
-two nodes, measured in turn with it. Every figure is a median of repeats, with its range. The ring is the pipelined one, which
-adds while it sends; the plain one, a step at a time, is printed beside it. MPI's own Allreduce knows the nodes; held against
-it is the ring that knows them too, in two levels where a node has several ranks (column ring/own, with the 95 % interval of the
-median). What two equal sides differ by, own/own, is the smallest difference that means something.
+Bus bandwidth is 2(p-1)/p N/t: what every link carries, whatever p is. It is held against raw TCP
+goodput, one way between two nodes, measured in turn with it. Every figure is a median of repeats,
+with its range. The ring is the pipelined one, which adds while it sends; the plain one, a step at a
+time, is printed beside it. MPI's own Allreduce knows the nodes; held against it is the ring that
+knows them too, in two levels where a node has several ranks (column ring/own, with the 95 %
+interval of the median). What two equal sides differ by, own/own, is the smallest difference that
+means something.
 """
 
 import json
@@ -26,13 +29,17 @@ FROM_BYTES, OWN_FROM_BYTES = 4 << 20, 1 << 20  # smaller vectors are latency
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Prints the bars; writes the numbers to the file named by the first argument, if there is one; returns them."""
+    """Prints the bars; writes the numbers to the file named by the first argument, if there is one;
+    returns them.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     if reason := no_cluster():
         print(f"left out: {reason}")
         return {}
     results = {"start_stop_s": [start_and_stop() for _ in range(5)]}
-    results["start_stop_row"] = bar("start and stop of 4 nodes, seconds", results["start_stop_s"], 2.0)
+    results["start_stop_row"] = bar(
+        "start and stop of 4 nodes, seconds", results["start_stop_s"], 2.0
+    )
     for each, share in SHARE.items():
         results[each] = on_cluster(each)
         report(NODES * each, results[each], share)
@@ -55,7 +62,11 @@ def start_and_stop() -> float:
 def on_cluster(each: int) -> dict:
     out = HERE.parents[1] / "results" / f"cluster_side_{each}.json"
     out.parent.mkdir(exist_ok=True)
-    subprocess.run(cluster(each, sys.executable, HERE / "cluster_side.py", out), check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        cluster(each, sys.executable, HERE / "cluster_side.py", out),
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     found = json.loads(out.read_text())
     out.unlink()
     return found
@@ -63,32 +74,51 @@ def on_cluster(each: int) -> dict:
 
 def report(p: int, found: dict, share: float) -> None:
     print(f"{NODES} nodes x {p // NODES} ranks, {RATE}; rates in MB/s")
-    heads = (f"{'raw TCP':>16} {'ring, bus':>16} {'own, bus':>16} {'ring/raw':>9} {'plain/own s':>12} {'ring/own s':>22} "
-             f"{'fastest/own s':>14} {'own/own s':>10}")  # fmt: skip
+    heads = (
+        f"{'raw TCP':>16} {'ring, bus':>16} {'own, bus':>16} {'ring/raw':>9} {'plain/own s':>12} {'ring/own s':>22} "
+        f"{'fastest/own s':>14} {'own/own s':>10}"
+    )
     print(f"{'bytes':>12} {heads}")
     for row in found["sizes"]:
         factor = 2 * (p - 1) / p * row["bytes"] / 1e6
-        rates = {"raw": [r / 1e6 for r in row["raw"]]} | {side: [factor / s for s in row[side]] for side in ("ring", "own")}
-        told = " ".join(f"{statistics.median(r):5.1f} [{min(r):.0f}..{max(r):.0f}]".rjust(16) for r in rates.values())
-        row["of_raw"] = statistics.median(ring / raw for ring, raw in zip(rates["ring"], rates["raw"]))
+        rates = {"raw": [r / 1e6 for r in row["raw"]]} | {
+            side: [factor / s for s in row[side]] for side in ("ring", "own")
+        }
+        told = " ".join(
+            f"{statistics.median(r):5.1f} [{min(r):.0f}..{max(r):.0f}]".rjust(16)
+            for r in rates.values()
+        )
+        row["of_raw"] = statistics.median(
+            ring / raw for ring, raw in zip(rates["ring"], rates["raw"])
+        )
         name = f"{row['bytes']} bytes, {NODES} x {p // NODES}"
-        row["ring_row"] = compared(f"ring / MPI's own, {name}", row.get("ring by nodes", row["ring"]), row["own"])
+        row["ring_row"] = compared(
+            f"ring / MPI's own, {name}", row.get("ring by nodes", row["ring"]), row["own"]
+        )
         plain = compared(f"plain ring / MPI's own, {name}", row["plain ring"], row["own"])["ratio"]
-        same = compared(f"MPI's own again / MPI's own, {name}", row["own again"], row["own"])["ratio"]
+        same = compared(f"MPI's own again / MPI's own, {name}", row["own again"], row["own"])[
+            "ratio"
+        ]
         if row["bytes"] < OWN_FROM_BYTES:
             del row["ring_row"]["wanted"]
         row["fastest_row"] = compared(f"fastest / MPI's own, {name}", row["fastest"], row["own"])
         if row["chosen"] == "MPI's own":  # the same call on both sides
             del row["fastest_row"]["wanted"]
-        print(f"{row['bytes']:>12} {told} {row['of_raw']:>9.3f} {plain:>12.3f} {written(row['ring_row']):>22} "
-              f"{row['fastest_row']['ratio']:>14.3f} {same:>10.3f} {row['chosen']}")  # fmt: skip
+        print(
+            f"{row['bytes']:>12} {told} {row['of_raw']:>9.3f} {plain:>12.3f} {written(row['ring_row']):>22} "
+            f"{row['fastest_row']['ratio']:>14.3f} {same:>10.3f} {row['chosen']}"
+        )
     long = [row["of_raw"] for row in found["sizes"] if row["bytes"] >= FROM_BYTES]
     what = f"ring over raw TCP, worst size from {FROM_BYTES >> 20} MiB, {NODES} x {p // NODES}"
     found["raw_row"] = bar(what, min(long), share, least=True)
-    worst(f"ring over MPI's own from {OWN_FROM_BYTES >> 20} MiB",
-          [row["ring_row"] for row in found["sizes"] if row["bytes"] >= OWN_FROM_BYTES])  # fmt: skip
-    worst("the call measured fastest over MPI's own, where it is another one",
-          [row["fastest_row"] for row in found["sizes"] if "wanted" in row["fastest_row"]])  # fmt: skip
+    worst(
+        f"ring over MPI's own from {OWN_FROM_BYTES >> 20} MiB",
+        [row["ring_row"] for row in found["sizes"] if row["bytes"] >= OWN_FROM_BYTES],
+    )
+    worst(
+        "the call measured fastest over MPI's own, where it is another one",
+        [row["fastest_row"] for row in found["sizes"] if "wanted" in row["fastest_row"]],
+    )
     small = found["small"]
     gains = [eager / lazy for eager, lazy in zip(small["eager"], small["lazy"])]
     what = f"one call for ResNet-50's {small['tensors']} small tensors, times faster than eager"

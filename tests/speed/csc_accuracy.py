@@ -1,10 +1,13 @@
-"""Does sparsity cost accuracy? CSC at 10 % beside dense training after the same epochs, paired over 5 folds x 3 seeds.
+"""Does sparsity cost accuracy? CSC at 10 % beside dense training after the same epochs, paired over
+5 folds x 3 seeds.
 
-    mpiexec -n 4 python tests/speed/csc_accuracy.py FOLDER [--data PATH] [--seconds 150] [--kinds dense dgc ...]
+    mpiexec -n 4 python tests/speed/csc_accuracy.py FOLDER [--data PATH] [--seconds 150] [--kinds
+    dense dgc ...]
 
-Too long for `make peers`, so it goes in pieces: each training leaves a file in FOLDER, those that are there are not done
-again, and after --seconds none is begun. In the end it prints the 95 % interval of the difference over the pairs that are
-complete; its lower end should be above -1 point. Trainings are those of lesson 06 --full.
+Too long for `make peers`, so it goes in pieces: each training leaves a file in FOLDER, those that
+are there are not done again, and after --seconds none is begun. In the end it prints the 95 %
+interval of the difference over the pairs that are complete; its lower end should be above -1 point.
+Trainings are those of lesson 06 --full.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
@@ -25,7 +28,16 @@ import kit  # noqa: E402  the lessons' own training
 from kit import images, trials  # noqa: E402
 
 PAIRS = [(seed, fold) for seed in (1, 2, 3) for fold in range(5)]
-SETTINGS = ("data", "image_size", "width", "batch", "rate", "epochs", "density", "warmup")  # must be alike in a folder
+SETTINGS = (
+    "data",
+    "image_size",
+    "width",
+    "batch",
+    "rate",
+    "epochs",
+    "density",
+    "warmup",
+)  # must be alike in a folder
 LIMIT = -1.0  # points
 
 
@@ -33,22 +45,39 @@ def main() -> int:
     run = kit.Run(MPI.COMM_WORLD, parsed())
     settings = {name: str(getattr(run.options, name)) for name in SETTINGS} | {"ranks": run.size}
     if run.rank == 0:
-        read(run.options, settings)  # refuses another run's folder before there is anything new in it
+        read(
+            run.options, settings
+        )  # refuses another run's folder before there is anything new in it
     train_all(run, settings)
     return report(read(run.options, settings), run.options.kinds) if run.rank == 0 else 0
 
 
 def parsed():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
     add("folder", type=Path, help="where each training leaves its result")
     add("--seconds", type=float, default=1e9, help="begin no training after so many")
-    add("--kinds", nargs="+", default=["dense", "dgc"], help="dense, and forms of momentum correction as in lesson 06")
+    add(
+        "--kinds",
+        nargs="+",
+        default=["dense", "dgc"],
+        help="dense, and forms of momentum correction as in lesson 06",
+    )
     add("--density", type=float, default=10.0)
-    add("--warmup", type=float, nargs="*", metavar="PERCENT", help="densities of the first epochs (100 100 50 25)")
+    add(
+        "--warmup",
+        type=float,
+        nargs="*",
+        metavar="PERCENT",
+        help="densities of the first epochs (100 100 50 25)",
+    )
     images.arguments(SimpleNamespace(argument=add))
     parser.set_defaults(batch=16, epochs=12, warmup=list(trials.WARMUP))
-    return parser.parse_args(namespace=argparse.Namespace(link=None, threads=None, quick=False, full=True))
+    return parser.parse_args(
+        namespace=argparse.Namespace(link=None, threads=None, quick=False, full=True)
+    )
 
 
 def train_all(run: kit.Run, settings: dict) -> None:
@@ -59,8 +88,12 @@ def train_all(run: kit.Run, settings: dict) -> None:
             path = file_of(run.options, name, seed, fold)
             if run.plain.bcast(path.exists() or time.monotonic() - start_s > run.options.seconds):
                 continue
-            rows = trials.training(run, name, seed, *images.fold(run, *split, fold), run.options.epochs)
-            run.say(f"{name}, seed {seed}, fold {fold}: {trials.told([rows])}, {rows[-1]['seconds']:.0f} s of training")
+            rows = trials.training(
+                run, name, seed, *images.fold(run, *split, fold), run.options.epochs
+            )
+            run.say(
+                f"{name}, seed {seed}, fold {fold}: {trials.told([rows])}, {rows[-1]['seconds']:.0f} s of training"
+            )
             if run.rank == 0:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(json.dumps({"settings": settings, "rows": rows}))
@@ -79,7 +112,9 @@ def read(options, settings: dict) -> dict:
             if path.exists():
                 saved = json.loads(path.read_text())
                 if saved["settings"] != settings:
-                    sys.exit(f"{path}: got {saved['settings']}; wanted {settings}; next: another folder")
+                    sys.exit(
+                        f"{path}: got {saved['settings']}; wanted {settings}; next: another folder"
+                    )
                 found[name, pair] = saved["rows"]
     return found
 
@@ -89,13 +124,18 @@ def report(found: dict, kinds: list[str]) -> int:
     missed = False
     for name in kinds:
         pairs = [pair for pair in PAIRS if {(name, pair), ("dense", pair)} <= set(found)]
-        some, dense = [found[name, pair] for pair in pairs], [found["dense", pair] for pair in pairs]
+        some, dense = (
+            [found[name, pair] for pair in pairs],
+            [found["dense", pair] for pair in pairs],
+        )
         print(f"{name:>12}: {trials.told(some)}" if pairs else f"{name:>12}: nothing yet")
         if name != "dense" and len(pairs) > 1:
             mean, half = trials.difference(some, dense)
             missed = missed or (mean - half <= LIMIT and len(pairs) == len(PAIRS))
-            print(f"{'ok  ' if mean - half > LIMIT else 'MISS'} {name} minus dense, {len(pairs)} of {len(PAIRS)} pairs: "
-                  f"{trials.interval(some, dense)} (wanted above {LIMIT:g})")  # fmt: skip
+            print(
+                f"{'ok  ' if mean - half > LIMIT else 'MISS'} {name} minus dense, {len(pairs)} of {len(PAIRS)} pairs: "
+                f"{trials.interval(some, dense)} (wanted above {LIMIT:g})"
+            )
     return int(missed)
 
 

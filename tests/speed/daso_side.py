@@ -1,6 +1,7 @@
 """DASO beside synchronous training, on the emulated cluster: python daso_side.py MODE OUT [ALONE_S]
 
-    alone     a step of the network without any exchange, all ranks computing; the rate at which a node's bytes take as long
+    alone     a step of the network without any exchange, all ranks computing; the rate at which a
+              node's bytes take as long
     compute   epochs of each way to train, all ranks computing
     wait      the same behind a network that waits ALONE_S instead of computing
 
@@ -60,7 +61,9 @@ class Alone:
 
 
 class Waiting(WaitingNetwork):
-    """Begins each step with the same gradients: those of the step before have been summed, and would grow."""
+    """Begins each step with the same gradients: those of the step before have been summed, and
+    would grow.
+    """
 
     def loss(self, images, labels, global_batch) -> float:
         self.initialize(0)
@@ -68,12 +71,16 @@ class Waiting(WaitingNetwork):
 
 
 def network(alone_s: float | None):
-    """The real one, or one that waits: a third of the time forward, the rest for one gradient after the other."""
+    """The real one, or one that waits: a third of the time forward, the rest for one gradient after
+    the other.
+    """
     net = AlexNet(10, IMAGE_SIZE, WIDTH)
     if alone_s is None:
         return net
     each = 2 / 3 * alone_s / len(net.tensors)
-    return Waiting(net.tensors, {"forward_s": alone_s / 3, "steps_s": [each] * len(net.tensors), "rest_s": 0.0})
+    return Waiting(
+        net.tensors, {"forward_s": alone_s / 3, "steps_s": [each] * len(net.tensors), "rest_s": 0.0}
+    )
 
 
 def new_model(alone_s: float | None):
@@ -88,17 +95,27 @@ def stacks(comm, alone_s: float | None) -> dict:
     def flow(**parts) -> GradientFlow:
         return GradientFlow(sleeping(comm), new_model(alone_s), allreduce=two_level, **parts)
 
-    found = {"no exchange": Alone(flow().model), "synchronous": flow(),
-             "synchronous, overlapped": flow(overlap=True, grouping=Theta(2**18))}  # fmt: skip
+    found = {
+        "no exchange": Alone(flow().model),
+        "synchronous": flow(),
+        "synchronous, overlapped": flow(overlap=True, grouping=Theta(2**18)),
+    }
     for name, phase in PHASES.items():
         found[name] = DASO(comm, new_model(alone_s), nodes, Constant(phase), BATCHES)
     return found
 
 
 def time_epochs(comm, some: dict, repeats: int) -> dict:
-    """Seconds of a batch, averaged over an epoch, until the slowest rank has ended it; one epoch of each in turn."""
+    """Seconds of a batch, averaged over an epoch, until the slowest rank has ended it; one epoch of
+    each in turn.
+    """
     rng = np.random.default_rng(comm.rank)
-    batch = rng.standard_normal((BATCH, IMAGE_SIZE, IMAGE_SIZE, 3), np.float32), np.arange(BATCH) % 10, BATCH * comm.size, 0.0
+    batch = (
+        rng.standard_normal((BATCH, IMAGE_SIZE, IMAGE_SIZE, 3), np.float32),
+        np.arange(BATCH) % 10,
+        BATCH * comm.size,
+        0.0,
+    )
     found = {name: [] for name in some}
     for repeat in range(1 + repeats):
         for name, stack in some.items():
@@ -110,22 +127,31 @@ def time_epochs(comm, some: dict, repeats: int) -> dict:
                 found[name].append((time.perf_counter() - start_s) / BATCHES)
     for stack in some.values():
         stack.close()
-    return {name: [max(each) for each in zip(*comm.allgather(seconds))] for name, seconds in found.items()}
+    return {
+        name: [max(each) for each in zip(*comm.allgather(seconds))]
+        for name, seconds in found.items()
+    }
 
 
 def alone(comm) -> dict:
-    """Its time, and the rate of links (bit/s) at which a synchronous step of a node needs as long to send its bytes."""
+    """Its time, and the rate of links (bit/s) at which a synchronous step of a node needs as long
+    to send its bytes.
+    """
     flow = GradientFlow(comm, new_model(None))
     seconds = time_epochs(comm, {"alone": Alone(flow.model)}, REPEATS)["alone"]
     flow.close()
     m = len(nodes_of(comm))
-    sent = 2 * (m - 1) / m * flow.model.parameters.flat.nbytes  # two-level ring: a node's link carries each slice once
+    sent = (
+        2 * (m - 1) / m * flow.model.parameters.flat.nbytes
+    )  # two-level ring: a node's link carries each slice once
     return {"alone": seconds, "bytes": sent, "rate": ROOM * 8 * sent / statistics.median(seconds)}
 
 
 if __name__ == "__main__":
     mode, out, *more = sys.argv[1:]
     world, alone_s = MPI.COMM_WORLD, float(more[0]) if more else None
-    result = alone(world) if mode == "alone" else time_epochs(world, stacks(world, alone_s), REPEATS)
+    result = (
+        alone(world) if mode == "alone" else time_epochs(world, stacks(world, alone_s), REPEATS)
+    )
     if world.rank == 0:
         Path(out).write_text(json.dumps(result))

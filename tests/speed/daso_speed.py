@@ -1,11 +1,13 @@
-"""DASO against synchronous training on the emulated cluster, 4 nodes x 2 ranks, where communication is half of a step.
+"""DASO against synchronous training on the emulated cluster, 4 nodes x 2 ranks, where communication
+is half of a step.
 
     python tests/speed/daso_speed.py [results.json]
 
-First a step alone is timed, and from it follows the rate of links at which a node sends as long as it computes; the share
-that communication really has is measured and printed. Then epochs of synchronous training (plain, and overlapped) and of
-DASO alternate: with all ranks computing on this machine's cores; and, an EMULATION labelled so, with ranks that wait as
-long as a step alone takes, processors free, as they are on nodes whose GPUs compute. Where ranks share cores, sending takes
+First a step alone is timed, and from it follows the rate of links at which a node sends as long as
+it computes; the share that communication really has is measured and printed. Then epochs of
+synchronous training (plain, and overlapped) and of DASO alternate: with all ranks computing on this
+machine's cores; and, an EMULATION labelled so, with ranks that wait as long as a step alone takes,
+processors free, as they are on nodes whose GPUs compute. Where ranks share cores, sending takes
 time from computing, and not all that DASO hides is gained.
 """
 
@@ -29,14 +31,18 @@ SYNCHRONOUS = ("synchronous", "synchronous, overlapped")
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Prints the bars; writes the numbers to the file named by the first argument, if there is one; returns them."""
+    """Prints the bars; writes the numbers to the file named by the first argument, if there is one;
+    returns them.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     if reason := no_cluster():
         print(f"left out: {reason}")
         return {}
     alone = on_cluster("1gbit", "alone")
     alone_s, rate = statistics.median(alone["alone"]), f"{alone['rate'] / 1e6:.0f}mbit"
-    print(f"a step alone {1e3 * alone_s:.1f} ms; a node sends {alone['bytes'] / 2**10:.0f} KiB a step; so links of {rate}")
+    print(
+        f"a step alone {1e3 * alone_s:.1f} ms; a node sends {alone['bytes'] / 2**10:.0f} KiB a step; so links of {rate}"
+    )
     found = {kind: on_cluster(rate, kind, *([alone_s] if kind == "wait" else [])) for kind in KINDS}
     ratios = [row for kind, times in found.items() for row in report(KINDS[kind], times)]
     results = {"alone": alone, "rate": rate, **found, "ratios": ratios}
@@ -49,7 +55,18 @@ def on_cluster(rate: str, mode: str, *more) -> dict:
     """What rank 0 of daso_side.py has written."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
-        cluster = [sys.executable, "-m", "refgf.cluster", "run", "--nodes", "4", "--ranks-per-node", "2", "--rate", rate]
+        cluster = [
+            sys.executable,
+            "-m",
+            "refgf.cluster",
+            "run",
+            "--nodes",
+            "4",
+            "--ranks-per-node",
+            "2",
+            "--rate",
+            rate,
+        ]
         call = [*cluster, "--", sys.executable, str(SIDE), mode, str(out), *map(str, more)]
         ended = subprocess.run(call, capture_output=True, text=True)
         if ended.returncode or not out.exists():
@@ -60,8 +77,8 @@ def on_cluster(rate: str, mode: str, *more) -> dict:
 
 
 def report(title: str, times: dict) -> list[dict]:
-    """Each way's time of a batch; DASO's over that of both synchronous ones. The bar is for the plain one;
-    the other hides a part of its sums too, behind backward."""
+    """Each way's time of a batch; DASO's over that of both synchronous ones. The bar is for the
+    plain one; the other hides a part of its sums too, behind backward."""
     middle = {name: statistics.median(seconds) for name, seconds in times.items()}
     share = 1 - middle["no exchange"] / middle["synchronous"]
     print(f"\n{title}; communication is {100 * share:.0f} % of a synchronous step")
@@ -71,12 +88,20 @@ def report(title: str, times: dict) -> list[dict]:
             f"{name:>24}: {1e3 * middle[name]:6.1f} ms {spread}, {100 * (1 - middle[name] / middle['synchronous']):4.0f} % less"
         )
     plain, overlapped = (
-        [mine / other for mine, other in zip(times["B=4, W=1"], times[name])] for name in SYNCHRONOUS
+        [mine / other for mine, other in zip(times["B=4, W=1"], times[name])]
+        for name in SYNCHRONOUS
     )  # epochs that were neighbours
     row = bar(f"DASO over synchronous, {title}", plain, MOST) | {"share": share}
     print(f"     DASO over synchronous, overlapped: {statistics.median(overlapped):.2f}")
-    return [row, {"name": f"DASO over synchronous, overlapped, {title}", "ratio": statistics.median(overlapped),
-                  "ratio_min": min(overlapped), "ratio_max": max(overlapped)}]  # fmt: skip
+    return [
+        row,
+        {
+            "name": f"DASO over synchronous, overlapped, {title}",
+            "ratio": statistics.median(overlapped),
+            "ratio_min": min(overlapped),
+            "ratio_max": max(overlapped),
+        },
+    ]
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
 """PyTorch's side of gradientflow_speed.py, on the emulated cluster: python ddp.py MODE OUT [PACE]
 
-    compute   full AlexNet in PyTorch, channels last: a step without communication, and with DDP over gloo
-    wait      DDP over gloo, float32 and with its fp16 compression hook, behind modules that wait at the given pace
+    compute   full AlexNet in PyTorch, channels last: a step without communication, and with DDP
+              over gloo
+    wait      DDP over gloo, float32 and with its fp16 compression hook, behind modules that wait at
+              the given pace
 
-Parameters and their order are those of refgf's AlexNet with batch normalisation; bucket size is DDP's default.
+Parameters and their order are those of refgf's AlexNet with batch normalisation; bucket size is
+DDP's default.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts: it brings the ranks up and sets threads
@@ -30,9 +33,11 @@ WAITED_STEPS = 3  # one run of many
 
 
 class Waited(torch.autograd.Function):
-    """Passes x on. In backward it waits, and then the parameter has a gradient: the only element of `box`.
+    """Passes x on. In backward it waits, and then the parameter has a gradient: the only element of
+    `box`.
 
-    It is taken out, as nobody else may hold it: otherwise autograd would copy it, which it does for no real layer.
+    It is taken out, as nobody else may hold it: otherwise autograd would copy it, which it does for
+    no real layer.
     """
 
     @staticmethod
@@ -69,13 +74,30 @@ class WaitingModel(nn.Module):
 
 def alexnet() -> nn.Module:
     layers, channels = [], 3
-    for outputs, kernel, stride, padding, pooled in [(96, 11, 4, 0, True), (256, 5, 1, 2, True), (384, 3, 1, 1, False),
-                                                     (384, 3, 1, 1, False), (256, 3, 1, 1, True)]:  # fmt: skip
-        layers += [nn.Conv2d(channels, outputs, kernel, stride, padding), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
+    for outputs, kernel, stride, padding, pooled in [
+        (96, 11, 4, 0, True),
+        (256, 5, 1, 2, True),
+        (384, 3, 1, 1, False),
+        (384, 3, 1, 1, False),
+        (256, 3, 1, 1, True),
+    ]:
+        layers += [
+            nn.Conv2d(channels, outputs, kernel, stride, padding),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(inplace=True),
+        ]
         layers += [nn.MaxPool2d(3, 2)] if pooled else []
         channels = outputs
-    layers += [nn.Flatten(), nn.Linear(9216, 4096), nn.ReLU(inplace=True), nn.Dropout(), nn.Linear(4096, 4096),
-               nn.ReLU(inplace=True), nn.Dropout(), nn.Linear(4096, 1000)]  # fmt: skip
+    layers += [
+        nn.Flatten(),
+        nn.Linear(9216, 4096),
+        nn.ReLU(inplace=True),
+        nn.Dropout(),
+        nn.Linear(4096, 4096),
+        nn.ReLU(inplace=True),
+        nn.Dropout(),
+        nn.Linear(4096, 1000),
+    ]
     return nn.Sequential(*layers).to(memory_format=torch.channels_last)
 
 
@@ -120,17 +142,25 @@ def wait(comm, pace) -> dict:
 
 
 def start(comm) -> None:
-    """gloo finds its partners through a file that all ranks see, and talks over the node's own link."""
+    """gloo finds its partners through a file that all ranks see, and talks over the node's own
+    link.
+    """
     os.environ["GLOO_SOCKET_IFNAME"] = "eth0" if "REFGF_CLUSTER" in os.environ else "lo"
     torch.set_num_threads(1)
     place = comm.bcast(tempfile.mkdtemp() if comm.rank == 0 else None)
-    dist.init_process_group("gloo", init_method=f"file://{place}/gloo", rank=comm.rank, world_size=comm.size)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{place}/gloo", rank=comm.rank, world_size=comm.size
+    )
 
 
 if __name__ == "__main__":
     mode, out, *pace = sys.argv[1:]
     start(MPI.COMM_WORLD)
-    result = compute(MPI.COMM_WORLD) if mode == "compute" else wait(MPI.COMM_WORLD, json.loads(Path(pace[0]).read_text()))
+    result = (
+        compute(MPI.COMM_WORLD)
+        if mode == "compute"
+        else wait(MPI.COMM_WORLD, json.loads(Path(pace[0]).read_text()))
+    )
     if MPI.COMM_WORLD.rank == 0:
         Path(out).write_text(json.dumps(result))
     dist.destroy_process_group()

@@ -1,8 +1,11 @@
-"""This project's side of gradientflow_speed.py, on the emulated cluster: python gradientflow_side.py MODE OUT [PACE]
+"""This project's side of gradientflow_speed.py, on the emulated cluster: python
+gradientflow_side.py MODE OUT [PACE]
 
-    alone     full AlexNet, steps without communication: their times, the processor's seconds, the pace of a step
+    alone     full AlexNet, steps without communication: their times, the processor's seconds, the
+              pace of a step
     CSC       the same, in turns with steps of the whole stack; CSC's arithmetic without a network
-    float16   the same, in turns with dense float16, lazy and overlapped; the line of its ring; what computing keeps beside it
+    float16   the same, in turns with dense float16, lazy and overlapped; the line of its ring; what
+              computing keeps beside it
     wait      dense float32, dense float16 and CSC behind a network that waits at the given pace
     hidden    CSC in the same way, overlapped, one after the other, and with nothing to wait for
 """
@@ -97,11 +100,11 @@ def times(comm, step, count=STEPS, warmup=WARMUP) -> list[float]:
 
 
 def processor(comm, steps: dict) -> dict:
-    """Of each kind of step, taken in turns: times, and processor seconds of all ranks together: computing thread, other
-    threads, kernel.
+    """Of each kind of step, taken in turns: times, and processor seconds of all ranks together:
+    computing thread, other threads, kernel.
 
-    The kernel's are part of both; sending and receiving is most of them. The computing thread also waits for the slower
-    ranks, inside MPI and asking all the time.
+    The kernel's are part of both; sending and receiving is most of them. The computing thread also
+    waits for the slower ranks, inside MPI and asking all the time.
     """
     mine = {name: [] for name in steps}
     for _ in range(WARMUP + STEPS):
@@ -114,8 +117,12 @@ def processor(comm, steps: dict) -> dict:
     for name, rows in mine.items():
         ranks = np.array(comm.allgather(rows[WARMUP:]))  # (ranks, steps, 4)
         main_s, process_s, kernel_s = ranks[:, :, 1:].sum(axis=0).mean(axis=0).tolist()
-        found[name] = {"step_s": ranks[:, :, 0].max(axis=0).tolist(), "computing_s": main_s,
-                       "communicating_s": process_s - main_s, "kernel_s": kernel_s}  # fmt: skip
+        found[name] = {
+            "step_s": ranks[:, :, 0].max(axis=0).tolist(),
+            "computing_s": main_s,
+            "communicating_s": process_s - main_s,
+            "kernel_s": kernel_s,
+        }
     return found
 
 
@@ -140,21 +147,32 @@ def compute(comm, name: str) -> dict:
         found["pace"] = median_pace(comm, paces[WARMUP:])
     if name == "CSC":
         nobody = {"allreduce": lambda comm, wire: lambda x: None, "loss_scale": LossScale(1024.0)}
-        found["CSC arithmetic"] = waited(comm, AlexNet(1000).tensors, NO_PACE, CONFIGURATIONS["CSC"] | nobody)
+        found["CSC arithmetic"] = waited(
+            comm, AlexNet(1000).tensors, NO_PACE, CONFIGURATIONS["CSC"] | nobody
+        )
     if name == "float16":
         found["line"], found["kept"] = measure_line(comm), measure_kept(comm)
     return found | {name: row["step_s"] for name, row in found["spent"].items()}
 
 
 def pace_of(alone) -> list[float]:
-    """Seconds between events of a step: forward and first gradient, ..., last gradient, end of backward, end of update."""
+    """Seconds between events of a step: forward and first gradient, ..., last gradient, end of
+    backward, end of update.
+    """
     return np.diff([alone.start_s, *alone.times]).tolist()
 
 
 def median_pace(comm, paces) -> dict:
     pieces = np.mean(comm.allgather(np.median(paces, axis=0)), axis=0).tolist()
-    first = pieces[0] / 2  # forward and the first gradient are not told apart: half of it is forward
-    return {"forward_s": first, "steps_s": [first, *pieces[1:-2]], "rest_s": pieces[-2], "update_s": pieces[-1]}
+    first = (
+        pieces[0] / 2
+    )  # forward and the first gradient are not told apart: half of it is forward
+    return {
+        "forward_s": first,
+        "steps_s": [first, *pieces[1:-2]],
+        "rest_s": pieces[-2],
+        "update_s": pieces[-1],
+    }
 
 
 def measure_line(comm):
@@ -168,7 +186,9 @@ def measure_line(comm):
 
 
 def measure_kept(comm) -> float:
-    """The share of its speed that a computation on all ranks keeps beside a call; matrix products, not the network."""
+    """The share of its speed that a computation on all ranks keeps beside a call; matrix products,
+    not the network.
+    """
     thread = CommunicationThread()
     allreduce = pipelined_ring_allreduce(sleeping(comm), wire=np.float16)
     x, (a, b, c) = np.full(1 << 24, 1e-3, np.float32), np.ones((3, 512, 512), np.float32)
@@ -180,15 +200,24 @@ def measure_kept(comm) -> float:
             np.matmul(a, b, out=c)
         thread.wait()
 
-    call_s, product_s = (statistics.median(times(comm, lambda some=some: load(*some), 3)) for some in ((0, True), (100, False)))
+    call_s, product_s = (
+        statistics.median(times(comm, lambda some=some: load(*some), 3))
+        for some in ((0, True), (100, False))
+    )
     products = round(150 * call_s / product_s)  # half as long again as the call
-    alone_s, both_s = (statistics.median(times(comm, lambda some=some: load(products, some), 3)) for some in (False, True))
+    alone_s, both_s = (
+        statistics.median(times(comm, lambda some=some: load(products, some), 3))
+        for some in (False, True)
+    )
     thread.close()
     return kept_share(max(call_s, alone_s), call_s, both_s)
 
 
 def wait(comm, pace) -> dict:
-    return {name: waited(comm, AlexNet(1000).tensors, pace, parts) for name, parts in CONFIGURATIONS.items()}
+    return {
+        name: waited(comm, AlexNet(1000).tensors, pace, parts)
+        for name, parts in CONFIGURATIONS.items()
+    }
 
 
 def hidden(comm, pace) -> dict:
@@ -216,6 +245,10 @@ def waited(comm, tensors, pace, parts) -> list[float]:
 if __name__ == "__main__":
     mode, out, *pace = sys.argv[1:]
     paces = [json.loads(Path(name).read_text()) for name in pace]
-    result = {"wait": wait, "hidden": hidden}[mode](MPI.COMM_WORLD, *paces) if paces else compute(MPI.COMM_WORLD, mode)
+    result = (
+        {"wait": wait, "hidden": hidden}[mode](MPI.COMM_WORLD, *paces)
+        if paces
+        else compute(MPI.COMM_WORLD, mode)
+    )
     if MPI.COMM_WORLD.rank == 0:
         Path(out).write_text(json.dumps(result))

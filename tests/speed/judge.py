@@ -1,9 +1,11 @@
-"""Is what was measured what is wanted? One rule for the peers' tables and for the table of all of them.
+"""Is what was measured what is wanted? One rule for the peers' tables and for the table of all of
+them.
 
 ok      the median holds what is wanted
-tie     it does not, but neither side is faster as far as this run can tell, and ours is not slower by more than TIE: the
-        95 % interval of the paired ratios' median has 1 in it and ends below 1 + TIE. Where a full link is the limit of
-        both sides, that is the best there can be. Only a row with an `interval` can tell.
+tie     it does not, but neither side is faster as far as this run can tell, and ours is not slower
+        by more than TIE: the 95 % interval of the paired ratios' median has 1 in it and ends below
+        1 + TIE. Where a full link is the limit of both sides, that is the best there can be. Only a
+        row with an `interval` can tell.
 MISS    it does not
 """
 
@@ -21,7 +23,9 @@ def bar(name: str, values: list[float] | float, limit: float, least: bool = Fals
 
 
 def worst(name: str, rows: list[dict]) -> None:
-    """Prints the verdict on that row, of those with an upper limit, which is farthest from holding it, if there are any."""
+    """Prints the verdict on that row, of those with an upper limit, which is farthest from holding
+    it, if there are any.
+    """
     if rows:
         row = max(rows, key=lambda row: (verdict(row) == "MISS", row["ratio"]))
         tell(f"{name}, worst: {row['name']}", row)
@@ -51,18 +55,27 @@ def verdict(row: dict) -> str:
 def compared(name: str, ours: list[float], theirs: list[float]) -> dict:
     """The row of two sides that took turns: ours over theirs, wanted at most 1."""
     ratios = [mine / other for mine, other in zip(ours, theirs)]
-    return _row(name, ratios, 1.0) | ({"interval": median_interval(ratios)} if len(ratios) >= 6 else {})
+    return _row(name, ratios, 1.0) | (
+        {"interval": median_interval(ratios)} if len(ratios) >= 6 else {}
+    )
 
 
 def _row(name: str, values: list[float], limit: float, least: bool = False) -> dict:
-    return {"name": name, "ratio": statistics.median(values), "ratio_min": min(values), "ratio_max": max(values),
-            "wanted": ["at least" if least else "at most", limit]}  # fmt: skip
+    return {
+        "name": name,
+        "ratio": statistics.median(values),
+        "ratio_min": min(values),
+        "ratio_max": max(values),
+        "wanted": ["at least" if least else "at most", limit],
+    }
 
 
 def median_interval(values: list[float]) -> list[float]:
-    """Where the true median lies with at least 95 %: between two of the sorted values (six or more), however distributed.
+    """Where the true median lies with at least 95 %: between two of the sorted values (six or
+    more), however distributed.
 
-    Of independent values: two sides that take turns share what disturbs the machine for longer than a turn.
+    Of independent values: two sides that take turns share what disturbs the machine for longer than
+    a turn.
     """
     n, dropped = len(values), 0
     while sum(math.comb(n, k) for k in range(dropped + 2)) / 2**n <= 0.025:

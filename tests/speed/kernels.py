@@ -1,4 +1,5 @@
-"""Which kernels multiply matrices here, on this side and in PyTorch: an environment that holds one side back spoils a ratio.
+"""Which kernels multiply matrices here, on this side and in PyTorch: an environment that holds one
+side back spoils a ratio.
 
     python tests/speed/kernels.py
 """
@@ -17,7 +18,9 @@ def of_numpy() -> list[str]:
 def of_torch() -> list[str]:
     import torch
 
-    libraries = [line.strip(" -") for line in torch.__config__.show().splitlines() if "Intel(R)" in line]
+    libraries = [
+        line.strip(" -") for line in torch.__config__.show().splitlines() if "Intel(R)" in line
+    ]
     return [f"PyTorch {torch.__version__}", torch.backends.cpu.get_cpu_capability(), *libraries]
 
 

@@ -1,10 +1,12 @@
-"""What an emulated cluster promises: the rates asked for, lesson 03's gains, and nothing left of killed runs.
+"""What an emulated cluster promises: the rates asked for, lesson 03's gains, and nothing left of
+killed runs.
 
     python tests/speed/links_speed.py
 
-Rates from 100 Mbit/s to 5 Gbit/s are to be within 5 %; above that there is no bar, but it is told where this machine's
-cores run out. Lesson 03 exchanges ResNet-50's 161 tensors for each theta: its gain over theta = 0 is to be within 20 % of
-the predicted one. The killed runs are those of tests/cluster/test_long.py.
+Rates from 100 Mbit/s to 5 Gbit/s are to be within 5 %; above that there is no bar, but it is told
+where this machine's cores run out. Lesson 03 exchanges ResNet-50's 161 tensors for each theta: its
+gain over theta = 0 is to be within 20 % of the predicted one. The killed runs are those of
+tests/cluster/test_long.py.
 """
 
 import json
@@ -25,12 +27,17 @@ EIGHT = "run", "--nodes", "4", "--ranks-per-node", "2", "--rate", "1gbit", "--"
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Prints the bars; writes the numbers to the file named by the first argument, if there is one; returns them."""
+    """Prints the bars; writes the numbers to the file named by the first argument, if there is one;
+    returns them.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     if reason := no_cluster():
         print(f"left out: {reason}")
         return {}
-    results = {"rates": [rate_row(*asked) for asked in RATES], "beyond": [beyond(*asked) for asked in BEYOND]}
+    results = {
+        "rates": [rate_row(*asked) for asked in RATES],
+        "beyond": [beyond(*asked) for asked in BEYOND],
+    }
     results |= {"gains": gain_rows(), "killed": killed()}
     if arguments:
         Path(arguments[0]).write_text(json.dumps(results, indent=1) + "\n")
@@ -46,19 +53,32 @@ def probe(rate: str, mtu: int) -> tuple[float, float]:
 
 
 def rate_row(rate: str, mtu: int) -> dict:
-    return bar(f"off the rate asked for, {rate}, MTU {mtu}", [abs(probe(rate, mtu)[0] - 1) for _ in range(3)], 0.05)
+    return bar(
+        f"off the rate asked for, {rate}, MTU {mtu}",
+        [abs(probe(rate, mtu)[0] - 1) for _ in range(3)],
+        0.05,
+    )
 
 
 def beyond(rate: str, mtu: int) -> dict:
     share, idle = probe(rate, mtu)
-    print(f"     {rate}, MTU {mtu}: {share:.2f} of the rate asked for, {100 * idle:.0f} % of the cores' time to spare")
+    print(
+        f"     {rate}, MTU {mtu}: {share:.2f} of the rate asked for, {100 * idle:.0f} % of the cores' time to spare"
+    )
     return {"rate": rate, "mtu": mtu, "share": share, "idle": idle}
 
 
 def gain_rows() -> list[dict]:
     """For each theta: how far the gain over theta = 0 is from the predicted one."""
     with tempfile.TemporaryDirectory() as folder:
-        lesson = [sys.executable, ROOT / "lessons" / "03_lazy_allreduce.py", "--theta", *THETAS, "--output", folder]
+        lesson = [
+            sys.executable,
+            ROOT / "lessons" / "03_lazy_allreduce.py",
+            "--theta",
+            *THETAS,
+            "--output",
+            folder,
+        ]
         subprocess.run([*CLUSTER, *EIGHT, *map(str, lesson)], check=True, capture_output=True)
         rows = json.loads((Path(folder) / "03_lazy_allreduce.json").read_text())["resnet50"]["rows"]
     off, first = [], rows[0]
@@ -72,8 +92,14 @@ def gain_rows() -> list[dict]:
 
 def killed() -> dict:
     test = ["tests/cluster/test_long.py", "-q", "-m", "long", "-k", "killed"]
-    done = subprocess.run([sys.executable, "-m", "pytest", *test], cwd=ROOT, capture_output=True, text=True)
-    return bar("exit code of the test that kills 50 runs and looks for what they left", float(done.returncode), 0.0)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *test], cwd=ROOT, capture_output=True, text=True
+    )
+    return bar(
+        "exit code of the test that kills 50 runs and looks for what they left",
+        float(done.returncode),
+        0.0,
+    )
 
 
 if __name__ == "__main__":

@@ -1,15 +1,19 @@
-"""Images per second and core: this project's loader beside torchvision-style Pillow code, in one run.
+"""Images per second and core: this project's loader beside torchvision-style Pillow code, in one
+run.
 
     REFGF_TEST_IMAGES=<folder with cifar10/ and imagenet-sample/> python tests/speed/loader_speed.py
 
-Both sides open, decode, make RGB, resize the shorter side, cut out the centre and normalise to a float32 batch, one
-thread each, nothing kept from one round to the next. The peer does it as torchvision's usual transforms do: every JPEG
-decoded at full size, a tensor (C, H, W) an image, then stacked; with PyTorch's tensors where it is installed, else with
-NumPy's. Without REFGF_TEST_IMAGES photographs of 500 x 375 and 32 x 32 are generated (noise on a gradient: they
-decode more slowly than most real ones). The sides alternate; the ratio is the median over rounds, with its range.
+Both sides open, decode, make RGB, resize the shorter side, cut out the centre and normalise to a
+float32 batch, one thread each, nothing kept from one round to the next. The peer does it as
+torchvision's usual transforms do: every JPEG decoded at full size, a tensor (C, H, W) an image,
+then stacked; with PyTorch's tensors where it is installed, else with NumPy's. Without
+REFGF_TEST_IMAGES photographs of 500 x 375 and 32 x 32 are generated (noise on a gradient: they
+decode more slowly than most real ones). The sides alternate; the ratio is the median over rounds,
+with its range.
 
-Then: does the loader keep ahead of the network, with one core for both? AlexNet's forward and backward (with minimal
-filtering) at batch 16 on one thread say how many images it takes a second, and so what part of a rank's time is loading.
+Then: does the loader keep ahead of the network, with one core for both? AlexNet's forward and
+backward (with minimal filtering) at batch 16 on one thread say how many images it takes a second,
+and so what part of a rank's time is loading.
 """
 
 import json
@@ -29,17 +33,24 @@ from refgf.machine.folders import NORMALISATION, image_folder
 
 ROUNDS = 7
 IMAGES = 100
-CASES = (("imagenet-sample", 227, (500, 375)), ("cifar10", 67, (32, 32)))  # folder, image_size, generated width, height
+CASES = (
+    ("imagenet-sample", 227, (500, 375)),
+    ("cifar10", 67, (32, 32)),
+)  # folder, image_size, generated width, height
 NETWORK_BATCH, NETWORK_STEPS = 16, 3
 MEAN, STD = NORMALISATION[3]
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Prints a table; writes the numbers to the file named by the first argument, if there is one; returns them."""
+    """Prints a table; writes the numbers to the file named by the first argument, if there is one;
+    returns them.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     peer, peer_name = _peer()
     results = {"peer": peer_name, "images": IMAGES, "rounds": ROUNDS, "cases": {}}
-    print(f"decode + resize + normalise, images/s on one core, {IMAGES} images, median of {ROUNDS} rounds")
+    print(
+        f"decode + resize + normalise, images/s on one core, {IMAGES} images, median of {ROUNDS} rounds"
+    )
     print(f"{'images':<28}{'refgf':>8}{peer_name:>22}{'ratio':>8}   range")
     with tempfile.TemporaryDirectory() as scratch:
         for name, image_size, shape in CASES:
@@ -61,15 +72,21 @@ def main(arguments: list[str] | None = None) -> dict:
 
 
 def beside_network(loader: float) -> dict:
-    """Images per second of loader and network, and the share of a rank's only core that loading takes."""
+    """Images per second of loader and network, and the share of a rank's only core that loading
+    takes.
+    """
     step, _ = refgf_side(NETWORK_BATCH, 1, "batch", minimal=True)
     with threadpool_limits(1):
         times, _ = _alternate(step, lambda: None, NETWORK_STEPS)
     network = NETWORK_BATCH / statistics.median(times)
     share = network / (network + loader)
-    ahead = f"{loader / network:.2f} times as many" + ("" if loader >= network else ": it falls behind")
-    print(f"AlexNet with minimal filtering takes {network:.1f} images/s on one core, the loader makes {loader:.0f}, {ahead}; "
-          f"on one core for both it takes {100 * share:.0f} % of the time")  # fmt: skip
+    ahead = f"{loader / network:.2f} times as many" + (
+        "" if loader >= network else ": it falls behind"
+    )
+    print(
+        f"AlexNet with minimal filtering takes {network:.1f} images/s on one core, the loader makes {loader:.0f}, {ahead}; "
+        f"on one core for both it takes {100 * share:.0f} % of the time"
+    )
     return {"network": network, "loader": loader, "share": share}
 
 
@@ -108,7 +125,9 @@ def _numpy_batch(paths: list[str], image_size: int) -> np.ndarray:
     mean, std = np.float32(MEAN).reshape(3, 1, 1), np.float32(STD).reshape(3, 1, 1)
     arrays = []
     for path in paths:
-        pixels = np.asarray(_pillow(path, image_size)).transpose(2, 0, 1).astype(np.float32, order="C")  # (C, H, W)
+        pixels = (
+            np.asarray(_pillow(path, image_size)).transpose(2, 0, 1).astype(np.float32, order="C")
+        )  # (C, H, W)
         pixels /= 255
         pixels -= mean
         pixels /= std
@@ -126,7 +145,9 @@ def _images(name: str, shape: tuple[int, int], scratch: Path) -> tuple[str, Path
     for i in range(IMAGES):
         file = scratch / f"{width}x{height}" / "train" / f"class{i % 2}" / f"{i}.jpg"
         file.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray((ramp + rng.integers(0, 55, (height, width, 3))).astype(np.uint8)).save(file, quality=90)
+        Image.fromarray((ramp + rng.integers(0, 55, (height, width, 3))).astype(np.uint8)).save(
+            file, quality=90
+        )
     return f"generated {width}x{height}", scratch / f"{width}x{height}"
 
 

@@ -1,21 +1,26 @@
-"""Full-size AlexNet, forward and backward in float32: this project beside PyTorch on the CPU, in one run.
+"""Full-size AlexNet, forward and backward in float32: this project beside PyTorch on the CPU, in
+one run.
 
     python tests/speed/nn_speed.py [results.json]
 
-Each side is a process of its own, so that each peak memory is its own, and they alternate step by step, so that a noisy
-machine favours none. All have the same number of threads: here Python threads that share the images, each with one BLAS
-thread; there PyTorch's own, eager, channels last, its fastest layout here, its gradients set to None between steps. Dropout
-everywhere, no optimiser. Without PyTorch only this project's sides are measured.
+Each side is a process of its own, so that each peak memory is its own, and they alternate step by
+step, so that a noisy machine favours none. All have the same number of threads: here Python threads
+that share the images, each with one BLAS thread; there PyTorch's own, eager, channels last, its
+fastest layout here, its gradients set to None between steps. Dropout everywhere, no optimiser.
+Without PyTorch only this project's sides are measured.
 
-The bar is on refgf with minimal filtering: fewer operations, larger rounding errors. Its default, plain, compares like with
-like, as PyTorch's convolutions are direct ones; it has no bar, as it hangs on the processor whether OpenBLAS's products
-keep up with those (on an AMD Zen 5 they did, on an Intel Xeon of 2023 or later they did not).
+The bar is on refgf with minimal filtering: fewer operations, larger rounding errors. Its default,
+plain, compares like with like, as PyTorch's convolutions are direct ones; it has no bar, as it
+hangs on the processor whether OpenBLAS's products keep up with those (on an AMD Zen 5 they did, on
+an Intel Xeon of 2023 or later they did not).
 
-ratio      PyTorch's time of a step over this project's (above 1: this project is faster), median over steps, with range
+ratio      PyTorch's time of a step over this project's (above 1: this project is faster), median
+           over steps, with range
 cpu        the same ratio of processor seconds, which depends less on what else the machine does
 plain      the default: images/s, ratio, of matmul, peak
-of matmul  operations by the definition a second of processor time, over the rate at which this side's own BLAS multiplies
-           2048 x 2048 matrices (printed below). Minimal filtering does fewer operations than the definition counts
+of matmul  operations by the definition a second of processor time, over the rate at which this
+           side's own BLAS multiplies 2048 x 2048 matrices (printed below). Minimal filtering does
+           fewer operations than the definition counts
 memory     peak memory over PyTorch's: wanted at most 1
 """
 
@@ -38,25 +43,38 @@ CLASSES, IMAGE_SIZE = 1000, 227
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Prints a table; writes the numbers to the file named by the first argument, if there is one; returns them."""
+    """Prints a table; writes the numbers to the file named by the first argument, if there is one;
+    returns them.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     results = {"steps": STEPS, "cases": []}
     print("AlexNet 227 x 227, forward and backward, images/s, median of", STEPS, "steps")
-    print(f"{'batch':>5} {'threads':>7} {'normalization':>13} {'refgf':>7} {'plain':>7} {'torch':>7} {'ratio':>6}   "
-          f"{'range':<13} {'cpu':>5} {'plain':>5} {'of matmul: refgf':>16} {'plain':>6} {'torch':>6} "
-          f"{'peak MiB: refgf':>15} {'plain':>6} {'torch':>6}")  # fmt: skip
+    print(
+        f"{'batch':>5} {'threads':>7} {'normalization':>13} {'refgf':>7} {'plain':>7} {'torch':>7} {'ratio':>6}   "
+        f"{'range':<13} {'cpu':>5} {'plain':>5} {'of matmul: refgf':>16} {'plain':>6} {'torch':>6} "
+        f"{'peak MiB: refgf':>15} {'plain':>6} {'torch':>6}"
+    )
     for batch, threads, normalization in CASES:
         case = measure(batch, threads, normalization)
         results["cases"].append(case)
         print(row(case), flush=True)
     ours = results["cases"][0]["refgf"]
-    print("BLAS of refgf:", "; ".join(ours["blas"]) + ("; max-pooling by Numba" if ours["numba"] else "; no Numba"))
+    print(
+        "BLAS of refgf:",
+        "; ".join(ours["blas"]) + ("; max-pooling by Numba" if ours["numba"] else "; no Numba"),
+    )
     if theirs := results["cases"][0]["torch"]:
         rates = [1e-9 * side["matmul_flops_per_cpu_second"] for side in (ours, theirs)]
-        print("a product of 2048 x 2048, GFLOP/s of one core: refgf's BLAS {:.0f}, PyTorch's {:.0f}".format(*rates))
+        print(
+            "a product of 2048 x 2048, GFLOP/s of one core: refgf's BLAS {:.0f}, PyTorch's {:.0f}".format(
+                *rates
+            )
+        )
         print("kernels of PyTorch:", "; ".join(theirs["kernels"]))
     if "OPENBLAS_CORETYPE" in os.environ:
-        print("OPENBLAS_CORETYPE is set: these are not the kernels that OpenBLAS would choose for this processor")
+        print(
+            "OPENBLAS_CORETYPE is set: these are not the kernels that OpenBLAS would choose for this processor"
+        )
     if arguments:
         Path(arguments[0]).write_text(json.dumps(results, indent=1) + "\n")
     return results
@@ -64,11 +82,17 @@ def main(arguments: list[str] | None = None) -> dict:
 
 def row(case):
     ours, plain, theirs = (case[name] for name in SIDES)
-    versus, torch_share, torch_mib = f"{'-':>7} {'-':>6}   {'no PyTorch':<13} {'-':>5} {'-':>5}", "-", "-"
+    versus, torch_share, torch_mib = (
+        f"{'-':>7} {'-':>6}   {'no PyTorch':<13} {'-':>5} {'-':>5}",
+        "-",
+        "-",
+    )
     if theirs:
         spread = f"{case['ratio_min']:.2f} to {case['ratio_max']:.2f}"
-        versus = (f"{theirs['images_per_s']:>7.1f} {case['ratio']:>6.2f}   {spread:<13} {case['cpu_ratio']:>5.2f} "
-                  f"{case['by_default']['ratio']:>5.2f}")  # fmt: skip
+        versus = (
+            f"{theirs['images_per_s']:>7.1f} {case['ratio']:>6.2f}   {spread:<13} {case['cpu_ratio']:>5.2f} "
+            f"{case['by_default']['ratio']:>5.2f}"
+        )
         torch_share, torch_mib = f"{theirs['of_matmul']:.2f}", f"{theirs['peak_mib']:.0f}"
     setting = f"{case['batch']:>5} {case['threads']:>7} {case['normalization']:>13}"
     rates = f"{ours['images_per_s']:>7.1f} {plain['images_per_s']:>7.1f}"
@@ -93,18 +117,28 @@ def measure(batch, threads, normalization):
         sides[name].wait()
     ours, plain, theirs = (case[name] for name in SIDES)
     for side in filter(None, (ours, plain, theirs)):
-        flops_per_cpu_second = ours["flops_per_image"] * batch / statistics.median(side["cpu_seconds"])
+        flops_per_cpu_second = (
+            ours["flops_per_image"] * batch / statistics.median(side["cpu_seconds"])
+        )
         side["of_matmul"] = flops_per_cpu_second / side["matmul_flops_per_cpu_second"]
     if theirs:
         ratios = [t / s for s, t in zip(ours["seconds"], theirs["seconds"])]
         by_default = [t / s for s, t in zip(plain["seconds"], theirs["seconds"])]
         setting = f"batch {batch}, {threads} threads, normalization {normalization}"
-        case |= spread_of(ratios) | {"name": f"AlexNet with minimal filtering, {setting}", "wanted": ["at least", 1.0]}
+        case |= spread_of(ratios) | {
+            "name": f"AlexNet with minimal filtering, {setting}",
+            "wanted": ["at least", 1.0],
+        }
         case["by_default"] = spread_of(by_default) | {"name": f"AlexNet by default, {setting}"}
         for key, side in (("memory", ours), ("memory by default", plain)):
             case[key] = spread_of([side["peak_mib"] / theirs["peak_mib"]])
-            case[key] |= {"name": f"AlexNet: {key}, peak over PyTorch's, {setting}", "wanted": ["at most", 1.0]}
-        case["cpu_ratio"] = statistics.median(t / s for s, t in zip(ours["cpu_seconds"], theirs["cpu_seconds"]))
+            case[key] |= {
+                "name": f"AlexNet: {key}, peak over PyTorch's, {setting}",
+                "wanted": ["at most", 1.0],
+            }
+        case["cpu_ratio"] = statistics.median(
+            t / s for s, t in zip(ours["cpu_seconds"], theirs["cpu_seconds"])
+        )
     return case
 
 
@@ -113,11 +147,19 @@ def spread_of(ratios):
 
 
 def start(side, batch, threads, normalization):
-    """A process that answers "step" with [seconds, processor seconds] and "end" with a dictionary; None if missing."""
+    """A process that answers "step" with [seconds, processor seconds] and "end" with a dictionary;
+    None if missing.
+    """
     blas = str(threads) if side == "torch" else "1"
-    environment = os.environ | {"OMP_NUM_THREADS": blas, "OPENBLAS_NUM_THREADS": blas, "MKL_NUM_THREADS": blas}
+    environment = os.environ | {
+        "OMP_NUM_THREADS": blas,
+        "OPENBLAS_NUM_THREADS": blas,
+        "MKL_NUM_THREADS": blas,
+    }
     command = [sys.executable, __file__, "--side", side, str(batch), str(threads), normalization]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    )
     return process if ask(process, "start") == "ready" else None
 
 
@@ -126,7 +168,9 @@ def ask(process, question):
     process.stdin.flush()
     answer = process.stdout.readline()
     if not answer:
-        raise RuntimeError(f"{process.args}: ended with exit code {process.wait()} instead of answering {question!r}")
+        raise RuntimeError(
+            f"{process.args}: ended with exit code {process.wait()} instead of answering {question!r}"
+        )
     return json.loads(answer)
 
 
@@ -165,7 +209,9 @@ def refgf_side(batch, threads, normalization, minimal):
     network = AlexNet(
         CLASSES, IMAGE_SIZE, normalization=normalization, workspace=space, convolution=kind
     )
-    network.bind(*([np.zeros(spec.shape, np.float32) for spec in network.tensors] for _ in range(2)))
+    network.bind(
+        *([np.zeros(spec.shape, np.float32) for spec in network.tensors] for _ in range(2))
+    )
     network.initialize(1)
     x = np.random.default_rng(0).standard_normal((batch, *network.image_shape), dtype=np.float32)
     labels = np.arange(batch) % CLASSES
@@ -178,7 +224,12 @@ def refgf_side(batch, threads, normalization, minimal):
     def describe():
         flops = sum(sum(layer.flops(1)) for layer in network.layers)
         numba = "numba" in sys.modules  # imported by fused.py, if it is installed
-        return {"blas": of_numpy(), "numba": numba, "flops_per_image": flops, "matmul_flops_per_cpu_second": matmul_rate(np)}
+        return {
+            "blas": of_numpy(),
+            "numba": numba,
+            "flops_per_image": flops,
+            "matmul_flops_per_cpu_second": matmul_rate(np),
+        }
 
     return step, describe
 
@@ -211,7 +262,11 @@ def torch_side(batch, threads, normalization):
         torch.nn.functional.cross_entropy(model(x), labels).backward()
 
     def describe():
-        return {"kernels": of_torch(), "threads": torch.get_num_threads(), "matmul_flops_per_cpu_second": matmul_rate(torch)}
+        return {
+            "kernels": of_torch(),
+            "threads": torch.get_num_threads(),
+            "matmul_flops_per_cpu_second": matmul_rate(torch),
+        }
 
     return step, describe
 

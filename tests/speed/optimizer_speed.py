@@ -1,15 +1,18 @@
-"""Momentum SGD with weight decay over AlexNet's 62 million parameters, in place, beside what memory allows.
+"""Momentum SGD with weight decay over AlexNet's 62 million parameters, in place, beside what memory
+allows.
 
     python tests/speed/optimizer_speed.py [results.json]
 
-The limit moves the same bytes with the least arithmetic: w += g; v *= m reads w, g and v and writes w and v, once each, as
-a step must. `triad` is another usual measure of memory, v = w + g, per byte. PyTorch's torch.optim.SGD does the same
-update on parameters of the same shapes, as it comes and fused (one pass, written in C++). All sides have one thread, then
-two where there are two cores; they alternate; ratios are medians of the rounds', with their range.
+The limit moves the same bytes with the least arithmetic: w += g; v *= m reads w, g and v and writes
+w and v, once each, as a step must. `triad` is another usual measure of memory, v = w + g, per byte.
+PyTorch's torch.optim.SGD does the same update on parameters of the same shapes, as it comes and
+fused (one pass, written in C++). All sides have one thread, then two where there are two cores;
+they alternate; ratios are medians of the rounds', with their range.
 
-The order of six roundings is the definition here (`refgf/training/sgd.py`): in NumPy six passes over blocks, most of
-which read what is in the cache already, and that is what they take beyond the limit where memory is fast. With Numba
-(the extra `fast`) it is one pass, with the same bits; `passes` are then measured beside it.
+The order of six roundings is the definition here (`refgf/training/sgd.py`): in NumPy six passes
+over blocks, most of which read what is in the cache already, and that is what they take beyond the
+limit where memory is fast. With Numba (the extra `fast`) it is one pass, with the same bits;
+`passes` are then measured beside it.
 """
 
 import json
@@ -30,7 +33,9 @@ BAR = 1.3  # of the limit
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Prints a table; writes the numbers to the file named by the first argument, if there is one; returns them."""
+    """Prints a table; writes the numbers to the file named by the first argument, if there is one;
+    returns them.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     tensors = AlexNet(1000, normalization="none").tensors
     n = sum(spec.size for spec in tensors)
@@ -52,21 +57,31 @@ def table(seconds: dict, n: int, threads: int) -> list[dict]:
     for name in seconds:
         moved, median_s = (12 if name == "triad" else 20) * n, statistics.median(seconds[name])
         row = {"name": f"{name}, {threads} thread(s), over the limit"} | over(seconds, name)
-        rows += [row | ({"wanted": ["at most", BAR]} if name == "refgf" else {})] if name != "limit" else []
-        print(f"{name:<14}{1e3 * median_s:>8.1f}{moved / median_s / 1e9:>8.1f}{row['ratio']:>16.2f}   "
-              f"{row['ratio_min']:.2f} to {row['ratio_max']:.2f}")  # fmt: skip
+        rows += (
+            [row | ({"wanted": ["at most", BAR]} if name == "refgf" else {})]
+            if name != "limit"
+            else []
+        )
+        print(
+            f"{name:<14}{1e3 * median_s:>8.1f}{moved / median_s / 1e9:>8.1f}{row['ratio']:>16.2f}   "
+            f"{row['ratio_min']:.2f} to {row['ratio_max']:.2f}"
+        )
     return rows
 
 
 def numpy_sides(tensors, n: int, threads: int) -> dict:
-    w, v, g = (np.random.default_rng(seed).standard_normal(n, dtype=np.float32) for seed in range(3))
+    w, v, g = (
+        np.random.default_rng(seed).standard_normal(n, dtype=np.float32) for seed in range(3)
+    )
     workspace = ThreadedWorkspace(threads)
     optimizers = {"refgf": MomentumSGD(tensors, w.copy(), MOMENTUM, DECAY, workspace)}
     if optimizers["refgf"].loop:
         passes = optimizers["passes"] = MomentumSGD(tensors, w.copy(), MOMENTUM, DECAY, workspace)
         passes.loop, passes.block_elements = None, BLOCK_ELEMENTS_CPU
     else:
-        print("left out: Numba is not installed (pip install -e '.[fast]'); refgf's step is NumPy's passes")
+        print(
+            "left out: Numba is not installed (pip install -e '.[fast]'); refgf's step is NumPy's passes"
+        )
 
     def limit(worker: int, part: slice) -> None:
         np.add(w[part], g[part], out=w[part])
@@ -75,8 +90,15 @@ def numpy_sides(tensors, n: int, threads: int) -> dict:
     def triad(worker: int, part: slice) -> None:
         np.add(w[part], g[part], out=v[part])
 
-    steps = {name: lambda optimizer=optimizer: optimizer.step(g, RATE) for name, optimizer in optimizers.items()}
-    return {"limit": lambda: workspace.share(limit, n), **steps, "triad": lambda: workspace.share(triad, n)}
+    steps = {
+        name: lambda optimizer=optimizer: optimizer.step(g, RATE)
+        for name, optimizer in optimizers.items()
+    }
+    return {
+        "limit": lambda: workspace.share(limit, n),
+        **steps,
+        "triad": lambda: workspace.share(triad, n),
+    }
 
 
 def torch_sides(tensors, threads: int) -> dict:
@@ -92,7 +114,10 @@ def torch_sides(tensors, threads: int) -> dict:
         parameters = [torch.nn.Parameter(torch.randn(spec.shape)) for spec in tensors]
         for parameter in parameters:
             parameter.grad = torch.randn_like(parameter)
-        groups = [{"params": [p], "weight_decay": DECAY * spec.decay} for p, spec in zip(parameters, tensors)]
+        groups = [
+            {"params": [p], "weight_decay": DECAY * spec.decay}
+            for p, spec in zip(parameters, tensors)
+        ]
         sides[name] = torch.optim.SGD(groups, lr=RATE, momentum=MOMENTUM, **options).step
     return sides
 
@@ -111,7 +136,10 @@ def alternate(sides: dict) -> dict[str, list[float]]:
 def over(seconds: dict, name: str) -> dict:
     """Ratios to the limit of the same round; triad's per byte."""
     bytes_of_limit = 20 / 12 if name == "triad" else 1
-    ratios = [bytes_of_limit * side_s / limit_s for side_s, limit_s in zip(seconds[name], seconds["limit"])]
+    ratios = [
+        bytes_of_limit * side_s / limit_s
+        for side_s, limit_s in zip(seconds[name], seconds["limit"])
+    ]
     return {"ratio": statistics.median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios)}
 
 

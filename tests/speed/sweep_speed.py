@@ -1,9 +1,10 @@
-"""Seconds of the sweep that a student makes: 100 thetas on 12 cluster sizes for ResNet-50, 1200 predicted steps.
+"""Seconds of the sweep that a student makes: 100 thetas on 12 cluster sizes for ResNet-50, 1200
+predicted steps.
 
     python tests/speed/sweep_speed.py
 
-No peer: the bar is one second. Times are the processor's for this thread; the counts of the work behind them are
-tested in tests/papers/scaling/test_systems.py.
+No peer: the bar is one second. Times are the processor's for this thread; the counts of the work
+behind them are tested in tests/papers/scaling/test_systems.py.
 """
 
 import json
@@ -22,7 +23,9 @@ THETAS, SIZES = [1000 * 1.12**i for i in range(100)], [2**k for k in range(1, 13
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Prints the times; writes them to the file named by the first argument, if there is one; returns them."""
+    """Prints the times; writes them to the file named by the first argument, if there is one;
+    returns them.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     ready, seconds = resnet50().gradients(0.2, 0.1, itemsize=1), []
     for _ in range(ROUNDS):

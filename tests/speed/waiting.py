@@ -1,6 +1,8 @@
-"""A network that waits as long as another one computes, so that two systems' exchanges are compared at equal compute.
+"""A network that waits as long as another one computes, so that two systems' exchanges are compared
+at equal compute.
 
-    pace = {"forward_s": ..., "steps_s": [seconds of backward before each gradient is ready], "update_s": ...}
+    pace = {"forward_s": ..., "steps_s": [seconds of backward before each gradient is ready],
+    "update_s": ...}
 """
 
 import time
@@ -19,7 +21,9 @@ class Spec:
 
 
 class WaitingNetwork:
-    """What `GradientFlow` asks of a network; sleeps instead of computing, and leaves the gradients as they are."""
+    """What `GradientFlow` asks of a network; sleeps instead of computing, and leaves the gradients
+    as they are.
+    """
 
     def __init__(self, tensors, pace: dict) -> None:
         self.tensors = [Spec(t.name, tuple(t.shape), t.decay) for t in tensors]
@@ -40,7 +44,9 @@ class WaitingNetwork:
         return 0.0
 
     def backward(self, on_ready) -> None:
-        """Gradient i is ready so long after the one before; time spent in on_ready comes on top, as in a real one."""
+        """Gradient i is ready so long after the one before; time spent in on_ready comes on top, as
+        in a real one.
+        """
         for i, seconds in enumerate(self.pace["steps_s"]):
             time.sleep(seconds)
             on_ready(i)

@@ -18,8 +18,10 @@ from refgf.exchange.lazy import LazyAllreduce
 from refgf.nn.alexnet import AlexNet
 from refgf.machine.digits import digits
 from refgf.training.data import batches, steps_per_epoch
-from refgf.training.sgd import MomentumSGD, polynomial_decay, warmup
-from refgf.training.step import evaluate, replica, require_same_parameters, train_step
+from refgf.training.rates import polynomial_decay, warmup
+from refgf.training.sgd import MomentumSGD
+from refgf.training.evaluation import evaluate
+from refgf.training.step import replica, require_same_parameters, train_step
 
 RATE, MOMENTUM, WEIGHT_DECAY, DROPOUT = 0.02, 0.9, 5e-4, 0.2
 EPOCHS, WARMUP_EPOCHS, IMAGES_PER_RANK = 12, 2, 8

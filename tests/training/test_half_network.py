@@ -17,7 +17,8 @@ from refgf.papers.jia.accumulate import accumulated_step
 from refgf.papers.daso.phases import BLOCKING, Constant, Phase
 from refgf.machine.digits import digits
 from refgf.comm.direct import direct_allreduce
-from refgf.training.step import averaged_statistics, replica, train_step
+from refgf.training.evaluation import averaged_statistics
+from refgf.training.step import replica, train_step
 
 RATE = 2.0**-14  # below half of float16's last bit beside 1: a weight of float16 alone would never move
 

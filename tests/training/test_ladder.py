@@ -76,7 +76,7 @@ def test_lazy_is_not_eager_on_the_ring(on_ranks):
 @pytest.mark.parametrize("wire", [None, np.float16])
 @pytest.mark.parametrize("density", [None, 30])
 def test_pipelined_is_step_by_step(on_ranks, density, wire):
-    """Sleeping or not, in segments of one or two elements; the communication thread has its own messages under way."""
+    """Sleeping or not, in segments of one or two elements; the communication thread has its own messages in flight."""
     pipelined_ring = functools.partial(pipelined, algorithm=ring.allreduce, segment_bytes=4)
 
     def body(comm):
@@ -93,7 +93,11 @@ def test_pipelined_is_step_by_step(on_ranks, density, wire):
 @pytest.mark.parametrize("short_bytes", [0, 100])
 def test_shared_memory_is_direct(on_ranks, density, wire, short_bytes):
     """With the gradients in shared memory, in pieces of a few elements, and whole; sequential and overlapped."""
-    shared = functools.partial(SharedMemory, segment_bytes=104, short_bytes=short_bytes)
+    made = []
+
+    def shared(comm, wire=None):
+        made.append(SharedMemory(comm, wire, segment_bytes=104, short_bytes=short_bytes))
+        return made[-1]
 
     def body(comm):
         parts = dict(dyadic=False, density=density, chunk=8, wire=wire, theta_bytes=20)
@@ -102,21 +106,24 @@ def test_shared_memory_is_direct(on_ranks, density, wire, short_bytes):
         same(train(comm, allreduce=shared, overlap=True, **parts), wanted)
 
     on_ranks(body)
+    for memory in made:
+        memory.close()
 
 
-@pytest.mark.parametrize("density, wire", [(None, None), (30, None), (None, np.float16)])
-def test_gradients_lie_in_shared_memory_only_while_it_is_there(on_ranks, density, wire):
+def test_gradients_in_shared_memory(on_ranks):
+    """The gradient pool lies in the memory that the allreduce sums in place."""
+
     def body(comm):
-        network = Prescribed(np.float32, np.ones(N))
-        with new_flow(comm, network, allreduce=SharedMemory, density=density, wire=wire, chunk=8) as flow:
-            flow.step(samples(0, True)[:1], None, BATCH, rate=0.125)
-            shared, flat = flow._shared, flow.model.gradients.flat
-            assert (shared is None) == (density is not None or wire is not None)
-            assert shared is None or shared._place(flat) == (0, 0)
-            before = flat.copy()
-        assert flow.model.gradients.flat.tobytes() == before.tobytes()
-        assert shared is None or flow.model.gradients.flat is not flat
-        assert flow._allreduce._memory.node is None  # closed, whether the gradients lay in it or not
+        def step(allreduce, **model):
+            network = Prescribed(np.float32, np.ones(N))
+            with new_flow(comm, network, allreduce=allreduce, **model) as flow:
+                flow.step(samples(0, False)[:1], None, BATCH, rate=0.125)
+                return flow.model
+
+        with SharedMemory(comm) as shared:
+            model = step(lambda comm, wire: shared, zeros=shared.zeros)
+            assert shared._place(model.gradients.flat) == (0, 0)
+            same(model.parameters.flat.tobytes(), step(direct_allreduce).parameters.flat.tobytes())
 
     on_ranks(body)
 

@@ -9,7 +9,7 @@ from tiny import BATCH, SPECS, N, Prescribed, samples
 
 from stacks import new_flow
 
-from refgf.comm.trace import TracedComm
+from refgf.machine.trace import TracedComm
 from refgf.engine.residual import FusedResidual
 from refgf.exchange.momentum_correction import FORMS, Residual
 from refgf.exchange.precision import LossScale

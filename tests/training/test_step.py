@@ -9,7 +9,7 @@ from refgf.exchange.lazy import EagerAllreduce
 from refgf.exchange.precision import LossScale
 from refgf.exchange.result import StepResult
 from refgf.machine import threads
-from refgf.training.step import averaged_statistics, replica, require_same_parameters, train_step
+from refgf.training.step import replica, require_same_parameters, train_step
 
 
 class Recorder:
@@ -76,14 +76,3 @@ def test_the_simplest_exchange_trains_p_ranks_as_one(size):
 def test_ranks_that_differ_are_told():
     with pytest.raises(ValueError, match="hash of the parameters differs between ranks"):
         threads.run(3, lambda comm: require_same_parameters(comm, np.full(4, comm.rank == 2)))
-
-
-def test_statistics_are_averaged_for_a_while():
-    def body(comm):
-        network = Prescribed()
-        network.running[0][...] = comm.rank
-        with averaged_statistics(network, direct_allreduce(comm), comm.size):
-            assert (network.running[0] == (comm.size - 1) / 2).all()
-        assert (network.running[0] == comm.rank).all()
-
-    threads.run(3, body)

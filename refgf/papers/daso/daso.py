@@ -49,10 +49,11 @@ from refgf.comm.direct import direct_allreduce
 from refgf.comm.schedule import execute, on_ranks
 from refgf.comm.slices import chunks, cut
 from refgf.device import array_module
-from refgf.exchange.result import StepResult
 from refgf.exchange.overlap import CommunicationThread
+from refgf.exchange.result import StepResult
 from refgf.papers.daso.bfloat16 import ring_on_ranks
-from refgf.training.step import Replica, evaluate_together, require_same_parameters, train_step
+from refgf.training.evaluation import evaluate_together
+from refgf.training.step import Replica, require_same_parameters, train_step
 
 CHUNK_ELEMENTS = 10_000_000
 BLOCK_ELEMENTS = 131_072  # a block of a merge stays in the cache
@@ -135,7 +136,7 @@ class DASO:
     # ---- the exchange of train_step ----
 
     def ready(self, index: int) -> None:
-        """Gradient number `index` is final. Links in a node are fast: one call at the end sums all."""
+        """Does nothing: links in a node are fast, so one call at the end sums all."""
 
     def finish(self) -> StepResult:
         """Average the gradients in the node in the batches in which the phase does."""
@@ -233,7 +234,7 @@ class DASO:
         self.batch, self._loss = 0, 0.0
 
     def evaluate(self, dataset, batch: int = 64) -> tuple[int, int]:
-        """(right answers, samples) of all ranks; ValueError unless they hold the same parameters."""
+        """(right answers, samples) of all ranks; ValueError where parameters differ."""
         self._require_synchronised("evaluate")
         allreduce = direct_allreduce(self._comms[1])
         return evaluate_together(self.model.network, dataset, self.comm, allreduce, batch)
@@ -288,7 +289,7 @@ def _check(comm, nodes: Sequence[Sequence[int]], batches: int) -> None:
         )
     if len({len(node) for node in nodes}) > 1:
         raise ValueError(
-            f"{got}; wanted equally many ranks on each, because a group has one rank of every node; "
+            f"{got}; wanted equally many ranks on each, because a group has one of every node; "
             "next: start the same number of ranks on each node"
         )
     if batches < 1:

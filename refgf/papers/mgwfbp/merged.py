@@ -28,8 +28,8 @@ from dataclasses import dataclass
 import numpy
 
 from refgf.device import synchronize
-from refgf.exchange.result import StepResult
 from refgf.exchange.lazy import require_next
+from refgf.exchange.result import StepResult
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ class Profile:
         """Seconds until each gradient is ready on this rank: the median after `warmup` steps."""
         if len(self.steps) <= warmup:
             raise ValueError(
-                f"Profile.ready_s: got {len(self.steps)} steps; wanted more than the {warmup} of the "
-                "warm-up; next: take more steps"
+                f"Profile.ready_s: got {len(self.steps)} steps; wanted more than the {warmup} of "
+                "the warm-up; next: take more steps"
             )
         return numpy.median(self.steps[warmup:], axis=0).tolist()
 
@@ -117,7 +117,7 @@ def slowest(values: Sequence[float], allreduce: Callable, rank: int, size: int) 
 
 
 def require_groups(groups: Iterable[range], count: int) -> list[range]:
-    """The groups as a list; ValueError unless they hold the gradients 0 .. count-1 once each, in order."""
+    """The groups as a list; ValueError unless they hold gradients 0 to count - 1 once, in order."""
     groups = list(groups)
     ranges = all(isinstance(group, range) and len(group) for group in groups)
     if not ranges or list(itertools.chain(*groups)) != list(range(count)):

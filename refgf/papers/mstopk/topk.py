@@ -36,8 +36,8 @@ def keep_count(n: int, percent: float) -> int:
     """The number of n elements to send: `percent` of them, rounded up, at least 1; 0 of 0."""
     if not 0 < percent <= 100:
         raise ValueError(
-            f"top-k: got a density of {percent} %; wanted more than 0 and at most 100; next: 0.1, 1 "
-            "or 10"
+            f"top-k: got a density of {percent} %; wanted more than 0 and at most 100; "
+            "next: 0.1, 1 or 10"
         )
     return min(n, max(1, math.ceil(round(n * percent / 100, 6))))  # 0.1 % of 3000 is 3, not 4
 
@@ -119,7 +119,7 @@ class ErrorFeedback:
         self.residual = xp.zeros(n, dtype)
 
     def take(self, gradient, choose: Callable):
-        """Add gradient (n,), take out the elements `choose(accumulated)`. -> (values, indices) (k,)"""
+        """Add gradient (n,), take `choose(accumulated)` out. -> (values, indices), (k,) each"""
         self.residual += gradient
         indices = choose(self.residual)
         values = self.residual[indices]
@@ -204,7 +204,7 @@ class HiTopK:
 
 
 def sum_sparse(out, values, indices) -> None:
-    """out (n,) <- sum of the rows, row 0 first. values, indices (p, k); a row has no index twice."""
+    """out (n,) <- sum of the rows (p, k), row 0 first; a row has no index twice."""
     out[...] = 0
     for row_values, row_indices in zip(values, indices):
         out[row_indices] += row_values

@@ -22,7 +22,7 @@ from refgf.exchange.compressor import Compressor
 
 
 class SignSGD(Compressor):
-    """Made as `SignSGD(comm)`. NumPy only. Errors: ValueError for a wire type: a bit has no other."""
+    """Made as `SignSGD(comm)`. NumPy only. Errors: ValueError for any wire type."""
 
     def __init__(self, comm, wire=None) -> None:
         if wire is not None:

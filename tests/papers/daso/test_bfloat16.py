@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from refgf.comm.trace import TracedComm
 from refgf.machine import threads
+from refgf.machine.trace import TracedComm
 from refgf.oracle import definitions
 from refgf.oracle.definitions import ring_allreduce, ring_traffic, same_bits
 from refgf.papers.daso import bfloat16

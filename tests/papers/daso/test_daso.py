@@ -11,9 +11,9 @@ from stacks import new_flow, new_model
 from tiny import N, Prescribed
 
 from refgf.comm.direct import direct_allreduce
-from refgf.comm.trace import TracedComm
 from refgf.machine import threads
 from refgf.machine.digits import digits
+from refgf.machine.trace import TracedComm
 from refgf.nn.alexnet import AlexNet
 from refgf.oracle.definitions import (
     DASOSettings,

@@ -16,8 +16,8 @@ from refgf.comm import ring
 from refgf.comm.replay import check, replay
 from refgf.comm.schedule import collective, execute
 from refgf.comm.slices import length, slices
-from refgf.comm.trace import TracedComm
 from refgf.machine import threads
+from refgf.machine.trace import TracedComm
 from refgf.papers.jia import doubling
 from refgf.papers.scaling.collectives import halving_doubling_s, recursive_doubling_s
 from refgf.papers.scaling.simulate import from_schedules

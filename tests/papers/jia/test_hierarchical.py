@@ -11,8 +11,8 @@ from refgf.comm import ring, schedule, tree
 from refgf.comm.replay import check, replay
 from refgf.comm.schedule import collective
 from refgf.comm.slices import length
-from refgf.comm.trace import TracedComm
 from refgf.machine import threads
+from refgf.machine.trace import TracedComm
 from refgf.papers.jia import doubling
 from refgf.papers.jia.hierarchical import (
     blocks,

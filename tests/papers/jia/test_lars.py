@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from tiny import SPECS, N
 
-from refgf.engine import blocks
 from refgf.oracle.definitions import LARSSettings, lars_step, same_bits
+from refgf.papers.jia import lars
 from refgf.papers.jia.lars import LARS
 
 SIZES, DECAYED = [spec.size for spec in SPECS], [spec.decay for spec in SPECS]
@@ -13,7 +13,7 @@ SIZES, DECAYED = [spec.size for spec in SPECS], [spec.decay for spec in SPECS]
 
 @pytest.fixture(params=[5, 65_536])
 def block(request, monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK_ELEMENTS_CPU", request.param)
+    monkeypatch.setattr(lars, "BLOCK_ELEMENTS", request.param)
 
 
 def dyadic(seed):
@@ -28,8 +28,14 @@ def test_steps_are_those_of_the_definition(block, decay):
         g = dyadic(10 + step)
         w, v = lars_step(w, v, g, LARSSettings(SIZES, 0.3, 0.9, 0.01, decay, DECAYED))
         optimizer.step(g, 0.3)
-        close = dict(rtol=1e-6, atol=0)  # norms of the second step's weights are sums of n numbers, ours are not exact
-        assert same_bits(optimizer.parameters, w) if step == 0 else np.allclose(optimizer.parameters, w, **close)
+        close = dict(
+            rtol=1e-6, atol=0
+        )  # norms of the second step's weights are sums of n numbers, ours are not exact
+        assert (
+            same_bits(optimizer.parameters, w)
+            if step == 0
+            else np.allclose(optimizer.parameters, w, **close)
+        )
         optimizer.parameters[:], optimizer.velocity[:] = w, v
 
 
@@ -57,13 +63,18 @@ def test_whole_chunks_are_the_whole():
 
 def test_decay_on_biases_would_show():
     g, w = dyadic(2), dyadic(1)
-    one, other = LARS(SPECS, w.copy(), trust=0.01), LARS([s._replace(decay=True) for s in SPECS], w.copy(), trust=0.01)
+    one, other = (
+        LARS(SPECS, w.copy(), trust=0.01),
+        LARS([s._replace(decay=True) for s in SPECS], w.copy(), trust=0.01),
+    )
     one.step(g, 0.3)
     other.step(g, 0.3)
     assert not same_bits(one.parameters, other.parameters)
 
 
-@pytest.mark.parametrize("wrong", [{"trust": 0}, {"trust": -1}, {"momentum": 1}, {"weight_decay": -1}])
+@pytest.mark.parametrize(
+    "wrong", [{"trust": 0}, {"trust": -1}, {"momentum": 1}, {"weight_decay": -1}]
+)
 def test_bad_settings(wrong):
     with pytest.raises(ValueError, match="LARS: got"):
         LARS(SPECS, dyadic(1), **wrong)

@@ -12,9 +12,9 @@ from refgf.comm import direct
 from refgf.comm.direct import direct_allreduce
 from refgf.comm.schedule import collective
 from refgf.comm.slices import length, slices
-from refgf.comm.trace import TracedComm
 from refgf.exchange.precision import LossScale
 from refgf.machine import threads
+from refgf.machine.trace import TracedComm
 from refgf.oracle.definitions import (
     LARSSettings,
     direct_traffic,

@@ -10,9 +10,9 @@ from test_lazy import SIZES, pool_of, step
 
 from refgf.comm import direct, ring
 from refgf.comm.schedule import collective
-from refgf.comm.trace import TracedComm
 from refgf.exchange.lazy import LazyAllreduce, Theta
 from refgf.exchange.overlap import AtOnce, CommunicationThread
+from refgf.machine.trace import TracedComm
 from refgf.oracle.definitions import direct_allreduce, ring_allreduce
 from refgf.papers.mgwfbp.merge import exact_merge
 from refgf.papers.mgwfbp.merged import Groups, Profile, slowest

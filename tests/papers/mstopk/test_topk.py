@@ -9,8 +9,8 @@ from topk_cases import data, sorted_top_k
 from refgf.comm import direct, gather
 from refgf.comm.replay import replay
 from refgf.comm.slices import length, slices
-from refgf.comm.trace import TracedComm
 from refgf.machine import threads
+from refgf.machine.trace import TracedComm
 from refgf.papers.jia.hierarchical import blocks
 from refgf.papers.mstopk.topk import ErrorFeedback, HiTopK, TopK, exact_top_k, keep_count, mstopk
 

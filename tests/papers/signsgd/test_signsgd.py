@@ -6,11 +6,11 @@ import stacks
 from tiny import BATCH, N, Prescribed, samples
 
 from refgf.comm.slices import slices
-from refgf.comm.trace import TracedComm
 from refgf.exchange.precision import LossScale
 from refgf.machine import threads
 from refgf.machine.checkpoint import Checkpoints
 from refgf.machine.digits import digits
+from refgf.machine.trace import TracedComm
 from refgf.nn.alexnet import AlexNet
 from refgf.papers.signsgd.signsgd import SignSGD
 from refgf.training.data import batches

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from refgf.cluster.account import read_traces
-from refgf.comm.trace import TracedComm
+from refgf.machine.trace import TracedComm
 
 
 def right(comm):
