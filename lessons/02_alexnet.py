@@ -1,40 +1,52 @@
 """Lesson 02: AlexNet - which layer makes which gradient, when, and how large.
 
-    mpiexec -n 8 python lessons/02_alexnet.py       (--width, --image-size, --batch, --data PATH, --quick, --full, --plot)
+    mpiexec -n 8 python lessons/02_alexnet.py       (--width, --image-size, --batch, --data PATH,
+    --quick, --full, --plot)
 
-QUESTION    A training step makes 26 gradients, and every one must be summed over all ranks. Where does the step spend its
-            time, where are the bytes, and when is each gradient ready to travel?
-IDEA        Backward goes through the layers from the last to the first and finishes a gradient in each. A convolution uses
-            every weight at every pixel: few weights, much work. A fully connected layer uses every weight once an image:
-            many weights, little work. (refgf/nn/conv.py, alexnet.py; training/step.py)
+QUESTION    A training step makes 26 gradients, and every one must be summed over all ranks. Where
+            does the step spend its time, where are the bytes, and when is each gradient ready to
+            travel?
+IDEA        Backward goes through the layers from the last to the first and finishes a gradient in
+            each. A convolution uses every weight at every pixel: few weights, much work. A fully
+            connected layer uses every weight once an image: many weights, little work.
+            (refgf/nn/conv.py, alexnet.py; training/step.py)
 PREDICTION  A layer cannot be faster than its arithmetic or than its memory:
 
-                time = max(flops / R, bytes / W)        R: flop/s of a matrix product, W: bytes/s of a copy, both measured
-                a gradient is ready when the layers behind its own, and its own product, are over
+                time = max(flops / R, bytes / W)        R: flop/s of a matrix product, W: bytes/s of
+                a copy, both measured a gradient is ready when the layers behind its own, and its
+                own product, are over
 
-            p ranks that share a batch B, however unevenly, add up what one rank would have added up by itself. Only the
-            order of summation differs, and a bound on rounding says by how much the result may.
+            p ranks that share a batch B, however unevenly, add up what one rank would have added up
+            by itself. Only the order of summation differs, and a bound on rounding says by how much
+            the result may.
 
-Before you run it, write down: AlexNet has 62 million parameters and takes 1.1 billion multiply-adds an image, forward. What
-share of the parameters do the five convolutions hold? What share of the multiply-adds? And after what share of the backward
-pass are nine tenths of the gradients' bytes ready?
+Before you run it, write down: AlexNet has 62 million parameters and takes 1.1 billion multiply-adds
+an image, forward. What share of the parameters do the five convolutions hold? What share of the
+multiply-adds? And after what share of the backward pass are nine tenths of the gradients' bytes
+ready?
 
-This is strong scaling: the last part shares one batch of 2p + 1 images between p ranks. The times are those of one rank.
+This is strong scaling: the last part shares one batch of 2p + 1 images between p ranks. The times
+are those of one rank.
 
-WHAT YOU SHOULD SEE    The convolutions take most of the time, the fully connected layers hold nearly all the bytes, and
-            those come first: most bytes are ready when most of backward is still to come. That is what makes hiding the
-            communication behind it possible (lesson 04). On an idle machine the large convolutions come near their
-            prediction. The fully connected layers do not: they are bound by memory, and for a few images BLAS first copies
-            the weights into another order, which the prediction knows nothing of. Normalisation and pooling are short but
-            far above it: they pass over their data several times. With --width 0.125 --image-size 67 everything is small,
-            and what costs is neither flops nor bytes but the calls.
+WHAT YOU SHOULD SEE    The convolutions take most of the time, the fully connected layers hold
+                       nearly all the bytes, and
+            those come first: most bytes are ready when most of backward is still to come. That is
+            what makes hiding the communication behind it possible (lesson 04). On an idle machine
+            the large convolutions come near their prediction. The fully connected layers do not:
+            they are bound by memory, and for a few images BLAS first copies the weights into
+            another order, which the prediction knows nothing of. Normalisation and pooling are
+            short but far above it: they pass over their data several times. With --width 0.125
+            --image-size 67 everything is small, and what costs is neither flops nor bytes but the
+            calls.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/02_alexnet.py)
-    1. From how many images a rank on do the fully connected layers take longer to compute than to read? Predict it with
+    1. From how many images a rank on do the fully connected layers take longer to compute than to
+    read? Predict it with
        the R and W that this lesson prints, then try --batch.
-    2. Someone lets every rank divide its loss by its own batch, and divides the sum by p. For which shards is that right?
-    3. Someone lays the pool out first layer first. When could the first of four equal quarters of it be sent?
-    4. Let measured_steps make AlexNet(..., convolution=minimal_filtering), from refgf.engine.minimal,
+    2. Someone lets every rank divide its loss by its own batch, and divides the sum by p. For which
+    shards is that right? 3. Someone lays the pool out first layer first. When could the first of
+    four equal quarters of it be sent? 4. Let measured_steps make AlexNet(...,
+    convolution=minimal_filtering), from refgf.engine.minimal,
        and run it again, not --quick. conv2's time falls below the prediction, though no product got
        faster. Why? Check on paper that the four products in minimal.py make two outputs.
 """
@@ -85,7 +97,8 @@ def measure(run: kit.Run) -> dict:
 def timed_step(network, images, labels):
     """[(event, seconds since the event before)] of a step without exchange and update.
 
-    Events in their order: (layer, "forward"), then (number of a gradient, "ready") and (layer, "backward").
+    Events in their order: (layer, "forward"), then (number of a gradient, "ready") and (layer,
+    "backward").
     """
     events, last_s = [], time.perf_counter()
 
@@ -106,15 +119,25 @@ def timed_step(network, images, labels):
 def check_gradients(run: kit.Run) -> None:
     """Central differences on a small network in float64, on rank 0."""
     run.section("The oracle: are the gradients right?")
-    run.say("(loss(w + h) - loss(w - h)) / 2h, h = 1e-7, for a few elements w of each layer of a small AlexNet in float64:")
+    run.say(
+        "(loss(w + h) - loss(w - h)) / 2h, h = 1e-7, for a few elements w of each layer of a small AlexNet in float64:"
+    )
     rows = run.alone(lambda: differences(run.quick(2, 5)))
-    run.table(["layer", "elements tried", "norm of its gradient", "largest difference / norm"], rows or [])
-    run.say("A bias in front of a normalisation shifts what the normalisation takes away again: its gradient is 0.")
+    run.table(
+        ["layer", "elements tried", "norm of its gradient", "largest difference / norm"], rows or []
+    )
+    run.say(
+        "A bias in front of a normalisation shifts what the normalisation takes away again: its gradient is 0."
+    )
 
 
 def differences(elements: int) -> list[list]:
-    """One row for each layer with parameters; AssertionError where the difference is above 1e-6 of the norm."""
-    model = replica(AlexNet(10, dropout=0.0, workspace=Workspace(dtype=np.float64), **SMALL), seed=SEED)
+    """One row for each layer with parameters; AssertionError where the difference is above 1e-6 of
+    the norm.
+    """
+    model = replica(
+        AlexNet(10, dropout=0.0, workspace=Workspace(dtype=np.float64), **SMALL), seed=SEED
+    )
     network, random = model.network, np.random.default_rng(SEED)
     images, labels = random.standard_normal((3, *network.image_shape)), random.integers(0, 10, 3)
     network.loss(images, labels, 3)
@@ -132,11 +155,20 @@ def differences(elements: int) -> list[list]:
         off = np.abs(central_differences(loss_with, before, 1e-7) - g[chosen]).max()
         w[chosen] = before
         tried, norm, largest = found.get(spec.name.split(".")[0], (0, 0.0, 0.0))
-        found[spec.name.split(".")[0]] = tried + len(chosen), max(norm, float(np.linalg.norm(g))), max(largest, off)
+        found[spec.name.split(".")[0]] = (
+            tried + len(chosen),
+            max(norm, float(np.linalg.norm(g))),
+            max(largest, off),
+        )
     for layer, (_, norm, off) in found.items():
         if off > 1e-6 * norm:
-            raise AssertionError(f"{layer}: gradient and central differences differ by {off}, its norm is {norm}")
-    return [[layer, tried, f"{norm:.3g}", f"{off / norm:.1e}"] for layer, (tried, norm, off) in found.items()]
+            raise AssertionError(
+                f"{layer}: gradient and central differences differ by {off}, its norm is {norm}"
+            )
+    return [
+        [layer, tried, f"{norm:.3g}", f"{off / norm:.1e}"]
+        for layer, (tried, norm, off) in found.items()
+    ]
 
 
 # ---- the measurement: one step of one rank ----
@@ -147,7 +179,9 @@ def time_layers(run: kit.Run) -> dict:
     size = options.image_size or run.quick(67, 227)
     width = options.width or run.quick(1 / 8, 1.0)
     batch, classes = options.batch or run.quick(8, 8, 32), run.quick(10, 1000)
-    run.section(f"One step, layer by layer: {size} x {size} pixels, width {width:g}, {batch} images, {classes} classes")
+    run.section(
+        f"One step, layer by layer: {size} x {size} pixels, width {width:g}, {batch} images, {classes} classes"
+    )
     result = run.alone(lambda: measured_steps(size, width, batch, classes, run.quick(15, 7, 11)))
     if run.rank == 0:
         show_layers(run, result)
@@ -160,34 +194,73 @@ def measured_steps(size, width, batch, classes, repeats) -> dict:
     network.bind(*(Pool(network.tensors).views for _ in range(2)))
     network.initialize(SEED)
     random = np.random.default_rng(SEED)
-    images = random.standard_normal((batch, *network.image_shape), dtype=np.float32)  # their content costs no time
+    images = random.standard_normal(
+        (batch, *network.image_shape), dtype=np.float32
+    )  # their content costs no time
     labels = random.integers(0, classes, batch)
-    steps = [timed_step(network, images, labels) for _ in range(1 + repeats)][1:]  # the first one fetches memory
+    steps = [timed_step(network, images, labels) for _ in range(1 + repeats)][
+        1:
+    ]  # the first one fetches memory
     return layers.compare(network, alexnet(classes, size, width), batch, steps)
 
 
 def show_layers(run: kit.Run, result: dict) -> None:
     node, rows, steps_s = result["node"], result["rows"], result["steps_s"]
-    run.say(f"one rank while the others sleep: R = {node['flops'] / 1e9:.0f} Gflop/s, W = {node['bandwidth'] / 1e9:.1f} GB/s")
-    run.say(f"{len(steps_s)} steps of {kit.seconds(min(steps_s))} to {kit.seconds(max(steps_s))}; the median of each part:")
-    kinds = {"norm": "5 normalisations", "pool": "3 poolings", "relu": "7 ReLUs", "dropout": "2 dropouts"}
+    run.say(
+        f"one rank while the others sleep: R = {node['flops'] / 1e9:.0f} Gflop/s, W = {node['bandwidth'] / 1e9:.1f} GB/s"
+    )
+    run.say(
+        f"{len(steps_s)} steps of {kit.seconds(min(steps_s))} to {kit.seconds(max(steps_s))}; the median of each part:"
+    )
+    kinds = {
+        "norm": "5 normalisations",
+        "pool": "3 poolings",
+        "relu": "7 ReLUs",
+        "dropout": "2 dropouts",
+    }
     groups = {row["name"]: [row] for row in rows if row["kind"] in ("conv", "fc")}
-    groups |= {told: [row for row in rows if row["kind"] == kind] for kind, told in kinds.items()} | {"all": rows}
+    groups |= {
+        told: [row for row in rows if row["kind"] == kind] for kind, told in kinds.items()
+    } | {"all": rows}
     cells = []
     for name, group in groups.items():
-        (forward, backward), predicted = (np.sum([row[key] for row in group], axis=0) for key in ("seconds", "predicted_s"))
-        told = [kit.seconds(t) if t else "-" for t in (forward, predicted[0], backward, predicted[1])]
+        (forward, backward), predicted = (
+            np.sum([row[key] for row in group], axis=0) for key in ("seconds", "predicted_s")
+        )
+        told = [
+            kit.seconds(t) if t else "-" for t in (forward, predicted[0], backward, predicted[1])
+        ]
         parameters, flops = (sum(row[key] for row in group) for key in ("parameters", "flops"))
-        shares = [f"{part / sum(row[key] for row in rows):.1%}" for part, key in ((parameters, "parameters"), (flops, "flops"))]
+        shares = [
+            f"{part / sum(row[key] for row in rows):.1%}"
+            for part, key in ((parameters, "parameters"), (flops, "flops"))
+        ]
         limit = group[0]["limit"] if len(group) == 1 else ""
-        cells.append([name, f"{parameters:,}", shares[0], f"{flops / 1e6:,.1f}", shares[1], *told, limit])
-    header = ["layer", "parameters", "share", "Mflop", "share", "forward", "predicted", "backward", "predicted", "limit"]
+        cells.append(
+            [name, f"{parameters:,}", shares[0], f"{flops / 1e6:,.1f}", shares[1], *told, limit]
+        )
+    header = [
+        "layer",
+        "parameters",
+        "share",
+        "Mflop",
+        "share",
+        "forward",
+        "predicted",
+        "backward",
+        "predicted",
+        "limit",
+    ]
     run.table(header, cells)
-    run.say("Mflop: forward and backward of the whole batch. Each time is a median of its own, so they need not add up.")
+    run.say(
+        "Mflop: forward and backward of the whole batch. Each time is a median of its own, so they need not add up."
+    )
     for kind, told in (("conv", "convolutions"), ("fc", "fully connected layers")):
         totals = [np.array([row["parameters"], row["flops"], sum(row["seconds"])]) for row in rows]
         share = sum(t for t, row in zip(totals, rows) if row["kind"] == kind) / sum(totals)
-        run.say(f"{told}: {share[0]:.1%} of the bytes, {share[1]:.1%} of the flops, {share[2]:.1%} of the time")
+        run.say(
+            f"{told}: {share[0]:.1%} of the bytes, {share[1]:.1%} of the flops, {share[2]:.1%} of the time"
+        )
 
 
 # ---- the same step on p ranks ----
@@ -197,33 +270,47 @@ def compare_with_one_rank(run: kit.Run, images, labels, classes: int) -> dict:
     run.section(f"The same step on {run.size} rank{'s' * (run.size > 1)}")
     count = len(labels)
     parts = slices(count, run.size)
-    shards = "/".join(str(part.stop - part.start) for part in parts[:12]) + ("/..." if run.size > 12 else "")
+    shards = "/".join(str(part.stop - part.start) for part in parts[:12]) + (
+        "/..." if run.size > 12 else ""
+    )
     mine = parts[run.rank]
-    run.say(f"{count} images, {shards} on the ranks, small AlexNet in float64 without normalisation and dropout, eager, ring")
+    run.say(
+        f"{count} images, {shards} on the ranks, small AlexNet in float64 without normalisation and dropout, eager, ring"
+    )
     run.comm.reset()
     model = small_model(classes)
     eager = Transport(ring_allreduce(run.comm), Theta(0))
     exchange = DenseExchange(model.gradients, eager, model.loss_scale)
     train_step(model, exchange, images[mine], labels[mine], count, RATE)
     if (len(exchange.calls), run.comm.messages) != (16, 16 * 2 * (run.size - 1)):
-        raise AssertionError(f"rank {run.rank}: {len(exchange.calls)} calls, {run.comm.messages} messages")
+        raise AssertionError(
+            f"rank {run.rank}: {len(exchange.calls)} calls, {run.comm.messages} messages"
+        )
     require_same_parameters(run.plain, model.parameters.flat)
     averaged = average_of_averages(run, images[mine], labels[mine], classes)
     return run.alone(lambda: against_one(run, model, averaged, images, labels))
 
 
 def few_images(run: kit.Run, count: int):
-    """`count` images with a little noise: where two pixels of a window are equal, as in a black background, the gradient
-    may go to either, and rounding decides."""
+    """`count` images with a little noise: where two pixels of a window are equal, as in a black
+    background, the gradient may go to either, and rounding decides."""
     size, options = SMALL["image_size"], run.options
     if options.data is None:
         train, _ = digits(size)
     else:
-        train, _ = image_folder(options.data, size, skip_bad_images=options.skip_bad_images, comm=run.plain)
+        train, _ = image_folder(
+            options.data, size, skip_bad_images=options.skip_bad_images, comm=run.plain
+        )
     if train.size < count:
-        raise ValueError(f"lesson 02: got {train.size} images, wanted {count} for {run.size} ranks; next: fewer ranks")
+        raise ValueError(
+            f"lesson 02: got {train.size} images, wanted {count} for {run.size} ranks; next: fewer ranks"
+        )
     images, labels = train.load(np.linspace(0, train.size - 1, count).astype(int))
-    return images + NOISE * np.random.default_rng(SEED).standard_normal(images.shape), labels, train.num_classes
+    return (
+        images + NOISE * np.random.default_rng(SEED).standard_normal(images.shape),
+        labels,
+        train.num_classes,
+    )
 
 
 def small_model(classes: int):
@@ -256,32 +343,63 @@ def against_one(run: kit.Run, model, averaged, images, labels) -> dict:
     before, nothing = one.parameters.flat.copy(), np.zeros(one.parameters.flat.size)
     rounding = alexnet_rounding(images, labels, one.parameters.views, len(labels), UNIT)
     train_step(one, NoExchange(), images, labels, len(labels), RATE)
-    g, bound = (np.concatenate([array.reshape(-1) for array in arrays]) for arrays in (rounding.gradients, rounding.bounds))
+    g, bound = (
+        np.concatenate([array.reshape(-1) for array in arrays])
+        for arrays in (rounding.gradients, rounding.bounds)
+    )
     decay = np.concatenate([np.full(spec.size, WEIGHT_DECAY * spec.decay) for spec in tensors])
-    allowed, _ = momentum_rounding(before, nothing, g, (nothing, nothing, 2 * bound), RATE, MOMENTUM, decay, UNIT)
-    difference, wrong = (np.abs(flat - one.gradients.flat) for flat in (model.gradients.flat, averaged))
+    allowed, _ = momentum_rounding(
+        before, nothing, g, (nothing, nothing, 2 * bound), RATE, MOMENTUM, decay, UNIT
+    )
+    difference, wrong = (
+        np.abs(flat - one.gradients.flat) for flat in (model.gradients.flat, averaged)
+    )
     moved = np.abs(model.parameters.flat - one.parameters.flat)
     offsets = model.gradients.offsets
     run.table(
-        ["gradient", "largest element", f"{run.size} ranks - 1 rank", "allowed", "average of averages - 1 rank"],
         [
-            [spec.name, *(f"{values[start:stop].max():.1e}" for values in (np.abs(g), difference, 2 * bound, wrong))]
+            "gradient",
+            "largest element",
+            f"{run.size} ranks - 1 rank",
+            "allowed",
+            "average of averages - 1 rank",
+        ],
+        [
+            [
+                spec.name,
+                *(
+                    f"{values[start:stop].max():.1e}"
+                    for values in (np.abs(g), difference, 2 * bound, wrong)
+                ),
+            ]
             for spec, start, stop in zip(tensors, offsets, offsets[1:])
             if spec.name.endswith("weight")
         ],
     )
-    run.say("allowed: the bound on rounding that refgf/oracle/definitions/rounding.py derives. Last column, a common mistake:")
-    run.say("every rank averages over its own images, then the averages are averaged. Shards of different size give it away.")
+    run.say(
+        "allowed: the bound on rounding that refgf/oracle/definitions/rounding.py derives. Last column, a common mistake:"
+    )
+    run.say(
+        "every rank averages over its own images, then the averages are averaged. Shards of different size give it away."
+    )
     if rounding.doubtful:
-        run.say(f"{rounding.doubtful} choices of ReLU or pooling are too close to call: this batch proves nothing")
+        run.say(
+            f"{rounding.doubtful} choices of ReLU or pooling are too close to call: this batch proves nothing"
+        )
     elif (difference > 2 * bound).any() or (moved > allowed).any():
         raise AssertionError(f"{run.size} ranks differ from one by more than rounding explains")
     else:
-        run.say(f"Within the bound everywhere. After the update {np.count_nonzero(moved)} of {len(g)} parameters differ, by "
-                f"{moved.max():.1e} at most")  # fmt: skip
+        run.say(
+            f"Within the bound everywhere. After the update {np.count_nonzero(moved)} of {len(g)} parameters differ, by "
+            f"{moved.max():.1e} at most"
+        )
     if len(labels) % run.size and run.size > 1 and not (wrong > 2 * bound).any():
         raise AssertionError("an average of averages passes for the average")
-    return {"largest_difference": difference.max(), "largest_bound": 2 * bound.max(), "average_of_averages": wrong.max()}
+    return {
+        "largest_difference": difference.max(),
+        "largest_bound": 2 * bound.max(),
+        "average_of_averages": wrong.max(),
+    }
 
 
 # ---- the picture ----
@@ -297,9 +415,27 @@ def draw(result: dict):
 
 if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__, probe=True)
-    lesson.argument("--width", type=float, help="share of AlexNet's channels in the timed step (1; with --quick 1/8)")
-    lesson.argument("--image-size", type=kit.positive, metavar="PIXELS", help="of the timed step, 67 or more (227; 67)")
-    lesson.argument("--batch", type=kit.positive, help="images of the timed step (8; with --full 32)")
-    lesson.argument("--data", type=Path, metavar="PATH", help="images for the last part; default: the bundled digits")
-    lesson.argument("--skip-bad-images", action="store_true", help="go on without images that cannot be read")
+    lesson.argument(
+        "--width",
+        type=float,
+        help="share of AlexNet's channels in the timed step (1; with --quick 1/8)",
+    )
+    lesson.argument(
+        "--image-size",
+        type=kit.positive,
+        metavar="PIXELS",
+        help="of the timed step, 67 or more (227; 67)",
+    )
+    lesson.argument(
+        "--batch", type=kit.positive, help="images of the timed step (8; with --full 32)"
+    )
+    lesson.argument(
+        "--data",
+        type=Path,
+        metavar="PATH",
+        help="images for the last part; default: the bundled digits",
+    )
+    lesson.argument(
+        "--skip-bad-images", action="store_true", help="go on without images that cannot be read"
+    )
     lesson.main(measure, draw)

@@ -1,34 +1,42 @@
 """Lesson 04: overlap - communicate while computing.
 
-    mpiexec -n 8 python lessons/04_overlap.py                (--theta BYTES ..., --quick, --full, --plot, --link ...)
+    mpiexec -n 8 python lessons/04_overlap.py                (--theta BYTES ..., --quick, --full,
+    --plot, --link ...)
 
-QUESTION    The last layer's gradient is ready long before the first layer's. Can it travel in the meantime?
-IDEA        A second thread sums what is ready while the first one computes the rest. (refgf/exchange/overlap.py)
+QUESTION    The last layer's gradient is ready long before the first layer's. Can it travel in the
+            meantime?
+IDEA        A second thread sums what is ready while the first one computes the rest.
+            (refgf/exchange/overlap.py)
 PREDICTION  Calls queue behind each other, and none starts before its last gradient is ready:
 
                 start of call i = max(end of call i-1, last gradient of its group is ready)
                 step            = max(end of backward, end of the last call)
 
-            So at most min(communication, what backward still does after the first gradient) can be hidden. One giant call
-            (theta = infinity) starts when backward is over: it hides nothing.
+            So at most min(communication, what backward still does after the first gradient) can be
+            hidden. One giant call (theta = infinity) starts when backward is over: it hides
+            nothing.
 
-Before you run it, write down: backward takes B seconds, communication C < B. How long is a step with overlap, if theta is
-small? And if theta is infinity?
+Before you run it, write down: backward takes B seconds, communication C < B. How long is a step
+with overlap, if theta is small? And if theta is infinity?
 
 This is weak scaling: each rank brings a batch of its own, whatever p is.
 
-WHAT YOU SHOULD SEE    In the Gantt chart blocking calls interrupt the backward pass; those of a thread lie beside it. Where
-            ranks sleep instead of computing, as when a GPU computes, measured and predicted agree within some ten percent,
-            and nearly all of what can be hidden is. Where ranks compute themselves, the thread takes processor time from
-            the computation, and its messages wait for a core: with more ranks than cores the calls outlast backward, a step
-            gains nothing or becomes longer, and the meter says so instead of praising itself. A non-blocking call by itself
-            is hardly overlap: large messages only move while somebody is inside MPI.
+WHAT YOU SHOULD SEE    In the Gantt chart blocking calls interrupt the backward pass; those of a
+                       thread lie beside it. Where
+            ranks sleep instead of computing, as when a GPU computes, measured and predicted agree
+            within some ten percent, and nearly all of what can be hidden is. Where ranks compute
+            themselves, the thread takes processor time from the computation, and its messages wait
+            for a core: with more ranks than cores the calls outlast backward, a step gains nothing
+            or becomes longer, and the meter says so instead of praising itself. A non-blocking call
+            by itself is hardly overlap: large messages only move while somebody is inside MPI.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/04_overlap.py)
-    1. Predict the theta from which on nothing is hidden any more. Compute it from the sizes, then try it (--theta).
-    2. The main thread calls the thread's allreduce and then looks only at how long it waited at the end. Construct times
+    1. Predict the theta from which on nothing is hidden any more. Compute it from the sizes, then
+    try it (--theta). 2. The main thread calls the thread's allreduce and then looks only at how
+    long it waited at the end. Construct times
        for which this says "all hidden" although the step has become longer.
-    3. Put the small gradients first (order of the pool reversed). What happens to the overlap, and why is the order of
+    3. Put the small gradients first (order of the pool reversed). What happens to the overlap, and
+    why is the order of
        generation not ours to choose?
 """
 
@@ -69,7 +77,12 @@ def measure(run: kit.Run) -> dict:
     check_against_oracle(run, train)
     replayed = sweep_replay(run, thetas)
     alexnet_rows, charts = real_steps(run, train)
-    return {"replay": replayed, "alexnet": alexnet_rows, "charts": charts, "progress": who_makes_progress(run)}
+    return {
+        "replay": replayed,
+        "alexnet": alexnet_rows,
+        "charts": charts,
+        "progress": who_makes_progress(run),
+    }
 
 
 # ---- one step: this is all there is to overlap ----
@@ -124,7 +137,9 @@ def check_against_oracle(run: kit.Run, data) -> None:
         exchange.finish()
         exchange.close()
         if not same_bits(pool.flat, wanted):
-            raise AssertionError(f"rank {run.rank}: overlap={overlap}: not the bits of the definition")
+            raise AssertionError(
+                f"rank {run.rank}: overlap={overlap}: not the bits of the definition"
+            )
     run.say("with and without the thread: the bits of the definition, on a real batch's gradients")
 
 
@@ -132,10 +147,14 @@ def check_against_oracle(run: kit.Run, data) -> None:
 
 
 def sweep_replay(run: kit.Run, thetas) -> dict:
-    """The full AlexNet's gradients at the pace of a GPU that is not there: ranks sleep, so their cores are free."""
+    """The full AlexNet's gradients at the pace of a GPU that is not there: ranks sleep, so their
+    cores are free.
+    """
     share, backward_s = run.quick(64, SHARE, 1), run.quick(0.03, BACKWARD_S)
     pool = Pool(sizes_of(alexnet(), share))
-    run.section(f"AlexNet's {len(pool.specs)} gradients, {kit.number_of_bytes(pool.flat.nbytes)}, replayed")
+    run.section(
+        f"AlexNet's {len(pool.specs)} gradients, {kit.number_of_bytes(pool.flat.nbytes)}, replayed"
+    )
     run.say(f"The ranks sleep instead of computing ({backward_s} s of backward, an assumption).")
     ready_s = [t for t, _ in alexnet().gradients(backward_s)]
     gradients = [(t, view.nbytes) for t, view in zip(ready_s, pool.views)]
@@ -144,14 +163,42 @@ def sweep_replay(run: kit.Run, thetas) -> dict:
     rows = [one_theta(run, pool, theta, ready_s, gradients, line) for theta in thetas]
     best_s = min(row["sequential"].median_s for row in rows)
     for row in rows:
-        meter = ExposedTime(backward_s, row["alone"].median_s, row["overlapped"].median_s, best_s,
-                            row["waited"].median_s, backward_s - ready_s[0])  # fmt: skip
-        row |= {"hidden_share": meter.hidden_share, "exposed_s": meter.exposed_s, "told": str(meter)}
+        meter = ExposedTime(
+            backward_s,
+            row["alone"].median_s,
+            row["overlapped"].median_s,
+            best_s,
+            row["waited"].median_s,
+            backward_s - ready_s[0],
+        )
+        row |= {
+            "hidden_share": meter.hidden_share,
+            "exposed_s": meter.exposed_s,
+            "told": str(meter),
+        }
     run.table(
-        ["theta", "calls", "no overlap", "predicted", "overlap", "predicted", "of what can be hidden"],
-        [[kit.number_of_bytes(row["theta"]), row["calls"], row["sequential"], kit.seconds(row["predicted"]["sequential"]),
-          row["overlapped"], kit.seconds(row["predicted"]["overlapped"]), share_of(row["hidden_share"])] for row in rows],
-    )  # fmt: skip
+        [
+            "theta",
+            "calls",
+            "no overlap",
+            "predicted",
+            "overlap",
+            "predicted",
+            "of what can be hidden",
+        ],
+        [
+            [
+                kit.number_of_bytes(row["theta"]),
+                row["calls"],
+                row["sequential"],
+                kit.seconds(row["predicted"]["sequential"]),
+                row["overlapped"],
+                kit.seconds(row["predicted"]["overlapped"]),
+                share_of(row["hidden_share"]),
+            ]
+            for row in rows
+        ],
+    )
     run.say(min(rows, key=lambda row: row["overlapped"].median_s)["told"])
     return {"rows": rows, "backward_s": backward_s, "line": [line.a_s, line.b_s_per_byte]}
 
@@ -161,7 +208,11 @@ def share_of(share) -> str:
 
 
 def one_theta(run: kit.Run, pool: Pool, theta: float, ready_s, gradients, line) -> dict:
-    row, repeats, groups = {"theta": theta, "predicted": {}}, run.quick(2, 3, 7), lazy(gradients, theta)
+    row, repeats, groups = (
+        {"theta": theta, "predicted": {}},
+        run.quick(2, 3, 7),
+        lazy(gradients, theta),
+    )
     for name in ("sequential", "overlapped"):
         exchange, waited = Exchange(run, pool, theta, name == "overlapped"), []
 
@@ -172,7 +223,9 @@ def one_theta(run: kit.Run, pool: Pool, theta: float, ready_s, gradients, line) 
         row[name] = run.time(step, repeats)
         row["waited"] = run.slowest(waited[1:])
         if name == "sequential":
-            row["alone"] = run.time(lambda e=exchange: replay_backward(e, [0.0] * len(ready_s)), repeats)
+            row["alone"] = run.time(
+                lambda e=exchange: replay_backward(e, [0.0] * len(ready_s)), repeats
+            )
         exchange.close()
         overlap = name == "overlapped"
         row["predicted"][name] = predict(gradients, groups, line, overlap, ready_s[-1]).step_s
@@ -181,7 +234,9 @@ def one_theta(run: kit.Run, pool: Pool, theta: float, ready_s, gradients, line) 
 
 
 def real_steps(run: kit.Run, data):
-    """Ranks that compute: a training step without exchange, without overlap, with it, and what happened when."""
+    """Ranks that compute: a training step without exchange, without overlap, with it, and what
+    happened when.
+    """
     count, theta = run.quick(4, 9, 21), 2**17
     run.section(f"{images.told(run)}, theta {kit.number_of_bytes(theta)}")
     alone, ready_s = flow.without_exchange(run, data, images.steps(run, data, count))
@@ -196,12 +251,20 @@ def real_steps(run: kit.Run, data):
             stack.step(*next(images.steps(run, data, 1)), rate=0.0)
             charts[name] = gather(run.plain, timeline)
             calls = len(stack.calls)
-        waited_s = sum(e.stop_s - e.start_s for e in timeline.lanes["compute"] if e.name == "WAIT_FOR_DATA")
+        waited_s = sum(
+            e.stop_s - e.start_s for e in timeline.lanes["compute"] if e.name == "WAIT_FOR_DATA"
+        )
     n = sum(spec.size for spec in stack.model.network.tensors)
     x, allreduce = np.zeros(n // calls, np.float32), ring_allreduce(run.comm)
     times["communication"] = run.time(lambda: [allreduce(x) for _ in range(calls)], run.quick(2, 5))
-    meter = ExposedTime(alone.median_s, times["communication"].median_s, times["overlapped"].median_s,
-                        times["sequential"].median_s, waited_s, alone.median_s - ready_s[0])  # fmt: skip
+    meter = ExposedTime(
+        alone.median_s,
+        times["communication"].median_s,
+        times["overlapped"].median_s,
+        times["sequential"].median_s,
+        waited_s,
+        alone.median_s - ready_s[0],
+    )
     run.table(["", "time of a step"], [[name, timing] for name, timing in times.items()])
     run.say(str(meter))
     if run.rank == 0:
@@ -209,7 +272,9 @@ def real_steps(run: kit.Run, data):
         path = run.options.output / "04_overlap.trace.json"
         path.write_text(json.dumps(chrome_trace(charts["overlapped"])))
         run.say(f"what all {run.size} ranks did, on one clock: {path} (open it in ui.perfetto.dev)")
-    few = {name: [gantt.bars(lanes) for lanes in chart[:DRAWN_RANKS]] for name, chart in charts.items()}
+    few = {
+        name: [gantt.bars(lanes) for lanes in chart[:DRAWN_RANKS]] for name, chart in charts.items()
+    }
     return {**times, "told": str(meter), "theta": theta}, few
 
 
@@ -217,7 +282,9 @@ def real_steps(run: kit.Run, data):
 
 
 def who_makes_progress(run: kit.Run) -> dict:
-    """Each rank sends a large message to its neighbour while it is busy with something else, for longer than that takes."""
+    """Each rank sends a large message to its neighbour while it is busy with something else, for
+    longer than that takes.
+    """
     run.section("Who makes progress while the program computes?")
     if run.size == 1 or run.options.link:
         run.say("one rank alone, or a stated link, has no non-blocking messages to show")
@@ -256,15 +323,24 @@ def who_makes_progress(run: kit.Run) -> dict:
     progress_thread = os.environ.get("MPIR_CVAR_ASYNC_PROGRESS", "0") not in ("", "0")
     named = {
         "blocking call, then work": blocking,
-        "non-blocking call, MPI's progress thread" if progress_thread else "non-blocking call": non_blocking,
+        "non-blocking call, MPI's progress thread"
+        if progress_thread
+        else "non-blocking call": non_blocking,
         "non-blocking call, polled every ms": lambda: non_blocking(test=True),
         "blocking call in a thread of ours": helped,
     }
     alone_s = run.time(busy, run.quick(2, 5)).median_s
-    exposed = {name: run.time(step, run.quick(2, 5)).median_s - alone_s for name, step in named.items()}
-    run.table(["", f"on top of {kit.seconds(alone_s)} of work"], [[k, kit.seconds(max(0, v))] for k, v in exposed.items()])
+    exposed = {
+        name: run.time(step, run.quick(2, 5)).median_s - alone_s for name, step in named.items()
+    }
+    run.table(
+        ["", f"on top of {kit.seconds(alone_s)} of work"],
+        [[k, kit.seconds(max(0, v))] for k, v in exposed.items()],
+    )
     if not progress_thread and not run.options.threads:
-        run.say("MPI's own thread: try it with MPIR_CVAR_ASYNC_PROGRESS=1 (MPICH); it spins, and needs a core for itself")
+        run.say(
+            "MPI's own thread: try it with MPIR_CVAR_ASYNC_PROGRESS=1 (MPICH); it spins, and needs a core for itself"
+        )
     return {"bytes": send.nbytes, "exposed_s": exposed}
 
 
@@ -275,26 +351,46 @@ def draw(result: dict):
     title = "Lesson 04: overlap. What is ready travels while the rest is computed"
     figure, (left, right, sweep, progress) = axes.frame(title, 2, 2, (15, 9))
     gantt.side_by_side((left, right), result["charts"])
-    rows, kinds = result["replay"]["rows"], {"sequential": ("no overlap", "tab:red"), "overlapped": ("overlap", "tab:blue")}
+    rows, kinds = (
+        result["replay"]["rows"],
+        {"sequential": ("no overlap", "tab:red"), "overlapped": ("overlap", "tab:blue")},
+    )
     hidden = [share_of(row["hidden_share"]) for row in rows]
     axes.against_theta(sweep, rows, kinds, result["replay"]["backward_s"], "backward alone", hidden)
-    sweep.set(title="AlexNet's gradients replayed (below: share of what can be hidden)", xlabel="theta")
+    sweep.set(
+        title="AlexNet's gradients replayed (below: share of what can be hidden)", xlabel="theta"
+    )
     draw_progress(progress, result["progress"])
     axes.finish(figure, sweep)
-    sweep.legend(fontsize=8, loc="center", bbox_to_anchor=(0.5, 0.42))  # the notes at the bottom stay free
+    sweep.legend(
+        fontsize=8, loc="center", bbox_to_anchor=(0.5, 0.42)
+    )  # the notes at the bottom stay free
     return figure
 
 
 def draw_progress(axis, progress: dict) -> None:
     exposed = progress.get("exposed_s", {})
-    axis.barh(list(exposed)[::-1], [max(0, 1e3 * exposed[name]) for name in list(exposed)[::-1]], color="tab:purple")
+    axis.barh(
+        list(exposed)[::-1],
+        [max(0, 1e3 * exposed[name]) for name in list(exposed)[::-1]],
+        color="tab:purple",
+    )
     told = kit.number_of_bytes(progress.get("bytes", 0))
-    axis.set(title="Who makes progress?", xlabel=f"ms that a message of {told} adds to work it could hide behind")
+    axis.set(
+        title="Who makes progress?",
+        xlabel=f"ms that a message of {told} adds to work it could hide behind",
+    )
     axis.grid(alpha=0.3, axis="x")
 
 
 if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__)
     images.arguments(lesson)
-    lesson.argument("--theta", nargs="+", type=kit.threshold_bytes, metavar="BYTES", help="thresholds to sweep: 0 65536 1e6 inf")
+    lesson.argument(
+        "--theta",
+        nargs="+",
+        type=kit.threshold_bytes,
+        metavar="BYTES",
+        help="thresholds to sweep: 0 65536 1e6 inf",
+    )
     lesson.main(measure, draw)

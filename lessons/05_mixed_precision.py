@@ -1,36 +1,46 @@
 """Lesson 05: mixed precision - half the bytes, and what it takes to get away with it.
 
-    mpiexec -n 8 python lessons/05_mixed_precision.py        (--quick, --full, --plot, --data PATH, --link ...)
+    mpiexec -n 8 python lessons/05_mixed_precision.py        (--quick, --full, --plot, --data PATH,
+    --link ...)
 
-QUESTION    Gradients need not be exact. Can they travel as 16-bit numbers, in half the time, without harm?
-IDEA        Round to float16 for the wire only: add in float32, keep float32 master weights, and multiply the loss by a
-            power of two so that small gradients do not become zero. (refgf/exchange/precision.py)
-PREDICTION  Let r be the relative error of one rounding (about 2^-12 root mean square). Each hop of a ring rounds a partial
-            sum once more; `direct` rounds every input once and every result once, whatever p is:
+QUESTION    Gradients need not be exact. Can they travel as 16-bit numbers, in half the time,
+            without harm?
+IDEA        Round to float16 for the wire only: add in float32, keep float32 master weights, and
+            multiply the loss by a power of two so that small gradients do not become zero.
+            (refgf/exchange/precision.py)
+PREDICTION  Let r be the relative error of one rounding (about 2^-12 root mean square). Each hop of
+            a ring rounds a partial sum once more; `direct` rounds every input once and every result
+            once, whatever p is:
 
-                ring    r sqrt((p+1) / 2)            direct    r sqrt(2)            for gradients that are random numbers
+                ring    r sqrt((p+1) / 2)            direct    r sqrt(2)            for gradients
+                        that are random numbers
 
-            float16 ends at 65,504 and has nothing below 6e-8: a sum of p gradients, divided by p only afterwards, is
-            infinite p times earlier.
+            float16 ends at 65,504 and has nothing below 6e-8: a sum of p gradients, divided by p
+            only afterwards, is infinite p times earlier.
 
-Before you run it, write down: by how much is the error of the float16 ring on 512 ranks larger than on 2? And what
-share of your network's gradients is smaller than float16 can hold?
+Before you run it, write down: by how much is the error of the float16 ring on 512 ranks larger than
+on 2? And what share of your network's gradients is smaller than float16 can hold?
 
 This is weak scaling: each rank brings a batch of its own, whatever p is.
 
-WHAT YOU SHOULD SEE    Exactly half the bytes. The ring's error grows with the root of p, direct's stays; both are far below
-            the noise of a mini-batch. Without a loss scale some gradients vanish (few of a thousand here, and those are
-            small); a scale of some thousands saves most of them, one of millions overflows. A dynamic scale finds its way
-            down from too high in a few skipped steps; one far too low loses most gradients, and yet may train as well, as
-            those that it loses are the smallest. Half the bytes need not be half the time: converting costs processor time,
-            which ranks that share cores have too little of, on slow links too. On the CPU the arithmetic of forward and
-            backward stays float32; only the roundings are reproduced.
+WHAT YOU SHOULD SEE    Exactly half the bytes. The ring's error grows with the root of p, direct's
+                       stays; both are far below
+            the noise of a mini-batch. Without a loss scale some gradients vanish (few of a thousand
+            here, and those are small); a scale of some thousands saves most of them, one of
+            millions overflows. A dynamic scale finds its way down from too high in a few skipped
+            steps; one far too low loses most gradients, and yet may train as well, as those that it
+            loses are the smallest. Half the bytes need not be half the time: converting costs
+            processor time, which ranks that share cores have too little of, on slow links too. On
+            the CPU the arithmetic of forward and backward stays float32; only the roundings are
+            reproduced.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/05_mixed_precision.py)
     1. Let all gradients be positive (biased). How does the ring's error grow with p now, and why?
-    2. Divide each rank's gradients by p before the cast, instead of its loss by the global batch before backward. Do
+    2. Divide each rank's gradients by p before the cast, instead of its loss by the global batch
+    before backward. Do
        other numbers travel? When would it matter?
-    3. Leave out the rounding of the owner's own slice (`finish` in refgf/comm/ring.py). What is no longer true?
+    3. Leave out the rounding of the owner's own slice (`finish` in refgf/comm/ring.py). What is no
+    longer true?
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
@@ -45,7 +55,13 @@ from refgf.exchange.lazy import Theta
 from refgf.exchange.precision import LossScale
 from refgf.machine.underflow import Underflow
 from refgf.oracle import definitions
-from refgf.oracle.definitions import on_wire, ring_traffic, same_bits, scaled_allreduce, underflow_share
+from refgf.oracle.definitions import (
+    on_wire,
+    ring_traffic,
+    same_bits,
+    scaled_allreduce,
+    underflow_share,
+)
 from refgf.comm.direct import direct_allreduce
 from refgf.comm.ring import ring_allreduce
 
@@ -63,8 +79,13 @@ def measure(run: kit.Run) -> dict:
     microscope = look_at_errors(run)
     overflow = divide_after_the_sum(run)
     scales = look_at_scales(run, everybody)
-    return {"bytes": counted, "microscope": microscope, "overflow": overflow, "scales": scales,
-            "training": train_with_each(run, train, held_out)}  # fmt: skip
+    return {
+        "bytes": counted,
+        "microscope": microscope,
+        "overflow": overflow,
+        "scales": scales,
+        "training": train_with_each(run, train, held_out),
+    }
 
 
 # ---- one step: scale, round for the wire, sum, unscale ----
@@ -91,18 +112,28 @@ def real_gradients(run: kit.Run, data) -> list[np.ndarray]:
 
 
 def check_against_oracle(run: kit.Run, everybody) -> None:
-    """On a real batch's gradients: the bits of both schedules, and of scaling around them, are those of the definition."""
+    """On a real batch's gradients: the bits of both schedules, and of scaling around them, are
+    those of the definition.
+    """
     run.section("The oracle")
     for scale in (1.0, 2.0**12):
         mine = everybody[run.rank].copy()
         half_allreduce(run, mine, scale, direct.allreduce)
         if not same_bits(mine, scaled_allreduce(everybody, scale)[run.rank]):
-            raise AssertionError(f"rank {run.rank}: scale {scale}, direct: not the bits of the definition")
+            raise AssertionError(
+                f"rank {run.rank}: scale {scale}, direct: not the bits of the definition"
+            )
         mine = everybody[run.rank].copy()
         half_allreduce(run, mine, scale)
-        if not same_bits(mine, scaled_allreduce(everybody, scale, allreduce=definitions.ring_allreduce)[run.rank]):
-            raise AssertionError(f"rank {run.rank}: scale {scale}, ring: not the bits of the definition")
-    run.say("float16 on the wire, with and without a loss scale, ring and direct: the bits of the definition")
+        if not same_bits(
+            mine, scaled_allreduce(everybody, scale, allreduce=definitions.ring_allreduce)[run.rank]
+        ):
+            raise AssertionError(
+                f"rank {run.rank}: scale {scale}, ring: not the bits of the definition"
+            )
+    run.say(
+        "float16 on the wire, with and without a loss scale, ring and direct: the bits of the definition"
+    )
 
 
 # ---- the measurement ----
@@ -112,7 +143,11 @@ def count_bytes(run: kit.Run, data) -> dict:
     """One step with each wire type: bytes counted and asserted, time measured."""
     run.section("Half the bytes")
     rows = {}
-    for name, wire, algorithm in (("float32", None, ring), ("float16", HALF, ring), ("float16, direct", HALF, direct)):
+    for name, wire, algorithm in (
+        ("float32", None, ring),
+        ("float16", HALF, ring),
+        ("float16, direct", HALF, direct),
+    ):
         maker = direct_allreduce if algorithm is direct else ring_allreduce
         with flow.new(run, data, wire=wire, grouping=Theta(2**18), allreduce=maker) as stack:
             run.comm.reset()
@@ -120,50 +155,85 @@ def count_bytes(run: kit.Run, data) -> dict:
             sent, calls = run.comm.bytes, stack.calls
             timing = flow.time_steps(run, stack, images.steps(run, data, run.quick(4, 9)))
         if algorithm is ring:
-            elements = sum(ring_traffic(call.stop - call.start, run.size, run.rank)[1] for call in calls)
+            elements = sum(
+                ring_traffic(call.stop - call.start, run.size, run.rank)[1] for call in calls
+            )
             assert sent == elements * (2 if wire else 4), (sent, elements)
         rows[name] = {"bytes": sent, "calls": len(calls), "step": timing}
-    run.table(["on the wire", "calls", "bytes sent by rank 0", "time of a step"],
-              [[name, row["calls"], row["bytes"], row["step"]] for name, row in rows.items()])  # fmt: skip
+    run.table(
+        ["on the wire", "calls", "bytes sent by rank 0", "time of a step"],
+        [[name, row["calls"], row["bytes"], row["step"]] for name, row in rows.items()],
+    )
     return rows
 
 
 def look_at_errors(run: kit.Run) -> dict:
-    """Relative error (root mean square) of a sum over p ranks against float64, replayed in one process."""
+    """Relative error (root mean square) of a sum over p ranks against float64, replayed in one
+    process.
+    """
     run.section("A microscope for rounding: replayed sums of p random gradients")
     ranks = run.quick(RANKS[:5], RANKS)
-    kinds = {"ring, float16": (ring, HALF), "direct, float16": (direct, HALF), "ring, float32": (ring, None)}
+    kinds = {
+        "ring, float16": (ring, HALF),
+        "direct, float16": (direct, HALF),
+        "ring, float32": (ring, None),
+    }
     jobs = [(p, name) for p in reversed(ranks) for name in kinds]  # the longest first
-    found = dict(zip(jobs, trials.deal(run, jobs, lambda p, name: rounding.error_of(p, *kinds[name]))))
+    found = dict(
+        zip(jobs, trials.deal(run, jobs, lambda p, name: rounding.error_of(p, *kinds[name])))
+    )
     errors = {p: {name: found[p, name] for name in kinds} for p in ranks}
     one = rounding.one_rounding()
-    predicted = {p: {"ring, float16": one * ((p + 1) / 2) ** 0.5, "direct, float16": one * 2**0.5} for p in ranks}
+    predicted = {
+        p: {"ring, float16": one * ((p + 1) / 2) ** 0.5, "direct, float16": one * 2**0.5}
+        for p in ranks
+    }
     run.say(f"one rounding to float16: r = {one:.2e}")
     run.table(
         ["p", *kinds, "ring predicted", "direct predicted"],
-        [[p, *(f"{errors[p][name]:.2e}" for name in kinds), f"{predicted[p]['ring, float16']:.2e}",
-          f"{predicted[p]['direct, float16']:.2e}"] for p in ranks],
-    )  # fmt: skip
+        [
+            [
+                p,
+                *(f"{errors[p][name]:.2e}" for name in kinds),
+                f"{predicted[p]['ring, float16']:.2e}",
+                f"{predicted[p]['direct, float16']:.2e}",
+            ]
+            for p in ranks
+        ],
+    )
     return {"ranks": ranks, "errors": errors, "predicted": predicted, "one_rounding": one}
 
 
 def divide_after_the_sum(run: kit.Run) -> dict:
-    """p ranks with gradients up to 400: summed and then divided by p, and divided before, all in float16."""
+    """p ranks with gradients up to 400: summed and then divided by p, and divided before, all in
+    float16.
+    """
     run.section("Where dividing after the sum overflows")
     rows = {}
     for p in (8, 64, 128, 256, 512):
-        values = np.random.default_rng(p).uniform(100, 400, 256).astype(np.float32)  # the same on all ranks
+        values = (
+            np.random.default_rng(p).uniform(100, 400, 256).astype(np.float32)
+        )  # the same on all ranks
         after = np.isinf(rounding.ring_sum(values, p)).mean()
         before = np.isinf(rounding.ring_sum(values / np.float32(p), p)).mean()
         rows[p] = {"after": float(after), "before": float(before)}
-    run.table(["p", "infinite, divided after the sum", "divided before"],
-              [[p, f"{100 * row['after']:.0f} %", f"{100 * row['before']:.0f} %"] for p, row in rows.items()])  # fmt: skip
-    run.say(f"float16 ends at {LARGEST:,}. In refgf each loss is divided by the global batch, so the exchange only sums.")
+    run.table(
+        ["p", "infinite, divided after the sum", "divided before"],
+        [
+            [p, f"{100 * row['after']:.0f} %", f"{100 * row['before']:.0f} %"]
+            for p, row in rows.items()
+        ],
+    )
+    run.say(
+        f"float16 ends at {LARGEST:,}. In refgf each loss is divided by the global batch, so the exchange only sums."
+    )
     return rows
 
 
 def look_at_scales(run: kit.Run, everybody) -> dict:
-    """A real batch's gradients: how many become zero and how many infinite on the wire, for each loss scale."""
+    """A real batch's gradients: how many become zero and how many infinite on the wire, for each
+    loss scale.
+    """
     run.section("Underflow, overflow and the loss scale")
     mine = everybody[run.rank]
     magnitude = np.log2(np.abs(mine[mine != 0]))
@@ -173,22 +243,32 @@ def look_at_scales(run: kit.Run, everybody) -> dict:
         measured = Underflow(lambda x: None, HALF)
         measured(scaled)
         assert measured.share == underflow_share(scaled, "float16")
-        rows[scale] = {"zero": measured.share, "infinite": float(np.isinf(on_wire(scaled, "float16")).mean())}
-    run.table(["loss scale", "become zero", "become infinite"],
-              [[f"2^{int(np.log2(s))}", f"{100 * row['zero']:.3f} %", f"{100 * row['infinite']:.4f} %"]
-               for s, row in rows.items()])  # fmt: skip
+        rows[scale] = {
+            "zero": measured.share,
+            "infinite": float(np.isinf(on_wire(scaled, "float16")).mean()),
+        }
+    run.table(
+        ["loss scale", "become zero", "become infinite"],
+        [
+            [f"2^{int(np.log2(s))}", f"{100 * row['zero']:.3f} %", f"{100 * row['infinite']:.4f} %"]
+            for s, row in rows.items()
+        ],
+    )
     counts, edges = np.histogram(magnitude, bins=np.arange(-50, 12))
     return {"rows": rows, "histogram": {"counts": counts.tolist(), "edges": edges.tolist()}}
 
 
 def train_with_each(run: kit.Run, train, held_out) -> dict:
-    """The same training in float32, in float16 with a dynamic scale that begins too high, and with one that is too low."""
+    """The same training in float32, in float16 with a dynamic scale that begins too high, and with
+    one that is too low.
+    """
     epochs = run.options.epochs or run.quick(1, 5, 12)
     run.section(f"{epochs} epochs: does it learn the same?")
     mixed = {"wire": HALF, "half_weights": True}
     kinds = {
         "float32": {},
-        "float16, dynamic scale from 2^24": mixed | {"loss_scale": LossScale(2.0**24, dynamic=True, interval=50)},
+        "float16, dynamic scale from 2^24": mixed
+        | {"loss_scale": LossScale(2.0**24, dynamic=True, interval=50)},
         "float16, no scale": mixed,
         "float16, scale 2^-16 (too low)": mixed | {"loss_scale": LossScale(2.0**-16)},
     }
@@ -197,12 +277,24 @@ def train_with_each(run: kit.Run, train, held_out) -> dict:
         with flow.new(run, train, grouping=Theta(2**18), **parts) as stack:
             scales = watch_scale(stack)
             rows = flow.learn(run, stack, train, held_out, epochs, say=False)
-            result[name] = {"epochs": rows, "skipped": stack.model.loss_scale.skipped, "scales": scales}
+            result[name] = {
+                "epochs": rows,
+                "skipped": stack.model.loss_scale.skipped,
+                "scales": scales,
+            }
     run.table(
         ["", "loss", "right", "skipped steps", "scale at the end"],
-        [[name, f"{row['epochs'][-1]['loss']:.4f}", f"{100 * (row['epochs'][-1]['accuracy'] or 0):.1f} %", row["skipped"],
-          f"{row['scales'][-1]:g}"] for name, row in result.items()],
-    )  # fmt: skip
+        [
+            [
+                name,
+                f"{row['epochs'][-1]['loss']:.4f}",
+                f"{100 * (row['epochs'][-1]['accuracy'] or 0):.1f} %",
+                row["skipped"],
+                f"{row['scales'][-1]:g}",
+            ]
+            for name, row in result.items()
+        ],
+    )
     return result
 
 
@@ -228,16 +320,30 @@ def draw(result: dict):
     draw_gradients(gradients, result["scales"]["histogram"])
     rows = result["scales"]["rows"]
     for name, colour in (("zero", "tab:blue"), ("infinite", "tab:red")):
-        lost.plot([np.log2(float(s)) for s in rows], [100 * row[name] for row in rows.values()], ".-", color=colour,
-                  label=f"become {name}")  # fmt: skip
-    lost.set(title="What a loss scale saves and what it costs", xlabel="log2 of the loss scale", ylabel="% of the gradients",
-             yscale="symlog")  # fmt: skip
+        lost.plot(
+            [np.log2(float(s)) for s in rows],
+            [100 * row[name] for row in rows.values()],
+            ".-",
+            color=colour,
+            label=f"become {name}",
+        )
+    lost.set(
+        title="What a loss scale saves and what it costs",
+        xlabel="log2 of the loss scale",
+        ylabel="% of the gradients",
+        yscale="symlog",
+    )
     lost.set_yscale("symlog", linthresh=0.01)
     draw_wire(wire, result["bytes"])
     for name, row in result["training"].items():
         if "dynamic" in name:
             scale.semilogy(row["scales"], base=2, label=f"{name}: {row['skipped']} steps skipped")
-        learning.plot(range(1, len(row["epochs"]) + 1), [epoch["loss"] for epoch in row["epochs"]], marker=".", label=name)
+        learning.plot(
+            range(1, len(row["epochs"]) + 1),
+            [epoch["loss"] for epoch in row["epochs"]],
+            marker=".",
+            label=name,
+        )
     scale.set(title="Loss scaling at work", xlabel="step", ylabel="loss scale")
     learning.set(title="Training loss", xlabel="epoch", yscale="log")
     return axes.finish(figure, errors, lost, scale, learning)
@@ -245,23 +351,48 @@ def draw(result: dict):
 
 def draw_errors(axis, microscope: dict) -> None:
     ranks = microscope["ranks"]
-    for name, colour in (("ring, float16", "tab:red"), ("direct, float16", "tab:blue"), ("ring, float32", "tab:green")):
-        axis.loglog(ranks, [microscope["errors"][str(p)][name] for p in ranks], "o", color=colour, label=name)
+    for name, colour in (
+        ("ring, float16", "tab:red"),
+        ("direct, float16", "tab:blue"),
+        ("ring, float32", "tab:green"),
+    ):
+        axis.loglog(
+            ranks,
+            [microscope["errors"][str(p)][name] for p in ranks],
+            "o",
+            color=colour,
+            label=name,
+        )
         if name in microscope["predicted"][str(ranks[0])]:
             predicted = [microscope["predicted"][str(p)][name] for p in ranks]
             axis.loglog(ranks, predicted, "--", color=colour, label=f"{name}, predicted")
-    axis.set(title="Relative error of a sum over p ranks (replayed)", xlabel="p", ylabel="root mean square")
+    axis.set(
+        title="Relative error of a sum over p ranks (replayed)",
+        xlabel="p",
+        ylabel="root mean square",
+    )
     axis.set_xscale("log", base=2)
 
 
 def draw_gradients(axis, histogram: dict) -> None:
     counts, edges = histogram["counts"], histogram["edges"]
-    axis.bar(edges[:-1], np.array(counts) / max(1, sum(counts)), width=1, align="edge", color="tab:grey", alpha=0.7)
+    axis.bar(
+        edges[:-1],
+        np.array(counts) / max(1, sum(counts)),
+        width=1,
+        align="edge",
+        color="tab:grey",
+        alpha=0.7,
+    )
     axis.axvspan(-60, -25, color="tab:blue", alpha=0.15, label="zero in float16")
     axis.axvspan(-25, -14, color="tab:blue", alpha=0.07, label="fewer digits (denormal)")
     axis.axvspan(16, 30, color="tab:red", alpha=0.15, label="infinite in float16")
-    axis.set(title="Gradients of one rank; a loss scale of 2^k moves them k to the right", xlim=(-52, 20),
-             xlabel="log2 of the magnitude", ylabel="share of the gradients")  # fmt: skip
+    axis.set(
+        title="Gradients of one rank; a loss scale of 2^k moves them k to the right",
+        xlim=(-52, 20),
+        xlabel="log2 of the magnitude",
+        ylabel="share of the gradients",
+    )
     axis.legend(fontsize=8, loc="upper left")
 
 
@@ -269,10 +400,20 @@ def draw_wire(axis, rows: dict) -> None:
     """Bytes and time of a step, as a share of those of float32."""
     places = np.arange(len(rows))
     whole = rows["float32"]
-    axis.bar(places - 0.2, [row["bytes"] / max(1, whole["bytes"]) for row in rows.values()], 0.4, color="tab:grey",
-             label="bytes, counted")  # fmt: skip
-    axis.bar(places + 0.2, [row["step"]["median_s"] / whole["step"]["median_s"] for row in rows.values()], 0.4,
-             color="tab:blue", label="time of a step, measured")  # fmt: skip
+    axis.bar(
+        places - 0.2,
+        [row["bytes"] / max(1, whole["bytes"]) for row in rows.values()],
+        0.4,
+        color="tab:grey",
+        label="bytes, counted",
+    )
+    axis.bar(
+        places + 0.2,
+        [row["step"]["median_s"] / whole["step"]["median_s"] for row in rows.values()],
+        0.4,
+        color="tab:blue",
+        label="time of a step, measured",
+    )
     axis.set_xticks(places, list(rows))
     axis.set(title="On the wire, as a share of float32", ylim=(0, 1.25 * axis.get_ylim()[1]))
     axis.legend(fontsize=8, loc="upper left")

@@ -79,7 +79,13 @@ def measure(run: kit.Run) -> dict:
     chosen = watch_choice(run, train)
     accuracy = compare_accuracy(run, train, held_out)
     chunk_sizes = compare_chunk_sizes(run, train, held_out)
-    return {"densities": densities, "large": large, "chosen": chosen, "accuracy": accuracy, "chunk_sizes": chunk_sizes}
+    return {
+        "densities": densities,
+        "large": large,
+        "chosen": chosen,
+        "accuracy": accuracy,
+        "chunk_sizes": chunk_sizes,
+    }
 
 
 # ---- one step: this is all there is to CSC, once the parts are there ----
@@ -113,7 +119,13 @@ def check_against_oracle(run: kit.Run) -> None:
     sizes, chunk, steps, percent = (30, 200, 0, 170), 16, run.quick(4, 8), 20
     tensors = [Size(f"t{i}", (n,), decay=True) for i, n in enumerate(sizes)]
     n = sum(sizes)
-    gs = [[np.random.default_rng([t, r]).standard_normal(n).astype(np.float32) for r in range(run.size)] for t in range(steps)]
+    gs = [
+        [
+            np.random.default_rng([t, r]).standard_normal(n).astype(np.float32)
+            for r in range(run.size)
+        ]
+        for t in range(steps)
+    ]
     for form in FORMS:
         parameters, gradients = Pool(tensors), Pool(tensors)
         parameters.flat[:] = w = np.random.default_rng(9).standard_normal(n).astype(np.float32)
@@ -126,15 +138,25 @@ def check_against_oracle(run: kit.Run) -> None:
             lists.append(exchange.chosen)
             one_step(exchange, model, gs[t][run.rank], 0.1)
             weights.append(parameters.flat.copy())
-        settings = definitions.CSCSettings(sizes, chunk, form, 0.1, 0.9, 0.01, wire="float16", order="ring", theta_bytes=100)
-        wanted = csc_run(w, gs, settings, [percent_of_step(t, 1, (), percent) for t in range(steps + 1)], lists)
+        settings = definitions.CSCSettings(
+            sizes, chunk, form, 0.1, 0.9, 0.01, wire="float16", order="ring", theta_bytes=100
+        )
+        wanted = csc_run(
+            w, gs, settings, [percent_of_step(t, 1, (), percent) for t in range(steps + 1)], lists
+        )
         for t, report in enumerate(wanted):
             if not same_bits(weights[t], report["w"][run.rank]):
-                raise AssertionError(f"rank {run.rank}: {form}, step {t}: not the weights of the definition")
+                raise AssertionError(
+                    f"rank {run.rank}: {form}, step {t}: not the weights of the definition"
+                )
         for name, kept in wanted[-1]["kept"][run.rank].items():
             if not same_bits(exchange.residual.settled()[name], kept):
-                raise AssertionError(f"rank {run.rank}: {form}: what is kept ({name}) is not that of the definition")
-    run.say(f"{', '.join(FORMS)}: the bits of the definition over {steps} steps, with float16, laziness and weight decay")
+                raise AssertionError(
+                    f"rank {run.rank}: {form}: what is kept ({name}) is not that of the definition"
+                )
+    run.say(
+        f"{', '.join(FORMS)}: the bits of the definition over {steps} steps, with float16, laziness and weight decay"
+    )
 
 
 # ---- the measurement ----
@@ -163,21 +185,52 @@ def sweep_densities(run: kit.Run, data) -> dict:
             ready_s = [0.0] * len(stack.model.gradients.specs)
             stack.model.gradients.flat[:] = 1e-3
             alone = run.time(lambda s=stack, r=ready_s: replay_backward(s, r), run.quick(2, 5))
-            payload = csc_payload_bytes(chosen, n, chunk, "float32", "float16") if density else 2 * n
+            payload = (
+                csc_payload_bytes(chosen, n, chunk, "float32", "float16") if density else 2 * n
+            )
             predicted = messages_s(line, stack.calls, chunks + 1 if density else 0)
-        rows.append({"density": density, "payload": payload, "sent": sent, "calls": len(stack.calls), "step": timing,
-                     "alone": alone, "predicted_s": predicted})  # fmt: skip
+        rows.append(
+            {
+                "density": density,
+                "payload": payload,
+                "sent": sent,
+                "calls": len(stack.calls),
+                "step": timing,
+                "alone": alone,
+                "predicted_s": predicted,
+            }
+        )
     run.table(
-        ["density", "payload", "calls", "rank 0 sends", "exchange alone", "its messages, predicted", "step"],
-        [["no CSC" if r["density"] is None else f"{r['density']} %", kit.number_of_bytes(r["payload"]), r["calls"],
-          kit.number_of_bytes(r["sent"]), r["alone"], kit.seconds(r["predicted_s"]), r["step"]] for r in rows],
-    )  # fmt: skip
+        [
+            "density",
+            "payload",
+            "calls",
+            "rank 0 sends",
+            "exchange alone",
+            "its messages, predicted",
+            "step",
+        ],
+        [
+            [
+                "no CSC" if r["density"] is None else f"{r['density']} %",
+                kit.number_of_bytes(r["payload"]),
+                r["calls"],
+                kit.number_of_bytes(r["sent"]),
+                r["alone"],
+                kit.seconds(r["predicted_s"]),
+                r["step"],
+            ]
+            for r in rows
+        ],
+    )
     return {"rows": rows, "elements": n, "chunks": chunks, "chunk": chunk}
 
 
 def messages_s(line, calls: list, norms: int) -> float:
     """Predicted: the calls in float16, and one for norms and flag in float64."""
-    return sum(line(2 * (call.stop - call.start)) for call in calls) + (line(8 * norms) if norms else 0.0)
+    return sum(line(2 * (call.stop - call.start)) for call in calls) + (
+        line(8 * norms) if norms else 0.0
+    )
 
 
 def sweep_large(run: kit.Run) -> dict:
@@ -185,8 +238,15 @@ def sweep_large(run: kit.Run) -> dict:
     share = run.quick(256, 8, 1)
     tensors, chunk = sizes_of(alexnet(), share), max(1, CHUNK_ELEMENTS // share)
     n = sum(tensor.shape[0] for tensor in tensors)
-    run.section(f"The exchange of {n:,} gradients, 1/{share} of AlexNet's" if share > 1 else f"AlexNet's {n:,} gradients")
-    line, rows = flow.fit_allreduce(run, [256, n // 64, n // 8, n], np.float16, run.quick(2, 5)).line, []
+    run.section(
+        f"The exchange of {n:,} gradients, 1/{share} of AlexNet's"
+        if share > 1
+        else f"AlexNet's {n:,} gradients"
+    )
+    line, rows = (
+        flow.fit_allreduce(run, [256, n // 64, n // 8, n], np.float16, run.quick(2, 5)).line,
+        [],
+    )
     for density in [None, *run.quick(DENSITIES[::3], DENSITIES)]:
         parameters, pool, chunks = Pool(tensors), Pool(tensors), flow.number_of_chunks(n, chunk)
         model = Replica(None, parameters, pool, MomentumSGD(tensors, parameters.flat))
@@ -197,21 +257,41 @@ def sweep_large(run: kit.Run) -> dict:
             settings = CSCSettings(density, chunk=chunk, residual=FusedResidual)
             exchange = exchange_of(run, model, settings, theta=2**20)
         pool.flat[:] = 1e-3
-        alone = run.time(lambda e=exchange: replay_backward(e, [0.0] * len(tensors)), run.quick(2, 5), warmup=2)
+        alone = run.time(
+            lambda e=exchange: replay_backward(e, [0.0] * len(tensors)), run.quick(2, 5), warmup=2
+        )
         predicted = messages_s(line, exchange.calls, chunks + 1 if density else 0)
-        rows.append({"density": density, "alone": alone, "predicted_s": predicted, "calls": len(exchange.calls)})
-    told = [["no CSC" if row["density"] is None else f"{row['density']} %", row["calls"], row["alone"],
-             kit.seconds(row["predicted_s"])] for row in rows]  # fmt: skip
+        rows.append(
+            {
+                "density": density,
+                "alone": alone,
+                "predicted_s": predicted,
+                "calls": len(exchange.calls),
+            }
+        )
+    told = [
+        [
+            "no CSC" if row["density"] is None else f"{row['density']} %",
+            row["calls"],
+            row["alone"],
+            kit.seconds(row["predicted_s"]),
+        ]
+        for row in rows
+    ]
     run.table(["density", "calls", "exchange alone", "its messages, predicted"], told)
     return {"rows": rows, "elements": n, "share": share}
 
 
 def require_bytes(run: kit.Run, stack, sent: int, chunks: int | None) -> None:
     """The chosen chunks by the ring, the norms and a flag directly; nothing else."""
-    wanted = sum(2 * ring_traffic(call.stop - call.start, run.size, run.rank)[1] for call in stack.calls)
+    wanted = sum(
+        2 * ring_traffic(call.stop - call.start, run.size, run.rank)[1] for call in stack.calls
+    )
     if chunks is not None:
         wanted += 8 * direct_traffic(chunks + 1, run.size, run.rank)[1]
-        assert sum(map(length, stack.result.sent)) == sum(call.stop - call.start for call in stack.calls)
+        assert sum(map(length, stack.result.sent)) == sum(
+            call.stop - call.start for call in stack.calls
+        )
     if sent != wanted:
         raise AssertionError(f"rank {run.rank}: sent {sent} bytes, the definition says {wanted}")
 
@@ -228,15 +308,19 @@ def watch_choice(run: kit.Run, data) -> dict:
         everybody = run.plain.allgather(lists)
         if any(other != lists for other in everybody):
             raise AssertionError(f"rank {run.rank}: the ranks have chosen different chunks")
-        edges = [(spec.name, offset / stack.csc.settings.chunk) for spec, offset in zip(stack.model.network.tensors,
-                                                                             stack.model.gradients.offsets)]  # fmt: skip
+        edges = [
+            (spec.name, offset / stack.csc.settings.chunk)
+            for spec, offset in zip(stack.model.network.tensors, stack.model.gradients.offsets)
+        ]
         chunks = len(stack.csc.chunks)
         waits = stack.csc.gap
     sparse = [chosen for chosen in lists if chosen]
     times = np.bincount(np.concatenate(sparse).astype(int), minlength=chunks)
     never, always = (f"{100 * np.mean(times == count):.0f} %" for count in (0, len(sparse)))
-    run.say(f"in {len(sparse)} sparse steps {never} of the {chunks} chunks were never chosen, {always} always; "
-            f"at the end the longest has waited {waits.max()} steps")  # fmt: skip
+    run.say(
+        f"in {len(sparse)} sparse steps {never} of the {chunks} chunks were never chosen, {always} always; "
+        f"at the end the longest has waited {waits.max()} steps"
+    )
     return {"lists": lists, "chunks": chunks, "edges": edges, "percent": percent}
 
 
@@ -244,11 +328,16 @@ def compare_accuracy(run: kit.Run, train, held_out) -> dict:
     """The same training, dense and with each correction, over several seeds (and folds with --full)."""
     epochs, seeds = run.options.epochs or run.quick(*EPOCHS), run.quick([1], SEEDS)
     pairs = [(seed, fold) for seed in seeds for fold in run.quick([None], [None], range(5))]
-    run.section(f"Accuracy after {epochs} epochs, density {run.options.density:g} %, {len(pairs)} runs of each")
+    run.section(
+        f"Accuracy after {epochs} epochs, density {run.options.density:g} %, {len(pairs)} runs of each"
+    )
     result = {}
     for name in run.quick(["dense", "dgc"], list(DRAWN)):
         splits = (images.fold(run, train, held_out, fold) for _, fold in pairs)
-        result[name] = [trials.training(run, name, seed, *split, epochs) for (seed, _), split in zip(pairs, splits)]
+        result[name] = [
+            trials.training(run, name, seed, *split, epochs)
+            for (seed, _), split in zip(pairs, splits)
+        ]
         run.say(f"{name:>24}: {trials.told(result[name])}")
     if len(pairs) > 1:
         for name in list(result)[1:]:
@@ -265,7 +354,10 @@ def compare_chunk_sizes(run: kit.Run, train, held_out) -> dict:
     result = {}
     for factor in run.quick([1, 64], [1, 16, 190], [1, 4, 16, 64, 190]):
         name = f"{flow.number_of_chunks(n, factor * base)} chunks of {factor * base}"
-        result[name] = [trials.training(run, "dgc", seed, train, held_out, epochs, factor * base) for seed in seeds]
+        result[name] = [
+            trials.training(run, "dgc", seed, train, held_out, epochs, factor * base)
+            for seed in seeds
+        ]
         run.say(f"{name:>24}: {trials.told(result[name])}")
     return result
 
@@ -274,7 +366,20 @@ if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__)
     images.arguments(lesson)
     lesson.parser.set_defaults(width=1 / 16)
-    lesson.argument("--density", type=float, default=10.0, metavar="PERCENT", help="how many percent of the chunks travel")
-    lesson.argument("--chunk", type=int, metavar="ELEMENTS", help="length of a chunk (so long that there are about 1900)")
-    lesson.argument("--warmup", type=float, nargs="*", metavar="PERCENT", help="densities of the first epochs")
+    lesson.argument(
+        "--density",
+        type=float,
+        default=10.0,
+        metavar="PERCENT",
+        help="how many percent of the chunks travel",
+    )
+    lesson.argument(
+        "--chunk",
+        type=int,
+        metavar="ELEMENTS",
+        help="length of a chunk (so long that there are about 1900)",
+    )
+    lesson.argument(
+        "--warmup", type=float, nargs="*", metavar="PERCENT", help="densities of the first epochs"
+    )
     lesson.main(measure, draw)

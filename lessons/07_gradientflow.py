@@ -62,9 +62,18 @@ from refgf.machine.checkpoint import Checkpoints
 from refgf.training.data import steps_per_epoch
 
 HALF, DENSITY, LATER = np.float16, 10.0, "float16, overlap"
-WIDTH = 1 / 4  # of AlexNet's channels: where bytes, and not start-ups alone, decide how long a step takes
+WIDTH = (
+    1 / 4
+)  # of AlexNet's channels: where bytes, and not start-ups alone, decide how long a step takes
 WARMUP = (100, 25)  # percent in the first epochs of sparse training
-ORDER = ["MPI's allreduce", "+ ring", "+ mixed precision", "+ overlap", "+ lazy allreduce", "+ CSC"]  # the paper's
+ORDER = [
+    "MPI's allreduce",
+    "+ ring",
+    "+ mixed precision",
+    "+ overlap",
+    "+ lazy allreduce",
+    "+ CSC",
+]  # the paper's
 
 
 def measure(run: kit.Run) -> dict:
@@ -77,7 +86,9 @@ def measure(run: kit.Run) -> dict:
     here = ablation(run, train, theta)
     here["learning"] = time_to_accuracy(run, train, held_out, theta)
     title = f"{images.NETWORKS[run.options.network]}; {run.place}"
-    others = {place: kept for place, kept in run.earlier().get("places", {}).items() if place != title}
+    others = {
+        place: kept for place, kept in run.earlier().get("places", {}).items() if place != title
+    }
     return {"places": dict(list(others.items())[-2:]) | {title: here | {"ranks": run.size}}}
 
 
@@ -106,7 +117,11 @@ def parts_of(run: kit.Run, data, theta: float) -> dict[str, dict]:
 def kinds_of(run: kit.Run) -> dict[str, Kind]:
     """The sums in these stacks."""
     own = {"MPI": Kind(mpi_allreduce)} if run.mpi_allreduce() is not None else {}
-    return own | {"float32": Kind(), "float16": Kind(wire=HALF), LATER: Kind(wire=HALF, overlap=True)}
+    return own | {
+        "float32": Kind(),
+        "float16": Kind(wire=HALF),
+        LATER: Kind(wire=HALF, overlap=True),
+    }
 
 
 # ---- the oracle ----
@@ -142,7 +157,9 @@ def climb_the_ladder(run: kit.Run, data) -> None:
         for i in range(len(stack.model.gradients.specs)):
             stack.ready(i)
         stack.model.update(rate, stack.finish())
-        if not same_bits(stack.model.parameters.flat, momentum_step(w, np.zeros_like(w), total, rate, 0.9)[0]):
+        if not same_bits(
+            stack.model.parameters.flat, momentum_step(w, np.zeros_like(w), total, rate, 0.9)[0]
+        ):
             raise AssertionError(f"rank {run.rank}: one step: not the weights of the definition")
     run.say(f"bit for bit after {len(some)} steps: {'; '.join(rungs)}; and one step as defined")
 
@@ -157,8 +174,13 @@ def ablation(run: kit.Run, data, theta: float) -> dict:
     n = sum(sizes)
     run.section(f"{images.told(run)}: {n:,} gradients, theta {kit.number_of_bytes(theta)}")
     found = calls.measure(run, data, kinds_of(run))
-    share, starts = found[LATER].kept_share, "; ".join(f"{name} {kit.seconds(c.seconds(0))}" for name, c in found.items())
-    run.say(f"a step without any exchange, update included: {timing}; beside a call computing keeps {share:.0%} of its speed")
+    share, starts = (
+        found[LATER].kept_share,
+        "; ".join(f"{name} {kit.seconds(c.seconds(0))}" for name, c in found.items()),
+    )
+    run.say(
+        f"a step without any exchange, update included: {timing}; beside a call computing keeps {share:.0%} of its speed"
+    )
     run.say(f"a short call: {starts}")
     rows = []
     for name, parts in parts_of(run, data, theta).items():
@@ -173,17 +195,44 @@ def ablation(run: kit.Run, data, theta: float) -> dict:
             chunk = stack.csc.settings.chunk if stack.csc else 1
         threshold_bytes = parts["grouping"].threshold_bytes
         percent = DENSITY if parts.get("csc") else None
-        system = System(name, 2 if parts.get("wire") else 4, threshold_bytes, percent=percent, chunk=chunk,
-                        overlap=call.kept_share, selection_s=selection_s, norms_s=0.0)  # fmt: skip
+        system = System(
+            name,
+            2 if parts.get("wire") else 4,
+            threshold_bytes,
+            percent=percent,
+            chunk=chunk,
+            overlap=call.kept_share,
+            selection_s=selection_s,
+            norms_s=0.0,
+        )
         ready = list(zip(step_times.rescaled(ready_s, timing, call.compute_s), sizes))
         predicted = predicted_step(ready, system, call.seconds, call.compute_s)
         speedup = run.size * timing.median_s / step.median_s
-        rows.append({"name": name, "step": step, "predicted_s": predicted.step_s, "calls": number, "speedup": speedup,
-                     "communication_s": busy_s})  # fmt: skip
-    run.table(["", "calls", "step", "predicted", "miss", f"speedup of {run.size}", "efficiency"],
-              [[r["name"], r["calls"], r["step"], kit.seconds(r["predicted_s"]),
-                f"{100 * (r['predicted_s'] / r['step'].median_s - 1):+.0f} %", f"{r['speedup']:.2f}",
-                f"{100 * r['speedup'] / run.size:.0f} %"] for r in rows])  # fmt: skip
+        rows.append(
+            {
+                "name": name,
+                "step": step,
+                "predicted_s": predicted.step_s,
+                "calls": number,
+                "speedup": speedup,
+                "communication_s": busy_s,
+            }
+        )
+    run.table(
+        ["", "calls", "step", "predicted", "miss", f"speedup of {run.size}", "efficiency"],
+        [
+            [
+                r["name"],
+                r["calls"],
+                r["step"],
+                kit.seconds(r["predicted_s"]),
+                f"{100 * (r['predicted_s'] / r['step'].median_s - 1):+.0f} %",
+                f"{r['speedup']:.2f}",
+                f"{100 * r['speedup'] / run.size:.0f} %",
+            ]
+            for r in rows
+        ],
+    )
     run.say(kit.apart([(row["predicted_s"], row["step"].median_s) for row in rows]))
     return {"rows": rows, "alone": timing, "elements": n, "theta": theta, "kept_share": share}
 
@@ -202,15 +251,29 @@ def time_to_accuracy(run: kit.Run, train, held_out, theta: float) -> dict:
         with flow.new(run, train, **stack_, **model) as stack:
             folder = run.options.checkpoints
             checkpoints = Checkpoints(folder / name, stack, run.say) if folder else None
-            rows = flow.learn(run, stack, train, held_out, epochs, say=False, checkpoints=checkpoints)
+            rows = flow.learn(
+                run, stack, train, held_out, epochs, say=False, checkpoints=checkpoints
+            )
             parameters = stack.require_same_parameters()
         reached = next((row for row in rows if 100 * (row["accuracy"] or 0) >= wanted), None)
-        result[name] = {"epochs": rows, "reached_s": reached and reached["seconds"], "parameters": parameters}
+        result[name] = {
+            "epochs": rows,
+            "reached_s": reached and reached["seconds"],
+            "parameters": parameters,
+        }
     run.table(
         ["", "right at the end", "seconds an epoch", f"seconds to {wanted:g} %", "parameters"],
-        [[name, f"{100 * (r['epochs'][-1]['accuracy'] or 0):.1f} %", f"{r['epochs'][-1]['seconds'] / epochs:.2f}",
-          f"{r['reached_s']:.1f}" if r["reached_s"] else "not reached", r["parameters"][:16]] for name, r in result.items()],
-    )  # fmt: skip
+        [
+            [
+                name,
+                f"{100 * (r['epochs'][-1]['accuracy'] or 0):.1f} %",
+                f"{r['epochs'][-1]['seconds'] / epochs:.2f}",
+                f"{r['reached_s']:.1f}" if r["reached_s"] else "not reached",
+                r["parameters"][:16],
+            ]
+            for name, r in result.items()
+        ],
+    )
     return result | {"wanted": wanted}
 
 
@@ -221,7 +284,9 @@ def draw(result: dict):
     import matplotlib.pyplot as plt
 
     places = result["places"]
-    figure, axes = plt.subplots(1, len(places) + 1, figsize=(6 * len(places) + 6, 5.5), squeeze=False)
+    figure, axes = plt.subplots(
+        1, len(places) + 1, figsize=(6 * len(places) + 6, 5.5), squeeze=False
+    )
     for axis, (place, here) in zip(axes[0], places.items()):
         draw_ablation(axis, place, here)
     draw_learning(axes[0][-1], list(places.values())[-1]["learning"])
@@ -234,13 +299,29 @@ def draw_ablation(axis, place: str, here: dict) -> None:
     rows = here["rows"][::-1]
     for y, row in enumerate(rows):
         timing = row["step"]
-        spread = [[1e3 * (timing["median_s"] - timing["low_s"])], [1e3 * (timing["high_s"] - timing["median_s"])]]
+        spread = [
+            [1e3 * (timing["median_s"] - timing["low_s"])],
+            [1e3 * (timing["high_s"] - timing["median_s"])],
+        ]
         axis.barh(y, 1e3 * timing["median_s"], xerr=spread, color="tab:blue", alpha=0.7, capsize=3)
-        axis.plot(1e3 * row["predicted_s"], y, "D", color="tab:red", label="predicted" if y == 0 else None)
-        axis.annotate(f"{row['speedup']:.2f} x", (0, y), xytext=(4, 0), textcoords="offset points", va="center")
-    axis.axvline(1e3 * here["alone"]["median_s"], color="grey", label="no exchange (speedup = ranks)")
+        axis.plot(
+            1e3 * row["predicted_s"], y, "D", color="tab:red", label="predicted" if y == 0 else None
+        )
+        axis.annotate(
+            f"{row['speedup']:.2f} x",
+            (0, y),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+        )
+    axis.axvline(
+        1e3 * here["alone"]["median_s"], color="grey", label="no exchange (speedup = ranks)"
+    )
     axis.set_yticks(range(len(rows)), [row["name"] for row in rows])
-    axis.set(title=f"{here['ranks']} ranks: {place}\n{here['elements']:,} gradients", xlabel="ms a step; in the bars: speedup")
+    axis.set(
+        title=f"{here['ranks']} ranks: {place}\n{here['elements']:,} gradients",
+        xlabel="ms a step; in the bars: speedup",
+    )
     axis.title.set_fontsize(9)
     axis.legend(fontsize=8)
     axis.grid(alpha=0.3, axis="x")
@@ -252,7 +333,11 @@ def draw_learning(axis, learning: dict) -> None:
         right = [100 * (row["accuracy"] or 0) for row in rows]
         axis.plot([row["seconds"] for row in rows], right, ".-", color=colour, label=name)
     axis.axhline(learning["wanted"], color="grey", ls=":")
-    axis.set(title="Time to an accuracy (the last run)", xlabel="seconds of training", ylabel="held-out images right, %")
+    axis.set(
+        title="Time to an accuracy (the last run)",
+        xlabel="seconds of training",
+        ylabel="held-out images right, %",
+    )
     axis.legend(fontsize=8)
     axis.grid(alpha=0.3)
 
@@ -260,8 +345,27 @@ def draw_learning(axis, learning: dict) -> None:
 if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__)
     images.arguments(lesson, networks=images.NETWORKS)
-    lesson.argument("--theta", type=kit.threshold_bytes, default=2**18, metavar="BYTES", help="threshold of lazy allreduce")
-    lesson.argument("--checkpoints", type=Path, metavar="DIR", help="keep checkpoints of the training at the end here")
-    lesson.argument("--resume", action="store_true", help="go on with the training whose checkpoints are there")
-    lesson.argument("--accuracy", type=float, default=90.0, metavar="PERCENT", help="the accuracy that is waited for")
+    lesson.argument(
+        "--theta",
+        type=kit.threshold_bytes,
+        default=2**18,
+        metavar="BYTES",
+        help="threshold of lazy allreduce",
+    )
+    lesson.argument(
+        "--checkpoints",
+        type=Path,
+        metavar="DIR",
+        help="keep checkpoints of the training at the end here",
+    )
+    lesson.argument(
+        "--resume", action="store_true", help="go on with the training whose checkpoints are there"
+    )
+    lesson.argument(
+        "--accuracy",
+        type=float,
+        default=90.0,
+        metavar="PERCENT",
+        help="the accuracy that is waited for",
+    )
     lesson.main(measure, draw)

@@ -63,13 +63,23 @@ from refgf.predict.cost import Link, ring_allreduce_s, ring_line
 from refgf.predict.fit import fit_line
 from refgf.papers.scaling.headlines import ALPHA, BANDWIDTH, BATCH, SMALL_BATCH, V100_RATE
 from refgf.papers.scaling.interval import Input
-from refgf.papers.scaling.published import INFINIBAND, INFINIBAND_EXTENDED, SIMULATION, TEN_GIGABIT, TEN_GIGABIT_EXTENDED
+from refgf.papers.scaling.published import (
+    INFINIBAND,
+    INFINIBAND_EXTENDED,
+    SIMULATION,
+    TEN_GIGABIT,
+    TEN_GIGABIT_EXTENDED,
+)
 from refgf.papers.scaling.scaling import best_theta_step, curve, ready_of
 from refgf.papers.scaling.simulate import from_schedules
 from refgf.papers.scaling.systems import scaling_efficiency, stack, step
 from refgf.papers.scaling.workloads import alexnet, resnet50
 
-KINDS = {"float32": Kind(), "float32, overlap": Kind(overlap=True), "float16, overlap": Kind(wire=np.float16, overlap=True)}
+KINDS = {
+    "float32": Kind(),
+    "float32, overlap": Kind(overlap=True),
+    "float16, overlap": Kind(wire=np.float16, overlap=True),
+}
 FAR = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]
 ETHERNET = SIMULATION.links["between"]
 
@@ -78,7 +88,13 @@ def source(name, values, unit, machine) -> Input:
     return Input(name, values, unit, machine.label, f"{machine.name}: {machine.source}")
 
 
-RESNET_RATE = Input("rate", (253.1,), "images/s", "verified", "ddl-benchmarks, 2020-05-29: ResNet-50, one GPU, batch 64")
+RESNET_RATE = Input(
+    "rate",
+    (253.1,),
+    "images/s",
+    "verified",
+    "ddl-benchmarks, 2020-05-29: ResNet-50, one GPU, batch 64",
+)
 RESNET_BATCH = Input("batch", (64,), "images a GPU", "verified", "the same benchmark")
 CLUSTERS = {
     "56 Gbit/s InfiniBand": (ALPHA, BANDWIDTH),
@@ -88,7 +104,10 @@ CLUSTERS = {
         source("gamma_s_per_byte", (ETHERNET.gamma_s_per_byte,), "s/B", SIMULATION),
     ),
 }
-NETWORKS = {"AlexNet": (alexnet, (V100_RATE, SMALL_BATCH, BATCH)), "ResNet-50": (resnet50, (RESNET_RATE, RESNET_BATCH))}
+NETWORKS = {
+    "AlexNet": (alexnet, (V100_RATE, SMALL_BATCH, BATCH)),
+    "ResNet-50": (resnet50, (RESNET_RATE, RESNET_BATCH)),
+}
 FITTED = {
     "56 Gbit/s InfiniBand": INFINIBAND.lines | INFINIBAND_EXTENDED.lines,
     "10 Gbit/s Ethernet": TEN_GIGABIT.lines | TEN_GIGABIT_EXTENDED.lines,
@@ -116,15 +135,27 @@ def measure(run: kit.Run) -> dict:
 def check_part(part: kit.Run) -> None:
     """The ring among the first ranks gives the definition's bits, and sends the definition's messages."""
     for n in (0, part.size - 1, 1000):
-        everybody = [np.random.default_rng([n, r]).standard_normal(n).astype(np.float32) for r in range(part.size)]
+        everybody = [
+            np.random.default_rng([n, r]).standard_normal(n).astype(np.float32)
+            for r in range(part.size)
+        ]
         x, before = everybody[part.rank].copy(), (part.comm.messages, part.comm.bytes)
         collective(part.comm, ring.allreduce)(x)
         if not same_bits(x, ring_allreduce(everybody)[part.rank]):
-            raise AssertionError(f"rank {part.rank} of {part.size}: not the bits of the definition for n = {n}")
+            raise AssertionError(
+                f"rank {part.rank} of {part.size}: not the bits of the definition for n = {n}"
+            )
         messages, elements = ring_traffic(n, part.size, part.rank)
-        if (part.comm.messages - before[0], part.comm.bytes - before[1]) != (messages, 4 * elements):
-            raise AssertionError(f"rank {part.rank} of {part.size}: not the definition's {messages} messages, n = {n}")
-    part.say(f"ring on {part.size} of the ranks: bits, messages and bytes of the definition, n = 0, p-1, 1000")
+        if (part.comm.messages - before[0], part.comm.bytes - before[1]) != (
+            messages,
+            4 * elements,
+        ):
+            raise AssertionError(
+                f"rank {part.rank} of {part.size}: not the definition's {messages} messages, n = {n}"
+            )
+    part.say(
+        f"ring on {part.size} of the ranks: bits, messages and bytes of the definition, n = 0, p-1, 1000"
+    )
 
 
 def check_formula(run: kit.Run) -> None:
@@ -141,7 +172,9 @@ def check_formula(run: kit.Run) -> None:
 
 
 def scale_here(run: kit.Run, data, theta: float, sizes: list[int]) -> dict:
-    run.section(f"{run.options.batch} images a rank, theta {kit.number_of_bytes(theta)}: this cluster")
+    run.section(
+        f"{run.options.batch} images a rank, theta {kit.number_of_bytes(theta)}: this cluster"
+    )
     points = []
     for p in sizes:
         point = rank_subset.first(run, p, lambda part: measure_part(part, data, theta))
@@ -149,20 +182,40 @@ def scale_here(run: kit.Run, data, theta: float, sizes: list[int]) -> dict:
     elements = [spec.size for spec in images.network(run, data).tensors]
     for point in points:
         timelines = predict_here(point, point["ranks"], theta, elements)
-        point["predicted"] = {name: in_ranks_here(point, point["ranks"], timeline) for name, timeline in timelines.items()}
+        point["predicted"] = {
+            name: in_ranks_here(point, point["ranks"], timeline)
+            for name, timeline in timelines.items()
+        }
         point["predicted_s"] = {name: timeline.step_s for name, timeline in timelines.items()}
     names = list(points[0]["steps"])
     for point in points[1:]:
-        told = [f"{wire} {kit.seconds(link.alpha_s)}, {1e9 * link.beta_s_per_byte:.3g} ns/byte"
-                for wire, link in point["links"].items()]  # fmt: skip
-        run.say(f"alpha and beta of the rings on {point['ranks']} ranks: {'; '.join(told)};\n"
-                f"    beside a call computing keeps {point['calls']['float16, overlap'].kept_share:.0%} of its speed; "
-                f"CSC's choice adds {kit.seconds(point['selection_s'][True])}")
-    run.table(["ranks", "exchange off", *names], [
-        [p["ranks"], kit.seconds(p["alone"].median_s), *(f"{p['measured'][n]:.2f} ({p['predicted'][n]:.2f})" for n in names)]
-        for p in points])  # fmt: skip
+        told = [
+            f"{wire} {kit.seconds(link.alpha_s)}, {1e9 * link.beta_s_per_byte:.3g} ns/byte"
+            for wire, link in point["links"].items()
+        ]
+        run.say(
+            f"alpha and beta of the rings on {point['ranks']} ranks: {'; '.join(told)};\n"
+            f"    beside a call computing keeps {point['calls']['float16, overlap'].kept_share:.0%} of its speed; "
+            f"CSC's choice adds {kit.seconds(point['selection_s'][True])}"
+        )
+    run.table(
+        ["ranks", "exchange off", *names],
+        [
+            [
+                p["ranks"],
+                kit.seconds(p["alone"].median_s),
+                *(f"{p['measured'][n]:.2f} ({p['predicted'][n]:.2f})" for n in names),
+            ]
+            for p in points
+        ],
+    )
     run.say("throughput in ranks without exchange, p x scaling efficiency: measured (predicted)")
-    compared = [(p["predicted_s"][n], p["steps"][n].median_s) for p in points if p["ranks"] > 1 for n in names]
+    compared = [
+        (p["predicted_s"][n], p["steps"][n].median_s)
+        for p in points
+        if p["ranks"] > 1
+        for n in names
+    ]
     if compared:
         run.say(f"steps on 2 ranks and more: {kit.apart(compared)}")
     beyond = [p for p in run.quick((64, 2048), FAR) if p > run.size]
@@ -171,7 +224,10 @@ def scale_here(run: kit.Run, data, theta: float, sizes: list[int]) -> dict:
         for name, predicted in predict_here(points[-1], p, theta, elements).items():
             curves[name].append(in_ranks_here(points[-1], p, predicted))
     run.say("PREDICTED for more ranks on cores and links like those of the last line:")
-    run.table(["ranks", *names], [[p, *(f"{curves[n][i]:.1f}" for n in names)] for i, p in enumerate(beyond)])
+    run.table(
+        ["ranks", *names],
+        [[p, *(f"{curves[n][i]:.1f}" for n in names)] for i, p in enumerate(beyond)],
+    )
     return {"points": points, "beyond": beyond, "curves": curves, "theta": theta}
 
 
@@ -191,11 +247,23 @@ def measure_part(part: kit.Run, data, theta: float) -> dict:
                 compute_s = found[kind_of(system)].compute_s
                 for norms in (True, False):
                     some = images.steps(part, data, count)
-                    selection_s[norms] = max(0.0, calls.selection_s(part, stack_, some, compute_s, norms))
+                    selection_s[norms] = max(
+                        0.0, calls.selection_s(part, stack_, some, compute_s, norms)
+                    )
     links = {kind: link_of(each, part.size) for kind, each in found.items()}
-    measured = {name: part.size * alone_.median_s / timing.median_s for name, timing in steps.items()}
-    return {"ranks": part.size, "alone": alone_, "ready_s": ready_s, "steps": steps, "links": links, "calls": found,
-            "selection_s": selection_s, "measured": measured}  # fmt: skip
+    measured = {
+        name: part.size * alone_.median_s / timing.median_s for name, timing in steps.items()
+    }
+    return {
+        "ranks": part.size,
+        "alone": alone_,
+        "ready_s": ready_s,
+        "steps": steps,
+        "links": links,
+        "calls": found,
+        "selection_s": selection_s,
+        "measured": measured,
+    }
 
 
 def kind_of(system) -> str:
@@ -224,12 +292,18 @@ def predict_here(point, p: int, theta: float, elements) -> dict:
     for system in stack(theta):
         kind = kind_of(system)
         call = point["calls"][kind]
-        ready = list(zip(step_times.rescaled(point["ready_s"], point["alone"], call.compute_s), elements))
+        ready = list(
+            zip(step_times.rescaled(point["ready_s"], point["alone"], call.compute_s), elements)
+        )
         allreduce_s = call.seconds if here else ring_line(p, point["links"][kind])
         system = replace(system, overlap=call.kept_share)
         if system.percent:
-            system = replace(system, chunk=flow.chunk_elements(sum(elements)), selection_s=point["selection_s"][here],
-                             norms_s=0.0 if here else None)  # fmt: skip
+            system = replace(
+                system,
+                chunk=flow.chunk_elements(sum(elements)),
+                selection_s=point["selection_s"][here],
+                norms_s=0.0 if here else None,
+            )
         found[system.name] = step(ready, system, allreduce_s, call.compute_s)
     return found
 
@@ -242,7 +316,12 @@ def past_the_points(run: kit.Run, given) -> dict:
     told = []  # inputs whose sources are on the screen
     sent_in = {given.name: machine_file.scale(run, given, FAR)} if given else {}
     curves = {net: far(run, net, told) for net in NETWORKS}
-    return {"machine_file": sent_in, "far": curves, "headlines": headlines(run, told), "rows": rows(run)}
+    return {
+        "machine_file": sent_in,
+        "far": curves,
+        "headlines": headlines(run, told),
+        "rows": rows(run),
+    }
 
 
 def far(run: kit.Run, net: str, told: list) -> dict:
@@ -252,8 +331,14 @@ def far(run: kit.Run, net: str, told: list) -> dict:
     for cluster, link in CLUSTERS.items():
         run.section(f"PREDICTED: {net} on {cluster}, lazy allreduce with its best theta")
         systems = {system.name: system for system in stack(np.inf)}
-        found[cluster] = {name: in_gpus(curve(workload, system, sizes, (*rate, *link))) for name, system in systems.items()}
-        run.table(["GPUs", *systems], [[p, *(span(found[cluster][name][p]) for name in systems)] for p in sizes])
+        found[cluster] = {
+            name: in_gpus(curve(workload, system, sizes, (*rate, *link)))
+            for name, system in systems.items()
+        }
+        run.table(
+            ["GPUs", *systems],
+            [[p, *(span(found[cluster][name][p]) for name in systems)] for p in sizes],
+        )
         show_inputs(run, (*rate, *link), told)
         found[cluster] |= {"fitted lines": fitted(workload, rate, FITTED[cluster])}
     return found
@@ -268,13 +353,27 @@ def fitted(workload, rate, lines) -> dict:
     """Dense lazy allreduce with the fitted lines of 4 to 64 GPUs in place of a ring on one link; first values of inputs."""
     given = {each.name: each.values[0] for each in rate}
     ready, lazy = ready_of(workload, given["batch"], given["rate"]), stack(np.inf)[2]
-    return {p: p * scaling_efficiency(best_theta_step(ready, lazy, line)) / 100 for p, line in lines.items() if p >= 4}
+    return {
+        p: p * scaling_efficiency(best_theta_step(ready, lazy, line)) / 100
+        for p, line in lines.items()
+        if p >= 4
+    }
 
 
 if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__)
     images.arguments(lesson)
-    lesson.argument("--theta", type=kit.threshold_bytes, default=2**18, metavar="BYTES",
-                    help="threshold of lazy allreduce in the measured steps")  # fmt: skip
-    lesson.argument("--machine", type=Path, metavar="FILE", help="predict for this machine too: a file that this lesson wrote")
+    lesson.argument(
+        "--theta",
+        type=kit.threshold_bytes,
+        default=2**18,
+        metavar="BYTES",
+        help="threshold of lazy allreduce in the measured steps",
+    )
+    lesson.argument(
+        "--machine",
+        type=Path,
+        metavar="FILE",
+        help="predict for this machine too: a file that this lesson wrote",
+    )
     lesson.main(measure, draw)

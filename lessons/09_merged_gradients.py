@@ -77,7 +77,9 @@ class Network:
 
 NETWORKS = {
     "resnet50": Network(resnet50(), 0.16),  # 250 images/s, batch 64, as in lesson 03
-    "densenet201": Network(densenet201(), 0.24),  # a step of 0.361 s at batch 64 (refgf/papers/scaling/rows.py)
+    "densenet201": Network(
+        densenet201(), 0.24
+    ),  # a step of 0.361 s at batch 64 (refgf/papers/scaling/rows.py)
 }
 
 
@@ -88,9 +90,16 @@ def measure(run: kit.Run) -> dict:
     pools = {name: Pool(sizes_of(NETWORKS[name].workload, share)) for name in names}
     check_against_oracle(run, pools[names[0]])
     line, points = measure_allreduce(run, max(pool.flat.size for pool in pools.values()))
-    results = {name: compare_exchanges(run, name, pool, line, share) for name, pool in pools.items()}
+    results = {
+        name: compare_exchanges(run, name, pool, line, share) for name, pool in pools.items()
+    }
     missed = count_misses(run, line)
-    return {"fit": vars(line) | {"points": points}, "share": share, "networks": results, "misses": missed}
+    return {
+        "fit": vars(line) | {"points": points},
+        "share": share,
+        "networks": results,
+        "misses": missed,
+    }
 
 
 # ---- one step: profile, fit, merge, run ----
@@ -134,22 +143,41 @@ def check_against_oracle(run: kit.Run, pool: Pool) -> None:
     """One call a group: bits of ring and direct as defined, whatever the groups are."""
     run.section("The oracle")
     pool = Pool(pool.specs[:40])
-    everybody = [np.random.default_rng(r).standard_normal(pool.flat.size).astype(np.float32) for r in range(run.size)]
+    everybody = [
+        np.random.default_rng(r).standard_normal(pool.flat.size).astype(np.float32)
+        for r in range(run.size)
+    ]
     gradients = [(float(i), view.nbytes) for i, view in enumerate(pool.views)]
     line = Line(2.0, 1 / np.median([nbytes for _, nbytes in gradients]))
-    for groups in (eager(gradients), one_call(gradients), greedy_merge(gradients, line), exact_merge(gradients, line)):
+    for groups in (
+        eager(gradients),
+        one_call(gradients),
+        greedy_merge(gradients, line),
+        exact_merge(gradients, line),
+    ):
         bounds = [(pool.offsets[group[0]], pool.offsets[group[-1] + 1]) for group in groups]
-        for algorithm, define in ((ring.allreduce, ring_allreduce), (direct.allreduce, direct_allreduce)):
+        for algorithm, define in (
+            (ring.allreduce, ring_allreduce),
+            (direct.allreduce, direct_allreduce),
+        ):
             pool.flat[:] = everybody[run.rank]
             exchange = LazyAllreduce(pool, collective(run.comm, algorithm), Groups(tuple(groups)))
             replay_backward(exchange, [0.0] * len(gradients))
-            wanted = np.concatenate([define([x[i:j] for x in everybody])[run.rank] for i, j in bounds])
-            if [(c.start, c.stop) for c in exchange.calls] != bounds or not same_bits(pool.flat, wanted):
-                raise AssertionError(f"rank {run.rank}: {len(groups)} groups: not one allreduce for each of them")
+            wanted = np.concatenate(
+                [define([x[i:j] for x in everybody])[run.rank] for i, j in bounds]
+            )
+            if [(c.start, c.stop) for c in exchange.calls] != bounds or not same_bits(
+                pool.flat, wanted
+            ):
+                raise AssertionError(
+                    f"rank {run.rank}: {len(groups)} groups: not one allreduce for each of them"
+                )
     got = compare(*COUNTEREXAMPLE)
     if (got["greedy"], got["exact"]) != (9, 8):
         raise AssertionError(f"the counterexample ends at {got}, not at 9 and 8")
-    run.say("eager, one call, greedy and exact groups: one ring and one direct allreduce for each, bit for bit; direct as lazy")
+    run.say(
+        "eager, one call, greedy and exact groups: one ring and one direct allreduce for each, bit for bit; direct as lazy"
+    )
     run.say("counterexample (ready after 1, 2, 4; one byte each; a = 2, b = 1): greedy 9, exact 8")
 
 
@@ -161,7 +189,10 @@ def measure_allreduce(run: kit.Run, elements: int):
     run.section("What one call costs here")
     sizes = sorted({max(1, elements // share) for share in (1, 4, 16, 64, 1024, 65536)})
     times = call_times.measure(run, collective(run.comm, ring.allreduce), sizes, run.quick(3, 5, 9))
-    points, fit = [(4 * n, timing.median_s) for n, timing in times.items()], call_times.fit(run, times)
+    points, fit = (
+        [(4 * n, timing.median_s) for n, timing in times.items()],
+        call_times.fit(run, times),
+    )
     run.say(f"T(m) = a + b m, a and b: {fit}")
     return fit.line, points
 
@@ -171,8 +202,12 @@ def compare_exchanges(run: kit.Run, name: str, pool: Pool, line, share: int) -> 
     network = NETWORKS[name]
     backward_s = run.quick(0.02, network.backward_s)
     told = f"each 1/{share} of its size" if share > 1 else "at full size"
-    run.section(f"{network.workload.name}: {len(pool.specs)} gradients, {told}: {kit.number_of_bytes(pool.flat.nbytes)}")
-    run.say(f"The ranks sleep instead of computing ({backward_s} s of backward, an assumption, shared out by flops).")
+    run.section(
+        f"{network.workload.name}: {len(pool.specs)} gradients, {told}: {kit.number_of_bytes(pool.flat.nbytes)}"
+    )
+    run.say(
+        f"The ranks sleep instead of computing ({backward_s} s of backward, an assumption, shared out by flops)."
+    )
     ready_s = [t for t, _ in network.workload.gradients(backward_s)]
     gradients = profile(run, pool, ready_s)
     rows = []
@@ -180,12 +215,29 @@ def compare_exchanges(run: kit.Run, name: str, pool: Pool, line, share: int) -> 
         predicted_s = predict(gradients, groups, line).step_s
         row = one(run, pool, ready_s, groups, theta, repeats_of(run, predicted_s))
         rows.append({"name": kind, "theta": theta, "predicted_s": predicted_s} | row)
-    run.table(["exchange", "calls", "messages", "bytes sent", "step", "predicted", "miss"],
-              [[r["name"], r["calls"], r["messages"], r["bytes"], r["measured"], kit.seconds(r["predicted_s"]),
-                f"{100 * off(r):+.0f} %"] for r in rows])  # fmt: skip
+    run.table(
+        ["exchange", "calls", "messages", "bytes sent", "step", "predicted", "miss"],
+        [
+            [
+                r["name"],
+                r["calls"],
+                r["messages"],
+                r["bytes"],
+                r["measured"],
+                kit.seconds(r["predicted_s"]),
+                f"{100 * off(r):+.0f} %",
+            ]
+            for r in rows
+        ],
+    )
     run.say(kit.apart([(row["predicted_s"], row["measured"].median_s) for row in rows]))
-    return {"title": network.workload.name, "gradients": gradients, "backward_s": gradients[-1][0], "rows": rows,
-            "theta": which_theta(run, gradients, line, rows)}  # fmt: skip
+    return {
+        "title": network.workload.name,
+        "gradients": gradients,
+        "backward_s": gradients[-1][0],
+        "rows": rows,
+        "theta": which_theta(run, gradients, line, rows),
+    }
 
 
 def repeats_of(run: kit.Run, predicted_s: float) -> int:
@@ -202,8 +254,14 @@ def strategies(run: kit.Run, gradients, line):
     """[(name, theta, its groups)]; 3. merge: the last two."""
     thetas = [0, *run.quick(THETAS[1:4:2], THETAS), math.inf]
     names = {0: "eager (WFBP)", math.inf: "one call"}
-    swept = [(names.get(theta, f"lazy {kit.number_of_bytes(theta)}"), theta, lazy(gradients, theta)) for theta in thetas]
-    merged = {"MG-WFBP, greedy": greedy_merge(gradients, line), "MG-WFBP, exact": exact_merge(gradients, line)}
+    swept = [
+        (names.get(theta, f"lazy {kit.number_of_bytes(theta)}"), theta, lazy(gradients, theta))
+        for theta in thetas
+    ]
+    merged = {
+        "MG-WFBP, greedy": greedy_merge(gradients, line),
+        "MG-WFBP, exact": exact_merge(gradients, line),
+    }
     return swept + [(name, None, groups) for name, groups in merged.items()]
 
 
@@ -217,7 +275,10 @@ def one(run: kit.Run, pool: Pool, ready_s, groups, theta, repeats: int) -> dict:
     traffic = [ring_traffic(stop - start, run.size, run.rank) for start, stop in bounds]
     messages, nbytes = (sum(column) for column in zip(*traffic))
     assert [(call.start, call.stop) for call in exchange.lazy.calls] == bounds
-    assert (run.comm.messages, run.comm.bytes) == ((repeats + 1) * messages, (repeats + 1) * 4 * nbytes)
+    assert (run.comm.messages, run.comm.bytes) == (
+        (repeats + 1) * messages,
+        (repeats + 1) * 4 * nbytes,
+    )
     return {"calls": len(groups), "messages": messages, "bytes": 4 * nbytes, "measured": measured}
 
 
@@ -232,32 +293,66 @@ def which_theta(run: kit.Run, gradients, line, rows) -> dict:
     if low < high:
         run.say(f"theta from {told[0]} to just below {told[1]} would have made the same groups")
     else:
-        run.say(f"no theta makes these groups: {told[0]} had to wait in one group, and {told[1]} had to go in another")
+        run.say(
+            f"no theta makes these groups: {told[0]} had to wait in one group, and {told[1]} had to go in another"
+        )
     theta, timeline = best_theta(gradients, line)
     exact_s = predict(gradients, groups, line).step_s
-    run.say(f"best theta of a fine sweep (predicted): {kit.number_of_bytes(theta)}, {kit.seconds(timeline.step_s)} a step; "
-            f"the best merge {kit.seconds(exact_s)}")  # fmt: skip
-    swept = min((row for row in rows if row["theta"] is not None), key=lambda row: row["measured"].median_s)
-    run.say(f"measured: best of the sweep {swept['name']}, {swept['measured']}; exact merge {rows[-1]['measured']}")
-    return {"low": low, "high": high, "best": theta, "best_s": timeline.step_s, "exact_s": exact_s, "counts": counts}
+    run.say(
+        f"best theta of a fine sweep (predicted): {kit.number_of_bytes(theta)}, {kit.seconds(timeline.step_s)} a step; "
+        f"the best merge {kit.seconds(exact_s)}"
+    )
+    swept = min(
+        (row for row in rows if row["theta"] is not None), key=lambda row: row["measured"].median_s
+    )
+    run.say(
+        f"measured: best of the sweep {swept['name']}, {swept['measured']}; exact merge {rows[-1]['measured']}"
+    )
+    return {
+        "low": low,
+        "high": high,
+        "best": theta,
+        "best_s": timeline.step_s,
+        "exact_s": exact_s,
+        "counts": counts,
+    }
 
 
 def count_misses(run: kit.Run, line) -> list[dict]:
     """Greedy against exact by arithmetic: random networks, special kinds, the papers' networks."""
     run.section("How often does the greedy rule miss the best merge? (computed, not measured)")
     count = run.quick(64, 2000, 20_000)
-    rows = [greedy_misses.misses(run, count // (20 if "100" in kind else 1), kind) for kind in greedy_misses.KINDS]
+    rows = [
+        greedy_misses.misses(run, count // (20 if "100" in kind else 1), kind)
+        for kind in greedy_misses.KINDS
+    ]
     paces = run.quick([0.2], [0.2], [0.1, 0.2, 0.4]), run.quick([4], [4], [2, 4])
-    rows.append(greedy_misses.real_misses(run, line, run.quick(["AlexNet", "ResNet-50"], list(WORKLOADS)), *paces))
-    run.table(["networks", "number", "missed", "in the mean by", "at worst by"],
-              [[r["kind"], r["networks"], f"{100 * r['missed']:.1f} %", f"{100 * r['mean']:.2g} %", f"{100 * r['worst']:.2g} %"]
-               for r in rows])  # fmt: skip
+    rows.append(
+        greedy_misses.real_misses(
+            run, line, run.quick(["AlexNet", "ResNet-50"], list(WORKLOADS)), *paces
+        )
+    )
+    run.table(
+        ["networks", "number", "missed", "in the mean by", "at worst by"],
+        [
+            [
+                r["kind"],
+                r["networks"],
+                f"{100 * r['missed']:.1f} %",
+                f"{100 * r['mean']:.2g} %",
+                f"{100 * r['worst']:.2g} %",
+            ]
+            for r in rows
+        ],
+    )
     wrong = [row["kind"] for row in rows if row["kind"] in greedy_misses.BEST_FOR and row["missed"]]
     if wrong:
         raise AssertionError(f"the greedy rule missed the best merge where it cannot: {wrong}")
     if rows[-1]["missed"]:
         run.say(f"worst real network: {rows[-1]['worst_at']}")
-    run.say(f"Never for these kinds: {'; '.join(greedy_misses.BEST_FOR)}. There the claim of optimality holds.")
+    run.say(
+        f"Never for these kinds: {'; '.join(greedy_misses.BEST_FOR)}. There the claim of optimality holds."
+    )
     return rows
 
 
@@ -266,28 +361,54 @@ def count_misses(run: kit.Run, line) -> list[dict]:
 
 def draw(result: dict):
     networks = result["networks"]
-    title = "Lesson 09: merged gradients. Groups computed from measured times, beside a sweep of theta"
+    title = (
+        "Lesson 09: merged gradients. Groups computed from measured times, beside a sweep of theta"
+    )
     figure, panels = axes.frame(title, 1, len(networks) + 1, (6.4 * (len(networks) + 1), 5.8))
     for axis, network in zip(panels, networks.values()):
         rows = network["rows"]
         labels = [f"{row['name']}\n({row['calls']})" for row in rows]
-        axes.measured(axis, labels, [row["measured"] for row in rows], "o", color="tab:blue", label="measured")
-        axis.plot(labels, [1e3 * row["predicted_s"] for row in rows], "_", ms=16, mew=2, color="tab:red", label="predicted")
+        axes.measured(
+            axis, labels, [row["measured"] for row in rows], "o", color="tab:blue", label="measured"
+        )
+        axis.plot(
+            labels,
+            [1e3 * row["predicted_s"] for row in rows],
+            "_",
+            ms=16,
+            mew=2,
+            color="tab:red",
+            label="predicted",
+        )
         axis.axhline(1e3 * network["backward_s"], color="grey", lw=1, label="backward alone")
         axis.tick_params(axis="x", rotation=60, labelsize=7)
-        axis.set(title=f"{network['title']}, 1/{result['share']} of its bytes (calls in brackets)", ylabel="ms", yscale="log")
+        axis.set(
+            title=f"{network['title']}, 1/{result['share']} of its bytes (calls in brackets)",
+            ylabel="ms",
+            yscale="log",
+        )
     for row in result["misses"]:
         excesses = [100 * excess for excess in row["excesses"]]
         shares = [100 * row["missed"] * (1 - i / len(excesses)) for i in range(len(excesses))]
         if excesses:
             panels[-1].plot(excesses, shares, marker=".", label=f"{row['kind']}: {row['networks']}")
-    panels[-1].set(title="Greedy rule against best merge, computed", xlabel="step longer by at least, %",
-                   ylabel="share of networks, %", xscale="log", xlim=(1e-2, None))  # fmt: skip
+    panels[-1].set(
+        title="Greedy rule against best merge, computed",
+        xlabel="step longer by at least, %",
+        ylabel="share of networks, %",
+        xscale="log",
+        xlim=(1e-2, None),
+    )
     return axes.finish(figure, *panels)
 
 
 if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__)
     lesson.argument("--network", choices=list(NETWORKS), help="only this one (default: both)")
-    lesson.argument("--share", type=kit.positive, metavar="N", help=f"tensors N times smaller (default {SHARE}; 1: full size)")
+    lesson.argument(
+        "--share",
+        type=kit.positive,
+        metavar="N",
+        help=f"tensors N times smaller (default {SHARE}; 1: full size)",
+    )
     lesson.main(measure, draw)

@@ -60,13 +60,17 @@ from refgf.comm.schedule import collective
 from refgf.engine.selection import crossover_bytes
 from refgf.comm.slices import length
 from refgf.oracle.definitions import exact_sum, same_bits, summation_bound
-from refgf.predict.cost import Link, least_between_s
+from refgf.predict.cost import Link
 from refgf.predict.fit import fit_line
+from refgf.papers.scaling.collectives import least_between_s
 from refgf.papers.scaling.simulate import from_schedules
 from refgf.papers.jia.wires import Wires
 
 ITEMSIZE = 4
-SHORT = {"three phases": hierarchical.three_phase, "log phases": hierarchical.log_phases}  # what a hybrid may begin with
+SHORT = {
+    "three phases": hierarchical.three_phase,
+    "log phases": hierarchical.log_phases,
+}  # what a hybrid may begin with
 BAR = 1.5  # times as fast as the flat ring: from which size on do bytes forbid it?
 
 
@@ -76,16 +80,26 @@ def measure(run: kit.Run) -> dict:
     show_steps(run, nodes)
     check_against_oracle(run, nodes)
     link = measure_links(run, nodes)
-    thresholds = {name: predicted_crossover(make(nodes), nodes, link) for name, make in SHORT.items()}
-    hybrids = {f"hybrid, {name}": hierarchical.hybrid(nodes, thresholds[name] / ITEMSIZE, make) for name, make in SHORT.items()}
+    thresholds = {
+        name: predicted_crossover(make(nodes), nodes, link) for name, make in SHORT.items()
+    }
+    hybrids = {
+        f"hybrid, {name}": hierarchical.hybrid(nodes, thresholds[name] / ITEMSIZE, make)
+        for name, make in SHORT.items()
+    }
     points = sweep_sizes(run, nodes, link, candidates(nodes) | hybrids)
     for name, threshold in thresholds.items():
         tell(run, points, name, threshold)
     tell_bound(run, nodes, link, points)
     by_k = sweep_ranks_per_node(run, nodes, link)
     count_at_scale(run)
-    return {"nodes": nodes, "link": {name: vars(fitted) for name, fitted in link.items()}, "points": points, "by_k": by_k,
-            "predicted_crossover_bytes": thresholds}  # fmt: skip
+    return {
+        "nodes": nodes,
+        "link": {name: vars(fitted) for name, fitted in link.items()},
+        "points": points,
+        "by_k": by_k,
+        "predicted_crossover_bytes": thresholds,
+    }
 
 
 def candidates(nodes) -> dict:
@@ -93,8 +107,11 @@ def candidates(nodes) -> dict:
     found = {"flat ring": ring.allreduce} | {name: make(nodes) for name, make in SHORT.items()}
     if len({len(node) for node in nodes}) == 1:
         found["two-level ring"] = hierarchical.two_level_ring(nodes)
-    return found | {"tree": tree.allreduce, "recursive doubling": doubling.recursive_doubling,
-                    "halving-doubling": doubling.halving_doubling}  # fmt: skip
+    return found | {
+        "tree": tree.allreduce,
+        "recursive doubling": doubling.recursive_doubling,
+        "halving-doubling": doubling.halving_doubling,
+    }
 
 
 def node_of_rank(nodes) -> list[int]:
@@ -111,15 +128,45 @@ def show_steps(run: kit.Run, nodes) -> None:
     for name, algorithm in candidates(nodes).items():
         schedules = [algorithm(rank, run.size, n) for rank in range(run.size)]
         check(schedules)
-        sends = [(r, step) for r, schedule in enumerate(schedules) for step in schedule if step.send_to is not None]
+        sends = [
+            (r, step)
+            for r, schedule in enumerate(schedules)
+            for step in schedule
+            if step.send_to is not None
+        ]
         slow = [step for r, step in sends if where[r] != where[step.send_to]]
-        busiest = max(sum(s.send_to is not None or s.receive_from is not None for s in schedule) for schedule in schedules)
-        rows.append([name, busiest, len(sends), len(slow), f"{sum(length(step.send) for step in slow) / n:.4g}"])
-    run.table(["algorithm", "steps of the busiest rank", "messages, all ranks", "between nodes", "vectors between nodes"], rows)
+        busiest = max(
+            sum(s.send_to is not None or s.receive_from is not None for s in schedule)
+            for schedule in schedules
+        )
+        rows.append(
+            [
+                name,
+                busiest,
+                len(sends),
+                len(slow),
+                f"{sum(length(step.send) for step in slow) / n:.4g}",
+            ]
+        )
+    run.table(
+        [
+            "algorithm",
+            "steps of the busiest rank",
+            "messages, all ranks",
+            "between nodes",
+            "vectors between nodes",
+        ],
+        rows,
+    )
     k, m = len(nodes[0]), len(nodes)
-    three, logs = ([s for s in make(nodes)(nodes[0][0], run.size, n) if s.op != "finish"] for make in SHORT.values())
-    run.say(f"Rank {nodes[0][0]}, the master of node 0, k = {k}, m = {m}: three phases {len(three)} steps = 4(k-1) + 2(m-1), "
-            f"log phases {len(logs)} (powers of two: 2 log2 k + 2 log2 m); flat ring: 2(p-1) = {2 * (run.size - 1)}")
+    three, logs = (
+        [s for s in make(nodes)(nodes[0][0], run.size, n) if s.op != "finish"]
+        for make in SHORT.values()
+    )
+    run.say(
+        f"Rank {nodes[0][0]}, the master of node 0, k = {k}, m = {m}: three phases {len(three)} steps = 4(k-1) + 2(m-1), "
+        f"log phases {len(logs)} (powers of two: 2 log2 k + 2 log2 m); flat ring: 2(p-1) = {2 * (run.size - 1)}"
+    )
 
 
 def check_against_oracle(run: kit.Run, nodes) -> None:
@@ -127,25 +174,45 @@ def check_against_oracle(run: kit.Run, nodes) -> None:
     run.section("The oracle")
     for name, algorithm in candidates(nodes).items():
         for n in (0, 1, run.size - 1, run.size + 1, 1000):
-            everybody = [np.random.default_rng([n, r]).standard_normal(n).astype(np.float32) for r in range(run.size)]
-            schedules, x = [algorithm(r, run.size, n) for r in range(run.size)], everybody[run.rank].copy()
+            everybody = [
+                np.random.default_rng([n, r]).standard_normal(n).astype(np.float32)
+                for r in range(run.size)
+            ]
+            schedules, x = (
+                [algorithm(r, run.size, n) for r in range(run.size)],
+                everybody[run.rank].copy(),
+            )
             run.comm.reset()
             collective(run.comm, algorithm)(x)
             if not all(same_bits(x, other) for other in replay(schedules, everybody)):
                 raise AssertionError(f"rank {run.rank}: {name}: not the replayed bits for n = {n}")
-            if not (np.abs(x.astype(np.float64) - exact_sum(everybody)) <= summation_bound(everybody)).all():
-                raise AssertionError(f"rank {run.rank}: {name}: further from the exact sum than rounding allows, n = {n}")
+            if not (
+                np.abs(x.astype(np.float64) - exact_sum(everybody)) <= summation_bound(everybody)
+            ).all():
+                raise AssertionError(
+                    f"rank {run.rank}: {name}: further from the exact sum than rounding allows, n = {n}"
+                )
             sends = [step.send for step in schedules[run.rank] if step.send_to is not None]
             planned = len(sends), ITEMSIZE * sum(map(length, sends))
             if (run.comm.messages, run.comm.bytes) != planned:
-                raise AssertionError(f"rank {run.rank}: {name}: sent {run.comm.messages}, {run.comm.bytes}, not {planned}")
-    run.say("every algorithm, n = 0, 1, p-1, p+1, 1000: the same bits on all ranks, those of replaying the schedules; "
-            "messages and bytes as in the schedules")  # fmt: skip
-    xs = [np.random.default_rng(r).standard_normal(1000).astype(np.float32) for r in range(run.size)]
-    results = {name: replay([algorithm(r, run.size, 1000) for r in range(run.size)], xs)[0]
-               for name, algorithm in candidates(nodes).items()}  # fmt: skip
+                raise AssertionError(
+                    f"rank {run.rank}: {name}: sent {run.comm.messages}, {run.comm.bytes}, not {planned}"
+                )
+    run.say(
+        "every algorithm, n = 0, 1, p-1, p+1, 1000: the same bits on all ranks, those of replaying the schedules; "
+        "messages and bytes as in the schedules"
+    )
+    xs = [
+        np.random.default_rng(r).standard_normal(1000).astype(np.float32) for r in range(run.size)
+    ]
+    results = {
+        name: replay([algorithm(r, run.size, 1000) for r in range(run.size)], xs)[0]
+        for name, algorithm in candidates(nodes).items()
+    }
     differ = {name: int((result != results["flat ring"]).sum()) for name, result in results.items()}
-    run.say(f"elements of 1000 that differ from the flat ring's, because the order differs: {differ}")
+    run.say(
+        f"elements of 1000 that differ from the flat ring's, because the order differs: {differ}"
+    )
 
 
 # ---- the measurement ----
@@ -159,9 +226,17 @@ def measure_links(run: kit.Run, nodes) -> dict:
     links, rows = {}, []
     gamma = addition_s_per_byte(run)
     for name, group in groups.items():
-        points = [(b, around(run, group, b)) for b in run.quick([64, 65536], [64, 4096, 65536, 1 << 20])]
-        fit = fit_line(points).link if all(t > 0 for _, t in points) and longest(nodes, name) > 1 else Link(0, 0)
-        if name == "between" and fit.beta_s_per_byte:  # from messages longer than what a shaper lets through at once
+        points = [
+            (b, around(run, group, b)) for b in run.quick([64, 65536], [64, 4096, 65536, 1 << 20])
+        ]
+        fit = (
+            fit_line(points).link
+            if all(t > 0 for _, t in points) and longest(nodes, name) > 1
+            else Link(0, 0)
+        )
+        if (
+            name == "between" and fit.beta_s_per_byte
+        ):  # from messages longer than what a shaper lets through at once
             fit = replace(fit, beta_s_per_byte=fit_line(points[-2:]).link.beta_s_per_byte)
         links[name] = Link(fit.alpha_s, fit.beta_s_per_byte, gamma)
         told = f"{1e-9 / fit.beta_s_per_byte:.3g} GB/s" if fit.beta_s_per_byte else "-"
@@ -176,7 +251,11 @@ def longest(nodes, name: str) -> int:
 
 def around(run: kit.Run, group: list[int], nbytes: int) -> float:
     """One Sendrecv round the group's ring, all groups at once, averaged over eight; groups of one rank wait."""
-    outgoing, incoming, place = np.zeros(nbytes, np.uint8), np.zeros(nbytes, np.uint8), group.index(run.rank)
+    outgoing, incoming, place = (
+        np.zeros(nbytes, np.uint8),
+        np.zeros(nbytes, np.uint8),
+        group.index(run.rank),
+    )
     right, left = group[(place + 1) % len(group)], group[place - 1]
 
     def eight():
@@ -207,7 +286,9 @@ def predicted_line(algorithm, nodes, link, far: int = 1 << 22) -> tuple[float, f
 
 def predicted_crossover(algorithm, nodes, link) -> float:
     """Bytes from which the flat ring should be faster than this algorithm."""
-    return crossover_bytes(predicted_line(algorithm, nodes, link), predicted_line(ring.allreduce, nodes, link))
+    return crossover_bytes(
+        predicted_line(algorithm, nodes, link), predicted_line(ring.allreduce, nodes, link)
+    )
 
 
 def sweep_sizes(run: kit.Run, nodes, link, algorithms) -> list[dict]:
@@ -217,12 +298,28 @@ def sweep_sizes(run: kit.Run, nodes, link, algorithms) -> list[dict]:
     exponents = 10, 12, 14, 15, 16, 18, 20, 22, 24
     for nbytes in (1 << k for k in run.quick((10, 16), exponents[:-1], exponents)):
         x = np.zeros(nbytes // ITEMSIZE, np.float32)
-        times = run.alternate({name: (lambda f=f, x=x: f(x)) for name, f in calls.items()}, repeats(run, nbytes))
-        forecast = {name: predicted_s(algorithm, nodes, link, x.size) for name, algorithm in algorithms.items()}
-        points.append({"bytes": nbytes, "measured": times, "predicted_s": forecast,
-                       "least_s": least_between_s(len(nodes), x.size, ITEMSIZE, link["between"])})
-        rows.append([kit.number_of_bytes(nbytes)] + [f"{kit.seconds(times[name].median_s)} ({kit.seconds(forecast[name])})"
-                                                     for name in algorithms])  # fmt: skip
+        times = run.alternate(
+            {name: (lambda f=f, x=x: f(x)) for name, f in calls.items()}, repeats(run, nbytes)
+        )
+        forecast = {
+            name: predicted_s(algorithm, nodes, link, x.size)
+            for name, algorithm in algorithms.items()
+        }
+        points.append(
+            {
+                "bytes": nbytes,
+                "measured": times,
+                "predicted_s": forecast,
+                "least_s": least_between_s(len(nodes), x.size, ITEMSIZE, link["between"]),
+            }
+        )
+        rows.append(
+            [kit.number_of_bytes(nbytes)]
+            + [
+                f"{kit.seconds(times[name].median_s)} ({kit.seconds(forecast[name])})"
+                for name in algorithms
+            ]
+        )
     run.table(["bytes"] + list(algorithms), rows)
     run.say("measured median (predicted)")
     return points
@@ -241,13 +338,19 @@ def ratio(point: dict, name: str, other: str) -> float:
 
 def tell(run: kit.Run, points: list[dict], name: str, threshold: float) -> None:
     """Gains of a hierarchy for short vectors, where the flat ring overtakes it, and whether its hybrid found out."""
-    gains = ", ".join(f"{ratio(point, 'flat ring', name):.2f}" for point in points if point["bytes"] <= 1 << 16)
+    gains = ", ".join(
+        f"{ratio(point, 'flat ring', name):.2f}" for point in points if point["bytes"] <= 1 << 16
+    )
     crossed = [point["bytes"] for point in points if ratio(point, "flat ring", name) <= 1]
     measured = kit.number_of_bytes(crossed[0]) if crossed else "beyond these sizes"
-    worst = max(ratio(point, f"hybrid, {name}", other) for point in points for other in ("flat ring", name))
+    worst = max(
+        ratio(point, f"hybrid, {name}", other) for point in points for other in ("flat ring", name)
+    )
     run.say(f"flat ring / {name} up to 64 KiB: {gains}")
-    run.say(f"    the flat ring is as fast from {measured}; predicted: {kit.number_of_bytes(threshold)}; the hybrid changes "
-            f"there, and took at most {worst:.2f} of the better of the two")  # fmt: skip
+    run.say(
+        f"    the flat ring is as fast from {measured}; predicted: {kit.number_of_bytes(threshold)}; the hybrid changes "
+        f"there, and took at most {worst:.2f} of the better of the two"
+    )
 
 
 def tell_bound(run: kit.Run, nodes, link, points: list[dict]) -> None:
@@ -255,13 +358,19 @@ def tell_bound(run: kit.Run, nodes, link, points: list[dict]) -> None:
     if points[-1]["least_s"] <= 0:
         return
     most = [point["measured"]["flat ring"].median_s / point["least_s"] for point in points]
-    run.say("The most that any allreduce can gain on the flat ring, its time over that of 2(m-1)/m n bytes at "
-            f"{1e-6 / link['between'].beta_s_per_byte:.0f} MB/s: {', '.join(f'{gain:.2f}' for gain in most)}")
+    run.say(
+        "The most that any allreduce can gain on the flat ring, its time over that of 2(m-1)/m n bytes at "
+        f"{1e-6 / link['between'].beta_s_per_byte:.0f} MB/s: {', '.join(f'{gain:.2f}' for gain in most)}"
+    )
     floor = 0.0, BAR * points[-1]["least_s"] / points[-1]["bytes"]
-    predicted = kit.number_of_bytes(crossover_bytes(floor, predicted_line(ring.allreduce, nodes, link)))
+    predicted = kit.number_of_bytes(
+        crossover_bytes(floor, predicted_line(ring.allreduce, nodes, link))
+    )
     below = [point["bytes"] for point, gain in zip(points, most) if gain < BAR]
     measured = kit.number_of_bytes(below[0]) if below else "beyond these sizes"
-    run.say(f"    {BAR} times as fast is out of anyone's reach from {measured} on; predicted, by the ring's line: {predicted}")
+    run.say(
+        f"    {BAR} times as fast is out of anyone's reach from {measured} on; predicted, by the ring's line: {predicted}"
+    )
 
 
 def sweep_ranks_per_node(run: kit.Run, nodes, link) -> list[dict]:
@@ -274,24 +383,45 @@ def sweep_ranks_per_node(run: kit.Run, nodes, link) -> list[dict]:
         for name, make in (SHORT | {"two-level ring": hierarchical.two_level_ring}).items():
             row = {"k": k, "algorithm": name, "measured": [], "predicted_s": []}
             for nbytes in sizes:
-                x, call = np.zeros(nbytes // ITEMSIZE, np.float32), collective(run.comm, make(split))
+                x, call = (
+                    np.zeros(nbytes // ITEMSIZE, np.float32),
+                    collective(run.comm, make(split)),
+                )
                 row["measured"].append(run.time(lambda x=x, call=call: call(x), run.quick(2, 9)))
                 row["predicted_s"].append(predicted_s(make(split), nodes, link, x.size))
             rows.append(row)
-            cells = [f"{kit.seconds(t.median_s)} ({kit.seconds(f)})" for t, f in zip(row["measured"], row["predicted_s"])]
-            steps = [step for step in make(split)(split[0][0], run.size, run.size) if step.op != "finish"]
+            cells = [
+                f"{kit.seconds(t.median_s)} ({kit.seconds(f)})"
+                for t, f in zip(row["measured"], row["predicted_s"])
+            ]
+            steps = [
+                step for step in make(split)(split[0][0], run.size, run.size) if step.op != "finish"
+            ]
             table.append([k, name, len(steps), *cells])
     run.table(["k", "algorithm", "steps", *map(kit.number_of_bytes, sizes)], table)
-    run.say("k = 1: the rings are the flat ring, log phases halving-doubling. k = p: the two-level ring is the flat ring, log "
-            "phases the tree, and three phases do everything twice over.")  # fmt: skip
+    run.say(
+        "k = 1: the rings are the flat ring, log phases halving-doubling. k = p: the two-level ring is the flat ring, log "
+        "phases the tree, and three phases do everything twice over."
+    )
     return [row | {"bytes": sizes} for row in rows]
 
 
 def count_at_scale(run: kit.Run) -> None:
     run.section("Steps at the paper's scale")
-    rows = [[p, k, 2 * (p - 1), 4 * (k - 1) + 2 * (p // k - 1), 2 * (p.bit_length() - 1)]
-            for p, k in ((64, 8), (512, 8), (1024, 16), (2048, 16))]  # fmt: skip
-    run.table(["p", "k", "flat ring 2(p-1)", "three phases 4(k-1) + 2(p/k-1)", "log phases 2 log2 k + 2 log2 p/k"], rows)
+    rows = [
+        [p, k, 2 * (p - 1), 4 * (k - 1) + 2 * (p // k - 1), 2 * (p.bit_length() - 1)]
+        for p, k in ((64, 8), (512, 8), (1024, 16), (2048, 16))
+    ]
+    run.table(
+        [
+            "p",
+            "k",
+            "flat ring 2(p-1)",
+            "three phases 4(k-1) + 2(p/k-1)",
+            "log phases 2 log2 k + 2 log2 p/k",
+        ],
+        rows,
+    )
 
 
 if __name__ == "__main__":

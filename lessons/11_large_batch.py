@@ -61,8 +61,15 @@ from refgf.training.step import replica
 
 BASE_BATCH = 64  # where --rate is
 WARMUP_SHARE = 1 / 6  # of all steps
-METHODS = [("SGD", False), ("SGD", True), ("LARS", False), ("LARS", True)]  # optimiser, with warm-up?
-STYLES = dict(zip(METHODS, (("tab:blue", "o:"), ("tab:blue", "s-"), ("tab:red", "o:"), ("tab:red", "s-"))))
+METHODS = [
+    ("SGD", False),
+    ("SGD", True),
+    ("LARS", False),
+    ("LARS", True),
+]  # optimiser, with warm-up?
+STYLES = dict(
+    zip(METHODS, (("tab:blue", "o:"), ("tab:blue", "s-"), ("tab:red", "o:"), ("tab:red", "s-")))
+)
 
 
 def measure(run: kit.Run) -> dict:
@@ -75,7 +82,12 @@ def measure(run: kit.Run) -> dict:
 def images_of(run: kit.Run, number: int):
     """(train, held_out); of a folder there is one way to cut it, and what was tuned on is judged on, with other seeds."""
     options = run.options
-    return fold(options.data, options.image_size, options.skip_bad_images, number if options.data is None else 0)
+    return fold(
+        options.data,
+        options.image_size,
+        options.skip_bad_images,
+        number if options.data is None else 0,
+    )
 
 
 @functools.cache
@@ -127,7 +139,9 @@ def check_against_oracle(run: kit.Run, data) -> None:
     run.section("The oracle")
     tensors = network(run, data, 1).tensors
     n, rng = sum(spec.size for spec in tensors), np.random.default_rng(1)
-    w, g = (rng.integers(-64, 65, (2, n)) / 16).astype(np.float32)  # squares and their sums are exact in any order
+    w, g = (rng.integers(-64, 65, (2, n)) / 16).astype(
+        np.float32
+    )  # squares and their sums are exact in any order
     sizes, decayed = tuple(t.size for t in tensors), tuple(t.decay for t in tensors)
     settings = LARSSettings(sizes, 0.3, 0.9, 0.01, 5e-4, decayed)
     wanted, _ = lars_step(w, np.zeros_like(w), g, settings)
@@ -137,22 +151,33 @@ def check_against_oracle(run: kit.Run, data) -> None:
         optimizer = LARS(tensors, w.copy(), 0.01, weight_decay=5e-4, norms=way)
         optimizer.step(g, 0.3)
         if not same_bits(optimizer.parameters, wanted):
-            raise AssertionError(f"rank {run.rank}: a step of LARS, norms by {by}, is not that of the definition")
+            raise AssertionError(
+                f"rank {run.rank}: a step of LARS, norms by {by}, is not that of the definition"
+            )
         lars_norms.require_traffic(run, 0 if by is None else 2 * sum(t.decay for t in tensors))
-    run.say("a step of LARS, norms alone, by slices and by layers: bits as defined; one allreduce of 2L numbers")
+    run.say(
+        "a step of LARS, norms alone, by slices and by layers: bits as defined; one allreduce of 2L numbers"
+    )
     ranks, batch, bits = run.size, 5 * run.size, []
     lars = functools.partial(LARS, trust=0.01, weight_decay=0.0)
     models = [replica(network(run, data, 1, 0.0), lars, seed=1) for _ in range(2)]
     with GradientFlow(run.comm, models[0], allreduce=direct_allreduce) as together:
         model = models[1]
         for step in range(2):
-            parts = [data.load(np.arange(batch * step + 5 * r, batch * step + 5 * r + 5)) for r in range(ranks)]
+            parts = [
+                data.load(np.arange(batch * step + 5 * r, batch * step + 5 * r + 5))
+                for r in range(ranks)
+            ]
             together.step(*parts[run.rank], batch, 0.1)
             accumulated_step(model, Alone(model.gradients), parts, batch, 0.1)
         bits = [together.model.parameters.flat, model.parameters.flat]
     if not same_bits(*bits):
-        raise AssertionError(f"rank {run.rank}: {ranks} ranks with 5 images each are not one rank with {ranks} parts")
-    run.say(f"{ranks} ranks with 5 images each, direct allreduce: the bits of one rank that accumulates {ranks} parts")
+        raise AssertionError(
+            f"rank {run.rank}: {ranks} ranks with 5 images each are not one rank with {ranks} parts"
+        )
+    run.say(
+        f"{ranks} ranks with 5 images each, direct allreduce: the bits of one rank that accumulates {ranks} parts"
+    )
 
 
 # ---- the measurement: accuracy against batch ----
@@ -174,7 +199,9 @@ def learn(run: kit.Run, epochs: int, cell, exponent: int, number: int, seed: int
         for parts, size in parts_of_steps(train, batch, min(batch, run.options.batch), epoch, seed):
             rate = polynomial_decay(peak_rate(run, batch, exponent), step, steps)
             rate = warmup(rate, step, round(WARMUP_SHARE * steps)) if warm else rate
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # some rates are meant to be too large
+            with np.errstate(
+                over="ignore", invalid="ignore", divide="ignore"
+            ):  # some rates are meant to be too large
                 losses.append(accumulated_step(model, Alone(model.gradients), parts, size, rate))
             step += 1
         if not np.isfinite(losses).all():
@@ -202,11 +229,15 @@ def compare(run: kit.Run, data) -> dict:
     """Each method at each batch: its peak rate searched on one fold, then judged on others."""
     epochs, whole = run.options.epochs or run.quick(1, 5, 10), data.size
     sizes = run.quick([run.options.batch * 4], [128, 512], [run.options.batch, 128, 512, whole])
-    judged = [(k, s) for k in run.quick([1], [1, 2, 3], [1, 2, 3, 4]) for s in run.quick([1], [1], [1, 2])]
+    judged = [
+        (k, s) for k in run.quick([1], [1, 2, 3], [1, 2, 3, 4]) for s in run.quick([1], [1], [1, 2])
+    ]
     if run.options.data:
         judged = [(0, 2 + i) for i in range(len(judged))]
     cells = [(*method, min(batch, whole)) for batch in sizes for method in METHODS]
-    run.section(f"Accuracy against batch: {epochs} epochs, {len(judged)} trainings each after the search")
+    run.section(
+        f"Accuracy against batch: {epochs} epochs, {len(judged)} trainings each after the search"
+    )
     train = functools.partial(learn, run, epochs)
     tried = rate_search.search(run, cells, train, rounds=run.quick(0, 1, 2))
     jobs = [(cell, rate_search.best(tried[cell]), *place) for cell in cells for place in judged]
@@ -214,42 +245,101 @@ def compare(run: kit.Run, data) -> dict:
     rows = []
     for cell in cells:
         right, at = [next(results)["accuracy"] for _ in judged], rate_search.best(tried[cell])
-        rows.append({"optimizer": cell[0], "warm": cell[1], "batch": cell[2], "steps": epochs * steps_per_epoch(whole, cell[2]),
-                     "rate": peak_rate(run, cell[2], at), "edge": at in (min(tried[cell]), max(tried[cell])),
-                     "tried": [[peak_rate(run, cell[2], e), r["accuracy"]] for e, r in sorted(tried[cell].items())],
-                     **rate_search.interval(right)})  # fmt: skip
-    run.table(["batch", "steps", *(name_of(m) for m in METHODS)],
-              [[b, *dict.fromkeys(r["steps"] for r in rows if r["batch"] == b),
-                *(f"{rate_search.told(r)} at {r['rate']:.3g}{'?' * r['edge']}" for r in rows if r["batch"] == b)]
-               for b in dict.fromkeys(cell[2] for cell in cells)])  # fmt: skip
-    run.say("per cent of held-out images right, 95 % interval, at the peak rate found (?: at the edge of the search)")
-    gains = [gain for batch in dict.fromkeys(cell[2] for cell in cells) for gain in compared(run, rows, batch)]
+        rows.append(
+            {
+                "optimizer": cell[0],
+                "warm": cell[1],
+                "batch": cell[2],
+                "steps": epochs * steps_per_epoch(whole, cell[2]),
+                "rate": peak_rate(run, cell[2], at),
+                "edge": at in (min(tried[cell]), max(tried[cell])),
+                "tried": [
+                    [peak_rate(run, cell[2], e), r["accuracy"]]
+                    for e, r in sorted(tried[cell].items())
+                ],
+                **rate_search.interval(right),
+            }
+        )
+    run.table(
+        ["batch", "steps", *(name_of(m) for m in METHODS)],
+        [
+            [
+                b,
+                *dict.fromkeys(r["steps"] for r in rows if r["batch"] == b),
+                *(
+                    f"{rate_search.told(r)} at {r['rate']:.3g}{'?' * r['edge']}"
+                    for r in rows
+                    if r["batch"] == b
+                ),
+            ]
+            for b in dict.fromkeys(cell[2] for cell in cells)
+        ],
+    )
+    run.say(
+        "per cent of held-out images right, 95 % interval, at the peak rate found (?: at the edge of the search)"
+    )
+    gains = [
+        gain
+        for batch in dict.fromkeys(cell[2] for cell in cells)
+        for gain in compared(run, rows, batch)
+    ]
     say_verdict(run, gains)
-    return {"rows": rows, "gains": gains, "epochs": epochs, "tuned_on": rate_search.TUNED_ON, "judged_on": judged}
+    return {
+        "rows": rows,
+        "gains": gains,
+        "epochs": epochs,
+        "tuned_on": rate_search.TUNED_ON,
+        "judged_on": judged,
+    }
 
 
 def say_verdict(run: kit.Run, gains: list[dict]) -> None:
     lars = [gain for gain in gains if gain["name"].startswith("LARS")]
-    shown = [f"at batch {gain['batch']} {gain['name'][6:]}" for gain in lars if gain["said"] == "gains"]
+    shown = [
+        f"at batch {gain['batch']} {gain['name'][6:]}" for gain in lars if gain["said"] == "gains"
+    ]
     if any(gain["half"] is None for gain in lars):
         run.say("one run of each shows nothing about LARS; leave out --quick")
     else:
-        run.say(f"so LARS gains on this task {', '.join(shown)}" if shown else "so LARS gains nothing shown on this task")
+        run.say(
+            f"so LARS gains on this task {', '.join(shown)}"
+            if shown
+            else "so LARS gains nothing shown on this task"
+        )
 
 
 def compared(run: kit.Run, rows: list[dict], batch: int) -> list[dict]:
     """What LARS and warm-up add at a batch, as paired differences of the same folds and seeds; and in words."""
-    right = {(row["optimizer"], row["warm"]): row["values"] for row in rows if row["batch"] == batch}
+    right = {
+        (row["optimizer"], row["warm"]): row["values"] for row in rows if row["batch"] == batch
+    }
     sgd, sgd_warm, lars, lars_warm = METHODS
-    pairs = {"LARS, without warm-up": (lars, sgd), "LARS, with warm-up": (lars_warm, sgd_warm),
-             "warm-up, for SGD": (sgd_warm, sgd), "warm-up, for LARS": (lars_warm, lars)}  # fmt: skip
+    pairs = {
+        "LARS, without warm-up": (lars, sgd),
+        "LARS, with warm-up": (lars_warm, sgd_warm),
+        "warm-up, for SGD": (sgd_warm, sgd),
+        "warm-up, for LARS": (lars_warm, lars),
+    }
     found = []
     for name, (some, others) in pairs.items():
-        gain = {"name": name, "batch": batch, **rate_search.interval([a - b for a, b in zip(right[some], right[others])])}
+        gain = {
+            "name": name,
+            "batch": batch,
+            **rate_search.interval([a - b for a, b in zip(right[some], right[others])]),
+        }
         half = gain["half"]
-        said = "one run: no interval" if half is None else "gains" if gain["mean"] > half else (
-            "loses" if gain["mean"] < -half else "gains nothing that these runs could show")  # fmt: skip
-        run.say(f"batch {batch:5}: {name:>21}: {gain['mean']:+.1f}" + (f" +- {half:.1f}" if half else "") + f" points: {said}")
+        said = (
+            "one run: no interval"
+            if half is None
+            else "gains"
+            if gain["mean"] > half
+            else ("loses" if gain["mean"] < -half else "gains nothing that these runs could show")
+        )
+        run.say(
+            f"batch {batch:5}: {name:>21}: {gain['mean']:+.1f}"
+            + (f" +- {half:.1f}" if half else "")
+            + f" points: {said}"
+        )
         found.append(gain | {"said": said})
     return found
 
@@ -263,40 +353,88 @@ def name_of(method) -> str:
 
 def draw(result: dict):
     figure, (accuracy, gains, search, steps) = axes.frame(
-        "Lesson 11: large batches - what linear scaling, warm-up and LARS keep, each rate tuned", 2, 2, size=(15, 10.5)
+        "Lesson 11: large batches - what linear scaling, warm-up and LARS keep, each rate tuned",
+        2,
+        2,
+        size=(15, 10.5),
     )
     trained = result["trained"]
     for method, (colour, style) in STYLES.items():
         rows = [row for row in trained["rows"] if (row["optimizer"], row["warm"]) == method]
-        accuracy.errorbar([row["batch"] for row in rows], [row["mean"] for row in rows], [row["half"] or 0 for row in rows],
-                          fmt=style, color=colour, capsize=3, label=name_of(method))  # fmt: skip
+        accuracy.errorbar(
+            [row["batch"] for row in rows],
+            [row["mean"] for row in rows],
+            [row["half"] or 0 for row in rows],
+            fmt=style,
+            color=colour,
+            capsize=3,
+            label=name_of(method),
+        )
         search.semilogx(*zip(*rows[-1]["tried"]), style, color=colour, label=name_of(method))
     batches_ = [row["batch"] for row in rows]
     accuracy.set_xscale("log", base=2)
     accuracy.set_xticks(batches_, [f"{row['batch']}\n{row['steps']} steps" for row in rows])
-    accuracy.set(title=f"Held-out images right after {trained['epochs']} epochs, 95 % intervals", xlabel="batch", ylabel="%")
-    search.set(title=f"The search at batch {batches_[-1]}, on fold 0 alone", xlabel="peak rate", ylabel="%")
+    accuracy.set(
+        title=f"Held-out images right after {trained['epochs']} epochs, 95 % intervals",
+        xlabel="batch",
+        ylabel="%",
+    )
+    search.set(
+        title=f"The search at batch {batches_[-1]}, on fold 0 alone", xlabel="peak rate", ylabel="%"
+    )
     for k, name in enumerate(dict.fromkeys(gain["name"] for gain in trained["gains"])):
         own = [gain for gain in trained["gains"] if gain["name"] == name]
-        gains.errorbar([i + 0.15 * k for i in range(len(own))], [gain["mean"] for gain in own],
-                       [gain["half"] or 0 for gain in own], fmt="os^v"[k], capsize=3, label=name)  # fmt: skip
+        gains.errorbar(
+            [i + 0.15 * k for i in range(len(own))],
+            [gain["mean"] for gain in own],
+            [gain["half"] or 0 for gain in own],
+            fmt="os^v"[k],
+            capsize=3,
+            label=name,
+        )
     gains.axhline(0, color="black", lw=1)
     gains.set_xticks(range(len(batches_)), batches_)
-    gains.set(title="What is gained, same folds and seeds, 95 % intervals", xlabel="batch", ylabel="points")
+    gains.set(
+        title="What is gained, same folds and seeds, 95 % intervals",
+        xlabel="batch",
+        ylabel="points",
+    )
     sizes = [row["n"] for row in result["norms"]]
-    for name, colour in (("norms", "tab:grey"), ("alone", "black"), ("slices", "tab:green"), ("layers", "tab:orange")):
-        label = {"norms": "norms only, alone", "alone": "step, norms alone"}.get(name, f"step, norms by {name}")
-        axes.measured(steps, sizes, [row["times"][name] for row in result["norms"]], "o", color=colour, label=label)
+    for name, colour in (
+        ("norms", "tab:grey"),
+        ("alone", "black"),
+        ("slices", "tab:green"),
+        ("layers", "tab:orange"),
+    ):
+        label = {"norms": "norms only, alone", "alone": "step, norms alone"}.get(
+            name, f"step, norms by {name}"
+        )
+        axes.measured(
+            steps,
+            sizes,
+            [row["times"][name] for row in result["norms"]],
+            "o",
+            color=colour,
+            label=label,
+        )
         if name in result["norms"][0]["predicted_s"]:
             predicted = [1e3 * row["predicted_s"][name] for row in result["norms"]]
             steps.plot(sizes, predicted, "--", color=colour, label=f"predicted, {name}")
-    steps.set(title="A step of LARS, the slowest rank", xlabel="parameters", ylabel="ms", xscale="log", yscale="log")
+    steps.set(
+        title="A step of LARS, the slowest rank",
+        xlabel="parameters",
+        ylabel="ms",
+        xscale="log",
+        yscale="log",
+    )
     return axes.finish(figure, accuracy, gains, search, steps)
 
 
 if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__)
     images.arguments(lesson)
-    lesson.argument("--trust", type=float, default=0.1, help="of LARS; the rates searched are those of SGD")
+    lesson.argument(
+        "--trust", type=float, default=0.1, help="of LARS; the rates searched are those of SGD"
+    )
     lesson.parser.set_defaults(image_size=67, width=1 / 16, batch=32)
     lesson.main(measure, draw)

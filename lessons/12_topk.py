@@ -53,10 +53,19 @@ from refgf.training.data import steps_per_epoch
 CSC_PERCENT = 10.0
 MOMENTUM = 0.9
 ALEXNET = 62_378_344  # gradients at full size
-PASSES, GPU_BYTES_PER_S = ROUNDS + 6, 900e9  # magnitude, largest, mean, how many reach it, the rounds, the two at the end
+PASSES, GPU_BYTES_PER_S = (
+    ROUNDS + 6,
+    900e9,
+)  # magnitude, largest, mean, how many reach it, the rounds, the two at the end
 PERCENTS = (0.1, 1.0, 10.0)
-COLOURS = {"dense": "black", "CSC": "tab:blue", "top-k": "tab:red", "MSTopK": "tab:orange", "HiTopKComm": "tab:green",
-           "top-k, same density": "tab:purple"}  # fmt: skip
+COLOURS = {
+    "dense": "black",
+    "CSC": "tab:blue",
+    "top-k": "tab:red",
+    "MSTopK": "tab:orange",
+    "HiTopKComm": "tab:green",
+    "top-k, same density": "tab:purple",
+}
 
 
 def measure(run: kit.Run) -> dict:
@@ -68,7 +77,13 @@ def measure(run: kit.Run) -> dict:
     traffic = count_bytes(run)
     exchange = time_exchanges(run, train, nodes)
     accuracy = compare_accuracy(run, train, held_out, nodes)
-    return {"selection": selection, "quality": quality, "traffic": traffic, "exchange": exchange, "accuracy": accuracy}
+    return {
+        "selection": selection,
+        "quality": quality,
+        "traffic": traffic,
+        "exchange": exchange,
+        "accuracy": accuracy,
+    }
 
 
 # ---- one step: this is all there is to it, once the parts are there ----
@@ -95,30 +110,51 @@ def check_against_oracle(run: kit.Run, nodes) -> None:
     run.section("The oracle")
     n, p, steps, node = 1003, run.size, 3, next(node for node in nodes if run.rank in node)
     own = slice(*definitions.slice_bounds(n, len(node))[(node.index(run.rank) + 1) % len(node)])
-    numbers = [[np.random.default_rng([t, r]).standard_normal(n).astype(np.float32) for r in range(p)] for t in range(steps)]
-    whole = [[(np.arange(n, dtype=np.float32) + t) % 97 * (r + 1) for r in range(p)] for t in range(steps)]
+    numbers = [
+        [np.random.default_rng([t, r]).standard_normal(n).astype(np.float32) for r in range(p)]
+        for t in range(steps)
+    ]
+    whole = [
+        [(np.arange(n, dtype=np.float32) + t) % 97 * (r + 1) for r in range(p)]
+        for t in range(steps)
+    ]
     for percent, gs in ((1, numbers), (100, whole)):
-        flat, nested = TopK(n, percent, gather.allgather(run.comm)), placement.hitopk(run.comm, nodes, n, percent)
-        kinds = {"top-k": (flat, definitions.topk_run(gs, percent)),
-                 "HiTopKComm": (nested, definitions.hitopk_run(gs, nodes, percent))}  # fmt: skip
+        flat, nested = (
+            TopK(n, percent, gather.allgather(run.comm)),
+            placement.hitopk(run.comm, nodes, n, percent),
+        )
+        kinds = {
+            "top-k": (flat, definitions.topk_run(gs, percent)),
+            "HiTopKComm": (nested, definitions.hitopk_run(gs, nodes, percent)),
+        }
         for name, (exchange, wanted) in kinds.items():
             for t, report in enumerate(wanted):
                 x = gs[t][run.rank].copy()
                 run.comm.reset()
                 exchange(x)
                 if not definitions.same_bits(x, report["x"][run.rank]):
-                    raise AssertionError(f"rank {run.rank}: {name} at {percent} %, step {t}: not the sum of the definition")
+                    raise AssertionError(
+                        f"rank {run.rank}: {name} at {percent} %, step {t}: not the sum of the definition"
+                    )
                 if percent == 100 and not np.array_equal(x, definitions.exact_sum(gs[t])):
                     raise AssertionError(f"rank {run.rank}: {name} at 100 % is not the dense sum")
                 planned = definitions.topk_traffic(n, nodes, percent, run.rank, name != "top-k")
                 if (run.comm.messages, run.comm.bytes) != planned:
                     got = f"{run.comm.messages} messages, {run.comm.bytes} bytes"
-                    raise AssertionError(f"rank {run.rank}: {name} sent {got}, the definition says {planned}")
+                    raise AssertionError(
+                        f"rank {run.rank}: {name} sent {got}, the definition says {planned}"
+                    )
             kept = wanted[-1]["kept"][run.rank]
-            if not definitions.same_bits(exchange.feedback.residual, kept[own if name != "top-k" else slice(0, n)]):
-                raise AssertionError(f"rank {run.rank}: {name}: what is kept is not that of the definition")
-    run.say(f"top-k, and HiTopKComm on {len(nodes)} nodes x {len(nodes[0])} ranks, at 1 and 100 %, over {steps} steps: sums, "
-            "what is kept, messages and bytes as defined; 100 % is the dense sum")  # fmt: skip
+            if not definitions.same_bits(
+                exchange.feedback.residual, kept[own if name != "top-k" else slice(0, n)]
+            ):
+                raise AssertionError(
+                    f"rank {run.rank}: {name}: what is kept is not that of the definition"
+                )
+    run.say(
+        f"top-k, and HiTopKComm on {len(nodes)} nodes x {len(nodes[0])} ranks, at 1 and 100 %, over {steps} steps: sums, "
+        "what is kept, messages and bytes as defined; 100 % is the dense sum"
+    )
 
 
 # ---- the measurement ----
@@ -143,12 +179,20 @@ def time_selection(run: kit.Run) -> list[dict]:
             }
             times = {name: run.time(f, run.quick(2, 3, 7)) for name, f in functions.items()}
             rows.append({"n": n, "percent": percent, "times": times})
-    run.table(["n", "density", *rows[0]["times"]], [[f"{r['n']:,}", f"{r['percent']} %", *r["times"].values()] for r in rows])
-    ratios = [r["times"]["MSTopK"].median_s / r["times"]["argpartition"].median_s for r in rows[-len(PERCENTS) :]]
+    run.table(
+        ["n", "density", *rows[0]["times"]],
+        [[f"{r['n']:,}", f"{r['percent']} %", *r["times"].values()] for r in rows],
+    )
+    ratios = [
+        r["times"]["MSTopK"].median_s / r["times"]["argpartition"].median_s
+        for r in rows[-len(PERCENTS) :]
+    ]
     told = ", ".join(f"{ratio:.2f} at {percent:g} %" for ratio, percent in zip(ratios, PERCENTS))
     gpu_s = PASSES * 4 * n / GPU_BYTES_PER_S
-    run.say(f"{n:,} gradients, MSTopK over argpartition: {told}. But its {PASSES} passes at most only read, in order:\n"
-            f"with a GPU's {1e-9 * GPU_BYTES_PER_S:g} GB/s (assumed: a V100) they take {kit.seconds(gpu_s)}.")  # fmt: skip
+    run.say(
+        f"{n:,} gradients, MSTopK over argpartition: {told}. But its {PASSES} passes at most only read, in order:\n"
+        f"with a GPU's {1e-9 * GPU_BYTES_PER_S:g} GB/s (assumed: a V100) they take {kit.seconds(gpu_s)}."
+    )
     return rows
 
 
@@ -166,12 +210,20 @@ def judge_mstopk(run: kit.Run, data) -> list[dict]:
     g, rows = model.gradients.flat, []
     for percent in PERCENTS:
         k = keep_count(g.size, percent)
-        best, got = (np.abs(g[choice]).sum(dtype=np.float64) for choice in (exact_top_k(g, k), mstopk(g, k, start=0.5)))
+        best, got = (
+            np.abs(g[choice]).sum(dtype=np.float64)
+            for choice in (exact_top_k(g, k), mstopk(g, k, start=0.5))
+        )
         lost = max(run.plain.allgather(1 - got / best if best else 0.0))
         share = min(run.plain.allgather(best / np.abs(g).sum(dtype=np.float64)))
         rows.append({"percent": percent, "k": k, "lost": lost, "share": share})
-    cells = [[f"{r['percent']} %", r["k"], f"{100 * r['share']:.1f} %", f"{100 * r['lost']:.2g} %"] for r in rows]
-    run.table(["density", "k", "of all magnitude in the k largest", "of that lost by MSTopK"], cells)
+    cells = [
+        [f"{r['percent']} %", r["k"], f"{100 * r['share']:.1f} %", f"{100 * r['lost']:.2g} %"]
+        for r in rows
+    ]
+    run.table(
+        ["density", "k", "of all magnitude in the k largest", "of that lost by MSTopK"], cells
+    )
     return rows
 
 
@@ -179,16 +231,31 @@ def count_bytes(run: kit.Run, n: int = ALEXNET) -> dict:
     """Bytes that rank 0 sends in a step for the full AlexNet, as a share of dense, by the formulas that were counted above."""
     run.section("Bytes against the number of ranks")
     ranks = [2, 4, 8] + run.quick([64], [16, 32, 64, 128, 256, 512])
-    result = {"ranks": ranks, "percent": 1.0, "n": n, "shares": {"CSC": [], "top-k": [], "HiTopKComm": []}}
+    result = {
+        "ranks": ranks,
+        "percent": 1.0,
+        "n": n,
+        "shares": {"CSC": [], "top-k": [], "HiTopKComm": []},
+    }
     for p in ranks:
         dense, nodes = 4 * definitions.ring_traffic(n, p, 0)[1], blocks(p, 8)
         sent = {"CSC": flow.csc_bytes(n, p, 1.0)}
-        sent |= {name: definitions.topk_traffic(n, nodes, 1.0, 0, name != "top-k")[1] for name in ("top-k", "HiTopKComm")}
+        sent |= {
+            name: definitions.topk_traffic(n, nodes, 1.0, 0, name != "top-k")[1]
+            for name in ("top-k", "HiTopKComm")
+        }
         for name, nbytes in sent.items():
             result["shares"][name].append(nbytes / dense)
-    run.table(["p", *result["shares"]], [[p, *(f"{100 * shares[i]:.3g} %" for shares in result["shares"].values())]
-                                        for i, p in enumerate(ranks)])  # fmt: skip
-    run.say("of what the dense ring sends, at a density of 1 %; most of HiTopKComm's stays inside its nodes of 8")
+    run.table(
+        ["p", *result["shares"]],
+        [
+            [p, *(f"{100 * shares[i]:.3g} %" for shares in result["shares"].values())]
+            for i, p in enumerate(ranks)
+        ],
+    )
+    run.say(
+        "of what the dense ring sends, at a density of 1 %; most of HiTopKComm's stays inside its nodes of 8"
+    )
     return result
 
 
@@ -201,13 +268,22 @@ def time_exchanges(run: kit.Run, data, nodes) -> list[dict]:
     exchanges, predicted_s = {"dense ring": collective(run.comm, ring.allreduce)}, [line(4 * n)]
     for percent in (1.0, 10.0):
         packed = x[: n * int(percent) // 100].copy()
-        exchanges[f"ring of {percent:g} %, packed"] = lambda _, packed=packed: collective(run.comm, ring.allreduce)(packed)
+        exchanges[f"ring of {percent:g} %, packed"] = lambda _, packed=packed: collective(
+            run.comm, ring.allreduce
+        )(packed)
         exchanges[f"top-k {percent:g} %"] = TopK(n, percent, gather.allgather(run.comm))
         exchanges[f"MSTopK {percent:g} %"] = TopK(n, percent, gather.allgather(run.comm), mstopk)
-        exchanges[f"HiTopKComm {percent:g} %"] = placement.hitopk(run.comm, nodes, n, percent, mstopk)
+        exchanges[f"HiTopKComm {percent:g} %"] = placement.hitopk(
+            run.comm, nodes, n, percent, mstopk
+        )
         k, m, g = keep_count(n, percent), len(nodes), len(nodes[0])
         sparse_s = gather_s(run.size, k, 4, link)
-        predicted_s += [line(packed.nbytes), sparse_s, sparse_s, hitopk_s(m, g, n, k // g, 4, link, link)]
+        predicted_s += [
+            line(packed.nbytes),
+            sparse_s,
+            sparse_s,
+            hitopk_s(m, g, n, k // g, 4, link, link),
+        ]
     rows = []
     for (name, exchange), forecast_s in zip(exchanges.items(), predicted_s):
         y = x.copy()
@@ -216,7 +292,10 @@ def time_exchanges(run: kit.Run, data, nodes) -> list[dict]:
         nbytes = run.comm.bytes
         timing = run.time(lambda e=exchange, y=y: e(y), run.quick(2, 7))
         rows.append({"name": name, "bytes": nbytes, "time": timing, "predicted_s": forecast_s})
-    cells = [[r["name"], kit.number_of_bytes(r["bytes"]), r["time"], kit.seconds(r["predicted_s"])] for r in rows]
+    cells = [
+        [r["name"], kit.number_of_bytes(r["bytes"]), r["time"], kit.seconds(r["predicted_s"])]
+        for r in rows
+    ]
     run.table(["exchange", "rank 0 sends", "time", "its messages, predicted"], cells)
     return rows
 
@@ -226,14 +305,23 @@ def compare_accuracy(run: kit.Run, train, held_out, nodes) -> dict:
     epochs = run.options.epochs or run.quick(1, 4, 12)
     seeds = run.quick([1], [1, 2, 3])
     equal = flow.topk_percent(images.parameter_count(run, train), run.size, CSC_PERCENT)
-    run.section(f"Accuracy after {epochs} epochs: CSC at {CSC_PERCENT:g} %, top-k at {equal:.3g} % of the gradients")
-    percents = {"top-k": equal, "MSTopK": equal, "HiTopKComm": equal, "top-k, same density": CSC_PERCENT}
+    run.section(
+        f"Accuracy after {epochs} epochs: CSC at {CSC_PERCENT:g} %, top-k at {equal:.3g} % of the gradients"
+    )
+    percents = {
+        "top-k": equal,
+        "MSTopK": equal,
+        "HiTopKComm": equal,
+        "top-k, same density": CSC_PERCENT,
+    }
     result = {}
     for name in run.quick(["dense", "CSC", "top-k"], list(COLOURS)):
         result[name] = {"runs": [], "bytes": None, "percent": percents.get(name)}
         for seed in seeds:
             with stack_of(run, name, train, nodes, seed, percents.get(name), epochs) as stack:
-                result[name]["runs"].append(flow.learn(run, stack, train, held_out, epochs, say=False, seed=seed))
+                result[name]["runs"].append(
+                    flow.learn(run, stack, train, held_out, epochs, say=False, seed=seed)
+                )
                 run.comm.reset()
                 stack.step(*next(images.steps(run, train, 1)), rate=0.0)
                 result[name]["bytes"] = run.comm.bytes
@@ -258,8 +346,11 @@ def stack_of(run: kit.Run, name: str, data, nodes, seed: int, percent: float | N
 
     def exchange(comm, wire=None):
         select = exact_top_k if name.startswith("top-k") else somewhere
-        sparse = placement.hitopk(comm, nodes, n, percent, select) if name == "HiTopKComm" else TopK(
-            n, percent, gather.allgather(comm), select)  # fmt: skip
+        sparse = (
+            placement.hitopk(comm, nodes, n, percent, select)
+            if name == "HiTopKComm"
+            else TopK(n, percent, gather.allgather(comm), select)
+        )
         return MomentumBefore(sparse, n)
 
     return flow.new(run, data, seed, allreduce=exchange, momentum=0.0)
@@ -276,24 +367,40 @@ def draw(result: dict):
     for name, shares in result["traffic"]["shares"].items():
         traffic.loglog(ranks, shares, "o-", color=COLOURS[name], label=f"{name} at 1 %")
     traffic.axhline(1, color="black", lw=1, label="dense ring")
-    traffic.set(title="Bytes that a rank sends, as a share of the dense ring's", xlabel="ranks", ylabel="share")
+    traffic.set(
+        title="Bytes that a rank sends, as a share of the dense ring's",
+        xlabel="ranks",
+        ylabel="share",
+    )
     traffic.set_xticks(ranks, ranks)
     methods = result["accuracy"]["methods"]
     axes.losses(losses, {name: method["runs"] for name, method in methods.items()}, COLOURS)
     for name, method in methods.items():
         right = [100 * (rows[-1]["accuracy"] or 0) for rows in method["runs"]]
         accuracy.plot([method["bytes"]] * len(right), right, "o", color=COLOURS[name], label=name)
-    accuracy.set(title="Held-out images right at the end", xlabel="bytes that rank 0 sends in a step", ylabel="%", xscale="log")
+    accuracy.set(
+        title="Held-out images right at the end",
+        xlabel="bytes that rank 0 sends in a step",
+        ylabel="%",
+        xscale="log",
+    )
     return axes.finish(figure, choice, traffic, losses, accuracy)
 
 
 def draw_choice(axis, selection: list[dict]) -> None:
     for percent, style in zip(PERCENTS, ("o-", "s--", "^:")):
         rows = [row for row in selection if row["percent"] == percent]
-        for name, colour in zip(rows[0]["times"], ("tab:grey", "tab:red", "tab:orange", "tab:blue")):
+        for name, colour in zip(
+            rows[0]["times"], ("tab:grey", "tab:red", "tab:orange", "tab:blue")
+        ):
             if percent == PERCENTS[0] or name != "CSC's norms":
-                axis.loglog([row["n"] for row in rows], axes.median_ms(row["times"][name] for row in rows), style,
-                            color=colour, label=f"{name}, {percent:g} %" if name != "CSC's norms" else name)  # fmt: skip
+                axis.loglog(
+                    [row["n"] for row in rows],
+                    axes.median_ms(row["times"][name] for row in rows),
+                    style,
+                    color=colour,
+                    label=f"{name}, {percent:g} %" if name != "CSC's norms" else name,
+                )
     axis.set(title="Time to choose, all ranks at once", xlabel="gradients", ylabel="ms")
 
 

@@ -64,14 +64,29 @@ from refgf.machine.digits import digits
 from refgf.training.data import steps_per_epoch
 from refgf.training.gradientflow import GradientFlow
 
-ROWS = {"blocking": BLOCKING, "B=1, W=0": Phase(1, 1, 0), "B=1, W=1": Phase(1), "B=2, W=1": Phase(2), "B=4, W=1": Phase(4),
-        "B=8, W=2": Phase(8, 1, 2), "B=8, W=2, L=2": Phase(8, 2, 2)}  # fmt: skip
-TIMED_BATCH, TIMED_EPOCH = 32, 24  # images a rank, batches: beside them Python's time and the end of an epoch are small
+ROWS = {
+    "blocking": BLOCKING,
+    "B=1, W=0": Phase(1, 1, 0),
+    "B=1, W=1": Phase(1),
+    "B=2, W=1": Phase(2),
+    "B=4, W=1": Phase(4),
+    "B=8, W=2": Phase(8, 1, 2),
+    "B=8, W=2, L=2": Phase(8, 2, 2),
+}
+TIMED_BATCH, TIMED_EPOCH = (
+    32,
+    24,
+)  # images a rank, batches: beside them Python's time and the end of an epoch are small
 SYNCHRONOUS, OVERLAPPED = "synchronous", "synchronous, overlapped"
 THROUGHOUT = {"B=8, W=2 throughout": Phase(8, 1, 2), "B=8, W=8 throughout": Phase(8, 1, 8)}
 UNROUNDED = "DASO, not rounded"  # float32 in blocking phases, too
-COLOURS = {SYNCHRONOUS: "black", "DASO": "tab:blue", UNROUNDED: "tab:cyan", "B=8, W=2 throughout": "tab:orange",
-           "B=8, W=8 throughout": "tab:red"}  # fmt: skip
+COLOURS = {
+    SYNCHRONOUS: "black",
+    "DASO": "tab:blue",
+    UNROUNDED: "tab:cyan",
+    "B=8, W=2 throughout": "tab:orange",
+    "B=8, W=8 throughout": "tab:red",
+}
 
 
 def measure(run: kit.Run) -> dict:
@@ -81,7 +96,9 @@ def measure(run: kit.Run) -> dict:
     run.section("The oracle")
     per_epoch = run.quick(4, 6)
     for phase in [Phase(3, 1, 2), *run.quick([], [Phase(5, 2, 1), BLOCKING])]:
-        daso_replay.check(run, train, nodes, phase, per_epoch, daso(run, train, nodes, Constant(phase), per_epoch))
+        daso_replay.check(
+            run, train, nodes, phase, per_epoch, daso(run, train, nodes, Constant(phase), per_epoch)
+        )
     times = time_batches(run, train, nodes)
     drift = watch_drift(run, train, nodes)
     accuracy = compare_accuracy(run, train, held_out, nodes)
@@ -91,13 +108,23 @@ def measure(run: kit.Run) -> dict:
 # ---- one epoch: this is all there is to it, once the parts are there ----
 
 
-def daso(run: kit.Run, data, nodes, phases, per_epoch: int, seed: int = images.SEED, wire: str | None = "bfloat16") -> DASO:
+def daso(
+    run: kit.Run,
+    data,
+    nodes,
+    phases,
+    per_epoch: int,
+    seed: int = images.SEED,
+    wire: str | None = "bfloat16",
+) -> DASO:
     return DASO(run.comm, images.model(run, data, seed), nodes, phases, per_epoch, wire=wire)
 
 
 def one_epoch(stack, some_batches, rate: float) -> None:
     for images_, labels, global_batch in some_batches:
-        stack.step(images_, labels, global_batch, rate)  # node average, update, send, merge what is due
+        stack.step(
+            images_, labels, global_batch, rate
+        )  # node average, update, send, merge what is due
 
 
 def synchronous(run: kit.Run, data, nodes, seed: int = images.SEED, **parts) -> GradientFlow:
@@ -118,7 +145,14 @@ def show_plan(run: kit.Run, nodes, per_epoch: int = 10) -> None:
             waited = phase.wait_after(b, per_epoch)
             due[b + waited] = f"of batch {b}, own weight {2 * waited} of {2 * waited + len(nodes)}"
             received = received if waited else "at once: all ranks hold the same parameters"
-        rows.append([b, "yes" if phase.averages(b, per_epoch) else "no", "" if group is None else f"group {group}", received])
+        rows.append(
+            [
+                b,
+                "yes" if phase.averages(b, per_epoch) else "no",
+                "" if group is None else f"group {group}",
+                received,
+            ]
+        )
     run.table(["batch", "gradients averaged in the node", "parameters sent by", "received"], rows)
 
 
@@ -131,10 +165,16 @@ def time_batches(run: kit.Run, data, nodes) -> dict:
     some_batches = images.whole_batches(run, data, per_epoch, run.quick(4, TIMED_BATCH))
     parts = measure_parts(run, data, nodes, some_batches)
     rows = {"blocking": BLOCKING, "B=4, W=1": Phase(4)} if run.options.quick else ROWS
-    stacks = {SYNCHRONOUS: synchronous(run, data, nodes),
-              OVERLAPPED: synchronous(run, data, nodes, overlap=True, grouping=Theta(2**18))}  # fmt: skip
-    stacks |= {name: daso(run, data, nodes, Constant(phase), per_epoch) for name, phase in rows.items()}
-    run.section(f"Time of a batch of {some_batches[0][2] // run.size} images a rank, in epochs of {per_epoch}")
+    stacks = {
+        SYNCHRONOUS: synchronous(run, data, nodes),
+        OVERLAPPED: synchronous(run, data, nodes, overlap=True, grouping=Theta(2**18)),
+    }
+    stacks |= {
+        name: daso(run, data, nodes, Constant(phase), per_epoch) for name, phase in rows.items()
+    }
+    run.section(
+        f"Time of a batch of {some_batches[0][2] // run.size} images a rank, in epochs of {per_epoch}"
+    )
     mine, between = {name: [] for name in stacks}, {}
     for repeat in range(1 + run.quick(1, 2, 5)):
         for name, stack in stacks.items():
@@ -149,9 +189,17 @@ def time_batches(run: kit.Run, data, nodes) -> dict:
         stack.close()
     timings = {name: run.slowest(seconds) for name, seconds in mine.items()}
     forecast = {SYNCHRONOUS: parts["compute"] + parts["all"]}
-    forecast |= {name: predicted_s(parts, phase, per_epoch, len(nodes[0])) for name, phase in rows.items()}
+    forecast |= {
+        name: predicted_s(parts, phase, per_epoch, len(nodes[0])) for name, phase in rows.items()
+    }
     tell_times(run, timings, forecast, between, parts)
-    return {"parts": parts, "measured": timings, "predicted_s": forecast, "between_bytes": between, "per_epoch": per_epoch}
+    return {
+        "parts": parts,
+        "measured": timings,
+        "predicted_s": forecast,
+        "between_bytes": between,
+        "per_epoch": per_epoch,
+    }
 
 
 def measure_parts(run: kit.Run, data, nodes, some_batches) -> dict:
@@ -161,15 +209,38 @@ def measure_parts(run: kit.Run, data, nodes, some_batches) -> dict:
     group, comm = [other[0] for other in nodes], ops.background(run.comm)
     with daso(run, data, nodes, Constant(BLOCKING), 1) as stack:
         w, place = stack.model.parameters.flat.copy(), node.index(run.rank)
-        sums = {kind: ring_on_ranks(comm, group, wire) if place == 0 else (lambda x: None)
-                for kind, wire in (("sum", None), ("sum, bfloat16", "bfloat16"))}  # fmt: skip
-        calls = {"node": ring_on_ranks(comm, node), "all": collective(comm, hierarchical.two_level_ring(nodes)), **sums,
-                 "spread": lambda x: stack.spread(0)}  # fmt: skip
-        parts = {name: run.time(lambda call=call: call(w), run.quick(2, 7)).median_s for name, call in calls.items()}
+        sums = {
+            kind: ring_on_ranks(comm, group, wire) if place == 0 else (lambda x: None)
+            for kind, wire in (("sum", None), ("sum, bfloat16", "bfloat16"))
+        }
+        calls = {
+            "node": ring_on_ranks(comm, node),
+            "all": collective(comm, hierarchical.two_level_ring(nodes)),
+            **sums,
+            "spread": lambda x: stack.spread(0),
+        }
+        parts = {
+            name: run.time(lambda call=call: call(w), run.quick(2, 7)).median_s
+            for name, call in calls.items()
+        }
     parts["compute"] = compute.median_s
     run.section("The parts, each alone")
-    run.table(["c compute", "l average in the node", "A all gradients", "G between nodes", "G, bfloat16", "s in node"],
-              [[kit.seconds(parts[k]) for k in ("compute", "node", "all", "sum", "sum, bfloat16", "spread")]])  # fmt: skip
+    run.table(
+        [
+            "c compute",
+            "l average in the node",
+            "A all gradients",
+            "G between nodes",
+            "G, bfloat16",
+            "s in node",
+        ],
+        [
+            [
+                kit.seconds(parts[k])
+                for k in ("compute", "node", "all", "sum", "sum, bfloat16", "spread")
+            ]
+        ],
+    )
     return parts
 
 
@@ -194,22 +265,43 @@ def between_nodes(run: kit.Run, nodes) -> float:
 
 def tell_times(run: kit.Run, timings: dict, forecast: dict, between: dict, parts: dict) -> None:
     base = timings[SYNCHRONOUS].median_s
-    run.table(["", "bytes between nodes", "measured", "predicted", "less than synchronous"],
-              [[name, kit.number_of_bytes(between[name]), timing, kit.seconds(forecast[name]) if name in forecast else "-",
-                f"{100 * (1 - timing.median_s / base):.0f} %"] for name, timing in timings.items()])  # fmt: skip
+    run.table(
+        ["", "bytes between nodes", "measured", "predicted", "less than synchronous"],
+        [
+            [
+                name,
+                kit.number_of_bytes(between[name]),
+                timing,
+                kit.seconds(forecast[name]) if name in forecast else "-",
+                f"{100 * (1 - timing.median_s / base):.0f} %",
+            ]
+            for name, timing in timings.items()
+        ],
+    )
     share = max(0.0, 1 - parts["compute"] / base)
-    run.say(f"communication is {100 * share:.0f} % of a synchronous step; it would be half of it where a node's "
-            f"{kit.number_of_bytes(between[SYNCHRONOUS])} take as long as computing, on links of about "
-            f"{8e-6 * between[SYNCHRONOUS] / parts['compute']:.0f} Mbit/s (predicted, latency left out)")  # fmt: skip
-    gain = 1 - timings["B=4, W=1"].median_s / min(timings[name].median_s for name in (SYNCHRONOUS, OVERLAPPED))
-    run.say(f"B=4, W=1 takes {100 * gain:.0f} % less time per epoch than the better of both synchronous ones")
+    run.say(
+        f"communication is {100 * share:.0f} % of a synchronous step; it would be half of it where a node's "
+        f"{kit.number_of_bytes(between[SYNCHRONOUS])} take as long as computing, on links of about "
+        f"{8e-6 * between[SYNCHRONOUS] / parts['compute']:.0f} Mbit/s (predicted, latency left out)"
+    )
+    gain = 1 - timings["B=4, W=1"].median_s / min(
+        timings[name].median_s for name in (SYNCHRONOUS, OVERLAPPED)
+    )
+    run.say(
+        f"B=4, W=1 takes {100 * gain:.0f} % less time per epoch than the better of both synchronous ones"
+    )
 
 
 def watch_drift(run: kit.Run, data, nodes) -> dict:
     """How far a node's parameters are from the mean of all, as a share of its norm, after each batch of two epochs."""
     run.section("How far nodes drift apart")
     per_epoch, result = run.quick(5, 20, 23), {}
-    phases = {"B=4, W=1": Phase(4), "B=8, W=2": Phase(8, 1, 2), "B=8, W=8": Phase(8, 1, 8), "no merges": Phase(1000, 1, 0)}
+    phases = {
+        "B=4, W=1": Phase(4),
+        "B=8, W=2": Phase(8, 1, 2),
+        "B=8, W=8": Phase(8, 1, 8),
+        "no merges": Phase(1000, 1, 0),
+    }
     for name, phase in list(phases.items())[: run.quick(2, 4)]:
         distances = []
         with daso(run, data, nodes, Constant(phase), per_epoch) as stack:
@@ -217,8 +309,10 @@ def watch_drift(run: kit.Run, data, nodes) -> dict:
                 stack.step(*batch, rate=run.options.rate)
                 distances.append(distance(run, stack.model.parameters.flat))
         result[name] = distances
-        run.say(f"{name:>10}: at most {100 * max(distances):.2f} % of the parameters' norm, "
-                f"{100 * distances[per_epoch - 1]:.2g} % at the end of an epoch")  # fmt: skip
+        run.say(
+            f"{name:>10}: at most {100 * max(distances):.2f} % of the parameters' norm, "
+            f"{100 * distances[per_epoch - 1]:.2g} % at the end of an epoch"
+        )
     return {"per_epoch": per_epoch, "distances": result}
 
 
@@ -232,21 +326,33 @@ def distance(run: kit.Run, w) -> float:
 def compare_accuracy(run: kit.Run, train, held_out, nodes) -> dict:
     """The same training, synchronous and by DASO, and by two of its phases throughout."""
     epochs = run.options.epochs or run.quick(1, 8, 16)
-    pairs = [(seed, fold) for seed in run.quick([1], [1], [1, 2]) for fold in range(run.quick(1, 3, 5))]
-    ends = 0 if epochs == 1 else max(1, round(4 / 90 * epochs))  # the public example has 4 and 4 of 90
-    run.section(f"Accuracy after {epochs} epochs, {len(pairs)} runs of each; warm-up and cool-down of DASO: {ends} each")
+    pairs = [
+        (seed, fold) for seed in run.quick([1], [1], [1, 2]) for fold in range(run.quick(1, 3, 5))
+    ]
+    ends = (
+        0 if epochs == 1 else max(1, round(4 / 90 * epochs))
+    )  # the public example has 4 and 4 of 90
+    run.section(
+        f"Accuracy after {epochs} epochs, {len(pairs)} runs of each; warm-up and cool-down of DASO: {ends} each"
+    )
     result = {}
     for name in run.quick([SYNCHRONOUS, "DASO"], list(COLOURS)):
         result[name] = []
         for seed, fold in pairs:
-            few, out = (train, held_out) if run.options.data or not fold else digits(run.options.image_size, fold)
+            few, out = (
+                (train, held_out)
+                if run.options.data or not fold
+                else digits(run.options.image_size, fold)
+            )
             with trained(run, name, few, nodes, Phases(epochs, ends, ends), seed) as stack:
                 result[name].append(flow.learn(run, stack, few, out, epochs, say=False, seed=seed))
         seconds = np.mean([rows[-1]["seconds"] for rows in result[name]])
         run.say(f"{name:>22}: {trials.told(result[name])}, {seconds:.1f} s of training")
     if len(pairs) > 1:
         for name in list(result)[1:]:
-            run.say(f"{name} minus synchronous, paired: {trials.interval(result[name], result[SYNCHRONOUS])}")
+            run.say(
+                f"{name} minus synchronous, paired: {trials.interval(result[name], result[SYNCHRONOUS])}"
+            )
     return {"runs": result, "epochs": epochs, "ends": ends}
 
 
@@ -254,7 +360,10 @@ def trained(run: kit.Run, name: str, data, nodes, phases: Phases, seed: int):
     if name == SYNCHRONOUS:
         return synchronous(run, data, nodes, seed)
     per_epoch = steps_per_epoch(data.size, run.options.batch * run.size)
-    phases, wire = Constant(THROUGHOUT[name]) if name in THROUGHOUT else phases, None if name == UNROUNDED else "bfloat16"
+    phases, wire = (
+        Constant(THROUGHOUT[name]) if name in THROUGHOUT else phases,
+        None if name == UNROUNDED else "bfloat16",
+    )
     return daso(run, data, nodes, phases, per_epoch, seed, wire)
 
 
@@ -266,27 +375,50 @@ def draw(result: dict):
     figure, (times, drift, losses, accuracy) = axes.frame(title, 2, 2, size=(15, 10))
     draw_times(times, result["times"])
     for name, distances in result["drift"]["distances"].items():
-        drift.plot(range(1, len(distances) + 1), [100 * d for d in distances], marker=".", label=name)
+        drift.plot(
+            range(1, len(distances) + 1), [100 * d for d in distances], marker=".", label=name
+        )
     drift.axvline(result["drift"]["per_epoch"], color="grey", lw=1, ls="--")
-    drift.set(title="Distance of a node from the mean of all (dashed: end of an epoch)", xlabel="batch", ylabel="% of the norm")
+    drift.set(
+        title="Distance of a node from the mean of all (dashed: end of an epoch)",
+        xlabel="batch",
+        ylabel="% of the norm",
+    )
     runs = result["accuracy"]["runs"]
     axes.losses(losses, runs, COLOURS)
     for name, rows in runs.items():
-        accuracy.plot([r[-1]["seconds"] for r in rows], [100 * (r[-1]["accuracy"] or 0) for r in rows], "o",
-                      color=COLOURS[name], label=name)  # fmt: skip
-    accuracy.set(title=f"Held-out images right after {result['accuracy']['epochs']} epochs, each run", xlabel="training, s",
-                 ylabel="%", xlim=(0, None))  # fmt: skip
+        accuracy.plot(
+            [r[-1]["seconds"] for r in rows],
+            [100 * (r[-1]["accuracy"] or 0) for r in rows],
+            "o",
+            color=COLOURS[name],
+            label=name,
+        )
+    accuracy.set(
+        title=f"Held-out images right after {result['accuracy']['epochs']} epochs, each run",
+        xlabel="training, s",
+        ylabel="%",
+        xlim=(0, None),
+    )
     return axes.finish(figure, times, drift, losses, accuracy)
 
 
 def draw_times(axis, times: dict) -> None:
     names, parts = list(times["measured"]), times["parts"]
     axes.measured(axis, names, times["measured"].values(), "o", color="tab:blue", label="measured")
-    axis.plot(list(times["predicted_s"]), [axes.MS * t for t in times["predicted_s"].values()], "_", ms=22, color="tab:red",
-              label="predicted from the parts")  # fmt: skip
+    axis.plot(
+        list(times["predicted_s"]),
+        [axes.MS * t for t in times["predicted_s"].values()],
+        "_",
+        ms=22,
+        color="tab:red",
+        label="predicted from the parts",
+    )
     axis.axhline(axes.MS * parts["compute"], color="grey", lw=1, label="computing alone")
     axis.set_xticks(range(len(names)), names, rotation=20, ha="right", fontsize=8)
-    axis.set(title=f"Time of a batch, in epochs of {times['per_epoch']}", ylabel="ms", ylim=(0, None))
+    axis.set(
+        title=f"Time of a batch, in epochs of {times['per_epoch']}", ylabel="ms", ylim=(0, None)
+    )
 
 
 if __name__ == "__main__":

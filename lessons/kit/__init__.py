@@ -4,8 +4,10 @@
     lesson.argument("--theta", ...)                 arguments of its own
     lesson.main(measure, draw)
 
-    measure(run) -> dict      runs on every rank; what rank 0 returns is written to results/NN_name.json
-    draw(result, axes...)     reads such a dict and draws results/NN_name.png; `--plot` does only this, without MPI
+    measure(run) -> dict      runs on every rank; what rank 0 returns is written to
+                              results/NN_name.json
+    draw(result, axes...)     reads such a dict and draws results/NN_name.png; `--plot` does only
+                              this, without MPI
 
 `run` is a `Run`: communicator, options, timing, printing on rank 0. Other modules:
 
@@ -42,7 +44,9 @@ from kit.words import apart, link_probed, number_of_bytes, place, seconds, told 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds: the median of the repeats, the lowest and the highest; each repeat is the maximum over ranks."""
+    """Seconds: the median of the repeats, the lowest and the highest; each repeat is the maximum
+    over ranks.
+    """
 
     median_s: float
     low_s: float
@@ -56,7 +60,8 @@ class Timing:
 class Run:
     """One rank's view of a running lesson.
 
-    comm     the communicator, counting messages and bytes (TracedComm); `run.plain` is the one below it
+    comm     the communicator, counting messages and bytes (TracedComm); `run.plain` is the one
+             below it
     options  the parsed arguments
     """
 
@@ -90,7 +95,9 @@ class Run:
         return full if self.options.full and full is not None else default
 
     def time(self, function, repeats: int, warmup: int = 1) -> Timing:
-        """Call function() on all ranks together; the time of a repeat is that of the slowest rank."""
+        """Call function() on all ranks together; the time of a repeat is that of the slowest
+        rank.
+        """
         mine = []
         for _ in range(warmup + repeats):
             self.plain.Barrier()
@@ -100,7 +107,9 @@ class Run:
         return self.slowest(mine[warmup:])
 
     def alternate(self, functions: dict, repeats: int) -> dict:
-        """Timings of several functions, one call of each in turn, so that a slow moment of the machine hits them all."""
+        """Timings of several functions, one call of each in turn, so that a slow moment of the
+        machine hits them all.
+        """
         mine = {name: [] for name in functions}
         for repeat in range(repeats + 1):
             for name, function in functions.items():
@@ -112,7 +121,9 @@ class Run:
         return {name: self.slowest(seconds) for name, seconds in mine.items()}
 
     def alone(self, function):
-        """function() on rank 0 while the others sleep: a rank that waits inside MPI asks all the time, and takes a core."""
+        """function() on rank 0 while the others sleep: a rank that waits inside MPI asks all the
+        time, and takes a core.
+        """
         result = function() if self.rank == 0 else None
         if self.options.threads:
             self.plain.Barrier()
@@ -138,7 +149,9 @@ class Run:
             return {}
 
     def probe(self) -> dict:
-        """What the link between nodes 0 and 1 of an emulated cluster carries, for the record; {} where there is none."""
+        """What the link between nodes 0 and 1 of an emulated cluster carries, for the record; {}
+        where there is none.
+        """
         if len(nodes(self.plain)) < 2 or "REFGF_CLUSTER" not in os.environ:
             return {}
         self.opaque = True
@@ -152,7 +165,9 @@ class Run:
         return self.plain.allgather(x)
 
     def mpi_allreduce(self):
-        """MPI's own Allreduce as an `Allreduce`, None where there is none (threads, a stated link)."""
+        """MPI's own Allreduce as an `Allreduce`, None where there is none (threads, a stated
+        link).
+        """
         if self.options.threads or self.options.link:
             return None
         from mpi4py import MPI
@@ -162,22 +177,50 @@ class Run:
 
 
 class Lesson:
-    """A lesson script: its arguments, and the way from measuring to a figure. probe: look at the link first."""
+    """A lesson script: its arguments, and the way from measuring to a figure. probe: look at the
+    link first.
+    """
 
     def __init__(self, file: str, doc: str, probe: bool = False) -> None:
         self.file, self.probe = Path(file).resolve(), probe
         self.name = self.file.stem
         self.parser = argparse.ArgumentParser(
-            description=doc, formatter_class=argparse.RawDescriptionHelpFormatter, prog=f"lessons/{self.file.name}"
+            description=doc,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            prog=f"lessons/{self.file.name}",
         )
         add = self.parser.add_argument
         size = self.parser.add_mutually_exclusive_group()
-        size.add_argument("--quick", action="store_true", help="tiny sizes, a few seconds: shows that it runs")
-        size.add_argument("--full", action="store_true", help="more repeats, folds and seeds, full sizes; takes long")
-        add("--threads", type=positive, metavar="P", help="run P ranks as threads of this process, without MPI")
-        add("--link", metavar="RATE,LATENCY", help="wait as a link of this rate would (1gbit,50us), instead of having one")
-        add("--plot", action="store_true", help="only redraw the figure from the JSON of an earlier run")
-        add("--output", type=Path, metavar="DIR", help="where JSON and PNG go (results/; with --quick results/quick/)")
+        size.add_argument(
+            "--quick", action="store_true", help="tiny sizes, a few seconds: shows that it runs"
+        )
+        size.add_argument(
+            "--full",
+            action="store_true",
+            help="more repeats, folds and seeds, full sizes; takes long",
+        )
+        add(
+            "--threads",
+            type=positive,
+            metavar="P",
+            help="run P ranks as threads of this process, without MPI",
+        )
+        add(
+            "--link",
+            metavar="RATE,LATENCY",
+            help="wait as a link of this rate would (1gbit,50us), instead of having one",
+        )
+        add(
+            "--plot",
+            action="store_true",
+            help="only redraw the figure from the JSON of an earlier run",
+        )
+        add(
+            "--output",
+            type=Path,
+            metavar="DIR",
+            help="where JSON and PNG go (results/; with --quick results/quick/)",
+        )
 
     def argument(self, *names, **settings) -> None:
         self.parser.add_argument(*names, **settings)
@@ -202,7 +245,9 @@ class Lesson:
             try:
                 self._measure(MPI.COMM_WORLD, measure, options)
             except ValueError as error:
-                if "wanted" not in str(error):  # not of the kind that says what to do: a mistake of ours
+                if "wanted" not in str(
+                    error
+                ):  # not of the kind that says what to do: a mistake of ours
                     raise
                 launch.abort.end(f"{self.parser.prog}, rank {launch.job.rank}: {error}\n", 2)
         if launch.job.rank == 0:
@@ -216,9 +261,13 @@ class Lesson:
         options = self.parser.parse_args(namespace=argparse.Namespace(lesson=self.name))
         options.output = options.output or ROOT / "results" / ("quick" if options.quick else "")
         if options.threads and launch.job.size > 1:
-            self.parser.error(f"--threads {options.threads} under {launch.job.size} ranks of mpiexec; next: one or the other")
+            self.parser.error(
+                f"--threads {options.threads} under {launch.job.size} ranks of mpiexec; next: one or the other"
+            )
         if options.link and "REFGF_CLUSTER" in os.environ:
-            self.parser.error(f"--link {options.link} on an emulated cluster, which has links; next: leave one of them out")
+            self.parser.error(
+                f"--link {options.link} on an emulated cluster, which has links; next: leave one of them out"
+            )
         try:
             linked(None, options)
         except ValueError as error:
@@ -229,7 +278,9 @@ class Lesson:
         run = Run(comm, options)
         run.say(f"{self.name} on {run.size} ranks: {run.place}")
         if run.size == 1:
-            run.say("ONE RANK EXCHANGES NOTHING: what this says of exchanges is noise; next: mpiexec -n 3, or --threads 3")
+            run.say(
+                "ONE RANK EXCHANGES NOTHING: what this says of exchanges is noise; next: mpiexec -n 3, or --threads 3"
+            )
         link = run.probe() if self.probe else {}
         before, after = told(self.parser.description)
         run.say(f"\n{before}")
@@ -246,7 +297,9 @@ class Lesson:
                 "ranks": run.size,
                 "place": run.place,
                 "took_s": took_s,
-                "options": {k: v for k, v in vars(options).items() if k not in ("output", "lesson")},
+                "options": {
+                    k: v for k, v in vars(options).items() if k not in ("output", "lesson")
+                },
                 "machine": machine(options),
                 "measured_with": code_hash(self.file),
             }
@@ -260,7 +313,9 @@ class Lesson:
         matplotlib.use("Agg")
         path = options.output / f"{self.name}.json"
         if not path.exists():
-            self.parser.error(f"--plot reads {path}, which is not there; run the lesson once without --plot")
+            self.parser.error(
+                f"--plot reads {path}, which is not there; run the lesson once without --plot"
+            )
         result = json.loads(path.read_text())
         figure = draw(result)
         foot = [f"{result['ranks']} ranks, {result['place']}", result["machine"]["cpu"]]
@@ -272,13 +327,17 @@ class Lesson:
 
 
 def leave_after_rank_0(message: str) -> None:
-    """Launchers end the job with the first rank that leaves: rank 0, once it has spoken; else this one."""
+    """Launchers end the job with the first rank that leaves: rank 0, once it has spoken; else this
+    one.
+    """
     time.sleep(5)
     os._exit(2)
 
 
 def require_one_mpi(size: int) -> None:
-    """The launcher of another MPI starts ranks that do not know each other: each thinks that it is alone."""
+    """The launcher of another MPI starts ranks that do not know each other: each thinks that it is
+    alone.
+    """
     if size != launch.job.size:
         if launch.job.rank == 0:
             told = f"got {size} rank of {launch.job.size}: mpiexec and the MPI library of this Python are of different MPIs"

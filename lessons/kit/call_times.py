@@ -2,8 +2,8 @@
 
     times = call_times.measure(run, allreduce, sizes, repeats)         {elements: Timing} of a call
     fit = call_times.fit(run, times, itemsize)                         T(m) = a + b m
-    curve = call_times.queued(run, sizes, allreduce)                   T(m) in a communication thread
-    curve, compute_s = call_times.in_steps(run, model, batches, curve, allreduce)
+    curve = call_times.queued(run, sizes, allreduce)                   T(m) in a communication
+    thread curve, compute_s = call_times.in_steps(run, model, batches, curve, allreduce)
     compute_s = call_times.compute_with_thread(run, model, batches, curve, allreduce)
     share = call_times.kept_share(run, elements, allreduce)
 
@@ -86,7 +86,9 @@ def sizes_up_to(n: int, count: int = 8) -> list[int]:
 
 
 def of_gradients(allreduce, gradients):
-    """An Allreduce that first overwrites x with the first gradients (n,): zeros need no rounding."""
+    """An Allreduce that first overwrites x with the first gradients (n,): zeros need no
+    rounding.
+    """
 
     def call(x):
         x[:] = gradients[: x.size]

@@ -1,6 +1,7 @@
 """Call times of each kind of sum in GradientFlow's stack, measured apart from its steps.
 
-    found = calls.measure(run, data, {"float32": Kind(), "later": Kind(wire=np.float16, overlap=True)})
+    found = calls.measure(run, data, {"float32": Kind(), "later": Kind(wire=np.float16,
+    overlap=True)})
     found["float32"].seconds(nbytes)      T(m) of a call, m in bytes on the wire
 
 Each kind passes through what the stack passes a sum through, on a communicator of its own. With

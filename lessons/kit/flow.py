@@ -98,8 +98,16 @@ def ring_line_and_link(run: kit.Run, n: int):
     return line, Link(line.a_s / steps, line.b_s_per_byte * run.size / steps)
 
 
-def learn(run: kit.Run, stack: GradientFlow, train, held_out, epochs: int, say: bool = True, seed: int = images.SEED,
-          checkpoints: Checkpoints | None = None):  # fmt: skip
+def learn(
+    run: kit.Run,
+    stack: GradientFlow,
+    train,
+    held_out,
+    epochs: int,
+    say: bool = True,
+    seed: int = images.SEED,
+    checkpoints: Checkpoints | None = None,
+):
     """Train for some epochs at `images.rate`; loss, accuracy and seconds (without evaluation) of each.
 
     checkpoints: write one after each epoch, and go on after the newest if there is one.
@@ -153,8 +161,10 @@ def require_folder(run: kit.Run) -> None:
             "--resume: got no folder; wanted that of an earlier run; next: --checkpoints DIR --resume"
         )
     if folder and run.plain.bcast(not resume and any(folder.glob("*/step-*"))):
-        raise ValueError(f"--checkpoints: got {folder}, which an earlier run has left; wanted a folder of this run's own; "
-                         "next: --resume to go on with that run, or another folder")  # fmt: skip
+        raise ValueError(
+            f"--checkpoints: got {folder}, which an earlier run has left; wanted a folder of this run's own; "
+            "next: --resume to go on with that run, or another folder"
+        )
 
 
 def save(run: kit.Run, checkpoints: Checkpoints, position: dict) -> None:
@@ -169,6 +179,8 @@ def epochs_so_far(checkpoints: Checkpoints, asked: dict) -> list[dict]:
     """The rows of the epochs before the newest checkpoint, which is restored; none if there is none."""
     position = checkpoints.resume() or {"asked": asked, "rows": []}
     if position["asked"] != asked:
-        raise ValueError(f"--resume: got a run of {position['asked']}; wanted {asked}; "
-                         "next: the arguments of that run, or another folder")  # fmt: skip
+        raise ValueError(
+            f"--resume: got a run of {position['asked']}; wanted {asked}; "
+            "next: the arguments of that run, or another folder"
+        )
     return position["rows"]

@@ -8,7 +8,9 @@ from refgf.papers.mstopk.topk import HiTopK, exact_top_k
 
 
 def argument(lesson: kit.Lesson) -> None:
-    lesson.argument("--ranks-per-node", type=kit.positive, metavar="K", help="take blocks of K ranks for nodes")
+    lesson.argument(
+        "--ranks-per-node", type=kit.positive, metavar="K", help="take blocks of K ranks for nodes"
+    )
 
 
 def nodes(run: kit.Run, pretended: int = 2) -> list[list[int]]:
@@ -26,7 +28,9 @@ def equal_nodes(run: kit.Run) -> list[list[int]]:
     """Nodes of equal size, as HiTopKComm needs them."""
     found = nodes(run, pretended=2 if run.size % 2 == 0 else 1)
     if len({len(node) for node in found}) > 1:
-        raise ValueError(f"HiTopKComm: got nodes {found}; wanted as many ranks on each; next: --ranks-per-node 1")
+        raise ValueError(
+            f"HiTopKComm: got nodes {found}; wanted as many ranks on each; next: --ranks-per-node 1"
+        )
     return found
 
 
@@ -34,5 +38,11 @@ def hitopk(comm, nodes, n: int, percent: float, select=exact_top_k) -> HiTopK:
     """HiTopKComm over these nodes."""
     node = next(node for node in nodes if comm.Get_rank() in node)
     owners = [other[node.index(comm.Get_rank())] for other in nodes]
-    return HiTopK(n, percent, gather.reduce_scatter(comm, node), gather.allgather(comm, owners), gather.allgather_slices(comm, node),
-                  select)  # fmt: skip
+    return HiTopK(
+        n,
+        percent,
+        gather.reduce_scatter(comm, node),
+        gather.allgather(comm, owners),
+        gather.allgather_slices(comm, node),
+        select,
+    )

@@ -35,7 +35,9 @@ def loss_after_one_step(run: kit.Run, data, thetas, rate: float = 0.01) -> tuple
         parameters.flat[:] = model.parameters.flat
         losses.append(judge.loss(*second))
     judge.backward(lambda i: None)
-    magnitude = np.abs(start) + rate * (np.abs(total) + model.optimizer.weight_decay * np.abs(start))
+    magnitude = np.abs(start) + rate * (
+        np.abs(total) + model.optimizer.weight_decay * np.abs(start)
+    )
     distance = 2 * rate * summation_bound(everybody) + 4 * 2.0**-24 * magnitude
     mine = np.append(losses, (np.abs(gradients.flat) * distance).sum())
     *totals, bound = np.sum(run.plain.allgather(mine), axis=0)
@@ -44,7 +46,10 @@ def loss_after_one_step(run: kit.Run, data, thetas, rate: float = 0.01) -> tuple
 
 def error_of(p: int, module, wire) -> float:
     """Relative error of the sum of p random vectors, replayed in this process."""
-    xs = [np.random.default_rng([p, r]).standard_normal(max(p, ELEMENTS)).astype(np.float32) for r in range(p)]
+    xs = [
+        np.random.default_rng([p, r]).standard_normal(max(p, ELEMENTS)).astype(np.float32)
+        for r in range(p)
+    ]
     exact = np.sum(xs, axis=0, dtype=np.float64)
     got = replay([module.allreduce(r, p, len(exact)) for r in range(p)], xs, wire)[0]
     return rms(got - exact) / rms(exact)

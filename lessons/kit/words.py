@@ -12,7 +12,10 @@ def told(doc: str) -> tuple[str, str]:
     """What a lesson's docstring says to its reader before the run (question to prediction), and after it."""
     before, _, after = doc[doc.index("QUESTION") :].partition("WHAT YOU SHOULD SEE")
     see, _, change = after.partition("NOW CHANGE SOMETHING")
-    return before.strip(), f"WHAT YOU SHOULD SEE{see.rstrip()}\n\nNOW CHANGE SOMETHING{change.rstrip()}"
+    return (
+        before.strip(),
+        f"WHAT YOU SHOULD SEE{see.rstrip()}\n\nNOW CHANGE SOMETHING{change.rstrip()}",
+    )
 
 
 def place(comm, options) -> str:

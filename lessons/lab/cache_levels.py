@@ -1,9 +1,9 @@
 """What lesson 14 works with: a data set that only a slow store has, and caches of its nodes.
 
-    place = cache_levels.prepare(run, stack)            the data set, its files' names, the nodes, the slow stores
-    cache = cache_levels.make(run, place, read, ...)    an empty cache of this rank's node
-    cache_levels.check_hits(run, place, cache, ...)     are the hits what the limits say?
-    cache_levels.damage(run, place)                     are damaged and foreign cache files noticed?
+place = cache_levels.prepare(run, stack)            the data set, its files' names, the nodes, the slow stores
+cache = cache_levels.make(run, place, read, ...)    an empty cache of this rank's node
+cache_levels.check_hits(run, place, cache, ...)     are the hits what the limits say?
+cache_levels.damage(run, place)                     are damaged and foreign cache files noticed?
 """
 
 import contextlib
@@ -19,7 +19,8 @@ import kit
 from lab import scratch_folder
 from refgf.papers.jia.hierarchical import blocks
 from refgf.comm.topology import nodes as nodes_of
-from refgf.papers.datacache import LEVELS, Cache, CacheSettings, decoder, node_cache
+from refgf.machine.images import decoder
+from refgf.papers.datacache import LEVELS, Cache, CacheSettings, node_cache
 from refgf.papers.datacache.disk import DiskCache
 from refgf.papers.datacache.memory import table_bytes
 from refgf.machine.digits import digits
@@ -36,11 +37,27 @@ EMULATED = "rate-limited reader (EMULATED)"
 
 def arguments(lesson: kit.Lesson) -> None:
     add = lesson.argument
-    add("--data", type=Path, metavar="PATH", help="images as PATH/train/CLASS/*.jpg; default: the bundled digits, as files")
+    add(
+        "--data",
+        type=Path,
+        metavar="PATH",
+        help="images as PATH/train/CLASS/*.jpg; default: the bundled digits, as files",
+    )
     add("--skip-bad-images", action="store_true", help="go on without images that cannot be read")
-    add("--image-size", type=kit.positive, default=67, metavar="PIXELS", help="of the decoded samples")
+    add(
+        "--image-size",
+        type=kit.positive,
+        default=67,
+        metavar="PIXELS",
+        help="of the decoded samples",
+    )
     add("--batch", type=kit.positive, default=8, help="images per rank and step")
-    add("--slow-store", default="200mbit,5ms", metavar="RATE,LATENCY", help="what the emulated slow store gives each rank")
+    add(
+        "--slow-store",
+        default="200mbit,5ms",
+        metavar="RATE,LATENCY",
+        help="what the emulated slow store gives each rank",
+    )
     add("--ranks-per-node", type=kit.positive, metavar="K", help="take blocks of K ranks for nodes")
 
 
@@ -82,7 +99,11 @@ class Place:
 
     def room_for(self, share: float) -> int:
         """The limit in bytes for so many samples."""
-        return table_bytes(self.data.size) + self.slots(share) * int(np.prod(self.shape)) if share else 0
+        return (
+            table_bytes(self.data.size) + self.slots(share) * int(np.prod(self.shape))
+            if share
+            else 0
+        )
 
 
 def prepare(run: kit.Run, stack: contextlib.ExitStack) -> Place:
@@ -90,15 +111,27 @@ def prepare(run: kit.Run, stack: contextlib.ExitStack) -> Place:
     run.section("The data set")
     found = None
     if run.rank == 0:
-        root = str(run.options.data or write_tree(stack.enter_context(scratch_folder.folder()), run.quick(150, 10**6)))
-        train, _ = image_folder(root, run.options.image_size, skip_bad_images=run.options.skip_bad_images, memory_limit_bytes=0)
+        root = str(
+            run.options.data
+            or write_tree(stack.enter_context(scratch_folder.folder()), run.quick(150, 10**6))
+        )
+        train, _ = image_folder(
+            root,
+            run.options.image_size,
+            skip_bad_images=run.options.skip_bad_images,
+            memory_limit_bytes=0,
+        )
         paths = train.fetch.paths
         found = (dataclasses.replace(train, fetch=None), paths, data_set_key(root, paths))
     data, paths, key = run.plain.bcast(found, root=0)
     if data.size < 2 * run.size:
-        raise ValueError(f"got {data.size} images for {run.size} ranks; wanted two a rank at least; next: fewer ranks")
+        raise ValueError(
+            f"got {data.size} images for {run.size} ranks; wanted two a rank at least; next: fewer ranks"
+        )
     place = Place(data, paths, key, placement(run), "", {}, run.rank)
-    run.say(f"{data.note}\nshards of {', '.join(str(len(shard)) for shard in place.shards)} samples")
+    run.say(
+        f"{data.note}\nshards of {', '.join(str(len(shard)) for shard in place.shards)} samples"
+    )
     mine = stack.enter_context(scratch_folder.folder()) if place.leads else None
     place.folder = run.plain.allgather(mine)[place.nodes[place.node][0]]
     place.stores = slow_stores(run, paths, stack)
@@ -133,7 +166,9 @@ def slow_stores(run: kit.Run, paths: list[str], stack: contextlib.ExitStack) -> 
         remote = RemoteStore(run.plain, paths if run.rank == 0 else None)
         stack.callback(remote.close)
         found["folder of another node"], run.opaque = remote, True  # its bytes travel outside MPI
-        run.say("slow store: the folder of rank 0's node, which sends the files over TCP (to its own node's ranks too)")
+        run.say(
+            "slow store: the folder of rank 0's node, which sends the files over TCP (to its own node's ranks too)"
+        )
     return found
 
 
@@ -145,10 +180,14 @@ def make(run: kit.Run, place: Place, read, memory: int = 0, disk: int = 0) -> Ca
         shutil.rmtree(folder, ignore_errors=True)
     run.plain.Barrier()
     settings = CacheSettings(memory, disk, folder, place.key)
-    return node_cache(run.plain, place.nodes, read, place.decode, place.data.size, place.shape, settings)
+    return node_cache(
+        run.plain, place.nodes, read, place.decode, place.data.size, place.shape, settings
+    )
 
 
-def check_hits(run: kit.Run, place: Place, cache: Cache, epoch: int, share: float, disk: bool) -> dict:
+def check_hits(
+    run: kit.Run, place: Place, cache: Cache, epoch: int, share: float, disk: bool
+) -> dict:
     """The shares of all ranks' hits by level; on each node they must be exactly what the limits say. Collective."""
     everybody = run.plain.allgather(dict(cache.hits))
     for node, ranks in enumerate(place.nodes):
@@ -164,7 +203,11 @@ def check_hits(run: kit.Run, place: Place, cache: Cache, epoch: int, share: floa
 
 def damage(run: kit.Run, place: Place) -> None:
     """On rank 0: a cache file that is cut off, and one of another data set, are noticed and refilled."""
-    folder, some, read = os.path.join(place.folder, "damaged"), range(min(40, place.data.size)), FolderStore(place.paths)
+    folder, some, read = (
+        os.path.join(place.folder, "damaged"),
+        range(min(40, place.data.size)),
+        FolderStore(place.paths),
+    )
 
     def use(key: bytes) -> tuple[str, int]:
         disk, store_reads = DiskCache(folder, key, PLENTY), 0
@@ -181,10 +224,14 @@ def damage(run: kit.Run, place: Place) -> None:
     use(place.key)
     data_file = os.path.join(folder, "refgf-cache.data")
     os.truncate(data_file, os.path.getsize(data_file) // 2)
-    run.say(f"disk cache cut off in the middle: {use(place.key)[1]} of {len(some)} copies noticed and refilled")
+    run.say(
+        f"disk cache cut off in the middle: {use(place.key)[1]} of {len(some)} copies noticed and refilled"
+    )
     use(bytes(32))
     found, store_reads = use(place.key)
-    run.say(f"disk cache of another data set: noticed ({found}), {store_reads} of {len(some)} copies refilled")
+    run.say(
+        f"disk cache of another data set: noticed ({found}), {store_reads} of {len(some)} copies refilled"
+    )
     assert use(place.key) == ("reused", 0)
 
 

@@ -6,8 +6,14 @@ import numpy as np
 
 from kit import axes
 
-DRAWN = {"dense": "black", "dgc": "tab:blue", "dgc_masked": "tab:cyan", "history": "tab:green", "none": "tab:red",
-         "dgc, no warm-up": "tab:orange"}  # fmt: skip
+DRAWN = {
+    "dense": "black",
+    "dgc": "tab:blue",
+    "dgc_masked": "tab:cyan",
+    "history": "tab:green",
+    "none": "tab:red",
+    "dgc, no warm-up": "tab:orange",
+}
 
 
 def draw(result: dict):
@@ -27,19 +33,31 @@ def draw_densities(axis, densities: dict) -> None:
     rows = densities["rows"]
     percents = [row["density"] for row in rows[1:]]
     axis.loglog(percents, of_dense(row["payload"] for row in rows), "k.-", label="payload, counted")
-    for key, told, colour in (("alone", "exchange alone", "tab:red"), ("step", "training step", "tab:blue")):
+    for key, told, colour in (
+        ("alone", "exchange alone", "tab:red"),
+        ("step", "training step", "tab:blue"),
+    ):
         times = of_dense(row[key]["median_s"] for row in rows)
         axis.loglog(percents, times, "o-", color=colour, label=f"{told}, measured")
     messages = of_dense(row["predicted_s"] for row in rows)
-    axis.loglog(percents, messages, "--", color="tab:red", label="messages of the exchange, predicted")
-    axis.set(title="Against density, as a share of dense training without CSC", xlabel="density, %", ylabel="share")
+    axis.loglog(
+        percents, messages, "--", color="tab:red", label="messages of the exchange, predicted"
+    )
+    axis.set(
+        title="Against density, as a share of dense training without CSC",
+        xlabel="density, %",
+        ylabel="share",
+    )
 
 
 def draw_large(axis, large: dict) -> None:
     """The exchange of a large network, as a share of its own dense one."""
     rows, name = large["rows"], f"exchange of {large['elements'] / 1e6:.3g} million gradients"
     percents = [row["density"] for row in rows[1:]]
-    measured, messages = of_dense(row["alone"]["median_s"] for row in rows), of_dense(row["predicted_s"] for row in rows)
+    measured, messages = (
+        of_dense(row["alone"]["median_s"] for row in rows),
+        of_dense(row["predicted_s"] for row in rows),
+    )
     axis.loglog(percents, measured, "s-", color="tab:green", label=f"{name}, measured")
     axis.loglog(percents, messages, "--", color="tab:green", label="its messages, predicted")
 
@@ -55,10 +73,19 @@ def draw_choice(axis, chosen: dict) -> None:
     for step, numbers in enumerate(chosen["lists"]):
         picture[numbers if numbers else slice(None), step] = 1
     axis.imshow(picture, aspect="auto", cmap="Greys", interpolation="nearest")
-    large = [(name, at) for (name, at), (_, end) in zip(chosen["edges"], [*chosen["edges"][1:], ("", chosen["chunks"])])
-             if end - at > chosen["chunks"] / 50]  # fmt: skip
-    axis.set(title=f"Chosen chunks at {chosen['percent']:g} % (black; the first step is dense)", xlabel="step",
-             yticks=[at for _, at in large], yticklabels=[name for name, _ in large])  # fmt: skip
+    large = [
+        (name, at)
+        for (name, at), (_, end) in zip(
+            chosen["edges"], [*chosen["edges"][1:], ("", chosen["chunks"])]
+        )
+        if end - at > chosen["chunks"] / 50
+    ]
+    axis.set(
+        title=f"Chosen chunks at {chosen['percent']:g} % (black; the first step is dense)",
+        xlabel="step",
+        yticks=[at for _, at in large],
+        yticklabels=[name for name, _ in large],
+    )
 
 
 def draw_accuracy(axis, runs: dict, chunk_sizes: dict) -> None:

@@ -1,17 +1,25 @@
 """Gantt charts: what happened when on a few ranks.
 
-    charts = {name: [gantt.bars(lanes) for lanes in gather(comm, timeline)]}
-    gantt.side_by_side(axes, charts)
+charts = {name: [gantt.bars(lanes) for lanes in gather(comm, timeline)]}
+gantt.side_by_side(axes, charts)
 """
 
-COLOURS = {"FORWARD": "tab:blue", "BACKWARD": "tab:cyan", "MPI_ALLREDUCE": "tab:red", "WAIT_FOR_DATA": "lightgrey",
-           "UPDATE": "tab:green"}  # fmt: skip
+COLOURS = {
+    "FORWARD": "tab:blue",
+    "BACKWARD": "tab:cyan",
+    "MPI_ALLREDUCE": "tab:red",
+    "WAIT_FOR_DATA": "lightgrey",
+    "UPDATE": "tab:green",
+}
 LANES = "compute", "communication"
 
 
 def bars(lanes: dict) -> dict:
     """{lane: [[name, start, duration], ...]}: what JSON keeps of a rank's timeline (refgf/machine/timeline.py)."""
-    return {lane: [[e.name, e.start_s, e.stop_s - e.start_s] for e in events] for lane, events in lanes.items()}
+    return {
+        lane: [[e.name, e.start_s, e.stop_s - e.start_s] for e in events]
+        for lane, events in lanes.items()
+    }
 
 
 def side_by_side(axes, charts: dict) -> None:
@@ -39,7 +47,19 @@ def draw(axis, chart: list[dict]) -> None:
             for name, start_s, duration_s in sorted(lanes[lane], key=lambda bar: -bar[2]):
                 label = None if name in seen else name
                 seen.add(name)
-                axis.barh(row, 1e3 * duration_s, left=1e3 * start_s, height=0.8, color=COLOURS.get(name, "tab:orange"),
-                          edgecolor="white", lw=0.3, label=label)  # fmt: skip
-    axis.set(yticks=[-i for i in range(len(labels))], yticklabels=labels, xlabel="ms, all ranks on one clock")
+                axis.barh(
+                    row,
+                    1e3 * duration_s,
+                    left=1e3 * start_s,
+                    height=0.8,
+                    color=COLOURS.get(name, "tab:orange"),
+                    edgecolor="white",
+                    lw=0.3,
+                    label=label,
+                )
+    axis.set(
+        yticks=[-i for i in range(len(labels))],
+        yticklabels=labels,
+        xlabel="ms, all ranks on one clock",
+    )
     axis.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=5)

@@ -13,7 +13,13 @@ import random
 
 from refgf.predict.cost import Line
 from refgf.papers.mgwfbp.merge import compare
-from refgf.papers.scaling.published import INFINIBAND, INFINIBAND_EXTENDED, K80, TEN_GIGABIT, TEN_GIGABIT_EXTENDED
+from refgf.papers.scaling.published import (
+    INFINIBAND,
+    INFINIBAND_EXTENDED,
+    K80,
+    TEN_GIGABIT,
+    TEN_GIGABIT_EXTENDED,
+)
 from refgf.papers.scaling.workloads import WORKLOADS
 
 MACHINES = (TEN_GIGABIT, TEN_GIGABIT_EXTENDED, INFINIBAND, INFINIBAND_EXTENDED, K80)
@@ -32,7 +38,9 @@ def random_network(rng, fewest=1, most=14):
 def within_one_start_up(rng):
     """All gradients are ready before one start-up is over."""
     gradients, line = random_network(rng)
-    return gradients, Line(max(line.a_s, 1.01 * (gradients[-1][0] - gradients[0][0])), line.b_s_per_byte)
+    return gradients, Line(
+        max(line.a_s, 1.01 * (gradients[-1][0] - gradients[0][0])), line.b_s_per_byte
+    )
 
 
 def never_in_the_way(rng):
@@ -70,12 +78,19 @@ BEST_FOR = list(KINDS)[2:]  # kinds for which the rule gives the best merge (sol
 def misses(run, count: int, kind: str) -> dict:
     """Greedy beside exact on `count` networks of a kind of KINDS. Every network has its own seed."""
     seeds = [f"{kind} {number}" for number in range(run.rank, count, run.size)]
-    return summary(run, kind, [(compare(*KINDS[kind](random.Random(seed)))["excess"], seed) for seed in seeds])
+    return summary(
+        run, kind, [(compare(*KINDS[kind](random.Random(seed)))["excess"], seed) for seed in seeds]
+    )
 
 
 def real_misses(run, line, names, backwards_s, itemsizes) -> dict:
     """The papers' networks, split by flops: each on each published line, and on this run's, at several paces."""
-    lines = {f"{machine.name}, {p} ranks": machine.lines[p] for machine in MACHINES for p in machine.lines if p >= FEWEST_GPUS}
+    lines = {
+        f"{machine.name}, {p} ranks": machine.lines[p]
+        for machine in MACHINES
+        for p in machine.lines
+        if p >= FEWEST_GPUS
+    }
     lines["this run's line"] = line
     networks, mine = {name: WORKLOADS[name]() for name in names}, []
     every = list(itertools.product(names, lines, backwards_s, itemsizes))
@@ -90,6 +105,12 @@ def summary(run, kind: str, mine: list[tuple[float, str]]) -> dict:
     """mine: (greedy step / best step - 1, which network) of each that this rank has looked at."""
     every = sorted(sum(run.plain.allgather(mine), []))
     missed = [excess for excess, _ in every if excess > ROUNDING]
-    return {"kind": kind, "networks": len(every), "missed": len(missed) / len(every),
-            "mean": sum(missed) / len(missed) if missed else 0.0, "worst": missed[-1] if missed else 0.0,
-            "worst_at": every[-1][1] if missed else "", "excesses": missed[:: max(1, len(missed) // 200)]}  # fmt: skip
+    return {
+        "kind": kind,
+        "networks": len(every),
+        "missed": len(missed) / len(every),
+        "mean": sum(missed) / len(missed) if missed else 0.0,
+        "worst": missed[-1] if missed else 0.0,
+        "worst_at": every[-1][1] if missed else "",
+        "excesses": missed[:: max(1, len(missed) // 200)],
+    }

@@ -18,7 +18,11 @@ from refgf.nn.workspace import Workspace
 from refgf.papers.barrachina.kernels import KernelShape
 
 SWEPT_BYTES = 16 << 20
-LEAST, MOST, BUDGET_S = 1, 6, 0.01  # repeats of a shape in a round, within a budget; one more before them as a warm-up
+LEAST, MOST, BUDGET_S = (
+    1,
+    6,
+    0.01,
+)  # repeats of a shape in a round, within a budget; one more before them as a warm-up
 
 
 def layer_of(shape: KernelShape, workspace: Workspace, random=None):
@@ -31,10 +35,21 @@ def layer_of(shape: KernelShape, workspace: Workspace, random=None):
         layer = Convolution("conv", image, filters, workspace, input_gradient=not shape.first)
 
     def numbers(dims):
-        return np.full(dims, 0.5, workspace.dtype) if random is None else random.standard_normal(dims).astype(workspace.dtype)
+        return (
+            np.full(dims, 0.5, workspace.dtype)
+            if random is None
+            else random.standard_normal(dims).astype(workspace.dtype)
+        )
 
-    layer.bind([numbers(spec.shape) for spec in layer.tensors], [numbers(spec.shape) for spec in layer.tensors])
-    return layer, numbers((shape.batch, *layer.input_shape)), numbers((shape.batch, *layer.output_shape))
+    layer.bind(
+        [numbers(spec.shape) for spec in layer.tensors],
+        [numbers(spec.shape) for spec in layer.tensors],
+    )
+    return (
+        layer,
+        numbers((shape.batch, *layer.input_shape)),
+        numbers((shape.batch, *layer.output_shape)),
+    )
 
 
 def timer(workspace: Workspace | None = None):
@@ -51,7 +66,9 @@ def timer(workspace: Workspace | None = None):
     def time_of(shape: KernelShape) -> tuple[float, float]:
         layer, x, dy = layer_of(shape, workspace)
         times, start_s = [], time.thread_time()
-        while len(times) <= LEAST or (len(times) <= MOST and time.thread_time() - start_s < BUDGET_S):
+        while len(times) <= LEAST or (
+            len(times) <= MOST and time.thread_time() - start_s < BUDGET_S
+        ):
             forward_s = seconds_of(lambda: layer.forward(x, True), x)
             times.append((forward_s, seconds_of(lambda: layer.backward(dy, lambda k: None), dy)))
         return tuple(map(min, zip(*times[1:])))

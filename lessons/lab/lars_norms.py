@@ -21,7 +21,9 @@ def require_traffic(run: kit.Run, numbers: int) -> None:
     schedule = recursive_doubling(run.rank, run.size, numbers) if numbers else []
     sends = [8 * length(step.send) for step in schedule if step.send_to is not None]
     if (run.comm.messages, run.comm.bytes) != (len(sends), sum(sends)):
-        raise AssertionError(f"rank {run.rank}: sent {run.comm.messages} messages, {run.comm.bytes} bytes, not {sends}")
+        raise AssertionError(
+            f"rank {run.rank}: sent {run.comm.messages} messages, {run.comm.bytes} bytes, not {sends}"
+        )
 
 
 def time_steps(run: kit.Run) -> list[dict]:
@@ -36,19 +38,54 @@ def time_steps(run: kit.Run) -> list[dict]:
         optimizer = LARS(tensors, w)
         steps = {name: functools.partial(step, optimizer, norms, g) for name, norms in ways.items()}
         allreduce, sums = collective(run.comm, recursive_doubling), np.zeros(2 * len(decayed))
-        plain = {"norms": functools.partial(squared_norms, w, g, [[slice(0, n)]]),
-                 "allreduce": functools.partial(allreduce, sums)}  # fmt: skip
+        plain = {
+            "norms": functools.partial(squared_norms, w, g, [[slice(0, n)]]),
+            "allreduce": functools.partial(allreduce, sums),
+        }
         times = run.alternate(steps | plain, run.quick(2, 5, 11))
         busiest = busiest_share(decayed, run.size)
         saved = {"slices": 1 - 1 / run.size, "layers": 1 - busiest}
-        predicted = {by: times["alone"].median_s - saved[by] * times["norms"].median_s + times["allreduce"].median_s
-                     for by in SHARES}  # fmt: skip
-        rows.append({"n": n, "tensors": len(decayed), "busiest": busiest, "times": times, "predicted_s": predicted})
-    run.table(["parameters", "norms alone", "step: alone", "by slices", "predicted", "by layers", "predicted"],
-              [[f"{r['n']:,}", r["times"]["norms"], r["times"]["alone"], r["times"]["slices"],
-                kit.seconds(r["predicted_s"]["slices"]), r["times"]["layers"], kit.seconds(r["predicted_s"]["layers"])]
-               for r in rows])  # fmt: skip
-    run.say(f"the busiest of {run.size} ranks has {100 * rows[-1]['busiest']:.0f} % of the work by layers")
+        predicted = {
+            by: times["alone"].median_s
+            - saved[by] * times["norms"].median_s
+            + times["allreduce"].median_s
+            for by in SHARES
+        }
+        rows.append(
+            {
+                "n": n,
+                "tensors": len(decayed),
+                "busiest": busiest,
+                "times": times,
+                "predicted_s": predicted,
+            }
+        )
+    run.table(
+        [
+            "parameters",
+            "norms alone",
+            "step: alone",
+            "by slices",
+            "predicted",
+            "by layers",
+            "predicted",
+        ],
+        [
+            [
+                f"{r['n']:,}",
+                r["times"]["norms"],
+                r["times"]["alone"],
+                r["times"]["slices"],
+                kit.seconds(r["predicted_s"]["slices"]),
+                r["times"]["layers"],
+                kit.seconds(r["predicted_s"]["layers"]),
+            ]
+            for r in rows
+        ],
+    )
+    run.say(
+        f"the busiest of {run.size} ranks has {100 * rows[-1]['busiest']:.0f} % of the work by layers"
+    )
     return rows
 
 

@@ -13,7 +13,9 @@ def draw(axis, result: dict) -> None:
     tensors, size = resnet50().tensors, max(2, result["ranks"])
     nbytes = 4 * sum(tensor.elements for tensor in tensors)
     for wanted, shade in ((1.5, 0.15), (3, 0.3)):
-        alpha = 1e6 * np.array([latency_of_gain(wanted, len(tensors), nbytes, size, 1 / rate) for rate in rates])
+        alpha = 1e6 * np.array(
+            [latency_of_gain(wanted, len(tensors), nbytes, size, 1 / rate) for rate in rates]
+        )
         axis.loglog(8e-9 * rates, alpha, color="tab:green", label=f"gain {wanted}, predicted")
         axis.fill_between(8e-9 * rates, alpha, 1e5, color="tab:green", alpha=shade)
     lines = {"this run": (result["ranks"], result["fit"]["a_s"], result["fit"]["b_s_per_byte"])}
@@ -25,8 +27,12 @@ def draw(axis, result: dict) -> None:
         axis.plot(8e-9 * rate, 1e6 * alpha, marker, ms=10, label=f"{name} ({p} ranks, fitted)")
         highest = max(highest, 2e6 * alpha)
     axis.axvline(56, color="grey", ls=":", label="56 Gbit/s: the network of the papers")
-    axis.set(title=f"Where laziness pays: ResNet-50, {size} ranks, no overlap", xlabel="rate of a link, Gbit/s",
-             ylabel="alpha of a message, microseconds", ylim=(0.3, highest))  # fmt: skip
+    axis.set(
+        title=f"Where laziness pays: ResNet-50, {size} ranks, no overlap",
+        xlabel="rate of a link, Gbit/s",
+        ylabel="alpha of a message, microseconds",
+        ylim=(0.3, highest),
+    )
     axis.legend(fontsize=7, loc="lower left")
     axis.grid(alpha=0.3)
 

@@ -1,7 +1,7 @@
 """Lesson 08's machine file: what was measured here, for others; and predictions for a machine that others have sent in.
 
-    machine = machine_file.measured(run, points)       links, fitted rings and layer times of this run (papers/scaling/machine.py)
-    machine_file.scale(run, machine, sizes)            what lesson 08 predicts for it
+machine = machine_file.measured(run, points)       links, fitted rings and layer times of this run (papers/scaling/machine.py)
+machine_file.scale(run, machine, sizes)            what lesson 08 predicts for it
 """
 
 import statistics
@@ -23,7 +23,12 @@ from refgf.papers.scaling.scaling import best_theta_step, ready_of
 from refgf.papers.scaling.systems import scaling_efficiency, stack
 from refgf.papers.scaling.workloads import alexnet
 
-LENGTHS = (1, 256, 16_384, 1_048_576)  # elements of ping-pongs; a shaper gives the first quarter of a megabyte for nothing
+LENGTHS = (
+    1,
+    256,
+    16_384,
+    1_048_576,
+)  # elements of ping-pongs; a shaper gives the first quarter of a megabyte for nothing
 IMAGES, SEED = 4, 1
 
 
@@ -37,8 +42,12 @@ def measured(run: kit.Run, points) -> Machine | None:
     traced = run.alone(lambda: run.quick(tuple, layer_times, layer_times)())
     if run.rank:
         return None
-    fits = {name: fit for name, fit in fits.items() if fit.b_s_per_byte > 0}  # no rate is too fast to see
-    lines = {p["ranks"]: ring_line(p["ranks"], p["links"]["float32"]) for p in points if p["ranks"] > 1}
+    fits = {
+        name: fit for name, fit in fits.items() if fit.b_s_per_byte > 0
+    }  # no rate is too fast to see
+    lines = {
+        p["ranks"]: ring_line(p["ranks"], p["links"]["float32"]) for p in points if p["ranks"] > 1
+    }
     machine = Machine(
         name=run.place,
         source=f"lesson 08, {time.strftime('%Y-%m-%d')}; {'; '.join(f'{k} {v}' for k, v in told(run.options).items())}",
@@ -46,8 +55,10 @@ def measured(run: kit.Run, points) -> Machine | None:
         links={name: fit.link for name, fit in fits.items()},
         lines={p: line for p, line in lines.items() if line.b_s_per_byte > 0},
         errors={name: (fit.a_error_s, fit.b_error_s_per_byte) for name, fit in fits.items()},
-        workload="AlexNet" if traced else None, batch=IMAGES if traced else None, layers=traced,
-    )  # fmt: skip
+        workload="AlexNet" if traced else None,
+        batch=IMAGES if traced else None,
+        layers=traced,
+    )
     run.options.output.mkdir(parents=True, exist_ok=True)
     path = run.options.output / "08_scaling.machine.json"
     save(machine, path)
@@ -59,7 +70,11 @@ def measured(run: kit.Run, points) -> Machine | None:
 
 def ping_pong(run: kit.Run, peer: int):
     """Half round trips between rank 0 and `peer` while the others sleep. -> Fit, on all ranks"""
-    points = [(4 * n, half_round_trip_s(run, peer, n)) for n in LENGTHS] if run.rank in (0, peer) else None
+    points = (
+        [(4 * n, half_round_trip_s(run, peer, n)) for n in LENGTHS]
+        if run.rank in (0, peer)
+        else None
+    )
     run.alone(lambda: None)
     return fit_line(run.plain.bcast(points))
 
@@ -86,7 +101,9 @@ def layer_times() -> tuple:
     random = np.random.default_rng(SEED)
     images = random.standard_normal((IMAGES, *network.image_shape), dtype=np.float32)
     labels = random.integers(0, 1000, IMAGES)
-    steps = [events_of_step(network, images, labels) for _ in range(4)][1:]  # the first one fetches memory
+    steps = [events_of_step(network, images, labels) for _ in range(4)][
+        1:
+    ]  # the first one fetches memory
     seconds = np.median([np.diff([0.0, *(at_s for _, at_s in step)]) for step in steps], axis=0)
     times_s, _ = layers.by_layer([event for event, _ in steps[0]], seconds)
     return tuple((name, *seconds) for name, seconds in times_s.items())
@@ -107,7 +124,9 @@ def events_of_step(network, images, labels) -> list:
 def given(path) -> Machine:
     """The machine of a file; ValueError with the reason if it is none, or not there."""
     if not path.exists():
-        raise ValueError(f"--machine: got {path}, which is not there; wanted a machine file; next: this lesson writes one")
+        raise ValueError(
+            f"--machine: got {path}, which is not there; wanted a machine file; next: this lesson writes one"
+        )
     return load(path)
 
 
@@ -117,14 +136,27 @@ def scale(run: kit.Run, machine: Machine, far: list[int]) -> dict:
     run.say(f"{machine.label}: {machine.source}")
     sizes = far if "between" in machine.links else sorted(machine.lines)
     if machine.layers and machine.workload == "AlexNet":
-        ready, rate = machine.gradients(itemsize=1), f"layer times of the file, {machine.batch} images"
+        ready, rate = (
+            machine.gradients(itemsize=1),
+            f"layer times of the file, {machine.batch} images",
+        )
     else:
-        ready, rate = ready_of(alexnet(), BATCH.values[0], V100_RATE.values[0]), "a V100's rate, as in the tables below"
-    run.say(f"compute: {rate}; allreduce: lines of the file for {sorted(machine.lines)} ranks, else a ring on its slow link")
+        ready, rate = (
+            ready_of(alexnet(), BATCH.values[0], V100_RATE.values[0]),
+            "a V100's rate, as in the tables below",
+        )
+    run.say(
+        f"compute: {rate}; allreduce: lines of the file for {sorted(machine.lines)} ranks, else a ring on its slow link"
+    )
     systems = {system.name: system for system in stack(np.inf)}
     found = {
-        name: {p: p * scaling_efficiency(best_theta_step(ready, system, machine.allreduce_s(p))) / 100 for p in sizes}
+        name: {
+            p: p * scaling_efficiency(best_theta_step(ready, system, machine.allreduce_s(p))) / 100
+            for p in sizes
+        }
         for name, system in systems.items()
     }
-    run.table(["ranks", *systems], [[p, *(f"{found[name][p]:.1f}" for name in systems)] for p in sizes])
+    run.table(
+        ["ranks", *systems], [[p, *(f"{found[name][p]:.1f}" for name in systems)] for p in sizes]
+    )
     return found

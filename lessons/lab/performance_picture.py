@@ -3,7 +3,14 @@
 import numpy as np
 
 COLOURS = {"roofline": "tab:orange", "perceptrons": "tab:blue"}
-LABELS = {"conv1": "conv1", "conv2": "conv2", "conv3": "conv3 to 5", "norm1": "norm", "pool1": "pool", "fc6": "fc"}
+LABELS = {
+    "conv1": "conv1",
+    "conv2": "conv2",
+    "conv3": "conv3 to 5",
+    "norm1": "norm",
+    "pool1": "pool",
+    "fc6": "fc",
+}
 RESOURCES = {"flops": "tab:green", "memory": "tab:purple", "network": "tab:red"}
 
 
@@ -19,7 +26,9 @@ def draw(result: dict):
         draw_map(axis, name, rows, result["map"], result["base"])
     for axis in axes.flat:
         axis.grid(alpha=0.3)
-    figure.suptitle("Lesson 15: kernels measured here predict steps that were held out; the study below is predicted only")
+    figure.suptitle(
+        "Lesson 15: kernels measured here predict steps that were held out; the study below is predicted only"
+    )
     figure.tight_layout(rect=(0, 0.02, 1, 1))
     return figure
 
@@ -29,22 +38,44 @@ def draw_kernels(axis, kernels: list, training: dict) -> None:
     for name, colour in COLOURS.items():
         predicted = np.array([1e3 * kernel[name] for kernel in kernels])
         middle = np.median(abs(predicted / measured - 1))
-        axis.plot(measured, predicted / measured, ".", color=colour, alpha=0.6, label=f"{name}: median error {middle:.1%}")
+        axis.plot(
+            measured,
+            predicted / measured,
+            ".",
+            color=colour,
+            alpha=0.6,
+            label=f"{name}: median error {middle:.1%}",
+        )
     axis.axhline(1, color="grey")
     axis.axhspan(0.9, 1.1, color="grey", alpha=0.2)
     axis.set(xscale="log", yscale="log", xlabel="measured, ms", ylabel="predicted / measured")
-    told = f"{training['shapes']} other shapes trained on; all measured in {training['seconds']:.0f} s"
+    told = (
+        f"{training['shapes']} other shapes trained on; all measured in {training['seconds']:.0f} s"
+    )
     again = f"measured twice, they differ by {training['repeatability']:.1%}"
-    axis.set_title(f"{training['unseen']} held-out shapes, both directions; {told};\n{again}", fontsize=10)
+    axis.set_title(
+        f"{training['unseen']} held-out shapes, both directions; {told};\n{again}", fontsize=10
+    )
     axis.legend(fontsize=8)
 
 
 def draw_steps(axis, steps: list) -> None:
     for i, step in enumerate(steps):
         for j, (name, colour) in enumerate({"measured": "black", **COLOURS}.items()):
-            axis.bar(i + 0.27 * (j - 1), 1e3 * step["totals_s"][name], 0.25, color=colour, alpha=0.8, label=None if i else name)
+            axis.bar(
+                i + 0.27 * (j - 1),
+                1e3 * step["totals_s"][name],
+                0.25,
+                color=colour,
+                alpha=0.8,
+                label=None if i else name,
+            )
     axis.set_xticks(range(len(steps)), [step["batch"] for step in steps])
-    axis.set(title="A step of one rank at batch sizes not trained on", xlabel="images", ylabel="ms, forward and backward")
+    axis.set(
+        title="A step of one rank at batch sizes not trained on",
+        xlabel="images",
+        ylabel="ms, forward and backward",
+    )
     axis.legend(fontsize=8)
 
 
@@ -52,16 +83,38 @@ def draw_limits(axis, layers: dict) -> None:
     """Where AlexNet's layers stand under the roofs, 8 images."""
     intensity = np.logspace(-1.5, 3.5, 200)
     for (name, node), style in zip(layers["nodes"].items(), ("-", "--")):
-        axis.plot(intensity, np.minimum(node["flops"], node["bandwidth"] * intensity), style, color="black", label=name)
+        axis.plot(
+            intensity,
+            np.minimum(node["flops"], node["bandwidth"] * intensity),
+            style,
+            color="black",
+            label=name,
+        )
         for layer, flops, nbytes in layers["points"]:
             bound = node["bandwidth"] * flops / nbytes < node["flops"]
             y = min(node["flops"], node["bandwidth"] * flops / nbytes)
             axis.plot(flops / nbytes, y, "o", color=RESOURCES["memory" if bound else "flops"], ms=5)
             if name != "V100" and layer in LABELS:
-                axis.annotate(LABELS[layer], (flops / nbytes, y), rotation=60, fontsize=7, xytext=(1, -6), va="top",
-                              ha="right", textcoords="offset points")  # fmt: skip
-    axis.set(xscale="log", yscale="log", xlabel="flops a byte", ylabel="attainable flop/s", xlim=(0.03, 3000))
-    axis.set_title("Roofline: AlexNet's layers, forward, 8 images (green: flops, purple: memory)", fontsize=10)
+                axis.annotate(
+                    LABELS[layer],
+                    (flops / nbytes, y),
+                    rotation=60,
+                    fontsize=7,
+                    xytext=(1, -6),
+                    va="top",
+                    ha="right",
+                    textcoords="offset points",
+                )
+    axis.set(
+        xscale="log",
+        yscale="log",
+        xlabel="flops a byte",
+        ylabel="attainable flop/s",
+        xlim=(0.03, 3000),
+    )
+    axis.set_title(
+        "Roofline: AlexNet's layers, forward, 8 images (green: flops, purple: memory)", fontsize=10
+    )
     axis.legend(fontsize=8)
 
 
@@ -76,11 +129,21 @@ def draw_sweep(axis, sweeps: dict, base: dict) -> None:
         drawn = {"color": "dimgrey", "marker": marker, "mfc": "white", "ls": style}
         axis.plot([point["factor"] for point in points], values, lw=1, label=resource, **drawn)
         for point, value in zip(points, values):
-            axis.plot(point["factor"], value, marker, color=RESOURCES[point["bottleneck"]], mec="dimgrey", ms=7)
+            axis.plot(
+                point["factor"],
+                value,
+                marker,
+                color=RESOURCES[point["bottleneck"]],
+                mec="dimgrey",
+                ms=7,
+            )
     axis.set_xscale("log", base=2)
     axis.set_yscale("log", base=2)
-    axis.set(xlabel=f"times {base['batch']} images, {base['flops'] / 1e12:g} Tflop/s, {base['memory'] / 1e9:g} GB/s, "
-                    f"{8e-9 * base['link']:g} Gbit/s, {base['ranks']} ranks", ylabel="images/s against the base")  # fmt: skip
+    axis.set(
+        xlabel=f"times {base['batch']} images, {base['flops'] / 1e12:g} Tflop/s, {base['memory'] / 1e9:g} GB/s, "
+        f"{8e-9 * base['link']:g} Gbit/s, {base['ranks']} ranks",
+        ylabel="images/s against the base",
+    )
     axis.set_title("PREDICTED: ResNet-50, one resource at a time", fontsize=10)
     limits = [Patch(color=colour, label=f"limited by {name}") for name, colour in RESOURCES.items()]
     axis.legend(handles=[*axis.get_legend_handles_labels()[0], *limits], fontsize=8)
@@ -91,9 +154,22 @@ def draw_map(axis, name: str, rows: list, given: dict, base: dict) -> None:
     from matplotlib.patches import Patch
 
     numbers = [[list(RESOURCES).index(bottleneck) for bottleneck in row] for row in rows]
-    axis.imshow(numbers, origin="lower", aspect="auto", cmap=ListedColormap(list(RESOURCES.values())), vmin=-0.5, vmax=2.5)
+    axis.imshow(
+        numbers,
+        origin="lower",
+        aspect="auto",
+        cmap=ListedColormap(list(RESOURCES.values())),
+        vmin=-0.5,
+        vmax=2.5,
+    )
     axis.set_xticks(range(len(given["batches"])), given["batches"])
     axis.set_yticks(range(len(given["links"])), [f"{8e-9 * link:.4g}" for link in given["links"]])
     axis.set(xlabel="images a rank", ylabel="Gbit/s of each link")
-    axis.set_title(f"PREDICTED: what most of a step of {name} goes into, {base['ranks']} ranks", fontsize=10)
-    axis.legend(handles=[Patch(color=colour, label=what) for what, colour in RESOURCES.items()], fontsize=8, loc="upper left")
+    axis.set_title(
+        f"PREDICTED: what most of a step of {name} goes into, {base['ranks']} ranks", fontsize=10
+    )
+    axis.legend(
+        handles=[Patch(color=colour, label=what) for what, colour in RESOURCES.items()],
+        fontsize=8,
+        loc="upper left",
+    )

@@ -31,16 +31,34 @@ def headlines(run: kit.Run, told: list) -> list[dict]:
             continue
         (low, high), widths = headline.interval(), headline.widths()
         widest = next(iter(widths))
-        found.append({"name": headline.name, "published": headline.published, "unit": headline.unit, "low": low, "high": high,
-                      "inside": headline.inside, "widest": widest})  # fmt: skip
-        cells.append([headline.name, f"{headline.published:g} {headline.unit}", f"{low:.3g} to {high:.3g}",
-                      "inside" if headline.inside else "OUTSIDE", f"{widest}: x {widths[widest]:.2f}"])  # fmt: skip
+        found.append(
+            {
+                "name": headline.name,
+                "published": headline.published,
+                "unit": headline.unit,
+                "low": low,
+                "high": high,
+                "inside": headline.inside,
+                "widest": widest,
+            }
+        )
+        cells.append(
+            [
+                headline.name,
+                f"{headline.published:g} {headline.unit}",
+                f"{low:.3g} to {high:.3g}",
+                "inside" if headline.inside else "OUTSIDE",
+                f"{widest}: x {widths[widest]:.2f}",
+            ]
+        )
     run.table(["headline", "published (stated)", "predicted", "", "widest input"], cells)
     for headline in HEADLINES:
         run.say(f"inputs of: {headline.name}")
         show_inputs(run, headline.inputs, told)
-    run.say(f"calibration, kept out: rate = {IMPLIED_RATE.values[0]:g} images/s, {IMPLIED_RATE.source}; it holds both 410.2 "
-            "and 1.5 minutes,\nso neither could be predicted from it")  # fmt: skip
+    run.say(
+        f"calibration, kept out: rate = {IMPLIED_RATE.values[0]:g} images/s, {IMPLIED_RATE.source}; it holds both 410.2 "
+        "and 1.5 minutes,\nso neither could be predicted from it"
+    )
     return found
 
 
@@ -52,18 +70,38 @@ def rows(run: kit.Run) -> list[dict]:
     for first, second in zip(plain, calibrated):
         row = first.row
         times = [f"{m:.3f} ({p:.3f})" for m, p in zip(row.measured_s, first.predicted_s)]
-        errors = [f"{error:+.0%}" for comparison in (first, second) for error in comparison.ratio_errors]
+        errors = [
+            f"{error:+.0%}" for comparison in (first, second) for error in comparison.ratio_errors
+        ]
         name = f"{row.network}, {row.batch}", f"{row.link} fp{8 * row.itemsize}"
         cells.append([*name, *times, "yes" if first.ordering else "no", *errors])
-        found.append({"network": row.network, "link": row.link, "itemsize": row.itemsize, "measured_s": row.measured_s,
-                      "predicted_s": first.predicted_s, "calibrated_s": second.predicted_s})  # fmt: skip
+        found.append(
+            {
+                "network": row.network,
+                "link": row.link,
+                "itemsize": row.itemsize,
+                "measured_s": row.measured_s,
+                "predicted_s": first.predicted_s,
+                "calibrated_s": second.predicted_s,
+            }
+        )
     ratios = ["WFBP/MG", "SE/MG"]
     offs = [f"{kind}{ratio} off" for kind in ("", "CALIBRATED ") for ratio in ratios]
     run.table(["network, batch", "link", *SYSTEMS, "order", *offs], cells)
-    run.say("compute times and a, b of 16 GPUs from the papers (verified); layer times are shared out by flops, ours")
-    for told, comparisons in (("from the inputs alone", plain), ("CALIBRATED, one overhead a cluster", calibrated)):
+    run.say(
+        "compute times and a, b of 16 GPUs from the papers (verified); layer times are shared out by flops, ours"
+    )
+    for told, comparisons in (
+        ("from the inputs alone", plain),
+        ("CALIBRATED, one overhead a cluster", calibrated),
+    ):
         counts = summary(comparisons)
-        run.say(f"{told}: {counts['orderings']} of 16 orders, {counts['close']} rows with both ratios within 15 %, times off "
-                f"by {counts['mean_time_error']:.0%} on average, {counts['largest_time_error']:.0%} at worst")  # fmt: skip
-    run.say("overheads that calibrate: " + ", ".join(f"{link} {kit.seconds(s)} a step" for link, s in overheads.items()))
+        run.say(
+            f"{told}: {counts['orderings']} of 16 orders, {counts['close']} rows with both ratios within 15 %, times off "
+            f"by {counts['mean_time_error']:.0%} on average, {counts['largest_time_error']:.0%} at worst"
+        )
+    run.say(
+        "overheads that calibrate: "
+        + ", ".join(f"{link} {kit.seconds(s)} a step" for link, s in overheads.items())
+    )
     return found

@@ -1,6 +1,6 @@
 """Fewer ranks than there are: the same on the first few of them, while the others sleep.
 
-    result = rank_subset.first(run, 2, function)       function(part) on ranks 0 and 1; `part` is a Run of two ranks
+result = rank_subset.first(run, 2, function)       function(part) on ranks 0 and 1; `part` is a Run of two ranks
 """
 
 import copy

@@ -29,9 +29,14 @@ def draw_measured(axis, here: dict) -> None:
         steps = [point["steps"][name] for point in points]
         off_s = [point["alone"]["median_s"] for point in points]
         measured = [point["measured"][name] for point in points]
-        low, high = ([p * off / step[end] for p, off, step in zip(ranks, off_s, steps)] for end in ("high_s", "low_s"))
+        low, high = (
+            [p * off / step[end] for p, off, step in zip(ranks, off_s, steps)]
+            for end in ("high_s", "low_s")
+        )
         spread = [m - a for m, a in zip(measured, low)], [b - m for m, b in zip(measured, high)]
-        axis.errorbar(ranks, measured, spread, marker="o", ls="none", capsize=3, color=colour, label=name)
+        axis.errorbar(
+            ranks, measured, spread, marker="o", ls="none", capsize=3, color=colour, label=name
+        )
         axis.plot(ranks, [point["predicted"][name] for point in points], "--", color=colour)
     axis.plot(ranks, ranks, color="grey", lw=1)
     axis.set(xlabel="ranks", ylabel="throughput, in ranks", ylim=(0, None))
@@ -43,7 +48,13 @@ def draw_measured(axis, here: dict) -> None:
 def draw_beyond(axis, here: dict) -> None:
     points = here["points"]
     for name, colour in colours(points[0]["measured"]).items():
-        axis.plot([p["ranks"] for p in points], [p["measured"][name] for p in points], "o", color=colour, ms=4)
+        axis.plot(
+            [p["ranks"] for p in points],
+            [p["measured"][name] for p in points],
+            "o",
+            color=colour,
+            ms=4,
+        )
         ranks = [p["ranks"] for p in points] + here["beyond"]
         predicted = [p["predicted"][name] for p in points] + here["curves"][name]
         axis.plot(ranks, predicted, "--", color=colour, label=name)
@@ -67,8 +78,20 @@ def draw_far(axis, network: str, cluster: str, far: dict) -> None:
         sizes = [int(size) for size in curves[name]]
         low, high = zip(*curves[name].values())
         axis.fill_between(sizes, low, high, color=colour, alpha=0.15)
-        axis.plot(sizes, [(a * b) ** 0.5 for a, b in zip(low, high)], "-", color=colour, lw=1.5, label=name)
-    axis.plot([int(p) for p in fitted], list(fitted.values()), "kx", label="lazy, published fits of 4 to 64 GPUs")
+        axis.plot(
+            sizes,
+            [(a * b) ** 0.5 for a, b in zip(low, high)],
+            "-",
+            color=colour,
+            lw=1.5,
+            label=name,
+        )
+    axis.plot(
+        [int(p) for p in fitted],
+        list(fitted.values()),
+        "kx",
+        label="lazy, published fits of 4 to 64 GPUs",
+    )
     logarithmic(axis, sizes)
     axis.set_title(f"PREDICTED: {network}, {cluster} (bands: the inputs' ranges)", fontsize=10)
 
@@ -77,11 +100,23 @@ def draw_headlines(axis, headlines: list) -> None:
     """Each interval over its published number."""
     for y, headline in enumerate(headlines[::-1]):
         ends = [headline[end] / headline["published"] for end in ("low", "high")]
-        axis.plot(ends, [y, y], lw=6, color="tab:green" if headline["inside"] else "tab:red", solid_capstyle="butt")
+        axis.plot(
+            ends,
+            [y, y],
+            lw=6,
+            color="tab:green" if headline["inside"] else "tab:red",
+            solid_capstyle="butt",
+        )
         told = f"{headline['name']}\npublished {headline['published']:g} {headline['unit']}; widest: {headline['widest']}"
         axis.annotate(told, (ends[0], y), xytext=(0, 6), textcoords="offset points", fontsize=8)
     axis.axvline(1, color="lightgrey", zorder=0)
-    axis.set(xscale="log", xlabel="predicted / published", yticks=[], ylim=(-0.5, len(headlines) - 0.2), xlim=(0.15, 20))
+    axis.set(
+        xscale="log",
+        xlabel="predicted / published",
+        yticks=[],
+        ylim=(-0.5, len(headlines) - 0.2),
+        xlim=(0.15, 20),
+    )
     axis.set_title("The seeds' headlines: intervals from independent inputs", fontsize=10)
 
 

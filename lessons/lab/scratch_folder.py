@@ -45,7 +45,11 @@ def remove_abandoned() -> list[str]:
     """Delete this user's folders that nobody holds any more; their paths."""
     removed = []
     with os.scandir(tempfile.gettempdir()) as entries:
-        found = [entry.path for entry in entries if entry.name.startswith(PREFIX) and _is_old_and_mine(entry)]
+        found = [
+            entry.path
+            for entry in entries
+            if entry.name.startswith(PREFIX) and _is_old_and_mine(entry)
+        ]
     for path in found:
         with contextlib.suppress(OSError):  # it is in use, or another lesson was quicker
             owner = os.open(os.path.join(path, "owner"), os.O_RDWR)

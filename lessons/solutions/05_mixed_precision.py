@@ -1,4 +1,6 @@
-"""Solutions of lesson 05: mixed precision.            python lessons/solutions/05_mixed_precision.py"""
+"""Solutions of lesson 05: mixed precision.            python
+lessons/solutions/05_mixed_precision.py
+"""
 
 import numpy as np
 
@@ -14,12 +16,16 @@ def rms(x) -> float:
 
 
 def positive_gradients() -> None:
-    """1. The sum grows like p instead of its root, and so do the partial sums that are rounded: the error relative to
-    the sum is r sqrt((p+1)(2p+1) / (6p)), about r sqrt(p/3). It still grows with the root of p, a little more slowly."""
+    """1. The sum grows like p instead of its root, and so do the partial sums that are rounded: the
+    error relative to the sum is r sqrt((p+1)(2p+1) / (6p)), about r sqrt(p/3). It still grows with
+    the root of p, a little more slowly."""
     x = np.abs(np.random.default_rng(0).standard_normal(100_000)).astype(np.float32) + 1
     r = rms((on_wire(x, "float16") - x) / x)
     for p in (2, 8, 32, 64):
-        xs = [np.abs(np.random.default_rng([p, k]).standard_normal(640)).astype(np.float32) + 1 for k in range(p)]
+        xs = [
+            np.abs(np.random.default_rng([p, k]).standard_normal(640)).astype(np.float32) + 1
+            for k in range(p)
+        ]
         exact = np.sum(xs, axis=0, dtype=np.float64)
         got = replay([ring.allreduce(k, p, len(exact)) for k in range(p)], xs, HALF)[0]
         error, predicted = rms((got - exact) / exact), r * ((p + 1) * (2 * p + 1) / (6 * p)) ** 0.5
@@ -28,25 +34,35 @@ def positive_gradients() -> None:
 
 
 def divided_before_the_cast() -> None:
-    """2. On the wire the same numbers travel: (sum / b) / p and sum / (b p), equal bit for bit for powers of two. It
-    matters where backward itself computes in float16, on a GPU: there a loss p times smaller makes every gradient of
-    every activation smaller, and some of those vanish before any cast. The loss scale makes up for it."""
+    """2. On the wire the same numbers travel: (sum / b) / p and sum / (b p), equal bit for bit for
+    powers of two. It matters where backward itself computes in float16, on a GPU: there a loss p
+    times smaller makes every gradient of every activation smaller, and some of those vanish before
+    any cast. The loss scale makes up for it."""
     p, b = 64, 8
     sums = (np.random.default_rng(1).standard_normal(100_000) * 1e-3).astype(np.float32)
     before, after = sums / np.float32(b) / np.float32(p), sums / np.float32(b * p)
     assert (before == after).all()
-    shares = [100 * underflow_share(x, "float16") for x in (sums / np.float32(b), after, after * np.float32(p))]
-    print(f"2. lost on the wire: {shares[1]:.3f} % either way, {shares[0]:.3f} % if nobody divides by p; "
-          f"with a loss scale of p: {shares[2]:.3f} %")  # fmt: skip
+    shares = [
+        100 * underflow_share(x, "float16")
+        for x in (sums / np.float32(b), after, after * np.float32(p))
+    ]
+    print(
+        f"2. lost on the wire: {shares[1]:.3f} % either way, {shares[0]:.3f} % if nobody divides by p; "
+        f"with a loss scale of p: {shares[2]:.3f} %"
+    )
     assert shares[0] == shares[2] < shares[1]
 
 
 def without_finish() -> None:
-    """3. The owner of a slice keeps its sum unrounded, the others get it rounded: the ranks' parameters drift apart."""
+    """3. The owner of a slice keeps its sum unrounded, the others get it rounded: the ranks'
+    parameters drift apart.
+    """
     p, n = 4, 1000
     xs = [np.random.default_rng(k).standard_normal(n).astype(np.float32) for k in range(p)]
     for name, left_out in (("with", ()), ("without", ("finish",))):
-        schedules = [[step for step in ring.allreduce(k, p, n) if step.op not in left_out] for k in range(p)]
+        schedules = [
+            [step for step in ring.allreduce(k, p, n) if step.op not in left_out] for k in range(p)
+        ]
         results = replay(schedules, xs, HALF)
         different = sum(int((other != results[0]).sum()) for other in results[1:])
         print(f"3. {name} finish: {different} elements differ between rank 0 and the others")

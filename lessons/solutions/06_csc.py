@@ -32,10 +32,14 @@ def without_the_division() -> None:
         norms = np.add.reduceat(x, np.arange(0, n, chunk))
         picks["divided"] += len(lengths) - 1 in choose(importance(norms, n, chunk), 10)
         picks["not divided"] += len(lengths) - 1 in choose(norms, 10)
-    print(f"1. the last of {len(lengths)} chunks is chosen in {picks['divided']} of 1000 steps, without the division in "
-          f"{picks['not divided']}")  # fmt: skip
+    print(
+        f"1. the last of {len(lengths)} chunks is chosen in {picks['divided']} of 1000 steps, without the division in "
+        f"{picks['not divided']}"
+    )
     assert picks["not divided"] < 10 < picks["divided"]
-    print(f"   In the full AlexNet it has {ALEXNET % CHUNK:,} of {CHUNK:,} elements, weights of the first convolution.")
+    print(
+        f"   In the full AlexNet it has {ALEXNET % CHUNK:,} of {CHUNK:,} elements, weights of the first convolution."
+    )
 
 
 def own_norms_only() -> None:
@@ -43,7 +47,11 @@ def own_norms_only() -> None:
     sparse step already gives different parameters; the comparison of lists or of hashes notices."""
 
     def body(comm):
-        pool, parameters, settings = Pool([Tensor]), np.zeros(1000, np.float32), CSCSettings(10, chunk=64)
+        pool, parameters, settings = (
+            Pool([Tensor]),
+            np.zeros(1000, np.float32),
+            CSCSettings(10, chunk=64),
+        )
         residual = Residual(pool, parameters, settings, 0.9, 0.0, comm.size)
         transport = Transport(ring_allreduce(comm))
         exchange = CSC(settings, residual, transport, lambda norms: None, LossScale())
@@ -58,7 +66,9 @@ def own_norms_only() -> None:
         return sent, parameters
 
     (sent, mine), (other, theirs), _ = threads.run(3, body)
-    print(f"2. rank 0 has sent {sent}, rank 1 {other}; {np.mean(mine != theirs) * 100:.0f} % of their parameters differ")
+    print(
+        f"2. rank 0 has sent {sent}, rank 1 {other}; {np.mean(mine != theirs) * 100:.0f} % of their parameters differ"
+    )
     assert sent != other and (mine != theirs).any()
 
 
@@ -69,11 +79,15 @@ def when_norms_weigh_as_much() -> None:
     extra = csc_payload_bytes([], ALEXNET, CHUNK, wire="float16")
     for chosen in (1, 191):
         payload = csc_payload_bytes(list(range(chosen)), ALEXNET, CHUNK, wire="float16") - extra
-        print(f"3. {chosen} of {count} chunks: {payload:,} bytes, norms and flag {extra:,} ({100 * extra / payload:.1f} %)")
+        print(
+            f"3. {chosen} of {count} chunks: {payload:,} bytes, norms and flag {extra:,} ({100 * extra / payload:.1f} %)"
+        )
     assert extra == 8 * (count + 1) < 2 * CHUNK
     small = alexnet(10, 67, 1 / 16).parameters
     payload = 2 * small // 10
-    print(f"   width 1/16, {small:,} gradients in {count} chunks: 10 % are {payload:,} bytes, norms and flag {extra:,}")
+    print(
+        f"   width 1/16, {small:,} gradients in {count} chunks: 10 % are {payload:,} bytes, norms and flag {extra:,}"
+    )
 
 
 def largest_rate(form: str, every: int, momentum: float = 0.9) -> float:
@@ -112,11 +126,15 @@ def how_large_a_rate() -> None:
     allows large rates, and with `dgc` it acts on what nobody sees for ten steps: then ten steps of it come at once. So the
     accuracies above compare sparse training with dense training at a rate that suits dense training: sparse training wants
     a smaller one where the curvature is large, or a warm-up that lasts until the steepest part is over."""
-    rates = {form: largest_rate(form, 10) for form in ("dense", "history", "none", "dgc_masked", "dgc")}
+    rates = {
+        form: largest_rate(form, 10) for form in ("dense", "history", "none", "dgc_masked", "dgc")
+    }
     print(f"4. {', '.join(f'{form} {rate:.3f}' for form, rate in rates.items())}")
     assert abs(rates["dense"] - 3.8) < 0.02 and rates["dgc"] < 0.03 < rates["dgc_masked"] < 0.05
     assert 0.37 < rates["none"] < 0.39 and 0.57 < rates["history"] < 0.59
-    assert all(abs(largest_rate(form, 1) - 3.8) < 0.02 for form in ("history", "none", "dgc"))  # sent always: dense
+    assert all(
+        abs(largest_rate(form, 1) - 3.8) < 0.02 for form in ("history", "none", "dgc")
+    )  # sent always: dense
 
 
 if __name__ == "__main__":

@@ -6,12 +6,20 @@ from refgf.predict.cost import Link, ring_line
 from refgf.papers.scaling.systems import System, step
 from refgf.papers.scaling.workloads import alexnet
 
-RANKS, FORWARD_S, BACKWARD_S = 4, 0.3, 0.6  # 16 images on one core each: about what lesson 02 measures
+RANKS, FORWARD_S, BACKWARD_S = (
+    4,
+    0.3,
+    0.6,
+)  # 16 images on one core each: about what lesson 02 measures
 WORKLOAD = alexnet()
 READY = WORKLOAD.gradients(BACKWARD_S, FORWARD_S, itemsize=1)
 NOTHING_ON = System("ring", itemsize=4, threshold_bytes=0, overlap=False)
-PARTS = {"float16": {"itemsize": 2}, "overlap": {"overlap": True}, "lazy": {"threshold_bytes": 2**22},
-         "CSC": {"percent": 10.0, "selection_s": 0.1}}  # fmt: skip
+PARTS = {
+    "float16": {"itemsize": 2},
+    "overlap": {"overlap": True},
+    "lazy": {"threshold_bytes": 2**22},
+    "CSC": {"percent": 10.0, "selection_s": 0.1},
+}
 GIGABIT = Link(alpha_s=50e-6, beta_s_per_byte=8e-9)
 MEMORY = Link(alpha_s=5e-6, beta_s_per_byte=0.2e-9)
 
@@ -30,7 +38,9 @@ def another_order() -> None:
             before, system = seconds(system, GIGABIT), replace(system, **PARTS[name])
             gain[name] = before - seconds(system, GIGABIT)
             told.append(f"{name} {gain[name]:+.3f}")
-        print(f"1. gained, seconds a step: {', '.join(told)}; in all {seconds(system, GIGABIT):.3f} s a step")
+        print(
+            f"1. gained, seconds a step: {', '.join(told)}; in all {seconds(system, GIGABIT):.3f} s a step"
+        )
         gains.append(gain)
     assert gains[0]["float16"] > gains[1]["float16"] and gains[0]["CSC"] < gains[1]["CSC"]
 
@@ -46,7 +56,10 @@ def leave_one_out() -> None:
             rest = [part for part in PARTS if part != left_out]
             system = replace(NOTHING_ON, **{k: v for part in rest for k, v in PARTS[part].items()})
             lost[left_out] = seconds(system, link) - seconds(everything, link)
-        print(f"2. {name}: without it a step is longer by: " + ", ".join(f"{k} {v:+.3f} s" for k, v in lost.items()))
+        print(
+            f"2. {name}: without it a step is longer by: "
+            + ", ".join(f"{k} {v:+.3f} s" for k, v in lost.items())
+        )
         if name == "shared memory":
             assert lost["CSC"] < 0
         else:
@@ -59,12 +72,16 @@ def wanted_bandwidth() -> None:
     window_s = READY[-1][0] - READY[0][0]
     share = 2 * (RANKS - 1) / RANKS
     wanted = share * 2 * WORKLOAD.parameters / window_s  # bytes/s
-    print(f"3. at least {8e-9 * wanted:.1f} Gbit/s for {share * 2 * WORKLOAD.parameters / 1e6:.0f} MB in {window_s:.2f} s")
+    print(
+        f"3. at least {8e-9 * wanted:.1f} Gbit/s for {share * 2 * WORKLOAD.parameters / 1e6:.0f} MB in {window_s:.2f} s"
+    )
     dense = replace(NOTHING_ON, **PARTS["float16"], **PARTS["overlap"], **PARTS["lazy"])
     compute_s = READY[-1][0]
     for factor in (0.5, 1, 2, 4):
         link = Link(50e-6, 1 / (factor * wanted))
-        print(f"   {8e-9 * factor * wanted:5.1f} Gbit/s: {seconds(dense, link) / compute_s:.2f} x the time of computing")
+        print(
+            f"   {8e-9 * factor * wanted:5.1f} Gbit/s: {seconds(dense, link) / compute_s:.2f} x the time of computing"
+        )
     assert seconds(dense, Link(50e-6, 1 / (0.5 * wanted))) > 1.3 * compute_s
     assert seconds(dense, Link(50e-6, 1 / (4 * wanted))) < 1.1 * compute_s
 

@@ -34,13 +34,22 @@ def the_implied_rate() -> None:
     batches. Who puts in R from both gets out one of them whenever the other comes out, `is_result` is False, and the
     lesson does not show it."""
     headline, minutes = HEADLINES[:2]
-    implied = IMPLIED_RATE, Input("small_batch", (1.0,), "", "computed", "the rate is that at 128 images already")
+    implied = (
+        IMPLIED_RATE,
+        Input("small_batch", (1.0,), "", "computed", "the rate is that at 128 images already"),
+    )
     circular = replace(headline, inputs=(*implied, *headline.inputs[2:]))
     low, high = circular.interval()
     assert not circular.is_result and low < 410.2 < high
     given = {each.name: each.values[-1] for each in headline.inputs}
     images = 95 * -(-IMAGES // (128 * 512)) * 128 * 512
-    product = headline.predict(**given) * minutes.predict(**given) * 60 * given["rate"] * given["small_batch"]
+    product = (
+        headline.predict(**given)
+        * minutes.predict(**given)
+        * 60
+        * given["rate"]
+        * given["small_batch"]
+    )
     assert isclose(product, images)
 
 
@@ -55,7 +64,9 @@ def fewer_steps() -> None:
     """3. 22 steps in place of 4094. Eager exchange gains most: from 5 percent of 2048 to nearly all of it, since what it pays
     are start-ups. Lazy allreduce had avoided them already, and gains a sixth. Fewer calls and fewer steps are two ways to
     the same end. (The price: halving-doubling's far partners share links that a ring's neighbours have to themselves.)"""
-    eager, lazy = ([reached(name, theta) for name in ("ring", "halving-doubling")] for theta in (0, inf))
+    eager, lazy = (
+        [reached(name, theta) for name in ("ring", "halving-doubling")] for theta in (0, inf)
+    )
     assert eager[0] < 0.06 * 2048 and eager[1] > 0.9 * 2048
     assert 1.05 < lazy[1] / lazy[0] < 1.25
 

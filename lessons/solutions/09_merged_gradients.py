@@ -5,7 +5,12 @@ import random
 
 from refgf.predict.cost import Line
 from refgf.papers.mgwfbp.merge import compare, exact_merge, greedy_merge
-from refgf.papers.scaling.published import INFINIBAND_EXTENDED, K80, TEN_GIGABIT, TEN_GIGABIT_EXTENDED
+from refgf.papers.scaling.published import (
+    INFINIBAND_EXTENDED,
+    K80,
+    TEN_GIGABIT,
+    TEN_GIGABIT_EXTENDED,
+)
 from refgf.predict.timeline import eager, one_call, predict
 from refgf.papers.scaling.workloads import densenet201, resnet50
 
@@ -23,7 +28,10 @@ def two_gradients() -> None:
     for _ in range(2000):
         first_s, second_s = sorted(rng.uniform(0, 10) for _ in range(2))
         line = Line(rng.choice([0, 1, rng.uniform(0, 5)]), rng.choice([0, rng.uniform(0, 2)]))
-        assert compare([(first_s, rng.randint(0, 9)), (second_s, rng.randint(0, 9))], line)["excess"] < 1e-12
+        assert (
+            compare([(first_s, rng.randint(0, 9)), (second_s, rng.randint(0, 9))], line)["excess"]
+            < 1e-12
+        )
 
 
 def chain(gradients: int):
@@ -50,7 +58,10 @@ def nearly_twice() -> None:
         ready = sorted(rng.uniform(0, 10) for _ in range(12))
         gradients = [(seconds, rng.randint(0, 1000)) for seconds in ready]
         line = Line(rng.uniform(0, 3), 10 ** rng.uniform(-5, -2))
-        greedy, exact = (predict(gradients, merge(gradients, line), line).step_s for merge in (greedy_merge, exact_merge))
+        greedy, exact = (
+            predict(gradients, merge(gradients, line), line).step_s
+            for merge in (greedy_merge, exact_merge)
+        )
         steps = [predict(gradients, groups(gradients), line).step_s for groups in (eager, one_call)]
         assert greedy <= min(steps) * (1 + 1e-12) and greedy < 2 * exact
 
@@ -59,7 +70,12 @@ def another_pace() -> None:
     """3. On the lines below 4 % in the mean, and nearly a fifth at worst: the best merge makes its groups as large as they may
     just be, so one of them may now be late for the last. It stays ahead of one call on all of them. So groups belong to a
     pace: profile again when the batch, the images or the GPU change."""
-    lines = [TEN_GIGABIT.lines[16], TEN_GIGABIT_EXTENDED.lines[64], INFINIBAND_EXTENDED.lines[64], K80.lines[8]]
+    lines = [
+        TEN_GIGABIT.lines[16],
+        TEN_GIGABIT_EXTENDED.lines[64],
+        INFINIBAND_EXTENDED.lines[64],
+        K80.lines[8],
+    ]
     losses = []
     for network, line, pace in itertools.product((resnet50(), densenet201()), lines, (0.75, 1.25)):
         old, new = network.gradients(0.2), network.gradients(0.2 * pace)

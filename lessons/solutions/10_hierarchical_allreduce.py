@@ -32,7 +32,11 @@ def predicted_s(algorithm, p: int, k: int, n: int) -> float:
 
 def longest_paying(better, other, p: int, k: int) -> int:
     """Elements, doubled from 8 on, up to which `better` is predicted to be the faster."""
-    return max(8 << i for i in range(22) if predicted_s(better, p, k, 8 << i) < predicted_s(other, p, k, 8 << i))
+    return max(
+        8 << i
+        for i in range(22)
+        if predicted_s(better, p, k, 8 << i) < predicted_s(other, p, k, 8 << i)
+    )
 
 
 def inside_and_between() -> None:
@@ -44,7 +48,11 @@ def inside_and_between() -> None:
     nodes = hierarchical.blocks(16, k)
     by_trees = hierarchical.three_phase(nodes, inside=tree.reduce)
     for name, algorithm in (("trees", by_trees), ("slices", hierarchical.three_phase(nodes))):
-        mine = [s for s in algorithm(0, 16, n) if 8 not in (s.send_to, s.receive_from) and s.op != "finish"]
+        mine = [
+            s
+            for s in algorithm(0, 16, n)
+            if 8 not in (s.send_to, s.receive_from) and s.op != "finish"
+        ]
         found[name] = len(mine), sum(max(length(s.send), length(s.receive)) for s in mine) / n
     assert found == {"trees": (6, 6.0), "slices": (28, 3.5)}
     assert longest_paying(by_trees, hierarchical.three_phase(nodes), 16, k) * 4 == 512 << 10
@@ -54,7 +62,12 @@ def inside_and_between() -> None:
 
 
 def slow_messages(algorithm, where, n: int) -> int:
-    sends = [(r, s.send_to) for r in range(len(where)) for s in algorithm(r, len(where), n) if s.send_to is not None]
+    sends = [
+        (r, s.send_to)
+        for r in range(len(where))
+        for s in algorithm(r, len(where), n)
+        if s.send_to is not None
+    ]
     return sum(where[source] != where[dest] for source, dest in sends)
 
 
@@ -70,7 +83,10 @@ def round_robin() -> None:
 
     assert (slow_messages(ring.allreduce, where, n), slow_messages(mended, where, n)) == (112, 56)
     inside, between = Link(2e-6, 0.1e-9), Link(50e-6, 8e-9)
-    times = [from_schedules([f(r, p, n) for r in range(p)], 4, Wires(where, inside, between)) for f in (ring.allreduce, mended)]
+    times = [
+        from_schedules([f(r, p, n) for r in range(p)], 4, Wires(where, inside, between))
+        for f in (ring.allreduce, mended)
+    ]
     assert 1.9 < times[0] / times[1] < 2.1
 
 

@@ -31,7 +31,9 @@ def a_larger_gradient() -> None:
     LARS also ignores by how much the loss depends on a layer (the decay in the denominator only limits the ratio)."""
     g = np.random.default_rng(2).standard_normal(N).astype(np.float32)
     larger = g * np.where(np.arange(N) < N // 2, np.float32(1000), np.float32(1))
-    sgd, sgd_larger, lars, lars_larger = (moved(kind, x)[: N // 2] for kind in (MomentumSGD, LARS) for x in (g, larger))
+    sgd, sgd_larger, lars, lars_larger = (
+        moved(kind, x)[: N // 2] for kind in (MomentumSGD, LARS) for x in (g, larger)
+    )
     assert np.allclose(np.linalg.norm(sgd_larger), 1000 * np.linalg.norm(sgd), rtol=1e-3)
     assert np.allclose(lars_larger, lars, atol=1e-6)
 
@@ -63,7 +65,9 @@ def sums_of_norms() -> None:
     even, alone, p = np.ones(400, np.float32), np.zeros(400, np.float32), 4
     alone[:100] = 1
     assert np.isclose(ratio(p, even, even, SumsOfNorms), ratio(p, even, even, ParallelNorms))
-    assert np.isclose(ratio(p, even, alone, SumsOfNorms), p**0.5 * ratio(p, even, alone, ParallelNorms))
+    assert np.isclose(
+        ratio(p, even, alone, SumsOfNorms), p**0.5 * ratio(p, even, alone, ParallelNorms)
+    )
 
 
 def busiest(sizes, p: int = 4) -> float:
@@ -79,7 +83,11 @@ def the_best_order() -> None:
     sizes = [spec.size for spec in AlexNet(1000, 227).tensors if spec.decay]
     best = min(busiest(order) for order in itertools.permutations(sizes))
     assert best == (max(sizes) + min(sizes)) / sum(sizes)
-    assert round(100 * busiest(sizes), 1) == 61.9 and round(100 * best, 1) == 60.6 and round(1 / best, 2) == 1.65
+    assert (
+        round(100 * busiest(sizes), 1) == 61.9
+        and round(100 * best, 1) == 60.6
+        and round(1 / best, 2) == 1.65
+    )
 
 
 if __name__ == "__main__":

@@ -12,7 +12,9 @@ def non_zeros(p: int, n: int, percent: float, shared: float) -> int:
     """How many elements of the sum are not 0 when the ranks' data are `shared` alike."""
 
     def body(comm):
-        common, own = (np.random.default_rng(seed).standard_normal(n) for seed in (0, 1 + comm.rank))
+        common, own = (
+            np.random.default_rng(seed).standard_normal(n) for seed in (0, 1 + comm.rank)
+        )
         x = (shared * common + (1 - shared) * own).astype(np.float32)
         TopK(n, percent, gather.allgather(comm))(x)
         return int(np.count_nonzero(x))
@@ -66,7 +68,11 @@ def without_feedback() -> None:
 
 def more_than_dense(itemsize: int, n: int = 10**6) -> int:
     """The first number of ranks at which top-k at 1 % sends more than a dense ring of as long values."""
-    return next(p for p in range(2, 1000) if (itemsize + 4) * (p - 1) * n // 100 > itemsize * ring_traffic(n, p, 0)[1])
+    return next(
+        p
+        for p in range(2, 1000)
+        if (itemsize + 4) * (p - 1) * n // 100 > itemsize * ring_traffic(n, p, 0)[1]
+    )
 
 
 def when_dense_is_less() -> None:

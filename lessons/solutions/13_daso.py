@@ -84,7 +84,9 @@ def train(phase: Phase, n: int = 60, per_epoch: int = 12):
 
     def body(comm):
         traced = TracedComm(comm)
-        points = np.random.default_rng(comm.rank).standard_normal((per_epoch, 2, n)).astype(np.float32)
+        points = (
+            np.random.default_rng(comm.rank).standard_normal((per_epoch, 2, n)).astype(np.float32)
+        )
         with DASO(traced, replica(Bowl(n)), blocks(4, 2), Constant(phase), per_epoch) as stack:
             traced.reset()
             for images in points:

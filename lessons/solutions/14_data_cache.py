@@ -44,7 +44,12 @@ class LeastRecentlyUsed(FirstCome):
 
 def hits(level, orders) -> float:
     """The share of memory hits in the last of several epochs."""
-    cache = Cache(lambda i: i.to_bytes(8, "little"), lambda i, data: np.frombuffer(data, np.uint8), (8,), memory=level)
+    cache = Cache(
+        lambda i: i.to_bytes(8, "little"),
+        lambda i, data: np.frombuffer(data, np.uint8),
+        (8,),
+        memory=level,
+    )
     for order in orders:
         cache.reset()
         cache(order)
@@ -77,7 +82,9 @@ def kept_and_asked(nodes: int, sharded: bool) -> float:
     """Hits of node 0 in the second epoch, one rank a node, when it could keep all that it saw in the first."""
     ranks = [[rank] for rank in range(nodes)]
     if sharded:
-        first, second = ([step[0] for step in node_batches(shuffled(N, 1, e), ranks, 4 * nodes)] for e in (0, 1))
+        first, second = (
+            [step[0] for step in node_batches(shuffled(N, 1, e), ranks, 4 * nodes)] for e in (0, 1)
+        )
     else:
         first, second = ([shuffled(N, 1, e)[: N // nodes]] for e in (0, 1))  # any samples, as many
     first, second = (set(np.concatenate(steps).tolist()) for steps in (first, second))

@@ -16,7 +16,9 @@ LAZY, EAGER = System("lazy", threshold_bytes=2**22), System("eager")
 
 
 def fc6_limit(batch: int) -> str:
-    return next(layer.forward_limit for layer in layer_times(alexnet(), batch, V100) if layer.name == "fc6")
+    return next(
+        layer.forward_limit for layer in layer_times(alexnet(), batch, V100) if layer.name == "fc6"
+    )
 
 
 def from_memory_to_flops() -> None:
@@ -30,7 +32,9 @@ def from_memory_to_flops() -> None:
 
 def law(shape, direction) -> float:
     """A made-up machine: a start-up, a product that likes many rows, and a memory."""
-    return 2e-5 + shape.flops(direction) * (1 + 30 / shape.rows) / 1e11 + shape.bytes(direction) / 2e10
+    return (
+        2e-5 + shape.flops(direction) * (1 + 30 / shape.rows) / 1e11 + shape.bytes(direction) / 2e10
+    )
 
 
 class InSeconds(Perceptrons):
@@ -42,20 +46,36 @@ class InSeconds(Perceptrons):
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
-        settings = {"activation": "tanh", "solver": "lbfgs", "alpha": penalty, "max_iter": 5000, "random_state": 0}
+        settings = {
+            "activation": "tanh",
+            "solver": "lbfgs",
+            "alpha": penalty,
+            "max_iter": 5000,
+            "random_state": 0,
+        }
         network = MLPRegressor(hidden_layer_sizes=hidden, **settings)
-        scaled = TransformedTargetRegressor(make_pipeline(StandardScaler(), network), transformer=StandardScaler())
-        return scaled.fit([s.shape.inputs_of_perceptron() for s in samples], [s.seconds(direction) for s in samples])
+        scaled = TransformedTargetRegressor(
+            make_pipeline(StandardScaler(), network), transformer=StandardScaler()
+        )
+        return scaled.fit(
+            [s.shape.inputs_of_perceptron() for s in samples],
+            [s.seconds(direction) for s in samples],
+        )
 
     def seconds(self, shape, direction):
-        return float(self.networks[shape.kind, direction].predict([shape.inputs_of_perceptron()])[0])
+        return float(
+            self.networks[shape.kind, direction].predict([shape.inputs_of_perceptron()])[0]
+        )
 
 
 def errors_by_length(model, samples) -> tuple[float, float]:
     """Median relative errors of forward, of the shorter half of the kernels and of the longer."""
     order = sorted(samples, key=lambda s: s.forward_s)
     halves = order[: len(order) // 2], order[len(order) // 2 :]
-    return tuple(median(abs(model.seconds(s.shape, "forward") / s.forward_s - 1) for s in half) for half in halves)
+    return tuple(
+        median(abs(model.seconds(s.shape, "forward") / s.forward_s - 1) for s in half)
+        for half in halves
+    )
 
 
 def errors_in_seconds() -> None:
@@ -64,7 +84,8 @@ def errors_in_seconds() -> None:
     shapes = draw_shapes("fc", 120, seed=1)
     training, unseen = held_out([Sample(s, law(s, "forward"), law(s, "backward")) for s in shapes])
     (short, long), (short_log, _) = (
-        errors_by_length(model(training, (16,), 0.1, 1), unseen) for model in (InSeconds, Perceptrons)
+        errors_by_length(model(training, (16,), 0.1, 1), unseen)
+        for model in (InSeconds, Perceptrons)
     )
     assert short > 2 * short_log and short > long
 
@@ -80,7 +101,11 @@ def twice_as_fast() -> None:
     link, faster = Link(7.9e-6, 1 / 7e9), Node(2 * V100.flops, 2 * V100.bandwidth)
     twice = replace(link, beta_s_per_byte=link.beta_s_per_byte / 2)
     for workload, over in ((resnet50(), 1.01), (alexnet(), 1.07)):
-        assert isclose(step_s(faster, twice, workload) / (step_s(V100, link, workload) / 2), over, abs_tol=0.005)
+        assert isclose(
+            step_s(faster, twice, workload) / (step_s(V100, link, workload) / 2),
+            over,
+            abs_tol=0.005,
+        )
     half_s = step_s(V100, link, system=EAGER) / 2
     assert step_s(faster, replace(link, beta_s_per_byte=1e-18), system=EAGER) > 1.5 * half_s
     for system in (LAZY, EAGER):

@@ -60,7 +60,7 @@ def read_arrays(path: Path, entry: object) -> tuple[dict, dict]:
     try:
         with _open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
-            if False:
+            if size != entry.get("bytes"):
                 raise Damaged(f"{path.name}: got {size} bytes, wanted {entry.get('bytes')}")
             if hashlib.file_digest(file, "sha256").hexdigest() != entry.get("sha256"):
                 raise Damaged(f"{path.name} has changed since it was written")

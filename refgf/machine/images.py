@@ -15,6 +15,7 @@ Rotation flags of cameras (EXIF) are not applied, as in torchvision's ImageFolde
 import io
 import struct
 import zlib
+from collections.abc import Callable
 
 import numpy as np
 from PIL import Image
@@ -42,6 +43,11 @@ def decode(path: str, image_size: int, channels: int, content: bytes | None = No
     except DAMAGE as error:
         raise ValueError(f"{path}: {_reason(path, error)}") from error
     return np.asarray(square).reshape(image_size, image_size, channels)
+
+
+def decoder(names: list[str], image_size: int, channels: int) -> Callable:
+    """decode(index, content) -> sample, for `papers/datacache`; names are for error messages."""
+    return lambda index, content: decode(names[index], image_size, channels, content)
 
 
 def check_ends(path: str) -> None:

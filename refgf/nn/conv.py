@@ -81,7 +81,8 @@ class Convolution(Layer):
     def products(self, x: Array, worker: int) -> Array:
         """y without its bias. (n, H, W, C) -> (OH, n, OW, O)"""
         strips, weight = self.strips(x, worker), self.parameters[-1]
-        total, term = (self.rows_first(len(x), name, worker) for name in ("total", "term"))
+        shape = self.output_shape
+        total, term = (self.rows_first(name, shape, len(x), worker) for name in ("total", "term"))
         for group in self.groups:
             out = term if group.start else total
             self.xp.matmul(self.under(strips, group), matrix(weight[group]), out=matrix(out))
@@ -120,7 +121,7 @@ class Convolution(Layer):
 
         def work(worker, block):
             dy_rows = self.dy_rows(dy[block], worker)
-            strips = self.new_strips(len(dy[block]), worker)
+            strips = self.rows_first("strips", self.strips_shape, len(dy[block]), worker)
             strips[0 if self.kernel < self.stride else self.output_shape[0] :] = 0
             for group in self.groups:  # the first one overwrites, the others add
                 under = self.under(strips, group)
@@ -133,21 +134,17 @@ class Convolution(Layer):
         self.workspace.each_block(work, len(dy), self.bytes_per_image)
         return dx
 
-    def rows_first(self, n: int, name: str, worker: int) -> Array:
-        """Scratch memory for outputs with the row in front: (OH, n, OW, O)"""
-        rows, *rest = self.output_shape
-        return self.workspace.scratch(name, (rows, n, *rest), worker)
+    def rows_first(self, name: str, shape: tuple, n: int, worker: int) -> Array:
+        """Scratch memory for n images of this shape, with the row in front: (rows, n, ...)"""
+        return self.workspace.scratch(name, (shape[0], n, *shape[1:]), worker)
 
     def dy_rows(self, dy: Array, worker: int) -> Array:
         """(n, OH, OW, O) -> (OH*n*OW, O): a copy, or a view where n = 1 makes them one."""
-        rows = dy if len(dy) == 1 else self.rows_first(len(dy), "total", worker)
-        if len(dy) != 1:
-            rows[...] = dy.swapaxes(0, 1)
+        if len(dy) == 1:
+            return matrix(dy)
+        rows = self.rows_first("total", self.output_shape, len(dy), worker)
+        rows[...] = dy.swapaxes(0, 1)
         return matrix(rows)
-
-    def new_strips(self, n: int, worker: int) -> Array:
-        strips, *rest = self.strips_shape
-        return self.workspace.scratch("strips", (strips, n, *rest), worker)  # (R, n, OW, s, K, C)
 
     def strips(self, x: Array, worker: int) -> Array:
         """The K pixels under the kernel along the width. (n, H, W, C) -> (R, n, OW, s, K, C)"""
@@ -159,7 +156,7 @@ class Convolution(Layer):
         rows = x.reshape(len(x), -1, s, *self.padded_shape[1:])  # (n, R, s, W', C)
         image, strip, row, pixel, channel = rows.strides
         strides = strip, image, s * pixel, row, pixel, channel  # windows begin s pixels apart
-        strips = self.new_strips(len(x), worker)  # (R, n, OW, s, K, C)
+        strips = self.rows_first("strips", self.strips_shape, len(x), worker)
         # CuPy's host would wait for the device in sliding_window_view
         strips[...] = self.xp.lib.stride_tricks.as_strided(rows, strips.shape, strides)
         return strips

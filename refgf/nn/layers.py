@@ -163,8 +163,8 @@ class ReLU(Layer):
 class Dropout(Layer):
     """In training a value is 0 with `probability`, the others are divided by 1 - probability.
 
-    rng() is the numpy Generator of the masks, one per rank, or ranks drop the same units; on a GPU
-    too: the masks are the same, and a checkpoint can hold its state. Masks are drawn in float32 for
+    rng() is a numpy Generator, on a GPU too: the masks are the same, and a checkpoint can hold its
+    state. Each rank needs its own, or ranks drop the same units. Masks are drawn in float32 for
     every dtype, so that float64 reproduces float32.
     """
 
@@ -173,11 +173,11 @@ class Dropout(Layer):
             got = f"got probability {probability}; wanted 0 <= probability < 1"
             raise ValueError(f"dropout {name}: {got}; next: 0 turns dropout off")
         super().__init__(name, input_shape, input_shape, workspace, (math.prod(input_shape),) * 2)
-        self.probability, self.rng, self.kept = probability, rng, None
+        self.probability, self.rng = probability, rng
 
     def forward(self, x: Array, training: bool) -> Array:
+        self.kept = None
         if not training or self.probability == 0:
-            self.kept = None
             return x
         draws = self.rng().random(x.shape, dtype=np.float32)
         self.kept = self.xp.asarray(draws >= self.probability)

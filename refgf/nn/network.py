@@ -28,7 +28,7 @@ class Network:
     def __init__(self, num_classes: int, image_shape: tuple, width: float, workspace=None):
         got = f"got {num_classes} classes, images {image_shape}, width {width}"
         positive = min(num_classes, *image_shape) > 0 and width > 0
-        self.require(positive, "__init__", f"{got}; wanted all above 0; next: enlarge what is 0")
+        self.require(positive, "", f"{got}; wanted all above 0; next: enlarge what is 0")
         self.num_classes, self.image_shape, self.width = num_classes, image_shape, width
         self.workspace = workspace or Workspace()
         self.dtype, self.xp = self.workspace.dtype, self.workspace.xp
@@ -74,7 +74,7 @@ class Network:
         Drawn in float32 on the host, in order of generation: the same on every rank, on a GPU and
         in float64. Running statistics become 0 and 1.
         """
-        self.require(self.bound, "initialize", UNBOUND)
+        self.require(self.bound, ".initialize", UNBOUND)
         rng = np.random.default_rng(seed)
         arrays = [array for layer in reversed(self.layers) for array in layer.parameters]
         for spec, array in zip(self.tensors, arrays):
@@ -87,9 +87,9 @@ class Network:
 
     def forward(self, images: Array, training: bool, observe: Observe | None = None) -> Array:
         """Logits (N, num_classes) of images (N, height, width, channels)."""
-        self.require(self.bound, "forward", UNBOUND)
+        self.require(self.bound, ".forward", UNBOUND)
         message = f"got images {images.shape}; wanted (N, *{self.image_shape}); next: resize them"
-        self.require(images.shape[1:] == self.image_shape, "forward", message)
+        self.require(images.shape[1:] == self.image_shape, ".forward", message)
         x = self.xp.asarray(images, dtype=self.dtype, order="C")  # (N, H, W, C)
         for layer in self.layers:
             x = layer.forward(x, training)
@@ -106,7 +106,7 @@ class Network:
         labels = self.required_labels(labels, len(images))
         got = f"got global_batch {global_batch} with {len(images)} images on this rank"
         message = f"{got}; wanted the images of all ranks; next: add them up"
-        self.require(global_batch >= max(1, len(images)), "loss", message)
+        self.require(global_batch >= max(1, len(images)), ".loss", message)
         logits = self.forward(images, True, observe)
         labels = self.xp.asarray(labels)
         value, self.logits_gradient = softmax_cross_entropy(logits, labels, global_batch)
@@ -119,7 +119,7 @@ class Network:
         """
         gradient, self.logits_gradient = self.logits_gradient, None
         message = "got no loss; wanted one; next: loss before backward"
-        self.require(gradient is not None, "backward", message)
+        self.require(gradient is not None, ".backward", message)
         backward_layers(self.layers, gradient.astype(self.dtype, copy=False), on_ready, observe)
 
     def accept(self) -> None:
@@ -134,17 +134,17 @@ class Network:
 
     def require(self, ok: bool, operation: str, message: str) -> None:
         if not ok:
-            raise ValueError(f"{type(self).__name__}.{operation}: {message}")
+            raise ValueError(f"{type(self).__name__}{operation}: {message}")
 
     def require_arrays(self, what: str, arrays: Sequence[Array]) -> None:
         counts = f"{what}: got {len(arrays)} arrays; wanted {len(self.tensors)}"
-        self.require(len(arrays) == len(self.tensors), "bind", f"{counts}; next: network.tensors")
+        self.require(len(arrays) == len(self.tensors), ".bind", f"{counts}; next: network.tensors")
         for spec, array in zip(self.tensors, arrays):
             got, wanted = (array.shape, array.dtype), (spec.shape, self.dtype)
             contiguous = array.flags.c_contiguous
             message = f"{what}: got {got} for {spec.name}, contiguous {contiguous}; wanted {wanted}"
             next_step = "contiguous; next: the order of network.tensors"
-            self.require(got == wanted and contiguous, "bind", f"{message}, {next_step}")
+            self.require(got == wanted and contiguous, ".bind", f"{message}, {next_step}")
 
     def required_labels(self, labels, images: int) -> np.ndarray:
         labels = np.asarray(labels)
@@ -153,5 +153,5 @@ class Network:
         ok = labels.shape == (images,) and integers and 0 <= first <= last < self.num_classes
         got = f"got labels {labels.dtype} {labels.shape} from {first} to {last}"
         wanted = f"wanted integers ({images},) from 0 to {self.num_classes - 1}"
-        self.require(ok, "loss", f"{got}; {wanted}; next: a class number for each image")
+        self.require(ok, ".loss", f"{got}; {wanted}; next: a class number for each image")
         return labels.astype(np.int64)

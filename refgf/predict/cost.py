@@ -98,14 +98,6 @@ def ring_line(size: int, link: Link) -> Line:
     return Line(2 * (size - 1) * link.alpha_s, slope)
 
 
-def least_between_s(nodes: int, elements: int, itemsize: int, between: Link) -> float:
-    """Lower bound of any allreduce over m nodes: the bytes of one node's link, 2 (m-1)/m n.
-
-    m-1 partial sums and m-1 copies of the sum cross m links (proof: Patarasuk & Yuan 2009).
-    """
-    return 2 * (nodes - 1) / nodes * between.beta_s_per_byte * itemsize * elements
-
-
 def bus_bandwidth(size: int, nbytes: float, seconds: float) -> float:
     """Bytes per second on every link of a ring allreduce (nccl-tests' busbw): 2 (p-1)/p n / T."""
     return 2 * (size - 1) / size * nbytes / seconds

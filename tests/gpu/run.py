@@ -26,7 +26,12 @@ ROOT = HERE.parents[1]
 RANKS = 4  # on one GPU too: MPI allows several ranks per device
 TIMEOUT_S = 20 * 60
 PATIENCE_S = 10  # between asking a command to end, and ending it
-ASK = "import refgf.launch; from mpi4py import MPI; from refgf import device; print('aware', device.cuda_aware())"
+ASK = """
+import refgf.launch
+from mpi4py import MPI
+from refgf.engine import staging
+print("aware", staging.cuda_aware())
+"""
 
 
 def commands(mpiexec: str) -> Iterator[tuple[dict, list[str]]]:

@@ -25,6 +25,7 @@ from refgf import device
 from refgf.comm import ring
 from refgf.comm.native import mpi_allreduce
 from refgf.comm.schedule import collective
+from refgf.engine import staging
 
 SIZES = [1 << k for k in range(20, 29, 2)]  # bytes: 1 MiB to 256 MiB
 TURNS = 10
@@ -33,7 +34,7 @@ TURNS = 10
 def main(arguments: list[str]) -> None:
     comm, cupy = MPI.COMM_WORLD, device.module("gpu")
     number = device.select(refgf.launch.job.local_rank)
-    ways = {"staged": False} | ({"device pointers": True} if device.cuda_aware() else {})
+    ways = {"staged": False} | ({"device pointers": True} if staging.cuda_aware() else {})
     makers = {"ring": functools.partial(collective, algorithm=ring.allreduce), "mpi": mpi_allreduce}
     sides = {
         (way, name): bound(make(comm), aware)
@@ -43,7 +44,8 @@ def main(arguments: list[str]) -> None:
     gpus = len(set(comm.allgather((MPI.Get_processor_name(), number))))
     say(
         comm,
-        f"allreduce, {comm.size} ranks on {gpus} GPU; ms of the slowest rank, median of {TURNS}; ratio ring / MPI",
+        f"allreduce, {comm.size} ranks on {gpus} GPU; ms of the slowest rank, median of {TURNS}; "
+        "ratio ring / MPI",
     )
     check(comm, cupy, sides)
     rows = []
@@ -60,10 +62,11 @@ def main(arguments: list[str]) -> None:
                     "ratio_max": max(ratios),
                 }
             )
-            told = f"ring {1e3 * statistics.median(ours):9.2f}  MPI {1e3 * statistics.median(theirs):9.2f}"
+            ours_ms, theirs_ms = (1e3 * statistics.median(times) for times in (ours, theirs))
             say(
                 comm,
-                f"{nbytes:>10}  {way:<16}{told}  ratio {rows[-1]['ratio']:.2f} [{min(ratios):.2f}..{max(ratios):.2f}]",
+                f"{nbytes:>10}  {way:<16}ring {ours_ms:9.2f}  MPI {theirs_ms:9.2f}  "
+                f"ratio {rows[-1]['ratio']:.2f} [{min(ratios):.2f}..{max(ratios):.2f}]",
             )
     if arguments and comm.rank == 0:
         Path(arguments[0]).write_text(
@@ -77,7 +80,7 @@ def bound(allreduce, aware: bool):
     """
 
     def call(x) -> None:
-        device.cuda_aware = lambda: aware
+        staging.cuda_aware = lambda: aware
         allreduce(x)
         device.synchronize(x)
 
@@ -90,7 +93,8 @@ def check(comm, cupy, sides: dict) -> None:
         allreduce(x)
         if not bool((x == comm.size * (comm.size + 1) / 2).all()):
             raise ValueError(
-                f"{side} on rank {comm.rank}: got {device.to_host(x)}, wanted the sum of the ranks' numbers"
+                f"{side} on rank {comm.rank}: got {device.to_host(x)}; "
+                "wanted the sum of the ranks' numbers; next: python -m refgf.doctor --gpu"
             )
 
 

@@ -36,7 +36,11 @@ runpy.run_path({lesson!r}, run_name="__main__")
 def left_behind(folder):
     """Folders of the lesson, and shared memory of this project, however young."""
     shared = os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []
-    return [name for name in [*os.listdir(folder), *shared] if name.startswith((scratch_folder.PREFIX, "refgf_cache_"))]
+    return [
+        name
+        for name in [*os.listdir(folder), *shared]
+        if name.startswith((scratch_folder.PREFIX, "refgf_cache_"))
+    ]
 
 
 def soon_empty(folder, patience_s=5.0):
@@ -48,7 +52,16 @@ def soon_empty(folder, patience_s=5.0):
 
 def start(ranks, folder):
     env = clean_environment({"TMPDIR": folder})
-    command = [mpiexec(), "-n", str(ranks), sys.executable, str(LESSON), "--quick", "--output", str(folder / "out")]
+    command = [
+        mpiexec(),
+        "-n",
+        str(ranks),
+        sys.executable,
+        str(LESSON),
+        "--quick",
+        "--output",
+        str(folder / "out"),
+    ]
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     return subprocess.Popen(command, env=env, text=True, **pipes)
 
@@ -67,7 +80,12 @@ def test_a_killed_rank(tmp_path, rank):
     killed_s = float(re.search(r"killed at ([\d.]+) s", job.text)[1])
     assert began_s + job.seconds - killed_s < GONE_IN_S
     assert soon_empty(folder), left_behind(folder)
-    again = run_job(3, [str(LESSON), "--quick", "--output", str(tmp_path / "out")], timeout=120, env={"TMPDIR": str(folder)})
+    again = run_job(
+        3,
+        [str(LESSON), "--quick", "--output", str(tmp_path / "out")],
+        timeout=120,
+        env={"TMPDIR": str(folder)},
+    )
     assert again.code == 0, again.text
     assert left_behind(folder) == []
 
@@ -103,5 +121,7 @@ def test_what_is_in_use_stays_and_what_is_not_goes(tmp_path, monkeypatch):
     (abandoned / "owner").touch()
     (tmp_path / "refgf-other").mkdir()
     with scratch_folder.folder() as first, scratch_folder.folder() as second:
-        assert sorted(os.listdir(tmp_path)) == sorted([os.path.basename(first), os.path.basename(second), "refgf-other"])
+        assert sorted(os.listdir(tmp_path)) == sorted(
+            [os.path.basename(first), os.path.basename(second), "refgf-other"]
+        )
     assert os.listdir(tmp_path) == ["refgf-other"]

@@ -14,7 +14,15 @@ from refgf.training.data import Dataset
 def numbered(first, labels):
     """Images of one pixel whose value is their number, from `first` on."""
     values = np.arange(first, first + len(labels), dtype=np.uint8)
-    return Dataset(lambda indices: values[indices].reshape(-1, 1, 1, 1), np.array(labels), ("a", "b"), 1, 1, (0.0,), (1.0,))
+    return Dataset(
+        lambda indices: values[indices].reshape(-1, 1, 1, 1),
+        np.array(labels),
+        ("a", "b"),
+        1,
+        1,
+        (0.0,),
+        (1.0,),
+    )
 
 
 TRAIN, HELD_OUT = numbered(0, [0] * 11 + [1] * 9), numbered(20, [1] * 4 + [0] * 3)
@@ -30,7 +38,9 @@ def test_folds_of_given_images_cover_both_parts_once():
     everything, seen = contents(TRAIN) | contents(HELD_OUT), {}
     for number in range(5):
         train, held_out = images.fold(GIVEN, TRAIN, HELD_OUT, number)
-        assert contents(train) | contents(held_out) == everything and train.size + held_out.size == 27
+        assert (
+            contents(train) | contents(held_out) == everything and train.size + held_out.size == 27
+        )
         assert [np.sum(held_out.labels == label) for label in (0, 1)] in ([3, 3], [3, 2], [2, 2])
         assert not set(contents(held_out)) & set(seen)
         seen |= contents(held_out)
@@ -46,12 +56,17 @@ def test_no_fold_is_as_they_are_and_digits_have_folds_of_their_own():
 
 def test_a_fold_of_train_alone_would_be_seen():
     """Seeded mistake: what was held out before is never trained on."""
-    train, _ = images.fold(GIVEN, TRAIN, dataclasses.replace(HELD_OUT, labels=HELD_OUT.labels[:0]), 0)
+    train, _ = images.fold(
+        GIVEN, TRAIN, dataclasses.replace(HELD_OUT, labels=HELD_OUT.labels[:0]), 0
+    )
     assert set(contents(train)) < set(contents(TRAIN) | contents(HELD_OUT))
 
 
 def ended(*accuracies):
-    return [[{"accuracy": 0.1, "loss": 9.0}, {"accuracy": accuracy, "loss": 1.0}] for accuracy in accuracies]
+    return [
+        [{"accuracy": 0.1, "loss": 9.0}, {"accuracy": accuracy, "loss": 1.0}]
+        for accuracy in accuracies
+    ]
 
 
 def test_differences_are_paired_and_in_points():

@@ -27,7 +27,9 @@ def test_kinds_for_which_greedy_is_best(kind):
 
 def test_greedy_misses_among_any():
     found = greedy_misses.misses(OneRank, 300, "any")
-    assert 0 < found["mean"] <= found["worst"] == max(found["excesses"]) < 1  # less than twice as long: solution 2
+    assert (
+        0 < found["mean"] <= found["worst"] == max(found["excesses"]) < 1
+    )  # less than twice as long: solution 2
     assert found["missed"] == len(found["excesses"]) / 300
 
 
@@ -36,7 +38,10 @@ def test_networks_are_what_their_kind_says():
         gradients, line = greedy_misses.within_one_start_up(random.Random(seed))
         assert gradients[-1][0] - gradients[0][0] < line.a_s or len(gradients) == 1
         gradients, line = greedy_misses.never_in_the_way(random.Random(seed))
-        assert all(later >= ready_s + line(nbytes) for (ready_s, nbytes), (later, _) in zip(gradients, gradients[1:]))
+        assert all(
+            later >= ready_s + line(nbytes)
+            for (ready_s, nbytes), (later, _) in zip(gradients, gradients[1:])
+        )
         assert greedy_misses.without(start_up=True)(random.Random(seed))[1].a_s == 0
         assert greedy_misses.without(start_up=False)(random.Random(seed))[1].b_s_per_byte == 0
 

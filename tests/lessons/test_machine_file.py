@@ -18,7 +18,9 @@ from refgf.papers.scaling.systems import scaling_efficiency, stack
 from refgf.papers.scaling.workloads import alexnet
 from refgf.predict.cost import Link, ring_line
 
-POINTS = [{"ranks": p, "links": {"float32": Link(1e-5 * (p > 1), 1e-9 * (p > 1))}} for p in (1, 2, 3)]
+POINTS = [
+    {"ranks": p, "links": {"float32": Link(1e-5 * (p > 1), 1e-9 * (p > 1))}} for p in (1, 2, 3)
+]
 
 
 def on_ranks(size, folder, function):
@@ -28,11 +30,15 @@ def on_ranks(size, folder, function):
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_what_is_measured_can_be_read(size, tmp_path):
-    machine, *others = on_ranks(size, tmp_path, lambda run: machine_file.measured(run, POINTS[:size]))
+    machine, *others = on_ranks(
+        size, tmp_path, lambda run: machine_file.measured(run, POINTS[:size])
+    )
     assert others == [None] * (size - 1)
     assert load(tmp_path / "08_scaling.machine.json") == machine and machine.label == "measured"
     assert machine.lines == {p: ring_line(p, Link(1e-5, 1e-9)) for p in range(2, size + 1)}
-    assert set(machine.links) <= ({"inside"} if size > 1 else set())  # threads have one node; beta 0 is left out
+    assert set(machine.links) <= (
+        {"inside"} if size > 1 else set()
+    )  # threads have one node; beta 0 is left out
 
 
 def test_layer_times_are_those_of_the_workload():
@@ -40,10 +46,15 @@ def test_layer_times_are_those_of_the_workload():
     network = AlexNet(10, 67, 1 / 16)
     network.bind(*(machine_file.Pool(network.tensors).views for _ in range(2)))
     network.initialize(1)
-    events = machine_file.events_of_step(network, np.ones((2, *network.image_shape), np.float32), np.array([1, 2]))
-    times_s, ready_s = layers.by_layer([event for event, _ in events], np.diff([0.0, *(t for _, t in events)]))
-    assert [name for name in times_s if name[:2] in ("co", "fc")] == [layer.name for layer in alexnet().layers if layer.tensors
-                                                                      and layer.name[:2] in ("co", "fc")]  # fmt: skip
+    events = machine_file.events_of_step(
+        network, np.ones((2, *network.image_shape), np.float32), np.array([1, 2])
+    )
+    times_s, ready_s = layers.by_layer(
+        [event for event, _ in events], np.diff([0.0, *(t for _, t in events)])
+    )
+    assert [name for name in times_s if name[:2] in ("co", "fc")] == [
+        layer.name for layer in alexnet().layers if layer.tensors and layer.name[:2] in ("co", "fc")
+    ]
     assert len(ready_s) == 26 and sum(map(sum, times_s.values())) == pytest.approx(events[-1][1])
 
 
@@ -51,9 +62,17 @@ def test_a_machine_that_was_sent_in(tmp_path):
     save(TEN_GIGABIT, tmp_path / "sent.json")
     given = machine_file.given(tmp_path / "sent.json")
     (found,) = on_ranks(1, tmp_path, lambda run: machine_file.scale(run, given, [4, 2048]))
-    assert {*found} == {system.name for system in stack(np.inf)} and all({*row} == {*given.lines} for row in found.values())
-    ready, lazy = ready_of(alexnet(), machine_file.BATCH.values[0], machine_file.V100_RATE.values[0]), stack(np.inf)[2]
-    assert found[lazy.name][8] == 8 * scaling_efficiency(best_theta_step(ready, lazy, given.lines[8])) / 100
+    assert {*found} == {system.name for system in stack(np.inf)} and all(
+        {*row} == {*given.lines} for row in found.values()
+    )
+    ready, lazy = (
+        ready_of(alexnet(), machine_file.BATCH.values[0], machine_file.V100_RATE.values[0]),
+        stack(np.inf)[2],
+    )
+    assert (
+        found[lazy.name][8]
+        == 8 * scaling_efficiency(best_theta_step(ready, lazy, given.lines[8])) / 100
+    )
 
 
 def test_no_file_and_nonsense(tmp_path):

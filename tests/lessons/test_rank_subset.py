@@ -35,11 +35,20 @@ def test_first(size, count):
 
     def body(run):
         got = rank_subset.first(run, count, summed)
-        return got, run.comm.messages, 4 * ring_traffic(7, count, run.rank)[1] == run.comm.bytes if got else True, run.size
+        return (
+            got,
+            run.comm.messages,
+            4 * ring_traffic(7, count, run.rank)[1] == run.comm.bytes if got else True,
+            run.size,
+        )
 
     found = on_ranks(size, body)
-    assert [got for got, *_ in found] == [(count, r, count * (count + 1) / 2) for r in range(count)] + [None] * (size - count)
-    assert [messages for _, messages, *_ in found] == [2 * (count - 1)] * count + [0] * (size - count)
+    assert [got for got, *_ in found] == [
+        (count, r, count * (count + 1) / 2) for r in range(count)
+    ] + [None] * (size - count)
+    assert [messages for _, messages, *_ in found] == [2 * (count - 1)] * count + [0] * (
+        size - count
+    )
     assert all(same and whole == size for *_, same, whole in found)
 
 

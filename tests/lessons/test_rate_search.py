@@ -18,14 +18,20 @@ class Run:
 
 def curve(top):
     """Accuracy falls by 2 for each factor of 2 beside the best rate."""
-    return lambda cell, e, fold, seed: {"accuracy": 100 - 2 * abs(e - top), "loss": 1.0, "by": (fold, seed)}
+    return lambda cell, e, fold, seed: {
+        "accuracy": 100 - 2 * abs(e - top),
+        "loss": 1.0,
+        "by": (fold, seed),
+    }
 
 
 @pytest.mark.parametrize("top", [-9, -4, -1, 0, 1, 3, 6])
 def test_the_top_is_found_whatever_the_ranks(top):
     found = []
     for p in (1, 3, 5):
-        tried = threads.run(p, lambda comm: rate_search.search(Run(comm), ["cell", "other"], curve(top), rounds=6))
+        tried = threads.run(
+            p, lambda comm: rate_search.search(Run(comm), ["cell", "other"], curve(top), rounds=6)
+        )
         assert all(t == tried[0] for t in tried) and tried[0]["cell"] == tried[0]["other"]
         assert rate_search.best(tried[0]["cell"]) == top
         found.append(sorted(tried[0]["cell"]))
@@ -43,7 +49,11 @@ def test_a_search_goes_on_beyond_its_edge_and_then_between():
 
 
 def test_of_equals_the_lower_loss():
-    tried = {0: {"accuracy": 90.0, "loss": 0.5}, 1: {"accuracy": 90.0, "loss": 0.4}, 2: {"accuracy": 80.0, "loss": 0.1}}
+    tried = {
+        0: {"accuracy": 90.0, "loss": 0.5},
+        1: {"accuracy": 90.0, "loss": 0.4},
+        2: {"accuracy": 80.0, "loss": 0.1},
+    }
     assert rate_search.best(tried) == 1
 
 
@@ -63,5 +73,7 @@ def test_jobs_are_done_once_in_order(p, count):
 def test_the_interval_is_students():
     values = [90.0, 92.0, 91.0, 95.0]
     found = rate_search.interval(values)
-    assert found["mean"] == 92 and found["half"] == pytest.approx(3.1824 * statistics.stdev(values) / 2, rel=1e-4)
+    assert found["mean"] == 92 and found["half"] == pytest.approx(
+        3.1824 * statistics.stdev(values) / 2, rel=1e-4
+    )
     assert rate_search.interval([90.0])["half"] is None and rate_search.told(found) == "92.0 +- 3.4"

@@ -14,8 +14,14 @@ SOLUTIONS = sorted((LESSONS / "solutions").glob("[0-9][0-9]_*.py"))
 def test_solution(solution, monkeypatch):
     monkeypatch.syspath_prepend(str(LESSONS))
     found = runpy.run_path(str(solution)).values()
-    answers = [f for f in found if callable(f) and re.match(r"\d+\. ", getattr(f, "__doc__", None) or "")]  # in words first
-    asked = re.findall(r"^    (\d+)\. ", (LESSONS / solution.name).read_text().split("NOW CHANGE SOMETHING")[1], re.MULTILINE)
+    answers = [
+        f for f in found if callable(f) and re.match(r"\d+\. ", getattr(f, "__doc__", None) or "")
+    ]  # in words first
+    asked = re.findall(
+        r"^    (\d+)\. ",
+        (LESSONS / solution.name).read_text().split("NOW CHANGE SOMETHING")[1],
+        re.MULTILINE,
+    )
     assert [answer.__doc__.split(".")[0] for answer in answers] == asked
     for answer in answers:
         answer()

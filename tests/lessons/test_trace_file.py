@@ -12,7 +12,11 @@ import pytest
 
 FIGURES = Path(__file__).resolve().parents[2] / "figures"
 TRACE = json.loads((FIGURES / "04_overlap.trace.json").read_text())
-HOROVODS = {"MPI_ALLREDUCE", "WAIT_FOR_DATA", "MEMCPY_IN_FUSION_BUFFER"}  # names where the concepts agree
+HOROVODS = {
+    "MPI_ALLREDUCE",
+    "WAIT_FOR_DATA",
+    "MEMCPY_IN_FUSION_BUFFER",
+}  # names where the concepts agree
 OURS = {"FORWARD", "BACKWARD", "UPDATE"}
 
 
@@ -20,15 +24,23 @@ def faults(trace) -> list[str]:
     """What a viewer would stumble over."""
     found, lanes = [], {}
     for event in trace["traceEvents"]:
-        if not (isinstance(event["pid"], int) and isinstance(event["tid"], int) and isinstance(event["name"], str)):
+        if not (
+            isinstance(event["pid"], int)
+            and isinstance(event["tid"], int)
+            and isinstance(event["name"], str)
+        ):
             found.append(f"{event}: process, thread or name")
         if event["ph"] == "X":
             if not (event["ts"] >= 0 and event["dur"] >= 0):
                 found.append(f"{event}: times")
-            lanes.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
+            lanes.setdefault((event["pid"], event["tid"]), []).append(
+                (event["ts"], event["ts"] + event["dur"])
+            )
         elif event["ph"] != "M" or not set(event["args"]) <= {"name", "sort_index"}:
             found.append(f"{event}: phase")
-    return found + [f"lane {lane}: {told}" for lane, spans in lanes.items() for told in overlaps(spans)]
+    return found + [
+        f"lane {lane}: {told}" for lane, spans in lanes.items() for told in overlaps(spans)
+    ]
 
 
 def overlaps(spans, rounding_us=1e-3) -> list[str]:
@@ -45,16 +57,24 @@ def overlaps(spans, rounding_us=1e-3) -> list[str]:
 def test_the_trace_of_lesson_04_opens():
     assert faults(TRACE) == []
     ranks = json.loads((FIGURES / "04_overlap.json").read_text())["ranks"]
-    names = {event["args"]["name"] for event in TRACE["traceEvents"] if event["name"] == "process_name"}
+    names = {
+        event["args"]["name"] for event in TRACE["traceEvents"] if event["name"] == "process_name"
+    }
     assert names == {f"rank {rank}" for rank in range(ranks)}
-    lanes = {event["args"]["name"] for event in TRACE["traceEvents"] if event["name"] == "thread_name"}
+    lanes = {
+        event["args"]["name"] for event in TRACE["traceEvents"] if event["name"] == "thread_name"
+    }
     assert {"compute", "communication"} <= lanes
-    assert {event["name"] for event in TRACE["traceEvents"] if event["ph"] == "X"} <= HOROVODS | OURS
+    assert {
+        event["name"] for event in TRACE["traceEvents"] if event["ph"] == "X"
+    } <= HOROVODS | OURS
 
 
 def shifted(trace):
     """Ends in the middle of the next event of its lane."""
-    first, second = [event for event in trace["traceEvents"] if event["name"] in ("FORWARD", "BACKWARD")][:2]
+    first, second = [
+        event for event in trace["traceEvents"] if event["name"] in ("FORWARD", "BACKWARD")
+    ][:2]
     first["dur"] = second["ts"] + second["dur"] / 2 - first["ts"]
 
 

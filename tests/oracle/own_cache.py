@@ -1,4 +1,6 @@
-"""The project's shards and cache levels behind the names and arguments of SPEC.md. Part of own.py."""
+"""The project's shards and cache levels behind the names and arguments of SPEC.md. Part of
+own.py.
+"""
 
 import tempfile
 

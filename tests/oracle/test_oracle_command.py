@@ -89,7 +89,8 @@ def test_files_are_verified(tmp_path):
 WRONG = """
 import numpy as np
 def choose(values, percent):
-    return sorted(np.argsort(-values, kind="stable")[: max(1, int(len(values) * percent / 100))].tolist())
+    count = max(1, int(len(values) * percent / 100))
+    return sorted(np.argsort(-values, kind="stable")[:count].tolist())
 """
 
 

@@ -1,4 +1,4 @@
-"""The definitions against sums done by hand, and against each other where two of them must agree."""
+"""The definitions against sums by hand, and against each other where two must agree."""
 
 import itertools
 import math
@@ -89,7 +89,7 @@ def test_exact_sum_is_exact():
 
 @pytest.mark.parametrize("wire", [None, "float16", "bfloat16"])
 def test_no_order_leaves_the_bound_and_the_bound_is_not_wide(wire):
-    """All 24 orders of four numbers; the worst of many errors comes within a factor of 20 of the bound."""
+    """All 24 orders of four numbers: the largest error is within a factor of 20 of the bound."""
     rng = np.random.default_rng(4)
     xs = list((rng.standard_normal((4, 2000)) * 2.0 ** rng.integers(-12, 8, (4, 2000))).astype(F32))
     exact, bound, worst = d.exact_sum(xs), d.summation_bound(xs, wire), 0.0
@@ -152,7 +152,10 @@ def test_choose_by_hand():
 
 @pytest.mark.parametrize("form", d.FORMS)
 def test_all_chunks_always_is_dense_training(form):
-    """history and none bit for bit; dgc on exact data, by linearity; dgc_masked is SGD without momentum after step 0."""
+    """All chunks: history and none bit for bit; dgc on exact data, by linearity.
+
+    dgc_masked is SGD without momentum after step 0.
+    """
     rng, n, p, steps = np.random.default_rng(6), 20, 3, 6
     w, gs = rng.integers(-4, 5, n).astype(F32), rng.integers(-4, 5, (steps, p, n)).astype(F32)
     settings = d.CSCSettings((n,), 8, form, rate=0.5, momentum=0.5)

@@ -82,7 +82,8 @@ def test_pieces_are_named_where_no_order_gives_all():
         "no known order" in told
     )  # a piece may end a few elements late, where the next fold has the same bits
     assert re.search(
-        r"elements 0\.\.9\d: rank order, .*\n  elements 9\d\.\.15\d: fold from rank 1 up.*\n  elements 15",
+        r"elements 0\.\.9\d: rank order, .*\n"
+        r"  elements 9\d\.\.15\d: fold from rank 1 up.*\n  elements 15",
         told,
     )
     assert "every element is within the bound" in told

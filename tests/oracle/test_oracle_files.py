@@ -1,4 +1,4 @@
-"""The safetensors reader: the same as the safetensors package on good files, a clear error on any other."""
+"""The safetensors reader: equal to the safetensors package on good files, else a clear error."""
 
 import contextlib
 import copy
@@ -97,7 +97,7 @@ def test_bad_files_are_named(what, tmp_path):
 
 
 def test_a_file_of_two_tensors_is_fine(tmp_path):
-    """The files above are bad for the reason that they name: this one differs from them only in that."""
+    """The files above are bad for the reason that they name: this one differs only in that."""
     path = tmp_path / "good.safetensors"
     path.write_bytes(file_of({"b": {**ENTRY, "data_offsets": [8, 16]}, "a": ENTRY}, b"\0" * 16))
     assert list(read_tensors(path)[0]) == ["a", "b"]
@@ -111,7 +111,7 @@ def test_what_is_not_a_file_is_refused(tmp_path):
 
 
 def test_memory_stays_within_the_file_whatever_it_claims(tmp_path):
-    """A header is at most 1 MiB, whose JSON takes up to some 60 times that as objects; numbers are never copied."""
+    """A header is at most 1 MiB, its objects at most 60 times that; numbers are not copied."""
     path = tmp_path / "large.safetensors"
     write_tensors(path, {"a": np.zeros(4_000_000, np.float32)})
     for name, data in {"large": None, **BAD}.items():
@@ -177,7 +177,7 @@ CORRUPTED = [
 
 @pytest.mark.parametrize("count", CORRUPTED)
 def test_corrupted_files_give_a_clear_error_or_a_wrong_result(count, tmp_path):
-    """Golden and result files: never a crash, never memory beyond the file, and no wrong number passes for right."""
+    """Golden and result files: no crash, no memory beyond the file, no wrong number passes."""
     rng, names = (
         random.Random(1),
         ["ring-p3-n9-float32-sensitive", "csc-dgc", "ring-p4-n9-bfloat16-invariant"],
@@ -229,7 +229,7 @@ def test_corrupted_case_texts_give_a_clear_error(count, tmp_path):
 
 @pytest.mark.parametrize("count", CORRUPTED)
 def test_cases_with_other_arguments_are_judged_or_refused(count, tmp_path):
-    """Somebody's own cases, with right hashes and wrong contents: a clear failure each, no traceback."""
+    """Foreign cases with right hashes and wrong contents: a clear failure each, no traceback."""
     rng, names = (
         random.Random(3),
         [
@@ -256,6 +256,17 @@ def test_cases_with_other_arguments_are_judged_or_refused(count, tmp_path):
             assert verdict.status in ("pass", "fail") and len(str(verdict.failure)) < 2000
 
 
+def event_line(**changes):
+    """A good line of a trace, with changes."""
+    event = {"rank": 0, "step": 0, "operation": "send", "peer": 1, "offset": 0, "count": 1}
+    return json.dumps({**event, "dtype": "float32", **changes})
+
+
+def test_a_good_line_of_a_trace_is_read(tmp_path):
+    (tmp_path / "t.jsonl").write_text(event_line() + "\n")
+    assert len(read_trace(tmp_path / "t.jsonl")) == 1
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -264,11 +275,11 @@ def test_cases_with_other_arguments_are_judged_or_refused(count, tmp_path):
         "[]",
         "null",
         '{"rank": 0}',
-        '{"rank": -1, "step": 0, "operation": "send", "peer": 1, "offset": 0, "count": 1, "dtype": "float32"}',
-        '{"rank": 0, "step": 0, "operation": "jump", "peer": 1, "offset": 0, "count": 1, "dtype": "float32"}',
-        '{"rank": 0, "step": 0, "operation": "send", "peer": null, "offset": 0, "count": 1, "dtype": "float32"}',
-        '{"rank": 0, "step": 0, "operation": ["send"], "peer": 1, "offset": 0, "count": 1, "dtype": "float32"}',
-        '{"rank": 0, "step": 0, "operation": "finish", "peer": 1, "offset": 0, "count": 1, "dtype": "float32"}',
+        event_line(rank=-1),
+        event_line(operation="jump"),
+        event_line(peer=None),
+        event_line(operation=["send"]),
+        event_line(operation="finish"),
     ],
 )
 def test_bad_lines_of_a_trace_are_named(line, tmp_path):

@@ -1,4 +1,4 @@
-"""Foreign code that ends, hangs, crashes or is not what SPEC says: `verify` goes on and says what happened, where."""
+"""Foreign code that ends, hangs, crashes or differs from SPEC: `verify` goes on and reports it."""
 
 import json
 import subprocess
@@ -69,16 +69,19 @@ def ring_allreduce(xs, wire=None):
 
 
 def test_the_launchers_exit_still_ends_a_failing_job():
-    code = "from refgf.launch.abort import os as launched\nfrom refgf.oracle.judge.guard import contained\n"
-    code += "with contained():\n    exec('launched._exit(7)', {'__name__': 'refgf.launch.abort', 'launched': launched})\n"
+    code = """
+from refgf.launch.abort import os as launched
+from refgf.oracle.judge.guard import contained
+with contained():
+    names = {"__name__": "refgf.launch.abort", "launched": launched}
+    exec("launched._exit(7)", names)
+"""
     assert subprocess.run([sys.executable, "-c", code]).returncode == 7
 
 
 def test_an_endless_loop_ends(verify):
-    endless = (
-        EXIT
-        + "while True:\n        try:\n            xs[0].sum()\n        except Exception:\n            pass"
-    )
+    loop = "while True:\n        try:\n            xs[0].sum()\n"
+    endless = EXIT + loop + "        except Exception:\n            pass"
     code, said = verify(endless, "--timeout", "0.3")
     assert code == 1 and "did not end within 0.3 s (mine.py, line" in said
     for wrong in ("0", "-1", "nan"):
@@ -148,7 +151,8 @@ def test_after_one_endless_case_the_function_is_not_run_again(verify):
 
 def test_neighbours_and_dataclasses_can_be_imported(verify, tmp_path):
     (tmp_path / "beside_mine.py").write_text(RIGHT)
-    text = "from __future__ import annotations\nfrom dataclasses import dataclass\nfrom beside_mine import *\n"
+    text = "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+    text += "from beside_mine import *\n"
     assert verify(text + "@dataclass\nclass A:\n    x: int\n")[0] == 0
     assert verify("from refgf.oracle.definitions import *\n", name="json.py")[0] == 0
     assert json.dumps([1]) == "[1]"
@@ -165,7 +169,8 @@ def test_a_result_that_is_not_specs_is_told_as_such(verify):
         + """
 _run = csc_run
 def csc_run(w, gs, s, percents):
-    return [{k: v for k, v in report.items() if k != "finite"} for report in _run(w, gs, s, percents)]
+    reports = _run(w, gs, s, percents)
+    return [{k: v for k, v in report.items() if k != "finite"} for report in reports]
 """
     )
     code, said = verify(text, only="csc-dgc")
@@ -180,7 +185,8 @@ def csc_run(w, gs, s, percents):
 
 
 def test_an_allreduce_without_wire_is_judged_where_there_is_none(verify):
-    text = "from refgf.oracle.definitions import ring_allreduce as ring\ndef allreduce(xs):\n    return ring(xs)\n"
+    text = "from refgf.oracle.definitions import ring_allreduce as ring\n"
+    text += "def allreduce(xs):\n    return ring(xs)\n"
     code, said = verify(text, "--order", "ring", only="ring-*")
     assert code == 0 and "unexpected keyword" not in said
     code, said = verify(text.replace("allreduce(xs):", "ring_allreduce(xs):"), only="ring-*")

@@ -13,7 +13,7 @@ CASES = load_folder(GOLDEN)
 
 
 def test_the_generator_makes_the_golden_cases():
-    """Bit for bit; results that have a bound (they use exp, log or norms) within it. The generator's own claims hold."""
+    """Bit for bit, or within the bound of results that use exp, log or norms; claims hold."""
     made = {case.name: case for case in golden_cases()}
     assert sorted(made) == sorted(case.name for case in CASES)
     for case in CASES:

@@ -1,5 +1,7 @@
-"""Every seeded mistake is caught by a golden case of the statement it violates, and diagnosed as itself or as a
-mistake with the same bits."""
+"""A golden case of its statement catches every seeded mistake; the diagnosis names it.
+
+Mistakes with the same bits are named together.
+"""
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ CASES = load_folder(GOLDEN)
 
 
 def caught_by(mistake):
-    """The first case of the mistake's statement with a wrong result (not with an exception); cheap cases first."""
+    """The first case of the mistake's statement with a wrong result; fast cases first."""
     cases = [
         case
         for case in CASES

@@ -1,4 +1,4 @@
-"""The project's own implementation against every golden case: on threads, and under MPI for as many ranks as it has."""
+"""The project's own implementation against every golden case, on threads and under MPI."""
 
 import numpy as np
 import own

@@ -1,4 +1,4 @@
-"""No false alarm: random correct runs pass. 10,000 of them in `make test-long`, some of them always."""
+"""No false alarm: random correct runs pass; `make test-long` tries 10,000."""
 
 import numpy as np
 import own
@@ -46,7 +46,7 @@ def often(count, **strategies):
 
 
 def case_of(order, p, n, dtype, family, wire, seed):
-    """A case whose claims about its numbers need not hold: random ones may be insensitive to the order."""
+    """A case whose claims need not hold: random numbers may be insensitive to the order."""
     try:
         return seeded_case(order, p, n, dtype, family, wire, seed)
     except AssertionError:
@@ -78,7 +78,7 @@ def test_the_projects_schedules_pass_bits_agreement_and_sum(order, p, n, dtype, 
     4000, p=ranks, n=sizes, dtype=dtypes, family=st.sampled_from(FAMILIES), wire=wires, seed=seeds
 )
 def test_any_tree_of_additions_is_within_the_bound(p, n, dtype, family, wire, seed):
-    """Random pairs are added until one is left; each number may be rounded to the wire type before it is."""
+    """Random pairs are added until one is left; a number may be rounded to the wire type first."""
     case, rng = case_of("ring", p, n, dtype, family, wire, seed), np.random.default_rng(seed)
     held = list(case["in.x"])
     with np.errstate(all="ignore"):

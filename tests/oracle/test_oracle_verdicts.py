@@ -1,4 +1,4 @@
-"""What `verify` concludes: which statements were judged, which one is violated, what was not run, what came first."""
+"""What `verify` concludes: statements judged and violated, cases not run, the first failure."""
 
 import json
 
@@ -71,7 +71,7 @@ def test_undiagnosed_failures_leave_all_statements_in_question(tmp_path, capsys)
 
 
 def test_an_undiagnosed_failure_is_put_to_what_others_show():
-    """Not cleared, and another slip in the steps that are skipped: nothing known looks like both."""
+    """Not cleared, and another mistake in skipped steps: nothing known looks like both."""
 
     def slip(w, gs, s, percents):
         reports = variant(next_residual=not_cleared).csc_run(w, gs, s, percents)
@@ -104,7 +104,7 @@ def test_the_states_alone_may_be_wrong():
 
 
 def test_states_do_not_hide_a_diagnosis():
-    """The function is wrong in a known way, the optional states beside it are right, or wrong in another way."""
+    """The function is wrong in a known way; its optional states are right or wrong otherwise."""
     case = golden_case("ring-p3-n9-float32-sensitive")
     wrong = variant(ring_allreduce=lambda xs, wire=None: definitions.direct_allreduce(xs, wire))
     for states in (

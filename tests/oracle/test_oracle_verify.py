@@ -1,4 +1,4 @@
-"""`verify`: what is right and wrong in each profile, and where the first mistake is; the judge is judged here."""
+"""`verify`: what is right and wrong in each profile, and where the first failure is."""
 
 import types
 
@@ -124,7 +124,7 @@ def test_every_order_is_a_sum_and_only_the_ring_is_the_ring(order):
 
 @pytest.mark.parametrize("order", sorted(NAMED))
 def test_a_named_order_is_judged_by_its_bits(order):
-    """An implementation with another order than the ring's: tree, for example, is right as a tree and wrong as a ring."""
+    """An implementation with the order of a tree is right as a tree and wrong as a ring."""
     given = module(allreduce=lambda xs, wire=None: [NAMED[order](xs, np.add) for _ in xs])
     for other in sorted(NAMED):
         cases = [case for case in (in_order(case, other) for case in CASES) if case]
@@ -152,7 +152,7 @@ def test_a_sum_that_is_not_one_fails_the_profile_sum():
 
 
 def test_where_norms_are_inexact_other_lists_are_accepted():
-    """Two chunks whose importance differs by less than rounding may change places, and the run goes on from there."""
+    """Two chunks whose importance differs by less than rounding may change places."""
     case = golden_case("csc-values")
     right = FUNCTIONS["csc_run"].run(definitions, case)
     assert judge(case, right) is None

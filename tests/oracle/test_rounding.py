@@ -30,7 +30,7 @@ def batch():
 
 
 def gradients_at(change):
-    """AlexNet's gradients when each weight w has become change(w, its gradient); the gradients and the weights."""
+    """AlexNet's gradients and weights when each weight w has become change(w, its gradient)."""
     net, parameters, gradients = network()
     images, labels = batch()
     for repeat in range(2):
@@ -54,12 +54,12 @@ def test_the_gradients_are_those_of_the_network():
 
 
 def hostile(factor):
-    """Each product rounded by `factor` (a layer's number of terms) in the direction that makes the loss larger."""
+    """Each product rounded by `factor`, a layer's number of terms, so that the loss grows."""
     return lambda w, g: w * (1 + UNIT * factor(w) * np.sign(w * g)) if w.ndim > 1 else w
 
 
 def terms(w):
-    """Roundings that every product with w may suffer, forward and backward: the length of the shorter sum."""
+    """Roundings of a product with w, forward and backward: the length of the shorter sum."""
     return min(w[..., 0].size, w.shape[-1] * (w[..., 0, 0].size if w.ndim == 4 else 1))
 
 
@@ -75,7 +75,7 @@ def used_by_hostile_rounding(spread=False):
 
 @pytest.mark.parametrize("spread", [False, True])
 def test_hostile_rounding_stays_within_the_bound_and_comes_near_it(spread):
-    """A relative change of a weight is a rounding of all its products, or a spread of the parameters."""
+    """A relative change of a weight rounds all its products, or is a spread of the parameters."""
     assert 0.1 < used_by_hostile_rounding(spread) <= 1
 
 

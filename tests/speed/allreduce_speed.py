@@ -31,6 +31,7 @@ from other_job import gloo, open_mpi, row
 from refgf.comm import ring
 from refgf.comm.schedule import execute
 from refgf.engine.selection import Fastest, candidates, measure
+from refgf.papers.jia import doubling
 from refgf.comm.slices import length, slices
 
 RANKS = 8
@@ -46,7 +47,8 @@ def main(arguments: list[str]) -> None:
     comm = MPI.COMM_WORLD
     vendor, version = MPI.get_vendor()
     own = f"{vendor} {'.'.join(map(str, version))}"
-    ours = candidates(comm)
+    doublings = doubling.recursive_doubling, doubling.halving_doubling
+    ours = candidates(comm, {schedule.__name__: schedule for schedule in doublings})
     pool = ours["shared memory"].zeros(SIZES[-1] // 4)
     fastest, pooled = (
         Fastest(ours, measure(comm, ours)),

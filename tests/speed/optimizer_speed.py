@@ -9,10 +9,9 @@ PyTorch's torch.optim.SGD does the same update on parameters of the same shapes,
 fused (one pass, written in C++). All sides have one thread, then two where there are two cores;
 they alternate; ratios are medians of the rounds', with their range.
 
-The order of six roundings is the definition here (`refgf/training/sgd.py`): in NumPy six passes
-over blocks, most of which read what is in the cache already, and that is what they take beyond the
-limit where memory is fast. With Numba (the extra `fast`) it is one pass, with the same bits;
-`passes` are then measured beside it.
+The order of six roundings is the definition (`refgf/training/sgd.py`). `plain` is the core's
+update (`refgf/ops.py`): NumPy passes over blocks of 2 MiB. `refgf` is the engine's, with the same
+bits: one compiled pass with Numba (the extra `fast`), else passes over blocks that fit the cache.
 """
 
 import json
@@ -24,9 +23,10 @@ from pathlib import Path
 
 import numpy as np
 
-from refgf.nn.alexnet import AlexNet
+from refgf import engine
 from refgf.engine.threaded import ThreadedWorkspace
-from refgf.training.sgd import BLOCK_ELEMENTS_CPU, MomentumSGD
+from refgf.nn.alexnet import AlexNet
+from refgf.training.sgd import MomentumSGD
 
 ROUNDS, RATE, MOMENTUM, DECAY = 15, 1e-6, 0.9, 5e-4
 BAR = 1.3  # of the limit
@@ -63,8 +63,8 @@ def table(seconds: dict, n: int, threads: int) -> list[dict]:
             else []
         )
         print(
-            f"{name:<14}{1e3 * median_s:>8.1f}{moved / median_s / 1e9:>8.1f}{row['ratio']:>16.2f}   "
-            f"{row['ratio_min']:.2f} to {row['ratio_max']:.2f}"
+            f"{name:<14}{1e3 * median_s:>8.1f}{moved / median_s / 1e9:>8.1f}"
+            f"{row['ratio']:>16.2f}   {row['ratio_min']:.2f} to {row['ratio_max']:.2f}"
         )
     return rows
 
@@ -74,14 +74,14 @@ def numpy_sides(tensors, n: int, threads: int) -> dict:
         np.random.default_rng(seed).standard_normal(n, dtype=np.float32) for seed in range(3)
     )
     workspace = ThreadedWorkspace(threads)
-    optimizers = {"refgf": MomentumSGD(tensors, w.copy(), MOMENTUM, DECAY, workspace)}
-    if optimizers["refgf"].loop:
-        passes = optimizers["passes"] = MomentumSGD(tensors, w.copy(), MOMENTUM, DECAY, workspace)
-        passes.loop, passes.block_elements = None, BLOCK_ELEMENTS_CPU
-    else:
-        print(
-            "left out: Numba is not installed (pip install -e '.[fast]'); refgf's step is NumPy's passes"
-        )
+    optimizer = MomentumSGD(tensors, w.copy(), MOMENTUM, DECAY, workspace)
+
+    def step() -> None:
+        optimizer.step(g, RATE)
+
+    def plain() -> None:
+        with engine.off():
+            step()
 
     def limit(worker: int, part: slice) -> None:
         np.add(w[part], g[part], out=w[part])
@@ -90,13 +90,10 @@ def numpy_sides(tensors, n: int, threads: int) -> dict:
     def triad(worker: int, part: slice) -> None:
         np.add(w[part], g[part], out=v[part])
 
-    steps = {
-        name: lambda optimizer=optimizer: optimizer.step(g, RATE)
-        for name, optimizer in optimizers.items()
-    }
     return {
         "limit": lambda: workspace.share(limit, n),
-        **steps,
+        "refgf": step,
+        "plain": plain,
         "triad": lambda: workspace.share(triad, n),
     }
 

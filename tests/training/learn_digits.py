@@ -1,4 +1,5 @@
-"""Train a width-1/8 AlexNet on the bundled digits over all ranks; rank 0 prints the accuracy of every epoch as JSON.
+"""Train a width-1/8 AlexNet on the bundled digits over all ranks; rank 0 prints the accuracy of
+every epoch as JSON.
 
     mpiexec -n 8 python tests/training/learn_digits.py
 """
@@ -28,7 +29,9 @@ EPOCHS, WARMUP_EPOCHS, IMAGES_PER_RANK = 12, 2, 8
 
 
 def rate(step: int, each: int) -> float:
-    """Rises over the first epochs, then falls along a line to nothing; `each`: steps of an epoch."""
+    """Rises over the first epochs, then falls along a line to nothing; `each`: steps of an
+    epoch.
+    """
     return warmup(polynomial_decay(RATE, step, EPOCHS * each, power=1), step, WARMUP_EPOCHS * each)
 
 
@@ -46,7 +49,9 @@ def learn(comm, seed: int) -> list[float]:
             train_step(model, exchange, *shard, rate=rate(epoch * each + number, each))
         for array in network.running:
             array[...] = np.mean(comm.allgather(array.copy()), axis=0)
-        right, samples = np.sum(comm.allgather(evaluate(network, held_out, comm.rank, comm.size)), axis=0)
+        right, samples = np.sum(
+            comm.allgather(evaluate(network, held_out, comm.rank, comm.size)), axis=0
+        )
         accuracies.append(float(right / samples))
     require_same_parameters(comm, model.parameters.flat)
     return accuracies

@@ -1,6 +1,8 @@
-"""p ranks compute what 1 rank computes: within the bound that rounding sets, and bit for bit where the order is fixed.
+"""p ranks compute what 1 rank computes: within the bound that rounding sets, and bit for bit where
+the order is fixed.
 
-The bound is derived in refgf/oracle/definitions/rounding.py. `pytest -s` prints how much of it is used up.
+The bound is derived in refgf/oracle/definitions/rounding.py. `pytest -s` prints how much of it is
+used up.
 """
 
 import functools
@@ -29,8 +31,13 @@ from refgf.training.step import parameter_hash, replica, train_step
 
 RATE, MOMENTUM, DECAY = 1e-3, 0.9, 5e-4
 SGD = functools.partial(MomentumSGD, momentum=MOMENTUM, weight_decay=DECAY)
-STEPS = {np.float64: 3, np.float32: 1}  # the bound grows about a hundredfold a step: float32 has room for one
-SEED = 10  # of 0 to 11: no choice (ReLU, pooling) is closer than 5e-5 of a typical value, far above rounding in float32
+STEPS = {
+    np.float64: 3,
+    np.float32: 1,
+}  # the bound grows about a hundredfold a step: float32 has room for one
+# of 0 to 11: no choice (ReLU, pooling) is closer than 5e-5 of a typical value, far above float32's
+# rounding
+SEED = 10
 
 
 def batch(ranks, dtype, step):
@@ -49,7 +56,9 @@ def shares(kind, size, samples):
 
 @dataclass
 class Recorded:
-    """What one rank saw: per step the parameters and velocity before it, the summed gradients, its own choices."""
+    """What one rank saw: per step the parameters and velocity before it, the summed gradients, its
+    own choices.
+    """
 
     size: int
     rank: int
@@ -71,7 +80,11 @@ def train(comm, dtype, algorithm=direct.allreduce, kind="uneven", mistake=None, 
         mine = shares(kind, comm.size, len(images))[comm.rank]
         seen.parameters.append(model.parameters.flat.copy())
         seen.velocities.append(model.optimizer.velocity.copy())
-        global_batch = max(1, len(labels[mine])) if mistake == "loss divided by the local batch" else len(labels)
+        global_batch = (
+            max(1, len(labels[mine]))
+            if mistake == "loss divided by the local batch"
+            else len(labels)
+        )
         train_step(model, exchange, images[mine], labels[mine], global_batch, RATE)
         seen.gradients.append(model.gradients.flat.copy())
         seen.choices.append(choices(model.network))
@@ -124,13 +137,21 @@ def wanted(ranks, dtype):
     tensors = AlexNet(10, 67, 1 / 16, "none").tensors
     decay = np.concatenate([np.full(spec.size, DECAY * spec.decay) for spec in tensors])
     result = Wanted(one, [], [], [])
-    w_apart, v_apart, unit = np.zeros(decay.size), np.zeros(decay.size), UNIT_ROUNDOFF[np.dtype(dtype).name]
+    w_apart, v_apart, unit = (
+        np.zeros(decay.size),
+        np.zeros(decay.size),
+        UNIT_ROUNDOFF[np.dtype(dtype).name],
+    )
     for step in range(STEPS[dtype]):
         images, labels = batch(ranks, dtype, step)
         w, v = (flat[step].astype(np.float64) for flat in (one.parameters, one.velocities))
-        rounding = alexnet_rounding(images, labels, split(w, tensors), len(images), unit, split(w_apart, tensors))
+        rounding = alexnet_rounding(
+            images, labels, split(w, tensors), len(images), unit, split(w_apart, tensors)
+        )
         g, bound = joined(rounding.gradients), joined(rounding.bounds)
-        w_apart, v_apart = momentum_rounding(w, v, g, (w_apart, v_apart, 2 * bound), RATE, MOMENTUM, decay, unit)
+        w_apart, v_apart = momentum_rounding(
+            w, v, g, (w_apart, v_apart, 2 * bound), RATE, MOMENTUM, decay, unit
+        )
         result.bounds.append(rounding)
         result.gradients_apart.append(2 * bound)
         result.parameters_apart.append(w_apart)
@@ -147,12 +168,18 @@ def joined(arrays):
 
 
 def distance(got, expected):
-    """(step, difference / allowed) at the worst element of gradients and parameters, over the steps."""
+    """(step, difference / allowed) at the worst element of gradients and parameters, over the
+    steps.
+    """
     worst = []
     for step in range(len(got.gradients)):
         for values, reference, allowed in (
             (got.gradients[step], expected.one.gradients[step], expected.gradients_apart[step]),
-            (got.parameters[step + 1], expected.one.parameters[step + 1], expected.parameters_apart[step]),
+            (
+                got.parameters[step + 1],
+                expected.one.parameters[step + 1],
+                expected.parameters_apart[step],
+            ),
         ):
             difference = np.abs(values.astype(np.float64) - reference)
             worst.append(np.max(difference / np.maximum(allowed, 1e-300)))
@@ -170,16 +197,23 @@ def test_p_ranks_give_the_parameters_of_one(on_ranks, dtype, algorithm, kind):
             worst = max(distance(got, expected))
             assert worst <= 1
             if got.size > 1 and got.rank == 0:
-                print(f"{got.size} ranks, {np.dtype(dtype)}, {kind}: difference / bound = {worst:.1e}")
+                print(
+                    f"{got.size} ranks, {np.dtype(dtype)}, {kind}: difference / bound = {worst:.1e}"
+                )
 
 
 def require_same_choices(got, expected, kind):
-    """The bound holds for evaluations with the exact gradient's choices. float64: nobody could choose otherwise."""
+    """The bound holds for evaluations with the exact gradient's choices. float64: nobody could
+    choose otherwise.
+    """
     for step, rounding in enumerate(expected.bounds):
         samples = len(rounding.choices[0])
         mine = shares(kind, got.size, samples)[got.rank]
         for number, exact in enumerate(rounding.choices):
-            for chosen, part in ((got.choices[step][number], mine), (expected.one.choices[step][number], slice(None))):
+            for chosen, part in (
+                (got.choices[step][number], mine),
+                (expected.one.choices[step][number], slice(None)),
+            ):
                 assert (chosen.reshape(exact[part].shape) == exact[part]).all()
         assert rounding.doubtful == 0 or got.gradients[0].dtype == np.float32
 
@@ -193,14 +227,21 @@ def test_mistakes_violate_the_bound(on_ranks, dtype, mistake):
 
 
 def test_the_bound_says_something():
-    """Relative to the largest gradient of each tensor: in float64 far below 1e-6, in float32 below 1."""
+    """Relative to the largest gradient of each tensor: in float64 far below 1e-6, in float32 below
+    1.
+    """
     for dtype, limit in ((np.float64, 1e-8), (np.float32, 0.5)):
         first = wanted(3, dtype).bounds[0]
-        assert max(bound.max() / np.abs(g).max() for g, bound in zip(first.gradients, first.bounds)) < limit
+        assert (
+            max(bound.max() / np.abs(g).max() for g, bound in zip(first.gradients, first.bounds))
+            < limit
+        )
 
 
 def stacked(comm, algorithm, theta, overlap):
-    """The hash of the parameters after two steps of the network of the lessons, dropout included."""
+    """The hash of the parameters after two steps of the network of the lessons, dropout
+    included.
+    """
     network = AlexNet(10, 67, 1 / 16)
     network.dropout_rng = np.random.default_rng([SEED, comm.rank])
     model = replica(network, SGD, seed=SEED)
@@ -221,12 +262,17 @@ def test_direct_gives_the_same_bits_lazy_or_eager_overlapped_or_not(on_ranks):
     assert all(len(hashes) == 1 for hashes in eager)
     for theta in (0, 30_000, math.inf):
         for overlap in (False, True):
-            assert [set(results) for results in on_ranks(stacked, direct.allreduce, theta, overlap)] == eager
+            assert [
+                set(results) for results in on_ranks(stacked, direct.allreduce, theta, overlap)
+            ] == eager
 
 
 def test_overlap_keeps_the_ring_s_bits_but_theta_changes_them(on_ranks):
     sequential, overlapped, lazy = (
-        [set(results) for results in on_ranks(stacked, ring.allreduce, theta, overlap, sizes=(3, 5))]
+        [
+            set(results)
+            for results in on_ranks(stacked, ring.allreduce, theta, overlap, sizes=(3, 5))
+        ]
         for theta, overlap in ((0, False), (0, True), (math.inf, False))
     )
     assert sequential == overlapped

@@ -1,4 +1,6 @@
-"""GradientFlow as an object: what it refuses, what it tells, dense mixed precision, a real network."""
+"""GradientFlow as an object: what it refuses, what it tells, dense mixed precision, a real
+network.
+"""
 
 import dataclasses
 import functools
@@ -32,22 +34,37 @@ from refgf.training.step import train_step
 @pytest.mark.parametrize("overlapped", [False, True])
 @pytest.mark.parametrize("theta", [0, 40, np.inf])
 def test_dense_mixed_precision_is_that_of_the_definition(on_ranks, theta, overlapped):
-    """Float16 on the wire, dynamic scale through overflows, float32 master weights, rounded working copy."""
+    """Float16 on the wire, dynamic scale through overflows, float32 master weights, rounded working
+    copy.
+    """
 
     def body(comm):
         p, rank = comm.Get_size(), comm.Get_rank()
         rng = np.random.default_rng(p)
-        gs = [[(rng.standard_normal(N) * 10).astype(np.float32) for _ in range(p)] for _ in range(9)]
+        gs = [
+            [(rng.standard_normal(N) * 10).astype(np.float32) for _ in range(p)] for _ in range(9)
+        ]
         gs[4][p - 1][7] = 1e6  # infinite on the wire
         w = rng.standard_normal(N).astype(np.float32)
         scale = LossScale(2.0**13, dynamic=True, interval=2)
-        flow = new_flow(comm, Prescribed(initial=w), wire=np.float16, theta_bytes=theta, overlap=overlapped,
-                            allreduce=direct_allreduce, loss_scale=scale, half_weights=True)  # fmt: skip
+        flow = new_flow(
+            comm,
+            Prescribed(initial=w),
+            wire=np.float16,
+            theta_bytes=theta,
+            overlap=overlapped,
+            allreduce=direct_allreduce,
+            loss_scale=scale,
+            half_weights=True,
+        )
         wanted = scaled_run(w, gs, 0.1, 0.9, 2.0**13, interval=2)
         for step, want in zip(gs, wanted):
             with np.errstate(over="ignore"):
                 flow.step(step[rank][None], None, 1, rate=0.1)
-            assert flow.result.accepted == want["finite"] and flow.model.loss_scale.scale == want["scale"]
+            assert (
+                flow.result.accepted == want["finite"]
+                and flow.model.loss_scale.scale == want["scale"]
+            )
             assert same_bits(flow.model.parameters.flat, want["w"])
             assert same_bits(flow.model.optimizer.velocity, want["v"])
             assert same_bits(flow.model.working.working, want["working"])
@@ -66,17 +83,23 @@ def both_sets():
 
 
 def train_alexnet(comm, allreduce=direct_allreduce, **parts):
-    """Three steps with batch normalisation and dropout, shards uneven. -> (bits of the parameters, running statistics)"""
+    """Three steps with batch normalisation and dropout, shards uneven. -> (bits of the parameters,
+    running statistics)
+    """
     train, _ = both_sets()
     network = AlexNet(10, 67, width=1 / 32)
     network.dropout_rng = np.random.default_rng(comm.Get_rank())
-    with new_flow(comm, network, allreduce=allreduce, chunk=100, weight_decay=5e-4, **parts) as flow:
+    with new_flow(
+        comm, network, allreduce=allreduce, chunk=100, weight_decay=5e-4, **parts
+    ) as flow:
         for step in range(3):
             part = slices(12, comm.Get_size())[comm.Get_rank()]
             images, labels = train.load(np.arange(12 * step, 12 * step + 12)[part])
             flow.step(images, labels, 12, rate=0.01)
         flow.require_same_parameters()
-        return flow.model.parameters.flat.tobytes(), b"".join(array.tobytes() for array in network.running)
+        return flow.model.parameters.flat.tobytes(), b"".join(
+            array.tobytes() for array in network.running
+        )
 
 
 def test_evaluation_is_the_same_on_all_ranks_and_leaves_the_statistics_as_they_were(on_ranks):
@@ -97,11 +120,17 @@ def test_alexnet_climbs_the_ladder(on_ranks):
     def body(comm):
         dense = train_alexnet(comm)
         assert train_alexnet(comm, theta_bytes=5000, overlap=True) == dense
-        assert train_alexnet(comm, grouping=Groups(tuple(explicit([4, 1, 15, 6]))), overlap=True) == dense
+        assert (
+            train_alexnet(comm, grouping=Groups(tuple(explicit([4, 1, 15, 6]))), overlap=True)
+            == dense
+        )
         assert train_alexnet(comm, density=100, form="history") == dense
         sparse = train_alexnet(comm, density=10, wire=np.float16)
         assert sparse != dense
-        assert train_alexnet(comm, density=10, wire=np.float16, theta_bytes=3000, overlap=True) == sparse
+        assert (
+            train_alexnet(comm, density=10, wire=np.float16, theta_bytes=3000, overlap=True)
+            == sparse
+        )
 
     on_ranks(body)
 
@@ -136,7 +165,10 @@ def test_groups_are_sent_one_by_one_and_a_profile_changes_nothing(on_ranks):
         ({"density": 10, "trust": 0.001}, "LARS under CSC: got a form .* wanted 'history'"),
         ({"trust": 0}, "LARS: got trust=0"),
         ({"theta_bytes": -1}, "got theta = -1"),
-        ({"grouping": Groups((range(3),))}, r"got groups \[range\(0, 3\)\]; wanted each of 7 gradients once"),
+        (
+            {"grouping": Groups((range(3),))},
+            r"got groups \[range\(0, 3\)\]; wanted each of 7 gradients once",
+        ),
         ({"allreduce": mpi_allreduce}, "wanted a communicator of MPI"),
     ],
 )
@@ -145,8 +177,16 @@ def test_bad_settings(settings, message, size):
         threads.run(size, lambda comm: new_flow(comm, Prescribed(), **settings))
 
 
-@pytest.mark.parametrize("settings", [{"theta_bytes": 1}, {"density": 10}, {"density": 10, "form": "none"}, {"wire": np.float16},
-                                      {"grouping": Groups((range(3), range(3, 7)))}])  # fmt: skip
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"theta_bytes": 1},
+        {"density": 10},
+        {"density": 10, "form": "none"},
+        {"wire": np.float16},
+        {"grouping": Groups((range(3), range(3, 7)))},
+    ],
+)
 def test_ranks_with_different_settings_say_so(on_ranks, settings):
     def body(comm):
         odd = comm.Get_rank() == comm.Get_size() - 1
@@ -186,7 +226,9 @@ def test_gradients_out_of_order_or_missing_are_refused():
 
 
 def test_other_threads_arrays_are_waited_for(monkeypatch):
-    """On a GPU an array may be announced before it is computed; here a lock plays the stream's event."""
+    """On a GPU an array may be announced before it is computed; here a lock plays the stream's
+    event.
+    """
     computed = threading.Event()
     monkeypatch.setattr(overlap, "mark", lambda x: computed)
     monkeypatch.setattr(overlap, "follow", lambda x, event: event.wait(10))
@@ -205,8 +247,16 @@ def test_other_threads_arrays_are_waited_for(monkeypatch):
 def test_the_timeline_names_what_happens(on_ranks, density):
     def body(comm):
         timeline = Timeline()
-        with new_flow(comm, Prescribed(), density=density, chunk=8, overlap=True, observe=timeline, wire=np.float16,
-                          theta_bytes=30) as flow:  # fmt: skip
+        with new_flow(
+            comm,
+            Prescribed(),
+            density=density,
+            chunk=8,
+            overlap=True,
+            observe=timeline,
+            wire=np.float16,
+            theta_bytes=30,
+        ) as flow:
             for _ in range(2):
                 timeline.clear()
                 flow.step(np.ones((1, N), np.float32), None, 1, rate=0.1)
@@ -214,10 +264,18 @@ def test_the_timeline_names_what_happens(on_ranks, density):
             wanted = {"FORWARD", "BACKWARD", "WAIT_FOR_DATA", "UPDATE"}
             assert names == wanted | ({"CSC_AGREE", "CSC_KEEP"} if density else set())
             names = {event.name for event in timeline.lanes["communication"]}
-            assert names == {"MPI_ALLREDUCE"} | ({"CSC_NORMS", "MEMCPY_IN_FUSION_BUFFER"} if density else set())
-            calls = [event for event in timeline.lanes["communication"] if event.name == "MPI_ALLREDUCE"]
+            assert names == {"MPI_ALLREDUCE"} | (
+                {"CSC_NORMS", "MEMCPY_IN_FUSION_BUFFER"} if density else set()
+            )
+            calls = [
+                event for event in timeline.lanes["communication"] if event.name == "MPI_ALLREDUCE"
+            ]
             assert len(calls) == len(flow.calls)
-            elements = sum(s.size for s in SPECS) if density is None else sum(s.stop - s.start for s in flow.result.sent)
+            elements = (
+                sum(s.size for s in SPECS)
+                if density is None
+                else sum(s.stop - s.start for s in flow.result.sent)
+            )
             assert sum(event.bytes for event in calls) == 2 * elements
 
     on_ranks(body)
@@ -236,4 +294,7 @@ def test_density_schedule_reaches_csc(on_ranks):
 
 
 def test_a_segment_of_the_pipelined_ring_is_long_enough_for_loops():
-    assert pipelined_ring_allreduce.keywords["segment_bytes"] // np.dtype(np.float16).itemsize >= fused.LONG
+    assert (
+        pipelined_ring_allreduce.keywords["segment_bytes"] // np.dtype(np.float16).itemsize
+        >= fused.LONG
+    )

@@ -26,7 +26,10 @@ class Large(Prescribed):
 
     def __init__(self):
         super().__init__()
-        self.tensors = [Spec("b", (1000,), False, 1000), Spec("w", (ELEMENTS - 1000,), True, ELEMENTS - 1000)]
+        self.tensors = [
+            Spec("b", (1000,), False, 1000),
+            Spec("w", (ELEMENTS - 1000,), True, ELEMENTS - 1000),
+        ]
 
     def initialize(self, seed):
         pass
@@ -38,7 +41,9 @@ class Large(Prescribed):
 
 
 def peaks(steps=4, **parts):
-    """Most bytes that a rank had at once in each step, averaged over ranks (they are threads of one process)."""
+    """Most bytes that a rank had at once in each step, averaged over ranks (they are threads of one
+    process).
+    """
     found = []
 
     def body(comm):
@@ -87,14 +92,20 @@ def short_blocks(monkeypatch):
     peaks(1, **STACK)  # what Python itself sets up once is counted here
 
 
-@pytest.mark.parametrize("parts", [{}, {"overlap": True, "theta_bytes": 50_000}], ids=["one call", "lazy, overlapped"])
+@pytest.mark.parametrize(
+    "parts", [{}, {"overlap": True, "theta_bytes": 50_000}], ids=["one call", "lazy, overlapped"]
+)
 @pytest.mark.parametrize("form", ["dgc", "history"])
 @pytest.mark.parametrize("algorithm", [ring_allreduce, direct_allreduce], ids=["ring", "direct"])
 def test_memory(short_blocks, algorithm, form, parts):
-    """Dense first step, then sparse ones; 5 % for blocks, norms and Python. The bound is not a generous one either."""
+    """Dense first step, then sparse ones; 5 % for blocks, norms and Python. The bound is not a
+    generous one either.
+    """
     dense, *_, sparse = peaks(allreduce=algorithm, form=form, **STACK, **parts)
     assert dense < 1.05 * allowed(algorithm, 100, form)
-    assert 0.85 * allowed(algorithm, PERCENT, form) < sparse < 1.05 * allowed(algorithm, PERCENT, form)
+    assert (
+        0.85 * allowed(algorithm, PERCENT, form) < sparse < 1.05 * allowed(algorithm, PERCENT, form)
+    )
 
 
 def test_what_csc_and_mixed_precision_add_to_plain_training(short_blocks):

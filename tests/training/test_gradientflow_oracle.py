@@ -1,4 +1,6 @@
-"""Every combination of the stack against the definition, step by step: weights, what is kept, choices, scale."""
+"""Every combination of the stack against the definition, step by step: weights, what is kept,
+choices, scale.
+"""
 
 import math
 
@@ -25,7 +27,9 @@ ENGINE = pytest.mark.parametrize("engine", [False, True], ids=["plain", "engine"
 
 
 def gradients(rank, dyadic, steps=STEPS):
-    """Of one rank, for each step. dyadic: few bits each, so that all sums are exact; else order matters."""
+    """Of one rank, for each step. dyadic: few bits each, so that all sums are exact; else order
+    matters.
+    """
     rng = np.random.default_rng([7, rank])
     if dyadic:
         return rng.integers(-16, 17, (steps, N)).astype(np.float32) / 8
@@ -42,11 +46,22 @@ def run(comm, settings, gs, dyadic, order, overlap, percent, scale, engine):
     """The stack on one rank: what it reports after each step."""
     network = Prescribed(initial=initial(dyadic))
     flow = new_flow(
-        comm, network, allreduce={"ring": ring_allreduce, "direct": direct_allreduce}[order], wire=settings.wire,
-        theta_bytes=settings.theta_bytes, density=Density(percent, WARMUP, STEPS_PER_EPOCH, STEPS), overlap=overlap,
-        chunk=settings.chunk, form=settings.form, after=settings.after, momentum=settings.momentum,
-        weight_decay=settings.decay, trust=settings.trust, loss_scale=scale, residual=RESIDUALS[engine],
-    )  # fmt: skip
+        comm,
+        network,
+        allreduce={"ring": ring_allreduce, "direct": direct_allreduce}[order],
+        wire=settings.wire,
+        theta_bytes=settings.theta_bytes,
+        density=Density(percent, WARMUP, STEPS_PER_EPOCH, STEPS),
+        overlap=overlap,
+        chunk=settings.chunk,
+        form=settings.form,
+        after=settings.after,
+        momentum=settings.momentum,
+        weight_decay=settings.decay,
+        trust=settings.trust,
+        loss_scale=scale,
+        residual=RESIDUALS[engine],
+    )
     reports = []
     with flow, np.errstate(over="ignore"):
         for g in gs:
@@ -54,8 +69,16 @@ def run(comm, settings, gs, dyadic, order, overlap, percent, scale, engine):
             flow.step(g[None], None, 1, settings.rate)
             kept = {name: array.copy() for name, array in flow.csc.residual.settled().items()}
             weights, importance = flow.model.parameters.flat.copy(), flow.csc.importance
-            reports.append({"w": weights, "chosen": chosen, "kept": kept, "finite": flow.result.accepted,
-                            "scale": flow.model.loss_scale.scale, "importance": importance})  # fmt: skip
+            reports.append(
+                {
+                    "w": weights,
+                    "chosen": chosen,
+                    "kept": kept,
+                    "finite": flow.result.accepted,
+                    "scale": flow.model.loss_scale.scale,
+                    "importance": importance,
+                }
+            )
     return reports
 
 
@@ -74,15 +97,54 @@ def compare(got, want, rank, dyadic):
             assert np.allclose(g["importance"], w["importance"], rtol=N * 2.0**-52, atol=0), where
 
 
-def judge(comm, form, dyadic, wire=None, order="direct", theta=math.inf, overlap=False, percent=30, chunk=8,
-          after=False, decay=0.0, scale=1.0, momentum=0.5, trust=None, engine=False, mistake=lambda reports: reports):  # fmt: skip
+def judge(
+    comm,
+    form,
+    dyadic,
+    wire=None,
+    order="direct",
+    theta=math.inf,
+    overlap=False,
+    percent=30,
+    chunk=8,
+    after=False,
+    decay=0.0,
+    scale=1.0,
+    momentum=0.5,
+    trust=None,
+    engine=False,
+    mistake=lambda reports: reports,
+):
     size = comm.Get_size()
-    settings = CSCSettings(SIZES, chunk, form, rate=0.125, momentum=momentum, decay=decay, decayed=DECAYED, wire=wire,
-                           order=order, theta_bytes=theta, after=after, trust=trust, scale=scale,
-                           scale_interval=10**9)  # fmt: skip
+    settings = CSCSettings(
+        SIZES,
+        chunk,
+        form,
+        rate=0.125,
+        momentum=momentum,
+        decay=decay,
+        decayed=DECAYED,
+        wire=wire,
+        order=order,
+        theta_bytes=theta,
+        after=after,
+        trust=trust,
+        scale=scale,
+        scale_interval=10**9,
+    )
     everybody = [gradients(r, dyadic) for r in range(size)]
     loss_scale = LossScale(scale, dynamic=True, interval=10**9)
-    got = run(comm, settings, everybody[comm.Get_rank()], dyadic, order, overlap, percent, loss_scale, engine)
+    got = run(
+        comm,
+        settings,
+        everybody[comm.Get_rank()],
+        dyadic,
+        order,
+        overlap,
+        percent,
+        loss_scale,
+        engine,
+    )
     percents = [percent_of_step(t, STEPS_PER_EPOCH, WARMUP, percent) for t in range(STEPS + 1)]
     gs = [[everybody[r][t] for r in range(size)] for t in range(STEPS)]
     # on data that are not exact, norms that are equal but for rounding may be chosen either way
@@ -103,7 +165,11 @@ def test_forms_on_exact_data(on_ranks, form, decay, after, engine):
 @pytest.mark.parametrize("decay", [0.0, 0.25])
 @pytest.mark.parametrize("percent", [30, 100])
 def test_lars_takes_its_ratios_from_what_was_sent(on_ranks, percent, decay, engine):
-    on_ranks(lambda comm: judge(comm, "history", True, percent=percent, decay=decay, trust=0.01, engine=engine))
+    on_ranks(
+        lambda comm: judge(
+            comm, "history", True, percent=percent, decay=decay, trust=0.01, engine=engine
+        )
+    )
 
 
 @ENGINE
@@ -112,14 +178,40 @@ def test_lars_takes_its_ratios_from_what_was_sent(on_ranks, percent, decay, engi
 @pytest.mark.parametrize("wire", [None, "float16"])
 @pytest.mark.parametrize("form", ["dgc", "history"])
 def test_wire_theta_and_order_of_summation(on_ranks, form, wire, theta, order, engine):
-    on_ranks(lambda comm: judge(comm, form, False, wire, order, theta, decay=0.01, scale=16.0, momentum=0.9, engine=engine))
+    on_ranks(
+        lambda comm: judge(
+            comm,
+            form,
+            False,
+            wire,
+            order,
+            theta,
+            decay=0.01,
+            scale=16.0,
+            momentum=0.9,
+            engine=engine,
+        )
+    )
 
 
 @ENGINE
 @pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize("chunk", [1, 7, 8, 40, 81, 1000])
 def test_chunk_sizes(on_ranks, chunk, overlap, engine):
-    on_ranks(lambda comm: judge(comm, "dgc", False, "float16", "ring", 20, overlap, chunk=chunk, decay=0.01, engine=engine))
+    on_ranks(
+        lambda comm: judge(
+            comm,
+            "dgc",
+            False,
+            "float16",
+            "ring",
+            20,
+            overlap,
+            chunk=chunk,
+            decay=0.01,
+            engine=engine,
+        )
+    )
 
 
 @ENGINE
@@ -148,7 +240,9 @@ def test_the_comparison_can_fail(on_ranks):
 
 
 def test_the_data_are_order_sensitive(on_ranks):
-    """On these data ring and direct give different bits; otherwise the tests above would prove less than they say."""
+    """On these data ring and direct give different bits; otherwise the tests above would prove less
+    than they say.
+    """
 
     def body(comm):
         g = gradients(comm.Get_rank(), dyadic=False)[0]

@@ -1,4 +1,6 @@
-"""A network of float16 has master weights and sums of float32: it trains as one of float32 with rounded weights does."""
+"""A network of float16 has master weights and sums of float32: it trains as one of float32 with
+rounded weights does.
+"""
 
 import numpy as np
 import pytest
@@ -20,11 +22,15 @@ from refgf.comm.direct import direct_allreduce
 from refgf.training.evaluation import averaged_statistics
 from refgf.training.step import replica, train_step
 
-RATE = 2.0**-14  # below half of float16's last bit beside 1: a weight of float16 alone would never move
+RATE = (
+    2.0**-14
+)  # below half of float16's last bit beside 1: a weight of float16 alone would never move
 
 
 def train(comm, dtype, parts):
-    """Masters and working weights after five steps; the samples are few bits each, so all sums are exact in float16."""
+    """Masters and working weights after five steps; the samples are few bits each, so all sums are
+    exact in float16.
+    """
     network = Prescribed(dtype, initial=np.ones(N, dtype))
     accumulates = parts.get("accumulates", False)
     parts = {name: value for name, value in parts.items() if name != "accumulates"}
@@ -40,14 +46,21 @@ def train(comm, dtype, parts):
         return flow.model.parameters.flat.copy(), flow.model.working.working.astype(np.float32)
 
 
-WAYS = [{}, {"overlap": True, "theta_bytes": 40}, {"wire": np.float16}, {"density": 30, "chunk": 4, "form": "history"},
-        {"accumulates": True}]  # fmt: skip
+WAYS = [
+    {},
+    {"overlap": True, "theta_bytes": 40},
+    {"wire": np.float16},
+    {"density": 30, "chunk": 4, "form": "history"},
+    {"accumulates": True},
+]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("parts", WAYS, ids=str)
 def test_masters_are_those_of_a_float32_network(size, parts):
-    for half, single in zip(threads.run(size, train, np.float16, parts), threads.run(size, train, np.float32, parts)):
+    for half, single in zip(
+        threads.run(size, train, np.float16, parts), threads.run(size, train, np.float32, parts)
+    ):
         for got, wanted in zip(half, single):
             assert got.dtype == np.float32 and got.tobytes() == wanted.tobytes()
         masters, working = half
@@ -75,7 +88,10 @@ def announced(announcing):
         model.announcing = lambda ready: ready
     looks = Looks(model.gradients)
     train_step(model, looks, samples(0), None, BATCH, RATE)
-    return all((seen == produced).all() for seen, produced in zip(looks.seen, model.half_gradients.views, strict=True))
+    return all(
+        (seen == produced).all()
+        for seen, produced in zip(looks.seen, model.half_gradients.views, strict=True)
+    )
 
 
 def test_what_is_announced_is_in_the_pool():
@@ -84,8 +100,9 @@ def test_what_is_announced_is_in_the_pool():
 
 
 def test_a_float16_network_learns_what_a_float32_one_does():
-    """Three steps on digits. A gradient has gone through at most 2 x 8 products and as many ReLUs: some 50 roundings of 2^-11
-    if they all agree; 8 % are left to what a ReLU or a maximum lets through on one side only."""
+    """Three steps on digits. A gradient has gone through at most 2 x 8 products and as many ReLUs:
+    some 50 roundings of 2^-11 if they all agree; 8 % are left to what a ReLU or a maximum lets
+    through on one side only."""
     images, labels = digits(67, channels=1)[0].load(np.arange(8))
 
     def learn(comm, dtype):
@@ -97,13 +114,17 @@ def test_a_float16_network_learns_what_a_float32_one_does():
                 losses.append(flow.step(images, labels, 8, 0.002))
             return losses, flow.model.parameters.flat - before
 
-    (half, half_moved), (single, moved) = (threads.run(1, learn, dtype)[0] for dtype in (np.float16, np.float32))
+    (half, half_moved), (single, moved) = (
+        threads.run(1, learn, dtype)[0] for dtype in (np.float16, np.float32)
+    )
     assert np.allclose(half, single, rtol=50 * 2.0**-11)
     assert np.linalg.norm(half_moved - moved) <= (50 * 2.0**-11 + 0.08) * np.linalg.norm(moved)
 
 
 def test_daso_computes_with_what_it_has_received():
-    """Working weights are the rounded masters after every meeting, the same on all ranks when these are."""
+    """Working weights are the rounded masters after every meeting, the same on all ranks when these
+    are.
+    """
 
     def body(comm, phase):
         model = replica(Prescribed(np.float16, initial=np.ones(N, np.float16)))
@@ -140,7 +161,9 @@ def test_running_statistics_are_averaged_in_float32():
         for array in network.running:
             array[...] = 40000 + comm.rank
         with averaged_statistics(network, direct_allreduce(comm), comm.size):
-            assert all((array == 40001).all() and array.dtype == np.float32 for array in network.running)
+            assert all(
+                (array == 40001).all() and array.dtype == np.float32 for array in network.running
+            )
 
     threads.run(3, body)
 

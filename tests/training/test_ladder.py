@@ -1,7 +1,7 @@
 """The equivalence ladder: every part switched on changes what it should and nothing else.
 
-Bit for bit where the order of summation is the same, or where the data are dyadic, so that there is no rounding. Each
-rung is also climbed with data or an order for which it must fail.
+Bit for bit where the order of summation is the same, or where the data are dyadic, so that there is
+no rounding. Each rung is also climbed with data or an order for which it must fail.
 """
 
 import functools
@@ -24,7 +24,9 @@ from refgf.exchange.precision import LossScale
 from refgf.comm.direct import direct_allreduce
 from refgf.comm.ring import ring_allreduce
 
-EXACT = dict(momentum=0.5, weight_decay=0.25, dtype=np.float64)  # dyadic, as the data; 5 steps need up to 40 bits
+EXACT = dict(
+    momentum=0.5, weight_decay=0.25, dtype=np.float64
+)  # dyadic, as the data; 5 steps need up to 40 bits
 
 
 def train(comm, dyadic=True, allreduce=direct_allreduce, dtype=np.float32, **parts):
@@ -67,7 +69,10 @@ def test_lazy_is_eager(on_ranks, theta, density):
 
 def test_lazy_is_not_eager_on_the_ring(on_ranks):
     def body(comm):
-        eager, once = (train(comm, dyadic=False, allreduce=ring_allreduce, theta_bytes=t) for t in (0, math.inf))
+        eager, once = (
+            train(comm, dyadic=False, allreduce=ring_allreduce, theta_bytes=t)
+            for t in (0, math.inf)
+        )
         same(eager, once, comm.Get_size() < 3)
 
     on_ranks(body)
@@ -76,7 +81,9 @@ def test_lazy_is_not_eager_on_the_ring(on_ranks):
 @pytest.mark.parametrize("wire", [None, np.float16])
 @pytest.mark.parametrize("density", [None, 30])
 def test_pipelined_is_step_by_step(on_ranks, density, wire):
-    """Sleeping or not, in segments of one or two elements; the communication thread has its own messages in flight."""
+    """Sleeping or not, in segments of one or two elements; the communication thread has its own
+    messages in flight.
+    """
     pipelined_ring = functools.partial(pipelined, algorithm=ring.allreduce, segment_bytes=4)
 
     def body(comm):
@@ -92,7 +99,9 @@ def test_pipelined_is_step_by_step(on_ranks, density, wire):
 @pytest.mark.parametrize("density", [None, 30])
 @pytest.mark.parametrize("short_bytes", [0, 100])
 def test_shared_memory_is_direct(on_ranks, density, wire, short_bytes):
-    """With the gradients in shared memory, in pieces of a few elements, and whole; sequential and overlapped."""
+    """With the gradients in shared memory, in pieces of a few elements, and whole; sequential and
+    overlapped.
+    """
     made = []
 
     def shared(comm, wire=None):
@@ -132,42 +141,67 @@ def test_gradients_in_shared_memory(on_ranks):
 @pytest.mark.parametrize("density", [None, 30])
 def test_overlapped_is_sequential(on_ranks, density, wire):
     def body(comm):
-        parts = dict(dyadic=False, density=density, chunk=8, wire=wire, theta_bytes=20, allreduce=ring_allreduce)
+        parts = dict(
+            dyadic=False,
+            density=density,
+            chunk=8,
+            wire=wire,
+            theta_bytes=20,
+            allreduce=ring_allreduce,
+        )
         same(train(comm, overlap=True, **parts), train(comm, overlap=False, **parts))
 
     on_ranks(body)
 
 
 def test_csc_history_at_100_percent_is_dense(on_ranks):
-    """On any data. theta infinite: its calls end with tensors in dense training, with chunks in sparse."""
+    """On any data. theta infinite: its calls end with tensors in dense training, with chunks in
+    sparse.
+    """
 
     def body(comm):
         parts = dict(dyadic=False, momentum=0.9, weight_decay=0.01)
         for allreduce in (ring_allreduce, direct_allreduce):
             dense = train(comm, allreduce=allreduce, **parts)
-            same(train(comm, allreduce=allreduce, density=100, chunk=8, form="history", **parts), dense)
+            same(
+                train(comm, allreduce=allreduce, density=100, chunk=8, form="history", **parts),
+                dense,
+            )
 
     on_ranks(body)
 
 
 def test_csc_dgc_at_100_percent_is_dense_on_exact_data(on_ranks):
     def body(comm):
-        exact = EXACT | {"weight_decay": 0.25 * comm.Get_size()}  # a rank's share of it must be dyadic
+        exact = EXACT | {
+            "weight_decay": 0.25 * comm.Get_size()
+        }  # a rank's share of it must be dyadic
         same(train(comm, density=100, chunk=8, form="dgc", **exact), train(comm, **exact))
         other = dict(dyadic=False, momentum=0.9)
-        same(train(comm, density=100, chunk=8, form="dgc", **other), train(comm, **other), comm.Get_size() == 1)
+        same(
+            train(comm, density=100, chunk=8, form="dgc", **other),
+            train(comm, **other),
+            comm.Get_size() == 1,
+        )
 
     on_ranks(body)
 
 
 def test_masked_at_100_percent_has_no_momentum(on_ranks):
-    """Factor masking clears the momentum of all that was sent; after the dense first step that is everything."""
+    """Factor masking clears the momentum of all that was sent; after the dense first step that is
+    everything.
+    """
 
     def body(comm):
         masked = train(comm, density=100, chunk=8, form="dgc_masked", momentum=0.5)
         same(masked, train(comm, momentum=0.5), False)
-        dense_first_step_only = train(comm, density=Density(100, warmup=(100,), steps_per_epoch=5), chunk=8,
-                                      form="dgc_masked", momentum=0.5)  # fmt: skip
+        dense_first_step_only = train(
+            comm,
+            density=Density(100, warmup=(100,), steps_per_epoch=5),
+            chunk=8,
+            form="dgc_masked",
+            momentum=0.5,
+        )
         same(dense_first_step_only, train(comm, momentum=0.5))
 
     on_ranks(body)
@@ -215,7 +249,11 @@ def test_a_dense_step_with_a_bad_gradient_on_one_rank_is_skipped_on_all(on_ranks
             g[0, 50] = bad
         before = flow.model.parameters.flat.copy(), flow.model.optimizer.velocity.copy()
         flow.step(g, None, 1, rate=0.125)
-        assert not flow.result.accepted and flow.model.loss_scale.scale == 1.0 and flow.model.network.accepted == 0
+        assert (
+            not flow.result.accepted
+            and flow.model.loss_scale.scale == 1.0
+            and flow.model.network.accepted == 0
+        )
         assert np.array_equal(flow.model.parameters.flat, before[0])
         assert np.array_equal(flow.model.optimizer.velocity, before[1])
         flow.step(samples(0)[:1], None, 1, rate=0.125)

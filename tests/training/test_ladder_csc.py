@@ -1,4 +1,6 @@
-"""What CSC must keep true in every step, bit for bit: nothing is lost, these bytes and no others, no trace of a bad step."""
+"""What CSC must keep true in every step, bit for bit: nothing is lost, these bytes and no others,
+no trace of a bad step.
+"""
 
 import dataclasses
 import math
@@ -19,7 +21,9 @@ from refgf.oracle.definitions import csc_payload_bytes, direct_traffic, lazy_cal
 @pytest.mark.parametrize("residual", [Residual, FusedResidual])
 @pytest.mark.parametrize("form", FORMS)
 def test_nothing_is_lost(on_ranks, form, residual):
-    """On every rank and after every step, on exact data: what was sent and what is kept is all there was."""
+    """On every rank and after every step, on exact data: what was sent and what is kept is all
+    there was.
+    """
 
     def body(comm):
         own = {"form": form, "residual": residual}
@@ -58,14 +62,26 @@ def test_nothing_is_lost(on_ranks, form, residual):
 @pytest.mark.parametrize("residual", [Residual, FusedResidual])
 @pytest.mark.parametrize("form", FORMS)
 def test_what_is_kept_does_not_depend_on_who_looks(on_ranks, form, residual):
-    """What a step leaves to the next one is the same, done there or when a checkpoint asks; a skipped step included."""
+    """What a step leaves to the next one is the same, done there or when a checkpoint asks; a
+    skipped step included.
+    """
 
     def body(comm):
         kept = []
         for looks in (False, True):
             scale = LossScale(4.0, dynamic=True)
-            flow = new_flow(comm, Prescribed(), density=20, chunk=7, form=form, momentum=0.9, loss_scale=scale, residual=residual,
-                                weight_decay=0.25, overlap=looks)  # fmt: skip
+            flow = new_flow(
+                comm,
+                Prescribed(),
+                density=20,
+                chunk=7,
+                form=form,
+                momentum=0.9,
+                loss_scale=scale,
+                residual=residual,
+                weight_decay=0.25,
+                overlap=looks,
+            )
             for step in range(7):
                 g = samples(step, dyadic=False)[comm.Get_rank() % BATCH]
                 g = np.where(step == 4, np.float32(np.inf), g)
@@ -81,7 +97,9 @@ def test_what_is_kept_does_not_depend_on_who_looks(on_ranks, form, residual):
 
 
 def spy_on_packing(csc):
-    """What this rank has put into the packed buffer, before it is summed. -> function(sent) -> (k,)"""
+    """What this rank has put into the packed buffer, before it is summed. -> function(sent) ->
+    (k,)
+    """
     packed = []
     allreduce = csc.transport.allreduce
 
@@ -103,7 +121,9 @@ def spy_on_packing(csc):
 @pytest.mark.parametrize("wire", [None, "float16"])
 @pytest.mark.parametrize("theta", [0, 40, math.inf])
 def test_bytes_are_the_chosen_chunks_the_norms_and_a_flag(on_ranks, theta, wire):
-    """What travels, message by message: the calls by the ring, the C norms and the flag directly. Nothing else."""
+    """What travels, message by message: the calls by the ring, the C norms and the flag directly.
+    Nothing else.
+    """
 
     def body(comm):
         traced = TracedComm(comm)
@@ -113,7 +133,9 @@ def test_bytes_are_the_chosen_chunks_the_norms_and_a_flag(on_ranks, theta, wire)
             chosen = flow.csc.chosen
             traced.reset()
             flow.step(samples(step)[:1], None, 1, rate=0.125)
-            lengths = [s.size for s in SPECS] if chosen is None else [min(8, N - 8 * c) for c in chosen]
+            lengths = (
+                [s.size for s in SPECS] if chosen is None else [min(8, N - 8 * c) for c in chosen]
+            )
             calls = lazy_calls(lengths, itemsize, theta)
             data = [ring_traffic(stop - start, size, rank) for start, stop in calls]
             norms = direct_traffic(11 + 1, size, rank)
@@ -129,12 +151,23 @@ def test_bytes_are_the_chosen_chunks_the_norms_and_a_flag(on_ranks, theta, wire)
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan, 3e38])
 @pytest.mark.parametrize("residual", [Residual, FusedResidual])
 @pytest.mark.parametrize("overlap", [False, True])
-def test_infinity_in_an_unchosen_chunk_of_one_rank_leaves_everything_as_it_was(on_ranks, bad, overlap, residual):
+def test_infinity_in_an_unchosen_chunk_of_one_rank_leaves_everything_as_it_was(
+    on_ranks, bad, overlap, residual
+):
     """3e38 is finite by itself, but not after it was added to what was kept."""
 
     def body(comm):
         scale = LossScale(4.0, dynamic=True)
-        flow = new_flow(comm, Prescribed(), density=20, chunk=8, overlap=overlap, wire=np.float16, loss_scale=scale, residual=residual)
+        flow = new_flow(
+            comm,
+            Prescribed(),
+            density=20,
+            chunk=8,
+            overlap=overlap,
+            wire=np.float16,
+            loss_scale=scale,
+            residual=residual,
+        )
         last = comm.Get_rank() == comm.Get_size() - 1
         for step in range(3):
             flow.step(samples(step)[:1], None, 1, rate=0.125)
@@ -164,5 +197,12 @@ def test_infinity_in_an_unchosen_chunk_of_one_rank_leaves_everything_as_it_was(o
 def snapshot(flow):
     """Everything that outlives a step."""
     state = {name: array.copy() for name, array in flow.csc.residual.settled().items()}
-    state |= {"w": flow.model.parameters.flat.copy(), "running": flow.model.network.running[0].copy()}
-    return state | {"chosen": list(flow.csc.chosen), "gap": flow.csc.gap.copy(), "scale": flow.model.loss_scale.scale}
+    state |= {
+        "w": flow.model.parameters.flat.copy(),
+        "running": flow.model.network.running[0].copy(),
+    }
+    return state | {
+        "chosen": list(flow.csc.chosen),
+        "gap": flow.csc.gap.copy(),
+        "scale": flow.model.loss_scale.scale,
+    }

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sgd_cases import RATES, SPECS, N, data, same_bits
 
+from refgf import ops
 from refgf.engine.threaded import ThreadedWorkspace
 from refgf.training import sgd
 from refgf.training.sgd import MomentumSGD
@@ -141,8 +142,8 @@ def test_pytorch_follows_the_same_convention():
         peer.step()
     got, _ = run(MomentumSGD, w, gradients, RATES)
     theirs = np.array([p.item() for p in parameters])
-    # PyTorch may fuse a product with its sum. Two programs, 3 steps, 6 roundings a step of values that are at most the
-    # sum of all magnitudes; an error in v is added to w up to 3 times
+    # PyTorch may fuse a product with its sum. Two programs, 3 steps, 6 roundings a step of values
+    # that are at most the sum of all magnitudes; an error in v is added to w up to 3 times
     bound = 2 * 3 * 6 * 3 * 2.0**-53 * (np.abs(w) + sum(np.abs(g) for g in gradients))
     assert np.all(np.abs(got - theirs) <= bound)
 

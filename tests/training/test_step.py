@@ -73,6 +73,6 @@ def test_the_simplest_exchange_trains_p_ranks_as_one(size):
     assert set(threads.run(size, body)) == set(threads.run(1, body))
 
 
-def test_ranks_that_differ_are_told():
+def test_ranks_that_differ_are_reported():
     with pytest.raises(ValueError, match="hash of the parameters differs between ranks"):
         threads.run(3, lambda comm: require_same_parameters(comm, np.full(4, comm.rank == 2)))

@@ -3,11 +3,13 @@
 Source: DataCache of Shi et al. 2021, known from secondary sources only.
 
     nodes = topology.nodes(comm)
-    store = FolderStore(paths)                                      # or RemoteStore, see stores.py
-    settings = CacheSettings(1 << 30, 1 << 34, disk_folder="/scratch/me", key=key) cache =
-    node_cache(comm, nodes, store, decoder(paths, 67, 3), train.size, (67, 67, 3), settings) train =
-    dataclasses.replace(train, fetch=cache) for images, labels, global_batch in shard_batches(train,
-    256, epoch, seed, comm.rank, nodes): ...
+    store = FolderStore(paths)                      # or RemoteStore, see stores.py
+    decode = images.decoder(paths, 67, 3)           # of refgf.machine
+    settings = CacheSettings(1 << 30, 1 << 34, disk_folder="/scratch/me", key=key)
+    cache = node_cache(comm, nodes, store, decode, train.size, (67, 67, 3), settings)
+    train = dataclasses.replace(train, fetch=cache)
+    for images, labels, global_batch in shard_batches(train, 256, epoch, seed, comm.rank, nodes):
+        ...
 
                  fetch(index)
                      |           hit                             stores, while its limit allows,
@@ -31,7 +33,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from refgf.machine.images import decode
 from refgf.papers.datacache.disk import HEADER_BYTES, DiskCache
 from refgf.papers.datacache.memory import SharedSamples
 from refgf.papers.datacache.shards import node_shards
@@ -107,11 +108,6 @@ class Cache:
         if self.disk:
             self.disk.put(index, content)
         return content, "store"
-
-
-def decoder(names: list[str], image_size: int, channels: int) -> Callable:
-    """The `decode` of a Cache: images of refgf/machine/images.py; names are for error messages."""
-    return lambda index, content: decode(names[index], image_size, channels, content)
 
 
 def node_cache(

@@ -19,6 +19,14 @@ from refgf.predict.cost import (
 )
 
 
+def least_between_s(nodes: int, elements: int, itemsize: int, between: Link) -> float:
+    """Lower bound of any allreduce over m nodes: the bytes of one node's link, 2 (m-1)/m n.
+
+    m-1 partial sums and m-1 copies of the sum cross m links (proof: Patarasuk & Yuan 2009).
+    """
+    return 2 * (nodes - 1) / nodes * between.beta_s_per_byte * itemsize * elements
+
+
 def recursive_doubling_s(size: int, elements: int, itemsize: int, link: Link) -> float:
     """floor(log2 p) exchanges of the whole vector.
 

@@ -83,14 +83,14 @@ def test_float16_would_overflow_and_is_refused():
 
 
 @pytest.mark.parametrize(
-    "ranks, wire, told",
+    "ranks, wire, message",
     [([0, 1], "float16", "got wire 'float16'"), ([1], None, "this one included")],
 )
-def test_what_is_refused(ranks, wire, told):
+def test_what_is_refused(ranks, wire, message):
     def body(comm):
         ring_on_ranks(comm, ranks if comm.rank == 0 else [1], wire)
 
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         threads.run(2, body)
 
 

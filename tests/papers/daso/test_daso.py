@@ -1,4 +1,6 @@
-"""DASO against its definition, beyond the golden cases: every kind of node, counts, the limits, what is refused."""
+"""DASO against its definition, beyond the golden cases: every kind of node, counts, the limits,
+what is refused.
+"""
 
 import functools
 
@@ -185,8 +187,9 @@ def test_blocking_in_every_batch_is_synchronous_training(size, nodes):
 
 
 def test_cycling_keeps_the_mean_over_nodes_of_what_blocking_would_have():
-    """Gradients do not depend on the parameters here: averaging late or early, momentum or not, is linear. At the end of an
-    epoch without merges (B beyond it) parameters are those of synchronous training but for rounding."""
+    """Gradients do not depend on the parameters here: averaging late or early, momentum or not, is
+    linear. At the end of an epoch without merges (B beyond it) parameters are those of synchronous
+    training but for rounding."""
     gs, size = gradients(4, 6, dyadic=True), 4
 
     def body(comm, phase):
@@ -208,7 +211,9 @@ def both_sets():
 
 
 def test_alexnet_and_the_loss_of_all_ranks_decide(on_ranks):
-    """Two epochs of a real network: evaluation at the end, phases fed with the mean loss of all ranks."""
+    """Two epochs of a real network: evaluation at the end, phases fed with the mean loss of all
+    ranks.
+    """
 
     def body(comm):
         train, held_out = both_sets()

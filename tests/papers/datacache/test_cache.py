@@ -13,7 +13,8 @@ from pictures import make_tree
 from refgf.launch import leftovers
 from refgf.machine import threads
 from refgf.machine.folders import image_folder
-from refgf.papers.datacache import LEVELS, Cache, CacheSettings, decoder, node_cache
+from refgf.machine.images import decoder
+from refgf.papers.datacache import LEVELS, Cache, CacheSettings, node_cache
 from refgf.papers.datacache import disk as disk_level
 from refgf.papers.datacache import memory as memory_level
 from refgf.papers.datacache.disk import HEADER_BYTES, RECORD_BYTES, DiskCache

@@ -1,4 +1,6 @@
-"""One rank with K parts is K ranks with one part each, bit for bit; a step that is not accepted changes nothing."""
+"""One rank with K parts is K ranks with one part each, bit for bit; a step that is not accepted
+changes nothing.
+"""
 
 import functools
 
@@ -65,7 +67,9 @@ def test_parts_of_one_rank_are_ranks_with_one_part(size, parts):
 
 
 def test_ranks_that_accumulate(on_ranks):
-    """Each of p ranks with several parts, overlapped and lazily: all hold the same, and it is not one part alone."""
+    """Each of p ranks with several parts, overlapped and lazily: all hold the same, and it is not
+    one part alone.
+    """
 
     def body(comm):
         p, rank = comm.Get_size(), comm.Get_rank()

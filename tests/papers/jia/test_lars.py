@@ -1,4 +1,6 @@
-"""LARS against its definition, bit for bit on data whose norms are exact, and whole against parts."""
+"""LARS against its definition, bit for bit on data whose norms are exact, and whole against
+parts.
+"""
 
 import numpy as np
 import pytest

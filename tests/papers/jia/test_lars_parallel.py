@@ -1,4 +1,6 @@
-"""LARS's norms formed by all ranks together: the shares cover everything once, the result is that of one rank alone."""
+"""LARS's norms formed by all ranks together: the shares cover everything once, the result is that
+of one rank alone.
+"""
 
 import math
 from collections import namedtuple
@@ -158,7 +160,9 @@ def test_cost_is_one_allreduce_of_2L_float64(by, size):
 
 @pytest.mark.parametrize("size", [1, 3, 4])
 def test_a_rank_reads_its_share_only(size, monkeypatch):
-    """By slices 2n/p elements, by layers 2 times its tensors: of a network with one large layer nearly all."""
+    """By slices 2n/p elements, by layers 2 times its tensors: of a network with one large layer
+    nearly all.
+    """
     from refgf.papers.jia import lars
 
     specs = [
@@ -218,7 +222,9 @@ def test_float16_training_has_its_norms_from_the_float32_master(on_ranks, by):
 
 
 def test_norms_of_float16_numbers_would_show():
-    """The seeded mistake: of these weights the squares are infinite in float16, and of these gradients zero."""
+    """The seeded mistake: of these weights the squares are infinite in float16, and of these
+    gradients zero.
+    """
     w, gs, got = threads.run(1, half_step)[0]
     with np.errstate(over="ignore", under="ignore"):
         half_w, half_g = w.astype(np.float16), gs[0, 0].astype(np.float16)

@@ -1,4 +1,6 @@
-"""Merged gradients: one call for each group, the same sums as lazy allreduce, and a profile that all ranks agree on."""
+"""Merged gradients: one call for each group, the same sums as lazy allreduce, and a profile that
+all ranks agree on.
+"""
 
 import time
 
@@ -51,19 +53,29 @@ def test_groups_of_lazy_give_the_calls_of_lazy(theta):
     sizes = [3, 5, 10, 1, 1, 40, 7]
     groups = lazy([(0.0, 4 * n) for n in sizes], theta)
     calls = step(LazyAllreduce(pool_of(sizes), lambda x: None, Theta(theta)), sizes)
-    assert step(LazyAllreduce(pool_of(sizes), lambda x: None, Groups(tuple(groups))), sizes) == calls
+    assert (
+        step(LazyAllreduce(pool_of(sizes), lambda x: None, Groups(tuple(groups))), sizes) == calls
+    )
 
 
 @pytest.mark.parametrize("overlapped", [False, True])
 @pytest.mark.parametrize("counts", GROUPS)
 def test_sums_and_messages(on_ranks, counts, overlapped):
-    """direct: the bits of one call and of lazy; ring: one ring for each group, and as many messages."""
+    """direct: the bits of one call and of lazy; ring: one ring for each group, and as many
+    messages.
+    """
 
     def body(comm):
         p, rank, groups = comm.Get_size(), comm.Get_rank(), explicit(counts)
-        everybody = [np.random.default_rng(r).standard_normal(sum(SIZES)).astype(np.float32) for r in range(p)]
+        everybody = [
+            np.random.default_rng(r).standard_normal(sum(SIZES)).astype(np.float32)
+            for r in range(p)
+        ]
         calls = wanted_calls(SIZES, groups)
-        for algorithm, define in ((direct.allreduce, direct_allreduce), (ring.allreduce, ring_allreduce)):
+        for algorithm, define in (
+            (direct.allreduce, direct_allreduce),
+            (ring.allreduce, ring_allreduce),
+        ):
             traced = TracedComm(comm)
             got = total(traced, algorithm, groups, everybody[rank], overlapped)
             wanted = np.concatenate([define([x[i:j] for x in everybody])[rank] for i, j in calls])
@@ -80,8 +92,8 @@ def total(comm, algorithm, groups, mine, overlapped):
     pool.flat[:] = mine
     allreduce = collective(comm.Dup() if overlapped else comm, algorithm)
     worker = CommunicationThread() if overlapped else AtOnce()
-    run = lambda x: worker.run(allreduce, x)
-    step(LazyAllreduce(pool, run, Groups(tuple(groups))), SIZES)
+    merged = LazyAllreduce(pool, lambda x: worker.run(allreduce, x), Groups(tuple(groups)))
+    step(merged, SIZES)
     worker.wait()
     worker.close()
     return pool.flat
@@ -114,9 +126,18 @@ def test_a_group_sent_one_gradient_early_is_caught():
 
 
 @pytest.mark.parametrize(
-    "groups", [[], [range(2)], [range(1, 3)], [range(2), range(1, 3)], [range(2), range(0), range(2, 3)], [2, 1],
-               [range(2), range(2, 4)], [range(2, 3), range(2)]]
-)  # fmt: skip
+    "groups",
+    [
+        [],
+        [range(2)],
+        [range(1, 3)],
+        [range(2), range(1, 3)],
+        [range(2), range(0), range(2, 3)],
+        [2, 1],
+        [range(2), range(2, 4)],
+        [range(2, 3), range(2)],
+    ],
+)
 def test_groups_must_hold_each_gradient_once(groups):
     with pytest.raises(ValueError, match="Groups: got groups .* of 3 gradients once"):
         LazyAllreduce(pool_of([1, 1, 1]), None, Groups(tuple(groups)))
@@ -174,7 +195,9 @@ def test_the_slowest_rank_counts_and_all_ranks_know(on_ranks):
 
 
 def test_profile_fit_merge_run(on_ranks):
-    """The four steps: whatever the times are, all ranks form the same groups, and the sums are right."""
+    """The four steps: whatever the times are, all ranks form the same groups, and the sums are
+    right.
+    """
 
     def body(comm):
         p, rank = comm.Get_size(), comm.Get_rank()
@@ -186,7 +209,10 @@ def test_profile_fit_merge_run(on_ranks):
         line = fit_line([(4 * n, seconds) for n, seconds in zip(sizes, times_s)]).line
         groups = exact_merge([(ready, 4 * n) for ready, n in zip(ready_s, SIZES)], line)
         assert len(set(map(str, comm.allgather(groups)))) == 1
-        everybody = [np.random.default_rng(r).standard_normal(sum(SIZES)).astype(np.float32) for r in range(p)]
+        everybody = [
+            np.random.default_rng(r).standard_normal(sum(SIZES)).astype(np.float32)
+            for r in range(p)
+        ]
         got = total(comm, direct.allreduce, groups, everybody[rank], False)
         assert got.tobytes() == direct_allreduce(everybody)[rank].tobytes()
 
@@ -195,5 +221,9 @@ def test_profile_fit_merge_run(on_ranks):
 
 def test_eager_and_one_call_are_the_limits():
     gradients = [(0.0, 4)] * 3
-    assert step(LazyAllreduce(pool_of([1] * 3), lambda x: None, Groups(tuple(eager(gradients)))), [1] * 3) == [(0, 1), (1, 2), (2, 3)]
-    assert step(LazyAllreduce(pool_of([1] * 3), lambda x: None, Groups(tuple(one_call(gradients)))), [1] * 3) == [(0, 3)]
+    assert step(
+        LazyAllreduce(pool_of([1] * 3), lambda x: None, Groups(tuple(eager(gradients)))), [1] * 3
+    ) == [(0, 1), (1, 2), (2, 3)]
+    assert step(
+        LazyAllreduce(pool_of([1] * 3), lambda x: None, Groups(tuple(one_call(gradients)))), [1] * 3
+    ) == [(0, 3)]

@@ -1,4 +1,6 @@
-"""Top-k as an exchange: the definition's sums and bits, conservation, 100 % = dense, counted costs."""
+"""Top-k as an exchange: the definition's sums and bits, conservation, 100 % = dense, counted
+costs.
+"""
 
 import functools
 
@@ -20,7 +22,9 @@ def rank_gradients(p, n, steps):
 
 
 def topk_sums(steps, k):
-    """The definition, step by step: accumulate, choose, send, keep; sums in rank order. -> [(sum, kept per rank)]"""
+    """The definition, step by step: accumulate, choose, send, keep; sums in rank order. -> [(sum,
+    kept per rank)]
+    """
     kept, results = [np.zeros_like(g) for g in steps[0]], []
     for gs in steps:
         total = np.zeros_like(gs[0])
@@ -60,7 +64,9 @@ def order_sensitive(p, n):
 
 @pytest.mark.parametrize("select", [exact_top_k, mstopk])
 def test_everything_is_the_dense_sum(on_ranks, select):
-    """At 100 %, for p that does not divide n too: the bits of the direct allreduce, but that no zero is negative."""
+    """At 100 %, for p that does not divide n too: the bits of the direct allreduce, but that no
+    zero is negative.
+    """
 
     def body(comm):
         p, r = comm.Get_size(), comm.Get_rank()
@@ -104,7 +110,9 @@ def hitopk(comm, n, percent, g, select=exact_top_k):
 
 
 def hitopk_sums(steps, g, percent):
-    """The definition: each slice is summed over a node in ring order, chosen from by its owner, summed over nodes."""
+    """The definition: each slice is summed over a node in ring order, chosen from by its owner,
+    summed over nodes.
+    """
     p, n = len(steps[0]), steps[0][0].size
     kept = {(i, s): np.float32(0) for i in range(p // g) for s in range(g)}
     for gs in steps:
@@ -149,7 +157,9 @@ def test_hitopk_at_100_percent_is_the_dense_sum_of_two_levels():
 
 
 def test_hitopk_loses_nothing_over_nodes():
-    """Integers, so that sums are exact: all that was ever put in = all that came out + all that is kept."""
+    """Integers, so that sums are exact: all that was ever put in = all that came out + all that is
+    kept.
+    """
 
     def body(comm):
         exchange, put, out = hitopk(comm, 103, 3, 2), 0, 0
@@ -196,9 +206,9 @@ def test_counted_cost_of_hitopk(p, g):
 
 
 @pytest.mark.parametrize(
-    "call, told",
+    "call, message",
     [
-        (lambda: exact_top_k(np.ones(3), 4), "got k = 4 of 3 elements; wanted 0 to 3"),
+        (lambda: exact_top_k(np.ones(3), 4), "got k = 4; wanted 0 to 3"),
         (lambda: mstopk(np.ones(3), -1), "got k = -1"),
         (lambda: exact_top_k(np.array([1.0, np.nan]), 1), "infinity or NaN among 2 elements"),
         (lambda: mstopk(np.array([1.0, -np.inf]), 1), "infinity or NaN among 2 elements"),
@@ -210,8 +220,8 @@ def test_counted_cost_of_hitopk(p, g):
         ),
     ],
 )
-def test_nonsense_is_refused(call, told):
-    with pytest.raises(ValueError, match=told):
+def test_nonsense_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
         call()
 
 

@@ -177,7 +177,7 @@ def test_nothing_is_faster_than_the_bytes_between_nodes(nodes, k):
     """Where only bytes between nodes cost: the two-level ring reaches the bound."""
     p, n = nodes * k, 40 * nodes * k
     links = Link(0.0, 0.0), Link(0.0, 2.0)
-    least_s = cost.least_between_s(nodes, n, 4, links[1])
+    least_s = collectives.least_between_s(nodes, n, 4, links[1])
     split = hierarchical.blocks(p, k)
     algorithms = [f(split) for f in (hierarchical.two_level_ring, hierarchical.three_phase)]
     algorithms += [hierarchical.log_phases(split), ring.allreduce]
