@@ -1,12 +1,12 @@
 """Lesson 01: ring allreduce, and alpha and beta of this machine.
 
-    mpiexec -n 8 python lessons/01_ring_allreduce.py            (--quick, --full, --plot, --threads
-    8, --link 1gbit,50us)
+    mpiexec -n 8 python lessons/01_ring_allreduce.py
+    options: --quick, --full, --plot, --threads 8, --link 1gbit,50us
 
-QUESTION    p ranks hold a vector each, and all need the sum. How long does that take, and what does
-            it depend on?
-IDEA        Cut the vector into p slices and let every slice travel round a ring twice: once to be
-            summed, once to be handed out. Every rank sends to one neighbour only, and never more
+QUESTION    Each of p ranks holds a vector, and all ranks need the sum. How long does the sum take,
+            and what does that time depend on?
+IDEA        Cut the vector into p slices and send every slice round a ring twice: once to reduce it,
+            once to distribute the sum. Every rank sends to one neighbour only. No rank sends more
             than twice the vector. (refgf/comm/ring.py)
 PREDICTION  A message of m bytes takes alpha + beta m. The ring takes 2(p-1) messages of n/p
             elements, one after another:
@@ -14,29 +14,31 @@ PREDICTION  A message of m bytes takes alpha + beta m. The ring takes 2(p-1) mes
                 T(n) = 2(p-1) alpha  +  2 (p-1)/p  4n beta          float32: 4n bytes
 
             Short vectors pay for the number of messages, long ones for the bytes. Between them lies
-            the size at which half of the bandwidth is reached; gradients of single layers are often
-            below it. That is what GradientFlow's lazy allreduce is about (lesson 03).
+            the size at which half of the bandwidth is reached. Gradients of single layers are often
+            below that size. This is why GradientFlow has lazy allreduce (lesson 03).
 
-Before you run it, write down: how much longer does the sum of 64 MiB take than that of 1 KiB?
-65,536 times?
+Before you run it, write down: how much longer does the sum of 64 MiB take than that of 1 KiB? Is it
+65,536 times as long?
 
 This is weak scaling: each rank brings a vector of n elements, whatever p is.
 
-WHAT YOU SHOULD SEE    A flat line (latency), then a slope (bandwidth). Where MPI's own Allreduce
-                       picks another algorithm
-            for short vectors it is faster there. With more ranks than cores every message also
-            waits for a core, so alpha among p busy ranks is not that between two: both are
-            measured, and the prediction uses the busy one. Ranks of one node need no messages at
-            all: each reads what the others wrote (refgf/engine/shared.py).
+WHAT YOU SHOULD SEE    A flat line (latency), then a slope (bandwidth). MPI's own Allreduce is
+            faster for short vectors where it selects another algorithm for them. With more ranks
+            than cores every message also waits for a core, so alpha between busy ranks is larger
+            than alpha between two. Both are measured, and the prediction uses the busy one. Ranks
+            of one node need no messages: each reads what the others wrote (refgf/engine/shared.py).
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/01_ring_allreduce.py)
-    1. Let the ring turn the other way. Which ranks are added in which order now? Do the bits
-    change? 2. Someone sends the whole vector p-1 times round the ring. Which check of this lesson
-    catches it: values or bytes? 3. For which p do ring and direct (refgf/comm/direct.py) always
-    give the same bits? Why?
+    1. Reverse the direction of the ring. In which order are the ranks added now? Do the bits
+       change?
+    2. A colleague sends the whole vector p-1 times round the ring. Which check of this lesson
+       catches the mistake: values or bytes?
+    3. For which p do ring and direct (refgf/comm/direct.py) always give the same bits? Why?
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
+
+import textwrap
 
 import numpy as np
 
@@ -49,7 +51,8 @@ from refgf.engine.node_memory import share_memory
 from refgf.engine.shared import SharedMemory
 from refgf.comm.slices import length, slices
 from refgf.oracle.definitions import exact_sum, ring_allreduce, same_bits, summation_bound
-from refgf.predict.cost import Link, bus_bandwidth, ring_allreduce_s
+from refgf.predict.cost import Link, ring_allreduce_s
+from refgf.predict.fit import bus_bandwidth
 from refgf.predict.fit import fit_line
 
 FLOAT = np.float32
@@ -64,75 +67,63 @@ def measure(run: kit.Run) -> dict:
     show_order_of_summation(run)
     link = measure_link(run)
     curve = measure_allreduce(run, link)
-    others = {
-        place: c for place, c in run.earlier().get("curves", {}).items() if place != run.place
-    }
-    shared = [place for place in others if place.startswith("shared memory")]
-    beside = {
-        place: others[place] for place in (shared or list(others))[-1:]
-    }  # else the last run's that was elsewhere
-    return {
-        "curves": beside | {run.place: curve | {"ranks": run.size, "options": vars(run.options)}}
-    }
+    earlier = run.earlier().get("curves", {})
+    places = [place for place in earlier if place != run.place]
+    shared = [place for place in places if place.startswith("shared memory")]
+    compared = {place: earlier[place] for place in (shared or places)[-1:]}  # at most one
+    curve |= {"ranks": run.size, "options": vars(run.options)}
+    return {"curves": compared | {run.place: curve}}
 
 
 def show_schedule(run: kit.Run) -> None:
-    """The schedule of every rank as a table: rows are steps, columns ranks."""
+    """Print the schedule of every rank as a table: rows are steps, columns are ranks."""
     p = min(run.size, 8)
     schedules = [ring.allreduce(rank, p, p) for rank in range(p)]
     messages = [[step for step in schedule if step.send_to is not None] for schedule in schedules]
-    run.say(
-        f"Slice that each of {p} ranks sends to its right neighbour, step by step; + is added there, = is copied:"
-    )
-    rows = [
-        [step]
-        + [
-            f"{messages[rank][step].send.start}{'+' if messages[rank][step].op == 'add' else '='}"
-            for rank in range(p)
-        ]
-        for step in range(len(messages[0]))
-    ]
+    run.say(f"The slice that each of {p} ranks sends to its right neighbour in each step.")
+    run.say("+ is added there, = is copied:")
+
+    def cell(step: Step) -> str:
+        return f"{step.send.start}{'+' if step.op == 'add' else '='}"
+
+    rows = [[i, *(cell(messages[rank][i]) for rank in range(p))] for i in range(len(messages[0]))]
     run.table(["step"] + [f"rank {rank}" for rank in range(p)], rows)
 
 
 def check_against_oracle(run: kit.Run) -> None:
-    """Bits equal to the definition, messages and bytes equal to the formula, on awkward sizes."""
+    """Compare bits with the definition, messages and bytes with the formula, on awkward sizes."""
     p, rank = run.size, run.rank
     run.section("The oracle")
     for n in (0, 1, p - 1, p + 1, 1000):
-        everybody = [
-            np.random.default_rng([n, r]).standard_normal(n).astype(FLOAT) for r in range(p)
-        ]
-        x = everybody[rank].copy()
+        xs = vectors(n, p)
+        x = xs[rank].copy()
         run.comm.reset()
         collective(run.comm, ring.allreduce)(x)
-        if not same_bits(x, ring_allreduce(everybody)[rank]):
-            raise AssertionError(f"rank {rank}: the ring differs from its definition for n = {n}")
-        if not (
-            np.abs(x.astype(np.float64) - exact_sum(everybody)) <= summation_bound(everybody)
-        ).all():
-            raise AssertionError(
-                f"rank {rank}: the ring is further from the exact sum than rounding allows, n = {n}"
-            )
-        parts = slices(n, p)
-        elements = (
-            2 * n - length(parts[(rank + 1) % p]) - length(parts[(rank + 2) % p]) if p > 1 else 0
-        )
-        if (run.comm.messages, run.comm.bytes) != (2 * (p - 1), elements * ITEMSIZE):
-            raise AssertionError(
-                f"rank {rank}: sent {run.comm.messages} messages, {run.comm.bytes} bytes for n = {n}"
-            )
-    run.say(
-        f"bits as defined, and 2(p-1) = {2 * (p - 1)} messages with 2n - |slice r+1| - |slice r+2| elements, "
-        "for n = 0, 1, p-1, p+1, 1000"
-    )
+        where = f"ring allreduce of {n} elements on rank {rank}"
+        if not same_bits(x, ring_allreduce(xs)[rank]):
+            raise AssertionError(f"{where}: got other bits; wanted those of the definition")
+        error = np.abs(x.astype(np.float64) - exact_sum(xs))
+        if not (error <= summation_bound(xs)).all():
+            raise AssertionError(f"{where}: got an error above the bound on rounding")
+        cut = slices(n, p)
+        elements = 2 * n - length(cut[(rank + 1) % p]) - length(cut[(rank + 2) % p])
+        wanted = (2 * (p - 1), ITEMSIZE * elements) if p > 1 else (0, 0)
+        sent = run.comm.messages, run.comm.bytes
+        if sent != wanted:
+            raise AssertionError(f"{where}: sent (messages, bytes) {sent}; wanted {wanted}")
+    run.say("For n = 0, 1, p-1, p+1 and 1000 the bits are as defined.")
+    run.say(f"Rank r sends 2(p-1) = {2 * (p - 1)} messages.")
+    run.say("They hold 2n - |slice r+1| - |slice r+2| elements.")
+
+
+def vectors(n: int, p: int) -> list[np.ndarray]:
+    """A random vector for each rank."""
+    return [np.random.default_rng([n, r]).standard_normal(n).astype(FLOAT) for r in range(p)]
 
 
 def show_blocked_sends(run: kit.Run) -> None:
-    """Send first, receive then: works while MPI buffers small messages, and hangs when it stops
-    doing so.
-    """
-    run.section("What if everybody sends first?")
+    """Show that sending before receiving deadlocks as soon as MPI does not buffer messages."""
+    run.section("What if every rank sends first and then receives?")
     p = max(2, run.size)
     everything = slice(0, 4)
     wrong = [
@@ -145,25 +136,21 @@ def show_blocked_sends(run: kit.Run) -> None:
     try:
         check(wrong)
     except ValueError as error:
-        told = str(error)
-        run.say(told if len(told) < 600 else told[:260] + " ... " + told[told.index("; wanted") :])
+        text = str(error)
+        if len(text) >= 600:
+            text = f"{text[:260]} ... {text[text.index('; wanted') :]}"
+        run.say(textwrap.fill(text, 100))
     check([ring.allreduce(r, p, 4) for r in range(p)])
-    run.say("The ring's Sendrecv posts both at once: the same check passes.")
+    run.say("The ring's Sendrecv posts both at the same time, so the ring passes the same check.")
 
 
 def show_order_of_summation(run: kit.Run) -> None:
-    """The sum of the same numbers, in the order that p and the algorithm imply."""
-    run.section(
-        "Why the bits change with p and with the algorithm (ranks replayed in this process)"
-    )
-    numbers = (
-        np.random.default_rng(1).standard_normal((12, 64)).astype(FLOAT)
-    )  # 12 contributions of 64 elements
+    """Sum the same numbers in the order that p and the algorithm imply."""
+    run.section("Why the bits depend on p and the algorithm (ranks replayed in this process)")
+    numbers = np.random.default_rng(1).standard_normal((12, 64)).astype(FLOAT)
     rows = []
     for p in (1, 2, 3, 4, 6):
-        xs = [
-            numbers[r::p].sum(axis=0, dtype=FLOAT) for r in range(p)
-        ]  # each rank adds its own first
+        xs = [numbers[r::p].sum(axis=0, dtype=FLOAT) for r in range(p)]  # each rank's own sum
         sums = [
             replay([algorithm(r, p, 64) for r in range(p)], xs)[0]
             for algorithm in (ring.allreduce, direct.allreduce)
@@ -179,21 +166,20 @@ def show_order_of_summation(run: kit.Run) -> None:
         )
     run.table(["p", "ring", "direct", "elements that differ", "largest error of ring"], rows)
     run.say(
-        "The same 12 numbers per element, the last element's bits in hexadecimal. Float addition rounds each time, so the"
+        "Each element is the sum of the same 12 numbers. The table shows the last one's bits in"
     )
     run.say(
-        "order is part of the answer: p and the algorithm decide it. All ranks of one run hold the same bits."
+        "hexadecimal. Every float addition rounds, so the sum depends on the order of addition."
     )
+    run.say("p and the algorithm determine this order. All ranks of one run hold the same bits.")
 
 
 def measure_link(run: kit.Run) -> dict:
-    """alpha and beta twice: ping-pong of two ranks while the others idle, and all ranks talking to
-    their neighbours.
-    """
+    """Measure alpha and beta twice: between two ranks, and between all neighbours at once."""
     run.section("alpha and beta of this machine")
     sizes = run.quick([64, 65536], [64, 4096, 65536, 1 << 20, 4 << 20])
     if run.size == 1:
-        run.say("one rank sends nothing; alpha and beta are left at zero")
+        run.say("One rank sends nothing: alpha and beta remain zero.")
         return {"pair": Link(0, 0), "busy": Link(0, 0)}
     links = {}
     for name, step in (("pair", ping_pong), ("busy", neighbours)):
@@ -202,8 +188,8 @@ def measure_link(run: kit.Run) -> dict:
     run.table(
         ["", "alpha", "1 / beta"],
         [
-            [told, kit.seconds(links[name].alpha_s), bandwidth(links[name].beta_s_per_byte)]
-            for name, told in (
+            [title, kit.seconds(links[name].alpha_s), bandwidth(links[name].beta_s_per_byte)]
+            for name, title in (
                 ("pair", "ping-pong of ranks 0 and p-1"),
                 ("busy", "all ranks at once, round the ring"),
             )
@@ -213,11 +199,8 @@ def measure_link(run: kit.Run) -> dict:
 
 
 def bandwidth(beta_s_per_byte: float) -> str:
-    return (
-        f"{1e-9 / beta_s_per_byte:.3g} GB/s"
-        if beta_s_per_byte
-        else "too fast to see at these sizes"
-    )
+    fast = "too fast to measure at these sizes"
+    return f"{1e-9 / beta_s_per_byte:.3g} GB/s" if beta_s_per_byte else fast
 
 
 def ping_pong(run: kit.Run, nbytes: int, repeats: int) -> float:
@@ -237,7 +220,7 @@ def ping_pong(run: kit.Run, nbytes: int, repeats: int) -> float:
 
 
 def neighbours(run: kit.Run, nbytes: int, repeats: int) -> float:
-    """One Sendrecv of every rank with its neighbours, averaged over eight in a row, in seconds."""
+    """One Sendrecv of every rank with its neighbours, the mean of eight in a row, in seconds."""
     outgoing, incoming = np.zeros(nbytes, np.uint8), np.zeros(nbytes, np.uint8)
     right, left = (run.rank + 1) % run.size, (run.rank - 1) % run.size
 
@@ -249,6 +232,7 @@ def neighbours(run: kit.Run, nbytes: int, repeats: int) -> float:
 
 
 def measure_allreduce(run: kit.Run, link: dict) -> dict:
+    """Time the ring, MPI's own Allreduce and shared memory for each size."""
     run.section("The measurement")
     algorithms = {"ring": collective(run.comm, ring.allreduce)}
     if own := run.mpi_allreduce():
@@ -272,53 +256,35 @@ def measure_allreduce(run: kit.Run, link: dict) -> dict:
                 kit.number_of_bytes(nbytes),
                 times["ring"],
                 kit.seconds(predicted_s) if run.size > 1 else "-",
-                own or "-",
-                times.get("no messages", "-"),
-                f"{t / own.median_s:.2f}" if own else "-",
+                kit.seconds(own.median_s) if own else "-",
+                kit.seconds(times["no messages"].median_s) if "no messages" in times else "-",
                 f"{nbytes / t / 1e9:.3g}",
                 f"{bus_bandwidth(run.size, nbytes, t) / 1e9:.3g}",
             ]
         )
-    run.table(
-        [
-            "bytes",
-            "ring",
-            "predicted",
-            "MPI's own",
-            "no messages",
-            "ring / own",
-            "algbw GB/s",
-            "busbw GB/s",
-        ],
-        rows,
-    )
+    header = ["bytes", "ring", "predicted", "MPI's own", "no messages", "algbw GB/s", "busbw GB/s"]
+    run.table(header, rows)
+    run.say("Times are those of the slowest rank: the median of the repeats, [lowest..highest].")
     run.say(
-        "algorithm bandwidth = bytes / time; bus bandwidth = 2(p-1)/p of it: what each rank's link carried one way."
+        "algbw is the algorithm bandwidth, bytes / time. busbw is the bus bandwidth, 2(p-1)/p of"
     )
-    run.say("Times are the slowest rank's, median [lowest..highest] of the repeats.")
+    run.say("algbw: the rate at which each rank's link carries bytes in one direction.")
     if "no messages" in algorithms:
         algorithms["no messages"].close()
     return {"points": points, **{name: vars(fitted) for name, fitted in link.items()}}
 
 
 def without_messages(run: kit.Run) -> SharedMemory:
-    """The allreduce through shared memory, after a look at its bits: those of `direct`."""
+    """The allreduce through shared memory, once its bits are found to be those of `direct`."""
     allreduce = SharedMemory(run.comm)
     for n in (0, 1, run.size + 1, 100_000):
-        everybody = [
-            np.random.default_rng([n, r]).standard_normal(n).astype(FLOAT) for r in range(run.size)
-        ]
-        x = everybody[run.rank].copy()
+        xs = vectors(n, run.size)
+        x = xs[run.rank].copy()
         allreduce(x)
-        if not same_bits(
-            x,
-            replay([direct.allreduce(r, run.size, n) for r in range(run.size)], everybody)[
-                run.rank
-            ],
-        ):
-            raise AssertionError(
-                f"rank {run.rank}: shared memory: not the bits of direct for n = {n}"
-            )
+        schedules = [direct.allreduce(r, run.size, n) for r in range(run.size)]
+        if not same_bits(x, replay(schedules, xs)[run.rank]):
+            where = f"shared-memory allreduce of {n} elements on rank {run.rank}"
+            raise AssertionError(f"{where}: got other bits; wanted those of direct")
     return allreduce
 
 
@@ -364,9 +330,7 @@ def draw(result: dict):
             axis.set_xticks(nbytes[::2], [kit.number_of_bytes(n) for n in nbytes[::2]], fontsize=8)
             axis.legend(fontsize=8)
             axis.grid(alpha=0.3)
-    figure.suptitle(
-        "Lesson 01: the time of a ring allreduce. Where is it latency, where bandwidth?"
-    )
+    figure.suptitle("Lesson 01: time of a ring allreduce. Where does latency dominate?")
     figure.tight_layout(rect=(0, 0.02, 1, 1))
     return figure
 

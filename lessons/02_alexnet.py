@@ -1,54 +1,58 @@
 """Lesson 02: AlexNet - which layer makes which gradient, when, and how large.
 
-    mpiexec -n 8 python lessons/02_alexnet.py       (--width, --image-size, --batch, --data PATH,
-    --quick, --full, --plot)
+    mpiexec -n 8 python lessons/02_alexnet.py
+    options: --width, --image-size, --batch, --data PATH, --quick, --full, --plot
 
 QUESTION    A training step makes 26 gradients, and every one must be summed over all ranks. Where
-            does the step spend its time, where are the bytes, and when is each gradient ready to
-            travel?
+            does the step spend its time? Where are the bytes? When is each gradient ready to be
+            sent?
 IDEA        Backward goes through the layers from the last to the first and finishes a gradient in
             each. A convolution uses every weight at every pixel: few weights, much work. A fully
-            connected layer uses every weight once an image: many weights, little work.
+            connected layer uses every weight once per image: many weights, little work.
             (refgf/nn/conv.py, alexnet.py; training/step.py)
-PREDICTION  A layer cannot be faster than its arithmetic or than its memory:
+PREDICTION  A layer cannot be faster than its arithmetic or its memory allows:
 
-                time = max(flops / R, bytes / W)        R: flop/s of a matrix product, W: bytes/s of
-                a copy, both measured a gradient is ready when the layers behind its own, and its
-                own product, are over
+                time = max(flops / R, bytes / W)
 
-            p ranks that share a batch B, however unevenly, add up what one rank would have added up
-            by itself. Only the order of summation differs, and a bound on rounding says by how much
-            the result may.
+                R    flop/s of a matrix product, measured
+                W    bytes/s of a copy, measured
+
+            A gradient is ready once backward has finished all later layers and this layer's weight
+            product.
+
+            When p ranks share a batch B, however unevenly, they add the same numbers as one rank
+            would. Only the order of summation differs. A bound on rounding says how far apart the
+            two results may be.
 
 Before you run it, write down: AlexNet has 62 million parameters and takes 1.1 billion multiply-adds
-an image, forward. What share of the parameters do the five convolutions hold? What share of the
-multiply-adds? And after what share of the backward pass are nine tenths of the gradients' bytes
-ready?
+per image, forward. What share of the parameters do the five convolutions hold? What share of the
+multiply-adds do they take? After what share of the backward pass are nine tenths of the gradients'
+bytes ready?
 
-This is strong scaling: the last part shares one batch of 2p + 1 images between p ranks. The times
-are those of one rank.
+This is strong scaling: in the last section p ranks share one batch of 2p + 1 images. The times are
+those of one rank.
 
-WHAT YOU SHOULD SEE    The convolutions take most of the time, the fully connected layers hold
-                       nearly all the bytes, and
-            those come first: most bytes are ready when most of backward is still to come. That is
-            what makes hiding the communication behind it possible (lesson 04). On an idle machine
-            the large convolutions come near their prediction. The fully connected layers do not:
-            they are bound by memory, and for a few images BLAS first copies the weights into
-            another order, which the prediction knows nothing of. Normalisation and pooling are
-            short but far above it: they pass over their data several times. With --width 0.125
-            --image-size 67 everything is small, and what costs is neither flops nor bytes but the
-            calls.
+WHAT YOU SHOULD SEE    The convolutions take most of the time, and the fully connected layers hold
+            nearly all the bytes. These come first: most bytes are ready while most of backward is
+            still to come. This is why backward can hide the communication (lesson 04). On an idle
+            machine the large convolutions come near their prediction. The fully connected layers do
+            not. They are bound by memory, and for a few images BLAS first copies the weights into
+            another order, which the prediction does not include. Normalisation and pooling are
+            short, but take far longer than predicted, because they pass over their data several
+            times. With --width 0.125 --image-size 67 everything is small, and the cost lies in the
+            calls, neither in flops nor in bytes.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/02_alexnet.py)
-    1. From how many images a rank on do the fully connected layers take longer to compute than to
-    read? Predict it with
-       the R and W that this lesson prints, then try --batch.
-    2. Someone lets every rank divide its loss by its own batch, and divides the sum by p. For which
-    shards is that right? 3. Someone lays the pool out first layer first. When could the first of
-    four equal quarters of it be sent? 4. Let measured_steps make AlexNet(...,
-    convolution=minimal_filtering), from refgf.engine.minimal,
-       and run it again, not --quick. conv2's time falls below the prediction, though no product got
-       faster. Why? Check on paper that the four products in minimal.py make two outputs.
+    1. From how many images per rank on do the fully connected layers take longer to compute than to
+       read? Predict it with the R and W that this lesson prints, then try --batch.
+    2. A colleague lets every rank divide its loss by its own batch, and divides the sum by p. For
+       which shards is that right?
+    3. A colleague lays the pool out with the first layer first. When could the first of four equal
+       quarters of it be sent?
+    4. Let measured_steps make AlexNet(..., convolution=minimal_filtering), from
+       refgf.engine.minimal, and run it again without --quick. conv2's time falls below the
+       prediction, although no product became faster. Why? Check on paper that the four products in
+       minimal.py make two outputs.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
@@ -62,7 +66,7 @@ import numpy as np
 import kit
 from kit import axes, layers
 from refgf.comm.ring import ring_allreduce
-from refgf.comm.slices import slices
+from refgf.comm.slices import length, slices
 from refgf.exchange.dense import DenseExchange, Transport
 from refgf.exchange.lazy import Theta
 from refgf.exchange.result import StepResult
@@ -97,8 +101,8 @@ def measure(run: kit.Run) -> dict:
 def timed_step(network, images, labels):
     """[(event, seconds since the event before)] of a step without exchange and update.
 
-    Events in their order: (layer, "forward"), then (number of a gradient, "ready") and (layer,
-    "backward").
+    First come the events (layer, "forward"), then (number of a gradient, "ready") and
+    (layer, "backward").
     """
     events, last_s = [], time.perf_counter()
 
@@ -117,23 +121,21 @@ def timed_step(network, images, labels):
 
 
 def check_gradients(run: kit.Run) -> None:
-    """Central differences on a small network in float64, on rank 0."""
+    """Compare gradients with central differences on a small network in float64, on rank 0."""
     run.section("The oracle: are the gradients right?")
-    run.say(
-        "(loss(w + h) - loss(w - h)) / 2h, h = 1e-7, for a few elements w of each layer of a small AlexNet in float64:"
-    )
-    rows = run.alone(lambda: differences(run.quick(2, 5)))
+    run.say("(loss(w + h) - loss(w - h)) / 2h with h = 1e-7, for a few elements w of each layer")
+    run.say("of a small AlexNet in float64:")
+    rows = run.on_rank_0(lambda: differences(run.quick(2, 5)))
     run.table(
         ["layer", "elements tried", "norm of its gradient", "largest difference / norm"], rows or []
     )
-    run.say(
-        "A bias in front of a normalisation shifts what the normalisation takes away again: its gradient is 0."
-    )
+    run.say("A normalisation removes the shift of the bias before it, so this bias has gradient 0.")
 
 
 def differences(elements: int) -> list[list]:
-    """One row for each layer with parameters; AssertionError where the difference is above 1e-6 of
-    the norm.
+    """One row for each layer with parameters.
+
+    AssertionError where the difference is above 1e-6 of the gradient's norm.
     """
     model = replica(
         AlexNet(10, dropout=0.0, workspace=Workspace(dtype=np.float64), **SMALL), seed=SEED
@@ -154,16 +156,14 @@ def differences(elements: int) -> list[list]:
         before = w[chosen]
         off = np.abs(central_differences(loss_with, before, 1e-7) - g[chosen]).max()
         w[chosen] = before
-        tried, norm, largest = found.get(spec.name.split(".")[0], (0, 0.0, 0.0))
-        found[spec.name.split(".")[0]] = (
-            tried + len(chosen),
-            max(norm, float(np.linalg.norm(g))),
-            max(largest, off),
-        )
+        layer = spec.name.split(".")[0]
+        tried, norm, largest = found.get(layer, (0, 0.0, 0.0))
+        norm = max(norm, float(np.linalg.norm(g)))
+        found[layer] = (tried + len(chosen), norm, max(largest, off))
     for layer, (_, norm, off) in found.items():
         if off > 1e-6 * norm:
             raise AssertionError(
-                f"{layer}: gradient and central differences differ by {off}, its norm is {norm}"
+                f"gradient of {layer}: got {off} off central differences; wanted 1e-6 x {norm}"
             )
     return [
         [layer, tried, f"{norm:.3g}", f"{off / norm:.1e}"]
@@ -179,10 +179,11 @@ def time_layers(run: kit.Run) -> dict:
     size = options.image_size or run.quick(67, 227)
     width = options.width or run.quick(1 / 8, 1.0)
     batch, classes = options.batch or run.quick(8, 8, 32), run.quick(10, 1000)
-    run.section(
-        f"One step, layer by layer: {size} x {size} pixels, width {width:g}, {batch} images, {classes} classes"
+    run.section("One step, layer by layer")
+    run.say(f"{size} x {size} pixels, width {width:g}, {batch} images, {classes} classes")
+    result = run.on_rank_0(
+        lambda: measured_steps(size, width, batch, classes, run.quick(15, 7, 11))
     )
-    result = run.alone(lambda: measured_steps(size, width, batch, classes, run.quick(15, 7, 11)))
     if run.rank == 0:
         show_layers(run, result)
         layers.show_ready(run, result)
@@ -194,24 +195,18 @@ def measured_steps(size, width, batch, classes, repeats) -> dict:
     network.bind(*(Pool(network.tensors).views for _ in range(2)))
     network.initialize(SEED)
     random = np.random.default_rng(SEED)
-    images = random.standard_normal(
-        (batch, *network.image_shape), dtype=np.float32
-    )  # their content costs no time
+    images = random.standard_normal((batch, *network.image_shape), dtype=np.float32)
     labels = random.integers(0, classes, batch)
-    steps = [timed_step(network, images, labels) for _ in range(1 + repeats)][
-        1:
-    ]  # the first one fetches memory
+    steps = [timed_step(network, images, labels) for _ in range(1 + repeats)]
+    del steps[0]  # it allocates memory
     return layers.compare(network, alexnet(classes, size, width), batch, steps)
 
 
 def show_layers(run: kit.Run, result: dict) -> None:
+    """Two tables: the size of each layer, and its time measured and predicted."""
     node, rows, steps_s = result["node"], result["rows"], result["steps_s"]
-    run.say(
-        f"one rank while the others sleep: R = {node['flops'] / 1e9:.0f} Gflop/s, W = {node['bandwidth'] / 1e9:.1f} GB/s"
-    )
-    run.say(
-        f"{len(steps_s)} steps of {kit.seconds(min(steps_s))} to {kit.seconds(max(steps_s))}; the median of each part:"
-    )
+    rates = f"R = {node['flops'] / 1e9:.0f} Gflop/s, W = {node['bandwidth'] / 1e9:.1f} GB/s"
+    run.say(f"One rank computes while the others sleep: {rates}.")
     kinds = {
         "norm": "5 normalisations",
         "pool": "3 poolings",
@@ -219,48 +214,33 @@ def show_layers(run: kit.Run, result: dict) -> None:
         "dropout": "2 dropouts",
     }
     groups = {row["name"]: [row] for row in rows if row["kind"] in ("conv", "fc")}
-    groups |= {
-        told: [row for row in rows if row["kind"] == kind] for kind, told in kinds.items()
-    } | {"all": rows}
-    cells = []
+    for kind, title in kinds.items():
+        groups[title] = [row for row in rows if row["kind"] == kind]
+    groups["all"] = rows
+    sizes, times = [], []
     for name, group in groups.items():
-        (forward, backward), predicted = (
+        measured, predicted = (
             np.sum([row[key] for row in group], axis=0) for key in ("seconds", "predicted_s")
         )
-        told = [
-            kit.seconds(t) if t else "-" for t in (forward, predicted[0], backward, predicted[1])
-        ]
+        pairs = [kit.seconds(t) if t else "-" for t in np.stack([measured, predicted], 1).flat]
+        times.append([name, *pairs, group[0]["limit"] if len(group) == 1 else ""])
         parameters, flops = (sum(row[key] for row in group) for key in ("parameters", "flops"))
-        shares = [
-            f"{part / sum(row[key] for row in rows):.1%}"
-            for part, key in ((parameters, "parameters"), (flops, "flops"))
-        ]
-        limit = group[0]["limit"] if len(group) == 1 else ""
-        cells.append(
-            [name, f"{parameters:,}", shares[0], f"{flops / 1e6:,.1f}", shares[1], *told, limit]
+        of_bytes, of_flops = (
+            f"{value / sum(row[key] for row in rows):.1%}"
+            for value, key in ((parameters, "parameters"), (flops, "flops"))
         )
-    header = [
-        "layer",
-        "parameters",
-        "share",
-        "Mflop",
-        "share",
-        "forward",
-        "predicted",
-        "backward",
-        "predicted",
-        "limit",
-    ]
-    run.table(header, cells)
-    run.say(
-        "Mflop: forward and backward of the whole batch. Each time is a median of its own, so they need not add up."
-    )
-    for kind, told in (("conv", "convolutions"), ("fc", "fully connected layers")):
+        sizes.append([name, f"{parameters:,}", of_bytes, f"{flops / 1e6:,.1f}", of_flops])
+    run.table(["layer", "parameters", "share", "Mflop", "share"], sizes)
+    run.say("Mflop: forward and backward of the whole batch.\n")
+    run.table(["layer", "forward", "predicted", "backward", "predicted", "limit"], times)
+    fastest, slowest = kit.seconds(min(steps_s)), kit.seconds(max(steps_s))
+    run.say(f"Each time is the median of {len(steps_s)} steps of {fastest} to {slowest}.")
+    run.say("The medians of the layers need not add up to that of the step.")
+    for kind, title in (("conv", "convolutions"), ("fc", "fully connected layers")):
         totals = [np.array([row["parameters"], row["flops"], sum(row["seconds"])]) for row in rows]
         share = sum(t for t, row in zip(totals, rows) if row["kind"] == kind) / sum(totals)
-        run.say(
-            f"{told}: {share[0]:.1%} of the bytes, {share[1]:.1%} of the flops, {share[2]:.1%} of the time"
-        )
+        of_bytes, of_flops, of_time = (f"{each:.1%}" for each in share)
+        run.say(f"{title}: {of_bytes} of the bytes, {of_flops} of the flops, {of_time} of the time")
 
 
 # ---- the same step on p ranks ----
@@ -269,14 +249,11 @@ def show_layers(run: kit.Run, result: dict) -> None:
 def compare_with_one_rank(run: kit.Run, images, labels, classes: int) -> dict:
     run.section(f"The same step on {run.size} rank{'s' * (run.size > 1)}")
     count = len(labels)
-    parts = slices(count, run.size)
-    shards = "/".join(str(part.stop - part.start) for part in parts[:12]) + (
-        "/..." if run.size > 12 else ""
-    )
-    mine = parts[run.rank]
-    run.say(
-        f"{count} images, {shards} on the ranks, small AlexNet in float64 without normalisation and dropout, eager, ring"
-    )
+    shards = slices(count, run.size)
+    mine = shards[run.rank]
+    counts = [str(length(shard)) for shard in shards[:12]] + ["..."] * (run.size > 12)
+    run.say(f"{count} images, {'/'.join(counts)} on the ranks. Every gradient is sent at once")
+    run.say("by the ring. A small AlexNet in float64, without normalisation and dropout.")
     run.comm.reset()
     model = small_model(classes)
     eager = Transport(ring_allreduce(run.comm), Theta(0))
@@ -284,16 +261,20 @@ def compare_with_one_rank(run: kit.Run, images, labels, classes: int) -> dict:
     train_step(model, exchange, images[mine], labels[mine], count, RATE)
     if (len(exchange.calls), run.comm.messages) != (16, 16 * 2 * (run.size - 1)):
         raise AssertionError(
-            f"rank {run.rank}: {len(exchange.calls)} calls, {run.comm.messages} messages"
+            f"eager step on rank {run.rank}: got {len(exchange.calls)} calls with "
+            f"{run.comm.messages} messages; wanted 16 with {2 * (run.size - 1)} each"
         )
     require_same_parameters(run.plain, model.parameters.flat)
     averaged = average_of_averages(run, images[mine], labels[mine], classes)
-    return run.alone(lambda: against_one(run, model, averaged, images, labels))
+    return run.on_rank_0(lambda: against_one(run, model, averaged, images, labels))
 
 
 def few_images(run: kit.Run, count: int):
-    """`count` images with a little noise: where two pixels of a window are equal, as in a black
-    background, the gradient may go to either, and rounding decides."""
+    """`count` images with a little noise.
+
+    Without noise two pixels of a pooling window may be equal, as in a black background, and
+    rounding decides which of them gets the gradient.
+    """
     size, options = SMALL["image_size"], run.options
     if options.data is None:
         train, _ = digits(size)
@@ -303,14 +284,12 @@ def few_images(run: kit.Run, count: int):
         )
     if train.size < count:
         raise ValueError(
-            f"lesson 02: got {train.size} images, wanted {count} for {run.size} ranks; next: fewer ranks"
+            f"lesson 02: got {train.size} images; wanted {count} for {run.size} ranks; "
+            "next: fewer ranks"
         )
     images, labels = train.load(np.linspace(0, train.size - 1, count).astype(int))
-    return (
-        images + NOISE * np.random.default_rng(SEED).standard_normal(images.shape),
-        labels,
-        train.num_classes,
-    )
+    noise = NOISE * np.random.default_rng(SEED).standard_normal(images.shape)
+    return images + noise, labels, train.num_classes
 
 
 def small_model(classes: int):
@@ -321,7 +300,7 @@ def small_model(classes: int):
 
 
 class NoExchange:
-    """What one rank by itself needs."""
+    """The exchange of a single rank: nothing."""
 
     def ready(self, i):
         pass
@@ -338,7 +317,7 @@ def average_of_averages(run: kit.Run, images, labels, classes: int):
 
 
 def against_one(run: kit.Run, model, averaged, images, labels) -> dict:
-    """Rank 0: the step of one rank, the bound, and how far from it the p ranks are."""
+    """On rank 0: compare the step of p ranks with that of one rank and the bound on rounding."""
     one, tensors = small_model(model.network.num_classes), model.network.tensors
     before, nothing = one.parameters.flat.copy(), np.zeros(one.parameters.flat.size)
     rounding = alexnet_rounding(images, labels, one.parameters.views, len(labels), UNIT)
@@ -356,45 +335,30 @@ def against_one(run: kit.Run, model, averaged, images, labels) -> dict:
     )
     moved = np.abs(model.parameters.flat - one.parameters.flat)
     offsets = model.gradients.offsets
-    run.table(
-        [
-            "gradient",
-            "largest element",
-            f"{run.size} ranks - 1 rank",
-            "allowed",
-            "average of averages - 1 rank",
-        ],
-        [
-            [
-                spec.name,
-                *(
-                    f"{values[start:stop].max():.1e}"
-                    for values in (np.abs(g), difference, 2 * bound, wrong)
-                ),
-            ]
-            for spec, start, stop in zip(tensors, offsets, offsets[1:])
-            if spec.name.endswith("weight")
-        ],
-    )
-    run.say(
-        "allowed: the bound on rounding that refgf/oracle/definitions/rounding.py derives. Last column, a common mistake:"
-    )
-    run.say(
-        "every rank averages over its own images, then the averages are averaged. Shards of different size give it away."
-    )
+    rows = [
+        [spec.name, *(f"{x[a:b].max():.1e}" for x in (np.abs(g), difference, 2 * bound, wrong))]
+        for spec, a, b in zip(tensors, offsets, offsets[1:])
+        if spec.name.endswith("weight")
+    ]
+    ranks = f"{run.size} ranks - 1 rank"
+    wrong_title = "average of averages - 1 rank"
+    run.table(["gradient", "largest element", ranks, "allowed", wrong_title], rows)
+    run.say("allowed: the bound on rounding that refgf/oracle/definitions/rounding.py derives.")
+    run.say("The last column shows a common mistake: every rank averages over its own images, then")
+    run.say("the averages are averaged. Shards of different sizes expose it.")
     if rounding.doubtful:
-        run.say(
-            f"{rounding.doubtful} choices of ReLU or pooling are too close to call: this batch proves nothing"
-        )
+        run.say(f"{rounding.doubtful} choices of ReLU or pooling are too close to call.")
+        run.say("This batch proves nothing.")
     elif (difference > 2 * bound).any() or (moved > allowed).any():
-        raise AssertionError(f"{run.size} ranks differ from one by more than rounding explains")
-    else:
-        run.say(
-            f"Within the bound everywhere. After the update {np.count_nonzero(moved)} of {len(g)} parameters differ, by "
-            f"{moved.max():.1e} at most"
+        raise AssertionError(
+            f"step on {run.size} ranks: got a difference from one rank above the bound on rounding"
         )
+    else:
+        count, largest = np.count_nonzero(moved), f"{moved.max():.1e}"
+        run.say("All differences are within the bound.")
+        run.say(f"After the update {count} of {len(g)} parameters differ, by {largest} at most.")
     if len(labels) % run.size and run.size > 1 and not (wrong > 2 * bound).any():
-        raise AssertionError("an average of averages passes for the average")
+        raise AssertionError("average of averages: got a result within the bound; wanted another")
     return {
         "largest_difference": difference.max(),
         "largest_bound": 2 * bound.max(),
@@ -402,11 +366,11 @@ def against_one(run: kit.Run, model, averaged, images, labels) -> dict:
     }
 
 
-# ---- the picture ----
+# ---- the figure ----
 
 
 def draw(result: dict):
-    title = "Lesson 02: who owns the time of a step, who the bytes, and when are they ready?"
+    title = "Lesson 02: time and bytes of each layer, and when its gradients are ready"
     figure, (left, right) = axes.frame(title, 1, 2, (13, 5.2))
     layers.draw_times(left, result["layers"])
     layers.draw_ready(right, result["layers"])
@@ -418,13 +382,13 @@ if __name__ == "__main__":
     lesson.argument(
         "--width",
         type=float,
-        help="share of AlexNet's channels in the timed step (1; with --quick 1/8)",
+        help="width of AlexNet in the timed step, a share of its channels (1; with --quick 1/8)",
     )
     lesson.argument(
         "--image-size",
         type=kit.positive,
         metavar="PIXELS",
-        help="of the timed step, 67 or more (227; 67)",
+        help="image size of the timed step, 67 or more (227; with --quick 67)",
     )
     lesson.argument(
         "--batch", type=kit.positive, help="images of the timed step (8; with --full 32)"
@@ -433,9 +397,9 @@ if __name__ == "__main__":
         "--data",
         type=Path,
         metavar="PATH",
-        help="images for the last part; default: the bundled digits",
+        help="images for the last section; default: the bundled digits",
     )
     lesson.argument(
-        "--skip-bad-images", action="store_true", help="go on without images that cannot be read"
+        "--skip-bad-images", action="store_true", help="ignore images that cannot be read"
     )
     lesson.main(measure, draw)

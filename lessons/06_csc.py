@@ -1,37 +1,47 @@
-"""Lesson 06: coarse-grained sparse communication - send a tenth of the chunks, keep the rest for later.
+"""Lesson 06: coarse-grained sparse communication - send a tenth of the chunks, accumulate the rest.
 
-    mpiexec -n 8 python lessons/06_csc.py                    (--density PERCENT, --chunk, --warmup, --full, --data PATH ...)
+    mpiexec -n 8 python lessons/06_csc.py     (--density PERCENT, --chunk, --warmup, --full, ...)
 
-QUESTION    Even half the bytes take too long on a slow network. Must every gradient travel in every step?
-IDEA        Cut the pool into chunks, send only the most important ones, and add what was not sent to the next step's
-            gradient. All ranks choose from the same norms, so they choose the same chunks: no indices travel, and a plain
-            dense allreduce sums the packed chunks. (refgf/exchange/csc.py, chunk_choice.py, momentum_correction.py)
-PREDICTION  A step sends k = max(1, ceil(C percent/100)) of C chunks, and C norms and one flag in float64:
+QUESTION    Even half the bytes take too long on a slow network. Must every gradient be sent in
+            every step?
+IDEA        Divide the pool into chunks and send only the most important ones. Add what was not
+            sent, the residual, to the next step's gradient. All ranks choose from the same norms,
+            so they choose the same chunks. No indices are sent, and a plain dense allreduce sums
+            the packed chunks. (refgf/exchange/csc.py, chunk_choice.py, momentum_correction.py)
+PREDICTION  A step sends k = max(1, ceil(C percent/100)) of C chunks. It also sends C norms and one
+            flag in float64:
 
-                bytes = 4 or 2 x chosen elements + 8 (C + 1)        a tenth of the dense bytes, and a little
+                bytes = 4 or 2 x chosen elements + 8 (C + 1)    a little over a tenth of dense
 
-            What is kept must be corrected for momentum: a gradient that waits T steps would otherwise count once, where
-            dense momentum SGD counts it 1 + m + ... + m^T times.
+            The residual must be corrected for momentum. Without correction a gradient that waits T
+            steps counts once, where dense momentum SGD counts it 1 + m + ... + m^T times.
 
-Before you run it, write down: how many steps does an unimportant chunk wait at a density of 10 %? And what happens to the
-accuracy if the very first steps are already sparse?
+Before you run it, write down: how many steps does an unimportant chunk wait at a density of 10 %?
+And what happens to the accuracy if the very first steps are already sparse?
 
 This is weak scaling: each rank brings a batch of its own, whatever p is.
 
-WHAT YOU SHOULD SEE    Bytes fall with the density exactly as predicted; time falls as far as bytes decide it: for millions
-            of gradients on a network. Of the small network that is trained here they do not: its 1900 norms weigh as much
-            as the chosen chunks, and choosing and packing take processor time, of which ranks that share cores have little
-            (in shared memory they may take more than the bytes that are saved). The chosen chunks: the convolutions' few
-            again and again, those of the large layers now and then, as what waits grows, many of them not once in so few
-            steps. In a short training sparsity costs accuracy, most at the beginning and without warm-up; the longer the
-            training, the less. Three runs prove little: --full takes 3 seeds x 5 folds, paired.
+WHAT YOU SHOULD SEE    Bytes fall with the density exactly as predicted. Time falls only where bytes
+            decide it: for millions of gradients on a network. For the small network trained here
+            they do not. Its 1900 norms have as many bytes as the chosen chunks, and choosing and
+            packing take processor time, which is scarce where ranks share cores. In shared memory
+            choosing and packing may take longer than the saved bytes would.
+            Of the chosen chunks, the convolutions' few are chosen again and again. Those of the
+            large layers are chosen now and then, when their residual has grown. Many of them are
+            not chosen once in so few steps.
+            In a short training sparsity costs accuracy, most at the beginning and without warm-up.
+            The longer the training, the less it costs. Three runs prove little: --full takes
+            3 seeds x 5 folds, paired.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/06_csc.py)
-    1. Importance without the division by the chunk's length. Which chunk is hardly ever chosen now?
-    2. Each rank chooses from its own norms only, without the allreduce. What breaks, and at which step does the lesson notice?
+    1. Compute importance without the division by the chunk's length. Which chunk is hardly ever
+       chosen now?
+    2. Each rank chooses from its own norms only, without the allreduce. What breaks, and at which
+       step does the lesson notice?
     3. At which density do norms and flag cost as many bytes as the chunks, for the full AlexNet?
-    4. A chunk is sent in every tenth step. Up to which learning rate does gradient descent on w^2 / 2 still converge, dense
-       and with each form of correction? What does that say about the accuracies above?
+    4. A chunk is sent in every tenth step. Up to which learning rate does gradient descent on
+       w^2 / 2 still converge, dense and with each form of correction? What does that say about the
+       accuracies above?
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
@@ -88,21 +98,21 @@ def measure(run: kit.Run) -> dict:
     }
 
 
-# ---- one step: this is all there is to CSC, once the parts are there ----
+# ---- one step: all of CSC, built from the core ----
 
 
 def one_step(exchange: CSC, model: Replica, gradients, rate: float) -> None:
-    """gradients (n,) as backward would announce them; sent chunks are updated, the rest of the weights stays."""
+    """One step from gradients (n,), announced in backward's order. Only sent chunks are updated."""
     model.gradients.flat[:] = gradients
     for i in range(len(model.gradients.specs)):
-        exchange.ready(i)  # packs chosen chunks, sends them when there is enough
+        exchange.ready(i)  # packs chosen chunks, sends them above theta bytes
     result = exchange.finish()  # norms, flag, residual, the next choice
     if result.accepted:
         model.update(rate, result)
 
 
 def exchange_of(run: kit.Run, model: Replica, settings: CSCSettings, theta: float) -> CSC:
-    """CSC over a ring in float16. Momentum and decay that it applies leave the optimiser."""
+    """CSC over a float16 ring. Momentum and decay that CSC applies leave the optimiser."""
     model.optimizer, momentum, decay = model.optimizer.split(settings.form in BEFORE)
     pools = model.gradients, model.parameters.flat
     residual = settings.residual(*pools, settings, momentum, decay, run.size)
@@ -114,21 +124,18 @@ def exchange_of(run: kit.Run, model: Replica, settings: CSCSettings, theta: floa
 
 
 def check_against_oracle(run: kit.Run) -> None:
-    """Every form on a small pool, order-sensitive numbers: weights, what is kept and choices are those of the definition."""
+    """Every form on a small pool: weights, residual and choices are those of the definition.
+
+    The numbers are sensitive to the order of summation.
+    """
     run.section("The oracle")
     sizes, chunk, steps, percent = (30, 200, 0, 170), 16, run.quick(4, 8), 20
     tensors = [Size(f"t{i}", (n,), decay=True) for i, n in enumerate(sizes)]
     n = sum(sizes)
-    gs = [
-        [
-            np.random.default_rng([t, r]).standard_normal(n).astype(np.float32)
-            for r in range(run.size)
-        ]
-        for t in range(steps)
-    ]
+    gs = [[random_vector([t, r], n) for r in range(run.size)] for t in range(steps)]
     for form in FORMS:
         parameters, gradients = Pool(tensors), Pool(tensors)
-        parameters.flat[:] = w = np.random.default_rng(9).standard_normal(n).astype(np.float32)
+        parameters.flat[:] = w = random_vector(9, n)
         optimizer = MomentumSGD(tensors, parameters.flat, 0.9, 0.01)
         model = Replica(None, parameters, gradients, optimizer)
         settings = CSCSettings(percent, form, chunk, residual=FusedResidual)
@@ -138,32 +145,33 @@ def check_against_oracle(run: kit.Run) -> None:
             lists.append(exchange.chosen)
             one_step(exchange, model, gs[t][run.rank], 0.1)
             weights.append(parameters.flat.copy())
-        settings = definitions.CSCSettings(
+        settings = definitions.CSCRunSettings(
             sizes, chunk, form, 0.1, 0.9, 0.01, wire="float16", order="ring", theta_bytes=100
         )
-        wanted = csc_run(
-            w, gs, settings, [percent_of_step(t, 1, (), percent) for t in range(steps + 1)], lists
-        )
+        percents = [percent_of_step(t, 1, (), percent) for t in range(steps + 1)]
+        wanted = csc_run(w, gs, settings, percents, lists)
+        place = f"CSC on rank {run.rank}, form {form}"
         for t, report in enumerate(wanted):
             if not same_bits(weights[t], report["w"][run.rank]):
-                raise AssertionError(
-                    f"rank {run.rank}: {form}, step {t}: not the weights of the definition"
-                )
-        for name, kept in wanted[-1]["kept"][run.rank].items():
-            if not same_bits(exchange.residual.settled()[name], kept):
-                raise AssertionError(
-                    f"rank {run.rank}: {form}: what is kept ({name}) is not that of the definition"
-                )
+                raise AssertionError(f"{place}, step {t}: got weights of other bits than defined")
+        for name, defined in wanted[-1]["kept"][run.rank].items():
+            if not same_bits(exchange.residual.settled()[name], defined):
+                raise AssertionError(f"{place}: got a residual {name} of other bits than defined")
     run.say(
-        f"{', '.join(FORMS)}: the bits of the definition over {steps} steps, with float16, laziness and weight decay"
+        f"{', '.join(FORMS)}:\nthe bits of the definition over {steps} steps, "
+        "with float16, lazy allreduce and weight decay"
     )
+
+
+def random_vector(seed, n: int):
+    return np.random.default_rng(seed).standard_normal(n).astype(np.float32)
 
 
 # ---- the measurement ----
 
 
 def sweep_densities(run: kit.Run, data) -> dict:
-    """Bytes, asserted, and time of the exchange alone and of a training step, for each density."""
+    """For each density: bytes (asserted), time of the exchange by itself and of a training step."""
     run.section("Bytes and time against density")
     count, rows = run.quick(4, 8, 20), []
     n = images.parameter_count(run, data)
@@ -171,8 +179,8 @@ def sweep_densities(run: kit.Run, data) -> dict:
     chunks = flow.number_of_chunks(n, chunk)
     line = flow.fit_allreduce(run, [256, n // 64, n // 8, n], np.float16, run.quick(2, 5)).line
     full = flow.number_of_chunks(alexnet().parameters, CHUNK_ELEMENTS)
-    told = f"(the full AlexNet: {full:,} of {CHUNK_ELEMENTS:,})"
-    run.say(f"{n:,} gradients in {chunks} chunks of {chunk} {told}; float16 on the wire")
+    alexnet_chunks = f"(the full AlexNet: {full:,} of {CHUNK_ELEMENTS:,})"
+    run.say(f"{n:,} gradients in {chunks} chunks of {chunk} {alexnet_chunks}; float16 on the wire")
     for density in [None, *run.quick(DENSITIES[::3], DENSITIES)]:
         csc = density and flow.csc(run, data, density)
         with flow.new(run, data, csc=csc, wire=np.float16, grouping=Theta(2**17)) as stack:
@@ -184,7 +192,7 @@ def sweep_densities(run: kit.Run, data) -> dict:
             require_bytes(run, stack, sent, chunks if density else None)
             ready_s = [0.0] * len(stack.model.gradients.specs)
             stack.model.gradients.flat[:] = 1e-3
-            alone = run.time(lambda s=stack, r=ready_s: replay_backward(s, r), run.quick(2, 5))
+            exchange = run.time(lambda s=stack, r=ready_s: replay_backward(s, r), run.quick(2, 5))
             payload = (
                 csc_payload_bytes(chosen, n, chunk, "float32", "float16") if density else 2 * n
             )
@@ -196,45 +204,41 @@ def sweep_densities(run: kit.Run, data) -> dict:
                 "sent": sent,
                 "calls": len(stack.calls),
                 "step": timing,
-                "alone": alone,
+                "alone": exchange,
                 "predicted_s": predicted,
             }
         )
     run.table(
-        [
-            "density",
-            "payload",
-            "calls",
-            "rank 0 sends",
-            "exchange alone",
-            "its messages, predicted",
-            "step",
-        ],
+        ["density", "payload", "calls", "sent", "exchange", "predicted", "step"],
         [
             [
-                "no CSC" if r["density"] is None else f"{r['density']} %",
+                percent_or_none(r["density"]),
                 kit.number_of_bytes(r["payload"]),
                 r["calls"],
                 kit.number_of_bytes(r["sent"]),
-                r["alone"],
+                kit.seconds(r["alone"].median_s),
                 kit.seconds(r["predicted_s"]),
                 r["step"],
             ]
             for r in rows
         ],
     )
+    run.say("sent: by rank 0; exchange: without computing, median; predicted: its messages")
     return {"rows": rows, "elements": n, "chunks": chunks, "chunk": chunk}
 
 
 def messages_s(line, calls: list, norms: int) -> float:
-    """Predicted: the calls in float16, and one for norms and flag in float64."""
-    return sum(line(2 * (call.stop - call.start)) for call in calls) + (
-        line(8 * norms) if norms else 0.0
-    )
+    """Predicted seconds: the calls in float16, and one for norms and flag in float64."""
+    calls_s = sum(line(2 * (call.stop - call.start)) for call in calls)
+    return calls_s + (line(8 * norms) if norms else 0.0)
+
+
+def percent_or_none(density: float | None) -> str:
+    return "no CSC" if density is None else f"{density} %"
 
 
 def sweep_large(run: kit.Run) -> dict:
-    """The exchange alone where bytes decide: of AlexNet's 26 gradients, a share of each; the ranks compute nothing beside."""
+    """The exchange where bytes decide: a share of each of AlexNet's 26 gradients, no computing."""
     share = run.quick(256, 8, 1)
     tensors, chunk = sizes_of(alexnet(), share), max(1, CHUNK_ELEMENTS // share)
     n = sum(tensor.shape[0] for tensor in tensors)
@@ -243,10 +247,8 @@ def sweep_large(run: kit.Run) -> dict:
         if share > 1
         else f"AlexNet's {n:,} gradients"
     )
-    line, rows = (
-        flow.fit_allreduce(run, [256, n // 64, n // 8, n], np.float16, run.quick(2, 5)).line,
-        [],
-    )
+    line = flow.fit_allreduce(run, [256, n // 64, n // 8, n], np.float16, run.quick(2, 5)).line
+    rows = []
     for density in [None, *run.quick(DENSITIES[::3], DENSITIES)]:
         parameters, pool, chunks = Pool(tensors), Pool(tensors), flow.number_of_chunks(n, chunk)
         model = Replica(None, parameters, pool, MomentumSGD(tensors, parameters.flat))
@@ -257,33 +259,30 @@ def sweep_large(run: kit.Run) -> dict:
             settings = CSCSettings(density, chunk=chunk, residual=FusedResidual)
             exchange = exchange_of(run, model, settings, theta=2**20)
         pool.flat[:] = 1e-3
-        alone = run.time(
+        timing = run.time(
             lambda e=exchange: replay_backward(e, [0.0] * len(tensors)), run.quick(2, 5), warmup=2
         )
         predicted = messages_s(line, exchange.calls, chunks + 1 if density else 0)
         rows.append(
             {
                 "density": density,
-                "alone": alone,
+                "alone": timing,
                 "predicted_s": predicted,
                 "calls": len(exchange.calls),
             }
         )
-    told = [
+    run.table(
+        ["density", "calls", "exchange", "its messages, predicted"],
         [
-            "no CSC" if row["density"] is None else f"{row['density']} %",
-            row["calls"],
-            row["alone"],
-            kit.seconds(row["predicted_s"]),
-        ]
-        for row in rows
-    ]
-    run.table(["density", "calls", "exchange alone", "its messages, predicted"], told)
+            [percent_or_none(r["density"]), r["calls"], r["alone"], kit.seconds(r["predicted_s"])]
+            for r in rows
+        ],
+    )
     return {"rows": rows, "elements": n, "share": share}
 
 
 def require_bytes(run: kit.Run, stack, sent: int, chunks: int | None) -> None:
-    """The chosen chunks by the ring, the norms and a flag directly; nothing else."""
+    """The ring sends the chosen chunks, the direct allreduce norms and flag: nothing else."""
     wanted = sum(
         2 * ring_traffic(call.stop - call.start, run.size, run.rank)[1] for call in stack.calls
     )
@@ -293,7 +292,7 @@ def require_bytes(run: kit.Run, stack, sent: int, chunks: int | None) -> None:
             call.stop - call.start for call in stack.calls
         )
     if sent != wanted:
-        raise AssertionError(f"rank {run.rank}: sent {sent} bytes, the definition says {wanted}")
+        raise AssertionError(f"CSC on rank {run.rank}: got {sent} bytes sent; wanted {wanted}")
 
 
 def watch_choice(run: kit.Run, data) -> dict:
@@ -305,31 +304,31 @@ def watch_choice(run: kit.Run, data) -> dict:
         for batch in images.steps(run, data, run.quick(6, 60, 200)):
             lists.append(stack.csc.chosen or [])
             stack.step(*batch, rate=run.options.rate)
-        everybody = run.plain.allgather(lists)
-        if any(other != lists for other in everybody):
-            raise AssertionError(f"rank {run.rank}: the ranks have chosen different chunks")
+        if any(other != lists for other in run.plain.allgather(lists)):
+            raise AssertionError(f"CSC on rank {run.rank}: got different chunks on other ranks")
         edges = [
             (spec.name, offset / stack.csc.settings.chunk)
             for spec, offset in zip(stack.model.network.tensors, stack.model.gradients.offsets)
         ]
         chunks = len(stack.csc.chunks)
-        waits = stack.csc.gap
+        longest_wait = stack.csc.gap.max()
     sparse = [chosen for chosen in lists if chosen]
     times = np.bincount(np.concatenate(sparse).astype(int), minlength=chunks)
     never, always = (f"{100 * np.mean(times == count):.0f} %" for count in (0, len(sparse)))
     run.say(
-        f"in {len(sparse)} sparse steps {never} of the {chunks} chunks were never chosen, {always} always; "
-        f"at the end the longest has waited {waits.max()} steps"
+        f"in {len(sparse)} sparse steps {never} of the {chunks} chunks were never chosen, "
+        f"{always} always;\nat the end the longest wait is {longest_wait} steps"
     )
     return {"lists": lists, "chunks": chunks, "edges": edges, "percent": percent}
 
 
 def compare_accuracy(run: kit.Run, train, held_out) -> dict:
-    """The same training, dense and with each correction, over several seeds (and folds with --full)."""
+    """The same training, dense and with each correction: several seeds, and folds with --full."""
     epochs, seeds = run.options.epochs or run.quick(*EPOCHS), run.quick([1], SEEDS)
     pairs = [(seed, fold) for seed in seeds for fold in run.quick([None], [None], range(5))]
     run.section(
-        f"Accuracy after {epochs} epochs, density {run.options.density:g} %, {len(pairs)} runs of each"
+        f"Accuracy after {epochs} epochs, density {run.options.density:g} %, "
+        f"{len(pairs)} runs of each"
     )
     result = {}
     for name in run.quick(["dense", "dgc"], list(DRAWN)):
@@ -346,7 +345,7 @@ def compare_accuracy(run: kit.Run, train, held_out) -> dict:
 
 
 def compare_chunk_sizes(run: kit.Run, train, held_out) -> dict:
-    """Longer chunks at equal density: fewer, so less choice."""
+    """Longer chunks at equal density: fewer chunks, so less choice."""
     n = images.parameter_count(run, train)
     base = flow.chunk_elements(n)
     epochs, seeds = run.options.epochs or run.quick(*EPOCHS), run.quick([1], SEEDS)
@@ -371,13 +370,13 @@ if __name__ == "__main__":
         type=float,
         default=10.0,
         metavar="PERCENT",
-        help="how many percent of the chunks travel",
+        help="how many percent of the chunks are sent",
     )
     lesson.argument(
         "--chunk",
         type=int,
         metavar="ELEMENTS",
-        help="length of a chunk (so long that there are about 1900)",
+        help="length of a chunk (default: about 1900 chunks)",
     )
     lesson.argument(
         "--warmup", type=float, nargs="*", metavar="PERCENT", help="densities of the first epochs"

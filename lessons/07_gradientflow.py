@@ -1,42 +1,57 @@
-"""Lesson 07: GradientFlow - the whole stack, switched on part by part.
+"""Lesson 07: GradientFlow - the whole stack, switched on technique by technique.
 
-    mpiexec -n 8 python lessons/07_gradientflow.py           (--width 0.5, --theta BYTES, --network resnet50, --quick ...)
-    python -m refgf.cluster run --nodes 4 --ranks-per-node 2 --rate 1gbit -- python lessons/07_gradientflow.py
-                                                             (and with --nodes 1 and 2: the figure keeps the last runs)
-    ... --checkpoints DIR, and after a kill the same again with --resume: the training at the end goes on where it was
+    mpiexec -n 8 python lessons/07_gradientflow.py    (--width 0.5, --theta BYTES, --quick, ...)
+    python -m refgf.cluster run --nodes 4 --ranks-per-node 2 --rate 1gbit -- \\
+        python lessons/07_gradientflow.py             (then --nodes 1 and 2: the figure shows all)
+    ... --network resnet50                            (161 gradients instead of 26)
+    ... --checkpoints DIR                             (after a kill add --resume: the training at
+                                                      the end continues at the last checkpoint)
 
-QUESTION    Five techniques, each of which gains something. What does each add to the others, and what is left to wait for?
-IDEA        They are one stack: chosen chunks are packed, packed bytes wait for each other, a thread sums them, rounded for
-            the wire, by a ring. (refgf/training/gradientflow.py; each part is one argument, and each can be off)
-PREDICTION  Per part what its own lesson predicts; together the timeline of lesson 04 with the bytes of lessons 05 and 06:
+QUESTION    Each of five techniques gains something. What does each add to the others, and what is
+            left to wait for?
+IDEA        They form one stack. Chosen chunks are packed. Packed bytes wait for each other. A
+            thread sums them with a ring, rounded for the wire. Each technique is one argument, and
+            each can be off. (refgf/training/gradientflow.py)
+PREDICTION  For each technique what its own lesson predicts. Together: the timeline of lesson 04
+            with the bytes of lessons 05 and 06.
 
                 step = max(end of backward, end of the last call) + choice of chunks + update
 
-            speedup = p * T(p ranks, exchange off) / T(p ranks, exchange on), at most p. Never against one rank: p ranks on
-            fewer cores than p compute more slowly, and no exchange is to blame for that.
+            scaling efficiency = T(p ranks, exchange off) / T(p ranks, exchange on), at most 100 %.
+            The comparison is never against one rank: p ranks on fewer cores than p compute more
+            slowly, and no exchange is to blame for that.
 
-            What goes in is measured apart from the steps that it predicts (kit/step_times.py, call_times.py): the step and its gradients since the
-            *first* rank started; calls of eight sizes in a row, as each part makes them; how much later they are when ranks
-            come to them from computing; the share of its speed that computing keeps beside a call; what choosing chunks adds
-            to a step in which no gradient travels. Not in it: a rank without a core just when its message comes.
+            The inputs are measured separately from the steps that they predict (kit/step_times.py,
+            kit/call_times.py):
+            - the step and its gradients, in time since the *first* rank started;
+            - calls of eight sizes in a row, as each technique makes them;
+            - how much later a call ends when ranks come to it from computing;
+            - the share of its speed that computing keeps during a call;
+            - what choosing chunks adds to a step in which no gradient is sent.
+            Not an input: a rank has no core at the moment at which its message arrives.
 
-Before you run it, write down the order: which of the parts gains most on your network? And which gains nothing there?
+Before you run it, write down the order: which technique gains most on your network? And which
+gains nothing there?
 
 This is weak scaling: each rank brings a batch of its own, whatever p is.
 
-WHAT YOU SHOULD SEE    On links that decide, with a core for each rank, every bar should be shorter than the one above it
-            (not yet measured on such machines). Emulated nodes share the cores of one machine, and there a part gains only
-            if it saves more of the link than it takes from the processor. Rounding for the wire in 26 calls makes a step
-            longer. The thread of overlap finds no core free, so it hides little, and as it waits asleep
-            (refgf/engine/sleeping.py) each message is noticed late: short calls take longer. Lazy allreduce gives back what
-            many calls cost, and CSC sends a tenth of the bytes: these two gain most on a network; in shared memory, where
-            bytes are cheap, CSC gains little or nothing. Sparse training needs more steps to the same accuracy, or as many:
-            what counts is the time to an accuracy, not that of a step.
+WHAT YOU SHOULD SEE    On links that decide, with a core for each rank, every bar should be shorter
+            than the one above it (not yet measured on such machines). Emulated nodes share the
+            cores of one machine. There a technique gains only if it saves more time on the link
+            than it takes from the processor. Rounding for the wire in 26 calls makes a step longer.
+            The thread of overlap finds no free core, so it hides little. It sleeps between polls
+            (refgf/engine/sleeping.py), so it notices each message late, and short calls take
+            longer. Lazy allreduce recovers what many calls cost, and CSC sends a tenth of the
+            bytes. These two gain most on a network. In shared memory, where bytes cost little, CSC
+            gains little or nothing. Sparse training needs as many steps to the same accuracy, or
+            more. What counts is the time to an accuracy, not the time of a step.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/07_gradientflow.py)
-    1. Switch on CSC first and float16 last. Is the gain of a part the same in another order? Why not?
-    2. Which part can you leave out without losing anything on this machine?
-    3. From the measured alpha, beta and compute time: on how many Gbit/s would dense float16 training be enough?
+    1. Switch on CSC first and float16 last. Is the gain of a technique the same in another order?
+       Why not?
+    2. Which technique can you leave out without losing anything on this machine?
+    3. From the measured alpha, beta and compute time: how many Gbit/s would be enough for dense
+       float16 training?
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
@@ -62,18 +77,9 @@ from refgf.machine.checkpoint import Checkpoints
 from refgf.training.data import steps_per_epoch
 
 HALF, DENSITY, LATER = np.float16, 10.0, "float16, overlap"
-WIDTH = (
-    1 / 4
-)  # of AlexNet's channels: where bytes, and not start-ups alone, decide how long a step takes
+WIDTH = 1 / 4  # of AlexNet's channels: wide enough that bytes, not only latencies, decide the step
 WARMUP = (100, 25)  # percent in the first epochs of sparse training
-ORDER = [
-    "MPI's allreduce",
-    "+ ring",
-    "+ mixed precision",
-    "+ overlap",
-    "+ lazy allreduce",
-    "+ CSC",
-]  # the paper's
+BASELINE = "MPI's allreduce"
 
 
 def measure(run: kit.Run) -> dict:
@@ -82,23 +88,25 @@ def measure(run: kit.Run) -> dict:
         run.options.width = run.quick(1 / 8, WIDTH)
     flow.require_folder(run)
     train, held_out = images.load(run)
-    climb_the_ladder(run, train)
+    check_against_oracle(run, train)
     here = ablation(run, train, theta)
     here["learning"] = time_to_accuracy(run, train, held_out, theta)
     title = f"{images.NETWORKS[run.options.network]}; {run.place}"
-    others = {
-        place: kept for place, kept in run.earlier().get("places", {}).items() if place != title
-    }
-    return {"places": dict(list(others.items())[-2:]) | {title: here | {"ranks": run.size}}}
+    earlier = run.earlier().get("places", {})
+    others = [(place, result) for place, result in earlier.items() if place != title]
+    return {"places": dict(others[-2:]) | {title: here | {"ranks": run.size}}}
 
 
-# ---- one step: the parts of the stack, each one argument ----
+# ---- one step: the stack, each technique one argument ----
 
 
-def parts_of(run: kit.Run, data, theta: float) -> dict[str, dict]:
-    """What each bar adds to the one before; the first is left out where there is no MPI."""
+def stacks_of(run: kit.Run, data, theta: float) -> dict[str, dict]:
+    """The arguments of each bar, which adds one technique to the bar before, in the paper's order.
+
+    The first bar is left out where there is no MPI.
+    """
     added = {
-        "MPI's allreduce": {"allreduce": mpi_allreduce, "grouping": Theta(0)},
+        BASELINE: {"allreduce": mpi_allreduce, "grouping": Theta(0)},
         "+ ring": {"allreduce": ring_allreduce, "grouping": Theta(0)},
         "+ mixed precision": {"wire": HALF, "loss_scale": LossScale(SCALE)},
         "+ overlap": {"overlap": True},
@@ -106,16 +114,16 @@ def parts_of(run: kit.Run, data, theta: float) -> dict[str, dict]:
         "+ CSC": {"csc": flow.csc(run, data, DENSITY)},
     }
     if run.mpi_allreduce() is None:
-        del added["MPI's allreduce"]
+        del added[BASELINE]
     stacks, so_far = {}, {}
-    for name, part in added.items():
-        so_far = so_far | part
+    for name, technique in added.items():
+        so_far = so_far | technique
         stacks[name] = so_far
     return stacks
 
 
 def kinds_of(run: kit.Run) -> dict[str, Kind]:
-    """The sums in these stacks."""
+    """The kinds of allreduce in these stacks."""
     own = {"MPI": Kind(mpi_allreduce)} if run.mpi_allreduce() is not None else {}
     return own | {
         "float32": Kind(),
@@ -127,41 +135,43 @@ def kinds_of(run: kit.Run) -> dict[str, Kind]:
 # ---- the oracle ----
 
 
-def climb_the_ladder(run: kit.Run, data) -> None:
-    """Switching on a part changes no bit that it should not change (sums in rank order, so that cuts do not matter)."""
-    run.section("The oracle")
-    rate, some = 0.01, list(images.steps(run, data, run.quick(2, 3)))
+def check_against_oracle(run: kit.Run, data) -> None:
+    """Switching on a technique changes no bit that it should not change.
 
-    def bits(**parts):
-        with flow.new(run, data, allreduce=direct_allreduce, **parts) as stack:
-            for batch in some:
+    The direct allreduce sums in rank order, so the grouping does not matter.
+    """
+    run.section("The oracle")
+    rate, batches = 0.01, list(images.steps(run, data, run.quick(2, 3)))
+
+    def trained(**arguments):
+        with flow.new(run, data, allreduce=direct_allreduce, **arguments) as stack:
+            for batch in batches:
                 stack.step(*batch, rate=rate)
             stack.require_same_parameters()
             return stack.model.parameters.flat.copy()
 
-    dense = bits()
-    rungs = {
-        "lazy = eager": bits(grouping=Theta(2**14)),
-        "overlapped = sequential": bits(grouping=Theta(2**14), overlap=True),
-        "float32 wire = no wire type": bits(wire=np.float32),
-        "CSC at 100 % (history) = dense": bits(csc=flow.csc(run, data, 100, "history")),
+    dense = trained()
+    equal = {
+        "lazy = eager": trained(grouping=Theta(2**14)),
+        "overlapped = sequential": trained(grouping=Theta(2**14), overlap=True),
+        "float32 wire = no wire type": trained(wire=np.float32),
+        "CSC at 100 % (history) = dense": trained(csc=flow.csc(run, data, 100, "history")),
     }
-    for rung, got in rungs.items():
-        if not same_bits(got, dense):
-            raise AssertionError(f"rank {run.rank}: {rung}: the bits differ")
+    for claim, parameters in equal.items():
+        if not same_bits(parameters, dense):
+            raise AssertionError(f"training on rank {run.rank}: got other bits; wanted {claim}")
     with flow.new(run, data, allreduce=direct_allreduce, weight_decay=0.0) as stack:
         w = stack.model.parameters.flat.copy()
-        stack.model.network.loss(*some[0])
+        stack.model.network.loss(*batches[0])
         stack.model.network.backward(lambda i: None)
         total = defined_allreduce(run.gather(stack.model.gradients.flat.copy()))[0]
         for i in range(len(stack.model.gradients.specs)):
             stack.ready(i)
         stack.model.update(rate, stack.finish())
-        if not same_bits(
-            stack.model.parameters.flat, momentum_step(w, np.zeros_like(w), total, rate, 0.9)[0]
-        ):
-            raise AssertionError(f"rank {run.rank}: one step: not the weights of the definition")
-    run.say(f"bit for bit after {len(some)} steps: {'; '.join(rungs)}; and one step as defined")
+        wanted = momentum_step(w, np.zeros_like(w), total, rate, 0.9)[0]
+        if not same_bits(stack.model.parameters.flat, wanted):
+            raise AssertionError(f"one step on rank {run.rank}: got other weights than defined")
+    run.say(f"bit for bit after {len(batches)} steps: {'; '.join(equal)};\nand one step as defined")
 
 
 # ---- the measurement ----
@@ -174,32 +184,27 @@ def ablation(run: kit.Run, data, theta: float) -> dict:
     n = sum(sizes)
     run.section(f"{images.told(run)}: {n:,} gradients, theta {kit.number_of_bytes(theta)}")
     found = calls.measure(run, data, kinds_of(run))
-    share, starts = (
-        found[LATER].kept_share,
-        "; ".join(f"{name} {kit.seconds(c.seconds(0))}" for name, c in found.items()),
-    )
-    run.say(
-        f"a step without any exchange, update included: {timing}; beside a call computing keeps {share:.0%} of its speed"
-    )
-    run.say(f"a short call: {starts}")
+    share = found[LATER].kept_share
+    run.say(f"a step without any exchange, update included: {timing}")
+    run.say(f"during a call computing keeps {share:.0%} of its speed")
+    short = "; ".join(f"{name} {kit.seconds(call.seconds(0))}" for name, call in found.items())
+    run.say(f"a short call: {short}")
     rows = []
-    for name, parts in parts_of(run, data, theta).items():
-        run.opaque = run.opaque or parts["allreduce"] is mpi_allreduce
-        kind = (LATER if parts.get("overlap") else "float16") if parts.get("wire") else "float32"
-        call = found["MPI" if name == ORDER[0] else kind]
-        with flow.new(run, data, **parts) as stack:
+    for name, arguments in stacks_of(run, data, theta).items():
+        run.opaque = run.opaque or arguments["allreduce"] is mpi_allreduce
+        call = found[kind_of(name, arguments)]
+        with flow.new(run, data, **arguments) as stack:
             step = flow.time_steps(run, stack, images.steps(run, data, count))
             number, busy_s = len(stack.calls), stack.communication_s
-            some = images.steps(run, data, count)
-            selection_s = calls.selection_s(run, stack, some, call.compute_s) if stack.csc else 0.0
+            batches = images.steps(run, data, count)
+            compute_s = call.compute_s
+            selection_s = calls.selection_s(run, stack, batches, compute_s) if stack.csc else 0.0
             chunk = stack.csc.settings.chunk if stack.csc else 1
-        threshold_bytes = parts["grouping"].threshold_bytes
-        percent = DENSITY if parts.get("csc") else None
         system = System(
             name,
-            2 if parts.get("wire") else 4,
-            threshold_bytes,
-            percent=percent,
+            itemsize=2 if arguments.get("wire") else 4,
+            threshold_bytes=arguments["grouping"].threshold_bytes,
+            percent=DENSITY if arguments.get("csc") else None,
             chunk=chunk,
             overlap=call.kept_share,
             selection_s=selection_s,
@@ -207,19 +212,17 @@ def ablation(run: kit.Run, data, theta: float) -> dict:
         )
         ready = list(zip(step_times.rescaled(ready_s, timing, call.compute_s), sizes))
         predicted = predicted_step(ready, system, call.seconds, call.compute_s)
-        speedup = run.size * timing.median_s / step.median_s
         rows.append(
             {
                 "name": name,
                 "step": step,
                 "predicted_s": predicted.step_s,
                 "calls": number,
-                "speedup": speedup,
                 "communication_s": busy_s,
             }
         )
     run.table(
-        ["", "calls", "step", "predicted", "miss", f"speedup of {run.size}", "efficiency"],
+        ["", "calls", "step", "predicted", "error", "scaling efficiency"],
         [
             [
                 r["name"],
@@ -227,8 +230,7 @@ def ablation(run: kit.Run, data, theta: float) -> dict:
                 r["step"],
                 kit.seconds(r["predicted_s"]),
                 f"{100 * (r['predicted_s'] / r['step'].median_s - 1):+.0f} %",
-                f"{r['speedup']:.2f}",
-                f"{100 * r['speedup'] / run.size:.0f} %",
+                f"{100 * timing.median_s / r['step'].median_s:.0f} %",
             ]
             for r in rows
         ],
@@ -237,8 +239,17 @@ def ablation(run: kit.Run, data, theta: float) -> dict:
     return {"rows": rows, "alone": timing, "elements": n, "theta": theta, "kept_share": share}
 
 
+def kind_of(name: str, arguments: dict) -> str:
+    """Which of `kinds_of` makes the calls of this stack."""
+    if name == BASELINE:
+        return "MPI"
+    if not arguments.get("wire"):
+        return "float32"
+    return LATER if arguments.get("overlap") else "float16"
+
+
 def time_to_accuracy(run: kit.Run, train, held_out, theta: float) -> dict:
-    """The same training, dense and sparse, with the whole stack; when each reaches the wanted accuracy."""
+    """The same training, dense and sparse, with the whole stack: when each reaches an accuracy."""
     epochs, wanted = run.options.epochs or run.quick(1, 4, 15), run.options.accuracy
     per_epoch = steps_per_epoch(train.size, run.options.batch * run.size)
     run.section(f"Time to {wanted:g} % of held-out images right, at most {epochs} epochs")
@@ -262,7 +273,7 @@ def time_to_accuracy(run: kit.Run, train, held_out, theta: float) -> dict:
             "parameters": parameters,
         }
     run.table(
-        ["", "right at the end", "seconds an epoch", f"seconds to {wanted:g} %", "parameters"],
+        ["", "right at the end", "seconds per epoch", f"seconds to {wanted:g} %", "parameters"],
         [
             [
                 name,
@@ -290,7 +301,7 @@ def draw(result: dict):
     for axis, (place, here) in zip(axes[0], places.items()):
         draw_ablation(axis, place, here)
     draw_learning(axes[0][-1], list(places.values())[-1]["learning"])
-    figure.suptitle("Lesson 07: GradientFlow, switched on part by part")
+    figure.suptitle("Lesson 07: GradientFlow, switched on technique by technique")
     figure.tight_layout(rect=(0, 0.02, 1, 1))
     return figure
 
@@ -307,20 +318,14 @@ def draw_ablation(axis, place: str, here: dict) -> None:
         axis.plot(
             1e3 * row["predicted_s"], y, "D", color="tab:red", label="predicted" if y == 0 else None
         )
-        axis.annotate(
-            f"{row['speedup']:.2f} x",
-            (0, y),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-        )
-    axis.axvline(
-        1e3 * here["alone"]["median_s"], color="grey", label="no exchange (speedup = ranks)"
-    )
+        percent = 100 * here["alone"]["median_s"] / timing["median_s"]
+        style = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
+        axis.annotate(f"{percent:.0f} %", (0, y), **style)
+    axis.axvline(1e3 * here["alone"]["median_s"], color="grey", label="no exchange (100 %)")
     axis.set_yticks(range(len(rows)), [row["name"] for row in rows])
     axis.set(
         title=f"{here['ranks']} ranks: {place}\n{here['elements']:,} gradients",
-        xlabel="ms a step; in the bars: speedup",
+        xlabel="ms per step; in the bars: scaling efficiency",
     )
     axis.title.set_fontsize(9)
     axis.legend(fontsize=8)
@@ -356,16 +361,16 @@ if __name__ == "__main__":
         "--checkpoints",
         type=Path,
         metavar="DIR",
-        help="keep checkpoints of the training at the end here",
+        help="save checkpoints of the training at the end here",
     )
     lesson.argument(
-        "--resume", action="store_true", help="go on with the training whose checkpoints are there"
+        "--resume", action="store_true", help="continue the training of these checkpoints"
     )
     lesson.argument(
         "--accuracy",
         type=float,
         default=90.0,
         metavar="PERCENT",
-        help="the accuracy that is waited for",
+        help="the accuracy of the time to an accuracy",
     )
     lesson.main(measure, draw)

@@ -125,7 +125,7 @@ def measure(run: kit.Run) -> dict:
     check_formula(run)
     here = scale_here(run, train, theta, sizes)
     machine_file.measured(run, here["points"])
-    result = run.alone(lambda: past_the_points(run, given)) or {}
+    result = run.on_rank_0(lambda: past_the_points(run, given)) or {}
     return {"here": here} | result
 
 

@@ -1,37 +1,47 @@
-"""Lesson 11: large batches - linear scaling, warm-up, LARS, and LARS's norms formed by all ranks together.
+"""Lesson 11: large batches - linear scaling, warm-up, LARS, and LARS's norms in parallel.
 
-    mpiexec -n 8 python lessons/11_large_batch.py            (--quick, --full, --plot, --data PATH, --trust ...)
+    mpiexec -n 8 python lessons/11_large_batch.py     (--quick, --full, --plot, --data, --trust ...)
 
-QUESTION    More ranks at the same images per rank make a larger batch, and an epoch has fewer steps. How large may it be
-            before accuracy is lost, and do warm-up and LARS move that limit?
-IDEA        A step of a batch k times as large should go k times as far (linear scaling), but not at once (gradual warm-up),
-            and not too far in any layer: LARS gives each layer a rate in proportion to |w| / |g| (You et al. 2017). All ranks
-            hold the same w and g, so each need only form a p-th of the norms (Shi et al. 2021). (refgf/papers/jia/lars.py)
-PREDICTION  b images per rank, p ranks: batch p b, N / (p b) steps an epoch; rate = rate of one rank p. LARS reads w and g of
-            n parameters once more than SGD. With the norms of n parameters in T_norms and L tensors:
+QUESTION    More ranks with the same images per rank make a larger batch, and an epoch has fewer
+            steps. How large may the batch be before accuracy is lost? Do warm-up and LARS move
+            that limit?
+IDEA        With a batch k times as large, each step should go k times as far (linear scaling).
+            The rate must not be that large at once (gradual warm-up), and no layer should move too
+            far: LARS gives each layer a rate proportional to |w| / |g| (You et al. 2017). All ranks
+            hold the same w and g, so each rank needs to compute only 1/p of the norms (Shi et al.
+            2021). (refgf/papers/jia/lars.py)
+PREDICTION  b images per rank and p ranks: batch p b, N / (p b) steps an epoch, and a learning rate
+            p times that of one rank. LARS reads w and g of n parameters once more than SGD. With
+            the norms of n parameters in T_norms and L tensors:
 
-                each rank by itself      T_norms
-                by slices                T_norms / p                                    + T_allreduce(2L numbers)
-                by whole layers          T_norms (share of the busiest rank's layers)   + T_allreduce(2L numbers)
+                each rank all norms    T_norms
+                by slices              T_norms / p                        + T_allreduce(2L numbers)
+                by whole layers        T_norms (the busiest rank's share) + T_allreduce(2L numbers)
 
-            One layer of AlexNet holds 60 % of the parameters: by layers it cannot gain more than a factor 1.7.
+            One layer of AlexNet holds 60 % of the parameters. Distribution by layers therefore
+            gains at most a factor of 1.7.
 
-Before you run it, write down: at the whole set as one batch (--full) an epoch is one step. How many per cent will SGD reach?
+Before you run it, write down: with the whole data set as one batch (--full), an epoch is one step.
+What accuracy, in percent, will SGD reach?
 
-Batches grow as under weak scaling. One rank with p parts of b images computes what p ranks compute (checked below, to the
-bit), so here each rank trains for itself, accumulating gradients, and the trainings are dealt out to the ranks.
+Batches grow as in weak scaling. One rank with p micro-batches of b images computes what p ranks
+compute (checked below, to the bit). So each rank trains a model of its own by gradient
+accumulation, and the trainings are distributed over the ranks.
 
-WHAT YOU SHOULD SEE    The larger the batch, the fewer steps, the less is learned in as many epochs: ten or fifteen steps
-            are too few for anybody. Each peak rate is tuned, and still LARS loses less than SGD, at large batches above
-            all: it stands rates that are too large for some layers of SGD. Warm-up costs steps, of which a large batch has
-            few. What these runs have shown, and what not, is said at the end from the intervals. By slices the norms take a
-            p-th of their time, by layers the busiest rank's share, about half; where ranks share cores the small allreduce
-            may cost more than that saves.
+WHAT YOU SHOULD SEE    The larger the batch, the fewer the steps, and the less is learned in the
+            same number of epochs. Ten or fifteen steps are too few for any method. Each peak rate
+            is tuned, and still LARS loses less accuracy than SGD, above all at large batches: it
+            tolerates rates that are too large for some layers of SGD. Warm-up costs steps, and a
+            large batch has few. The intervals at the end say what these runs have shown and what
+            they have not. The norms by slices take 1/p of their time. By layers they take the
+            busiest rank's share, about half. Where ranks share cores, the small allreduce may cost
+            more than that saves.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/11_large_batch.py)
-    1. Multiply one layer's gradient by 1000. What becomes of a step of SGD, and of LARS?
-    2. Add norms instead of squared norms over the ranks. By how much is the ratio wrong, for p equal shares?
-    3. Whole layers: which order of AlexNet's tensors would serve 4 ranks best, and how much is left to gain then?
+    1. Multiply one layer's gradient by 1000. What happens to a step of SGD, and to one of LARS?
+    2. Sum norms instead of squared norms over the ranks. How wrong is the ratio for p equal shares?
+    3. Whole layers: which order of AlexNet's tensors suits 4 ranks best? How much can then be
+       gained?
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
@@ -41,8 +51,9 @@ import functools
 import numpy as np
 
 import kit
-from kit import axes, images, trials
+from kit import images, trials
 from lab import lars_norms, rate_search
+from lab.large_batch_picture import METHODS, draw, name_of
 from refgf.exchange.result import StepResult
 from refgf.nn.alexnet import AlexNet
 from refgf.nn.workspace import Workspace
@@ -59,17 +70,8 @@ from refgf.training.sgd import MomentumSGD
 from refgf.training.evaluation import evaluate
 from refgf.training.step import replica
 
-BASE_BATCH = 64  # where --rate is
+BASE_BATCH = 64  # the batch that --rate is meant for
 WARMUP_SHARE = 1 / 6  # of all steps
-METHODS = [
-    ("SGD", False),
-    ("SGD", True),
-    ("LARS", False),
-    ("LARS", True),
-]  # optimiser, with warm-up?
-STYLES = dict(
-    zip(METHODS, (("tab:blue", "o:"), ("tab:blue", "s-"), ("tab:red", "o:"), ("tab:red", "s-")))
-)
 
 
 def measure(run: kit.Run) -> dict:
@@ -80,7 +82,10 @@ def measure(run: kit.Run) -> dict:
 
 
 def images_of(run: kit.Run, number: int):
-    """(train, held_out); of a folder there is one way to cut it, and what was tuned on is judged on, with other seeds."""
+    """(train, held_out) of a fold.
+
+    A folder of images has one split only: tuning and judging use it with different seeds.
+    """
     options = run.options
     return fold(
         options.data,
@@ -92,17 +97,17 @@ def images_of(run: kit.Run, number: int):
 
 @functools.cache
 def fold(data, image_size: int, skip_bad_images: bool, number: int):
-    """The digits in grey, cut in another place for each number; a folder of images as it is."""
+    """The grey digits with fold `number` held out, or a folder of images with its own split."""
     if data is None:
         return digits(image_size, number, channels=1)
     return image_folder(data, image_size, skip_bad_images=skip_bad_images)
 
 
-# ---- one step: this is all there is to it, once the parts are there ----
+# ---- one step ----
 
 
-class Alone:
-    """An exchange with nobody: a step of one rank. A step with infinite gradients is not accepted."""
+class LocalExchange:
+    """The exchange of a step on one rank. A step with infinite gradients is not accepted."""
 
     def __init__(self, gradients) -> None:
         self.gradients = gradients
@@ -114,9 +119,11 @@ class Alone:
         return StepResult(bool(np.isfinite(self.gradients.flat).all()))
 
 
-def parts_of_steps(data, batch: int, per_rank: int, epoch: int, seed: int):
-    """Step after step, the parts that ranks with `per_rank` images each would have of this batch; and its size. A part is
-    loaded when it is asked for, or the whole set as one batch would have to fit into each rank's memory."""
+def micro_batches_of_steps(data, batch: int, per_rank: int, epoch: int, seed: int):
+    """Yields for each step (its micro-batches of `per_rank` images, the size of its batch).
+
+    Micro-batches are loaded lazily: a batch of the whole data set need not fit in memory.
+    """
     ranks = -(-batch // per_rank)
     streams = [batches(data, batch, epoch, seed, rank, ranks) for rank in range(ranks)]
     for step in range(steps_per_epoch(data.size, batch)):
@@ -135,28 +142,31 @@ def network(run: kit.Run, data, seed: int, dropout: float = images.DROPOUT) -> A
 
 
 def check_against_oracle(run: kit.Run, data) -> None:
-    """LARS is that of the definition, in parallel too; and p ranks with a part each are one rank with p parts."""
+    """LARS has the bits of the definition, serial and parallel.
+
+    One rank with p micro-batches has the bits of p ranks with one each.
+    """
     run.section("The oracle")
     tensors = network(run, data, 1).tensors
     n, rng = sum(spec.size for spec in tensors), np.random.default_rng(1)
-    w, g = (rng.integers(-64, 65, (2, n)) / 16).astype(
-        np.float32
-    )  # squares and their sums are exact in any order
+    # Small multiples of 1/16: squares and their sums are exact in any order.
+    w, g = (rng.integers(-64, 65, (2, n)) / 16).astype(np.float32)
     sizes, decayed = tuple(t.size for t in tensors), tuple(t.decay for t in tensors)
     settings = LARSSettings(sizes, 0.3, 0.9, 0.01, 5e-4, decayed)
     wanted, _ = lars_step(w, np.zeros_like(w), g, settings)
     for by in (None, *SHARES):
         run.comm.reset()
-        way = squared_norms if by is None else lars_norms.parallel(run, by)
-        optimizer = LARS(tensors, w.copy(), 0.01, weight_decay=5e-4, norms=way)
+        norms = squared_norms if by is None else lars_norms.parallel(run, by)
+        optimizer = LARS(tensors, w.copy(), 0.01, weight_decay=5e-4, norms=norms)
         optimizer.step(g, 0.3)
         if not same_bits(optimizer.parameters, wanted):
             raise AssertionError(
-                f"rank {run.rank}: a step of LARS, norms by {by}, is not that of the definition"
+                f"LARS step on rank {run.rank}, norms by {by}: got other bits than the definition"
             )
         lars_norms.require_traffic(run, 0 if by is None else 2 * sum(t.decay for t in tensors))
     run.say(
-        "a step of LARS, norms alone, by slices and by layers: bits as defined; one allreduce of 2L numbers"
+        "LARS step with serial norms, by slices and by layers: the bits of the definition;\n"
+        "parallel norms take one allreduce of 2L numbers"
     )
     ranks, batch, bits = run.size, 5 * run.size, []
     lars = functools.partial(LARS, trust=0.01, weight_decay=0.0)
@@ -164,19 +174,21 @@ def check_against_oracle(run: kit.Run, data) -> None:
     with GradientFlow(run.comm, models[0], allreduce=direct_allreduce) as together:
         model = models[1]
         for step in range(2):
-            parts = [
+            micro_batches = [
                 data.load(np.arange(batch * step + 5 * r, batch * step + 5 * r + 5))
                 for r in range(ranks)
             ]
-            together.step(*parts[run.rank], batch, 0.1)
-            accumulated_step(model, Alone(model.gradients), parts, batch, 0.1)
+            together.step(*micro_batches[run.rank], batch, 0.1)
+            accumulated_step(model, LocalExchange(model.gradients), micro_batches, batch, 0.1)
         bits = [together.model.parameters.flat, model.parameters.flat]
     if not same_bits(*bits):
         raise AssertionError(
-            f"rank {run.rank}: {ranks} ranks with 5 images each are not one rank with {ranks} parts"
+            f"gradient accumulation on rank {run.rank}: got other bits than {ranks} ranks "
+            "with 5 images each"
         )
     run.say(
-        f"{ranks} ranks with 5 images each, direct allreduce: the bits of one rank that accumulates {ranks} parts"
+        f"{ranks} ranks with 5 images each, direct allreduce: the bits of one rank that "
+        f"accumulates {ranks} micro-batches"
     )
 
 
@@ -188,7 +200,7 @@ def peak_rate(run: kit.Run, batch: int, exponent: int) -> float:
 
 
 def learn(run: kit.Run, epochs: int, cell, exponent: int, number: int, seed: int) -> dict:
-    """One training from the beginning, by this rank alone. cell: (optimiser, with warm-up?, batch)"""
+    """One complete training on this rank. cell: (optimiser, with warm-up?, batch)"""
     (optimizer, warm, batch), (train, held_out) = cell, images_of(run, number)
     kind = functools.partial(LARS, trust=run.options.trust) if optimizer == "LARS" else MomentumSGD
     update = functools.partial(kind, weight_decay=images.WEIGHT_DECAY)
@@ -196,24 +208,28 @@ def learn(run: kit.Run, epochs: int, cell, exponent: int, number: int, seed: int
     steps, step, losses = epochs * steps_per_epoch(train.size, batch), 0, []
     for epoch in range(epochs):
         losses = []
-        for parts, size in parts_of_steps(train, batch, min(batch, run.options.batch), epoch, seed):
+        per_rank = min(batch, run.options.batch)
+        for micro_batches, size in micro_batches_of_steps(train, batch, per_rank, epoch, seed):
             rate = polynomial_decay(peak_rate(run, batch, exponent), step, steps)
             rate = warmup(rate, step, round(WARMUP_SHARE * steps)) if warm else rate
-            with np.errstate(
-                over="ignore", invalid="ignore", divide="ignore"
-            ):  # some rates are meant to be too large
-                losses.append(accumulated_step(model, Alone(model.gradients), parts, size, rate))
+            exchange = LocalExchange(model.gradients)
+            # Some rates of the search are too large on purpose, so the numbers overflow.
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                losses.append(accumulated_step(model, exchange, micro_batches, size, rate))
             step += 1
         if not np.isfinite(losses).all():
             return {"accuracy": 0.0, "loss": float("inf")}  # it diverged
-    settle_statistics(model, train, run.options.batch)
+    recompute_statistics(model, train, run.options.batch)
     right, samples = evaluate(model.network, held_out, 0, 1)
     return {"accuracy": 100 * right / max(1, samples), "loss": float(np.mean(losses))}
 
 
-def settle_statistics(model, data, batch: int, count: int = 8) -> None:
-    """Running statistics become those of the last weights: the mean over some batches. After a dozen steps they would still
-    be half of what they were at the beginning, and spoil the evaluation of large batches only."""
+def recompute_statistics(model, data, batch: int, count: int = 8) -> None:
+    """Set the running statistics to the mean over `count` batches with the final weights.
+
+    After a dozen steps the running statistics would still be half initial values. That would
+    spoil the evaluation of large batches only.
+    """
     momentum = [layer.momentum for layer in model.network.normalizations]
     for number in range(min(count, -(-data.size // batch))):
         images_, labels = data.load(np.arange(number * batch, min(data.size, (number + 1) * batch)))
@@ -226,7 +242,7 @@ def settle_statistics(model, data, batch: int, count: int = 8) -> None:
 
 
 def compare(run: kit.Run, data) -> dict:
-    """Each method at each batch: its peak rate searched on one fold, then judged on others."""
+    """Each method at each batch: search its peak rate on one fold, then judge it on others."""
     epochs, whole = run.options.epochs or run.quick(1, 5, 10), data.size
     sizes = run.quick([run.options.batch * 4], [128, 512], [run.options.batch, 128, 512, whole])
     judged = [
@@ -236,7 +252,7 @@ def compare(run: kit.Run, data) -> dict:
         judged = [(0, 2 + i) for i in range(len(judged))]
     cells = [(*method, min(batch, whole)) for batch in sizes for method in METHODS]
     run.section(
-        f"Accuracy against batch: {epochs} epochs, {len(judged)} trainings each after the search"
+        f"Accuracy against batch size: {epochs} epochs, {len(judged)} trainings after each search"
     )
     train = functools.partial(learn, run, epochs)
     tried = rate_search.search(run, cells, train, rounds=run.quick(0, 1, 2))
@@ -267,7 +283,7 @@ def compare(run: kit.Run, data) -> dict:
                 b,
                 *dict.fromkeys(r["steps"] for r in rows if r["batch"] == b),
                 *(
-                    f"{rate_search.told(r)} at {r['rate']:.3g}{'?' * r['edge']}"
+                    f"{rate_search.in_words(r)} at {r['rate']:.3g}{'?' * r['edge']}"
                     for r in rows
                     if r["batch"] == b
                 ),
@@ -276,7 +292,8 @@ def compare(run: kit.Run, data) -> dict:
         ],
     )
     run.say(
-        "per cent of held-out images right, 95 % interval, at the peak rate found (?: at the edge of the search)"
+        "held-out accuracy in percent, 95 % interval, at the peak rate found "
+        "(?: at the edge of the search)"
     )
     gains = [
         gain
@@ -299,17 +316,17 @@ def say_verdict(run: kit.Run, gains: list[dict]) -> None:
         f"at batch {gain['batch']} {gain['name'][6:]}" for gain in lars if gain["said"] == "gains"
     ]
     if any(gain["half"] is None for gain in lars):
-        run.say("one run of each shows nothing about LARS; leave out --quick")
+        run.say("one run of each method shows nothing about LARS; leave out --quick")
     else:
         run.say(
-            f"so LARS gains on this task {', '.join(shown)}"
+            f"so LARS gains accuracy on this task {', '.join(shown)}"
             if shown
-            else "so LARS gains nothing shown on this task"
+            else "so these runs show no gain of LARS on this task"
         )
 
 
 def compared(run: kit.Run, rows: list[dict], batch: int) -> list[dict]:
-    """What LARS and warm-up add at a batch, as paired differences of the same folds and seeds; and in words."""
+    """Gains of LARS and of warm-up at one batch size: paired over folds and seeds."""
     right = {
         (row["optimizer"], row["warm"]): row["values"] for row in rows if row["batch"] == batch
     }
@@ -333,7 +350,7 @@ def compared(run: kit.Run, rows: list[dict], batch: int) -> list[dict]:
             if half is None
             else "gains"
             if gain["mean"] > half
-            else ("loses" if gain["mean"] < -half else "gains nothing that these runs could show")
+            else ("loses" if gain["mean"] < -half else "no difference shown by these runs")
         )
         run.say(
             f"batch {batch:5}: {name:>21}: {gain['mean']:+.1f}"
@@ -344,97 +361,11 @@ def compared(run: kit.Run, rows: list[dict], batch: int) -> list[dict]:
     return found
 
 
-def name_of(method) -> str:
-    return f"{method[0]}{', warm-up' if method[1] else ''}"
-
-
-# ---- the picture ----
-
-
-def draw(result: dict):
-    figure, (accuracy, gains, search, steps) = axes.frame(
-        "Lesson 11: large batches - what linear scaling, warm-up and LARS keep, each rate tuned",
-        2,
-        2,
-        size=(15, 10.5),
-    )
-    trained = result["trained"]
-    for method, (colour, style) in STYLES.items():
-        rows = [row for row in trained["rows"] if (row["optimizer"], row["warm"]) == method]
-        accuracy.errorbar(
-            [row["batch"] for row in rows],
-            [row["mean"] for row in rows],
-            [row["half"] or 0 for row in rows],
-            fmt=style,
-            color=colour,
-            capsize=3,
-            label=name_of(method),
-        )
-        search.semilogx(*zip(*rows[-1]["tried"]), style, color=colour, label=name_of(method))
-    batches_ = [row["batch"] for row in rows]
-    accuracy.set_xscale("log", base=2)
-    accuracy.set_xticks(batches_, [f"{row['batch']}\n{row['steps']} steps" for row in rows])
-    accuracy.set(
-        title=f"Held-out images right after {trained['epochs']} epochs, 95 % intervals",
-        xlabel="batch",
-        ylabel="%",
-    )
-    search.set(
-        title=f"The search at batch {batches_[-1]}, on fold 0 alone", xlabel="peak rate", ylabel="%"
-    )
-    for k, name in enumerate(dict.fromkeys(gain["name"] for gain in trained["gains"])):
-        own = [gain for gain in trained["gains"] if gain["name"] == name]
-        gains.errorbar(
-            [i + 0.15 * k for i in range(len(own))],
-            [gain["mean"] for gain in own],
-            [gain["half"] or 0 for gain in own],
-            fmt="os^v"[k],
-            capsize=3,
-            label=name,
-        )
-    gains.axhline(0, color="black", lw=1)
-    gains.set_xticks(range(len(batches_)), batches_)
-    gains.set(
-        title="What is gained, same folds and seeds, 95 % intervals",
-        xlabel="batch",
-        ylabel="points",
-    )
-    sizes = [row["n"] for row in result["norms"]]
-    for name, colour in (
-        ("norms", "tab:grey"),
-        ("alone", "black"),
-        ("slices", "tab:green"),
-        ("layers", "tab:orange"),
-    ):
-        label = {"norms": "norms only, alone", "alone": "step, norms alone"}.get(
-            name, f"step, norms by {name}"
-        )
-        axes.measured(
-            steps,
-            sizes,
-            [row["times"][name] for row in result["norms"]],
-            "o",
-            color=colour,
-            label=label,
-        )
-        if name in result["norms"][0]["predicted_s"]:
-            predicted = [1e3 * row["predicted_s"][name] for row in result["norms"]]
-            steps.plot(sizes, predicted, "--", color=colour, label=f"predicted, {name}")
-    steps.set(
-        title="A step of LARS, the slowest rank",
-        xlabel="parameters",
-        ylabel="ms",
-        xscale="log",
-        yscale="log",
-    )
-    return axes.finish(figure, accuracy, gains, search, steps)
-
-
 if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__)
     images.arguments(lesson)
     lesson.argument(
-        "--trust", type=float, default=0.1, help="of LARS; the rates searched are those of SGD"
+        "--trust", type=float, default=0.1, help="of LARS; it is searched over the rates of SGD"
     )
     lesson.parser.set_defaults(image_size=67, width=1 / 16, batch=32)
     lesson.main(measure, draw)

@@ -1,35 +1,45 @@
-"""Lesson 12: top-k - fine-grained sparsity, beside the coarse-grained one of lesson 06.
+"""Lesson 12: top-k - fine-grained sparsity, next to the coarse-grained sparsity of lesson 06.
 
-    mpiexec -n 8 python lessons/12_topk.py                   (--quick, --full, --plot, --ranks-per-node K, --data PATH ...)
+    mpiexec -n 8 python lessons/12_topk.py    (--quick, --full, --plot, --ranks-per-node K, --data PATH)
 
-QUESTION    CSC sends the most important chunks. Why not the most important single gradients? Far fewer would do.
-IDEA        Each rank sends its k largest values and their indices, all ranks gather them and add them up, and what was not
-            sent is kept for the next step. Finding the k largest of millions is work of its own: MSTopK (Shi et al. 2021)
-            bisects a threshold instead of sorting. HiTopKComm sums densely inside a node first. (refgf/papers/mstopk/topk.py)
-PREDICTION  n gradients, k of them chosen on each of p ranks, m nodes of g ranks; bytes sent by a rank in a step:
+QUESTION    CSC sends the most important chunks. Why not the most important single gradients? Far
+            fewer elements would do.
+IDEA        Each rank sends its k largest values and their indices. All ranks gather these pairs
+            and add them up. What was not sent stays in a residual for the next step. Finding the k
+            largest of millions takes time of its own: MSTopK (Shi et al. 2021) bisects a threshold
+            instead of sorting. HiTopKComm first sums densely inside each node.
+            (refgf/papers/mstopk/topk.py)
+PREDICTION  n gradients, k of them chosen on each of p ranks, m nodes of g ranks. A rank sends this
+            many bytes in a step:
 
-                dense ring         2(p-1)/p 4n
-                CSC at d %         2(p-1)/p 4n d/100, and the chunks' norms       one list of chunks for all ranks
-                top-k              (p-1) (4 + 4) k         values and indices: they grow with p
-                HiTopKComm         2(g-1)/g 4n in the node + (m-1) (4 + 4) k/g between nodes
+                dense ring    2(p-1)/p 4n
+                CSC at d %    2(p-1)/p 4n d/100, and the chunks' norms   one chunk list for all ranks
+                top-k         (p-1) (4 + 4) k                            values, indices; grows with p
+                HiTopKComm    2(g-1)/g 4n in the node + (m-1) (4 + 4) k/g between nodes
 
-            At equal bytes top-k may send only about d/p percent. Its sum is anything from k to p k elements.
+            At equal bytes top-k may send only about d/p percent. Its sum has from k to p k
+            non-zero elements.
 
-Before you run it, write down: at how many ranks does top-k at 1 % send as many bytes as the dense ring?
+Before you run it, write down: at how many ranks does top-k at 1 % send as many bytes as the dense
+ring?
 
-This is weak scaling: each rank brings a batch of its own, whatever p is.
+This is weak scaling: each rank brings its own batch, for any p.
 
-WHAT YOU SHOULD SEE    Top-k at the same density sends p times the bytes of CSC (half of them indices), and from 100 ranks on at
-            1 % more than the dense ring. Choosing takes time of its own: argpartition and MSTopK read all gradients
-            several times, CSC's norms once. On one core MSTopK's many passes gain little on sorting's few, if anything; but
-            they read memory in order and move nothing, which a GPU does at its full bandwidth: it is a GPU's algorithm. Top-k
-            picks better, so at equal density it learns faster than CSC; at equal bytes it may send only a p-th of that,
-            and the more ranks, the less is left of the advantage.
+WHAT YOU SHOULD SEE    Top-k at the same density sends p times the bytes of CSC, half of them
+            indices. From about 100 ranks, top-k at 1 % sends more than the dense ring. Choosing
+            takes time of its own: argpartition and MSTopK read all gradients several times, CSC's
+            norms read them once. On one core, MSTopK's many passes gain little or nothing over the
+            few passes of a partial sort. But they read memory in order and move nothing, and a GPU
+            does that at its full bandwidth: MSTopK is an algorithm for GPUs. Top-k chooses better,
+            so at equal density it learns faster than CSC. At equal bytes it may send only 1/p of
+            that, and the advantage shrinks as the number of ranks grows.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/12_topk.py)
-    1. A sum of top-k from p ranks has how many non-zeros, at least and at most? Count them for data that all ranks share.
-    2. Forget the error feedback: send the k largest and drop the rest. On which problem does training never arrive?
-    3. From how many ranks on does top-k at 1 % send more than the dense ring? And if values travel in 16 bits?
+    1. How many non-zeros has a sum of top-k from p ranks, at least and at most? Count them for
+       data that all ranks share.
+    2. Remove the error feedback: send the k largest and drop the rest. On which problem does
+       training never converge?
+    3. From how many ranks does top-k at 1 % send more than the dense ring? And with 16-bit values?
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
@@ -39,7 +49,8 @@ import functools
 import numpy as np
 
 import kit
-from kit import axes, flow, images, placement, trials
+from kit import flow, images, placement, trials
+from lab.topk_picture import COLOURS, PERCENTS, draw
 from refgf.comm import gather, ring
 from refgf.papers.jia.hierarchical import blocks
 from refgf.comm.schedule import collective
@@ -53,19 +64,8 @@ from refgf.training.data import steps_per_epoch
 CSC_PERCENT = 10.0
 MOMENTUM = 0.9
 ALEXNET = 62_378_344  # gradients at full size
-PASSES, GPU_BYTES_PER_S = (
-    ROUNDS + 6,
-    900e9,
-)  # magnitude, largest, mean, how many reach it, the rounds, the two at the end
-PERCENTS = (0.1, 1.0, 10.0)
-COLOURS = {
-    "dense": "black",
-    "CSC": "tab:blue",
-    "top-k": "tab:red",
-    "MSTopK": "tab:orange",
-    "HiTopKComm": "tab:green",
-    "top-k, same density": "tab:purple",
-}
+PASSES = ROUNDS + 6  # magnitude, largest, mean, count above it, the rounds, two at the end
+GPU_BYTES_PER_S = 900e9
 
 
 def measure(run: kit.Run) -> dict:
@@ -86,11 +86,14 @@ def measure(run: kit.Run) -> dict:
     }
 
 
-# ---- one step: this is all there is to it, once the parts are there ----
+# ---- one step ----
 
 
 class MomentumBefore:
-    """Each rank's momentum comes before the choice (as in CSC's form `dgc`), so that what waits ages as it should."""
+    """Applies each rank's momentum before the choice, as in CSC's form `dgc`.
+
+    The residual then decays as the momentum does.
+    """
 
     def __init__(self, exchange, n: int) -> None:
         self.exchange, self.u = exchange, np.zeros(n, np.float32)
@@ -99,14 +102,17 @@ class MomentumBefore:
         self.u *= MOMENTUM
         self.u += x
         x[:] = self.u
-        self.exchange(x)  # adds what was kept, chooses, sends, keeps the rest
+        self.exchange(x)  # adds the residual, chooses, sends, stores the new residual
 
 
 # ---- the oracle ----
 
 
 def check_against_oracle(run: kit.Run, nodes) -> None:
-    """Sums, what is kept, messages and bytes, for n that p does not divide; 100 % is the dense sum of whole numbers."""
+    """Sums, residuals, messages and bytes agree with the definition; n is no multiple of p.
+
+    At 100 % the result is the dense sum of integers.
+    """
     run.section("The oracle")
     n, p, steps, node = 1003, run.size, 3, next(node for node in nodes if run.rank in node)
     own = slice(*definitions.slice_bounds(n, len(node))[(node.index(run.rank) + 1) % len(node)])
@@ -134,26 +140,26 @@ def check_against_oracle(run: kit.Run, nodes) -> None:
                 exchange(x)
                 if not definitions.same_bits(x, report["x"][run.rank]):
                     raise AssertionError(
-                        f"rank {run.rank}: {name} at {percent} %, step {t}: not the sum of the definition"
+                        f"{name} at {percent} % on rank {run.rank}, step {t}: "
+                        "got another sum than the definition"
                     )
                 if percent == 100 and not np.array_equal(x, definitions.exact_sum(gs[t])):
-                    raise AssertionError(f"rank {run.rank}: {name} at 100 % is not the dense sum")
+                    raise AssertionError(
+                        f"{name} at 100 % on rank {run.rank}: got another sum than the dense one"
+                    )
                 planned = definitions.topk_traffic(n, nodes, percent, run.rank, name != "top-k")
                 if (run.comm.messages, run.comm.bytes) != planned:
                     got = f"{run.comm.messages} messages, {run.comm.bytes} bytes"
-                    raise AssertionError(
-                        f"rank {run.rank}: {name} sent {got}, the definition says {planned}"
-                    )
-            kept = wanted[-1]["kept"][run.rank]
-            if not definitions.same_bits(
-                exchange.feedback.residual, kept[own if name != "top-k" else slice(0, n)]
-            ):
+                    raise AssertionError(f"{name} on rank {run.rank}: got {got}; wanted {planned}")
+            residual = wanted[-1]["kept"][run.rank][own if name != "top-k" else slice(0, n)]
+            if not definitions.same_bits(exchange.feedback.residual, residual):
                 raise AssertionError(
-                    f"rank {run.rank}: {name}: what is kept is not that of the definition"
+                    f"{name} on rank {run.rank}: got another residual than the definition"
                 )
     run.say(
-        f"top-k, and HiTopKComm on {len(nodes)} nodes x {len(nodes[0])} ranks, at 1 and 100 %, over {steps} steps: sums, "
-        "what is kept, messages and bytes as defined; 100 % is the dense sum"
+        f"top-k, and HiTopKComm on {len(nodes)} nodes x {len(nodes[0])} ranks, at 1 and 100 %, over "
+        f"{steps} steps:\nsums, residuals, messages and bytes agree with the definition; "
+        "100 % is the dense sum"
     )
 
 
@@ -161,12 +167,12 @@ def check_against_oracle(run: kit.Run, nodes) -> None:
 
 
 def time_selection(run: kit.Run) -> list[dict]:
-    """Choosing, by all ranks at once, as in a training step; k-th of n by sorting, by bisection, and CSC's norms."""
+    """Time to choose, on all ranks at once as in training: partial sort, bisection, CSC's norms."""
     run.section("How long does choosing take?")
     rows = []
     for n in run.quick([10**5], [10**5, 10**6, 10**7], [10**5, 10**6, 10**7, 3 * 10**7]):
         x = np.random.default_rng(run.rank).standard_normal(n).astype(np.float32)
-        x *= x * x  # a tail as heavy as gradients have
+        x *= x * x  # a heavy tail, as gradients have
         chunk = max(1, n // flow.CHUNKS)
         norms, scratch = np.zeros(len(chunks(n, chunk))), np.empty_like(x)
         for percent in PERCENTS:
@@ -181,17 +187,26 @@ def time_selection(run: kit.Run) -> list[dict]:
             rows.append({"n": n, "percent": percent, "times": times})
     run.table(
         ["n", "density", *rows[0]["times"]],
-        [[f"{r['n']:,}", f"{r['percent']} %", *r["times"].values()] for r in rows],
+        [
+            [
+                f"{r['n']:,}",
+                f"{r['percent']} %",
+                *(kit.seconds(t.median_s) for t in r["times"].values()),
+            ]
+            for r in rows
+        ],
     )
+    run.say("medians, slowest rank; the saved numbers have the lowest and highest too")
     ratios = [
         r["times"]["MSTopK"].median_s / r["times"]["argpartition"].median_s
         for r in rows[-len(PERCENTS) :]
     ]
-    told = ", ".join(f"{ratio:.2f} at {percent:g} %" for ratio, percent in zip(ratios, PERCENTS))
+    listed = ", ".join(f"{ratio:.2f} at {percent:g} %" for ratio, percent in zip(ratios, PERCENTS))
     gpu_s = PASSES * 4 * n / GPU_BYTES_PER_S
     run.say(
-        f"{n:,} gradients, MSTopK over argpartition: {told}. But its {PASSES} passes at most only read, in order:\n"
-        f"with a GPU's {1e-9 * GPU_BYTES_PER_S:g} GB/s (assumed: a V100) they take {kit.seconds(gpu_s)}."
+        f"{n:,} gradients, time of MSTopK / argpartition: {listed}.\n"
+        f"MSTopK's passes, at most {PASSES}, only read memory in order: at a GPU's "
+        f"{1e-9 * GPU_BYTES_PER_S:g} GB/s\n(assumed: a V100) they take {kit.seconds(gpu_s)}."
     )
     return rows
 
@@ -202,7 +217,7 @@ def chunk_norms(norms, x, chunk: int, scratch) -> None:
 
 
 def judge_mstopk(run: kit.Run, data) -> list[dict]:
-    """What MSTopK loses against the exact choice, on this rank's real gradients."""
+    """The magnitude that MSTopK loses against the exact choice, on real gradients."""
     run.section("What does bisection lose?")
     model = images.model(run, data)
     model.network.loss(*next(images.steps(run, data, 1)))
@@ -222,13 +237,16 @@ def judge_mstopk(run: kit.Run, data) -> list[dict]:
         for r in rows
     ]
     run.table(
-        ["density", "k", "of all magnitude in the k largest", "of that lost by MSTopK"], cells
+        ["density", "k", "share of magnitude in the k largest", "of it lost by MSTopK"], cells
     )
     return rows
 
 
 def count_bytes(run: kit.Run, n: int = ALEXNET) -> dict:
-    """Bytes that rank 0 sends in a step for the full AlexNet, as a share of dense, by the formulas that were counted above."""
+    """Bytes that rank 0 sends in a step of the full AlexNet, as a share of the dense ring's.
+
+    By the formulas that `check_against_oracle` has compared with counted bytes.
+    """
     run.section("Bytes against the number of ranks")
     ranks = [2, 4, 8] + run.quick([64], [16, 32, 64, 128, 256, 512])
     result = {
@@ -254,13 +272,14 @@ def count_bytes(run: kit.Run, n: int = ALEXNET) -> dict:
         ],
     )
     run.say(
-        "of what the dense ring sends, at a density of 1 %; most of HiTopKComm's stays inside its nodes of 8"
+        "share of the dense ring's bytes, at a density of 1 %; "
+        "HiTopKComm sends most of its bytes inside nodes of 8"
     )
     return result
 
 
 def time_exchanges(run: kit.Run, data, nodes) -> list[dict]:
-    """The exchange alone, choice included, at 1 and 10 %, beside what its messages should take."""
+    """The exchange without training, choice included, at 1 and 10 %, and its predicted messages."""
     run.section("How long does the exchange take?")
     n = images.parameter_count(run, data)
     x = np.random.default_rng(run.rank).standard_normal(n).astype(np.float32)
@@ -296,17 +315,18 @@ def time_exchanges(run: kit.Run, data, nodes) -> list[dict]:
         [r["name"], kit.number_of_bytes(r["bytes"]), r["time"], kit.seconds(r["predicted_s"])]
         for r in rows
     ]
-    run.table(["exchange", "rank 0 sends", "time", "its messages, predicted"], cells)
+    run.table(["exchange", "rank 0 sends", "time", "predicted, messages only"], cells)
     return rows
 
 
 def compare_accuracy(run: kit.Run, train, held_out, nodes) -> dict:
-    """The same training with each exchange; top-k at as many bytes a step as CSC, and at CSC's density."""
+    """The same training with each exchange: top-k at CSC's bytes a step, and at CSC's density."""
     epochs = run.options.epochs or run.quick(1, 4, 12)
     seeds = run.quick([1], [1, 2, 3])
     equal = flow.topk_percent(images.parameter_count(run, train), run.size, CSC_PERCENT)
     run.section(
-        f"Accuracy after {epochs} epochs: CSC at {CSC_PERCENT:g} %, top-k at {equal:.3g} % of the gradients"
+        f"Accuracy after {epochs} epochs: CSC at {CSC_PERCENT:g} %, "
+        f"top-k at {equal:.3g} % of the gradients"
     )
     percents = {
         "top-k": equal,
@@ -326,12 +346,13 @@ def compare_accuracy(run: kit.Run, train, held_out, nodes) -> dict:
                 stack.step(*next(images.steps(run, train, 1)), rate=0.0)
                 result[name]["bytes"] = run.comm.bytes
         sent = kit.number_of_bytes(result[name]["bytes"])
-        run.say(f"{name:>20}: {sent:>10} a step from rank 0, {trials.told(result[name]['runs'])}")
+        learned = trials.in_words(result[name]["runs"])
+        run.say(f"{name:>20}: {sent:>10} a step from rank 0, {learned}")
     return {"methods": result, "epochs": epochs}
 
 
 def stack_of(run: kit.Run, name: str, data, nodes, seed: int, percent: float | None, epochs: int):
-    """The training stack of lesson 07 with another exchange in it; one call for the whole pool."""
+    """The training stack of lesson 07 with another exchange: one call for the whole pool."""
     if name == "dense":
         return flow.new(run, data, seed)
     per_epoch = steps_per_epoch(data.size, run.options.batch * run.size)
@@ -341,11 +362,11 @@ def stack_of(run: kit.Run, name: str, data, nodes, seed: int, percent: float | N
     n = images.parameter_count(run, data)
     random = np.random.default_rng([seed, run.rank])
 
-    def somewhere(x, k: int):
+    def bisect(x, k: int):
         return mstopk(x, k, start=random.random())
 
     def exchange(comm, wire=None):
-        select = exact_top_k if name.startswith("top-k") else somewhere
+        select = exact_top_k if name.startswith("top-k") else bisect
         sparse = (
             placement.hitopk(comm, nodes, n, percent, select)
             if name == "HiTopKComm"
@@ -354,54 +375,6 @@ def stack_of(run: kit.Run, name: str, data, nodes, seed: int, percent: float | N
         return MomentumBefore(sparse, n)
 
     return flow.new(run, data, seed, allreduce=exchange, momentum=0.0)
-
-
-# ---- the picture ----
-
-
-def draw(result: dict):
-    title = "Lesson 12: fine against coarse. Top-k picks better, but its bytes grow with p and its choice costs time"
-    figure, (choice, traffic, losses, accuracy) = axes.frame(title, 2, 2, (15, 10.5))
-    draw_choice(choice, result["selection"])
-    ranks = result["traffic"]["ranks"]
-    for name, shares in result["traffic"]["shares"].items():
-        traffic.loglog(ranks, shares, "o-", color=COLOURS[name], label=f"{name} at 1 %")
-    traffic.axhline(1, color="black", lw=1, label="dense ring")
-    traffic.set(
-        title="Bytes that a rank sends, as a share of the dense ring's",
-        xlabel="ranks",
-        ylabel="share",
-    )
-    traffic.set_xticks(ranks, ranks)
-    methods = result["accuracy"]["methods"]
-    axes.losses(losses, {name: method["runs"] for name, method in methods.items()}, COLOURS)
-    for name, method in methods.items():
-        right = [100 * (rows[-1]["accuracy"] or 0) for rows in method["runs"]]
-        accuracy.plot([method["bytes"]] * len(right), right, "o", color=COLOURS[name], label=name)
-    accuracy.set(
-        title="Held-out images right at the end",
-        xlabel="bytes that rank 0 sends in a step",
-        ylabel="%",
-        xscale="log",
-    )
-    return axes.finish(figure, choice, traffic, losses, accuracy)
-
-
-def draw_choice(axis, selection: list[dict]) -> None:
-    for percent, style in zip(PERCENTS, ("o-", "s--", "^:")):
-        rows = [row for row in selection if row["percent"] == percent]
-        for name, colour in zip(
-            rows[0]["times"], ("tab:grey", "tab:red", "tab:orange", "tab:blue")
-        ):
-            if percent == PERCENTS[0] or name != "CSC's norms":
-                axis.loglog(
-                    [row["n"] for row in rows],
-                    axes.median_ms(row["times"][name] for row in rows),
-                    style,
-                    color=colour,
-                    label=f"{name}, {percent:g} %" if name != "CSC's norms" else name,
-                )
-    axis.set(title="Time to choose, all ranks at once", xlabel="gradients", ylabel="ms")
 
 
 if __name__ == "__main__":

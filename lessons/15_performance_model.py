@@ -82,7 +82,7 @@ NETWORKS = {"AlexNet": alexnet, "ResNet-50": resnet50}
 
 
 def measure(run: kit.Run) -> dict:
-    return run.alone(lambda: model(run)) or {}
+    return run.on_rank_0(lambda: model(run)) or {}
 
 
 def model(run: kit.Run) -> dict:

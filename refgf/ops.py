@@ -133,11 +133,12 @@ class Buffers:
 
     def outgoing(self, view):
         """The slice view (k,) in the wire type."""
-        out = view if self.direct else self._memory("outgoing", view.size)
         if not self.direct:
+            out = self._memory("outgoing", view.size)
             cast(view, out)
+            view = out
         synchronize(self.x)  # MPI does not know streams
-        return out
+        return view
 
     def incoming(self, n: int):
         """Memory (n,) in the wire type for what arrives; the next call overwrites it."""

@@ -17,6 +17,7 @@ from refgf.comm import direct, ring
 from refgf.comm.schedule import collective
 from refgf.engine import staging
 from refgf.engine.fused_gpu import KERNELS
+from refgf.engine.residual import FusedResidual
 from refgf.machine import threads
 from refgf.oracle.definitions import direct_allreduce, ring_allreduce, same_bits
 
@@ -50,9 +51,8 @@ def test_a_loss_that_is_read_is_a_wait(cupy):
         assert cupy.waits == before
 
 
-@pytest.mark.parametrize(
-    "aware", [False, True]
-)  # of the MPI: threads read host memory whatever it can
+# of the MPI: threads read host memory whatever it can
+@pytest.mark.parametrize("aware", [False, True])
 @pytest.mark.parametrize("wire", [None, "float16"])
 @pytest.mark.parametrize(
     "algorithm, definition",
@@ -90,7 +90,7 @@ def test_training_takes_every_kernel(cupy):
         return real(*args, **options)
 
     cupy.ElementwiseKernel = counted
-    for settings in {}, {"density": 20, "chunk": 100}:
+    for settings in {}, {"density": 20, "chunk": 100, "residual": FusedResidual}:
         threads.run(1, train, cupy, settings)
     assert made == set(KERNELS)
 

@@ -37,9 +37,8 @@ def demo(folder: Path, *arguments: str, cluster: bool) -> list[str]:
         *arguments,
         "demo",
     ]
-    environment = {
-        name: value for name, value in os.environ.items() if name not in OF_MAKE
-    }  # these tests may run under make
+    # these tests may run under make
+    environment = {name: value for name, value in os.environ.items() if name not in OF_MAKE}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout.replace(f"{folder}/bin/", "").splitlines()

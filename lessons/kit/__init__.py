@@ -1,24 +1,23 @@
-"""What all lessons share: arguments, ranks, timing, tables, result files. No algorithm is in here.
+"""What all lessons share: arguments, ranks, timing, tables, result files. It has no algorithms.
 
     lesson = kit.Lesson(__file__, __doc__)          a lesson
-    lesson.argument("--theta", ...)                 arguments of its own
+    lesson.argument("--theta", ...)                 its own arguments
     lesson.main(measure, draw)
 
-    measure(run) -> dict      runs on every rank; what rank 0 returns is written to
-                              results/NN_name.json
-    draw(result, axes...)     reads such a dict and draws results/NN_name.png; `--plot` does only
-                              this, without MPI
+    measure(run) -> dict      runs on every rank; rank 0's dict goes to results/NN_name.json
+    draw(result) -> figure    draws results/NN_name.png from that dict; `--plot` does only this,
+                              without MPI
 
 `run` is a `Run`: communicator, options, timing, printing on rank 0. Other modules:
 
-    words, record, axes         units and sentences; what the JSON says; the frame of pictures
-    images, flow, trials        images and networks; the stack, timed and trained; many runs
+    words, record, axes         units and sentences; contents of the JSON; the frame of figures
+    images, flow, trials        images and networks; the stack, timed and trained; repeated runs
     step_times, call_times      steps on ranks that share cores; allreduce calls in and out of steps
     calls                       call times of each kind of sum in the stack
-    replay, layers              a backward pass of given times; a step layer by layer
-    rounding, placement         bounds of rounding errors; which ranks share a node
+    replay, layers              a backward pass with given times; a step layer by layer
+    rounding, placement         bounds on rounding errors; which ranks share a node
 
-What belongs to one lesson is in `lab`.
+Code of a single lesson is in `lab`.
 """
 
 import argparse
@@ -39,14 +38,13 @@ from refgf.machine import threads
 from refgf.comm.topology import nodes
 from refgf.machine.trace import TracedComm
 from refgf.exchange.lazy import Theta
-from kit.words import apart, link_probed, number_of_bytes, place, seconds, told  # noqa: F401  some are for lessons
+from kit.words import link_probed, place, seconds, told
+from kit.words import apart, number_of_bytes  # noqa: F401  for the lessons
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds: the median of the repeats, the lowest and the highest; each repeat is the maximum
-    over ranks.
-    """
+    """Median, lowest and highest time of the repeats; each repeat is that of the slowest rank."""
 
     median_s: float
     low_s: float
@@ -60,15 +58,15 @@ class Timing:
 class Run:
     """One rank's view of a running lesson.
 
-    comm     the communicator, counting messages and bytes (TracedComm); `run.plain` is the one
-             below it
+    plain    the communicator
+    comm     the same communicator with messages and bytes counted (TracedComm)
     options  the parsed arguments
     """
 
     def __init__(self, plain, options) -> None:
         self.plain, self.comm, self.options = plain, TracedComm(linked(plain, options)), options
         self.rank, self.size = plain.Get_rank(), plain.Get_size()
-        self.opaque = False  # has anything travelled that self.comm does not count?
+        self.opaque = False  # has anything been sent that self.comm does not count?
         self.place = place(self.plain, options)
 
     def say(self, text: str = "") -> None:
@@ -95,9 +93,7 @@ class Run:
         return full if self.options.full and full is not None else default
 
     def time(self, function, repeats: int, warmup: int = 1) -> Timing:
-        """Call function() on all ranks together; the time of a repeat is that of the slowest
-        rank.
-        """
+        """Time of function() on all ranks together; a repeat ends with the slowest rank."""
         mine = []
         for _ in range(warmup + repeats):
             self.plain.Barrier()
@@ -107,9 +103,7 @@ class Run:
         return self.slowest(mine[warmup:])
 
     def alternate(self, functions: dict, repeats: int) -> dict:
-        """Timings of several functions, one call of each in turn, so that a slow moment of the
-        machine hits them all.
-        """
+        """{name: Timing} of several functions, called in turn: a slow moment hits all of them."""
         mine = {name: [] for name in functions}
         for repeat in range(repeats + 1):
             for name, function in functions.items():
@@ -120,10 +114,8 @@ class Run:
                     mine[name].append(time.perf_counter() - start_s)
         return {name: self.slowest(seconds) for name, seconds in mine.items()}
 
-    def alone(self, function):
-        """function() on rank 0 while the others sleep: a rank that waits inside MPI asks all the
-        time, and takes a core.
-        """
+    def on_rank_0(self, function):
+        """Run function() on rank 0 while the others sleep, because MPI's waits occupy a core."""
         result = function() if self.rank == 0 else None
         if self.options.threads:
             self.plain.Barrier()
@@ -137,21 +129,19 @@ class Run:
         return result
 
     def slowest(self, mine: list[float]) -> Timing:
-        """The Timing of repeats that each rank has measured for itself."""
+        """The Timing of repeats that each rank has timed itself."""
         slowest = [max(repeat) for repeat in zip(*self.plain.allgather(mine))]
         return Timing(statistics.median(slowest), min(slowest), max(slowest), len(slowest))
 
     def earlier(self) -> dict:
-        """What the last run of this lesson saved; empty if there is nothing readable."""
+        """The result that the last run of this lesson saved; {} if none can be read."""
         try:
             return json.loads((self.options.output / f"{self.options.lesson}.json").read_text())
         except (OSError, ValueError):
             return {}
 
     def probe(self) -> dict:
-        """What the link between nodes 0 and 1 of an emulated cluster carries, for the record; {}
-        where there is none.
-        """
+        """Bandwidth of the link from node 0 to 1 of an emulated cluster; {} on one node."""
         if len(nodes(self.plain)) < 2 or "REFGF_CLUSTER" not in os.environ:
             return {}
         self.opaque = True
@@ -160,14 +150,12 @@ class Run:
         return {"link_probed": row}
 
     def gather(self, x) -> list:
-        """Every rank's x, for the oracle; travels uncounted."""
+        """Every rank's x, for the oracle. These messages are not counted."""
         self.opaque = True
         return self.plain.allgather(x)
 
     def mpi_allreduce(self):
-        """MPI's own Allreduce as an `Allreduce`, None where there is none (threads, a stated
-        link).
-        """
+        """MPI's own Allreduce as an `Allreduce`; None with --threads and --link."""
         if self.options.threads or self.options.link:
             return None
         from mpi4py import MPI
@@ -177,8 +165,9 @@ class Run:
 
 
 class Lesson:
-    """A lesson script: its arguments, and the way from measuring to a figure. probe: look at the
-    link first.
+    """A lesson script: its arguments, its measurement and its figure.
+
+    probe: measure the link of an emulated cluster first
     """
 
     def __init__(self, file: str, doc: str, probe: bool = False) -> None:
@@ -192,12 +181,12 @@ class Lesson:
         add = self.parser.add_argument
         size = self.parser.add_mutually_exclusive_group()
         size.add_argument(
-            "--quick", action="store_true", help="tiny sizes, a few seconds: shows that it runs"
+            "--quick", action="store_true", help="tiny sizes, a few seconds: a smoke test"
         )
         size.add_argument(
             "--full",
             action="store_true",
-            help="more repeats, folds and seeds, full sizes; takes long",
+            help="full sizes, more repeats, folds and seeds: takes long",
         )
         add(
             "--threads",
@@ -208,7 +197,7 @@ class Lesson:
         add(
             "--link",
             metavar="RATE,LATENCY",
-            help="wait as a link of this rate would (1gbit,50us), instead of having one",
+            help="wait for as long as a link of this rate and latency would take (1gbit,50us)",
         )
         add(
             "--plot",
@@ -219,7 +208,7 @@ class Lesson:
             "--output",
             type=Path,
             metavar="DIR",
-            help="where JSON and PNG go (results/; with --quick results/quick/)",
+            help="folder of the JSON and the PNG (results/; with --quick results/quick/)",
         )
 
     def argument(self, *names, **settings) -> None:
@@ -236,7 +225,7 @@ class Lesson:
             try:
                 with threadpool_limits(1):  # as each rank has under mpiexec
                     threads.run(options.threads, lambda comm: self._measure(comm, measure, options))
-            except ValueError as error:  # a caller's mistake is a sentence, not a traceback
+            except ValueError as error:  # a user's mistake ends with a sentence, not a traceback
                 self.parser.exit(2, f"{self.parser.prog}: {error}\n")
         else:
             from mpi4py import MPI
@@ -245,16 +234,14 @@ class Lesson:
             try:
                 self._measure(MPI.COMM_WORLD, measure, options)
             except ValueError as error:
-                if "wanted" not in str(
-                    error
-                ):  # not of the kind that says what to do: a mistake of ours
+                if "wanted" not in str(error):  # not an error message of refgf, but a bug
                     raise
                 launch.abort.end(f"{self.parser.prog}, rank {launch.job.rank}: {error}\n", 2)
         if launch.job.rank == 0:
             self._draw(draw, options)
 
     def _parse(self):
-        """Rank 0 speaks for all when the arguments are wrong; the others leave without a word."""
+        """Parse the arguments; rank 0 alone prints an error."""
         if launch.job.rank != 0:
             self.parser.print_help = lambda: None
             self.parser.error = leave_after_rank_0
@@ -262,11 +249,13 @@ class Lesson:
         options.output = options.output or ROOT / "results" / ("quick" if options.quick else "")
         if options.threads and launch.job.size > 1:
             self.parser.error(
-                f"--threads {options.threads} under {launch.job.size} ranks of mpiexec; next: one or the other"
+                f"got --threads {options.threads} under {launch.job.size} ranks of mpiexec; "
+                "wanted threads or MPI ranks; next: leave one of them out"
             )
         if options.link and "REFGF_CLUSTER" in os.environ:
             self.parser.error(
-                f"--link {options.link} on an emulated cluster, which has links; next: leave one of them out"
+                f"--link {options.link} on an emulated cluster, which has links; "
+                "next: leave one of them out"
             )
         try:
             linked(None, options)
@@ -279,7 +268,8 @@ class Lesson:
         run.say(f"{self.name} on {run.size} ranks: {run.place}")
         if run.size == 1:
             run.say(
-                "ONE RANK EXCHANGES NOTHING: what this says of exchanges is noise; next: mpiexec -n 3, or --threads 3"
+                "ONE RANK EXCHANGES NOTHING: all times of exchanges below are noise; "
+                "next: mpiexec -n 3, or --threads 3"
             )
         link = run.probe() if self.probe else {}
         before, after = told(self.parser.description)
@@ -291,15 +281,14 @@ class Lesson:
         if "REFGF_TRACE_DIR" in os.environ:
             run.comm.save(os.environ["REFGF_TRACE_DIR"], run.opaque)
         if run.rank == 0:
+            given = {k: v for k, v in vars(options).items() if k not in ("output", "lesson")}
             record = {
                 "lesson": self.name,
                 "date": time.strftime("%Y-%m-%d"),
                 "ranks": run.size,
                 "place": run.place,
                 "took_s": took_s,
-                "options": {
-                    k: v for k, v in vars(options).items() if k not in ("output", "lesson")
-                },
+                "options": given,
                 "machine": machine(options),
                 "measured_with": code_hash(self.file),
             }
@@ -313,9 +302,7 @@ class Lesson:
         matplotlib.use("Agg")
         path = options.output / f"{self.name}.json"
         if not path.exists():
-            self.parser.error(
-                f"--plot reads {path}, which is not there; run the lesson once without --plot"
-            )
+            self.parser.error(f"--plot: got no {path}; next: run the lesson once without --plot")
         result = json.loads(path.read_text())
         figure = draw(result)
         foot = [f"{result['ranks']} ranks, {result['place']}", result["machine"]["cpu"]]
@@ -327,32 +314,31 @@ class Lesson:
 
 
 def leave_after_rank_0(message: str) -> None:
-    """Launchers end the job with the first rank that leaves: rank 0, once it has spoken; else this
-    one.
-    """
+    """Exit, but give rank 0 the time to print: a launcher ends the job when any rank exits."""
     time.sleep(5)
     os._exit(2)
 
 
 def require_one_mpi(size: int) -> None:
-    """The launcher of another MPI starts ranks that do not know each other: each thinks that it is
-    alone.
-    """
+    """Exit if mpiexec is another MPI's, because then each rank believes it is the only one."""
     if size != launch.job.size:
         if launch.job.rank == 0:
-            told = f"got {size} rank of {launch.job.size}: mpiexec and the MPI library of this Python are of different MPIs"
-            print(f"{told}; wanted both of one; next: python -m refgf.doctor", file=sys.stderr)
+            print(
+                f"start: got {size} rank of {launch.job.size}, because mpiexec and this Python use "
+                "different MPIs; wanted one MPI; next: python -m refgf.doctor",
+                file=sys.stderr,
+            )
         os._exit(1)
 
 
 def positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"got {text!r}, wanted a whole number above 0")
+        raise argparse.ArgumentTypeError(f"got {text!r}; wanted a whole number above 0")
     return int(text)
 
 
 def threshold_bytes(text: str) -> float:
-    """theta as an argument of a lesson: 0, 65536, 1e6, inf."""
+    """Parse theta, a lesson's argument: 0, 65536, 1e6, inf."""
     try:
         return Theta(float(text)).threshold_bytes
     except ValueError:
@@ -361,7 +347,7 @@ def threshold_bytes(text: str) -> float:
 
 
 def linked(comm, options):
-    """The communicator behind a stated link, if --link asks for one."""
+    """comm, or with --link a communicator that waits like that link."""
     if not options.link:
         return comm
     from refgf.machine.link import LinkComm, parse_link

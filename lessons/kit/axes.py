@@ -1,10 +1,11 @@
-"""What the lessons' pictures share: measured points with their spread, predictions through them,
-the frame around.
+"""What the lessons' figures share: measured points with their spread, predictions, the frame.
 
-    figure, axes = axes.frame("Lesson 03: ...", 1, 3, size=(19, 5.4))
-    axes.measured(axis, x, timings, "o", color="tab:red", label="ring")      timings as in the JSON:
-    dicts in seconds axes.against_theta(axis, rows, {...}, title=...)
-    axes.finish(figure, *axes)
+    figure, panels = axes.frame("Lesson 03: ...", 1, 3, size=(19, 5.4))
+    axes.measured(panel, x, timings, "o", color="tab:red", label="ring")
+    axes.against_theta(panel, rows, {...}, compute_s, "no exchange", notes)
+    axes.finish(figure, *panels)
+
+Timings are as in the JSON: dicts of seconds.
 """
 
 import kit
@@ -13,7 +14,7 @@ MS = 1e3
 
 
 def frame(title: str, rows: int, columns: int, size: tuple[float, float]):
-    """(figure, flat list of its axes)"""
+    """A figure with this title. -> (figure, flat list of its axes)"""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False)
@@ -22,9 +23,7 @@ def frame(title: str, rows: int, columns: int, size: tuple[float, float]):
 
 
 def finish(figure, *with_legend):
-    """Legend and grid on these axes, and room for the line at the bottom that says where this was
-    measured.
-    """
+    """Add legend and grid to these axes; leave room for the line that names the machine."""
     for axis in with_legend:
         axis.legend(fontsize=8)
         axis.grid(alpha=0.3)
@@ -37,22 +36,25 @@ def median_ms(timings) -> list[float]:
 
 
 def spread_ms(timings) -> list[list[float]]:
-    """What lies below and above the median, as matplotlib wants it."""
+    """Distances of the lowest and the highest repeat from the median, as matplotlib wants them."""
     below = [MS * (timing["median_s"] - timing["low_s"]) for timing in timings]
     return [below, [MS * (timing["high_s"] - timing["median_s"]) for timing in timings]]
 
 
 def measured(axis, x, timings, marker: str, **style) -> None:
-    """A point at each median, a bar from the lowest to the highest repeat; ms."""
+    """Draw a point at each median and a bar from the lowest to the highest repeat, in ms."""
     axis.errorbar(
         x, median_ms(timings), spread_ms(timings), marker=marker, ls="none", capsize=3, **style
     )
 
 
 def against_theta(axis, rows, kinds: dict, compute_s: float, alone: str, notes: list[str]) -> None:
-    """Time of a step against theta: each of kinds {key of a row: (name, colour)} measured and
-    predicted, notes at the bottom, and a line (its name: `alone`) at the time that computing
-    takes."""
+    """Draw the time of a step against theta, measured and predicted.
+
+    kinds      {key of a row: (name, colour)}
+    compute_s  a horizontal line at this time, with the label `alone`
+    notes      text at the bottom, one for each row
+    """
     labels = [kit.number_of_bytes(float(row["theta"])) for row in rows]
     for key, (name, colour) in kinds.items():
         measured(
@@ -72,8 +74,9 @@ def against_theta(axis, rows, kinds: dict, compute_s: float, alone: str, notes: 
 
 
 def losses(axis, runs: dict, colours: dict) -> None:
-    """Training loss against epochs, the mean of several runs; runs: {name: [epochs of each run]} of
-    flow.learn.
+    """Draw the training loss against epochs, as the mean of several runs.
+
+    runs: {name: [epochs of each run]}, epochs as flow.learn returns them
     """
     for name, trials in runs.items():
         curve = [

@@ -1,9 +1,9 @@
 """Times of allreduce calls: one after another, in a communication thread, and inside steps.
 
-    times = call_times.measure(run, allreduce, sizes, repeats)         {elements: Timing} of a call
-    fit = call_times.fit(run, times, itemsize)                         T(m) = a + b m
-    curve = call_times.queued(run, sizes, allreduce)                   T(m) in a communication
-    thread curve, compute_s = call_times.in_steps(run, model, batches, curve, allreduce)
+    times = call_times.measure(run, allreduce, sizes, repeats)      {elements: Timing} of a call
+    fit = call_times.fit(run, times, itemsize)                      T(m) = a + b m
+    curve = call_times.queued(run, sizes, allreduce)                T(m) in a communication thread
+    curve, compute_s = call_times.in_steps(run, model, batches, curve, allreduce)
     compute_s = call_times.compute_with_thread(run, model, batches, curve, allreduce)
     share = call_times.kept_share(run, elements, allreduce)
 
@@ -21,8 +21,9 @@ import kit
 from kit import step_times
 from refgf.exchange.result import StepResult
 from refgf.exchange.overlap import CommunicationThread
-from refgf.predict import timeline
-from refgf.predict.cost import Curve, Line
+from refgf.predict.cost import Line
+from refgf.predict import fit as measured
+from refgf.predict.fit import Curve
 from refgf.predict.fit import fit_line
 
 SHORT, LONG_ELEMENTS = 256, 1 << 16  # shorter calls are queued in tens, longer ones in twos
@@ -32,7 +33,7 @@ LONGER = 2  # than the concurrent call
 
 
 def measure(run: kit.Run, allreduce, sizes, repeats: int, dtype=np.float32) -> dict:
-    """{elements: Timing} of an allreduce of so many zeros. Collective.
+    """{elements: Timing} of an allreduce of that many zeros. Collective.
 
     Below SHORT_BYTES the repeats are SHORT_REPEATS times as many: they take little time, and the
     latency depends on them.
@@ -51,7 +52,7 @@ def fit(run: kit.Run, times: dict, itemsize: int = 4):
 
 
 def _fit(run: kit.Run, points):
-    """One rank sends nothing: its line is nearly zero."""
+    """The fitted line; nearly zero on one rank, which sends nothing."""
     return fit_line(points if run.size > 1 else [(1, 1e-9), (10**9, 1e-9)])
 
 
@@ -86,9 +87,7 @@ def sizes_up_to(n: int, count: int = 8) -> list[int]:
 
 
 def of_gradients(allreduce, gradients):
-    """An Allreduce that first overwrites x with the first gradients (n,): zeros need no
-    rounding.
-    """
+    """An Allreduce that first copies gradients (n,) into x, because zeros need no rounding."""
 
     def call(x):
         x[:] = gradients[: x.size]
@@ -98,7 +97,7 @@ def of_gradients(allreduce, gradients):
 
 
 class CallsInBackward:
-    """An exchange that sums an array of its own after each gradient, or after gradient `only`."""
+    """An exchange that sums its own array after each gradient, or only after gradient `only`."""
 
     def __init__(self, allreduce, only=None, elements: int = SHORT, wait=lambda: None) -> None:
         self.allreduce, self.only, self.wait = allreduce, only, wait
@@ -116,7 +115,7 @@ class CallsInBackward:
 def added_to_steps(run: kit.Run, model, batches: list, sizes: list[int], allreduce):
     """(seconds that a call of each size adds to a step, seconds of a step with one short call).
 
-    From steps with a call after each gradient, and with one after the last gradient only.
+    Compares steps with a call after each gradient and steps with one call after the last.
     """
     last = len(model.gradients.specs) - 1
     exchanges = [CallsInBackward(allreduce, last)]
@@ -184,6 +183,6 @@ def kept_share(run: kit.Run, elements: int, allreduce) -> float:
     call_s = median_s(0, True)
     products = max(1, round(PRODUCTS * LONGER * call_s / median_s(PRODUCTS)))
     both_s = median_s(products, True)
-    share = timeline.kept_share(max(call_s, median_s(products)), call_s, both_s)
+    share = measured.kept_share(max(call_s, median_s(products)), call_s, both_s)
     thread.close()
     return share

@@ -19,14 +19,14 @@ import kit
 from kit import call_times, images, step_times
 from refgf import ops
 from refgf.comm.ring import ring_allreduce
-from refgf.predict.cost import Curve
+from refgf.predict.fit import Curve
 
 SCALE = 2.0**10  # the loss scale of float16
 
 
 @dataclass(frozen=True)
 class Kind:
-    """make: as `allreduce` of `GradientFlow`; wire: the type on the wire; overlap: in a thread."""
+    """make: as `allreduce=` of `GradientFlow`; wire: the wire type; overlap: in a thread."""
 
     make: Callable = ring_allreduce
     wire: object = None
@@ -76,7 +76,7 @@ def of_kind(run: kit.Run, model, batches: list, gradients, kind: Kind) -> Calls:
 
 
 def unscaled(allreduce, scale: float):
-    """The same Allreduce, its sums divided by the loss scale, as `DenseExchange` does."""
+    """The same Allreduce with its sums divided by the loss scale, as `DenseExchange` does."""
 
     def call(x):
         allreduce(x)
@@ -86,10 +86,10 @@ def unscaled(allreduce, scale: float):
 
 
 def selection_s(run: kit.Run, stack, batches, compute_s: float, norms: bool = True) -> float:
-    """Seconds that CSC adds to computing: from steps that send norms (or nothing), no gradients.
+    """Seconds that CSC adds to computing, from steps that send norms or nothing, but no gradients.
 
-    Packing, choosing, updating the residual, and an update of the chosen chunks only. The stack
-    cannot be used afterwards.
+    They include packing, choosing chunks, updating the residual, and the update of the chosen
+    chunks. The stack cannot be used afterwards.
     """
 
     def nothing(x):

@@ -67,7 +67,7 @@ def rescaled(ready_s: list[float], timing: kit.Timing, compute_s: float) -> list
 def since_first_start(run: kit.Run, functions, skip: int = 1):
     """Seconds since the first rank's start, for the slowest rank: (functions - skip, events + 1).
 
-    Each function returns a list of times of perf_counter, or None; the time of its end is added.
+    Each function returns a list of times of perf_counter, or None. The time of its end is added.
     Collective: two barriers a function.
     """
     mine = []

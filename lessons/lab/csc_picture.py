@@ -17,7 +17,7 @@ DRAWN = {
 
 
 def draw(result: dict):
-    title = "Lesson 06: coarse-grained sparse communication. A tenth of the chunks travels, the rest waits its turn"
+    title = "Lesson 06: coarse-grained sparse communication. A tenth of the chunks is sent per step"
     figure, (sizes, picture, losses, accuracy) = axes.frame(title, 2, 2, (15, 10))
     draw_densities(sizes, result["densities"])
     draw_large(sizes, result["large"])
@@ -29,16 +29,16 @@ def draw(result: dict):
 
 
 def draw_densities(axis, densities: dict) -> None:
-    """Of the network that is trained."""
+    """Bytes and times of the network that is trained."""
     rows = densities["rows"]
     percents = [row["density"] for row in rows[1:]]
     axis.loglog(percents, of_dense(row["payload"] for row in rows), "k.-", label="payload, counted")
-    for key, told, colour in (
-        ("alone", "exchange alone", "tab:red"),
+    for key, label, colour in (
+        ("alone", "exchange without computing", "tab:red"),
         ("step", "training step", "tab:blue"),
     ):
         times = of_dense(row[key]["median_s"] for row in rows)
-        axis.loglog(percents, times, "o-", color=colour, label=f"{told}, measured")
+        axis.loglog(percents, times, "o-", color=colour, label=f"{label}, measured")
     messages = of_dense(row["predicted_s"] for row in rows)
     axis.loglog(
         percents, messages, "--", color="tab:red", label="messages of the exchange, predicted"
@@ -54,16 +54,14 @@ def draw_large(axis, large: dict) -> None:
     """The exchange of a large network, as a share of its own dense one."""
     rows, name = large["rows"], f"exchange of {large['elements'] / 1e6:.3g} million gradients"
     percents = [row["density"] for row in rows[1:]]
-    measured, messages = (
-        of_dense(row["alone"]["median_s"] for row in rows),
-        of_dense(row["predicted_s"] for row in rows),
-    )
+    measured = of_dense(row["alone"]["median_s"] for row in rows)
+    messages = of_dense(row["predicted_s"] for row in rows)
     axis.loglog(percents, measured, "s-", color="tab:green", label=f"{name}, measured")
     axis.loglog(percents, messages, "--", color="tab:green", label="its messages, predicted")
 
 
 def of_dense(values) -> list[float]:
-    """The first of them belongs to the exchange without CSC."""
+    """Each value over the first, which belongs to the exchange without CSC."""
     dense, *others = values
     return [value / dense for value in others]
 
@@ -73,11 +71,10 @@ def draw_choice(axis, chosen: dict) -> None:
     for step, numbers in enumerate(chosen["lists"]):
         picture[numbers if numbers else slice(None), step] = 1
     axis.imshow(picture, aspect="auto", cmap="Greys", interpolation="nearest")
+    ends = [*(at for _, at in chosen["edges"][1:]), chosen["chunks"]]
     large = [
         (name, at)
-        for (name, at), (_, end) in zip(
-            chosen["edges"], [*chosen["edges"][1:], ("", chosen["chunks"])]
-        )
+        for (name, at), end in zip(chosen["edges"], ends)
         if end - at > chosen["chunks"] / 50
     ]
     axis.set(
@@ -89,8 +86,8 @@ def draw_choice(axis, chosen: dict) -> None:
 
 
 def draw_accuracy(axis, runs: dict, chunk_sizes: dict) -> None:
-    for x, (name, some) in enumerate([*runs.items(), *chunk_sizes.items()]):
-        right = [100 * (rows[-1]["accuracy"] or 0) for rows in some]
+    for x, (name, trials) in enumerate([*runs.items(), *chunk_sizes.items()]):
+        right = [100 * (rows[-1]["accuracy"] or 0) for rows in trials]
         colour = DRAWN.get(name, "tab:purple")
         axis.bar(x, statistics.mean(right), color=colour, alpha=0.6)
         axis.plot([x] * len(right), right, ".", color="black", ms=4)

@@ -1,11 +1,12 @@
-"""Kernels to measure for lesson 15: one layer of refgf.nn of a given shape, forward and backward.
+"""Times kernels for lesson 15: one layer of refgf.nn of a given shape, forward and backward.
 
-    samples = kernels.measure(shapes, kernel_times.timer())          refgf/papers/barrachina/kernels.py
+    samples = kernels.measure(shapes, kernel_times.timer())   refgf/papers/barrachina/kernels.py
     layer, x, dy = kernel_times.layer_of(shape, workspace)
 
-A time is the processor's for this thread, the least of a few repeats: what other programs take does not count, though
-what they throw out of the caches does. Before each pass the caches are as in a training step: the layer before has just
-written the input (or its gradient), and so much else that the weights are gone.
+A time is this thread's processor time, the minimum of a few repeats. Time that other programs take
+does not count, but the cache lines that they evict do. Before each pass the caches are as in a
+training step: the previous layer has just written the input (or its gradient), and has written so
+much else that the weights are no longer cached.
 """
 
 import time
@@ -26,7 +27,7 @@ LEAST, MOST, BUDGET_S = (
 
 
 def layer_of(shape: KernelShape, workspace: Workspace, random=None):
-    """(layer, x, dy); numbers are normal, or all 0.5 where only time matters (it does not depend on them)."""
+    """(layer, x, dy) of normal numbers. random=None: all 0.5, because times do not depend on them."""
     if shape.kind == "fc":
         layer = FullyConnected("fc", (shape.channels,), shape.outputs, workspace)
     else:
@@ -53,7 +54,7 @@ def layer_of(shape: KernelShape, workspace: Workspace, random=None):
 
 
 def timer(workspace: Workspace | None = None):
-    """shape -> (forward_s, backward_s), as refgf.papers.barrachina.kernels.measure wants it."""
+    """shape -> (forward_s, backward_s), for refgf.papers.barrachina.kernels.measure."""
     workspace, much = workspace or Workspace(), np.zeros(SWEPT_BYTES, np.uint8)
 
     def seconds_of(function, newest) -> float:

@@ -1,4 +1,4 @@
-"""Lesson 11: LARS's norms formed by all ranks together, counted and timed without any training."""
+"""Lesson 11: LARS's norms in parallel, counted and timed without any training."""
 
 import functools
 
@@ -17,18 +17,19 @@ def parallel(run: kit.Run, by: str) -> ParallelNorms:
 
 
 def require_traffic(run: kit.Run, numbers: int) -> None:
-    """What this rank has sent since the last reset is one allreduce of so many float64."""
+    """Check that this rank has sent one allreduce of `numbers` float64 since the last reset."""
     schedule = recursive_doubling(run.rank, run.size, numbers) if numbers else []
     sends = [8 * length(step.send) for step in schedule if step.send_to is not None]
     if (run.comm.messages, run.comm.bytes) != (len(sends), sum(sends)):
         raise AssertionError(
-            f"rank {run.rank}: sent {run.comm.messages} messages, {run.comm.bytes} bytes, not {sends}"
+            f"LARS norms on rank {run.rank}: got {run.comm.messages} messages, "
+            f"{run.comm.bytes} bytes; wanted messages of {sends} bytes"
         )
 
 
 def time_steps(run: kit.Run) -> list[dict]:
-    """A step of LARS on AlexNets of several widths, random numbers for weights and gradients; without any training."""
-    run.section("How long does a step of LARS take?")
+    """LARS steps on AlexNets of several widths, with random weights and gradients."""
+    run.section("How long does a LARS step take?")
     rows = []
     for width in run.quick([1 / 16], [1 / 8, 1 / 4], [1 / 8, 1 / 4, 1 / 2]):
         tensors = AlexNet(1000, 227, width).tensors
@@ -60,33 +61,21 @@ def time_steps(run: kit.Run) -> list[dict]:
                 "predicted_s": predicted,
             }
         )
-    run.table(
-        [
-            "parameters",
-            "norms alone",
-            "step: alone",
-            "by slices",
-            "predicted",
-            "by layers",
-            "predicted",
-        ],
-        [
-            [
-                f"{r['n']:,}",
-                r["times"]["norms"],
-                r["times"]["alone"],
-                r["times"]["slices"],
-                kit.seconds(r["predicted_s"]["slices"]),
-                r["times"]["layers"],
-                kit.seconds(r["predicted_s"]["layers"]),
-            ]
-            for r in rows
-        ],
-    )
-    run.say(
-        f"the busiest of {run.size} ranks has {100 * rows[-1]['busiest']:.0f} % of the work by layers"
-    )
+    run.table(["parameters", "", "measured", "predicted"], [c for row in rows for c in cells(row)])
+    share = 100 * rows[-1]["busiest"]
+    run.say(f"by layers the busiest of {run.size} ranks has {share:.0f} % of the work")
     return rows
+
+
+def cells(row: dict) -> list[list]:
+    """The table's lines of one width."""
+    names = {"norms": "serial norms only", "alone": "step, serial norms"}
+    names |= {by: f"step, norms by {by}" for by in SHARES}
+    predicted = {name: kit.seconds(t) for name, t in row["predicted_s"].items()}
+    return [
+        [f"{row['n']:,}", label, row["times"][name], predicted.get(name, "")]
+        for name, label in names.items()
+    ]
 
 
 def step(optimizer: LARS, norms, g) -> None:
@@ -95,7 +84,7 @@ def step(optimizer: LARS, norms, g) -> None:
 
 
 def busiest_share(sizes: list[int], ranks: int) -> float:
-    """Share of all elements that the busiest rank has when whole layers are dealt out."""
+    """Share of all elements on the busiest rank when whole layers are distributed."""
     tensors = [[slice(0, size)] for size in sizes]
     own = [ParallelNorms(None, rank, ranks, "layers").share(tensors) for rank in range(ranks)]
     return max(sum(length(part) for parts in share for part in parts) for share in own) / sum(sizes)

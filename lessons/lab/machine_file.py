@@ -39,7 +39,7 @@ def measured(run: kit.Run, points) -> Machine | None:
         if len(group) > 1:
             fits[name] = ping_pong(run, group[1])
             run.say(f"ping-pong {name} nodes (ranks 0 and {group[1]}): alpha and beta {fits[name]}")
-    traced = run.alone(lambda: run.quick(tuple, layer_times, layer_times)())
+    traced = run.on_rank_0(lambda: run.quick(tuple, layer_times, layer_times)())
     if run.rank:
         return None
     fits = {
@@ -75,7 +75,7 @@ def ping_pong(run: kit.Run, peer: int):
         if run.rank in (0, peer)
         else None
     )
-    run.alone(lambda: None)
+    run.on_rank_0(lambda: None)
     return fit_line(run.plain.bcast(points))
 
 

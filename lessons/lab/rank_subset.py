@@ -1,6 +1,8 @@
-"""Fewer ranks than there are: the same on the first few of them, while the others sleep.
+"""Run a function on the first few ranks while the others sleep.
 
-result = rank_subset.first(run, 2, function)       function(part) on ranks 0 and 1; `part` is a Run of two ranks
+    result = rank_subset.first(run, 2, function)       function(part) on ranks 0 and 1
+
+`part` is a Run of two ranks.
 """
 
 import copy
@@ -10,9 +12,9 @@ from refgf.machine.trace import TracedComm
 
 
 def first(run: kit.Run, count: int, function):
-    """function(part) on the first `count` ranks, which keep their numbers; None on the others. Collective on all ranks.
+    """Run function(part) on the first `count` ranks, which keep their numbers; others return None.
 
-    What the part sends is counted in run.comm too.
+    Collective on all ranks. Messages of the part are counted in run.comm too.
     """
     comm = run.plain.Split(int(run.rank >= count), run.rank)
     result = None
@@ -22,6 +24,6 @@ def first(run: kit.Run, count: int, function):
         part.comm = TracedComm(kit.linked(comm, run.options), shared=run.comm)
         result = function(part)
         run.opaque = run.opaque or part.opaque
-    run.alone(lambda: None)  # sleep until rank 0 comes here
+    run.on_rank_0(lambda: None)  # sleep until rank 0 arrives
     comm.Free()
     return result

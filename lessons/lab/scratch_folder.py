@@ -2,10 +2,10 @@
 
     with scratch_folder.folder() as path: ...
 
-After Ctrl-C mpiexec does not wait until a rank has tidied up. So a shell waits on a pipe that only the rank holds, and
-removes the folder when the rank is gone, however it went. Where the shell is killed too (Slurm, an emulated cluster), the
-next lesson that needs a folder does it: whoever uses a folder holds a lock on the file `owner` in it, and the kernel
-gives the lock of a killed process back.
+After Ctrl-C mpiexec does not wait for a rank's clean-up. Therefore a shell waits on a pipe that only
+the rank holds, and removes the folder once the rank has ended for any reason. If the shell is killed
+too (Slurm, an emulated cluster), the next lesson that needs a folder removes the old one. A user of
+a folder holds a lock on the file `owner` in it, and the kernel releases the lock of a killed process.
 """
 
 import contextlib
@@ -17,11 +17,12 @@ import tempfile
 import time
 
 PREFIX = "refgf-scratch-"
-YOUNG_S = 2.0  # its owner may not have locked it yet
+YOUNG_S = 2.0  # a younger folder's owner may not have locked it yet
 
 
 @contextlib.contextmanager
 def folder():
+    """Yields the path of a new empty folder."""
     remove_abandoned()
     path = tempfile.mkdtemp(prefix=PREFIX)
     owner = os.open(os.path.join(path, "owner"), os.O_CREAT | os.O_RDWR, 0o600)
@@ -29,9 +30,9 @@ def folder():
     cleaner = subprocess.Popen(
         ["sh", "-c", 'read -r line; rm -rf "$1"', "sh", path],
         stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,  # or the launcher would wait for it
+        stdout=subprocess.DEVNULL,  # else the launcher would wait for it
         stderr=subprocess.DEVNULL,
-        start_new_session=True,  # or Ctrl-C would end it as well
+        start_new_session=True,  # else Ctrl-C would end it as well
     )
     try:
         yield path
@@ -42,7 +43,7 @@ def folder():
 
 
 def remove_abandoned() -> list[str]:
-    """Delete this user's folders that nobody holds any more; their paths."""
+    """Delete this user's folders without a living owner; returns their paths."""
     removed = []
     with os.scandir(tempfile.gettempdir()) as entries:
         found = [
@@ -51,7 +52,7 @@ def remove_abandoned() -> list[str]:
             if entry.name.startswith(PREFIX) and _is_old_and_mine(entry)
         ]
     for path in found:
-        with contextlib.suppress(OSError):  # it is in use, or another lesson was quicker
+        with contextlib.suppress(OSError):  # in use, or another lesson has removed it already
             owner = os.open(os.path.join(path, "owner"), os.O_RDWR)
             try:
                 fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)

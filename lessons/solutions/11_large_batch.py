@@ -1,4 +1,4 @@
-"""Solutions of lesson 11, each checked by the code below it: python lessons/solutions/11_large_batch.py"""
+"""Solutions of lesson 11, checked by the code: python lessons/solutions/11_large_batch.py"""
 
 import itertools
 from collections import namedtuple
@@ -17,8 +17,8 @@ N = 1200
 SPECS = [Spec("one", (N // 2,), True), Spec("other", (N // 2,), True)]
 
 
-def moved(optimizer_of, g) -> np.ndarray:
-    """How far one step moves each weight."""
+def change_in_one_step(optimizer_of, g) -> np.ndarray:
+    """The change of each weight in one step."""
     w = np.random.default_rng(1).standard_normal(N).astype(np.float32)
     optimizer = optimizer_of(SPECS, w.copy(), weight_decay=0.0)
     optimizer.step(g, 0.01)
@@ -26,20 +26,21 @@ def moved(optimizer_of, g) -> np.ndarray:
 
 
 def a_larger_gradient() -> None:
-    """1. The step of SGD in that layer becomes 1000 times as large; that of LARS stays as it is, but for rounding: the ratio
-    becomes a thousandth. A layer's step of LARS has the length rate * trust * |w| whatever the gradient's length, so
-    LARS also ignores by how much the loss depends on a layer (the decay in the denominator only limits the ratio)."""
+    """1. SGD's step in that layer becomes 1000 times as large. LARS's step stays the same except
+    for rounding, because the ratio becomes 1/1000 of what it was. A layer's LARS step has length
+    rate * trust * |w| for any gradient length. LARS therefore also ignores how strongly the loss
+    depends on a layer (the decay in the denominator only limits the ratio)."""
     g = np.random.default_rng(2).standard_normal(N).astype(np.float32)
     larger = g * np.where(np.arange(N) < N // 2, np.float32(1000), np.float32(1))
     sgd, sgd_larger, lars, lars_larger = (
-        moved(kind, x)[: N // 2] for kind in (MomentumSGD, LARS) for x in (g, larger)
+        change_in_one_step(kind, x)[: N // 2] for kind in (MomentumSGD, LARS) for x in (g, larger)
     )
     assert np.allclose(np.linalg.norm(sgd_larger), 1000 * np.linalg.norm(sgd), rtol=1e-3)
     assert np.allclose(lars_larger, lars, atol=1e-6)
 
 
 class SumsOfNorms(ParallelNorms):
-    """The mistake: each rank takes the root of its share before the allreduce."""
+    """The mistake: each rank takes the square root of its share before the allreduce."""
 
     def __call__(self, w, g, tensors):
         norms = np.sqrt(squared_norms(w, g, self.share(tensors)))
@@ -48,7 +49,7 @@ class SumsOfNorms(ParallelNorms):
 
 
 def ratio(p: int, w, g, norms) -> float:
-    """The ratio of one tensor, formed by p ranks."""
+    """The LARS ratio of one tensor, computed by p ranks."""
 
     def body(comm):
         optimizer = LARS([Spec("w", (w.size,), True)], w.copy(), trust=1.0, weight_decay=0.0)
@@ -59,27 +60,29 @@ def ratio(p: int, w, g, norms) -> float:
 
 
 def sums_of_norms() -> None:
-    """2. With p equal shares each norm becomes sqrt(p) times as large: p sqrt(S/p) in place of sqrt(S), for w and for g, so the
-    ratio is right, and no such test finds the mistake. Where w is spread evenly but g lies in one rank's slice alone,
-    |w| is sqrt(p) times too large and |g| is right: the ratio is wrong by up to sqrt(p), and depends on p."""
-    even, alone, p = np.ones(400, np.float32), np.zeros(400, np.float32), 4
-    alone[:100] = 1
+    """2. With p equal shares each norm becomes sqrt(p) times as large: p sqrt(S/p) instead of
+    sqrt(S). This holds for w and for g, so the ratio is right and a test with equal shares misses
+    the mistake. Where w is spread evenly but all of g lies in one rank's slice, |w| is sqrt(p) times
+    too large and |g| is right. The ratio is then wrong by up to sqrt(p), and it depends on p."""
+    even, one_slice, p = np.ones(400, np.float32), np.zeros(400, np.float32), 4
+    one_slice[:100] = 1
     assert np.isclose(ratio(p, even, even, SumsOfNorms), ratio(p, even, even, ParallelNorms))
     assert np.isclose(
-        ratio(p, even, alone, SumsOfNorms), p**0.5 * ratio(p, even, alone, ParallelNorms)
+        ratio(p, even, one_slice, SumsOfNorms), p**0.5 * ratio(p, even, one_slice, ParallelNorms)
     )
 
 
 def busiest(sizes, p: int = 4) -> float:
-    """Share of the busiest rank when each of p ranks gets as many of these tensors, in a row."""
+    """Share of the busiest rank when each of p ranks gets equally many consecutive tensors."""
     each = len(sizes) // p
     return max(sum(sizes[rank * each : rank * each + each]) for rank in range(p)) / sum(sizes)
 
 
 def the_best_order() -> None:
-    """3. Any order in which fc6 shares its rank with the smallest of the eight, the first convolution: 60.6 % of the work in
-    place of 61.9 % as backward generates them. The norms are then formed 1.65 times as fast, on 4 ranks or on 4000:
-    one layer is one rank's. Equal slices of the pool give 4 times on 4 ranks, in any order."""
+    """3. Any order in which fc6 shares its rank with the smallest of the eight, the first
+    convolution. That rank then has 60.6 % of the work instead of 61.9 % in backward order. The
+    norms are computed 1.65 times as fast, on 4 ranks or on 4000, because one layer stays on one
+    rank. Equal slices of the pool are 4 times as fast on 4 ranks, in any order."""
     sizes = [spec.size for spec in AlexNet(1000, 227).tensors if spec.decay]
     best = min(busiest(order) for order in itertools.permutations(sizes))
     assert best == (max(sizes) + min(sizes)) / sum(sizes)

@@ -1,4 +1,4 @@
-"""Solutions of lesson 12, each checked by the code below it: python lessons/solutions/12_topk.py"""
+"""Solutions of lesson 12, checked by the code: python lessons/solutions/12_topk.py"""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from refgf.oracle.definitions import ring_traffic
 
 
 def non_zeros(p: int, n: int, percent: float, shared: float) -> int:
-    """How many elements of the sum are not 0 when the ranks' data are `shared` alike."""
+    """Count the non-zeros of the sum. shared: weight of the data that all ranks have in common."""
 
     def body(comm):
         common, own = (
@@ -23,9 +23,10 @@ def non_zeros(p: int, n: int, percent: float, shared: float) -> int:
 
 
 def how_many_non_zeros() -> None:
-    """1. At least k, when all ranks choose the same elements; at most p k, when no two do. Ranks that see other images are in
-    between: the sum of 4 ranks at 1 % of independent numbers has nearly 4 %, of the same numbers 1 %. So the sum of a
-    top-k is not a top-k: a second choice would be needed to keep it sparse (gTop-k does that)."""
+    """1. At least k, when all ranks choose the same elements. At most p k, when no two ranks choose
+    the same one. Ranks with different images lie in between. At 1 % on 4 ranks, the sum of
+    independent numbers has nearly 4 % non-zeros and the sum of equal numbers 1 %. A sum of top-k
+    vectors is not a top-k vector: only a second choice keeps it sparse (gTop-k does that)."""
     k, n = 1000, 100_000
     assert non_zeros(4, n, 1, shared=1.0) == k
     assert 3.9 * k < non_zeros(4, n, 1, shared=0.0) <= 4 * k
@@ -33,7 +34,7 @@ def how_many_non_zeros() -> None:
 
 
 class DropsTheRest(ErrorFeedback):
-    """Sends the k largest, and forgets what it has not sent."""
+    """Sends the k largest and drops everything else."""
 
     def take(self, gradient, choose):
         values, indices = super().take(gradient, choose)
@@ -42,8 +43,11 @@ class DropsTheRest(ErrorFeedback):
 
 
 def descend(feedback) -> np.ndarray:
-    """sum of (w_i - target_i)^2 / 2 on two ranks; one of ten coordinates travels. Each rank adds its own disturbance to
-    coordinate 0, opposite to the other's: it is always the largest, and sums to nothing."""
+    """Minimise the sum of (w_i - target_i)^2 / 2 on two ranks that send one of ten coordinates.
+
+    Each rank adds a disturbance to coordinate 0, opposite to the other rank's. It is always the
+    largest element, and the two sum to zero.
+    """
     target = np.ones(10, np.float32)
 
     def body(comm):
@@ -60,14 +64,15 @@ def descend(feedback) -> np.ndarray:
 
 
 def without_feedback() -> None:
-    """2. Where one coordinate is always the largest on every rank, though the ranks' parts of it cancel: the others are never
-    sent, and never move. With error feedback what waits grows until it is the largest."""
+    """2. A problem where one coordinate is always the largest on every rank, although the ranks'
+    contributions to it cancel. The others are never sent and never change. With error feedback
+    their residual grows until it is the largest."""
     assert np.abs(descend(ErrorFeedback)[1:] - 1).max() < 0.5
     assert (descend(DropsTheRest)[1:] == 0).all()
 
 
 def more_than_dense(itemsize: int, n: int = 10**6) -> int:
-    """The first number of ranks at which top-k at 1 % sends more than a dense ring of as long values."""
+    """The first number of ranks at which top-k at 1 % sends more than a dense ring of this type."""
     return next(
         p
         for p in range(2, 1000)
@@ -76,8 +81,9 @@ def more_than_dense(itemsize: int, n: int = 10**6) -> int:
 
 
 def when_dense_is_less() -> None:
-    """3. (p-1) 8 k > 2(p-1)/p 4n with k = n/100: p > 100, so from 101 ranks. With 16-bit values a pair takes 6 bytes and the
-    dense ring half: (p-1) 6 k > 2(p-1)/p 2n, p > 200/3, from 67: the indices do not shrink."""
+    """3. (p-1) 8 k > 2(p-1)/p 4n with k = n/100 gives p > 100, so from 101 ranks. With 16-bit values
+    a pair takes 6 bytes and the dense ring sends half as many. (p-1) 6 k > 2(p-1)/p 2n gives
+    p > 200/3, so from 67 ranks: the indices do not shrink."""
     assert more_than_dense(4) == 101
     assert more_than_dense(2) == 67
 

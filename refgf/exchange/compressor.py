@@ -40,9 +40,7 @@ class Compressor(abc.ABC):
 
 
 class Compressed:
-    """The Allreduce that a `Compressor` makes of a pool's slices, which come in order and without
-    gaps.
-    """
+    """The Allreduce that a `Compressor` makes; its calls cover the pool in order, without gaps."""
 
     def __init__(self, compressor: Compressor, gradients, loss_scale) -> None:
         self.compressor, self.loss_scale = compressor, loss_scale

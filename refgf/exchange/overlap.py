@@ -52,9 +52,7 @@ class CommunicationThread:
         self._thread.start()
 
     def run(self, work: Callable, x) -> None:
-        """Queue work(x), called once x is computed. x belongs to the thread until `wait`
-        returns.
-        """
+        """Queue work(x), to be called once x is computed. Leave x alone until `wait` returns."""
         with self._idle:
             self._pending += 1
         self._queue.put((work, x, mark(x)))

@@ -7,9 +7,7 @@ carries both directions at full speed, and no two messages share a link. Forms t
 are exact for slices of unequal length: they equal the time of the schedules in refgf.comm.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import inf
 
 
@@ -44,32 +42,6 @@ class Line:
         return self.a_s + self.b_s_per_byte * nbytes
 
 
-@dataclass(frozen=True)
-class Curve:
-    """T(bytes) through measured points ((bytes, seconds), ...), linear between two points.
-
-    Below the first point T is constant. Beyond the last it keeps the last slope, but never falls.
-    """
-
-    points: Sequence[tuple[float, float]]
-
-    def __post_init__(self) -> None:
-        rising = all(a < b for (a, _), (b, _) in pairwise(self.points))
-        if len(self.points) < 2 or not rising or not all(0 <= s < inf for _, s in self.points):
-            wanted = "wanted at least two, rising in bytes, each with seconds >= 0"
-            raise ValueError(f"Curve: got points {self.points}; {wanted}; next: measure again")
-
-    def __call__(self, nbytes: float) -> float:
-        if nbytes <= self.points[0][0]:
-            return self.points[0][1]
-        segments = (pair for pair in pairwise(self.points) if nbytes <= pair[1][0])
-        (low, low_s), (high, high_s) = next(segments, self.points[-2:])
-        slope = (high_s - low_s) / (high - low)
-        if nbytes > high:
-            return high_s + max(0.0, slope) * (nbytes - high)
-        return low_s + slope * (nbytes - low)
-
-
 def largest_slice(elements: int, size: int) -> int:
     """Elements of the longest of `size` slices."""
     return -(-elements // size)
@@ -96,8 +68,3 @@ def ring_line(size: int, link: Link) -> Line:
     """`ring_allreduce_s` as a + b bytes, for slices of equal length."""
     slope = (size - 1) / size * (2 * link.beta_s_per_byte + link.gamma_s_per_byte)
     return Line(2 * (size - 1) * link.alpha_s, slope)
-
-
-def bus_bandwidth(size: int, nbytes: float, seconds: float) -> float:
-    """Bytes per second on every link of a ring allreduce (nccl-tests' busbw): 2 (p-1)/p n / T."""
-    return 2 * (size - 1) / size * nbytes / seconds

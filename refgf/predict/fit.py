@@ -1,4 +1,4 @@
-"""Alpha and beta from measured times, with their uncertainties.
+"""What measured times say: alpha and beta with uncertainties, curves, shared cores.
 
 Message times span five decades, and their noise grows with them. The fit therefore minimises the
 squares of the *relative* errors: points of 1 KiB determine alpha, points of 64 MiB determine beta.
@@ -6,8 +6,9 @@ Uncertainties are one standard deviation, from the scatter of the points. They d
 model leaves out (caches, rendezvous messages), so look at `largest_error` too.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf, isfinite, sqrt
 
 from refgf.predict.cost import Line, Link
@@ -70,3 +71,45 @@ def fit_line(points: Iterable[tuple[float, float]]) -> Fit:
     variance = sum(e**2 for e in errors) / (len(points) - 2) if len(points) > 2 else inf
     a_error_s, b_error_s = sqrt(variance * yy / determinant), sqrt(variance * xx / determinant)
     return Fit(a, b, a_error_s, b_error_s, max(errors), len(points))
+
+
+@dataclass(frozen=True)
+class Curve:
+    """T(bytes) through measured points ((bytes, seconds), ...), linear between two points.
+
+    Below the first point T is constant. Beyond the last it keeps the last slope, but never falls.
+    """
+
+    points: Sequence[tuple[float, float]]
+
+    def __post_init__(self) -> None:
+        rising = all(a < b for (a, _), (b, _) in pairwise(self.points))
+        if len(self.points) < 2 or not rising or not all(0 <= s < inf for _, s in self.points):
+            wanted = "wanted at least two, rising in bytes, each with seconds >= 0"
+            raise ValueError(f"Curve: got points {self.points}; {wanted}; next: measure again")
+
+    def __call__(self, nbytes: float) -> float:
+        if nbytes <= self.points[0][0]:
+            return self.points[0][1]
+        segments = (pair for pair in pairwise(self.points) if nbytes <= pair[1][0])
+        (low, low_s), (high, high_s) = next(segments, self.points[-2:])
+        slope = (high_s - low_s) / (high - low)
+        if nbytes > high:
+            return high_s + max(0.0, slope) * (nbytes - high)
+        return low_s + slope * (nbytes - low)
+
+
+def kept_share(compute_s: float, call_s: float, both_s: float) -> float:
+    """`overlap` of `predict` from three measured times: 1 - (both_s - compute_s) / call_s.
+
+    compute_s and call_s: measured separately; both_s: from their common start to the later end.
+    """
+    if not 0 < call_s <= compute_s:
+        wanted = "wanted a computation at least as long as the call; next: measure a longer one"
+        raise ValueError(f"kept_share: got {compute_s} s, and a call of {call_s} s; {wanted}")
+    return min(1.0, max(0.0, 1 - (both_s - compute_s) / call_s))
+
+
+def bus_bandwidth(size: int, nbytes: float, seconds: float) -> float:
+    """Bytes per second on every link of a ring allreduce (nccl-tests' busbw): 2 (p-1)/p n / T."""
+    return 2 * (size - 1) / size * nbytes / seconds

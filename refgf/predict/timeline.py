@@ -92,7 +92,7 @@ def predict(
     """The step with one call of allreduce_s(bytes) per group.
 
     overlap: the fraction of its speed that computation keeps while a call is in flight. 1 or True:
-    both run concurrently. 0 or False: computation stops. Between: they share cores (`kept_share`).
+    both run concurrently. 0 or False: computation stops. Between: they share cores (`fit.kept_share`).
     compute_s: end of the computation without communication; by default the last gradient ends it.
     """
     require(gradients, groups, overlap)
@@ -114,17 +114,6 @@ def lateness(call_s: float, work_left_s: float, overlap: float) -> float:
         return 0.0
     shared_s = call_s if overlap * call_s <= work_left_s else work_left_s / overlap
     return (1 - overlap) * shared_s
-
-
-def kept_share(compute_s: float, call_s: float, both_s: float) -> float:
-    """`overlap` of `predict` from three measured times: 1 - (both_s - compute_s) / call_s.
-
-    compute_s and call_s: measured separately; both_s: from their common start to the later end.
-    """
-    if not 0 < call_s <= compute_s:
-        wanted = "wanted a computation at least as long as the call; next: measure a longer one"
-        raise ValueError(f"kept_share: got {compute_s} s, and a call of {call_s} s; {wanted}")
-    return min(1.0, max(0.0, 1 - (both_s - compute_s) / call_s))
 
 
 def require(gradients: Gradients, groups: Sequence[range], overlap: float) -> None:

@@ -68,12 +68,14 @@ class GradientFlow:
         self.result, self.steps = StepResult(), 0
         wire = np.dtype(wire) if wire else None
         self.settings = {"wire": str(wire), "grouping": str(grouping), "csc": csc is not None}
-        self.settings |= (csc or CSCSettings()).described() | model.optimizer.settings
-        self.settings["half_weights"] = model.working is not None
+        self.settings |= {"half_weights": model.working is not None} | model.optimizer.settings
+        self.settings |= (csc or CSCSettings()).described()
         # one communicator for the gradients, which a thread has to itself, one for the rest
         dup = (lambda: ops.background(comm.Dup())) if overlap else comm.Dup
         self._comms = [dup(), dup()]
-        self._require_agreement()
+        settings = " ".join(map(str, self.settings.values()))
+        agree(self._comms[1], "settings of GradientFlow", settings)
+        agree(self._comms[1], "gradient pool", model.layout())
         self._workers = [CommunicationThread() if overlap else AtOnce() for _ in range(2)]
         sums = allreduce(self._comms[0], wire=wire)
         self.compressed = None
@@ -145,8 +147,3 @@ class GradientFlow:
     def __exit__(self, kind, error, traceback) -> None:
         if kind is None:  # else other ranks do not close, and waiting for them would hide the error
             self.close()
-
-    def _require_agreement(self) -> None:
-        settings = " ".join(map(str, self.settings.values()))
-        agree(self._comms[1], "settings of GradientFlow", settings)
-        agree(self._comms[1], "gradient pool", self.model.layout())

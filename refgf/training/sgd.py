@@ -72,15 +72,9 @@ class MomentumSGD:
         self.specs, self.parameters = specs, parameters
         self.momentum, self.weight_decay = float(momentum), float(weight_decay)
         self.velocity = array_module(parameters).zeros_like(parameters)
+        self.settings = {"momentum": self.momentum, "weight_decay": self.weight_decay}
+        self.state = {"velocity": self.velocity}
         self._workspace = workspace or Workspace(array_module(parameters), parameters.dtype)
-
-    @property
-    def settings(self) -> dict:
-        return {"momentum": self.momentum, "weight_decay": self.weight_decay}
-
-    @property
-    def state(self) -> dict:
-        return {"velocity": self.velocity}
 
     def split(self, before: bool) -> tuple:
         """CSC applies decay and, if `before`, momentum: (the optimiser left, momentum, decay)."""

@@ -1,6 +1,8 @@
-"""Fixtures of the GPU tests. Those that take `cupy` run twice: on a GPU, where there is one, and on
-the CPU with the stand-in of tests/fake_cupy.py, so that a machine without a GPU finds at least what
-is wrong in the tests themselves."""
+"""Fixtures of the GPU tests.
+
+A test that takes `cupy` runs twice: on a GPU, where there is one, and on the CPU with the stand-in
+of tests/helpers/fake_cupy.py. A machine without a GPU then finds at least mistakes in the tests.
+"""
 
 import sys
 from pathlib import Path
@@ -16,7 +18,12 @@ from refgf.engine import staging
 TESTS = Path(__file__).resolve().parents[1]
 sys.path += [str(TESTS / "exchange"), str(TESTS / "training")]  # data and bodies of their tests
 
-SPIN = 'extern "C" __global__ void spin(long long n) {long long t = clock64(); while (clock64() - t < n);}'
+SPIN = """
+extern "C" __global__ void spin(long long n) {
+    long long t = clock64();
+    while (clock64() - t < n);
+}
+"""
 
 
 @pytest.fixture
@@ -43,8 +50,6 @@ def cupy(request, monkeypatch):
 
 @pytest.fixture
 def spin(gpu):
-    """spin(cycles) keeps the current stream busy: what is queued next has to wait. 4e9 cycles are
-    two or three seconds.
-    """
+    """spin(cycles) keeps the current stream busy: 4e9 cycles are two or three seconds."""
     kernel = gpu.RawKernel(SPIN, "spin")
     return lambda cycles: kernel((1,), (1,), (np.int64(cycles),))

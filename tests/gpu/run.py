@@ -1,5 +1,4 @@
-"""`make gpu-check`: every GPU test and benchmark, and one report, results/gpu_report.txt, that
-grows with each command.
+"""`make gpu-check`: every GPU test and benchmark, and one report, results/gpu_report.txt.
 
     python tests/gpu/run.py --mpiexec mpiexec
 
@@ -23,6 +22,7 @@ from usable import why_no_gpu
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+REPORT = ROOT / "results" / "gpu_report.txt"
 RANKS = 4  # on one GPU too: MPI allows several ranks per device
 TIMEOUT_S = 20 * 60
 PATIENCE_S = 10  # between asking a command to end, and ending it
@@ -38,23 +38,17 @@ def commands(mpiexec: str) -> Iterator[tuple[dict, list[str]]]:
     """(what is added to the environment, command)"""
     python, on_ranks = sys.executable, [mpiexec, "-n", str(RANKS), sys.executable]
     yield {}, [python, "-m", "refgf.doctor", "--gpu"]
-    yield (
-        {"REFGF_CUDA_AWARE": "0"},
-        [python, "-m", "pytest", str(HERE), "-rs"],
-    )  # ranks are threads, without MPI
+    threads = [python, "-m", "pytest", str(HERE), "-rs"]  # ranks are threads, without MPI
+    yield {"REFGF_CUDA_AWARE": "0"}, threads
     aware = "aware True" in run([mpiexec, "-n", "1", python, "-c", ASK])[1]
     for switch in ("0", "1") if aware else ("0",):
-        yield (
-            {"REFGF_CUDA_AWARE": switch},
-            [*on_ranks, "-m", "mpi4py", "-m", "pytest", "--with-mpi", str(HERE), "-rs"],
-        )
+        tests = ["-m", "mpi4py", "-m", "pytest", "--with-mpi", str(HERE), "-rs"]
+        yield {"REFGF_CUDA_AWARE": switch}, [*on_ranks, *tests]
     yield {}, [python, str(HERE / "speed_alexnet.py")]
     yield {}, [*on_ranks, str(HERE / "speed_allreduce.py")]
 
 
-def main(
-    arguments: list[str] | None = None, path: Path = ROOT / "results" / "gpu_report.txt"
-) -> int:
+def main(arguments: list[str] | None = None, path: Path = REPORT) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -84,9 +78,8 @@ def run(
     command: list[str], environment: dict | None = None, timeout_s: float = TIMEOUT_S
 ) -> tuple[int | str, str]:
     """(exit code, or why there is none; all that the command printed)"""
-    with tempfile.TemporaryFile(
-        "w+", errors="replace"
-    ) as output:  # a pipe would wait for every process that holds it
+    # not a pipe, which would wait for every process that holds it
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
         try:
             process = subprocess.Popen(
                 command,
@@ -110,8 +103,9 @@ def run(
 
 
 def end(process: subprocess.Popen) -> None:
-    """The command and what it started: mpiexec passes SIGTERM on to ranks that have process groups
-    of their own.
+    """End the command and what it started.
+
+    mpiexec passes SIGTERM on to ranks, which have process groups of their own.
     """
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):

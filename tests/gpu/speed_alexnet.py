@@ -1,5 +1,4 @@
-"""AlexNet forward and backward on a GPU, batch 128: float32 and float16 here, beside PyTorch on the
-same GPU.
+"""AlexNet forward and backward on a GPU, batch 128, float32 and float16: this project and PyTorch.
 
     python tests/gpu/speed_alexnet.py [results.json]
 
@@ -17,26 +16,25 @@ from pathlib import Path
 
 import numpy as np
 
+import refgf.engine  # noqa: F401  the CUDA kernels
 from refgf import device
 from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
 from refgf.nn.workspace import Workspace
 
-sys.path.append(
-    str(Path(__file__).resolve().parents[1] / "speed")
-)  # the same network from PyTorch's layers
+# test_nn_torch has the same network from PyTorch's layers
+sys.path.append(str(Path(__file__).resolve().parents[1] / "baselines"))
 
 BATCH, STEPS, CLASSES, IMAGE_SIZE = 128, 10, 1000, 227
 WANTED = 0.5  # of PyTorch's images per second, float16
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Prints the rates; writes the numbers to the file named by the first argument, if there is
-    one; returns them.
-    """
+    """Print the rates; return the numbers, and write them to the file named first, if any."""
     arguments, results = sys.argv[1:] if arguments is None else arguments, {}
     print(
-        f"AlexNet {IMAGE_SIZE} x {IMAGE_SIZE}, batch {BATCH}, forward and backward, images/s, median of {STEPS} steps"
+        f"AlexNet {IMAGE_SIZE} x {IMAGE_SIZE}, batch {BATCH}, forward and backward, images/s, "
+        f"median of {STEPS} steps"
     )
     for dtype in ("float32", "float16"):
         sides = {"refgf": refgf_side(dtype), "torch": torch_side(dtype)}
@@ -46,8 +44,8 @@ def main(arguments: list[str] | None = None) -> dict:
         )
         rates = {name: BATCH / statistics.median(times) for name, times in seconds.items()}
         told = ", ".join(
-            f"{name} {rate:.0f} [{BATCH / max(seconds[name]):.0f}..{BATCH / min(seconds[name]):.0f}]"
-            for name, rate in rates.items()
+            f"{name} {rates[name]:.0f} [{BATCH / max(times):.0f}..{BATCH / min(times):.0f}]"
+            for name, times in seconds.items()
         )
         ratios = [theirs / ours for ours, theirs in zip(seconds["refgf"], seconds.get("torch", []))]
         if ratios:
@@ -56,9 +54,8 @@ def main(arguments: list[str] | None = None) -> dict:
                 "ratio_min": min(ratios),
                 "ratio_max": max(ratios),
             }
-        print(
-            f"{dtype}: {told}; {f'ratio {statistics.median(ratios):.2f}' if ratios else 'no PyTorch for CUDA'}"
-        )
+        against = f"ratio {statistics.median(ratios):.2f}" if ratios else "no PyTorch for CUDA"
+        print(f"{dtype}: {told}; {against}")
     if arguments:
         Path(arguments[0]).write_text(json.dumps(results, indent=1) + "\n")
     return results
@@ -94,16 +91,12 @@ def torch_side(dtype: str):
         return None
     if not torch.cuda.is_available():
         return None
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = (
-        False  # nothing to float16
-    )
-    model = torch_alexnet(AlexNet(CLASSES, IMAGE_SIZE, dropout=0.0)).to(
-        "cuda", getattr(torch, dtype)
-    )
+    # TF32 exists for float32 only
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    kind = getattr(torch, dtype)
+    model = torch_alexnet(AlexNet(CLASSES, IMAGE_SIZE, dropout=0.0)).to("cuda", kind)
     model = model.to(memory_format=torch.channels_last)
-    images = torch.randn(
-        BATCH, 3, IMAGE_SIZE, IMAGE_SIZE, device="cuda", dtype=getattr(torch, dtype)
-    )
+    images = torch.randn(BATCH, 3, IMAGE_SIZE, IMAGE_SIZE, device="cuda", dtype=kind)
     images = images.to(memory_format=torch.channels_last)
     labels = torch.arange(BATCH, device="cuda") % CLASSES
 

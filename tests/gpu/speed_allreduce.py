@@ -1,5 +1,4 @@
-"""Allreduce of device arrays, float32, 4 ranks on one GPU or more: the ring beside MPI's own, in
-one run.
+"""Allreduce of device arrays, float32, 4 ranks on one GPU or more: the ring and MPI's own.
 
     mpiexec -n 4 python tests/gpu/speed_allreduce.py [results.json]
 
@@ -75,9 +74,7 @@ def main(arguments: list[str]) -> None:
 
 
 def bound(allreduce, aware: bool):
-    """The allreduce with or without device pointers, whatever the library says; buffers are its
-    own.
-    """
+    """The allreduce, with or without device pointers whatever the library says."""
 
     def call(x) -> None:
         staging.cuda_aware = lambda: aware
@@ -93,15 +90,13 @@ def check(comm, cupy, sides: dict) -> None:
         allreduce(x)
         if not bool((x == comm.size * (comm.size + 1) / 2).all()):
             raise ValueError(
-                f"{side} on rank {comm.rank}: got {device.to_host(x)}; "
+                f"{side} on rank {comm.rank}: got {device.to_host(x)}; wanted the sum of all ranks + 1"
                 "wanted the sum of the ranks' numbers; next: python -m refgf.doctor --gpu"
             )
 
 
 def alternate(comm, sides: dict, x) -> dict:
-    """Seconds of the slowest rank, per side and turn; the first two turns, which allocate, are left
-    out.
-    """
+    """Seconds of the slowest rank, per side and turn, without the first two, which allocate."""
     times = {side: [] for side in sides}
     for _ in range(2 + TURNS):
         for side, allreduce in sides.items():

@@ -61,9 +61,8 @@ def test_bfloat16_on_the_wire_has_the_bits_of_the_cpu(cupy, on_ranks):
 @WIRES
 def test_mpi_sums_within_the_bound_of_any_order(cupy, on_ranks, request, wire):
     if not request.config.getoption("--with-mpi"):
-        pytest.skip(
-            "MPI's own Allreduce wants ranks of MPI; next: mpiexec -n 4 python -m mpi4py -m pytest --with-mpi"
-        )
+        next_step = "mpiexec -n 4 python -m mpi4py -m pytest --with-mpi"
+        pytest.skip(f"MPI's own Allreduce wants ranks of MPI; next: {next_step}")
 
     def body(comm):
         allreduce = mpi_allreduce(comm, wire)
@@ -72,13 +71,9 @@ def test_mpi_sums_within_the_bound_of_any_order(cupy, on_ranks, request, wire):
             for turn in range(2):  # the second one meets the buffers of the first
                 x[...] = cupy.asarray(xs[comm.Get_rank()])
                 allreduce(x)
-                assert (
-                    np.abs(device.to_host(x) - exact_sum(xs)) <= summation_bound(xs, wire)
-                ).all(), (n, turn)
-            assert all(
-                other == device.to_host(x).tobytes()
-                for other in comm.allgather(device.to_host(x).tobytes())
-            )
+                error = np.abs(device.to_host(x) - exact_sum(xs))
+                assert (error <= summation_bound(xs, wire)).all(), (n, turn)
+            assert len(set(comm.allgather(device.to_host(x).tobytes()))) == 1
 
     on_ranks(body)
 
@@ -87,22 +82,17 @@ def test_mpi_sums_within_the_bound_of_any_order(cupy, on_ranks, request, wire):
     "waits", [True, False], ids=["as it is", "seeded: the thread does not wait for the event"]
 )
 def test_the_communication_thread_sums_what_was_computed(gpu, spin, on_ranks, monkeypatch, waits):
-    """An array is announced while what computes it waits behind a kernel of seconds: the host goes
-    on, the sum is right.
-    """
+    """An array is announced while its computation waits behind a kernel of seconds."""
     if not waits:
-        monkeypatch.setattr(
-            overlap, "mark", lambda x: gpu.cuda.Event()
-        )  # never recorded: done at once
+        # an event that is never recorded is done at once
+        monkeypatch.setattr(overlap, "mark", lambda x: gpu.cuda.Event())
 
     def body(comm):
         own, xs = own_and_all(comm, gpu, 10_007)
         x, stream = gpu.zeros_like(own), gpu.cuda.get_current_stream()
         thread = overlap.CommunicationThread(collective(comm.Dup(), ring.allreduce))
-        for cycles in (
-            1,
-            4e9,
-        ):  # the first time compiles kernels and fills memory pools, which waits for the device
+        # the first time compiles kernels and fills memory pools, which waits for the device
+        for cycles in (1, 4e9):
             x[...] = 0
             stream.synchronize()
             comm.Barrier()

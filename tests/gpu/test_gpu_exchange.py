@@ -1,6 +1,4 @@
-"""What is chosen on a GPU is what is chosen on the CPU: elements by top-k, chunks by CSC; and what
-is sent and kept of them.
-"""
+"""A GPU chooses what the CPU chooses (elements in top-k, chunks in CSC), sends and keeps the same."""
 
 import numpy as np
 import pytest
@@ -9,20 +7,20 @@ from topk_cases import FAMILIES, data
 
 from refgf import device
 from refgf.comm import gather
-from refgf.exchange.chunk_choice import Density
+from refgf.comm.direct import direct_allreduce
+from refgf.engine.residual import FusedResidual
 from refgf.exchange.csc import CSC
-from refgf.exchange.momentum_correction import FORMS
+from refgf.exchange.dense import Transport
+from refgf.exchange.lazy import Theta
+from refgf.exchange.momentum_correction import FORMS, CSCSettings, Residual
 from refgf.exchange.pool import Pool
 from refgf.exchange.precision import LossScale
 from refgf.oracle.definitions import same_bits
 from refgf.papers.mstopk.topk import TopK, exact_top_k, mstopk
-from refgf.training.gradientflow import direct_allreduce
 
 
 def on_both(on_ranks, body, cupy) -> None:
-    """body(comm, xp) gives the same list on the CPU and on the device: arrays bit for bit, the rest
-    by ==.
-    """
+    """body(comm, xp) gives the same list on both: arrays bit for bit, the rest by ==."""
 
     def both(comm):
         device.select(comm.Get_rank())
@@ -58,42 +56,27 @@ def test_top_k_sums_and_keeps_the_same(cupy, on_ranks, select):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("wire", [None, np.float16])
-def test_csc_chooses_sends_and_keeps_the_same(cupy, on_ranks, form, wire):
-    """Only norms are sums whose order differs, by less than lies between two chunks of such
-    data.
-    """
+@pytest.mark.parametrize("kind", [Residual, FusedResidual])
+def test_csc_chooses_sends_and_keeps_the_same(cupy, on_ranks, kind, form, wire):
+    """Norms are summed in another order; they differ by less than two chunks of such data do."""
 
     def body(comm, xp):
-        pool, weights = Pool(SPECS, np.float32, xp), xp.asarray(data("normal", N))
-        scale = LossScale(2.0**7)
-        exchange = CSC(
-            pool,
-            weights,
-            direct_allreduce(comm, wire=wire),
-            direct_allreduce(comm),
-            comm.Get_size(),
-            Density(30),
-            chunk=4,
-            form=form,
-            weight_decay=0.01,
-            threshold_bytes=30,
-            loss_scale=scale,
-        )
+        pool, weights = Pool(SPECS, np.float32, xp.zeros), xp.asarray(data("normal", N))
+        settings, scale = CSCSettings(30, form, chunk=4), LossScale(2.0**7)
+        residual = kind(pool, weights, settings, 0.9, 0.01, comm.Get_size())
+        transport = Transport(direct_allreduce(comm, wire=wire), Theta(30))
+        exchange = CSC(settings, residual, transport, direct_allreduce(comm), scale)
         found = []
         for step in range(6):
-            pool.flat[...] = xp.asarray(
-                data("normal", N, seed=[step, comm.Get_rank()]) * np.float32(scale.scale)
-            )
+            gradients = data("normal", N, seed=[step, comm.Get_rank()])
+            pool.flat[...] = xp.asarray(gradients * np.float32(scale.scale))
             if step == 3 and comm.Get_rank() == 0:
-                pool.flat[7:8] = np.inf  # nobody accepts this step
+                pool.flat[7:8] = np.inf  # no rank accepts this step
             for i in range(len(SPECS)):
                 exchange.ready(i)
-            accepted = exchange.finish()
-            assert accepted == (step != 3)
-            found += [
-                exchange.chosen,
-                *(pool.flat[part].copy() for part in exchange.sent if accepted),
-            ]
-        return found + [array.copy() for array in exchange.kept.values()]
+            result = exchange.finish()
+            assert result.accepted == (step != 3)
+            found += [exchange.chosen, *(pool.flat[part].copy() for part in result.sent or [])]
+        return found + [array.copy() for array in residual.settled().values()]
 
     on_both(on_ranks, body, cupy)

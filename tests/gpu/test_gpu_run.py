@@ -1,6 +1,4 @@
-"""`make gpu-check` where there is no GPU: it says so; a report that grows, and a command that
-hangs, with other commands.
-"""
+"""`make gpu-check`: without a GPU it says so; its report grows; a command that hangs is ended."""
 
 import importlib.util
 import sys
@@ -11,9 +9,8 @@ from pathlib import Path
 import pytest
 from usable import why_no_gpu
 
-spec = importlib.util.spec_from_file_location(
-    "gpu_run", Path(__file__).with_name("run.py")
-)  # tests/speed has a run.py too
+# not `import run`: tests/speed has a run.py too
+spec = importlib.util.spec_from_file_location("gpu_run", Path(__file__).with_name("run.py"))
 gpu_run = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(gpu_run)
 
@@ -42,9 +39,8 @@ def test_without_a_gpu_nothing_is_run(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(gpu_run, "why_no_gpu", lambda: "no driver")
     monkeypatch.setattr(gpu_run, "commands", None)
     assert gpu_run.main([], tmp_path / "report.txt") == 0
-    assert capsys.readouterr().out == "no GPU to check: no driver\n" and not list(
-        tmp_path.iterdir()
-    )
+    assert capsys.readouterr().out == "no GPU to check: no driver\n"
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_report_grows_with_each_command(monkeypatch, tmp_path, capfd):
@@ -75,11 +71,13 @@ def test_a_command_that_hangs_is_ended_with_what_it_started(monkeypatch, tmp_pat
     monkeypatch.setattr(gpu_run, "PATIENCE_S", 0.2)
     beat = tmp_path / "beat"
     child = f"import time\nwhile True: open({str(beat)!r}, 'a').write('x'); time.sleep(0.02)"
-    deaf = "import signal, subprocess, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('started', flush=True); "
-    code, said = gpu_run.run(
-        [sys.executable, "-c", f"{deaf}subprocess.run([sys.executable, '-c', {child!r}])"],
-        timeout_s=3,
-    )
+    deaf = f"""
+import signal, subprocess, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print('started', flush=True)
+subprocess.run([sys.executable, '-c', {child!r}])
+"""
+    code, said = gpu_run.run([sys.executable, "-c", deaf], timeout_s=3)
     assert code == "none: ended after 3 s" and said == "started\n" and beat.exists()
     time.sleep(0.2)
     size = beat.stat().st_size
@@ -95,8 +93,7 @@ def test_both_ways_of_staging_run_where_mpi_takes_device_pointers(monkeypatch):
     ):
         monkeypatch.setattr(gpu_run, "run", lambda command, said=said: (0, said))
         found = list(gpu_run.commands("mpiexec"))
-        assert [
-            environment["REFGF_CUDA_AWARE"] for environment, _ in found if environment
-        ] == wanted
+        switches = [environment["REFGF_CUDA_AWARE"] for environment, _ in found if environment]
+        assert switches == wanted
         for _, command in found:
             assert all(Path(part).exists() for part in command if part.startswith("/"))

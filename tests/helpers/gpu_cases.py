@@ -4,12 +4,14 @@ import numpy as np
 from stacks import new_flow
 
 from refgf import device
+from refgf.comm.direct import direct_allreduce
+from refgf.engine.residual import FusedResidual
 from refgf.exchange.pool import Pool
 from refgf.exchange.precision import LossScale
 from refgf.nn.alexnet import AlexNet
 from refgf.nn.workspace import Workspace
+from refgf.papers.jia.lars import ParallelNorms
 from refgf.papers.resnet50.resnet50 import ResNet50
-from refgf.training import gradientflow
 
 IMAGES = 4  # a block on the CPU and on the GPU, which sums in the same order then
 
@@ -47,6 +49,9 @@ def train(comm, xp, settings):
     settings = settings | (
         {"loss_scale": LossScale(settings["loss_scale"])} if "loss_scale" in settings else {}
     )
+    if "norms" in settings:
+        norms = ParallelNorms(direct_allreduce(comm), comm.rank, comm.size, settings["norms"])
+        settings["norms"] = norms
     rng, losses = np.random.default_rng([1, comm.rank]), []
     with new_flow(comm, network, **settings) as flow:
         for _ in range(3):
@@ -58,8 +63,8 @@ def train(comm, xp, settings):
 SETTINGS = [
     {"weight_decay": 1e-3, "wire": np.float16, "loss_scale": 2.0**10, "half_weights": True},
     {"dtype": np.float16, "wire": np.float16, "loss_scale": 2.0**10, "overlap": True},
-    {"overlap": True, "theta_bytes": 1000, "allreduce": gradientflow.direct_allreduce},
-    {"density": 20, "chunk": 100, "weight_decay": 1e-3},
+    {"overlap": True, "theta_bytes": 1000, "allreduce": direct_allreduce},
+    {"density": 20, "chunk": 100, "weight_decay": 1e-3, "residual": FusedResidual},
     {
         "density": 20,
         "chunk": 100,
@@ -67,7 +72,8 @@ SETTINGS = [
         "overlap": True,
         "wire": np.float16,
         "after": True,
+        "residual": FusedResidual,
     },
     {"density": 30, "chunk": 64, "form": "history", "trust": 0.01, "weight_decay": 1e-3},
-    {"trust": 0.01, "norms": "slices"},
+    {"trust": 0.01, "norms": "slices"},  # each rank forms a share of the norms
 ]

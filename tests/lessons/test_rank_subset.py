@@ -21,7 +21,7 @@ def on_ranks(size, function):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8])
 def test_alone(size):
-    assert on_ranks(size, lambda run: run.alone(lambda: "done")) == ["done"] + [None] * (size - 1)
+    assert on_ranks(size, lambda run: run.on_rank_0(lambda: "done")) == ["done"] + [None] * (size - 1)
 
 
 @pytest.mark.parametrize("size, count", [(1, 1), (3, 1), (3, 2), (5, 5), (8, 4)])

@@ -1,4 +1,4 @@
-"""The search for a rate: the same rule for everybody, found on a curve whose top is known; and the 95 % interval."""
+"""The rate search finds the known maximum of a curve for any number of ranks; the 95 % interval."""
 
 import statistics
 
@@ -10,14 +10,14 @@ from refgf.machine import threads
 
 
 class Run:
-    """As much of kit.Run as dealing needs."""
+    """The attributes of kit.Run that `trials.deal` uses."""
 
     def __init__(self, comm):
         self.plain, self.rank, self.size = comm, comm.Get_rank(), comm.Get_size()
 
 
 def curve(top):
-    """Accuracy falls by 2 for each factor of 2 beside the best rate."""
+    """Accuracy falls by 2 for each factor of 2 away from the best rate."""
     return lambda cell, e, fold, seed: {
         "accuracy": 100 - 2 * abs(e - top),
         "loss": 1.0,
@@ -26,7 +26,7 @@ def curve(top):
 
 
 @pytest.mark.parametrize("top", [-9, -4, -1, 0, 1, 3, 6])
-def test_the_top_is_found_whatever_the_ranks(top):
+def test_the_maximum_is_found_with_any_number_of_ranks(top):
     found = []
     for p in (1, 3, 5):
         tried = threads.run(
@@ -38,7 +38,7 @@ def test_the_top_is_found_whatever_the_ranks(top):
     assert found[0] == found[1] == found[2]
 
 
-def test_a_search_goes_on_beyond_its_edge_and_then_between():
+def test_a_search_continues_beyond_its_edge_and_then_between():
     assert rate_search.proposals({}) == [-4, -2, 0, 2]
     tried = {e: curve(9)("cell", e, 0, 1) for e in (-4, -2, 0, 2)}
     assert rate_search.proposals(tried) == [4]
@@ -48,7 +48,7 @@ def test_a_search_goes_on_beyond_its_edge_and_then_between():
     assert rate_search.proposals(tried) == []
 
 
-def test_of_equals_the_lower_loss():
+def test_among_equal_accuracies_the_lower_loss_wins():
     tried = {
         0: {"accuracy": 90.0, "loss": 0.5},
         1: {"accuracy": 90.0, "loss": 0.4},
@@ -59,7 +59,7 @@ def test_of_equals_the_lower_loss():
 
 @pytest.mark.parametrize("p", [1, 3, 7])
 @pytest.mark.parametrize("count", [0, 1, 10])
-def test_jobs_are_done_once_in_order(p, count):
+def test_each_job_runs_once_and_results_keep_their_order(p, count):
     done = []
 
     def job(number):
@@ -70,10 +70,13 @@ def test_jobs_are_done_once_in_order(p, count):
     assert results == [[i**2 for i in range(count)]] * p and sorted(done) == list(range(count))
 
 
-def test_the_interval_is_students():
+def test_the_interval_uses_students_t():
     values = [90.0, 92.0, 91.0, 95.0]
     found = rate_search.interval(values)
     assert found["mean"] == 92 and found["half"] == pytest.approx(
         3.1824 * statistics.stdev(values) / 2, rel=1e-4
     )
-    assert rate_search.interval([90.0])["half"] is None and rate_search.told(found) == "92.0 +- 3.4"
+    assert (
+        rate_search.interval([90.0])["half"] is None
+        and rate_search.in_words(found) == "92.0 +- 3.4"
+    )

@@ -1,5 +1,4 @@
-"""The project's own implementation behind the names and arguments of SPEC.md, to be judged as any
-other.
+"""The project's own implementation, judged as any other: the names and arguments of SPEC.md.
 
 Module level: what needs no ranks. `on_rank(comm, case)`: what one rank of an allreduce, of lazy
 allreduce, of loss scaling or of CSC ends up with.
@@ -213,9 +212,7 @@ def event(rank, position, operation, peer, part, dtype):
 
 
 def on_rank(comm, case):
-    """This rank's part of the results of a case with as many ranks as comm has. -> {"out.x": array,
-    ...}
-    """
+    """This rank's results of a case with as many ranks as comm has. -> {"out.x": array, ...}"""
     rank, a = comm.Get_rank(), case.arguments
     if case.function in ("ring_allreduce", "direct_allreduce"):
         x = case["in.x"][rank].copy()
@@ -334,17 +331,14 @@ def ranks_of(case):
 
 
 def joined(rows):
-    """{"out.x": this rank's array} of all ranks -> with an axis `rank`, after the axis `step` where
-    there is one.
-    """
+    """{"out.x": array} of all ranks -> arrays with an axis `rank`, after an axis `step`."""
     axis = 1 if {"out.finite", "out.kept", "out.v"} & rows[0].keys() else 0
     outputs = {
         name: rows[0][name] if name in PER_STEP else np.stack([row[name] for row in rows], axis)
         for name in rows[0]
     }
-    if (
-        "out.chosen" not in outputs and "out.finite" in outputs
-    ):  # loss scaling without CSC: the case has one copy of w
+    # loss scaling without CSC: the case has one copy of w
+    if "out.chosen" not in outputs and "out.finite" in outputs:
         assert all(np.array_equal(row["out.w"], rows[0]["out.w"]) for row in rows)
         outputs["out.w"] = rows[0]["out.w"]
     return outputs

@@ -1,6 +1,4 @@
-"""The project's shards and cache levels behind the names and arguments of SPEC.md. Part of
-own.py.
-"""
+"""Shards and cache levels under the names and arguments of SPEC.md. Part of own.py."""
 
 import tempfile
 

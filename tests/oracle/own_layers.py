@@ -16,9 +16,7 @@ from refgf.papers.resnet50.resnet50 import ResNet50
 
 
 def layer(kind, x, *arguments, tensors=(), **options):
-    """A layer with these tensors, its output and a function for its backward. -> (y, backward(dy)
-    -> dx, gradients)
-    """
+    """Apply a layer with these tensors. -> (y, backward(dy) -> dx, gradients)"""
     made = kind("layer", x.shape[1:], *arguments, workspace=Workspace(np, x.dtype), **options)
     gradients = [np.zeros_like(t) for t in tensors]
     made.bind(list(tensors), gradients)

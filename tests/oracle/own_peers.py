@@ -70,9 +70,8 @@ def sum_on_rank(comm, case):
         found.append(case["in.x"][comm.Get_rank()].copy())
         collective(comm, algorithm, case.arguments["wire"])(found[-1])
     wanted = case["out.x"][comm.Get_rank()].tobytes()
-    return {
-        "out.x": next((x for x in found if x.tobytes() != wanted), found[0])
-    }  # one that is wrong, if there is one
+    # one that is wrong, if there is one
+    return {"out.x": next((x for x in found if x.tobytes() != wanted), found[0])}
 
 
 def run_on_rank(comm, case):

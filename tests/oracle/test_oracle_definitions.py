@@ -158,7 +158,7 @@ def test_all_chunks_always_is_dense_training(form):
     """
     rng, n, p, steps = np.random.default_rng(6), 20, 3, 6
     w, gs = rng.integers(-4, 5, n).astype(F32), rng.integers(-4, 5, (steps, p, n)).astype(F32)
-    settings = d.CSCSettings((n,), 8, form, rate=0.5, momentum=0.5)
+    settings = d.CSCRunSettings((n,), 8, form, rate=0.5, momentum=0.5)
     got = d.csc_run(w, gs, settings, [(100, False)] * (steps + 1))[-1]["w"][0]
     dense, v = w, np.zeros_like(w)
     for t, step_gs in enumerate(gs):
@@ -169,7 +169,7 @@ def test_all_chunks_always_is_dense_training(form):
 
 def test_csc_step_by_hand():
     """Two chunks of one element, one rank, m = 1/2: g = 1 and 3 each step; 50 % is one chunk."""
-    settings = d.CSCSettings((2,), 1, "dgc", rate=1.0, momentum=0.5)
+    settings = d.CSCRunSettings((2,), 1, "dgc", rate=1.0, momentum=0.5)
     gs = [[np.array([1.0, 3.0], F32)]] * 3
     steps = d.csc_run(np.zeros(2, F32), gs, settings, [(50, False)] * 4)
     # step 0 is dense: both travel, u = g. Then chunk 1 (3 > 1): u = m u + g = 1.5 and 4.5

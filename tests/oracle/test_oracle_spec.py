@@ -6,7 +6,7 @@ import re
 import pytest
 
 from refgf.oracle.__main__ import parser
-from refgf.oracle.definitions import CSCSettings, statements
+from refgf.oracle.definitions import CSCRunSettings, statements
 from refgf.oracle.judge.cases import GOLDEN, load_folder
 from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.judge.report import SPEC, spec_statements
@@ -55,7 +55,7 @@ def test_documented_signatures_are_those_of_the_definitions():
 def test_fields_of_the_settings_and_their_defaults_are_listed():
     rows = re.findall(
         r"^\| ([\w, ]+) \|([^|]*)\|[^|]*\|$",
-        SPEC.read_text().split("CSCSettings has")[1],
+        SPEC.read_text().split("CSCRunSettings has")[1],
         re.MULTILINE,
     )
     listed = {}
@@ -66,7 +66,7 @@ def test_fields_of_the_settings_and_their_defaults_are_listed():
             else [defaults] * (names.count(",") + 1)
         )
         listed |= dict(zip(names.split(", "), values))
-    for name, field in CSCSettings.__dataclass_fields__.items():
+    for name, field in CSCRunSettings.__dataclass_fields__.items():
         default = "" if name == "sizes" else json.dumps(field.default).lower()
         assert listed[name].strip() == default, name
 

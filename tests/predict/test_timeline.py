@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refgf.predict.cost import Line
-from refgf.predict.timeline import eager, explicit, kept_share, lazy, one_call, predict
+from refgf.predict.fit import kept_share
+from refgf.predict.timeline import eager, explicit, lazy, one_call, predict
 
 GRADIENTS = [(1.0, 10), (3.0, 20), (4.0, 5)]
 

@@ -39,6 +39,10 @@ SIZES = [1 << k for k in range(10, 29, 2)]  # bytes: 1 KiB to 256 MiB
 SECONDS_A_SIZE, MOST_CALLS, GLOO_CALLS = 6.0, 100, 5
 LONG, HALF = 64 << 20, 0.5  # from 64 MiB at most half of the best peer's time
 FLOORS = 1.3
+DOUBLINGS = {
+    "recursive doubling": doubling.recursive_doubling,
+    "halving-doubling": doubling.halving_doubling,
+}
 FLOOR = "barrier", "empty"
 OTHER = Path(__file__).resolve().parents[2] / ".venv-openmpi"
 
@@ -47,8 +51,7 @@ def main(arguments: list[str]) -> None:
     comm = MPI.COMM_WORLD
     vendor, version = MPI.get_vendor()
     own = f"{vendor} {'.'.join(map(str, version))}"
-    doublings = doubling.recursive_doubling, doubling.halving_doubling
-    ours = candidates(comm, {schedule.__name__: schedule for schedule in doublings})
+    ours = candidates(comm, DOUBLINGS)
     pool = ours["shared memory"].zeros(SIZES[-1] // 4)
     fastest, pooled = (
         Fastest(ours, measure(comm, ours)),
@@ -67,7 +70,8 @@ def main(arguments: list[str]) -> None:
     peers = {own: timed(comm, lambda x: comm.Allreduce(MPI.IN_PLACE, x))} | there(comm, others)
     say(
         comm,
-        f"allreduce, {comm.size} ranks, {refgf.launch.job.cores} cores; ms of the slowest rank, median",
+        f"allreduce, {comm.size} ranks, {refgf.launch.job.cores} cores; "
+        "ms of the slowest rank, median",
     )
     sides["barrier"] = timed(comm, lambda x: comm.Barrier())
     sides["empty"] = lambda x: row(

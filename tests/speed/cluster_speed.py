@@ -29,9 +29,7 @@ FROM_BYTES, OWN_FROM_BYTES = 4 << 20, 1 << 20  # smaller vectors are latency
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Prints the bars; writes the numbers to the file named by the first argument, if there is one;
-    returns them.
-    """
+    """Print the bars; return the numbers, and write them to the file named first, if any."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if reason := no_cluster():
         print(f"left out: {reason}")

@@ -33,9 +33,7 @@ ELEMENTS, PERCENTS, REPEATS = 10_000_000, (0.1, 1, 10), 5
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Prints the bars; writes the numbers to the file named by the first argument, if there is one;
-    returns them.
-    """
+    """Print the bars; return the numbers, and write them to the file named first, if any."""
     arguments = sys.argv[1:] if arguments is None else arguments
     results = {"mstopk": [choice(percent) for percent in PERCENTS]}
     for row in results["mstopk"]:

@@ -31,9 +31,7 @@ SYNCHRONOUS = ("synchronous", "synchronous, overlapped")
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Prints the bars; writes the numbers to the file named by the first argument, if there is one;
-    returns them.
-    """
+    """Print the bars; return the numbers, and write them to the file named first, if any."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if reason := no_cluster():
         print(f"left out: {reason}")

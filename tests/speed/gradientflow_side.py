@@ -34,7 +34,7 @@ from refgf.exchange.precision import LossScale
 from refgf.exchange.result import StepResult
 from refgf.nn.alexnet import AlexNet
 from refgf.predict.fit import fit_line
-from refgf.predict.timeline import kept_share
+from refgf.predict.fit import kept_share
 from refgf.engine.pipelined import pipelined_ring_allreduce
 from refgf.engine.residual import FusedResidual
 from refgf.training.gradientflow import GradientFlow

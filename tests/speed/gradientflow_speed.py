@@ -37,9 +37,7 @@ PARTS = ("csc", "dense", "roomy", "ddp")
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Prints the bars; writes the numbers to the file that is named, if there is one; returns
-    them.
-    """
+    """Print the bars; return the numbers, and write them to the file named first, if any."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -42,9 +42,7 @@ MEAN, STD = NORMALISATION[3]
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Prints a table; writes the numbers to the file named by the first argument, if there is one;
-    returns them.
-    """
+    """Print a table; return the numbers, and write them to the file named first, if any."""
     arguments = sys.argv[1:] if arguments is None else arguments
     peer, peer_name = _peer()
     results = {"peer": peer_name, "images": IMAGES, "rounds": ROUNDS, "cases": {}}

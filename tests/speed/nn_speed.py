@@ -1,5 +1,4 @@
-"""Full-size AlexNet, forward and backward in float32: this project beside PyTorch on the CPU, in
-one run.
+"""Full-size AlexNet, forward and backward in float32: this project and PyTorch on the CPU.
 
     python tests/speed/nn_speed.py [results.json]
 
@@ -9,10 +8,10 @@ that share the images, each with one BLAS thread; there PyTorch's own, eager, ch
 fastest layout here, its gradients set to None between steps. Dropout everywhere, no optimiser.
 Without PyTorch only this project's sides are measured.
 
-The bar is on refgf with minimal filtering: fewer operations, larger rounding errors. Its default,
-plain, compares like with like, as PyTorch's convolutions are direct ones; it has no bar, as it
-hangs on the processor whether OpenBLAS's products keep up with those (on an AMD Zen 5 they did, on
-an Intel Xeon of 2023 or later they did not).
+The bar is on refgf with minimal filtering: fewer operations, larger rounding errors. The default,
+plain, is a direct convolution like PyTorch's. It has no bar, because the processor decides whether
+OpenBLAS's products are as fast as PyTorch's (on an AMD Zen 5 they were, on an Intel Xeon of 2023 or
+later they were not).
 
 ratio      PyTorch's time of a step over this project's (above 1: this project is faster), median
            over steps, with range
@@ -43,14 +42,13 @@ CLASSES, IMAGE_SIZE = 1000, 227
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Prints a table; writes the numbers to the file named by the first argument, if there is one;
-    returns them.
-    """
+    """Print a table; return the numbers, and write them to the file named first, if any."""
     arguments = sys.argv[1:] if arguments is None else arguments
     results = {"steps": STEPS, "cases": []}
     print("AlexNet 227 x 227, forward and backward, images/s, median of", STEPS, "steps")
     print(
-        f"{'batch':>5} {'threads':>7} {'normalization':>13} {'refgf':>7} {'plain':>7} {'torch':>7} {'ratio':>6}   "
+        f"{'batch':>5} {'threads':>7} {'normalization':>13} "
+        f"{'refgf':>7} {'plain':>7} {'torch':>7} {'ratio':>6}   "
         f"{'range':<13} {'cpu':>5} {'plain':>5} {'of matmul: refgf':>16} {'plain':>6} {'torch':>6} "
         f"{'peak MiB: refgf':>15} {'plain':>6} {'torch':>6}"
     )
@@ -65,16 +63,11 @@ def main(arguments: list[str] | None = None) -> dict:
     )
     if theirs := results["cases"][0]["torch"]:
         rates = [1e-9 * side["matmul_flops_per_cpu_second"] for side in (ours, theirs)]
-        print(
-            "a product of 2048 x 2048, GFLOP/s of one core: refgf's BLAS {:.0f}, PyTorch's {:.0f}".format(
-                *rates
-            )
-        )
+        told = "refgf's BLAS {:.0f}, PyTorch's {:.0f}".format(*rates)
+        print(f"a product of 2048 x 2048, GFLOP/s of one core: {told}")
         print("kernels of PyTorch:", "; ".join(theirs["kernels"]))
     if "OPENBLAS_CORETYPE" in os.environ:
-        print(
-            "OPENBLAS_CORETYPE is set: these are not the kernels that OpenBLAS would choose for this processor"
-        )
+        print("OPENBLAS_CORETYPE is set: OpenBLAS would choose other kernels for this processor")
     if arguments:
         Path(arguments[0]).write_text(json.dumps(results, indent=1) + "\n")
     return results
@@ -82,22 +75,20 @@ def main(arguments: list[str] | None = None) -> dict:
 
 def row(case):
     ours, plain, theirs = (case[name] for name in SIDES)
-    versus, torch_share, torch_mib = (
-        f"{'-':>7} {'-':>6}   {'no PyTorch':<13} {'-':>5} {'-':>5}",
-        "-",
-        "-",
-    )
+    versus = f"{'-':>7} {'-':>6}   {'no PyTorch':<13} {'-':>5} {'-':>5}"
+    torch_share = torch_mib = "-"
     if theirs:
         spread = f"{case['ratio_min']:.2f} to {case['ratio_max']:.2f}"
         versus = (
-            f"{theirs['images_per_s']:>7.1f} {case['ratio']:>6.2f}   {spread:<13} {case['cpu_ratio']:>5.2f} "
-            f"{case['by_default']['ratio']:>5.2f}"
+            f"{theirs['images_per_s']:>7.1f} {case['ratio']:>6.2f}   {spread:<13} "
+            f"{case['cpu_ratio']:>5.2f} {case['by_default']['ratio']:>5.2f}"
         )
         torch_share, torch_mib = f"{theirs['of_matmul']:.2f}", f"{theirs['peak_mib']:.0f}"
     setting = f"{case['batch']:>5} {case['threads']:>7} {case['normalization']:>13}"
     rates = f"{ours['images_per_s']:>7.1f} {plain['images_per_s']:>7.1f}"
     shares = f"{ours['of_matmul']:>16.2f} {plain['of_matmul']:>6.2f} {torch_share:>6}"
-    return f"{setting} {rates} {versus} {shares} {ours['peak_mib']:>15.0f} {plain['peak_mib']:>6.0f} {torch_mib:>6}"
+    peaks = f"{ours['peak_mib']:>15.0f} {plain['peak_mib']:>6.0f} {torch_mib:>6}"
+    return f"{setting} {rates} {versus} {shares} {peaks}"
 
 
 def measure(batch, threads, normalization):
@@ -147,8 +138,9 @@ def spread_of(ratios):
 
 
 def start(side, batch, threads, normalization):
-    """A process that answers "step" with [seconds, processor seconds] and "end" with a dictionary;
-    None if missing.
+    """A process that answers "step" with [seconds, processor seconds], "end" with a dictionary.
+
+    None where PyTorch is missing.
     """
     blas = str(threads) if side == "torch" else "1"
     environment = os.environ | {
@@ -169,7 +161,7 @@ def ask(process, question):
     answer = process.stdout.readline()
     if not answer:
         raise RuntimeError(
-            f"{process.args}: ended with exit code {process.wait()} instead of answering {question!r}"
+            f"{process.args}: got exit code {process.wait()}; wanted an answer to {question!r}"
         )
     return json.loads(answer)
 
@@ -247,6 +239,8 @@ def matmul_rate(library, n=2048):
 
 def torch_side(batch, threads, normalization):
     import torch
+
+    sys.path.append(str(Path(__file__).resolve().parents[1] / "baselines"))
     from test_nn_torch import torch_alexnet
 
     from refgf.nn.alexnet import AlexNet

@@ -33,9 +33,7 @@ BAR = 1.3  # of the limit
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Prints a table; writes the numbers to the file named by the first argument, if there is one;
-    returns them.
-    """
+    """Print a table; return the numbers, and write them to the file named first, if any."""
     arguments = sys.argv[1:] if arguments is None else arguments
     tensors = AlexNet(1000, normalization="none").tensors
     n = sum(spec.size for spec in tensors)

@@ -23,9 +23,7 @@ THETAS, SIZES = [1000 * 1.12**i for i in range(100)], [2**k for k in range(1, 13
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Prints the times; writes them to the file named by the first argument, if there is one;
-    returns them.
-    """
+    """Print the times; return the numbers, and write them to the file named first, if any."""
     arguments = sys.argv[1:] if arguments is None else arguments
     ready, seconds = resnet50().gradients(0.2, 0.1, itemsize=1), []
     for _ in range(ROUNDS):

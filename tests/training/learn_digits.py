@@ -1,7 +1,6 @@
-"""Train a width-1/8 AlexNet on the bundled digits over all ranks; rank 0 prints the accuracy of
-every epoch as JSON.
+"""Train a width-1/8 AlexNet on the bundled digits; rank 0 prints each epoch's accuracy as JSON.
 
-    mpiexec -n 8 python tests/training/learn_digits.py
+mpiexec -n 8 python tests/training/learn_digits.py
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
@@ -29,9 +28,7 @@ EPOCHS, WARMUP_EPOCHS, IMAGES_PER_RANK = 12, 2, 8
 
 
 def rate(step: int, each: int) -> float:
-    """Rises over the first epochs, then falls along a line to nothing; `each`: steps of an
-    epoch.
-    """
+    """Rises over the first epochs, then falls linearly to 0. each: steps of an epoch."""
     return warmup(polynomial_decay(RATE, step, EPOCHS * each, power=1), step, WARMUP_EPOCHS * each)
 
 

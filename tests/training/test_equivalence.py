@@ -1,5 +1,4 @@
-"""p ranks compute what 1 rank computes: within the bound that rounding sets, and bit for bit where
-the order is fixed.
+"""p ranks compute what 1 rank computes: within rounding, and bit for bit in a fixed order.
 
 The bound is derived in refgf/oracle/definitions/rounding.py. `pytest -s` prints how much of it is
 used up.
@@ -31,10 +30,11 @@ from refgf.training.step import parameter_hash, replica, train_step
 
 RATE, MOMENTUM, DECAY = 1e-3, 0.9, 5e-4
 SGD = functools.partial(MomentumSGD, momentum=MOMENTUM, weight_decay=DECAY)
+# the bound grows about a hundredfold a step: float32 has room for one
 STEPS = {
     np.float64: 3,
     np.float32: 1,
-}  # the bound grows about a hundredfold a step: float32 has room for one
+}
 # of 0 to 11: no choice (ReLU, pooling) is closer than 5e-5 of a typical value, far above float32's
 # rounding
 SEED = 10
@@ -56,9 +56,7 @@ def shares(kind, size, samples):
 
 @dataclass
 class Recorded:
-    """What one rank saw: per step the parameters and velocity before it, the summed gradients, its
-    own choices.
-    """
+    """What one rank saw: per step parameters and velocity before it, summed gradients, choices."""
 
     size: int
     rank: int
@@ -168,9 +166,7 @@ def joined(arrays):
 
 
 def distance(got, expected):
-    """(step, difference / allowed) at the worst element of gradients and parameters, over the
-    steps.
-    """
+    """(step, difference / allowed) with the largest quotient of gradients and parameters."""
     worst = []
     for step in range(len(got.gradients)):
         for values, reference, allowed in (
@@ -203,9 +199,7 @@ def test_p_ranks_give_the_parameters_of_one(on_ranks, dtype, algorithm, kind):
 
 
 def require_same_choices(got, expected, kind):
-    """The bound holds for evaluations with the exact gradient's choices. float64: nobody could
-    choose otherwise.
-    """
+    """The bound holds for the exact gradient's choices; in float64 no other choice is possible."""
     for step, rounding in enumerate(expected.bounds):
         samples = len(rounding.choices[0])
         mine = shares(kind, got.size, samples)[got.rank]
@@ -227,9 +221,7 @@ def test_mistakes_violate_the_bound(on_ranks, dtype, mistake):
 
 
 def test_the_bound_says_something():
-    """Relative to the largest gradient of each tensor: in float64 far below 1e-6, in float32 below
-    1.
-    """
+    """Relative to each tensor's largest gradient: in float64 far below 1e-6, in float32 below 1."""
     for dtype, limit in ((np.float64, 1e-8), (np.float32, 0.5)):
         first = wanted(3, dtype).bounds[0]
         assert (
@@ -239,9 +231,7 @@ def test_the_bound_says_something():
 
 
 def stacked(comm, algorithm, theta, overlap):
-    """The hash of the parameters after two steps of the network of the lessons, dropout
-    included.
-    """
+    """The hash of the parameters after two steps of the lessons' network, with dropout."""
     network = AlexNet(10, 67, 1 / 16)
     network.dropout_rng = np.random.default_rng([SEED, comm.rank])
     model = replica(network, SGD, seed=SEED)

@@ -1,6 +1,4 @@
-"""GradientFlow as an object: what it refuses, what it tells, dense mixed precision, a real
-network.
-"""
+"""GradientFlow as an object: refusals, observers, dense mixed precision, a real network."""
 
 import dataclasses
 import functools
@@ -34,9 +32,7 @@ from refgf.training.step import train_step
 @pytest.mark.parametrize("overlapped", [False, True])
 @pytest.mark.parametrize("theta", [0, 40, np.inf])
 def test_dense_mixed_precision_is_that_of_the_definition(on_ranks, theta, overlapped):
-    """Float16 on the wire, dynamic scale through overflows, float32 master weights, rounded working
-    copy.
-    """
+    """float16 wire, dynamic scale through overflows, float32 master weights, working copy."""
 
     def body(comm):
         p, rank = comm.Get_size(), comm.Get_rank()
@@ -83,9 +79,7 @@ def both_sets():
 
 
 def train_alexnet(comm, allreduce=direct_allreduce, **parts):
-    """Three steps with batch normalisation and dropout, shards uneven. -> (bits of the parameters,
-    running statistics)
-    """
+    """Three steps, uneven shards. -> (bits of the parameters, running statistics)"""
     train, _ = both_sets()
     network = AlexNet(10, 67, width=1 / 32)
     network.dropout_rng = np.random.default_rng(comm.Get_rank())
@@ -226,9 +220,7 @@ def test_gradients_out_of_order_or_missing_are_refused():
 
 
 def test_other_threads_arrays_are_waited_for(monkeypatch):
-    """On a GPU an array may be announced before it is computed; here a lock plays the stream's
-    event.
-    """
+    """On a GPU an array may be announced before it is computed; a lock plays the event."""
     computed = threading.Event()
     monkeypatch.setattr(overlap, "mark", lambda x: computed)
     monkeypatch.setattr(overlap, "follow", lambda x, event: event.wait(10))

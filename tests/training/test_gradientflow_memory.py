@@ -41,9 +41,7 @@ class Large(Prescribed):
 
 
 def peaks(steps=4, **parts):
-    """Most bytes that a rank had at once in each step, averaged over ranks (they are threads of one
-    process).
-    """
+    """Peak bytes in each step, averaged over ranks, which are threads of one process."""
     found = []
 
     def body(comm):
@@ -98,9 +96,7 @@ def short_blocks(monkeypatch):
 @pytest.mark.parametrize("form", ["dgc", "history"])
 @pytest.mark.parametrize("algorithm", [ring_allreduce, direct_allreduce], ids=["ring", "direct"])
 def test_memory(short_blocks, algorithm, form, parts):
-    """Dense first step, then sparse ones; 5 % for blocks, norms and Python. The bound is not a
-    generous one either.
-    """
+    """A dense step, then sparse ones; 5 % for blocks, norms and Python. The bound is tight."""
     dense, *_, sparse = peaks(allreduce=algorithm, form=form, **STACK, **parts)
     assert dense < 1.05 * allowed(algorithm, 100, form)
     assert (

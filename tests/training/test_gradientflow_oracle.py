@@ -1,6 +1,4 @@
-"""Every combination of the stack against the definition, step by step: weights, what is kept,
-choices, scale.
-"""
+"""Every stack against the definition, step by step: weights, residual, choices, scale."""
 
 import math
 
@@ -14,7 +12,7 @@ from refgf.exchange.chunk_choice import Density
 from refgf.engine.residual import FusedResidual
 from refgf.exchange.momentum_correction import FORMS, Residual
 from refgf.exchange.precision import LossScale
-from refgf.oracle.definitions import CSCSettings, csc_run, percent_of_step, same_bits
+from refgf.oracle.definitions import CSCRunSettings, csc_run, percent_of_step, same_bits
 from refgf.comm.direct import direct_allreduce
 from refgf.comm.ring import ring_allreduce
 
@@ -27,9 +25,7 @@ ENGINE = pytest.mark.parametrize("engine", [False, True], ids=["plain", "engine"
 
 
 def gradients(rank, dyadic, steps=STEPS):
-    """Of one rank, for each step. dyadic: few bits each, so that all sums are exact; else order
-    matters.
-    """
+    """Of one rank, for each step. dyadic: few bits, so sums are exact; else order matters."""
     rng = np.random.default_rng([7, rank])
     if dyadic:
         return rng.integers(-16, 17, (steps, N)).astype(np.float32) / 8
@@ -116,7 +112,7 @@ def judge(
     mistake=lambda reports: reports,
 ):
     size = comm.Get_size()
-    settings = CSCSettings(
+    settings = CSCRunSettings(
         SIZES,
         chunk,
         form,
@@ -240,9 +236,7 @@ def test_the_comparison_can_fail(on_ranks):
 
 
 def test_the_data_are_order_sensitive(on_ranks):
-    """On these data ring and direct give different bits; otherwise the tests above would prove less
-    than they say.
-    """
+    """On these data ring and direct differ, or the tests above would prove less."""
 
     def body(comm):
         g = gradients(comm.Get_rank(), dyadic=False)[0]

@@ -1,6 +1,4 @@
-"""A network of float16 has master weights and sums of float32: it trains as one of float32 with
-rounded weights does.
-"""
+"""A float16 network has float32 master weights and sums: it trains as a rounded float32 one."""
 
 import numpy as np
 import pytest
@@ -22,15 +20,12 @@ from refgf.comm.direct import direct_allreduce
 from refgf.training.evaluation import averaged_statistics
 from refgf.training.step import replica, train_step
 
-RATE = (
-    2.0**-14
-)  # below half of float16's last bit beside 1: a weight of float16 alone would never move
+# below half of float16's last bit at 1: a float16 weight would never move
+RATE = 2.0**-14
 
 
 def train(comm, dtype, parts):
-    """Masters and working weights after five steps; the samples are few bits each, so all sums are
-    exact in float16.
-    """
+    """Master and working weights after five steps. Samples have few bits, so sums are exact."""
     network = Prescribed(dtype, initial=np.ones(N, dtype))
     accumulates = parts.get("accumulates", False)
     parts = {name: value for name, value in parts.items() if name != "accumulates"}
@@ -122,9 +117,7 @@ def test_a_float16_network_learns_what_a_float32_one_does():
 
 
 def test_daso_computes_with_what_it_has_received():
-    """Working weights are the rounded masters after every meeting, the same on all ranks when these
-    are.
-    """
+    """Working weights are the rounded master weights after every batch, on all ranks."""
 
     def body(comm, phase):
         model = replica(Prescribed(np.float16, initial=np.ones(N, np.float16)))

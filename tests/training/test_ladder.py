@@ -24,9 +24,8 @@ from refgf.exchange.precision import LossScale
 from refgf.comm.direct import direct_allreduce
 from refgf.comm.ring import ring_allreduce
 
-EXACT = dict(
-    momentum=0.5, weight_decay=0.25, dtype=np.float64
-)  # dyadic, as the data; 5 steps need up to 40 bits
+# dyadic, as the data; 5 steps need up to 40 bits
+EXACT = dict(momentum=0.5, weight_decay=0.25, dtype=np.float64)
 
 
 def train(comm, dyadic=True, allreduce=direct_allreduce, dtype=np.float32, **parts):
@@ -40,7 +39,7 @@ def train(comm, dyadic=True, allreduce=direct_allreduce, dtype=np.float32, **par
         return flow.model.parameters.flat.tobytes()
 
 
-def alone(**parts):
+def one_rank(**parts):
     """One rank by itself, for p ranks to be compared with."""
     return threads.run(1, lambda comm: train(comm, **parts))[0]
 
@@ -48,12 +47,12 @@ def alone(**parts):
 @pytest.mark.parametrize("algorithm", [ring_allreduce, direct_allreduce])
 def test_p_ranks_are_one_rank(on_ranks, algorithm):
     """With uneven shards (8 samples on 3 and 5 ranks)."""
-    wanted = alone(allreduce=algorithm, **EXACT)
+    wanted = one_rank(allreduce=algorithm, **EXACT)
     on_ranks(lambda comm: same(train(comm, allreduce=algorithm, **EXACT), wanted))
 
 
 def test_p_ranks_are_not_one_rank_on_other_data(on_ranks):
-    wanted = alone(dyadic=False, **EXACT)
+    wanted = one_rank(dyadic=False, **EXACT)
     on_ranks(lambda comm: same(train(comm, dyadic=False, **EXACT), wanted, comm.Get_size() == 1))
 
 
@@ -81,9 +80,7 @@ def test_lazy_is_not_eager_on_the_ring(on_ranks):
 @pytest.mark.parametrize("wire", [None, np.float16])
 @pytest.mark.parametrize("density", [None, 30])
 def test_pipelined_is_step_by_step(on_ranks, density, wire):
-    """Sleeping or not, in segments of one or two elements; the communication thread has its own
-    messages in flight.
-    """
+    """Sleeping or not, in segments of one or two elements, in a communication thread or not."""
     pipelined_ring = functools.partial(pipelined, algorithm=ring.allreduce, segment_bytes=4)
 
     def body(comm):
@@ -99,9 +96,7 @@ def test_pipelined_is_step_by_step(on_ranks, density, wire):
 @pytest.mark.parametrize("density", [None, 30])
 @pytest.mark.parametrize("short_bytes", [0, 100])
 def test_shared_memory_is_direct(on_ranks, density, wire, short_bytes):
-    """With the gradients in shared memory, in pieces of a few elements, and whole; sequential and
-    overlapped.
-    """
+    """In segments of a few elements, and whole; sequential and overlapped."""
     made = []
 
     def shared(comm, wire=None):
@@ -155,9 +150,7 @@ def test_overlapped_is_sequential(on_ranks, density, wire):
 
 
 def test_csc_history_at_100_percent_is_dense(on_ranks):
-    """On any data. theta infinite: its calls end with tensors in dense training, with chunks in
-    sparse.
-    """
+    """On any data, theta infinite: dense calls end with tensors, sparse ones with chunks."""
 
     def body(comm):
         parts = dict(dyadic=False, momentum=0.9, weight_decay=0.01)
@@ -173,9 +166,8 @@ def test_csc_history_at_100_percent_is_dense(on_ranks):
 
 def test_csc_dgc_at_100_percent_is_dense_on_exact_data(on_ranks):
     def body(comm):
-        exact = EXACT | {
-            "weight_decay": 0.25 * comm.Get_size()
-        }  # a rank's share of it must be dyadic
+        # a rank's share of it must be dyadic
+        exact = EXACT | {"weight_decay": 0.25 * comm.Get_size()}
         same(train(comm, density=100, chunk=8, form="dgc", **exact), train(comm, **exact))
         other = dict(dyadic=False, momentum=0.9)
         same(
@@ -188,9 +180,7 @@ def test_csc_dgc_at_100_percent_is_dense_on_exact_data(on_ranks):
 
 
 def test_masked_at_100_percent_has_no_momentum(on_ranks):
-    """Factor masking clears the momentum of all that was sent; after the dense first step that is
-    everything.
-    """
+    """Masking clears the momentum of what was sent: everything, after the dense first step."""
 
     def body(comm):
         masked = train(comm, density=100, chunk=8, form="dgc_masked", momentum=0.5)

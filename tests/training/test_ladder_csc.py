@@ -1,6 +1,4 @@
-"""What CSC must keep true in every step, bit for bit: nothing is lost, these bytes and no others,
-no trace of a bad step.
-"""
+"""CSC in every step, bit for bit: nothing is lost, exact bytes, no trace of a bad step."""
 
 import dataclasses
 import math
@@ -21,9 +19,7 @@ from refgf.oracle.definitions import csc_payload_bytes, direct_traffic, lazy_cal
 @pytest.mark.parametrize("residual", [Residual, FusedResidual])
 @pytest.mark.parametrize("form", FORMS)
 def test_nothing_is_lost(on_ranks, form, residual):
-    """On every rank and after every step, on exact data: what was sent and what is kept is all
-    there was.
-    """
+    """On every rank and after every step, on exact data: sent + residual = all gradients."""
 
     def body(comm):
         own = {"form": form, "residual": residual}
@@ -62,9 +58,7 @@ def test_nothing_is_lost(on_ranks, form, residual):
 @pytest.mark.parametrize("residual", [Residual, FusedResidual])
 @pytest.mark.parametrize("form", FORMS)
 def test_what_is_kept_does_not_depend_on_who_looks(on_ranks, form, residual):
-    """What a step leaves to the next one is the same, done there or when a checkpoint asks; a
-    skipped step included.
-    """
+    """Deferred bookkeeping gives the same bits in the next step or for a checkpoint, skips too."""
 
     def body(comm):
         kept = []
@@ -97,9 +91,7 @@ def test_what_is_kept_does_not_depend_on_who_looks(on_ranks, form, residual):
 
 
 def spy_on_packing(csc):
-    """What this rank has put into the packed buffer, before it is summed. -> function(sent) ->
-    (k,)
-    """
+    """This rank's packed buffer, before it is summed. -> function(sent) -> (k,)"""
     packed = []
     allreduce = csc.transport.allreduce
 
@@ -121,9 +113,7 @@ def spy_on_packing(csc):
 @pytest.mark.parametrize("wire", [None, "float16"])
 @pytest.mark.parametrize("theta", [0, 40, math.inf])
 def test_bytes_are_the_chosen_chunks_the_norms_and_a_flag(on_ranks, theta, wire):
-    """What travels, message by message: the calls by the ring, the C norms and the flag directly.
-    Nothing else.
-    """
+    """By message: the calls by the ring, C norms and the flag by the direct one, nothing else."""
 
     def body(comm):
         traced = TracedComm(comm)

@@ -7,9 +7,8 @@ from refgf.training.rates import linear_scaling, polynomial_decay, warmup
 
 def test_linear_scaling():
     assert linear_scaling(0.1, 256) == 0.1
-    assert linear_scaling(0.1, 8192) == pytest.approx(
-        3.2, rel=1e-15
-    )  # Goyal et al.: 8192 images, rate 3.2
+    # Goyal et al.: 8192 images, rate 3.2
+    assert linear_scaling(0.1, 8192) == pytest.approx(3.2, rel=1e-15)
     assert linear_scaling(0.5, 64, base_batch=32) == 1.0
 
 

@@ -42,7 +42,7 @@ from refgf.oracle.definitions.csc import (
     zero_residual,
 )
 from refgf.oracle.definitions.csc_step import (
-    CSCSettings,
+    CSCRunSettings,
     chosen_rates,
     csc_payload_bytes,
     csc_run,

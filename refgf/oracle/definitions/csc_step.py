@@ -28,7 +28,7 @@ from refgf.oracle.definitions.scaling import all_finite, next_scale
 
 
 @dataclass(frozen=True)
-class CSCSettings:
+class CSCRunSettings:
     """sizes: elements of each tensor, in the pool's order; decayed: bools per tensor, None: all."""
 
     sizes: tuple
@@ -53,7 +53,7 @@ class CSCSettings:
             )
 
 
-def csc_start(w: np.ndarray, p: int, s: CSCSettings) -> dict:
+def csc_start(w: np.ndarray, p: int, s: CSCRunSettings) -> dict:
     """The state before the first step, which is dense."""
     return {
         "w": w.copy(),
@@ -67,7 +67,7 @@ def csc_start(w: np.ndarray, p: int, s: CSCSettings) -> dict:
 
 
 def csc_step(
-    state: dict, gs: Arrays, s: CSCSettings, percent_next: float, dense_next: bool = False
+    state: dict, gs: Arrays, s: CSCRunSettings, percent_next: float, dense_next: bool = False
 ) -> tuple[dict, dict]:
     """C8: one step. gs: p local gradients (n,) float32. -> (state, report)
 
@@ -112,7 +112,7 @@ def csc_step(
 def csc_run(
     w: np.ndarray,
     gs: list[Arrays],
-    s: CSCSettings,
+    s: CSCRunSettings,
     percents: list[tuple[float, bool]],
     lists: list | None = None,
 ) -> list[dict]:
@@ -145,7 +145,7 @@ def sent_elements(chosen: list[int] | None, n: int, chunk: int) -> np.ndarray:
     return sent
 
 
-def exchange_packed(packed: Arrays, state: dict, s: CSCSettings) -> np.ndarray:
+def exchange_packed(packed: Arrays, state: dict, s: CSCRunSettings) -> np.ndarray:
     """The allreduce of the packed chunks, with the loss scale around the wire type (P4).
 
     theta applies to packed bytes. The rule of L1 is evaluated after each chunk, in a dense step
@@ -167,7 +167,7 @@ def skip_step(state: dict, scale: float) -> dict:
     return {**state, "scale": scale, "good_steps": 0}
 
 
-def local_gradient(w: np.ndarray, g: np.ndarray, s: CSCSettings, p: int) -> np.ndarray:
+def local_gradient(w: np.ndarray, g: np.ndarray, s: CSCRunSettings, p: int) -> np.ndarray:
     """C12: weight decay. dgc: each rank adds (decay / p) w to g before momentum; the exchange sums.
 
     history, none: nothing is added here. After the exchange the update adds (decay * gap) w, with
@@ -177,7 +177,7 @@ def local_gradient(w: np.ndarray, g: np.ndarray, s: CSCSettings, p: int) -> np.n
 
 
 def update(
-    state: dict, total: np.ndarray, sent: np.ndarray, s: CSCSettings
+    state: dict, total: np.ndarray, sent: np.ndarray, s: CSCRunSettings
 ) -> tuple[np.ndarray, np.ndarray]:
     """C11: only sent elements are updated. -> (w, velocity)
 
@@ -206,7 +206,9 @@ def update(
     return w, velocity
 
 
-def chosen_rates(w: np.ndarray, total: np.ndarray, sent: np.ndarray, s: CSCSettings) -> np.ndarray:
+def chosen_rates(
+    w: np.ndarray, total: np.ndarray, sent: np.ndarray, s: CSCRunSettings
+) -> np.ndarray:
     """C13: LARS ratios (M4) use the sent elements of each tensor only: all ranks hold these alike.
 
     -> (k,), rate times ratio of each sent element
@@ -241,5 +243,5 @@ def _lengths(n: int, chunk: int) -> list[int]:
     return [j - i for i, j in chunk_bounds(n, chunk)]
 
 
-def _per_element(s: CSCSettings) -> np.ndarray | None:
+def _per_element(s: CSCRunSettings) -> np.ndarray | None:
     return None if s.decayed is None else np.repeat(np.array(s.decayed, bool), s.sizes)

@@ -21,9 +21,8 @@ def awkward():
         .astype(np.uint32)
         .view(np.float32)
     )
-    nans = np.array([0x7F800001, 0xFF80FFFF], np.uint32).view(
-        np.float32
-    )  # without their lower half they are infinities
+    # without their lower half they are infinities
+    nans = np.array([0x7F800001, 0xFF80FFFF], np.uint32).view(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         near = np.concatenate([near, -near, [0, -0.0, np.inf, -np.inf, 3.4e38, np.nan]]).astype(
             np.float32

@@ -1,6 +1,4 @@
-"""DASO against its definition, beyond the golden cases: every kind of node, counts, the limits,
-what is refused.
-"""
+"""DASO against its definition, beyond the golden cases: nodes, counts, limits, refusals."""
 
 import functools
 
@@ -114,9 +112,8 @@ def test_on_ranks_the_bits_of_the_definition(on_ranks):
     on_ranks(body)
 
 
-ABORTED = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnhandledThreadExceptionWarning"
-)  # ranks that another ended
+# ranks that another rank ended
+ABORTED = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
 
 @ABORTED
@@ -187,9 +184,11 @@ def test_blocking_in_every_batch_is_synchronous_training(size, nodes):
 
 
 def test_cycling_keeps_the_mean_over_nodes_of_what_blocking_would_have():
-    """Gradients do not depend on the parameters here: averaging late or early, momentum or not, is
-    linear. At the end of an epoch without merges (B beyond it) parameters are those of synchronous
-    training but for rounding."""
+    """An epoch without merges (B beyond it) ends with synchronous training's parameters.
+
+    Gradients do not depend on the parameters here, so averaging is linear, late or early, with
+    momentum or without: only rounding differs.
+    """
     gs, size = gradients(4, 6, dyadic=True), 4
 
     def body(comm, phase):
@@ -211,9 +210,7 @@ def both_sets():
 
 
 def test_alexnet_and_the_loss_of_all_ranks_decide(on_ranks):
-    """Two epochs of a real network: evaluation at the end, phases fed with the mean loss of all
-    ranks.
-    """
+    """A real network: evaluation at the end, phases get the mean loss of all ranks."""
 
     def body(comm):
         train, held_out = both_sets()
@@ -257,9 +254,8 @@ def test_messages_and_bytes_of_an_epoch(size, nodes, phase):
             9,
             chunk=30,
         ) as stack:
-            stack._end_epoch = lambda: (
-                None
-            )  # the loss of all ranks, and the agreement before, are not the exchange
+            # the loss of all ranks, and the agreement before it, are not the exchange
+            stack._end_epoch = lambda: None
             traced.reset()
             run(comm, stack, gradients(size, 9, dyadic=True))
             stack._thread.wait()

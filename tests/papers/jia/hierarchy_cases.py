@@ -29,7 +29,7 @@ def equal(nodes):
 
 
 def ring_folds(xs, wire):
-    """[sum of slice s] over these ranks in ring order s, s+1, ..., before it travels."""
+    """[sum of slice s] over these ranks in ring order s, s+1, ..., before it is sent."""
     k, folds = len(xs), []
     for s, part in enumerate(slices(xs[0].size, len(xs))):
         total = xs[s][part]

@@ -1,6 +1,4 @@
-"""One rank with K parts is K ranks with one part each, bit for bit; a step that is not accepted
-changes nothing.
-"""
+"""K micro-batches on one rank give the bits of K ranks with one each."""
 
 import functools
 
@@ -43,9 +41,8 @@ def train(comm, take, seed=3, **parts):
 
 
 SAME_BITS = [(size, parts) for size in (1, 2, 5, 16) for parts in ({}, {"trust": 0.01})]
-SAME_BITS += [
-    (1, {"wire": np.float16, "loss_scale": LossScale(2.0**12)})
-]  # p ranks round p times, a sum of parts once
+# p ranks round p times, a sum of parts once
+SAME_BITS += [(1, {"wire": np.float16, "loss_scale": LossScale(2.0**12)})]
 
 
 @pytest.mark.parametrize("size, parts", SAME_BITS)
@@ -60,16 +57,13 @@ def test_parts_of_one_rank_are_ranks_with_one_part(size, parts):
     one = threads.run(1, lambda comm: train(comm, all_parts, **parts))[0]
     assert many[0] == one[0]
     assert np.allclose(many[2], one[2], rtol=1e-12)
-    if (
-        size <= BATCH
-    ):  # a rank without images keeps its old statistics, a part without images does not count
+    # a rank without images keeps its statistics; an empty micro-batch does not count
+    if size <= BATCH:
         assert np.allclose(many[1], one[1], rtol=1e-5, atol=1e-7)
 
 
 def test_ranks_that_accumulate(on_ranks):
-    """Each of p ranks with several parts, overlapped and lazily: all hold the same, and it is not
-    one part alone.
-    """
+    """p ranks with several micro-batches, overlapped and lazily, hold the same; none is lost."""
 
     def body(comm):
         p, rank = comm.Get_size(), comm.Get_rank()
@@ -115,9 +109,8 @@ def test_a_step_that_is_not_accepted_changes_nothing(on_ranks):
             ).all()
             g[0, 5] = 1
             accumulated_step(flow.model, flow, [(image[None], None) for image in g], 1, 1.0)
-            assert (
-                flow.result.accepted and (flow.model.network.running[0] == 1).all()
-            )  # the mean of the parts' 1, not 2
+            # the mean of the micro-batches' 1, not 2
+            assert flow.result.accepted and (flow.model.network.running[0] == 1).all()
 
     on_ranks(body)
 

@@ -1,6 +1,4 @@
-"""LARS against its definition, bit for bit on data whose norms are exact, and whole against
-parts.
-"""
+"""LARS against its definition: bit for bit on data whose norms are exact; whole against slices."""
 
 import numpy as np
 import pytest
@@ -30,9 +28,8 @@ def test_steps_are_those_of_the_definition(block, decay):
         g = dyadic(10 + step)
         w, v = lars_step(w, v, g, LARSSettings(SIZES, 0.3, 0.9, 0.01, decay, DECAYED))
         optimizer.step(g, 0.3)
-        close = dict(
-            rtol=1e-6, atol=0
-        )  # norms of the second step's weights are sums of n numbers, ours are not exact
+        # norms of the second step's weights are sums of n numbers, ours are not exact
+        close = dict(rtol=1e-6, atol=0)
         assert (
             same_bits(optimizer.parameters, w)
             if step == 0

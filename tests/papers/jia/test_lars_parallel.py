@@ -1,6 +1,4 @@
-"""LARS's norms formed by all ranks together: the shares cover everything once, the result is that
-of one rank alone.
-"""
+"""LARS's norms in parallel: shares cover each element once, and give one rank's result."""
 
 import math
 from collections import namedtuple
@@ -92,23 +90,21 @@ def test_on_exact_data_the_bits_are_those_of_one_rank(on_ranks, by):
         norms = ParallelNorms(
             collective(comm, recursive_doubling), comm.Get_rank(), comm.Get_size(), by
         )
-        alone, together = (
-            LARS(SPECS, dyadic(1), trust=0.01),
-            LARS(SPECS, dyadic(1), trust=0.01, norms=norms),
-        )
+        single = LARS(SPECS, dyadic(1), trust=0.01)
+        together = LARS(SPECS, dyadic(1), trust=0.01, norms=norms)
         for step in range(4):
-            alone.parameters[:], alone.velocity[:] = together.parameters, together.velocity
+            single.parameters[:], single.velocity[:] = together.parameters, together.velocity
             if step == 0:
                 assert (
                     norms(dyadic(1), dyadic(2), WHOLE).tolist()
                     == squared_norms(dyadic(1), dyadic(2), WHOLE).tolist()
                 )
             parts = None if step % 2 == 0 else [slice(8, 16), slice(16, 24), slice(40, 48)]
-            for optimizer in (alone, together):
+            for optimizer in (single, together):
                 optimizer.step(dyadic(10 + step), 0.3, parts, parts and [1, 2, 1])
             if step == 0:
-                assert same_bits(alone.parameters, together.parameters)
-            assert np.allclose(alone.parameters, together.parameters, rtol=1e-6, atol=0)
+                assert same_bits(single.parameters, together.parameters)
+            assert np.allclose(single.parameters, together.parameters, rtol=1e-6, atol=0)
         everybody = comm.allgather(together.parameters.tobytes())
         assert len(set(everybody)) == 1
 
@@ -160,9 +156,7 @@ def test_cost_is_one_allreduce_of_2L_float64(by, size):
 
 @pytest.mark.parametrize("size", [1, 3, 4])
 def test_a_rank_reads_its_share_only(size, monkeypatch):
-    """By slices 2n/p elements, by layers 2 times its tensors: of a network with one large layer
-    nearly all.
-    """
+    """By slices 2n/p elements, by layers twice its tensors: nearly all where one layer is large."""
     from refgf.papers.jia import lars
 
     specs = [
@@ -213,18 +207,15 @@ def test_float16_training_has_its_norms_from_the_float32_master(on_ranks, by):
             total = scaled_allreduce(list(step), 2.0**10)[0]
             settings = LARSSettings(SIZES, 0.5, 0.9, 0.01, 5e-4, DECAYED)
             w, v = lars_step(w, v, total, settings)
-            assert np.allclose(
-                master, w, rtol=2**-22, atol=0
-            )  # the order in which squares are added: a rounding a step
+            # the order in which squares are added: a rounding a step
+            assert np.allclose(master, w, rtol=2**-22, atol=0)
             assert same_bits(working, working_copy(master))
 
     on_ranks(body)
 
 
 def test_norms_of_float16_numbers_would_show():
-    """The seeded mistake: of these weights the squares are infinite in float16, and of these
-    gradients zero.
-    """
+    """Seeded mistake: in float16 the squares of these weights are infinite, of the gradients 0."""
     w, gs, got = threads.run(1, half_step)[0]
     with np.errstate(over="ignore", under="ignore"):
         half_w, half_g = w.astype(np.float16), gs[0, 0].astype(np.float16)
@@ -274,6 +265,6 @@ def test_a_wrong_sum_would_show(mistake):
         optimizer.step(dyadic(2), 0.3)
         return optimizer.parameters
 
-    alone = LARS(SPECS, dyadic(1), trust=0.01)
-    alone.step(dyadic(2), 0.3)
-    assert not np.allclose(threads.run(3, body)[0], alone.parameters, rtol=1e-4)
+    single = LARS(SPECS, dyadic(1), trust=0.01)
+    single.step(dyadic(2), 0.3)
+    assert not np.allclose(threads.run(3, body)[0], single.parameters, rtol=1e-4)

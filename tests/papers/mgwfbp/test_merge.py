@@ -109,9 +109,8 @@ def authors_groups(gradients, line):
     Layers L..1, all starts computed again after each merge. O(L^2).
     """
     count = len(gradients)
-    ready = [0.0] + [
-        seconds for seconds, _ in reversed(gradients)
-    ]  # layer 1 is generated last; ready[l] = tau_b + t_b
+    # layer 1 is generated last; ready[l] = tau_b + t_b
+    ready = [0.0] + [seconds for seconds, _ in reversed(gradients)]
     p = [0] + [nbytes for _, nbytes in reversed(gradients)]
     tc = [0.0] + [line(nbytes) for nbytes in p[1:]]
 

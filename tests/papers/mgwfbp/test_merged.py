@@ -1,6 +1,4 @@
-"""Merged gradients: one call for each group, the same sums as lazy allreduce, and a profile that
-all ranks agree on.
-"""
+"""Merged gradients: a call for each group, the sums of lazy allreduce, and an agreed profile."""
 
 import time
 
@@ -61,9 +59,7 @@ def test_groups_of_lazy_give_the_calls_of_lazy(theta):
 @pytest.mark.parametrize("overlapped", [False, True])
 @pytest.mark.parametrize("counts", GROUPS)
 def test_sums_and_messages(on_ranks, counts, overlapped):
-    """direct: the bits of one call and of lazy; ring: one ring for each group, and as many
-    messages.
-    """
+    """direct: the bits of one call and of lazy; ring: the bits and messages of a ring a group."""
 
     def body(comm):
         p, rank, groups = comm.Get_size(), comm.Get_rank(), explicit(counts)
@@ -195,9 +191,7 @@ def test_the_slowest_rank_counts_and_all_ranks_know(on_ranks):
 
 
 def test_profile_fit_merge_run(on_ranks):
-    """The four steps: whatever the times are, all ranks form the same groups, and the sums are
-    right.
-    """
+    """The four steps: for any times all ranks form the same groups, and the sums are right."""
 
     def body(comm):
         p, rank = comm.Get_size(), comm.Get_rank()

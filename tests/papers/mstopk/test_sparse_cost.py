@@ -1,4 +1,4 @@
-"""Closed forms of top-k's messages against the schedules that carry them."""
+"""Closed forms of top-k's messages against the schedules that send them."""
 
 import numpy as np
 import pytest
@@ -35,5 +35,5 @@ def test_hitopk_is_its_phases(m, g):
 
 
 def test_a_form_without_indices_is_caught():
-    """Seeded mistake: the values alone."""
+    """Seeded mistake: only the values are counted."""
     assert not np.isclose(allgather_s(8, 1000, 4), gather_s(8, 1000, 4, LINK))

@@ -1,6 +1,4 @@
-"""Top-k as an exchange: the definition's sums and bits, conservation, 100 % = dense, counted
-costs.
-"""
+"""Top-k: the definition's sums and bits, conservation, 100 % = dense, counted costs."""
 
 import functools
 
@@ -22,9 +20,7 @@ def rank_gradients(p, n, steps):
 
 
 def topk_sums(steps, k):
-    """The definition, step by step: accumulate, choose, send, keep; sums in rank order. -> [(sum,
-    kept per rank)]
-    """
+    """The definition, step by step; sums in rank order. -> [(sum, residual of each rank)]"""
     kept, results = [np.zeros_like(g) for g in steps[0]], []
     for gs in steps:
         total = np.zeros_like(gs[0])
@@ -64,9 +60,7 @@ def order_sensitive(p, n):
 
 @pytest.mark.parametrize("select", [exact_top_k, mstopk])
 def test_everything_is_the_dense_sum(on_ranks, select):
-    """At 100 %, for p that does not divide n too: the bits of the direct allreduce, but that no
-    zero is negative.
-    """
+    """At 100 % the bits of the direct allreduce, except that no zero is negative; any p."""
 
     def body(comm):
         p, r = comm.Get_size(), comm.Get_rank()
@@ -110,9 +104,7 @@ def hitopk(comm, n, percent, g, select=exact_top_k):
 
 
 def hitopk_sums(steps, g, percent):
-    """The definition: each slice is summed over a node in ring order, chosen from by its owner,
-    summed over nodes.
-    """
+    """The definition: sum each slice in its node, let its owner choose, sum over nodes."""
     p, n = len(steps[0]), steps[0][0].size
     kept = {(i, s): np.float32(0) for i in range(p // g) for s in range(g)}
     for gs in steps:
@@ -157,9 +149,7 @@ def test_hitopk_at_100_percent_is_the_dense_sum_of_two_levels():
 
 
 def test_hitopk_loses_nothing_over_nodes():
-    """Integers, so that sums are exact: all that was ever put in = all that came out + all that is
-    kept.
-    """
+    """Integers, so sums are exact: everything put in = everything sent + residuals."""
 
     def body(comm):
         exchange, put, out = hitopk(comm, 103, 3, 2), 0, 0
@@ -248,4 +238,4 @@ def test_what_is_not_cleared_is_caught():
             same.append(x.tobytes() == total.tobytes())
         return same
 
-    assert threads.run(2, body) == [[True, False]] * 2  # one step alone would not have shown it
+    assert threads.run(2, body) == [[True, False]] * 2  # one step would not show it

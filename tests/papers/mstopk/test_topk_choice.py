@@ -1,6 +1,4 @@
-"""The choice of top-k: exactly k, the definition's, the published bisection's; what bisection loses
-on real gradients.
-"""
+"""The choice of top-k: exactly k, as defined, as published; what bisection loses."""
 
 import functools
 
@@ -103,9 +101,7 @@ class NoExchange:
 
 @functools.cache
 def real_gradients(kind, steps):
-    """(n,) of a network that has learned digits for so many steps of 16 images; 0 steps: as
-    initialised.
-    """
+    """(n,) of a network after so many steps of 16 digits; 0 steps: as initialised."""
     network = (
         AlexNet(10, image_size=67, width=0.25)
         if kind == "alexnet"
@@ -131,9 +127,7 @@ def share_kept(g, k, start=0.0, rounds=30):
     "kind, steps", [("alexnet", 0), ("alexnet", 30), ("resnet50", 0), ("resnet50", 10)]
 )
 def test_mstopk_loses_at_most_a_percent_of_the_magnitude(kind, steps):
-    """At densities 0.1, 1 and 10 %, on gradients of digits, before and after some steps of
-    training.
-    """
+    """At densities 0.1, 1 and 10 %, on gradients of digits, untrained and after some steps."""
     g = real_gradients(kind, steps)
     assert g.size > 500_000 and np.count_nonzero(g) > g.size // 5
     for percent in (0.1, 1, 10):

@@ -17,9 +17,7 @@ from refgf.training.data import batches
 
 
 def run(comm, steps, bad=None, **parts):
-    """The bits of parameters and error after so many steps; step `bad` has an infinity on rank
-    0.
-    """
+    """The bits of parameters and error after some steps; step `bad` has an infinity on rank 0."""
     initial = np.random.default_rng(1).standard_normal(N).astype(np.float32)
     settings = dict(allreduce=SignSGD, momentum=0.5) | parts
     with stacks.new_flow(comm, Prescribed(initial=initial), **settings) as flow:

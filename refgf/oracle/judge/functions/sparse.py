@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from refgf.oracle.definitions import CSCSettings, chunk_bounds
+from refgf.oracle.definitions import CSCRunSettings, chunk_bounds
 from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.functions.judged import (
     JudgedFunction,
@@ -21,12 +21,12 @@ def importance(module: Any, case: Case) -> Outputs:
     return {"out.importance": module.importance(list(case["in.x"]), case.arguments["chunk"])}
 
 
-def csc_settings(case: Case) -> CSCSettings:
+def csc_settings(case: Case) -> CSCRunSettings:
     """The settings of a case: what it leaves out has its default."""
     a = case.arguments
-    given = {k: number(a[k]) for k in CSCSettings.__dataclass_fields__ if k in a}
+    given = {k: number(a[k]) for k in CSCRunSettings.__dataclass_fields__ if k in a}
     sizes, decayed = tuple(case["in.sizes"].tolist()), case.tensors.get("in.decayed")
-    return CSCSettings(sizes, decayed=None if decayed is None else tuple(decayed), **given)
+    return CSCRunSettings(sizes, decayed=None if decayed is None else tuple(decayed), **given)
 
 
 def csc_percents(case: Case) -> list[tuple]:

@@ -16,7 +16,9 @@ N = 17
 BLOCKING = [0, 0, 0]
 
 
-def run_case(name, why, statements, p, nodes, batches, phases, **settings):
+def run_case(
+    name: str, why: str, statements: str, p: int, nodes: int, batches: int, phases: list, **settings
+) -> Case:
     """daso_run over as many epochs as there are phases [B, L, W]."""
     rng = random_source("daso" + name)
     w = rng.standard_normal(N).astype(np.float32)
@@ -179,12 +181,12 @@ def traffic_cases() -> Iterator[Case]:
         yield make(name, "daso_traffic", "A12", why, arguments)
 
 
-def ranks_agree(case):
+def ranks_agree(case: Case) -> np.ndarray:
     """After which batches all ranks hold the same parameters. -> bool (T,)"""
     return np.array([all(same_bits(w[0], other) for other in w) for w in case["out.w"]])
 
 
-def states_of(case):
+def states_of(case: Case) -> list[dict]:
     return daso_run(
         case["in.w"],
         [list(step) for step in case["in.g"]],

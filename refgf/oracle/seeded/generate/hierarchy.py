@@ -32,7 +32,9 @@ def cases() -> Iterator[Case]:
         yield from group()
 
 
-def proving(name, function, statements, arguments, p, n, family):
+def proving(
+    name: str, function: str, statements: str, arguments: dict, p: int, n: int, family: str
+) -> Case:
     """A case whose numbers give other bits in ring order, if its family claims this."""
     for seed in range(20):
         x = inputs(family, p, n, "float32", random_source(name, seed), arguments["wire"])

@@ -1,7 +1,7 @@
 """Cases of the network's layers, in float64, each with a bound from the number of roundings."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from refgf.oracle.seeded.generate.families import make, random_source, require
 U = 2.0**-53
 
 
-def gamma(terms):
+def gamma(terms: int) -> float:
     """Relative error of a sum of products of this many terms, in any order."""
     return (terms + 1) * U / (1 - (terms + 1) * U)
 
@@ -65,11 +65,11 @@ def conv_cases() -> Iterator[Case]:
         yield case
 
 
-def bounds(names, factor, sizes):
+def bounds(names: str | list[str], factor: float, sizes: list) -> dict[str, np.ndarray]:
     return {f"bound.{name}": factor * np.asarray(size) for name, size in zip(names, sizes)}
 
 
-def check(case, function, at, name):
+def check(case: Case, function: Callable, at: np.ndarray, name: str) -> None:
     """N9: central differences agree with the gradient to 1e-6 of its largest element."""
     difference = np.abs(central_differences(function, at) - case[name])
     require(
@@ -256,7 +256,7 @@ def rounding_cases() -> Iterator[Case]:
     yield case
 
 
-def moved_loss(case, tensors):
+def moved_loss(case: Case, tensors: list[np.ndarray]) -> float:
     """N9 in one direction: relative error of the slope of the loss along a random direction."""
     rng, h = random_source("direction"), 1e-6
     directions = [rng.standard_normal(t.shape) for t in tensors]

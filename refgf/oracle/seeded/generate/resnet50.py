@@ -13,7 +13,7 @@ BLOCKS = [3, 4, 6, 3]
 CLASSES, BATCH = 4, 5
 
 
-def shapes():
+def shapes() -> list[tuple[int, ...]]:
     """161 shapes in the order of generation, at a 64th of the width: 1, 2, 4, 8 channels."""
     found = [norm(1, (7, 7, 3))]
     channels = 1
@@ -35,7 +35,7 @@ def shapes():
     ]
 
 
-def norm(outputs, before):
+def norm(outputs: int, before: tuple[int, ...]) -> list[tuple[int, ...]]:
     """beta, gamma, and the weight of the convolution that they follow."""
     return [(outputs,), (outputs,), (*before, outputs)]
 
@@ -69,7 +69,7 @@ def cases() -> Iterator[Case]:
     yield case
 
 
-def moved_loss(case, tensors):
+def moved_loss(case: Case, tensors: list[np.ndarray]) -> float:
     """N9 in one direction: relative error of the slope of the loss along a random direction."""
     rng, h = random_source("direction"), 1e-6
     directions = [rng.standard_normal(t.shape) for t in tensors]

@@ -3,7 +3,7 @@
 Numbers are small integers and momentum is 1/2, so that every norm is exact.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -19,8 +19,16 @@ PLAN = {"percent": 30, "warmup": (), "per_epoch": 5}
 
 
 def run_case(
-    name, why, statements="", p=3, steps=20, plan=None, change=None, dyadic=True, **settings
-):
+    name: str,
+    why: str,
+    statements: str = "",
+    p: int = 3,
+    steps: int = 20,
+    plan: dict | None = None,
+    change: Callable | None = None,
+    dyadic: bool = True,
+    **settings,
+) -> Case:
     """csc_run. change(g) alters the gradients (T, p, n); dyadic=False: norms are not exact."""
     rng, n = random_source("csc" + name), sum(SIZES)
     w = rng.integers(-16, 17, n).astype(np.float32) / 4
@@ -61,7 +69,7 @@ def form_cases() -> Iterator[Case]:
         )
 
 
-def ties_and_conservation(form):
+def ties_and_conservation(form: str) -> Iterator[Case]:
     why = f"{form}: 20 steps, ties in the norms, the first list from the dense step 0"
     case = run_case(f"csc-{form}", why, change=twins, form=form)
     require(ties_at_the_cut(case), case, "ties decide at least once")
@@ -106,7 +114,7 @@ def other_cases() -> Iterator[Case]:
     yield case
 
 
-def theta_case():
+def theta_case() -> Case:
     """Three chunks of 8 float16: the second ends on theta, and the third is sent with them."""
     why = "two packed chunks are exactly theta bytes on the wire: they wait for the third"
     lazily = {"wire": "float16", "theta_bytes": 2 * CHUNK * 2, "scale": 64.0}
@@ -147,23 +155,23 @@ def overflow_cases() -> Iterator[Case]:
     yield case
 
 
-def twins(g):
+def twins(g: np.ndarray) -> None:
     """Chunks 1, 3 and 5 get the same gradients on all ranks: ties in the norms, also at the cut."""
     g[:, :, 24:32] = g[:, :, 40:48] = g[:, :, 8:16]
 
 
-def planted(step, rank, element, value):
+def planted(step: int, rank: int, element: int, value: float) -> Callable:
     def change(g):
         g[step, rank, element] = value
 
     return change
 
 
-def reports(case):
+def reports(case: Case) -> list[dict]:
     return csc_run(case["in.w"], list(case["in.g"]), csc_settings(case), case.arguments["percents"])
 
 
-def ties_at_the_cut(case):
+def ties_at_the_cut(case: Case) -> bool:
     percents = case.arguments["percents"]
     for t, report in enumerate(reports(case)):
         chosen = choose(report["importance"], percents[t + 1][0])
@@ -173,7 +181,7 @@ def ties_at_the_cut(case):
     return False
 
 
-def norms_are_exact(case):
+def norms_are_exact(case: Case) -> bool:
     """Multiples of 2^-26 that stay below 2^20 in sum add up exactly in float64, in any order."""
     states = np.concatenate(
         [case[name].ravel() for name in ("out.u", "out.v", "out.h") if name in case.tensors]
@@ -183,7 +191,7 @@ def norms_are_exact(case):
     )
 
 
-def is_conserved(case):
+def is_conserved(case: Case) -> bool:
     """C7 on each rank, from the reports of the definition."""
     form, m, g = case.arguments["form"], np.float32(case.arguments["momentum"]), case["in.g"]
     for rank in range(g.shape[1]):

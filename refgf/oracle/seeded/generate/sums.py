@@ -24,7 +24,9 @@ FAMILY_SAYS = {
 }
 
 
-def allreduce_case(order, p, n, dtype, family, wire=None, seed=0):
+def allreduce_case(
+    order: str, p: int, n: int, dtype: str, family: str, wire: str | None = None, seed: int = 0
+) -> Case:
     """The case of the first of 20 seeds whose numbers prove what the family claims."""
     for attempt in range(seed, seed + 19):
         try:
@@ -34,7 +36,9 @@ def allreduce_case(order, p, n, dtype, family, wire=None, seed=0):
     return seeded_case(order, p, n, dtype, family, wire, seed + 19)
 
 
-def seeded_case(order, p, n, dtype, family, wire, seed):
+def seeded_case(
+    order: str, p: int, n: int, dtype: str, family: str, wire: str | None, seed: int
+) -> Case:
     """One case for ring or direct. bfloat16 is its own wire type: that is bfloat16 addition."""
     wire = "bfloat16" if dtype == "bfloat16" else wire
     name = f"{order}-p{p}-n{n}-{dtype}-{family}" + (
@@ -57,7 +61,7 @@ def seeded_case(order, p, n, dtype, family, wire, seed):
     return case
 
 
-def shape_says(p, n):
+def shape_says(p: int, n: int) -> str:
     if p == 1:
         return "one rank: nothing travels"
     if n == 0:
@@ -67,7 +71,7 @@ def shape_says(p, n):
     return f"n = {n}, p = {p}: " + ("slices of different length" if n % p else "equal slices")
 
 
-def check_allreduce(case, order, p, n, family, wire):
+def check_allreduce(case: Case, order: str, p: int, n: int, family: str, wire: str | None) -> None:
     xs, want = list(case["in.x"]), case["out.x"][0]
     backwards = ring_allreduce(xs[::-1], wire)[0]
     if family == "sensitive" and n >= 8 and p >= 3:

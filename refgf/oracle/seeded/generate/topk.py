@@ -27,7 +27,7 @@ def count_cases() -> Iterator[Case]:
         )
 
 
-def numbers(name, n):
+def numbers(name: str, n: int) -> np.ndarray:
     """A heavy tail of both signs, with ties."""
     x = random_source(name).standard_normal(n).astype(np.float32) ** 3
     x[1::5] = np.where(np.arange(len(x[1::5])) % 2, 0.5, -0.5)
@@ -99,7 +99,7 @@ def run_cases() -> Iterator[Case]:
             )
 
 
-def run_case(name, function, p, n, arguments):
+def run_case(name: str, function: str, p: int, n: int, arguments: dict) -> Case:
     percent = arguments["percent"]
     family = "invariant" if percent == 100 else "sensitive"
     g = np.stack([inputs(family, p, n, "float32", random_source(name, t)) for t in range(4)])

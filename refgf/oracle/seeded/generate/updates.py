@@ -36,7 +36,7 @@ AWKWARD = [
 ]
 
 
-def awkward_numbers(dtype="float32"):
+def awkward_numbers(dtype: str = "float32") -> np.ndarray:
     """Numbers at which a cast to 16 bits can go wrong, with their negatives."""
     return np.array([*AWKWARD, *(-v for v in AWKWARD), np.nan]).astype(dtype)
 
@@ -100,7 +100,7 @@ def scaling_cases() -> Iterator[Case]:
     yield overflow_case(rng)
 
 
-def overflow_case(rng):
+def overflow_case(rng: np.random.Generator) -> Case:
     """Ten steps: one gradient overflows at the first scale, one is NaN; the scale recovers."""
     w = rng.standard_normal(13).astype(np.float32)
     g = (rng.standard_normal((10, 3, 13)) * 0.01).astype(np.float32)
@@ -180,7 +180,7 @@ def momentum_cases() -> Iterator[Case]:
         yield case
 
 
-def fused(w, g, rate, momentum):
+def fused(w: np.ndarray, g: np.ndarray, rate: float, momentum: float) -> np.ndarray:
     """M1 with each multiply-add rounded once: in float64 products of float32 are exact."""
     v, ws = np.zeros_like(w), []
     for step in g:
@@ -226,7 +226,7 @@ def lars_cases() -> Iterator[Case]:
         yield case
 
 
-def relative(values, share):
+def relative(values: np.ndarray, share: float) -> np.ndarray:
     """A bound for results that depend on norms, whose order of summation is open."""
     return share * np.abs(values).max() * np.ones(values.shape)
 
