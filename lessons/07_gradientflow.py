@@ -1,7 +1,7 @@
-"""Lesson 07: GradientFlow - the whole stack, switched on technique by technique.
+r"""Lesson 07: GradientFlow - the whole stack, switched on technique by technique.
 
     mpiexec -n 8 python lessons/07_gradientflow.py    (--width 0.5, --theta BYTES, --quick, ...)
-    python -m refgf.cluster run --nodes 4 --ranks-per-node 2 --rate 1gbit -- \\
+    python -m refgf.cluster run --nodes 4 --ranks-per-node 2 --rate 1gbit -- \
         python lessons/07_gradientflow.py             (then --nodes 1 and 2: the figure shows all)
     ... --network resnet50                            (161 gradients instead of 26)
     ... --checkpoints DIR                             (after a kill add --resume: the training at

@@ -1,6 +1,6 @@
 """Lesson 12: top-k - fine-grained sparsity, next to the coarse-grained sparsity of lesson 06.
 
-    mpiexec -n 8 python lessons/12_topk.py    (--quick, --full, --plot, --ranks-per-node K, --data PATH)
+    mpiexec -n 8 python lessons/12_topk.py      (--quick, --full, --plot, --ranks-per-node K ...)
 
 QUESTION    CSC sends the most important chunks. Why not the most important single gradients? Far
             fewer elements would do.
@@ -13,8 +13,8 @@ PREDICTION  n gradients, k of them chosen on each of p ranks, m nodes of g ranks
             many bytes in a step:
 
                 dense ring    2(p-1)/p 4n
-                CSC at d %    2(p-1)/p 4n d/100, and the chunks' norms   one chunk list for all ranks
-                top-k         (p-1) (4 + 4) k                            values, indices; grows with p
+                CSC at d %    2(p-1)/p 4n d/100, and the chunks' norms  one chunk list for all ranks
+                top-k         (p-1) (4 + 4) k                           values, indices; grows with p
                 HiTopKComm    2(g-1)/g 4n in the node + (m-1) (4 + 4) k/g between nodes
 
             At equal bytes top-k may send only about d/p percent. Its sum has from k to p k
@@ -157,8 +157,8 @@ def check_against_oracle(run: kit.Run, nodes) -> None:
                     f"{name} on rank {run.rank}: got another residual than the definition"
                 )
     run.say(
-        f"top-k, and HiTopKComm on {len(nodes)} nodes x {len(nodes[0])} ranks, at 1 and 100 %, over "
-        f"{steps} steps:\nsums, residuals, messages and bytes agree with the definition; "
+        f"top-k, and HiTopKComm on {len(nodes)} nodes x {len(nodes[0])} ranks, at 1 and 100 %, "
+        f"over {steps} steps:\nsums, residuals, messages and bytes agree with the definition; "
         "100 % is the dense sum"
     )
 

@@ -27,7 +27,7 @@ LEAST, MOST, BUDGET_S = (
 
 
 def layer_of(shape: KernelShape, workspace: Workspace, random=None):
-    """(layer, x, dy) of normal numbers. random=None: all 0.5, because times do not depend on them."""
+    """(layer, x, dy) of normal numbers. random=None: all 0.5; times do not depend on them."""
     if shape.kind == "fc":
         layer = FullyConnected("fc", (shape.channels,), shape.outputs, workspace)
     else:

@@ -2,10 +2,11 @@
 
     with scratch_folder.folder() as path: ...
 
-After Ctrl-C mpiexec does not wait for a rank's clean-up. Therefore a shell waits on a pipe that only
-the rank holds, and removes the folder once the rank has ended for any reason. If the shell is killed
-too (Slurm, an emulated cluster), the next lesson that needs a folder removes the old one. A user of
-a folder holds a lock on the file `owner` in it, and the kernel releases the lock of a killed process.
+After Ctrl-C mpiexec does not wait for a rank's clean-up. Therefore a shell waits on a pipe that
+only the rank holds, and removes the folder once the rank has ended for any reason. If the shell is
+killed too (Slurm, an emulated cluster), the next lesson that needs a folder removes the old one. A
+user of a folder holds a lock on the file `owner` in it, and the kernel releases the lock of a
+killed process.
 """
 
 import contextlib

@@ -79,8 +79,10 @@ def two_outputs_by_four_products() -> None:
 
     With 3 taps w and inputs x it computes 4 products instead of 6:
 
-        a = (x0 - x2) w0                    b = (x1 + x2) (w0 + w1 + w2) / 2
-        d = (x3 - x1) w2                    c = (x2 - x1) (w0 - w1 + w2) / 2
+        a = (x0 - x2) w0
+        b = (x1 + x2) (w0 + w1 + w2) / 2
+        c = (x2 - x1) (w0 - w1 + w2) / 2
+        d = (x3 - x1) w2
 
     The outputs are a + b + c and b - c + d. With 5 x 5 kernels 8 products make 4 rows, instead of
     20. The 27 rows of conv2 are 7 tiles and take 0.41 of the products. The 13 rows of conv3 to

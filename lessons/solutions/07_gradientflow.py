@@ -38,7 +38,7 @@ def another_order() -> None:
             before_s, system = seconds(system, GIGABIT), replace(system, **TECHNIQUES[name])
             gain[name] = before_s - seconds(system, GIGABIT)
         gained = ", ".join(f"{name} {gain_s:+.3f}" for name, gain_s in gain.items())
-        print(f"1. gained, seconds per step: {gained}; the step {seconds(system, GIGABIT):.3f} s")
+        print(f"1. gained, s per step: {gained}; the step {seconds(system, GIGABIT):.3f}")
         gains.append(gain)
     assert gains[0]["float16"] > gains[1]["float16"] and gains[0]["CSC"] < gains[1]["CSC"]
 
@@ -54,8 +54,8 @@ def leave_one_out() -> None:
         for left_out in TECHNIQUES:
             system = with_techniques([each for each in TECHNIQUES if each != left_out])
             lost[left_out] = seconds(system, link) - seconds(everything, link)
-        longer = ", ".join(f"{technique} {lost_s:+.3f} s" for technique, lost_s in lost.items())
-        print(f"2. {name}: a step is longer without {longer}")
+        longer = ", ".join(f"{technique} {lost_s:+.3f}" for technique, lost_s in lost.items())
+        print(f"2. {name}, s that a step is longer without {longer}")
         if name == "shared memory":
             assert lost["CSC"] < 0
         else:

@@ -62,8 +62,9 @@ def ratio(p: int, w, g, norms) -> float:
 def sums_of_norms() -> None:
     """2. With p equal shares each norm becomes sqrt(p) times as large: p sqrt(S/p) instead of
     sqrt(S). This holds for w and for g, so the ratio is right and a test with equal shares misses
-    the mistake. Where w is spread evenly but all of g lies in one rank's slice, |w| is sqrt(p) times
-    too large and |g| is right. The ratio is then wrong by up to sqrt(p), and it depends on p."""
+    the mistake. Where w is spread evenly but all of g lies in one rank's slice, |w| is sqrt(p)
+    times too large and |g| is right. The ratio is then wrong by up to sqrt(p), and it depends on
+    p."""
     even, one_slice, p = np.ones(400, np.float32), np.zeros(400, np.float32), 4
     one_slice[:100] = 1
     assert np.isclose(ratio(p, even, even, SumsOfNorms), ratio(p, even, even, ParallelNorms))

@@ -81,8 +81,8 @@ def more_than_dense(itemsize: int, n: int = 10**6) -> int:
 
 
 def when_dense_is_less() -> None:
-    """3. (p-1) 8 k > 2(p-1)/p 4n with k = n/100 gives p > 100, so from 101 ranks. With 16-bit values
-    a pair takes 6 bytes and the dense ring sends half as many. (p-1) 6 k > 2(p-1)/p 2n gives
+    """3. (p-1) 8 k > 2(p-1)/p 4n with k = n/100 gives p > 100, so from 101 ranks. With 16-bit
+    values a pair takes 6 bytes and the dense ring sends half as many. (p-1) 6 k > 2(p-1)/p 2n gives
     p > 200/3, so from 67 ranks: the indices do not shrink."""
     assert more_than_dense(4) == 101
     assert more_than_dense(2) == 67

@@ -1,7 +1,7 @@
 """Ranks that submit different things raise an error on all ranks instead of hanging.
 
-    checked(comm, allreduce)    the same Allreduce, which first compares what every rank submits
-    agree(comm, what, value)    every rank must hold the same text (a layout, a setting)
+    CheckedAllreduce(comm, allreduce)    the same Allreduce, which first compares all calls
+    agree(comm, what, value)             every rank must hold the same text (a layout, a setting)
 
 Hashes are compared, so every message has the same length. Cost per rank and call: ceil(log2 p)
 messages, p-1 hashes of 32 bytes sent (Bruck's allgather). The texts themselves are sent only when
@@ -59,7 +59,7 @@ def agree(comm, what: str, value: str) -> None:
     )
 
 
-class checked:
+class CheckedAllreduce:
     """An Allreduce that compares call number, elements and dtype over all ranks before each call.
 
     `calls` counts the comparisons, and `seconds` is the time that they took on this rank.

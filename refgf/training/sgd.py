@@ -21,9 +21,7 @@ from refgf.comm.slices import cut
 from refgf.device import array_module, is_device
 from refgf.nn.workspace import Workspace
 
-BLOCK_ELEMENTS = (
-    524_288  # threads share the update in blocks of this length; a GPU does all at once
-)
+BLOCK_ELEMENTS = 524_288  # workers share the update in such blocks; a GPU does all at once
 
 
 class PlainSGD:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from refgf.comm import ring
-from refgf.comm.agreement import HASH_BYTES, agree, checked, records
+from refgf.comm.agreement import HASH_BYTES, CheckedAllreduce, agree, records
 from refgf.comm.schedule import collective
 from refgf.machine.trace import TracedComm
 
@@ -23,7 +23,7 @@ def test_different_sizes_are_named_on_every_rank(on_ranks):
     def body(comm):
         if comm.Get_size() == 1:
             return
-        allreduce = checked(comm, collective(comm, ring.allreduce))
+        allreduce = CheckedAllreduce(comm, collective(comm, ring.allreduce))
         with pytest.raises(
             ValueError, match="'call 1 sums 6 elements of float32' on rank 0; 'call 1 sums 5"
         ):
@@ -37,7 +37,7 @@ def test_different_types_and_layouts(on_ranks):
         if comm.Get_size() == 1:
             return
         with pytest.raises(ValueError, match="float64' on rank 0; .*float32' on rank 1"):
-            checked(comm, None)(np.ones(3, np.float32 if comm.Get_rank() else np.float64))
+            CheckedAllreduce(comm, None)(np.ones(3, np.float32 if comm.Get_rank() else np.float64))
         with pytest.raises(ValueError, match="gradient pool differs"):
             agree(comm, "gradient pool", "a b" if comm.Get_rank() else "b a")
 
@@ -46,7 +46,7 @@ def test_different_types_and_layouts(on_ranks):
 
 def test_equal_calls_pass_and_are_summed(on_ranks):
     def body(comm):
-        allreduce = checked(comm, collective(comm, ring.allreduce))
+        allreduce = CheckedAllreduce(comm, collective(comm, ring.allreduce))
         x = np.ones(7, np.float32)
         allreduce(x)
         assert (x == comm.Get_size()).all() and allreduce.calls == 1 and allreduce.seconds >= 0

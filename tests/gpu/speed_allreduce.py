@@ -90,7 +90,7 @@ def check(comm, cupy, sides: dict) -> None:
         allreduce(x)
         if not bool((x == comm.size * (comm.size + 1) / 2).all()):
             raise ValueError(
-                f"{side} on rank {comm.rank}: got {device.to_host(x)}; wanted the sum of all ranks + 1"
+                f"{side} on rank {comm.rank}: got {device.to_host(x)}; wanted the sum of 1 to p"
                 "wanted the sum of the ranks' numbers; next: python -m refgf.doctor --gpu"
             )
 

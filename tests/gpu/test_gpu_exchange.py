@@ -1,4 +1,4 @@
-"""A GPU chooses what the CPU chooses (elements in top-k, chunks in CSC), sends and keeps the same."""
+"""Top-k and CSC on a GPU choose what they choose on the CPU, send it and keep the same."""
 
 import numpy as np
 import pytest

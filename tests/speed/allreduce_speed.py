@@ -1,19 +1,22 @@
-"""Allreduce beside its peers, 8 ranks on this machine, float32, in one run.
+"""Allreduce and its baselines, 8 ranks on this machine, float32, in one run.
 
     mpiexec -n 8 python tests/speed/allreduce_speed.py [results.json]
 
-Ours: the ring, and the call that was measured to be the fastest for its size
-(`engine/selection.py`; MPI's own is among them), on an array like everybody's, and on a gradient
-pool in shared memory (`engine/shared.py`): the bar is on that one. Peers: the Allreduce of the MPI
-that runs this, and in jobs of their own that of the other MPI and gloo's, if installed. All sides
-take turns. A turn is a row of calls, as many as 64 MiB hold, at most MOST_CALLS (of gloo, whose
-shortest takes 20 ms where ranks share cores, GLOO_CALLS), after a row that is not timed: ranks that
-have slept meanwhile first have to spread over the cores again. A time is the mean of a row on the
-slowest rank, the median over the repeats; a ratio (below 1: ours is faster) is the median of the
-pairs' ratios, with its range. `memory` is what the ring holds beside the vector, in slices of n/p
-elements. An exchange of nothing is measured as MPI's Barrier called from Python, and as our own
-call with an empty array: where the best peer is below the faster of them, the floor, the bar is
-FLOORS times the floor. A time here says nothing about another machine.
+ours       the ring, and the call measured fastest for its size (`engine/selection.py`; MPI's own is
+           among them) on an ordinary array, and on a gradient pool in shared memory
+           (`engine/shared.py`), which has the bar
+baselines  the Allreduce of the MPI that runs this; in jobs of their own, if installed, that of the
+           other MPI and gloo's
+turn       all sides take turns. A turn is a row of calls, as many as 64 MiB hold, at most
+           MOST_CALLS (of gloo, whose shortest takes 20 ms where ranks share cores, GLOO_CALLS),
+           after a row that is not timed, because ranks that slept must spread over the cores again
+time       the mean of a row on the slowest rank, the median over the repeats
+ratio      the median of the pairs' ratios, with its range; below 1: ours is faster
+memory     what the ring allocates besides the vector, in slices of n/p elements
+floor      the faster of MPI's Barrier called from Python, and of our call with an empty array.
+           Where the best baseline is below it, the bar is FLOORS times the floor
+
+A time here says nothing about another machine.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
@@ -30,14 +33,14 @@ from other_job import gloo, open_mpi, row
 
 from refgf.comm import ring
 from refgf.comm.schedule import execute
+from refgf.comm.slices import length, slices
 from refgf.engine.selection import Fastest, candidates, measure
 from refgf.papers.jia import doubling
-from refgf.comm.slices import length, slices
 
 RANKS = 8
 SIZES = [1 << k for k in range(10, 29, 2)]  # bytes: 1 KiB to 256 MiB
 SECONDS_A_SIZE, MOST_CALLS, GLOO_CALLS = 6.0, 100, 5
-LONG, HALF = 64 << 20, 0.5  # from 64 MiB at most half of the best peer's time
+LONG, HALF = 64 << 20, 0.5  # from 64 MiB at most half of the best baseline's time
 FLOORS = 1.3
 DOUBLINGS = {
     "recursive doubling": doubling.recursive_doubling,
@@ -53,10 +56,8 @@ def main(arguments: list[str]) -> None:
     own = f"{vendor} {'.'.join(map(str, version))}"
     ours = candidates(comm, DOUBLINGS)
     pool = ours["shared memory"].zeros(SIZES[-1] // 4)
-    fastest, pooled = (
-        Fastest(ours, measure(comm, ours)),
-        Fastest(ours, measure(comm, ours, zeros=lambda n, _: pool[:n])),
-    )
+    fastest = Fastest(ours, measure(comm, ours))
+    pooled = Fastest(ours, measure(comm, ours, zeros=lambda n, _: pool[:n]))
     sides = {
         "ring": timed(comm, ours["ring"]),
         "fastest": timed(comm, fastest),
@@ -67,7 +68,7 @@ def main(arguments: list[str]) -> None:
         say(comm, "left out: MPICH, as Open MPI runs this; next: make peers MPI=mpich")
     else:
         others.append((open_mpi(comm, OTHER), MOST_CALLS))
-    peers = {own: timed(comm, lambda x: comm.Allreduce(MPI.IN_PLACE, x))} | there(comm, others)
+    peers = {own: timed(comm, lambda x: comm.Allreduce(MPI.IN_PLACE, x))} | started(comm, others)
     say(
         comm,
         f"allreduce, {comm.size} ranks, {refgf.launch.job.cores} cores; "
@@ -99,7 +100,7 @@ def line(nbytes, chosen: str, cells, ends: list[str]) -> str:
     return f"{nbytes:>10} {chosen:<19}" + "".join(f"{cell[:12]:>13}" for cell in [*cells, *ends])
 
 
-def there(comm, others: list) -> dict:
+def started(comm, others: list) -> dict:
     """{library: x -> this rank's seconds} of the jobs that could be started."""
     for other, _ in others:
         if other.missing:
@@ -124,14 +125,14 @@ def say(comm, text: str) -> None:
         print(text, flush=True)
 
 
-def size_rows(comm, sides: dict, peers: dict, nbytes: int, pooled: Fastest) -> list[dict]:
-    """Each of ours against the best peer; the one in a pool has a bar."""
-    times_s = slowest_times(comm, sides | peers, nbytes)
+def size_rows(comm, sides: dict, baselines: dict, nbytes: int, pooled: Fastest) -> list[dict]:
+    """Each of ours against the best baseline; the one in a pool has a bar."""
+    times_s = slowest_times(comm, sides | baselines, nbytes)
     medians_ms = {name: 1e3 * float(np.median(times)) for name, times in times_s.items()}
-    best = min(peers, key=medians_ms.get)
-    told = {"milliseconds": medians_ms, "chosen": pooled.chosen[nbytes]}
+    best = min(baselines, key=medians_ms.get)
+    common = {"milliseconds": medians_ms, "chosen": pooled.chosen[nbytes]}
     on_ring, fastest, in_pool = (
-        compared(name, best, times_s, nbytes) | told for name in ("ring", "fastest", "in a pool")
+        compared(name, best, times_s, nbytes) | common for name in ("ring", "fastest", "in a pool")
     )
     on_ring["memory_slices"] = scratch_slices(comm, nbytes // 4)
     rows = [on_ring, fastest, in_pool]
@@ -147,9 +148,8 @@ def size_rows(comm, sides: dict, peers: dict, nbytes: int, pooled: Fastest) -> l
         f"{on_ring['ratio']:.2f}",
         f"{on_ring['memory_slices']:.2f}",
     ]
-    say(
-        comm, line(nbytes, pooled.chosen[nbytes], [f"{ms:.3f}" for ms in medians_ms.values()], ends)
-    )
+    cells = [f"{ms:.3f}" for ms in medians_ms.values()]
+    say(comm, line(nbytes, pooled.chosen[nbytes], cells, ends))
     return rows
 
 
@@ -179,7 +179,7 @@ def slowest_times(comm, sides: dict, nbytes: int) -> dict[str, np.ndarray]:
 
 
 def scratch_slices(comm, n: int) -> float:
-    """Elements that the ring allocates beside x, over the longest slice."""
+    """Elements that the ring allocates besides x, over the longest slice."""
     scratch = {}
     execute(comm, ring.allreduce(comm.rank, comm.size, n), np.zeros(n, np.float32), scratch=scratch)
     return sum(buffer.size for buffer in scratch.values()) / max(1, length(slices(n, comm.size)[0]))

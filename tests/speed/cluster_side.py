@@ -2,9 +2,9 @@
 
 Raw TCP between two nodes, the ring as it is taught and pipelined, the two-level ring where nodes
 have several ranks, the call measured fastest for the size (MPI's own is among them), and MPI's own
-Allreduce take turns; calls follow each other without a pause until every link has carried at least
-BURSTS times what its shaper may give on credit, or for MAX_CALLS calls. Times are the slowest
-rank's. A tensor below SMALL elements is small.
+Allreduce take turns. Calls follow each other without a pause until every link has transferred
+BURSTS times what its shaper gives on credit, or for MAX_CALLS calls. Times are the slowest rank's.
+A tensor below SMALL elements is small.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
@@ -27,11 +27,8 @@ from refgf.papers.scaling.workloads import resnet50
 SIZES = [1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26, 250_000_000]  # bytes
 MAX_CALLS = 500
 LONG = 1 << 26  # bytes; messages of 32 MiB are slower than their bytes say, in MPI's own too
-BURSTS, REPEATS, SMALL = (
-    250,
-    5,
-    32_768,
-)  # after 20 bursts credit flatters nobody; after 250 by 0.4 % at most
+REPEATS, SMALL = 5, 32_768
+BURSTS = 250  # credit flatters by 0.4 % at most
 
 
 def main(out: str) -> None:
@@ -40,11 +37,8 @@ def main(out: str) -> None:
     short, long = measure(comm, ours), measure(comm, ours, [LONG], [(1, 1.0)])
     fastest = Fastest(ours, {name: short[name] + long[name] for name in ours})
 
-    def own(
-        x,
-    ) -> (
-        None
-    ):  # twice: what two equal sides differ by is the smallest difference that means something
+    def own(x) -> None:
+        """Measured twice: how much two equal sides differ."""
         comm.Allreduce(MPI.IN_PLACE, x)
 
     sides = {
@@ -56,11 +50,8 @@ def main(out: str) -> None:
     }
     if "two-level ring" in ours:  # knows the nodes, as MPI's own does
         sides["ring by nodes"] = ours["two-level ring"]
-    found = {
-        "sizes": [
-            size_row(comm, sides, nbytes) | {"chosen": fastest.chosen[nbytes]} for nbytes in SIZES
-        ]
-    }
+    rows = [size_row(comm, sides, nbytes) for nbytes in SIZES]
+    found = {"sizes": [row | {"chosen": fastest.chosen[row["bytes"]]} for row in rows]}
     small = [tensor.elements for tensor in resnet50().tensors if tensor.elements < SMALL]
     found["small"] = lazy_rows(comm, ours["ring"], small)
     if comm.rank == 0:
@@ -69,17 +60,16 @@ def main(out: str) -> None:
 
 def size_row(comm, sides: dict, nbytes: int) -> dict:
     x = np.zeros(nbytes // 4, np.float32)
-    calls = min(
-        MAX_CALLS,
-        max(1, -(-BURSTS * burst_bytes() // round(2 * nbytes * (comm.size - 1) / comm.size))),
-    )
+    sent_bytes = round(2 * nbytes * (comm.size - 1) / comm.size)
+    calls = min(MAX_CALLS, max(1, -(-BURSTS * burst_bytes() // sent_bytes)))
     row = {"bytes": nbytes, "calls": calls, "raw": []} | {name: [] for name in sides}
     for repeat in range(repeats(nbytes)):
         row["raw"].append(probe(comm, [(0, 1)])[0]["raw"])
-        for name in rotated(list(sides), repeat):  # nobody always comes right after the probe
+        for name in rotated(list(sides), repeat):  # no side always follows the probe
             allreduce = sides[name]
             allreduce(x)  # warm: a TCP connection that has rested starts slowly
-            row[name].append(seconds(comm, lambda: [allreduce(x) for _ in range(calls)]) / calls)  # noqa: B023  called here
+            total_s = seconds(comm, lambda: [allreduce(x) for _ in range(calls)])  # noqa: B023
+            row[name].append(total_s / calls)
     return row
 
 
@@ -102,8 +92,9 @@ def lazy_rows(comm, allreduce, counts: list[int]) -> dict:
 
 
 def burst_bytes() -> int:
-    told = json.loads(os.environ["REFGF_CLUSTER"])
-    return Settings(told["nodes"], rate=told["rate_bytes_per_s"], mtu=told["mtu"]).burst_bytes(0)
+    cluster = json.loads(os.environ["REFGF_CLUSTER"])
+    rate, mtu = cluster["rate_bytes_per_s"], cluster["mtu"]
+    return Settings(cluster["nodes"], rate=rate, mtu=mtu).burst_bytes(0)
 
 
 def seconds(comm, work) -> float:

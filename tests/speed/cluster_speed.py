@@ -1,15 +1,15 @@
-"""The emulated cluster and the ring on it: 4 nodes at 1 Gbit/s, MTU 1500, with 1 and with 2 ranks a
-node.
+"""The emulated cluster and the ring on it: 4 nodes at 1 Gbit/s, MTU 1500, 1 or 2 ranks a node.
 
     python tests/speed/cluster_speed.py [results.json]
 
-Bus bandwidth is 2(p-1)/p N/t: what every link carries, whatever p is. It is held against raw TCP
-goodput, one way between two nodes, measured in turn with it. Every figure is a median of repeats,
-with its range. The ring is the pipelined one, which adds while it sends; the plain one, a step at a
-time, is printed beside it. MPI's own Allreduce knows the nodes; held against it is the ring that
-knows them too, in two levels where a node has several ranks (column ring/own, with the 95 %
-interval of the median). What two equal sides differ by, own/own, is the smallest difference that
-means something.
+bus      bus bandwidth 2(p-1)/p N/t: what every link transfers, whatever p is
+raw TCP  goodput one way between two nodes, measured in turn with the ring
+ring     the pipelined one, which adds while it sends; `plain` goes a step at a time
+own      MPI's own Allreduce. It knows the nodes, so where a node has several ranks ring/own is that
+         of the two-level ring, which knows them too (with the 95 % interval of the median)
+own/own  two equal sides: the smallest difference that means something
+
+Every figure is a median of repeats, with its range.
 """
 
 import json
@@ -73,8 +73,8 @@ def on_cluster(each: int) -> dict:
 def report(p: int, found: dict, share: float) -> None:
     print(f"{NODES} nodes x {p // NODES} ranks, {RATE}; rates in MB/s")
     heads = (
-        f"{'raw TCP':>16} {'ring, bus':>16} {'own, bus':>16} {'ring/raw':>9} {'plain/own s':>12} {'ring/own s':>22} "
-        f"{'fastest/own s':>14} {'own/own s':>10}"
+        f"{'raw TCP':>16} {'ring, bus':>16} {'own, bus':>16} {'ring/raw':>9} {'plain/own s':>12} "
+        f"{'ring/own s':>22} {'fastest/own s':>14} {'own/own s':>10}"
     )
     print(f"{'bytes':>12} {heads}")
     for row in found["sizes"]:
@@ -82,7 +82,7 @@ def report(p: int, found: dict, share: float) -> None:
         rates = {"raw": [r / 1e6 for r in row["raw"]]} | {
             side: [factor / s for s in row[side]] for side in ("ring", "own")
         }
-        told = " ".join(
+        cells = " ".join(
             f"{statistics.median(r):5.1f} [{min(r):.0f}..{max(r):.0f}]".rjust(16)
             for r in rates.values()
         )
@@ -93,18 +93,18 @@ def report(p: int, found: dict, share: float) -> None:
         row["ring_row"] = compared(
             f"ring / MPI's own, {name}", row.get("ring by nodes", row["ring"]), row["own"]
         )
-        plain = compared(f"plain ring / MPI's own, {name}", row["plain ring"], row["own"])["ratio"]
-        same = compared(f"MPI's own again / MPI's own, {name}", row["own again"], row["own"])[
-            "ratio"
-        ]
+        plain, same = (
+            compared(side, row[side], row["own"])["ratio"] for side in ("plain ring", "own again")
+        )
         if row["bytes"] < OWN_FROM_BYTES:
             del row["ring_row"]["wanted"]
         row["fastest_row"] = compared(f"fastest / MPI's own, {name}", row["fastest"], row["own"])
         if row["chosen"] == "MPI's own":  # the same call on both sides
             del row["fastest_row"]["wanted"]
         print(
-            f"{row['bytes']:>12} {told} {row['of_raw']:>9.3f} {plain:>12.3f} {written(row['ring_row']):>22} "
-            f"{row['fastest_row']['ratio']:>14.3f} {same:>10.3f} {row['chosen']}"
+            f"{row['bytes']:>12} {cells} {row['of_raw']:>9.3f} {plain:>12.3f} "
+            f"{written(row['ring_row']):>22} {row['fastest_row']['ratio']:>14.3f} {same:>10.3f} "
+            f"{row['chosen']}"
         )
     long = [row["of_raw"] for row in found["sizes"] if row["bytes"] >= FROM_BYTES]
     what = f"ring over raw TCP, worst size from {FROM_BYTES >> 20} MiB, {NODES} x {p // NODES}"

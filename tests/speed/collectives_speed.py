@@ -1,11 +1,10 @@
-"""Collectives and choices against their simplest peers: hierarchies and hybrids against the flat
-ring, MSTopK against sorting.
+"""Hierarchies and hybrids against the flat ring, MSTopK against sorting.
 
     python tests/speed/collectives_speed.py [results.json]
 
 The collectives are those of lesson 10, which alternates them call by call, on the emulated cluster:
 4 nodes of 2 ranks, at 10 and at 1 Gbit/s, RUNS runs each in turn. A ratio is that of a run's
-medians; the median of the runs counts, their range is printed. Beside each gain stands the most
+medians; the median of the runs counts, their range is printed. Next to each gain stands the largest
 that any allreduce could have: the flat ring's time over that of 2(m-1)/m n bytes through the
 busiest link. MSTopK runs in this process against np.argpartition of the magnitudes, one thread, in
 turn.
@@ -67,36 +66,32 @@ def collectives() -> dict:
 def gains(rate: str, runs: list[list[dict]]) -> list[dict]:
     """Short vectors: the flat ring's time over that of a hierarchy."""
     bars = []
-    for form, told in FORMS.items():
+    for form, title in FORMS.items():
         for points in zip(*runs):
             if points[0]["bytes"] <= SHORT_BYTES:
                 most = statistics.median(
                     seconds(point, "flat ring") / point["least_s"] for point in points
                 )
                 values = [seconds(point, "flat ring") / seconds(point, form) for point in points]
-                name = f"{rate}, {points[0]['bytes']} bytes: {told}, times as fast as the flat ring"
-                bars.append(
-                    bar(
-                        f"{name}{spread(values)}, bytes allow {most:.2f}",
-                        values,
-                        FASTER,
-                        least=True,
-                    )
+                name = (
+                    f"{rate}, {points[0]['bytes']} bytes: {title}, times as fast as the flat ring"
                 )
+                name = f"{name}{spread(values)}, bytes allow {most:.2f}"
+                bars.append(bar(name, values, FASTER, least=True))
     return bars
 
 
 def hybrids(rate: str, runs: list[list[dict]]) -> list[dict]:
     """Any size: the time of a hybrid over that of the better of the two it chooses from."""
     bars = []
-    for form, told in FORMS.items():
+    for form, title in FORMS.items():
         for points in zip(*runs):
             values = [
                 seconds(p, f"hybrid, {form}") / min(seconds(p, "flat ring"), seconds(p, form))
                 for p in points
             ]
-            name = f"{rate}, {points[0]['bytes']} bytes: hybrid of ring and {told}, time over the better one's"
-            bars.append(bar(name + spread(values), values, SLOWER))
+            name = f"{rate}, {points[0]['bytes']} bytes: hybrid of ring and {title}"
+            bars.append(bar(f"{name}, time over the better one's{spread(values)}", values, SLOWER))
     return bars
 
 
@@ -116,25 +111,20 @@ def lesson_on_cluster(rate: str) -> dict:
         ended = subprocess.run([*cluster, *lesson], cwd=ROOT, capture_output=True, text=True)
         if ended.returncode:
             raise RuntimeError(
-                f"lesson 10, {rate}: exit code {ended.returncode}\n{ended.stdout[-2000:]}{ended.stderr[-4000:]}"
+                f"lesson 10, {rate}: exit code {ended.returncode}\n"
+                f"{ended.stdout[-2000:]}{ended.stderr[-4000:]}"
             )
         return json.loads(Path(folder, "10_hierarchical_allreduce.json").read_text())
 
 
 def choice(percent: float) -> dict:
-    """How many times as fast MSTopK is as sorting's partition, on numbers with a tail as heavy as
-    gradients have.
-    """
+    """How many times as fast MSTopK is as sorting, on numbers with a tail as heavy as gradients'."""
     x = np.random.default_rng(0).standard_normal(ELEMENTS).astype(np.float32)
     x *= x * x
     k, pairs = keep_count(ELEMENTS, percent), []
     for _ in range(1 + REPEATS):
-        pairs.append(
-            (
-                timed(lambda: np.argpartition(np.abs(x), x.size - k)[x.size - k :]),
-                timed(lambda: mstopk(x, k)),
-            )
-        )
+        sorting_s = timed(lambda: np.argpartition(np.abs(x), x.size - k)[x.size - k :])
+        pairs.append((sorting_s, timed(lambda: mstopk(x, k))))
     gains = [sorting_s / bisection_s for sorting_s, bisection_s in pairs[1:]]
     return {"percent": percent, "gains": gains}
 

@@ -1,12 +1,11 @@
-"""Does sparsity cost accuracy? CSC at 10 % beside dense training after the same epochs, paired over
-5 folds x 3 seeds.
+"""Does sparsity cost accuracy? CSC at 10 % and dense training, paired over 5 folds x 3 seeds.
 
-    mpiexec -n 4 python tests/speed/csc_accuracy.py FOLDER [--data PATH] [--seconds 150] [--kinds
-    dense dgc ...]
+    mpiexec -n 4 python tests/speed/csc_accuracy.py FOLDER [--data PATH] [--seconds 150]
+                                                           [--kinds dense dgc ...]
 
-Too long for `make peers`, so it goes in pieces: each training leaves a file in FOLDER, those that
-are there are not done again, and after --seconds none is begun. In the end it prints the 95 %
-interval of the difference over the pairs that are complete; its lower end should be above -1 point.
+Too long for `make peers`, so it can be resumed: each training leaves a file in FOLDER, what is
+there is not done again, and after --seconds no training is begun. At the end it prints the 95 %
+interval of the difference over the complete pairs; its lower end should be above -1 point.
 Trainings are those of lesson 06 --full.
 """
 
@@ -28,16 +27,8 @@ import kit  # noqa: E402  the lessons' own training
 from kit import images, trials  # noqa: E402
 
 PAIRS = [(seed, fold) for seed in (1, 2, 3) for fold in range(5)]
-SETTINGS = (
-    "data",
-    "image_size",
-    "width",
-    "batch",
-    "rate",
-    "epochs",
-    "density",
-    "warmup",
-)  # must be alike in a folder
+# must be alike in a folder
+SETTINGS = ("data", "image_size", "width", "batch", "rate", "epochs", "density", "warmup")
 LIMIT = -1.0  # points
 
 
@@ -45,9 +36,7 @@ def main() -> int:
     run = kit.Run(MPI.COMM_WORLD, parsed())
     settings = {name: str(getattr(run.options, name)) for name in SETTINGS} | {"ranks": run.size}
     if run.rank == 0:
-        read(
-            run.options, settings
-        )  # refuses another run's folder before there is anything new in it
+        read(run.options, settings)  # refuses another run's folder before it writes there
     train_all(run, settings)
     return report(read(run.options, settings), run.options.kinds) if run.rank == 0 else 0
 
@@ -91,9 +80,8 @@ def train_all(run: kit.Run, settings: dict) -> None:
             rows = trials.training(
                 run, name, seed, *images.fold(run, *split, fold), run.options.epochs
             )
-            run.say(
-                f"{name}, seed {seed}, fold {fold}: {trials.told([rows])}, {rows[-1]['seconds']:.0f} s of training"
-            )
+            took = f"{rows[-1]['seconds']:.0f} s of training"
+            run.say(f"{name}, seed {seed}, fold {fold}: {trials.told([rows])}, {took}")
             if run.rank == 0:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(json.dumps({"settings": settings, "rows": rows}))
@@ -124,17 +112,14 @@ def report(found: dict, kinds: list[str]) -> int:
     missed = False
     for name in kinds:
         pairs = [pair for pair in PAIRS if {(name, pair), ("dense", pair)} <= set(found)]
-        some, dense = (
-            [found[name, pair] for pair in pairs],
-            [found["dense", pair] for pair in pairs],
-        )
+        some, dense = ([found[kind, pair] for pair in pairs] for kind in (name, "dense"))
         print(f"{name:>12}: {trials.told(some)}" if pairs else f"{name:>12}: nothing yet")
         if name != "dense" and len(pairs) > 1:
             mean, half = trials.difference(some, dense)
             missed = missed or (mean - half <= LIMIT and len(pairs) == len(PAIRS))
             print(
-                f"{'ok  ' if mean - half > LIMIT else 'MISS'} {name} minus dense, {len(pairs)} of {len(PAIRS)} pairs: "
-                f"{trials.interval(some, dense)} (wanted above {LIMIT:g})"
+                f"{'ok  ' if mean - half > LIMIT else 'MISS'} {name} minus dense, {len(pairs)} of "
+                f"{len(PAIRS)} pairs: {trials.interval(some, dense)} (wanted above {LIMIT:g})"
             )
     return int(missed)
 

@@ -1,9 +1,9 @@
-"""DASO beside synchronous training, on the emulated cluster: python daso_side.py MODE OUT [ALONE_S]
+"""The ranks' side of daso_speed.py, on the emulated cluster: python daso_side.py MODE OUT [ALONE_S]
 
     alone     a step of the network without any exchange, all ranks computing; the rate at which a
               node's bytes take as long
-    compute   epochs of each way to train, all ranks computing
-    wait      the same behind a network that waits ALONE_S instead of computing
+    compute   epochs of each system, all ranks computing
+    wait      the same with a network that waits ALONE_S instead of computing
 
 Images are random numbers: what is timed does not depend on them.
 """
@@ -61,9 +61,7 @@ class Alone:
 
 
 class Waiting(WaitingNetwork):
-    """Begins each step with the same gradients: those of the step before have been summed, and
-    would grow.
-    """
+    """Begins each step with the same gradients, because summed ones would grow."""
 
     def loss(self, images, labels, global_batch) -> float:
         self.initialize(0)
@@ -71,16 +69,13 @@ class Waiting(WaitingNetwork):
 
 
 def network(alone_s: float | None):
-    """The real one, or one that waits: a third of the time forward, the rest for one gradient after
-    the other.
-    """
+    """The real one, or one that waits: a third of the time in forward, the rest in backward."""
     net = AlexNet(10, IMAGE_SIZE, WIDTH)
     if alone_s is None:
         return net
     each = 2 / 3 * alone_s / len(net.tensors)
-    return Waiting(
-        net.tensors, {"forward_s": alone_s / 3, "steps_s": [each] * len(net.tensors), "rest_s": 0.0}
-    )
+    pace = {"forward_s": alone_s / 3, "steps_s": [each] * len(net.tensors), "rest_s": 0.0}
+    return Waiting(net.tensors, pace)
 
 
 def new_model(alone_s: float | None):
@@ -88,7 +83,7 @@ def new_model(alone_s: float | None):
 
 
 def stacks(comm, alone_s: float | None) -> dict:
-    """Each on a network of its own. All wait asleep, as DASO does."""
+    """Each on a network of its own. All sleep while they wait, as DASO does."""
     nodes = nodes_of(comm)
     two_level = functools.partial(collective, algorithm=hierarchical.two_level_ring(nodes))
 
@@ -106,16 +101,10 @@ def stacks(comm, alone_s: float | None) -> dict:
 
 
 def time_epochs(comm, some: dict, repeats: int) -> dict:
-    """Seconds of a batch, averaged over an epoch, until the slowest rank has ended it; one epoch of
-    each in turn.
-    """
+    """Seconds of a batch on the slowest rank, averaged over an epoch; one epoch of each in turn."""
     rng = np.random.default_rng(comm.rank)
-    batch = (
-        rng.standard_normal((BATCH, IMAGE_SIZE, IMAGE_SIZE, 3), np.float32),
-        np.arange(BATCH) % 10,
-        BATCH * comm.size,
-        0.0,
-    )
+    images = rng.standard_normal((BATCH, IMAGE_SIZE, IMAGE_SIZE, 3), np.float32)
+    batch = images, np.arange(BATCH) % 10, BATCH * comm.size, 0.0
     found = {name: [] for name in some}
     for repeat in range(1 + repeats):
         for name, stack in some.items():
@@ -134,16 +123,13 @@ def time_epochs(comm, some: dict, repeats: int) -> dict:
 
 
 def alone(comm) -> dict:
-    """Its time, and the rate of links (bit/s) at which a synchronous step of a node needs as long
-    to send its bytes.
-    """
+    """Its time, and the rate of links (bit/s) at which sending a step's bytes takes as long."""
     flow = GradientFlow(comm, new_model(None))
     seconds = time_epochs(comm, {"alone": Alone(flow.model)}, REPEATS)["alone"]
     flow.close()
     m = len(nodes_of(comm))
-    sent = (
-        2 * (m - 1) / m * flow.model.parameters.flat.nbytes
-    )  # two-level ring: a node's link carries each slice once
+    # two-level ring: a node's link transfers each slice once
+    sent = 2 * (m - 1) / m * flow.model.parameters.flat.nbytes
     return {"alone": seconds, "bytes": sent, "rate": ROOM * 8 * sent / statistics.median(seconds)}
 
 

@@ -1,9 +1,9 @@
 """PyTorch's side of gradientflow_speed.py, on the emulated cluster: python ddp.py MODE OUT [PACE]
 
-    compute   full AlexNet in PyTorch, channels last: a step without communication, and with DDP
-              over gloo
-    wait      DDP over gloo, float32 and with its fp16 compression hook, behind modules that wait at
-              the given pace
+    compute   full AlexNet in PyTorch, channels last: a step without communication, and one with
+              DDP over gloo
+    wait      DDP over gloo, float32 and with its fp16 compression hook, of modules that wait at the
+              given pace
 
 Parameters and their order are those of refgf's AlexNet with batch normalisation; bucket size is
 DDP's default.
@@ -33,11 +33,9 @@ WAITED_STEPS = 3  # one run of many
 
 
 class Waited(torch.autograd.Function):
-    """Passes x on. In backward it waits, and then the parameter has a gradient: the only element of
-    `box`.
+    """Passes x on. Backward waits, then returns the parameter's gradient, the only element of `box`.
 
-    It is taken out, as nobody else may hold it: otherwise autograd would copy it, which it does for
-    no real layer.
+    The gradient leaves the box, because autograd would copy one that is referenced elsewhere.
     """
 
     @staticmethod
@@ -74,30 +72,14 @@ class WaitingModel(nn.Module):
 
 def alexnet() -> nn.Module:
     layers, channels = [], 3
-    for outputs, kernel, stride, padding, pooled in [
-        (96, 11, 4, 0, True),
-        (256, 5, 1, 2, True),
-        (384, 3, 1, 1, False),
-        (384, 3, 1, 1, False),
-        (256, 3, 1, 1, True),
-    ]:
-        layers += [
-            nn.Conv2d(channels, outputs, kernel, stride, padding),
-            nn.BatchNorm2d(outputs),
-            nn.ReLU(inplace=True),
-        ]
-        layers += [nn.MaxPool2d(3, 2)] if pooled else []
+    for outputs, kernel, stride, padding, pooled in CONVOLUTIONS:
+        layers += [nn.Conv2d(channels, outputs, kernel, stride, padding), nn.BatchNorm2d(outputs)]
+        layers += [nn.ReLU(inplace=True)] + [nn.MaxPool2d(3, 2)] * pooled
         channels = outputs
-    layers += [
-        nn.Flatten(),
-        nn.Linear(9216, 4096),
-        nn.ReLU(inplace=True),
-        nn.Dropout(),
-        nn.Linear(4096, 4096),
-        nn.ReLU(inplace=True),
-        nn.Dropout(),
-        nn.Linear(4096, 1000),
-    ]
+    layers.append(nn.Flatten())
+    for inputs in (9216, 4096):
+        layers += [nn.Linear(inputs, 4096), nn.ReLU(inplace=True), nn.Dropout()]
+    layers.append(nn.Linear(4096, 1000))
     return nn.Sequential(*layers).to(memory_format=torch.channels_last)
 
 
@@ -142,9 +124,7 @@ def wait(comm, pace) -> dict:
 
 
 def start(comm) -> None:
-    """gloo finds its partners through a file that all ranks see, and talks over the node's own
-    link.
-    """
+    """gloo's ranks meet through a file that all see, and communicate over the node's own link."""
     os.environ["GLOO_SOCKET_IFNAME"] = "eth0" if "REFGF_CLUSTER" in os.environ else "lo"
     torch.set_num_threads(1)
     place = comm.bcast(tempfile.mkdtemp() if comm.rank == 0 else None)
@@ -156,11 +136,8 @@ def start(comm) -> None:
 if __name__ == "__main__":
     mode, out, *pace = sys.argv[1:]
     start(MPI.COMM_WORLD)
-    result = (
-        compute(MPI.COMM_WORLD)
-        if mode == "compute"
-        else wait(MPI.COMM_WORLD, json.loads(Path(pace[0]).read_text()))
-    )
+    paces = [json.loads(Path(name).read_text()) for name in pace]
+    result = {"compute": compute, "wait": wait}[mode](MPI.COMM_WORLD, *paces)
     if MPI.COMM_WORLD.rank == 0:
         Path(out).write_text(json.dumps(result))
     dist.destroy_process_group()

@@ -1,11 +1,10 @@
-"""Is what was measured what is wanted? One rule for the peers' tables and for the table of all of
-them.
+"""The verdict on a measurement: one rule for all scripts and for the table of all ratios.
 
-ok      the median holds what is wanted
+ok      the median holds the bar
 tie     it does not, but neither side is faster as far as this run can tell, and ours is not slower
-        by more than TIE: the 95 % interval of the paired ratios' median has 1 in it and ends below
-        1 + TIE. Where a full link is the limit of both sides, that is the best there can be. Only a
-        row with an `interval` can tell.
+        by more than TIE: the 95 % interval of the paired ratios' median contains 1 and ends below
+        1 + TIE. Where a full link limits both sides, no side can do better. Only a row with an
+        `interval` can be a tie
 MISS    it does not
 """
 
@@ -23,9 +22,7 @@ def bar(name: str, values: list[float] | float, limit: float, least: bool = Fals
 
 
 def worst(name: str, rows: list[dict]) -> None:
-    """Prints the verdict on that row, of those with an upper limit, which is farthest from holding
-    it, if there are any.
-    """
+    """Print the verdict on the row that is farthest from holding its upper limit, if any."""
     if rows:
         row = max(rows, key=lambda row: (verdict(row) == "MISS", row["ratio"]))
         tell(f"{name}, worst: {row['name']}", row)
@@ -55,9 +52,8 @@ def verdict(row: dict) -> str:
 def compared(name: str, ours: list[float], theirs: list[float]) -> dict:
     """The row of two sides that took turns: ours over theirs, wanted at most 1."""
     ratios = [mine / other for mine, other in zip(ours, theirs)]
-    return _row(name, ratios, 1.0) | (
-        {"interval": median_interval(ratios)} if len(ratios) >= 6 else {}
-    )
+    interval = {"interval": median_interval(ratios)} if len(ratios) >= 6 else {}
+    return _row(name, ratios, 1.0) | interval
 
 
 def _row(name: str, values: list[float], limit: float, least: bool = False) -> dict:
@@ -71,11 +67,10 @@ def _row(name: str, values: list[float], limit: float, least: bool = False) -> d
 
 
 def median_interval(values: list[float]) -> list[float]:
-    """Where the true median lies with at least 95 %: between two of the sorted values (six or
-    more), however distributed.
+    """The 95 % interval of the median of six or more independent values, however distributed.
 
-    Of independent values: two sides that take turns share what disturbs the machine for longer than
-    a turn.
+    It ends at two of the sorted values. Paired ratios are nearly independent, because two sides
+    that take turns share what disturbs the machine for longer than a turn.
     """
     n, dropped = len(values), 0
     while sum(math.comb(n, k) for k in range(dropped + 2)) / 2**n <= 0.025:

@@ -1,5 +1,4 @@
-"""Which kernels multiply matrices here, on this side and in PyTorch: an environment that holds one
-side back spoils a ratio.
+"""Which kernels multiply matrices here and in PyTorch: slow ones on one side spoil a ratio.
 
     python tests/speed/kernels.py
 """
@@ -18,9 +17,8 @@ def of_numpy() -> list[str]:
 def of_torch() -> list[str]:
     import torch
 
-    libraries = [
-        line.strip(" -") for line in torch.__config__.show().splitlines() if "Intel(R)" in line
-    ]
+    lines = torch.__config__.show().splitlines()
+    libraries = [line.strip(" -") for line in lines if "Intel(R)" in line]
     return [f"PyTorch {torch.__version__}", torch.backends.cpu.get_cpu_capability(), *libraries]
 
 

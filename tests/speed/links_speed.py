@@ -1,11 +1,10 @@
-"""What an emulated cluster promises: the rates asked for, lesson 03's gains, and nothing left of
-killed runs.
+"""What an emulated cluster promises: its rates, lesson 03's gains, nothing left of killed runs.
 
     python tests/speed/links_speed.py
 
-Rates from 100 Mbit/s to 5 Gbit/s are to be within 5 %; above that there is no bar, but it is told
-where this machine's cores run out. Lesson 03 exchanges ResNet-50's 161 tensors for each theta: its
-gain over theta = 0 is to be within 20 % of the predicted one. The killed runs are those of
+Rates from 100 Mbit/s to 5 Gbit/s must be within 5 %; above that there is no bar, but the table
+shows where this machine's cores run out. Lesson 03 exchanges ResNet-50's 161 tensors for each theta: its
+gain over theta = 0 must be within 20 % of the predicted one. The killed runs are those of
 tests/cluster/test_long.py.
 """
 
@@ -43,7 +42,7 @@ def main(arguments: list[str] | None = None) -> dict:
 
 
 def probe(rate: str, mtu: int) -> tuple[float, float]:
-    """(share of the rate asked for, share of the cores' time that nobody used)."""
+    """(share of the rate asked for, share of the cores' time that was idle)."""
     command = [*CLUSTER, "probe", "--nodes", "2", "--rate", rate, "--mtu", str(mtu)]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     (row,) = [line.split() for line in said.splitlines() if line.startswith("0-1")]
@@ -51,53 +50,40 @@ def probe(rate: str, mtu: int) -> tuple[float, float]:
 
 
 def rate_row(rate: str, mtu: int) -> dict:
-    return bar(
-        f"off the rate asked for, {rate}, MTU {mtu}",
-        [abs(probe(rate, mtu)[0] - 1) for _ in range(3)],
-        0.05,
-    )
+    off = [abs(probe(rate, mtu)[0] - 1) for _ in range(3)]
+    return bar(f"off the rate asked for, {rate}, MTU {mtu}", off, 0.05)
 
 
 def beyond(rate: str, mtu: int) -> dict:
     share, idle = probe(rate, mtu)
-    print(
-        f"     {rate}, MTU {mtu}: {share:.2f} of the rate asked for, {100 * idle:.0f} % of the cores' time to spare"
-    )
+    spare = f"{100 * idle:.0f} % of the cores' time to spare"
+    print(f"     {rate}, MTU {mtu}: {share:.2f} of the rate asked for, {spare}")
     return {"rate": rate, "mtu": mtu, "share": share, "idle": idle}
 
 
 def gain_rows() -> list[dict]:
     """For each theta: how far the gain over theta = 0 is from the predicted one."""
     with tempfile.TemporaryDirectory() as folder:
-        lesson = [
-            sys.executable,
-            ROOT / "lessons" / "03_lazy_allreduce.py",
-            "--theta",
-            *THETAS,
-            "--output",
-            folder,
-        ]
+        options = ["--theta", *THETAS, "--output", folder]
+        lesson = [sys.executable, ROOT / "lessons" / "03_lazy_allreduce.py", *options]
         subprocess.run([*CLUSTER, *EIGHT, *map(str, lesson)], check=True, capture_output=True)
         rows = json.loads((Path(folder) / "03_lazy_allreduce.json").read_text())["resnet50"]["rows"]
     off, first = [], rows[0]
     for row in rows[1:]:
         measured = first["plain"]["median_s"] / row["plain"]["median_s"]
         predicted = first["predicted"]["plain"] / row["predicted"]["plain"]
-        name = f"off the predicted gain of {predicted:.2f}, all of ResNet-50, theta {float(row['theta']) / 2**20:g} MiB"
+        theta = f"theta {float(row['theta']) / 2**20:g} MiB"
+        name = f"off the predicted gain of {predicted:.2f}, all of ResNet-50, {theta}"
         off.append(bar(name, abs(measured / predicted - 1), 0.20))
     return off
 
 
 def killed() -> dict:
     test = ["tests/cluster/test_long.py", "-q", "-m", "long", "-k", "killed"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *test], cwd=ROOT, capture_output=True, text=True
-    )
-    return bar(
-        "exit code of the test that kills 50 runs and looks for what they left",
-        float(done.returncode),
-        0.0,
-    )
+    command = [sys.executable, "-m", "pytest", *test]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    what = "exit code of the test that kills 50 runs and looks for what they left"
+    return bar(what, float(done.returncode), 0.0)
 
 
 if __name__ == "__main__":

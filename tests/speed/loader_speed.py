@@ -1,19 +1,17 @@
-"""Images per second and core: this project's loader beside torchvision-style Pillow code, in one
-run.
+"""Images per second and core: this project's loader and torchvision-style Pillow code.
 
     REFGF_TEST_IMAGES=<folder with cifar10/ and imagenet-sample/> python tests/speed/loader_speed.py
 
 Both sides open, decode, make RGB, resize the shorter side, cut out the centre and normalise to a
-float32 batch, one thread each, nothing kept from one round to the next. The peer does it as
-torchvision's usual transforms do: every JPEG decoded at full size, a tensor (C, H, W) an image,
-then stacked; with PyTorch's tensors where it is installed, else with NumPy's. Without
-REFGF_TEST_IMAGES photographs of 500 x 375 and 32 x 32 are generated (noise on a gradient: they
-decode more slowly than most real ones). The sides alternate; the ratio is the median over rounds,
-with its range.
+float32 batch, one thread each, nothing cached between rounds. The baseline does it as torchvision's
+usual transforms do: every JPEG decoded at full size, a tensor (C, H, W) an image, then stacked;
+with PyTorch's tensors where it is installed, else with NumPy's. Without REFGF_TEST_IMAGES
+photographs of 500 x 375 and 32 x 32 are generated (noise on a gradient: they decode more slowly
+than most real ones). The sides alternate; the ratio is the median over rounds, with its range.
 
-Then: does the loader keep ahead of the network, with one core for both? AlexNet's forward and
-backward (with minimal filtering) at batch 16 on one thread say how many images it takes a second,
-and so what part of a rank's time is loading.
+Then: does the loader keep ahead of the network, with one core for both? The rate of AlexNet's
+forward and backward (with minimal filtering, batch 16, one thread) gives the share of a rank's time
+that is loading.
 """
 
 import json
@@ -33,10 +31,8 @@ from refgf.machine.folders import NORMALISATION, image_folder
 
 ROUNDS = 7
 IMAGES = 100
-CASES = (
-    ("imagenet-sample", 227, (500, 375)),
-    ("cifar10", 67, (32, 32)),
-)  # folder, image_size, generated width, height
+# folder, image_size, generated width and height
+CASES = ("imagenet-sample", 227, (500, 375)), ("cifar10", 67, (32, 32))
 NETWORK_BATCH, NETWORK_STEPS = 16, 3
 MEAN, STD = NORMALISATION[3]
 
@@ -44,51 +40,48 @@ MEAN, STD = NORMALISATION[3]
 def main(arguments: list[str] | None = None) -> dict:
     """Print a table; return the numbers, and write them to the file named first, if any."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    peer, peer_name = _peer()
-    results = {"peer": peer_name, "images": IMAGES, "rounds": ROUNDS, "cases": {}}
-    print(
-        f"decode + resize + normalise, images/s on one core, {IMAGES} images, median of {ROUNDS} rounds"
-    )
-    print(f"{'images':<28}{'refgf':>8}{peer_name:>22}{'ratio':>8}   range")
+    baseline, baseline_name = _baseline()
+    results = {"baseline": baseline_name, "images": IMAGES, "rounds": ROUNDS, "cases": {}}
+    how = f"{IMAGES} images, median of {ROUNDS} rounds"
+    print(f"decode + resize + normalise, images/s on one core, {how}")
+    print(f"{'images':<28}{'refgf':>8}{baseline_name:>22}{'ratio':>8}   range")
     with tempfile.TemporaryDirectory() as scratch:
         for name, image_size, shape in CASES:
             where, path = _images(name, shape, Path(scratch))
             train, _ = image_folder(path, image_size, memory_limit_bytes=0)
             indices = np.arange(0, train.size, max(1, train.size // IMAGES))[:IMAGES]
             paths = [train.fetch.files.paths[i] for i in train.fetch.members[indices]]
-            ours, theirs = _alternate(lambda: train.load(indices), lambda: peer(paths, image_size))  # noqa: B023
-            case = {"name": f"{where} to {image_size}"} | _summary(ours, theirs, len(indices))
-            results["cases"][f"{where} to {image_size}"] = case
+            sides = lambda: train.load(indices), lambda: baseline(paths, image_size)  # noqa: B023
+            title = f"{where} to {image_size}"
+            case = {"name": title} | _summary(*_alternate(*sides), len(indices))
+            results["cases"][title] = case
             print(
-                f"{where + f' to {image_size}':<28}{case['refgf']:>8.0f}{case['peer']:>22.0f}{case['ratio']:>8.2f}   "
+                f"{title:<28}{case['refgf']:>8.0f}{case['baseline']:>22.0f}{case['ratio']:>8.2f}   "
                 f"{case['ratio_min']:.2f} to {case['ratio_max']:.2f}"
             )
-    results["network"] = beside_network(next(iter(results["cases"].values()))["refgf"])
+    results["network"] = loading_share(next(iter(results["cases"].values()))["refgf"])
     if arguments:
         Path(arguments[0]).write_text(json.dumps(results, indent=1) + "\n")
     return results
 
 
-def beside_network(loader: float) -> dict:
-    """Images per second of loader and network, and the share of a rank's only core that loading
-    takes.
-    """
+def loading_share(loader: float) -> dict:
+    """Images per second of loader and network; the share of one core that loading takes."""
     step, _ = refgf_side(NETWORK_BATCH, 1, "batch", minimal=True)
     with threadpool_limits(1):
         times, _ = _alternate(step, lambda: None, NETWORK_STEPS)
     network = NETWORK_BATCH / statistics.median(times)
     share = network / (network + loader)
-    ahead = f"{loader / network:.2f} times as many" + (
-        "" if loader >= network else ": it falls behind"
-    )
+    behind = "" if loader >= network else ": it falls behind"
     print(
-        f"AlexNet with minimal filtering takes {network:.1f} images/s on one core, the loader makes {loader:.0f}, {ahead}; "
-        f"on one core for both it takes {100 * share:.0f} % of the time"
+        f"on one core AlexNet with minimal filtering takes {network:.1f} images/s, the loader "
+        f"makes {loader:.0f}, {loader / network:.2f} times as many{behind}; on one core for both "
+        f"loading takes {100 * share:.0f} % of the time"
     )
     return {"network": network, "loader": loader, "share": share}
 
 
-def _peer():
+def _baseline():
     try:
         import torch
     except ImportError:
@@ -123,9 +116,8 @@ def _numpy_batch(paths: list[str], image_size: int) -> np.ndarray:
     mean, std = np.float32(MEAN).reshape(3, 1, 1), np.float32(STD).reshape(3, 1, 1)
     arrays = []
     for path in paths:
-        pixels = (
-            np.asarray(_pillow(path, image_size)).transpose(2, 0, 1).astype(np.float32, order="C")
-        )  # (C, H, W)
+        pixels = np.asarray(_pillow(path, image_size)).transpose(2, 0, 1)  # (H, W, C) -> (C, H, W)
+        pixels = pixels.astype(np.float32, order="C")
         pixels /= 255
         pixels -= mean
         pixels /= std
@@ -165,7 +157,7 @@ def _summary(ours: list[float], theirs: list[float], images: int) -> dict:
     ratios = [b / a for a, b in zip(ours, theirs)]
     return {
         "refgf": images / statistics.median(ours),
-        "peer": images / statistics.median(theirs),
+        "baseline": images / statistics.median(theirs),
         "ratio": statistics.median(ratios),
         "ratio_min": min(ratios),
         "ratio_max": max(ratios),

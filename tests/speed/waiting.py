@@ -1,8 +1,7 @@
-"""A network that waits as long as another one computes, so that two systems' exchanges are compared
-at equal compute.
+"""A network that waits as long as another one computes: exchanges compared at equal compute.
 
-    pace = {"forward_s": ..., "steps_s": [seconds of backward before each gradient is ready],
-    "update_s": ...}
+    pace = {"forward_s": seconds, "steps_s": [seconds of backward before each gradient is ready],
+            "rest_s": seconds after the last one, "update_s": seconds}
 """
 
 import time
@@ -21,9 +20,7 @@ class Spec:
 
 
 class WaitingNetwork:
-    """What `GradientFlow` asks of a network; sleeps instead of computing, and leaves the gradients
-    as they are.
-    """
+    """A network for `replica` that sleeps instead of computing and leaves the gradients as is."""
 
     def __init__(self, tensors, pace: dict) -> None:
         self.tensors = [Spec(t.name, tuple(t.shape), t.decay) for t in tensors]
@@ -44,9 +41,7 @@ class WaitingNetwork:
         return 0.0
 
     def backward(self, on_ready) -> None:
-        """Gradient i is ready so long after the one before; time spent in on_ready comes on top, as
-        in a real one.
-        """
+        """Sleep before each gradient. Time spent in on_ready is added, as in a real network."""
         for i, seconds in enumerate(self.pace["steps_s"]):
             time.sleep(seconds)
             on_ready(i)

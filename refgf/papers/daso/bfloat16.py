@@ -21,8 +21,10 @@ from ml_dtypes import bfloat16
 
 from refgf.comm import ring
 from refgf.comm.schedule import Allreduce, execute, on_ranks, require_flat
+from refgf.comm.slices import chunks
 from refgf.device import array_module, is_device, synchronize
-from refgf.engine.half import cache_blocks
+
+BLOCK_ELEMENTS = 65_536  # a block and its bits stay in the cache
 
 
 def bfloat16_bits(x):
@@ -104,7 +106,7 @@ def ring_on_ranks(comm, ranks: Sequence[int], wire: str | None = None) -> Allred
                 "bfloat16 on the wire; next: pass x.astype(np.float32), or wire=None"
             )
         execute(carrier, schedule(x.size), x, scratch=scratch)
-        for block in cache_blocks(x) if wire else ():
+        for block in chunks(x.size, BLOCK_ELEMENTS) if wire else ():
             x[block] = bfloat16_values(bfloat16_bits(x[block]))
 
     return allreduce

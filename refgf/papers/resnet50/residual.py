@@ -6,7 +6,7 @@ from refgf.nn.layers import Layer, Ready, ReLU, backward_layers, bind_layers
 from refgf.nn.workspace import Array, Workspace
 
 
-class Residual(Layer):
+class ResidualBlock(Layer):
     """y = ReLU(main(x) + shortcut(x)); main and shortcut are lists of layers; [] is x itself.
 
     The order of generation is that of backward: main's layers, last first, then the shortcut's,

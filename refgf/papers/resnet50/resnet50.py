@@ -23,7 +23,7 @@ from refgf.nn.network import Network
 from refgf.nn.normalization import BatchNorm
 from refgf.nn.pooling import MaxPool
 from refgf.nn.workspace import Workspace
-from refgf.papers.resnet50.residual import Border, GlobalAveragePool, Residual
+from refgf.papers.resnet50.residual import Border, GlobalAveragePool, ResidualBlock
 
 BLOCKS = [3, 4, 6, 3]
 STEM_CHANNELS = 64
@@ -71,7 +71,7 @@ class ResNet50(Network):
         shortcut = []
         if stride > 1 or shape[2] != last.outputs:
             shortcut = self.row(shape, {"shortcut": Filters(last.outputs, 1, stride)}, name)
-        self.layers.append(Residual(name, main, shortcut, self.workspace))
+        self.layers.append(ResidualBlock(name, main, shortcut, self.workspace))
 
     def row(self, shape: tuple, convolutions: dict[str, Filters], block: str) -> list[Layer]:
         """Convolutions of a block, each with its normalisation, and ReLU between them."""

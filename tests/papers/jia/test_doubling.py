@@ -40,9 +40,8 @@ ALGORITHMS = {
 }
 
 
-@pytest.mark.filterwarnings(
-    "ignore:invalid value"
-)  # inf - inf, where a number is too large for the wire
+# inf - inf, where a number is too large for the wire
+@pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize("dtype, wire", WIRES)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_same_bits_everywhere(on_ranks, name, dtype, wire):

@@ -13,12 +13,12 @@ from refgf.nn.conv import Convolution, Filters
 from refgf.nn.layers import ReLU, backward_layers
 from refgf.nn.normalization import BatchNorm
 from refgf.nn.pooling import MaxPool
-from refgf.papers.resnet50.residual import Border, GlobalAveragePool, Residual
+from refgf.papers.resnet50.residual import Border, GlobalAveragePool, ResidualBlock
 from refgf.papers.resnet50.resnet50 import ResNet50
 from refgf.papers.scaling.workloads import resnet50
 
 
-def block(kind=Residual, height=5, channels=4, outputs=4, stride=1):
+def block(kind=ResidualBlock, height=5, channels=4, outputs=4, stride=1):
     """Two convolutions with normalisation, a projected shortcut where shapes differ."""
     space, shape = workspace(), (height, 6, channels)
 
@@ -67,11 +67,11 @@ def test_a_block_is_what_its_docstring_says():
 def test_a_block_whose_paths_do_not_fit_is_refused():
     layer = block(channels=3)
     with pytest.raises(ValueError, match="block: got .* wanted the shape of the shortcut"):
-        Residual("block", layer.main, [], layer.workspace)
+        ResidualBlock("block", layer.main, [], layer.workspace)
 
 
 def test_a_forgotten_shortcut_goes_red():
-    class Wrong(Residual):
+    class Wrong(ResidualBlock):
         def backward(self, dy, ready):
             return backward_layers(self.main, self.relu.backward(dy, None), ready)
 
@@ -80,7 +80,7 @@ def test_a_forgotten_shortcut_goes_red():
 
 
 def test_a_gradient_that_is_overwritten_goes_red():
-    class Wrong(Residual):
+    class Wrong(ResidualBlock):
         def keep(self, name, shape, dtype=None):
             return self.shared
 
@@ -132,7 +132,7 @@ def test_tensors_in_order_of_generation():
 def test_the_stride_is_in_the_3_x_3_convolution():
     """Version 1.5; in the paper's the first 1 x 1 convolution has it."""
     blocks = [
-        layer for layer in ResNet50(10, 64, width=1 / 64).layers if isinstance(layer, Residual)
+        layer for layer in ResNet50(10, 64, width=1 / 64).layers if isinstance(layer, ResidualBlock)
     ]
     strides = [(block.main[0].stride, block.main[3].stride) for block in blocks]
     assert [i for i, pair in enumerate(strides) if pair == (1, 2)] == [3, 7, 13]
