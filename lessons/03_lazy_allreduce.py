@@ -236,7 +236,7 @@ def rate(b_s_per_byte: float) -> str:
 
 
 def sweep_network(run: kit.Run, data, thetas) -> dict:
-    run.section(f"{images.told(run)}: theta from 0 to infinity")
+    run.section(f"{images.in_words(run)}: theta from 0 to infinity")
     model, count = images.model(run, data), run.quick(3, 13, 31)
     allreduce = collective(run.comm.Dup(), ring.allreduce)
     n, batches = model.gradients.flat.size, list(images.steps(run, data, count))

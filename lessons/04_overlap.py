@@ -1,43 +1,42 @@
 """Lesson 04: overlap - communicate while computing.
 
-    mpiexec -n 8 python lessons/04_overlap.py                (--theta BYTES ..., --quick, --full,
-    --plot, --link ...)
+    mpiexec -n 8 python lessons/04_overlap.py
+    options: --theta BYTES ..., --quick, --full, --plot, --link ...
 
-QUESTION    The last layer's gradient is ready long before the first layer's. Can it travel in the
+QUESTION    The last layer's gradient is ready long before the first layer's. Can it be sent in the
             meantime?
-IDEA        A second thread sums what is ready while the first one computes the rest.
-            (refgf/exchange/overlap.py)
+IDEA        A second thread sums the gradients that are ready while the first thread computes the
+            rest. (refgf/exchange/overlap.py)
 PREDICTION  Calls queue behind each other, and none starts before its last gradient is ready:
 
                 start of call i = max(end of call i-1, last gradient of its group is ready)
                 step            = max(end of backward, end of the last call)
 
-            So at most min(communication, what backward still does after the first gradient) can be
-            hidden. One giant call (theta = infinity) starts when backward is over: it hides
+            So overlap hides at most min(communication, the rest of backward after the first
+            gradient). One giant call (theta = infinity) starts when backward is over, and hides
             nothing.
 
 Before you run it, write down: backward takes B seconds, communication C < B. How long is a step
-with overlap, if theta is small? And if theta is infinity?
+with overlap if theta is small? How long is it if theta is infinity?
 
-This is weak scaling: each rank brings a batch of its own, whatever p is.
+This is weak scaling: each rank brings its own batch, whatever p is.
 
-WHAT YOU SHOULD SEE    In the Gantt chart blocking calls interrupt the backward pass; those of a
-                       thread lie beside it. Where
-            ranks sleep instead of computing, as when a GPU computes, measured and predicted agree
-            within some ten percent, and nearly all of what can be hidden is. Where ranks compute
-            themselves, the thread takes processor time from the computation, and its messages wait
-            for a core: with more ranks than cores the calls outlast backward, a step gains nothing
-            or becomes longer, and the meter says so instead of praising itself. A non-blocking call
-            by itself is hardly overlap: large messages only move while somebody is inside MPI.
+WHAT YOU SHOULD SEE    In the Gantt chart blocking calls interrupt the backward pass; the calls of a
+            thread run concurrently with it. Where ranks sleep instead of computing, as when a GPU
+            computes, prediction and measurement agree within some ten percent, and overlap hides
+            nearly all that it can. Where ranks compute, the thread takes processor time from the
+            computation, and its messages wait for a core. With more ranks than cores the calls then
+            outlast backward, and a step gains nothing or becomes longer. The meter reports this. A
+            non-blocking call alone gives hardly any overlap, because large messages only progress
+            while a thread is inside MPI.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/04_overlap.py)
-    1. Predict the theta from which on nothing is hidden any more. Compute it from the sizes, then
-    try it (--theta). 2. The main thread calls the thread's allreduce and then looks only at how
-    long it waited at the end. Construct times
-       for which this says "all hidden" although the step has become longer.
-    3. Put the small gradients first (order of the pool reversed). What happens to the overlap, and
-    why is the order of
-       generation not ours to choose?
+    1. Predict the smallest theta for which overlap hides nothing. Compute it from the sizes, then
+       try it (--theta).
+    2. A colleague measures overlap only by how long the main thread waits at the end of a step.
+       Construct times for which this says "all hidden" although the step became longer.
+    3. Put the small gradients first (reverse the order of the pool). What happens to the overlap?
+       Why can we not choose the order of generation?
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
@@ -45,8 +44,10 @@ import refgf.launch  # noqa: F401  before MPI starts
 import json
 import math
 import os
+import textwrap
 import threading
 import time
+from functools import partial
 
 import numpy as np
 
@@ -66,8 +67,8 @@ from refgf.predict.timeline import lazy, predict
 from refgf.papers.scaling.workloads import alexnet
 
 THETAS = [0, 2**18, 2**20, 2**22, math.inf]  # bytes; the replayed gradients have 31 MB
-SHARE = 8  # the replayed gradients are those of the full AlexNet, each so many times smaller
-BACKWARD_S = 0.2  # an assumption: what a GPU might take for 128 images
+SHARE = 8  # the replayed gradients are those of the full AlexNet, each this many times smaller
+BACKWARD_S = 0.2  # an assumption: a GPU's backward pass for 128 images
 DRAWN_RANKS = 3
 
 
@@ -81,15 +82,15 @@ def measure(run: kit.Run) -> dict:
         "replay": replayed,
         "alexnet": alexnet_rows,
         "charts": charts,
-        "progress": who_makes_progress(run),
+        "progress": measure_progress(run),
     }
 
 
-# ---- one step: this is all there is to overlap ----
+# ---- one step: this is the whole of overlap ----
 
 
 class Exchange:
-    """pool -> lazy -> communication thread -> ring; without overlap the thread is left out."""
+    """pool -> lazy -> communication thread -> ring; without overlap there is no thread."""
 
     def __init__(self, run: kit.Run, pool: Pool, theta: float, overlap: bool) -> None:
         self.allreduce = ring_allreduce(run.comm.Dup())  # a communicator for the thread only
@@ -118,19 +119,19 @@ class Exchange:
 
 
 def check_against_oracle(run: kit.Run, data) -> None:
-    """On a real batch: with and without overlap the bits are those of the definition."""
+    """Compare the bits with and without overlap with the definition, for a real batch."""
     run.section("The oracle")
     theta = 2**14
     with flow.new(run, data) as stack:
         batch = next(images.steps(run, data, 1))
         stack.model.network.loss(*batch)
         stack.model.network.backward(lambda i: None)
-        everybody = run.gather(stack.model.gradients.flat.copy())
+        xs = run.gather(stack.model.gradients.flat.copy())
         specs = stack.model.network.tensors
-    wanted = lazy_allreduce(everybody, [spec.size for spec in specs], theta)[run.rank]
+    wanted = lazy_allreduce(xs, [spec.size for spec in specs], theta)[run.rank]
     for overlap in (False, True):
         pool = Pool(specs)
-        pool.flat[:] = everybody[run.rank]
+        pool.flat[:] = xs[run.rank]
         exchange = Exchange(run, pool, theta, overlap)
         for i in range(len(specs)):
             exchange.ready(i)
@@ -138,18 +139,19 @@ def check_against_oracle(run: kit.Run, data) -> None:
         exchange.close()
         if not same_bits(pool.flat, wanted):
             raise AssertionError(
-                f"rank {run.rank}: overlap={overlap}: not the bits of the definition"
+                f"lazy allreduce on rank {run.rank}, overlap {overlap}: got other bits; "
+                "wanted those of the definition"
             )
-    run.say("with and without the thread: the bits of the definition, on a real batch's gradients")
+    run.say(
+        "With and without the thread: a real batch's gradients have the bits of the definition."
+    )
 
 
 # ---- the measurement ----
 
 
 def sweep_replay(run: kit.Run, thetas) -> dict:
-    """The full AlexNet's gradients at the pace of a GPU that is not there: ranks sleep, so their
-    cores are free.
-    """
+    """Send the full AlexNet's gradients at the pace of a GPU, while the ranks sleep."""
     share, backward_s = run.quick(64, SHARE, 1), run.quick(0.03, BACKWARD_S)
     pool = Pool(sizes_of(alexnet(), share))
     run.section(
@@ -171,21 +173,10 @@ def sweep_replay(run: kit.Run, thetas) -> dict:
             row["waited"].median_s,
             backward_s - ready_s[0],
         )
-        row |= {
-            "hidden_share": meter.hidden_share,
-            "exposed_s": meter.exposed_s,
-            "told": str(meter),
-        }
+        row |= {"hidden_share": meter.hidden_share, "exposed_s": meter.exposed_s}
+        row["summary"] = str(meter)
     run.table(
-        [
-            "theta",
-            "calls",
-            "no overlap",
-            "predicted",
-            "overlap",
-            "predicted",
-            "of what can be hidden",
-        ],
+        ["theta", "calls", "no overlap", "predicted", "overlap", "predicted", "hidden"],
         [
             [
                 kit.number_of_bytes(row["theta"]),
@@ -199,8 +190,13 @@ def sweep_replay(run: kit.Run, thetas) -> dict:
             for row in rows
         ],
     )
-    run.say(min(rows, key=lambda row: row["overlapped"].median_s)["told"])
+    run.say("hidden: share of the time that can be hidden.")
+    say_wrapped(run, min(rows, key=lambda row: row["overlapped"].median_s)["summary"])
     return {"rows": rows, "backward_s": backward_s, "line": [line.a_s, line.b_s_per_byte]}
+
+
+def say_wrapped(run: kit.Run, text: str) -> None:
+    run.say(textwrap.fill(text, 100))
 
 
 def share_of(share) -> str:
@@ -208,11 +204,9 @@ def share_of(share) -> str:
 
 
 def one_theta(run: kit.Run, pool: Pool, theta: float, ready_s, gradients, line) -> dict:
-    row, repeats, groups = (
-        {"theta": theta, "predicted": {}},
-        run.quick(2, 3, 7),
-        lazy(gradients, theta),
-    )
+    """Times of a step with this theta, without and with overlap, measured and predicted."""
+    row, groups = {"theta": theta, "predicted": {}}, lazy(gradients, theta)
+    repeats = run.quick(2, 3, 7)
     for name in ("sequential", "overlapped"):
         exchange, waited = Exchange(run, pool, theta, name == "overlapped"), []
 
@@ -223,9 +217,8 @@ def one_theta(run: kit.Run, pool: Pool, theta: float, ready_s, gradients, line) 
         row[name] = run.time(step, repeats)
         row["waited"] = run.slowest(waited[1:])
         if name == "sequential":
-            row["alone"] = run.time(
-                lambda e=exchange: replay_backward(e, [0.0] * len(ready_s)), repeats
-            )
+            at_once = partial(replay_backward, exchange, [0.0] * len(ready_s))
+            row["alone"] = run.time(at_once, repeats)
         exchange.close()
         overlap = name == "overlapped"
         row["predicted"][name] = predict(gradients, groups, line, overlap, ready_s[-1]).step_s
@@ -234,17 +227,15 @@ def one_theta(run: kit.Run, pool: Pool, theta: float, ready_s, gradients, line) 
 
 
 def real_steps(run: kit.Run, data):
-    """Ranks that compute: a training step without exchange, without overlap, with it, and what
-    happened when.
-    """
+    """Time training steps without exchange, without overlap and with it; record timelines."""
     count, theta = run.quick(4, 9, 21), 2**17
-    run.section(f"{images.told(run)}, theta {kit.number_of_bytes(theta)}")
-    alone, ready_s = flow.without_exchange(run, data, images.steps(run, data, count))
-    times, charts, waited_s = {"alone": alone}, {}, 0.0
+    run.section(f"{images.in_words(run)}, theta {kit.number_of_bytes(theta)}")
+    compute, ready_s = flow.without_exchange(run, data, images.steps(run, data, count))
+    times, charts, waited_s = {"alone": compute}, {}, 0.0
     for name in ("sequential", "overlapped"):
         timeline = Timeline()
-        parts = {"grouping": Theta(theta), "overlap": name == "overlapped", "observe": timeline}
-        with flow.new(run, data, **parts) as stack:
+        settings = {"grouping": Theta(theta), "overlap": name == "overlapped"}
+        with flow.new(run, data, observe=timeline, **settings) as stack:
             times[name] = flow.time_steps(run, stack, images.steps(run, data, count))
             timeline.clear()
             run.plain.Barrier()
@@ -258,36 +249,41 @@ def real_steps(run: kit.Run, data):
     x, allreduce = np.zeros(n // calls, np.float32), ring_allreduce(run.comm)
     times["communication"] = run.time(lambda: [allreduce(x) for _ in range(calls)], run.quick(2, 5))
     meter = ExposedTime(
-        alone.median_s,
+        compute.median_s,
         times["communication"].median_s,
         times["overlapped"].median_s,
         times["sequential"].median_s,
         waited_s,
-        alone.median_s - ready_s[0],
+        compute.median_s - ready_s[0],
     )
-    run.table(["", "time of a step"], [[name, timing] for name, timing in times.items()])
-    run.say(str(meter))
+    titles = {
+        "alone": "no exchange",
+        "sequential": "no overlap",
+        "overlapped": "overlap",
+        "communication": "communication only",
+    }
+    run.table(["", "time"], [[titles[name], timing] for name, timing in times.items()])
+    say_wrapped(run, str(meter))
     if run.rank == 0:
         run.options.output.mkdir(parents=True, exist_ok=True)
         path = run.options.output / "04_overlap.trace.json"
         path.write_text(json.dumps(chrome_trace(charts["overlapped"])))
-        run.say(f"what all {run.size} ranks did, on one clock: {path} (open it in ui.perfetto.dev)")
+        run.say(f"The timeline of all {run.size} ranks, on one clock: {path}")
+        run.say("Open it in ui.perfetto.dev.")
     few = {
         name: [gantt.bars(lanes) for lanes in chart[:DRAWN_RANKS]] for name, chart in charts.items()
     }
-    return {**times, "told": str(meter), "theta": theta}, few
+    return {**times, "summary": str(meter), "theta": theta}, few
 
 
-# ---- who makes progress? ----
+# ---- progress of messages ----
 
 
-def who_makes_progress(run: kit.Run) -> dict:
-    """Each rank sends a large message to its neighbour while it is busy with something else, for
-    longer than that takes.
-    """
-    run.section("Who makes progress while the program computes?")
+def measure_progress(run: kit.Run) -> dict:
+    """Time what a message to the neighbour adds to work that lasts longer than the message."""
+    run.section("Which messages progress while the program computes?")
     if run.size == 1 or run.options.link:
-        run.say("one rank alone, or a stated link, has no non-blocking messages to show")
+        run.say("This section needs two ranks or more, and no --link: non-blocking messages.")
         return {}
     n, busy_s = run.quick(1 << 16, 1 << 21), run.quick(0.02, 0.1)
     send, receive = np.ones(n), np.zeros(n)  # float64: 16 MiB
@@ -298,7 +294,7 @@ def who_makes_progress(run: kit.Run) -> dict:
     busy_s = max(busy_s, 1.25 * takes.high_s)
 
     def busy(between=lambda: None):
-        """Work outside MPI; the ranks sleep, so that the processor is not what they wait for."""
+        """Work outside MPI: the ranks sleep, so that no message waits for a core."""
         end_s = time.perf_counter() + busy_s
         while time.perf_counter() < end_s:
             time.sleep(0.001)
@@ -314,71 +310,60 @@ def who_makes_progress(run: kit.Run) -> dict:
         for request in requests:
             request.Wait()
 
-    def helped():
+    def in_thread():
         thread = threading.Thread(target=lambda: private.Sendrecv(send, right, 0, receive, left, 0))
         thread.start()
         busy()
         thread.join()
 
     progress_thread = os.environ.get("MPIR_CVAR_ASYNC_PROGRESS", "0") not in ("", "0")
+    helped = ", MPI's progress thread" * progress_thread
     named = {
         "blocking call, then work": blocking,
-        "non-blocking call, MPI's progress thread"
-        if progress_thread
-        else "non-blocking call": non_blocking,
+        f"non-blocking call{helped}": non_blocking,
         "non-blocking call, polled every ms": lambda: non_blocking(test=True),
-        "blocking call in a thread of ours": helped,
+        "blocking call in our own thread": in_thread,
     }
-    alone_s = run.time(busy, run.quick(2, 5)).median_s
+    work_s = run.time(busy, run.quick(2, 5)).median_s
     exposed = {
-        name: run.time(step, run.quick(2, 5)).median_s - alone_s for name, step in named.items()
+        name: run.time(step, run.quick(2, 5)).median_s - work_s for name, step in named.items()
     }
     run.table(
-        ["", f"on top of {kit.seconds(alone_s)} of work"],
+        ["", f"in addition to {kit.seconds(work_s)} of work"],
         [[k, kit.seconds(max(0, v))] for k, v in exposed.items()],
     )
     if not progress_thread and not run.options.threads:
-        run.say(
-            "MPI's own thread: try it with MPIR_CVAR_ASYNC_PROGRESS=1 (MPICH); it spins, and needs a core for itself"
-        )
+        run.say("MPICH has its own progress thread: try it with MPIR_CVAR_ASYNC_PROGRESS=1.")
+        run.say("It spins and needs a core of its own.")
     return {"bytes": send.nbytes, "exposed_s": exposed}
 
 
-# ---- the picture ----
+# ---- the figure ----
 
 
 def draw(result: dict):
-    title = "Lesson 04: overlap. What is ready travels while the rest is computed"
+    title = "Lesson 04: overlap. Gradients that are ready are sent while backward goes on"
     figure, (left, right, sweep, progress) = axes.frame(title, 2, 2, (15, 9))
     gantt.side_by_side((left, right), result["charts"])
-    rows, kinds = (
-        result["replay"]["rows"],
-        {"sequential": ("no overlap", "tab:red"), "overlapped": ("overlap", "tab:blue")},
-    )
+    kinds = {"sequential": ("no overlap", "tab:red"), "overlapped": ("overlap", "tab:blue")}
+    rows, backward_s = result["replay"]["rows"], result["replay"]["backward_s"]
     hidden = [share_of(row["hidden_share"]) for row in rows]
-    axes.against_theta(sweep, rows, kinds, result["replay"]["backward_s"], "backward alone", hidden)
-    sweep.set(
-        title="AlexNet's gradients replayed (below: share of what can be hidden)", xlabel="theta"
-    )
+    axes.against_theta(sweep, rows, kinds, backward_s, "backward only", hidden)
+    sweep.set(title="AlexNet's gradients replayed (below: share hidden)", xlabel="theta")
     draw_progress(progress, result["progress"])
     axes.finish(figure, sweep)
-    sweep.legend(
-        fontsize=8, loc="center", bbox_to_anchor=(0.5, 0.42)
-    )  # the notes at the bottom stay free
+    sweep.legend(fontsize=8, loc="center", bbox_to_anchor=(0.5, 0.42))  # above the notes
     return figure
 
 
 def draw_progress(axis, progress: dict) -> None:
     exposed = progress.get("exposed_s", {})
-    axis.barh(
-        list(exposed)[::-1],
-        [max(0, 1e3 * exposed[name]) for name in list(exposed)[::-1]],
-        color="tab:purple",
-    )
-    told = kit.number_of_bytes(progress.get("bytes", 0))
+    names = list(exposed)[::-1]
+    axis.barh(names, [max(0, 1e3 * exposed[name]) for name in names], color="tab:purple")
+    size = kit.number_of_bytes(progress.get("bytes", 0))
     axis.set(
-        title="Who makes progress?",
-        xlabel=f"ms that a message of {told} adds to work it could hide behind",
+        title="Which messages progress during work?",
+        xlabel=f"ms that a message of {size} adds to work that could hide it",
     )
     axis.grid(alpha=0.3, axis="x")
 

@@ -1,46 +1,43 @@
-"""Lesson 05: mixed precision - half the bytes, and what it takes to get away with it.
+"""Lesson 05: mixed precision - half the bytes, and the care that it takes.
 
-    mpiexec -n 8 python lessons/05_mixed_precision.py        (--quick, --full, --plot, --data PATH,
-    --link ...)
+    mpiexec -n 8 python lessons/05_mixed_precision.py
+    options: --quick, --full, --plot, --data PATH, --link ...
 
-QUESTION    Gradients need not be exact. Can they travel as 16-bit numbers, in half the time,
+QUESTION    Gradients need not be exact. Can they be sent as 16-bit numbers, in half the time,
             without harm?
-IDEA        Round to float16 for the wire only: add in float32, keep float32 master weights, and
+IDEA        Round to float16 on the wire only. Add in float32, keep float32 master weights, and
             multiply the loss by a power of two so that small gradients do not become zero.
             (refgf/exchange/precision.py)
 PREDICTION  Let r be the relative error of one rounding (about 2^-12 root mean square). Each hop of
-            a ring rounds a partial sum once more; `direct` rounds every input once and every result
-            once, whatever p is:
+            a ring rounds a partial sum once more. `direct` rounds every input once and every result
+            once, whatever p is. For gradients that are random numbers:
 
-                ring    r sqrt((p+1) / 2)            direct    r sqrt(2)            for gradients
-                        that are random numbers
+                ring    r sqrt((p+1) / 2)            direct    r sqrt(2)
 
-            float16 ends at 65,504 and has nothing below 6e-8: a sum of p gradients, divided by p
-            only afterwards, is infinite p times earlier.
+            float16 ends at 65,504 and has nothing below 6e-8. A sum of p gradients that is divided
+            by p only afterwards overflows for gradients p times smaller.
 
 Before you run it, write down: by how much is the error of the float16 ring on 512 ranks larger than
-on 2? And what share of your network's gradients is smaller than float16 can hold?
+on 2? What share of your network's gradients is too small for float16?
 
-This is weak scaling: each rank brings a batch of its own, whatever p is.
+This is weak scaling: each rank brings its own batch, whatever p is.
 
 WHAT YOU SHOULD SEE    Exactly half the bytes. The ring's error grows with the root of p, direct's
-                       stays; both are far below
-            the noise of a mini-batch. Without a loss scale some gradients vanish (few of a thousand
-            here, and those are small); a scale of some thousands saves most of them, one of
-            millions overflows. A dynamic scale finds its way down from too high in a few skipped
-            steps; one far too low loses most gradients, and yet may train as well, as those that it
-            loses are the smallest. Half the bytes need not be half the time: converting costs
-            processor time, which ranks that share cores have too little of, on slow links too. On
-            the CPU the arithmetic of forward and backward stays float32; only the roundings are
-            reproduced.
+            stays constant. Both are far below the noise of a mini-batch. Without a loss scale some
+            gradients vanish (a few in a thousand here, all of them small). A scale of some
+            thousands saves most of them; one of millions overflows. A dynamic scale that starts too
+            high comes down in a few skipped steps. A scale that is far too low loses most
+            gradients, yet may train just as well because it loses the smallest ones. Half the bytes
+            need not take half the time, on slow links too, because conversion costs processor time,
+            which ranks that share cores lack. On the CPU the arithmetic of forward and backward
+            remains float32; only the roundings are reproduced.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/05_mixed_precision.py)
     1. Let all gradients be positive (biased). How does the ring's error grow with p now, and why?
     2. Divide each rank's gradients by p before the cast, instead of its loss by the global batch
-    before backward. Do
-       other numbers travel? When would it matter?
-    3. Leave out the rounding of the owner's own slice (`finish` in refgf/comm/ring.py). What is no
-    longer true?
+       before backward. Are other numbers sent? When would it matter?
+    3. Leave out the rounding of the owner's own slice (`finish` in refgf/comm/ring.py). Which
+       property is lost?
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
@@ -73,12 +70,12 @@ LARGEST = 65_504  # in float16
 
 def measure(run: kit.Run) -> dict:
     train, held_out = images.load(run)
-    everybody = real_gradients(run, train)
-    check_against_oracle(run, everybody)
+    gradients = real_gradients(run, train)
+    check_against_oracle(run, gradients)
     counted = count_bytes(run, train)
-    microscope = look_at_errors(run)
+    microscope = measure_errors(run)
     overflow = divide_after_the_sum(run)
-    scales = look_at_scales(run, everybody)
+    scales = count_underflow(run, gradients)
     return {
         "bytes": counted,
         "microscope": microscope,
@@ -93,7 +90,7 @@ def measure(run: kit.Run) -> dict:
 
 def half_allreduce(run: kit.Run, gradients, scale: float, algorithm=ring.allreduce) -> None:
     """Sum float32 gradients (n,) over all ranks in place, as float16 on the wire."""
-    gradients *= np.float32(scale)  # with the loss, before backward, in a real step
+    gradients *= np.float32(scale)  # a real step scales the loss instead, before backward
     collective(run.comm, algorithm, wire=HALF)(gradients)
     gradients /= np.float32(scale)
 
@@ -111,36 +108,31 @@ def real_gradients(run: kit.Run, data) -> list[np.ndarray]:
         return run.gather(stack.model.gradients.flat.copy())
 
 
-def check_against_oracle(run: kit.Run, everybody) -> None:
-    """On a real batch's gradients: the bits of both schedules, and of scaling around them, are
-    those of the definition.
-    """
+def check_against_oracle(run: kit.Run, gradients: list[np.ndarray]) -> None:
+    """Compare the bits of both schedules, with and without scaling, with the definition."""
     run.section("The oracle")
     for scale in (1.0, 2.0**12):
-        mine = everybody[run.rank].copy()
-        half_allreduce(run, mine, scale, direct.allreduce)
-        if not same_bits(mine, scaled_allreduce(everybody, scale)[run.rank]):
-            raise AssertionError(
-                f"rank {run.rank}: scale {scale}, direct: not the bits of the definition"
-            )
-        mine = everybody[run.rank].copy()
-        half_allreduce(run, mine, scale)
-        if not same_bits(
-            mine, scaled_allreduce(everybody, scale, allreduce=definitions.ring_allreduce)[run.rank]
+        for algorithm, definition in (
+            (direct.allreduce, definitions.direct_allreduce),
+            (ring.allreduce, definitions.ring_allreduce),
         ):
-            raise AssertionError(
-                f"rank {run.rank}: scale {scale}, ring: not the bits of the definition"
-            )
-    run.say(
-        "float16 on the wire, with and without a loss scale, ring and direct: the bits of the definition"
-    )
+            mine = gradients[run.rank].copy()
+            half_allreduce(run, mine, scale, algorithm)
+            wanted = scaled_allreduce(gradients, scale, allreduce=definition)[run.rank]
+            if not same_bits(mine, wanted):
+                raise AssertionError(
+                    f"{definition.__name__} of float16 on rank {run.rank}, scale {scale}: "
+                    "got other bits; wanted those of the definition"
+                )
+    run.say("float16 on the wire, with and without a loss scale, ring and direct:")
+    run.say("a real batch's gradients have the bits of the definition.")
 
 
 # ---- the measurement ----
 
 
 def count_bytes(run: kit.Run, data) -> dict:
-    """One step with each wire type: bytes counted and asserted, time measured."""
+    """Take steps with each wire type; check the bytes and measure the time."""
     run.section("Half the bytes")
     rows = {}
     for name, wire, algorithm in (
@@ -155,9 +147,8 @@ def count_bytes(run: kit.Run, data) -> dict:
             sent, calls = run.comm.bytes, stack.calls
             timing = flow.time_steps(run, stack, images.steps(run, data, run.quick(4, 9)))
         if algorithm is ring:
-            elements = sum(
-                ring_traffic(call.stop - call.start, run.size, run.rank)[1] for call in calls
-            )
+            lengths = [call.stop - call.start for call in calls]
+            elements = sum(ring_traffic(n, run.size, run.rank)[1] for n in lengths)
             assert sent == elements * (2 if wire else 4), (sent, elements)
         rows[name] = {"bytes": sent, "calls": len(calls), "step": timing}
     run.table(
@@ -167,11 +158,9 @@ def count_bytes(run: kit.Run, data) -> dict:
     return rows
 
 
-def look_at_errors(run: kit.Run) -> dict:
-    """Relative error (root mean square) of a sum over p ranks against float64, replayed in one
-    process.
-    """
-    run.section("A microscope for rounding: replayed sums of p random gradients")
+def measure_errors(run: kit.Run) -> dict:
+    """Relative error (root mean square) of sums over p ranks, which one process replays."""
+    run.section("Rounding under the microscope: replayed sums of p random gradients")
     ranks = run.quick(RANKS[:5], RANKS)
     kinds = {
         "ring, float16": (ring, HALF),
@@ -179,16 +168,15 @@ def look_at_errors(run: kit.Run) -> dict:
         "ring, float32": (ring, None),
     }
     jobs = [(p, name) for p in reversed(ranks) for name in kinds]  # the longest first
-    found = dict(
-        zip(jobs, trials.deal(run, jobs, lambda p, name: rounding.error_of(p, *kinds[name])))
-    )
+    results = trials.deal(run, jobs, lambda p, name: rounding.error_of(p, *kinds[name]))
+    found = dict(zip(jobs, results))
     errors = {p: {name: found[p, name] for name in kinds} for p in ranks}
     one = rounding.one_rounding()
     predicted = {
         p: {"ring, float16": one * ((p + 1) / 2) ** 0.5, "direct, float16": one * 2**0.5}
         for p in ranks
     }
-    run.say(f"one rounding to float16: r = {one:.2e}")
+    run.say(f"One rounding to float16 has a relative error of r = {one:.2e}.")
     run.table(
         ["p", *kinds, "ring predicted", "direct predicted"],
         [
@@ -205,15 +193,11 @@ def look_at_errors(run: kit.Run) -> dict:
 
 
 def divide_after_the_sum(run: kit.Run) -> dict:
-    """p ranks with gradients up to 400: summed and then divided by p, and divided before, all in
-    float16.
-    """
-    run.section("Where dividing after the sum overflows")
+    """Sum gradients up to 400 over p ranks in float16, and divide by p after or before the sum."""
+    run.section("Where division after the sum overflows")
     rows = {}
     for p in (8, 64, 128, 256, 512):
-        values = (
-            np.random.default_rng(p).uniform(100, 400, 256).astype(np.float32)
-        )  # the same on all ranks
+        values = np.random.default_rng(p).uniform(100, 400, 256).astype(np.float32)
         after = np.isinf(rounding.ring_sum(values, p)).mean()
         before = np.isinf(rounding.ring_sum(values / np.float32(p), p)).mean()
         rows[p] = {"after": float(after), "before": float(before)}
@@ -224,18 +208,15 @@ def divide_after_the_sum(run: kit.Run) -> dict:
             for p, row in rows.items()
         ],
     )
-    run.say(
-        f"float16 ends at {LARGEST:,}. In refgf each loss is divided by the global batch, so the exchange only sums."
-    )
+    run.say(f"float16 ends at {LARGEST:,}. In refgf each loss is divided by the global batch,")
+    run.say("so the exchange only sums.")
     return rows
 
 
-def look_at_scales(run: kit.Run, everybody) -> dict:
-    """A real batch's gradients: how many become zero and how many infinite on the wire, for each
-    loss scale.
-    """
+def count_underflow(run: kit.Run, gradients: list[np.ndarray]) -> dict:
+    """For each loss scale, count the gradients that become zero or infinite on the wire."""
     run.section("Underflow, overflow and the loss scale")
-    mine = everybody[run.rank]
+    mine = gradients[run.rank]
     magnitude = np.log2(np.abs(mine[mine != 0]))
     rows = {}
     for scale in SCALES:
@@ -259,23 +240,23 @@ def look_at_scales(run: kit.Run, everybody) -> dict:
 
 
 def train_with_each(run: kit.Run, train, held_out) -> dict:
-    """The same training in float32, in float16 with a dynamic scale that begins too high, and with
-    one that is too low.
-    """
+    """Repeat the same training in float32 and in float16 with several loss scales."""
     epochs = run.options.epochs or run.quick(1, 5, 12)
-    run.section(f"{epochs} epochs: does it learn the same?")
+    run.section(f"{epochs} epochs: does the network learn the same?")
     mixed = {"wire": HALF, "half_weights": True}
     kinds = {
         "float32": {},
-        "float16, dynamic scale from 2^24": mixed
-        | {"loss_scale": LossScale(2.0**24, dynamic=True, interval=50)},
+        "float16, dynamic scale from 2^24": {
+            **mixed,
+            "loss_scale": LossScale(2.0**24, dynamic=True, interval=50),
+        },
         "float16, no scale": mixed,
         "float16, scale 2^-16 (too low)": mixed | {"loss_scale": LossScale(2.0**-16)},
     }
     result = {}
-    for name, parts in kinds.items():
-        with flow.new(run, train, grouping=Theta(2**18), **parts) as stack:
-            scales = watch_scale(stack)
+    for name, settings in kinds.items():
+        with flow.new(run, train, grouping=Theta(2**18), **settings) as stack:
+            scales = record_scale(stack)
             rows = flow.learn(run, stack, train, held_out, epochs, say=False)
             result[name] = {
                 "epochs": rows,
@@ -283,7 +264,7 @@ def train_with_each(run: kit.Run, train, held_out) -> dict:
                 "scales": scales,
             }
     run.table(
-        ["", "loss", "right", "skipped steps", "scale at the end"],
+        ["", "loss", "accuracy", "skipped steps", "scale at the end"],
         [
             [
                 name,
@@ -298,19 +279,19 @@ def train_with_each(run: kit.Run, train, held_out) -> dict:
     return result
 
 
-def watch_scale(stack) -> list[float]:
-    """The loss scale of each step to come."""
+def record_scale(stack) -> list[float]:
+    """A list to which each step from now on appends its loss scale."""
     scales, finish = [], stack.finish
 
-    def watched():
+    def recorded():
         scales.append(stack.model.loss_scale.scale)
         return finish()
 
-    stack.finish = watched
+    stack.finish = recorded
     return scales
 
 
-# ---- the picture ----
+# ---- the figure ----
 
 
 def draw(result: dict):
@@ -320,15 +301,11 @@ def draw(result: dict):
     draw_gradients(gradients, result["scales"]["histogram"])
     rows = result["scales"]["rows"]
     for name, colour in (("zero", "tab:blue"), ("infinite", "tab:red")):
-        lost.plot(
-            [np.log2(float(s)) for s in rows],
-            [100 * row[name] for row in rows.values()],
-            ".-",
-            color=colour,
-            label=f"become {name}",
-        )
+        exponents = [np.log2(float(s)) for s in rows]
+        percent = [100 * row[name] for row in rows.values()]
+        lost.plot(exponents, percent, ".-", color=colour, label=f"become {name}")
     lost.set(
-        title="What a loss scale saves and what it costs",
+        title="Underflow and overflow for each loss scale",
         xlabel="log2 of the loss scale",
         ylabel="% of the gradients",
         yscale="symlog",
@@ -338,13 +315,9 @@ def draw(result: dict):
     for name, row in result["training"].items():
         if "dynamic" in name:
             scale.semilogy(row["scales"], base=2, label=f"{name}: {row['skipped']} steps skipped")
-        learning.plot(
-            range(1, len(row["epochs"]) + 1),
-            [epoch["loss"] for epoch in row["epochs"]],
-            marker=".",
-            label=name,
-        )
-    scale.set(title="Loss scaling at work", xlabel="step", ylabel="loss scale")
+        losses = [epoch["loss"] for epoch in row["epochs"]]
+        learning.plot(range(1, len(losses) + 1), losses, marker=".", label=name)
+    scale.set(title="Dynamic loss scale", xlabel="step", ylabel="loss scale")
     learning.set(title="Training loss", xlabel="epoch", yscale="log")
     return axes.finish(figure, errors, lost, scale, learning)
 
@@ -356,13 +329,8 @@ def draw_errors(axis, microscope: dict) -> None:
         ("direct, float16", "tab:blue"),
         ("ring, float32", "tab:green"),
     ):
-        axis.loglog(
-            ranks,
-            [microscope["errors"][str(p)][name] for p in ranks],
-            "o",
-            color=colour,
-            label=name,
-        )
+        measured = [microscope["errors"][str(p)][name] for p in ranks]
+        axis.loglog(ranks, measured, "o", color=colour, label=name)
         if name in microscope["predicted"][str(ranks[0])]:
             predicted = [microscope["predicted"][str(p)][name] for p in ranks]
             axis.loglog(ranks, predicted, "--", color=colour, label=f"{name}, predicted")
@@ -376,19 +344,13 @@ def draw_errors(axis, microscope: dict) -> None:
 
 def draw_gradients(axis, histogram: dict) -> None:
     counts, edges = histogram["counts"], histogram["edges"]
-    axis.bar(
-        edges[:-1],
-        np.array(counts) / max(1, sum(counts)),
-        width=1,
-        align="edge",
-        color="tab:grey",
-        alpha=0.7,
-    )
+    shares = np.array(counts) / max(1, sum(counts))
+    axis.bar(edges[:-1], shares, width=1, align="edge", color="tab:grey", alpha=0.7)
     axis.axvspan(-60, -25, color="tab:blue", alpha=0.15, label="zero in float16")
-    axis.axvspan(-25, -14, color="tab:blue", alpha=0.07, label="fewer digits (denormal)")
+    axis.axvspan(-25, -14, color="tab:blue", alpha=0.07, label="fewer digits (subnormal)")
     axis.axvspan(16, 30, color="tab:red", alpha=0.15, label="infinite in float16")
     axis.set(
-        title="Gradients of one rank; a loss scale of 2^k moves them k to the right",
+        title="Gradients of one rank; a loss scale of 2^k shifts them k to the right",
         xlim=(-52, 20),
         xlabel="log2 of the magnitude",
         ylabel="share of the gradients",
@@ -400,20 +362,10 @@ def draw_wire(axis, rows: dict) -> None:
     """Bytes and time of a step, as a share of those of float32."""
     places = np.arange(len(rows))
     whole = rows["float32"]
-    axis.bar(
-        places - 0.2,
-        [row["bytes"] / max(1, whole["bytes"]) for row in rows.values()],
-        0.4,
-        color="tab:grey",
-        label="bytes, counted",
-    )
-    axis.bar(
-        places + 0.2,
-        [row["step"]["median_s"] / whole["step"]["median_s"] for row in rows.values()],
-        0.4,
-        color="tab:blue",
-        label="time of a step, measured",
-    )
+    sent = [row["bytes"] / max(1, whole["bytes"]) for row in rows.values()]
+    times = [row["step"]["median_s"] / whole["step"]["median_s"] for row in rows.values()]
+    axis.bar(places - 0.2, sent, 0.4, color="tab:grey", label="bytes, counted")
+    axis.bar(places + 0.2, times, 0.4, color="tab:blue", label="time of a step, measured")
     axis.set_xticks(places, list(rows))
     axis.set(title="On the wire, as a share of float32", ylim=(0, 1.25 * axis.get_ylim()[1]))
     axis.legend(fontsize=8, loc="upper left")

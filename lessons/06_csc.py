@@ -337,7 +337,7 @@ def compare_accuracy(run: kit.Run, train, held_out) -> dict:
             trials.training(run, name, seed, *split, epochs)
             for (seed, _), split in zip(pairs, splits)
         ]
-        run.say(f"{name:>24}: {trials.told(result[name])}")
+        run.say(f"{name:>24}: {trials.in_words(result[name])}")
     if len(pairs) > 1:
         for name in list(result)[1:]:
             run.say(f"{name} minus dense, paired: {trials.interval(result[name], result['dense'])}")
@@ -357,7 +357,7 @@ def compare_chunk_sizes(run: kit.Run, train, held_out) -> dict:
             trials.training(run, "dgc", seed, train, held_out, epochs, factor * base)
             for seed in seeds
         ]
-        run.say(f"{name:>24}: {trials.told(result[name])}")
+        run.say(f"{name:>24}: {trials.in_words(result[name])}")
     return result
 
 

@@ -171,7 +171,7 @@ def check_against_oracle(run: kit.Run, data) -> None:
         wanted = momentum_step(w, np.zeros_like(w), total, rate, 0.9)[0]
         if not same_bits(stack.model.parameters.flat, wanted):
             raise AssertionError(f"one step on rank {run.rank}: got other weights than defined")
-    run.say(f"bit for bit after {len(batches)} steps: {'; '.join(equal)};\nand one step as defined")
+    run.say(f"bit for bit after {len(batches)} steps; one step as defined:\n{'; '.join(equal)}")
 
 
 # ---- the measurement ----
@@ -182,7 +182,7 @@ def ablation(run: kit.Run, data, theta: float) -> dict:
     timing, ready_s = flow.without_exchange(run, data, images.steps(run, data, count))
     sizes = [spec.size for spec in images.network(run, data).tensors]
     n = sum(sizes)
-    run.section(f"{images.told(run)}: {n:,} gradients, theta {kit.number_of_bytes(theta)}")
+    run.section(f"{images.in_words(run)}: {n:,} gradients, theta {kit.number_of_bytes(theta)}")
     found = calls.measure(run, data, kinds_of(run))
     share = found[LATER].kept_share
     run.say(f"a step without any exchange, update included: {timing}")
@@ -235,7 +235,7 @@ def ablation(run: kit.Run, data, theta: float) -> dict:
             for r in rows
         ],
     )
-    run.say(kit.apart([(row["predicted_s"], row["step"].median_s) for row in rows]))
+    run.say(kit.errors_in_words([(row["predicted_s"], row["step"].median_s) for row in rows]))
     return {"rows": rows, "alone": timing, "elements": n, "theta": theta, "kept_share": share}
 
 

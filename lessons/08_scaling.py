@@ -1,44 +1,56 @@
-"""Lesson 08: scaling - from the ranks you have to the 2048 GPUs you have not.
+r"""Lesson 08: scaling - from the ranks that you have to the 2048 GPUs that you do not have.
 
-    mpiexec -n 8 python lessons/08_scaling.py          (--width, --batch, --theta BYTES, --quick, --full, --plot ...)
-    python -m refgf.cluster run --nodes 4 --ranks-per-node 2 --rate 1gbit -- python lessons/08_scaling.py
-                                                       (--machine FILE: predict for a machine that somebody has sent in)
+    mpiexec -n 8 python lessons/08_scaling.py     (--width, --batch, --theta BYTES, --quick, ...)
+    python -m refgf.cluster run --nodes 4 --ranks-per-node 2 --rate 1gbit -- \
+        python lessons/08_scaling.py
+    ... --machine FILE                            (predict also for a machine measured elsewhere)
 
-QUESTION    The papers speak of 64, 512 and 2048 GPUs. What of that can be known with eight ranks and a formula?
-IDEA        Measure where one can, on 1, 2, 4 and 8 ranks; fit alpha and beta; draw the formula through the points, and only
-            then past them. What goes in has a source; what is not known goes in as a range. (refgf/papers/scaling/scaling.py,
-            headlines.py, rows.py)
-PREDICTION  A ring of p ranks takes T(m) = 2(p-1) alpha + 2(p-1)/p beta m, so the start-ups grow with p and the bytes do not:
+QUESTION    The papers speak of 64, 512 and 2048 GPUs. How much of that can be known with eight
+            ranks and a formula?
+IDEA        Measure where you can, on 1, 2, 4 and 8 ranks. Fit alpha and beta. Draw the formula
+            through the points, and only then past them. Every input has a source. An input that is
+            not known is a range. (refgf/papers/scaling/scaling.py, headlines.py, rows.py)
+PREDICTION  A ring of p ranks takes T(m) = 2(p-1) alpha + 2(p-1)/p beta m. So the latencies grow
+            with p and the bytes do not.
 
-                step(p)    = end of the last call, each starting when its gradients are ready and the call before it is over
-                throughput, in ranks without exchange = p * T(p ranks, exchange off) / T(p ranks, exchange on)
-                scaling efficiency = that over p, in percent
+                step(p)             = end of the last call; a call starts when its gradients are
+                                      ready and the call before it has ended
+                scaling efficiency  = T(p ranks, exchange off) / T(p ranks, exchange on), in percent
+                throughput          = p x scaling efficiency, in ranks without exchange
 
-Before you run it, write down: which technique still gains on 2048 ranks what it gains on 8? Which is worth nothing there?
-And how much of 512 will GradientFlow reach on 512 GPUs, from a single GPU's rate and the links alone?
+Before you run it, write down: which technique gains on 2048 ranks what it gains on 8? Which gains
+nothing there? And how much of 512 will GradientFlow reach on 512 GPUs, computed from a single GPU's
+rate and the links?
 
 This is weak scaling: each rank brings a batch of its own, whatever p is.
 
-WHAT YOU SHOULD SEE    Measured points near their curves, best on an idle machine: what ranks on the same cores lose to each
-            other goes in, measured apart (kit/step_times.py, call_times.py, calls.py); a rank that has no core when its message comes does not.
-            Curves part from each other, the more ranks there are: eager exchange drowns in start-ups, 2(p-1) alpha for each
-            of its calls, lazy allreduce pays them a few times, float16 and CSC cut the bytes. ResNet-50 (161 small gradients)
-            needs laziness most, AlexNet (few, large ones) CSC; overlap alone gains next to nothing where one start-up a
-            gradient outlasts the backward pass.
-            MG-WFBP's simulated Ethernet is slower than the same authors' fitted lines (crosses): its sums take 2.5 ns a byte.
-            410.2 and 1.5 minutes lie in their intervals, which are wide because the rate of one GPU at a batch of 128 is known
-            badly; 2.5 lies in one so wide that it says little, as neither the allreduce nor the overlap of those systems is
-            stated. Jia et al.'s 11x is just beyond what the fused and hierarchical exchange alone can give.
-            The sixteen rows: half of the orders come out. On InfiniBand the model hides nearly all of WFBP's hundreds of
-            short calls and so has it win; measured, it loses, as if a call cost two to four times its start-up (agreeing on
-            tensors would look so: inferred). On Ethernet in float16 MG-WFBP hides everything in the model, and 0.1 to 0.2 s
-            a step of the measurement are in no input. One overhead for each cluster, calibrated, mends times, never an order.
+WHAT YOU SHOULD SEE    Measured points near their curves, nearest on an idle machine. What ranks on
+            the same cores lose to each other is an input, measured separately (kit/step_times.py,
+            call_times.py, calls.py). A rank without a core when its message arrives is not.
+            The curves diverge with the number of ranks. Eager exchange is dominated by latencies,
+            2(p-1) alpha for each of its calls. Lazy allreduce pays them a few times. Float16 and
+            CSC cut the bytes. ResNet-50 (161 small gradients) needs lazy allreduce most, AlexNet
+            (few, large gradients) CSC. Overlap by itself gains next to nothing where one latency
+            per gradient outlasts the backward pass.
+            MG-WFBP's simulated Ethernet is slower than the same authors' fitted lines (crosses),
+            because its sums take 2.5 ns per byte.
+            410.2 and 1.5 minutes lie in their intervals. These are wide because the rate of one GPU
+            at a batch of 128 is not known well. 2.5 lies in an interval so wide that it says
+            little: neither the allreduce nor the overlap of those systems is stated. Jia et al.'s
+            11x is just beyond what the fused and hierarchical exchange can give by itself.
+            The sixteen rows: half of the orders come out. On InfiniBand the model hides nearly all
+            of WFBP's hundreds of short calls, so WFBP wins in the model. Measured, it loses, as if
+            a call cost two to four latencies. (Agreeing on tensors would look like this: inferred.)
+            On Ethernet in float16 MG-WFBP hides everything in the model, and 0.1 to 0.2 s per step
+            of the measurement are in no input. Fitting one overhead per cluster improves the
+            predicted times, but it never changes an order.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/08_scaling.py)
-    1. At which p do the start-ups of eager exchange alone take longer than ResNet-50 computes?
-    2. Put in the rate of a single GPU that follows from 410.2 and 1.5 minutes. What does the prediction say then, and what is
-       it worth?
-    3. Halving-doubling takes 2 log2 p steps. What does eager exchange gain by it on 2048 ranks, what lazy allreduce?
+    1. At which p do the latencies of eager exchange take longer than ResNet-50 computes?
+    2. Use the rate of a single GPU that follows from 410.2 and 1.5 minutes. What does the
+       prediction say then, and what is it worth?
+    3. Halving-doubling takes 2 log2 p steps. What does eager exchange gain by it on 2048 ranks,
+       and what does lazy allreduce gain?
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
@@ -75,10 +87,11 @@ from refgf.papers.scaling.simulate import from_schedules
 from refgf.papers.scaling.systems import scaling_efficiency, stack, step
 from refgf.papers.scaling.workloads import alexnet, resnet50
 
+LATER = "float16, overlap"
 KINDS = {
     "float32": Kind(),
     "float32, overlap": Kind(overlap=True),
-    "float16, overlap": Kind(wire=np.float16, overlap=True),
+    LATER: Kind(wire=np.float16, overlap=True),
 }
 FAR = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]
 ETHERNET = SIMULATION.links["between"]
@@ -121,7 +134,7 @@ def measure(run: kit.Run) -> dict:
     sizes = sorted({p for p in (1, 2, 4, 8) if p <= run.size} | {run.size})
     run.section("The oracle")
     for p in sizes:
-        rank_subset.first(run, p, check_part)
+        rank_subset.first(run, p, check_subset)
     check_formula(run)
     here = scale_here(run, train, theta, sizes)
     machine_file.measured(run, here["points"])
@@ -132,39 +145,36 @@ def measure(run: kit.Run) -> dict:
 # ---- one step: the same training on fewer ranks ----
 
 
-def check_part(part: kit.Run) -> None:
-    """The ring among the first ranks gives the definition's bits, and sends the definition's messages."""
-    for n in (0, part.size - 1, 1000):
+def check_subset(run: kit.Run) -> None:
+    """The ring on these ranks gives the definition's bits and sends the definition's messages."""
+    for n in (0, run.size - 1, 1000):
         everybody = [
             np.random.default_rng([n, r]).standard_normal(n).astype(np.float32)
-            for r in range(part.size)
+            for r in range(run.size)
         ]
-        x, before = everybody[part.rank].copy(), (part.comm.messages, part.comm.bytes)
-        collective(part.comm, ring.allreduce)(x)
-        if not same_bits(x, ring_allreduce(everybody)[part.rank]):
+        x, messages, nbytes = everybody[run.rank].copy(), run.comm.messages, run.comm.bytes
+        collective(run.comm, ring.allreduce)(x)
+        place = f"ring allreduce of {n} elements on rank {run.rank} of {run.size}"
+        if not same_bits(x, ring_allreduce(everybody)[run.rank]):
+            raise AssertionError(f"{place}: got other bits than defined")
+        wanted, elements = ring_traffic(n, run.size, run.rank)
+        got = run.comm.messages - messages, run.comm.bytes - nbytes
+        if got != (wanted, 4 * elements):
             raise AssertionError(
-                f"rank {part.rank} of {part.size}: not the bits of the definition for n = {n}"
+                f"{place}: got {got} messages, bytes; wanted {wanted}, {4 * elements}"
             )
-        messages, elements = ring_traffic(n, part.size, part.rank)
-        if (part.comm.messages - before[0], part.comm.bytes - before[1]) != (
-            messages,
-            4 * elements,
-        ):
-            raise AssertionError(
-                f"rank {part.rank} of {part.size}: not the definition's {messages} messages, n = {n}"
-            )
-    part.say(
-        f"ring on {part.size} of the ranks: bits, messages and bytes of the definition, n = 0, p-1, 1000"
+    run.say(
+        f"ring on {run.size} ranks, n = 0, p-1, 1000: bits, messages and bytes of the definition"
     )
 
 
 def check_formula(run: kit.Run) -> None:
-    """What is used for 2048 ranks is the time of the schedule wherever schedules can still be followed."""
+    """The formula used for 2048 ranks is the time of the schedule, on up to 32 ranks."""
     link = Link(3e-5, 8e-9, 2e-10)
     for p in run.quick((1, 2, 3, 8), range(1, 33)):
         schedules = [ring.allreduce(r, p, 1000) for r in range(p)]
         if abs(ring_allreduce_s(p, 1000, 4, link) - from_schedules(schedules, 4, link)) > 1e-12:
-            raise AssertionError(f"ring on {p} ranks: formula and schedule differ")
+            raise AssertionError(f"ring on {p} ranks: got a formula that differs from the schedule")
     run.say("the formula of the ring is the time of its schedule, uneven slices included")
 
 
@@ -173,11 +183,11 @@ def check_formula(run: kit.Run) -> None:
 
 def scale_here(run: kit.Run, data, theta: float, sizes: list[int]) -> dict:
     run.section(
-        f"{run.options.batch} images a rank, theta {kit.number_of_bytes(theta)}: this cluster"
+        f"{run.options.batch} images per rank, theta {kit.number_of_bytes(theta)}: this cluster"
     )
     points = []
     for p in sizes:
-        point = rank_subset.first(run, p, lambda part: measure_part(part, data, theta))
+        point = rank_subset.first(run, p, lambda subset: measure_subset(subset, data, theta))
         points.append(run.plain.bcast(point))
     elements = [spec.size for spec in images.network(run, data).tensors]
     for point in points:
@@ -189,17 +199,15 @@ def scale_here(run: kit.Run, data, theta: float, sizes: list[int]) -> dict:
         point["predicted_s"] = {name: timeline.step_s for name, timeline in timelines.items()}
     names = list(points[0]["steps"])
     for point in points[1:]:
-        told = [
-            f"{wire} {kit.seconds(link.alpha_s)}, {1e9 * link.beta_s_per_byte:.3g} ns/byte"
-            for wire, link in point["links"].items()
-        ]
-        run.say(
-            f"alpha and beta of the rings on {point['ranks']} ranks: {'; '.join(told)};\n"
-            f"    beside a call computing keeps {point['calls']['float16, overlap'].kept_share:.0%} of its speed; "
-            f"CSC's choice adds {kit.seconds(point['selection_s'][True])}"
-        )
+        run.say(f"alpha and beta of the rings on {point['ranks']} ranks:")
+        for kind, link in point["links"].items():
+            beta = f"{1e9 * link.beta_s_per_byte:.3g} ns/byte"
+            run.say(f"    {kind}: {kit.seconds(link.alpha_s)}, {beta}")
+        share, choice_s = point["calls"][LATER].kept_share, point["selection_s"][True]
+        run.say(f"    during a call computing keeps {share:.0%} of its speed")
+        run.say(f"    CSC's choice adds {kit.seconds(choice_s)}")
     run.table(
-        ["ranks", "exchange off", *names],
+        ["ranks", "exchange off", *map(short, names)],
         [
             [
                 p["ranks"],
@@ -217,46 +225,43 @@ def scale_here(run: kit.Run, data, theta: float, sizes: list[int]) -> dict:
         for n in names
     ]
     if compared:
-        run.say(f"steps on 2 ranks and more: {kit.apart(compared)}")
+        run.say(f"steps on 2 ranks and more: {kit.errors_in_words(compared)}")
     beyond = [p for p in run.quick((64, 2048), FAR) if p > run.size]
     curves = {name: [] for name in names}
     for p in beyond:
         for name, predicted in predict_here(points[-1], p, theta, elements).items():
             curves[name].append(in_ranks_here(points[-1], p, predicted))
-    run.say("PREDICTED for more ranks on cores and links like those of the last line:")
+    run.say("PREDICTED for more ranks, on cores and links like those of the last row:")
     run.table(
-        ["ranks", *names],
+        ["ranks", *map(short, names)],
         [[p, *(f"{curves[n][i]:.1f}" for n in names)] for i, p in enumerate(beyond)],
     )
     return {"points": points, "beyond": beyond, "curves": curves, "theta": theta}
 
 
-def measure_part(part: kit.Run, data, theta: float) -> dict:
-    """Steps of all techniques on this part's ranks, and the rings that the prediction is fitted to."""
-    count = part.quick(4, 14, 30)
-    alone_, ready_s = flow.without_exchange(part, data, images.steps(part, data, count))
-    found, steps, selection_s = calls.measure(part, data, KINDS, 21), {}, {}
+def measure_subset(run: kit.Run, data, theta: float) -> dict:
+    """Steps of all techniques on these ranks, and the rings that the prediction is fitted to."""
+    count = run.quick(4, 14, 30)
+    off, ready_s = flow.without_exchange(run, data, images.steps(run, data, count))
+    found, steps, selection_s = calls.measure(run, data, KINDS, 21), {}, {}
     for system in stack(theta):
         half = system.itemsize == 2
-        switched = {"wire": np.float16, "loss_scale": LossScale(SCALE)} if half else {}
-        switched["grouping"] = Theta(system.threshold_bytes)
-        switched["csc"] = system.percent and flow.csc(part, data, system.percent)
-        with flow.new(part, data, overlap=system.overlap, **switched) as stack_:
-            steps[system.name] = flow.time_steps(part, stack_, images.steps(part, data, count))
+        arguments = {"wire": np.float16, "loss_scale": LossScale(SCALE)} if half else {}
+        arguments["grouping"] = Theta(system.threshold_bytes)
+        arguments["csc"] = system.percent and flow.csc(run, data, system.percent)
+        with flow.new(run, data, overlap=system.overlap, **arguments) as flow_:
+            steps[system.name] = flow.time_steps(run, flow_, images.steps(run, data, count))
             if system.percent:  # with and without the norms' call
                 compute_s = found[kind_of(system)].compute_s
                 for norms in (True, False):
-                    some = images.steps(part, data, count)
-                    selection_s[norms] = max(
-                        0.0, calls.selection_s(part, stack_, some, compute_s, norms)
-                    )
-    links = {kind: link_of(each, part.size) for kind, each in found.items()}
-    measured = {
-        name: part.size * alone_.median_s / timing.median_s for name, timing in steps.items()
-    }
+                    batches = images.steps(run, data, count)
+                    seconds = calls.selection_s(run, flow_, batches, compute_s, norms)
+                    selection_s[norms] = max(0.0, seconds)
+    links = {kind: link_of(each, run.size) for kind, each in found.items()}
+    measured = {name: run.size * off.median_s / timing.median_s for name, timing in steps.items()}
     return {
-        "ranks": part.size,
-        "alone": alone_,
+        "ranks": run.size,
+        "alone": off,
         "ready_s": ready_s,
         "steps": steps,
         "links": links,
@@ -267,27 +272,34 @@ def measure_part(part: kit.Run, data, theta: float) -> dict:
 
 
 def kind_of(system) -> str:
-    """What its calls are called in KINDS."""
+    """The key of KINDS for the calls of this system."""
     return ("float16" if system.itemsize == 2 else "float32") + ", overlap" * system.overlap
 
 
 def link_of(each: calls.Calls, size: int) -> Link:
-    """The link on which a ring of `size` ranks takes so long: the inverse of `ring_line`; one rank sends nothing."""
-    if size == 1:
+    """The link on which a ring of `size` ranks takes this long: the inverse of `ring_line`."""
+    if size == 1:  # one rank sends nothing
         return Link(0.0, 0.0)
     line = fit_line(each.queued.points).line
     alpha_s = max(line.a_s, each.seconds(0)) / (2 * (size - 1))
     return Link(alpha_s, line.b_s_per_byte * size / (2 * (size - 1)))
 
 
+def short(name: str) -> str:
+    """The name of a technique in a table: "eager" for "eager, float32, no overlap"."""
+    return name.partition(",")[0]
+
+
 def in_ranks_here(point, p: int, timeline) -> float:
-    """Against the step without exchange: where ranks share cores, one with an exchange computes for longer or shorter."""
+    """Throughput, in ranks without exchange. timeline: a PredictedStep on p ranks."""
     return p * point["alone"].median_s / timeline.step_s
 
 
 def predict_here(point, p: int, theta: float, elements) -> dict:
-    """{technique: PredictedStep} on p ranks whose cores and links are those of this point; for its own number of ranks from the
-    calls as they were measured."""
+    """{technique: PredictedStep} on p ranks whose cores and links are those of this point.
+
+    For the point's own number of ranks the calls are as measured, else those of the fitted ring.
+    """
     found, here = {}, p == point["ranks"]
     for system in stack(theta):
         kind = kind_of(system)
@@ -312,20 +324,20 @@ def predict_here(point, p: int, theta: float, elements) -> dict:
 
 
 def past_the_points(run: kit.Run, given) -> dict:
-    """On rank 0: arithmetic only. given: somebody's machine, or None."""
-    told = []  # inputs whose sources are on the screen
-    sent_in = {given.name: machine_file.scale(run, given, FAR)} if given else {}
-    curves = {net: far(run, net, told) for net in NETWORKS}
+    """On rank 0: arithmetic only. given: a Machine measured elsewhere, or None."""
+    shown = []  # inputs whose sources are on the screen
+    elsewhere = {given.name: machine_file.scale(run, given, FAR)} if given else {}
+    curves = {net: predict_clusters(run, net, shown) for net in NETWORKS}
     return {
-        "machine_file": sent_in,
+        "machine_file": elsewhere,
         "far": curves,
-        "headlines": headlines(run, told),
+        "headlines": headlines(run, shown),
         "rows": rows(run),
     }
 
 
-def far(run: kit.Run, net: str, told: list) -> dict:
-    """Throughput of each technique over one GPU on published clusters, as intervals, with the best theta each time."""
+def predict_clusters(run: kit.Run, net: str, shown: list) -> dict:
+    """Throughput of each technique over one GPU on published clusters: intervals, best theta."""
     make, rate = NETWORKS[net]
     workload, sizes, found = make(), run.quick([4, 512, 2048], FAR), {}
     for cluster, link in CLUSTERS.items():
@@ -336,10 +348,10 @@ def far(run: kit.Run, net: str, told: list) -> dict:
             for name, system in systems.items()
         }
         run.table(
-            ["GPUs", *systems],
+            ["GPUs", *map(short, systems)],
             [[p, *(span(found[cluster][name][p]) for name in systems)] for p in sizes],
         )
-        show_inputs(run, (*rate, *link), told)
+        show_inputs(run, (*rate, *link), shown)
         found[cluster] |= {"fitted lines": fitted(workload, rate, FITTED[cluster])}
     return found
 
@@ -350,7 +362,7 @@ def in_gpus(efficiencies: dict) -> dict:
 
 
 def fitted(workload, rate, lines) -> dict:
-    """Dense lazy allreduce with the fitted lines of 4 to 64 GPUs in place of a ring on one link; first values of inputs."""
+    """Dense lazy allreduce with the fitted lines of 4 to 64 GPUs; the first value of each input."""
     given = {each.name: each.values[0] for each in rate}
     ready, lazy = ready_of(workload, given["batch"], given["rate"]), stack(np.inf)[2]
     return {
@@ -374,6 +386,6 @@ if __name__ == "__main__":
         "--machine",
         type=Path,
         metavar="FILE",
-        help="predict for this machine too: a file that this lesson wrote",
+        help="predict also for this machine: a file that this lesson wrote",
     )
     lesson.main(measure, draw)

@@ -230,7 +230,7 @@ def compare_exchanges(run: kit.Run, name: str, pool: Pool, line, share: int) -> 
             for r in rows
         ],
     )
-    run.say(kit.apart([(row["predicted_s"], row["measured"].median_s) for row in rows]))
+    run.say(kit.errors_in_words([(row["predicted_s"], row["measured"].median_s) for row in rows]))
     return {
         "title": network.workload.name,
         "gradients": gradients,

@@ -14,7 +14,7 @@ PREDICTION  n gradients, k of them chosen on each of p ranks, m nodes of g ranks
 
                 dense ring    2(p-1)/p 4n
                 CSC at d %    2(p-1)/p 4n d/100, and the chunks' norms  one chunk list for all ranks
-                top-k         (p-1) (4 + 4) k                           values, indices; grows with p
+                top-k         (p-1) (4 + 4) k                       values and indices; grows with p
                 HiTopKComm    2(g-1)/g 4n in the node + (m-1) (4 + 4) k/g between nodes
 
             At equal bytes top-k may send only about d/p percent. Its sum has from k to p k
@@ -272,7 +272,7 @@ def count_bytes(run: kit.Run, n: int = ALEXNET) -> dict:
         ],
     )
     run.say(
-        "share of the dense ring's bytes, at a density of 1 %; "
+        "share of the dense ring's bytes, at a density of 1 %;\n"
         "HiTopKComm sends most of its bytes inside nodes of 8"
     )
     return result

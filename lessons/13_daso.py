@@ -1,44 +1,54 @@
-"""Lesson 13: DASO - nodes that meet only now and then, and a little late.
+"""Lesson 13: DASO - nodes that synchronise only now and then, and a little late.
 
-    mpiexec -n 8 python lessons/13_daso.py                   (--quick, --full, --plot, --ranks-per-node K, --data PATH ...)
+    mpiexec -n 8 python lessons/13_daso.py    (--quick, --full, --plot, --ranks-per-node K ...)
     python -m refgf.cluster run --nodes 4 --ranks-per-node 2 --rate 160mbit -- python lessons/13_daso.py
 
-QUESTION    In synchronous training all nodes wait in every step for the slow links between them. What if they went on
-            computing meanwhile, and used the others' answer when it comes? How much time is that, and what does it cost?
-IDEA        Ranks of a node average their gradients in every batch. Every B batches one rank of each node, another group each
-            time, sums PARAMETERS over the nodes in the background. W batches later the sum, by then stale, is merged with what
-            the node has now: w <- (2W w + sum) / (2W + m). Training begins and ends with blocking sums (warm-up, cool-down),
-            and each epoch ends with one. (Coquelin et al. 2022; refgf/papers/daso/daso.py, daso_phases.py)
-PREDICTION  Per batch: c to compute, l to average in the node, A to sum gradients over all ranks; per sum: G between nodes, s to
-            hand the result on in the node. Then a batch takes
+QUESTION    In synchronous training all nodes wait in every step for the slow links between them.
+            What if they kept computing, and used the other nodes' result when it arrives? How much
+            time does that save, and what does it cost?
+IDEA        The ranks of a node average their gradients in every batch. Every B batches, one rank of
+            each node sums PARAMETERS over the nodes in the background; these groups take turns. W
+            batches later the sum, stale by then, is merged with the node's current parameters:
+            w <- (2W w + sum) / (2W + m). Training begins and ends with blocking sums (warm-up,
+            cool-down), and each epoch ends with one.
+            (Coquelin et al. 2022; refgf/papers/daso/daso.py, refgf/papers/daso/phases.py)
+PREDICTION  Per batch: c to compute, l to average in the node, A to sum gradients over all ranks.
+            Per sum: G between nodes, s to broadcast the result in the node. A batch then takes
 
-                synchronous          c + A
-                blocking             c + l + G/2 + s              parameters as bfloat16, every batch
-                B, W                 c + l + (max(0, G - W (c + l)) + s) / B         and a whole G + s at the end of the epoch
+                synchronous    c + A
+                blocking       c + l + G/2 + s           bfloat16 parameters, every batch
+                B, W           c + l + (max(0, G - W (c + l)) + s) / B
+                               and a whole G + s at the end of the epoch
 
-            so nothing of G is left once W batches take longer than the sum. (On ranks that share cores something is: sending
-            takes time from computing. tests/speed/daso_speed.py measures both, and ranks that only wait.)
+            Nothing of G remains once W batches take longer than the sum. On ranks that share
+            cores something remains, because sending takes time from computing.
+            tests/speed/daso_speed.py measures both cases, and ranks that only wait.
 
-Before you run it, write down: on links where communication is half of a synchronous step, how much shorter is an epoch with
-B = 4, W = 1? And will the network be as good after as many epochs?
+Before you run it, write down: on links where communication is half of a synchronous step, how much
+shorter is an epoch with B = 4, W = 1? And is the network as good after the same number of epochs?
 
-This is weak scaling: each rank brings a batch of its own, whatever p is. Where there is one node, nodes are pretended; with
---link the links inside them are as slow as those between, so the emulated cluster shows more. Times are of larger batches
-than the training has: a GPU's step is long beside what starts its sums, and here that is Python.
+This is weak scaling: each rank brings its own batch, for any p. Where there is only one node, nodes
+are pretended. With --link the links inside nodes are as slow as those between them, so the emulated
+cluster shows more. Times are measured with larger batches than the training has: on a GPU a step is
+long compared with starting a sum, and here Python starts the sums.
 
-WHAT YOU SHOULD SEE    Where links between nodes are slow, B = 4, W = 1 hides much of their time: with a core to spare an
-            epoch would take little more than computing; where ranks share cores, sending takes time from that. Where they
-            are fast (shared memory) there is little to hide, and the communication threads take time from the cores.
-            Between sums nodes drift apart, the farther the longer B is; a merge leaves about 2W / (2W + m) of the distance,
-            and what it brings is W batches old; the blocking sum at the end of an epoch closes it. What this costs is in
-            the last table: cycling throughout beside all three phases, and both beside synchronous. And look at "not
-            rounded": blocking phases round the parameters themselves to 8 binary digits in every batch, and an update
-            smaller than 1/512 of its parameter is lost. It may cost as much as all that came late.
+WHAT YOU SHOULD SEE    Where links between nodes are slow, B = 4, W = 1 hides much of their time.
+            With a spare core an epoch would take little more than computing. Where ranks share
+            cores, sending takes time from computing. Where links are fast (shared memory) there is
+            little to hide, and the communication threads take time from the cores. Between sums
+            nodes drift apart, further for larger B. A merge leaves about 2W / (2W + m) of the
+            distance, and what it brings is W batches old. The blocking sum at the end of an epoch
+            closes the distance. The last table shows what this costs: cycling throughout against
+            all three phases, and both against synchronous training. Look at "not rounded", too:
+            blocking phases round the parameters themselves to 8 binary digits in every batch, and
+            an update smaller than 1/512 of its parameter is lost. This may cost as much as all
+            the staleness.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/13_daso.py)
-    1. After how many batches do the own parameters weigh as much as the sum of m nodes? What is left of a node's own step
-       when 100 nodes merge after W = 1?
-    2. A sum takes as long as 3 batches. Which W hides it? With W = 1, from which B on is only 1/20 of a batch left of it?
+    1. After how many batches do a node's own parameters weigh as much as the sum of m nodes? What
+       remains of a node's own step when 100 nodes merge after W = 1?
+    2. A sum takes as long as 3 batches. Which W hides it? With W = 1, from which B does only 1/20
+       of a batch of it remain?
     3. Let the same group sum every time. Which parameters change, and who sends how much?
 """
 
@@ -50,8 +60,9 @@ import time
 import numpy as np
 
 import kit
-from kit import axes, flow, images, placement, trials
+from kit import flow, images, placement, trials
 from lab import daso_replay
+from lab.daso_picture import COLOURS, OVERLAPPED, SYNCHRONOUS, UNROUNDED, draw
 from refgf import ops
 from refgf.comm import ring
 from refgf.papers.jia import hierarchical
@@ -73,20 +84,9 @@ ROWS = {
     "B=8, W=2": Phase(8, 1, 2),
     "B=8, W=2, L=2": Phase(8, 2, 2),
 }
-TIMED_BATCH, TIMED_EPOCH = (
-    32,
-    24,
-)  # images a rank, batches: beside them Python's time and the end of an epoch are small
-SYNCHRONOUS, OVERLAPPED = "synchronous", "synchronous, overlapped"
+# Images a rank, and batches: large enough to hide Python's own time and the end of an epoch.
+TIMED_BATCH, TIMED_EPOCH = 32, 24
 THROUGHOUT = {"B=8, W=2 throughout": Phase(8, 1, 2), "B=8, W=8 throughout": Phase(8, 1, 8)}
-UNROUNDED = "DASO, not rounded"  # float32 in blocking phases, too
-COLOURS = {
-    SYNCHRONOUS: "black",
-    "DASO": "tab:blue",
-    UNROUNDED: "tab:cyan",
-    "B=8, W=2 throughout": "tab:orange",
-    "B=8, W=8 throughout": "tab:red",
-}
 
 
 def measure(run: kit.Run) -> dict:
@@ -105,7 +105,7 @@ def measure(run: kit.Run) -> dict:
     return {"nodes": nodes, "times": times, "drift": drift, "accuracy": accuracy}
 
 
-# ---- one epoch: this is all there is to it, once the parts are there ----
+# ---- one epoch ----
 
 
 def daso(
@@ -122,16 +122,15 @@ def daso(
 
 def one_epoch(stack, some_batches, rate: float) -> None:
     for images_, labels, global_batch in some_batches:
-        stack.step(
-            images_, labels, global_batch, rate
-        )  # node average, update, send, merge what is due
+        # Averages in the node, updates, sends, and merges a sum that is due.
+        stack.step(images_, labels, global_batch, rate)
 
 
-def synchronous(run: kit.Run, data, nodes, seed: int = images.SEED, **parts) -> GradientFlow:
-    """Gradients are summed in every step; its ranks wait asleep, as those of DASO do."""
+def synchronous(run: kit.Run, data, nodes, seed: int = images.SEED, **settings) -> GradientFlow:
+    """Sums gradients in every step. Waiting ranks sleep, as those of DASO do."""
     two_level = functools.partial(collective, algorithm=hierarchical.two_level_ring(nodes))
     comm = ops.background(run.comm)
-    return GradientFlow(comm, images.model(run, data, seed), allreduce=two_level, **parts)
+    return GradientFlow(comm, images.model(run, data, seed), allreduce=two_level, **settings)
 
 
 def show_plan(run: kit.Run, nodes, per_epoch: int = 10) -> None:
@@ -144,7 +143,7 @@ def show_plan(run: kit.Run, nodes, per_epoch: int = 10) -> None:
         if group is not None:
             waited = phase.wait_after(b, per_epoch)
             due[b + waited] = f"of batch {b}, own weight {2 * waited} of {2 * waited + len(nodes)}"
-            received = received if waited else "at once: all ranks hold the same parameters"
+            received = received if waited else "immediately: equal parameters on all ranks"
         rows.append(
             [
                 b,
@@ -153,17 +152,17 @@ def show_plan(run: kit.Run, nodes, per_epoch: int = 10) -> None:
                 received,
             ]
         )
-    run.table(["batch", "gradients averaged in the node", "parameters sent by", "received"], rows)
+    run.table(["batch", "averaged in the node", "parameters sent by", "received"], rows)
 
 
 # ---- the measurement ----
 
 
 def time_batches(run: kit.Run, data, nodes) -> dict:
-    """The time of a batch in whole epochs: synchronous, and for each (B, W); one epoch of each in turn."""
+    """Batch times over whole epochs: synchronous and for each (B, W), one epoch of each in turn."""
     per_epoch = run.quick(4, TIMED_EPOCH)
     some_batches = images.whole_batches(run, data, per_epoch, run.quick(4, TIMED_BATCH))
-    parts = measure_parts(run, data, nodes, some_batches)
+    parts = measure_terms(run, data, nodes, some_batches)
     rows = {"blocking": BLOCKING, "B=4, W=1": Phase(4)} if run.options.quick else ROWS
     stacks = {
         SYNCHRONOUS: synchronous(run, data, nodes),
@@ -173,7 +172,8 @@ def time_batches(run: kit.Run, data, nodes) -> dict:
         name: daso(run, data, nodes, Constant(phase), per_epoch) for name, phase in rows.items()
     }
     run.section(
-        f"Time of a batch of {some_batches[0][2] // run.size} images a rank, in epochs of {per_epoch}"
+        f"Time of a batch of {some_batches[0][2] // run.size} images a rank, "
+        f"in epochs of {per_epoch} batches"
     )
     mine, between = {name: [] for name in stacks}, {}
     for repeat in range(1 + run.quick(1, 2, 5)):
@@ -192,7 +192,7 @@ def time_batches(run: kit.Run, data, nodes) -> dict:
     forecast |= {
         name: predicted_s(parts, phase, per_epoch, len(nodes[0])) for name, phase in rows.items()
     }
-    tell_times(run, timings, forecast, between, parts)
+    say_times(run, timings, forecast, between, parts)
     return {
         "parts": parts,
         "measured": timings,
@@ -202,8 +202,8 @@ def time_batches(run: kit.Run, data, nodes) -> dict:
     }
 
 
-def measure_parts(run: kit.Run, data, nodes, some_batches) -> dict:
-    """Each part alone, in seconds: c, l, A, G, G of bfloat16, s."""
+def measure_terms(run: kit.Run, data, nodes, some_batches) -> dict:
+    """Each term of the prediction in seconds: c, l, A, G, G of bfloat16, s."""
     compute, _ = flow.without_exchange(run, data, some_batches[: run.quick(4, 12)])
     node = next(node for node in nodes if run.rank in node)
     group, comm = [other[0] for other in nodes], ops.background(run.comm)
@@ -224,15 +224,15 @@ def measure_parts(run: kit.Run, data, nodes, some_batches) -> dict:
             for name, call in calls.items()
         }
     parts["compute"] = compute.median_s
-    run.section("The parts, each alone")
+    run.section("The terms of the prediction, measured separately")
     run.table(
         [
             "c compute",
-            "l average in the node",
+            "l average in node",
             "A all gradients",
             "G between nodes",
             "G, bfloat16",
-            "s in node",
+            "s broadcast in node",
         ],
         [
             [
@@ -245,7 +245,10 @@ def measure_parts(run: kit.Run, data, nodes, some_batches) -> dict:
 
 
 def predicted_s(parts: dict, phase: Phase, per_epoch: int, groups: int) -> float:
-    """The time of a batch, averaged over an epoch; a sum that is replaced by the last batch's is waited for, not spread."""
+    """The predicted time of a batch, averaged over an epoch.
+
+    A sum that the last batch's sum replaces is waited for, but not broadcast.
+    """
     total, inside = 0.0, parts["compute"] + parts["node"]
     for b in range(per_epoch):
         total += parts["compute"] + (parts["node"] if phase.averages(b, per_epoch) else 0.0)
@@ -257,16 +260,17 @@ def predicted_s(parts: dict, phase: Phase, per_epoch: int, groups: int) -> float
 
 
 def between_nodes(run: kit.Run, nodes) -> float:
-    """Bytes that a node has sent to others, the mean over nodes."""
+    """Bytes that a node has sent to other nodes, the mean over nodes."""
     node = next(node for node in nodes if run.rank in node)
     mine = sum(size for peer, (_, size) in run.comm.peers.items() if peer not in node)
     return sum(run.plain.allgather(mine)) / len(nodes)
 
 
-def tell_times(run: kit.Run, timings: dict, forecast: dict, between: dict, parts: dict) -> None:
+def say_times(run: kit.Run, timings: dict, forecast: dict, between: dict, parts: dict) -> None:
+    """Print the table of batch times, and what they say about the links."""
     base = timings[SYNCHRONOUS].median_s
     run.table(
-        ["", "bytes between nodes", "measured", "predicted", "less than synchronous"],
+        ["", "bytes between nodes", "measured", "predicted", "saved"],
         [
             [
                 name,
@@ -280,20 +284,24 @@ def tell_times(run: kit.Run, timings: dict, forecast: dict, between: dict, parts
     )
     share = max(0.0, 1 - parts["compute"] / base)
     run.say(
-        f"communication is {100 * share:.0f} % of a synchronous step; it would be half of it where a node's "
-        f"{kit.number_of_bytes(between[SYNCHRONOUS])} take as long as computing, on links of about "
-        f"{8e-6 * between[SYNCHRONOUS] / parts['compute']:.0f} Mbit/s (predicted, latency left out)"
+        "saved: against synchronous; the bytes are those of a node in a batch\n"
+        f"communication is {100 * share:.0f} % of a synchronous step. It would be half of a step\n"
+        f"where a node's {kit.number_of_bytes(between[SYNCHRONOUS])} take as long as computing: "
+        f"on links of about {8e-6 * between[SYNCHRONOUS] / parts['compute']:.0f} Mbit/s (predicted without latency)"
     )
     gain = 1 - timings["B=4, W=1"].median_s / min(
         timings[name].median_s for name in (SYNCHRONOUS, OVERLAPPED)
     )
     run.say(
-        f"B=4, W=1 takes {100 * gain:.0f} % less time per epoch than the better of both synchronous ones"
+        f"B=4, W=1 takes {100 * gain:.0f} % less time per epoch than the faster synchronous run"
     )
 
 
 def watch_drift(run: kit.Run, data, nodes) -> dict:
-    """How far a node's parameters are from the mean of all, as a share of its norm, after each batch of two epochs."""
+    """Distance of a node's parameters from the mean of all, after each batch of two epochs.
+
+    As a share of the mean's norm.
+    """
     run.section("How far nodes drift apart")
     per_epoch, result = run.quick(5, 20, 23), {}
     phases = {
@@ -324,101 +332,42 @@ def distance(run: kit.Run, w) -> float:
 
 
 def compare_accuracy(run: kit.Run, train, held_out, nodes) -> dict:
-    """The same training, synchronous and by DASO, and by two of its phases throughout."""
+    """The same training: synchronous, by DASO, and by two of DASO's phases throughout."""
     epochs = run.options.epochs or run.quick(1, 8, 16)
     pairs = [
         (seed, fold) for seed in run.quick([1], [1], [1, 2]) for fold in range(run.quick(1, 3, 5))
     ]
-    ends = (
-        0 if epochs == 1 else max(1, round(4 / 90 * epochs))
-    )  # the public example has 4 and 4 of 90
+    # The authors' example has 4 epochs of warm-up and 4 of cool-down in 90.
+    ends = 0 if epochs == 1 else max(1, round(4 / 90 * epochs))
     run.section(
-        f"Accuracy after {epochs} epochs, {len(pairs)} runs of each; warm-up and cool-down of DASO: {ends} each"
+        f"Accuracy after {epochs} epochs, {len(pairs)} runs of each; "
+        f"epochs of DASO's warm-up and cool-down: {ends} each"
     )
     result = {}
     for name in run.quick([SYNCHRONOUS, "DASO"], list(COLOURS)):
         result[name] = []
         for seed, fold in pairs:
-            few, out = (
-                (train, held_out)
-                if run.options.data or not fold
-                else digits(run.options.image_size, fold)
-            )
-            with trained(run, name, few, nodes, Phases(epochs, ends, ends), seed) as stack:
-                result[name].append(flow.learn(run, stack, few, out, epochs, say=False, seed=seed))
+            data, out = train, held_out
+            if fold and not run.options.data:
+                data, out = digits(run.options.image_size, fold)
+            with stack_of(run, name, data, nodes, Phases(epochs, ends, ends), seed) as stack:
+                result[name].append(flow.learn(run, stack, data, out, epochs, say=False, seed=seed))
         seconds = np.mean([rows[-1]["seconds"] for rows in result[name]])
-        run.say(f"{name:>22}: {trials.told(result[name])}, {seconds:.1f} s of training")
+        run.say(f"{name:>22}: {trials.in_words(result[name])}, {seconds:.1f} s of training")
     if len(pairs) > 1:
         for name in list(result)[1:]:
-            run.say(
-                f"{name} minus synchronous, paired: {trials.interval(result[name], result[SYNCHRONOUS])}"
-            )
+            paired = trials.interval(result[name], result[SYNCHRONOUS])
+            run.say(f"{name} minus synchronous, paired: {paired}")
     return {"runs": result, "epochs": epochs, "ends": ends}
 
 
-def trained(run: kit.Run, name: str, data, nodes, phases: Phases, seed: int):
+def stack_of(run: kit.Run, name: str, data, nodes, phases: Phases, seed: int):
     if name == SYNCHRONOUS:
         return synchronous(run, data, nodes, seed)
     per_epoch = steps_per_epoch(data.size, run.options.batch * run.size)
-    phases, wire = (
-        Constant(THROUGHOUT[name]) if name in THROUGHOUT else phases,
-        None if name == UNROUNDED else "bfloat16",
-    )
+    phases = Constant(THROUGHOUT[name]) if name in THROUGHOUT else phases
+    wire = None if name == UNROUNDED else "bfloat16"
     return daso(run, data, nodes, phases, per_epoch, seed, wire)
-
-
-# ---- the picture ----
-
-
-def draw(result: dict):
-    title = "Lesson 13: DASO. Nodes that do not wait for each other, and what their drifting apart costs"
-    figure, (times, drift, losses, accuracy) = axes.frame(title, 2, 2, size=(15, 10))
-    draw_times(times, result["times"])
-    for name, distances in result["drift"]["distances"].items():
-        drift.plot(
-            range(1, len(distances) + 1), [100 * d for d in distances], marker=".", label=name
-        )
-    drift.axvline(result["drift"]["per_epoch"], color="grey", lw=1, ls="--")
-    drift.set(
-        title="Distance of a node from the mean of all (dashed: end of an epoch)",
-        xlabel="batch",
-        ylabel="% of the norm",
-    )
-    runs = result["accuracy"]["runs"]
-    axes.losses(losses, runs, COLOURS)
-    for name, rows in runs.items():
-        accuracy.plot(
-            [r[-1]["seconds"] for r in rows],
-            [100 * (r[-1]["accuracy"] or 0) for r in rows],
-            "o",
-            color=COLOURS[name],
-            label=name,
-        )
-    accuracy.set(
-        title=f"Held-out images right after {result['accuracy']['epochs']} epochs, each run",
-        xlabel="training, s",
-        ylabel="%",
-        xlim=(0, None),
-    )
-    return axes.finish(figure, times, drift, losses, accuracy)
-
-
-def draw_times(axis, times: dict) -> None:
-    names, parts = list(times["measured"]), times["parts"]
-    axes.measured(axis, names, times["measured"].values(), "o", color="tab:blue", label="measured")
-    axis.plot(
-        list(times["predicted_s"]),
-        [axes.MS * t for t in times["predicted_s"].values()],
-        "_",
-        ms=22,
-        color="tab:red",
-        label="predicted from the parts",
-    )
-    axis.axhline(axes.MS * parts["compute"], color="grey", lw=1, label="computing alone")
-    axis.set_xticks(range(len(names)), names, rotation=20, ha="right", fontsize=8)
-    axis.set(
-        title=f"Time of a batch, in epochs of {times['per_epoch']}", ylabel="ms", ylim=(0, None)
-    )
 
 
 if __name__ == "__main__":

@@ -38,8 +38,8 @@ from refgf.machine import threads
 from refgf.comm.topology import nodes
 from refgf.machine.trace import TracedComm
 from refgf.exchange.lazy import Theta
-from kit.words import link_probed, place, seconds, told
-from kit.words import apart, number_of_bytes  # noqa: F401  for the lessons
+from kit.words import before_and_after, link_probed, place, seconds
+from kit.words import errors_in_words, number_of_bytes  # noqa: F401  for the lessons
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ class Lesson:
                 "next: mpiexec -n 3, or --threads 3"
             )
         link = run.probe() if self.probe else {}
-        before, after = told(self.parser.description)
+        before, after = before_and_after(self.parser.description)
         run.say(f"\n{before}")
         start_s = time.perf_counter()
         result = measure(run)

@@ -1,7 +1,7 @@
-"""What the training lessons share: images, and the network that learns them (flow.py trains it).
+"""Images of the training lessons, and the network that learns them (flow.py trains it).
 
-images.arguments(lesson, rate=0.02)      --data, --width, --batch ...
-images.arguments(lesson, networks=images.NETWORKS)      and --network: a lesson that takes ResNet-50 too
+images.arguments(lesson, rate=0.02)                  --data, --width, --batch ...
+images.arguments(lesson, networks=images.NETWORKS)   and --network, for ResNet-50
 train, held_out = images.load(run)
 train, held_out = images.fold(run, train, held_out, 3)      another fifth held out
 model = images.model(run, train)
@@ -29,13 +29,13 @@ from refgf.training.step import replica
 SEED = 1
 WARMUP_EPOCHS = 2
 WEIGHT_DECAY = 5e-4
-DROPOUT = 0.2  # half of the units would be too many of a network an eighth as wide
+DROPOUT = 0.2  # half of the units is too much for a network of an eighth of the width
 NETWORKS = {"alexnet": "AlexNet", "resnet50": "ResNet-50"}
 SIZES = {
     "alexnet": {"image_size": 67, "width": 1 / 8},
     "resnet50": {"image_size": 48, "width": 1 / 8},
 }
-# with 32 pixels ResNet-50's last blocks would normalise over the one pixel of each of a rank's images
+# With 32 pixels, ResNet-50's last blocks would normalise over one pixel of each image of a rank.
 
 
 def arguments(lesson: kit.Lesson, rate: float = 0.02, networks=("alexnet",)) -> None:
@@ -46,7 +46,7 @@ def arguments(lesson: kit.Lesson, rate: float = 0.02, networks=("alexnet",)) -> 
         metavar="PATH",
         help="images as PATH/train/CLASS/*.jpg; default: the bundled digits",
     )
-    add("--skip-bad-images", action="store_true", help="go on without images that cannot be read")
+    add("--skip-bad-images", action="store_true", help="skip images that cannot be read")
     if len(networks) > 1:
         add("--network", choices=list(networks), default="alexnet", help="what is trained")
     add(
@@ -61,8 +61,8 @@ def arguments(lesson: kit.Lesson, rate: float = 0.02, networks=("alexnet",)) -> 
     add("--epochs", type=kit.positive, help="epochs of the training at the end")
 
 
-def settle(options) -> None:
-    """Fill in what the arguments leave to the network."""
+def set_defaults(options) -> None:
+    """Fill in the options whose default depends on the network."""
     options.network = getattr(options, "network", "alexnet")
     for name, value in SIZES[options.network].items():
         if getattr(options, name) is None:
@@ -70,9 +70,9 @@ def settle(options) -> None:
 
 
 def load(run: kit.Run):
-    """(train, held_out), and a sentence about them on the screen."""
+    """(train, held_out); prints a sentence about them."""
     options = run.options
-    settle(options)
+    set_defaults(options)
     if options.data is None:
         train, held_out = digits(options.image_size)
     else:
@@ -89,7 +89,10 @@ def load(run: kit.Run):
 
 
 def fold(run: kit.Run, train, held_out, number: int | None, folds: int = 5):
-    """(train, held_out) with another fifth held out: of the digits, or of both parts of --data together. None: as they are."""
+    """(train, held_out) with another fifth held out. number=None: unchanged.
+
+    The fifth is one of the digits, or of both sets of --data together.
+    """
     if number is None:
         return train, held_out
     if run.options.data is None:
@@ -98,22 +101,20 @@ def fold(run: kit.Run, train, held_out, number: int | None, folds: int = 5):
     out = hold_out(labels, number, folds)
 
     def fetch(indices):
-        in_train, samples = (
-            indices < train.size,
-            np.empty((len(indices), *[train.image_size] * 2, train.channels), np.uint8),
-        )
+        in_train = indices < train.size
+        samples = np.empty((len(indices), *[train.image_size] * 2, train.channels), np.uint8)
         samples[in_train] = train.fetch(indices[in_train])
         samples[~in_train] = held_out.fetch(indices[~in_train] - train.size)
         return samples  # (N, H, W, C)
 
-    def part(members):
+    def subset(members):
         return replace(train, fetch=lambda indices: fetch(members[indices]), labels=labels[members])
 
-    return part(np.flatnonzero(~out)), part(np.flatnonzero(out))
+    return subset(np.flatnonzero(~out)), subset(np.flatnonzero(out))
 
 
 def network(run: kit.Run, data, seed: int = SEED, dtype=np.float32, dropout: float = DROPOUT):
-    """The lesson's network in its width; AlexNet with dropout masks of its own on each rank, ResNet-50 has no dropout."""
+    """The lesson's network. AlexNet has its own dropout masks on each rank; ResNet-50 has none."""
     shape = data.num_classes, data.image_size, run.options.width
     workspace = Workspace(dtype=dtype)
     if run.options.network == "resnet50":
@@ -123,9 +124,10 @@ def network(run: kit.Run, data, seed: int = SEED, dtype=np.float32, dropout: flo
     return net
 
 
-def told(run: kit.Run) -> str:
-    """The network and each rank's batch, in words."""
-    return f"{NETWORKS[run.options.network]}, width {run.options.width:g}, {run.options.batch} images a rank"
+def in_words(run: kit.Run) -> str:
+    """The network and each rank's batch."""
+    options = run.options
+    return f"{NETWORKS[options.network]}, width {options.width:g}, {options.batch} images a rank"
 
 
 def parameter_count(run: kit.Run, data) -> int:
@@ -153,7 +155,10 @@ def steps(run: kit.Run, data, count: int):
 
 
 def whole_batches(run: kit.Run, data, count: int, per_rank: int) -> list:
-    """`count` batches of `per_rank` images for each rank, or as many as there are, loaded beforehand; round after round."""
+    """`count` batches of `per_rank` images for each rank, loaded in advance.
+
+    A smaller data set gives smaller batches. Epochs follow one another.
+    """
     size = run.size * min(per_rank, data.size // run.size)
     rounds = (
         batches(data, size, epoch, SEED, run.rank, run.size, drop_last=True)
@@ -163,6 +168,6 @@ def whole_batches(run: kit.Run, data, count: int, per_rank: int) -> list:
 
 
 def rate(run: kit.Run, step: int, steps_an_epoch: int, epochs: int) -> float:
-    """The learning rate of a step: up over the first two epochs, then down along a line to nothing."""
+    """The learning rate of a step: a warm-up of two epochs, then a linear decay to zero."""
     falling = polynomial_decay(run.options.rate, step, epochs * steps_an_epoch, power=1)
     return warmup(falling, step, min(WARMUP_EPOCHS, epochs) * steps_an_epoch)

@@ -1,4 +1,7 @@
-"""Which ranks share a node: the real ones, or pretended ones where there is only one node or --ranks-per-node is given."""
+"""Which ranks share a node: real nodes, or pretended ones.
+
+Nodes are pretended where there is only one real node, and with --ranks-per-node.
+"""
 
 import kit
 from refgf.comm import gather
@@ -9,7 +12,7 @@ from refgf.papers.mstopk.topk import HiTopK, exact_top_k
 
 def argument(lesson: kit.Lesson) -> None:
     lesson.argument(
-        "--ranks-per-node", type=kit.positive, metavar="K", help="take blocks of K ranks for nodes"
+        "--ranks-per-node", type=kit.positive, metavar="K", help="treat blocks of K ranks as nodes"
     )
 
 
@@ -20,16 +23,17 @@ def nodes(run: kit.Run, pretended: int = 2) -> list[list[int]]:
         run.say(f"nodes: {found}")
         return found
     found = blocks(run.size, run.options.ranks_per_node or pretended)
-    run.say(f"nodes, PRETENDED (all links are alike here, or --ranks-per-node was given): {found}")
+    run.say(f"nodes, PRETENDED (all links are equal here, or --ranks-per-node was given): {found}")
     return found
 
 
 def equal_nodes(run: kit.Run) -> list[list[int]]:
-    """Nodes of equal size, as HiTopKComm needs them."""
+    """Nodes of equal size, which HiTopKComm needs."""
     found = nodes(run, pretended=2 if run.size % 2 == 0 else 1)
     if len({len(node) for node in found}) > 1:
         raise ValueError(
-            f"HiTopKComm: got nodes {found}; wanted as many ranks on each; next: --ranks-per-node 1"
+            f"HiTopKComm: got nodes {found}; wanted equally many ranks on each; "
+            "next: --ranks-per-node 1"
         )
     return found
 

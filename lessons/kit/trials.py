@@ -1,4 +1,7 @@
-"""Several runs of the same training, each of them the epochs of flow.learn: in words, and one kind against another."""
+"""Repeated trainings: their summary in words, and the paired comparison of two methods.
+
+A training is the list of epochs that `flow.learn` returns.
+"""
 
 import statistics
 
@@ -35,38 +38,43 @@ def deal(run, jobs: list[tuple], function) -> list:
 
 
 def warmup_of(run, epochs: int) -> tuple[float, ...]:
-    """As --warmup says; else WARMUP, or what of every second one of it is shorter than a short run."""
+    """The value of --warmup, else WARMUP; a short run takes every second entry of WARMUP."""
     if (asked := getattr(run.options, "warmup", None)) is not None:
         return tuple(asked)
     return WARMUP if epochs >= 3 * len(WARMUP) else WARMUP[1::2][: epochs - 1]
 
 
 def require_density(run, epochs: tuple[int, int, int]) -> None:
-    """Refuse --density, --warmup and --chunk before anything is measured. epochs: of a quick, a default and a full run."""
+    """Check --density, --warmup and --chunk before anything is measured.
+
+    epochs: of a quick, a default and a full run. Errors: ValueError.
+    """
     count, chunk = run.options.epochs or run.quick(*epochs), run.options.chunk
     Density(run.options.density, warmup_of(run, count), steps=count)
     if chunk is not None and chunk < 1:
         raise ValueError(
-            f"--chunk: got {chunk}; wanted 1 element or more; next: 32768 as in the paper, or leave it out"
+            f"--chunk: got {chunk}; wanted at least 1 element; "
+            "next: 32768 as in the paper, or leave it out"
         )
 
 
-def told(runs: list[list[dict]]) -> str:
-    """Mean loss and accuracy at the end, and the range of the accuracies."""
+def in_words(runs: list[list[dict]]) -> str:
+    """Mean final loss, mean final accuracy, and the range of the accuracies."""
     last = [rows[-1] for rows in runs]
     right = [100 * (row["accuracy"] or 0) for row in last]
     spread = f" ({min(right):.1f} to {max(right):.1f})" if len(right) > 1 else ""
-    return f"loss {statistics.mean(row['loss'] for row in last):.4f}, {statistics.mean(right):.1f} % right{spread}"
+    loss = statistics.mean(row["loss"] for row in last)
+    return f"loss {loss:.4f}, accuracy {statistics.mean(right):.1f} %{spread}"
 
 
 def interval(some, others) -> str:
-    """The difference in words."""
+    """The paired difference in accuracy, in words."""
     mean, half = difference(some, others)
     return f"{mean:+.2f} points, 95 % interval {mean - half:+.2f} to {mean + half:+.2f}"
 
 
 def difference(some, others) -> tuple[float, float]:
-    """Mean of the paired differences in accuracy, and half of its 95 % interval, in points."""
+    """Mean of the paired differences in accuracy and half of its 95 % interval, in points."""
     pairs = zip(some, others, strict=True)
     return mean_and_half([100 * (a[-1]["accuracy"] - b[-1]["accuracy"]) for a, b in pairs])
 

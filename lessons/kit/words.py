@@ -1,4 +1,4 @@
-"""How lessons put things: units, where the ranks are, and what the docstring says before and after a run."""
+"""The words of the lessons: units, where the ranks are, the docstring before and after a run."""
 
 import json
 import math
@@ -8,8 +8,8 @@ import refgf.launch as launch
 from refgf.comm.topology import nodes
 
 
-def told(doc: str) -> tuple[str, str]:
-    """What a lesson's docstring says to its reader before the run (question to prediction), and after it."""
+def before_and_after(doc: str) -> tuple[str, str]:
+    """The docstring's text to print before the run (question to prediction), and after it."""
     before, _, after = doc[doc.index("QUESTION") :].partition("WHAT YOU SHOULD SEE")
     see, _, change = after.partition("NOW CHANGE SOMETHING")
     return (
@@ -19,11 +19,15 @@ def told(doc: str) -> tuple[str, str]:
 
 
 def place(comm, options) -> str:
-    """Where the ranks are and what is between them, in words. Collective."""
+    """Where the ranks are, and which links connect them. Collective."""
     groups = nodes(comm)
-    spread = f"{len(groups)} node{'s' * (len(groups) > 1)} x {'/'.join(str(n) for n in sorted({len(g) for g in groups}))} ranks"
+    per_node = "/".join(str(n) for n in sorted({len(group) for group in groups}))
+    spread = f"{len(groups)} node{'s' * (len(groups) > 1)} x {per_node} ranks"
     if options.link:
-        return f"one machine that WAITS like a link of {options.link} for each rank (not a measured network)"
+        return (
+            f"one machine that WAITS like a link of {options.link} for each rank "
+            "(not a measured network)"
+        )
     if options.threads:
         return "threads of one process, no MPI"
     if "REFGF_CLUSTER" in os.environ:
@@ -36,8 +40,11 @@ def place(comm, options) -> str:
 
 
 def link_probed(row: dict) -> str:
-    """A row of `refgf.cluster.probe`, in words."""
-    return f"link probed: {row['raw'] / 1e6:.4g} MB/s of TCP, with headers {row['link'] / row['asked']:.3f} of what was asked"
+    """Describe a row of `refgf.cluster.probe`."""
+    share = row["link"] / row["asked"]
+    return (
+        f"link probed: {row['raw'] / 1e6:.4g} MB/s of TCP; with headers {share:.3f} of the set rate"
+    )
 
 
 def number_of_bytes(n: float) -> str:
@@ -57,8 +64,11 @@ def seconds(t: float) -> str:
             return f"{t / scale:.3g} {unit}"
 
 
-def apart(pairs) -> str:
-    """How far predictions are from measurements, [(predicted_s, measured_s)], in words."""
-    misses = [abs(predicted_s / measured_s - 1) for predicted_s, measured_s in pairs]
-    mean, worst = sum(misses) / len(misses), max(misses)
-    return f"predicted against measured: {mean:.0%} apart in the mean, {worst:.0%} at worst ({len(misses)} times)"
+def errors_in_words(pairs) -> str:
+    """The relative errors of predictions. pairs: [(predicted_s, measured_s)]"""
+    errors = [abs(predicted_s / measured_s - 1) for predicted_s, measured_s in pairs]
+    mean, largest = sum(errors) / len(errors), max(errors)
+    return (
+        f"predicted against measured: mean error {mean:.0%}, largest error {largest:.0%} "
+        f"({len(errors)} times)"
+    )

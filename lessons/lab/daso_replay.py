@@ -1,4 +1,4 @@
-"""The oracle of lesson 13: the same training once more, all ranks in one process, by the definition of DASO."""
+"""The oracle of lesson 13: replays the training by DASO's definition, all ranks in one process."""
 
 import numpy as np
 
@@ -16,7 +16,10 @@ from refgf.training.step import parameter_hash
 
 
 def check(run: kit.Run, data, nodes, phase, per_epoch: int, daso) -> None:
-    """An epoch of the real network by `daso`, closed afterwards: the definition's bits, messages and bytes on all ranks."""
+    """Compare an epoch by `daso` with the definition: bits, messages and bytes on all ranks.
+
+    Closes `daso`.
+    """
     got = []
     with daso as stack:
         run.comm.reset()
@@ -27,15 +30,19 @@ def check(run: kit.Run, data, nodes, phase, per_epoch: int, daso) -> None:
         sent, n = (run.comm.messages, run.comm.bytes), stack.model.parameters.flat.size
     everybody = run.plain.allgather(got)
     if run.rank == 0 and everybody != replayed(run, data, nodes, phase, per_epoch):
-        raise AssertionError(f"{phase}: not the parameters of the definition")
+        raise AssertionError(f"DASO, {phase}: got other parameters than the definition")
     require_counts(run, nodes, phase, per_epoch, n, sent)
     run.say(
-        f"{phase}: after each of {per_epoch} batches the bits of the definition on all ranks, and its messages and bytes"
+        f"{phase}:\n    the definition's bits on all ranks after each of {per_epoch} batches, "
+        "its messages and bytes"
     )
 
 
 def replayed(run: kit.Run, data, nodes, phase, per_epoch: int) -> list[list[str]]:
-    """The hash of each rank's parameters after each batch, by the definition. Ranks are renumbered node by node."""
+    """The hash of each rank's parameters after each batch, by the definition.
+
+    Ranks are renumbered node by node.
+    """
     order = [rank for node in nodes for rank in node]
     models = [model_of(run, data, rank) for rank in order]
     streams = [
@@ -49,7 +56,7 @@ def replayed(run: kit.Run, data, nodes, phase, per_epoch: int) -> list[list[str]
     settings = DASOSettings(
         len(nodes), per_epoch, run.options.rate, 0.9, images.WEIGHT_DECAY, decayed
     )
-    state, told = daso_start(models[0].parameters.flat, run.size), [[] for _ in order]
+    state, hashes = daso_start(models[0].parameters.flat, run.size), [[] for _ in order]
     for _ in range(per_epoch):
         gradients = [
             gradient(model, w, next(stream))
@@ -59,12 +66,12 @@ def replayed(run: kit.Run, data, nodes, phase, per_epoch: int) -> list[list[str]
             state, gradients, (phase.global_skip, phase.local_skip, phase.wait), settings
         )
         for rank, w in zip(order, state["w"]):
-            told[rank].append(parameter_hash(w))
-    return told
+            hashes[rank].append(parameter_hash(w))
+    return hashes
 
 
 def model_of(run: kit.Run, data, rank: int):
-    """What a rank has: the network, with this rank's dropout masks."""
+    """The model with this rank's dropout masks."""
     model = images.model(run, data)
     model.network.dropout_rng = np.random.default_rng([images.SEED, rank])
     return model
@@ -80,7 +87,7 @@ def gradient(model, w, batch):
 def require_counts(
     run: kit.Run, nodes, phase, per_epoch: int, n: int, sent: tuple[int, int]
 ) -> None:
-    """The definition's, the loss of all ranks at the end of the epoch, and the comparison of hashes."""
+    """Check messages and bytes: the definition's, one sum of losses, one comparison of hashes."""
     order = [rank for node in nodes for rank in node]
     plan = (phase.global_skip, phase.local_skip, phase.wait)
     messages, size = daso_traffic(n, run.size, len(nodes), per_epoch, plan)[order.index(run.rank)]
@@ -89,5 +96,5 @@ def require_counts(
     wanted = messages + more[0] + hashes[0], size + 8 * more[1] + hashes[1]
     if sent != wanted:
         raise AssertionError(
-            f"rank {run.rank}: {phase}: sent {sent} messages and bytes, not {wanted}"
+            f"DASO, {phase}, on rank {run.rank}: got {sent} messages and bytes; wanted {wanted}"
         )

@@ -19,11 +19,8 @@ from refgf.nn.workspace import Workspace
 from refgf.papers.barrachina.kernels import KernelShape
 
 SWEPT_BYTES = 16 << 20
-LEAST, MOST, BUDGET_S = (
-    1,
-    6,
-    0.01,
-)  # repeats of a shape in a round, within a budget; one more before them as a warm-up
+# Repeats of a shape in a round, within a budget in seconds, after one warm-up.
+LEAST, MOST, BUDGET_S = 1, 6, 0.01
 
 
 def layer_of(shape: KernelShape, workspace: Workspace, random=None):

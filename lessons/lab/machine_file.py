@@ -1,17 +1,20 @@
-"""Lesson 08's machine file: what was measured here, for others; and predictions for a machine that others have sent in.
+"""The machine file of lesson 08: what was measured here, and predictions for another machine.
 
-machine = machine_file.measured(run, points)       links, fitted rings and layer times of this run (papers/scaling/machine.py)
-machine_file.scale(run, machine, sizes)            what lesson 08 predicts for it
+machine = machine_file.measured(run, points)    links, fitted rings and layer times of this run
+machine_file.scale(run, machine, sizes)         what lesson 08 predicts for it
+
+The format of the file: refgf/papers/scaling/machine.py.
 """
 
 import statistics
+import textwrap
 import time
 
 import numpy as np
 
 import kit
 from kit import layers
-from kit.record import machine as told
+from kit.record import machine as facts_of_machine
 from refgf.comm.topology import nodes
 from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
@@ -23,34 +26,30 @@ from refgf.papers.scaling.scaling import best_theta_step, ready_of
 from refgf.papers.scaling.systems import scaling_efficiency, stack
 from refgf.papers.scaling.workloads import alexnet
 
-LENGTHS = (
-    1,
-    256,
-    16_384,
-    1_048_576,
-)  # elements of ping-pongs; a shaper gives the first quarter of a megabyte for nothing
+# elements of ping-pongs: a traffic shaper does not delay the first quarter of a megabyte
+LENGTHS = (1, 256, 16_384, 1_048_576)
 IMAGES, SEED = 4, 1
 
 
 def measured(run: kit.Run, points) -> Machine | None:
-    """The Machine of this run, saved beside the lesson's JSON; None on ranks other than 0. Collective."""
+    """The Machine of this run, saved next to the lesson's JSON; None on ranks > 0. Collective."""
     fits, groups = {}, nodes(run.plain)
     for name, group in (("inside", groups[0]), ("between", [each[0] for each in groups])):
         if len(group) > 1:
             fits[name] = ping_pong(run, group[1])
-            run.say(f"ping-pong {name} nodes (ranks 0 and {group[1]}): alpha and beta {fits[name]}")
+            run.say(f"ping-pong {name} nodes, ranks 0 and {group[1]}:\n    {fits[name]}")
     traced = run.on_rank_0(lambda: run.quick(tuple, layer_times, layer_times)())
     if run.rank:
         return None
-    fits = {
-        name: fit for name, fit in fits.items() if fit.b_s_per_byte > 0
-    }  # no rate is too fast to see
+    # a fitted beta of 0 means that the link is too fast to measure: left out
+    fits = {name: fit for name, fit in fits.items() if fit.b_s_per_byte > 0}
     lines = {
         p["ranks"]: ring_line(p["ranks"], p["links"]["float32"]) for p in points if p["ranks"] > 1
     }
+    facts = "; ".join(f"{name} {fact}" for name, fact in facts_of_machine(run.options).items())
     machine = Machine(
         name=run.place,
-        source=f"lesson 08, {time.strftime('%Y-%m-%d')}; {'; '.join(f'{k} {v}' for k, v in told(run.options).items())}",
+        source=f"lesson 08, {time.strftime('%Y-%m-%d')}; {facts}",
         label="measured",
         links={name: fit.link for name, fit in fits.items()},
         lines={p: line for p, line in lines.items() if line.b_s_per_byte > 0},
@@ -63,8 +62,8 @@ def measured(run: kit.Run, points) -> Machine | None:
     path = run.options.output / "08_scaling.machine.json"
     save(machine, path)
     if load(path) != machine:
-        raise AssertionError(f"{path}: what was read is not what was saved")
-    run.say(f"machine file, to send to others (they run this lesson with --machine): {path}")
+        raise AssertionError(f"machine file {path}: got another machine than was saved")
+    run.say(f"machine file, for this lesson's --machine on another machine: {path}")
     return machine
 
 
@@ -94,16 +93,15 @@ def half_round_trip_s(run: kit.Run, peer: int, n: int) -> float:
 
 
 def layer_times() -> tuple:
-    """((layer, forward_s, backward_s), ...) of traced steps of the full AlexNet on one rank, medians."""
+    """((layer, forward_s, backward_s), ...) of the full AlexNet on one rank: medians of steps."""
     network = AlexNet(1000)
     network.bind(*(Pool(network.tensors).views for _ in range(2)))
     network.initialize(SEED)
     random = np.random.default_rng(SEED)
     images = random.standard_normal((IMAGES, *network.image_shape), dtype=np.float32)
     labels = random.integers(0, 1000, IMAGES)
-    steps = [events_of_step(network, images, labels) for _ in range(4)][
-        1:
-    ]  # the first one fetches memory
+    steps = [events_of_step(network, images, labels) for _ in range(4)]
+    steps = steps[1:]  # the first step allocates memory
     seconds = np.median([np.diff([0.0, *(at_s for _, at_s in step)]) for step in steps], axis=0)
     times_s, _ = layers.by_layer([event for event, _ in steps[0]], seconds)
     return tuple((name, *seconds) for name, seconds in times_s.items())
@@ -122,31 +120,32 @@ def events_of_step(network, images, labels) -> list:
 
 
 def given(path) -> Machine:
-    """The machine of a file; ValueError with the reason if it is none, or not there."""
+    """The machine in a file. ValueError if the file is missing or invalid."""
     if not path.exists():
         raise ValueError(
-            f"--machine: got {path}, which is not there; wanted a machine file; next: this lesson writes one"
+            f"--machine: got {path}, which is not there; wanted a machine file; "
+            "next: run this lesson on that machine, which writes one"
         )
     return load(path)
 
 
 def scale(run: kit.Run, machine: Machine, far: list[int]) -> dict:
-    """p times the scaling efficiency with the best theta: AlexNet at the layer times of the file, or at a V100's rate. -> {technique: {ranks: x}}"""
+    """Throughput of AlexNet: p times the scaling efficiency with the best theta.
+
+    Layer times are those of the file, or follow from a V100's rate. Returns {technique: {p: ...}}.
+    """
     run.section(f"PREDICTED: AlexNet on {machine.name}, lazy allreduce with its best theta")
-    run.say(f"{machine.label}: {machine.source}")
+    run.say(textwrap.fill(f"{machine.label}: {machine.source}", 100, break_on_hyphens=False))
     sizes = far if "between" in machine.links else sorted(machine.lines)
     if machine.layers and machine.workload == "AlexNet":
-        ready, rate = (
-            machine.gradients(itemsize=1),
-            f"layer times of the file, {machine.batch} images",
-        )
+        ready = machine.gradients(itemsize=1)
+        rate = f"layer times of the file, {machine.batch} images"
     else:
-        ready, rate = (
-            ready_of(alexnet(), BATCH.values[0], V100_RATE.values[0]),
-            "a V100's rate, as in the tables below",
-        )
+        ready = ready_of(alexnet(), BATCH.values[0], V100_RATE.values[0])
+        rate = "a V100's rate, as in the tables below"
+    run.say(f"compute: {rate}")
     run.say(
-        f"compute: {rate}; allreduce: lines of the file for {sorted(machine.lines)} ranks, else a ring on its slow link"
+        f"allreduce: the file's lines for {sorted(machine.lines)} ranks, else a ring of its link"
     )
     systems = {system.name: system for system in stack(np.inf)}
     found = {

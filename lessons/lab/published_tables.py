@@ -1,4 +1,6 @@
-"""Tables of lesson 08: what others published, beside what is predicted from their inputs."""
+"""Tables of lesson 08: published numbers next to predictions from their inputs."""
+
+import textwrap
 
 import kit
 from refgf.papers.mgwfbp.merge import greedy_merge
@@ -11,24 +13,27 @@ def span(ends) -> str:
     return low if low == high else f"{low}..{high}"
 
 
-def show_inputs(run: kit.Run, inputs, told: list) -> None:
-    """Each input with its source; those that were `told` before are only named."""
-    for given in (each for each in inputs if each not in told):
+def show_inputs(run: kit.Run, inputs, shown: list) -> None:
+    """Each input with its source. Of those in `shown`, only the name. Adds them to `shown`."""
+    for given in (each for each in inputs if each not in shown):
         values = " to ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in given.values)
-        run.say(f"    {given.name} = {values} {given.unit} ({given.label}: {given.source})")
-    if again := [given.name for given in inputs if given in told]:
+        text = f"{given.name} = {values} {given.unit} ({given.label}: {given.source})"
+        indents = {"initial_indent": " " * 4, "subsequent_indent": " " * 8}
+        run.say(textwrap.fill(text, 100, break_on_hyphens=False, **indents))
+    if again := [given.name for given in inputs if given in shown]:
         run.say(f"    as above: {', '.join(again)}")
-    told += inputs
+    shown += inputs
 
 
-def headlines(run: kit.Run, told: list) -> list[dict]:
-    """The seeds' numbers beside their predictions; one that went in as calibration is not shown as a result."""
-    run.section("The seeds' headlines, PREDICTED from independent inputs")
+def headlines(run: kit.Run, shown: list) -> list[dict]:
+    """The papers' headlines and their predictions. A number used for calibration is no result."""
+    run.section("The papers' headlines, PREDICTED from independent inputs")
     found, cells = [], []
-    for headline in HEADLINES:
+    for number, headline in enumerate(HEADLINES, 1):
         if not headline.is_result:
-            run.say(f"{headline.name}: went in as calibration, so there is no result")
+            run.say(f"{number}. {headline.name}: used for calibration, so there is no result")
             continue
+        run.say(f"{number}. {headline.name}")
         (low, high), widths = headline.interval(), headline.widths()
         widest = next(iter(widths))
         found.append(
@@ -44,29 +49,29 @@ def headlines(run: kit.Run, told: list) -> list[dict]:
         )
         cells.append(
             [
-                headline.name,
+                f"{number}.",
                 f"{headline.published:g} {headline.unit}",
                 f"{low:.3g} to {high:.3g}",
                 "inside" if headline.inside else "OUTSIDE",
                 f"{widest}: x {widths[widest]:.2f}",
             ]
         )
-    run.table(["headline", "published (stated)", "predicted", "", "widest input"], cells)
-    for headline in HEADLINES:
-        run.say(f"inputs of: {headline.name}")
-        show_inputs(run, headline.inputs, told)
+    run.table(["", "published (stated)", "predicted", "", "widest input"], cells)
+    for number, headline in enumerate(HEADLINES, 1):
+        run.say(f"inputs of {number}:")
+        show_inputs(run, headline.inputs, shown)
     run.say(
-        f"calibration, kept out: rate = {IMPLIED_RATE.values[0]:g} images/s, {IMPLIED_RATE.source}; it holds both 410.2 "
-        "and 1.5 minutes,\nso neither could be predicted from it"
+        f"not used: the rate {IMPLIED_RATE.values[0]:g} images/s, {IMPLIED_RATE.source}.\n"
+        "    It follows from 410.2 and 1.5 minutes, so it can predict neither of them."
     )
     return found
 
 
 def rows(run: kit.Run) -> list[dict]:
-    run.section("MG-WFBP's sixteen published rows: 16 V100, seconds a step, measured (predicted)")
+    run.section("MG-WFBP's sixteen published rows: 16 V100, seconds per step, measured (predicted)")
     overheads = calibrated_overheads(greedy_merge)
     plain, calibrated = compare_all(greedy_merge), compare_all(greedy_merge, overheads)
-    cells, found = [], []
+    times_table, errors_table, found = [], [], []
     for first, second in zip(plain, calibrated):
         row = first.row
         times = [f"{m:.3f} ({p:.3f})" for m, p in zip(row.measured_s, first.predicted_s)]
@@ -74,7 +79,8 @@ def rows(run: kit.Run) -> list[dict]:
             f"{error:+.0%}" for comparison in (first, second) for error in comparison.ratio_errors
         ]
         name = f"{row.network}, {row.batch}", f"{row.link} fp{8 * row.itemsize}"
-        cells.append([*name, *times, "yes" if first.ordering else "no", *errors])
+        times_table.append([*name, *times, "yes" if first.ordering else "no"])
+        errors_table.append([*name, *errors])
         found.append(
             {
                 "network": row.network,
@@ -85,23 +91,25 @@ def rows(run: kit.Run) -> list[dict]:
                 "calibrated_s": second.predicted_s,
             }
         )
-    ratios = ["WFBP/MG", "SE/MG"]
-    offs = [f"{kind}{ratio} off" for kind in ("", "CALIBRATED ") for ratio in ratios]
-    run.table(["network, batch", "link", *SYSTEMS, "order", *offs], cells)
-    run.say(
-        "compute times and a, b of 16 GPUs from the papers (verified); layer times are shared out by flops, ours"
-    )
-    for told, comparisons in (
+    run.table(["network, batch", "link", *SYSTEMS, "order"], times_table)
+    run.say("\nError of the predicted ratios, and CALIBRATED with one overhead per cluster:")
+    ratios = ["WFBP/MG", "SE/MG", "CALIBRATED WFBP/MG", "CALIBRATED SE/MG"]
+    run.table(["network, batch", "link", *ratios], errors_table)
+    run.say("verified, from the papers: compute times, and a and b of 16 GPUs")
+    run.say("our assumption: the compute time is divided among the layers in proportion to flops")
+    for inputs, comparisons in (
         ("from the inputs alone", plain),
-        ("CALIBRATED, one overhead a cluster", calibrated),
+        ("CALIBRATED, one overhead per cluster", calibrated),
     ):
         counts = summary(comparisons)
         run.say(
-            f"{told}: {counts['orderings']} of 16 orders, {counts['close']} rows with both ratios within 15 %, times off "
-            f"by {counts['mean_time_error']:.0%} on average, {counts['largest_time_error']:.0%} at worst"
+            f"{inputs}: {counts['orderings']} of 16 orders, "
+            f"{counts['close']} rows with both ratios within 15 %;\n"
+            f"    error of the times {counts['mean_time_error']:.0%} on average, "
+            f"{counts['largest_time_error']:.0%} at most"
         )
     run.say(
-        "overheads that calibrate: "
-        + ", ".join(f"{link} {kit.seconds(s)} a step" for link, s in overheads.items())
+        "calibrated overheads: "
+        + ", ".join(f"{link} {kit.seconds(s)} per step" for link, s in overheads.items())
     )
     return found

@@ -1,4 +1,4 @@
-"""The picture of lesson 08: points measured here, curves through and past them, published numbers beside predictions."""
+"""The picture of lesson 08: measured points, curves through and past them, published numbers."""
 
 
 def draw(result: dict):
@@ -13,7 +13,7 @@ def draw(result: dict):
     draw_rows(axes[1, 2], result["rows"])
     for axis in axes.flat:
         axis.grid(alpha=0.3)
-    figure.suptitle("Lesson 08: measured on the ranks there are, predicted for those there are not")
+    figure.suptitle("Lesson 08: measured on a few ranks, predicted for many")
     figure.tight_layout(rect=(0, 0.02, 1, 1))
     return figure
 
@@ -97,7 +97,7 @@ def draw_far(axis, network: str, cluster: str, far: dict) -> None:
 
 
 def draw_headlines(axis, headlines: list) -> None:
-    """Each interval over its published number."""
+    """Each predicted interval, divided by its published number."""
     for y, headline in enumerate(headlines[::-1]):
         ends = [headline[end] / headline["published"] for end in ("low", "high")]
         axis.plot(
@@ -107,8 +107,9 @@ def draw_headlines(axis, headlines: list) -> None:
             color="tab:green" if headline["inside"] else "tab:red",
             solid_capstyle="butt",
         )
-        told = f"{headline['name']}\npublished {headline['published']:g} {headline['unit']}; widest: {headline['widest']}"
-        axis.annotate(told, (ends[0], y), xytext=(0, 6), textcoords="offset points", fontsize=8)
+        published = f"published {headline['published']:g} {headline['unit']}"
+        text = f"{headline['name']}\n{published}; widest input: {headline['widest']}"
+        axis.annotate(text, (ends[0], y), xytext=(0, 6), textcoords="offset points", fontsize=8)
     axis.axvline(1, color="lightgrey", zorder=0)
     axis.set(
         xscale="log",
@@ -117,7 +118,7 @@ def draw_headlines(axis, headlines: list) -> None:
         ylim=(-0.5, len(headlines) - 0.2),
         xlim=(0.15, 20),
     )
-    axis.set_title("The seeds' headlines: intervals from independent inputs", fontsize=10)
+    axis.set_title("The papers' headlines: intervals from independent inputs", fontsize=10)
 
 
 def draw_rows(axis, rows: list) -> None:
@@ -131,6 +132,6 @@ def draw_rows(axis, rows: list) -> None:
             colour_ = {"facecolors": fill, "edgecolors": colour} if fill else {"color": colour}
             axis.scatter(measured, ours, marker=marker, s=25, label=label, **colour_)
     axis.plot([0.2, 1.4], [0.2, 1.4], color="grey", lw=1)
-    axis.set(xlabel="measured by the authors, s a step", ylabel="predicted, s")
+    axis.set(xlabel="measured by the authors, s per step", ylabel="predicted, s")
     axis.set_title("MG-WFBP's 16 rows x 3 systems", fontsize=10)
     axis.legend(fontsize=8)

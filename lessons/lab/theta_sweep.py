@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 import kit
-from refgf.predict.cost import Curve, Line
+from refgf.predict.cost import Line
+from refgf.predict.fit import Curve
 from refgf.predict.timeline import lazy, predict
 
 KINDS = {"plain": "no overlap", "overlapped": "overlap"}
@@ -63,7 +64,9 @@ def report(run: kit.Run, rows: list[dict]) -> dict:
     run.table(header, [cells(row) for row in rows])
     best = {}
     for kind, title in KINDS.items():
-        run.say(f"{title}: {kit.apart([(r['predicted'][kind], r[kind].median_s) for r in rows])}")
+        run.say(
+            f"{title}: {kit.errors_in_words([(r['predicted'][kind], r[kind].median_s) for r in rows])}"
+        )
         measured = min(rows, key=lambda row: row[kind].median_s)
         predicted = min(rows, key=lambda row: row["predicted"][kind])
         best[kind] = {"measured": measured["theta"], "predicted": predicted["theta"]}

@@ -55,7 +55,7 @@ def leave_one_out() -> None:
             system = with_techniques([each for each in TECHNIQUES if each != left_out])
             lost[left_out] = seconds(system, link) - seconds(everything, link)
         longer = ", ".join(f"{technique} {lost_s:+.3f}" for technique, lost_s in lost.items())
-        print(f"2. {name}, s that a step is longer without {longer}")
+        print(f"2. {name}: step longer, in s, without {longer}")
         if name == "shared memory":
             assert lost["CSC"] < 0
         else:

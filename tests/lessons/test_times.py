@@ -164,7 +164,7 @@ def test_sizes_rise_to_the_whole(n):
     )
 
 
-def test_apart_by_hand():
-    assert kit.apart([(1.1, 1.0), (1.0, 2.0)]).startswith(
-        "predicted against measured: 30% apart in the mean, 50% at worst"
+def test_prediction_errors_by_hand():
+    assert kit.errors_in_words([(1.1, 1.0), (1.0, 2.0)]).startswith(
+        "predicted against measured: mean error 30%, largest error 50%"
     )

@@ -14,7 +14,7 @@ from golden import golden_case, golden_file
 
 from refgf.oracle import definitions
 from refgf.oracle.definitions import same_bits
-from refgf.oracle.judge.cases import load_case, load_folder, save_folder
+from refgf.oracle.judge.cases import load_case, load_folder, save_by_letter, save_folder
 from refgf.oracle.judge.files import LARGEST_HEADER, BadFile, read_json, read_tensors, write_tensors
 from refgf.oracle.judge.implementations import Files, PythonModule
 from refgf.oracle.judge.trace import read_trace
@@ -138,6 +138,17 @@ def test_cases_do_not_lead_out_of_their_folder(tmp_path):
     (folder / "one.json").symlink_to(tmp_path / "outside.json")
     with pytest.raises(BadFile, match="leads out"):
         load_folder(folder)
+
+
+def test_folders_by_letter_are_loaded_but_no_links_to_others(tmp_path):
+    x = np.zeros(3)
+    cases = [make("b", "relu", "N3", "a case", x=x), make("a", "exact_sum", "S1", "a sum", x=[x])]
+    save_by_letter(cases, tmp_path / "cases")
+    assert [case.name for case in load_folder(tmp_path / "cases")] == ["b", "a"]  # N, then S
+    assert [case.name for case in load_folder(tmp_path / "cases" / "S")] == ["a"]
+    save_folder(cases[:1], tmp_path / "outside")
+    (tmp_path / "cases" / "T").symlink_to(tmp_path / "outside")
+    assert len(load_folder(tmp_path / "cases")) == 2
 
 
 def test_a_changed_file_is_noticed_by_its_hash(tmp_path):

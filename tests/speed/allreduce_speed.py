@@ -68,26 +68,15 @@ def main(arguments: list[str]) -> None:
         say(comm, "left out: MPICH, as Open MPI runs this; next: make peers MPI=mpich")
     else:
         others.append((open_mpi(comm, OTHER), MOST_CALLS))
-    peers = {own: timed(comm, lambda x: comm.Allreduce(MPI.IN_PLACE, x))} | started(comm, others)
-    say(
-        comm,
-        f"allreduce, {comm.size} ranks, {refgf.launch.job.cores} cores; "
-        "ms of the slowest rank, median",
-    )
+    baselines = {own: timed(comm, lambda x: comm.Allreduce(MPI.IN_PLACE, x))}
+    baselines |= started(comm, others)
+    cores = refgf.launch.job.cores
+    say(comm, f"allreduce, {comm.size} ranks, {cores} cores; ms of the slowest rank, median")
     sides["barrier"] = timed(comm, lambda x: comm.Barrier())
-    sides["empty"] = lambda x: row(
-        comm.Barrier, lambda: ours["shared memory"](pool[:0]), calls_of(x)
-    )
-    say(
-        comm,
-        line(
-            "bytes",
-            "chosen",
-            sides | peers,
-            ["pool/best", "range", "fastest/best", "ring/best", "memory"],
-        ),
-    )
-    rows = [row for nbytes in SIZES for row in size_rows(comm, sides, peers, nbytes, pooled)]
+    sides["empty"] = timed(comm, lambda x: ours["shared memory"](pool[:0]))
+    ends = ["pool/best", "range", "fastest/best", "ring/best", "memory"]
+    say(comm, line("bytes", "chosen", sides | baselines, ends))
+    rows = [row for nbytes in SIZES for row in size_rows(comm, sides, baselines, nbytes, pooled)]
     for other, _ in others:
         other.close()
     if arguments and comm.rank == 0:

@@ -118,7 +118,7 @@ def lesson_on_cluster(rate: str) -> dict:
 
 
 def choice(percent: float) -> dict:
-    """How many times as fast MSTopK is as sorting, on numbers with a tail as heavy as gradients'."""
+    """How many times as fast as sorting MSTopK is, on numbers with gradients' heavy tail."""
     x = np.random.default_rng(0).standard_normal(ELEMENTS).astype(np.float32)
     x *= x * x
     k, pairs = keep_count(ELEMENTS, percent), []

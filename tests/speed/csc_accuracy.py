@@ -81,7 +81,7 @@ def train_all(run: kit.Run, settings: dict) -> None:
                 run, name, seed, *images.fold(run, *split, fold), run.options.epochs
             )
             took = f"{rows[-1]['seconds']:.0f} s of training"
-            run.say(f"{name}, seed {seed}, fold {fold}: {trials.told([rows])}, {took}")
+            run.say(f"{name}, seed {seed}, fold {fold}: {trials.in_words([rows])}, {took}")
             if run.rank == 0:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(json.dumps({"settings": settings, "rows": rows}))
@@ -113,7 +113,7 @@ def report(found: dict, kinds: list[str]) -> int:
     for name in kinds:
         pairs = [pair for pair in PAIRS if {(name, pair), ("dense", pair)} <= set(found)]
         some, dense = ([found[kind, pair] for pair in pairs] for kind in (name, "dense"))
-        print(f"{name:>12}: {trials.told(some)}" if pairs else f"{name:>12}: nothing yet")
+        print(f"{name:>12}: {trials.in_words(some)}" if pairs else f"{name:>12}: nothing yet")
         if name != "dense" and len(pairs) > 1:
             mean, half = trials.difference(some, dense)
             missed = missed or (mean - half <= LIMIT and len(pairs) == len(PAIRS))

@@ -26,14 +26,14 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from refgf.nn.alexnet import AlexNet
+from refgf.nn.alexnet import CONVOLUTIONS, AlexNet
 
 BATCH, STEPS, WARMUP = 16, 5, 2
 WAITED_STEPS = 3  # one run of many
 
 
 class Waited(torch.autograd.Function):
-    """Passes x on. Backward waits, then returns the parameter's gradient, the only element of `box`.
+    """Passes x on. Backward waits, then returns the parameter's gradient, all that is in `box`.
 
     The gradient leaves the box, because autograd would copy one that is referenced elsewhere.
     """

@@ -1,13 +1,14 @@
-"""This project's side of gradientflow_speed.py, on the emulated cluster: python
-gradientflow_side.py MODE OUT [PACE]
+"""This project's side of gradientflow_speed.py, on the emulated cluster.
 
-    alone     full AlexNet, steps without communication: their times, the processor's seconds, the
-              pace of a step
-    CSC       the same, in turns with steps of the whole stack; CSC's arithmetic without a network
-    float16   the same, in turns with dense float16, lazy and overlapped; the line of its ring; what
-              computing keeps beside it
-    wait      dense float32, dense float16 and CSC behind a network that waits at the given pace
-    hidden    CSC in the same way, overlapped, one after the other, and with nothing to wait for
+python gradientflow_side.py MODE OUT [PACE]
+
+alone     full AlexNet, steps without communication: their times, the processor's seconds, the
+          pace of a step
+CSC       the same, in turns with steps of the whole stack; CSC's arithmetic without messages
+float16   the same, in turns with dense float16, lazy and overlapped; the line of its ring; the
+          share of its speed that computing keeps concurrently with it
+wait      dense float32, dense float16 and CSC, of a network that waits at the given pace
+hidden    CSC in the same way: overlapped, sequential, and with nothing to wait for
 """
 
 import refgf.launch  # noqa: F401  before MPI starts
@@ -26,6 +27,8 @@ import numpy as np
 from mpi4py import MPI
 from waiting import WaitingNetwork
 
+from refgf.engine.pipelined import pipelined_ring_allreduce
+from refgf.engine.residual import FusedResidual
 from refgf.engine.sleeping import sleeping
 from refgf.exchange.lazy import Theta
 from refgf.exchange.momentum_correction import CSCSettings
@@ -35,8 +38,6 @@ from refgf.exchange.result import StepResult
 from refgf.nn.alexnet import AlexNet
 from refgf.predict.fit import fit_line
 from refgf.predict.fit import kept_share
-from refgf.engine.pipelined import pipelined_ring_allreduce
-from refgf.engine.residual import FusedResidual
 from refgf.training.gradientflow import GradientFlow
 from refgf.training.sgd import MomentumSGD
 from refgf.training.step import replica, train_step
@@ -44,19 +45,13 @@ from refgf.training.step import replica, train_step
 BATCH, STEPS, WARMUP = 16, 9, 2
 WAITED_STEPS = 3  # one run of many
 THETA = 2**22  # bytes
+SPARSE = CSCSettings(10, residual=FusedResidual)
 STACK = {"allreduce": pipelined_ring_allreduce, "overlap": True}
 CONFIGURATIONS = {
     "float32": STACK | {"grouping": Theta(THETA)},
     "float16": STACK | {"grouping": Theta(THETA), "wire": np.float16},
-    "CSC": STACK
-    | {
-        "grouping": Theta(THETA // 2),
-        "wire": np.float16,
-        "csc": CSCSettings(10, residual=FusedResidual),
-    },
+    "CSC": STACK | {"grouping": Theta(THETA // 2), "wire": np.float16, "csc": SPARSE},
 }
-
-
 NO_PACE = {"forward_s": 0, "steps_s": [0] * len(AlexNet(1000).tensors), "rest_s": 0}
 
 
@@ -100,11 +95,11 @@ def times(comm, step, count=STEPS, warmup=WARMUP) -> list[float]:
 
 
 def processor(comm, steps: dict) -> dict:
-    """Of each kind of step, taken in turns: times, and processor seconds of all ranks together:
-    computing thread, other threads, kernel.
+    """Times of each kind of step, taken in turns, and processor seconds of all ranks together.
 
-    The kernel's are part of both; sending and receiving is most of them. The computing thread also
-    waits for the slower ranks, inside MPI and asking all the time.
+    computing_s        the computing thread; it also waits for slower ranks, polling inside MPI
+    communicating_s    the other threads
+    kernel_s           part of both; mostly sending and receiving
     """
     mine = {name: [] for name in steps}
     for _ in range(WARMUP + STEPS):
@@ -146,32 +141,28 @@ def compute(comm, name: str) -> dict:
         found["spent"] = processor(comm, steps)
         found["pace"] = median_pace(comm, paces[WARMUP:])
     if name == "CSC":
-        nobody = {"allreduce": lambda comm, wire: lambda x: None, "loss_scale": LossScale(1024.0)}
-        found["CSC arithmetic"] = waited(
-            comm, AlexNet(1000).tensors, NO_PACE, CONFIGURATIONS["CSC"] | nobody
-        )
+        silent = {"allreduce": lambda comm, wire: lambda x: None, "loss_scale": LossScale(1024.0)}
+        parts = CONFIGURATIONS["CSC"] | silent
+        found["CSC arithmetic"] = waited(comm, AlexNet(1000).tensors, NO_PACE, parts)
     if name == "float16":
         found["line"], found["kept"] = measure_line(comm), measure_kept(comm)
     return found | {name: row["step_s"] for name, row in found["spent"].items()}
 
 
 def pace_of(alone) -> list[float]:
-    """Seconds between events of a step: forward and first gradient, ..., last gradient, end of
-    backward, end of update.
-    """
+    """Seconds between events: start, first to last gradient, end of backward, end of update."""
     return np.diff([alone.start_s, *alone.times]).tolist()
 
 
 def median_pace(comm, paces) -> dict:
-    pieces = np.mean(comm.allgather(np.median(paces, axis=0)), axis=0).tolist()
-    first = (
-        pieces[0] / 2
-    )  # forward and the first gradient are not told apart: half of it is forward
+    mean = np.mean(comm.allgather(np.median(paces, axis=0)), axis=0).tolist()
+    first, *steps, rest, update = mean
+    first /= 2  # half of the time before the first gradient counts as forward
     return {
         "forward_s": first,
-        "steps_s": [first, *pieces[1:-2]],
-        "rest_s": pieces[-2],
-        "update_s": pieces[-1],
+        "steps_s": [first, *steps],
+        "rest_s": rest,
+        "update_s": update,
     }
 
 
@@ -186,38 +177,31 @@ def measure_line(comm):
 
 
 def measure_kept(comm) -> float:
-    """The share of its speed that a computation on all ranks keeps beside a call; matrix products,
-    not the network.
-    """
+    """The share of its speed that a matrix product on all ranks keeps while a call is in flight."""
     thread = CommunicationThread()
     allreduce = pipelined_ring_allreduce(sleeping(comm), wire=np.float16)
     x, (a, b, c) = np.full(1 << 24, 1e-3, np.float32), np.ones((3, 512, 512), np.float32)
 
-    def load(products: int, beside: bool) -> None:
-        if beside:
+    def load(products: int, calls: bool) -> None:
+        if calls:
             thread.run(allreduce, x)
         for _ in range(products):
             np.matmul(a, b, out=c)
         thread.wait()
 
-    call_s, product_s = (
-        statistics.median(times(comm, lambda some=some: load(*some), 3))
-        for some in ((0, True), (100, False))
-    )
+    def median_s(*arguments) -> float:
+        return statistics.median(times(comm, lambda: load(*arguments), 3))
+
+    call_s, product_s = median_s(0, True), median_s(100, False)
     products = round(150 * call_s / product_s)  # half as long again as the call
-    alone_s, both_s = (
-        statistics.median(times(comm, lambda some=some: load(products, some), 3))
-        for some in (False, True)
-    )
+    alone_s, both_s = median_s(products, False), median_s(products, True)
     thread.close()
     return kept_share(max(call_s, alone_s), call_s, both_s)
 
 
 def wait(comm, pace) -> dict:
-    return {
-        name: waited(comm, AlexNet(1000).tensors, pace, parts)
-        for name, parts in CONFIGURATIONS.items()
-    }
+    tensors = AlexNet(1000).tensors
+    return {name: waited(comm, tensors, pace, parts) for name, parts in CONFIGURATIONS.items()}
 
 
 def hidden(comm, pace) -> dict:
@@ -245,10 +229,8 @@ def waited(comm, tensors, pace, parts) -> list[float]:
 if __name__ == "__main__":
     mode, out, *pace = sys.argv[1:]
     paces = [json.loads(Path(name).read_text()) for name in pace]
-    result = (
-        {"wait": wait, "hidden": hidden}[mode](MPI.COMM_WORLD, *paces)
-        if paces
-        else compute(MPI.COMM_WORLD, mode)
-    )
-    if MPI.COMM_WORLD.rank == 0:
+    paced = {"wait": wait, "hidden": hidden}
+    world = MPI.COMM_WORLD
+    result = paced[mode](world, *paces) if mode in paced else compute(world, mode)
+    if world.rank == 0:
         Path(out).write_text(json.dumps(result))

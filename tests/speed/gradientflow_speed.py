@@ -1,17 +1,16 @@
-"""GradientFlow on the emulated cluster, 4 nodes x 1 rank at 1 Gbit/s, full-size AlexNet, batch 16 a
-rank, one BLAS thread.
+"""GradientFlow on the emulated cluster: 4 nodes x 1 rank at 1 Gbit/s, full-size AlexNet.
 
     python tests/speed/gradientflow_speed.py [results.json] [--only csc|dense|roomy|ddp] [--pairs 3]
 
-    csc      a step with the whole stack beside the step without any communication, in turns; what
+    csc      a step with the whole stack against one without any communication, in turns; what
              overlap hides
-    dense    dense float16 beside what the timeline predicts from its parts
+    dense    dense float16 against what the timeline predicts from its parts
     roomy    both with a core for each rank, so fewer ranks
-    ddp      the exchange beside PyTorch's DDP over gloo at equal compute: both sides wait as long
+    ddp      the exchange against PyTorch's DDP over gloo at equal compute: both sides wait as long
              as ours was measured to compute, the processor free; pairs of runs alternate
 
-The computing sides' own times without communication are printed, so that nobody takes a faster
-convolution for a better exchange.
+Batch 16 a rank, one BLAS thread. The computing sides' own times without communication are printed,
+so that no faster convolution looks like a better exchange.
 """
 
 import argparse
@@ -43,7 +42,7 @@ def main(arguments: list[str] | None = None) -> dict:
     )
     parser.add_argument("results", nargs="?", type=Path)
     parser.add_argument("--only", choices=PARTS)
-    parser.add_argument("--pairs", type=int, default=PAIRS, help="of runs beside DDP")
+    parser.add_argument("--pairs", type=int, default=PAIRS, help="of runs against DDP")
     options = parser.parse_args(arguments)
     if reason := no_cluster():
         print(f"left out: {reason}")
@@ -65,9 +64,8 @@ def main(arguments: list[str] | None = None) -> dict:
 
 
 def no_cluster() -> str | None:
-    check = subprocess.run(
-        [sys.executable, "-m", "refgf.cluster", "check"], capture_output=True, text=True
-    )
+    command = [sys.executable, "-m", "refgf.cluster", "check"]
+    check = subprocess.run(command, capture_output=True, text=True)
     return None if check.returncode == 0 else (check.stdout + check.stderr).strip()
 
 
@@ -75,25 +73,16 @@ def on_cluster(script: str, mode: str, folder: Path, *more, nodes: int = NODES) 
     """What rank 0 of a script has written; None without PyTorch."""
     out = folder / "out.json"
     out.unlink(missing_ok=True)
-    cluster = [
-        sys.executable,
-        "-m",
-        "refgf.cluster",
-        "run",
-        "--nodes",
-        str(nodes),
-        "--ranks-per-node",
-        "1",
-        "--rate",
-        RATE,
-    ]
+    shape = ["--nodes", str(nodes), "--ranks-per-node", "1", "--rate", RATE]
+    cluster = [sys.executable, "-m", "refgf.cluster", "run", *shape]
     call = [*cluster, "--", sys.executable, str(HERE / script), mode, str(out), *map(str, more)]
     ended = subprocess.run(call, capture_output=True, text=True)
     if "No module named 'torch'" in ended.stderr:
         return None
     if ended.returncode or not out.exists():
         raise RuntimeError(
-            f"{script} {mode}: exit code {ended.returncode}\n{ended.stdout[-2000:]}{ended.stderr[-4000:]}"
+            f"{script} {mode}: exit code {ended.returncode}\n"
+            f"{ended.stdout[-2000:]}{ended.stderr[-4000:]}"
         )
     return json.loads(out.read_text())
 
@@ -101,16 +90,10 @@ def on_cluster(script: str, mode: str, folder: Path, *more, nodes: int = NODES) 
 def csc(folder: Path) -> dict:
     ours = on_cluster(OURS, "CSC", folder)
     waited = on_cluster(OURS, "hidden", folder, paced(folder, ours))
-    print(
-        f"a step without communication, update included: {told(ours['alone'])}; the whole stack: {told(ours['CSC'])}"
-    )
-    rows = [
-        bar(
-            "whole stack, CSC 10 %, over the step without communication",
-            in_turns(ours, "CSC"),
-            1.20,
-        )
-    ]
+    print(f"a step without communication, update included: {told(ours['alone'])}")
+    print(f"the whole stack: {told(ours['CSC'])}")
+    name = "whole stack, CSC 10 %, over the step without communication"
+    rows = [bar(name, in_turns(ours, "CSC"), 1.20)]
     where_it_goes(ours)
     meter = exposed(ours["pace"], waited)
     print(f"CSC: {meter}")
@@ -121,14 +104,15 @@ def csc(folder: Path) -> dict:
 def dense(folder: Path) -> dict:
     ours = on_cluster(OURS, "float16", folder)
     predicted_s = predicted_dense(ours)
-    print(
-        f"a step without communication, update included: {told(ours['alone'])}; dense float16: {told(ours['float16'])}"
-    )
+    print(f"a step without communication, update included: {told(ours['alone'])}")
+    print(f"dense float16: {told(ours['float16'])}")
     tell_processor(ours)
     a_s, b_s_per_byte = ours["line"]
     print(
-        f"  predicted from: computing {compute_s(ours['pace']):.2f} s, update {ours['pace']['update_s']:.2f} s, a ring "
-        f"{a_s * 1e3:.1f} ms + {b_s_per_byte * 1e9:.1f} ns a byte, computing keeps {ours['kept']:.2f} beside it"
+        f"  predicted from: computing {compute_s(ours['pace']):.2f} s, "
+        f"update {ours['pace']['update_s']:.2f} s, "
+        f"a ring {a_s * 1e3:.1f} ms + {b_s_per_byte * 1e9:.1f} ns a byte, "
+        f"computing keeps {ours['kept']:.2f} of its speed during a call"
     )
     name = f"dense float16 (predicted {predicted_s:.2f} s) over its prediction"
     return {"compute": ours, "rows": [bar(name, over(ours["float16"], predicted_s), 1.15)]}
@@ -138,8 +122,8 @@ def roomy(folder: Path) -> dict:
     cores = len(os.sched_getaffinity(0))
     ours = {name: on_cluster(OURS, name, folder, nodes=cores) for name in ("CSC", "float16")}
     print(
-        f"with a core for each rank ({cores} ranks): the whole stack over the step without communication "
-        f"{median(in_turns(ours['CSC'], 'CSC')):.2f}, dense float16 over its prediction "
+        f"with a core for each rank ({cores} ranks): the whole stack over the step without "
+        f"communication {median(in_turns(ours['CSC'], 'CSC')):.2f}, dense float16 over its prediction "
         f"{median(ours['float16']['float16']) / predicted_dense(ours['float16']):.2f}"
     )
     return ours
@@ -147,20 +131,13 @@ def roomy(folder: Path) -> dict:
 
 def ddp(folder: Path, count: int) -> dict:
     ours, theirs = on_cluster(OURS, "alone", folder), on_cluster(THEIRS, "compute", folder)
-    print(
-        f"computing, no communication, update included: refgf {told(ours['alone'])}"
-        + (
-            f", PyTorch {told(theirs['alone'])}; DDP float32 {told(theirs['float32'])}"
-            if theirs
-            else ""
-        )
-    )
+    print(f"computing, no communication, update included: refgf {told(ours['alone'])}")
+    if theirs:
+        print(f"  PyTorch {told(theirs['alone'])}; DDP float32 {told(theirs['float32'])}")
     pace, rows = paced(folder, ours), []
+    sides = {"refgf": OURS, "ddp": THEIRS}
     pairs = [
-        {
-            "refgf": on_cluster(OURS, "wait", folder, pace),
-            "ddp": on_cluster(THEIRS, "wait", folder, pace),
-        }
+        {side: on_cluster(script, "wait", folder, pace) for side, script in sides.items()}
         for _ in range(count)
     ]
     for name in ("float32", "float16", "CSC"):
@@ -168,19 +145,12 @@ def ddp(folder: Path, count: int) -> dict:
     if theirs:
         for name in ("float32", "float16"):
             print(f"at equal compute, {name}: DDP   {told(joined(pairs, 'ddp', name))}")
-            rows.append(
-                bar(f"{name}: refgf over DDP, median of the pairs", ratios(pairs, name, name), 1.0)
-            )
+            what = f"{name}: refgf over DDP, median of the pairs"
+            rows.append(bar(what, ratios(pairs, name, name), 1.0))
         times_faster = [1 / value for value in ratios(pairs, "CSC", "float32")]
-        rows.append(bar("DDP float32 over the whole stack", times_faster, 2.0, least=True))
-        rows.append(
-            bar(
-                "DDP float32 over the whole stack, in the worst pair",
-                [min(times_faster)],
-                1.0,
-                least=True,
-            )
-        )
+        what = "DDP float32 over the whole stack"
+        rows.append(bar(what, times_faster, 2.0, least=True))
+        rows.append(bar(f"{what}, in the worst pair", [min(times_faster)], 1.0, least=True))
     return {"refgf": ours, "ddp": theirs, "pairs": pairs, "rows": rows}
 
 
@@ -197,17 +167,16 @@ def in_turns(ours: dict, name: str) -> list[float]:
 
 
 def tell_processor(ours: dict) -> None:
-    """Processor seconds of a step, of all ranks together, beside what the cores of this machine
-    have to give.
-    """
+    """Print the processor seconds of a step, of all ranks together, as a share of the cores'."""
     cores = len(os.sched_getaffinity(0))
     print(f"where it goes: processor seconds a step of all {NODES} ranks, on {cores} cores")
     for name, row in ours["spent"].items():
         step_s, used_s = median(row["step_s"]), row["computing_s"] + row["communicating_s"]
+        share = f"{100 * used_s / (cores * step_s):.0f} % of the cores' time"
         print(
             f"  {name:<8} step {step_s:.2f} s: computing {row['computing_s']:.2f}, communicating "
-            f"{row['communicating_s']:.2f}, together {100 * used_s / (cores * step_s):.0f} % of the cores' time; of both "
-            f"{row['kernel_s']:.2f} in the kernel"
+            f"{row['communicating_s']:.2f}, together {share}; of both {row['kernel_s']:.2f} in the "
+            "kernel"
         )
 
 
@@ -216,31 +185,32 @@ def where_it_goes(ours: dict) -> None:
     cores, alone = len(os.sched_getaffinity(0)), ours["spent"]["alone"]
     stack, update_s = ours["spent"]["CSC"], ours["pace"]["update_s"]
     print(
-        f"  CSC's arithmetic {median(ours['CSC arithmetic']):.3f} s a step without a network, all ranks at once, in place of "
-        f"momentum SGD's {update_s:.3f} s while ranks compute"
+        f"  CSC's arithmetic {median(ours['CSC arithmetic']):.3f} s a step without messages, all "
+        f"ranks at once, in place of momentum SGD's {update_s:.3f} s while ranks compute"
     )
-    free_s = (
-        max(0.0, cores * median(stack["step_s"]) - stack["computing_s"] - stack["communicating_s"])
-        / cores
-    )
+    used_s = stack["computing_s"] + stack["communicating_s"]
+    free_s = max(0.0, median(stack["step_s"]) - used_s / cores)
     more_s = stack["computing_s"] - alone["computing_s"] + stack["communicating_s"]
     print(
-        f"  CSC needs {more_s:.2f} processor seconds more than a step alone: {more_s / cores:.2f} s of a step if no core "
-        f"rests (resting: {free_s:.2f} s), {more_s / NODES:.2f} s with a core for each rank"
+        f"  CSC needs {more_s:.2f} processor seconds more than a step without communication: "
+        f"{more_s / cores:.2f} s of a step if no core is idle (idle: {free_s:.2f} s), "
+        f"{more_s / NODES:.2f} s with a core for each rank"
     )
 
 
 def predicted_dense(ours: dict) -> float:
-    """The timeline of a dense float16 step from measured parts: pace of backward, a and b of the
-    ring, what computing keeps of its speed beside a call (measured on matrix products), update."""
+    """Seconds of a dense float16 step, from the timeline and measured parts.
+
+    The parts: pace of backward, a and b of the ring, the share of its speed that a matrix product
+    keeps while a call is in flight, update.
+    """
     pace, line = ours["pace"], Line(*ours["line"])
     ready, now_s = [], pace["forward_s"]
     for seconds, tensor in zip(pace["steps_s"], alexnet().tensors):
         now_s += seconds
         ready.append((now_s, 2 * tensor.elements))
-    step = predict(
-        ready, lazy(ready, THETA), line, compute_s=now_s + pace["rest_s"], overlap=ours["kept"]
-    )
+    groups, end_s = lazy(ready, THETA), now_s + pace["rest_s"]
+    step = predict(ready, groups, line, compute_s=end_s, overlap=ours["kept"])
     return step.step_s + pace["update_s"]
 
 
@@ -250,9 +220,8 @@ def compute_s(pace: dict) -> float:
 
 def exposed(pace: dict, waited: dict) -> ExposedTime:
     window_s = sum(pace["steps_s"][1:]) + pace["rest_s"]
-    together, alone, sequential = (
-        median(waited[name]) for name in ("CSC", "CSC alone", "CSC sequential")
-    )
+    names = "CSC", "CSC alone", "CSC sequential"
+    together, alone, sequential = (median(waited[name]) for name in names)
     return ExposedTime(compute_s(pace), alone, together, sequential, window_s=window_s)
 
 

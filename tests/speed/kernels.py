@@ -1,6 +1,6 @@
 """Which kernels multiply matrices here and in PyTorch: slow ones on one side spoil a ratio.
 
-    python tests/speed/kernels.py
+python tests/speed/kernels.py
 """
 
 import importlib.util

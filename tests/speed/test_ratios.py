@@ -1,6 +1,4 @@
-"""The one table of `make peers`: every ratio in the scripts' results is found, named, and judged
-the right way round.
-"""
+"""The table of `make peers`: every ratio in the scripts' results is found, named and judged."""
 
 import json
 
@@ -10,37 +8,22 @@ import run
 from judge import compared, median_interval, verdict, worst
 from run import collect, report
 
+
+def row(name, ratios, bar, **more):
+    ratio, ratio_min, ratio_max = ratios
+    named = {"name": name} if name else {}
+    measured = {"ratio": ratio, "ratio_min": ratio_min, "ratio_max": ratio_max}
+    return named | measured | ({"wanted": bar} if bar else {}) | more
+
+
+SMALL = row(None, (0.5, 0.4, 0.9), ["at most", 1], bytes=1024)
+FULL_LINK = row("a full link", (1.002, 0.9, 1.3), ["at most", 1], interval=[0.998, 1.004])
 RESULTS = {
-    "nodes": {
-        "8": {
-            "sizes": [
-                {
-                    "bytes": 1024,
-                    "ratio": 0.5,
-                    "ratio_min": 0.4,
-                    "ratio_max": 0.9,
-                    "wanted": ["at most", 1],
-                }
-            ]
-        }
-    },
+    "nodes": {"8": {"sizes": [SMALL]}},
     "cases": [
-        {
-            "name": "loader",
-            "ratio": 0.9,
-            "ratio_min": 0.8,
-            "ratio_max": 2,
-            "wanted": ["at least", 1],
-        },
-        {
-            "name": "a full link",
-            "ratio": 1.002,
-            "ratio_min": 0.9,
-            "ratio_max": 1.3,
-            "interval": [0.998, 1.004],
-            "wanted": ["at most", 1],
-        },
-        {"batch": 16, "threads": 1, "ratio": 3, "ratio_min": 2, "ratio_max": 4, "seconds": [1.0]},
+        row("loader", (0.9, 0.8, 2), ["at least", 1]),
+        FULL_LINK,
+        row(None, (3, 2, 4), None, batch=16, threads=1, seconds=[1.0]),
     ],
     "no ratio": {"ratio": 1},
 }
@@ -56,13 +39,10 @@ def test_ratios_are_found_and_judged(tmp_path, capsys):
         "some: batch 16, threads 1",
     ]
     report(rows, tmp_path)
-    told = capsys.readouterr().out.splitlines()
-    assert "ok   wanted at most 1" in told[0] and "MISS wanted at least 1" in told[1]
-    assert (
-        "1.002 [0.998..1.004]" in told[2]
-        and "tie  wanted at most 1" in told[2]
-        and "wanted" not in told[3]
-    )
+    printed = capsys.readouterr().out.splitlines()
+    assert "ok   wanted at most 1" in printed[0] and "MISS wanted at least 1" in printed[1]
+    assert "1.002 [0.998..1.004]" in printed[2] and "tie  wanted at most 1" in printed[2]
+    assert "wanted" not in printed[3]
     verdicts = [row.get("verdict") for row in json.loads((tmp_path / "ratios.json").read_text())]
     assert verdicts == ["ok", "MISS", "tie", None]
     assert (tmp_path / "ratios.png").stat().st_size > 1000
@@ -87,9 +67,7 @@ def test_a_script_without_results_is_no_row(tmp_path):
     ],
 )
 def test_a_tie_is_told_only_where_the_run_could_tell(ratio, interval, word):
-    """Slower for sure is a miss; so is a run too noisy to exclude that ours is slower by more than
-    1 %.
-    """
+    """A miss: ours is certainly slower, or the run is too noisy to exclude 1 % and more."""
     row = {"ratio": ratio, "wanted": ["at most", 1]} | ({"interval": interval} if interval else {})
     assert verdict(row) == word
     assert verdict(row | {"wanted": ["at most", 0.98]}) == "MISS"
@@ -110,9 +88,7 @@ def test_the_worst_row_is_told(capsys):
 
 @pytest.mark.parametrize("n", [6, 9, 21])
 def test_the_interval_holds_the_median(n):
-    """In 95 % of runs or more (of 4000; four standard deviations lie below by 0.014), and no value
-    more could be dropped.
-    """
+    """In 95 % of 4000 runs (four standard deviations are 0.014), and a shorter one would not."""
     runs = np.sort(np.random.default_rng(n).lognormal(size=(4000, n)), axis=1)  # whose median is 1
     low, high = np.array([median_interval(list(run[::-1])) for run in runs]).T
     assert ((low <= 1) & (high >= 1)).mean() >= 0.95 - 0.014
@@ -125,11 +101,8 @@ def test_a_gpu_takes_part_where_there_is_one(monkeypatch, capsys):
     for missing in (None, "no driver"):
         monkeypatch.setattr(run, "why_no_gpu", lambda missing=missing: missing)
         names = [script.stem for script in run.comparisons()]
-        assert (
-            ("speed_alexnet" in names) == (missing is None)
-            and "speed_allreduce" not in names
-            and "nn_speed" in names
-        )
+        assert ("speed_alexnet" in names) == (missing is None)
+        assert "speed_allreduce" not in names and "nn_speed" in names
         assert capsys.readouterr().out == (
-            "left out: speed_alexnet, as there is no GPU (no driver)\n" if missing else ""
+            "left out: speed_alexnet, because there is no GPU (no driver)\n" if missing else ""
         )

@@ -1,7 +1,7 @@
 """A network that waits as long as another one computes: exchanges compared at equal compute.
 
-    pace = {"forward_s": seconds, "steps_s": [seconds of backward before each gradient is ready],
-            "rest_s": seconds after the last one, "update_s": seconds}
+pace = {"forward_s": seconds, "steps_s": [seconds of backward before each gradient is ready],
+        "rest_s": seconds after the last one, "update_s": seconds}
 """
 
 import time
