@@ -1,7 +1,8 @@
 """Lesson 13: DASO - nodes that synchronise only now and then, and a little late.
 
     mpiexec -n 8 python lessons/13_daso.py    (--quick, --full, --plot, --ranks-per-node K ...)
-    python -m refgf.cluster run --nodes 4 --ranks-per-node 2 --rate 160mbit -- python lessons/13_daso.py
+    python -m refgf.cluster run --nodes 4 --ranks-per-node 2 --rate 160mbit -- \
+        python lessons/13_daso.py
 
 QUESTION    In synchronous training all nodes wait in every step for the slow links between them.
             What if they kept computing, and used the other nodes' result when it arrives? How much
@@ -287,7 +288,8 @@ def say_times(run: kit.Run, timings: dict, forecast: dict, between: dict, parts:
         "saved: against synchronous; the bytes are those of a node in a batch\n"
         f"communication is {100 * share:.0f} % of a synchronous step. It would be half of a step\n"
         f"where a node's {kit.number_of_bytes(between[SYNCHRONOUS])} take as long as computing: "
-        f"on links of about {8e-6 * between[SYNCHRONOUS] / parts['compute']:.0f} Mbit/s (predicted without latency)"
+        f"on links of about {8e-6 * between[SYNCHRONOUS] / parts['compute']:.0f} Mbit/s "
+        "(predicted without latency)"
     )
     gain = 1 - timings["B=4, W=1"].median_s / min(
         timings[name].median_s for name in (SYNCHRONOUS, OVERLAPPED)

@@ -1,20 +1,22 @@
 """refgf: the reference implementation of GradientFlow.
 
-The floors of the house, each a folder; read them from the bottom up:
+The core, to be read in the order of READING.md:
 
-    comm/      how bytes move between ranks: schedules, ring, threads, traces
+    ops.py     the door to the engine: arithmetic in plain NumPy
+    comm/      how bytes move between ranks: a collective is a list of steps
     nn/        forward and backward of AlexNet; knows nothing about ranks
-    exchange/  which gradients travel, when, and in what form
+    exchange/  which gradients are sent, when, and in what form
+    training/  where the two sides meet: data, optimiser, one data-parallel step, GradientFlow
     predict/   what a step should take, by arithmetic only
-    training/  where the two sides meet: data, optimiser, one data-parallel step
-    oracle/    the answers, written a second time and shorter
-    cluster/   several nodes with shaped links on one machine
 
+Behind the wall, which nothing in the core imports:
+
+    papers/    one folder a paper               engine/   the same bits, faster
+    machine/   ranks as threads, links, timelines, checkpoints, images
+    oracle/    the answers, written a second time and shorter; the judge of other implementations
+    cluster/   several nodes with shaped links on one machine
     launch/    what must happen before MPI starts: make it the first import of a script
     doctor/    `python -m refgf.doctor` checks this machine and prints what to fix
-    device.py  NumPy or CuPy; host staging
-    half.py    float32 to float16 and back, fast
-    fused.py   loops over long arrays in one pass, where Numba is installed; fused_gpu.py: as CUDA kernels
 
 Importing this package runs nothing and imports nothing.
 """

@@ -24,43 +24,36 @@ def pytest_configure(config):
     if config.getoption("--with-mpi", default=False):
         import refgf.launch  # noqa: F401  must come before MPI starts
 
-        config.option.basetemp = tempfile.mkdtemp(
-            prefix=f"refgf-rank{refgf.launch.job.rank}-"
-        )  # ranks must not share one
-        if refgf.launch.job.rank > 0:
+        rank = refgf.launch.job.rank
+        config.option.basetemp = tempfile.mkdtemp(prefix=f"refgf-rank{rank}-")  # one for each rank
+        if rank > 0:
             config.pluginmanager.register(Quiet(config), "quiet")
 
 
 def pytest_unconfigure(config):
-    """Nothing stays behind: the folders of ranks, the shared memory of jobs that tests have
-    killed.
-    """
+    """Remove the folders of ranks and the shared memory of jobs that tests have killed."""
     from refgf.launch import leftovers
 
     if config.getoption("--with-mpi", default=False):
         wait_for_others(2)
         shutil.rmtree(config.option.basetemp, ignore_errors=True)
     else:
-        if leftovers.candidates(
-            now_s=math.inf
-        ):  # those of the last test are too young to be removed
+        if leftovers.candidates(now_s=math.inf):  # the last test's are too young to be removed
             time.sleep(leftovers.MIN_AGE_S)
         leftovers.remove()
 
 
 def wait_for_others(seconds: float) -> None:
-    """Until all ranks are here, as some may still read this one's folder; not for ever, as one may
-    have failed.
-    """
+    """Wait for all ranks, which may still read this one's folder; not for ever: one may fail."""
     from mpi4py import MPI
 
-    everybody, end = MPI.COMM_WORLD.Ibarrier(), time.monotonic() + seconds
-    while not everybody.Test() and time.monotonic() < end:
+    barrier, end = MPI.COMM_WORLD.Ibarrier(), time.monotonic() + seconds
+    while not barrier.Test() and time.monotonic() < end:
         time.sleep(0.01)
 
 
 class Quiet:
-    """Ranks above 0 keep their report to themselves unless something fails."""
+    """Ranks above 0 print their report only if something fails."""
 
     def __init__(self, config):
         self.terminal = config.pluginmanager.getplugin("terminalreporter")._tw

@@ -1,4 +1,4 @@
-"""What lessons 03 to 07 share: GradientFlow around a fresh network, timed and trained.
+"""GradientFlow around a fresh network, timed and trained: for lessons 03 to 07 and later ones.
 
 with flow.new(run, data, overlap=True, csc=flow.csc(run, data, 10.0)) as stack: ...
 timing = flow.time_steps(run, stack, batches)
@@ -27,38 +27,38 @@ MODEL = ("momentum", "weight_decay", "half_weights", "loss_scale")
 CHUNKS = 1904  # of the full AlexNet; with 32,768 elements a small network would have about ten
 
 
-def new(run: kit.Run, data, seed: int = images.SEED, **parts) -> GradientFlow:
-    """GradientFlow around a new model. parts: arguments of `GradientFlow` and of `images.model`."""
-    model = {name: parts.pop(name) for name in MODEL if name in parts}
-    return GradientFlow(run.comm, images.model(run, data, seed, **model), **parts)
+def new(run: kit.Run, data, seed: int = images.SEED, **arguments) -> GradientFlow:
+    """GradientFlow around a new model. arguments: of `GradientFlow` and of `images.model`."""
+    model = {name: arguments.pop(name) for name in MODEL if name in arguments}
+    return GradientFlow(run.comm, images.model(run, data, seed, **model), **arguments)
 
 
 def csc(run: kit.Run, data, density: float | Density, form: str = "dgc", chunk: int | None = None):
-    """CSCSettings; the default chunk gives the network about as many as the full AlexNet has."""
+    """CSCSettings. The default chunk gives as many chunks as the full AlexNet has."""
     chunk = chunk or chunk_of(run, images.parameter_count(run, data))
     return CSCSettings(density, form, chunk, residual=FusedResidual)
 
 
 def chunk_of(run: kit.Run, n: int) -> int:
-    """Elements of a chunk: as --chunk says, in a lesson that has it."""
-    asked = getattr(run.options, "chunk", None)
-    return chunk_elements(n) if asked is None else asked
+    """Elements of a chunk: --chunk in a lesson that has this option, else the default."""
+    given = getattr(run.options, "chunk", None)
+    return chunk_elements(n) if given is None else given
 
 
 def chunk_elements(n: int) -> int:
-    """A chunk so long that n gradients have about CHUNKS of them."""
+    """The default: n gradients have about CHUNKS chunks."""
     return max(1, n // CHUNKS)
 
 
 def csc_bytes(n: int, p: int, percent: float) -> float:
-    """Bytes that a rank sends under CSC: packed chunks by the ring, norms and flag directly (nearly the same formula)."""
+    """Bytes that a rank sends with CSC: the ring's formula, nearly exact for norms and flag."""
     chunk = chunk_elements(n)
     chosen = list(range(max(1, math.ceil(number_of_chunks(n, chunk) * percent / 100))))
     return 2 * (p - 1) / p * csc_payload_bytes(chosen, n, chunk)
 
 
 def topk_percent(n: int, p: int, percent: float) -> float:
-    """The density at which top-k sends as many bytes as CSC at `percent`, norms included: (p-1) (4 + 4) k."""
+    """The density in percent at which top-k, (p-1) (4 + 4) k bytes, sends as many bytes as CSC."""
     k = csc_bytes(n, p, percent) / (8 * max(1, p - 1))
     return min(100.0, 100 * max(1, k) / n)
 
@@ -67,10 +67,13 @@ def number_of_chunks(n: int, chunk: int) -> int:
     return len(chunks(n, chunk))
 
 
-def time_steps(run: kit.Run, stack: GradientFlow, some_batches, rate: float = 0.0):
-    """The Timing of whole training steps, the first two left out: the first is dense, the second makes new buffers."""
+def time_steps(run: kit.Run, stack: GradientFlow, steps, rate: float = 0.0):
+    """The Timing of training steps without the first two: one is dense, one allocates buffers.
+
+    steps: the batches of `images.steps`
+    """
     mine = []
-    for batch in some_batches:
+    for batch in steps:
         run.plain.Barrier()
         start_s = time.perf_counter()
         stack.step(*batch, rate=rate)
@@ -78,9 +81,9 @@ def time_steps(run: kit.Run, stack: GradientFlow, some_batches, rate: float = 0.
     return run.slowest(mine[2:])
 
 
-def without_exchange(run: kit.Run, data, some_batches):
-    """(Timing of a step without any exchange, when each gradient is ready); see step_times.py."""
-    return step_times.without_exchange(run, images.model(run, data), some_batches, skip=2)
+def without_exchange(run: kit.Run, data, steps):
+    """(Timing of a step without any exchange, when each gradient is ready): see step_times.py."""
+    return step_times.without_exchange(run, images.model(run, data), steps, skip=2)
 
 
 def fit_allreduce(run: kit.Run, elements: list[int], wire=None, repeats: int = 7):
@@ -90,7 +93,7 @@ def fit_allreduce(run: kit.Run, elements: list[int], wire=None, repeats: int = 7
 
 
 def ring_line_and_link(run: kit.Run, n: int):
-    """(T(m) of a float32 ring allreduce, alpha and beta of a link that would explain it)."""
+    """(T(m) of a float32 ring allreduce, the Link on which a ring takes this time)."""
     line = fit_allreduce(run, [256, n // 8, n], repeats=run.quick(2, 5)).line
     steps = 2 * (run.size - 1)
     if not steps:
@@ -108,24 +111,24 @@ def learn(
     seed: int = images.SEED,
     checkpoints: Checkpoints | None = None,
 ):
-    """Train for some epochs at `images.rate`; loss, accuracy and seconds (without evaluation) of each.
+    """Train at `images.rate`. Loss, accuracy and seconds (without evaluation) of each epoch.
 
-    checkpoints: write one after each epoch, and go on after the newest if there is one.
+    checkpoints: write one after each epoch, and continue after the newest if there is one
     """
-    asked = {
+    settings = {
         "epochs": epochs,
         "batch": run.options.batch,
         "rate": run.options.rate,
         "seed": seed,
         "images": train.size,
     }
-    rows = epochs_so_far(checkpoints, asked) if checkpoints else []
+    rows = epochs_so_far(checkpoints, settings) if checkpoints else []
     trained_s = rows[-1]["seconds"] if rows else 0.0
-    each = steps_per_epoch(train.size, run.options.batch * run.size)
+    steps = steps_per_epoch(train.size, run.options.batch * run.size)
     for epoch in range(len(rows), epochs):
         start_s = time.perf_counter()
         mine = [
-            stack.step(*batch, rate=images.rate(run, epoch * each + number, each, epochs))
+            stack.step(*batch, rate=images.rate(run, epoch * steps + number, steps, epochs))
             for number, batch in enumerate(
                 batches(train, run.options.batch * run.size, epoch, seed, run.rank, run.size)
             )
@@ -137,50 +140,50 @@ def learn(
             {"loss": loss, "accuracy": right / samples if samples else None, "seconds": trained_s}
         )
         if checkpoints:
-            save(run, checkpoints, {"asked": asked, "rows": rows})
+            save(run, checkpoints, {"settings": settings, "rows": rows})
         if say:
-            told = (
-                f"{100 * right / samples:5.1f} % of {samples} held-out images right"
-                if samples
-                else "no images held out"
-            )
-            run.say(f"epoch {epoch + 1:2d}: loss {loss:.4f}, {told}")
-    same = stack.require_same_parameters()
+            accuracy = "no images held out"
+            if samples:
+                accuracy = f"{100 * right / samples:5.1f} % of {samples} held-out images right"
+            run.say(f"epoch {epoch + 1:2d}: loss {loss:.4f}, {accuracy}")
+    digest = stack.require_same_parameters()
     if say:
         run.say(
-            f"{trained_s:.1f} s of training; all ranks hold the same parameters: {same[:16]}..."
+            f"{trained_s:.1f} s of training; the same parameters on all ranks: {digest[:16]}..."
         )
     return rows
 
 
 def require_folder(run: kit.Run) -> None:
-    """Refuse --resume without a folder, and a folder of an earlier run without --resume. Collective."""
+    """Refuse --resume without a folder, and an earlier run's folder without it. Collective."""
     folder, resume = run.options.checkpoints, run.options.resume
     if folder is None and resume:
         raise ValueError(
-            "--resume: got no folder; wanted that of an earlier run; next: --checkpoints DIR --resume"
+            "--resume: got no folder; wanted that of an earlier run; "
+            "next: --checkpoints DIR --resume"
         )
     if folder and run.plain.bcast(not resume and any(folder.glob("*/step-*"))):
         raise ValueError(
-            f"--checkpoints: got {folder}, which an earlier run has left; wanted a folder of this run's own; "
-            "next: --resume to go on with that run, or another folder"
+            f"--checkpoints: got {folder}, which an earlier run has left; "
+            "wanted a folder of this run's own; next: --resume to continue that run, "
+            "or another folder"
         )
 
 
 def save(run: kit.Run, checkpoints: Checkpoints, position: dict) -> None:
-    """A full disk is no reason to end: the checkpoints before are still there, and the next one may fit again."""
+    """Save a checkpoint. A full disk is only a warning: the earlier checkpoints are still there."""
     try:
         checkpoints.save(position)
     except CheckpointNotWritten as error:
-        run.say(f"warning: {error}; the training goes on")
+        run.say(f"warning: {error}; the training continues")
 
 
-def epochs_so_far(checkpoints: Checkpoints, asked: dict) -> list[dict]:
-    """The rows of the epochs before the newest checkpoint, which is restored; none if there is none."""
-    position = checkpoints.resume() or {"asked": asked, "rows": []}
-    if position["asked"] != asked:
+def epochs_so_far(checkpoints: Checkpoints, settings: dict) -> list[dict]:
+    """Restore the newest checkpoint, if there is one. The rows of the epochs before it."""
+    position = checkpoints.resume() or {"settings": settings, "rows": []}
+    if position["settings"] != settings:
         raise ValueError(
-            f"--resume: got a run of {position['asked']}; wanted {asked}; "
+            f"--resume: got a run of {position['settings']}; wanted {settings}; "
             "next: the arguments of that run, or another folder"
         )
     return position["rows"]

@@ -1,7 +1,9 @@
-"""A step of one rank, layer by layer: what was measured beside what a roofline predicts.
+"""A step of one rank, layer by layer: measured, and predicted by a roofline.
 
-steps = [events of a step, ...]         event: (layer, "forward"), (number of a gradient, "ready"), (layer, "backward")
-result = layers.compare(network, workload, batch, steps)       {"rows": one for each layer, "ready_s": ..., ...}
+steps = [events of a step, ...]
+    event: (layer, "forward"), (number of a gradient, "ready") or (layer, "backward")
+result = layers.compare(network, workload, batch, steps)
+    {"rows": one for each layer, "ready_s": ..., ...}
 layers.show_ready(run, result), layers.draw_times(axis, result), layers.draw_ready(axis, result)
 """
 
@@ -14,9 +16,11 @@ from refgf.papers.barrachina.roofline import Node, layer_times
 
 
 def compare(network, workload, batch: int, steps) -> dict:
-    """Measured and predicted seconds of each layer, and when each gradient is ready after the start of backward.
+    """Measured and predicted seconds of each layer, and when each gradient is ready.
 
-    steps: [[(event, seconds since the event before)] of each repeat]; a time is the median of the repeats.
+    steps: [[(event, seconds since the event before)] of each repeat]
+
+    A time is the median of the repeats. Gradients are ready after the start of backward.
     """
     events = [event for event, _ in steps[0]]
     times = np.array([[seconds for _, seconds in step] for step in steps])  # (repeats, events)
@@ -56,22 +60,25 @@ def compare(network, workload, batch: int, steps) -> dict:
 
 def by_layer(events, seconds) -> tuple[dict, list]:
     """({layer: [forward, backward]}, when each gradient was ready after the start of backward)."""
-    found, ready_s, at_s, part_s = {}, [], 0.0, 0.0
+    found, ready_s, at_s, layer_s = {}, [], 0.0, 0.0
     for (name, what), t in zip(events, seconds.tolist()):
         if what == "forward":
             found[name] = [t, 0.0]
             continue
-        at_s, part_s = at_s + t, part_s + t
+        at_s, layer_s = at_s + t, layer_s + t
         if what == "ready":
             ready_s.append(at_s)
         else:
-            found[name][1], part_s = part_s, 0.0
+            found[name][1], layer_s = layer_s, 0.0
     return found, ready_s
 
 
 def measured_node() -> Node:
-    """Flop/s of a product of two 512 x 512 matrices, bytes/s of copying 64 MiB; short, and the fastest of many, so that
-    other work on the machine shows as little as possible."""
+    """Flop/s of a product of two 512 x 512 matrices, bytes/s of copying 64 MiB.
+
+    Both are short, and the fastest of many repeats, so that other load on the machine matters
+    little.
+    """
     a, b, c = np.ones((3, 512, 512), np.float32)
     x, y = np.ones((2, 1 << 24), np.float32)
     return Node(
@@ -94,24 +101,23 @@ def backward_s(result: dict) -> float:
 
 
 def show_ready(run: kit.Run, result: dict) -> None:
-    """The weights alone: biases and normalisation are ready a moment before them."""
+    """The weights only: biases and normalisation are ready just before them."""
     sizes = np.array([nbytes for _, nbytes in result["tensors"]])
     together = sizes.cumsum() / sizes.sum()
     run.say("\nWhen each weight's gradient is ready, counted from the start of backward:")
     run.table(
         ["gradient", "bytes", "ready", "predicted", "bytes ready by then"],
         [
-            [name, f"{nbytes:,}", kit.seconds(at), kit.seconds(predicted), f"{part:.1%}"]
-            for (name, nbytes), at, predicted, part in zip(
+            [name, f"{nbytes:,}", kit.seconds(at), kit.seconds(predicted), f"{share:.1%}"]
+            for (name, nbytes), at, predicted, share in zip(
                 result["tensors"], result["ready_s"], result["predicted_ready_s"], together
             )
             if name.endswith("weight")
         ],
     )
     nine_tenths = result["ready_s"][int(np.searchsorted(together, 0.9))]
-    run.say(
-        f"nine tenths of the bytes are ready after {nine_tenths / backward_s(result):.0%} of the backward pass"
-    )
+    share = nine_tenths / backward_s(result)
+    run.say(f"nine tenths of the bytes are ready after {share:.0%} of the backward pass")
 
 
 def draw_times(axis, result) -> None:

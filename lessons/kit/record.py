@@ -1,4 +1,4 @@
-"""What a lesson's JSON holds next to its results: machine, code hash, values in JSON types."""
+"""The record in a lesson's JSON next to its results: machine, code hash, values in JSON types."""
 
 import ast
 import functools
@@ -18,7 +18,7 @@ CORE = ("refgf/ops.py", "refgf/device.py", *(f"refgf/{package}/" for package in 
 
 
 def machine(options) -> dict:
-    """What the numbers were measured on."""
+    """The hardware and software that the numbers were measured on."""
     from threadpoolctl import threadpool_info
 
     blas = [

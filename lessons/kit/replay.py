@@ -1,6 +1,7 @@
-"""Steps to measure an exchange with: of a real network, and the replay of a network that is not there.
+"""What measures an exchange: steps of a real network, and the replay of a backward pass.
 
-An exchange has `ready(i)` for gradient i in order of generation, and `finish()` (refgf/exchange/lazy.py).
+An exchange has `ready(i)` for gradient i in order of generation, and `finish()`; see
+refgf/exchange/lazy.py.
 """
 
 import time
@@ -11,7 +12,7 @@ from refgf.training.step import train_step
 
 @dataclass(frozen=True)
 class Size:
-    """A tensor of which only name and shape matter, and whether weight decay applies to it."""
+    """A tensor without values. decay: whether weight decay applies to it."""
 
     name: str
     shape: tuple[int, ...]
@@ -19,14 +20,14 @@ class Size:
 
 
 def sizes_of(workload, share: int = 1) -> list[Size]:
-    """The gradients of a workload of refgf.papers.scaling.workloads as flat tensors, each `share` times smaller."""
+    """The gradients of a workload (refgf/papers/scaling/shapes.py), each `share` times smaller."""
     return [Size(tensor.name, (max(1, tensor.elements // share),)) for tensor in workload.tensors]
 
 
 def replay_backward(exchange, ready_s: list[float]) -> None:
-    """Announce each gradient when a backward pass of this pace would; time spent in the exchange comes on top.
+    """Announce each gradient at its time, then finish. Time spent in the exchange is added.
 
-    The rank sleeps meanwhile, so its core is free, as it is while a GPU computes.
+    The rank sleeps between gradients, so its core is free, as it is while a GPU computes.
     """
     late_s = -time.perf_counter()
     for i, at_s in enumerate(ready_s):
@@ -38,7 +39,7 @@ def replay_backward(exchange, ready_s: list[float]) -> None:
 
 
 def time_steps(run, model, exchange, batches):
-    """The Timing of whole training steps with this exchange, the first one left out; parameters stay as they are."""
+    """The Timing of training steps without the first. The rate is 0: parameters do not change."""
     mine = []
     for batch in batches:
         run.plain.Barrier()

@@ -1,4 +1,4 @@
-"""How far a rounded sum is off, and how far apart two losses may be when gradients were summed in another order."""
+"""Rounding errors of sums, and of a loss whose gradients were summed in another order."""
 
 import numpy as np
 
@@ -8,15 +8,19 @@ from refgf.comm.replay import replay
 from refgf.exchange.pool import Pool
 from refgf.oracle.definitions import lazy_allreduce, on_wire, summation_bound
 
-ELEMENTS = 512  # of a replayed vector: at least one a rank
+ELEMENTS = 512  # of a replayed vector, or one for each rank if there are more ranks
 
 
 def loss_after_one_step(run: kit.Run, data, thetas, rate: float = 0.01) -> tuple[float, float]:
-    """(difference between thetas, its bound) of the next batch's loss after one step of SGD with the ring's sums.
+    """The next batch's loss after one SGD step: (difference between thetas, its bound).
 
-    Two sums of the same p numbers differ by at most 2 B, B the summation bound; so two parameters differ by at most
-    d = 2 rate B + 4 u (|w| + rate (|sum| + decay |w|)), u the unit roundoff of the update's four operations; and two
-    losses, to first order, by the sum over the parameters of |gradient| d. The loss is evaluated in float64.
+    Gradients are summed with the ring. Two sums of the same p numbers differ by at most 2 B, where
+    B is the summation bound. So two parameters differ by at most
+
+        d = 2 rate B + 4 u (|w| + rate (|sum| + decay |w|))
+
+    where u is the unit roundoff of the update's four operations. To first order, two losses differ
+    by at most the sum over the parameters of |gradient| d. The loss is evaluated in float64.
     """
     model = images.model(run, data)
     first, second = images.steps(run, data, 2)
@@ -66,7 +70,7 @@ def rms(x) -> float:
 
 
 def ring_sum(x, p: int):
-    """The sum of p equal vectors round a float16 ring (every slice sees the same roundings, so one slice is enough)."""
+    """The sum of p equal vectors on a float16 ring, for one slice: all slices round alike."""
     total = x
     for _ in range(p - 1):
         total = x + on_wire(total, "float16")

@@ -1,10 +1,11 @@
-"""What belongs to one lesson each: its measurements and its pictures. Shared code is in `kit`.
+"""Measurements and pictures of one lesson each. Shared code is in `kit`.
 
-02    layer_tables                                      09    greedy_misses
-03    latency_region, theta_sweep
-04    gantt                                             10    hierarchy_picture
-06    csc_picture                                       11    lars_norms, rate_search
-08    machine_file, published_tables, rank_subset,      13    daso_replay
-      scaling_picture                                   14    cache_levels, scratch_folder
-15    kernel_times, performance_picture
+02    layer_tables                                      11    large_batch_picture, lars_norms,
+03    latency_region, theta_sweep                             rate_search
+04    gantt                                             12    topk_picture
+06    csc_picture                                       13    daso_picture, daso_replay
+08    machine_file, published_tables, rank_subset,      14    cache_levels, cache_picture,
+      scaling_picture                                         scratch_folder
+09    greedy_misses, merge_picture                      15    bottleneck_study, kernel_times,
+10    hierarchy_picture, node_links                           performance_picture
 """

@@ -1,9 +1,9 @@
-"""What lesson 14 works with: a data set that only a slow store has, and caches of its nodes.
+"""The data set of lesson 14 on a slow store, and the caches of its nodes.
 
-place = cache_levels.prepare(run, stack)            the data set, its files' names, the nodes, the slow stores
-cache = cache_levels.make(run, place, read, ...)    an empty cache of this rank's node
-cache_levels.check_hits(run, place, cache, ...)     are the hits what the limits say?
-cache_levels.damage(run, place)                     are damaged and foreign cache files noticed?
+place = cache_levels.prepare(run, stack)         the data set, its file names, nodes, slow stores
+cache = cache_levels.make(run, place, read, ...) an empty cache of this rank's node
+cache_levels.check_hits(run, place, cache, ...)  are the hits those that the limits imply?
+cache_levels.damage(run, place)                  are damaged and foreign cache files detected?
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from refgf.papers.datacache.shards import node_shards
 from refgf.papers.datacache.stores import FolderStore, RemoteStore, Throttled, data_set_key
 from refgf.machine.link import parse_link
 
-PLENTY = 1 << 40  # bytes: a limit that nothing here reaches
+PLENTY = 1 << 40  # bytes: no data set here reaches this limit
 PICTURE_SIZE = 128  # of the files written for this lesson
 EMULATED = "rate-limited reader (EMULATED)"
 
@@ -41,9 +41,9 @@ def arguments(lesson: kit.Lesson) -> None:
         "--data",
         type=Path,
         metavar="PATH",
-        help="images as PATH/train/CLASS/*.jpg; default: the bundled digits, as files",
+        help="images as PATH/train/CLASS/*.jpg; default: the bundled digits as files",
     )
-    add("--skip-bad-images", action="store_true", help="go on without images that cannot be read")
+    add("--skip-bad-images", action="store_true", help="skip images that cannot be read")
     add(
         "--image-size",
         type=kit.positive,
@@ -56,14 +56,19 @@ def arguments(lesson: kit.Lesson) -> None:
         "--slow-store",
         default="200mbit,5ms",
         metavar="RATE,LATENCY",
-        help="what the emulated slow store gives each rank",
+        help="rate and latency of the emulated slow store, for each rank",
     )
-    add("--ranks-per-node", type=kit.positive, metavar="K", help="take blocks of K ranks for nodes")
+    add("--ranks-per-node", type=kit.positive, metavar="K", help="treat blocks of K ranks as nodes")
 
 
 @dataclasses.dataclass
 class Place:
-    """The data set (without a fetch), its files, the ranks of each node, this node's folder for copies, the slow stores."""
+    """The data set without a fetch function, its files, and where they are.
+
+    nodes    the ranks of each node
+    folder   this node's folder for copies
+    stores   {name: slow store}
+    """
 
     data: Dataset
     paths: list[str]
@@ -94,11 +99,11 @@ class Place:
         return decoder(self.paths, self.data.image_size, self.data.channels)
 
     def slots(self, share: float) -> int:
-        """How many samples are this share of the largest shard."""
+        """The number of samples in this share of the largest shard."""
         return int(share * max(map(len, self.shards)))
 
     def room_for(self, share: float) -> int:
-        """The limit in bytes for so many samples."""
+        """The memory limit in bytes for `slots(share)` samples."""
         return (
             table_bytes(self.data.size) + self.slots(share) * int(np.prod(self.shape))
             if share
@@ -107,7 +112,7 @@ class Place:
 
 
 def prepare(run: kit.Run, stack: contextlib.ExitStack) -> Place:
-    """Rank 0 has the files; everybody else learns their names, and reaches them through a store only."""
+    """Rank 0 has the files. The other ranks get the names, and read only through a store."""
     run.section("The data set")
     found = None
     if run.rank == 0:
@@ -126,12 +131,12 @@ def prepare(run: kit.Run, stack: contextlib.ExitStack) -> Place:
     data, paths, key = run.plain.bcast(found, root=0)
     if data.size < 2 * run.size:
         raise ValueError(
-            f"got {data.size} images for {run.size} ranks; wanted two a rank at least; next: fewer ranks"
+            f"data set: got {data.size} images for {run.size} ranks; wanted at least two a rank; "
+            "next: fewer ranks"
         )
     place = Place(data, paths, key, placement(run), "", {}, run.rank)
-    run.say(
-        f"{data.note}\nshards of {', '.join(str(len(shard)) for shard in place.shards)} samples"
-    )
+    note = data.note.replace(" (", "\n(")
+    run.say(f"{note}\nshards of {', '.join(str(len(shard)) for shard in place.shards)} samples")
     mine = stack.enter_context(scratch_folder.folder()) if place.leads else None
     place.folder = run.plain.allgather(mine)[place.nodes[place.node][0]]
     place.stores = slow_stores(run, paths, stack)
@@ -147,7 +152,7 @@ def placement(run: kit.Run) -> list[list[int]]:
 
 
 def write_tree(folder: str, count: int) -> Path:
-    """The bundled digits as JPEG files, so that there is something to read and to decode."""
+    """Write the bundled digits as JPEG files, which have to be read and decoded."""
     source, root = digits(PICTURE_SIZE)[0], Path(folder) / "images"
     for i in range(min(count, source.size)):
         path = root / "train" / source.class_names[source.labels[i]] / f"{i:04d}.jpg"
@@ -157,7 +162,7 @@ def write_tree(folder: str, count: int) -> Path:
 
 
 def slow_stores(run: kit.Run, paths: list[str], stack: contextlib.ExitStack) -> dict:
-    """The rate-limited reader where every rank can open the files; another node's folder where there is another node."""
+    """The rate-limited reader if every rank can open the files; another node's folder if any."""
     found, link = {}, parse_link(run.options.slow_store)
     if all(run.plain.allgather(os.path.exists(paths[-1]))):
         found[EMULATED] = Throttled(FolderStore(paths), link)
@@ -165,9 +170,10 @@ def slow_stores(run: kit.Run, paths: list[str], stack: contextlib.ExitStack) -> 
     if len(nodes_of(run.plain)) > 1:
         remote = RemoteStore(run.plain, paths if run.rank == 0 else None)
         stack.callback(remote.close)
-        found["folder of another node"], run.opaque = remote, True  # its bytes travel outside MPI
+        found["folder of another node"], run.opaque = remote, True  # its bytes are not sent by MPI
         run.say(
-            "slow store: the folder of rank 0's node, which sends the files over TCP (to its own node's ranks too)"
+            "slow store: the folder of rank 0's node, which sends the files over TCP "
+            "(also to ranks of its own node)"
         )
     return found
 
@@ -188,7 +194,10 @@ def make(run: kit.Run, place: Place, read, memory: int = 0, disk: int = 0) -> Ca
 def check_hits(
     run: kit.Run, place: Place, cache: Cache, epoch: int, share: float, disk: bool
 ) -> dict:
-    """The shares of all ranks' hits by level; on each node they must be exactly what the limits say. Collective."""
+    """The share of hits by level, over all ranks. Collective.
+
+    On each node the hits must be exactly those that the limits imply.
+    """
     everybody = run.plain.allgather(dict(cache.hits))
     for node, ranks in enumerate(place.nodes):
         samples = len(place.shards[node])
@@ -202,7 +211,7 @@ def check_hits(
 
 
 def damage(run: kit.Run, place: Place) -> None:
-    """On rank 0: a cache file that is cut off, and one of another data set, are noticed and refilled."""
+    """On rank 0: truncated cache files and those of another data set are detected and refilled."""
     folder, some, read = (
         os.path.join(place.folder, "damaged"),
         range(min(40, place.data.size)),
@@ -217,7 +226,7 @@ def damage(run: kit.Run, place: Place) -> None:
                 store_reads += 1
                 disk.put(i, read(i))
             elif content != read(i):
-                raise AssertionError(f"the disk cache gave other bytes for file {i}")
+                raise AssertionError(f"disk cache, file {i}: got other bytes than the store's")
         disk.close()
         return disk.found, store_reads
 
@@ -225,18 +234,20 @@ def damage(run: kit.Run, place: Place) -> None:
     data_file = os.path.join(folder, "refgf-cache.data")
     os.truncate(data_file, os.path.getsize(data_file) // 2)
     run.say(
-        f"disk cache cut off in the middle: {use(place.key)[1]} of {len(some)} copies noticed and refilled"
+        f"disk cache truncated to half: detected, "
+        f"{use(place.key)[1]} of {len(some)} copies refilled"
     )
     use(bytes(32))
     found, store_reads = use(place.key)
     run.say(
-        f"disk cache of another data set: noticed ({found}), {store_reads} of {len(some)} copies refilled"
+        f"disk cache of another data set: detected ({found}), "
+        f"{store_reads} of {len(some)} copies refilled"
     )
     assert use(place.key) == ("reused", 0)
 
 
 def mapped_bytes() -> dict:
-    """{"Rss": ..., "Pss": ...} of this process's mappings of a cache, from /proc; zeros where there is none."""
+    """{"Rss": ..., "Pss": ...} of this process's cache mappings, from /proc; zeros if none."""
     found, inside = {"Rss": 0, "Pss": 0}, False
     with contextlib.suppress(OSError), open("/proc/self/smaps") as file:
         for line in file:

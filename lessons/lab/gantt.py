@@ -1,4 +1,4 @@
-"""Gantt charts: what happened when on a few ranks.
+"""Gantt charts: the events of one training step on a few ranks.
 
 charts = {name: [gantt.bars(lanes) for lanes in gather(comm, timeline)]}
 gantt.side_by_side(axes, charts)
@@ -15,7 +15,7 @@ LANES = "compute", "communication"
 
 
 def bars(lanes: dict) -> dict:
-    """{lane: [[name, start, duration], ...]}: what JSON keeps of a rank's timeline (refgf/machine/timeline.py)."""
+    """A rank's timeline (refgf/machine/timeline.py) for JSON: {lane: [[name, start, duration]]}."""
     return {
         lane: [[e.name, e.start_s, e.stop_s - e.start_s] for e in events]
         for lane, events in lanes.items()
@@ -23,7 +23,7 @@ def bars(lanes: dict) -> dict:
 
 
 def side_by_side(axes, charts: dict) -> None:
-    """A chart on each axis, all on the same scale; "sequential": one thread makes the calls too."""
+    """A chart on each axis, all on one scale. In "sequential" one thread also makes the calls."""
     for axis, (name, chart) in zip(axes, charts.items()):
         draw(axis, [one_thread(lanes) for lanes in chart] if name == "sequential" else chart)
         axis.set_title(f"{name}: one training step of {len(chart)} ranks")
@@ -33,12 +33,12 @@ def side_by_side(axes, charts: dict) -> None:
 
 
 def one_thread(lanes: dict) -> dict:
-    """Blocking calls interrupt what the thread does: all on one row, the short ones above."""
+    """All bars on one row, because blocking calls interrupt the thread; short bars on top."""
     return {"compute": [bar for lane in LANES for bar in lanes.get(lane, [])]}
 
 
 def draw(axis, chart: list[dict]) -> None:
-    """A row for each thread of a rank: what the main thread did, and when a sum was under way."""
+    """A row for each thread of a rank: computing, and the calls in flight."""
     labels, seen = [], set()
     for rank, lanes in enumerate(chart):
         for lane in filter(lanes.get, LANES):

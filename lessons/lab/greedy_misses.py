@@ -1,11 +1,13 @@
-"""How often MG-WFBP's greedy rule misses the exact best merge, for lesson 09: arithmetic only, shared out over the ranks.
+"""How often MG-WFBP's greedy rule misses the exact best merge, for lesson 09: arithmetic only.
 
-    networks = greedy_misses.random_networks(longest=14), or greedy_misses.KINDS[...]          functions of a random number generator
-    greedy_misses.misses(run, 2000, network) -> {"networks": 2000, "missed": 0.31, ...}
-    greedy_misses.real_misses(run, line)     -> the same for the networks of the papers on published and measured lines
+    network = greedy_misses.KINDS[...]              a function of a random number generator
+    greedy_misses.misses(run, 2000, kind)           -> {"networks": 2000, "missed": 0.31, ...}
+    greedy_misses.real_misses(run, line, ...)       -> the same for the networks of the papers, on
+                                                       published and measured lines
 
-A network is ([(ready_s, bytes)] in order of generation, a line a + b bytes). Backward times and sizes are spread evenly
-over four decades, start-ups and slopes so that both matter; nothing was tuned to make the rule look good or bad.
+The networks are divided among the ranks. A network is ([(ready_s, bytes)] in order of generation, a
+line a + b bytes). Backward times and sizes are spread evenly over four decades, latencies and
+slopes so that both matter. Nothing was tuned to make the rule look good or bad.
 """
 
 import itertools
@@ -23,7 +25,7 @@ from refgf.papers.scaling.published import (
 from refgf.papers.scaling.workloads import WORKLOADS
 
 MACHINES = (TEN_GIGABIT, TEN_GIGABIT_EXTENDED, INFINIBAND, INFINIBAND_EXTENDED, K80)
-FEWEST_GPUS = 8  # fewer were one node
+FEWEST_GPUS = 8  # fewer GPUs are one node
 ROUNDING = 1e-9  # both step times are sums of some hundred floats
 
 
@@ -35,16 +37,16 @@ def random_network(rng, fewest=1, most=14):
     return gradients, Line(10 ** rng.uniform(-4, 0), 10 ** rng.uniform(-7, -3))
 
 
-def within_one_start_up(rng):
-    """All gradients are ready before one start-up is over."""
+def within_one_latency(rng):
+    """All gradients are ready before one latency has passed."""
     gradients, line = random_network(rng)
     return gradients, Line(
         max(line.a_s, 1.01 * (gradients[-1][0] - gradients[0][0])), line.b_s_per_byte
     )
 
 
-def never_in_the_way(rng):
-    """Each gradient is ready only when the one before it has been sent: backward is the slower of the two."""
+def sent_before_the_next(rng):
+    """Each gradient is ready only after the one before it has been sent: backward is the slower."""
     (_, *later), line = random_network(rng, fewest=2)
     gradients = [(1.0, round(10 ** rng.uniform(0, 4)))]
     for _, nbytes in later:
@@ -53,12 +55,12 @@ def never_in_the_way(rng):
     return gradients, line
 
 
-def without(start_up: bool):
-    """Networks on which a call costs no start-up, or else no time for its bytes."""
+def without(latency: bool):
+    """Networks on which a call costs no latency, or else no time for its bytes."""
 
     def network(rng):
         gradients, line = random_network(rng)
-        return gradients, Line(0.0, line.b_s_per_byte) if start_up else Line(line.a_s, 0.0)
+        return gradients, Line(0.0, line.b_s_per_byte) if latency else Line(line.a_s, 0.0)
 
     return network
 
@@ -67,16 +69,16 @@ KINDS = {
     "any": random_network,
     "any, 100 to 200 gradients": lambda rng: random_network(rng, 100, 200),
     "two gradients": lambda rng: random_network(rng, 2, 2),
-    "no start-up (a = 0)": without(start_up=True),
-    "bytes cost nothing (b = 0)": without(start_up=False),
-    "all ready within one start-up": within_one_start_up,
-    "each sent before the next is ready": never_in_the_way,
+    "no latency (a = 0)": without(latency=True),
+    "bytes cost nothing (b = 0)": without(latency=False),
+    "all ready within one latency": within_one_latency,
+    "each sent before the next is ready": sent_before_the_next,
 }
-BEST_FOR = list(KINDS)[2:]  # kinds for which the rule gives the best merge (solutions/09: why)
+BEST_FOR = list(KINDS)[2:]  # kinds for which the rule is optimal (solutions/09: why)
 
 
 def misses(run, count: int, kind: str) -> dict:
-    """Greedy beside exact on `count` networks of a kind of KINDS. Every network has its own seed."""
+    """Greedy against exact on `count` networks of a kind. Every network has its own seed."""
     seeds = [f"{kind} {number}" for number in range(run.rank, count, run.size)]
     return summary(
         run, kind, [(compare(*KINDS[kind](random.Random(seed)))["excess"], seed) for seed in seeds]
@@ -84,7 +86,10 @@ def misses(run, count: int, kind: str) -> dict:
 
 
 def real_misses(run, line, names, backwards_s, itemsizes) -> dict:
-    """The papers' networks, split by flops: each on each published line, and on this run's, at several paces."""
+    """The papers' networks, on each published line and on this run's, at several paces.
+
+    A layer's share of the backward time is its share of the flops.
+    """
     lines = {
         f"{machine.name}, {p} ranks": machine.lines[p]
         for machine in MACHINES
@@ -96,13 +101,13 @@ def real_misses(run, line, names, backwards_s, itemsizes) -> dict:
     every = list(itertools.product(names, lines, backwards_s, itemsizes))
     for name, place, backward_s, itemsize in every[run.rank :: run.size]:
         gradients = networks[name].gradients(backward_s, backward_s / 2, itemsize)
-        told = f"{name} with {itemsize} bytes a gradient and {backward_s} s of backward, on {place}"
-        mine.append((compare(gradients, lines[place])["excess"], told))
+        case = f"{name}, {itemsize} bytes per gradient, backward {backward_s} s\n    {place}"
+        mine.append((compare(gradients, lines[place])["excess"], case))
     return summary(run, f"{len(names)} real networks, {len(lines)} clusters", mine)
 
 
 def summary(run, kind: str, mine: list[tuple[float, str]]) -> dict:
-    """mine: (greedy step / best step - 1, which network) of each that this rank has looked at."""
+    """mine: (greedy step / best step - 1, network) of each network of this rank. Collective."""
     every = sorted(sum(run.plain.allgather(mine), []))
     missed = [excess for excess, _ in every if excess > ROUNDING]
     return {

@@ -1,4 +1,4 @@
-"""The picture of lesson 10: time and gain against size with what the bytes allow, time against ranks a node."""
+"""The picture of lesson 10: time and gain against size, time against ranks per node."""
 
 import kit
 from kit import axes
@@ -6,8 +6,11 @@ from kit import axes
 
 def draw(result: dict):
     sizes = "/".join(map(str, sorted({len(node) for node in result["nodes"]})))
-    told = f"{len(result['nodes'])} nodes of {sizes} ranks. Few slow steps help short vectors; long ones pay for bytes"
-    figure, (size_axis, ratio_axis, k_axis) = axes.frame(f"Lesson 10: {told}", 1, 3, (19, 5.6))
+    title = (
+        f"Lesson 10: {len(result['nodes'])} nodes of {sizes} ranks. "
+        "Few slow steps help short vectors; for long ones the bytes decide"
+    )
+    figure, (size_axis, ratio_axis, k_axis) = axes.frame(title, 1, 3, (19, 5.6))
     draw_sizes(size_axis, ratio_axis, result["points"])
     draw_ranks_per_node(k_axis, result["by_k"])
     return axes.finish(figure, size_axis, ratio_axis, k_axis)
@@ -53,7 +56,7 @@ def draw_sizes(size_axis, ratio_axis, points: list[dict]) -> None:
             color="grey",
             lw=3,
             alpha=0.5,
-            label="most that the bytes between nodes allow",
+            label="limit by the bytes between nodes",
         )
     ratio_axis.axhline(1, color="grey", lw=1, label="flat ring")
     ratio_axis.set(title="Times as fast as the flat ring; dashed: predicted", ylim=(0, top))
@@ -64,7 +67,7 @@ def draw_sizes(size_axis, ratio_axis, points: list[dict]) -> None:
 
 
 def draw_ranks_per_node(axis, by_k: list[dict]) -> None:
-    """In the colours of the other two; of two sizes, the longer vector's points are filled."""
+    """In the colours of the other plots. The points of the longer vector are filled."""
     for name, marker, colour in (
         ("three phases", "s", "C1"),
         ("log phases", "P", "C2"),

@@ -16,6 +16,8 @@ import numpy as np
 from refgf.nn.conv import Convolution, Filters
 from refgf.nn.layers import FullyConnected
 from refgf.nn.workspace import Workspace
+from refgf.oracle.definitions.network import conv, conv_backward
+from refgf.oracle.definitions.rounding import gamma
 from refgf.papers.barrachina.kernels import KernelShape
 
 SWEPT_BYTES = 16 << 20
@@ -72,3 +74,59 @@ def timer(workspace: Workspace | None = None):
         return tuple(map(min, zip(*times[1:])))
 
     return time_of
+
+
+def check(shape: KernelShape) -> None:
+    """Compare forward and backward in float64 with the definition.
+
+    Both err by at most gamma_n times the magnitudes of the products.
+    """
+    layer, x, dy = layer_of(shape, Workspace(dtype=np.float64), np.random.default_rng(1))
+    bias, weight = layer.parameters
+    w = weight.reshape(shape.kernel, shape.kernel, shape.channels, shape.outputs)
+    x4, dy4 = (
+        a.reshape(shape.batch, side, side, -1)
+        for a, side in ((x, shape.side), (dy, shape.output_side))
+    )
+    where = {"stride": shape.stride, "pad": shape.padding}
+    got = [layer.forward(x, True).reshape(dy4.shape).copy()]
+    got += [layer.backward(dy, lambda k: None), layer.gradients[1], layer.gradients[0]]
+    wanted = conv(x4, w, bias, **where), *conv_backward(x4, w, dy4, **where)
+    sizes = (
+        conv(abs(x4), abs(w), abs(bias), **where),
+        *conv_backward(abs(x4), abs(w), abs(dy4), **where),
+    )
+    terms = shape.patch + 1, shape.kernel**2 * shape.outputs, shape.rows, shape.rows
+    for mine, theirs, size, n in zip(got, wanted, sizes, terms):
+        if (
+            mine is not None
+            and not (
+                abs(mine.reshape(theirs.shape) - theirs) <= 2 * gamma(n, 2.0**-53) * size
+            ).all()
+        ):
+            raise AssertionError(f"{shape}: got other numbers than the definition")
+
+
+def step_times(network, batch: int, repeats: int) -> dict:
+    """{layer: [forward_s, backward_s]} of a step without exchange and update.
+
+    Processor time, the minimum of the repeats.
+    """
+    images = np.random.default_rng(1).standard_normal(
+        (batch, *network.image_shape), dtype=np.float32
+    )
+    labels, times = np.zeros(batch, int), {layer.name: [] for layer in network.layers}
+    for _ in range(repeats + 1):
+        last_s = time.thread_time()
+
+        def mark(name, what):
+            nonlocal last_s
+            now_s = time.thread_time()
+            times[name].append(now_s - last_s)
+            last_s = now_s
+
+        network.loss(images, labels, batch, mark)
+        network.backward(lambda i: None, mark)
+    return {
+        name: [min(t[2::2]), min(t[3::2])] for name, t in times.items()
+    }  # without the first step

@@ -1,4 +1,4 @@
-"""A map of networks: where one call for many gradients is much faster than one call for each."""
+"""A map of links: where one call for many gradients is much faster than one call for each."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from refgf.papers.scaling.workloads import resnet50
 
 
 def draw(axis, result: dict) -> None:
-    """Predicted: the networks on which one call for ResNet-50 is 1.5 and 3 times as fast as one call a tensor."""
+    """Predicted: links on which one call for ResNet-50 is 1.5 and 3 times as fast as eager."""
     rates = np.logspace(8, 11.5, 50) / 8  # bytes/s
     tensors, size = resnet50().tensors, max(2, result["ranks"])
     nbytes = 4 * sum(tensor.elements for tensor in tensors)
@@ -28,7 +28,7 @@ def draw(axis, result: dict) -> None:
         highest = max(highest, 2e6 * alpha)
     axis.axvline(56, color="grey", ls=":", label="56 Gbit/s: the network of the papers")
     axis.set(
-        title=f"Where laziness pays: ResNet-50, {size} ranks, no overlap",
+        title=f"Where lazy allreduce pays: ResNet-50, {size} ranks, no overlap",
         xlabel="rate of a link, Gbit/s",
         ylabel="alpha of a message, microseconds",
         ylim=(0.3, highest),
@@ -38,7 +38,7 @@ def draw(axis, result: dict) -> None:
 
 
 def fitted_link(p: int, a_s: float, b_s_per_byte: float) -> tuple[float, float]:
-    """Rate and start-up of a message, from a + b m of a ring allreduce; nan where there is nothing to see."""
+    """(bytes/s, alpha of a message) from a + b m of a ring allreduce; nan for one rank or b = 0."""
     if p == 1 or not b_s_per_byte:
         return float("nan"), float("nan")
     return 2 * (p - 1) / p / b_s_per_byte, a_s / (2 * (p - 1))

@@ -1,4 +1,4 @@
-"""The picture of lesson 15: kernels and steps predicted against measured, layers under their rooflines, and the study."""
+"""The figure of lesson 15: predicted and measured kernels and steps, rooflines, the study."""
 
 import numpy as np
 
@@ -27,7 +27,7 @@ def draw(result: dict):
     for axis in axes.flat:
         axis.grid(alpha=0.3)
     figure.suptitle(
-        "Lesson 15: kernels measured here predict steps that were held out; the study below is predicted only"
+        "Lesson 15: measured kernels predict held-out steps; the study below is predicted only"
     )
     figure.tight_layout(rect=(0, 0.02, 1, 1))
     return figure
@@ -37,24 +37,22 @@ def draw_kernels(axis, kernels: list, training: dict) -> None:
     measured = np.array([1e3 * kernel["measured_s"] for kernel in kernels])
     for name, colour in COLOURS.items():
         predicted = np.array([1e3 * kernel[name] for kernel in kernels])
-        middle = np.median(abs(predicted / measured - 1))
+        median = np.median(abs(predicted / measured - 1))
         axis.plot(
             measured,
             predicted / measured,
             ".",
             color=colour,
             alpha=0.6,
-            label=f"{name}: median error {middle:.1%}",
+            label=f"{name}: median error {median:.1%}",
         )
     axis.axhline(1, color="grey")
     axis.axhspan(0.9, 1.1, color="grey", alpha=0.2)
     axis.set(xscale="log", yscale="log", xlabel="measured, ms", ylabel="predicted / measured")
-    told = (
-        f"{training['shapes']} other shapes trained on; all measured in {training['seconds']:.0f} s"
-    )
+    others = f"trained on {training['shapes']} others; measured in {training['seconds']:.0f} s"
     again = f"measured twice, they differ by {training['repeatability']:.1%}"
     axis.set_title(
-        f"{training['unseen']} held-out shapes, both directions; {told};\n{again}", fontsize=10
+        f"{training['unseen']} held-out shapes, both directions; {others};\n{again}", fontsize=10
     )
     axis.legend(fontsize=8)
 
@@ -72,7 +70,7 @@ def draw_steps(axis, steps: list) -> None:
             )
     axis.set_xticks(range(len(steps)), [step["batch"] for step in steps])
     axis.set(
-        title="A step of one rank at batch sizes not trained on",
+        title="A step of one rank at held-out batch sizes",
         xlabel="images",
         ylabel="ms, forward and backward",
     )
@@ -80,7 +78,7 @@ def draw_steps(axis, steps: list) -> None:
 
 
 def draw_limits(axis, layers: dict) -> None:
-    """Where AlexNet's layers stand under the roofs, 8 images."""
+    """AlexNet's layers under the roofs, for 8 images."""
     intensity = np.logspace(-1.5, 3.5, 200)
     for (name, node), style in zip(layers["nodes"].items(), ("-", "--")):
         axis.plot(
@@ -119,7 +117,7 @@ def draw_limits(axis, layers: dict) -> None:
 
 
 def draw_sweep(axis, sweeps: dict, base: dict) -> None:
-    """A line and a shape for what grows, a colour for what limits."""
+    """Line and marker: the resource that grows. Colour: the resource that limits."""
     from matplotlib.patches import Patch
 
     styles = ("o", "-"), ("s", "--"), ("v", ":"), ("D", "-."), ("^", (0, (6, 3)))
@@ -139,10 +137,13 @@ def draw_sweep(axis, sweeps: dict, base: dict) -> None:
             )
     axis.set_xscale("log", base=2)
     axis.set_yscale("log", base=2)
+    given = (
+        f"times {base['batch']} images, {base['flops'] / 1e12:g} Tflop/s, "
+        f"{base['memory'] / 1e9:g} GB/s, {8e-9 * base['link']:g} Gbit/s, {base['ranks']} ranks"
+    )
     axis.set(
-        xlabel=f"times {base['batch']} images, {base['flops'] / 1e12:g} Tflop/s, {base['memory'] / 1e9:g} GB/s, "
-        f"{8e-9 * base['link']:g} Gbit/s, {base['ranks']} ranks",
-        ylabel="images/s against the base",
+        xlabel=given,
+        ylabel="images/s relative to the base",
     )
     axis.set_title("PREDICTED: ResNet-50, one resource at a time", fontsize=10)
     limits = [Patch(color=colour, label=f"limited by {name}") for name, colour in RESOURCES.items()]
@@ -166,7 +167,7 @@ def draw_map(axis, name: str, rows: list, given: dict, base: dict) -> None:
     axis.set_yticks(range(len(given["links"])), [f"{8e-9 * link:.4g}" for link in given["links"]])
     axis.set(xlabel="images a rank", ylabel="Gbit/s of each link")
     axis.set_title(
-        f"PREDICTED: what most of a step of {name} goes into, {base['ranks']} ranks", fontsize=10
+        f"PREDICTED: the bottleneck of a step of {name}, {base['ranks']} ranks", fontsize=10
     )
     axis.legend(
         handles=[Patch(color=colour, label=what) for what, colour in RESOURCES.items()],

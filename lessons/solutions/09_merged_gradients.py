@@ -1,4 +1,7 @@
-"""Solutions of lesson 09, each checked by the code below it: python lessons/solutions/09_merged_gradients.py"""
+"""Solutions of lesson 09, each checked by the code below it.
+
+python lessons/solutions/09_merged_gradients.py
+"""
 
 import itertools
 import random
@@ -16,26 +19,28 @@ from refgf.papers.scaling.workloads import densenet201, resnet50
 
 
 def two_gradients() -> None:
-    """1. With r1 <= r2 ready times and s = r1 the start of the first call, m1 and m2 bytes:
+    """1. Let r1 <= r2 be the ready times, s = r1 the start of the first call, m1 and m2 the bytes.
 
         together     r2 + a + b(m1 + m2)
         apart        max(s + a + b m1, r2) + a + b m2
 
-    If the first call is over by r2, apart is earlier by b m1; then r2 - s >= a + b m1 >= a, and the rule does not merge. If
-    not, apart ends at s + 2a + b(m1 + m2), later than together exactly if r2 - s < a: the rule. So each single decision is
-    right as long as what follows stays as it is, and greedy is never slower than eager."""
+    If the first call has ended by r2, apart is earlier by b m1. Then r2 - s >= a + b m1 >= a, and
+    the rule does not merge. If not, apart ends at s + 2a + b(m1 + m2), later than together exactly
+    if r2 - s < a: the rule. So each single decision is right as long as what follows stays the
+    same, and greedy is never slower than eager."""
     rng = random.Random(1)
     for _ in range(2000):
         first_s, second_s = sorted(rng.uniform(0, 10) for _ in range(2))
         line = Line(rng.choice([0, 1, rng.uniform(0, 5)]), rng.choice([0, rng.uniform(0, 2)]))
-        assert (
-            compare([(first_s, rng.randint(0, 9)), (second_s, rng.randint(0, 9))], line)["excess"]
-            < 1e-12
-        )
+        gradients = [(first_s, rng.randint(0, 9)), (second_s, rng.randint(0, 9))]
+        assert compare(gradients, line)["excess"] < 1e-12
 
 
 def chain(gradients: int):
-    """Each is ready just before a start-up is over, so greedy waits for all of them; the first has half of all the bytes."""
+    """Each gradient is ready just before a latency has passed, so greedy waits for all of them.
+
+    The first gradient holds nearly all bytes.
+    """
     wait_s = 0.999
     later = [(wait_s * i, 1) for i in range(1, gradients)]
     heavy = round(wait_s * gradients * 1000)
@@ -43,13 +48,15 @@ def chain(gradients: int):
 
 
 def nearly_twice() -> None:
-    """2. Less than twice, and it comes as near as one likes. Let every gradient be ready a little less than a after the one
-    before: greedy waits for each, and sends everything at the end, when backward is over: R + a + bM for R seconds of backward
-    and M bytes. If the first gradient holds nearly all bytes and bM = R, sending it at once hides nearly all of it: about R.
+    """2. Less than twice, and arbitrarily near to it. Let every gradient be ready a little less
+    than a after the one before. Then greedy waits for each, and sends everything when backward has
+    ended: R + a + bM for R seconds of backward and M bytes. If the first gradient holds nearly all
+    bytes and bM = R, sending it at once hides nearly all of it: about R.
 
-    Never more: greedy is never slower than one call, R + a + bM after the first gradient (between two calls of a row that
-    wait for each other at least a has passed for each, so the last group is ready no earlier than all start-ups but one).
-    No merge ends before R + a, nor before a + bM, and R + a + bM is less than twice the larger of the two."""
+    Never more: greedy is never slower than one call, R + a + bM after the first gradient. (Between
+    two calls of a row that wait for each other at least a has passed for each. So the last group is
+    ready no earlier than all latencies but one.) No merge ends before R + a, nor before a + bM, and
+    R + a + bM is less than twice the larger of the two."""
     ratios = [1 + compare(*chain(gradients))["excess"] for gradients in (10, 100, 1000)]
     assert greedy_merge(*chain(100)) == one_call(chain(100)[0])
     assert ratios == sorted(ratios) and 1.98 < ratios[-1] < 2
@@ -58,18 +65,17 @@ def nearly_twice() -> None:
         ready = sorted(rng.uniform(0, 10) for _ in range(12))
         gradients = [(seconds, rng.randint(0, 1000)) for seconds in ready]
         line = Line(rng.uniform(0, 3), 10 ** rng.uniform(-5, -2))
-        greedy, exact = (
-            predict(gradients, merge(gradients, line), line).step_s
-            for merge in (greedy_merge, exact_merge)
-        )
+        greedy_s = predict(gradients, greedy_merge(gradients, line), line).step_s
+        exact_s = predict(gradients, exact_merge(gradients, line), line).step_s
         steps = [predict(gradients, groups(gradients), line).step_s for groups in (eager, one_call)]
-        assert greedy <= min(steps) * (1 + 1e-12) and greedy < 2 * exact
+        assert greedy_s <= min(steps) * (1 + 1e-12) and greedy_s < 2 * exact_s
 
 
 def another_pace() -> None:
-    """3. On the lines below 4 % in the mean, and nearly a fifth at worst: the best merge makes its groups as large as they may
-    just be, so one of them may now be late for the last. It stays ahead of one call on all of them. So groups belong to a
-    pace: profile again when the batch, the images or the GPU change."""
+    """3. On the lines below 4 % in the mean, and nearly a fifth at most. The best merge makes its
+    groups as large as possible without delay, so at another pace one of them may delay the last. On
+    all these lines it remains faster than one call. So groups belong to a pace: profile again when
+    the batch, the images or the GPU change."""
     lines = [
         TEN_GIGABIT.lines[16],
         TEN_GIGABIT_EXTENDED.lines[64],

@@ -1,4 +1,4 @@
-"""Solutions of lesson 15, each checked by the code below it: python lessons/solutions/15_performance_model.py"""
+"""Solutions of lesson 15, checked by the code: python lessons/solutions/15_performance_model.py"""
 
 from dataclasses import replace
 from functools import partial
@@ -22,23 +22,24 @@ def fc6_limit(batch: int) -> str:
 
 
 def from_memory_to_flops() -> None:
-    """1. From 36 images on. A batch of b does 2 b n d flops in 4 (b (n + d) + n d) bytes. The roofs meet at r = F/W = 17.4
-    flops a byte, so b = 2r / (1 - 2r (1/n + 1/d)) with n = 9216 and d = 4096: hardly more than 2r = 34.9, because the
-    weights are nearly all of the bytes. In the lesson's table: memory at 8 images, flops at 64."""
+    """1. From 36 images. A batch of b takes 2 b n d flops and 4 (b (n + d) + n d) bytes. The roofs
+    meet at r = F/W = 17.4 flops a byte. So b = 2r / (1 - 2r (1/n + 1/d)) with n = 9216 and
+    d = 4096: hardly more than 2r = 34.9, because the weights are nearly all of the bytes. The
+    lesson's table agrees: memory at 8 images, flops at 64."""
     r, n, d = V100.flops / V100.bandwidth, 9216, 4096
     batch = ceil(2 * r / (1 - 2 * r * (1 / n + 1 / d)))
     assert batch == 36 and (fc6_limit(batch - 1), fc6_limit(batch)) == ("memory", "flops")
 
 
 def law(shape, direction) -> float:
-    """A made-up machine: a start-up, a product that likes many rows, and a memory."""
+    """A synthetic machine: a fixed overhead, a product that is faster with many rows, a memory."""
     return (
         2e-5 + shape.flops(direction) * (1 + 30 / shape.rows) / 1e11 + shape.bytes(direction) / 2e10
     )
 
 
 class InSeconds(Perceptrons):
-    """Learns the time itself: errors count in seconds, so that long kernels count most."""
+    """Learns the time itself: errors count in seconds, so long kernels count most."""
 
     def train(self, samples, direction, hidden, penalty, members):
         from sklearn.compose import TransformedTargetRegressor
@@ -69,7 +70,7 @@ class InSeconds(Perceptrons):
 
 
 def errors_by_length(model, samples) -> tuple[float, float]:
-    """Median relative errors of forward, of the shorter half of the kernels and of the longer."""
+    """Median relative errors of forward: of the shorter half of the kernels, of the longer half."""
     order = sorted(samples, key=lambda s: s.forward_s)
     halves = order[: len(order) // 2], order[len(order) // 2 :]
     return tuple(
@@ -79,8 +80,9 @@ def errors_by_length(model, samples) -> tuple[float, float]:
 
 
 def errors_in_seconds() -> None:
-    """2. The short ones: 50 us too many are nothing to the sum of squares where the longest kernels take 50 ms, but all of a
-    kernel of 50 us. Errors of the logarithm count alike for all, and the step of a small network is made of short kernels."""
+    """2. The short ones. An error of 50 us is nothing in a sum of squares where the longest kernels
+    take 50 ms, but it doubles a kernel of 50 us. Errors of the logarithm count equally for all
+    kernels, and the step of a small network consists of short kernels."""
     shapes = draw_shapes("fc", 120, seed=1)
     training, unseen = held_out([Sample(s, law(s, "forward"), law(s, "backward")) for s in shapes])
     (short, long), (short_log, _) = (
@@ -95,9 +97,10 @@ def step_s(node: Node, link: Link, workload=None, system: System = LAZY) -> floa
 
 
 def twice_as_fast() -> None:
-    """3. Twice as fast is nearly enough for the lesson's lazy allreduce: ResNet-50 then takes 1.01 and AlexNet 1.07 times half
-    as long, as the start-ups alpha stay. In 161 calls on 64 ranks (eager) they are so much that no rate is enough. Exactly half
-    the time needs all times halved: flops, memory, rate, and alpha."""
+    """3. Twice as fast is nearly enough for the lesson's lazy allreduce. ResNet-50 then takes 1.01
+    times half of its step and AlexNet 1.07 times, because the latencies alpha stay. The eager
+    allreduce of ResNet-50 makes 161 calls on 64 ranks, and their latencies are so large that no
+    rate is enough. Exactly half the time needs all times halved: flops, memory, rate, and alpha."""
     link, faster = Link(7.9e-6, 1 / 7e9), Node(2 * V100.flops, 2 * V100.bandwidth)
     twice = replace(link, beta_s_per_byte=link.beta_s_per_byte / 2)
     for workload, over in ((resnet50(), 1.01), (alexnet(), 1.07)):

@@ -29,5 +29,5 @@ def allreduce(rank: int, size: int, n: int) -> Schedule:
     return collect + [local("reduce", own), local("finish", own)] + publish
 
 
-# direct_allreduce(comm, wire=None) -> Allreduce
+# direct_allreduce(comm, *, wire=None) -> Allreduce
 direct_allreduce = functools.partial(collective, algorithm=allreduce)

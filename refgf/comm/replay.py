@@ -49,7 +49,7 @@ def check(schedules: Sequence[Schedule]) -> None:
 def _turns(schedules: Sequence[Schedule]) -> Iterator[tuple[str, int, Step]]:
     """Yield ("begin" or "end", rank, step) in an order in which the ranks may run."""
     position = [0] * len(schedules)
-    unmatched = [{}] * len(schedules)  # halves of the rank's step that wait: {half: partner}
+    unmatched = [{} for _ in schedules]  # halves of a rank's step that wait: {half: partner}
     begun = [False] * len(schedules)
     moved = True
     while moved:

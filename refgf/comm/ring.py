@@ -54,5 +54,5 @@ def allreduce(rank: int, size: int, n: int) -> Schedule:
     return reduce_scatter(rank, size, n) + allgather(rank, size, n)
 
 
-# ring_allreduce(comm, wire=None) -> Allreduce
+# ring_allreduce(comm, *, wire=None) -> Allreduce
 ring_allreduce = functools.partial(collective, algorithm=allreduce)

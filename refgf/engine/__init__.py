@@ -1,6 +1,6 @@
-"""The same bits, faster: what replaces the plain functions of `refgf.ops`, and collectives that do the same in less time.
+"""The same bits, faster: what replaces the plain functions of `refgf.ops`, and faster collectives.
 
-    import refgf.engine             replaces them (`import refgf.launch` does it unless REFGF_ENGINE=off)
+    import refgf.engine             replaces them (`refgf.launch` does it unless REFGF_ENGINE=off)
     with refgf.engine.off(): ...    the plain functions again, to compare or to debug
 
 Everything here is optional. Nothing in the core imports it.

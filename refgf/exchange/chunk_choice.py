@@ -53,8 +53,9 @@ class Density:
         Density(10)                                          10 % from the second step on
         Density(10, warmup=(100, 25), steps_per_epoch=40)    a dense epoch, one at 25 %, then 10 %
 
-    The first step is always dense: nobody has chosen yet. steps: length of the run, if it is to be
-    refused when the warm-up is longer.
+    The first step is always dense: nobody has chosen yet. An epoch of warm-up at 100 % is dense
+    training; `percent` 100 sends all chunks by CSC. steps: length of the run, to refuse a longer
+    warm-up.
     """
 
     percent: float
@@ -68,7 +69,8 @@ class Density:
                 got = f"CSC: got a density of {percent} %; wanted above 0, at most 100"
                 raise ValueError(f"{got}; next: 10 as in the paper, or csc=None for dense training")
         if self.steps_per_epoch < 1:
-            raise ValueError(f"CSC: got steps_per_epoch={self.steps_per_epoch}; wanted at least 1")
+            got = f"CSC: got steps_per_epoch={self.steps_per_epoch}"
+            raise ValueError(f"{got}; wanted at least 1; next: steps of an epoch of your data")
         warmup_steps = len(self.warmup) * self.steps_per_epoch
         if self.steps is not None and self.warmup and warmup_steps >= self.steps:
             got = f"CSC: got a warm-up of {warmup_steps} steps in a run of {self.steps}"

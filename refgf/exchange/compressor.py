@@ -16,7 +16,11 @@ from refgf import ops
 
 
 class Compressor(abc.ABC):
-    """Base class; made by GradientFlow as `kind(comm, wire=wire)`, like every allreduce."""
+    """Base class. GradientFlow makes one by kind(comm, wire=wire), wire being a dtype or None.
+
+    comm has Send, Recv and Sendrecv of flat arrays (`comm/gather.py` has an allgather). Theta
+    counts the pool's bytes, not what is sent.
+    """
 
     @abc.abstractmethod
     def start(self, gradients) -> None:
@@ -26,7 +30,8 @@ class Compressor(abc.ABC):
     def sum(self, x, elements: slice) -> None:
         """x (k,) <- the approximate sum over all ranks; x is the pool's slice `elements`.
 
-        Every rank must end with the same bits. `state` must not change before `end(True)`.
+        Every rank must end with the same bits, and with one that is not finite if any rank's x was
+        not. `state` must not change before `end(True)`. Called by the communication thread.
         """
 
     @abc.abstractmethod
@@ -50,10 +55,10 @@ class Compressed:
     def __call__(self, x) -> None:
         elements = slice(self._next, self._next + x.size)
         self._next = elements.stop
-        ops.unscale(x, 1 / self.loss_scale.scale)
         with np.errstate(over="ignore", invalid="ignore"):  # an infinity: the step is refused
+            ops.unscale(x, 1 / self.loss_scale.scale)
             self.compressor.sum(x, elements)
-        x *= self.loss_scale.scale
+            x *= self.loss_scale.scale
 
     def end(self, accepted: bool) -> None:
         """The step is over."""

@@ -72,7 +72,8 @@ class CSC:
     """An exchange that sends the chosen chunks of a pool.
 
     residual    a `Residual`; it holds the pool
-    transport   a `Transport`; its worker does everything but the end of a step
+    transport   a `Transport`; its worker does all but the end of a step, which needs every rank's
+                verdict first. Its checker has nothing to do: the norms tell what is not finite
     sum_norms   sums a float64 array over all ranks, in place
     loss_scale  a `LossScale`
 
@@ -115,7 +116,7 @@ class CSC:
             numbers = list(range(len(self.chunks))) if self.chosen is None else self.chosen
             sent = [self.chunks[number] for number in numbers]
             with span("compute", "CSC_KEEP"):
-                self.residual.keep(sent, dense=self.chosen is None)
+                self.residual.keep(sent, dense=self.chosen is None)  # first: it reads the pool
                 scale, packed = self.loss_scale.scale, self._lazy.pool.flat
                 self.residual.deliver(numbers, packed, scale, self.gap)
             result = StepResult(True, sent, self.gap[numbers].tolist())
@@ -133,7 +134,7 @@ class CSC:
             units = [self.chunks[number] for number in self.chosen]
         offsets = [0, *itertools.accumulate(map(length, units))]
         if self._buffer.size != offsets[-1]:
-            self._buffer = None  # free the old one first
+            self._buffer = self._lazy = None  # free the old one first
             self._buffer = array_module(self.pool.flat).empty(offsets[-1], self.pool.flat.dtype)
         packed, how = Packed(units, offsets, self._buffer), self.transport
         self._lazy = LazyAllreduce(packed, how.allreduce, how.grouping, how.itemsize)

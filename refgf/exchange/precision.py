@@ -1,17 +1,17 @@
 """Mixed precision: 16 bits where numbers are sent and multiplied, 32 bits where they are added up.
 
-    float32 master weights --round--> float16 working copy --forward, backward--> gradients * loss
-    scale
-           ^                                                                        |  float16 on
-           the wire +---- update in float32 <---- / loss scale <---- sum over ranks <--------+
+    float32 master weights --round--> float16 working copy --forward, backward--> gradients * scale
+              ^                                                                          |
+              |                                                                 float16 on the wire
+              |                                                                          v
+              +--------- update in float32 <--------- / scale <--------- sum over ranks -+
 
 The wire type is an argument of the collective (`comm/schedule.py`). This module has the loss scale,
 which lifts gradients out of the range where float16 becomes zero, and the working copy. On a CPU
 NumPy has no fast float16 arithmetic, so only the rounding is reproduced: the working copy holds
 float16 values in float32 numbers. A network of float16, for a GPU, has a float16 working copy.
 
-Source: Micikevicius et al. 2018; float16 gradients on the wire as in GradientFlow and Jia et al.
-2018.
+Source: Micikevicius et al. 2018; float16 on the wire as in GradientFlow and Jia et al. 2018.
 """
 
 import math
@@ -28,8 +28,8 @@ class LossScale:
         scale.update(finite)        after each step, with the same answer on all ranks
 
     A static scale never changes. A dynamic one is halved in a step that is not finite, which all
-    ranks skip, and doubled after `interval` finite steps in a row, within smallest..largest. It is a
-    power of two, so multiplying and dividing are exact unless something underflows.
+    ranks skip, and doubled after `interval` finite steps in a row, within smallest..largest. It is
+    a power of two, so multiplying and dividing are exact unless something underflows.
 
     Errors: ValueError for a scale that is not a power of two, and after `patience` skipped steps in
     a row: then it is not the scale that makes gradients infinite.

@@ -1,8 +1,8 @@
 """What all exchanges have in common: how a step ends, and who may watch it.
 
 An *exchange* is what gradients pass through: `ready(i)` for each gradient in order of generation,
-then `finish()`, which returns a `StepResult`. A step is accepted when all sums are finite, on every
-rank. A step that is not accepted changes nothing.
+then `finish()`, which returns a `StepResult`. A step is accepted when all sums are finite (CSC:
+and what is not sent) on every rank. A step that is not accepted changes no weight and no state.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ class StepResult:
 
     accepted  may the parameters change? The same on every rank
     sent      slices of the gradient pool that hold sums (ascending); None: all of it
-    waited    for each slice of `sent`: after how many steps it was sent again
+    waited    for each slice of `sent`: after how many steps it was sent again (for LARS's decay)
     """
 
     accepted: bool = True

@@ -4,7 +4,7 @@
     dx = backward(dy, ready)     dy: gradient for y; ready(k) once tensor k's gradient is final
 
 forward stores what backward needs. N = 0 is allowed. A layer overwrites in its next call the arrays
-that it returned.
+that it returned. After ready(k) it neither reads nor writes gradient k: the exchange may sum it.
 """
 
 import math

@@ -12,7 +12,7 @@ The recurrence of MG-WFBP and of PyDTNN (verified in their code), with one queue
 
 Gradients are [(ready_s, bytes)] in the order of generation: seconds since the start of the step,
 and bytes on the wire. A group is a range of consecutive gradients. T is any function
-bytes -> seconds: a Line or a Curve of refgf.predict.cost, or a closed form.
+bytes -> seconds: a Line of `cost.py`, a Curve of `fit.py`, a closed form.
 """
 
 from collections.abc import Callable, Sequence
@@ -92,7 +92,7 @@ def predict(
     """The step with one call of allreduce_s(bytes) per group.
 
     overlap: the fraction of its speed that computation keeps while a call is in flight. 1 or True:
-    both run concurrently. 0 or False: computation stops. Between: they share cores (`fit.kept_share`).
+    both run concurrently. 0 or False: computation stops. Between: they share cores (`fit.py`).
     compute_s: end of the computation without communication; by default the last gradient ends it.
     """
     require(gradients, groups, overlap)

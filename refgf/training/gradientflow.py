@@ -5,7 +5,7 @@
         for images, labels, global_batch in batches(...):
             loss = flow.step(images, labels, global_batch, rate)
 
-    argument    is                                                      off
+    argument    is                                                      to do without
     allreduce   ring_allreduce, any schedule, your own `Compressor`     mpi_allreduce
     wire        the type in which gradients are sent                    None: the pool's own
     overlap     a communication thread                                  False
@@ -14,7 +14,7 @@
 
 What each part does is in its module; here they are only put on top of each other:
 
-    gradients -> [CSC: packed chunks] -> groups -> [thread] -> allreduce in the wire type -> unscaled
+    gradients -> [CSC: packed chunks] -> groups -> [thread] -> allreduce in wire type -> unscaled
 
 Source: GradientFlow (Sun et al. 2019).
 """
@@ -48,8 +48,8 @@ class GradientFlow:
     csc        a `CSCSettings`; CSC takes decay from the optimiser, the forms `dgc` momentum too
     observe    an observer, for example a `refgf.machine.timeline.Timeline`
 
-    After a step: `result`, `steps` (accepted or not), `calls`, `communication_s`. `settings` is what
-    all ranks must agree on. Errors: ValueError on every rank when the ranks' settings differ.
+    After a step: `result`, `steps` (accepted or not), `calls`, `communication_s`.
+    Errors: ValueError on every rank when the ranks' `settings` differ.
     """
 
     def __init__(
@@ -76,7 +76,8 @@ class GradientFlow:
         settings = " ".join(map(str, self.settings.values()))
         agree(self._comms[1], "settings of GradientFlow", settings)
         agree(self._comms[1], "gradient pool", model.layout())
-        self._workers = [CommunicationThread() if overlap else AtOnce() for _ in range(2)]
+        names = ("communication", "checks")
+        self._workers = [CommunicationThread(n) if overlap else AtOnce() for n in names]
         sums = allreduce(self._comms[0], wire=wire)
         self.compressed = None
         if isinstance(sums, Compressor):

@@ -37,6 +37,10 @@ class PlainSGD:
         for part in joined(sent, self.parameters.size):
             ops.plain_sgd(self.parameters[part], gradients[part], float(rate))
 
+    def split(self, before: bool) -> tuple:
+        got = "CSC: got a model whose momentum another CSC has taken over"
+        raise ValueError(f"{got}; wanted a fresh one; next: make another replica")
+
 
 class MomentumSGD:
     """Updates a flat parameter array in place; `velocity` is all it remembers.

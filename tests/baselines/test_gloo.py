@@ -1,6 +1,4 @@
-"""The ring beside gloo (torch.distributed): the same sums within the rounding that any order of
-addition may differ by.
-"""
+"""The ring and gloo (torch.distributed): the same sums, within the rounding of any order."""
 
 import subprocess
 import sys
@@ -32,20 +30,16 @@ SIZES = (1, 7, 1000, 100_003)
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_gloo_and_the_ring_sum_alike(tmp_path, size):
-    given = {
-        n: [
-            np.random.default_rng([n, r]).standard_normal(n).astype(np.float32) for r in range(size)
-        ]
-        for n in SIZES
-    }
+    def of_rank(n, rank):
+        return np.random.default_rng([n, rank]).standard_normal(n).astype(np.float32)
+
+    given = {n: [of_rank(n, rank) for rank in range(size)] for n in SIZES}
     for n, xs in given.items():
         for rank, x in enumerate(xs):
             np.save(tmp_path / f"{n}-{rank}.npy", x)
     arguments = [sys.executable, "-c", RANK, str(tmp_path / "store"), str(tmp_path)]
-    ranks = [
-        subprocess.Popen([*arguments, str(rank), str(size), *map(str, SIZES)])
-        for rank in range(size)
-    ]
+    sizes = [str(size), *map(str, SIZES)]
+    ranks = [subprocess.Popen([*arguments, str(rank), *sizes]) for rank in range(size)]
     assert [rank.wait(120) for rank in ranks] == [0] * size
     for n, xs in given.items():
         ours = replay([ring.allreduce(r, size, n) for r in range(size)], xs)[0]

@@ -1,6 +1,4 @@
-"""Loss and all gradients against PyTorch in float64, layer names and layout as in
-refgf.engine.torch_layout.
-"""
+"""Loss and all gradients against PyTorch in float64; layer names as in engine/torch_layout.py."""
 
 import numpy as np
 import pytest
@@ -52,10 +50,8 @@ def bound(**settings):
     network.initialize(3)
     rng = np.random.default_rng(4)
     for spec, parameter in zip(network.tensors, arrays[0]):
-        if not spec.decay:
-            parameter += 0.1 * rng.standard_normal(
-                spec.shape
-            )  # or a bias in the wrong place would not be seen
+        if not spec.decay:  # or a bias in the wrong place would not be seen
+            parameter += 0.1 * rng.standard_normal(spec.shape)
     return network
 
 
@@ -84,40 +80,32 @@ def test_loss_and_gradients(
     network.accept()
 
     model = torch_alexnet(network)
-    state = {
-        name: torch.tensor(np.ascontiguousarray(array))
-        for name, array in state_to_torch(network).items()
-    }
+    arrays = state_to_torch(network).items()
+    state = {name: torch.tensor(np.ascontiguousarray(array)) for name, array in arrays}
     assert not model.load_state_dict(state, strict=False).unexpected_keys
-    expected = nn.functional.cross_entropy(
-        model(torch.tensor(images_to_torch(x))), torch.tensor(labels)
-    )
+    images = torch.tensor(images_to_torch(x))
+    expected = nn.functional.cross_entropy(model(images), torch.tensor(labels))
     expected.backward()
     assert abs(loss - expected.item()) <= 1e-10 * abs(expected.item())
 
     theirs = dict(model.named_parameters())
     compared = 0
     for layer in network.layers:
-        wanted = [
-            from_torch(layer, theirs[torch_name(spec)].grad.numpy()) for spec in layer.tensors
-        ]
+        grads = [theirs[torch_name(spec)].grad.numpy() for spec in layer.tensors]
+        wanted = [from_torch(layer, grad) for grad in grads]
         scale = max([np.linalg.norm(w) for w in wanted], default=0)
         for got, want in zip(layer.gradients, wanted):
-            assert np.linalg.norm(got - want) <= 1e-10 * max(np.linalg.norm(want), scale), (
-                layer.name
-            )
+            allowed = 1e-10 * max(np.linalg.norm(want), scale)
+            assert np.linalg.norm(got - want) <= allowed, layer.name
             compared += 1
     assert compared == {"batch": 26, "local": 16, "none": 16}[normalization]
 
     buffers = dict(model.named_buffers())
     for layer in network.normalizations:
-        np.testing.assert_allclose(
-            layer.running_mean, buffers[f"{layer.name}.running_mean"], rtol=1e-10, atol=1e-12
-        )
-        np.testing.assert_allclose(
-            layer.running_variance, buffers[f"{layer.name}.running_var"], rtol=1e-10
-        )
+        mean, variance = (buffers[f"{layer.name}.running_{name}"] for name in ("mean", "var"))
+        np.testing.assert_allclose(layer.running_mean, mean, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(layer.running_variance, variance, rtol=1e-10)
     with torch.no_grad():
-        want = model.eval()(torch.tensor(images_to_torch(x))).numpy()
+        want = model.eval()(images).numpy()
     got = network.predict(x)
     assert np.linalg.norm(got - want) <= 1e-10 * np.linalg.norm(want)

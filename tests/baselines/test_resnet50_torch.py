@@ -19,19 +19,14 @@ def conv_norm(inputs, outputs, kernel, stride):
 
 
 class Bottleneck(nn.Module):
-    """He et al.'s block, version 1.5, as its description says; named as here, so that tensors can
-    be looked up.
-    """
+    """He et al.'s block, version 1.5; with this project's names, to look up tensors."""
 
     def __init__(self, inputs, filters, stride):
         super().__init__()
         self.a, self.b = conv_norm(inputs, filters, 1, 1), conv_norm(filters, filters, 3, stride)
         self.c = conv_norm(filters, 4 * filters, 1, 1)
-        self.shortcut = (
-            conv_norm(inputs, 4 * filters, 1, stride)
-            if stride > 1 or inputs != 4 * filters
-            else None
-        )
+        projects = stride > 1 or inputs != 4 * filters
+        self.shortcut = conv_norm(inputs, 4 * filters, 1, stride) if projects else None
 
     def forward(self, x):
         y = self.c(torch.relu(self.b(torch.relu(self.a(x)))))
@@ -59,20 +54,15 @@ class TorchResNet50(nn.Module):
 
 
 def place(name):
-    """Where the tensor of this name is in PyTorch's network: "norm2.1.a.beta" ->
-    "blocks.conv2_1.a.1.bias".
-    """
+    """A tensor's name in PyTorch's network: "norm2.1.a.beta" -> "blocks.conv2_1.a.1.bias"."""
     layer, tensor = name.rsplit(".", 1)
     tensor = {"gamma": "weight", "beta": "bias"}.get(tensor, tensor)
     if layer == "fc":
         return f"fc.{tensor}"
     kind, stage, *block = layer[:4], layer[4], *layer.split(".")[1:]
     in_row = int(kind == "norm")
-    return (
-        f"blocks.conv{stage}_{block[0]}.{block[1]}.{in_row}.{tensor}"
-        if block
-        else f"conv1.{in_row}.{tensor}"
-    )
+    row = f"blocks.conv{stage}_{block[0]}.{block[1]}" if block else "conv1"
+    return f"{row}.{in_row}.{tensor}"
 
 
 def bound(**settings):
@@ -84,10 +74,8 @@ def bound(**settings):
     network.initialize(3)
     random = np.random.default_rng(4)
     for spec, parameter in zip(network.tensors, parameters):
-        if not spec.decay:
-            parameter += 0.1 * random.standard_normal(
-                spec.shape
-            )  # or a gamma in the wrong place would not be seen
+        if not spec.decay:  # or a gamma in the wrong place would not be seen
+            parameter += 0.1 * random.standard_normal(spec.shape)
     return network
 
 
@@ -105,19 +93,16 @@ def test_loss_and_all_161_gradients(images, image_size, width, images_per_block,
     network = bound(num_classes=7, image_size=image_size, width=width, workspace=space)
     layers = {layer.name: layer for outer in network.layers for layer in outer.sublayers()}
     random = np.random.default_rng(5)
-    x, labels = (
-        random.standard_normal((images, image_size, image_size, 3)),
-        random.integers(0, 7, images),
-    )
+    x = random.standard_normal((images, image_size, image_size, 3))
+    labels = random.integers(0, 7, images)
     loss = network.loss(x, labels, images)
     announced = []
     network.backward(announced.append)
     network.accept()
     assert announced == list(range(161))
 
-    model = TorchResNet50(
-        7, [layers[f"conv{stage}.1.a"].output_shape[2] for stage in (2, 3, 4, 5)]
-    ).double()
+    filters = [layers[f"conv{stage}.1.a"].output_shape[2] for stage in (2, 3, 4, 5)]
+    model = TorchResNet50(7, filters).double()
     theirs = dict(model.named_parameters())
     assert len(theirs) == 161
     bound_tensors = {
@@ -128,9 +113,8 @@ def test_loss_and_all_161_gradients(images, image_size, width, images_per_block,
     with torch.no_grad():
         for name, (layer, array, _) in bound_tensors.items():
             theirs[place(name)].copy_(torch.tensor(np.ascontiguousarray(to_torch(layer, array))))
-    expected = nn.functional.cross_entropy(
-        model(torch.tensor(images_to_torch(x))), torch.tensor(labels)
-    )
+    images = torch.tensor(images_to_torch(x))
+    expected = nn.functional.cross_entropy(model(images), torch.tensor(labels))
     expected.backward()
     assert abs(loss - expected.item()) <= 1e-9 * abs(expected.item())
     for name, (layer, _, gradient) in bound_tensors.items():
@@ -138,5 +122,5 @@ def test_loss_and_all_161_gradients(images, image_size, width, images_per_block,
         assert np.linalg.norm(gradient - wanted) <= 1e-9 * np.linalg.norm(wanted), name
 
     with torch.no_grad():
-        wanted = model.eval()(torch.tensor(images_to_torch(x))).numpy()
+        wanted = model.eval()(images).numpy()
     assert np.linalg.norm(network.predict(x) - wanted) <= 1e-9 * np.linalg.norm(wanted)

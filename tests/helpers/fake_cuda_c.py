@@ -41,7 +41,7 @@ class ElementwiseKernel:
         self.operation, self.name = operation, name
         if options != ("--fmad=false",):
             raise ValueError(
-                f"{name}: got options {options}; wanted that a product and a sum are rounded one by one"
+                f"{name}: got options {options}; wanted --fmad=false: no fused roundings"
             )
 
     def __call__(self, *args):
@@ -49,35 +49,27 @@ class ElementwiseKernel:
         if len(args) != len(parameters):
             raise TypeError(f"{self.name}: got {len(args)} arguments, wanted {len(parameters)}")
         T = self.type_of_T(zip(parameters, args))
-        whole = [
-            x for (raw, _, _), x in zip(parameters, args) if isinstance(x, np.ndarray) and not raw
-        ]
+        arrays = [isinstance(x, np.ndarray) for x in args]
+        pairs = list(zip(parameters, args))
+        whole = [x for ((raw, *_), x), array in zip(pairs, arrays) if array and not raw]
         shape = np.broadcast_shapes(*(x.shape for x in whole))
         buffers = []
-        for (raw, kind, name), x in zip(parameters, args):
-            array = isinstance(x, np.ndarray)
+        for ((raw, kind, name), x), array in zip(pairs, arrays):
             if (raw, kind, name) in self.outputs and not (array and x.shape == shape):
                 raise ValueError(f"{self.name}: output {name} has another shape than {shape}")
-            x = (
-                np.broadcast_to(x, shape)
-                if array and not raw
-                else np.asarray(x, T if kind == "T" else kind)
-            )
+            if array and not raw:
+                x = np.broadcast_to(x, shape)
+            else:
+                x = np.asarray(x, T if kind == "T" else kind)
             buffers.append(np.ascontiguousarray(x))
-        function = compiled(
-            self.source(T, [isinstance(x, np.ndarray) for x in args]), f"{self.name}_of_all"
-        )
-        function(
-            ctypes.c_ssize_t(int(np.prod(shape))),
-            *(ctypes.c_void_p(x.ctypes.data) for x in buffers),
-        )
+        function = compiled(self.source(T, arrays), f"{self.name}_of_all")
+        pointers = [ctypes.c_void_p(x.ctypes.data) for x in buffers]
+        function(ctypes.c_ssize_t(int(np.prod(shape))), *pointers)
         for x, buffer in zip(args[len(self.inputs) :], buffers[len(self.inputs) :]):
             x[...] = buffer  # itself where it is contiguous
 
     def type_of_T(self, pairs):
-        """One type for all arrays of type T; arrays of a named type have that one. Numbers take the
-        type they are given.
-        """
+        """The one type of all arrays of type T. Arrays of a named type must have it."""
         found = set()
         for (_, kind, name), x in pairs:
             if isinstance(x, np.ndarray):
@@ -90,14 +82,11 @@ class ElementwiseKernel:
 
     def source(self, T, arrays):
         parameters, definitions = [], [f"typedef {C_NAMES[T]} T;"]
-        for number, ((raw, kind, name), array) in enumerate(
-            zip(self.inputs + self.outputs, arrays)
-        ):
+        for number, (raw, kind, name) in enumerate(self.inputs + self.outputs):
             constant = "const " if number < len(self.inputs) else ""
             parameters.append(f"{constant}{C_NAMES.get(kind, kind)} *_raw_{name}")
-            definitions.append(
-                f"#define {name} _raw_{name}{'' if raw else '[i]' if array else '[0]'}"
-            )
+            element = "" if raw else "[i]" if arrays[number] else "[0]"
+            definitions.append(f"#define {name} _raw_{name}{element}")
         return FUNCTION.format(
             definitions="\n".join(definitions),
             name=self.name,
@@ -120,9 +109,8 @@ def compiled(source, name):
     with tempfile.TemporaryDirectory() as folder:
         code, library = Path(folder, "kernel.c"), Path(folder, "kernel.so")
         code.write_text(source)
-        ended = subprocess.run(
-            [COMPILER, *OPTIONS, code, "-o", library, "-lm"], capture_output=True, text=True
-        )
+        command = [COMPILER, *OPTIONS, code, "-o", library, "-lm"]
+        ended = subprocess.run(command, capture_output=True, text=True)
         if ended.returncode:
             raise RuntimeError(f"{ended.stderr}\n{source}")
         return getattr(ctypes.CDLL(str(library)), name)

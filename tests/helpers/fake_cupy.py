@@ -1,7 +1,6 @@
 """A CuPy that computes on the CPU: the GPU's half of the code runs where there is no GPU.
 
-    with installed() as cupy:            # stands in for the module `cupy` until the end of the
-                                         block
+    with installed() as cupy:            # stands in for the module `cupy` within the block
         x = cupy.asarray(numpy_array)
 
 It finds plain mistakes: a NumPy array among device arrays, an array that NumPy would have to read
@@ -18,105 +17,21 @@ import types
 import fake_cuda_c
 import numpy as np
 
-FUNCTIONS = [  # of CuPy 14
-    "abs",
-    "absolute",
-    "add",
-    "arange",
-    "concatenate",
-    "count_nonzero",
-    "einsum",
-    "empty",
-    "empty_like",
-    "equal",
-    "exp",
-    "flatnonzero",
-    "full",
-    "greater",
-    "isfinite",
-    "isnan",
-    "log",
-    "logical_and",
-    "maximum",
-    "mean",
-    "multiply",
-    "ones",
-    "ones_like",
-    "partition",
-    "power",
-    "repeat",
-    "sort",
-    "sqrt",
-    "subtract",
-    "sum",
-    "take",
-    "tile",
-    "true_divide",
-    "where",
-    "zeros",
-    "zeros_like",
-    "matmul",
-    "divide",
-    "negative",
-    "bitwise_and",
-    "bitwise_or",
-    "left_shift",
-    "right_shift",
-    "less_equal",
-    "greater_equal",
-    "less",
-]
-TYPES = [
-    "float16",
-    "float32",
-    "float64",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "bool_",
-    "inf",
-    "nan",
-    "newaxis",
-]
-OPERATORS = [
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "matmul",
-    "and",
-    "or",
-    "xor",
-    "lshift",
-    "rshift",
-]
-COMPARISONS = ["eq", "ne", "lt", "le", "gt", "ge"]
-METHODS = [
-    "reshape",
-    "sum",
-    "mean",
-    "max",
-    "min",
-    "astype",
-    "transpose",
-    "swapaxes",
-    "view",
-    "all",
-    "any",
-    "argmax",
-    "repeat",
-    "ravel",
-    "cumsum",
-]
+FUNCTIONS = """
+    abs absolute add arange concatenate count_nonzero einsum empty empty_like equal exp
+    flatnonzero full greater isfinite isnan log logical_and maximum mean multiply ones ones_like
+    partition power repeat sort sqrt subtract sum take tile true_divide where zeros zeros_like
+    matmul divide negative bitwise_and bitwise_or left_shift right_shift less_equal
+    greater_equal less
+"""  # of CuPy 14
+TYPES = "float16 float32 float64 int32 int64 uint8 uint16 uint32 bool_ inf nan newaxis"
+OPERATORS = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift"
+COMPARISONS = "eq ne lt le gt ge"
+METHODS = "reshape sum mean max min astype transpose swapaxes view all any argmax repeat ravel cumsum"
 
 
 class Array:
-    """An array on the device: a NumPy array that nobody else may touch."""
+    """An array on the device: a NumPy array that no other code may touch."""
 
     __array_ufunc__ = None  # NumPy's functions refuse it
 
@@ -140,9 +55,8 @@ class Array:
         raise TypeError("implicit conversion to a NumPy array is not allowed")
 
     def __getitem__(self, index):
-        return Array(
-            np.asarray(self._host[bare(index)])
-        )  # a number stays an array, as on the device
+        # a number stays an array, as on the device
+        return Array(np.asarray(self._host[bare(index)]))
 
     def __setitem__(self, index, value):
         self._host[bare(index)] = bare(value)
@@ -155,17 +69,15 @@ class Array:
         if out is None:
             return self._host.copy()
         if out.shape != self.shape or out.dtype != self.dtype or not out.flags.c_contiguous:
-            raise ValueError(
-                f"get: got {out.shape} {out.dtype}; wanted a contiguous {self.shape} {self.dtype}"
-            )
+            got = f"get: got {out.shape} {out.dtype}"
+            raise ValueError(f"{got}; wanted a contiguous {self.shape} {self.dtype}")
         out[...] = self._host
         return out
 
     def set(self, host):
         if type(host) is not np.ndarray or host.shape != self.shape or host.dtype != self.dtype:
-            raise TypeError(
-                f"set: got {type(host)} {host.shape} {host.dtype}; wanted {self.shape} {self.dtype}"
-            )
+            got = f"set: got {type(host)} {host.shape} {host.dtype}"
+            raise TypeError(f"{got}; wanted {self.shape} {self.dtype}")
         self._host[...] = host
 
     def item(self):
@@ -196,28 +108,24 @@ def on_host(convert):
     return call
 
 
-for _name in METHODS:
+for _name in METHODS.split():
     setattr(Array, _name, method(_name))
-for _name in (
-    [f"__{n}__" for n in OPERATORS + COMPARISONS]
-    + [f"__r{n}__" for n in OPERATORS]
-    + ["__neg__", "__invert__"]
-):
-    setattr(Array, _name, method(_name))
-for _name in OPERATORS:
+for _name in f"{OPERATORS} {COMPARISONS} neg invert".split():
+    setattr(Array, f"__{_name}__", method(f"__{_name}__"))
+for _name in OPERATORS.split():
+    setattr(Array, f"__r{_name}__", method(f"__r{_name}__"))
     setattr(Array, f"__i{_name}__", in_place(f"__i{_name}__"))
 Array.__float__, Array.__int__, Array.__bool__ = on_host(float), on_host(int), on_host(bool)
 Array.tolist = on_host(np.ndarray.tolist)
 
 
 def bare(value):
-    """What NumPy is to compute with. A NumPy array has no place here; numbers have."""
+    """What NumPy computes with: device arrays and numbers, but no NumPy array."""
     if isinstance(value, Array):
         return value._host
     if isinstance(value, np.ndarray):
-        raise TypeError(
-            f"unsupported type: a NumPy array {value.shape} {value.dtype} among device arrays"
-        )
+        got = f"a NumPy array {value.shape} {value.dtype}"
+        raise TypeError(f"unsupported type: got {got} among device arrays")
     if isinstance(value, tuple | list):
         return type(value)(bare(one) for one in value)
     if isinstance(value, dict):
@@ -309,9 +217,9 @@ def module() -> types.ModuleType:
     cupy.ElementwiseKernel = ElementwiseKernel
     views = types.SimpleNamespace(as_strided=as_strided)
     cupy.lib = types.SimpleNamespace(stride_tricks=views)
-    for name in FUNCTIONS:
+    for name in FUNCTIONS.split():
         setattr(cupy, name, Function(name))
-    for name in TYPES:
+    for name in TYPES.split():
         setattr(cupy, name, getattr(np, name))
     return cupy
 

@@ -1,6 +1,4 @@
-"""Real MPI jobs in tests: `run_job` starts mpiexec, never waits longer than it was told, and leaves
-nothing behind.
-"""
+"""Real MPI jobs in tests: `run_job` starts mpiexec, waits at most `timeout`, and leaves nothing."""
 
 import os
 import shutil
@@ -15,18 +13,9 @@ from dataclasses import dataclass
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-MARK = (
-    "REFGF_TEST_JOB"  # every process of a job carries this variable, whoever its parent is by now
-)
-OF_A_LAUNCHER = (
-    "PMI_",
-    "PMIX_",
-    "HYDI_",
-    "MPI_LOCAL",
-    "OMPI_COMM_",
-    "OMPI_UNIVERSE_",
-    "PRTE_LAUNCHED",
-)
+MARK = "REFGF_TEST_JOB"  # a variable of every process of a job, whatever its parent is by now
+OF_A_LAUNCHER = ("PMI_", "PMIX_", "HYDI_", "MPI_LOCAL")
+OF_A_LAUNCHER += ("OMPI_COMM_", "OMPI_UNIVERSE_", "PRTE_LAUNCHED")
 EVERYWHERE = {  # Open MPI refuses root and more ranks than cores; MPICH does not read these
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -49,14 +38,14 @@ class Ended:
 
 
 def mpiexec() -> str | None:
-    """The launcher beside this Python, else the first on PATH."""
+    """The launcher next to this Python, else the first on PATH."""
     beside = os.path.join(os.path.dirname(sys.executable), "mpiexec")
     return beside if os.access(beside, os.X_OK) else shutil.which("mpiexec")
 
 
 def _why_no_jobs() -> str | None:
     if mpiexec() is None:
-        return "no mpiexec beside this Python or on PATH; next: pip install mpich"
+        return "no mpiexec next to this Python or on PATH; next: pip install mpich"
     if any(name.startswith(OF_A_LAUNCHER) for name in os.environ):
         return "already inside an MPI job, which cannot start another one"
     return None
@@ -66,15 +55,15 @@ needs_mpiexec = pytest.mark.skipif(_why_no_jobs() is not None, reason=str(_why_n
 
 
 def clean_environment(env: dict | None = None) -> dict[str, str]:
-    """This process's environment without what a launcher or refgf.launch put there, and with `env`
-    on top (None as a value removes a variable)."""
+    """This process's environment without the variables of a launcher and of refgf.launch.
+
+    env is added; None as a value removes a variable.
+    """
     launch = sys.modules.get("refgf.launch")
-    ours = (
-        {setting.name for setting in launch.settings if setting.by == "launch"} if launch else set()
-    )
-    result = {
-        k: v for k, v in os.environ.items() if not k.startswith(OF_A_LAUNCHER) and k not in ours
-    }
+    settings = launch.settings if launch else []
+    ours = {setting.name for setting in settings if setting.by == "launch"}
+    kept = [name for name in os.environ if not name.startswith(OF_A_LAUNCHER) and name not in ours]
+    result = {name: os.environ[name] for name in kept}
     path = os.pathsep.join(filter(None, [ROOT, result.get("PYTHONPATH")]))
     result = EVERYWHERE | result | {"PYTHONPATH": path} | (env or {})
     return {k: str(v) for k, v in result.items() if v is not None}
@@ -83,20 +72,18 @@ def clean_environment(env: dict | None = None) -> dict[str, str]:
 def run_job(
     ranks: int, program: str | list, timeout: float = 60, env: dict | None = None, options=()
 ) -> Ended:
-    """Run `program` on so many ranks (0: this Python alone, without mpiexec) and return how it
-    ended.
+    """Run `program` and return how it ended.
 
-    program: Python source as one string, or a list of arguments for python. options: arguments for
-    mpiexec. After `timeout` seconds the launcher and every process of the job are killed and
-    timed_out is True.
+    ranks     0: one Python without mpiexec
+    program   Python source as one string, or a list of arguments for python
+    timeout   seconds until the launcher and every process of the job are killed; timed_out is True
+    options   arguments for mpiexec
     """
     python = [sys.executable, *(["-c", program] if isinstance(program, str) else map(str, program))]
     command = [mpiexec(), *options, "-n", str(ranks), *python] if ranks else python
     mark = uuid.uuid4().hex
-    with (
-        tempfile.TemporaryFile() as out,
-        tempfile.TemporaryFile() as err,
-    ):  # a pipe would wait for every process
+    # not pipes, which would wait for every process
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         start = time.monotonic()
         process = subprocess.Popen(
             command,
@@ -131,9 +118,7 @@ def processes(mark: str) -> list[int]:
 
 
 def _still_there(mark: str, patience_s: float = 2.0) -> list[int]:
-    """What is left `patience_s` after the launcher has ended; it may return just before its ranks
-    are gone.
-    """
+    """Processes left after patience_s: the launcher may return just before its ranks are gone."""
     end = time.monotonic() + patience_s
     while (left := processes(mark)) and time.monotonic() < end:
         time.sleep(0.05)
@@ -141,9 +126,7 @@ def _still_there(mark: str, patience_s: float = 2.0) -> list[int]:
 
 
 def _kill(process: subprocess.Popen, mark: str) -> None:
-    """SIGKILL to the launcher's process group, then to every process with the mark (ranks have
-    their own groups).
-    """
+    """SIGKILL to the launcher's process group, then to the ranks, which have their own groups."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -158,6 +141,5 @@ def _kill(process: subprocess.Popen, mark: str) -> None:
 
 def _read(file) -> str:
     file.seek(0)
-    return (
-        file.read().decode(errors="replace").replace("\0", "")
-    )  # Open MPI pads its messages with zero bytes
+    text = file.read().decode(errors="replace")
+    return text.replace("\0", "")  # Open MPI pads its messages with zero bytes

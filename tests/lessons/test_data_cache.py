@@ -1,4 +1,4 @@
-"""Lesson 14's temporary folders and shared memory: gone at the end, on Ctrl-C, and after a kill."""
+"""Lesson 14 removes its folders and shared memory: at the end, on Ctrl-C, and after a kill."""
 
 import os
 import re
@@ -25,7 +25,7 @@ def dies(*arguments, make=cache_levels.make):
     made.append(make(*arguments))
     if len(made) == 2 and refgf.launch.job.rank == {rank}:
         print("killed at", time.time(), "s", flush=True)
-        time.sleep(0.2)  # for the launcher to read that
+        time.sleep(0.2)  # time for the launcher to read it
         os.kill(os.getpid(), signal.SIGKILL)
     return made[-1]
 cache_levels.make = dies
@@ -34,7 +34,7 @@ runpy.run_path({lesson!r}, run_name="__main__")
 
 
 def left_behind(folder):
-    """Folders of the lesson, and shared memory of this project, however young."""
+    """Folders of the lesson, and shared memory of this project, of any age."""
     shared = os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []
     return [
         name
@@ -43,7 +43,7 @@ def left_behind(folder):
     ]
 
 
-def soon_empty(folder, patience_s=5.0):
+def becomes_empty(folder, patience_s=5.0):
     end = time.monotonic() + patience_s
     while left_behind(folder) and time.monotonic() < end:
         time.sleep(0.05)
@@ -70,7 +70,7 @@ def start(ranks, folder):
 @pytest.mark.long
 @pytest.mark.parametrize("rank", [0, 2])
 def test_a_killed_rank(tmp_path, rank):
-    """All ranks end in 5 seconds; shared memory and folders are gone, and the lesson runs again."""
+    """All ranks end within 5 seconds, shared memory and folders are removed, the lesson runs again."""
     folder = tmp_path / "tmp"
     folder.mkdir()
     program = KILLED.format(lesson=str(LESSON), folder=str(tmp_path), rank=rank)
@@ -79,7 +79,7 @@ def test_a_killed_rank(tmp_path, rank):
     assert job.code != 0 and not job.timed_out and job.left == [], job.text
     killed_s = float(re.search(r"killed at ([\d.]+) s", job.text)[1])
     assert began_s + job.seconds - killed_s < GONE_IN_S
-    assert soon_empty(folder), left_behind(folder)
+    assert becomes_empty(folder), left_behind(folder)
     again = run_job(
         3,
         [str(LESSON), "--quick", "--output", str(tmp_path / "out")],
@@ -93,7 +93,7 @@ def test_a_killed_rank(tmp_path, rank):
 @needs_mpiexec
 @pytest.mark.long
 def test_interrupted(tmp_path):
-    """Ctrl-C: mpiexec and its ranks get SIGINT, as from a terminal."""
+    """Ctrl-C: mpiexec and its ranks receive SIGINT, as from a terminal."""
     job = start(3, tmp_path)
     for line in job.stdout:
         if "== The oracle" in line:
@@ -102,10 +102,10 @@ def test_interrupted(tmp_path):
     job.send_signal(signal.SIGINT)
     text = job.communicate(timeout=20)[0]
     assert job.returncode != 0, text
-    assert soon_empty(tmp_path), text
+    assert becomes_empty(tmp_path), text
 
 
-def test_a_folder_is_gone_at_the_end_and_after_an_exception(tmp_path, monkeypatch):
+def test_a_folder_is_removed_at_the_end_and_after_an_exception(tmp_path, monkeypatch):
     monkeypatch.setattr(scratch_folder.tempfile, "tempdir", str(tmp_path))
     with pytest.raises(KeyboardInterrupt), scratch_folder.folder() as path:
         assert os.path.isdir(path)
@@ -113,7 +113,7 @@ def test_a_folder_is_gone_at_the_end_and_after_an_exception(tmp_path, monkeypatc
     assert os.listdir(tmp_path) == []
 
 
-def test_what_is_in_use_stays_and_what_is_not_goes(tmp_path, monkeypatch):
+def test_abandoned_folders_are_removed_and_used_ones_stay(tmp_path, monkeypatch):
     monkeypatch.setattr(scratch_folder.tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(scratch_folder, "YOUNG_S", -1)
     abandoned = tmp_path / f"{scratch_folder.PREFIX}abandoned"

@@ -1,4 +1,4 @@
-"""Folds of the images that lessons are given, and the paired comparison of trainings on them."""
+"""Folds of the lessons' images, and the paired comparison of trainings on them."""
 
 import dataclasses
 from argparse import Namespace
@@ -12,7 +12,7 @@ from refgf.training.data import Dataset
 
 
 def numbered(first, labels):
-    """Images of one pixel whose value is their number, from `first` on."""
+    """Images of one pixel whose value is their number, counted from `first`."""
     values = np.arange(first, first + len(labels), dtype=np.uint8)
     return Dataset(
         lambda indices: values[indices].reshape(-1, 1, 1, 1),
@@ -47,15 +47,15 @@ def test_folds_of_given_images_cover_both_parts_once():
     assert seen == everything
 
 
-def test_no_fold_is_as_they_are_and_digits_have_folds_of_their_own():
+def test_without_a_fold_nothing_changes_and_digits_have_their_own_folds():
     assert images.fold(GIVEN, TRAIN, HELD_OUT, None) == (TRAIN, HELD_OUT)
     run = Namespace(options=Namespace(data=None, image_size=8))
     for got, wanted in zip(images.fold(run, None, None, 3), digits(8, 3)):
         assert (got.labels == wanted.labels).all() and got.note == wanted.note
 
 
-def test_a_fold_of_train_alone_would_be_seen():
-    """Seeded mistake: what was held out before is never trained on."""
+def test_a_fold_of_train_only_would_be_detected():
+    """Seeded mistake: images that were held out before never enter training."""
     train, _ = images.fold(
         GIVEN, TRAIN, dataclasses.replace(HELD_OUT, labels=HELD_OUT.labels[:0]), 0
     )
@@ -70,7 +70,7 @@ def ended(*accuracies):
 
 
 def test_differences_are_paired_and_in_points():
-    """By hand: differences 1, 2, 3 points, mean 2, deviation 1; t of 2 degrees of freedom: 4.3027."""
+    """By hand: differences 1, 2, 3 points; mean 2, deviation 1; t with 2 degrees of freedom 4.3027."""
     some, others = ended(0.51, 0.92, 0.33), ended(0.50, 0.90, 0.30)
     mean, half = trials.difference(some, others)
     assert mean == pytest.approx(2) and half == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
@@ -87,4 +87,4 @@ def test_the_warmup_is_shorter_than_the_run():
         return trials.warmup_of(Namespace(options=Namespace(warmup=asked)), epochs)
 
     assert [of(epochs) for epochs in (1, 2, 4, 12)] == [(), (100,), (100, 25), (100, 100, 50, 25)]
-    assert of(2, [50, 20, 10]) == (50, 20, 10)  # whoever asks for too much is refused by Density
+    assert of(2, [50, 20, 10]) == (50, 20, 10)  # Density refuses a warm-up that is too long

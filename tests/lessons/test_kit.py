@@ -1,4 +1,4 @@
-"""Small parts that the lessons share: an argument, and the timing of calls."""
+"""Small functions that lessons share: an argument, and the timing of calls."""
 
 import argparse
 import math
@@ -22,14 +22,14 @@ def test_theta_as_an_argument():
 
 
 @pytest.mark.parametrize("text", ["-1", "nan", "much", ""])
-def test_a_theta_that_is_none_is_refused(text):
+def test_an_invalid_theta_is_refused(text):
     with pytest.raises(argparse.ArgumentTypeError, match="wanted bytes >= 0"):
         kit.threshold_bytes(text)
 
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_calls_are_timed_for_each_size_on_all_ranks(size):
-    """One warm-up and the repeats; short calls are repeated more often; the times are the same."""
+    """One warm-up, then the repeats, more for short calls; all ranks report the same times."""
 
     def body(comm):
         run, called = kit.Run(comm, Namespace(link=None, threads=size)), []

@@ -1,4 +1,4 @@
-"""Every lesson as a student starts it, in small: it ends well, and leaves numbers and a picture."""
+"""Every lesson as a student starts it, in small: it succeeds and saves numbers and a picture."""
 
 import json
 import re
@@ -62,8 +62,8 @@ def test_lesson_trains_resnet50(lesson, tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda f: f.stem)
 def test_lesson_runs_on_a_stated_link(lesson, tmp_path):
-    told = check(lesson, 3, tmp_path, "--link", "1gbit,50us")
-    assert "[waits like a link of 1gbit,50us: not a network]" in told  # above each table
+    output = check(lesson, 3, tmp_path, "--link", "1gbit,50us")
+    assert "[waits like a link of 1gbit,50us: not a network]" in output  # above each table
     assert (
         "WAITS like a link of 1gbit,50us"
         in json.loads((tmp_path / f"{lesson.stem}.json").read_text())["place"]
@@ -71,7 +71,7 @@ def test_lesson_runs_on_a_stated_link(lesson, tmp_path):
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda f: f.stem)
-def test_lesson_is_told_in_the_usual_order(lesson):
+def test_lesson_has_its_sections_in_order(lesson):
     text = lesson.read_text().split('"""')[1]
     places = [text.find(section) for section in SECTIONS]
     assert -1 not in places and places == sorted(places), dict(zip(SECTIONS, places))
@@ -87,7 +87,7 @@ def test_redrawing_needs_no_ranks(tmp_path):
     assert job.code == 0 and (tmp_path / f"{lesson.stem}.png").exists()
 
 
-def test_wrong_arguments_are_told_once(tmp_path):
+def test_wrong_arguments_are_reported_once(tmp_path):
     job = run_lesson(LESSONS[0], 3, tmp_path, "--link", "fast")
     assert job.code == 2 and job.stderr.count("link: got 'fast'") == 1, job.stderr
 
@@ -148,7 +148,7 @@ MAY_BE_KILLED = [
 
 @pytest.mark.parametrize("name", MAY_BE_KILLED)  # 14_data_cache: test_data_cache.py
 def test_a_killed_rank_ends_a_lesson(tmp_path, name):
-    """Everything is gone in 5 seconds, with an exit code."""
+    """All ranks end within 5 seconds, with an exit code."""
     lesson = str(ROOT / "lessons" / f"{name}.py")
     began_s = time.time()
     job = run_job(

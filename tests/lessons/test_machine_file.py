@@ -1,4 +1,4 @@
-"""The machine file of lesson 08: written by one run, read by another, refused when it is nonsense."""
+"""The machine file of lesson 08: one run writes it, another reads it; nonsense is refused."""
 
 import json
 from argparse import Namespace
@@ -29,20 +29,19 @@ def on_ranks(size, folder, function):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_what_is_measured_can_be_read(size, tmp_path):
+def test_a_measured_machine_can_be_read(size, tmp_path):
     machine, *others = on_ranks(
         size, tmp_path, lambda run: machine_file.measured(run, POINTS[:size])
     )
     assert others == [None] * (size - 1)
     assert load(tmp_path / "08_scaling.machine.json") == machine and machine.label == "measured"
     assert machine.lines == {p: ring_line(p, Link(1e-5, 1e-9)) for p in range(2, size + 1)}
-    assert set(machine.links) <= (
-        {"inside"} if size > 1 else set()
-    )  # threads have one node; beta 0 is left out
+    # threads have one node, and a beta of 0 is left out
+    assert set(machine.links) <= ({"inside"} if size > 1 else set())
 
 
 def test_layer_times_are_those_of_the_workload():
-    """In small: names in forward order, and as much time as the step took."""
+    """On a small network: names in forward order, and the times add up to the step."""
     network = AlexNet(10, 67, 1 / 16)
     network.bind(*(machine_file.Pool(network.tensors).views for _ in range(2)))
     network.initialize(1)
@@ -58,24 +57,19 @@ def test_layer_times_are_those_of_the_workload():
     assert len(ready_s) == 26 and sum(map(sum, times_s.values())) == pytest.approx(events[-1][1])
 
 
-def test_a_machine_that_was_sent_in(tmp_path):
+def test_predictions_for_another_machine(tmp_path):
     save(TEN_GIGABIT, tmp_path / "sent.json")
     given = machine_file.given(tmp_path / "sent.json")
     (found,) = on_ranks(1, tmp_path, lambda run: machine_file.scale(run, given, [4, 2048]))
-    assert {*found} == {system.name for system in stack(np.inf)} and all(
-        {*row} == {*given.lines} for row in found.values()
-    )
-    ready, lazy = (
-        ready_of(alexnet(), machine_file.BATCH.values[0], machine_file.V100_RATE.values[0]),
-        stack(np.inf)[2],
-    )
-    assert (
-        found[lazy.name][8]
-        == 8 * scaling_efficiency(best_theta_step(ready, lazy, given.lines[8])) / 100
-    )
+    assert {*found} == {system.name for system in stack(np.inf)}
+    assert all({*row} == {*given.lines} for row in found.values())
+    ready = ready_of(alexnet(), machine_file.BATCH.values[0], machine_file.V100_RATE.values[0])
+    lazy = stack(np.inf)[2]
+    predicted = best_theta_step(ready, lazy, given.lines[8])
+    assert found[lazy.name][8] == 8 * scaling_efficiency(predicted) / 100
 
 
-def test_no_file_and_nonsense(tmp_path):
+def test_missing_and_invalid_files(tmp_path):
     with pytest.raises(ValueError, match="not there; wanted a machine file"):
         machine_file.given(tmp_path / "none.json")
     save(TEN_GIGABIT, tmp_path / "bad.json")

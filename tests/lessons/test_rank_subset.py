@@ -1,4 +1,4 @@
-"""Some ranks work while the others sleep: who gets what, and that nothing sent is lost from the count."""
+"""Some ranks work while the others sleep: results, and the count of all messages."""
 
 from argparse import Namespace
 
@@ -20,13 +20,14 @@ def on_ranks(size, function):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8])
-def test_alone(size):
-    assert on_ranks(size, lambda run: run.on_rank_0(lambda: "done")) == ["done"] + [None] * (size - 1)
+def test_on_rank_0(size):
+    found = on_ranks(size, lambda run: run.on_rank_0(lambda: "done"))
+    assert found == ["done"] + [None] * (size - 1)
 
 
 @pytest.mark.parametrize("size, count", [(1, 1), (3, 1), (3, 2), (5, 5), (8, 4)])
 def test_first(size, count):
-    """The part sums over its own ranks only; afterwards all ranks meet again."""
+    """The subset sums over its own ranks only; afterwards all ranks continue together."""
 
     def summed(part):
         x = np.full(7, 1 + part.rank, np.float32)
@@ -52,8 +53,8 @@ def test_first(size, count):
     assert all(same and whole == size for *_, same, whole in found)
 
 
-def test_a_part_with_a_count_of_its_own_would_be_seen():
-    """Seeded mistake: a part that does not share the run's counter. The run then counts nothing."""
+def test_a_subset_with_its_own_counter_would_be_detected():
+    """Seeded mistake: a subset that does not share the run's counter; the run counts nothing."""
 
     def body(run):
         part = kit.Run(run.plain.Split(0, run.rank), run.options)
@@ -63,7 +64,7 @@ def test_a_part_with_a_count_of_its_own_would_be_seen():
     assert on_ranks(3, body) == [(0, 4)] * 3
 
 
-def test_an_error_in_a_part_reaches_everybody():
+def test_an_error_in_the_subset_reaches_all_ranks():
     def fail(part):
         raise ValueError("no")
 

@@ -1,4 +1,4 @@
-"""The hash of a figure changes with the code that measured it, and with nothing else."""
+"""A figure's hash changes with the code that measured it, and with nothing else."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every solution is right: its asserts hold, and it answers as many exercises as its lesson asks."""
+"""Every solution is right: its asserts hold, and it answers all exercises of its lesson."""
 
 import re
 import runpy

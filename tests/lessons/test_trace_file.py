@@ -1,7 +1,7 @@
-"""The timeline that lesson 04 left in figures/: Chrome Trace JSON as ui.perfetto.dev reads it.
+"""The timeline that lesson 04 left in figures/: Chrome Trace JSON for ui.perfetto.dev.
 
-The format: events with a phase, "X" for complete ones (start and duration in microseconds) and "M" for names; process and
-thread are whole numbers; events of a thread lie in each other or apart.
+Events have a phase: "X" for complete ones (start and duration in microseconds), "M" for names.
+Process and thread are integers. Two events of one thread are nested or disjoint.
 """
 
 import copy
@@ -16,12 +16,12 @@ HOROVODS = {
     "MPI_ALLREDUCE",
     "WAIT_FOR_DATA",
     "MEMCPY_IN_FUSION_BUFFER",
-}  # names where the concepts agree
+}  # Horovod's names, where the concepts agree
 OURS = {"FORWARD", "BACKWARD", "UPDATE"}
 
 
 def faults(trace) -> list[str]:
-    """What a viewer would stumble over."""
+    """The errors that would break a viewer."""
     found, lanes = [], {}
     for event in trace["traceEvents"]:
         if not (
@@ -39,7 +39,7 @@ def faults(trace) -> list[str]:
         elif event["ph"] != "M" or not set(event["args"]) <= {"name", "sort_index"}:
             found.append(f"{event}: phase")
     return found + [
-        f"lane {lane}: {told}" for lane, spans in lanes.items() for told in overlaps(spans)
+        f"lane {lane}: {fault}" for lane, spans in lanes.items() for fault in overlaps(spans)
     ]
 
 
@@ -71,7 +71,7 @@ def test_the_trace_of_lesson_04_opens():
 
 
 def shifted(trace):
-    """Ends in the middle of the next event of its lane."""
+    """Makes an event end in the middle of the next event of its lane."""
     first, second = [
         event for event in trace["traceEvents"] if event["name"] in ("FORWARD", "BACKWARD")
     ][:2]
@@ -87,7 +87,7 @@ def begun_only(trace):
 
 
 @pytest.mark.parametrize("harm", [shifted, in_words, begun_only])
-def test_what_is_no_trace_is_noticed(harm):
+def test_faults_are_detected(harm):
     wrong = copy.deepcopy(TRACE)
     harm(wrong)
     assert faults(wrong)

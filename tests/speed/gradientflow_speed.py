@@ -123,7 +123,8 @@ def roomy(folder: Path) -> dict:
     ours = {name: on_cluster(OURS, name, folder, nodes=cores) for name in ("CSC", "float16")}
     print(
         f"with a core for each rank ({cores} ranks): the whole stack over the step without "
-        f"communication {median(in_turns(ours['CSC'], 'CSC')):.2f}, dense float16 over its prediction "
+        f"communication {median(in_turns(ours['CSC'], 'CSC')):.2f}, dense float16 over its "
+        "prediction "
         f"{median(ours['float16']['float16']) / predicted_dense(ours['float16']):.2f}"
     )
     return ours

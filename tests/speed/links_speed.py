@@ -4,8 +4,8 @@
 
 Rates from 100 Mbit/s to 5 Gbit/s must be within 5 %; above that there is no bar, but the table
 shows where this machine's cores run out. Lesson 03 exchanges ResNet-50's 161 tensors for each
-theta: its gain over theta = 0 must be within 20 % of the predicted one. The killed runs are those of
-tests/cluster/test_long.py.
+theta: its gain over theta = 0 must be within 20 % of the predicted one. The killed runs are those
+of tests/cluster/test_long.py.
 """
 
 import json
