@@ -31,9 +31,9 @@ WHAT YOU SHOULD SEE    The roofline has its roofs fitted through the middle of t
             own error (compare the line "measured twice"; both grow on a busy machine). By the
             roofline, flops limit convolutions at any batch size. Memory limits fully connected
             layers up to some tens of images, and normalisation and pooling always. AlexNet still
-            waits for links that are fast enough for ResNet-50. Larger batches make the network matter less; faster
-            nodes and more ranks make it matter more. ResNet-50's bottleneck becomes the memory when
-            only the flops grow, and the network when the ranks do.
+            waits for links that are fast enough for ResNet-50. Larger batches make the network
+            matter less; faster nodes and more ranks make it matter more. ResNet-50's bottleneck
+            becomes the memory when only the flops grow, and the network when the ranks do.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/15_performance_model.py)
     1. From which batch size on do flops, not memory, limit AlexNet's fc6 on a V100? Derive it, then

@@ -1,4 +1,4 @@
-"""The promises of the house: a core that is read in a weekend, short files and lines, few parameters."""
+"""The promises of the house: a weekend to read, short files and lines, few parameters."""
 
 import ast
 import re

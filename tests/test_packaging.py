@@ -29,9 +29,11 @@ def conda(name):
 
 @pytest.mark.parametrize(
     "file, extras",
-    [("environment.yml", ["mpich", "lessons", "dev"]),
-     ("environment-gpu.yml", ["openmpi", "gpu", "lessons", "dev"])],
-)  # fmt: skip
+    [
+        ("environment.yml", ["mpich", "lessons", "dev"]),
+        ("environment-gpu.yml", ["openmpi", "gpu", "lessons", "dev"]),
+    ],
+)
 def test_conda_files_name_what_pyproject_names(file, extras):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = bounds(

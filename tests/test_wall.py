@@ -119,6 +119,10 @@ from refgf.training.sgd import MomentumSGD
 from refgf.training.step import replica
 
 
+def new_world():
+    return {{"lock": threading.Lock(), "mail": {{}}, "cv": threading.Condition()}}
+
+
 class Comm:
     # ranks as threads; a barrier around every message keeps it small
     def __init__(self, rank, size, world):
@@ -128,7 +132,7 @@ class Comm:
     def Dup(self):
         number = self.made = getattr(self, "made", 0) + 1
         with self.world["lock"]:
-            world = self.world.setdefault(number, {{"lock": threading.Lock(), "mail": {{}}, "cv": threading.Condition()}})
+            world = self.world.setdefault(number, new_world())
         return Comm(self.rank, self.size, world)
     def Free(self): pass
     def Send(self, buf, dest, tag=0):
@@ -159,17 +163,17 @@ def train(comm, found):
     network.dropout_rng = np.random.default_rng(comm.rank)
     optimizer = partial(MomentumSGD, momentum=0.9, weight_decay=5e-4)
     model = replica(network, optimizer, half_weights=True, loss_scale=LossScale(2.0**10, True))
-    stack = dict(wire=np.float16, grouping=Theta(20_000), csc=CSCSettings(20, chunk=500), overlap=True)
-    with GradientFlow(comm, model, **stack) as flow:
+    stack = dict(wire=np.float16, grouping=Theta(20_000), overlap=True)
+    with GradientFlow(comm, model, csc=CSCSettings(20, chunk=500), **stack) as flow:
         for step, shard in zip(range(4), batches(data, 24, 0, 1, comm.rank, comm.size)):
             flow.step(*shard, rate=0.01)
         found[comm.rank] = flow.require_same_parameters()
 
 
 for size in (1, 3):
-    world = {{"lock": threading.Lock(), "mail": {{}}, "cv": threading.Condition()}}
-    found = [None] * size
-    ranks = [threading.Thread(target=train, args=(Comm(r, size, world), found)) for r in range(size)]
+    world, found = new_world(), [None] * size
+    comms = [Comm(rank, size, world) for rank in range(size)]
+    ranks = [threading.Thread(target=train, args=(comm, found)) for comm in comms]
     [rank.start() for rank in ranks]
     [rank.join() for rank in ranks]
     assert len(set(found)) == 1 and found[0]
@@ -187,7 +191,7 @@ def hashes(wall, engine):
 
 
 def test_the_core_trains_alone_to_the_same_bits():
-    """The whole stack on 1 and on 3 ranks: behind the wall nothing can be imported; then with the engine."""
+    """The whole stack on 1 and on 3 ranks, with nothing behind the wall, and with the engine."""
     alone = hashes(wall=True, engine=False)
     assert len(alone) == 2 and alone[0] != alone[1]
     assert hashes(wall=False, engine=True) == alone

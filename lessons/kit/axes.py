@@ -48,11 +48,13 @@ def measured(axis, x, timings, marker: str, **style) -> None:
     )
 
 
-def against_theta(axis, rows, kinds: dict, compute_s: float, alone: str, notes: list[str]) -> None:
+def against_theta(
+    axis, rows, kinds: dict, compute_s: float, compute_label: str, notes: list[str]
+) -> None:
     """Draw the time of a step against theta, measured and predicted.
 
     kinds      {key of a row: (name, colour)}
-    compute_s  a horizontal line at this time, with the label `alone`
+    compute_s  a horizontal line at this time, with the label `compute_label`
     notes      text at the bottom, one for each row
     """
     labels = [kit.number_of_bytes(float(row["theta"])) for row in rows]
@@ -69,7 +71,7 @@ def against_theta(axis, rows, kinds: dict, compute_s: float, alone: str, notes: 
         )
     for x, note in enumerate(notes):
         axis.annotate(note, (x, 0.02), xycoords=("data", "axes fraction"), ha="center", fontsize=7)
-    axis.axhline(MS * compute_s, color="grey", lw=1, label=alone)
+    axis.axhline(MS * compute_s, color="grey", lw=1, label=compute_label)
     axis.set(ylabel="time of a step, ms", ylim=(0, None))
 
 

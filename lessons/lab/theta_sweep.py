@@ -64,9 +64,8 @@ def report(run: kit.Run, rows: list[dict]) -> dict:
     run.table(header, [cells(row) for row in rows])
     best = {}
     for kind, title in KINDS.items():
-        run.say(
-            f"{title}: {kit.errors_in_words([(r['predicted'][kind], r[kind].median_s) for r in rows])}"
-        )
+        pairs = [(row["predicted"][kind], row[kind].median_s) for row in rows]
+        run.say(f"{title}: {kit.errors_in_words(pairs)}")
         measured = min(rows, key=lambda row: row[kind].median_s)
         predicted = min(rows, key=lambda row: row["predicted"][kind])
         best[kind] = {"measured": measured["theta"], "predicted": predicted["theta"]}

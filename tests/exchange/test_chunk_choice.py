@@ -1,4 +1,4 @@
-"""Norms, choice and densities against the definitions, also in pieces, with ties and awkward lengths."""
+"""Norms, choice and densities against the definitions, with ties and awkward lengths."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_norms_are_added_up_in_float64():
 
 
 def test_the_short_last_chunk_is_not_starved():
-    """Without the division by the length it would never be chosen; 5 elements of 2 against 8 of 1.5."""
+    """Without the division by the length, 5 elements of 2 would lose against 8 of 1.5."""
     norms = np.array([12.0, 10.0])
     assert choose(importance(norms, 13, 8), 50) == [1] and choose(norms, 50) == [0]
 

@@ -27,7 +27,10 @@ FUNCTIONS = """
 TYPES = "float16 float32 float64 int32 int64 uint8 uint16 uint32 bool_ inf nan newaxis"
 OPERATORS = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift"
 COMPARISONS = "eq ne lt le gt ge"
-METHODS = "reshape sum mean max min astype transpose swapaxes view all any argmax repeat ravel cumsum"
+METHODS = """
+    reshape sum mean max min astype transpose swapaxes view all any argmax repeat ravel
+    cumsum
+"""
 
 
 class Array:

@@ -7,7 +7,8 @@ from PIL import Image
 def photo(seed, width=40, height=30, mode="RGB"):
     """A smooth image, so that JPEG keeps it nearly as it is."""
     y, x = np.mgrid[0:height, 0:width] / max(width, height)
-    planes = [np.sin(3 * x + seed + i) * np.cos(2 * y + i) for i in range({"L": 1, "RGB": 3, "CMYK": 4}[mode])]
+    count = {"L": 1, "RGB": 3, "CMYK": 4}[mode]
+    planes = [np.sin(3 * x + seed + i) * np.cos(2 * y + i) for i in range(count)]
     pixels = np.rint(127.5 + 127.5 * np.stack(planes, axis=-1)).astype(np.uint8)
     return Image.fromarray(pixels[..., 0] if mode == "L" else pixels, mode)
 
@@ -23,7 +24,8 @@ def make_tree(root, per_class=5, classes=("ant", "bee", "cat"), splits=("train",
     for split in splits:
         for c, name in enumerate(classes):
             for i in range(per_class):
-                write(root / split / name / f"{i:03d}.{'jpg' if i % 2 else 'png'}", photo(10 * c + i))
+                kind = "jpg" if i % 2 else "png"
+                write(root / split / name / f"{i:03d}.{kind}", photo(10 * c + i))
     return root
 
 

@@ -24,7 +24,16 @@ def new_model(network, momentum=0.9, weight_decay=0.0, trust=None, norms=None, *
     return replica(network, optimizer, **settings)
 
 
-MODEL = ("momentum", "weight_decay", "trust", "norms", "seed", "half_weights", "loss_scale", "zeros")
+MODEL = (
+    "momentum",
+    "weight_decay",
+    "trust",
+    "norms",
+    "seed",
+    "half_weights",
+    "loss_scale",
+    "zeros",
+)
 CSC = ("form", "chunk", "after")
 
 
@@ -40,7 +49,7 @@ def new_flow(
     observe=UNOBSERVED,
     **settings,
 ):
-    """theta_bytes or grouping; density None: dense; the rest as `new_model`, CSCSettings, GradientFlow."""
+    """theta_bytes or grouping; density None: dense; the rest goes to model, CSC or flow."""
     model = {name: settings.pop(name) for name in MODEL if name in settings}
     sparse = {name: settings.pop(name) for name in CSC if name in settings}
     csc = None if density is None else CSCSettings(density, residual=residual, **sparse)

@@ -7,17 +7,25 @@ import numpy as np
 from refgf.nn.workspace import Workspace
 
 Spec = namedtuple("Spec", "name shape decay size")
-SHAPES = [("b3", (3,), False), ("w3", (5, 4), True), ("empty", (0,), True), ("b2", (1,), False), ("w2", (7, 6), True),
-          ("gamma", (2,), False), ("w1", (13,), True)]  # fmt: skip
+SHAPES = [
+    ("b3", (3,), False),
+    ("w3", (5, 4), True),
+    ("empty", (0,), True),
+    ("b2", (1,), False),
+    ("w2", (7, 6), True),
+    ("gamma", (2,), False),
+    ("w1", (13,), True),
+]
 SPECS = [Spec(name, shape, decay, int(np.prod(shape))) for name, shape, decay in SHAPES]
 N = sum(spec.size for spec in SPECS)  # 81
 BATCH = 8
 
 
 class Prescribed:
-    """Images (N, n) are the samples' gradients: backward puts their sum / global_batch to where gradients belong.
+    """Images (N, n) are the samples' gradients: backward writes their sum / global_batch.
 
-    Bits do not depend on who has which sample when all numbers are dyadic and the batch is a power of two.
+    Bits do not depend on who has which sample when all numbers are dyadic and the batch is a power
+    of two.
     """
 
     def __init__(self, dtype=np.float32, initial=None):
@@ -34,7 +42,8 @@ class Prescribed:
 
     def loss(self, images, labels, global_batch):
         self.statistics = images[:, :3].sum(axis=0)
-        self.logits_gradient = (images.sum(axis=0) / global_batch).astype(self.dtype)  # (N, n) -> (n,)
+        mean = images.sum(axis=0) / global_batch  # (N, n) -> (n,)
+        self.logits_gradient = mean.astype(self.dtype)
         return 0.0
 
     def backward(self, on_ready):
@@ -57,7 +66,7 @@ def scatter(flat, arrays):
 
 
 def samples(step, dyadic=True):
-    """The gradients of a whole batch in this step, (BATCH, n): few bits each, so that sums are exact, or order-sensitive."""
+    """The gradients of a whole batch, (BATCH, n): of few bits, so sums are exact, or not."""
     rng = np.random.default_rng([11, step])
     if dyadic:
         return rng.integers(-8, 9, (BATCH, N)).astype(np.float32)

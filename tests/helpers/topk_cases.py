@@ -9,7 +9,9 @@ FAMILIES = {
     "ties": lambda random, n: random.choice([-2.0, -1.0, 0.0, 1.0, 2.0], n),
     "constant": lambda random, n: np.full(n, -3.0),
     "zeros": lambda random, n: np.zeros(n),
-    "one giant": lambda random, n: np.where(np.arange(n) == n // 2, 1e30, random.standard_normal(n)),
+    "one giant": lambda random, n: np.where(
+        np.arange(n) == n // 2, 1e30, random.standard_normal(n)
+    ),
 }
 
 

@@ -70,7 +70,7 @@ def start(ranks, folder):
 @pytest.mark.long
 @pytest.mark.parametrize("rank", [0, 2])
 def test_a_killed_rank(tmp_path, rank):
-    """All ranks end within 5 seconds, shared memory and folders are removed, the lesson runs again."""
+    """All ranks end within 5 seconds, nothing is left behind, and the lesson runs again."""
     folder = tmp_path / "tmp"
     folder.mkdir()
     program = KILLED.format(lesson=str(LESSON), folder=str(tmp_path), rank=rank)

@@ -70,7 +70,7 @@ def ended(*accuracies):
 
 
 def test_differences_are_paired_and_in_points():
-    """By hand: differences 1, 2, 3 points; mean 2, deviation 1; t with 2 degrees of freedom 4.3027."""
+    """By hand: differences 1, 2, 3 points, mean 2, deviation 1; t (2 degrees of freedom) 4.3027."""
     some, others = ended(0.51, 0.92, 0.33), ended(0.50, 0.90, 0.30)
     mean, half = trials.difference(some, others)
     assert mean == pytest.approx(2) and half == pytest.approx(4.3027 / 3**0.5, rel=1e-4)

@@ -14,9 +14,8 @@ SOLUTIONS = sorted((LESSONS / "solutions").glob("[0-9][0-9]_*.py"))
 def test_solution(solution, monkeypatch):
     monkeypatch.syspath_prepend(str(LESSONS))
     found = runpy.run_path(str(solution)).values()
-    answers = [
-        f for f in found if callable(f) and re.match(r"\d+\. ", getattr(f, "__doc__", None) or "")
-    ]  # in words first
+    docs = [(f, getattr(f, "__doc__", None) or "") for f in found if callable(f)]
+    answers = [f for f, doc in docs if re.match(r"\d+\. ", doc)]
     asked = re.findall(
         r"^    (\d+)\. ",
         (LESSONS / solution.name).read_text().split("NOW CHANGE SOMETHING")[1],

@@ -8,7 +8,7 @@ from refgf.comm.slices import length, slices
 from refgf.machine import threads
 from refgf.machine.trace import TracedComm
 from refgf.papers.jia import doubling, hierarchical
-from refgf.papers.mstopk.topk import HiTopK, TopK, exact_top_k, keep_count, mstopk  # noqa: F401  own.mstopk
+from refgf.papers.mstopk.topk import HiTopK, TopK, exact_top_k, keep_count, mstopk  # noqa: F401
 
 ALGORITHMS = {
     "tree": lambda a: [tree.allreduce],

@@ -135,7 +135,7 @@ def serve(rank: int, library: str, barrier, allreduce, sockets: str) -> None:
 
 
 def serve_open_mpi(sockets: str) -> None:
-    import refgf.launch  # noqa: F401  before MPI starts: what this MPI needs where ranks share cores
+    import refgf.launch  # noqa: F401  before MPI starts: it sets what this MPI needs
 
     # isort: split
     from mpi4py import MPI
