@@ -312,13 +312,15 @@ def limits(run: kit.Run) -> dict:
         )
     run.table(
         [
-            "AlexNet, forward",
-            *(f"flops/byte {b}" for b in batches),
+            "AlexNet",
+            *("flops/byte" if b == 1 else "" for b in batches),
             *nodes,
         ],
         rows,
     )
-    run.say(f"the limits are those with {batches[0]}, {batches[1]} and {batches[2]} images")
+    run.say(
+        f"forward pass; flops/byte and limits with {batches[0]}, {batches[1]}, {batches[2]} images"
+    )
     for name, make in NETWORKS.items():
         times = {
             (n, b): roofline.layer_times(make(), b, node)

@@ -59,7 +59,7 @@ def study(run: kit.Run) -> dict:
                 ]
             )
         run.table(
-            [f"{name}: images/s", *(f"x {f:g}" for f in factors[:: max(1, len(factors) // 4)])],
+            [name, *(f"x {f:g}" for f in factors[:: max(1, len(factors) // 4)])],
             rows,
         )
     batches = [2**k for k in run.quick((3, 9), range(2, 11))]
@@ -81,7 +81,8 @@ def study(run: kit.Run) -> dict:
         f"{name} from {8e-9 * w:.3g} Gbit/s" if w else f"{name} beyond these links"
         for name, w in enough.items()
     )
-    run.say(f"bottleneck is no longer the network at {BASE['batch']} images a rank: {listed}")
+    run.say("images/s, and the bottleneck, with one resource at x times its base")
+    run.say(f"the network stops being the bottleneck at {BASE['batch']} images a rank:\n{listed}")
     return {
         "sweeps": sweeps,
         "map": {"batches": batches, "links": links, "bottlenecks": maps},

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from refgf import ops
-from refgf.exchange.lazy import LazyAllreduce, Theta
+from refgf.exchange.lazy import ONE_CALL, LazyAllreduce
 from refgf.exchange.overlap import AtOnce
 from refgf.exchange.result import UNOBSERVED, StepResult
 
@@ -25,7 +25,7 @@ class Transport:
     """
 
     allreduce: Callable
-    grouping: object = Theta()
+    grouping: object = ONE_CALL
     itemsize: int | None = None
     worker: object = AtOnce()
     checker: object = AtOnce()

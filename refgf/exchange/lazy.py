@@ -54,6 +54,9 @@ class Theta:
         """A rule that names gradients raises ValueError unless it fits `count` of them."""
 
 
+ONE_CALL = Theta()
+
+
 @dataclass(frozen=True)
 class Call:
     """One allreduce: elements start..stop of the pool, issued when gradient `after` was ready."""
@@ -74,7 +77,7 @@ class LazyAllreduce:
     `calls` lists this step's groups. Errors: ValueError for a gradient out of order or missing.
     """
 
-    def __init__(self, pool, allreduce: Callable, grouping=Theta(), itemsize=None) -> None:
+    def __init__(self, pool, allreduce: Callable, grouping=ONE_CALL, itemsize=None) -> None:
         self.grouping = grouping
         self.grouping.check(len(pool.specs))
         self.pool, self.allreduce = pool, allreduce

@@ -30,7 +30,7 @@ from refgf.comm.ring import ring_allreduce
 from refgf.exchange.compressor import Compressed, Compressor
 from refgf.exchange.csc import CSC
 from refgf.exchange.dense import DenseExchange, Transport
-from refgf.exchange.lazy import Theta
+from refgf.exchange.lazy import ONE_CALL
 from refgf.exchange.momentum_correction import BEFORE, CSCSettings
 from refgf.exchange.overlap import AtOnce, CommunicationThread
 from refgf.exchange.result import UNOBSERVED, StepResult
@@ -59,7 +59,7 @@ class GradientFlow:
         *,
         allreduce: Callable = ring_allreduce,
         wire=None,
-        grouping=Theta(),
+        grouping=ONE_CALL,
         csc: CSCSettings | None = None,
         overlap: bool = False,
         observe=UNOBSERVED,

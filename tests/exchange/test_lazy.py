@@ -90,7 +90,10 @@ def test_direct_gives_the_same_bits_for_every_theta(on_ranks, theta, overlapped)
             pool.flat[:] = np.random.default_rng(comm.Get_rank()).standard_normal(pool.flat.size)
             allreduce = direct_allreduce(comm.Dup() if thread else comm)
             worker = CommunicationThread() if thread else AtOnce()
-            run = lambda x: worker.run(allreduce, x)
+
+            def run(x):
+                worker.run(allreduce, x)
+
             step(LazyAllreduce(pool, run, Theta(threshold_bytes)), SIZES)
             worker.wait()
             worker.close()

@@ -13,9 +13,12 @@ from refgf.exchange.overlap import AtOnce, CommunicationThread
 def test_calls_run_in_order_in_another_thread():
     seen = []
     thread = CommunicationThread()
+
+    def note(x):
+        seen.append((x[0], threading.current_thread().name))
+
     for i in range(20):
-        work = lambda x: seen.append((x[0], threading.current_thread().name))
-        thread.run(work, np.array([i]))
+        thread.run(note, np.array([i]))
     assert thread.wait() >= 0
     assert seen == [(i, "communication") for i in range(20)]
     thread.close()
