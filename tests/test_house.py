@@ -48,6 +48,12 @@ def test_the_weekend_is_what_reading_md_says():
     assert total == sum(files.values()) <= WEEKEND
 
 
+def test_readme_says_the_same():
+    total = reading()[1]
+    said = set(re.findall(r"about ([\d,]+) lines", (ROOT / "README.md").read_text()))
+    assert said == {f"{round(total, -2):,}"}
+
+
 def test_little_of_the_core_is_not_in_the_weekend():
     """Otherwise the core could grow beside the list."""
     files, _ = reading()

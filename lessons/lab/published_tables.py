@@ -98,7 +98,7 @@ def rows(run: kit.Run) -> list[dict]:
     run.say("verified, from the papers: compute times, and a and b of 16 GPUs")
     run.say("our assumption: the compute time is divided among the layers in proportion to flops")
     for inputs, comparisons in (
-        ("from the inputs alone", plain),
+        ("from the inputs only", plain),
         ("CALIBRATED, one overhead per cluster", calibrated),
     ):
         counts = summary(comparisons)

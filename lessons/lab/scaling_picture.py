@@ -128,7 +128,7 @@ def draw_rows(axis, rows: list) -> None:
             chosen = [row for row in rows if row["link"] == link]
             measured = [t for row in chosen for t in row["measured_s"]]
             ours = [t for row in chosen for t in row[what]]
-            label = f"{link}, {'from inputs alone' if fill else 'CALIBRATED, one overhead'}"
+            label = f"{link}, {'from inputs only' if fill else 'CALIBRATED, one overhead'}"
             colour_ = {"facecolors": fill, "edgecolors": colour} if fill else {"color": colour}
             axis.scatter(measured, ours, marker=marker, s=25, label=label, **colour_)
     axis.plot([0.2, 1.4], [0.2, 1.4], color="grey", lw=1)
