@@ -65,7 +65,7 @@ def dropout(x, kept, factor: float, out) -> None:
 
 
 def normalize(x, mean, scale, beta, y) -> None:
-    """y <- (x - mean) scale + beta. The difference comes first: x scale + constant would cancel."""
+    """y <- (x - mean) scale + beta. The difference first: x scale + constant loses digits."""
     array_module(x).subtract(x, mean, out=y)
     y *= scale
     y += beta
@@ -115,7 +115,7 @@ def in_windows(x, y, number: int, kernel: int, stride: int):
 
 
 def background(comm):
-    """The communicator of a communication thread. The engine's waits sleep."""
+    """The communicator of a communication thread. In the engine's, waits sleep."""
     return comm
 
 

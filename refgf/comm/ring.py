@@ -12,12 +12,12 @@ sends:
     step 4   slice 0 ->  slice 1 ->  slice 2 ->  slice 3 ->     receiver copies
     step 5   slice 3 ->  slice 0 ->  slice 1 ->  slice 2 ->     receiver copies
 
-Slice s is the left fold over ranks s, s+1, ..., s+p-1 (mod p): ((x_s + x_s+1) + x_s+2) + ...
-The order is part of the answer, because float addition is not associative. All ranks end with the
-same bits.
+Slice s is the left fold over ranks s, s+1, ..., s+p-1 (mod p): ((x[s] + x[s+1]) + x[s+2]) + ...
+The order is part of the answer, because float addition is not associative; with a wire type every
+partial sum is rounded when it is sent. All ranks end with the same bits.
 
 Cost per rank r, empty messages included: 2(p-1) messages and 2n - |slice r+1| - |slice r+2|
-elements, each way; scratch ceil(n/p) elements. The ring is bandwidth-optimal (Patarasuk & Yuan
+elements sent; scratch ceil(n/p) elements. The ring is bandwidth-optimal (Patarasuk & Yuan
 2009), about 2n elements for every p, but it pays 2(p-1) latencies.
 
 Source: GradientFlow (Sun et al. 2019) uses a ring; the algorithm is older than deep learning.

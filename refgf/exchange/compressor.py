@@ -18,8 +18,8 @@ from refgf import ops
 class Compressor(abc.ABC):
     """Base class. GradientFlow makes one by kind(comm, wire=wire), wire being a dtype or None.
 
-    comm has Send, Recv and Sendrecv of flat arrays (`comm/gather.py` has an allgather). Theta
-    counts the pool's bytes, not what is sent.
+    comm has Get_rank, Get_size, Send, Recv and Sendrecv of flat arrays of any type; the function
+    `comm.gather.allgather` makes an allgather of these. Theta counts bytes as if uncompressed.
     """
 
     @abc.abstractmethod

@@ -63,7 +63,7 @@ class TopChunks:
 class Packed:
     """What is sent in one step, laid out like a pool: unit i is flat[offsets[i]:offsets[i + 1]]."""
 
-    specs: list[slice]  # of the gradient pool: the chosen chunks, or in a dense step the tensors
+    specs: list[slice]  # what LazyAllreduce takes for gradients: chosen chunks; if dense, tensors
     offsets: list[int]
     flat: np.ndarray
 

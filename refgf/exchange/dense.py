@@ -75,5 +75,5 @@ class DenseExchange:
         self.transport.checker.run(self._check, x)
 
     def _check(self, x) -> None:
-        finite = ops.unscale(x, 1 / self.loss_scale.scale)  # exact: the scale is a power of two
+        finite = ops.unscale(x, 1 / self.loss_scale.scale)  # exact, unless it underflows
         self._finite = self._finite and finite

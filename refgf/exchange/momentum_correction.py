@@ -6,11 +6,16 @@
     history      h       g + h               h = 0                h = m (g + h)        the optimiser
     none         h       g + h               h = 0                h = g + h            the optimiser
 
-A gradient that waits T steps enters momentum SGD late. In dense training it would have weighed
-1 + m + ... + m^T by then; `none` only adds it up. With `dgc` the sum of everything sent equals
-dense momentum SGD by linearity. Masking (Lin et al. 2018) also clears the momentum of what was just
-sent, but never in a dense step, where u is ordinary momentum. GradientFlow's own formula is not at
-hand; `dgc` is the default by our choice.
+g is this step's gradient, m the momentum factor, u a momentum buffer, v and h residuals.
+
+A gradient that waits T steps enters momentum SGD late. In dense training it would have moved the
+weight by 1 + m + ... + m^T of itself by then; `none` only adds it up. Example, one number, m = 0.5,
+g = 1 and then 0, sent in step 2: dense momentum has moved the weight by 1 + 0.5; `dgc` sends 1.5,
+`none` sends 1. With `dgc` the sum of everything sent equals dense momentum SGD by linearity.
+`history` ages the residual as momentum would have, and leaves momentum to the optimiser. Masking
+(DGC, deep gradient compression, Lin et al. 2018) also clears the momentum of what was just sent,
+but not in a dense step, where u is ordinary momentum. GradientFlow's own formula is not at hand;
+`dgc` is the default by our choice.
 
 Weight decay: with momentum in the residual each rank adds its p-th part of decay * w to the
 gradient, because the exchange sums. Otherwise decay is added to the sums, once for each step since
@@ -114,7 +119,7 @@ class Residual:
         for number in numbers:
             part = self.chunks[number]
             total = packed[at : at + part.stop - part.start]
-            total *= 1 / scale  # exact: a power of two
+            total *= 1 / scale  # a power of two: exact, unless it underflows
             if self.decay and not self.before:
                 kind, xp = total.dtype.type, array_module(total)
                 decays = self.parameters[part] * kind(self.decay * gap[number])

@@ -2,7 +2,8 @@
 
 An *exchange* is what gradients pass through: `ready(i)` for each gradient in order of generation,
 then `finish()`, which returns a `StepResult`. A step is accepted when all sums are finite (CSC:
-and what is not sent) on every rank. A step that is not accepted changes no weight and no state.
+and what is not sent) on every rank. A step that is not accepted changes no weight, no residual,
+velocity or running statistics; only the loss scale and the count of steps.
 """
 
 import contextlib

@@ -41,7 +41,7 @@ class Filters:
 
 
 class Convolution(Layer):
-    """Filters with a bias, or without (bias=False) where a normalisation would cancel it.
+    """Filters with a bias, or without (bias=False) where a normalisation removes it.
 
     input_gradient=False: backward ends with the weight gradient, because images need no gradient.
     """

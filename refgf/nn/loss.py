@@ -7,7 +7,7 @@ from refgf.nn.workspace import Array
 
 
 def softmax_cross_entropy(logits: Array, labels: Array, global_batch: int) -> tuple[float, Array]:
-    """Sum of the samples' cross-entropies over the *global* batch, and its gradient for the logits.
+    """This rank's cross-entropies / samples of *all* ranks, and the gradient for the logits.
 
     logits (N, K), labels (N,) integers below K; N = 0 gives 0. global_batch is the number of
     samples of all ranks, so that the ranks' losses and gradients add up, however uneven the shards.

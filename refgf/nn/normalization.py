@@ -52,7 +52,7 @@ class BatchNorm(Layer):
         return y.reshape(len(x), *self.input_shape)
 
     def statistics(self, x: Array) -> list[Array]:
-        """Mean, variance over n, variance over n - 1, each (C,). E[x^2] - E[x]^2 would cancel."""
+        """Mean, variance over n, variance over n - 1, each (C,). E[x^2] - E[x]^2 loses digits."""
         n = self.pixels(x)
         mean, square = self.xp.empty((2, self.input_shape[2]), np.float64)
 
@@ -127,6 +127,6 @@ class BatchNorm(Layer):
         self.workspace.sum_over_blocks(block_sum, len(x), self.bytes_per_image, out)
 
     def product_sum(self, a: Array, b: Array) -> Array:
-        """Sum of a * b per channel without an array of products. Twice (n, H, W*C) -> (C,)"""
+        """Sum of a * b per channel without an array of products. Two (n, H, W*C) -> (C,)"""
         sums = self.xp.einsum("nhc,nhc->c", a, b, dtype=self.sum_type)  # -> (W*C,)
         return sums.reshape(self.width, -1).sum(axis=0)

@@ -7,8 +7,8 @@ The recurrence of MG-WFBP and of PyDTNN (verified in their code), with one queue
     step            = max(end of computation, end of the last call)
 
     backward   |--fc8--|-----fc7-----|--------fc6--------|--conv5--|--conv4--|...
-    calls              |--fc8--|     |--fc7--|           |------fc6------|--conv5 + conv4--|
-                                                                         ^ waits for fc6's call
+    calls              |--fc8--|     |--fc7--|           |---------fc6---------|--conv5 + conv4--|
+                                                                               ^ waits for fc6
 
 Gradients are [(ready_s, bytes)] in the order of generation: seconds since the start of the step,
 and bytes on the wire. A group is a range of consecutive gradients. T is any function

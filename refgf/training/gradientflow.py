@@ -5,8 +5,8 @@
         for images, labels, global_batch in batches(...):
             loss = flow.step(images, labels, global_batch, rate)
 
-    argument    is                                                      to do without
-    allreduce   ring_allreduce, any schedule, your own `Compressor`     mpi_allreduce
+    argument    is                                                      without it
+    allreduce   ring_allreduce, any collective, your own `Compressor`   comm.native.mpi_allreduce
     wire        the type in which gradients are sent                    None: the pool's own
     overlap     a communication thread                                  False
     grouping    lazy allreduce: wait for more than Theta(bytes)         Theta(0): one by one
