@@ -26,7 +26,7 @@ import os
 import statistics
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +37,10 @@ from refgf.cluster import probe
 from refgf.machine import threads
 from refgf.comm.topology import nodes
 from refgf.machine.trace import TracedComm
+from refgf.comm.native import mpi_allreduce  # noqa: F401  for the lessons
 from refgf.exchange.lazy import Theta
+from kit import claims, regime
+from kit.regime import regime_of
 from kit.words import before_and_after, link_probed, place, seconds
 from kit.words import errors_in_words, number_of_bytes  # noqa: F401  for the lessons
 
@@ -51,6 +54,11 @@ class Timing:
     high_s: float
     repeats: int
 
+    def divided(self, factor: float) -> "Timing":
+        """The same repeats in a time that runs `factor` times faster, the emulated cluster's."""
+        times_s = (t / factor for t in (self.median_s, self.low_s, self.high_s))
+        return Timing(*times_s, self.repeats)
+
     def __str__(self) -> str:
         return f"{seconds(self.median_s)} [{seconds(self.low_s)}..{seconds(self.high_s)}]"
 
@@ -61,10 +69,13 @@ class Run:
     plain    the communicator
     comm     the same communicator with messages and bytes counted (TracedComm)
     options  the parsed arguments
+    regime   the cluster that is emulated, and how many times slower this machine is
     """
 
     def __init__(self, plain, options) -> None:
-        self.plain, self.comm, self.options = plain, TracedComm(linked(plain, options)), options
+        self.plain, self.options, self.regime = plain, options, regime_of(options)
+        self.comm = TracedComm(self.regime.comm(plain))
+        self.native = self.comm.over(lambda comm: plain)  # for MPI's own collectives
         self.rank, self.size = plain.Get_rank(), plain.Get_size()
         self.opaque = False  # has anything been sent that self.comm does not count?
         self.place = place(self.plain, options)
@@ -167,11 +178,23 @@ class Run:
 class Lesson:
     """A lesson script: its arguments, its measurement and its figure.
 
-    probe: measure the link of an emulated cluster first
+    probe   measure the link of an emulated cluster first
+    like    the cluster that is emulated unless --like or the emulated cluster says otherwise
+    claims  what the lesson says you should see: see claims.py
+    picture what the figure shows, in a sentence for those who cannot see it
     """
 
-    def __init__(self, file: str, doc: str, probe: bool = False) -> None:
-        self.file, self.probe = Path(file).resolve(), probe
+    def __init__(
+        self,
+        file: str,
+        doc: str,
+        probe: bool = False,
+        like: str | None = None,
+        claims=(),
+        picture: str = "",
+    ) -> None:
+        self.file, self.probe, self.picture = Path(file).resolve(), probe, picture
+        self.like, self.claims = like, tuple(claims)
         self.name = self.file.stem
         self.parser = argparse.ArgumentParser(
             description=doc,
@@ -199,6 +222,12 @@ class Lesson:
             metavar="RATE,LATENCY",
             help="wait for as long as a link of this rate and latency would take (1gbit,50us)",
         )
+        if like:
+            add(
+                "--like",
+                metavar="NAME",
+                help=f"the cluster that is emulated (default {like}; this-machine: none)",
+            )
         add(
             "--plot",
             action="store_true",
@@ -246,26 +275,30 @@ class Lesson:
             self.parser.print_help = lambda: None
             self.parser.error = leave_after_rank_0
         options = self.parser.parse_args(namespace=argparse.Namespace(lesson=self.name))
+        if self.like and not (options.link or options.like or regime.environment()):
+            options.like = self.like
         options.output = options.output or ROOT / "results" / ("quick" if options.quick else "")
         if options.threads and launch.job.size > 1:
             self.parser.error(
                 f"got --threads {options.threads} under {launch.job.size} ranks of mpiexec; "
                 "wanted threads or MPI ranks; next: leave one of them out"
             )
-        if options.link and "REFGF_CLUSTER" in os.environ:
+        if options.link and regime.environment():
             self.parser.error(
                 f"--link {options.link} on an emulated cluster, which has links; "
                 "next: leave one of them out"
             )
         try:
-            linked(None, options)
+            regime_of(options)
         except ValueError as error:
-            self.parser.error(f"--link: {error}")
+            self.parser.error(str(error))
         return options
 
     def _measure(self, comm, measure, options) -> None:
         run = Run(comm, options)
         run.say(f"{self.name} on {run.size} ranks: {run.place}")
+        if self.like:
+            run.say(run.regime.in_words())
         if run.size == 1:
             run.say(
                 "ONE RANK EXCHANGES NOTHING: all times of exchanges below are noise; "
@@ -275,8 +308,13 @@ class Lesson:
         before, after = before_and_after(self.parser.description)
         run.say(f"\n{before}")
         start_s = time.perf_counter()
-        result = measure(run)
+        result = plain(measure(run))
         took_s = time.perf_counter() - start_s
+        decided = claims.verdicts(self.claims, result) if run.rank == 0 else []
+        if decided:
+            run.section("What you should see, decided by your numbers")
+        for verdict in decided:
+            run.say(f"- {verdict}")
         run.say(f"\n{after}\n\nThis took {took_s:.0f} s.")
         if "REFGF_TRACE_DIR" in os.environ:
             run.comm.save(os.environ["REFGF_TRACE_DIR"], run.opaque)
@@ -291,10 +329,13 @@ class Lesson:
                 "options": given,
                 "machine": machine(options),
                 "measured_with": code_hash(self.file),
+                "regime": run.regime.record(),
+                "verdicts": [asdict(verdict) for verdict in decided],
+                "alt": " ".join([self.picture, *(f"{verdict}." for verdict in decided)]),
             }
             options.output.mkdir(parents=True, exist_ok=True)
             path = options.output / f"{self.name}.json"
-            path.write_text(json.dumps(plain(record | link | result), indent=1) + "\n")
+            path.write_text(json.dumps(plain(record | link) | result, indent=1) + "\n")
 
     def _draw(self, draw, options) -> None:
         import matplotlib
@@ -304,13 +345,18 @@ class Lesson:
         if not path.exists():
             self.parser.error(f"--plot: got no {path}; next: run the lesson once without --plot")
         result = json.loads(path.read_text())
-        figure = draw(result)
         foot = [f"{result['ranks']} ranks, {result['place']}", result["machine"]["cpu"]]
         if "link_probed" in result:
             foot.insert(1, link_probed(result["link_probed"]))
-        figure.text(0.01, 0.005, "; ".join(foot), fontsize=7)
-        figure.savefig(path.with_suffix(".png"), dpi=110)
-        print(f"\nfigure: {path.with_suffix('.png')}\nnumbers: {path}")
+        drawn = draw(result)
+        figures = drawn if isinstance(drawn, dict) else {"": drawn}  # {"theta": figure, ...}
+        print()
+        for name, figure in figures.items():
+            png = path.with_name(f"{self.name}_{name}.png" if name else f"{self.name}.png")
+            figure.text(0.01, 0.005, "; ".join(foot), fontsize=7)
+            figure.savefig(png, dpi=110)
+            print(f"figure: {png}")
+        print(f"numbers: {path}")
 
 
 def leave_after_rank_0(message: str) -> None:
@@ -344,13 +390,3 @@ def threshold_bytes(text: str) -> float:
     except ValueError:
         wanted = "bytes >= 0; next: 0 for eager, 65536, 1e6, inf for one call"
         raise argparse.ArgumentTypeError(f"got {text!r}; wanted {wanted}") from None
-
-
-def linked(comm, options):
-    """comm, or with --link a communicator that waits like that link."""
-    if not options.link:
-        return comm
-    from refgf.machine.link import LinkComm, parse_link
-
-    link = parse_link(options.link)
-    return LinkComm(comm, link) if comm is not None else None

@@ -13,10 +13,23 @@ import kit
 MS = 1e3
 
 
-def frame(title: str, rows: int, columns: int, size: tuple[float, float]):
+# Okabe and Ito's colours, which colour-blind readers can tell apart, each with a marker of its own
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+PREDICTED = "#000000"
+TEXT_POINTS, WIDTH_INCHES = 9, 10
+
+
+def style(number: int) -> dict:
+    """Colour and marker of series number 0, 1, ... At most five series in a panel."""
+    return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
+
+
+def frame(title: str, rows: int, columns: int, size: tuple[float, float] = (WIDTH_INCHES, 5)):
     """A figure with this title. -> (figure, flat list of its axes)"""
     import matplotlib.pyplot as plt
 
+    plt.rcParams.update({"font.size": TEXT_POINTS + 1, "legend.fontsize": TEXT_POINTS})
     figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False)
     figure.suptitle(title)
     return figure, list(axes.flat)
@@ -25,7 +38,7 @@ def frame(title: str, rows: int, columns: int, size: tuple[float, float]):
 def finish(figure, *with_legend):
     """Add legend and grid to these axes; leave room for the line that names the machine."""
     for axis in with_legend:
-        axis.legend(fontsize=8)
+        axis.legend(fontsize=TEXT_POINTS)
         axis.grid(alpha=0.3)
     figure.tight_layout(rect=(0, 0.02, 1, 1))
     return figure
@@ -70,9 +83,33 @@ def against_theta(
             label=f"{name}, predicted",
         )
     for x, note in enumerate(notes):
-        axis.annotate(note, (x, 0.02), xycoords=("data", "axes fraction"), ha="center", fontsize=7)
+        axis.annotate(
+            note, (x, 0.02), xycoords=("data", "axes fraction"), ha="center", fontsize=TEXT_POINTS
+        )
     axis.axhline(MS * compute_s, color="grey", lw=1, label=compute_label)
     axis.set(ylabel="time of a step, ms", ylim=(0, None))
+
+
+def bars(axis, rows: list[dict], scale: float, highlight: int | None = None) -> None:
+    """Draw horizontal bars of timings, first row on top, and a prediction through each.
+
+    rows   {"name", "timing", "predicted_s", "note"}; predicted_s may be None, note is written into
+           the bar
+    scale  from seconds to what the axis shows
+    highlight  the row that is drawn in a stronger colour: the winner
+    """
+    for y, row in enumerate(rows):
+        timing, colour = row["timing"], COLOURS[0 if y == highlight else 5]
+        middle, low, high = (scale * timing[key] for key in ("median_s", "low_s", "high_s"))
+        spread = [[middle - low], [high - middle]]
+        axis.barh(y, middle, xerr=spread, color=colour, capsize=3, height=0.7)
+        axis.annotate(row["note"], (0, y), (5, 0), textcoords="offset points", va="center")
+        if row["predicted_s"] is not None:
+            label = None if axis.get_legend_handles_labels()[1] else "predicted"
+            at = scale * row["predicted_s"]
+            axis.plot(at, y, "D", color=PREDICTED, mfc="white", ms=7, label=label)
+    axis.set_yticks(range(len(rows)), [row["name"] for row in rows])
+    axis.set(ylim=(len(rows) - 0.5, -0.5), xlim=(0, None))
 
 
 def losses(axis, runs: dict, colours: dict) -> None:

@@ -1,21 +1,18 @@
 """The words of the lessons: units, where the ranks are, the docstring before and after a run."""
 
-import json
 import math
-import os
 
 import refgf.launch as launch
+from kit.regime import environment
 from refgf.comm.topology import nodes
 
 
 def before_and_after(doc: str) -> tuple[str, str]:
     """The docstring's text to print before the run (question to prediction), and after it."""
-    before, _, after = doc[doc.index("QUESTION") :].partition("WHAT YOU SHOULD SEE")
-    see, _, change = after.partition("NOW CHANGE SOMETHING")
-    return (
-        before.strip(),
-        f"WHAT YOU SHOULD SEE{see.rstrip()}\n\nNOW CHANGE SOMETHING{change.rstrip()}",
-    )
+    before, title, change = doc[doc.index("QUESTION") :].partition("NOW CHANGE SOMETHING")
+    before, found, see = before.partition("WHAT YOU SHOULD SEE")  # in a lesson without claims
+    see = f"{found}{see.rstrip()}\n\n" if found else ""
+    return before.strip(), f"{see}{title}{change.rstrip()}"
 
 
 def place(comm, options) -> str:
@@ -28,10 +25,11 @@ def place(comm, options) -> str:
             f"one machine that WAITS like a link of {options.link} for each rank "
             "(not a measured network)"
         )
+    if getattr(options, "like", None) not in (None, "this-machine") and not environment():
+        return f"{spread}; links like {options.like} are WAITED for (not a measured network)"
     if options.threads:
         return "threads of one process, no MPI"
-    if "REFGF_CLUSTER" in os.environ:
-        cluster = json.loads(os.environ["REFGF_CLUSTER"])
+    if cluster := environment():
         slow = "".join(f", {name} of {rate}" for name, rate in cluster["slow"].items())
         latency = f", latency {cluster['latency']}" if cluster["latency_s"] else ""
         mtu = f", MTU {cluster['mtu']}" if cluster["mtu"] != 1500 else ""

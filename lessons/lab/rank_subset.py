@@ -21,7 +21,7 @@ def first(run: kit.Run, count: int, function):
     if run.rank < count:
         part = copy.copy(run)
         part.plain, part.size = comm, count
-        part.comm = TracedComm(kit.linked(comm, run.options), shared=run.comm)
+        part.comm = TracedComm(run.regime.comm(comm), shared=run.comm)
         result = function(part)
         run.opaque = run.opaque or part.opaque
     run.on_rank_0(lambda: None)  # sleep until rank 0 arrives

@@ -7,7 +7,7 @@ import platform
 import shutil
 import sys
 
-from refgf.cluster import check, inside, launcher, outside
+from refgf.cluster import capacity, check, inside, launcher, like, outside
 from refgf.cluster.settings import Settings, make_settings
 
 TRY = "next: try -- python lessons/01_ring_allreduce.py"
@@ -30,10 +30,12 @@ def make_parser() -> argparse.ArgumentParser:
     for name, text in (("run", "run an MPI program on the nodes"), ("probe", "measure the links")):
         task = tasks.add_parser(name, help=text, description=text)
         add = task.add_argument
-        add("--nodes", type=int, default=4)
+        add("--nodes", type=int, help="4, or as many as --like says")
         rate_help = "1gbit; node3=200mbit for one link (repeatable)"
         add("--rate", action="append", default=[], help=rate_help)
-        add("--latency", default="0s", help="added to every message between nodes, e.g. 50us")
+        add("--latency", help="added to every message between nodes, e.g. 50us")
+        like_help = f"emulate this cluster, slowed down: {', '.join(like.names())}, or a file"
+        add("--like", metavar="NAME", help=like_help)
         add("--mtu", type=int, default=1500, help="9000: jumbo frames")
         add("--cpus-per-node", type=int, help="whole cores; nodes share them if there are too few")
         if name == "run":
@@ -69,14 +71,24 @@ def main(arguments: list[str]) -> int:
 
 def _start(options: argparse.Namespace) -> int:
     check.require_linux(platform.system())
+    target = like.load(options.like) if options.like else None
     settings = make_settings(
-        options.nodes,
+        options.nodes or (target.nodes if target else 4),
         options.ranks_per_node if options.task == "run" else 1,
-        options.rate,
-        options.latency,
+        options.rate or ([like.usual_rate(target, options.nodes)] if target else []),
+        options.latency or "0s",
         options.mtu,
         options.cpus_per_node,
     )
+    if target:
+        if options.latency:
+            raise ValueError(
+                f"--latency: got {options.latency} with --like {target.name}, which has one; "
+                "wanted one of the two; next: leave --latency out"
+            )
+        settings = like.dilated(settings, target, netem=check.has_netem())
+        if options.rate:
+            capacity.require(settings)
     launcher.cores_of(settings, 0)  # ValueError if there are too few
     mpiexec = launcher.find_mpiexec(options.mpiexec)
     mpi = launcher.family(mpiexec)

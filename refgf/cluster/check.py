@@ -110,6 +110,15 @@ def try_stages(prefix: tuple[str, ...], latency: bool) -> tuple[str | None, str]
     return (missing[0] if missing else None), " ".join(done.stderr.split())
 
 
+def has_netem() -> bool:
+    """Can this machine emulate latency?"""
+    try:
+        unshare_command(latency=True)
+    except CannotRun:
+        return False
+    return True
+
+
 def explain(stage: str, message: str) -> str:
     """Why a stage failed, and the fix."""
     reason = f"{STAGES[stage][1]} ({message or 'no message'})"

@@ -26,6 +26,9 @@ class Settings:
     latency_s: float = 0.0
     mtu: int = 1500
     cpus_per_node: int | None = None
+    like: dict[str, Any] | None = None  # the cluster that is emulated, as in cluster/machines
+    dilation: float = 1.0  # how many times slower than that cluster
+    latency_waited_s: float = 0.0  # latency that the ranks wait for: this kernel has no netem
 
     @property
     def names(self) -> list[str]:
@@ -87,13 +90,21 @@ class Settings:
             "cpus_per_node": self.cpus_per_node,
             "mpi": mpi,
             "node": node,
+            "like": self.like,
+            "dilation": self.dilation,
+            "latency_waited_s": self.latency_waited_s,
         }
 
     def __str__(self) -> str:
         slow = "".join(f", {name} {format_rate(rate)}" for name, rate in self.slow.items())
         latency = f", latency {format_time(self.latency_s)}" if self.latency_s else ""
         link = f"link {format_rate(self.rate)}{slow}{latency}, MTU {self.mtu}"
-        return f"{self.nodes} nodes x {self.ranks_per_node} ranks, {link}"
+        text = f"{self.nodes} nodes x {self.ranks_per_node} ranks, {link}"
+        if not self.like:
+            return text
+        waited = f"; ranks wait {format_time(self.latency_waited_s)} for each message between nodes"
+        waited = waited if self.latency_waited_s else ""
+        return f"{text}{waited}; like {self.like['name']}, {self.dilation:.4g} times slower"
 
 
 def make_settings(

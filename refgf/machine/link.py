@@ -18,6 +18,7 @@ delayed, because they are control and not data.
 
 import threading
 import time
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -38,12 +39,17 @@ def parse_link(text: str) -> Link:
 
 
 class LinkComm:
-    """Wraps a communicator. Blocking messages take the link's time; MPI's collectives raise."""
+    """Wraps a communicator. Blocking messages take the link's time; MPI's collectives raise.
 
-    def __init__(self, comm, link: Link, line: "_Line | None" = None) -> None:
+    near: ranks of the same node, whose messages do not cross the link
+    """
+
+    def __init__(
+        self, comm, link: Link, near: Collection[int] = (), line: "_Line | None" = None
+    ) -> None:
         self._comm, self.link, self.host_only = comm, link, getattr(comm, "host_only", False)
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
-        self._line = line or _Line()
+        self._near, self._line = frozenset(near), line or _Line()
 
     def Get_rank(self) -> int:
         return self.rank
@@ -52,7 +58,7 @@ class LinkComm:
         return self.size
 
     def Send(self, buf: np.ndarray, dest: int, tag: int = 0) -> None:
-        self._line.wait(self.link, buf.nbytes, dest)
+        self._wait(buf, dest)
         self._comm.Send(buf, dest, tag)
 
     def Recv(self, buf: np.ndarray, source: int, tag: int = 0) -> None:
@@ -67,8 +73,12 @@ class LinkComm:
         source: int | None = None,
         recvtag: int = 0,
     ) -> None:
-        self._line.wait(self.link, sendbuf.nbytes, dest)
+        self._wait(sendbuf, dest)
         self._comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag)
+
+    def _wait(self, buf: np.ndarray, dest: int) -> None:
+        if dest not in self._near:
+            self._line.wait(self.link, buf.nbytes, dest)
 
     def Barrier(self) -> None:
         self._comm.Barrier()
@@ -84,7 +94,11 @@ class LinkComm:
 
     def Dup(self) -> "LinkComm":
         """A duplicate shares this rank's link: their messages queue behind each other."""
-        return LinkComm(self._comm.Dup(), self.link, self._line)
+        return self.over(lambda comm: comm.Dup())
+
+    def over(self, wrap: Callable) -> "LinkComm":
+        """A LinkComm over wrap(the wrapped communicator) that shares this rank's link."""
+        return LinkComm(wrap(self._comm), self.link, self._near, self._line)
 
     def Free(self) -> None:
         self._comm.Free()

@@ -77,7 +77,7 @@ def test_a_send_queues_behind_the_one_before(clock):
     comm = Recorder(clock)
     line = LinkComm(comm, LINK)._line
     line._free_s = 100.0 + 0.5  # a duplicate's message occupies the line for another half second
-    LinkComm(comm, LINK, line).Send(bytes_(1000), 1)
+    LinkComm(comm, LINK, line=line).Send(bytes_(1000), 1)
     assert comm.calls[0][-1] == pytest.approx(100.0 + 0.5 + 1e-3 + 1e-3, abs=2e-6)
 
 

@@ -1,0 +1,89 @@
+"""What a lesson says you should see, as data: each claim is decided by the numbers of the run.
+
+    CLAIMS = (
+        Claim(
+            "Overlap shortens the step of eager calls.",
+            lambda r: (r["overlapped"], "<", r["sequential"]),
+            unless="computing that shares the cores with the exchange",
+        ),
+    )
+    lesson = kit.Lesson(__file__, __doc__, claims=CLAIMS)
+
+The function gets the lesson's result as the JSON holds it and returns the comparison: a value, one
+of < and >, another value, and if wanted a factor by which the first must be below or above. A value
+is a number, or a timing {"median_s", "low_s", "high_s"}, whose spread decides what is noise:
+
+    holds               the medians compare as the claim says, by the factor, beyond the noise
+    within noise        the spreads overlap
+    does not hold here  the medians compare otherwise; `unless` says what decides
+
+None instead of a comparison: this run has not measured it. A test evaluates all claims on the
+committed figures, so a sentence and its figure cannot disagree.
+"""
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+HOLDS, NOISE, FAILS, NOT_MEASURED = "holds", "within noise", "does not hold here", "not measured"
+RELATIONS = {"<": operator.lt, ">": operator.gt}
+REVERSED = {"<": ">", ">": "<"}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence, what decides it, and why it may not hold elsewhere.
+
+    expected: the verdict on the committed figure. FAILS is for a technique's losing scene that the
+    sentence states the other way round elsewhere; NOISE for a tie.
+    """
+
+    text: str
+    compare: Callable[[dict], tuple | None]
+    unless: str
+    expected: str = HOLDS
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The decision on one claim. ratio: larger over smaller median; None if not measured."""
+
+    text: str
+    verdict: str
+    ratio: float | None = None
+    reason: str = ""
+
+    def __str__(self) -> str:
+        by = "" if self.ratio is None else f" (x {self.ratio:.3g})"
+        reason = f"; what decides: {self.reason}" if self.verdict == FAILS else ""
+        return f"{self.verdict}{by}: {self.text}{reason}"
+
+
+def decide(claim: Claim, result: dict, reverse: bool = False) -> Verdict:
+    """The verdict on a claim. reverse: with its relation turned round, for the test of the test."""
+    compared = claim.compare(result)
+    if compared is None:
+        return Verdict(claim.text, NOT_MEASURED)
+    left, relation, right, *factor = compared
+    relation = REVERSED[relation] if reverse else relation
+    factor = factor[0] if factor else 1.0
+    (low, middle, high), (least, centre, most) = spread(left), spread(right)
+    ratio = max(middle, centre) / min(middle, centre) if min(middle, centre) > 0 else float("inf")
+    limit = [factor * x for x in (least, centre, most)]
+    if high >= limit[0] and low <= limit[2] and (low, limit[0]) != (high, limit[2]):
+        return Verdict(claim.text, NOISE, ratio)
+    holds = RELATIONS[relation](middle, limit[1]) or (middle == limit[1] and factor != 1.0)
+    return Verdict(claim.text, HOLDS if holds else FAILS, ratio, claim.unless)
+
+
+def spread(value: Any) -> tuple[float, float, float]:
+    """(low, median, high) of a number or of a timing."""
+    if isinstance(value, dict):
+        return value["low_s"], value["median_s"], value["high_s"]
+    return (float(value),) * 3
+
+
+def verdicts(claims, result: dict) -> list[Verdict]:
+    """One verdict for each claim, on a result as the JSON holds it."""
+    return [decide(claim, result) for claim in claims]

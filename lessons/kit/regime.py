@@ -1,0 +1,110 @@
+"""Where a lesson is measured: this machine as it is, or like a named cluster, slowed down.
+
+    regime = regime_of(options)
+    regime.like         the cluster that is emulated (refgf.cluster.like.Like); None: this machine
+    regime.dilation     how many times slower than that cluster
+    regime.comm(plain)  the communicator on which the exchange is measured
+
+The emulated cluster (python -m refgf.cluster run --like NAME) says through the environment what it
+is. Without one, --like NAME waits for messages as the dilated links would: see machine/link.py.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+
+from refgf.cluster import like as clusters
+from refgf.comm.topology import nodes
+from refgf.machine.link import LinkComm, parse_link
+from refgf.machine.units import format_rate, format_time, parse_rate
+from refgf.predict.cost import Link
+
+WAITED_RATE, QUICK_RATE = "1gbit", "4gbit"  # of the links that are waited for
+
+
+@dataclass(frozen=True)
+class Regime:
+    """waited: the link that this process waits for; None: there is a real one."""
+
+    like: clusters.Like | None = None
+    dilation: float = 1.0
+    waited: Link | None = None
+
+    def comm(self, plain):
+        """`plain`, or a communicator whose messages between nodes take the waited time too."""
+        if self.waited is None:
+            return plain
+        if not self.waited.beta_s_per_byte:  # the cluster's links are real, their latency is not
+            rank = plain.Get_rank()
+            near = next(group for group in nodes(plain) if rank in group)
+            return LinkComm(plain, self.waited, near)
+        return LinkComm(plain, self.waited)
+
+    def link(self, plain=None) -> Link | None:
+        """The link between nodes in this machine's time, as it should be; None if unknown."""
+        if self.waited is not None and self.waited.beta_s_per_byte:
+            return self.waited
+        cluster = environment()
+        if not cluster:
+            return None
+        latency_s = cluster["latency_s"] + cluster["latency_waited_s"]
+        return Link(latency_s, 1 / cluster["rate_bytes_per_s"])
+
+    def record(self) -> dict:
+        """What the lesson's JSON says of it."""
+        if self.like is None:
+            return {"like": clusters.HERE, "dilation": 1.0}
+        return {"like": self.like.name, "dilation": self.dilation, "cluster": self.like.data}
+
+    def in_words(self) -> str:
+        """One sentence for the head of the lesson's output."""
+        if self.like is None:
+            return "this machine as it is: ranks compute for real"
+        how = "computing is slept"
+        if self.waited is not None:
+            link = self.waited
+            what = f"latency of {format_time(link.alpha_s)}"
+            if link.beta_s_per_byte:
+                what = f"link of {format_rate(1 / link.beta_s_per_byte)} and {what}"
+            how += f", and a {what} is waited for"
+        return f"like {self.like}, {self.dilation:.4g} times slower; {how}"
+
+
+def environment() -> dict:
+    """What the emulated cluster tells its ranks; {} outside one."""
+    return json.loads(os.environ.get("REFGF_CLUSTER", "{}"))
+
+
+def regime_of(options) -> Regime:
+    """The regime that --like, --link and the emulated cluster ask for. ValueError if they clash."""
+    asked, cluster = getattr(options, "like", None), environment()
+    if options.link:
+        if asked:
+            raise ValueError(
+                f"--link {options.link}: got --like {asked} too; wanted one of the two; "
+                "next: leave --like out"
+            )
+        return Regime(waited=parse_link(options.link))
+    if cluster:
+        return on_cluster(cluster, asked)
+    like = clusters.load(asked) if asked else None
+    if like is None:
+        return Regime()
+    rate = QUICK_RATE if options.quick else WAITED_RATE
+    factor = like.rate / min(like.rate, parse_rate(rate))
+    link = Link(factor * like.latency_s, factor / like.rate)
+    return Regime(like, factor, link)
+
+
+def on_cluster(cluster: dict, asked: str | None) -> Regime:
+    data = cluster.get("like")
+    if asked and asked != (data["name"] if data else clusters.HERE):
+        raise ValueError(
+            f"--like {asked}: got an emulated cluster like {data['name'] if data else 'no other'}; "
+            f"wanted the same; next: python -m refgf.cluster run --like {asked} -- ..."
+        )
+    if not data:
+        return Regime()
+    waited_s = cluster["latency_waited_s"]
+    like = clusters.parse(data, data["name"])
+    return Regime(like, cluster["dilation"], Link(waited_s, 0.0) if waited_s else None)

@@ -1,0 +1,154 @@
+"""GradientFlow around a virtual accelerator: the full-size networks of the papers, time dilated.
+
+with virtual.flow(run, "alexnet", overlap=True, wire=np.float16) as stack:
+    timing = virtual.time_steps(run, stack, count)
+off = virtual.without_exchange(run, "alexnet", count)          the same step, nothing sent
+work_s = virtual.own_work(run, "alexnet", ...)                 the processor's work in a step
+ready, compute_s = virtual.ready(run, "alexnet")               for predictions
+
+Times are this machine's; run.cluster_time(t) divides them by the dilation.
+"""
+
+import time
+from functools import partial
+
+import numpy as np
+
+import kit
+from kit import images
+from refgf.comm.ring import ring_allreduce
+from refgf.exchange.result import StepResult
+from refgf.machine.accelerator import InstantComm, Pace, VirtualNetwork
+from refgf.nn.layers import TensorSpec
+from refgf.papers.scaling.workloads import alexnet, resnet50
+from refgf.training.gradientflow import GradientFlow
+from refgf.training.sgd import MomentumSGD
+from refgf.training.step import replica, train_step
+
+FULL = {"alexnet": alexnet, "resnet50": resnet50}
+QUICK = {"alexnet": partial(alexnet, width=1 / 8), "resnet50": partial(alexnet, width=1 / 8)}
+MODEL = ("half_weights", "loss_scale", "momentum", "when")
+WARMUP = 1  # the first step allocates
+AT_ONCE = 1e-6  # of the pace: nothing is slept
+NOTHING = np.empty((0, 1), np.float32), np.empty(0, np.int64), 1  # images, labels, global batch
+
+
+def workload(run: kit.Run, name: str):
+    """The shapes of the network; with --quick those of a small AlexNet."""
+    return run.quick(QUICK, FULL)[name]()
+
+
+def pace(run: kit.Run, name: str) -> Pace:
+    """When an accelerator of the emulated cluster has computed each gradient, dilated."""
+    shapes = workload(run, name)
+    _, step_s = run.regime.like.step_s(name)
+    step_s *= shapes.step_flops / FULL[name]().step_flops
+    forward_s = step_s * shapes.forward_flops / shapes.step_flops
+    ready_s = tuple(t for t, _ in shapes.gradients(step_s - forward_s, forward_s))
+    return Pace(forward_s, ready_s, step_s).dilated(run.regime.dilation)
+
+
+def ready(run: kit.Run, name: str):
+    """([(ready_s, elements)], seconds of computing) of a step, as predict.timeline takes them."""
+    when = pace(run, name)
+    sizes = [tensor.elements for tensor in workload(run, name).tensors]
+    return list(zip(when.ready_s, sizes)), when.end_s
+
+
+def real_norms(run: kit.Run, data, chunks: int) -> np.ndarray:
+    """Mean |g| of each of `chunks` equal chunks of a real network's pool, after one backward. (C,)
+
+    A full-size pool with these norms is as uneven as that of the small network, chunk by chunk.
+    """
+    real = images.model(run, data)
+    real.network.loss(*next(iter(images.steps(run, data, 1))))
+    real.network.backward(lambda i: None)
+    flat = np.abs(real.gradients.flat)  # (n,)
+    edges = np.linspace(0, flat.size, min(chunks, flat.size) + 1).astype(int)
+    return np.add.reduceat(flat, edges[:-1]) / np.diff(edges)  # (C,)
+
+
+def model(run: kit.Run, name: str, norms=None, momentum: float = 0.9, when=None, **more):
+    """A replica with the tensors of this network, whose computing is slept. when: its Pace."""
+    specs = [
+        TensorSpec(tensor.name, tensor.shape, tensor.name.endswith("weight"))
+        for tensor in workload(run, name).tensors
+    ]
+    network = VirtualNetwork(specs, when or pace(run, name), norms, seed=run.rank)
+    return replica(network, partial(MomentumSGD, momentum=momentum), **more)
+
+
+def flow(run: kit.Run, name: str, *, norms=None, allreduce=ring_allreduce, comm=None, **arguments):
+    """GradientFlow around a virtual accelerator.
+
+    MPI's own call runs on the plain communicator: it cannot wait for a latency.
+    """
+    more = {key: arguments.pop(key) for key in MODEL if key in arguments}
+    if comm is None:
+        comm = run.native if allreduce is kit.mpi_allreduce else run.comm
+    replica_ = model(run, name, norms, **more)
+    return GradientFlow(comm, replica_, allreduce=allreduce, **arguments)
+
+
+def seconds_of_steps(run: kit.Run, stack, count: int, rate: float = 0.0) -> list[float]:
+    """This rank's seconds of each step after the warm-up. CSC's first step is dense."""
+    mine, warmup = [], WARMUP + bool(stack.csc)
+    for _ in range(warmup + count):
+        run.plain.Barrier()
+        start_s = time.perf_counter()
+        stack.step(*NOTHING, rate=rate)
+        mine.append(time.perf_counter() - start_s)
+    return mine[warmup:]
+
+
+def time_steps(run: kit.Run, stack, count: int) -> kit.Timing:
+    """The Timing of steps after the warm-up."""
+    return run.slowest(seconds_of_steps(run, stack, count))
+
+
+def own_work(run: kit.Run, name: str, count: int = 2, **arguments) -> float:
+    """Seconds of the processor's own work in a step of this stack: nothing slept, no network.
+
+    Casts, additions, packing, choosing, the update, and writing the gradients (`idle_work`). All
+    ranks work at once, because they share the cores.
+    """
+    comm = InstantComm(run.rank, run.size)
+    if arguments.get("allreduce") is kit.mpi_allreduce:
+        arguments["allreduce"] = ring_allreduce
+    at_once = pace(run, name).dilated(AT_ONCE)
+    with flow(run, name, comm=comm, when=at_once, **arguments) as stack:
+        return time_steps(run, stack, count).median_s
+
+
+def idle_work(run: kit.Run, name: str, count: int = 2, **more) -> tuple[float, float]:
+    """(seconds of writing the gradients, which sleeps hide; seconds of the update)."""
+    replica_ = model(run, name, when=pace(run, name).dilated(AT_ONCE), **more)
+    update = partial(replica_.update, 0.0, StepResult())
+    update_s = run.time(update, count).median_s
+    both_s = without_exchange_of(run, replica_, count).median_s
+    return max(0.0, both_s - update_s), update_s
+
+
+class NoExchange:
+    """An exchange that sends nothing."""
+
+    def ready(self, index: int) -> None:
+        pass
+
+    def finish(self) -> StepResult:
+        return StepResult()
+
+
+def without_exchange(run: kit.Run, name: str, count: int, **more) -> kit.Timing:
+    """The Timing of a step in which nothing is sent; the update is included."""
+    return without_exchange_of(run, model(run, name, **more), count)
+
+
+def without_exchange_of(run: kit.Run, replica_, count: int) -> kit.Timing:
+    mine = []
+    for _ in range(WARMUP + count):
+        run.plain.Barrier()
+        start_s = time.perf_counter()
+        train_step(replica_, NoExchange(), *NOTHING, rate=0.0)
+        mine.append(time.perf_counter() - start_s)
+    return run.slowest(mine[WARMUP:])
