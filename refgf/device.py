@@ -7,13 +7,17 @@ import importlib
 import math
 import sys
 import threading
+from types import ModuleType
+from typing import Any
 
 import numpy
+
+Array = numpy.ndarray  # or cupy.ndarray
 
 _thread = threading.local()  # each thread's own stream
 
 
-def module(name: str):
+def module(name: str) -> ModuleType:
     """The array library for "cpu" (NumPy) or "gpu" (CuPy)."""
     if name not in ("cpu", "gpu"):
         raise ValueError(f"device: got {name!r}; wanted 'cpu' or 'gpu'; next: 'cpu'")
@@ -24,7 +28,7 @@ def module(name: str):
         raise ValueError(f"device: {got}; next: pip install 'refgf[gpu]', or use 'cpu'") from error
 
 
-def array_module(x):
+def array_module(x: Array) -> ModuleType:
     """The library that made the array x: numpy or cupy."""
     return numpy if isinstance(x, numpy.ndarray) else sys.modules["cupy"]
 
@@ -33,7 +37,7 @@ def is_device(x) -> bool:
     return array_module(x) is not numpy
 
 
-def resized(store: dict, key, shape: tuple, dtype, xp):
+def resized(store: dict, key: Any, shape: tuple, dtype: Any, xp: ModuleType) -> Array:
     """Uninitialised memory of this shape: one flat buffer per key and dtype, which only grows."""
     size, key = math.prod(shape), (key, numpy.dtype(dtype))
     if key not in store or store[key].size < size:
@@ -60,7 +64,7 @@ def select(local_rank: int) -> int:
     return number
 
 
-def mark(x):
+def mark(x: Array) -> Any:
     """An event after everything queued on x's current stream; waiting sleeps. None for NumPy."""
     if not is_device(x):
         return None

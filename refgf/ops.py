@@ -10,9 +10,11 @@ Callers write `ops.cast(x, out)`, so the function is looked up at each call. `im
 compares all of them. This module is the definition: to understand a result, forget the engine.
 """
 
+from typing import Any
+
 import numpy as np
 
-from refgf.device import array_module, resized, synchronize
+from refgf.device import Array, array_module, resized, synchronize
 
 
 def cast(x, out) -> None:
@@ -107,14 +109,14 @@ def to_winners(dy, winner, dx, kernel: int, stride: int) -> None:
         pixels += array_module(dy).where(winner == number, dy, dy.dtype.type(0))
 
 
-def in_windows(x, y, number: int, kernel: int, stride: int):
+def in_windows(x: Array, y: Array, number: int, kernel: int, stride: int) -> Array:
     """A view: value `number`, row by row, of every window. (n, H, W, C) -> (n, OH, OW, C)"""
     (i, j), (_, rows, columns, _) = divmod(number, kernel), y.shape
     down = slice(i, i + stride * (rows - 1) + 1, stride)
     return x[:, down, j : j + stride * (columns - 1) + 1 : stride]
 
 
-def background(comm):
+def background(comm: Any) -> Any:
     """The communicator of a communication thread. In the engine's, waits sleep."""
     return comm
 
@@ -131,7 +133,7 @@ class Buffers:
         self.direct = self.wire == x.dtype  # MPI may read and write x itself
         self._scratch = {} if scratch is None else scratch
 
-    def outgoing(self, view):
+    def outgoing(self, view: Array) -> Array:
         """The slice view (k,) in the wire type."""
         if not self.direct:
             out = self._memory("outgoing", view.size)
@@ -140,12 +142,12 @@ class Buffers:
         synchronize(self.x)  # MPI does not know streams
         return view
 
-    def incoming(self, n: int):
+    def incoming(self, n: int) -> Array:
         """Memory (n,) in the wire type for what arrives; the next call overwrites it."""
         synchronize(self.x)  # a queued kernel may still read this memory
         return self._memory("incoming", n)
 
-    def arrived(self, buffer):
+    def arrived(self, buffer: Array) -> Array:
         """What arrived in `incoming` memory, where x lives."""
         return buffer
 

@@ -29,8 +29,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from refgf.comm.slices import chunks
-from refgf.device import array_module
+from refgf.device import Array, array_module
 from refgf.exchange.chunk_choice import Density, add_norms
+from refgf.exchange.pool import Pool
 
 FORMS = ("dgc", "dgc_masked", "history", "none")
 BEFORE = ("dgc", "dgc_masked")  # momentum and decay happen before the exchange
@@ -77,7 +78,7 @@ class Residual:
         magnitude = array_module(sent).absolute(sent)
         add_norms(self.norms, magnitude, part.start, self.chunk)
 
-    def sends(self, part: slice):
+    def sends(self, part: slice) -> Array:
         """What these elements send if their chunk is chosen: a of the table."""
         g = self.pool.flat[part]
         if self.before:
@@ -162,7 +163,7 @@ class CSCSettings:
         return {name: str(getattr(self, name)) for name in ("density", "form", "chunk", "after")}
 
 
-def decay_mask(pool):
+def decay_mask(pool: Pool) -> Array:
     """(n,) bool: does weight decay apply to this element? Not to biases and normalisation."""
     mask = array_module(pool.flat).zeros(pool.flat.size, bool)
     for index, spec in enumerate(pool.specs):

@@ -7,6 +7,7 @@ velocity or running statistics; only the loss scale and the count of steps.
 """
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -27,11 +28,11 @@ class StepResult:
 class Unobserved:
     """The observer that records nothing; `refgf.machine.timeline.Timeline` is one that does."""
 
-    def span(self, lane: str, name: str):
+    def span(self, lane: str, name: str) -> contextlib.AbstractContextManager:
         """with observe.span("compute", "FORWARD"): ..."""
         return contextlib.nullcontext()
 
-    def watched(self, allreduce, itemsize: int | None = None):
+    def watched(self, allreduce: Callable, itemsize: int | None = None) -> Callable:
         """The same Allreduce, each call recorded. itemsize: bytes of one number on the wire."""
         return allreduce
 

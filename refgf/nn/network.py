@@ -97,7 +97,9 @@ class Network:
                 observe(layer.name, "forward")
         return x  # (N, num_classes)
 
-    def loss(self, images: Array, labels, global_batch: int, observe: Observe | None = None):
+    def loss(
+        self, images: Array, labels, global_batch: int, observe: Observe | None = None
+    ) -> float:
         """`softmax_cross_entropy` of images (N, H, W, C), which must not change before backward.
 
         labels (N,) integers below num_classes; N = 0 gives 0. global_batch: the samples of all

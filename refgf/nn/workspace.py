@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from refgf.device import resized
+from refgf.device import Array, resized
 
-Array = np.ndarray  # or cupy.ndarray
+__all__ = ["Array", "Workspace", "cut"]
 CACHE_BYTES = 5 << 20  # scratch of one block; above a core's own L2, below its share of L3
 
 

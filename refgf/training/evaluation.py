@@ -1,7 +1,7 @@
 """How many held-out samples a network gets right, counted by all ranks together."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -28,7 +28,7 @@ def evaluate_together(network, dataset, comm, allreduce: Callable, batch=64) -> 
 
 
 @contextlib.contextmanager
-def averaged_statistics(network, allreduce, size: int):
+def averaged_statistics(network, allreduce: Callable, size: int) -> Iterator[None]:
     """Within, running mean and variance are averages over all ranks; then each rank's own again."""
     own = [array.copy() for array in network.running]
     for array in network.running:

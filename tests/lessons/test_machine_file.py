@@ -66,7 +66,7 @@ def test_predictions_for_another_machine(tmp_path):
     ready = ready_of(alexnet(), machine_file.BATCH.values[0], machine_file.V100_RATE.values[0])
     lazy = stack(np.inf)[2]
     predicted = best_theta_step(ready, lazy, given.lines[8])
-    assert found[lazy.name][8] == 8 * scaling_efficiency(predicted) / 100
+    assert found[lazy.name][8] == scaling_efficiency(predicted)
 
 
 def test_missing_and_invalid_files(tmp_path):

@@ -35,11 +35,11 @@ def arguments(folder, *more):
 
 def learned(folder):
     """{name: (hash of the parameters, loss and accuracy of each epoch)}"""
-    (place,) = json.loads((folder / f"{LESSON.stem}.json").read_text())["places"].values()
+    learning = json.loads((folder / f"{LESSON.stem}.json").read_text())["learning"]
     found = {}
-    for name in ("dense", "CSC"):
-        kind = place["learning"][name]
-        found[name] = kind["parameters"], [(row["loss"], row["accuracy"]) for row in kind["epochs"]]
+    for name, (rows,) in learning["runs"].items():
+        epochs = [(row["loss"], row["accuracy"]) for row in rows]
+        found[name] = learning["parameters"][name], epochs
     return found
 
 

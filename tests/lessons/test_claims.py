@@ -1,0 +1,87 @@
+"""Claims: what decides them, and that those of the committed figures hold as their text says."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from kit import claims
+from kit.claims import FAILS, HOLDS, NOISE, NOT_MEASURED, Claim
+
+ROOT = Path(__file__).resolve().parents[2]
+LESSONS = sorted((ROOT / "lessons").glob("[0-9][0-9]_*.py"))
+
+
+def timing(low, median, high):
+    return {"low_s": low, "median_s": median, "high_s": high}
+
+
+@pytest.mark.parametrize(
+    "compared, verdict",
+    [
+        ((1, "<", 2), HOLDS),
+        ((2, "<", 1), FAILS),
+        ((2, ">", 1), HOLDS),
+        ((1, "<", 2, 0.6), HOLDS),
+        ((1, "<", 2, 0.4), FAILS),
+        ((timing(1, 2, 3), "<", timing(4, 5, 6)), HOLDS),
+        ((timing(1, 2, 4), "<", timing(4, 5, 6)), NOISE),
+        ((timing(4, 5, 6), "<", timing(1, 2, 4)), NOISE),
+        ((timing(4, 5, 6), "<", timing(1, 2, 3)), FAILS),
+        ((timing(-1, 1, 3), ">", 0), NOISE),
+        ((timing(1, 2, 3), ">", 0), HOLDS),
+        ((1, "<", 1), FAILS),
+        (None, NOT_MEASURED),
+    ],
+)
+def test_decided_by_the_numbers(compared, verdict):
+    claim = Claim("a is below b", lambda result: compared, "the weather")
+    decided = claims.decide(claim, {})
+    assert decided.verdict == verdict
+    assert ("the weather" in str(decided)) == (verdict == FAILS)
+
+
+def test_the_ratio_is_of_the_medians():
+    claim = Claim("", lambda r: (timing(1, 2, 3), "<", timing(7, 8, 9)), "")
+    assert claims.decide(claim, {}).ratio == 4
+
+
+def module_of(lesson):
+    spec = importlib.util.spec_from_file_location(f"lesson_{lesson.stem}", lesson)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module", params=LESSONS, ids=lambda file: file.stem)
+def claimed(request):
+    """(claims of a lesson, its committed figure)"""
+    lesson = request.param
+    path = ROOT / "figures" / f"{lesson.stem}.json"
+    found = getattr(module_of(lesson), "CLAIMS", ())
+    if not found:
+        pytest.skip("no claims yet")
+    return found, json.loads(path.read_text())
+
+
+def test_claims_hold_on_the_committed_figure(claimed):
+    found, result = claimed
+    for claim in found:
+        decided = claims.decide(claim, result)
+        assert decided.verdict == claim.expected, str(decided)
+
+
+def test_verdicts_in_the_json_are_those_of_its_numbers(claimed):
+    found, result = claimed
+    wanted = [(v.text, v.verdict) for v in claims.verdicts(found, result)]
+    assert [(v["text"], v["verdict"]) for v in result["verdicts"]] == wanted
+
+
+def test_a_reversed_claim_is_noticed(claimed):
+    """The test above can fail: with its relation reversed, a claim that holds does not."""
+    found, result = claimed
+    for claim in found:
+        if claim.expected == HOLDS:
+            reversed_ = claims.decide(claim, result, reverse=True)
+            assert reversed_.verdict != HOLDS, claim.text
