@@ -92,6 +92,15 @@ def test_receiving_adds_no_time(clock):
     assert comm.calls == [("Recv", 1, 3, 100.0)]
 
 
+def test_messages_inside_a_node_do_not_wait(clock):
+    comm = Recorder(clock)
+    linked = LinkComm(comm, LINK, near=[0, 1]).over(lambda inner: inner)
+    linked.Send(bytes_(1000), 1)
+    assert comm.calls[-1][-1] == 100.0
+    linked.Send(bytes_(1000), 2)
+    assert comm.calls[-1][-1] == pytest.approx(100.0 + 2e-3, abs=2e-6)
+
+
 def test_proc_null_is_free(clock):
     comm = Recorder(clock)
     LinkComm(comm, LINK).Sendrecv(bytes_(10**6), -1, 0, bytes_(1), 1, 0)
@@ -139,8 +148,8 @@ def test_a_ring_on_a_link_takes_at_least_its_model_and_sums_right(on_ranks):
 class NoLatency(LinkComm):
     """Seeded mistake: no alpha."""
 
-    def __init__(self, comm, link, line=None):
-        super().__init__(comm, Link(0.0, link.beta_s_per_byte), line)
+    def __init__(self, comm, link, near=(), line=None):
+        super().__init__(comm, Link(0.0, link.beta_s_per_byte), near, line)
 
 
 def test_a_link_without_latency_is_detected():
