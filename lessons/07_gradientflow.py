@@ -244,6 +244,9 @@ if __name__ == "__main__":
         "--resume", action="store_true", help="continue the training of these checkpoints"
     )
     lesson.argument(
+        "--pairs", type=kit.positive, metavar="N", help="trainings, dense and sparse (2; --full 10)"
+    )
+    lesson.argument(
         "--accuracy",
         type=float,
         default=90.0,

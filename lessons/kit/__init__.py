@@ -90,8 +90,8 @@ class Run:
 
     def table(self, header: list[str], rows: list[list]) -> None:
         """Print rows under a header, right-aligned columns."""
-        if self.options.link:
-            self.say(f"[waits like a link of {self.options.link}: not a network]")
+        if self.regime.links_are_waited_for:
+            self.say(f"[waits like a link of {self.regime.waited_in_words}: not a network]")
         cells = [header] + [[str(cell) for cell in row] for row in rows]
         widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
         for row in cells:
@@ -166,8 +166,8 @@ class Run:
         return self.plain.allgather(x)
 
     def mpi_allreduce(self):
-        """MPI's own Allreduce as an `Allreduce`; None with --threads and --link."""
-        if self.options.threads or self.options.link:
+        """MPI's own Allreduce as an `Allreduce`; None on threads and where links are waited for."""
+        if self.options.threads or self.regime.links_are_waited_for:
             return None
         from mpi4py import MPI
 

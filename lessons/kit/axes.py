@@ -103,7 +103,8 @@ def bars(axis, rows: list[dict], scale: float, highlight: int | None = None) -> 
         middle, low, high = (scale * timing[key] for key in ("median_s", "low_s", "high_s"))
         spread = [[middle - low], [high - middle]]
         axis.barh(y, middle, xerr=spread, color=colour, capsize=3, height=0.7)
-        axis.annotate(row["note"], (0, y), (5, 0), textcoords="offset points", va="center")
+        text = {"color": "white" if y == highlight else "black", "va": "center"}
+        axis.annotate(row["note"], (0, y), (5, 0), textcoords="offset points", **text)
         if row["predicted_s"] is not None:
             label = None if axis.get_legend_handles_labels()[1] else "predicted"
             at = scale * row["predicted_s"]

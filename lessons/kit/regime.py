@@ -30,11 +30,22 @@ class Regime:
     dilation: float = 1.0
     waited: Link | None = None
 
+    @property
+    def links_are_waited_for(self) -> bool:
+        """Is there no network between the ranks, only this process's waiting?"""
+        return self.waited is not None and self.waited.beta_s_per_byte > 0
+
+    @property
+    def waited_in_words(self) -> str:
+        """The link that is waited for, as --link takes it."""
+        rate = format_rate(1 / self.waited.beta_s_per_byte)
+        return f"{rate},{format_time(self.waited.alpha_s)}"
+
     def comm(self, plain):
         """`plain`, or a communicator whose messages between nodes take the waited time too."""
         if self.waited is None:
             return plain
-        if not self.waited.beta_s_per_byte:  # the cluster's links are real, their latency is not
+        if not self.links_are_waited_for:  # the cluster's links are real, their latency is not
             rank = plain.Get_rank()
             near = next(group for group in nodes(plain) if rank in group)
             return LinkComm(plain, self.waited, near)
@@ -42,7 +53,7 @@ class Regime:
 
     def link(self, plain=None) -> Link | None:
         """The link between nodes in this machine's time, as it should be; None if unknown."""
-        if self.waited is not None and self.waited.beta_s_per_byte:
+        if self.links_are_waited_for:
             return self.waited
         cluster = environment()
         if not cluster:
@@ -61,12 +72,10 @@ class Regime:
         if self.like is None:
             return "this machine as it is: ranks compute for real"
         how = "computing is slept"
-        if self.waited is not None:
-            link = self.waited
-            what = f"latency of {format_time(link.alpha_s)}"
-            if link.beta_s_per_byte:
-                what = f"link of {format_rate(1 / link.beta_s_per_byte)} and {what}"
-            how += f", and a {what} is waited for"
+        if self.links_are_waited_for:
+            how += f", and a link of {self.waited_in_words} is waited for"
+        elif self.waited is not None:
+            how += f", and a latency of {format_time(self.waited.alpha_s)} is waited for"
         return f"like {self.like}, {self.dilation:.4g} times slower; {how}"
 
 

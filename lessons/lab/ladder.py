@@ -42,6 +42,7 @@ def measure(run: kit.Run, network: str, stacks: dict, norms) -> dict:
         with virtual.flow(run, network, norms=norms, **arguments) as stack:
             step = virtual.time_steps(run, stack, count)
             calls = len(stack.calls)
+        run.say(f"measured: {name}, {step} on this machine")
         work_s = max(0.0, virtual.own_work(run, network, norms=norms, **arguments) - fill_s)
         system = system_of(name, arguments, work_s)
         exchange_s = 0.0 if system.percent else max(0.0, work_s - update_s)

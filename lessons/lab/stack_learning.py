@@ -75,7 +75,7 @@ CLAIMS = (
 def measure(run: kit.Run, train, held_out, here: dict) -> dict:
     """What was learned: rows of epochs as flow.learn returns them, differences with intervals."""
     epochs = run.options.epochs or run.quick(1, 4, 12)
-    pairs = run.quick(1, 2, 10) if not run.options.checkpoints else 1
+    pairs = 1 if run.options.checkpoints else run.options.pairs or run.quick(1, 2, 10)
     run.section(f"Learning: {pairs} pairs of {epochs} epochs, dense and sparse")
     runs, parameters = {DENSE: [], SPARSE: []}, {}
     for number in range(pairs):
