@@ -48,10 +48,15 @@ $(READY): pyproject.toml
 	@rm -f $(VENV)/.ready-*
 	@touch $@
 
+# The cluster that a lesson emulates: LIKE=..., else what the lesson itself says; it may say nothing.
+like_of = $(filter-out this-machine,$(or $(LIKE),$(shell sed -n 's/.*like="\([^"]*\)".*/\1/p' $(firstword $(1)))))
+given = $(filter command environment,$(firstword $(origin NODES)) $(firstword $(origin RANKS)))
+by_number = --nodes $(NODES) --ranks-per-node $$(( $(RANKS) / $(NODES) ))
+shape = $(if $(call like_of,$(1)),--like $(call like_of,$(1)) $(if $(given),$(by_number),$(SHAPE)),$(by_number) --rate $(RATE))
+
 # $(call on_cluster,COMMAND): on emulated nodes where this machine can have them, else side by side on this machine
 on_cluster = if [ $(NODES) -gt 1 ] && [ $$(( $(RANKS) % $(NODES) )) -eq 0 ] && $(PY) -m refgf.cluster check --mpiexec $(MPIEXEC); then \
-	  $(PY) -m refgf.cluster run --nodes $(NODES) --ranks-per-node $$(( $(RANKS) / $(NODES) )) --rate $(RATE) \
-	    --mpiexec $(MPIEXEC) -- $(PY) $(1); \
+	  $(PY) -m refgf.cluster run $(strip $(call shape,$(1))) --mpiexec $(MPIEXEC) -- $(PY) $(1); \
 	else echo "no emulated cluster: $(RANKS) ranks in the shared memory of this machine"; \
 	  $(MPIEXEC) -n $(RANKS) $(PY) $(1); fi
 
@@ -94,15 +99,17 @@ gpu-check: setup
 	-$(PY) -m refgf.doctor --gpu
 	$(PY) tests/gpu/run.py --mpiexec $(MPIEXEC) $(ARGS)
 
-cluster-lesson-13: RATE = 160mbit  # where communication is about half of a step
+cluster-lesson-10 cluster-lesson-12: SHAPE = --ranks-per-node 2
 cluster-lesson-%: setup
 	@$(call on_cluster,lessons/$*_*.py $(ARGS))
 
 figures: setup
 	$(MPIEXEC) -n $(RANKS) $(PY) lessons/01_ring_allreduce.py $(SIZE) --output figures
-	for n in 1 2; do $(MAKE) cluster-lesson-07 NODES=$$n ARGS="$(SIZE) --output figures" || exit 1; done
+	$(MAKE) cluster-lesson-07 NODES=2 RANKS=2 ARGS="$(SIZE) --pairs 0 --output figures"
+	$(MAKE) cluster-lesson-07 LIKE=v100-10gbe ARGS="$(SIZE) --pairs 0 --network resnet50 --output figures"
 	for lesson in $(LESSONS); do $(MAKE) cluster-lesson-$$lesson ARGS="$(SIZE) --output figures" || exit 1; done
-	$(PY) -m pytest -W error tests/lessons/test_lessons.py -k stale
+	$(PY) tests/gains.py
+	$(PY) -m pytest -W error tests/lessons -k 'stale or claim or gains'
 
 reading: setup  # write the line counts of refgf/READING.md again
 	$(PY) tests/reading.py

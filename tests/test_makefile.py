@@ -12,7 +12,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-OF_MAKE = "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MPI", "RANKS", "NODES", "RATE", "ARGS", "VENV"
+OF_MAKE = (
+    "MAKEFLAGS",
+    "MFLAGS",
+    "MAKELEVEL",
+    "MPI",
+    "RANKS",
+    "NODES",
+    "RATE",
+    "ARGS",
+    "LIKE",
+    "VENV",
+)
 pytestmark = pytest.mark.skipif(not shutil.which("make"), reason="no make")
 
 
@@ -45,20 +56,31 @@ def demo(folder: Path, *arguments: str, cluster: bool) -> list[str]:
 
 
 CHECK = "python -m refgf.cluster check --mpiexec mpiexec"
-ON_CLUSTER = (
-    "python -m refgf.cluster run --nodes {} --ranks-per-node {} --rate 1gbit "
-    "--mpiexec mpiexec -- python {}"
-)
+ON_CLUSTER = "python -m refgf.cluster run {} --mpiexec mpiexec -- python {}"
 LESSON = "lessons/03_lazy_allreduce.py"
+LIKE = "--like v100-10gbe"  # what lesson 03 says
 
 
-def test_the_demo_runs_on_emulated_nodes(tmp_path):
-    assert demo(tmp_path, cluster=True) == [CHECK, ON_CLUSTER.format(4, 2, LESSON)]
+def test_the_demo_runs_on_emulated_nodes_like_the_lessons_cluster(tmp_path):
+    assert demo(tmp_path, cluster=True) == [CHECK, ON_CLUSTER.format(LIKE, LESSON)]
 
 
 def test_other_numbers_and_arguments_reach_it(tmp_path):
     told = demo(tmp_path, "NODES=3", "RANKS=3", "ARGS=--quick", cluster=True)
-    assert told == [CHECK, ON_CLUSTER.format(3, 1, f"{LESSON} --quick")]
+    shape = f"{LIKE} --nodes 3 --ranks-per-node 1"
+    assert told == [CHECK, ON_CLUSTER.format(shape, f"{LESSON} --quick")]
+
+
+@pytest.mark.parametrize(
+    "like, shape",
+    [
+        ("v100-56gbit", "--like v100-56gbit"),
+        ("this-machine", "--nodes 4 --ranks-per-node 2 --rate 1gbit"),
+    ],
+)
+def test_another_cluster(tmp_path, like, shape):
+    told = demo(tmp_path, f"LIKE={like}", cluster=True)
+    assert told == [CHECK, ON_CLUSTER.format(shape, LESSON)]
 
 
 def test_where_there_can_be_no_cluster_it_says_so_and_runs_in_shared_memory(tmp_path):

@@ -21,12 +21,14 @@ None instead of a comparison: this run has not measured it. A test evaluates all
 committed figures, so a sentence and its figure cannot disagree.
 """
 
+import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 HOLDS, NOISE, FAILS, NOT_MEASURED = "holds", "within noise", "does not hold here", "not measured"
+GAIN, LIMIT = "gain", "limit"
 RELATIONS = {"<": operator.lt, ">": operator.gt}
 REVERSED = {"<": ">", ">": "<"}
 
@@ -37,12 +39,14 @@ class Claim:
 
     expected: the verdict on the committed figure. FAILS is for a technique's losing scene that the
     sentence states the other way round elsewhere; NOISE for a tie.
+    kind: GAIN or LIMIT puts it into README's table: what the technique gains, and when not.
     """
 
     text: str
     compare: Callable[[dict], tuple | None]
     unless: str
     expected: str = HOLDS
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,10 +57,12 @@ class Verdict:
     verdict: str
     ratio: float | None = None
     reason: str = ""
+    kind: str = ""
 
     def __str__(self) -> str:
-        by = "" if self.ratio is None else f" (x {self.ratio:.3g})"
-        reason = f"; what decides: {self.reason}" if self.verdict == FAILS else ""
+        known = self.ratio is not None and math.isfinite(self.ratio)
+        by = f" (x {self.ratio:.3g})" if known else ""
+        reason = f" What decides: {self.reason}." if self.verdict == FAILS else ""
         return f"{self.verdict}{by}: {self.text}{reason}"
 
 
@@ -64,17 +70,17 @@ def decide(claim: Claim, result: dict, reverse: bool = False) -> Verdict:
     """The verdict on a claim. reverse: with its relation turned round, for the test of the test."""
     compared = claim.compare(result)
     if compared is None:
-        return Verdict(claim.text, NOT_MEASURED)
+        return Verdict(claim.text, NOT_MEASURED, kind=claim.kind)
     left, relation, right, *factor = compared
     relation = REVERSED[relation] if reverse else relation
     factor = factor[0] if factor else 1.0
     (low, middle, high), (least, centre, most) = spread(left), spread(right)
-    ratio = max(middle, centre) / min(middle, centre) if min(middle, centre) > 0 else float("inf")
+    ratio = max(middle, centre) / min(middle, centre) if min(middle, centre) > 0 else None
     limit = [factor * x for x in (least, centre, most)]
     if high >= limit[0] and low <= limit[2] and (low, limit[0]) != (high, limit[2]):
-        return Verdict(claim.text, NOISE, ratio)
+        return Verdict(claim.text, NOISE, ratio, kind=claim.kind)
     holds = RELATIONS[relation](middle, limit[1]) or (middle == limit[1] and factor != 1.0)
-    return Verdict(claim.text, HOLDS if holds else FAILS, ratio, claim.unless)
+    return Verdict(claim.text, HOLDS if holds else FAILS, ratio, claim.unless, claim.kind)
 
 
 def spread(value: Any) -> tuple[float, float, float]:

@@ -92,11 +92,18 @@ def flow(run: kit.Run, name: str, *, norms=None, allreduce=ring_allreduce, comm=
 
 def seconds_of_steps(run: kit.Run, stack, count: int, rate: float = 0.0) -> list[float]:
     """This rank's seconds of each step after the warm-up. CSC's first step is dense."""
-    mine, warmup = [], WARMUP + bool(stack.csc)
-    for _ in range(warmup + count):
+    step = partial(stack.step, *NOTHING, rate=rate)
+    return timed(run, stack.model.network, step, WARMUP + bool(stack.csc), count)
+
+
+def timed(run: kit.Run, network: VirtualNetwork, step, warmup: int, count: int) -> list[float]:
+    """This rank's seconds of each step() after `warmup` ones, in which nothing is slept."""
+    real, mine = network.pace, []
+    for number in range(warmup + count):
+        network.pace = real if number >= warmup else real.dilated(AT_ONCE)
         run.plain.Barrier()
         start_s = time.perf_counter()
-        stack.step(*NOTHING, rate=rate)
+        step()
         mine.append(time.perf_counter() - start_s)
     return mine[warmup:]
 
@@ -145,10 +152,5 @@ def without_exchange(run: kit.Run, name: str, count: int, **more) -> kit.Timing:
 
 
 def without_exchange_of(run: kit.Run, replica_, count: int) -> kit.Timing:
-    mine = []
-    for _ in range(WARMUP + count):
-        run.plain.Barrier()
-        start_s = time.perf_counter()
-        train_step(replica_, NoExchange(), *NOTHING, rate=0.0)
-        mine.append(time.perf_counter() - start_s)
-    return run.slowest(mine[WARMUP:])
+    step = partial(train_step, replica_, NoExchange(), *NOTHING, rate=0.0)
+    return run.slowest(timed(run, replica_.network, step, WARMUP, count))

@@ -14,7 +14,9 @@ def draw(result: dict) -> dict:
         key = here["network"], here["like"]
         if key not in chosen or here["ranks"] >= chosen[key]["ranks"]:
             chosen[key] = here
-    figures = {"": draw_ladders(list(chosen.values())), "learning": draw_learning(result)}
+    figures = {"": draw_ladders(list(chosen.values()))}
+    if result["learning"]:
+        figures["learning"] = draw_learning(result)
     several = {key: [p for p in places if (p["network"], p["like"]) == key] for key in chosen}
     several = {key: found for key, found in several.items() if len(found) > 1}
     if several:

@@ -1,7 +1,8 @@
 """An emulated cluster: nodes with shaped links between them, on one Linux machine, without root.
 
     python -m refgf.cluster run --nodes 4 --ranks-per-node 2 --rate 1gbit -- \
-        python lessons/03_lazy_allreduce.py
+        python lessons/01_ring_allreduce.py
+    python -m refgf.cluster run --like v100-56gbit -- python lessons/07_gradientflow.py
     python -m refgf.cluster probe --nodes 4 --rate 1gbit
     python -m refgf.cluster check
 
@@ -19,6 +20,8 @@ the bytes in the ranks' traces, so a figure can be trusted.
     ranks 0, 1    ranks 2, 3    ranks 4, 5    ranks 6, 7
 
     settings.py   the settings of a cluster, checked
+    like.py       named clusters (machines/*.json): links and GPUs, each number with its source
+    capacity.py   how many bytes per second this machine carries between nodes
     check.py      whether this machine can run a cluster, and if not, why and what to change
     outside.py    the user's side: starts the namespaces and ends them with the command
     inside.py     process 1 of the new namespaces: builds the nodes, runs the command, accounts
@@ -28,5 +31,7 @@ the bytes in the ranks' traces, so a figure can be trusted.
     probe.py      raw TCP and MPI's alpha and beta between every two nodes
 
 Not emulated: compute. The ranks share this machine's cores and memory, so computing does not get
-faster with more nodes.
+faster with more nodes. `--like NAME` therefore slows everything down by one factor K: the links
+here, and the computing in programs that sleep as long as the cluster's GPUs would compute, times K
+(refgf/machine/accelerator.py). All ratios of times stay those of the cluster.
 """

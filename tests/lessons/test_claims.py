@@ -4,6 +4,7 @@ import importlib.util
 import json
 from pathlib import Path
 
+import gains
 import pytest
 
 from kit import claims
@@ -85,3 +86,9 @@ def test_a_reversed_claim_is_noticed(claimed):
         if claim.expected == HOLDS:
             reversed_ = claims.decide(claim, result, reverse=True)
             assert reversed_.verdict != HOLDS, claim.text
+
+
+def test_gains_in_the_readme_are_those_of_the_figures():
+    text = gains.README.read_text()
+    assert all(mark in text for mark in gains.MARKS)
+    assert gains.with_table(text) == text, "next: python tests/gains.py"

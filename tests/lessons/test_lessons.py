@@ -18,7 +18,6 @@ SECTIONS = [
     "IDEA",
     "PREDICTION",
     "Before you run it, write down",
-    "WHAT YOU SHOULD SEE",
     "NOW CHANGE SOMETHING",
 ]
 
