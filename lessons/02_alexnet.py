@@ -32,16 +32,6 @@ bytes ready?
 This is strong scaling: in the last section p ranks share one batch of 2p + 1 images. The times are
 those of one rank.
 
-WHAT YOU SHOULD SEE    The convolutions take most of the time, and the fully connected layers hold
-            nearly all the bytes. These come first: most bytes are ready while most of backward is
-            still to come. This is why backward can hide the communication (lesson 04). On an idle
-            machine the large convolutions come near their prediction. The fully connected layers do
-            not. They are bound by memory, and for a few images BLAS first copies the weights into
-            another order, which the prediction does not include. Normalisation and pooling are
-            short, but take far longer than predicted, because they pass over their data several
-            times. With --width 0.125 --image-size 67 everything is small, and the cost lies in the
-            calls, neither in flops nor in bytes.
-
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/02_alexnet.py)
     1. From how many images per rank on do the fully connected layers take longer to compute than to
        read? Predict it with the R and W that this lesson prints, then try --batch.
@@ -66,6 +56,7 @@ import numpy as np
 import kit
 from kit import axes, layers
 from lab import layer_tables
+from lab.layer_claims import CLAIMS
 from refgf.comm.ring import ring_allreduce
 from refgf.comm.slices import length, slices
 from refgf.exchange.dense import DenseExchange, Transport
@@ -338,7 +329,13 @@ def draw(result: dict):
 
 
 if __name__ == "__main__":
-    lesson = kit.Lesson(__file__, __doc__, probe=True)
+    lesson = kit.Lesson(
+        __file__,
+        __doc__,
+        claims=CLAIMS,
+        picture="The time of each layer with its prediction; bytes ready against time.",
+        probe=True,
+    )
     lesson.argument(
         "--width",
         type=float,

@@ -28,15 +28,6 @@ Batches grow as in weak scaling. One rank with p micro-batches of b images compu
 compute (checked below, to the bit). So each rank trains a model of its own by gradient
 accumulation, and the trainings are distributed over the ranks.
 
-WHAT YOU SHOULD SEE    The larger the batch, the fewer the steps, and the less is learned in the
-            same number of epochs. Ten or fifteen steps are too few for any method. Each peak rate
-            is tuned, and still LARS loses less accuracy than SGD, above all at large batches: it
-            tolerates rates that are too large for some layers of SGD. Warm-up costs steps, and a
-            large batch has few. The intervals at the end say what these runs have shown and what
-            they have not. The norms by slices take 1/p of their time. By layers they take the
-            busiest rank's share, about half. Where ranks share cores, the small allreduce may cost
-            more than that saves.
-
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/11_large_batch.py)
     1. Multiply one layer's gradient by 1000. What happens to a step of SGD, and to one of LARS?
     2. Sum norms instead of squared norms over the ranks. How wrong is the ratio for p equal shares?
@@ -54,6 +45,7 @@ import kit
 from kit import images, trials
 from lab import lars_norms, rate_search
 from lab.large_batch_picture import METHODS, draw, name_of
+from lab.large_batch_claims import CLAIMS
 from refgf.exchange.result import StepResult
 from refgf.nn.alexnet import AlexNet
 from refgf.nn.workspace import Workspace
@@ -362,7 +354,12 @@ def compared(run: kit.Run, rows: list[dict], batch: int) -> list[dict]:
 
 
 if __name__ == "__main__":
-    lesson = kit.Lesson(__file__, __doc__)
+    lesson = kit.Lesson(
+        __file__,
+        __doc__,
+        claims=CLAIMS,
+        picture="Accuracy against batch for SGD and LARS; times of forming the norms.",
+    )
     images.arguments(lesson)
     lesson.argument(
         "--trust", type=float, default=0.1, help="of LARS; it is searched over the rates of SGD"

@@ -25,13 +25,6 @@ as fast as without a cache is the second epoch? And with nine tenths?
 
 This is strong scaling: all ranks share one data set.
 
-WHAT YOU SHOULD SEE    The first epoch is as slow as without a cache. In later epochs the misses
-            dominate: with half of the shard in memory an epoch is only about twice as fast as
-            without a cache (Amdahl's law). With a disk below memory, a memory miss costs a decoding
-            and no transfer. The p ranks of a node share one copy; they do not hold p copies. On one
-            machine the slow store is EMULATED by waiting. On a cluster files also come over the
-            link of another node.
-
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/14_data_cache.py)
     1. Let memory evict the least recently used sample when it is full. It has room for half of the
        shard. What is the hit rate in an order that changes every epoch, and in a fixed order?
@@ -53,6 +46,7 @@ import numpy as np
 import kit
 from lab import cache_levels
 from lab.cache_picture import draw
+from lab.cache_claims import CLAIMS
 from refgf.papers.datacache import LEVELS, Cache
 from refgf.training.data import shuffled
 from refgf.papers.datacache.shards import node_batches
@@ -349,6 +343,11 @@ def say_gains(run: kit.Run, rows: list[dict]) -> None:
 
 
 if __name__ == "__main__":
-    lesson = kit.Lesson(__file__, __doc__)
+    lesson = kit.Lesson(
+        __file__,
+        __doc__,
+        claims=CLAIMS,
+        picture="Seconds of an epoch for each cache, and against the share of memory.",
+    )
     cache_levels.arguments(lesson)
     lesson.main(measure, draw)

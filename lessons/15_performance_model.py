@@ -24,17 +24,6 @@ waits for them?
 This is weak scaling: in the study each rank brings its own batch, for any p. Rank 0 measures while
 the others sleep, because kernels need no communication.
 
-WHAT YOU SHOULD SEE    The roofline has its roofs fitted through the middle of the kernels. It
-            errs in both directions: by about a quarter in the median, and by far more at most. It
-            knows nothing of call overheads, narrow matrices and copies into windows. Perceptrons
-            miss unseen kernels by five to ten percent in the median, little more than the clock's
-            own error (compare the line "measured twice"; both grow on a busy machine). By the
-            roofline, flops limit convolutions at any batch size. Memory limits fully connected
-            layers up to some tens of images, and normalisation and pooling always. AlexNet still
-            waits for links that are fast enough for ResNet-50. Larger batches make the network
-            matter less; faster nodes and more ranks make it matter more. ResNet-50's bottleneck
-            becomes the memory when only the flops grow, and the network when the ranks do.
-
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/15_performance_model.py)
     1. From which batch size on do flops, not memory, limit AlexNet's fc6 on a V100? Derive it, then
        look at the table.
@@ -53,6 +42,7 @@ from lab import bottleneck_study, kernel_times
 from lab.bottleneck_study import NETWORKS, V100
 from kit.layers import measured_node
 from lab.performance_picture import draw
+from lab.performance_claims import CLAIMS
 from refgf.comm import ring
 from refgf.papers.barrachina import kernels, roofline
 from refgf.predict.cost import Link, ring_allreduce_s
@@ -356,7 +346,12 @@ def share_of_flops(layers) -> float:
 
 
 if __name__ == "__main__":
-    lesson = kit.Lesson(__file__, __doc__)
+    lesson = kit.Lesson(
+        __file__,
+        __doc__,
+        claims=CLAIMS,
+        picture="Predicted against measured kernels; what limits each layer.",
+    )
     lesson.argument("--width", type=float, help="share of AlexNet's channels in the held-out steps")
     lesson.argument(
         "--image-size",

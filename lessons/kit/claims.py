@@ -90,6 +90,15 @@ def spread(value: Any) -> tuple[float, float, float]:
     return (float(value),) * 3
 
 
+def interval(mean: float, half: float | None) -> dict:
+    """A mean with its 95 % interval, as a claim compares it. half None: a single run shows nothing.
+
+    Called seconds because timings have this form; the unit is that of `mean`.
+    """
+    half = math.inf if half is None else half
+    return {"median_s": mean, "low_s": mean - half, "high_s": mean + half}
+
+
 def verdicts(claims, result: dict) -> list[Verdict]:
     """One verdict for each claim, on a result as the JSON holds it."""
     return [decide(claim, result) for claim in claims]

@@ -57,6 +57,7 @@ def time_steps(run: kit.Run) -> list[dict]:
                 "n": n,
                 "tensors": len(decayed),
                 "busiest": busiest,
+                "ranks": run.size,
                 "times": times,
                 "predicted_s": predicted,
             }

@@ -29,7 +29,7 @@ from refgf.training.gradientflow import GradientFlow
 from refgf.training.sgd import MomentumSGD
 from refgf.training.step import replica, train_step
 
-BATCH, STEPS = 8, 5
+BATCH, STEPS = 8, 3
 HALF = {"wire": np.float16, "grouping": Theta(0)}
 STACKS = {"float32": {"grouping": Theta(0)}, "float16": HALF, "overlap": HALF | {"overlap": True}}
 
