@@ -73,7 +73,7 @@ def _start(options: argparse.Namespace) -> int:
     check.require_linux(platform.system())
     target = like.load(options.like) if options.like else None
     settings = make_settings(
-        options.nodes or (target.nodes if target else 4),
+        (target.nodes if target else 4) if options.nodes is None else options.nodes,
         options.ranks_per_node if options.task == "run" else 1,
         options.rate or ([like.usual_rate(target, options.nodes)] if target else []),
         options.latency or "0s",
