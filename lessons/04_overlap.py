@@ -1,34 +1,38 @@
 """Lesson 04: overlap - communicate while computing.
 
-    mpiexec -n 8 python lessons/04_overlap.py
+    python -m refgf.cluster run --like v100-56gbit -- python lessons/04_overlap.py
+    mpiexec -n 4 python lessons/04_overlap.py                         waits for the same links
+    mpiexec -n 2 python lessons/04_overlap.py --like this-machine     your laptop as a cluster
     options: --theta BYTES ..., --quick, --full, --plot, --link ...
 
 QUESTION    The last layer's gradient is ready long before the first layer's. Can it be sent in the
             meantime?
 IDEA        A second thread sums the gradients that are ready while the first thread computes the
             rest. (refgf/exchange/overlap.py)
+
+                main thread     backward 8 | backward 7 | backward 6 | ... | wait
+                communication              | allreduce 8   | allreduce 7   | ...
+
 PREDICTION  Calls queue behind each other, and none starts before its last gradient is ready:
 
                 start of call i = max(end of call i-1, last gradient of its group is ready)
-                step            = max(end of backward, end of the last call)
+                step            = max(end of backward, end of the last call) + update
 
-            So overlap hides at most min(communication, the rest of backward after the first
-            gradient). One giant call (theta = infinity) starts when backward is over, and hides
-            nothing.
+                can be hidden   = min(communication, backward left after the first gradient)
+                exposed         = step with overlap - step without exchange
+                hidden          = communication - exposed
 
-Before you run it, write down: backward takes B seconds, communication C < B. How long is a step
-with overlap if theta is small? How long is it if theta is infinity?
+            The timeline computes these from the link, the pace of the accelerator and the
+            processor's own work. Each is measured too: communication by itself, what is left of
+            backward in a trace, and the steps.
+
+Before you run it, write down: forward takes F seconds, backward B, and all calls together C > B.
+The first gradient is ready when backward begins. How long is a step with overlap, if theta is 0?
+How long is it, if theta is infinity?
 
 This is weak scaling: each rank brings its own batch, whatever p is.
 
-WHAT YOU SHOULD SEE    In the Gantt chart blocking calls interrupt the backward pass; the calls of a
-            thread run concurrently with it. Where ranks sleep instead of computing, as when a GPU
-            computes, prediction and measurement agree within some ten percent, and overlap hides
-            nearly all that it can. Where ranks compute, the thread takes processor time from the
-            computation, and its messages wait for a core. With more ranks than cores the calls then
-            outlast backward, and a step gains nothing or becomes longer. The meter reports this. A
-            non-blocking call alone gives hardly any overlap, because large messages only progress
-            while a thread is inside MPI.
+With --like this-machine the ranks compute for real, on the cores that also communicate.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/04_overlap.py)
     1. Predict the smallest theta for which overlap hides nothing. Compute it from the sizes, then
@@ -41,341 +45,165 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/04_overlap.py)
 
 import refgf.launch  # noqa: F401  before MPI starts
 
-import json
-import math
-import os
-import textwrap
-import threading
-import time
-from functools import partial
-
 import numpy as np
 
 import kit
-from kit import axes, flow, images
-from lab import gantt
-from kit.replay import replay_backward, sizes_of
+from kit import images
+from kit.claims import GAIN, LIMIT, Claim
+from lab import gantt, message_progress, overlap_here, overlap_picture, overlap_steps
+from lab.message_progress import NON_BLOCKING, THREAD
+from lab.overlap_steps import EAGER, ONE_CALL, row_of
+from refgf import ops
 from refgf.comm.ring import ring_allreduce
-from refgf.machine.timeline import Timeline, chrome_trace, gather
-from refgf.exchange.result import StepResult
 from refgf.exchange.lazy import LazyAllreduce, Theta
-from refgf.machine.meter import ExposedTime
 from refgf.exchange.overlap import AtOnce, CommunicationThread
 from refgf.exchange.pool import Pool
+from refgf.nn.layers import TensorSpec
 from refgf.oracle.definitions import lazy_allreduce, same_bits
-from refgf.predict.timeline import lazy, predict
 from refgf.papers.scaling.workloads import alexnet
 
-THETAS = [0, 2**18, 2**20, 2**22, math.inf]  # bytes; the replayed gradients have 31 MB
-SHARE = 8  # the replayed gradients are those of the full AlexNet, each this many times smaller
-BACKWARD_S = 0.2  # an assumption: a GPU's backward pass for 128 images
-DRAWN_RANKS = 3
+# ---- what you should see ----
 
 
-def measure(run: kit.Run) -> dict:
-    thetas = run.options.theta or run.quick(THETAS[::2], THETAS)
-    train, _ = images.load(run)
-    check_against_oracle(run, train)
-    replayed = sweep_replay(run, thetas)
-    alexnet_rows, charts = real_steps(run, train)
-    return {
-        "replay": replayed,
-        "alexnet": alexnet_rows,
-        "charts": charts,
-        "progress": measure_progress(run),
-    }
+def at(theta: float, compare):
+    """Compares the numbers of one theta; None where it was not measured."""
+    return lambda result: (row := row_of(result, theta)) and compare(row)
+
+
+def eager_against_one_call(result: dict):
+    eager, one = row_of(result, EAGER), row_of(result, ONE_CALL)
+    return eager and one and (eager["overlapped"], "<", one["overlapped"])
+
+
+def thread_against_non_blocking(result: dict):
+    left = result.get("progress", {}).get("left")
+    return left and (left[THREAD], "<", left[NON_BLOCKING])
+
+
+CORE = "whether the communication thread has processor time without taking it from computing"
+CLAIMS = (
+    Claim(
+        "With a call per gradient, overlap makes the step shorter.",
+        at(EAGER, lambda row: (row["overlapped"], "<", row["sequential"])),
+        unless=CORE,
+    ),
+    Claim(
+        "With a call per gradient, overlap hides at least 80 % of what can be hidden.",
+        at(EAGER, lambda row: (row["hidden"], ">", row["hideable_s"], 0.8)),
+        unless=CORE,
+        kind=GAIN,
+    ),
+    Claim(
+        "With one call a step, overlap makes the step less than 5 % shorter.",
+        at(ONE_CALL, lambda row: (row["overlapped"], ">", row["sequential"], 0.95)),
+        unless="how a rank waits: a thread sleeps between polls, a blocking call does not",
+        kind=LIMIT,
+    ),
+    Claim(
+        "With overlap, a call per gradient gives a shorter step than one call.",
+        eager_against_one_call,
+        unless="the latency, which many small calls pay often",
+    ),
+    Claim(
+        "The timeline predicts each step within 10 %.",
+        lambda result: (steps := result.get("steps")) and (steps["largest_error"], "<", 0.1),
+        unless="the processor's work, which is slower next to messages than without a network",
+    ),
+    Claim(
+        "After a sleep, a thread's blocking call leaves less to wait for than a non-blocking call.",
+        thread_against_non_blocking,
+        unless="whether MPI has a progress thread, and whether the message is small",
+    ),
+    Claim(
+        "Where ranks compute on the cores that communicate, overlap makes the step longer.",
+        lambda result: (
+            (here := result.get("here")) and (here["overlapped"], ">", here["sequential"])
+        ),
+        unless="whether each rank's thread finds a free core",
+        here=True,
+    ),
+)
 
 
 # ---- one step: this is the whole of overlap ----
 
 
 class Exchange:
-    """pool -> lazy -> communication thread -> ring; without overlap there is no thread."""
+    """pool -> lazy -> communication thread -> ring in float16. Without overlap: no thread."""
 
-    def __init__(self, run: kit.Run, pool: Pool, theta: float, overlap: bool) -> None:
-        self.allreduce = ring_allreduce(run.comm.Dup())  # a communicator for the thread only
+    def __init__(self, comm, pool: Pool, theta: float, overlap: bool) -> None:
+        comm = comm.Dup()  # the thread must be the only user of its communicator
+        self.allreduce = ring_allreduce(ops.background(comm) if overlap else comm, wire=np.float16)
         self.worker = CommunicationThread() if overlap else AtOnce()
-        self.lazy = LazyAllreduce(pool, self.send, Theta(theta))
-        self.waited_s = 0.0
+        self.lazy = LazyAllreduce(pool, self.send, Theta(theta), itemsize=2)
 
     def ready(self, i: int) -> None:
+        """Backward calls this for each gradient."""
         self.lazy.ready(i)
 
-    def send(self, x) -> None:
-        self.worker.run(self.allreduce, x)
+    def send(self, group) -> None:
+        """A group is complete. With a thread this returns at once."""
+        self.worker.run(self.allreduce, group)
 
-    def finish(self) -> StepResult:
+    def finish(self) -> None:
+        """Backward has ended: send what is left, then wait for all sums."""
         self.lazy.finish()
-        start_s = time.perf_counter()
         self.worker.wait()
-        self.waited_s = time.perf_counter() - start_s
-        return StepResult()
-
-    def close(self) -> None:
         self.worker.close()
 
 
-# ---- the oracle ----
-
-
-def check_against_oracle(run: kit.Run, data) -> None:
-    """Compare the bits with and without overlap with the definition, for a real batch."""
+def check_against_oracle(run: kit.Run) -> None:
+    """Compare the bits with and without overlap with the definition."""
     run.section("The oracle")
-    theta = 2**14
-    with flow.new(run, data) as stack:
-        batch = next(images.steps(run, data, 1))
-        stack.model.network.loss(*batch)
-        stack.model.network.backward(lambda i: None)
-        xs = run.gather(stack.model.gradients.flat.copy())
-        specs = stack.model.network.tensors
-    wanted = lazy_allreduce(xs, [spec.size for spec in specs], theta)[run.rank]
+    specs = [TensorSpec(t.name, t.shape, False) for t in alexnet(width=1 / 16).tensors]
+    pool, theta = Pool(specs), 2**14
+    own = np.random.default_rng(run.rank).standard_normal(pool.flat.size).astype(np.float32)
+    xs = run.gather(own)
+    wanted = lazy_allreduce(xs, [spec.size for spec in specs], theta, "float16")[run.rank]
     for overlap in (False, True):
-        pool = Pool(specs)
-        pool.flat[:] = xs[run.rank]
-        exchange = Exchange(run, pool, theta, overlap)
+        pool.flat[:] = own
+        exchange = Exchange(run.comm, pool, theta, overlap)
         for i in range(len(specs)):
             exchange.ready(i)
         exchange.finish()
-        exchange.close()
         if not same_bits(pool.flat, wanted):
             raise AssertionError(
                 f"lazy allreduce on rank {run.rank}, overlap {overlap}: got other bits; "
                 "wanted those of the definition"
             )
-    run.say(
-        "With and without the thread: a real batch's gradients have the bits of the definition."
-    )
+    run.say(f"{len(specs)} gradients, with the thread and without it: the definition's bits.")
 
 
 # ---- the measurement ----
 
 
-def sweep_replay(run: kit.Run, thetas) -> dict:
-    """Send the full AlexNet's gradients at the pace of a GPU, while the ranks sleep."""
-    share, backward_s = run.quick(64, SHARE, 1), run.quick(0.03, BACKWARD_S)
-    pool = Pool(sizes_of(alexnet(), share))
-    run.section(
-        f"AlexNet's {len(pool.specs)} gradients, {kit.number_of_bytes(pool.flat.nbytes)}, replayed"
-    )
-    run.say(f"The ranks sleep instead of computing ({backward_s} s of backward, an assumption).")
-    ready_s = [t for t, _ in alexnet().gradients(backward_s)]
-    gradients = [(t, view.nbytes) for t, view in zip(ready_s, pool.views)]
-    n = pool.flat.size
-    line = flow.fit_allreduce(run, [256, n // 64, n // 8, n], repeats=run.quick(2, 5)).line
-    rows = [one_theta(run, pool, theta, ready_s, gradients, line) for theta in thetas]
-    best_s = min(row["sequential"].median_s for row in rows)
-    for row in rows:
-        meter = ExposedTime(
-            backward_s,
-            row["alone"].median_s,
-            row["overlapped"].median_s,
-            best_s,
-            row["waited"].median_s,
-            backward_s - ready_s[0],
-        )
-        row |= {"hidden_share": meter.hidden_share, "exposed_s": meter.exposed_s}
-        row["summary"] = str(meter)
-    run.table(
-        ["theta", "calls", "no overlap", "predicted", "overlap", "predicted", "hidden"],
-        [
-            [
-                kit.number_of_bytes(row["theta"]),
-                row["calls"],
-                row["sequential"],
-                kit.seconds(row["predicted"]["sequential"]),
-                row["overlapped"],
-                kit.seconds(row["predicted"]["overlapped"]),
-                share_of(row["hidden_share"]),
-            ]
-            for row in rows
-        ],
-    )
-    run.say("hidden: share of the time that can be hidden.")
-    say_wrapped(run, min(rows, key=lambda row: row["overlapped"].median_s)["summary"])
-    return {"rows": rows, "backward_s": backward_s, "line": [line.a_s, line.b_s_per_byte]}
+def measure(run: kit.Run) -> dict:
+    check_against_oracle(run)
+    if run.regime.like is None:
+        here, charts = overlap_here.measure(run, images.load(run)[0])
+        found = {"here": here}
+    else:
+        thetas = {EAGER, *(run.options.theta or ()), ONE_CALL}
+        run.section("AlexNet's gradients in float16, computing slept")
+        steps = overlap_steps.measure(run, sorted(thetas))
+        overlap_steps.show(run, steps)
+        charts = steps.pop("charts")
+        found = {"steps": steps}
+    gantt.save_trace(run, run.options.lesson, charts["overlapped"])
+    bars = {kind: [gantt.bars(lanes) for lanes in chart] for kind, chart in charts.items()}
+    return found | {"charts": bars, "progress": message_progress.measure(run)}
 
 
-def say_wrapped(run: kit.Run, text: str) -> None:
-    run.say(textwrap.fill(text, 100))
-
-
-def share_of(share) -> str:
-    return "-" if share is None else f"{100 * share:.0f} %"
-
-
-def one_theta(run: kit.Run, pool: Pool, theta: float, ready_s, gradients, line) -> dict:
-    """Times of a step with this theta, without and with overlap, measured and predicted."""
-    row, groups = {"theta": theta, "predicted": {}}, lazy(gradients, theta)
-    repeats = run.quick(2, 3, 7)
-    for name in ("sequential", "overlapped"):
-        exchange, waited = Exchange(run, pool, theta, name == "overlapped"), []
-
-        def step(exchange=exchange, waited=waited):
-            replay_backward(exchange, ready_s)
-            waited.append(exchange.waited_s)
-
-        row[name] = run.time(step, repeats)
-        row["waited"] = run.slowest(waited[1:])
-        if name == "sequential":
-            at_once = partial(replay_backward, exchange, [0.0] * len(ready_s))
-            row["alone"] = run.time(at_once, repeats)
-        exchange.close()
-        overlap = name == "overlapped"
-        row["predicted"][name] = predict(gradients, groups, line, overlap, ready_s[-1]).step_s
-    assert len(exchange.lazy.calls) == len(groups)
-    return row | {"calls": len(groups)}
-
-
-def real_steps(run: kit.Run, data):
-    """Time training steps without exchange, without overlap and with it; record timelines."""
-    count, theta = run.quick(4, 9, 21), 2**17
-    run.section(f"{images.in_words(run)}, theta {kit.number_of_bytes(theta)}")
-    compute, ready_s = flow.without_exchange(run, data, images.steps(run, data, count))
-    times, charts, waited_s = {"alone": compute}, {}, 0.0
-    for name in ("sequential", "overlapped"):
-        timeline = Timeline()
-        settings = {"grouping": Theta(theta), "overlap": name == "overlapped"}
-        with flow.new(run, data, observe=timeline, **settings) as stack:
-            times[name] = flow.time_steps(run, stack, images.steps(run, data, count))
-            timeline.clear()
-            run.plain.Barrier()
-            stack.step(*next(images.steps(run, data, 1)), rate=0.0)
-            charts[name] = gather(run.plain, timeline)
-            calls = len(stack.calls)
-        waited_s = sum(
-            e.stop_s - e.start_s for e in timeline.lanes["compute"] if e.name == "WAIT_FOR_DATA"
-        )
-    n = sum(spec.size for spec in stack.model.network.tensors)
-    x, allreduce = np.zeros(n // calls, np.float32), ring_allreduce(run.comm)
-    times["communication"] = run.time(lambda: [allreduce(x) for _ in range(calls)], run.quick(2, 5))
-    meter = ExposedTime(
-        compute.median_s,
-        times["communication"].median_s,
-        times["overlapped"].median_s,
-        times["sequential"].median_s,
-        waited_s,
-        compute.median_s - ready_s[0],
-    )
-    titles = {
-        "alone": "no exchange",
-        "sequential": "no overlap",
-        "overlapped": "overlap",
-        "communication": "communication only",
-    }
-    run.table(["", "time"], [[titles[name], timing] for name, timing in times.items()])
-    say_wrapped(run, str(meter))
-    if run.rank == 0:
-        run.options.output.mkdir(parents=True, exist_ok=True)
-        path = run.options.output / "04_overlap.trace.json"
-        path.write_text(json.dumps(chrome_trace(charts["overlapped"])))
-        run.say(f"The timeline of all {run.size} ranks, on one clock: {path}")
-        run.say("Open it in ui.perfetto.dev.")
-    few = {
-        name: [gantt.bars(lanes) for lanes in chart[:DRAWN_RANKS]] for name, chart in charts.items()
-    }
-    return {**times, "summary": str(meter), "theta": theta}, few
-
-
-# ---- progress of messages ----
-
-
-def measure_progress(run: kit.Run) -> dict:
-    """Time what a message to the neighbour adds to work that lasts longer than the message."""
-    run.section("Which messages progress while the program computes?")
-    if run.size == 1 or run.options.link:
-        run.say("This section needs two ranks or more, and no --link: non-blocking messages.")
-        return {}
-    n, busy_s = run.quick(1 << 16, 1 << 21), run.quick(0.02, 0.1)
-    send, receive = np.ones(n), np.zeros(n)  # float64: 16 MiB
-    right, left = (run.rank + 1) % run.size, (run.rank - 1) % run.size
-    comm, private = run.plain, run.plain.Dup()
-    run.opaque = True  # these messages are not counted
-    takes = run.time(lambda: comm.Sendrecv(send, right, 0, receive, left, 0), 2)
-    busy_s = max(busy_s, 1.25 * takes.high_s)
-
-    def busy(between=lambda: None):
-        """Work outside MPI: the ranks sleep, so that no message waits for a core."""
-        end_s = time.perf_counter() + busy_s
-        while time.perf_counter() < end_s:
-            time.sleep(0.001)
-            between()
-
-    def blocking():
-        comm.Sendrecv(send, right, 0, receive, left, 0)
-        busy()
-
-    def non_blocking(test=False):
-        requests = [comm.Irecv(receive, left), comm.Isend(send, right)]
-        busy((lambda: [request.Test() for request in requests]) if test else lambda: None)
-        for request in requests:
-            request.Wait()
-
-    def in_thread():
-        thread = threading.Thread(target=lambda: private.Sendrecv(send, right, 0, receive, left, 0))
-        thread.start()
-        busy()
-        thread.join()
-
-    progress_thread = os.environ.get("MPIR_CVAR_ASYNC_PROGRESS", "0") not in ("", "0")
-    helped = ", MPI's progress thread" * progress_thread
-    named = {
-        "blocking call, then work": blocking,
-        f"non-blocking call{helped}": non_blocking,
-        "non-blocking call, polled every ms": lambda: non_blocking(test=True),
-        "blocking call in our own thread": in_thread,
-    }
-    work_s = run.time(busy, run.quick(2, 5)).median_s
-    exposed = {
-        name: run.time(step, run.quick(2, 5)).median_s - work_s for name, step in named.items()
-    }
-    run.table(
-        ["", f"in addition to {kit.seconds(work_s)} of work"],
-        [[k, kit.seconds(max(0, v))] for k, v in exposed.items()],
-    )
-    if not progress_thread and not run.options.threads:
-        run.say("MPICH has its own progress thread: try it with MPIR_CVAR_ASYNC_PROGRESS=1.")
-        run.say("It spins and needs a core of its own.")
-    return {"bytes": send.nbytes, "exposed_s": exposed}
-
-
-# ---- the figure ----
-
-
-def draw(result: dict):
-    title = "Lesson 04: overlap. Gradients that are ready are sent while backward goes on"
-    figure, (left, right, sweep, progress) = axes.frame(title, 2, 2, (15, 9))
-    gantt.side_by_side((left, right), result["charts"])
-    kinds = {"sequential": ("no overlap", "tab:red"), "overlapped": ("overlap", "tab:blue")}
-    rows, backward_s = result["replay"]["rows"], result["replay"]["backward_s"]
-    hidden = [share_of(row["hidden_share"]) for row in rows]
-    axes.against_theta(sweep, rows, kinds, backward_s, "backward only", hidden)
-    sweep.set(title="AlexNet's gradients replayed (below: share hidden)", xlabel="theta")
-    draw_progress(progress, result["progress"])
-    axes.finish(figure, sweep)
-    sweep.legend(fontsize=8, loc="center", bbox_to_anchor=(0.5, 0.42))  # above the notes
-    return figure
-
-
-def draw_progress(axis, progress: dict) -> None:
-    exposed = progress.get("exposed_s", {})
-    names = list(exposed)[::-1]
-    axis.barh(names, [max(0, 1e3 * exposed[name]) for name in names], color="tab:purple")
-    size = kit.number_of_bytes(progress.get("bytes", 0))
-    axis.set(
-        title="Which messages progress during work?",
-        xlabel=f"ms that a message of {size} adds to work that could hide it",
-    )
-    axis.grid(alpha=0.3, axis="x")
-
+PICTURE = "Bars of training steps without and with overlap; the share hidden against theta."
 
 if __name__ == "__main__":
-    lesson = kit.Lesson(__file__, __doc__)
+    lesson = kit.Lesson(__file__, __doc__, like="v100-56gbit", claims=CLAIMS, picture=PICTURE)
     images.arguments(lesson)
     lesson.argument(
         "--theta",
         nargs="+",
         type=kit.threshold_bytes,
         metavar="BYTES",
-        help="thresholds to sweep: 0 65536 1e6 inf",
+        help="thresholds to measure besides 0 and inf: 65536 1e6",
     )
-    lesson.main(measure, draw)
+    lesson.main(measure, overlap_picture.draw)

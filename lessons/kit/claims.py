@@ -39,6 +39,7 @@ class Claim:
 
     expected: the verdict on the committed figure. FAILS is for a technique's losing scene that the
     sentence states the other way round elsewhere; NOISE for a tie.
+    here: only `--like this-machine` measures it, which the committed figures do not.
     kind: GAIN or LIMIT puts it into README's table: what the technique gains, and when not.
     """
 
@@ -47,6 +48,7 @@ class Claim:
     unless: str
     expected: str = HOLDS
     kind: str = ""
+    here: bool = False
 
 
 @dataclass(frozen=True)

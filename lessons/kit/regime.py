@@ -14,6 +14,7 @@ import os
 from dataclasses import dataclass
 
 from refgf.cluster import like as clusters
+from refgf.cluster.probe import link_share
 from refgf.comm.topology import nodes
 from refgf.machine.link import LinkComm, parse_link
 from refgf.machine.units import format_rate, format_time, parse_rate
@@ -51,7 +52,7 @@ class Regime:
             return LinkComm(plain, self.waited, near)
         return LinkComm(plain, self.waited)
 
-    def link(self, plain=None) -> Link | None:
+    def link(self) -> Link | None:
         """The link between nodes in this machine's time, as it should be; None if unknown."""
         if self.links_are_waited_for:
             return self.waited
@@ -60,6 +61,13 @@ class Regime:
             return None
         latency_s = cluster["latency_s"] + cluster["latency_waited_s"]
         return Link(latency_s, 1 / cluster["rate_bytes_per_s"])
+
+    def goodput(self) -> Link | None:
+        """`link` as it carries payload: TCP's headers take their share of a real one."""
+        link = self.link()
+        if link is None or self.links_are_waited_for:
+            return link
+        return Link(link.alpha_s, link.beta_s_per_byte / link_share(environment()["mtu"]))
 
     def record(self) -> dict:
         """What the lesson's JSON says of it."""

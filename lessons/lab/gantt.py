@@ -1,15 +1,22 @@
-"""Gantt charts: the events of one training step on a few ranks.
+"""Gantt charts: the events of one training step, drawn for a few ranks or saved for a viewer.
 
-charts = {name: [gantt.bars(lanes) for lanes in gather(comm, timeline)]}
-gantt.side_by_side(axes, charts)
+charts = {kind: [gantt.bars(lanes) for lanes in gather(comm, timeline)]}      for the JSON
+gantt.stacked(axes, charts, titles, scale)
+gantt.save_trace(run, name, gather(comm, timeline))
 """
 
-COLOURS = {
-    "FORWARD": "tab:blue",
-    "BACKWARD": "tab:cyan",
-    "MPI_ALLREDUCE": "tab:red",
+import json
+
+import kit
+from kit.axes import COLOURS, TEXT_POINTS
+from refgf.machine.timeline import Event, chrome_trace
+
+COLOUR_OF = {
+    "FORWARD": COLOURS[5],
+    "BACKWARD": COLOURS[0],
+    "MPI_ALLREDUCE": COLOURS[1],
     "WAIT_FOR_DATA": "lightgrey",
-    "UPDATE": "tab:green",
+    "UPDATE": COLOURS[3],
 }
 LANES = "compute", "communication"
 
@@ -22,14 +29,24 @@ def bars(lanes: dict) -> dict:
     }
 
 
-def side_by_side(axes, charts: dict) -> None:
-    """A chart on each axis, all on one scale. In "sequential" one thread also makes the calls."""
-    for axis, (name, chart) in zip(axes, charts.items()):
-        draw(axis, [one_thread(lanes) for lanes in chart] if name == "sequential" else chart)
-        axis.set_title(f"{name}: one training step of {len(chart)} ranks")
+def stacked(axes, charts: dict, titles: dict, scale: float) -> None:
+    """A chart on each axis, all on one scale. Without overlap one thread also makes the calls.
+
+    scale: from seconds to what the axis shows, milliseconds
+    """
+    from matplotlib.patches import Patch
+
+    for axis, (kind, chart) in zip(axes, charts.items()):
+        rows = [one_thread(lanes) for lanes in chart] if kind == "sequential" else chart
+        draw(axis, rows, scale)
+        axis.set_title(titles[kind])
     longest = max(axis.get_xlim()[1] for axis in axes)
     for axis in axes:
         axis.set_xlim(0, longest)
+    keys = [Patch(color=colour, label=name) for name, colour in COLOUR_OF.items()]
+    axes[-1].legend(
+        handles=keys, fontsize=TEXT_POINTS, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=5
+    )
 
 
 def one_thread(lanes: dict) -> dict:
@@ -37,29 +54,41 @@ def one_thread(lanes: dict) -> dict:
     return {"compute": [bar for lane in LANES for bar in lanes.get(lane, [])]}
 
 
-def draw(axis, chart: list[dict]) -> None:
+def draw(axis, chart: list[dict], scale: float) -> None:
     """A row for each thread of a rank: computing, and the calls in flight."""
-    labels, seen = [], set()
+    labels = []
     for rank, lanes in enumerate(chart):
         for lane in filter(lanes.get, LANES):
             row = -len(labels)
-            labels.append(f"rank {rank} {lane}" if lanes.get(LANES[1]) else f"rank {rank}")
+            labels.append(f"rank {rank}, {lane}" if lanes.get(LANES[1]) else f"rank {rank}")
             for name, start_s, duration_s in sorted(lanes[lane], key=lambda bar: -bar[2]):
-                label = None if name in seen else name
-                seen.add(name)
                 axis.barh(
                     row,
-                    1e3 * duration_s,
-                    left=1e3 * start_s,
+                    scale * duration_s,
+                    left=scale * start_s,
                     height=0.8,
-                    color=COLOURS.get(name, "tab:orange"),
+                    color=COLOUR_OF[name],
                     edgecolor="white",
                     lw=0.3,
-                    label=label,
                 )
-    axis.set(
-        yticks=[-i for i in range(len(labels))],
-        yticklabels=labels,
-        xlabel="ms, all ranks on one clock",
-    )
-    axis.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=5)
+    axis.set_yticks([-i for i in range(len(labels))], labels)
+    axis.set_xlabel("ms, all ranks on one clock")
+
+
+def save_trace(run: kit.Run, name: str, chart: list[dict]) -> None:
+    """Write all ranks' events for a trace viewer, in the time of the emulated cluster."""
+    if run.rank:
+        return
+    factor = run.regime.dilation
+    ranks = [
+        {
+            lane: [Event(e.name, e.start_s / factor, e.stop_s / factor, e.bytes) for e in events]
+            for lane, events in lanes.items()
+        }
+        for lanes in chart
+    ]
+    run.options.output.mkdir(parents=True, exist_ok=True)
+    path = run.options.output / f"{name}.trace.json"
+    path.write_text(json.dumps(chrome_trace(ranks)))
+    run.say(f"\nThe calls of all {run.size} ranks, on one clock: {path}")
+    run.say("Open it in ui.perfetto.dev.")

@@ -15,10 +15,9 @@ import numpy as np
 
 import kit
 from kit import call_times, virtual
-from refgf.cluster.probe import link_share
 from refgf.papers.scaling.systems import CHUNK, System
 from refgf.papers.scaling.systems import step as predicted_step
-from refgf.predict.cost import Line, Link, ring_line
+from refgf.predict.cost import Line, ring_line
 
 DENSITY = 10.0  # percent of the chunks
 MPI_SIZES = (256, 1 << 18, 1 << 21)  # elements of MPI's calls
@@ -35,7 +34,7 @@ def measure(run: kit.Run, network: str, stacks: dict, norms) -> dict:
     fill_s, update_s = virtual.idle_work(run, network)
     ready, compute_s = virtual.ready(run, network)
     n = sum(elements for _, elements in ready)
-    link, rows = goodput(run.regime.link()), []
+    link, rows = run.regime.goodput(), []
     for name, arguments in stacks.items():
         own = arguments["allreduce"] is kit.mpi_allreduce
         run.opaque = run.opaque or own
@@ -58,11 +57,6 @@ def measure(run: kit.Run, network: str, stacks: dict, norms) -> dict:
             }
         )
     return {"rows": rows, "alone": alone, "elements": n, "network": network}
-
-
-def goodput(link: Link) -> Link:
-    """The link as TCP carries payload on it."""
-    return Link(link.alpha_s, link.beta_s_per_byte / link_share(1500))
 
 
 def with_work(line: Line, work_s: float, system: System, n: int) -> Line:

@@ -4,13 +4,19 @@ python lessons/solutions/04_overlap.py
 """
 
 import textwrap
+from math import isclose
 
+from refgf.cluster.like import load
 from refgf.machine.meter import ExposedTime
-from refgf.predict.cost import Line
-from refgf.predict.timeline import lazy, predict
 from refgf.papers.scaling.workloads import alexnet
+from refgf.predict.cost import Link, ring_line
+from refgf.predict.timeline import lazy, predict
 
-LINE = Line(1e-3, 1.5 / 125e6)  # 4 ranks at 1 Gbit/s, a millisecond a call
+LIKE = load("v100-56gbit")
+LINE = ring_line(LIKE.nodes, Link(LIKE.latency_s, 1 / LIKE.rate))  # seconds of the cluster's time
+NETWORK = alexnet()
+BACKWARD_S = LIKE.step_s("alexnet")[1] * NETWORK.backward_flops / NETWORK.step_flops
+GRADIENTS = NETWORK.gradients(BACKWARD_S, itemsize=2)  # bytes of float16
 
 
 def theta_that_hides_nothing() -> None:
@@ -18,15 +24,14 @@ def theta_that_hides_nothing() -> None:
 
     Overlap hides nothing if the first call waits for the last gradient.
     """
-    gradients = alexnet().gradients(backward_s=2.0)
-    theta = sum(nbytes for _, nbytes in gradients[:-1])
-    assert len(lazy(gradients, theta)) == 1 and len(lazy(gradients, theta - 1)) == 2
+    theta = sum(nbytes for _, nbytes in GRADIENTS[:-1])
+    assert len(lazy(GRADIENTS, theta)) == 1 and len(lazy(GRADIENTS, theta - 1)) == 2
     for value in (theta, theta - 1):
-        step = predict(gradients, lazy(gradients, value), LINE)
-        exposed = f"{step.exposed_s:.3f} s of {step.communication_s:.3f} s"
+        step = predict(GRADIENTS, lazy(GRADIENTS, value), LINE)
+        exposed = f"{1e3 * step.exposed_s:.2f} ms of {1e3 * step.communication_s:.2f} ms"
         print(f"1. theta = {value:,}: {len(step.calls)} calls, {exposed} exposed")
-    everything_s = LINE(sum(nbytes for _, nbytes in gradients))
-    assert predict(gradients, lazy(gradients, theta), LINE).exposed_s == everything_s
+    everything_s = LINE(sum(nbytes for _, nbytes in GRADIENTS))
+    assert isclose(predict(GRADIENTS, lazy(GRADIENTS, theta), LINE).exposed_s, everything_s)
     print("   With one byte less, all gradients but the last are sent as soon as the last but one")
     print("   is ready. Still nearly nothing is hidden, because backward makes the last gradients")
     print("   quickly. Useful thetas are far smaller.")
@@ -47,16 +52,16 @@ def small_gradients_first() -> None:
 
     Backward determines the order of generation.
     """
-    gradients = alexnet().gradients(backward_s=2.0)
     backwards, latest_s = [], 0.0
-    for ready_s, nbytes in reversed(gradients):
+    for ready_s, nbytes in reversed(GRADIENTS):
         latest_s = max(latest_s, ready_s)  # a slice is sent only after everything before it
         backwards.append((latest_s, nbytes))
     theta = 2**22
     usual_s, reversed_s = (
-        predict(each, lazy(each, theta), LINE).exposed_s for each in (gradients, backwards)
+        predict(each, lazy(each, theta), LINE).exposed_s for each in (GRADIENTS, backwards)
     )
-    print(f"3. exposed: {usual_s:.3f} s in the order of generation, {reversed_s:.3f} s reversed")
+    usual, other = (f"{1e3 * t:.2f} ms" for t in (usual_s, reversed_s))
+    print(f"3. exposed: {usual} in the order of generation, {other} reversed")
     assert reversed_s > usual_s
     print(
         "   Backward makes the last layer's gradient first, because each layer needs the gradient"

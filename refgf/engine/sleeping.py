@@ -8,8 +8,8 @@ every LONG_SLEEP_S, because each poll takes the core from a rank that computes (
 the caches lose). Cost: the same messages and bytes, with the same bits; a message may be noticed
 one sleep late. Many short messages in a row become slow.
 
-A non-blocking call makes no progress by itself. The polls make it, and between two of them the
-system's buffers keep a link busy (0.2 ms are 25 kB at 1 Gbit/s).
+MPI promises progress of a non-blocking call only inside MPI calls. The polls are such calls, and
+between two of them the system's buffers keep a link busy (0.2 ms are 25 kB at 1 Gbit/s).
 """
 
 import time

@@ -4,10 +4,10 @@
     queue                     \\ sum 8       \\ sum 7
     communication               | allreduce 8 | allreduce 7 | ...
 
-MPI promises progress of a non-blocking call only inside MPI calls. On two cores MPICH 5 made 0 to
-26 % of a long message in between, Open MPI 5 0 to 75 % (measured; lesson 04 measures it). A thread
-that makes blocking calls is inside MPI, and mpi4py releases the GIL while it waits. It must be the
-only user of its communicator. Cost: two queue operations per call; no copy.
+MPI promises progress of a non-blocking call only inside MPI calls. How much a library makes in
+between differs: lesson 04 measures it, for the MPI that runs it. A thread that makes blocking calls
+is inside MPI, and mpi4py releases the GIL while it waits. It must be the only user of its
+communicator. Cost: two queue operations per call; no copy.
 
 On a GPU backward only queues kernels, so an array may be announced before it is computed. Each
 array is queued with an event of the stream that produces it. The thread selects the array's device
