@@ -25,6 +25,7 @@ import json
 import os
 import statistics
 import sys
+import textwrap
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -43,6 +44,9 @@ from kit import claims, regime
 from kit.regime import regime_of
 from kit.words import before_and_after, link_probed, place, seconds
 from kit.words import errors_in_words, number_of_bytes  # noqa: F401  for the lessons
+
+
+COLUMNS = 100  # of the screen
 
 
 @dataclass(frozen=True)
@@ -298,7 +302,7 @@ class Lesson:
         run = Run(comm, options)
         run.say(f"{self.name} on {run.size} ranks: {run.place}")
         if self.like:
-            run.say(run.regime.in_words())
+            run.say(textwrap.fill(run.regime.in_words(), COLUMNS))
         if run.size == 1:
             run.say(
                 "ONE RANK EXCHANGES NOTHING: all times of exchanges below are noise; "
@@ -314,7 +318,9 @@ class Lesson:
         if decided:
             run.section("What you should see, decided by your numbers")
         for verdict in decided:
-            run.say(f"- {verdict}")
+            run.say(textwrap.fill(f"- {verdict}", COLUMNS, subsequent_indent="  "))
+        if decided and options.quick:
+            run.say("(--quick is too small to decide: run it without)")
         run.say(f"\n{after}\n\nThis took {took_s:.0f} s.")
         if "REFGF_TRACE_DIR" in os.environ:
             run.comm.save(os.environ["REFGF_TRACE_DIR"], run.opaque)

@@ -130,7 +130,7 @@ def given(path) -> Machine:
 
 
 def scale(run: kit.Run, machine: Machine, far: list[int]) -> dict:
-    """Throughput of AlexNet: p times the scaling efficiency with the best theta.
+    """Scaling efficiency of AlexNet in percent, with the best theta.
 
     Layer times are those of the file, or follow from a V100's rate. Returns {technique: {p: ...}}.
     """
@@ -150,12 +150,14 @@ def scale(run: kit.Run, machine: Machine, far: list[int]) -> dict:
     systems = {system.name: system for system in stack(np.inf)}
     found = {
         name: {
-            p: p * scaling_efficiency(best_theta_step(ready, system, machine.allreduce_s(p))) / 100
+            p: scaling_efficiency(best_theta_step(ready, system, machine.allreduce_s(p)))
             for p in sizes
         }
         for name, system in systems.items()
     }
+    run.say("scaling efficiency in percent")
     run.table(
-        ["ranks", *systems], [[p, *(f"{found[name][p]:.1f}" for name in systems)] for p in sizes]
+        ["ranks", *(name.partition(",")[0] for name in systems)],
+        [[p, *(f"{found[name][p]:.1f}" for name in systems)] for p in sizes],
     )
     return found

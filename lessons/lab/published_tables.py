@@ -1,4 +1,4 @@
-"""Tables of lesson 08: published numbers next to predictions from their inputs."""
+"""Tables of lesson 08: published numbers, each with a prediction from its inputs."""
 
 import textwrap
 
@@ -6,6 +6,9 @@ import kit
 from refgf.papers.mgwfbp.merge import greedy_merge
 from refgf.papers.scaling.headlines import HEADLINES, IMPLIED_RATE
 from refgf.papers.scaling.rows import SYSTEMS, calibrated_overheads, compare_all, summary
+
+WORD = """The papers call 1 and 3 "speedup": p x scaling efficiency, the throughput of p GPUs over
+one GPU's. It is not T(1)/T(p) of one problem. 4 and 5 compare two systems on the same GPUs."""
 
 
 def span(ends) -> str:
@@ -28,6 +31,7 @@ def show_inputs(run: kit.Run, inputs, shown: list) -> None:
 def headlines(run: kit.Run, shown: list) -> list[dict]:
     """The papers' headlines and their predictions. A number used for calibration is no result."""
     run.section("The papers' headlines, PREDICTED from independent inputs")
+    run.say(WORD)
     found, cells = [], []
     for number, headline in enumerate(HEADLINES, 1):
         if not headline.is_result:

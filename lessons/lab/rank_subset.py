@@ -22,6 +22,7 @@ def first(run: kit.Run, count: int, function):
         part = copy.copy(run)
         part.plain, part.size = comm, count
         part.comm = TracedComm(run.regime.comm(comm), shared=run.comm)
+        part.native = part.comm.over(lambda _: comm)
         result = function(part)
         run.opaque = run.opaque or part.opaque
     run.on_rank_0(lambda: None)  # sleep until rank 0 arrives
