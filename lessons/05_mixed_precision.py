@@ -1,16 +1,21 @@
 """Lesson 05: mixed precision - half the bytes, and the care that it takes.
 
-    mpiexec -n 8 python lessons/05_mixed_precision.py
-    options: --quick, --full, --plot, --data PATH, --link ...
+    python -m refgf.cluster run --like v100-56gbit -- python lessons/05_mixed_precision.py
+    mpiexec -n 4 python lessons/05_mixed_precision.py    without nodes: links are waited for
+    ... --like this-machine    your laptop as a cluster: ranks compute for real on its cores
 
 QUESTION    Gradients need not be exact. Can they be sent as 16-bit numbers, in half the time,
             without harm?
 IDEA        Round to float16 on the wire only. Add in float32, keep float32 master weights, and
             multiply the loss by a power of two so that small gradients do not become zero.
             (refgf/exchange/precision.py)
-PREDICTION  Let r be the relative error of one rounding (about 2^-12 root mean square). Each hop of
-            a ring rounds a partial sum once more. `direct` rounds every input once and every result
-            once, whatever p is. For gradients that are random numbers:
+PREDICTION  A ring allreduce of n gradients of b bytes on p ranks takes
+
+                T = 2 (p-1) (alpha + beta b n / p) + casts and additions
+
+            Only the term with b is halved. Let r be the relative error of one rounding (about
+            2^-12 root mean square). Each hop of a ring rounds a partial sum once more. `direct`
+            rounds every input once and every result once, whatever p is. For random gradients:
 
                 ring    r sqrt((p+1) / 2)            direct    r sqrt(2)
 
@@ -18,19 +23,10 @@ PREDICTION  Let r be the relative error of one rounding (about 2^-12 root mean s
             by p only afterwards overflows for gradients p times smaller.
 
 Before you run it, write down: by how much is the error of the float16 ring on 512 ranks larger than
-on 2? What share of your network's gradients is too small for float16?
+on 2? Which is larger, that error or the noise of a mini-batch, and by how much? What share of your
+network's gradients is too small for float16?
 
 This is weak scaling: each rank brings its own batch, whatever p is.
-
-WHAT YOU SHOULD SEE    Exactly half the bytes. The ring's error grows with the root of p, direct's
-            stays constant. Both are far below the noise of a mini-batch. Without a loss scale some
-            gradients vanish (a few in a thousand here, all of them small). A scale of some
-            thousands saves most of them; one of millions overflows. A dynamic scale that starts too
-            high comes down in a few skipped steps. A scale that is far too low loses most
-            gradients, yet may train just as well because it loses the smallest ones. Half the bytes
-            need not take half the time, on slow links too, because conversion costs processor time,
-            which ranks that share cores lack. On the CPU the arithmetic of forward and backward
-            remains float32; only the roundings are reproduced.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/05_mixed_precision.py)
     1. Let all gradients be positive (biased). How does the ring's error grow with p now, and why?
@@ -45,44 +41,78 @@ import refgf.launch  # noqa: F401  before MPI starts
 import numpy as np
 
 import kit
-from kit import axes, flow, images, rounding, trials
+from kit import flow, images
+from kit.claims import Claim
+from lab import half_numbers as compared
+from lab import half_rounding, half_times, loss_scales
+from lab.precision_picture import draw
 from refgf.comm import direct, ring
 from refgf.comm.schedule import collective
-from refgf.exchange.lazy import Theta
-from refgf.exchange.precision import LossScale
-from refgf.machine.underflow import Underflow
 from refgf.oracle import definitions
-from refgf.oracle.definitions import (
-    on_wire,
-    ring_traffic,
-    same_bits,
-    scaled_allreduce,
-    underflow_share,
-)
-from refgf.comm.direct import direct_allreduce
-from refgf.comm.ring import ring_allreduce
+from refgf.oracle.definitions import on_wire, same_bits, scaled_allreduce
 
 HALF = np.float16
-RANKS = [2, 3, 4, 8, 16, 32, 64, 128, 256, 512]
-SCALES = [2.0**k for k in range(0, 29, 2)]
-LARGEST = 65_504  # in float16
+CLAIMS = (
+    Claim(
+        "The exchange of a step takes at most 0.65 times as long in float16.",
+        compared.times("exchange", "<", 0.65),
+        "casts that take longer than the bytes saved, or latency",
+    ),
+    Claim(
+        f"In a call of {half_times.SHORT} gradients float16 saves less than a tenth.",
+        compared.short_call(">", 0.9),
+        "a link on which even such a message takes longer than its latency",
+    ),
+    Claim(
+        "Without a network float16 loses: casts take longer than the copied bytes that they save.",
+        compared.times("own", ">"),
+        "a processor that casts faster than it copies",
+    ),
+    Claim(
+        "Next to direct's rounding error, the ring's grows with the root of p.",
+        compared.growth,
+        "gradients that are not random numbers",
+    ),
+    Claim(
+        "The noise of the largest batch is over 100 times the ring's rounding error of its sum.",
+        compared.noise(100),
+        "more images in the batch, or more ranks in the ring",
+    ),
+    Claim(
+        "A loss scale of 2^12 loses less than a tenth of the gradients that no scale loses.",
+        compared.lost(loss_scales.GOOD, "<", 1.0, 0.1),
+        "gradients all of which float16 can hold",
+    ),
+    Claim(
+        "float16 with a dynamic scale ends less than 1.5 points of accuracy below float32.",
+        compared.accuracy(loss_scales.DYNAMIC, ">", -1.5),
+        "more skipped steps, or fewer epochs",
+    ),
+    Claim(
+        "float16 with a scale of 2^-16 ends less than 1.5 points below float32, too.",
+        compared.accuracy(loss_scales.LOW, ">", -1.5),
+        "what the lost gradients are worth to this network",
+    ),
+)
 
 
-def measure(run: kit.Run) -> dict:
-    train, held_out = images.load(run)
-    gradients = real_gradients(run, train)
-    check_against_oracle(run, gradients)
-    counted = count_bytes(run, train)
-    microscope = measure_errors(run)
-    overflow = divide_after_the_sum(run)
-    scales = count_underflow(run, gradients)
-    return {
-        "bytes": counted,
-        "microscope": microscope,
-        "overflow": overflow,
-        "scales": scales,
-        "training": train_with_each(run, train, held_out),
-    }
+# ---- the idea: one slice, whose sum starts on rank 0 ----
+
+
+def ring_slice(xs: list[np.ndarray]) -> np.ndarray:
+    """Every hop rounds the partial sum that it sends. p float32 arrays (k,) -> (k,)"""
+    total = xs[0]
+    for x in xs[1:]:
+        total = x + on_wire(total, "float16")
+    return on_wire(total, "float16")
+
+
+def direct_slice(xs: list[np.ndarray]) -> np.ndarray:
+    """The inputs are rounded, and the result. p float32 arrays (k,) -> (k,)"""
+    total = on_wire(xs[0], "float16")
+    for x in xs[1:]:
+        total = total + on_wire(x, "float16")
+    return on_wire(total, "float16")
 
 
 # ---- one step: scale, round for the wire, sum, unscale ----
@@ -111,15 +141,17 @@ def real_gradients(run: kit.Run, data) -> list[np.ndarray]:
 def check_against_oracle(run: kit.Run, gradients: list[np.ndarray]) -> None:
     """Compare the bits of both schedules, with and without scaling, with the definition."""
     run.section("The oracle")
-    for scale in (1.0, 2.0**12):
-        for algorithm, definition in (
-            (direct.allreduce, definitions.direct_allreduce),
-            (ring.allreduce, definitions.ring_allreduce),
-        ):
+    first = slice(0, -(-len(gradients[0]) // run.size))  # slice 0
+    for algorithm, definition, idea in (
+        (direct.allreduce, definitions.direct_allreduce, direct_slice),
+        (ring.allreduce, definitions.ring_allreduce, ring_slice),
+    ):
+        for scale in (1.0, loss_scales.GOOD):
             mine = gradients[run.rank].copy()
             half_allreduce(run, mine, scale, algorithm)
             wanted = scaled_allreduce(gradients, scale, allreduce=definition)[run.rank]
-            if not same_bits(mine, wanted):
+            alike = scale != 1 or same_bits(idea([x[first] for x in gradients]), wanted[first])
+            if not (same_bits(mine, wanted) and alike):
                 raise AssertionError(
                     f"{definition.__name__} of float16 on rank {run.rank}, scale {scale}: "
                     "got other bits; wanted those of the definition"
@@ -131,248 +163,30 @@ def check_against_oracle(run: kit.Run, gradients: list[np.ndarray]) -> None:
 # ---- the measurement ----
 
 
-def count_bytes(run: kit.Run, data) -> dict:
-    """Take steps with each wire type; check the bytes and measure the time."""
+def measure(run: kit.Run) -> dict:
+    train, held_out = images.load(run)
+    gradients = real_gradients(run, train)
+    check_against_oracle(run, gradients)
     run.section("Half the bytes")
-    rows = {}
-    for name, wire, algorithm in (
-        ("float32", None, ring),
-        ("float16", HALF, ring),
-        ("float16, direct", HALF, direct),
-    ):
-        maker = direct_allreduce if algorithm is direct else ring_allreduce
-        with flow.new(run, data, wire=wire, grouping=Theta(2**18), allreduce=maker) as stack:
-            run.comm.reset()
-            stack.step(*next(images.steps(run, data, 1)), rate=0.0)
-            sent, calls = run.comm.bytes, stack.calls
-            timing = flow.time_steps(run, stack, images.steps(run, data, run.quick(4, 9)))
-        if algorithm is ring:
-            lengths = [call.stop - call.start for call in calls]
-            elements = sum(ring_traffic(n, run.size, run.rank)[1] for n in lengths)
-            assert sent == elements * (2 if wire else 4), (sent, elements)
-        rows[name] = {"bytes": sent, "calls": len(calls), "step": timing}
-    run.table(
-        ["on the wire", "calls", "bytes sent by rank 0", "time of a step"],
-        [[name, row["calls"], row["bytes"], row["step"]] for name, row in rows.items()],
-    )
-    return rows
-
-
-def measure_errors(run: kit.Run) -> dict:
-    """Relative error (root mean square) of sums over p ranks, which one process replays."""
-    run.section("Rounding under the microscope: replayed sums of p random gradients")
-    ranks = run.quick(RANKS[:5], RANKS)
-    kinds = {
-        "ring, float16": (ring, HALF),
-        "direct, float16": (direct, HALF),
-        "ring, float32": (ring, None),
+    measured = half_times.measure(run, train)
+    half_times.show(run, measured)
+    return {
+        "times": measured,
+        "rounding": half_rounding.errors(run),
+        "overflow": half_rounding.overflow(run),
+        "noise": half_rounding.noise(run, train),
+        "scales": loss_scales.lost(run, gradients[run.rank]),
+        "learning": loss_scales.learn(run, train, held_out),
     }
-    jobs = [(p, name) for p in reversed(ranks) for name in kinds]  # the longest first
-    results = trials.deal(run, jobs, lambda p, name: rounding.error_of(p, *kinds[name]))
-    found = dict(zip(jobs, results))
-    errors = {p: {name: found[p, name] for name in kinds} for p in ranks}
-    one = rounding.one_rounding()
-    predicted = {
-        p: {"ring, float16": one * ((p + 1) / 2) ** 0.5, "direct, float16": one * 2**0.5}
-        for p in ranks
-    }
-    run.say(f"One rounding to float16 has a relative error of r = {one:.2e}.")
-    run.table(
-        ["p", *kinds, "ring predicted", "direct predicted"],
-        [
-            [
-                p,
-                *(f"{errors[p][name]:.2e}" for name in kinds),
-                f"{predicted[p]['ring, float16']:.2e}",
-                f"{predicted[p]['direct, float16']:.2e}",
-            ]
-            for p in ranks
-        ],
-    )
-    return {"ranks": ranks, "errors": errors, "predicted": predicted, "one_rounding": one}
 
 
-def divide_after_the_sum(run: kit.Run) -> dict:
-    """Sum gradients up to 400 over p ranks in float16, and divide by p after or before the sum."""
-    run.section("Where division after the sum overflows")
-    rows = {}
-    for p in (8, 64, 128, 256, 512):
-        values = np.random.default_rng(p).uniform(100, 400, 256).astype(np.float32)
-        after = np.isinf(rounding.ring_sum(values, p)).mean()
-        before = np.isinf(rounding.ring_sum(values / np.float32(p), p)).mean()
-        rows[p] = {"after": float(after), "before": float(before)}
-    run.table(
-        ["p", "infinite, divided after the sum", "divided before"],
-        [
-            [p, f"{100 * row['after']:.0f} %", f"{100 * row['before']:.0f} %"]
-            for p, row in rows.items()
-        ],
-    )
-    run.say(f"float16 ends at {LARGEST:,}. In refgf each loss is divided by the global batch,")
-    run.say("so the exchange only sums.")
-    return rows
-
-
-def count_underflow(run: kit.Run, gradients: list[np.ndarray]) -> dict:
-    """For each loss scale, count the gradients that become zero or infinite on the wire."""
-    run.section("Underflow, overflow and the loss scale")
-    mine = gradients[run.rank]
-    magnitude = np.log2(np.abs(mine[mine != 0]))
-    rows = {}
-    for scale in SCALES:
-        scaled = mine * np.float32(scale)
-        measured = Underflow(lambda x: None, HALF)
-        measured(scaled)
-        assert measured.share == underflow_share(scaled, "float16")
-        rows[scale] = {
-            "zero": measured.share,
-            "infinite": float(np.isinf(on_wire(scaled, "float16")).mean()),
-        }
-    run.table(
-        ["loss scale", "become zero", "become infinite"],
-        [
-            [f"2^{int(np.log2(s))}", f"{100 * row['zero']:.3f} %", f"{100 * row['infinite']:.4f} %"]
-            for s, row in rows.items()
-        ],
-    )
-    counts, edges = np.histogram(magnitude, bins=np.arange(-50, 12))
-    return {"rows": rows, "histogram": {"counts": counts.tolist(), "edges": edges.tolist()}}
-
-
-def train_with_each(run: kit.Run, train, held_out) -> dict:
-    """Repeat the same training in float32 and in float16 with several loss scales."""
-    epochs = run.options.epochs or run.quick(1, 5, 12)
-    run.section(f"{epochs} epochs: does the network learn the same?")
-    mixed = {"wire": HALF, "half_weights": True}
-    kinds = {
-        "float32": {},
-        "float16, dynamic scale from 2^24": {
-            **mixed,
-            "loss_scale": LossScale(2.0**24, dynamic=True, interval=50),
-        },
-        "float16, no scale": mixed,
-        "float16, scale 2^-16 (too low)": mixed | {"loss_scale": LossScale(2.0**-16)},
-    }
-    result = {}
-    for name, settings in kinds.items():
-        with flow.new(run, train, grouping=Theta(2**18), **settings) as stack:
-            scales = record_scale(stack)
-            rows = flow.learn(run, stack, train, held_out, epochs, say=False)
-            result[name] = {
-                "epochs": rows,
-                "skipped": stack.model.loss_scale.skipped,
-                "scales": scales,
-            }
-    run.table(
-        ["", "loss", "accuracy", "skipped steps", "scale at the end"],
-        [
-            [
-                name,
-                f"{row['epochs'][-1]['loss']:.4f}",
-                f"{100 * (row['epochs'][-1]['accuracy'] or 0):.1f} %",
-                row["skipped"],
-                f"{row['scales'][-1]:g}",
-            ]
-            for name, row in result.items()
-        ],
-    )
-    return result
-
-
-def record_scale(stack) -> list[float]:
-    """A list to which each step from now on appends its loss scale."""
-    scales, finish = [], stack.finish
-
-    def recorded():
-        scales.append(stack.model.loss_scale.scale)
-        return finish()
-
-    stack.finish = recorded
-    return scales
-
-
-# ---- the figure ----
-
-
-def draw(result: dict):
-    title = "Lesson 05: mixed precision. Half the bytes, and the care that it takes"
-    figure, (errors, gradients, lost, wire, scale, learning) = axes.frame(title, 2, 3, (18, 9))
-    draw_errors(errors, result["microscope"])
-    draw_gradients(gradients, result["scales"]["histogram"])
-    rows = result["scales"]["rows"]
-    for name, colour in (("zero", "tab:blue"), ("infinite", "tab:red")):
-        exponents = [np.log2(float(s)) for s in rows]
-        percent = [100 * row[name] for row in rows.values()]
-        lost.plot(exponents, percent, ".-", color=colour, label=f"become {name}")
-    lost.set(
-        title="Underflow and overflow for each loss scale",
-        xlabel="log2 of the loss scale",
-        ylabel="% of the gradients",
-        yscale="symlog",
-    )
-    lost.set_yscale("symlog", linthresh=0.01)
-    draw_wire(wire, result["bytes"])
-    for name, row in result["training"].items():
-        if "dynamic" in name:
-            scale.semilogy(row["scales"], base=2, label=f"{name}: {row['skipped']} steps skipped")
-        losses = [epoch["loss"] for epoch in row["epochs"]]
-        learning.plot(range(1, len(losses) + 1), losses, marker=".", label=name)
-    scale.set(title="Dynamic loss scale", xlabel="step", ylabel="loss scale")
-    learning.set(title="Training loss", xlabel="epoch", yscale="log")
-    return axes.finish(figure, errors, lost, scale, learning)
-
-
-def draw_errors(axis, microscope: dict) -> None:
-    ranks = microscope["ranks"]
-    for name, colour in (
-        ("ring, float16", "tab:red"),
-        ("direct, float16", "tab:blue"),
-        ("ring, float32", "tab:green"),
-    ):
-        measured = [microscope["errors"][str(p)][name] for p in ranks]
-        axis.loglog(ranks, measured, "o", color=colour, label=name)
-        if name in microscope["predicted"][str(ranks[0])]:
-            predicted = [microscope["predicted"][str(p)][name] for p in ranks]
-            axis.loglog(ranks, predicted, "--", color=colour, label=f"{name}, predicted")
-    axis.set(
-        title="Relative error of a sum over p ranks (replayed)",
-        xlabel="p",
-        ylabel="root mean square",
-    )
-    axis.set_xscale("log", base=2)
-
-
-def draw_gradients(axis, histogram: dict) -> None:
-    counts, edges = histogram["counts"], histogram["edges"]
-    shares = np.array(counts) / max(1, sum(counts))
-    axis.bar(edges[:-1], shares, width=1, align="edge", color="tab:grey", alpha=0.7)
-    axis.axvspan(-60, -25, color="tab:blue", alpha=0.15, label="zero in float16")
-    axis.axvspan(-25, -14, color="tab:blue", alpha=0.07, label="fewer digits (subnormal)")
-    axis.axvspan(16, 30, color="tab:red", alpha=0.15, label="infinite in float16")
-    axis.set(
-        title="Gradients of one rank; a loss scale of 2^k shifts them k to the right",
-        xlim=(-52, 20),
-        xlabel="log2 of the magnitude",
-        ylabel="share of the gradients",
-    )
-    axis.legend(fontsize=8, loc="upper left")
-
-
-def draw_wire(axis, rows: dict) -> None:
-    """Bytes and time of a step, as a share of those of float32."""
-    places = np.arange(len(rows))
-    whole = rows["float32"]
-    sent = [row["bytes"] / max(1, whole["bytes"]) for row in rows.values()]
-    times = [row["step"]["median_s"] / whole["step"]["median_s"] for row in rows.values()]
-    axis.bar(places - 0.2, sent, 0.4, color="tab:grey", label="bytes, counted")
-    axis.bar(places + 0.2, times, 0.4, color="tab:blue", label="time of a step, measured")
-    axis.set_xticks(places, list(rows))
-    axis.set(title="On the wire, as a share of float32", ylim=(0, 1.25 * axis.get_ylim()[1]))
-    axis.legend(fontsize=8, loc="upper left")
-    axis.grid(alpha=0.3, axis="y")
-
+PICTURE = (
+    "Bars of a step with float32 and float16 on the wire, and the ratio of the two for calls of "
+    "each length; rounding errors against ranks, next to the noise of a mini-batch; gradients that "
+    "are lost for each loss scale; differences in accuracy with intervals."
+)
 
 if __name__ == "__main__":
-    lesson = kit.Lesson(__file__, __doc__)
+    lesson = kit.Lesson(__file__, __doc__, like="v100-56gbit", claims=CLAIMS, picture=PICTURE)
     images.arguments(lesson)
     lesson.main(measure, draw)

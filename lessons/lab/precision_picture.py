@@ -1,0 +1,174 @@
+"""Lesson 05's figures: times; rounding and noise; loss scales; learning."""
+
+import numpy as np
+
+from kit import axes
+from lab import half_rounding, half_times, loss_scales
+
+MS = 1e3
+RING, DIRECT = half_rounding.KINDS
+
+
+def draw(result: dict) -> dict:
+    """{name: figure}"""
+    factor = result["regime"]["dilation"]
+    return {
+        "": draw_times(result["times"], factor),
+        "rounding": draw_rounding(result["rounding"], result["noise"]),
+        "scale": draw_scales(result["scales"]),
+        "learning": draw_learning(result["learning"]),
+    }
+
+
+def draw_times(times: dict, factor: float):
+    figure, (step, call) = axes.frame("Lesson 05: half the bytes on the wire", 1, 2)
+    rows = [bar("no exchange", times["off"], None)]
+    for name, row in times["steps"].items():
+        note = f"exchange: {MS * row['exchange']['median_s'] / factor:.3g} ms"
+        rows.append(bar(name, row["step"], row["predicted_s"], note))
+    axes.bars(step, rows, MS / factor, highlight=2)
+    where = "of the emulated cluster" if factor != 1 else "of this machine"
+    step.set(title="A step", xlabel=f"ms {where}")
+    draw_calls(call, times)
+    with_legend = [step] if times["steps"]["float32"]["predicted_s"] else []
+    return axes.finish(figure, call, *with_legend)
+
+
+def bar(name: str, step: dict, predicted_s: float | None, note: str = "") -> dict:
+    return {"name": name, "timing": step, "predicted_s": predicted_s, "note": note}
+
+
+def draw_calls(axis, times: dict) -> None:
+    """T(float16) / T(float32) of one call, by the number of gradients."""
+    calls = times["calls"]
+    lengths = [int(n) for n in calls]
+    for number, (kind, label) in enumerate(
+        {"float16": "ring", half_times.DIRECT: "direct"}.items()
+    ):
+        points = [ratio(row[kind], row["float32"]) for row in calls.values()]
+        with_bars(axis, lengths, points, **axes.style(number), label=label, ls="none")
+    if all(row["predicted_s"] for row in calls.values()):
+        predicted = [
+            r["predicted_s"]["float16"] / r["predicted_s"]["float32"] for r in calls.values()
+        ]
+        axis.plot(lengths, predicted, "--", color=axes.PREDICTED, label="predicted")
+    steps = times["steps"]
+    memory = ratio(steps["float16"]["own"], steps["float32"]["own"])
+    with_bars(
+        axis,
+        [times["elements"]],
+        [memory],
+        **axes.style(4),
+        label="in memory, no network",
+        ls="none",
+    )
+    axis.axhline(1, color="grey", lw=1)
+    axis.axhline(0.5, color="grey", lw=1, ls=":")
+    axis.set(title="A call: float16 / float32", xlabel="gradients in the call", ylim=(0, None))
+    axis.set_xscale("log", base=2)
+
+
+def ratio(timing: dict, to: dict) -> tuple[float, float, float]:
+    """(median, lowest, highest) of a ratio of two timings."""
+    return (
+        timing["median_s"] / to["median_s"],
+        timing["low_s"] / to["high_s"],
+        timing["high_s"] / to["low_s"],
+    )
+
+
+def with_bars(axis, x, points, horizontal: bool = False, **style) -> None:
+    """Points (middle, low, high) with error bars."""
+    middle = [point[0] for point in points]
+    spread = [[m - low for m, low, _ in points], [high - m for m, _, high in points]]
+    if horizontal:
+        axis.errorbar(middle, x, xerr=spread, capsize=3, **style)
+    else:
+        axis.errorbar(x, middle, spread, capsize=3, **style)
+
+
+def draw_rounding(rounding: dict, noise: dict):
+    title = "Lesson 05: rounding errors, and the noise of a mini-batch"
+    figure, (error, spread) = axes.frame(title, 1, 2)
+    ranks = rounding["ranks"]
+    for number, name in enumerate((RING, DIRECT)):
+        measured, predicted = (
+            [rounding[key][str(p)][name] for p in ranks] for key in ("errors", "predicted")
+        )
+        error.loglog(ranks, measured, ls="none", **axes.style(number), label=f"{name} (replayed)")
+        label = "predicted" if number else None
+        error.loglog(ranks, predicted, "--", color=axes.PREDICTED, label=label)
+    error.set(title="Random gradients", xlabel="ranks p", ylabel="relative rounding error")
+    error.set_xscale("log", base=2)
+    images = [int(k) * noise["batch"] for k in noise["rows"]]
+    names = {"noise": "noise of the batch", RING: "rounding, ring", DIRECT: "rounding, direct"}
+    for number, (name, label) in zip((2, 0, 1), names.items()):
+        rows = [row[name] for row in noise["rows"].values()]
+        points = [(row["median_s"], row["low_s"], row["high_s"]) for row in rows]
+        with_bars(spread, images, points, **axes.style(number), label=label, ls="none")
+    falls = [row["extrapolated"]["median_s"] for row in noise["rows"].values()]
+    spread.plot(images, falls, "--", color=axes.PREDICTED, label="1 / root of the batch")
+    spread.set(
+        title=f"Real gradients, {noise['batch']} images a rank",
+        xlabel="images in the batch of all ranks",
+        ylabel="relative to the gradient",
+        yscale="log",
+    )
+    spread.set_xscale("log", base=2)
+    return axes.finish(figure, error, spread)
+
+
+def draw_scales(scales: dict):
+    title = "Lesson 05: what float16 loses on the wire, and the loss scale"
+    figure, (gradients, lost) = axes.frame(title, 1, 2)
+    draw_gradients(gradients, scales["histogram"])
+    exponents = [loss_scales.exponent(scale) for scale in scales["rows"]]
+    for number, name in enumerate(("zero", "infinite")):
+        percent = [100 * row[name] for row in scales["rows"].values()]
+        lost.plot(exponents, percent, **axes.style(number), label=f"become {name}")
+    lost.set(
+        title="Lost for each loss scale",
+        xlabel="log2 of the loss scale",
+        ylabel="% of the gradients",
+    )
+    lost.set_yscale("symlog", linthresh=0.001)
+    return axes.finish(figure, gradients, lost)
+
+
+def draw_gradients(axis, histogram: dict) -> None:
+    counts, edges = histogram["counts"], histogram["edges"]
+    percent = 100 * np.array(counts) / max(1, sum(counts))
+    axis.bar(edges[:-1], percent, width=1, align="edge", color="grey")
+    zones = {"zero": (-60, -25, ""), "fewer digits": (-25, -14, "//"), "infinite": (16, 30, "xx")}
+    for number, (name, (low, high, hatch)) in enumerate(zones.items()):
+        colour = axes.COLOURS[number]
+        axis.axvspan(low, high, fc=colour, ec="white", alpha=0.25, hatch=hatch, label=name)
+    axis.set(
+        title="Gradients of one rank",
+        xlim=(-52, 20),
+        xlabel="log2 of the magnitude; a loss scale of 2^k adds k",
+        ylabel="% of the gradients",
+    )
+
+
+def draw_learning(learning: dict):
+    title = "Lesson 05: learning in float16, against float32"
+    figure, (points, scale) = axes.frame(title, 1, 2)
+    found = learning["differences"]
+    if all(found.values()):  # one pair has no interval
+        values = [(row["median_s"], row["low_s"], row["high_s"]) for row in found.values()]
+        with_bars(points, range(len(values)), values, True, **axes.style(0), ls="none")
+    names = [name.replace(", ", ",\n") for name in found]
+    points.set_yticks(range(len(names)), names)
+    points.axvline(0, color="grey", lw=1)
+    points.set(
+        title=f"Final accuracy, {learning['pairs']} pairs",
+        xlabel="points more than float32, mean and 95 % interval",
+        ylim=(len(names) - 0.5, -0.5),
+    )
+    scale.semilogy(range(1, len(learning["scales"]) + 1), learning["scales"], base=2)
+    skipped = learning["skipped"]
+    scale.set(title=f"A dynamic scale skips {skipped} steps", xlabel="step", ylabel="loss scale")
+    for axis in (points, scale):
+        axis.grid(alpha=0.3)
+    return axes.finish(figure)
