@@ -42,7 +42,7 @@ import numpy as np
 
 import kit
 from kit import flow, images
-from kit.claims import Claim
+from kit.claims import GAIN, LIMIT, Claim
 from lab import half_numbers as compared
 from lab import half_rounding, half_times, loss_scales
 from lab.precision_picture import draw
@@ -57,11 +57,13 @@ CLAIMS = (
         "The exchange of a step takes at most 0.65 times as long in float16.",
         compared.times("exchange", "<", 0.65),
         "casts that take longer than the bytes saved, or latency",
+        kind=GAIN,
     ),
     Claim(
         f"In a call of {half_times.SHORT} gradients float16 saves less than a tenth.",
         compared.short_call(">", 0.9),
         "a link on which even such a message takes longer than its latency",
+        kind=LIMIT,
     ),
     Claim(
         "Without a network float16 loses: casts take longer than the copied bytes that they save.",

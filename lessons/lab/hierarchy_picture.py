@@ -1,91 +1,138 @@
-"""The picture of lesson 10: time and gain against size, time against ranks per node."""
+"""The figures of lesson 10: time and gain against size, the bus of a node, ranks per node."""
 
 import kit
 from kit import axes
+from lab.hierarchy_times import RING, SPLITS
+
+SHOWN = (RING, *SPLITS, "recursive doubling")  # the table has the tree and halving-doubling too
 
 
-def draw(result: dict):
-    sizes = "/".join(map(str, sorted({len(node) for node in result["nodes"]})))
-    title = (
-        f"Lesson 10: {len(result['nodes'])} nodes of {sizes} ranks. "
-        "Few slow steps help short vectors; for long ones the bytes decide"
+def draw(result: dict) -> dict:
+    figures = {"": draw_sizes(result), "nodes": draw_ranks_per_node(result)}
+    return figures | ({"bus": draw_bus(result)} if result["free"] else {})
+
+
+def scale(result: dict) -> float:
+    """From this machine's seconds to the cluster's."""
+    return 1 / result["regime"]["dilation"]
+
+
+def unit(result: dict) -> str:
+    cluster = result["regime"]["like"]
+    return "ms" if cluster == "this-machine" else f"ms on {cluster}"
+
+
+def scaled(timing: dict, factor: float) -> dict:
+    return {key: factor * timing[key] for key in ("median_s", "low_s", "high_s")}
+
+
+def place(result: dict) -> str:
+    nodes = result["node_of_rank"]
+    return f"{result['ranks']} ranks on {len(set(nodes))} nodes"
+
+
+def draw_sizes(result: dict):
+    points, factor = result["points"], scale(result)
+    names = [name for name in SHOWN if name in points[0]["measured"]]
+    figure, (time_axis, gain_axis) = axes.frame(
+        f"Lesson 10: {place(result)}. Which allreduce for which size?", 1, 2
     )
-    figure, (size_axis, ratio_axis, k_axis) = axes.frame(title, 1, 3, (19, 5.6))
-    draw_sizes(size_axis, ratio_axis, result["points"])
-    draw_ranks_per_node(k_axis, result["by_k"])
-    return axes.finish(figure, size_axis, ratio_axis, k_axis)
-
-
-def draw_sizes(size_axis, ratio_axis, points: list[dict]) -> None:
     nbytes = [point["bytes"] for point in points]
-    for i, (name, marker) in enumerate(zip(points[0]["measured"], "osP^Dv<*X")):
-        axes.measured(
-            size_axis,
-            nbytes,
-            [point["measured"][name] for point in points],
-            marker,
-            color=f"C{i}",
-            label=name,
-        )
-        size_axis.plot(
-            nbytes, [1e3 * point["predicted_s"][name] for point in points], "--", color=f"C{i}"
-        )
-        if name != "flat ring":
-            gain = [
-                p["measured"]["flat ring"]["median_s"] / p["measured"][name]["median_s"]
-                for p in points
-            ]
-            ratio_axis.plot(nbytes, gain, marker=marker, ls="none", color=f"C{i}")
-            forecast = [
-                p["predicted_s"]["flat ring"] / max(1e-12, p["predicted_s"][name]) for p in points
-            ]
-            ratio_axis.plot(nbytes, forecast, "--", color=f"C{i}")
-    size_axis.set(title="Time; dashed: predicted", ylabel="ms", yscale="log")
-    top = 1.1 * max(
-        p["measured"]["flat ring"]["median_s"] / t["median_s"]
-        for p in points
-        for t in p["measured"].values()
-    )
-    if all(point["least_s"] > 0 for point in points):
-        allowed = [
-            point["measured"]["flat ring"]["median_s"] / point["least_s"] for point in points
-        ]
-        ratio_axis.plot(
-            nbytes,
-            allowed,
-            color="grey",
-            lw=3,
-            alpha=0.5,
-            label="limit by the bytes between nodes",
-        )
-    ratio_axis.axhline(1, color="grey", lw=1, label="flat ring")
-    ratio_axis.set(title="Times as fast as the flat ring; dashed: predicted", ylim=(0, top))
-    for axis in (size_axis, ratio_axis):
+    for i, name in enumerate(names):
+        style = axes.style(i)
+        timings = [scaled(point["measured"][name], factor) for point in points]
+        axes.measured(time_axis, nbytes, timings, label=name, **style)
+        forecast = [1e3 * factor * point["predicted_s"][name] for point in points]
+        time_axis.plot(nbytes, forecast, "--", color=style["color"], lw=1)
+        if name != RING:
+            draw_gain(gain_axis, points, name, style)
+    time_axis.set(title="Time; dashed: predicted", ylabel=unit(result), yscale="log")
+    for point, where in ((points[0], "left"), (points[-1], "right")):
+        label_fastest(time_axis, point, names, factor, where)
+    time_axis.set_ylim(bottom=0.4 * time_axis.get_ylim()[0])
+    least = [point["least_s"] for point in points]
+    if min(least) > 0:
+        limit = [p["measured"][RING]["median_s"] / p["least_s"] for p in points]
+        gain_axis.plot(nbytes, limit, color="grey", lw=3, alpha=0.5, label="limit: least bytes")
+    gain_axis.axhline(1, color=axes.style(0)["color"], lw=1, label=RING)
+    medians = [{name: p["measured"][name]["median_s"] for name in names} for p in points]
+    forecasts = [p["predicted_s"] for p in points if min(p["predicted_s"].values()) > 0]
+    gains = [times[RING] / times[name] for times in medians + forecasts for name in names]
+    title = "Times as fast as the flat ring; dashed: predicted"
+    gain_axis.set(title=title, ylim=(0, 1.2 * max(gains)))
+    for axis in (time_axis, gain_axis):
         axis.set_xscale("log", base=2)
-        axis.set_xticks(nbytes, [kit.number_of_bytes(n) for n in nbytes], fontsize=8)
-        axis.set_xlabel("bytes per rank")
+        axis.set_xticks(nbytes, [kit.number_of_bytes(n) for n in nbytes], rotation=45)
+        axis.set_xlabel("bytes of the vector")
+    return axes.finish(figure, time_axis, gain_axis)
 
 
-def draw_ranks_per_node(axis, by_k: list[dict]) -> None:
-    """In the colours of the other plots. The points of the longer vector are filled."""
-    for name, marker, colour in (
-        ("three phases", "s", "C1"),
-        ("log phases", "P", "C2"),
-        ("two-level ring", "^", "C3"),
-    ):
-        rows = [row for row in by_k if row["algorithm"] == name]
-        k = [row["k"] for row in rows]
-        for i, fill in enumerate(("none", "full")):
-            label = f"{name}, {kit.number_of_bytes(rows[0]['bytes'][i])}"
-            times = [1e3 * row["measured"][i]["median_s"] for row in rows]
-            axis.plot(k, times, marker, color=colour, fillstyle=fill, label=label)
-            axis.plot(k, [1e3 * row["predicted_s"][i] for row in rows], "--", color=colour)
-    axis.set(
-        title="Ranks taken to share a node; dashed: predicted",
-        xlabel="k",
-        ylabel="ms",
-        xscale="log",
-        yscale="log",
-    )
-    axis.set_xticks(k, k)
-    axis.set_xticks([], minor=True)
+def label_fastest(axis, point: dict, names: list[str], factor: float, where: str) -> None:
+    """Write the name of the fastest algorithm below its point."""
+    fastest = min(names, key=lambda name: point["measured"][name]["median_s"])
+    at = point["bytes"], 1e3 * factor * point["measured"][fastest]["low_s"]
+    below = {
+        "xytext": (0, -26 if where == "left" else -60),
+        "textcoords": "offset points",
+        "ha": where,
+        "weight": "bold",
+    }
+    axis.annotate(fastest, at, **below)
+
+
+def draw_gain(axis, points: list[dict], name: str, style: dict) -> None:
+    """Medians' ratio; bars from the ratio of unlike ends of both spreads."""
+    nbytes = [point["bytes"] for point in points]
+    pairs = [(point["measured"][RING], point["measured"][name]) for point in points]
+    gain = [ring["median_s"] / other["median_s"] for ring, other in pairs]
+    low = [g - ring["low_s"] / other["high_s"] for g, (ring, other) in zip(gain, pairs)]
+    high = [ring["high_s"] / other["low_s"] - g for g, (ring, other) in zip(gain, pairs)]
+    axis.errorbar(nbytes, gain, [low, high], ls="none", capsize=3, label=name, **style)
+    if min(point["predicted_s"][name] for point in points) > 0:
+        forecast = [p["predicted_s"][RING] / p["predicted_s"][name] for p in points]
+        axis.plot(nbytes, forecast, "--", color=style["color"], lw=1)
+
+
+def draw_ranks_per_node(result: dict):
+    """One panel for each size."""
+    by_k, factor = result["by_k"], scale(result)
+    title = f"Lesson 10: {place(result)}, of which k are taken to share a node"
+    figure, panels = axes.frame(title, 1, len(by_k[0]["bytes"]))
+    for i, (axis, nbytes) in enumerate(zip(panels, by_k[0]["bytes"])):
+        for number, name in enumerate(SPLITS, 1):
+            rows = [row for row in by_k if row["algorithm"] == name]
+            k, style = [row["k"] for row in rows], axes.style(number)
+            timings = [scaled(row["measured"][i], factor) for row in rows]
+            axes.measured(axis, k, timings, label=name, **style)
+            forecast = [1e3 * factor * row["predicted_s"][i] for row in rows]
+            axis.plot(k, forecast, "--", color=style["color"], lw=1)
+        title = f"{kit.number_of_bytes(nbytes)}; dashed: predicted"
+        axis.set(title=title, xlabel="k", ylabel=unit(result), xscale="log", ylim=(0, None))
+        axis.set_xticks(k, k)
+        axis.set_xticks([], minor=True)
+    return axes.finish(figure, *panels)
+
+
+def draw_bus(result: dict):
+    """The longest vector: a bus like the paper's, and one that is not slowed down."""
+    factor = 1e3 * scale(result)
+    free, real = result["free"][-1], result["points"][-1]
+    size = kit.number_of_bytes(free["bytes"])
+    title = f"Lesson 10: {place(result)}, {size}: what the bus of a node costs"
+    figure, panels = axes.frame(title, 1, 2, (axes.WIDTH_INCHES, 3.6))
+    heads = f"A bus of {result['inside']}", "A bus that is not slowed down"
+    for axis, point, head in zip(panels, (real, free), heads):
+        rows = [
+            {
+                "name": name,
+                "timing": point["measured"][name],
+                "predicted_s": point["predicted_s"][name],
+                "note": f"{factor * point['measured'][name]['median_s']:.3g} ms",
+            }
+            for name in free["measured"]
+        ]
+        times = [row["timing"]["median_s"] for row in rows]
+        axes.bars(axis, rows, factor, highlight=times.index(min(times)))
+        axis.set(title=head, xlabel=unit(result))
+    panels[1].grid(alpha=0.3)
+    return axes.finish(figure, panels[0])

@@ -1,58 +1,172 @@
-"""alpha, beta and gamma of the links inside and between nodes, for lesson 10.
+"""The links of lesson 10 inside and between nodes, and which ranks share a node.
 
-link = node_links.measure(run, nodes)       {"inside": Link, "between": Link}
+    place = node_links.find(run, nodes)
+    place.comm         the communicator on which algorithms are timed
+    place.predicted_s(schedules, itemsize)
+
+A cluster is slowed down as a whole, so links inside a node are too: each rank waits for its
+messages to ranks of its node as long as a bus of the rate `--inside` would take. Messages between
+nodes take the time of the emulated link, which all ranks of a node share.
+
+Predictions take rates as they are set. They take the time of an empty message as it is measured:
+the latency that is waited for, and this machine's own time, which is not to scale.
 """
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 import kit
+from lab.buffered_sends import finish_s
+from kit.regime import environment
+from refgf.cluster.probe import link_share
+from refgf.comm.schedule import Schedule
+from refgf.comm.topology import nodes as nodes_of
+from refgf.machine.link import LinkComm
+from refgf.machine.units import parse_rate
 from refgf.predict.cost import Link
 from refgf.predict.fit import fit_line
 
+PCIE = "126gbit"  # PCI Express 3.0, 16 lanes: 8 GT/s x 16 x 128/130
 
-def measure(run: kit.Run, nodes: list[list[int]]) -> dict[str, Link]:
-    """Inside nodes with all ranks at once, between nodes with the masters only. Collective."""
-    run.section("alpha and beta, inside and between nodes")
+IN_A_ROW = 8  # messages whose time is measured together
+
+
+def argument(lesson: kit.Lesson) -> None:
+    lesson.argument(
+        "--inside",
+        metavar="RATE",
+        default=PCIE,
+        help=f"links inside a node of the emulated cluster ({PCIE}: PCIe 3.0 with 16 lanes)",
+    )
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the ranks are.
+
+    node_of_rank     the node of each rank, as the links know it
+    inside, between  Links in this machine's time, for predictions
+    comm             waits for messages inside a node too
+    occupied         does a sender wait for its bytes too? So it is where the link is waited for
+    free             a Place without this wait; None if nothing waits inside a node
+    """
+
+    node_of_rank: Sequence[int]
+    inside: Link
+    between: Link
+    comm: object
+    occupied: bool = False
+    free: "Place | None" = None
+
+    @property
+    def nodes(self) -> int:
+        return len(set(self.node_of_rank))
+
+    @property
+    def shared(self) -> bool:
+        """Do several ranks share a node?"""
+        return self.nodes < len(self.node_of_rank)
+
+    def predicted_s(self, schedules: Sequence[Schedule], itemsize: int) -> float:
+        """Predicted seconds of a call."""
+        links = self.node_of_rank, self.inside, self.between
+        if self.occupied:
+            links = [0] * len(self.node_of_rank), self.between, self.between
+        return finish_s(schedules, itemsize, *links)
+
+
+def find(run: kit.Run, nodes: list[list[int]]) -> Place:
+    """The links of the regime, and the time of an empty message, measured. Collective."""
+    run.section("The links")
+    link, software = run.regime.link(), own_links(run, nodes)
+    if link is None:  # this machine, or a real cluster: all is measured
+        return _shown(run, Place(node_of_rank(nodes), **software, comm=run.comm))
+    alone = bool(run.regime.waited and run.regime.waited.beta_s_per_byte)
+    real = [[rank] for rank in range(run.size)] if alone else nodes_of(run.plain)
+    fast, masters = software["inside"], [node[0] for node in real]
+    group = masters if run.rank in masters else [run.rank]
+    alpha_s = max(link.alpha_s, sendrecvs(run, run.comm, group, 0).median_s / IN_A_ROW)
+    between = replace(fast, alpha_s=alpha_s)
+    if alone:
+        run.say("Every rank waits for a link of its own: every rank is its own node.")
+        run.say("Nodes are pretended, so a step inside a node takes as long as one between nodes.")
+        between = replace(between, beta_s_per_byte=link.beta_s_per_byte + fast.beta_s_per_byte)
+        return _shown(run, Place(node_of_rank(real), fast, between, run.comm, True))
+    share = link_share(environment()["mtu"])  # TCP carries this part of the rate
+    between = replace(between, beta_s_per_byte=link.beta_s_per_byte / share)
+    place = Place(node_of_rank(real), fast, between, run.comm)
+    if not (place.shared and run.regime.like):
+        return _shown(run, place)
+    bus = Link(0.0, run.regime.dilation / parse_rate(run.options.inside))
+    inside = replace(fast, beta_s_per_byte=bus.beta_s_per_byte + fast.beta_s_per_byte)
+    far = [r for r in range(run.size) if place.node_of_rank[r] != place.node_of_rank[run.rank]]
+    waiting = run.comm.over(lambda comm: LinkComm(comm, bus, near=far))
+    return _shown(
+        run, replace(place, inside=inside, comm=waiting, free=replace(place, inside=fast))
+    )
+
+
+def _shown(run: kit.Run, place: Place) -> Place:
+    """Print the links, in the cluster's time if there is one."""
+    scale, rows, links = run.regime.dilation, [], {"between": place.between}
+    if place.shared:
+        links = {"inside": place.inside} | links
+    if place.free:
+        links["inside, not slowed down"] = place.free.inside
+    for name, link in links.items():
+        beta = link.beta_s_per_byte
+        rate = f"{1e-9 * scale / beta:.3g} GB/s" if beta else "-"
+        rows.append([name, kit.seconds(link.alpha_s / scale), rate])
+    whose = ", cluster's time" if scale != 1 else ""
+    run.table([f"for predictions{whose}", "alpha", "1 / beta"], rows)
+    return place
+
+
+def node_of_rank(nodes: list[list[int]]) -> list[int]:
+    return [i for _, i in sorted((rank, i) for i, node in enumerate(nodes) for rank in node)]
+
+
+def own_links(run: kit.Run, nodes: list[list[int]]) -> dict[str, Link]:
+    """{"inside", "between": Link}, measured without waiting, for this machine's own part.
+
+    Inside nodes all ranks send at once, between nodes the masters only.
+    """
     i, j = next((i, node.index(run.rank)) for i, node in enumerate(nodes) if run.rank in node)
     masters = [node[0] for node in nodes]
     groups = {"inside": nodes[i], "between": masters if j == 0 else [run.rank]}
     largest = {"inside": max(map(len, nodes)), "between": len(nodes)}
-    links, rows = {}, []
-    gamma = addition_s_per_byte(run)
+    gamma, links = addition_s_per_byte(run), {}
     for name, group in groups.items():
         sizes = run.quick([64, 65536], [64, 4096, 65536, 1 << 20])
-        points = [(nbytes, sendrecv_s(run, group, nbytes)) for nbytes in sizes]
+        points = [
+            (nbytes, sendrecvs(run, run.native, group, nbytes).low_s / IN_A_ROW) for nbytes in sizes
+        ]
         fit = Link(0, 0)
         if largest[name] > 1 and all(t > 0 for _, t in points):
             fit = fit_line(points).link
         if name == "between" and fit.beta_s_per_byte:  # a shaper lets short messages pass at once
             fit = replace(fit, beta_s_per_byte=fit_line(points[-2:]).link.beta_s_per_byte)
         links[name] = Link(fit.alpha_s, fit.beta_s_per_byte, gamma)
-        rate = f"{1e-9 / fit.beta_s_per_byte:.3g} GB/s" if fit.beta_s_per_byte else "-"
-        rows.append([name, kit.seconds(fit.alpha_s), rate])
-    run.table(["", "alpha", "1 / beta"], rows)
     return links
 
 
-def sendrecv_s(run: kit.Run, group: list[int], nbytes: int) -> float:
-    """One Sendrecv to the right neighbour in the group's ring: median, averaged over eight.
-
-    All groups send at once. A group of one rank only waits.
-    """
+def sendrecvs(run: kit.Run, comm, group: list[int], nbytes: int) -> kit.Timing:
+    """IN_A_ROW times Sendrecv to the right neighbour in the group's ring; a group of one waits."""
     outgoing, incoming = np.zeros(nbytes, np.uint8), np.zeros(nbytes, np.uint8)
     place = group.index(run.rank)
     right, left = group[(place + 1) % len(group)], group[place - 1]
 
-    def eight():
-        for _ in range(8 if len(group) > 1 else 0):
-            run.comm.Sendrecv(outgoing, right, 0, incoming, left, 0)
+    def several():
+        for _ in range(IN_A_ROW if len(group) > 1 else 0):
+            comm.Sendrecv(outgoing, right, 0, incoming, left, 0)
 
-    return run.time(eight, run.quick(5, 15), warmup=2).median_s / 8
+    return run.time(several, run.quick(5, 15), warmup=2)
 
 
 def addition_s_per_byte(run: kit.Run) -> float:
     """Seconds per byte of adding one vector to another, all ranks at once."""
-    x, y = np.zeros(1 << 18, np.float32), np.ones(1 << 18, np.float32)
+    n = run.quick(1 << 18, 1 << 22)  # longer than the caches
+    x, y = np.zeros(n, np.float32), np.ones(n, np.float32)
     return run.time(lambda: np.add(x, y, out=x), 5).median_s / x.nbytes

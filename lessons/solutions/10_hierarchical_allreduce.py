@@ -45,7 +45,7 @@ def paying_up_to(better, other, p: int, k: int) -> int:
 
 def inside_and_between() -> None:
     """2. A tree takes 2 log2 k = 6 instead of 4(k-1) = 28 steps for k = 8. But each step sends all
-    n elements: 6 n in a row on the master instead of 4 (k-1)/k n = 3.5 n. That saves 22 steps and
+    n bytes: 6 n in a row on the master instead of 4 (k-1)/k n = 3.5 n. That saves 22 steps and
     costs 2.5 n. With 26 us and 0.3 ns per byte the tree pays up to about 700 KiB. Recursive
     doubling takes R exchanges of n instead of 2R that add up to 2 (m-1)/m n. For m = 4 it saves 2
     steps and sends n/2 more. This pays up to 4 alpha / beta = 13 KiB at 1 Gbit/s, and 10 times as
