@@ -4,6 +4,7 @@
     greedy_misses.misses(run, 2000, kind)           -> {"networks": 2000, "missed": 0.31, ...}
     greedy_misses.real_misses(run, line, ...)       -> the same for the networks of the papers, on
                                                        published and measured lines
+    greedy_misses.count(run, line)                  -> all of these, printed
 
 The networks are divided among the ranks. A network is ([(ready_s, bytes)] in order of generation, a
 line a + b bytes). Backward times and sizes are spread evenly over four decades, latencies and
@@ -104,6 +105,31 @@ def real_misses(run, line, names, backwards_s, itemsizes) -> dict:
         case = f"{name}, {itemsize} bytes per gradient, backward {backward_s} s\n    {place}"
         mine.append((compare(gradients, lines[place])["excess"], case))
     return summary(run, f"{len(names)} real networks, {len(lines)} clusters", mine)
+
+
+def count(run, line) -> list[dict]:
+    """Greedy against exact by arithmetic: random networks, special kinds, the papers' networks."""
+    run.section("How often does the greedy rule miss the best merge? (computed, not measured)")
+    number = run.quick(64, 2000, 20_000)
+    rows = [misses(run, number // (20 if "100" in kind else 1), kind) for kind in KINDS]
+    paces = run.quick([0.2], [0.2], [0.1, 0.2, 0.4]), run.quick([4], [4], [2, 4])
+    names = run.quick(["AlexNet", "ResNet-50"], list(WORKLOADS))
+    rows.append(real_misses(run, line, names, *paces))
+    cells = [
+        [
+            row["kind"],
+            row["networks"],
+            *(f"{100 * row[key]:.2g} %" for key in ("missed", "mean", "worst")),
+        ]
+        for row in rows
+    ]
+    run.table(["networks", "number", "missed", "mean excess", "largest excess"], cells)
+    wrong = [row["kind"] for row in rows if row["kind"] in BEST_FOR and row["missed"]]
+    if wrong:
+        raise AssertionError(f"greedy rule: got misses where it is optimal, for {wrong}")
+    if rows[-1]["missed"]:
+        run.say(f"largest excess of a real network:\n    {rows[-1]['worst_at']}")
+    return rows
 
 
 def summary(run, kind: str, mine: list[tuple[float, str]]) -> dict:

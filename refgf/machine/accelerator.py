@@ -184,6 +184,7 @@ class InstantComm:
     def Sendrecv(self, sendbuf, dest, sendtag=0, recvbuf=None, source=None, recvtag=0) -> None:
         n = min(len(sendbuf), len(recvbuf))  # slices differ by one element
         recvbuf[:n] = sendbuf[:n]
+        recvbuf[n:] = 0  # what lay there may be an infinity, which rejects the step
 
     def Barrier(self) -> None:
         pass
