@@ -6,7 +6,7 @@ off = virtual.without_exchange(run, "alexnet", count)          the same step, no
 work_s = virtual.own_work(run, "alexnet", ...)                 the processor's work in a step
 ready, compute_s = virtual.ready(run, "alexnet")               for predictions
 
-Times are this machine's; run.cluster_time(t) divides them by the dilation.
+Times are this machine's; timing.divided(run.regime.dilation) is the cluster's.
 """
 
 import time
