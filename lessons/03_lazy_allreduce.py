@@ -43,7 +43,7 @@ import numpy as np
 
 import kit
 from kit import images
-from kit.claims import Claim
+from kit.claims import GAIN, LIMIT, Claim
 from kit.replay import sizes_of
 from lab import grouped_steps, lazy_here, lazy_steps
 from lab.lazy_steps import sent_bytes, timing
@@ -74,6 +74,7 @@ CLAIMS = (
         "With overlap, eager calls take at least 1.3 times as long as the best theta (ResNet-50).",
         lambda r: compared(timing(r, "overlapped", 0), ">", timing(r, "overlapped"), 1.3),
         unless="latencies that are short next to the bytes, or that backward hides",
+        kind=GAIN,
     ),
     Claim(
         "With overlap, one call at the end takes at least 1.1 times as long as the best theta.",
@@ -107,6 +108,7 @@ CLAIMS = (
         "(predicted for 10 Gbit/s; measured with --network alexnet).",
         lambda r: compared(alexnet(r)[0], "<", alexnet(r)[1], 1.2),
         unless="latencies that are long next to the bytes",
+        kind=LIMIT,
     ),
     Claim(
         "On 56 Gbit/s backward hides eager calls too: the best theta gains less than a hundredth "

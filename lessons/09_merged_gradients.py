@@ -54,7 +54,7 @@ import numpy as np
 
 import kit
 from kit import virtual
-from kit.claims import Claim
+from kit.claims import GAIN, LIMIT, Claim
 from kit.replay import replay_backward, sizes_of
 from lab import greedy_misses, grouped_steps, merge_here, merge_steps, predicted_places
 from lab.merge_picture import draw
@@ -96,6 +96,7 @@ CLAIMS = (
         "Eager calls take at least 1.3 times as long as the best merge.",
         lambda r: compared(timing(r, "eager (WFBP)"), ">", timing(r, EXACT), 1.3),
         unless="latencies that are short next to the bytes, or that backward hides",
+        kind=GAIN,
     ),
     Claim(
         "The greedy rule's groups do not beat the best merge by more than a tenth.",
@@ -106,6 +107,7 @@ CLAIMS = (
         "Merging gains little over a theta that is known to be best: less than a tenth.",
         lambda r: compared(timing(r, "best theta"), "<", timing(r, EXACT), 1.1),
         unless="a sweep without a theta near the best one",
+        kind=LIMIT,
     ),
     Claim(
         "The greedy rule misses the best merge of ResNet-50 on 10 Gbit/s (computed for 8 ranks).",

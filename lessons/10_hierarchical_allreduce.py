@@ -60,7 +60,7 @@ import numpy as np
 
 import kit
 from kit import placement
-from kit.claims import Claim
+from kit.claims import GAIN, LIMIT, Claim
 from lab import hierarchy_steps, hierarchy_times, node_links
 from lab.hierarchy_picture import draw
 from lab.hierarchy_times import ITEMSIZE, RING, SPLITS
@@ -78,6 +78,7 @@ CLAIMS = (
         "For the shortest vector three phases beat the flat ring: 2(m-1) slow steps, not 2(p-1).",
         on_nodes(lambda r: (shortest(r, "three phases"), "<", shortest(r, RING))),
         unless="steps inside a node that take as long as those between nodes",
+        kind=GAIN,
     ),
     Claim(
         "For the shortest vector recursive doubling beats three phases: log2 m slow steps.",
@@ -89,6 +90,7 @@ CLAIMS = (
         "bus of a node.",
         on_nodes(lambda r: (longest(r, RING), "<", longest(r, "three phases"))),
         unless="a bus that is much faster than the link between nodes",
+        kind=LIMIT,
     ),
     Claim(
         "With a bus that is not slowed down, the two-level ring beats the flat ring for the "

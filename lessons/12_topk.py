@@ -50,7 +50,7 @@ import numpy as np
 
 import kit
 from kit import images, placement
-from kit.claims import Claim
+from kit.claims import GAIN, LIMIT, Claim
 from lab import topk_bytes, topk_choice, topk_exchange, topk_learning
 from lab import topk_values as values
 from lab.topk_picture import draw
@@ -79,11 +79,13 @@ CLAIMS = (
         "At equal density, the messages of top-k take longer than CSC's: here top-k loses.",
         lambda r: values.messages(r, "top-k", ">", "CSC"),
         unless="messages so short that latency decides: CSC sends more of them",
+        kind=LIMIT,
     ),
     Claim(
         "At 10 %, the messages of HiTopKComm take less time than those of top-k.",
         lambda r: values.in_nodes(r, "messages", 10.0, "<"),
         unless="links in a node that are no faster than those between nodes",
+        kind=GAIN,
     ),
     Claim(
         "Inside a node, HiTopKComm sends more bytes than top-k at 1 %: here it loses.",
