@@ -100,6 +100,7 @@ gpu-check: setup
 	$(PY) tests/gpu/run.py --mpiexec $(MPIEXEC) $(ARGS)
 
 cluster-lesson-10 cluster-lesson-12: SHAPE = --ranks-per-node 2
+cluster-lesson-13: SHAPE = --nodes 2 --ranks-per-node 2 --rate 1gbit
 cluster-lesson-%: setup
 	@$(call on_cluster,lessons/$*_*.py $(ARGS))
 

@@ -62,9 +62,10 @@ OVERLAP, LAZY = "+ overlap", "+ lazy allreduce"
 
 
 def scene(result: dict, network: str, like: str) -> dict | None:
-    """The ladder of this network on this cluster, if it has been measured."""
-    found = (here for here in result["places"].values() if here["like"] == like)
-    return next((here for here in found if here.get("network") == network), None)
+    """The ladder of this network on this cluster, on the most ranks; None if not measured."""
+    found = [here for here in result["places"].values() if here["like"] == like]
+    found = [here for here in found if here["network"] == network]
+    return max(found, key=lambda here: here["ranks"], default=None)
 
 
 def between(place: tuple, later: str, relation: str, earlier: str, factor: float = 1.0):

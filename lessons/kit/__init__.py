@@ -337,7 +337,7 @@ class Lesson:
                 "measured_with": code_hash(self.file),
                 "regime": run.regime.record(),
                 "verdicts": [asdict(verdict) for verdict in decided],
-                "alt": " ".join([self.picture, *map(str, decided)]),
+                "alt": self.picture,
             }
             options.output.mkdir(parents=True, exist_ok=True)
             path = options.output / f"{self.name}.json"
