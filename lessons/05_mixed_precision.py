@@ -42,7 +42,7 @@ import numpy as np
 
 import kit
 from kit import flow, images
-from kit.claims import GAIN, LIMIT, Claim
+from kit.claims import GAIN, LIMIT, NOISE, Claim
 from lab import half_numbers as compared
 from lab import half_rounding, half_times, loss_scales
 from lab.precision_picture import draw
@@ -64,6 +64,7 @@ CLAIMS = (
         compared.short_call(">", 0.9),
         "a link on which even such a message takes longer than its latency",
         kind=LIMIT,
+        expected=NOISE,
     ),
     Claim(
         "Without a network float16 loses: casts take longer than the copied bytes that they save.",
