@@ -93,8 +93,8 @@ CLAIMS = (
         kind=LIMIT,
     ),
     Claim(
-        "With none a gradient that waits is late, not lost: in all it moves the weight as far as "
-        "in dense training.",
+        "In the form `none` a gradient that waits is late, not lost: in all it moves the weight as "
+        "far as in dense training.",
         lambda r: compare(moved(r, "none"), ">", moved(r, "dense"), 0.999),
         unless="a training that ends earlier",
     ),
@@ -105,7 +105,7 @@ CLAIMS = (
         kind=GAIN,
     ),
     Claim(
-        "In so short a training CSC costs accuracy, here with none.",
+        "In so short a training CSC costs accuracy (form `none`).",
         lambda r: compare(learned(r, "forms", "none", "accuracy"), "<", 0.0),
         unless="a longer training, or a larger learning rate",
         kind=LIMIT,

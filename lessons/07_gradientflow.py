@@ -91,17 +91,17 @@ CLAIMS = (
         "the ratio of computing to bytes: an efficient network needs a slower link to show it",
     ),
     Claim(
-        "The ring takes no longer than MPI's own call.",
+        "AlexNet: the ring takes no longer than MPI's own call.",
         between(ALEXNET, "+ ring", "<", BASELINE, 1.02),
         "which algorithm MPI chooses",
     ),
     Claim(
-        "Half the bytes shorten the step by more than a fifth.",
+        "AlexNet: half the bytes shorten the step by more than a fifth.",
         between(ALEXNET, "+ mixed precision", "<", "+ ring", 0.8),
         CORES,
     ),
     Claim(
-        "Overlap hides most of what is left: the step is shorter by a fifth again.",
+        "AlexNet: overlap hides most of what is left, so the step is shorter by a fifth again.",
         between(ALEXNET, OVERLAP, "<", "+ mixed precision", 0.8),
         CORES,
     ),
@@ -113,7 +113,7 @@ CLAIMS = (
         kind=LIMIT,
     ),
     Claim(
-        "With CSC the whole stack keeps at least 80 % of the pace without exchange.",
+        "AlexNet, 56 Gbit/s: the whole stack keeps at least 80 % of the pace without exchange.",
         between(ALEXNET, "+ CSC", "<", "off", 1 / 0.8),
         CORES,
         kind=GAIN,

@@ -85,8 +85,8 @@ CLAIMS = (
         SLOW,
     ),
     Claim(
-        "Where overlapped float16 sums hide behind backward, DASO gains less than 5 %.",
-        batch(MAIN, ">", HALF, 0.95),
+        "Where overlapped float16 sums hide behind backward, DASO loses: its batch takes longer.",
+        batch(MAIN, ">", HALF),
         "links too slow for half of the bytes to hide behind backward",
         kind=LIMIT,
     ),

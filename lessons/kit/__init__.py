@@ -316,7 +316,7 @@ class Lesson:
         took_s = time.perf_counter() - start_s
         decided = claims.verdicts(self.claims, result) if run.rank == 0 else []
         if decided:
-            run.section("What you should see, decided by your numbers")
+            run.section("What you should see, decided by your numbers (x: larger over smaller)")
         for verdict in decided:
             run.say(textwrap.fill(f"- {verdict}", COLUMNS, subsequent_indent="  "))
         if decided and options.quick:

@@ -35,17 +35,17 @@ CLAIMS = (
         kind=GAIN,
     ),
     Claim(
-        "With half of it in memory, later epochs take more than 0.45 of the time: misses dominate.",
+        "With half of it in memory, later epochs take over 0.45 of the time: misses dominate.",
         lambda r: (epoch_s(r, "half memory", 1), ">", epoch_s(r, "no cache", 1), 0.45),
         BUSY,
     ),
     Claim(
-        "A disk below half a memory shortens later epochs to less than a third again.",
+        "A disk below that half makes later epochs less than a third as long as without the disk.",
         lambda r: (epoch_s(r, "half memory + disk", 1), "<", epoch_s(r, "half memory", 1), 1 / 3),
         "how slow the store is next to the disk",
     ),
     Claim(
-        "Epochs after the first are predicted within a quarter.",
+        "Epochs after the first that take 50 ms or more are predicted within a quarter.",
         lambda r: (largest_error(r), "<", 0.25),
         BUSY,
     ),
