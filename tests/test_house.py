@@ -100,16 +100,18 @@ def test_functions_have_few_parameters():
     assert not wrong
 
 
-def test_public_functions_of_the_core_are_annotated():
-    """Each says what it returns."""
-    missing = set()
-    for file in core():
+def test_public_functions_are_annotated():
+    """Each says what it returns, on every floor; the seeded mistakes are wrong on purpose."""
+    missing = []
+    for file in tracked("refgf/*.py"):
+        if "mistakes" in file.parts:
+            continue
         tree = ast.parse(file.read_text())
         holders = [tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))]
         for node in (node for holder in holders for node in holder.body):
             public = isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
             if public and node.returns is None:
-                missing.add(node.name)
+                missing.append(f"{file.relative_to(ROOT)}: {node.name}")
     assert not missing
 
 

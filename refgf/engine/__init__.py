@@ -7,6 +7,7 @@ Everything here is optional. Nothing in the core imports it.
 """
 
 import contextlib
+from collections.abc import Iterator
 
 from refgf import ops
 from refgf.engine import fused, half, sgd, sleeping, staging
@@ -31,7 +32,7 @@ def install() -> None:
 
 
 @contextlib.contextmanager
-def off():
+def off() -> Iterator[None]:
     """The plain functions while this lasts."""
     for name, function in PLAIN.items():
         setattr(ops, name, function)

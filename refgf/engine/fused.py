@@ -15,6 +15,7 @@ REPLACEMENTS are the functions that take the places of those in `refgf.ops`.
 
 import functools
 import threading
+from collections.abc import Callable
 
 import numpy as np
 
@@ -29,7 +30,7 @@ LONG_BLOCK = LONG // 2  # elements of a block of images, which is only a part of
 _compiled, _lock = None, threading.Lock()
 
 
-def compiled(loop, x):
+def compiled(loop: Callable, x: np.ndarray) -> Callable | None:
     """A loop compiled for arrays like x, called with the loop's arguments; None if there is none.
 
     On a CPU one of LOOPS, for float32. A long array is the reason to import Numba; once imported

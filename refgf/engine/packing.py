@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy
 
 from refgf.comm.slices import cut, length
-from refgf.device import array_module
+from refgf.device import Array, array_module
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Group:
     rows: numpy.ndarray | None
     short: slice | None
 
-    def take(self, x):
+    def take(self, x: Array) -> Array:
         """These chunks of the flat array x, one after another; a copy."""
         if self.rows is None:
             return x[self.short].copy()
@@ -48,7 +48,7 @@ class Group:
         else:
             self._matrix(x)[self._index(x)] = values.reshape(-1, self.chunk)
 
-    def repeat(self, values, x):
+    def repeat(self, values: Array, x: Array) -> Array:
         """This group's of the values (one per chosen chunk), each repeated over its chunk."""
         own = array_module(x).asarray(values[self.places.start : self.places.stop], dtype=x.dtype)
         return array_module(x).repeat(own, (self.packed.stop - self.packed.start) // len(own))

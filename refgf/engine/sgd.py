@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 
-from refgf.device import array_module, is_device
+from refgf.device import Array, array_module, is_device
 from refgf.engine import fused
 from refgf.engine.blocks import blocks
 
@@ -49,7 +49,7 @@ def unscale(x, factor: float) -> bool:
     return finite
 
 
-def scratch(x):
+def scratch(x: Array) -> Array:
     """Memory like x, a block; the next call in the same thread overwrites it."""
     if is_device(x):
         return array_module(x).empty_like(x)

@@ -13,6 +13,7 @@ between two of them the system's buffers keep a link busy (0.2 ms are 25 kB at 1
 """
 
 import time
+from typing import Any
 
 SLEEP_S, LONG_SLEEP_S = 0.1e-3, 0.2e-3
 
@@ -60,7 +61,7 @@ class _SleepingRequest:
             sleep_s = LONG_SLEEP_S
 
 
-def sleeping(comm):
+def sleeping(comm: Any) -> Any:
     """`comm` with sleeping messages, counted as before.
 
     Threads and emulated links sleep anyway, and are returned unchanged.

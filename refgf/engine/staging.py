@@ -18,7 +18,7 @@ import sys
 import numpy as np
 
 from refgf import ops
-from refgf.device import is_device, module, synchronize
+from refgf.device import Array, is_device, module, synchronize
 
 
 @functools.cache
@@ -62,7 +62,7 @@ class StagedBuffers(ops.Buffers):
         self.through_host = is_device(x) and (host_only or not cuda_aware())
         self.direct = self.direct and not self.through_host
 
-    def outgoing(self, view):
+    def outgoing(self, view: Array) -> Array:
         if not self.through_host:
             return super().outgoing(view)
         if view.dtype != self.wire:
@@ -74,13 +74,13 @@ class StagedBuffers(ops.Buffers):
         synchronize(self.x)
         return host
 
-    def incoming(self, n: int):
+    def incoming(self, n: int) -> Array:
         if not self.through_host:
             return super().incoming(n)
         synchronize(self.x)  # a queued copy may still read this memory
         return self._pinned("incoming", n)
 
-    def arrived(self, buffer):
+    def arrived(self, buffer: Array) -> Array:
         if not self.through_host:
             return buffer
         device = self._memory("arrived", buffer.size)

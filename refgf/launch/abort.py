@@ -21,7 +21,7 @@ import threading
 import time
 import traceback
 from types import ModuleType, TracebackType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 PAUSE_S = 0.5  # rank 0 prints first; rank r waits this and r * 0.1 s
 LONGEST_PAUSE_S = 2.5
@@ -129,7 +129,7 @@ class _Exit(SystemExit):
     abort: Abort
 
     @property
-    def code(self):
+    def code(self) -> Any:
         status = SystemExit.code.__get__(self)
         uncaught = sys._getframe().f_back is None  # no Python frame reads it
         if status not in (None, 0) and uncaught:

@@ -22,6 +22,7 @@ K-th of a GPU, so a lesson measures that work (`InstantComm`) and says where it 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -192,10 +193,10 @@ class InstantComm:
     def allgather(self, obj) -> list:
         return [obj] * self.size
 
-    def bcast(self, obj=None, root: int = 0):
+    def bcast(self, obj: Any = None, root: int = 0) -> Any:
         return obj
 
-    def allreduce(self, obj, *op):
+    def allreduce(self, obj: Any, *op: Any) -> Any:
         return obj
 
     def Dup(self) -> "InstantComm":

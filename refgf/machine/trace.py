@@ -12,6 +12,7 @@ import json
 import os
 import platform
 from pathlib import Path
+from typing import Any
 
 
 class TracedComm:
@@ -56,7 +57,7 @@ class TracedComm:
         self._count(dest, sendbuf.nbytes)
         self._comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag)
 
-    def Isend(self, buf, dest: int, tag: int = 0):
+    def Isend(self, buf, dest: int, tag: int = 0) -> Any:
         self._count(dest, buf.nbytes)
         return self._comm.Isend(buf, dest, tag)
 

@@ -22,12 +22,12 @@ from ml_dtypes import bfloat16
 from refgf.comm import ring
 from refgf.comm.schedule import Allreduce, execute, on_ranks, require_flat
 from refgf.comm.slices import chunks
-from refgf.device import array_module, is_device, synchronize
+from refgf.device import Array, array_module, is_device, synchronize
 
 BLOCK_ELEMENTS = 65_536  # a block and its bits stay in the cache
 
 
-def bfloat16_bits(x):
+def bfloat16_bits(x: Array) -> Array:
     """float32 or float64 (n,) -> uint16 (n,). A NaN stays a NaN."""
     with np.errstate(over="ignore", invalid="ignore"):
         x = array_module(x).ascontiguousarray(x, np.float32)
@@ -38,7 +38,7 @@ def bfloat16_bits(x):
     return xp.where(xp.isnan(x), bits >> 16 | np.uint32(0x40), nearest).astype(np.uint16)
 
 
-def bfloat16_values(bits):
+def bfloat16_values(bits: Array) -> Array:
     """uint16 (n,) -> float32 (n,), exact: the bits are the upper half of a float32."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
 

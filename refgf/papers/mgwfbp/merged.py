@@ -74,7 +74,7 @@ class Profile:
         """A step begins."""
         self._start_s = time.perf_counter()
 
-    def span(self, lane: str, name: str):
+    def span(self, lane: str, name: str) -> contextlib.AbstractContextManager:
         """An observer's method: `train_step` calls it for FORWARD first."""
         if name == "FORWARD":
             self.start()

@@ -26,7 +26,7 @@ from collections.abc import Callable
 import numpy
 
 from refgf.comm.slices import length
-from refgf.device import array_module
+from refgf.device import Array, array_module
 
 # halvings of mstopk's interval; public code has 20 and 100, the paper's number is not at hand
 ROUNDS = 30
@@ -42,7 +42,7 @@ def keep_count(n: int, percent: float) -> int:
     return min(n, max(1, math.ceil(round(n * percent / 100, 6))))  # 0.1 % of 3000 is 3, not 4
 
 
-def exact_top_k(x, k: int):
+def exact_top_k(x: Array, k: int) -> Array:
     """Indices of the k largest magnitudes of x (n,); of equal ones the first. -> (k,) ascending"""
     xp = array_module(x)
     magnitude = xp.abs(x)
@@ -55,7 +55,7 @@ def exact_top_k(x, k: int):
     return xp.sort(xp.concatenate([above, equal]))
 
 
-def mstopk(x, k: int, start: float = 0.0, rounds: int = ROUNDS):
+def mstopk(x: Array, k: int, start: float = 0.0, rounds: int = ROUNDS) -> Array:
     """Indices of k elements of x (n,), nearly those of the largest magnitudes. -> (k,) ascending
 
     Bisection for a threshold between the mean and the maximum. It needs no sort, only passes that
@@ -118,7 +118,7 @@ class ErrorFeedback:
     def __init__(self, n: int, dtype=numpy.float32, xp=numpy) -> None:
         self.residual = xp.zeros(n, dtype)
 
-    def take(self, gradient, choose: Callable):
+    def take(self, gradient: Array, choose: Callable) -> tuple[Array, Array]:
         """Add gradient (n,), take `choose(accumulated)` out. -> (values, indices), (k,) each"""
         self.residual += gradient
         indices = choose(self.residual)
@@ -210,7 +210,7 @@ def sum_sparse(out, values, indices) -> None:
         out[row_indices] += row_values
 
 
-def wire_indices(indices, n: int):
+def wire_indices(indices: Array, n: int) -> Array:
     """Indices into n elements, in the type in which they are sent."""
     return indices.astype(numpy.int32 if n < 2**31 else numpy.int64)
 
