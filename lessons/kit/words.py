@@ -10,9 +10,7 @@ from refgf.comm.topology import nodes
 def before_and_after(doc: str) -> tuple[str, str]:
     """The docstring's text to print before the run (question to prediction), and after it."""
     before, title, change = doc[doc.index("QUESTION") :].partition("NOW CHANGE SOMETHING")
-    before, found, see = before.partition("WHAT YOU SHOULD SEE")  # in a lesson without claims
-    see = f"{found}{see.rstrip()}\n\n" if found else ""
-    return before.strip(), f"{see}{title}{change.rstrip()}"
+    return before.strip(), f"{title}{change.rstrip()}"
 
 
 def place(comm, options) -> str:

@@ -74,7 +74,6 @@ class VirtualNetwork:
     """
 
     normalizations, running = (), ()
-    logits_gradient = np.zeros(1, np.float32)
 
     def __init__(
         self,
@@ -93,13 +92,14 @@ class VirtualNetwork:
         self.dtype, self.xp = self.workspace.dtype, self.workspace.xp
         self._scales = TYPICAL * relative(chunk_norms if chunk_norms is not None else [1.0])
         self._drawn = np.random.default_rng(seed).standard_normal(2 * DRAWN, np.float32)
-        self._steps, self._clock_s = 0, 0.0
+        self._steps, self._clock_s, self.logits_gradient = 0, 0.0, 1.0
 
     def bind(self, parameters: Sequence[np.ndarray], gradients: Sequence[np.ndarray]) -> None:
         """Use these arrays, one per tensor."""
         self._parameters, self._gradients = list(parameters), list(gradients)
         sizes = [array.size for array in gradients]
         self._starts, self._total = np.cumsum([0, *sizes])[:-1].tolist(), sum(sizes)
+        self._chunk = min(DRAWN, max(1, -(-self._total // len(self._scales))))
 
     def initialize(self, seed: int) -> None:
         """Small constant parameters: nothing is learned here."""
@@ -109,6 +109,7 @@ class VirtualNetwork:
     def loss(self, images, labels, global_batch: int, observe=None) -> float:
         """Sleep through forward; 0."""
         self._clock_s = time.perf_counter() + self.pace.forward_s
+        self.logits_gradient = 1.0  # a loss scale multiplies it, and so all gradients
         sleep_until(self._clock_s)
         return 0.0
 
@@ -130,13 +131,13 @@ class VirtualNetwork:
         """No statistics to keep."""
 
     def _write(self, i: int) -> None:
-        """Gradient i of this step: drawn numbers times the norm of their chunk."""
+        """Gradient i of this step: drawn numbers times their chunk's norm and the loss scale."""
         flat = self._gradients[i].reshape(-1)  # (n_i,)
         start, chunks = self._starts[i], len(self._scales)
         shift = (self._steps * 7919) % DRAWN  # other numbers in each step
-        for low in range(0, flat.size, DRAWN):
-            part = flat[low : low + DRAWN]
-            scale = self._scales[(start + low) * chunks // self._total]
+        for low in range(0, flat.size, self._chunk):
+            part = flat[low : low + self._chunk]
+            scale = self._scales[(start + low) * chunks // self._total] * self.logits_gradient
             np.multiply(self._drawn[shift : shift + part.size], scale, out=part)
 
 
@@ -153,7 +154,7 @@ def relative(norms: Sequence[float]) -> np.ndarray:
 
 
 def sleep_until(deadline_s: float) -> None:
-    """Sleep until deadline_s of time.perf_counter; return at once if it is over."""
+    """Sleep until deadline_s of time.perf_counter, without spinning: others need the core."""
     while (remaining_s := deadline_s - time.perf_counter()) > 0:
         time.sleep(remaining_s)
 

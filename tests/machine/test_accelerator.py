@@ -7,6 +7,7 @@ import pytest
 
 from refgf.comm.ring import ring_allreduce
 from refgf.exchange.lazy import Theta
+from refgf.exchange.precision import LossScale
 from refgf.machine.accelerator import InstantComm, Pace, VirtualNetwork, relative
 from refgf.machine.threads import run
 from refgf.nn.layers import TensorSpec
@@ -83,12 +84,29 @@ def test_gradients_are_written_before_they_are_ready(clock):
     assert seen == 8 * [True]
 
 
-def test_chunk_norms_are_as_uneven_as_asked(clock):
-    model = replica(VirtualNetwork([TensorSpec("w", (1 << 18,), True)], Pace(0, (1,), 1), [1, 7]))
+@pytest.mark.parametrize("norms", [[1, 7], [1, 7, 1, 7, 1, 7, 1, 7]])
+def test_chunk_norms_are_as_uneven_as_asked(clock, norms):
+    model = replica(VirtualNetwork([TensorSpec("w", (1 << 18,), True)], Pace(0, (1,), 1), norms))
     model.network.loss(*NOTHING)
     model.network.backward(lambda i: None)
-    low, high = np.abs(model.gradients.flat.reshape(2, -1)).mean(axis=1)
-    assert high / low == pytest.approx(7, rel=0.02)
+    means = np.abs(model.gradients.flat.reshape(len(norms), -1)).mean(axis=1)
+    # each mean of n normal magnitudes has a relative error of 0.75 / sqrt(n) (one sigma)
+    assert means / means[0] == pytest.approx(np.array(norms), rel=0.03)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_loss_scale_multiplies_the_gradients_and_leaves_the_sums(overlap):
+    """Backward is linear: what is sent is scaled, what arrives is not, in every step."""
+    quick = Pace(0.0, (0.0,) * 4, 1e-3)
+
+    def sums(scale):
+        model = replica(VirtualNetwork(SPECS, quick), loss_scale=LossScale(scale))
+        with GradientFlow(InstantComm(0, 1), model, overlap=overlap) as flow:
+            for _ in range(20):  # the scale must not pile up from step to step
+                flow.step(*NOTHING, rate=0.0)
+        return model.gradients.flat.copy()
+
+    assert np.array_equal(sums(1.0), sums(1024.0))  # a power of two: exact
 
 
 def test_ranks_and_steps_have_other_gradients(clock):
