@@ -10,8 +10,10 @@ PROJECT = {
     LESSON: '''"""Lesson."""
 
 import kit
+from kit.claims import Claim
 from lab import ring_picture
 
+CLAIMS = (Claim("a ring is slow"),)
 REPEATS = 5  # few
 print(kit.calls(1,
                 REPEATS))
@@ -37,6 +39,8 @@ NO_CHANGE = [
     ("a docstring", RING, "Two phases.", "Reduce-scatter, then allgather."),
     ("no docstring", RING, '    """Two phases."""\n', ""),
     ("a line break", LESSON, "1,\n                REPEATS", "1, REPEATS"),
+    ("a claim", LESSON, "is slow", "is fast"),
+    ("what claims need", LESSON, "import Claim", "import GAIN, Claim"),
     ("the kit", KIT, "a + b", "a - b"),
     ("a paper", PAPER, "steps(p)", "steps(p) + 1"),
     ("core code that is not imported", TREE, "3", "4"),
