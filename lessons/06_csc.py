@@ -1,14 +1,15 @@
-"""Lesson 06: coarse-grained sparse communication - send a tenth of the chunks, accumulate the rest.
+"""Lesson 06: coarse-grained sparse communication (CSC) - send a tenth of the chunks.
 
+    mpiexec -n 4 python lessons/06_csc.py    waits for messages instead of sending slowly
     python -m refgf.cluster run --like v100-56gbit -- python lessons/06_csc.py
-    mpiexec -n 4 python lessons/06_csc.py      (--density PERCENT, --chunk, --warmup, --full, ...)
+    options: --predict "5 times", -v (all tables), --density PERCENT, --like this-machine, ...
 
-QUESTION    Even half the bytes take too long on a slow network. Must every gradient be sent in
-            every step?
-IDEA        Divide the pool into chunks and send only the most important ones. Add what was not
-            sent, the residual, to the next step's gradient. All ranks choose from the same norms,
-            so they choose the same chunks. No indices are sent, and a plain dense allreduce sums
-            the packed chunks. (refgf/exchange/csc.py, chunk_choice.py, momentum_correction.py)
+QUESTION    Even half the bytes take long. Must every gradient be sent in every step?
+IDEA        Divide the pool into chunks and send only the most important ones. What is not sent,
+            the residual, is added to the next step's gradient. The ranks sum their norms of the
+            chunks, so all of them choose the same chunks. No indices are sent, and a plain dense
+            allreduce sums the packed chunks: `csc_sums` below (drawing: lessons/drawings/06.svg),
+            for real in refgf/exchange/csc.py, chunk_choice.py and momentum_correction.py.
 
             A gradient that waits is late. What momentum makes of it depends on the form. Example:
             it is 1 in step 1 and 0 later, momentum is 0.5, its chunk is sent in steps 3, 6, 9, ...
@@ -21,17 +22,16 @@ IDEA        Divide the pool into chunks and send only the most important ones. A
             dgc_masked     .     .   1.75    .     .     .        1.75   its momentum is cleared
             history        .     .    .25    .     .    .12       0.50   multiplied by m^2 = 0.25
 
-PREDICTION  A step sends k = max(1, ceil(C percent/100)) of C chunks. It also sends C norms and one
-            flag in float64:
+PREDICTION  A step sends k = max(1, ceil(C percent/100)) of C chunks in float16. It also sends C
+            norms and one flag in float64:
 
-                bytes = 2 x chosen elements + 8 (C + 1)         a little over a tenth of dense
+                bytes = 2 x chosen elements + 8 (C + 1)         dense: 2 x all elements
                 step  = step without exchange + time of these bytes + own work
 
-            Own work is what the processor does: norms of all gradients, choosing, packing. It is
-            measured first, without a network.
+            Own work is the processor's: norms, choosing, packing. It is measured first.
 
-Before you run it, write down: how many steps does an unimportant chunk wait at a density of 10 %?
-How much faster is the exchange then, 10 times or less? And which form will learn best?
+Before you run it, write down: how many times as fast as dense is the exchange at a density of 10 %?
+How many steps does an unimportant chunk wait? Which form learns best?
 
 This is weak scaling: each rank brings a batch of its own, whatever p is.
 
@@ -52,90 +52,45 @@ import numpy as np
 
 import kit
 from kit import images, trials
-from kit.claims import GAIN, LIMIT, Claim
-from lab import csc_forms, csc_here, csc_learning, csc_reference, csc_study, csc_times
-from lab.csc_picture import PICTURE, draw
-from lab.csc_results import better_control, compare, largest_error, learned, moved, of_step, small
-from lab.csc_study import LARGE_RATE, SMALL_RATE
+from lab.csc import forms, here, learning, oracle, study, times
+from lab.csc.claims import REVEAL
+from lab.csc.picture import draw
 from refgf.comm.direct import direct_allreduce
 from refgf.comm.ring import ring_allreduce
-from refgf.engine.residual import FusedResidual
 from refgf.exchange.csc import CSC
 from refgf.exchange.dense import Transport
 from refgf.exchange.lazy import Theta
-from refgf.exchange.momentum_correction import BEFORE, FORMS, CSCSettings
+from refgf.exchange.momentum_correction import BEFORE, CSCSettings
 from refgf.training.step import Replica
 
-CLAIMS = (
-    Claim(
-        "At a density of 10 % the exchange takes at most a quarter of the dense one.",
-        lambda r: compare(of_step(r, 10, "exchange"), "<", of_step(r, None, "exchange"), 0.25),
-        unless="the norms of all gradients, which are computed at any density",
-        kind=GAIN,
-    ),
-    Claim(
-        "Each step is predicted within 20 %.",
-        lambda r: compare(largest_error(r), "<", 0.2),
-        unless="other work on the cores while the lesson runs",
-    ),
-    Claim(
-        "Without a network, as in shared memory, CSC gains less: at 10 % more than half of the "
-        "time of a dense exchange remains.",
-        lambda r: compare(of_step(r, 10, "own"), ">", of_step(r, None, "own"), 0.5),
-        unless="a processor to which casts and sums of all gradients cost more than their norms",
-        kind=LIMIT,
-    ),
-    Claim(
-        "In a small network, whose norms weigh nearly as much as the chosen chunks, the exchange "
-        "with CSC takes longer than the dense one.",
-        lambda r: compare(small(r, 1), ">", small(r, 0)),
-        unless="a link so slow that its bytes cost more than one more call and the choice",
-        kind=LIMIT,
-    ),
-    Claim(
-        "In the form `none` a gradient that waits is late, not lost: in all it moves the weight as "
-        "far as in dense training.",
-        lambda r: compare(moved(r, "none"), ">", moved(r, "dense"), 0.999),
-        unless="a training that ends earlier",
-    ),
-    Claim(
-        "Chunks chosen by importance learn faster than as many chosen at random or in turn.",
-        lambda r: compare(better_control(r), ">", 0.0),
-        unless="gradients of equal size in all chunks, or a training long enough for any choice",
-        kind=GAIN,
-    ),
-    Claim(
-        "In so short a training CSC costs accuracy (form `none`).",
-        lambda r: compare(learned(r, "forms", "none", "accuracy"), "<", 0.0),
-        unless="a longer training, or a larger learning rate",
-        kind=LIMIT,
-    ),
-    Claim(
-        "The larger the learning rate, the better none learns compared with dgc.",
-        lambda r: compare(learned(r, "why", SMALL_RATE), ">", learned(r, "why", LARGE_RATE)),
-        unless="rates so small that dgc is stable at all of them",
-    ),
-)
+# ---- the idea, for all ranks in one process ----
 
 
-def measure(run: kit.Run) -> dict:
-    trials.require_density(run, csc_study.EPOCHS)
-    train, held_out = images.load(run)
-    check_against_oracle(run)
-    forms = csc_forms.show(run)
-    chosen = csc_learning.watch(run, train)
-    if run.regime.like:
-        measured = {
-            "times": csc_times.sweep(run, chosen["norms"]),
-            "small": csc_times.small(run, train),
-        }
-    else:
-        measured = {"here": csc_here.measure(run, train)}
-    study = csc_study.compare(run, (train, held_out))
-    return {"forms": forms, "chosen": chosen, **measured, "study": study}
+def csc_sums(gradients, residuals, chosen, chunk: int, percent: float) -> tuple:
+    """(p, n) twice, chunk numbers -> (sums (n,), residuals (p, n), chunks of the next step)."""
+    waiting = residuals + gradients  # (p, n) what each rank would send
+    chunk_of = np.arange(waiting.shape[1]) // chunk  # (n,) 0 0 0 1 1 1 2 2
+    norms = sum(np.bincount(chunk_of, np.abs(mine)) for mine in waiting)  # (C,) one allreduce
+    importance = norms / np.bincount(chunk_of)  # the last chunk may be shorter
+    count = int(max(1, np.ceil(len(importance) * percent / 100)))
+    best = np.argsort(-importance, kind="stable")[:count]  # the same on all ranks
+    sent = np.isin(chunk_of, chosen)  # (n,) True in the chunks that the last step has chosen
+    sums = np.zeros_like(waiting[0])
+    sums[sent] = sum(waiting[:, sent])  # packed, without indices: the other allreduce
+    waiting[:, sent] = 0  # the others wait
+    return sums, waiting, np.sort(best)
 
 
 # ---- one step: all of CSC, built from the core ----
+
+
+def exchange_of(run: kit.Run, model: Replica, settings: CSCSettings, theta: float) -> CSC:
+    """CSC over a float16 ring. Momentum and decay that CSC applies leave the optimiser."""
+    model.optimizer, momentum, decay = model.optimizer.split(settings.form in BEFORE)
+    pools = model.gradients, model.parameters.flat
+    residual = settings.residual(*pools, settings, momentum, decay, run.size)
+    transport = Transport(ring_allreduce(run.comm, wire=np.float16), Theta(theta), itemsize=2)
+    return CSC(settings, residual, transport, direct_allreduce(run.comm), model.loss_scale)
 
 
 def one_step(exchange: CSC, model: Replica, gradients, rate: float) -> None:
@@ -148,56 +103,28 @@ def one_step(exchange: CSC, model: Replica, gradients, rate: float) -> None:
         model.update(rate, result)
 
 
-def exchange_of(run: kit.Run, model: Replica, settings: CSCSettings, theta: float) -> CSC:
-    """CSC over a float16 ring. Momentum and decay that CSC applies leave the optimiser."""
-    model.optimizer, momentum, decay = model.optimizer.split(settings.form in BEFORE)
-    pools = model.gradients, model.parameters.flat
-    residual = settings.residual(*pools, settings, momentum, decay, run.size)
-    transport = Transport(ring_allreduce(run.comm, wire=np.float16), Theta(theta), itemsize=2)
-    return CSC(settings, residual, transport, direct_allreduce(run.comm), model.loss_scale)
+# ---- the lesson ----
 
 
-# ---- the oracle ----
-
-
-def check_against_oracle(run: kit.Run) -> None:
-    """Every form on a small pool: weights, residual and choices are those of the definition."""
-    run.section("The oracle")
-    gs = csc_reference.gradients(run.size, steps=run.quick(4, 8))
-    for form in FORMS:
-        model, lists, weights = csc_reference.model(), [], []
-        percent, chunk = csc_reference.PERCENT, csc_reference.CHUNK
-        settings = CSCSettings(percent, form, chunk, residual=FusedResidual)
-        exchange = exchange_of(run, model, settings, csc_reference.THETA_BYTES)
-        for gradients in gs:
-            lists.append(exchange.chosen)
-            one_step(exchange, model, gradients[run.rank], csc_reference.RATE)
-            weights.append(model.parameters.flat.copy())
-        csc_reference.require(run.rank, form, gs, lists, (weights, exchange.residual.settled()))
-    run.say(
-        f"{', '.join(FORMS)}:\nthe bits of the definition over {len(gs)} steps, "
-        "with float16, lazy allreduce and weight decay"
-    )
+def measure(run: kit.Run) -> dict:
+    trials.require_density(run, study.EPOCHS)
+    data = train, _ = images.load(run)
+    oracle.check(run, exchange_of, one_step)
+    result = {"forms": forms.show(run), "chosen": learning.watch(run, train)}
+    if run.regime.like:
+        result["times"] = times.sweep(run, result["chosen"]["norms"])
+        result["small"] = times.small(run, train)
+    else:
+        result["here"] = here.measure(run, train)
+    return result | {"study": study.compare(run, data)}
 
 
 if __name__ == "__main__":
-    lesson = kit.Lesson(__file__, __doc__, like="v100-56gbit", claims=CLAIMS, picture=PICTURE)
+    lesson = kit.Lesson(__file__, __doc__, REVEAL, like="v100-56gbit")
     images.arguments(lesson)
     lesson.parser.set_defaults(width=1 / 16)
-    lesson.argument(
-        "--density",
-        type=float,
-        default=10.0,
-        metavar="PERCENT",
-        help="how many percent of the chunks are sent",
-    )
-    lesson.argument(
-        "--chunk",
-        type=int,
-        metavar="ELEMENTS",
-        help="length of a chunk (default: about 1900 chunks)",
-    )
-    lesson.argument(
-        "--warmup", type=float, nargs="*", metavar="PERCENT", help="densities of the first epochs"
-    )
+    add, percent = lesson.argument, {"type": float, "metavar": "PERCENT"}
+    add("--density", default=10.0, help="how much of the chunks is sent", **percent)
+    add("--chunk", type=int, metavar="ELEMENTS", help="default: about 1900 chunks")
+    add("--warmup", nargs="*", help="densities of the first epochs", **percent)
     lesson.main(measure, draw)

@@ -4,14 +4,12 @@ steps = [events of a step, ...]
     event: (layer, "forward"), (number of a gradient, "ready") or (layer, "backward")
 result = layers.compare(network, workload, batch, steps)
     {"rows": one for each layer, "ready_s": ..., ...}
-layers.show_ready(run, result), layers.draw_times(axis, result), layers.draw_ready(axis, result)
 """
 
 import time
 
 import numpy as np
 
-import kit
 from refgf.papers.barrachina.roofline import Node, layer_times
 
 
@@ -97,88 +95,5 @@ def fastest(function, repeats: int = 20) -> float:
 
 
 def backward_s(result: dict) -> float:
+    """Seconds of backward, the sum over the layers. result: of `compare`."""
     return sum(row["seconds"][1] for row in result["rows"])
-
-
-def show_ready(run: kit.Run, result: dict) -> None:
-    """The weights only: biases and normalisation are ready just before them."""
-    sizes = np.array([nbytes for _, nbytes in result["tensors"]])
-    together = sizes.cumsum() / sizes.sum()
-    run.say("\nWhen each weight's gradient is ready, counted from the start of backward:")
-    run.table(
-        ["gradient", "bytes", "ready", "predicted", "bytes ready by then"],
-        [
-            [name, f"{nbytes:,}", kit.seconds(at), kit.seconds(predicted), f"{share:.1%}"]
-            for (name, nbytes), at, predicted, share in zip(
-                result["tensors"], result["ready_s"], result["predicted_ready_s"], together
-            )
-            if name.endswith("weight")
-        ],
-    )
-    nine_tenths = result["ready_s"][int(np.searchsorted(together, 0.9))]
-    share = nine_tenths / backward_s(result)
-    run.say(f"nine tenths of the bytes are ready after {share:.0%} of the backward pass")
-
-
-def draw_times(axis, result) -> None:
-    rows = [row for row in result["rows"] if row["kind"] in ("conv", "fc")]
-    places, measured = np.arange(len(rows)), np.array([1e3 * sum(row["seconds"]) for row in rows])
-    low, high = (np.array([1e3 * row[key] for row in rows]) for key in ("low_s", "high_s"))
-    axis.bar(
-        places - 0.2,
-        measured,
-        0.4,
-        yerr=[measured - low, high - measured],
-        capsize=2,
-        label="time, measured",
-    )
-    predicted = [1e3 * sum(row["predicted_s"]) for row in rows]
-    axis.plot(
-        places - 0.2,
-        predicted,
-        "k_--",
-        ms=16,
-        mew=2,
-        lw=0.8,
-        label="time, predicted: max(flops / R, bytes / W)",
-    )
-    axis.set(
-        title="Each layer: time and gradients", ylabel="forward + backward, ms", xlabel="layer"
-    )
-    axis.set(
-        xticks=places,
-        xticklabels=[row["name"] for row in rows],
-        ylim=(0, 1.3 * max(high.max(), *predicted)),
-    )
-    memory, sizes = axis.twinx(), [4e-6 * row["parameters"] for row in rows]
-    memory.bar(places + 0.2, sizes, 0.4, color="tab:orange", label="gradients")
-    memory.set(ylabel="gradients, MB", ylim=(0, 1.3 * max(sizes)))
-    handles, labels = (
-        sum(both, [])
-        for both in zip(axis.get_legend_handles_labels(), memory.get_legend_handles_labels())
-    )
-    axis.legend(handles, labels, fontsize=8, loc="upper left")
-
-
-def draw_ready(axis, result) -> None:
-    together = np.cumsum([nbytes for _, nbytes in result["tensors"]]) / 1e6
-    measured, predicted = (
-        [1e3 * t for t in result[key]] for key in ("ready_s", "predicted_ready_s")
-    )
-    axis.step([0, *measured], [0, *together], where="post", color="tab:blue", label="measured")
-    axis.plot(measured, together, "o", ms=3, color="tab:blue")
-    axis.step([0, *predicted], [0, *together], "k--", where="post", lw=1, label="predicted")
-    for (name, _), at, height in zip(result["tensors"], measured, together):
-        if name.endswith("weight"):
-            axis.annotate(
-                name.split(".")[0], (at, height), (2, -11), textcoords="offset points", fontsize=8
-            )
-    axis.axvline(1e3 * backward_s(result), color="grey", lw=1, label="end of backward")
-    axis.set(
-        title="When the gradients are ready",
-        xlabel="since the start of backward, ms",
-        ylabel="gradients ready, MB",
-    )
-    axis.set(xlim=(0, 1.1 * max(measured[-1], predicted[-1])), ylim=(0, None))
-    axis.legend(fontsize=8, loc="lower right")
-    axis.grid(alpha=0.3)

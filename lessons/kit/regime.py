@@ -87,6 +87,11 @@ class Regime:
         return f"like {self.like}, {self.dilation:.4g} times slower; {how}"
 
 
+def goodput_of(like: clusters.Like, mtu: int = 1500) -> Link:
+    """The named cluster's own link, in its own time, as TCP carries payload on it."""
+    return Link(like.latency_s, 1 / like.rate / link_share(mtu))
+
+
 def environment() -> dict:
     """What the emulated cluster tells its ranks; {} outside one."""
     return json.loads(os.environ.get("REFGF_CLUSTER", "{}"))

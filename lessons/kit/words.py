@@ -13,6 +13,11 @@ def before_and_after(doc: str) -> tuple[str, str]:
     return before.strip(), f"{title}{change.rstrip()}"
 
 
+def question(doc: str) -> str:
+    """The docstring's QUESTION, without its title, in one line."""
+    return " ".join(doc[doc.index("QUESTION") :].partition("IDEA")[0].split()[1:])
+
+
 def place(comm, options) -> str:
     """Where the ranks are, and which links connect them. Collective."""
     groups = nodes(comm)
@@ -58,6 +63,16 @@ def seconds(t: float) -> str:
     for unit, scale in (("s", 1), ("ms", 1e-3), ("us", 1e-6)):
         if t >= scale or unit == "us":
             return f"{t / scale:.3g} {unit}"
+
+
+def percent(share: float) -> str:
+    """0.873 -> '87 %'."""
+    return f"{100 * share:.3g} %"
+
+
+def times(factor: float) -> str:
+    """1.82 -> '1.82 x'."""
+    return f"{factor:.3g} x"
 
 
 def errors_in_words(pairs) -> str:

@@ -40,7 +40,8 @@ def reverse_the_ring() -> None:
     """1. Slice s is now a left fold over ranks s, s-1, s-2, ... (mod p).
 
     The order is another one, so the bits change for p >= 3. For p = 2 both rings add the same two
-    numbers, and a + b = b + a in floating point.
+    numbers, and a + b = b + a in floating point. The lesson's oracle stops at 3 ranks and more: the
+    definition wants slice 0 as x0 + x1 + x2, added from left to right.
     """
     for p in (2, 3, 5):
         schedules = [reversed_allreduce(r, p, 1000) for r in range(p)]

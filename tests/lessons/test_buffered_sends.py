@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.buffered_sends import finish_s
+from lab.hierarchy.buffered_sends import finish_s
 from refgf.comm import ring, tree
 from refgf.papers.jia import doubling, hierarchical
 from refgf.papers.jia.wires import Wires

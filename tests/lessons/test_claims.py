@@ -52,7 +52,7 @@ def claimed(request):
     """(claims of a lesson, its committed figure)"""
     lesson = request.param
     path = ROOT / "figures" / f"{lesson.stem}.json"
-    found = gains.claims_of(lesson)
+    found = gains.reveal_of(lesson).claims
     assert found, "a lesson without claims"
     return found, json.loads(path.read_text())
 
@@ -84,3 +84,11 @@ def test_gains_in_the_readme_are_those_of_the_figures():
     text = gains.README.read_text()
     assert all(mark in text for mark in gains.MARKS)
     assert gains.with_table(text) == text, "next: python tests/gains.py"
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda file: file.stem)
+def test_the_teachers_page_expects_what_the_figure_says(lesson):
+    page = ROOT / "lessons" / "teaching" / f"{lesson.stem[:2]}.md"
+    text = page.read_text()
+    assert all(mark in text for mark in gains.EXPECTED)
+    assert gains.with_expected(text, lesson) == text, "next: python tests/gains.py"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobs import clean_environment, mpiexec, needs_mpiexec, run_job
-from lab import scratch_folder
+from lab.cache import scratch_folder
 
 LESSON = Path(__file__).resolve().parents[2] / "lessons" / "14_data_cache.py"
 GONE_IN_S = 5.0
@@ -19,16 +19,16 @@ KILLED = """
 import refgf.launch, os, runpy, signal, sys, time
 sys.argv = [{lesson!r}, "--quick", "--output", {folder!r}]
 sys.path.insert(0, os.path.dirname({lesson!r}))
-from lab import cache_levels
+from lab.cache import levels
 made = []
-def dies(*arguments, make=cache_levels.make):
+def dies(*arguments, make=levels.make):
     made.append(make(*arguments))
     if len(made) == 2 and refgf.launch.job.rank == {rank}:
         print("killed at", time.time(), "s", flush=True)
         time.sleep(0.2)  # time for the launcher to read it
         os.kill(os.getpid(), signal.SIGKILL)
     return made[-1]
-cache_levels.make = dies
+levels.make = dies
 runpy.run_path({lesson!r}, run_name="__main__")
 """
 
@@ -59,6 +59,7 @@ def start(ranks, folder):
         sys.executable,
         str(LESSON),
         "--quick",
+        "-v",
         "--output",
         str(folder / "out"),
     ]

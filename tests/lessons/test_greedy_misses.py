@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from lab import greedy_misses
+from lab.merge import greedy_misses
 from refgf.machine import threads
 from refgf.predict.cost import Line
 

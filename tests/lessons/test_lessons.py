@@ -10,6 +10,7 @@ import pytest
 
 from jobs import run_job
 from kit import record
+from kit.reveal import COLUMNS, LINES
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted((ROOT / "lessons").glob("[0-9][0-9]_*.py"))
@@ -38,7 +39,12 @@ def check(lesson, ranks, folder, *arguments):
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda f: f.stem)
 def test_lesson_runs_on_3_ranks(lesson, tmp_path):
-    check(lesson, 3, tmp_path)
+    """The screen: at most COLUMNS wide, LINES lines of numbers and verdicts before the guess."""
+    lines = check(lesson, 3, tmp_path, "--predict", "a guess").splitlines()
+    assert max(map(len, lines)) <= COLUMNS or "/" in max(lines, key=len)  # a path may be longer
+    guess = next(i for i, line in enumerate(lines) if "You predicted a guess; measured: " in line)
+    table = next(i for i, line in enumerate(lines) if re.match("what .* measured ", line))
+    assert guess - table - 2 <= LINES, "\n".join(lines)  # 2: --quick, and the question again
 
 
 @pytest.mark.long
@@ -61,7 +67,7 @@ def test_lesson_trains_resnet50(lesson, tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda f: f.stem)
 def test_lesson_runs_on_a_stated_link(lesson, tmp_path):
-    output = check(lesson, 3, tmp_path, "--link", "1gbit,50us")
+    output = check(lesson, 3, tmp_path, "-v", "--link", "1gbit,50us")
     assert "[waits like a link of 1gbit,50us: not a network]" in output  # above each table
     assert (
         "WAITS like a link of 1gbit,50us"
@@ -75,6 +81,7 @@ def test_lesson_has_its_sections_in_order(lesson):
     places = [text.find(section) for section in SECTIONS]
     assert -1 not in places and places == sorted(places), dict(zip(SECTIONS, places))
     assert re.search(r"\b(weak|strong) scaling\b", text)
+    assert len(lesson.read_text().splitlines()) <= 130
     assert (ROOT / "lessons" / "solutions" / lesson.name).exists()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import kit
 from kit import layers
-from lab import machine_file
+from lab.scaling import machine_file
 from refgf.machine import threads
 from refgf.nn.alexnet import AlexNet
 from refgf.papers.scaling.machine import load, save

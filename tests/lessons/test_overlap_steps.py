@@ -1,17 +1,15 @@
 """Lesson 04: what its table and its claims compute from times that are known."""
 
 import math
-import runpy
-from pathlib import Path
 
 import pytest
 
 import kit
 from kit import claims, record
-from lab import message_progress, overlap_steps
+from lab.overlap import message_progress, steps
+from lab.overlap.claims import CLAIMS
 from refgf.machine.timeline import Timeline
 
-LESSON = Path(__file__).resolve().parents[2] / "lessons" / "04_overlap.py"
 STEP_S = 10.0
 
 
@@ -27,10 +25,10 @@ def timeline() -> Timeline:
 
 
 def test_the_last_step_and_what_is_left_of_its_backward():
-    last = overlap_steps.last_step(timeline())
+    last = steps.last_step(timeline())
     assert [e.start_s for e in last.lanes["communication"]] == [STEP_S + 5, STEP_S + 6]
     assert [e.name for e in last.lanes["compute"]] == ["FORWARD", "BACKWARD"]
-    assert overlap_steps.backward_left([last.lanes]) == 4.0
+    assert steps.backward_left([last.lanes]) == 4.0
 
 
 def timing(median_s: float) -> kit.Timing:
@@ -45,7 +43,7 @@ def a_row(theta: float, sequential_s: float, overlapped_s: float) -> dict:
         "overlapped": timing(overlapped_s),
         "communication": timing(6.0),
     }
-    return row | overlap_steps.compared(row, timing(9.0), work_s=1.5, window_s=5.0)
+    return row | steps.compared(row, timing(9.0), work_s=1.5, window_s=5.0)
 
 
 def test_what_can_be_hidden_and_what_is_hidden():
@@ -61,21 +59,14 @@ def test_a_message_that_progressed():
     assert shares == {"median_s": 0.7, "low_s": 0.0, "high_s": 1.0}
 
 
-@pytest.fixture(scope="module")
-def lesson_claims():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(LESSON.parent))
-        return runpy.run_path(str(LESSON))["CLAIMS"]
-
-
-def test_claims_that_a_run_has_not_measured(lesson_claims):
+def test_claims_that_a_run_has_not_measured():
     for result in ({}, {"steps": {"rows": [], "largest_error": 0.0}}, {"progress": {}}):
-        found = claims.verdicts(lesson_claims, result)
+        found = claims.verdicts(CLAIMS, result)
         assert claims.NOT_MEASURED in {verdict.verdict for verdict in found}
-    assert {v.verdict for v in claims.verdicts(lesson_claims, {})} == {claims.NOT_MEASURED}
+    assert {v.verdict for v in claims.verdicts(CLAIMS, {})} == {claims.NOT_MEASURED}
 
 
-def test_claims_about_times_that_are_known(lesson_claims):
+def test_claims_about_times_that_are_known():
     rows = [a_row(0, 15.0, 10.4), a_row(math.inf, 15.0, 14.9)]
     left = {
         message_progress.THREAD: timing(1e-3),
@@ -84,8 +75,6 @@ def test_claims_about_times_that_are_known(lesson_claims):
     here = {"sequential": timing(1.0), "overlapped": timing(1.2)}
     result = {"steps": {"rows": rows, "largest_error": 0.05}, "progress": {"left": left}}
     result = record.plain(result | {"here": here})
-    assert [v.verdict for v in claims.verdicts(lesson_claims, result)] == [claims.HOLDS] * len(
-        lesson_claims
-    )
-    reverse = [claims.decide(claim, result, reverse=True).verdict for claim in lesson_claims]
-    assert reverse == [claims.FAILS] * len(lesson_claims)
+    assert [v.verdict for v in claims.verdicts(CLAIMS, result)] == [claims.HOLDS] * len(CLAIMS)
+    reverse = [claims.decide(claim, result, reverse=True).verdict for claim in CLAIMS]
+    assert reverse == [claims.FAILS] * len(CLAIMS)

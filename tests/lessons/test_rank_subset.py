@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import kit
-from lab import kernel_times, rank_subset
+from lab.performance import kernel_times
+from lab.scaling import rank_subset
 from refgf.comm import ring
 from refgf.comm.schedule import collective
 from refgf.machine import threads

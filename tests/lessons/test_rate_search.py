@@ -5,7 +5,7 @@ import statistics
 import pytest
 
 from kit import trials
-from lab import rate_search
+from lab.large_batch import rate_search
 from refgf.machine import threads
 
 

@@ -4,21 +4,26 @@ import pytest
 
 from kit import record
 
-LESSON, LAB, KIT = "lessons/01_ring.py", "lessons/lab/ring_picture.py", "lessons/kit/__init__.py"
-PAPER, RING, TREE = "refgf/papers/jia.py", "refgf/comm/ring.py", "refgf/comm/tree.py"
+LESSON, LAB, KIT = "lessons/01_ring.py", "lessons/lab/ring/picture.py", "lessons/kit/__init__.py"
+CLAIMS, PAPER, RING, TREE = (
+    "lessons/lab/ring/claims.py",
+    "refgf/papers/jia.py",
+    "refgf/comm/ring.py",
+    "refgf/comm/tree.py",
+)
 PROJECT = {
     LESSON: '''"""Lesson."""
 
 import kit
-from kit.claims import Claim
-from lab import ring_picture
+from lab.ring import picture
+from lab.ring.claims import CLAIMS
 
-CLAIMS = (Claim("a ring is slow"),)
 REPEATS = 5  # few
 print(kit.calls(1,
                 REPEATS))
 ''',
     LAB: "WIDTH = 8\n",
+    CLAIMS: 'CLAIMS = ("a ring is slow",)\n',
     KIT: """from refgf.papers import jia
 
 def calls(a, b):
@@ -39,8 +44,7 @@ NO_CHANGE = [
     ("a docstring", RING, "Two phases.", "Reduce-scatter, then allgather."),
     ("no docstring", RING, '    """Two phases."""\n', ""),
     ("a line break", LESSON, "1,\n                REPEATS", "1, REPEATS"),
-    ("a claim", LESSON, "is slow", "is fast"),
-    ("what claims need", LESSON, "import Claim", "import GAIN, Claim"),
+    ("a claim", CLAIMS, "is slow", "is fast"),
     ("the kit", KIT, "a + b", "a - b"),
     ("a paper", PAPER, "steps(p)", "steps(p) + 1"),
     ("core code that is not imported", TREE, "3", "4"),

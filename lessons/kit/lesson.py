@@ -1,0 +1,278 @@
+"""A lesson as a command: its arguments, its run, its result file and its figure."""
+
+import argparse
+import json
+import os
+import sys
+import textwrap
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import refgf.launch as launch
+from kit import claims, memory, regime
+from kit.record import ROOT, code_hash, machine, plain
+from kit.regime import regime_of
+from kit.reveal import COLUMNS, Reveal
+from kit.run import Run
+from kit.words import before_and_after, link_probed, question
+from refgf.exchange.lazy import Theta
+from refgf.machine import threads
+
+
+class Lesson:
+    """A lesson script: its arguments, its measurement and its figure.
+
+    reveal  what it says of its numbers: claims, guess and answer (reveal.py)
+    probe   measure the link of an emulated cluster first
+    like    the cluster that is emulated unless --like or the emulated cluster says otherwise
+    """
+
+    def __init__(
+        self,
+        file: str,
+        doc: str,
+        reveal: Reveal,
+        probe: bool = False,
+        like: str | None = None,
+    ) -> None:
+        self.file, self.probe, self.reveal, self.like = Path(file).resolve(), probe, reveal, like
+        self.name = self.file.stem
+        self.parser = argparse.ArgumentParser(
+            description=doc,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            prog=f"lessons/{self.file.name}",
+        )
+        add = self.parser.add_argument
+        size = self.parser.add_mutually_exclusive_group()
+        size.add_argument(
+            "--quick", action="store_true", help="tiny sizes, a few seconds: a smoke test"
+        )
+        size.add_argument(
+            "--full",
+            action="store_true",
+            help="full sizes, more repeats, folds and seeds: takes long",
+        )
+        add(
+            "--threads",
+            type=positive,
+            metavar="P",
+            help="run P ranks as threads of this process, without MPI",
+        )
+        add(
+            "--link",
+            metavar="RATE,LATENCY",
+            help="wait for as long as a link of this rate and latency would take (1gbit,50us)",
+        )
+        if like:
+            add(
+                "--like",
+                metavar="NAME",
+                help=f"the cluster that is emulated (default {like}; this-machine: none)",
+            )
+        add(
+            "--predict",
+            metavar="GUESS",
+            help="your answer to the lesson's question; the end of the run compares it",
+        )
+        add("-v", "--verbose", action="store_true", help="print all tables and claims")
+        add(
+            "--plot",
+            action="store_true",
+            help="only redraw the figure from the JSON of an earlier run",
+        )
+        add(
+            "--output",
+            type=Path,
+            metavar="DIR",
+            help="folder of the JSON and the PNG (results/; with --quick results/quick/)",
+        )
+
+    def argument(self, *names, **settings) -> None:
+        self.parser.add_argument(*names, **settings)
+
+    def main(self, measure, draw) -> None:
+        options = self._parse()
+        if options.plot:
+            self._draw(draw, options)
+            return
+        if options.threads:
+            from threadpoolctl import threadpool_limits
+
+            try:
+                with threadpool_limits(1):  # as each rank has under mpiexec
+                    threads.run(options.threads, lambda comm: self._measure(comm, measure, options))
+            except ValueError as error:  # a user's mistake ends with a sentence, not a traceback
+                self.parser.exit(2, f"\n{self.parser.prog}: {error}\n")
+        else:
+            from mpi4py import MPI
+
+            require_one_mpi(MPI.COMM_WORLD.Get_size())
+            try:
+                self._measure(MPI.COMM_WORLD, measure, options)
+            except ValueError as error:
+                if "wanted" not in str(error):  # not an error message of refgf, but a bug
+                    raise
+                launch.abort.end(f"\n{self.parser.prog}, rank {launch.job.rank}: {error}\n", 2)
+        if launch.job.rank == 0:
+            self._draw(draw, options)
+
+    def _parse(self):
+        """Parse the arguments; rank 0 alone prints an error."""
+        if launch.job.rank != 0:
+            self.parser.print_help = lambda: None
+            self.parser.error = leave_after_rank_0
+        options = self.parser.parse_args(namespace=argparse.Namespace(lesson=self.name))
+        if self.like and not (options.link or options.like or regime.environment()):
+            options.like = self.like
+        options.output = options.output or ROOT / "results" / ("quick" if options.quick else "")
+        if options.threads and launch.job.size > 1:
+            self.parser.error(
+                f"got --threads {options.threads} under {launch.job.size} ranks of mpiexec; "
+                "wanted threads or MPI ranks; next: leave one of them out"
+            )
+        if options.link and regime.environment():
+            self.parser.error(
+                f"--link {options.link} on an emulated cluster, which has links; "
+                "next: leave one of them out"
+            )
+        try:
+            regime_of(options)
+        except ValueError as error:
+            self.parser.error(str(error))
+        return options
+
+    def _measure(self, comm, measure, options) -> None:
+        run = Run(comm, options)
+        run.tell(textwrap.fill(f"{self.name} on {run.size} ranks: {run.place}", COLUMNS))
+        if self.like:
+            run.tell(textwrap.fill(run.regime.in_words(), COLUMNS))
+        if run.size == 1:
+            run.tell(
+                "ONE RANK EXCHANGES NOTHING: all times of exchanges below are noise;\n"
+                "next: mpiexec -n 3, or --threads 3"
+            )
+        if not (options.quick or options.threads):
+            needed = memory.needed_bytes(self.name, options)
+            memory.require(self.name, memory.available_bytes(), needed)
+        link = run.probe() if self.probe else {}
+        before, after = before_and_after(self.parser.description)
+        run.say(f"\n{before}")
+        self._ask(run)
+        start_s = time.perf_counter()
+        found = measure(run)
+        took_s = time.perf_counter() - start_s
+        peak_bytes = max(run.plain.allgather(memory.peak_bytes()))
+        if run.rank == 0:
+            result = plain(self._record(run, took_s) | link | {"peak_bytes": peak_bytes} | found)
+            decided = claims.verdicts(self.reveal.claims, result)
+            result["verdicts"] = plain([asdict(verdict) for verdict in decided])
+            self._reveal(run, result, decided)
+        run.say(f"\n{after}")
+        run.tell(f"This took {took_s:.0f} s.")
+        if "REFGF_TRACE_DIR" in os.environ:
+            run.comm.save(os.environ["REFGF_TRACE_DIR"], run.opaque)
+        if run.rank == 0:
+            options.output.mkdir(parents=True, exist_ok=True)
+            path = options.output / f"{self.name}.json"
+            path.write_text(json.dumps(result, indent=1) + "\n")
+
+    def _record(self, run: Run, took_s: float) -> dict:
+        """What the JSON says besides the measurements."""
+        given = {k: v for k, v in vars(run.options).items() if k not in ("output", "lesson")}
+        return {
+            "lesson": self.name,
+            "date": time.strftime("%Y-%m-%d"),
+            "ranks": run.size,
+            "place": run.place,
+            "took_s": took_s,
+            "options": given,
+            "machine": machine(run.options),
+            "measured_with": code_hash(self.file),
+            "regime": run.regime.record(),
+            "alt": self.reveal.picture,
+        }
+
+    def _ask(self, run: Run) -> None:
+        """Without -v, the question; always, the guess."""
+        if not run.verbose:
+            run.tell(f"\n{textwrap.fill(question(self.parser.description), COLUMNS)}")
+        options, ask = run.options, self.reveal.ask
+        if options.predict is None and run.rank == 0 and sys.stdin and sys.stdin.isatty():
+            options.predict = input(f"Your guess: {ask} (Enter: none) ") or None
+        guess = options.predict or f"none; next time: --predict '...' answers: {ask}"
+        run.tell(textwrap.fill(f"Your guess: {guess}", COLUMNS) + "\n")
+
+    def _reveal(self, run: Run, result: dict, decided: list) -> None:
+        """What was measured, the verdicts and the guess."""
+        if run.verbose:
+            run.section("What you should see, decided by your numbers (x: larger over smaller)")
+            run.say("\n".join(self.reveal.table(result)) + "\n")
+            for verdict in decided:
+                run.say(textwrap.fill(f"- {verdict}", COLUMNS, subsequent_indent="  "))
+        else:
+            run.tell("\n" + "\n".join(self.reveal.lines(result, decided)))
+        if run.options.quick:
+            run.tell("(--quick: sizes too small to trust these verdicts; run it without)")
+        guess = f"You predicted {run.options.predict}; " if run.options.predict else ""
+        answer = f"{guess}measured: {self.reveal.answer(result)}."
+        run.tell(f"{self.reveal.ask}\n{indented(answer[0].upper() + answer[1:])}")
+
+    def _draw(self, draw, options) -> None:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        path = options.output / f"{self.name}.json"
+        if not path.exists():
+            self.parser.error(f"--plot: got no {path}; next: run the lesson once without --plot")
+        result = json.loads(path.read_text())
+        where = result.get("where", f"{result['ranks']} ranks, {result['place']}")
+        foot = [where, result["machine"]["cpu"]]
+        if "link_probed" in result:
+            foot.insert(1, link_probed(result["link_probed"]))
+        drawn = draw(result)
+        figures = drawn if isinstance(drawn, dict) else {"": drawn}  # {"theta": figure, ...}
+        print()
+        for name, figure in figures.items():
+            png = path.with_name(f"{self.name}_{name}.png" if name else f"{self.name}.png")
+            figure.text(0.01, 0.005, "; ".join(foot), fontsize=7)
+            figure.savefig(png, dpi=110)
+            print(f"figure: {png}")
+        print(f"numbers: {path}")
+
+
+def indented(text: str) -> str:
+    return textwrap.fill(text, COLUMNS, initial_indent=4 * " ", subsequent_indent=4 * " ")
+
+
+def leave_after_rank_0(message: str) -> None:
+    """Exit, but give rank 0 the time to print: a launcher ends the job when any rank exits."""
+    time.sleep(5)
+    os._exit(2)
+
+
+def require_one_mpi(size: int) -> None:
+    """Exit if mpiexec is another MPI's, because then each rank believes it is the only one."""
+    if size != launch.job.size:
+        if launch.job.rank == 0:
+            print(
+                f"start: got {size} rank of {launch.job.size}, because mpiexec and this Python use "
+                "different MPIs; wanted one MPI; next: python -m refgf.doctor",
+                file=sys.stderr,
+            )
+        os._exit(1)
+
+
+def positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"got {text!r}; wanted a whole number above 0")
+    return int(text)
+
+
+def threshold_bytes(text: str) -> float:
+    """Parse theta, a lesson's argument: 0, 65536, 1e6, inf."""
+    try:
+        return Theta(float(text)).threshold_bytes
+    except ValueError:
+        wanted = "bytes >= 0; next: 0 for eager, 65536, 1e6, inf for one call"
+        raise argparse.ArgumentTypeError(f"got {text!r}; wanted {wanted}") from None

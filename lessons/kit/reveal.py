@@ -1,0 +1,112 @@
+"""What a lesson says after it has measured: the guess, a few lines of numbers, the verdicts.
+
+    REVEAL = Reveal(
+        claims=CLAIMS,
+        rows=lambda r: [Row("eager calls", r["eager"], r["eager_predicted_s"])],
+        ask="Which theta gives the shortest step?",
+        answer=lambda r: number_of_bytes(r["best"]),
+        picture="The time of a step against theta, measured and predicted.",
+    )
+    lesson = kit.Lesson(__file__, __doc__, REVEAL)
+
+The screen then holds at most LINES lines before the guess is compared with the answer:
+
+    what           measured  predicted  off by
+    eager calls      1.82 s     1.75 s     4 %
+    holds (x 1.82): With overlap, ...
+    5 of 8 claims hold, 3 within noise; -v prints them all.
+
+All of it is made of the result as the JSON holds it, so rewording needs no new measurement.
+"""
+
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from kit.claims import FAILS, HOLDS, NOT_MEASURED, Claim, Verdict
+from kit.words import seconds
+
+COLUMNS, LINES, ROWS = 100, 12, 5  # of the screen; before the guess; of the table
+
+
+@dataclass(frozen=True)
+class Row:
+    """A measured number next to its prediction.
+
+    measured, predicted: numbers, or timings {"median_s", ...}; None if there is none.
+    unit: turns such a number into text (kit.words.seconds, number_of_bytes, percent).
+    """
+
+    what: str
+    measured: float | dict | None
+    predicted: float | dict | None = None
+    unit: Callable[[float], str] = seconds
+
+    def cells(self) -> list[str]:
+        measured, predicted = number(self.measured), number(self.predicted)
+        off = f"{abs(predicted / measured - 1):.0%}" if measured and predicted is not None else ""
+        shown = ["" if x is None else self.unit(x) for x in (measured, predicted)]
+        return [self.what, *shown, off]
+
+
+@dataclass(frozen=True)
+class Reveal:
+    """claims: what you should see. rows: result -> at most ROWS rows, measured and predicted.
+
+    ask, answer: the question to guess at before the run, and result -> what was measured.
+    picture: what the figure shows, in a sentence for those who cannot see it.
+    """
+
+    claims: tuple[Claim, ...]
+    rows: Callable[[dict], Iterable[Row]]
+    ask: str
+    answer: Callable[[dict], str]
+    picture: str = ""
+
+    def lines(self, result: dict, decided: list[Verdict]) -> list[str]:
+        """At most LINES lines: the table, the verdicts that matter most, a count of all."""
+        table = self.table(result)
+        return table + short(decided, LINES - len(table))
+
+    def table(self, result: dict) -> list[str]:
+        """Lines of the table: measured next to predicted."""
+        rows = [row.cells() for row in self.rows(result)]
+        return table_of(["what", "measured", "predicted", "off by"], rows)
+
+
+def number(value) -> float | None:
+    return value["median_s"] if isinstance(value, dict) else value
+
+
+def table_of(header: list[str], rows: list[list[str]]) -> list[str]:
+    """Lines of a table: the first column to the left, the others to the right."""
+    if not rows:
+        return []
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
+        for row in [header, *rows]
+    ]
+
+
+def short(decided: list[Verdict], room: int) -> list[str]:
+    """As many verdicts as fit into `room` lines, then a count of all.
+
+    First those that do not hold, then the gain and the limit that README's table shows.
+    """
+    found: list[str] = []
+    measured = [verdict for verdict in decided if verdict.verdict != NOT_MEASURED]
+    for verdict in sorted(measured, key=lambda v: (v.verdict != FAILS, not v.kind)):
+        lines = textwrap.wrap(f"- {verdict}", COLUMNS, subsequent_indent="  ")
+        if len(found) + len(lines) < room:
+            found += lines
+    others = Counter(verdict.verdict for verdict in decided if verdict.verdict != HOLDS)
+    hold = f"{len(decided) - others.total()} of {len(decided)} claims hold"
+    names = {FAILS: "not here"}
+    count = ", ".join([hold, *(f"{n} {names.get(name, name)}" for name, n in others.items())])
+    return (
+        [*found, f"{count} (x: the larger number over the smaller); -v prints them all."]
+        if decided
+        else found
+    )

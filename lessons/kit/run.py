@@ -1,0 +1,166 @@
+"""One rank's view of a running lesson: communicator, options, timing, printing on rank 0."""
+
+import json
+import os
+import statistics
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from kit.record import ROOT, code_hash
+from kit.regime import regime_of
+from kit.reveal import COLUMNS
+from kit.words import link_probed, place, seconds
+from refgf.cluster import probe
+from refgf.comm.topology import nodes
+from refgf.machine.trace import TracedComm
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Median, lowest and highest time of the repeats; each repeat is that of the slowest rank."""
+
+    median_s: float
+    low_s: float
+    high_s: float
+    repeats: int
+
+    def divided(self, factor: float) -> "Timing":
+        """The same repeats in a time that runs `factor` times faster, the emulated cluster's."""
+        times_s = (t / factor for t in (self.median_s, self.low_s, self.high_s))
+        return Timing(*times_s, self.repeats)
+
+    def __str__(self) -> str:
+        return f"{seconds(self.median_s)} [{seconds(self.low_s)}..{seconds(self.high_s)}]"
+
+
+class Run:
+    """One rank's view of a running lesson.
+
+    plain    the communicator
+    comm     the same communicator with messages and bytes counted (TracedComm)
+    options  the parsed arguments
+    regime   the cluster that is emulated, and how many times slower this machine is
+    """
+
+    def __init__(self, plain, options) -> None:
+        self.plain, self.options, self.regime = plain, options, regime_of(options)
+        self.comm = TracedComm(self.regime.comm(plain))
+        self.native = self.comm.over(lambda comm: plain)  # for MPI's own collectives
+        self.rank, self.size = plain.Get_rank(), plain.Get_size()
+        self.opaque = False  # has anything been sent that self.comm does not count?
+        self.verbose = getattr(options, "verbose", True)
+        self.column = 0  # of the screen: behind the titles that share a line
+        self.place = place(self.plain, options)
+
+    def say(self, text: str = "") -> None:
+        """Print on rank 0, with -v."""
+        if self.verbose:
+            self.tell(text)
+
+    def tell(self, text: str = "") -> None:
+        """Print on rank 0, always."""
+        if self.rank == 0:
+            print(f"\n{text}" if self.column else text, flush=True)
+            self.column = 0
+
+    def section(self, title: str) -> None:
+        """A title on the screen; without -v all titles share a line, to show what is running."""
+        self.say(f"\n== {title} ==")
+        if self.verbose or self.rank:
+            return
+        if self.column + len(title) + 5 > COLUMNS:
+            self.column = 0
+            print()
+        self.column += len(title) + 5
+        print(f"{title} ... ", end="", flush=True)
+
+    def table(self, header: list[str], rows: list[list]) -> None:
+        """Print rows under a header, right-aligned columns."""
+        if self.options.link:
+            self.say(f"[waits like a link of {self.regime.waited_in_words}: not a network]")
+        cells = [header] + [[str(cell) for cell in row] for row in rows]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+        for row in cells:
+            self.say("  ".join(cell.rjust(width) for cell, width in zip(row, widths)))
+
+    def quick(self, quick, default, full=None):
+        """One of three sizes of the same experiment, by --quick and --full."""
+        if self.options.quick:
+            return quick
+        return full if self.options.full and full is not None else default
+
+    def time(self, function, repeats: int, warmup: int = 1) -> Timing:
+        """Time of function() on all ranks together; a repeat ends with the slowest rank."""
+        mine = []
+        for _ in range(warmup + repeats):
+            self.plain.Barrier()
+            start_s = time.perf_counter()
+            function()
+            mine.append(time.perf_counter() - start_s)
+        return self.slowest(mine[warmup:])
+
+    def alternate(self, functions: dict, repeats: int) -> dict:
+        """{name: Timing} of several functions, called in turn: a slow moment hits all of them."""
+        mine = {name: [] for name in functions}
+        for repeat in range(repeats + 1):
+            for name, function in functions.items():
+                self.plain.Barrier()
+                start_s = time.perf_counter()
+                function()
+                if repeat:
+                    mine[name].append(time.perf_counter() - start_s)
+        return {name: self.slowest(seconds) for name, seconds in mine.items()}
+
+    def on_rank_0(self, function):
+        """Run function() on rank 0 while the others sleep, because MPI's waits occupy a core."""
+        result = function() if self.rank == 0 else None
+        if self.options.threads:
+            self.plain.Barrier()
+        elif self.rank == 0:
+            for rank in range(1, self.size):
+                self.plain.Send(np.empty(0), rank)
+        else:
+            request = self.plain.Irecv(np.empty(0), 0)
+            while not request.Test():
+                time.sleep(0.02)
+        return result
+
+    def slowest(self, mine: list[float]) -> Timing:
+        """The Timing of repeats that each rank has timed itself."""
+        slowest = [max(repeat) for repeat in zip(*self.plain.allgather(mine))]
+        return Timing(statistics.median(slowest), min(slowest), max(slowest), len(slowest))
+
+    def earlier(self) -> dict:
+        """The result that this lesson's last run saved; {} if there is none of the same code."""
+        name = self.options.lesson
+        try:
+            result = json.loads((self.options.output / f"{name}.json").read_text())
+        except (OSError, ValueError):
+            return {}
+        same = result.get("measured_with") == code_hash(ROOT / "lessons" / f"{name}.py")
+        return result if same else {}
+
+    def probe(self) -> dict:
+        """Bandwidth of the link from node 0 to 1 of an emulated cluster; {} on one node."""
+        if len(nodes(self.plain)) < 2 or "REFGF_CLUSTER" not in os.environ:
+            return {}
+        self.opaque = True
+        (row,) = probe.measure(self.plain, [(0, 1)])
+        self.tell(f"{link_probed(row)}; MPI's alpha {1e6 * row['alpha_s']:.0f} us")
+        return {"link_probed": row}
+
+    def gather(self, x) -> list:
+        """Every rank's x, for the oracle. These messages are not counted."""
+        self.opaque = True
+        return self.plain.allgather(x)
+
+    def mpi_allreduce(self):
+        """MPI's own Allreduce as an `Allreduce`; None on threads and where links are waited for."""
+        if self.options.threads or self.regime.links_are_waited_for:
+            return None
+        from mpi4py import MPI
+
+        self.opaque = True
+        return lambda x: self.plain.Allreduce(MPI.IN_PLACE, x)

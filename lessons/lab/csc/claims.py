@@ -1,0 +1,147 @@
+"""What lesson 06 says of its numbers."""
+
+from kit.claims import GAIN, LIMIT, Claim
+from kit.reveal import Reveal, Row
+from lab.csc.study import LARGE_RATE, SMALL_RATE
+
+
+def of_step(r: dict, density: float | None, key: str) -> dict | None:
+    """A timing of the sweep over densities; density None: of dense steps."""
+    rows = r["times"]["rows"] if "times" in r else []
+    return next((row[key] for row in rows if row["density"] == density), None)
+
+
+def largest_error(r: dict) -> float | None:
+    """Of the predicted steps, relative."""
+    return max(row["error"] for row in r["times"]["rows"]) if "times" in r else None
+
+
+def small(r: dict, number: int) -> dict | None:
+    """The exchange of the small network: 0 dense, 1 with as many chunks as AlexNet has."""
+    return r["small"]["rows"][number]["timing"] if "small" in r else None
+
+
+def moved(r: dict, form: str) -> float:
+    """How far one gradient has moved its weight in all."""
+    return next(row["in_all"] for row in r["forms"] if row["form"] == form)
+
+
+def learned(r: dict, group: str, name: str, key: str = "loss") -> dict | None:
+    """A paired difference with its interval."""
+    return r["study"][group].get(name, {}).get(key)
+
+
+def better_control(r: dict) -> dict | None:
+    """Of the choices that ignore importance, the one whose training loss is lower."""
+    kinds = [learned(r, "choice", name) for name in ("at random", "in turn")]
+    return None if None in kinds else min(kinds, key=lambda kind: kind["median_s"])
+
+
+def compare(left, relation: str, right, *factor) -> tuple | None:
+    """The comparison, if both sides were measured."""
+    return None if left is None or right is None else (left, relation, right, *factor)
+
+
+CLAIMS = (
+    Claim(
+        "At a density of 10 % the exchange takes at most a quarter of the dense one.",
+        lambda r: compare(of_step(r, 10, "exchange"), "<", of_step(r, None, "exchange"), 0.25),
+        unless="the norms of all gradients, which are computed at any density",
+        kind=GAIN,
+    ),
+    Claim(
+        "Each step is predicted within 20 %.",
+        lambda r: compare(largest_error(r), "<", 0.2),
+        unless="other work on the cores while the lesson runs",
+    ),
+    Claim(
+        "Without a network, as in shared memory, CSC gains less: at 10 % more than half of the "
+        "time of a dense exchange remains.",
+        lambda r: compare(of_step(r, 10, "own"), ">", of_step(r, None, "own"), 0.5),
+        unless="a processor to which casts and sums of all gradients cost more than their norms",
+        kind=LIMIT,
+    ),
+    Claim(
+        "In a small network, whose norms weigh nearly as much as the chosen chunks, the exchange "
+        "with CSC takes longer than the dense one.",
+        lambda r: compare(small(r, 1), ">", small(r, 0)),
+        unless="a link so slow that its bytes cost more than one more call and the choice",
+        kind=LIMIT,
+    ),
+    Claim(
+        "In the form `none` a gradient that waits is late, not lost: in all it moves the weight as "
+        "far as in dense training.",
+        lambda r: compare(moved(r, "none"), ">", moved(r, "dense"), 0.999),
+        unless="a training that ends earlier",
+    ),
+    Claim(
+        "Chunks chosen by importance learn faster than as many chosen at random or in turn.",
+        lambda r: compare(better_control(r), ">", 0.0),
+        unless="gradients of equal size in all chunks, or a training long enough for any choice",
+        kind=GAIN,
+    ),
+    Claim(
+        "In so short a training CSC costs accuracy (form `none`).",
+        lambda r: compare(learned(r, "forms", "none", "accuracy"), "<", 0.0),
+        unless="a longer training, or a larger learning rate",
+        kind=LIMIT,
+    ),
+    Claim(
+        "The larger the learning rate, the better none learns compared with dgc.",
+        lambda r: compare(learned(r, "why", SMALL_RATE), ">", learned(r, "why", LARGE_RATE)),
+        unless="rates so small that dgc is stable at all of them",
+    ),
+)
+
+
+def in_steps(r: dict) -> list[Row]:
+    """Exchanges of AlexNet, dense and sparse: steps minus the step without exchange."""
+    found, no_exchange_s, k = [], r["times"]["alone"]["median_s"], r["regime"]["dilation"]
+    for row in r["times"]["rows"]:
+        if row["density"] in (None, r["options"]["density"]):
+            name = "dense" if row["density"] is None else f"{row['density']:g} %"
+            times_s = row["exchange"]["median_s"], row["predicted_s"] - no_exchange_s
+            found.append(Row(title(r["times"], name), *(t / k for t in times_s)))
+    return found
+
+
+def without_steps(r: dict, network: dict) -> list[Row]:
+    """Exchanges of a network without computing: dense, then sparse."""
+    k, found = r["regime"]["dilation"], network["rows"][:2]
+    return [
+        Row(title(network, row["name"]), row["timing"]["median_s"] / k, row["predicted_s"] / k)
+        for row in found
+    ]
+
+
+def title(network: dict, name: str) -> str:
+    return f"exchange of {network['elements']:,} gradients, {name}"
+
+
+def rows(r: dict) -> list[Row]:
+    """Dense and sparse exchanges of a large and of a small network."""
+    if "times" in r:
+        return in_steps(r) + without_steps(r, r["small"])
+    return without_steps(r, r["here"]["large"]) + without_steps(r, r["here"]["small"])
+
+
+def answer(r: dict) -> str:
+    """Dense over sparse exchange of the large network."""
+    dense, sparse = (row.measured for row in rows(r)[:2])
+    share = f"at {r['options']['density']:g} %"
+    if r["ranks"] == 1:
+        return "one rank exchanges nothing"
+    if min(dense, sparse) <= 0:
+        return f"too short to compare {share}"
+    return f"{dense / sparse:.3g} times, {share}"
+
+
+REVEAL = Reveal(
+    CLAIMS,
+    rows,
+    ask="How many times as fast as dense is the exchange at a density of 10 %?",
+    answer=answer,
+    picture="The time of a step of AlexNet against the density, with the dense step and the step "
+    "without exchange, and the exchange of a small network. Further figures: which chunks are "
+    "chosen, and paired differences of the training loss.",
+)

@@ -1,0 +1,73 @@
+"""Lesson 06's step against the definition: weights, residuals and choices of every form."""
+
+import numpy as np
+
+import kit
+from kit.replay import Size
+from refgf.engine.residual import FusedResidual
+from refgf.exchange.momentum_correction import FORMS, CSCSettings
+from refgf.exchange.pool import Pool
+from refgf.oracle import definitions
+from refgf.oracle.definitions import csc_run, percent_of_step, same_bits
+from refgf.training.sgd import MomentumSGD
+from refgf.training.step import Replica
+
+SIZES, CHUNK, PERCENT, THETA_BYTES = (30, 200, 0, 170), 16, 20, 100
+RATE, MOMENTUM, DECAY = 0.1, 0.9, 0.01
+
+
+def check(run: kit.Run, new_exchange, step) -> None:
+    """A small pool over a few steps. Raises AssertionError at the first difference.
+
+    new_exchange: (run, model, settings, theta) -> CSC; step: (exchange, model, gradients, rate)
+    """
+    run.section("The oracle")
+    gs = gradients(run.size, steps=run.quick(4, 8))
+    for form in FORMS:
+        model, lists, weights = small_model(), [], []
+        settings = CSCSettings(PERCENT, form, CHUNK, residual=FusedResidual)
+        exchange = new_exchange(run, model, settings, THETA_BYTES)
+        for mine in gs:
+            lists.append(exchange.chosen)
+            step(exchange, model, mine[run.rank], RATE)
+            weights.append(model.parameters.flat.copy())
+        require(run.rank, form, gs, lists, (weights, exchange.residual.settled()))
+    run.say(f"{', '.join(FORMS)}:")
+    run.say(f"the bits of the definition over {len(gs)} steps, with float16, lazy allreduce and")
+    run.say("weight decay")
+
+
+def small_model() -> Replica:
+    """A replica without a network, with random weights that are the same on all ranks."""
+    tensors = [Size(f"t{i}", (n,), decay=True) for i, n in enumerate(SIZES)]
+    parameters, gradients = Pool(tensors), Pool(tensors)
+    parameters.flat[:] = random_vector(9)
+    optimizer = MomentumSGD(tensors, parameters.flat, MOMENTUM, DECAY)
+    return Replica(None, parameters, gradients, optimizer)
+
+
+def gradients(size: int, steps: int) -> list[list[np.ndarray]]:
+    """The gradients (n,) of each rank in each step; their sums depend on the order."""
+    return [[random_vector([t, r]) for r in range(size)] for t in range(steps)]
+
+
+def random_vector(seed) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(sum(SIZES)).astype(np.float32)
+
+
+def require(rank: int, form: str, gs: list, lists: list, got: tuple[list, dict]) -> None:
+    """AssertionError unless each step's weights and the last residual have the defined bits.
+
+    gs: as `gradients` returns them. lists: chosen chunks of each step. got: (weights, residual)
+    """
+    wire = {"wire": "float16", "order": "ring", "theta_bytes": THETA_BYTES}
+    settings = definitions.CSCRunSettings(SIZES, CHUNK, form, RATE, MOMENTUM, DECAY, **wire)
+    percents = [percent_of_step(t, 1, (), PERCENT) for t in range(len(gs) + 1)]
+    wanted = csc_run(random_vector(9), gs, settings, percents, lists)
+    place = f"CSC on rank {rank}, {form}"
+    for t, report in enumerate(wanted):
+        if not same_bits(got[0][t], report["w"][rank]):
+            raise AssertionError(f"{place}, step {t}: got weights of other bits than defined")
+    for name, defined in wanted[-1]["kept"][rank].items():
+        if not same_bits(got[1][name], defined):
+            raise AssertionError(f"{place}: got a residual {name} of other bits than defined")

@@ -1,0 +1,146 @@
+"""What lesson 13 says of its numbers."""
+
+import numpy as np
+
+from kit.claims import GAIN, LIMIT, Claim
+from kit.reveal import Reveal, Row
+from lab.daso.learning import CYCLING, STALE
+from lab.daso.scene import HALF, OVERLAPPED, SYNCHRONOUS
+
+EVERY, MAIN = "B = 1, W = 1", "B = 4, W = 1"
+NAMES = {  # of the table's rows
+    SYNCHRONOUS: "synchronous",
+    OVERLAPPED: "synchronous, overlapped",
+    HALF: "synchronous, overlapped, float16",
+    EVERY: f"DASO, {EVERY}",
+    MAIN: f"DASO, {MAIN}",
+}
+
+
+def row(result: dict, name: str) -> dict | None:
+    """The row of a run on virtual accelerators; None: not measured."""
+    rows = result["times"]["rows"] if result["times"]["like"] else []
+    return next((row for row in rows if row["name"] == name), None)
+
+
+def batch(left: str, relation: str, right: str, factor: float = 1.0):
+    """The comparison of the batch times of two rows."""
+
+    def compare(result: dict):
+        mine, other = row(result, left), row(result, right)
+        return mine and other and (mine["batch"], relation, other["batch"], factor)
+
+    return compare
+
+
+def predictions(relation: str, limit: float):
+    """The comparison of a limit with the largest ratio of prediction and measurement."""
+
+    def compare(result: dict):
+        rows = result["times"]["rows"] if result["times"]["like"] else []
+        pairs = [(row["predicted_s"], row["batch"]["median_s"]) for row in rows]
+        return (max(max(a / b, b / a) for a, b in pairs), relation, limit) if pairs else None
+
+    return compare
+
+
+def drift(left: str, relation: str, right: str):
+    """The comparison of the largest distances of two phases, over seeds."""
+
+    def compare(result: dict):
+        found = [
+            sorted(max(distances) for distances in result["drift"].get(name, []))
+            for name in (left, right)
+        ]
+        if not all(found):
+            return None
+        mine, other = (
+            {"median_s": float(np.median(x)), "low_s": x[0], "high_s": x[-1]} for x in found
+        )
+        return mine, relation, other
+
+    return compare
+
+
+def paired(name: str, relation: str, points: float):
+    """The comparison of a paired difference in accuracy, with its interval, and some points."""
+
+    def compare(result: dict):
+        difference = result["accuracy"]["paired"].get(name)
+        return difference and (difference, relation, points)
+
+    return compare
+
+
+SLOW = "links on which communication is much less than half of a synchronous step"
+CLAIMS = (
+    Claim(
+        "With B = 4, W = 1 a batch takes at least 25 % less time than in synchronous training.",
+        batch(MAIN, "<", SYNCHRONOUS, 0.75),
+        SLOW,
+        kind=GAIN,
+    ),
+    Claim(
+        "It is also faster than synchronous training that overlaps float32 sums with backward.",
+        batch(MAIN, "<", OVERLAPPED),
+        SLOW,
+    ),
+    Claim(
+        "Where overlapped float16 sums hide behind backward, DASO loses: its batch takes longer.",
+        batch(MAIN, ">", HALF),
+        "links too slow for half of the bytes to hide behind backward",
+        kind=LIMIT,
+    ),
+    Claim(
+        "A hidden sum is not free: B = 1, W = 1 takes longer than B = 4, W = 1.",
+        batch(EVERY, ">", MAIN),
+        "a processor that copies and merges in no time, and a sum shorter than a batch",
+    ),
+    Claim(
+        "The prediction is within 15 % of every batch time.",
+        predictions("<", 1.15),
+        "other programs on this machine, or ranks that share too few cores",
+    ),
+    Claim(
+        "Nodes drift further apart with B = 8 than with B = 4.",
+        drift("B = 8, W = 1", ">", MAIN),
+        "a learning rate so small that nodes hardly move in 8 batches",
+    ),
+    Claim(
+        "With warm-up and cool-down, DASO costs less than one point of accuracy.",
+        paired(CYCLING, ">", -1.0),
+        "epochs and batches: the longer nodes train separately, the more it costs",
+    ),
+    Claim(
+        "B = 8, W = 8 throughout costs accuracy after as many epochs.",
+        paired(STALE, "<", 0.0),
+        "a learning rate so small that nodes hardly move in 8 batches",
+    ),
+)
+
+
+def rows(r: dict) -> list[Row]:
+    """A batch of synchronous training and of DASO, in the cluster's time."""
+    k = r["times"]["dilation"]
+    by_name = {row["name"]: row for row in r["times"]["rows"]}
+    found = []
+    for name, what in NAMES.items():
+        measured_s, predicted_s = by_name[name]["batch"]["median_s"], by_name[name]["predicted_s"]
+        found.append(Row(what, measured_s / k, predicted_s and predicted_s / k))
+    return found
+
+
+def answer(r: dict) -> str:
+    batches = {row["name"]: row["batch"]["median_s"] for row in r["times"]["rows"]}
+    saved = 1 - batches[MAIN] / batches[SYNCHRONOUS]
+    return f"{100 * abs(saved):.0f} % {'shorter' if saved > 0 else 'longer'}"
+
+
+REVEAL = Reveal(
+    CLAIMS,
+    rows,
+    ask="How much shorter is a batch with B = 4, W = 1 than a synchronous one?",
+    answer=answer,
+    picture="Bars: the time of a batch, with the prediction through each. The other figure: "
+    "drift of the nodes against batches; paired differences in accuracy.",
+)

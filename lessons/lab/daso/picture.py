@@ -1,0 +1,116 @@
+"""The figures of lesson 13: batch times; what the nodes' drift costs."""
+
+import numpy as np
+
+from kit import axes
+from lab.daso.learning import CYCLING, STALE, UNROUNDED
+from lab.daso.scene import HALF, OVERLAPPED, SYNCHRONOUS
+
+NAMES = {
+    SYNCHRONOUS: "synchronous: all gradients\nsummed after backward",
+    OVERLAPPED: "synchronous: gradients\nsummed during backward",
+    HALF: "synchronous: the same,\nfloat16 on the wire",
+    "blocking, bfloat16": "DASO's warm-up: a blocking\nsum (bfloat16) every batch",
+    "no sums": "no sums over nodes",
+}
+TRAININGS = {
+    CYCLING: "DASO with warm-up,\nphases of several B,\ncool-down",
+    STALE: "DASO without these:\nalways every 8 batches,\n8 late (B = 8, W = 8)",
+    UNROUNDED: "DASO with them,\nnothing rounded\nto bfloat16",
+}
+
+
+def draw(result: dict) -> dict:
+    return {"": draw_times(result), "learning": draw_learning(result)}
+
+
+def draw_times(result: dict):
+    """A bar for each kind of training, with the prediction."""
+    times, like = result["times"], result["times"]["like"]
+    where = f"ResNet-50 like {like}" if like else "A small network on this machine"
+    nodes = f"{len(result['nodes'])} nodes of {len(result['nodes'][0])} ranks"
+    figure, (bars,) = axes.frame(f"Lesson 13: DASO. {where}, {nodes}", 1, 1)
+    rows, scale = times["rows"], axes.MS / times["dilation"]
+    base_s = rows[0]["batch"]["median_s"]
+    best = min(range(len(rows)), key=lambda i: rows[i]["batch"]["median_s"])
+    axes.bars(
+        bars,
+        [
+            {
+                "name": name_of(row),
+                "timing": row["batch"],
+                "predicted_s": row["predicted_s"],
+                "note": note_of(row, base_s) + ", smallest median" * (i == best),
+            }
+            for i, row in enumerate(rows)
+        ],
+        scale,
+        best,
+    )
+    alone = scale * times["alone"]["median_s"]
+    bars.axvline(alone, color="grey", lw=1, ls="--", label="no exchange")
+    time = "the cluster's time" if like else "this machine's time"
+    bars.set(title="A batch inside an epoch", xlabel=f"ms, {time}")
+    return axes.finish(figure, bars)
+
+
+def name_of(row: dict) -> str:
+    """What a bar shows, in words."""
+    if row["name"] in NAMES:
+        return NAMES[row["name"]]
+    skip, wait = row["phase"]
+    every = f"every {skip} batches" if skip > 1 else "every batch"
+    late = f"{wait} batch{'es' * (wait > 1)} late"
+    return f"DASO: a sum {every} (B = {skip}),\nused {late} (W = {wait})"
+
+
+def in_words(phase: str) -> str:
+    """B = 4, W = 1 -> every 4 batches, 1 late (B = 4, W = 1)."""
+    skip, wait = (int(part.split("=")[1]) for part in phase.split(","))
+    every = f"every {skip} batches" if skip > 1 else "every batch"
+    return f"{every}, {wait} late ({phase})"
+
+
+def note_of(row: dict, base_s: float) -> str:
+    saved = 1 - row["batch"]["median_s"] / base_s
+    return f"{-100 * saved:+.0f} %" if saved else "all others are compared with this"
+
+
+def draw_learning(result: dict):
+    """Distances of the nodes, and the paired differences in accuracy."""
+    title = "Lesson 13: DASO. What it costs that nodes drift apart (trained for real)"
+    figure, (drift, accuracy) = axes.frame(title, 1, 2)
+    for number, (name, seeds) in enumerate(result["drift"].items()):
+        percent = 100 * np.array(seeds)  # (seeds, batches)
+        batches, style = np.arange(1, percent.shape[1] + 1), axes.style(number)
+        label = NAMES.get(name) or in_words(name)
+        drift.plot(batches, np.median(percent, 0), ms=4, label=label, **style)
+        drift.fill_between(batches, percent.min(0), percent.max(0), alpha=0.2, color=style["color"])
+    drift.set(
+        title="Sums over nodes: how far a node is\nfrom the mean of all (band: all seeds)",
+        xlabel="batch of the epoch",
+        ylabel="% of the parameters' norm",
+        xticks=range(0, percent.shape[1] + 1, 3),
+        ylim=(0, 1.5 * drift.get_ylim()[1]),
+    )
+    pairs = result["accuracy"]["paired"]
+    for y, difference in enumerate(pairs.values()):
+        middle, low, high = (difference[key] for key in ("median_s", "low_s", "high_s"))
+        style = axes.style(y)
+        accuracy.errorbar(
+            middle, y, xerr=[[middle - low], [high - middle]], ls="none", capsize=4, **style
+        )
+        accuracy.annotate(
+            f"{middle:+.1f} points", (middle, y), (0, 10), textcoords="offset points", ha="center"
+        )
+    accuracy.axvline(0, color="grey", lw=1)
+    accuracy.set_yticks(range(len(pairs)), [TRAININGS[name] for name in pairs])
+    count = len(result["accuracy"]["runs"]["synchronous"])
+    accuracy.set(
+        title=f"Accuracy minus that of synchronous training\nafter "
+        f"{result['accuracy']['epochs']} epochs: mean of {count} pairs, 95 % interval",
+        xlabel="points",
+        ylim=(max(1, len(pairs)) - 0.4, -0.6),  # the first on top
+    )
+    accuracy.grid(alpha=0.3)
+    return axes.finish(figure, drift)

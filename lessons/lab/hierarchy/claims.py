@@ -1,0 +1,125 @@
+"""What lesson 10 says of its numbers."""
+
+from kit.claims import GAIN, LIMIT, Claim
+from kit.reveal import Reveal, Row
+from kit.words import number_of_bytes
+from lab.hierarchy.times import RING
+
+PHASES = "three phases"
+
+
+def on_nodes(compare):
+    """A comparison that is decided only where ranks share the nodes of an emulated cluster."""
+    return lambda r: compare(r) if r["free"] else None
+
+
+def emulated(compare):
+    """A comparison that is decided wherever links of a cluster are emulated or waited for."""
+    return lambda r: compare(r) if r["emulated"] else None
+
+
+def shortest(r: dict, name: str) -> dict:
+    return r["points"][0]["measured"][name]
+
+
+def longest(r: dict, name: str, sweep: str = "points") -> dict:
+    return r[sweep][-1]["measured"][name]
+
+
+def known(value, relation: str, other, factor: float = 1.0):
+    return None if value is None else (value, relation, other, factor)
+
+
+def crossing_error(r: dict) -> float | None:
+    """The larger of measured / predicted size and its inverse, for the worse of two algorithms."""
+    sizes = [r["crossings"][name] for name in (PHASES, "recursive doubling")]
+    if any(None in pair.values() for pair in sizes):
+        return None
+    ratios = [pair["measured"] / pair["predicted"] for pair in sizes]
+    return max(max(ratio, 1 / ratio) for ratio in ratios)
+
+
+CLAIMS = (
+    Claim(
+        "For the shortest vector three phases beat the flat ring: 2(m-1) slow steps, not 2(p-1).",
+        on_nodes(lambda r: (shortest(r, PHASES), "<", shortest(r, RING))),
+        unless="steps inside a node that take as long as those between nodes",
+        kind=GAIN,
+    ),
+    Claim(
+        "For the shortest vector recursive doubling beats three phases: log2 m slow steps.",
+        emulated(lambda r: (shortest(r, "recursive doubling"), "<", shortest(r, PHASES))),
+        unless="the processor's work for each message",
+    ),
+    Claim(
+        "For the longest vector the flat ring beats three phases, which send all bytes over the "
+        "bus of a node.",
+        on_nodes(lambda r: (longest(r, RING), "<", longest(r, PHASES))),
+        unless="a bus that is much faster than the link between nodes",
+        kind=LIMIT,
+    ),
+    Claim(
+        "With a bus that is not slowed down, the two-level ring beats the flat ring for the "
+        "longest vector.",
+        on_nodes(lambda r: (longest(r, "two-level ring", "free"), "<", longest(r, RING, "free"))),
+        unless="the processor's work inside a node",
+    ),
+    Claim(
+        "For the longest vector no allreduce can be 1.25 times as fast as the flat ring.",
+        emulated(lambda r: (longest(r, RING), "<", r["points"][-1]["least_s"], 1.25)),
+        unless="few nodes: the ring sends (p-1)/p m/(m-1) times the least bytes",
+    ),
+    Claim(
+        "The bytes that leave a node, counted, equal the formulas.",
+        lambda r: known(r["counted_by_formula"], "<", 1, 1.0001),
+        unless="p or m that is not a power of two",
+    ),
+    Claim(
+        "The sizes from which the flat ring beats three phases and recursive doubling were "
+        "predicted within a factor of 2.",
+        on_nodes(lambda r: known(crossing_error(r), "<", 1, 2)),
+        unless="times that are almost equal over a range of sizes",
+    ),
+    Claim(
+        "Where the prediction changes with k by more than a tenth, the time changes in the same "
+        "direction.",
+        on_nodes(lambda r: known(r["trends_predicted"], ">", 0.99)),
+        unless="the processor's work, which falls with the number of messages",
+    ),
+)
+
+
+def rows(r: dict) -> list[Row]:
+    """The shortest and the longest vector, in the cluster's time."""
+    k, (first, *_, last) = r["regime"]["dilation"], r["points"]
+    short = [(first, name) for name in (RING, PHASES, "recursive doubling")]
+    return [
+        Row(
+            f"{name}, {number_of_bytes(point['bytes'])}",
+            point["measured"][name]["median_s"] / k,
+            point["predicted_s"][name] / k,
+        )
+        for point, name in [*short, (last, RING), (last, PHASES)]
+    ]
+
+
+def answer(r: dict) -> str:
+    if r["ranks"] == 1:
+        return "nothing, because one rank sends no message"
+    gains = []
+    for point in (r["points"][0], r["points"][-1]):
+        ring_s, phases_s = (point["measured"][name]["median_s"] for name in (RING, PHASES))
+        gains.append(f"{ring_s / phases_s:.2f} x ({number_of_bytes(point['bytes'])})")
+    crossing = r["crossings"][PHASES]["measured"]
+    end = f"; the ring wins from {number_of_bytes(crossing)} on" if crossing else ""
+    return ", ".join(gains) + end
+
+
+REVEAL = Reveal(
+    CLAIMS,
+    rows,
+    ask="How many times as fast as the flat ring are three phases, for short and long vectors?",
+    answer=answer,
+    picture="Time of allreduce algorithms against the size of the vector, and their gain over the "
+    "flat ring; time against the ranks that are taken to share a node; the cost of a node's bus.",
+)

@@ -1,0 +1,44 @@
+"""Lesson 10's algorithms against the definition: bits, the bound of the sum, and messages."""
+
+import numpy as np
+
+import kit
+from refgf.comm.replay import replay
+from refgf.comm.schedule import collective
+from refgf.comm.slices import length
+from refgf.oracle.definitions import exact_sum, same_bits, summation_bound
+
+
+def check(run: kit.Run, algorithms) -> None:
+    """Equal bits on all ranks, those of the replay and within the bound; messages as scheduled.
+
+    Raises AssertionError at the first difference. Collective.
+    """
+    run.section("The oracle")
+    for name, algorithm in algorithms.items():
+        for n in (0, 1, run.size - 1, run.size + 1, 1000):
+            check_size(run, name, algorithm, n)
+    run.say("every algorithm, vectors of 0, 1, p-1, p+1 and 1000 elements:")
+    run.say("    the same bits on all ranks, those of the replayed schedules")
+    run.say("    messages and bytes as in the schedules")
+
+
+def check_size(run: kit.Run, name: str, algorithm, n: int) -> None:
+    xs = [
+        np.random.default_rng([n, r]).standard_normal(n).astype(np.float32) for r in range(run.size)
+    ]
+    schedules = [algorithm(r, run.size, n) for r in range(run.size)]
+    x = xs[run.rank].copy()
+    run.comm.reset()
+    collective(run.comm, algorithm)(x)
+    where = f"{name} on rank {run.rank}, {n} elements"
+    if not all(same_bits(x, other) for other in replay(schedules, xs)):
+        raise AssertionError(f"{where}: got other bits than the replayed schedules")
+    error = np.abs(x.astype(np.float64) - exact_sum(xs))
+    if not (error <= summation_bound(xs)).all():
+        raise AssertionError(f"{where}: got an error above the bound of the summation")
+    sends = [step.send for step in schedules[run.rank] if step.send_to is not None]
+    got = run.comm.messages, run.comm.bytes
+    wanted = len(sends), x.itemsize * sum(map(length, sends))
+    if got != wanted:
+        raise AssertionError(f"{where}: got (messages, bytes) {got}; wanted {wanted}")

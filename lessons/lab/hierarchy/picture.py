@@ -1,0 +1,158 @@
+"""The figures of lesson 10: time and gain against size, the bus of a node, ranks per node."""
+
+import kit
+from kit import axes
+from lab.hierarchy.times import RING, SPLITS
+
+SHOWN = (RING, *SPLITS, "recursive doubling")  # the table has the tree and halving-doubling too
+
+
+def draw(result: dict) -> dict:
+    figures = {"": draw_sizes(result), "nodes": draw_ranks_per_node(result)}
+    return figures | ({"bus": draw_bus(result)} if result["free"] else {})
+
+
+def scale(result: dict) -> float:
+    """From this machine's seconds to the cluster's."""
+    return 1 / result["regime"]["dilation"]
+
+
+def unit(result: dict) -> str:
+    cluster = result["regime"]["like"]
+    return "time, ms" if cluster == "this-machine" else f"time, ms of {cluster}"
+
+
+def scaled(timing: dict, factor: float) -> dict:
+    return {key: factor * timing[key] for key in ("median_s", "low_s", "high_s")}
+
+
+def place(result: dict) -> str:
+    count = len(set(result["node_of_rank"]))
+    return f"{result['ranks']} ranks on {count} node{'s' * (count > 1)}"
+
+
+def draw_sizes(result: dict):
+    points, factor = result["points"], scale(result)
+    names = [name for name in SHOWN if name in points[0]["measured"]]
+    figure, (time_axis, gain_axis) = axes.frame(
+        f"Lesson 10: {place(result)}. Which allreduce for which size?", 1, 2
+    )
+    nbytes = [point["bytes"] for point in points]
+    gain_axis.axhline(1, color=axes.style(0)["color"], lw=1)
+    gain_axis.annotate(RING, (nbytes[0], 1), (-4, 3), textcoords="offset points")
+    for i, name in enumerate(names):
+        style = axes.style(i)
+        timings = [scaled(point["measured"][name], factor) for point in points]
+        axes.measured(time_axis, nbytes, timings, label=name, **style)
+        forecast = [1e3 * factor * point["predicted_s"][name] for point in points]
+        time_axis.plot(nbytes, forecast, "--", color=style["color"], lw=1)
+        if name != RING:
+            draw_gain(gain_axis, points, name, style)
+    for point, where in ((points[0], "left"), (points[-1], "right")):
+        label_fastest(time_axis, point, names, factor, where)
+    time_axis.set(title="Time; dashed: predicted", ylabel=f"{unit(result)} (logarithmic)")
+    time_axis.set_yscale("log")
+    time_axis.set_ylim(bottom=0.4 * time_axis.get_ylim()[0])
+    medians = [{name: p["measured"][name]["median_s"] for name in names} for p in points]
+    forecasts = [p["predicted_s"] for p in points if min(p["predicted_s"].values()) > 0]
+    gains = [times[RING] / times[name] for times in medians + forecasts for name in names]
+    title = "Time of the flat ring / time; dashed: predicted"
+    gain_axis.set(title=title, ylabel="times as fast as the flat ring", ylim=(0, 1.2 * max(gains)))
+    draw_limit(gain_axis, points)
+    for axis in (time_axis, gain_axis):
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(nbytes, [kit.number_of_bytes(n) for n in nbytes], rotation=45)
+        axis.set_xlabel("vector of each rank, float32")
+    return axes.finish(figure, time_axis, gain_axis)
+
+
+def draw_limit(axis, points: list[dict]) -> None:
+    """The flat ring over the time of the least bytes that any allreduce sends between nodes."""
+    if min(point["least_s"] for point in points) <= 0:  # the links are not known
+        return
+    nbytes = [point["bytes"] for point in points]
+    limit = [p["measured"][RING]["median_s"] / p["least_s"] for p in points]
+    axis.plot(nbytes, limit, color="grey", lw=3, alpha=0.5)
+    shown = [at for at in zip(nbytes, limit) if at[1] < axis.get_ylim()[1]]
+    if shown:
+        text = "grey: no allreduce\nis faster"
+        axis.annotate(text, shown[0], (7, 3), textcoords="offset points")
+
+
+def label_fastest(axis, point: dict, names: list[str], factor: float, where: str) -> None:
+    """Write the name of the fastest algorithm below its point."""
+    fastest = min(names, key=lambda name: point["measured"][name]["median_s"])
+    at = point["bytes"], 1e3 * factor * point["measured"][fastest]["low_s"]
+    below = {
+        "xytext": (0, -26 if where == "left" else -60),
+        "textcoords": "offset points",
+        "ha": where,
+        "weight": "bold",
+    }
+    axis.annotate(fastest, at, **below)
+
+
+def draw_gain(axis, points: list[dict], name: str, style: dict) -> None:
+    """Medians' ratio; bars from the ratio of unlike ends of both spreads."""
+    nbytes = [point["bytes"] for point in points]
+    pairs = [(point["measured"][RING], point["measured"][name]) for point in points]
+    gain = [ring["median_s"] / other["median_s"] for ring, other in pairs]
+    low = [g - ring["low_s"] / other["high_s"] for g, (ring, other) in zip(gain, pairs)]
+    high = [ring["high_s"] / other["low_s"] - g for g, (ring, other) in zip(gain, pairs)]
+    axis.errorbar(nbytes, gain, [low, high], ls="none", capsize=3, label=name, **style)
+    if min(point["predicted_s"][name] for point in points) > 0:
+        forecast = [p["predicted_s"][RING] / p["predicted_s"][name] for p in points]
+        axis.plot(nbytes, forecast, "--", color=style["color"], lw=1)
+
+
+def draw_ranks_per_node(result: dict):
+    """One panel for each size."""
+    by_k, factor = result["by_k"], scale(result)
+    title = f"Lesson 10: {place(result)}, of which k are taken to share a node"
+    figure, panels = axes.frame(title, 1, len(by_k[0]["bytes"]))
+    for i, (axis, nbytes) in enumerate(zip(panels, by_k[0]["bytes"])):
+        for number, name in enumerate(SPLITS, 1):
+            rows = [row for row in by_k if row["algorithm"] == name]
+            k, style = [row["k"] for row in rows], axes.style(number)
+            timings = [scaled(row["measured"][i], factor) for row in rows]
+            axes.measured(axis, k, timings, label=name, **style)
+            forecast = [1e3 * factor * row["predicted_s"][i] for row in rows]
+            axis.plot(k, forecast, "--", color=style["color"], lw=1)
+        title = f"Vectors of {kit.number_of_bytes(nbytes)}; dashed: predicted"
+        label = "k, ranks that are taken to share a node"
+        axis.set(title=title, xlabel=label, ylabel=unit(result), xscale="log", ylim=(0, None))
+        axis.set_xticks(k, k)
+        axis.set_xticks([], minor=True)
+    return axes.finish(figure, *panels)
+
+
+def draw_bus(result: dict):
+    """The longest vector: a bus like the paper's, and one that is not slowed down."""
+    factor = 1e3 * scale(result)
+    free, real = result["free"][-1], result["points"][-1]
+    size = kit.number_of_bytes(free["bytes"])
+    title = f"Lesson 10: {place(result)}, {size}: what the bus of a node costs"
+    figure, panels = axes.frame(title, 1, 2, (axes.WIDTH_INCHES, 3.6))
+    rate = result["inside"].replace("gbit", " Gbit/s")
+    heads = f"A bus of {rate}", "A bus that is not slowed down"
+    for axis, point, head in zip(panels, (real, free), heads):
+        rows = [
+            {
+                "name": name,
+                "timing": point["measured"][name],
+                "predicted_s": point["predicted_s"][name],
+                "note": f"{factor * point['measured'][name]['median_s']:.3g} ms",
+            }
+            for name in free["measured"]
+        ]
+        axes.bars(axis, rows, factor, highlight=fastest(rows))
+        axis.set(title=head, xlabel=unit(result))
+    panels[1].grid(alpha=0.3)
+    return axes.finish(figure, panels[0])
+
+
+def fastest(rows: list[dict]) -> int | None:
+    """The number of the row that is faster than all others beyond the noise; None without one."""
+    best, second = sorted(range(len(rows)), key=lambda i: rows[i]["timing"]["median_s"])[:2]
+    clear = rows[best]["timing"]["high_s"] < rows[second]["timing"]["low_s"]
+    return best if clear else None

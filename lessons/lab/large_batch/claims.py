@@ -1,0 +1,104 @@
+"""What lesson 11 says of its numbers: what a large batch costs, what LARS and warm-up gain."""
+
+from kit.claims import GAIN, LIMIT, NOISE, Claim, interval
+from kit.reveal import Reveal, Row
+from kit.words import percent
+
+
+def gain(result: dict, name: str, batch: int) -> dict | None:
+    """The paired difference in accuracy, in points, at the smallest (0) or largest (-1) batch."""
+    gains = [row for row in result["trained"]["gains"] if row["name"] == name]
+    found = sorted(gains, key=lambda row: row["batch"])
+    return interval(found[batch]["mean"], found[batch]["half"]) if found else None
+
+
+def gains(name: str, batch: int):
+    """Is this difference above 0?"""
+
+    def compare(result: dict):
+        found = gain(result, name, batch)
+        return found and (found, ">", 0.0)
+
+    return compare
+
+
+def at_batch(result: dict, optimizer: str, batch: int, warm: bool = False) -> dict:
+    """The row of a method at the smallest (0) or largest (-1) batch."""
+    found = [
+        row
+        for row in result["trained"]["rows"]
+        if (row["optimizer"], row["warm"]) == (optimizer, warm)
+    ]
+    return sorted(found, key=lambda row: row["batch"])[batch]
+
+
+def large_against_small(result: dict) -> tuple:
+    large, small = (at_batch(result, "SGD", batch) for batch in (-1, 0))
+    return interval(large["mean"], large["half"]), "<", interval(small["mean"], small["half"])
+
+
+RUNS = "the number of runs, the epochs and the rates that were tried"
+CLAIMS = (
+    Claim(
+        "In the same number of epochs the largest batch learns less than the smallest (SGD).",
+        large_against_small,
+        RUNS,
+        kind=LIMIT,
+    ),
+    Claim(
+        "At the smallest batch LARS is more accurate than SGD, each at its best rate.",
+        gains("LARS, without warm-up", 0),
+        RUNS,
+        kind=GAIN,
+    ),
+    Claim(
+        "At the largest batch LARS is more accurate than SGD, each at its best rate.",
+        gains("LARS, without warm-up", -1),
+        RUNS,
+    ),
+    Claim(
+        "Once every rate is tuned, warm-up gains accuracy for SGD.",
+        gains("warm-up, for SGD", 0),
+        RUNS,
+        expected=NOISE,
+    ),
+    Claim(
+        "Norms by slices take less time than all norms on each rank.",
+        lambda r: (r["norms"][-1]["times"]["slices"], "<", r["norms"][-1]["times"]["alone"]),
+        "the latency of the small allreduce, and cores that ranks share",
+    ),
+    Claim(
+        "By whole layers the busiest rank has more than twice its fair share of the elements.",
+        lambda r: (r["norms"][-1]["busiest"], ">", 1 / r["norms"][-1]["ranks"], 2.0),
+        "the number of ranks next to the largest layer's share",
+    ),
+)
+
+
+def rows(r: dict) -> list[Row]:
+    """Accuracy at the largest batch, predicted by linear scaling; steps of the largest pool."""
+    found = []
+    for optimizer, warm in (("SGD", False), ("SGD", True), ("LARS", False)):
+        small, large = (at_batch(r, optimizer, batch, warm) for batch in (0, -1))
+        name = f"{optimizer}{' with warm-up' if warm else ''}, batch {large['batch']}"
+        promised = small["mean"] / 100 if small["batch"] < large["batch"] else None
+        found.append(Row(f"accuracy of {name}", large["mean"] / 100, promised, percent))
+    norms = r["norms"][-1]
+    for by, predicted_s in norms["predicted_s"].items():
+        found.append(Row(f"LARS step, norms by {by}", norms["times"][by], predicted_s))
+    return found
+
+
+def answer(r: dict) -> str:
+    sgd, lars = (at_batch(r, optimizer, -1) for optimizer in ("SGD", "LARS"))
+    after = f"after {sgd['steps']} steps of batch {sgd['batch']}"
+    return f"{sgd['mean']:.1f} % {after}; LARS {lars['mean']:.1f} %"
+
+
+REVEAL = Reveal(
+    CLAIMS,
+    rows,
+    ask="What accuracy, in percent, does SGD reach with the largest batch?",
+    answer=answer,
+    picture="Held-out accuracy of SGD and LARS against the batch; what LARS and warm-up gain.",
+)

@@ -1,0 +1,115 @@
+"""What lesson 03 says of its numbers."""
+
+import math
+
+from kit.claims import GAIN, LIMIT, NOISE, Claim
+from kit.reveal import Reveal, Row
+from kit.words import number_of_bytes
+from lab.lazy.predicted_places import compared, either, predicted
+from lab.lazy.steps import KINDS, sent_bytes, timing
+
+FAST = "resnet50", "v100-56gbit"
+
+
+def alexnet(r: dict) -> list:
+    """Eager calls and the best theta for AlexNet: measured if this run did, else predicted."""
+    measured = [timing(r, "overlapped", theta, "AlexNet") for theta in (0, "best")]
+    return either(r, measured, ("alexnet", "v100-10gbe"), ("eager", "best theta"))
+
+
+CLAIMS = (
+    Claim(
+        "With overlap, eager calls take at least 1.3 times as long as the best theta (ResNet-50).",
+        lambda r: compared(timing(r, "overlapped", 0), ">", timing(r, "overlapped"), 1.3),
+        unless="latencies that are short next to the bytes, or that backward hides",
+        kind=GAIN,
+    ),
+    Claim(
+        "With overlap, one call at the end takes at least 1.1 times as long as the best theta.",
+        lambda r: compared(timing(r, "overlapped", "inf"), ">", timing(r, "overlapped"), 1.1),
+        unless="a backward pass that is short next to the exchange",
+    ),
+    Claim(
+        "Without overlap, eager calls take longer than one call.",
+        lambda r: compared(timing(r, "plain", 0), ">", timing(r, "plain", "inf")),
+        unless="latencies that are short next to the bytes",
+    ),
+    Claim(
+        "Without overlap, one call gains less than a twentieth over theta = 16 MiB (6 calls).",
+        lambda r: compared(timing(r, "plain", 2**24), "<", timing(r, "plain", "inf"), 1.05),
+        unless="a latency of a call that is long next to all bytes",
+        expected=NOISE,
+    ),
+    Claim(
+        "The theta that is predicted to be best is at most a twentieth slower than the best one.",
+        lambda r: compared(
+            timing(r, "overlapped", "predicted"), "<", timing(r, "overlapped"), 1.05
+        ),
+        unless="processor time that the prediction leaves out",
+    ),
+    Claim(
+        "Lazy allreduce saves no bytes: a rank sends as many in one call as in eager calls.",
+        lambda r: compared(sent_bytes(r, "inf"), ">", sent_bytes(r, 0), 0.999),
+        unless="tensors with fewer elements than ranks",
+    ),
+    Claim(
+        "AlexNet's 26 gradients: eager calls take less than 1.2 times as long as the best theta "
+        "(predicted for 10 Gbit/s; measured with --network alexnet).",
+        lambda r: compared(alexnet(r)[0], "<", alexnet(r)[1], 1.2),
+        unless="latencies that are long next to the bytes",
+        kind=LIMIT,
+    ),
+    Claim(
+        "On 56 Gbit/s backward hides eager calls too: the best theta gains less than a hundredth "
+        "(ResNet-50 on 4 ranks, predicted).",
+        lambda r: compared(
+            predicted(r, *FAST, "eager"), "<", predicted(r, *FAST, "best theta"), 1.01
+        ),
+        unless="latencies that backward does not hide",
+    ),
+)
+
+
+def rows(r: dict) -> list[Row]:
+    """Eager, best and one call, in the cluster's time; on this machine those of the sweep."""
+    k = r["regime"]["dilation"]
+    best = float(fastest(r)["theta"])
+    wanted = [(0, "plain"), (math.inf, "plain"), (0, "overlapped"), (best, "overlapped")]
+    by_theta, found = {float(row["theta"]): row for row in swept(r)}, []
+    for theta, kind in dict.fromkeys([*wanted, (math.inf, "overlapped")]):
+        row = by_theta.get(theta)
+        if row and row[kind]:
+            times_s = row[kind]["median_s"] / k, row["predicted"][kind] / k
+            found.append(Row(f"{name_of(theta)}, {KINDS[kind]}", *times_s))
+    return found
+
+
+def swept(r: dict) -> list[dict]:
+    """The rows of all thetas; on this machine those of the network that is computed."""
+    return r["rows"] if "rows" in r else r["sweep"]["rows"]
+
+
+def fastest(r: dict) -> dict:
+    timed = [row for row in swept(r) if row["overlapped"]]
+    return min(timed, key=lambda row: row["overlapped"]["median_s"])
+
+
+def name_of(theta: float) -> str:
+    names = {0.0: "eager", math.inf: "one call"}
+    return names.get(theta, f"theta = {number_of_bytes(theta)}")
+
+
+def answer(r: dict) -> str:
+    best = fastest(r)
+    name, calls = name_of(float(best["theta"])), best["calls"]
+    return name if name == "one call" else f"{name}, {calls} call{'s' * (calls > 1)} a step"
+
+
+REVEAL = Reveal(
+    CLAIMS,
+    rows,
+    ask="Which theta gives the shortest step with overlap?",
+    answer=answer,
+    picture="The time of a training step against theta, with and without overlap, measured "
+    "and predicted; eager calls over the best theta on three clusters.",
+)

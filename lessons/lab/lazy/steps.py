@@ -1,0 +1,206 @@
+"""Lesson 03 on the emulated cluster: steps for each theta, measured and predicted, and the figures.
+
+Timings are this machine's seconds, in tables and figures divided by the dilation: the cluster's.
+"""
+
+import math
+from functools import partial
+
+import kit
+from kit import axes
+from lab.lazy import grouped_steps, latency_region, predicted_places
+from refgf.cluster import like as clusters
+from refgf.predict.cost import Link, ring_line
+from refgf.predict.timeline import lazy
+
+MI = 2**20
+OVERLAPPED = {  # thetas in bytes
+    "resnet50": [0, MI, 4 * MI, 16 * MI, 64 * MI, math.inf],
+    "alexnet": [0, 16 * MI, math.inf],
+}
+PLAIN = {"resnet50": [0, MI, 16 * MI, math.inf], "alexnet": [0, math.inf]}
+FINE = [0, *(2.0**k for k in range(14, 28)), math.inf]  # thetas that are only predicted
+KINDS = {"plain": "no overlap", "overlapped": "overlap"}
+
+
+def measure(run: kit.Run, new_exchange) -> dict:
+    """new_exchange: (run, pool, theta, overlap) -> the lesson's exchange."""
+    network, k = run.options.network, run.regime.dilation
+    bench = grouped_steps.bench(run, network)
+    tensors, nbytes = len(bench.gradients), kit.number_of_bytes(bench.pool.flat.nbytes)
+    run.section(f"{bench.title}: {tensors} gradients, {nbytes}, a step for each theta")
+    off = grouped_steps.without_exchange(run, bench)
+    run.say(f"A step without exchange takes {off.divided(k)} on the cluster,")
+    run.say(f"{off} here.")
+    costs = grouped_steps.costs(run, bench)
+    update_s = max(0.0, off.median_s - bench.compute_s)
+
+    def predicted_s(theta, overlap: bool) -> float:
+        groups = lazy(bench.gradients, theta)
+        return bench.predicted_s(groups, costs.call, overlap) + update_s
+
+    given = run.options.theta
+    thetas = {
+        False: given or run.quick([0, math.inf], PLAIN[network]),
+        True: given or run.quick([0, 2**16, math.inf], OVERLAPPED[network]),
+    }
+    agreed = [(overlap, theta) for overlap in thetas for theta in thetas[overlap]]
+    new = partial(new_exchange, run, bench.pool)
+    exchanges = {(o, theta): new(theta, overlap=o) for o, theta in agreed}
+    found = grouped_steps.in_turn(run, bench, exchanges, run.quick(2, 2, 7))
+    rows = []
+    for theta in sorted({theta for _, theta in agreed}):
+        row = {"theta": theta, "own_share": {}}
+        row["predicted"] = {kind: predicted_s(theta, kind == "overlapped") for kind in KINDS}
+        for kind in KINDS:
+            one = found.get((kind == "overlapped", theta))
+            row[kind] = one and one["timing"]
+            if one:
+                made = len(exchanges[kind == "overlapped", theta].lazy.calls)  # in the last step
+                row |= {"calls": made, "messages": one["messages"], "bytes": one["bytes"]}
+                groups, step_s = lazy(bench.gradients, theta), one["timing"].median_s
+                share = grouped_steps.own_share(groups, bench.gradients, costs.own, step_s)
+                row["own_share"][kind] = share
+        rows.append(row)
+    for exchange in exchanges.values():
+        exchange.close()
+    best = report(run, rows)
+    fine = {kind: [predicted_s(t, kind == "overlapped") for t in FINE] for kind in KINDS}
+    return {
+        "network": bench.title,
+        "rows": rows,
+        "best": best,
+        "fine": {"thetas": FINE} | fine,
+        "without_exchange": off,
+        "compute_s": bench.compute_s,
+        "costs": {name: vars(line) for name, line in vars(costs).items()},
+        "elsewhere": predicted_places.rows(run, ("eager", "best theta", "one call")),
+    }
+
+
+def report(run: kit.Run, rows: list[dict]) -> dict:
+    """Print the rows in the cluster's time. -> the best theta of each kind, measured, predicted"""
+    k = run.regime.dilation
+
+    def cells(row):
+        times = []
+        for kind in KINDS:
+            times.append(row[kind].divided(k) if row[kind] else "-")
+            times.append(kit.seconds(row["predicted"][kind] / k))
+        mark = grouped_steps.marked(max(row["own_share"].values()))
+        return [kit.number_of_bytes(row["theta"]), row["calls"], *times, mark]
+
+    run.say("A step in the cluster's time; calls: allreduce calls in a step, 2(p-1) messages each.")
+    header = ["theta", "calls", "no overlap", "predicted", "overlap", "predicted", ""]
+    run.table(header, [cells(row) for row in rows])
+    best = {}
+    for kind, name in KINDS.items():
+        timed = [row for row in rows if row[kind]]
+        pairs = [(row["predicted"][kind], row[kind].median_s) for row in timed]
+        run.say(f"{name}: {kit.errors_in_words(pairs)}")
+        measured = min(timed, key=lambda row: row[kind].median_s)
+        predicted = min(timed, key=lambda row: row["predicted"][kind])
+        best[kind] = {"measured": measured["theta"], "predicted": predicted["theta"]}
+        names = [kit.number_of_bytes(theta) for theta in best[kind].values()]
+        ratio = timed[0][kind].median_s / measured[kind].median_s
+        run.say(f"    best theta: {names[0]} measured, {names[1]} predicted;")
+        first = kit.number_of_bytes(timed[0]["theta"])
+        run.say(f"    theta = {first} takes {ratio:.2f} times as long")
+    slowest = max(row[kind].median_s for row in rows for kind in KINDS if row[kind])
+    run.say(f"The slowest of these steps took {kit.seconds(slowest)} on this machine.")
+    return best
+
+
+# ---- what claims compare: values of a result, None where this run has not measured them ----
+
+
+def timing(result: dict, kind: str, theta="best", network: str = "ResNet-50"):
+    """The timing of a step with this theta, or of the fastest step."""
+    if theta == "predicted":
+        theta = result.get("best", {kind: {"predicted": 0}})[kind]["predicted"]
+    rows = [row for row in result.get("rows", []) if row[kind] and result["network"] == network]
+    if theta == "best":
+        return min((row[kind] for row in rows), key=lambda t: t["median_s"], default=None)
+    return next((row[kind] for row in rows if float(row["theta"]) == float(theta)), None)
+
+
+def sent_bytes(result: dict, theta):
+    """Bytes that rank 0 sends in a step."""
+    rows = result.get("rows", [])
+    return next((row["bytes"] for row in rows if float(row["theta"]) == float(theta)), None)
+
+
+# ---- the figures ----
+
+
+def draw(result: dict) -> dict:
+    """Step against theta, the gain in other places, and a map of links."""
+    k = result["regime"]["dilation"]
+    title = f"Lesson 03: lazy allreduce. {result['network']} like {result['regime']['like']}"
+    figure, (curves, gains) = axes.frame(title, 1, 2)
+    draw_steps(curves, result, k)
+    predicted_places.draw_gain(gains, result["elsewhere"], "best theta", gain_here(result))
+    cluster = clusters.parse(result["regime"]["cluster"], "")
+    p = max(2, result["ranks"])
+    line = ring_line(p, Link(cluster.latency_s, 1 / cluster.rate))
+    region = latency_region.draw({cluster.name: (p, line.a_s, line.b_s_per_byte)}, p)
+    return {"": axes.finish(figure, curves, gains), "region": region}
+
+
+def gain_here(result: dict) -> dict | None:
+    """What this run has measured of eager calls and the best theta; None without eager calls."""
+    timed = [row for row in result["rows"] if row["overlapped"]]
+    eager = next((row for row in timed if float(row["theta"]) == 0), None)
+    if eager is None:
+        return None
+    best = min(timed, key=lambda row: row["overlapped"]["median_s"])
+    over, under = eager["overlapped"], best["overlapped"]
+    opposite = {"median_s": "median_s", "low_s": "high_s", "high_s": "low_s"}
+    return {
+        "title": result["network"],
+        "cluster": result["regime"]["like"],
+        "ranks": result["ranks"],
+        "gain": {key: over[key] / under[other] for key, other in opposite.items()},
+        "predicted": eager["predicted"]["overlapped"] / best["predicted"]["overlapped"],
+    }
+
+
+def draw_steps(axis, result: dict, k: float) -> None:
+    thetas = [float(theta) for theta in result["fine"]["thetas"]]
+    places = {theta: place for place, theta in enumerate(thetas)}
+
+    def place(theta: float) -> float:  # thetas of --theta may lie between
+        return places.get(theta, min(max(1.0, math.log2(max(theta, 1)) - 13), len(thetas) - 2))
+
+    for number, (kind, name) in enumerate(KINDS.items()):
+        style = axes.style(number)
+        timed = [row for row in result["rows"] if row[kind]]
+        x = [place(float(row["theta"])) for row in timed]
+        timings = [{key: row[kind][key] / k for key in row[kind]} for row in timed]
+        axes.measured(axis, x, timings, style["marker"], color=style["color"], label=name)
+        predicted = [1e3 * t / k for t in result["fine"][kind]]
+        label = f"{name}, predicted"
+        axis.plot(range(len(thetas)), predicted, "--", color=style["color"], label=label)
+        least = min(range(len(timed)), key=lambda i: timings[i]["median_s"])
+        spot = x[least], 1e3 * timings[least]["median_s"]
+        calls = timed[least]["calls"]
+        axis.annotate(
+            f"fastest: {calls} call{'s' * (calls > 1)}",
+            spot,
+            (0, -20 if kind == "overlapped" else 12),
+            textcoords="offset points",
+            ha="right" if x[least] == len(thetas) - 1 else "center",
+            color=style["color"],
+        )
+    off_ms = 1e3 * result["without_exchange"]["median_s"] / k
+    axis.axhline(off_ms, color="grey", lw=1, label="no exchange")
+    ticks = sorted({0, *range(1, len(thetas), 2), len(thetas) - 1})
+    labels = [kit.number_of_bytes(thetas[i]) if thetas[i] else "eager" for i in ticks]
+    axis.set_xticks(ticks, [text.replace("inf", "one call") for text in labels], rotation=60)
+    top = 1.25 * max(axis.get_ylim()[1], off_ms)  # room for the legend
+    axis.set(
+        title=f"A step against theta, {result['ranks']} ranks",
+        xlabel="theta: bytes that may wait",
+        ylabel="step in the cluster's time, ms",
+        ylim=(0, top),
+    )

@@ -1,0 +1,97 @@
+"""What lesson 09 says of its numbers."""
+
+from kit.claims import GAIN, LIMIT, Claim
+from kit.reveal import Reveal, Row
+from lab.lazy.predicted_places import compared, either, predicted
+from lab.merge.greedy_misses import BEST_FOR, missed_share
+from lab.merge.steps import EAGER, EXACT, GREEDY, timing
+
+SLOW, FAST = ("resnet50", "v100-10gbe"), ("resnet50", "v100-56gbit")
+
+
+def alexnet(r: dict) -> list:
+    """Eager calls and the best merge for AlexNet: measured if this run did, else predicted."""
+    measured = [timing(r, name, "AlexNet") for name in (EAGER, EXACT)]
+    return either(r, measured, ("alexnet", "v100-10gbe"), ("eager", "exact"))
+
+
+CLAIMS = (
+    Claim(
+        "Without a sweep, the best merge is within a tenth of the sweep's best theta (ResNet-50).",
+        lambda r: compared(timing(r, EXACT), "<", timing(r, "best theta"), 1.1),
+        unless="ready times or call times that were measured at another moment",
+    ),
+    Claim(
+        "Eager calls take at least 1.3 times as long as the best merge.",
+        lambda r: compared(timing(r, EAGER), ">", timing(r, EXACT), 1.3),
+        unless="latencies that are short next to the bytes, or that backward hides",
+        kind=GAIN,
+    ),
+    Claim(
+        "The greedy rule's groups do not beat the best merge by more than a tenth.",
+        lambda r: compared(timing(r, EXACT), "<", timing(r, GREEDY), 1.1),
+        unless="ready times or call times that were measured at another moment",
+    ),
+    Claim(
+        "Merging gains little over a theta that is known to be best: less than a tenth.",
+        lambda r: compared(timing(r, "best theta"), "<", timing(r, EXACT), 1.1),
+        unless="a sweep without a theta near the best one",
+        kind=LIMIT,
+    ),
+    Claim(
+        "The greedy rule misses the best merge of ResNet-50 on 10 Gbit/s (computed for 8 ranks).",
+        lambda r: compared(predicted(r, *SLOW, "greedy"), ">", predicted(r, *SLOW, "exact")),
+        unless="another pace or latency",
+    ),
+    Claim(
+        "The greedy rule is optimal for two gradients, for a = 0, for b = 0, if all gradients are "
+        "ready within one latency, and if each is sent before the next is ready (computed).",
+        lambda r: (1 - missed_share(r, BEST_FOR), ">", 0.9999),
+        unless="a bug: the solutions prove the case of two gradients",
+    ),
+    Claim(
+        "On 56 Gbit/s merging gains less than a hundredth over eager calls: backward hides both "
+        "(ResNet-50 on 4 ranks, predicted).",
+        lambda r: compared(predicted(r, *FAST, "eager"), "<", predicted(r, *FAST, "exact"), 1.01),
+        unless="latencies that backward does not hide",
+    ),
+    Claim(
+        "AlexNet's 26 gradients are limited by the bandwidth: eager calls take less than 1.2 times "
+        "as long as the best merge (predicted for 10 Gbit/s; measured with --network alexnet).",
+        lambda r: compared(alexnet(r)[0], "<", alexnet(r)[1], 1.2),
+        unless="latencies that are long next to the bytes",
+    ),
+)
+
+
+def rows(r: dict) -> list[Row]:
+    """Eager calls, the best theta, one call and both merges of the first network."""
+    k, (network, *_) = r["regime"]["dilation"], r["networks"].values()
+    by_name = {row["name"]: row for row in network["rows"]}
+    swept = [row for row in network["rows"] if row["theta"] is not None]
+    best = min(swept, key=lambda row: row["timing"]["median_s"])["name"]
+    found = []
+    for name in dict.fromkeys([EAGER, best, "one call", GREEDY, EXACT]):
+        row = by_name[name]
+        calls = "" if name == "one call" else f", {row['calls']} call{'s' * (row['calls'] > 1)}"
+        found.append(Row(name + calls, row["timing"]["median_s"] / k, row["predicted_s"] / k))
+    return found
+
+
+def answer(r: dict) -> str:
+    """Calls of the best merge, and whether a theta makes the same groups."""
+    network = next(iter(r["networks"].values()))
+    theta, gradients = network["theta"], len(network["gradients"])
+    calls, low, high = len(theta["counts"]), float(theta["low"]), float(theta["high"])
+    same = f"{'a' if low < high else 'no'} theta makes the same groups"
+    return f"{calls} call{'s' * (calls > 1)} for {gradients} gradients; {same}"
+
+
+REVEAL = Reveal(
+    CLAIMS,
+    rows,
+    ask="How many calls a step does the best merge make?",
+    answer=answer,
+    picture="The time of a training step with eager calls, with several thetas, with one call "
+    "and with merged gradients, measured and predicted.",
+)

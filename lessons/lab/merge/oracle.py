@@ -1,0 +1,55 @@
+"""Lesson 09's exchange against the definition: one allreduce for each group, calls and bits."""
+
+from itertools import product
+
+import numpy as np
+
+import kit
+from kit.replay import replay_backward, sizes_of
+from refgf.comm import direct, ring
+from refgf.comm.schedule import collective
+from refgf.exchange.lazy import LazyAllreduce
+from refgf.exchange.pool import Pool
+from refgf.oracle.definitions import direct_allreduce, merged_allreduce, merged_calls, same_bits
+from refgf.papers.mgwfbp.merge import compare, exact_merge, greedy_merge
+from refgf.papers.mgwfbp.merged import Groups
+from refgf.papers.scaling.workloads import resnet50
+from refgf.predict.cost import Line
+from refgf.predict.timeline import eager, one_call
+
+ALGORITHMS = (ring.allreduce, "ring"), (direct.allreduce, "direct")
+EXAMPLE = [(1.0, 1), (2.0, 1), (4.0, 1)], Line(2.0, 1.0)  # the smallest that the rule misses
+
+
+def check(run: kit.Run) -> None:
+    """ResNet-50's last layers in small. Raises AssertionError at the first difference."""
+    run.section("The oracle")
+    pool = Pool(sizes_of(resnet50(), 256)[:40])
+    sizes = [spec.shape[0] for spec in pool.specs]
+    xs = [
+        np.random.default_rng(rank).standard_normal(pool.flat.size).astype(np.float32)
+        for rank in range(run.size)
+    ]
+    gradients = [(float(i), view.nbytes) for i, view in enumerate(pool.views)]
+    line = Line(2.0, 1 / np.median([nbytes for _, nbytes in gradients]))
+    merges = greedy_merge(gradients, line), exact_merge(gradients, line)
+    groupings = eager(gradients), one_call(gradients), *merges
+    in_rank_order = direct_allreduce(xs)[run.rank]
+    for groups, (algorithm, order) in product(groupings, ALGORITHMS):
+        pool.flat[:] = xs[run.rank]
+        exchange = LazyAllreduce(pool, collective(run.comm, algorithm), Groups(tuple(groups)))
+        replay_backward(exchange, [0.0] * len(gradients))
+        counts = [len(group) for group in groups]
+        calls = [(call.start, call.stop) for call in exchange.calls]
+        wanted = merged_allreduce(xs, sizes, counts, order=order)[run.rank]
+        where = f"merged {order} allreduce on rank {run.rank}, {len(groups)} groups"
+        if calls != merged_calls(sizes, counts) or not same_bits(pool.flat, wanted):
+            raise AssertionError(f"{where}: got other calls or bits; wanted the definition's")
+        if order == "direct" and not same_bits(pool.flat, in_rank_order):
+            raise AssertionError(f"{where}: got bits that depend on the groups; wanted the same")
+    got = compare(*EXAMPLE)
+    if (got["greedy"], got["exact"]) != (9, 8):
+        raise AssertionError(f"smallest example: got {got}; wanted greedy 9, exact 8")
+    run.say("eager, one call, greedy and exact groups: one ring or direct allreduce per group,")
+    run.say("each bit for bit as defined; direct gives the same bits for all groups.")
+    run.say("The smallest example (ready after 1, 2, 4; a = 2, b = 1): greedy 9, best merge 8.")

@@ -1,0 +1,59 @@
+"""The figures of lesson 09: steps of all groupings, and how often the greedy rule misses."""
+
+from kit import axes
+
+
+def draw(result: dict) -> dict:
+    """The first network with the predicted places, other networks, misses."""
+    networks, like = result["networks"], result["regime"]["like"]
+    figures = {}
+    for number, (key, network) in enumerate(networks.items()):
+        where = "on this machine's links" if like == "this-machine" else f"like {like}"
+        title = f"Lesson 09: merged gradients. {network['title']} {where}, {result['ranks']} ranks"
+        figure, (steps,) = axes.frame(title, 1, 1)
+        draw_steps(steps, network, result["regime"]["dilation"])
+        figures[key if number else ""] = axes.finish(figure, steps)
+    title = "How often, and by how much, the greedy rule misses the best merge (computed)"
+    figure, (misses,) = axes.frame(title, 1, 1)
+    draw_misses(misses, result["misses"])
+    return figures | {"misses": axes.finish(figure, misses)}
+
+
+def draw_steps(axis, network: dict, k: float) -> None:
+    """Bars in the cluster's time; the fastest is highlighted, the prediction is a diamond."""
+    rows = network["rows"]
+    fastest = min(range(len(rows)), key=lambda i: rows[i]["timing"]["median_s"])
+    bars = [
+        {
+            "name": row["name"].replace("lazy ", "lazy, theta = "),
+            "timing": row["timing"],
+            "predicted_s": row["predicted_s"],
+            "note": f"{row['calls']} call{'s' * (row['calls'] > 1)}"
+            + ", smallest median" * (i == fastest),
+        }
+        for i, row in enumerate(rows)
+    ]
+    axes.bars(axis, bars, axes.MS / k, fastest)
+    off = axes.MS * network["without_exchange"]["median_s"] / k
+    axis.axvline(off, color="grey", lw=1, label="no exchange")
+    clock = "" if k == 1 else " in the cluster's time"
+    axis.set(xlabel=f"step with overlap{clock}, ms")
+
+
+def draw_misses(axis, misses: list[dict]) -> None:
+    """Of each kind of network, the share on which greedy is longer by at least x percent."""
+    missed = [row for row in misses if row["excesses"]]
+    for number, row in enumerate(missed):
+        excesses = [100 * excess for excess in row["excesses"]]
+        shares = [100 * row["missed"] * (1 - i / len(excesses)) for i in range(len(excesses))]
+        label = f"{row['kind'].replace('any', 'random networks')}: {row['networks']} cases"
+        axis.plot(excesses, shares, ms=4, label=label, **axes.style(number))
+    never = [row["kind"] for row in misses if not row["excesses"]]
+    text = "\n".join(["never missed, of random networks:", *never])
+    axis.annotate(text, (0.98, 0.6), xycoords="axes fraction", ha="right", va="top")
+    axis.set(
+        xlabel="the greedy rule's step is longer by at least, %",
+        ylabel="share of cases, %",
+        xscale="log",
+        xlim=(1e-2, None),
+    )

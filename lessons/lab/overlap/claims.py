@@ -1,0 +1,115 @@
+"""What lesson 04 says of its numbers."""
+
+from kit.claims import GAIN, LIMIT, Claim
+from kit.reveal import Reveal, Row
+from kit.words import number_of_bytes, percent
+from lab.overlap.here import TITLES
+from lab.overlap.message_progress import NON_BLOCKING, THREAD
+from lab.overlap.steps import EAGER, KINDS, ONE_CALL, name_of, row_of
+
+
+def at(theta: float, compare):
+    """Compares the numbers of one theta; None where it was not measured."""
+    return lambda result: (row := row_of(result, theta)) and compare(row)
+
+
+def eager_against_one_call(result: dict):
+    eager, one = row_of(result, EAGER), row_of(result, ONE_CALL)
+    return eager and one and (eager["overlapped"], "<", one["overlapped"])
+
+
+def thread_against_non_blocking(result: dict):
+    left = result.get("progress", {}).get("left")
+    return left and (left[THREAD], "<", left[NON_BLOCKING])
+
+
+CORE = "whether the communication thread has processor time without taking it from computing"
+CLAIMS = (
+    Claim(
+        "With a call per gradient, overlap makes the step shorter.",
+        at(EAGER, lambda row: (row["overlapped"], "<", row["sequential"])),
+        unless=CORE,
+    ),
+    Claim(
+        "With a call per gradient, overlap hides at least 80 % of what can be hidden.",
+        at(EAGER, lambda row: (row["hidden"], ">", row["hideable_s"], 0.8)),
+        unless=CORE,
+        kind=GAIN,
+    ),
+    Claim(
+        "With one call a step, overlap gains nothing: at most 5 %.",
+        at(ONE_CALL, lambda row: (row["overlapped"], ">", row["sequential"], 0.95)),
+        unless="how a rank waits: a thread sleeps between polls, a blocking call does not",
+        kind=LIMIT,
+    ),
+    Claim(
+        "With overlap, a call per gradient gives a shorter step than one call.",
+        eager_against_one_call,
+        unless="the latency, which many small calls pay often",
+    ),
+    Claim(
+        "The timeline predicts each step within 10 %.",
+        lambda result: (steps := result.get("steps")) and (steps["largest_error"], "<", 0.1),
+        unless="the processor's work, which is slower next to messages than without a network",
+    ),
+    Claim(
+        "After a sleep, a thread's blocking call leaves less to wait for than a non-blocking call.",
+        thread_against_non_blocking,
+        unless="whether MPI has a progress thread, and whether the message is small",
+    ),
+    Claim(
+        "Where ranks compute on the cores that communicate, overlap makes the step longer.",
+        lambda result: (
+            (here := result.get("here")) and (here["overlapped"], ">", here["sequential"])
+        ),
+        unless="whether each rank's thread finds a free core",
+        here=True,
+    ),
+)
+
+
+def rows(r: dict) -> list[Row]:
+    """Both steps of eager calls and of one call, and the share that is hidden of eager calls."""
+    if "here" in r:
+        return rows_here(r["here"])
+    k, found = r["regime"]["dilation"], []
+    for row in (row_of(r, EAGER), row_of(r, ONE_CALL)):
+        for kind in KINDS:
+            times_s = row[kind]["median_s"] / k, row["predicted"][kind] / k
+            found.append(Row(name_of(row, kind), *times_s))
+    eager = row_of(r, EAGER)
+    predicted = eager["predicted"]
+    if eager["hideable_s"] > 0 and predicted["hideable_s"] > 0:
+        shares = (
+            eager["hidden"]["median_s"] / eager["hideable_s"],
+            predicted["hidden_s"] / predicted["hideable_s"],
+        )
+        found.append(Row("hidden share of what can be hidden", *shares, unit=percent))
+    return found
+
+
+def rows_here(times: dict) -> list[Row]:
+    """On this machine; predicted as if the calls had cores of their own."""
+    names = TITLES | {"overlapped": "overlap (predicted: on free cores)"}
+    return [Row(name, times[kind], times["predicted"].get(kind)) for kind, name in names.items()]
+
+
+def answer(r: dict) -> str:
+    if "here" in r:
+        return f"{gain(r['here'])} with theta = {number_of_bytes(r['here']['theta'])}"
+    eager, one = (gain(row_of(r, theta)) for theta in (EAGER, ONE_CALL))
+    return f"{eager} with a call per gradient, {one} with one call"
+
+
+def gain(row: dict) -> str:
+    return f"{row['sequential']['median_s'] / row['overlapped']['median_s']:.2f} times"
+
+
+REVEAL = Reveal(
+    CLAIMS,
+    rows,
+    ask="How many times as fast does overlap make a step: with a call per gradient, with one call?",
+    answer=answer,
+    picture="Bars of training steps without and with overlap, each with its prediction; the share "
+    "hidden of what can be hidden, against theta.",
+)

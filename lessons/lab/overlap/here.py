@@ -1,0 +1,63 @@
+"""Lesson 04 on this machine as it is: a small AlexNet that ranks compute for real.
+
+    found, charts = here.measure(run)
+
+Your laptop as a cluster. The processor that computes is also the one that communicates, so the
+communication thread takes its time from the computation. The meter (refgf/machine/meter.py) reports
+what overlap hides and how much longer computing takes.
+"""
+
+import textwrap
+
+import numpy as np
+
+import kit
+from kit import flow, images
+from lab.overlap.steps import KINDS, last_step
+from refgf.comm.ring import ring_allreduce
+from refgf.exchange.lazy import Theta
+from refgf.machine.meter import ExposedTime
+from refgf.machine.timeline import Timeline, gather
+
+THETA = 2**17  # bytes: a few calls a step
+TITLES = {"alone": "no exchange", **KINDS, "communication": "communication only"}
+
+
+def measure(run: kit.Run) -> tuple[dict, dict]:
+    """({"here": times and the meter's sentence}, {kind: events of all ranks}). Collective."""
+    data, count = images.load(run)[0], run.quick(4, 12, 24)
+    run.section(f"{images.in_words(run)}, theta {kit.number_of_bytes(THETA)}")
+    alone, ready_s = flow.without_exchange(run, data, images.steps(run, data, count))
+    times, charts = {"alone": alone}, {}
+    for kind in KINDS:
+        timeline = Timeline()
+        settings = {"grouping": Theta(THETA), "overlap": kind == "overlapped"}
+        with flow.new(run, data, observe=timeline, **settings) as stack:
+            times[kind] = flow.time_steps(run, stack, images.steps(run, data, count))
+            last = last_step(timeline)
+            charts[kind], calls = gather(run.plain, last), len(stack.calls)
+    waited = [e.stop_s - e.start_s for e in last.lanes["compute"] if e.name == "WAIT_FOR_DATA"]
+    times["communication"] = communication(run, stack, calls)
+    meter = ExposedTime(
+        alone.median_s,
+        times["communication"].median_s,
+        times["overlapped"].median_s,
+        times["sequential"].median_s,
+        sum(waited),
+        max(0.0, alone.median_s - ready_s[0]),
+    )
+    run.table(["", "time"], [[TITLES[kind], timing] for kind, timing in times.items()])
+    run.say(textwrap.fill(str(meter), 100))
+    predicted = {  # as if the calls had cores of their own
+        "sequential": meter.compute_s + meter.communication_s,
+        "overlapped": meter.compute_s + meter.communication_s - meter.hideable_s,
+    }
+    more = {"meter": str(meter), "theta": THETA, "predicted": predicted}
+    return {"here": times | more}, charts
+
+
+def communication(run: kit.Run, stack, calls: int) -> kit.Timing:
+    """The Timing of as many calls of equal length, without computing."""
+    x = np.zeros(stack.model.gradients.flat.size // calls, np.float32)
+    allreduce = ring_allreduce(run.comm)
+    return run.time(lambda: [allreduce(x) for _ in range(calls)], run.quick(2, 5))

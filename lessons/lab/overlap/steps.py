@@ -1,0 +1,219 @@
+"""Lesson 04's steps on virtual accelerators: groups of gradients, without overlap and with it.
+
+    found, charts = steps.measure(run)      all times are this machine's
+
+What is measured, for each theta:
+
+    communication   the same calls, all queued at once; nothing computes
+    backward left   from the start of the first call to the end of backward, read from a trace
+    can be hidden   min(communication, backward left)
+    exposed         step with overlap - step without exchange
+    hidden          communication - exposed, as in refgf/machine/meter.py
+
+What predicts it: the emulated link, the pace of the accelerator, and the processor's own work,
+which is measured without a network and without sleeps.
+
+    T(m) = ring's time on the link + work per byte * m               m bytes on the wire
+    step = timeline(when gradients are ready, groups, T) + update
+"""
+
+import math
+import statistics
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+import kit
+from kit import virtual
+from refgf.exchange.lazy import Theta
+from refgf.machine.timeline import Event, Timeline, gather
+from refgf.predict.cost import ring_line
+from refgf.predict.timeline import lazy, predict
+
+NETWORK, WIRE = "alexnet", np.float16
+EAGER, ONE_CALL = 0, math.inf  # theta: a call per gradient, one call a step
+CURVE = [EAGER, *(2**k for k in range(14, 29, 2)), ONE_CALL]
+KINDS = {"sequential": "no overlap", "overlapped": "overlap"}
+TOO_MUCH = 0.25  # of a step: above, the row is the processor's
+
+
+def measure(run: kit.Run) -> tuple[dict, dict]:
+    """({"steps": numbers}, {kind: events of all ranks in an eager step}). Collective.
+
+    Numbers: "alone", "window_s", "rows" (one for each theta), "curve", "errors", "largest_error".
+    """
+    thetas = sorted({EAGER, *(run.options.theta or ()), ONE_CALL})
+    run.section("AlexNet's gradients in float16, computing slept")
+    count = run.quick(2, 3, 7)
+    alone = virtual.without_exchange(run, NETWORK, count)
+    settings = {"wire": WIRE, "grouping": Theta(EAGER)}
+    fill_s, update_s = virtual.idle_work(run, NETWORK)
+    work_s = max(0.0, virtual.own_work(run, NETWORK, **settings) - fill_s - update_s)
+    forecast = partial(predicted, run, work_s=work_s, update_s=update_s)
+    measured, charts = {}, {}
+    for theta in thetas:
+        measured[theta], charts[theta] = one_theta(run, theta, count)
+    window_s = backward_left(charts[EAGER]["overlapped"])
+    rows = [
+        row | {"predicted": forecast(theta)} | compared(row, alone, work_s, window_s)
+        for theta, row in measured.items()
+    ]
+    pairs = [(row["predicted"][kind], row[kind].median_s) for row in rows for kind in KINDS]
+    found = {
+        "alone": alone,
+        "window_s": window_s,
+        "rows": rows,
+        "curve": [forecast(theta) for theta in CURVE],
+        "errors": kit.errors_in_words(pairs),
+        "largest_error": max(abs(ours_s / step_s - 1) for ours_s, step_s in pairs),
+    }
+    show(run, found)
+    return {"steps": found}, charts[EAGER]
+
+
+def one_theta(run: kit.Run, theta: float, count: int) -> tuple[dict, dict]:
+    """(the times of a row, {kind: the last step's events of all ranks}). Collective."""
+    row, charts = {"theta": theta}, {}
+    for kind in KINDS:
+        timeline, overlap = Timeline(), kind == "overlapped"
+        settings = {"grouping": Theta(theta), "overlap": overlap, "observe": timeline}
+        with virtual.flow(run, NETWORK, wire=WIRE, **settings) as stack:
+            row[kind] = virtual.time_steps(run, stack, count)
+            row["calls"] = len(stack.calls)
+            charts[kind] = gather(run.plain, last_step(timeline))
+            if overlap:
+                queued = partial(at_once, stack)
+                row["communication"] = run.time(queued, run.quick(2, 2, 5), warmup=0)
+    return row, charts
+
+
+def at_once(stack) -> None:
+    """The calls of a step without its computing: all gradients are ready at once."""
+    for i in range(len(stack.model.gradients.specs)):
+        stack.ready(i)
+    stack.finish()
+
+
+def last_step(timeline: Timeline) -> Timeline:
+    """Only the events of the last step."""
+    start_s = max(e.start_s for e in timeline.lanes["compute"] if e.name == "FORWARD")
+    last = Timeline()
+    for lane, events in timeline.lanes.items():
+        last.lanes[lane] = [e for e in events if e.start_s >= start_s]
+    return last
+
+
+def backward_left(chart: list[dict[str, list[Event]]]) -> float:
+    """Seconds from the start of a rank's first call to the end of its backward; the median."""
+    return statistics.median(
+        next(e.stop_s for e in lanes["compute"] if e.name == "BACKWARD")
+        - min(e.start_s for e in lanes["communication"])
+        for lanes in chart
+    )
+
+
+def row_of(result: dict, theta: float) -> dict | None:
+    """The row of this theta in the lesson's JSON; None where it was not measured."""
+    rows = result.get("steps", {}).get("rows", ())
+    return next((row for row in rows if float(row["theta"]) == theta), None)
+
+
+# ---- the prediction ----
+
+
+def predicted(run: kit.Run, theta: float, work_s: float, update_s: float) -> dict:
+    """Seconds of both steps, and of what can be hidden and is hidden, all from the timeline.
+
+    work_s: the processor's work on all gradients in the exchange, spread over their bytes
+    """
+    ready, compute_s = virtual.ready(run, NETWORK)
+    itemsize = np.dtype(WIRE).itemsize
+    gradients = [(ready_s, itemsize * elements) for ready_s, elements in ready]
+    total = sum(nbytes for _, nbytes in gradients)
+    call_s = with_work(ring_line(run.size, run.regime.goodput()), work_s / total)
+    groups = lazy(gradients, theta)
+    steps = {
+        kind: predict(gradients, groups, call_s, kind == "overlapped", compute_s) for kind in KINDS
+    }
+    on = steps["overlapped"]
+    return {
+        "theta": theta,
+        "hideable_s": min(on.communication_s, compute_s - gradients[0][0]),
+        "hidden_s": on.communication_s - on.exposed_s,
+    } | {kind: step.step_s + update_s for kind, step in steps.items()}
+
+
+def with_work(line: Callable, work_s_per_byte: float) -> Callable:
+    """T(m) with the processor's work."""
+    return lambda nbytes: line(nbytes) + work_s_per_byte * nbytes
+
+
+def compared(row: dict, alone: kit.Timing, work_s: float, window_s: float) -> dict:
+    """What can be hidden, what is hidden, and the share of the processor's own work."""
+    on, calls = row["overlapped"], row["communication"]
+    hidden = kit.Timing(
+        calls.median_s - (on.median_s - alone.median_s),
+        calls.low_s - (on.high_s - alone.low_s),
+        calls.high_s - (on.low_s - alone.high_s),
+        on.repeats,
+    )
+    return {
+        "hideable_s": min(calls.median_s, window_s),
+        "hidden": hidden,
+        "own_share": {kind: work_s / row[kind].median_s for kind in KINDS},
+    }
+
+
+# ---- the tables ----
+
+
+def show(run: kit.Run, found: dict) -> None:
+    """Two tables in the emulated cluster's time: the steps, and what overlap hides of them."""
+    factor = run.regime.dilation
+    table = [["no exchange", found["alone"].divided(factor), "", found["alone"], ""]]
+    for row in found["rows"]:
+        for kind in KINDS:
+            share = row["own_share"][kind]
+            table.append(
+                [
+                    name_of(row, kind),
+                    row[kind].divided(factor),
+                    kit.seconds(row["predicted"][kind] / factor),
+                    row[kind],
+                    f"{'processor, ' if share > TOO_MUCH else ''}{100 * share:.0f} %",
+                ]
+            )
+    run.table(["", "step on the cluster", "predicted", "on this machine", "own work"], table)
+    run.say(found["errors"])
+    run.say(f"own work: casts and sums of this processor; above {TOO_MUCH:.0%} they decide the row")
+    run.say("\nWhat can be hidden, and what is hidden, in the cluster's time:")
+    run.table(
+        ["", "communication", "backward left", "can be hidden", "hidden", "share", "predicted"],
+        [hidden_cells(row, found["window_s"], factor) for row in found["rows"]],
+    )
+
+
+def hidden_cells(row: dict, window_s: float, factor: float) -> list[str]:
+    times_s = row["communication"].median_s, window_s, row["hideable_s"]
+    cells = [number_of_calls(row), *(kit.seconds(t / factor) for t in times_s)]
+    hidden_s, ours = row["hidden"].median_s, row["predicted"]
+    shares = percent(hidden_s, row["hideable_s"]), percent(ours["hidden_s"], ours["hideable_s"])
+    return [*cells, signed(hidden_s / factor), *shares]
+
+
+def signed(t: float) -> str:
+    return kit.seconds(t) if t >= 0 else f"-{kit.seconds(-t)}"
+
+
+def percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.0f} %" if whole > 0 else "-"
+
+
+def number_of_calls(row: dict) -> str:
+    return "1 call" if row["calls"] == 1 else f"{row['calls']} calls"
+
+
+def name_of(row: dict, kind: str) -> str:
+    """'26 calls, overlap'."""
+    return f"{number_of_calls(row)}, {KINDS[kind]}"

@@ -1,0 +1,71 @@
+"""Lesson 15's study: which resource of a predicted cluster limits a training step."""
+
+from functools import partial
+
+import kit
+from refgf.papers.barrachina import roofline
+from refgf.papers.scaling.systems import System
+from refgf.papers.scaling.systems import step as predicted_step
+from refgf.papers.scaling.workloads import alexnet, resnet50
+from refgf.predict.cost import Link
+
+V100 = roofline.Node(15.7e12, 900e9)  # data sheet, float32
+# Fitted to 16 GPUs on 56 Gbit/s InfiniBand (verified: MG-WFBP's code; 235.8 us / 30).
+ALPHA_S = 7.9e-6
+# V100s on 56 Gbit/s
+BASE = {"batch": 64, "flops": 15.7e12, "memory": 900e9, "link": 7e9, "ranks": 64}
+SYSTEM = System("lazy allreduce, float32", threshold_bytes=2**22)
+NETWORKS = {"AlexNet": alexnet, "ResNet-50": resnet50}
+
+
+def point(workload, **changes) -> roofline.Point:
+    """The prediction for BASE with these changes."""
+    given = BASE | changes
+    node, link = roofline.Node(given["flops"], given["memory"]), Link(ALPHA_S, 1 / given["link"])
+    return roofline.study(
+        workload, given["batch"], node, link, given["ranks"], partial(predicted_step, system=SYSTEM)
+    )
+
+
+def study(run: kit.Run) -> dict:
+    """Scale each resource from 1/16 to 16 times; then map bottlenecks over batch and link rate."""
+    run.section("Which resource limits a step of a cluster (PREDICTED)")
+    run.say(f"{BASE['ranks']} V100s, {BASE['batch']} images each, 56 Gbit/s, {SYSTEM.name}, 4 MiB")
+    sweeps = {name: sweep(run, name, make()) for name, make in NETWORKS.items()}
+    run.say("images/s, and the bottleneck, with one resource at x times its base")
+    batches = [2**k for k in run.quick((3, 9), range(2, 11))]
+    links = [1e8 * 2.0**k for k in run.quick((3, 9), range(12))]
+    maps, enough = {}, {}
+    for name, make in NETWORKS.items():
+        maps[name] = [
+            [point(make(), batch=batch, link=link).bottleneck for batch in batches]
+            for link in links
+        ]
+        fast = (link for link in links if point(make(), link=link).bottleneck != "network")
+        enough[name] = next(fast, None)
+    run.say(f"the network stops being the bottleneck at {BASE['batch']} images a rank:")
+    for name, link in enough.items():
+        run.say(f"{name} {f'from {8e-9 * link:.3g} Gbit/s' if link else 'beyond these links'}")
+    found = {"batches": batches, "links": links, "bottlenecks": maps}
+    return {"sweeps": sweeps, "map": found, "enough": enough, "base": BASE}
+
+
+def sweep(run: kit.Run, name: str, workload) -> dict:
+    """{resource: the study's point for each factor}"""
+    factors, found, table = [2.0**k for k in run.quick((-4, 0, 4), range(-4, 5))], {}, []
+    shown = slice(None, None, max(1, len(factors) // 4))
+    for resource, base in BASE.items():
+        points = [point(workload, **{resource: type(base)(base * f)}) for f in factors]
+        found[resource] = [
+            {
+                "factor": factor,
+                "images_per_s": p.samples_per_s,
+                "shares": p.shares,
+                "bottleneck": p.bottleneck,
+            }
+            for factor, p in zip(factors, points)
+        ]
+        cells = [f"{p.samples_per_s:,.0f} {p.bottleneck}" for p in points[shown]]
+        table.append([resource, *cells])
+    run.table([name, *(f"x {factor:g}" for factor in factors[shown])], table)
+    return found

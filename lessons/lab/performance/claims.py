@@ -1,0 +1,100 @@
+"""What lesson 15 says of its numbers: how far models miss unseen kernels, and what limits what."""
+
+import statistics
+
+from kit.claims import GAIN, LIMIT, Claim
+from kit.reveal import Reveal, Row
+from kit.words import percent
+
+
+def errors(result: dict, model: str) -> list[float]:
+    """Relative errors of a model on kernels that it has not seen."""
+    kernels = result["kernels"]
+    return [abs(kernel[model] / kernel["measured_s"] - 1) for kernel in kernels]
+
+
+def median_error(result: dict, model: str) -> float:
+    return statistics.median(errors(result, model))
+
+
+def bottleneck(result: dict, network: str, index: int) -> list[str]:
+    """The bottlenecks on the map of a network at the slowest (0) or fastest (-1) link."""
+    return result["map"]["bottlenecks"][network][index]
+
+
+def network_cells(result: dict, network: str) -> int:
+    """Cells of the map of links and batches that wait for the network."""
+    return sum(row.count("network") for row in result["map"]["bottlenecks"][network])
+
+
+def share_at(result: dict, network: str, images: int) -> float:
+    """Share of a step's time, on a V100, in layers that flops limit."""
+    return result["layers"]["shares"][network][f"V100, {images} images"]
+
+
+CLAIMS = (
+    Claim(
+        "Perceptrons miss unseen kernels by less than half of the roofline's error (medians).",
+        lambda r: (median_error(r, "perceptrons"), "<", median_error(r, "roofline"), 0.5),
+        "a busy machine, on which the clock itself errs",
+        kind=GAIN,
+    ),
+    Claim(
+        "Their median error is more than the clock's own, measured twice.",
+        lambda r: (median_error(r, "perceptrons"), ">", r["training"]["repeatability"]),
+        "a busy machine",
+        kind=LIMIT,
+    ),
+    Claim(
+        "At its worst the roofline misses a kernel by more than half.",
+        lambda r: (max(errors(r, "roofline")), ">", 0.5),
+        "which kernels were drawn",
+    ),
+    Claim(
+        "Larger batches give flops more of AlexNet's time on a V100, and memory less.",
+        lambda r: (share_at(r, "AlexNet", 64), ">", share_at(r, "AlexNet", 1)),
+        "nothing: both are computed",
+    ),
+    Claim(
+        "AlexNet waits for the network on more links and batches than ResNet-50.",
+        lambda r: (network_cells(r, "AlexNet"), ">", network_cells(r, "ResNet-50")),
+        "nothing: both are computed",
+    ),
+)
+
+
+MODELS = "roofline", "perceptrons"
+
+
+def rows(r: dict) -> list[Row]:
+    """Errors of the models on unseen kernels, the largest held-out step, the study's answer."""
+    found = [
+        Row(f"median error of a kernel, {m}", median_error(r, m), None, percent) for m in MODELS
+    ]
+    step = r["steps"][-1]
+    for model in MODELS:
+        what = f"step of {step['batch']} images, {model}"
+        found.append(Row(what, step["totals_s"]["measured"], step["totals_s"][model]))
+    if link := r.get("enough", {}).get("ResNet-50"):
+        what = f"ResNet-50 on {r['base']['ranks']} V100s: links that suffice"
+        found.append(Row(what, None, link, gigabits))
+    return found
+
+
+def gigabits(bytes_per_s: float) -> str:
+    return f"{8e-9 * bytes_per_s:.3g} Gbit/s"
+
+
+def answer(r: dict) -> str:
+    roofline, perceptrons = (percent(median_error(r, model)) for model in MODELS)
+    return f"{roofline}; the perceptrons {perceptrons}"
+
+
+REVEAL = Reveal(
+    CLAIMS,
+    rows,
+    ask="By what percentage does the roofline miss a kernel (median)?",
+    answer=answer,
+    picture="Predicted over measured times of kernels for roofline and perceptrons; steps, "
+    "measured and predicted; the rooflines; which resource limits a predicted cluster.",
+)

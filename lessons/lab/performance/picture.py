@@ -1,0 +1,158 @@
+"""The figures of lesson 15: kernels and steps, rooflines, one resource at a time, bottlenecks."""
+
+import numpy as np
+
+from kit import axes
+
+MS = 1e3
+MODELS = {"roofline": axes.style(1), "perceptrons": axes.style(0)}
+SHORT = {  # layers that stand for others at the same place
+    "conv1": "conv1",
+    "conv2": "conv2",
+    "conv3": "conv3 to 5",
+    "norm1": "norm",
+    "pool1": "pool",
+    "fc6": "fc",
+}
+RESOURCES = {  # colour, marker
+    "flops": (axes.COLOURS[2], "o"),
+    "memory": (axes.COLOURS[3], "s"),
+    "network": (axes.COLOURS[1], "^"),
+}
+
+
+def draw(result: dict) -> dict:
+    figure, (kernels, steps) = axes.frame(
+        "Lesson 15: kernels and steps that the models have not seen", 1, 2
+    )
+    draw_kernels(kernels, result["kernels"], result["training"])
+    draw_steps(steps, result["steps"])
+    figures = {"": axes.finish(figure, kernels, steps)}
+    figure, (axis,) = axes.frame("Lesson 15: rooflines", 1, 1)
+    draw_limits(axis, result["layers"])
+    figures["roofline"] = axes.finish(figure, axis)
+    figure, (axis,) = axes.frame("Lesson 15: one resource at a time (PREDICTED)", 1, 1)
+    draw_sweep(axis, result["sweeps"]["ResNet-50"], result["base"])
+    figures["resources"] = axes.finish(figure, axis)
+    maps = result["map"]["bottlenecks"]
+    title = f"Lesson 15: the bottleneck of a step on {result['base']['ranks']} V100s (PREDICTED)"
+    figure, panels = axes.frame(title, 1, len(maps))
+    for axis, (name, rows) in zip(panels, maps.items()):
+        draw_map(axis, name, rows, result["map"])
+    figures["bottlenecks"] = axes.finish(figure)
+    return figures
+
+
+def draw_kernels(axis, kernels: list, training: dict) -> None:
+    measured = np.array([MS * kernel["measured_s"] for kernel in kernels])
+    for name, style in MODELS.items():
+        predicted = np.array([MS * kernel[name] for kernel in kernels])
+        label = f"{name}: median error {np.median(abs(predicted / measured - 1)):.1%}"
+        axis.plot(measured, predicted / measured, ls="none", ms=4, alpha=0.6, label=label, **style)
+    axis.axhline(1, color="black", lw=1)
+    ticks = [0.25, 0.5, 0.8, 1, 1.25, 2, 4]
+    again = f"{training['unseen']} shapes; twice measured, {training['repeatability']:.1%} apart"
+    axis.set(
+        title=f"Kernels, forward and backward\n{again}",
+        xlabel="measured, ms of processor time",
+        ylabel="predicted / measured",
+        xscale="log",
+        yscale="log",
+    )
+    axis.set_yticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
+    axis.set_yticks([], minor=True)
+    low, high = axis.get_ylim()
+    axis.set_ylim(min(low, 0.5), 1.6 * max(high, 2))  # room for the legend
+
+
+def draw_steps(axis, steps: list) -> None:
+    names = {"measured": {"color": axes.PREDICTED}, **MODELS}
+    for j, (name, style) in enumerate(names.items()):
+        x = [i + 0.27 * (j - 1) for i in range(len(steps))]
+        heights = [MS * step["totals_s"][name] for step in steps]
+        hatch = ("", "//", "..")[j]
+        axis.bar(x, heights, 0.25, color=style["color"], ec="white", hatch=hatch, label=name)
+    if "repeats_s" in steps[0]:
+        middle = [MS * step["totals_s"]["measured"] for step in steps]  # the fastest layers
+        high = [MS * max(step["repeats_s"]) for step in steps]
+        bars = [[0] * len(steps), np.maximum(0, np.subtract(high, middle))]
+        x, grey = np.arange(len(steps)) - 0.27, axes.COLOURS[5]
+        axis.errorbar(x, middle, bars, ls="none", capsize=3, color=grey, label="slowest repeat")
+    axis.set_xticks(range(len(steps)), [step["batch"] for step in steps])
+    axis.set(
+        title="A step of one rank\nat batch sizes that are not in the training set",
+        xlabel="images",
+        ylabel="forward and backward, ms of processor time",
+    )
+
+
+def draw_limits(axis, layers: dict) -> None:
+    """AlexNet's layers under the roofs of both nodes."""
+    intensity, seen = np.logspace(-1.5, 3.5, 200), set()
+    for (name, node), style in zip(layers["nodes"].items(), ("-", "--")):
+        roof = np.minimum(node["flops"], node["bandwidth"] * intensity)
+        axis.plot(intensity, roof, style, color=axes.PREDICTED, label=name)
+    for name, node in layers["nodes"].items():
+        for layer, flops, nbytes in layers["points"]:
+            x = flops / nbytes
+            y = min(node["flops"], node["bandwidth"] * x)
+            limit = "memory" if node["bandwidth"] * x < node["flops"] else "flops"
+            colour, marker = RESOURCES[limit]
+            label = None if limit in seen else f"limited by {limit}"
+            seen.add(limit)
+            axis.plot(x, y, marker, color=colour, ms=7, label=label)
+            if name != "V100" and layer in SHORT:
+                place = {"xytext": (1, -8), "textcoords": "offset points", "rotation": 45}
+                align = {"va": "top", "ha": "right"}
+                axis.annotate(SHORT[layer], (x, y), fontsize=axes.TEXT_POINTS, **place, **align)
+    axis.set(
+        title="AlexNet's layers, forward, 8 images: the most flop/s that each can reach",
+        xscale="log",
+        yscale="log",
+        xlabel="flops for each byte that is read or written",
+        ylabel="flop/s, computed by the roofline",
+        xlim=(0.03, 3000),
+    )
+
+
+def draw_sweep(axis, sweeps: dict, base: dict) -> None:
+    """A line for each resource: what the cluster gains from more of it."""
+    units = {
+        "batch": f"images a rank ({base['batch']})",
+        "flops": f"flop/s of a rank ({base['flops'] / 1e12:g} T)",
+        "memory": f"memory bandwidth ({base['memory'] / 1e9:g} GB/s)",
+        "link": f"rate of a link ({8e-9 * base['link']:g} Gbit/s)",
+        "ranks": f"ranks ({base['ranks']})",
+    }
+    for number, (resource, points) in enumerate(sweeps.items()):
+        middle = next(point["images_per_s"] for point in points if point["factor"] == 1)
+        gains = [point["images_per_s"] / middle for point in points]
+        factors = [point["factor"] for point in points]
+        axis.plot(factors, gains, label=units[resource], **axes.style(number))
+    axis.set(
+        title="ResNet-50, lazy allreduce: images/s with one resource changed",
+        xlabel="times as much of the resource (base in brackets)",
+        ylabel="images/s relative to the base",
+    )
+    axis.set(xscale="log", yscale="log", ylim=(1 / 20, 20))
+    ticks = [2.0**k for k in range(-4, 5)]
+    for which in (axis.xaxis, axis.yaxis):
+        which.set_ticks(ticks, [f"{t:g}" if t >= 1 else f"1/{1 / t:g}" for t in ticks])
+        which.set_ticks([], minor=True)
+
+
+def draw_map(axis, name: str, rows: list, given: dict) -> None:
+    """Coloured cells, each region with the name of its resource."""
+    from matplotlib.colors import ListedColormap
+
+    resources = list(RESOURCES)
+    numbers = np.array([[resources.index(bottleneck) for bottleneck in row] for row in rows])
+    colours = ListedColormap([colour for colour, _ in RESOURCES.values()])
+    axis.imshow(numbers, origin="lower", aspect="auto", cmap=colours, vmin=-0.5, vmax=2.5)
+    for number, resource in enumerate(resources):
+        y, x = np.nonzero(numbers == number)
+        if len(x):
+            axis.annotate(resource, (x.mean(), y.mean()), ha="center", va="center", fontsize=12)
+    axis.set_xticks(range(len(given["batches"])), given["batches"])
+    axis.set_yticks(range(len(given["links"])), [f"{8e-9 * link:.4g}" for link in given["links"]])
+    axis.set(title=name, xlabel="images a rank", ylabel="rate of a link, Gbit/s")

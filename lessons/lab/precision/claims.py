@@ -1,0 +1,160 @@
+"""What lesson 05 says of its numbers."""
+
+from kit.claims import GAIN, LIMIT, NOISE, Claim
+from kit.reveal import Reveal, Row
+from kit.words import percent
+from lab.precision import loss_scales
+from lab.precision.rounding import DIRECT, RING
+from lab.precision.times import SHORT
+
+PAIRS = 10  # that an interval of accuracies needs
+
+
+def wires(kind: str, relation: str, factor: float = 1.0):
+    """float16's seconds of this kind ("exchange", "own") against float32's."""
+
+    def compare(result: dict):
+        steps = result["times"]["steps"]
+        return steps["float16"][kind], relation, steps["float32"][kind], factor
+
+    return compare
+
+
+def short_call(relation: str, factor: float):
+    """The shortest call in float16 against the one in float32."""
+
+    def compare(result: dict):
+        row = result["times"]["calls"][str(SHORT)]
+        return row["float16"], relation, row["float32"], factor
+
+    return compare
+
+
+def growth(result: dict):
+    """The growth of the ring's error, from the fewest ranks to the most, against direct's."""
+    ranks = result["rounding"]["ranks"]
+    few, many = (result["rounding"]["errors"][str(p)] for p in (ranks[0], ranks[-1]))
+    predicted = ((ranks[-1] + 1) / (ranks[0] + 1)) ** 0.5
+    return many[RING] / few[RING], ">", many[DIRECT] / few[DIRECT], 0.8 * predicted
+
+
+def noise(factor: float):
+    """The noise of the largest batch against the ring's rounding error of its gradient."""
+
+    def compare(result: dict):
+        _, row = largest_batch(result)
+        return row["noise"], ">", row[RING], factor
+
+    return compare
+
+
+def lost(scale: float, relation: str, other: float, factor: float):
+    """The shares of the gradients that become zero with two loss scales."""
+
+    def compare(result: dict):
+        share = {float(key): row["zero"] for key, row in result["scales"]["rows"].items()}
+        return share[scale], relation, share[other], factor
+
+    return compare
+
+
+def accuracy(name: str, relation: str, points: float):
+    """The interval of the final accuracy minus float32's against so many points."""
+
+    def compare(result: dict):
+        found = result["learning"]
+        if found["pairs"] < PAIRS:
+            return None
+        return found["differences"][name], relation, points
+
+    return compare
+
+
+CLAIMS = (
+    Claim(
+        "The exchange of a step takes at most 0.65 times as long in float16.",
+        wires("exchange", "<", 0.65),
+        "casts that take longer than the bytes saved, or latency",
+        kind=GAIN,
+    ),
+    Claim(
+        f"In a call of {SHORT} gradients float16 saves less than a tenth.",
+        short_call(">", 0.9),
+        "a link on which even such a message takes longer than its latency",
+        kind=LIMIT,
+        expected=NOISE,
+    ),
+    Claim(
+        "Without a network float16 loses: casts take longer than the copied bytes that they save.",
+        wires("own", ">"),
+        "a processor that casts faster than it copies",
+    ),
+    Claim(
+        "Next to direct's rounding error, the ring's grows with the root of p.",
+        growth,
+        "gradients that are not random numbers",
+    ),
+    Claim(
+        "The noise of the largest batch is over 100 times the ring's rounding error of its sum.",
+        noise(100),
+        "more images in the batch, or more ranks in the ring",
+    ),
+    Claim(
+        "A loss scale of 2^12 loses less than a tenth of the gradients that no scale loses.",
+        lost(loss_scales.GOOD, "<", 1.0, 0.1),
+        "gradients all of which float16 can hold",
+    ),
+    Claim(
+        "float16 with a dynamic scale ends less than 1.5 points of accuracy below float32.",
+        accuracy(loss_scales.DYNAMIC, ">", -1.5),
+        "more skipped steps, or fewer epochs",
+    ),
+    Claim(
+        "float16 with a scale of 2^-16 ends less than 1.5 points below float32, too.",
+        accuracy(loss_scales.LOW, ">", -1.5),
+        "what the lost gradients are worth to this network",
+    ),
+)
+
+
+def largest_batch(r: dict) -> tuple[int, dict]:
+    """(images, the row) of the largest batch whose noise was measured."""
+    k, row = list(r["noise"]["rows"].items())[-1]
+    return int(k) * r["noise"]["batch"], row
+
+
+def rows(r: dict) -> list[Row]:
+    """Both steps in the cluster's time; rounding errors of most ranks; noise of a batch."""
+    dilation, found = r["regime"]["dilation"], []
+    for name, row in r["times"]["steps"].items():
+        predicted_s = row["predicted_s"] and row["predicted_s"] / dilation
+        found.append(
+            Row(f"step, {name} on the wire", row["step"]["median_s"] / dilation, predicted_s)
+        )
+    ranks = r["rounding"]["ranks"][-1]
+    for name in (RING, DIRECT):
+        errors = (r["rounding"][key][str(ranks)][name] for key in ("errors", "predicted"))
+        what = f"rounding error, {name}, {ranks} ranks (replayed)"
+        found.append(Row(what, *errors, unit=percent))
+    images, row = largest_batch(r)
+    what = f"noise of a batch of {images} images"
+    return [*found, Row(what, row["noise"], row["extrapolated"], unit=percent)]
+
+
+def answer(r: dict) -> str:
+    images, row = largest_batch(r)
+    factor = row["noise"]["median_s"] / row[RING]["median_s"]
+    if factor < 1:
+        return f"the ring's error, {1 / factor:,.1f} times the noise of {images} images"
+    return f"the noise of {images} images, {factor:,.0f} times the ring's error"
+
+
+REVEAL = Reveal(
+    CLAIMS,
+    rows,
+    ask="Which is larger, by what factor: the ring's float16 error or the noise of a mini-batch?",
+    answer=answer,
+    picture="Bars of a step with float32 and float16 on the wire, and the ratio of the two for "
+    "calls of each length; rounding errors against ranks, next to the noise of a mini-batch; "
+    "gradients that are lost for each loss scale; differences in accuracy with intervals.",
+)

@@ -1,0 +1,32 @@
+"""Lesson 05's allreduce against the definition, on real gradients."""
+
+import numpy as np
+
+import kit
+from lab.precision import loss_scales
+from refgf.comm import direct, ring
+from refgf.oracle import definitions
+from refgf.oracle.definitions import same_bits, scaled_allreduce
+
+
+def check(run: kit.Run, gradients: list[np.ndarray], half_allreduce) -> None:
+    """Compare the bits of both schedules, with and without scaling. gradients: of all ranks.
+
+    half_allreduce: (run, gradients, scale, algorithm), in place. AssertionError if bits differ.
+    """
+    run.section("The oracle")
+    for algorithm, definition in (
+        (direct.allreduce, definitions.direct_allreduce),
+        (ring.allreduce, definitions.ring_allreduce),
+    ):
+        for scale in (1.0, loss_scales.GOOD):
+            mine = gradients[run.rank].copy()
+            half_allreduce(run, mine, scale, algorithm)
+            wanted = scaled_allreduce(gradients, scale, allreduce=definition)[run.rank]
+            if not same_bits(mine, wanted):
+                raise AssertionError(
+                    f"{definition.__name__} of float16 on rank {run.rank}, scale {scale}: "
+                    "got other bits; wanted those of the definition"
+                )
+    run.say("float16 on the wire, with and without a loss scale, ring and direct:")
+    run.say("a real batch's gradients have the bits of the definition.")

@@ -1,0 +1,197 @@
+"""Lesson 05's figures: times; rounding and noise; loss scales; learning."""
+
+import numpy as np
+
+from kit import axes
+from lab.precision import loss_scales, times
+from lab.precision.rounding import DIRECT, RING
+
+MS = 1e3
+
+
+def draw(result: dict) -> dict:
+    """{name: figure}"""
+    return {
+        "": draw_times(result),
+        "rounding": draw_rounding(result["rounding"], result["noise"]),
+        "scale": draw_scales(result["scales"]),
+        "learning": draw_learning(result["learning"]),
+    }
+
+
+def draw_times(result: dict):
+    """A step with either wire type; single calls against their length."""
+    found, factor = result["times"], result["regime"]["dilation"]
+    figure, (step, call) = axes.frame("Lesson 05: half the bytes on the wire", 1, 2)
+    rows = [bar("no exchange", found["off"], None)]
+    for name, row in found["steps"].items():
+        note = f"exchange: {MS * row['exchange']['median_s'] / factor:.3g} ms"
+        rows.append(bar(f"{name}\non the wire", row["step"], row["predicted_s"], note))
+    axes.bars(step, rows, MS / factor, highlight=2)
+    emulated = result["regime"]["like"] != "this-machine"
+    size = "" if emulated and not result["options"]["quick"] else "small "
+    whose = "the cluster's" if emulated else "this machine's"
+    network = f"{size}AlexNet, no overlap, {result['ranks']} ranks"
+    step.set(title=f"A step of {network}", xlabel=f"ms of {whose} time")
+    draw_calls(call, found)
+    call.set_title(f"One allreduce, {result['ranks']} ranks: float16 against float32")
+    with_legend = [step] if found["steps"]["float32"]["predicted_s"] else []
+    axes.finish(figure, call, *with_legend)
+    step.set_axisbelow(True)
+    return figure
+
+
+def bar(name: str, step: dict, predicted_s: float | None, note: str = "") -> dict:
+    return {"name": name, "timing": step, "predicted_s": predicted_s, "note": note}
+
+
+def draw_calls(axis, found: dict) -> None:
+    """T(float16) / T(float32) of one call, by the number of gradients."""
+    calls = found["calls"]
+    lengths = [int(n) for n in calls]
+    for number, (kind, label) in enumerate({"float16": "ring", times.DIRECT: "direct"}.items()):
+        points = [ratio(row[kind], row["float32"]) for row in calls.values()]
+        with_bars(axis, lengths, points, **axes.style(number), label=label, ls="none")
+    steps = found["steps"]
+    memory = ratio(steps["float16"]["own"], steps["float32"]["own"])
+    style = axes.style(4) | {"label": "in memory, no network", "ls": "none"}
+    with_bars(axis, [found["elements"]], [memory], **style)
+    if all(row["predicted_s"] for row in calls.values()):
+        predicted = [
+            r["predicted_s"]["float16"] / r["predicted_s"]["float32"] for r in calls.values()
+        ]
+        draw_predicted(axis, lengths, predicted, "ring, predicted")
+    axis.axhline(1, color="grey", lw=1)
+    axis.axhline(0.5, color="grey", lw=1, ls=":")
+    axis.set(
+        xlabel="gradients in the call",
+        ylabel="time with float16 / time with float32",
+        ylim=(0, None),
+    )
+    axis.set_xscale("log", base=2)
+
+
+def ratio(timing: dict, to: dict) -> tuple[float, float, float]:
+    """(median, lowest, highest) of a ratio of two timings."""
+    return (
+        timing["median_s"] / to["median_s"],
+        timing["low_s"] / to["high_s"],
+        timing["high_s"] / to["low_s"],
+    )
+
+
+def draw_predicted(axis, x, y, label: str | None = "predicted") -> None:
+    """A dashed line; an errorbar, so that the legend names it after the points."""
+    axis.errorbar(x, y, ls="--", color=axes.PREDICTED, label=label)
+
+
+def with_bars(axis, x, points, horizontal: bool = False, **style) -> None:
+    """Points (middle, low, high) with error bars."""
+    middle = [point[0] for point in points]
+    spread = [[m - low for m, low, _ in points], [high - m for m, _, high in points]]
+    if horizontal:
+        axis.errorbar(middle, x, xerr=spread, capsize=3, **style)
+    else:
+        axis.errorbar(x, middle, spread, capsize=3, **style)
+
+
+def draw_rounding(rounding: dict, noise: dict):
+    title = "Lesson 05: rounding errors, and the noise of a mini-batch"
+    figure, (error, spread) = axes.frame(title, 1, 2)
+    ranks = rounding["ranks"]
+    for number, name in enumerate((RING, DIRECT)):
+        measured, predicted = (
+            [rounding[key][str(p)][name] for p in ranks] for key in ("errors", "predicted")
+        )
+        style = axes.style(number) | {"label": f"{name} on the wire", "ls": "none"}
+        error.errorbar(ranks, measured, **style)
+        draw_predicted(error, ranks, predicted, "predicted" if number else None)
+    error.set(
+        title="Sums of p random vectors (replayed)",
+        xlabel="ranks p",
+        ylabel="relative rounding error",
+        yscale="log",
+    )
+    error.set_xscale("log", base=2)
+    images = [int(k) * noise["batch"] for k in noise["rows"]]
+    names = {RING: f"rounding, {RING}", DIRECT: f"rounding, {DIRECT}", "noise": "noise"}
+    for number, (name, label) in enumerate(names.items()):
+        rows = [row[name] for row in noise["rows"].values()]
+        points = [(row["median_s"], row["low_s"], row["high_s"]) for row in rows]
+        with_bars(spread, images, points, **axes.style(number), label=label, ls="none")
+    falls = [row["extrapolated"]["median_s"] for row in noise["rows"].values()]
+    draw_predicted(spread, images, falls, "noise, predicted: 1 / root of the batch")
+    spread.set(
+        title=f"Gradients of a small AlexNet, {noise['batch']} images a rank",
+        xlabel="images in the batch of all ranks",
+        ylabel="relative to the gradient",
+        yscale="log",
+    )
+    spread.set_xscale("log", base=2)
+    return axes.finish(figure, error, spread)
+
+
+def draw_scales(scales: dict):
+    title = "Lesson 05: what float16 loses on the wire, and the loss scale"
+    figure, (gradients, lost) = axes.frame(title, 1, 2)
+    draw_gradients(gradients, scales["histogram"])
+    exponents = [loss_scales.exponent(scale) for scale in scales["rows"]]
+    for number, name in enumerate(("zero", "infinite")):
+        percent = [100 * row[name] for row in scales["rows"].values()]
+        lost.plot(exponents, percent, **axes.style(number), label=f"become {name} in float16")
+    lost.set(
+        title="Gradients that are lost, by loss scale",
+        xlabel="log2 of the loss scale",
+        ylabel="% of the gradients",
+    )
+    lost.set_yscale("symlog", linthresh=0.001)
+    lost.margins(y=0.12)
+    for x, row in zip(exponents, scales["rows"].values()):
+        if not row["zero"] and not row["infinite"]:
+            lost.annotate("none lost", (x, 0), (0, -16), textcoords="offset points", ha="center")
+    return axes.finish(figure, gradients, lost)
+
+
+def draw_gradients(axis, histogram: dict) -> None:
+    counts, edges = histogram["counts"], histogram["edges"]
+    percent = 100 * np.array(counts) / max(1, sum(counts))
+    axis.bar(edges[:-1], percent, width=1, align="edge", color="grey")
+    zones = {
+        "zero in float16": (-60, -25, ""),
+        "subnormal: fewer digits": (-25, -14, "//"),
+        "infinite": (16, 30, "xx"),
+    }
+    for number, (name, (low, high, hatch)) in enumerate(zones.items()):
+        colour = axes.COLOURS[number]
+        axis.axvspan(low, high, fc=colour, ec="white", alpha=0.25, hatch=hatch, label=name)
+    axis.set(
+        title="Gradients of a small AlexNet, one rank",
+        xlim=(-52, 20),
+        xlabel="log2 of the magnitude; a loss scale of 2^k adds k",
+        ylabel="% of the gradients",
+    )
+
+
+def draw_learning(learning: dict):
+    title = "Lesson 05: learning in float16, against float32"
+    figure, (points, scale) = axes.frame(title, 1, 2)
+    found = learning["differences"]
+    if all(found.values()):  # one pair has no interval
+        values = [(row["median_s"], row["low_s"], row["high_s"]) for row in found.values()]
+        with_bars(points, range(len(values)), values, True, **axes.style(0), ls="none")
+    names = [name.replace(", ", ",\n") for name in found]
+    points.set_yticks(range(len(names)), names)
+    points.axvline(0, color="grey", lw=1)
+    points.set(
+        title=f"Small AlexNet with float16, {learning['pairs']} pairs",
+        xlabel="points of accuracy above float32, mean and 95 % interval",
+        ylim=(len(names) - 0.5, -0.5),
+    )
+    steps, colour = range(1, len(learning["scales"]) + 1), axes.COLOURS[0]
+    scale.semilogy(steps, learning["scales"], base=2, color=colour)
+    skipped = learning["skipped"]
+    scale.set(title=f"Dynamic loss scale: {skipped} steps skipped", xlabel="step")
+    scale.set_ylabel("loss scale")
+    for axis in (points, scale):
+        axis.grid(alpha=0.3)
+    return axes.finish(figure)

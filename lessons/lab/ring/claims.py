@@ -1,0 +1,119 @@
+"""What lesson 01 says of its numbers: latency, then bandwidth; a node that shares memory."""
+
+from kit.claims import GAIN, LIMIT, Claim
+from kit.reveal import Reveal, Row
+from kit.words import number_of_bytes, times
+
+RING, OWN, SHARED = "ring", "MPI's own", "no messages"
+
+
+def curve(result: dict) -> dict:
+    """The curve of the last place that was measured."""
+    return list(result["curves"].values())[-1]
+
+
+def point(result: dict, index: int) -> dict:
+    """The shortest (0) or the longest (-1) vector."""
+    return curve(result)["points"][index]
+
+
+def bytes_per_latency(result: dict):
+    """A vector 16 times as long takes less than four times as long, where latency decides."""
+    points = curve(result)["points"]
+    first = points[0]
+    later = [p for p in points if first["bytes"] < p["bytes"] <= 16 * first["bytes"]]
+    if not later:
+        return None
+    return later[-1]["measured"][RING], "<", first["measured"][RING], 4.0
+
+
+def against_mpi(index: int, relation: str, factor: float = 1.0):
+    """The ring against MPI's own call."""
+
+    def compare(result: dict):
+        measured = point(result, index)["measured"]
+        return OWN in measured and (measured[RING], relation, measured[OWN], factor) or None
+
+    return compare
+
+
+def shared_memory(result: dict):
+    """Ranks of one node without messages against the ring, for the shortest vector."""
+    found = [c for c in result["curves"].values() if SHARED in c["points"][0]["measured"]]
+    measured = found and found[-1]["points"][0]["measured"]
+    return measured and (measured[SHARED], "<", measured[RING]) or None
+
+
+def busy_alpha(result: dict):
+    """Latency between all neighbours at once against that between two ranks."""
+    links = curve(result)
+    return links["busy"]["beta_s_per_byte"], ">", links["pair"]["beta_s_per_byte"]
+
+
+CLAIMS = (
+    Claim(
+        "For short vectors latency decides: 16 times the bytes take less than four times as long.",
+        bytes_per_latency,
+        "the latency next to the bytes",
+    ),
+    Claim(
+        "MPI's own Allreduce is faster for the shortest vector: it needs fewer steps.",
+        against_mpi(0, ">"),
+        "which algorithm MPI chooses",
+        kind=LIMIT,
+    ),
+    Claim(
+        "For the longest vector the ring takes at most 1.5 times as long as MPI's own.",
+        against_mpi(-1, "<", 1.5),
+        "which algorithm MPI chooses, and whether it knows which ranks share a node",
+        kind=GAIN,
+    ),
+    Claim(
+        "When all neighbours send at once, a byte takes longer than between two ranks alone.",
+        busy_alpha,
+        "whether ranks share a link or a core",
+    ),
+    Claim(
+        "Ranks of one node sum the shortest vector faster without messages.",
+        shared_memory,
+        "memory that the ranks share",
+    ),
+)
+
+
+def rows(r: dict) -> list[Row]:
+    """The ring and MPI's own call for the shortest and the longest vector; the ring's ratio."""
+    short, long = point(r, 0), point(r, -1)
+    k = r["regime"]["dilation"]
+    found = []
+    for name in (RING, OWN):
+        for p in (short, long):
+            if name in p["measured"]:
+                what = f"{name}, {number_of_bytes(p['bytes'])}"
+                predicted_s = p["predicted_s"] / k if name == RING and p["predicted_s"] else None
+                found.append(Row(what, p["measured"][name]["median_s"] / k, predicted_s))
+    predicted = long["predicted_s"] / short["predicted_s"] if short["predicted_s"] else None
+    what = f"ring, {number_of_bytes(long['bytes'])} over {number_of_bytes(short['bytes'])}"
+    return [*found, Row(what, ratio(r), predicted, times)]
+
+
+def ratio(r: dict) -> float:
+    """The ring's time for the longest vector over that for the shortest."""
+    short, long = (point(r, i)["measured"][RING]["median_s"] for i in (0, -1))
+    return long / short
+
+
+def answer(r: dict) -> str:
+    short, long = (point(r, i)["bytes"] for i in (0, -1))
+    sizes = f"{number_of_bytes(long)} over {number_of_bytes(short)}"
+    return f"{ratio(r):.3g} times ({sizes}, {long // short:,} times the bytes)"
+
+
+REVEAL = Reveal(
+    CLAIMS,
+    rows,
+    ask="How many times as long as the sum of 1 KiB does the sum of the longest vector take?",
+    answer=answer,
+    picture="Time and bus bandwidth of an allreduce against the bytes of each rank's vector: the "
+    "ring, measured and predicted, MPI's own Allreduce, and shared memory without messages.",
+)

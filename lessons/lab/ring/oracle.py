@@ -1,0 +1,82 @@
+"""Lesson 01's sums against the definition: values, bits, messages and bytes."""
+
+import numpy as np
+
+import kit
+from refgf.comm import direct
+from refgf.comm.replay import replay
+from refgf.engine.shared import SharedMemory
+from refgf.oracle.definitions import (
+    exact_sum,
+    ring_allreduce,
+    ring_traffic,
+    same_bits,
+    slice_bounds,
+    summation_bound,
+)
+
+
+def sizes(p: int) -> list[int]:
+    """Elements of the vectors: many, slices of two lengths, empty slices."""
+    return [1000, p + 1, p - 1, 1, 0]
+
+
+def vectors(n: int, p: int) -> list[np.ndarray]:
+    """A random float32 vector for each rank."""
+    return [np.random.default_rng([n, r]).standard_normal(n).astype(np.float32) for r in range(p)]
+
+
+def check(run: kit.Run, allreduce) -> None:
+    """Raise ValueError at the first difference; the message says what the definition wants."""
+    p, rank = run.size, run.rank
+    run.section("The oracle")
+    for n in sizes(p):
+        xs = vectors(n, p)
+        x = xs[rank].copy()
+        run.comm.reset()
+        allreduce(x)
+        where = f"ring allreduce of {n} elements on rank {rank} of {p}"
+        require_sum(where, x, xs)
+        messages, elements = ring_traffic(n, p, rank)
+        sent, wanted = (run.comm.messages, run.comm.bytes), (messages, x.itemsize * elements)
+        if sent != wanted:
+            raise ValueError(
+                f"{where}: got the right sum, but sent (messages, bytes) {sent}; wanted {wanted}; "
+                "next: compare the steps (-v) with the drawing in refgf/comm/ring.py"
+            )
+    run.say("For n = 0, 1, p-1, p+1 and 1000 the bits are as defined.")
+    run.say(f"Rank r sends 2(p-1) = {2 * (p - 1)} messages.")
+    run.say("They hold 2n - |slice r+1| - |slice r+2| elements.")
+
+
+def require_sum(where: str, x: np.ndarray, xs: list[np.ndarray]) -> None:
+    """The sum of xs, and each slice added in the ring's order."""
+    error = np.abs(x.astype(np.float64) - exact_sum(xs))
+    far, p = ~(error <= summation_bound(xs)), len(xs)
+    wanted = ring_allreduce(xs)[0]
+    for s, (start, stop) in enumerate(slice_bounds(x.size, p)):
+        mine = slice(start, stop)
+        got = "no sum" if far[mine].any() else "a sum with other bits"
+        if far[mine].any() or not same_bits(x[mine], wanted[mine]):
+            raise ValueError(
+                f"{where}: got {got} in slice {s}; wanted {order(s, p)}, added from left to "
+                "right; next: compare the steps (-v) with the drawing in refgf/comm/ring.py"
+            )
+
+
+def order(s: int, p: int) -> str:
+    """The ring's order of summation of slice s: x1 + x2 + ... + x0."""
+    terms = [f"x{(s + k) % p}" for k in range(p)]
+    return " + ".join(terms if p < 6 else [*terms[:3], "...", terms[-1]])
+
+
+def check_shared_memory(run: kit.Run, allreduce: SharedMemory) -> None:
+    """Through shared memory the bits are those of `direct`."""
+    for n in (0, 1, run.size + 1, 100_000):
+        xs = vectors(n, run.size)
+        x = xs[run.rank].copy()
+        allreduce(x)
+        steps = [direct.allreduce(r, run.size, n) for r in range(run.size)]
+        if not same_bits(x, replay(steps, xs)[run.rank]):
+            where = f"shared-memory allreduce of {n} elements on rank {run.rank}"
+            raise AssertionError(f"{where}: got other bits; wanted those of direct")

@@ -1,0 +1,90 @@
+"""The figure of lesson 01: time and bus bandwidth against bytes, a column for each place."""
+
+import textwrap
+
+import kit
+from kit import axes
+from lab.ring.claims import OWN, RING, SHARED
+from refgf.predict.fit import bus_bandwidth
+
+NAMES = {RING: "ring", OWN: "MPI's own Allreduce", SHARED: "shared memory, no messages"}
+TITLE_COLUMNS = 48
+
+
+def draw(result: dict):
+    curves = result["curves"]
+    title = "Lesson 01: a ring allreduce. Where does latency dominate, where bandwidth?"
+    size = (axes.WIDTH_INCHES, 4 + 3.5 * (len(curves) > 1))
+    rows, columns = (2, 2) if len(curves) > 1 else (1, 2)
+    figure, panels = axes.frame(title, rows, columns, size)
+    upper, lower = panels[: len(curves)], panels[len(curves) :]
+    for (place, curve), time, bandwidth in zip(curves.items(), upper, lower):
+        where = textwrap.fill(f"{curve['ranks']} ranks, {place}", TITLE_COLUMNS)
+        time.set_title(where, fontsize=axes.TEXT_POINTS)
+        draw_times(time, curve)
+        draw_bandwidth(bandwidth, curve)
+    for row in (upper, lower):
+        limits = [axis.get_ylim() for axis in row]
+        for axis in row:  # one scale for both places
+            axis.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+            axis.set_xscale("log", base=2)
+            nbytes = [point["bytes"] for point in list(curves.values())[0]["points"]][::2]
+            axis.set_xticks(nbytes, map(kit.number_of_bytes, nbytes))
+            axis.set_xlabel("each rank's vector")
+    return axes.finish(figure, *panels)
+
+
+def series(curve: dict) -> list[tuple]:
+    """[(name, its style, bytes, timings)] of what was measured."""
+    found = []
+    for i, (name, title) in enumerate(NAMES.items()):
+        points = [point for point in curve["points"] if name in point["measured"]]
+        nbytes = [point["bytes"] for point in points]
+        timings = [point["measured"][name] for point in points]
+        if points:
+            found.append((title, axes.style(i) | {"ms": 5}, nbytes, timings))
+    return found
+
+
+def draw_times(axis, curve: dict) -> None:
+    for title, style, nbytes, timings in series(curve):
+        axes.measured(axis, nbytes, timings, label=title, **style)
+    if curve["ranks"] > 1:
+        nbytes = [point["bytes"] for point in curve["points"]]
+        predicted = [1e3 * point["predicted_s"] for point in curve["points"]]
+        axis.plot(nbytes, predicted, "--", color=axes.PREDICTED, label="ring, predicted")
+    axis.set(yscale="log", ylabel="time of the sum, ms")
+    axis.set_ylim(bottom=axis.get_ylim()[0] / 3)  # room for a label
+    label_fastest(axis, curve)
+
+
+def label_fastest(axis, curve: dict) -> None:
+    """Name the fastest at the shortest and at the longest vector, below all points."""
+    for index, height, side in ((0, 0.03, "left"), (-1, 0.12, "right")):
+        everyone = [
+            (timings[index]["median_s"], title.split(",")[0], style["color"], nbytes[index])
+            for title, style, nbytes, timings in series(curve)
+        ]
+        _, title, colour, x = min(everyone)
+        if len(everyone) > 1:
+            at = {"xy": (x, height), "xycoords": ("data", "axes fraction")}
+            axis.annotate(f"fastest: {title}", ha=side, color=colour, **at)
+
+
+def draw_bandwidth(axis, curve: dict) -> None:
+    ranks = curve["ranks"]
+
+    def gigabytes(nbytes, seconds):
+        return [1e-9 * bus_bandwidth(ranks, n, t) for n, t in zip(nbytes, seconds)]
+
+    for title, style, nbytes, timings in series(curve):
+        middle, low, high = (
+            gigabytes(nbytes, [t[key] for t in timings]) for key in ("median_s", "high_s", "low_s")
+        )
+        spread = [[m - x for m, x in zip(middle, low)], [x - m for m, x in zip(middle, high)]]
+        axis.errorbar(nbytes, middle, spread, ls="none", capsize=3, label=title, **style)
+    if ranks > 1:
+        nbytes = [point["bytes"] for point in curve["points"]]
+        predicted = gigabytes(nbytes, [point["predicted_s"] for point in curve["points"]])
+        axis.plot(nbytes, predicted, "--", color=axes.PREDICTED, label="ring, predicted")
+    axis.set(yscale="log" if ranks > 1 else "linear", ylabel="bus bandwidth, GB/s")

@@ -1,0 +1,137 @@
+"""Times of lesson 01: alpha and beta of messages, then the sum against the size of the vector."""
+
+import numpy as np
+
+import kit
+from kit import call_times
+from lab.ring import oracle
+from refgf.comm.schedule import Allreduce
+from refgf.engine.node_memory import share_memory
+from refgf.engine.shared import SharedMemory
+from refgf.predict.cost import Link, ring_allreduce_s
+from refgf.predict.fit import bus_bandwidth, fit_line
+
+ITEMSIZE = 4  # bytes of a float32
+IN_A_ROW = 8  # messages to the neighbour
+
+
+def measure(run: kit.Run, allreduce: Allreduce) -> dict:
+    """{"curves": {place: curve}}: this run's, and of the last run's at most one of another place.
+
+    That one is the curve in shared memory, if there is one: the figure shows both.
+    """
+    links = measure_links(run)
+    curve = measure_sums(run, allreduce, links)
+    earlier = run.earlier().get("curves", {})
+    places = [place for place in earlier if place != run.place]
+    shared = [place for place in places if place.startswith("shared memory")]
+    compared = {place: earlier[place] for place in (shared or places)[-1:]}
+    curve |= {"ranks": run.size, "options": vars(run.options)}
+    return {"curves": compared | {run.place: curve}}
+
+
+# ---- messages ----
+
+
+def measure_links(run: kit.Run) -> dict[str, Link]:
+    """alpha and beta twice: between two ranks, and between all neighbours at once."""
+    run.section("alpha and beta of this machine")
+    sizes = run.quick([64, 65536], [64, 4096, 65536, 1 << 20, 4 << 20])
+    if run.size == 1:
+        run.say("One rank sends nothing: alpha and beta remain zero.")
+        return {"pair": Link(0, 0), "busy": Link(0, 0)}
+    links = {}
+    for name, step in (("pair", ping_pong), ("busy", neighbours)):
+        points = [(nbytes, step(run, nbytes, run.quick(5, 20))) for nbytes in sizes]
+        links[name] = fit_line(points).link
+    titles = {"pair": "ping-pong of ranks 0 and p-1", "busy": "all ranks at once, round the ring"}
+    rows = [
+        [titles[name], kit.seconds(link.alpha_s), bandwidth(link.beta_s_per_byte)]
+        for name, link in links.items()
+    ]
+    run.table(["", "alpha", "1 / beta"], rows)
+    return links
+
+
+def bandwidth(beta_s_per_byte: float) -> str:
+    fast = "too fast to measure at these sizes"
+    return f"{1e-9 / beta_s_per_byte:.3g} GB/s" if beta_s_per_byte else fast
+
+
+def ping_pong(run: kit.Run, nbytes: int, repeats: int) -> float:
+    """Half of a round trip between rank 0 and the last rank, in seconds."""
+    buffer = np.zeros(nbytes, np.uint8)
+    last = run.size - 1
+
+    def there_and_back():
+        if run.rank == 0:
+            run.comm.Send(buffer, last)
+            run.comm.Recv(buffer, last)
+        elif run.rank == last:
+            run.comm.Recv(buffer, 0)
+            run.comm.Send(buffer, 0)
+
+    return run.time(there_and_back, repeats, warmup=3).median_s / 2
+
+
+def neighbours(run: kit.Run, nbytes: int, repeats: int) -> float:
+    """One Sendrecv of every rank with its neighbours, the mean of several in a row, in seconds."""
+    outgoing, incoming = np.zeros(nbytes, np.uint8), np.zeros(nbytes, np.uint8)
+    right, left = (run.rank + 1) % run.size, (run.rank - 1) % run.size
+
+    def in_a_row():
+        for _ in range(IN_A_ROW):
+            run.comm.Sendrecv(outgoing, right, 0, incoming, left, 0)
+
+    return run.time(in_a_row, repeats, warmup=3).median_s / IN_A_ROW
+
+
+# ---- sums ----
+
+
+def measure_sums(run: kit.Run, ring: Allreduce, links: dict[str, Link]) -> dict:
+    """Time the ring, MPI's own Allreduce and shared memory for each size."""
+    run.section("The measurement")
+    algorithms = {"ring": ring}
+    if own := run.mpi_allreduce():
+        algorithms["MPI's own"] = own
+    if share_memory(run.comm):
+        algorithms["no messages"] = SharedMemory(run.comm)
+        oracle.check_shared_memory(run, algorithms["no messages"])
+    points = []
+    for exponent in run.quick(range(10, 19, 4), range(10, 27, 2), range(10, 29, 2)):
+        nbytes = 1 << exponent
+        n = nbytes // ITEMSIZE
+        times = {
+            name: call_times.measure(run, allreduce, [n], run.quick(2, 5))[n]
+            for name, allreduce in algorithms.items()
+        }
+        predicted_s = ring_allreduce_s(run.size, n, ITEMSIZE, links["busy"])
+        points.append({"bytes": nbytes, "predicted_s": predicted_s, "measured": times})
+    show_sums(run, points)
+    if "no messages" in algorithms:
+        algorithms["no messages"].close()
+    return {"points": points, **{name: vars(link) for name, link in links.items()}}
+
+
+def show_sums(run: kit.Run, points: list[dict]) -> None:
+    rows = []
+    for point in points:
+        times, nbytes = point["measured"], point["bytes"]
+        others = [times.get(name) for name in ("MPI's own", "no messages")]
+        ring_s = times["ring"].median_s
+        rows.append(
+            [
+                kit.number_of_bytes(nbytes),
+                times["ring"],
+                kit.seconds(point["predicted_s"]) if run.size > 1 else "-",
+                *(kit.seconds(other.median_s) if other else "-" for other in others),
+                f"{nbytes / ring_s / 1e9:.3g}",
+                f"{bus_bandwidth(run.size, nbytes, ring_s) / 1e9:.3g}",
+            ]
+        )
+    header = ["bytes", "ring", "predicted", "MPI's own", "no messages", "algbw GB/s", "busbw GB/s"]
+    run.table(header, rows)
+    run.say("Times are those of the slowest rank: the median of the repeats, [lowest..highest].")
+    run.say("algbw is the algorithm bandwidth, bytes / time. busbw is the bus bandwidth, 2(p-1)/p")
+    run.say("of algbw: the rate at which each rank's link carries bytes in one direction.")

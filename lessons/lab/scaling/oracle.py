@@ -1,0 +1,43 @@
+"""The ring of lesson 08 against the definition on fewer ranks, and its formula on more."""
+
+import numpy as np
+
+import kit
+from lab.scaling import rank_subset
+from lab.scaling.points import sizes
+from refgf.comm import ring
+from refgf.comm.schedule import collective
+from refgf.oracle.definitions import ring_allreduce, ring_traffic, same_bits
+from refgf.papers.scaling.simulate import from_schedules
+from refgf.predict.cost import Link, ring_allreduce_s
+
+
+def check(run: kit.Run) -> None:
+    """The ring on fewer ranks is as defined; its formula is its schedule's time. Collective."""
+    run.section("The oracle")
+    for p in sizes(run.size):
+        rank_subset.first(run, p, check_subset)
+    link = Link(3e-5, 8e-9, 2e-10)
+    for p in run.quick((1, 2, 3, 8), range(1, 33)):
+        schedules = [ring.allreduce(r, p, 1000) for r in range(p)]
+        if abs(ring_allreduce_s(p, 1000, 4, link) - from_schedules(schedules, 4, link)) > 1e-12:
+            raise AssertionError(f"ring on {p} ranks: got a formula that differs from the schedule")
+    run.say("the formula of the ring is the time of its schedule, uneven slices included")
+
+
+def check_subset(run: kit.Run) -> None:
+    """The ring on these ranks gives the definition's bits and sends the definition's messages."""
+    p, rank = run.size, run.rank
+    for n in (0, p - 1, 1000):
+        everybody = [np.random.default_rng([n, r]).standard_normal(n, np.float32) for r in range(p)]
+        x, messages, nbytes = everybody[rank].copy(), run.comm.messages, run.comm.bytes
+        collective(run.comm, ring.allreduce)(x)
+        place = f"ring allreduce of {n} elements on rank {rank} of {p}"
+        if not same_bits(x, ring_allreduce(everybody)[rank]):
+            raise AssertionError(f"{place}: got other bits than defined")
+        wanted, elements = ring_traffic(n, p, rank)
+        got = run.comm.messages - messages, run.comm.bytes - nbytes
+        if got != (wanted, 4 * elements):
+            wanted = f"wanted {wanted}, {4 * elements}"
+            raise AssertionError(f"{place}: got {got} messages, bytes; {wanted}")
+    run.say(f"ring on {p} ranks, n = 0, p-1, 1000: bits, messages and bytes as defined")

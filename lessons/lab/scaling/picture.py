@@ -1,0 +1,216 @@
+"""The figures of lesson 08: measured points, the formula past them, published numbers.
+
+Each panel shows one network on one cluster.
+"""
+
+from kit import axes
+from lab.scaling.points import efficiency, short
+from refgf.papers.scaling.headlines import HEADLINES, SMALL_BATCH, V100_RATE
+
+MS, PERCENT = 1e3, "scaling efficiency, %"
+RANKS = "ranks, a batch each (weak scaling)"
+NAMES = {"10GbE": "10 Gbit/s Ethernet", "56Gb IB": "56 Gbit/s InfiniBand"}
+SPEEDUP = HEADLINES[0].published  # GradientFlow's word; on 512 GPUs, over one
+
+
+def draw(result: dict) -> dict:
+    first = draw_here(result["here"]) if "here" in result else draw_points(result)
+    far, headlines = draw_far(result), draw_headlines(result["headlines"])
+    return {"": first, "far": far, "headlines": headlines, "rows": draw_rows(result["rows"])}
+
+
+# ---- measured points ----
+
+
+def draw_points(result: dict):
+    points, factor = result["points"], result["regime"]["dilation"]
+    figure, (left, right) = axes.frame(
+        f"Lesson 08: AlexNet like {result['regime']['like']}, measured and predicted",
+        1,
+        2,
+        (10, 4.8),
+    )
+    last = points[-1]
+    rows = [{"name": "no exchange", "timing": last["off"], "predicted_s": None, "note": "100 %"}]
+    for row in last["rows"]:
+        percent = efficiency(last["off"]["median_s"], row["timing"]["median_s"])
+        note = f"{percent:.0f} %" + ", processor" * row["processor"]
+        rows.append(row | {"name": short(row["name"]), "note": note})
+    times_s = [row["timing"]["median_s"] for row in rows[1:]]
+    axes.bars(left, rows, MS / factor, highlight=1 + times_s.index(min(times_s)) if times_s else 0)
+    left.set_xlabel("step in the cluster's time, ms")
+    left.set_title(f"{last['ranks']} ranks; percent: scaling efficiency")
+    draw_curves(right, points)
+    if last["rows"]:
+        left.legend()
+    for axis in (left, right):
+        axis.grid(alpha=0.3)
+    return axes.finish(figure)
+
+
+def draw_curves(axis, points: list[dict]) -> None:
+    """The formula through the measured points of each technique, and past them."""
+    off_s, sizes = points[-1]["off"]["median_s"], {point["ranks"] for point in points}
+    for number, last in enumerate(points[-1]["rows"]):
+        name, style = last["name"], axes.style(number)
+        found = [(p, row) for p in points for row in p["rows"] if row["name"] == name]
+        middle, low, high = (
+            [efficiency(p["off"]["median_s"], row["timing"][end]) for p, row in found]
+            for end in ("median_s", "high_s", "low_s")
+        )
+        errors = [[m - a for m, a in zip(middle, low)], [b - m for b, m in zip(high, middle)]]
+        ranks = [p["ranks"] for p, _ in found]
+        axis.errorbar(ranks, middle, errors, ls="none", capsize=3, label=short(name), **style)
+        curve = last.get("curve_s") or [(p["ranks"], row["predicted_s"]) for p, row in found]
+        x, predicted = zip((1, 100.0), *((p, efficiency(off_s, step_s)) for p, step_s in curve))
+        axis.plot(x, predicted, "--", color=style["color"], lw=1)
+        sizes |= set(x)
+    logarithmic(axis, sorted(sizes))
+    title = "Measured; dashed: predicted, same inputs"
+    axis.set(title=title, ylim=(0, 150), yticks=range(0, 101, 20))
+    if points[-1]["rows"]:
+        axis.legend(loc="upper right", ncols=2)
+
+
+# ---- this machine as a cluster ----
+
+
+def draw_here(here: dict):
+    figure, (left, right) = axes.frame(
+        "Lesson 08: this machine as a cluster; its ranks compute for real", 1, 2, (10, 4.8)
+    )
+    points = here["points"]
+    ranks = [point["ranks"] for point in points]
+    for number, name in enumerate(points[0]["steps"]):
+        style, middle = axes.style(number), [point["measured"][name] for point in points]
+        low, high = (
+            [efficiency(p["off"]["median_s"], p["steps"][name][end]) for p in points]
+            for end in ("high_s", "low_s")
+        )
+        errors = [[m - a for m, a in zip(middle, low)], [b - m for b, m in zip(high, middle)]]
+        predicted = [point["predicted"][name] for point in points]
+        left.errorbar(ranks, middle, errors, ls="none", capsize=3, label=short(name), **style)
+        left.plot(ranks, predicted, "--", color=style["color"])
+        right.plot(
+            ranks + here["beyond"],
+            predicted + here["curves"][name],
+            "--",
+            label=short(name),
+            **style,
+        )
+    left.set_xticks(ranks, ranks)
+    left.set(xlabel=RANKS, ylabel=PERCENT, ylim=(0, None))
+    left.set_title("Measured (points), predicted (dashed)")
+    logarithmic(right, ranks + here["beyond"])
+    right.set_title("PREDICTED for more ranks like these")
+    return axes.finish(figure, left, right)
+
+
+def logarithmic(axis, sizes: list[int]) -> None:
+    axis.set_xscale("log", base=2)
+    shown = sizes[:: 2 if len(sizes) > 5 else 1]
+    axis.set_xticks(shown, shown)
+    axis.minorticks_off()
+    axis.set(xlabel=RANKS, ylabel=PERCENT, ylim=(0, 105))
+
+
+# ---- past the points ----
+
+
+def draw_far(result: dict):
+    """PREDICTED: two networks on two published clusters; bands are the inputs' ranges."""
+    far = result["far"]
+    title = f"Lesson 08: PREDICTED with the best theta\n{why_not_the_points(result)}"
+    figure, panels = axes.frame(title, 2, 2, (10, 9))
+    figure.suptitle(title, fontsize=axes.TEXT_POINTS + 1)
+    both = [(network, cluster) for network in far for cluster in far[network]]
+    for axis, (network, cluster) in zip(panels, both):
+        draw_bands(axis, far[network][cluster], f"{network}, {cluster}")
+    published, text = (512, 100 * SPEEDUP / 512), f"published:\n{SPEEDUP} of 512"
+    panels[0].plot(*published, "*", ms=14, color=axes.PREDICTED, mfc="white")
+    panels[0].annotate(text, published, (8, 4), textcoords="offset points")
+    panels[1].legend(loc="upper right")
+    for axis in panels:
+        axis.grid(alpha=0.3)
+    return axes.finish(figure)
+
+
+def why_not_the_points(result: dict) -> str:
+    """Why 4 ranks have another efficiency here than in the first figure."""
+    ends = [f(V100_RATE.values) * f(SMALL_BATCH.values) for f in (min, max)]
+    inputs = "Inputs: links and rates of one GPU that others have measured; for AlexNet"
+    text = f"{inputs} {ends[0]:.0f} to {ends[1]:.0f} images/s."
+    if "points" not in result:
+        return text
+    rate = result["regime"]["cluster"]["steps"]["alexnet"]["images_per_s"]["value"]
+    why = "So 4 ranks differ from the measured points, whose GPU computes"
+    return f"{text}\n{why} {rate:g} images/s, a rate computed from {SPEEDUP} of 512."
+
+
+def draw_bands(axis, curves: dict, title: str) -> None:
+    """A line in the middle of each band, on a scale of ratios; bands of the first and the last."""
+    sizes, middles, names = curves["sizes"], {}, list(curves["systems"])
+    for number, (name, ends) in enumerate(curves["systems"].items()):
+        style, (low, high) = axes.style(number), zip(*ends)
+        middles[name] = [(a * b) ** 0.5 for a, b in ends]
+        axis.plot(sizes, middles[name], lw=1.5, ms=4, label=short(name), **style)
+        if name in (names[0], names[-1]):
+            label = "ranges of the inputs" if name == names[-1] else None
+            axis.fill_between(sizes, low, high, color=style["color"], alpha=0.2, lw=0, label=label)
+    logarithmic(axis, sizes)
+    winner = max(middles, key=lambda name: middles[name][-1])
+    text, spot = f"{middles[winner][-1]:.0f} %", (sizes[-1], middles[winner][-1])
+    axis.annotate(text, spot, (6, 2), textcoords="offset points", weight="bold")
+    axis.set_xlim(right=2.6 * sizes[-1])
+    axis.set_title(f"{title}\nbest on {sizes[-1]} ranks: {short(winner)}")
+
+
+# ---- published numbers ----
+
+
+def draw_headlines(headlines: list):
+    """Each predicted interval, divided by its published number."""
+    figure, (axis,) = axes.frame(
+        "Lesson 08: the papers' headlines, PREDICTED from independent inputs", 1, 1, (10, 5)
+    )
+    for y, headline in enumerate(headlines[::-1]):
+        ends = [headline[end] / headline["published"] for end in ("low", "high")]
+        colour = axes.COLOURS[0 if headline["inside"] else 4]
+        axis.plot(ends, [y, y], lw=6, color=colour, solid_capstyle="butt")
+        where = "inside" if headline["inside"] else "OUTSIDE"
+        text = f"{headline['name']}: {headline['published']:g} {headline['unit']}, {where}"
+        white = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+        axis.annotate(text, (ends[0], y), (0, 8), textcoords="offset points", bbox=white)
+    axis.axvline(1, color=axes.PREDICTED, lw=1, zorder=0)
+    ticks = [0.2, 0.5, 1, 2, 5, 10]
+    axis.set(xscale="log", xlabel="predicted / published; a bar is the range of the inputs")
+    axis.set(yticks=[], ylim=(-0.5, len(headlines) - 0.3), xlim=(0.15, 20))
+    axis.set_xticks(ticks, ticks)
+    axis.minorticks_off()
+    axis.grid(alpha=0.3)
+    return axes.finish(figure)
+
+
+def draw_rows(rows: list):
+    """MG-WFBP's published rows; one cluster a panel, with the same four networks."""
+    clusters = sorted({row["link"] for row in rows})
+    figure, panels = axes.frame(
+        "Lesson 08: MG-WFBP's published steps on 16 V100 (4 networks, 2 types, 3 systems)",
+        1,
+        len(clusters),
+        (10, 5),
+    )
+    for axis, link in zip(panels, clusters):
+        chosen = [row for row in rows if row["link"] == link]
+        measured = [t for row in chosen for t in row["measured_s"]]
+        kinds = {"predicted_s": "from inputs only", "calibrated_s": "CALIBRATED: one overhead"}
+        for number, (key, label) in enumerate(kinds.items()):
+            ours = [t for row in chosen for t in row[key]]
+            axis.plot(measured, ours, ls="none", mfc="none", label=label, **axes.style(number))
+        axis.plot([0.2, 1.4], [0.2, 1.4], color="grey", lw=1)
+        axis.set(
+            xlabel="measured by the authors, s per step",
+            ylabel="predicted, s per step",
+            title=NAMES[link],
+        )
+    return axes.finish(figure, *panels)

@@ -1,0 +1,104 @@
+"""The bars of lesson 07: their names, what each gains over the one before, and their table.
+
+A row is {"name", "step": timing, "predicted_s", "calls", "own_share"}, all in this machine's time.
+"""
+
+from dataclasses import asdict, is_dataclass
+
+import kit
+from kit.calls import Kind
+from kit.words import seconds
+from refgf.exchange.lazy import Theta
+
+NATIVE, FUSED = "MPI's allreduce", "MPI's, lazy"
+RING, HALF, OVERLAP = "+ ring", "+ mixed precision", "+ overlap"
+LAZY, CSC = "+ lazy allreduce", "+ CSC"
+SCALE, DENSITY = 2.0**10, 10.0  # the loss scale of float16; percent of the chunks that CSC sends
+TOO_MUCH = 0.25  # of a step: above, the row is marked as the processor's
+
+
+def native(run: kit.Run, theta: float) -> dict[str, dict]:
+    """The bars of MPI's own call; none where there is no MPI.
+
+    With many tensors there is a second one, which stands beside the others: lazy allreduce alone,
+    to tell what fewer calls gain without the other techniques.
+    """
+    found = {
+        NATIVE: {"allreduce": kit.mpi_allreduce, "grouping": Theta(0)},
+        FUSED: {"allreduce": kit.mpi_allreduce, "grouping": Theta(theta)},
+    }
+    if run.options.network != "resnet50":
+        del found[FUSED]
+    return found if run.mpi_allreduce() is not None else {}
+
+
+def kind_of(arguments: dict) -> Kind:
+    """How a stack makes its calls."""
+    overlap = arguments.get("overlap", False)
+    return Kind(arguments["allreduce"], arguments.get("wire"), overlap)
+
+
+def median_s(step) -> float:
+    """Of a Timing, or of a timing as the JSON holds it."""
+    return (asdict(step) if is_dataclass(step) else step)["median_s"]
+
+
+def gains_s(rows: list[dict]) -> list[float | None]:
+    """By how much each bar is shorter than the one that it adds a technique to; None: the first."""
+    found, before_s = [], None
+    for row in rows:
+        step_s = median_s(row["step"])
+        found.append(None if before_s is None else before_s - step_s)
+        before_s = before_s if row["name"] == FUSED else step_s
+    return found
+
+
+def in_all(rows: list[dict]) -> tuple[str, float, float]:
+    """(the bar with the largest gain, its gain in seconds, first step over last step)"""
+    gains = {row["name"]: gain_s or 0.0 for row, gain_s in zip(rows, gains_s(rows))}
+    gains.pop(FUSED, None)
+    best = max(gains, key=gains.get)
+    return best, gains[best], median_s(rows[0]["step"]) / median_s(rows[-1]["step"])
+
+
+def gain_in_words(gain_s: float, step_s: float, k: float) -> str:
+    """24.3 ms, x 1.32: by how much the step is shorter, on the cluster, and how many times."""
+    return f"{1e3 * gain_s / k:.1f} ms, x {1 + gain_s / step_s:.3g}"
+
+
+def mark(row: dict) -> str:
+    """A star for a bar that is largely the processor's."""
+    return " *" if (row["own_share"] or 0.0) > TOO_MUCH else ""
+
+
+def show(run: kit.Run, here: dict) -> None:
+    """The table: times in the emulated cluster's time, and this machine's."""
+    k, rows, alone_s = run.regime.dilation, here["rows"], here["alone"].median_s
+    table = []
+    for row, gain_s in zip(rows, gains_s(rows)):
+        step_s = row["step"].median_s
+        gain = "" if gain_s is None else gain_in_words(gain_s, step_s, k)
+        table.append(
+            [
+                row["name"] + mark(row),
+                row["calls"],
+                row["step"].divided(k),
+                seconds(row["predicted_s"] / k),
+                gain,
+                f"{100 * alone_s / step_s:.0f} %",
+                seconds(step_s),
+            ]
+        )
+    run.say(f"A step without any exchange, update included: {here['alone'].divided(k)}.")
+    head = ["", "calls", "step", "predicted", "gain", "efficiency", "here"]
+    run.table(head, table)
+    if any(row[0].endswith("*") for row in table):
+        run.say(f"* more than {TOO_MUCH:.0%} of this step is the processor's own time")
+    best, gain_s, ratio = in_all(rows)
+    run.say(
+        f"In all x {ratio:.3g}. The largest gain is {best.strip('+ ')}'s: {seconds(gain_s / k)}."
+    )
+    if here["latency_free"]:
+        run.say("MPI's own calls do not wait for the link's latency, ours do: see machine/link.py.")
+    pairs = [(row["predicted_s"], row["step"].median_s) for row in rows]
+    run.say(kit.errors_in_words(pairs))

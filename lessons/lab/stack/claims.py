@@ -1,0 +1,145 @@
+"""What lesson 07 says of its numbers."""
+
+from kit.claims import GAIN, LIMIT, Claim, interval
+from kit.reveal import Reveal, Row
+from kit.words import seconds
+from lab.stack.bars import CSC, FUSED, HALF, LAZY, NATIVE, OVERLAP, RING, in_all, median_s
+
+ALEXNET, RESNET = ("alexnet", "v100-56gbit"), ("resnet50", "v100-10gbe")
+OFF = "off"  # the step without exchange
+
+
+def scene(result: dict, network: str, like: str) -> dict | None:
+    """The bars of this network on this cluster, on the most ranks; None if not measured."""
+    found = [here for here in result["places"].values() if here["like"] == like]
+    found = [here for here in found if here["network"] == network]
+    return max(found, key=lambda here: here["ranks"], default=None)
+
+
+def between(place: tuple, later: str, relation: str, earlier: str, factor: float = 1.0):
+    """The comparison of two bars, or of a bar with OFF."""
+
+    def compare(result: dict):
+        here = scene(result, *place)
+        steps = here and {row["name"]: row["step"] for row in here["rows"]}
+        if not here or not {later, earlier} <= {*steps, OFF}:
+            return None
+        steps[OFF] = here["alone"]
+        return steps[later], relation, steps[earlier], factor
+
+    return compare
+
+
+def later(r: dict):
+    """Sparse training's time to the accuracy minus dense training's, in the cluster's time."""
+    found = (r["learning"] or {}).get("later_s")
+    return found and (interval(*found), ">", 0.0)
+
+
+def points(r: dict):
+    """Sparse training's accuracy minus dense training's, in points."""
+    return r["learning"] and (interval(*r["learning"]["points"]), ">", -3.0)
+
+
+def assembled(r: dict):
+    """Held-out images that the assembled system gets right, in percent."""
+    return r["learning"] and (100 * r["learning"]["assembled"]["accuracy"], ">", 80.0)
+
+
+CORES = "a core for each rank, and links slower than this machine's own copies"
+CLAIMS = (
+    Claim(
+        "AlexNet, 56 Gbit/s: summing each gradient by MPI's own call leaves less than 45 % of the "
+        "pace without exchange.",
+        between(ALEXNET, NATIVE, ">", OFF, 1 / 0.45),
+        "the ratio of computing to bytes: an efficient network needs a slower link to show it",
+    ),
+    Claim(
+        "AlexNet: the ring takes no longer than MPI's own call.",
+        between(ALEXNET, RING, "<", NATIVE, 1.02),
+        "which algorithm MPI chooses",
+    ),
+    Claim(
+        "AlexNet: half the bytes shorten the step by more than a fifth.",
+        between(ALEXNET, HALF, "<", RING, 0.8),
+        CORES,
+    ),
+    Claim(
+        "AlexNet: overlap hides most of what is left, so the step is shorter by a fifth again.",
+        between(ALEXNET, OVERLAP, "<", HALF, 0.8),
+        CORES,
+    ),
+    Claim(
+        "AlexNet's 26 tensors leave nothing to lazy allreduce: it changes the step by less than "
+        "10 %.",
+        between(ALEXNET, LAZY, "<", OVERLAP, 1.1),
+        "the latency of a call next to the bytes of a tensor",
+        kind=LIMIT,
+    ),
+    Claim(
+        "AlexNet, 56 Gbit/s: the whole stack keeps at least 80 % of the pace without exchange.",
+        between(ALEXNET, CSC, "<", OFF, 1 / 0.8),
+        CORES,
+        kind=GAIN,
+    ),
+    Claim(
+        "ResNet-50, 10 Gbit/s: with overlap, 161 eager calls take at least 1.3 times as long as "
+        "lazy ones.",
+        between(RESNET, OVERLAP, ">", LAZY, 1.3),
+        "the latency of the network and the number of ranks",
+    ),
+    Claim(
+        "In a training of a few epochs CSC reaches the accuracy later than the dense stack: two "
+        "warm-up epochs send all and a quarter, and then it needs more steps.",
+        later,
+        "the number of epochs after the warm-up, and the share of a step that CSC saves",
+        kind=LIMIT,
+    ),
+    Claim(
+        "At the end CSC is as accurate as dense training, to within 3 points.",
+        points,
+        "the length of the training, the density and its warm-up",
+    ),
+    Claim(
+        "Assembled, the 1.5-minute system learns: at a large batch, with LARS, warm-up, half "
+        "weights and CSC it gets more than 80 % of held-out images right.",
+        assembled,
+        "the data, the number of epochs and the peak rate",
+    ),
+)
+
+
+def this_run(r: dict) -> dict:
+    """The bars that this run has measured; "places" holds those of earlier runs too."""
+    ours = [
+        here
+        for title, here in r["places"].items()
+        if here["network"] == r["options"]["network"] and title.endswith(r["place"])
+    ]
+    return ours[-1]
+
+
+def rows(r: dict) -> list[Row]:
+    """Five bars in the cluster's time: the ring is left out where MPI's own call is there."""
+    here = this_run(r)
+    left_out = {FUSED} if here["rows"][0]["name"] == RING else {FUSED, RING}
+    k, bars = here["dilation"], [b for b in here["rows"] if b["name"] not in left_out]
+    return [Row(b["name"], median_s(b["step"]) / k, b["predicted_s"] / k) for b in bars]
+
+
+def answer(r: dict) -> str:
+    here = this_run(r)
+    best, gain_s, _ = in_all(here["rows"])
+    kept = median_s(here["alone"]) / median_s(here["rows"][-1]["step"])
+    most = f"{best.strip('+ ')}, by {seconds(gain_s / here['dilation'])}" if gain_s > 0 else "none"
+    return f"{most}; in the end {kept:.0%} efficiency"
+
+
+REVEAL = Reveal(
+    CLAIMS,
+    rows,
+    ask="Which technique shortens this network's step most, and what efficiency do all reach?",
+    answer=answer,
+    picture="Bars: the time of a step for each stack, with the prediction through each; "
+    "efficiency against nodes; accuracy against time.",
+)

@@ -1,0 +1,144 @@
+"""Lesson 07's bars on the emulated cluster: steps of a full-size network on virtual accelerators.
+
+    here = ladder.measure(run, "alexnet", stacks, norms)
+
+Prediction of a step. The link is described, not measured; what this machine adds to it is measured
+in calls of three sizes, apart from the steps and up to an eighth of all gradients:
+
+    T(m) = 2(p-1) alpha + 2(p-1)/p m / B        the link
+         + own(m)                               the processor: messages, casts, additions, memory
+    step = timeline(when gradients are ready, T) + choice of chunks + update
+
+B is what TCP carries of the link's rate. MPI's own call is predicted as Rabenseifner's algorithm
+(MPICH's for long messages): as many bytes as the ring sends. Its messages wait for no latency.
+"""
+
+from functools import partial
+
+import numpy as np
+
+import kit
+from kit import call_times, calls, virtual
+from kit.calls import Kind
+from lab.stack.bars import DENSITY, SCALE, kind_of
+from refgf import ops
+from refgf.comm.topology import nodes
+from refgf.papers.scaling.systems import CHUNK, System
+from refgf.papers.scaling.systems import step as predicted_step
+from refgf.predict.cost import Line, Link, ring_line
+from refgf.predict.fit import Curve
+
+STEADY, MOST = 0.05, 3  # repeat steps until their range is below this part of them, or so often
+SHORT, PARTS = 256, (64, 8)  # elements of a short call; others have such a part of all gradients
+NATIVE_PARTS = (
+    64,
+    4,
+)  # of MPI's, whose buffer is then new memory in each call (malloc: above 32 MiB)
+
+
+def measure(run: kit.Run, network: str, stacks: dict, norms) -> dict:
+    """{"rows", "alone", "elements"}: one row for each stack (bars.py), all times this machine's.
+
+    stacks: {name: arguments of GradientFlow and of the model}; norms (C,): see accelerator.py
+    """
+    run.section(f"{virtual.workload(run, network).name} like {run.regime.like.name}")
+    alone = virtual.without_exchange(run, network, run.quick(2, 2, 7))
+    fill_s, update_s = virtual.idle_work(run, network)
+    ready, compute_s = virtual.ready(run, network)
+    n = sum(elements for _, elements in ready)
+    rows, lines = [], {}
+    for name, arguments in stacks.items():
+        kind = kind_of(arguments)
+        run.opaque = run.opaque or kind.make is kit.mpi_allreduce
+        with virtual.flow(run, network, norms=norms, **arguments) as stack:
+            step, number = time_steps(run, stack), len(stack.calls)
+        run.say(f"measured: {name}, {step} on this machine")
+        if kind not in lines:
+            lines[kind] = link_and_own(run, kind, n)
+        link, own = lines[kind]
+        choice_s = 0.0
+        if "csc" in arguments:  # its update is of chosen chunks only, so it is part of this
+            choice_s = virtual.own_work(run, network, norms=norms, **arguments) - fill_s
+        system = system_of(name, arguments, max(0.0, choice_s))
+        predicted = predicted_step(ready, system, partial(sum_of, link, own), compute_s)
+        own_s = sum(own(call.bytes) for call in predicted.calls) + max(choice_s, update_s)
+        rows.append(
+            {
+                "name": name,
+                "step": step,
+                "predicted_s": predicted.step_s + (0.0 if system.percent else update_s),
+                "calls": number,
+                "own_share": own_s / step.median_s,
+            }
+        )
+    return {"rows": rows, "alone": alone, "elements": n}
+
+
+def time_steps(run: kit.Run, stack) -> kit.Timing:
+    """The Timing of steps: of more where the first ones differ."""
+    mine = virtual.seconds_of_steps(run, stack, run.quick(2, 2, 7))
+    step = partial(stack.step, *virtual.NOTHING, rate=0.0)
+    while True:
+        timing = run.slowest(mine)  # the same on all ranks
+        steady = timing.high_s - timing.low_s <= STEADY * timing.median_s
+        if steady or run.options.quick or len(mine) >= MOST:
+            return timing
+        mine += virtual.timed(run, stack.model.network, step, 0, 1)
+
+
+def link_and_own(run: kit.Run, kind: Kind, n: int) -> tuple[Line, Curve]:
+    """T(m) as the link's part and this machine's own, for n gradients. Collective.
+
+    Own: what calls take longer than by the link's formula.
+    """
+    is_native = kind.make is kit.mpi_allreduce
+    link = ring_line(run.size, link_between_nodes(run))
+    if is_native:
+        link = Line(0.0, link.b_s_per_byte)
+    parts = NATIVE_PARTS if is_native else PARTS
+    sizes = sorted({SHORT, *(max(2 * SHORT, n // part) for part in parts)})
+    itemsize = np.dtype(kind.wire or np.float32).itemsize
+    found = [(itemsize * n, t) for n, t in zip(sizes, call_s(run, kind, sizes), strict=True)]
+    return link, Curve(tuple((m, max(0.0, t - link(m))) for m, t in found))
+
+
+def sum_of(link: Line, own: Curve, nbytes: float) -> float:
+    return link(nbytes) + own(nbytes)
+
+
+def link_between_nodes(run: kit.Run) -> Link:
+    """The link of the ring's slowest message; none on a single node, whose memory is shared."""
+    if run.regime.links_are_waited_for or len(nodes(run.plain)) > 1:
+        return run.regime.goodput()
+    return Link(0.0, 0.0)
+
+
+def call_s(run: kit.Run, kind: Kind, sizes) -> list[float]:
+    """Median seconds of calls of these sizes in elements, made as the stack makes them."""
+    comm = run.native if kind.make is kit.mpi_allreduce else run.comm
+    comm = ops.background(comm.Dup()) if kind.overlap else comm.Dup()
+    allreduce = calls.unscaled(kind.make(comm, wire=kind.wire), SCALE if kind.wire else 1.0)
+    drawn = np.random.default_rng(run.rank).standard_normal(max(sizes), np.float32)
+    allreduce = call_times.of_gradients(allreduce, drawn)
+    if kind.overlap:
+        curve = call_times.queued(run, sizes, allreduce, repeats=run.quick(2, 5))
+        found = [seconds for _, seconds in curve.points]
+    else:
+        times = call_times.measure(run, allreduce, sizes, run.quick(2, 3))
+        found = [timing.median_s for timing in times.values()]
+    comm.Free()
+    return found
+
+
+def system_of(name: str, arguments: dict, choice_s: float) -> System:
+    """The settings of the predicted step. CSC's choice is done after the last gradient."""
+    csc = arguments.get("csc")
+    return System(
+        name,
+        itemsize=np.dtype(arguments.get("wire") or np.float32).itemsize,
+        threshold_bytes=arguments["grouping"].threshold_bytes,
+        percent=DENSITY if csc else None,
+        chunk=csc.chunk if csc else CHUNK,
+        overlap=bool(arguments.get("overlap")),
+        selection_s=choice_s,
+    )

@@ -1,0 +1,118 @@
+"""What lesson 12 says of its numbers."""
+
+from kit.claims import GAIN, LIMIT, Claim
+from kit.reveal import Reveal, Row
+from kit.words import seconds
+
+SHOWN = ("dense ring", 100.0), ("CSC", 10.0), ("top-k", 10.0), ("HiTopKComm", 10.0), ("top-k", 1.0)
+
+
+def choosing(r: dict, name: str) -> dict:
+    """The timing of choosing 1 % of the longest vector."""
+    rows = [row for row in r["choice"] if row["percent"] == 1.0]
+    return max(rows, key=lambda row: row["n"])["times"][name]
+
+
+def exchange(r: dict, key: str, name: str, percent: float = 1.0):
+    """A value of the exchange of this name and density."""
+    rows = r["exchange"]["rows"]
+    return next(row[key] for row in rows if (row["name"], row["percent"]) == (name, percent))
+
+
+def messages(r: dict, name: str, relation: str, other: str, percent: float = 1.0):
+    """Compares the messages at 1 % with another exchange's. One rank sends none."""
+    if r["ranks"] == 1:
+        return None
+    key = "messages"
+    return exchange(r, key, name), relation, exchange(r, key, other, percent)
+
+
+def in_nodes(r: dict, key: str, percent: float, relation: str):
+    """Compares HiTopKComm with top-k, if there are several nodes of several ranks."""
+    if 1 in (r["exchange"]["nodes"], r["exchange"]["ranks_per_node"]):
+        return None
+    hitopk, topk = (exchange(r, key, name, percent) for name in ("HiTopKComm", "top-k"))
+    return hitopk, relation, topk
+
+
+def learned(r: dict, name: str, relation: str):
+    """Compares the paired difference in accuracy from CSC, an interval, with zero."""
+    points = r["learning"]["differences"].get(name)
+    return points and (points, relation, 0.0)
+
+
+CLAIMS = (
+    Claim(
+        "MSTopK's threshold search takes less time than an exact selection of 1 %.",
+        lambda r: (choosing(r, "MSTopK"), "<", choosing(r, "exact selection")),
+        unless="memory: the search reads more often, the selection moves more",
+    ),
+    Claim(
+        "CSC's norms take less time than MSTopK's search: here top-k loses.",
+        lambda r: (choosing(r, "CSC's norms"), "<", choosing(r, "MSTopK")),
+        unless="chunks of few elements",
+    ),
+    Claim(
+        "At 1 %, the messages of top-k take less time than those of the dense ring.",
+        lambda r: messages(r, "top-k", "<", "dense ring", 100.0),
+        unless="100 ranks or more, or messages so short that latency decides",
+    ),
+    Claim(
+        "At equal density, the messages of top-k take longer than CSC's: here top-k loses.",
+        lambda r: messages(r, "top-k", ">", "CSC"),
+        unless="messages so short that latency decides: CSC sends more of them",
+        kind=LIMIT,
+    ),
+    Claim(
+        "At 10 %, the messages of HiTopKComm take less time than those of top-k.",
+        lambda r: in_nodes(r, "messages", 10.0, "<"),
+        unless="links in a node that are no faster than those between nodes",
+        kind=GAIN,
+    ),
+    Claim(
+        "Inside a node, HiTopKComm sends more bytes than top-k at 1 %: here it loses.",
+        lambda r: in_nodes(r, "inside", 1.0, ">"),
+        unless="100 ranks or more",
+    ),
+    Claim(
+        "From 101 ranks on, but not on 100, top-k at 1 % sends more bytes than the dense ring.",
+        lambda r: (r["traffic"]["share_there"], ">", r["traffic"]["share_before"], 1.005),
+        unless="another density: the limit is 100 / d ranks",
+    ),
+    Claim(
+        "At equal density, top-k ends a short training with a higher accuracy than CSC.",
+        lambda r: learned(r, "top-k, same density", ">"),
+        unless="more epochs, or a warm-up of CSC's density",
+    ),
+)
+
+
+def rows(r: dict) -> list[Row]:
+    """The messages of each exchange, in the cluster's time."""
+    k, found = r["regime"]["dilation"], []
+    for name, percent in SHOWN:
+        title = f"messages of {name}" + (f", {percent:g} %" if percent < 100 else "")
+        measured_s = exchange(r, "messages", name, percent)["median_s"]
+        found.append(Row(title, measured_s / k, exchange(r, "predicted_s", name, percent) / k))
+    return found
+
+
+def answer(r: dict) -> str:
+    """The fastest of the first four, and top-k next to the dense ring."""
+    if r["ranks"] == 1:
+        return "one rank sends no messages"
+    times_s = {name: exchange(r, "messages", name, percent) for name, percent in SHOWN[:4]}
+    times_s = {name: t["median_s"] / r["regime"]["dilation"] for name, t in times_s.items()}
+    best = min(times_s, key=times_s.get)
+    share = times_s["top-k"] / times_s["dense ring"]
+    return f"{best}, {seconds(times_s[best])}; top-k takes {share:.3g} times the dense ring's"
+
+
+REVEAL = Reveal(
+    CLAIMS,
+    rows,
+    ask="Whose messages take the least time at 10 %: dense ring, CSC, top-k or HiTopKComm?",
+    answer=answer,
+    picture="Bars: time of the messages of dense ring, CSC, top-k and HiTopKComm. Lines: bytes out "
+    "of a node against ranks. The other figures show the time to choose and the accuracy.",
+)

@@ -1,0 +1,95 @@
+"""Lesson 12: what is learned with each exchange. Real training of a small network.
+
+Differences in accuracy are paired: the same fold and the same seed. They are shown from ten runs
+on, with their 95 % interval.
+"""
+
+import copy
+import itertools
+import time
+
+import numpy as np
+
+import kit
+from kit import claims, flow, images, trials
+from refgf.comm import gather
+from refgf.exchange.chunk_choice import Density
+from refgf.papers.mstopk.topk import TopK, exact_top_k
+from refgf.training.data import steps_per_epoch
+
+CSC_PERCENT = 10.0
+MOMENTUM = 0.9
+ENOUGH = 10  # runs
+METHODS = ("CSC", "top-k, same density", "top-k, same bytes", "dense")
+FOLDS = range(5)
+
+
+class MomentumBefore:
+    """Applies each rank's momentum before the choice, as in CSC's form `dgc`.
+
+    The residual then decays as the momentum does.
+    """
+
+    def __init__(self, exchange, n: int) -> None:
+        self.exchange, self.u = exchange, np.zeros(n, np.float32)
+
+    def __call__(self, x) -> None:
+        self.u *= MOMENTUM
+        self.u += x
+        x[:] = self.u
+        self.exchange(x)  # adds the residual, chooses, sends, stores the new residual
+
+
+def measure(run: kit.Run, train, held_out) -> dict:
+    """{"methods": {name: accuracies in percent}, "differences" from CSC in points, "percents"}."""
+    quiet = copy.copy(run)
+    quiet.comm = run.native  # messages take no stated time here: only what is learned counts
+    epochs = run.options.epochs or run.quick(1, 2, 12)
+    pairs = list(itertools.product(run.quick([1], [1, 2], [1, 2, 3, 4]), run.quick([None], FOLDS)))
+    percents = dict.fromkeys(METHODS[:2], CSC_PERCENT)
+    percents[METHODS[2]] = CSC_PERCENT / run.size  # the bytes of CSC's chunks; norms not counted
+    run.section(f"Accuracy after {epochs} epochs, {len(pairs)} runs of each (a small network)")
+    runs = {name: [] for name in run.quick(METHODS[:2], METHODS[:3], METHODS)}
+    start_s = time.perf_counter()
+    for seed, fold in pairs:
+        parts = images.fold(run, train, held_out, fold)
+        for name, rows in runs.items():
+            with stack_of(quiet, name, parts[0], seed, percents.get(name), epochs) as stack:
+                rows.append(flow.learn(quiet, stack, *parts, epochs, say=False, seed=seed))
+    result = {"epochs": epochs, "percents": percents, "methods": {}, "differences": {}}
+    for name, rows in runs.items():
+        result["methods"][name] = [100 * (epoch[-1]["accuracy"] or 0) for epoch in rows]
+        if name != "CSC" and len(pairs) >= ENOUGH:
+            points = trials.difference(rows, runs["CSC"])
+            result["differences"][name] = claims.interval(*points)
+    result["took_s"] = time.perf_counter() - start_s
+    print_runs(run, result, runs)
+    return result
+
+
+def print_runs(run: kit.Run, result: dict, runs: dict) -> None:
+    cells = []
+    for name, accuracies in result["methods"].items():
+        percent, difference = result["percents"].get(name), result["differences"].get(name)
+        minus = "" if difference is None else trials.interval(runs[name], runs["CSC"])
+        density = "100 %" if percent is None else f"{percent:.3g} %"
+        cells.append([name, density, f"{np.mean(accuracies):.1f} %", minus])
+    run.table(["exchange", "density", "mean accuracy", "minus CSC, paired"], cells)
+    if not result["differences"]:
+        run.say(f"fewer than {ENOUGH} runs: too few to compare")
+
+
+def stack_of(run: kit.Run, name: str, data, seed: int, percent: float | None, epochs: int):
+    """The training stack of lesson 07 with another exchange: one call for the whole pool."""
+    if name == "dense":
+        return flow.new(run, data, seed)
+    per_epoch = steps_per_epoch(data.size, run.options.batch * run.size)
+    if name == "CSC":
+        density = Density(percent, (), per_epoch, epochs * per_epoch)
+        return flow.new(run, data, seed, csc=flow.csc(run, data, density))
+    n = images.parameter_count(run, data)
+
+    def exchange(comm, wire=None):
+        return MomentumBefore(TopK(n, percent, gather.allgather(comm), exact_top_k), n)
+
+    return flow.new(run, data, seed, allreduce=exchange, momentum=0.0)

@@ -1,0 +1,80 @@
+"""What lesson 00 says of its numbers."""
+
+from kit.claims import Claim
+from kit.reveal import Reveal, Row
+from kit.words import number_of_bytes
+
+
+def sent(r: dict, place: int):
+    """The timing of the shortest (0) or the longest (-1) Send; None on one rank."""
+    return r["sends"][place]["timing"] if r["sends"] else None
+
+
+def late(r: dict, place: int, relation: str):
+    """A comparison of Send's time with half the receiver's delay."""
+    return (sent(r, place), relation, r["late_s"] / 2) if r["sends"] else None
+
+
+CLAIMS = (
+    Claim(
+        "Ranks that step with the mean of their gradients end with the weights of one rank with "
+        "all samples: the difference is below the bound of rounding.",
+        lambda r: (r["one_rank"], "<", r["rounding"]),
+        unless="a step that is not that of the mean",
+    ),
+    Claim(
+        "With the mean, all ranks hold the same weights to the bit.",
+        lambda r: (r["between"], "<", 1e-300),
+        unless="ranks that add in different orders",
+    ),
+    Claim(
+        "Ranks that step with their own gradients differ by more than a thousandth.",
+        lambda r: (r["without"], ">", 1e-3) if r["sends"] else None,
+        unless="ranks that have the same samples",
+    ),
+    Claim(
+        "Send returns before the receiver calls Recv if the message is short (8 bytes).",
+        lambda r: late(r, 0, "<"),
+        unless="an MPI that copies nothing, or threads instead of MPI",
+    ),
+    Claim(
+        "Send waits for the receiver's Recv if the message is long (8 MiB).",
+        lambda r: late(r, -1, ">"),
+        unless="an MPI with very large buffers",
+    ),
+)
+
+
+def rows(r: dict) -> list[Row]:
+    """Differences of weights, and Send's times; on one rank only the former."""
+    small = "{:.1e}".format
+    found = [
+        Row("weights: p ranks with the mean, from one rank", r["one_rank"], unit=small),
+        Row("weights: between ranks with the mean", r["between"], 0.0, small),
+        Row("weights: between ranks without messages", r["without"], unit=small),
+    ]
+    for place, predicted_s in ((0, None), (-1, r["late_s"])) if r["sends"] else ():
+        name = f"Send of {number_of_bytes(r['sends'][place]['bytes'])}, Recv comes late"
+        found.append(Row(name, sent(r, place), predicted_s))
+    return found
+
+
+def answer(r: dict) -> str:
+    if not r["sends"]:
+        return "nothing, because there is one rank"
+    ends = [row["bytes"] for row in r["sends"] if not row["waits"]]
+    waits = [row["bytes"] for row in r["sends"] if row["waits"]]
+    if not ends or not waits:
+        return "at every size tried" if ends else "at no size"
+    return f"up to {number_of_bytes(max(ends))}, no longer at {number_of_bytes(min(waits))}"
+
+
+REVEAL = Reveal(
+    CLAIMS,
+    rows,
+    ask="Up to how many bytes may two ranks both call Send first?",
+    answer=answer,
+    picture="How far the weights of the ranks are apart, with the mean of gradients and without "
+    "messages; the time that Send takes against the size of the message, while the receiver comes "
+    "late.",
+)

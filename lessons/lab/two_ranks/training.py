@@ -1,0 +1,115 @@
+"""Measurements of lesson 00: training with and without messages, and when Send returns."""
+
+import time
+
+import numpy as np
+
+import kit
+from kit.words import number_of_bytes, seconds
+from refgf.machine import threads
+from refgf.oracle.definitions import exact_sum, summation_bound
+
+FEATURES, SAMPLES, RATE, NOISE = 32, 16, 0.05, 0.1
+LATE_S = 0.02  # the receiver calls Recv this much later
+TAG = 7
+
+
+def check(run: kit.Run, mean_of_ranks) -> None:
+    """mean_of_ranks against the exact sum. Raises AssertionError."""
+    run.section("The oracle")
+    for n in (0, 1, 1000):
+        x = np.random.default_rng([run.rank, n]).standard_normal(n)
+        xs = run.gather(x.copy())
+        mean_of_ranks(run.comm, x)
+        error = np.abs(x - exact_sum(xs) / run.size)
+        if (error > summation_bound(xs) / run.size + np.spacing(np.abs(x))).any():
+            raise AssertionError(f"mean_of_ranks, n = {n}: got {x}; wanted the mean of all ranks")
+    run.say("mean_of_ranks is the mean of all ranks, for n = 0, 1 and 1000, to within rounding.")
+
+
+def samples(rank: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """A rank's data: x (steps, SAMPLES, FEATURES), y (steps, SAMPLES), made with noise."""
+    random = np.random.default_rng([2019, rank])
+    truth = np.linspace(-1, 1, FEATURES)
+    x = random.standard_normal((steps, SAMPLES, FEATURES))
+    return x, x @ truth + NOISE * random.standard_normal((steps, SAMPLES))
+
+
+def measure(run: kit.Run, sgd, step, gradient) -> dict:
+    """Train on all ranks with the mean, without any message, and on one rank with all samples."""
+    run.section("Training")
+    steps = run.quick(50, 300)
+    x, y = samples(run.rank, steps)
+    weights, own = np.zeros(FEATURES), np.zeros(FEATURES)
+    paths = {"mean": [], "own": []}
+    for batch, wanted in zip(x, y):
+        step(run.comm, weights, batch, wanted, RATE)
+        own -= RATE * gradient(own, batch, wanted)
+        paths["mean"].append(weights.copy())
+        paths["own"].append(own.copy())
+    apart = {name: np.ptp(run.gather(path), axis=0).max(axis=1) for name, path in paths.items()}
+    every = [samples(rank, steps) for rank in range(run.size)]
+    together = [np.concatenate(parts, axis=1) for parts in zip(*every)]  # (steps, p SAMPLES, ...)
+    one_rank = sgd(*together, RATE)
+    bound = (
+        steps * (run.size * SAMPLES + FEATURES) * np.finfo(float).eps * np.abs(together[0]).max()
+    )
+    found = {
+        "steps": steps,
+        "one_rank": float(np.abs(run.gather(weights - one_rank)).max()),
+        "between": float(apart["mean"][-1]),
+        "without": float(apart["own"][-1]),
+        "rounding": float(bound),
+        "apart": {name: values.tolist() for name, values in apart.items()},
+    }
+    run.table(
+        [f"largest difference of a weight, {steps} steps", ""],
+        [
+            ["mean of gradients, from one rank with all samples", f"{found['one_rank']:.1e}"],
+            ["mean of gradients, between ranks", f"{found['between']:.1e}"],
+            ["each rank its own gradient, between ranks", f"{found['without']:.1e}"],
+            ["bound of rounding", f"{bound:.1e}"],
+        ],
+    )
+    return found
+
+
+def sends(run: kit.Run) -> dict:
+    """Deadlock on threads; then how long Send takes if Recv comes late. -> {"deadlock", "sends"}"""
+    run.section("Two ranks that both send first")
+    deadlock = "none"
+    try:
+        threads.run(2, send_first)
+    except threads.Deadlock as error:
+        deadlock = str(error)
+    run.tell(
+        f"On threads, where every Send waits for its Recv, this is a deadlock:\n    {deadlock}"
+    )
+    rows = []
+    for nbytes in [8 << k for k in range(0, 21, run.quick(4, 1))] if run.size > 1 else []:
+        x = np.zeros(nbytes // 8)
+        timing = run.slowest([send_s(run, x) for _ in range(run.quick(2, 5))])
+        rows.append({"bytes": nbytes, "timing": timing, "waits": timing.median_s > LATE_S / 2})
+    title = f"Send returns after, if Recv comes {seconds(LATE_S)} later"
+    run.table(["bytes", title], [[number_of_bytes(r["bytes"]), r["timing"]] for r in rows])
+    return {"deadlock": deadlock, "sends": rows, "late_s": LATE_S}
+
+
+def send_first(comm) -> None:
+    x, other = np.zeros(4), 1 - comm.Get_rank()
+    comm.Send(x, other)
+    comm.Recv(x, other)
+
+
+def send_s(run: kit.Run, x: np.ndarray) -> float:
+    """Seconds that rank 0's Send to rank 1 takes, while rank 1 sleeps before its Recv."""
+    run.plain.Barrier()
+    start_s = time.perf_counter()
+    if run.rank == 0:
+        run.plain.Send(x, 1, TAG)
+    took_s = time.perf_counter() - start_s
+    if run.rank == 1:
+        time.sleep(LATE_S)
+        run.plain.Recv(x, 0, TAG)
+    run.plain.Barrier()
+    return took_s if run.rank == 0 else 0.0

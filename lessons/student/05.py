@@ -1,0 +1,79 @@
+"""Exercises of lesson 05, mixed precision. Fill in the functions, then let them be marked:
+
+    python -m refgf.oracle grade 05 lessons/student/05.py
+
+NumPy is all you need. The marks do not know this file's other functions, so add as many as you
+like. Exercise 1 is done, as an example.
+"""
+
+import numpy as np
+
+
+# Exercise 1 (given)
+def half(x: np.ndarray) -> np.ndarray:
+    """float32 numbers (n,) as they arrive after they were sent as float16: float32 again, (n,).
+
+    half([0.1, 70000, 1e-8]) -> [0.09997559, inf, 0]
+    """
+    return x.astype(np.float16).astype(np.float32)
+
+
+# Exercise 2 (medium, 20 minutes)
+def half_sum(terms: list[np.ndarray], every_hop: bool) -> np.ndarray:
+    """Sum p float32 arrays (n,), the gradients of p ranks, with float16 on the wire.
+
+    terms are in the order in which they are added, and additions are in float32. -> float32 (n,)
+
+    every_hop True, as in a ring: the partial sum is sent from rank to rank, and each rank adds its
+    own term to what arrives. The last rank sends the result to all.
+    every_hop False, as in `direct`: all terms are sent to one rank, which adds them. The result is
+    sent to all. That rank's own term counts as sent too, so that all ranks round alike.
+
+    Bits count. For one rank too, the result is rounded: all ranks hold what was sent.
+
+    half_sum([[0.1], [0.1], [0.1]], True) -> [0.30004883]
+    half_sum([[0.1], [0.1], [0.1]], False) -> [0.2998047]
+    half_sum([[60000], [60000], [-60000]], True) -> [inf]          ..., False) -> [60000]
+
+    Hint: call `half` on exactly what is sent, each time that it is sent.
+    """
+    raise NotImplementedError
+
+
+# Exercise 3 (easy, 10 minutes)
+def next_scale(scale: float, good_steps: int, finite: bool, interval: int) -> tuple[float, int]:
+    """(scale, good_steps) after a step: dynamic loss scaling.
+
+    good_steps: how many steps in a row were finite before this step. finite: was this one?
+    A step that is not finite is skipped: the scale is halved. `interval` finite steps in a row
+    double it. Both begin a new count. The scale stays within 1 and 2**24.
+
+    next_scale(1024.0, 3, True, 2000) -> (1024.0, 4)
+    next_scale(1024.0, 1999, True, 2000) -> (2048.0, 0)
+    next_scale(1024.0, 3, False, 2000) -> (512.0, 0)
+
+    Hint: three cases, and the limits with min and max.
+    """
+    raise NotImplementedError
+
+
+# Exercise 4 (medium, 20 minutes)
+def update(
+    master: np.ndarray, total: np.ndarray, scale: float, rate: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """One update of the weights, which are kept twice. -> (master, working), (n,) each
+
+    master: float32 (n,), the weights that are updated.
+    working: float16 (n,), the master weights rounded, for the next forward and backward pass.
+    total: float16 (n,), the gradients' sum over all ranks, times the loss scale (a power of two).
+
+    SGD without momentum: weights minus rate times gradients, in float32. If a number of the sum is
+    infinite or NaN, the whole step is skipped and the weights stay.
+
+    update([1, 1], [1, -512], 1024.0, 0.5) -> ([0.9995117, 1.25], [0.9995117, 1.25])
+    update([1, 1], [1, inf], 1024.0, 0.5) -> ([1, 1], [1, 1])
+    update([1], [0.25], 1024.0, 0.5) -> ([0.99987793], [1])         the master keeps what is lost
+
+    Hint: in NumPy, a float16 array divided by a Python number is a float16 array.
+    """
+    raise NotImplementedError

@@ -1,0 +1,72 @@
+"""What a lesson says of its numbers fits the screen, for its committed figure and for a guess."""
+
+import json
+from pathlib import Path
+
+import gains
+import pytest
+
+from kit.claims import FAILS, GAIN, NOT_MEASURED, Claim, verdicts
+from kit.reveal import COLUMNS, LINES, ROWS, Reveal, Row, short, table_of
+from kit.words import number_of_bytes, question
+
+ROOT = Path(__file__).resolve().parents[2]
+LESSONS = sorted((ROOT / "lessons").glob("[0-9][0-9]_*.py"))
+ABOVE = (2, ">", 1)
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda file: file.stem)
+def test_a_committed_figure_revealed(lesson):
+    """Rows, at most ROWS of them, each once; an answer; nothing wider than the screen."""
+    result = json.loads((ROOT / "figures" / f"{lesson.stem}.json").read_text())
+    reveal = gains.reveal_of(lesson)
+    rows = [row.cells() for row in reveal.rows(result)]
+    assert 1 <= len(rows) <= ROWS and len({row[0] for row in rows}) == len(rows), rows
+    lines = reveal.lines(result, verdicts(reveal.claims, result))
+    assert len(lines) <= LINES and max(map(len, lines)) <= COLUMNS, "\n".join(lines)
+    answer = reveal.answer(result)
+    assert answer and not answer.endswith(".") and len(answer) + len("    Measured: .") <= COLUMNS
+    assert reveal.ask.endswith("?") and len(reveal.ask) <= COLUMNS and reveal.picture
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda file: file.stem)
+def test_the_question_does_not_hold_the_answer(lesson):
+    result = json.loads((ROOT / "figures" / f"{lesson.stem}.json").read_text())
+    reveal = gains.reveal_of(lesson)
+    above = question(lesson.read_text().split('"""')[1]) + reveal.ask
+    assert reveal.answer(result) not in above
+
+
+def test_a_row_compares_measured_and_predicted():
+    timing = {"median_s": 0.002, "low_s": 0.001, "high_s": 0.003}
+    assert Row("a call", timing, 0.001).cells() == ["a call", "2 ms", "1 ms", "50%"]
+    assert Row("sent", 2048, unit=number_of_bytes).cells() == ["sent", "2 KiB", "", ""]
+    assert Row("not measured", None, 0.5).cells() == ["not measured", "", "500 ms", ""]
+
+
+def test_columns_are_aligned():
+    assert table_of(["what", "s"], [["eager", "1.25"], ["a", ""]]) == [
+        "what      s",
+        "eager  1.25",
+        "a",
+    ]
+    assert table_of(["what"], []) == []
+
+
+def test_what_does_not_hold_comes_first():
+    claims = [
+        Claim("first", lambda r: ABOVE, ""),
+        Claim("a gain", lambda r: ABOVE, "", kind=GAIN),
+        Claim("wrong", lambda r: ABOVE[::-1], "the weather"),
+        Claim("elsewhere", lambda r: None, ""),
+    ]
+    decided = verdicts(claims, {})
+    lines = short(decided, 4)
+    assert [line.split(":")[0] for line in lines[:2]] == [f"- {FAILS} (x 2)", "- holds (x 2)"]
+    assert "a gain" in lines[1] and "first" in lines[2] and "2 of 4 claims hold" in lines[3]
+    assert f"1 {NOT_MEASURED}" in lines[3] and short(decided, 1) == lines[3:]
+
+
+def test_no_claims_and_no_rows():
+    reveal = Reveal((), lambda r: [], "Which?", lambda r: "none")
+    assert reveal.lines({}, []) == []
