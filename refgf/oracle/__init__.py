@@ -3,6 +3,7 @@
     SPEC.md         numbered statements
     definitions/    a function of a few lines for each statement: read these
     judge/          the checker: run it with python -m refgf.oracle --help
+    grade/          marks for students' files
     seeded/         mistakes that the checker must catch, and generators of golden cases
     golden/LETTER/  cases with inputs, intermediate states and results, by letter of the statement
     torch_ddp       the checker attached to PyTorch DDP; torch_hooks: hooks to try it on

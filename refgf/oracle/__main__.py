@@ -9,6 +9,7 @@ import fnmatch
 import json
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -154,16 +155,25 @@ def explain(options: Options) -> int:
 
 
 def grade(options: Options) -> int:
-    """Marks for a student's file."""
-    from refgf.oracle.judge.grade import grade as grade_file
+    """Marks for students' files."""
+    from refgf.oracle.grade import report
+    from refgf.oracle.grade.marking import grade as grade_file
 
-    require_writable(options.json)
-    marks = grade_file(options.student, options.lesson, load_folder(GOLDEN))
-    print("\n".join(map(str, marks)))
+    require_writable(options.json, options.csv)
+
+    def graded(file: str) -> tuple[str, list]:
+        return file, grade_file(file, options.lesson, options.seed)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        rows = list(pool.map(graded, options.files))
+    for file, marks in rows:
+        print(f"{file}\n" * (len(rows) > 1) + report.as_text(marks))
     if options.json:
-        failures = {mark.what: mark.failure for mark in marks}
-        Path(options.json).write_text(json.dumps(failures, indent=1))
-    return 1 if any(mark.failure for mark in marks) else 0
+        found = [report.as_data(marks, options.lesson, file) for file, marks in rows]
+        Path(options.json).write_text(json.dumps(found, indent=1) + "\n")
+    if options.csv:
+        Path(options.csv).write_text(report.as_csv(rows))
+    return 1 if any(mark.points < mark.of for _, marks in rows for mark in marks) else 0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -206,11 +216,18 @@ def parser() -> argparse.ArgumentParser:
     sub = commands.add_parser("explain", help=about)
     sub.set_defaults(run=explain)
     sub.add_argument("file", help="safetensors with in.x (p, n) and out.x")
-    sub = commands.add_parser("grade", help="marks for a student's file")
+    sub = commands.add_parser(
+        "grade",
+        help="marks for students' files",
+        description="Marks for students' files: points, and what is wrong, for each exercise. "
+        "Each file runs in a process of its own, with limits on time and memory.",
+    )
     sub.set_defaults(run=grade)
-    sub.add_argument("student")
-    sub.add_argument("--lesson", required=True)
-    sub.add_argument("--json")
+    sub.add_argument("lesson", help="its number: 01")
+    sub.add_argument("files", nargs="+", metavar="FILE", help="lessons/student/01.py, filled in")
+    sub.add_argument("--seed", type=int, help="the teacher's: judge other cases, too")
+    sub.add_argument("--json", help="the marks for programs")
+    sub.add_argument("--csv", help="a line a file, for a class")
     return top
 
 

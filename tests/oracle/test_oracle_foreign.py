@@ -224,9 +224,7 @@ def test_a_report_that_cannot_be_written_is_refused_at_once(verify, tmp_path):
     for option in ("--json", "--junit"):
         code, said = verify(RIGHT, option, "/nowhere/x")
         assert code == 2 and "/nowhere/x" in said and "cases passed" not in said
-    assert (
-        main(["grade", str(tmp_path / "mine.py"), "--lesson", "03", "--json", str(tmp_path)]) == 2
-    )
+    assert main(["grade", "03", str(tmp_path / "mine.py"), "--json", str(tmp_path)]) == 2
     assert main(["export", "/dev/null/x"]) == 2
 
 

@@ -214,3 +214,22 @@ def test_a_wrong_trace_is_a_failure():
     assert "receives none" in str(
         verify_case(golden_case("ring-p3-n9-float32-sensitive"), given).failure
     )
+
+
+def test_a_function_of_one_rank_is_judged_on_threads():
+    """allreduce(comm, x): the ring passes, a wrong one and a deadlock fail."""
+    from refgf.oracle.grade.exercises.lesson_01 import one_phase, ring
+
+    def allreduce(comm, x):
+        ring(comm, x)
+
+    def blocked(comm, x):
+        comm.Recv(x, (comm.Get_rank() + 1) % comm.Get_size())
+
+    def first_phase(comm, x):
+        one_phase(comm, x)
+
+    case = golden_case("ring-p3-n9-float32-sensitive")
+    assert verify_case(case, module(allreduce=allreduce)).status == "pass"
+    assert verify_case(case, module(allreduce=first_phase)).status == "fail"
+    assert "deadlock" in str(verify_case(case, module(allreduce=blocked)).failure)

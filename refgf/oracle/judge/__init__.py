@@ -1,4 +1,4 @@
-"""The judge: verify an implementation, explain a result, grade a student's file.
+"""The judge: verify an implementation, explain a result.
 
 case, cases, files          golden cases and their files
 functions/                  how each judged function is called with a case
@@ -8,5 +8,5 @@ verify, profiles            a verdict per case
 comparison, trace           the first wrong element; the first wrong message
 diagnosis, violations       which mistake it looks like; which statements it violates
 orders, explain             known orders of summation
-grade, report               marks; text, JSON and JUnit XML
+report                      text, JSON and JUnit XML
 """

@@ -27,6 +27,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from refgf.oracle.judge import ranks
 from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.cases import inside, load_tensors, save_case
 from refgf.oracle.judge.files import BadFile
@@ -49,8 +50,9 @@ class PythonModule:
     """A module by name (`package.module`) or path (`file.py`), or any object with such functions.
 
     A function `allreduce(xs, wire=None)` takes the place of those of a named order, for the
-    profiles that accept any order. An allreduce without the argument `wire` is judged only by cases
-    without a wire type.
+    profiles that accept any order. So does `allreduce(comm, x)`, which sums x in place: it runs on
+    a thread per rank. An allreduce without the argument `wire` is judged only by cases without a
+    wire type.
     """
 
     def __init__(self, module: Any, timeout_s: float = 60.0):
@@ -65,7 +67,8 @@ class PythonModule:
     def function(self, case: Case) -> Callable | None:
         plain_sum = case.function in PLAIN_SUMS
         general = getattr(self.module, "allreduce", None) if plain_sum else None
-        return getattr(self.module, case.function, general)
+        function = getattr(self.module, case.function, general)
+        return _on_threads(function) if plain_sum and _takes_comm(function) else function
 
     def run(self, case: Case) -> Result:
         """Functions get copies, so they may work in place. An exception in them is a failure."""
@@ -100,6 +103,26 @@ def _takes_wire(function: Callable) -> bool:
     except (TypeError, ValueError):
         return True
     return any(p.name == "wire" or p.kind == p.VAR_KEYWORD for p in parameters)
+
+
+def _takes_comm(function: Callable | None) -> bool:
+    """Is it a function of one rank, (comm, x)?"""
+    try:
+        return list(inspect.signature(function).parameters)[:1] == ["comm"]
+    except (TypeError, ValueError):
+        return False
+
+
+def _on_threads(function: Callable) -> Callable:
+    """allreduce(comm, x) as a function of all ranks' arrays."""
+
+    def allreduce(xs):
+        comms, failure = ranks.run(list(xs), function)
+        if failure:
+            raise RuntimeError(failure)
+        return [comm.x for comm in comms]
+
+    return allreduce
 
 
 def _without_wire(function: Callable) -> Callable:

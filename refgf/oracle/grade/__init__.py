@@ -1,0 +1,8 @@
+"""Marks for students' files: python -m refgf.oracle grade 01 lessons/student/01.py
+
+exercises/    one module a lesson: functions to write, cases, points, typical mistakes
+exercise.py   what an exercise is
+sandbox.py    a student's file in a process of its own, with limits
+marking.py    points and sentences
+report.py     as text, JSON and CSV
+"""

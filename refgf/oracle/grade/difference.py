@@ -1,0 +1,74 @@
+"""Where a result differs from the wanted one, as a sentence for the student."""
+
+import re
+from typing import Any
+
+import numpy as np
+
+from refgf.oracle.definitions import same_bits
+from refgf.oracle.grade.student_process import decoded, encoded
+
+
+def plain(value: Any) -> Any:
+    """A result as it comes out of the sandbox: tuples are lists, NumPy's numbers are Python's."""
+    return decoded(encoded(value))
+
+
+def difference(got: Any, wanted: Any, relative: float = 0.0, place: str = "") -> str:
+    """ "" if a result is right, else where it differs first."""
+    if isinstance(wanted, np.ndarray):
+        return array_difference(got, wanted, relative, place)
+    if isinstance(wanted, list):
+        if not isinstance(got, list) or len(got) != len(wanted):
+            return f"{place}got {brief(got)}; wanted {brief(wanted)}"
+        inner = (
+            difference(g, w, relative, f"{place}item {i}: ")
+            for i, (g, w) in enumerate(zip(got, wanted))
+        )
+        return next(filter(None, inner), "")
+    if isinstance(wanted, dict):
+        keys = isinstance(got, dict) and set(got) == set(wanted)
+        if not keys:
+            return f"{place}got {brief(got)}; wanted the keys {', '.join(map(str, wanted))}"
+        inner = (
+            difference(got[key], wanted[key], relative, f"{place}item {key!r}: ") for key in wanted
+        )
+        return next(filter(None, inner), "")
+    if is_number(wanted) and is_number(got):
+        same = abs(got - wanted) <= relative * abs(wanted) or got == wanted or got != got != wanted
+        return "" if same else f"{place}got {got!r}; wanted {wanted!r}"
+    same = type(got) is type(wanted) and got == wanted
+    return "" if same else f"{place}got {brief(got)}; wanted {brief(wanted)}"
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def array_difference(got: Any, wanted: np.ndarray, relative: float, place: str) -> str:
+    if got is None:
+        return f"{place}got None; wanted an array: is a return missing?"
+    if not isinstance(got, np.ndarray):
+        return f"{place}got {brief(got)}; wanted an array of shape {wanted.shape}"
+    if got.shape != wanted.shape or got.dtype != wanted.dtype:
+        kinds = f"got {got.dtype} of shape {got.shape}; wanted {wanted.dtype} of {wanted.shape}"
+        return f"{place}{kinds}"
+    both_nan = (got != got) & (wanted != wanted)
+    if relative:
+        bound = relative * np.nanmax(np.abs(wanted), initial=0)
+        wrong = np.argwhere(~(np.abs(got - wanted) <= bound) & ~(got == wanted) & ~both_nan)
+    else:
+        wrong = np.argwhere((got != wanted) & ~both_nan)
+        if not len(wrong) and not same_bits(got, wanted):
+            return f"{place}got other bits: a zero's sign or a NaN"
+    if not len(wrong):
+        return ""
+    i = tuple(wrong[0].tolist())
+    index = ", ".join(map(str, i))
+    numbers = f"got {got[i].item()!r}; wanted {wanted[i].item()!r}"
+    return f"{place}element {index}: {numbers}"
+
+
+def brief(value: Any) -> str:
+    text = re.sub(r"\s+", " ", repr(value))
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,268 @@
+"""Lesson 00: loss and gradient, a step on p ranks, the sum of all ranks through rank 0."""
+
+import numpy as np
+
+from refgf.oracle.definitions import direct_allreduce
+from refgf.oracle.grade.exercise import Collective, Exercise, Mistake, Part
+
+ALLOWED = ()
+ROUNDING = 1e-9  # samples may be added in another order: some roundings of 1e-16
+SEVERAL, ONE = "several samples", "one sample"
+
+
+def samples(random, count, features):
+    """w (features,), x (count, features), y (count,)"""
+    return random.normal(size=features), *data(random, count, features)
+
+
+def data(random, count, features):
+    return random.normal(size=(count, features)), random.normal(size=count)
+
+
+# ---- loss(w, x, y): given in the starter ----
+
+
+def loss(w, x, y):
+    return float(np.mean((x @ w - y) ** 2) / 2)
+
+
+def several(random):
+    return [samples(random, 6, 3), samples(random, int(random.integers(2, 20)), 4)]
+
+
+LOSS = Exercise(
+    "loss",
+    loss,
+    (
+        Part(SEVERAL, 1, several),
+        Part(ONE, 1, lambda random: [samples(random, 1, 1)]),
+    ),
+    relative=ROUNDING,
+)
+
+# ---- gradient(w, x, y) ----
+
+
+def gradient(w, x, y):
+    """Also for no samples, which have the gradient 0."""
+    return x.T @ (x @ w - y) / max(1, len(y))
+
+
+def gradient_of_the_sum(w, x, y):
+    return x.T @ (x @ w - y)
+
+
+def mean_of_all_numbers(w, x, y):
+    return x.T @ (x @ w - y) / x.size
+
+
+def twice_the_gradient(w, x, y):
+    return 2 * gradient(w, x, y)
+
+
+def uphill(w, x, y):
+    return -gradient(w, x, y)
+
+
+GRADIENT = Exercise(
+    "gradient",
+    gradient,
+    (
+        Part(SEVERAL, 3, several),
+        Part(ONE, 1, lambda random: [samples(random, 1, 1)]),
+    ),
+    (
+        Mistake(
+            "you return the sum over the samples; the mean divides it by their number",
+            gradient_of_the_sum,
+            (SEVERAL,),
+        ),
+        Mistake(
+            "you divide by the number of all elements of x; wanted the number of samples, len(y)",
+            mean_of_all_numbers,
+            (SEVERAL,),
+        ),
+        Mistake(
+            "your gradient is twice as long: the loss has a factor 1/2, which cancels the 2 of the "
+            "square",
+            twice_the_gradient,
+            (SEVERAL, ONE),
+        ),
+        Mistake("your gradient has the wrong sign: the error is x @ w - y", uphill, (SEVERAL, ONE)),
+    ),
+    relative=ROUNDING,
+)
+
+# ---- step_on_ranks(w, xs, ys, rate) ----
+
+
+def step_on_ranks(w, xs, ys, rate):
+    """The step of one rank with all samples, once for each rank."""
+    step = rate * gradient(w, np.concatenate(xs), np.concatenate(ys))
+    return [w - step for _ in xs]
+
+
+def steps_with_the_sum(w, xs, ys, rate):
+    total = sum(gradient(w, x, y) for x, y in zip(xs, ys))
+    return [w - rate * total for _ in xs]
+
+
+def own_steps(w, xs, ys, rate):
+    return [w - rate * gradient(w, x, y) for x, y in zip(xs, ys)]
+
+
+def mean_of_means(w, xs, ys, rate):
+    return steps_with_the_sum(w, xs, ys, rate / len(xs))
+
+
+def steps_uphill(w, xs, ys, rate):
+    return step_on_ranks(w, xs, ys, -rate)
+
+
+def only_rank_0_steps(w, xs, ys, rate):
+    return [step_on_ranks(w, xs, ys, rate)[0], *[w for _ in xs[1:]]]
+
+
+EQUAL, UNEQUAL = "as many samples on each rank", "more samples on some ranks"
+FEW = "one rank, a rank without samples"
+
+
+def shards(random, counts, features=3):
+    """The arguments of a step, with counts[r] samples on rank r."""
+    pairs = [data(random, count, features) for count in counts]
+    w, rate = random.normal(size=features), float(random.uniform(0.1, 0.5))
+    return w, [x for x, _ in pairs], [y for _, y in pairs], rate
+
+
+STEP = Exercise(
+    "step_on_ranks",
+    step_on_ranks,
+    (
+        Part(EQUAL, 3, lambda random: [shards(random, [4, 4, 4]), shards(random, [5, 5], 2)]),
+        Part(UNEQUAL, 2, lambda random: [shards(random, [5, 4, 4, 1]), shards(random, [3, 9])]),
+        Part(FEW, 1, lambda random: [shards(random, [4]), shards(random, [3, 0, 2])]),
+    ),
+    (
+        Mistake(
+            "you step with the sum of the ranks' gradients, so your step is p times as long; "
+            "wanted the mean",
+            steps_with_the_sum,
+            (EQUAL, UNEQUAL, FEW),
+        ),
+        Mistake(
+            "each of your ranks steps with its own gradient, so their weights become different",
+            own_steps,
+            (EQUAL, UNEQUAL, FEW),
+        ),
+        Mistake(
+            "your mean of p gradients counts a rank with few samples as much as one with many; "
+            "wanted the mean over all samples",
+            mean_of_means,
+            (UNEQUAL, FEW),
+        ),
+        Mistake(
+            "you add the gradient, so the loss grows; a step goes against it",
+            steps_uphill,
+            (EQUAL, UNEQUAL, FEW),
+        ),
+        Mistake(
+            "only your rank 0 takes the step; the mean has to reach all ranks",
+            only_rank_0_steps,
+            (EQUAL, UNEQUAL, FEW),
+        ),
+    ),
+    relative=ROUNDING,
+)
+
+# ---- sum_of_ranks(comm, x) ----
+
+
+def sends(n, p, rank):
+    """Rank 0 sends the sum to ranks 1, 2, ...; every other rank sends its x to rank 0."""
+    return [(dest, 0, n) for dest in range(1, p)] if rank == 0 else [(0, 0, n)]
+
+
+def through_rank_0(comm, x, last_first=False, overwrite=False, partial=False, back=True):
+    """The messages of the lesson; the keywords make their typical mistakes."""
+    if comm.Get_rank():
+        comm.Send(x, 0)
+        if back:
+            comm.Recv(x, 0)
+        return
+    others, other = range(1, comm.Get_size()), np.empty_like(x)
+    for source in reversed(others) if last_first else others:
+        comm.Recv(x if overwrite else other, source)
+        if not overwrite:
+            x += other
+        if partial:
+            comm.Send(x, source)
+    for dest in others if back and not partial else ():
+        comm.Send(x, dest)
+
+
+def nothing_back(comm, x):
+    through_rank_0(comm, x, back=False)
+
+
+def mean_of_ranks(comm, x):
+    through_rank_0(comm, x)
+    x /= np.float32(comm.Get_size())
+
+
+def last_rank_first(comm, x):
+    through_rank_0(comm, x, last_first=True)
+
+
+def overwritten(comm, x):
+    through_rank_0(comm, x, overwrite=True)
+
+
+def partial_sums(comm, x):
+    through_rank_0(comm, x, partial=True)
+
+
+def each_to_each(comm, x):
+    rank, size = comm.Get_rank(), comm.Get_size()
+    own, other = x.copy(), np.empty_like(x)
+    for distance in range(1, size):
+        comm.Sendrecv(own, (rank + distance) % size, 0, other, (rank - distance) % size, 0)
+        x += other
+
+
+SUM = Collective(
+    "sum_of_ranks",
+    direct_allreduce,
+    sends,
+    ((1, 5), (2, 4), (3, 7), (4, 13), (5, 3), (3, 0), (8, 41)),
+    {"values": 3, "bits": 1, "schedule": 1, "messages": 1, "bytes": 1},
+    (
+        Mistake(
+            "your rank 0 has the sum, but does not send it back",
+            nothing_back,
+            ("values", "bits", "schedule", "messages", "bytes"),
+        ),
+        Mistake("you return the mean; wanted the sum", mean_of_ranks, ("values", "bits")),
+        Mistake(
+            "your rank 0 adds the last rank first; wanted ranks 1, 2, ... in this order",
+            last_rank_first,
+            ("bits",),
+        ),
+        Mistake(
+            "your rank 0 receives into x itself, so its own numbers are overwritten",
+            overwritten,
+            ("values", "bits"),
+        ),
+        Mistake(
+            "your rank 0 answers each rank at once, with a sum that is not finished",
+            partial_sums,
+            ("values", "bits"),
+        ),
+        Mistake(
+            "your ranks all send to all: p(p-1) messages, where 2(p-1) are enough",
+            each_to_each,
+            ("bits", "schedule", "messages", "bytes"),
+        ),
+    ),
+)
+
+EXERCISES = (LOSS, GRADIENT, STEP, SUM)

@@ -1,0 +1,301 @@
+"""Lesson 02: a convolution and its weight gradient, and when each gradient is ready.
+
+The numbers of all cases are small and whole: their float32 sums are exact in any order. Times are
+eighths of a second.
+"""
+
+from itertools import accumulate
+
+import numpy as np
+
+from refgf.oracle.definitions import conv, conv_backward
+from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+
+ALLOWED = ()
+
+# ---- output_size(size, kernel, stride, pad): given in the starter ----
+
+
+def output_size(size, kernel, stride, pad):
+    return (size + 2 * pad - kernel) // stride + 1
+
+
+def sizes(random):
+    return [(227, 11, 4, 0), (27, 5, 1, 2), (13, 3, 1, 1), (int(random.integers(9, 99)), 4, 3, 1)]
+
+
+SIZE = Exercise(
+    "output_size",
+    output_size,
+    (
+        Part("several positions", 1, sizes),
+        Part("one position", 1, lambda random: [(3, 3, 1, 0), (5, 4, 2, 0), (1, 3, 2, 1)]),
+    ),
+)
+
+# ---- convolution(x, w, stride, pad) ----
+
+PLAIN, STRIDE, PAD = "stride 1, no padding", "stride 2 and more", "padding"
+ONE_PIXEL = "a kernel of one pixel"
+
+
+def whole(random, *shape):
+    """Not 0, because a sum of products that are all -0 depends on how it starts."""
+    return (random.integers(1, 10, shape) * random.choice([-1, 1], shape)).astype(np.float32)
+
+
+def convolution(x, w, stride, pad):
+    return conv(x, w, np.zeros(w.shape[-1], x.dtype), stride, pad)
+
+
+def images(random, shape, kernel, outputs, stride, pad):
+    """x, w, stride, pad. shape: (N, H, W, C)"""
+    return whole(random, *shape), whole(random, kernel, kernel, shape[3], outputs), stride, pad
+
+
+def plain(random):
+    return [images(random, (2, 5, 6, 3), 3, 4, 1, 0), images(random, (1, 4, 4, 2), 4, 3, 1, 0)]
+
+
+def strided(random):
+    return [images(random, (2, 7, 9, 2), 3, 3, 2, 0), images(random, (1, 8, 6, 2), 2, 3, 3, 0)]
+
+
+def padded(random):
+    return [images(random, (2, 4, 5, 2), 3, 3, 1, 1), images(random, (1, 5, 3, 2), 5, 2, 1, 2)]
+
+
+def one_pixel(random):
+    return [images(random, (2, 3, 4, 3), 1, 2, 1, 0)]
+
+
+def windows(x, kernel, stride):
+    """What lies under the kernel at each position. -> (N, OH, OW, C, K, K)"""
+    under = np.lib.stride_tricks.sliding_window_view(x, (kernel, kernel), axis=(1, 2))
+    return under[:, ::stride, ::stride]
+
+
+def flipped(x, w, stride, pad):
+    return convolution(x, w[::-1, ::-1], stride, pad)
+
+
+def channels_first(x, w, stride, pad):
+    under = windows(np.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0))), w.shape[0], stride)
+    return under.reshape(*under.shape[:3], -1) @ w.reshape(-1, w.shape[-1])
+
+
+def rows_and_columns(x, w, stride, pad):
+    return convolution(x, w.transpose(1, 0, 2, 3), stride, pad)
+
+
+def without_stride(x, w, stride, pad):
+    return convolution(x, w, 1, pad)
+
+
+def without_padding(x, w, stride, pad):
+    if pad and min(x.shape[1:3]) < w.shape[0]:  # no position is left
+        return np.zeros((len(x), 0, 0, w.shape[-1]), x.dtype)
+    return convolution(x, w, stride, 0)
+
+
+def padded_at_the_end(x, w, stride, pad):
+    return convolution(np.pad(x, ((0, 0), (0, 2 * pad), (0, 2 * pad), (0, 0))), w, stride, 0)
+
+
+def in_float64(x, w, stride, pad):
+    return convolution(x.astype(np.float64), w, stride, pad)
+
+
+CONVOLUTION = Exercise(
+    "convolution",
+    convolution,
+    (Part(PLAIN, 3, plain), Part(STRIDE, 1, strided), Part(PAD, 1, padded))
+    + (Part(ONE_PIXEL, 1, one_pixel),),
+    (
+        Mistake(
+            "you flip the kernel: element (0, 0) of w belongs to the window's first pixel",
+            flipped,
+            (PLAIN, STRIDE, PAD),
+        ),
+        Mistake(
+            "your rows have the channels before the pixels, and w has them after: transpose the "
+            "windows to (N, OH, OW, K, K, C) before reshape",
+            channels_first,
+            (PLAIN, STRIDE, PAD),
+        ),
+        Mistake(
+            "you exchange the rows and columns of the kernel",
+            rows_and_columns,
+            (PLAIN, STRIDE, PAD),
+        ),
+        Mistake("you move the kernel by one pixel, whatever the stride", without_stride, (STRIDE,)),
+        Mistake("your padding is missing", without_padding, (PAD,)),
+        Mistake(
+            "you pad the bottom and the right only; the zeros belong on all four sides",
+            padded_at_the_end,
+            (PAD,),
+        ),
+        Mistake(
+            "your result is float64: give np.zeros and np.empty the type of x",
+            in_float64,
+            (PLAIN, STRIDE, PAD, ONE_PIXEL),
+        ),
+    ),
+)
+
+# ---- weight_gradient(x, dy, kernel, stride) ----
+
+SEVERAL, APART, ONE = "several images", "stride 2 and more", "one image, one position"
+
+
+def weight_gradient(x, dy, kernel, stride):
+    w = np.zeros((kernel, kernel, x.shape[-1], dy.shape[-1]), x.dtype)
+    return conv_backward(x, w, dy, stride)[1]
+
+
+def gradients(random, shape, kernel, outputs, stride):
+    """x, dy, kernel, stride. shape: (N, H, W, C)"""
+    positions = [output_size(size, kernel, stride, 0) for size in shape[1:3]]
+    return whole(random, *shape), whole(random, shape[0], *positions, outputs), kernel, stride
+
+
+def several_images(random):
+    return [gradients(random, (3, 5, 6, 2), 3, 4, 1), gradients(random, (2, 4, 3, 1), 2, 2, 1)]
+
+
+def apart(random):
+    return [gradients(random, (2, 7, 9, 2), 3, 3, 2), gradients(random, (3, 8, 6, 2), 2, 2, 3)]
+
+
+def one_position(random):
+    return [gradients(random, (1, 3, 3, 2), 3, 4, 1)]
+
+
+def mean_over_images(x, dy, kernel, stride):
+    return weight_gradient(x, dy, kernel, stride) / len(x)
+
+
+def first_image(x, dy, kernel, stride):
+    return weight_gradient(x[:1], dy[:1], kernel, stride)
+
+
+def gradient_without_stride(x, dy, kernel, stride):
+    rows, columns = dy.shape[1:3]
+    return weight_gradient(x[:, : rows + kernel - 1, : columns + kernel - 1], dy, kernel, 1)
+
+
+def gradient_channels_first(x, dy, kernel, stride):
+    rows = windows(x, kernel, stride).reshape(-1, kernel * kernel * x.shape[-1])
+    product = rows.T @ dy.reshape(-1, dy.shape[-1])
+    return product.reshape(kernel, kernel, x.shape[-1], dy.shape[-1])
+
+
+def gradient_as_a_matrix(x, dy, kernel, stride):
+    return weight_gradient(x, dy, kernel, stride).reshape(-1, dy.shape[-1])
+
+
+WEIGHT_GRADIENT = Exercise(
+    "weight_gradient",
+    weight_gradient,
+    (Part(SEVERAL, 3, several_images), Part(APART, 1, apart), Part(ONE, 1, one_position)),
+    (
+        Mistake(
+            "you return the mean over the images; dw = x' dy is the sum over all rows",
+            mean_over_images,
+            (SEVERAL, APART),
+        ),
+        Mistake("you use the first image only", first_image, (SEVERAL, APART)),
+        Mistake(
+            "you move the kernel by one pixel, whatever the stride",
+            gradient_without_stride,
+            (APART,),
+        ),
+        Mistake(
+            "your rows have the channels before the pixels; the gradient's shape is (K, K, C, O)",
+            gradient_channels_first,
+            (SEVERAL, APART, ONE),
+        ),
+        Mistake(
+            "you return the matrix (K*K*C, O); wanted the shape of the weights, (K, K, C, O)",
+            gradient_as_a_matrix,
+            (SEVERAL, APART, ONE),
+        ),
+    ),
+)
+
+# ---- ready_order(weight_s, input_s) ----
+
+LAYERS, FEW = "several layers", "no layer, one layer"
+
+
+def ready_order(weight_s, input_s):
+    pairs = list(zip(weight_s, input_s))[::-1]
+    before_s = accumulate([weight + inputs for weight, inputs in pairs], initial=0.0)
+    last = len(pairs) - 1
+    return [(last - i, s + pairs[i][0]) for i, s in zip(range(len(pairs)), before_s)]
+
+
+def first_layer_first(weight_s, input_s):
+    times = ready_order(weight_s[::-1], input_s[::-1])
+    return [(len(times) - 1 - layer, s) for layer, s in times]
+
+
+def sorted_by_layer(weight_s, input_s):
+    return ready_order(weight_s, input_s)[::-1]
+
+
+def after_its_layer(weight_s, input_s):
+    return [(layer, s + input_s[layer]) for layer, s in ready_order(weight_s, input_s)]
+
+
+def weight_products_only(weight_s, input_s):
+    return ready_order(weight_s, [0.0] * len(input_s))
+
+
+def before_its_product(weight_s, input_s):
+    return [(layer, s - weight_s[layer]) for layer, s in ready_order(weight_s, input_s)]
+
+
+def layers(random):
+    weight_s, input_s = (random.integers(1, 40, (2, 5)) / 8).tolist()
+    return [([1.0, 2.0, 0.5], [0.25, 3.0, 1.0]), (weight_s, input_s)]
+
+
+READY = Exercise(
+    "ready_order",
+    ready_order,
+    (
+        Part(LAYERS, 3, layers),
+        Part(FEW, 1, lambda random: [([], []), ([2.0], [0.5])]),
+    ),
+    (
+        Mistake(
+            "you start with the first layer; backward goes from the last layer to the first",
+            first_layer_first,
+            (LAYERS,),
+        ),
+        Mistake(
+            "your list is in the order of the layers; wanted the order in which they are ready",
+            sorted_by_layer,
+            (LAYERS,),
+        ),
+        Mistake(
+            "a gradient is ready after its own weight product; it need not wait for the gradient "
+            "of the layer's input",
+            after_its_layer,
+            (LAYERS, FEW),
+        ),
+        Mistake(
+            "your later layers take too little time: each computes the gradient of its input too",
+            weight_products_only,
+            (LAYERS,),
+        ),
+        Mistake(
+            "a gradient is not ready before its own weight product has ended",
+            before_its_product,
+            (LAYERS, FEW),
+        ),
+    ),
+)
+
+EXERCISES = (SIZE, CONVOLUTION, WEIGHT_GRADIENT, READY)

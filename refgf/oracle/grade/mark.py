@@ -1,0 +1,31 @@
+"""An exercise's marks: the points of its parts, and why some are lost."""
+
+from dataclasses import dataclass, field
+
+NOT_JUDGED = "not judged"  # because the exercise has failed before
+
+
+@dataclass
+class PartMark:
+    """A part's points, and why some are lost."""
+
+    what: str
+    points: int
+    of: int
+    sentence: str = ""
+
+
+@dataclass
+class Mark:
+    """An exercise's points: those of its parts."""
+
+    name: str
+    parts: list[PartMark] = field(default_factory=list)
+
+    @property
+    def points(self) -> int:
+        return sum(part.points for part in self.parts)
+
+    @property
+    def of(self) -> int:
+        return sum(part.of for part in self.parts)

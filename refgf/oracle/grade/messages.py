@@ -1,0 +1,123 @@
+"""Marks for functions that communicate: values, bits, schedule, messages, bytes, each apart."""
+
+import numpy as np
+
+from refgf.oracle.definitions import exact_sum, same_bits, summation_bound
+from refgf.oracle.grade.exercise import Collective, Mistake, copied
+from refgf.oracle.grade.mark import NOT_JUDGED, Mark, PartMark
+from refgf.oracle.grade.sandbox import Sandbox
+from refgf.oracle.grade.student_process import decoded, encoded
+from refgf.oracle.judge import ranks
+from refgf.oracle.judge.orders import candidates
+
+
+def mark_collective(sandbox: Sandbox, exercise: Collective, seeds: list[int]) -> Mark:
+    """Marks for values, bits, schedule, messages and bytes, each for all cases."""
+    failures = dict.fromkeys(exercise.scores, "")
+    runs = []
+    for seed in seeds:
+        for p, n in exercise.shapes:
+            random = np.random.default_rng([seed, p, n])
+            xs = [random.standard_normal(n).astype(np.float32) for _ in range(p)]
+            answer = sandbox.ask({"collective": exercise.name, "xs": encoded(xs)})
+            if "error" in answer:
+                lost = dict.fromkeys(exercise.scores, NOT_JUDGED)
+                lost[next(iter(lost))] = f"{answer['error']}, for p = {p}, n = {n}"
+                return _collective_mark(exercise, lost)
+            results, sends = decoded(answer["xs"]), answer["sends"]
+            runs.append((xs, results, sends))
+            for what, failure in judged(exercise, xs, results, sends, answer).items():
+                if failure and what in failures and not failures[what]:
+                    failures[what] = f"{failure}, for p = {p}, n = {n}"
+    named = typical_collective(exercise, runs) if any(failures.values()) else ""
+    if named:
+        first = next(what for what, failure in failures.items() if failure)
+        failures[first] = f"{named}: {failures[first]}"
+    return _collective_mark(exercise, failures)
+
+
+def _collective_mark(exercise: Collective, failures: dict[str, str]) -> Mark:
+    parts = [
+        PartMark(what, 0 if failures[what] else points, points, failures[what])
+        for what, points in exercise.scores.items()
+    ]
+    return Mark(exercise.name, parts)
+
+
+def judged(exercise: Collective, xs, results, sends, answer: dict) -> dict[str, str]:
+    """{what: "" or the first failure} of one run."""
+    wanted = exercise.reference(copied(xs))
+    p, n = len(xs), xs[0].size
+    found = {"values": values(xs, results, answer), "bits": bits(xs, results, wanted)}
+    return found | traffic(exercise, sends, n, p, xs[0].itemsize)
+
+
+def values(xs, results, answer: dict) -> str:
+    """The sum, to within any order of adding p numbers."""
+    exact, bound = exact_sum(xs), summation_bound(xs)
+    for rank, result in enumerate(results):
+        wrong = np.flatnonzero(~(np.abs(result - exact) <= bound))
+        if len(wrong):
+            i = int(wrong[0])
+            numbers = f"got {result[i].item()!r}; the sum is {exact[i].item()!r}"
+            text = f"rank {rank}, element {i}: {numbers}"
+            unchanged = all(same_bits(x, result) for x, result in zip(xs, results))
+            if unchanged and answer.get("returned") is not None:
+                return f"it returns the sum; wanted x changed in place (x[...] = total): {text}"
+            if unchanged:
+                return f"x is unchanged: write into it (x += other, not x = x + other): {text}"
+            return text
+    return ""
+
+
+def bits(xs, results, wanted) -> str:
+    """The wanted bits on every rank; otherwise the order of summation that gives the result."""
+    for rank, result in enumerate(results):
+        wrong = np.flatnonzero(result.view(np.uint32) != wanted[rank].view(np.uint32))
+        if len(wrong):
+            i = int(wrong[0])
+            orders = [name for name, total in candidates(xs, wires=()) if same_bits(total, result)]
+            looks = f"; looks like: {orders[0]}" if orders else ""
+            numbers = f"got {result[i].item()!r}; wanted {wanted[rank][i].item()!r}"
+            return f"rank {rank}, element {i}: {numbers}{looks}"
+    return ""
+
+
+def traffic(exercise: Collective, sends, n: int, p: int, itemsize: int) -> dict[str, str]:
+    """Which slice to which rank in which order, how many messages, how many bytes."""
+    found = {"schedule": "", "messages": "", "bytes": ""}
+    for rank, mine in enumerate(sends):
+        wanted = exercise.sends(n, p, rank)
+        nbytes = sum(message[2] for message in mine)
+        wanted_bytes = itemsize * sum(stop - start for _, start, stop in wanted)
+        if len(mine) != len(wanted) and not found["messages"]:
+            found["messages"] = f"rank {rank} sends {len(mine)} messages; wanted {len(wanted)}"
+        if nbytes != wanted_bytes and not found["bytes"]:
+            found["bytes"] = f"rank {rank} sends {nbytes} bytes; wanted {wanted_bytes}"
+        for t, ((peer, count, _, offset), (to, start, stop)) in enumerate(zip(mine, wanted)):
+            right = (peer, count) == (to, stop - start) and (not count or offset in (None, start))
+            if not right and not found["schedule"]:
+                found["schedule"] = (
+                    f"rank {rank}, message {t}: elements {offset}..{(offset or 0) + count} to rank "
+                    f"{peer}; wanted {start}..{stop} to rank {to}"
+                )
+        if len(mine) != len(wanted) and not found["schedule"]:
+            found["schedule"] = found["messages"]
+    return found
+
+
+def typical_collective(exercise: Collective, runs: list) -> str:
+    """The sentence of the mistake that gives the same results and messages in all runs."""
+    for mistake in exercise.mistakes:
+        if all(_same_run(mistake, *run) for run in runs):
+            return mistake.sentence
+    return ""
+
+
+def _same_run(mistake: Mistake, xs, results, sends) -> bool:
+    comms, failure = ranks.run(copied(xs), mistake.function)
+    if failure:
+        return False
+    theirs = [[list(send) for send in comm.sends] for comm in comms]
+    mine = [[list(send) for send in rank] for rank in sends]
+    return theirs == mine and all(same_bits(c.x, r) for c, r in zip(comms, results))

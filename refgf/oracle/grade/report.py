@@ -1,0 +1,50 @@
+"""Marks as text for the student, as JSON, and as CSV for a class."""
+
+import csv
+import io
+import textwrap
+from dataclasses import asdict
+
+from refgf.oracle.grade.mark import NOT_JUDGED, Mark
+
+COLUMNS = 100
+
+
+def totals(marks: list[Mark]) -> tuple[int, int]:
+    """(points, of how many)"""
+    return sum(mark.points for mark in marks), sum(mark.of for mark in marks)
+
+
+def as_text(marks: list[Mark]) -> str:
+    """One line a part; sentences under those that lost points."""
+    lines = []
+    for mark in marks:
+        lines.append(f"{mark.name}: {mark.points} of {mark.of} points")
+        for part in mark.parts:
+            sign = "ok  " if part.points == part.of else "lost"
+            why = f" ({NOT_JUDGED})" * (part.sentence == NOT_JUDGED)
+            lines.append(f"  {sign} {part.points}/{part.of}  {part.what}{why}")
+            if part.sentence not in ("", NOT_JUDGED):
+                lines += textwrap.wrap(
+                    part.sentence, COLUMNS, initial_indent=12 * " ", subsequent_indent=12 * " "
+                )
+    points, of = totals(marks)
+    return "\n".join([*lines, f"{points} of {of} points ({points / of:.0%})"])
+
+
+def as_data(marks: list[Mark], lesson: str, file: str) -> dict:
+    """The same for programs."""
+    points, of = totals(marks)
+    exercises = [asdict(mark) | {"points": mark.points, "of": mark.of} for mark in marks]
+    return {"lesson": lesson, "file": file, "points": points, "of": of, "exercises": exercises}
+
+
+def as_csv(rows: list[tuple[str, list[Mark]]]) -> str:
+    """A line a file: name, total, and the points of each exercise."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    names = [mark.name for mark in rows[0][1]] if rows else []
+    writer.writerow(["file", "points", "of", *names])
+    for file, marks in rows:
+        writer.writerow([file, *totals(marks), *(mark.points for mark in marks)])
+    return out.getvalue()

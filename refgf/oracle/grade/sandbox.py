@@ -1,0 +1,113 @@
+"""A student's file in a process of its own: limits on time and memory, no network, no answers.
+
+    with Sandbox("01.py") as sandbox:
+        sandbox.ask({"call": "slices", "arguments": [10, 3]})    {"result": ...} or {"error": ...}
+
+The process never learns what was wanted, so it cannot write its own marks. One that ends or takes
+too long is ended with all its children, and the next request starts another.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from refgf.oracle.judge import ranks
+
+HERE = Path(__file__).resolve().parent
+SECONDS, START_S = 8.0, 20.0  # for a request; for starting and importing, which the first one pays
+BYTES = 2 << 30
+LONGEST = 64 << 20  # bytes of an answer
+
+
+class Sandbox:
+    """allowed: modules of refgf that the exercise may import."""
+
+    def __init__(self, file: str | Path, allowed: tuple[str, ...] = (), seconds: float = SECONDS):
+        self.file, self.allowed, self.seconds = Path(file).resolve(), allowed, seconds
+        self.process = None
+
+    def __enter__(self) -> "Sandbox":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def ask(self, request: dict) -> dict:
+        """The process's answer, or {"error": why there is none}."""
+        limit_s, number = self.seconds, secrets.token_hex(8)
+        if self.process is None:
+            self._start()
+            limit_s += START_S
+        try:
+            self.socket.settimeout(limit_s)
+            self.socket.sendall(json.dumps(request | {"id": number}).encode() + b"\n")
+            line = self._line(time.monotonic() + limit_s)
+        except TimeoutError:
+            self.close()
+            return {"error": f"did not end within {self.seconds:g} s"}
+        except ConnectionError:
+            line = b""
+        if not line:
+            error = self._ended()
+            self.close()
+            return {"error": error}
+        try:
+            answer = json.loads(line)
+            if answer.pop("id") == number:
+                return answer
+        except (ValueError, LookupError, AttributeError, TypeError):
+            pass
+        self.close()
+        return {"error": "wrote into the connection of its judge"}
+
+    def close(self) -> None:
+        """End the process and its children."""
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.socket.close()
+            self.process = None
+
+    def _start(self) -> None:
+        self.socket, remote = socket.socketpair()
+        arguments = [str(remote.fileno()), str(self.file), ranks.__file__]
+        limits = [str(self.seconds * 20), str(BYTES)]
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "student_process.py"), *arguments, *limits, *self.allowed],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self.file.parent,
+            env={"OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+            pass_fds=[remote.fileno()],
+            start_new_session=True,
+        )
+        remote.close()
+
+    def _line(self, stop_s: float) -> bytes:
+        """One line, or b"" at its end. TimeoutError after stop_s; too long a line ends it."""
+        found = bytearray()
+        while not found.endswith(b"\n"):
+            left_s = stop_s - time.monotonic()
+            if left_s <= 0 or len(found) > LONGEST:
+                raise TimeoutError
+            self.socket.settimeout(left_s)
+            more = self.socket.recv(1 << 20)
+            if not more:
+                return b""
+            found += more
+        return bytes(found)
+
+    def _ended(self) -> str:
+        code = self.process.wait(5)
+        if code < 0:
+            return f"its process ended with {signal.Signals(-code).name}"
+        return f"ended its process with exit code {code} (os._exit?)"

@@ -1,0 +1,213 @@
+"""The process of a student's file. It is started as a script and imports nothing of refgf.
+
+    python student_process.py FD FILE RANKS_PY SECONDS BYTES ALLOWED...
+
+Over the socket FD it reads one request a line and answers with one line, both JSON (`encoded`):
+unlike a pickle, an answer can run nothing in the process that reads it.
+
+    {"call": name, "arguments": [...]}   ->  {"result": ...} or {"error": sentence}
+    {"collective": name, "xs": [...]}    ->  {"xs", "sends", "returned"} or {"error": sentence}
+
+An audit hook refuses what an exercise does not need: refgf (except ALLOWED modules), other
+processes, sockets, writing files, reading the answers. Python code cannot remove such a hook.
+"""
+
+import base64
+import importlib.util
+import json
+import os
+import socket
+import sys
+import traceback
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+REFUSED = {
+    *("socket.connect", "socket.bind", "socket.getaddrinfo", "subprocess.Popen", "pty.spawn"),
+    *("os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.kill"),
+    *("os.killpg", "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.chmod", "os.chown"),
+    *("os.symlink", "os.link", "os.putenv", "shutil.rmtree", "ctypes.dlopen", "sys.addaudithook"),
+}
+
+
+def encoded(value: Any) -> Any:
+    """Nested lists, tuples, dicts, numbers, texts and arrays of numbers as JSON's types."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind not in "biuf":
+            raise TypeError(f"an array of {value.dtype}; wanted numbers")
+        data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
+        return {"array": data, "dtype": value.dtype.name, "shape": list(value.shape)}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple):
+        return [encoded(item) for item in value]
+    if isinstance(value, dict):
+        return {"dict": [[encoded(key), encoded(item)] for key, item in value.items()]}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"{type(value).__name__}; wanted numbers, arrays, lists, tuples or None")
+
+
+def decoded(value: Any) -> Any:
+    """The inverse of `encoded`; tuples come back as lists."""
+    if isinstance(value, list):
+        return [decoded(item) for item in value]
+    if isinstance(value, dict) and "array" in value:
+        data = base64.b64decode(value["array"])
+        return np.frombuffer(data, value["dtype"]).reshape(value["shape"]).copy()
+    if isinstance(value, dict):
+        return {decoded(key): decoded(item) for key, item in value["dict"]}
+    return value
+
+
+def limit(seconds: float, nbytes: int) -> None:
+    """Processor time, memory, and no files. Where the system has no such limits, none."""
+    try:
+        import resource
+    except ImportError:
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (nbytes, nbytes))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 1))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def guard(file: str, project: str, allowed: list[str]) -> None:
+    """Refuse from now on what an exercise does not need. project: the folder with the answers."""
+
+    def hook(event: str, arguments: tuple) -> None:
+        if event == "import":
+            name = str(arguments[0])
+            if name.split(".")[0] in ("refgf", "lab", "kit") and not permitted(name, allowed):
+                raise PermissionError(f"this exercise may not import {name}")
+        elif event in REFUSED:
+            raise PermissionError(f"an exercise may not use {event}")
+        elif event == "open":
+            refuse_file(file, project, allowed, *arguments[:3])
+
+    sys.addaudithook(hook)
+
+
+def permitted(name: str, allowed: list[str]) -> bool:
+    """Is it an allowed module, in one, or a package of one?"""
+    pairs = [(f"{name}.", f"{module}.") for module in allowed]
+    return any(a.startswith(b) or b.startswith(a) for a, b in pairs)
+
+
+def refuse_file(student: str, project: str, allowed: list[str], path, mode, flags) -> None:
+    """Nothing may be written. Of the project, only the student's file and ALLOWED may be read."""
+    if isinstance(path, int):
+        return
+    name = os.path.realpath(os.fsdecode(path))
+    writes = bool((flags or 0) & (os.O_WRONLY | os.O_RDWR)) or any(c in str(mode) for c in "wax+")
+    if writes and name != os.devnull:
+        raise PermissionError(f"an exercise may not write {os.fsdecode(path)}")
+    if name.startswith("/proc/"):  # the judge's memory and command line
+        raise PermissionError(f"an exercise may not read {os.fsdecode(path)}")
+    inside = name.startswith(project + os.sep) and "site-packages" not in name
+    if name != student and inside and not permitted(module_name(name, project), allowed):
+        raise PermissionError(f"an exercise may not read {os.fsdecode(path)}")
+
+
+def module_name(path: str, project: str) -> str:
+    """project/refgf/comm/__pycache__/ring.cpython-311.pyc -> refgf.comm.ring"""
+    parts = [part for part in os.path.relpath(path, project).split(os.sep) if part != "__pycache__"]
+    parts[-1] = parts[-1].split(".")[0]
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def load(path: str) -> ModuleType:
+    """A Python file as a module."""
+    spec = importlib.util.spec_from_file_location(
+        "student_" + os.path.basename(path).removesuffix(".py"), path
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def sentence(error: BaseException, file: str) -> str:
+    """What was raised, and on which line of the student's file."""
+    if isinstance(error, NotImplementedError):
+        return "not written yet"
+    if isinstance(error, MemoryError):
+        return f"ran out of memory{line_of(error, file)}"
+    if isinstance(error, SystemExit):
+        return f"called sys.exit{line_of(error, file)}"
+    text = error.msg if isinstance(error, SyntaxError) else str(error)[:200]
+    text = text.encode(errors="replace").decode()  # a lone surrogate cannot be printed
+    return f"raised {type(error).__name__}: {text}{line_of(error, file)}"
+
+
+def line_of(error: BaseException, file: str) -> str:
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return f" (line {error.lineno})"
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+    return f" (line {lines[-1]})" if lines else ""
+
+
+def answer(module: Any, ranks: ModuleType, request: dict, file: str) -> dict:
+    """The answer to one request."""
+    name = request.get("call") or request["collective"]
+    function = getattr(module, name, None)
+    if not callable(function):
+        return {"error": f"absent: the file has no function {name}"}
+    try:
+        if "call" in request:
+            result = function(*decoded(request["arguments"]))
+            try:
+                return {"result": encoded(result)}
+            except TypeError as error:
+                return {"error": f"returned {error}"}
+        xs, results, failures = decoded(request["xs"]), {}, []
+
+        def body(comm, x) -> None:
+            try:
+                results[comm.Get_rank()] = function(comm, x)
+            except BaseException as error:
+                if not isinstance(error, ranks.AllRanksBlocked):
+                    where = f"rank {comm.Get_rank()} {sentence(error, file)}"
+                    failures.append(
+                        where if where[-15:] != "not written yet" else "not written yet"
+                    )
+                raise
+
+        comms, failure = ranks.run(xs, body, timeout_s=5.0)
+        if failure:
+            return {"error": failures[0] if failures else failure}
+        returned = results.get(0)
+        returned = encoded(returned) if isinstance(returned, np.ndarray) else None
+        sends = [comm.sends for comm in comms]
+        return {"xs": encoded([comm.x for comm in comms]), "sends": sends, "returned": returned}
+    except BaseException as error:  # noqa: BLE001  students' code may raise anything
+        return {"error": sentence(error, file)}
+
+
+def main() -> None:
+    fd, file, ranks_py, seconds, nbytes, *allowed = sys.argv[1:]
+    sys.argv[1:] = []
+    ranks = load(ranks_py)
+    connection = socket.socket(fileno=int(fd))
+    stream = connection.makefile("rwb")
+    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+    os.dup2(1, 2)
+    limit(float(seconds), int(nbytes))
+    project = os.path.abspath(os.path.join(os.path.dirname(__file__), *3 * [os.pardir]))
+    guard(file, project, allowed)
+    module, failure = None, None
+    try:
+        np.seterr(all="ignore")
+        module = load(file)
+    except BaseException as error:  # noqa: BLE001
+        failure = {"error": f"cannot be imported: it {sentence(error, file)}"}
+    for line in stream:
+        request = json.loads(line)
+        found = failure or answer(module, ranks, request, file)
+        stream.write(json.dumps(found | {"id": request["id"]}).encode() + b"\n")
+        stream.flush()
+
+
+if __name__ == "__main__":
+    main()

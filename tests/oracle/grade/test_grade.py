@@ -1,0 +1,211 @@
+"""Marking foreign code: it cannot cheat, hang or write its marks; each failure has a sentence."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from refgf.oracle.grade import marking, report
+from refgf.oracle.grade.difference import difference
+from refgf.oracle.grade.sandbox import Sandbox
+from refgf.oracle.grade.student_process import decoded, encoded
+
+ROOT = Path(__file__).resolve().parents[3]
+STARTER = ROOT / "lessons" / "student" / "01.py"
+ANSWERS = ROOT / "lessons" / "teaching" / "answers" / "01.py"
+QUICK_S = 20
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", "refgf.oracle", "grade", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
+
+
+def graded(tmp_path, code, before=True):
+    """The marks by name of the answers with this code behind (or in front of) them."""
+    file, answers = tmp_path / "mine.py", ANSWERS.read_text()
+    file.write_text(answers + code if before else code + answers)
+    began_s = time.monotonic()
+    marks = {mark.name: mark for mark in marking.grade(file, "01")}
+    assert time.monotonic() - began_s < QUICK_S
+    return marks
+
+
+BODY = "\ndef ring_cost(n, p, rank):\n    {}\n"
+ATTACKS = {
+    "an endless loop": ("while True: pass", "did not end within 8 s"),
+    "an exit": ("import os; os._exit(0)", "ended its process with exit code 0"),
+    "sys.exit": ("raise SystemExit(0)", "called sys.exit"),
+    "the answers imported": (
+        "from refgf.oracle.definitions import ring_traffic; return ring_traffic(n, p, rank)",
+        "may not import refgf",
+    ),
+    "the answers read": (
+        f"return eval(open({str(ROOT / 'refgf/oracle/definitions/ring.py')!r}).read())",
+        "may not read",
+    ),
+    "the judge's memory read": (
+        "import os; open(f'/proc/{os.getppid()}/environ').read(); return 1, 1",
+        "may not read /proc/",
+    ),
+    "10 GB of memory": ("x = np.ones(10 * 2**27); return 1, 1", "ran out of memory"),
+    "a file written": ("open('marks.json', 'w'); return 1, 1", "may not write marks.json"),
+    "another process": ("import os; os.system('true'); return 1, 1", "may not use os.system"),
+    "the network": (
+        "import socket; socket.create_connection(('127.0.0.1', 9)); return 1, 1",
+        "may not use socket",
+    ),
+    "its judge killed": ("import os; os.kill(os.getppid(), 9); return 1, 1", "may not use os.kill"),
+    "a crash": ("import os; os.abort()", "its process ended with SIGABRT"),
+}
+
+
+@pytest.mark.parametrize("body, sentence", ATTACKS.values(), ids=ATTACKS)
+def test_an_attack_costs_its_exercise_only(tmp_path, body, sentence):
+    marks = graded(tmp_path, BODY.format(body))
+    cost = marks.pop("ring_cost")
+    assert cost.points == 0 and sentence in cost.parts[0].sentence, cost
+    assert all(mark.points == mark.of for mark in marks.values()), marks
+    assert not list(tmp_path.glob("marks*"))
+
+
+def test_the_answers_imported_at_the_top(tmp_path):
+    marks = graded(tmp_path, "from refgf.oracle.definitions import *\n", before=False)
+    assert not any(mark.points for mark in marks.values())
+    sentence = marks["slices"].parts[0].sentence
+    assert "may not import refgf.oracle" in sentence and "(line 1)" in sentence
+
+
+def test_forged_output(tmp_path):
+    """What a file prints, and what it writes into every open descriptor, is no verdict."""
+    forge = """
+import os
+line = b'{"result": [6, 12]}\\n'
+for fd in range(3, 20):
+    try:
+        os.write(fd, line)
+    except OSError:
+        pass
+print("19 of 19 points")
+return 0, 0
+"""
+    marks = graded(tmp_path, BODY.format(forge.strip().replace("\n", "\n    ")))
+    assert marks["ring_cost"].points == 0
+
+
+FAILURES = {
+    "no function": ("\ndel ring_cost\n", "absent: the file has no function ring_cost"),
+    "an exception": (
+        BODY.format("return 1 / (n - n)"),
+        "raised ZeroDivisionError: division by zero",
+    ),
+    "an exception that cannot be printed": (
+        BODY.format("raise ValueError(chr(0xD800))"),
+        "raised ValueError: ?",
+    ),
+    "text": (BODY.format("return 'six'"), "got 'six'; wanted [4, 16]"),
+    "nothing": (BODY.format("n += 1"), "got None; wanted [4, 16]"),
+    "a set": (BODY.format("return {1}"), "returned set; wanted numbers"),
+    "too many arguments": (
+        "\ndef ring_cost(n):\n    return n\n",
+        "raised TypeError: ring_cost() takes",
+    ),
+}
+
+
+@pytest.mark.parametrize("code, sentence", FAILURES.values(), ids=FAILURES)
+def test_a_failure_has_a_sentence(tmp_path, code, sentence):
+    cost = graded(tmp_path, code)["ring_cost"]
+    assert cost.points == 0 and sentence in cost.parts[0].sentence, cost
+    if "raised Zero" in sentence:
+        assert f"(line {len(ANSWERS.read_text().splitlines()) + 3})" in cost.parts[0].sentence
+
+
+def test_a_syntax_error_names_its_line(tmp_path):
+    marks = graded(tmp_path, "\ndef f(:\n")
+    assert "SyntaxError" in marks["slices"].parts[0].sentence
+    assert (
+        f"(line {len(ANSWERS.read_text().splitlines()) + 2})" in marks["slices"].parts[0].sentence
+    )
+
+
+def test_a_sum_that_is_returned_gets_a_hint(tmp_path):
+    code = "\ndef allreduce(comm, x):\n    return x + 1\n"
+    values = graded(tmp_path, code)["allreduce"].parts[0]
+    assert "it returns the sum; wanted x changed in place" in values.sentence
+
+
+def test_a_deadlock_names_the_ranks(tmp_path):
+    code = "\ndef allreduce(comm, x):\n    comm.Recv(x, (comm.Get_rank() + 1) % comm.Get_size())\n"
+    values = graded(tmp_path, code)["allreduce"].parts[0]
+    assert "deadlock: rank 0 waits to receive from rank" in values.sentence
+
+
+def test_the_same_marks_twice(tmp_path):
+    code = BODY.format("return 2 * (p - 1), n")
+    first, second = graded(tmp_path, code), graded(tmp_path, code)
+    assert first == second and report.as_text(list(first.values()))
+
+
+def test_a_teachers_seed_judges_other_cases(tmp_path):
+    """A table of the public cases' answers gets the public marks only."""
+    asked = tmp_path / "mine.py"
+    part = marking.exercises_of("01").SLICES.parts[0]
+    cases = [(int(n), int(p)) for n, p in part.cases(marking.source(marking.PUBLIC_SEED, part))]
+    table = {(n, p): [(i * (n // p), (i + 1) * (n // p)) for i in range(p)] for n, p in cases}
+    asked.write_text(f"TABLE = {table}\ndef slices(n, p):\n    return TABLE.get((n, p), [])\n")
+    public, hidden = (marking.grade(asked, "01", seed)[0].parts[0] for seed in (None, 7))
+    assert public.points == 1 and hidden.points == 0
+
+
+def test_the_command(tmp_path):
+    starter, answers = run(1, STARTER), run("01_ring_allreduce", ANSWERS)
+    assert starter.returncode == 1 and "3 of 19 points (16%)" in starter.stdout
+    assert answers.returncode == 0 and "19 of 19 points (100%)" in answers.stdout
+    assert max(map(len, (starter.stdout + answers.stdout).splitlines())) <= 100
+    both = run("01", STARTER, ANSWERS, "--csv", tmp_path / "c.csv", "--json", tmp_path / "j.json")
+    lines = (tmp_path / "c.csv").read_text().splitlines()
+    assert lines[0] == "file,points,of,slices,ring_cost,allreduce,ring_seconds"
+    assert lines[1:] == [f"{STARTER},3,19,3,0,0,0", f"{ANSWERS},19,19,3,5,8,3"] and both.returncode
+    first, _ = json.loads((tmp_path / "j.json").read_text())
+    assert first["points"] == 3 and first["exercises"][1]["parts"][0]["sentence"]
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        (("99", STARTER), "got lesson '99'; wanted one of"),
+        (("01", "nowhere.py"), "got nowhere.py, which is not a file"),
+        (("01", STARTER, "--csv", "/nowhere/c.csv"), "wanted a file in an existing"),
+    ],
+)
+def test_wrong_arguments(arguments, sentence):
+    job = run(*arguments)
+    assert job.returncode == 2 and sentence in job.stderr and not job.stdout
+
+
+@pytest.mark.parametrize("value", [1, 1.5, "a", None, True, [1, [2.0]], {"a": 1}, {1: [None]}])
+def test_values_survive_the_connection(value):
+    assert decoded(json.loads(json.dumps(encoded(value)))) == value
+
+
+def test_what_is_different():
+    assert difference([1, 2], [1, 2]) == "" and difference(1.0, 1) == difference(1, 1.0) == ""
+    assert difference(True, 1) != "" and difference([1], [1, 2]) != ""
+    two = np.array([np.nan, 1.0])
+    assert difference(two, two.copy(), relative=0.1) == "" == difference(two, two.copy())
+    assert difference(two, np.array([1.0, 1.0]), relative=0.1) != ""
+    assert difference(1.1, 1.0, relative=0.2) == "" and difference(float("nan"), float("nan")) == ""
+
+
+def test_a_sandbox_that_ended_starts_again(tmp_path):
+    file = tmp_path / "f.py"
+    file.write_text("import os\ndef f(x):\n    return x if x else os._exit(3)\n")
+    with Sandbox(file) as sandbox:
+        assert sandbox.ask({"call": "f", "arguments": [1]}) == {"result": 1}
+        assert "exit code 3" in sandbox.ask({"call": "f", "arguments": [0]})["error"]
+        assert sandbox.ask({"call": "f", "arguments": [2]}) == {"result": 2}
