@@ -1,0 +1,38 @@
+"""python -m refgf.course: a lesson's exercises as a package for a platform."""
+
+import argparse
+import sys
+
+from refgf.course.build import build
+from refgf.course.platforms import PLATFORMS
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="python -m refgf.course", description=__doc__)
+    commands = top.add_subparsers(required=True)
+    about = "write starter/ for students, autograder/ for the platform, instructor/ for the teacher"
+    sub = commands.add_parser("build", help=about, description=about)
+    sub.add_argument("lesson", help="its number: 01")
+    sub.add_argument("--for", dest="platform", choices=PLATFORMS, required=True)
+    about = "of the hidden cases; without it one is drawn and written to instructor/"
+    sub.add_argument("--seed", type=int, help=about)
+    sub.add_argument("--output", metavar="DIR", help="default: course-LESSON-PLATFORM")
+    return top
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    try:
+        folder = build(options.lesson, options.platform, options.seed, options.output)
+    except (ValueError, OSError) as error:
+        print(f"refgf.course: {error}", file=sys.stderr)
+        return 2
+    print(
+        f"{folder}: starter/ for students, autograder/ for {options.platform}, instructor/ for you"
+    )
+    print(f"next: {folder / 'instructor' / 'README.md'} says how to install it")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

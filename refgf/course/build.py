@@ -1,0 +1,133 @@
+"""A folder with a lesson's exercises for a platform: starter/, autograder/, instructor/."""
+
+import io
+import json
+import secrets
+import zipfile
+from pathlib import Path
+
+from refgf.course.autograder.submission import marks_of_file
+from refgf.course.bundle import ROOT, closure
+from refgf.course.instructor import page
+from refgf.course.lesson import LessonFiles, lesson_files
+from refgf.course.platforms import PLATFORMS
+from refgf.oracle.grade.report import totals
+
+MADE = ".refgf-course"  # lists the files of a build, so that the next one may replace them
+SCRIPTS = ("setup.sh", "run_autograder")
+
+STARTER = """# {title}
+
+Fill in the functions of `{number}.py` and submit this file. Exercise 1 is done, as an example. You
+need Python 3.11 or newer and NumPy.
+
+To mark yourself, in a checkout of refgf:
+
+    python -m refgf.oracle grade {number} {number}.py
+
+It says which points you get and what is wrong. The marks that count use further cases, which are
+not public, so a function must be right for any arguments.
+{words}"""
+
+
+def build(lesson: str, platform: str, seed: int | None, folder: str | None) -> Path:
+    """Write the three parts. seed: of the hidden cases, None to draw one. Returns the folder.
+
+    ValueError for an unknown lesson, a negative seed, and a folder that no build has made.
+    """
+    found = lesson_files(lesson)
+    if seed is None:
+        seed = secrets.randbelow(9 * 10**8) + 10**8
+    if seed < 0:
+        raise ValueError(f"build: got --seed {seed}; wanted 0 or more; next: --seed {-seed}")
+    target = Path(folder or f"course-{found.number}-{platform}")
+    remove_earlier_build(target)
+    written = {
+        **{f"starter/{name}": data for name, data in starter(found).items()},
+        **{f"autograder/{name}": data for name, data in autograder(found, platform, seed).items()},
+        **{f"instructor/{name}": data for name, data in instructor(found, platform, seed).items()},
+    }
+    for name, data in written.items():
+        path = target / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    (target / MADE).write_text("\n".join(sorted(written)) + "\n")
+    return target
+
+
+def remove_earlier_build(target: Path) -> None:
+    """Remove the files of an earlier build; what was added to them stays."""
+    if not target.exists():
+        return
+    if not target.is_dir() or (any(target.iterdir()) and not (target / MADE).is_file()):
+        raise ValueError(
+            f"build: got {target}, which exists and which no build has made; wanted a new folder; "
+            "next: name another one with --output, or remove it"
+        )
+    if (target / MADE).is_file():
+        for name in (target / MADE).read_text().splitlines():
+            (target / name).unlink(missing_ok=True)
+
+
+def starter(lesson: LessonFiles) -> dict[str, bytes]:
+    """What students get."""
+    words = lesson.words()
+    table = ["", "## Words", "", "| word | what it means | first met in |", "|---|---|---|", *words]
+    text = "\n".join([*table, ""]) if words else ""
+    readme = STARTER.format(title=lesson.title, number=lesson.number, words=text)
+    found = {lesson.starter.name: lesson.starter.read_bytes(), "README.md": readme.encode()}
+    return found | encoded(licence())
+
+
+def autograder(lesson: LessonFiles, platform: str, seed: int) -> dict[str, bytes]:
+    """What the platform runs: its own files, and a bundle of refgf with the settings."""
+    module = PLATFORMS[platform]
+    allowed = getattr(lesson.exercises, "ALLOWED", ())
+    bundle, libraries = closure([module.AUTOGRADER, lesson.exercises.__name__, *allowed])
+    assert set(libraries) <= {"numpy", "safetensors"}, libraries
+    settings = {"lesson": lesson.number, "seed": seed}
+    bundle["course.json"] = json.dumps(settings) + "\n"
+    bundle |= licence()
+    prefix = getattr(module, "BUNDLE", "")
+    files = module.files(lesson) | {prefix + name: text for name, text in bundle.items()}
+    return {module.ZIP: zipped(files)} if module.ZIP else encoded(files)
+
+
+def instructor(lesson: LessonFiles, platform: str, seed: int) -> dict[str, bytes]:
+    """What only the teacher gets. The answers and the starter are marked with this seed."""
+    found = {
+        name: totals(marks_of_file(file, lesson.number, seed))
+        for name, file in (("answers", lesson.answers), ("starter", lesson.starter))
+    }
+    points, of = found["answers"]
+    if points < of:
+        raise ValueError(
+            f"build: got {points} of {of} points for {lesson.answers} with seed {seed}; wanted "
+            f"all; next: python -m refgf.oracle grade {lesson.number} {lesson.answers} "
+            f"--seed {seed}"
+        )
+    text = page(lesson, platform, seed, found)
+    return {
+        "README.md": text.encode(),
+        f"answers_{lesson.number}.py": lesson.answers.read_bytes(),
+    }
+
+
+def licence() -> dict[str, str]:
+    return {"LICENSE": (ROOT / "LICENSE").read_text()}
+
+
+def encoded(files: dict[str, str]) -> dict[str, bytes]:
+    return {name: text.encode() for name, text in files.items()}
+
+
+def zipped(files: dict[str, str]) -> bytes:
+    """An archive whose bytes depend on the files only; scripts are executable."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in sorted(files.items()):
+            info = zipfile.ZipInfo(name, (2000, 1, 1, 0, 0, 0))
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.external_attr = (0o755 if name in SCRIPTS else 0o644) << 16
+            archive.writestr(info, text)
+    return out.getvalue()

@@ -1,0 +1,50 @@
+"""The smallest set of files that some modules of refgf need, read from their imports."""
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def closure(modules: Iterable[str]) -> tuple[dict[str, str], list[str]]:
+    """Everything that modules of refgf import, in functions too.
+
+    modules: full names. Returns ({path: text} of refgf's files, libraries outside the standard
+    library).
+    """
+    files, libraries, pending = {}, set(), list(modules)
+    while pending:
+        name = pending.pop()
+        if name.split(".")[0] != "refgf":
+            libraries.add(name.split(".")[0])
+            continue
+        path = module_file(name)
+        place = path.relative_to(ROOT).as_posix()
+        if place not in files:
+            files[place] = path.read_text()
+            pending += [*imported(files[place]), *parents(name)]
+    return dict(sorted(files.items())), sorted(libraries - set(sys.stdlib_module_names))
+
+
+def module_file(name: str) -> Path:
+    path = ROOT.joinpath(*name.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def imported(text: str) -> Iterator[str]:
+    """The modules that a file imports."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+            names = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (name for name in names if module_file(name).is_file())
+
+
+def parents(name: str) -> list[str]:
+    """refgf.oracle.grade -> [refgf, refgf.oracle]"""
+    parts = name.split(".")
+    return [".".join(parts[:i]) for i in range(1, len(parts))]

@@ -1,0 +1,58 @@
+"""A lesson's exercises, its starter, and the answers."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from refgf.oracle.grade.marking import exercises_of, lessons
+
+LESSONS = Path(__file__).resolve().parents[2] / "lessons"
+
+
+@dataclass(frozen=True)
+class LessonFiles:
+    """number: "01". exercises: the module with EXERCISES. starter, answers: files in lessons/."""
+
+    number: str
+    exercises: ModuleType
+    starter: Path
+    answers: Path
+
+    @property
+    def title(self) -> str:
+        """The first sentence of the starter's docstring: "Exercises of lesson 01, the ring"."""
+        return re.match(r'"""([^.:]*)', self.starter.read_text())[1].strip()
+
+    @property
+    def points(self) -> int:
+        return sum(exercise.points for exercise in self.exercises.EXERCISES)
+
+    def words(self) -> list[str]:
+        """The rows of the glossary that are first met in this lesson."""
+        rows = (LESSONS / "glossary.md").read_text().splitlines()
+        return [row for row in rows if re.search(rf"\|[^|]*\b{self.number}\b[^|]*\|$", row)]
+
+
+def lesson_files(lesson: str) -> LessonFiles:
+    """ValueError for a lesson without exercises, and where lessons/ is missing."""
+    number = re.match(r"\d*", lesson)[0].zfill(2)
+    if number not in lessons():
+        raise ValueError(
+            f"build: got lesson {lesson!r}; wanted one of {', '.join(lessons())}; "
+            "next: python -m refgf.course build 01 --for plain"
+        )
+    found = LessonFiles(
+        number,
+        exercises_of(number),
+        LESSONS / "student" / f"{number}.py",
+        LESSONS / "teaching" / "answers" / f"{number}.py",
+    )
+    for file in (found.starter, found.answers):
+        if not file.is_file():
+            raise ValueError(
+                f"build: got no {file}; wanted a checkout of the project, because starters and "
+                "answers are in its folder lessons/ and not in an installed package; "
+                "next: run python -m refgf.course in the folder of a checkout"
+            )
+    return found

@@ -1,0 +1,16 @@
+"""The platforms: the files of an autograder, and how a teacher installs them.
+
+Each module has AUTOGRADER, the module that runs on the platform; `files`, {path: text} beside the
+bundle; ZIP, the name of the archive or "" for a folder; and `install`, Markdown for the teacher.
+"""
+
+from types import ModuleType
+
+from refgf.course.platforms import classroom50, gradescope, otter, plain
+
+PLATFORMS: dict[str, ModuleType] = {
+    "gradescope": gradescope,
+    "otter": otter,
+    "plain": plain,
+    "classroom50": classroom50,
+}

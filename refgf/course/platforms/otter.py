@@ -1,0 +1,116 @@
+"""Otter-Grader: its configuration zip, with tests in OK format.
+
+https://otter-grader.readthedocs.io/en/latest/workflow/otter_generate/container_image.html
+
+Otter would run a student's file in the process that marks it. It prefers a notebook to a Python
+file, so the zip brings a notebook of one cell; Otter runs this, and the tests mark the student's
+file in the oracle's sandbox.
+"""
+
+import json
+from pprint import pformat
+
+from refgf.course.autograder.submission import parts
+from refgf.course.lesson import LessonFiles
+from refgf.course.platforms.scripts import setup
+
+AUTOGRADER = "refgf.course.autograder.otter"
+ZIP = "autograder.zip"
+BUNDLE = "tests/autograder/"  # the only folders that `otter grade` copies are files/ and tests/
+
+RUN = """#!/usr/bin/env bash
+exec /autograder/venv/bin/python /autograder/source/run_otter.py
+"""
+
+RUN_OTTER = """from otter.run.run_autograder import main
+
+main("/autograder")
+"""
+
+# Otter runs it in the submission's folder, and the tests after it in the same process.
+CELL = f"""\
+import sys
+
+sys.path.insert(0, "../source/{BUNDLE[:-1]}")
+from {AUTOGRADER} import sentence
+"""
+
+NOTEBOOK = {
+    "cells": [
+        {
+            "cell_type": "code",
+            "execution_count": None,
+            "id": "marks",
+            "metadata": {},
+            "outputs": [],
+            "source": CELL,
+        }
+    ],
+    "metadata": {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}
+    },
+    "nbformat": 4,
+    "nbformat_minor": 5,
+}
+
+CASE = """\
+>>> print(sentence({exercise}, {part}))
+right
+"""
+
+TEST = '''"""{name}, marked by the oracle."""
+
+OK_FORMAT = True
+
+test = {test}
+'''
+
+
+def files(lesson: LessonFiles) -> dict[str, str]:
+    config = {"lang": "python", "show_all_public": True, "pdf": False}
+    libraries = '"otter-grader[grading]>=7,<8" "numpy>=2"'
+    found = {
+        "otter_config.json": json.dumps(config, indent=1) + "\n",
+        "setup.sh": setup("import otter.run, numpy", libraries, system=False),
+        "environment.yml": "# setup.sh installs everything\n",
+        "run_autograder": RUN,
+        "run_otter.py": RUN_OTTER,
+        "files/marks.ipynb": json.dumps(NOTEBOOK) + "\n",
+    }
+    for i, exercise in enumerate(lesson.exercises.EXERCISES):
+        cases = [
+            {
+                "name": what,
+                "code": CASE.format(exercise=i, part=k),
+                "points": points,
+                "hidden": False,
+                "locked": False,
+            }
+            for k, (what, points) in enumerate(parts(exercise))
+        ]
+        suite = {"cases": cases, "scored": True, "setup": "", "teardown": "", "type": "doctest"}
+        name = f"{i + 1} {exercise.name}"
+        test = {"name": name, "points": None, "suites": [suite]}
+        found[f"tests/{name.replace(' ', '_')}.py"] = TEST.format(
+            name=name, test=pformat(test, width=100, sort_dicts=False)
+        )
+    return found
+
+
+def install(lesson: LessonFiles) -> str:
+    return f"""
+- On your machine, with Otter-Grader 7 and NumPy in its environment:
+
+      otter run -a autograder/{ZIP} {lesson.number}.py
+
+- In containers, a folder of submissions:
+
+      otter grade -n lesson-{lesson.number} --ext py -a autograder/{ZIP} SUBMISSIONS
+
+- On Gradescope: upload `autograder/{ZIP}` under *Configure Autograder*.
+
+Students submit `{lesson.number}.py`. Otter shows one question for each exercise and one test case
+for each part. The zip has a notebook of one cell, which Otter runs in place of the student's file:
+the tests mark the file in a process of its own. A submission that has a notebook too is refused by
+Otter.
+"""

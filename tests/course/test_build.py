@@ -1,0 +1,359 @@
+"""Builds for each platform, unpacked outside the project: format, marks, leaks, attacks."""
+
+import ast
+import csv
+import doctest
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from refgf.course import lesson as lesson_module
+from refgf.course.__main__ import main
+from refgf.course.autograder.submission import HIDDEN, marks_of_file
+from refgf.course.build import build
+from refgf.course.lesson import lesson_files
+from refgf.course.platforms import PLATFORMS
+from refgf.oracle.grade import marking
+from refgf.oracle.grade.report import totals
+
+ROOT = Path(__file__).resolve().parents[2]
+SEED = 918273645
+LESSON = lesson_files("01")
+IDENTITY = {
+    "CLASSROOM": "cs",
+    "ASSIGNMENT": "ring",
+    "ASSIGNMENT_TYPE": "individual",
+    "OWNER": "alice",
+    "SUBMISSION_TAG": "submit/2026-06-01T14-32-05Z-a1b2c3d",
+    "COMMIT_URL": "https://example.org/commit/1",
+    "RELEASE_URL": "https://example.org/releases/1",
+}
+# Runs a script as python would, then says which files of refgf it has loaded.
+TRACED = """
+import json, runpy, sys
+sys.argv, sys.path[:0] = sys.argv[1:], {paths}
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+except SystemExit as end:
+    assert not end.code, end
+modules = [m for name, m in sys.modules.items() if name.split(".")[0] == "refgf"]
+print(json.dumps([m.__file__ for m in modules]))
+"""
+# What Otter does with a Python submission: its copies, the notebook's cell, the cases' doctests.
+OTTER = """
+import doctest, json, os, shutil, sys
+from pathlib import Path
+root = Path(sys.argv[1])
+shutil.copytree(root / "source" / "files", root / "submission", dirs_exist_ok=True)
+shutil.copytree(root / "source" / "tests", root / "submission" / "tests")
+os.chdir(root / "submission")
+(cell,) = json.loads(Path("marks.ipynb").read_text())["cells"]
+exec(cell["source"], globals())
+found = []
+for file in sorted(Path("tests").glob("*.py")):
+    space = {}
+    exec(file.read_text(), space)
+    for case in space["test"]["suites"][0]["cases"]:
+        example = doctest.DocTestParser().get_doctest(case["code"], globals(), case["name"], "", 0)
+        lost = doctest.DocTestRunner(verbose=False).run(example, clear_globs=False, out=lambda _: 0)
+        found.append({"score": case["points"] * (not lost.failed), "max_score": case["points"]})
+(root / "results.json").write_text(json.dumps({"tests": found}))
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """{platform: folder of a build}"""
+    base = tmp_path_factory.mktemp("built")
+    return {name: build("01", name, SEED, str(base / name)) for name in PLATFORMS}
+
+
+def unpacked(folder, target):
+    archive = folder / "autograder" / "autograder.zip"
+    if archive.exists():
+        with zipfile.ZipFile(archive) as file:
+            file.extractall(target)
+    else:
+        subprocess.run(["cp", "-r", folder / "autograder", target], check=True)
+    return target
+
+
+def marked(platform, folder, place, student):
+    """The platform's results for a file, by the unpacked autograder alone, and what it loaded."""
+    source, submission = unpacked(folder, place / "source"), place / "submission"
+    submission.mkdir(exist_ok=True)
+    (submission / "01.py").write_text(student)
+    script, arguments = source / "grade.py", [place]
+    result, paths = place / "results" / "results.json", []
+    if platform == "classroom50":
+        script, arguments, result = source / "autograder.py", [], submission / "result.json"
+    elif platform == "plain":
+        arguments = [submission, "--output", place / "marks"]
+        result = place / "marks" / "marks.csv"
+    elif platform == "otter":
+        script, result = place / "otter.py", place / "results.json"
+        script.write_text(OTTER)
+    if platform != "otter":
+        paths = [str(source)]
+    environment = {"PATH": os.defpath, "PYTHONPATH": str(source), **IDENTITY}
+    ended = subprocess.run(
+        [sys.executable, "-c", TRACED.format(paths=paths), script, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=submission,
+        env=environment,
+        timeout=100,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return result, json.loads(ended.stdout.splitlines()[-1])
+
+
+def points(platform, result):
+    """[(score, of)] of the tests of a result, after a check of its format."""
+    text = result.read_text()
+    if platform == "plain":
+        header, row = csv.reader(io.StringIO(text))
+        assert header[:3] == ["student", "points", "of"] and row[0] == "01"
+        return [(int(row[1]), int(row[2]))]
+    data = json.loads(text)
+    if platform == "gradescope":
+        require_gradescope(data)
+    elif platform == "classroom50":
+        require_classroom50(data)
+        return [(test["score"], test["max-score"]) for test in data["tests"]]
+    return [(test["score"], test["max_score"]) for test in data["tests"]]
+
+
+def require_gradescope(data):
+    """https://gradescope-autograders.readthedocs.io/en/latest/specs/#output-format"""
+    seen = ("hidden", "after_due_date", "after_published", "visible")
+    formats = ("text", "html", "simple_format", "md", "ansi")
+    assert set(data) <= {"output", "output_format", "visibility", "execution_time", "tests"}
+    assert isinstance(data["execution_time"], int) and data["visibility"] in seen
+    assert isinstance(data["output"], str) and data["output_format"] in formats
+    numbers = [test["number"] for test in data["tests"]]
+    assert len(set(numbers)) == len(numbers) and all(re.fullmatch(r"\d\.\d", n) for n in numbers)
+    for test in data["tests"]:
+        assert 0 <= test["score"] <= test["max_score"] and test["visibility"] in seen
+        assert test["status"] == ("passed" if test["score"] == test["max_score"] else "failed")
+        assert all(isinstance(test[key], str) and test[key] for key in ("name", "output"))
+
+
+def require_classroom50(data):
+    """https://github.com/foundation50/classroom50/blob/main/schemas/result-v1.schema.json"""
+    texts = {
+        "schema": "classroom50/result/v1",
+        "classroom": "cs",
+        "assignment": "ring",
+        "assignment_type": "individual|group",
+        "owner": "alice",
+        "submission": "submit/.+",
+        "commit": ".+",
+        "release": ".+",
+        "review": ".+",
+        "datetime": r"\d{4}-\d\d-\d\dT([01]\d|2[0-3]):[0-5]\d:[0-5]\dZ",
+    }
+    assert set(data) == {*texts, "score", "max-score", "tests"}  # no additional properties
+    assert all(re.fullmatch(pattern, data[key]) for key, pattern in texts.items())
+    for test in [data, *data["tests"]]:
+        assert type(test["score"]) is type(test["max-score"]) is int
+        assert 0 <= test["score"] <= test["max-score"]
+    for test in data["tests"]:
+        assert isinstance(test["test-name"], str) and test["test-name"]
+        assert test["passed"] is (test["score"] == test["max-score"])
+    for key in ("score", "max-score"):
+        assert data[key] == sum(test[key] for test in data["tests"])
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_marks_outside_the_project(built, tmp_path, platform):
+    """Answers get all points, the starter few, by the refgf of the bundle; twice the same."""
+    found = {}
+    for name in ("answers", "starter", "again"):
+        (tmp_path / name).mkdir()
+        student = LESSON.answers if name == "answers" else LESSON.starter
+        given = platform, built[platform], tmp_path / name, student.read_text()
+        result, loaded = marked(*given)
+        assert loaded and all(Path(file).is_relative_to(tmp_path / name) for file in loaded)
+        found[name] = points(platform, result)
+    score, of = (sum(column) for column in zip(*found["answers"]))
+    assert score == of == LESSON.points
+    assert sum(score for score, _ in found["starter"]) < 0.3 * of and found["starter"][0][0] > 0
+    assert found["again"] == found["starter"]
+
+
+def test_the_bundle_is_the_smallest(built, tmp_path):
+    """It has exactly the files of refgf that marking loads."""
+    marked_file = LESSON.answers.read_text()
+    _, loaded = marked("gradescope", built["gradescope"], tmp_path, marked_file)
+    has = {str(path) for path in (tmp_path / "source" / "refgf").rglob("*.py")}
+    assert has == set(loaded)
+
+
+def test_gradescope_runs_the_script_of_the_zip(built, tmp_path):
+    source = unpacked(built["gradescope"], tmp_path / "source")
+    (tmp_path / "submission").mkdir()
+    (tmp_path / "submission" / "ring.py").write_bytes(LESSON.answers.read_bytes())
+    path = f"{Path(sys.executable).parent}:{os.defpath}"
+    environment = {"PATH": path, "AUTOGRADER_ROOT": str(tmp_path)}
+    subprocess.run(
+        ["bash", source / "run_autograder"], check=True, env=environment, cwd="/", timeout=100
+    )
+    found = points("gradescope", tmp_path / "results" / "results.json")
+    assert sum(score for score, _ in found) == LESSON.points
+    with zipfile.ZipFile(built["gradescope"] / "autograder" / "autograder.zip") as archive:
+        for name in ("setup.sh", "run_autograder"):
+            assert archive.getinfo(name).external_attr >> 16 & 0o111
+            subprocess.run(["bash", "-n", source / name], check=True)
+
+
+def test_otters_tests_have_ok_format(built, tmp_path):
+    """https://otter-grader.readthedocs.io/en/latest/test_files/python_format.html#ok-format"""
+    source = unpacked(built["otter"], tmp_path)
+    files = {"setup.sh", "run_autograder", "run_otter.py", "environment.yml", "otter_config.json"}
+    assert files <= {path.name for path in source.iterdir()}
+    of = 0
+    for file in sorted((source / "tests").glob("*.py")):
+        space = {}
+        exec(file.read_text(), space)
+        test = space["test"]
+        (suite,) = test["suites"]
+        assert space["OK_FORMAT"] is True and isinstance(test["name"], str)
+        assert suite["type"] == "doctest" and not suite["setup"] and not suite["teardown"]
+        for case in suite["cases"]:
+            (example,) = doctest.DocTestParser().get_examples(case["code"])
+            assert example.want == "right\n" and type(case["points"]) is int
+            assert case["hidden"] is False
+            of += case["points"]
+    assert of == LESSON.points
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_the_starter_has_no_answers_and_no_seed(built, platform):
+    given = LESSON.starter.read_text()
+    lines = {line.strip() for line in LESSON.answers.read_text().splitlines()}
+    secret = [line for line in lines if len(line) > 12 and line not in given]
+    assert len(secret) > 10
+    data = b"".join(p.read_bytes() for p in (built[platform] / "starter").rglob("*") if p.is_file())
+    assert [text for text in [*secret, str(SEED)] if text.encode() in data] == []
+    assert str(SEED) in (built[platform] / "instructor" / "README.md").read_text()
+    assert b"lesson_01" not in data and b"definitions import" not in data
+
+
+def test_an_attack_costs_its_exercise(built, tmp_path):
+    attack = (
+        "\ndef ring_cost(*a):\n    import os; os._exit(0)\ndef ring_seconds(*a):\n    while 1: 0\n"
+    )
+    student = LESSON.answers.read_text() + attack
+    result, _ = marked("gradescope", built["gradescope"], tmp_path, student)
+    tests = json.loads(result.read_text())["tests"]
+    lost = {test["name"].split(":")[0] for test in tests if test["score"] < test["max_score"]}
+    assert lost == {"ring_cost", "ring_seconds"}
+    assert any("os._exit" in test["output"] for test in tests)
+    assert any("did not end" in test["output"] for test in tests)
+
+
+def test_a_table_of_public_results(tmp_path):
+    """It loses its points without a word on the hidden case; the oracle gives the same points."""
+    part = LESSON.exercises.SLICES.parts[0]
+    cases = [tuple(map(int, c)) for c in part.cases(marking.source(marking.PUBLIC_SEED, part))]
+    table = {(n, p): [(i * (n // p), (i + 1) * (n // p)) for i in range(p)] for n, p in cases}
+    file = tmp_path / "01.py"
+    file.write_text(f"def slices(n, p):\n    return {table}.get((n, p), (n, p))\n")
+    found = marks_of_file(file, "01", SEED)
+    assert found[0].parts[0].sentence == HIDDEN
+    assert totals(found) == totals(marking.grade(file, "01", SEED))
+
+
+def test_a_file_cannot_read_the_seed(built, tmp_path):
+    seed = tmp_path / "source" / "course.json"
+    read = f"\ndef ring_cost(*a):\n    return open({str(seed)!r}).read()\n"
+    student = LESSON.answers.read_text() + read
+    result, _ = marked("plain", built["plain"], tmp_path, student)
+    assert json.loads(seed.read_text())["seed"] == SEED
+    assert points("plain", result) == [(LESSON.points - 5, LESSON.points)]
+    assert "may not read" in result.with_name("01.txt").read_text()
+
+
+def test_a_class_of_files_and_folders(built, tmp_path):
+    source = unpacked(built["plain"], tmp_path / "source")
+    group = tmp_path / "class"
+    (group / "carol").mkdir(parents=True)
+    (group / "dan").mkdir()
+    (group / "alice.py").write_bytes(LESSON.answers.read_bytes())
+    (group / "bob.py").write_text("def slices(n, p):\n    raise ValueError('\\ud800\\0')\n")
+    (group / "carol" / "01.py").write_bytes(LESSON.starter.read_bytes())
+    command = [sys.executable, "-I", source / "grade.py", group, "--output", tmp_path / "marks"]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd="/", env={}, timeout=100)
+    assert ended.returncode == 0, ended.stderr
+    rows = list(csv.reader((tmp_path / "marks" / "marks.csv").open()))
+    assert [row[:3] for row in rows[1:]] == [
+        ["alice", "19", "19"],
+        ["bob", "0", "19"],
+        ["carol", "3", "19"],
+        ["dan", "0", "19"],
+    ]
+    assert "got no Python file; wanted 01.py" in (tmp_path / "marks" / "dan.txt").read_text()
+    (group / "alice").mkdir()
+    ended = subprocess.run(command, capture_output=True, text=True, cwd="/", env={}, timeout=100)
+    assert ended.returncode == 2 and "got alice twice" in ended.stderr
+
+
+@pytest.mark.parametrize("lesson", marking.lessons())
+def test_every_lesson(lesson, tmp_path):
+    """The build checks that the answers get all points with its seed."""
+    folder = build(lesson, "classroom50", None, str(tmp_path / "lesson"))
+    points, of = totals(marks_of_file(folder / "starter" / f"{lesson}.py", lesson, SEED))
+    assert points < 0.3 * of
+    page = (folder / "instructor" / "README.md").read_text()
+    exercises = marking.exercises_of(lesson).EXERCISES
+    assert all(m.sentence.replace("|", "\\|") in page for e in exercises for m in e.mistakes)
+    seed = json.loads((folder / "autograder" / "course.json").read_text())["seed"]
+    assert str(seed) in page and 10**8 <= seed < 10**9
+
+
+def test_only_an_own_folder_is_replaced(tmp_path, capsys):
+    def run(folder):
+        return main(["build", "01", "--for", "plain", "--seed", "1", "--output", str(folder)])
+
+    own, foreign = tmp_path / "own", tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "thesis.tex").write_text("years of work")
+    assert run(foreign) == 2 and list(foreign.iterdir()) == [foreign / "thesis.tex"]
+    error = capsys.readouterr().err
+    assert "got" in error and "wanted a new folder" in error and "next:" in error
+    assert run(own) == 0
+    (own / "autograder" / "notes.txt").write_text("mine")
+    (own / "starter" / "01.py").write_text("changed")
+    assert run(own) == 0 and (own / "autograder" / "notes.txt").read_text() == "mine"
+    assert (own / "starter" / "01.py").read_bytes() == LESSON.starter.read_bytes()
+
+
+def test_wrong_arguments(tmp_path, monkeypatch, capsys):
+    def error(*arguments):
+        assert main(["build", *arguments, "--for", "plain", "--output", str(tmp_path / "x")]) == 2
+        assert not (tmp_path / "x").exists()
+        return capsys.readouterr().err
+
+    assert "got lesson '99'; wanted one of 00, 01" in error("99")
+    assert "got --seed -3; wanted 0 or more" in error("01", "--seed", "-3")
+    monkeypatch.setattr(lesson_module, "LESSONS", tmp_path / "lessons")
+    assert "wanted a checkout of the project" in error("01")
+
+
+def test_nothing_imports_the_course():
+    """It imports the oracle only."""
+    for file in sorted((ROOT / "refgf").rglob("*.py")):
+        inside = "course" in file.relative_to(ROOT / "refgf").parts
+        for node in ast.walk(ast.parse(file.read_text())):
+            name = getattr(node, "module", None) or ""
+            if isinstance(node, ast.ImportFrom) and name.split(".")[0] == "refgf":
+                assert name.split(".")[1] in ("course", "oracle") if inside else True, file
+                assert inside or name.split(".")[1:2] != ["course"], file
