@@ -14,11 +14,11 @@ detected and treated as a miss. The next `put` of the same file repairs it in pl
 opens a folder of another data set, or one that exceeds the limit, empties it.
 """
 
-import contextlib
-import fcntl
 import hashlib
 import os
 import struct
+
+from refgf.papers.datacache.locks import exclusive
 
 MAGIC = b"refgf-c1"
 KEY_BYTES = 32
@@ -141,13 +141,8 @@ class DiskCache:
     def _checksum(self, entry: bytes) -> bytes:
         return hashlib.blake2b(entry, digest_size=CHECK_BYTES, key=self.key).digest()
 
-    @contextlib.contextmanager
     def _lock(self):
-        fcntl.flock(self._manifest, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._manifest, fcntl.LOCK_UN)
+        return exclusive(self._manifest)
 
 
 def _open_both(folder: str) -> tuple[int, int]:

@@ -12,12 +12,13 @@ the name is deleted, refgf/launch/leftovers.py removes the file when the next jo
 """
 
 import contextlib
-import fcntl
 import mmap
 import os
 import tempfile
 
 import numpy as np
+
+from refgf.papers.datacache.locks import exclusive, require
 
 PREFIX = "refgf_cache_"  # known to leftovers.py
 FOLDER = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
@@ -51,6 +52,7 @@ class SharedSamples:
         limit_bytes: int,
         expected: int | None = None,
     ) -> None:
+        require(comm)
         table, sample_bytes = table_bytes(n), int(np.prod(shape))
         fitting = max(0, limit_bytes - table) // sample_bytes
         self.slots = min(fitting, n if expected is None else expected)
@@ -97,13 +99,8 @@ class SharedSamples:
             os.close(self._lock_file)
             self._lock_file = None
 
-    @contextlib.contextmanager
     def _lock(self):
-        fcntl.flock(self._lock_file, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+        return exclusive(self._lock_file)
 
 
 @contextlib.contextmanager

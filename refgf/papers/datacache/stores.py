@@ -10,7 +10,6 @@ on a core. On an emulated cluster the bytes cross the shaped links.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import secrets
@@ -155,13 +154,25 @@ class FileServer:
 
 def addresses() -> list[str]:
     """This machine's IPv4 addresses, the loopback last."""
+    found = {"127.0.0.1", *_of_interfaces()}
+    return sorted(found, key=lambda address: (address.startswith("127."), address))
+
+
+def _of_interfaces() -> list[str]:
+    """Asked of Linux; elsewhere the address of this machine's name, if it has one."""
+    try:
+        import fcntl
+    except ImportError:
+        with contextlib.suppress(OSError):
+            return socket.gethostbyname_ex(socket.gethostname())[2]
+        return []
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             with contextlib.suppress(OSError):  # an interface without an address
                 answer = fcntl.ioctl(probe, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
                 found.append(socket.inet_ntoa(answer[20:24]))
-    return sorted({*found, "127.0.0.1"}, key=lambda address: (address.startswith("127."), address))
+    return found
 
 
 def _connect(hosts: list[str], port: int, token: bytes) -> socket.socket:
