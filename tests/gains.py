@@ -1,9 +1,10 @@
-"""README's table of techniques: what each gains and when it does not, from the figures' verdicts.
+"""Text made of the figures' numbers: README's table of gains, the teacher's expected output.
 
-    python tests/gains.py     judges all claims on the figures' numbers, then writes the table
+    python tests/gains.py     judges all claims on the figures' numbers, then writes both
                               (`make figures` does it at its end; after a claim was reworded, too)
 
-A row is a lesson; its claims of kind "gain" and "limit" are the columns (lessons/kit/claims.py).
+In README's table a row is a lesson; its claims of kind "gain" and "limit" are the columns
+(lessons/kit/claims.py). In lessons/teaching/NN.md stands what the lesson printed.
 """
 
 import importlib.util
@@ -21,15 +22,21 @@ from kit.record import plain
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 MARKS = "<!-- gains: written by tests/gains.py -->", "<!-- end of gains -->"
+EXPECTED = "<!-- expected: written by tests/gains.py -->", "<!-- end of expected -->"
 KINDS = ("gain", "limit")
 
 
-def claims_of(lesson: Path) -> tuple:
-    """CLAIMS of a lesson's file; () if it has none."""
+def module_of(lesson: Path):
+    """A lesson's file as a module: its name starts with a digit."""
     spec = importlib.util.spec_from_file_location(f"lesson_{lesson.stem}", lesson)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return getattr(module, "CLAIMS", ())
+    return module
+
+
+def reveal_of(lesson: Path):
+    """REVEAL of a lesson's file (lessons/kit/reveal.py)."""
+    return module_of(lesson).REVEAL
 
 
 def judge_figures() -> None:
@@ -38,7 +45,7 @@ def judge_figures() -> None:
         lesson = ROOT / "lessons" / f"{path.stem}.py"
         if lesson.exists():
             result = json.loads(path.read_text())
-            found = claims.verdicts(claims_of(lesson), result)
+            found = claims.verdicts(reveal_of(lesson).claims, result)
             result["verdicts"] = plain([asdict(verdict) for verdict in found])
             path.write_text(json.dumps(result, indent=1) + "\n")
 
@@ -70,13 +77,43 @@ def in_words(verdict: dict) -> str:
 
 def with_table(text: str) -> str:
     """README's text with the table of today's figures."""
-    start, end = map(re.escape, MARKS)
+    return between(MARKS, text, table())
+
+
+def expected(lesson: Path) -> str:
+    """What the lesson says of its committed figure."""
+    result = json.loads((ROOT / "figures" / f"{lesson.stem}.json").read_text())
+    reveal = reveal_of(lesson)
+    lines = reveal.lines(result, claims.verdicts(reveal.claims, result))
+    where = f"On {result['ranks']} ranks ({result['place']}; {result['machine']['cpu']}) it took"
+    return "\n".join(
+        [
+            f"{where} {result['took_s']:.0f} s and said:",
+            "",
+            *(f"    {line}" for line in [*lines, reveal.ask]),
+            f"        Measured: {reveal.answer(result)}.",
+        ]
+    )
+
+
+def with_expected(text: str, lesson: Path) -> str:
+    """The teacher's page with today's expected output."""
+    return between(EXPECTED, text, expected(lesson))
+
+
+def between(marks: tuple[str, str], text: str, new: str) -> str:
+    """`text` with `new` between the marks."""
+    start, end = map(re.escape, marks)
     return re.sub(
-        f"{start}.*?{end}", lambda _: f"{MARKS[0]}\n\n{table()}\n\n{MARKS[1]}", text, flags=re.S
+        f"{start}.*?{end}", lambda _: f"{marks[0]}\n\n{new}\n\n{marks[1]}", text, flags=re.S
     )
 
 
 if __name__ == "__main__":
     judge_figures()
     README.write_text(with_table(README.read_text()))
-    print("README.md: table of techniques")
+    for lesson in sorted((ROOT / "lessons").glob("[0-9]*_*.py")):
+        page = ROOT / "lessons" / "teaching" / f"{lesson.stem[:2]}.md"
+        if page.exists():
+            page.write_text(with_expected(page.read_text(), lesson))
+    print("README.md: table of techniques; lessons/teaching: expected output")

@@ -48,6 +48,33 @@ def test_halves_of_a_message(on_ranks):
     on_ranks(body)
 
 
+def test_long_messages_in_segments(on_ranks, monkeypatch):
+    """In both directions, of all lengths around a segment, also where one side is longer."""
+    monkeypatch.setattr(module, "SEGMENT_BYTES", 16)  # 4 elements
+
+    def body(comm):
+        p, rank, comm = comm.Get_size(), comm.Get_rank(), sleeping(comm.Dup())
+        for n in (0, 3, 4, 5, 13):
+            sizes = [(n + 5 * r) % 14 for r in range(p)]  # the message that rank r sends
+            mine, right, left = np.full(sizes[rank], rank, np.float32), (rank + 1) % p, rank - 1
+            arrived = np.full(sizes[left], -1, np.float32)
+            comm.Sendrecv(mine, right, 3, arrived, left % p, 3)
+            assert (arrived == left % p).all()
+
+    on_ranks(body)
+
+
+@pytest.mark.parametrize("n, count", [(0, 1), (4, 1), (5, 2), (8, 2), (9, 3)])
+def test_segments_cover_the_array(monkeypatch, n, count):
+    monkeypatch.setattr(module, "SEGMENT_BYTES", 16)
+    x = np.arange(n, dtype=np.float32)
+    found = module.segments(x)
+    assert len(found) == count and np.array_equal(np.concatenate(found), x)
+    assert module.segments(None) == [None] and module.segments(b"12345678901234567") == [
+        b"12345678901234567"
+    ]
+
+
 class Request:
     """Has arrived at the fifth poll."""
 

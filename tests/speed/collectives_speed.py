@@ -2,12 +2,11 @@
 
     python tests/speed/collectives_speed.py [results.json]
 
-The collectives are those of lesson 10, which alternates them call by call, on the emulated cluster:
-4 nodes of 2 ranks, at 10 and at 1 Gbit/s, RUNS runs each in turn. A ratio is that of a run's
-medians; the median of the runs counts, their range is printed. Next to each gain stands the largest
-that any allreduce could have: the flat ring's time over that of 2(m-1)/m n bytes through the
-busiest link. MSTopK runs in this process against np.argpartition of the magnitudes, one thread, in
-turn.
+The collectives take turns call by call (collectives_side.py) on the emulated cluster: 4 nodes of
+2 ranks, at 10 and at 1 Gbit/s, RUNS runs each in turn. A ratio is that of a run's medians; the
+median of the runs counts, their range is printed. Next to each gain stands the largest that any
+allreduce could have: the flat ring's time over that of 2(m-1)/m n bytes through the busiest link.
+MSTopK runs in this process against np.argpartition of the magnitudes, one thread, in turn.
 """
 
 import json
@@ -22,10 +21,14 @@ import numpy as np
 from gradientflow_speed import no_cluster
 from judge import bar
 
+from refgf.machine.units import parse_rate
 from refgf.papers.mstopk.topk import keep_count, mstopk
+from refgf.papers.scaling.collectives import least_between_s
+from refgf.predict.cost import Link
 
-ROOT = Path(__file__).resolve().parents[2]
-RATES, RUNS = ("10gbit", "1gbit"), 3
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+RATES, RUNS, NODES = ("10gbit", "1gbit"), 3, 4
 FORMS = {"three phases": "three phases (Jia et al.)", "log phases": "log phases"}
 SHORT_BYTES, FASTER, SLOWER = 64 << 10, 1.5, 1.1
 ELEMENTS, PERCENTS, REPEATS = 10_000_000, (0.1, 1, 10), 5
@@ -48,73 +51,63 @@ def main(arguments: list[str] | None = None) -> dict:
 
 
 def collectives() -> dict:
-    """Lesson 10's points of every run, and the bars over them. -> {rate: {"runs", "bars"}}"""
+    """The times of every run, and the bars over them. -> {rate: {"runs", "bars"}}"""
     runs = {rate: [] for rate in RATES}
     for _ in range(RUNS):
         for rate in RATES:
-            runs[rate].append(lesson_on_cluster(rate)["points"])
+            runs[rate].append(on_cluster(rate))
     results = {}
     for rate in RATES:
-        print(f"4 nodes x 2 ranks, {rate}, {RUNS} runs")
-        results[rate] = {
-            "runs": runs[rate],
-            "bars": gains(rate, runs[rate]) + hybrids(rate, runs[rate]),
-        }
+        print(f"{NODES} nodes x 2 ranks, {rate}, {RUNS} runs")
+        bars = gains(rate, runs[rate]) + hybrids(rate, runs[rate])
+        results[rate] = {"runs": runs[rate], "bars": bars}
     return results
 
 
-def gains(rate: str, runs: list[list[dict]]) -> list[dict]:
+def gains(rate: str, runs: list[dict]) -> list[dict]:
     """Short vectors: the flat ring's time over that of a hierarchy."""
-    bars = []
+    bars, link = [], Link(0, 1 / parse_rate(rate))
     for form, title in FORMS.items():
-        for points in zip(*runs):
-            if points[0]["bytes"] <= SHORT_BYTES:
-                most = statistics.median(
-                    seconds(point, "flat ring") / point["least_s"] for point in points
-                )
-                values = [seconds(point, "flat ring") / seconds(point, form) for point in points]
-                name = (
-                    f"{rate}, {points[0]['bytes']} bytes: {title}, times as fast as the flat ring"
-                )
-                name = f"{name}{spread(values)}, bytes allow {most:.2f}"
-                bars.append(bar(name, values, FASTER, least=True))
+        for nbytes in [n for n in runs[0] if int(n) <= SHORT_BYTES]:
+            values = [run[nbytes]["flat ring"] / run[nbytes][form] for run in runs]
+            least_s = least_between_s(NODES, int(nbytes) // 4, 4, link)
+            most = statistics.median(run[nbytes]["flat ring"] / least_s for run in runs)
+            name = f"{rate}, {nbytes} bytes: {title}, times as fast as the flat ring"
+            name = f"{name}{spread(values)}, bytes allow {most:.2f}"
+            bars.append(bar(name, values, FASTER, least=True))
     return bars
 
 
-def hybrids(rate: str, runs: list[list[dict]]) -> list[dict]:
+def hybrids(rate: str, runs: list[dict]) -> list[dict]:
     """Any size: the time of a hybrid over that of the better of the two it chooses from."""
     bars = []
     for form, title in FORMS.items():
-        for points in zip(*runs):
-            values = [
-                seconds(p, f"hybrid, {form}") / min(seconds(p, "flat ring"), seconds(p, form))
-                for p in points
-            ]
-            name = f"{rate}, {points[0]['bytes']} bytes: hybrid of ring and {title}"
+        for nbytes in runs[0]:
+            rows = [run[nbytes] for run in runs]
+            values = [row[f"hybrid, {form}"] / min(row["flat ring"], row[form]) for row in rows]
+            name = f"{rate}, {nbytes} bytes: hybrid of ring and {title}"
             bars.append(bar(f"{name}, time over the better one's{spread(values)}", values, SLOWER))
     return bars
-
-
-def seconds(point: dict, name: str) -> float:
-    return point["measured"][name]["median_s"]
 
 
 def spread(values: list[float]) -> str:
     return f" ({min(values):.2f} to {max(values):.2f})"
 
 
-def lesson_on_cluster(rate: str) -> dict:
+def on_cluster(rate: str) -> dict:
+    """{bytes: {algorithm: seconds}} of one run on the emulated cluster."""
     with tempfile.TemporaryDirectory() as folder:
-        shape = ["--nodes", "4", "--ranks-per-node", "2", "--rate", rate]
+        out = Path(folder, "out.json")
+        shape = ["--nodes", str(NODES), "--ranks-per-node", "2", "--rate", rate]
         cluster = [sys.executable, "-m", "refgf.cluster", "run", *shape, "--"]
-        lesson = [sys.executable, "lessons/10_hierarchical_allreduce.py", "--output", folder]
-        ended = subprocess.run([*cluster, *lesson], cwd=ROOT, capture_output=True, text=True)
+        script = [sys.executable, str(HERE / "collectives_side.py"), str(out)]
+        ended = subprocess.run([*cluster, *script], cwd=ROOT, capture_output=True, text=True)
         if ended.returncode:
             raise RuntimeError(
-                f"lesson 10, {rate}: exit code {ended.returncode}\n"
+                f"collectives_side.py, {rate}: exit code {ended.returncode}\n"
                 f"{ended.stdout[-2000:]}{ended.stderr[-4000:]}"
             )
-        return json.loads(Path(folder, "10_hierarchical_allreduce.json").read_text())
+        return json.loads(out.read_text())
 
 
 def choice(percent: float) -> dict:
