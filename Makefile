@@ -54,8 +54,14 @@ given = $(filter command environment,$(firstword $(origin NODES)) $(firstword $(
 by_number = --nodes $(NODES) --ranks-per-node $$(( $(RANKS) / $(NODES) ))
 shape = $(if $(call like_of,$(1)),--like $(call like_of,$(1)) $(if $(given),$(by_number),$(SHAPE)),$(by_number) --rate $(RATE))
 
+# what a user may mistype: a lesson's number, RANKS and NODES
+known = test -e "$$(echo lessons/$(1)_*.py)" || { echo "lesson $(1): wanted one of $(LESSONS)"; exit 2; }
+whole = case "$($(1))" in *[!0-9]*|''|0*) echo "$(1)=$($(1)): wanted a whole number above 0; next: $(1)=8"; exit 2;; esac
+divides = test $$(( $(RANKS) % $(NODES) )) -eq 0 || { echo "RANKS=$(RANKS): wanted a multiple of NODES=$(NODES)"; exit 2; }
+checked = $(call whole,RANKS); $(call whole,NODES)
+
 # $(call on_cluster,COMMAND): on emulated nodes where this machine can have them, else side by side on this machine
-on_cluster = if [ $(NODES) -gt 1 ] && [ $$(( $(RANKS) % $(NODES) )) -eq 0 ] && $(PY) -m refgf.cluster check --mpiexec $(MPIEXEC); then \
+on_cluster = $(checked); if [ $(NODES) -gt 1 ] && [ $$(( $(RANKS) % $(NODES) )) -eq 0 ] && $(PY) -m refgf.cluster check --mpiexec $(MPIEXEC); then \
 	  $(PY) -m refgf.cluster run $(strip $(call shape,$(1))) --mpiexec $(MPIEXEC) -- $(PY) $(1); \
 	else echo "no emulated cluster: $(RANKS) ranks in the shared memory of this machine"; \
 	  $(MPIEXEC) -n $(RANKS) $(PY) $(1); fi
@@ -64,6 +70,7 @@ demo: setup
 	@$(call on_cluster,lessons/03_lazy_allreduce.py $(ARGS))
 
 lesson-%: setup
+	@$(call known,$*); $(checked)
 	$(MPIEXEC) -n $(RANKS) $(PY) lessons/$*_*.py $(ARGS)
 
 # -m mpi4py: a failing rank ends the run instead of leaving the others waiting
@@ -102,14 +109,16 @@ gpu-check: setup
 cluster-lesson-10 cluster-lesson-12: SHAPE = --ranks-per-node 2
 cluster-lesson-13: SHAPE = --nodes 2 --ranks-per-node 2 --rate 1gbit
 cluster-lesson-%: setup
-	@$(call on_cluster,lessons/$*_*.py $(ARGS))
+	@$(call known,$*); $(checked); $(divides); $(call on_cluster,lessons/$*_*.py $(ARGS))
 
 figures: setup
+	$(MPIEXEC) -n 2 $(PY) lessons/00_two_ranks.py $(SIZE) --output figures
 	$(MPIEXEC) -n $(RANKS) $(PY) lessons/01_ring_allreduce.py $(SIZE) --output figures
+	$(MAKE) cluster-lesson-07 NODES=1 RANKS=1 ARGS="$(SIZE) --pairs 0 --output figures"
 	$(MAKE) cluster-lesson-07 NODES=2 RANKS=2 ARGS="$(SIZE) --pairs 0 --output figures"
 	$(MAKE) cluster-lesson-07 LIKE=v100-10gbe ARGS="$(SIZE) --pairs 0 --network resnet50 --output figures"
 	$(MAKE) cluster-lesson-07 ARGS="$(SIZE) --pairs 10 --output figures"
-	for lesson in $(filter-out 07,$(LESSONS)); do \
+	for lesson in $(filter-out 00 07,$(LESSONS)); do \
 	  $(MAKE) cluster-lesson-$$lesson ARGS="$(SIZE) --output figures" || exit 1; done
 	$(PY) tests/gains.py
 	$(PY) -m pytest -W error tests/lessons -k 'stale or claim or gains'

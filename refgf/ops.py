@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from refgf.device import Array, array_module, resized, synchronize
+from refgf.device import Array, array_module, synchronize
 
 
 def cast(x, out) -> None:
@@ -129,7 +129,7 @@ class Buffers:
     """
 
     def __init__(self, x, wire, scratch: dict | None = None, comm=None) -> None:
-        self.x, self.wire = x, np.dtype(wire)
+        self.x, self.wire, self.xp = x, np.dtype(wire), array_module(x)
         self.direct = self.wire == x.dtype  # MPI may read and write x itself
         self._scratch = {} if scratch is None else scratch
 
@@ -151,6 +151,8 @@ class Buffers:
         """What arrived in `incoming` memory, where x lives."""
         return buffer
 
-    def _memory(self, name: str, n: int):
-        xp = array_module(self.x)
-        return resized(self._scratch, (name, xp.__name__), (n,), self.wire, xp)
+    def _memory(self, name: str, n: int) -> Array:
+        key = name, self.wire, self.xp  # short messages notice each lookup
+        if key not in self._scratch or self._scratch[key].size < n:
+            self._scratch[key] = self.xp.empty(n, self.wire)
+        return self._scratch[key][:n]

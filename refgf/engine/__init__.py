@@ -20,7 +20,7 @@ REPLACEMENTS = fused.REPLACEMENTS | {
     "plain_sgd": sgd.plain_sgd,
     "unscale": sgd.unscale,
     "background": getattr(sleeping, "sleeping", ops.background),
-    "Buffers": getattr(staging, "StagedBuffers", ops.Buffers),
+    "Buffers": getattr(staging, "buffers", ops.Buffers),
 }
 PLAIN = {name: getattr(ops, name) for name in REPLACEMENTS}
 

@@ -53,8 +53,11 @@ def cast(x, out) -> None:
 
 def add(x, out) -> None:
     """out <- out + x (n,); a shorter type is widened block by block."""
-    if x.dtype == out.dtype or x.size < FEW_HALVES or not isinstance(x, np.ndarray):
-        out += x.astype(out.dtype, copy=False)
+    if x.dtype == out.dtype:
+        out += x
+        return
+    if x.size < FEW_HALVES or not isinstance(x, np.ndarray):
+        out += x.astype(out.dtype)
         return
     if x.dtype == np.float16 and x.flags.c_contiguous and (loop := compiled(widen, out)):
         loop(x.view(np.int16), out, True)

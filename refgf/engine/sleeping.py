@@ -10,12 +10,24 @@ one sleep late. Many short messages in a row become slow.
 
 MPI promises progress of a non-blocking call only inside MPI calls. The polls are such calls, and
 between two of them the system's buffers keep a link busy (0.2 ms are 25 kB at 1 Gbit/s).
+
+`Sendrecv` cuts long messages into segments of SEGMENT_BYTES, with IN_FLIGHT of them at a time. Two
+ranks that exchange one long message each may send them one after the other. MPICH over TCP, 40 MB
+each way at 1 Gbit/s: 0.70 s in place of 0.35 s, 1 of 16 times on a quiet machine, 7 of 8 on a busy
+one; with segments always 0.35 s.
+All ranks of a communicator have to be wrapped, so that both ends cut alike.
 """
 
 import time
+from collections import deque
+from itertools import zip_longest
 from typing import Any
 
+import numpy as np
+
 SLEEP_S, LONG_SLEEP_S = 0.1e-3, 0.2e-3
+SEGMENT_BYTES, IN_FLIGHT = 1 << 20, 2
+END = object()  # no more segments on this side
 
 
 class SleepingComm:
@@ -43,9 +55,24 @@ class SleepingComm:
         self.Irecv(buf, source, tag).Wait()
 
     def Sendrecv(self, sendbuf, dest, sendtag=0, recvbuf=None, source=None, recvtag=0) -> None:
-        arrived = self.Irecv(recvbuf, source, recvtag)
-        self.Isend(sendbuf, dest, sendtag).Wait()
-        arrived.Wait()
+        waiting, pairs = deque(), zip_longest(segments(recvbuf), segments(sendbuf), fillvalue=END)
+        for incoming, outgoing in pairs:
+            if incoming is not END:
+                waiting.append(self.Irecv(incoming, source, recvtag))
+            if outgoing is not END:
+                waiting.append(self.Isend(outgoing, dest, sendtag))
+            while len(waiting) > 2 * IN_FLIGHT:
+                waiting.popleft().Wait()
+        for request in waiting:
+            request.Wait()
+
+
+def segments(x: Any) -> list:
+    """A flat array (n,) in segments of SEGMENT_BYTES, the last one shorter; else [x]."""
+    if not isinstance(x, np.ndarray) or x.ndim != 1 or x.nbytes <= SEGMENT_BYTES:
+        return [x]
+    n = SEGMENT_BYTES // x.itemsize
+    return [x[start : start + n] for start in range(0, x.size, n)]
 
 
 class _SleepingRequest:

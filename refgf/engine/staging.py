@@ -50,7 +50,15 @@ def _library_says_cuda() -> bool:
         return False
 
 
-class StagedBuffers(ops.Buffers):
+HostBuffers = ops.Buffers
+
+
+def buffers(x, wire, scratch: dict | None = None, comm=None) -> HostBuffers:
+    """The buffers that x needs: staged ones for device arrays only."""
+    return (StagedBuffers if is_device(x) else HostBuffers)(x, wire, scratch, comm)
+
+
+class StagedBuffers(HostBuffers):
     """`ops.Buffers` that stage device arrays through pinned host memory where MPI needs it.
 
     `comm` decides that too: messages between threads lie in host memory.

@@ -11,17 +11,21 @@ A `raise SystemExit` on one rank is not detected: call `sys.exit`.
 import array
 import contextlib
 import faulthandler
-import fcntl
 import os
 import socket
 import stat
 import sys
-import termios
 import threading
 import time
 import traceback
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn
+
+try:
+    import fcntl
+    import termios
+except ImportError:  # Windows
+    fcntl = termios = None
 
 PAUSE_S = 0.5  # rank 0 prints first; rank r waits this and r * 0.1 s
 LONGEST_PAUSE_S = 2.5
@@ -160,6 +164,9 @@ def _wait_for_reader(at_most_s: float = 2.0) -> None:
 
     Without this wait, up to 15 of 100 jobs ended without a message (measured with Hydra).
     """
+    if fcntl is None:
+        time.sleep(0.2)
+        return
     end, unread = time.monotonic() + at_most_s, array.array("i", [1])
     while unread[0] and time.monotonic() < end:
         time.sleep(0.01)

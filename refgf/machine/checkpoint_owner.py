@@ -7,7 +7,6 @@ folder/step-00000120/
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import socket
@@ -15,6 +14,11 @@ import time
 from pathlib import Path
 
 from refgf.machine.checkpoint_files import MANIFEST
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 OWNER = "refgf-checkpoint.txt"
 LOCK = "refgf.lock"
@@ -51,6 +55,8 @@ def hold(folder: Path) -> tuple[str, str]:
 
 
 def _lock(file: int) -> tuple[str, str]:
+    if fcntl is None:
+        return "", "this system has no POSIX locks"
     deadline_s = time.monotonic() + LOCK_WAIT_S
     while True:
         try:

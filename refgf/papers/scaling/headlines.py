@@ -111,7 +111,7 @@ def gradientflow_throughput(**inputs: float) -> float:
 
 
 def gradientflow_minutes(**inputs: float) -> float:
-    """95 epochs, without evaluation, start-up and reading of images."""
+    """95 epochs. Not included: evaluation, starting the job, reading the images."""
     step_s = gradientflow_step(512, **inputs).step_s
     return time_to_train(step_s, IMAGES, 95, inputs["batch"], 512) / 60
 
