@@ -66,13 +66,7 @@ def table() -> str:
 def cell(verdicts: list[dict], kind: str) -> str:
     """The sentences of this kind with their verdicts."""
     found = [v for v in verdicts if v.get("kind") == kind]
-    return "<br>".join(f"{v['text']} *{in_words(v)}*" for v in found)
-
-
-def in_words(verdict: dict) -> str:
-    """holds (x 1.65)"""
-    ratio = verdict["ratio"]
-    return verdict["verdict"] + (f" (x {ratio:.3g})" if ratio else "")
+    return "<br>".join(f"{v['text']} *{claims.Verdict(**v).how_far()}*" for v in found)
 
 
 def with_table(text: str) -> str:

@@ -17,6 +17,9 @@ is a number, or a timing {"median_s", "low_s", "high_s"}, whose spread decides w
     within noise        the spreads overlap
     does not hold here  the medians compare otherwise; `unless` says what decides
 
+A verdict names how far: "(by 1.8 x)", the larger number over the smaller; where the claim has a
+factor, "(1.49 times)", the first number over the second, to be held against the sentence.
+
 None instead of a comparison: this run has not measured it. A test evaluates all claims on the
 committed figures, so a sentence and its figure cannot disagree.
 """
@@ -53,19 +56,31 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The decision on one claim. ratio: larger over smaller median; None if not measured."""
+    """The decision on one claim.
+
+    ratio: larger over smaller median, or first over second where the claim has a factor (`times`);
+    None if not measured, or not a ratio.
+    """
 
     text: str
     verdict: str
     ratio: float | None = None
     reason: str = ""
     kind: str = ""
+    times: bool = False
 
     def __str__(self) -> str:
-        known = self.ratio is not None and math.isfinite(self.ratio)
-        by = f" (x {self.ratio:.3g})" if known else ""
         reason = f" What decides: {self.reason}." if self.verdict == FAILS else ""
-        return f"{self.verdict}{by}: {self.text}{reason}"
+        return f"{self.how_far()}: {self.text}{reason}"
+
+    def how_far(self) -> str:
+        """holds (by 1.8 x), or holds (1.49 times)"""
+        if self.ratio is None or not math.isfinite(self.ratio):
+            return self.verdict
+        digits = "#.3g" if self.ratio < 100 else ",.0f"
+        number = f"{self.ratio:{digits}}"
+        by = f"{number} times" if self.times else f"by {number} x"
+        return f"{self.verdict} ({by})"
 
 
 def decide(claim: Claim, result: dict, reverse: bool = False) -> Verdict:
@@ -77,12 +92,15 @@ def decide(claim: Claim, result: dict, reverse: bool = False) -> Verdict:
     relation = REVERSED[relation] if reverse else relation
     factor = factor[0] if factor else 1.0
     (low, middle, high), (least, centre, most) = spread(left), spread(right)
-    ratio = max(middle, centre) / min(middle, centre) if min(middle, centre) > 0 else None
+    ratio = middle / centre if min(middle, centre) > 0 else None
+    if ratio and factor == 1.0:
+        ratio = max(ratio, 1 / ratio)
     limit = [factor * x for x in (least, centre, most)]
     if high >= limit[0] and low <= limit[2] and (low, limit[0]) != (high, limit[2]):
-        return Verdict(claim.text, NOISE, ratio, kind=claim.kind)
+        return Verdict(claim.text, NOISE, ratio, kind=claim.kind, times=factor != 1.0)
     holds = RELATIONS[relation](middle, limit[1]) or (middle == limit[1] and factor != 1.0)
-    return Verdict(claim.text, HOLDS if holds else FAILS, ratio, claim.unless, claim.kind)
+    decision = HOLDS if holds else FAILS
+    return Verdict(claim.text, decision, ratio, claim.unless, claim.kind, factor != 1.0)
 
 
 def spread(value: Any) -> tuple[float, float, float]:

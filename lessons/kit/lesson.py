@@ -206,7 +206,7 @@ class Lesson:
     def _reveal(self, run: Run, result: dict, decided: list) -> None:
         """What was measured, the verdicts and the guess."""
         if run.verbose:
-            run.section("What you should see, decided by your numbers (x: larger over smaller)")
+            run.section("What you should see, decided by your numbers")
             run.say("\n".join(self.reveal.table(result)) + "\n")
             for verdict in decided:
                 run.say(textwrap.fill(f"- {verdict}", COLUMNS, subsequent_indent="  "))

@@ -13,7 +13,7 @@ The screen then holds at most LINES lines before the guess is compared with the 
 
     what           measured  predicted  off by
     eager calls      1.82 s     1.75 s     4 %
-    holds (x 1.82): With overlap, ...
+    holds (by 1.82 x): With overlap, ...
     5 of 8 claims hold, 3 within noise; -v prints them all.
 
 All of it is made of the result as the JSON holds it, so rewording needs no new measurement.
@@ -105,8 +105,4 @@ def short(decided: list[Verdict], room: int) -> list[str]:
     hold = f"{len(decided) - others.total()} of {len(decided)} claims hold"
     names = {FAILS: "not here"}
     count = ", ".join([hold, *(f"{n} {names.get(name, name)}" for name, n in others.items())])
-    return (
-        [*found, f"{count} (x: the larger number over the smaller); -v prints them all."]
-        if decided
-        else found
-    )
+    return [*found, f"{count}; -v prints them all."] if decided else found

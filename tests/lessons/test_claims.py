@@ -44,7 +44,15 @@ def test_decided_by_the_numbers(compared, verdict):
 
 def test_the_ratio_is_of_the_medians():
     claim = Claim("", lambda r: (timing(1, 2, 3), "<", timing(7, 8, 9)), "")
-    assert claims.decide(claim, {}).ratio == 4
+    decided = claims.decide(claim, {})
+    assert decided.ratio == 4 and decided.how_far() == "holds (by 4.00 x)"
+
+
+def test_with_a_factor_the_ratio_is_the_first_over_the_second():
+    claim = Claim(
+        "at most half as long", lambda r: (timing(1, 2, 3), "<", timing(7, 8, 9), 0.5), ""
+    )
+    assert claims.decide(claim, {}).how_far() == "holds (0.250 times)"
 
 
 @pytest.fixture(scope="module", params=LESSONS, ids=lambda file: file.stem)
