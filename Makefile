@@ -120,6 +120,7 @@ figures: setup
 	$(MAKE) cluster-lesson-07 ARGS="$(SIZE) --pairs 10 --output figures"
 	for lesson in $(filter-out 00 07,$(LESSONS)); do \
 	  $(MAKE) cluster-lesson-$$lesson ARGS="$(SIZE) --output figures" || exit 1; done
+	$(PY) tests/speed/dilation_speed.py figures/dilation.json
 	$(PY) tests/gains.py
 	$(PY) -m pytest -W error tests/lessons -k 'stale or claim or gains'
 

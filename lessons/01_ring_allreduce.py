@@ -23,20 +23,23 @@ PREDICTION  A message of m bytes takes alpha + beta m. The ring takes 2(p-1) mes
 
                 T(n) = 2(p-1) alpha  +  2 (p-1)/p  4n beta          float32: 4n bytes
 
-            With more ranks than cores a message also waits until its receiver gets a core.
-            So alpha and beta are measured twice, between two ranks and with all ranks busy. The
+            alpha and beta are measured twice, between two ranks and with all ranks busy. The
             prediction uses the second. It leaves out the additions and the copies in memory.
+            Where ranks share a core, it also leaves out that a rank waits for the core in each
+            step: the ring may then take several times as long ("off by" in the table is
+            |predicted / measured - 1|).
 
-Before you run it, write down: 64 MiB are 65,536 times as many bytes as 1 KiB. How many times as
-long does their sum take?
+Before you run it, write down: the longest vector has 64 MiB, 65,536 times as many bytes as 1 KiB
+(with --quick 256 KiB, 256 times; with --full 256 MiB). How many times as long does its sum take?
 
 This is weak scaling: each rank brings a vector of n elements, whatever p is.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/01_ring_allreduce.py)
-    1. Reverse the direction of the ring in refgf/comm/ring.py, and run this lesson again. In which
-       order are the ranks added now? Do the bits change?
+    1. Reverse the direction of the ring in refgf/comm/ring.py, and run this lesson on 2 and on 3
+       ranks. For which p do the bits change? In which order are the ranks added now? (The sums stay
+       right. The oracle ends the run where it meets other bits than the definition's.)
     2. A colleague sends the whole vector p-1 times round the ring. Which check of this lesson
-       catches the mistake: values or bytes?
+       catches the mistake, values, bytes or messages: for p = 2, and for p >= 3?
     3. For which p do ring and direct (refgf/comm/direct.py) always give the same bits? Why?
 """
 

@@ -118,8 +118,8 @@ def measure(run: kit.Run) -> dict:
 if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__, REVEAL, probe=True)
     number, add = kit.positive, lesson.argument
-    add("--width", type=float, help="share of AlexNet's channels in the timed step (1; quick 1/8)")
-    add("--image-size", type=number, metavar="PIXELS", help="67 or more (227; with --quick 67)")
+    add("--width", type=float, help="share of AlexNet's channels in the timed step (1)")
+    add("--image-size", type=number, metavar="PIXELS", help="67 or more (227)")
     add("--batch", type=number, help="images of the timed step (8; with --full 32)")
     add("--data", type=Path, metavar="PATH", help="images of the last section; default: digits")
     add("--skip-bad-images", action="store_true", help="skip images that cannot be read")

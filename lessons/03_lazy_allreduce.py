@@ -3,7 +3,7 @@
     mpiexec -n 8 python lessons/03_lazy_allreduce.py    waits for messages instead of sending slowly
     python -m refgf.cluster run --like v100-10gbe -- python lessons/03_lazy_allreduce.py
     options: --predict "16 MiB", -v (all tables), --network alexnet (26 gradients instead of 161),
-             --theta BYTES ..., --like this-machine (your laptop as a cluster), --quick, --plot, ...
+             --theta 0 16MiB inf, --like this-machine (your laptop as it is), --quick, --plot, ...
 
 QUESTION    Backward makes one gradient after another, many of them small. Is it better to send each
             at once, or to wait until more than theta bytes are ready? Which theta is best?
@@ -31,7 +31,8 @@ something between? On how many calls a step does the best one spend its latency?
 This is weak scaling: each rank brings its own batch, whatever p is.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/03_lazy_allreduce.py)
-    1. Which theta sends exactly two calls? Compute it from the sizes, then try it.
+    1. Which theta sends exactly two calls? Compute it from the sizes that -v prints, then try it:
+       --theta 16MiB -v.
     2. The rule says *greater than* theta. Find a theta where "greater or equal" gives another
        number of calls.
     3. A colleague forgets the flush after the last gradient. What would the losses show, and after
@@ -117,7 +118,7 @@ def draw(result: dict):
 if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__, REVEAL, probe=True, like="v100-10gbe")
     images.arguments(lesson)
-    networks, theta = list(images.NETWORKS), kit.threshold_bytes
+    networks, theta = list(images.NETWORKS), steps.theta_bytes
     lesson.argument("--network", choices=networks, help="resnet50; on this machine alexnet")
-    lesson.argument("--theta", nargs="+", type=theta, help="thresholds in bytes: 0 65536 1e6 inf")
+    lesson.argument("--theta", nargs="+", type=theta, help="thresholds: 0 65536 1e6 16MiB inf")
     lesson.main(measure, draw)

@@ -27,11 +27,12 @@ PREDICTION  A ring allreduce of n gradients of b bytes on p ranks takes
                 ring    r sqrt((p+1) / 2)            direct    r sqrt(2)
 
             float16 ends at 65,504 and has nothing below 6e-8. A sum of p gradients that is divided
-            by p only afterwards overflows for gradients p times smaller.
+            by p only afterwards overflows for gradients p times smaller. The gradients that become
+            zero are the smallest: their share of the norm is smaller than that of the count.
 
 Before you run it, write down: by how much is the error of the float16 ring on 512 ranks larger than
 on 2? Which is larger, that error or the noise of a mini-batch, and by how much? What share of your
-network's gradients is too small for float16?
+network's gradients is too small for float16, and what share of their norm?
 
 This is weak scaling: each rank brings its own batch, whatever p is.
 

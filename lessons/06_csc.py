@@ -28,7 +28,8 @@ PREDICTION  A step sends k = max(1, ceil(C percent/100)) of C chunks in float16.
                 bytes = 2 x chosen elements + 8 (C + 1)         dense: 2 x all elements
                 step  = step without exchange + time of these bytes + own work
 
-            Own work is the processor's: norms, choosing, packing. It is measured first.
+            Own work is the processor's: norms, choosing, packing. It is measured first, on all
+            ranks at once. In a step it takes less, because some ranks sleep while others work.
 
 Before you run it, write down: how many times as fast as dense is the exchange at a density of 10 %?
 How many steps does an unimportant chunk wait? Which form learns best?
@@ -42,8 +43,7 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/06_csc.py)
        step does the lesson notice?
     3. At which density do norms and flag cost as many bytes as the chunks, for the full AlexNet?
     4. A chunk is sent in every tenth step. Up to which learning rate does gradient descent on
-       w^2 / 2 still converge, dense and with each form of correction? What does that say about the
-       accuracies above?
+       w^2 / 2 converge, dense and with each form? What does that say about the accuracies?
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

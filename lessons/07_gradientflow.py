@@ -123,6 +123,6 @@ if __name__ == "__main__":
     option("--theta", type=kit.threshold_bytes, default=2**22, help="of lazy allreduce, in bytes")
     option("--checkpoints", type=Path, metavar="DIR", help="of the training at the end")
     option("--resume", action="store_true", help="continue the training of these checkpoints")
-    option("--pairs", type=int, metavar="N", help="trainings, dense and sparse (2; 0: none)")
+    option("--pairs", type=int, metavar="N", help="trainings, dense and sparse (1; 0: none)")
     option("--accuracy", type=float, default=90.0, metavar="PERCENT", help="to be reached (90)")
     lesson.main(measure, picture.draw)

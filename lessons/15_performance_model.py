@@ -106,7 +106,8 @@ def model(run: kit.Run) -> dict:
     show_kernel(run)
     samples, training = kernel_models.measure(run, held_out)
     models, seen = kernel_models.learn(run, *samples)
-    found = {"training": training, "kernels": seen}
+    where = f"1 rank of {run.size}; the others sleep"
+    found = {"training": training, "kernels": seen, "where": where}
     found["steps"] = held_out_steps.predict(run, network, models)
     found["layers"] = layer_limits.find(run)
     return found | bottleneck_study.study(run)

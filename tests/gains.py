@@ -18,11 +18,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lessons"))
 
 from kit import claims
 from kit.record import plain
+from refgf.cluster.like import HERE
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 MARKS = "<!-- gains: written by tests/gains.py -->", "<!-- end of gains -->"
 EXPECTED = "<!-- expected: written by tests/gains.py -->", "<!-- end of expected -->"
+DILATION = "<!-- dilation: written by tests/gains.py -->", "<!-- end of dilation -->"
 KINDS = ("gain", "limit")
 
 
@@ -58,9 +60,18 @@ def table() -> str:
         cells = [cell(result.get("verdicts", []), kind) for kind in KINDS]
         if any(cells):
             number = path.stem[:2]
-            like = result.get("regime", {}).get("like", "this-machine")
-            rows.append(f"| [{number}](lessons/{path.stem}.py), {like} | {' | '.join(cells)} |")
+            rows.append(
+                f"| [{number}](lessons/{path.stem}.py), {where(result)} | {' | '.join(cells)} |"
+            )
     return "\n".join(rows)
+
+
+def where(result: dict) -> str:
+    """The cluster that was emulated K times slower; without one, the links that were measured."""
+    like = result["regime"]["like"]
+    if like == HERE:
+        return f"{result['ranks']} ranks: {result['place']}"
+    return f"{result['ranks']} ranks like {like}"
 
 
 def cell(verdicts: list[dict], kind: str) -> str:
@@ -95,6 +106,26 @@ def with_expected(text: str, lesson: Path) -> str:
     return between(EXPECTED, text, expected(lesson))
 
 
+def dilation() -> str:
+    """The table of tests/speed/dilation_speed.py: the same step in two ways."""
+    found = json.loads((ROOT / "figures" / "dilation.json").read_text())
+    rows = [
+        "| the same step in two ways | longer over shorter | lowest to highest |",
+        "|---|---|---|",
+    ]
+    for row in found["rows"]:
+        spread = f"{row['ratio_min']:.3f} to {row['ratio_max']:.3f}"
+        rows.append(f"| {row['name']} | {row['ratio']:.3f} | {spread} |")
+    limit = found["rows"][0]["wanted"][1]
+    where = f"Measured {found['date']}, {found['machine']['cpu']}; wanted: at most {limit:g}."
+    return "\n".join([*rows, "", where])
+
+
+def with_dilation(text: str) -> str:
+    """The page of lesson 07 with today's table of its appendix."""
+    return between(DILATION, text, dilation())
+
+
 def between(marks: tuple[str, str], text: str, new: str) -> str:
     """`text` with `new` between the marks."""
     start, end = map(re.escape, marks)
@@ -109,5 +140,5 @@ if __name__ == "__main__":
     for lesson in sorted((ROOT / "lessons").glob("[0-9]*_*.py")):
         page = ROOT / "lessons" / "teaching" / f"{lesson.stem[:2]}.md"
         if page.exists():
-            page.write_text(with_expected(page.read_text(), lesson))
+            page.write_text(with_dilation(with_expected(page.read_text(), lesson)))
     print("README.md: table of techniques; lessons/teaching: expected output")

@@ -18,6 +18,7 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 PREDICTED = "#000000"
 TEXT_POINTS, WIDTH_INCHES = 9, 10
+SPREAD = "error bars: lowest and highest measurement around the median (ratio: of both its times); "
 
 
 def style(number: int) -> dict:
@@ -36,12 +37,35 @@ def frame(title: str, rows: int, columns: int, size: tuple[float, float] = (WIDT
 
 
 def finish(figure, *with_legend):
-    """Add legend and grid to these axes; leave room for the line that names the machine."""
+    """Add legend and grid to these axes; say what error bars are, above the lesson's last line.
+
+    That line names the ranks, the links and the machine of the run.
+    """
     for axis in with_legend:
         axis.legend(fontsize=TEXT_POINTS)
         axis.grid(alpha=0.3)
-    figure.tight_layout(rect=(0, 0.02, 1, 1))
+    line = 1 / (72 * figure.get_figheight())  # a point
+    spread = SPREAD if any(map(has_spread, figure.axes)) else ""
+    note = f"Unless a panel says otherwise, {spread}measured on:"
+    figure.text(0.01, 12 * line, note, fontsize=TEXT_POINTS)
+    figure.tight_layout(rect=(0, 18 * line, 1, 1))
     return figure
+
+
+def has_spread(axis) -> bool:
+    """Has this axis error bars, and do its title and labels not call them intervals?"""
+    from matplotlib.container import ErrorbarContainer
+
+    words = axis.get_title(), axis.get_xlabel(), axis.get_ylabel()
+    bars = (bar for bar in axis.containers if isinstance(bar, ErrorbarContainer))
+    return any(bar.has_xerr or bar.has_yerr for bar in bars) and "interval" not in " ".join(words)
+
+
+def clock(dilation: float) -> str:
+    """Whose milliseconds an axis shows, given how many times slower this machine is."""
+    if dilation == 1:
+        return "ms of this machine"
+    return f"ms in the cluster's time\n(measured {dilation:.4g} times slower)"
 
 
 def median_ms(timings) -> list[float]:
@@ -87,7 +111,7 @@ def against_theta(
             note, (x, 0.02), xycoords=("data", "axes fraction"), ha="center", fontsize=TEXT_POINTS
         )
     axis.axhline(MS * compute_s, color="grey", lw=1, label=compute_label)
-    axis.set(ylabel="time of a step, ms", ylim=(0, None))
+    axis.set(ylabel=f"time of a step, {clock(1)}", ylim=(0, None))
 
 
 def bars(axis, rows: list[dict], scale: float, highlight: int | None = None) -> None:

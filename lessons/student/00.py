@@ -60,8 +60,9 @@ def sum_of_ranks(comm, x: np.ndarray) -> None:
 
     rank 0: [1, 2], rank 1: [10, 20]  ->  both [11, 22], after 1 message of each rank
 
-    comm has Get_rank, Get_size, Send, Recv and others, as in mpi4py: comm.Send(x, dest) sends x and
-    waits until it is received; comm.Recv(y, source) fills y, an array of the same size and type.
+    comm has Get_rank, Get_size, Send, Recv and others, as in mpi4py: comm.Send(x, dest) sends x;
+    comm.Recv(y, source) fills y, an array of the same size and type. MPI's Send may return before a
+    short message is received (lesson 00). The marker's Send always waits, as for a long one.
     The marks are for values, bits (the order of adding), schedule, messages and bytes.
 
     Hint: np.empty_like(x) is room for what arrives.

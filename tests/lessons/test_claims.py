@@ -94,6 +94,12 @@ def test_gains_in_the_readme_are_those_of_the_figures():
     assert gains.with_table(text) == text, "next: python tests/gains.py"
 
 
+def test_the_appendix_on_dilation_is_the_one_that_was_measured():
+    text = (gains.ROOT / "lessons" / "teaching" / "07.md").read_text()
+    assert all(mark in text for mark in gains.DILATION)
+    assert gains.with_dilation(text) == text, "next: python tests/gains.py"
+
+
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda file: file.stem)
 def test_the_teachers_page_expects_what_the_figure_says(lesson):
     page = ROOT / "lessons" / "teaching" / f"{lesson.stem[:2]}.md"

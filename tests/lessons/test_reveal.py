@@ -62,7 +62,10 @@ def test_what_does_not_hold_comes_first():
     ]
     decided = verdicts(claims, {})
     lines = short(decided, 4)
-    assert [line.split(":")[0] for line in lines[:2]] == [f"- {FAILS} (x 2)", "- holds (x 2)"]
+    assert [line.split(":")[0] for line in lines[:2]] == [
+        f"- {FAILS} (by 2.00 x)",
+        "- holds (by 2.00 x)",
+    ]
     assert "a gain" in lines[1] and "first" in lines[2] and "2 of 4 claims hold" in lines[3]
     assert f"1 {NOT_MEASURED}" in lines[3] and short(decided, 1) == lines[3:]
 

@@ -7,6 +7,7 @@ python dilation_side.py real out.json       a real AlexNet, then the same slept 
 import refgf.launch  # noqa: F401  before MPI starts
 
 import argparse
+import datetime
 import json
 import statistics
 import sys
@@ -20,7 +21,7 @@ from mpi4py import MPI
 sys.path.append(str(Path(__file__).resolve().parents[2] / "lessons"))
 
 import kit
-from kit import virtual
+from kit import record, virtual
 from refgf.exchange.lazy import Theta
 from refgf.exchange.precision import LossScale
 from refgf.machine.accelerator import Pace, VirtualNetwork
@@ -113,6 +114,9 @@ def main(mode: str, out: str) -> None:
     run = kit.Run(MPI.COMM_WORLD, options)
     found = {"ladder": ladder, "real": real}[mode](run)
     if run.rank == 0:
+        found["machine"] = record.machine(options)
+        found["date"] = datetime.date.today().isoformat()
+        found["measured_with"] = record.code_hash(Path(__file__).resolve())
         Path(out).write_text(json.dumps(found))
 
 

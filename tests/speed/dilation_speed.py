@@ -41,7 +41,8 @@ def main(arguments: list[str] | None = None) -> dict:
     for name in ("off", "on"):
         title = f"exchange {name}: AlexNet slept over computed, a core for each rank"
         rows.append(alike(title, real["slept"][name], real["real"][name]))
-    results = {"rows": rows, "ladders": ladders, "real": real}
+    measured = {key: real[key] for key in ("date", "machine", "measured_with")}
+    results = {"rows": rows, "ladders": ladders, "real": real} | measured
     if arguments:
         Path(arguments[0]).write_text(json.dumps(results, indent=1) + "\n")
     return results

@@ -7,14 +7,15 @@ from kit.layers import backward_s
 from kit.words import percent
 from lab.alexnet.claims import MOST, ready_share
 
-REST = "others"  # layers that are not drawn one by one
+REST = "norm, pool,\nReLU, drop"  # layers that are not drawn one by one
 HEIGHT = 0.38  # of a bar; layers are 1 apart
 
 
 def draw(result: dict):
     layers = result["layers"]
-    step = f": {layers['step']}" if "step" in layers else ""
-    figure, (shares, ready) = axes.frame(f"Lesson 02: AlexNet, a step of one rank{step}", 1, 2)
+    step = f"\n{layers['step']}" if "step" in layers else ""
+    title = f"Lesson 02: AlexNet, a step of one rank while the others sleep{step}"
+    figure, (shares, ready) = axes.frame(title, 1, 2)
     draw_shares(shares, layers)
     draw_ready(ready, layers)
     label_most(ready, result)

@@ -9,30 +9,29 @@ from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
 from refgf.papers.scaling.workloads import alexnet
 
-SEED = 1
+SEED, CLASSES = 1, 1000
 
 
 def measure(run: kit.Run, timed_step) -> dict:
     """timed_step: (network, images, labels) -> events, as kit.layers.compare wants them."""
     options = run.options
-    size = options.image_size or run.quick(67, 227)
-    width = options.width or run.quick(1 / 8, 1.0)
-    batch, classes = options.batch or run.quick(8, 8, 32), run.quick(10, 1000)
-    step = f"{size} x {size} pixels, width {width:g}, {batch} images, {classes} classes"
+    size, width = options.image_size or 227, options.width or 1.0
+    batch = options.batch or run.quick(8, 8, 32)
+    step = f"{size} x {size} pixels, width {width:g}, {batch} images, {CLASSES} classes"
     run.section("One step, layer by layer")
     run.say(step)
 
     def steps_of_rank_0() -> dict:
-        network = AlexNet(classes, size, width)
+        network = AlexNet(CLASSES, size, width)
         network.bind(*(Pool(network.tensors).views for _ in range(2)))
         network.initialize(SEED)
         random = np.random.default_rng(SEED)
         images = random.standard_normal((batch, *network.image_shape), dtype=np.float32)
-        labels = random.integers(0, classes, batch)
-        repeats = run.quick(15, 7, 11)
+        labels = random.integers(0, CLASSES, batch)
+        repeats = run.quick(3, 7, 11)
         steps = [timed_step(network, images, labels) for _ in range(1 + repeats)]
         del steps[0]  # it allocates memory
-        return layers.compare(network, alexnet(classes, size, width), batch, steps)
+        return layers.compare(network, alexnet(CLASSES, size, width), batch, steps)
 
     result = run.on_rank_0(steps_of_rank_0)
     if run.rank == 0:

@@ -8,11 +8,21 @@ from kit import axes
 from refgf.papers.datacache import LEVELS
 
 MEMORY = {
-    "limit": "limit",
-    "file": "file of the node",
-    "Pss": "kernel: each page once",
-    "Rss": "kernel: once for each rank",
+    "limit": "limit of the cache",
+    "file": "its file, shared by the ranks",
+    "Pss": "in use: shared pages once (Pss)",
+    "Rss": "sum of what each rank maps (Rss)",
 }
+CACHES = {  # the shard: the images of a node
+    "no cache": "no cache: all\nfrom the slow store",
+    "disk": "shard on disk",
+    "half memory": "half in memory,\nhalf in the store",
+    "half memory + disk": "half in memory,\nhalf on disk",
+    "memory": "shard in memory",
+    "memory + disk": "shard in memory\nand on disk",
+}
+SOURCES = {"memory": "the node's memory", "disk": "the node's disk", "store": "the slow store"}
+STYLES = {"memory": axes.style(2), "disk": axes.style(5), "store": axes.style(1)}
 LABEL = {"textcoords": "offset points", "ha": "center"}
 
 
@@ -21,6 +31,7 @@ def draw(result: dict) -> dict:
     count = len(result["nodes"])
     place = f"{result['ranks']} ranks on {count} node{'s' * (count > 1)}"
     title = f"Lesson 14: the data cache. {result['samples']} images, {place}"
+    title += ". Shard: the images of a node"
     figure, (epochs, share) = axes.frame(title, 1, 2)
     draw_epochs(epochs, result, stores[0])
     draw_share(share, result, stores[0])
@@ -30,7 +41,7 @@ def draw(result: dict) -> dict:
     draw_memory(memory, result["memory"])
     figures["levels"] = axes.finish(figure, hits, memory)
     if others := stores[1:]:
-        figure, panels = axes.frame(title, 1, len(others), (axes.WIDTH_INCHES, 4))
+        figure, panels = axes.frame(title, 1, len(others))
         for axis, store in zip(panels, others):
             draw_epochs(axis, result, store)
         figures["stores"] = axes.finish(figure, *panels)
@@ -42,30 +53,31 @@ def draw_epochs(axis, result: dict, store: str) -> None:
     rows = [row for row in result["rows"] if row["store"] == store]
     places = np.arange(len(rows))
     groups = {"first epoch": slice(0, 1), "later epochs": slice(1, None)}
+    styles = axes.style(0), axes.style(4)  # not the colours of the levels
     for number, (label, which) in enumerate(groups.items()):
         y = places + 0.18 * (2 * number - 1)
         timings = [spread([e["seconds"] for e in row["epochs"][which]]) for row in rows]
         middle, low, high = (np.array([t[i] for t in timings]) for i in range(3))
-        style = axes.style(number)
-        axis.errorbar(
-            middle,
-            y,
-            xerr=[middle - low, high - middle],
-            ls="none",
-            capsize=3,
-            label=label,
-            **style,
-        )
+        bars = [middle - low, high - middle]
+        axis.errorbar(middle, y, xerr=bars, ls="none", capsize=3, label=label, **styles[number])
         predicted = [row["epochs"][which][0]["predicted_s"] for row in rows]
         label = None if number else "predicted"
         axis.plot(predicted, y, "|", ms=16, mew=1.5, color=axes.PREDICTED, label=label)
-    axis.set_yticks(places, [row["name"].replace(" + ", "\n+ ") for row in rows])
+    axis.set_yticks(places, [CACHES[row["name"]] for row in rows])
     axis.set(
-        title=f"Time of an epoch\n{store}",
-        xlabel="seconds on the slowest rank",
+        title=f"Time of an epoch. Slow store:\n{store_in_words(store, result)}",
+        xlabel="seconds of this machine, on the slowest rank",
         xscale="log",
         ylim=(len(rows) + 0.6, -0.6),  # room for the legend
     )
+
+
+def store_in_words(store: str, result: dict) -> str:
+    """Of the slow store, which holds all images: who reads them, and how fast."""
+    if "EMULATED" not in store:
+        return f"{store}, over TCP"
+    rate, latency = result["options"]["slow_store"].split(",")
+    return f"EMULATED, {rate} for each rank, {latency} a file"
 
 
 def spread(times_s: list[float]) -> tuple[float, float, float]:
@@ -77,10 +89,10 @@ def draw_share(axis, result: dict, store: str) -> None:
     cost, fine = result["costs"][store], np.linspace(0, 1, 201)
     plain_s = median(result["sweep"][0]["store"]["seconds"])
     shares = [100 * row["share"] for row in result["sweep"]]
-    for number, name in enumerate(("store", "disk")):
+    for name in ("store", "disk"):
         gains = [[plain_s / t for t in row[name]["seconds"]] for row in result["sweep"]]
         middle, low, high = (np.array([spread(gain)[i] for gain in gains]) for i in range(3))
-        label, style = f"rest from the {name}", axes.style(number + 2)
+        label, style = f"rest from {SOURCES[name]}", STYLES[name]
         bars = [middle - low, high - middle]
         axis.errorbar(shares, middle, bars, ls="none", capsize=3, label=label, **style)
         predicted = cost["store"] / (fine * cost["memory"] + (1 - fine) * cost[name])
@@ -88,10 +100,10 @@ def draw_share(axis, result: dict, store: str) -> None:
         axis.plot(100 * fine, predicted, "--", color=style["color"], label=label)
         if name == "store":
             for x, gain in list(zip(shares, middle))[1:-1]:
-                axis.annotate(f"{gain:.1f}", (x, gain), (0, -16), **LABEL, color=style["color"])
+                axis.annotate(f"{gain:.1f}", (x, gain), (0, -16), **LABEL)
     axis.set(
-        title="Later epochs: misses decide",
-        xlabel="share of the shard that memory holds, %",
+        title="Later epochs: the rest decides",
+        xlabel="% of the shard in memory (at 100 there is no rest)",
         ylabel="times as fast as without a cache",
         yscale="log",
         ylim=(0.7, None),
@@ -100,16 +112,16 @@ def draw_share(axis, result: dict, store: str) -> None:
 
 def draw_hits(axis, result: dict, store: str) -> None:
     rows, left = [row for row in result["rows"] if row["store"] == store], 0
-    names = [row["name"].replace(" + ", "\n+ ") for row in rows]
+    names = [CACHES[row["name"]] for row in rows]
     for number, level in enumerate(LEVELS):
         width = np.array([100 * row["epochs"][-1]["hits"][level] for row in rows])
         hatch = ("", "//", "..")[number]
-        colour = axes.COLOURS[(2, 5, 1)[number]]
-        axis.barh(names, width, left=left, color=colour, hatch=hatch, ec="white", label=level)
+        style = {"color": STYLES[level]["color"], "hatch": hatch, "ec": "white"}
+        axis.barh(names, width, left=left, label=SOURCES[level], **style)
         left = left + width
     axis.set(
-        title="Source of the samples in the last epoch",
-        xlabel="% of the samples",
+        title="Where the images of the last epoch come from",
+        xlabel="% of the images of an epoch",
         ylim=(len(rows) + 1.2, -0.6),  # room for the legend
     )
 
@@ -117,11 +129,11 @@ def draw_hits(axis, result: dict, store: str) -> None:
 def draw_memory(axis, nodes: list[dict]) -> None:
     for number, (kind, label) in enumerate(MEMORY.items()):
         x = [node + 0.2 * (number - 1.5) for node in range(len(nodes))]
-        colour, hatch = axes.COLOURS[number], ("", "//", "..", "xx")[number]
+        hatch, colour = ("", "//", "..", "xx")[number], STYLES["memory"]["color"]
         height = [row[kind] / 2**20 for row in nodes]
         axis.bar(x, height, 0.2, color=colour, hatch=hatch, ec="white", label=label)
     axis.set_xticks(
         range(len(nodes)), [f"{i}\n{row['ranks']} ranks" for i, row in enumerate(nodes)]
     )
-    axis.set(title="Memory of a node's cache", xlabel="node", ylabel="MiB")
+    axis.set(title="Memory of a node's cache for its whole shard", xlabel="node", ylabel="MiB")
     axis.set_ylim(top=1.5 * axis.get_ylim()[1])  # room for the legend

@@ -141,7 +141,7 @@ REVEAL = Reveal(
     rows,
     ask="How many times as fast as dense is the exchange at a density of 10 %?",
     answer=answer,
-    picture="The time of a step of AlexNet against the density, with the dense step and the step "
-    "without exchange, and the exchange of a small network. Further figures: which chunks are "
-    "chosen, and paired differences of the training loss.",
+    picture="Stacked bars of a step of AlexNet, dense and at each density, and of the exchange of "
+    "a small network: predicted from messages and own work, next to what was measured. Further "
+    "figures: which chunks are chosen, and paired differences of the training loss.",
 )

@@ -13,6 +13,11 @@ FORMS = {  # of momentum correction, as the figure names them
     "history": "history: the residual\ntimes m in each step",
     "dgc, no warm-up": "dgc,\nno warm-up",
 }
+WHAT = {  # the parts of a predicted time
+    "off": ("step without exchange, measured", {"color": "lightgrey"}),
+    "messages": ("messages, by the formula", {"color": axes.COLOURS[5]}),
+    "own": ("own work, measured with all ranks at once", {"color": axes.COLOURS[1], "hatch": "//"}),
+}
 BELOW = "95 % interval; below 0: learns faster"
 
 
@@ -27,38 +32,21 @@ def draw(result: dict) -> dict:
 
 
 def draw_times(result: dict):
-    """A step against the density; dense and sparse exchanges of the small network."""
+    """A step at each density; dense and sparse exchanges of the small network."""
     like, factor = result["regime"]["like"], result["regime"]["dilation"]
-    figure, (left, right) = axes.frame(f"{TITLE}, like {like}, {result['ranks']} ranks", 1, 2)
-    dense, *rows = result["times"]["rows"]
-    percents = [row["density"] for row in rows]
-    names = {"step": "step, measured", "own": "own work of the processor in it, measured"}
-    for number, (key, name) in enumerate(names.items()):
-        timings = [scaled(row[key], factor) for row in rows]
-        axes.measured(left, percents, timings, **axes.style(number), label=name)
-    times = [axes.MS * row["predicted_s"] / factor for row in rows]
-    left.plot(percents, times, "--", color=axes.PREDICTED, label="step, predicted")
-    levels = {"dense, float16": dense["step"], "without exchange": result["times"]["alone"]}
-    for name, timing in levels.items():
-        at, low, high = (axes.MS * timing[k] / factor for k in ("median_s", "low_s", "high_s"))
-        left.axhspan(low, high, color="grey", alpha=0.4)
-        left.axhline(at, color="grey", lw=1)
-        left.annotate(name, (min(percents), at), (20, -13), textcoords="offset points")
-    left.set(
-        title="A step of AlexNet, float16, no overlap",
-        xlabel="density: sent chunks, %",
-        ylabel="ms in the cluster's time",
-        xscale="log",
-        ylim=(0, 1.2 * axes.MS * dense["step"]["high_s"] / factor),
+    figure, (left, right) = axes.frame(
+        f"{TITLE}, like {like}, {result['ranks']} ranks", 1, 2, (10, 5.5)
     )
-    left.set_xticks(percents, [f"{percent:g}" for percent in percents])
-    left.minorticks_off()
+    off, rows = result["times"]["alone"], []
+    for row in result["times"]["rows"]:
+        name = "dense" if row["density"] is None else f"{row['density']:g} %"
+        parts = {"off": off["median_s"], **parts_of(row)}
+        rows.append({"name": name, "sent": row["payload"], "timing": row["step"], "parts": parts})
+    less = " (in a step some ranks\nsleep while others work: less own work)"
+    draw_parts(left, rows, factor, less)
+    left.set_title("A step of AlexNet, float16, no overlap")
     draw_exchange(right, result["small"], factor)
-    right.set_xlabel("ms in the cluster's time")
-    axes.finish(figure, left, right)
-    left.legend(loc=(0.04, 0.16), fontsize=axes.TEXT_POINTS)
-    right.legend(loc="lower right", fontsize=axes.TEXT_POINTS)
-    return figure
+    return axes.finish(figure, left, right)
 
 
 def draw_here(here: dict):
@@ -66,21 +54,50 @@ def draw_here(here: dict):
     figure, panels = axes.frame(f"{TITLE}. This machine as it is", 1, 2)
     for panel, name in zip(panels, ("small", "large")):
         draw_exchange(panel, here[name], 1.0)
-        panel.set_xlabel("ms of this machine")
     return axes.finish(figure, *panels)
 
 
 def draw_exchange(axis, network: dict, factor: float) -> None:
-    """Bars of the exchanges of a network without computing; the message's bytes in the name."""
-    bars = []
-    for row in network["rows"]:
-        sent = kit.number_of_bytes(row["chosen_bytes"] + row["norms_bytes"])
-        times = {"timing": row["timing"], "predicted_s": row["predicted_s"]}
-        bars.append({"name": f"{row['name']}\n{sent}", "note": "", **times})
-    fastest = min(range(len(bars)), key=lambda i: bars[i]["timing"]["median_s"])
-    bars[fastest]["note"] = "fastest"
-    axes.bars(axis, bars, axes.MS / factor, fastest)
+    """The exchanges of a network without computing."""
+    rows = [
+        row | {"sent": row["chosen_bytes"] + row["norms_bytes"], "parts": parts_of(row)}
+        for row in network["rows"]
+    ]
+    draw_parts(axis, rows, factor)
     axis.set_title(f"Exchange of {network['elements']:,} gradients, float16")
+
+
+def parts_of(row: dict) -> dict:
+    """The two parts of a predicted exchange."""
+    return {"messages": row["messages_s"], "own": row["own"]["median_s"]}
+
+
+def draw_parts(axis, rows: list[dict], factor: float, note: str = "") -> None:
+    """Stacked bars of the predicted time; points: the measured time.
+
+    rows: {"name", "sent" (bytes), "parts" (seconds by name, see WHAT), "timing" (measured)}
+    """
+    ms = axes.MS / factor
+    for y, row in enumerate(rows):
+        end = 0.0
+        for name, seconds in row["parts"].items():
+            label, look = WHAT[name]
+            axis.barh(y, ms * seconds, left=end, height=0.6, label=None if y else label, **look)
+            end += ms * seconds
+    measured = [scaled(row["timing"], factor) for row in rows]
+    axis.errorbar(
+        axes.median_ms(measured),
+        range(len(rows)),
+        xerr=axes.spread_ms(measured),
+        label=f"all of it, measured{note}",
+        **{"fmt": "o", "color": axes.PREDICTED, "capsize": 4},
+    )
+    fastest = min(range(len(rows)), key=lambda y: measured[y]["median_s"])
+    end = ms * max(rows[fastest]["timing"]["high_s"], sum(rows[fastest]["parts"].values()))
+    axis.annotate("fastest", (end, fastest), (6, 0), textcoords="offset points", va="center")
+    names = [f"{row['name']}\n{kit.number_of_bytes(row['sent'])}" for row in rows]
+    axis.set_yticks(range(len(rows)), names)
+    axis.set(xlabel=axes.clock(factor), ylim=(len(rows) + 1.3, -0.5))  # below: the legend
 
 
 def scaled(timing: dict, factor: float) -> dict:
@@ -139,7 +156,7 @@ def draw_differences(axis, kinds: dict, base: str | None, pairs: int) -> None:
     if pairs < 2:
         axis.annotate("too few runs", (0.5, 0.5), xycoords="axes fraction", ha="center")
     axis.axvline(0, color="grey", lw=1)
-    labels = {"as above": "as on the left"} | FORMS
+    labels = {"as above": "learning rate as\non the left"} | FORMS
     axis.set_yticks(range(len(names)), [labels.get(name, name) for name in names])
     axis.set(ylim=(max(1, len(names)) - 0.5, -0.5))
     axis.grid(alpha=0.3, axis="x")

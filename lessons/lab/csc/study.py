@@ -35,10 +35,12 @@ WHY = {
     SMALL_RATE: {"rate": 0.25},
     "as above": {},
     LARGE_RATE: {"rate": 3.0},
-    "no momentum": {"momentum": 0.0},
-    "half as long": {"length": 0.5},
 }
-WHY_FULL = WHY | {"twice as long": {"length": 2}}
+WHY_FULL = WHY | {
+    "no momentum": {"momentum": 0.0},
+    "half the epochs": {"length": 0.5},
+    "twice the epochs": {"length": 2},
+}
 
 
 def compare(run: kit.Run, split) -> dict:

@@ -5,7 +5,8 @@
 
 Two stacks are timed, both without overlap: the dense one, and CSC at one density after another.
 Each is first timed without a network and without sleeps. That is the processor's own work, and the
-second half of the prediction:
+second half of the prediction. All ranks do it at once and compete for cores and memory. In a step
+some ranks sleep while others work, so it takes less time there:
 
     step = step without exchange + messages (bytes, link) + own work (norms, packing, casts, update)
 """
@@ -27,10 +28,9 @@ from refgf.machine.accelerator import InstantComm
 from refgf.oracle.definitions import csc_payload_bytes, direct_traffic, ring_traffic
 from refgf.papers.scaling import systems
 from refgf.predict.cost import ring_line
-from refgf.training.step import train_step
 
 NETWORK, THETA_BYTES, SCALE = "alexnet", 2**22, 1024.0
-PERCENTS = ([25], [25, 1], [100, 50, 25, 5, 1])  # quick, default, full; and --density
+PERCENTS = ([25], [1], [100, 50, 25, 5, 1])  # quick, default, full; and --density
 TOO_MUCH = 0.25  # of a step: above, the row is the processor's
 
 
@@ -38,14 +38,14 @@ def sweep(run: kit.Run, norms) -> dict:
     """One row for the dense exchange (density None), and one for each density."""
     n = virtual.workload(run, NETWORK).parameters
     chunk = run.quick(flow.chunk_elements(n), systems.CHUNK)
-    chunks, count = flow.number_of_chunks(n, chunk), run.quick(1, 2, 5)
+    chunks, count = flow.number_of_chunks(n, chunk), run.quick(1, 3, 5)
     run.section(f"A step of AlexNet without overlap, {n:,} gradients")
     run.say(f"{chunks} chunks of {chunk:,} gradients")
     percents = sorted({*run.quick(*PERCENTS), run.options.density}, reverse=True)
     stacks = {"dense": [None], "csc": percents}
     at_once = virtual.pace(run, NETWORK).dilated(virtual.AT_ONCE)
-    idle = timed(run, without_exchange(run, at_once), count)  # nothing slept, nothing sent
-    no_exchange = timed(run, without_exchange(run, None), count)
+    idle = virtual.without_exchange(run, NETWORK, count, when=at_once)  # nothing slept, or sent
+    no_exchange = virtual.without_exchange(run, NETWORK, count)
     rows = []
     for densities in stacks.values():
         csc = densities[0] and CSCSettings(densities[0], chunk=chunk, residual=FusedResidual)
@@ -84,9 +84,12 @@ def new(run: kit.Run, norms, csc, **more):
 
 def begin(stack) -> None:
     """The first step allocates. With CSC it is dense, and the second one allocates."""
+    network = stack.model.network
+    pace, network.pace = network.pace, network.pace.dilated(virtual.AT_ONCE)  # nothing is slept
     for _ in range(1 + bool(stack.csc)):
         stack.step(*virtual.NOTHING, rate=0.0)
         exchange_times.require_accepted(stack)
+    network.pace = pace
 
 
 def at(stack, density: float | None):
@@ -95,14 +98,6 @@ def at(stack, density: float | None):
         stack.csc.density = as_density(density)
         stack.csc.chosen = choose(stack.csc.importance, density)
     return partial(stack.step, *virtual.NOTHING, rate=0.0)
-
-
-def without_exchange(run: kit.Run, when):
-    """One step in which nothing is sent, as a function. The first one, which allocates, is done."""
-    model = virtual.model(run, NETWORK, when=when)
-    step = partial(train_step, model, virtual.NoExchange(), *virtual.NOTHING, rate=0.0)
-    step()
-    return step
 
 
 def timed(run: kit.Run, step, count: int, before=lambda: None) -> kit.Timing:
@@ -189,7 +184,8 @@ def show(run: kit.Run, rows: list[dict], no_exchange: kit.Timing) -> None:
     head = ["density", "sent", "step", "predicted", "exchange", "own work", "step, this machine"]
     run.table(head, table)
     run.say("sent: by rank 0 in a step; exchange: step minus step without exchange")
-    run.say("own work: what the processor adds without a network, from norms to update")
+    run.say("own work: what the processor adds without a network, from norms to update. Here")
+    run.say("all ranks work at once; in a step some sleep while others work, so it takes less.")
     if any(row[0].endswith("*") for row in table):
         run.say(f"* more than {TOO_MUCH:.0%} of this step is the processor's own work")
     run.say(kit.errors_in_words((row["predicted_s"], row["step"].median_s) for row in rows))

@@ -11,7 +11,7 @@ NAMES = {
     OVERLAPPED: "synchronous: gradients\nsummed during backward",
     HALF: "synchronous: the same,\nfloat16 on the wire",
     "blocking, bfloat16": "DASO's warm-up: a blocking\nsum (bfloat16) every batch",
-    "no sums": "no sums over nodes",
+    "no sums": "none but the first and the last",
 }
 TRAININGS = {
     CYCLING: "DASO with warm-up,\nphases of several B,\ncool-down",
@@ -27,7 +27,7 @@ def draw(result: dict) -> dict:
 def draw_times(result: dict):
     """A bar for each kind of training, with the prediction."""
     times, like = result["times"], result["times"]["like"]
-    where = f"ResNet-50 like {like}" if like else "A small network on this machine"
+    where = f"ResNet-50 on an emulated {like}" if like else "A small network on this machine"
     nodes = f"{len(result['nodes'])} nodes of {len(result['nodes'][0])} ranks"
     figure, (bars,) = axes.frame(f"Lesson 13: DASO. {where}, {nodes}", 1, 1)
     rows, scale = times["rows"], axes.MS / times["dilation"]
@@ -48,9 +48,8 @@ def draw_times(result: dict):
         best,
     )
     alone = scale * times["alone"]["median_s"]
-    bars.axvline(alone, color="grey", lw=1, ls="--", label="no exchange")
-    time = "the cluster's time" if like else "this machine's time"
-    bars.set(title="A batch inside an epoch", xlabel=f"ms, {time}")
+    bars.axvline(alone, color="grey", lw=1, ls="--", label="computing alone, no exchange")
+    bars.set(title="Time of a batch inside an epoch", xlabel=axes.clock(times["dilation"]))
     return axes.finish(figure, bars)
 
 
@@ -78,7 +77,7 @@ def note_of(row: dict, base_s: float) -> str:
 
 def draw_learning(result: dict):
     """Distances of the nodes, and the paired differences in accuracy."""
-    title = "Lesson 13: DASO. What it costs that nodes drift apart (trained for real)"
+    title = "Lesson 13: DASO. What it costs that nodes drift apart (a small network, trained here)"
     figure, (drift, accuracy) = axes.frame(title, 1, 2)
     for number, (name, seeds) in enumerate(result["drift"].items()):
         percent = 100 * np.array(seeds)  # (seeds, batches)
@@ -87,8 +86,9 @@ def draw_learning(result: dict):
         drift.plot(batches, np.median(percent, 0), ms=4, label=label, **style)
         drift.fill_between(batches, percent.min(0), percent.max(0), alpha=0.2, color=style["color"])
     drift.set(
-        title="Sums over nodes: how far a node is\nfrom the mean of all (band: all seeds)",
-        xlabel="batch of the epoch",
+        title="Sums over nodes: how far a node is from the mean\nof all (median, band: all seeds)",
+        xlabel="batch of the epoch. A merged sum brings the nodes together;\n"
+        "the last sum is blocking: all nodes then hold the same",
         ylabel="% of the parameters' norm",
         xticks=range(0, percent.shape[1] + 1, 3),
         ylim=(0, 1.5 * drift.get_ylim()[1]),
@@ -96,10 +96,8 @@ def draw_learning(result: dict):
     pairs = result["accuracy"]["paired"]
     for y, difference in enumerate(pairs.values()):
         middle, low, high = (difference[key] for key in ("median_s", "low_s", "high_s"))
-        style = axes.style(y)
-        accuracy.errorbar(
-            middle, y, xerr=[[middle - low], [high - middle]], ls="none", capsize=4, **style
-        )
+        bar = [[middle - low], [high - middle]]
+        accuracy.errorbar(middle, y, xerr=bar, fmt="o", color="black", capsize=4)
         accuracy.annotate(
             f"{middle:+.1f} points", (middle, y), (0, 10), textcoords="offset points", ha="center"
         )
@@ -107,9 +105,9 @@ def draw_learning(result: dict):
     accuracy.set_yticks(range(len(pairs)), [TRAININGS[name] for name in pairs])
     count = len(result["accuracy"]["runs"]["synchronous"])
     accuracy.set(
-        title=f"Accuracy minus that of synchronous training\nafter "
-        f"{result['accuracy']['epochs']} epochs: mean of {count} pairs, 95 % interval",
-        xlabel="points",
+        title=f"Accuracy minus that of synchronous training\n"
+        f"({result['accuracy']['epochs']} epochs, mean of {count} pairs, 95 % interval)",
+        xlabel="percentage points",
         ylim=(max(1, len(pairs)) - 0.4, -0.6),  # the first on top
     )
     accuracy.grid(alpha=0.3)

@@ -18,8 +18,7 @@ def scale(result: dict) -> float:
 
 
 def unit(result: dict) -> str:
-    cluster = result["regime"]["like"]
-    return "time, ms" if cluster == "this-machine" else f"time, ms of {cluster}"
+    return f"time, {axes.clock(result['regime']['dilation'])}"
 
 
 def scaled(timing: dict, factor: float) -> dict:
@@ -27,15 +26,21 @@ def scaled(timing: dict, factor: float) -> dict:
 
 
 def place(result: dict) -> str:
-    count = len(set(result["node_of_rank"]))
-    return f"{result['ranks']} ranks on {count} node{'s' * (count > 1)}"
+    count, like = len(set(result["node_of_rank"])), result["regime"]["like"]
+    cluster = "" if like == "this-machine" else f" like {like}"
+    return f"{result['ranks']} ranks on {count} node{'s' * (count > 1)}{cluster}"
+
+
+def beside(x: list[int], number: int) -> list[float]:
+    """The places of series number 0 to 4 on a logarithmic axis, so that none hides another."""
+    return [at * 2 ** (0.1 * (number - 2)) for at in x]
 
 
 def draw_sizes(result: dict):
     points, factor = result["points"], scale(result)
     names = [name for name in SHOWN if name in points[0]["measured"]]
     figure, (time_axis, gain_axis) = axes.frame(
-        f"Lesson 10: {place(result)}. Which allreduce for which size?", 1, 2
+        f"Lesson 10: which allreduce for which size? {place(result)}", 1, 2
     )
     nbytes = [point["bytes"] for point in points]
     gain_axis.axhline(1, color=axes.style(0)["color"], lw=1)
@@ -43,26 +48,26 @@ def draw_sizes(result: dict):
     for i, name in enumerate(names):
         style = axes.style(i)
         timings = [scaled(point["measured"][name], factor) for point in points]
-        axes.measured(time_axis, nbytes, timings, label=name, **style)
+        axes.measured(time_axis, beside(nbytes, i), timings, label=name, **style)
         forecast = [1e3 * factor * point["predicted_s"][name] for point in points]
         time_axis.plot(nbytes, forecast, "--", color=style["color"], lw=1)
         if name != RING:
-            draw_gain(gain_axis, points, name, style)
+            draw_gain(gain_axis, points, name, i)
     for point, where in ((points[0], "left"), (points[-1], "right")):
         label_fastest(time_axis, point, names, factor, where)
-    time_axis.set(title="Time; dashed: predicted", ylabel=f"{unit(result)} (logarithmic)")
+    time_axis.set(title="Time; dashed: predicted", ylabel=unit(result))
     time_axis.set_yscale("log")
     time_axis.set_ylim(bottom=0.4 * time_axis.get_ylim()[0])
     medians = [{name: p["measured"][name]["median_s"] for name in names} for p in points]
     forecasts = [p["predicted_s"] for p in points if min(p["predicted_s"].values()) > 0]
     gains = [times[RING] / times[name] for times in medians + forecasts for name in names]
-    title = "Time of the flat ring / time; dashed: predicted"
+    title = "Gain over the flat ring; dashed: predicted"
     gain_axis.set(title=title, ylabel="times as fast as the flat ring", ylim=(0, 1.2 * max(gains)))
     draw_limit(gain_axis, points)
     for axis in (time_axis, gain_axis):
         axis.set_xscale("log", base=2)
         axis.set_xticks(nbytes, [kit.number_of_bytes(n) for n in nbytes], rotation=45)
-        axis.set_xlabel("vector of each rank, float32")
+        axis.set_xlabel("vector of each rank, float32 (points side by side)")
     return axes.finish(figure, time_axis, gain_axis)
 
 
@@ -75,7 +80,7 @@ def draw_limit(axis, points: list[dict]) -> None:
     axis.plot(nbytes, limit, color="grey", lw=3, alpha=0.5)
     shown = [at for at in zip(nbytes, limit) if at[1] < axis.get_ylim()[1]]
     if shown:
-        text = "grey: no allreduce\nis faster"
+        text = "grey: upper bound,\nfrom the least bytes\nbetween nodes"
         axis.annotate(text, shown[0], (7, 3), textcoords="offset points")
 
 
@@ -92,14 +97,15 @@ def label_fastest(axis, point: dict, names: list[str], factor: float, where: str
     axis.annotate(fastest, at, **below)
 
 
-def draw_gain(axis, points: list[dict], name: str, style: dict) -> None:
+def draw_gain(axis, points: list[dict], name: str, number: int) -> None:
     """Medians' ratio; bars from the ratio of unlike ends of both spreads."""
-    nbytes = [point["bytes"] for point in points]
+    nbytes, style = [point["bytes"] for point in points], axes.style(number)
     pairs = [(point["measured"][RING], point["measured"][name]) for point in points]
     gain = [ring["median_s"] / other["median_s"] for ring, other in pairs]
     low = [g - ring["low_s"] / other["high_s"] for g, (ring, other) in zip(gain, pairs)]
     high = [ring["high_s"] / other["low_s"] - g for g, (ring, other) in zip(gain, pairs)]
-    axis.errorbar(nbytes, gain, [low, high], ls="none", capsize=3, label=name, **style)
+    x = beside(nbytes, number)
+    axis.errorbar(x, gain, [low, high], ls="none", capsize=3, label=name, **style)
     if min(point["predicted_s"][name] for point in points) > 0:
         forecast = [p["predicted_s"][RING] / p["predicted_s"][name] for p in points]
         axis.plot(nbytes, forecast, "--", color=style["color"], lw=1)
@@ -108,18 +114,21 @@ def draw_gain(axis, points: list[dict], name: str, style: dict) -> None:
 def draw_ranks_per_node(result: dict):
     """One panel for each size."""
     by_k, factor = result["by_k"], scale(result)
-    title = f"Lesson 10: {place(result)}, of which k are taken to share a node"
-    figure, panels = axes.frame(title, 1, len(by_k[0]["bytes"]))
+    title = "Lesson 10: how many ranks should a hierarchy treat as a node?"
+    figure, panels = axes.frame(f"{title} {place(result)}", 1, len(by_k[0]["bytes"]))
     for i, (axis, nbytes) in enumerate(zip(panels, by_k[0]["bytes"])):
         for number, name in enumerate(SPLITS, 1):
             rows = [row for row in by_k if row["algorithm"] == name]
             k, style = [row["k"] for row in rows], axes.style(number)
             timings = [scaled(row["measured"][i], factor) for row in rows]
-            axes.measured(axis, k, timings, label=name, **style)
+            axes.measured(axis, beside(k, number), timings, label=name, **style)
             forecast = [1e3 * factor * row["predicted_s"][i] for row in rows]
             axis.plot(k, forecast, "--", color=style["color"], lw=1)
-        title = f"Vectors of {kit.number_of_bytes(nbytes)}; dashed: predicted"
-        label = "k, ranks that are taken to share a node"
+        best = min(by_k, key=lambda row: row["measured"][i]["median_s"])
+        winner = f"smallest median: {best['algorithm']}, k = {best['k']}"
+        title = f"Vectors of {kit.number_of_bytes(nbytes)}; dashed: predicted\n{winner}"
+        label = f"k: ranks that are treated as a node (a node has {len(result['nodes'][0])})\n"
+        label += f"k = 1: no hierarchy; k = {result['ranks']}: all ranks are one node"
         axis.set(title=title, xlabel=label, ylabel=unit(result), xscale="log", ylim=(0, None))
         axis.set_xticks(k, k)
         axis.set_xticks([], minor=True)
@@ -131,10 +140,10 @@ def draw_bus(result: dict):
     factor = 1e3 * scale(result)
     free, real = result["free"][-1], result["points"][-1]
     size = kit.number_of_bytes(free["bytes"])
-    title = f"Lesson 10: {place(result)}, {size}: what the bus of a node costs"
-    figure, panels = axes.frame(title, 1, 2, (axes.WIDTH_INCHES, 3.6))
+    title = f"Lesson 10: what the bus inside a node costs. {place(result)}, {size} summed"
+    figure, panels = axes.frame(title, 1, 2, (axes.WIDTH_INCHES, 3.9))
     rate = result["inside"].replace("gbit", " Gbit/s")
-    heads = f"A bus of {rate}", "A bus that is not slowed down"
+    heads = f"Bus slowed down to {rate}", "Bus not slowed down: this machine's memory"
     for axis, point, head in zip(panels, (real, free), heads):
         rows = [
             {
@@ -145,9 +154,15 @@ def draw_bus(result: dict):
             }
             for name in free["measured"]
         ]
-        axes.bars(axis, rows, factor, highlight=fastest(rows))
+        winner = fastest(rows)
+        if winner is not None:
+            rows[winner]["note"] += ", fastest"
+        axes.bars(axis, rows, factor, highlight=winner)
         axis.set(title=head, xlabel=unit(result))
     panels[1].grid(alpha=0.3)
+    longest = max(axis.get_xlim()[1] for axis in panels)
+    for axis in panels:
+        axis.set_xlim(0, longest)
     return axes.finish(figure, panels[0])
 
 

@@ -6,7 +6,7 @@ from lab.large_batch.comparison import METHODS, PAIRS, name_of
 MS = 1e3
 NORMS = {  # how a LARS step gets its norms
     "alone": "each rank\nall norms",
-    "slices": "equal slices\nof the pool",
+    "slices": "equal slices of\nall parameters",
     "layers": "whole layers",
 }
 
@@ -20,16 +20,20 @@ def draw(result: dict) -> dict:
     draw_gains(gains, trained["gains"], batches)
     figures = {"": axes.finish(figure, gains)}
     shown = sorted({batches[0], batches[-1]})
-    title = f"Lesson 11: the search for the peak rate, on fold {trained['tuned_on'][0]} only"
+    title = (
+        f"Lesson 11: the search for the peak rate. A marker: one training of {trained['epochs']} "
+        "epochs;\nthe rate of a line's highest marker is judged by other runs (the other figure)"
+    )
     figure, panels = axes.frame(title, 1, len(shown))
     for axis, batch in zip(panels, shown):
         draw_search(axis, trained["rows"], batch)
     figures["search"] = axes.finish(figure, *panels)
-    title = "Lesson 11: time of a LARS step, by who forms the norms, on the slowest rank"
+    title = "Lesson 11: time of a LARS step, by who forms the norms |w|, |g| of AlexNet's layers"
     figure, panels = axes.frame(title, 1, len(result["norms"]), size=(axes.WIDTH_INCHES, 3.6))
     for axis, row in zip(panels, result["norms"]):
         draw_norms(axis, row)
-    figures["norms"] = axes.finish(figure, panels[0])
+    panels[0].legend(loc="lower right")
+    figures["norms"] = axes.finish(figure)
     return figures
 
 
@@ -48,9 +52,10 @@ def draw_accuracy(axis, trained: dict, batches: list[int]) -> None:
     ticks = [f"{batch}\n{steps[batch]} steps" for batch in batches]
     axis.set_xticks(range(len(batches)), ticks)
     axis.set(
-        title=f"Accuracy after {trained['epochs']} epochs, without warm-up",
+        title=f"Accuracy after {trained['epochs']} epochs, without warm-up\n"
+        f"(mean of {len(trained['judged_on'])} runs, 95 % interval)",
         xlabel="images in a batch",
-        ylabel="of held-out images, % (95 % interval)",
+        ylabel="% of the held-out images",
         xlim=(-0.3, len(batches) - 0.5),
     )
     axis.grid(alpha=0.3)
@@ -69,9 +74,10 @@ def draw_gains(axis, gains: list[dict], batches: list[int]) -> None:
     axis.axvline(0, color="black", lw=1)
     axis.set_yticks(range(len(names)), [name.replace(", ", ",\n") for name in names])
     axis.set(
-        title="Gain in accuracy: LARS over SGD; warm-up",
-        xlabel="points, same folds and seeds (95 % interval)",
-        ylim=(len(names) - 0.4, -0.6),
+        title="Gain of LARS over SGD, of warm-up over none\n(mean of "
+        f"{len(gains[0]['values'])} pairs of runs, 95 % interval)",
+        xlabel="percentage points of accuracy\n(a pair: same images, same first weights)",
+        ylim=(len(names) + 0.3, -0.6),  # room for the legend
     )
 
 
@@ -82,7 +88,13 @@ def draw_search(axis, rows: list[dict], batch: int) -> None:
         axis.semilogx(
             *zip(*row["tried"]), label=name_of(method), **axes.style(number // 2), **dashed
         )
-    axis.set(title=f"Batch {batch}", xlabel="peak learning rate", ylabel="accuracy, %")
+    axis.set(
+        title=f"Batch of {batch} images",
+        xlabel="peak learning rate: the highest of a training",
+        ylabel="accuracy, % of the held-out images",
+        ylim=(0, 145),  # room for the legend
+        yticks=range(0, 101, 20),
+    )
 
 
 def draw_norms(axis, row: dict) -> None:
@@ -95,11 +107,13 @@ def draw_norms(axis, row: dict) -> None:
         }
         for name, title in NORMS.items()
     ]
-    axes.bars(axis, bars, MS)
+    best = min(range(len(bars)), key=lambda i: bars[i]["timing"]["median_s"])
+    bars[best]["name"] += "\n(smallest median)"
+    axes.bars(axis, bars, MS, best)
     longest_s = max(max(bar["timing"]["high_s"], bar["predicted_s"] or 0) for bar in bars)
     axis.set(
-        xlim=(0, 1.35 * MS * longest_s),  # room for the legend
+        xlim=(0, 1.4 * MS * longest_s),  # room for the legend
         title=f"{row['n'] / 1e6:.1f} million parameters, {row['ranks']} ranks",
-        xlabel="ms",
+        xlabel=f"{axes.clock(1)}, on the slowest rank",
     )
     axis.grid(alpha=0.3, axis="x")

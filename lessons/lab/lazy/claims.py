@@ -100,9 +100,13 @@ def name_of(theta: float) -> str:
 
 
 def answer(r: dict) -> str:
+    """The best theta, its calls, and the network that ran."""
+    if r["ranks"] == 1:
+        return "nothing, because there is one rank"
     best = fastest(r)
     name, calls = name_of(float(best["theta"])), best["calls"]
-    return name if name == "one call" else f"{name}, {calls} call{'s' * (calls > 1)} a step"
+    how_many = "" if name == "one call" else f", {calls} call{'s' * (calls > 1)} a step"
+    return f"{name}{how_many}, for {r.get('network') or r['trained']}"
 
 
 REVEAL = Reveal(

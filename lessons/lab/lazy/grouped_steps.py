@@ -9,6 +9,7 @@
 All exchanges share one model, so memory is that of one rank's replica, and one step warms up.
 """
 
+import textwrap
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import numpy as np
 
 import kit
 from kit import virtual
+from kit.reveal import COLUMNS
 from refgf import ops
 from refgf.comm import ring
 from refgf.comm.schedule import collective
@@ -64,7 +66,13 @@ def bench(run: kit.Run, network: str) -> Bench:
     return Bench(title, model.gradients, step, gradients, compute_s)
 
 
-def without_exchange(run: kit.Run, bench: Bench, repeats: int = 2) -> kit.Timing:
+def show_sizes(run: kit.Run, pool: Pool) -> None:
+    """Print the bytes of each gradient, with which calls can be counted for any theta."""
+    run.say("Bytes of the gradients, in the order in which backward makes them:")
+    run.say(textwrap.fill(" ".join(str(view.nbytes) for view in pool.views), COLUMNS))
+
+
+def without_exchange(run: kit.Run, bench: Bench, repeats: int = 3) -> kit.Timing:
     """The Timing of a step in which nothing is sent. The update is included."""
     return run.time(lambda: bench.step(virtual.NoExchange()), repeats)
 

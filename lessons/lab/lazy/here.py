@@ -15,7 +15,7 @@ import numpy as np
 import kit
 from kit import axes, call_times, flow, images, rounding, step_times
 from kit.replay import Size, replay_backward, sizes_of, time_steps
-from lab.lazy import latency_region, theta_sweep
+from lab.lazy import grouped_steps, latency_region, theta_sweep
 from refgf.comm import direct, ring
 from refgf.comm.agreement import agree
 from refgf.comm.schedule import collective
@@ -116,6 +116,7 @@ def sweep_network(run: kit.Run, data, thetas, new_exchange) -> dict:
     """Steps of the small network, computed for real on ranks that share the cores."""
     run.section(f"{images.in_words(run)}: theta from 0 to infinity")
     model, count = images.model(run, data), run.quick(3, 13, 31)
+    grouped_steps.show_sizes(run, model.gradients)
     allreduce = collective(run.comm.Dup(), ring.allreduce)
     n, batches = model.gradients.flat.size, list(images.steps(run, data, count))
     timing, ready_s = step_times.without_exchange(run, model, batches)
@@ -216,6 +217,7 @@ def draw(result: dict) -> dict:
         calls = [str(row["calls"]) for row in rows]
         axes.against_theta(axis, rows, kinds, result[key]["compute_s"], "no exchange", calls)
         axis.tick_params(axis="x", rotation=45)
+        axis.set_ylim(0, 1.6 * axis.get_ylim()[1])  # room for the legend
         axis.set(title=title, xlabel="theta (above it: number of calls)")
     here = {"this run": (result["ranks"], result["fit"]["a_s"], result["fit"]["b_s_per_byte"])}
     region = latency_region.draw(here, max(2, result["ranks"]))

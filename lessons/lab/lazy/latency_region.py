@@ -8,6 +8,9 @@ from refgf.papers.scaling.region import latency_of_gain
 from refgf.papers.scaling.workloads import resnet50
 
 GAINS = ((1.5, 0.15), (3, 0.3))  # and the shade of the region in which one call gains more
+NOTE = """Predicted: the sums of ResNet-50's {} gradients on {} ranks, without overlap.
+A point: the alpha and beta of its allreduce, T(m) = 2(p-1) alpha + 2(p-1)/p beta m.
+MG-WFBP's T(m) are published fits from 32 kB to 2 MB: their rates need not be the links'."""
 
 
 def draw(lines: dict, size: int):
@@ -15,8 +18,8 @@ def draw(lines: dict, size: int):
 
     lines: {name: (ranks, a_s, b_s_per_byte)}, besides two published clusters
     """
-    title = f"Where one call gains: ResNet-50, {size} ranks, without overlap (predicted)"
-    figure, (axis,) = axes.frame(title, 1, 1)
+    title = "Lesson 03: on which links is one call faster than eager calls?"
+    figure, (axis,) = axes.frame(title, 1, 1, size=(axes.WIDTH_INCHES, 6))
     rates = np.logspace(8, 11.5, 50) / 8  # bytes/s
     tensors = resnet50().tensors
     nbytes = 4 * sum(tensor.elements for tensor in tensors)
@@ -25,7 +28,9 @@ def draw(lines: dict, size: int):
             [latency_of_gain(wanted, len(tensors), nbytes, size, 1 / rate) for rate in rates]
         )
         colour = axes.COLOURS[number]
-        axis.loglog(8e-9 * rates, alpha, color=colour, label=f"gain of {wanted} above this line")
+        axis.loglog(
+            8e-9 * rates, alpha, color=colour, label=f"above: eager calls / one call > {wanted}"
+        )
         axis.fill_between(8e-9 * rates, alpha, 1e5, color=colour, alpha=shade)
     for machine in (TEN_GIGABIT, INFINIBAND):
         line = machine.lines[16]
@@ -33,12 +38,17 @@ def draw(lines: dict, size: int):
     highest = 3000
     for number, (name, (p, a_s, b_s_per_byte)) in enumerate(lines.items(), len(GAINS)):
         rate, alpha = fitted_link(p, a_s, b_s_per_byte)
-        label, style = f"{name} ({p} ranks)", axes.style(number)
+        link = f"{8e-9 * rate:.3g} Gbit/s, {1e6 * alpha:.3g} us"
+        label, style = f"{name}, {p} ranks: {link}", axes.style(number)
         axis.plot(8e-9 * rate, 1e6 * alpha, ls="none", ms=10, label=label, **style)
         highest = max(highest, 2e6 * alpha)
     axis.set(
-        xlabel="rate of a link, Gbit/s", ylabel="latency of a message, us", ylim=(0.3, highest)
+        title=NOTE.format(len(tensors), size),
+        xlabel="rate of a link, 1 / beta, Gbit/s",
+        ylabel="latency of a message, alpha, us",
+        ylim=(0.3, highest),
     )
+    axis.title.set_fontsize(axes.TEXT_POINTS)
     return axes.finish(figure, axis)
 
 

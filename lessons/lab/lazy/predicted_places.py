@@ -77,6 +77,8 @@ def either(result: dict, measured, place: tuple, names: tuple):
 def draw_gain(axis, places: list[dict], name: str, here: dict | None) -> None:
     """Bars: the eager step over the step of this grouping, measured here, predicted elsewhere.
 
+    All with overlap, so the measured bar has that colour (steps.KINDS).
+
     here: {"title", "cluster", "ranks", "gain": a timing's form, "predicted"}; None: not measured
     """
     top = 1.0
@@ -85,20 +87,20 @@ def draw_gain(axis, places: list[dict], name: str, here: dict | None) -> None:
         places = [row for row in places if (row["title"], row["cluster"]) != place]
         middle, low, high = (here["gain"][key] for key in ("median_s", "low_s", "high_s"))
         spread, top = [[middle - low], [high - middle]], max(high, here["predicted"])
-        style = {"color": axes.COLOURS[0], "capsize": 4, "label": "measured"}
+        style = {"color": axes.COLOURS[1], "capsize": 4, "label": "measured"}
         axis.bar(label_of(here), middle, yerr=spread, **style)
-        axis.annotate(f"{middle:.2f}", (0, 0.9 * middle), color="white", ha="center")
+        axis.annotate(f"{middle:.2f}", (0, 0.5 * middle), ha="center")
         own = {
             "color": axes.PREDICTED,
             "mfc": "white",
-            "label": "predicted with this machine's work",
+            "label": "predicted: links, and what a call costs this machine",
         }
         axis.plot(label_of(here), here["predicted"], "D", **own)
     gains = [row["steps_s"]["eager"] / row["steps_s"][name] for row in places]
     bars = axis.bar(
         [label_of(row) for row in places],
         gains,
-        color=axes.COLOURS[5],
+        color="lightgrey",
         hatch="//",
         edgecolor="white",
         label="predicted from the links alone",
@@ -106,9 +108,11 @@ def draw_gain(axis, places: list[dict], name: str, here: dict | None) -> None:
     axis.bar_label(bars, [f"{gain:.2f}" for gain in gains], padding=3)
     axis.axhline(1, color="grey", lw=1)
     axis.tick_params(axis="x", labelsize=axes.TEXT_POINTS)
-    title = f"Eager step over that of the {name}, with overlap"
-    axis.set(title=title, ylabel="times as long", ylim=(0, 1.4 * max([top, *gains])))
+    title = f"What the {name} gains over eager calls,\nwith overlap"
+    ylabel = f"eager step / step with the {name}"
+    axis.set(title=title, ylabel=ylabel, ylim=(0, 1.4 * max([top, *gains])))
 
 
 def label_of(place: dict) -> str:
-    return f"{place['title']}\n{place['cluster']}\n{place['ranks']} ranks"
+    title = place["title"].replace(" at ", "\nat ")
+    return f"{title}\n{place['cluster']}\n{place['ranks']} ranks"

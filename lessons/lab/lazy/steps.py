@@ -4,10 +4,11 @@ Timings are this machine's seconds, in tables and figures divided by the dilatio
 """
 
 import math
+import re
 from functools import partial
 
 import kit
-from kit import axes
+from kit import axes, images
 from lab.lazy import grouped_steps, latency_region, predicted_places
 from refgf.cluster import like as clusters
 from refgf.predict.cost import Link, ring_line
@@ -19,8 +20,15 @@ OVERLAPPED = {  # thetas in bytes
     "alexnet": [0, 16 * MI, math.inf],
 }
 PLAIN = {"resnet50": [0, MI, 16 * MI, math.inf], "alexnet": [0, math.inf]}
+UNITS = {"KiB": 2**10, "MiB": MI, "GiB": 2**30}
 FINE = [0, *(2.0**k for k in range(14, 28)), math.inf]  # thetas that are only predicted
 KINDS = {"plain": "no overlap", "overlapped": "overlap"}
+
+
+def theta_bytes(text: str) -> float:
+    """Parse theta, 16MiB or '16 MiB' as tables print it, or bytes: 0, 65536, 1e6, inf."""
+    found = re.fullmatch(r"(.+?) ?([KMG]iB)", text)
+    return UNITS[found[2]] * kit.threshold_bytes(found[1]) if found else kit.threshold_bytes(text)
 
 
 def measure(run: kit.Run, new_exchange) -> dict:
@@ -29,6 +37,10 @@ def measure(run: kit.Run, new_exchange) -> dict:
     bench = grouped_steps.bench(run, network)
     tensors, nbytes = len(bench.gradients), kit.number_of_bytes(bench.pool.flat.nbytes)
     run.section(f"{bench.title}: {tensors} gradients, {nbytes}, a step for each theta")
+    if run.options.quick:
+        run.tell(f"--quick sends {bench.title} in place of {images.NETWORKS[network]}: so few")
+        run.tell("bytes that latencies decide. Run it without --quick for the lesson's answer.")
+    grouped_steps.show_sizes(run, bench.pool)
     off = grouped_steps.without_exchange(run, bench)
     run.say(f"A step without exchange takes {off.divided(k)} on the cluster,")
     run.say(f"{off} here.")
@@ -136,7 +148,7 @@ def sent_bytes(result: dict, theta):
 def draw(result: dict) -> dict:
     """Step against theta, the gain in other places, and a map of links."""
     k = result["regime"]["dilation"]
-    title = f"Lesson 03: lazy allreduce. {result['network']} like {result['regime']['like']}"
+    title = "Lesson 03: lazy allreduce. How long should gradients wait for each other?"
     figure, (curves, gains) = axes.frame(title, 1, 2)
     draw_steps(curves, result, k)
     predicted_places.draw_gain(gains, result["elsewhere"], "best theta", gain_here(result))
@@ -173,11 +185,11 @@ def draw_steps(axis, result: dict, k: float) -> None:
         return places.get(theta, min(max(1.0, math.log2(max(theta, 1)) - 13), len(thetas) - 2))
 
     for number, (kind, name) in enumerate(KINDS.items()):
-        style = axes.style(number)
+        style = axes.style(number) | {"ms": 9 - 4 * number, "label": f"{name}, measured"}
         timed = [row for row in result["rows"] if row[kind]]
         x = [place(float(row["theta"])) for row in timed]
         timings = [{key: row[kind][key] / k for key in row[kind]} for row in timed]
-        axes.measured(axis, x, timings, style["marker"], color=style["color"], label=name)
+        axes.measured(axis, x, timings, **style)
         predicted = [1e3 * t / k for t in result["fine"][kind]]
         label = f"{name}, predicted"
         axis.plot(range(len(thetas)), predicted, "--", color=style["color"], label=label)
@@ -185,11 +197,11 @@ def draw_steps(axis, result: dict, k: float) -> None:
         spot = x[least], 1e3 * timings[least]["median_s"]
         calls = timed[least]["calls"]
         axis.annotate(
-            f"fastest: {calls} call{'s' * (calls > 1)}",
+            f"fastest: {calls} call{'s' * (calls > 1)} a step",
             spot,
             (0, -20 if kind == "overlapped" else 12),
             textcoords="offset points",
-            ha="right" if x[least] == len(thetas) - 1 else "center",
+            ha={0: "left", len(thetas) - 1: "right"}.get(x[least], "center"),
             color=style["color"],
         )
     off_ms = 1e3 * result["without_exchange"]["median_s"] / k
@@ -199,8 +211,9 @@ def draw_steps(axis, result: dict, k: float) -> None:
     axis.set_xticks(ticks, [text.replace("inf", "one call") for text in labels], rotation=60)
     top = 1.25 * max(axis.get_ylim()[1], off_ms)  # room for the legend
     axis.set(
-        title=f"A step against theta, {result['ranks']} ranks",
+        title=f"A training step of {result['network']}\n"
+        f"like {result['regime']['like']}, {result['ranks']} ranks, float32 on the wire",
         xlabel="theta: bytes that may wait",
-        ylabel="step in the cluster's time, ms",
+        ylabel=f"a training step, {axes.clock(k)}",
         ylim=(0, top),
     )

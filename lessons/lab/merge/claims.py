@@ -4,6 +4,7 @@ from kit.claims import GAIN, LIMIT, Claim
 from kit.reveal import Reveal, Row
 from lab.lazy.predicted_places import compared, either, predicted
 from lab.merge.greedy_misses import BEST_FOR, missed_share
+from lab.merge.picture import name_of
 from lab.merge.steps import EAGER, EXACT, GREEDY, timing
 
 SLOW, FAST = ("resnet50", "v100-10gbe"), ("resnet50", "v100-56gbit")
@@ -74,7 +75,9 @@ def rows(r: dict) -> list[Row]:
     for name in dict.fromkeys([EAGER, best, "one call", GREEDY, EXACT]):
         row = by_name[name]
         calls = "" if name == "one call" else f", {row['calls']} call{'s' * (row['calls'] > 1)}"
-        found.append(Row(name + calls, row["timing"]["median_s"] / k, row["predicted_s"] / k))
+        found.append(
+            Row(name_of(name) + calls, row["timing"]["median_s"] / k, row["predicted_s"] / k)
+        )
     return found
 
 

@@ -1,6 +1,14 @@
 """The figures of lesson 09: steps of all groupings, and how often the greedy rule misses."""
 
 from kit import axes
+from lab.merge.steps import EAGER, EXACT, GREEDY
+
+NAMES = {EAGER: "eager", GREEDY: "greedy rule (MG-WFBP)", EXACT: "best merge (exact)"}
+
+
+def name_of(row: str) -> str:
+    """The name of a grouping in words: 'lazy 1 MiB' -> 'theta = 1 MiB', as in lesson 03."""
+    return NAMES.get(row, row.replace("lazy ", "theta = "))
 
 
 def draw(result: dict) -> dict:
@@ -9,11 +17,12 @@ def draw(result: dict) -> dict:
     figures = {}
     for number, (key, network) in enumerate(networks.items()):
         where = "on this machine's links" if like == "this-machine" else f"like {like}"
-        title = f"Lesson 09: merged gradients. {network['title']} {where}, {result['ranks']} ranks"
+        place = f"{network['title']} {where}, {result['ranks']} ranks, with overlap"
+        title = f"Lesson 09: which gradients are sent together?\n{place}"
         figure, (steps,) = axes.frame(title, 1, 1)
         draw_steps(steps, network, result["regime"]["dilation"])
         figures[key if number else ""] = axes.finish(figure, steps)
-    title = "How often, and by how much, the greedy rule misses the best merge (computed)"
+    title = "Lesson 09: how often, and by how much, the greedy rule misses the best merge"
     figure, (misses,) = axes.frame(title, 1, 1)
     draw_misses(misses, result["misses"])
     return figures | {"misses": axes.finish(figure, misses)}
@@ -25,7 +34,7 @@ def draw_steps(axis, network: dict, k: float) -> None:
     fastest = min(range(len(rows)), key=lambda i: rows[i]["timing"]["median_s"])
     bars = [
         {
-            "name": row["name"].replace("lazy ", "lazy, theta = "),
+            "name": name_of(row["name"]),
             "timing": row["timing"],
             "predicted_s": row["predicted_s"],
             "note": f"{row['calls']} call{'s' * (row['calls'] > 1)}"
@@ -36,8 +45,7 @@ def draw_steps(axis, network: dict, k: float) -> None:
     axes.bars(axis, bars, axes.MS / k, fastest)
     off = axes.MS * network["without_exchange"]["median_s"] / k
     axis.axvline(off, color="grey", lw=1, label="no exchange")
-    clock = "" if k == 1 else " in the cluster's time"
-    axis.set(xlabel=f"step with overlap{clock}, ms")
+    axis.set(xlabel=f"a training step, {axes.clock(k)}")
 
 
 def draw_misses(axis, misses: list[dict]) -> None:
@@ -52,7 +60,8 @@ def draw_misses(axis, misses: list[dict]) -> None:
     text = "\n".join(["never missed, of random networks:", *never])
     axis.annotate(text, (0.98, 0.6), xycoords="axes fraction", ha="right", va="top")
     axis.set(
-        xlabel="the greedy rule's step is longer by at least, %",
+        title="Computed from ready times and a + b m for a call of m bytes; nothing is measured",
+        xlabel="the greedy rule's step is longer than the best merge's by at least, %",
         ylabel="share of cases, %",
         xscale="log",
         xlim=(1e-2, None),

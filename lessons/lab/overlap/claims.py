@@ -23,6 +23,7 @@ def thread_against_non_blocking(result: dict):
     return left and (left[THREAD], "<", left[NON_BLOCKING])
 
 
+HIDDEN = "hidden, of min(communication, backward left); above 100 %: noise"
 CORE = "whether the communication thread has processor time without taking it from computing"
 CLAIMS = (
     Claim(
@@ -84,7 +85,7 @@ def rows(r: dict) -> list[Row]:
             eager["hidden"]["median_s"] / eager["hideable_s"],
             predicted["hidden_s"] / predicted["hideable_s"],
         )
-        found.append(Row("hidden share of what can be hidden", *shares, unit=percent))
+        found.append(Row(HIDDEN, *shares, unit=percent))
     return found
 
 

@@ -13,7 +13,7 @@ from refgf.machine.timeline import Event, chrome_trace
 
 COLOUR_OF = {
     "FORWARD": COLOURS[5],
-    "BACKWARD": COLOURS[0],
+    "BACKWARD": COLOURS[2],
     "MPI_ALLREDUCE": COLOURS[1],
     "WAIT_FOR_DATA": "lightgrey",
     "UPDATE": COLOURS[3],
@@ -43,7 +43,8 @@ def stacked(axes, charts: dict, titles: dict, scale: float, unit: str) -> None:
     longest = max(axis.get_xlim()[1] for axis in axes)
     for axis in axes:
         axis.set_xlim(0, longest)
-    keys = [Patch(color=colour, label=name) for name, colour in COLOUR_OF.items()]
+    names = {name: name.removeprefix("MPI_").replace("_", " ").lower() for name in COLOUR_OF}
+    keys = [Patch(color=colour, label=names[name]) for name, colour in COLOUR_OF.items()]
     axes[-1].legend(
         handles=keys, fontsize=TEXT_POINTS, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=5
     )

@@ -3,7 +3,7 @@
 import math
 
 from kit import axes
-from kit.words import number_of_bytes
+from kit.words import number_of_bytes, seconds
 from lab.overlap import gantt
 from lab.overlap.here import TITLES
 from lab.overlap.steps import KINDS, name_of
@@ -11,6 +11,15 @@ from lab.overlap.steps import KINDS, name_of
 MS, PERCENT = 1e3, 100
 DRAWN_RANKS = 2
 TITLE = "Lesson 04: overlap. Gradients that are ready are sent while backward goes on"
+WHOLE = """100 %: the shorter of two times,
+all calls by themselves, and
+backward from the first call on.
+Above 100 %: noise, because these
+are timed apart from the steps"""
+CHARTS = {
+    "sequential": "No overlap: one thread computes, and stops for each allreduce",
+    "overlapped": "Overlap: a second thread makes the calls while backward goes on",
+}
 
 
 def draw(result: dict) -> dict:
@@ -26,16 +35,17 @@ def draw(result: dict) -> dict:
 
 
 def whose(result: dict) -> str:
-    """The network, the wire type and the ranks of the step."""
+    """The network, the cluster, the ranks and the wire type of the step."""
+    ranks = f"{result['ranks']} ranks"
     if "here" in result:
-        return f"small AlexNet, float32 on the wire, {result['ranks']} ranks"
+        return f"small AlexNet on {ranks}, float32 on the wire"
     size = "small " if result["options"]["quick"] else ""
-    return f"{size}AlexNet, float16 on the wire, {result['ranks']} ranks"
+    return f"{size}AlexNet like {result['regime']['like']}, {ranks}, float16 on the wire"
 
 
 def steps(result: dict, factor: float):
     """Bars of the steps in the cluster's time; the share of what can be hidden against theta."""
-    figure, (left, right) = axes.frame(TITLE, 1, 2)
+    figure, (left, right) = axes.frame(f"{TITLE}\n{whose(result)}", 1, 2)
     found = result["steps"]
     rows = [row_of("no exchange", found["alone"])]
     rows += [
@@ -46,10 +56,10 @@ def steps(result: dict, factor: float):
     fastest = min(rows[1:], key=lambda row: row["timing"]["median_s"])
     fastest["note"] = "shortest"
     axes.bars(left, rows, MS / factor, rows.index(fastest))
-    left.set(title=f"A training step:\n{whose(result)}", xlabel="ms of the cluster's time")
+    left.set(title="A training step", xlabel=axes.clock(factor))
     left.legend(loc="upper right")
     shares(right, found)
-    right.set_title(f"Hidden share of what can be hidden:\n{whose(result)}")
+    right.set_title("Communication that overlap hides")
     return axes.finish(figure, right)
 
 
@@ -84,8 +94,9 @@ def shares(axis, found: dict) -> None:
     axis.set_xticks(range(len(places)), [short(theta) for theta in places], rotation=45)
     axis.set(
         xlabel="theta, bytes (0: a call per gradient; inf: one call)",
-        ylabel="hidden, %",
+        ylabel="hidden, % of what can be hidden",
     )
+    axis.annotate(WHOLE, (0.03, 0.5), xycoords="axes fraction", va="center")
 
 
 def theta_of(row: dict) -> float:
@@ -102,10 +113,9 @@ def short(theta: float) -> str:
 def timeline(result: dict, factor: float):
     """The recorded calls of one step, without overlap and with it."""
     charts = {kind: chart[:DRAWN_RANKS] for kind, chart in result["charts"].items()}
-    titles = {kind: f"{name}: a step of {whose(result)}" for kind, name in KINDS.items()}
-    figure, panels = axes.frame("Lesson 04: a recorded step", 2, 1, (axes.WIDTH_INCHES, 7))
-    time = "this machine's time" if factor == 1 else "the cluster's time"
-    gantt.stacked(panels, charts, titles, MS / factor, f"ms of {time}, all ranks on one clock")
+    title = "Lesson 04: who does what when in a recorded training step, without and with overlap"
+    figure, panels = axes.frame(f"{title}\n{whose(result)}", 2, 1, (axes.WIDTH_INCHES, 7))
+    gantt.stacked(panels, charts, CHARTS, MS / factor, axes.clock(factor).replace("\n", " "))
     return axes.finish(figure)
 
 
@@ -119,7 +129,7 @@ def here(result: dict):
     fastest = min(rows[1:3], key=lambda row: row["timing"]["median_s"])
     fastest["note"] = "shortest"
     axes.bars(panel, rows, MS, rows.index(fastest))
-    panel.set(title=f"A training step: {whose(result)}", xlabel="ms of this machine's time")
+    panel.set(title=f"A training step: {whose(result)}", xlabel=axes.clock(1))
     handles, _ = panel.get_legend_handles_labels()
     panel.legend(handles, ["predicted, if calls had free cores"])
     return axes.finish(figure)
@@ -127,18 +137,18 @@ def here(result: dict):
 
 def progress(found: dict):
     """How far each kind of call got during the sleep."""
-    figure, (panel,) = axes.frame(
-        "Lesson 04: which calls progress?", 1, 1, (axes.WIDTH_INCHES, 3.5)
+    title = "Lesson 04: how far does a message get while the program that sends it sleeps?"
+    figure, (panel,) = axes.frame(title, 1, 1, (axes.WIDTH_INCHES, 3.5))
+    rows = [row_of(name, share) for name, share in found["progressed"].items()]
+    for row in rows:
+        row["note"] = f"{PERCENT * row['timing']['median_s']:.0f} %"
+    furthest = max(rows, key=lambda row: row["timing"]["median_s"])
+    furthest["note"] += ", furthest"
+    axes.bars(panel, rows, PERCENT, rows.index(furthest))
+    what = f"{number_of_bytes(found['bytes'])} to the neighbour, a sleep of"
+    panel.set(
+        title=f"{found['mpi']}: {what} {seconds(found['sleep_s'])} of this machine",
+        xlabel="progress in the sleep, % (100 - the wait after it in % of a blocking call)",
+        xlim=(0, 105),
     )
-    for y, share in enumerate(found["progressed"].values()):
-        middle, low, high = (PERCENT * share[key] for key in ("median_s", "low_s", "high_s"))
-        spread = [[middle - low], [high - middle]]
-        panel.barh(y, middle, xerr=spread, color=axes.COLOURS[0], capsize=3, height=0.6)
-        panel.annotate(
-            f"{middle:.0f} %", (middle, y), (8, 6), textcoords="offset points", va="bottom"
-        )
-    panel.set_yticks(range(len(found["progressed"])), list(found["progressed"]))
-    what = f"a message of {number_of_bytes(found['bytes'])} to the neighbour"
-    panel.set(title=f"{found['mpi']}: {what}", xlim=(0, 110))
-    panel.set_xlabel("progress of the message during a sleep, % of the blocking call")
     return axes.finish(figure)

@@ -30,11 +30,12 @@ def width_of(network) -> float:
 
 def predict(run: kit.Run, network, models: dict) -> list[dict]:
     """A row for each batch size: seconds of its layers, measured and by each model, and totals."""
-    pixels = " x ".join(map(str, network.image_shape[:2]))
-    run.section(f"Held-out steps: AlexNet of width {width_of(network):g} on {pixels} pixels")
+    name = f"AlexNet of width {width_of(network):g} on {network.image_shape[0]} x "
+    name += f"{network.image_shape[1]} pixels"
+    run.section(f"Held-out steps: {name}")
     steps, table = [], []
     for batch in STEP_BATCHES:
-        step = step_of(run, network, models, batch)
+        step = {"network": name} | step_of(run, network, models, batch)
         rest_s = (steps or [step])[0]["rest_s"] * batch / STEP_BATCHES[0]
         measured_s = total_s(step, "measured") + step["rest_s"]
         step["totals_s"] = {"measured": measured_s}

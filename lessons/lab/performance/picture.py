@@ -14,10 +14,18 @@ SHORT = {  # layers that stand for others at the same place
     "pool1": "pool",
     "fc6": "fc",
 }
-RESOURCES = {  # colour, marker
-    "flops": (axes.COLOURS[2], "o"),
-    "memory": (axes.COLOURS[3], "s"),
-    "network": (axes.COLOURS[1], "^"),
+RESOURCES = {"flops": axes.style(2), "memory": axes.style(3), "network": axes.style(4)}
+PARTS = {  # of a step's time
+    "flops": "flops:\ncomputing",
+    "memory": "memory: reading\nand writing",
+    "network": "network:\nexchange that\nis not hidden",
+}
+SWEPT = {  # the same colours, and two more
+    "batch": axes.style(5),
+    "flops": RESOURCES["flops"],
+    "memory": RESOURCES["memory"],
+    "link": RESOURCES["network"],
+    "ranks": axes.style(6),
 }
 
 
@@ -31,14 +39,19 @@ def draw(result: dict) -> dict:
     figure, (axis,) = axes.frame("Lesson 15: rooflines", 1, 1)
     draw_limits(axis, result["layers"])
     figures["roofline"] = axes.finish(figure, axis)
+    base = result["base"]
     figure, (axis,) = axes.frame("Lesson 15: one resource at a time (PREDICTED)", 1, 1)
-    draw_sweep(axis, result["sweeps"]["ResNet-50"], result["base"])
+    draw_sweep(axis, result["sweeps"]["ResNet-50"], base)
     figures["resources"] = axes.finish(figure, axis)
     maps = result["map"]["bottlenecks"]
-    title = f"Lesson 15: the bottleneck of a step on {result['base']['ranks']} V100s (PREDICTED)"
+    title = (
+        f"Lesson 15: the bottleneck, which takes the largest share of a step, on {base['ranks']} "
+        f"V100s\nwith {base['flops'] / 1e12:g} Tflop/s and {base['memory'] / 1e9:g} GB/s each "
+        "(PREDICTED)"
+    )
     figure, panels = axes.frame(title, 1, len(maps))
     for axis, (name, rows) in zip(panels, maps.items()):
-        draw_map(axis, name, rows, result["map"])
+        draw_map(axis, name, rows, result["map"], base)
     figures["bottlenecks"] = axes.finish(figure)
     return figures
 
@@ -51,11 +64,11 @@ def draw_kernels(axis, kernels: list, training: dict) -> None:
         axis.plot(measured, predicted / measured, ls="none", ms=4, alpha=0.6, label=label, **style)
     axis.axhline(1, color="black", lw=1)
     ticks = [0.25, 0.5, 0.8, 1, 1.25, 2, 4]
-    again = f"{training['unseen']} shapes; twice measured, {training['repeatability']:.1%} apart"
+    again = f"measured twice, {training['repeatability']:.1%} apart (median)"
     axis.set(
-        title=f"Kernels, forward and backward\n{again}",
-        xlabel="measured, ms of processor time",
-        ylabel="predicted / measured",
+        title=f"Convolutions and fully connected layers,\n{training['unseen']} shapes; {again}",
+        xlabel="measured, ms of this machine's processor",
+        ylabel="predicted / measured, forward or backward",
         xscale="log",
         yscale="log",
     )
@@ -66,23 +79,27 @@ def draw_kernels(axis, kernels: list, training: dict) -> None:
 
 
 def draw_steps(axis, steps: list) -> None:
-    names = {"measured": {"color": axes.PREDICTED}, **MODELS}
-    for j, (name, style) in enumerate(names.items()):
+    names = {"measured, each layer's fastest": {"color": axes.PREDICTED}, **MODELS}
+    for j, (label, style) in enumerate(names.items()):
+        name = label.split(",")[0]
         x = [i + 0.27 * (j - 1) for i in range(len(steps))]
         heights = [MS * step["totals_s"][name] for step in steps]
         hatch = ("", "//", "..")[j]
-        axis.bar(x, heights, 0.25, color=style["color"], ec="white", hatch=hatch, label=name)
+        axis.bar(x, heights, 0.25, color=style["color"], ec="white", hatch=hatch, label=label)
     if "repeats_s" in steps[0]:
         middle = [MS * step["totals_s"]["measured"] for step in steps]  # the fastest layers
         high = [MS * max(step["repeats_s"]) for step in steps]
         bars = [[0] * len(steps), np.maximum(0, np.subtract(high, middle))]
         x, grey = np.arange(len(steps)) - 0.27, axes.COLOURS[5]
-        axis.errorbar(x, middle, bars, ls="none", capsize=3, color=grey, label="slowest repeat")
+        axis.errorbar(
+            x, middle, bars, ls="none", capsize=3, color=grey, label="slowest measured step"
+        )
     axis.set_xticks(range(len(steps)), [step["batch"] for step in steps])
     axis.set(
-        title="A step of one rank\nat batch sizes that are not in the training set",
-        xlabel="images",
-        ylabel="forward and backward, ms of processor time",
+        title=f"{steps[0].get('network', 'A narrow AlexNet')}:\n"
+        "forward and backward at unseen batch sizes",
+        xlabel="images in a batch",
+        ylabel="ms of this machine's processor",
     )
 
 
@@ -91,16 +108,16 @@ def draw_limits(axis, layers: dict) -> None:
     intensity, seen = np.logspace(-1.5, 3.5, 200), set()
     for (name, node), style in zip(layers["nodes"].items(), ("-", "--")):
         roof = np.minimum(node["flops"], node["bandwidth"] * intensity)
-        axis.plot(intensity, roof, style, color=axes.PREDICTED, label=name)
+        label = "one core of this machine" if name != "V100" else name
+        axis.plot(intensity, roof, style, color=axes.PREDICTED, label=label)
     for name, node in layers["nodes"].items():
         for layer, flops, nbytes in layers["points"]:
             x = flops / nbytes
             y = min(node["flops"], node["bandwidth"] * x)
             limit = "memory" if node["bandwidth"] * x < node["flops"] else "flops"
-            colour, marker = RESOURCES[limit]
             label = None if limit in seen else f"limited by {limit}"
             seen.add(limit)
-            axis.plot(x, y, marker, color=colour, ms=7, label=label)
+            axis.plot(x, y, ls="none", ms=7, label=label, **RESOURCES[limit])
             if name != "V100" and layer in SHORT:
                 place = {"xytext": (1, -8), "textcoords": "offset points", "rotation": 45}
                 align = {"va": "top", "ha": "right"}
@@ -128,9 +145,11 @@ def draw_sweep(axis, sweeps: dict, base: dict) -> None:
         middle = next(point["images_per_s"] for point in points if point["factor"] == 1)
         gains = [point["images_per_s"] / middle for point in points]
         factors = [point["factor"] for point in points]
-        axis.plot(factors, gains, label=units[resource], **axes.style(number))
+        size = 10 - 1.5 * number  # a line over another lets it be seen
+        axis.plot(factors, gains, label=units[resource], ms=size, **SWEPT[resource])
     axis.set(
-        title="ResNet-50, lazy allreduce: images/s with one resource changed",
+        title=f"ResNet-50, lazy allreduce, {base['ranks']} V100s: images/s of all with one "
+        "resource changed\n(a resource may slow a step although another takes more of its time)",
         xlabel="times as much of the resource (base in brackets)",
         ylabel="images/s relative to the base",
     )
@@ -141,18 +160,26 @@ def draw_sweep(axis, sweeps: dict, base: dict) -> None:
         which.set_ticks([], minor=True)
 
 
-def draw_map(axis, name: str, rows: list, given: dict) -> None:
-    """Coloured cells, each region with the name of its resource."""
+def draw_map(axis, name: str, rows: list, given: dict, base: dict) -> None:
+    """Coloured cells, each region with the name of its resource; a star at the sweeps' base."""
     from matplotlib.colors import ListedColormap
 
     resources = list(RESOURCES)
     numbers = np.array([[resources.index(bottleneck) for bottleneck in row] for row in rows])
-    colours = ListedColormap([colour for colour, _ in RESOURCES.values()])
+    colours = ListedColormap([style["color"] for style in RESOURCES.values()])
     axis.imshow(numbers, origin="lower", aspect="auto", cmap=colours, vmin=-0.5, vmax=2.5)
     for number, resource in enumerate(resources):
         y, x = np.nonzero(numbers == number)
         if len(x):
-            axis.annotate(resource, (x.mean(), y.mean()), ha="center", va="center", fontsize=12)
+            axis.annotate(PARTS[resource], (x.mean(), y.mean()), ha="center", va="center")
+    x, y = (
+        np.interp(np.log(base[key]), np.log(given[scale]), range(len(given[scale])))
+        for key, scale in (("batch", "batches"), ("link", "links"))
+    )
+    axis.plot(x, y, "*", color="white", mec="black", ms=12)
+    star = f"{base['batch']} images,\n{8e-9 * base['link']:g} Gbit/s"
+    axis.annotate(star, (x, y), (8, -6), textcoords="offset points", va="top")
     axis.set_xticks(range(len(given["batches"])), given["batches"])
     axis.set_yticks(range(len(given["links"])), [f"{8e-9 * link:.4g}" for link in given["links"]])
-    axis.set(title=name, xlabel="images a rank", ylabel="rate of a link, Gbit/s")
+    axis.set(title=name, xlabel="images a rank (star: base of the other figure)")
+    axis.set(ylabel="rate of a link, Gbit/s")

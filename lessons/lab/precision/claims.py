@@ -58,6 +58,12 @@ def lost(scale: float, relation: str, other: float, factor: float):
     return compare
 
 
+def lost_in_training(result: dict):
+    """The share of the norm that the lowest scale loses, against the share of the gradients."""
+    lost = result["learning"].get("lost")
+    return lost and (lost["norm"], "<", lost["zero"], 0.5)
+
+
 def accuracy(name: str, relation: str, points: float):
     """The interval of the final accuracy minus float32's against so many points."""
 
@@ -112,7 +118,13 @@ CLAIMS = (
     Claim(
         "float16 with a scale of 2^-16 ends less than 1.5 points below float32, too.",
         accuracy(loss_scales.LOW, ">", -1.5),
-        "what the lost gradients are worth to this network",
+        "a scale so low that the lost gradients carry most of the norm",
+    ),
+    Claim(
+        "In training with a scale of 2^-16, the lost gradients' share of the norm is less than "
+        "half their share of the count.",
+        lost_in_training,
+        "gradients of equal size, or a scale that loses nearly all",
     ),
 )
 
@@ -156,5 +168,6 @@ REVEAL = Reveal(
     answer=answer,
     picture="Bars of a step with float32 and float16 on the wire, and the ratio of the two for "
     "calls of each length; rounding errors against ranks, next to the noise of a mini-batch; "
-    "gradients that are lost for each loss scale; differences in accuracy with intervals.",
+    "for each loss scale the share of the gradients, and of their norm, that is lost; differences "
+    "in accuracy with intervals.",
 )

@@ -1,7 +1,8 @@
 """Lesson 05's loss scales: what they lose on the wire, and how networks learn with them.
 
     gradients = loss_scales.real_gradients(run, train)
-    found = loss_scales.lost(run, gradients[rank])     shares that become zero or infinite
+    found = loss_scales.lost(run, gradients[rank])     shares that become zero or infinite, and
+                                                       the share of the norm that becomes zero
     found = loss_scales.learn(run, train, held_out)    paired trainings in float32 and float16
 
 A training runs on one rank: all the ranks' images in one batch, gradients rounded once for the
@@ -25,6 +26,7 @@ from refgf.machine.underflow import Underflow
 from refgf.oracle.definitions import on_wire, underflow_share
 
 HALF = np.float16
+LARGEST_ZERO = float(np.finfo(HALF).smallest_subnormal) / 2  # the largest that rounds to zero
 TOO_LOW, GOOD, TOO_HIGH = 2.0**-16, 2.0**12, 2.0**24
 SCALES = [2.0**k for k in range(-16, 29, 4)]
 BASELINE, DYNAMIC, LOW = "float32", "dynamic scale, from 2^24", "scale 2^-16"
@@ -48,25 +50,30 @@ def real_gradients(run: kit.Run, data) -> list[np.ndarray]:
 
 
 def lost(run: kit.Run, gradients: np.ndarray) -> dict:
-    """For each loss scale, count the gradients that become zero or infinite on the wire."""
+    """For each loss scale, what becomes zero on the wire, by count and by norm, or infinite."""
     run.section("Underflow, overflow and the loss scale")
     magnitude, rows = np.log2(np.abs(gradients[gradients != 0])), {}
     for scale in SCALES:
         scaled = gradients * np.float32(scale)
         measured = Underflow(lambda x: None, HALF)
         measured(scaled)
-        assert measured.share == underflow_share(scaled, "float16")
+        shares = zero_shares(scaled)
+        assert shares["zero"] == measured.share == underflow_share(scaled, "float16")
         infinite = float(np.isinf(on_wire(scaled, "float16")).mean())
-        rows[scale] = {"zero": measured.share, "infinite": infinite}
+        rows[scale] = shares | {"infinite": infinite}
     run.table(
-        ["loss scale", "become zero", "become infinite"],
-        [
-            [f"2^{exponent(scale)}", percent(row["zero"]), percent(row["infinite"])]
-            for scale, row in rows.items()
-        ],
+        ["loss scale", "become zero", "their share of the norm", "become infinite"],
+        [[f"2^{exponent(scale)}", *map(percent, row.values())] for scale, row in rows.items()],
     )
     counts, edges = np.histogram(magnitude, bins=np.arange(-50, 12))
     return {"rows": rows, "histogram": {"counts": counts.tolist(), "edges": edges.tolist()}}
+
+
+def zero_shares(scaled: np.ndarray) -> dict:
+    """What becomes zero on the wire: its share of the non-zero gradients and of their norm."""
+    lost = scaled[np.abs(scaled) <= LARGEST_ZERO]
+    zero = np.count_nonzero(lost) / max(1, np.count_nonzero(scaled))
+    return {"zero": zero, "norm": float(np.linalg.norm(lost) / (np.linalg.norm(scaled) or 1))}
 
 
 def exponent(scale) -> int:
@@ -104,6 +111,14 @@ def learn(run: kit.Run, train, held_out) -> dict:
             for name, row in differences.items()
         ],
     )
+    lost = {
+        key: float(np.mean([step[key] for one in runs[LOW] for step in one["steps"]]))
+        for key in ("zero", "norm")
+    }
+    run.say(
+        f"{LOW} makes {percent(lost['zero'])} of the gradients zero, with {percent(lost['norm'])} "
+        "of the norm\n(mean of all steps)."
+    )
     for name in KINDS:
         run.say(f"{name}: {trials.in_words([one['epochs'] for one in runs[name]])}")
     epochs_of = {name: [one["epochs"] for one in row] for name, row in runs.items()}
@@ -111,8 +126,9 @@ def learn(run: kit.Run, train, held_out) -> dict:
         "runs": epochs_of,
         "differences": differences,
         "pairs": pairs,
+        "lost": lost,
         "skipped": runs[DYNAMIC][0]["skipped"],
-        "scales": runs[DYNAMIC][0]["scales"],
+        "scales": [step["scale"] for step in runs[DYNAMIC][0]["steps"]],
     }
 
 
@@ -123,21 +139,22 @@ def train_alone(run: kit.Run, train, held_out, seed: int, epochs: int, name: str
     own.comm, own.options = TracedComm(own.plain), copy.copy(run.options)
     own.options.batch *= run.size
     with flow.new(own, train, seed, grouping=Theta(), **KINDS[name]()) as stack:
-        scales = record_scale(stack)
+        steps = record(stack)
         rows = flow.learn(own, stack, train, held_out, epochs, say=False, seed=seed)
-        return {"epochs": rows, "skipped": stack.model.loss_scale.skipped, "scales": scales}
+        return {"epochs": rows, "skipped": stack.model.loss_scale.skipped, "steps": steps}
 
 
-def record_scale(stack) -> list[float]:
-    """A list to which each step from now on appends its loss scale."""
-    scales, finish = [], stack.finish
+def record(stack) -> list[dict]:
+    """A list to which each step from now on appends its loss scale and what becomes zero."""
+    steps, finish = [], stack.finish
 
     def recorded():
-        scales.append(stack.model.loss_scale.scale)
+        lost = zero_shares(stack.model.gradients.flat)
+        steps.append({"scale": stack.model.loss_scale.scale} | lost)
         return finish()
 
     stack.finish = recorded
-    return scales
+    return steps
 
 
 def difference(some: list[dict], others: list[dict]) -> dict | None:

@@ -7,6 +7,7 @@ from lab.precision import loss_scales, times
 from lab.precision.rounding import DIRECT, RING
 
 MS = 1e3
+BESIDE = 1.25  # times x: so that a point does not hide another
 
 
 def draw(result: dict) -> dict:
@@ -14,7 +15,7 @@ def draw(result: dict) -> dict:
     return {
         "": draw_times(result),
         "rounding": draw_rounding(result["rounding"], result["noise"]),
-        "scale": draw_scales(result["scales"]),
+        "scale": draw_scales(result["scales"], result["noise"], result["ranks"]),
         "learning": draw_learning(result["learning"]),
     }
 
@@ -27,12 +28,13 @@ def draw_times(result: dict):
     for name, row in found["steps"].items():
         note = f"exchange: {MS * row['exchange']['median_s'] / factor:.3g} ms"
         rows.append(bar(f"{name}\non the wire", row["step"], row["predicted_s"], note))
-    axes.bars(step, rows, MS / factor, highlight=2)
+    faster = min((1, 2), key=lambda y: rows[y]["timing"]["median_s"])
+    rows[faster]["note"] += ": faster"
+    axes.bars(step, rows, MS / factor, faster)
     emulated = result["regime"]["like"] != "this-machine"
     size = "" if emulated and not result["options"]["quick"] else "small "
-    whose = "the cluster's" if emulated else "this machine's"
     network = f"{size}AlexNet, no overlap, {result['ranks']} ranks"
-    step.set(title=f"A step of {network}", xlabel=f"ms of {whose} time")
+    step.set(title=f"A step of {network}", xlabel=axes.clock(factor))
     draw_calls(call, found)
     call.set_title(f"One allreduce, {result['ranks']} ranks: float16 against float32")
     with_legend = [step] if found["steps"]["float32"]["predicted_s"] else []
@@ -51,7 +53,8 @@ def draw_calls(axis, found: dict) -> None:
     lengths = [int(n) for n in calls]
     for number, (kind, label) in enumerate({"float16": "ring", times.DIRECT: "direct"}.items()):
         points = [ratio(row[kind], row["float32"]) for row in calls.values()]
-        with_bars(axis, lengths, points, **axes.style(number), label=label, ls="none")
+        at = [n * BESIDE**number for n in lengths]
+        with_bars(axis, at, points, **axes.style(number), label=label, ls="none")
     steps = found["steps"]
     memory = ratio(steps["float16"]["own"], steps["float32"]["own"])
     style = axes.style(4) | {"label": "in memory, no network", "ls": "none"}
@@ -61,8 +64,11 @@ def draw_calls(axis, found: dict) -> None:
             r["predicted_s"]["float16"] / r["predicted_s"]["float32"] for r in calls.values()
         ]
         draw_predicted(axis, lengths, predicted, "ring, predicted")
-    axis.axhline(1, color="grey", lw=1)
-    axis.axhline(0.5, color="grey", lw=1, ls=":")
+    for y, name in {1: "the same time", 0.5: "half the time"}.items():
+        axis.axhline(y, color="grey", lw=1, ls=":")
+        axis.annotate(
+            name, (found["elements"], y), (0, -12), textcoords="offset points", ha="right"
+        )
     axis.set(
         xlabel="gradients in the call",
         ylabel="time with float16 / time with float32",
@@ -113,43 +119,59 @@ def draw_rounding(rounding: dict, noise: dict):
         yscale="log",
     )
     error.set_xscale("log", base=2)
-    images = [int(k) * noise["batch"] for k in noise["rows"]]
+    images, moments = [int(k) * noise["batch"] for k in noise["rows"]], len(noise["moments"])
     names = {RING: f"rounding, {RING}", DIRECT: f"rounding, {DIRECT}", "noise": "noise"}
     for number, (name, label) in enumerate(names.items()):
         rows = [row[name] for row in noise["rows"].values()]
         points = [(row["median_s"], row["low_s"], row["high_s"]) for row in rows]
-        with_bars(spread, images, points, **axes.style(number), label=label, ls="none")
+        at = [n * BESIDE ** (number == 1) for n in images]
+        with_bars(spread, at, points, **axes.style(number), label=label, ls="none")
     falls = [row["extrapolated"]["median_s"] for row in noise["rows"].values()]
     draw_predicted(spread, images, falls, "noise, predicted: 1 / root of the batch")
     spread.set(
         title=f"Gradients of a small AlexNet, {noise['batch']} images a rank",
         xlabel="images in the batch of all ranks",
-        ylabel="relative to the gradient",
+        ylabel=f"relative to the gradient; {moments} moments in training",
         yscale="log",
     )
     spread.set_xscale("log", base=2)
     return axes.finish(figure, error, spread)
 
 
-def draw_scales(scales: dict):
+def draw_scales(scales: dict, noise: dict, ranks: int):
+    """The gradients' magnitudes; what becomes zero or infinite with each loss scale."""
     title = "Lesson 05: what float16 loses on the wire, and the loss scale"
     figure, (gradients, lost) = axes.frame(title, 1, 2)
     draw_gradients(gradients, scales["histogram"])
     exponents = [loss_scales.exponent(scale) for scale in scales["rows"]]
-    for number, name in enumerate(("zero", "infinite")):
-        percent = [100 * row[name] for row in scales["rows"].values()]
-        lost.plot(exponents, percent, **axes.style(number), label=f"become {name} in float16")
+    kinds = {  # where the name of a line is
+        "zero": ("gradients that\nbecome zero", (0, 0.2), "left"),
+        "infinite": ("gradients that\nbecome infinite", (22, 1), "right"),
+        "norm": ("their share\nof the norm", (-17, 0.001), "left"),
+    }
+    for number, (key, (name, at, side)) in enumerate(kinds.items()):
+        percent = [100 * row[key] for row in scales["rows"].values() if key in row]
+        lost.plot(exponents[: len(percent)], percent, **axes.style(number))
+        text = {"color": axes.COLOURS[number], "ha": side}
+        lost.annotate(name, at, (0, 4), textcoords="offset points", **text)
+    if str(ranks) in noise["rows"]:
+        level = 100 * noise["rows"][str(ranks)]["noise"]["median_s"]
+        name = f"noise of a batch of {ranks * noise['batch']} images, relative to the gradient"
+        lost.axhline(level, color="grey", ls="--", lw=1)
+        lost.annotate(name, (-17, level), (0, 4), textcoords="offset points")
     lost.set(
-        title="Gradients that are lost, by loss scale",
+        title="What is lost, by loss scale",
         xlabel="log2 of the loss scale",
-        ylabel="% of the gradients",
+        ylabel="% of the gradients, or of their norm",
     )
     lost.set_yscale("symlog", linthresh=0.001)
     lost.margins(y=0.12)
+    lost.set_ylim(None, 1000)
+    lost.grid(alpha=0.3)
     for x, row in zip(exponents, scales["rows"].values()):
         if not row["zero"] and not row["infinite"]:
             lost.annotate("none lost", (x, 0), (0, -16), textcoords="offset points", ha="center")
-    return axes.finish(figure, gradients, lost)
+    return axes.finish(figure, gradients)
 
 
 def draw_gradients(axis, histogram: dict) -> None:
@@ -180,6 +202,10 @@ def draw_learning(learning: dict):
         values = [(row["median_s"], row["low_s"], row["high_s"]) for row in found.values()]
         with_bars(points, range(len(values)), values, True, **axes.style(0), ls="none")
     names = [name.replace(", ", ",\n") for name in found]
+    if "lost" in learning:
+        zero, norm = (100 * learning["lost"][key] for key in ("zero", "norm"))
+        names[-1] += f": on average\n{zero:.2g} % of the gradients\n"
+        names[-1] += f"become zero, with\n{norm:.2g} % of the norm"
     points.set_yticks(range(len(names)), names)
     points.axvline(0, color="grey", lw=1)
     points.set(
@@ -190,7 +216,7 @@ def draw_learning(learning: dict):
     steps, colour = range(1, len(learning["scales"]) + 1), axes.COLOURS[0]
     scale.semilogy(steps, learning["scales"], base=2, color=colour)
     skipped = learning["skipped"]
-    scale.set(title=f"Dynamic loss scale: {skipped} steps skipped", xlabel="step")
+    scale.set(title=f"Dynamic loss scale: {skipped} steps skipped", xlabel="step of the first pair")
     scale.set_ylabel("loss scale")
     for axis in (points, scale):
         axis.grid(alpha=0.3)

@@ -56,7 +56,8 @@ def require_sum(where: str, x: np.ndarray, xs: list[np.ndarray]) -> None:
     wanted = ring_allreduce(xs)[0]
     for s, (start, stop) in enumerate(slice_bounds(x.size, p)):
         mine = slice(start, stop)
-        got = "no sum" if far[mine].any() else "a sum with other bits"
+        right = "the right sum, but added in another order (other bits)"
+        got = "no sum" if far[mine].any() else right
         if far[mine].any() or not same_bits(x[mine], wanted[mine]):
             raise ValueError(
                 f"{where}: got {got} in slice {s}; wanted {order(s, p)}, added from left to "

@@ -9,29 +9,46 @@ from refgf.predict.fit import bus_bandwidth
 
 NAMES = {RING: "ring", OWN: "MPI's own Allreduce", SHARED: "shared memory, no messages"}
 TITLE_COLUMNS = 48
+PREDICTED = "ring, predicted from alpha and beta"
+LEGEND_INCHES = 0.35
 
 
 def draw(result: dict):
     curves = result["curves"]
     title = "Lesson 01: a ring allreduce. Where does latency dominate, where bandwidth?"
-    size = (axes.WIDTH_INCHES, 4 + 3.5 * (len(curves) > 1))
+    size = (axes.WIDTH_INCHES, 4.5 + 3.5 * (len(curves) > 1))
     rows, columns = (2, 2) if len(curves) > 1 else (1, 2)
     figure, panels = axes.frame(title, rows, columns, size)
     upper, lower = panels[: len(curves)], panels[len(curves) :]
     for (place, curve), time, bandwidth in zip(curves.items(), upper, lower):
-        where = textwrap.fill(f"{curve['ranks']} ranks, {place}", TITLE_COLUMNS)
+        ranks = f"{curve['ranks']} rank{'s' * (curve['ranks'] > 1)}"
+        where = textwrap.fill(f"{ranks}, {place}", TITLE_COLUMNS)
         time.set_title(where, fontsize=axes.TEXT_POINTS)
         draw_times(time, curve)
         draw_bandwidth(bandwidth, curve)
     for row in (upper, lower):
-        limits = [axis.get_ylim() for axis in row]
+        limits = [axis.get_ylim() for axis in row if axis.has_data()] or [(0.1, 1)]
         for axis in row:  # one scale for both places
             axis.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
             axis.set_xscale("log", base=2)
             nbytes = [point["bytes"] for point in list(curves.values())[0]["points"]][::2]
             axis.set_xticks(nbytes, map(kit.number_of_bytes, nbytes))
             axis.set_xlabel("each rank's vector")
-    return axes.finish(figure, *panels)
+            axis.grid(alpha=0.3)
+    axes.finish(figure)
+    label_series(figure, panels)
+    return figure
+
+
+def label_series(figure, panels) -> None:
+    """One legend for all panels, above them, where it hides no data."""
+    line, shown = LEGEND_INCHES / figure.get_figheight(), {}
+    for axis in panels:
+        handles, labels = axis.get_legend_handles_labels()
+        shown |= dict(zip(labels, handles))
+    figure.subplots_adjust(top=figure.subplotpars.top - line)
+    place = {"loc": "upper center", "bbox_to_anchor": (0.5, 1 - line), "ncols": 4}
+    figure.legend(shown.values(), shown, fontsize=axes.TEXT_POINTS, **place)
 
 
 def series(curve: dict) -> list[tuple]:
@@ -52,7 +69,7 @@ def draw_times(axis, curve: dict) -> None:
     if curve["ranks"] > 1:
         nbytes = [point["bytes"] for point in curve["points"]]
         predicted = [1e3 * point["predicted_s"] for point in curve["points"]]
-        axis.plot(nbytes, predicted, "--", color=axes.PREDICTED, label="ring, predicted")
+        axis.plot(nbytes, predicted, "--", color=axes.PREDICTED, label=PREDICTED)
     axis.set(yscale="log", ylabel="time of the sum, ms")
     axis.set_ylim(bottom=axis.get_ylim()[0] / 3)  # room for a label
     label_fastest(axis, curve)
@@ -73,6 +90,11 @@ def label_fastest(axis, curve: dict) -> None:
 
 def draw_bandwidth(axis, curve: dict) -> None:
     ranks = curve["ranks"]
+    axis.set(yscale="log", ylabel="bus bandwidth, GB/s")
+    if ranks == 1:
+        axis.set_xlim(curve["points"][0]["bytes"], curve["points"][-1]["bytes"])
+        axis.annotate("one rank sends nothing", (0.5, 0.5), xycoords="axes fraction", ha="center")
+        return
 
     def gigabytes(nbytes, seconds):
         return [1e-9 * bus_bandwidth(ranks, n, t) for n, t in zip(nbytes, seconds)]
@@ -83,8 +105,6 @@ def draw_bandwidth(axis, curve: dict) -> None:
         )
         spread = [[m - x for m, x in zip(middle, low)], [x - m for m, x in zip(middle, high)]]
         axis.errorbar(nbytes, middle, spread, ls="none", capsize=3, label=title, **style)
-    if ranks > 1:
-        nbytes = [point["bytes"] for point in curve["points"]]
-        predicted = gigabytes(nbytes, [point["predicted_s"] for point in curve["points"]])
-        axis.plot(nbytes, predicted, "--", color=axes.PREDICTED, label="ring, predicted")
-    axis.set(yscale="log" if ranks > 1 else "linear", ylabel="bus bandwidth, GB/s")
+    nbytes = [point["bytes"] for point in curve["points"]]
+    predicted = gigabytes(nbytes, [point["predicted_s"] for point in curve["points"]])
+    axis.plot(nbytes, predicted, "--", color=axes.PREDICTED, label=PREDICTED)

@@ -3,6 +3,7 @@
 import numpy as np
 
 import kit
+import refgf.launch as launch
 from kit import call_times
 from lab.ring import oracle
 from refgf.comm.schedule import Allreduce
@@ -27,7 +28,8 @@ def measure(run: kit.Run, allreduce: Allreduce) -> dict:
     shared = [place for place in places if place.startswith("shared memory")]
     compared = {place: earlier[place] for place in (shared or places)[-1:]}
     curve |= {"ranks": run.size, "options": vars(run.options)}
-    return {"curves": compared | {run.place: curve}}
+    where = {"where": "ranks and links: above each panel"} if compared else {}
+    return {"curves": compared | {run.place: curve}} | where
 
 
 # ---- messages ----
@@ -109,6 +111,10 @@ def measure_sums(run: kit.Run, ring: Allreduce, links: dict[str, Link]) -> dict:
         predicted_s = ring_allreduce_s(run.size, n, ITEMSIZE, links["busy"])
         points.append({"bytes": nbytes, "predicted_s": predicted_s, "measured": times})
     show_sums(run, points)
+    ranks = run.options.threads or launch.job.on_machine
+    if ranks > launch.job.cores:
+        shared = f"{ranks} ranks share {launch.job.cores} cores"
+        run.tell(f"{shared}: a rank also waits for a core, which the prediction leaves out.")
     if "no messages" in algorithms:
         algorithms["no messages"].close()
     return {"points": points, **{name: vars(link) for name, link in links.items()}}

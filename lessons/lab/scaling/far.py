@@ -12,6 +12,7 @@ import kit
 from lab.scaling import machine_file
 from lab.scaling.points import FAR, short
 from lab.scaling.published_tables import headlines, rows, show_inputs, span
+from lab.stack.bars import LAZY
 from refgf.papers.scaling.headlines import ALPHA, BANDWIDTH, BATCH, SMALL_BATCH, V100_RATE
 from refgf.papers.scaling.interval import Input
 from refgf.papers.scaling.published import (
@@ -84,7 +85,7 @@ def on_cluster(run: kit.Run, net: str, cluster: str, shown: list) -> dict:
     }
     run.say("lazy allreduce with its best theta; inputs that others have measured")
     run.say("scaling efficiency in percent; two numbers: the ends of the inputs' ranges")
-    run.say("fits: + lazy allreduce with lines that others have fitted to measured allreduces")
+    run.say(f"fits: {LAZY} with lines that others have fitted to measured allreduces")
     lines = fitted(workload, rate, FITTED[cluster])
     header = ["GPUs", *map(short, curves), "fits"]
     cells = [
@@ -97,9 +98,10 @@ def on_cluster(run: kit.Run, net: str, cluster: str, shown: list) -> dict:
 
 
 def fitted(workload, rate, lines) -> dict:
-    """Dense lazy allreduce with the fitted lines of 4 to 64 GPUs; the first value of each input."""
+    """Lazy allreduce with the fitted lines of 4 to 64 GPUs; the first value of each input."""
     given = {each.name: each.values[0] for each in rate}
-    ready, lazy = ready_of(workload, given["batch"], given["rate"]), stack(np.inf)[2]
+    ready = ready_of(workload, given["batch"], given["rate"])
+    lazy = next(system for system in stack(np.inf) if system.name == LAZY)
     return {
         p: scaling_efficiency(best_theta_step(ready, lazy, line))
         for p, line in lines.items()

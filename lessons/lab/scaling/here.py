@@ -24,11 +24,6 @@ from refgf.predict.cost import Link, ring_line
 from refgf.predict.fit import fit_line
 
 LATER = "float16, overlap"
-KINDS = {
-    "float32": Kind(),
-    "float32, overlap": Kind(overlap=True),
-    LATER: Kind(wire=np.float16, overlap=True),
-}
 
 
 def measure(run: kit.Run, systems) -> dict:
@@ -64,7 +59,8 @@ def on_ranks(run: kit.Run, data, systems) -> dict:
     """Steps of all systems on these ranks, and the rings that the prediction is fitted to."""
     count = run.quick(4, 14, 30)
     off, ready_s = flow.without_exchange(run, data, images.steps(run, data, count))
-    found, steps, selection_s = calls.measure(run, data, KINDS, 21), {}, {}
+    kinds = {kind_of(system): make_of(system) for system in systems}
+    found, steps, selection_s = calls.measure(run, data, kinds, 21), {}, {}
     for system in systems:
         half = system.itemsize == 2
         arguments = {"wire": np.float16, "loss_scale": LossScale(SCALE)} if half else {}
@@ -91,8 +87,13 @@ def on_ranks(run: kit.Run, data, systems) -> dict:
 
 
 def kind_of(system) -> str:
-    """The key of KINDS for the calls of this system."""
+    """The name of this system's calls."""
     return ("float16" if system.itemsize == 2 else "float32") + ", overlap" * system.overlap
+
+
+def make_of(system) -> Kind:
+    """How this system makes its calls."""
+    return Kind(wire=np.float16 if system.itemsize == 2 else None, overlap=bool(system.overlap))
 
 
 def link_of(each: calls.Calls, size: int) -> Link:

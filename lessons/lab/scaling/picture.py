@@ -4,8 +4,12 @@ Each panel shows one network on one cluster.
 """
 
 from kit import axes
+from lab.scaling.far import ALPHA, BANDWIDTH, ETHERNET, RESNET_RATE
 from lab.scaling.points import efficiency, short
+from lab.stack import bars
+from refgf.cluster import like
 from refgf.papers.scaling.headlines import HEADLINES, SMALL_BATCH, V100_RATE
+from refgf.papers.scaling.rows import SYSTEMS
 
 MS, PERCENT = 1e3, "scaling efficiency, %"
 RANKS = "ranks, a batch each (weak scaling)"
@@ -17,6 +21,11 @@ def draw(result: dict) -> dict:
     first = draw_here(result["here"]) if "here" in result else draw_points(result)
     far, headlines = draw_far(result), draw_headlines(result["headlines"])
     return {"": first, "far": far, "headlines": headlines, "rows": draw_rows(result["rows"])}
+
+
+def style_of(name: str) -> dict:
+    """The line of a technique, as in lesson 07."""
+    return bars.style(short(name))
 
 
 # ---- measured points ----
@@ -38,8 +47,9 @@ def draw_points(result: dict):
         rows.append(row | {"name": short(row["name"]), "note": note})
     times_s = [row["timing"]["median_s"] for row in rows[1:]]
     axes.bars(left, rows, MS / factor, highlight=1 + times_s.index(min(times_s)) if times_s else 0)
-    left.set_xlabel("step in the cluster's time, ms")
-    left.set_title(f"{last['ranks']} ranks; percent: scaling efficiency")
+    clock = axes.clock(factor).replace("\n", " ")
+    left.set_xlabel(f"step, {clock}\npercent: scaling efficiency; dark: the shortest")
+    left.set_title(f"{last['ranks']} ranks; a + is added to the bar above")
     draw_curves(right, points)
     if last["rows"]:
         left.legend()
@@ -51,14 +61,11 @@ def draw_points(result: dict):
 def draw_curves(axis, points: list[dict]) -> None:
     """The formula through the measured points of each technique, and past them."""
     off_s, sizes = points[-1]["off"]["median_s"], {point["ranks"] for point in points}
-    for number, last in enumerate(points[-1]["rows"]):
-        name, style = last["name"], axes.style(number)
+    for last in points[-1]["rows"]:
+        name, style = last["name"], style_of(last["name"])
         found = [(p, row) for p in points for row in p["rows"] if row["name"] == name]
-        middle, low, high = (
-            [efficiency(p["off"]["median_s"], row["timing"][end]) for p, row in found]
-            for end in ("median_s", "high_s", "low_s")
-        )
-        errors = [[m - a for m, a in zip(middle, low)], [b - m for b, m in zip(high, middle)]]
+        off = [p["off"] for p, _ in found]
+        middle, errors = bars.efficiencies(off, [row["timing"] for _, row in found])
         ranks = [p["ranks"] for p, _ in found]
         axis.errorbar(ranks, middle, errors, ls="none", capsize=3, label=short(name), **style)
         curve = last.get("curve_s") or [(p["ranks"], row["predicted_s"]) for p, row in found]
@@ -66,7 +73,7 @@ def draw_curves(axis, points: list[dict]) -> None:
         axis.plot(x, predicted, "--", color=style["color"], lw=1)
         sizes |= set(x)
     logarithmic(axis, sorted(sizes))
-    title = "Measured; dashed: predicted, same inputs"
+    title = "Points: measured; dashed: predicted"
     axis.set(title=title, ylim=(0, 150), yticks=range(0, 101, 20))
     if points[-1]["rows"]:
         axis.legend(loc="upper right", ncols=2)
@@ -81,13 +88,9 @@ def draw_here(here: dict):
     )
     points = here["points"]
     ranks = [point["ranks"] for point in points]
-    for number, name in enumerate(points[0]["steps"]):
-        style, middle = axes.style(number), [point["measured"][name] for point in points]
-        low, high = (
-            [efficiency(p["off"]["median_s"], p["steps"][name][end]) for p in points]
-            for end in ("high_s", "low_s")
-        )
-        errors = [[m - a for m, a in zip(middle, low)], [b - m for b, m in zip(high, middle)]]
+    for name in points[0]["steps"]:
+        style, off = style_of(name), [point["off"] for point in points]
+        middle, errors = bars.efficiencies(off, [point["steps"][name] for point in points])
         predicted = [point["predicted"][name] for point in points]
         left.errorbar(ranks, middle, errors, ls="none", capsize=3, label=short(name), **style)
         left.plot(ranks, predicted, "--", color=style["color"])
@@ -120,7 +123,7 @@ def logarithmic(axis, sizes: list[int]) -> None:
 def draw_far(result: dict):
     """PREDICTED: two networks on two published clusters; bands are the inputs' ranges."""
     far = result["far"]
-    title = f"Lesson 08: PREDICTED with the best theta\n{why_not_the_points(result)}"
+    title = f"Lesson 08: PREDICTED with the best theta\n{inputs()}"
     figure, panels = axes.frame(title, 2, 2, (10, 9))
     figure.suptitle(title, fontsize=axes.TEXT_POINTS + 1)
     both = [(network, cluster) for network in far for cluster in far[network]]
@@ -135,27 +138,43 @@ def draw_far(result: dict):
     return axes.finish(figure)
 
 
-def why_not_the_points(result: dict) -> str:
-    """Why 4 ranks have another efficiency here than in the first figure."""
+def inputs() -> str:
+    """What these predictions assume of GPUs and links, next to the clusters that are emulated.
+
+    So 4 ranks have other efficiencies here than in the first figure and in lesson 07.
+    """
     ends = [f(V100_RATE.values) * f(SMALL_BATCH.values) for f in (min, max)]
-    inputs = "Inputs: links and rates of one GPU that others have measured; for AlexNet"
-    text = f"{inputs} {ends[0]:.0f} to {ends[1]:.0f} images/s."
-    if "points" not in result:
-        return text
-    rate = result["regime"]["cluster"]["steps"]["alexnet"]["images_per_s"]["value"]
-    why = "So 4 ranks differ from the measured points, whose GPU computes"
-    return f"{text}\n{why} {rate:g} images/s, a rate computed from {SPEEDUP} of 512."
+    ethernet = link_in_words((ETHERNET.alpha_s,), (1 / ETHERNET.beta_s_per_byte,))
+    rates = f"AlexNet {ends[0]:.0f} to {ends[1]:.0f}, ResNet-50 {RESNET_RATE.values[0]:.0f}"
+    lines = [
+        f"inputs, as others have measured them: {rates} images/s a GPU;",
+        f"InfiniBand {link_in_words(ALPHA.values, BANDWIDTH.values)}; Ethernet {ethernet}",
+    ]
+    clusters = [like.load(name) for name in ("v100-56gbit", "v100-10gbe")]
+    rates = [f"{clusters[0].steps[name][1]:.0f}" for name in ("alexnet", "resnet50")]
+    links = [link_in_words((each.latency_s,), (each.rate,)) for each in clusters]
+    lines.append(
+        f"lesson 07 and the first figure: AlexNet {rates[0]} (from {SPEEDUP} of 512), "
+        f"ResNet-50 {rates[1]} images/s;\nInfiniBand {links[0]}; Ethernet {links[1]}"
+    )
+    return "\n".join(lines)
+
+
+def link_in_words(alphas_s, bandwidths) -> str:
+    """Latency and bandwidth, or the ends of their ranges: 5 to 7.9 us, 4.6 to 7 GB/s."""
+    latency = " to ".join(f"{1e6 * alpha_s:.3g}" for alpha_s in alphas_s)
+    return f"{latency} us, {' to '.join(f'{b / 1e9:.3g}' for b in bandwidths)} GB/s"
 
 
 def draw_bands(axis, curves: dict, title: str) -> None:
     """A line in the middle of each band, on a scale of ratios; bands of the first and the last."""
     sizes, middles, names = curves["sizes"], {}, list(curves["systems"])
-    for number, (name, ends) in enumerate(curves["systems"].items()):
-        style, (low, high) = axes.style(number), zip(*ends)
+    for name, ends in curves["systems"].items():
+        style, (low, high) = style_of(name), zip(*ends)
         middles[name] = [(a * b) ** 0.5 for a, b in ends]
         axis.plot(sizes, middles[name], lw=1.5, ms=4, label=short(name), **style)
         if name in (names[0], names[-1]):
-            label = "ranges of the inputs" if name == names[-1] else None
+            label = "bands: ranges of the inputs" if name == names[-1] else None
             axis.fill_between(sizes, low, high, color=style["color"], alpha=0.2, lw=0, label=label)
     logarithmic(axis, sizes)
     winner = max(middles, key=lambda name: middles[name][-1])
@@ -171,19 +190,28 @@ def draw_bands(axis, curves: dict, title: str) -> None:
 def draw_headlines(headlines: list):
     """Each predicted interval, divided by its published number."""
     figure, (axis,) = axes.frame(
-        "Lesson 08: the papers' headlines, PREDICTED from independent inputs", 1, 1, (10, 5)
+        "Lesson 08: the papers' headlines, PREDICTED from independent inputs\n"
+        "a bar: from the lowest to the highest prediction that the inputs' ranges allow",
+        1,
+        1,
+        (10, 5),
     )
     for y, headline in enumerate(headlines[::-1]):
-        ends = [headline[end] / headline["published"] for end in ("low", "high")]
-        colour = axes.COLOURS[0 if headline["inside"] else 4]
+        low, high = ends = [headline[end] / headline["published"] for end in ("low", "high")]
+        colour = axes.COLOURS[5 if headline["inside"] else 6]
         axis.plot(ends, [y, y], lw=6, color=colour, solid_capstyle="butt")
-        where = "inside" if headline["inside"] else "OUTSIDE"
-        text = f"{headline['name']}: {headline['published']:g} {headline['unit']}, {where}"
+        off = max(low - 1, 1 - high)
+        where = "inside" if headline["inside"] else f"outside, {100 * off:.2g} % off"
+        text = (
+            f"{headline['name']}: published {headline['published']:g} {headline['unit']}, "
+            f"predicted {headline['low']:.3g} to {headline['high']:.3g}: {where}"
+        )
         white = {"facecolor": "white", "edgecolor": "none", "pad": 1}
-        axis.annotate(text, (ends[0], y), (0, 8), textcoords="offset points", bbox=white)
+        place = (0.02, y), (0, 8), ("axes fraction", "data"), "offset points"
+        axis.annotate(text, *place, bbox=white).set_in_layout(False)
     axis.axvline(1, color=axes.PREDICTED, lw=1, zorder=0)
     ticks = [0.2, 0.5, 1, 2, 5, 10]
-    axis.set(xscale="log", xlabel="predicted / published; a bar is the range of the inputs")
+    axis.set(xscale="log", xlabel="predicted number over published number, both in the row's unit")
     axis.set(yticks=[], ylim=(-0.5, len(headlines) - 0.3), xlim=(0.15, 20))
     axis.set_xticks(ticks, ticks)
     axis.minorticks_off()
@@ -194,17 +222,20 @@ def draw_headlines(headlines: list):
 def draw_rows(rows: list):
     """MG-WFBP's published rows; one cluster a panel, with the same four networks."""
     clusters = sorted({row["link"] for row in rows})
-    figure, panels = axes.frame(
-        "Lesson 08: MG-WFBP's published steps on 16 V100 (4 networks, 2 types, 3 systems)",
-        1,
-        len(clusters),
-        (10, 5),
+    networks = len({row["network"] for row in rows})
+    title = (
+        "Lesson 08: MG-WFBP's published steps on 16 V100\n"
+        f"a panel: {networks} networks, in float32 and float16, by {', '.join(SYSTEMS)}"
     )
+    figure, panels = axes.frame(title, 1, len(clusters), (10, 5))
     for axis, link in zip(panels, clusters):
         chosen = [row for row in rows if row["link"] == link]
         measured = [t for row in chosen for t in row["measured_s"]]
-        kinds = {"predicted_s": "from inputs only", "calibrated_s": "CALIBRATED: one overhead"}
-        for number, (key, label) in enumerate(kinds.items()):
+        kinds = {
+            "predicted_s": "from inputs only",
+            "calibrated_s": "CALIBRATED: one overhead a cluster, fitted",
+        }
+        for number, (key, label) in enumerate(kinds.items(), 5):  # colours of no technique
             ours = [t for row in chosen for t in row[key]]
             axis.plot(measured, ours, ls="none", mfc="none", label=label, **axes.style(number))
         axis.plot([0.2, 1.4], [0.2, 1.4], color="grey", lw=1)

@@ -17,6 +17,7 @@ import kit
 from kit import flow, virtual
 from kit.calls import SCALE
 from lab.scaling import rank_subset
+from lab.stack.bars import CSC, HALF, RING
 from refgf.engine.residual import FusedResidual
 from refgf.exchange.lazy import Theta
 from refgf.exchange.momentum_correction import CSCSettings
@@ -27,6 +28,7 @@ from refgf.predict.cost import Link
 NETWORK = "alexnet"
 FAR = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]  # ranks that are only predicted
 PROCESSOR_SHARE = 0.25  # own work above this share of a step: the row is the processor's
+NAMES = {"eager": RING, "+ float16": HALF, "+ CSC 10 %": CSC}  # as lesson 07 calls them
 SPREAD = 1.0  # of the logarithms of the chunks' norms: some chunks matter more than others
 
 
@@ -139,8 +141,9 @@ def efficiency(off_s: float, step_s: float) -> float:
 
 
 def short(name: str) -> str:
-    """The name of a technique in tables and figures: "eager" for "eager, float32, no overlap"."""
-    return name.partition(",")[0]
+    """The name of a technique in lesson 07, tables and figures."""
+    name = name.partition(",")[0]
+    return NAMES.get(name, name)
 
 
 def report(run: kit.Run, points: list[dict]) -> None:

@@ -6,6 +6,7 @@ A row is {"name", "step": timing, "predicted_s", "calls", "own_share"}, all in t
 from dataclasses import asdict, is_dataclass
 
 import kit
+from kit import axes
 from kit.calls import Kind
 from kit.words import seconds
 from refgf.exchange.lazy import Theta
@@ -13,6 +14,7 @@ from refgf.exchange.lazy import Theta
 NATIVE, FUSED = "MPI's allreduce", "MPI's, lazy"
 RING, HALF, OVERLAP = "+ ring", "+ mixed precision", "+ overlap"
 LAZY, CSC = "+ lazy allreduce", "+ CSC"
+COLOURS = {CSC: 0, HALF: 1, OVERLAP: 2, LAZY: 3, RING: 4}  # of the lines of lessons 07 and 08
 SCALE, DENSITY = 2.0**10, 10.0  # the loss scale of float16; percent of the chunks that CSC sends
 TOO_MUCH = 0.25  # of a step: above, the row is marked as the processor's
 
@@ -20,16 +22,21 @@ TOO_MUCH = 0.25  # of a step: above, the row is marked as the processor's
 def native(run: kit.Run, theta: float) -> dict[str, dict]:
     """The bars of MPI's own call; none where there is no MPI.
 
-    With many tensors there is a second one, which stands beside the others: lazy allreduce alone,
-    to tell what fewer calls gain without the other techniques.
+    With many tensors there is another one before it, which is no part of the stack: lazy allreduce
+    alone, to tell what fewer calls gain without the other techniques.
     """
     found = {
-        NATIVE: {"allreduce": kit.mpi_allreduce, "grouping": Theta(0)},
         FUSED: {"allreduce": kit.mpi_allreduce, "grouping": Theta(theta)},
+        NATIVE: {"allreduce": kit.mpi_allreduce, "grouping": Theta(0)},
     }
     if run.options.network != "resnet50":
         del found[FUSED]
     return found if run.mpi_allreduce() is not None else {}
+
+
+def style(name: str) -> dict:
+    """Colour and marker of a technique's line: the same in every figure of lessons 07 and 08."""
+    return axes.style(COLOURS[name])
 
 
 def kind_of(arguments: dict) -> Kind:
@@ -43,22 +50,35 @@ def median_s(step) -> float:
     return (asdict(step) if is_dataclass(step) else step)["median_s"]
 
 
+def efficiencies(off: list[dict], steps: list[dict]) -> tuple[list, list]:
+    """Scaling efficiencies in percent, and how far their ends are below and above.
+
+    An end is the lowest step without exchange (off) over the highest with it, or the reverse.
+    """
+    middle, low, high = (
+        [100 * a[of_off] / b[of_step] for a, b in zip(off, steps, strict=True)]
+        for of_off, of_step in (("median_s", "median_s"), ("low_s", "high_s"), ("high_s", "low_s"))
+    )
+    below = [m - a for m, a in zip(middle, low)]
+    return middle, [below, [b - m for m, b in zip(middle, high)]]
+
+
 def gains_s(rows: list[dict]) -> list[float | None]:
-    """By how much each bar is shorter than the one that it adds a technique to; None: the first."""
+    """By how much each bar is shorter than the one before it; None where it adds no technique."""
     found, before_s = [], None
     for row in rows:
-        step_s = median_s(row["step"])
-        found.append(None if before_s is None else before_s - step_s)
-        before_s = before_s if row["name"] == FUSED else step_s
+        step_s, adds = median_s(row["step"]), row["name"].startswith("+") and before_s
+        found.append(before_s - step_s if adds else None)
+        before_s = step_s
     return found
 
 
 def in_all(rows: list[dict]) -> tuple[str, float, float]:
     """(the bar with the largest gain, its gain in seconds, first step over last step)"""
     gains = {row["name"]: gain_s or 0.0 for row, gain_s in zip(rows, gains_s(rows))}
-    gains.pop(FUSED, None)
+    steps_s = [median_s(row["step"]) for row in rows if row["name"] != FUSED]
     best = max(gains, key=gains.get)
-    return best, gains[best], median_s(rows[0]["step"]) / median_s(rows[-1]["step"])
+    return best, gains[best], steps_s[0] / steps_s[-1]
 
 
 def gain_in_words(gain_s: float, step_s: float, k: float) -> str:

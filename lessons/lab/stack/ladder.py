@@ -13,6 +13,7 @@ B is what TCP carries of the link's rate. MPI's own call is predicted as Rabense
 (MPICH's for long messages): as many bytes as the ring sends. Its messages wait for no latency.
 """
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -23,10 +24,13 @@ from kit.calls import Kind
 from lab.stack.bars import DENSITY, SCALE, kind_of
 from refgf import ops
 from refgf.comm.topology import nodes
+from refgf.exchange.precision import LossScale
 from refgf.papers.scaling.systems import CHUNK, System
 from refgf.papers.scaling.systems import step as predicted_step
 from refgf.predict.cost import Line, Link, ring_line
 from refgf.predict.fit import Curve
+from refgf.training.gradientflow import GradientFlow
+from refgf.training.step import Replica
 
 STEADY, MOST = 0.05, 3  # repeat steps until their range is below this part of them, or so often
 SHORT, PARTS = 256, (64, 8)  # elements of a short call; others have such a part of all gradients
@@ -42,7 +46,8 @@ def measure(run: kit.Run, network: str, stacks: dict, norms) -> dict:
     stacks: {name: arguments of GradientFlow and of the model}; norms (C,): see accelerator.py
     """
     run.section(f"{virtual.workload(run, network).name} like {run.regime.like.name}")
-    alone = virtual.without_exchange(run, network, run.quick(2, 2, 7))
+    model = virtual.model(run, network, norms)
+    alone = virtual.without_exchange_of(run, model, run.quick(2, 2, 7))
     fill_s, update_s = virtual.idle_work(run, network)
     ready, compute_s = virtual.ready(run, network)
     n = sum(elements for _, elements in ready)
@@ -50,15 +55,14 @@ def measure(run: kit.Run, network: str, stacks: dict, norms) -> dict:
     for name, arguments in stacks.items():
         kind = kind_of(arguments)
         run.opaque = run.opaque or kind.make is kit.mpi_allreduce
-        with virtual.flow(run, network, norms=norms, **arguments) as stack:
-            step, number = time_steps(run, stack), len(stack.calls)
+        step, number = time_steps(run, model, **arguments)
         run.say(f"measured: {name}, {step} on this machine")
         if kind not in lines:
             lines[kind] = link_and_own(run, kind, n)
         link, own = lines[kind]
         choice_s = 0.0
         if "csc" in arguments:  # its update is of chosen chunks only, so it is part of this
-            choice_s = virtual.own_work(run, network, norms=norms, **arguments) - fill_s
+            choice_s = virtual.own_work(run, network, 1, norms=norms, **arguments) - fill_s
         system = system_of(name, arguments, max(0.0, choice_s))
         predicted = predicted_step(ready, system, partial(sum_of, link, own), compute_s)
         own_s = sum(own(call.bytes) for call in predicted.calls) + max(choice_s, update_s)
@@ -74,16 +78,24 @@ def measure(run: kit.Run, network: str, stacks: dict, norms) -> dict:
     return {"rows": rows, "alone": alone, "elements": n}
 
 
-def time_steps(run: kit.Run, stack) -> kit.Timing:
-    """The Timing of steps: of more where the first ones differ."""
-    mine = virtual.seconds_of_steps(run, stack, run.quick(2, 2, 7))
-    step = partial(stack.step, *virtual.NOTHING, rate=0.0)
-    while True:
-        timing = run.slowest(mine)  # the same on all ranks
-        steady = timing.high_s - timing.low_s <= STEADY * timing.median_s
-        if steady or run.options.quick or len(mine) >= MOST:
-            return timing
-        mine += virtual.timed(run, stack.model.network, step, 0, 1)
+def time_steps(run: kit.Run, model: Replica, loss_scale=None, **arguments):
+    """(Timing of steps of this stack, number of its calls): of more steps where the first differ.
+
+    All stacks share the pools of one model, because new ones take seconds. Only a first step in
+    float16 allocates, because float32 sums are made in the pools. CSC's first step is dense.
+    """
+    comm = run.native if arguments["allreduce"] is kit.mpi_allreduce else run.comm
+    model = replace(model, loss_scale=loss_scale or LossScale())
+    with GradientFlow(comm, model, **arguments) as stack:
+        step = partial(stack.step, *virtual.NOTHING, rate=0.0)
+        warmup = bool(arguments.get("wire")) + bool(stack.csc)
+        mine = virtual.timed(run, model.network, step, warmup, run.quick(2, 2, 7))
+        while True:
+            timing = run.slowest(mine)  # the same on all ranks
+            steady = timing.high_s - timing.low_s <= STEADY * timing.median_s
+            if steady or run.options.quick or len(mine) >= MOST:
+                return timing, len(stack.calls)
+            mine += virtual.timed(run, model.network, step, 0, 1)
 
 
 def link_and_own(run: kit.Run, kind: Kind, n: int) -> tuple[Line, Curve]:
@@ -121,10 +133,10 @@ def call_s(run: kit.Run, kind: Kind, sizes) -> list[float]:
     drawn = np.random.default_rng(run.rank).standard_normal(max(sizes), np.float32)
     allreduce = call_times.of_gradients(allreduce, drawn)
     if kind.overlap:
-        curve = call_times.queued(run, sizes, allreduce, repeats=run.quick(2, 5))
+        curve = call_times.queued(run, sizes, allreduce, repeats=run.quick(2, 3))
         found = [seconds for _, seconds in curve.points]
     else:
-        times = call_times.measure(run, allreduce, sizes, run.quick(2, 3))
+        times = call_times.measure(run, allreduce, sizes, 2)
         found = [timing.median_s for timing in times.values()]
     comm.Free()
     return found

@@ -42,8 +42,8 @@ LARGE_BATCH, TRUST, PEAK_RATE = 32, 0.1, 0.16  # of a rank; as found by lesson 1
 def measure(run: kit.Run, train, held_out, here: dict) -> dict:
     """What was learned: rows of epochs as flow.learn returns them, differences with intervals."""
     epochs = run.options.epochs or run.quick(1, 4, 12)
-    pairs = 1 if run.options.checkpoints else run.options.pairs or run.quick(1, 2, 10)
-    run.section(f"Learning: {pairs} pairs of {epochs} epochs, dense and CSC")
+    pairs = 1 if run.options.checkpoints else run.options.pairs or run.quick(1, 1, 10)
+    run.section(f"Learning: dense and CSC, {pairs} x {epochs} epochs each")
     runs, parameters = {DENSE: [], SPARSE: []}, {}
     for number in range(pairs):
         fold = None if pairs == 1 else number % FOLDS
@@ -73,7 +73,7 @@ def measure(run: kit.Run, train, held_out, here: dict) -> dict:
         "wanted": run.options.accuracy,
         "ranks": run.size,
         "composed": run.regime.like is not None,
-        "assembled": assembled(run, train, held_out, run.quick(1, 6, 12)),
+        "assembled": assembled(run, train, held_out, run.quick(1, 4, 12)),
     }
     show(run, result)
     return result

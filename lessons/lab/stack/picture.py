@@ -3,10 +3,9 @@
 from kit import axes
 from kit.images import NETWORKS
 from kit.trials import mean_and_half
-from lab.stack.bars import FUSED, NATIVE, TOO_MUCH, gains_s, in_all, mark
+from lab.stack.bars import COLOURS, FUSED, TOO_MUCH, efficiencies, gains_s, in_all, mark, style
 from lab.stack.learning import BARS, final, first
 
-SERIES = 5  # lines in a panel
 ONE_A_NODE = " x 1 ranks"  # in the words of a place
 
 
@@ -27,8 +26,12 @@ def draw(result: dict) -> dict:
 
 
 def with_place(here: dict, title: str) -> dict:
-    """The title of earlier results holds the place: "AlexNet; emulated cluster, 4 nodes ..."."""
-    return {"place": title.partition("; ")[2]} | here
+    """The title of earlier results holds the place: "AlexNet; emulated cluster, 4 nodes ...".
+
+    Results of before 2026-11-24 have the bar FUSED in second place.
+    """
+    rows = sorted(here["rows"], key=lambda row: row["name"] != FUSED)
+    return {"place": title.partition("; ")[2]} | here | {"rows": rows}
 
 
 def draw_bars(places: list[dict]):
@@ -51,7 +54,8 @@ def draw_bars(places: list[dict]):
             )
         best = min(range(len(bars)), key=lambda i: bars[i]["timing"]["median_s"])
         axes.bars(axis, bars, axes.MS / k, highlight=best)
-        axis.axvline(axes.MS / k * alone_s, color="black", ls=":", label="exchange off (100 %)")
+        off = "exchange off (100 %): forward, backward, update of all weights"
+        axis.axvline(axes.MS / k * alone_s, color="black", ls=":", label=off)
         network = f"{NETWORKS[here['network']]}, {here['elements'] / 1e6:.1f} million gradients"
         faster = f"all techniques together: x {in_all(here['rows'])[2]:.3g}"
         title = f"{network}, like {here['like']}; {faster}\n{here['place']}"
@@ -61,70 +65,67 @@ def draw_bars(places: list[dict]):
 
 def below(here: dict) -> str:
     """The axis of time: its unit, whose time it is, what the bars' text means, and notes."""
-    clock = "ms"
-    if here["dilation"] != 1:
-        clock = f"ms of the cluster (measured {here['dilation']:.4g} times slower)"
-    lines = [f"step, {clock}; in a bar: scaling efficiency; gain over the bar before"]
-    if FUSED in [row["name"] for row in here["rows"]]:
-        lines.append(f"{FUSED} and + ring: gain over {NATIVE}")
+    clock = axes.clock(here["dilation"]).replace("\n", " ")
+    lines = [
+        f"time of a step, {clock}; dark: the shortest",
+        "in a bar: scaling efficiency, and what a technique (+) gains over the bar above",
+    ]
     if here.get("latency_free"):
-        lines.append("MPI's own calls run without the link's latency")
+        lines.append(
+            "MPI's own calls wait for no latency of the link, and are predicted without it"
+        )
     if any(map(mark, here["rows"])):
         lines.append(f"* more than {TOO_MUCH:.0%} of the step is this processor's own time")
     return "\n".join(lines)
 
 
 def draw_nodes(places: list[dict]):
-    """Scaling efficiency against nodes; bars from the range of the steps."""
+    """Scaling efficiency against nodes."""
     figure, (axis,) = axes.frame("Lesson 07: what more nodes cost", 1, 1)
-    names = [row["name"] for row in places[-1]["rows"]][-SERIES:]
-    for number, name in enumerate(names):
-        points = [
-            (here["ranks"], here["alone"]["median_s"], row["step"])
-            for here in places
-            for row in here["rows"]
-            if row["name"] == name
-        ]
-        ranks = [r for r, _, _ in points]
-        middle, low, high = (
-            [100 * alone_s / step[key] for _, alone_s, step in points]
-            for key in ("median_s", "high_s", "low_s")
-        )
-        spread = [
-            [a - b for a, b in zip(middle, low, strict=True)],
-            [a - b for a, b in zip(high, middle, strict=True)],
-        ]
-        axis.errorbar(ranks, middle, spread, capsize=3, label=name, **axes.style(number))
-    axis.annotate(name, (ranks[-1], middle[-1]), (0, 8), textcoords="offset points", ha="right")
-    axis.axhline(100, color="black", ls=":", label="exchange off")
+    ranks, off, last = [h["ranks"] for h in places], [h["alone"] for h in places], {}
+    for name in [row["name"] for row in places[-1]["rows"] if row["name"] in COLOURS]:
+        steps = [row["step"] for here in places for row in here["rows"] if row["name"] == name]
+        middle, spread = efficiencies(off, steps)
+        axis.errorbar(ranks, middle, spread, capsize=3, label=name, **style(name))
+        last[name] = middle[-1]
+    best = max(last, key=last.get)
+    text, spot = f"{best}: {last[best]:.0f} %", (ranks[-1], last[best])
+    axis.annotate(text, spot, (0, 12), textcoords="offset points", ha="right", weight="bold")
+    axis.axhline(100, color="black", ls=":", label="exchange off, all weights updated")
     here = places[-1]
-    title = f"{NETWORKS[here['network']]}, like {here['like']}, one rank a node"
     axis.set(
-        title=title,
-        xlabel="nodes (on 1 nothing is sent: what is missing to 100 % is the stack's own work)",
+        title=f"{NETWORKS[here['network']]}, like {here['like']}, one rank a node\n"
+        "above 100 %: CSC updates only the weights whose gradients were sent; and noise",
+        xlabel="nodes; on 1 nothing is sent, so what is missing to 100 % is the stack's own work",
+        ylabel="scaling efficiency, %",
+        xticks=ranks,
+        ylim=(0, 115),
     )
-    axis.set(ylabel="scaling efficiency, %", xticks=[here["ranks"] for here in places])
-    axis.set(ylim=(0, 115))
     return axes.finish(figure, axis)
 
 
 def draw_learning(result: dict):
     """Accuracy against time: mean of the trainings and its 95 % interval."""
     learning = result["learning"]
-    how = "steps x step, composed" if learning["composed"] else "steps x step"
     figure, (axis,) = axes.frame("Lesson 07: time to an accuracy", 1, 1)
-    for number, name in enumerate(BARS):
-        style = axes.style(number)
+    for name, bar in BARS.items():
         epochs = zip(*learning["runs"][name], strict=True)
         found = [mean_and_half([final([row]) for row in rows]) for rows in epochs]
         means, halves = [mean for mean, _ in found], [half or 0.0 for _, half in found]
-        axis.errorbar(learning["time_s"][name], means, halves, capsize=3, label=name, **style)
+        line = {"capsize": 3, "label": f"{name}: the step of {bar}"} | style(bar)
+        axis.errorbar(learning["time_s"][name], means, halves, **line)
     axis.axhline(learning["wanted"], color="grey", ls=":", label=f"{learning['wanted']:g} %")
     runs, ranks = len(learning["runs"]["dense"]), learning.get("ranks", result["ranks"])
-    title = f"Small network on {ranks} ranks, {runs} runs each (mean, 95 % interval)"
+    often = f"{runs} trainings each: mean and 95 % interval" if runs > 1 else "one training each"
+    title = f"Small network on {ranks} ranks, {often}"
+    clock = "seconds"
+    if learning["composed"]:
+        clock = (
+            "seconds of the cluster: steps of the small network x time of the full-size one's step"
+        )
     axis.set(
         title=f"{title}\n{first(learning)}",
-        xlabel=f"seconds of the cluster ({how})" if learning["composed"] else "seconds",
+        xlabel=clock,
         ylabel="held-out images right, %",
     )
     return axes.finish(figure, axis)

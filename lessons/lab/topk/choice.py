@@ -18,7 +18,7 @@ from refgf.exchange.chunk_choice import add_norms
 from refgf.papers.mstopk.topk import ROUNDS, exact_top_k, keep_count, mstopk
 
 WAYS = ("full sort", "exact selection", "MSTopK", "CSC's norms")
-SORTED_UP_TO = 10**7  # elements; sorting more would take most of the lesson's time
+SORTED_UP_TO = 10**6  # elements; sorting more would take too much of the lesson's time
 PASSES = ROUNDS + 6  # magnitude, largest, mean, count above it, the rounds, two at the end
 GPU_BYTES_PER_S = 900e9  # of a V100's memory (assumed)
 
@@ -27,7 +27,7 @@ def measure(run: kit.Run, n: int) -> list[dict]:
     """Rows of `time_choices`: sizes up to n at 1 %, then a tenth of n at other densities."""
     run.section("How long does choosing take?")
     run.say("one core; the other ranks sleep")
-    sizes = [size for size in (10**6, 10**7) if size < n]
+    sizes = [size for size in (10**5, 10**6, 10**7) if size < n]
     cases = [(size, 1.0) for size in (*sizes, n)] + [(n // 10, 0.1), (n // 10, 10.0)]
     repeats = run.quick(2, 3, 7)
     rows = run.plain.bcast(

@@ -17,7 +17,7 @@ from refgf.comm import direct, gather, ring
 from refgf.comm.schedule import collective
 from refgf.comm.slices import chunks, length
 from refgf.exchange.chunk_choice import choose, importance
-from refgf.papers.mstopk.topk import TopK, exact_top_k, keep_count, mstopk
+from refgf.papers.mstopk.topk import TopK, keep_count, mstopk
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,8 @@ def dense(comm, case: Case) -> Callable:
     return collective(comm, ring.allreduce)
 
 
-def topk(comm, case: Case, select=mstopk) -> Callable:
-    return TopK(case.n, case.percent, gather.allgather(comm), select)
+def topk(comm, case: Case) -> Callable:
+    return TopK(case.n, case.percent, gather.allgather(comm), mstopk)
 
 
 def hitopk(comm, case: Case) -> Callable:
@@ -128,6 +128,6 @@ def hitopk(comm, case: Case) -> Callable:
 KINDS = {
     "dense ring": (dense_messages, {"": dense}),
     "CSC": (csc_messages, {"": ChunkExchange}),
-    "top-k": (topk_messages, {"MSTopK": topk, "exact": partial(topk, select=exact_top_k)}),
+    "top-k": (topk_messages, {"MSTopK": topk}),
     "HiTopKComm": (hitopk_messages, {"MSTopK": hitopk}),
 }

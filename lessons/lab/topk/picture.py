@@ -1,10 +1,16 @@
 """The figures of lesson 12: exchanges and bytes, choosing, accuracy."""
 
 from kit import axes
-from lab.topk.choice import WAYS
+from lab.topk.exchange import label
 
 MB = 1e-6
 ORDER = ("dense ring", "CSC", "top-k", "HiTopKComm")
+CHOOSING = {  # a way to choose: its name here, the colour of what uses it
+    "full sort": ("full sort", 4),
+    "exact selection": ("exact selection", 6),
+    "MSTopK": ("MSTopK (of top-k)", 2),
+    "CSC's norms": ("norms (of CSC)", 1),
+}
 
 
 def draw(result: dict) -> dict:
@@ -23,7 +29,7 @@ def draw_exchange(result: dict, factor: float):
     figure, (times, traffic) = axes.frame(title, 1, 2, (10, 4.8))
     rows = [
         {
-            "name": f"{row['name']}\n{MB * row['between']:,.1f} MB out of a node",
+            "name": f"{label(row)}\n{MB * row['between']:,.1f} MB out of a node",
             "timing": row["messages"],
             "predicted_s": row["predicted_s"],
             "note": "",
@@ -35,19 +41,11 @@ def draw_exchange(result: dict, factor: float):
     axes.bars(times, rows, axes.MS / factor, highlight=fastest)
     winner = rows[fastest]["timing"]["high_s"] * axes.MS / factor
     times.annotate("fastest", (winner, fastest), (10, 0), textcoords="offset points", va="center")
-    times.set(title=f"Messages at 10 %, {p} ranks", xlabel=clock(result))
+    times.set(title=f"Messages at 10 %, chosen before, {p} ranks", xlabel=axes.clock(factor))
     draw_traffic(traffic, result)
     axes.finish(figure, times)
     traffic.grid(alpha=0.3)
     return figure
-
-
-def clock(result: dict) -> str:
-    """Whose milliseconds."""
-    like = result["regime"]["like"]
-    return (
-        "ms of this machine" if like == "this-machine" else f"ms in the cluster's time, like {like}"
-    )
 
 
 def draw_traffic(axis, result: dict) -> None:
@@ -89,61 +87,79 @@ def draw_choice(result: dict, factor: float):
     """Time to choose against the vector's length; then messages next to own work."""
     figure, (choice, whole) = axes.frame("Lesson 12: choosing takes time", 1, 2, (10, 4.8))
     rows = [row for row in result["choice"] if row["percent"] == 1.0]
-    for name, number in zip(WAYS, (4, 0, 2, 1)):  # MSTopK and norms as top-k and CSC elsewhere
+    for name, (shown, number) in CHOOSING.items():
         style = axes.style(number)
         found = [(row["n"], row["times"][name]) for row in rows if name in row["times"]]
-        sizes, timings = zip(*found)
+        sizes, timings = zip(*((n, scaled(timing, factor)) for n, timing in found))
         axes.measured(choice, sizes, timings, style["marker"], color=style["color"])
         choice.plot(sizes, axes.median_ms(timings), color=style["color"])
-        name_line(choice, name, sizes[-1], axes.median_ms(timings)[-1], style["color"])
+        name_line(choice, shown, sizes[-1], axes.median_ms(timings)[-1], style["color"])
     choice.set(
         title="Choosing 1 % on one core",
         xlabel="gradients",
-        ylabel="ms of this machine",
+        ylabel=axes.clock(factor),
         xscale="log",
         yscale="log",
-        xlim=(None, 12 * max(row["n"] for row in rows)),
+        xlim=(None, 60 * max(row["n"] for row in rows)),
     )
     choice.grid(alpha=0.3)
     draw_whole(whole, result["exchange"]["rows"], axes.MS / factor)
-    whole.set(title="Messages, then own work, at 1 %", xlabel=clock(result))
+    whole.set(title="Messages, then own work of one core", xlabel=axes.clock(factor))
     return axes.finish(figure, whole)
 
 
+def scaled(timing: dict, factor: float) -> dict:
+    """This machine's time -> the cluster's."""
+    return {key: timing[key] / factor for key in ("median_s", "low_s", "high_s")}
+
+
 def draw_whole(axis, rows: list[dict], scale: float) -> None:
-    """Messages, then the own work of one core with MSTopK, as stacked bars with their spreads."""
-    shown = [row for row in rows if row["percent"] != 10.0]
-    kinds = {"messages": {"color": axes.COLOURS[0]}}
-    kinds["own work of one core"] = {"color": axes.COLOURS[5], "hatch": "//"}
-    for y, row in enumerate(shown):
+    """Messages, then own work, as stacked bars with their spreads; the fastest of each density."""
+    looks = {
+        "messages, chosen before": {"color": axes.COLOURS[5]},
+        "own work: choose, pack, add up": {"color": axes.COLOURS[1], "hatch": "//"},
+    }
+    ends = []
+    for y, row in enumerate(rows):
         start = 0.0
-        timings = row["messages"], next(iter(row["own"].values()))
-        for timing, (name, look) in zip(timings, kinds.items()):
+        for timing, (name, look) in zip(parts(row), looks.items()):
             middle, low, high = (scale * timing[key] for key in ("median_s", "low_s", "high_s"))
-            error, label = [[middle - low], [high - middle]], name if y == 0 else None
-            axis.barh(y, middle, left=start, xerr=error, capsize=3, label=label, **look)
-            start += middle
-    axis.set_yticks(range(len(shown)), [row["name"] for row in shown])
-    axis.set(ylim=(len(shown) - 0.5, -0.5))
+            error, name = [[middle - low], [high - middle]], None if y else name
+            axis.barh(y, middle, left=start, xerr=error, capsize=3, label=name, **look)
+            start, end = start + middle, start + high
+        ends.append(end)
+    for percent in {row["percent"] for row in rows} - {100.0}:
+        fastest = min((end, y) for y, end in enumerate(ends) if rows[y]["percent"] == percent)
+        note = f"fastest at {percent:g} %"
+        axis.annotate(note, fastest, (8, 0), textcoords="offset points", va="center")
+    axis.set_yticks(range(len(rows)), [label(row) for row in rows])
+    axis.set(ylim=(len(rows) - 0.5, -0.5))
+
+
+def parts(row: dict) -> tuple[dict, dict]:
+    """The timings of the messages, and of own work with MSTopK."""
+    return row["messages"], next(iter(row["own"].values()))
 
 
 def draw_accuracy(learning: dict):
     """Paired differences from CSC with their 95 % intervals."""
     count = len(learning["methods"]["CSC"])
     figure, (axis,) = axes.frame("Lesson 12: what is learned", 1, 1, (10, 3.2))
-    for y, points in enumerate(learning["differences"].values()):
+    found = dict(sorted(learning["differences"].items(), key=lambda row: row[0] != "dense"))
+    for y, (name, points) in enumerate(found.items()):
+        number = ORDER.index("dense ring" if name == "dense" else "top-k")
         middle = points["median_s"]
         spread = [[middle - points["low_s"]], [points["high_s"] - middle]]
-        axis.errorbar(middle, y, xerr=spread, capsize=4, **axes.style(y))
-    names = list(learning["differences"])
-    percents = (learning["percents"].get(name, 100) for name in names)
-    labels = [f"{name}:\n{percent:.3g} % sent" for name, percent in zip(names, percents)]
-    axis.set_yticks(range(len(names)), labels)
+        axis.errorbar(middle, y, xerr=spread, capsize=4, **axes.style(number))
+    percents = learning["percents"]
+    labels = [f"{name}:\n{percents.get(name, 100):.3g} % sent" for name in found]
+    axis.set_yticks(range(len(found)), labels)
     axis.axvline(0, color="grey", lw=1)
+    axis.annotate(f"CSC {percents['CSC']:g} %", (0, -0.4), (4, 0), textcoords="offset points")
     axis.set(
         title=f"Accuracy after {learning['epochs']} epochs, {count} paired runs",
         xlabel="percentage points above CSC at 10 % (95 % intervals)",
-        ylim=(len(names) - 0.5, -0.5),
+        ylim=(len(found) - 0.5, -0.7),
     )
     axis.grid(alpha=0.3)
     return axes.finish(figure)

@@ -33,7 +33,10 @@ def draw(result: dict):
         axes.MS * result["late_s"], ls="--", color="black", label="the receiver calls Recv"
     )
     sends.set(
-        title="How long Send takes", xlabel="bytes of the message", ylabel="ms", ylim=(0, None)
+        title="How long Send takes where Recv comes late",
+        xlabel="bytes of the message",
+        ylabel="since the start of Send, ms",
+        ylim=(0, None),
     )
     if rows:
         sends.set_xscale("log", base=2)

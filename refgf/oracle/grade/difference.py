@@ -8,6 +8,8 @@ import numpy as np
 from refgf.oracle.definitions import same_bits
 from refgf.oracle.grade.student_process import decoded, encoded
 
+SHOWN = 60  # characters of a value
+
 
 def plain(value: Any) -> Any:
     """A result as it comes out of the sandbox: tuples are lists, NumPy's numbers are Python's."""
@@ -70,5 +72,18 @@ def array_difference(got: Any, wanted: np.ndarray, relative: float, place: str) 
 
 
 def brief(value: Any) -> str:
-    text = re.sub(r"\s+", " ", repr(value))
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    """A value in at most SHOWN characters; of a larger one its type and size, never its beginning.
+
+    [1, 2] -> "[1, 2]"; np.zeros((8, 9)) -> "float64 of shape (8, 9)"
+    """
+    if isinstance(value, np.ndarray):
+        text, size = f"array({value.tolist()})", f"{value.dtype} of shape {value.shape}"
+    elif isinstance(value, list):
+        text, size = f"[{', '.join(map(brief, value))}]", f"a list, length {len(value)}"
+    elif isinstance(value, dict):
+        items = (f"{key!r}: {brief(item)}" for key, item in value.items())
+        text, size = f"{{{', '.join(items)}}}", f"a dict, length {len(value)}"
+    else:
+        text = re.sub(r"\s+", " ", repr(value))
+        size = f"{text[: SHOWN - 3]}..."
+    return text if len(text) <= SHOWN else size

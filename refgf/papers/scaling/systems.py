@@ -59,16 +59,16 @@ class System:
 
 
 def stack(threshold_bytes: float, percent: float = 10.0) -> tuple[System, ...]:
-    """The systems of lesson 08: overlap, lazy allreduce, float16 and CSC switched on in this order.
+    """The systems of lesson 08: float16, overlap, lazy allreduce and CSC switched on in this order.
 
     threshold_bytes: theta on the wire. The papers do not publish a default.
     """
     half = {"itemsize": 2, "threshold_bytes": threshold_bytes}
     return (
         System("eager, float32, no overlap", overlap=False),
-        System("+ overlap"),
-        System("+ lazy allreduce", threshold_bytes=threshold_bytes),
-        System("+ float16", **half),
+        System("+ float16", itemsize=2, overlap=False),
+        System("+ overlap", itemsize=2),
+        System("+ lazy allreduce", **half),
         System(f"+ CSC {percent:g} %", **half, percent=percent),
     )
 

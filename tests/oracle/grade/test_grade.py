@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from refgf.oracle.grade import marking, report
-from refgf.oracle.grade.difference import difference
+from refgf.oracle.grade.difference import SHOWN, brief, difference
 from refgf.oracle.grade.sandbox import Sandbox
 from refgf.oracle.grade.student_process import decoded, encoded
 
@@ -209,3 +209,17 @@ def test_a_sandbox_that_ended_starts_again(tmp_path):
         assert sandbox.ask({"call": "f", "arguments": [1]}) == {"result": 1}
         assert "exit code 3" in sandbox.ask({"call": "f", "arguments": [0]})["error"]
         assert sandbox.ask({"call": "f", "arguments": [2]}) == {"result": 2}
+
+
+@pytest.mark.parametrize(
+    "value, shown",
+    [
+        (np.array([1.0, 2.5]), "array([1.0, 2.5])"),
+        (np.zeros((8, 9), np.float32), "float32 of shape (8, 9)"),
+        ([np.zeros(100), (2, 3)], "[float64 of shape (100,), (2, 3)]"),
+        (list(range(100)), "a list, length 100"),
+        ({"a": 1.5}, "{'a': 1.5}"),
+    ],
+)
+def test_a_value_is_shown_whole_or_by_its_size(value, shown):
+    assert brief(value) == shown and len(shown) <= SHOWN

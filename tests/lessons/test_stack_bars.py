@@ -1,0 +1,41 @@
+"""Lesson 07's bars: what each gains over the one before, efficiencies with their range, colours."""
+
+from math import inf
+
+import pytest
+
+from lab.scaling.points import short
+from lab.stack import bars
+from refgf.papers.scaling.systems import stack
+
+
+def row(name, step_s):
+    return {"name": name, "step": timing(step_s, step_s, step_s)}
+
+
+def timing(low, median, high):
+    return {"low_s": low, "median_s": median, "high_s": high}
+
+
+def test_gains_by_hand():
+    """MPI's lazy calls are no part of the stack: nothing is gained over them."""
+    rows = [row(bars.FUSED, 9.0), row(bars.NATIVE, 8.0), row(bars.RING, 6.0), row(bars.HALF, 7.0)]
+    assert bars.gains_s(rows) == [None, None, 2.0, -1.0]
+    assert bars.in_all(rows) == (bars.RING, 2.0, 8 / 7)
+
+
+def test_gains_without_mpi():
+    rows = [row(bars.RING, 6.0), row(bars.HALF, 4.0)]
+    assert bars.gains_s(rows) == [None, 2.0]
+    assert bars.in_all(rows) == (bars.HALF, 2.0, 1.5)
+
+
+def test_efficiency_has_the_range_of_both_times():
+    middle, (below, above) = bars.efficiencies([timing(3, 4, 5)], [timing(8, 10, 12)])
+    assert middle == [40.0]
+    assert below == [pytest.approx(40 - 25)] and above == [pytest.approx(62.5 - 40)]
+
+
+def test_one_colour_for_a_technique_in_lessons_07_and_08():
+    assert {short(system.name) for system in stack(inf)} == set(bars.COLOURS)
+    assert len(set(bars.COLOURS.values())) == len(bars.COLOURS)

@@ -1,0 +1,22 @@
+"""Theta as lesson 03 takes it: bytes, or with the unit that its tables print."""
+
+import argparse
+import math
+
+import pytest
+
+from lab.lazy.steps import theta_bytes
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [("0", 0), ("1e6", 1e6), ("inf", math.inf), ("16MiB", 2**24), ("64 KiB", 2**16)],
+)
+def test_bytes_with_and_without_a_unit(text, wanted):
+    assert theta_bytes(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["16MB", "MiB", "-1KiB", ""])
+def test_other_units_are_refused(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="wanted bytes >= 0"):
+        theta_bytes(text)
