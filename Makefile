@@ -73,9 +73,12 @@ lesson-%: setup
 	@$(call known,$*); $(checked)
 	$(MPIEXEC) -n $(RANKS) $(PY) lessons/$*_*.py $(ARGS)
 
+# What only computes is tested by two processes side by side; what starts jobs or measures runs alone.
+COMPUTES := $(addprefix tests/,baselines comm course exchange foreign nn oracle papers predict training)
 # -m mpi4py: a failing rank ends the run instead of leaving the others waiting
 test: setup
-	$(PY) -m pytest -m "not long"
+	$(PY) -m pytest -m "not long" -n 2 --dist loadfile $(COMPUTES)
+	$(PY) -m pytest -m "not long" $(addprefix --ignore=,$(COMPUTES))
 	for p in 2 3 4; do $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" || exit 1; done
 
 test-long: setup $(VENV)/.ready-mutation
