@@ -20,8 +20,8 @@ PREDICTION  A ring allreduce of n gradients of b bytes on p ranks takes
 
                 T = 2 (p-1) (alpha + beta b n / p) + casts and additions
 
-            Only the term with b is halved. Let r be the relative error of one rounding (about
-            2^-12 root mean square). Each hop of a ring rounds a partial sum once more. `direct`
+            Only the term with b is halved. Let r be the relative error of one rounding
+            (2.1e-4 root mean square). Each hop of a ring rounds a partial sum once more. `direct`
             rounds every input once and every result once, whatever p is. For random gradients:
 
                 ring    r sqrt((p+1) / 2)            direct    r sqrt(2)
@@ -31,8 +31,9 @@ PREDICTION  A ring allreduce of n gradients of b bytes on p ranks takes
             zero are the smallest: their share of the norm is smaller than that of the count.
 
 Before you run it, write down: by how much is the error of the float16 ring on 512 ranks larger than
-on 2? Which is larger, that error or the noise of a mini-batch, and by how much? What share of your
-network's gradients is too small for float16, and what share of their norm?
+on 2? Of the real gradients of a batch of 256 images, which is larger, the ring's error or the noise
+of the batch, and by how much? What share of your network's gradients is too small for float16, and
+what share of their norm?
 
 This is weak scaling: each rank brings its own batch, whatever p is.
 

@@ -24,10 +24,15 @@ need Python 3.11 or newer and NumPy.
 To mark yourself, in a checkout of refgf:
 
     python -m refgf.oracle grade {number} {number}.py
-
+{unpublished}
 It says which points you get and what is wrong. The marks that count use further cases, which are
 not public, so a function must be right for any arguments.
 {words}"""
+
+UNPUBLISHED = """
+A public checkout does not know this lesson. If you were given `lesson_{number}.py`, put it into
+`refgf/oracle/grade/exercises/` first. Otherwise your teacher runs the command.
+"""
 
 
 def build(lesson: str, platform: str, seed: int | None, folder: str | None) -> Path:
@@ -74,7 +79,8 @@ def starter(lesson: LessonFiles) -> dict[str, bytes]:
     words = lesson.words()
     table = ["", "## Words", "", "| word | what it means | first met in |", "|---|---|---|", *words]
     text = "\n".join([*table, ""]) if words else ""
-    readme = STARTER.format(title=lesson.title, number=lesson.number, words=text)
+    extra = "" if lesson.page.is_file() else UNPUBLISHED.format(number=lesson.number)
+    readme = STARTER.format(title=lesson.title, number=lesson.number, unpublished=extra, words=text)
     found = {lesson.starter.name: lesson.starter.read_bytes(), "README.md": readme.encode()}
     return found | encoded(licence())
 

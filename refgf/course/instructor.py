@@ -7,8 +7,7 @@ from refgf.oracle.grade.sandbox import BYTES, SECONDS
 
 PAGE = """# {title}: for the teacher
 
-Keep this folder to yourself. It has the answers and the seed of the hidden cases. How to teach the
-lesson is in `lessons/teaching/{number}.md` of the project.
+Keep this folder to yourself. It has the answers and the seed of the hidden cases.{teaching}
 
 ## Installation ({platform})
 {install}
@@ -65,7 +64,11 @@ def page(lesson: LessonFiles, platform: str, seed: int, totals: dict[str, tuple[
         for exercise in exercises(lesson.number)
         for mistake in exercise.mistakes
     ]
+    teaching = (
+        f"\nHow to teach the lesson is in `lessons/teaching/{lesson.page.name}` of the project."
+    )
     return PAGE.format(
+        teaching=teaching if lesson.page.is_file() else "",
         title=lesson.title,
         number=lesson.number,
         platform=platform,

@@ -25,6 +25,11 @@ class LessonFiles:
         return re.match(r'"""([^.:]*)', self.starter.read_text())[1].strip()
 
     @property
+    def page(self) -> Path:
+        """How to teach it: absent for a teacher's own, unpublished lesson."""
+        return LESSONS / "teaching" / f"{self.number}.md"
+
+    @property
     def points(self) -> int:
         return sum(exercise.points for exercise in self.exercises.EXERCISES)
 

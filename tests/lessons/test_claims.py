@@ -66,11 +66,13 @@ def claimed(request):
 
 
 def test_claims_hold_on_the_committed_figure(claimed):
+    """A tie is a tie: it may come out as noise on one machine and hold on another."""
     found, result = claimed
     for claim in found:
         decided = claims.decide(claim, result)
-        wanted = NOT_MEASURED if claim.here else claim.expected
-        assert decided.verdict == wanted, str(decided)
+        wanted = {NOT_MEASURED if claim.here else claim.expected}
+        wanted |= {HOLDS} if claim.expected == NOISE else set()
+        assert decided.verdict in wanted, str(decided)
 
 
 def test_verdicts_in_the_json_are_those_of_its_numbers(claimed):

@@ -4,9 +4,10 @@ import pytest
 
 from kit import record
 
-LESSON, LAB, KIT = "lessons/01_ring.py", "lessons/lab/ring/picture.py", "lessons/kit/__init__.py"
-CLAIMS, PAPER, RING, TREE = (
+LESSON, LAB, KIT = "lessons/01_ring.py", "lessons/lab/ring/times.py", "lessons/kit/__init__.py"
+CLAIMS, PICTURE, PAPER, RING, TREE = (
     "lessons/lab/ring/claims.py",
+    "lessons/lab/ring/picture.py",
     "refgf/papers/jia.py",
     "refgf/comm/ring.py",
     "refgf/comm/tree.py",
@@ -15,7 +16,7 @@ PROJECT = {
     LESSON: '''"""Lesson."""
 
 import kit
-from lab.ring import picture
+from lab.ring import picture, times
 from lab.ring.claims import CLAIMS
 
 REPEATS = 5  # few
@@ -23,6 +24,7 @@ print(kit.calls(1,
                 REPEATS))
 ''',
     LAB: "WIDTH = 8\n",
+    PICTURE: "COLOUR = 1\n",
     CLAIMS: 'CLAIMS = ("a ring is slow",)\n',
     KIT: """from refgf.papers import jia
 
@@ -45,6 +47,7 @@ NO_CHANGE = [
     ("no docstring", RING, '    """Two phases."""\n', ""),
     ("a line break", LESSON, "1,\n                REPEATS", "1, REPEATS"),
     ("a claim", CLAIMS, "is slow", "is fast"),
+    ("a picture", PICTURE, "1", "2"),
     ("the kit", KIT, "a + b", "a - b"),
     ("a paper", PAPER, "steps(p)", "steps(p) + 1"),
     ("core code that is not imported", TREE, "3", "4"),

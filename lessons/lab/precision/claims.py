@@ -144,12 +144,11 @@ def rows(r: dict) -> list[Row]:
             Row(f"step, {name} on the wire", row["step"]["median_s"] / dilation, predicted_s)
         )
     ranks = r["rounding"]["ranks"][-1]
-    for name in (RING, DIRECT):
-        errors = (r["rounding"][key][str(ranks)][name] for key in ("errors", "predicted"))
-        what = f"rounding error, {name}, {ranks} ranks (replayed)"
-        found.append(Row(what, *errors, unit=percent))
+    errors = (r["rounding"][key][str(ranks)][RING] for key in ("errors", "predicted"))
+    found.append(Row(f"rounding error, {RING}, {ranks} ranks (replayed)", *errors, unit=percent))
     images, row = largest_batch(r)
-    what = f"noise of a batch of {images} images"
+    found.append(Row(f"rounding error, {RING}, real gradients", row[RING], unit=percent))
+    what = f"noise of a batch of {images} images, real gradients"
     return [*found, Row(what, row["noise"], row["extrapolated"], unit=percent)]
 
 
@@ -164,7 +163,8 @@ def answer(r: dict) -> str:
 REVEAL = Reveal(
     CLAIMS,
     rows,
-    ask="Which is larger, by what factor: the ring's float16 error or the noise of a mini-batch?",
+    ask="Gradients of the largest batch: which is larger, by what factor, noise or the float16 "
+    "ring's error?",
     answer=answer,
     picture="Bars of a step with float32 and float16 on the wire, and the ratio of the two for "
     "calls of each length; rounding errors against ranks, next to the noise of a mini-batch; "

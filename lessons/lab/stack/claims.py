@@ -1,6 +1,6 @@
 """What lesson 07 says of its numbers."""
 
-from kit.claims import GAIN, LIMIT, Claim, interval
+from kit.claims import GAIN, LIMIT, NOISE, Claim, interval
 from kit.reveal import Reveal, Row
 from kit.words import seconds
 from lab.stack.bars import CSC, FUSED, HALF, LAZY, NATIVE, OVERLAP, RING, in_all, median_s
@@ -90,10 +90,11 @@ CLAIMS = (
         "the latency of the network and the number of ranks",
     ),
     Claim(
-        "In a training of a few epochs CSC reaches the accuracy later than the dense stack: two "
-        "warm-up epochs send all and a quarter, and then it needs more steps.",
+        "In a training of a few epochs CSC gains no time to an accuracy; it comes later, or level: "
+        "two warm-up epochs send all and a quarter, and then it needs more steps.",
         later,
         "the number of epochs after the warm-up, and the share of a step that CSC saves",
+        expected=NOISE,
         kind=LIMIT,
     ),
     Claim(

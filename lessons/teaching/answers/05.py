@@ -4,7 +4,8 @@ import numpy as np
 
 
 def half(x):
-    return x.astype(np.float16).astype(np.float32)
+    with np.errstate(over="ignore"):
+        return x.astype(np.float16).astype(np.float32)
 
 
 def half_sum(terms, every_hop):
