@@ -108,7 +108,15 @@ def test_ranks_of_all_emulated_nodes_count():
 @pytest.mark.parametrize("environ", [HYDRA, {}])
 def test_one_blas_thread_per_rank_and_for_one_process(environ):
     wanted = {"MPI4PY_RC_THREAD_LEVEL": "multiple"} | dict.fromkeys(BLAS_THREADS, "1")
+    wanted |= {"UCX_HANDLE_ERRORS": "none"} if environ else {}
     assert launch_values(choose(read_job(environ, 64), environ)) == wanted
+
+
+def test_mpi_listens_on_the_loopback_where_all_ranks_are_on_one_machine():
+    alone = HYDRA | {"PMI_SIZE": "4", "PMI_RANK": "1"}
+    assert launch_values(choose(read_job(alone, 64), alone))["UCX_NET_DEVICES"] == "lo"
+    for environ in ({}, HYDRA, alone | {"REFGF_CLUSTER": "{}"}):
+        assert "UCX_NET_DEVICES" not in launch_values(choose(read_job(environ, 64), environ))
 
 
 def check_that_the_user_wins(choose):

@@ -125,6 +125,12 @@ def choose(job: Job, environ: Mapping[str, str], loaded: Container[str] = ()) ->
         reason = f"{job.on_machine} ranks share {job.cores} cores: waiting ranks yield"
         for name, value in YIELDING.items():
             propose(name, value, "mpi4py.MPI", reason)
+    if job.size > 1:
+        reason = "a signal ends a rank at once, as it does without UCX"
+        propose("UCX_HANDLE_ERRORS", "none", "mpi4py.MPI", reason)
+    if 1 < job.size == job.local_size and not environ.get("REFGF_CLUSTER"):
+        reason = "all ranks are on this machine: MPI listens to nobody else"
+        propose("UCX_NET_DEVICES", "lo", "mpi4py.MPI", reason)
     # a number of threads that the user sets in OMP_NUM_THREADS holds for all libraries
     one_thread = environ.get("OMP_NUM_THREADS", "1") == "1"
     for name in BLAS_THREADS if one_thread else BLAS_THREADS[:1]:
