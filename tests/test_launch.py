@@ -1,6 +1,7 @@
 """refgf.launch: what it sets, and how jobs end. Every job is real and must end within SECONDS."""
 
 import os
+import sys
 import time
 
 import pytest
@@ -66,6 +67,23 @@ def test_ranks_on_this_machine(environ, expected):
     assert read_job(environ, 2) == expected
 
 
+@pytest.mark.parametrize(
+    "environ, name",
+    [
+        ({"PMI_SIZE": "many"}, "PMI_SIZE"),
+        ({"PMI_SIZE": "0"}, "PMI_SIZE"),
+        (HYDRA | {"PMI_RANK": "-1"}, "PMI_RANK"),
+        (HYDRA | {"REFGF_RANKS_ON_MACHINE": "9" * 5000}, "REFGF_RANKS_ON_MACHINE"),
+        ({"REFGF_RANKS_ON_MACHINE": "0"}, "REFGF_RANKS_ON_MACHINE"),
+        (SLURM | {"SLURM_NODEID": "x"}, "SLURM_NODEID"),
+        (SLURM | {"SLURM_STEP_TASKS_PER_NODE": "2(x"}, "SLURM_STEP_TASKS_PER_NODE"),
+    ],
+)
+def test_nonsense_in_a_variable_is_named(environ, name):
+    with pytest.raises(ValueError, match=f"got .* wanted a .*number.*next: unset {name}"):
+        read_job(environ, 2)
+
+
 def test_usable_cores_are_those_of_the_affinity():
     assert 1 <= launch.usable_cores() <= os.cpu_count()
 
@@ -90,7 +108,15 @@ def test_ranks_of_all_emulated_nodes_count():
 @pytest.mark.parametrize("environ", [HYDRA, {}])
 def test_one_blas_thread_per_rank_and_for_one_process(environ):
     wanted = {"MPI4PY_RC_THREAD_LEVEL": "multiple"} | dict.fromkeys(BLAS_THREADS, "1")
+    wanted |= {"UCX_HANDLE_ERRORS": "none"} if environ else {}
     assert launch_values(choose(read_job(environ, 64), environ)) == wanted
+
+
+def test_mpi_listens_on_the_loopback_where_all_ranks_are_on_one_machine():
+    alone = HYDRA | {"PMI_SIZE": "4", "PMI_RANK": "1"}
+    assert launch_values(choose(read_job(alone, 64), alone))["UCX_NET_DEVICES"] == "lo"
+    for environ in ({}, HYDRA, alone | {"REFGF_CLUSTER": "{}"}):
+        assert "UCX_NET_DEVICES" not in launch_values(choose(read_job(environ, 64), environ))
 
 
 def check_that_the_user_wins(choose):
@@ -132,7 +158,7 @@ def test_a_late_setting_is_marked():
 def test_timeout():
     assert timeout_s({}) is timeout_s({"REFGF_TIMEOUT_S": ""}) is None
     assert timeout_s({"REFGF_TIMEOUT_S": "2.5"}) == 2.5
-    for text in ("0", "-1", "soon", "nan", "inf"):
+    for text in ("0", "-1", "soon", "nan", "inf", "1e10"):
         with pytest.raises(ValueError, match="REFGF_TIMEOUT_S: got .* wanted .* above 0"):
             timeout_s({"REFGF_TIMEOUT_S": text})
 
@@ -262,6 +288,13 @@ def test_sys_exit_on_one_rank(status, code):
 
 
 @jobs.needs_mpiexec
+@pytest.mark.parametrize("leaving", ["raise SystemExit(3)", "exit(3)", "quit(3)"])
+def test_other_ways_to_leave_on_one_rank(leaving):
+    ended = ends(4, START + f"if comm.rank == 1: {leaving}\ncomm.Barrier()")
+    assert ended.code == 3 and "rank 1 of 4" in ended.stderr and "Traceback" not in ended.stderr
+
+
+@jobs.needs_mpiexec
 def test_a_caught_exit_is_no_error():
     program = """
 def leave(): sys.exit(5)
@@ -281,6 +314,13 @@ sys.exit(0)
 @jobs.needs_mpiexec
 def test_a_killed_rank():
     ends(4, START + "if comm.rank == 1: os.kill(os.getpid(), signal.SIGKILL)\nwait_for_ever()")
+
+
+@jobs.needs_mpiexec
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel tells of it")
+def test_a_killed_launcher_takes_its_ranks_along():
+    """The process that started rank 1 here, which is not mpiexec itself with Hydra."""
+    ends(4, START + "if comm.rank == 1: os.kill(os.getppid(), signal.SIGKILL)\nwait_for_ever()")
 
 
 @jobs.needs_mpiexec
@@ -311,8 +351,8 @@ def test_the_watchdog_while_a_rank_is_missing_in_mpi_init():
 @jobs.needs_mpiexec
 def test_a_bad_timeout_is_reported_once():
     ended = ends(3, START, {"REFGF_TIMEOUT_S": "soon"})
-    assert ended.stderr.count("Traceback") == 1
-    assert "wanted seconds, a number above 0" in ended.stderr
+    assert ended.stderr.count("wanted seconds, a number above 0") == 1, ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 @jobs.needs_mpiexec

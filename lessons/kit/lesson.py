@@ -2,11 +2,14 @@
 
 import argparse
 import json
+import math
 import os
 import sys
+import tempfile
 import textwrap
 import time
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 
 import refgf.launch as launch
@@ -123,24 +126,48 @@ class Lesson:
             self.parser.print_help = lambda: None
             self.parser.error = leave_after_rank_0
         options = self.parser.parse_args(namespace=argparse.Namespace(lesson=self.name))
-        if self.like and not (options.link or options.like or regime.environment()):
-            options.like = self.like
         options.output = options.output or ROOT / "results" / ("quick" if options.quick else "")
         if options.threads and launch.job.size > 1:
             self.parser.error(
                 f"got --threads {options.threads} under {launch.job.size} ranks of mpiexec; "
                 "wanted threads or MPI ranks; next: leave one of them out"
             )
-        if options.link and regime.environment():
-            self.parser.error(
-                f"--link {options.link} on an emulated cluster, which has links; "
-                "next: leave one of them out"
-            )
         try:
+            if self.like and not (options.link or options.like or regime.environment()):
+                options.like = self.like
+            if options.link and regime.environment():
+                raise ValueError(
+                    f"--link {options.link} on an emulated cluster, which has links; "
+                    "next: leave one of them out"
+                )
             regime_of(options)
         except ValueError as error:
             self.parser.error(str(error))
+        self._refuse_late_failures(options)
         return options
+
+    def _refuse_late_failures(self, options) -> None:
+        """What would fail only after the measurement, and lose it."""
+        for name, value in vars(options).items():
+            finite = name == "theta" or not isinstance(value, float) or math.isfinite(value)
+            if not finite:
+                self.parser.error(f"--{name}: got {value}; wanted a finite number")
+        if find_spec("matplotlib") is None:
+            self.parser.error("got no matplotlib; next: pip install -e '.[lessons]'")
+        if launch.job.rank == 0 and not options.plot:
+            folders = {"--output": options.output}
+            if os.environ.get("REFGF_TRACE_DIR"):
+                folders["REFGF_TRACE_DIR"] = Path(os.environ["REFGF_TRACE_DIR"])
+            for name, folder in folders.items():
+                try:
+                    folder.mkdir(parents=True, exist_ok=True)
+                    tempfile.TemporaryFile(dir=folder).close()
+                except (OSError, ValueError) as error:  # ValueError: a NUL in its name
+                    reason = getattr(error, "strerror", None) or error
+                    self.parser.error(
+                        f"{name} {str(folder)!r}: {reason}; wanted a folder that can be written; "
+                        "next: --output results/mine"
+                    )
 
     def _measure(self, comm, measure, options) -> None:
         run = Run(comm, options)
@@ -173,9 +200,10 @@ class Lesson:
         if "REFGF_TRACE_DIR" in os.environ:
             run.comm.save(os.environ["REFGF_TRACE_DIR"], run.opaque)
         if run.rank == 0:
-            options.output.mkdir(parents=True, exist_ok=True)
             path = options.output / f"{self.name}.json"
-            path.write_text(json.dumps(result, indent=1) + "\n")
+            unfinished = path.with_suffix(".part")  # a full disk must not cost the earlier numbers
+            unfinished.write_text(json.dumps(result, indent=1) + "\n")
+            unfinished.replace(path)
 
     def _record(self, run: Run, took_s: float) -> dict:
         """What the JSON says besides the measurements."""
@@ -225,12 +253,20 @@ class Lesson:
         path = options.output / f"{self.name}.json"
         if not path.exists():
             self.parser.error(f"--plot: got no {path}; next: run the lesson once without --plot")
-        result = json.loads(path.read_text())
+        try:
+            result = json.loads(path.read_text())
+            drawn = draw(result)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            if not options.plot:
+                raise
+            self.parser.error(
+                f"--plot: {path} is damaged or of another version ({type(error).__name__}: "
+                f"{error}); next: run the lesson once without --plot"
+            )
         where = result.get("where", f"{result['ranks']} ranks, {result['place']}")
         foot = [where, result["machine"]["cpu"]]
         if "link_probed" in result:
             foot.insert(1, link_probed(result["link_probed"]))
-        drawn = draw(result)
         figures = drawn if isinstance(drawn, dict) else {"": drawn}  # {"theta": figure, ...}
         print()
         for name, figure in figures.items():

@@ -22,6 +22,8 @@ from refgf.predict.cost import Link
 
 WAITED_RATE, QUICK_RATE = "1gbit", "4gbit"  # of the links that are waited for
 
+TOLD = {"nodes", "node", "mtu", "like", "dilation", "rate_bytes_per_s", "latency_waited_s"}
+
 
 @dataclass(frozen=True)
 class Regime:
@@ -94,7 +96,17 @@ def goodput_of(like: clusters.Like, mtu: int = 1500) -> Link:
 
 def environment() -> dict:
     """What the emulated cluster tells its ranks; {} outside one."""
-    return json.loads(os.environ.get("REFGF_CLUSTER", "{}"))
+    text = os.environ.get("REFGF_CLUSTER") or "{}"
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not (found.keys() >= TOLD or not found):
+        raise ValueError(
+            f"REFGF_CLUSTER: got {text[:40]!r}; wanted what python -m refgf.cluster run sets; "
+            "next: unset REFGF_CLUSTER"
+        )
+    return found
 
 
 def regime_of(options) -> Regime:

@@ -29,12 +29,12 @@ def start(settings: Settings, mpiexec: str, mpi: str, program: list[str]) -> int
     )
     os.close(reading)
     try:
-        code = child.wait()
+        return shell_code(child.wait())
     except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
         os.close(writing)
         child.wait()
-        return INTERRUPTED
-    return shell_code(code)
 
 
 def shell_code(returncode: int) -> int:

@@ -7,7 +7,7 @@ It reads from the launcher's variables how many ranks share this machine. Then i
    9 times lower, 8 ranks on 2 cores), one BLAS thread per rank, and thread level MULTIPLE for the
    communication thread. `settings` records each variable with its reason;
 2. ends the whole job if one rank fails, with its rank and its traceback (`abort.py`): exceptions in
-   any thread, and `sys.exit(status)`;
+   any thread, and `sys.exit(status)`; and ends this rank if its launcher is killed (`lifeline.py`);
 3. starts a watchdog if REFGF_TIMEOUT_S=seconds is set. It prints where every thread of every rank
    waits, then ends the job;
 4. removes shared memory of killed jobs (`leftovers.py`), once per node; `removed` lists it;
@@ -23,11 +23,12 @@ import math
 import os
 import re
 import sys
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
 from refgf.launch import leftovers
 from refgf.launch.abort import Abort
+from refgf.launch.lifeline import follow_launcher
 
 # launcher: total ranks, this rank, ranks on this node, this rank among them
 LAUNCHERS = {
@@ -52,6 +53,9 @@ BLAS_THREADS = (
     "MKL_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
+LONGEST = 9  # digits of a number of ranks
+TASKS = r"[1-9]\d{0,8}(\(x[1-9]\d{0,8}\))?(,[1-9]\d{0,8}(\(x[1-9]\d{0,8}\))?)*"
+LONGEST_S = 1e7  # 116 days; C's timers end somewhat later
 
 
 @dataclass(frozen=True)
@@ -84,13 +88,24 @@ def read_job(environ: Mapping[str, str], cores: int) -> Job:
     """
     for launcher, (size, rank, local_size, local_rank) in LAUNCHERS.items():
         if size in environ:
-            world, number = environ[size], environ.get(rank) or 0
-            local = environ.get(local_size) or environ.get("SLURM_STEP_TASKS_PER_NODE") or world
-            local = _tasks_on_node(local, int(environ.get("SLURM_NODEID") or 0))
-            local_number = int(environ.get(local_rank) or environ.get("SLURM_LOCALID") or number)
-            on_machine = int(environ.get("REFGF_RANKS_ON_MACHINE") or local)
-            return Job(launcher, int(world), int(number), local, local_number, on_machine, cores)
-    return Job(None, 1, 0, 1, 0, int(environ.get("REFGF_RANKS_ON_MACHINE") or 1), cores)
+            world, number = whole(environ, size, least=1), whole(environ, rank)
+            here = environ.get(local_size) or environ.get("SLURM_STEP_TASKS_PER_NODE")
+            local = tasks_on_node(here or str(world), whole(environ, "SLURM_NODEID"))
+            local_number = whole(environ, local_rank, whole(environ, "SLURM_LOCALID", number))
+            on_machine = whole(environ, "REFGF_RANKS_ON_MACHINE", local, least=1)
+            return Job(launcher, world, number, local, local_number, on_machine, cores)
+    return Job(None, 1, 0, 1, 0, whole(environ, "REFGF_RANKS_ON_MACHINE", 1, least=1), cores)
+
+
+def whole(environ: Mapping[str, str], name: str, default: int = 0, least: int = 0) -> int:
+    """A variable's whole number, `default` if unset or empty; ValueError below `least`."""
+    text = environ.get(name) or str(default)
+    if not text.isdecimal() or len(text) > LONGEST or int(text) < least:
+        raise ValueError(
+            f"{name}: got {text[:40]!r}; wanted a whole number of at least {least}; the launcher "
+            f"sets this variable; next: unset {name}, or start with mpiexec"
+        )
+    return int(text)
 
 
 def choose(job: Job, environ: Mapping[str, str], loaded: Container[str] = ()) -> list[Setting]:
@@ -110,6 +125,12 @@ def choose(job: Job, environ: Mapping[str, str], loaded: Container[str] = ()) ->
         reason = f"{job.on_machine} ranks share {job.cores} cores: waiting ranks yield"
         for name, value in YIELDING.items():
             propose(name, value, "mpi4py.MPI", reason)
+    if job.size > 1:
+        reason = "a signal ends a rank at once, as it does without UCX"
+        propose("UCX_HANDLE_ERRORS", "none", "mpi4py.MPI", reason)
+    if 1 < job.size == job.local_size and not environ.get("REFGF_CLUSTER"):
+        reason = "all ranks are on this machine: MPI listens to nobody else"
+        propose("UCX_NET_DEVICES", "lo", "mpi4py.MPI", reason)
     # a number of threads that the user sets in OMP_NUM_THREADS holds for all libraries
     one_thread = environ.get("OMP_NUM_THREADS", "1") == "1"
     for name in BLAS_THREADS if one_thread else BLAS_THREADS[:1]:
@@ -132,7 +153,7 @@ def usable_cores() -> int:
 
 
 def timeout_s(environ: Mapping[str, str]) -> float | None:
-    """REFGF_TIMEOUT_S in seconds, None if unset or empty; ValueError unless it is above 0."""
+    """REFGF_TIMEOUT_S in seconds, None if unset or empty; ValueError if not in (0, LONGEST_S]."""
     text = environ.get("REFGF_TIMEOUT_S", "")
     if not text:
         return None
@@ -140,10 +161,10 @@ def timeout_s(environ: Mapping[str, str]) -> float | None:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
-    if not 0 < seconds < math.inf:
+    if not 0 < seconds <= LONGEST_S:
         raise ValueError(
-            f"REFGF_TIMEOUT_S: got {text!r}; wanted seconds, a number above 0; "
-            "next: REFGF_TIMEOUT_S=300"
+            f"REFGF_TIMEOUT_S: got {text!r}; wanted seconds, a number above 0 and at most "
+            f"{LONGEST_S:.0f}; next: REFGF_TIMEOUT_S=300"
         )
     return seconds
 
@@ -156,28 +177,47 @@ def wants_engine(environ: Mapping[str, str]) -> bool:
     return text == "on"
 
 
-def _tasks_on_node(text: str, node: int) -> int:
+def tasks_on_node(text: str, node: int) -> int:
     """'8' -> 8; Slurm's '2(x3),1' means 2, 2, 2, 1 tasks on nodes 0 to 3."""
+    if not re.fullmatch(TASKS, text):
+        raise ValueError(
+            f"tasks per node: got {text[:40]!r}; wanted a number, or Slurm's form 2(x3),1; next: "
+            "unset SLURM_STEP_TASKS_PER_NODE, or start with mpiexec"
+        )
     counts = []
     for tasks, repeat in re.findall(r"(\d+)(?:\(x(\d+)\))?", text):
-        counts += [int(tasks)] * int(repeat or 1)
-    return counts[node] if node < len(counts) else counts[0]
+        counts.append((int(tasks), int(repeat or 1)))
+    for tasks, repeat in counts:
+        if node < repeat:
+            return tasks
+        node -= repeat
+    return counts[0][0]
+
+
+def _read(what: Callable, *arguments):
+    """`what` of the environment; nonsense there ends the program with a sentence."""
+    try:
+        return what(os.environ, *arguments)
+    except ValueError as error:
+        sys.exit(f"refgf.launch: {error}")
 
 
 def _start() -> None:
     abort.install()
+    if job.launcher:
+        follow_launcher()
     os.environ.update({setting.name: setting.value for setting in settings})
-    seconds = timeout_s(os.environ)
+    seconds = _read(timeout_s)
     if seconds:
         abort.watch(seconds)
     if job.local_rank == 0:
         removed.update(leftovers.remove())
 
 
-job = read_job(os.environ, usable_cores())
+job = _read(read_job, usable_cores())
 settings = choose(job, os.environ, sys.modules)
 removed: dict[str, int] = {}  # name: bytes
 abort = Abort(job.rank, job.size)
 _start()
-if wants_engine(os.environ):  # after _start: NumPy, which the engine imports, reads the settings
+if _read(wants_engine):  # after _start: NumPy, which the engine imports, reads the settings
     import refgf.engine  # noqa: F401

@@ -2,13 +2,13 @@
 
 By default Python ends only the failing process. MPI_Finalize then waits for ranks that wait for
 this one, for ever. `refgf.launch` installs one `Abort`. Its methods replace sys.excepthook,
-threading.excepthook and sys.exit, and it runs the watchdog. In a process that is the only rank all
-of them do what Python does.
-
-A `raise SystemExit` on one rank is not detected: call `sys.exit`.
+threading.excepthook and sys.exit, and it runs the watchdog. In a job of several ranks the built-in
+name SystemExit means `_Exit`, so that `raise SystemExit(3)`, `exit(3)` and `quit(3)` end the job
+too. In a process that is the only rank all of them do what Python does.
 """
 
 import array
+import builtins
 import contextlib
 import faulthandler
 import os
@@ -29,6 +29,7 @@ except ImportError:  # Windows
 
 PAUSE_S = 0.5  # rank 0 prints first; rank r waits this and r * 0.1 s
 LONGEST_PAUSE_S = 2.5
+PythonsExit = SystemExit  # what C code raises, whatever the name SystemExit means
 
 
 def running_mpi() -> ModuleType | None:
@@ -46,9 +47,12 @@ class Abort:
         self._failing = threading.Lock()  # taken by the first thread that fails, never released
 
     def install(self) -> None:
-        """Replace the hooks of `sys` and `threading`, and sys.exit."""
+        """Replace the hooks of `sys` and `threading`, sys.exit, and in a job SystemExit."""
         sys.excepthook, threading.excepthook = self.excepthook, self.thread_excepthook
         sys.exit = self.exit
+        _Exit.abort = self
+        if self._launched_as[1] > 1:
+            builtins.SystemExit = _Exit
 
     def rank_and_size(self) -> tuple[int, int]:
         """This process's (rank, size) in the job."""
@@ -66,7 +70,7 @@ class Abort:
 
     def thread_excepthook(self, args: threading.ExceptHookArgs) -> None:
         """Takes the place of threading.excepthook."""
-        if issubclass(args.exc_type, SystemExit):  # ends its own thread only, as always in Python
+        if issubclass(args.exc_type, PythonsExit):  # ends its own thread only, as always in Python
             return
         if self.rank_and_size()[1] == 1:
             threading.__excepthook__(args)
@@ -76,9 +80,7 @@ class Abort:
 
     def exit(self, status: object = None, /) -> NoReturn:
         """Raise SystemExit(status). With an error status every rank of the job ends."""
-        leaving = _Exit(status)
-        leaving.abort = self
-        raise leaving
+        raise _Exit(status)
 
     def end_after_exit(self, status: object) -> None:
         """End the job because the interpreter exits with this SystemExit status or message."""
@@ -127,14 +129,14 @@ class Abort:
         self.end(f"\n{where} failed in thread {thread}; the job ends.\n{lines}", 1, PAUSE_S * echo)
 
 
-class _Exit(SystemExit):
-    """What `sys.exit` raises. If nothing catches it, the interpreter itself reads `code`."""
+class _Exit(PythonsExit):
+    """A SystemExit. If nothing catches it, the interpreter itself reads `code`."""
 
     abort: Abort
 
     @property
     def code(self) -> Any:
-        status = SystemExit.code.__get__(self)
+        status = PythonsExit.code.__get__(self)
         uncaught = sys._getframe().f_back is None  # no Python frame reads it
         if status not in (None, 0) and uncaught:
             self.abort.end_after_exit(status)

@@ -133,6 +133,34 @@ def test_a_process_that_ended_between_two_cases_is_told_and_replaced():
         isolated.close()
 
 
+FORGED = """
+import os, pickle, struct
+class Harm:
+    def __reduce__(self):
+        return os.mkdir, (HARM,)
+def ring_allreduce(xs, wire=None):
+    message = MESSAGE
+    for number in map(int, os.listdir("/proc/self/fd")):
+        if number > 2:
+            try:
+                os.write(number, struct.pack("!i", len(message)) + message)
+            except OSError:
+                pass
+"""
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["pickle.dumps(Harm())", "b'{}'", "b'{' * 99999", r"b'{\"error\": 1}\n'", "b''", "bytes(9)"],
+)
+def test_a_forged_answer_runs_nothing(verify, tmp_path, message):
+    """The foreign code finds its pipe and writes into it; the judge executes nothing of it."""
+    text = FORGED.replace("HARM", repr(str(tmp_path / "harm"))).replace("MESSAGE", message)
+    code, said = verify(text)
+    assert code == 1 and "the answer of the judged process" in said, said
+    assert not (tmp_path / "harm").exists() and "Traceback" not in said
+
+
 def test_a_crash_at_import_is_told(verify):
     code, said = verify("import os; os.kill(os.getpid(), 11)")
     assert code == 2 and "importing" in said and "its process ended with signal SIGSEGV" in said

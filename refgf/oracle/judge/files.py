@@ -28,8 +28,13 @@ DTYPES = {
     "BF16": "<u2",
     "I64": "<i8",
     "I32": "<i4",
+    "I16": "<i2",
+    "I8": "|i1",
+    "U64": "<u8",
+    "U32": "<u4",
     "U16": "<u2",
     "U8": "|u1",
+    "BOOL": "|b1",
 }
 NAMES = {code: name for name, code in DTYPES.items() if name != "BF16"}
 LARGEST_FILE, LARGEST_HEADER = 1 << 31, 1 << 20  # bytes
@@ -93,7 +98,11 @@ def read_json(path: Path | str) -> dict:
 
 def read_tensors(path: Path | str) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """-> {name: read-only array}, {name: logical type such as "bfloat16"}. Raises BadFile."""
-    data = read_bytes(path)
+    return parse_tensors(path, read_bytes(path))
+
+
+def parse_tensors(path: Path | str, data: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The same of bytes that came from `path`, or from whatever place it names."""
     if len(data) < 8:
         raise BadFile(f"{path}: got {len(data)} bytes; wanted at least 8, as of a safetensors file")
     (length,) = struct.unpack("<Q", data[:8])
@@ -159,6 +168,11 @@ def write_tensors(
     path: Path | str, arrays: dict[str, np.ndarray], bfloat16: Iterable[str] = ()
 ) -> None:
     """Write {name: array}; uint16 arrays named in `bfloat16` are bfloat16 bits."""
+    Path(path).write_bytes(tensor_bytes(arrays, bfloat16))
+
+
+def tensor_bytes(arrays: dict[str, np.ndarray], bfloat16: Iterable[str] = ()) -> bytes:
+    """The contents of a .safetensors file. KeyError for a type that it does not know."""
     header, position = {}, 0
     arrays = {name: little_endian(a) for name, a in arrays.items()}
     for name, a in arrays.items():
@@ -167,10 +181,8 @@ def write_tensors(
         position = stop
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # numbers begin at a multiple of 8
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for a in arrays.values():
-            file.write(a.tobytes())
+    parts = [struct.pack("<Q", len(text)), text, *(a.tobytes() for a in arrays.values())]
+    return b"".join(parts)
 
 
 def little_endian(array: Any) -> np.ndarray:

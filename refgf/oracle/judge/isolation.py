@@ -1,14 +1,16 @@
 """A foreign module in a process of its own: a hang in C or a crash ends only that process.
 
-    verify  ---- a case, pickled ---->  python -m refgf.oracle.judge.isolation
-            <--- its Result ----------  PythonModule.run, whose own time limit names the line
+    verify  ---- a case, pickled ------->  python -m refgf.oracle.judge.isolation
+            <--- JSON and safetensors ---  PythonModule.run, whose own time limit names the line
 
-If an answer does not come in time, the process and all its children are ended; the next case gets a
-new process.
+The foreign code holds the pipe, so it may send anything: its bytes are read as untrusted files are,
+and nothing in them is executed. If an answer does not come in time, the process and all its
+children are ended; the next case gets a new process.
 """
 
 import contextlib
 import faulthandler
+import json
 import os
 import signal
 import subprocess
@@ -20,11 +22,22 @@ from pathlib import Path
 import numpy as np
 
 from refgf.oracle.judge.case import Case
+from refgf.oracle.judge.files import (
+    LARGEST_FILE,
+    NAMES,
+    BadFile,
+    little_endian,
+    parse_json,
+    parse_tensors,
+    tensor_bytes,
+)
 from refgf.oracle.judge.guard import describe
 from refgf.oracle.judge.implementations import PythonModule, Result, exit_name
+from refgf.oracle.judge.trace import parse_event
 
 IMPORT_S = 60.0  # time limit of importing the module
 GRACE_S = 1.0  # added to the time limit, so that Python code can report its line first
+ANSWER = "the answer of the judged process"
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -41,8 +54,7 @@ class IsolatedModule:
     def run(self, case: Case) -> Result:
         if self.process is None:
             self._start()
-        answer = self._answer(self.timeout_s, case)
-        return Result(error=answer) if isinstance(answer, str) else answer
+        return self._answer(self.timeout_s, case)
 
     def close(self) -> None:
         """End the process and its children."""
@@ -65,27 +77,29 @@ class IsolatedModule:
             start_new_session=True,
         )
         remote.close()
-        answer = self._answer(IMPORT_S)
-        if answer is not None:
+        error = self._answer(IMPORT_S).error
+        if error is not None:
             self.close()
-            prefix = "" if answer.startswith("verify:") else f"verify: importing {self.name}: "
-            raise ValueError(prefix + answer)
+            prefix = "" if error.startswith("verify:") else f"verify: importing {self.name}: "
+            raise ValueError(prefix + error)
 
-    def _answer(self, limit_s: float, case: Case | None = None) -> Result | str | None:
+    def _answer(self, limit_s: float, case: Case | None = None) -> Result:
         """The process's answer (to a case), or why there is none: it may have ended before."""
         try:
             if case is not None:
                 self.pipe.send(case)
             if self.pipe.poll(limit_s + GRACE_S):
-                return self.pipe.recv()
-            answer = f"did not end within {limit_s:g} s, inside a call that Python cannot interrupt"
-        except (EOFError, ConnectionError):
-            answer = f"its process ended with {self._exit_name()}"
+                return from_bytes(self.pipe.recv_bytes(LARGEST_FILE))
+            error = f"did not end within {limit_s:g} s, inside a call that Python cannot interrupt"
+        except BadFile as bad:
+            error = f"{bad}; wanted what its functions return, and nothing else on its pipe"
+        except (EOFError, OSError):  # OSError: a message without an end, or too long
+            error = f"its process ended with {self._exit_name()}"
         except BaseException:  # interrupted
             self.close()
             raise
         self.close()
-        return answer
+        return Result(error=error)
 
     def _exit_name(self) -> str:
         try:
@@ -99,15 +113,15 @@ def serve(pipe: Connection, name: str, timeout_s: float) -> None:
     try:
         judged = PythonModule(name, timeout_s)
     except ValueError as error:
-        pipe.send(str(error))
+        pipe.send_bytes(as_bytes(Result(error=str(error))))
         return
-    pipe.send(None)
+    pipe.send_bytes(as_bytes(Result()))
     while True:
         try:
             case = pipe.recv()
         except EOFError:
             return
-        pipe.send(answered(judged, case))
+        pipe.send_bytes(as_bytes(answered(judged, case)))
 
 
 def answered(judged: PythonModule, case: Case) -> Result:
@@ -119,11 +133,32 @@ def answered(judged: PythonModule, case: Case) -> Result:
         outputs = {name: np.asarray(value) for name, value in (result.outputs or {}).items()}
     except ValueError as error:  # rows of different lengths
         return Result(error=describe(error, case.function))
-    odd = [name for name, value in outputs.items() if value.dtype.kind not in "biuf"]
+    odd = [name for name, a in outputs.items() if little_endian(a).dtype.str not in NAMES]
     if odd:
         got = f"got {outputs[odd[0]].dtype} as {odd[0]}"
         return Result(error=f"{case.function}: {got}; wanted numbers, as SPEC.md says")
     return Result(outputs if result.outputs is not None else None, result.error, result.trace)
+
+
+def as_bytes(result: Result) -> bytes:
+    """A line of JSON, then the outputs as safetensors."""
+    head = {"error": result.error, "trace": result.trace and [vars(e) for e in result.trace]}
+    head["implemented"] = result.outputs is not None
+    return json.dumps(head).encode() + b"\n" + tensor_bytes(result.outputs or {})
+
+
+def from_bytes(message: bytes) -> Result:
+    """What `as_bytes` made. Raises BadFile, because the other side may have sent anything."""
+    line, _, tensors = message.partition(b"\n")
+    head = parse_json(ANSWER, line)
+    if not isinstance(head, dict) or set(head) != {"error", "trace", "implemented"}:
+        raise BadFile(f"{ANSWER}: wanted an object with error, trace and implemented")
+    error, trace = head["error"], head["trace"]
+    if not isinstance(error, str | None) or not isinstance(trace, list | None):
+        raise BadFile(f"{ANSWER}: wanted a text as error and a list as trace")
+    events = trace and [parse_event(ANSWER, json.dumps(event)) for event in trace]
+    outputs, _ = parse_tensors(ANSWER, tensors)
+    return Result(outputs if head["implemented"] else None, error, events)
 
 
 if __name__ == "__main__":

@@ -19,12 +19,15 @@ import threading
 import time
 from collections.abc import Callable
 
+from refgf.comm.topology import nodes
 from refgf.predict.cost import Link
 
 # a request is an index; an answer is a length (-1: the file cannot be read) and the bytes
 WORD = struct.Struct("<q")
 TOKEN_BYTES = 16
 CONNECT_S = 5.0
+LOOPBACK, EVERYWHERE = "127.0.0.1", ""
+MOST_CLIENTS = 4096
 SIOCGIFADDR = 0x8915  # Linux: the address of an interface
 
 
@@ -70,7 +73,8 @@ class RemoteStore:
     """
 
     def __init__(self, comm, paths: list[str] | None, root: int = 0) -> None:
-        self._server = FileServer(FolderStore(paths)) if comm.Get_rank() == root else None
+        host = EVERYWHERE if len(nodes(comm)) > 1 else LOOPBACK
+        self._server = FileServer(FolderStore(paths), host) if comm.Get_rank() == root else None
         contact = comm.bcast(self._server.contact if self._server else None, root=root)
         error = ""
         try:
@@ -106,43 +110,61 @@ class RemoteStore:
 
 
 class FileServer:
-    """Serves read(index) on a free port, one thread a client; a client sends half of the token."""
+    """Serves read(index) on a free port, one thread a client; a client sends half of the token.
 
-    def __init__(self, read: Callable[[int], bytes]) -> None:
+    A client that does not send it within CONNECT_S loses its connection, and so does one more than
+    MOST_CLIENTS. host: whom it listens to, LOOPBACK (this machine) or EVERYWHERE.
+    """
+
+    def __init__(self, read: Callable[[int], bytes], host: str = LOOPBACK) -> None:
         self.read, self.token = read, secrets.token_bytes(2 * TOKEN_BYTES)
-        self._listening = socket.create_server(("", 0), backlog=1024)
-        self._open = [self._listening]
-        self.contact = addresses(), self._listening.getsockname()[1], self.token
+        self._listening = socket.create_server((host, 0), backlog=1024)
+        self._clients: set[socket.socket] = set()
+        self._closed = threading.Event()
+        reached = addresses() if host == EVERYWHERE else [host]
+        self.contact = reached, self._listening.getsockname()[1], self.token
         threading.Thread(target=self._accept, name="file server", daemon=True).start()
 
     def close(self) -> None:
         """Close the port and all connections."""
-        for end in self._open:
+        self._closed.set()
+        for end in {self._listening, *self._clients}:
             with contextlib.suppress(OSError):  # no longer connected
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
 
     def _accept(self) -> None:
-        while True:
+        while not self._closed.is_set():
             try:
                 connection, _ = self._listening.accept()
-            except OSError:  # closed
-                return
-            self._open.append(connection)
+            except OSError:  # closed, or too many open files: then some client will leave
+                self._closed.wait(0.1)
+                continue
+            if len(self._clients) >= MOST_CLIENTS:
+                connection.close()
+                continue
+            self._clients.add(connection)
             threading.Thread(
                 target=self._serve, args=(connection,), name="file server", daemon=True
             ).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError):  # the client has closed its end
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if not secrets.compare_digest(
-                _receive(connection, TOKEN_BYTES), self.token[:TOKEN_BYTES]
-            ):
-                return
-            connection.sendall(self.token[TOKEN_BYTES:])
-            while True:
-                connection.sendall(self._answer(WORD.unpack(_receive(connection, WORD.size))[0]))
+        try:
+            with connection, contextlib.suppress(OSError):  # the client has closed its end
+                self._talk(connection)
+        finally:
+            self._clients.discard(connection)
+
+    def _talk(self, connection: socket.socket) -> None:
+        connection.settimeout(CONNECT_S)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        said = _receive(connection, TOKEN_BYTES)
+        if not secrets.compare_digest(said, self.token[:TOKEN_BYTES]):
+            return
+        connection.settimeout(None)
+        connection.sendall(self.token[TOKEN_BYTES:])
+        while True:
+            connection.sendall(self._answer(WORD.unpack(_receive(connection, WORD.size))[0]))
 
     def _answer(self, index: int) -> bytes:
         try:

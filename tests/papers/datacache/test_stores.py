@@ -81,6 +81,39 @@ def test_a_client_without_the_token_gets_nothing(paths):
     server.close()
 
 
+def test_a_silent_client_is_sent_away(paths, monkeypatch):
+    monkeypatch.setattr(stores, "CONNECT_S", 0.2)
+    server = FileServer(FolderStore(paths))
+    with socket.create_connection(("127.0.0.1", server.contact[1]), timeout=5) as client:
+        assert client.recv(1) == b""
+    server.close()
+
+
+def test_one_client_too_many_is_sent_away_and_the_next_one_served(paths, monkeypatch):
+    monkeypatch.setattr(stores, "MOST_CLIENTS", 1)
+    server = FileServer(FolderStore(paths))
+    first = stores._connect(*server.contact)
+    with pytest.raises(ConnectionError):
+        stores._connect(*server.contact)
+    first.close()
+    end_s = time.monotonic() + 5
+    while server._clients and time.monotonic() < end_s:
+        time.sleep(0.01)
+    stores._connect(*server.contact).close()
+    server.close()
+
+
+def test_on_one_node_it_listens_to_this_machine_only(paths):
+    def body(comm):
+        store = RemoteStore(comm, paths if comm.rank == 0 else None)
+        listening = store._server and store._server._listening.getsockname()[0]
+        comm.Barrier()
+        store.close()
+        return listening
+
+    assert threads.run(2, body) == ["127.0.0.1", None]
+
+
 def test_another_server_on_the_port_is_detected(paths):
     server = FileServer(FolderStore(paths))
     hosts, port, token = server.contact

@@ -1,0 +1,54 @@
+"""What would fail only after a lesson has measured is refused before, with a sentence."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jobs import run_job
+
+LESSONS = Path(__file__).resolve().parents[2] / "lessons"
+SECONDS = 30
+
+
+def refused(*arguments, lesson="07_gradientflow", ranks=2, env=None):
+    """stderr of a lesson that must end at once, with code 2 and without a traceback."""
+    job = run_job(ranks, [str(LESSONS / f"{lesson}.py"), *arguments], SECONDS, env)
+    assert not job.timed_out and job.code == 2 and job.left == [], job.text
+    assert "Traceback" not in job.stderr and "QUESTION" not in job.stdout, job.text
+    return job.stderr
+
+
+@pytest.mark.parametrize("name", ["file", "file/below"])
+def test_an_output_that_cannot_be_written(tmp_path, name):
+    (tmp_path / "file").write_text("mine")
+    assert "--output" in refused("--quick", "--output", str(tmp_path / name))
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_folder_for_traces_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    said = refused(
+        "--quick", "--output", str(tmp_path), env={"REFGF_TRACE_DIR": f"{tmp_path}/file"}
+    )
+    assert "REFGF_TRACE_DIR" in said
+
+
+@pytest.mark.parametrize("argument", ["--accuracy", "--rate"])
+def test_a_number_that_is_none(tmp_path, argument):
+    said = refused("--quick", argument, "nan", "--output", str(tmp_path))
+    assert f"{argument}: got nan; wanted a finite number" in said
+
+
+@pytest.mark.parametrize("text", ["banana", "[]", '{"nodes": 2}', "[" * 9999])
+def test_a_cluster_that_is_none(tmp_path, text):
+    said = refused("--quick", "--output", str(tmp_path), env={"REFGF_CLUSTER": text})
+    assert "next: unset REFGF_CLUSTER" in said
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", json.dumps({"ranks": 2, "steps": 7})])
+def test_a_damaged_json_is_not_redrawn(tmp_path, text):
+    (tmp_path / "03_lazy_allreduce.json").write_text(text)
+    lesson = "03_lazy_allreduce"
+    said = refused("--plot", "--output", str(tmp_path), lesson=lesson, ranks=0)
+    assert "next: run the lesson once without --plot" in said
