@@ -51,7 +51,8 @@ class Abort:
         sys.excepthook, threading.excepthook = self.excepthook, self.thread_excepthook
         sys.exit = self.exit
         _Exit.abort = self
-        if self._launched_as[1] > 1:
+        # `python -m mpi4py` ends the job itself, and catches Python's own class
+        if self._launched_as[1] > 1 and "mpi4py.run" not in sys.modules:
             builtins.SystemExit = _Exit
 
     def rank_and_size(self) -> tuple[int, int]:
