@@ -197,7 +197,7 @@ class Lesson:
             self._reveal(run, result, decided)
         run.say(f"\n{after}")
         run.tell(f"This took {took_s:.0f} s.")
-        if "REFGF_TRACE_DIR" in os.environ:
+        if os.environ.get("REFGF_TRACE_DIR"):
             run.comm.save(os.environ["REFGF_TRACE_DIR"], run.opaque)
         if run.rank == 0:
             path = options.output / f"{self.name}.json"

@@ -22,7 +22,7 @@ from refgf.predict.cost import Link
 
 WAITED_RATE, QUICK_RATE = "1gbit", "4gbit"  # of the links that are waited for
 
-TOLD = {"nodes", "node", "mtu", "like", "dilation", "rate_bytes_per_s", "latency_waited_s"}
+CLUSTER_KEYS = {"nodes", "node", "mtu", "like", "dilation", "rate_bytes_per_s", "latency_waited_s"}
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def environment() -> dict:
         found = json.loads(text)
     except (ValueError, RecursionError):
         found = None
-    if not isinstance(found, dict) or not (found.keys() >= TOLD or not found):
+    if not isinstance(found, dict) or not (found.keys() >= CLUSTER_KEYS or not found):
         raise ValueError(
             f"REFGF_CLUSTER: got {text[:40]!r}; wanted what python -m refgf.cluster run sets; "
             "next: unset REFGF_CLUSTER"

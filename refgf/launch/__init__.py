@@ -54,7 +54,7 @@ BLAS_THREADS = (
     "VECLIB_MAXIMUM_THREADS",
 )
 LONGEST = 9  # digits of a number of ranks
-TASKS = r"[1-9]\d{0,8}(\(x[1-9]\d{0,8}\))?(,[1-9]\d{0,8}(\(x[1-9]\d{0,8}\))?)*"
+TASKS = r"([1-9]\d{0,8})(?:\(x([1-9]\d{0,8})\))?"  # Slurm's 2 or 2(x3)
 LONGEST_S = 1e7  # 116 days; C's timers end somewhat later
 
 
@@ -179,14 +179,12 @@ def wants_engine(environ: Mapping[str, str]) -> bool:
 
 def tasks_on_node(text: str, node: int) -> int:
     """'8' -> 8; Slurm's '2(x3),1' means 2, 2, 2, 1 tasks on nodes 0 to 3."""
-    if not re.fullmatch(TASKS, text):
+    if not re.fullmatch(f"{TASKS}(,{TASKS})*", text):
         raise ValueError(
             f"tasks per node: got {text[:40]!r}; wanted a number, or Slurm's form 2(x3),1; next: "
             "unset SLURM_STEP_TASKS_PER_NODE, or start with mpiexec"
         )
-    counts = []
-    for tasks, repeat in re.findall(r"(\d+)(?:\(x(\d+)\))?", text):
-        counts.append((int(tasks), int(repeat or 1)))
+    counts = [(int(tasks), int(repeat or 1)) for tasks, repeat in re.findall(TASKS, text)]
     for tasks, repeat in counts:
         if node < repeat:
             return tasks

@@ -31,7 +31,7 @@ def place(result: dict) -> str:
     return f"{result['ranks']} ranks on {count} node{'s' * (count > 1)}{cluster}"
 
 
-def beside(x: list[int], number: int) -> list[float]:
+def shifted(x: list[int], number: int) -> list[float]:
     """The places of series number 0 to 4 on a logarithmic axis, so that none hides another."""
     return [at * 2 ** (0.1 * (number - 2)) for at in x]
 
@@ -48,7 +48,7 @@ def draw_sizes(result: dict):
     for i, name in enumerate(names):
         style = axes.style(i)
         timings = [scaled(point["measured"][name], factor) for point in points]
-        axes.measured(time_axis, beside(nbytes, i), timings, label=name, **style)
+        axes.measured(time_axis, shifted(nbytes, i), timings, label=name, **style)
         forecast = [1e3 * factor * point["predicted_s"][name] for point in points]
         time_axis.plot(nbytes, forecast, "--", color=style["color"], lw=1)
         if name != RING:
@@ -104,7 +104,7 @@ def draw_gain(axis, points: list[dict], name: str, number: int) -> None:
     gain = [ring["median_s"] / other["median_s"] for ring, other in pairs]
     low = [g - ring["low_s"] / other["high_s"] for g, (ring, other) in zip(gain, pairs)]
     high = [ring["high_s"] / other["low_s"] - g for g, (ring, other) in zip(gain, pairs)]
-    x = beside(nbytes, number)
+    x = shifted(nbytes, number)
     axis.errorbar(x, gain, [low, high], ls="none", capsize=3, label=name, **style)
     if min(point["predicted_s"][name] for point in points) > 0:
         forecast = [p["predicted_s"][RING] / p["predicted_s"][name] for p in points]
@@ -121,7 +121,7 @@ def draw_ranks_per_node(result: dict):
             rows = [row for row in by_k if row["algorithm"] == name]
             k, style = [row["k"] for row in rows], axes.style(number)
             timings = [scaled(row["measured"][i], factor) for row in rows]
-            axes.measured(axis, beside(k, number), timings, label=name, **style)
+            axes.measured(axis, shifted(k, number), timings, label=name, **style)
             forecast = [1e3 * factor * row["predicted_s"][i] for row in rows]
             axis.plot(k, forecast, "--", color=style["color"], lw=1)
         best = min(by_k, key=lambda row: row["measured"][i]["median_s"])

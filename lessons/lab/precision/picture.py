@@ -7,7 +7,7 @@ from lab.precision import loss_scales, times
 from lab.precision.rounding import DIRECT, RING
 
 MS = 1e3
-BESIDE = 1.25  # times x: so that a point does not hide another
+SHIFT = 1.25  # times x: so that a point does not hide another
 
 
 def draw(result: dict) -> dict:
@@ -53,7 +53,7 @@ def draw_calls(axis, found: dict) -> None:
     lengths = [int(n) for n in calls]
     for number, (kind, label) in enumerate({"float16": "ring", times.DIRECT: "direct"}.items()):
         points = [ratio(row[kind], row["float32"]) for row in calls.values()]
-        at = [n * BESIDE**number for n in lengths]
+        at = [n * SHIFT**number for n in lengths]
         with_bars(axis, at, points, **axes.style(number), label=label, ls="none")
     steps = found["steps"]
     memory = ratio(steps["float16"]["own"], steps["float32"]["own"])
@@ -124,7 +124,7 @@ def draw_rounding(rounding: dict, noise: dict):
     for number, (name, label) in enumerate(names.items()):
         rows = [row[name] for row in noise["rows"].values()]
         points = [(row["median_s"], row["low_s"], row["high_s"]) for row in rows]
-        at = [n * BESIDE ** (number == 1) for n in images]
+        at = [n * SHIFT ** (number == 1) for n in images]
         with_bars(spread, at, points, **axes.style(number), label=label, ls="none")
     falls = [row["extrapolated"]["median_s"] for row in noise["rows"].values()]
     draw_predicted(spread, images, falls, "noise, predicted: 1 / root of the batch")

@@ -1,6 +1,6 @@
 """The platforms: the files of an autograder, and how a teacher installs them.
 
-Each module has AUTOGRADER, the module that runs on the platform; `files`, {path: text} beside the
+Each module has AUTOGRADER, the module that runs on the platform; `files`, {path: text} next to the
 bundle; ZIP, the name of the archive or "" for a folder; and `install`, Markdown for the teacher.
 """
 
