@@ -10,12 +10,16 @@ killed process.
 """
 
 import contextlib
-import fcntl
 import os
 import shutil
 import subprocess
 import tempfile
 import time
+
+try:
+    import fcntl
+except ImportError:  # Windows has neither these locks nor a shell
+    fcntl = None
 
 PREFIX = "refgf-scratch-"
 YOUNG_S = 2.0  # a younger folder's owner may not have locked it yet
@@ -24,6 +28,10 @@ YOUNG_S = 2.0  # a younger folder's owner may not have locked it yet
 @contextlib.contextmanager
 def folder():
     """Yields the path of a new empty folder."""
+    if fcntl is None:
+        with tempfile.TemporaryDirectory(prefix=PREFIX) as path:
+            yield path
+        return
     remove_abandoned()
     path = tempfile.mkdtemp(prefix=PREFIX)
     owner = os.open(os.path.join(path, "owner"), os.O_CREAT | os.O_RDWR, 0o600)
