@@ -118,11 +118,11 @@ def test_layers_functions_have_the_same_bits(dtype, loops):
 
 
 def test_every_replacement_is_compared():
-    """What is not arithmetic has tests of its own: the communicator of a thread, and buffers."""
+    """What is not arithmetic has tests of its own: communicators, and buffers."""
     compared = {name for name, _ in cases(1)}
     compared |= {"relu_gradient", "dropout", "normalize", "normalize_gradient"}
     compared |= {"largest_in_windows", "to_winners"}
-    assert set(refgf.engine.REPLACEMENTS) == compared | {"background", "Buffers"}
+    assert set(refgf.engine.REPLACEMENTS) == compared | {"background", "exact", "Buffers"}
 
 
 def test_signatures_are_the_same():

@@ -8,12 +8,15 @@ messages, p-1 hashes of 32 bytes sent (Bruck's allgather). The texts themselves 
 the hashes differ. Give it a communicator of its own, `comm.Dup()`.
 """
 
+import functools
 import hashlib
 import time
+import types
 
 import numpy as np
 
 HASH_BYTES = 32
+NAMED = types.FunctionType, types.BuiltinFunctionType, type
 SHOWN = 60  # characters of a text around the first difference
 
 
@@ -57,6 +60,20 @@ def agree(comm, what: str, value: str) -> None:
         f"{what} differs between ranks: got {values}; wanted the same on all; next: look at the "
         "rank that differs, and give every rank the same model, settings and number of steps"
     )
+
+
+def function_name(value) -> str:
+    """module.name of a function, with the arguments of a `functools.partial`; the same on any rank.
+
+    Of an object only the class: its repr may hold an address.
+    """
+    if isinstance(value, functools.partial):
+        arguments = [*value.args, *(item for pair in value.keywords.items() for item in pair)]
+        return f"{function_name(value.func)}({', '.join(map(function_name, arguments))})"
+    if isinstance(value, str | int | float | None):
+        return repr(value)
+    holder = value if isinstance(value, NAMED) else type(value)
+    return f"{holder.__module__}.{holder.__qualname__}"
 
 
 class CheckedAllreduce:

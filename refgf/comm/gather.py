@@ -15,8 +15,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from refgf import ops
 from refgf.comm import ring
-from refgf.comm.schedule import Algorithm, execute, on_ranks, require_flat
+from refgf.comm.arguments import require_flat, wire_type
+from refgf.comm.schedule import Algorithm, execute, on_ranks
 from refgf.comm.slices import slices
 from refgf.device import array_module
 
@@ -55,10 +57,11 @@ def allgather_slices(comm, ranks: Sequence[int] | None = None, wire=None) -> Sli
 
 def _bind(comm, ranks: Sequence[int] | None, wire, half: Algorithm) -> SliceCall:
     group, place = _group(comm, ranks, half.__name__)
-    scratch = {}
+    rank, scratch = comm.Get_rank(), {}
+    comm, wire = ops.exact(comm), wire_type(wire, half.__name__, rank)
 
     def call(x) -> slice:
-        require_flat(x, half.__name__, comm.Get_rank())
+        require_flat(x, half.__name__, rank)
         schedule = on_ranks(group, half(place, len(group), x.size))
         execute(comm, schedule, x, wire, scratch)
         return slices(x.size, len(group))[(place + 1) % len(group)]

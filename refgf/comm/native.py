@@ -10,12 +10,14 @@ import sys
 import numpy as np
 
 from refgf import ops
-from refgf.comm.schedule import Allreduce, require_flat
+from refgf.comm.arguments import require_flat, wire_type
+from refgf.comm.schedule import Allreduce
 
 
 def mpi_allreduce(comm, wire=None) -> Allreduce:
     """Bind MPI's Allreduce to an mpi4py communicator, or to a wrapper such as `TracedComm`."""
     rank, scratch = comm.Get_rank(), {}
+    wire = wire_type(wire, "mpi_allreduce", rank)
     try:
         mpi_sum = comm.Allreduce
     except AttributeError as error:

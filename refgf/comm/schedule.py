@@ -19,13 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from refgf import ops
+from refgf.comm.arguments import require_flat, wire_type
 from refgf.comm.slices import chunks, length
 
 NOTHING = slice(0, 0)
 LOCAL_OPERATIONS = ("reduce", "finish")
 BLOCK_ELEMENTS = 65_536  # so many elements of every buffered slice stay in the cache
-FLOATS = ("float16", "float32", "float64")
-DTYPES = frozenset(map(np.dtype, FLOATS))
 
 
 @dataclass(frozen=True)
@@ -107,32 +106,13 @@ def collective(comm, algorithm: Algorithm, wire=None) -> Allreduce:
     rank, size = comm.Get_rank(), comm.Get_size()
     schedule = functools.lru_cache(maxsize=4096)(functools.partial(algorithm, rank, size))
     name = f"{algorithm.__module__.rsplit('.', 1)[-1]}.{algorithm.__name__}"
-    scratch = {}
+    comm, wire, scratch = ops.exact(comm), wire_type(wire, name, rank), {}
 
     def allreduce(x) -> None:
         require_flat(x, name, rank)
         execute(comm, schedule(x.size), x, wire, scratch)
 
     return allreduce
-
-
-def require_flat(x, operation: str, rank: int) -> None:
-    """Raise ValueError unless x is a flat contiguous writable array of float16, 32 or 64."""
-    if isinstance(x, np.ndarray) and x.ndim == 1 and x.flags.carray and x.dtype in DTYPES:
-        return  # the same checks as below, faster
-    dtype = getattr(x, "dtype", "no dtype")
-    if dtype not in DTYPES:
-        got, fix = f"{type(x).__name__} of {dtype}", "convert with x.astype(np.float32)"
-    elif x.ndim != 1:
-        got, fix = f"shape {x.shape}", "pass x.reshape(-1) of a contiguous array"
-    elif not x.flags.c_contiguous:
-        got, fix = f"strides {x.strides}", "pass np.ascontiguousarray(x), and copy the result back"
-    elif isinstance(x, np.ndarray) and not x.flags.writeable:
-        got, fix = "a read-only array", "pass x.copy()"
-    else:
-        return
-    wanted = "a flat, contiguous, writable array of " + ", ".join(FLOATS)
-    raise ValueError(f"{operation} on rank {rank}: got {got}; wanted {wanted}; next: {fix}")
 
 
 def execute(comm, schedule: Schedule, x, wire=None, scratch: dict | None = None) -> None:

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator
 
 from refgf import ops
-from refgf.engine import fused, half, sgd, sleeping, staging
+from refgf.engine import exact, fused, half, sgd, sleeping, staging
 
 REPLACEMENTS = fused.REPLACEMENTS | {
     "cast": half.cast,
@@ -19,8 +19,9 @@ REPLACEMENTS = fused.REPLACEMENTS | {
     "momentum_sgd": sgd.momentum_sgd,
     "plain_sgd": sgd.plain_sgd,
     "unscale": sgd.unscale,
-    "background": getattr(sleeping, "sleeping", ops.background),
-    "Buffers": getattr(staging, "buffers", ops.Buffers),
+    "background": sleeping.sleeping,
+    "exact": exact.exact,
+    "Buffers": staging.buffers,
 }
 PLAIN = {name: getattr(ops, name) for name in REPLACEMENTS}
 

@@ -35,6 +35,7 @@ from itertools import zip_longest
 import numpy as np
 
 from refgf.comm import ring
+from refgf.comm.arguments import require_flat, wire_type
 from refgf.comm.schedule import (
     LOCAL_OPERATIONS,
     NOTHING,
@@ -45,10 +46,10 @@ from refgf.comm.schedule import (
     apply,
     execute,
     local,
-    require_flat,
 )
 from refgf.comm.slices import length
 from refgf.device import is_device
+from refgf.engine.exact import exact
 from refgf.engine.half import cast
 
 SEGMENTS, SHORTEST_BYTES, LONGEST_BYTES = 8, 1 << 17, 1 << 21  # of a message
@@ -75,6 +76,7 @@ def pipelined(
             "wanted both > 0; next: leave them out"
         )
     scratch, name = {}, f"pipelined {algorithm.__name__}"
+    comm, wire = exact(comm), wire_type(wire, name, rank)
 
     @functools.lru_cache(maxsize=4096)
     def segments(n: int, itemsize: int) -> Schedule:
@@ -85,7 +87,7 @@ def pipelined(
         if is_device(x):
             execute(comm, algorithm(rank, size, x.size), x, wire, scratch)
             return
-        flight = Flight(comm, x, np.dtype(wire or x.dtype), depth, scratch)
+        flight = Flight(comm, x, wire or x.dtype, depth, scratch)
         with np.errstate(over="ignore", invalid="ignore"):  # too large for the wire type is inf
             for step in segments(x.size, flight.wire.itemsize):
                 flight.post(step)

@@ -43,7 +43,7 @@ import contextvars
 import numpy as np
 
 from refgf.comm.agreement import agree
-from refgf.comm.schedule import require_flat
+from refgf.comm.arguments import require_flat, wire_type
 from refgf.comm.slices import length, slices
 from refgf.engine.half import add, cache_blocks, cast, rounded
 from refgf.engine.node_memory import LINES_BYTES, NodeMemory, whole
@@ -69,7 +69,7 @@ class SharedMemory:
         short_bytes: int = SHORT_BYTES,
     ) -> None:
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
-        self.wire = wire and np.dtype(wire)
+        self.wire = wire_type(wire, "SharedMemory", self.rank)
         self._memory = NodeMemory(comm)
         try:
             settings = f"wire {wire}, segment_bytes {segment_bytes}, short_bytes {short_bytes}"

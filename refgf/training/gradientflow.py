@@ -21,10 +21,9 @@ Source: GradientFlow (Sun et al. 2019).
 
 from collections.abc import Callable
 
-import numpy as np
-
 from refgf import ops
-from refgf.comm.agreement import agree
+from refgf.comm.agreement import agree, function_name
+from refgf.comm.arguments import wire_type
 from refgf.comm.direct import direct_allreduce
 from refgf.comm.ring import ring_allreduce
 from refgf.exchange.compressor import Compressed, Compressor
@@ -66,14 +65,14 @@ class GradientFlow:
     ) -> None:
         self.comm, self.model, self.observe = comm, model, observe
         self.result, self.steps = StepResult(), 0
-        wire = np.dtype(wire) if wire else None
+        wire = wire_type(wire, "GradientFlow", comm.Get_rank())
         self.settings = {"wire": str(wire), "grouping": str(grouping), "csc": csc is not None}
         self.settings |= {"half_weights": model.working is not None} | model.optimizer.settings
         self.settings |= (csc or CSCSettings()).described()
         # one communicator for the gradients, which a thread has to itself, one for the rest
         dup = (lambda: ops.background(comm.Dup())) if overlap else comm.Dup
         self._comms = [dup(), dup()]
-        settings = " ".join(map(str, self.settings.values()))
+        settings = " ".join([function_name(allreduce), *map(str, self.settings.values())])
         agree(self._comms[1], "settings of GradientFlow", settings)
         agree(self._comms[1], "gradient pool", model.layout())
         names = ("communication", "checks")
@@ -97,8 +96,8 @@ class GradientFlow:
         model.optimizer, momentum, decay = model.optimizer.split(settings.form in BEFORE)
         pools = model.gradients, model.parameters.flat
         residual = settings.residual(*pools, settings, momentum, decay, self.comm.Get_size())
-        sums = direct_allreduce(self._comms[1])
-        return CSC(settings, residual, transport, sums, model.loss_scale)
+        norms = direct_allreduce(self._comms[1])
+        return CSC(settings, residual, transport, norms, model.loss_scale)
 
     @property
     def calls(self) -> list:

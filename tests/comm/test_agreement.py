@@ -1,10 +1,13 @@
 """Ranks that submit different things say so everywhere."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from refgf.comm import ring
-from refgf.comm.agreement import HASH_BYTES, CheckedAllreduce, agree, records
+from refgf.comm.agreement import HASH_BYTES, CheckedAllreduce, agree, function_name, records
+from refgf.comm.native import mpi_allreduce
 from refgf.comm.schedule import collective
 from refgf.machine.trace import TracedComm
 
@@ -64,3 +67,12 @@ def test_a_difference_far_behind_is_shown(on_ranks):
         agree(comm, "layout", "a" * 1001)
 
     on_ranks(body)
+
+
+def test_functions_are_named_without_addresses():
+    assert function_name(ring.ring_allreduce) == (
+        "refgf.comm.schedule.collective('algorithm', refgf.comm.ring.allreduce)"
+    )
+    assert function_name(mpi_allreduce) == "refgf.comm.native.mpi_allreduce"
+    assert function_name(np.zeros(3)) == "numpy.ndarray"
+    assert function_name(partial(max, 3, None, 0.5)) == "builtins.max(3, None, 0.5)"

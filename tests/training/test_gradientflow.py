@@ -164,6 +164,8 @@ def test_groups_are_sent_one_by_one_and_a_profile_changes_nothing(on_ranks):
             r"got groups \[range\(0, 3\)\]; wanted each of 7 gradients once",
         ),
         ({"allreduce": mpi_allreduce}, "wanted a communicator of MPI"),
+        ({"wire": np.int8}, "on rank .: got wire=<class 'numpy.int8'>; wanted None or"),
+        ({"wire": "banana"}, "got wire='banana'"),
     ],
 )
 def test_bad_settings(settings, message, size):
@@ -178,6 +180,8 @@ def test_bad_settings(settings, message, size):
         {"density": 10},
         {"density": 10, "form": "none"},
         {"wire": np.float16},
+        {"allreduce": direct_allreduce},
+        {"allreduce": pipelined_ring_allreduce},
         {"grouping": Groups((range(3), range(3, 7)))},
     ],
 )

@@ -20,7 +20,8 @@ import numpy as np
 from ml_dtypes import bfloat16
 
 from refgf.comm import ring
-from refgf.comm.schedule import Allreduce, execute, on_ranks, require_flat
+from refgf.comm.arguments import require_flat
+from refgf.comm.schedule import Allreduce, execute, on_ranks
 from refgf.comm.slices import chunks
 from refgf.device import Array, array_module, is_device, synchronize
 

@@ -1,0 +1,83 @@
+"""Messages of another length than expected raise an error that names both ranks.
+
+    comm = exact(comm)
+
+MPI accepts a message that is too short, and the sum is wrong without a word. Of one that is too
+long it says only "message truncated". Both happen when ranks hold arrays of different lengths or
+types. Everything is received as bytes, because MPICH ends the process if a message does not hold a
+whole number of elements. Cost: no message; 0.5 us more for each that is received.
+"""
+
+import sys
+from typing import Any, NoReturn
+
+
+def exact(comm: Any) -> Any:
+    """`comm` with checked messages. A communicator that is not mpi4py's is returned unchanged."""
+    if hasattr(comm, "over"):  # a wrapper that counts, such as machine.trace.TracedComm
+        return comm.over(exact)
+    return ExactComm(comm) if type(comm).__module__.startswith("mpi4py") else comm
+
+
+class ExactComm:
+    """Wraps a communicator of MPI. Everything that does not receive is passed on unchanged."""
+
+    def __init__(self, comm) -> None:
+        self._comm, self._mpi = comm, sys.modules["mpi4py.MPI"]
+        self._status, self._byte = self._mpi.Status(), self._mpi.BYTE
+
+    def __getattr__(self, name: str):
+        return getattr(self._comm, name)
+
+    def Recv(self, buf, source: int, tag: int = 0) -> None:
+        try:
+            self._comm.Recv((buf, self._byte), source, tag, self._status)
+        except self._mpi.Exception as error:
+            self._explain(error, buf, source)
+        self._check(buf, source)
+
+    def Sendrecv(self, sendbuf, dest, sendtag=0, recvbuf=None, source=None, recvtag=0) -> None:
+        try:
+            arriving = recvbuf, self._byte
+            self._comm.Sendrecv(sendbuf, dest, sendtag, arriving, source, recvtag, self._status)
+        except self._mpi.Exception as error:
+            self._explain(error, recvbuf, source)
+        self._check(recvbuf, source)
+
+    def Irecv(self, buf, source: int, tag: int = 0) -> "_ExactRequest":
+        return _ExactRequest(self, self._comm.Irecv((buf, self._byte), source, tag), buf, source)
+
+    def wait(self, request, buf, source: int) -> None:
+        """Wait for a receive that was started without blocking."""
+        try:
+            request.Wait(self._status)
+        except self._mpi.Exception as error:
+            self._explain(error, buf, source)
+        self._check(buf, source)
+
+    def _explain(self, error: Exception, buf, source: int) -> NoReturn:
+        if error.Get_error_class() != self._mpi.ERR_TRUNCATE:
+            raise error
+        raise self._error("more", buf, source) from error
+
+    def _check(self, buf, source: int) -> None:
+        nbytes = self._status.Get_count(self._byte)
+        if nbytes != buf.nbytes:
+            raise self._error(nbytes, buf, source)
+
+    def _error(self, got: int | str, buf, source: int) -> ValueError:
+        return ValueError(
+            f"message from rank {source} to rank {self._comm.rank}: got {got} bytes; wanted "
+            f"{buf.nbytes}; next: give every rank an array of the same length and type, the same "
+            "algorithm and the same wire type"
+        )
+
+
+class _ExactRequest:
+    """A receive in flight."""
+
+    def __init__(self, comm: ExactComm, request, buf, source: int) -> None:
+        self._comm, self._request, self._message = comm, request, (buf, source)
+
+    def Wait(self) -> None:
+        self._comm.wait(self._request, *self._message)
