@@ -22,7 +22,7 @@ ALLOWED = {  # floor: other floors of refgf that it may import, besides ops and 
     "oracle": [],
     "course": ["oracle"],
     "cluster": ["machine.units"],
-    "papers": ["comm", "exchange", "nn", "training", "predict"],
+    "papers": ["comm", "exchange", "nn", "training", "predict", "machine.regular_files"],
     "engine": ["comm", "exchange", "nn", "training", "predict"],
 }
 EVERYBODY = ["ops", "device"]
