@@ -2,6 +2,7 @@
 
 import ast
 import csv
+import dataclasses
 import doctest
 import io
 import json
@@ -17,7 +18,7 @@ import pytest
 from refgf.course import lesson as lesson_module
 from refgf.course.__main__ import main
 from refgf.course.autograder.submission import HIDDEN, marks_of_file
-from refgf.course.build import build
+from refgf.course.build import build, starter
 from refgf.course.lesson import lesson_files
 from refgf.course.platforms import PLATFORMS
 from refgf.oracle.grade import marking
@@ -357,3 +358,9 @@ def test_nothing_imports_the_course():
             if isinstance(node, ast.ImportFrom) and name.split(".")[0] == "refgf":
                 assert name.split(".")[1] in ("course", "oracle") if inside else True, file
                 assert inside or name.split(".")[1:2] != ["course"], file
+
+
+def test_students_of_an_unpublished_lesson_are_told_how_to_mark_themselves():
+    unpublished = dataclasses.replace(LESSON, number="93")
+    assert "`lesson_93.py`" in starter(unpublished)["README.md"].decode()
+    assert "lesson_01.py" not in starter(LESSON)["README.md"].decode()
