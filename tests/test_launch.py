@@ -8,7 +8,7 @@ import pytest
 
 import jobs
 from refgf import launch
-from refgf.launch import BLAS_THREADS, YIELDING, Job, choose, read_job, timeout_s, wants_engine
+from refgf.launch import BLAS_THREADS, YIELDING, Job, choose, read_job, time_limit_s, wants_engine
 
 SECONDS = 10
 START = """
@@ -156,11 +156,13 @@ def test_a_late_setting_is_marked():
 
 
 def test_timeout():
-    assert timeout_s({}) is timeout_s({"REFGF_TIMEOUT_S": ""}) is None
-    assert timeout_s({"REFGF_TIMEOUT_S": "2.5"}) == 2.5
+    name = "REFGF_TIMEOUT_S"
+    assert time_limit_s({}, name) is time_limit_s({name: "off"}, name, "300") is None
+    assert time_limit_s({name: "2.5"}, name) == 2.5
+    assert time_limit_s({name: ""}, name, "300") == 300
     for text in ("0", "-1", "soon", "nan", "inf", "1e10"):
         with pytest.raises(ValueError, match="REFGF_TIMEOUT_S: got .* wanted .* above 0"):
-            timeout_s({"REFGF_TIMEOUT_S": text})
+            time_limit_s({name: text}, name)
 
 
 # ---- how jobs end ----
@@ -335,7 +337,7 @@ def test_the_watchdog_prints_where_each_thread_waits():
     wait += "comm.Barrier()\nwait_for_ever()"
     ended = ends(3, START + wait, {"REFGF_TIMEOUT_S": "2"})
     for rank in range(3):
-        assert f"rank {rank} of 3 still runs after REFGF_TIMEOUT_S=2 s" in ended.stderr
+        assert f"rank {rank} of 3: still runs after REFGF_TIMEOUT_S=2 s" in ended.stderr
     assert ended.stderr.count("thread communication") == 3
     assert ended.stderr.count("thread MainThread") == 3
     assert ended.seconds > 2
@@ -346,6 +348,74 @@ def test_the_watchdog_while_a_rank_is_missing_in_mpi_init():
     program = "import refgf.launch, time\nif refgf.launch.job.rank == 1: time.sleep(60)\n"
     ended = ends(3, program + "from mpi4py import MPI", {"REFGF_TIMEOUT_S": "2"})
     assert "rank 1 of 3" in ended.stderr
+
+
+ONE_MORE = """
+import numpy as np
+from refgf.comm.ring import ring_allreduce
+allreduce, x = ring_allreduce(comm), np.zeros(3)
+allreduce(x)
+if comm.rank != 1:
+    allreduce(x)
+"""
+POLLING = """
+import numpy as np
+from refgf.engine.sleeping import sleeping
+sleeping(comm).Recv(np.zeros(3), (comm.rank + 1) % 3)
+"""
+
+
+@jobs.needs_mpiexec
+@pytest.mark.parametrize(
+    "program, why",
+    [
+        (ONE_MORE, "rank 1 has left; its threads are here:\n  thread MainThread waits to send to"),
+        (POLLING, "its threads are here"),
+        ("comm.Barrier() if comm.rank else wait_for_ever()", "its threads are here"),
+    ],
+)
+def test_a_job_that_stands_still_ends_and_says_where(program, why, tmp_path):
+    file = tmp_path / "program.py"
+    file.write_text(START + program)
+    ended = jobs.run_job(3, [str(file)], SECONDS, {"REFGF_STALL_S": "1"})
+    assert ended.code not in (0, None) and not ended.timed_out, ended.text
+    assert "no rank has moved for REFGF_STALL_S=1 s" in ended.stderr and why in ended.stderr
+
+
+@jobs.needs_mpiexec
+@pytest.mark.parametrize(
+    "work",
+    [
+        "while time.monotonic() < end: sum(range(10**6))",  # always in the same call
+        "while time.monotonic() < end: pass",
+        "for _ in range(40): time.sleep(0.1)",
+    ],
+)
+def test_a_rank_that_works_while_the_others_wait_is_left_alone(work, tmp_path):
+    file = tmp_path / "program.py"
+    file.write_text(START + f"end = time.monotonic() + 4\nif comm.rank == 1:\n    {work}\n")
+    with open(file, "a") as more:
+        more.write("comm.Barrier()\nprint('finished')")
+    ended = jobs.run_job(3, [str(file)], SECONDS, {"REFGF_STALL_S": "1"})
+    assert (ended.code, ended.stdout.count("finished")) == (0, 3), ended.text
+
+
+@jobs.needs_mpiexec
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="this system has no /dev/shm")
+def test_another_users_file_is_not_written(tmp_path):
+    """A name that somebody else has taken: the job runs, unwatched."""
+    for made in ("link", "folder"):
+        taken, victim = tmp_path / made, tmp_path / "victim"
+        victim.write_text("kept")
+        taken.symlink_to(victim) if made == "link" else taken.mkdir()
+        ended = jobs.run_job(2, START, SECONDS, {"REFGF_PROGRESS": str(taken)})
+        assert ended.code == 0 and victim.read_text() == "kept", ended.text
+
+
+@jobs.needs_mpiexec
+def test_a_crash_in_c_says_where_python_was():
+    ended = ends(3, START + "import ctypes\nif comm.rank == 1: ctypes.string_at(0)\ncomm.Barrier()")
+    assert "Segmentation fault" in ended.stderr and "in string_at" in ended.stderr
 
 
 @jobs.needs_mpiexec
@@ -420,7 +490,7 @@ def test_engine_values():
 def test_the_watchdog_of_a_single_process():
     program, env = "import refgf.launch, time; time.sleep(60)", {"REFGF_TIMEOUT_S": "0.5"}
     ended = jobs.run_job(0, program, SECONDS, env)
-    assert ended.code == 1 and "rank 0 of 1 still runs" in ended.stderr and ended.seconds < SECONDS
+    assert ended.code == 1 and "rank 0 of 1: still runs" in ended.stderr and ended.seconds < SECONDS
 
 
 # ---- shared memory ----

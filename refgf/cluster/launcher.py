@@ -77,6 +77,7 @@ def environment(settings: Settings, mpi: str) -> dict[str, str]:
     path = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
     ours = {
         "REFGF_RANKS_ON_MACHINE": str(settings.ranks),
+        "REFGF_PROGRESS": str(PRIVATE / "progress"),
         "REFGF_TRACE_DIR": str(PRIVATE / "traces"),
         # `python` means the Python that runs the cluster, even if no environment is activated
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),

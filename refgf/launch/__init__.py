@@ -8,8 +8,9 @@ It reads from the launcher's variables how many ranks share this machine. Then i
    communication thread. `settings` records each variable with its reason;
 2. ends the whole job if one rank fails, with its rank and its traceback (`abort.py`): exceptions in
    any thread, and `sys.exit(status)`; and ends this rank if its launcher is killed (`lifeline.py`);
-3. starts a watchdog if REFGF_TIMEOUT_S=seconds is set. It prints where every thread of every rank
-   waits, then ends the job;
+3. starts a watchdog (`watchdog.py`). If all ranks stand still for REFGF_STALL_S seconds (300; off:
+   never), or after REFGF_TIMEOUT_S seconds, it prints where every thread of every rank waits, and
+   ends the job;
 4. removes shared memory of killed jobs (`leftovers.py`), once per node; `removed` lists it;
 5. imports `refgf.engine`, which makes `refgf.ops` faster with the same bits. REFGF_ENGINE=off keeps
    the plain NumPy: the program then loads no module of the engine.
@@ -19,6 +20,9 @@ job and leaves the other cores to other users (OMP_NUM_THREADS=8 gives it 8). Th
 import mpi4py and works without it.
 """
 
+import atexit
+import contextlib
+import faulthandler
 import math
 import os
 import re
@@ -26,7 +30,7 @@ import sys
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
-from refgf.launch import leftovers
+from refgf.launch import leftovers, watchdog
 from refgf.launch.abort import Abort
 from refgf.launch.lifeline import follow_launcher
 
@@ -55,6 +59,7 @@ BLAS_THREADS = (
 )
 LONGEST = 9  # digits of a number of ranks
 TASKS = r"([1-9]\d{0,8})(?:\(x([1-9]\d{0,8})\))?"  # Slurm's 2 or 2(x3)
+STALL_S = "300"
 LONGEST_S = 1e7  # 116 days; C's timers end somewhat later
 
 
@@ -152,10 +157,10 @@ def usable_cores() -> int:
         return len(cores)
 
 
-def timeout_s(environ: Mapping[str, str]) -> float | None:
-    """REFGF_TIMEOUT_S in seconds, None if unset or empty; ValueError if not in (0, LONGEST_S]."""
-    text = environ.get("REFGF_TIMEOUT_S", "")
-    if not text:
+def time_limit_s(environ: Mapping[str, str], name: str, default: str = "off") -> float | None:
+    """A variable's seconds, None for off; ValueError if not in (0, LONGEST_S]."""
+    text = environ.get(name) or default
+    if text == "off":
         return None
     try:
         seconds = float(text)
@@ -163,8 +168,8 @@ def timeout_s(environ: Mapping[str, str]) -> float | None:
         seconds = math.nan
     if not 0 < seconds <= LONGEST_S:
         raise ValueError(
-            f"REFGF_TIMEOUT_S: got {text!r}; wanted seconds, a number above 0 and at most "
-            f"{LONGEST_S:.0f}; next: REFGF_TIMEOUT_S=300"
+            f"{name}: got {text!r}; wanted seconds, a number above 0 and at most "
+            f"{LONGEST_S:.0f}, or off; next: {name}=300"
         )
     return seconds
 
@@ -205,11 +210,24 @@ def _start() -> None:
     if job.launcher:
         follow_launcher()
     os.environ.update({setting.name: setting.value for setting in settings})
-    seconds = _read(timeout_s)
-    if seconds:
-        abort.watch(seconds)
+    with contextlib.suppress(AttributeError, RuntimeError, OSError):  # stderr may be no file
+        faulthandler.enable(sys.__stderr__)  # a crash in C code prints where Python was
+    _watch()
     if job.local_rank == 0:
         removed.update(leftovers.remove())
+
+
+def _watch() -> None:
+    seconds = _read(time_limit_s, "REFGF_TIMEOUT_S")
+    if seconds:
+        watchdog.watch_time(seconds, abort.end_late)
+    stall_s = _read(time_limit_s, "REFGF_STALL_S", STALL_S)
+    if stall_s and 1 < job.size == job.on_machine:
+        path = watchdog.progress_file(os.environ)
+        with contextlib.suppress(OSError):  # no room, or another user's file: not watched
+            progress = watchdog.Progress(path, job.rank, job.size)
+            atexit.register(progress.leave)
+            watchdog.watch_progress(progress, stall_s, abort.end_late)
 
 
 job = _read(read_job, usable_cores())

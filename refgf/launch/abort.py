@@ -2,7 +2,7 @@
 
 By default Python ends only the failing process. MPI_Finalize then waits for ranks that wait for
 this one, for ever. `refgf.launch` installs one `Abort`. Its methods replace sys.excepthook,
-threading.excepthook and sys.exit, and it runs the watchdog. In a job of several ranks the built-in
+threading.excepthook and sys.exit. In a job of several ranks the built-in
 name SystemExit means `_Exit`, so that `raise SystemExit(3)`, `exit(3)` and `quit(3)` end the job
 too. In a process that is the only rank all of them do what Python does.
 """
@@ -10,7 +10,6 @@ too. In a process that is the only rank all of them do what Python does.
 import array
 import builtins
 import contextlib
-import faulthandler
 import os
 import socket
 import stat
@@ -20,6 +19,8 @@ import time
 import traceback
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn
+
+from refgf.launch import watchdog
 
 try:
     import fcntl
@@ -105,16 +106,10 @@ class Abort:
         finally:  # even after an interrupt or a failed write, because the other ranks wait
             _abort(status)
 
-    def watch(self, seconds: float) -> None:
-        """Start the watchdog: after `seconds` each rank prints its stacks and the job ends."""
-        threading.Thread(target=self._watch, args=(seconds,), name="watchdog", daemon=True).start()
-        faulthandler.dump_traceback_later(seconds + 5, exit=True)  # in case C code holds the GIL
-
-    def _watch(self, seconds: float) -> None:
-        time.sleep(seconds)
+    def end_late(self, why: str) -> None:
+        """Print where each thread waits and end the job: the watchdog's last act."""
         rank, size = self.rank_and_size()
-        late = f"rank {rank} of {size} still runs after REFGF_TIMEOUT_S={seconds:g} s"
-        _print(f"\n{late}; its threads are here:\n{_format_stacks()}")
+        _print(f"\nrank {rank} of {size}: {why}; its threads are here:\n{watchdog.stacks()}")
         time.sleep(1)  # the other ranks print too
         _abort(1)
 
@@ -142,16 +137,6 @@ class _Exit(PythonsExit):
         if status not in (None, 0) and uncaught:
             self.abort.end_after_exit(status)
         return status
-
-
-def _format_stacks() -> str:
-    """The stacks of this process's other threads."""
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    text = ""
-    for ident, frame in sys._current_frames().items():
-        if ident != threading.get_ident():
-            text += f"  thread {names.get(ident, ident)}\n" + "".join(traceback.format_stack(frame))
-    return text
 
 
 def _print(text: str) -> None:

@@ -1,8 +1,8 @@
-"""Removes shared-memory files that killed MPI jobs left behind.
+"""Removes files that killed MPI jobs left behind in /dev/shm and /tmp.
 
 An MPI job that ends normally deletes its files in /dev/shm. A killed job does not: MPICH leaves
 1 to 8 MB (`mpich_shm_...`), Open MPI 16 MB a rank (`sm_segment...`). Once the memory is full, the
-next job dies with SIGBUS.
+next job dies with SIGBUS. MPICH's launcher leaves 6 kB in /tmp on each node (`hydra_hwloc_...`).
 
 `remove()` deletes a file only if all of this holds: MPI libraries or our cache use its name, it
 belongs to this user, it is older than MIN_AGE_S, and no process has it mapped or open. A job that
@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable
 
 FOLDER = "/dev/shm"
+FOLDERS = FOLDER, "/tmp"
 PREFIXES = (
     "mpich_shm_",  # MPICH 4 and 5
     "mpich_shar_",  # MPICH 3
@@ -27,8 +28,11 @@ PREFIXES = (
     "Intel_MPI_",  # Intel MPI
     "ucx_shm_posix_",  # UCX, below MPICH and Open MPI
     "refgf_cache_",  # refgf/papers/datacache/memory.py; its file has a name only for a moment
+    "refgf_progress_",  # refgf/launch/watchdog.py
+    "hydra_hwloc_xmlfile_",  # MPICH's launcher keeps it open; in /tmp, whatever TMPDIR says
 )
 MIN_AGE_S = 2.0
+RANK_BYTES = 1_100_000  # what MPICH 5 takes in /dev/shm for each rank of a node when it starts
 
 
 def candidates(folder: str = FOLDER, now_s: float | None = None) -> dict[str, int]:
@@ -70,18 +74,38 @@ def find_used(names: Iterable[str], proc: str = "/proc") -> set[str]:
     return used
 
 
-def remove(folder: str = FOLDER, proc: str = "/proc") -> dict[str, int]:
+def remove(folders: Iterable[str] = FOLDERS, proc: str = "/proc") -> dict[str, int]:
     """Delete the candidates that no process uses; return their {name: bytes}."""
-    found = candidates(folder)
-    used = find_used(found, proc) if found else set()
     removed = {}
-    for name in found.keys() - used:
-        try:
-            os.unlink(os.path.join(folder, name))
-        except OSError:  # another job of this user has deleted it
-            continue
-        removed[name] = found[name]
+    for folder in folders:
+        found = candidates(folder)
+        used = find_used(found, proc) if found else set()
+        for name in found.keys() - used:
+            try:
+                os.unlink(os.path.join(folder, name))
+            except OSError:  # another job of this user has deleted it
+                continue
+            removed[name] = found[name]
     return removed
+
+
+def shortage(ranks: int, folder: str = FOLDER) -> str | None:
+    """A sentence if `folder` has no room for MPI to start so many ranks on this node, else None.
+
+    To be called on the node's first rank before MPI starts, because MPI would die with SIGBUS.
+    """
+    try:
+        space = os.statvfs(folder)
+    except OSError:  # no such folder: MPI takes another way
+        return None
+    free, wanted = space.f_bavail * space.f_frsize, ranks * RANK_BYTES
+    if free >= wanted:
+        return None
+    return (
+        f"{folder}: got {free / 1e6:.1f} MB free; wanted {wanted / 1e6:.1f} MB, which MPI takes "
+        f"for {ranks} ranks on one node; next: ls -l {folder} and delete what no program uses, "
+        "or start fewer ranks"
+    )
 
 
 def _in_user_namespace(proc: str) -> bool:

@@ -1,0 +1,139 @@
+"""Ends a job that no longer moves, and says where each rank waits.
+
+    REFGF_STALL_S=300      end when no rank has moved for so long (the default; off: never)
+    REFGF_TIMEOUT_S=3600   end after so long in any case (unset: never)
+
+A rank stands still when each of its threads has been in the same waiting call (WAITS) for so long.
+A rank that computes, reads, sleeps or asks its user moves, however slow it is. A job ends only when
+*all* its ranks stand still or have left: if one works for hours while the others wait, nothing
+happens. The ranks tell each other through a file of 8 bytes a rank, so a job on several machines is
+not watched.
+"""
+
+import faulthandler
+import linecache
+import mmap
+import os
+import re
+import stat
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
+
+PREFIX = "refgf_progress_"
+FOLDERS = "/dev/shm", "/tmp"
+SAMPLE_S = 1.0
+WAITS = re.compile(  # calls of MPI and of threads
+    r"\b(i?(all)?(send|recv|sendrecv|bcast|gather|scatter|reduce|toall)\w*|wait\w*|barrier|probe"
+    r"|dup|split\w*|free|fence|lock|create\w*|acquire|join|get|put|synchronize)\(",
+    re.IGNORECASE,
+)
+
+
+class Progress:
+    """The time at which each rank of a job has moved last; negative once it has left."""
+
+    def __init__(self, path: str, rank: int, size: int) -> None:
+        self.rank, self.path = rank, path
+        flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        file = os.open(path, flags, 0o600)
+        try:
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
+                raise OSError(f"{path}: wanted a file of this user")
+            os.ftruncate(file, 8 * size)
+            self._moved_at = memoryview(mmap.mmap(file, 8 * size)).cast("d")
+        finally:
+            os.close(file)
+        self.moved()
+
+    def moved(self) -> None:
+        """This rank has moved."""
+        self._moved_at[self.rank] = time.monotonic()
+
+    def leave(self) -> None:
+        """This rank ends, and the file loses its name with the first one that does."""
+        self._moved_at[self.rank] = -time.monotonic()
+        if os.path.exists(self.path):
+            os.unlink(self.path)
+
+    def still_s(self) -> float:
+        """Seconds for which no rank has moved."""
+        return time.monotonic() - max(map(abs, self._moved_at))
+
+    def left(self) -> list[int]:
+        """The ranks that have left."""
+        return [rank for rank, at in enumerate(self._moved_at) if at < 0]
+
+
+def watch_progress(progress: Progress, stall_s: float, end: Callable[[str], None]) -> None:
+    """Start a thread that calls `end` with a sentence when the job stands still."""
+
+    def watch() -> None:
+        before = None
+        while progress.still_s() <= stall_s:
+            time.sleep(min(SAMPLE_S, stall_s / 4))
+            here = {thread: _place(frame) for thread, frame in threads()}
+            if here != before:
+                progress.moved()
+            before = here
+        left = "".join(f"; rank {rank} has left" for rank in progress.left())
+        end(f"no rank has moved for REFGF_STALL_S={stall_s:g} s{left}")
+
+    threading.Thread(target=watch, name="watchdog", daemon=True).start()
+
+
+def progress_file(environ: Mapping[str, str]) -> str:
+    """One path for all ranks, named by an emulated cluster or after the launcher's process."""
+    folder = next(filter(os.path.isdir, FOLDERS))
+    return environ.get("REFGF_PROGRESS") or os.path.join(folder, f"{PREFIX}{os.getppid()}")
+
+
+def watch_time(seconds: float, end: Callable[[str], None]) -> None:
+    """Start a thread that calls `end` with a sentence after so many seconds."""
+
+    def watch() -> None:
+        time.sleep(seconds)
+        end(f"still runs after REFGF_TIMEOUT_S={seconds:g} s")
+
+    threading.Thread(target=watch, name="watchdog", daemon=True).start()
+    faulthandler.dump_traceback_later(seconds + 5, exit=True)  # in case C code holds the GIL
+
+
+def threads() -> Iterator[tuple[int, FrameType]]:
+    """(thread, innermost frame) of this process's other threads."""
+    frames = sys._current_frames()
+    return ((ident, frame) for ident, frame in frames.items() if ident != threading.get_ident())
+
+
+def stacks() -> str:
+    """Where the other threads are, and what the step of a schedule among their calls waits for."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    text = ""
+    for ident, frame in threads():
+        text += f"  thread {names.get(ident, ident)}{_waits(frame)}\n"
+        text += "".join(traceback.format_stack(frame))
+    return text
+
+
+def _place(frame: FrameType) -> object:
+    """Where a thread waits; something new each time if it does not wait."""
+    if frame.f_code.co_name == "Wait":  # it polls
+        return id(frame)
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    waits = not line or WAITS.search(line)  # there is no line of a program given with -c
+    return (id(frame), frame.f_lasti) if waits else object()
+
+
+def _waits(frame: FrameType | None) -> str:
+    """' waits to send to rank 2 and to receive from rank 0' inside `comm.schedule.exchange`."""
+    while frame and frame.f_code.co_qualname != "exchange":
+        frame = frame.f_back
+    step = frame and frame.f_locals.get("step")
+    if not step:
+        return ""
+    ends = {"to send to": step.send_to, "to receive from": step.receive_from}
+    return " waits " + " and ".join(f"{w} rank {r}" for w, r in ends.items() if r is not None)
