@@ -1,6 +1,8 @@
 """Lesson 01: ring allreduce - the sum of all ranks, and alpha and beta of this machine.
 
-    mpiexec -n 8 python lessons/01_ring_allreduce.py
+    mpiexec -n 8 python lessons/01_ring_allreduce.py         8 ranks of this machine
+    python -m refgf.cluster run --nodes 4 --ranks-per-node 2 --rate 1gbit -- \\
+        python lessons/01_ring_allreduce.py                  on a network: the figure of README
     options: --predict "1000 times", -v (all tables), --quick, --full, --plot, --threads 8,
              --link 1gbit,50us
 
@@ -35,8 +37,8 @@ Before you run it, write down: the longest vector has 64 MiB, 65,536 times as ma
 This is weak scaling: each rank brings a vector of n elements, whatever p is.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/01_ring_allreduce.py)
-    1. Reverse the direction of the ring in refgf/comm/ring.py, and run this lesson on 2 and on 3
-       ranks. For which p do the bits change? In which order are the ranks added now? (The sums stay
+    1. Reverse the direction of the ring in refgf/comm/ring.py: neighbours and slice numbers turn
+       round (+ for -, - for +). Run this lesson on 2 and on 3 ranks. For which p do the bits change? In which order are the ranks added now? (The sums stay
        right. The oracle ends the run where it meets other bits than the definition's.)
     2. A colleague sends the whole vector p-1 times round the ring. Which check of this lesson
        catches the mistake, values, bytes or messages: for p = 2, and for p >= 3?

@@ -10,7 +10,7 @@ QUESTION    A training step makes 26 gradients, and every one must be summed ove
 IDEA        Backward goes through the layers from the last to the first and finishes a gradient in
             each. Both kinds of layers are matrix products (drawing: lessons/drawings/02.svg):
 
-                                   forward      weight gradient    rows of x
+                                   forward      weight gradient    rows of x      (x': transposed)
                 fully connected    y = x w      dw = x' dy         images
                 convolution        y = x w      dw = x' dy         images x pixels of y
 
@@ -55,11 +55,13 @@ import refgf.launch  # noqa: F401  before MPI starts
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 import kit
+from kit import images
 from lab.alexnet import oracle, picture, ranks, times
 from lab.alexnet.claims import REVEAL
 
@@ -123,4 +125,5 @@ if __name__ == "__main__":
     add("--batch", type=number, help="images of the timed step (8; with --full 32)")
     add("--data", type=Path, metavar="PATH", help="images of the last section; default: digits")
     add("--skip-bad-images", action="store_true", help="skip images that cannot be read")
+    lesson.estimate = partial(images.estimated_bytes, full_size=True)
     lesson.main(measure, picture.draw)

@@ -1,7 +1,8 @@
 """Lesson 03: lazy allreduce - one message for many gradients.
 
-    mpiexec -n 8 python lessons/03_lazy_allreduce.py    waits for messages instead of sending slowly
+    mpiexec -n 8 python lessons/03_lazy_allreduce.py     8 ranks; the link's time is waited for
     python -m refgf.cluster run --like v100-10gbe -- python lessons/03_lazy_allreduce.py
+                                                         4 ranks on slow links: other times
     options: --predict "16 MiB", -v (all tables), --network alexnet (26 gradients instead of 161),
              --theta 0 16MiB inf, --like this-machine (your laptop as it is), --quick, --plot, ...
 
@@ -20,13 +21,13 @@ PREDICTION  One call of m bytes takes T(m) = a + b m (lesson 01: a = 2(p-1) alph
             latency k times, k a: waiting saves latency. But a gradient that waits is sent later,
             so less of its time hides behind the backward pass:
 
-                without overlap    step = compute + k a + b n
+                without overlap    step = compute + k a + b (bytes of all gradients)
                 with overlap       start of a call = max(end of the previous call,
                                                          its last gradient is ready)
                                    step = max(end of compute, end of the last call)
 
 Before you run it, write down: which theta is best without overlap, and which with? 0, infinity, or
-something between? On how many calls a step does the best one spend its latency?
+something between? How many calls a step does the best one make?
 
 This is weak scaling: each rank brings its own batch, whatever p is.
 

@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from kit.claims import FAILS, HOLDS, NOT_MEASURED, Claim, Verdict
+from kit.claims import FAILS, HOLDS, NOISE, NOT_MEASURED, Claim, Verdict
 from kit.words import seconds
 
 COLUMNS, LINES, ROWS = 100, 12, 5  # of the screen; before the guess; of the table
@@ -93,11 +93,12 @@ def table_of(header: list[str], rows: list[list[str]]) -> list[str]:
 def short(decided: list[Verdict], room: int) -> list[str]:
     """As many verdicts as fit into `room` lines, then a count of all.
 
-    First those that do not hold, then the gain and the limit that README's table shows.
+    First those that do not hold, then the gain and the limit that README's table shows, then those
+    within noise.
     """
     found: list[str] = []
     measured = [verdict for verdict in decided if verdict.verdict != NOT_MEASURED]
-    for verdict in sorted(measured, key=lambda v: (v.verdict != FAILS, not v.kind)):
+    for verdict in sorted(measured, key=lambda v: (v.verdict != FAILS, not v.kind, v.verdict != NOISE)):
         lines = textwrap.wrap(f"- {verdict}", COLUMNS, subsequent_indent="  ")
         if len(found) + len(lines) < room:
             found += lines

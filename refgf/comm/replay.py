@@ -63,7 +63,7 @@ def _turns(schedules: Sequence[Schedule]) -> Iterator[tuple[str, int, Step]]:
                     yield "begin", rank, step
                 to = unmatched[rank].get("send to", len(schedules))
                 if to < len(schedules) and unmatched[to].get("receive from") == rank:
-                    _require_same_length(rank, step, schedules[to][position[to]])
+                    _require_same_length(rank, step, schedules[to][position[to]], len(schedules))
                     del unmatched[rank]["send to"], unmatched[to]["receive from"]
                     moved = True
                 if unmatched[rank]:
@@ -90,10 +90,10 @@ def _halves(step: Step) -> dict[str, int]:
     return {half: partner for half, partner in halves.items() if partner is not None}
 
 
-def _require_same_length(rank: int, step: Step, partner: Step) -> None:
+def _require_same_length(rank: int, step: Step, partner: Step, size: int) -> None:
     got, wanted = length(step.send), length(partner.receive)
     if got != wanted:
         raise ValueError(
-            f"check on rank {rank}: got {got} elements to send to rank {step.send_to}; wanted "
-            f"{wanted}, which that rank receives; next: compare both ranks' slices"
+            f"check on rank {rank} of {size}: got {got} elements to send to rank {step.send_to}; "
+            f"wanted {wanted}, which that rank receives; next: compare both ranks' slices"
         )

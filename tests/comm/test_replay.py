@@ -26,7 +26,7 @@ def test_blocked_sends():
 
 def test_a_wrong_length():
     schedules = [ring.allreduce(r, 3, 7 if r else 8) for r in range(3)]
-    with pytest.raises(ValueError, match="rank 2: got 2 elements to send to rank 0; wanted 3"):
+    with pytest.raises(ValueError, match="rank 2 of 3: got 2 elements to send to rank 0; wanted 3"):
         check(schedules)
 
 

@@ -106,7 +106,16 @@ def answer(r: dict) -> str:
     best = fastest(r)
     name, calls = name_of(float(best["theta"])), best["calls"]
     how_many = "" if name == "one call" else f", {calls} call{'s' * (calls > 1)} a step"
-    return f"{name}{how_many}, for {r.get('network') or r['trained']}"
+    ties = [name_of(float(row["theta"])) for row in level(r, best)]
+    level_with = f"; within noise of it: {', '.join(ties)}" if ties else ""
+    return f"{name}{how_many}, for {r.get('network') or r['trained']}{level_with}"
+
+
+def level(r: dict, best: dict) -> list[dict]:
+    """The rows whose spread with overlap overlaps that of the best one."""
+    high_s = best["overlapped"]["high_s"]
+    timed = [row for row in swept(r) if row["overlapped"] and row is not best]
+    return [row for row in timed if row["overlapped"]["low_s"] <= high_s]
 
 
 REVEAL = Reveal(

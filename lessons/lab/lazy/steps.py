@@ -103,7 +103,7 @@ def report(run: kit.Run, rows: list[dict]) -> dict:
         return [kit.number_of_bytes(row["theta"]), row["calls"], *times, mark]
 
     run.say("A step in the cluster's time; calls: allreduce calls in a step, 2(p-1) messages each.")
-    header = ["theta", "calls", "no overlap", "predicted", "overlap", "predicted", ""]
+    header = ["theta", "calls", "no overlap", "predicted", "overlap", "predicted", "mostly"]
     run.table(header, [cells(row) for row in rows])
     best = {}
     for kind, name in KINDS.items():

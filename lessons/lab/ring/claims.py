@@ -2,7 +2,7 @@
 
 from kit.claims import GAIN, LIMIT, Claim
 from kit.reveal import Reveal, Row
-from kit.words import number_of_bytes, times
+from kit.words import number_of_bytes, seconds, times
 
 RING, OWN, SHARED = "ring", "MPI's own", "no messages"
 
@@ -111,7 +111,9 @@ def answer(r: dict) -> str:
         return "nothing, because there is one rank"
     short, long = (point(r, i)["bytes"] for i in (0, -1))
     sizes = f"{number_of_bytes(long)} over {number_of_bytes(short)}"
-    return f"{ratio(r):.3g} times ({sizes}, {long // short:,} times the bytes)"
+    alpha, beta = curve(r)["busy"]["alpha_s"], curve(r)["busy"]["beta_s_per_byte"]
+    line = f"alpha {seconds(alpha)}, beta {beta * 1e9:.2g} ns a byte"
+    return f"{ratio(r):.3g} times ({sizes}); {line}"
 
 
 REVEAL = Reveal(
