@@ -38,8 +38,9 @@ This is weak scaling: each rank brings a vector of n elements, whatever p is.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/01_ring_allreduce.py)
     1. Reverse the direction of the ring in refgf/comm/ring.py: neighbours and slice numbers turn
-       round (+ for -, - for +). Run this lesson on 2 and on 3 ranks. For which p do the bits change? In which order are the ranks added now? (The sums stay
-       right. The oracle ends the run where it meets other bits than the definition's.)
+       round (+ for -, - for +). Run this lesson on 2 and on 3 ranks. For which p do the bits
+       change? In which order are the ranks added now? (The sums stay right. The oracle ends the run
+       where it meets other bits than the definition's.)
     2. A colleague sends the whole vector p-1 times round the ring. Which check of this lesson
        catches the mistake, values, bytes or messages: for p = 2, and for p >= 3?
     3. For which p do ring and direct (refgf/comm/direct.py) always give the same bits? Why?

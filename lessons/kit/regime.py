@@ -86,7 +86,8 @@ class Regime:
             how += f", and a link of {self.waited_in_words} is waited for"
         elif self.waited is not None:
             how += f", and a latency of {format_time(self.waited.alpha_s)} is waited for"
-        return f"like {self.like}, {self.dilation:.4g} times slower, and all times below are that cluster's; {how}"
+        slower = f"{self.dilation:.4g} times slower; times below are that cluster's"
+        return f"like {self.like}, {slower}; {how}"
 
 
 def goodput_of(like: clusters.Like, mtu: int = 1500) -> Link:

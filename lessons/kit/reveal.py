@@ -98,7 +98,9 @@ def short(decided: list[Verdict], room: int) -> list[str]:
     """
     found: list[str] = []
     measured = [verdict for verdict in decided if verdict.verdict != NOT_MEASURED]
-    for verdict in sorted(measured, key=lambda v: (v.verdict != FAILS, not v.kind, v.verdict != NOISE)):
+    for verdict in sorted(
+        measured, key=lambda v: (v.verdict != FAILS, not v.kind, v.verdict != NOISE)
+    ):
         lines = textwrap.wrap(f"- {verdict}", COLUMNS, subsequent_indent="  ")
         if len(found) + len(lines) < room:
             found += lines
