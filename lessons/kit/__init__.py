@@ -19,7 +19,7 @@
     calls                       call times of each kind of sum in the stack
     replay, layers              a backward pass with given times; a step layer by layer
     rounding, placement         bounds on rounding errors; which ranks share a node
-    memory                      how much a rank needs, and whether it is there
+    checks, memory              what is refused before a run; how much memory a rank needs
 
 Code of a single lesson is in `lab`.
 """

@@ -181,9 +181,9 @@ def save(run: kit.Run, checkpoints: Checkpoints, position: dict) -> None:
 def epochs_so_far(checkpoints: Checkpoints, settings: dict) -> list[dict]:
     """Restore the newest checkpoint, if there is one. The rows of the epochs before it."""
     position = checkpoints.resume() or {"settings": settings, "rows": []}
-    if position["settings"] != settings:
+    if position.get("settings") != settings:
         raise ValueError(
-            f"--resume: got a run of {position['settings']}; wanted {settings}; "
+            f"--resume: got a run of {position.get('settings')}; wanted {settings}; "
             "next: the arguments of that run, or another folder"
         )
     return position["rows"]

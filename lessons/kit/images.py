@@ -9,6 +9,7 @@ for batch in images.steps(run, train, 10): ...
 """
 
 import itertools
+import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import kit
+from kit import memory
 from refgf.nn.alexnet import AlexNet
 from refgf.nn.workspace import Workspace
 from refgf.papers.resnet50.resnet50 import ResNet50
@@ -35,11 +37,15 @@ SIZES = {
     "alexnet": {"image_size": 67, "width": 1 / 8},
     "resnet50": {"image_size": 48, "width": 1 / 8},
 }
+DIGITS, CLASSES = 1797, 10  # the bundled images
+COPIES = 5  # of parameters: weights, gradients, momentum, residual, what is sent
+PASSES = 2  # of a layer's output: itself and its gradient
+FULL_SIZE = {"image_size": 227, "width": 1.0}
 # With 32 pixels, ResNet-50's last blocks would normalise over one pixel of each image of a rank.
 
 
 def arguments(lesson: kit.Lesson, rate: float = 0.02, networks=("alexnet",)) -> None:
-    add = lesson.argument
+    add, lesson.estimate = lesson.argument, estimated_bytes
     add(
         "--data",
         type=Path,
@@ -67,6 +73,26 @@ def set_defaults(options) -> None:
     for name, value in SIZES[options.network].items():
         if getattr(options, name) is None:
             setattr(options, name, value)
+
+
+def estimated_bytes(options, batch: int | None = None, full_size: bool = False) -> int:
+    """Memory of a rank with this batch (None: that of the options), within a factor of two.
+
+    COPIES of the parameters, the bundled images, and for each image of the batch its pixels and
+    PASSES of each layer's output. full_size: of the network, unless the options say otherwise.
+    """
+    name = getattr(options, "network", None)
+    usual = SIZES.get(name, SIZES["alexnet"]) if not full_size else FULL_SIZE
+    size = options.image_size or usual["image_size"]
+    kind = ResNet50 if name == "resnet50" else AlexNet
+    net = kind(CLASSES, size, options.width or usual["width"])
+    layers = [inner for layer in net.layers for inner in layer.sublayers()]
+    outputs = sum(math.prod(layer.output_shape) for layer in layers)
+    parameters = sum(spec.size for spec in net.tensors)
+    images = (getattr(options, "batch", None) or 8) if batch is None else batch
+    numbers = COPIES * parameters + images * (3 * size**2 + PASSES * outputs)
+    bundled = 0 if getattr(options, "data", None) else DIGITS * size**2
+    return memory.process_bytes(options) + bundled + 4 * numbers
 
 
 def load(run: kit.Run):

@@ -2,25 +2,26 @@
 
 import argparse
 import json
-import math
 import os
 import sys
-import tempfile
 import textwrap
 import time
 from dataclasses import asdict
-from importlib.util import find_spec
 from pathlib import Path
 
 import refgf.launch as launch
-from kit import claims, memory, regime
+from kit import checks, claims, memory, regime
 from kit.record import ROOT, code_hash, machine, plain
 from kit.regime import regime_of
 from kit.reveal import COLUMNS, Reveal
 from kit.run import Run
-from kit.words import before_and_after, link_probed, question
+from kit.words import before_and_after, link_probed, number_of_ranks, question
 from refgf.exchange.lazy import Theta
 from refgf.machine import threads
+from refgf.machine.regular_files import open_regular
+
+# what reading or drawing a damaged JSON raises
+DAMAGE = OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError
 
 
 class Lesson:
@@ -29,6 +30,7 @@ class Lesson:
     reveal  what it says of its numbers: claims, guess and answer (reveal.py)
     probe   measure the link of an emulated cluster first
     like    the cluster that is emulated unless --like or the emulated cluster says otherwise
+    estimate, an attribute: (options, batch) -> bytes that a rank needs
     """
 
     def __init__(
@@ -40,7 +42,7 @@ class Lesson:
         like: str | None = None,
     ) -> None:
         self.file, self.probe, self.reveal, self.like = Path(file).resolve(), probe, reveal, like
-        self.name = self.file.stem
+        self.name, self.estimate = self.file.stem, memory.process_bytes
         self.parser = argparse.ArgumentParser(
             description=doc,
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -60,7 +62,7 @@ class Lesson:
             "--threads",
             type=positive,
             metavar="P",
-            help="run P ranks as threads of this process, without MPI",
+            help="run P ranks (at most 256) as threads of this process, without MPI",
         )
         add(
             "--link",
@@ -141,37 +143,15 @@ class Lesson:
                     "next: leave one of them out"
                 )
             regime_of(options)
+            checks.require(options)
         except ValueError as error:
             self.parser.error(str(error))
-        self._refuse_late_failures(options)
         return options
-
-    def _refuse_late_failures(self, options) -> None:
-        """What would fail only after the measurement, and lose it."""
-        for name, value in vars(options).items():
-            finite = name == "theta" or not isinstance(value, float) or math.isfinite(value)
-            if not finite:
-                self.parser.error(f"--{name}: got {value}; wanted a finite number")
-        if find_spec("matplotlib") is None:
-            self.parser.error("got no matplotlib; next: pip install -e '.[lessons]'")
-        if launch.job.rank == 0 and not options.plot:
-            folders = {"--output": options.output}
-            if os.environ.get("REFGF_TRACE_DIR"):
-                folders["REFGF_TRACE_DIR"] = Path(os.environ["REFGF_TRACE_DIR"])
-            for name, folder in folders.items():
-                try:
-                    folder.mkdir(parents=True, exist_ok=True)
-                    tempfile.TemporaryFile(dir=folder).close()
-                except (OSError, ValueError) as error:  # ValueError: a NUL in its name
-                    reason = getattr(error, "strerror", None) or error
-                    self.parser.error(
-                        f"{name} {str(folder)!r}: {reason}; wanted a folder that can be written; "
-                        "next: --output results/mine"
-                    )
 
     def _measure(self, comm, measure, options) -> None:
         run = Run(comm, options)
-        run.tell(textwrap.fill(f"{self.name} on {run.size} ranks: {run.place}", COLUMNS))
+        ranks = number_of_ranks(run.size)
+        run.tell(textwrap.fill(f"{self.name} on {ranks}: {run.place}", COLUMNS))
         if self.like:
             run.tell(textwrap.fill(run.regime.in_words(), COLUMNS))
         if run.size == 1:
@@ -179,9 +159,7 @@ class Lesson:
                 "ONE RANK EXCHANGES NOTHING: all times of exchanges below are noise;\n"
                 "next: mpiexec -n 3, or --threads 3"
             )
-        if not (options.quick or options.threads):
-            needed = memory.needed_bytes(self.name, options)
-            memory.require(self.name, memory.available_bytes(), needed)
+        memory.require(self.name, options, self.estimate)
         link = run.probe() if self.probe else {}
         before, after = before_and_after(self.parser.description)
         run.say(f"\n{before}")
@@ -228,8 +206,8 @@ class Lesson:
         options, ask = run.options, self.reveal.ask
         if options.predict is None and run.rank == 0 and sys.stdin and sys.stdin.isatty():
             options.predict = input(f"Your guess: {ask} (Enter: none) ") or None
-        guess = options.predict or f"none; next time: --predict '...' answers: {ask}"
-        run.tell(textwrap.fill(f"Your guess: {guess}", COLUMNS) + "\n")
+        guess = options.predict or "none; next time: --predict '...'"
+        run.tell(textwrap.fill(f"{ask} Your guess: {guess}", COLUMNS) + "\n")
 
     def _reveal(self, run: Run, result: dict, decided: list) -> None:
         """What was measured, the verdicts and the guess."""
@@ -254,16 +232,17 @@ class Lesson:
         if not path.exists():
             self.parser.error(f"--plot: got no {path}; next: run the lesson once without --plot")
         try:
-            result = json.loads(path.read_text())
+            with open_regular(path) as file:
+                result = json.load(file)
             drawn = draw(result)
-        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        except DAMAGE as error:
             if not options.plot:
                 raise
             self.parser.error(
                 f"--plot: {path} is damaged or of another version ({type(error).__name__}: "
                 f"{error}); next: run the lesson once without --plot"
             )
-        where = result.get("where", f"{result['ranks']} ranks, {result['place']}")
+        where = result.get("where", f"{number_of_ranks(result['ranks'])}, {result['place']}")
         foot = [where, result["machine"]["cpu"]]
         if "link_probed" in result:
             foot.insert(1, link_probed(result["link_probed"]))

@@ -14,6 +14,7 @@ from kit.reveal import COLUMNS
 from kit.words import link_probed, place, seconds
 from refgf.cluster import probe
 from refgf.comm.topology import nodes
+from refgf.machine.regular_files import open_regular
 from refgf.machine.trace import TracedComm
 
 
@@ -136,7 +137,8 @@ class Run:
         """The result that this lesson's last run saved; {} if there is none of the same code."""
         name = self.options.lesson
         try:
-            result = json.loads((self.options.output / f"{name}.json").read_text())
+            with open_regular(self.options.output / f"{name}.json") as file:
+                result = json.load(file)
         except (OSError, ValueError):
             return {}
         same = result.get("measured_with") == code_hash(ROOT / "lessons" / f"{name}.py")

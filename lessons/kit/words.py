@@ -22,7 +22,8 @@ def place(comm, options) -> str:
     """Where the ranks are, and which links connect them. Collective."""
     groups = nodes(comm)
     per_node = "/".join(str(n) for n in sorted({len(group) for group in groups}))
-    spread = f"{len(groups)} node{'s' * (len(groups) > 1)} x {per_node} ranks"
+    plural = "s" * (len(groups) > 1), "s" * (per_node != "1")
+    spread = f"{len(groups)} node{plural[0]} x {per_node} rank{plural[1]}"
     if options.link:
         return (
             f"one machine that WAITS like a link of {options.link} for each rank "
@@ -38,6 +39,11 @@ def place(comm, options) -> str:
         mtu = f", MTU {cluster['mtu']}" if cluster["mtu"] != 1500 else ""
         return f"emulated cluster, {spread}, links of {cluster['rate']}{slow}{latency}{mtu}"
     return f"shared memory of one machine, {launch.job.cores} cores" if len(groups) == 1 else spread
+
+
+def number_of_ranks(count: int) -> str:
+    """1 -> '1 rank', 2 -> '2 ranks'."""
+    return f"{count} rank{'s' * (count != 1)}"
 
 
 def link_probed(row: dict) -> str:

@@ -11,15 +11,14 @@ import functools
 import hashlib
 import json
 import os
-import stat
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from refgf.device import to_host
+from refgf.machine.regular_files import open_regular
 
 MANIFEST = "manifest.json"
 LARGEST_MANIFEST = 1 << 24  # bytes
@@ -58,7 +57,7 @@ def read_arrays(path: Path, entry: object) -> tuple[dict, dict]:
     if not isinstance(entry, dict):
         raise Damaged(f"{path.name} is not in the manifest")
     try:
-        with _open_regular(path) as file:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             if size != entry.get("bytes"):
                 raise Damaged(f"{path.name}: got {size} bytes, wanted {entry.get('bytes')}")
@@ -90,7 +89,7 @@ def write_manifest(target: Path, about: dict) -> None:
 def read_manifest(source: Path) -> dict:
     """What `write_manifest` wrote into the folder `source`, else Damaged."""
     try:
-        with _open_regular(source / MANIFEST) as file:
+        with open_regular(source / MANIFEST) as file:
             content = file.read(LARGEST_MANIFEST + 1)
         if len(content) > LARGEST_MANIFEST:
             raise Damaged(f"{MANIFEST}: wanted at most {LARGEST_MANIFEST} bytes")
@@ -120,15 +119,6 @@ def require_json(position: object) -> None:
 def _digest(body: dict) -> str:
     """SHA-256 of what the manifest means: spaces and the order of keys do not count."""
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-
-
-def _open_regular(path: Path) -> BinaryIO:
-    """Open a file for reading; Damaged if it is a pipe or a device, which may never end."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # without it, a pipe waits for a writer
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise Damaged(f"{path.name} is not a regular file")
-    return os.fdopen(handle, "rb")
 
 
 def _write_synced(path: Path, content: bytes) -> None:

@@ -81,7 +81,8 @@ def image_folder(
     decode_all = files.fits if full_check is None else full_check
     check = files.sample if decode_all else lambda i: check_ends(tree.paths[i])
     bad = _find_bad_files(check, len(tree.paths), comm)
-    skipped = tuple(tree.faults + list(bad.values()))
+    faults = [*tree.faults, *bad.values()]  # a name that is not UTF-8 cannot be printed as it is
+    skipped = tuple(fault.encode(errors="backslashreplace").decode() for fault in faults)
     if skipped and not skip_bad_images:
         raise ValueError(_bad_tree_message(path, skipped))
     good = np.ones(len(tree.paths), bool)
@@ -152,8 +153,10 @@ def _list_on_all_ranks(path: str, comm) -> Tree:
     try:
         tree = list_tree(path)
         fingerprint = _fingerprint(path, tree)
-    except (ValueError, OSError) as caught:
+    except ValueError as caught:
         error = str(caught)
+    except OSError as caught:
+        error = f"image_folder: got {caught.filename!r}: {caught.strerror}; {_WANTED}"
     answers = [(error, fingerprint)] if comm is None else comm.allgather((error, fingerprint))
     for rank, (error, _) in enumerate(answers):
         if error:
@@ -193,17 +196,20 @@ def _bad_tree_message(path, skipped: tuple[str, ...]) -> str:
     more = f" and {len(skipped) - SHOWN} more" if len(skipped) > SHOWN else ""
     shown = "; ".join(skipped[:SHOWN])
     return (
-        f"image_folder: got {len(skipped)} bad files or folders under {path}: {shown}{more}. "
-        "Wanted intact JPEG or PNG files in every class folder; next: remove or replace them, or "
+        f"image_folder: got {len(skipped)} bad files or folders under {path}: {shown}{more}; "
+        "wanted intact JPEG or PNG files in every class folder; next: remove or replace them, or "
         "skip them (skip_bad_images=True, --skip-bad-images)"
     )
 
 
 def list_tree(path: str) -> Tree:
-    """List the files' names, sorted, without opening a file; ValueError for another tree."""
+    """List the files' names, sorted, without opening a file; ValueError for another tree.
+
+    A class folder that cannot be listed is a fault; OSError if another folder cannot be.
+    """
     if not os.path.isdir(path):
         state = "is a file" if os.path.exists(path) else "does not exist"
-        raise ValueError(f"image_folder: got {path}, which {state}; {_WANTED}")
+        raise ValueError(f"image_folder: got {path!r}, which {state}; {_WANTED}")
     splits = _entries(path, folders=True)
     if "train" not in splits:
         got = f"{path}, which has no folder train, only {splits[:SHOWN]}"
@@ -235,15 +241,27 @@ _WANTED = (
 
 def _entries(path: str, folders: bool) -> list[str]:
     with os.scandir(path) as entries:
-        found = [entry.name for entry in entries if entry.is_dir() == folders]
+        found = [entry.name for entry in entries if _is_folder(entry) == folders]
     return sorted(name for name in found if not name.startswith("."))
+
+
+def _is_folder(entry: os.DirEntry) -> bool:
+    """False too for a link that leads to itself: it is a bad file once it is opened."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def _images(folder: str, faults: list[str]) -> list[str]:
     """Paths of the files in a class folder. Adds inner folders and a lack of files to faults."""
-    inner = [os.path.join(folder, name) for name in _entries(folder, folders=True)]
+    try:
+        inner = [os.path.join(folder, name) for name in _entries(folder, folders=True)]
+        names = _entries(folder, folders=False)
+    except OSError as error:
+        faults.append(f"{folder}: cannot be listed: {error.strerror}")
+        return []
     faults += [f"{path}: a folder among the images" for path in inner]
-    names = _entries(folder, folders=False)
     if not names:
         faults.append(f"{folder}: a class folder without images")
     return [os.path.join(folder, name) for name in names]

@@ -9,25 +9,32 @@ The steps, without randomness:
     resize    the largest centred square to image_size x image_size, bilinear: in one pass the same
               as resizing the shorter side to image_size and cropping the centre
 
-Rotation flags of cameras (EXIF) are not applied, as in torchvision's ImageFolder.
+Rotation flags of cameras (EXIF) are not applied, as in torchvision's ImageFolder. A file of more
+than MOST_PIXELS is refused, because a few kilobytes can decode to gigabytes on every rank.
 """
 
 import io
 import struct
+import warnings
 import zlib
 from collections.abc import Callable
 
 import numpy as np
 from PIL import Image
 
+from refgf.machine.regular_files import open_regular
+
 FORMATS = ("JPEG", "PNG")
 MODES = {1: "L", 3: "RGB"}
 # JPEG's end marker, which cannot occur inside its entropy-coded data, and PNG's last chunk
 END_MARKS = (b"\xff\xd9", b"IEND\xaeB`\x82")
 TAIL_BYTES = 64
+MOST_PIXELS = 1 << 26  # 256 MiB decoded; ImageNet's largest file has 61 million
 # exceptions of Pillow and its libraries for damaged files; any other one is a bug
 DAMAGE = (OSError, SyntaxError, ValueError, EOFError)
 DAMAGE += (struct.error, zlib.error, Image.DecompressionBombError)
+# Pillow warns of more pixels than are accepted here
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
 def decode(path: str, image_size: int, channels: int, content: bytes | None = None) -> np.ndarray:
@@ -36,12 +43,15 @@ def decode(path: str, image_size: int, channels: int, content: bytes | None = No
     content: the file's bytes if they have been read already (datacache); else the file is opened.
     """
     try:
-        with Image.open(path if content is None else io.BytesIO(content), formats=FORMATS) as image:
-            _require_8_bits(image)
+        with (
+            open_regular(path) if content is None else io.BytesIO(content) as file,
+            Image.open(file, formats=FORMATS) as image,
+        ):
+            _require_decodable(image)
             image.draft(MODES[channels], (image_size, image_size))
             square = _crop_square(_convert(image, MODES[channels]), image_size)
     except DAMAGE as error:
-        raise ValueError(f"{path}: {_reason(path, error)}") from error
+        raise ValueError(f"{path}: {_reason(error)}") from error
     return np.asarray(square).reshape(image_size, image_size, channels)
 
 
@@ -57,17 +67,20 @@ def check_ends(path: str) -> None:
     last bytes is decoded, because some cameras append data.
     """
     try:
-        with Image.open(path, formats=FORMATS) as image:
-            _require_8_bits(image)
+        with open_regular(path) as file, Image.open(file, formats=FORMATS) as image:
+            _require_decodable(image)
             if not any(mark in _tail(path) for mark in END_MARKS):
                 image.load()
     except DAMAGE as error:
-        raise ValueError(f"{path}: {_reason(path, error)}") from error
+        raise ValueError(f"{path}: {_reason(error)}") from error
 
 
-def _require_8_bits(image) -> None:
+def _require_decodable(image) -> None:
+    width, height = image.size
     if image.mode.startswith(("I", "F")):
         raise ValueError(f"more than 8 bits a channel (mode {image.mode})")
+    if width * height > MOST_PIXELS:
+        raise ValueError(f"{width} x {height} pixels, more than {MOST_PIXELS}")
 
 
 def _convert(image, mode: str):
@@ -85,16 +98,16 @@ def _crop_square(image, image_size: int):
 
 
 def _tail(path: str) -> bytes:
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         length = file.seek(0, 2)
         file.seek(max(0, length - TAIL_BYTES))
         return file.read()
 
 
-def _reason(path: str, error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, Image.UnidentifiedImageError):
         return "is neither JPEG nor PNG"
-    return f"cannot be decoded: {error}".replace(f"'{path}'", "").strip()
+    return f"cannot be decoded: {getattr(error, 'strerror', None) or error}"
 
 
 class ImageFiles:

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+MOST_RANKS = 4096  # a thread each: far above this a process gets no more of them
+
 
 class Deadlock(RuntimeError):
     """All ranks that are still running wait for each other."""
@@ -31,8 +33,9 @@ def run(size: int, function: Callable, *args: Any) -> list[Any]:
     If a rank raises, the others are aborted and the first exception is raised here. After Ctrl-C it
     raises at once; ranks that do not communicate end with the process.
     """
-    if size < 1:
-        raise ValueError(f"threads.run: got {size} ranks; wanted at least 1; next: run(4, ...)")
+    if not 1 <= size <= MOST_RANKS:
+        wanted = f"wanted 1 to {MOST_RANKS}; next: run(4, ...)"
+        raise ValueError(f"threads.run: got {size} ranks; {wanted}")
     world = _World(size)
     results = [None] * size
 

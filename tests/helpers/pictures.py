@@ -1,5 +1,8 @@
 """Generated images, good and bad, for the tests beside this file."""
 
+import os
+import socket
+
 import numpy as np
 from PIL import Image
 
@@ -50,3 +53,18 @@ def bad_files(folder):
         "deep.png": "more than 8 bits",
         "picture.gif": "neither JPEG nor PNG",
     }
+
+
+def special_files(folder):
+    """What is not a regular file but may lie in a folder: a pipe, a socket, links to a device."""
+    os.mkfifo(folder / "pipe.jpg")
+    (folder / "zeros.jpg").symlink_to("/dev/zero")
+    (folder / "loop.jpg").symlink_to("loop.jpg")
+    with socket.socket(socket.AF_UNIX) as end:
+        end.bind(str(folder / "socket.jpg"))
+    return ["pipe.jpg", "zeros.jpg", "loop.jpg", "socket.jpg"]
+
+
+def bomb(path, side=13_000):
+    """A PNG of side x side grey pixels in a few kilobytes."""
+    Image.new("1", (side, side)).save(path)

@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 
 import kit
-from kit import call_times
+from kit import call_times, words
 from refgf.machine import threads
+
+
+@pytest.mark.parametrize("size, text", [(1, "1 node x 1 rank;"), (3, "1 node x 3 ranks;")])
+def test_one_rank_is_no_plural(size, text):
+    options = Namespace(link=None, threads=size, like="v100-10gbe")
+    places = threads.run(size, lambda comm: words.place(comm, options))
+    assert all(place.startswith(text) for place in places)
+    assert f"{words.number_of_ranks(size)};" in text
 
 
 def test_theta_as_an_argument():

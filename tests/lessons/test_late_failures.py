@@ -1,9 +1,11 @@
 """What would fail only after a lesson has measured is refused before, with a sentence."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
+from pictures import make_tree
 
 from jobs import run_job
 
@@ -37,7 +39,17 @@ def test_a_folder_for_traces_that_cannot_be_made(tmp_path):
 @pytest.mark.parametrize("argument", ["--accuracy", "--rate"])
 def test_a_number_that_is_none(tmp_path, argument):
     said = refused("--quick", argument, "nan", "--output", str(tmp_path))
-    assert f"{argument}: got nan; wanted a finite number" in said
+    assert f"{argument}: got nan; wanted 0 to " in said
+
+
+@pytest.mark.parametrize("data", ["", "none", "file", "tree"])
+def test_images_that_cannot_be_read(tmp_path, data):
+    (tmp_path / "file").write_text("mine")
+    (make_tree(tmp_path / "tree", splits=("train",)) / "train" / "ant" / "a.png").touch()
+    path = str(tmp_path / data) if data else ""
+    arguments = "--quick", "--like", "this-machine", "--output", str(tmp_path / "out")
+    said = refused(*arguments, "--data", path, lesson="03_lazy_allreduce")
+    assert "image_folder: got " in said and "wanted " in said and "next: " in said
 
 
 @pytest.mark.parametrize("text", ["banana", "[]", '{"nodes": 2}', "[" * 9999])
@@ -46,9 +58,21 @@ def test_a_cluster_that_is_none(tmp_path, text):
     assert "next: unset REFGF_CLUSTER" in said
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", json.dumps({"ranks": 2, "steps": 7})])
-def test_a_damaged_json_is_not_redrawn(tmp_path, text):
-    (tmp_path / "03_lazy_allreduce.json").write_text(text)
+def not_redrawn(tmp_path):
     lesson = "03_lazy_allreduce"
     said = refused("--plot", "--output", str(tmp_path), lesson=lesson, ranks=0)
     assert "next: run the lesson once without --plot" in said
+
+
+DAMAGED = ["", "{", "[]", "{}", json.dumps({"ranks": 2, "steps": 7}), "[" * 99_999]
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_a_damaged_json_is_not_redrawn(tmp_path, text):
+    (tmp_path / "03_lazy_allreduce.json").write_text(text)
+    not_redrawn(tmp_path)
+
+
+def test_a_pipe_is_not_redrawn(tmp_path):
+    os.mkfifo(tmp_path / "03_lazy_allreduce.json")
+    not_redrawn(tmp_path)

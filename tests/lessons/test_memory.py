@@ -1,32 +1,104 @@
 """More ranks than fit are refused before they start, with the number that fits."""
 
 import json
+import subprocess
+import sys
 from argparse import Namespace
 
 import pytest
 
-from kit import memory
+from kit import images, memory
 
 GIB = memory.GIB
 
 
+def options(**given):
+    return Namespace(**{"quick": False, "threads": 2, "batch": 8} | given)
+
+
+def a_gib_and_images(_, batch=None):
+    """1 GiB, and a quarter of one for each of 8 images or `batch`."""
+    return GIB + (8 if batch is None else batch) * GIB // 4
+
+
 def test_ranks_that_fit_are_not_refused():
-    memory.require("03", 8 * GIB, GIB, 8)
-    memory.require("03", None, GIB, 100)
-    memory.require("03", GIB, 0, 100)
+    memory.require("none", options(), a_gib_and_images, 6 * GIB)
+    memory.require("none", options(quick=True, threads=None), available=memory.PROCESS_BYTES)
 
 
-@pytest.mark.parametrize("ranks, free, fits", [(64, 23 * GIB, 23), (2, GIB // 2, 1)])
-def test_too_many_ranks_are_refused(ranks, free, fits):
-    with pytest.raises(ValueError, match=f"got {ranks} ranks .* wanted at most {fits},"):
-        memory.require("03", free, GIB, ranks)
+@pytest.mark.parametrize(
+    "threads, free, tries",
+    [(64, 23, "--threads 7"), (2, 5, "--threads 1 or --batch 6"), (2, 1, "a smaller network")],
+)
+def test_too_many_ranks_are_refused_with_what_fits(threads, free, tries):
+    said = f"none: got {threads} ranks on this machine, of about 3.0 GiB each; .*next: {tries}"
+    with pytest.raises(ValueError, match=said):
+        memory.require("none", options(threads=threads), a_gib_and_images, free * GIB)
+
+
+def test_the_figures_memory_counts_for_ranks_of_mpi(monkeypatch):
+    monkeypatch.setattr(memory, "needed_bytes", lambda *_: GIB)
+    with pytest.raises(ValueError, match="of about 1.0 GiB each; .*next: a smaller"):
+        memory.require("03", options(threads=None), available=GIB // 2)
+    memory.require("03", options(threads=None, quick=True), available=GIB // 2)
 
 
 def test_available_memory(tmp_path):
-    file = tmp_path / "meminfo"
+    file, own, groups = tmp_path / "meminfo", tmp_path / "cgroup", tmp_path / "groups"
     file.write_text("MemTotal: 100 kB\nMemAvailable:      7 kB\n")
-    assert memory.available_bytes(file) == 7168
-    assert memory.available_bytes(tmp_path / "none") is None
+    assert memory.available_bytes(file, own, groups) == 7168
+    assert memory.available_bytes(tmp_path / "none", own, groups) is None
+    assert memory.available_bytes() > 0
+
+
+@pytest.mark.parametrize(
+    "line, folder, limit, used",
+    [
+        ("0::/job/step", "", "memory.max", "anon"),
+        ("4:memory:/job/step", "memory", "memory.limit_in_bytes", "total_rss"),
+    ],
+)
+def test_the_limit_of_a_control_group_counts(tmp_path, line, folder, limit, used):
+    own, job = tmp_path / "cgroup", tmp_path / folder / "job"
+    own.write_text(f"9:cpu:/job/step\n{line}\n")
+    (job / "step").mkdir(parents=True)
+    for group, most in ((job, "5000"), (job / "step", "max")):
+        (group / limit).write_text(most + "\n")
+        (group / "memory.stat").write_text(f"file 4000\n{used} 1000\n")
+    assert memory.available_bytes(tmp_path / "none", own, tmp_path) == 4000
+    (job / "step" / limit).write_text("1500\n")
+    assert memory.available_bytes(tmp_path / "none", own, tmp_path) == 500
+
+
+PEAK = """
+import resource, sys
+from functools import partial
+import numpy as np
+from refgf.machine import threads
+from refgf.nn.alexnet import AlexNet
+from refgf.training.gradientflow import GradientFlow
+from refgf.training.sgd import MomentumSGD
+from refgf.training.step import replica
+size, width, batch = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+def peak():
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def train(comm):
+    with GradientFlow(comm, replica(AlexNet(10, size, width), MomentumSGD)) as stack:
+        for _ in range(2):
+            images = np.ones((batch, size, size, 3), np.float32)
+            stack.step(images, np.zeros(batch, np.int64), batch, rate=0.01)
+before = peak()
+threads.run(1, train)
+print(peak() - before)
+"""
+
+
+@pytest.mark.parametrize("size, width, batch", [(67, 1 / 8, 512), (131, 1 / 2, 8), (67, 1.0, 4)])
+def test_the_estimate_is_right_within_a_factor_of_two(size, width, batch):
+    asked = options(image_size=size, width=width, batch=batch, data="none")
+    arguments = [sys.executable, "-c", PEAK, str(size), str(width), str(batch)]
+    taken = int(subprocess.run(arguments, capture_output=True, check=True).stdout)
+    assert 1 / 2 < taken / images.estimated_bytes(asked) < 2
 
 
 def test_needed_memory_is_that_of_the_figure(tmp_path):

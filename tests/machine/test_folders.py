@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from pictures import bad_files, make_tree, photo, write
+from pictures import bad_files, make_tree, photo, special_files, write
 from PIL import ImageFile
 
 from refgf.machine import folders, images, threads
@@ -73,7 +73,7 @@ def test_without_val_every_tenth_image_of_a_class_is_held_out(tmp_path):
 def test_bad_files_are_an_error_unless_skipped(tree):
     bad = bad_files(tree / "train" / "bee")
     (tree / "val" / "cat" / "inner").mkdir()
-    message = "got 9 bad files.*and 4 more.*Wanted.*next: .*--skip-bad-images"
+    message = "got 9 bad files.*and 4 more; wanted.*next: .*--skip-bad-images"
     for limit in (0, 10**9):
         with pytest.raises(ValueError, match=message):
             image_folder(tree, 20, memory_limit_bytes=limit)
@@ -84,6 +84,44 @@ def test_bad_files_are_an_error_unless_skipped(tree):
             assert any(os.path.join("bee", name) in line for line in train.skipped)
         assert np.array_equal(train.labels, [0] * 5 + [1] * 5 + [2] * 5)
         assert all(len(labels) for _, labels, _ in batches(train, 4, 0, 0, 0, 1))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("limit", [0, 10**9])
+def test_what_is_no_regular_file_is_skipped(tree, limit):
+    names = special_files(tree / "train" / "bee")
+    (tree / "train" / "bee" / os.fsdecode(b"\xff.jpg")).touch()
+    with pytest.raises(ValueError, match="got 5 bad files"):
+        image_folder(tree, 20, memory_limit_bytes=limit)
+    train, _ = image_folder(tree, 20, memory_limit_bytes=limit, skip_bad_images=True)
+    assert train.size == 15 and len(train.skipped) == 5
+    assert all(any(name in line for line in train.skipped) for name in names)
+    assert "\n".join(train.skipped).encode()  # it can be printed
+
+
+def test_a_class_folder_that_cannot_be_listed(tree, monkeypatch):
+    """By way of `scandir`, because root may read everything."""
+    real = os.scandir
+
+    def refused(path):
+        if path.endswith(closed):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    closed = "train/bee"
+    with pytest.raises(ValueError, match="1 bad .*train/bee: cannot be listed: Permission denied"):
+        image_folder(tree, 20)
+    assert image_folder(tree, 20, skip_bad_images=True)[0].size == 10
+    closed = "train"
+    with pytest.raises(ValueError, match="image_folder: got '.*train': Permission denied; wanted"):
+        image_folder(tree, 20, skip_bad_images=True)
+
+
+@pytest.mark.parametrize("path", ["", "a\0b"])
+def test_a_path_that_is_none(path):
+    with pytest.raises(ValueError, match="image_folder: got '.*', which does not exist; wanted"):
+        image_folder(path, 20)
 
 
 def test_an_empty_class_folder(tree):

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from pictures import bad_files, photo, write
+from pictures import bad_files, bomb, photo, special_files, write
 from PIL import Image
 
 from refgf.machine import images
@@ -57,13 +57,34 @@ def test_palette_with_transparency_is_converted_without_a_warning(tmp_path):
     assert np.array_equal(got, np.asarray(image.convert("RGB")))
 
 
-@pytest.mark.parametrize(
+checks = pytest.mark.parametrize(
     "check", [lambda path: images.decode(path, 20, 3), images.check_ends], ids=["decode", "ends"]
 )
+
+
+@checks
 def test_bad_files_are_named_with_the_reason(tmp_path, check):
     for name, reason in bad_files(tmp_path).items():
         with pytest.raises(ValueError, match=f"{name}: .*{reason}"):
             check(str(tmp_path / name))
+
+
+@checks
+@pytest.mark.timeout(20)
+def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path, check):
+    for name in special_files(tmp_path):
+        with pytest.raises(ValueError, match=f"{name}: cannot be decoded"):
+            check(str(tmp_path / name))
+    with pytest.raises(ValueError, match="cannot be decoded: .*null"):
+        check("a\0b")
+
+
+@checks
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+def test_a_file_of_too_many_pixels_is_refused_before_it_takes_memory(tmp_path, check):
+    bomb(tmp_path / "a.png")
+    with pytest.raises(ValueError, match="a.png: .*13000 x 13000 pixels, more than 67108864"):
+        check(str(tmp_path / "a.png"))
 
 
 def test_the_quick_check_takes_what_decode_takes(tmp_path):

@@ -168,6 +168,12 @@ def test_messages_that_do_not_fit_are_refused(send, room, message):
         threads.run(2, body)
 
 
+@pytest.mark.parametrize("size", [-1, 0, 99_999_999])
+def test_no_such_number_of_ranks(size):
+    with pytest.raises(ValueError, match=f"got {size} ranks; wanted 1 to 4096; next: run"):
+        threads.run(size, lambda comm: None)
+
+
 def test_a_peer_outside_the_communicator_is_refused():
     with pytest.raises(ValueError, match="got peer 2; wanted 0 to 1"):
         threads.run(2, lambda comm: comm.Send(np.ones(1), 2))

@@ -29,8 +29,12 @@ NO_RATES = [
     "nan",
     "1e999gbit",
     "1,5gbit",
+    "0.5bit",
+    "1e300gbit",
+    "1e9999999999gbit",
 ]
-NO_TIMES = ["soon", "", "50", "us", "-1us", "1gbit", "5usec"]
+NO_TIMES = ["soon", "", "50", "us", "-1us", "1gbit", "5usec", "nans", "infs"]
+NO_TIMES += ["3601s", "1e300s", "1e-9999999999s", "1e99999999999999999999s", "9" * 5000 + "s"]
 
 
 @pytest.mark.parametrize("text", RATES)

@@ -15,6 +15,7 @@ import numpy as np
 from PIL import Image
 
 import kit
+from kit import memory
 from lab.cache import scratch_folder
 from refgf.comm.topology import nodes as nodes_of
 from refgf.machine.digits import digits
@@ -31,11 +32,18 @@ from refgf.training.data import Dataset, shuffled
 SEED = 1  # of the orders
 PLENTY = 1 << 40  # bytes: no data set here reaches this limit
 PICTURE_SIZE = 128  # of the files written for this lesson
+COPIES = 9  # bytes of a number of a batch: as uint8, and twice as float32
 EMULATED = "rate-limited reader (EMULATED)"
 
 
+def estimated_bytes(options, batch: int | None = None) -> int:
+    """Memory of a rank: its share of all samples is left out, which the cache checks itself."""
+    images = options.batch if batch is None else batch
+    return memory.process_bytes(options) + 3 * options.image_size**2 * COPIES * images
+
+
 def arguments(lesson: kit.Lesson) -> None:
-    add = lesson.argument
+    add, lesson.estimate = lesson.argument, estimated_bytes
     add(
         "--data",
         type=Path,

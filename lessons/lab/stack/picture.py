@@ -6,7 +6,7 @@ from kit.trials import mean_and_half
 from lab.stack.bars import COLOURS, FUSED, TOO_MUCH, efficiencies, gains_s, in_all, mark, style
 from lab.stack.learning import BARS, final, first
 
-ONE_A_NODE = " x 1 ranks"  # in the words of a place
+ONE_A_NODE = " x 1 rank"  # in the words of a place
 
 
 def draw(result: dict) -> dict:

@@ -18,6 +18,7 @@ import hashlib
 import os
 import struct
 
+from refgf.machine.regular_files import regular_handle
 from refgf.papers.datacache.locks import exclusive
 
 MAGIC = b"refgf-c1"
@@ -149,7 +150,7 @@ def _open_both(folder: str) -> tuple[int, int]:
     try:
         os.makedirs(folder, exist_ok=True)
         names = (os.path.join(folder, f"refgf-cache.{name}") for name in ("manifest", "data"))
-        return tuple(os.open(name, os.O_RDWR | os.O_CREAT, 0o600) for name in names)
+        return tuple(regular_handle(name, os.O_RDWR | os.O_CREAT) for name in names)
     except OSError as error:
         raise ValueError(
             f"DiskCache: got {error}; wanted a writable folder on this node's disk; "

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 
 from refgf.comm.topology import nodes
+from refgf.machine.regular_files import open_regular
 from refgf.predict.cost import Link
 
 # a request is an index; an answer is a length (-1: the file cannot be read) and the bytes
@@ -48,7 +49,7 @@ class FolderStore:
         self.paths = paths
 
     def __call__(self, index: int) -> bytes:
-        with open(self.paths[index], "rb") as file:
+        with open_regular(self.paths[index]) as file:
             return file.read()
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 
+from refgf.machine.regular_files import open_regular
 from refgf.papers.scaling.interval import LABELS
 from refgf.papers.scaling.workloads import WORKLOADS
 from refgf.predict.cost import Line, Link, ring_line
@@ -124,10 +125,10 @@ def save(machine: Machine, path: Path) -> None:
 def load(path: Path) -> Machine:
     """Read a machine file. ValueError says what is wrong in it."""
     try:
-        with open(path) as file:
+        with open_regular(path) as file:
             data = json.load(file)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        wanted = "a file that machine.save wrote"
+    except (OSError, ValueError, RecursionError) as error:
+        wanted = "a file that machine.save wrote; next: run lesson 08 on that machine"
         raise ValueError(f"{path}: got no JSON ({error}); wanted {wanted}") from None
     check(data, str(path))
     links, errors = {}, {}

@@ -8,7 +8,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from pictures import make_tree
+from pictures import make_tree, special_files
 
 from refgf.launch import leftovers
 from refgf.machine import threads
@@ -150,6 +150,19 @@ def test_no_samples_and_a_limit_below_0(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="wanted a writable folder"):
         DiskCache(str(tmp_path / "file"), KEY, 1000)
+
+
+@pytest.mark.timeout(20)
+def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path):
+    for name in special_files(tmp_path):
+        for file in ("refgf-cache.manifest", "refgf-cache.data"):
+            folder = tmp_path / f"{name}-{file}"
+            folder.mkdir()
+            (folder / file).symlink_to(tmp_path / name)
+            with pytest.raises(ValueError, match="DiskCache: got .*wanted a writable folder"):
+                DiskCache(str(folder), KEY, EVERYTHING)
+        with pytest.raises(OSError):
+            FolderStore([str(tmp_path / name)])(0)
 
 
 # ---- the disk ----

@@ -120,6 +120,20 @@ def test_other_files_are_refused(text, tmp_path):
         load(path)
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "/", "/none", "a\0b"])
+def test_what_is_no_regular_file_is_refused(path):
+    with pytest.raises(ValueError, match="got no JSON .*wanted a file that machine.save wrote"):
+        load(path)
+
+
+@pytest.mark.parametrize("text", ["[" * 99_999, "9" * 5000])
+def test_json_that_python_refuses_is_refused(text, tmp_path):
+    (tmp_path / "machine.json").write_text(text)
+    with pytest.raises(ValueError, match="got no JSON .*wanted a file that machine.save wrote"):
+        load(tmp_path / "machine.json")
+
+
 def test_the_unchanged_file_is_accepted(tmp_path):
     """What `wrong` starts from is right: the refusals above are due to the changes."""
     path = tmp_path / "machine.json"
