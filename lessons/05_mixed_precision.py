@@ -38,9 +38,11 @@ what share of their norm?
 This is weak scaling: each rank brings its own batch, whatever p is.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/05_mixed_precision.py)
-    1. Let all gradients be positive (biased). How does the ring's error grow with p now, and why?
+    1. Let all gradients be positive (biased); `error_of` in lessons/kit/rounding.py draws them.
+       How does the ring's error grow with p now, and why?
     2. Divide each rank's gradients by p before the cast, instead of its loss by the global batch
-       before backward. Are other numbers sent? When would it matter?
+       before backward (`train_step` in refgf/training/step.py). Are other numbers sent? When would
+       it matter?
     3. Leave out the rounding of the owner's own slice (`finish` in refgf/comm/ring.py). Which
        property is lost?
 """

@@ -118,7 +118,7 @@ def bars(axis, rows: list[dict], scale: float, highlight: int | None = None) -> 
     """Draw horizontal bars of timings, first row on top, and a prediction through each.
 
     rows   {"name", "timing", "predicted_s", "note"}; predicted_s may be None, note is written into
-           the bar
+           the bar; where "part_s" is there, into the last part of it, which is drawn paler
     scale  from seconds to what the axis shows
     highlight  the row that is drawn in a stronger colour: the winner
     """
@@ -128,7 +128,13 @@ def bars(axis, rows: list[dict], scale: float, highlight: int | None = None) -> 
         spread = [[middle - low], [high - middle]]
         axis.barh(y, middle, xerr=spread, color=colour, capsize=3, height=0.7)
         text = {"color": "white" if y == highlight else "black", "va": "center"}
-        axis.annotate(row["note"], (0, y), (5, 0), textcoords="offset points", **text)
+        part = scale * row.get("part_s", timing["median_s"])
+        if part < middle:
+            axis.barh(y, part, left=middle - part, color="white", alpha=0.6, height=0.7)
+            text["color"] = "black"
+        at = max(0, middle - part), y
+        up = 18 if part < middle else 0  # past the prediction, which may lie near the bar's end
+        axis.annotate(row["note"], at, (5, up), textcoords="offset points", **text)
         if row["predicted_s"] is not None:
             label = None if axis.get_legend_handles_labels()[1] else "predicted"
             at = scale * row["predicted_s"]

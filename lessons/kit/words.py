@@ -67,7 +67,7 @@ def number_of_bytes(n: float) -> str:
 def seconds(t: float) -> str:
     """0.00213 -> '2.13 ms'."""
     for unit, scale in (("s", 1), ("ms", 1e-3), ("us", 1e-6)):
-        if t >= scale or unit == "us":
+        if abs(t) >= scale or unit == "us":
             return f"{t / scale:.3g} {unit}"
 
 

@@ -28,6 +28,7 @@ def draw_times(result: dict):
     for name, row in found["steps"].items():
         note = f"exchange: {MS * row['exchange']['median_s'] / factor:.3g} ms"
         rows.append(bar(f"{name}\non the wire", row["step"], row["predicted_s"], note))
+        rows[-1]["part_s"] = max(0.0, row["exchange"]["median_s"])
     faster = min((1, 2), key=lambda y: rows[y]["timing"]["median_s"])
     rows[faster]["note"] += ": faster"
     axes.bars(step, rows, MS / factor, faster)

@@ -24,5 +24,5 @@ def install(lesson: LessonFiles) -> str:
 
 Each file runs in a process of its own under your account, with limits on time and memory. It
 cannot write files, use the network or read `autograder/`. It can read other files of yours, so
-keep `instructor/` on another machine or account when the marks count.
+keep `instructor/` and every checkout of refgf on another machine or account when the marks count.
 """
