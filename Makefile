@@ -18,6 +18,30 @@ ARGS   ?=
 SIZE   ?=
 
 LESSONS := $(patsubst lessons/%,%,$(foreach file,$(wildcard lessons/[0-9]*.py),$(firstword $(subst _, ,$(file)))))
+
+# What a user may mistype ends make here, before anything is installed or started.
+# $(call wants,NAME,ALLOWED,THEIR DESCRIPTION,EXAMPLE)
+wants = $(if $(filter-out 1,$(words $($(1))))$(filter-out $(2),$($(1))),$(error $(1)=$($(1)): wanted $(3); next: $(1)=$(4)))
+COUNTS := $(shell seq 999)
+KNOWN := $(addprefix lesson-,$(LESSONS)) $(addprefix cluster-lesson-,$(LESSONS))
+ASKED := $(filter lesson-% cluster-lesson-%,$(MAKECMDGOALS))
+$(call wants,MPI,mpich openmpi site,mpich or openmpi or site,mpich)
+$(call wants,RANKS,$(COUNTS),a whole number from 1 to 999,8)
+$(call wants,NODES,$(COUNTS),a whole number from 1 to 999,4)
+$(call wants,RATE,$(foreach digit,. 0 1 2 3 4 5 6 7 8 9,$(digit)%),a link's rate,1gbit)
+$(if $(SIZE),$(call wants,SIZE,--full --quick,--full or --quick or nothing,--full))
+$(foreach goal,$(filter-out $(KNOWN),$(ASKED)),$(error $(goal): wanted a lesson of $(LESSONS); next: make lesson-00))
+$(if $(filter figures cluster-lesson-%,$(MAKECMDGOALS)),$(if $(filter-out 0,$(shell echo $$(( $(RANKS) % $(NODES) )))), \
+  $(error RANKS=$(RANKS): wanted a multiple of NODES=$(NODES); next: RANKS=$(NODES))))
+
+# However make ends, the kernel tells the shell of its recipe (Linux). `exec` puts the command in the shell's
+# place; in a loop $(TIED) ties it to the shell.
+TIED := $(shell setpriv --pdeathsig TERM true 2>/dev/null && echo setpriv --pdeathsig TERM)
+ifneq ($(TIED),)
+SHELL := $(shell command -v setpriv)
+.SHELLFLAGS := --pdeathsig TERM /bin/sh -c
+endif
+
 VENV := .venv
 PY   := $(VENV)/bin/python
 INSTALL := -m pip install --quiet
@@ -40,6 +64,7 @@ environment = $(call works,$(1)) || { test ! -e $(1) || echo "$(1) is not comple
 
 setup: $(READY)
 
+$(if $(wildcard $(READY))$(shell command -v $(firstword $(PYTHON))),,$(error PYTHON=$(PYTHON): no such program; next: PYTHON=python3))
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "refgf needs Python 3.11 or newer; next: make PYTHON=python3.12, or install one"; exit 1; }
@@ -54,50 +79,43 @@ given = $(filter command environment,$(firstword $(origin NODES)) $(firstword $(
 by_number = --nodes $(NODES) --ranks-per-node $$(( $(RANKS) / $(NODES) ))
 shape = $(if $(call like_of,$(1)),--like $(call like_of,$(1)) $(if $(given),$(by_number),$(SHAPE)),$(by_number) --rate $(RATE))
 
-# what a user may mistype: a lesson's number, RANKS and NODES
-known = test -e "$$(echo lessons/$(1)_*.py)" || { echo "lesson $(1): wanted one of $(LESSONS)"; exit 2; }
-whole = case "$($(1))" in *[!0-9]*|''|0*) echo "$(1)=$($(1)): wanted a whole number above 0; next: $(1)=8"; exit 2;; esac
-divides = test $$(( $(RANKS) % $(NODES) )) -eq 0 || { echo "RANKS=$(RANKS): wanted a multiple of NODES=$(NODES)"; exit 2; }
-checked = $(call whole,RANKS); $(call whole,NODES)
-
 # $(call on_cluster,COMMAND): on emulated nodes where this machine can have them, else side by side on this machine
-on_cluster = $(checked); if [ $(NODES) -gt 1 ] && [ $$(( $(RANKS) % $(NODES) )) -eq 0 ] && $(PY) -m refgf.cluster check --mpiexec $(MPIEXEC); then \
-	  $(PY) -m refgf.cluster run $(strip $(call shape,$(1))) --mpiexec $(MPIEXEC) -- $(PY) $(1); \
+on_cluster = if [ $(NODES) -gt 1 ] && [ $$(( $(RANKS) % $(NODES) )) -eq 0 ] && $(PY) -m refgf.cluster check --mpiexec $(MPIEXEC); then \
+	  exec $(PY) -m refgf.cluster run $(strip $(call shape,$(1))) --mpiexec $(MPIEXEC) -- $(PY) $(1); \
 	else echo "no emulated cluster: $(RANKS) ranks in the shared memory of this machine"; \
-	  $(MPIEXEC) -n $(RANKS) $(PY) $(1); fi
+	  exec $(MPIEXEC) -n $(RANKS) $(PY) $(1); fi
 
 demo: setup
 	@$(call on_cluster,lessons/03_lazy_allreduce.py $(ARGS))
 
 lesson-%: setup
-	@$(call known,$*); $(checked)
-	$(MPIEXEC) -n $(RANKS) $(PY) lessons/$*_*.py $(ARGS)
+	exec $(MPIEXEC) -n $(RANKS) $(PY) lessons/$*_*.py $(ARGS)
 
 # What only computes is tested by two processes side by side; what starts jobs or measures runs alone.
 COMPUTES := $(addprefix tests/,baselines comm course exchange foreign nn oracle papers predict training)
 # -m mpi4py: a failing rank ends the run instead of leaving the others waiting
 test: setup
-	$(PY) -m pytest -m "not long" -n 2 --dist loadfile $(COMPUTES)
-	$(PY) -m pytest -m "not long" $(addprefix --ignore=,$(COMPUTES))
-	for p in 2 3 4; do $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" || exit 1; done
+	exec $(PY) -m pytest -m "not long" -n 2 --dist loadfile $(COMPUTES)
+	exec $(PY) -m pytest -m "not long" $(addprefix --ignore=,$(COMPUTES))
+	for p in 2 3 4; do $(TIED) $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" || exit 1; done
 
 test-long: setup $(VENV)/.ready-mutation
-	$(PY) -m pytest -m long
-	$(PY) tests/mutation.py --sample 20 --minutes 4 --floor 0.4
-	for p in 1 5 6 7 8; do $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x \
+	exec $(PY) -m pytest -m long
+	exec $(PY) tests/mutation.py --sample 20 --minutes 4 --floor 0.4
+	for p in 1 5 6 7 8; do $(TIED) $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x \
 	  tests/comm tests/engine tests/papers/jia || exit 1; done
-	for p in 1 5; do $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" tests/exchange \
+	for p in 1 5; do $(TIED) $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" tests/exchange \
 	  tests/training/test_ladder*.py tests/training/test_gradientflow*.py tests/training/test_equivalence.py || exit 1; done
 
 mutation: setup $(VENV)/.ready-mutation
-	$(PY) tests/mutation.py $(ARGS)
+	exec $(PY) tests/mutation.py $(ARGS)
 
 $(VENV)/.ready-mutation: $(READY)
 	$(PY) $(INSTALL) --editable '.[mutation]'
 	@touch $@
 
 peers: setup
-	$(PY) tests/speed/run.py --mpiexec $(MPIEXEC) $(ARGS)
+	exec $(PY) tests/speed/run.py --mpiexec $(MPIEXEC) $(ARGS)
 
 .venv-openmpi: .venv-openmpi/.ready  # the other MPI, for make peers and tests/cluster
 .venv-openmpi/.ready:
@@ -107,28 +125,28 @@ peers: setup
 
 gpu-check: setup
 	-$(PY) -m refgf.doctor --gpu
-	$(PY) tests/gpu/run.py --mpiexec $(MPIEXEC) $(ARGS)
+	exec $(PY) tests/gpu/run.py --mpiexec $(MPIEXEC) $(ARGS)
 
 cluster-lesson-10 cluster-lesson-12: SHAPE = --ranks-per-node 2
 cluster-lesson-13: SHAPE = --nodes 2 --ranks-per-node 2 --rate 1gbit
 cluster-lesson-%: setup
-	@$(call known,$*); $(checked); $(divides); $(call on_cluster,lessons/$*_*.py $(ARGS))
+	@$(call on_cluster,lessons/$*_*.py $(ARGS))
 
 figures: setup
-	$(MPIEXEC) -n 2 $(PY) lessons/00_two_ranks.py $(SIZE) --output figures
-	$(MPIEXEC) -n $(RANKS) $(PY) lessons/01_ring_allreduce.py $(SIZE) --output figures
-	$(MAKE) cluster-lesson-07 NODES=1 RANKS=1 ARGS="$(SIZE) --pairs 0 --output figures"
-	$(MAKE) cluster-lesson-07 NODES=2 RANKS=2 ARGS="$(SIZE) --pairs 0 --output figures"
-	$(MAKE) cluster-lesson-07 LIKE=v100-10gbe ARGS="$(SIZE) --pairs 0 --network resnet50 --output figures"
-	$(MAKE) cluster-lesson-07 ARGS="$(SIZE) --pairs 10 --output figures"
+	exec $(MPIEXEC) -n 2 $(PY) lessons/00_two_ranks.py $(SIZE) --output figures
+	exec $(MPIEXEC) -n $(RANKS) $(PY) lessons/01_ring_allreduce.py $(SIZE) --output figures
+	exec $(MAKE) cluster-lesson-07 NODES=1 RANKS=1 ARGS="$(SIZE) --pairs 0 --output figures"
+	exec $(MAKE) cluster-lesson-07 NODES=2 RANKS=2 ARGS="$(SIZE) --pairs 0 --output figures"
+	exec $(MAKE) cluster-lesson-07 LIKE=v100-10gbe ARGS="$(SIZE) --pairs 0 --network resnet50 --output figures"
+	exec $(MAKE) cluster-lesson-07 ARGS="$(SIZE) --pairs 10 --output figures"
 	for lesson in $(filter-out 00 07,$(LESSONS)); do \
-	  $(MAKE) cluster-lesson-$$lesson ARGS="$(SIZE) --output figures" || exit 1; done
-	$(PY) tests/speed/dilation_speed.py figures/dilation.json
-	$(PY) tests/gains.py
-	$(PY) -m pytest -W error tests/lessons -k 'stale or claim or gains'
+	  $(TIED) $(MAKE) cluster-lesson-$$lesson ARGS="$(SIZE) --output figures" || exit 1; done
+	exec $(PY) tests/speed/dilation_speed.py figures/dilation.json
+	exec $(PY) tests/gains.py
+	exec $(PY) -m pytest -W error tests/lessons -k 'stale or claim or gains'
 
 reading: setup  # write the line counts of refgf/READING.md again
-	$(PY) tests/reading.py
+	exec $(PY) tests/reading.py
 
 clean:
 	rm -rf $(VENV) results build *.egg-info

@@ -551,3 +551,16 @@ def test_run_job_names_the_processes_left_behind():
             assert file.read().split()[2] == "Z"  # killed, but no process collects orphans here
     except FileNotFoundError:
         pass
+
+
+@jobs.needs_mpiexec
+def test_no_room_for_mpi_is_said_before_it_starts():
+    program = """
+import os
+space = os.statvfs
+os.statvfs = lambda path: os.statvfs_result((1, 1, 9, 5, 5, 0, 0, 0, 0, 255))
+import refgf.launch
+from mpi4py import MPI
+"""
+    ended = ends(3, program)
+    assert "/dev/shm: got 0.0 MB free; wanted 3.3 MB" in ended.stderr, ended.text

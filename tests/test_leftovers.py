@@ -2,9 +2,11 @@
 
 import os
 import time
+from types import SimpleNamespace
 
 import pytest
 
+import jobs
 from refgf.launch import leftovers
 
 NAMES = [
@@ -20,9 +22,12 @@ OTHERS = ["sem.mysql", "torch_123", "my_mpich_shm_notes"]
 
 @pytest.fixture
 def machine(tmp_path):
-    """A folder of shared memory with files of an hour ago, and a /proc with one idle process."""
+    """Folders of shared memory and temporary files, and a /proc with one idle process."""
     shm, proc = tmp_path / "shm", tmp_path / "proc"
     shm.mkdir()
+    (tmp_path / "tmp").mkdir()
+    for name in ("hydra_hwloc_xmlfile_dead", "hydra_hwloc_xmlfile_runs", "thesis.xml"):
+        (tmp_path / "tmp" / name).write_bytes(b"123")
     for name in NAMES + OTHERS:
         (shm / name).write_bytes(b"12345")
     process(proc, 7)
@@ -43,11 +48,13 @@ def check(remove, machine, monkeypatch):
     an_hour_later = time.time() + 3600
     monkeypatch.setattr(leftovers.time, "time", lambda: an_hour_later)
     process(proc, 8, maps="7f00-7f10 rw-s 0 00:1b 9   /dev/shm/sm_segment.host.0.1.0\n")
-    process(proc, 9, opened=["/dev/shm/Intel_MPI_x", "pipe:[12]"])
-    removed = remove(str(shm), str(proc))
-    assert removed == dict.fromkeys(
-        ["mpich_shm_1", "vader_segment.host.0.1.0", "ucx_shm_posix_1", "osc_sm.host.0.1"], 5
-    )
+    opened = ["/dev/shm/Intel_MPI_x", "pipe:[12]", "/tmp/hydra_hwloc_xmlfile_runs"]
+    process(proc, 9, opened=opened)
+    tmp = shm.parent / "tmp"
+    removed = remove([str(shm), str(tmp)], str(proc))
+    names = ["mpich_shm_1", "vader_segment.host.0.1.0", "ucx_shm_posix_1", "osc_sm.host.0.1"]
+    assert removed == dict.fromkeys(names, 5) | {"hydra_hwloc_xmlfile_dead": 3}
+    assert sorted(os.listdir(tmp)) == ["hydra_hwloc_xmlfile_runs", "thesis.xml"]
     assert sorted(os.listdir(shm)) == sorted(["sm_segment.host.0.1.0", "Intel_MPI_x", *OTHERS])
 
 
@@ -64,7 +71,7 @@ def test_the_check_sees_a_removal_that_overlooks_a_user(machine, monkeypatch, br
 
 def test_young_files_stay(machine):
     shm, proc = machine
-    assert leftovers.remove(str(shm), str(proc)) == {}
+    assert leftovers.remove([str(shm)], str(proc)) == {}
 
 
 def test_files_of_other_users_stay(machine, monkeypatch):
@@ -96,4 +103,30 @@ def test_a_process_that_has_just_ended_is_skipped(machine):
 
 def test_no_such_folder():
     assert leftovers.candidates("/no/such/folder") == {}
-    assert leftovers.remove("/no/such/folder") == {}
+    assert leftovers.remove(["/no/such/folder"]) == {}
+
+
+def test_a_full_memory_disk_is_told_before_mpi_starts(monkeypatch):
+    assert leftovers.shortage(1, "/no/such/folder") is None
+    monkeypatch.setattr(
+        leftovers.os, "statvfs", lambda folder: SimpleNamespace(f_bavail=1000, f_frsize=4096)
+    )
+    assert leftovers.shortage(3) is None
+    told = leftovers.shortage(4)
+    assert "got 4.1 MB free; wanted 4.4 MB" in told and "4 ranks" in told and "next: " in told
+
+
+LOOK = """
+import os
+from mpi4py import MPI
+folder = f"/proc/{os.getppid()}/fd"
+opened = [os.readlink(f"{folder}/{number}") for number in os.listdir(folder)]
+print(MPI.Get_library_version().split()[0], any("hydra_hwloc_xmlfile_" in o for o in opened))
+"""
+
+
+@jobs.needs_mpiexec
+def test_mpichs_launcher_keeps_its_file_open():
+    """This is how a running job's file is told from a killed one's."""
+    ended = jobs.run_job(1, LOOK)
+    assert ended.stdout in ("MPICH True\n", "Open False\n"), ended.text

@@ -1,15 +1,21 @@
 """`make demo` takes an emulated cluster where there can be one; an interrupted setup is repaired.
 
-The Python that `make demo` starts here only notes its arguments.
+Nonsense is refused before anything starts; what has started ends with make. The Python and the
+mpiexec that make starts here only note their arguments, or sleep.
 """
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
+import uuid
 from pathlib import Path
 
 import pytest
+
+from jobs import MARK, processes
 
 ROOT = Path(__file__).resolve().parents[1]
 OF_MAKE = (
@@ -27,32 +33,125 @@ OF_MAKE = (
 pytestmark = pytest.mark.skipif(not shutil.which("make"), reason="no make")
 
 
-def demo(folder: Path, *arguments: str, cluster: bool) -> list[str]:
-    """What `make demo` prints; cluster: whether the machine can have one."""
+def stubs(folder: Path, body: str) -> list[str]:
+    """The command that starts make with a python and an mpiexec that print their arguments."""
     programs = folder / "bin"
     programs.mkdir()
     for name in ("python", "mpiexec"):
         program = programs / name
-        program.write_text(
-            f'#!/bin/sh\necho "{name} $*"\n'
-            f'case "$*" in *"cluster check"*) exit {int(not cluster)};; esac\n'
-        )
+        program.write_text(f'#!/bin/sh\necho "{name} $*"\n{body}\n')
         program.chmod(0o755)
-    (folder / ".ready-mpich").touch()  # newer than pyproject.toml: nothing to set up
-    command = [
-        "make",
-        "-C",
-        str(ROOT),
-        "--no-print-directory",
-        f"VENV={folder}",
-        *arguments,
-        "demo",
-    ]
-    # these tests may run under make
-    environment = {name: value for name, value in os.environ.items() if name not in OF_MAKE}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    for ready in (".ready-mpich", ".ready-mutation"):  # newer than pyproject.toml
+        (folder / ready).touch()
+    return ["make", "-C", str(ROOT), "--no-print-directory", f"VENV={folder}"]
+
+
+def environment() -> dict[str, str]:
+    """Without what make hands on: these tests may run under make."""
+    return {name: value for name, value in os.environ.items() if name not in OF_MAKE}
+
+
+def told(command: list[str]) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=60, errors="replace"
+    )
+
+
+def demo(folder: Path, *arguments: str, cluster: bool) -> list[str]:
+    """What `make demo` prints; cluster: whether the machine can have one."""
+    command = stubs(folder, f'case "$*" in *"cluster check"*) exit {int(not cluster)};; esac')
+    done = told([*command, *arguments, "demo"])
     assert done.returncode == 0, done.stderr
     return done.stdout.replace(f"{folder}/bin/", "").splitlines()
+
+
+NONSENSE = [
+    "setup MPI=banana",
+    "setup MPI=",
+    "demo MPI=mpich_site",
+    "lesson-01 RANKS=abc",
+    "lesson-01 RANKS=0",
+    "demo RANKS=-1",
+    "demo RANKS=08",
+    "demo RANKS=99999999999999999999",
+    "demo NODES=0",
+    "demo NODES=",
+    "demo RATE=banana",
+    "figures SIZE=banana",
+    "figures RANKS=7",
+    "cluster-lesson-07 RANKS=7",
+    "lesson-1",
+    "lesson-abc",
+    "cluster-lesson-99",
+]
+
+
+@pytest.mark.parametrize("arguments", NONSENSE)
+def test_nonsense_is_one_sentence_before_anything_starts(tmp_path, arguments):
+    words = [word.replace("_", " ") for word in arguments.split()]
+    command = stubs(tmp_path, "")
+    (tmp_path / ".ready-mpich").unlink()  # nothing is installed either
+    done = told([*command, *words])
+    assert done.returncode == 2 and done.stdout == "", done.stdout
+    (sentence,) = done.stderr.splitlines()
+    assert "wanted " in sentence and "; next: " in sentence
+    assert words[-1] in sentence
+
+
+@pytest.mark.parametrize("python", ["nonexistent", ""])
+def test_a_python_that_does_not_exist_is_one_sentence(tmp_path, python):
+    shutil.copy2(ROOT / "Makefile", tmp_path)
+    done = told(["make", "-C", str(tmp_path), "setup", f"PYTHON={python}"])
+    sentence = f"PYTHON={python}: no such program; next: PYTHON=python3"
+    assert done.returncode == 2 and done.stderr.count(sentence) == 1
+    assert len(done.stderr.splitlines()) == 1
+
+
+def follows() -> bool:
+    """Can a process here ask for a signal when its parent ends?"""
+    if not shutil.which("setpriv"):
+        return False
+    return subprocess.run(["setpriv", "--pdeathsig", "TERM", "true"]).returncode == 0
+
+
+@pytest.mark.skipif(not follows(), reason="no setpriv that sets the parent's death signal")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["TERM", "KILL"])
+@pytest.mark.parametrize(
+    "target, cluster", [("demo", True), ("demo", False), ("lesson-00", False), ("test", False)]
+)
+def test_what_make_started_ends_with_make(tmp_path, target, cluster, number):
+    """On a cluster, in shared memory, in a plain recipe, and in a recipe with a loop."""
+    body = f'case "$0 $*" in *"cluster check"*) exit {int(not cluster)};; '
+    body += '*"cluster run"*|*"/mpiexec -n"*) exec sleep 60;; esac'
+    mark = uuid.uuid4().hex
+    job = subprocess.Popen(
+        [*stubs(tmp_path, body), target],
+        env=environment() | {MARK: mark},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait(lambda: "sleep 60" in map(command_line, processes(mark)), 20)
+        job.send_signal(number)
+        wait(lambda: not processes(mark), 2)
+    finally:
+        for pid in processes(mark):
+            os.kill(pid, signal.SIGKILL)
+        assert job.wait(10) != 0
+
+
+def wait(condition, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip()
+    except OSError:
+        return ""
 
 
 CHECK = "python -m refgf.cluster check --mpiexec mpiexec"
@@ -66,9 +165,9 @@ def test_the_demo_runs_on_emulated_nodes_like_the_lessons_cluster(tmp_path):
 
 
 def test_other_numbers_and_arguments_reach_it(tmp_path):
-    told = demo(tmp_path, "NODES=3", "RANKS=3", "ARGS=--quick", cluster=True)
+    printed = demo(tmp_path, "NODES=3", "RANKS=3", "ARGS=--quick", cluster=True)
     shape = f"{LIKE} --nodes 3 --ranks-per-node 1"
-    assert told == [CHECK, ON_CLUSTER.format(shape, f"{LESSON} --quick")]
+    assert printed == [CHECK, ON_CLUSTER.format(shape, f"{LESSON} --quick")]
 
 
 @pytest.mark.parametrize(
@@ -79,13 +178,13 @@ def test_other_numbers_and_arguments_reach_it(tmp_path):
     ],
 )
 def test_another_cluster(tmp_path, like, shape):
-    told = demo(tmp_path, f"LIKE={like}", cluster=True)
-    assert told == [CHECK, ON_CLUSTER.format(shape, LESSON)]
+    printed = demo(tmp_path, f"LIKE={like}", cluster=True)
+    assert printed == [CHECK, ON_CLUSTER.format(shape, LESSON)]
 
 
 def test_where_there_can_be_no_cluster_it_says_so_and_runs_in_shared_memory(tmp_path):
-    told = demo(tmp_path, cluster=False)
-    assert told == [
+    printed = demo(tmp_path, cluster=False)
+    assert printed == [
         CHECK,
         "no emulated cluster: 8 ranks in the shared memory of this machine",
         f"mpiexec -n 8 python {LESSON}",
@@ -94,10 +193,10 @@ def test_where_there_can_be_no_cluster_it_says_so_and_runs_in_shared_memory(tmp_
 
 @pytest.mark.parametrize("arguments", [["NODES=1"], ["RANKS=7"]])
 def test_one_node_or_ranks_that_nodes_do_not_divide_are_the_plain_run(tmp_path, arguments):
-    told = demo(tmp_path, *arguments, cluster=True)
+    printed = demo(tmp_path, *arguments, cluster=True)
     ranks = dict(word.split("=") for word in arguments).get("RANKS", 8)
     said = f"no emulated cluster: {ranks} ranks in the shared memory of this machine"
-    assert told == [said, f"mpiexec -n {ranks} python {LESSON}"]
+    assert printed == [said, f"mpiexec -n {ranks} python {LESSON}"]
 
 
 def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess:

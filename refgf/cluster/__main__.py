@@ -50,7 +50,7 @@ def make_parser() -> argparse.ArgumentParser:
 def main(arguments: list[str]) -> int:
     """Run the command; return its exit code."""
     try:
-        if arguments[:1] == ["_inside"]:
+        if arguments[:1] == ["_inside"] and len(arguments) == 2:
             return _run_inside(json.loads(arguments[1]))
         options = make_parser().parse_args(arguments)
         if options.task == "check":
@@ -62,9 +62,9 @@ def main(arguments: list[str]) -> int:
     except check.CannotRun as reason:
         print(f"refgf.cluster: {reason}", file=sys.stderr)
         return CANNOT_RUN
-    except ValueError as error:
+    except (ValueError, ChildProcessError) as error:
         print(f"refgf.cluster: {error}", file=sys.stderr)
-        return 2
+        return 2 if isinstance(error, ValueError) else 1
     except KeyboardInterrupt:
         return outside.INTERRUPTED
 

@@ -7,6 +7,7 @@ ended: only that command holds the other end of a pipe (the lifeline), which is 
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -44,8 +45,9 @@ def build(settings: Settings) -> list[int]:
         lines += network.shaping_commands(settings, node, f"cable{node}")
     run_batch("tc", "".join(line.removeprefix("tc ") + "\n" for line in lines))
     for process in holders:
-        process.stdin.write("cable\n")
-        process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it has been killed: `expect` says so
+            process.stdin.write("cable\n")
+            process.stdin.close()
     for node, process in enumerate(holders):
         expect(process, "up", node)
         process.stdout.close()
@@ -86,7 +88,8 @@ def expect(process: subprocess.Popen[str], word: str, node: int) -> None:
     if line.strip() != word:
         process.kill()
         output = (line + process.stdout.read()).strip() or "no output"
-        raise CannotRun(f"node{node}: got {output!r}; wanted {word!r} within {READY_S} s")
+        got = f"node{node}: got {output!r} from the process that holds it"
+        raise CannotRun(f"{got}; wanted {word!r} within {READY_S} s; next: start the command again")
 
 
 def run_batch(tool: str, commands: str) -> None:
@@ -94,7 +97,23 @@ def run_batch(tool: str, commands: str) -> None:
     done = subprocess.run([tool, "-batch", "-"], input=commands, capture_output=True, text=True)
     if done.returncode:
         error = " ".join(done.stderr.split())
-        raise CannotRun(f"{tool} refused ({error}) one of these commands:\n{commands}")
+        found = re.search(r"-:(\d+)", error)  # the number of the line that failed
+        command = commands.splitlines()[int(found[1]) - 1] if found else commands.strip()
+        raise CannotRun(f"{tool}: got {error!r}; wanted it to do {command!r}")
+
+
+def wait(command: int, holders: list[int]) -> int:
+    """Wait for the command; return its code. ChildProcessError if a node's holder ends before.
+
+    The command might wait for ever then, because the node takes its unsent bytes with it. Orphans
+    of the whole cluster are children of process 1 too.
+    """
+    while True:
+        pid, status = os.wait()
+        if pid == command:
+            return os.waitstatus_to_exitcode(status)
+        if pid in holders:
+            raise network.lost(holders.index(pid))
 
 
 def run(settings: Settings, mpiexec: str, mpi: str, program: list[str]) -> int:
@@ -105,8 +124,8 @@ def run(settings: Settings, mpiexec: str, mpi: str, program: list[str]) -> int:
     before = network.counters(settings.nodes)
     # without DEVNULL mpiexec would read the terminal for rank 0, even from the background
     env = launcher.environment(settings, mpi)
-    done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL)
-    code = shell_code(done.returncode)
+    process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL)
+    code = shell_code(wait(process.pid, holders))
     moved = [(a - c, b - d) for (a, b), (c, d) in zip(network.counters(settings.nodes), before)]
     report = account.Account(settings, moved, account.read_traces(Path(launcher.PRIVATE, "traces")))
     with contextlib.suppress(BrokenPipeError):

@@ -77,10 +77,24 @@ def shaping_commands(settings: Settings, node: int, device: str) -> list[str]:
     ]
 
 
+def lost(node: int) -> ChildProcessError:
+    """The error for a node whose holder has ended."""
+    return ChildProcessError(
+        f"node{node}: got the end of the process that holds it; wanted it, and the node's link, "
+        "until the command has ended; next: start the command again"
+    )
+
+
 def counters(nodes: int) -> list[tuple[int, int]]:
-    """Per node: bytes sent and bytes received, counted at its cable's end on the bridge."""
+    """Per node: bytes sent and bytes received, counted at its cable's end on the bridge.
+
+    ChildProcessError if a cable is missing: it goes with its node.
+    """
     command = ["ip", "-j", "-s", "link", "show"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     stats = {link["ifname"]: link["stats64"] for link in json.loads(done.stdout)}
+    for node in range(nodes):
+        if f"cable{node}" not in stats:
+            raise lost(node)
     cables = [stats[f"cable{i}"] for i in range(nodes)]
     return [(cable["rx"]["bytes"], cable["tx"]["bytes"]) for cable in cables]

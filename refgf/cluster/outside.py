@@ -21,20 +21,21 @@ def start(settings: Settings, mpiexec: str, mpi: str, program: list[str]) -> int
     reading, writing = os.pipe()
     order = {"settings": settings.to_json(), "mpiexec": mpiexec, "mpi": mpi, "program": program}
     order = json.dumps(order | {"lifeline": reading})
-    child = subprocess.Popen(
-        [*prefix, sys.executable, "-m", "refgf.cluster", "_inside", order],
-        env=os.environ | {"PATH": check.search_path()},
-        pass_fds=[reading],
-        start_new_session=True,  # Ctrl-C reaches only this process, which then ends all others
-    )
-    os.close(reading)
-    try:
-        return shell_code(child.wait())
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    finally:
-        os.close(writing)
-        child.wait()
+    with os.fdopen(reading) as childs_end, os.fdopen(writing, "w") as lifeline:
+        child = subprocess.Popen(
+            [*prefix, sys.executable, "-m", "refgf.cluster", "_inside", order],
+            env=os.environ | {"PATH": check.search_path()},
+            pass_fds=[reading],
+            start_new_session=True,  # Ctrl-C reaches only this process, which then ends all others
+        )
+        childs_end.close()
+        try:
+            return shell_code(child.wait())
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        finally:
+            lifeline.close()
+            child.wait()
 
 
 def shell_code(returncode: int) -> int:

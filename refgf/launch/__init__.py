@@ -215,6 +215,8 @@ def _start() -> None:
     _watch()
     if job.local_rank == 0:
         removed.update(leftovers.remove())
+        if job.local_size > 1 and (sentence := leftovers.shortage(job.local_size)):
+            sys.exit(f"refgf.launch: {sentence}")
 
 
 def _watch() -> None:

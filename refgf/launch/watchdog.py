@@ -123,7 +123,8 @@ def _place(frame: FrameType) -> object:
     """Where a thread waits; something new each time if it does not wait."""
     if frame.f_code.co_name == "Wait":  # it polls
         return id(frame)
-    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    number = frame.f_lineno or 0  # None between two lines
+    line = linecache.getline(frame.f_code.co_filename, number)
     waits = not line or WAITS.search(line)  # there is no line of a program given with -c
     return (id(frame), frame.f_lasti) if waits else object()
 

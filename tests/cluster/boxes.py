@@ -10,11 +10,14 @@ import tempfile
 import time
 import uuid
 
+import benchmark
 import pytest
 
 from jobs import MARK, clean_environment, processes
 from refgf.cluster import check
 from refgf.launch import leftovers
+
+FOLLOW = benchmark.tied()
 
 
 @functools.cache
@@ -57,8 +60,7 @@ class Box:
             stdin=subprocess.DEVNULL,
             stdout=self.out,
             stderr=self.err,
-            # the test process may ignore SIGINT
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=_begin,
         )
 
     def wait(self, timeout: float = 120) -> int:
@@ -127,6 +129,13 @@ def read_table(text: str) -> list[dict]:
     names = ("asked", "raw", "link", "share", "idle", "alpha_us")
     lines = [line.split() for line in text.splitlines() if line[:1].isdigit()]
     return [dict(zip(names, map(float, line[1:7]))) | {"mpi": float(line[8])} for line in lines]
+
+
+def _begin() -> None:
+    """In the new process: it ends with this one, which may ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if FOLLOW:
+        FOLLOW()
 
 
 def _command_line(pid: int) -> str:

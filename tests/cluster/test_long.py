@@ -24,8 +24,8 @@ BUSY_SHARE = 0.1  # with less idle processor time the processors were the limit
 def test_runs_killed_at_random_moments_leave_nothing():
     """Half of the kills hit the command, the others any of its processes.
 
-    The moments range from before the nodes exist to MPI's traffic. A job survives the loss of a
-    process that only holds a node; then the command is killed too.
+    The moments range from before the nodes exist to MPI's traffic. A job may survive the loss of
+    a process that it does not need; then the command is killed too.
     """
     chance = random.Random(3)  # the moments still differ from run to run with the machine's load
     before = leavings()

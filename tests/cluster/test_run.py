@@ -12,7 +12,8 @@ import pytest
 from boxes import RING, Box, leavings, needs_cluster, read_table, run, why_not
 
 from jobs import clean_environment, run_job
-from refgf.cluster import check, launcher
+from refgf.cluster import check, launcher, network, outside
+from refgf.cluster.settings import Settings
 
 pytestmark = needs_cluster
 MPI = None if why_not() else launcher.family(launcher.find_mpiexec(None))
@@ -314,6 +315,41 @@ def test_sigkill_of_any_process_ends_everything(name):
         assert code != 0
     if name in ("unshare", "launcher"):
         assert code == 128 + signal.SIGKILL
+
+
+def test_a_killed_holder_of_a_node_is_a_sentence():
+    """The command does not go on: it might wait for ever for what the node has not sent."""
+    box = Box(*TWO, *PYTHON, SLEEP)
+    box.wait_for("time.sleep(600)", 8)
+    os.kill(box.pids("sleep infinity")[-1], signal.SIGKILL)
+    assert box.wait(10) == 1 and box.left() == [] and "Traceback" not in box.stderr
+    assert "refgf.cluster: node1: got the end of the process that holds it" in box.stderr
+
+
+def test_a_killed_holder_at_the_start_is_a_sentence():
+    box = Box("run", "--nodes", 4, "--", "true")
+    (holder, *_) = box.wait_for("holder node1")
+    os.kill(holder, signal.SIGKILL)
+    assert box.wait(60) != 0 and box.left() == []
+    assert "Traceback" not in box.stderr and box.stderr.count("refgf.cluster: ") == 1
+    assert len(box.stderr.splitlines()) == 1
+
+
+def test_a_lost_cable_is_a_sentence(monkeypatch):
+    links = [{"ifname": "cable0", "stats64": {"rx": {"bytes": 1}, "tx": {"bytes": 2}}}]
+    answer = subprocess.CompletedProcess([], 0, json.dumps(links))
+    monkeypatch.setattr(network.subprocess, "run", lambda *_, **__: answer)
+    assert network.counters(1) == [(1, 2)]
+    with pytest.raises(ChildProcessError, match="node1: got the end of the process.*; next: "):
+        network.counters(3)
+
+
+def test_a_start_that_fails_leaves_no_file_open(monkeypatch):
+    monkeypatch.setattr(check, "unshare_command", lambda latency: ["/no/such/program"])
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(FileNotFoundError):
+        outside.start(Settings(nodes=1), "mpiexec", "mpich", ["true"])
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_a_callers_pipe_is_closed_when_the_command_ends():

@@ -104,6 +104,7 @@ def test_every_cable_goes_to_its_own_holder():
 COMMANDS = {
     "rate": (["run", "--rate", "fast", "--", "true"], 2, "got 'fast'"),
     "nodes": (["probe", "--nodes", "0"], 2, "got 0"),
+    "not a task": (["_inside"], 2, "choose from"),
     "no command": (["run"], 2, "got no command; wanted one after --"),
     "missing command": (
         ["run", "--", "no-such-command"],

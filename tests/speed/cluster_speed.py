@@ -19,6 +19,7 @@ import sys
 import time
 from pathlib import Path
 
+import benchmark
 from gradientflow_speed import no_cluster
 from judge import bar, compared, worst, written
 
@@ -53,14 +54,14 @@ def cluster(each: int, *program) -> list[str]:
 
 def start_and_stop() -> float:
     start_s = time.perf_counter()
-    subprocess.run(cluster(1, "true"), check=True, capture_output=True)
+    benchmark.run(cluster(1, "true"), check=True, capture_output=True)
     return time.perf_counter() - start_s
 
 
 def on_cluster(each: int) -> dict:
     out = HERE.parents[1] / "results" / f"cluster_side_{each}.json"
     out.parent.mkdir(exist_ok=True)
-    subprocess.run(
+    benchmark.run(
         cluster(each, sys.executable, HERE / "cluster_side.py", out),
         check=True,
         stdout=subprocess.DEVNULL,
@@ -127,4 +128,5 @@ def report(p: int, found: dict, share: float) -> None:
 
 
 if __name__ == "__main__":
+    benchmark.begin()
     main()

@@ -11,12 +11,12 @@ MSTopK runs in this process against np.argpartition of the magnitudes, one threa
 
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+import benchmark
 import numpy as np
 from gradientflow_speed import no_cluster
 from judge import bar
@@ -101,7 +101,7 @@ def on_cluster(rate: str) -> dict:
         shape = ["--nodes", str(NODES), "--ranks-per-node", "2", "--rate", rate]
         cluster = [sys.executable, "-m", "refgf.cluster", "run", *shape, "--"]
         script = [sys.executable, str(HERE / "collectives_side.py"), str(out)]
-        ended = subprocess.run([*cluster, *script], cwd=ROOT, capture_output=True, text=True)
+        ended = benchmark.run([*cluster, *script], cwd=ROOT, capture_output=True, text=True)
         if ended.returncode:
             raise RuntimeError(
                 f"collectives_side.py, {rate}: exit code {ended.returncode}\n"
@@ -129,4 +129,5 @@ def timed(function) -> float:
 
 
 if __name__ == "__main__":
+    benchmark.begin()
     main()

@@ -12,11 +12,11 @@ cores, sending takes time from computing, and not all that DASO hides is gained.
 
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import benchmark
 from gradientflow_speed import no_cluster
 from judge import bar
 
@@ -54,7 +54,7 @@ def on_cluster(rate: str, mode: str, *more) -> dict:
         shape = ["--nodes", "4", "--ranks-per-node", "2", "--rate", rate]
         cluster = [sys.executable, "-m", "refgf.cluster", "run", *shape]
         call = [*cluster, "--", sys.executable, str(SIDE), mode, str(out), *map(str, more)]
-        ended = subprocess.run(call, capture_output=True, text=True)
+        ended = benchmark.run(call, capture_output=True, text=True)
         if ended.returncode or not out.exists():
             raise RuntimeError(
                 f"daso_side.py {mode}: exit code {ended.returncode}\n"
@@ -93,4 +93,5 @@ def report(title: str, times: dict) -> list[dict]:
 
 
 if __name__ == "__main__":
+    benchmark.begin()
     main()

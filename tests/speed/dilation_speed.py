@@ -17,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import benchmark
 from gradientflow_speed import no_cluster
 from judge import bar
 
@@ -52,7 +53,7 @@ def side(mode: str, out: Path, *shape: str) -> dict:
     """What rank 0 of dilation_side.py has written."""
     cluster = [sys.executable, "-m", "refgf.cluster", "run", *shape]
     script = [sys.executable, str(HERE / "dilation_side.py"), mode, str(out)]
-    subprocess.run([*cluster, "--", *script], check=True, stdout=subprocess.DEVNULL)
+    benchmark.run([*cluster, "--", *script], check=True, stdout=subprocess.DEVNULL)
     return json.loads(out.read_text())
 
 
@@ -64,4 +65,5 @@ def alike(name: str, ours: list[float], theirs: list[float]) -> dict:
 
 
 if __name__ == "__main__":
+    benchmark.begin()
     main()

@@ -17,11 +17,11 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import benchmark
 from judge import bar
 
 from refgf.machine.meter import ExposedTime
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> dict:
 
 def no_cluster() -> str | None:
     command = [sys.executable, "-m", "refgf.cluster", "check"]
-    check = subprocess.run(command, capture_output=True, text=True)
+    check = benchmark.run(command, capture_output=True, text=True)
     return None if check.returncode == 0 else (check.stdout + check.stderr).strip()
 
 
@@ -76,7 +76,7 @@ def on_cluster(script: str, mode: str, folder: Path, *more, nodes: int = NODES) 
     shape = ["--nodes", str(nodes), "--ranks-per-node", "1", "--rate", RATE]
     cluster = [sys.executable, "-m", "refgf.cluster", "run", *shape]
     call = [*cluster, "--", sys.executable, str(HERE / script), mode, str(out), *map(str, more)]
-    ended = subprocess.run(call, capture_output=True, text=True)
+    ended = benchmark.run(call, capture_output=True, text=True)
     if "No module named 'torch'" in ended.stderr:
         return None
     if ended.returncode or not out.exists():
@@ -247,4 +247,5 @@ def told(seconds: list[float]) -> str:
 
 
 if __name__ == "__main__":
+    benchmark.begin()
     main()

@@ -9,11 +9,11 @@ of tests/cluster/test_long.py.
 """
 
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import benchmark
 from gradientflow_speed import no_cluster
 from judge import bar
 
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> dict:
 def probe(rate: str, mtu: int) -> tuple[float, float]:
     """(share of the rate asked for, share of the cores' time that was idle)."""
     command = [*CLUSTER, "probe", "--nodes", "2", "--rate", rate, "--mtu", str(mtu)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    said = benchmark.run(command, check=True, capture_output=True, text=True).stdout
     (row,) = [line.split() for line in said.splitlines() if line.startswith("0-1")]
     return float(row[4]), float(row[5])
 
@@ -66,7 +66,7 @@ def gain_rows() -> list[dict]:
     with tempfile.TemporaryDirectory() as folder:
         options = ["--theta", *THETAS, "--output", folder]
         lesson = [sys.executable, ROOT / "lessons" / "03_lazy_allreduce.py", *options]
-        subprocess.run([*CLUSTER, *EIGHT, *map(str, lesson)], check=True, capture_output=True)
+        benchmark.run([*CLUSTER, *EIGHT, *map(str, lesson)], check=True, capture_output=True)
         rows = json.loads((Path(folder) / "03_lazy_allreduce.json").read_text())["resnet50"]["rows"]
     off, first = [], rows[0]
     for row in rows[1:]:
@@ -81,10 +81,11 @@ def gain_rows() -> list[dict]:
 def killed() -> dict:
     test = ["tests/cluster/test_long.py", "-q", "-m", "long", "-k", "killed"]
     command = [sys.executable, "-m", "pytest", *test]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = benchmark.run(command, cwd=ROOT, capture_output=True, text=True)
     what = "exit code of the test that kills 50 runs and looks for what they left"
     return bar(what, float(done.returncode), 0.0)
 
 
 if __name__ == "__main__":
+    benchmark.begin()
     main()

@@ -22,6 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import benchmark
 import numpy as np
 from nn_speed import refgf_side
 from PIL import Image
@@ -166,4 +167,5 @@ def _summary(ours: list[float], theirs: list[float], images: int) -> dict:
 
 
 if __name__ == "__main__":
+    benchmark.begin()
     main()

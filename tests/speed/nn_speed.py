@@ -33,6 +33,7 @@ import sys
 import time
 from pathlib import Path
 
+import benchmark
 from kernels import of_numpy, of_torch
 
 CASES = [(16, 1, "none"), (64, 2, "none"), (16, 1, "batch")]  # batch, threads, normalization
@@ -150,7 +151,12 @@ def start(side, batch, threads, normalization):
     }
     command = [sys.executable, __file__, "--side", side, str(batch), str(threads), normalization]
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        preexec_fn=benchmark.tied(),
     )
     return process if ask(process, "start") == "ready" else None
 
@@ -270,4 +276,5 @@ if __name__ == "__main__":
         side, batch, threads, normalization = sys.argv[sys.argv.index("--side") + 1 :]
         serve(side, int(batch), int(threads), normalization)
     else:
+        benchmark.begin()
         main()

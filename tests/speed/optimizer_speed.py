@@ -21,6 +21,7 @@ import sys
 import time
 from pathlib import Path
 
+import benchmark
 import numpy as np
 
 from refgf import engine
@@ -139,4 +140,5 @@ def over(seconds: dict, name: str) -> dict:
 
 
 if __name__ == "__main__":
+    benchmark.begin()
     main()

@@ -21,6 +21,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import benchmark
+
 HERE = Path(__file__).resolve().parent
 START_S = 60  # until all ranks of the other job have called
 # variables of this job's launcher
@@ -98,7 +100,12 @@ def start(command: list) -> subprocess.Popen:
     """In an environment without the variables of this job's launcher."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHER)}
     environment = own | SETTINGS | {"PYTHONPATH": str(HERE.parents[1])}
-    return subprocess.Popen([*map(str, command)], env=environment, stdin=subprocess.DEVNULL)
+    return subprocess.Popen(
+        [*map(str, command)],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        preexec_fn=benchmark.tied(),
+    )
 
 
 def row(barrier, call, calls: int) -> float:

