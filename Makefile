@@ -53,7 +53,7 @@ export PRTE_MCA_rmaps_default_mapping_policy ?= :oversubscribe
 export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 
-.PHONY: demo test test-long mutation peers gpu-check figures reading clean setup
+.PHONY: demo test test-long attack mutation peers gpu-check figures reading clean setup
 .DEFAULT_GOAL := demo
 
 # $(call environment,FOLDER): a virtual environment whose pip works; one that Ctrl-C left half made is repaired
@@ -98,6 +98,9 @@ test: setup
 	exec $(PY) -m pytest -m "not long" -n 2 --dist loadfile $(COMPUTES)
 	exec $(PY) -m pytest -m "not long" $(addprefix --ignore=,$(COMPUTES))
 	for p in 2 3 4; do $(TIED) $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" || exit 1; done
+
+attack: setup  # hundreds of cases from a printed seed, a table at the end
+	exec $(PY) tests/attack/run.py $(ARGS)
 
 test-long: setup $(VENV)/.ready-mutation
 	exec $(PY) -m pytest -m long

@@ -108,7 +108,7 @@ def test_ranks_of_all_emulated_nodes_count():
 @pytest.mark.parametrize("environ", [HYDRA, {}])
 def test_one_blas_thread_per_rank_and_for_one_process(environ):
     wanted = {"MPI4PY_RC_THREAD_LEVEL": "multiple"} | dict.fromkeys(BLAS_THREADS, "1")
-    wanted |= {"UCX_HANDLE_ERRORS": "none"} if environ else {}
+    wanted |= {"UCX_HANDLE_ERRORS": "none", "UCX_DEBUG_SIGNO": "0"} if environ else {}
     assert launch_values(choose(read_job(environ, 64), environ)) == wanted
 
 
@@ -160,8 +160,8 @@ def test_timeout():
     assert time_limit_s({}, name) is time_limit_s({name: "off"}, name, "300") is None
     assert time_limit_s({name: "2.5"}, name) == 2.5
     assert time_limit_s({name: ""}, name, "300") == 300
-    for text in ("0", "-1", "soon", "nan", "inf", "1e10"):
-        with pytest.raises(ValueError, match="REFGF_TIMEOUT_S: got .* wanted .* above 0"):
+    for text in ("0", "-1", "1e-320", "soon", "nan", "inf", "1e10"):
+        with pytest.raises(ValueError, match="REFGF_TIMEOUT_S: got .* wanted seconds, from 0.1"):
             time_limit_s({name: text}, name)
 
 
@@ -379,7 +379,7 @@ def test_a_job_that_stands_still_ends_and_says_where(program, why, tmp_path):
     file.write_text(START + program)
     ended = jobs.run_job(3, [str(file)], SECONDS, {"REFGF_STALL_S": "1"})
     assert ended.code not in (0, None) and not ended.timed_out, ended.text
-    assert "no rank has moved for REFGF_STALL_S=1 s" in ended.stderr and why in ended.stderr
+    assert "no rank has moved for" in ended.stderr and why in ended.stderr
 
 
 @jobs.needs_mpiexec
@@ -421,7 +421,7 @@ def test_a_crash_in_c_says_where_python_was():
 @jobs.needs_mpiexec
 def test_a_bad_timeout_is_reported_once():
     ended = ends(3, START, {"REFGF_TIMEOUT_S": "soon"})
-    assert ended.stderr.count("wanted seconds, a number above 0") == 1, ended.stderr
+    assert ended.stderr.count("wanted seconds, from 0.1") == 1, ended.stderr
     assert "Traceback" not in ended.stderr
 
 

@@ -60,6 +60,7 @@ BLAS_THREADS = (
 LONGEST = 9  # digits of a number of ranks
 TASKS = r"([1-9]\d{0,8})(?:\(x([1-9]\d{0,8})\))?"  # Slurm's 2 or 2(x3)
 STALL_S = "300"
+SHORTEST_S = 0.1
 LONGEST_S = 1e7  # 116 days; C's timers end somewhat later
 
 
@@ -133,6 +134,7 @@ def choose(job: Job, environ: Mapping[str, str], loaded: Container[str] = ()) ->
     if job.size > 1:
         reason = "a signal ends a rank at once, as it does without UCX"
         propose("UCX_HANDLE_ERRORS", "none", "mpi4py.MPI", reason)
+        propose("UCX_DEBUG_SIGNO", "0", "mpi4py.MPI", reason)
     if 1 < job.size == job.local_size and not environ.get("REFGF_CLUSTER"):
         reason = "all ranks are on this machine: MPI listens to nobody else"
         propose("UCX_NET_DEVICES", "lo", "mpi4py.MPI", reason)
@@ -158,7 +160,7 @@ def usable_cores() -> int:
 
 
 def time_limit_s(environ: Mapping[str, str], name: str, default: str = "off") -> float | None:
-    """A variable's seconds, None for off; ValueError if not in (0, LONGEST_S]."""
+    """A variable's seconds, None for off; ValueError if not in SHORTEST_S..LONGEST_S."""
     text = environ.get(name) or default
     if text == "off":
         return None
@@ -166,9 +168,9 @@ def time_limit_s(environ: Mapping[str, str], name: str, default: str = "off") ->
         seconds = float(text)
     except ValueError:
         seconds = math.nan
-    if not 0 < seconds <= LONGEST_S:
+    if not SHORTEST_S <= seconds <= LONGEST_S:
         raise ValueError(
-            f"{name}: got {text!r}; wanted seconds, a number above 0 and at most "
+            f"{name}: got {text!r}; wanted seconds, from {SHORTEST_S} to "
             f"{LONGEST_S:.0f}, or off; next: {name}=300"
         )
     return seconds

@@ -109,7 +109,11 @@ class Abort:
     def end_late(self, why: str) -> None:
         """Print where each thread waits and end the job: the watchdog's last act."""
         rank, size = self.rank_and_size()
-        _print(f"\nrank {rank} of {size}: {why}; its threads are here:\n{watchdog.stacks()}")
+        _print(
+            f"\nrank {rank} of {size}: {why}; its threads are here:\n{watchdog.stacks()}"
+            "next: compare what the ranks wait for; to wait longer, set REFGF_STALL_S or "
+            "REFGF_TIMEOUT_S to more seconds, or to off\n"
+        )
         time.sleep(1)  # the other ranks print too
         _abort(1)
 

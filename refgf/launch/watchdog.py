@@ -1,6 +1,7 @@
 """Ends a job that no longer moves, and says where each rank waits.
 
-    REFGF_STALL_S=300      end when no rank has moved for so long (the default; off: never)
+    REFGF_STALL_S=300      end when no rank has moved for so long, or for a tenth of it once a rank
+                           has left (300 is the default; off: never)
     REFGF_TIMEOUT_S=3600   end after so long in any case (unset: never)
 
 A rank stands still when each of its threads has been in the same waiting call (WAITS) for so long.
@@ -10,6 +11,7 @@ happens. The ranks tell each other through a file of 8 bytes a rank, so a job on
 not watched.
 """
 
+import contextlib
 import faulthandler
 import linecache
 import mmap
@@ -57,7 +59,7 @@ class Progress:
     def leave(self) -> None:
         """This rank ends, and the file loses its name with the first one that does."""
         self._moved_at[self.rank] = -time.monotonic()
-        if os.path.exists(self.path):
+        with contextlib.suppress(OSError):  # another rank has removed it
             os.unlink(self.path)
 
     def still_s(self) -> float:
@@ -74,14 +76,14 @@ def watch_progress(progress: Progress, stall_s: float, end: Callable[[str], None
 
     def watch() -> None:
         before = None
-        while progress.still_s() <= stall_s:
+        while progress.still_s() <= (stall_s / 10 if progress.left() else stall_s):
             time.sleep(min(SAMPLE_S, stall_s / 4))
             here = {thread: _place(frame) for thread, frame in threads()}
             if here != before:
                 progress.moved()
             before = here
         left = "".join(f"; rank {rank} has left" for rank in progress.left())
-        end(f"no rank has moved for REFGF_STALL_S={stall_s:g} s{left}")
+        end(f"no rank has moved for {progress.still_s():.0f} s{left}")
 
     threading.Thread(target=watch, name="watchdog", daemon=True).start()
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from refgf.oracle.judge import orphans
 from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.cases import (
     GOLDEN,
@@ -68,6 +69,7 @@ def verify(options: Options) -> int:
     if options.files:
         refuse_unknown(judged, every)
     cases = [case for case in every if selected(case, options.only)]
+    cases += drawn_cases(options)
     if not cases:
         raise ValueError(
             f"verify: got --only {options.only}, which matches no case; wanted a statement (R2), "
@@ -87,6 +89,24 @@ def verify(options: Options) -> int:
             Path(path).write_text(write(verdicts, options.profile))
     print(report.as_text(verdicts, options.profile))
     return 1 if any(v.status == "fail" for v in verdicts) else 0
+
+
+def drawn_cases(options: Options) -> list[Case]:
+    """Fresh cases; by default three of each function, next to the golden cases only."""
+    from refgf.oracle.seeded.generate.fresh import fresh_cases
+
+    golden = not options.files and Path(options.cases) == GOLDEN
+    count = (3 if golden else 0) if options.random is None else options.random
+    if count < 0 or (count and options.files):
+        raise ValueError(
+            f"verify: got --random {count}{' with --files' * bool(options.files)}; wanted a number "
+            "from 0 on, and --python or --command, because results of fresh cases cannot exist yet"
+        )
+    seed = int.from_bytes(os.urandom(3)) if options.seed is None else options.seed
+    cases = list(fresh_cases(count, seed, lambda case: selected(case, options.only)))
+    if cases:
+        print(f"with {len(cases)} random cases; to repeat them: --random {count} --seed {seed}")
+    return cases
 
 
 def require_writable(*paths: str | None) -> None:
@@ -199,6 +219,9 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--cases", default=GOLDEN, help="a folder with cases (default: golden)")
     about = "statements (R2), letters (R), functions or case names"
     sub.add_argument("--only", nargs="+", metavar="PATTERN", help=about)
+    about = "fresh cases of each function, with other p and n each time (default: 3; 0: none)"
+    sub.add_argument("--random", type=int, metavar="N", help=about)
+    sub.add_argument("--seed", type=int, help="of the random cases, to repeat a failure")
     sub.add_argument("--profile", choices=("bits", "sum", "agreement"), default="bits")
     about = "bits of this order of summation, for allreduce(xs, wire=None) or ring_allreduce"
     sub.add_argument("--order", choices=ORDERS, help=about)
@@ -247,4 +270,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 if __name__ == "__main__":
     np.seterr(all="ignore")
-    sys.exit(main())
+    orphans.adopt()
+    try:
+        sys.exit(main())
+    finally:
+        orphans.end_children()

@@ -32,7 +32,7 @@ from refgf.exchange.dense import DenseExchange, Transport
 from refgf.exchange.lazy import ONE_CALL
 from refgf.exchange.momentum_correction import BEFORE, CSCSettings
 from refgf.exchange.overlap import AtOnce, CommunicationThread
-from refgf.exchange.result import UNOBSERVED, StepResult
+from refgf.exchange.result import UNOBSERVED, Closed, StepResult
 from refgf.training.evaluation import evaluate_together
 from refgf.training.step import Replica, require_same_parameters, train_step
 
@@ -48,7 +48,7 @@ class GradientFlow:
     observe    an observer, for example a `refgf.machine.timeline.Timeline`
 
     After a step: `result`, `steps` (accepted or not), `calls`, `communication_s`.
-    Errors: ValueError on every rank when the ranks' `settings` differ.
+    Errors: ValueError on every rank when the ranks' `settings` differ, and after `close`.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class GradientFlow:
         self.settings |= {"half_weights": model.working is not None} | model.optimizer.settings
         self.settings |= (csc or CSCSettings()).described()
         # one communicator for the gradients, which a thread has to itself, one for the rest
-        dup = (lambda: ops.background(comm.Dup())) if overlap else comm.Dup
-        self._comms = [dup(), dup()]
+        dups = comm.Dup(), comm.Dup()
+        self._comms = [ops.background(dup) if overlap else dup for dup in dups]
         settings = " ".join([function_name(allreduce), *map(str, self.settings.values())])
         agree(self._comms[1], "settings of GradientFlow", settings)
         agree(self._comms[1], "gradient pool", model.layout())
@@ -140,6 +140,7 @@ class GradientFlow:
             worker.close()
         for comm in self._comms:
             comm.Free()
+        self._exchange = self._comms = Closed("GradientFlow", self._exchange)
 
     def __enter__(self) -> "GradientFlow":
         return self

@@ -1,9 +1,11 @@
 """Foreign code that ends, hangs, crashes or differs from SPEC: `verify` goes on and reports it."""
 
 import json
+import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -232,6 +234,69 @@ def test_a_programs_children_end_with_it(program, tmp_path):
     )
     time.sleep(1.6)
     assert code == 1 and "did not end within 0.5 s" in said and not (tmp_path / "alive").exists()
+
+
+LEAVES = """
+import subprocess, sys, pathlib
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"],
+                         start_new_session=True, stdin=-3, stdout=-3, stderr=-3)
+pathlib.Path(PLACE).write_text(str(child.pid))
+"""
+
+
+def leaving(tmp_path, text):
+    """-> the command's process, and the file with the number of a child in another session"""
+    place = tmp_path / "pid"
+    (tmp_path / "mine.py").write_text(LEAVES.replace("PLACE", repr(str(place))) + text)
+    file = str(tmp_path / "mine.py")
+    how = ["--python", file]
+    if text.startswith("sys.exit"):
+        how = ["--command", f"{sys.executable} {file} {{case}} {{out}}"]
+    command = [sys.executable, "-m", "refgf.oracle", "verify", *how, "--only", ONE]
+    return subprocess.Popen(command, stdout=-3, stderr=-3), place
+
+
+def gone(place):
+    """Has the child ended, within 2 s?"""
+    stat = Path("/proc", place.read_text(), "stat")
+    for _ in range(40):
+        try:
+            if stat.read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="PR_SET_CHILD_SUBREAPER")
+@pytest.mark.parametrize("text", [RIGHT, "sys.exit(77)", "import os; os.kill(os.getpid(), 9)"])
+def test_a_child_in_another_session_ends_with_the_command(tmp_path, text):
+    command, place = leaving(tmp_path, text)
+    command.wait(100)
+    assert gone(place)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="PR_SET_CHILD_SUBREAPER")
+def test_it_ends_when_the_command_is_ended(tmp_path):
+    command, place = leaving(tmp_path, "import time; time.sleep(60)")
+    while not place.exists() or not place.read_text():
+        time.sleep(0.05)
+    command.terminate()
+    assert command.wait(20) == 128 + signal.SIGTERM
+    assert gone(place)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="PR_SET_PDEATHSIG")
+def test_the_judged_process_goes_with_a_command_that_is_killed(tmp_path):
+    hang = "import os, time\npathlib.Path(place).write_text(str(os.getpid())); time.sleep(60)"
+    command, place = leaving(tmp_path, f"place = {str(tmp_path / 'own')!r}\n{hang}")
+    own = tmp_path / "own"
+    while not own.exists() or not own.read_text():
+        time.sleep(0.05)
+    command.kill()
+    assert gone(own)
+    subprocess.run(["kill", "-9", place.read_text()])  # nobody is left who could end this one
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from refgf.oracle.judge.diagnosis import diagnose, orders_of, with_mistake
 from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.profiles import judge
-from refgf.oracle.judge.verify import verify_case
+from refgf.oracle.judge.verify import verify, verify_case
 from refgf.oracle.seeded.mistakes import MISTAKES
 from refgf.oracle.seeded.variants import defined, uses, variant
 
@@ -41,6 +41,38 @@ def test_a_mistake_is_caught_and_diagnosed(mistake):
         told = diagnose(case, verdict.outputs)
     same_bits_as = [name for name in told if judge(case, verdict.outputs) is not None]
     assert f"{mistake.name} (violates {mistake.statement})" in same_bits_as
+
+
+CASTS = ["on_wire", "ring_allreduce", "direct_allreduce"]
+LARS = ["lars_ratio", "lars_step", "scaled_lars_run", "csc_run"]
+IN_EACH = {  # an implementation may have any one of these functions
+    "rounded down, and one more: too many where the product is whole (violates C5)": [
+        *("choose", "csc_run"),
+    ],
+    "rounded down, and one more: too many where the product is whole (violates T1)": [
+        *("keep_count", "topk_run", "hitopk_run", "topk_traffic"),
+    ],
+    "percent is divided by 100 first: 28 % of 25 chunks is 8 (violates C5)": ["choose", "csc_run"],
+    "float64 becomes float16 by way of float32: rounded twice (violates P1)": CASTS,
+    "the upper bits of a NaN alone: some become infinite (violates P2)": CASTS,
+    "a NaN is rounded like a number: some become infinite or zero (violates P2)": CASTS,
+    "the ratio is clipped at 1 (violates M4)": LARS,
+    "norms are summed in float32 (violates M4)": LARS,
+    "norms are summed in float32 (violates C4)": ["importance", "csc_run"],
+    "squares are summed in float32 (violates M8)": ["lars_partial_squares"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "function"), [(name, f) for name, functions in IN_EACH.items() for f in functions]
+)
+def test_a_mistake_is_caught_and_named_in_each_function(name, function):
+    wrong = next(m for m in MISTAKES if f"{m.name} (violates {m.statement})" == name)
+    cases = [case for case in CASES if case.function == function]
+    with np.errstate(all="ignore"):
+        verdicts = verify(cases, PythonModule(wrong.module()))
+    failed = [v for v in verdicts if v.status == "fail"]
+    assert any(name in v.diagnosis for v in failed), [v.case.name for v in failed]
 
 
 def test_the_definitions_look_like_no_mistake():

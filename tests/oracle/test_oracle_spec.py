@@ -7,9 +7,12 @@ import pytest
 
 from refgf.oracle.__main__ import parser
 from refgf.oracle.definitions import CSCRunSettings, statements
-from refgf.oracle.judge.cases import GOLDEN, load_folder
+from refgf.oracle.judge.cases import GOLDEN, load_folder, save_case, save_tensors
 from refgf.oracle.judge.functions import FUNCTIONS
+from refgf.oracle.judge.implementations import Files
 from refgf.oracle.judge.report import SPEC, spec_statements
+from refgf.oracle.judge.verify import verify_case
+from refgf.oracle.seeded.generate.fresh import fresh_cases
 from refgf.oracle.seeded.mistakes import MISTAKES
 from refgf.oracle.seeded.variants import defined
 
@@ -69,6 +72,92 @@ def test_fields_of_the_settings_and_their_defaults_are_listed():
     for name, field in CSCRunSettings.__dataclass_fields__.items():
         default = "" if name == "sizes" else json.dumps(field.default).lower()
         assert listed[name].strip() == default, name
+
+
+SHORT = {"float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "uint8": "U8"}
+SHORT |= {"uint16": "U16"}
+ITEM = re.compile(r"(\w+|state\.x)(?: to [a-z]+(\d+))? (F|[FIU]\d+)(?: \((.*?)\))?(, optional)?$")
+
+
+def table():
+    """{function: (argument names, {"in.x": (type, dimensions, optional)})} of SPEC's table."""
+    text = SPEC.read_text().split("### Inputs and results of each function")[1]
+    rows = re.findall(r"^\| ([\w, ]+) \| (.*?) \| (.*?) \| (.+) \|$", text, re.MULTILINE)
+    found = {}
+    for functions, arguments, *columns in rows[1:]:
+        tensors = {}
+        for prefix, column in zip(("in.", "out."), columns):
+            for item in filter(None, column.strip().split("; ")):
+                tensors |= tensors_of(prefix, item)
+        for function in functions.split(", "):
+            assert function not in found, f"{function} is listed twice"
+            found[function] = {a for a in arguments.strip().split(", ") if a}, tensors
+    return found
+
+
+def tensors_of(prefix, item):
+    """An item of the table: "x F (p, n)", or "tensor00 to tensor25 F64"."""
+    name, last, kind, dimensions, optional = ITEM.fullmatch(item).groups()
+    prefix = "" if name.startswith("state.") else prefix
+    names = [name]
+    if last:
+        stem = name.rstrip("0123456789")
+        names = [stem + str(i).zfill(len(last)) for i in range(int(last) + 1)]
+    axes = None if dimensions is None else [d for d in dimensions.split(", ") if d]
+    return {prefix + n: (kind, axes, bool(optional)) for n in names}
+
+
+TABLE = table()
+
+
+def test_the_table_has_every_judged_function():
+    assert set(TABLE) == set(FUNCTIONS)
+
+
+@pytest.mark.parametrize("function", sorted(FUNCTIONS))
+def test_the_table_has_the_arguments_and_tensors_of_every_case(function):
+    """Names, types and shapes; letters of shapes are the same length all over a case."""
+    cases = [case for case in CASES if case.function == function]
+    cases += fresh_cases(3, 0, lambda case: case.function == function)
+    arguments, tensors = TABLE[function]
+    assert set().union(*(case.arguments for case in cases)) <= arguments
+    with_defaults = function in ("csc_run", "daso_run")
+    assert with_defaults or all(set(case.arguments) == arguments for case in cases)
+    needed = {name for name, (_, _, optional) in tensors.items() if not optional}
+    for case in cases:
+        given = {name for name in case.tensors if not name.startswith("bound.")}
+        assert needed <= given <= set(tensors), case.name
+        lengths = {k: v for k, v in case.arguments.items() if isinstance(v, int)}
+        for name in given:
+            kind, axes, _ = tensors[name]
+            real = SHORT[case[name].dtype.name]
+            assert real == kind or (kind == "F" and real[0] == "F"), (case.name, name)
+            assert axes is None or len(axes) == case[name].ndim, (case.name, name)
+            for axis, length in zip(axes or (), case[name].shape):
+                wanted = int(axis) if axis.isdigit() else lengths.setdefault(axis, length)
+                assert length == wanted, (case.name, name, axis)
+
+
+def test_every_csc_setting_is_an_argument_or_an_input():
+    settings = set(CSCRunSettings.__dataclass_fields__) - {"sizes", "decayed"}
+    assert TABLE["csc_run"][0] == settings | {"percents", "exact_norms"}
+
+
+def test_the_case_in_full_is_what_a_program_gets_and_must_write(tmp_path):
+    text = SPEC.read_text().split("### One case in full")[1].split("### Traces")[0]
+    blocks = re.findall(r"(?:^    .*\n)+", text, re.MULTILINE)
+    about, inputs, result = (re.sub("^    ", "", block, flags=re.MULTILINE) for block in blocks)
+    case = next(case for case in CASES if case.name == json.loads(about)["name"])
+    save_case(case, tmp_path, prefixes=("in",), stems=("case", "inputs"))
+    save_tensors(tmp_path / f"{case.name}.safetensors", case.with_prefix("out"))
+    assert (tmp_path / "case.json").read_text() == about
+    for name, printed in (("inputs", inputs), (case.name, result)):
+        start, header, numbers = printed.splitlines()
+        length = int.from_bytes(bytes.fromhex(start), "little")
+        whole = bytes.fromhex(start) + header.encode().ljust(length) + bytes.fromhex(numbers)
+        assert whole == (tmp_path / f"{name}.safetensors").read_bytes()
+        assert f"{len(whole)} bytes" in text and f"{length}" in text
+    assert verify_case(case, Files(tmp_path)).status == "pass"
 
 
 def test_every_command_and_option_is_documented():

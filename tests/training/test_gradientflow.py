@@ -294,3 +294,24 @@ def test_a_segment_of_the_pipelined_ring_is_long_enough_for_loops():
         pipelined_ring_allreduce.keywords["segment_bytes"] // np.dtype(np.float16).itemsize
         >= fused.LONG
     )
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda flow: flow.ready(0),
+        lambda flow: flow.finish(),
+        lambda flow: flow.require_same_parameters(),
+        lambda flow: flow.close(),
+    ],
+)
+def test_nothing_is_sent_after_close(on_ranks, call, overlap):
+    def body(comm):
+        flow = new_flow(comm, Prescribed(), overlap=overlap)
+        flow.close()
+        assert flow.calls == [] and flow.communication_s == 0
+        with pytest.raises(ValueError, match="GradientFlow: got a call after close"):
+            call(flow)
+
+    on_ranks(body, sizes=(1, 3))

@@ -25,7 +25,8 @@ def exact_sum(xs: list[np.ndarray]) -> np.ndarray:
 
     p arrays (n,) -> float64 (n,)
     """
-    columns = np.stack([np.asarray(x, np.float64) for x in xs], axis=1)  # (n, p)
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        columns = np.stack([np.asarray(x, np.float64) for x in xs], axis=1)  # (n, p)
     return np.array([_fsum(column) for column in columns.tolist()], np.float64)
 
 

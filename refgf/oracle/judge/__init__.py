@@ -3,7 +3,7 @@
 case, cases, files          golden cases and their files
 functions/                  how each judged function is called with a case
 implementations, isolation  foreign code: a module, a program, files
-guard, ranks                foreign code contained; p ranks as p threads
+guard, orphans, ranks       foreign code contained, its children ended; p ranks as p threads
 verify, profiles            a verdict per case
 comparison, trace           the first wrong element; the first wrong message
 diagnosis, violations       which mistake it looks like; which statements it violates

@@ -80,9 +80,10 @@ def compare(case: Case, name: str, got: Outputs, wanted: np.ndarray) -> Failure 
 
 
 def like(value: Any, wanted: np.ndarray) -> np.ndarray:
-    """A result as an array. Counts may be any integers, and a bool is 0 or 1."""
+    """A result as an array. Counts may be any integers, a bool 0 or 1, a float one integer."""
     value = np.asarray(value)
-    if wanted.dtype.kind in "iu" and value.dtype.kind in "iub":
+    counts = wanted.dtype.kind in "iu" or wanted.ndim == 0
+    if counts and value.dtype.kind in "iub":
         return value.astype(wanted.dtype)
     return value
 

@@ -9,6 +9,7 @@
 Only the first two execute anything, and only what the caller named.
 """
 
+import contextlib
 import importlib
 import importlib.util
 import inspect
@@ -27,7 +28,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from refgf.oracle.judge import ranks
+from refgf.oracle.judge import orphans, ranks
 from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.cases import inside, load_tensors, save_case
 from refgf.oracle.judge.files import BadFile
@@ -193,7 +194,7 @@ class Command:
             return read_result(out, "result.safetensors", "trace.jsonl")
 
     def _exit_code(self, words: list[str], log: IO[bytes]) -> int | None:
-        """None after the time limit, which ends its children too: it has its own process group."""
+        """None after the time limit. Its children end with it: it has its own process group."""
         streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
         try:
             program = subprocess.Popen(words, start_new_session=True, **streams)
@@ -204,12 +205,13 @@ class Command:
             ) from None
         try:
             return program.wait(self.timeout_s)
-        except BaseException as error:
-            os.killpg(program.pid, signal.SIGKILL)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and left no children
+                os.killpg(program.pid, signal.SIGKILL)
             program.wait()
-            if isinstance(error, subprocess.TimeoutExpired):
-                return None
-            raise
+            orphans.end_children()
 
 
 def _replaced(word: str, places: dict[str, str]) -> str:

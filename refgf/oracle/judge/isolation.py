@@ -5,7 +5,7 @@
 
 The foreign code holds the pipe, so it may send anything: its bytes are read as untrusted files are,
 and nothing in them is executed. If an answer does not come in time, the process and all its
-children are ended; the next case gets a new process.
+children are ended (orphans.py: those in another session, too); the next case gets a new process.
 """
 
 import contextlib
@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from refgf.oracle.judge import orphans
 from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.files import (
     LARGEST_FILE,
@@ -64,10 +65,11 @@ class IsolatedModule:
             self.process.wait()
             self.pipe.close()
             self.process = None
+            orphans.end_children()
 
     def _start(self) -> None:
         self.pipe, remote = Pipe()
-        arguments = [str(remote.fileno()), self.name, str(self.timeout_s)]
+        arguments = [str(remote.fileno()), self.name, str(self.timeout_s), str(os.getpid())]
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "refgf.oracle.judge.isolation", *arguments],
@@ -164,4 +166,5 @@ def from_bytes(message: bytes) -> Result:
 if __name__ == "__main__":
     faulthandler.enable()  # a crash names its line on stderr
     sys.path[0] = "."
+    orphans.follow_parent(int(sys.argv[4]))
     serve(Connection(int(sys.argv[1])), sys.argv[2], float(sys.argv[3]))

@@ -13,12 +13,19 @@ from refgf.oracle.judge.functions.judged import (
     bounds_of,
     number,
     per_step,
+    select,
     steps_of,
 )
 
 
 def importance(module: Any, case: Case) -> Outputs:
     return {"out.importance": module.importance(list(case["in.x"]), case.arguments["chunk"])}
+
+
+def percent_of_step(module: Any, case: Case) -> Outputs:
+    """The density is a number of any kind: 20 and 20.0 are the same."""
+    percent, dense = module.percent_of_step(**select(case, *WARMUP))
+    return {"out.percent": np.float64(percent), "out.dense": np.uint8(bool(dense))}
 
 
 def csc_settings(case: Case) -> CSCRunSettings:
@@ -66,7 +73,7 @@ FUNCTIONS = {
     "chunk_bounds": bounds_of("chunk_bounds", "n", "chunk", axis="chunk"),
     "importance": JudgedFunction(importance, {"importance": ("chunk",)}),
     "choose": array_function("choose", ["values"], ["percent"], chosen=("place",)),
-    "percent_of_step": array_function("percent_of_step", [], WARMUP, percent=(), dense=()),
+    "percent_of_step": JudgedFunction(percent_of_step, {"percent": (), "dense": ()}),
     "csc_payload_bytes": array_function("csc_payload_bytes", [], PAYLOAD, bytes=()),
     "csc_run": JudgedFunction(csc_run, CSC_AXES),
 }

@@ -21,6 +21,7 @@ NODES = {
     "uneven": [[0, 1], [2, 3, 4], [5]],
     "dealt": [[4, 0], [1, 5], [3, 2]],
     "3x3": [[0, 1, 2], [3, 4, 5], [6, 7, 8]],
+    "4x3": [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]],
 }
 LONG_NODE = {
     "5-1-1": [[0, 1, 2, 3, 4], [5], [6]]
@@ -66,6 +67,8 @@ def flat_cases() -> Iterator[Case]:
             (8, 21, "float16"),
             (9, 2, None),
             (9, 25, "float16"),
+            (13, 9, None),
+            (17, 21, None),
         ):
             for family in ("invariant", "sensitive")[n < 8 :]:
                 title = f"{name}-p{p}-n{n}-{family}" + (f"-wire-{wire}" if wire else "")

@@ -13,7 +13,7 @@ from refgf.oracle.definitions import (
 )
 from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate.families import inputs, make, random_source, require
-from refgf.oracle.seeded.generate.updates import relative
+from refgf.oracle.seeded.generate.updates import exact_ratios, relative
 
 SIZES, DECAYED = (
     [2, 7, 0, 1, 23, 4],
@@ -85,6 +85,15 @@ def parallel_cases() -> Iterator[Case]:
                 "the ranks' shares add up to the whole",
             )
             yield case
+    arrays = {name: rng.integers(-5000, 5001, 37).astype(np.float32) for name in "wg"}
+    why = "3 ranks; squares beyond float32, whose sums are exact in float64"
+    for by in ("slices", "layers"):
+        tensors, arguments = {"sizes": SIZES, "decayed": DECAYED}, {"p": 3, "by": by}
+        name = f"lars-squares-{by}-beyond-float32"
+        case = make(name, "lars_partial_squares", "M8", why, arguments, **arrays, **tensors)
+        narrow = case["out.squares"].astype(np.float32)
+        require(not np.array_equal(narrow, case["out.squares"]), case, "float32 rounds")
+        yield case
 
 
 def half_case() -> Iterator[Case]:
@@ -115,6 +124,10 @@ def half_case() -> Iterator[Case]:
     unrounded = lars_step(w, np.zeros_like(w), total, settings)[0]
     require(not same_bits(unrounded, case["out.w"][0]), case, "the wire rounds")
     case.tensors["bound.w"] = relative(case["out.w"], 2.0**-22)
+    yield case
+    why, arguments = "norms in float64: the rates have these bits", {**arguments, "decay": 2.0**-20}
+    case = make("scaled-lars-bits", "scaled_lars_run", "M9", why, arguments, w=w, g=g, **tensors)
+    require(exact_ratios(case), case, "no order of summing the norms moves a rate")
     yield case
 
 

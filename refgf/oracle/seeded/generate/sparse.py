@@ -12,6 +12,7 @@ from refgf.oracle.definitions import FORMS, choose, conserved, csc_run, percent_
 from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.functions.sparse import csc_settings
 from refgf.oracle.seeded.generate.families import make, random_source, require
+from refgf.oracle.seeded.generate.updates import exact_ratios
 
 CHUNK, SIZES = 8, [3, 1, 20, 2, 17, 9, 1]  # 53 elements: six chunks of 8 and one of 5
 DECAYED = np.array([1, 0, 1, 0, 1, 1, 0], np.uint8)
@@ -30,10 +31,11 @@ def run_case(
     **settings,
 ) -> Case:
     """csc_run. change(g) alters the gradients (T, p, n); dyadic=False: norms are not exact."""
-    rng, n = random_source("csc" + name), sum(SIZES)
+    sizes = settings.pop("sizes", SIZES)
+    rng, n = random_source("csc" + name), sum(sizes)
     w = rng.integers(-16, 17, n).astype(np.float32) / 4
     g = rng.integers(-4, 5, (steps, p, n)) if dyadic else rng.standard_normal((steps, p, n))
-    arrays = {"w": w, "g": g.astype(np.float32), "sizes": SIZES}
+    arrays = {"w": w, "g": g.astype(np.float32), "sizes": sizes}
     if change:
         change(arrays["g"])
     if "decay" in settings:
@@ -106,6 +108,23 @@ def other_cases() -> Iterator[Case]:
             f"csc-lazy-{order}", why, "P4 L1", p=4, steps=6, dyadic=False, order=order, **lazily
         )
     yield theta_case()
+    why = "28 % of 25 chunks are 7, and neither 8 nor a rounding of 25 times 0.28"
+    case = run_case(
+        "csc-whole-share", why, plan={"percent": 28}, steps=6, sizes=[3, 20, 17, 9, 1], chunk=2
+    )
+    require((case["out.chosen"][1:].sum(axis=-1) == 7).all(), case, "7 of 25 chunks")
+    yield case
+    why = "chunks 1 and 3 differ by less than float32 can add up: 3 is more important"
+    plan = {"percent": 14}
+    case = run_case("csc-float64-norms", why, plan=plan, steps=6, change=nearly_twins)
+    require(case["out.chosen"][1, 0].tolist() == [0, 0, 0, 1, 0, 0, 0], case, "3 comes first")
+    require(norms_are_exact(case), case, "norms are exact in any order")
+    yield case
+    settings = {"form": "history", "trust": 64.0, "decay": 0.25}
+    why = "LARS ratios above 1 and below, from norms in float64: the rates have these bits"
+    case = run_case("csc-lars-bits", why, "C12 C13", steps=6, change=large_and_small, **settings)
+    require(exact_ratios(case), case, "no order of summing the norms moves a rate")
+    yield case
     settings = {"form": "history", "trust": 0.5, "decay": 0.25}
     case = run_case(
         "csc-lars", "LARS from the sent elements of each tensor", "C12 C13", steps=6, **settings
@@ -158,6 +177,18 @@ def overflow_cases() -> Iterator[Case]:
 def twins(g: np.ndarray) -> None:
     """Chunks 1, 3 and 5 get the same gradients on all ranks: ties in the norms, also at the cut."""
     g[:, :, 24:32] = g[:, :, 40:48] = g[:, :, 8:16]
+
+
+def nearly_twins(g: np.ndarray) -> None:
+    """Chunks 1 and 3: one large number and seven small ones, of which chunk 3 has a larger one."""
+    g[:, :, 8:16] = g[:, :, 24:32] = [2.0**12, *[2.0**-16] * 7]
+    g[:, :, 25] = 2.0**-15
+
+
+def large_and_small(g: np.ndarray) -> None:
+    """The second tensor's gradients are far below its weights, the third's far above."""
+    g[:, :, 3] *= 2.0**-8
+    g[:, :, 4:24] *= 512
 
 
 def planted(step: int, rank: int, element: int, value: float) -> Callable:
@@ -218,12 +249,21 @@ def function_cases() -> Iterator[Case]:
     sums = np.add.reduceat(np.abs(x).sum(axis=0), range(0, 53, 8))
     require(np.argmax(case["out.importance"]) == 6 != np.argmax(sums), case, "the length decides")
     yield case
+    x = np.zeros((3, 53), np.float32)
+    nearly_twins(x[None])
+    why = "a large number and small ones that float32 cannot add to it"
+    yield make("importance-float64", "importance", "C4", why, {"chunk": 8}, x=x)
     why, values = (
         "rounded up, at least one, ties to the lower number",
         np.array([3, 5, 5, 1, 5, 0, 7], np.float64),
     )
     for percent in (1, 30, 43, 50, 100):
         yield make(f"choose-{percent}", "choose", "C5", why, {"percent": percent}, values=values)
+    why = "28 % of 25 are 7, and neither 8 nor a rounding of 25 times 0.28"
+    values = random_source("choose-whole").integers(0, 6, 25).astype(np.float64)
+    case = make("choose-whole-28", "choose", "C5", why, {"percent": 28}, values=values)
+    require(len(case["out.chosen"]) == 7, case, "7 of 25")
+    yield case
     why, plan = (
         "100, 100 and 60 % over epochs of 4 steps",
         {"warmup_percents": [100, 100, 60], "percent": 20},

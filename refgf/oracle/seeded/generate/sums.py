@@ -8,6 +8,7 @@ from refgf.oracle import definitions
 from refgf.oracle.definitions import direct_in_calls, ring_allreduce, ring_states, same_bits
 from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate.families import inputs, make, random_source, require
+from refgf.oracle.seeded.generate.updates import beyond_float32, nans
 
 FAMILY_SAYS = {
     "invariant": (
@@ -103,6 +104,9 @@ def allreduce_cases() -> Iterator[Case]:
     for order in ("ring", "direct"):
         for p in range(1, 10):
             yield allreduce_case(order, p, 2 * p + 3, "float32", "sensitive")
+        yield allreduce_case(order, 17, 37, "float32", "sensitive")
+        yield allreduce_case(order, 19, 21, "float32", "provenance")
+        yield allreduce_case(order, 12, 5, "float64", "sensitive", "float16")
         for n in (0, 1, 4, 5, 6):
             yield allreduce_case(order, 5, n, "float32", "sensitive")
         for dtype in ("float16", "bfloat16", "float64"):
@@ -121,6 +125,19 @@ def allreduce_cases() -> Iterator[Case]:
             yield allreduce_case(order, 3, 40, dtype, "special")
             yield allreduce_case(order, 4, 21, dtype, "denormal")
         yield allreduce_case(order, 3, 40, "float32", "special", "float16")
+
+
+def narrow_cases() -> Iterator[Case]:
+    """Sums of numbers that are sent as float16 or bfloat16: only rank 0 has other than -0."""
+    for order, statements in (("ring", "R3 R4"), ("direct", "D2")):
+        for wire, numbers, why in (
+            ("float16", beyond_float32(), "float64 becomes float16 in one rounding"),
+            ("bfloat16", nans(), "a NaN stays a NaN, whatever its payload"),
+        ):
+            x = np.stack([numbers, *[np.full_like(numbers, -0.0)] * 2])
+            name = f"{order}-p3-{numbers.dtype}-narrow-wire-{wire}"
+            settings = {"wire": wire}
+            yield make(name, f"{order}_allreduce", statements, why, settings, "special", x=x)
 
 
 def plan_cases() -> Iterator[Case]:
@@ -281,6 +298,7 @@ def merged_cases() -> Iterator[Case]:
 def cases() -> Iterator[Case]:
     for group in (
         allreduce_cases,
+        narrow_cases,
         plan_cases,
         agreement_cases,
         exact_cases,

@@ -89,6 +89,8 @@ def run_cases() -> Iterator[Case]:
         "one-node": [[0, 1, 2]],
         "alone": [[0], [1], [2]],
     }
+    whole = {"nodes": nodes["2-2"], "percent": 10}  # 3 of each slice of 30
+    yield run_case("hitopk-whole-share", "hitopk_run", 4, 60, whole)
     for percent in (5, 30, 100):
         for p, n in ((1, 20), (3, 53), (5, 3)):
             yield run_case(f"topk-p{p}-n{n}-{percent}", "topk_run", p, n, {"percent": percent})
@@ -135,3 +137,11 @@ def traffic_cases() -> Iterator[Case]:
                 "values and indices; 1003 elements in uneven slices",
                 arguments,
             )
+        arguments = {
+            "n": 1000,
+            "nodes": [[0, 1], [2, 3]],
+            "percent": 1,
+            "hierarchical": hierarchical,
+        }
+        name = f"topk-traffic-{'nodes' if hierarchical else 'flat'}-whole-share"
+        yield make(name, "topk_traffic", "T7", "1 % of 1000 and of 500 are whole", arguments)

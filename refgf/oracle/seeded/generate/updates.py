@@ -4,9 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from refgf.oracle.definitions import momentum_step, same_bits
+from refgf.oracle.definitions import lars_ratio, momentum_step, on_wire, same_bits
 from refgf.oracle.judge.case import Case
+from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.seeded.generate.families import make, random_source, require
+from refgf.oracle.seeded.variants import variant
 
 AWKWARD = [
     0.0,
@@ -39,6 +41,43 @@ AWKWARD = [
 def awkward_numbers(dtype: str = "float32") -> np.ndarray:
     """Numbers at which a cast to 16 bits can go wrong, with their negatives."""
     return np.array([*AWKWARD, *(-v for v in AWKWARD), np.nan]).astype(dtype)
+
+
+BEYOND_FLOAT32 = [  # rounded to float32, these are ties of float16 or of bfloat16
+    *(1 + 2**-11 + 2**-30, 1 + 3 * 2**-11 - 2**-30, 2**-25 + 2**-60, 65520 - 2**-20),
+    *(1 + 2**-8 + 2**-40, 1 + 3 * 2**-8 - 2**-40, 2.0**100 * (1 + 2**-8 + 2**-33)),
+]
+NANS = [0x7F800001, 0xFF800001, 0x7F80FFFF, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FFF8000]
+
+
+def beyond_float32() -> np.ndarray:
+    """float64 numbers that are rounded to 16 bits in one way directly, in another twice."""
+    return np.array([*BEYOND_FLOAT32, *(-v for v in BEYOND_FLOAT32)])
+
+
+def nans() -> np.ndarray:
+    """float32 NaN whose upper 16 bits are those of an infinity, or that round to zero."""
+    return np.array(NANS, np.uint32).view(np.float32)
+
+
+def narrow_cases() -> Iterator[Case]:
+    """Casts by way of float32, and NaN of every payload."""
+    x = beyond_float32()
+    twice = x.astype(np.float32).astype(np.float64)
+    for wire, statements, why in (
+        ("float16", "P1", "float64 becomes float16 in one rounding, not by way of float32"),
+        ("bfloat16", "P1 P2", "float64 becomes bfloat16 by way of float32, in two roundings"),
+    ):
+        case = make(
+            f"cast-beyond-float32-to-{wire}", "on_wire", statements, why, {"wire": wire}, x=x
+        )
+        same = same_bits(on_wire(twice, wire), case["out.x"])
+        require(same == (wire == "bfloat16"), case, "the way matters")
+        yield case
+    why, arguments = "a NaN stays a NaN, whatever its payload", {"wire": "bfloat16"}
+    case = make("cast-nan-payloads", "on_wire", "P1 P2", why, arguments, "special", x=nans())
+    require(np.isnan(case["out.x"]).all(), case, "all are NaN")
+    yield case
 
 
 def cast_cases() -> Iterator[Case]:
@@ -194,6 +233,10 @@ LARS_RATIOS = [
     ("pythagorean", [3, 4], [6, 8]),
     ("no-weights", [0, 0], [1, 1]),
     ("nothing", [0, 0], [0, 0]),
+    ("above-one", [30, 40], [0.75, 1]),
+    ("beyond-float32", [4097, 1, 2], [3, 8191, 1]),
+    ("squares-overflow-float32", [3 * 2.0**70, 2.0**72], [3, 4]),
+    ("squares-vanish-in-float32", [3 * 2.0**-80, 2.0**-78], [2.0**-79, 0]),
 ]
 
 
@@ -226,11 +269,44 @@ def lars_cases() -> Iterator[Case]:
         yield case
 
 
+def wide_norms_case() -> Iterator[Case]:
+    """Squares that float32 cannot add up, and ratios above 1 and below."""
+    rng = random_source("lars-bits")
+    w, g = rng.integers(-5000, 5001, 17), rng.integers(-5000, 5001, (4, 17))
+    w[4:13] *= 64
+    arguments = {"rate": 0.5, "momentum": 0.5, "trust": 0.25, "decay": 0.125}
+    tensors = {"sizes": [4, 9, 3, 1], "decayed": np.array([1, 1, 1, 0], np.uint8)}
+    why = "ratios above 1 and below, from norms in float64: the rates have these bits"
+    arrays = {"w": w.astype(np.float32), "g": g.astype(np.float32), **tensors}
+    case = make("lars-bits", "lars_step", "M4 M5", why, arguments, **arrays)
+    require(exact_ratios(case), case, "no order of summing the norms moves a rate")
+    yield case
+
+
+def exact_ratios(case: Case) -> bool:
+    """Are the results the same with ratios 2^-45 of themselves off? Rates are float32."""
+    results = []
+    for share in (1 - 2.0**-45, 1 + 2.0**-45):
+
+        def moved(*arguments, share: float = share) -> float:
+            return lars_ratio(*arguments) * share
+
+        results.append(FUNCTIONS[case.function].run(variant(lars_ratio=moved), case))
+    return all(same_bits(result["out.w"], case["out.w"]) for result in results)
+
+
 def relative(values: np.ndarray, share: float) -> np.ndarray:
     """A bound for results that depend on norms, whose order of summation is open."""
     return share * np.abs(values).max() * np.ones(values.shape)
 
 
 def cases() -> Iterator[Case]:
-    for group in (cast_cases, scaling_cases, momentum_cases, lars_cases):
+    for group in (
+        cast_cases,
+        narrow_cases,
+        scaling_cases,
+        momentum_cases,
+        lars_cases,
+        wide_norms_case,
+    ):
         yield from group()

@@ -68,6 +68,12 @@ def rest_is_lost(w, g, sizes, rank, p, by="slices", decayed=None):
     return squares
 
 
+@mistake("M8", "lars_partial_squares", "squares are summed in float32")
+def squares_in_float32(w, g, sizes, rank, p, by="slices", decayed=None):
+    with np.errstate(over="ignore", under="ignore"):
+        return np.float64(np.float32(lars_partial_squares(w, g, sizes, rank, p, by, decayed)))
+
+
 @mistake("M8", "lars_partial_squares", "layers are assigned round robin")
 def round_robin(w, g, sizes, rank, p, by="slices", decayed=None):
     if by == "slices":

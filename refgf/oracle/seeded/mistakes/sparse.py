@@ -98,6 +98,19 @@ def norm_of_the_sum(per_rank, chunk):
     return importance([np.sum(np.asarray(per_rank, np.float64), axis=0)], chunk)
 
 
+@mistake("C4", "importance", "norms are summed in float32")
+def norms_in_float32(per_rank, chunk):
+    with np.errstate(over="ignore", invalid="ignore"):
+        magnitudes = np.abs(np.asarray(per_rank, np.float32))
+        bounds = chunk_bounds(magnitudes.shape[1], chunk)
+        norms = [magnitudes[:, i:j].sum(dtype=np.float32) / np.float32(j - i) for i, j in bounds]
+    return np.array(norms, np.float64)
+
+
+def largest(values, count):
+    return sorted(sorted(range(len(values)), key=lambda c: (-values[c], c))[:count])
+
+
 @mistake("C5", "choose", "ties go to the higher number")
 def ties_to_higher(values, percent):
     count = max(1, math.ceil(len(values) * percent / 100))
@@ -106,8 +119,17 @@ def ties_to_higher(values, percent):
 
 @mistake("C5", "choose", "rounded down")
 def rounded_down(values, percent):
-    count = max(1, math.floor(len(values) * percent / 100))
-    return sorted(sorted(range(len(values)), key=lambda c: (-values[c], c))[:count])
+    return largest(values, max(1, math.floor(len(values) * percent / 100)))
+
+
+@mistake("C5", "choose", "rounded down, and one more: too many where the product is whole")
+def one_more(values, percent):
+    return largest(values, int(len(values) * percent / 100) + 1)
+
+
+@mistake("C5", "choose", "percent is divided by 100 first: 28 % of 25 chunks is 8")
+def divided_first(values, percent):
+    return largest(values, max(1, math.ceil(len(values) * (percent / 100))))
 
 
 @mistake("C5", "choose", "the least important chunks")

@@ -24,6 +24,11 @@ def float_ceiling(n, percent):
     return min(n, max(1, int(np.ceil(n * (percent / 100)))))
 
 
+@mistake("T1", "keep_count", "rounded down, and one more: too many where the product is whole")
+def one_more(n, percent):
+    return min(n, int(n * percent / 100) + 1)
+
+
 @mistake("T2", "top_k", "the largest values, not magnitudes")
 def by_value(x, k):
     return np.array(sorted(sorted(range(len(x)), key=lambda i: (-x[i], i))[:k]), np.int64)

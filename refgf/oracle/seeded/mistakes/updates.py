@@ -41,6 +41,37 @@ def truncates(x, wire):
     return np.where(np.abs(y) > np.abs(x), toward_zero, y)
 
 
+@mistake("P1", "on_wire", "float64 becomes float16 by way of float32: rounded twice")
+def rounds_twice(x, wire):
+    with np.errstate(over="ignore", invalid="ignore"):
+        through = x.astype(np.float32).astype(x.dtype)
+    return on_wire(through if wire == "float16" else x, wire)
+
+
+@mistake("P2", "on_wire", "float64 becomes bfloat16 in one rounding, not by way of float32")
+def rounds_once(x, wire):
+    if wire != "bfloat16" or x.dtype != np.float64:
+        return on_wire(x, wire)
+    mantissa, exponent = np.frexp(x)
+    return on_wire(np.ldexp(np.rint(mantissa * 2.0**8), exponent - 8), wire)
+
+
+def float32_bits(x):
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(x).astype(np.float32).view(np.uint32).astype(np.uint64)
+
+
+@mistake("P2", "bfloat16_bits", "the upper bits of a NaN alone: some become infinite")
+def nan_cut_off(x):
+    return np.where(np.isnan(x), float32_bits(x) >> 16, bfloat16_bits(x)).astype(np.uint16)
+
+
+@mistake("P2", "bfloat16_bits", "a NaN is rounded like a number: some become infinite or zero")
+def nan_rounded(x):
+    bits = float32_bits(x)
+    return (bits + 0x7FFF + (bits >> 16 & 1) >> 16).astype(np.uint16)
+
+
 @mistake("P2", "bfloat16_bits", "truncated instead of rounded to bfloat16")
 def bfloat16_truncated(x):
     with np.errstate(over="ignore", invalid="ignore"):
@@ -49,9 +80,8 @@ def bfloat16_truncated(x):
 
 @mistake("P2", "bfloat16_bits", "ties go up instead of to even")
 def bfloat16_half_up(x):
-    with np.errstate(over="ignore", invalid="ignore"):
-        bits = np.asarray(x).astype(np.float32).view(np.uint32).astype(np.uint64)
-    return np.where(np.isnan(x), bfloat16_bits(x), (bits + 0x8000 >> 16).astype(np.uint16))
+    half_up = (float32_bits(x) + 0x8000 >> 16).astype(np.uint16)
+    return np.where(np.isnan(x), bfloat16_bits(x), half_up)
 
 
 @mistake("P3", "underflow_share", "zeros count as underflow")
@@ -210,6 +240,19 @@ def ratio_without_decay(w, g, trust, decay=0.0):
 @mistake("M4", "lars_ratio", "ratio 0 for weights of zero: they never move")
 def ratio_zero(w, g, trust, decay=0.0):
     return lars_ratio(w, g, trust, decay) if np.any(w) else 0.0
+
+
+@mistake("M4", "lars_ratio", "the ratio is clipped at 1")
+def ratio_clipped(w, g, trust, decay=0.0):
+    return min(1.0, lars_ratio(w, g, trust, decay))
+
+
+@mistake("M4", "lars_ratio", "norms are summed in float32")
+def norms_in_float32(w, g, trust, decay=0.0):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        norm_w, norm_g = (float(np.sqrt(np.square(np.float32(x)).sum())) for x in (w, g))
+        denominator = norm_g + decay * norm_w
+        return trust * norm_w / denominator if norm_w > 0 and denominator > 0 else 1.0
 
 
 @mistake("M5", "lars_step", "the ratio of the whole network for every tensor")

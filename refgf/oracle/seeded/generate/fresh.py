@@ -1,0 +1,335 @@
+"""Cases that nobody can know before: other numbers, p and n for each seed.
+
+The golden cases are public, so an implementation may be right for them only. Case i of a function
+is one of three kinds: more ranks and elements than in any golden case (0), one, three, five or
+seven ranks with fewer elements than ranks or none (1), and few ranks that do not divide n (2).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from refgf.oracle import definitions
+from refgf.oracle.definitions import conv, fully_connected
+from refgf.oracle.judge.case import Case
+from refgf.oracle.judge.cases import fill
+from refgf.oracle.seeded.generate.families import inputs, random_source
+from refgf.oracle.seeded.generate.fresh_parts import (
+    TYPES,
+    Draw,
+    Drawn,
+    batches,
+    csc,
+    daso,
+    dense_layer,
+    groups,
+    layer,
+    levels,
+    pick,
+    shape,
+    some_nodes,
+    some_sizes,
+    wide_integers,
+)
+from refgf.oracle.seeded.generate.network import U, gamma
+from refgf.oracle.seeded.generate.updates import relative
+
+
+def plain_sum(d: Draw) -> Drawn:
+    dtype, wire = TYPES[d.rng.integers(len(TYPES))]
+    return vectors(d, dtype, wire, wire=wire)
+
+
+def vectors(d: Draw, dtype: str, wire_type: str | None, **arguments) -> Drawn:
+    """The arguments, and x (p, n) of a family whose order of summation or special numbers show."""
+    family = pick(d.rng, "sensitive", "sensitive", "special", "denormal")
+    return arguments, {"x": inputs(family, d.p, d.n, dtype, d.rng, wire_type)}
+
+
+def flat_sum(d: Draw) -> Drawn:
+    wire = pick(d.rng, None, "float16")
+    return vectors(d, "float32", wire, wire=wire)
+
+
+def node_sum(d: Draw, equal: bool = False, threshold: bool = False) -> Drawn:
+    nodes, wire = some_nodes(d.rng, d.p, equal), pick(d.rng, None, "float16")
+    more = {"threshold": max(0, d.n + d.integer(-1, 1))} if threshold else {}
+    return vectors(d, "float32", wire, wire=wire, nodes=nodes, **more)
+
+
+def lazy_sum(d: Draw, merged: bool = False) -> Drawn:
+    sizes, wire = some_sizes(d.rng, d.n), pick(d.rng, None, "float16", "bfloat16")
+    rule = {"counts": groups(d.rng, len(sizes))} if merged else {"theta_bytes": theta(d, sizes)}
+    order = pick(d.rng, "ring", "direct")
+    arguments, arrays = vectors(d, "float32", wire, wire=wire, order=order, **rule)
+    return arguments, {**arrays, "sizes": sizes}
+
+
+def lazy_calls(d: Draw) -> Drawn:
+    sizes = some_sizes(d.rng, d.n)
+    return {"itemsize": 4, "theta_bytes": theta(d, sizes)}, {"sizes": sizes}
+
+
+def theta(d: Draw, sizes: np.ndarray) -> int | str:
+    """Often exactly the bytes of the first tensors."""
+    first = int(sizes[: d.integer(0, len(sizes))].sum())
+    return pick(d.rng, 0, "inf", 2 * first, 4 * first, 4 * first + 1)
+
+
+def traffic(d: Draw) -> Drawn:
+    return {"n": d.n, "p": d.p}, {}
+
+
+def schedule_traffic(d: Draw) -> Drawn:
+    algorithm = pick(
+        d.rng, "tree", "recursive_doubling", "halving_doubling", "three_phase", "two_level"
+    )
+    nodes = some_nodes(d.rng, d.p, algorithm == "two_level")
+    return {"algorithm": algorithm, "n": d.n, "nodes": nodes}, {}
+
+
+def cast(d: Draw) -> Drawn:
+    dtype = pick(d.rng, "float32", "float64")
+    x = d.floats(40).astype(dtype)
+    if dtype == "float64":
+        x = x * (1 + pick(d.rng, -1, 0, 1) * 2.0**-40)
+    return {"wire": pick(d.rng, "float16", "bfloat16")}, {"x": x}
+
+
+def next_scale(d: Draw) -> Drawn:
+    finite = (d.rng.random(30) < 0.8).astype(np.uint8)
+    return {"scale": 2.0 ** d.integer(0, 23), "interval": d.integer(1, 4)}, {"finite": finite}
+
+
+def scaled_run(d: Draw) -> Drawn:
+    g = d.normal(5, d.p, d.n) * np.float32(2.0**-8)
+    if d.n:
+        g[d.integer(0, 4), d.integer(0, d.p - 1), d.integer(0, d.n - 1)] = pick(
+            d.rng, np.inf, 999.0
+        )
+    settings = {"rate": 0.1, "momentum": 0.9, "scale": 2.0**10, "interval": 2, "wire": "float16"}
+    return settings, {"w": d.normal(d.n), "g": g}
+
+
+def momentum(d: Draw) -> Drawn:
+    n = d.n + 1
+    settings = {"rate": 0.1, "momentum": 0.9, "decay": pick(d.rng, 0.0, 0.01)}
+    decayed = d.rng.integers(0, 2, n).astype(np.uint8)
+    return settings, {"w": d.normal(n), "g": d.normal(3, n), "decayed": decayed}
+
+
+def lars(d: Draw, ranks: bool = False) -> Drawn:
+    sizes = some_sizes(d.rng, d.n)
+    settings = {"rate": 0.5, "momentum": 0.5, "trust": 0.25, "decay": 2.0**-6}
+    settings |= {"scale": 1024.0, "interval": 2, "wire": "float16"} if ranks else {}
+    decayed = d.rng.integers(0, 2, len(sizes)).astype(np.uint8)
+    g = d.normal(3, d.p, d.n) * np.float32(2.0**-6) if ranks else d.normal(3, d.n)
+    return settings, {"w": d.normal(d.n), "g": g, "sizes": sizes, "decayed": decayed}
+
+
+def squares(d: Draw) -> Drawn:
+    sizes = some_sizes(d.rng, d.n)
+    decayed = d.rng.integers(0, 2, len(sizes)).astype(np.uint8)
+    w, g = (wide_integers(d.rng, d.n) for _ in "wg")
+    arguments = {"p": d.p, "by": pick(d.rng, "slices", "layers")}
+    return arguments, {"w": w, "g": g, "sizes": sizes, "decayed": decayed}
+
+
+def choose(d: Draw) -> Drawn:
+    """Half of the shares are whole numbers of chunks."""
+    count = pick(d.rng, 25, 50, 100, 200, d.n + 1)
+    return {"percent": d.integer(1, 100)}, {"values": d.rng.integers(0, 9, count) * 1.0}
+
+
+def warmup_density(d: Draw) -> Drawn:
+    warmup = [pick(d.rng, 100, 50, 25) for _ in range(d.integer(0, 3))]
+    step, epoch = d.integer(0, 20), d.integer(1, 6)
+    plan = {"warmup_percents": warmup, "percent": d.integer(1, 99)}
+    return {"step": step, "steps_per_epoch": epoch, **plan}, {}
+
+
+def payload(d: Draw) -> Drawn:
+    chunk = d.integer(1, 9)
+    chosen = [c for c in range(-(-d.n // chunk)) if d.rng.random() < 0.3]
+    chosen, wire = pick(d.rng, None, chosen or None), pick(d.rng, None, "float16")
+    return {"chosen": chosen, "n": d.n, "chunk": chunk, "dtype": "float32", "wire": wire}, {}
+
+
+def ties(d: Draw, *shape: int) -> np.ndarray:
+    """Magnitudes that are often equal, of both signs."""
+    x = d.normal(*shape)
+    return np.where(d.rng.random(shape) < 0.3, np.float32(0.5) * np.sign(x), x)
+
+
+def topk_run(d: Draw, nodes: bool = False) -> Drawn:
+    arguments = {"nodes": some_nodes(d.rng, d.p, True)} if nodes else {}
+    g = ties(d, 3, d.p, min(d.n, 200))
+    return {**arguments, "percent": pick(d.rng, 1, 1.1, 10, 25, 50, 100)}, {"g": g}
+
+
+def topk_traffic(d: Draw) -> Drawn:
+    nodes, percent = some_nodes(d.rng, d.p, True), pick(d.rng, 1, 1.1, 10, 100)
+    arguments = {"n": d.n, "nodes": nodes, "percent": percent}
+    return {**arguments, "hierarchical": pick(d.rng, False, True)}, {}
+
+
+def daso_traffic(d: Draw) -> Drawn:
+    """A few chunks: an implementation may count by sending."""
+    arguments, _ = daso(d)
+    of_epoch = {"batches": arguments["batches"], "phase": arguments["phases"][d.integer(0, 1)]}
+    p, chunk = min(d.p, 12), 1 + d.n // d.integer(1, 5)
+    nodes = len(some_nodes(d.rng, p, True))
+    return {"n": d.n, "p": p, "nodes": nodes, "chunk": chunk, **of_epoch}, {}
+
+
+# function: (its statements, how its arguments and inputs are drawn)
+DRAWN: dict[str, tuple[str, Callable[[Draw], Drawn]]] = {
+    "slice_bounds": ("R1", traffic),
+    "ring_allreduce": ("R1 R2 R3 R4", plain_sum),
+    "ring_traffic": ("R6", traffic),
+    "direct_allreduce": ("D1 D2 D3", plain_sum),
+    "direct_traffic": ("D4", traffic),
+    "exact_sum": ("S1", lambda d: ({}, vectors(d, "float64", None)[1])),
+    "lazy_calls": ("L1 L2", lazy_calls),
+    "lazy_allreduce": ("L1 L2 L3 L4", lazy_sum),
+    "merged_allreduce": ("L5", partial(lazy_sum, merged=True)),
+    "on_wire": ("P1 P2", cast),
+    "bfloat16_bits": ("P2", lambda d: ({}, {"x": d.floats(40)})),
+    "underflow_share": (
+        "P3",
+        lambda d: ({"wire": "float16"}, {"x": d.normal(50) * np.float32(2.0**-24)}),
+    ),
+    "scaled_allreduce": (
+        "P4",
+        lambda d: (
+            {"scale": 2.0 ** d.integer(0, 12), "wire": "float16"},
+            {"x": d.normal(d.p, d.n) * np.float32(2.0**-12)},
+        ),
+    ),
+    "next_scale": ("P6", next_scale),
+    "working_copy": ("P7", lambda d: ({"wire": "float16"}, {"w": d.floats(40)})),
+    "scaled_run": ("P4 P5 P6 P7 P8", scaled_run),
+    "momentum_step": ("M1 M2", momentum),
+    "warmup_rate": (
+        "M3",
+        lambda d: (
+            {
+                "step": d.integer(0, 12),
+                "warmup_steps": d.integer(1, 9),
+                "base_rate": 0.1,
+                "batch_factor": d.integer(1, 64),
+            },
+            {},
+        ),
+    ),
+    "lars_ratio": (
+        "M4",
+        lambda d: (
+            {"trust": 2.0 ** d.integer(-8, 8), "decay": 0.01},
+            {"w": wide_integers(d.rng, 1 + d.n % 40), "g": wide_integers(d.rng, 1 + d.n % 40)},
+        ),
+    ),
+    "lars_step": ("M4 M5", lars),
+    "polynomial_rate": (
+        "M6",
+        lambda d: (
+            {
+                "step": d.integer(0, 12),
+                "steps": d.integer(1, 12),
+                "rate": 0.3,
+                "power": pick(d.rng, 1.0, 2.0, 3.0),
+            },
+            {},
+        ),
+    ),
+    "accumulated": ("M7", lambda d: ({}, {"x": inputs("sensitive", d.p, d.n, "float32", d.rng)})),
+    "lars_partial_squares": ("M8", squares),
+    "scaled_lars_run": ("M9", partial(lars, ranks=True)),
+    "chunk_bounds": ("C1", lambda d: ({"n": d.n, "chunk": d.integer(1, 40)}, {})),
+    "importance": (
+        "C4",
+        lambda d: (
+            {"chunk": d.integer(1, 9)},
+            {"x": wide_integers(d.rng, d.p, min(d.n, 60)).astype(np.float32)},
+        ),
+    ),
+    "choose": ("C5", choose),
+    "percent_of_step": ("C6", warmup_density),
+    "csc_payload_bytes": ("C14", payload),
+    "csc_run": ("C1 C2 C3 C4 C5 C8 C9 C11 C12", csc),
+    "tree_allreduce": ("H1", flat_sum),
+    "doubling_allreduce": ("H2 H3", flat_sum),
+    "three_phase_allreduce": ("H4", node_sum),
+    "two_level_allreduce": ("H5", partial(node_sum, equal=True)),
+    "log_phases_allreduce": ("H8", node_sum),
+    "hybrid_allreduce": ("H6", partial(node_sum, threshold=True)),
+    "schedule_traffic": ("H7", schedule_traffic),
+    "keep_count": ("T1", lambda d: ({"n": d.n}, {"percent": d.rng.integers(1, 1001, 9) / 10})),
+    "top_k": ("T2", lambda d: ({"k": d.integer(0, d.n)}, {"x": ties(d, d.n)})),
+    "topk_run": ("T4 T5", topk_run),
+    "hitopk_run": ("T4 T6", partial(topk_run, nodes=True)),
+    "topk_traffic": ("T7", topk_traffic),
+    "daso_merge": (
+        "A6",
+        lambda d: (
+            {"nodes": d.p, "waited": d.integer(0, 9)},
+            {"w": d.normal(d.n), "total": d.normal(d.n)},
+        ),
+    ),
+    "daso_traffic": ("A12", daso_traffic),
+    "daso_run": ("A2 A3 A4 A5 A6 A7 A8 A11", daso),
+    "node_shards": (
+        "K1",
+        lambda d: ({"n": min(d.n, 90), "nodes": some_nodes(d.rng, d.p)}, {}),
+    ),
+    "node_batches": ("K1 K2", batches),
+    "cache_levels": ("K3 K4", levels),
+    "conv": ("N1", layer),
+    "max_pool": ("N2", partial(layer, window=True)),
+    "relu": ("N3", lambda d: ({}, {"x": d.floats(40).astype(np.float64)})),
+    "fully_connected": ("N6", dense_layer),
+}
+
+
+def bounds(case: Case) -> dict[str, np.ndarray]:
+    """How far results may be off whose order of summation is open: as in the golden cases."""
+    t, a = case.tensors, case.arguments
+    if case.function in ("lars_step", "scaled_lars_run"):
+        names = [name for name in ("w", "v") if f"out.{name}" in t and t[f"out.{name}"].size]
+        return {f"bound.{name}": relative(t[f"out.{name}"], 2.0**-20) for name in names}
+    if case.function == "lars_ratio":
+        return {"bound.ratio": 4 * (len(t["in.w"]) + 4) * U * t["out.ratio"]}
+    if case.function == "warmup_rate":
+        return {"bound.rate": 8 * U * t["out.rate"]}
+    if case.function == "polynomial_rate":  # 1 - step / steps cancels
+        return {"bound.rate": 8 * a["steps"] * U * t["out.rate"]}
+    if case.function in ("conv", "fully_connected"):
+        x, w, b = (np.abs(t[f"in.{name}"]) for name in "xwb")
+        y = conv(x, w, b, a["stride"], a["pad"]) if "pad" in a else fully_connected(x, w, b)
+        return {"bound.y": gamma(w[..., 0].size + 1) * y}
+    return {}
+
+
+def fresh_cases(count: int, seed: int, wanted: Callable[[Case], bool]) -> Iterator[Case]:
+    """`count` cases of each function, made by the definitions, if `wanted` accepts their names."""
+    for function, (statements, draw) in DRAWN.items():
+        for i in range(count):
+            name, why = f"random-{function}-{seed}-{i}", f"drawn by --random {count} --seed {seed}"
+            case = Case(name, function, statements.split(), why, "values", {})
+            if wanted(case):
+                rng = random_source(f"{function}-{i}", seed)
+                yield drawn(case, draw(Draw(rng, *shape(rng, i % 3))))
+
+
+def drawn(case: Case, found: Drawn) -> Case:
+    """The case with these arguments and inputs, and the definitions' results."""
+    arguments, arrays = found
+    tensors = {f"in.{name}": np.asarray(array) for name, array in arrays.items()}
+    with np.errstate(all="ignore"):
+        case = fill(replace(case, arguments=arguments, tensors=tensors), definitions)
+        case.tensors |= bounds(case)
+    if arguments.get("wire", "") is None:  # the statements on rounding say nothing here
+        case.statements = [s for s in case.statements if s not in ("R3", "D2", "H3")]
+    return case

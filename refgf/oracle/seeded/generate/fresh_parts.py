@@ -1,0 +1,153 @@
+"""What fresh cases are drawn with: shapes, sizes, nodes; and cases of runs, data and layers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from refgf.oracle.definitions import percent_of_step
+
+TYPES = (  # of arrays, and on the wire
+    *[("float32", None)] * 3,
+    *(("float32", "float16"), ("float32", "bfloat16"), ("float64", None), ("float16", None)),
+    *(("float64", "float32"), ("float64", "float16")),
+)
+
+
+def pick(rng: np.random.Generator, *values: Any) -> Any:
+    """One of these, of its own type."""
+    return values[rng.integers(len(values))]
+
+
+Drawn = tuple[dict, dict]  # arguments; inputs without "in."
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What a function's fresh cases are drawn with: random numbers, and shapes of the kind."""
+
+    rng: np.random.Generator
+    p: int
+    n: int
+
+    def integer(self, low: int, high: int) -> int:
+        """From low to high, both included."""
+        return int(self.rng.integers(low, high + 1))
+
+    def normal(self, *shape: int, dtype: str = "float32") -> np.ndarray:
+        return self.rng.standard_normal(shape).astype(dtype)
+
+    def floats(self, count: int) -> np.ndarray:
+        """Any float32 but NaN near a tie of bfloat16, and numbers near a tie of float16."""
+        bits = self.rng.integers(0, 1 << 32, count, np.uint32)
+        bits = bits & 0xFFFF0000 | pick(self.rng, 0x8000, 0x8001, 0x7FFF)
+        x = bits.view(np.float32)
+        x = np.where(np.isnan(x), np.float32(1.5), x)
+        halves = self.normal(count) * np.float32(2.0) ** self.rng.integers(-24, 15, count)
+        bits = halves.astype(np.float32).view(np.uint32) & 0xFFFFE000
+        bits |= np.uint32(pick(self.rng, 0x1000, 0x1001, 0x0FFF))
+        return np.where(self.rng.random(count) < 0.5, x, bits.view(np.float32))
+
+
+def shape(rng: np.random.Generator, kind: int) -> tuple[int, int]:
+    """(p, n) of the kind."""
+    if kind == 0:
+        p = int(rng.integers(20, 40))
+        return p, int(rng.integers(1001, 2000))
+    if kind == 1:
+        p = pick(rng, 1, 3, 5, 7)
+        return p, pick(rng, 0, int(rng.integers(0, p)))
+    p = int(rng.integers(2, 10))
+    return p, p * int(rng.integers(1, 30)) + int(rng.integers(1, p))
+
+
+def some_nodes(rng: np.random.Generator, p: int, equal: bool = False) -> list[list[int]]:
+    """The p ranks on some nodes, dealt at random; equal: as many on each."""
+    ranks = rng.permutation(p).tolist()
+    if equal:
+        size = pick(rng, *[k for k in range(1, p + 1) if p % k == 0])
+        return [ranks[i : i + size] for i in range(0, p, size)]
+    cuts = sorted({0, p, *rng.integers(1, p + 1, 3).tolist()})
+    return [ranks[i:j] for i, j in zip(cuts, cuts[1:])]
+
+
+def some_sizes(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Elements of a few tensors, n in all; some may be empty."""
+    cuts = np.sort(rng.integers(0, n + 1, 5))
+    return np.diff([0, *cuts, n])
+
+
+def groups(rng: np.random.Generator, tensors: int) -> list[int]:
+    """Tensors in each group of neighbours."""
+    cuts = sorted({0, tensors, *rng.integers(1, tensors + 1, 2).tolist()})
+    return [j - i for i, j in zip(cuts, cuts[1:])]
+
+
+def wide_integers(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """float32 whose squares and sums are exact in float64, in any order, but not in float32."""
+    return rng.integers(-(2**16), 2**16, shape).astype(np.float32)
+
+
+def csc(d: Draw) -> Drawn:
+    """Norms depend on the order of summation here, and any list close enough is accepted."""
+    rng, p = d.rng, min(d.p, 12)
+    tensors, steps = rng.integers(0, 25, 4).tolist() + [d.n % 25 + 1], 4
+    warmup = [pick(rng, 100, 50) for _ in range(d.integer(0, 1))]
+    percent, n = d.integer(1, 100), sum(tensors)
+    arguments = {
+        **{"form": pick(rng, "dgc", "dgc_masked", "history", "none"), "chunk": d.integer(1, 30)},
+        **{"wire": pick(rng, None, "float16"), "order": pick(rng, "ring", "direct")},
+        **{"theta_bytes": pick(rng, 0, 50, "inf"), "decay": pick(rng, 0.0, 0.1)},
+        **{"after": pick(rng, False, True), "scale": 8.0, "exact_norms": False},
+        **{"rate": 0.1, "momentum": 0.9},
+        "percents": [list(percent_of_step(t, 2, warmup, percent)) for t in range(steps + 1)],
+    }
+    arrays = {"w": d.normal(n), "g": d.normal(steps, p, n), "sizes": tensors}
+    return arguments, {**arrays, "decayed": rng.integers(0, 2, 5).astype(np.uint8)}
+
+
+def daso(d: Draw) -> Drawn:
+    """Two epochs; each node has as many ranks."""
+    p, n, batches = min(d.p, 12), min(d.n, 40) + 1, d.integer(1, 6)
+    nodes = len(some_nodes(d.rng, p, True))
+    between = d.integer(1, 4)
+    phase = [between, d.integer(1, between), d.integer(0, between)]
+    arguments = {"nodes": nodes, "batches": batches, "phases": [phase, [0, 0, 0]]}
+    arguments |= {"rate": 0.1, "momentum": 0.9, "chunk": d.integer(3, 50)}
+    return arguments, {"w": d.normal(n), "g": d.normal(2 * batches, p, n)}
+
+
+def batches(d: Draw) -> Drawn:
+    nodes = some_nodes(d.rng, d.p)
+    arguments = {"nodes": nodes, "batch_size": d.p * d.integer(1, 3)}
+    return arguments, {"order": d.rng.permutation(min(d.n, 90))}
+
+
+def levels(d: Draw) -> Drawn:
+    n = d.integer(1, 20)
+    limits = {"disk_limit": d.integer(0, 100 * n), "memory_limit": d.integer(0, 40 * n)}
+    requests = np.concatenate([d.rng.permutation(n) for _ in range(3)])
+    return {"sample_bytes": 30, **limits}, {
+        "requests": requests,
+        "file_bytes": d.rng.integers(60, 140, n),
+    }
+
+
+def layer(d: Draw, window: bool = False) -> Drawn:
+    k, stride = d.integer(1, 3), d.integer(1, 2)
+    images, rows, columns, channels = d.integer(0, 2), *(d.integer(k, 7) for _ in range(2)), 2
+    if window:
+        out = [(size - k) // stride + 1 for size in (rows, columns)]
+        x, dy = (
+            d.rng.integers(-3, 4, s) * 1.0
+            for s in ((images, rows, columns, channels), (images, *out, channels))
+        )
+        return {"window": k, "stride": stride}, {"x": x, "dy": dy}
+    x = d.normal(images, rows, columns, channels, dtype="float64")
+    w, b = d.normal(k, k, channels, 3, dtype="float64"), d.normal(3, dtype="float64")
+    return {"stride": stride, "pad": d.integer(0, 2)}, {"x": x, "w": w, "b": b}
+
+
+def dense_layer(d: Draw) -> Drawn:
+    sizes = (d.p, d.n + 1), (d.n + 1, 3), (3,)
+    return {}, {name: d.normal(*size, dtype="float64") for name, size in zip("xwb", sizes)}

@@ -1,0 +1,164 @@
+"""Wrong command lines and environments of the lessons and of python -m refgf.*.
+
+The options are those that argparse knows, asked of each program itself. A wrong value is refused
+with a sentence, at once, or the program does what it does without it.
+"""
+
+import argparse
+import functools
+import json
+import os
+import random
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from fate import TRACEBACK, Fate, fate_of, judge, several
+
+from jobs import mpiexec
+
+ROOT = Path(__file__).resolve().parents[2]
+LESSONS = [f"{path}" for path in sorted((ROOT / "lessons").glob("[0-9][0-9]_*.py"))]
+MODULES = ("refgf.cluster", "refgf.doctor", "refgf.oracle", "refgf.course")
+REFUSED_S = 20.0  # from the start of Python, on a busy machine
+LIMIT_S = 60.0  # for a value that is taken: the work is then done
+TAKEN_S = 8.0  # most values are right if nothing happens for so long: lessons end in other tests
+NUMBERS = [*several("0 -1 1.5 1e99 99999999 nan -inf 1e-320 -0"), "9" * 30]
+WORDS = several("banana - -- a,b [ {} %s%n \u2603 ../.. 1gbit, 1gbit,1e300s 0gbit,0s node9=1gbit")
+WORDS += ["$(touch {here}/shell)", "", " ", "\udcff", "x" * 5000]
+PATHS = several("""
+/dev/null/x /dev/zero /proc/self/mem {here}/pipe {here}/file {here}/folder {here}/loop
+{here}/nowhere/below""")
+WORKING = {  # a command line that is right, to which something wrong is added
+    ("refgf.cluster", "run"): "--nodes 2 -- true",
+    ("refgf.cluster", "probe"): "--nodes 2",
+    ("refgf.oracle", "export"): "{here}/new",
+    ("refgf.oracle", "verify"): "--python refgf.oracle.definitions.sums --only R1",
+    ("refgf.oracle", "explain"): "{here}/file",
+    ("refgf.oracle", "grade"): f"00 {ROOT}/lessons/student/00.py",
+    ("refgf.course", "build"): "00 --for plain --output {here}/course",
+}
+VARIABLES = several("""
+REFGF_CLUSTER REFGF_RANKS_ON_MACHINE REFGF_TRACE_DIR REFGF_TIMEOUT_S REFGF_STALL_S REFGF_ENGINE
+REFGF_CUDA_AWARE PMI_SIZE PMI_RANK MPI_LOCALNRANKS MPI_LOCALRANKID OMP_NUM_THREADS
+SLURM_STEP_NUM_TASKS SLURM_PROCID SLURM_STEP_TASKS_PER_NODE SLURM_NODEID SLURM_LOCALID
+OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK""")
+CLUSTERS = ("{}", "[]", '{"nodes": 2}', '{"nodes": -1, "ranks_per_node": "x"}', "[" * 9999)
+
+
+def call(words: list[str]) -> None:
+    """Run `python words...` in this process."""
+    sys.argv = words
+    if words[0].endswith(".py"):
+        sys.path.insert(0, os.path.dirname(words[0]))
+        runpy.run_path(words[0], run_name="__main__")
+    else:
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+
+
+@functools.cache
+def options_of(program: str) -> list[dict]:
+    """Its options: [{"before": subcommand, "name", "kind"}]; name None: positional."""
+
+    def tell(parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
+        print(json.dumps(list(described(parser, []))), flush=True)
+        os._exit(0)
+
+    def ask() -> None:
+        argparse.ArgumentParser.parse_args = tell
+        call([program])
+
+    fate = fate_of(ask, ROOT, limit_s=LIMIT_S)
+    assert fate.code == 0, fate.err
+    return [*json.loads(fate.out), {"before": [], "name": "--banana", "kind": None}]
+
+
+def described(parser: argparse.ArgumentParser, before: list[str]):
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, sub in action.choices.items():
+                yield from described(sub, [*before, name])
+        else:
+            kind = getattr(action.type, "__name__", None)
+            name = action.option_strings[-1] if action.option_strings else None
+            if action.nargs != 0:
+                yield {"before": before, "name": name, "kind": kind}
+
+
+def value(rng: random.Random, option: dict) -> str:
+    numeric = option["kind"] in ("int", "float", "positive", "threshold_bytes")
+    return rng.choice(rng.choice([NUMBERS, WORDS] if numeric else [NUMBERS, WORDS, PATHS, PATHS]))
+
+
+def prepared(folder: Path) -> Path:
+    """A folder with what PATHS name, so deep that a case may write into ../.."""
+    here = folder / "deep" / "down"
+    (here / "folder").mkdir(parents=True)
+    os.mkfifo(here / "pipe")
+    (here / "loop").symlink_to("loop")
+    (here / "file").write_text("{")
+    return here
+
+
+def case(rng: random.Random) -> tuple[str, Callable]:
+    return environment(rng) if rng.random() < 0.2 else command_line(rng)
+
+
+def command_line(rng: random.Random) -> tuple[str, Callable]:
+    program = rng.choice([*LESSONS, *MODULES, *MODULES])
+    option = rng.choice(options_of(program))
+    before, wrong = option["before"], value(rng, option)
+    added = [option["name"], wrong] if option["name"] else [wrong]
+    words = [*before, *added, *WORKING.get((program, *before), "").split()]
+    if program in LESSONS:
+        words = ["--quick", "--output", "{here}/results", *added]
+    ranks = 3 if program in LESSONS and rng.random() < 0.15 else 0
+    taken = program in LESSONS and rng.random() < 0.85 or wrong.isdigit() and len(wrong) > 6
+    title = f"{'mpiexec -n 3 ' * bool(ranks)}{Path(program).name} {' '.join(words)}"
+
+    def attack(folder: Path) -> list[str]:
+        here = prepared(folder)
+        line = [program, *(word.replace("{here}", str(here)) for word in words)]
+        start = started(line, ranks) if ranks else lambda: call(line)
+        fate = fate_of(start, here, limit_s=TAKEN_S if taken else LIMIT_S)
+        return verdict(fate, here, taken)
+
+    return title, attack
+
+
+def environment(rng: random.Random) -> tuple[str, Callable]:
+    """Variables with nonsense, and a program that reads them."""
+    names = rng.sample(VARIABLES, rng.choice((1, 1, 2)))
+    env = {name: rng.choice(rng.choice((NUMBERS, WORDS, PATHS))) for name in names}
+    if "REFGF_CLUSTER" in env:
+        env["REFGF_CLUSTER"] = rng.choice((env["REFGF_CLUSTER"], *CLUSTERS))
+    lesson = [rng.choice(LESSONS[:4]), "--quick", "--output", "{here}/results"]
+    others = ["refgf.doctor"], ["refgf.cluster", "check"], ["-c", "import refgf.launch"]
+    words = rng.choice((lesson, lesson, *others))
+    title = f"{' '.join(f'{name}={text}' for name, text in env.items())} {Path(words[0]).name}"
+
+    def attack(folder: Path) -> list[str]:
+        here = prepared(folder)
+        line = [word.replace("{here}", str(here)) for word in words]
+        given = {name: text.replace("{here}", str(here)) for name, text in env.items()}
+        return verdict(fate_of(started(line), here, limit_s=TAKEN_S, env=given), here, True)
+
+    return title, attack
+
+
+def started(words: list[str], ranks: int = 0) -> list[str]:
+    python = [sys.executable, *(["-m"] if words[0] in MODULES else []), *words]
+    return [mpiexec(), "-n", str(ranks), *python] if ranks else python
+
+
+def verdict(fate: Fate, here: Path, may_run_long: bool) -> list[str]:
+    if fate.code is None and may_run_long and TRACEBACK not in fate.err:
+        return []
+    # the doctor's findings are on stdout, with what to try
+    wrong = judge(fate, lost=None, says="broken" not in fate.out)
+    if (here / "shell").exists():
+        wrong.append("a shell ran what it was given")
+    if fate.code and fate.seconds > REFUSED_S:
+        wrong.append(f"refused only after {fate.seconds:.0f} s")
+    return wrong

@@ -1,0 +1,77 @@
+"""The attack sees what is broken: programs with one fault each, and one without."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from fate import family, fate_of, judge
+
+HERE = Path(__file__).parent
+LEAVES_A_PROCESS = """
+import subprocess
+subprocess.Popen(["sleep", "60"], start_new_session=True)
+"""
+REFUSES = "import sys; sys.exit('x: got 1; wanted 2; next: x=2')"
+PROGRAMS = {
+    "": REFUSES,
+    "still ran": "import time; time.sleep(60)",
+    "left behind: sleep": LEAVES_A_PROCESS + REFUSES,
+    "exit code 0 although something was lost": "print('all is well')",
+    "a bare traceback": "print(open('/nowhere'))",
+    "a raw error: Message truncated": REFUSES.replace("x=2", "x=2: Message truncated"),
+    "no sentence that says what to try": "import sys; sys.exit('failed')",
+}
+
+
+def attacked(source, folder):
+    return judge(fate_of([sys.executable, "-c", source], folder, limit_s=1.5))
+
+
+@pytest.mark.parametrize("wanted", PROGRAMS)
+def test_a_fault_is_seen_and_nothing_else(tmp_path, wanted):
+    before = set(family())
+    found = "; ".join(attacked(PROGRAMS[wanted], tmp_path))
+    assert wanted in found and bool(wanted) == bool(found), found
+    assert set(family()) <= before  # nothing survives
+
+
+def test_a_fork_is_judged_like_a_program(tmp_path):
+    def lost():
+        raise KeyError("mine")
+
+    assert "KeyError: 'mine'" in "; ".join(judge(fate_of(lost, tmp_path)))
+    assert judge(fate_of(lambda: sys.exit("next: try another"), tmp_path)) == []
+    assert judge(fate_of(lambda: time.sleep(9), tmp_path, limit_s=0.2)) != []
+
+
+def test_the_limit_counts_from_the_cause(tmp_path):
+    def strike(pid):
+        time.sleep(0.5)
+        os.kill(pid, signal.SIGKILL)
+        return time.monotonic()
+
+    fate = fate_of(["/bin/sleep", "60"], tmp_path, strike=strike, limit_s=2)
+    assert fate.code == -signal.SIGKILL and fate.seconds < 0.5
+
+
+def test_a_lost_step_is_other_bits(tmp_path, monkeypatch):
+    """The same damage, and a run that ends a step too early."""
+    monkeypatch.syspath_prepend(HERE.parent / "machine")
+    import damage
+
+    honest = damage.case(random.Random("1"))[1]
+    assert honest(tmp_path) == []
+    monkeypatch.setattr(damage, "LAST", damage.LAST - 1)
+    (tmp_path / "kept").rename(tmp_path / "before")
+    assert "other bits without a word" in "; ".join(honest(tmp_path))
+
+
+def test_the_command_repeats_a_case_and_says_so():
+    command = [sys.executable, str(HERE / "run.py"), "--class", "damage", "--seed", "5"]
+    run = subprocess.run([*command, "--number", "3"], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0 and "held: " in run.stdout and "seed 5" in run.stdout, run.stderr

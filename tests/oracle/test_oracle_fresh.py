@@ -1,0 +1,108 @@
+"""Fresh cases: other numbers, p and n for each seed; nobody can be right for public cases only."""
+
+import json
+import sys
+
+import numpy as np
+import own
+import pytest
+from own import joined, ranks_of, supported
+from test_oracle_own import NOT_IMPLEMENTED, WITH_RANKS
+
+from refgf.machine import threads
+from refgf.oracle import definitions
+from refgf.oracle.__main__ import main
+from refgf.oracle.definitions import same_bits
+from refgf.oracle.judge.implementations import PythonModule
+from refgf.oracle.judge.profiles import judge
+from refgf.oracle.judge.verify import verify, verify_case
+from refgf.oracle.seeded.generate.fresh import DRAWN, fresh_cases
+
+ONE_SUM = "from refgf.oracle.definitions import ring_allreduce as ring\nimport numpy as np\n"
+ONLY_PUBLIC = {  # right for every golden case
+    "more-ranks": "return ring(xs, wire) if len(xs) <= 19 else ring(xs[:19], wire) * 2",
+    "more-elements": "return [np.append(y[:1000], x[1000:]) for x, y in zip(xs, ring(xs, wire))]",
+}
+WRONG = "def ring_allreduce(xs, wire=None):\n    "
+RINGS = ["--no-diagnosis", "--only", "ring_allreduce"]
+
+
+def everything(count, seed):
+    return list(fresh_cases(count, seed, lambda case: True))
+
+
+@pytest.mark.parametrize("wrong", ONLY_PUBLIC)
+def test_what_is_right_for_the_golden_cases_only_is_rejected(tmp_path, capsys, wrong):
+    """With any seed, because case 0 has more ranks and more elements than any golden case."""
+    (tmp_path / "mine.py").write_text(ONE_SUM + WRONG + ONLY_PUBLIC[wrong] + "\n")
+    command = ["verify", "--python", str(tmp_path / "mine.py"), *RINGS]
+    assert main([*command, "--random", "0"]) == 0
+    fresh = [*command[:-1], "random-ring_allreduce-*", "--random", "1"]
+    assert [main([*fresh, "--seed", str(seed)]) for seed in (0, 1)] == [1, 1]
+
+
+def test_the_seed_is_said_and_repeats_a_failure(tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(ONE_SUM + WRONG + "return [x + x for x in xs]\n")
+    command = ["verify", "--python", str(tmp_path / "mine.py"), *RINGS]
+    assert main([*command, "--json", str(tmp_path / "1.json")]) == 1
+    said = capsys.readouterr().out
+    repeat = said.splitlines()[0].partition("to repeat them: ")[2].split()
+    assert repeat[:2] == ["--random", "3"] and f"drawn by {' '.join(repeat)}" in said
+    assert main([*command, *repeat, "--json", str(tmp_path / "2.json")]) == 1
+    first, second = (json.loads((tmp_path / f"{i}.json").read_text())["cases"] for i in (1, 2))
+    assert [case["failure"] for case in first] == [case["failure"] for case in second]
+
+
+def test_a_seed_gives_the_same_cases_and_another_one_others():
+    for a, b in zip(everything(2, 7), everything(2, 7)):
+        assert a.description() == b.description()
+        assert all(same_bits(array, b[name]) for name, array in a.tensors.items())
+    shapes = [[c["in.x"].shape for c in everything(4, s) if "in.x" in c.tensors] for s in (7, 8)]
+    assert shapes[0] != shapes[1]
+
+
+def test_the_shapes_are_awkward():
+    rings = [
+        c["in.x"].shape for seed in range(6) for c in everything(3, seed) if "ring_a" in c.name
+    ]
+    assert all(p > 19 and n > 1000 for p, n in rings[::3])
+    assert all(p in (1, 3, 5, 7) and n < p for p, n in rings[1::3])
+    assert any(n == 0 for _, n in rings) and all(n % p for p, n in rings[2::3])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_definitions_pass(seed):
+    verdicts = verify(everything(3, seed), PythonModule(definitions), with_diagnosis=False)
+    assert [f"{v.case.name}: {v.failure}" for v in verdicts if v.status != "pass"] == []
+    assert {v.case.function for v in verdicts} == set(DRAWN)
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(2), *(pytest.param(s, marks=pytest.mark.long) for s in range(2, 60))]
+)
+def test_no_false_alarm_for_the_project(seed):
+    """Its own code, as it is judged by the golden cases; few threads at a time."""
+    for case in everything(3, seed):
+        if not supported(case) or case.function in NOT_IMPLEMENTED:
+            continue
+        if case.function not in WITH_RANKS:
+            verdict = verify_case(case, PythonModule(own))
+            failure = verdict.failure or (verdict.status == "absent" and "absent")
+        elif ranks_of(case) <= 12:
+            with np.errstate(over="ignore", invalid="ignore"):
+                outputs = joined(threads.run(ranks_of(case), own.on_rank, case))
+            failure = judge(case, outputs)
+        assert not failure, f"{case.name}: {failure}"
+
+
+def test_programs_get_fresh_cases_and_files_cannot(tmp_path, capsys):
+    (tmp_path / "prog.py").write_text(
+        "import sys\nsys.exit(77 * ('random' not in open(sys.argv[1] + '/case.json').read()))\n"
+    )
+    command = ["--command", f"{sys.executable} {tmp_path / 'prog.py'} {{case}} {{out}}"]
+    only = ["--only", "slice_bounds", "--no-diagnosis"]
+    assert main(["verify", *command, *only, "--random", "2"]) == 1
+    assert "2 failed, 5 not judged" in capsys.readouterr().out
+    assert main(["verify", "--files", str(tmp_path), "--random", "1"]) == 2
+    assert "fresh cases" in capsys.readouterr().err
+    assert main(["verify", "--python", "refgf.oracle.definitions", "--random", "-1"]) == 2
