@@ -91,12 +91,12 @@ demo: setup
 lesson-%: setup
 	exec $(MPIEXEC) -n $(RANKS) $(PY) lessons/$*_*.py $(ARGS)
 
-# What only computes is tested by two processes side by side; what starts jobs or measures runs alone.
-COMPUTES := $(addprefix tests/,baselines comm course exchange foreign nn oracle papers predict training)
+# Two processes side by side test what neither counts the machine's processes nor measures its links.
+BESIDE := $(addprefix tests/,lessons engine machine gpu baselines comm course exchange foreign nn oracle papers predict training)
 # -m mpi4py: a failing rank ends the run instead of leaving the others waiting
 test: setup
-	exec $(PY) -m pytest -m "not long" -n 2 --dist loadfile $(COMPUTES)
-	exec $(PY) -m pytest -m "not long" $(addprefix --ignore=,$(COMPUTES))
+	exec $(PY) -m pytest -m "not long" -n 2 --dist loadfile $(BESIDE)
+	exec $(PY) -m pytest -m "not long" $(addprefix --ignore=,$(BESIDE))
 	for p in 2 3 4; do $(TIED) $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" || exit 1; done
 
 attack: setup  # hundreds of cases from a printed seed, a table at the end

@@ -1,14 +1,27 @@
 """refgf.launch: what it sets, and how jobs end. Every job is real and must end within SECONDS."""
 
+import gc
 import os
 import sys
+import threading
 import time
+import weakref
 
+import numpy as np
 import pytest
 
 import jobs
 from refgf import launch
-from refgf.launch import BLAS_THREADS, YIELDING, Job, choose, read_job, time_limit_s, wants_engine
+from refgf.launch import (
+    BLAS_THREADS,
+    YIELDING,
+    Job,
+    choose,
+    read_job,
+    time_limit_s,
+    wants_engine,
+    watchdog,
+)
 
 SECONDS = 10
 START = """
@@ -413,6 +426,21 @@ def test_another_users_file_is_not_written(tmp_path):
 
 
 @jobs.needs_mpiexec
+def test_a_rank_that_leaves_at_once():
+    ended = ends(3, START + "if comm.rank == 1: os._exit(0)\nwait_for_ever()")
+    assert "rank 1 of 3 left by os._exit(0)" in ended.stderr
+    assert "still runs" not in ended.stderr
+
+
+@jobs.needs_mpiexec
+def test_a_forked_child_may_leave_at_once():
+    program = "child = os.fork()\nif not child: os._exit(0)\n"
+    program += "sys.stdout.write(f'{os.waitpid(child, 0)[1]}\\n')"
+    ended = jobs.run_job(2, START + program, SECONDS)
+    assert (ended.code, ended.stdout.split()) == (0, ["0", "0"]), ended.text
+
+
+@jobs.needs_mpiexec
 def test_a_crash_in_c_says_where_python_was():
     ended = ends(3, START + "import ctypes\nif comm.rank == 1: ctypes.string_at(0)\ncomm.Barrier()")
     assert "Segmentation fault" in ended.stderr and "in string_at" in ended.stderr
@@ -485,6 +513,31 @@ def test_engine_values():
 
 
 # ---- the watchdog of one process ----
+
+
+def test_the_watchdog_keeps_no_array_alive():
+    """In a job that is watched, as in one that is not, a function's arrays end with it."""
+    arrived, left, array = threading.Event(), threading.Event(), []
+
+    def work():
+        x = np.zeros(10)
+        array.append(weakref.ref(x))
+        arrived.set()
+        left.wait()
+
+    thread = threading.Thread(target=work)
+    gc.disable()
+    try:
+        thread.start()
+        arrived.wait()
+        for _ in range(3):
+            assert watchdog.places().keys() >= {thread.ident}
+        left.set()
+        thread.join()
+        assert array[0]() is None
+    finally:
+        left.set()
+        gc.enable()
 
 
 def test_the_watchdog_of_a_single_process():

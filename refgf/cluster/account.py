@@ -102,7 +102,7 @@ class Account:
             return "FAILED: " + "; ".join(self.faults())
         if self.complete and self.opaque:
             return (
-                "the links carried the traced bytes and more; untraced traffic has no upper bound"
+                "the links carried the traced bytes, and more: MPI's own calls are not traced"
             )
         if self.complete:
             return "the links carried what the ranks sent, and the headers of TCP and Ethernet"

@@ -31,6 +31,7 @@ except ImportError:  # Windows
 PAUSE_S = 0.5  # rank 0 prints first; rank r waits this and r * 0.1 s
 LONGEST_PAUSE_S = 2.5
 PythonsExit = SystemExit  # what C code raises, whatever the name SystemExit means
+leave_at_once = os._exit
 
 
 def running_mpi() -> ModuleType | None:
@@ -50,7 +51,8 @@ class Abort:
     def install(self) -> None:
         """Replace the hooks of `sys` and `threading`, sys.exit, and in a job SystemExit."""
         sys.excepthook, threading.excepthook = self.excepthook, self.thread_excepthook
-        sys.exit = self.exit
+        sys.exit, os._exit = self.exit, self.leave
+        self._process = os.getpid()
         _Exit.abort = self
         # `python -m mpi4py` ends the job itself, and catches Python's own class
         if self._launched_as[1] > 1 and "mpi4py.run" not in sys.modules:
@@ -83,6 +85,14 @@ class Abort:
     def exit(self, status: object = None, /) -> NoReturn:
         """Raise SystemExit(status). With an error status every rank of the job ends."""
         raise _Exit(status)
+
+    def leave(self, status: int) -> NoReturn:
+        """os._exit. A launcher does not notice that a rank with status 0 leaves others waiting."""
+        rank, size = self.rank_and_size()
+        if status == 0 and size > 1 and running_mpi() and os.getpid() == self._process:
+            text = f"rank {rank} of {size} left by os._exit(0) while MPI ran; the job ends; "
+            self.end(text + "next: let the program reach its end\n", 1)
+        leave_at_once(status)
 
     def end_after_exit(self, status: object) -> None:
         """End the job because the interpreter exits with this SystemExit status or message."""
@@ -181,7 +191,7 @@ def _abort(status: int) -> None:
             mpi.COMM_WORLD.Abort(status)
         _ask_hydra_to_abort(status)
     finally:
-        os._exit(status)
+        leave_at_once(status)
 
 
 def _ask_hydra_to_abort(status: int) -> None:

@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import FrameType
 
 PREFIX = "refgf_progress_"
@@ -78,7 +78,7 @@ def watch_progress(progress: Progress, stall_s: float, end: Callable[[str], None
         before = None
         while progress.still_s() <= (stall_s / 10 if progress.left() else stall_s):
             time.sleep(min(SAMPLE_S, stall_s / 4))
-            here = {thread: _place(frame) for thread, frame in threads()}
+            here = places()
             if here != before:
                 progress.moved()
             before = here
@@ -105,10 +105,20 @@ def watch_time(seconds: float, end: Callable[[str], None]) -> None:
     faulthandler.dump_traceback_later(seconds + 5, exit=True)  # in case C code holds the GIL
 
 
-def threads() -> Iterator[tuple[int, FrameType]]:
-    """(thread, innermost frame) of this process's other threads."""
+def places() -> dict[int, object]:
+    """{thread: where it waits}"""
+    return {thread: _place(frame) for thread, frame in threads()}
+
+
+def threads() -> list[tuple[int, FrameType]]:
+    """(thread, innermost frame) of this process's other threads.
+
+    Without this thread's own frame, which would hold the list that holds the frame: until the next
+    garbage collection all frames and their arrays would stay in memory.
+    """
     frames = sys._current_frames()
-    return ((ident, frame) for ident, frame in frames.items() if ident != threading.get_ident())
+    del frames[threading.get_ident()]
+    return list(frames.items())
 
 
 def stacks() -> str:

@@ -75,7 +75,7 @@ def test_opaque_traffic_lifts_only_the_upper_bound(counted):
     assert account([counted, (11 * MB, 11 * MB)], saved).faults() == []
     assert len(account([(0, 0), counted], saved).faults()) == 1
     text = account([counted, (11 * MB, 11 * MB)], saved).text(0)
-    assert text.endswith("untraced traffic has no upper bound")
+    assert text.endswith("and more: MPI's own calls are not traced")
 
 
 def test_ranks_outside_the_cluster_are_seen():

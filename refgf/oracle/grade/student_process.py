@@ -82,6 +82,8 @@ def guard(file: str, project: str, allowed: list[str]) -> None:
             name = str(arguments[0])
             if name.split(".")[0] in ("refgf", "lab", "kit") and not permitted(name, allowed):
                 raise PermissionError(f"this exercise may not import {name}")
+            if name.split(".")[0] == "mpi4py":
+                raise PermissionError("an exercise may not import mpi4py; its ranks are in `comm`")
         elif event in REFUSED:
             raise PermissionError(f"an exercise may not use {event}")
         elif event == "open":

@@ -88,7 +88,13 @@ class Comm:
             if message.data.size > buf.size:
                 raise ValueError(
                     f"Recv on rank {self.rank}: got {message.data.size} elements from rank "
-                    f"{source}; wanted at most {buf.size}, the size of the buffer"
+                    f"{source}; wanted at most {buf.size}, the size of the buffer; next: compare "
+                    "the slice that the sender sends with the one that this rank expects"
+                )
+            if message.data.itemsize != buf.itemsize:
+                raise ValueError(
+                    f"Recv on rank {self.rank}: got {message.data.dtype} from rank {source}; "
+                    f"wanted {buf.dtype}, the type of the buffer; next: np.empty(n, x.dtype)"
                 )
             buf.reshape(-1)[: message.data.size] = message.data.view(buf.dtype)
             message.received = True

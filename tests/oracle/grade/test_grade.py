@@ -60,6 +60,7 @@ ATTACKS = {
         "may not use socket",
     ),
     "its judge killed": ("import os; os.kill(os.getppid(), 9); return 1, 1", "may not use os.kill"),
+    "mpi4py": ("from mpi4py import MPI; return 1, 1", "may not import mpi4py"),
     "a crash": ("import os; os.abort()", "its process ended with SIGABRT"),
 }
 
