@@ -101,9 +101,7 @@ class Account:
         if self.faults():
             return "FAILED: " + "; ".join(self.faults())
         if self.complete and self.opaque:
-            return (
-                "the links carried the traced bytes, and more: MPI's own calls are not traced"
-            )
+            return "the links carried the traced bytes, and more: MPI's own calls are not traced"
         if self.complete:
             return "the links carried what the ranks sent, and the headers of TCP and Ethernet"
         found = f"{len(self.traces)} of {self.settings.ranks} ranks" if self.traces else "no rank"
