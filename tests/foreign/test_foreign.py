@@ -43,7 +43,7 @@ def test_the_c_program_passes_ring_direct_and_csc(tmp_path):
     verdicts = verify(CASES, build(tmp_path, "foreign"))
     assert [f"{v.case.name}: {v.failure}" for v in verdicts if v.status == "fail"] == []
     absent = [v.case.name for v in verdicts if v.status == "absent"]
-    assert absent == ["csc-lars"] and len(verdicts) > 100
+    assert sorted(absent) == ["csc-lars", "csc-lars-bits"] and len(verdicts) > 100
 
 
 @pytest.mark.parametrize(

@@ -52,10 +52,8 @@ def uninterrupted(tmp_path_factory):
 
 
 @needs_mpiexec
-@pytest.mark.parametrize(
-    "moment",
-    [pytest.param("dense/*/manifest.json", marks=pytest.mark.long), "CSC/*/shared.safetensors"],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("moment", ["dense/*/manifest.json", "CSC/*/shared.safetensors"])
 def test_killed_and_resumed(tmp_path, uninterrupted, moment):
     """After the first checkpoint, and while one is being written."""
     kept = "--checkpoints", tmp_path / "kept"
