@@ -70,7 +70,7 @@ def test_the_limit_of_a_control_group_counts(tmp_path, line, folder, limit, used
     assert memory.available_bytes(tmp_path / "none", own, tmp_path) == 500
 
 
-PEAK = """
+PEAK = r"""
 import re, sys
 from functools import partial
 import numpy as np
