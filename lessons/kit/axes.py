@@ -36,10 +36,10 @@ def frame(title: str, rows: int, columns: int, size: tuple[float, float] = (WIDT
     return figure, list(axes.flat)
 
 
-def finish(figure, *with_legend):
+def finish(figure, *with_legend, computed: bool = False):
     """Add legend and grid to these axes; say what error bars are, above the lesson's last line.
 
-    That line names the ranks, the links and the machine of the run.
+    That line names the ranks, the links and the machine of the run. computed: nothing is measured.
     """
     for axis in with_legend:
         axis.legend(fontsize=TEXT_POINTS)
@@ -47,6 +47,8 @@ def finish(figure, *with_legend):
     line = 1 / (72 * figure.get_figheight())  # a point
     spread = SPREAD if any(map(has_spread, figure.axes)) else ""
     note = f"Unless a panel says otherwise, {spread}measured on:"
+    if computed:
+        note = "Computed; this run has measured nothing in this figure:"
     figure.text(0.01, 12 * line, note, fontsize=TEXT_POINTS)
     figure.tight_layout(rect=(0, 18 * line, 1, 1))
     return figure

@@ -48,7 +48,8 @@ CLAIMS = (
         BUSY,
     ),
     Claim(
-        "Later epochs with half on disk take at most 1/3 times as long as with it in the store.",
+        "Later epochs with half on disk take at most 1/3 times as long as with it in the slow "
+        "store.",
         lambda r: (epoch_s(r, "half memory + disk", 1), "<", epoch_s(r, "half memory", 1), 1 / 3),
         "how slow the store is next to the disk",
     ),

@@ -52,7 +52,8 @@ CLAIMS = (
         kind=GAIN,
     ),
     Claim(
-        "At the largest batch LARS is more accurate than SGD, each at its best rate.",
+        "Without warm-up LARS is more accurate than SGD at the largest batch, each at its best "
+        "rate.",
         gains("LARS, without warm-up", -1),
         RUNS,
     ),
@@ -63,7 +64,7 @@ CLAIMS = (
         expected=NOISE,
     ),
     Claim(
-        "Norms by slices take less time than all norms on each rank.",
+        "In the larger network norms by slices take less time than all norms on each rank.",
         lambda r: (r["norms"][-1]["times"]["slices"], "<", r["norms"][-1]["times"]["alone"]),
         "the latency of the small allreduce, and cores that ranks share",
     ),

@@ -53,8 +53,8 @@ CLAIMS = (
         unless="tensors with fewer elements than ranks",
     ),
     Claim(
-        "AlexNet's 26 gradients: eager calls take less than 1.2 times as long as the best theta "
-        "(predicted for 10 Gbit/s; measured with --network alexnet).",
+        "AlexNet's 26 gradients on few ranks: eager calls take less than 1.2 times as long as the "
+        "best theta (predicted for 10 Gbit/s; measured with --network alexnet).",
         lambda r: compared(alexnet(r)[0], "<", alexnet(r)[1], 1.2),
         unless="latencies that are long next to the bytes",
         kind=LIMIT,

@@ -49,7 +49,7 @@ def draw(lines: dict, size: int):
         ylim=(0.3, highest),
     )
     axis.title.set_fontsize(axes.TEXT_POINTS)
-    return axes.finish(figure, axis)
+    return axes.finish(figure, axis, computed=True)
 
 
 def fitted_link(p: int, a_s: float, b_s_per_byte: float) -> tuple[float, float]:

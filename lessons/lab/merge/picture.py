@@ -25,7 +25,7 @@ def draw(result: dict) -> dict:
     title = "Lesson 09: how often, and by how much, the greedy rule misses the best merge"
     figure, (misses,) = axes.frame(title, 1, 1)
     draw_misses(misses, result["misses"])
-    return figures | {"misses": axes.finish(figure, misses)}
+    return figures | {"misses": axes.finish(figure, misses, computed=True)}
 
 
 def draw_steps(axis, network: dict, k: float) -> None:

@@ -42,7 +42,7 @@ def draw(result: dict) -> dict:
     base = result["base"]
     figure, (axis,) = axes.frame("Lesson 15: one resource at a time (PREDICTED)", 1, 1)
     draw_sweep(axis, result["sweeps"]["ResNet-50"], base)
-    figures["resources"] = axes.finish(figure, axis)
+    figures["resources"] = axes.finish(figure, axis, computed=True)
     maps = result["map"]["bottlenecks"]
     title = (
         f"Lesson 15: the bottleneck, which takes the largest share of a step, on {base['ranks']} "
@@ -52,7 +52,7 @@ def draw(result: dict) -> dict:
     figure, panels = axes.frame(title, 1, len(maps))
     for axis, (name, rows) in zip(panels, maps.items()):
         draw_map(axis, name, rows, result["map"], base)
-    figures["bottlenecks"] = axes.finish(figure)
+    figures["bottlenecks"] = axes.finish(figure, computed=True)
     return figures
 
 

@@ -135,7 +135,7 @@ def draw_far(result: dict):
     panels[1].legend(loc="upper right")
     for axis in panels:
         axis.grid(alpha=0.3)
-    return axes.finish(figure)
+    return axes.finish(figure, computed=True)
 
 
 def inputs() -> str:
@@ -216,7 +216,7 @@ def draw_headlines(headlines: list):
     axis.set_xticks(ticks, ticks)
     axis.minorticks_off()
     axis.grid(alpha=0.3)
-    return axes.finish(figure)
+    return axes.finish(figure, computed=True)
 
 
 def draw_rows(rows: list):
@@ -244,4 +244,4 @@ def draw_rows(rows: list):
             ylabel="predicted, s per step",
             title=NAMES[link],
         )
-    return axes.finish(figure, *panels)
+    return axes.finish(figure, *panels, computed=True)

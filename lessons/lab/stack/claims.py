@@ -71,8 +71,8 @@ CLAIMS = (
         CORES,
     ),
     Claim(
-        "AlexNet's 26 tensors leave little to lazy allreduce: with it a step still takes at least "
-        "0.9 times as long.",
+        "On few ranks AlexNet's 26 tensors leave little to lazy allreduce: with it a step still "
+        "takes at least 0.9 times as long.",
         between(ALEXNET, LAZY, ">", OVERLAP, 0.9),
         "the latency of a call next to the bytes of a tensor",
         kind=LIMIT,
@@ -103,8 +103,8 @@ CLAIMS = (
         "the length of the training, the density and its warm-up",
     ),
     Claim(
-        "Assembled, the 1.5-minute system learns: at a large batch, with LARS, warm-up, half "
-        "weights and CSC it gets more than 80 % of held-out images right.",
+        "All parts of the 1.5-minute system together train a small network: at a large batch, with "
+        "LARS, warm-up, half weights and CSC it gets more than 80 % of held-out images right.",
         assembled,
         "the data, the number of epochs and the peak rate",
     ),
