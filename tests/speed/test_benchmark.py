@@ -21,6 +21,14 @@ HOLD = "import benchmark, sys, time; benchmark.begin(sys.argv[1]); print(1, flus
 START = "import benchmark, sys; benchmark.run(sys.argv[1:])"
 
 
+@pytest.fixture(autouse=True)
+def hangups_are_noticed():
+    """Under nohup they are ignored, by all that these tests start too."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def python(program: str, *arguments: str, **options) -> subprocess.Popen:
     environment = clean_environment(options.pop("env", {}) | {benchmark.BEGUN: None})
     command = [sys.executable, "-c", program, *arguments]
