@@ -95,7 +95,7 @@ lesson-%: setup
 BESIDE := $(addprefix tests/,lessons engine machine gpu baselines comm course exchange foreign nn oracle papers predict training)
 # -m mpi4py: a failing rank ends the run instead of leaving the others waiting
 test: setup
-	exec $(PY) -m pytest -m "not long" -n 2 --dist worksteal $(BESIDE)
+	exec $(PY) -m pytest -m "not long" -n 2 --dist loadfile $(BESIDE)
 	exec $(PY) -m pytest -m "not long" $(addprefix --ignore=,$(BESIDE))
 	for p in 2 3; do $(TIED) $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" || exit 1; done
 
