@@ -253,7 +253,9 @@ def test_a_lesson_names_its_place_and_draws_both_places(tmp_path):
     )
 
 
-@pytest.mark.parametrize("lesson", ["02_alexnet", "03_lazy_allreduce"])
+@pytest.mark.parametrize(
+    "lesson", [pytest.param("02_alexnet", marks=pytest.mark.long), "03_lazy_allreduce"]
+)
 def test_other_lessons_note_the_link_too(tmp_path, lesson):
     box = run(*TWO, "--", sys.executable, f"lessons/{lesson}.py", "--quick", "--output", tmp_path)
     assert box.process.returncode == 0, box.stderr
