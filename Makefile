@@ -92,11 +92,11 @@ lesson-%: setup
 	exec $(MPIEXEC) -n $(RANKS) $(PY) lessons/$*_*.py $(ARGS)
 
 # Two processes side by side test what neither counts the machine's processes nor measures its links.
-BESIDE := $(addprefix tests/,lessons engine machine gpu baselines comm course exchange foreign nn oracle papers predict training)
+IN_PAIRS := $(addprefix tests/,lessons engine machine gpu baselines comm course exchange foreign nn oracle papers predict training)
 # -m mpi4py: a failing rank ends the run instead of leaving the others waiting
 test: setup
-	exec $(PY) -m pytest -m "not long" -n 2 --dist loadfile $(BESIDE)
-	exec $(PY) -m pytest -m "not long" $(addprefix --ignore=,$(BESIDE))
+	exec $(PY) -m pytest -m "not long" -n 2 --dist loadfile $(IN_PAIRS)
+	exec $(PY) -m pytest -m "not long" $(addprefix --ignore=,$(IN_PAIRS))
 	for p in 2 3; do $(TIED) $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" || exit 1; done
 
 attack: setup  # hundreds of cases from a printed seed, a table at the end

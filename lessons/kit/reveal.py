@@ -90,6 +90,11 @@ def table_of(header: list[str], rows: list[list[str]]) -> list[str]:
     ]
 
 
+def importance(verdict: Verdict) -> int:
+    """0: in README's table; 1: undecided; 2: another one."""
+    return 0 if verdict.kind else 1 if verdict.verdict == NOISE else 2
+
+
 def short(decided: list[Verdict], room: int) -> list[str]:
     """As many verdicts as fit into `room` lines, then a count of all.
 
@@ -98,9 +103,7 @@ def short(decided: list[Verdict], room: int) -> list[str]:
     """
     found: list[str] = []
     measured = [verdict for verdict in decided if verdict.verdict != NOT_MEASURED]
-    for verdict in sorted(
-        measured, key=lambda v: (v.verdict != FAILS, not v.kind, v.verdict != NOISE)
-    ):
+    for verdict in sorted(measured, key=lambda v: (v.verdict != FAILS, importance(v))):
         lines = textwrap.wrap(f"- {verdict}", COLUMNS, subsequent_indent="  ")
         if len(found) + len(lines) < room:
             found += lines

@@ -47,11 +47,10 @@ class Closed:
         self.owner, self.calls = owner, exchange.calls
         self.communication_s = exchange.communication_s
 
-    def __getattr__(self, name: str):
+    def _refuse(self, *_):
         raise ValueError(
             f"{self.owner}: got a call after close; wanted it before; next: make a new one, or "
             "indent the call into the `with` block"
         )
 
-    def __getitem__(self, index: int):
-        return self.freed
+    __getattr__ = __getitem__ = _refuse  # any other attribute, an index, a loop
