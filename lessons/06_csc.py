@@ -5,15 +5,15 @@
     options: --predict "5 times", -v (all tables), --density PERCENT, --like this-machine, ...
 
 QUESTION    Even half the bytes take long. Must every gradient be sent in every step?
-IDEA        Divide the pool into chunks and send only the most important ones. What is not sent,
-            the residual, is added to the next step's gradient. The ranks sum their norms of the
-            chunks, so all of them choose the same chunks. No indices are sent, and a plain dense
-            allreduce sums the packed chunks: `csc_sums` below (drawing: lessons/drawings/06.svg),
-            for real in refgf/exchange/csc.py, chunk_choice.py and momentum_correction.py.
+IDEA        Divide the pool into chunks and send only the most important ones: their share of all
+            chunks, in percent, is the density. What is not sent, the residual, is added to the next
+            step's gradient. All ranks sum their norms of the chunks, so they choose the same ones
+            without sending indices: `csc_sums` below (drawing: lessons/drawings/06.svg), for real
+            in refgf/exchange/csc.py, chunk_choice.py and momentum_correction.py.
 
-            A gradient that waits is late. What momentum makes of it depends on the form. Example:
-            it is 1 in step 1 and 0 later, momentum is 0.5, its chunk is sent in steps 3, 6, 9, ...
-            So far moves the weight, divided by the learning rate:
+            A gradient that waits is late. What momentum makes of it depends on the form (dgc: Deep
+            Gradient Compression). Example: it is 1 in step 1, then 0; momentum is 0.5; its chunk is
+            sent in steps 3, 6, 9, ... So far moves the weight, divided by the learning rate:
 
             step           1     2     3     4     5     6   ...  in all
             dense        1.00   .50   .25   .12   .06   .03       2.00
@@ -23,18 +23,18 @@ IDEA        Divide the pool into chunks and send only the most important ones. W
             history        .     .    .25    .     .    .12       0.50   multiplied by m^2 = 0.25
 
 PREDICTION  A step sends k = max(1, ceil(C percent/100)) of C chunks in float16. It also sends C
-            norms and one flag in float64:
+            norms and one flag (overflow) in float64:
 
                 bytes = 2 x chosen elements + 8 (C + 1)         dense: 2 x all elements
                 step  = step without exchange + time of these bytes + own work
 
-            Own work is the processor's: norms, choosing, packing. It is measured first, on all
-            ranks at once. In a step it takes less, because some ranks sleep while others work.
+            Own work is the processor's: norms, choosing, packing. It is measured first. What CSC
+            costs in accuracy depends on the network, the length of the training and the warm-up of
+            the density: lesson 07 (wider) loses less, lesson 12 (2 epochs, no warm-up) far more.
 
 Before you run it, write down: how many times as fast as dense is the exchange at a density of 10 %?
-How many steps does an unimportant chunk wait? Which form learns best?
-
-This is weak scaling: each rank brings a batch of its own, whatever p is.
+How many steps does an unimportant chunk wait? Which form learns best? This is weak scaling:
+each rank brings a batch of its own.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/06_csc.py)
     1. Compute importance without the division by the chunk's length. Which chunk is hardly ever
@@ -43,7 +43,7 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/06_csc.py)
        step does the lesson notice?
     3. At which density do norms and flag cost as many bytes as the chunks, for the full AlexNet?
     4. A chunk is sent in every tenth step. Up to which learning rate does gradient descent on
-       w^2 / 2 converge, dense and with each form? What does that say about the accuracies?
+       w^2 / 2 with momentum 0.9 converge, dense and with each form?
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

@@ -30,7 +30,9 @@ PREDICTION  The timeline of lesson 04 with the bytes of lessons 05 and 06:
 Before you run it, write down the order: which technique gains most on AlexNet at 56 Gbit/s? And
 which gains nothing there, but something on ResNet-50 at 10 Gbit/s?
 
-This is weak scaling: each rank brings a batch of its own, whatever p is.
+This is weak scaling: each rank brings a batch of its own, whatever p is. CSC trains with a density
+of 10 % after a warm-up of two epochs; lessons 06 and 12 train other networks, with other warm-ups,
+and lose other accuracies.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/07_gradientflow.py)
     1. Switch on CSC first and float16 last. Is the gain of a technique the same in another order?

@@ -24,6 +24,12 @@ The papers write "speedup" for p x scaling efficiency, the throughput of p GPUs 
 says anything about 410.2: a number that was used as input proves nothing. The interval for 512 GPUs
 takes rates of one GPU that others have measured.
 
+The formula knows no contention. SimGrid, a simulator, sends the same ring's messages through links
+that they share. If it is installed (apt-get install libsimgrid-dev), it shows where the formula
+errs. On a fat tree with half as many links up as down, the formula is right for ranks in the order
+of their nodes. For ranks dealt round robin over the switches every message crosses the tree.
+docs/scale.md takes the formulas to 10,000 ranks.
+
 Before you run it, write down: the scaling efficiency on all your ranks, of eager exchange and with
 everything switched on. Which technique gains on 2048 ranks what it gains on 4? Which gains nothing
 there? And how much of 512 will GradientFlow reach, computed from one GPU's rate and the links?
@@ -48,7 +54,7 @@ import numpy as np
 
 import kit
 from kit import images
-from lab.scaling import far, here, machine_file, oracle, points
+from lab.scaling import far, here, machine_file, models, oracle, points
 from lab.scaling.claims import REVEAL
 from lab.scaling.picture import draw
 from refgf.papers.scaling.systems import System, stack, step
@@ -71,7 +77,8 @@ def scaling_efficiency(ranks, compute_s, ready_s, nbytes, alpha_s, beta_s_per_by
     """
     steps_s = []
     for p in ranks:
-        calls_s, end_s = ring_s(p, nbytes, alpha_s, beta_s_per_byte), 0.0  # eager: one call each
+        calls_s = ring_s(p, nbytes, alpha_s, beta_s_per_byte) * (nbytes > 0)  # eager: one call each
+        end_s = 0.0
         for ready, call in zip(ready_s, calls_s):
             end_s = max(end_s, ready) + call  # calls queue behind each other
         steps_s.append([compute_s + calls_s.sum(), max(compute_s, end_s)])
@@ -84,14 +91,12 @@ def scaling_efficiency(ranks, compute_s, ready_s, nbytes, alpha_s, beta_s_per_by
 def predict(system: System, x: points.StepInputs) -> float:
     """Seconds of a step: the ring's formula on the link, and the processor's own work.
 
-    Dense: the work is additions and casts, part of each call in proportion to its bytes. CSC: the
-    work is accumulating, choosing and packing, here after the last gradient. That is an upper
-    bound, because a thread accumulates during backward.
+    Dense: the work is additions and casts, part of each call in proportion to its bytes. CSC: a
+    thread accumulates and packs during backward; choosing and the update come after it.
     """
     ring_s = ring_line(x.ranks, x.link)
     if system.percent:
-        after_s = x.update_s + x.work_s
-        system = replace(system, chunk=x.chunk, selection_s=after_s)
+        system = replace(system, chunk=x.chunk, selection_s=x.after_s)
         return step(x.ready, system, ring_s, x.compute_s).step_s
     nbytes = system.itemsize * sum(elements for _, elements in x.ready)
     call_s = Line(ring_s.a_s, ring_s.b_s_per_byte + max(0.0, x.work_s) / nbytes)
@@ -110,6 +115,7 @@ def measure(run: kit.Run) -> dict:
         measured = {"here": here.measure(run, systems)}
     else:
         measured = {"points": points.measure(run, systems, predict)}
+    measured |= run.on_rank_0(lambda: {"models": models.compare(run)}) or {}
     return measured | (run.on_rank_0(lambda: far.past_the_points(run, machine)) or {})
 
 

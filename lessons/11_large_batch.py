@@ -49,6 +49,7 @@ import kit
 from kit import images
 from lab.large_batch import comparison, lars_norms, oracle, picture, training
 from lab.large_batch.claims import REVEAL
+from refgf.device import array_module
 from refgf.exchange.result import StepResult
 from refgf.papers.jia.accumulate import accumulated_step
 from refgf.training.rates import linear_scaling, polynomial_decay, warmup
@@ -100,7 +101,8 @@ class LocalExchange:
         pass
 
     def finish(self) -> StepResult:
-        return StepResult(bool(np.isfinite(self.gradients.flat).all()))
+        flat = self.gradients.flat
+        return StepResult(bool(array_module(flat).isfinite(flat).all()))
 
 
 def large_step(model, micro_batches, batch: int, rate: float) -> float:

@@ -17,7 +17,9 @@ IDEA        Each rank sends its k largest values and their indices. All ranks ga
             and counts how many magnitudes reach it: `mstopk` below, and `topk_sums` with it.
             HiTopKComm first sums densely inside each node of g ranks. Each rank then chooses from
             its slice of that sum, so only one set of pairs a node is sent to other nodes (drawing:
-            lessons/drawings/12.svg; both for real: refgf/papers/mstopk/topk.py).
+            lessons/drawings/12.svg; both for real: refgf/papers/mstopk/topk.py). Last, a node's
+            ranks gather its dense slices: chosen, because public code gathers pairs there instead
+            (`hitopk_pairs_s` in refgf/papers/mstopk/cost.py).
 
 PREDICTION  n gradients in float32, a density of d percent, k = n d / 100; p = m g ranks on m nodes.
             Bytes that a rank sends in a step, and bytes that leave a node:
@@ -91,7 +93,7 @@ def topk_sums(gradients, residuals, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 def exchanges(run: kit.Run, nodes: list[list[int]], n: int, percent: float) -> tuple:
     """Top-k among all ranks; HiTopKComm: dense inside the nodes, pairs between them."""
-    topk = TopK(n, percent, gather.allgather(run.comm))
+    topk = TopK(n, percent, gather.allgather(run.comm), xp=run.xp)
     return topk, placement.hitopk(run.comm, nodes, n, percent)
 
 

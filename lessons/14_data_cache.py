@@ -26,6 +26,9 @@ PREDICTION  n samples on p ranks. A sample from level l costs a rank c_l seconds
             min(1, limit / bytes of the shard), because every sample is requested once an epoch, in
             a changing order, and nothing is evicted.
 
+            A training step that takes t seconds waits for its images: without a thread that loads
+            ahead it takes t + load, with one the larger of both, where both can run at once.
+
 Before you run it, write down: memory holds half of the shard, and there is no disk. How many times
 as fast as without a cache is the second epoch? And with nine tenths?
 
@@ -47,7 +50,7 @@ import contextlib
 import numpy as np
 
 import kit
-from lab.cache import epochs, levels, node_memory, oracle, picture
+from lab.cache import epochs, levels, node_memory, oracle, picture, training
 from lab.cache.claims import REVEAL
 from refgf.papers.datacache import LEVELS
 
@@ -103,6 +106,7 @@ def measure(run: kit.Run) -> dict:
         oracle.check(run, place)
         bench = epochs.CacheBench(run, place, load, predicted_s)
         found = bench.measure() | {"memory": node_memory.measure(run, place)}
+        found["training"] = training.compare(run, place)
         run.plain.Barrier()  # the serving rank receives no more requests
     return found | {"nodes": place.nodes, "samples": place.data.size}
 

@@ -30,7 +30,8 @@ perceptrons? How fast must the links of 64 V100s be, so that they are not the bo
 ResNet-50 with 64 images a GPU?
 
 This is weak scaling: in the study each rank brings its own batch, for any p. Rank 0 measures while
-the others sleep, because kernels need no communication.
+the others sleep, because kernels need no communication. Then 2, 4 and 8 ranks take real
+steps, which kernels and ring together have predicted.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/15_performance_model.py)
     1. From which batch size on do flops, not memory, limit AlexNet's fc6 on a V100? Derive it, then
@@ -45,8 +46,8 @@ import refgf.launch  # noqa: F401  before MPI starts
 import numpy as np
 
 import kit
-from lab.performance import bottleneck_study, held_out_steps, kernel_models, layer_limits, oracle
-from lab.performance import picture
+from lab.performance import bottleneck_study, composed_steps, held_out_steps, kernel_models
+from lab.performance import layer_limits, oracle, picture
 from lab.performance.bottleneck_study import V100
 from lab.performance.claims import REVEAL
 from refgf.papers.barrachina.kernels import KernelShape
@@ -96,11 +97,12 @@ def show_kernel(run: kit.Run) -> None:
 
 
 def measure(run: kit.Run) -> dict:
-    return run.on_rank_0(lambda: model(run)) or {}
+    found, layers = run.on_rank_0(lambda: model(run)) or ({}, None)
+    return found | {"composed": composed_steps.measure(run, layers, step_s)}
 
 
-def model(run: kit.Run) -> dict:
-    """All measurements and predictions, on rank 0."""
+def model(run: kit.Run) -> tuple[dict, dict]:
+    """All measurements and predictions of kernels, and the layers of a step, on rank 0."""
     network, held_out = held_out_steps.network_of(run)
     oracle.check(run, network)
     show_kernel(run)
@@ -110,7 +112,8 @@ def model(run: kit.Run) -> dict:
     found = {"training": training, "kernels": seen, "where": where}
     found["steps"] = held_out_steps.predict(run, network, models)
     found["layers"] = layer_limits.find(run)
-    return found | bottleneck_study.study(run)
+    layers = composed_steps.layers_of(run, network, models)
+    return found | bottleneck_study.study(run), layers
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ Behind the wall, which nothing in the core imports:
     machine/   ranks as threads, links, timelines, checkpoints, images
     oracle/    the answers, written a second time and shorter; the judge of other implementations
     cluster/   several nodes with shaped links on one machine
+    plan/      `python -m refgf.predict plan`: a step on N ranks of a real cluster
     launch/    what must happen before MPI starts: make it the first import of a script
     doctor/    `python -m refgf.doctor` checks this machine and prints what to fix
 

@@ -67,6 +67,13 @@ class Quiet:
             sys.stderr.flush()
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Under mpiexec every rank would import every file, and the golden cases, for nothing."""
+    if config.getoption("--with-mpi", default=False) and collection_path.suffix == ".py":
+        return "on_ranks" not in collection_path.read_text(encoding="utf-8") or None
+    return None
+
+
 def pytest_collection_modifyitems(config, items):
     if not config.getoption("--with-mpi", default=False):
         return

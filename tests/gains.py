@@ -1,10 +1,11 @@
-"""Text made of the figures' numbers: README's table of gains, the teacher's expected output.
+"""Text made of the figures' numbers: README's two tables, the teacher's expected output.
 
-    python tests/gains.py     judges all claims on the figures' numbers, then writes both
+    python tests/gains.py     judges all claims on the figures' numbers, then writes all of it
                               (`make figures` does it at its end; after a claim was reworded, too)
 
-In README's table a row is a lesson; its claims of kind "gain" and "limit" are the columns
-(lessons/kit/claims.py). In lessons/teaching/NN.md stands what the lesson printed.
+In README's table of gains a row is a lesson; its claims of kind "gain" and "limit" are the columns
+(lessons/kit/claims.py). Its table of headlines is that of refgf/papers/scaling/confronted.py. In
+lessons/teaching/NN.md stands what the lesson printed.
 """
 
 import importlib.util
@@ -19,10 +20,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lessons"))
 from kit import claims
 from kit.record import plain
 from refgf.cluster.like import HERE
+from refgf.papers.mgwfbp.merge import greedy_merge
+from refgf.papers.scaling import confronted
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 MARKS = "<!-- gains: written by tests/gains.py -->", "<!-- end of gains -->"
+HEADLINES = "<!-- headlines: written by tests/gains.py -->", "<!-- end of headlines -->"
 EXPECTED = "<!-- expected: written by tests/gains.py -->", "<!-- end of expected -->"
 DILATION = "<!-- dilation: written by tests/gains.py -->", "<!-- end of dilation -->"
 KINDS = ("gain", "limit")
@@ -64,6 +68,24 @@ def table() -> str:
                 f"| [{number}](lessons/{path.stem}.py), {where(result)} | {' | '.join(cells)} |"
             )
     return "\n".join(rows)
+
+
+def figure(name: str) -> dict:
+    """The JSON of a committed figure."""
+    return json.loads((ROOT / "figures" / f"{name}.json").read_text())
+
+
+def headlines() -> str:
+    """The papers' headlines, each predicted, measured here, or not to be had here."""
+    rows = [f"| {' | '.join(confronted.HEADER)} |", "|---" * len(confronted.HEADER) + "|"]
+    for entry in confronted.confronted(figure, greedy_merge):
+        rows.append(f"| {entry.name} | {entry.published} | *{entry.kind}* | {entry.found} |")
+    return "\n".join(rows)
+
+
+def with_headlines(text: str) -> str:
+    """README's text with today's table of the papers' headlines."""
+    return between(HEADLINES, text, headlines())
 
 
 def where(result: dict) -> str:
@@ -136,9 +158,9 @@ def between(marks: tuple[str, str], text: str, new: str) -> str:
 
 if __name__ == "__main__":
     judge_figures()
-    README.write_text(with_table(README.read_text()))
+    README.write_text(with_headlines(with_table(README.read_text())))
     for lesson in sorted((ROOT / "lessons").glob("[0-9]*_*.py")):
         page = ROOT / "lessons" / "teaching" / f"{lesson.stem[:2]}.md"
         if page.exists():
             page.write_text(with_dilation(with_expected(page.read_text(), lesson)))
-    print("README.md: table of techniques; lessons/teaching: expected output")
+    print("README.md: tables of techniques and headlines; lessons/teaching: expected output")

@@ -363,6 +363,24 @@ def test_the_watchdog_while_a_rank_is_missing_in_mpi_init():
     assert "rank 1 of 3" in ended.stderr
 
 
+@jobs.needs_mpiexec
+def test_a_rank_that_ends_before_it_loads_anything_leaves_nobody_in_mpi_init():
+    """As after SIGINT while Python itself starts: Hydra does not tell the others."""
+    leaves = "import os\nif os.environ.get('PMI_RANK') == '1': os._exit(1)\n"
+    ended = ends(3, leaves + START, {"REFGF_STALL_S": "2"})
+    assert "Timeout (0:00:02)!" in ended.stderr and ended.code != 0
+
+
+def test_python_that_runs_before_mpi_starts_is_left_alone():
+    """The limit is for MPI_Init alone, which holds the GIL as this regular expression does."""
+    start = "import re, time\nfrom refgf.launch import watchdog\nruns = []\n"
+    start += "watchdog.watch_start(2, lambda: runs)\ntime.sleep(4)\n"
+    holds = "re.match('(a+)+$', 'a' * 40 + 'b')"
+    for more, code in (("runs.append(1)\ntime.sleep(1)\ntime.sleep(2)", 0), (holds, 1)):
+        ended = jobs.run_job(0, ["-c", start + more], timeout=30)
+        assert ended.code == code and ("Timeout" in ended.stderr) == code, ended.text
+
+
 ONE_MORE = """
 import numpy as np
 from refgf.comm.ring import ring_allreduce
@@ -416,10 +434,10 @@ def test_a_rank_that_works_while_the_others_wait_is_left_alone(work, tmp_path):
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="this system has no /dev/shm")
 def test_another_users_file_is_not_written(tmp_path):
     """A name that somebody else has taken: the job runs, unwatched."""
-    for made in ("link", "folder"):
+    for made in ("symlink_to", "hardlink_to", "mkdir"):
         taken, victim = tmp_path / made, tmp_path / "victim"
         victim.write_text("kept")
-        taken.symlink_to(victim) if made == "link" else taken.mkdir()
+        getattr(taken, made)(*[victim] * (made != "mkdir"))
         ended = jobs.run_job(2, START, SECONDS, {"REFGF_PROGRESS": str(taken)})
         assert ended.code == 0 and victim.read_text() == "kept", ended.text
 

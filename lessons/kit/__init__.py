@@ -12,6 +12,7 @@
 
     lesson, run                 a lesson as a command; one rank's view of it
     claims, reveal              what you should see, decided by the numbers; what is printed of it
+    gpu                         where arrays are computed: --device
     regime, virtual             which cluster is emulated; a step on a virtual accelerator
     words, record, axes         units and sentences; contents of the JSON; the frame of figures
     images, flow, trials        images and networks; the stack, timed and trained; repeated runs
@@ -26,5 +27,5 @@ Code of a single lesson is in `lab`.
 
 from kit.lesson import Lesson, positive, threshold_bytes  # noqa: F401
 from kit.run import Run, Timing  # noqa: F401
-from kit.words import errors_in_words, number_of_bytes, seconds  # noqa: F401
+from kit.words import errors_in_words, number_of_bytes, seconds, threshold  # noqa: F401
 from refgf.comm.native import mpi_allreduce  # noqa: F401

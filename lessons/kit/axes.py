@@ -8,6 +8,8 @@
 Timings are as in the JSON: dicts of seconds.
 """
 
+import textwrap
+
 import kit
 
 MS = 1e3
@@ -18,7 +20,12 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 PREDICTED = "#000000"
 TEXT_POINTS, WIDTH_INCHES = 9, 10
-SPREAD = "error bars: lowest and highest measurement around the median (ratio: of both its times); "
+SPREAD = (
+    "error bars: lowest and highest measurement around the median; of a ratio: from its two times"
+)
+COLUMNS = 132  # of text across a figure
+SHORT = 0.3  # of the longest bar
+OTHER_RUNS = "Another lesson's figure of the same case is another run."
 
 
 def style(number: int) -> dict:
@@ -36,21 +43,23 @@ def frame(title: str, rows: int, columns: int, size: tuple[float, float] = (WIDT
     return figure, list(axes.flat)
 
 
-def finish(figure, *with_legend, computed: bool = False):
+def finish(figure, *with_legend, computed: bool = False, below: str = ""):
     """Add legend and grid to these axes; say what error bars are, above the lesson's last line.
 
     That line names the ranks, the links and the machine of the run. computed: nothing is measured.
+    below: text above all of these.
     """
     for axis in with_legend:
         axis.legend(fontsize=TEXT_POINTS)
         axis.grid(alpha=0.3)
     line = 1 / (72 * figure.get_figheight())  # a point
-    spread = SPREAD if any(map(has_spread, figure.axes)) else ""
-    note = f"Unless a panel says otherwise, {spread}measured on:"
+    lines = [f"Unless a panel says otherwise, {SPREAD}."] * any(map(has_spread, figure.axes))
+    lines.append(f"{OTHER_RUNS} Measured on:")
     if computed:
-        note = "Computed; this run has measured nothing in this figure:"
-    figure.text(0.01, 12 * line, note, fontsize=TEXT_POINTS)
-    figure.tight_layout(rect=(0, 18 * line, 1, 1))
+        lines = ["Computed, not measured. The lesson ran on:"]
+    lines = [*textwrap.wrap(below, COLUMNS), *lines]
+    figure.text(0.01, 12 * line, "\n".join(lines), fontsize=TEXT_POINTS, va="bottom")
+    figure.tight_layout(rect=(0, (8 + 12 * len(lines)) * line, 1, 1))
     return figure
 
 
@@ -120,10 +129,12 @@ def bars(axis, rows: list[dict], scale: float, highlight: int | None = None) -> 
     """Draw horizontal bars of timings, first row on top, and a prediction through each.
 
     rows   {"name", "timing", "predicted_s", "note"}; predicted_s may be None, note is written into
-           the bar; where "part_s" is there, into the last part of it, which is drawn paler
+           the bar, or behind a short one; where "part_s" is there, into the last part of the bar,
+           which is drawn paler
     scale  from seconds to what the axis shows
     highlight  the row that is drawn in a stronger colour: the winner
     """
+    longest = scale * max((row["timing"]["median_s"] for row in rows), default=0.0)
     for y, row in enumerate(rows):
         timing, colour = row["timing"], COLOURS[0 if y == highlight else 5]
         middle, low, high = (scale * timing[key] for key in ("median_s", "low_s", "high_s"))
@@ -134,9 +145,15 @@ def bars(axis, rows: list[dict], scale: float, highlight: int | None = None) -> 
         if part < middle:
             axis.barh(y, part, left=middle - part, color="white", alpha=0.6, height=0.7)
             text["color"] = "black"
-        at = max(0, middle - part), y
-        up = 18 if part < middle else 0  # past the prediction, which may lie near the bar's end
-        axis.annotate(row["note"], at, (5, up), textcoords="offset points", **text)
+        at, up = (max(0, middle - part), y), 0
+        if part < middle:
+            up = 18  # past the prediction, which may lie near the bar's end
+        elif middle < SHORT * longest:  # the text would leave the bar
+            at = scale * max(timing["high_s"], row["predicted_s"] or 0.0), y
+            text["color"] = "black"
+        else:  # the text hides a vertical line behind it
+            text["bbox"] = {"facecolor": colour, "edgecolor": "none", "pad": 1}
+        axis.annotate(row["note"], at, (8, up), textcoords="offset points", **text)
         if row["predicted_s"] is not None:
             label = None if axis.get_legend_handles_labels()[1] else "predicted"
             at = scale * row["predicted_s"]

@@ -40,7 +40,7 @@ def measure(run: kit.Run, allreduce, sizes, repeats: int, dtype=np.float32) -> d
     """
     times = {}
     for n in sorted(set(sizes)):
-        x = np.zeros(n, dtype)
+        x = run.xp.zeros(n, dtype)
         often = repeats * (SHORT_REPEATS if x.nbytes < SHORT_BYTES else 1)
         times[n] = run.time(partial(allreduce, x), often)
     return times
@@ -69,7 +69,7 @@ def queued(run: kit.Run, sizes, allreduce, itemsize: int = 4, repeats: int = 5) 
             thread.run(allreduce, x)
         thread.wait()
 
-    calls = {n: partial(series, np.zeros(n, np.float32), count) for n, count in counts.items()}
+    calls = {n: partial(series, run.xp.zeros(n, np.float32), count) for n, count in counts.items()}
     timings = run.alternate(calls, repeats)
     thread.close()
     return Curve(tuple((itemsize * n, t.median_s / counts[n]) for n, t in timings.items()))
@@ -99,9 +99,11 @@ def of_gradients(allreduce, gradients):
 class CallsInBackward:
     """An exchange that sums its own array after each gradient, or only after gradient `only`."""
 
-    def __init__(self, allreduce, only=None, elements: int = SHORT, wait=lambda: None) -> None:
+    def __init__(
+        self, run: kit.Run, allreduce, only=None, elements: int = SHORT, wait=lambda: None
+    ) -> None:
         self.allreduce, self.only, self.wait = allreduce, only, wait
-        self.x = np.zeros(elements, np.float32)
+        self.x = run.xp.zeros(elements, np.float32)
 
     def ready(self, index: int) -> None:
         if self.only in (None, index):
@@ -118,8 +120,8 @@ def added_to_steps(run: kit.Run, model, batches: list, sizes: list[int], allredu
     Compares steps with a call after each gradient and steps with one call after the last.
     """
     last = len(model.gradients.specs) - 1
-    exchanges = [CallsInBackward(allreduce, last)]
-    exchanges += [CallsInBackward(allreduce, elements=n) for n in sizes]
+    exchanges = [CallsInBackward(run, allreduce, last)]
+    exchanges += [CallsInBackward(run, allreduce, elements=n) for n in sizes]
     once_s, *each_s = step_times.with_exchanges(run, model, batches, exchanges)
     return [(s - once_s) / last for s in each_s], once_s
 
@@ -151,7 +153,7 @@ def in_steps(run: kit.Run, model, batches: list, curve: Curve, allreduce, itemsi
 def compute_with_thread(run: kit.Run, model, batches: list, allreduce_s, allreduce, itemsize=4):
     """Seconds of computing in a step that ends with a sum in the communication thread."""
     thread, last = CommunicationThread(), len(model.gradients.specs) - 1
-    exchange = CallsInBackward(partial(thread.run, allreduce), last, wait=thread.wait)
+    exchange = CallsInBackward(run, partial(thread.run, allreduce), last, wait=thread.wait)
     (once_s,) = step_times.with_exchanges(run, model, batches, [exchange])
     thread.close()
     return max(0.0, once_s - allreduce_s(itemsize * SHORT))
@@ -166,14 +168,14 @@ def kept_share(run: kit.Run, elements: int, allreduce) -> float:
     if run.size == 1:
         return 1.0
     thread = CommunicationThread()
-    a, b, c = np.ones((3, SIDE, SIDE), np.float32)
-    x, repeats = np.zeros(elements, np.float32), run.quick(2, 7)
+    a, b, c = run.xp.ones((3, SIDE, SIDE), np.float32)
+    x, repeats = run.xp.zeros(elements, np.float32), run.quick(2, 7)
 
     def load(products, call=False):
         if call:
             thread.run(allreduce, x)
         for _ in range(products):
-            np.matmul(a, b, out=c)
+            run.xp.matmul(a, b, out=c)
         thread.wait()
 
     def median_s(*arguments):

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import refgf.launch as launch
+from refgf.advice import install
 from refgf.machine.units import parse_rate
 from refgf.machine.link import parse_link
 
@@ -45,7 +46,7 @@ def require(options: Namespace) -> None:
         if (text := getattr(options, name, None)) is not None:
             parse(text)
     if find_spec("matplotlib") is None:
-        raise ValueError("got no matplotlib; next: pip install -e '.[lessons]'")
+        raise ValueError(f"got no matplotlib; next: {install('lessons')}")
     if launch.job.rank == 0 and not options.plot:
         require_folders(options)
 

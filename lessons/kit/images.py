@@ -139,10 +139,15 @@ def fold(run: kit.Run, train, held_out, number: int | None, folds: int = 5):
     return subset(np.flatnonzero(~out)), subset(np.flatnonzero(out))
 
 
-def network(run: kit.Run, data, seed: int = SEED, dtype=np.float32, dropout: float = DROPOUT):
-    """The lesson's network. AlexNet has its own dropout masks on each rank; ResNet-50 has none."""
+def network(
+    run: kit.Run, data, seed: int = SEED, dtype=np.float32, dropout: float = DROPOUT, xp=None
+):
+    """The lesson's network. AlexNet has its own dropout masks on each rank; ResNet-50 has none.
+
+    xp: numpy for a network on the host; None: the run's.
+    """
     shape = data.num_classes, data.image_size, run.options.width
-    workspace = Workspace(dtype=dtype)
+    workspace = Workspace(xp or run.xp, dtype)
     if run.options.network == "resnet50":
         return ResNet50(*shape, channels=data.channels, workspace=workspace)
     net = AlexNet(*shape, dropout=dropout, channels=data.channels, workspace=workspace)

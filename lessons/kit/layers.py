@@ -2,18 +2,17 @@
 
 steps = [events of a step, ...]
     event: (layer, "forward"), (number of a gradient, "ready") or (layer, "backward")
-result = layers.compare(network, workload, batch, steps)
+result = layers.compare(run, network, workload, batch, steps)
     {"rows": one for each layer, "ready_s": ..., ...}
 """
 
-import time
-
 import numpy as np
 
+import kit
 from refgf.papers.barrachina.roofline import Node, layer_times
 
 
-def compare(network, workload, batch: int, steps) -> dict:
+def compare(run: kit.Run, network, workload, batch: int, steps) -> dict:
     """Measured and predicted seconds of each layer, and when each gradient is ready.
 
     steps: [[(event, seconds since the event before)] of each repeat]
@@ -24,7 +23,7 @@ def compare(network, workload, batch: int, steps) -> dict:
     times = np.array([[seconds for _, seconds in step] for step in steps])  # (repeats, events)
     measured, ready_s = by_layer(events, np.median(times, axis=0))
     low, high = (by_layer(events, extreme)[0] for extreme in (times.min(axis=0), times.max(axis=0)))
-    node = measured_node()
+    node = measured_node(run)
     roofline = {time.name: time for time in layer_times(workload, batch, node)}
     parameters = {layer.name: layer.parameters for layer in workload.layers}
     rows = []
@@ -71,26 +70,30 @@ def by_layer(events, seconds) -> tuple[dict, list]:
     return found, ready_s
 
 
-def measured_node() -> Node:
+def measured_node(run: kit.Run) -> Node:
     """Flop/s of a product of two 512 x 512 matrices, bytes/s of copying 64 MiB.
 
     Both are short, and the fastest of many repeats, so that other load on the machine matters
     little.
     """
-    a, b, c = np.ones((3, 512, 512), np.float32)
-    x, y = np.ones((2, 1 << 24), np.float32)
+    a, b, c = run.xp.ones((3, 512, 512), np.float32)
+    x, y = run.xp.ones((2, 1 << 24), np.float32)
+
+    def copy() -> None:
+        y[...] = x
+
     return Node(
-        2 * 512**3 / fastest(lambda: np.matmul(a, b, out=c)),
-        2 * x.nbytes / fastest(lambda: np.copyto(y, x)),
+        2 * 512**3 / fastest(run, lambda: run.xp.matmul(a, b, out=c)),
+        2 * x.nbytes / fastest(run, copy),
     )
 
 
-def fastest(function, repeats: int = 20) -> float:
+def fastest(run: kit.Run, function, repeats: int = 20) -> float:
     times = []
     for _ in range(repeats):
-        start_s = time.perf_counter()
+        start_s = run.clock()
         function()
-        times.append(time.perf_counter() - start_s)
+        times.append(run.clock() - start_s)
     return min(times)
 
 

@@ -10,12 +10,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 import refgf.launch as launch
-from kit import checks, claims, memory, regime
-from kit.record import ROOT, code_hash, machine, plain
+from kit import checks, claims, gpu, memory, regime
+from kit.record import WRITABLE, code_hash, machine, plain
 from kit.regime import regime_of
 from kit.reveal import COLUMNS, Reveal
 from kit.run import Run
 from kit.words import before_and_after, link_probed, number_of_ranks, question
+from refgf.cluster import like as clusters
 from refgf.exchange.lazy import Theta
 from refgf.machine import threads
 from refgf.machine.regular_files import open_regular
@@ -68,6 +69,12 @@ class Lesson:
             "--link",
             metavar="RATE,LATENCY",
             help="wait for as long as a link of this rate and latency would take (1gbit,50us)",
+        )
+        add(
+            "--device",
+            default=gpu.CPU,
+            metavar="cpu|gpu|gpu:N|auto",
+            help="NumPy on the CPU, or CuPy on a GPU: number N, or by rank (never run on one yet)",
         )
         if like:
             add(
@@ -128,15 +135,17 @@ class Lesson:
             self.parser.print_help = lambda: None
             self.parser.error = leave_after_rank_0
         options = self.parser.parse_args(namespace=argparse.Namespace(lesson=self.name))
-        options.output = options.output or ROOT / "results" / ("quick" if options.quick else "")
         if options.threads and launch.job.size > 1:
             self.parser.error(
                 f"got --threads {options.threads} under {launch.job.size} ranks of mpiexec; "
                 "wanted threads or MPI ranks; next: leave one of them out"
             )
         try:
+            gpu.resolve(options)
+            kind = [gpu.GPU] * gpu.is_asked(options) + ["quick"] * options.quick
+            options.output = options.output or WRITABLE.joinpath("results", *kind)
             if self.like and not (options.link or options.like or regime.environment()):
-                options.like = self.like
+                options.like = clusters.HERE if gpu.is_asked(options) else self.like
             if options.link and regime.environment():
                 raise ValueError(
                     f"--link {options.link} on an emulated cluster, which has links; "
@@ -152,8 +161,9 @@ class Lesson:
         run = Run(comm, options)
         ranks = number_of_ranks(run.size)
         run.tell(textwrap.fill(f"{self.name} on {ranks}: {run.place}", COLUMNS))
-        if self.like:
-            run.tell(textwrap.fill(run.regime.in_words(), COLUMNS))
+        for head in [run.device.in_words(), run.regime.in_words() if self.like else ""]:
+            if head:
+                run.tell(textwrap.fill(head, COLUMNS))
         if run.size == 1:
             run.tell(
                 "ONE RANK EXCHANGES NOTHING: all times of exchanges below are noise;\n"
@@ -197,7 +207,7 @@ class Lesson:
             "measured_with": code_hash(self.file),
             "regime": run.regime.record(),
             "alt": self.reveal.picture,
-        }
+        } | run.device.record()
 
     def _ask(self, run: Run) -> None:
         """Without -v, the question; always, the guess."""
@@ -244,6 +254,8 @@ class Lesson:
             )
         where = result.get("where", f"{number_of_ranks(result['ranks'])}, {result['place']}")
         foot = [where, result["machine"]["cpu"]]
+        if "device" in result:
+            foot.append(result["device"]["name"])
         if "link_probed" in result:
             foot.insert(1, link_probed(result["link_probed"]))
         figures = drawn if isinstance(drawn, dict) else {"": drawn}  # {"theta": figure, ...}

@@ -5,7 +5,7 @@ Nodes are pretended where there is only one real node, and with --ranks-per-node
 
 import kit
 from refgf.comm import gather
-from refgf.papers.jia.hierarchical import blocks
+from refgf.papers.jia.hierarchical import consecutive_nodes
 from refgf.comm.topology import nodes as nodes_of
 from refgf.papers.mstopk.topk import HiTopK, exact_top_k
 
@@ -22,7 +22,7 @@ def nodes(run: kit.Run, pretended: int = 2) -> list[list[int]]:
     if len(found) > 1 and not run.options.ranks_per_node:
         run.say(f"nodes: {found}")
         return found
-    found = blocks(run.size, run.options.ranks_per_node or pretended)
+    found = consecutive_nodes(run.size, run.options.ranks_per_node or pretended)
     run.say(f"nodes, PRETENDED (all links are equal here, or --ranks-per-node was given): {found}")
     return found
 

@@ -12,7 +12,9 @@ import numpy as np
 
 import refgf.launch as launch
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[2]  # of a checkout, or refgf/shipped where installed
+INSTALLED = Path(launch.__file__).resolve().parents[2]  # the folder of refgf; in a checkout ROOT
+WRITABLE = ROOT if ROOT == INSTALLED else Path.cwd()  # where results/ is made
 PACKAGES = ("comm", "nn", "exchange", "training", "predict")
 DRAWN_ANEW = "claims.py", "picture.py", "gantt.py"
 CORE = ("refgf/ops.py", "refgf/device.py", *(f"refgf/{package}/" for package in PACKAGES))
@@ -65,7 +67,8 @@ def code_hash(lesson: Path, root: Path = ROOT) -> str:
 
 def counts(file: Path, root: Path = ROOT) -> bool:
     """Is this a file of the core or of the lessons' lab? A claim or a picture measures nothing."""
-    place = file.relative_to(root).as_posix()
+    base = root if file.is_relative_to(root) else INSTALLED
+    place = file.relative_to(base).as_posix()
     return place.startswith((*CORE, "lessons/lab/")) and file.name not in DRAWN_ANEW
 
 
@@ -125,7 +128,8 @@ def is_docstring(node) -> bool:
 def files_of(name: str, root: Path) -> list[Path]:
     """The project's files that importing a name executes: those of its packages, then its own."""
     parts = name.split(".")
-    base = root / "lessons" if parts[0] in ("kit", "lab") else root
+    home = root if (root / "refgf").exists() else INSTALLED
+    base = root / "lessons" if parts[0] in ("kit", "lab") else home
     places = [base.joinpath(*parts[: i + 1]) for i in range(len(parts))]
     files = [file for place in places for file in (place / "__init__.py", place.with_suffix(".py"))]
     return [file for file in files if file.exists()] if parts[0] in ("kit", "lab", "refgf") else []

@@ -5,6 +5,7 @@ import numpy as np
 import kit
 from kit import images
 from refgf.comm.replay import replay
+from refgf.device import to_host
 from refgf.exchange.pool import Pool
 from refgf.oracle.definitions import lazy_allreduce, on_wire, summation_bound
 
@@ -27,16 +28,16 @@ def loss_after_one_step(run: kit.Run, data, thetas, rate: float = 0.01) -> tuple
     model.network.loss(*first)
     model.network.backward(lambda i: None)
     everybody = run.gather(model.gradients.flat.copy())
-    start = model.parameters.flat.copy()
-    judge = images.network(run, data, dtype=np.float64, dropout=0.0)
+    start = to_host(model.parameters.flat).copy()
+    judge = images.network(run, data, dtype=np.float64, dropout=0.0, xp=np)
     parameters, gradients = Pool(judge.tensors, np.float64), Pool(judge.tensors, np.float64)
     judge.bind(parameters.views, gradients.views)
     losses = []
     for theta in thetas:
         total = lazy_allreduce(everybody, [spec.size for spec in judge.tensors], theta)[run.rank]
-        model.parameters.flat[:], model.optimizer.velocity[:] = start, 0
-        model.optimizer.step(total, rate)
-        parameters.flat[:] = model.parameters.flat
+        model.parameters.flat[:], model.optimizer.velocity[:] = run.array(start), 0
+        model.optimizer.step(run.array(total), rate)
+        parameters.flat[:] = to_host(model.parameters.flat)
         losses.append(judge.loss(*second))
     judge.backward(lambda i: None)
     magnitude = np.abs(start) + rate * (

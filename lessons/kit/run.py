@@ -8,12 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kit import gpu
 from kit.record import ROOT, code_hash
 from kit.regime import regime_of
 from kit.reveal import COLUMNS
 from kit.words import link_probed, place, seconds
 from refgf.cluster import probe
+from refgf.comm.native import mpi_allreduce
 from refgf.comm.topology import nodes
+from refgf.device import to_host
 from refgf.machine.regular_files import open_regular
 from refgf.machine.trace import TracedComm
 
@@ -43,10 +46,14 @@ class Run:
     comm     the same communicator with messages and bytes counted (TracedComm)
     options  the parsed arguments
     regime   the cluster that is emulated, and how many times slower this machine is
+    device   what computes (gpu.py); xp, array, clock and on_gpu are its
     """
 
     def __init__(self, plain, options) -> None:
         self.plain, self.options, self.regime = plain, options, regime_of(options)
+        self.device = gpu.chosen(plain, options)
+        self.xp, self.array = self.device.xp, self.device.array
+        self.clock, self.on_gpu = self.device.clock, self.device.on_gpu
         self.comm = TracedComm(self.regime.comm(plain))
         self.native = self.comm.over(lambda comm: plain)  # for MPI's own collectives
         self.rank, self.size = plain.Get_rank(), plain.Get_size()
@@ -97,9 +104,9 @@ class Run:
         mine = []
         for _ in range(warmup + repeats):
             self.plain.Barrier()
-            start_s = time.perf_counter()
+            start_s = self.clock()
             function()
-            mine.append(time.perf_counter() - start_s)
+            mine.append(self.clock() - start_s)
         return self.slowest(mine[warmup:])
 
     def alternate(self, functions: dict, repeats: int) -> dict:
@@ -108,10 +115,10 @@ class Run:
         for repeat in range(repeats + 1):
             for name, function in functions.items():
                 self.plain.Barrier()
-                start_s = time.perf_counter()
+                start_s = self.clock()
                 function()
                 if repeat:
-                    mine[name].append(time.perf_counter() - start_s)
+                    mine[name].append(self.clock() - start_s)
         return {name: self.slowest(seconds) for name, seconds in mine.items()}
 
     def on_rank_0(self, function):
@@ -142,7 +149,7 @@ class Run:
         except (OSError, ValueError):
             return {}
         same = result.get("measured_with") == code_hash(ROOT / "lessons" / f"{name}.py")
-        return result if same else {}
+        return result if same and ("device" in result) == self.on_gpu else {}
 
     def probe(self) -> dict:
         """Bandwidth of the link from node 0 to 1 of an emulated cluster; {} on one node."""
@@ -156,7 +163,7 @@ class Run:
     def gather(self, x) -> list:
         """Every rank's x, for the oracle. These messages are not counted."""
         self.opaque = True
-        return self.plain.allgather(x)
+        return self.plain.allgather(to_host(x) if isinstance(x, self.xp.ndarray) else x)
 
     def mpi_allreduce(self):
         """MPI's own Allreduce as an `Allreduce`; None on threads and where links are waited for."""
@@ -165,4 +172,6 @@ class Run:
         from mpi4py import MPI
 
         self.opaque = True
+        if self.on_gpu:
+            return mpi_allreduce(self.plain)
         return lambda x: self.plain.Allreduce(MPI.IN_PLACE, x)

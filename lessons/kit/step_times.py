@@ -17,7 +17,6 @@ took less time to reach it started later.
 """
 
 import statistics
-import time
 from functools import partial
 
 import numpy as np
@@ -36,7 +35,7 @@ def without_exchange(run: kit.Run, model, batches, skip: int = 1):
     profile = Profile(model.gradients, accept=True)
 
     def step(batch):
-        start_s = time.perf_counter()
+        start_s = run.clock()
         profile.start()
         train_step(model, profile, *batch, rate=0.0)
         return [start_s + ready_s for ready_s in profile.steps[-1]]
@@ -73,10 +72,10 @@ def since_first_start(run: kit.Run, functions, skip: int = 1):
     mine = []
     for function in functions:
         run.plain.Barrier()
-        start_s = time.perf_counter()
-        times_s = [*(function() or []), time.perf_counter()]
+        start_s = run.clock()
+        times_s = [*(function() or []), run.clock()]
         run.plain.Barrier()
-        mine.append([t - start_s for t in [*times_s, time.perf_counter()]])
+        mine.append([t - start_s for t in [*times_s, run.clock()]])
     return on_one_clock(np.array(run.plain.allgather(mine[skip:])))
 
 

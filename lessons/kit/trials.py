@@ -7,27 +7,9 @@ import statistics
 
 from scipy.special import stdtrit
 
-from kit import flow
 from refgf.exchange.chunk_choice import Density
-from refgf.exchange.lazy import Theta
-from refgf.training.data import steps_per_epoch
 
 WARMUP = (100, 100, 50, 25)  # percent in the first epochs: a third of a long run
-
-
-def training(run, name: str, seed: int, train, held_out, epochs: int, chunk=None) -> list[dict]:
-    """The epochs of one training. name: "dense", or a form of momentum correction.
-
-    ", no warm-up" after the name of a form leaves out the warm-up. chunk: elements, or None.
-    """
-    csc = None
-    if name != "dense":
-        warmup = () if "no warm-up" in name else warmup_of(run, epochs)
-        per_epoch = steps_per_epoch(train.size, run.options.batch * run.size)
-        density = Density(run.options.density, warmup, per_epoch, epochs * per_epoch)
-        csc = flow.csc(run, train, density, name.split(",")[0], chunk)
-    with flow.new(run, train, seed, grouping=Theta(2**17), csc=csc) as stack:
-        return flow.learn(run, stack, train, held_out, epochs, say=False, seed=seed)
 
 
 def deal(run, jobs: list[tuple], function) -> list:

@@ -6,10 +6,17 @@ off = virtual.without_exchange(run, "alexnet", count)          the same step, no
 work_s = virtual.own_work(run, "alexnet", ...)                 the processor's work in a step
 ready, compute_s = virtual.ready(run, "alexnet")               for predictions
 
+New pools of all gradients take seconds to touch, so stacks that are compared share a model's:
+
+model = virtual.model(run, "alexnet")
+with virtual.flow(run, "alexnet", shared=model, overlap=True) as stack: ...
+
 Times are this machine's; timing.divided(run.regime.dilation) is the cluster's.
 """
 
+import copy
 import time
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -17,13 +24,14 @@ import numpy as np
 import kit
 from kit import images
 from refgf.comm.ring import ring_allreduce
+from refgf.exchange.precision import LossScale
 from refgf.exchange.result import StepResult
 from refgf.machine.accelerator import InstantComm, Pace, VirtualNetwork
 from refgf.nn.layers import TensorSpec
 from refgf.papers.scaling.workloads import alexnet, resnet50
 from refgf.training.gradientflow import GradientFlow
 from refgf.training.sgd import MomentumSGD
-from refgf.training.step import replica, train_step
+from refgf.training.step import Replica, replica, train_step
 
 FULL = {"alexnet": alexnet, "resnet50": resnet50}
 QUICK = {"alexnet": partial(alexnet, width=1 / 8), "resnet50": partial(alexnet, width=1 / 8)}
@@ -78,22 +86,40 @@ def model(run: kit.Run, name: str, norms=None, momentum: float = 0.9, when=None,
     return replica(network, partial(MomentumSGD, momentum=momentum), **more)
 
 
-def flow(run: kit.Run, name: str, *, norms=None, allreduce=ring_allreduce, comm=None, **arguments):
-    """GradientFlow around a virtual accelerator.
+def flow(
+    run: kit.Run,
+    name: str,
+    *,
+    norms=None,
+    shared: Replica | None = None,
+    allreduce=ring_allreduce,
+    comm=None,
+    **arguments,
+):
+    """GradientFlow around a virtual accelerator. shared: a model whose pools and norms it uses.
 
     MPI's own call runs on the plain communicator: it cannot wait for a latency.
     """
     more = {key: arguments.pop(key) for key in MODEL if key in arguments}
     if comm is None:
         comm = run.native if allreduce is kit.mpi_allreduce else run.comm
-    replica_ = model(run, name, norms, **more)
+    replica_ = sharing(shared, **more) if shared else model(run, name, norms, **more)
     return GradientFlow(comm, replica_, allreduce=allreduce, **arguments)
 
 
-def seconds_of_steps(run: kit.Run, stack, count: int, rate: float = 0.0) -> list[float]:
+def sharing(model: Replica, loss_scale: LossScale | None = None, when: Pace | None = None):
+    """A replica with the pools of `model`. when: its own Pace."""
+    network = copy.copy(model.network)
+    network.pace = when or network.pace
+    return replace(model, network=network, loss_scale=loss_scale or LossScale())
+
+
+def seconds_of_steps(
+    run: kit.Run, stack, count: int, rate: float = 0.0, warmup: int = WARMUP
+) -> list[float]:
     """This rank's seconds of each step after the warm-up. CSC's first step is dense."""
     step = partial(stack.step, *NOTHING, rate=rate)
-    return timed(run, stack.model.network, step, WARMUP + bool(stack.csc), count)
+    return timed(run, stack.model.network, step, warmup + bool(stack.csc), count)
 
 
 def timed(run: kit.Run, network: VirtualNetwork, step, warmup: int, count: int) -> list[float]:
@@ -108,9 +134,12 @@ def timed(run: kit.Run, network: VirtualNetwork, step, warmup: int, count: int) 
     return mine[warmup:]
 
 
-def time_steps(run: kit.Run, stack, count: int) -> kit.Timing:
-    """The Timing of steps after the warm-up."""
-    return run.slowest(seconds_of_steps(run, stack, count))
+def time_steps(run: kit.Run, stack, count: int, warmup: int = WARMUP) -> kit.Timing:
+    """The Timing of steps after the warm-up.
+
+    warmup 0: in float32, and in pools that are used already, a first step allocates nothing.
+    """
+    return run.slowest(seconds_of_steps(run, stack, count, warmup=warmup))
 
 
 def own_work(run: kit.Run, name: str, count: int = 2, **arguments) -> float:
@@ -119,19 +148,48 @@ def own_work(run: kit.Run, name: str, count: int = 2, **arguments) -> float:
     Casts, additions, packing, choosing, the update, and writing the gradients (`idle_work`). All
     ranks work at once, because they share the cores.
     """
-    comm = InstantComm(run.rank, run.size)
     if arguments.get("allreduce") is kit.mpi_allreduce:
         arguments["allreduce"] = ring_allreduce
-    at_once = pace(run, name).dilated(AT_ONCE)
-    with flow(run, name, comm=comm, when=at_once, **arguments) as stack:
-        if stack.csc:  # without a network the sum of the flags is a norm: it rejects every step
-            stack.csc.sum_norms = lambda norms: None
+    with alone(run, name, **arguments) as stack:
         return time_steps(run, stack, count).median_s
 
 
-def idle_work(run: kit.Run, name: str, count: int = 2, **more) -> tuple[float, float]:
+def alone(run: kit.Run, name: str, **arguments) -> GradientFlow:
+    """This stack without a network; nothing is slept."""
+    comm, at_once = InstantComm(run.rank, run.size), pace(run, name).dilated(AT_ONCE)
+    stack = flow(run, name, comm=comm, when=at_once, **arguments)
+    if stack.csc:  # without a network the sum of the flags is a norm: it rejects every step
+        stack.csc.sum_norms = lambda norms: None
+    return stack
+
+
+def own_work_of_csc(run: kit.Run, name: str, count: int = 1, **arguments) -> tuple[float, float]:
+    """(seconds of the processor's own work in a step, its part after the last gradient).
+
+    The communication thread does the first part during backward: it accumulates, adds up norms,
+    packs and sends. The second part is choosing, delivering and the update.
+    """
+    with alone(run, name, **arguments) as stack:
+        finish, last_s, after_s = stack.finish, [], []
+
+        def after_the_thread():
+            stack.csc.transport.worker.wait()
+            run.plain.Barrier()
+            last_s.append(time.perf_counter())
+            return finish()
+
+        def step() -> None:
+            stack.step(*NOTHING, rate=0.0)
+            after_s.append(time.perf_counter() - last_s[-1])
+
+        stack.finish = after_the_thread
+        whole_s = timed(run, stack.model.network, step, WARMUP + 1, count)  # the first is dense
+        return run.slowest(whole_s).median_s, run.slowest(after_s[-count:]).median_s
+
+
+def idle_work(run: kit.Run, shared: Replica, count: int = 2) -> tuple[float, float]:
     """(seconds of writing the gradients, which sleeps hide; seconds of the update)."""
-    replica_ = model(run, name, when=pace(run, name).dilated(AT_ONCE), **more)
+    replica_ = sharing(shared, when=shared.network.pace.dilated(AT_ONCE))
     update = partial(replica_.update, 0.0, StepResult())
     update_s = run.time(update, count).median_s
     both_s = without_exchange_of(run, replica_, count).median_s

@@ -64,6 +64,13 @@ def number_of_bytes(n: float) -> str:
         n /= 1024
 
 
+def threshold(theta: float) -> str:
+    """65536 -> '64 KiB', and 65537 -> '65,537 bytes': the short form would round."""
+    divisor = next((unit for unit in (2**30, 2**20, 2**10) if theta >= unit), 1)
+    short = math.isinf(theta) or round(theta / divisor, 2) * divisor == theta
+    return number_of_bytes(theta) if short else f"{theta:,.0f} bytes"
+
+
 def seconds(t: float) -> str:
     """0.00213 -> '2.13 ms'."""
     for unit, scale in (("s", 1), ("ms", 1e-3), ("us", 1e-6)):

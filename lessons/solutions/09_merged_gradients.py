@@ -19,7 +19,7 @@ from refgf.papers.scaling.workloads import densenet201, resnet50
 
 
 def two_gradients() -> None:
-    """1. Let r1 <= r2 be the ready times, s = r1 the start of the first call, m1 and m2 the bytes.
+    """1. Let r1 <= r2 be the ready times, s = r1 the first call's start, m1 and m2 > 0 the bytes.
 
         together     r2 + a + b(m1 + m2)
         apart        max(s + a + b m1, r2) + a + b m2
@@ -32,7 +32,7 @@ def two_gradients() -> None:
     for _ in range(2000):
         first_s, second_s = sorted(rng.uniform(0, 10) for _ in range(2))
         line = Line(rng.choice([0, 1, rng.uniform(0, 5)]), rng.choice([0, rng.uniform(0, 2)]))
-        gradients = [(first_s, rng.randint(0, 9)), (second_s, rng.randint(0, 9))]
+        gradients = [(first_s, rng.randint(1, 9)), (second_s, rng.randint(1, 9))]
         assert compare(gradients, line)["excess"] < 1e-12
 
 
@@ -63,7 +63,7 @@ def nearly_twice() -> None:
     rng = random.Random(2)
     for _ in range(500):
         ready = sorted(rng.uniform(0, 10) for _ in range(12))
-        gradients = [(seconds, rng.randint(0, 1000)) for seconds in ready]
+        gradients = [(seconds, rng.randint(1, 1000)) for seconds in ready]
         line = Line(rng.uniform(0, 3), 10 ** rng.uniform(-5, -2))
         greedy_s = predict(gradients, greedy_merge(gradients, line), line).step_s
         exact_s = predict(gradients, exact_merge(gradients, line), line).step_s

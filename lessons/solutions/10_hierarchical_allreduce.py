@@ -51,7 +51,7 @@ def inside_and_between() -> None:
     steps and sends n/2 more. This pays up to 4 alpha / beta = 13 KiB at 1 Gbit/s, and 10 times as
     far at 10 Gbit/s."""
     k, n, found = 8, 840, {}
-    nodes = hierarchical.blocks(16, k)
+    nodes = hierarchical.consecutive_nodes(16, k)
     by_trees = hierarchical.three_phase(nodes, inside=tree.reduce)
     for name, algorithm in (("trees", by_trees), ("slices", hierarchical.three_phase(nodes))):
         mine = [
@@ -62,7 +62,7 @@ def inside_and_between() -> None:
         found[name] = len(mine), sum(max(length(s.send), length(s.receive)) for s in mine) / n
     assert found == {"trees": (6, 6.0), "slices": (28, 3.5)}
     assert paying_up_to(by_trees, hierarchical.three_phase(nodes), 16, k) * 4 == 512 << 10
-    nodes = hierarchical.blocks(8, 2)
+    nodes = hierarchical.consecutive_nodes(8, 2)
     recursive = hierarchical.three_phase(nodes, tree.reduce, doubling.recursive_doubling)
     assert paying_up_to(recursive, hierarchical.log_phases(nodes), 8, 2) * 4 == 8 << 10
 

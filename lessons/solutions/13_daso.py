@@ -5,7 +5,7 @@ from collections import namedtuple
 import numpy as np
 
 from refgf.machine import threads
-from refgf.papers.jia.hierarchical import blocks
+from refgf.papers.jia.hierarchical import consecutive_nodes
 from refgf.nn.workspace import Workspace
 from refgf.training.step import replica
 from refgf.machine.trace import TracedComm
@@ -96,7 +96,9 @@ def train(phase: Phase, n: int = 60, per_epoch: int = 12):
         points = (
             np.random.default_rng(comm.rank).standard_normal((per_epoch, 2, n)).astype(np.float32)
         )
-        with DASO(traced, replica(Bowl(n)), blocks(4, 2), Constant(phase), per_epoch) as stack:
+        with DASO(
+            traced, replica(Bowl(n)), consecutive_nodes(4, 2), Constant(phase), per_epoch
+        ) as stack:
             traced.reset()
             for images in points:
                 stack.step(images, None, 8, rate=0.1)

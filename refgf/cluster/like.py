@@ -13,6 +13,7 @@ down by one factor, so all ratios stay (Gupta et al., NSDI 2006: time-warped emu
 """
 
 import json
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -72,11 +73,12 @@ def load(name: str) -> Like | None:
     if name == HERE:
         return None
     path = FOLDER / f"{name}.json"
-    if not path.is_file():
+    if not os.path.isfile(path):  # Path.is_file raises an error if the name is too long
         path = Path(name)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise ValueError(
-            f"--like: got {name!r}; wanted {', '.join(names())}, or a file; next: try v100-56gbit"
+            f"--like: got {name[:80]!r}; wanted {', '.join(names())}, or a file; "
+            "next: try v100-56gbit"
         )
     try:
         data = json.loads(path.read_text())

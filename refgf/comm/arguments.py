@@ -11,6 +11,28 @@ FLOATS = ("float16", "float32", "float64")
 DTYPES = frozenset(map(np.dtype, FLOATS))
 
 
+def rank_and_size(comm, operation: str) -> tuple[int, int]:
+    """(this rank, number of ranks); ValueError if comm is no communicator."""
+    with contextlib.suppress(AttributeError):
+        return comm.Get_rank(), comm.Get_size()
+    raise ValueError(f"{operation}: got {comm!r}; wanted a communicator; next: MPI.COMM_WORLD")
+
+
+def require_kinds(operation: str, values: dict[type, object]) -> None:
+    """Raise ValueError unless each value is of the type that is its key."""
+    for kind, value in values.items():
+        if not isinstance(value, kind):
+            got = f"{operation}: got {value!r}; wanted a {kind.__name__}"
+            raise ValueError(f"{got}; next: help({operation}) says what it takes")
+
+
+def require_number(what: str, value, least: float, example: str) -> None:
+    """Raise ValueError unless value is a finite number >= least. example: what to try next."""
+    if not (isinstance(value, int | float | np.number) and least <= value < np.inf):
+        got = f"{what}: got {value!r}"
+        raise ValueError(f"{got}; wanted a finite number >= {least}; next: {example}")
+
+
 def wire_type(wire, operation: str, rank: int) -> np.dtype | None:
     """The type of messages, None for the array's own; ValueError unless it is one of FLOATS.
 

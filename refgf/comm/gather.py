@@ -17,7 +17,7 @@ import numpy as np
 
 from refgf import ops
 from refgf.comm import ring
-from refgf.comm.arguments import require_flat, wire_type
+from refgf.comm.arguments import rank_and_size, require_flat, wire_type
 from refgf.comm.schedule import Algorithm, execute, on_ranks
 from refgf.comm.slices import slices
 from refgf.device import array_module
@@ -71,8 +71,8 @@ def _bind(comm, ranks: Sequence[int] | None, wire, half: Algorithm) -> SliceCall
 
 def _group(comm, ranks: Sequence[int] | None, operation: str) -> tuple[list[int], int]:
     """(the group, this rank's place in it)."""
-    rank = comm.Get_rank()
-    group = list(range(comm.Get_size()) if ranks is None else ranks)
+    rank, size = rank_and_size(comm, operation)
+    group = list(range(size) if ranks is None else ranks)
     if rank not in group or len(set(group)) < len(group):
         raise ValueError(
             f"{operation} on rank {rank}: got the group {group}; wanted different ranks, this one "

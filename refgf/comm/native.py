@@ -10,13 +10,13 @@ import sys
 import numpy as np
 
 from refgf import ops
-from refgf.comm.arguments import require_flat, wire_type
+from refgf.comm.arguments import rank_and_size, require_flat, wire_type
 from refgf.comm.schedule import Allreduce
 
 
 def mpi_allreduce(comm, wire=None) -> Allreduce:
     """Bind MPI's Allreduce to an mpi4py communicator, or to a wrapper such as `TracedComm`."""
-    rank, scratch = comm.Get_rank(), {}
+    rank, scratch = rank_and_size(comm, "mpi_allreduce")[0], {}
     wire = wire_type(wire, "mpi_allreduce", rank)
     try:
         mpi_sum = comm.Allreduce

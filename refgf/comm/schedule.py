@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from refgf import ops
-from refgf.comm.arguments import require_flat, wire_type
+from refgf.comm.arguments import rank_and_size, require_flat, wire_type
 from refgf.comm.slices import chunks, length
 
 NOTHING = slice(0, 0)
@@ -103,9 +103,9 @@ def collective(comm, algorithm: Algorithm, wire=None) -> Allreduce:
     The result sums a flat contiguous array (n,) over all ranks, in place. It keeps the schedules
     and the scratch memory from call to call. Cost: that of the algorithm.
     """
-    rank, size = comm.Get_rank(), comm.Get_size()
-    schedule = functools.lru_cache(maxsize=4096)(functools.partial(algorithm, rank, size))
     name = f"{algorithm.__module__.rsplit('.', 1)[-1]}.{algorithm.__name__}"
+    rank, size = rank_and_size(comm, name)
+    schedule = functools.lru_cache(maxsize=4096)(functools.partial(algorithm, rank, size))
     comm, wire, scratch = ops.exact(comm), wire_type(wire, name, rank), {}
 
     def allreduce(x) -> None:

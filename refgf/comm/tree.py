@@ -16,8 +16,8 @@ bit). All ranks together send 2(p-1) messages; 2 ceil(log2 p) of them follow eac
 Scratch n elements. Half of the ranks send only once, and few links are busy at a time: the tree is
 fast for short vectors and many ranks, slow for long vectors.
 
-Source: Besch & Pohl (1995) sum gradients on MIMD computers along a "distributed logarithmic tree".
-Only the abstract is at hand; that the tree is binomial and rooted at rank 0 is inferred.
+Source: the abstract of Besch & Pohl (1995) names a "distributed logarithmic tree" on MIMD
+computers. That it sums gradients, is binomial and is rooted at rank 0 is inferred.
 """
 
 from refgf.comm.schedule import Schedule, local, receive, reversed_schedule, send

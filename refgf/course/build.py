@@ -7,9 +7,9 @@ import zipfile
 from pathlib import Path
 
 from refgf.course.autograder.submission import marks_of_file
-from refgf.course.bundle import ROOT, closure
+from refgf.course.bundle import closure
 from refgf.course.instructor import page
-from refgf.course.lesson import LessonFiles, lesson_files
+from refgf.course.lesson import LESSONS, LessonFiles, lesson_files
 from refgf.course.platforms import PLATFORMS
 from refgf.oracle.grade.report import totals
 
@@ -120,7 +120,7 @@ def instructor(lesson: LessonFiles, platform: str, seed: int) -> dict[str, bytes
 
 
 def licence() -> dict[str, str]:
-    return {"LICENSE": (ROOT / "LICENSE").read_text()}
+    return {"LICENSE": (LESSONS.parent / "LICENSE").read_text()}
 
 
 def encoded(files: dict[str, str]) -> dict[str, bytes]:

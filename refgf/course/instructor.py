@@ -22,7 +22,8 @@ first exercise is given, as an example.
 
 ## Typical mistakes
 
-A file whose wrong results are those of a typical mistake gets its sentence, and where they differ.
+A file whose wrong results are those of a typical mistake gets its sentence. Students also see the
+smallest public case that fails: the call, what it returned and what was wanted.
 
 | exercise | sentence | parts that it costs |
 |---|---|---|

@@ -7,7 +7,9 @@ from types import ModuleType
 
 from refgf.oracle.grade.marking import exercises_of, lessons
 
-LESSONS = Path(__file__).resolve().parents[2] / "lessons"
+PACKAGE = Path(__file__).resolve().parents[1]
+SHIPPED = PACKAGE / "shipped" / "lessons"  # in an installed package
+LESSONS = SHIPPED if SHIPPED.exists() else PACKAGE.parent / "lessons"
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@
 
 import re
 
+from refgf.advice import CHECKOUT
 from refgf.doctor.checks import RESOLVE, Check, Facts
 
 ROOT = "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
@@ -35,8 +36,9 @@ def library(facts: Facts) -> Check:
     topic, slurm = "MPI library", any(name.startswith("SLURM_") for name in facts["environ"])
     pip = f"{facts['python']} -m pip"
     if not facts["mpi4py"]:
-        other = f"after make setup; without it: {pip} install mpi4py mpich"
-        fix = f"source .venv/bin/activate   ({other})"
+        fix = f"{pip} install mpi4py mpich"
+        if CHECKOUT:
+            fix = f"source .venv/bin/activate   (after make setup; without it: {fix})"
         return Check(topic, "broken", "mpi4py is not installed", fix)
     if not facts["mpi"]:
         site = "load the site's MPI module, or export MPI4PY_LIBMPI=/path/to/libmpi.so"

@@ -35,7 +35,7 @@ from itertools import zip_longest
 import numpy as np
 
 from refgf.comm import ring
-from refgf.comm.arguments import require_flat, wire_type
+from refgf.comm.arguments import rank_and_size, require_flat, wire_type
 from refgf.comm.schedule import (
     LOCAL_OPERATIONS,
     NOTHING,
@@ -69,7 +69,7 @@ def pipelined(
 
     Raises ValueError for a schedule that buffers messages (`direct`): its sum cannot begin early.
     """
-    rank, size = comm.Get_rank(), comm.Get_size()
+    rank, size = rank_and_size(comm, "pipelined")
     if (segment_bytes is not None and segment_bytes < 1) or depth < 1:
         raise ValueError(
             f"pipelined on rank {rank}: got segments of {segment_bytes} bytes, depth {depth}; "

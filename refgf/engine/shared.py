@@ -43,7 +43,7 @@ import contextvars
 import numpy as np
 
 from refgf.comm.agreement import agree
-from refgf.comm.arguments import require_flat, wire_type
+from refgf.comm.arguments import rank_and_size, require_flat, wire_type
 from refgf.comm.slices import length, slices
 from refgf.engine.half import add, cache_blocks, cast, rounded
 from refgf.engine.node_memory import LINES_BYTES, NodeMemory, whole
@@ -68,7 +68,7 @@ class SharedMemory:
         segment_bytes: int | None = None,
         short_bytes: int = SHORT_BYTES,
     ) -> None:
-        self.rank, self.size = comm.Get_rank(), comm.Get_size()
+        self.rank, self.size = rank_and_size(comm, "SharedMemory")
         self.wire = wire_type(wire, "SharedMemory", self.rank)
         self._memory = NodeMemory(comm)
         try:

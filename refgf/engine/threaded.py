@@ -54,7 +54,7 @@ class ThreadedWorkspace(Workspace):
         ]
 
         def work(worker, span):
-            blocks = self.blocks(span, bytes_per_image)
+            blocks = self.image_blocks(span, bytes_per_image)
             self.sum_of_worker(compute, worker, blocks, sums[worker])
 
         self.share(work, n)

@@ -11,7 +11,7 @@ which lifts gradients out of the range where float16 becomes zero, and the worki
 NumPy has no fast float16 arithmetic, so only the rounding is reproduced: the working copy holds
 float16 values in float32 numbers. A network of float16, for a GPU, has a float16 working copy.
 
-Source: Micikevicius et al. 2018; float16 on the wire as in GradientFlow and Jia et al. 2018.
+Source: Micikevicius et al. 2018; float16 on the wire as in GradientFlow.
 """
 
 import math

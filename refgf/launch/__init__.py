@@ -31,7 +31,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
 from refgf.launch import leftovers, watchdog
-from refgf.launch.abort import Abort
+from refgf.launch.abort import Abort, running_mpi
 from refgf.launch.lifeline import follow_launcher
 
 # launcher: total ranks, this rank, ranks on this node, this rank among them
@@ -226,6 +226,8 @@ def _watch() -> None:
     if seconds:
         watchdog.watch_time(seconds, abort.end_late)
     stall_s = _read(time_limit_s, "REFGF_STALL_S", STALL_S)
+    if stall_s and job.size > 1 and not seconds:
+        watchdog.watch_start(stall_s, running_mpi)
     if stall_s and 1 < job.size == job.on_machine:
         path = watchdog.progress_file(os.environ)
         with contextlib.suppress(OSError):  # no room, or another user's file: not watched

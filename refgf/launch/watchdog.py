@@ -9,6 +9,10 @@ A rank that computes, reads, sleeps or asks its user moves, however slow it is. 
 *all* its ranks stand still or have left: if one works for hours while the others wait, nothing
 happens. The ranks tell each other through a file of 8 bytes a rank, so a job on several machines is
 not watched.
+
+A rank that leaves with status 0 while others wait is no error by itself, because the others may
+still exchange messages among themselves. So its job ends by this deadline, REFGF_STALL_S / 10, and
+not at once, as it does after an error, a signal, another status or os._exit.
 """
 
 import contextlib
@@ -44,8 +48,9 @@ class Progress:
         file = os.open(path, flags, 0o600)
         try:
             status = os.fstat(file)
-            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
-                raise OSError(f"{path}: wanted a file of this user")
+            ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid()
+            if not ours or status.st_nlink > 1:  # or another file of ours, linked to this name
+                raise OSError(f"{path}: wanted a file of this user with one name")
             os.ftruncate(file, 8 * size)
             self._moved_at = memoryview(mmap.mmap(file, 8 * size)).cast("d")
         finally:
@@ -84,6 +89,24 @@ def watch_progress(progress: Progress, stall_s: float, end: Callable[[str], None
             before = here
         left = "".join(f"; rank {rank} has left" for rank in progress.left())
         end(f"no rank has moved for {progress.still_s():.0f} s{left}")
+
+    threading.Thread(target=watch, name="watchdog", daemon=True).start()
+
+
+def watch_start(stall_s: float, mpi_runs: Callable[[], object]) -> None:
+    """End this rank, with its traceback, after so many seconds inside MPI_Init.
+
+    A rank that ended before it loaded this module leaves the others waiting there, and Hydra does
+    not tell them. mpi4py holds the GIL in MPI_Init, so only a timer of C can end it: a thread
+    postpones it until MPI runs, or the GIL is gone.
+    """
+
+    def watch() -> None:
+        with contextlib.suppress(AttributeError, RuntimeError, OSError):  # stderr may be no file
+            while not mpi_runs():
+                faulthandler.dump_traceback_later(stall_s, exit=True, file=sys.__stderr__)
+                time.sleep(min(SAMPLE_S, stall_s / 4))
+            faulthandler.cancel_dump_traceback_later()
 
     threading.Thread(target=watch, name="watchdog", daemon=True).start()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from refgf.advice import install
 from refgf.training.data import Dataset
 
 MEAN, STD = 0.305, 0.376  # of the 8 x 8 originals, as fractions of white
@@ -75,8 +76,7 @@ def _read_bundled() -> tuple[np.ndarray, np.ndarray]:
     if spec is None:
         raise ModuleNotFoundError(
             "digits: got no scikit-learn; wanted its data file, which has the images; "
-            "next: pip install 'refgf[lessons]' (in a clone: pip install -e '.[lessons]'), "
-            "or use your own images"
+            f"next: {install('lessons')}, or use your own images"
         )
     path = Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz"
     if path.exists():

@@ -15,6 +15,9 @@ samples, so no file is decoded twice. Otherwise it reads only header and end of 
 finds text files, empty files and truncated files. Damage in the middle of a file then ends training
 with the file's name when the file is read. full_check=True decodes every file at the start in any
 case, which takes as long as the decoding of one epoch.
+
+Random crops and reflections: load larger samples and see refgf/machine/augment.py. Top-5 accuracy:
+refgf/machine/accuracy.py. The next batch loaded while this one is computed with: prefetch.py.
 """
 
 import hashlib

@@ -5,18 +5,21 @@
 `ThreadComm` has the methods of mpi4py's communicator that this project uses. A send blocks until
 its receiver has taken the bytes (rendezvous), as in MPI for large messages: a program that relies
 on MPI's buffering of small messages fails here. When all ranks of a communicator wait on it, each
-raises `Deadlock` with the ranks that wait for each other. When one rank raises, the others raise
-`Aborted`. Ranks that wait for each other on different communicators are not detected.
+raises `Deadlock` with the ranks that wait for each other. So they do after 2 * STILL_S seconds when
+they wait on different communicators. When one rank raises, the others raise `Aborted`.
 """
 
 import collections
+import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 MOST_RANKS = 4096  # a thread each: far above this a process gets no more of them
+STILL_S = 1.0
 
 
 class Deadlock(RuntimeError):
@@ -41,6 +44,7 @@ def run(size: int, function: Callable, *args: Any) -> list[Any]:
 
     def main(rank: int) -> None:
         try:
+            world.enter(rank)
             results[rank] = function(ThreadComm(world, rank), *args)
         except BaseException as error:  # SystemExit and KeyboardInterrupt must wake the others too
             world.fail(rank, error)
@@ -187,10 +191,15 @@ class _Gathering:
 class _World:
     """The state that the ranks of one communicator share; one lock protects all of it."""
 
-    def __init__(self, size: int, lock: threading.Condition | None = None) -> None:
+    def __init__(self, size: int, parent: "_World | None" = None, members=()) -> None:
         self.size = size
-        self.changed = lock or threading.Condition()
+        self.changed = parent.changed if parent else threading.Condition()
         self.failure = None  # (rank, exception), the first one
+        self._root = parent._root if parent else self
+        self._root_ranks = [parent._root_ranks[r] for r in members] if parent else range(size)
+        # of the root: thread -> (rank, operations it waits for)
+        self._threads = {}
+        self._still = None  # of the root: (since when, where) nothing moves
         self._running = set(range(size))
         # (kind, sender, receiver, tag) -> operations
         self._posted = collections.defaultdict(collections.deque)
@@ -205,6 +214,7 @@ class _World:
         ends = (operation.rank, operation.peer) if sending else (operation.peer, operation.rank)
         with self.changed:
             self._raise_failure()
+            self._root._still = None
             other = self._posted[("receive" if sending else "send", *ends, operation.tag)]
             if other:
                 partner = other.popleft()
@@ -218,11 +228,19 @@ class _World:
     def wait(self, rank: int, operations: list) -> None:
         with self.changed:
             self._waiting[rank] = operations
+            self._root.enter(self._root_ranks[rank], operations)
             self._detect_deadlock()
             while not all(o.done for o in operations):
                 self._raise_failure()
-                self.changed.wait()
+                if not self.changed.wait(STILL_S):
+                    self._root.detect_standstill()
             del self._waiting[rank]
+            self._root.enter(self._root_ranks[rank])
+
+    def enter(self, rank: int, operations: list | None = None) -> None:
+        """To the root: this thread is one of this rank's, and waits for these operations."""
+        self._threads[threading.get_ident()] = rank, operations
+        self._still = None
 
     def gather(self, rank: int, obj) -> list:
         with self.changed:
@@ -242,7 +260,7 @@ class _World:
         with self.changed:
             if number not in self._children:
                 used = {n: pair for n, pair in self._children.items() if pair[0].in_use()}
-                child = _World(len(members), self.changed)
+                child = _World(len(members), self, members)
                 child.failure = self.failure
                 child._running = {i for i, r in enumerate(members) if r in self._running}
                 self._children = used | {number: (child, list(members))}
@@ -282,12 +300,42 @@ class _World:
                 waits.append(f"rank {', '.join(map(str, gone))} has already returned")
             self.fail(min(stuck), Deadlock("; ".join(waits)))
 
+    def detect_standstill(self) -> None:
+        """To the root: do ranks wait for each other on different communicators?
+
+        Each rank that runs has a thread that waits for messages, and for STILL_S seconds no message
+        came and no thread moved: those that wait for no message may wait for those that do.
+        """
+        frames, stuck, where = sys._current_frames(), {}, []
+        for thread in sorted(self._threads.keys() & frames.keys()):
+            rank, operations = self._threads[thread]
+            if operations is None:
+                where.append((thread, id(frames[thread]), frames[thread].f_lasti, _cpu_s(thread)))
+            elif not (unfinished := [o for o in operations if not o.done]):
+                return  # it goes on in a moment
+            else:
+                stuck[rank] = f"rank {rank} waits {' and '.join(map(str, unfinished))}"
+        if not self._running <= stuck.keys():
+            self._still = None
+        elif self._still is None or self._still[1] != where:
+            self._still = time.monotonic(), where
+        elif time.monotonic() - self._still[0] >= STILL_S and not self.failure:
+            waits = "; ".join(text for _, text in sorted(stuck.items()))
+            self.fail(min(stuck), Deadlock(f"on several communicators: {waits}"))
+
     def _raise_failure(self) -> None:
         if self.failure:
             rank, error = self.failure
             if isinstance(error, Deadlock):
                 raise Deadlock(str(error))
             raise Aborted(f"rank {rank} failed: {type(error).__name__}: {error}")
+
+
+def _cpu_s(thread: int) -> float:
+    """Seconds that a thread has computed; 0 where the system does not say (macOS)."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return 0.0
+    return time.clock_gettime(time.pthread_getcpuclockid(thread))
 
 
 def _copy_message(send: _Operation, receive: _Operation) -> None:

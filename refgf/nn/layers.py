@@ -124,7 +124,7 @@ class FullyConnected(Layer):
         dx = self.workspace.gradient(x.shape)
 
         def input_columns(worker, span):
-            for columns in self.workspace.blocks(span, dy.shape[1] * dy.itemsize):
+            for columns in self.workspace.image_blocks(span, dy.shape[1] * dy.itemsize):
                 dx[:, columns] = (weight[columns] @ dy.T).T  # faster with the large matrix first
 
         self.workspace.share(input_columns, self.inputs)

@@ -50,7 +50,7 @@ class Workspace:
         if n:
             work(0, slice(0, n))
 
-    def blocks(self, span: slice, bytes_per_image: int) -> list[slice]:
+    def image_blocks(self, span: slice, bytes_per_image: int) -> list[slice]:
         """The images `span`, cut into blocks whose scratch memory fits the cache."""
         automatic = CACHE_BYTES // bytes_per_image if self.xp is np else span.stop - span.start
         return cut(span, self.images_per_block or max(1, automatic))
@@ -59,7 +59,7 @@ class Workspace:
         """Call work(worker, block) for the blocks of a batch of n images."""
 
         def work_on(worker, span):
-            for block in self.blocks(span, bytes_per_image):
+            for block in self.image_blocks(span, bytes_per_image):
                 work(worker, block)
 
         self.share(work_on, n)
@@ -68,7 +68,7 @@ class Workspace:
         """out <- sum over blocks of the terms that compute(worker, block, term) writes."""
         if not n:
             out[...] = 0
-        self.sum_of_worker(compute, 0, self.blocks(slice(0, n), bytes_per_image), out)
+        self.sum_of_worker(compute, 0, self.image_blocks(slice(0, n), bytes_per_image), out)
 
     def sum_of_worker(self, compute: Callable, worker: int, blocks: list, out: Array) -> None:
         for block in blocks[:1]:

@@ -4,8 +4,10 @@
     definitions/    a function of a few lines for each statement: read these
     judge/          the checker: run it with python -m refgf.oracle --help
     grade/          marks for students' files
+    reveal/         the summation tree of any allreduce, as a black box
     seeded/         mistakes that the checker must catch, and generators of golden cases
     golden/LETTER/  cases with inputs, intermediate states and results, by letter of the statement
+    step/           a PyTorch training step on p ranks and on one: rounding or a bug?
     torch_ddp       the checker attached to PyTorch DDP; torch_hooks: hooks to try it on
 
 Needs NumPy and safetensors files; no MPI, no matplotlib. Importing this package imports nothing.

@@ -5,7 +5,6 @@ Exit code 0 right, 1 wrong, 2 cannot judge.
 
 import argparse
 import difflib
-import fnmatch
 import json
 import os
 import sys
@@ -23,13 +22,18 @@ from refgf.oracle.judge.cases import (
     load_tensors,
     save_by_letter,
     save_folder,
+    selected,
 )
 from refgf.oracle.judge.files import BadFile
 from refgf.oracle.judge.functions import FUNCTIONS
+from refgf.oracle.reveal.command import add_parser as reveal_parser
+from refgf.oracle.schedules.options import add_command as schedule_parser
+from refgf.oracle.step.command import add_step
 
 Options = argparse.Namespace
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 FAMILIES = ("invariant", "sensitive", "provenance", "special", "denormal")
+SUGGESTED = 2  # functions in the place of a name that matches none
 ORDERS = ("ring", "direct", "doubling", "halving-far", "tree")
 
 
@@ -39,6 +43,7 @@ def export(options: Options) -> int:
     from refgf.oracle.seeded.generate.sums import seeded_case
 
     if options.ranks is None:
+        Path(options.folder).mkdir(parents=True, exist_ok=True)  # before 15 s of work
         cases = golden_cases()
         save_by_letter(cases, options.folder)
     else:
@@ -58,13 +63,13 @@ def export(options: Options) -> int:
 
 def verify(options: Options) -> int:
     """Judge an implementation, or a trace alone."""
-    from refgf.oracle.judge import report
+    from refgf.oracle.judge import page, report
     from refgf.oracle.judge.profiles import in_order
     from refgf.oracle.judge.verify import verify as verify_cases
 
     if options.trace:
         return verify_trace(options)
-    require_writable(options.json, options.junit)
+    report.require_writable(options.json, options.junit, options.html)
     every, judged = load_folder(options.cases), implementation(options)
     if options.files:
         refuse_unknown(judged, every)
@@ -72,8 +77,8 @@ def verify(options: Options) -> int:
     cases += drawn_cases(options)
     if not cases:
         raise ValueError(
-            f"verify: got --only {options.only}, which matches no case; wanted a statement (R2), "
-            "its letter, or a name (ring-*)"
+            f"verify: got --only {' '.join(options.only)}, which matches no case; wanted a "
+            f"statement (R2), its letter, a function, or a case (ring-*); next: {near(options)}"
         )
     if options.order:
         cases = [case for case in (in_order(case, options.order) for case in cases) if case]
@@ -84,11 +89,22 @@ def verify(options: Options) -> int:
     if all(v.status == "absent" for v in verdicts):
         names = ", ".join(sorted(FUNCTIONS))
         raise ValueError(f"verify: got no function or file to judge; wanted one of {names}")
-    for path, write in ((options.json, report.as_json), (options.junit, report.as_junit)):
-        if path:
+    writers = {"json": report.as_json, "junit": report.as_junit, "html": page.as_html}
+    for name, write in writers.items():
+        if path := getattr(options, name):
             Path(path).write_text(write(verdicts, options.profile))
     print(report.as_text(verdicts, options.profile))
     return 1 if any(v.status == "fail" for v in verdicts) else 0
+
+
+def near(options: Options) -> str:
+    """The functions whose names are like what --only asks for."""
+    for pattern in options.only:
+        found = [name for name in FUNCTIONS if pattern.lower() in name]
+        found = found or difflib.get_close_matches(pattern, FUNCTIONS)
+        if found:
+            return f"--only {' '.join(found[:SUGGESTED])}"
+    return "--only R"
 
 
 def drawn_cases(options: Options) -> list[Case]:
@@ -107,13 +123,6 @@ def drawn_cases(options: Options) -> list[Case]:
     if cases:
         print(f"with {len(cases)} random cases; to repeat them: --random {count} --seed {seed}")
     return cases
-
-
-def require_writable(*paths: str | None) -> None:
-    """Before anything is judged, so that no result is lost at the end."""
-    for path in filter(None, paths):
-        if Path(path).is_dir() or not os.access(Path(path).absolute().parent, os.W_OK):
-            raise ValueError(f"got {path}; wanted a file in an existing, writable folder")
 
 
 def refuse_unknown(files: Any, cases: list[Case]) -> None:
@@ -136,13 +145,6 @@ def verify_trace(options: Options) -> int:
     problems = check_trace(read_trace(options.trace), *settings)
     print("\n".join(problems) or "the trace is right")
     return 1 if problems else 0
-
-
-def selected(case: Case, patterns: list[str] | None) -> bool:
-    names = [case.name, case.function, *case.statements, *{s[0] for s in case.statements}]
-    if not patterns:
-        return True
-    return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
 def implementation(options: Options) -> Any:
@@ -178,13 +180,15 @@ def grade(options: Options) -> int:
     """Marks for students' files."""
     from refgf.oracle.grade import report
     from refgf.oracle.grade.marking import grade as grade_file
+    from refgf.oracle.grade.sandbox import workers
+    from refgf.oracle.judge.report import require_writable
 
     require_writable(options.json, options.csv)
 
     def graded(file: str) -> tuple[str, list]:
         return file, grade_file(file, options.lesson, options.seed)
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(workers()) as pool:
         rows = list(pool.map(graded, options.files))
     for file, marks in rows:
         print(f"{file}\n" * (len(rows) > 1) + report.as_text(marks))
@@ -197,7 +201,8 @@ def grade(options: Options) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="python -m refgf.oracle", description=__doc__)
+    called = "refgf" if sys.argv[0].startswith("refgf ") else "python -m refgf.oracle"
+    top = argparse.ArgumentParser(prog=called, description=__doc__.partition(": ")[2])
     commands = top.add_subparsers(required=True)
     about = "write the golden cases, or with --ranks other cases of one allreduce"
     sub = commands.add_parser("export", help=about)
@@ -227,6 +232,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--order", choices=ORDERS, help=about)
     sub.add_argument("--json")
     sub.add_argument("--junit")
+    sub.add_argument("--html", help="the report as one page")
     sub.add_argument("--timeout", type=float, default=60.0, help="seconds per case")
     sub.add_argument("--no-diagnosis", action="store_true")
     sub.add_argument("--trace", help="check this trace alone")
@@ -251,6 +257,9 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--seed", type=int, help="the teacher's: judge other cases, too")
     sub.add_argument("--json", help="the marks for programs")
     sub.add_argument("--csv", help="a line a file, for a class")
+    add_step(commands)
+    reveal_parser(commands)
+    schedule_parser(commands)
     return top
 
 

@@ -89,7 +89,7 @@ def predict(
     overlap: float = True,
     compute_s: float | None = None,
 ) -> PredictedStep:
-    """The step with one call of allreduce_s(bytes) per group.
+    """The step with one call of allreduce_s(bytes) per group; a group without bytes is no call.
 
     overlap: the fraction of its speed that computation keeps while a call is in flight. 1 or True:
     both run concurrently. 0 or False: computation stops. Between: they share cores (`fit.py`).
@@ -99,7 +99,7 @@ def predict(
     last_s = max((ready_s for ready_s, _ in gradients), default=0.0)
     compute_s = last_s if compute_s is None else compute_s
     calls, free_s, late_s = [], 0.0, 0.0  # late_s: delay of the computation by calls so far
-    for group in groups:
+    for group in (each for each in groups if any(gradients[i][1] for i in each)):
         nbytes = sum(gradients[i][1] for i in group)
         start_s = max(free_s, gradients[group[-1]][0] + late_s)
         free_s = start_s + allreduce_s(nbytes)

@@ -12,18 +12,16 @@
     grouping    lazy allreduce: wait for more than Theta(bytes)         Theta(0): one by one
     csc         coarse-grained sparse communication                     None: all are sent
 
-What each part does is in its module; here they are only put on top of each other:
+Source: GradientFlow (Sun et al. 2019). Each part is in its module; here they are put together:
 
     gradients -> [CSC: packed chunks] -> groups -> [thread] -> allreduce in wire type -> unscaled
-
-Source: GradientFlow (Sun et al. 2019).
 """
 
 from collections.abc import Callable
 
 from refgf import ops
 from refgf.comm.agreement import agree, function_name
-from refgf.comm.arguments import wire_type
+from refgf.comm.arguments import rank_and_size, require_kinds, wire_type
 from refgf.comm.direct import direct_allreduce
 from refgf.comm.ring import ring_allreduce
 from refgf.exchange.compressor import Compressed, Compressor
@@ -65,14 +63,15 @@ class GradientFlow:
     ) -> None:
         self.comm, self.model, self.observe = comm, model, observe
         self.result, self.steps = StepResult(), 0
-        wire = wire_type(wire, "GradientFlow", comm.Get_rank())
+        kinds = {Replica: model, Callable: allreduce, CSCSettings: csc or CSCSettings()}
+        require_kinds("GradientFlow", kinds)
+        wire = wire_type(wire, "GradientFlow", rank_and_size(comm, "GradientFlow")[0])
         self.settings = {"wire": str(wire), "grouping": str(grouping), "csc": csc is not None}
         self.settings |= {"half_weights": model.working is not None} | model.optimizer.settings
         self.settings |= (csc or CSCSettings()).described()
         # one communicator for the gradients, which a thread has to itself, one for the rest
-        dups = comm.Dup(), comm.Dup()
-        self._comms = [ops.background(dup) if overlap else dup for dup in dups]
-        settings = " ".join([function_name(allreduce), *map(str, self.settings.values())])
+        self._comms = [ops.background(c) if overlap else c for c in (comm.Dup(), comm.Dup())]
+        settings = f"{function_name(allreduce)} {self.settings}"
         agree(self._comms[1], "settings of GradientFlow", settings)
         agree(self._comms[1], "gradient pool", model.layout())
         names = ("communication", "checks")

@@ -17,6 +17,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from refgf import ops
+from refgf.comm.arguments import require_number
 from refgf.comm.slices import cut
 from refgf.device import array_module, is_device
 from refgf.nn.workspace import Workspace
@@ -92,10 +93,8 @@ class MomentumSGD:
         sent (ascending, disjoint slices) restricts it; elsewhere w, v and g are not touched.
         """
         _require(gradients, self.parameters.shape, (self.parameters.dtype.name,), "gradients")
-        if not 0 <= rate < math.inf:
-            got = f"MomentumSGD.step: got rate={rate}"
-            raise ValueError(f"{got}; wanted a finite number >= 0; next: 0.01")
-        blocks = list(self._blocks(joined(sent, self.parameters.size)))
+        require_number("MomentumSGD.step: rate", rate, 0, "0.01")
+        blocks = list(self._cut(joined(sent, self.parameters.size)))
 
         def work(worker: int, share: slice) -> None:
             for block, decay in blocks[share]:
@@ -104,7 +103,7 @@ class MomentumSGD:
 
         self._workspace.share(work, len(blocks))
 
-    def _blocks(self, parts: list[slice]) -> Iterable[tuple[slice, float]]:
+    def _cut(self, parts: list[slice]) -> Iterable[tuple[slice, float]]:
         """The parts, cut where decay changes and into blocks: (block, decay)."""
         longest = max(1, self.parameters.size) if is_device(self.parameters) else BLOCK_ELEMENTS
         runs = _runs(self.specs, self.weight_decay)

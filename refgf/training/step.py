@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from refgf.comm.agreement import agree
+from refgf.comm.arguments import require_number
 from refgf.device import to_host
 from refgf.exchange.pool import Pool
 from refgf.exchange.precision import LossScale, WorkingCopy
@@ -107,6 +108,8 @@ def train_step(
 
     images (N, H, W, C) and labels (N,), N = 0 included. exchange: see `exchange/result.py`.
     """
+    require_number("train_step: global_batch", global_batch, 1, "the samples of all ranks")
+    require_number("train_step: rate", rate, 0, "0.01")
     network = model.network
     with observe.span("compute", "FORWARD"):
         loss = network.loss(images, labels, global_batch)

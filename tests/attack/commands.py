@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from fate import TRACEBACK, Fate, fate_of, judge, several
+from fate import TRACEBACK, fate_of, judge, several
 
 from jobs import mpiexec
 
@@ -58,8 +58,8 @@ def call(words: list[str]) -> None:
 
 
 @functools.cache
-def options_of(program: str) -> list[dict]:
-    """Its options: [{"before": subcommand, "name", "kind"}]; name None: positional."""
+def options_of(program: str) -> list[list[list[str]]]:
+    """Its options: [[words of the subcommand], [name], or [] if it is positional]."""
 
     def tell(parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
         print(json.dumps(list(described(parser, []))), flush=True)
@@ -71,7 +71,7 @@ def options_of(program: str) -> list[dict]:
 
     fate = fate_of(ask, ROOT, limit_s=LIMIT_S)
     assert fate.code == 0, fate.err
-    return [*json.loads(fate.out), {"before": [], "name": "--banana", "kind": None}]
+    return [*json.loads(fate.out), [[], ["--banana"]]]
 
 
 def described(parser: argparse.ArgumentParser, before: list[str]):
@@ -79,16 +79,8 @@ def described(parser: argparse.ArgumentParser, before: list[str]):
         if isinstance(action, argparse._SubParsersAction):
             for name, sub in action.choices.items():
                 yield from described(sub, [*before, name])
-        else:
-            kind = getattr(action.type, "__name__", None)
-            name = action.option_strings[-1] if action.option_strings else None
-            if action.nargs != 0:
-                yield {"before": before, "name": name, "kind": kind}
-
-
-def value(rng: random.Random, option: dict) -> str:
-    numeric = option["kind"] in ("int", "float", "positive", "threshold_bytes")
-    return rng.choice(rng.choice([NUMBERS, WORDS] if numeric else [NUMBERS, WORDS, PATHS, PATHS]))
+        elif action.nargs != 0:
+            yield before, action.option_strings[-1:]
 
 
 def prepared(folder: Path) -> Path:
@@ -102,32 +94,46 @@ def prepared(folder: Path) -> Path:
 
 
 def case(rng: random.Random) -> tuple[str, Callable]:
-    return environment(rng) if rng.random() < 0.2 else command_line(rng)
-
-
-def command_line(rng: random.Random) -> tuple[str, Callable]:
-    program = rng.choice([*LESSONS, *MODULES, *MODULES])
-    option = rng.choice(options_of(program))
-    before, wrong = option["before"], value(rng, option)
-    added = [option["name"], wrong] if option["name"] else [wrong]
-    words = [*before, *added, *WORKING.get((program, *before), "").split()]
-    if program in LESSONS:
-        words = ["--quick", "--output", "{here}/results", *added]
-    ranks = 3 if program in LESSONS and rng.random() < 0.15 else 0
-    taken = program in LESSONS and rng.random() < 0.85 or wrong.isdigit() and len(wrong) > 6
-    title = f"{'mpiexec -n 3 ' * bool(ranks)}{Path(program).name} {' '.join(words)}"
+    words, env, ranks, taken = environment(rng) if rng.random() < 0.2 else command_line(rng)
+    parts = [f"{name}={text}" for name, text in env.items()] + ["mpiexec -n 3"] * bool(ranks)
+    title = " ".join([*parts, Path(words[0]).name, *words[1:]])
 
     def attack(folder: Path) -> list[str]:
         here = prepared(folder)
-        line = [program, *(word.replace("{here}", str(here)) for word in words)]
-        start = started(line, ranks) if ranks else lambda: call(line)
-        fate = fate_of(start, here, limit_s=TAKEN_S if taken else LIMIT_S)
-        return verdict(fate, here, taken)
+        line = [word.replace("{here}", str(here)) for word in words]
+        given = {name: text.replace("{here}", str(here)) for name, text in env.items()}
+        python = [sys.executable, *["-m"] * (line[0] in MODULES), *line]
+        start = [mpiexec(), "-n", str(ranks), *python] if ranks else python
+        start = start if ranks or env else lambda: call(line)  # which is faster
+        fate = fate_of(start, here, limit_s=TAKEN_S if taken else LIMIT_S, env=given)
+        if fate.code is None and taken and TRACEBACK not in fate.err:
+            return []
+        # a doctor's findings and a student's marks are on stdout
+        reported = "broken" in fate.out or " points (" in fate.out
+        wrong = judge(fate, lost=None, says=not reported)
+        if (here / "shell").exists():
+            wrong.append("a shell ran what it was given")
+        if fate.code and fate.seconds > REFUSED_S:
+            wrong.append(f"refused only after {fate.seconds:.0f} s")
+        return wrong
 
     return title, attack
 
 
-def environment(rng: random.Random) -> tuple[str, Callable]:
+def command_line(rng: random.Random) -> tuple[list[str], dict, int, bool]:
+    """(words, environment, ranks, may it be right?) with one wrong value."""
+    program = rng.choice([*LESSONS, *MODULES, *MODULES])
+    before, name = rng.choice(options_of(program))
+    wrong = rng.choice(rng.choice((NUMBERS, NUMBERS, WORDS, PATHS)))
+    added = [*name, wrong]
+    if program not in LESSONS:
+        words = [program, *before, *added, *WORKING.get((program, *before), "").split()]
+        return words, {}, 0, wrong.isdigit() and len(wrong) > 6
+    words = [program, "--quick", "--output", "{here}/results", *added]
+    return words, {}, 3 * (rng.random() < 0.15), rng.random() < 0.85
+
+
+def environment(rng: random.Random) -> tuple[list[str], dict, int, bool]:
     """Variables with nonsense, and a program that reads them."""
     names = rng.sample(VARIABLES, rng.choice((1, 1, 2)))
     env = {name: rng.choice(rng.choice((NUMBERS, WORDS, PATHS))) for name in names}
@@ -135,30 +141,4 @@ def environment(rng: random.Random) -> tuple[str, Callable]:
         env["REFGF_CLUSTER"] = rng.choice((env["REFGF_CLUSTER"], *CLUSTERS))
     lesson = [rng.choice(LESSONS[:4]), "--quick", "--output", "{here}/results"]
     others = ["refgf.doctor"], ["refgf.cluster", "check"], ["-c", "import refgf.launch"]
-    words = rng.choice((lesson, lesson, *others))
-    title = f"{' '.join(f'{name}={text}' for name, text in env.items())} {Path(words[0]).name}"
-
-    def attack(folder: Path) -> list[str]:
-        here = prepared(folder)
-        line = [word.replace("{here}", str(here)) for word in words]
-        given = {name: text.replace("{here}", str(here)) for name, text in env.items()}
-        return verdict(fate_of(started(line), here, limit_s=TAKEN_S, env=given), here, True)
-
-    return title, attack
-
-
-def started(words: list[str], ranks: int = 0) -> list[str]:
-    python = [sys.executable, *(["-m"] if words[0] in MODULES else []), *words]
-    return [mpiexec(), "-n", str(ranks), *python] if ranks else python
-
-
-def verdict(fate: Fate, here: Path, may_run_long: bool) -> list[str]:
-    if fate.code is None and may_run_long and TRACEBACK not in fate.err:
-        return []
-    # the doctor's findings are on stdout, with what to try
-    wrong = judge(fate, lost=None, says="broken" not in fate.out)
-    if (here / "shell").exists():
-        wrong.append("a shell ran what it was given")
-    if fate.code and fate.seconds > REFUSED_S:
-        wrong.append(f"refused only after {fate.seconds:.0f} s")
-    return wrong
+    return rng.choice((lesson, lesson, *others)), env, 0, True

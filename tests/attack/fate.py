@@ -54,14 +54,13 @@ def judge(
     own   the code of a user raised: its traceback is welcome
     """
     last, raw = fate.err.strip().rpartition("\n")[2][-150:], RAW.search(fate.err)
+    silent = fate.code and says and not SENTENCE.search(fate.err)
     found = {
         f"still ran {fate.seconds:.0f} s after its cause": fate.code is None,
         f"left behind: {', '.join(fate.left)}": fate.left,
         "exit code 0 although something was lost": fate.code == 0 and lost,
         f"exit code {fate.code} although nothing was wrong: {last}": fate.code and lost is False,
-        f"no sentence that says what to try: {last}": (
-            fate.code and says and not SENTENCE.search(fate.err)
-        ),
+        f"no sentence that says what to try: {last}": silent,
         f"a raw error: {raw and raw[0]}": (
             says and raw and not SENTENCE.search(fate.err, raw.end())
         ),
@@ -74,35 +73,36 @@ def fate_of(
     program: list[str] | Callable,
     folder: Path,
     *,
-    strike: Callable[[int], float] | None = None,
+    strike: Callable[[int, float], object] = lambda pid, seconds: True,
     limit_s: float = GONE_S,
     env: dict | None = None,
 ) -> Fate:
     """Run the program in `folder`, until limit_s after its cause, by default its start.
 
-    strike  called with the program's process; does harm, and returns when (time.monotonic)
+    strike  called with the process and the seconds so far until it is true: this is the cause
     env     more variables
     """
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     before, environment = set(family()), clean_environment({"TMPDIR": str(folder)} | (env or {}))
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        pid, left = _start(program, folder, environment, (out, err)), []
+        pid, left = os.fork() or _become(program, folder, environment, (out, err)), []
         try:
-            cause_s = strike(pid) if strike else time.monotonic()
+            start_s = cause_s = time.monotonic()
+            while not (has_ended(pid) or strike(pid, cause_s - start_s)):
+                time.sleep(0.002)
+                cause_s = time.monotonic()
             while not (done := has_ended(pid)) and time.monotonic() < cause_s + limit_s:
                 time.sleep(0.005)
-            seconds = time.monotonic() - cause_s
-            while (
-                done
-                and (left := _alive(before | {pid}))
-                and time.monotonic() < (cause_s + seconds + PATIENCE_S)
-            ):
+            end_s = time.monotonic()
+            while done and (left := _alive(before | {pid})):
+                if time.monotonic() > end_s + PATIENCE_S:
+                    break
                 time.sleep(0.02)
         finally:
             code = _end(pid, before)
             prctl(PR_SET_CHILD_SUBREAPER, 0)
         texts = [stream.seek(0) or stream.read().decode(errors="replace") for stream in (out, err)]
-    return Fate(code if done else None, *texts, seconds, left)
+    return Fate(code if done else None, *texts, end_s - cause_s, left)
 
 
 def several(text: str, between: str | None = None) -> list[str]:
@@ -126,11 +126,9 @@ def family(root: int = 0) -> dict[int, tuple[str, str, int]]:
     return {pid: found[pid] for pid in members & found.keys() if pid != (root or os.getpid())}
 
 
-def _start(program: list[str] | Callable, folder: Path, environment: dict, streams: tuple) -> int:
-    sys.stdout.flush()
-    pid, code = os.fork(), 127
-    if pid:
-        return pid
+def _become(program: list[str] | Callable, folder: Path, environment: dict, streams: tuple) -> int:
+    """In the fork: run the program, and exit with the code that Python would have."""
+    code = 1
     try:
         os.setsid()
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # all of it dies with this process
@@ -143,30 +141,19 @@ def _start(program: list[str] | Callable, folder: Path, environment: dict, strea
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)
-        if callable(program):
-            code = _call(program)
-        else:
-            os.execve(program[0], program, os.environ)
-    finally:
-        os._exit(code)
-
-
-def _call(program: Callable) -> int:
-    """The exit code that Python would have."""
-    sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))
-    code = 0
-    try:
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))
+        if not callable(program):
+            os.execve(program[0], program, environment)
         program()
+        code = 0
     except SystemExit as left:
-        code = left.code if isinstance(left.code, int) else int(left.code is not None)
-        if isinstance(left.code, str):
-            print(left.code, file=sys.stderr)
+        code = print(left, file=sys.stderr) or 1 if isinstance(left.code, str) else left.code or 0
     except BaseException:
         sys.excepthook(*sys.exc_info())
-        code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    return code & 0xFF
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code & 0xFF)
 
 
 def _alive(known: set[int]) -> list[str]:

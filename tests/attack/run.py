@@ -9,6 +9,7 @@
     calls      3 ranks call the library wrongly, differently, or leave
     commands   wrong command lines and environments of all lessons and commands
     trees      folders of images with pipes, loops, damaged images, unreadable folders
+    users      another user took our names in /dev/shm and /tmp first
 
 Each case must end within 5 s of its cause, with an exit code that is not 0 if something was lost,
 with a sentence that says what to try, and with nothing left behind (`fate.py`). A table comes last;
@@ -33,7 +34,7 @@ os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"
 
 from refgf.launch import leftovers  # noqa: E402
 
-SHARES = {"signals": 75, "damage": 180, "calls": 90, "commands": 145, "trees": 110}  # of 600
+SHARES = dict(signals=75, damage=180, calls=85, commands=140, trees=100, users=20)  # of 600
 
 
 def planned(cases: int, classes: list[str]) -> list[tuple[str, int]]:
@@ -64,46 +65,45 @@ def left_files(since: float) -> list[str]:
     return [str(path) for path in files if path.exists() and path.stat().st_mtime > since]
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def options() -> argparse.Namespace:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("--cases", type=int, default=600)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no case after these")
     parser.add_argument("--class", dest="only", action="append", metavar="NAME", help="repeatable")
     parser.add_argument("--number", type=int, help="this case of the class alone")
-    return parser
+    return parser.parse_args()
 
 
 def main() -> int:
-    options, began_s, since = make_parser().parse_args(), time.monotonic(), time.time()
+    asked, began_s, since = options(), time.monotonic(), time.time()
     for signal_ in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):  # even in the background
         signal.signal(signal_, lambda number, _: sys.exit(128 + number))
-    classes, cases, broken = options.only or list(SHARES), Counter(), Counter()
-    plan = planned(options.cases, classes)
-    if options.number is not None:
-        plan = [(classes[0], options.number)]
-    print(f"seed {options.seed}: {len(plan)} cases of {', '.join(classes)}", flush=True)
-    for name, number in plan:
-        if time.monotonic() - began_s > 60 * options.minutes:
-            break
-        cases[name] += 1
-        title, wrong = attacked(name, options.seed, number)
-        if wrong:
-            broken[name] += 1
-            again = f"--class {name} --seed {options.seed} --number {number}"
-            print(f"BROKEN {name}: {ascii(title)[1:-1]:.200}\n    {'; '.join(wrong)}")
-            print(f"    python tests/attack/run.py {again}", flush=True)
-        elif options.number is not None:
-            print(f"held: {ascii(title)[1:-1]:.200}")
-    if options.number is None and (left := left_files(since)):
-        broken["files"] += 1
-        print(f"BROKEN left after the next start: {', '.join(left)}")
-    print(f"\n{'class':<10}{'cases':>7}{'broken':>8}")
-    for name in (*classes, "files"):
-        print(f"{name:<10}{cases[name]:>7}{broken[name]:>8}")
-    print(f"seed {options.seed}, {time.monotonic() - began_s:.0f} s")
+    classes, cases, broken = asked.only or list(SHARES), Counter(), Counter()
+    plan = planned(asked.cases, classes) if asked.number is None else [(classes[0], asked.number)]
+    print(f"seed {asked.seed}: {len(plan)} cases of {', '.join(classes)}", flush=True)
+    try:
+        for name, number in plan:
+            if time.monotonic() - began_s > 60 * asked.minutes:
+                break
+            title, wrong = attacked(name, asked.seed, number)
+            cases[name] += 1
+            if wrong:
+                broken[name] += 1
+                print(f"BROKEN {name}: {ascii(title)[1:-1]:.200}\n    {'; '.join(wrong)}")
+                again = f"--class {name} --seed {asked.seed} --number {number}"
+                print(f"    python tests/attack/run.py {again}", flush=True)
+            elif asked.number is not None:
+                print(f"held: {ascii(title)[1:-1]:.200}")
+        if asked.number is None and (left := left_files(since)):
+            broken["files"] += 1
+            print(f"BROKEN left after the next start: {', '.join(left)}")
+    finally:  # when interrupted, too
+        print(f"\n{'class':<10}{'cases':>7}{'broken':>8}")
+        for name in (*classes, "files"):
+            print(f"{name:<10}{cases[name]:>7}{broken[name]:>8}")
+        print(f"seed {asked.seed}, {time.monotonic() - began_s:.0f} s")
     return int(broken.total() > 0)
 
 

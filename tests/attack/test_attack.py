@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from fate import family, fate_of, judge
 
+from jobs import needs_mpiexec
+
 HERE = Path(__file__).parent
 LEAVES_A_PROCESS = """
 import subprocess
@@ -50,13 +52,37 @@ def test_a_fork_is_judged_like_a_program(tmp_path):
 
 
 def test_the_limit_counts_from_the_cause(tmp_path):
-    def strike(pid):
-        time.sleep(0.5)
-        os.kill(pid, signal.SIGKILL)
-        return time.monotonic()
+    def strike(pid, seconds):
+        return seconds > 0.5 and not os.kill(pid, signal.SIGKILL)
 
     fate = fate_of(["/bin/sleep", "60"], tmp_path, strike=strike, limit_s=2)
     assert fate.code == -signal.SIGKILL and fate.seconds < 0.5
+
+
+HARMFUL = """
+import os, socket, time
+from pathlib import Path
+server = socket.create_server(("", 0))
+mine = Path("/dev/shm/refgf_cache_open")
+mine.touch()
+mine.chmod(0o644)
+for path in Path("/dev/shm").glob("refgf_progress_*"):
+    path.write_text("changed") if path.stat().st_uid == 65534 else None
+time.sleep(1)
+mine.unlink(missing_ok=True)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be two users")
+@needs_mpiexec
+def test_harm_between_users_is_seen(tmp_path, monkeypatch):
+    import users
+
+    monkeypatch.setattr(users, "JOB", HARMFUL)
+    monkeypatch.setattr(users.random.Random, "choice", lambda rng, these: these[0])
+    found = "; ".join(users.case(random.Random(1))[1](tmp_path))
+    for wanted in ("things have changed", "refgf_cache_open is open to others", "listens on 0"):
+        assert wanted in found
 
 
 def test_a_lost_step_is_other_bits(tmp_path, monkeypatch):

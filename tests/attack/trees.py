@@ -16,8 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from damage import special, truncate
-from fate import Fate, fate_of, judge
+from damage import HARMS as OF_FILES
+from damage import special
+from fate import fate_of, judge
 from pictures import make_tree
 from PIL import Image
 
@@ -56,38 +57,6 @@ def whole() -> tuple[Path, dict[str, str], tempfile.TemporaryDirectory]:
     return root, json.loads(fate.out), kept
 
 
-def overwrite(file: Path, rng: random.Random) -> None:
-    file.write_bytes(rng.choice(CONTENTS))
-
-
-def vast(file: Path, rng: random.Random) -> None:
-    """13,000 x 13,000 pixels in 20 KB."""
-    Image.new("1", (13_000, 13_000)).save(file, "PNG")
-
-
-def odd_name(file: Path, rng: random.Random) -> None:
-    """Not an image, and its name is not text."""
-    Path(os.fsdecode(os.fsencode(file.parent) + b"/\xff\n.jpg")).write_text("no image")
-
-
-def close(file: Path, rng: random.Random) -> None:
-    file.chmod(0)
-
-
-def close_class(file: Path, rng: random.Random) -> None:
-    file.parent.chmod(0)
-
-
-def empty_class(file: Path, rng: random.Random) -> None:
-    for path in file.parent.iterdir():
-        path.unlink()
-
-
-def no_images(file: Path, rng: random.Random) -> None:
-    for path in file.parents[2].glob("*/*/*"):
-        path.unlink()
-
-
 def special_folder(file: Path, rng: random.Random) -> None:
     """In place of a class or of train or val: a loop, a pipe, a file that is a device, nothing."""
     folder = file.parents[rng.randrange(2)]
@@ -96,22 +65,42 @@ def special_folder(file: Path, rng: random.Random) -> None:
     special(folder, rng)
 
 
-FILES = (special, special, overwrite, truncate, vast, odd_name, close)
-CLASSES = (close_class, empty_class)
-EVERYTHING = (no_images, special_folder)  # cannot be skipped
+def not_text(file: Path, rng: random.Random) -> None:
+    """Not an image, and its name is not text."""
+    Path(os.fsdecode(os.fsencode(file.parent) + b"/\xff\n.jpg")).write_text("no image")
+
+
+FILES = {
+    "special": special,
+    "no image": lambda file, rng: file.write_bytes(rng.choice(CONTENTS)),
+    "truncated": OF_FILES["truncated"],
+    "13,000 x 13,000 pixels": lambda file, rng: Image.new("1", (13_000,) * 2).save(file, "PNG"),
+    "name that is not text": not_text,
+    "closed": lambda file, rng: file.chmod(0),
+}
+CLASSES = {
+    "closed class": lambda file, rng: file.parent.chmod(0),
+    "empty class": lambda file, rng: [path.unlink() for path in file.parent.iterdir()],
+}
+EVERYTHING = {  # cannot be skipped
+    "no images": lambda file, rng: [path.unlink() for path in file.parents[2].glob("*/*/*")],
+    "special folder": special_folder,
+}
+HARMS = FILES | CLASSES | EVERYTHING
 
 
 def case(rng: random.Random) -> tuple[str, Callable]:
     skip, limit_bytes, seed = rng.random() < 0.6, rng.choice((0, 1 << 28)), rng.random()
-    harms = rng.sample(FILES, rng.choice((1, 2)))
+    harms = rng.sample(list(FILES), rng.choice((1, 2)))
     if rng.random() < 0.35:
-        harms = [rng.choice(CLASSES + EVERYTHING + EVERYTHING)]
+        harms = [rng.choice([*CLASSES, *EVERYTHING, *EVERYTHING])]
 
     def attack(folder: Path) -> list[str]:
-        root, again = Path(shutil.copytree(whole()[0], folder / "set")), random.Random(seed)
+        (whole_root, before, _), again = whole(), random.Random(seed)
+        root = Path(shutil.copytree(whole_root, folder / "set"))
         files = again.sample(sorted(root.glob("*/*/*")), len(harms))
         for file, harm in zip(files, harms):
-            harm(file, again)
+            HARMS[harm](file, again)
 
         def program() -> None:
             os.setegid(NOBODY), os.seteuid(NOBODY)  # root reads everything
@@ -120,22 +109,16 @@ def case(rng: random.Random) -> tuple[str, Callable]:
         fate = fate_of(program, folder)
         for path in filter(Path.is_dir, root.glob("*/*")):
             path.chmod(0o755)  # so that it can be removed
-        gone = special in harms and not any(map(os.path.lexists, files))  # as if never there
-        harmed = {str(file.relative_to(root)) for file in files}
-        return verdict(fate, harmed, harms, skip) if not gone else judge(fate, lost=None, own=True)
-
-    names = ", ".join(harm.__name__ for harm in harms)
-    return f"{names}{', to be skipped' if skip else ''}, {limit_bytes} bytes", attack
-
-
-def verdict(fate: Fate, harmed: set[str], harms: list[Callable], skip: bool) -> list[str]:
-    hopeless = set(harms) & set(EVERYTHING)
-    either = hopeless and (skip or "every 10th" in fate.err)  # val/ need not be there
-    wrong = judge(fate, lost=None if either else not skip, own=True)
-    if fate.code == 0:
-        before, got = whole()[1], json.loads(fate.out)
+        gone = "special" in harms and not any(map(os.path.lexists, files))  # as if never there
+        everything = not EVERYTHING.keys().isdisjoint(harms)
+        either = gone or everything and (skip or "every 10th" in fate.err)  # val/ need not be there
+        wrong = judge(fate, lost=None if either else not skip, own=True)
+        got = json.loads(fate.out) if fate.code == 0 else before
         if any(before.get(name) != pixels for name, pixels in got.items()):
             wrong.append("images with other pixels")
-        if not set(harms) & {*CLASSES, *EVERYTHING} and set(before) - harmed - set(got):
+        harmed = {str(file.relative_to(root)) for file in files}
+        if FILES.keys() >= set(harms) and set(before) - harmed - set(got):
             wrong.append("images that were whole are missing")
-    return wrong
+        return wrong
+
+    return f"{', '.join(harms)}{' to be skipped' * skip}, {limit_bytes} bytes", attack

@@ -97,9 +97,10 @@ def test_what_is_no_description_is_refused(tmp_path, text):
         like.load(str(path))
 
 
-def test_an_unknown_name_is_refused():
-    with pytest.raises(ValueError, match="got 'v100'.*wanted this-machine, .*v100-56gbit"):
-        like.load("v100")
+@pytest.mark.parametrize("name", ["v100", "x" * 5000, "v\0"])
+def test_an_unknown_name_is_refused(name):
+    with pytest.raises(ValueError, match="got '[vx].{1,80}'; wanted this-machine, .*v100-56gbit"):
+        like.load(name)
 
 
 def test_links_that_this_machine_cannot_carry_are_refused(monkeypatch):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from refgf.comm import native, ring
-from refgf.comm.gather import reduce_scatter
+from refgf.comm.gather import allgather, reduce_scatter
 from refgf.comm.schedule import collective
-from refgf.engine.pipelined import pipelined
+from refgf.engine.pipelined import pipelined, pipelined_ring_allreduce
 from refgf.engine.shared import SharedMemory
 from refgf.machine import threads
 
@@ -46,6 +46,23 @@ def test_a_wire_type_that_is_no_float_is_refused(bind, wire):
     """In int8 all gradients below 1 would be 0, and every step accepted."""
     with pytest.raises(ValueError, match="on rank 0: got wire=.*; wanted None or one of float16"):
         threads.run(1, lambda comm: bind(comm, wire))
+
+
+@pytest.mark.parametrize("comm", [None, "ring", 3])
+@pytest.mark.parametrize(
+    "bind",
+    [
+        ring.ring_allreduce,
+        pipelined_ring_allreduce,
+        allgather,
+        reduce_scatter,
+        native.mpi_allreduce,
+        SharedMemory,
+    ],
+)
+def test_what_is_no_communicator_is_refused(bind, comm):
+    with pytest.raises(ValueError, match=f"got {comm!r}; wanted a communicator; next: "):
+        bind(comm)
 
 
 def test_names_and_types_mean_the_same(on_ranks):

@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -318,6 +319,18 @@ def test_every_lesson(lesson, tmp_path):
     assert all(m.sentence.replace("|", "\\|") in page for e in exercises for m in e.mistakes)
     seed = json.loads((folder / "autograder" / "course.json").read_text())["seed"]
     assert str(seed) in page and 10**8 <= seed < 10**9
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_build_takes_seconds_and_no_network(platform, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError("no network here")
+
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    monkeypatch.setattr("socket.getaddrinfo", refuse)
+    began_s = time.monotonic()
+    build("02", platform, SEED, str(tmp_path / "lesson"))
+    assert time.monotonic() - began_s < 30
 
 
 def test_only_an_own_folder_is_replaced(tmp_path, capsys):

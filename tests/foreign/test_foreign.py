@@ -7,9 +7,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import golden
 import pytest
 
-from refgf.oracle.judge.cases import GOLDEN, load_folder
 from refgf.oracle.judge.implementations import Command
 from refgf.oracle.judge.verify import verify
 
@@ -24,7 +24,7 @@ SOME = (
     "ring-p4-n9-float16-invariant",
     "ring-p4-n11-float32-sensitive-wire-float16",
 )
-CASES = [case for case in load_folder(GOLDEN) if case.function in FUNCTIONS]
+CASES = [case for case in golden.CASES if case.function in FUNCTIONS]
 
 
 def build(folder, program, change=("", "")):

@@ -68,11 +68,12 @@ def test_mpi_sums_within_the_bound_of_any_order(cupy, on_ranks, request, wire):
         allreduce = mpi_allreduce(comm, wire)
         for n in (0, 1, 100_003):
             x, xs = own_and_all(comm, cupy, n)
+            exact, bound = exact_sum(xs), summation_bound(xs, wire)
             for turn in range(2):  # the second one meets the buffers of the first
                 x[...] = cupy.asarray(xs[comm.Get_rank()])
                 allreduce(x)
-                error = np.abs(device.to_host(x) - exact_sum(xs))
-                assert (error <= summation_bound(xs, wire)).all(), (n, turn)
+                error = np.abs(device.to_host(x) - exact)
+                assert (error <= bound).all(), (n, turn)
             assert len(set(comm.allgather(device.to_host(x).tobytes()))) == 1
 
     on_ranks(body)

@@ -1,5 +1,8 @@
 """Data and sizes that the tests of all collectives share."""
 
+import functools
+import threading
+
 import numpy as np
 
 from refgf.comm.replay import replay
@@ -53,19 +56,28 @@ def tree_sum(xs, wire):
     return rounded(held[0], wire)
 
 
-def assert_bits_everywhere(comm, algorithm, wanted, sizes, dtype, wire):
-    """On every rank the bits of wanted(xs, wire) and of replay. All sizes use the same scratch."""
-    p, allreduce = comm.Get_size(), collective(comm, algorithm, wire)
+@functools.lru_cache(maxsize=8)
+def sums_of(algorithm, definition, p, n, dtype, wire):
+    """definition(xs, wire): one sum, or a list of each rank's; and what each rank has in replay."""
+    xs = order_sensitive(p, n, dtype, wire)
+    return definition(xs, wire), replay([algorithm(r, p, n) for r in range(p)], xs, wire)
+
+
+ONE_BY_ONE = threading.Lock()  # ranks on threads share what the first of them computes
+
+
+def assert_bits_everywhere(comm, algorithm, definition, sizes, dtype, wire):
+    """On every rank the bits of the definition and of replay. All sizes use the same scratch."""
+    p, rank, allreduce = comm.Get_size(), comm.Get_rank(), collective(comm, algorithm, wire)
     for n in sizes:
-        xs = order_sensitive(p, n, dtype, wire)
-        x = xs[comm.Get_rank()].copy()
+        x = order_sensitive(p, n, dtype, wire)[rank]
         allreduce(x)
+        with ONE_BY_ONE:
+            wanted, replayed = sums_of(algorithm, definition, p, n, dtype, wire)
+        wanted = wanted[rank] if isinstance(wanted, list) else wanted
         told = algorithm.__module__, algorithm.__name__, p, n, dtype, wire
-        assert same_bits(x, wanted(xs, wire)), told
-        assert all(
-            same_bits(x, other)
-            for other in replay([algorithm(r, p, n) for r in range(p)], xs, wire)
-        ), told
+        assert same_bits(x, wanted), told
+        assert all(same_bits(x, other) for other in replayed), told
 
 
 def assert_counted_costs(comm, algorithm, cost, wire):

@@ -18,7 +18,7 @@ import fake_cuda_c
 import numpy as np
 
 FUNCTIONS = """
-    abs absolute add arange concatenate count_nonzero einsum empty empty_like equal exp
+    abs absolute add arange argsort concatenate count_nonzero einsum empty empty_like equal exp
     flatnonzero full greater isfinite isnan log logical_and maximum mean multiply ones ones_like
     partition power repeat sort sqrt subtract sum take tile true_divide where zeros zeros_like
     matmul divide negative bitwise_and bitwise_or left_shift right_shift less_equal

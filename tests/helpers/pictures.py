@@ -1,4 +1,4 @@
-"""Generated images, good and bad, for the tests beside this file."""
+"""Generated images, good and bad, for the tests."""
 
 import os
 import socket

@@ -17,7 +17,24 @@ def test_error_bars_are_explained(bars, label, said):
     axis.set_ylabel(label)
     axes.finish(figure, axis)
     (note,) = (text.get_text() for text in figure.texts if text.get_text() != "a title")
-    assert (axes.SPREAD in note) == said and note.endswith("measured on:")
+    assert (axes.SPREAD in note) == said and axes.OTHER_RUNS in note and note.endswith("on:")
+
+
+def test_lines_below_the_panels_stand_above_the_note():
+    figure, (axis,) = axes.frame("a title", 1, 1)
+    axis.plot([1, 2], [3, 4])
+    axes.finish(figure, computed=True, below="word " * 40)
+    assert figure.texts[-1].get_text().split("\n")[2].startswith("Computed")
+
+
+@pytest.mark.parametrize("step_s, inside", [(9.0, True), (1.0, False)])
+def test_text_that_would_leave_its_bar_stands_behind_it(step_s, inside):
+    _, (axis,) = axes.frame("a title", 1, 1)
+    timings = [{"median_s": t, "low_s": t, "high_s": t} for t in (10.0, step_s)]
+    rows = [{"name": "a", "timing": t, "predicted_s": 2.0, "note": "a note"} for t in timings]
+    axes.bars(axis, rows, 1.0)
+    x, _ = axis.texts[-1].xy
+    assert x == (0 if inside else 2.0)  # behind the prediction
 
 
 def test_whose_time():

@@ -9,7 +9,7 @@ from refgf.papers.jia.wires import Wires
 from refgf.papers.scaling.simulate import from_schedules
 from refgf.predict.cost import Link
 
-NODES = hierarchical.blocks(8, 2)
+NODES = hierarchical.consecutive_nodes(8, 2)
 WHERE = [rank // 2 for rank in range(8)]
 INSIDE, BETWEEN = Link(30e-6, 4e-9, 5e-11), Link(0.5e-3, 8e-9, 5e-11)
 

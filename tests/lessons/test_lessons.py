@@ -144,17 +144,13 @@ sys.argv = [{lesson!r}, "--output", {folder!r}]
 sys.path.insert(0, os.path.dirname({lesson!r}))
 runpy.run_path({lesson!r}, run_name="__main__")
 """
-MAY_BE_KILLED = [
-    "03_lazy_allreduce",
-    "07_gradientflow",
-    "10_hierarchical_allreduce",
-    "11_large_batch",
-    "12_topk",
-    "13_daso",
-]
+MAY_BE_KILLED = ["07_gradientflow", "13_daso"]  # 14_data_cache: test_data_cache.py
+ALSO = ["03_lazy_allreduce", "10_hierarchical_allreduce", "11_large_batch", "12_topk"]
 
 
-@pytest.mark.parametrize("name", MAY_BE_KILLED)  # 14_data_cache: test_data_cache.py
+@pytest.mark.parametrize(
+    "name", [*MAY_BE_KILLED, *(pytest.param(name, marks=pytest.mark.long) for name in ALSO)]
+)
 def test_a_killed_rank_ends_a_lesson(tmp_path, name):
     """All ranks end within 5 seconds, with an exit code."""
     lesson = str(ROOT / "lessons" / f"{name}.py")

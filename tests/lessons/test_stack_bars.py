@@ -1,7 +1,9 @@
 """Lesson 07's bars: what each gains over the one before, efficiencies with their range, colours."""
 
 from math import inf
+from types import SimpleNamespace
 
+import gains
 import pytest
 
 from lab.scaling.points import short
@@ -39,3 +41,10 @@ def test_efficiency_has_the_range_of_both_times():
 def test_one_colour_for_a_technique_in_lessons_07_and_08():
     assert {short(system.name) for system in stack(inf)} == set(bars.COLOURS)
     assert len(set(bars.COLOURS.values())) == len(bars.COLOURS)
+
+
+def test_one_order_of_techniques_in_lessons_07_and_08():
+    lesson = gains.module_of(gains.ROOT / "lessons" / "07_gradientflow.py")
+    options = SimpleNamespace(network="alexnet")
+    run = SimpleNamespace(options=options, mpi_allreduce=lambda: None)
+    assert list(lesson.stacks(run, 1.0, None)) == [short(system.name) for system in stack(inf)]

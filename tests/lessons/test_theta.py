@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from kit.words import threshold
 from lab.lazy.steps import theta_bytes
 
 
@@ -20,3 +21,17 @@ def test_bytes_with_and_without_a_unit(text, wanted):
 def test_other_units_are_refused(text):
     with pytest.raises(argparse.ArgumentTypeError, match="wanted bytes >= 0"):
         theta_bytes(text)
+
+
+@pytest.mark.parametrize(
+    "theta, wanted",
+    [
+        (0, "0 B"),
+        (2**16, "64 KiB"),
+        (2**16 + 1, "65,537 bytes"),
+        (1536, "1.5 KiB"),
+        (math.inf, "inf"),
+    ],
+)
+def test_thetas_a_byte_apart_have_different_names(theta, wanted):
+    assert threshold(theta) == wanted

@@ -2,6 +2,7 @@
 
 import collections
 import gc
+import threading
 import time
 import weakref
 
@@ -92,6 +93,60 @@ def test_waiting_for_a_rank_that_has_returned():
 
     with pytest.raises(threads.Deadlock, match="rank 0 has already returned"):
         threads.run(2, body)
+
+
+def in_this_thread(work):
+    work()
+
+
+def in_another_thread(work):
+    """As a communication thread: the rank's own thread waits for it."""
+    other = threading.Thread(target=work)
+    other.start()
+    other.join()
+
+
+@pytest.mark.parametrize("where", [in_this_thread, in_another_thread])
+def test_ranks_that_wait_on_different_communicators(where, monkeypatch):
+    monkeypatch.setattr(threads, "STILL_S", 0.1)
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+
+    def body(comm):
+        other = comm.Dup()
+        if comm.rank == 1:
+            comm.Barrier()
+        else:
+            where(lambda: other.Sendrecv(*two_ends(comm)))
+            comm.Barrier()
+
+    def two_ends(comm):
+        peer = (comm.rank + 1) % comm.size
+        return np.ones(1), peer, 0, np.ones(1), (comm.rank - 1) % comm.size
+
+    with pytest.raises(threads.Deadlock, match="rank 1 waits in a barrier or another collective"):
+        threads.run(3, body)
+
+
+def test_a_rank_that_works_while_its_other_thread_waits_is_left_alone(monkeypatch):
+    """Each rank has a thread that waits, and rank 0 computes for many times STILL_S."""
+    monkeypatch.setattr(threads, "STILL_S", 0.05)
+
+    def body(comm):
+        other, got = comm.Dup(), np.zeros(1)
+        if comm.rank == 0:
+            waits = threading.Thread(target=lambda: other.Recv(got, 1))
+            waits.start()
+            end = time.monotonic() + 1
+            while time.monotonic() < end:
+                sum(range(1000))
+            comm.Barrier()
+            waits.join()
+        else:
+            comm.Barrier()
+            other.Send(np.ones(1), 0)
+        return got[0]
+
+    assert threads.run(2, body) == [1, 0]
 
 
 @pytest.mark.parametrize("duplicate", [lambda comm: comm.Dup(), lambda comm: comm.Dup().Dup()])

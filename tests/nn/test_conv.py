@@ -75,7 +75,7 @@ def test_keeping_only_the_last_block_goes_red():
     layer, x = build(CASES[0], (3, 1))
 
     def only_the_last(compute, n, bytes_per_image, total):
-        for block in layer.workspace.blocks(slice(0, n), bytes_per_image):
+        for block in layer.workspace.image_blocks(slice(0, n), bytes_per_image):
             compute(0, block, total)
 
     layer.workspace.sum_over_blocks = only_the_last

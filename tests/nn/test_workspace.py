@@ -6,7 +6,7 @@ from refgf.nn.workspace import Workspace
 
 
 def lengths(workspace, part, bytes_per_image):
-    blocks = workspace.blocks(part, bytes_per_image)
+    blocks = workspace.image_blocks(part, bytes_per_image)
     assert [image for block in blocks for image in range(100)[block]] == list(range(100))[part]
     return [block.stop - block.start for block in blocks]
 

@@ -11,10 +11,24 @@ import numpy as np
 import own_daso
 import own_peers
 from own_cache import cache_levels, node_batches, node_shards  # noqa: F401
-from own_daso import daso_merge, daso_phases, daso_traffic  # noqa: F401
+from own_daso import (  # noqa: F401
+    daso_merge,
+    daso_phases,
+    daso_traffic,
+    heat_merge,
+    heat_phases,
+)
 from own_layers import *  # noqa: F403  conv, max_pool, ... alexnet_step
-from own_peers import keep_count, mstopk, schedule_traffic, top_k, topk_traffic  # noqa: F401
+from own_peers import (  # noqa: F401
+    hitopk_pairs_traffic,
+    keep_count,
+    mstopk,
+    schedule_traffic,
+    top_k,
+    topk_traffic,
+)
 from own_prescribed import Prescribed, Spec
+from own_times import *  # noqa: F403  ring_s, step_times, greedy_counts ... hitopk_s
 from stacks import new_flow
 
 from refgf import ops
@@ -222,7 +236,7 @@ def on_rank(comm, case):
         return own_peers.sum_on_rank(comm, case)
     if case.function in own_peers.RUNS:
         return own_peers.run_on_rank(comm, case)
-    if case.function == "daso_run":
+    if case.function in ("daso_run", "heat_run"):
         return own_daso.on_rank(comm, case)
     if case.function in ("lazy_allreduce", "merged_allreduce"):
         return lazily(comm, case)
@@ -233,7 +247,8 @@ def on_rank(comm, case):
         sums = collective(comm, direct.allreduce, a["wire"])
         announce(DenseExchange(pool, Transport(sums), scale), [x.size])
         return {"out.x": pool.flat}
-    return csc_run(comm, case) if case.function == "csc_run" else scaled_run(comm, case)
+    sparse = case.function in ("csc_run", "sparse_warmup_run")
+    return csc_run(comm, case) if sparse else scaled_run(comm, case)
 
 
 def lazily(comm, case):
@@ -258,7 +273,22 @@ class Listed(chunk_choice.Density):
         return percent, bool(dense)
 
 
+def density_of(case):
+    a = case.arguments
+    if "percents" in a:
+        return Listed(50.0, listed=tuple(map(tuple, a["percents"])))
+    return chunk_choice.Density(a["percent"], tuple(a["warmup_percents"]), a["steps_per_epoch"])
+
+
+def rate_of(case, step):
+    a = case.arguments
+    if "warmup_steps" not in a:
+        return a["rate"]
+    return warmup_rate(step, a["warmup_steps"], a["rate"], a["batch_factor"])
+
+
 def csc_run(comm, case):
+    """With warm-up for a case of sparse_warmup_run."""
     s, rank = csc_settings(case), comm.Get_rank()
     decayed = None if s.decayed is None else [bool(v) for v in s.decayed]
     network = Prescribed(case["in.w"], specs_of(s.sizes, decayed))
@@ -270,7 +300,7 @@ def csc_run(comm, case):
         theta_bytes=s.theta_bytes,
         form=s.form,
         chunk=s.chunk,
-        density=Listed(50.0, listed=tuple(map(tuple, case.arguments["percents"]))),
+        density=density_of(case),
         after=s.after,
         momentum=s.momentum,
         weight_decay=s.decay,
@@ -279,9 +309,9 @@ def csc_run(comm, case):
     )
     rows = []
     with flow, np.errstate(over="ignore", invalid="ignore"):
-        for step in case["in.g"]:
+        for t, step in enumerate(case["in.g"]):
             chosen = mask(flow.csc.chosen, len(flow.csc.chunks))
-            flow.step(step[rank][None], None, 1, s.rate)
+            flow.step(step[rank][None], None, 1, rate_of(case, t))
             kept = {
                 f"out.{name}": array.copy() for name, array in flow.csc.residual.settled().items()
             }

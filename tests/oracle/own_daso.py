@@ -7,16 +7,18 @@ from stacks import new_model
 from refgf.machine import threads
 from refgf.machine.trace import TracedComm
 from refgf.oracle.judge.functions.daso import daso_settings
-from refgf.papers.daso import daso
+from refgf.papers.daso import daso, heat, merge
 from refgf.papers.daso import phases as plan
-from refgf.papers.jia.hierarchical import blocks
+from refgf.papers.jia.hierarchical import consecutive_nodes
+
+FORMS = {"daso_run": plan.Phase, "heat_run": heat.HeatPhase}
 
 
 class Listed:
     """Phases as a case lists them, one for each epoch."""
 
-    def __init__(self, phases):
-        self.phases, self.epoch = [plan.Phase(*phase) for phase in phases], 0
+    def __init__(self, phases, kind=plan.Phase):
+        self.phases, self.epoch = [kind(*phase) for phase in phases], 0
 
     @property
     def now(self):
@@ -29,26 +31,34 @@ class Listed:
         return str(self.phases)
 
 
-def daso_merge(w, total, nodes, waited):
+def daso_merge(w, total, nodes, waited, function=merge.merge):
     w = w.copy()
-    daso.merge(w, total, nodes, waited)
+    function(w, total, nodes, waited)
     return w
 
 
-def daso_phases(losses, epochs, warmup, cooldown, largest=8):
-    phases, planned = plan.Phases(epochs, warmup, cooldown, largest), []
+def heat_merge(w, total, nodes, waited):
+    return daso_merge(w, total, nodes, waited, merge.heat_merge)
+
+
+def daso_phases(losses, epochs, warmup, cooldown, largest=8, kind=plan.Phases):
+    phases, planned = kind(epochs, warmup, cooldown, largest), []
     for loss in losses:
         planned.append((phases.now.global_skip, phases.now.local_skip, phases.now.wait))
         phases.end_epoch(loss)
     return planned
 
 
-def daso_traffic(n, p, nodes, batches, phase, chunk):
+def heat_phases(losses, epochs, warmup, cooldown, largest=8):
+    return daso_phases(losses, epochs, warmup, cooldown, largest, heat.HeatPhases)
+
+
+def daso_traffic(n, p, nodes, batches, phase, chunk, kind=plan.Phase):
     """Counted. The loss of all ranks at the end of an epoch is not the exchange."""
 
     def body(comm):
         traced, model = TracedComm(comm), new_model(one_tensor(np.zeros(n, np.float32)))
-        given = blocks(p, p // nodes), Listed([phase]), batches
+        given = consecutive_nodes(p, p // nodes), Listed([phase], kind), batches
         with daso.DASO(traced, model, *given, chunk=chunk) as stack:
             stack._end_epoch = lambda: None
             traced.reset()  # nor is the agreement before it
@@ -60,19 +70,23 @@ def daso_traffic(n, p, nodes, batches, phase, chunk):
     return threads.run(p, body)
 
 
+def heat_traffic(n, p, nodes, batches, phase, chunk):
+    return daso_traffic(n, p, nodes, batches, phase, chunk, heat.HeatPhase)
+
+
 def one_tensor(w):
     """A network of one tensor; every image is its gradient."""
     return Prescribed(w, [Spec("w", w.shape, True, w.size)])
 
 
 def on_rank(comm, case):
-    """This rank's parameters and velocity after each batch of a case of daso_run."""
+    """This rank's parameters and velocity after each batch of a case of daso_run or heat_run."""
     s, rank, size = daso_settings(case), comm.Get_rank(), comm.Get_size()
     stack = daso.DASO(
         comm,
         new_model(one_tensor(case["in.w"]), momentum=s.momentum),
-        blocks(size, size // s.nodes),
-        Listed(case.arguments["phases"]),
+        consecutive_nodes(size, size // s.nodes),
+        Listed(case.arguments["phases"], FORMS[case.function]),
         s.batches,
         wire=s.wire,
         chunk=s.chunk,

@@ -8,6 +8,7 @@ from refgf.comm.slices import length, slices
 from refgf.machine import threads
 from refgf.machine.trace import TracedComm
 from refgf.papers.jia import doubling, hierarchical
+from refgf.papers.mstopk.hitopk_pairs import HiTopKPairs
 from refgf.papers.mstopk.topk import HiTopK, TopK, exact_top_k, keep_count, mstopk  # noqa: F401
 
 ALGORITHMS = {
@@ -44,6 +45,26 @@ def topk_traffic(n, nodes, percent, rank, hierarchical=False):
     def body(comm):
         traced = TracedComm(comm)
         sparse(traced, n, percent, nodes if hierarchical else None)(np.ones(n, np.float32))
+        return traced.messages, traced.bytes
+
+    return threads.run(sum(map(len, nodes)), body)[rank]
+
+
+def hitopk_pairs_traffic(n, nodes, percent, rank):
+    """Counted."""
+
+    def body(comm):
+        traced = TracedComm(comm)
+        node = next(node for node in nodes if comm.Get_rank() in node)
+        owners = [other[node.index(comm.Get_rank())] for other in nodes]
+        HiTopKPairs(
+            n,
+            percent,
+            len(node),
+            gather.reduce_scatter(traced, node),
+            gather.allgather(traced, owners),
+            gather.allgather(traced, node),
+        )(np.ones(n, np.float32))
         return traced.messages, traced.bytes
 
     return threads.run(sum(map(len, nodes)), body)[rank]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -10,16 +11,16 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from golden import golden_case
+from golden import CASES, golden_case
 
 import refgf.oracle
 from refgf.oracle.__main__ import main
 from refgf.oracle.judge import report
-from refgf.oracle.judge.cases import GOLDEN, load_folder, save_tensors
+from refgf.oracle.judge.cases import load_folder, save_tensors
 from refgf.oracle.judge.implementations import Command, Files, PythonModule
 from refgf.oracle.judge.verify import verify, verify_case
 
-RINGS = [case for case in load_folder(GOLDEN) if case.function == "ring_allreduce"]
+RINGS = [case for case in CASES if case.function == "ring_allreduce"]
 
 
 def module(**functions):
@@ -126,6 +127,22 @@ def test_exit_codes_and_reports(tmp_path, capsys):
     ):
         assert main(["verify", *wrong]) == 2, wrong
         assert "refgf.oracle: " in capsys.readouterr().err
+
+
+def test_a_name_that_matches_no_case_gets_a_near_one(tmp_path, capsys):
+    path = tmp_path / "wrong.py"
+    path.write_text(WRONG)
+    for asked, told in (("allreduce", "_allreduce"), ("slice_bound", "slice_bounds"), ("Z9", "R")):
+        assert main(["verify", "--python", str(path), "--only", asked]) == 2
+        assert re.search(rf"next: --only \w*{told}\b", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("called", ["refgf", "python -m refgf.oracle"])
+def test_the_usage_shows_the_name_that_was_called(called, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["refgf verify" if called == "refgf" else "__main__.py"])
+    with pytest.raises(SystemExit):
+        main(["verify", "--help"])
+    assert capsys.readouterr().out.startswith(f"usage: {called} verify ")
 
 
 def test_control_characters_do_not_break_the_xml():

@@ -94,7 +94,8 @@ def test_ranks_that_differ_and_what_is_no_sum_are_told():
     result[3, 5] += 1000
     assert explain(XS, result)[0] == "rank 3 holds other bits than rank 0"
     told = explain(XS, np.full(N, 12345.678, np.float32))
-    assert f"elements 0..{N}: nothing known" in told[1] and "farther from the exact sum" in told[-1]
+    assert f"elements 0..{N - 1}: nothing known" in told[1]
+    assert "farther from the exact sum" in told[-1]
 
 
 def test_the_command_line(tmp_path, capsys):
@@ -148,6 +149,6 @@ def test_a_lazy_allreduce_is_told_by_its_calls(tail, wire):
     calls, what = [40, 101, 170, 200], [f"a ring of its own, {arithmetic}"] * 4
     what[3] = "not summed, every rank has its own" if tail else what[3]
     assert [line[2] for line in lines] == what
-    assert all(abs(int(line[1]) - stop) <= 1 for line, stop in zip(lines, calls)), (
+    assert all(abs(int(line[1]) + 1 - stop) <= 1 for line, stop in zip(lines, calls)), (
         "one off where both cuts fit"
     )

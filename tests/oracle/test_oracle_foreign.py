@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
+from golden import golden_case
 
 from refgf.oracle.__main__ import main
-from refgf.oracle.judge.cases import GOLDEN, load_folder
 from refgf.oracle.judge.isolation import IsolatedModule
 
 ONE = "ring-p3-n9-float32-sensitive"
@@ -123,7 +123,7 @@ def test_a_hang_in_c_and_a_crash_end_their_process_only(verify, tmp_path, text, 
 
 
 def test_a_process_that_ended_between_two_cases_is_told_and_replaced():
-    case = next(case for case in load_folder(GOLDEN) if case.name == ONE)
+    case = golden_case(ONE)
     isolated = IsolatedModule("refgf.oracle.definitions")
     try:
         assert isolated.run(case).error is None
@@ -288,15 +288,15 @@ def test_it_ends_when_the_command_is_ended(tmp_path):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="PR_SET_PDEATHSIG")
-def test_the_judged_process_goes_with_a_command_that_is_killed(tmp_path):
-    hang = "import os, time\npathlib.Path(place).write_text(str(os.getpid())); time.sleep(60)"
-    command, place = leaving(tmp_path, f"place = {str(tmp_path / 'own')!r}\n{hang}")
+@pytest.mark.parametrize("start", ["", "sys.exit; "], ids=["module", "program"])
+def test_nothing_outlives_a_command_that_is_killed(tmp_path, start):
     own = tmp_path / "own"
+    hang = f"import os, time; pathlib.Path({str(own)!r}).write_text(str(os.getpid()))"
+    command, place = leaving(tmp_path, f"{start}{hang}; time.sleep(60)")
     while not own.exists() or not own.read_text():
         time.sleep(0.05)
     command.kill()
-    assert gone(own)
-    subprocess.run(["kill", "-9", place.read_text()])  # nobody is left who could end this one
+    assert gone(own) and gone(place)
 
 
 @pytest.mark.parametrize(
@@ -313,11 +313,13 @@ def test_what_a_program_did_wrong_is_told(program, text, told):
     assert code == 1 and told in said
 
 
-def test_a_report_that_cannot_be_written_is_refused_at_once(verify, tmp_path):
+def test_a_report_that_cannot_be_written_is_refused_at_once(verify, tmp_path, monkeypatch):
     for option in ("--json", "--junit"):
         code, said = verify(RIGHT, option, "/nowhere/x")
         assert code == 2 and "/nowhere/x" in said and "cases passed" not in said
     assert main(["grade", "03", str(tmp_path / "mine.py"), "--json", str(tmp_path)]) == 2
+    generator = "refgf.oracle.seeded.generate.golden_cases"
+    monkeypatch.setattr(generator, lambda: pytest.fail("it made the cases first"))
     assert main(["export", "/dev/null/x"]) == 2
 
 

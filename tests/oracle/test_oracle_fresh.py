@@ -70,16 +70,18 @@ def test_the_shapes_are_awkward():
     assert any(n == 0 for _, n in rings) and all(n % p for p, n in rings[2::3])
 
 
-@pytest.mark.parametrize("seed", range(3))
+FEW_SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))]
+MANY_SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 60))]
+
+
+@pytest.mark.parametrize("seed", FEW_SEEDS)
 def test_the_definitions_pass(seed):
     verdicts = verify(everything(3, seed), PythonModule(definitions), with_diagnosis=False)
     assert [f"{v.case.name}: {v.failure}" for v in verdicts if v.status != "pass"] == []
     assert {v.case.function for v in verdicts} == set(DRAWN)
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(2), *(pytest.param(s, marks=pytest.mark.long) for s in range(2, 60))]
-)
+@pytest.mark.parametrize("seed", MANY_SEEDS)
 def test_no_false_alarm_for_the_project(seed):
     """Its own code, as it is judged by the golden cases; few threads at a time."""
     for case in everything(3, seed):

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
+from golden import CASES
 
 from refgf.oracle.definitions import same_bits
 from refgf.oracle.judge.cases import GOLDEN, load_folder, save_folder
 from refgf.oracle.judge.comparison import judge_bits
+from refgf.oracle.judge.files import BadFile
 from refgf.oracle.seeded.generate import golden_cases
 from refgf.oracle.seeded.generate.families import inputs, random_source, require
-
-CASES = load_folder(GOLDEN)
 
 
 def test_the_generator_makes_the_golden_cases():
@@ -64,3 +64,8 @@ def test_families_are_what_they_say():
     assert np.abs(x).sum(axis=0).max() * 4 <= 2**8 + 32  # quarters below 2^8 fit 8 digits
     x = inputs("denormal", 4, 50, "float16", random_source("t"))
     assert (np.abs(x[x != 0]) < 2.0**-14).all()
+
+
+def test_a_folder_without_cases_is_refused_with_what_to_try(tmp_path):
+    with pytest.raises(BadFile, match="no cases; wanted .* sha256.*; next: .* export"):
+        load_folder(tmp_path)

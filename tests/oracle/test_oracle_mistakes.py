@@ -1,13 +1,17 @@
 """A golden case of its statement catches every seeded mistake; the diagnosis names it.
 
-Mistakes with the same bits are named together.
+Mistakes with the same bits are named together. What a mistake, or the definitions, give in a case
+is computed once: many diagnoses compare with it.
 """
+
+from functools import cache
 
 import numpy as np
 import pytest
+from golden import CASES
 
 from refgf.oracle import definitions
-from refgf.oracle.judge.cases import GOLDEN, load_folder
+from refgf.oracle.judge import diagnosis
 from refgf.oracle.judge.diagnosis import diagnose, orders_of, with_mistake
 from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.judge.implementations import PythonModule
@@ -16,7 +20,19 @@ from refgf.oracle.judge.verify import verify, verify_case
 from refgf.oracle.seeded.mistakes import MISTAKES
 from refgf.oracle.seeded.variants import defined, uses, variant
 
-CASES = load_folder(GOLDEN)
+BY_NAME = {case.name: case for case in CASES}
+
+
+@pytest.fixture(autouse=True)
+def shared_results(monkeypatch):
+    for name in ("with_mistake", "_truth"):
+        monkeypatch.setattr(diagnosis, name, shared(getattr(diagnosis, name)))
+
+
+@cache
+def shared(function):
+    by_name = cache(lambda name, *mistake: function(BY_NAME[name], *mistake))
+    return lambda case, *mistake: by_name(case.name, *mistake)
 
 
 def caught_by(mistake):

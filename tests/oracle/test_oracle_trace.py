@@ -66,7 +66,7 @@ def test_a_chain_in_which_one_rank_receives_first_is_none():
         ([(0, 0, "send", 1, 3), (1, 0, "add", 0, 2)], "expects 2"),
         ([(0, 0, "send", 2, 3)], "there are ranks 0 to 1"),
         ([(0, 0, "send", 0, 3)], "there are ranks 0 to 1"),
-        ([(0, 0, "send", 1, 8)], "elements 0..8 of 7"),
+        ([(0, 0, "send", 1, 8)], "elements 0..7 of 7"),
     ],
 )
 def test_mistakes_are_told(rows, told):

@@ -4,16 +4,16 @@ import json
 
 import numpy as np
 import pytest
-from golden import golden_case
+from golden import CASES, golden_case
 
 from refgf.oracle import definitions
 from refgf.oracle.__main__ import main
-from refgf.oracle.judge.cases import GOLDEN, load_folder, save_tensors
+from refgf.oracle.judge.cases import save_tensors
 from refgf.oracle.judge.comparison import judge_bits
 from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.judge.implementations import PythonModule
 from refgf.oracle.judge.profiles import judge
-from refgf.oracle.judge.verify import by_statement, diagnose_some, verify
+from refgf.oracle.judge.verify import by_statement, diagnose_some, fewest, outcome, verify
 from refgf.oracle.seeded.mistakes.lazy import fires_at_theta, rest_stays_local
 from refgf.oracle.seeded.mistakes.sparse import (
     not_cleared,
@@ -22,7 +22,6 @@ from refgf.oracle.seeded.mistakes.sparse import (
 )
 from refgf.oracle.seeded.variants import variant
 
-CASES = load_folder(GOLDEN)
 RINGS = [case for case in CASES if case.function == "ring_allreduce"]
 PLAIN = "from refgf.oracle.definitions import *\n"
 
@@ -47,6 +46,31 @@ def test_a_wrong_order_violates_the_order_and_not_the_agreement():
     counts = by_statement(verify(RINGS, PythonModule(ranks_in_order)))
     assert counts["R2"]["fail"] and not counts["R4"]["fail"] and not counts["R1"]["fail"]
     assert counts["R4"]["open"] and counts["R4"]["pass"]
+
+
+def longer_last(n, p):
+    """Slices with the remainder at the end."""
+    stops = [s * (n // p) + max(0, s - (p - n % p)) for s in range(p + 1)]
+    return list(zip(stops, stops[1:]))
+
+
+def test_other_slices_violate_r1_and_no_order():
+    """In the command, which diagnoses some cases, as in the plugin, which diagnoses each alone."""
+    wrong = variant(slice_bounds=longer_last)
+    verdicts = verify(RINGS, module(ring_allreduce=wrong.ring_allreduce))
+    counts = by_statement(verdicts)
+    assert {s for s, count in counts.items() if count["fail"]} == {"R1"}
+    assert outcome(counts["R2"]) == "open", "a statement of a failing case has not passed"
+    failed = [v for v in verdicts if v.failure]
+    assert failed and all(v.violated == ["R1"] for v in failed)
+    diagnose_some(failed[:1])
+    assert failed[0].violated == ["R1"]
+
+
+def test_the_fewest_statements_explain_all_failures():
+    """One slice of one element is like a ring from another rank: other cases decide."""
+    assert fewest([{"R1", "R2"}, {"R1"}, {"R1", "R3"}]) == {"R1"}
+    assert fewest([{"R1", "R2"}, {"R3"}]) == {"R1", "R2", "R3"}
 
 
 def test_ranks_that_differ_violate_the_agreement():
@@ -155,6 +179,23 @@ def test_what_was_not_run_is_counted(tmp_path, capsys):
         json.loads((tmp_path / "j.json").read_text())["not_judged"]["ring_allreduce"]
         == len(RINGS) - 1
     )
+
+
+def test_functions_that_are_not_there_are_one_line(tmp_path, capsys):
+    (tmp_path / "mine.py").write_text("from refgf.oracle.definitions import ring_allreduce\n")
+    assert main(["verify", "--python", str(tmp_path / "mine.py"), "--random", "0"]) == 0
+    lines = [s for s in capsys.readouterr().out.splitlines() if s.startswith("not provided")]
+    assert len(lines) == 1
+    assert "functions (accumulated, " in lines[0] and "list them: --html" in lines[0]
+
+
+@pytest.mark.parametrize(("more", "said"), [((), True), (("--order", "direct"), False)])
+def test_an_allreduce_without_an_order_in_its_name_is_told(more, said, tmp_path, capsys):
+    text = "from refgf.oracle.definitions import direct_allreduce as allreduce\n"
+    (tmp_path / "mine.py").write_text(text)
+    main(["verify", "--python", str(tmp_path / "mine.py"), "--only", "*-p3-*", *more])
+    out = capsys.readouterr().out
+    assert ("judged as direct_allreduce (" in out and " and as ring_allreduce (" in out) == said
 
 
 def test_a_misspelt_result_is_refused(tmp_path, capsys):

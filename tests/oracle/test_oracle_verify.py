@@ -4,11 +4,10 @@ import types
 
 import numpy as np
 import pytest
-from golden import golden_case
+from golden import CASES, golden_case
 
 from refgf.oracle import definitions
 from refgf.oracle.definitions import same_bits
-from refgf.oracle.judge.cases import GOLDEN, load_folder
 from refgf.oracle.judge.comparison import judge_bits, ulps
 from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.judge.implementations import PythonModule
@@ -18,7 +17,6 @@ from refgf.oracle.judge.verify import by_statement, verify, verify_case
 from refgf.oracle.seeded.mistakes.sparse import ties_to_higher
 from refgf.oracle.seeded.variants import variant
 
-CASES = load_folder(GOLDEN)
 RINGS = [case for case in CASES if case.function == "ring_allreduce"]
 
 

@@ -51,6 +51,18 @@ def test_explicit_by_hand():
     assert spans(got) == [(3, 7, 30), (7, 8.5, 5)]
 
 
+def test_a_group_without_bytes_is_no_call():
+    """Empty tensors at 0, 1.5 and 9 of a step whose others are ready at 1 and 2; T = 3 + bytes."""
+    gradients = [(0.0, 0), (1.0, 4), (1.5, 0), (2.0, 5), (9.0, 0)]
+    for groups in (eager(gradients), explicit([1, 1, 1, 2]), lazy(gradients, 0)):
+        got = predict(gradients, groups, Line(3, 1))
+        assert [(call.start_s, call.end_s, call.bytes) for call in got.calls][:1] == [(1, 8, 4)]
+        assert len(got.calls) == 2
+    assert predict(gradients, eager(gradients), Line(3, 1)).step_s == 16
+    assert predict(gradients, lazy(gradients, 0), Line(3, 1)).step_s == 16
+    assert predict([(4.0, 0)], [range(1)], Line(3, 1), overlap=False).step_s == 4
+
+
 def test_without_overlap_the_backward_waits():
     got = predict(GRADIENTS, eager(GRADIENTS), Line(1, 0.1), overlap=False)
     assert spans(got) == [(1, 3, 10), (5, 8, 20), (9, 10.5, 5)]

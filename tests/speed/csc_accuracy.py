@@ -24,7 +24,11 @@ from mpi4py import MPI
 sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "lessons")]
 
 import kit  # noqa: E402  the lessons' own training
-from kit import images, trials  # noqa: E402
+from kit import flow, images, trials  # noqa: E402
+
+from refgf.exchange.chunk_choice import Density  # noqa: E402
+from refgf.exchange.lazy import Theta  # noqa: E402
+from refgf.training.data import steps_per_epoch  # noqa: E402
 
 PAIRS = [(seed, fold) for seed in (1, 2, 3) for fold in range(5)]
 # must be alike in a folder
@@ -65,7 +69,7 @@ def parsed():
     images.arguments(SimpleNamespace(argument=add))
     parser.set_defaults(batch=16, epochs=12, warmup=list(trials.WARMUP))
     return parser.parse_args(
-        namespace=argparse.Namespace(link=None, threads=None, quick=False, full=True)
+        namespace=argparse.Namespace(link=None, threads=None, quick=False, full=True, chunk=None)
     )
 
 
@@ -77,14 +81,24 @@ def train_all(run: kit.Run, settings: dict) -> None:
             path = file_of(run.options, name, seed, fold)
             if run.plain.bcast(path.exists() or time.monotonic() - start_s > run.options.seconds):
                 continue
-            rows = trials.training(
-                run, name, seed, *images.fold(run, *split, fold), run.options.epochs
-            )
+            rows = training(run, name, seed, *images.fold(run, *split, fold))
             took = f"{rows[-1]['seconds']:.0f} s of training"
             run.say(f"{name}, seed {seed}, fold {fold}: {trials.in_words([rows])}, {took}")
             if run.rank == 0:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(json.dumps({"settings": settings, "rows": rows}))
+
+
+def training(run: kit.Run, name: str, seed: int, train, held_out) -> list[dict]:
+    """The epochs of one training. name: "dense", or a form of momentum correction."""
+    epochs, csc = run.options.epochs, None
+    if name != "dense":
+        per_epoch = steps_per_epoch(train.size, run.options.batch * run.size)
+        warmup = trials.warmup_of(run, epochs)
+        density = Density(run.options.density, warmup, per_epoch, epochs * per_epoch)
+        csc = flow.csc(run, train, density, name, run.options.chunk)
+    with flow.new(run, train, seed, grouping=Theta(2**17), csc=csc) as stack:
+        return flow.learn(run, stack, train, held_out, epochs, seed=seed)
 
 
 def file_of(options, name: str, seed: int, fold: int) -> Path:

@@ -30,9 +30,9 @@ from refgf.training.step import parameter_hash, replica, train_step
 
 RATE, MOMENTUM, DECAY = 1e-3, 0.9, 5e-4
 SGD = functools.partial(MomentumSGD, momentum=MOMENTUM, weight_decay=DECAY)
-# the bound grows about a hundredfold a step: float32 has room for one
+# the bound grows about a hundredfold a step: float32 has room for one; momentum acts in the second
 STEPS = {
-    np.float64: 3,
+    np.float64: 2,
     np.float32: 1,
 }
 # of 0 to 11: no choice (ReLU, pooling) is closer than 5e-5 of a typical value, far above float32's
@@ -182,9 +182,15 @@ def distance(got, expected):
     return worst
 
 
+@pytest.fixture(params=[np.float64, np.float32])
+def dtype(request):
+    if request.param is np.float64 and request.config.getoption("--with-mpi", default=False):
+        pytest.skip("each rank would compute the bound; threads do, and MPI sums to the same bits")
+    return request.param
+
+
 @pytest.mark.parametrize("kind", ["uneven", "one rank has none"])
 @pytest.mark.parametrize("algorithm", [ring.allreduce, direct.allreduce], ids=["ring", "direct"])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_p_ranks_give_the_parameters_of_one(on_ranks, dtype, algorithm, kind):
     for results in on_ranks(train, dtype, algorithm, kind):
         for got in results:
@@ -213,7 +219,6 @@ def require_same_choices(got, expected, kind):
 
 
 @pytest.mark.parametrize("mistake", [name for name in MISTAKES if name])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_mistakes_violate_the_bound(on_ranks, dtype, mistake):
     for results in on_ranks(train, dtype, direct.allreduce, "uneven", mistake):
         for got in results:

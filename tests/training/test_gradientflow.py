@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tiny import SPECS, N, Prescribed
 
-from stacks import new_flow
+from stacks import new_flow, new_model
 
 from refgf.engine import fused
 from refgf.machine import threads
@@ -26,6 +26,7 @@ from refgf.predict.timeline import explicit
 from refgf.machine.digits import digits
 from refgf.comm.direct import direct_allreduce
 from refgf.engine.pipelined import pipelined_ring_allreduce
+from refgf.training.gradientflow import GradientFlow
 from refgf.training.step import train_step
 
 
@@ -166,11 +167,25 @@ def test_groups_are_sent_one_by_one_and_a_profile_changes_nothing(on_ranks):
         ({"allreduce": mpi_allreduce}, "wanted a communicator of MPI"),
         ({"wire": np.int8}, "on rank .: got wire=<class 'numpy.int8'>; wanted None or"),
         ({"wire": "banana"}, "got wire='banana'"),
+        ({"allreduce": "ring"}, "GradientFlow: got 'ring'; wanted a Callable; next: help"),
     ],
 )
 def test_bad_settings(settings, message, size):
     with pytest.raises(ValueError, match=message):
         threads.run(size, lambda comm: new_flow(comm, Prescribed(), **settings))
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda comm, model: GradientFlow(None, model), "got None; wanted a communicator"),
+        (lambda comm, model: GradientFlow(comm, model.network), "wanted a Replica"),
+        (lambda comm, model: GradientFlow(comm, model, csc=10), "got 10; wanted a CSCSettings"),
+    ],
+)
+def test_bad_parts(call, message):
+    with pytest.raises(ValueError, match=f"GradientFlow: .*{message}; next: "):
+        threads.run(1, lambda comm: call(comm, new_model(Prescribed())))
 
 
 @pytest.mark.parametrize(

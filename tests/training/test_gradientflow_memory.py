@@ -98,8 +98,13 @@ def short_blocks(monkeypatch):
 @pytest.mark.parametrize("form", ["dgc", "history"])
 @pytest.mark.parametrize("algorithm", [ring_allreduce, direct_allreduce], ids=["ring", "direct"])
 def test_memory(short_blocks, algorithm, form, parts):
-    """A dense step, then sparse ones; 5 % for blocks, norms and Python. The bound is tight."""
-    dense, *_, sparse = peaks(allreduce=algorithm, form=form, **STACK, **parts)
+    """A dense step, then sparse ones; 5 % for blocks, norms and Python. The bound is tight.
+
+    What a step needs, every sparse step needs: the smallest of their peaks is without what other
+    threads of the process, of earlier tests, allocate meanwhile.
+    """
+    dense, *rest = peaks(allreduce=algorithm, form=form, **STACK, **parts)
+    sparse = min(rest)
     assert dense < 1.05 * allowed(algorithm, 100, form)
     assert (
         0.85 * allowed(algorithm, PERCENT, form) < sparse < 1.05 * allowed(algorithm, PERCENT, form)

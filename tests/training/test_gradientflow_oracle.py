@@ -1,9 +1,11 @@
 """Every stack against the definition, step by step: weights, residual, choices, scale."""
 
+import functools
 import math
 
 import numpy as np
 import pytest
+from comm_cases import ONE_BY_ONE
 from tiny import SPECS, N, Prescribed
 
 from stacks import new_flow
@@ -93,6 +95,15 @@ def compare(got, want, rank, dyadic):
             assert np.allclose(g["importance"], w["importance"], rtol=N * 2.0**-52, atol=0), where
 
 
+@functools.lru_cache(maxsize=32)
+def defined(settings, size, dyadic, percent, lists):
+    """The definition's reports: all ranks on threads, and both values of `engine`, share them."""
+    percents = [percent_of_step(t, STEPS_PER_EPOCH, WARMUP, percent) for t in range(STEPS + 1)]
+    gs = list(zip(*(gradients(r, dyadic) for r in range(size))))
+    chosen = lists and [None if chunks is None else list(chunks) for chunks in lists]
+    return csc_run(initial(dyadic), gs, settings, percents, chosen)
+
+
 def judge(
     comm,
     form,
@@ -128,12 +139,11 @@ def judge(
         scale=scale,
         scale_interval=10**9,
     )
-    everybody = [gradients(r, dyadic) for r in range(size)]
     loss_scale = LossScale(scale, dynamic=True, interval=10**9)
     got = run(
         comm,
         settings,
-        everybody[comm.Get_rank()],
+        gradients(comm.Get_rank(), dyadic),
         dyadic,
         order,
         overlap,
@@ -141,11 +151,10 @@ def judge(
         loss_scale,
         engine,
     )
-    percents = [percent_of_step(t, STEPS_PER_EPOCH, WARMUP, percent) for t in range(STEPS + 1)]
-    gs = [[everybody[r][t] for r in range(size)] for t in range(STEPS)]
     # on data that are not exact, norms that are equal but for rounding may be chosen either way
-    lists = None if dyadic else [report["chosen"] for report in got]
-    want = csc_run(initial(dyadic), gs, settings, percents, lists)
+    lists = None if dyadic else tuple(r["chosen"] and tuple(r["chosen"]) for r in got)
+    with ONE_BY_ONE:
+        want = defined(settings, size, dyadic, percent, lists)
     compare(mistake(got), want, comm.Get_rank(), dyadic)
 
 

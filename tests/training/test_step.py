@@ -9,6 +9,7 @@ from refgf.exchange.lazy import EagerAllreduce
 from refgf.exchange.precision import LossScale
 from refgf.exchange.result import StepResult
 from refgf.machine import threads
+from refgf.training.sgd import PlainSGD
 from refgf.training.step import replica, require_same_parameters, train_step
 
 
@@ -71,6 +72,18 @@ def test_the_simplest_exchange_trains_p_ranks_as_one(size):
         return require_same_parameters(comm, model.parameters.flat)
 
     assert set(threads.run(size, body)) == set(threads.run(1, body))
+
+
+@pytest.mark.parametrize("batch, rate", [(0, 0.5), (-6, 0.5), ("6", 0.5), (6, "fast"), (6, np.nan)])
+def test_a_wrong_batch_or_rate_is_refused_before_anything_is_sent(batch, rate):
+    """By train_step: a network or an optimiser need not look at it."""
+    exchange = Recorder(StepResult())
+    model = replica(Prescribed())
+    model.optimizer = PlainSGD(model.parameters.flat)
+    wrong = f"(global_batch|rate): got {(batch if rate == 0.5 else rate)!r}"
+    with pytest.raises(ValueError, match=f"train_step: {wrong}; wanted a finite number .*; next"):
+        train_step(model, exchange, samples(0), None, batch, rate)
+    assert not exchange.announced
 
 
 def test_ranks_that_differ_are_reported():

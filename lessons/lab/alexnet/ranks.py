@@ -8,6 +8,7 @@ import kit
 from kit.virtual import NoExchange
 from refgf.comm.ring import ring_allreduce
 from refgf.comm.slices import length, slices
+from refgf.device import to_host
 from refgf.exchange.dense import DenseExchange, Transport
 from refgf.exchange.lazy import Theta
 from refgf.machine.digits import digits
@@ -61,7 +62,7 @@ def compare_with_one(run: kit.Run, images, labels, classes: int) -> dict:
     run.say(f"{count} images, {'/'.join(counts)} on the ranks. Every gradient is sent at once")
     run.say("by the ring. A small AlexNet in float64, without normalisation and dropout.")
     run.comm.reset()
-    model = small_model(classes)
+    model = small_model(run, classes)
     eager = Transport(ring_allreduce(run.comm), Theta(0))
     exchange = DenseExchange(model.gradients, eager, model.loss_scale)
     train_step(model, exchange, images[mine], labels[mine], count, RATE)
@@ -76,8 +77,8 @@ def compare_with_one(run: kit.Run, images, labels, classes: int) -> dict:
     return run.on_rank_0(lambda: against_one(run, model, averaged, images, labels))
 
 
-def small_model(classes: int):
-    space = Workspace(dtype=np.float64)
+def small_model(run: kit.Run, classes: int):
+    space = Workspace(run.xp, np.float64)
     network = AlexNet(classes, normalization="none", dropout=0.0, workspace=space, **SMALL)
     optimizer = partial(MomentumSGD, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
     return replica(network, optimizer, seed=SEED)
@@ -85,16 +86,17 @@ def small_model(classes: int):
 
 def average_of_averages(run: kit.Run, images, labels, classes: int) -> np.ndarray:
     """A mistake: each rank divides by its own batch, and the sum is divided by p."""
-    model = small_model(classes)
+    model = small_model(run, classes)
     train_step(model, NoExchange(), images, labels, max(1, len(labels)), RATE)
     return sum(run.gather(model.gradients.flat)) / run.size
 
 
 def against_one(run: kit.Run, model, averaged, images, labels) -> dict:
     """On rank 0: compare the step of p ranks with that of one rank and the bound on rounding."""
-    one, tensors = small_model(model.network.num_classes), model.network.tensors
-    before, nothing = one.parameters.flat.copy(), np.zeros(one.parameters.flat.size)
-    rounding = alexnet_rounding(images, labels, one.parameters.views, len(labels), UNIT)
+    one, tensors = small_model(run, model.network.num_classes), model.network.tensors
+    before, nothing = to_host(one.parameters.flat).copy(), np.zeros(one.parameters.flat.size)
+    views = [to_host(view) for view in one.parameters.views]
+    rounding = alexnet_rounding(images, labels, views, len(labels), UNIT)
     train_step(one, NoExchange(), images, labels, len(labels), RATE)
     g, bound = (
         np.concatenate([array.reshape(-1) for array in arrays])
@@ -104,10 +106,9 @@ def against_one(run: kit.Run, model, averaged, images, labels) -> dict:
     allowed, _ = momentum_rounding(
         before, nothing, g, (nothing, nothing, 2 * bound), RATE, MOMENTUM, decay, UNIT
     )
-    difference, wrong = (
-        np.abs(flat - one.gradients.flat) for flat in (model.gradients.flat, averaged)
-    )
-    moved = np.abs(model.parameters.flat - one.parameters.flat)
+    summed = to_host(model.gradients.flat)
+    difference, wrong = (np.abs(flat - to_host(one.gradients.flat)) for flat in (summed, averaged))
+    moved = np.abs(to_host(model.parameters.flat - one.parameters.flat))
     offsets = model.gradients.offsets
     rows = [
         [spec.name, *(f"{x[a:b].max():.1e}" for x in (np.abs(g), difference, 2 * bound, wrong))]

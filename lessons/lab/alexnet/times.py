@@ -7,13 +7,14 @@ from kit import layers
 from lab.alexnet import tables
 from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
+from refgf.nn.workspace import Workspace
 from refgf.papers.scaling.workloads import alexnet
 
 SEED, CLASSES = 1, 1000
 
 
 def measure(run: kit.Run, timed_step) -> dict:
-    """timed_step: (network, images, labels) -> events, as kit.layers.compare wants them."""
+    """timed_step: (run, network, images, labels) -> events, as kit.layers.compare wants them."""
     options = run.options
     size, width = options.image_size or 227, options.width or 1.0
     batch = options.batch or run.quick(8, 8, 32)
@@ -22,16 +23,18 @@ def measure(run: kit.Run, timed_step) -> dict:
     run.say(step)
 
     def steps_of_rank_0() -> dict:
-        network = AlexNet(CLASSES, size, width)
-        network.bind(*(Pool(network.tensors).views for _ in range(2)))
+        network = AlexNet(CLASSES, size, width, workspace=Workspace(run.xp))
+        pools = [Pool(network.tensors, np.float32, run.xp.zeros) for _ in range(2)]
+        network.bind(*(pool.views for pool in pools))
         network.initialize(SEED)
         random = np.random.default_rng(SEED)
-        images = random.standard_normal((batch, *network.image_shape), dtype=np.float32)
+        shape = (batch, *network.image_shape)
+        images = run.array(random.standard_normal(shape, dtype=np.float32))
         labels = random.integers(0, CLASSES, batch)
         repeats = run.quick(3, 7, 11)
-        steps = [timed_step(network, images, labels) for _ in range(1 + repeats)]
+        steps = [timed_step(run, network, images, labels) for _ in range(1 + repeats)]
         del steps[0]  # it allocates memory
-        return layers.compare(network, alexnet(CLASSES, size, width), batch, steps)
+        return layers.compare(run, network, alexnet(CLASSES, size, width), batch, steps)
 
     result = run.on_rank_0(steps_of_rank_0)
     if run.rank == 0:

@@ -26,7 +26,7 @@ from refgf.papers.datacache import LEVELS, Cache, CacheSettings, node_cache
 from refgf.papers.datacache.memory import table_bytes
 from refgf.papers.datacache.shards import node_batches, node_shards
 from refgf.papers.datacache.stores import FolderStore, RemoteStore, Throttled, data_set_key
-from refgf.papers.jia.hierarchical import blocks
+from refgf.papers.jia.hierarchical import consecutive_nodes
 from refgf.training.data import Dataset, shuffled
 
 SEED = 1  # of the orders
@@ -151,7 +151,7 @@ def prepare(run: kit.Run, stack: contextlib.ExitStack) -> Place:
 def placement(run: kit.Run) -> list[list[int]]:
     if not run.options.ranks_per_node:
         return nodes_of(run.plain)
-    nodes = blocks(run.size, run.options.ranks_per_node)
+    nodes = consecutive_nodes(run.size, run.options.ranks_per_node)
     run.say(f"nodes, PRETENDED: {nodes}")
     return nodes
 

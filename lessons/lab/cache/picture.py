@@ -5,6 +5,7 @@ from statistics import median
 import numpy as np
 
 from kit import axes
+from lab.cache import training_picture
 from refgf.papers.datacache import LEVELS
 
 MEMORY = {
@@ -45,7 +46,7 @@ def draw(result: dict) -> dict:
         for axis, store in zip(panels, others):
             draw_epochs(axis, result, store)
         figures["stores"] = axes.finish(figure, *panels)
-    return figures
+    return figures | training_picture.draw(result.get("training", {}))
 
 
 def draw_epochs(axis, result: dict, store: str) -> None:
@@ -63,10 +64,14 @@ def draw_epochs(axis, result: dict, store: str) -> None:
         predicted = [row["epochs"][which][0]["predicted_s"] for row in rows]
         label = None if number else "predicted"
         axis.plot(predicted, y, "|", ms=16, mew=1.5, color=axes.PREDICTED, label=label)
+        if number:  # of the later epochs, as in the other panel
+            for x, at in list(zip(middle, y))[1:]:
+                axis.annotate(f"{in_words(middle[0] / x)} x", (x, at), (0, -16), **LABEL)
     axis.set_yticks(places, [CACHES[row["name"]] for row in rows])
     axis.set(
         title=f"Time of an epoch. Slow store:\n{store_in_words(store, result)}",
-        xlabel="seconds of this machine, on the slowest rank",
+        xlabel="seconds of this machine, on the slowest rank\n"
+        "(2 x: twice as fast as later epochs without a cache)",
         xscale="log",
         ylim=(len(rows) + 0.6, -0.6),  # room for the legend
     )
@@ -80,6 +85,10 @@ def store_in_words(store: str, result: dict) -> str:
     return f"EMULATED, {rate} for each rank, {latency} a file"
 
 
+def in_words(gain: float) -> str:
+    return f"{gain:.1f}" if gain < 10 else f"{gain:.0f}"
+
+
 def spread(times_s: list[float]) -> tuple[float, float, float]:
     return median(times_s), min(times_s), max(times_s)
 
@@ -88,9 +97,11 @@ def draw_share(axis, result: dict, store: str) -> None:
     """How many times as fast as without a cache, measured and predicted."""
     cost, fine = result["costs"][store], np.linspace(0, 1, 201)
     plain_s = median(result["sweep"][0]["store"]["seconds"])
-    shares = [100 * row["share"] for row in result["sweep"]]
     for name in ("store", "disk"):
-        gains = [[plain_s / t for t in row[name]["seconds"]] for row in result["sweep"]]
+        # at 100 % there is no rest: one point
+        rows = [row for row in result["sweep"] if name == "store" or row["share"] < 1]
+        shares = [100 * row["share"] for row in rows]
+        gains = [[plain_s / t for t in row[name]["seconds"]] for row in rows]
         middle, low, high = (np.array([spread(gain)[i] for gain in gains]) for i in range(3))
         label, style = f"rest from {SOURCES[name]}", STYLES[name]
         bars = [middle - low, high - middle]
@@ -100,7 +111,7 @@ def draw_share(axis, result: dict, store: str) -> None:
         axis.plot(100 * fine, predicted, "--", color=style["color"], label=label)
         if name == "store":
             for x, gain in list(zip(shares, middle))[1:-1]:
-                axis.annotate(f"{gain:.1f}", (x, gain), (0, -16), **LABEL)
+                axis.annotate(in_words(gain), (x, gain), (0, -16), **LABEL)
     axis.set(
         title="Later epochs: the rest decides",
         xlabel="% of the shard in memory (at 100 there is no rest)",

@@ -64,7 +64,7 @@ def exchange(run: kit.Run, comm, tensors, settings, repeats: int):
 
     The gradients are zeros. Others would grow, because each exchange sums those of the last one.
     """
-    parameters, gradients = Pool(tensors), Pool(tensors)
+    parameters, gradients = (Pool(tensors, np.float32, run.xp.zeros) for _ in range(2))
     model = Replica(None, parameters, gradients, MomentumSGD(tensors, parameters.flat))
     how = {"wire": np.float16, "grouping": THETA, "csc": settings}
     with GradientFlow(comm, model, **how) as stack:

@@ -22,6 +22,7 @@ import numpy as np
 import kit
 from kit import flow, images, trials
 from refgf.comm.slices import length
+from refgf.device import to_host
 from refgf.exchange.chunk_choice import Density
 from refgf.exchange.csc import CSC
 from refgf.machine.accelerator import InstantComm
@@ -168,6 +169,6 @@ def watched(run: kit.Run, train, steps: int) -> dict:
         model.network.backward(lambda i: None)
         tensors = zip(model.network.tensors, model.gradients.offsets)
         edges = [(spec.name, offset / settings.chunk) for spec, offset in tensors]
-        magnitudes = np.abs(model.gradients.flat)
+        magnitudes = np.abs(to_host(model.gradients.flat))
         norms = [float(magnitudes[c].mean()) for c in stack.csc.chunks]
     return {"lists": lists, "edges": edges, "norms": norms}

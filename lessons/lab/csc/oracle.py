@@ -4,6 +4,7 @@ import numpy as np
 
 import kit
 from kit.replay import Size
+from refgf.device import to_host
 from refgf.engine.residual import FusedResidual
 from refgf.exchange.momentum_correction import FORMS, CSCSettings
 from refgf.exchange.pool import Pool
@@ -24,24 +25,25 @@ def check(run: kit.Run, new_exchange, step) -> None:
     run.section("The oracle")
     gs = gradients(run.size, steps=run.quick(4, 8))
     for form in FORMS:
-        model, lists, weights = small_model(), [], []
+        model, lists, weights = small_model(run), [], []
         settings = CSCSettings(PERCENT, form, CHUNK, residual=FusedResidual)
         exchange = new_exchange(run, model, settings, THETA_BYTES)
         for mine in gs:
             lists.append(exchange.chosen)
-            step(exchange, model, mine[run.rank], RATE)
-            weights.append(model.parameters.flat.copy())
-        require(run.rank, form, gs, lists, (weights, exchange.residual.settled()))
+            step(exchange, model, run.array(mine[run.rank]), RATE)
+            weights.append(to_host(model.parameters.flat).copy())
+        kept = {name: to_host(x) for name, x in exchange.residual.settled().items()}
+        require(run.rank, form, gs, lists, (weights, kept))
     run.say(f"{', '.join(FORMS)}:")
     run.say(f"the bits of the definition over {len(gs)} steps, with float16, lazy allreduce and")
     run.say("weight decay")
 
 
-def small_model() -> Replica:
+def small_model(run: kit.Run) -> Replica:
     """A replica without a network, with random weights that are the same on all ranks."""
     tensors = [Size(f"t{i}", (n,), decay=True) for i, n in enumerate(SIZES)]
-    parameters, gradients = Pool(tensors), Pool(tensors)
-    parameters.flat[:] = random_vector(9)
+    parameters, gradients = (Pool(tensors, np.float32, run.xp.zeros) for _ in range(2))
+    parameters.flat[:] = run.array(random_vector(9))
     optimizer = MomentumSGD(tensors, parameters.flat, MOMENTUM, DECAY)
     return Replica(None, parameters, gradients, optimizer)
 

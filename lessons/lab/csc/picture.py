@@ -5,6 +5,10 @@ import numpy as np
 import kit
 from kit import axes
 
+ELSEWHERE = (
+    "CSC costs other accuracies in lesson 07, whose network is wider, and in lesson 12, which "
+    "trains for 2 epochs without a warm-up."
+)
 TITLE = "Lesson 06: CSC, coarse-grained sparse communication"
 FORMS = {  # of momentum correction, as the figure names them
     "none": "none: the residual\nadds up gradients",
@@ -19,6 +23,7 @@ WHAT = {  # the parts of a predicted time
     "own": ("own work, measured with all ranks at once", {"color": axes.COLOURS[1], "hatch": "//"}),
 }
 BELOW = "95 % interval; below 0: learns faster"
+ABOVE = "95 % interval; below 0: CSC costs accuracy"
 
 
 def draw(result: dict) -> dict:
@@ -27,7 +32,7 @@ def draw(result: dict) -> dict:
     return {
         "": time,
         "choice": draw_choice(result["chosen"], result["study"]),
-        "learning": draw_learning(result["study"]),
+        "learning": draw_learning(result["study"], result["chosen"]["percent"]),
     }
 
 
@@ -129,25 +134,30 @@ def draw_choice(chosen: dict, study: dict):
     return axes.finish(figure)
 
 
-def draw_learning(study: dict):
+def draw_learning(study: dict, percent: float):
     """Each form against dense training; none against dgc in other trainings."""
     figure, (left, right) = axes.frame(f"{TITLE}. What is learned", 1, 2)
     count = len(study["pairs"])
-    draw_differences(left, study["forms"], "dense", count)
+    draw_differences(left, study["forms"], "dense", count, "accuracy")
     left.set_title(f"Forms (m: momentum), {count} paired runs")
-    left.set_xlabel(f"loss minus that of dense training\n({BELOW})")
+    left.set_xlabel(f"accuracy minus that of dense training, points\n({ABOVE})")
     count = max((len(row["runs"]) for row in study["why"].values()), default=0)
     draw_differences(right, study["why"], None, count)
     right.set_title(f"Form none against dgc, {count} paired runs")
     right.set_xlabel(f"loss of none minus that of dgc\n({BELOW})")
-    return axes.finish(figure)
+    return axes.finish(
+        figure, below=f"Density {percent:g} %, {study['epochs']} epochs. {ELSEWHERE}"
+    )
 
 
-def draw_differences(axis, kinds: dict, base: str | None, pairs: int) -> None:
-    """Mean paired difference of the training loss and its 95 % interval, one line for each kind."""
+def draw_differences(axis, kinds: dict, base: str | None, pairs: int, what: str = "loss") -> None:
+    """Mean paired difference and its 95 % interval, one line for each kind.
+
+    what: "loss" of the last epoch, or "accuracy" on held-out images
+    """
     names = [name for name in kinds if name != base]
     for y, name in enumerate(names):
-        difference = kinds[name]["loss"]
+        difference = kinds[name][what]
         if difference is None:  # a single run
             continue
         middle = difference["median_s"]

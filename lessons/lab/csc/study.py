@@ -14,7 +14,7 @@ from kit import claims, trials
 from lab.csc.learning import Job, learn_all, pairs
 
 EPOCHS = (1, 4, 12)  # quick, default, full
-PAIRS = (1, 4, 12)
+PAIRS = (1, 4, 12)  # a training takes seconds: ten of each kind would take minutes
 WHY_PAIRS = (1, 3, 10)
 NONE, DGC = {"form": "none"}, {"form": "dgc"}
 SHOWN = {

@@ -86,8 +86,9 @@ CLAIMS = (
         SLOW,
     ),
     Claim(
-        "Where overlapped float16 sums hide behind backward, DASO loses: its batch takes longer.",
-        batch(MAIN, ">", HALF),
+        "Where overlapped float16 sums mostly hide behind backward, DASO gains little: its batch "
+        "takes at least 0.85 times as long.",
+        batch(MAIN, ">", HALF, 0.85),
         "links too slow for half of the bytes to hide behind backward",
         kind=LIMIT,
     ),

@@ -4,6 +4,7 @@ No message waits for an emulated latency here, because it would not change what 
 """
 
 import functools
+import itertools
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from lab.daso.scene import SYNCHRONOUS, Scene, synchronous
 from refgf import ops
 from refgf.comm import ring
 from refgf.comm.schedule import collective
+from refgf.device import to_host
 from refgf.machine.digits import digits
 from refgf.papers.daso.bfloat16 import bfloat16_bits, bfloat16_values
 from refgf.papers.daso.daso import DASO
@@ -63,6 +65,7 @@ def watch_drift(run: kit.Run, data, nodes) -> dict:
 
 
 def distance(run: kit.Run, w) -> float:
+    w = to_host(w)
     mean = w.astype(np.float64)
     collective(ops.background(run.native), ring.allreduce)(mean)
     mean /= run.size
@@ -99,28 +102,26 @@ def compare_accuracy(run: kit.Run, train, held_out, nodes) -> dict:
     paired: the difference from synchronous in points, {"median_s": mean, and the 95 % interval}
     """
     epochs = run.options.epochs or run.quick(1, 5, 16)
-    pairs = [
-        (seed, fold)
-        for seed in run.quick([1], [1, 2])
-        for fold in range(run.quick(1, 5) if not run.options.data else 1)
-    ]
+    seeds, folds = run.quick([1], [1, 2]), range(run.quick(1, 5) if not run.options.data else 1)
+    pairs = len(seeds) * len(folds)
     # The authors' example has 4 epochs of warm-up and 4 of cool-down in 90.
     ends = 0 if epochs == 1 else max(1, round(4 / 90 * epochs))
-    run.section(f"Accuracy after {epochs} epochs, {len(pairs)} runs of each")
+    run.section(f"Accuracy after {epochs} epochs, {pairs} runs of each")
     run.say(f"epochs of DASO's warm-up and cool-down: {ends} each")
-    runs, paired = {}, {}
     names = [SYNCHRONOUS, CYCLING, *run.quick([], [STALE], [STALE, UNROUNDED])]
-    for name in names:
-        runs[name] = []
-        for seed, fold in pairs:
-            data, out = digits(run.options.image_size, fold) if fold else (train, held_out)
+    runs, paired = {name: [] for name in names}, {}
+    for fold in folds:
+        data, out = digits(run.options.image_size, fold) if fold else (train, held_out)
+        for seed, name in itertools.product(seeds, names):
             with stack_of(run, name, data, nodes, Phases(epochs, ends, ends), seed) as stack:
-                runs[name].append(flow.learn(run, stack, data, out, epochs, say=False, seed=seed))
+                rows = flow.learn(run, stack, data, out, epochs, seed=seed, only_last=True)
+                runs[name].append(rows)
+    for name in names:
         run.say(f"{name:>24}: {trials.in_words(runs[name])}")
-    for name in names[1:] if len(pairs) > 1 else []:
+    for name in names[1:] if pairs > 1 else []:
         paired[name] = interval(*trials.difference(runs[name], runs[SYNCHRONOUS]))
         found = trials.interval(runs[name], runs[SYNCHRONOUS])
-        run.say(f"{name} minus synchronous, {len(pairs)} pairs: {found}")
+        run.say(f"{name} minus synchronous, {pairs} pairs: {found}")
     return {"runs": runs, "paired": paired, "epochs": epochs, "ends": ends}
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import kit
 from kit import images
 from lab.daso import learning
+from refgf.device import to_host
 from refgf.oracle.definitions import (
     DASOSettings,
     daso_start,
@@ -63,10 +64,10 @@ def replayed(run: kit.Run, data, nodes, phase, per_epoch: int) -> list[list[str]
     settings = DASOSettings(
         len(nodes), per_epoch, run.options.rate, 0.9, images.WEIGHT_DECAY, decayed
     )
-    state, hashes = daso_start(models[0].parameters.flat, run.size), [[] for _ in order]
+    state, hashes = daso_start(to_host(models[0].parameters.flat), run.size), [[] for _ in order]
     for _ in range(per_epoch):
         gradients = [
-            gradient(model, w, next(stream))
+            gradient(run, model, w, next(stream))
             for model, w, stream in zip(models, state["w"], streams)
         ]
         state = daso_step(
@@ -84,11 +85,11 @@ def model_of(run: kit.Run, data, rank: int):
     return model
 
 
-def gradient(model, w, batch):
-    model.parameters.flat[:] = w
+def gradient(run: kit.Run, model, w, batch):
+    model.parameters.flat[:] = run.array(w)
     model.network.loss(*batch)
     model.network.backward(lambda i: None)
-    return model.gradients.flat.copy()
+    return to_host(model.gradients.flat).copy()
 
 
 def require_counts(

@@ -57,8 +57,9 @@ def virtual_scene(run: kit.Run, nodes) -> Scene:
     if run.regime.links_are_waited_for:  # each rank has a link of its own
         near, sharing = next(node for node in nodes if run.rank in node), 1
         comm = run.comm.over(lambda comm: LinkComm(run.plain, link, near))
-    alone = virtual.without_exchange(run, NETWORK, run.quick(2, 3, 7))
-    model = functools.partial(virtual.model, run, NETWORK)
+    plain = virtual.model(run, NETWORK)  # all stacks use its pools: rate 0 changes no parameter
+    alone = virtual.without_exchange_of(run, plain, run.quick(2, 3, 7))
+    model = functools.partial(virtual.sharing, plain)
     batches, ready = itertools.repeat(virtual.NOTHING), virtual.ready(run, NETWORK)
     return Scene(comm, nodes, model, batches, alone, link, sharing, ready)
 

@@ -65,8 +65,8 @@ CLAIMS = (
         unless="the processor's work inside a node",
     ),
     Claim(
-        "For the longest vector no allreduce can be 1.25 times as fast as the flat ring.",
-        emulated(lambda r: (longest(r, RING), "<", r["points"][-1]["least_s"], 1.25)),
+        "For the longest vector no allreduce can be 1.5 times as fast as the flat ring.",
+        emulated(lambda r: (longest(r, RING), "<", r["points"][-1]["least_s"], 1.5)),
         unless="few nodes: the ring sends (p-1)/p m/(m-1) times the least bytes",
     ),
     Claim(
@@ -76,8 +76,8 @@ CLAIMS = (
     ),
     Claim(
         "The sizes from which the flat ring beats three phases and recursive doubling were "
-        "predicted within a factor of 2.",
-        on_nodes(lambda r: known(crossing_error(r), "<", 1, 2)),
+        "predicted within a factor of 3.",
+        on_nodes(lambda r: known(crossing_error(r), "<", 1, 3)),
         unless="times that are almost equal over a range of sizes",
     ),
     Claim(

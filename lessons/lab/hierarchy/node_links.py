@@ -163,5 +163,5 @@ def sendrecvs(run: kit.Run, comm, group: list[int], nbytes: int) -> kit.Timing:
 def addition_s_per_byte(run: kit.Run) -> float:
     """Seconds per byte of adding one vector to another, all ranks at once."""
     n = run.quick(1 << 18, 1 << 22)  # longer than the caches
-    x, y = np.zeros(n, np.float32), np.ones(n, np.float32)
-    return run.time(lambda: np.add(x, y, out=x), 5).median_s / x.nbytes
+    x, y = run.xp.zeros(n, np.float32), run.xp.ones(n, np.float32)
+    return run.time(lambda: run.xp.add(x, y, out=x), 5).median_s / x.nbytes

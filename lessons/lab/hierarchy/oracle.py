@@ -6,6 +6,7 @@ import kit
 from refgf.comm.replay import replay
 from refgf.comm.schedule import collective
 from refgf.comm.slices import length
+from refgf.device import to_host
 from refgf.oracle.definitions import exact_sum, same_bits, summation_bound
 
 
@@ -28,9 +29,10 @@ def check_size(run: kit.Run, name: str, algorithm, n: int) -> None:
         np.random.default_rng([n, r]).standard_normal(n).astype(np.float32) for r in range(run.size)
     ]
     schedules = [algorithm(r, run.size, n) for r in range(run.size)]
-    x = xs[run.rank].copy()
+    x = run.array(xs[run.rank].copy())
     run.comm.reset()
     collective(run.comm, algorithm)(x)
+    x = to_host(x)
     where = f"{name} on rank {run.rank}, {n} elements"
     if not all(same_bits(x, other) for other in replay(schedules, xs)):
         raise AssertionError(f"{where}: got other bits than the replayed schedules")

@@ -4,7 +4,8 @@ import kit
 from kit import axes
 from lab.hierarchy.times import RING, SPLITS
 
-SHOWN = (RING, *SPLITS, "recursive doubling")  # the table has the tree and halving-doubling too
+DOUBLING = "recursive doubling"
+SHOWN = (RING, *SPLITS, DOUBLING)  # the table has the tree and halving-doubling too
 
 
 def draw(result: dict) -> dict:
@@ -124,15 +125,35 @@ def draw_ranks_per_node(result: dict):
             axes.measured(axis, shifted(k, number), timings, label=name, **style)
             forecast = [1e3 * factor * row["predicted_s"][i] for row in rows]
             axis.plot(k, forecast, "--", color=style["color"], lw=1)
-        best = min(by_k, key=lambda row: row["measured"][i]["median_s"])
-        winner = f"smallest median: {best['algorithm']}, k = {best['k']}"
-        title = f"Vectors of {kit.number_of_bytes(nbytes)}; dashed: predicted\n{winner}"
+        draw_without_nodes(axis, result["points"], nbytes, factor)
+        title = f"Vectors of {kit.number_of_bytes(nbytes)}; dashed: predicted\n{winner(by_k, i)}"
         label = f"k: ranks that are treated as a node (a node has {len(result['nodes'][0])})\n"
         label += f"k = 1: no hierarchy; k = {result['ranks']}: all ranks are one node"
         axis.set(title=title, xlabel=label, ylabel=unit(result), xscale="log", ylim=(0, None))
         axis.set_xticks(k, k)
         axis.set_xticks([], minor=True)
+        axis.set_ylim(0, 1.35 * axis.get_ylim()[1])  # room for the legend
     return axes.finish(figure, *panels)
+
+
+def draw_without_nodes(axis, points: list[dict], nbytes: int, factor: float) -> None:
+    """Lines across: what knows no nodes, as measured for the other figure."""
+    for name in (RING, DOUBLING):
+        for point in (point for point in points if point["bytes"] == nbytes):
+            at_ms = 1e3 * factor * point["measured"][name]["median_s"]
+            colour = axes.style(SHOWN.index(name))["color"]
+            axis.axhline(at_ms, color=colour, lw=1.5, ls=":", label=f"{name} (no hierarchy)")
+
+
+def winner(by_k: list[dict], i: int) -> str:
+    """The fastest for size number i in words, with all whose spreads meet its own."""
+    best = min((row["measured"][i] for row in by_k), key=lambda timing: timing["median_s"])
+    level = [row for row in by_k if row["measured"][i]["low_s"] <= best["high_s"]]
+    names = {row["algorithm"] for row in level}
+    if len(names) > 1:
+        return f"fastest hierarchy: not clear, {len(level)} within the noise"
+    k = " or ".join(str(row["k"]) for row in level)
+    return f"fastest hierarchy: {names.pop()}, k = {k}"
 
 
 def draw_bus(result: dict):

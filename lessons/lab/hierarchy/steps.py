@@ -50,7 +50,7 @@ def bytes_leaving_a_node(run: kit.Run, nodes, algorithm: Algorithm) -> int:
     """Bytes that the busiest node sends to other nodes in one call, counted. Collective."""
     where = node_of_rank(nodes)
     run.comm.reset()
-    collective(run.comm, algorithm)(np.zeros(COUNTED_BYTES // 4, np.float32))
+    collective(run.comm, algorithm)(run.xp.zeros(COUNTED_BYTES // 4, np.float32))
     peers = run.comm.peers.items()
     mine = sum(sent for peer, (_, sent) in peers if where[peer] != where[run.rank])
     everybody = run.gather(mine)

@@ -9,7 +9,6 @@ Times are this machine's. The tables show the cluster's time: divided by the dil
 """
 
 import statistics
-import time
 from itertools import pairwise
 from math import exp, log
 
@@ -72,7 +71,7 @@ def sweep(run: kit.Run, place: NodeLinks, algorithms: dict, sizes) -> list[dict]
     calls = {name: collective(place.comm, algorithm) for name, algorithm in algorithms.items()}
     points = []
     for nbytes in sizes:
-        x = np.zeros(nbytes // ITEMSIZE, np.float32)
+        x = run.xp.zeros(nbytes // ITEMSIZE, np.float32)
         functions = {name: (lambda call=call, x=x: call(x)) for name, call in calls.items()}
         measured = alternate(run, functions, nbytes)
         own_s = own_work(run, algorithms, x)
@@ -105,9 +104,9 @@ def alternate(run: kit.Run, functions: dict, nbytes: int) -> dict[str, kit.Timin
             took_s = []
             for _ in range(calls):
                 run.plain.Barrier()
-                start_s = time.perf_counter()
+                start_s = run.clock()
                 function()
-                took_s.append(time.perf_counter() - start_s)
+                took_s.append(run.clock() - start_s)
             if repeat:
                 mine[name].append(statistics.median(took_s))
     return {name: run.slowest(seconds) for name, seconds in mine.items()}
@@ -199,7 +198,7 @@ def sweep_ranks_per_node(run: kit.Run, nodes, place: NodeLinks) -> list[dict]:
     }
     calls = {key: collective(place.comm, algorithm) for key, algorithm in algorithms.items()}
     for nbytes in run.quick([1 << 10, 1 << 16], [1 << 12, 1 << 20]):
-        x = np.zeros(nbytes // ITEMSIZE, np.float32)
+        x = run.xp.zeros(nbytes // ITEMSIZE, np.float32)
         functions = {key: (lambda call=call, x=x: call(x)) for key, call in calls.items()}
         for key, timing in alternate(run, functions, nbytes).items():
             rows[key]["bytes"].append(nbytes)

@@ -34,7 +34,7 @@ def time_steps(run: kit.Run) -> list[dict]:
     for width in run.quick([1 / 16], [1 / 8, 1 / 4], [1 / 8, 1 / 4, 1 / 2]):
         tensors = AlexNet(1000, 227, width).tensors
         n, decayed = sum(t.size for t in tensors), [t.size for t in tensors if t.decay]
-        w, g = np.random.default_rng(1).standard_normal((2, n), dtype=np.float32)
+        w, g = map(run.array, np.random.default_rng(1).standard_normal((2, n), dtype=np.float32))
         ways = {"alone": squared_norms, **{by: parallel(run, by) for by in SHARES}}
         optimizer = LARS(tensors, w)
         steps = {name: functools.partial(step, optimizer, norms, g) for name, norms in ways.items()}

@@ -7,6 +7,7 @@ import numpy as np
 import kit
 from lab.large_batch import lars_norms, training
 from refgf.comm.direct import direct_allreduce
+from refgf.device import to_host
 from refgf.oracle.definitions import LARSSettings, lars_step, same_bits
 from refgf.papers.jia.lars import LARS, SHARES, squared_norms
 from refgf.training.gradientflow import GradientFlow
@@ -24,7 +25,7 @@ def check(run: kit.Run, data, large_step) -> None:
 
 
 def check_lars(run: kit.Run, data) -> None:
-    """A LARS step has the bits of the definition, whoever forms the norms."""
+    """A LARS step has the bits of the definition, whichever ranks form the norms."""
     tensors = training.network(run, data, 1).tensors
     n, rng = sum(spec.size for spec in tensors), np.random.default_rng(1)
     # Small multiples of 1/16: squares and their sums are exact in any order.
@@ -35,9 +36,9 @@ def check_lars(run: kit.Run, data) -> None:
     for by in (None, *SHARES):
         run.comm.reset()
         norms = squared_norms if by is None else lars_norms.parallel(run, by)
-        optimizer = LARS(tensors, w.copy(), TRUST, weight_decay=DECAY, norms=norms)
-        optimizer.step(g, RATE)
-        if not same_bits(optimizer.parameters, wanted):
+        optimizer = LARS(tensors, run.array(w.copy()), TRUST, weight_decay=DECAY, norms=norms)
+        optimizer.step(run.array(g), RATE)
+        if not same_bits(to_host(optimizer.parameters), wanted):
             raise AssertionError(
                 f"LARS step on rank {run.rank}, norms by {by}: got other bits than the definition"
             )
@@ -57,7 +58,7 @@ def check_accumulation(run: kit.Run, data, large_step) -> None:
             micro_batches = [data.load(np.arange(at, at + IMAGES)) for at in first]
             together.step(*micro_batches[run.rank], batch, 0.1)
             large_step(models[1], micro_batches, batch, 0.1)
-        bits = [together.model.parameters.flat, models[1].parameters.flat]
+        bits = [to_host(model.parameters.flat) for model in models]
     if not same_bits(*bits):
         raise AssertionError(
             f"gradient accumulation on rank {run.rank}: got other bits than {ranks} ranks "

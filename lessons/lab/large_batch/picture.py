@@ -27,7 +27,8 @@ def draw(result: dict) -> dict:
     figure, panels = axes.frame(title, 1, len(shown))
     for axis, batch in zip(panels, shown):
         draw_search(axis, trained["rows"], batch)
-    figures["search"] = axes.finish(figure, *panels)
+    panels[0].legend()
+    figures["search"] = axes.finish(figure)
     title = "Lesson 11: time of a LARS step, by who forms the norms |w|, |g| of AlexNet's layers"
     figure, panels = axes.frame(title, 1, len(result["norms"]), size=(axes.WIDTH_INCHES, 3.6))
     for axis, row in zip(panels, result["norms"]):
@@ -92,9 +93,9 @@ def draw_search(axis, rows: list[dict], batch: int) -> None:
         title=f"Batch of {batch} images",
         xlabel="peak learning rate: the highest of a training",
         ylabel="accuracy, % of the held-out images",
-        ylim=(0, 145),  # room for the legend
-        yticks=range(0, 101, 20),
+        ylim=(0, 102),
     )
+    axis.grid(alpha=0.3)
 
 
 def draw_norms(axis, row: dict) -> None:

@@ -4,11 +4,12 @@ import math
 
 from kit.claims import GAIN, LIMIT, NOISE, Claim
 from kit.reveal import Reveal, Row
-from kit.words import number_of_bytes
+from kit.words import threshold
 from lab.lazy.predicted_places import compared, either, predicted
 from lab.lazy.steps import KINDS, sent_bytes, timing
 
 FAST = "resnet50", "v100-56gbit"
+TIES = 3  # named in the answer
 
 
 def alexnet(r: dict) -> list:
@@ -25,8 +26,8 @@ CLAIMS = (
         kind=GAIN,
     ),
     Claim(
-        "With overlap, one call at the end takes at least 1.1 times as long as the best theta.",
-        lambda r: compared(timing(r, "overlapped", "inf"), ">", timing(r, "overlapped"), 1.1),
+        "With overlap, one call at the end takes longer than the best theta: it hides nothing.",
+        lambda r: compared(timing(r, "overlapped", "inf"), ">", timing(r, "overlapped")),
         unless="a backward pass that is short next to the exchange",
     ),
     Claim(
@@ -41,11 +42,10 @@ CLAIMS = (
         expected=NOISE,
     ),
     Claim(
-        "The theta that is predicted to be best is at most a twentieth slower than the best one.",
-        lambda r: compared(
-            timing(r, "overlapped", "predicted"), "<", timing(r, "overlapped"), 1.05
-        ),
+        "The theta that is predicted to be best is at most a tenth slower than the best one.",
+        lambda r: compared(timing(r, "overlapped", "predicted"), "<", timing(r, "overlapped"), 1.1),
         unless="processor time that the prediction leaves out",
+        expected=NOISE,
     ),
     Claim(
         "Lazy allreduce saves no bytes: a rank sends as many in one call as in eager calls.",
@@ -53,8 +53,8 @@ CLAIMS = (
         unless="tensors with fewer elements than ranks",
     ),
     Claim(
-        "AlexNet's 26 gradients on few ranks: eager calls take less than 1.2 times as long as the "
-        "best theta (predicted for 10 Gbit/s; measured with --network alexnet).",
+        "AlexNet's 26 gradients on few ranks, PREDICTED for 10 Gbit/s (--network alexnet measures "
+        "it): eager calls take less than 1.2 times as long as the best theta.",
         lambda r: compared(alexnet(r)[0], "<", alexnet(r)[1], 1.2),
         unless="latencies that are long next to the bytes",
         kind=LIMIT,
@@ -96,7 +96,7 @@ def fastest(r: dict) -> dict:
 
 def name_of(theta: float) -> str:
     names = {0.0: "eager", math.inf: "one call"}
-    return names.get(theta, f"theta = {number_of_bytes(theta)}")
+    return names.get(theta, f"theta = {threshold(theta)}")
 
 
 def answer(r: dict) -> str:
@@ -106,8 +106,9 @@ def answer(r: dict) -> str:
     best = fastest(r)
     name, calls = name_of(float(best["theta"])), best["calls"]
     how_many = "" if name == "one call" else f", {calls} call{'s' * (calls > 1)} a step"
-    ties = [name_of(float(row["theta"])) for row in level(r, best)]
-    level_with = f"; within noise of it: {', '.join(ties)}" if ties else ""
+    ties = [name_of(float(row["theta"])).removeprefix("theta = ") for row in level(r, best)]
+    more = f" and {len(ties) - TIES} more" if len(ties) > TIES else ""
+    level_with = f"; within noise: {', '.join(ties[:TIES])}{more}" if ties else ""
     return f"{name}{how_many}, for {r.get('network') or r['trained']}{level_with}"
 
 

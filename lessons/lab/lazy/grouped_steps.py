@@ -10,7 +10,6 @@ All exchanges share one model, so memory is that of one rank's replica, and one 
 """
 
 import textwrap
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -112,7 +111,7 @@ def costs(run: kit.Run, bench: Bench) -> Costs:
     """T(m) for this run. Collective: short calls, and calls that send nothing."""
     line = link_here(run)
     allreduce = collective(sleeping_comm(run), ring.allreduce)
-    short = np.zeros(SHORT, np.float32)
+    short = run.xp.zeros(SHORT, np.float32)
     short_s = run.time(lambda: allreduce(short), run.quick(5, 15)).median_s
     own = own_line(run, bench.pool, short_s)
     call = Line(line.a_s + own.a_s, line.b_s_per_byte + own.b_s_per_byte)
@@ -148,9 +147,9 @@ def in_turn(run: kit.Run, bench: Bench, exchanges: dict, rounds: int) -> dict:
         for name, exchange in exchanges.items():
             run.comm.reset()
             run.plain.Barrier()
-            start_s = time.perf_counter()
+            start_s = run.clock()
             bench.step(exchange)
-            seconds[name].append(time.perf_counter() - start_s)
+            seconds[name].append(run.clock() - start_s)
             counts[name] = {"messages": run.comm.messages, "bytes": run.comm.bytes}
     return {name: {"timing": run.slowest(seconds[name])} | counts[name] for name in exchanges}
 

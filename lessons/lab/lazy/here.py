@@ -155,7 +155,7 @@ def sweep_resnet(run: kit.Run, new_exchange) -> dict:
     )
     if share > 1:
         run.say(f"--quick sends a {share}th of each tensor.")
-    pool = Pool(sizes_of(resnet50(), share))
+    pool = Pool(sizes_of(resnet50(), share), np.float32, run.xp.zeros)
     ready_s = [t for t, _ in resnet50().gradients(backward_s)]
     gradients = [(t, view.nbytes) for t, view in zip(ready_s, pool.views)]
     repeats, n = run.quick(1, 3, 5), pool.flat.size
@@ -177,7 +177,8 @@ def sweep_resnet(run: kit.Run, new_exchange) -> dict:
 
 def sum_small_tensors(run: kit.Run, line, new_exchange) -> dict:
     """Time ResNet-50's tensors below 32,768 elements, where lazy allreduce gains most."""
-    pool = Pool([Size(t.name, t.shape) for t in resnet50().tensors if t.elements < SMALL_ELEMENTS])
+    small = [Size(t.name, t.shape) for t in resnet50().tensors if t.elements < SMALL_ELEMENTS]
+    pool = Pool(small, np.float32, run.xp.zeros)
     calls, nbytes = len(pool.specs), pool.flat.nbytes
     together = f"{kit.number_of_bytes(nbytes)} together"
     run.section(f"Only the {calls} tensors below {SMALL_ELEMENTS:,} elements, {together}")
@@ -199,7 +200,16 @@ def learn(run: kit.Run, train, held_out, theta) -> dict:
     epochs = run.options.epochs or run.quick(1, 12 if run.options.network == "alexnet" else 6)
     run.section(f"Learning: {epochs} epochs with theta = {kit.number_of_bytes(theta)}")
     with flow.new(run, train, grouping=Theta(theta)) as stack:
-        return {"epochs": flow.learn(run, stack, train, held_out, epochs), "theta": theta}
+        rows = flow.learn(run, stack, train, held_out, epochs)
+        digest = stack.require_same_parameters()
+    for number, row in enumerate(rows, 1):
+        accuracy = "no images held out"
+        if row["accuracy"] is not None:
+            accuracy = f"{100 * row['accuracy']:5.1f} % of the held-out images right"
+        run.say(f"epoch {number:2d}: loss {row['loss']:.4f}, {accuracy}")
+    run.say(f"{rows[-1]['seconds']:.1f} s of training; the same parameters on all ranks:")
+    run.say(f"{digest[:16]}...")
+    return {"epochs": rows, "theta": theta}
 
 
 def draw(result: dict) -> dict:

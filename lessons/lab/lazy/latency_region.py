@@ -7,6 +7,7 @@ from refgf.papers.scaling.published import INFINIBAND, TEN_GIGABIT
 from refgf.papers.scaling.region import latency_of_gain
 from refgf.papers.scaling.workloads import resnet50
 
+ONE_NODE = 4  # ranks: a published line for as few is that of a bus, not of the network
 GAINS = ((1.5, 0.15), (3, 0.3))  # and the shade of the region in which one call gains more
 NOTE = """Predicted: the sums of ResNet-50's {} gradients on {} ranks, without overlap.
 A point: the alpha and beta of its allreduce, T(m) = 2(p-1) alpha + 2(p-1)/p beta m.
@@ -33,13 +34,14 @@ def draw(lines: dict, size: int):
         )
         axis.fill_between(8e-9 * rates, alpha, 1e5, color=colour, alpha=shade)
     for machine in (TEN_GIGABIT, INFINIBAND):
-        line = machine.lines[16]
-        lines = lines | {machine.name: (16, line.a_s, line.b_s_per_byte)}
+        fitted = size if size in machine.lines and size > ONE_NODE else 16
+        line = machine.lines[fitted]
+        lines = lines | {machine.name: (fitted, line.a_s, line.b_s_per_byte)}
     highest = 3000
     for number, (name, (p, a_s, b_s_per_byte)) in enumerate(lines.items(), len(GAINS)):
         rate, alpha = fitted_link(p, a_s, b_s_per_byte)
         link = f"{8e-9 * rate:.3g} Gbit/s, {1e6 * alpha:.3g} us"
-        label, style = f"{name}, {p} ranks: {link}", axes.style(number)
+        label, style = f"{name}, fitted on {p} ranks: {link}", axes.style(number)
         axis.plot(8e-9 * rate, 1e6 * alpha, ls="none", ms=10, label=label, **style)
         highest = max(highest, 2e6 * alpha)
     axis.set(

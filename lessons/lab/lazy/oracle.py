@@ -7,6 +7,7 @@ import numpy as np
 import kit
 from kit.replay import sizes_of
 from refgf.comm import direct, ring
+from refgf.device import to_host
 from refgf.exchange.pool import Pool
 from refgf.oracle.definitions import direct_allreduce, lazy_allreduce, lazy_calls, same_bits
 from refgf.papers.scaling.workloads import resnet50
@@ -18,7 +19,7 @@ ALGORITHMS = (ring.allreduce, "ring"), (direct.allreduce, "direct")
 def check(run: kit.Run, new_exchange) -> None:
     """ResNet-50's last layers in small. Raises AssertionError at the first difference."""
     run.section("The oracle")
-    pool = Pool(sizes_of(resnet50(), 256)[:24])
+    pool = Pool(sizes_of(resnet50(), 256)[:24], np.float32, run.xp.zeros)
     sizes = [spec.shape[0] for spec in pool.specs]
     xs = [
         np.random.default_rng(rank).standard_normal(pool.flat.size).astype(np.float32)
@@ -26,17 +27,18 @@ def check(run: kit.Run, new_exchange) -> None:
     ]
     exactly = 4 * sizes[0]  # the bytes of the first gradient: not greater than theta, so it waits
     for theta, (algorithm, order) in product((*THETAS, exactly), ALGORITHMS):
-        pool.flat[:] = xs[run.rank]
+        pool.flat[:] = run.array(xs[run.rank])
         exchange = new_exchange(run, pool, theta, False, algorithm, check=True)
         for i in range(len(sizes)):
             exchange.ready(i)
         exchange.finish()
         calls = [(call.start, call.stop) for call in exchange.lazy.calls]
+        got = to_host(pool.flat)
         wanted = lazy_allreduce(xs, sizes, theta, order=order)[run.rank]
         where = f"lazy {order} allreduce on rank {run.rank}, theta {theta}"
-        if calls != lazy_calls(sizes, 4, theta) or not same_bits(pool.flat, wanted):
+        if calls != lazy_calls(sizes, 4, theta) or not same_bits(got, wanted):
             raise AssertionError(f"{where}: got other calls or bits; wanted the definition's")
-        if order == "direct" and not same_bits(pool.flat, direct_allreduce(xs)[run.rank]):
+        if order == "direct" and not same_bits(got, direct_allreduce(xs)[run.rank]):
             raise AssertionError(f"{where}: got bits that depend on theta; wanted the same")
     run.say("theta: bytes that may wait. ring: lesson 01's allreduce. direct: adds in rank order.")
     run.say(

@@ -110,7 +110,7 @@ def draw_gain(axis, places: list[dict], name: str, here: dict | None) -> None:
     axis.tick_params(axis="x", labelsize=axes.TEXT_POINTS)
     title = f"What the {name} gains over eager calls,\nwith overlap"
     ylabel = f"eager step / step with the {name}"
-    axis.set(title=title, ylabel=ylabel, ylim=(0, 1.4 * max([top, *gains])))
+    axis.set(title=title, ylabel=ylabel, ylim=(0, 1.6 * max([top, *gains])))
 
 
 def label_of(place: dict) -> str:

@@ -1,6 +1,6 @@
-"""Lesson 03 on the emulated cluster: steps for each theta, measured and predicted, and the figures.
+"""Lesson 03 on the emulated cluster: steps for each theta, measured and predicted.
 
-Timings are this machine's seconds, in tables and figures divided by the dilation: the cluster's.
+Timings are this machine's seconds, in tables divided by the dilation: the cluster's.
 """
 
 import math
@@ -8,10 +8,8 @@ import re
 from functools import partial
 
 import kit
-from kit import axes, images
-from lab.lazy import grouped_steps, latency_region, predicted_places
-from refgf.cluster import like as clusters
-from refgf.predict.cost import Link, ring_line
+from kit import images
+from lab.lazy import grouped_steps, predicted_places
 from refgf.predict.timeline import lazy
 
 MI = 2**20
@@ -100,7 +98,7 @@ def report(run: kit.Run, rows: list[dict]) -> dict:
             times.append(row[kind].divided(k) if row[kind] else "-")
             times.append(kit.seconds(row["predicted"][kind] / k))
         mark = grouped_steps.marked(max(row["own_share"].values()))
-        return [kit.number_of_bytes(row["theta"]), row["calls"], *times, mark]
+        return [kit.threshold(row["theta"]), row["calls"], *times, mark]
 
     run.say("A step in the cluster's time; calls: allreduce calls in a step, 2(p-1) messages each.")
     header = ["theta", "calls", "no overlap", "predicted", "overlap", "predicted", "mostly"]
@@ -113,10 +111,10 @@ def report(run: kit.Run, rows: list[dict]) -> dict:
         measured = min(timed, key=lambda row: row[kind].median_s)
         predicted = min(timed, key=lambda row: row["predicted"][kind])
         best[kind] = {"measured": measured["theta"], "predicted": predicted["theta"]}
-        names = [kit.number_of_bytes(theta) for theta in best[kind].values()]
+        names = [kit.threshold(theta) for theta in best[kind].values()]
         ratio = timed[0][kind].median_s / measured[kind].median_s
         run.say(f"    best theta: {names[0]} measured, {names[1]} predicted;")
-        first = kit.number_of_bytes(timed[0]["theta"])
+        first = kit.threshold(timed[0]["theta"])
         run.say(f"    theta = {first} takes {ratio:.2f} times as long")
     slowest = max(row[kind].median_s for row in rows for kind in KINDS if row[kind])
     run.say(f"The slowest of these steps took {kit.seconds(slowest)} on this machine.")
@@ -140,80 +138,3 @@ def sent_bytes(result: dict, theta):
     """Bytes that rank 0 sends in a step."""
     rows = result.get("rows", [])
     return next((row["bytes"] for row in rows if float(row["theta"]) == float(theta)), None)
-
-
-# ---- the figures ----
-
-
-def draw(result: dict) -> dict:
-    """Step against theta, the gain in other places, and a map of links."""
-    k = result["regime"]["dilation"]
-    title = "Lesson 03: lazy allreduce. How long should gradients wait for each other?"
-    figure, (curves, gains) = axes.frame(title, 1, 2)
-    draw_steps(curves, result, k)
-    predicted_places.draw_gain(gains, result["elsewhere"], "best theta", gain_here(result))
-    cluster = clusters.parse(result["regime"]["cluster"], "")
-    p = max(2, result["ranks"])
-    line = ring_line(p, Link(cluster.latency_s, 1 / cluster.rate))
-    region = latency_region.draw({cluster.name: (p, line.a_s, line.b_s_per_byte)}, p)
-    return {"": axes.finish(figure, curves, gains), "region": region}
-
-
-def gain_here(result: dict) -> dict | None:
-    """What this run has measured of eager calls and the best theta; None without eager calls."""
-    timed = [row for row in result["rows"] if row["overlapped"]]
-    eager = next((row for row in timed if float(row["theta"]) == 0), None)
-    if eager is None:
-        return None
-    best = min(timed, key=lambda row: row["overlapped"]["median_s"])
-    over, under = eager["overlapped"], best["overlapped"]
-    opposite = {"median_s": "median_s", "low_s": "high_s", "high_s": "low_s"}
-    return {
-        "title": result["network"],
-        "cluster": result["regime"]["like"],
-        "ranks": result["ranks"],
-        "gain": {key: over[key] / under[other] for key, other in opposite.items()},
-        "predicted": eager["predicted"]["overlapped"] / best["predicted"]["overlapped"],
-    }
-
-
-def draw_steps(axis, result: dict, k: float) -> None:
-    thetas = [float(theta) for theta in result["fine"]["thetas"]]
-    places = {theta: place for place, theta in enumerate(thetas)}
-
-    def place(theta: float) -> float:  # thetas of --theta may lie between
-        return places.get(theta, min(max(1.0, math.log2(max(theta, 1)) - 13), len(thetas) - 2))
-
-    for number, (kind, name) in enumerate(KINDS.items()):
-        style = axes.style(number) | {"ms": 9 - 4 * number, "label": f"{name}, measured"}
-        timed = [row for row in result["rows"] if row[kind]]
-        x = [place(float(row["theta"])) for row in timed]
-        timings = [{key: row[kind][key] / k for key in row[kind]} for row in timed]
-        axes.measured(axis, x, timings, **style)
-        predicted = [1e3 * t / k for t in result["fine"][kind]]
-        label = f"{name}, predicted"
-        axis.plot(range(len(thetas)), predicted, "--", color=style["color"], label=label)
-        least = min(range(len(timed)), key=lambda i: timings[i]["median_s"])
-        spot = x[least], 1e3 * timings[least]["median_s"]
-        calls = timed[least]["calls"]
-        axis.annotate(
-            f"fastest: {calls} call{'s' * (calls > 1)} a step",
-            spot,
-            (0, -20 if kind == "overlapped" else 12),
-            textcoords="offset points",
-            ha={0: "left", len(thetas) - 1: "right"}.get(x[least], "center"),
-            color=style["color"],
-        )
-    off_ms = 1e3 * result["without_exchange"]["median_s"] / k
-    axis.axhline(off_ms, color="grey", lw=1, label="no exchange")
-    ticks = sorted({0, *range(1, len(thetas), 2), len(thetas) - 1})
-    labels = [kit.number_of_bytes(thetas[i]) if thetas[i] else "eager" for i in ticks]
-    axis.set_xticks(ticks, [text.replace("inf", "one call") for text in labels], rotation=60)
-    top = 1.25 * max(axis.get_ylim()[1], off_ms)  # room for the legend
-    axis.set(
-        title=f"A training step of {result['network']}\n"
-        f"like {result['regime']['like']}, {result['ranks']} ranks, float32 on the wire",
-        xlabel="theta: bytes that may wait",
-        ylabel=f"a training step, {axes.clock(k)}",
-        ylim=(0, top),
-    )

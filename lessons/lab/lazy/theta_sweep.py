@@ -55,7 +55,7 @@ def report(run: kit.Run, rows: list[dict]) -> dict:
 
     def cells(row):
         times = [(row[kind], kit.seconds(row["predicted"][kind])) for kind in KINDS]
-        return [kit.number_of_bytes(row["theta"]), row["calls"], row["bytes"], *sum(times, ())]
+        return [kit.threshold(row["theta"]), row["calls"], row["bytes"], *sum(times, ())]
 
     run.say(
         "calls: allreduce calls in a step, 2(p-1) messages each. bytes: sent by rank 0 in a step."
@@ -70,12 +70,12 @@ def report(run: kit.Run, rows: list[dict]) -> dict:
         predicted = min(rows, key=lambda row: row["predicted"][kind])
         best[kind] = {"measured": measured["theta"], "predicted": predicted["theta"]}
         ratio = rows[0][kind].median_s / measured[kind].median_s
-        first = kit.number_of_bytes(rows[0]["theta"])
-        names = [kit.number_of_bytes(theta) for theta in best[kind].values()]
+        first = kit.threshold(rows[0]["theta"])
+        names = [kit.threshold(theta) for theta in best[kind].values()]
         run.say(f"    best theta: {names[0]} measured, {names[1]} predicted")
         run.say(f"    {ratio:.2f} times as fast as theta = {first}")
         within = [
-            kit.number_of_bytes(row["theta"])
+            kit.threshold(row["theta"])
             for row in rows
             if row is not measured and row[kind].low_s <= measured[kind].high_s
         ]

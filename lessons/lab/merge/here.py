@@ -6,6 +6,8 @@ ratio of times is that of a GPU cluster: latency is shared memory's, and bytes c
 
 from dataclasses import dataclass
 
+import numpy as np
+
 import kit
 from kit.replay import replay_backward, sizes_of
 from lab.lazy.grouped_steps import Bench
@@ -35,7 +37,7 @@ def bench(run: kit.Run, name: str) -> Bench:
     network, share = NETWORKS[name], run.options.share or run.quick(256, SHARE)
     backward_s = run.quick(0.02, network.backward_s)
     size = f"each 1/{share} of its size" if share > 1 else "at full size"
-    pool = Pool(sizes_of(network.workload, share))
+    pool = Pool(sizes_of(network.workload, share), np.float32, run.xp.zeros)
     ready_s = [t for t, _ in network.workload.gradients(backward_s)]
     run.say(f"{network.workload.name}, {size}: the ranks sleep for {backward_s} s of backward,")
     run.say("an assumption, divided among the layers in proportion to flops.")

@@ -1,9 +1,16 @@
-"""The figures of lesson 09: steps of all groupings, and how often the greedy rule misses."""
+"""The figures of lesson 09: steps of all groupings, how often greedy misses, far more GPUs."""
 
 from kit import axes
+from lab.merge.curves import BEST, RULE, SYNC, WFBP
 from lab.merge.steps import EAGER, EXACT, GREEDY
 
 NAMES = {EAGER: "eager", GREEDY: "greedy rule (MG-WFBP)", EXACT: "best merge (exact)"}
+CURVES = {
+    WFBP: "eager (WFBP)",
+    SYNC: "one call (SyncEASGD)",
+    RULE: NAMES[GREEDY],
+    BEST: NAMES[EXACT],
+}
 
 
 def name_of(row: str) -> str:
@@ -12,7 +19,7 @@ def name_of(row: str) -> str:
 
 
 def draw(result: dict) -> dict:
-    """The first network with the predicted places, other networks, misses."""
+    """The first network, other networks, misses, and curves of up to 2048 GPUs."""
     networks, like = result["networks"], result["regime"]["like"]
     figures = {}
     for number, (key, network) in enumerate(networks.items()):
@@ -25,7 +32,8 @@ def draw(result: dict) -> dict:
     title = "Lesson 09: how often, and by how much, the greedy rule misses the best merge"
     figure, (misses,) = axes.frame(title, 1, 1)
     draw_misses(misses, result["misses"])
-    return figures | {"misses": axes.finish(figure, misses, computed=True)}
+    figures["misses"] = axes.finish(figure, misses, computed=True)
+    return figures | {"scaling": draw_curves(result["curves"])}
 
 
 def draw_steps(axis, network: dict, k: float) -> None:
@@ -66,3 +74,35 @@ def draw_misses(axis, misses: list[dict]) -> None:
         xscale="log",
         xlim=(1e-2, None),
     )
+
+
+def draw_curves(curves: dict):
+    """PREDICTED scaling efficiency: a panel for each cluster; inputs with a range have a band."""
+    title = (
+        "Lesson 09: PREDICTED for up to 2048 GPUs, ResNet-50 in float32, 64 images a GPU\n"
+        "253 images/s a GPU, and the rings' alpha and beta, as others have measured (lesson 08)"
+    )
+    figure, panels = axes.frame(title, 1, len(curves))
+    for axis, (cluster, found) in zip(panels, curves.items()):
+        sizes, ends = found["sizes"], found["systems"]
+        for number, (name, label) in enumerate(CURVES.items()):
+            style, middle = axes.style(number), [(low * high) ** 0.5 for low, high in ends[name]]
+            size = 11 - 2.5 * number  # where two series coincide, both are seen
+            axis.plot(sizes, middle, label=label, ms=size, **style)
+            axis.fill_between(sizes, *zip(*ends[name]), color=style["color"], alpha=0.2, lw=0)
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(sizes[::2], sizes[::2])
+        axis.minorticks_off()
+        axis.set(xlabel="GPUs", ylabel="scaling efficiency, %", ylim=(0, 105))
+        axis.set_title(f"{cluster}\n{becomes_one_call(found)}")
+    return axes.finish(figure, *panels, computed=True)
+
+
+def becomes_one_call(found: dict) -> str:
+    """From how many GPUs on the greedy rule sends what SyncEASGD sends, in words."""
+    sizes, (rule, sync) = found["sizes"], (found["systems"][name] for name in (RULE, SYNC))
+    same = [a == b for a, b in zip(rule, sync)]
+    first = next((size for i, size in enumerate(sizes) if all(same[i:])), None)
+    if first is None:
+        return "the greedy rule never makes one call"
+    return f"from {first} GPUs on the greedy rule makes one call"

@@ -109,7 +109,7 @@ def gain(row: dict) -> str:
 REVEAL = Reveal(
     CLAIMS,
     rows,
-    ask="How many times as fast does overlap make a step: with a call per gradient, with one call?",
+    ask="How many times as fast is a step with overlap: with a call per gradient, with one call?",
     answer=answer,
     picture="Bars of training steps without and with overlap, each with its prediction; the share "
     "hidden of what can be hidden, against theta.",

@@ -58,6 +58,6 @@ def measure(run: kit.Run) -> tuple[dict, dict]:
 
 def communication(run: kit.Run, stack, calls: int) -> kit.Timing:
     """The Timing of as many calls of equal length, without computing."""
-    x = np.zeros(stack.model.gradients.flat.size // calls, np.float32)
+    x = run.xp.zeros(stack.model.gradients.flat.size // calls, np.float32)
     allreduce = ring_allreduce(run.comm)
     return run.time(lambda: [allreduce(x) for _ in range(calls)], run.quick(2, 5))

@@ -14,8 +14,10 @@ TITLE = "Lesson 04: overlap. Gradients that are ready are sent while backward go
 WHOLE = """100 %: the shorter of two times,
 all calls by themselves, and
 backward from the first call on.
-Above 100 %: noise, because these
-are timed apart from the steps"""
+They are timed apart from the steps:
+above 100 % is noise; below 0 % nothing
+hides, and calls of a step take longer
+than the same calls by themselves"""
 CHARTS = {
     "sequential": "No overlap: one thread computes, and stops for each allreduce",
     "overlapped": "Overlap: a second thread makes the calls while backward goes on",

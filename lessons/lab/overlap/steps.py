@@ -30,6 +30,7 @@ from refgf.exchange.lazy import Theta
 from refgf.machine.timeline import Event, Timeline, gather
 from refgf.predict.cost import ring_line
 from refgf.predict.timeline import lazy, predict
+from refgf.training.step import Replica
 
 NETWORK, WIRE = "alexnet", np.float16
 EAGER, ONE_CALL = 0, math.inf  # theta: a call per gradient, one call a step
@@ -46,14 +47,15 @@ def measure(run: kit.Run) -> tuple[dict, dict]:
     thetas = sorted({EAGER, *(run.options.theta or ()), ONE_CALL})
     run.section("AlexNet's gradients in float16, computing slept")
     count = run.quick(2, 3, 7)
-    alone = virtual.without_exchange(run, NETWORK, count)
-    settings = {"wire": WIRE, "grouping": Theta(EAGER)}
-    fill_s, update_s = virtual.idle_work(run, NETWORK)
+    model = virtual.model(run, NETWORK)
+    alone = virtual.without_exchange_of(run, model, count)
+    settings = {"wire": WIRE, "grouping": Theta(EAGER), "shared": model}
+    fill_s, update_s = virtual.idle_work(run, model)
     work_s = max(0.0, virtual.own_work(run, NETWORK, **settings) - fill_s - update_s)
     forecast = partial(predicted, run, work_s=work_s, update_s=update_s)
     measured, charts = {}, {}
     for theta in thetas:
-        measured[theta], charts[theta] = one_theta(run, theta, count)
+        measured[theta], charts[theta] = one_theta(run, model, theta, count)
     window_s = backward_left(charts[EAGER]["overlapped"])
     rows = [
         row | {"predicted": forecast(theta)} | compared(row, alone, work_s, window_s)
@@ -72,13 +74,13 @@ def measure(run: kit.Run) -> tuple[dict, dict]:
     return {"steps": found}, charts[EAGER]
 
 
-def one_theta(run: kit.Run, theta: float, count: int) -> tuple[dict, dict]:
+def one_theta(run: kit.Run, model: Replica, theta: float, count: int) -> tuple[dict, dict]:
     """(the times of a row, {kind: the last step's events of all ranks}). Collective."""
     row, charts = {"theta": theta}, {}
     for kind in KINDS:
         timeline, overlap = Timeline(), kind == "overlapped"
         settings = {"grouping": Theta(theta), "overlap": overlap, "observe": timeline}
-        with virtual.flow(run, NETWORK, wire=WIRE, **settings) as stack:
+        with virtual.flow(run, NETWORK, shared=model, wire=WIRE, **settings) as stack:
             row[kind] = virtual.time_steps(run, stack, count)
             row["calls"] = len(stack.calls)
             charts[kind] = gather(run.plain, last_step(timeline))

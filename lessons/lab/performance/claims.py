@@ -32,6 +32,22 @@ def share_at(result: dict, network: str, images: int) -> float:
     return result["layers"]["shares"][network][f"V100, {images} images"]
 
 
+def largest_step_error(result: dict, how: str) -> float | None:
+    """Of the steps that kernels (roofline) and rings predict together, on all numbers of ranks."""
+    ratios = [
+        row["predicted_s"]["roofline"][how] / row["measured_s"][how]["median_s"]
+        for row in result.get("composed", [])
+    ]
+    return max((abs(ratio - 1) for ratio in ratios), default=None)
+
+
+def composed(result: dict, how: str, relation: str, limit: float) -> tuple | None:
+    """Compares that error with a limit; None: one rank sends nothing."""
+    error = largest_step_error(result, how)
+    return None if error is None else (error, relation, limit)
+
+
+MODELS, BLOCKING, OVERLAPPED = ("roofline", "perceptrons"), "one after another", "overlapped"
 CLAIMS = (
     Claim(
         "Perceptrons miss unseen kernels by at most 0.5 times the roofline's error (medians).",
@@ -60,10 +76,18 @@ CLAIMS = (
         lambda r: (network_cells(r, "AlexNet"), ">", network_cells(r, "ResNet-50")),
         "nothing: both are computed",
     ),
+    Claim(
+        "Roofline and rings together predict steps on 2, 4 and 8 ranks within 30 %, where rings "
+        "follow backward.",
+        lambda r: composed(r, BLOCKING, "<", 0.3),
+        "ranks that wait for a core",
+    ),
+    Claim(
+        "Where rings overlap backward, the prediction misses by more than 20 %: they share cores.",
+        lambda r: composed(r, OVERLAPPED, ">", 0.2),
+        "a core for each communication thread",
+    ),
 )
-
-
-MODELS = "roofline", "perceptrons"
 
 
 def rows(r: dict) -> list[Row]:
@@ -71,10 +95,13 @@ def rows(r: dict) -> list[Row]:
     found = [
         Row(f"median error of a kernel, {m}", median_error(r, m), None, percent) for m in MODELS
     ]
-    step = r["steps"][-1]
-    for model in MODELS:
+    step, composed = r["steps"][-1], r.get("composed", [])
+    for model in MODELS[1:] if composed else MODELS:
         what = f"step of {step['batch']} images, {model}"
         found.append(Row(what, step["totals_s"]["measured"], step["totals_s"][model]))
+    for row in composed[-1:]:
+        times = row["measured_s"][BLOCKING], row["predicted_s"][MODELS[1]][BLOCKING]
+        found.append(Row(f"step of {row['ranks']} ranks, {MODELS[1]} and rings", *times))
     if link := r.get("enough", {}).get("ResNet-50"):
         what = f"ResNet-50 on {r['base']['ranks']} V100s: links that suffice"
         found.append(Row(what, None, link, gigabits))

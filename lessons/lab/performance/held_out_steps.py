@@ -3,6 +3,7 @@
 import kit
 from lab.performance import kernel_times
 from refgf.nn.alexnet import AlexNet
+from refgf.nn.workspace import Workspace
 from refgf.papers.barrachina import kernels
 from refgf.papers.barrachina.kernels import DIRECTIONS
 from refgf.papers.scaling.workloads import alexnet
@@ -17,7 +18,8 @@ def network_of(run: kit.Run):
     width = run.options.width or run.quick(1 / 8, 1 / 4)
     size = run.options.image_size or run.quick(67, 131)
     shapes = kernels.shapes_of(alexnet(CLASSES, size, width), 1)
-    return replica(AlexNet(CLASSES, size, width), seed=1).network, shapes
+    network = AlexNet(CLASSES, size, width, workspace=Workspace(run.xp))
+    return replica(network, seed=1).network, shapes
 
 
 def workload_of(network):
@@ -57,7 +59,7 @@ def predict(run: kit.Run, network, models: dict) -> list[dict]:
 
 def step_of(run: kit.Run, network, models: dict, batch: int) -> dict:
     """One batch size: seconds of the layers that a model predicts, and of the rest."""
-    measured, whole_s = kernel_times.step_times(network, batch, run.quick(3, 7))
+    measured, whole_s = kernel_times.step_times(run, network, batch, run.quick(3, 7))
     shapes = kernels.shapes_of(workload_of(network), batch)
     rest_s = sum(sum(t) for name, t in measured.items() if name not in shapes)
     step = {"batch": batch, "measured": {name: measured[name] for name in shapes}}

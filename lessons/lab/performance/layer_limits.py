@@ -13,7 +13,7 @@ DRAWN = 8  # images, of the figure
 def find(run: kit.Run) -> dict:
     """{"nodes", "shares": of each network's step that flops limit, "points": of the figure}"""
     run.section("Which resource limits which layer (by the roofline)")
-    nodes = {"this machine": measured_node(), "V100": V100}
+    nodes = {"this machine": measured_node(run), "V100": V100}
     for name, node in nodes.items():
         run.say(f"{name}: {node.flops / 1e9:,.0f} Gflop/s, {node.bandwidth / 1e9:,.0f} GB/s:")
         run.say(f"    flops are the limit from {node.flops / node.bandwidth:.0f} flops a byte")

@@ -20,7 +20,7 @@ def check(run: kit.Run, network) -> None:
     """Raises AssertionError at the first difference."""
     run.section("The oracle")
     for shape in SMALL:
-        kernel_times.check(shape)
+        kernel_times.check(run, shape)
     check_flops(network)
     ranks = run.quick((2, 3, 8), range(1, 33))
     check_ring(ranks)

@@ -3,6 +3,9 @@
 import numpy as np
 
 from kit import axes
+from lab.performance import composed_picture
+from lab.scaling.far import RESNET_RATE
+from refgf.cluster import like
 
 MS = 1e3
 MODELS = {"roofline": axes.style(1), "perceptrons": axes.style(0)}
@@ -40,20 +43,23 @@ def draw(result: dict) -> dict:
     draw_limits(axis, result["layers"])
     figures["roofline"] = axes.finish(figure, axis)
     base = result["base"]
-    figure, (axis,) = axes.frame("Lesson 15: one resource at a time (PREDICTED)", 1, 1)
-    draw_sweep(axis, result["sweeps"]["ResNet-50"], base)
+    sweeps = result["sweeps"]["ResNet-50"]
+    title = f"Lesson 15: one resource at a time (PREDICTED)\n{source_of(sweeps, base)}"
+    figure, (axis,) = axes.frame(title, 1, 1, (axes.WIDTH_INCHES, 5.6))
+    draw_sweep(axis, sweeps, base)
     figures["resources"] = axes.finish(figure, axis, computed=True)
     maps = result["map"]["bottlenecks"]
     title = (
         f"Lesson 15: the bottleneck, which takes the largest share of a step, on {base['ranks']} "
-        f"V100s\nwith {base['flops'] / 1e12:g} Tflop/s and {base['memory'] / 1e9:g} GB/s each "
-        "(PREDICTED)"
+        f"V100s (PREDICTED)\nEach as its data sheet says: {base['flops'] / 1e12:g} Tflop/s, "
+        f"{base['memory'] / 1e9:g} GB/s. Star: the base of the other figure,\n"
+        f"{base['batch']} images a rank and {8e-9 * base['link']:g} Gbit/s"
     )
     figure, panels = axes.frame(title, 1, len(maps))
     for axis, (name, rows) in zip(panels, maps.items()):
         draw_map(axis, name, rows, result["map"], base)
     figures["bottlenecks"] = axes.finish(figure, computed=True)
-    return figures
+    return figures | composed_picture.draw(result.get("composed", []))
 
 
 def draw_kernels(axis, kernels: list, training: dict) -> None:
@@ -132,6 +138,19 @@ def draw_limits(axis, layers: dict) -> None:
     )
 
 
+def source_of(sweeps: dict, base: dict) -> str:
+    """Whose V100 it is, here and in other lessons, in images/s without exchange."""
+    here = next(point for point in sweeps["ranks"] if point["factor"] == 1)
+    alone = here["images_per_s"] / base["ranks"] / (1 - here["shares"]["network"])
+    batch, seconds = like.load("v100-56gbit").step_s("resnet50")
+    return (
+        f"A V100 as its data sheet says: {base['flops'] / 1e12:g} Tflop/s (float32), "
+        f"{base['memory'] / 1e9:g} GB/s: at most {alone:.0f} images/s alone.\n"
+        f"Lesson 08: {RESNET_RATE.values[0]:.0f} images/s, measured by others; lesson 07: "
+        f"{batch / seconds:.0f}, computed from others' float16"
+    )
+
+
 def draw_sweep(axis, sweeps: dict, base: dict) -> None:
     """A line for each resource: what the cluster gains from more of it."""
     units = {
@@ -177,9 +196,6 @@ def draw_map(axis, name: str, rows: list, given: dict, base: dict) -> None:
         for key, scale in (("batch", "batches"), ("link", "links"))
     )
     axis.plot(x, y, "*", color="white", mec="black", ms=12)
-    star = f"{base['batch']} images,\n{8e-9 * base['link']:g} Gbit/s"
-    axis.annotate(star, (x, y), (8, -6), textcoords="offset points", va="top")
     axis.set_xticks(range(len(given["batches"])), given["batches"])
     axis.set_yticks(range(len(given["links"])), [f"{8e-9 * link:.4g}" for link in given["links"]])
-    axis.set(title=name, xlabel="images a rank (star: base of the other figure)")
-    axis.set(ylabel="rate of a link, Gbit/s")
+    axis.set(title=name, xlabel="images a rank", ylabel="rate of a link, Gbit/s")

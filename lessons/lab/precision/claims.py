@@ -60,7 +60,7 @@ def lost(scale: float, relation: str, other: float, factor: float):
 
 def lost_in_training(result: dict):
     """The share of the norm that the lowest scale loses, against the share of the gradients."""
-    lost = result["learning"].get("lost")
+    lost = (result["learning"] or {}).get("lost")
     return lost and (lost["norm"], "<", lost["zero"], 0.5)
 
 
@@ -69,7 +69,7 @@ def accuracy(name: str, relation: str, points: float):
 
     def compare(result: dict):
         found = result["learning"]
-        if found["pairs"] < PAIRS:
+        if not found or found["pairs"] < PAIRS:
             return None
         return found["differences"][name], relation, points
 

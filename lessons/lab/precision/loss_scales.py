@@ -18,6 +18,7 @@ import numpy as np
 import kit
 from kit import flow, images, trials
 from kit.claims import interval
+from refgf.device import to_host
 from refgf.exchange.lazy import Theta
 from refgf.exchange.precision import LossScale
 from refgf.machine.accelerator import InstantComm
@@ -85,9 +86,12 @@ def percent(share: float) -> str:
     return f"{100 * share:.4f} %"
 
 
-def learn(run: kit.Run, train, held_out) -> dict:
-    """Train pairs that differ only in precision, and compare their accuracies."""
-    epochs, pairs = run.options.epochs or run.quick(1, 3, 8), run.quick(1, 10, 20)
+def learn(run: kit.Run, train, held_out) -> dict | None:
+    """Train pairs that differ only in precision, and compare their accuracies. None: --pairs 0."""
+    epochs, pairs = run.options.epochs or run.quick(1, 3, 8), run.options.pairs
+    pairs = run.quick(1, 10, 20) if pairs is None else pairs
+    if not pairs:
+        return None
     run.section(f"Does the network learn the same? {pairs} pairs of {epochs} epochs")
     run.say("Each training runs on one rank, so its gradients are rounded for the wire once.")
 
@@ -140,7 +144,7 @@ def train_alone(run: kit.Run, train, held_out, seed: int, epochs: int, name: str
     own.options.batch *= run.size
     with flow.new(own, train, seed, grouping=Theta(), **KINDS[name]()) as stack:
         steps = record(stack)
-        rows = flow.learn(own, stack, train, held_out, epochs, say=False, seed=seed)
+        rows = flow.learn(own, stack, train, held_out, epochs, seed=seed)
         return {"epochs": rows, "skipped": stack.model.loss_scale.skipped, "steps": steps}
 
 
@@ -149,7 +153,7 @@ def record(stack) -> list[dict]:
     steps, finish = [], stack.finish
 
     def recorded():
-        lost = zero_shares(stack.model.gradients.flat)
+        lost = zero_shares(to_host(stack.model.gradients.flat))
         steps.append({"scale": stack.model.loss_scale.scale} | lost)
         return finish()
 

@@ -5,6 +5,7 @@ import numpy as np
 import kit
 from lab.precision import loss_scales
 from refgf.comm import direct, ring
+from refgf.device import to_host
 from refgf.oracle import definitions
 from refgf.oracle.definitions import same_bits, scaled_allreduce
 
@@ -20,10 +21,10 @@ def check(run: kit.Run, gradients: list[np.ndarray], half_allreduce) -> None:
         (ring.allreduce, definitions.ring_allreduce),
     ):
         for scale in (1.0, loss_scales.GOOD):
-            mine = gradients[run.rank].copy()
+            mine = run.array(gradients[run.rank].copy())
             half_allreduce(run, mine, scale, algorithm)
             wanted = scaled_allreduce(gradients, scale, allreduce=definition)[run.rank]
-            if not same_bits(mine, wanted):
+            if not same_bits(to_host(mine), wanted):
                 raise AssertionError(
                     f"{definition.__name__} of float16 on rank {run.rank}, scale {scale}: "
                     "got other bits; wanted those of the definition"

@@ -7,6 +7,10 @@ from lab.precision import loss_scales, times
 from lab.precision.rounding import DIRECT, RING
 
 MS = 1e3
+OTHER_SHARES = (
+    "The figure of loss scales shows other shares: of one rank's part of one batch, early in a "
+    "training. Here they are of whole batches, and a mean of all steps."
+)
 SHIFT = 1.25  # times x: so that a point does not hide another
 
 
@@ -16,8 +20,7 @@ def draw(result: dict) -> dict:
         "": draw_times(result),
         "rounding": draw_rounding(result["rounding"], result["noise"]),
         "scale": draw_scales(result["scales"], result["noise"], result["ranks"]),
-        "learning": draw_learning(result["learning"]),
-    }
+    } | ({"learning": draw_learning(result["learning"])} if result["learning"] else {})
 
 
 def draw_times(result: dict):
@@ -30,12 +33,11 @@ def draw_times(result: dict):
         rows.append(bar(f"{name}\non the wire", row["step"], row["predicted_s"], note))
         rows[-1]["part_s"] = max(0.0, row["exchange"]["median_s"])
     faster = min((1, 2), key=lambda y: rows[y]["timing"]["median_s"])
-    rows[faster]["note"] += ": faster"
     axes.bars(step, rows, MS / factor, faster)
     emulated = result["regime"]["like"] != "this-machine"
     size = "" if emulated and not result["options"]["quick"] else "small "
     network = f"{size}AlexNet, no overlap, {result['ranks']} ranks"
-    step.set(title=f"A step of {network}", xlabel=axes.clock(factor))
+    step.set(title=f"A step of {network}", xlabel=f"{axes.clock(factor)}; dark: faster")
     draw_calls(call, found)
     call.set_title(f"One allreduce, {result['ranks']} ranks: float16 against float32")
     with_legend = [step] if found["steps"]["float32"]["predicted_s"] else []
@@ -67,9 +69,8 @@ def draw_calls(axis, found: dict) -> None:
         draw_predicted(axis, lengths, predicted, "ring, predicted")
     for y, name in {1: "the same time", 0.5: "half the time"}.items():
         axis.axhline(y, color="grey", lw=1, ls=":")
-        axis.annotate(
-            name, (found["elements"], y), (0, -12), textcoords="offset points", ha="right"
-        )
+        at = (lengths[len(lengths) // 2], y), (0, 3 if y == 1 else -12)  # where no point lies
+        axis.annotate(name, *at, textcoords="offset points", ha="left")
     axis.set(
         xlabel="gradients in the call",
         ylabel="time with float16 / time with float32",
@@ -161,7 +162,7 @@ def draw_scales(scales: dict, noise: dict, ranks: int):
         lost.axhline(level, color="grey", ls="--", lw=1)
         lost.annotate(name, (-17, level), (0, 4), textcoords="offset points")
     lost.set(
-        title="What is lost, by loss scale",
+        title="What is lost, by loss scale (one batch)",
         xlabel="log2 of the loss scale",
         ylabel="% of the gradients, or of their norm",
     )
@@ -196,6 +197,7 @@ def draw_gradients(axis, histogram: dict) -> None:
 
 
 def draw_learning(learning: dict):
+    """Differences of accuracies, with intervals; the dynamic loss scale of the first pair."""
     title = "Lesson 05: learning in float16, against float32"
     figure, (points, scale) = axes.frame(title, 1, 2)
     found = learning["differences"]
@@ -205,10 +207,13 @@ def draw_learning(learning: dict):
     names = [name.replace(", ", ",\n") for name in found]
     if "lost" in learning:
         zero, norm = (100 * learning["lost"][key] for key in ("zero", "norm"))
-        names[-1] += f": on average\n{zero:.2g} % of the gradients\n"
-        names[-1] += f"become zero, with\n{norm:.2g} % of the norm"
+        names[-1] += (
+            f": {zero:.2g} % of the\ngradients become zero,\nwith {norm:.2g} % of the norm\n"
+        )
+        names[-1] += "(mean of all steps)"
     points.set_yticks(range(len(names)), names)
     points.axvline(0, color="grey", lw=1)
+    points.locator_params(axis="x", nbins=5)
     points.set(
         title=f"Small AlexNet with float16, {learning['pairs']} pairs",
         xlabel="points of accuracy above float32, mean and 95 % interval",
@@ -221,4 +226,4 @@ def draw_learning(learning: dict):
     scale.set_ylabel("loss scale")
     for axis in (points, scale):
         axis.grid(alpha=0.3)
-    return axes.finish(figure)
+    return axes.finish(figure, below=OTHER_SHARES)

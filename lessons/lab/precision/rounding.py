@@ -19,6 +19,7 @@ import numpy as np
 import kit
 from kit import flow, images, rounding, trials
 from refgf.comm import direct, ring
+from refgf.device import to_host
 from refgf.exchange.lazy import Theta
 from refgf.oracle import definitions
 from refgf.training.data import batches
@@ -30,7 +31,7 @@ KINDS = {RING: (ring, HALF), DIRECT: (direct, HALF)}
 DEFINITIONS = {RING: definitions.ring_allreduce, DIRECT: definitions.direct_allreduce}
 LARGEST = 65_504  # in float16
 SCALE = 2.0**10
-MOST_BATCHES = 44  # of a rank: each is an array of all gradients
+MOST_BATCHES = 32  # of a rank: each is an array of all gradients
 GLOBAL_BATCH = 65_536  # of the paper: 512 ranks with 128 images each
 
 
@@ -132,7 +133,7 @@ def gradients_of(run: kit.Run, data, model) -> np.ndarray:
         if len(rows) < run.quick(4, MOST_BATCHES):
             model.network.loss(x, labels, len(labels))
             model.network.backward(lambda i: None)
-            rows.append(flat.copy())
+            rows.append(to_host(flat).copy())
     return np.array(rows)
 
 

@@ -6,6 +6,7 @@ Like a cluster, the step is that of the full AlexNet around a virtual accelerato
 as it is, a small network computes for real. Both give the same rows, in this machine's seconds:
 
     off       Timing of the step without exchange
+    computed  on a GPU: {type in which a step computes: its Timing}, nothing sent
     steps     {wire: {"step", "exchange", "bytes", "predicted_s", "own", "own_share"}}
     calls     {elements: {wire: Timing, "predicted_s": {wire: seconds}}}
     elements  gradients of the network
@@ -16,13 +17,12 @@ Prediction of a call of n gradients on p ranks: 2 (p-1) (alpha + beta times the 
 plus own seconds per gradient. Prediction of a step: the step without exchange, plus one call.
 """
 
-import time
 from functools import partial
 
 import numpy as np
 
 import kit
-from kit import flow, images, virtual
+from kit import flow, images, step_times, virtual
 from refgf import ops
 from refgf.comm import direct, ring
 from refgf.comm.schedule import collective
@@ -31,6 +31,7 @@ from refgf.exchange.precision import LossScale
 from refgf.machine.accelerator import TYPICAL, InstantComm
 from refgf.oracle.definitions import ring_traffic
 from refgf.predict.cost import Link, ring_allreduce_s
+from refgf.training.step import replica
 
 NETWORK, SCALE = "alexnet", 2.0**10
 WIRES = {"float32": None, "float16": np.float16}  # of the ring
@@ -67,20 +68,22 @@ def measure(run: kit.Run, data) -> dict:
         }
     found = {"off": off, "steps": rows, "calls": calls, "elements": n}
     show(run, found)
+    if run.on_gpu:
+        found["computed"] = computed(run, data)
     return found
 
 
 def emulated_steps(run: kit.Run, data):
     """(step without exchange, {wire: (step, bytes)}, gradients) of the full network."""
-    count, steps = run.quick(2, 3, 7), {}
-    off = virtual.without_exchange(run, NETWORK, count)
+    count, model, steps = run.quick(2, 2, 7), virtual.model(run, NETWORK), {}
+    off = virtual.without_exchange_of(run, model, count)
     for name, wire in WIRES.items():
-        with virtual.flow(run, NETWORK, wire=wire, loss_scale=scale_of(wire)) as stack:
+        how, warmup = {"wire": wire, "loss_scale": scale_of(wire)}, int(bool(wire))
+        with virtual.flow(run, NETWORK, shared=model, **how) as stack:
             run.comm.reset()
-            timing = virtual.time_steps(run, stack, count)
-            steps[name] = timing, run.comm.bytes // (virtual.WARMUP + count)
-            n = stack.model.gradients.flat.size
-    return off, steps, n
+            timing = virtual.time_steps(run, stack, count, warmup)
+            steps[name] = timing, run.comm.bytes // (warmup + count)
+    return off, steps, model.gradients.flat.size
 
 
 def real_steps(run: kit.Run, data):
@@ -96,6 +99,17 @@ def real_steps(run: kit.Run, data):
     return off, steps, n
 
 
+def computed(run: kit.Run, data) -> dict:
+    """{type: Timing} of a step that computes in it, without exchange: what tensor cores gain."""
+    found, count = {}, run.quick(2, 12, 30)
+    for dtype in (np.float32, np.float16):
+        model = replica(images.network(run, data, dtype=dtype), seed=images.SEED)
+        steps = images.steps(run, data, count)
+        found[np.dtype(dtype).name], _ = step_times.without_exchange(run, model, steps)
+    run.say(f"a step computed in {'; in '.join(f'{name}: {t}' for name, t in found.items())}")
+    return found
+
+
 def scale_of(wire) -> LossScale:
     """float16 needs a loss scale, whose removal is part of the exchange."""
     return LossScale(SCALE if wire else 1.0)
@@ -109,8 +123,9 @@ def added(step: kit.Timing, off: kit.Timing) -> kit.Timing:
 
 def in_memory(run: kit.Run, n: int) -> dict:
     """{wire: Timing} of a ring's work on n gradients without a network; all ranks at once."""
-    comm, x = InstantComm(run.rank, run.size), np.empty(n, np.float32)
+    comm, x = InstantComm(run.rank, run.size), run.xp.empty(n, np.float32)
     drawn = np.random.default_rng(run.rank).normal(0, TYPICAL, DRAWN).astype(np.float32)
+    drawn = run.array(drawn)
     sums = {name: collective(comm, ring.allreduce, wire) for name, wire in WIRES.items()}
     mine = {name: [] for name in sums}
     for repeat in range(1 + run.quick(2, 2, 5)):
@@ -118,11 +133,11 @@ def in_memory(run: kit.Run, n: int) -> dict:
             for block in chunks(n, DRAWN):
                 x[block] = drawn[: block.stop - block.start]
             run.plain.Barrier()
-            start_s = time.perf_counter()
+            start_s = run.clock()
             allreduce(x)
             ops.unscale(x, 1 / scale_of(WIRES[name]).scale)
             if repeat:  # the first one allocates
-                mine[name].append(time.perf_counter() - start_s)
+                mine[name].append(run.clock() - start_s)
     return {name: run.slowest(seconds) for name, seconds in mine.items()}
 
 
@@ -132,7 +147,7 @@ def time_calls(run: kit.Run, n: int) -> dict:
     Like a cluster, ranks sleep while they wait: a rank that polls would delay others on its core.
     """
     comm = ops.background(run.comm) if run.regime.like else run.comm
-    x, count = np.zeros(n, np.float32), IN_A_ROW.get(n, 1)
+    x, count = run.xp.zeros(n, np.float32), IN_A_ROW.get(n, 1)
     sums = {name: collective(comm, ring.allreduce, wire) for name, wire in WIRES.items()}
     sums[DIRECT] = collective(comm, direct.allreduce, np.float16)
 

@@ -5,6 +5,7 @@ import numpy as np
 import kit
 from refgf.comm import direct
 from refgf.comm.replay import replay
+from refgf.device import to_host
 from refgf.engine.shared import SharedMemory
 from refgf.oracle.definitions import (
     exact_sum,
@@ -32,11 +33,11 @@ def check(run: kit.Run, allreduce) -> None:
     run.section("The oracle")
     for n in sizes(p):
         xs = vectors(n, p)
-        x = xs[rank].copy()
+        x = run.array(xs[rank].copy())
         run.comm.reset()
         allreduce(x)
         where = f"ring allreduce of {n} elements on rank {rank} of {p}"
-        require_sum(where, x, xs)
+        require_sum(where, to_host(x), xs)
         messages, elements = ring_traffic(n, p, rank)
         sent, wanted = (run.comm.messages, run.comm.bytes), (messages, x.itemsize * elements)
         if sent != wanted:

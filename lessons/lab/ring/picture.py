@@ -71,21 +71,33 @@ def draw_times(axis, curve: dict) -> None:
         predicted = [1e3 * point["predicted_s"] for point in curve["points"]]
         axis.plot(nbytes, predicted, "--", color=axes.PREDICTED, label=PREDICTED)
     axis.set(yscale="log", ylabel="time of the sum, ms")
-    axis.set_ylim(bottom=axis.get_ylim()[0] / 3)  # room for a label
+    axis.set_ylim(bottom=axis.get_ylim()[0] / 6)  # room for two labels
     label_fastest(axis, curve)
 
 
 def label_fastest(axis, curve: dict) -> None:
-    """Name the fastest at the shortest and at the longest vector, below all points."""
-    for index, height, side in ((0, 0.03, "left"), (-1, 0.12, "right")):
+    """Name the fastest at the shortest and at the longest vector, below all points.
+
+    Those whose spreads overlap are level.
+    """
+    for index, height, side in ((0, 0.12, "left"), (-1, 0.03, "right")):
         everyone = [
-            (timings[index]["median_s"], title.split(",")[0], style["color"], nbytes[index])
+            (timings[index], title.split(",")[0], style["color"], nbytes[index])
             for title, style, nbytes, timings in series(curve)
         ]
-        _, title, colour, x = min(everyone)
+        best, _, colour, x = min(everyone, key=lambda each: each[0]["median_s"])
+        level = [title for timing, title, *_ in everyone if timing["low_s"] <= best["high_s"]]
         if len(everyone) > 1:
             at = {"xy": (x, height), "xycoords": ("data", "axes fraction")}
-            axis.annotate(f"fastest: {title}", ha=side, color=colour, **at)
+            colour = colour if len(level) == 1 else "black"
+            text = {"ha": side, "color": colour, "fontsize": axes.TEXT_POINTS}
+            axis.annotate(fastest(x, level), **text, **at)
+
+
+def fastest(nbytes: int, level: list[str]) -> str:
+    """fastest at 1 KiB: ring and shared memory (level)"""
+    names = " and ".join(level).replace(" Allreduce", "") + " (level)" * (len(level) > 1)
+    return f"fastest at {kit.number_of_bytes(nbytes)}: {names}"
 
 
 def draw_bandwidth(axis, curve: dict) -> None:

@@ -97,7 +97,7 @@ def measure_sums(run: kit.Run, ring: Allreduce, links: dict[str, Link]) -> dict:
     algorithms = {"ring": ring}
     if own := run.mpi_allreduce():
         algorithms["MPI's own"] = own
-    if share_memory(run.comm):
+    if share_memory(run.comm) and not run.on_gpu:
         algorithms["no messages"] = SharedMemory(run.comm)
         oracle.check_shared_memory(run, algorithms["no messages"])
     points = []

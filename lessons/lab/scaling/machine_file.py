@@ -18,6 +18,7 @@ from kit.record import machine as facts_of_machine
 from refgf.comm.topology import nodes
 from refgf.exchange.pool import Pool
 from refgf.nn.alexnet import AlexNet
+from refgf.nn.workspace import Workspace
 from refgf.predict.cost import ring_line
 from refgf.predict.fit import fit_line
 from refgf.papers.scaling.headlines import BATCH, V100_RATE
@@ -38,7 +39,7 @@ def measured(run: kit.Run, points) -> Machine | None:
         if len(group) > 1:
             fits[name] = ping_pong(run, group[1])
             run.say(f"ping-pong {name} nodes, ranks 0 and {group[1]}:\n    {fits[name]}")
-    traced = run.on_rank_0(lambda: run.quick(tuple, layer_times, layer_times)())
+    traced = run.on_rank_0(lambda: () if run.options.quick else layer_times(run))
     if run.rank:
         return None
     # a fitted beta of 0 means that the link is too fast to measure: left out
@@ -92,27 +93,29 @@ def half_round_trip_s(run: kit.Run, peer: int, n: int) -> float:
     return statistics.median(times_s[1:])
 
 
-def layer_times() -> tuple:
+def layer_times(run: kit.Run) -> tuple:
     """((layer, forward_s, backward_s), ...) of the full AlexNet on one rank: medians of steps."""
-    network = AlexNet(1000)
-    network.bind(*(Pool(network.tensors).views for _ in range(2)))
+    network = AlexNet(1000, workspace=Workspace(run.xp))
+    pools = [Pool(network.tensors, np.float32, run.xp.zeros) for _ in range(2)]
+    network.bind(*(pool.views for pool in pools))
     network.initialize(SEED)
     random = np.random.default_rng(SEED)
-    images = random.standard_normal((IMAGES, *network.image_shape), dtype=np.float32)
+    shape = (IMAGES, *network.image_shape)
+    images = run.array(random.standard_normal(shape, dtype=np.float32))
     labels = random.integers(0, 1000, IMAGES)
-    steps = [events_of_step(network, images, labels) for _ in range(4)]
+    steps = [events_of_step(network, images, labels, run.clock) for _ in range(4)]
     steps = steps[1:]  # the first step allocates memory
     seconds = np.median([np.diff([0.0, *(at_s for _, at_s in step)]) for step in steps], axis=0)
     times_s, _ = layers.by_layer([event for event, _ in steps[0]], seconds)
     return tuple((name, *seconds) for name, seconds in times_s.items())
 
 
-def events_of_step(network, images, labels) -> list:
+def events_of_step(network, images, labels, clock=time.perf_counter) -> list:
     """[((layer or gradient, what), seconds since the start)]"""
-    start_s, events = time.perf_counter(), []
+    start_s, events = clock(), []
 
     def mark(name, what="ready"):
-        events.append(((name, what), time.perf_counter() - start_s))
+        events.append(((name, what), clock() - start_s))
 
     network.loss(images, labels, len(images), mark)
     network.backward(mark, mark)

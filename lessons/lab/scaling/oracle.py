@@ -7,6 +7,7 @@ from lab.scaling import rank_subset
 from lab.scaling.points import sizes
 from refgf.comm import ring
 from refgf.comm.schedule import collective
+from refgf.device import to_host
 from refgf.oracle.definitions import ring_allreduce, ring_traffic, same_bits
 from refgf.papers.scaling.simulate import from_schedules
 from refgf.predict.cost import Link, ring_allreduce_s
@@ -30,10 +31,10 @@ def check_subset(run: kit.Run) -> None:
     p, rank = run.size, run.rank
     for n in (0, p - 1, 1000):
         everybody = [np.random.default_rng([n, r]).standard_normal(n, np.float32) for r in range(p)]
-        x, messages, nbytes = everybody[rank].copy(), run.comm.messages, run.comm.bytes
+        x, messages, nbytes = run.array(everybody[rank].copy()), run.comm.messages, run.comm.bytes
         collective(run.comm, ring.allreduce)(x)
         place = f"ring allreduce of {n} elements on rank {rank} of {p}"
-        if not same_bits(x, ring_allreduce(everybody)[rank]):
+        if not same_bits(to_host(x), ring_allreduce(everybody)[rank]):
             raise AssertionError(f"{place}: got other bits than defined")
         wanted, elements = ring_traffic(n, p, rank)
         got = run.comm.messages - messages, run.comm.bytes - nbytes

@@ -24,6 +24,7 @@ from refgf.exchange.momentum_correction import CSCSettings
 from refgf.exchange.precision import LossScale
 from refgf.papers.scaling.systems import CHUNK, System
 from refgf.predict.cost import Link
+from refgf.training.step import Replica
 
 NETWORK = "alexnet"
 FAR = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]  # ranks that are only predicted
@@ -40,6 +41,7 @@ class StepInputs:
     compute_s  forward and backward, slept
     update_s   the optimiser's
     work_s     the processor's own work for this exchange: additions, casts, packing, choosing
+    after_s    CSC's part of it after the last gradient, and its update
     """
 
     ranks: int
@@ -48,6 +50,7 @@ class StepInputs:
     compute_s: float
     update_s: float
     work_s: float
+    after_s: float
     chunk: int
 
 
@@ -80,20 +83,25 @@ def on_ranks(run: kit.Run, systems: tuple[System, ...], predict: Predict) -> dic
     curve_s: [[ranks, seconds of a step]], predicted from 2 ranks on with the same inputs.
     """
     count = run.quick(2, 2, 5)
-    off = virtual.without_exchange(run, NETWORK, count)
+    model = virtual.model(run, NETWORK, norms(run))
+    off = virtual.without_exchange_of(run, model, count)
     if not systems:
         return {"ranks": run.size, "off": off, "rows": []}
-    fill_s, update_s = virtual.idle_work(run, NETWORK, 1)
+    fill_s, update_s = virtual.idle_work(run, model, 1)
     ready, compute_s = virtual.ready(run, NETWORK)
     rows = []
     for system in systems:
-        settings = arguments(run, system)
-        own_s = virtual.own_work(run, NETWORK, 1, **settings())
+        settings, warmup = arguments(run, system, model), int(system.itemsize == 2)
+        if system.percent:
+            own_s, after_s = virtual.own_work_of_csc(run, NETWORK, **settings())
+        else:
+            own_s, after_s = virtual.own_work(run, NETWORK, 1, **settings()), 0.0
         work_s = own_s - fill_s - update_s
         with virtual.flow(run, NETWORK, **settings()) as stack:
-            timing = virtual.time_steps(run, stack, count)
+            timing = virtual.time_steps(run, stack, count, warmup)
         link = run.regime.goodput()
-        inputs = StepInputs(run.size, link, ready, compute_s, update_s, work_s, chunk_of(run))
+        work = update_s, work_s, after_s
+        inputs = StepInputs(run.size, link, ready, compute_s, *work, chunk_of(run))
         share = max(0.0, work_s) / timing.median_s
         rows.append(
             {
@@ -108,19 +116,26 @@ def on_ranks(run: kit.Run, systems: tuple[System, ...], predict: Predict) -> dic
     return {"ranks": run.size, "off": off, "rows": rows}
 
 
-def arguments(run: kit.Run, system: System):
-    """A function that returns the arguments of `virtual.flow` for this system, new each time."""
+def norms(run: kit.Run) -> np.ndarray:
+    """How large the gradients of each chunk are. (C,)"""
+    count = -(-elements(run) // chunk_of(run))
+    return np.random.default_rng(0).lognormal(0, SPREAD, count)
+
+
+def arguments(run: kit.Run, system: System, model: Replica):
+    """A function that returns the arguments of `virtual.flow` for this system, new each time.
+
+    All systems share the pools of one model, because new ones take seconds.
+    """
 
     def new() -> dict:
-        found = {"grouping": Theta(system.threshold_bytes), "overlap": bool(system.overlap)}
+        found = {"shared": model, "grouping": Theta(system.threshold_bytes)}
+        found["overlap"] = bool(system.overlap)
         if system.itemsize == 2:
             found |= {"wire": np.float16, "loss_scale": LossScale(SCALE)}
         if system.percent:
-            chunk = chunk_of(run)
-            count = -(-elements(run) // chunk)
-            norms = np.random.default_rng(0).lognormal(0, SPREAD, count)
-            csc = CSCSettings(system.percent, chunk=chunk, residual=FusedResidual)
-            found |= {"norms": norms, "csc": csc}
+            residual = {"residual": FusedResidual}
+            found["csc"] = CSCSettings(system.percent, chunk=chunk_of(run), **residual)
         return found
 
     return new

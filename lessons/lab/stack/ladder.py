@@ -7,13 +7,15 @@ in calls of three sizes, apart from the steps and up to an eighth of all gradien
 
     T(m) = 2(p-1) alpha + 2(p-1)/p m / B        the link
          + own(m)                               the processor: messages, casts, additions, memory
-    step = timeline(when gradients are ready, T) + choice of chunks + update
+    step = timeline(when gradients are ready, T) + update
+
+CSC: a thread accumulates and packs during backward. What is left after the last gradient, choosing
+and the update of the chosen chunks, is measured without a network.
 
 B is what TCP carries of the link's rate. MPI's own call is predicted as Rabenseifner's algorithm
 (MPICH's for long messages): as many bytes as the ring sends. Its messages wait for no latency.
 """
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -24,12 +26,10 @@ from kit.calls import Kind
 from lab.stack.bars import DENSITY, SCALE, kind_of
 from refgf import ops
 from refgf.comm.topology import nodes
-from refgf.exchange.precision import LossScale
 from refgf.papers.scaling.systems import CHUNK, System
 from refgf.papers.scaling.systems import step as predicted_step
 from refgf.predict.cost import Line, Link, ring_line
 from refgf.predict.fit import Curve
-from refgf.training.gradientflow import GradientFlow
 from refgf.training.step import Replica
 
 STEADY, MOST = 0.05, 3  # repeat steps until their range is below this part of them, or so often
@@ -48,24 +48,25 @@ def measure(run: kit.Run, network: str, stacks: dict, norms) -> dict:
     run.section(f"{virtual.workload(run, network).name} like {run.regime.like.name}")
     model = virtual.model(run, network, norms)
     alone = virtual.without_exchange_of(run, model, run.quick(2, 2, 7))
-    fill_s, update_s = virtual.idle_work(run, network)
+    fill_s, update_s = virtual.idle_work(run, model)
     ready, compute_s = virtual.ready(run, network)
     n = sum(elements for _, elements in ready)
     rows, lines = [], {}
     for name, arguments in stacks.items():
         kind = kind_of(arguments)
         run.opaque = run.opaque or kind.make is kit.mpi_allreduce
-        step, number = time_steps(run, model, **arguments)
+        step, number = time_steps(run, network, model, **arguments)
         run.say(f"measured: {name}, {step} on this machine")
         if kind not in lines:
             lines[kind] = link_and_own(run, kind, n)
         link, own = lines[kind]
-        choice_s = 0.0
-        if "csc" in arguments:  # its update is of chosen chunks only, so it is part of this
-            choice_s = virtual.own_work(run, network, 1, norms=norms, **arguments) - fill_s
-        system = system_of(name, arguments, max(0.0, choice_s))
+        csc_s, after_s = 0.0, 0.0
+        if "csc" in arguments:  # its update is of chosen chunks only, so it is part of these
+            csc_s, after_s = virtual.own_work_of_csc(run, network, shared=model, **arguments)
+            csc_s = max(after_s, csc_s - fill_s)
+        system = system_of(name, arguments, after_s)
         predicted = predicted_step(ready, system, partial(sum_of, link, own), compute_s)
-        own_s = sum(own(call.bytes) for call in predicted.calls) + max(choice_s, update_s)
+        own_s = sum(own(call.bytes) for call in predicted.calls) + max(csc_s, update_s)
         rows.append(
             {
                 "name": name,
@@ -78,24 +79,22 @@ def measure(run: kit.Run, network: str, stacks: dict, norms) -> dict:
     return {"rows": rows, "alone": alone, "elements": n}
 
 
-def time_steps(run: kit.Run, model: Replica, loss_scale=None, **arguments):
+def time_steps(run: kit.Run, network: str, model: Replica, **arguments):
     """(Timing of steps of this stack, number of its calls): of more steps where the first differ.
 
     All stacks share the pools of one model, because new ones take seconds. Only a first step in
     float16 allocates, because float32 sums are made in the pools. CSC's first step is dense.
     """
-    comm = run.native if arguments["allreduce"] is kit.mpi_allreduce else run.comm
-    model = replace(model, loss_scale=loss_scale or LossScale())
-    with GradientFlow(comm, model, **arguments) as stack:
-        step = partial(stack.step, *virtual.NOTHING, rate=0.0)
-        warmup = bool(arguments.get("wire")) + bool(stack.csc)
-        mine = virtual.timed(run, model.network, step, warmup, run.quick(2, 2, 7))
+    with virtual.flow(run, network, shared=model, **arguments) as stack:
+        warmup, count = int(bool(arguments.get("wire"))), run.quick(2, 2, 7)
+        mine = virtual.seconds_of_steps(run, stack, count, warmup=warmup)
         while True:
             timing = run.slowest(mine)  # the same on all ranks
             steady = timing.high_s - timing.low_s <= STEADY * timing.median_s
             if steady or run.options.quick or len(mine) >= MOST:
                 return timing, len(stack.calls)
-            mine += virtual.timed(run, model.network, step, 0, 1)
+            step = partial(stack.step, *virtual.NOTHING, rate=0.0)
+            mine += virtual.timed(run, stack.model.network, step, 0, 1)
 
 
 def link_and_own(run: kit.Run, kind: Kind, n: int) -> tuple[Line, Curve]:
@@ -142,8 +141,8 @@ def call_s(run: kit.Run, kind: Kind, sizes) -> list[float]:
     return found
 
 
-def system_of(name: str, arguments: dict, choice_s: float) -> System:
-    """The settings of the predicted step. CSC's choice is done after the last gradient."""
+def system_of(name: str, arguments: dict, after_s: float) -> System:
+    """The settings of the predicted step. after_s: CSC's work after the last gradient."""
     csc = arguments.get("csc")
     return System(
         name,
@@ -152,5 +151,5 @@ def system_of(name: str, arguments: dict, choice_s: float) -> System:
         percent=DENSITY if csc else None,
         chunk=csc.chunk if csc else CHUNK,
         overlap=bool(arguments.get("overlap")),
-        selection_s=choice_s,
+        selection_s=after_s,
     )

@@ -72,6 +72,7 @@ def measure(run: kit.Run, train, held_out, here: dict) -> dict:
         "later_s": mean_and_half(late_s) if late_s else None,
         "wanted": run.options.accuracy,
         "ranks": run.size,
+        "place": run.place,
         "composed": run.regime.like is not None,
         "assembled": assembled(run, train, held_out, run.quick(1, 4, 12)),
     }
@@ -102,9 +103,7 @@ def trained(run: kit.Run, name: str, train, held_out, epochs: int, seed: int):
     with flow.new(run, train, seed, **stack_, **model) as stack:
         folder = run.options.checkpoints
         saved = Checkpoints(folder / name, stack, run.tell) if folder else None
-        rows = flow.learn(
-            run, stack, train, held_out, epochs, say=False, seed=seed, checkpoints=saved
-        )
+        rows = flow.learn(run, stack, train, held_out, epochs, seed=seed, checkpoints=saved)
         digest = stack.require_same_parameters()
     text = f"{name}: {final(rows):.1f} % right; the same parameters on all ranks: {digest[:16]}..."
     run.say(text)

@@ -5,6 +5,7 @@ import numpy as np
 import kit
 from kit import flow, images
 from refgf.comm.direct import direct_allreduce
+from refgf.device import to_host
 from refgf.exchange.lazy import Theta
 from refgf.oracle.definitions import direct_allreduce as defined_allreduce
 from refgf.oracle.definitions import momentum_step, same_bits
@@ -22,7 +23,7 @@ def check(run: kit.Run, data) -> None:
             for batch in batches:
                 stack.step(*batch, rate=RATE)
             stack.require_same_parameters()
-            return stack.model.parameters.flat.copy()
+            return to_host(stack.model.parameters.flat).copy()
 
     dense = trained()
     equal = {
@@ -42,7 +43,7 @@ def one_step(run: kit.Run, data, batch) -> None:
     """One step of the stack is momentum SGD on the sum of all gradients, as defined."""
     with flow.new(run, data, allreduce=direct_allreduce, weight_decay=0.0) as stack:
         model = stack.model
-        w = model.parameters.flat.copy()
+        w = to_host(model.parameters.flat).copy()
         model.network.loss(*batch)
         model.network.backward(lambda i: None)
         total = defined_allreduce(run.gather(model.gradients.flat.copy()))[0]
@@ -50,5 +51,5 @@ def one_step(run: kit.Run, data, batch) -> None:
             stack.ready(i)
         model.update(RATE, stack.finish())
         wanted = momentum_step(w, np.zeros_like(w), total, RATE, MOMENTUM)[0]
-        if not same_bits(model.parameters.flat, wanted):
+        if not same_bits(to_host(model.parameters.flat), wanted):
             raise AssertionError(f"one step on rank {run.rank}: got other weights than defined")

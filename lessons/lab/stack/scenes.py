@@ -45,4 +45,4 @@ def measure(run: kit.Run, stacks) -> dict:
         trained = learning.measure(run, train, held_out, here)
     title = f"{images.NETWORKS[options.network]}; {run.place}"
     places = earlier.get("places", {}) | {title: here}
-    return {"places": places, "learning": trained, "where": "ranks and links: above each panel"}
+    return {"places": places, "learning": trained, "where": "ranks and links: in the panels"}

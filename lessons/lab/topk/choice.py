@@ -7,13 +7,13 @@ on a cluster each rank has a processor of its own. Its memory should be as fast 
 """
 
 import functools
-import time
 
 import numpy as np
 
 import kit
 from kit import flow
 from refgf.comm.slices import chunks
+from refgf.device import array_module, to_host
 from refgf.exchange.chunk_choice import add_norms
 from refgf.papers.mstopk.topk import ROUNDS, exact_top_k, keep_count, mstopk
 
@@ -31,7 +31,7 @@ def measure(run: kit.Run, n: int) -> list[dict]:
     cases = [(size, 1.0) for size in (*sizes, n)] + [(n // 10, 0.1), (n // 10, 10.0)]
     repeats = run.quick(2, 3, 7)
     rows = run.plain.bcast(
-        run.on_rank_0(lambda: [time_choices(*case, repeats=repeats) for case in cases])
+        run.on_rank_0(lambda: [time_choices(run, *case, repeats=repeats) for case in cases])
     )
     run.table(
         ["n", "density", *WAYS, "MSTopK loses"],
@@ -67,23 +67,25 @@ def say_of_a_gpu(run: kit.Run, n: int, bytes_per_s: float) -> None:
     )
 
 
-def time_choices(n: int, percent: float, repeats: int) -> dict:
+def time_choices(run: kit.Run, n: int, percent: float, repeats: int) -> dict:
     """The Timings of four ways to choose `percent` of n numbers, on this rank."""
-    x = heavy_tail(n)
+    x, xp = run.array(heavy_tail(n)), run.xp
     k, chunk = keep_count(n, percent), flow.chunk_elements(n)
-    norms, scratch = np.zeros(len(chunks(n, chunk))), np.empty_like(x)
+    norms, scratch = xp.zeros(len(chunks(n, chunk))), xp.empty_like(x)
     ways = {
-        "full sort": lambda: np.argsort(np.abs(x))[n - k :],
+        "full sort": lambda: xp.argsort(xp.abs(x))[n - k :],
         "exact selection": functools.partial(exact_top_k, x, k),
         "MSTopK": functools.partial(mstopk, x, k),
         "CSC's norms": functools.partial(chunk_norms, norms, x, chunk, scratch),
     }
     if n > SORTED_UP_TO or percent != 1.0:
         del ways["full sort"]
-    times = {name: time_on_one_rank(way, repeats) for name, way in ways.items()}
-    best, found = (np.abs(x[way(x, k)]).sum(dtype=np.float64) for way in (exact_top_k, mstopk))
+    times = {name: time_on_one_rank(run, way, repeats) for name, way in ways.items()}
+    best, found = (
+        np.abs(to_host(x[way(x, k)])).sum(dtype=np.float64) for way in (exact_top_k, mstopk)
+    )
     row = {"n": n, "percent": percent, "k": k, "times": times, "lost": 1 - found / best}
-    return row | {"bytes_per_s": x.nbytes / time_on_one_rank(x.max, repeats).median_s}
+    return row | {"bytes_per_s": x.nbytes / time_on_one_rank(run, x.max, repeats).median_s}
 
 
 def heavy_tail(n: int):
@@ -93,13 +95,13 @@ def heavy_tail(n: int):
     return x
 
 
-def time_on_one_rank(function, repeats: int) -> kit.Timing:
+def time_on_one_rank(run: kit.Run, function, repeats: int) -> kit.Timing:
     """The Timing of function() on this rank only, after a warm-up."""
     times_s = []
     for _ in range(1 + repeats):
-        start_s = time.perf_counter()
+        start_s = run.clock()
         function()
-        times_s.append(time.perf_counter() - start_s)
+        times_s.append(run.clock() - start_s)
     times_s = times_s[1:]
     return kit.Timing(float(np.median(times_s)), min(times_s), max(times_s), repeats)
 
@@ -107,4 +109,4 @@ def time_on_one_rank(function, repeats: int) -> kit.Timing:
 def chunk_norms(norms, x, chunk: int, scratch) -> None:
     """norms (C,) <- the L1 norms of the chunks of x (n,). scratch: as x."""
     norms[:] = 0
-    add_norms(norms, np.abs(x, out=scratch), 0, chunk)
+    add_norms(norms, array_module(x).abs(x, out=scratch), 0, chunk)

@@ -60,7 +60,7 @@ CLAIMS = (
         unless="100 ranks or more, or messages so short that latency decides",
     ),
     Claim(
-        "At equal density, the messages of top-k take longer than CSC's: here top-k loses.",
+        "At equal density (1 %), the messages of top-k take longer than CSC's: here top-k loses.",
         lambda r: messages(r, "top-k", ">", "CSC"),
         unless="messages so short that latency decides: CSC sends more of them",
         kind=LIMIT,

@@ -31,8 +31,8 @@ class MomentumBefore:
     The residual then decays as the momentum does.
     """
 
-    def __init__(self, exchange, n: int) -> None:
-        self.exchange, self.u = exchange, np.zeros(n, np.float32)
+    def __init__(self, run: kit.Run, exchange, n: int) -> None:
+        self.exchange, self.u = exchange, run.xp.zeros(n, np.float32)
 
     def __call__(self, x) -> None:
         self.u *= MOMENTUM
@@ -47,21 +47,26 @@ def measure(run: kit.Run, train, held_out) -> dict:
     # only what is learned counts: no stated links, and ranks that wait leave their core to others
     quiet.comm = ops.background(run.native)
     epochs = run.options.epochs or run.quick(1, 2, 12)
-    pairs = list(itertools.product(run.quick([1], [1, 2], [1, 2, 3, 4]), run.quick([None], FOLDS)))
+    seeds, folds = run.quick([1], [1, 2], [1, 2, 3, 4]), run.quick([None], FOLDS)
+    pairs = len(seeds) * len(folds)
     percents = dict.fromkeys(METHODS[:2], CSC_PERCENT)
     percents[METHODS[2]] = CSC_PERCENT / run.size  # the bytes of CSC's chunks; norms not counted
-    run.section(f"Accuracy after {epochs} epochs, {len(pairs)} runs of each (a small network)")
-    runs = {name: [] for name in run.quick(METHODS[:2], METHODS)}
+    run.section(f"Accuracy after {epochs} epochs, {pairs} runs of each (a small network)")
+    methods = run.quick(METHODS[:2], METHODS[:2] + METHODS[3:], METHODS)
+    runs = {name: [] for name in methods}
     start_s = time.perf_counter()
-    for seed, fold in pairs:
-        parts = images.fold(run, train, held_out, fold)
-        for name, rows in runs.items():
+    for number in folds:
+        parts = images.fold(run, train, held_out, number)
+        for seed, (name, rows) in itertools.product(seeds, runs.items()):
             with stack_of(quiet, name, parts[0], seed, percents.get(name), epochs) as stack:
-                rows.append(flow.learn(quiet, stack, *parts, epochs, say=False, seed=seed))
-    result = {"epochs": epochs, "percents": percents, "methods": {}, "differences": {}}
+                trained = flow.learn(quiet, stack, *parts, epochs, seed=seed, only_last=True)
+                rows.append(trained)
+    steps = epochs * steps_per_epoch(train.size, run.options.batch * run.size)
+    result = {"epochs": epochs, "steps": steps, "percents": percents}
+    result |= {"methods": {}, "differences": {}}
     for name, rows in runs.items():
         result["methods"][name] = [100 * (epoch[-1]["accuracy"] or 0) for epoch in rows]
-        if name != "CSC" and len(pairs) >= ENOUGH:
+        if name != "CSC" and pairs >= ENOUGH:
             points = trials.difference(rows, runs["CSC"])
             result["differences"][name] = claims.interval(*points)
     result["took_s"] = time.perf_counter() - start_s
@@ -92,6 +97,7 @@ def stack_of(run: kit.Run, name: str, data, seed: int, percent: float | None, ep
     n = images.parameter_count(run, data)
 
     def exchange(comm, wire=None):
-        return MomentumBefore(TopK(n, percent, gather.allgather(comm), exact_top_k), n)
+        topk = TopK(n, percent, gather.allgather(comm), exact_top_k, xp=run.xp)
+        return MomentumBefore(run, topk, n)
 
     return flow.new(run, data, seed, allreduce=exchange, momentum=0.0)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from types import ModuleType
 
 import numpy as np
 
@@ -16,17 +17,19 @@ from lab.topk.choice import chunk_norms
 from refgf.comm import direct, gather, ring
 from refgf.comm.schedule import collective
 from refgf.comm.slices import chunks, length
+from refgf.device import to_host
 from refgf.exchange.chunk_choice import choose, importance
 from refgf.papers.mstopk.topk import TopK, keep_count, mstopk
 
 
 @dataclass(frozen=True)
 class Case:
-    """n gradients, a density in percent, and the ranks of each node."""
+    """n gradients, a density in percent, the ranks of each node, and the library of arrays."""
 
     n: int
     percent: float
     nodes: list[list[int]]
+    xp: ModuleType = np
 
     @property
     def k(self) -> int:
@@ -67,7 +70,7 @@ def csc_messages(comm, case: Case, x) -> Callable:
 
 
 def topk_messages(comm, case: Case, x) -> Callable:
-    rows, indices = gather.allgather(comm), np.arange(case.k, dtype=np.int32)
+    rows, indices = gather.allgather(comm), case.xp.arange(case.k, dtype=np.int32)
     return lambda: (rows(x[: case.k]), rows(indices))
 
 
@@ -80,7 +83,7 @@ def hitopk_messages(comm, case: Case, x) -> Callable:
     def send():
         k = keep_count(length(reduce(x)), case.percent)
         rows(x[:k])
-        rows(np.arange(k, dtype=np.int32))
+        rows(case.xp.arange(k, dtype=np.int32))
         spread(x)
 
     return send
@@ -94,17 +97,18 @@ class ChunkExchange:
 
     def __init__(self, comm, case: Case) -> None:
         self.case, self.chunks = case, case.chunks
-        self.residual, self.scratch = np.zeros((2, case.n), np.float32)
-        self.norms = np.zeros(len(self.chunks))
+        self.residual, self.scratch = case.xp.zeros((2, case.n), np.float32)
+        self.norms = case.xp.zeros(len(self.chunks))
         self.sum_chunks, self.sum_norms = ring.ring_allreduce(comm), direct.direct_allreduce(comm)
 
     def __call__(self, x) -> None:
         self.residual += x
         chunk = length(self.chunks[0])
         chunk_norms(self.norms, self.residual, chunk, self.scratch)
-        self.sum_norms(self.norms)
-        chosen = choose(importance(self.norms, x.size, chunk), self.case.percent)
-        packed = np.concatenate([self.residual[self.chunks[number]] for number in chosen])
+        norms = to_host(self.norms)
+        self.sum_norms(norms)
+        chosen = choose(importance(norms, x.size, chunk), self.case.percent)
+        packed = self.case.xp.concatenate([self.residual[self.chunks[number]] for number in chosen])
         self.sum_chunks(packed)
         x[:], at = 0, 0
         for part in (self.chunks[number] for number in chosen):
@@ -118,7 +122,7 @@ def dense(comm, case: Case) -> Callable:
 
 
 def topk(comm, case: Case) -> Callable:
-    return TopK(case.n, case.percent, gather.allgather(comm), mstopk)
+    return TopK(case.n, case.percent, gather.allgather(comm), mstopk, xp=case.xp)
 
 
 def hitopk(comm, case: Case) -> Callable:

@@ -3,6 +3,7 @@
 import numpy as np
 
 import kit
+from refgf.device import to_host
 from refgf.oracle import definitions
 from refgf.papers.mstopk.topk import TopK
 
@@ -37,9 +38,10 @@ def require(run: kit.Run, exchange, gs: list, nodes: list[list[int]], percent: i
     else:
         wanted, own = definitions.topk_run(gs, percent), slice(0, n)
     for t, report in enumerate(wanted):
-        x = gs[t][run.rank].copy()
+        x = run.array(gs[t][run.rank].copy())
         run.comm.reset()
         exchange(x)
+        x = to_host(x)
         if not definitions.same_bits(x, report["x"][run.rank]):
             raise AssertionError(f"{place}, step {t}: got another sum than the definition")
         if percent == 100 and not np.array_equal(x, definitions.exact_sum(gs[t])):
@@ -48,5 +50,6 @@ def require(run: kit.Run, exchange, gs: list, nodes: list[list[int]], percent: i
         planned = definitions.topk_traffic(n, nodes, percent, run.rank, nested)
         if sent != planned:
             raise AssertionError(f"{place}: got (messages, bytes) = {sent}; wanted {planned}")
-    if not definitions.same_bits(exchange.feedback.residual, wanted[-1]["kept"][run.rank][own]):
+    kept = to_host(exchange.feedback.residual)
+    if not definitions.same_bits(kept, wanted[-1]["kept"][run.rank][own]):
         raise AssertionError(f"{place}: got another residual than the definition")

@@ -77,35 +77,59 @@ def draw_traffic(axis, result: dict) -> None:
     )
 
 
-def name_line(axis, name: str, x: float, y: float, colour: str) -> None:
-    """The name of a line, right of its end."""
+def name_line(axis, name: str, x: float, y: float, colour: str, up: float = 0) -> None:
+    """The name of a line, right of its end, and this many points above it."""
     text = {"color": colour, "fontsize": axes.TEXT_POINTS, "va": "center"}
-    axis.annotate(name, (x, y), (8, 0), textcoords="offset points", **text)
+    axis.annotate(name, (x, y), (8, up), textcoords="offset points", **text)
 
 
 def draw_choice(result: dict, factor: float):
     """Time to choose against the vector's length; then messages next to own work."""
     figure, (choice, whole) = axes.frame("Lesson 12: choosing takes time", 1, 2, (10, 4.8))
     rows = [row for row in result["choice"] if row["percent"] == 1.0]
+    longest = max(rows, key=lambda row: row["n"])["times"]
+    slower = max("exact selection", "MSTopK", key=lambda name: longest[name]["median_s"])
     for name, (shown, number) in CHOOSING.items():
         style = axes.style(number)
         found = [(row["n"], row["times"][name]) for row in rows if name in row["times"]]
         sizes, timings = zip(*((n, scaled(timing, factor)) for n, timing in found))
         axes.measured(choice, sizes, timings, style["marker"], color=style["color"])
         choice.plot(sizes, axes.median_ms(timings), color=style["color"])
-        name_line(choice, shown, sizes[-1], axes.median_ms(timings)[-1], style["color"])
+        found = choice, shown, sizes[-1], axes.median_ms(timings)[-1], style["color"]
+        name_line(*found, up=10 if name in (slower, "full sort") else -2)
     choice.set(
-        title="Choosing 1 % on one core",
+        title=f"Choosing 1 % on one core:\n{search_in_words(longest)}",
         xlabel="gradients",
         ylabel=axes.clock(factor),
         xscale="log",
         yscale="log",
         xlim=(None, 60 * max(row["n"] for row in rows)),
+        ylim=(None, 3 * choice.get_ylim()[1]),
     )
     choice.grid(alpha=0.3)
     draw_whole(whole, result["exchange"]["rows"], axes.MS / factor)
-    whole.set(title="Messages, then own work of one core", xlabel=axes.clock(factor))
+    title = f"Messages, then own work of one core{hitopk_in_words(result['exchange']['rows'])}"
+    whole.set(title=title, xlabel=axes.clock(factor))
     return axes.finish(figure, whole)
+
+
+def search_in_words(times: dict) -> str:
+    """MSTopK next to exact selection. It is meant for GPUs, on which selection is slow."""
+    ratio = times["MSTopK"]["median_s"] / times["exact selection"]["median_s"]
+    verdict = "loses to" if ratio > 1 else "gains over"
+    return f"on a CPU MSTopK {verdict} exact selection ({ratio:.2g} x)"
+
+
+def hitopk_in_words(rows: list[dict]) -> str:
+    """At 1 %, HiTopKComm next to top-k, if it loses."""
+    at_1 = {r["name"]: r["messages"]["median_s"] for r in rows if r["percent"] == 1.0}
+    if at_1["HiTopKComm"] <= at_1["top-k"]:
+        return ""
+    ratio = at_1["HiTopKComm"] / at_1["top-k"]
+    return (
+        f".\nAt 1 % messages of HiTopKComm take {ratio:.2g} x\n"
+        "those of top-k: in a node its sum is dense"
+    )
 
 
 def scaled(timing: dict, factor: float) -> dict:
@@ -144,7 +168,7 @@ def parts(row: dict) -> tuple[dict, dict]:
 def draw_accuracy(learning: dict):
     """Paired differences from CSC with their 95 % intervals."""
     count = len(learning["methods"]["CSC"])
-    figure, (axis,) = axes.frame("Lesson 12: what is learned", 1, 1, (10, 3.2))
+    figure, (axis,) = axes.frame("Lesson 12: what is learned", 1, 1, (10, 3.4))
     found = dict(sorted(learning["differences"].items(), key=lambda row: row[0] != "dense"))
     for y, (name, points) in enumerate(found.items()):
         number = ORDER.index("dense ring" if name == "dense" else "top-k")
@@ -156,8 +180,11 @@ def draw_accuracy(learning: dict):
     axis.set_yticks(range(len(found)), labels)
     axis.axvline(0, color="grey", lw=1)
     axis.annotate(f"CSC {percents['CSC']:g} %", (0, -0.4), (4, 0), textcoords="offset points")
+    steps = f" ({learning['steps']} steps)" if "steps" in learning else ""
     axis.set(
-        title=f"Accuracy after {learning['epochs']} epochs, {count} paired runs",
+        title=f"Accuracy after {learning['epochs']} epochs{steps}, {count} paired runs. CSC sends "
+        f"{percents['CSC']:g} % from the first step.\nLesson 06 trains more steps, and its density "
+        "begins at 100 %: there CSC costs much less",
         xlabel="percentage points above CSC at 10 % (95 % intervals)",
         ylim=(len(found) - 0.5, -0.7),
     )

@@ -8,6 +8,7 @@ top-k        (p-1) 8k              the pairs of all other ranks go past the node
 HiTopKComm   (m-1) 8k              g ranks, each with k/g pairs of its slice
 """
 
+import functools
 from fractions import Fraction
 
 from kit import flow
@@ -26,10 +27,32 @@ def leaving_a_node(n: int, nodes: int, ranks_per_node: int, percent: float) -> d
     chosen = sum(definitions.keep_count(elements, percent) for elements in slices)
     return {
         "dense ring": 4 * definitions.ring_traffic(n, p, last)[1],
-        "CSC": flow.csc_bytes(n, p, percent),
+        "CSC": 2 * (p - 1) / p * csc_payload_bytes(n, percent),
         "top-k": (p - 1) * PAIR_BYTES * definitions.keep_count(n, percent),
         "HiTopKComm": (m - 1) * PAIR_BYTES * chosen,
     }
+
+
+def leaving_at(shown: list[tuple], n: int, nodes: list[list[int]]) -> list[float]:
+    """The bytes that leave the first node with each (name, percent)."""
+    where = len(nodes), len(nodes[0])
+    found = {percent: leaving_a_node(n, *where, percent) for _, percent in shown}
+    return [found[percent][name] for name, percent in shown]
+
+
+def require_bytes(row: dict) -> None:
+    """AssertionError if counted bytes differ from an exact formula; CSC's is nearly exact."""
+    if row["name"] != "CSC" and row["between"] != row["formula"]:
+        raise AssertionError(
+            f"{row['name']} at {row['percent']:g} %: got {row['between']} bytes out of a node; "
+            f"wanted {row['formula']}"
+        )
+
+
+@functools.cache  # the definition lists every element's chunk
+def csc_payload_bytes(n: int, percent: float) -> float:
+    """Bytes that a ring with the chosen chunks sums: what each of two ranks sends."""
+    return flow.csc_bytes(n, 2, percent)
 
 
 def share_of_dense(p: int, percent: float) -> Fraction:

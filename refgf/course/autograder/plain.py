@@ -6,7 +6,6 @@ SUBMISSIONS has a file NAME.py or a folder NAME with the lesson's file for each 
 """
 
 import argparse
-import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +19,7 @@ from refgf.course.autograder.submission import (
 )
 from refgf.oracle.grade.mark import Mark
 from refgf.oracle.grade.report import as_csv, as_text
+from refgf.oracle.grade.sandbox import workers
 
 
 def main() -> int:
@@ -29,12 +29,12 @@ def main() -> int:
     options = parser.parse_args()
     try:
         students = submissions(options.submissions)
+        with ThreadPoolExecutor(workers()) as pool:
+            rows = list(pool.map(marked_student, students))
     except ValueError as error:
         print(f"grade.py: {error}", file=sys.stderr)
         return 2
     options.output.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        rows = list(pool.map(marked_student, students))
     for name, marks in rows:
         (options.output / f"{name}.txt").write_text(as_text(marks) + "\n")
     (options.output / "marks.csv").write_text(as_csv(rows).replace("file,", "student,", 1))

@@ -14,7 +14,11 @@ package: `from refgf.oracle.definitions import ring_allreduce`.
     large_batch.py  M6-M9    accumulation, LARS in parallel and under loss scaling
     csc.py          C1-C7    coarse-grained sparse communication: its functions
     csc_step.py     C8-C14   coarse-grained sparse communication: a whole step
-    daso.py         A        asynchronous sums between nodes
+    warmup.py       C15      the same with LARS and warm-up
+    merge.py        G        calls in time, merged gradients (MG-WFBP)
+    costs.py        E        the time of a collective
+    daso.py         A1-A12   asynchronous sums between nodes
+    daso_heat.py    A13-A20  asynchronous sums between nodes, as the authors' code runs them
     hierarchy.py    H        tree, doubling, hierarchies of nodes
     topk.py         T        fine-grained sparsity
     cache.py        K        shards, cache levels
@@ -30,6 +34,31 @@ from collections.abc import Callable
 # ruff: noqa: F401  these names are here to be imported from here
 from refgf.oracle.definitions.alexnet import alexnet_step, split_layers
 from refgf.oracle.definitions.cache import cache_levels, fits, node_batches, node_shards
+from refgf.oracle.definitions.costs import (
+    allgather_rounds,
+    allgather_s,
+    allreduce_line,
+    allreduce_rounds,
+    direct_s,
+    halving_doubling_rounds,
+    halving_doubling_s,
+    hitopk_pairs_s,
+    hitopk_s,
+    log_phases_s,
+    longest_slice,
+    recursive_doubling_rounds,
+    recursive_doubling_s,
+    reduce_scatter_rounds,
+    reduce_scatter_s,
+    ring_s,
+    rounds_s,
+    three_phase_s,
+    topk_s,
+    tree_rounds,
+    tree_s,
+    two_level_s,
+    with_extras,
+)
 from refgf.oracle.definitions.csc import (
     FORMS,
     accumulated_gradient,
@@ -67,8 +96,22 @@ from refgf.oracle.definitions.daso import (
     daso_step,
     daso_sum,
     daso_traffic,
+    daso_update,
     daso_wait,
     node_gradients,
+)
+from refgf.oracle.definitions.daso_heat import (
+    heat_again,
+    heat_averaged,
+    heat_mean,
+    heat_merge,
+    heat_next_phase,
+    heat_phases,
+    heat_receives,
+    heat_roots,
+    heat_run,
+    heat_step,
+    heat_traffic,
 )
 from refgf.oracle.definitions.hierarchy import (
     add_partner,
@@ -95,6 +138,15 @@ from refgf.oracle.definitions.lazy import (
     lazy_rest,
     merged_allreduce,
     merged_calls,
+)
+from refgf.oracle.definitions.merge import (
+    best_counts,
+    computed_at,
+    greedy_counts,
+    groupings,
+    joins,
+    lazy_step,
+    step_times,
 )
 from refgf.oracle.definitions.momentum import (
     LARSSettings,
@@ -155,6 +207,7 @@ from refgf.oracle.definitions.scaling import (
 )
 from refgf.oracle.definitions.sums import exact_sum, summation_bound
 from refgf.oracle.definitions.topk import (
+    hitopk_pairs_traffic,
     hitopk_run,
     keep_count,
     mstopk,
@@ -162,6 +215,12 @@ from refgf.oracle.definitions.topk import (
     top_k,
     topk_run,
     topk_traffic,
+)
+from refgf.oracle.definitions.warmup import (
+    WarmupPlan,
+    density_at,
+    rate_at,
+    sparse_warmup_run,
 )
 
 __all__ = [name for name in dir() if callable(globals()[name]) and not name.startswith("_")]

@@ -28,8 +28,9 @@ def alexnet_step(
 ) -> tuple[float, list[np.ndarray]]:
     """N10: five times conv, batch normalisation, ReLU, pooling after 1, 2 and 5; then three layers.
 
-    The last three are fully connected. There is no dropout. tensors: 26 arrays in the order of
-    generation (N11). -> (loss, 26 gradients in that order)
+    The last three are fully connected. There is no dropout. Jia et al. normalise once more, after
+    the last pooling; this is not their network. tensors: 26 arrays in the order of generation
+    (N11). -> (loss, 26 gradients in that order)
     """
     layers = list(reversed(split_layers(tensors)))
     x, states = images, []

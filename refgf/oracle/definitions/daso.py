@@ -165,6 +165,16 @@ def daso_start(w: np.ndarray, p: int) -> dict:
     return {"w": [w.copy()] * p, "v": [np.zeros_like(w)] * p, "t": 0, "in_flight": []}
 
 
+def daso_update(state: dict, gs: Arrays, averaged: bool, s: DASOSettings) -> tuple[Arrays, Arrays]:
+    """Each rank's parameters and velocity after the update (M1) with A3's gradients."""
+    ws, vs = [], []
+    for w, v, g in zip(state["w"], state["v"], node_gradients(gs, s.nodes, averaged)):
+        w, v = momentum_step(w, v, g, s.rate, s.momentum, s.decay, s.decayed)
+        ws.append(w)
+        vs.append(v)
+    return ws, vs
+
+
 def daso_step(state: dict, gs: Arrays, phase: Phase, s: DASOSettings) -> dict:
     """A11: one batch: update (M1) with A3's gradients, send, receive what is due, the oldest first.
 
@@ -174,12 +184,7 @@ def daso_step(state: dict, gs: Arrays, phase: Phase, s: DASOSettings) -> dict:
     member's parameters. -> state
     """
     t, p, b = state["t"], len(gs), state["t"] % s.batches
-    gradients = node_gradients(gs, s.nodes, daso_averaged(b, s.batches, phase))
-    ws, vs = [], []
-    for w, v, g in zip(state["w"], state["v"], gradients):
-        w, v = momentum_step(w, v, g, s.rate, s.momentum, s.decay, s.decayed)
-        ws.append(w)
-        vs.append(v)
+    ws, vs = daso_update(state, gs, daso_averaged(b, s.batches, phase), s)
     groups = daso_groups(p, s.nodes)
     in_flight, number = list(state["in_flight"]), daso_sender(b, s.batches, phase[0], len(groups))
     if number is not None:

@@ -1,4 +1,4 @@
-"""T1 to T7: fine-grained sparsity. gs: per step the gradients of each rank, p arrays (n,)."""
+"""T1 to T8: fine-grained sparsity. gs: per step the gradients of each rank, p arrays (n,)."""
 
 from fractions import Fraction
 from math import ceil
@@ -124,3 +124,19 @@ def topk_traffic(
     messages, elements = ring_traffic(n, g, j)
     sparse_bytes = keep_count(stop - start, percent) * (itemsize + 4)
     return messages + 2 * (m - 1), itemsize * elements + (m - 1) * sparse_bytes
+
+
+def hitopk_pairs_traffic(
+    n: int, nodes: Nodes, percent: float, rank: int, itemsize: int = 4
+) -> tuple[int, int]:
+    """T8: (messages, bytes) that a rank sends if HiTopKComm ends with an allgather of pairs.
+
+    g ranks on each of m nodes, where g divides n. After the gather between nodes a rank holds m k
+    pairs of its slice. In the node a ring passes these on, values and indices apart, and each rank
+    adds up all slices itself, in T6's order: the results are T6's.
+    """
+    g, m = len(nodes[0]), len(nodes)
+    k = keep_count(n // g, percent)
+    pairs = (m - 1) * k + (g - 1) * m * k
+    messages = (g - 1) + 2 * (m - 1) + 2 * (g - 1)  # reduce-scatter, between nodes, in the node
+    return messages, itemsize * (n - n // g) + pairs * (itemsize + 4)

@@ -4,5 +4,6 @@ exercises/    one module a lesson: functions to write, cases, points, typical mi
 exercise.py   what an exercise is
 sandbox.py    a student's file in a process of its own, with limits
 marking.py    points and sentences
+shown.py      a failing case in few numbers
 report.py     as text, JSON and CSV
 """

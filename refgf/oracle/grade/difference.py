@@ -20,7 +20,11 @@ def difference(got: Any, wanted: Any, relative: float = 0.0, place: str = "") ->
     """ "" if a result is right, else where it differs first."""
     if isinstance(wanted, np.ndarray):
         return array_difference(got, wanted, relative, place)
+    if got is None and wanted is not None:
+        return f"{place}got None; wanted {brief(wanted)}: is a return missing?"
     if isinstance(wanted, list):
+        if isinstance(got, np.ndarray):
+            return f"{place}got the array {brief(got)}; wanted the list {brief(wanted)}"
         if not isinstance(got, list) or len(got) != len(wanted):
             return f"{place}got {brief(got)}; wanted {brief(wanted)}"
         inner = (

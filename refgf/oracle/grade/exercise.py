@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+PUBLIC_SEED = 2019  # of the cases that everybody may see
 Cases = Callable[[np.random.Generator], Sequence[tuple]]
 
 

@@ -1,26 +1,54 @@
 """Points and sentences for a student's file.
 
 Where a result is wrong, every typical mistake of the exercise is run on the same arguments. One
-that gives the same results explains them, and its sentence is shown.
+that gives the same results explains them, and its sentence is shown, with the smallest case that
+is wrong.
 """
 
 import importlib
 import re
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
-from refgf.oracle.grade.difference import brief, difference, plain
-from refgf.oracle.grade.exercise import Collective, Exercise, Mistake, Part, returned
+from refgf.oracle.grade.difference import difference, plain
+from refgf.oracle.grade.exercise import (
+    PUBLIC_SEED,
+    Collective,
+    Exercise,
+    Mistake,
+    Part,
+    returned,
+)
 from refgf.oracle.grade.mark import NOT_JUDGED, Mark, PartMark
 from refgf.oracle.grade.messages import mark_collective
 from refgf.oracle.grade.sandbox import Sandbox
+from refgf.oracle.grade.shown import call, failure, hidden_call, size, without_text
 from refgf.oracle.grade.student_process import decoded, encoded
 
-PUBLIC_SEED = 2019
 PACKAGE = "refgf.oracle.grade.exercises"
+BEFORE_A_CALL = ("absent", "cannot be imported", "not written")
+
+
+@dataclass(frozen=True)
+class GradedCall:
+    """The arguments of a call. hidden: from the teacher's seed, so never shown."""
+
+    arguments: tuple
+    hidden: bool
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A call and its wrong result."""
+
+    case: GradedCall
+    result: Any
+    wanted: Any
 
 
 def lessons() -> list[str]:
@@ -55,8 +83,7 @@ def mark(sandbox: Sandbox, exercise: Exercise | Collective, seeds: list[int]) ->
         return mark_collective(sandbox, exercise, seeds)
     found = Mark(exercise.name)
     for part in exercise.parts:
-        cases = [arguments for seed in seeds for arguments in part.cases(source(seed, part))]
-        sentence = first_failure(sandbox, exercise, cases)
+        sentence = first_failure(sandbox, exercise, cases_of(part, seeds))
         points = 0 if sentence else part.points
         found.parts.append(PartMark(part.what, points, part.points, sentence))
         if fatal(sentence):
@@ -66,6 +93,16 @@ def mark(sandbox: Sandbox, exercise: Exercise | Collective, seeds: list[int]) ->
     return found
 
 
+def cases_of(part: Part, seeds: list[int]) -> list[GradedCall]:
+    """The public cases before hidden ones, and small ones first: they are shown if they fail."""
+    cases = [
+        GradedCall(arguments, hidden=seed != PUBLIC_SEED)
+        for seed in seeds
+        for arguments in part.cases(source(seed, part))
+    ]
+    return sorted(cases, key=lambda case: (case.hidden, size(case.arguments)))
+
+
 def source(seed: int, part: Part) -> np.random.Generator:
     """The random numbers of a part's cases."""
     return np.random.default_rng([seed, zlib.crc32(part.what.encode())])
@@ -73,51 +110,48 @@ def source(seed: int, part: Part) -> np.random.Generator:
 
 def fatal(sentence: str) -> bool:
     """Does it end the whole exercise? What hangs or crashes is not started again."""
-    starts = (
-        "absent",
-        "cannot be imported",
-        "not written",
-        "did not end",
-        "ended its",
-        "its process",
-    )
-    return sentence.startswith((*starts, "wrote into", "ran out")) or "may not" in sentence
+    starts = ("did not end", "ended its", "its process", "wrote into", "ran out")
+    return sentence.startswith((*BEFORE_A_CALL, *starts)) or "may not" in sentence
 
 
-def first_failure(sandbox: Sandbox, exercise: Exercise, cases: list[tuple]) -> str:
+def first_failure(sandbox: Sandbox, exercise: Exercise, cases: list[GradedCall]) -> str:
     """ "" if all cases are right, else a sentence on the first wrong one."""
     wrong = []
-    for arguments in cases:
-        answer = sandbox.ask({"call": exercise.name, "arguments": encoded(list(arguments))})
+    for case in cases:
+        request = {"call": exercise.name, "arguments": encoded(list(case.arguments))}
+        answer = sandbox.ask(request)
         if "error" in answer:
-            return f"{answer['error']}{shown(arguments, answer['error'])}"
-        result, wanted = decoded(answer["result"]), plain(exercise.wanted(arguments))
+            if fatal(answer["error"]) or not wrong:
+                return error_sentence(exercise.name, case, answer["error"])
+            break
+        result, wanted = decoded(answer["result"]), plain(exercise.wanted(case.arguments))
         if difference(result, wanted, exercise.relative):
-            wrong.append((arguments, result, wanted))
+            wrong.append(Wrong(case, result, wanted))
     if not wrong:
         return ""
-    named = typical(exercise.mistakes, wrong, exercise.relative)
-    arguments, result, wanted = wrong[0]
-    where = difference(result, wanted, exercise.relative)
-    return (f"{named}: " if named else "") + f"{where}{shown(arguments)}"
+    first, named = wrong[0], typical(exercise.mistakes, wrong, exercise.relative)
+    if first.case.hidden:
+        return f"{named or 'wrong'}, for {hidden_call(exercise.name, first.case.arguments)}"
+    values = exercise.name, first.case.arguments, first.result, first.wanted
+    return (f"{named}; " if named else "") + failure(*values, exercise.relative)
 
 
-def typical(mistakes: tuple[Mistake, ...], wrong: list, relative: float) -> str:
+def error_sentence(name: str, case: GradedCall, error: str) -> str:
+    """What went wrong, and for which call."""
+    if error.startswith(BEFORE_A_CALL):
+        return error
+    if case.hidden:
+        return f"{without_text(error)}, for {hidden_call(name, case.arguments)}"
+    return f"{error}, for {call(name, case.arguments)}"
+
+
+def typical(mistakes: tuple[Mistake, ...], wrong: list[Wrong], relative: float) -> str:
     """The sentence of the mistake that gives all these wrong results; "" if none does."""
     for mistake in mistakes:
         try:
-            results = [plain(returned(mistake.function, arguments)) for arguments, _, _ in wrong]
+            results = [plain(returned(mistake.function, w.case.arguments)) for w in wrong]
         except Exception:  # noqa: BLE001  a mistake may fail for some arguments
             continue
-        pairs = zip(results, wrong)
-        if not any(difference(result, got, relative) for result, (_, got, _) in pairs):
+        if not any(difference(mine, w.result, relative) for mine, w in zip(results, wrong)):
             return mistake.sentence
     return ""
-
-
-def shown(arguments: tuple, error: str = "") -> str:
-    """The arguments of a case, if they are short."""
-    if error and fatal(error):
-        return ""
-    text = ", ".join(brief(plain(argument)) for argument in arguments)
-    return f", for ({text})" if len(text) <= 150 else ""

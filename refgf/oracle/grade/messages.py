@@ -3,12 +3,14 @@
 import numpy as np
 
 from refgf.oracle.definitions import exact_sum, same_bits, summation_bound
-from refgf.oracle.grade.exercise import Collective, Mistake, copied
+from refgf.oracle.grade.exercise import PUBLIC_SEED, Collective, Mistake, copied
 from refgf.oracle.grade.mark import NOT_JUDGED, Mark, PartMark
 from refgf.oracle.grade.sandbox import Sandbox
+from refgf.oracle.grade.shown import shortened, without_text
 from refgf.oracle.grade.student_process import decoded, encoded
 from refgf.oracle.judge import ranks
 from refgf.oracle.judge.orders import candidates
+from refgf.oracle.judge.words import span
 
 
 def mark_collective(sandbox: Sandbox, exercise: Collective, seeds: list[int]) -> Mark:
@@ -16,19 +18,23 @@ def mark_collective(sandbox: Sandbox, exercise: Collective, seeds: list[int]) ->
     failures = dict.fromkeys(exercise.scores, "")
     runs = []
     for seed in seeds:
+        hidden = seed != PUBLIC_SEED
         for p, n in exercise.shapes:
+            where = f"for p = {p}, n = {n}" + " of the teacher's seed" * hidden
             random = np.random.default_rng([seed, p, n])
             xs = [random.standard_normal(n).astype(np.float32) for _ in range(p)]
             answer = sandbox.ask({"collective": exercise.name, "xs": encoded(xs)})
             if "error" in answer:
                 lost = dict.fromkeys(exercise.scores, NOT_JUDGED)
-                lost[next(iter(lost))] = f"{answer['error']}, for p = {p}, n = {n}"
+                error = without_text(answer["error"]) if hidden else answer["error"]
+                lost[next(iter(lost))] = f"{error}, {where}"
                 return _collective_mark(exercise, lost)
             results, sends = decoded(answer["xs"]), answer["sends"]
             runs.append((xs, results, sends))
             for what, failure in judged(exercise, xs, results, sends, answer).items():
                 if failure and what in failures and not failures[what]:
-                    failures[what] = f"{failure}, for p = {p}, n = {n}"
+                    numbers = hidden and what in ("values", "bits")
+                    failures[what] = f"{'wrong' if numbers else failure}, {where}"
     named = typical_collective(exercise, runs) if any(failures.values()) else ""
     if named:
         first = next(what for what, failure in failures.items() if failure)
@@ -59,7 +65,8 @@ def values(xs, results, answer: dict) -> str:
         wrong = np.flatnonzero(~(np.abs(result - exact) <= bound))
         if len(wrong):
             i = int(wrong[0])
-            numbers = f"got {result[i].item()!r}; the sum is {exact[i].item()!r}"
+            terms = shortened([x[i].item() for x in xs])
+            numbers = f"got {result[i].item()!r}; wanted {exact[i].item()!r}, the sum of {terms}"
             text = f"rank {rank}, element {i}: {numbers}"
             unchanged = all(same_bits(x, result) for x, result in zip(xs, results))
             if unchanged and answer.get("returned") is not None:
@@ -97,9 +104,10 @@ def traffic(exercise: Collective, sends, n: int, p: int, itemsize: int) -> dict[
         for t, ((peer, count, _, offset), (to, start, stop)) in enumerate(zip(mine, wanted)):
             right = (peer, count) == (to, stop - start) and (not count or offset in (None, start))
             if not right and not found["schedule"]:
+                sent = span(offset or 0, (offset or 0) + count)
                 found["schedule"] = (
-                    f"rank {rank}, message {t}: elements {offset}..{(offset or 0) + count} to rank "
-                    f"{peer}; wanted {start}..{stop} to rank {to}"
+                    f"rank {rank}, message {t}: {sent} to rank {peer}; wanted {span(start, stop)} "
+                    f"to rank {to}"
                 )
         if len(mine) != len(wanted) and not found["schedule"]:
             found["schedule"] = found["messages"]

@@ -18,18 +18,30 @@ import sys
 import time
 from pathlib import Path
 
-from refgf.oracle.judge import ranks
+from refgf.oracle.judge import orphans, ranks
 
 HERE = Path(__file__).resolve().parent
 SECONDS, START_S = 8.0, 20.0  # for a request; for starting and importing, which the first one pays
 BYTES = 2 << 30
 LONGEST = 64 << 20  # bytes of an answer
+MOST = 8  # files at once: a container may have fewer processors than it says
+
+
+def workers() -> int:
+    """How many files are marked at once. More would share processors, and calls would time out."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return min(MOST, len(allowed(0)) if allowed else os.cpu_count() or 1)
 
 
 class Sandbox:
     """allowed: modules of refgf that the exercise may import."""
 
     def __init__(self, file: str | Path, allowed: tuple[str, ...] = (), seconds: float = SECONDS):
+        if os.name != "posix":  # without process groups its children cannot be ended
+            raise ValueError(
+                f"marks: got the system {sys.platform}; wanted Linux or macOS, because a student's "
+                "file is limited there; next: run this command in WSL 2"
+            )
         self.file, self.allowed, self.seconds = Path(file).resolve(), allowed, seconds
         self.process = None
 
@@ -89,6 +101,7 @@ class Sandbox:
             env={"OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
             pass_fds=[remote.fileno()],
             start_new_session=True,
+            preexec_fn=orphans.keeper(),
         )
         remote.close()
 

@@ -13,6 +13,7 @@ processes, sockets, writing files, reading the answers. Python code cannot remov
 """
 
 import base64
+import contextlib
 import importlib.util
 import json
 import os
@@ -63,15 +64,22 @@ def decoded(value: Any) -> Any:
 
 
 def limit(seconds: float, nbytes: int) -> None:
-    """Processor time, memory, and no files. Where the system has no such limits, none."""
+    """Processor time, memory, and no files. Of these, the limits that the system has.
+
+    macOS refuses a limit on memory.
+    """
     try:
         import resource
     except ImportError:
         return
-    resource.setrlimit(resource.RLIMIT_AS, (nbytes, nbytes))
-    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 1))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for name, most in (
+        ("RLIMIT_AS", nbytes),
+        ("RLIMIT_CPU", int(seconds) + 1),
+        ("RLIMIT_FSIZE", 0),
+        ("RLIMIT_CORE", 0),
+    ):
+        with contextlib.suppress(AttributeError, ValueError, OSError):
+            resource.setrlimit(getattr(resource, name), (most, most))
 
 
 def guard(file: str, project: str, allowed: list[str]) -> None:

@@ -4,7 +4,7 @@ case, cases, files          golden cases and their files
 functions/                  how each judged function is called with a case
 implementations, isolation  foreign code: a module, a program, files
 guard, orphans, ranks       foreign code contained, its children ended; p ranks as p threads
-verify, profiles            a verdict per case
+verify, profiles, groups    a verdict per case
 comparison, trace           the first wrong element; the first wrong message
 diagnosis, violations       which mistake it looks like; which statements it violates
 orders, explain             known orders of summation

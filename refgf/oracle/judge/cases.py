@@ -9,6 +9,7 @@ The file `sha256` of a folder lists the hash of each of its files. A bfloat16 ar
 array in memory, and its 16 bits in the file.
 """
 
+import fnmatch
 import hashlib
 import json
 import re
@@ -107,7 +108,12 @@ def load_folder(folder: Path | str) -> list[Case]:
     folders = [Path(folder)]
     if not Path(folder, "sha256").exists():
         below = (path.parent for path in Path(folder).glob("*/sha256"))
-        folders = sorted(place for place in below if not place.is_symlink()) or folders
+        folders = sorted(place for place in below if not place.is_symlink())
+    if not folders:
+        raise BadFile(
+            f"{folder}: no cases; wanted a folder with a file sha256, or folders that have one; "
+            "next: python -m refgf.oracle export FOLDER"
+        )
     return [load_case(place, name) for place in folders for name in listed(place)]
 
 
@@ -158,3 +164,11 @@ def fill(case: Case, module: Any) -> Case:
     if "in.x" in case.bfloat16:
         case.bfloat16 += tuple(name for name in results if case[name].dtype == np.float32)
     return case
+
+
+def selected(case: Case, patterns: list[str] | None) -> bool:
+    """Do these patterns (None: all cases) name its statements, their letters, function or name?"""
+    names = [case.name, case.function, *case.statements, *{s[0] for s in case.statements}]
+    if not patterns:
+        return True
+    return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)

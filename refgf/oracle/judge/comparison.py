@@ -11,6 +11,9 @@ from refgf.oracle.definitions import bfloat16_bits
 from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.judge.functions.judged import Outputs
+from refgf.oracle.judge.phases import in_words as phases_in_words
+
+LARGEST_TABLE = 40  # numbers that are printed where one of them is wrong
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,8 @@ class Failure:
     """where: {"step": 3, "rank": 1, "element": 17, "chunk": 2}, as far as the output has them.
 
     ulp: distance in units in the last place, None where that has no meaning.
+    table: all numbers, got and wanted, of a small table of counts.
+    phases: what a count of messages, elements or bytes consists of.
     """
 
     message: str
@@ -26,15 +31,27 @@ class Failure:
     got: str | None = None
     wanted: str | None = None
     ulp: float | None = None
+    table: str | None = None
+    phases: str = ""
 
     def __str__(self) -> str:
-        place = ", ".join(f"{axis} {index}" for axis, index in (self.where or {}).items())
         numbers = f": got {self.got}, wanted {self.wanted}" if self.got is not None else ""
         distance = f" ({self.ulp:g} ulp)" if self.ulp is not None else ""
-        return f"{self.message}{' at ' + place if place else ''}{numbers}{distance}"
+        table = f"; the whole table: {self.table}" if self.table is not None else ""
+        return f"{self.message}{in_words(self.where or {})}{numbers}{distance}{self.phases}{table}"
 
     def as_dict(self) -> dict:
         return asdict(self)
+
+
+def in_words(where: dict[str, int]) -> str:
+    """A place: " at step 3, rank 1"; of the axis "messages, elements": " in elements of rank 2"."""
+    place = ", ".join(f"{axis} {index}" for axis, index in where.items() if ", " not in axis)
+    for axis, index in where.items():
+        counted = axis.split(", ")
+        if 1 < len(counted) > index:
+            return f" in {counted[index]} of {place}"
+    return f" at {place}" if place else ""
 
 
 def judge_bits(case: Case, got: Outputs) -> Failure | None:
@@ -119,7 +136,12 @@ def first_failure(
     kind = "bfloat16" if name in case.bfloat16 else value.dtype.name
     distance = ulps(value, wanted, kind) if value.dtype == wanted.dtype else None
     numbers = repr(value.item()), repr(wanted.item())
-    return Failure(f"{name} {verb}", name, place(case, name, index), *numbers, distance)
+    where = place(case, name, index)
+    rows = values[0].dtype.kind in "iu" and any(", " in axis for axis in where)
+    table = "got {}, wanted {}".format(*(a.tolist() for a in values))
+    table = table if rows and values[0].size <= LARGEST_TABLE else None
+    phases = phases_in_words(case, values, index) if name == "out.traffic" else ""
+    return Failure(f"{name} {verb}", name, where, *numbers, distance, table, phases)
 
 
 def place(case: Case, name: str, index: tuple[int, ...]) -> dict[str, int]:

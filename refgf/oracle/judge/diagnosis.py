@@ -3,7 +3,7 @@
 import numpy as np
 
 from refgf.oracle import definitions
-from refgf.oracle.definitions import same_bits
+from refgf.oracle.definitions import rounded_fold, same_bits
 from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.comparison import judge_bits
 from refgf.oracle.judge.functions import FUNCTIONS, PLAIN_SUMS
@@ -19,8 +19,10 @@ SHOWN = 4  # orders that are named
 
 def diagnose(case: Case, got: Outputs) -> list[str]:
     """Sentences that name what would give this result; empty if nothing known does."""
-    orders = orders_of(case, got)
-    return [*shifted_states(case, got), *ranks_in(case, got), *orders, *mistakes_of(case, got)]
+    mistakes = mistakes_of(case, got)
+    slices = [] if any("(violates R1)" in name for name in mistakes) else other_slices(case, got)
+    known = [*shifted_states(case, got), *ranks_in(case, got), *orders_of(case, got)]
+    return [*known, *mistakes, *slices]
 
 
 def mistakes_of(case: Case, got: Outputs, among: set[str] | None = None) -> list[str]:
@@ -31,6 +33,7 @@ def mistakes_of(case: Case, got: Outputs, among: set[str] | None = None) -> list
         judge_bits(case, outputs) is None
     ):  # only the states are wrong: the mistake must explain them
         outputs = got
+    tried = [got] if len(outputs) == len(got) else [got, outputs]
     found = []
     for mistake in [] if right else MISTAKES:
         name = f"{mistake.name} (violates {mistake.statement})"
@@ -38,7 +41,7 @@ def mistakes_of(case: Case, got: Outputs, among: set[str] | None = None) -> list
             continue
         if mistake.reaches(case.function) and not _slow(case, mistake):
             result = with_mistake(case, mistake)
-            if result is not None and any(judge_bits(result, g) is None for g in (got, outputs)):
+            if result is not None and any(judge_bits(result, g) is None for g in tried):
                 found.append((name, result))
     truth = _truth(case) if found else None
     return [name for name, result in found if judge_bits(result, truth) is not None]
@@ -98,6 +101,37 @@ def orders_of(case: Case, got: Outputs) -> list[str]:
         return []
     names = [name for name, result in candidates(xs) if same_bits(result, value[0])]
     return [f"these orders: {first_names(names)}"] if names else []
+
+
+def other_slices(case: Case, got: Outputs) -> list[str]:
+    """Slices of other lengths with which a ring gives these bits on all ranks.
+
+    From the left, each element is put into the first slice that explains it. A vector in fewer
+    than half as many slices is another order of summation, not another division.
+    """
+    value, xs = np.asarray(got.get("out.x", 0)), case.tensors.get("in.x")
+    if case.function != "ring_allreduce" or "R1" not in case.statements:
+        return []
+    if value.shape != xs.shape or xs.size > LARGEST:
+        return []
+    p, n = xs.shape
+    if n == 0 or any(not same_bits(row, value[0]) for row in value):
+        return []
+    if "out.x" in case.tensors and same_bits(value, case["out.x"]):
+        return []
+    lengths, start, wire = [], 0, case.arguments["wire"]
+    for s in range(p):
+        with np.errstate(all="ignore"):
+            total = rounded_fold([xs[(s + k) % p] for k in range(p)], wire)
+        stop = start
+        while stop < n and same_bits(total[stop : stop + 1], value[0, stop : stop + 1]):
+            stop += 1
+        lengths.append(stop - start)
+        start = stop
+    if start < n or 2 * np.count_nonzero(lengths) < min(n, p):
+        return []
+    shown = ", ".join(map(str, lengths[: 2 * SHOWN])) + ", ..." * (p > 2 * SHOWN)
+    return [f"a ring over slices of other lengths, such as {shown} (violates R1)"]
 
 
 def first_names(names: list[str]) -> str:

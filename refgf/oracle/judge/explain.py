@@ -9,6 +9,7 @@ from refgf.oracle.judge.comparison import differs
 from refgf.oracle.judge.diagnosis import first_names
 from refgf.oracle.judge.files import BadFile
 from refgf.oracle.judge.orders import arithmetics, candidates, fold
+from refgf.oracle.judge.words import span
 
 LONGEST = 1 << 12  # elements up to which the calls of a lazy allreduce are searched
 LOCAL = "not summed, every rank has its own"
@@ -56,8 +57,8 @@ def ring_calls(xs: Arrays, rows: np.ndarray, wires: Wires) -> list[str]:
         cuts = fewest_calls(ends, rest)
         if cuts and (len(cuts) - 1) * 2 * p <= n:
             ranges = zip(cuts, cuts[1:])
-            lines = [f"  elements {i}..{j}: a ring of its own, {arithmetic}" for i, j in ranges]
-            return lines + ([f"  elements {rest}..{n}: {LOCAL}"] if rest < n else [])
+            lines = [f"  {span(i, j)}: a ring of its own, {arithmetic}" for i, j in ranges]
+            return lines + ([f"  {span(rest, n)}: {LOCAL}"] if rest < n else [])
     return []
 
 
@@ -113,10 +114,10 @@ def runs(xs: Arrays, rows: np.ndarray, wires: Wires) -> list[str]:
             unknown = start
             while start < n and not any(equal[start] for equal in right.values()):
                 start += 1
-            lines.append(f"  elements {unknown}..{start}: nothing known")
+            lines.append(f"  {span(unknown, start)}: nothing known")
         else:
             names = [name for name, stop in reach.items() if stop == best]
-            lines.append(f"  elements {start}..{best}: {first_names(names)}")
+            lines.append(f"  {span(start, best)}: {first_names(names)}")
             start = best
     return lines
 

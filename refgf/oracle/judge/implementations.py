@@ -40,11 +40,15 @@ from refgf.oracle.judge.trace import TraceEvent, parse_event, read_trace
 
 @dataclass
 class Result:
-    """outputs: {"out.x": array}; None if the function is not implemented, or with an `error`."""
+    """outputs: {"out.x": array}; None if the function is not implemented, or with an `error`.
+
+    general: `allreduce` took the place of a function that names its order.
+    """
 
     outputs: Outputs | None = None
     error: str | None = None
     trace: list[TraceEvent] | None = None
+    general: bool = False
 
 
 class PythonModule:
@@ -74,15 +78,16 @@ class PythonModule:
     def run(self, case: Case) -> Result:
         """Functions get copies, so they may work in place. An exception in them is a failure."""
         case = replace(case, tensors={name: a.copy() for name, a in case.tensors.items()})
-        function = self.function(case)
+        function, general = self.function(case), not hasattr(self.module, case.function)
         if case.function in PLAIN_SUMS and not _takes_wire(function):
             function = _without_wire(function)
         try:
             module = SimpleNamespace(**{**vars(self.module), case.function: function})
             with np.errstate(all="ignore"), contained(self.timeout_s):
-                return Result(FUNCTIONS[case.function].run(module, case), trace=self.trace(case))
+                outputs = FUNCTIONS[case.function].run(module, case)
+                return Result(outputs, trace=self.trace(case), general=general)
         except ENDS as error:  # foreign code may raise anything
-            return Result(error=describe(error, case.function))
+            return Result(error=describe(error, case.function), general=general)
 
     def trace(self, case: Case) -> list[TraceEvent] | None:
         """From ring_trace(n, p) or direct_trace(n, p): optional functions that return dicts."""
@@ -195,9 +200,10 @@ class Command:
 
     def _exit_code(self, words: list[str], log: IO[bytes]) -> int | None:
         """None after the time limit. Its children end with it: it has its own process group."""
-        streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+        options = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+        options |= {"start_new_session": True, "preexec_fn": orphans.keeper()}
         try:
-            program = subprocess.Popen(words, start_new_session=True, **streams)
+            program = subprocess.Popen(words, **options)
         except OSError as error:
             raise ValueError(
                 f"verify: got {words[0]!r}, which cannot run: {error.strerror}; wanted a program; "

@@ -38,6 +38,7 @@ from refgf.oracle.judge.trace import parse_event
 
 IMPORT_S = 60.0  # time limit of importing the module
 GRACE_S = 1.0  # added to the time limit, so that Python code can report its line first
+HEAD = {"error", "trace", "implemented", "general"}
 ANSWER = "the answer of the judged process"
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -69,7 +70,7 @@ class IsolatedModule:
 
     def _start(self) -> None:
         self.pipe, remote = Pipe()
-        arguments = [str(remote.fileno()), self.name, str(self.timeout_s), str(os.getpid())]
+        arguments = [str(remote.fileno()), self.name, str(self.timeout_s)]
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "refgf.oracle.judge.isolation", *arguments],
@@ -77,6 +78,7 @@ class IsolatedModule:
             env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
             pass_fds=[remote.fileno()],
             start_new_session=True,
+            preexec_fn=orphans.keeper(),
         )
         remote.close()
         error = self._answer(IMPORT_S).error
@@ -139,13 +141,14 @@ def answered(judged: PythonModule, case: Case) -> Result:
     if odd:
         got = f"got {outputs[odd[0]].dtype} as {odd[0]}"
         return Result(error=f"{case.function}: {got}; wanted numbers, as SPEC.md says")
-    return Result(outputs if result.outputs is not None else None, result.error, result.trace)
+    outputs = outputs if result.outputs is not None else None
+    return Result(outputs, result.error, result.trace, result.general)
 
 
 def as_bytes(result: Result) -> bytes:
     """A line of JSON, then the outputs as safetensors."""
     head = {"error": result.error, "trace": result.trace and [vars(e) for e in result.trace]}
-    head["implemented"] = result.outputs is not None
+    head |= {"implemented": result.outputs is not None, "general": result.general}
     return json.dumps(head).encode() + b"\n" + tensor_bytes(result.outputs or {})
 
 
@@ -153,18 +156,17 @@ def from_bytes(message: bytes) -> Result:
     """What `as_bytes` made. Raises BadFile, because the other side may have sent anything."""
     line, _, tensors = message.partition(b"\n")
     head = parse_json(ANSWER, line)
-    if not isinstance(head, dict) or set(head) != {"error", "trace", "implemented"}:
-        raise BadFile(f"{ANSWER}: wanted an object with error, trace and implemented")
+    if not isinstance(head, dict) or set(head) != HEAD:
+        raise BadFile(f"{ANSWER}: wanted an object with {', '.join(sorted(HEAD))}")
     error, trace = head["error"], head["trace"]
     if not isinstance(error, str | None) or not isinstance(trace, list | None):
         raise BadFile(f"{ANSWER}: wanted a text as error and a list as trace")
     events = trace and [parse_event(ANSWER, json.dumps(event)) for event in trace]
     outputs, _ = parse_tensors(ANSWER, tensors)
-    return Result(outputs if head["implemented"] else None, error, events)
+    return Result(outputs if head["implemented"] else None, error, events, bool(head["general"]))
 
 
 if __name__ == "__main__":
     faulthandler.enable()  # a crash names its line on stderr
     sys.path[0] = "."
-    orphans.follow_parent(int(sys.argv[4]))
     serve(Connection(int(sys.argv[1])), sys.argv[2], float(sys.argv[3]))

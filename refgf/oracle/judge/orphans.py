@@ -1,17 +1,25 @@
-"""Children that judged code leaves behind are ended with it, in whatever session (Linux).
+"""Judged code and its children end with the command, in whatever session they are (Linux).
 
-A process group ends the children in it, but not one that started a session of its own. So the
-command makes itself the subreaper: the kernel then gives it the orphans among its descendants as
-children, and it ends these. It owns its process, which a test that calls `verify` does not:
-without `adopt` the other functions do nothing.
+    verify ---- keeper ---- judged process ---- its children
+
+A process group ends the children in it, but not one that started a session of its own. And a
+command that gets SIGKILL ends nothing. So a keeper stands between them: the kernel gives it the
+orphans among its descendants as children and tells it when the command goes. Then, or when the
+judged process has ended, it ends all of them.
+
+The command itself is a subreaper too (`adopt`), for what is left where a keeper was killed. It owns
+its process, which a test that calls `verify` does not: without `adopt`, `end_children` does
+nothing.
 """
 
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
@@ -39,10 +47,46 @@ def adopt() -> None:
         signal.signal(number, lambda received, frame: sys.exit(128 + received))
 
 
-def follow_parent(parent: int) -> None:
-    """This process gets SIGKILL when its parent goes, and goes at once if that has happened."""
-    if _prctl(PR_SET_PDEATHSIG, signal.SIGKILL) and os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGKILL)
+def keeper() -> Callable[[], None] | None:
+    """For Popen's `preexec_fn`: its process becomes the keeper, with its child's exit code."""
+    if not sys.platform.startswith("linux"):
+        return None
+    return functools.partial(_keep, os.getpid())
+
+
+def _keep(command: int) -> None:
+    """Return in a child, which will be judged; stay in this process until that has ended."""
+    unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    judged = os.fork()
+    if not judged:
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # if somebody kills the keeper
+        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+        return
+    try:
+        _wait(command, judged)
+    finally:
+        os._exit(1)
+
+
+def _wait(command: int, judged: int) -> None:
+    """Until one of them has ended; end all others, and this process as `judged` ended."""
+    global _adopted
+    _adopted, ended = True, None
+    for file in os.listdir("/proc/self/fd"):  # the pipes: the command waits for their end
+        with contextlib.suppress(OSError):
+            os.close(int(file) if int(file) > 2 else -1)
+    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    while os.getppid() == command and not (ended := os.waitid(os.P_PID, judged, how)):
+        signal.sigwait({signal.SIGCHLD, signal.SIGTERM})
+    end_children()
+    if ended and ended.si_code != os.CLD_EXITED:
+        with contextlib.suppress(OSError):  # SIGKILL has no handler
+            signal.signal(ended.si_status, signal.SIG_DFL)
+        os.kill(os.getpid(), ended.si_status)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {ended.si_status})
+    os._exit(ended.si_status if ended else 1)
 
 
 def children() -> list[int]:

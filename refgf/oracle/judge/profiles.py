@@ -1,6 +1,7 @@
 """Judging by the profile that an implementation declares, and where SPEC.md leaves room.
 
-bits        exactly the bits of a named order (see in_order), or within the case's bound
+bits        exactly the bits of a named order (see in_order), or within the case's bound; or those
+            of a named variant (variants.py)
 sum         any order of summation: every element within S2 of S1
 agreement   all ranks hold the same bits, whatever they are
 """
@@ -23,7 +24,9 @@ from refgf.oracle.judge.comparison import (
 from refgf.oracle.judge.functions import PLAIN_SUMS
 from refgf.oracle.judge.functions.judged import Outputs
 from refgf.oracle.judge.functions.sparse import csc_percents, csc_run, csc_settings
+from refgf.oracle.judge.groups import judge_groups
 from refgf.oracle.judge.orders import NAMED
+from refgf.oracle.judge.variants import variant_of
 
 PROFILES = ("bits", "sum", "agreement")
 STATES = {"ring": ["R2"], "direct": ["D1"], "tree": ["H1"], "doubling": ["H2"]}  # of named orders
@@ -35,10 +38,13 @@ def judge(case: Case, got: Outputs, profile: str = "bits") -> Failure | None:
         raise ValueError(f"judge: got profile {profile!r}; wanted one of {', '.join(PROFILES)}")
     if profile != "bits" and case.function in PLAIN_SUMS:
         return judge_sum(case, got, profile)
+    if case.function == "best_counts":
+        return judge_groups(case, got)
     if case.function == "csc_run" and not case.arguments.get("exact_norms", True):
         case, failure = following(case, got)
         return earliest([failure, judge_bits(case, got)])
-    return judge_bits(case, got)
+    failure = judge_bits(case, got)
+    return None if failure and variant_of(case, got) else failure
 
 
 def judge_sum(case: Case, got: Outputs, profile: str) -> Failure | None:

@@ -1,15 +1,25 @@
 """The report of `verify`: as text, as JSON and as JUnit XML."""
 
 import json
+import os
 import re
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from pathlib import Path
 
-from refgf.oracle.judge.verify import Verdict, by_statement, not_run
+from refgf.oracle.judge.verify import Verdict, by_statement, not_run, outcome
 
 SPEC = Path(__file__).parents[1] / "SPEC.md"
 UNPRINTABLE = re.compile(r"[^\t\n\x20-\x7e]")
 TEXT_WIDTH = 84  # of a statement's text
+NAMES_SHOWN = 3  # of functions that are not there
+
+
+def require_writable(*paths: str | None) -> None:
+    """Before anything is judged, so that no result is lost at the end."""
+    for path in filter(None, paths):
+        if Path(path).is_dir() or not os.access(Path(path).absolute().parent, os.W_OK):
+            raise ValueError(f"got {path}; wanted a file in an existing, writable folder")
 
 
 def spec_statements() -> dict[str, str]:
@@ -22,15 +32,17 @@ def as_text(verdicts: list[Verdict], profile: str = "bits") -> str:
     """A line per statement, then each failure with its place and diagnosis."""
     texts, lines, counted = spec_statements(), [f"profile {profile}"], by_statement(verdicts)
     for statement, counts in counted.items():
-        outcome = "FAIL" if counts["fail"] else "pass" if counts["pass"] else "open"
+        state = outcome(counts).replace("fail", "FAIL")
         waiting = f"  ({counts['open']} open)" if counts["open"] else ""
         share = f"{counts['pass']:>3}/{sum(counts.values()):<3}"
         text = texts.get(statement, "")[:TEXT_WIDTH]
-        lines.append(f"{statement:>4}  {outcome}  {share}  {text}{waiting}")
+        lines.append(f"{statement:>4}  {state}  {share}  {text}{waiting}")
     if any(counts["open"] for counts in counted.values()):
         lines.append("open: a case fails, by what looks like another statement")
-    for function, (count, of) in not_run(verdicts).items():
-        lines.append(f"not provided, not judged: {count} of {of} cases of {function}")
+    for (variant, function), count in variants_of(verdicts).items():
+        lines.append(f"variant {variant}: {count} of the passed cases of {function}")
+    lines += general_lines(verdicts) if profile == "bits" else []
+    lines += absent_lines(verdicts)
     for v in verdicts:
         if v.failure:
             title = f"{v.case.name} ({v.case.function}; {_violations(v)})"
@@ -38,6 +50,40 @@ def as_text(verdicts: list[Verdict], profile: str = "bits") -> str:
             lines += [f"  looks like: {sentence}" for sentence in v.diagnosis]
     passed, failed, absent = (_count(verdicts, status) for status in ("pass", "fail", "absent"))
     return "\n".join([*lines, "", f"{passed} cases passed, {failed} failed, {absent} not judged"])
+
+
+def general_lines(verdicts: list[Verdict]) -> list[str]:
+    """A function `allreduce` that was judged as more than one order of summation."""
+    judged = Counter(v.case.function for v in verdicts if v.general)
+    if len(judged) < 2:
+        return []
+    names = " and as ".join(f"{function} ({count} cases)" for function, count in judged.items())
+    return [
+        f"allreduce names no order: judged as {names}",
+        "  next: --order ring for one order, --profile sum for any",
+    ]
+
+
+def absent_lines(verdicts: list[Verdict]) -> list[str]:
+    """Functions of which some cases were not run, then in one line those that are not there."""
+    missing = not_run(verdicts)
+    partly = {name: counts for name, counts in missing.items() if counts[0] < counts[1]}
+    lines = [f"not provided, not judged: {c} of {of} cases of {f}" for f, (c, of) in partly.items()]
+    wholly = [name for name in missing if name not in partly]
+    if wholly:
+        cases = sum(missing[name][0] for name in wholly)
+        shown = ", ".join(wholly[:NAMES_SHOWN]) + ", ..." * (len(wholly) > NAMES_SHOWN)
+        lines.append(
+            f"not provided, not judged: {cases} cases of {len(wholly)} functions ({shown})"
+            "; to list them: --html FILE"
+        )
+    return lines
+
+
+def variants_of(verdicts: list[Verdict]) -> Counter[tuple[str, str]]:
+    """{(variant, function): its cases that passed as this named variant}"""
+    named = ((verdict.variant, verdict.case.function) for verdict in verdicts)
+    return Counter((variant, function) for variant, function in named if variant)
 
 
 def _violations(verdict: Verdict) -> str:
@@ -60,6 +106,7 @@ def as_json(verdicts: list[Verdict], profile: str = "bits") -> str:
             "statements": v.statements,
             "violated": v.violated,
             "status": v.status,
+            "variant": v.variant,
             "failure": v.failure.as_dict() if v.failure else None,
             "diagnosis": v.diagnosis,
             "seconds": v.seconds,

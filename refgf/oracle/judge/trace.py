@@ -21,6 +21,7 @@ from pathlib import Path
 
 from refgf.oracle.definitions import direct_traffic, ring_traffic
 from refgf.oracle.judge.files import LARGEST_FILE, BadFile, parse_json, read_bytes
+from refgf.oracle.judge.words import span
 
 RECEIVES = ("add", "copy", "keep")
 LOCAL = ("finish", "fold")
@@ -108,7 +109,7 @@ def outside(events: Events, size: int, n: int | None) -> list[str]:
         if e.rank >= size or (e.peer is not None and (e.peer >= size or e.peer == e.rank)):
             return [f"{place}: {e.operation} with peer {e.peer}; there are ranks 0 to {size - 1}"]
         if n is not None and e.offset + e.count > n:
-            return [f"{place}: elements {e.offset}..{e.offset + e.count} of {n}"]
+            return [f"{place}: {span(e.offset, e.offset + max(1, e.count))} of {n}"]
     return []
 
 

@@ -1,17 +1,19 @@
 """Judging an implementation by cases: pass or fail, the first failure, and what it looks like."""
 
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.comparison import Failure
-from refgf.oracle.judge.diagnosis import STEPS, diagnose, mistakes_of, orders_of
+from refgf.oracle.judge.diagnosis import STEPS, diagnose, mistakes_of, orders_of, other_slices
 from refgf.oracle.judge.functions import PLAIN_SUMS
 from refgf.oracle.judge.functions.judged import Outputs
 from refgf.oracle.judge.implementations import Result
 from refgf.oracle.judge.profiles import judge
 from refgf.oracle.judge.trace import TraceEvent, check_trace
+from refgf.oracle.judge.variants import variant_of
 from refgf.oracle.judge.violations import judged_statements, violated
 
 
@@ -26,6 +28,7 @@ class Verdict:
     diagnosis: list[str] = field(default_factory=list)
     seconds: float = 0.0
     profile: str = "bits"
+    general: bool = False  # judged by the function `allreduce`, which names no order
 
     @property
     def statements(self) -> list[str]:
@@ -38,6 +41,11 @@ class Verdict:
         if self.status != "fail":
             return []
         return violated(self.case, self.outputs, self.diagnosis, self.statements)
+
+    @property
+    def variant(self) -> str | None:
+        """The named variant that a right result follows where it is not the definitions' own."""
+        return variant_of(self.case, self.outputs) if self.status == "pass" else None
 
 
 def verify(
@@ -84,7 +92,7 @@ def diagnose_some(verdicts: list[Verdict]) -> None:
 
 
 def known_from_others(verdict: Verdict, diagnosed: list[Verdict]) -> list[str]:
-    """A mistake that another case of the function looks like, or an order of summation.
+    """A mistake that another case of the function looks like, slices, or an order of summation.
 
     Trying all mistakes on every case would be slow.
     """
@@ -92,7 +100,7 @@ def known_from_others(verdict: Verdict, diagnosed: list[Verdict]) -> list[str]:
     others = [other for other in diagnosed if other.case.function == case.function]
     names = {sentence for other in others for sentence in other.diagnosis}
     found = mistakes_of(case, outputs, names) if case.function not in STEPS else []
-    return found or orders_of(case, outputs)
+    return found or other_slices(case, outputs) or orders_of(case, outputs)
 
 
 def few_ranks(case: Case) -> bool:
@@ -108,6 +116,7 @@ def verify_case(case: Case, implementation: Any, profile: str = "bits") -> Verdi
     result = implementation.run(case)
     seconds = time.perf_counter() - start_s
     verdict = Verdict(case, "pass", result.outputs, seconds=seconds, profile=profile)
+    verdict.general = result.general
     if result.error:
         verdict.failure = Failure(result.error)
     elif result.outputs is None:
@@ -156,12 +165,28 @@ def by_statement(verdicts: list[Verdict]) -> dict[str, dict[str, int]]:
 
 
 def shown_violated(verdicts: list[Verdict]) -> dict[str, set[str]]:
-    """{function: statements that a diagnosis, or the case itself, shows to be violated}"""
+    """{function: the fewest statements that explain what its diagnoses, or cases, show}"""
     shown = {}
     for verdict in verdicts:
-        if verdict.diagnosis or len(verdict.violated) == 1:
-            shown.setdefault(verdict.case.function, set()).update(verdict.violated)
-    return shown
+        candidates = verdict.violated
+        if candidates and (verdict.diagnosis or len(candidates) == 1):
+            shown.setdefault(verdict.case.function, []).append(set(candidates))
+    return {function: fewest(found) for function, found in shown.items()}
+
+
+def fewest(sets: list[set[str]]) -> set[str]:
+    """Members of all sets, those of most sets first; a set that has one already adds none."""
+    found, rest = set(), sets
+    while rest:
+        counts = Counter(name for each in rest for name in each)
+        found |= {name for name, count in counts.items() if count == max(counts.values())}
+        rest = [each for each in rest if not each & found]
+    return found
+
+
+def outcome(counts: dict[str, int]) -> str:
+    """Of a statement: "fail", "open" if a failing case may have to do with it, or "pass"."""
+    return "fail" if counts["fail"] else "open" if counts["open"] else "pass"
 
 
 def not_run(verdicts: list[Verdict]) -> dict[str, tuple[int, int]]:

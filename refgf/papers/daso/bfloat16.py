@@ -1,6 +1,7 @@
 """bfloat16 on the wire: messages of 2 bytes an element, with the range of float32.
 
     bfloat16_bits(x), bfloat16_values(bits)     rounded to nearest, ties to even; exactly back
+    round_to_bfloat16(x)                        both, in place
     Bfloat16Comm(comm)                          rounds what is sent through it to bfloat16
     ring_on_ranks(comm, ranks, wire)            an `Allreduce` of a group; wire "bfloat16" or None
 
@@ -42,6 +43,12 @@ def bfloat16_bits(x: Array) -> Array:
 def bfloat16_values(bits: Array) -> Array:
     """uint16 (n,) -> float32 (n,), exact: the bits are the upper half of a float32."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def round_to_bfloat16(x: Array) -> None:
+    """float (n,), in place: the nearest numbers of bfloat16."""
+    for block in chunks(x.size, BLOCK_ELEMENTS):
+        x[block] = bfloat16_values(bfloat16_bits(x[block]))
 
 
 class Bfloat16Comm:
@@ -107,7 +114,7 @@ def ring_on_ranks(comm, ranks: Sequence[int], wire: str | None = None) -> Allred
                 "bfloat16 on the wire; next: pass x.astype(np.float32), or wire=None"
             )
         execute(carrier, schedule(x.size), x, scratch=scratch)
-        for block in chunks(x.size, BLOCK_ELEMENTS) if wire else ():
-            x[block] = bfloat16_values(bfloat16_bits(x[block]))
+        if wire:
+            round_to_bfloat16(x)
 
     return allreduce

@@ -32,8 +32,9 @@ Cost: `refgf.oracle.definitions.daso_traffic` counts every message. Per sum a ri
 k ranks of a node; per averaging a ring over them. Memory beyond the model: at most two copies of
 the parameters.
 
-Source: Coquelin et al. 2022, with the authors' public code. The details are the statements A1 to
-A12 of oracle/SPEC.md.
+Source: Coquelin et al. 2022, by the documentation in the authors' public code (Heat). The details
+are the statements A1 to A12 of oracle/SPEC.md. `heat.py` has the phases of the form `heat`, which
+does what that code does (A13 to A20).
 """
 
 import time
@@ -47,16 +48,15 @@ from refgf.comm import tree
 from refgf.comm.agreement import agree
 from refgf.comm.direct import direct_allreduce
 from refgf.comm.schedule import execute, on_ranks
-from refgf.comm.slices import chunks, cut
-from refgf.device import array_module
+from refgf.comm.slices import chunks
 from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.result import StepResult
 from refgf.papers.daso.bfloat16 import ring_on_ranks
+from refgf.papers.daso.merge import merge  # noqa: F401  lessons take it from here
 from refgf.training.evaluation import evaluate_together
 from refgf.training.step import Replica, require_same_parameters, train_step
 
 CHUNK_ELEMENTS = 10_000_000
-BLOCK_ELEMENTS = 131_072  # a block of a merge stays in the cache
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class PendingSum:
     """A sum of parameters in flight.
 
     due     the batch in which it is received
-    waited  batches from sending to receipt
+    waited  S of the merge: batches for which it was to wait, as fixed when it was sent
     group   the group that sums
     total   (n,) on the ranks of the group, None elsewhere
     """
@@ -82,7 +82,7 @@ class DASO:
     model     a `Replica`
     nodes     the ranks of each node, the same number on each: `topology.nodes(comm)`, or pretended
               ones
-    phases    a `Phases` or a `Constant`
+    phases    a `Phases` or a `Constant`; a `HeatPhases` for the form `heat`
     batches   batches in an epoch
     wire      "bfloat16" or None: the type in which blocking phases send parameters
     chunk     most elements of one sum
@@ -121,7 +121,7 @@ class DASO:
         self._sum_at_once = {kind: ring_on_ranks(self._comms[1], group, kind) for kind in kinds}
         self._sum_in_node = ring_on_ranks(self._comms[1], self.node)
         self.wire, self.batch, self.synchronised, self.waited_s = wire, 0, True, 0.0
-        self._pending, self._loss = None, 0.0
+        self._pending, self._spare, self._loss = None, None, 0.0
 
     def step(self, images, labels, global_batch: int, rate: float) -> float:
         """One batch; returns this rank's share of the loss. The last batch of an epoch ends it."""
@@ -160,9 +160,12 @@ class DASO:
             return
         # a sum that is due now is merged after the copy for the next one is taken: the thread is
         # then free for the next
-        sent = self.model.parameters.flat.copy() if self._takes_part(group) else None
+        sent = self._copy() if self._takes_part(group) else None
+        again = phase.spreads_again(self.batch, self.batches, len(self.node))
         if pending and pending.due == self.batch:
             self._receive(pending)
+        elif again is not None:
+            self.spread(again)
         if group is not None:
             self._send(group, sent)
 
@@ -172,20 +175,31 @@ class DASO:
             assert self._pending.due == self.batch  # no wait is longer than the epoch
             self._wait()
             self._pending = None
-        w = self.model.parameters.flat
+        w, phase = self.model.parameters.flat, self.phases.now
         if self._takes_part(group):
-            allreduce = self._sum_at_once[self.wire if self.phases.now.blocking else None]
+            wire = self.wire if phase.blocking else None
+            phase.round(w, wire)
             for part in chunks(w.size, self.chunk):
-                allreduce(w[part])
+                self._sum_at_once[wire](w[part])
             self._require_finite(w)
             w /= w.dtype.type(self.nodes)
+            phase.round(w, wire)
         self.spread(group)
         self.synchronised = True
+
+    def _copy(self):
+        """The parameters, in the memory of a received sum: new pages take time to touch."""
+        w, copy, self._spare = self.model.parameters.flat, self._spare, None
+        if copy is None:
+            return w.copy()
+        copy[:] = w
+        return copy
 
     def _send(self, group: int, sent) -> None:
         """Hand the copy to the communication thread."""
         waited = self.phases.now.wait_after(self.batch, self.batches)
-        self._pending = PendingSum(self.batch + waited, waited, group, sent)
+        due = self.phases.now.received_in(self.batch, self.batches)
+        self._pending = PendingSum(due, waited, group, sent)
         if sent is not None:
             for part in chunks(sent.size, self.chunk):
                 self._thread.run(self._sum_in_thread, sent[part])
@@ -195,12 +209,14 @@ class DASO:
         if pending.total is not None:
             self._wait()
             self._require_finite(pending.total)
-            merge(self.model.parameters.flat, pending.total, self.nodes, pending.waited)
+            w = self.model.parameters.flat
+            self.phases.now.merge(w, pending.total, self.nodes, pending.waited)
+            self._spare = pending.total
         self.spread(pending.group)
 
     def _takes_part(self, group: int | None) -> bool:
         """Does this rank sum with this group? A single node has nothing to sum."""
-        return group == self.place and self.nodes > 1
+        return group == self.place and self.nodes >= self.phases.now.fewest_nodes
 
     def _wait(self) -> None:
         start_s = time.perf_counter()
@@ -265,19 +281,6 @@ class DASO:
     def __exit__(self, kind, error, traceback) -> None:
         if kind is None:  # else other ranks do not close, and waiting for them would hide the error
             self.close()
-
-
-def merge(w, total, nodes: int, waited: int) -> None:
-    """w <- (2S w + total) / (2S + m), in place; every operation is rounded.
-
-    nodes: m. waited: S in batches; for S = 0 w weighs 1.
-    """
-    own = w.dtype.type(2 * waited if waited else 1)
-    for block in cut(slice(0, w.size), BLOCK_ELEMENTS):
-        part = w[block]
-        part *= own
-        array_module(part).add(part, total[block], out=part)
-        part /= own + w.dtype.type(nodes)
 
 
 def _check(comm, nodes: Sequence[Sequence[int]], batches: int) -> None:

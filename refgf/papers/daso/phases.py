@@ -7,13 +7,17 @@ B: nodes sum every B batches. L: gradients are averaged in the node every L batc
 received W batches after it was sent. B = 0 blocks in every batch. Every rank decides alike, from
 the loss of all ranks.
 
-Source: DASO (Coquelin et al. 2022), as in the authors' public code. Two choices are ours. Without
-warm-up cycling begins in the first epoch; there it never would. W never exceeds B; there the next
-sum would receive such a sum.
+Source: DASO (Coquelin et al. 2022), as the documentation in the authors' public code (Heat) has
+it; `heat.py` is what that code does. Three choices are ours. Without warm-up cycling begins in the
+first epoch; there it never would. W never exceeds B; there it may. With a largest B below 4 cycling
+begins with that, and L and W are at least 1; there they become 0.
 """
 
 import math
 from dataclasses import dataclass
+
+from refgf.device import Array
+from refgf.papers.daso.merge import merge
 
 FIRST_GLOBAL_SKIP = 4
 SHARE_OF_LARGEST = 4  # L and W are a quarter of the largest B when cycling starts again
@@ -27,13 +31,20 @@ class Phase:
     local_skip: int = 1
     wait: int = 1
 
+    fewest_nodes = 2  # one node sums nothing
+    merge = staticmethod(merge)  # what a rank does with a late sum
+
     def __post_init__(self) -> None:
-        if min(self.local_skip, self.wait) < 0 or self.wait > self.global_skip:
+        if min(self.local_skip, self.wait) < 0 or self.wait > self.longest_wait:
             raise ValueError(
                 f"DASO: got B={self.global_skip}, L={self.local_skip}, W={self.wait}; wanted "
                 "0 <= W <= B and L >= 0, so that a sum arrives before the next is sent; next: a "
                 "larger B or a smaller W"
             )
+
+    @property
+    def longest_wait(self) -> float:
+        return self.global_skip
 
     @property
     def blocking(self) -> bool:
@@ -49,6 +60,17 @@ class Phase:
     def wait_after(self, batch: int, batches: int) -> int:
         """Batches until what is sent now is received, at most to the epoch's end. 0: at once."""
         return min(self.wait, batches - 1 - batch)
+
+    def received_in(self, batch: int, batches: int) -> int:
+        """The batch in which a sum sent after the update of this one is received."""
+        return batch + self.wait_after(batch, batches)
+
+    def spreads_again(self, batch: int, batches: int, groups: int) -> int | None:
+        """The group whose parameters are spread in the nodes without a receipt: none."""
+        return None
+
+    def round(self, w: Array, wire: str | None) -> None:
+        """Parameters of a blocking sum, before it and after the division: stay as they are."""
 
     def averages(self, batch: int, batches: int) -> bool:
         """Are gradients averaged in the node?
@@ -85,6 +107,8 @@ class Phases:
     patience    a plateau is more epochs in a row than this without a better loss
     """
 
+    kind = Phase  # what its phases do; `heat.py` has another
+
     def __init__(
         self,
         epochs: int,
@@ -104,7 +128,7 @@ class Phases:
         self.epochs, self.warmup, self.cooldown, self.largest = epochs, warmup, cooldown, largest
         self.threshold, self.patience = threshold, patience
         self.epoch, self._best, self._worse = 0, math.inf, 0
-        self.now = self._first() if self._cycling() else BLOCKING
+        self.now = self._first() if self._cycling() else self.kind(0, 0, 0)
 
     def __str__(self) -> str:
         return (
@@ -117,7 +141,7 @@ class Phases:
         self.epoch += 1
         plateau = self.epoch >= self.warmup and self._on_plateau(loss)
         if not self._cycling():
-            self.now = BLOCKING
+            self.now = self.kind(0, 0, 0)
         elif self.now.blocking:
             self.now = self._first()
         elif plateau:
@@ -127,14 +151,15 @@ class Phases:
         return self.warmup <= self.epoch < self.epochs - self.cooldown
 
     def _first(self) -> Phase:
-        return Phase(min(FIRST_GLOBAL_SKIP, self.largest))
+        return self.kind(min(FIRST_GLOBAL_SKIP, self.largest))
 
     def _next(self) -> Phase:
         if self.now.global_skip == 1:
             part = max(1, self.largest // SHARE_OF_LARGEST)
-            return Phase(self.largest, part, part)
+            return self.kind(self.largest, part, part)
         half = self.now.global_skip // 2
-        return Phase(half, max(1, self.now.local_skip // 2), max(1, min(self.now.wait - 1, half)))
+        local = max(1, self.now.local_skip // 2)
+        return self.kind(half, local, max(1, min(self.now.wait - 1, half)))
 
     def _on_plateau(self, loss: float) -> bool:
         better = loss < (1 - self.threshold) * self._best

@@ -33,7 +33,11 @@ and one more message of n elements (scratch n) on ranks 0, 2, ..., 2e-2. Ranks 1
 one message of n elements. If p = q divides n, halving-doubling sends 2 n (p-1)/p elements, as few
 as the ring.
 
-Source: Thakur, Rabenseifner, Gropp 2005, also for p that are not powers of two.
+Source: Thakur, Rabenseifner, Gropp 2005, and MPICH, which is their code (read, not copied), for q
+ranks. For other p, MPICH does it the other way round: of each pair the even rank sends to the rank
+after it and receives the sum at the end. The odd ranks are the extra ones here so that the lower
+rank adds, as in `tree`: chosen. Without a wire type the bits are equal, with one they are not. The
+oracle accepts both (oracle/SPEC.md, H2).
 """
 
 from refgf.comm.schedule import Schedule, Step, local, receive, reversed_schedule, send

@@ -13,9 +13,10 @@ Three phases (Jia et al. 2018), 2 nodes of 4 ranks; the first rank of a node is 
     3b allgather        |__ ring over k __|     |__ ring over k __|     k-1 steps
 
 4(k-1) + 2(m-1) steps where a flat ring takes 2(p-1), and only 2(m-1) of them use slow links. The
-paper says "reduce" and "broadcast"; that these are the four ring-like phases above is inferred from
-its number of steps. Nodes may differ in size. Elements sent, with s_j the slices of n over k and
-t_i those of n over m, empty messages counted:
+paper's text is not at hand. Reviews of it describe the three phases: reduce to a master, ring over
+the masters, broadcast. The number of steps is general knowledge. That "reduce" and "broadcast" are
+the four ring-like phases above is inferred from that number. Nodes may differ in size. Elements
+sent, with s_j the slices of n over k and t_i those of n over m, empty messages counted:
 
     local rank j > 0    2k - 1 messages             2n - |s_j|
     master of node i    3(k-1) + 2(m-1) messages    k > 1: 3n - 2|s_1| - |s_0|
@@ -60,15 +61,15 @@ from refgf.papers.jia import doubling
 Nodes = Sequence[Sequence[int]]
 
 
-def blocks(size: int, ranks_per_node: int) -> list[list[int]]:
+def consecutive_nodes(size: int, ranks_per_node: int) -> list[list[int]]:
     """Ranks 0, 1, ... in nodes of `ranks_per_node`; the last node may have fewer.
 
-    blocks(5, 2) = [[0, 1], [2, 3], [4]]
+    consecutive_nodes(5, 2) = [[0, 1], [2, 3], [4]]
     """
     if size < 1 or ranks_per_node < 1:
         raise ValueError(
-            f"blocks: got {size} ranks in nodes of {ranks_per_node}; wanted at least 1 of both; "
-            "next: pass comm.Get_size() and the ranks of a node"
+            f"consecutive_nodes: got {size} ranks in nodes of {ranks_per_node}; "
+            "wanted at least 1 of both; next: pass comm.Get_size() and the ranks of a node"
         )
     return [list(range(size))[i : i + ranks_per_node] for i in range(0, size, ranks_per_node)]
 
@@ -86,11 +87,13 @@ def ring_to_master(j: int, k: int, n: int) -> Schedule:
 def three_phase(
     nodes: Nodes, inside: Algorithm = ring_to_master, between: Algorithm = ring.allreduce
 ) -> Algorithm:
-    """Reduce in the node, allreduce over the masters, broadcast in the node. Defaults: Jia et al.
+    """Reduce in the node, allreduce over the masters, broadcast in the node.
 
     inside    sums on local rank 0: `ring_to_master`, `tree.reduce`; the broadcast is its reversal
     between   any allreduce over the masters without the operation `reduce`: `ring.allreduce`,
               `doubling.halving_doubling`
+
+    The defaults stand for Jia et al.'s hierarchical all-reduce, as far as it is known (above).
     """
     masters = [node[0] for node in nodes]
 
@@ -143,9 +146,9 @@ def hybrid(
 ) -> Algorithm:
     """`short` for fewer than `threshold_elements` elements, otherwise the flat ring.
 
-    The default is the paper's; `short=log_phases` is faster over slow links (lesson 10). The
-    threshold (the paper's eta) is where `short` and the ring take the same time:
-    `selection.crossover_bytes` / itemsize.
+    The default is Jia et al.'s hybrid all-reduce, as reviews of the paper describe it.
+    `short=log_phases` is faster over slow links (lesson 10). The threshold is where `short` and the
+    ring take the same time: `selection.crossover_bytes` / itemsize.
     """
     hierarchy = short(nodes)
 
@@ -165,5 +168,5 @@ def _require_all_ranks(nodes: Nodes, size: int, operation: str) -> None:
         raise ValueError(
             f"{operation}: got nodes {[list(node) for node in nodes]} for {size} ranks; wanted "
             f"every rank 0 to {size - 1} once; next: pass topology.nodes(comm), or "
-            "blocks(size, ranks_per_node)"
+            "consecutive_nodes(size, ranks_per_node)"
         )

@@ -7,7 +7,7 @@ The norms are Euclidean, per tensor, in float64. The ratio is 1 where |w| or the
 and for biases and normalisation, which have no decay either. Without LARS the gradients of some
 layers are too large for the rate that a large batch needs. In float16 training w are the float32
 master weights and g the unscaled float32 sums, because squares of float16 would overflow. The
-learning rate itself (linear scaling, warm-up, polynomial decay) is in `training/sgd.py`.
+learning rate itself (linear scaling, warm-up, polynomial decay) is in `training/rates.py`.
 
 The parallel tensor operator (Shi et al. 2021): all ranks hold the same w and g, so each would form
 the same L norms. Instead each rank forms a share, and an allreduce of 2L scalars completes them:
@@ -16,8 +16,9 @@ the same L norms. Instead each rank forms a share, and an allreduce of 2L scalar
     "slices"      |  rank 0  |  rank 1  |  rank 2  |  rank 3  |    n/p elements each
     "layers"      |            rank 0                          | rank 1 ...   L/p tensors each
 
-"layers" is the paper's division. One layer of AlexNet holds 60 % of the parameters, so with it one
-rank has most of the work.
+"layers" is the paper's division (general knowledge: its abstract only names the operator). One
+layer of AlexNet holds 60 % of the parameters, so with it one rank has most of the work. "slices",
+the default, is chosen for that reason.
 
 Under CSC only slices of a tensor have been summed. The ratio comes from those slices, because all
 ranks hold the same values there; weight decay counts once for each step since a chunk was last

@@ -7,7 +7,8 @@
 
 A link carries one message at a time, first come, first served; latencies overlap. k messages that
 leave a node together have all arrived after alpha + k * beta * bytes, as if each had 1/k of the
-bandwidth.
+bandwidth. Links of TCP divide their bandwidth instead. SimGrid says the same where no messages meet
+on a link; where they do, this is 14 % faster to 25 % slower (tests/plan/test_plan_wires.py).
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
 """Which gradients to send together: MG-WFBP's greedy rule, and the exact best merge.
 
 Both return groups as refgf.predict.timeline takes them: ranges of consecutive gradients in the
-order of generation. A merge saves one latency, T(x) + T(y) - T(x + y) = a, and waits for the later
-gradient. For every gradient j, the exact merge tries every i at which the group that ends with j
-may begin:
+order of generation. The greedy rule is the authors', the exact merge is ours. A merge saves one
+latency, T(x) + T(y) - T(x + y) = a, and waits for the later gradient. For every gradient j, the
+exact merge tries every i at which the group that ends with j may begin:
 
     F(j) = min over i < j of  max(F(i), ready(j)) + T(bytes of i .. j-1)        F(0) = 0
 
@@ -40,7 +40,7 @@ def greedy_merge(gradients: Gradients, line: Line, small_bytes: float = 0) -> li
             if gap_s < line.a_s or waiting < small_bytes:
                 continue
         groups.append(range(begin, i + 1))
-        start_s += line(waiting)
+        start_s += line(waiting)  # without bytes: the next gradient comes later in any case
         begin, waiting = i + 1, 0
     return groups
 
@@ -52,14 +52,18 @@ def exact_merge(gradients: Gradients, allreduce_s: Callable[[float], float]) -> 
     last call. While backward is ahead, many merges end equally early; on a Line this is one with
     the fewest calls.
     """
+
+    def call_s(nbytes: float) -> float:
+        return allreduce_s(nbytes) if nbytes else 0.0  # a group without bytes is no call
+
     ends_s, begins, sums = [0.0], [0], [0]  # ends_s[j] = F(j), by a last group from begins[j]
     for _, nbytes in gradients:
         sums.append(sums[-1] + nbytes)
     for j, (ready_s, _) in enumerate(gradients, 1):
-        found = [max(ends_s[i], ready_s) + allreduce_s(sums[j] - sums[i]) for i in range(j)]
+        found = [max(ends_s[i], ready_s) + call_s(sums[j] - sums[i]) for i in range(j)]
         ends_s.append(min(found))
         begins.append(found.index(ends_s[j]))
-    return few_calls(gradients, allreduce_s, ends_s, begins, sums)
+    return few_calls(gradients, call_s, ends_s, begins, sums)
 
 
 def few_calls(

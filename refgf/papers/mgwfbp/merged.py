@@ -3,7 +3,8 @@
     1 profile   when is each gradient ready, how long does an     Profile, slowest
                 allreduce of m bytes take?
     2 fit       a + b m through the times of the allreduces       refgf.predict.fit.fit_line
-    3 merge     the groups whose last call ends first             papers/mgwfbp/merge.exact_merge
+    3 merge     which gradients are sent together?                greedy_merge or exact_merge of
+                                                                  papers/mgwfbp/merge.py
     4 run       one allreduce for each group, when its last       Groups
                 gradient is ready
 
@@ -12,11 +13,12 @@
 
 Groups may have any number of bytes, whereas lazy allreduce has one theta for all. The authors copy
 gradients to a buffer for each group. In a pool that is laid out in order of generation a group is a
-slice, so nothing is copied.
+slice, so nothing is copied. The authors' step 3 is the greedy rule. `exact_merge`, after which the
+last call ends as early as any groups allow, is ours.
 
 Cost per rank: the cost of one allreduce per group; the bytes do not change. `slowest` sums p n
-float64 once, for n numbers. Source: MG-WFBP (Shi, Chu, Li 2019); their implementation profiles with
-the same steps (verified in their code).
+float64 once, for n numbers. Source: MG-WFBP (Shi, Chu, Li 2019). Their implementation has
+the same four steps, with the greedy rule as the third (verified in their code).
 """
 
 import contextlib

@@ -35,3 +35,22 @@ def hitopk_s(
     phases = ring_reduce_scatter_s, ring_allgather_s
     inside_s = sum(phase(ranks_per_node, elements, itemsize, inside) for phase in phases)
     return inside_s + gather_s(nodes, chosen, itemsize, between)
+
+
+def hitopk_pairs_s(
+    nodes: int,
+    ranks_per_node: int,
+    elements: int,
+    chosen: int,
+    itemsize: int,
+    inside: Link,
+    between: Link,
+) -> float:
+    """The same with pairs in the node: the last step gathers the pairs of all nodes.
+
+    Faster than `hitopk_s` where nodes * chosen * (itemsize + 4) bytes and one more latency cost
+    less than a dense slice.
+    """
+    reduce_s = ring_reduce_scatter_s(ranks_per_node, elements, itemsize, inside)
+    gathers_s = gather_s(nodes, chosen, itemsize, between)
+    return reduce_s + gathers_s + gather_s(ranks_per_node, nodes * chosen, itemsize, inside)

@@ -16,8 +16,9 @@ in order of the nodes.
 Ranks choose different elements, so indices must be sent too, and the sum has up to p k elements:
 what TopK sends grows with p. CSC chooses the same chunks on all ranks, which avoids both.
 
-Source: Shi et al. (MLSys 2021) for MSTopK and HiTopKComm. Their steps are known from public code,
-not from the paper's text.
+Source: Shi et al. (MLSys 2021) for MSTopK and HiTopKComm. Their steps are known from public code
+of others, not from the paper's text. The dense step 4 of HiTopK is chosen: that code gathers
+values and indices in the node, as `hitopk_pairs.py` does.
 """
 
 import math
@@ -62,11 +63,16 @@ def mstopk(x: Array, k: int, start: float = 0.0, rounds: int = ROUNDS) -> Array:
     read memory in order, which suits a GPU. The result has all elements above the smallest
     threshold that at most k elements reach. The rest are neighbours among the elements that reach
     the largest threshold that more than k reach, from `start` (0 <= start < 1, a share of the way
-    through) on. The paper draws `start` at random.
+    through) on. The public code draws that place at random.
 
-    Three changes to the public code: where fewer than k elements reach the mean the search begins
-    at 0; after a round that found too many only those are searched (the counts are the same); it
-    ends when exactly k are found.
+    Five changes to the public code:
+      - where fewer than k elements reach the mean, the search begins at 0;
+      - after a round that found too many, only those are searched (the counts are the same);
+      - the search ends when exactly k are found;
+      - where 1 to k elements reach none of the thresholds tried, none is certain. There the
+        threshold then stays 0, which all elements reach, so more than k are sent;
+      - the last place of the neighbours leaves room for all of them. There it is one too far, so
+        k - 1 elements may be sent.
     """
     xp, magnitude = array_module(x), array_module(x).abs(x)
     _require_choice(magnitude, k, "mstopk")
@@ -199,7 +205,11 @@ class HiTopK:
         k = keep_count(length(own), self.percent)
         values, indices = self.feedback.take(x[own], lambda a: self._select(a, k))
         indices = wire_indices(indices, length(own))
-        sum_sparse(x[own], self._allgather(values), self._allgather(indices))
+        self._complete(x, own, self._allgather(values), self._allgather(indices))
+
+    def _complete(self, x, own: slice, values, indices) -> None:
+        """The sum over nodes of the own slice, from their pairs (m, k), and step 4."""
+        sum_sparse(x[own], values, indices)
         self._spread(x)
 
 

@@ -16,6 +16,7 @@ Everything that comes from a paper has a label:
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import product
 
 LABELS = ("stated", "verified", "computed", "inferred", "unverified", "measured")
@@ -62,7 +63,7 @@ class Headline:
 
     def interval(self) -> tuple[float, float]:
         """(low, high) over all combinations of the inputs' values."""
-        return extremes(self.predict, self.inputs)
+        return once(self.predict, self.inputs)
 
     @property
     def inside(self) -> bool:
@@ -78,7 +79,7 @@ class Headline:
         for varied in self.inputs:
             if len(varied.values) > 1:
                 given = (i if i is varied else replace(i, values=i.values[:1]) for i in self.inputs)
-                low, high = extremes(self.predict, tuple(given))
+                low, high = once(self.predict, tuple(given))
                 found[varied.name] = high / low
         return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
@@ -88,3 +89,6 @@ def extremes(predict: Callable[..., float], inputs: Sequence[Input]) -> tuple[fl
     chosen = product(*(given.values for given in inputs))
     predicted = [predict(**dict(zip(names, values))) for values in chosen]
     return min(predicted), max(predicted)
+
+
+once = cache(extremes)  # of the same headline: lesson, table and tests ask again

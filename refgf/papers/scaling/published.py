@@ -10,6 +10,10 @@ from refgf.predict.cost import Line, Link
 
 _ONE_NODE = {2: Line(2.555e-6, 9.838e-11), 4: Line(4.204e-5, 2.059e-10)}
 _AUTHORS = "HKBU-HPML/MG-WFBP, distributed_optimizer.py (the two clusters of the TPDS paper)"
+_LATER = (
+    "HKBU-HPML/ddl-benchmarks, mgwfbp/hv_distributed_optimizer.py; factors scaled by hand appear "
+    "in its code"
+)
 
 TEN_GIGABIT = Machine(
     "MG-WFBP, V100, 10 Gbit/s Ethernet",
@@ -27,14 +31,14 @@ INFINIBAND = Machine(
 
 TEN_GIGABIT_EXTENDED = Machine(
     "ddl-benchmarks, 10 Gbit/s Ethernet, 32 and 64 GPUs",
-    "HKBU-HPML/ddl-benchmarks; factors scaled by hand appear in its code",
+    _LATER,
     "verified",
-    lines={32: Line(1.348e-3, 8.643e-10), 64: Line(7.043e-3, 9.643e-10)},
+    lines={32: Line(4.043e-3, 8.643e-10), 64: Line(7.043e-3, 9.643e-10)},
 )
 
 INFINIBAND_EXTENDED = Machine(
     "ddl-benchmarks, 56 Gbit/s InfiniBand, 32 and 64 GPUs",
-    "HKBU-HPML/ddl-benchmarks; factors scaled by hand appear in its code",
+    _LATER,
     "verified",
     lines={32: Line(4.063e-4, 4.907e-10), 64: Line(8.063e-4, 5.888e-10)},
 )
@@ -42,23 +46,23 @@ INFINIBAND_EXTENDED = Machine(
 # beta = 1.2 / B with B = 9 * 2**30 / 8 bytes/s; gamma = 160 / 64e9 s per byte
 SIMULATION = Machine(
     "MG-WFBP simulations, 10 Gbit/s Ethernet",
-    "the authors' simulation and plotting scripts (B-Caffe has 2 N alpha where 2 (N-1) alpha is "
-    "meant)",
+    "hclhkbu/B-Caffe, scripts/gmwfbp.py, and the authors' plotting script (the former has 2 N "
+    "alpha where 2 (N-1) alpha is meant)",
     "verified",
     links={"between": Link(45.25e-6, 1.2 / (9 * 2**30 / 8), 160 / 64e9)},
 )
 
 K80 = Machine(
     "B-Caffe, K80, 10 Gbit/s Ethernet, MPI",
-    "line through the 8 kB to 500 kB points of B-Caffe's logdata/allreduce{2,8}.log",
+    "hclhkbu/B-Caffe, logdata/allreduce{2,8}.log: lines through the points of 8 kB to 500 kB",
     "computed",
     lines={2: Line(99e-6, 1.69e-9), 8: Line(961e-6, 2.41e-9)},
 )
 
 PYDTNN = Machine(
     "PyDTNN defaults, 1 Gbit/s network",
-    "hpca-uji/PyDTNN, pydtnn/performance_models.py: 0.5 us, 1 Gbit/s, additions at 4 Tflop/s of "
-    "4-byte numbers",
+    "hpca-uji/PyDTNN, pydtnn/parser.py: 0.5 us, 1 Gbit/s, additions of 4-byte numbers at 4 Tflop/s "
+    "(formulas: performance_models.py)",
     "verified",
     links={"between": Link(0.5e-6, 8e-9, 1 / (4e12 * 4))},
 )

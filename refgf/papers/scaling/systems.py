@@ -12,7 +12,7 @@ evenly spaced over the pool (inferred). After the last gradient one small call s
 C chunks, and selection_s is added to the step.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -131,23 +131,3 @@ def time_to_train(step_s: float, samples: int, epochs: int, batch: int, size: in
     The last batch of an epoch counts as a full one.
     """
     return epochs * ceil(samples / (batch * size)) * step_s
-
-
-def sweep_theta(
-    ready: Gradients,
-    thresholds: Sequence[float],
-    sizes: Iterable[int],
-    allreduce_of: Callable[[int], CallTime],
-    itemsize: int = 4,
-) -> dict[tuple[float, int], float]:
-    """{(theta, size): step_s}; allreduce_of(size) is T on that many ranks.
-
-    Groups depend on theta only, so they are formed once for all sizes.
-    """
-    gradients = [(ready_s, itemsize * elements) for ready_s, elements in ready]
-    groups = {theta: lazy(gradients, theta) for theta in thresholds}
-    return {
-        (theta, size): predict(gradients, groups[theta], allreduce_of(size)).step_s
-        for size in sizes
-        for theta in thresholds
-    }

@@ -119,8 +119,12 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "BERT-Large": bert_large,
 }
 
-# Parameter counts of others (verified). We know of no published count of the ungrouped AlexNet.
+# Parameter counts of others (verified).
 PUBLISHED = {
+    "AlexNet (16 tensors)": (
+        62_378_344,
+        "osmr/imgclsmob, pytorch/README.md, and HewlettPackard/dlcookbook-dlbs, list of models",
+    ),
     "ResNet-50": (25_557_032, "torchvision documentation"),
     "ResNet-152": (60_192_808, "torchvision documentation"),
     "VGG-16": (138_357_544, "torchvision documentation"),

@@ -1,6 +1,9 @@
 """Marking foreign code: it cannot cheat, hang or write its marks; each failure has a sentence."""
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -74,6 +77,43 @@ def test_an_attack_costs_its_exercise_only(tmp_path, body, sentence):
     assert not list(tmp_path.glob("marks*"))
 
 
+IN_EVERY_LESSON = {
+    "an exit": ("import os; os._exit(0)", "ended its process with exit code 0"),
+    "the answers imported": ("from refgf.oracle import definitions", "may not import refgf"),
+    "10 GB of memory": ("[0] * 10**10", "ran out of memory"),
+}
+
+
+@pytest.mark.parametrize("lesson", marking.lessons())
+def test_attacks_cost_their_exercises_in_every_lesson(tmp_path, lesson):
+    """One attack in each of the exercises that follow the given one."""
+    names = [exercise.name for exercise in marking.exercises_of(lesson).EXERCISES][1:]
+    attacks = dict(zip(names, IN_EVERY_LESSON.values()))
+    code = "".join(f"\ndef {name}(*a):\n    {body}\n" for name, (body, _) in attacks.items())
+    file = tmp_path / "mine.py"
+    file.write_text((ROOT / "lessons" / "teaching" / "answers" / f"{lesson}.py").read_text() + code)
+    began_s = time.monotonic()
+    marks = {mark.name: mark for mark in marking.grade(file, lesson)}
+    assert time.monotonic() - began_s < QUICK_S
+    for name, mark in marks.items():
+        points, sentence = (0, attacks[name][1]) if name in attacks else (mark.of, "")
+        assert mark.points == points and sentence in mark.parts[0].sentence, mark
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("lesson", marking.lessons())
+def test_an_endless_loop_in_every_lesson(tmp_path, lesson):
+    name = marking.exercises_of(lesson).EXERCISES[-1].name
+    file = tmp_path / "mine.py"
+    answers = (ROOT / "lessons" / "teaching" / "answers" / f"{lesson}.py").read_text()
+    file.write_text(f"{answers}\ndef {name}(*a):\n    while True: pass\n")
+    began_s = time.monotonic()
+    *others, last = marking.grade(file, lesson)
+    assert time.monotonic() - began_s < QUICK_S
+    assert last.points == 0 and "did not end within" in last.parts[0].sentence
+    assert all(mark.points == mark.of for mark in others)
+
+
 def test_the_answers_imported_at_the_top(tmp_path):
     marks = graded(tmp_path, "from refgf.oracle.definitions import *\n", before=False)
     assert not any(mark.points for mark in marks.values())
@@ -108,8 +148,11 @@ FAILURES = {
         BODY.format("raise ValueError(chr(0xD800))"),
         "raised ValueError: ?",
     ),
-    "text": (BODY.format("return 'six'"), "got 'six'; wanted [4, 16]"),
-    "nothing": (BODY.format("n += 1"), "got None; wanted [4, 16]"),
+    "text": (BODY.format("return 'six'"), "for ring_cost(8, 4, 0): got 'six'; wanted [6, 12]"),
+    "nothing": (
+        BODY.format("n += 1"),
+        "for ring_cost(8, 4, 0): got None; wanted [6, 12]: is a return missing?",
+    ),
     "a set": (BODY.format("return {1}"), "returned set; wanted numbers"),
     "too many arguments": (
         "\ndef ring_cost(n):\n    return n\n",
@@ -192,6 +235,37 @@ def test_wrong_arguments(arguments, sentence):
 @pytest.mark.parametrize("value", [1, 1.5, "a", None, True, [1, [2.0]], {"a": 1}, {1: [None]}])
 def test_values_survive_the_connection(value):
     assert decoded(json.loads(json.dumps(encoded(value)))) == value
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="PR_SET_PDEATHSIG")
+def test_an_endless_loop_ends_with_the_command_that_is_killed(tmp_path):
+    file = tmp_path / "endless.py"
+    file.write_text("while True: pass")
+    command = [sys.executable, "-m", "refgf.oracle", "grade", "01", str(file)]
+    grade = subprocess.Popen(command, cwd=ROOT, stdout=-3, stderr=-3)
+    while not (student := runs(file)):
+        assert grade.poll() is None
+        time.sleep(0.05)
+    grade.kill()
+    grade.wait()
+    stop_s = time.monotonic() + 5
+    while runs(file) and time.monotonic() < stop_s:
+        time.sleep(0.05)
+    left = runs(file)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert student and not left
+
+
+def runs(file):
+    """Process numbers of those that run this student's file."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # ended meanwhile
+            words = path.read_bytes().split(b"\0")
+            is_student = any(word.endswith(b"student_process.py") for word in words)
+            found += [int(path.parent.name)] * (is_student and bytes(file) in words)
+    return found
 
 
 def test_what_is_different():

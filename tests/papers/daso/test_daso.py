@@ -2,6 +2,7 @@
 
 import functools
 
+import golden
 import numpy as np
 import own_daso
 import pytest
@@ -23,14 +24,13 @@ from refgf.oracle.definitions import (
     exact_sum,
     same_bits,
 )
-from refgf.oracle.judge.cases import GOLDEN, load_folder
 from refgf.oracle.judge.comparison import judge_bits
-from refgf.papers.daso import daso
 from refgf.papers.daso.daso import DASO
+from refgf.papers.daso.merge import merge
 from refgf.papers.daso.phases import BLOCKING, Constant, Phase, Phases
-from refgf.papers.jia.hierarchical import blocks
+from refgf.papers.jia.hierarchical import consecutive_nodes
 
-RUNS = [case for case in load_folder(GOLDEN) if case.function == "daso_run"]
+RUNS = [case for case in golden.CASES if case.function == "daso_run"]
 NODES = [(1, 1), (3, 1), (3, 3), (4, 1), (4, 2), (4, 4), (6, 1), (6, 2), (6, 3)]  # ranks, nodes
 
 
@@ -78,7 +78,7 @@ def test_every_phase_on_all_kinds_of_nodes(size, nodes, phase):
         with DASO(
             comm,
             new_model(Prescribed()),
-            blocks(size, size // nodes),
+            consecutive_nodes(size, size // nodes),
             Constant(Phase(*phase)),
             batches,
             chunk=30,
@@ -101,7 +101,11 @@ def test_on_ranks_the_bits_of_the_definition(on_ranks):
             np.zeros(N, np.float32), [list(step) for step in gs], settings, [(2, 1, 1)] * 2
         )
         with DASO(
-            comm, new_model(Prescribed()), blocks(size, size // nodes), Constant(Phase(2)), batches
+            comm,
+            new_model(Prescribed()),
+            consecutive_nodes(size, size // nodes),
+            Constant(Phase(2)),
+            batches,
         ) as stack:
             for (w, v, _), state in zip(run(comm, stack, gs), wanted, strict=True):
                 assert same_bits(w, state["w"][comm.Get_rank()]) and same_bits(
@@ -122,9 +126,10 @@ def test_mistakes_would_be_noticed(monkeypatch, mistake):
     if mistake == "wait":
         monkeypatch.setattr(Phase, "wait_after", lambda self, b, n: self.wait if b < n - 1 else 0)
     elif mistake == "weight":
-        right = daso.merge
         monkeypatch.setattr(
-            daso, "merge", lambda w, total, nodes, waited: right(w, total, nodes, waited / 2)
+            Phase,
+            "merge",
+            staticmethod(lambda w, total, nodes, waited: merge(w, total, nodes, waited / 2)),
         )
     elif mistake == "group":
         sender = Phase.sender
@@ -170,7 +175,7 @@ def test_blocking_in_every_batch_is_synchronous_training(size, nodes):
         with DASO(
             comm,
             new_model(Prescribed(), 0.5),
-            blocks(size, size // nodes),
+            consecutive_nodes(size, size // nodes),
             Constant(Phase(1, 1, 0)),
             3,
         ) as stack:
@@ -192,7 +197,9 @@ def test_cycling_keeps_the_mean_over_nodes_of_what_blocking_would_have():
     gs, size = gradients(4, 6, dyadic=True), 4
 
     def body(comm, phase):
-        with DASO(comm, new_model(Prescribed(), 0.5), blocks(4, 2), Constant(phase), 6) as stack:
+        with DASO(
+            comm, new_model(Prescribed(), 0.5), consecutive_nodes(4, 2), Constant(phase), 6
+        ) as stack:
             return run(comm, stack, gs)[-1][0]
 
     apart, together = (
@@ -219,7 +226,7 @@ def test_alexnet_and_the_loss_of_all_ranks_decide(on_ranks):
         phases.end_epoch = seen.append
         network = AlexNet(10, 67, width=1 / 32)
         network.dropout_rng = np.random.default_rng(comm.Get_rank())
-        with DASO(comm, new_model(network), blocks(size, 1), phases, 3) as stack:
+        with DASO(comm, new_model(network), consecutive_nodes(size, 1), phases, 3) as stack:
             mine = 0.0
             for step in range(3):
                 images, labels = train.load(
@@ -249,7 +256,7 @@ def test_messages_and_bytes_of_an_epoch(size, nodes, phase):
         with DASO(
             traced,
             new_model(Prescribed()),
-            blocks(size, size // nodes),
+            consecutive_nodes(size, size // nodes),
             Constant(Phase(*phase)),
             9,
             chunk=30,
@@ -317,14 +324,22 @@ def test_ranks_with_different_settings_say_so(on_ranks):
     def body(comm):
         phase = Phase(2 + (comm.Get_rank() == 0))
         with pytest.raises(ValueError, match="settings of DASO differs between ranks"):
-            DASO(comm, new_model(Prescribed()), blocks(comm.Get_size(), 1), Constant(phase), 3)
+            DASO(
+                comm,
+                new_model(Prescribed()),
+                consecutive_nodes(comm.Get_size(), 1),
+                Constant(phase),
+                3,
+            )
 
     on_ranks(body, sizes=(2, 3))
 
 
 def test_hashes_are_not_compared_while_nodes_differ():
     def body(comm):
-        with DASO(comm, new_model(Prescribed()), blocks(4, 2), Constant(Phase(4)), 6) as stack:
+        with DASO(
+            comm, new_model(Prescribed()), consecutive_nodes(4, 2), Constant(Phase(4)), 6
+        ) as stack:
             run(comm, stack, gradients(4, 2, dyadic=False))
             for ask in (stack.require_same_parameters, lambda: stack.evaluate(None)):
                 with pytest.raises(ValueError, match="batch 2 of 6 of a cycling epoch"):
@@ -340,7 +355,9 @@ def test_hashes_are_not_compared_while_nodes_differ():
 def test_parameters_that_are_not_finite_are_reported(phase):
     def body(comm):
         with (
-            DASO(comm, new_model(Prescribed()), blocks(4, 2), Constant(phase), 6) as stack,
+            DASO(
+                comm, new_model(Prescribed()), consecutive_nodes(4, 2), Constant(phase), 6
+            ) as stack,
             np.errstate(invalid="ignore"),
         ):
             gs = gradients(4, 3, dyadic=False)

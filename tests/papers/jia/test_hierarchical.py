@@ -1,10 +1,11 @@
 """Three phases, log phases, two-level ring, hybrid: every split of p, bits, costs, refusals."""
 
+import functools
 import itertools
 
 import numpy as np
 import pytest
-from comm_cases import order_sensitive, same_bits, sizes_of
+from comm_cases import ONE_BY_ONE, order_sensitive, same_bits, sizes_of
 from hierarchy_cases import CASES, COSTS, FORMS, equal, shuffled, splits, three_phase_sum
 
 from refgf.comm import ring, schedule, tree
@@ -15,7 +16,7 @@ from refgf.machine import threads
 from refgf.machine.trace import TracedComm
 from refgf.papers.jia import doubling
 from refgf.papers.jia.hierarchical import (
-    blocks,
+    consecutive_nodes,
     hybrid,
     log_phases,
     ring_to_master,
@@ -44,23 +45,32 @@ def test_every_split_gives_the_bits_of_the_definition(name, p):
             check(schedules)
 
 
+@functools.lru_cache(maxsize=8)
+def numbers_and_sum(name, nodes, n, dtype, wire):
+    """Ranks on threads share what the first of them computes."""
+    xs = order_sensitive(sum(map(len, nodes)), n, dtype, wire)
+    return xs, CASES[name][1](xs, nodes, wire)
+
+
 @pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize(
     "dtype, wire", [("float32", None), ("float16", None), ("float32", "float16")]
 )
 @pytest.mark.parametrize("name", CASES)
 def test_same_bits_on_ranks(on_ranks, name, dtype, wire):
-    make, definition = CASES[name]
+    make = CASES[name][0]
 
     def body(comm):
         p = comm.Get_size()
         for k in (k for k in range(1, p + 1) if make is not two_level_ring or p % k == 0):
-            allreduce = collective(comm, make(blocks(p, k)), wire)
+            nodes = tuple(map(tuple, consecutive_nodes(p, k)))
+            allreduce = collective(comm, make(consecutive_nodes(p, k)), wire)
             for n in sizes_of(p):
-                xs = order_sensitive(p, n, dtype, wire)
+                with ONE_BY_ONE:
+                    xs, wanted = numbers_and_sum(name, nodes, n, dtype, wire)
                 x = xs[comm.Get_rank()].copy()
                 allreduce(x)
-                assert same_bits(x, definition(xs, blocks(p, k), wire)), (p, k, n)
+                assert same_bits(x, wanted), (p, k, n)
 
     on_ranks(body, sizes=range(1, 10))
 
@@ -72,10 +82,11 @@ def test_every_split_runs(name, p):
     make, definition = CASES[name]
     wanted = [split for split in splits(p) if make is not two_level_ring or equal(split)]
     xs = {n: order_sensitive(p, n, "float32") for n in (0, p - 1, 29)}
+    sums = [{n: definition(xs[n], nodes, None) for n in xs} for nodes in wanted]
 
     def body(comm):
         traced = TracedComm(comm)
-        for nodes in wanted:
+        for nodes, sum_of in zip(wanted, sums):
             i, j = next(
                 (i, node.index(comm.rank)) for i, node in enumerate(nodes) if comm.rank in node
             )
@@ -83,7 +94,7 @@ def test_every_split_runs(name, p):
                 x = everybody[comm.rank].copy()
                 traced.reset()
                 collective(traced, make(nodes))(x)
-                assert same_bits(x, definition(everybody, nodes, None)), (nodes, n)
+                assert same_bits(x, sum_of[n]), (nodes, n)
                 messages, elements = COSTS[name](nodes, i, j, n)
                 assert (traced.messages, traced.bytes) == (messages, 4 * elements), (nodes, n)
 
@@ -92,7 +103,7 @@ def test_every_split_runs(name, p):
 
 def test_order_sensitive_data_tells_orders_apart():
     """Four orders of summation; doubling phases share that of log phases."""
-    xs, nodes = order_sensitive(8, 1000, "float32"), blocks(8, 2)
+    xs, nodes = order_sensitive(8, 1000, "float32"), consecutive_nodes(8, 2)
     flat = replay([ring.allreduce(r, 8, 1000) for r in range(8)], xs)[0]
     results = [
         flat,
@@ -130,8 +141,8 @@ def test_counted_costs(on_ranks, make, cost, wire):
         for k in (k for k in (1, 2, p) if p % k == 0):
             for n in sizes_of(p):
                 traced.reset()
-                collective(traced, make(blocks(p, k)), wire)(np.ones(n, np.float32))
-                messages, elements = cost(blocks(p, k), r // k, r % k, n)
+                collective(traced, make(consecutive_nodes(p, k)), wire)(np.ones(n, np.float32))
+                messages, elements = cost(consecutive_nodes(p, k), r // k, r % k, n)
                 assert (traced.messages, traced.bytes) == (
                     messages,
                     elements * (2 if wire else 4),
@@ -144,7 +155,7 @@ def test_counted_costs(on_ranks, make, cost, wire):
 def test_schedules_take_as_long_as_the_closed_forms(m, k):
     """4(k-1) + 2(m-1) steps, 2(m-1) of them between nodes; n divisible by everything."""
     inside, between, n = Link(1.0, 0.25, 0.125), Link(8.0, 2.0, 0.125), 720
-    nodes = blocks(m * k, k)
+    nodes = consecutive_nodes(m * k, k)
 
     def link(source, dest):
         return inside if source // k == dest // k else between
@@ -161,11 +172,11 @@ def test_schedules_take_as_long_as_the_closed_forms(m, k):
 
 def test_steps_of_the_paper():
     """p = 1024, k = 16: 186 steps on a master instead of 2046."""
-    steps = three_phase(blocks(1024, 16))(0, 1024, 10_000)
+    steps = three_phase(consecutive_nodes(1024, 16))(0, 1024, 10_000)
     assert len([s for s in steps if s.send_to is not None or s.receive_from is not None]) == 186
     flat = ring.allreduce(0, 1024, 10_000)
     assert len([s for s in flat if s.send_to is not None]) == 2046
-    short = log_phases(blocks(1024, 16))(0, 1024, 10_000)
+    short = log_phases(consecutive_nodes(1024, 16))(0, 1024, 10_000)
     assert (
         len([s for s in short if s.send_to is not None or s.receive_from is not None])
         == 2 * 4 + 2 * 6
@@ -194,7 +205,7 @@ def test_any_inside_goes_with_any_between(p):
 
 
 def test_hybrid_picks_by_size():
-    nodes = blocks(8, 2)
+    nodes = consecutive_nodes(8, 2)
     short, long = three_phase(nodes)(3, 8, 99), ring.allreduce(3, 8, 100)
     assert hybrid(nodes, 100)(3, 8, 99) == short and hybrid(nodes, 100)(3, 8, 100) == long
     assert hybrid(nodes, 0)(3, 8, 100) == long
@@ -202,24 +213,24 @@ def test_hybrid_picks_by_size():
 
 
 def test_hybrid_takes_the_form_for_short_vectors():
-    nodes = blocks(8, 2)
+    nodes = consecutive_nodes(8, 2)
     by_logs = hybrid(nodes, 100, short=log_phases)
     assert by_logs(2, 8, 99) == log_phases(nodes)(2, 8, 99) != three_phase(nodes)(2, 8, 99)
     assert by_logs(2, 8, 100) == ring.allreduce(2, 8, 100)
 
 
 def test_blocks():
-    assert blocks(5, 2) == [[0, 1], [2, 3], [4]]
-    assert blocks(4, 9) == [[0, 1, 2, 3]]
-    with pytest.raises(ValueError, match="blocks: got 4 ranks in nodes of 0"):
-        blocks(4, 0)
+    assert consecutive_nodes(5, 2) == [[0, 1], [2, 3], [4]]
+    assert consecutive_nodes(4, 9) == [[0, 1, 2, 3]]
+    with pytest.raises(ValueError, match="consecutive_nodes: got 4 ranks in nodes of 0"):
+        consecutive_nodes(4, 0)
 
 
 def test_unequal_nodes_are_refused_where_the_algorithm_needs_equal_ones():
     with pytest.raises(
         ValueError, match="two_level_ring: got nodes of 2, 2, 1 ranks; wanted the same number"
     ):
-        two_level_ring(blocks(5, 2))
+        two_level_ring(consecutive_nodes(5, 2))
 
 
 @pytest.mark.parametrize(
@@ -233,7 +244,7 @@ def test_nodes_that_are_not_the_ranks_are_refused(make, nodes):
 
 def test_a_master_that_forgets_to_gather_is_caught():
     """Seeded mistake: the masters' ring works on partly summed slices."""
-    xs, nodes = order_sensitive(4, 29, "float32"), blocks(4, 2)
+    xs, nodes = order_sensitive(4, 29, "float32"), consecutive_nodes(4, 2)
     got = replay([three_phase(nodes, inside=ring.reduce_scatter)(r, 4, 29) for r in range(4)], xs)
     assert not all(same_bits(x, three_phase_sum(xs, nodes, None)) for x in got)
 
@@ -249,4 +260,4 @@ def test_masters_of_the_wrong_rank_hang_and_are_named():
         return algorithm
 
     with pytest.raises(ValueError, match="deadlock"):
-        check([all_masters(blocks(4, 2))(r, 4, 8) for r in range(4)])
+        check([all_masters(consecutive_nodes(4, 2))(r, 4, 8) for r in range(4)])

@@ -88,6 +88,16 @@ def test_exact_is_the_best_of_all_merges():
     check(seed=1, count=200, longest=9)
 
 
+def test_empty_gradients_cost_no_call():
+    """Half of the gradients are empty. No merge beats the exact one."""
+    rng = random.Random(7)
+    for _ in range(100):
+        gradients, line = random_network(rng, 7)
+        gradients = [(t, nbytes if rng.random() < 0.5 else 0) for t, nbytes in gradients]
+        best = min(predict(gradients, g, line).step_s for g in all_merges(len(gradients)))
+        assert predict(gradients, exact_merge(gradients, line), line).step_s == best
+
+
 @pytest.mark.long
 def test_exact_is_the_best_of_all_merges_of_2000_networks():
     check(seed=2, count=2000, longest=14)

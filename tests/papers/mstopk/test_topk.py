@@ -11,7 +11,8 @@ from refgf.comm.replay import replay
 from refgf.comm.slices import length, slices
 from refgf.machine import threads
 from refgf.machine.trace import TracedComm
-from refgf.papers.jia.hierarchical import blocks
+from refgf.papers.jia.hierarchical import consecutive_nodes
+from refgf.papers.mstopk.hitopk_pairs import HiTopKPairs
 from refgf.papers.mstopk.topk import ErrorFeedback, HiTopK, TopK, exact_top_k, keep_count, mstopk
 
 
@@ -92,7 +93,7 @@ def test_nothing_is_lost(select):
 
 def hitopk(comm, n, percent, g, select=exact_top_k):
     """HiTopK over nodes of g ranks, and the place of this rank."""
-    nodes = blocks(comm.Get_size(), g)
+    nodes = consecutive_nodes(comm.Get_size(), g)
     i, j = divmod(comm.Get_rank(), g)
     owners = [node[j] for node in nodes]
     node = (
@@ -167,6 +168,34 @@ def test_hitopk_loses_nothing_over_nodes():
     assert (sum(put for put, _, _ in results) == results[0][1] + kept).all()
 
 
+def pairs(comm, n, percent, g, select=exact_top_k):
+    """HiTopKPairs over nodes of g ranks."""
+    nodes = consecutive_nodes(comm.Get_size(), g)
+    i, j = divmod(comm.Get_rank(), g)
+    node = (
+        gather.reduce_scatter(comm, nodes[i]),
+        gather.allgather(comm, [node[j] for node in nodes]),
+        gather.allgather(comm, nodes[i]),
+    )
+    return HiTopKPairs(n, percent, g, *node, select=select)
+
+
+@pytest.mark.parametrize("p, g", [(1, 1), (2, 1), (2, 2), (4, 2), (6, 2), (6, 3), (6, 6), (9, 3)])
+@pytest.mark.parametrize("percent", [5, 100])
+def test_pairs_have_the_bits_of_hitopk(p, g, percent):
+    def body(comm, n):
+        dense, sparse = (make(comm, n, percent, g) for make in (hitopk, pairs))
+        for gs in rank_gradients(p, n, 3):
+            wanted, x = gs[comm.rank].copy(), gs[comm.rank].copy()
+            dense(wanted)
+            sparse(x)
+            assert x.tobytes() == wanted.tobytes()
+            assert sparse.feedback.residual.tobytes() == dense.feedback.residual.tobytes()
+
+    for n in (0, g, 24 * g):
+        threads.run(p, body, n)
+
+
 @pytest.mark.parametrize("p", [1, 2, 3, 5])
 def test_counted_cost_of_topk(p):
     """2(p-1) messages, (p-1) k values and (p-1) k indices of 4 bytes."""
@@ -195,9 +224,34 @@ def test_counted_cost_of_hitopk(p, g):
     threads.run(p, body)
 
 
+@pytest.mark.parametrize("p, g", [(1, 1), (4, 1), (4, 2), (4, 4), (6, 3)])
+@pytest.mark.parametrize("percent", [1, 50])
+def test_counted_cost_of_pairs(p, g, percent):
+    """As the docstring has it; in the node fewer bytes than HiTopK below a density of 50/m %."""
+
+    def body(comm):
+        n, m, counts = 1200, p // g, []
+        for make in (pairs, hitopk):
+            traced = TracedComm(comm)
+            make(traced, n, percent, g)(data("normal", n, comm.rank))
+            counts.append((traced.messages, traced.bytes))
+        (messages, nbytes), (_, dense_bytes) = counts
+        k = keep_count(n // g, percent)
+        assert messages == 3 * (g - 1) + 2 * (m - 1)
+        assert nbytes == 4 * (n - n // g) + ((g - 1) * m * k + (m - 1) * k) * (4 + 4)
+        if g > 1:
+            assert (nbytes < dense_bytes) == (percent < 50 / m)
+
+    threads.run(p, body)
+
+
 @pytest.mark.parametrize(
     "call, message",
     [
+        (
+            lambda: HiTopKPairs(7, 10, 2, None, None, None),
+            "got 7 elements for 2 ranks per node; wanted a multiple",
+        ),
         (lambda: exact_top_k(np.ones(3), 4), "got k = 4; wanted 0 to 3"),
         (lambda: mstopk(np.ones(3), -1), "got k = -1"),
         (lambda: exact_top_k(np.array([1.0, np.nan]), 1), "infinity or NaN among 2 elements"),

@@ -167,7 +167,7 @@ def by_node(k):
 @pytest.mark.parametrize("nodes, k", [(1, 4), (2, 1), (2, 2), (2, 4), (4, 2), (3, 3), (8, 4)])
 def test_three_phases(nodes, k):
     p, n = nodes * k, 5 * nodes * k
-    algorithm = hierarchical.three_phase(hierarchical.blocks(p, k))
+    algorithm = hierarchical.three_phase(hierarchical.consecutive_nodes(p, k))
     form = collectives.hierarchical_s(nodes, k, n, 4, INSIDE, BETWEEN)
     assert simulated(algorithm, p, n, by_node(k)) == form
 
@@ -178,7 +178,7 @@ def test_nothing_is_faster_than_the_bytes_between_nodes(nodes, k):
     p, n = nodes * k, 40 * nodes * k
     links = Link(0.0, 0.0), Link(0.0, 2.0)
     least_s = collectives.least_between_s(nodes, n, 4, links[1])
-    split = hierarchical.blocks(p, k)
+    split = hierarchical.consecutive_nodes(p, k)
     algorithms = [f(split) for f in (hierarchical.two_level_ring, hierarchical.three_phase)]
     algorithms += [hierarchical.log_phases(split), ring.allreduce]
     node_of_rank = [rank // k for rank in range(p)]

@@ -9,21 +9,18 @@ from math import ceil, inf
 import pytest
 
 from refgf.papers.mgwfbp.merge import exact_merge
-from refgf.papers.scaling import systems
 from refgf.papers.scaling.systems import (
     System,
     chosen_chunks,
     scaling_efficiency,
     stack,
     step,
-    sweep_theta,
     time_to_train,
 )
 from refgf.papers.scaling.workloads import alexnet, resnet50
 from refgf.predict.cost import Line, Link, ring_line
-from refgf.predict.timeline import eager, lazy, predict
+from refgf.predict.timeline import eager, predict
 
-THETAS = [1000 * 1.12**i for i in range(100)]
 READY = [(1.0, 10), (2.0, 25), (3.0, 5)]  # 40 gradients
 
 
@@ -118,36 +115,6 @@ def test_efficiency_and_time_to_train():
     assert time_to_train(0.1, samples=1000, epochs=2, batch=32, size=4) == pytest.approx(
         2 * 8 * 0.1
     )
-
-
-def test_work_of_100_thetas_on_12_clusters():
-    """T is evaluated once per call and cluster; gradients are grouped once per theta.
-
-    tests/speed/sweep_speed.py measures the seconds.
-    """
-    ready, asked = resnet50().gradients(0.2, 0.1, itemsize=1), []
-    sizes = [2**k for k in range(1, 13)]
-
-    def counted(size):
-        line = ring_line(size, Link(1e-5, 1e-9))
-        return lambda nbytes: asked.append(size) or line(nbytes)
-
-    got = sweep_theta(ready, THETAS, sizes, counted)
-    gradients = [(seconds, 4 * n) for seconds, n in ready]
-    calls = sum(len(lazy(gradients, theta)) for theta in THETAS)
-    assert len(got) == 1200 and calls < 100 * 161
-    assert {size: asked.count(size) for size in sizes} == dict.fromkeys(sizes, calls)
-    one = System("lazy", threshold_bytes=THETAS[40])
-    assert got[THETAS[40], 64] == step(ready, one, ring_line(64, Link(1e-5, 1e-9))).step_s
-
-
-def test_grouping_is_not_repeated_for_each_cluster(monkeypatch):
-    grouped = []
-    monkeypatch.setattr(
-        systems, "lazy", lambda gradients, theta: grouped.append(theta) or lazy(gradients, theta)
-    )
-    sweep_theta(READY, THETAS, [2, 4, 8], lambda size: Line(1.0, 0.01))
-    assert grouped == THETAS
 
 
 def test_cost_of_a_sweep_does_not_grow_with_gpus():

@@ -9,8 +9,10 @@ first axis `rank`.
 
 from refgf.oracle.judge.functions import (
     cache,
+    costs,
     daso,
     hierarchy,
+    merge,
     network,
     sparse,
     sums,
@@ -20,7 +22,7 @@ from refgf.oracle.judge.functions import (
 from refgf.oracle.judge.functions.judged import JudgedFunction
 from refgf.oracle.judge.functions.sums import PLAIN_SUMS
 
-MODULES = (sums, updates, sparse, daso, hierarchy, topk, cache, network)
+MODULES = (sums, updates, sparse, daso, hierarchy, topk, cache, network, merge, costs)
 FUNCTIONS: dict[str, JudgedFunction] = {
     name: function for module in MODULES for name, function in module.FUNCTIONS.items()
 }

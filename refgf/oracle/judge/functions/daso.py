@@ -1,4 +1,4 @@
-"""Asynchronous sums between nodes: DASO (A)."""
+"""Asynchronous sums between nodes: DASO (A), and its form `heat`."""
 
 from typing import Any
 
@@ -20,29 +20,43 @@ def daso_settings(case: Case) -> DASOSettings:
     return DASOSettings(**select(case, *fields))
 
 
-def daso_run(module: Any, case: Case) -> Outputs:
+def run_of(name: str) -> JudgedFunction:
     """Parameters and velocity per batch and rank."""
-    phases = [tuple(phase) for phase in case.arguments["phases"]]
-    w, g = case["in.w"].copy(), steps_of(case["in.g"])
-    states = module.daso_run(w, g, daso_settings(case), phases)
-    return {f"out.{name}": np.array([state[name] for state in states]) for name in "wv"}
+
+    def run(module: Any, case: Case) -> Outputs:
+        phases = [tuple(phase) for phase in case.arguments["phases"]]
+        w, g = case["in.w"].copy(), steps_of(case["in.g"])
+        states = getattr(module, name)(w, g, daso_settings(case), phases)
+        return {f"out.{key}": np.array([state[key] for state in states]) for key in "wv"}
+
+    return JudgedFunction(run, {key: ("step", "rank", "element") for key in "wv"})
 
 
-def daso_phases(module: Any, case: Case) -> Outputs:
-    settings = select(case, "epochs", "warmup", "cooldown", "largest")
-    phases = module.daso_phases(case["in.losses"].tolist(), **settings)
-    return {"out.phases": np.array(phases, np.int64)}
+def phases_of(name: str) -> JudgedFunction:
+    def run(module: Any, case: Case) -> Outputs:
+        settings = select(case, "epochs", "warmup", "cooldown", "largest")
+        phases = getattr(module, name)(case["in.losses"].tolist(), **settings)
+        return {"out.phases": np.array(phases, np.int64)}
+
+    return JudgedFunction(run, {"phases": ("epoch", "B, L, W")})
 
 
-def daso_traffic(module: Any, case: Case) -> Outputs:
-    settings = select(case, "n", "p", "nodes", "batches").values()
-    phase, chunk = tuple(case.arguments["phase"]), case.arguments["chunk"]
-    return {"out.traffic": np.array(module.daso_traffic(*settings, phase, chunk), np.int64)}
+def traffic_of(name: str) -> JudgedFunction:
+    def run(module: Any, case: Case) -> Outputs:
+        settings = select(case, "n", "p", "nodes", "batches").values()
+        phase, chunk = tuple(case.arguments["phase"]), case.arguments["chunk"]
+        traffic = getattr(module, name)(*settings, phase, chunk)
+        return {"out.traffic": np.array(traffic, np.int64)}
+
+    return JudgedFunction(run, {"traffic": ("rank", "messages, bytes")})
 
 
-FUNCTIONS = {
-    "daso_merge": array_function("daso_merge", ["w", "total"], ["nodes", "waited"], w=("element",)),
-    "daso_phases": JudgedFunction(daso_phases, {"phases": ("epoch", "B, L, W")}),
-    "daso_traffic": JudgedFunction(daso_traffic, {"traffic": ("rank", "messages, bytes")}),
-    "daso_run": JudgedFunction(daso_run, {name: ("step", "rank", "element") for name in "wv"}),
-}
+FUNCTIONS = {}
+for form in ("daso", "heat"):
+    merge = f"{form}_merge"
+    FUNCTIONS |= {
+        merge: array_function(merge, ["w", "total"], ["nodes", "waited"], w=("element",)),
+        f"{form}_phases": phases_of(f"{form}_phases"),
+        f"{form}_traffic": traffic_of(f"{form}_traffic"),
+        f"{form}_run": run_of(f"{form}_run"),
+    }

@@ -15,7 +15,8 @@ Outputs = dict[str, np.ndarray]  # {"out.NAME": array}
 class JudgedFunction:
     """run(module, case) -> {"out.NAME": array}.
 
-    axes: {"NAME": what each index means}; also: definitions that `run` calls besides its namesake.
+    axes: {"NAME": what each index means}, where "messages, bytes" says what index 0 and 1 count;
+    also: definitions that `run` calls besides its namesake.
     """
 
     run: Callable[[Any, Case], Outputs]
@@ -70,7 +71,9 @@ def bounds_of(name: str, *arguments: str, axis: str) -> JudgedFunction:
     return JudgedFunction(run, {"bounds": (axis, "start, stop")})
 
 
-def node_traffic(name: str, *before: str, after: tuple[str, ...] = ()) -> JudgedFunction:
+def node_traffic(
+    name: str, *before: str, after: tuple[str, ...] = (), counts: str = "messages, elements"
+) -> JudgedFunction:
     """Traffic of every rank of some nodes; arguments are passed before and after the rank."""
 
     def run(module: Any, case: Case) -> Outputs:
@@ -79,7 +82,7 @@ def node_traffic(name: str, *before: str, after: tuple[str, ...] = ()) -> Judged
         traffic = [getattr(module, name)(*first, r, *last) for r in ranks]
         return {"out.traffic": np.array(traffic, np.int64)}
 
-    return JudgedFunction(run, {"traffic": ("rank", "messages, elements or bytes")})
+    return JudgedFunction(run, {"traffic": ("rank", counts)})
 
 
 def number(value: float | str) -> float:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from refgf.oracle.definitions import CSCRunSettings, chunk_bounds
+from refgf.oracle.definitions import CSCRunSettings, WarmupPlan, chunk_bounds
 from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.functions.judged import (
     JudgedFunction,
@@ -49,7 +49,19 @@ def csc_run(module: Any, case: Case, lists: list | None = None) -> Outputs:
     s, w = csc_settings(case), case["in.w"]
     more = {} if lists is None else {"lists": lists}
     steps = module.csc_run(w.copy(), steps_of(case["in.g"]), s, csc_percents(case), **more)
-    chunks = len(chunk_bounds(len(w), s.chunk))
+    return csc_outputs(steps, len(chunk_bounds(len(w), s.chunk)))
+
+
+def sparse_warmup_run(module: Any, case: Case) -> Outputs:
+    """The outputs of csc_run."""
+    s, w = csc_settings(case), case["in.w"]
+    plan = WarmupPlan(**select(case, *WarmupPlan.__dataclass_fields__))
+    steps = module.sparse_warmup_run(w.copy(), steps_of(case["in.g"]), s, plan)
+    return csc_outputs(steps, len(chunk_bounds(len(w), s.chunk)))
+
+
+def csc_outputs(steps: list[dict], chunks: int) -> Outputs:
+    """The reports of T steps as arrays."""
     result = {
         "out.w": np.array([step["w"] for step in steps]),
         **per_step(steps, "scale", "finite"),
@@ -76,4 +88,5 @@ FUNCTIONS = {
     "percent_of_step": JudgedFunction(percent_of_step, {"percent": (), "dense": ()}),
     "csc_payload_bytes": array_function("csc_payload_bytes", [], PAYLOAD, bytes=()),
     "csc_run": JudgedFunction(csc_run, CSC_AXES),
+    "sparse_warmup_run": JudgedFunction(sparse_warmup_run, CSC_AXES),
 }

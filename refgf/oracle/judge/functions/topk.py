@@ -42,11 +42,13 @@ def keep_count(module: Any, case: Case) -> Outputs:
     return {"out.k": np.array(counts, np.int64)}
 
 
+BUDGET, BYTES = ("n", "nodes", "percent"), "messages, bytes"
 FUNCTIONS = {
     "keep_count": JudgedFunction(keep_count, {"k": ("density",)}),
     "top_k": selection("top_k", "k"),
     "mstopk": selection("mstopk", "k", "start", "rounds"),
     "topk_run": sparse_run("topk_run", "percent"),
     "hitopk_run": sparse_run("hitopk_run", "nodes", "percent"),
-    "topk_traffic": node_traffic("topk_traffic", "n", "nodes", "percent", after=("hierarchical",)),
+    "hitopk_pairs_traffic": node_traffic("hitopk_pairs_traffic", *BUDGET, counts=BYTES),
+    "topk_traffic": node_traffic("topk_traffic", *BUDGET, after=("hierarchical",), counts=BYTES),
 }

@@ -3,19 +3,24 @@
 from refgf.oracle.judge.case import Case
 from refgf.oracle.seeded.generate import (
     cache,
+    costs,
     daso,
+    daso_heat,
     hierarchy,
     large_batch,
+    merge,
     network,
     resnet50,
     sparse,
     sums,
     topk,
     updates,
+    warmup,
 )
 
 
 def golden_cases() -> list[Case]:
     """All cases of refgf/oracle/golden."""
-    modules = (sums, hierarchy, updates, large_batch, sparse, topk, daso, cache, network, resnet50)
+    modules = (sums, hierarchy, updates, large_batch, sparse, warmup, topk, daso, cache)
+    modules += (daso_heat, network, resnet50, merge, costs)
     return [case for module in modules for case in module.cases()]

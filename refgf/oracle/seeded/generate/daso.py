@@ -82,7 +82,7 @@ def cycling_cases() -> Iterator[Case]:
     )
     why = (
         "B = 8, L = 3, W = 2: gradients stay on the rank in batches 4, 5 and 7, but not "
-        "while a sum is under way"
+        "while a sum is in flight"
     )
     case = run_case("daso-local-skip", why, "A2 A3 A4 A8", 4, 2, 12, [[8, 3, 2]])
     same = [same_bits(case["out.w"][t, 0], case["out.w"][t, 1]) for t in range(12)]

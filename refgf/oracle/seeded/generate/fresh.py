@@ -33,6 +33,7 @@ from refgf.oracle.seeded.generate.fresh_parts import (
     some_sizes,
     wide_integers,
 )
+from refgf.oracle.seeded.generate.fresh_times import TIMES, time_bounds
 from refgf.oracle.seeded.generate.network import U, gamma
 from refgf.oracle.seeded.generate.updates import relative
 
@@ -175,9 +176,20 @@ def topk_traffic(d: Draw) -> Drawn:
     return {**arguments, "hierarchical": pick(d.rng, False, True)}, {}
 
 
-def daso_traffic(d: Draw) -> Drawn:
+def pairs_traffic(d: Draw) -> Drawn:
+    """Every node divides n."""
+    nodes, percent = some_nodes(d.rng, d.p, True), pick(d.rng, 1, 1.1, 10, 100)
+    return {"n": d.n - d.n % len(nodes[0]), "nodes": nodes, "percent": percent}, {}
+
+
+def late_sum(d: Draw) -> Drawn:
+    arguments = {"nodes": d.p, "waited": d.integer(0, 9)}
+    return arguments, {"w": d.normal(d.n), "total": d.normal(d.n)}
+
+
+def daso_traffic(d: Draw, beyond: int = 0) -> Drawn:
     """A few chunks: an implementation may count by sending."""
-    arguments, _ = daso(d)
+    arguments, _ = daso(d, beyond)
     of_epoch = {"batches": arguments["batches"], "phase": arguments["phases"][d.integer(0, 1)]}
     p, chunk = min(d.p, 12), 1 + d.n // d.integer(1, 5)
     nodes = len(some_nodes(d.rng, p, True))
@@ -271,15 +283,13 @@ DRAWN: dict[str, tuple[str, Callable[[Draw], Drawn]]] = {
     "topk_run": ("T4 T5", topk_run),
     "hitopk_run": ("T4 T6", partial(topk_run, nodes=True)),
     "topk_traffic": ("T7", topk_traffic),
-    "daso_merge": (
-        "A6",
-        lambda d: (
-            {"nodes": d.p, "waited": d.integer(0, 9)},
-            {"w": d.normal(d.n), "total": d.normal(d.n)},
-        ),
-    ),
+    "hitopk_pairs_traffic": ("T8", pairs_traffic),
+    "daso_merge": ("A6", late_sum),
     "daso_traffic": ("A12", daso_traffic),
     "daso_run": ("A2 A3 A4 A5 A6 A7 A8 A11", daso),
+    "heat_merge": ("A15", late_sum),
+    "heat_traffic": ("A20", partial(daso_traffic, beyond=2)),
+    "heat_run": ("A13 A14 A15 A16 A17 A18", partial(daso, beyond=2)),
     "node_shards": (
         "K1",
         lambda d: ({"n": min(d.n, 90), "nodes": some_nodes(d.rng, d.p)}, {}),
@@ -290,12 +300,15 @@ DRAWN: dict[str, tuple[str, Callable[[Draw], Drawn]]] = {
     "max_pool": ("N2", partial(layer, window=True)),
     "relu": ("N3", lambda d: ({}, {"x": d.floats(40).astype(np.float64)})),
     "fully_connected": ("N6", dense_layer),
+    **TIMES,
 }
 
 
 def bounds(case: Case) -> dict[str, np.ndarray]:
     """How far results may be off whose order of summation is open: as in the golden cases."""
     t, a = case.tensors, case.arguments
+    if case.function in TIMES:
+        return time_bounds(case)
     if case.function in ("lars_step", "scaled_lars_run"):
         names = [name for name in ("w", "v") if f"out.{name}" in t and t[f"out.{name}"].size]
         return {f"bound.{name}": relative(t[f"out.{name}"], 2.0**-20) for name in names}

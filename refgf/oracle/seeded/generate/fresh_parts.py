@@ -106,12 +106,12 @@ def csc(d: Draw) -> Drawn:
     return arguments, {**arrays, "decayed": rng.integers(0, 2, 5).astype(np.uint8)}
 
 
-def daso(d: Draw) -> Drawn:
-    """Two epochs; each node has as many ranks."""
+def daso(d: Draw, beyond: int = 0) -> Drawn:
+    """Two epochs; each node has as many ranks. beyond: how far W may exceed B."""
     p, n, batches = min(d.p, 12), min(d.n, 40) + 1, d.integer(1, 6)
     nodes = len(some_nodes(d.rng, p, True))
     between = d.integer(1, 4)
-    phase = [between, d.integer(1, between), d.integer(0, between)]
+    phase = [between, d.integer(1, between), d.integer(0, between + beyond)]
     arguments = {"nodes": nodes, "batches": batches, "phases": [phase, [0, 0, 0]]}
     arguments |= {"rate": 0.1, "momentum": 0.9, "chunk": d.integer(3, 50)}
     return arguments, {"w": d.normal(n), "g": d.normal(2 * batches, p, n)}

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from refgf.oracle.definitions import (
     doubling_allreduce,
+    on_wire,
     ring_allreduce,
     same_bits,
     three_phase_allreduce,
@@ -29,7 +32,8 @@ LONG_NODE = {
 
 
 def cases() -> Iterator[Case]:
-    for group in (flat_cases, node_cases, log_phases_cases, hybrid_cases, traffic_cases):
+    groups = flat_cases, extra_cases, node_cases, log_phases_cases, hybrid_cases, traffic_cases
+    for group in groups:
         yield from group()
 
 
@@ -82,6 +86,23 @@ def flat_cases() -> Iterator[Case]:
                     ]
                     require(not same_bits(*others), case, "tree and doubling differ for p = 5")
                 yield case
+
+
+def extra_cases() -> Iterator[Case]:
+    """Numbers that the wire rounds: it shows who hands over, and who rounds before adding."""
+    why = "of two ranks that pair up first only what is sent is rounded"
+    for p, wire in ((3, "float16"), (7, "bfloat16")):
+        name = f"doubling-extras-p{p}-wire-{wire}"
+        x = random_source(name).standard_normal((p, 80)).astype(np.float32)
+        arguments = {"wire": wire}
+        case = make(name, "doubling_allreduce", "H2 H3", why, arguments, "sensitive", x=x)
+        first = 2 * (p - 2 ** (p.bit_length() - 1))
+        swapped = [*x[:first].reshape(-1, 2, 80)[:, ::-1].reshape(first, 80), *x[first:]]
+        rounded = [*on_wire(x[:first], wire), *x[first:]]
+        for other in (swapped, rounded):
+            got = doubling_allreduce(list(other), wire)[0]
+            require(not same_bits(got, case["out.x"][0]), case, "pairing shows")
+        yield case
 
 
 def node_cases() -> Iterator[Case]:

@@ -240,7 +240,8 @@ def is_conserved(case: Case) -> bool:
 
 def function_cases() -> Iterator[Case]:
     why = "the last chunk is shorter where n is not divisible"
-    for n, chunk in ((0, 8), (7, 8), (8, 8), (53, 8), (62378344, 32768)):
+    networks = (62378344, 32768), (25557032, 32768)  # AlexNet and ResNet-50, as in lesson 06
+    for n, chunk in ((0, 8), (7, 8), (8, 8), (53, 8), *networks):
         yield make(f"chunks-n{n}-chunk{chunk}", "chunk_bounds", "C1", why, {"n": n, "chunk": chunk})
     x = random_source("importance").integers(-8, 9, (3, 53)).astype(np.float32)
     x[:, 48:] = 6  # the short last chunk is first by its mean, not by its sum

@@ -48,7 +48,7 @@ def seeded_case(
     x = inputs(family, p, n, dtype, random_source(name, seed), wire)
     statements = {"ring": "R1 R2 R4", "direct": "D1 D3"}[order]
     statements += {"ring": " R3", "direct": " D2"}[order] if wire else ""
-    why = f"{FAMILY_SAYS[family]}; {shape_says(p, n)}" + (f"; travels as {wire}" if wire else "")
+    why = f"{FAMILY_SAYS[family]}; {shape_says(p, n)}" + (f"; sent as {wire}" if wire else "")
     short = ["x"] if dtype == "bfloat16" else []
     case = make(name, f"{order}_allreduce", statements, why, {"wire": wire}, family, short, x=x)
     if order == "ring" and n <= 32 and p <= 5:
@@ -64,7 +64,7 @@ def seeded_case(
 
 def shape_says(p: int, n: int) -> str:
     if p == 1:
-        return "one rank: nothing travels"
+        return "one rank: nothing is sent"
     if n == 0:
         return "no elements: empty messages"
     if n < p:

@@ -10,8 +10,12 @@ from refgf.oracle.seeded.generate.families import inputs, make, random_source, r
 
 
 def cases() -> Iterator[Case]:
-    for group in (count_cases, choice_cases, bisection_cases, run_cases, traffic_cases):
-        yield from group()
+    yield from count_cases()
+    yield from choice_cases()
+    yield from bisection_cases()
+    yield from run_cases()
+    yield from traffic_cases()
+    yield from pairs_traffic_cases()
 
 
 def count_cases() -> Iterator[Case]:
@@ -145,3 +149,14 @@ def traffic_cases() -> Iterator[Case]:
         }
         name = f"topk-traffic-{'nodes' if hierarchical else 'flat'}-whole-share"
         yield make(name, "topk_traffic", "T7", "1 % of 1000 and of 500 are whole", arguments)
+
+
+def pairs_traffic_cases() -> Iterator[Case]:
+    """Nodes that divide n; at 10 % the pairs outweigh the dense slices of T7."""
+    for nodes in ([[0]], [[0, 1, 2]], [[0], [1], [2]], [[0, 1], [2, 3]], [[4, 0, 2], [1, 5, 3]]):
+        sizes = "-".join(str(len(node)) for node in nodes)
+        for n, percent in ((1002, 1), (1002, 10), (0, 1)):
+            arguments = {"n": n, "nodes": nodes, "percent": percent}
+            name = f"hitopk-pairs-traffic-{sizes}-n{n}-{percent}"
+            why = "pairs are sent in the node too; k is that of a slice"
+            yield make(name, "hitopk_pairs_traffic", "T8", why, arguments)

@@ -6,16 +6,20 @@ catches every one. A variant has the signature of the definition that it replace
 
 from refgf.oracle.seeded.mistakes import (
     cache,
+    costs,
     daso,
+    daso_heat,
     hierarchy,
     large_batch,
     lazy,
+    merge,
     network,
     resnet50,
     sparse,
     sums,
     topk,
     updates,
+    warmup,
 )
 from refgf.oracle.seeded.mistakes.registry import MISTAKES, Mistake
 
@@ -23,14 +27,18 @@ __all__ = [
     "MISTAKES",
     "Mistake",
     "cache",
+    "costs",
     "daso",
+    "daso_heat",
     "hierarchy",
     "large_batch",
     "lazy",
+    "merge",
     "network",
     "resnet50",
     "sparse",
     "sums",
     "topk",
     "updates",
+    "warmup",
 ]

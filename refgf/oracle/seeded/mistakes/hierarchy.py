@@ -55,6 +55,12 @@ def extras_elsewhere(xs, wire=None):
     return [doubling_allreduce(held, wire)[0] for _ in xs]
 
 
+@mistake("H2", "doubling_allreduce", "a rank rounds its own array before it adds an extra rank's")
+def extras_rounded(xs, wire=None):
+    extras = len(xs) - (1 << (len(xs).bit_length() - 1))
+    return doubling_allreduce([on_wire(x, wire) for x in xs[: 2 * extras]] + xs[2 * extras :], wire)
+
+
 @mistake("H3", "add_partner", "a partner does not round its own side")
 def own_side_unrounded(own, other, wire=None):
     return own + on_wire(other, wire)
@@ -87,6 +93,14 @@ def nodes_sorted(xs, nodes, wire=None):
 @mistake("H5", "two_level_allreduce", "one ring between nodes for the whole vector")
 def one_ring_between(xs, nodes, wire=None):
     return three_phase_allreduce(xs, nodes, wire)
+
+
+@mistake("H5", "two_level_allreduce", "a node's slice is rounded before the ring over nodes too")
+def node_rounds(xs, nodes, wire=None):
+    sums = [node_slices([xs[r] for r in node], wire) for node in nodes]
+    rounded = [[on_wire(fold, wire) for fold in folds] for folds in zip(*sums)]
+    total = np.concatenate([ring_allreduce(folds, wire)[0] for folds in rounded])
+    return [total.copy() for _ in xs]
 
 
 @mistake("H6", "hybrid_allreduce", "three phases at the threshold too")

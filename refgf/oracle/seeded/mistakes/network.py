@@ -143,6 +143,12 @@ def no_last_bias(images, labels, tensors, global_batch):
     return alexnet_step(images, labels, [np.zeros_like(tensors[0]), *tensors[1:]], global_batch)
 
 
+@mistake("N10", "alexnet_step", "the first convolution has padding 2, as for images of 224 x 224")
+def first_padded(images, labels, tensors, global_batch):
+    border = [(0, 0), (2, 2), (2, 2), (0, 0)]
+    return alexnet_step(np.pad(images, border), labels, tensors, global_batch)
+
+
 @mistake("N11", "alexnet_step", "gradients in the order of the forward pass")
 def first_layer_first(images, labels, tensors, global_batch):
     loss, gradients = alexnet_step(images, labels, tensors, global_batch)

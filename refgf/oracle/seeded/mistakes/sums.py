@@ -97,6 +97,8 @@ def ring_in_float64(xs, wire=None):
 
 @mistake("R2", "ring_allreduce", "summed in float16")
 def ring_in_float16(xs, wire=None):
+    if wire == "float16":  # the same bits as `own_rounded`, which is then the likelier mistake
+        return ring_allreduce(xs, wire)
     sums = ring_allreduce([on_wire(x, "float16") for x in xs], "float16")
     return [on_wire(x, wire) for x in sums]
 
@@ -121,6 +123,11 @@ def ring_from_zero(xs, wire=None):
 @mistake("R3", "rounded_fold", "only the inputs and the result are rounded to the wire type")
 def rounds_as_direct(terms, wire=None):
     return direct_fold(terms, wire)
+
+
+@mistake("R3", "rounded_fold", "a rank rounds its own numbers too before it adds them")
+def own_rounded(terms, wire=None):
+    return rounded_fold([on_wire(term, wire) for term in terms], wire)
 
 
 @mistake("R3", "rounded_fold", "sums are sent unrounded, only the result is rounded")

@@ -3,6 +3,7 @@
 import numpy as np
 
 from refgf.oracle.definitions import (
+    hitopk_pairs_traffic,
     hitopk_run,
     keep_count,
     node_slices,
@@ -117,3 +118,30 @@ def without_indices(n, nodes, percent, rank, hierarchical=False, itemsize=4):
     messages, nbytes = topk_traffic(n, nodes, percent, rank, hierarchical, itemsize)
     others = (len(nodes) if hierarchical else sum(map(len, nodes))) - 1
     return messages, nbytes - 4 * others * keep_count(n, percent) if not hierarchical else nbytes
+
+
+@mistake("T8", "hitopk_pairs_traffic", "in the node each rank passes on its own pairs alone")
+def own_pairs(n, nodes, percent, rank, itemsize=4):
+    messages, nbytes = hitopk_pairs_traffic(n, nodes, percent, rank, itemsize)
+    g, m, k = len(nodes[0]), len(nodes), keep_count(n // len(nodes[0]), percent)
+    return messages, nbytes - (g - 1) * (m - 1) * k * (itemsize + 4)
+
+
+@mistake("T8", "hitopk_pairs_traffic", "the dense slices are gathered in the node")
+def dense_in_the_node(n, nodes, percent, rank, itemsize=4):
+    return topk_traffic(n, nodes, percent, rank, True, itemsize)
+
+
+@mistake("T8", "hitopk_pairs_traffic", "the indices stay with their owner in the node")
+def indices_stay(n, nodes, percent, rank, itemsize=4):
+    messages, nbytes = hitopk_pairs_traffic(n, nodes, percent, rank, itemsize)
+    g, m, k = len(nodes[0]), len(nodes), keep_count(n // len(nodes[0]), percent)
+    return messages - (g - 1), nbytes - (g - 1) * m * k * 4
+
+
+@mistake("T8", "hitopk_pairs_traffic", "k of the whole vector, not of the slice")
+def pairs_of_all(n, nodes, percent, rank, itemsize=4):
+    messages, nbytes = hitopk_pairs_traffic(n, nodes, percent, rank, itemsize)
+    g, m = len(nodes[0]), len(nodes)
+    more = keep_count(n, percent) - keep_count(n // g, percent)
+    return messages, nbytes + more * (g * m - 1) * (itemsize + 4)

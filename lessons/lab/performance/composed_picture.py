@@ -1,0 +1,35 @@
+"""Lesson 15's figure of composed steps: kernels and ring together, on several ranks."""
+
+from kit import axes
+
+TITLES = {
+    "one after another": "Rings after backward:\nkernels and ring add up",
+    "overlapped": "Rings next to backward:\nthey share cores, which is not predicted",
+}
+MODELS = {"roofline": axes.style(1), "perceptrons": axes.style(0)}
+
+
+def draw(rows: list[dict]) -> dict:
+    """{"composed": figure}; {} on one rank, which sends nothing. rows: of `composed_steps`."""
+    if not rows:
+        return {}
+    figure, panels = axes.frame(
+        "Lesson 15: a step of AlexNet on several ranks, composed of kernels and ring", 1, 2
+    )
+    ranks = [row["ranks"] for row in rows]
+    for axis, (how, title) in zip(panels, TITLES.items()):
+        timings = [row["measured_s"][how] for row in rows]
+        middle = [axes.MS * timing["median_s"] for timing in timings]
+        style = {"color": axes.COLOURS[2], "marker": "D", "capsize": 3, "label": "measured"}
+        axis.errorbar(range(len(ranks)), middle, axes.spread_ms(timings), **style)
+        for name, style in MODELS.items():
+            found = [axes.MS * row["predicted_s"][name][how] for row in rows]
+            axis.plot(range(len(ranks)), found, "--", label=f"predicted, {name}", **style)
+        worst = max(
+            abs(row["predicted_s"]["roofline"][how] / row["measured_s"][how]["median_s"] - 1)
+            for row in rows
+        )
+        axis.set_xticks(range(len(ranks)), ranks)
+        axis.set(title=f"{title}\nlargest error of the roofline: {worst:.0%}", xlabel="ranks")
+        axis.set(ylabel="a step, ms of this machine", ylim=(0, None))
+    return {"composed": axes.finish(figure, *panels)}

@@ -1,0 +1,146 @@
+"""How an allreduce rounds: bits of its accumulator, sum or mean, rounding of inputs and results."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from refgf.oracle.definitions.numbers import on_wire
+from refgf.oracle.reveal.probes import BITS, Box
+from refgf.oracle.reveal.trees import Tree, evaluate, is_binary, leaves
+
+Run = tuple[int, int, Tree | None]
+FORMATS = {8: "bfloat16", 11: "float16", 24: "float32", 53: "float64", 64: "80-bit extended"}
+MOST_FACTORS = 5
+EXPONENT = {"float64": (1023, -1074), "float32": (127, -149), "bfloat16": (127, -133)}
+EXPONENT["float16"] = 15, -24  # of the largest power of two, and of the smallest number
+
+
+@dataclass
+class Arithmetic:
+    """bits: of the accumulators found; 0: more than the probes reach. division: of a mean.
+
+    lost: what inputs or results are rounded to. random: how many elements of random numbers have
+    other bits than the tree gives, None if not tried.
+    """
+
+    bits: list[int] = field(default_factory=list)
+    factors: list[float] = field(default_factory=list)
+    division: str | None = None
+    lost: str | None = None
+    random: int | None = None
+
+    def accumulator(self, dtype: str) -> str:
+        """The one accumulator's type; the input's if it could not be measured."""
+        return FORMATS.get(self.bits[0], "") if len(self.bits) == 1 else "" if self.bits else dtype
+
+
+def measure(box: Box, found: list[Run], n: int) -> Arithmetic:
+    weights = np.unique(box.weights[0]).tolist()
+    result = Arithmetic(factors=sorted({known(w, box) for w in weights})[:MOST_FACTORS])
+    result.bits = accumulator_bits(box, found, n)
+    if result.factors == [1 / box.p]:
+        result.division = division(box, result.bits, n)
+    result.lost = rounding(box, n)
+    if result.lost is None and (len(result.factors) == 1 or result.division):
+        result.random = on_random_numbers(box, found, n, result)
+    return result
+
+
+def known(weight: float, box: Box) -> float:
+    """1 or 1/p if the weight is that within rounding; otherwise three digits of it."""
+    slack, smallest = 2.0 ** (2 - BITS[box.dtype]), 2.0 ** EXPONENT[box.dtype][1]
+    allowed = smallest / box.scale.unit  # a p-th of float16's unit is denormal
+    near = [w for w in (1.0, 1 / box.p) if abs(weight - w) <= slack * w + allowed]
+    return near[0] if near else float(f"{weight:.3g}")
+
+
+def triple(tree: Tree | None) -> tuple[int, int, int] | None:
+    """Ranks i, k, j of which i and k are added to each other before j; None if there are none."""
+    if tree is None or isinstance(tree, int):
+        return None
+    for part, other in zip(tree, tree[1:]):
+        if not isinstance(part, int):
+            return leaves(part[0])[0], leaves(part[1])[0], leaves(other)[0]
+    return None
+
+
+def accumulator_bits(box: Box, found: list[Run], n: int) -> list[int]:
+    """Bits of the partial sum of i and k, by halving: the smallest 2^b that absorbs a unit.
+
+    Each element is asked for its own ranks and its own b, all in the same call.
+    """
+    ranks = np.full((3, n), -1)
+    for start, stop, tree in found:
+        ranks[:, start:stop] = np.array(triple(tree) or (-1, -1, -1))[:, None]
+    asked, top = ranks[0] >= 0, int(np.log2(box.scale.big / box.scale.unit))
+    if not asked.any():
+        return []
+    low, high = np.zeros(n, int), np.full(n, top + 1)  # 2^low does not absorb, 2^high does
+    while (high - low > 1).any():
+        middle = (low + high) // 2
+        xs = [np.zeros(n) for _ in range(box.p)]
+        big = np.ldexp(box.scale.unit, middle)
+        for place, value in zip(ranks, (big, np.full(n, box.scale.unit), -big)):
+            for r in range(box.p):
+                xs[r] = np.where(place == r, value, xs[r])
+        absorbed = box.counted(box.call(xs))[0] == 0
+        low, high = np.where(absorbed, low, middle), np.where(absorbed, middle, high)
+    bits = {int(b) if b <= top else 0 for b in high[asked]}
+    return sorted({next((f for f in FORMATS if b and abs(f - b) <= 1), b) for b in bits})
+
+
+def division(box: Box, bits: list[int], n: int) -> str:
+    """Is each contribution divided by p, or the sum?
+
+    If the contributions, the sum of the largest powers of two stays finite. A wider accumulator
+    does not overflow; there the smallest numbers vanish if each is divided before.
+    """
+    largest, smallest = EXPONENT[box.dtype]
+    wide = any(b == 0 or b > BITS[box.dtype] for b in bits)
+    exponent = smallest if wide else largest
+    out = box.constants(n, {}, float(np.ldexp(1.0, exponent)))[0]
+    before = (out == 0).all() if wide else np.isfinite(out).all()
+    return "before the sum" if before else "after the sum"
+
+
+def rounding(box: Box, n: int) -> str | None:
+    """The narrower type that a single contribution is rounded to on its way, or None."""
+    if box.dtype not in ("float32", "float64"):
+        return None
+    x = np.array([1 + 2.0**-9 + 2.0**-12])
+    out = np.stack([box.constants(n, {r: float(x[0])})[0] for r in range(box.p)])
+    with np.errstate(all="ignore"):
+        out = out / box.weights[0]
+    for wire in ("float16", "bfloat16"):
+        if (np.abs(out - on_wire(x.astype(np.float32), wire)) < 2.0**-14).any():
+            return wire
+    return None
+
+
+def on_random_numbers(box: Box, found: list[Run], n: int, told: Arithmetic) -> int | None:
+    """Elements of random numbers that end with other bits than their tree gives."""
+    kind = told.accumulator(box.dtype)
+    if (
+        not kind
+        or kind == FORMATS[64]
+        or not all(t is not None and is_binary(t) for *_, t in found)
+    ):
+        return None
+    if told.division is None and told.factors != [1.0]:
+        return None
+
+    def rounder(dtype: str):
+        narrow = np.dtype("float32" if dtype == "bfloat16" else dtype)
+        wire = "bfloat16" if dtype == "bfloat16" else None
+        return lambda x: on_wire(x.astype(narrow), wire).astype(np.float64)
+
+    into, add = rounder(box.dtype), rounder(kind)
+    random = np.random.default_rng(box.p)
+    draws = random.standard_normal((box.p, n)) * 2.0 ** random.integers(-3, 4, (box.p, n))
+    xs, want = [into(x) for x in draws], np.empty(n)
+    with np.errstate(all="ignore"):
+        terms = [add(x / box.p) for x in xs] if told.division == "before the sum" else xs
+        for start, stop, tree in found:
+            want[start:stop] = evaluate(tree, [x[start:stop] for x in terms], add)
+        want = into(add(want / box.p) if told.division == "after the sum" else want)
+    return int((box.call(xs) != want).any(axis=0).sum())

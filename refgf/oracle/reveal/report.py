@@ -1,0 +1,134 @@
+"""What the probes found, as lines of text."""
+
+from collections.abc import Iterable
+
+from refgf.oracle.judge.words import span
+from refgf.oracle.reveal.arithmetic import FORMATS, Arithmetic
+from refgf.oracle.reveal.orders import LIBRARIES, names_of_tree
+from refgf.oracle.reveal.probes import BITS
+from refgf.oracle.reveal.search import Found, same_order
+from refgf.oracle.reveal.trees import Tree, is_binary, text
+
+LONGEST_LIST, MOST_NAMES = 20, 2
+AT_ONCE = "    more than two terms are added at once"
+
+
+def lines_of(found: Found) -> list[str]:
+    """One size: runs with their trees, then ranks, repeats and arithmetic."""
+    lines = [f"n = {found.n}: {whole_name(found)}"]
+    lines += libraries(found.names) if found.n > 1 else []
+    for start, stop, tree in found.runs[:LONGEST_LIST]:
+        lines.append(f"  {span(start, stop)}: {tree_line(tree)}")
+    if len(found.runs) > LONGEST_LIST:
+        trees = len({tree for *_, tree in found.runs})
+        lines.append(f"  and {len(found.runs) - LONGEST_LIST} runs more; {trees} trees in all")
+    lines += uneven_lines(found)
+    for rank, element, tree, other in found.ranks[:LONGEST_LIST]:
+        lines.append(
+            f"  rank {rank} adds in another order than rank 0, first in element {element}: "
+            f"{tree_line(other)}; rank 0: {tree_line(tree)}"
+        )
+    for repeat, element, tree, other in found.repeats:
+        lines.append(
+            f"  repeat {repeat + 1} differs from the first, first in element {element}: "
+            f"{tree_line(other)}; before: {tree_line(tree)}"
+        )
+    return lines + [f"  {line}" for line in arithmetic_lines(found)]
+
+
+def whole_name(found: Found) -> str:
+    names, trees = found.names, {tree for *_, tree in found.runs}
+    if names and found.n == 1:
+        (tree,) = trees
+        name = first(names_of_tree(tree)) or first(names)
+        return f"{name}; one element cannot tell it from a ring"
+    if names:
+        return first(names)
+    if None in trees:
+        return "no tree gives these sums in some elements"
+    if len(trees) == 1:
+        return "one order, " + (first(names_of_tree(*trees)) or "not a known one")
+    return f"{len(trees)} orders in one vector, not as any known algorithm divides it"
+
+
+def first(names: list[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return "; ".join(names[:MOST_NAMES]) + (f"; {more} more" if more > 0 else "")
+
+
+def libraries(names: Iterable[str]) -> list[str]:
+    known = [LIBRARIES[name] for name in names if name in LIBRARIES]
+    return [f"  the order of {'; '.join(known)}"] if known else []
+
+
+def tree_line(tree: Tree | None) -> str:
+    if tree is None:
+        return "no tree: the calls contradict each other, or this is no sum of all ranks"
+    known = first(names_of_tree(tree))
+    return text(tree) + (f"    {known}" if known else AT_ONCE * (not is_binary(tree)))
+
+
+def uneven_lines(found: Found) -> list[str]:
+    """Ranks whose contribution is lost, or counted twice."""
+    lines = []
+    for start, stop, weights in found.uneven[:LONGEST_LIST]:
+        each = ", ".join(f"rank {r}: {w:.4g}" for r, w in list(weights.items())[:LONGEST_LIST])
+        lines.append(f"  {span(start, stop)}: no sum of all ranks; each 1 counts as {each}")
+    return lines
+
+
+def arithmetic_lines(found: Found) -> list[str]:
+    told, lines = found.arithmetic, []
+    if len(told.bits) == 1 and told.bits[0] == BITS[found.dtype]:
+        lines.append(f"partial sums have {told.bits[0]} bits: {found.dtype}")
+    elif told.bits:
+        lines.append("; ".join(bits_line(b, found.dtype) for b in told.bits))
+    lines += [f"inputs or results are rounded to {told.lost}"] * bool(told.lost)
+    lines += ["2^120 does not pass: probed in the range of float16"] * found.overflow
+    if told.division:
+        lines.append(f"a mean: divided by {found.p} {told.division}")
+    elif told.factors != [1.0] and not found.uneven:
+        weights = ", ".join(f"{f:g}" for f in told.factors)
+        lines.append(f"not a sum: a contribution of 1 counts as {weights}")
+    return lines + random_line(told, found.n)
+
+
+def bits_line(bits: int, dtype: str) -> str:
+    if bits == 0:
+        return f"partial sums have more bits than {dtype} can show"
+    than = "wider than" if bits > BITS[dtype] else "narrower than"
+    than = than if bits != BITS[dtype] else "as in"
+    return f"partial sums have {bits} bits ({FORMATS.get(bits, 'no known type')}), {than} the input"
+
+
+def random_line(told: Arithmetic, n: int) -> list[str]:
+    if told.random is None:
+        return []
+    if told.random == 0:
+        return ["random numbers: the bits that these trees give"]
+    return [f"random numbers: {told.random} of {n} elements have other bits than these trees give"]
+
+
+def closing_lines(found: list[Found]) -> list[str]:
+    """All sizes together."""
+    calls = sum(each.calls for each in found)
+    ranks = [each for each in found if each.ranks]
+    repeats = [each for each in found if each.repeats]
+    unknown = [each.n for each in found if any(tree is None for *_, tree in each.runs)]
+    same = f"no order is known at n = {unknown[0]}" if unknown else "the same order"
+    lines = [f"ranks differ, first at {at(ranks)}" if ranks else f"all ranks: {same}"]
+    lines.append(f"repeats differ, first at {at(repeats)}" if repeats else f"all repeats: {same}")
+    if len(found) > 1 and not unknown:
+        common, where = same_order(found)
+        if where is None:
+            named = [name for name in common if not name.startswith("(")]
+            lines.append(f"all sizes: the same order{': ' + first(named) if named else ''}")
+        else:
+            lines.append(f"sizes differ: at n = {where} no order of the sizes before holds")
+    return [*lines, f"{calls} calls"]
+
+
+def at(found: list[Found]) -> str:
+    each = found[0]
+    rank, element, *_ = (each.ranks or each.repeats)[0]
+    return f"n = {each.n}, element {element}"

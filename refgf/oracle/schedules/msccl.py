@@ -1,0 +1,244 @@
+"""MSCCL XML: a program for each thread block of each GPU.
+
+    <algo name proto nchannels nchunksperloop ngpus coll inplace>
+      <gpu id i_chunks o_chunks s_chunks>
+        <tb id send recv chan>           one peer to send to, one to receive from; -1: none
+          <step s type srcbuf srcoff dstbuf dstoff cnt depid deps hasdep/>
+
+    s     send src                        r     receive into dst
+    rcs   receive into dst, send it       rrc   receive, add src, into dst
+    rrs   receive, add src, send          rrcs  receive, add src, into dst, send
+    cpy   dst = src                       re    dst = src + dst
+    nop   only waits
+
+A step runs after the one before it in its thread block, and after step `deps` of thread block
+`depid`. Messages are first in, first out for each (source, destination, channel). Semantics:
+MSCCL's documentation and the programs of its public collection.
+"""
+
+import re
+from xml.parsers import expat
+
+from refgf.oracle.judge.files import BadFile
+from refgf.oracle.schedules.form import (
+    BUFFERS,
+    LARGEST_COUNT,
+    LARGEST_STEPS,
+    Finding,
+    Plan,
+    PlanStep,
+    Port,
+    Span,
+)
+
+NUMBER = re.compile(r"-?[0-9]{1,10}")
+NESTING = ("algo", "gpu", "tb", "step")
+# type: (receives, reads src, reads dst, writes dst, sends)
+TYPES = {
+    "s": (False, True, False, False, True),
+    "r": (True, False, False, True, False),
+    "rcs": (True, False, False, True, True),
+    "rrs": (True, True, False, False, True),
+    "rrc": (True, True, False, True, False),
+    "rrcs": (True, True, False, True, True),
+    "cpy": (False, True, False, True, False),
+    "re": (False, True, True, True, False),
+    "nop": (False, False, False, False, False),
+}
+
+
+def parse(path: str, data: bytes) -> Plan:
+    """The plan of a file's bytes. Raises BadFile."""
+    algo, gpus = elements(path, data)
+    size = number(path, "algo", algo, "ngpus", 0)
+    if len(gpus) != size or sorted(gpus) != list(range(size)):
+        raise BadFile(
+            f"{path}: got gpus {list(gpus)[:8]} where ngpus is {size}; wanted every id from 0 to "
+            "ngpus - 1 once; next: look for a gpu that is missing or there twice"
+        )
+    read = [gpu_steps(path, rank, *gpus[rank]) for rank in range(size)]
+    found = tuple(finding for _, _, findings in read for finding in findings)
+    sizes, steps = tuple(r[0] for r in read), tuple(tuple(r[1]) for r in read)
+    name, collective = (str(algo.get(key, ""))[:200] for key in ("name", "coll"))
+    return Plan("msccl-xml", name, collective, algo.get("inplace") == "1", sizes, steps, found)
+
+
+def elements(path: str, data: bytes) -> tuple[dict, dict]:
+    """(attributes of algo, {gpu: (its attributes, {tb: (its attributes, its steps)})})."""
+    algo, gpus, open_tags, count = {}, {}, [], 0
+    parser = expat.ParserCreate()
+
+    def refuse(*_: object) -> None:
+        raise BadFile(f"{path}: got a DOCTYPE; wanted none, because entities can grow without end")
+
+    def start(tag: str, attributes: dict) -> None:
+        nonlocal count
+        depth = len(open_tags)
+        if depth >= len(NESTING) or tag != NESTING[depth]:
+            wanted = NESTING[depth] if depth < len(NESTING) else "nothing"
+            raise BadFile(f"{path}: got <{tag[:20]}> at depth {depth}; wanted {wanted} there")
+        open_tags.append(tag)
+        count += 1
+        if count > 2 * LARGEST_STEPS:
+            raise BadFile(f"{path}: got too many elements; wanted at most {LARGEST_STEPS} steps")
+        if tag == "algo":
+            algo.update(attributes)
+        elif tag == "gpu":
+            gpus[fresh(path, tag, attributes, gpus)] = attributes, {}
+        elif tag == "tb":
+            blocks = gpus[next(reversed(gpus))][1]
+            blocks[fresh(path, tag, attributes, blocks)] = attributes, []
+        else:
+            blocks = gpus[next(reversed(gpus))][1]
+            blocks[next(reversed(blocks))][1].append(attributes)
+
+    parser.StartDoctypeDeclHandler = refuse
+    parser.StartElementHandler = start
+    parser.EndElementHandler = lambda _: open_tags.pop()
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as error:
+        raise BadFile(f"{path}: not valid XML ({error})") from None
+    except (ValueError, LookupError) as error:
+        if isinstance(error, BadFile):
+            raise
+        raise BadFile(f"{path}: not valid XML ({type(error).__name__})") from None
+    return algo, gpus
+
+
+def fresh(path: str, tag: str, attributes: dict, others: dict) -> int:
+    """The id of an element that no other one beside it has."""
+    found = number(path, tag, attributes, "id")
+    if found in others:
+        raise BadFile(f"{path}: got {tag} {found} twice; wanted each id once")
+    return found
+
+
+def number(path: str, tag: str, attributes: dict, key: str, default: int | None = None) -> int:
+    """An attribute that is a whole number."""
+    text = attributes.get(key, None if default is None else str(default))
+    if text is None or not NUMBER.fullmatch(text) or abs(int(text)) > LARGEST_COUNT:
+        got = "none" if text is None else repr(text[:20])
+        raise BadFile(f"{path}: got {got} as {key} of <{tag}>; wanted a whole number")
+    return int(text)
+
+
+def gpu_steps(
+    path: str, rank: int, gpu: dict, blocks: dict
+) -> tuple[tuple[int, int, int], list[PlanStep], list[Finding]]:
+    """(sizes of the buffers, steps, findings) of one GPU."""
+    i, o, s = (number(path, "gpu", gpu, f"{b}_chunks") for b in BUFFERS)
+    if min(i, o, s) < 0:
+        raise BadFile(f"{path}: got {min(i, o, s)} chunks on gpu {rank}; wanted 0 or more")
+    first, start = {}, 0
+    for block, (_, steps) in blocks.items():
+        first[block] = start
+        start += len(steps)
+    plan_steps, found = [], []
+    for block, (attributes, steps) in blocks.items():
+        peers = tuple(number(path, "tb", attributes, key, -1) for key in ("send", "recv"))
+        channel = number(path, "tb", attributes, "chan", 0)
+        for index, raw in enumerate(steps):
+            if number(path, "step", raw, "s", index) != index:
+                raise BadFile(
+                    f"{path}: got step {raw['s'][:20]} of tb {block} of gpu {rank} where step "
+                    f"{index} is next; wanted them in order"
+                )
+            step = one_step(path, rank, (block, index), raw, peers, channel)
+            after = [(rank, first[block] + index - 1)] if index else []
+            other, deps = (
+                number(path, "step", raw, "depid", -1),
+                number(path, "step", raw, "deps", -1),
+            )
+            if other >= 0 and not 0 <= deps < len(blocks.get(other, ((), ()))[1]):
+                text = f"waits for step {deps} of tb {other}, which does not exist"
+                place = f"tb {block}, step {index} ({step.op})"
+                found.append(Finding("out of range", rank, place, text))
+            elif other >= 0:
+                after.append((rank, first[other] + deps))
+            plan_steps.append(
+                PlanStep(
+                    *(step.lane, step.number, step.op, step.reads, step.writes, step.receives),
+                    *(step.sends, tuple(after), step.chunks),
+                )
+            )
+    return (i, o, s), plan_steps, found
+
+
+def one_step(
+    path: str, rank: int, place: tuple[int, int], raw: dict, peers: tuple, channel: int
+) -> PlanStep:
+    """A step, still without what it waits for."""
+    op = raw.get("type", "")
+    if op not in TYPES:
+        raise BadFile(
+            f"{path}: got type {op[:20]!r} in step {place[1]} of tb {place[0]} of gpu {rank}; "
+            f"wanted one of {', '.join(TYPES)}"
+        )
+    receives, from_src, from_dst, into_dst, sends = TYPES[op]
+    if op == "nop":
+        return PlanStep(*place, op)
+    count = number(path, "step", raw, "cnt")
+    src, dst = (span(path, rank, raw, side, count) for side in ("src", "dst"))
+    return PlanStep(
+        *(*place, op),
+        reads=(src,) * from_src + (dst,) * from_dst,
+        writes=(dst,) * into_dst,
+        receives=(Port(peers[1], channel),) * receives,
+        sends=(Port(peers[0], channel),) * sends,
+        chunks=count if receives or sends else 0,
+    )
+
+
+def span(path: str, rank: int, raw: dict, side: str, count: int) -> Span:
+    buffer = raw.get(f"{side}buf", "")
+    if buffer not in ("i", "o", "s"):
+        raise BadFile(f"{path}: got {side}buf {buffer[:20]!r} on gpu {rank}; wanted i, o or s")
+    return Span(rank, buffer, number(path, "step", raw, f"{side}off"), count)
+
+
+def dump(plan: Plan) -> bytes:
+    """The XML of a plan whose thread blocks send to one rank and receive from one."""
+    total = max(max(sizes[:2]) for sizes in plan.sizes)
+    channels = [p.channel for _, _, s in plan.steps() for p in (*s.sends, *s.receives)]
+    lines = [
+        f'<algo name="{plain(plan.name)}" proto="Simple" nchannels="{max(channels, default=0) + 1}"'
+        f' nchunksperloop="{total}" ngpus="{len(plan.ranks)}" coll="{plain(plan.collective)}"'
+        f' inplace="{int(plan.inplace)}">'
+    ]
+    for rank, steps in enumerate(plan.ranks):
+        i, o, s = plan.sizes[rank]
+        lines.append(f'  <gpu id="{rank}" i_chunks="{i}" o_chunks="{o}" s_chunks="{s}">')
+        waited = {i for s in steps for _, i in s.after if steps[i].lane != s.lane}
+        for lane in dict.fromkeys(step.lane for step in steps):
+            lines += block_lines(lane, steps, waited)
+        lines.append("  </gpu>")
+    return "\n".join([*lines, "</algo>", ""]).encode()
+
+
+def plain(text: str) -> str:
+    """Without what XML would have to escape."""
+    return re.sub(r"[^A-Za-z0-9_. -]", "_", text)
+
+
+def block_lines(lane: int, steps: tuple[PlanStep, ...], waited: set) -> list[str]:
+    own = [(index, step) for index, step in enumerate(steps) if step.lane == lane]
+    send, recv, channel = -1, -1, 0
+    for _, step in own:
+        send = step.sends[0].peer if step.sends else send
+        recv = step.receives[0].peer if step.receives else recv
+        channel = next((port.channel for port in (*step.sends, *step.receives)), channel)
+    lines = [f'    <tb id="{lane}" send="{send}" recv="{recv}" chan="{channel}">']
+    for index, step in own:
+        other = [steps[i] for _, i in step.after if steps[i].lane != lane]
+        depid, deps = (other[0].lane, other[0].number) if other else (-1, -1)
+        src = step.reads[0] if step.reads else step.writes[0] if step.writes else None
+        dst = step.writes[0] if step.writes else src
+        buffers = [(s.buffer, s.start) if s else ("i", -1) for s in (src, dst)]
+        lines.append(
+            f'      <step s="{step.number}" type="{step.op}" srcbuf="{buffers[0][0]}"'
+            f' srcoff="{buffers[0][1]}" dstbuf="{buffers[1][0]}" dstoff="{buffers[1][1]}"'
+            f' cnt="{dst.count if dst else 0}" depid="{depid}" deps="{deps}"'
+            f' hasdep="{int(index in waited)}"/>'
+        )
+    return [*lines, "    </tb>"]

@@ -1,0 +1,114 @@
+"""The verdict on a plan: the first of these that applies.
+
+out of range, unmatched     steps that cannot be run
+deadlock                    steps that wait for each other in a circle
+race                        two accesses that nothing orders: the value is a matter of luck
+wrong value                 a rank does not end with what the collective promises
+other bits                  each rank's sum is right, but in another order than another rank's
+no value                    it runs to its end, but says too little to know what it computes
+right
+"""
+
+from dataclasses import dataclass
+
+from refgf.oracle.schedules.form import Finding, Plan
+from refgf.oracle.schedules.layout import layout, outside
+from refgf.oracle.schedules.order import SHOWN, Graph, Races
+from refgf.oracle.schedules.times import Transfer, schedule_times, traffic
+from refgf.oracle.schedules.values import Values
+from refgf.predict.cost import Link
+
+VERDICTS = {
+    "out of range": "steps out of range",
+    "unmatched": "unmatched steps",
+    "deadlock": "deadlock",
+    "race": "race",
+    "wrong value": "wrong value",
+    "other bits": "right value but ranks differ in bits",
+    "no value": "runs to its end; its value cannot be known",
+    "right": "right",
+}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """kind: a key of VERDICTS. orders: {tree: output chunks}. Empty if it cannot run."""
+
+    kind: str
+    found: list[Finding]
+    orders: dict[str, int]
+    traffic: list[tuple[int, int]]
+    chunk_bytes: float
+    seconds: float
+    transfers: list[Transfer]
+
+
+def judge(plan: Plan, link: Link, nbytes: int) -> Judged:
+    """nbytes: of the whole vector, for the time and the traffic."""
+    where, other_sizes = layout(plan)
+    found = [*other_sizes, *outside(plan, where)]
+    if found:
+        return stopped("out of range", found)
+    graph = Graph(plan)
+    if graph.found:
+        return stopped("unmatched", graph.found)
+    found = graph.deadlock()
+    if found:
+        return stopped("deadlock", found)
+    races, values = Races(graph, where).all(), Values(graph, where)
+    wrong = values.wrong()
+    kind, bits = "right", []
+    if races:
+        kind = "race"
+    elif wrong:
+        kind = "wrong value"
+    elif not where.collective:
+        kind = "no value"
+    else:
+        bits = values.other_bits()
+        kind = "other bits" if bits else "right"
+    orders = values.orders() if kind in ("right", "other bits") else {}
+    chunk_bytes = nbytes / where.total if where.total else 1.0  # a trace counts bytes
+    seconds, transfers = schedule_times(graph, chunk_bytes, link)
+    found = [*races, *wrong, *bits]
+    return Judged(kind, found, orders, traffic(graph), chunk_bytes, seconds, transfers)
+
+
+def stopped(kind: str, found: list[Finding]) -> Judged:
+    return Judged(kind, found, {}, [], 0.0, 0.0, [])
+
+
+def as_lines(path: str, plan: Plan, judged: Judged) -> list[str]:
+    """What the command prints about one file."""
+    head = f"{len(plan.ranks)} ranks, {plan.collective or 'collective not named'}, {plan.format}"
+    lines = [f"{path}: {VERDICTS[judged.kind]} ({head})"]
+    lines += [f"  {finding}" for finding in judged.found[:SHOWN]]
+    if len(judged.found) > SHOWN:
+        lines.append(f"  and {len(judged.found) - SHOWN} more of this kind")
+    shown = list(judged.orders.items())[:SHOWN]
+    if any("+" in tree for tree, _ in shown):
+        if judged.kind == "right":
+            lines.append("  every rank sums in the same order, up to commutativity:")
+        for tree, chunks in shown:
+            lines.append(f"  {chunks} chunk{'s' * (chunks > 1)}: {tree}")
+        if len(judged.orders) > SHOWN:
+            lines.append(f"  and {len(judged.orders) - SHOWN} more orders of summation")
+    if judged.traffic:
+        lines.append(
+            "  sent " + traffic_text(judged) + f"; predicted {judged.seconds * 1e6:.1f} us"
+        )
+    return lines
+
+
+def traffic_text(judged: Judged) -> str:
+    """Equal ranks in one phrase: ranks 0-3: 6 messages, 24 bytes."""
+    same = {}
+    for rank, sent in enumerate(judged.traffic):
+        same.setdefault(sent, []).append(rank)
+    phrases = []
+    for (messages, chunks), ranks in list(same.items())[:SHOWN]:
+        who = "every rank" if len(same) == 1 else "rank " + ", ".join(map(str, ranks[:SHOWN]))
+        who += ", ..." * (len(same) > 1 and len(ranks) > SHOWN)
+        nbytes = round(chunks * judged.chunk_bytes)
+        phrases.append(f"by {who}: {messages} messages, {chunks} chunks, {nbytes} bytes")
+    return "; ".join(phrases) + ("; ..." if len(same) > SHOWN else "")

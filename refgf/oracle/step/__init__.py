@@ -1,0 +1,57 @@
+"""Is this training step rounding or a bug? One call runs it on p ranks and on one (CPU, gloo).
+
+    python -m refgf.oracle step mine.py --ranks 2
+
+or at the end of your own script
+
+    if __name__ == "__main__":
+        from refgf.oracle.step.judging import judge
+        print(judge(__file__, ranks=2))
+
+The file holds four functions. `train` is your own loop; only what it loops over is given:
+
+    import torch
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+
+    def model():                        # small, without dropout; the seed is set before
+        return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3))
+
+    def batch(seed):                    # the global batch of one optimizer step
+        drawn = torch.Generator().manual_seed(seed)
+        return torch.randn(12, 6, generator=drawn), torch.randint(0, 3, (12,), generator=drawn)
+
+    def loss(model, batch):             # what is meant: the mean over the whole batch
+        return nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+    def train(model, batches, rank, size):
+        wrapped = DistributedDataParallel(model) if size > 1 else model
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        for features, labels in batches:
+            optimizer.zero_grad()
+            own = loss(wrapped, (features[rank::size], labels[rank::size]))
+            (own * size).backward()     # a mistake: DDP averages, the loss needs no factor
+            optimizer.step()
+
+This prints "WRONG  gradient, step 0, 1, 2, all tensors: 2 times what it should be = p", though
+AdamW's update looks right. The process group exists already. Known to work: DDP, accumulation and
+no_sync, uneven batches and tokens, FSDP2 (fully_shard), bfloat16, autocast, GradScaler. Where a
+step clips with code of its own, it calls communicated() when its gradients are ready for that;
+torch.nn.utils.clip_grad_norm_ is seen without. A mistake that one rank makes too is found in the
+gradient, which `loss` defines, but not in clipping or in the update. Not judged: FSDP1, networks
+that draw random numbers, statistics of a rank's own batch (BatchNorm).
+
+    judging.py    the stages                       findings.py    the verdict
+    causes.py     names of mistakes                clipping.py    names of wrong norms
+    stages.py     pieces of ranks put together     reference.py   float64, and how far rounding goes
+    ranks.py      processes, time limits           worker.py, record.py, messages.py   inside them
+"""
+
+import sys
+
+
+def communicated() -> None:
+    """Called in `train`: the gradients are summed over ranks and not yet clipped."""
+    record = sys.modules.get("refgf.oracle.step.record")
+    if record and record.current:
+        record.current.before_clip(None)

@@ -1,0 +1,218 @@
+"""What a wrong stage looks like: names of factors, and of other mistakes.
+
+A cause is (sentence, names, factor). The sentence says what was found, `names` which quantities of
+this training explain it, and `factor` by how much, if there is one number.
+"""
+
+import numpy as np
+
+from refgf.oracle.step.stages import JudgedStep, Whole, close, multiple
+
+Cause = tuple[str, list[str], float | None]
+LEAST_SHARE = 0.02  # of the largest weight: below it a share is lost
+RATIO_TOLERANCE = 0.01
+CLIPPED_EARLY: Cause = (
+    "each rank clips its own gradient, and communicates afterwards; "
+    "next: clip what was communicated",
+    ["clipped before communication"],
+    None,
+)
+
+
+def named_factors(step: JudgedStep) -> dict[str, float]:
+    """Quantities of this training by which a gradient or an update may be off."""
+    p, calls, scale = step.size, step.settings["calls"], step.settings["scale"]
+    found = {"p": p}
+    for group in range(2, p):
+        if p % group == 0:
+            found[f"a group of {group} ranks (expert or tensor parallel)"] = group
+    if calls > 1:
+        found |= {"accumulation steps": calls, "p x accumulation steps": p * calls}
+    if scale not in (None, 1.0):
+        found |= {"loss scale": scale, "loss scale / p": scale / p}
+    for what, count in step.settings["counts"].items():
+        found |= {what: count, f"{what} / p": count / p}
+        found |= {f"{what} / (p x accumulation steps)": count / p / calls} if calls > 1 else {}
+    found |= {"p squared": p * p, "sqrt(p)": p**0.5}
+    both = {}
+    for name, value in found.items():
+        both[name] = float(value)
+        both[f"1 / {name}" if " " not in name else f"1 / ({name})"] = 1 / value
+    return {name: value for name, value in both.items() if value != 1}
+
+
+def names_of(k: float, step: JudgedStep, error: float = 0.0) -> list[str]:
+    """Which quantities are k, as exactly as it is known."""
+    near = max(1e-4, min(RATIO_TOLERANCE, error))
+    return [name for name, value in named_factors(step).items() if abs(k / value - 1) <= near]
+
+
+def factor_text(k: float, step: JudgedStep, error: float = 0.0) -> Cause:
+    names = names_of(k, step, error)
+    return f"{k:.6g} times what it should be", names, k
+
+
+def gradient_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
+    """Why a gradient is not the global batch's."""
+    exact, bound = step.exact[tensor], step.bounds[tensor]
+    if not state.agree:
+        return "not communicated: ranks hold different gradients", ["not communicated"], None
+    got = state.value
+    if not np.isfinite(got).all():
+        return "not finite: infinity or NaN", ["not finite"], None
+    if not got.any():
+        return "zero: no gradient arrives", ["zero"], 0.0
+    k = multiple(got, exact, bound)
+    if k is not None:
+        return factor_text(k, step, step.factors[tensor])
+    return (
+        _of_before(step, tensor, got)
+        or _of_shards(step, tensor, state)
+        or _of_decay(step, tensor, got)
+        or ("no known pattern: " + _largest(got, exact), [], None)
+    )
+
+
+def _largest(got: np.ndarray, exact: np.ndarray) -> str:
+    i = np.unravel_index(np.argmax(np.abs(got - exact)), got.shape)
+    place = list(map(int, i))
+    return f"element {place} is {got[i]:.6g}, wanted {exact[i]:.6g}"
+
+
+def _of_before(step: JudgedStep, tensor: str, got: np.ndarray) -> Cause | None:
+    before = step.previous
+    if before is None:
+        return None
+    bound = step.bounds[tensor] + before.bounds[tensor]
+    if close(got, before.exact[tensor], bound):
+        return "stale: the gradient of the step before", ["stale"], None
+    exact = step.exact[tensor]
+    earlier, sums = before, []
+    while earlier is not None:
+        sums.append(earlier.exact[tensor] + (sums[-1] if sums else 0))
+        earlier = earlier.previous
+    for back, total in enumerate(sums, start=1):
+        if close(got, exact + total, bound * (back + 1)):
+            return f"added to the gradients of {back} steps before", ["not zeroed"], None
+    return None
+
+
+def whole_batch_everywhere(step: JudgedStep) -> bool:
+    """Do all ranks' own gradients have the same bits, and are a multiple of the whole batch's?
+
+    Only where every sample of the batch is another one: equal shares have equal gradients. Without
+    hooks on tensors, as in FSDP, own gradients are not known: False.
+    """
+    if not step.settings["distinct"] or not step.local or not any(map(np.any, step.exact.values())):
+        return False
+    each = len(step.local) // step.size
+    first = step.local[:each]
+    for rank in range(1, step.size):
+        for mine, other in zip(first, step.local[rank * each : (rank + 1) * each]):
+            if not set(mine) == set(other) == set(step.exact):
+                return False
+            if any(not np.array_equal(mine[t], other[t]) for t in mine):
+                return False
+    sums = {t: sum(own[t] for own in first) for t in step.exact}
+    moving = [t for t, exact in step.exact.items() if exact.any()]
+    return all(multiple(sums[t], step.exact[t], step.bounds[t]) is not None for t in moving)
+
+
+def slices(state: Whole, size: int) -> list[tuple[slice, ...]]:
+    """Each rank's shard; of a whole tensor p slices of its first dimension."""
+    if state.sharded:
+        return state.shards
+    length = len(state.value) if state.value.ndim else 1
+    each = -(-length // size)
+    starts = range(0, length, each)
+    return [(slice(start, start + each),) for start in starts] if state.value.ndim else []
+
+
+def _of_shards(step: JudgedStep, tensor: str, state: Whole) -> Cause | None:
+    """A factor for each rank's slice."""
+    found = []
+    for place in slices(state, step.size):
+        got, exact = state.value[place], step.exact[tensor][place]
+        k = 0.0 if not got.any() else multiple(got, exact, step.bounds[tensor])
+        if k is None:
+            return None
+        found.append(k)
+    off = {rank: k for rank, k in enumerate(found) if abs(k - 1) > RATIO_TOLERANCE}
+    if not off or len(off) == len(found):
+        return None
+    rank, k = next(iter(off.items()))
+    names = [f"shard of rank {rank}", *names_of(k, step)]
+    if abs(k - 2) < RATIO_TOLERANCE:
+        names.append("twice")
+    others = f" (also of ranks {', '.join(map(str, list(off)[1:]))})" if len(off) > 1 else ""
+    return f"the shard of rank {rank} alone is {k:.6g} times what it should be{others}", names, k
+
+
+def _of_decay(step: JudgedStep, tensor: str, got: np.ndarray) -> Cause | None:
+    weights = step.stages["before"][tensor].value
+    c = multiple(got - step.exact[tensor], weights, step.bounds[tensor])
+    if c is None or c == 0:
+        return None
+    decay = step.settings["decay"].get(tensor, 0.0)
+    times = c / decay if decay else 0.0
+    text = f"the gradient plus {c:.6g} times the weights: weight decay inside"
+    if times:
+        text += f", {times:.4g} times the optimizer's"
+    return text, ["weight decay in the gradient", *(names_of(times, step) if times else [])], c
+
+
+def mixture_cause(step: JudgedStep, tensors: list[str], states: dict[str, Whole]) -> Cause | None:
+    """Which weights the shares of ranks and backward calls have, next to those they should have."""
+    if not step.local or any(t not in own for t in tensors for own in step.local):
+        return None
+
+    def flat(arrays: dict[str, np.ndarray]) -> np.ndarray:
+        return np.concatenate([arrays[t].ravel() for t in tensors])
+
+    columns = np.stack([flat(own) for own in step.local], axis=1)
+    got, exact = flat({t: states[t].value for t in tensors}), flat(step.exact)
+    if len(got) < 2 * columns.shape[1] or not np.isfinite(columns).all():
+        return None
+    bound = 4 * max(step.bounds[t] for t in tensors) + 64 * step.unit * np.abs(got).max()
+    have, want = (np.linalg.lstsq(columns, y, rcond=None)[0] for y in (got, exact))
+    if not (close(columns @ have, got, bound) and close(columns @ want, exact, bound)):
+        return None
+    ratios = have / np.where(np.abs(want) > LEAST_SHARE * np.abs(want).max(), want, np.nan)
+    lost = np.abs(have) < LEAST_SHARE * np.abs(have).max()
+    lost &= np.isfinite(ratios)
+    if lost.any():
+        names = [step.labels[i] for i in np.flatnonzero(lost)]
+        return f"lost: the gradient of {', '.join(names)} is not in it", ["lost", *names], None
+    weights = ", ".join(f"{label} {ratio:.4g}" for label, ratio in zip(step.labels, ratios))
+    return (
+        "wrong weights of unequal shares, a mean of means over samples or tokens? "
+        f"Times what each should be: {weights}",
+        ["shares weighted wrongly"],
+        None,
+    )
+
+
+def update_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
+    before = step.stages["before"][tensor].value
+    change, wanted = state.value - before, step.replay["after"][tensor] - before
+    rounding = update_bound(step, tensor)
+    if not change.any():
+        return "not updated", ["not updated"], 0.0
+    bound = float(np.max(rounding))
+    decay = step.settings["decay"].get(tensor, 0.0) * step.settings["rate"].get(tensor, 0.0)
+    c = multiple(change - wanted, before, bound)
+    if decay and c is not None and abs(c) > 0.1 * decay:
+        times = 1 - c / decay
+        text = f"weight decay is applied {times:.4g} times as strongly as on one rank"
+        return text, ["weight decay", *names_of(times, step, 0.01)], times
+    k = multiple(change, wanted, bound)
+    if k is not None:
+        text, names, k = factor_text(k, step, bound / float(np.abs(wanted).max()))
+        return f"the update is {text} with the same gradient", names, k
+    return "no known pattern: " + _largest(change, wanted), [], None
+
+
+def update_bound(step: JudgedStep, tensor: str) -> np.ndarray:
+    """Same gradient, same optimizer: only the order of its few operations may differ."""
+    before, after = step.stages["before"][tensor].value, step.replay["after"][tensor]
+    return step.unit * (4 * np.abs(before) + 4 * np.abs(after) + 64 * np.abs(after - before))

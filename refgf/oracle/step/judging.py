@@ -1,0 +1,220 @@
+"""Is this training step rounding or a bug? Runs it on p ranks, judges each stage on its own.
+
+start       all ranks begin with the same parameters
+gradient    before clipping: the gradient of `loss` on the whole batch, within its bound.
+            The raw gradient is judged, because Adam hides factors from the update
+clip        what the optimizer gets, next to one rank's that clips the same gradient
+update      the parameters, next to one rank's whose optimizer gets the same gradient
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from refgf.oracle.definitions.sums import UNIT_ROUNDOFF
+from refgf.oracle.step import causes
+from refgf.oracle.step.clipping import clip_cause
+from refgf.oracle.step.findings import StepFinding, StepVerdict, findings_of, merged
+from refgf.oracle.step.ranks import CannotJudge, Ranks
+from refgf.oracle.step.stages import JudgedStep, Whole, close, stage
+
+CLIP_ROUNDINGS = 64  # norm, division and product, with the sum of squares of any length
+STEPS, ROUNDINGS = 3, 4  # the second as in reference.py, which imports PyTorch
+
+
+def judge(
+    source: str,
+    ranks: int | Ranks = 2,
+    steps: int = STEPS,
+    seed: int = 0,
+    timeout_s: float = 60.0,
+) -> StepVerdict:
+    """Run FILE.py (or FILE.py:NAME) on `ranks` ranks and on one, and compare every stage.
+
+    Raises CannotJudge, a ValueError, with a sentence. ranks: a Ranks that is already running saves
+    its start.
+    """
+    path, _, name = str(source).partition(":")
+    if not Path(path).is_file():
+        raise CannotJudge(f"step: got {path}, which is no file; wanted a Python file")
+    if steps < 1:
+        raise CannotJudge(f"step: got {steps} steps; wanted at least 1")
+    source = f"{Path(path).resolve()}:{name}".removesuffix(":")
+    if isinstance(ranks, Ranks):
+        return _judged(source, ranks, list(range(seed, seed + steps)))
+    with Ranks(ranks, timeout_s) as running:
+        return _judged(source, running, list(range(seed, seed + steps)))
+
+
+def _judged(source: str, running: Ranks, seeds: list[int]) -> StepVerdict:
+    found = running.run(source, seeds)
+    names = found[0]["shapes"]
+    for rank, other in enumerate(found):
+        if other["shapes"] != names:
+            raise CannotJudge(f"step, rank {rank}: its model has other parameters than rank 0's")
+    held = [
+        {kind: stage(found, i, kind) for kind in ("before", "backward", "clip", "used", "after")}
+        for i in range(len(seeds))
+    ]
+    forced = [
+        {
+            kind: {
+                t: w.value.astype(np.float32 if found[0]["types"][t] != "float64" else float)
+                for t, w in stages[kind].items()
+            }
+            for kind in ("before", "clip", "used")
+        }
+        for stages in held
+    ]
+    request = {"source": source, "seeds": seeds, "coarsest": found[0]["coarsest"]}
+    answer = running.reference(request | {"forced": forced})
+    findings, previous, shares = [], None, [0.0]
+    for number, stages in enumerate(held):
+        if number and not all(w.agree for w in stages["before"].values()):
+            break  # ranks have diverged: the step before says why
+        previous = assembled(number, found, stages, answer, previous)
+        findings += judge_step(previous)
+        shares += [
+            bound / largest
+            for t, bound in previous.bounds.items()
+            if (largest := np.abs(previous.exact[t]).max(initial=0.0)) > bound
+        ]
+    return StepVerdict(source, running.size, len(seeds), len(names), max(shares), merged(findings))
+
+
+def assembled(
+    number: int,
+    found: list[dict],
+    stages: dict,
+    answer: dict[str, Any],
+    previous: JudgedStep | None,
+) -> JudgedStep:
+    """Everything by which step `number` is judged."""
+    exact, replay = answer["exact"][number], answer["replay"][number]
+    first = found[0]["steps"][number]
+    unit = UNIT_ROUNDOFF[found[0]["coarsest"]]
+    calls, p = max(1, len(first["local"])), len(found)
+    local, labels = [], []
+    for rank, record in enumerate(found):
+        for call, own in enumerate(record["steps"][number]["local"]):
+            local.append({t: np.asarray(a, np.float64) for t, a in own.items()})
+            labels.append(f"rank {rank}" + f", backward {call}" * (calls > 1))
+    scale = first["scale"] or 1.0
+    bounds, factors, more = {}, {}, (calls + p + ROUNDINGS) * unit
+    for t, g in exact["gradients"].items():
+        added = sum((np.abs(own[t]) for own in local if t in own), np.zeros(1)) / scale
+        largest = max(np.abs(g).max(initial=0.0), added.max(initial=0.0))
+        bounds[t] = exact["rounding"][t] + more * float(largest)
+        factors[t] = exact["factors"][t] + more * max(1.0, largest / (np.abs(g).max() or 1.0))
+    settings = {key: first[key] for key in ("scale", "max_norm", "rate", "decay")}
+    settings |= {"counts": exact["counts"], "distinct": exact["distinct"], "calls": calls}
+    arrays = {
+        kind: {t: np.asarray(a[1], np.float64) for t, a in replay[kind].items()}
+        for kind in ("used", "after")
+    }
+    gradients = {t: np.asarray(g) for t, g in exact["gradients"].items()}
+    return JudgedStep(
+        number,
+        p,
+        stages,
+        gradients,
+        bounds,
+        factors,
+        arrays,
+        local,
+        labels,
+        unit,
+        settings,
+        previous,
+    )
+
+
+def judge_step(step: JudgedStep) -> list[StepFinding]:
+    if step.number == 0:
+        other = [t for t, w in step.stages["before"].items() if not w.agree]
+        if other:
+            text = "ranks begin with different parameters; next: broadcast rank 0's, or one seed"
+            return [StepFinding("start", text, ["different start"], None, other, [0])]
+    findings, right = judge_gradients(step)
+    if causes.whole_batch_everywhere(step):
+        text = (
+            "every rank computes the gradient of the whole batch, not of its share; next: give "
+            "rank r its own samples, as batch[rank::size] or a DistributedSampler does"
+        )
+        every = list(step.exact)
+        findings += findings_of("gradient", step, {t: (text, ["whole batch"], None) for t in every})
+    return findings + judge_clip(step, right) + judge_update(step)
+
+
+def judge_gradients(step: JudgedStep) -> tuple[list[StepFinding], dict[str, Whole]]:
+    """(findings, {tensor: its right gradient before clipping}).
+
+    After backward it is right where DDP or FSDP communicate it, at clipping or at the optimizer
+    where the step does that itself. Ranks that clip different gradients and then use the same one
+    communicate after clipping: that is wrong where the clipping changed anything.
+    """
+    scale, stages = step.settings["scale"] or 1.0, step.stages
+    wrong, right, early = {}, {}, {}
+    for t, exact in step.exact.items():
+        backward = scaled(stages["backward"].get(t), 1 / scale)
+        late, used = stages["clip"].get(t), stages["used"].get(t)
+        too_early = late and used and used.agree and not late.agree
+        late = None if too_early else late
+        for state in (late,) if late else (used, backward):
+            if state and state.agree and step.is_exact(t, state.value):
+                right[t] = state
+                break
+        else:
+            state = late or used or backward
+            if too_early:
+                early[t] = causes.CLIPPED_EARLY
+            elif state is not None:
+                wrong[t] = state
+            elif exact.any() and stages["used"]:
+                wrong[t] = Whole([np.zeros(exact.shape)], [()])
+    found = {t: causes.gradient_cause(step, t, state) for t, state in wrong.items()}
+    unknown = [t for t, cause in found.items() if cause[0].startswith("no known pattern")]
+    mixture = causes.mixture_cause(step, unknown, wrong) if unknown else None
+    found |= dict.fromkeys(unknown, mixture) if mixture else {}
+    found_early = findings_of("clip", step, early)
+    return findings_of("gradient", step, found) + found_early, right
+
+
+def scaled(state: Whole | None, factor: float) -> Whole | None:
+    return state and Whole([factor * copy for copy in state.copies], state.shards)
+
+
+def judge_clip(step: JudgedStep, right: dict[str, Whole]) -> list[StepFinding]:
+    """What the optimizer gets. right: gradients before clipping that are right."""
+    states, base, wrong = {}, {}, []
+    for t, before in right.items():
+        state, wanted = step.stages["used"].get(t), step.replay["used"].get(t)
+        if state is None or wanted is None or before is state:
+            continue
+        states[t], base[t] = state, before
+        bound = CLIP_ROUNDINGS * step.unit * np.abs(wanted)
+        if not step.stages["clip"]:
+            bound = bound + 2 * step.bounds[t]  # the replay has its own gradient, too
+        if not state.agree or not close(state.value, wanted, bound):
+            wrong.append(t)
+    if not wrong:
+        return []
+    cause = clip_cause(step, states, base)
+    if not cause[1] and not step.stages["clip"]:  # not clipped, but changed after backward
+        found = {t: causes.gradient_cause(step, t, states[t]) for t in wrong}
+        return findings_of("gradient", step, found)
+    return findings_of("clip", step, dict.fromkeys(wrong, cause))
+
+
+def judge_update(step: JudgedStep) -> list[StepFinding]:
+    found = {}
+    for t, state in step.stages["after"].items():
+        if not state.agree:
+            used = step.stages["used"].get(t)
+            if used is None or used.agree:
+                text = "ranks have different parameters after the same gradient"
+                found[t] = text, ["different updates"], None
+        elif not close(state.value, step.replay["after"][t], causes.update_bound(step, t)):
+            found[t] = causes.update_cause(step, t, state)
+    return findings_of("update", step, found)

@@ -1,0 +1,143 @@
+"""p ranks and one, started once, for any number of judged steps; nothing is left behind.
+
+A step that hangs, a rank that dies, an error on one rank while the others wait for it: all
+processes are ended, and the next step starts new ones. A keeper (judge/orphans.py) ends what
+foreign code started in a session of its own, and everything if this process is killed.
+"""
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from refgf.oracle.judge import orphans
+from refgf.oracle.step.messages import pack, unpack
+
+ROOT = Path(__file__).resolve().parents[3]
+GRACE_S = 0.5  # for the other ranks, when one has failed
+START_S = 60.0  # importing PyTorch in a cold file system
+
+
+class CannotJudge(ValueError):
+    """No verdict: the sentence says why."""
+
+
+class AllAlike(CannotJudge):
+    """Every rank ended with the same error."""
+
+
+class Ranks:
+    """A context manager. size: number of ranks; timeout_s: for one training on all of them."""
+
+    def __init__(self, size: int, timeout_s: float = 60.0):
+        if not 2 <= size <= 16:
+            raise CannotJudge(f"step: got {size} ranks; wanted 2 to 16; next: --ranks 2")
+        if not 0 < timeout_s < float("inf"):
+            raise CannotJudge(f"step: got {timeout_s} s; wanted seconds, more than 0")
+        if importlib.util.find_spec("torch") is None:
+            raise CannotJudge("step: PyTorch is not installed; next: pip install torch")
+        self.size, self.timeout_s, self.process = size, timeout_s, None
+        self.pipes: list[Connection] = []
+
+    def __enter__(self) -> "Ranks":
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    def run(self, source: str, seeds: list[int]) -> list[dict[str, Any]]:
+        """What each rank recorded of the judged training."""
+        request = pack({"source": source, "seeds": seeds})
+        return self._ask(self.pipes_of_ranks, request)
+
+    def reference(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The reference and the replay, from the process that trains alone."""
+        return self._ask(lambda: self.pipes[-1:], pack(request))[0]
+
+    def pipes_of_ranks(self) -> list[Connection]:
+        return self.pipes[:-1]
+
+    def _ask(self, chosen: Any, request: bytes) -> list[dict[str, Any]]:
+        limit_s = self.timeout_s + START_S * (self.process is None)
+        try:
+            if self.process is None:
+                self._start()
+            pipes = chosen()
+            for pipe in pipes:
+                pipe.send_bytes(request)
+            return self._answers(pipes, limit_s)
+        except AllAlike:  # no rank waits for another: all go on
+            raise
+        except BaseException:
+            self.close()
+            raise
+
+    def _answers(self, pipes: list[Connection], limit_s: float) -> list[dict[str, Any]]:
+        answers, stop_s, error = {}, time.monotonic() + limit_s, ""
+        who = "on one rank" if pipes[0] is self.pipes[-1] else "on rank {}"
+        while len(answers) < len(pipes):
+            waiting = [pipe for pipe in pipes if pipe not in answers]
+            ready = wait(waiting, max(0.0, stop_s - time.monotonic()))
+            if not ready:
+                names = ", ".join(str(pipes.index(pipe)) for pipe in waiting)
+                raise CannotJudge(
+                    error
+                    or f"step, {who.format(names)} of {self.size}: train did not end within "
+                    f"{self.timeout_s:g} s; wanted all ranks to make the same collective calls; "
+                    "next: a smaller model, or --timeout"
+                )
+            for pipe in ready:
+                place = who.format(pipes.index(pipe))
+                try:
+                    answers[pipe] = unpack(pipe.recv_bytes())
+                except (EOFError, OSError):
+                    raise CannotJudge(error or f"step, {place}: its process ended") from None
+                if "error" in answers[pipe] and not error:
+                    error = f"step, {place}: {answers[pipe]['error']}"
+                    stop_s = min(stop_s, time.monotonic() + GRACE_S)
+        if error:
+            alike = len({answers[pipe].get("error") for pipe in pipes}) == 1
+            raise (AllAlike if alike else CannotJudge)(error)
+        return [answers[pipe] for pipe in pipes]
+
+    def _start(self) -> None:
+        self.folder = tempfile.mkdtemp(prefix="refgf-step-")
+        pairs = [Pipe() for _ in range(self.size + 1)]
+        self.pipes, remote = [list(side) for side in zip(*pairs)]
+        files = [str(pipe.fileno()) for pipe in remote]
+        paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+        if sys.platform.startswith("linux"):
+            environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        arguments = [str(Path(self.folder) / "store"), *files]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "refgf.oracle.step.worker", *arguments],
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            pass_fds=[pipe.fileno() for pipe in remote],
+            start_new_session=True,
+            preexec_fn=orphans.keeper(),
+        )
+        for pipe in remote:
+            pipe.close()
+
+    def close(self) -> None:
+        """End all processes."""
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            for pipe in self.pipes:
+                pipe.close()
+            self.process = None
+            orphans.end_children()
+            shutil.rmtree(self.folder, ignore_errors=True)

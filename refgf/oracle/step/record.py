@@ -1,0 +1,196 @@
+"""What one training step did on this rank: its gradients at every stage and its parameters.
+
+    before      parameters when the batch is handed out
+    local       this rank's own gradients, one entry for each backward (tensor hooks)
+    backward    .grad after the last backward: communicated there by DDP and FSDP
+    clip        .grad when torch.nn.utils.clip_grad_norm_ is called
+    used        .grad when the optimizer's step begins
+    after       parameters when the next batch is asked for
+
+A stage is {name: (offset, array)}: where this rank's piece lies in the whole tensor, and the piece.
+PyTorch's functions are wrapped once in a process of its own, before the judged file is imported.
+
+In the replay on one rank, `forced` holds what p ranks had: parameters, gradients before clipping,
+gradients that the optimizer got. Each stage then starts from the same numbers and is judged alone.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.modules.module import register_module_forward_hook
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+Piece = tuple[list[int], np.ndarray]
+COARSE = {torch.bfloat16: 3, torch.float16: 2, torch.float32: 1, torch.float64: 0}
+current: "Recorder | None" = None
+
+
+def local_part(tensor: torch.Tensor) -> torch.Tensor:
+    """This rank's piece of a DTensor; of a plain tensor all of it."""
+    return tensor.to_local() if hasattr(tensor, "placements") else tensor
+
+
+def as_array(tensor: torch.Tensor) -> np.ndarray:
+    kept = tensor.detach()
+    return kept.to(torch.float64 if kept.dtype == torch.float64 else torch.float32).numpy().copy()
+
+
+def piece(tensor: torch.Tensor) -> Piece:
+    """(offset, array); 16-bit types become float32, which holds them exactly."""
+    offset = [0] * tensor.ndim
+    if hasattr(tensor, "placements"):
+        from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+        layout = tuple(tensor.shape), tensor.device_mesh, tensor.placements
+        offset = [int(i) for i in compute_local_shape_and_global_offset(*layout)[1]]
+    return offset, as_array(local_part(tensor))
+
+
+class Recorder:
+    def __init__(self, model: torch.nn.Module, forced: list[dict] | None = None):
+        self.model, self.forced = model, forced
+        self.steps: list[dict[str, Any]] = []
+        self.hooked: set[int] = set()
+        self.coarsest = torch.float64
+
+    def named(self) -> dict[str, torch.nn.Parameter]:
+        return {n: p for n, p in self.model.named_parameters() if p.requires_grad}
+
+    def batches(self, batches: list[Any]) -> Iterator[Any]:
+        for batch in batches:
+            self.close()
+            if self.forced:
+                self._put(self.forced[len(self.steps)]["before"], gradients=False)
+            step = {"before": self._parameters(), "local": [], "backward": {}, "clip": None}
+            step |= {"used": {}, "rate": {}, "decay": {}, "scale": None, "max_norm": None}
+            self.steps.append(step)
+            self._hook_tensors()
+            yield batch
+        self.close()
+
+    def close(self) -> None:
+        if self.steps and "after" not in self.steps[-1]:
+            self.steps[-1]["after"] = self._parameters()
+
+    def result(self) -> dict[str, Any]:
+        named = self.named()
+        for p in named.values():
+            self.coarsest = max(self.coarsest, p.dtype, key=COARSE.__getitem__)
+        shapes = {name: list(p.shape) for name, p in named.items()}
+        types = {name: str(p.dtype).removeprefix("torch.") for name, p in named.items()}
+        coarsest = str(self.coarsest).removeprefix("torch.")
+        return {"shapes": shapes, "types": types, "coarsest": coarsest, "steps": self.steps}
+
+    def after_backward(self) -> None:
+        if self.steps:
+            self.steps[-1]["backward"] = self._gradients()
+            self.steps[-1]["local"].append({})
+
+    def before_clip(self, max_norm: float | None) -> None:
+        if self.steps and self.steps[-1]["clip"] is None:
+            step = self.steps[-1]
+            step["clip"] = self._gradients()
+            step["max_norm"] = max_norm if max_norm is None else float(max_norm)
+            if step["max_norm"] == float("inf"):  # only the norm is asked for
+                step["max_norm"] = None
+            forced = self.forced[len(self.steps) - 1]["clip"] if self.forced else None
+            if forced:
+                self._put(forced, gradients=True)
+
+    def before_update(self, optimizer: torch.optim.Optimizer) -> None:
+        if not self.steps:
+            return
+        step, names = self.steps[-1], {id(p): name for name, p in self.named().items()}
+        own = {}
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                if id(p) in names and p.grad is not None:
+                    own[names[id(p)]] = piece(p.grad)
+                    step["rate"][names[id(p)]] = float(group.get("lr", 0))
+                    step["decay"][names[id(p)]] = float(group.get("weight_decay", 0))
+        step["used"] |= own
+        if self.forced:
+            forced = self.forced[len(self.steps) - 1]["used"]
+            self._put({n: forced[n] for n in own if n in forced}, gradients=True)
+
+    def saw_type(self, module: torch.nn.Module) -> None:
+        """Under autocast, or with FSDP's policy, layers compute in a coarser type."""
+        kinds = [p.dtype for p in module._parameters.values() if p is not None]
+        if torch.is_autocast_enabled("cpu"):
+            kinds.append(torch.get_autocast_dtype("cpu"))
+        kinds = [kind for kind in kinds if kind in COARSE]
+        self.coarsest = max([self.coarsest, *kinds], key=COARSE.__getitem__)
+
+    def _parameters(self) -> dict[str, Piece]:
+        return {name: piece(p) for name, p in self.named().items()}
+
+    def _gradients(self) -> dict[str, Piece]:
+        return {name: piece(p.grad) for name, p in self.named().items() if p.grad is not None}
+
+    def _put(self, arrays: dict[str, np.ndarray], gradients: bool) -> None:
+        named = self.named()
+        with torch.no_grad():
+            for name, array in arrays.items():
+                p = named[name]
+                if gradients and p.grad is None:
+                    p.grad = torch.zeros_like(p)
+                local_part(p.grad if gradients else p).copy_(torch.tensor(array))
+
+    def _hook_tensors(self) -> None:
+        for name, p in self.named().items():
+            if id(p) not in self.hooked and not hasattr(p, "placements"):
+                self.hooked.add(id(p))
+                p.register_hook(lambda gradient, name=name: self._local(name, gradient))
+
+    def _local(self, name: str, gradient: torch.Tensor) -> None:
+        if current is self and self.steps and not self.forced:
+            step = self.steps[-1]
+            pending = step.setdefault("pending", {})
+            array = as_array(local_part(gradient))
+            pending[name] = pending[name] + array if name in pending else array
+
+
+def watch() -> None:
+    """Wrap what a training step calls in PyTorch. For a process of its own: never undone."""
+    backward, clip = torch.autograd.backward, torch.nn.utils.clip_grad.clip_grad_norm_
+    scale = torch.amp.GradScaler.scale
+
+    def watched_backward(*args: Any, **kwargs: Any) -> None:
+        backward(*args, **kwargs)
+        if current:
+            current.after_backward()
+            step = current.steps[-1] if current.steps else {}
+            if "pending" in step:
+                step["local"][-1] = step.pop("pending")
+
+    def watched_clip(parameters: Any, max_norm: float, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if current:
+            current.before_clip(max_norm)
+        return clip(parameters, max_norm, *args, **kwargs)
+
+    def watched_scale(self: Any, outputs: Any) -> Any:
+        scaled = scale(self, outputs)
+        if current and current.steps and self.is_enabled():
+            current.steps[-1]["scale"] = float(self.get_scale())
+        return scaled
+
+    torch.autograd.backward = watched_backward
+    torch.nn.utils.clip_grad_norm_ = torch.nn.utils.clip_grad.clip_grad_norm_ = watched_clip
+    torch.amp.GradScaler.scale = watched_scale
+    register_optimizer_step_pre_hook(
+        lambda optimizer, args, kwargs: current and current.before_update(optimizer)
+    )
+    register_module_forward_hook(lambda module, args, output: current and current.saw_type(module))
+
+
+def recorded(recorder: Recorder, train: Callable[[Iterator[Any]], Any], batches: list[Any]) -> None:
+    """Run train(batches) under this recorder."""
+    global current
+    current = recorder
+    try:
+        train(recorder.batches(batches))
+        recorder.close()
+    finally:
+        current = None

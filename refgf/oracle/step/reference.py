@@ -1,0 +1,142 @@
+"""The reference of one step: `loss` of the whole batch in float64, and how far rounding may go.
+
+A sum of K products, in any order, errs by about sqrt(K) u of their magnitude (Higham and Mary 2019,
+"A new approach to probabilistic rounding error analysis"), so an operation's result is exact for
+inputs that are off by a factor 1 + delta, |delta| <= sqrt(K) u. Here float64 evaluates forward and
+backward once exactly and SAMPLES times with every input of every operation multiplied by 1 +-
+delta, random signs:
+
+    delta = ROUNDINGS u + sqrt(K) u_32        u: unit roundoff of the coarsest type of the step
+                                              u_32: 16-bit products are summed in float32
+                                              K: elements of the largest input, at least the sum's
+
+That carries the roundings through this very network, where a formula would have to know it. The
+largest change of any element, times SAFETY, bounds the rounding of a tensor's gradient. Sums of
+gradients over m backward calls and p ranks come on top:
+
+    bound = SAFETY max|changed - exact| + (m + p + ROUNDINGS) u sum of the magnitudes added
+
+In 16 bits that is wide, but roundings of many elements do not all point the same way. So the
+factor of a tensor, <gradient, exact> / <exact, exact>, has a bound of its own, from its change in
+the same samples. It finds a wrong factor that is smaller than the noise of single elements.
+
+SAMPLES, SAFETY and ROUNDINGS are chosen: 200 right steps of random shape pass, and no mistake that
+the tests rebuild is as small.
+"""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from refgf.oracle.definitions.sums import UNIT_ROUNDOFF
+
+SAMPLES, ROUNDINGS, SAFETY = 3, 4, 4.0
+IGNORED = -100  # PyTorch's label of a token that has no loss
+
+
+class Rounded(TorchDispatchMode):
+    """Every floating-point input of every operation is off by up to delta."""
+
+    def __init__(self, unit: float, seed: int):
+        super().__init__()
+        self.unit, self.signs = unit, torch.Generator().manual_seed(seed)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        aliases = any(argument.alias_info for argument in func._schema.arguments)
+        if aliases or any(out.alias_info for out in func._schema.returns):
+            return func(*args, **(kwargs or {}))  # a view, or in place: nothing is rounded
+        floats = [a for a in args if isinstance(a, torch.Tensor) and a.is_floating_point()]
+        terms = max((a.numel() for a in floats), default=1)
+        delta = ROUNDINGS * self.unit + terms**0.5 * UNIT_ROUNDOFF["float32"]
+        return func(*[self._changed(a, delta) for a in args], **(kwargs or {}))
+
+    def _changed(self, value: Any, delta: float) -> Any:
+        if not (isinstance(value, torch.Tensor) and value.is_floating_point()):
+            return value
+        signs = torch.randint(0, 2, value.shape, generator=self.signs, dtype=value.dtype) * 2 - 1
+        return value * (1 + delta * signs)
+
+
+def in_float64(value: Any) -> Any:
+    """A batch with its floating-point tensors in float64."""
+    if isinstance(value, torch.Tensor):
+        return value.double() if value.is_floating_point() else value
+    if isinstance(value, dict):
+        return {key: in_float64(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(in_float64(item) for item in value)
+    return value
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    items = value.values() if isinstance(value, dict) else value
+    return [t for v in items for t in tensors(v)] if isinstance(items, (list, tuple, dict)) else []
+
+
+def counts(batch: Any) -> dict[str, int]:
+    """{what: how many} in a batch, by which a gradient may be off."""
+    found = {}
+    for tensor in tensors(batch):
+        if tensor.ndim:
+            found.setdefault("samples", len(tensor))
+        if not tensor.is_floating_point() and tensor.ndim:
+            found["tokens"] = int((tensor != IGNORED).sum())
+    return found
+
+
+def distinct(batch: Any) -> bool:
+    """Is each sample of the batch another one? False where its tensors have different lengths."""
+    found = [t.detach().flatten(1).double() if t.ndim > 1 else t.double() for t in tensors(batch)]
+    if not found or any(t.ndim == 0 or len(t) != len(found[0]) for t in found):
+        return False
+    rows = torch.cat([t.reshape(len(t), -1) for t in found], 1)
+    return len(torch.unique(rows, dim=0)) == len(rows)
+
+
+def exact_gradients(
+    model: torch.nn.Module, batch: Any, loss: Callable, before: dict[str, np.ndarray], unit: float
+) -> tuple[dict[str, np.ndarray], dict[str, float], dict[str, float]]:
+    """{name: ...} of three: gradients of `loss`, bounds of their elements, bounds of factors"""
+    exact = copy.deepcopy(model).double()
+    named = {name: p for name, p in exact.named_parameters() if p.requires_grad}
+    with torch.no_grad():
+        for name, array in before.items():
+            named[name].copy_(torch.tensor(array))
+    batch = in_float64(batch)
+
+    def gradients() -> dict[str, np.ndarray]:
+        exact.zero_grad(set_to_none=True)
+        value = loss(exact, batch)
+        if not isinstance(value, torch.Tensor) or value.numel() != 1:
+            raise ValueError("loss: wanted a tensor of one number, the mean over the whole batch")
+        value.backward()
+        zero = {n: p if p.grad is None else p.grad for n, p in named.items()}
+        return {n: t.detach().numpy().copy() * (named[n].grad is not None) for n, t in zero.items()}
+
+    state = copy.deepcopy(exact.state_dict())  # statistics of normalisation change in forward
+    right, largest = gradients(), dict.fromkeys(named, 0.0)
+    factors = dict.fromkeys(named, 0.0)
+    for seed in range(SAMPLES):
+        exact.load_state_dict(state)
+        with Rounded(unit, seed):
+            changed = gradients()
+        for name, array in changed.items():
+            change = np.abs(array - right[name]).max(initial=0.0)
+            largest[name] = max(largest[name], SAFETY * float(change))
+            change = abs(factor(array, right[name]) - 1)
+            factors[name] = max(factors[name], SAFETY * change)
+    return right, largest, factors
+
+
+def factor(got: np.ndarray, exact: np.ndarray) -> float:
+    """<got, exact> / <exact, exact>: how many times `exact` is in it. 1 where that is 0."""
+    square = float((exact * exact).sum())
+    return float((got * exact).sum()) / square if square else 1.0

@@ -1,0 +1,95 @@
+"""The pieces of p ranks put together, and the stages of a step compared with the reference."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+Pieces = list[tuple[list[int], np.ndarray] | None]  # one per rank
+
+
+@dataclass
+class Whole:
+    """A tensor of p ranks. copies: one per rank, or the one that their shards make up."""
+
+    copies: list[np.ndarray]
+    shards: list[tuple[slice, ...]]  # where each rank's piece lies; one that is all: a copy
+
+    @property
+    def sharded(self) -> bool:
+        return len(self.copies) < len(self.shards)
+
+    @property
+    def agree(self) -> bool:
+        first = self.copies[0]
+        return all(np.array_equal(first, other, equal_nan=True) for other in self.copies[1:])
+
+    @property
+    def value(self) -> np.ndarray:
+        return self.copies[0]
+
+
+def whole(pieces: Pieces, shape: list[int]) -> Whole:
+    """A rank without a gradient has zeros."""
+    zero = [0] * len(shape), np.zeros(shape, np.float32)
+    found = [piece or zero for piece in pieces]
+    places = [
+        tuple(slice(start, start + length) for start, length in zip(offset, array.shape))
+        for offset, array in found
+    ]
+    arrays = [np.asarray(array, np.float64) for _, array in found]
+    if all(list(array.shape) == shape for array in arrays):
+        return Whole(arrays, places)
+    total = np.zeros(shape)
+    for place, array in zip(places, arrays):
+        total[place] = array
+    return Whole([total], places)
+
+
+def stage(ranks: list[dict], step: int, name: str) -> dict[str, Whole]:
+    """{tensor: Whole} of one stage of one step, for the tensors that any rank has in it."""
+    held = [rank["steps"][step][name] or {} for rank in ranks]
+    names = [tensor for tensor in ranks[0]["shapes"] if any(tensor in own for own in held)]
+    shapes = ranks[0]["shapes"]
+    return {tensor: whole([own.get(tensor) for own in held], shapes[tensor]) for tensor in names}
+
+
+@dataclass
+class JudgedStep:
+    """One step: what p ranks had and what it is judged by. All arrays are float64."""
+
+    number: int
+    size: int
+    stages: dict[str, dict[str, Whole]]
+    exact: Arrays  # the gradient of the global batch
+    bounds: dict[str, float]  # how far rounding may move each element of it
+    factors: dict[str, float]  # how far from 1 rounding may move its factor
+    replay: dict[str, Arrays]  # used and after on one rank, from p ranks' numbers
+    local: list[Arrays]  # own gradients of each rank, and of each backward
+    labels: list[str]  # what the entries of local are
+    unit: float
+    settings: dict = field(default_factory=dict)  # scale, max_norm, rate, decay, counts, calls
+    previous: "JudgedStep | None" = None
+
+    def is_exact(self, tensor: str, got: np.ndarray) -> bool:
+        """Within the bounds of its elements and of its factor."""
+        exact = self.exact[tensor]
+        if not close(got, exact, self.bounds[tensor]):
+            return False
+        square = float((exact * exact).sum())
+        return not square or abs(float((got * exact).sum()) / square - 1) <= self.factors[tensor]
+
+
+def close(got: np.ndarray, wanted: np.ndarray, bound: np.ndarray | float) -> bool:
+    """Within the bound at every element. NaN and infinity are not."""
+    with np.errstate(invalid="ignore"):
+        return bool((np.abs(got - wanted) <= bound).all())
+
+
+def multiple(got: np.ndarray, of: np.ndarray, bound: float) -> float | None:
+    """k if got is k times `of`, within the bound, which grows with k."""
+    square = float((of * of).sum())
+    if not np.isfinite(got).all() or square == 0:
+        return None
+    k = float((got * of).sum()) / square
+    return k if close(got, k * of, bound * max(1.0, abs(k))) else None

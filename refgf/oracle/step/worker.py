@@ -1,0 +1,168 @@
+"""The processes of `oracle step`: p ranks on gloo, and one more that trains alone.
+
+    judge ---- ranks.py ----> this module (a template: PyTorch is imported once)
+                                  fork --> rank 0 ... rank p-1     one gloo group of p
+                                  fork --> the one                 a gloo group of its own
+
+Each has a pipe to the judge, and answers requests until the judge closes it.
+"""
+
+import contextlib
+import importlib.util
+import os
+import signal
+import sys
+import traceback
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from refgf.oracle.judge.orphans import PR_SET_PDEATHSIG, _prctl
+from refgf.oracle.step.messages import pack, unpack
+
+WANTED = ("model", "batch", "loss", "train")
+modules: dict[str, ModuleType] = {}
+
+
+def subject(source: str) -> Any:
+    """What holds the four functions: the file, or with FILE.py:NAME that attribute of it."""
+    path, _, name = source.partition(":")
+    if path not in modules:
+        spec = importlib.util.spec_from_file_location("refgf_judged_step", path)
+        module = modules[path] = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        sys.path.insert(0, str(Path(path).resolve().parent))
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del modules[path]
+            raise
+    found = getattr(modules[path], name, None) if name else modules[path]
+    missing = [wanted for wanted in WANTED if not callable(getattr(found, wanted, None))]
+    if missing:
+        raise ValueError(
+            f"{source} has no function {missing[0]}; wanted model(), batch(seed), "
+            "loss(model, batch) and train(model, batches, rank, size); "
+            "next: help(refgf.oracle.step) shows an example"
+        )
+    return found
+
+
+def built(source: str, request: dict) -> tuple[Any, Any, list[Any]]:
+    """(the judged functions, a model, the global batch of each step)"""
+    import torch
+
+    judged = subject(source)
+    torch.manual_seed(0)
+    model = judged.model()
+    if not isinstance(model, torch.nn.Module):
+        raise ValueError(f"model() returned {type(model).__name__}; wanted a torch.nn.Module")
+    return judged, model, [judged.batch(seed) for seed in request["seeds"]]
+
+
+def run(request: dict, rank: int, size: int) -> dict[str, Any]:
+    """Record the judged training on this rank."""
+    from refgf.oracle.step.record import Recorder, recorded
+
+    judged, model, batches = built(request["source"], request)
+    recorder = Recorder(model, request.get("forced"))
+    recorded(recorder, lambda it: judged.train(model, it, rank, size), batches)
+    if len(recorder.steps) != len(batches):
+        got = f"train took {len(recorder.steps)} of {len(batches)} batches"
+        raise ValueError(f"{got}; wanted a loop over all of `batches`")
+    if not any(step["used"] for step in recorder.steps):
+        raise ValueError(
+            "train made no step of an optimizer with the model's parameters; wanted one of "
+            "torch.optim; next: optimizer.step() in the loop over batches"
+        )
+    return recorder.result()
+
+
+def reference(request: dict) -> dict[str, Any]:
+    """Exact gradients at the parameters that p ranks had, and their steps replayed on one rank."""
+    from refgf.oracle.definitions.sums import UNIT_ROUNDOFF
+    from refgf.oracle.step.reference import counts, distinct, exact_gradients
+
+    judged, model, batches = built(request["source"], request)
+    unit, steps = UNIT_ROUNDOFF[request["coarsest"]], []
+    for batch, forced in zip(batches, request["forced"]):
+        found = exact_gradients(model, batch, judged.loss, forced["before"], unit)
+        steps.append(dict(zip(("gradients", "rounding", "factors"), found)))
+        steps[-1] |= {"counts": counts(batch), "distinct": distinct(batch)}
+    replay = run(request, 0, 1)
+    return {"exact": steps, "replay": replay["steps"]}
+
+
+def described(error: BaseException, source: str) -> str:
+    """The sentence for an exception in the judged file, with its line."""
+    path = source.partition(":")[0]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
+    place = f" in line {frames[-1].lineno} of {path}" if frames else ""
+    if isinstance(error, ValueError) and not frames:
+        return str(error)
+    return f"{type(error).__name__}{place}: {str(error)[:300]}"
+
+
+def serve(pipe: Connection, rank: int, size: int, store: str) -> None:
+    """Answer requests as rank `rank` of `size`."""
+    import torch
+    import torch.distributed as dist
+
+    from refgf.oracle.step.record import watch
+
+    torch.set_num_threads(1)
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)}
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
+    watch()
+    while True:
+        try:
+            request = unpack(pipe.recv_bytes())
+        except EOFError:
+            os._exit(0)  # the judge is done; gloo's threads need no farewell
+        try:
+            answer = reference(request) if "coarsest" in request else run(request, rank, size)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            answer = {"error": described(error, request["source"])}
+        pipe.send_bytes(pack(answer))
+
+
+def main(store: str, *files: str) -> None:
+    """Fork a process for each pipe. The last one is alone."""
+    pipes = [Connection(int(file)) for file in files]
+    try:
+        import torch._dynamo  # once, before the forks: none of PyTorch's threads has started
+        import torch.distributed.fsdp  # noqa: F401
+    except ImportError as error:
+        for pipe in pipes:
+            pipe.send_bytes(pack({"error": f"PyTorch cannot be imported ({error})"}))
+        return
+    ranks = len(pipes) - 1
+    for number, pipe in enumerate(pipes):
+        if os.fork():
+            continue
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        for other in pipes:
+            if other is not pipe:
+                other.close()
+        alone = number == ranks
+        place = (0, 1, store + ".one") if alone else (number, ranks, store)
+        try:
+            serve(pipe, *place)
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                pipe.send_bytes(pack({"error": f"no process group: {error}"}))
+        finally:
+            os._exit(1)
+    for pipe in pipes:
+        pipe.close()
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+
+
+if __name__ == "__main__":
+    sys.path[0] = "."
+    main(*sys.argv[1:])

@@ -1,0 +1,207 @@
+"""The papers' headlines confronted with this project: one table for README and lesson 08.
+
+    confronted(figure, merge) -> [Entry(name, published, kind, found)]
+
+A headline is predicted from independent inputs, or measured here (then `found` says what stands for
+what), or it cannot be had here (then `found` says why). Published numbers come from headlines.py
+and rows.py; those that have no prediction stand here, once. Ours come from the predictions and from
+the figures.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from refgf.papers.scaling import benchmark_rows
+from refgf.papers.scaling.headlines import ALPHA, HEADLINES, JIA_ALPHA
+from refgf.papers.scaling.interval import Headline, once
+from refgf.papers.scaling.rows import ROWS, Merge, compare_all, summary
+
+PREDICTED, MEASURED, MISSING = "predicted", "measured here", "cannot be had here"
+KINDS = PREDICTED, MEASURED, MISSING
+HEADER = ("headline", "published", "confronted", "what was found")
+WORDS = {
+    "rate": "the rate of one GPU",
+    "alpha_s": "the latency of a message",
+    "algorithm": "the algorithm of the allreduce, which is not stated",
+    "efficiency": "the share of a P40's peak",
+    "bandwidth": "the bandwidth of the links, which is not stated",
+    "itemsize": "the type on the wire, which is not stated",
+    "percent": "the share of the chunks that are sent, which is not stated",
+}
+ACCURACY = (
+    "It needs ImageNet, {} and the authors' augmentation. Lesson 11 shows on a small network what "
+    "a large batch does to accuracy."
+)
+OTHERS = "Results of other systems, of which none is implemented here."
+TOP5 = "It needs ImageNet and 128 GPUs. Lessons measure top-1."
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the table; kind is one of KINDS."""
+
+    name: str
+    published: str
+    kind: str
+    found: str
+
+
+def confronted(figure: Callable[[str], dict], merge: Merge) -> list[Entry]:
+    """All rows. figure: name of a figure -> its JSON; merge: MG-WFBP's rule, as in rows.py."""
+    flow, minutes, open_source, alexnet, resnet, flow_resnet, record, jia_90, jia_95 = map(
+        predicted, HEADLINES
+    )
+    return [
+        flow,
+        flow_resnet,
+        minutes,
+        record,
+        open_source,
+        alexnet,
+        latency_decides(resnet, HEADLINES[4]),
+        jia_90,
+        missing("Jia et al., ResNet-50: top-1", "75.8 %", ACCURACY.format("90 epochs, 2048 GPUs")),
+        jia_95,
+        missing("Jia et al., AlexNet: top-1", "58.7 %", ACCURACY.format("95 epochs, 1024 GPUs")),
+        missing("1024 P100, ResNet-50 (quoted by Jia et al.)", "15 minutes, 74.9 %", OTHERS),
+        missing("2048 KNL, ResNet-50 (quoted by Jia et al.)", "20 minutes, 75.4 %", OTHERS),
+        sixteen_rows(merge),
+        benchmark(merge),
+        Entry(MERGED, merged_published(), MEASURED, merged_found(figure("09_merged_gradients"))),
+        Entry(HITOPK, "25 to 40 % faster", MEASURED, hitopk_found(figure("12_topk"))),
+        missing("Shi et al. 2021, ResNet-50 on 128 V100: top-5", "93 %", TOP5),
+        Entry(DASO, "34 % less", MEASURED, daso_found(figure("13_daso"))),
+    ]
+
+
+HITOPK = "Shi et al. 2021: 16 x 8 V100 against others, CNNs and Transformer"
+MERGED = "MG-WFBP's authors, 2020: over WFBP, ResNet-50, 8 GPUs, 10 Gbit/s"
+DASO = "DASO: training time against other data-parallel methods, at most"
+
+
+def missing(name: str, published: str, why: str) -> Entry:
+    return Entry(name, published, MISSING, why)
+
+
+# ---- predicted ----
+
+
+def predicted(headline: Headline) -> Entry:
+    (low, high), widths = headline.interval(), headline.widths()
+    widest = next(iter(widths))
+    off = max(low / headline.published, headline.published / high) - 1
+    where = f"inside, {high / low:.2g} times wide"
+    if not headline.inside:
+        where = f"OUTSIDE by {percent(off)}"
+    found = (
+        f"{low:.3g} to {high:.3g} {headline.unit}: {where}. "
+        f"Widest input: {WORDS.get(widest, widest)} (x {widths[widest]:.2f})."
+    )
+    return Entry(headline.name, f"{headline.published:g} {headline.unit}", PREDICTED, found)
+
+
+def latency_decides(entry: Entry, headline: Headline) -> Entry:
+    """Adds where the interval would end with the shorter latencies."""
+    inputs = tuple(ALPHA if each is JIA_ALPHA else each for each in headline.inputs)
+    _, high = once(headline.predict, inputs)
+    most_us = 1e6 * max(ALPHA.values)
+    found = f"{entry.found} With at most {most_us:.1f} us it would end at {high:.3g}."
+    return Entry(entry.name, entry.published, entry.kind, found)
+
+
+def sixteen_rows(merge: Merge) -> Entry:
+    gains = [row.measured_s[0] / row.measured_s[2] for row in ROWS]
+    rows = compare_all(merge)
+    ours, counts = [row.predicted_s[0] / row.predicted_s[2] for row in rows], summary(rows)
+    found = (
+        f"{min(ours):.2f} to {max(ours):.2f} x. Right order of the three systems in "
+        f"{counts['orderings']} of {len(ROWS)} rows; times off by "
+        f"{percent(counts['mean_time_error'])} on average and "
+        f"{percent(counts['largest_time_error'])} at most. What misses: time per call that no "
+        "input explains."
+    )
+    name = "MG-WFBP: WFBP's step over its own, 16 rows on 16 V100"
+    return Entry(name, f"{min(gains):.2f} to {max(gains):.2f} x", PREDICTED, found)
+
+
+def benchmark(merge: Merge) -> Entry:
+    fitted, wire = (
+        {key: abs(error) for key, error in benchmark_rows.errors(lines, merge).items()}
+        for lines in (benchmark_rows.FITTED, benchmark_rows.WIRE)
+    )
+    one_call = [wire[key] for key in wire if key[1] == "BSP-A2A" and key[2] > 4]
+    measured = [t for net in benchmark_rows.NETWORKS.values() for row in net.measured for t in row]
+    found = (
+        f"Off by {off_by(fitted.values())} with the authors' fitted lines, whose slopes are half "
+        "of the least that a ring has on 10 Gbit/s links. Off by "
+        f"{off_by(wire.values())} with that slope, and by {off_by(one_call)} where it is one call "
+        "over several nodes. What misses: the latency of 32 GPUs, scaled by hand by its authors, "
+        "and the line inside a node."
+    )
+    name = f"MG-WFBP's authors, 2020: {len(fitted)} rows of ResNet-50 and BERT, 10 Gbit/s"
+    span = f"{min(measured):.0f} to {max(measured):.0f} samples/s"
+    return Entry(name, span, PREDICTED, found)
+
+
+def off_by(errors) -> str:
+    return f"{percent(sum(errors) / len(errors))} on average and {percent(max(errors))} at most"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+# ---- measured here ----
+
+
+def merged_published() -> str:
+    _, wfbp, merged = benchmark_rows.NETWORKS["ResNet-50"].measured
+    at = benchmark_rows.GPUS.index(8)
+    return f"{merged[at] / wfbp[at]:.2f} x"
+
+
+def merged_found(result: dict) -> str:
+    rows = result["networks"]["resnet50"]["rows"]
+    steps_s = {row["name"]: row["timing"]["median_s"] for row in rows}
+    rate = result["regime"]["cluster"]["steps"]["resnet50"]["images_per_s"]["value"]
+    faster = rate / benchmark_rows.NETWORKS["ResNet-50"].single
+    return (
+        f"{steps_s['eager (WFBP)'] / steps_s['MG-WFBP, greedy']:.2f} x. {place(result)} stand for "
+        f"theirs: messages are real, computing is slept, {faster:.1f} times as fast as theirs "
+        "(lesson 09)."
+    )
+
+
+def hitopk_found(result: dict) -> str:
+    compute_s = result["exchange"]["compute_s"]
+    rows = {(row["name"], row["percent"]): row for row in result["exchange"]["rows"]}
+    dense, sparse = (
+        compute_s + rows[key]["messages"]["median_s"]
+        for key in (("dense ring", 100.0), ("HiTopKComm", 1.0))
+    )
+    return (
+        f"{percent(dense / sparse - 1)} faster: a step with HiTopKComm at 1 % against a dense "
+        "float32 ring, without overlap and without the time to choose. "
+        f"{place(result)} stand for 128 GPUs, AlexNet for their networks; cache and parallel "
+        "operator are left out (lesson 12)."
+    )
+
+
+def daso_found(result: dict) -> str:
+    times_s = {row["name"]: row["batch"]["median_s"] for row in result["times"]["rows"]}
+    ours = times_s["B = 4, W = 1"]
+    others = ("synchronous", "+ overlap", "+ float16")
+    sync, overlap, half = (less(1 - ours / times_s[name]) for name in others)
+    return (
+        f"{sync} time for a batch (B = 4, W = 1) than in synchronous training, {overlap} than with "
+        f"overlap, {half} than with overlap and float16. {place(result)} stand for their nodes, a "
+        "batch of the cycling phase for a training (lesson 13)."
+    )
+
+
+def less(share: float) -> str:
+    return f"{percent(share)} less" if share >= 0 else f"{percent(-share)} more"
+
+
+def place(result: dict) -> str:
+    return f"{result['ranks']} ranks like {result['regime']['like']}"

@@ -1,0 +1,15 @@
+"""`python -m refgf.predict plan`: how long a training step takes on N ranks of a real cluster.
+
+step_times.py     what a step computes: a workload of ours, or a list of gradients
+sizes.py          reads that list (CSV or JSON); profile.py reads a trace of torch.profiler
+fabric.py         what the network costs: a machine file, or the text of nccl-tests or OSU
+measurements.py   reads these texts; measure.py measures a link on at most 2 nodes
+systems.py        the predicted step of each system; buckets.py: of refgf, PyTorch DDP, Horovod
+uncertainty.py    the interval of a prediction, and the input that makes it wide
+memory.py         bytes per rank
+report.py         the answer as text and JSON; figure.py draws it
+replay.py         the same allreduce in SimGrid; platforms.py describes networks to it
+
+Times are in seconds, sizes in bytes or elements. Only NumPy is needed; SimGrid and matplotlib are
+optional.
+"""

@@ -1,0 +1,102 @@
+"""The best bucket of PyTorch's DistributedDataParallel, Horovod and refgf, and the step with it.
+
+DDP closes a bucket once it holds at least `bucket_cap_mb` MiB, counted in the order in which the
+gradients were ready in the first step. Without the argument the first bucket is closed at 1 MiB and
+the others at 25. (verified: torch/nn/parallel/distributed.py of PyTorch 2.13)
+
+Horovod looks every HOROVOD_CYCLE_TIME for tensors that are ready, and fuses the first of them that
+fit into HOROVOD_FUSION_THRESHOLD; 128 MiB and 1 ms since 0.21 (verified: its documentation and
+release notes). That the next cycle begins after the calls of the last one is inferred; with NCCL
+calls may still be in flight then.
+"""
+
+from refgf.plan.systems import FLOAT32, Question
+from refgf.predict.timeline import Gradients, lazy, predict
+
+MIB = 1 << 20
+CAPS_MIB = (1, 2, 4, 8, 16, 25, 32, 50, 64, 100, 128, 200, 256, 512)
+DDP_DEFAULT_MIB, DDP_FIRST_MIB = 25, 1
+FUSED_MIB = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
+THETAS = (0, *(1 << bit for bit in range(16, 29)))  # bytes; refgf's `Theta`
+HOROVOD_DEFAULT_MIB, CYCLE_S = 128, 1e-3
+EQUAL = 1e-3  # relative; of steps so close the smaller bucket is taken, because it is sent earlier
+
+
+def ddp_groups(
+    gradients: Gradients, cap_bytes: float, first_bytes: float | None = None
+) -> list[range]:
+    """A bucket is closed by the gradient that fills it to the cap."""
+    if first_bytes is None:
+        return lazy(gradients, cap_bytes - 1)
+    first = lazy(gradients, first_bytes - 1)[:1]
+    rest = lazy(gradients[first[0].stop :], cap_bytes - 1)
+    return first + [range(first[0].stop + g.start, first[0].stop + g.stop) for g in rest]
+
+
+def horovod_s(gradients: Gradients, question: Question, threshold: float) -> float:
+    """End of the last fused call; backward is not slowed down."""
+    allreduce_s, now_s, done = question.flat, 0.0, 0
+    while done < len(gradients):
+        now_s = max(now_s + CYCLE_S, gradients[done][0])
+        ready = done
+        while ready < len(gradients) and gradients[ready][0] <= now_s:
+            ready += 1
+        while done < ready:
+            last, waiting = done + 1, gradients[done][1]
+            while last < ready and waiting + gradients[last][1] <= threshold:
+                waiting += gradients[last][1]
+                last += 1
+            now_s += allreduce_s(waiting) if waiting else 0.0
+            done = last
+    return max(now_s, gradients[-1][0])
+
+
+def of_ddp(question: Question) -> dict:
+    """{"bucket_cap_mb", "step_s", "default_step_s", "sweep": {MiB: step_s}}."""
+    gradients = [(ready_s, FLOAT32 * elements) for ready_s, elements in question.step.ready]
+
+    def step_s(cap_mib: float, first_mib: float | None = None) -> float:
+        groups = ddp_groups(gradients, cap_mib * MIB, first_mib and first_mib * MIB)
+        predicted = predict(gradients, groups, question.flat, question.overlap)
+        return predicted.step_s + question.step.after_s
+
+    sweep = {cap: step_s(cap) for cap in CAPS_MIB}
+    best = smallest_of_best(sweep)
+    default_s = step_s(DDP_DEFAULT_MIB, DDP_FIRST_MIB)
+    return {
+        "bucket_cap_mb": best,
+        "step_s": sweep[best],
+        "default_step_s": default_s,
+        "sweep": sweep,
+    }
+
+
+def of_theta(question: Question) -> dict:
+    """{"theta_bytes", "step_s", "sweep": {bytes: step_s}} of lazy allreduce in float32."""
+    gradients = [(ready_s, FLOAT32 * elements) for ready_s, elements in question.step.ready]
+    after_s, sweep = question.step.after_s, {}
+    for theta in THETAS:
+        predicted = predict(gradients, lazy(gradients, theta), question.flat, question.overlap)
+        sweep[theta] = predicted.step_s + after_s
+    best = smallest_of_best(sweep)
+    return {"theta_bytes": best, "step_s": sweep[best], "sweep": sweep}
+
+
+def of_horovod(question: Question) -> dict:
+    """{"fusion_threshold_bytes", "step_s", "default_step_s", "sweep": {MiB: step_s}}."""
+    gradients = [(ready_s, FLOAT32 * elements) for ready_s, elements in question.step.ready]
+    after_s = question.step.after_s
+    sweep = {mib: horovod_s(gradients, question, mib * MIB) + after_s for mib in FUSED_MIB}
+    best = smallest_of_best(sweep)
+    default_s = sweep[HOROVOD_DEFAULT_MIB]
+    return {
+        "fusion_threshold_bytes": best * MIB,
+        "step_s": sweep[best],
+        "default_step_s": default_s,
+        "sweep": sweep,
+    }
+
+
+def smallest_of_best(sweep: dict[int, float]) -> int:
+    least_s = min(sweep.values())
+    return next(size for size, seconds in sweep.items() if seconds <= (1 + EQUAL) * least_s)

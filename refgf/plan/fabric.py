@@ -1,0 +1,127 @@
+"""What the network of a cluster costs: the links between and inside nodes, and their ranges.
+
+--machine v100-10gbe       a name of refgf/cluster/machines, or a file of that form
+--machine mine.json        a machine file (refgf/papers/scaling/machine.py; `measure` writes one)
+--machine nccl.txt         what all_reduce_perf of nccl-tests printed, or osu_latency, or
+                           osu_allreduce with --measured-ranks
+"""
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from refgf.cluster import like
+from refgf.papers.scaling.machine import Machine
+from refgf.papers.scaling.machine import load as load_machine
+from refgf.plan import measurements
+from refgf.predict.cost import Line, Link
+
+LEAST = 0.05  # relative; a fit's scatter says nothing about another day
+CHOSEN = {"alpha": (0.67, 1.5), "beta": (0.95, 1.15)}  # of a number without an error (chosen)
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """A network.
+
+    between, inside   links; inside is None if it is unknown, and then `between` stands for it
+    lines             {ranks: Line} of measured allreduces of float32 gradients
+    ranges            {"alpha" | "beta": (lowest, highest factor)}
+    steps             {workload: (batch, samples per second of one rank)}
+    machine           the machine file, which may hold layer times
+    """
+
+    name: str
+    source: str
+    between: Link
+    inside: Link | None = None
+    lines: dict[int, Line] = field(default_factory=dict)
+    ranges: dict[str, tuple[float, float]] = field(default_factory=lambda: dict(CHOSEN))
+    steps: dict[str, tuple[int, float]] = field(default_factory=dict)
+    machine: Machine | None = None
+
+    def scaled(self, alpha: float = 1.0, beta: float = 1.0) -> "Fabric":
+        """The same network with its latencies and its times per byte multiplied."""
+        links = [link and scaled(link, alpha, beta) for link in (self.between, self.inside)]
+        lines = {
+            size: Line(alpha * line.a_s, beta * line.b_s_per_byte)
+            for size, line in self.lines.items()
+        }
+        return replace(self, between=links[0], inside=links[1], lines=lines)
+
+
+def scaled(link: Link, alpha: float, beta: float) -> Link:
+    return Link(alpha * link.alpha_s, beta * link.beta_s_per_byte, link.gamma_s_per_byte)
+
+
+def load(name: str, ranks: int | None = None) -> Fabric:
+    """The network of this name or file. ValueError says what is wrong in it."""
+    if name in like.names() and name != like.HERE:
+        return of_cluster(like.load(name))
+    path = Path(name)
+    try:
+        text = path.read_text() if path.is_file() else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"plan --machine {name}: got no text ({error}); next: {advice()}"
+        ) from None
+    if text is None:
+        known = ", ".join(each for each in like.names() if each != like.HERE)
+        wanted = f"{known}, or a file that exists"
+        raise ValueError(f"plan --machine: got {name[:80]!r}; wanted {wanted}; next: {advice()}")
+    if not text.lstrip().startswith(("{", "[")):
+        return of_text(measurements.read(text, name, ranks))
+    try:
+        is_cluster = "refgf_cluster" in json.loads(text)
+    except (ValueError, RecursionError):
+        is_cluster = False
+    return of_cluster(like.load(name)) if is_cluster else of_machine(load_machine(path))
+
+
+def advice() -> str:
+    return "mpiexec -n 2 python -m refgf.predict measure --out mine.json, on two nodes"
+
+
+def of_cluster(described: like.Like) -> Fabric:
+    """A description of refgf/cluster/machines: its rate and latency; the inside is not known."""
+    data = described.data
+    source = f"rate {data['rate']['known']}, latency {data['latency']['known']}"
+    link = Link(described.latency_s, 1 / described.rate)
+    return Fabric(described.name, source, link, steps=described.steps)
+
+
+def of_machine(given: Machine) -> Fabric:
+    """A machine file: its link between nodes, or else that of its largest measured allreduce."""
+    link = given.links.get("between")
+    if link is None and not given.lines:
+        raise ValueError(
+            f"plan --machine {given.name}: got no links['between'] and no allreduce; wanted "
+            "alpha_s in seconds and beta_s_per_byte in seconds per byte of a message between two "
+            f"nodes; next: {advice()}"
+        )
+    if link is None:
+        size = max(given.lines)
+        line, steps = given.lines[size], 2 * (size - 1)
+        link = Link(line.a_s / steps, line.b_s_per_byte * size / steps)
+    source = f"{given.label}: {given.source}"
+    ranges = ranges_of(link, given.errors.get("between"))
+    inside = given.links.get("inside")
+    return Fabric(given.name, source, link, inside, dict(given.lines), ranges, {}, given)
+
+
+def of_text(measured: measurements.Measured) -> Fabric:
+    lines = {measured.size: measured.line} if measured.size else {}
+    ranges = ranges_of(measured.link, measured.errors())
+    return Fabric(measured.title, str(measured.fit), measured.link, None, lines, ranges)
+
+
+def ranges_of(link: Link, errors: tuple[float, float] | None) -> dict[str, tuple[float, float]]:
+    """Two standard errors, at least LEAST; the chosen ranges without errors."""
+    if errors is None:
+        return dict(CHOSEN)
+    found = {}
+    values = {"alpha": link.alpha_s, "beta": link.beta_s_per_byte}
+    for (name, value), error in zip(values.items(), errors):
+        share = min(0.9, max(LEAST, 2 * error / value)) if value else LEAST
+        found[name] = (1 - share, 1 + share)
+    return found

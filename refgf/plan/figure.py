@@ -1,0 +1,37 @@
+"""Draws scaling efficiency over ranks, one line a system. Needs matplotlib."""
+
+from typing import Any
+
+
+def draw(found: dict[str, Any], path: str) -> None:
+    try:
+        import matplotlib
+    except ModuleNotFoundError:
+        raise ValueError(
+            f"plan --figure {path}: got no matplotlib; wanted it for a figure; next: pip install "
+            "matplotlib, or read the table"
+        ) from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
+    markers = iter("osD^v<>P")
+    for name, curve in found["efficiency_percent"].items():
+        points = [(size, value) for size, value in curve.items() if value is not None]
+        axes.plot(*zip(*points), marker=next(markers), markersize=4, linewidth=1.2, label=name)
+    axes.set_xscale("log", base=2)
+    axes.set_ylim(0, 105)
+    axes.set_xlabel("ranks")
+    axes.set_ylabel("scaling efficiency, percent (predicted)")
+    axes.set_title(f"{found['model']['name']} on {found['network']['name']}")
+    axes.axvline(found["ranks"], color="0.7", linewidth=0.8)
+    axes.legend(fontsize=8)
+    axes.grid(alpha=0.3)
+    try:
+        figure.savefig(path, dpi=150)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"plan --figure: got {path} ({error}); wanted a file to write, as plan.png or plan.svg"
+        ) from None
+    finally:
+        pyplot.close(figure)

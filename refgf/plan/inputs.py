@@ -1,0 +1,44 @@
+"""The two inputs of a plan together: what a step computes, and what the network costs."""
+
+from pathlib import Path
+
+from refgf.plan import profile, sizes, step_times
+from refgf.plan.fabric import Fabric
+from refgf.plan.step_times import StepTimes
+
+
+def read_model(
+    text: str, fabric: Fabric, batch: int | None, rate: float | None, step: int | None = None
+) -> StepTimes:
+    """--model: a workload's name, a trace, or a list of gradients; the content says which.
+
+    batch, rate: of a workload; by default what the machine's file has for it, layer times first.
+    """
+    name = step_times.workload_name(text)
+    if name is None or Path(text).is_file():
+        return read_file(text, step)
+    given = fabric.machine
+    if batch is rate is None and given is not None and given.layers and given.workload == name:
+        ready = tuple(given.gradients(itemsize=1))
+        return StepTimes(name, f"layer times of {given.name}", ready, 0.0, given.batch)
+    known = {step_times.workload_name(key): pace for key, pace in fabric.steps.items()}
+    source = "--batch and --rate"
+    if batch is rate is None and name in known:
+        (batch, rate), source = known[name], fabric.name
+    return step_times.of_workload(name, batch, rate, source)
+
+
+def read_file(path: str, step: int | None) -> StepTimes:
+    if not Path(path).exists() and not Path(path).suffix:
+        names = ", ".join(step_times.plain(name) for name in step_times.WORKLOADS)
+        raise ValueError(
+            f"plan --model: got {path[:80]!r}; wanted one of {names}, or a file that exists; next: "
+            "--model resnet50"
+        )
+    content = sizes.content(path)
+    if Path(path).suffix.lower() == ".csv":
+        return sizes.from_csv(content, path)
+    data = sizes.parse(content, path)
+    if isinstance(data, dict) and "traceEvents" in data:
+        return profile.from_trace(data, path, step)
+    return sizes.from_json(data, path)

@@ -1,0 +1,130 @@
+"""Reads what nccl-tests and the OSU benchmarks print: sizes and times, and a line through them.
+
+    all_reduce_perf     bytes, time in us, algbw and busbw in GB/s, out of place and in place
+    osu_latency         size in bytes, one-way time in us: the link of two ranks
+    osu_allreduce       size in bytes, average time in us; it does not print the number of ranks
+
+busbw / algbw of an allreduce is 2 (p-1) / p (nccl-tests, doc/PERFORMANCE.md: verified), so the
+number of ranks follows from the table, and a table of another collective is noticed.
+"""
+
+import re
+from dataclasses import dataclass
+from statistics import median
+
+from refgf.predict.cost import Line, Link
+from refgf.predict.fit import Fit, fit_line
+
+US = 1e-6
+AVOIDED = 1024  # bytes: below, protocols differ from those of gradients
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a text says. size: the ranks of an allreduce, 0 for a link."""
+
+    title: str
+    size: int
+    fit: Fit
+
+    @property
+    def link(self) -> Link:
+        """The link whose ring takes the fitted time: a = 2 (p-1) alpha, b = 2 (p-1)/p beta."""
+        if not self.size:
+            return self.fit.link
+        steps = 2 * (self.size - 1)
+        return Link(self.fit.a_s / steps, self.fit.b_s_per_byte * self.size / steps)
+
+    @property
+    def line(self) -> Line:
+        return self.fit.line
+
+    def errors(self) -> tuple[float, float]:
+        """(alpha_error_s, beta_error_s_per_byte)."""
+        steps = 2 * (self.size - 1) if self.size else 1
+        scale = self.size / steps if self.size else 1
+        return self.fit.a_error_s / steps, self.fit.b_error_s_per_byte * scale
+
+
+def read(text: str, path: str, ranks: int | None = None) -> Measured:
+    """ranks: of an OSU allreduce, which does not print them."""
+    if "OSU MPI" in text:
+        return read_osu(text, path, ranks)
+    if "algbw" in text and "busbw" in text:
+        return read_nccl(text, path, ranks)
+    refuse(path, "neither", "a machine file, or what all_reduce_perf or osu_latency printed")
+
+
+def read_nccl(text: str, path: str, ranks: int | None) -> Measured:
+    points, ratios = [], []
+    unit = re.search(r"^#\s+\(B\).*?\((\w+)\)\s+\((\w+/s)\)", text, re.M)
+    if unit and (unit[1], unit[2]) != ("us", "GB/s"):
+        refuse(path, f"times in {unit[1]}, rates in {unit[2]}", "us and GB/s, as nccl-tests prints")
+    for words in rows(text):
+        # size, count, type, redop, root, then time, algbw, busbw, #wrong, twice
+        numbers = [float(word) for word in words[5:] if re.fullmatch(r"[\d.e+-]+", word)]
+        if len(words) < 8 or len(numbers) < 3:
+            continue
+        points.append((float(words[0]), US * numbers[0]))
+        if numbers[2] > 0.05:  # two decimals are printed: smaller rates say nothing
+            ratios.append((numbers[2], 1e9 * numbers[2] * US * numbers[0] / float(words[0])))
+    listed = len(re.findall(r"^#\s+Rank\s+\d+", text, re.M))
+    size = ranks or listed or ranks_of(ratios)
+    if size < 2:
+        refuse(path, "no number of ranks", "an allreduce of 2 or more; next: --measured-ranks P")
+    wanted = 2 * (size - 1) / size
+    if ratios and abs(max(ratios)[1] / wanted - 1) > 0.02:
+        got = f"busbw / algbw = {max(ratios)[1]:.3g} on {size} ranks"
+        refuse(path, got, f"{wanted:.3g}, that of an allreduce; next: run all_reduce_perf")
+    return Measured(f"nccl-tests, allreduce on {size} GPUs", size, fitted(points, path))
+
+
+def ranks_of(ratios: list[tuple[float, float]]) -> int:
+    """p from busbw / algbw = 2 (p-1) / p, taken where the rate has most digits; 0: unknown."""
+    if not ratios:
+        return 0
+    ratio = max(ratios)[1]
+    found = 2 / (2 - ratio) if 0.9 < ratio < 1.99 else 0.0
+    error = found**2 / 2 * ratio * 0.005 / max(ratios)[0]  # busbw is rounded to 0.01
+    return round(found) if error < 0.4 else 0
+
+
+def read_osu(text: str, path: str, ranks: int | None) -> Measured:
+    title = re.search(r"OSU MPI[^\n]*", text)[0]
+    points = [(float(words[0]), US * float(words[1])) for words in rows(text) if len(words) >= 2]
+    if "MB/s" in text:
+        refuse(path, f"{title!r}, rates in MB/s", "times in us; next: run osu_latency")
+    if "Allreduce" in title:
+        if not ranks or ranks < 2:
+            refuse(path, f"{title!r}, without its number of ranks", "--measured-ranks P")
+        return Measured(f"{title}, {ranks} ranks", ranks, fitted(points, path))
+    if "Latency" not in title or re.search(
+        r"Alltoall|All-to-All|gather|Bcast|Reduce|Barrier", title
+    ):
+        refuse(path, repr(title), "osu_latency between two nodes, or osu_allreduce")
+    return Measured(title, 0, fitted(points, path))
+
+
+def rows(text: str) -> list[list[str]]:
+    """The words of each line that begins with a number."""
+    found = (line.split() for line in text.splitlines())
+    return [words for words in found if words and re.fullmatch(r"\d+", words[0])]
+
+
+def fitted(points: list[tuple[float, float]], path: str) -> Fit:
+    """The line through one point for each size; small messages only where there are no others."""
+    by_size = {}
+    for nbytes, seconds in points:
+        by_size.setdefault(nbytes, []).append(seconds)
+    points = [(nbytes, median(seconds)) for nbytes, seconds in sorted(by_size.items())]
+    large = [point for point in points if point[0] >= AVOIDED]
+    if len(large) < 2 or large[-1][0] < 100 * large[0][0]:
+        got = f"{len(large)} sizes of {AVOIDED} bytes and more"
+        refuse(path, got, "1 KiB to at least 1 MiB, in bytes; next: run it with -b 1K -e 64M -f 2")
+    if not 0 < large[-1][1] < 100:
+        refuse(path, f"{large[-1][1]:.3g} s for {large[-1][0]:g} bytes", "microseconds")
+    return fit_line(large)
+
+
+def refuse(path: str, got: str, wanted: str) -> None:
+    raise ValueError(f"plan --machine {path}: got {got}; wanted {wanted}")

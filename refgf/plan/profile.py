@@ -1,0 +1,170 @@
+"""Reads a trace of torch.profiler (Kineto; Chrome's JSON): gradients with sizes and ready times.
+
+    with profile(record_shapes=True, schedule=schedule(wait=1, warmup=2, active=1)) as profiler:
+        for batch in batches:
+            train_step(batch)          # on one rank, without DDP or inside model.no_sync()
+            profiler.step()            # ends a step: ProfilerStep#3 in the trace
+    profiler.export_chrome_trace("trace.json")
+
+Autograd runs one `torch::autograd::AccumulateGrad` for each parameter, whose input is the finished
+gradient. On a CPU the gradient is ready when that ends. On a GPU it is ready when the last kernel
+that was launched until then has ended; a kernel and its launch have the same correlation number.
+Times in the file are microseconds (Kineto's `ts` and `dur`).
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from math import isfinite, prod
+from typing import Any
+
+from refgf.plan.step_times import StepTimes
+
+US = 1e-6
+READY = "torch::autograd::AccumulateGrad"
+STEP = "ProfilerStep#"
+OPTIMIZER = "Optimizer.step#"
+LAUNCHES = ("cuda_runtime", "cuda_driver")
+KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
+EXCHANGES = ("nccl", "c10d::", "gloo:", "ncclkernel", "horovod")
+Events = list[dict[str, Any]]
+
+
+def from_trace(data: dict[str, Any], path: str, step: int | None = None) -> StepTimes:
+    """The step with this number, or the last one in the trace."""
+    events = timed(data["traceEvents"], path)
+    marks = marked(events, path)
+    start, end, name = window(events, marks, path, step)
+    grads = [event for event in events if event["name"] == READY]
+    if not grads:
+        got = f"no backward: none of its {len(events)} events is {READY}"
+        refuse(path, got, "a training step with loss.backward()", "profile the whole step")
+    inside = [event for event in grads if start <= event["ts"] and end_of(event) <= end]
+    steps = [(mark["ts"], end_of(mark)) for mark in marks]
+    outside = [e for e in grads if not any(low <= e["ts"] <= high for low, high in steps)]
+    if marks:
+        require_one_unit(outside, start, end, path)
+    if not inside:
+        refuse(path, f"no backward in {name}", "a step with loss.backward()", "--step N of another")
+    everything, events = events, [e for e in events if start <= e["ts"] <= end]
+    require_one_step(events, inside, path, name)
+    exchanges = [event for event in events if event["name"].lower().startswith(EXCHANGES)]
+    if exchanges:
+        got = f"{len(exchanges)} events of an exchange, such as {exchanges[0]['name'][:40]}"
+        refuse(path, got, "a step without exchange", "profile one rank, or in model.no_sync()")
+    inside.sort(key=end_of)
+    kernels = launched(events, everything)
+    began, times = ready_times(kernels, [end_of(event) for event in inside], start)
+    ready = tuple((US * (t - began), size_of(e, path)) for t, e in zip(times, inside))
+    ends = [end_of(event) for event in events if event.get("cat") == "cpu_op"]
+    ends += [end_of(kernel) for _, kernel in kernels]
+    after_s = max(0.0, US * (max(ends, default=times[-1]) - times[-1]))
+    return StepTimes(f"{path}, {name}", f"trace with {len(ready)} gradients", ready, after_s)
+
+
+def timed(events: Any, path: str) -> Events:
+    """Complete events with finite times."""
+    if not isinstance(events, list):
+        refuse(path, "traceEvents that is no list", "a trace of torch.profiler", "export it again")
+    found = []
+    for event in events:
+        if not isinstance(event, dict) or event.get("ph") != "X":
+            continue
+        times = [event.get("ts"), event.get("dur")]
+        if not all(isinstance(t, int | float) and isfinite(t) for t in times) or times[1] < 0:
+            got = f"event {str(event.get('name'))[:40]!r} with ts, dur = {times}"
+            refuse(path, got, "microseconds", "export the trace again")
+        found.append(event | {"name": str(event.get("name"))})
+    return found
+
+
+def marked(events: Events, path: str) -> Events:
+    """The marks of the steps, in order of time. ValueError for steps that overlap."""
+    # Kineto repeats the annotation on the GPU's rows, where steps may be in flight together.
+    marks = [e for e in events if e["name"].startswith(STEP) and e.get("cat") == "user_annotation"]
+    marks = sorted(marks, key=lambda event: event["ts"])
+    for one, other in pairwise(marks):
+        if other["ts"] < end_of(one):
+            got = f"{one['name']} and {other['name']}, which overlap in time"
+            refuse(
+                path, got, "one step after the other", "trace one rank; call profiler.step() once"
+            )
+    return marks
+
+
+def window(events: Events, marks: Events, path: str, step: int | None) -> tuple[float, float, str]:
+    """(start, end, name) of the step; of the whole trace if no steps are marked."""
+    if not marks:
+        if step is not None or not events:
+            refuse(path, "no ProfilerStep", "marked steps", "call profiler.step() after each step")
+        return min(e["ts"] for e in events), max(map(end_of, events)), "the whole trace"
+    numbers = {event["name"].removeprefix(STEP): event for event in marks}
+    if step is not None and str(step) not in numbers:
+        refuse(path, f"no step {step}", f"one of {', '.join(numbers)}", "--step N")
+    mark = marks[-1] if step is None else numbers[str(step)]
+    return mark["ts"], end_of(mark), mark["name"]
+
+
+def require_one_unit(outside: Events, start: float, end: float, path: str) -> None:
+    """Gradients of no step, which fit this one after a multiplication, are in another unit."""
+    for factor in (1e3, 1e-3, 1e6, 1e-6):
+        if any(start <= factor * event["ts"] <= end for event in outside):
+            got = f"mixed units: backward fits the step only if its times are {factor:g} times ours"
+            refuse(path, got, "microseconds in every event", "export the trace again")
+
+
+def require_one_step(events: Events, grads: Events, path: str, name: str) -> None:
+    """Two optimiser steps, or a gradient before the end of another step's optimiser: refused."""
+    optimizers = [event for event in events if event["name"].startswith(OPTIMIZER)]
+    ends = sorted(end_of(event) for event in optimizers)
+    after = [event for event in grads if ends and event["ts"] > ends[0]]
+    if after:
+        got = f"two steps overlapping in {name}: {len(after)} gradients after its optimiser's step"
+        refuse(
+            path, got, "one backward, then the optimiser", "call profiler.step() after each step"
+        )
+
+
+def launched(events: Events, everything: Events) -> list[tuple[float, dict[str, Any]]]:
+    """[(end of the launch, kernel)] of the launches in `events`, in their order.
+
+    A GPU lags behind: a kernel may run after its step's end on the CPU.
+    """
+    launches = {correlation(e): end_of(e) for e in events if e.get("cat") in LAUNCHES}
+    kernels = [e for e in everything if e.get("cat") in KERNELS and correlation(e) in launches]
+    pairs = [(launches[correlation(kernel)], kernel) for kernel in kernels]
+    return sorted(pairs, key=lambda pair: pair[0])
+
+
+def ready_times(
+    kernels: Sequence[tuple[float, dict[str, Any]]], announced: Sequence[float], start: float
+) -> tuple[float, list[float]]:
+    """(start of the step, when each gradient is final), both on the processor that computes."""
+    if not kernels:
+        return start, list(announced)
+    launches = [launch for launch, _ in kernels]
+    latest = list(accumulate((end_of(kernel) for _, kernel in kernels), max))
+    began = min(kernel["ts"] for _, kernel in kernels)
+    return began, [latest[max(0, bisect_right(launches, t) - 1)] for t in announced]
+
+
+def correlation(event: dict[str, Any]) -> Any:
+    return (event.get("args") or {}).get("correlation")
+
+
+def size_of(event: dict[str, Any], path: str) -> int:
+    """Elements of the gradient, from the shape of AccumulateGrad's input."""
+    shapes = (event.get("args") or {}).get("Input Dims")
+    shape = shapes[0] if isinstance(shapes, list) and shapes else None
+    if not isinstance(shape, list) or not all(isinstance(n, int) and n >= 0 for n in shape):
+        got = "no sizes: a gradient without Input Dims"
+        refuse(path, got, "the shape of each gradient", "profile(record_shapes=True)")
+    return prod(shape)
+
+
+def end_of(event: dict[str, Any]) -> float:
+    return event["ts"] + event["dur"]
+
+
+def refuse(path: str, got: str, wanted: str, try_next: str) -> None:
+    raise ValueError(f"plan --model {path}: got {got}; wanted {wanted}; next: {try_next}")

@@ -1,0 +1,214 @@
+"""Runs schedules in SimGrid: an independent simulator judges our closed forms.
+
+A schedule (refgf/comm/schedule.py) becomes a time-independent trace, one file a rank, which SMPI
+replays. No data is computed, and additions take gamma per byte:
+
+    0 init
+    0 irecv 2 0 4000        from rank 2, tag 0, bytes
+    0 isend 1 0 4000
+    0 wait 2 0 0            source, destination, tag
+    0 wait 0 1 0
+    0 compute 1e+05         the addition, in units of a host's speed
+    0 finalize
+
+All messages are rendezvous, as in refgf/papers/scaling/simulate.py. Three models:
+
+    off          no contention, a message takes alpha + beta bytes: what the closed forms assume
+    contention   the same messages share links fairly
+    smpi         SMPI's own factors for TCP (its defaults), with contention and cross traffic
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from refgf.comm import ring, tree
+from refgf.comm.schedule import Algorithm, Step
+from refgf.papers.jia import doubling
+from refgf.papers.jia.hierarchical import consecutive_nodes, three_phase, two_level_ring
+from refgf.papers.scaling.collectives import (
+    halving_doubling_s,
+    hierarchical_s,
+    recursive_doubling_s,
+    tree_s,
+)
+from refgf.plan import platforms
+from refgf.plan.systems import FLOAT32, Question, two_level_ring_s
+from refgf.predict.cost import Link, ring_allreduce_s
+
+MODELS = ("off", "contention", "smpi")
+PLAIN = (  # a message takes alpha + beta bytes, and starts when both ranks are ready
+    "network/model:CM02",
+    "network/crosstraffic:0",
+    "network/TCP-gamma:0",
+    "network/weight-S:0",
+    "network/bandwidth-factor:1",
+    "network/latency-factor:1",
+    "smpi/os:0:0:0",
+    "smpi/or:0:0:0",
+    "smpi/ois:0:0:0",
+)
+ALWAYS = ("smpi/async-small-thresh:0", "smpi/send-is-detached-thresh:0", "smpi/display-timing:yes")
+INSTALL = "next: apt-get install libsimgrid-dev (Debian, Ubuntu), which brings smpirun"
+MOST_RANKS = 256  # p ranks of a ring send 2 p (p-1) messages
+LONGEST_S = 300.0
+
+
+def installed() -> bool:
+    return shutil.which("smpirun") is not None
+
+
+def lines(rank: int, steps: Sequence[Step], itemsize: int, gamma_s_per_byte: float) -> list[str]:
+    """The trace of one rank."""
+    found, buffered = [f"{rank} init"], 0
+    for step in steps:
+        into, out = step.receive_from, step.send_to
+        received = itemsize * (step.receive.stop - step.receive.start)
+        if into is not None:
+            found.append(f"{rank} irecv {into} 0 {received}")
+        if out is not None:
+            found.append(f"{rank} isend {out} 0 {itemsize * (step.send.stop - step.send.start)}")
+        if into is not None:
+            found.append(f"{rank} wait {into} {rank} 0")
+        if out is not None:
+            found.append(f"{rank} wait {rank} {out} 0")
+        if step.op == "buffer":
+            buffered += received
+        if step.op in ("add", "reduce"):
+            added, buffered = (buffered, 0) if step.op == "reduce" else (received, buffered)
+            if gamma_s_per_byte and added:
+                found.append(f"{rank} compute {platforms.SPEED * gamma_s_per_byte * added:.9g}")
+    return [*found, f"{rank} finalize"]
+
+
+def export(
+    folder: Path, algorithm: Algorithm, elements: int, platform: platforms.Platform, gamma: float
+) -> None:
+    """Write platform.xml, hosts, traces and one trace for each rank into `folder`."""
+    size, names = len(platform.hosts), []
+    for rank in range(size):
+        path = folder / f"rank{rank}.trace"
+        path.write_text(
+            "\n".join(lines(rank, algorithm(rank, size, elements), FLOAT32, gamma)) + "\n"
+        )
+        names.append(str(path))
+    (folder / "traces").write_text("\n".join(names) + "\n")
+    (folder / "platform.xml").write_text(platform.xml)
+    (folder / "hosts").write_text("\n".join(platform.hosts) + "\n")
+
+
+def run(folder: Path, size: int, model: str) -> float:
+    """Simulated seconds of an exported collective. model: of MODELS."""
+    if not installed():
+        raise ValueError(f"plan --simulate: got no smpirun; wanted SimGrid; {INSTALL}")
+    settings = ALWAYS if model == "smpi" else (*PLAIN, *ALWAYS)
+    command = ["smpirun", "-np", str(size), "-platform", "platform.xml", "-hostfile", "hosts"]
+    command += ["-replay", "traces", *(f"--cfg={setting}" for setting in settings)]
+    code, said = output_of(command, folder, size)
+    found = re.search(r"Simulated time: ([\d.e+-]+) seconds", said)
+    if code or not found:
+        why = next((line for line in said.splitlines() if "CRITICAL" in line), said[-300:])
+        raise ValueError(
+            f"plan --simulate: got exit code {code} of smpirun ({why.strip()[:200]}); "
+            "wanted a simulated time; next: run smpirun -version, and --platform one-link"
+        )
+    return float(found[1])
+
+
+def output_of(command: list[str], folder: Path, size: int) -> tuple[int, str]:
+    """(exit code, output). smpirun is a shell script: its simulator would outlive it."""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, cwd=folder, start_new_session=True, **streams) as process:
+        try:
+            said, _ = process.communicate(timeout=LONGEST_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise ValueError(
+                f"plan --simulate: got no end of SimGrid on {size} ranks in {LONGEST_S:.0f} s; "
+                "wanted an earlier one; next: fewer ranks"
+            ) from None
+        except BaseException:  # Ctrl-C reaches this process only
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, said
+
+
+def simulate(
+    algorithm: Algorithm, elements: int, platform: platforms.Platform, gamma: float, model: str
+) -> float:
+    """Seconds until the last rank has finished."""
+    with tempfile.TemporaryDirectory(prefix="refgf-simgrid-") as folder:
+        export(Path(folder), algorithm, elements, platform, gamma)
+        return run(Path(folder), len(platform.hosts), model)
+
+
+Form = Callable[[int, int, int, Link], float]  # (size, elements, itemsize, link) -> seconds
+
+
+def algorithms(question: Question) -> dict[str, tuple[Algorithm, Callable[[int], float]]]:
+    """{name: (schedule, closed form of elements)} for the nodes of this question."""
+    size, k, nodes = question.size, question.per_node, question.nodes
+    one_node = nodes == 1
+    link = question.inside if one_node else question.fabric.between
+    flat: dict[str, tuple[Algorithm, Form]] = {
+        "ring": (ring.allreduce, ring_allreduce_s),
+        "halving-doubling": (doubling.halving_doubling, halving_doubling_s),
+        "recursive doubling": (doubling.recursive_doubling, recursive_doubling_s),
+        "tree": (tree.allreduce, tree_s),
+    }
+    found = {
+        name: (algorithm, partial(lambda form, n: form(size, n, FLOAT32, link), form))
+        for name, (algorithm, form) in flat.items()
+    }
+    if k > 1 and nodes > 1:
+        placed, links = consecutive_nodes(size, k), (question.inside, question.fabric.between)
+        found["three phases"] = (
+            three_phase(placed),
+            lambda n: hierarchical_s(nodes, k, n, FLOAT32, *links),
+        )
+        found["two-level ring"] = (
+            two_level_ring(placed),
+            lambda n: two_level_ring_s(nodes, k, n, FLOAT32, *links),
+        )
+    return found
+
+
+def compare(question: Question, name: str = "one-link") -> dict[str, Any]:
+    """One allreduce of all gradients in float32: {algorithm: seconds by each model}."""
+    if not installed():
+        raise ValueError(f"plan --simulate: got no smpirun; wanted SimGrid; {INSTALL}")
+    if not 2 <= question.size <= MOST_RANKS:
+        raise ValueError(
+            f"plan --simulate: got {question.size} ranks; wanted 2 to {MOST_RANKS}, because p "
+            f"ranks of a ring send 2 p (p-1) messages; next: --ranks {MOST_RANKS}"
+        )
+    between, inside = question.fabric.between, question.inside
+    place = question.nodes, question.per_node, between, inside
+    built = {contention: platforms.build(name, *place, contention) for contention in (False, True)}
+    elements, rows = question.step.elements, {}
+    for title, (algorithm, closed_form) in algorithms(question).items():
+        rows[title] = {"closed_form_s": closed_form(elements)}
+        for model in MODELS:
+            platform = built[model != "off"]
+            seconds = simulate(algorithm, elements, platform, between.gamma_s_per_byte, model)
+            rows[title][f"{model}_s"] = seconds
+    return {"platform": name, "ranks": question.size, "elements": elements, "allreduce": rows}
+
+
+def text(found: dict[str, Any]) -> str:
+    lines = [
+        f"SimGrid, one allreduce of {found['elements']:,} float32 gradients on {found['ranks']} "
+        f"ranks, platform {found['platform']} (ms)",
+        "algorithm             closed form   no contention   contention   SMPI's TCP factors",
+    ]
+    for name, row in found["allreduce"].items():
+        ms = [1e3 * row[key] for key in ("closed_form_s", "off_s", "contention_s", "smpi_s")]
+        lines.append(f"{name:<20} {ms[0]:12.2f} {ms[1]:15.2f} {ms[2]:12.2f} {ms[3]:20.2f}")
+    return "\n".join(lines)

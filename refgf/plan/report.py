@@ -1,0 +1,136 @@
+"""The answer of `plan`: a dictionary for --json, and the same as text of at most 100 columns."""
+
+from typing import Any
+
+from refgf.plan import buckets, memory
+from refgf.plan.systems import CSC_PERCENT, DASO_EVERY, SYSTEMS, TOPK_DENSITY, Question
+from refgf.plan.uncertainty import curve, planned, ranges
+
+LARGEST = 4096
+MEASURE = {
+    "alpha": "refgf predict measure, or osu_latency",
+    "beta": "refgf predict measure, or all_reduce_perf",
+    "pace": "a torch.profiler trace of one rank as --model",
+}
+
+
+def answer(question: Question) -> dict[str, Any]:
+    """Everything that the text says, in seconds and bytes; a missing system is null."""
+    bytes_per_rank, systems = memory.per_rank(question), {}
+    for name in SYSTEMS:
+        found = planned(name, question)
+        systems[name] = found and {
+            "step_s": found.step_s,
+            "low_s": found.low_s,
+            "high_s": found.high_s,
+            "efficiency_percent": 100 * question.step.compute_s / found.step_s,
+            "widths": found.widths,
+            "widest_input": found.widest,
+            "memory_bytes": bytes_per_rank[name],
+        }
+    link, step = question.fabric.between, question.step
+    return {
+        "refgf_plan": 1,
+        "label": "predicted",
+        "units": {"time": "s", "size": "bytes"},
+        "model": {"name": step.name, "source": step.source, "gradients": len(step.ready)}
+        | {"elements": step.elements, "compute_s": step.compute_s, "batch": step.batch},
+        "network": {"name": question.fabric.name, "source": question.fabric.source}
+        | {"alpha_s": link.alpha_s, "beta_s_per_byte": link.beta_s_per_byte}
+        | {"inside_known": question.fabric.inside is not None},
+        "ranges": {name: list(both) for name, both in ranges(question).items()},
+        "ranks": question.size,
+        "ranks_per_node": question.per_node,
+        "overlap": question.overlap,
+        "allreduce": question.allreduce,
+        "systems": systems,
+        "refgf": buckets.of_theta(question),
+        "pytorch": buckets.of_ddp(question),
+        "horovod": buckets.of_horovod(question),
+        "efficiency_percent": curve(question, sizes(question.ranks_per_node)),
+    }
+
+
+def sizes(ranks_per_node: int) -> list[int]:
+    """1, 2, 4, ... 4096; full nodes only where a node does not hold a power of two."""
+    if ranks_per_node & (ranks_per_node - 1) == 0:
+        return [1 << bit for bit in range(LARGEST.bit_length())]
+    doubled = [ranks_per_node << bit for bit in range(LARGEST.bit_length())]
+    return [1, *(size for size in doubled if size <= LARGEST)]
+
+
+def text(found: dict[str, Any]) -> str:
+    model, network = found["model"], found["network"]
+    ranks = f"{found['ranks']} ranks, {found['ranks_per_node']} on a node"
+    lines = [
+        f"{model['name']}: {model['elements']:,} gradients in {model['gradients']} tensors, "
+        f"{1e3 * model['compute_s']:.1f} ms a step without exchange ({model['source']})",
+        f"{network['name']}: {1e6 * network['alpha_s']:.3g} us and "
+        f"{8e-9 / network['beta_s_per_byte']:.3g} Gbit/s between nodes ({network['source']})",
+        f"Predicted for {ranks}, flat {found['allreduce']}; backward keeps "
+        f"{100 * found['overlap']:.0f} % of its speed in a call",
+        "",
+        *step_table(found),
+        "",
+        *bucket_lines(found),
+        "",
+        *efficiency_table(found["efficiency_percent"]),
+    ]
+    return "\n".join(lines + notes(found))
+
+
+def step_table(found: dict[str, Any]) -> list[str]:
+    lines = ["system         step ms     lowest .. highest   efficiency   widest input   memory MB"]
+    for name, row in found["systems"].items():
+        if row is None:
+            lines.append(f"{name:<12} needs more than one rank a node and more than one node")
+            continue
+        low, high = 1e3 * row["low_s"], 1e3 * row["high_s"]
+        lines.append(
+            f"{name:<12} {1e3 * row['step_s']:9.1f} {low:10.1f} .. {high:<7.1f}"
+            f"{row['efficiency_percent']:11.1f} %   {row['widest_input']:<12}"
+            f"{1e-6 * row['memory_bytes']:12.0f}"
+        )
+    return lines
+
+
+def bucket_lines(found: dict[str, Any]) -> list[str]:
+    ddp, horovod, ours = found["pytorch"], found["horovod"], found["refgf"]
+    return [
+        f"refgf        Theta({ours['theta_bytes']}): {1e3 * ours['step_s']:.1f} ms a step "
+        f"(one call for each gradient: {1e3 * ours['sweep'][0]:.1f} ms)",
+        f"PyTorch DDP  bucket_cap_mb={ddp['bucket_cap_mb']}: {1e3 * ddp['step_s']:.1f} ms a step "
+        f"(default, 1 then 25: {1e3 * ddp['default_step_s']:.1f} ms)",
+        f"Horovod      HOROVOD_FUSION_THRESHOLD={horovod['fusion_threshold_bytes']}: "
+        f"{1e3 * horovod['step_s']:.1f} ms a step "
+        f"(default, 128 MiB: {1e3 * horovod['default_step_s']:.1f} ms)",
+    ]
+
+
+def efficiency_table(curves: dict[str, dict[int, float | None]]) -> list[str]:
+    lines = ["Scaling efficiency in percent, T(exchange off) / T(exchange on)"]
+    lines.append(" ranks" + "".join(f"{name:>11}" for name in curves))
+    for size in next(iter(curves.values())):
+        row = [curves[name][size] for name in curves]
+        cells = "".join(f"{'-' if value is None else f'{value:.1f}':>11}" for value in row)
+        lines.append(f"{size:>6}{cells}")
+    return lines
+
+
+def notes(found: dict[str, Any]) -> list[str]:
+    widest = {row["widest_input"] for row in found["systems"].values() if row} - {"none"}
+    lines = [
+        "",
+        "theta and the groups are the best of each row. "
+        f"CSC sends {CSC_PERCENT:g} % of the chunks, top-k {100 * TOPK_DENSITY:g} %;",
+        f"DASO sums every {DASO_EVERY} batches. "
+        "Not included: casts, choosing chunks and top-k, contention, stragglers.",
+    ]
+    if not found["network"]["inside_known"] and found["ranks_per_node"] > 1:
+        lines.append("No link inside a node is known; the link between nodes stands for it.")
+    for name in sorted(widest):
+        low, high = found["ranges"][name]
+        lines.append(
+            f"{name}: {low:.2f} to {high:.2f} times the value; narrow it with {MEASURE[name]}"
+        )
+    return lines

@@ -1,0 +1,129 @@
+"""A list of gradients as a file: when each is ready, and how large it is.
+
+CSV: one line a gradient, in any order of time. The names of the columns hold the units:
+
+    name,elements,ready_ms
+    fc.bias,1000,31.2
+    fc.weight,2048000,31.9
+
+    size    elements, or bytes (of float32: 4 per element)
+    time    ready_s, ready_ms or ready_us, counted from the start of the step (forward included)
+
+JSON: a list of such objects, or {"gradients": [...], "after_ms": 2.0, "batch": 64}. after: what
+follows backward in a step, as the optimiser.
+"""
+
+import csv
+import gzip
+import io
+import json
+from math import isfinite
+from typing import Any
+
+from refgf.machine.regular_files import open_regular
+from refgf.plan.step_times import StepTimes
+
+SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+TIMES = tuple(f"ready_{unit}" for unit in SECONDS)
+SIZES = ("elements", "bytes")
+FLOAT32 = 4
+LONGEST_S = 3600.0
+WHERE = "measure it with torch.profiler (record_shapes=True), and pass the trace itself"
+
+
+def content(path: str) -> str:
+    """The file as text; .gz is unpacked."""
+    try:
+        with open_regular(path) as file:
+            raw = file.read()
+        return (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"plan --model {path}: got no readable file ({error}); wanted a workload's name, a "
+            "trace or a list of sizes; next: --model resnet50"
+        ) from None
+
+
+def parse(text: str, path: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"plan --model {path}: got no JSON ({error}); wanted a trace or a list of gradients; "
+            "next: name a list with commas NAME.csv"
+        ) from None
+
+
+def from_csv(text: str, path: str) -> StepTimes:
+    return from_rows(list(csv.DictReader(io.StringIO(text), skipinitialspace=True)), path)
+
+
+def from_json(data: Any, path: str) -> StepTimes:
+    about = data if isinstance(data, dict) else {}
+    rows = about.get("gradients") if isinstance(data, dict) else data
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        refuse(path, "neither traceEvents nor gradients", "a trace, or a list of gradients")
+    after_s = time_of(about, "after", path) if any(k.startswith("after_") for k in about) else 0.0
+    batch = about.get("batch", 0)
+    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 0:
+        refuse(path, f"batch = {batch!r}", "a whole number of samples a rank")
+    return from_rows(rows, path, after_s, batch)
+
+
+def from_rows(
+    rows: list[dict[str, Any]], path: str, after_s: float = 0.0, batch: int = 0
+) -> StepTimes:
+    """One unit of time and one of size in the whole file; a gap or a second unit is refused."""
+    if not rows:
+        refuse(path, "no gradients", f"one line for each, with {' or '.join(SIZES)} and a time")
+    units = {
+        tuple(key for key in (*SIZES, *TIMES) if row.get(key) not in (None, "")) for row in rows
+    }
+    names = sorted({name for unit in units for name in unit})
+    for kind, allowed in {"sizes": SIZES, "ready times": TIMES}.items():
+        used = [name for name in names if name in allowed]
+        if not used:
+            refuse(path, f"no {kind}", f"a column {' or '.join(allowed)}")
+        if len(used) > 1:
+            refuse(path, f"mixed units of {kind}: {' and '.join(used)}", "one unit in the file")
+    ready = []
+    for number, row in enumerate(rows, 1):
+        where = f"{path}, gradient {number} ({row.get('name') or 'without a name'})"
+        size = quantity(row, next(name for name in names if name in SIZES), where)
+        elements = size if "elements" in names else size / FLOAT32
+        if elements != int(elements):
+            refuse(where, f"{size:g} {names[0]}", "a whole number of elements")
+        ready.append((time_of(row, "ready", where), int(elements)))
+    ready.sort(key=lambda pair: pair[0])
+    if not ready[-1][0] > 0 or not any(elements for _, elements in ready):
+        refuse(path, "ready times or sizes that are all 0", "those of a real step")
+    return StepTimes(path, f"list of {len(ready)} gradients", tuple(ready), after_s, batch)
+
+
+def time_of(row: dict[str, Any], what: str, where: str) -> float:
+    """The value of what_s, what_ms or what_us, in seconds."""
+    name = next((f"{what}_{u}" for u in SECONDS if row.get(f"{what}_{u}") not in (None, "")), None)
+    if name is None:
+        wanted = " or ".join(f"{what}_{unit}" for unit in SECONDS)
+        refuse(where, f"no {what} time", wanted)
+    seconds = quantity(row, name, where) * SECONDS[name.rpartition("_")[2]]
+    if seconds > LONGEST_S:
+        refuse(where, f"{name} = {row[name]}", f"at most an hour; is the unit {name[-2:]} right?")
+    return seconds
+
+
+def quantity(row: dict[str, Any], name: str, where: str) -> float:
+    text = row.get(name)
+    if text in (None, ""):
+        refuse(where, f"no {name}", f"{name} of every gradient")
+    try:
+        value = float(text) if not isinstance(text, bool) else -1.0
+    except (TypeError, ValueError):
+        value = -1.0
+    if not isfinite(value) or value < 0:
+        refuse(where, f"{name} = {text!r}", "a number, 0 or more")
+    return value
+
+
+def refuse(where: str, got: str, wanted: str) -> None:
+    raise ValueError(f"plan --model {where}: got {got}; wanted {wanted}; next: {WHERE}")

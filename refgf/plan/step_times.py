@@ -1,0 +1,68 @@
+"""What one training step computes: the gradients, when each is ready, and what follows backward."""
+
+from dataclasses import dataclass
+
+from refgf.papers.scaling.scaling import ready_of
+from refgf.papers.scaling.workloads import WORKLOADS
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """One step of one rank without exchange.
+
+    ready     ((ready_s, elements), ...) in the order of generation
+    after_s   what follows backward: optimiser, data
+    batch     samples of a rank; 0: unknown
+    measured  False if the ready times are a rate's, divided among the layers by flops
+    """
+
+    name: str
+    source: str
+    ready: tuple[tuple[float, int], ...]
+    after_s: float = 0.0
+    batch: int = 0
+    measured: bool = True
+
+    @property
+    def compute_s(self) -> float:
+        return self.ready[-1][0] + self.after_s
+
+    @property
+    def elements(self) -> int:
+        return sum(elements for _, elements in self.ready)
+
+    def scaled(self, factor: float) -> "StepTimes":
+        """The same step on a rank that takes `factor` times as long."""
+        ready = tuple((factor * ready_s, elements) for ready_s, elements in self.ready)
+        changes = {"ready": ready, "after_s": factor * self.after_s}
+        return StepTimes(**vars(self) | changes)
+
+
+def workload_name(text: str) -> str | None:
+    """The workload that is meant by `resnet50`, `ResNet-50` or `bert`; None for anything else."""
+    wanted = plain(text)
+    found = [name for name in WORKLOADS if plain(name) == wanted]
+    found += [name for name in WORKLOADS if wanted and plain(name).startswith(wanted)]
+    return found[0] if found else None
+
+
+def plain(text: str) -> str:
+    return "".join(letter for letter in text.lower() if letter.isalnum())
+
+
+def of_workload(text: str, batch: int | None, rate: float | None, source: str) -> StepTimes:
+    """A workload at `batch` samples a step and `rate` samples per second of one rank."""
+    name = workload_name(text)
+    if batch is None or rate is None:
+        raise ValueError(
+            f"plan --model {text}: got no batch and rate of one rank; wanted samples a step and "
+            "samples per second; next: time a step on one rank without exchange, and add "
+            "--batch 64 --rate 930"
+        )
+    if batch < 1 or not 0 < rate < 1e9:
+        raise ValueError(
+            f"plan --model {text}: got a batch of {batch} at {rate} samples/s; wanted at least 1 "
+            "sample and more than 0 samples/s; next: time a step on one rank without exchange"
+        )
+    ready = tuple(ready_of(WORKLOADS[name](), batch, rate))
+    return StepTimes(name, source, ready, batch=batch, measured=False)

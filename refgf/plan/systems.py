@@ -1,0 +1,214 @@
+"""The predicted step of each system on a number of ranks.
+
+    eager        a call for each gradient, in float32, while backward goes on
+    theta        lazy allreduce with the best theta
+    merged       the best groups of consecutive gradients (MG-WFBP)
+    half         lazy allreduce with float16 on the wire
+    CSC          half, and a tenth of the chunks
+    top-k        after backward, k values and indices of every rank (HiTopKComm on several nodes)
+    hierarchy    theta, with the fastest of three phases, the two-level ring and the flat ring
+    DASO         nodes sum parameters every 4 batches and use the sum one batch later
+
+All but DASO compute a sum of all gradients in every step. The time of casts, of the choice of
+chunks or of top-k, and of packing is not included. How each system learns is not predicted.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import ceil, inf
+
+from refgf.papers.mgwfbp.merge import exact_merge, greedy_merge
+from refgf.papers.mstopk.cost import gather_s, hitopk_s
+from refgf.papers.scaling.collectives import LINES, hierarchical_s
+from refgf.papers.scaling.scaling import best_theta_step
+from refgf.papers.scaling.systems import System, step
+from refgf.plan.fabric import Fabric
+from refgf.plan.step_times import StepTimes
+from refgf.predict.cost import (
+    Line,
+    Link,
+    largest_slice,
+    ring_allgather_s,
+    ring_allreduce_s,
+    ring_line,
+    ring_reduce_scatter_s,
+)
+from refgf.predict.timeline import CallTime, PredictedStep
+
+FLOAT32 = 4
+CSC_PERCENT = 10.0
+TOPK_DENSITY = 0.01
+DASO_EVERY, DASO_WAIT = 4, 1
+MOST_EXACT = 400  # gradients; above, the best merge takes seconds and the greedy rule replaces it
+
+
+@dataclass(frozen=True)
+class Question:
+    """How long does this step take on `size` ranks of this network, k of them on a node?
+
+    overlap     share of its speed that backward keeps while a call is in flight
+    allreduce   the flat allreduce: a name of LINES
+    """
+
+    step: StepTimes
+    fabric: Fabric
+    size: int
+    ranks_per_node: int = 1
+    overlap: float = 1.0
+    allreduce: str = "ring"
+
+    def __post_init__(self) -> None:
+        problem = None
+        if self.size < 1 or self.ranks_per_node < 1:
+            problem = f"{self.size} ranks, {self.ranks_per_node} a node; wanted 1 or more"
+        elif self.size > self.ranks_per_node and self.size % self.ranks_per_node:
+            problem = f"{self.size} ranks, {self.ranks_per_node} a node; wanted full nodes"
+        elif not 0 <= self.overlap <= 1:
+            problem = f"--overlap {self.overlap}; wanted 0 to 1, the share of its speed"
+        elif self.allreduce not in LINES:
+            problem = f"--allreduce {self.allreduce}; wanted one of {', '.join(LINES)}"
+        elif self.allreduce != "ring" and self.ranks_per_node > 1:
+            problem = f"--allreduce {self.allreduce}, {self.ranks_per_node} ranks on a node"
+            problem += "; wanted one rank on each, because several would share its link"
+        if problem:
+            raise ValueError(f"plan: got {problem}; next: correct it, or leave it out")
+
+    @property
+    def nodes(self) -> int:
+        return max(1, self.size // self.ranks_per_node)
+
+    @property
+    def per_node(self) -> int:
+        return min(self.size, self.ranks_per_node)
+
+    @property
+    def inside(self) -> Link:
+        return self.fabric.inside or self.fabric.between
+
+    @property
+    def flat(self) -> Line:
+        """T(bytes) of the flat allreduce. In one node it uses the link inside."""
+        if self.size == 1:
+            return Line(0.0, 0.0)
+        if self.size in self.fabric.lines and self.allreduce == "ring":
+            return self.fabric.lines[self.size]
+        link = self.inside if self.nodes == 1 else self.fabric.between
+        return LINES[self.allreduce](self.size, link)
+
+
+Answer = float | None  # seconds of a step; None: the system does not apply
+
+
+def overlapped(question: Question, allreduce_s: CallTime, **settings) -> float:
+    """A step whose calls run during backward, with these settings of `System`."""
+    if question.size == 1:
+        return question.step.compute_s
+    system = System("planned", overlap=question.overlap, **settings)
+    run: Callable[..., PredictedStep] = step if system.grouping else best_theta_step
+    return run(question.step.ready, system, allreduce_s).step_s + question.step.after_s
+
+
+def eager_s(question: Question) -> Answer:
+    return overlapped(question, question.flat)
+
+
+def theta_s(question: Question) -> Answer:
+    return overlapped(question, question.flat, threshold_bytes=inf)
+
+
+def merged_s(question: Question) -> Answer:
+    few = len(question.step.ready) <= MOST_EXACT
+    return overlapped(question, question.flat, grouping=exact_merge if few else greedy_merge)
+
+
+def half_s(question: Question) -> Answer:
+    return overlapped(question, question.flat, threshold_bytes=inf, itemsize=2)
+
+
+def csc_s(question: Question) -> Answer:
+    settings = {"threshold_bytes": inf, "itemsize": 2, "percent": CSC_PERCENT}
+    return overlapped(question, question.flat, **settings)
+
+
+def topk_s(question: Question) -> Answer:
+    """One exchange after backward: nothing overlaps, because top-k chooses from all gradients."""
+    if question.size == 1:
+        return question.step.compute_s
+    n, k = question.step.elements, question.per_node
+    chosen = ceil(TOPK_DENSITY * n)
+    link = question.inside if question.nodes == 1 else question.fabric.between
+    exchange_s = gather_s(question.size, chosen, FLOAT32, link)
+    if k > 1 and question.nodes > 1:
+        shared = replace(link, beta_s_per_byte=k * link.beta_s_per_byte)
+        levels = (question.inside, shared)
+        hierarchical = hitopk_s(question.nodes, k, n, ceil(chosen / k), FLOAT32, *levels)
+        exchange_s = min(exchange_s, hierarchical)
+    return question.step.compute_s + exchange_s
+
+
+def hierarchy_s(question: Question) -> Answer:
+    """None where each node has one rank, or all ranks are on one node."""
+    if question.size > 1 and (question.per_node == 1 or question.nodes == 1):
+        return None
+    return overlapped(question, fastest(question), threshold_bytes=inf)
+
+
+def fastest(question: Question) -> CallTime:
+    """T(bytes) of the best allreduce in two levels; k rings between nodes share a node's link."""
+    nodes, k, inside, between = (
+        question.nodes,
+        question.per_node,
+        question.inside,
+        question.fabric.between,
+    )
+    shared = replace(between, beta_s_per_byte=k * between.beta_s_per_byte)
+
+    def allreduce_s(nbytes: float) -> float:
+        n = ceil(nbytes)
+        two_levels_s = two_level_ring_s(nodes, k, n, 1, inside, shared)
+        three_phases_s = hierarchical_s(nodes, k, n, 1, inside, between)
+        return min(question.flat(nbytes), two_levels_s, three_phases_s)
+
+    return allreduce_s
+
+
+def two_level_ring_s(
+    nodes: int, ranks_per_node: int, elements: int, itemsize: int, inside: Link, between: Link
+) -> float:
+    """refgf.papers.jia's `two_level_ring`. between: the link of one rank, not that of k rings."""
+    k, own = ranks_per_node, largest_slice(elements, ranks_per_node)
+    return (
+        ring_reduce_scatter_s(k, elements, itemsize, inside)
+        + ring_allreduce_s(nodes, own, itemsize, between)
+        + ring_allgather_s(k, elements, itemsize, inside)
+    )
+
+
+def daso_s(question: Question) -> Answer:
+    """The mean of a cycle: in each batch a sum in the node, in one of B a sum between the nodes.
+
+    The group that sends takes the whole of its node's link. The sum is hidden behind W batches.
+    """
+    if question.size == 1:
+        return question.step.compute_s
+    k, inside = question.per_node, ring_line(question.per_node, question.inside)
+    local_s = question.step.compute_s
+    if k > 1:
+        local_s = overlapped(question, inside, threshold_bytes=inf)
+    if question.nodes == 1:
+        return local_s
+    elements = question.step.elements
+    sum_s = ring_allreduce_s(question.nodes, elements, FLOAT32, question.fabric.between)
+    return local_s + max(0.0, sum_s - DASO_WAIT * local_s) / DASO_EVERY
+
+
+SYSTEMS: dict[str, Callable[[Question], Answer]] = {
+    "eager": eager_s,
+    "theta": theta_s,
+    "merged": merged_s,
+    "half": half_s,
+    "CSC": csc_s,
+    "top-k": topk_s,
+    "hierarchy": hierarchy_s,
+    "DASO": daso_s,
+}

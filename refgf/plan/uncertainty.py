@@ -1,0 +1,72 @@
+"""The interval of a predicted step, and which input makes it wide.
+
+Inputs are the latency (alpha), the time per byte (beta) and the pace of a rank. A step never gets
+faster if one of them grows, so the lowest and the highest values together give the interval. What
+the model leaves out (contention, stragglers, casts) is not in it.
+"""
+
+from dataclasses import dataclass, replace
+
+from refgf.plan.systems import SYSTEMS, Question
+
+PACE = {True: (0.97, 1.03), False: (0.9, 1.1)}  # of measured ready times, and of others (chosen)
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """widths: {input: width of the interval if only this input varies / step_s}, widest first."""
+
+    system: str
+    step_s: float
+    low_s: float
+    high_s: float
+    widths: dict[str, float]
+
+    @property
+    def widest(self) -> str:
+        name, width = next(iter(self.widths.items()))
+        return name if width > 1e-9 else "none"
+
+
+def ranges(question: Question) -> dict[str, tuple[float, float]]:
+    """{input: (lowest, highest factor)}."""
+    return question.fabric.ranges | {"pace": PACE[question.step.measured]}
+
+
+def varied(
+    question: Question, alpha: float = 1.0, beta: float = 1.0, pace: float = 1.0
+) -> Question:
+    changed = {"step": question.step.scaled(pace), "fabric": question.fabric.scaled(alpha, beta)}
+    return replace(question, **changed)
+
+
+def planned(system: str, question: Question) -> PlannedStep | None:
+    """None if the system does not apply to this question."""
+    seconds = SYSTEMS[system]
+    middle_s = seconds(question)
+    if middle_s is None:
+        return None
+    inputs = ranges(question)
+    ends_s = [
+        seconds(varied(question, **{name: both[end] for name, both in inputs.items()}))
+        for end in (0, 1)
+    ]
+    widths = {}
+    for name, both in inputs.items():
+        low_s, high_s = (seconds(varied(question, **{name: factor})) for factor in both)
+        widths[name] = (high_s - low_s) / middle_s
+    widths = dict(sorted(widths.items(), key=lambda pair: -pair[1]))
+    return PlannedStep(system, middle_s, *ends_s, widths)
+
+
+def curve(question: Question, sizes: list[int]) -> dict[str, dict[int, float | None]]:
+    """{system: {ranks: efficiency in percent, T(exchange off) / T(exchange on)}}."""
+    compute_s, found = question.step.compute_s, {}
+    for name, seconds in SYSTEMS.items():
+        found[name] = {}
+        for size in sizes:
+            k = min(size, question.ranks_per_node)
+            asked = replace(question, size=size, ranks_per_node=k)
+            step_s = seconds(asked)
+            found[name][size] = None if step_s is None else 100 * compute_s / step_s
+    return found

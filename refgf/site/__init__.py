@@ -1,0 +1,29 @@
+"""A static site from the project's own files: `make site`, or `python -m refgf.site build`.
+
+    build.py      which pages there are; writes them, their pictures and their data
+    repository.py where a file of the project is found on the site
+    markdown.py   Markdown and docstrings as HTML: anchors, links between pages, tables that scroll
+    frame.py      what every page has around its text
+    lesson.py     a lesson: question, drawing, idea, prediction, figures, verdicts, exercises
+    numbers.py    the numbers of a figure as tables
+    spec.py       SPEC.md with an address for each statement
+    collect.py    the first page; set-up and results, which are sections of several texts
+    judge.py      how to judge your own code, with an example that is judged
+    api.py        the API reference of the core, from signatures and docstrings
+    baselines.py  what `make peers` compares, and the ratios that it measured
+    cite.py       CITATION.cff as a page
+    player.py     our schedules as data that a page plays
+    explorer.py   the theta and overlap explorer: its settings, and answers that are exported
+    answers.py    what it shows for one setting; runs in the page
+    pyodide.py    Python in a page: Pyodide's core from npm, and the modules that a page runs
+    microscope.py the rounding errors of ring and direct as data
+    serve.py      shows the site on this machine
+    static/       style sheet and scripts, without a framework
+
+Pages are generated, so nothing is typed twice. Building needs no network, and a page that is read
+requests nothing from another host. It works from `file://` and below any path of a server.
+
+MyST (`mystmd`) was tried first and cannot be used: version 1.8.3 requests its theme from
+api.mystmd.org at the first build, and without a network it ends there. markdown-it-py parses
+Markdown and Pygments highlights Python; both are plain Python packages.
+"""

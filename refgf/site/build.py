@@ -1,0 +1,137 @@
+"""Which pages the site has; writes them into a folder, with their pictures and data."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+from refgf.site import api, baselines, cite, explorer, judge, microscope, player, pyodide
+from refgf.site.collect import COLLECTED, collected_page, start, without_tables
+from refgf.site.frame import contents, page
+from refgf.site.lesson import Lesson
+from refgf.site.markdown import Text, plain
+from refgf.site.repository import PAGES, Repository, lesson_numbers
+from refgf.site.spec import ADDRESS as SPEC
+from refgf.site.spec import spec_page
+
+STATIC = Path(__file__).parent / "static"
+MARK = ".made-by-refgf-site"  # in a folder that may be written over
+ALONE = {  # pages that a function of their own makes
+    api.ADDRESS: api.api_page,
+    baselines.ADDRESS: baselines.baselines_page,
+    cite.ADDRESS: cite.cite_page,
+    explorer.ADDRESS: explorer.explorer_page,
+    judge.ADDRESS: judge.judge_page,
+    microscope.ADDRESS: microscope.microscope_page,
+    SPEC: spec_page,
+}
+
+
+def build(root: Path, output: Path) -> int:
+    """Write the whole site into `output`, which may hold an older one. -> number of pages"""
+    files = Repository(root)
+    prepare(output)
+    count = 0
+    for address, html in all_pages(files):
+        write(output / address, html)
+        count += 1
+    for path, address in files.copies.items():
+        write(output / address, (root / path).read_bytes())
+    for file in STATIC.iterdir():
+        if file.suffix != ".html":  # a part of a page
+            write(output / "static" / file.name, file.read_bytes())
+    write(output / "player" / "settings.js", player.settings())
+    for name, script in player.data_files():
+        write(output / "player" / name, script)
+    write(output / "microscope" / "data.js", microscope.script())
+    for address, content in (*explorer.data_files(root), *pyodide.files(root)):
+        write(output / address, content)
+    return count
+
+
+def prepare(output: Path) -> None:
+    """An empty folder. Only a folder that this function has made is emptied."""
+    if output.is_dir() and any(output.iterdir()):
+        if not (output / MARK).exists():
+            raise ValueError(
+                f"site: got the folder {output}, which holds something else; wanted a new one, or "
+                "one that was built before; next: --output with another name"
+            )
+        shutil.rmtree(output)
+    output.mkdir(parents=True, exist_ok=True)
+    (output / MARK).touch()
+
+
+def write(file: Path, content: str | bytes) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def all_pages(files: Repository) -> Iterator[tuple[str, str]]:
+    """(address, HTML) of every page. Pages of sources come last: other pages ask for them."""
+    for path, address in PAGES.items():
+        if address != SPEC:
+            yield address, text_page(files, path, address)
+    for address, make in ALONE.items():
+        yield address, make(files)
+    for address in COLLECTED:
+        yield address, collected_page(files, address)
+    for number in lesson_numbers(files.root):
+        yield f"lessons/{number}/index.html", Lesson(files, number).html()
+        path = f"lessons/teaching/{number}.md"
+        yield files.address(path), text_page(files, path, files.address(path))
+    yield "player/index.html", player_page()
+    for path, address in list(files.sources.items()):
+        yield address, source_page(files, path, address)
+
+
+def text_page(files: Repository, path: str, address: str) -> str:
+    """A Markdown file as a page."""
+    text = Text(files, address, path)
+    content = files.text(path)
+    html = text.markdown(without_tables(content) if address == "index.html" else content)
+    if path == "lessons/glossary.md":
+        html = with_anchors(html)
+    if address == "index.html":
+        html = html.replace("</p>", f"</p>\n{start(text)}", 1)
+    first, heading, rest = html.partition("</h1>")
+    title = next((name for level, _, name in text.headings if level == 1), path)
+    body = f"{first}{heading}{contents(text.headings)}{rest}"
+    return page(address, title, body, head="")
+
+
+def with_anchors(html: str) -> str:
+    """The glossary: an address for each word, its own words joined by -."""
+
+    def row(found: re.Match) -> str:
+        word = re.sub(r"<[^>]*>|&\w+;", "", found[1])
+        name = re.sub(r"[^\w]+", "-", word.lower()).strip("-")
+        return f'<tr id="{name}">\n<td>{found[1]}</td>'
+
+    return re.sub(r"<tr>\n<td>(.*?)</td>", row, html)
+
+
+def source_page(files: Repository, path: str, address: str) -> str:
+    """A file itself. Lines of Python have the anchors L1, L2, ..."""
+    code = files.text(path)
+    body = plain(code)
+    if path.endswith(".py"):
+        lines = highlight(code, PythonLexer(stripnl=False), HtmlFormatter(nowrap=True)).splitlines()
+        numbered = (f'<span id="L{i}">{line}</span>\n' for i, line in enumerate(lines, start=1))
+        body = f'<pre class="python" tabindex="0"><code>{"".join(numbered)}</code></pre>'
+    return page(address, path, f'<h1 class="path">{escape(path)}</h1>\n{body}')
+
+
+def player_page() -> str:
+    """The schedule player: the form is here, its data and its script are files beside it."""
+    address = "player/index.html"
+    body = (STATIC / "player.html").read_text(encoding="utf-8")
+    about = "Step through ring, tree, direct and hierarchical allreduce; who adds what, and when."
+    scripts = '<script src="settings.js" defer></script>\n'
+    scripts += '<script src="../static/player.js" defer></script>\n'
+    return page(address, "Schedule player", body, about, scripts)

@@ -1,0 +1,90 @@
+"""The first page, and pages made of sections of several texts: set-up and results."""
+
+import re
+
+from refgf.site import judge
+from refgf.site.frame import contents, page
+from refgf.site.markdown import Text
+from refgf.site.repository import Repository
+
+GAINS, HEADLINES = (
+    "What each technique gains, as last measured",
+    "The papers' headlines, confronted",
+)
+# address: (title, what it is, [(file, heading)])
+COLLECTED = {
+    "setup/index.html": (
+        "Set-up",
+        "Set-up on each operating system, and on a cluster.",
+        [
+            ("README.md", "Two commands"),
+            ("lessons/README.md", "Other systems"),
+            ("README.md", "Elsewhere"),
+            ("README.md", "Not yet run"),
+        ],
+    ),
+    "results/index.html": (
+        "Results",
+        "What each technique gains and when it does not; the papers' headlines, confronted.",
+        [("README.md", GAINS), ("README.md", HEADLINES)],
+    ),
+}
+# {gain}, {loss}: the row of lesson 03 in README.md. {cluster}: a command of its "Elsewhere"
+START = """\
+- **What does lazy allreduce gain?** {gain}
+- **When does it gain little?** {loss} [Lesson 03](lessons/03_lazy_allreduce.py#verdicts) has the
+  numbers, <a href="results/index.html">Results</a> the same for each technique. In italics: the
+  verdict of the last measurement.
+- **Is my own ring right?** `{judge}` <br> <a href="judge/index.html">How to judge your code in
+  five minutes</a>, without MPI.
+- **A cluster on this laptop?** `{cluster}` <br> <a href="setup/index.html">Set-up</a>: other
+  systems, and real clusters.
+- **What does an allreduce do?** <a href="player/index.html">Watch one, message by message</a>.
+"""
+
+
+def collected_page(files: Repository, address: str) -> str:
+    """Sections of the project's texts in one place."""
+    title, about, sections = COLLECTED[address]
+    parts, headings = [], []
+    for path, heading in sections:
+        text = Text(files, address, path)
+        parts += [text.heading(heading), text.markdown(section(files.text(path), heading))]
+        headings += text.headings
+    body = f"<h1>{title}</h1>\n<p>{about}</p>\n{contents(headings)}" + "\n".join(parts)
+    return page(address, title, body, about)
+
+
+def section(text: str, heading: str) -> str:
+    """The part of a Markdown text under "## heading", without the heading."""
+    found = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", text, re.S | re.M)
+    if found is None:
+        raise ValueError(
+            f"site: got a text without the heading {heading!r}; wanted it for a page of several "
+            "texts; next: correct COLLECTED in refgf/site/collect.py"
+        )
+    return found[1]
+
+
+def without_tables(readme: str) -> str:
+    """README.md with a link in place of each section that the page of results has."""
+    where = '\nThe table is on the page <a href="results/index.html">Results</a>.\n\n'
+    for heading in (GAINS, HEADLINES):
+        readme = readme.replace(section(readme, heading), where)
+    return readme
+
+
+def start(text: Text) -> str:
+    """The box of the first page, which answers what most visitors ask."""
+    readme = text.files.text("README.md")
+    row = re.search(r"^\| \[03\]\(.*?\|(.*?)\|(.*?)\|$", section(readme, GAINS), re.M)
+    cluster = re.search(r"^\*\*A cluster on this machine\.\*\* `(.*?)`", readme, re.M)
+    if row is None or cluster is None:
+        raise ValueError(
+            "site: got a README.md without lesson 03 among the gains, or without a command for a "
+            "cluster on this machine; wanted both for the first page; next: correct START in "
+            "refgf/site/collect.py"
+        )
+    gain, loss = (cell.strip() for cell in row.groups())
+    box = START.format(gain=gain, loss=loss, judge=judge.COMMAND, cluster=cluster[1])
+    return text.markdown(box).replace("<ul>", '<ul class="start">', 1)

@@ -1,0 +1,181 @@
+"""The page of a lesson, from its script, drawing, figures, exercises and teacher's page."""
+
+import json
+import re
+import runpy
+from html import escape, unescape
+from pathlib import Path
+
+from refgf.site import docstring
+from refgf.site.frame import contents, page
+from refgf.site.markdown import Text, folded, plain, python, table
+from refgf.site.numbers import tables
+from refgf.site.repository import Repository, lesson_numbers, relative
+
+HEADINGS = {"IDEA": "Idea", "MESSAGES": "Messages", "PREDICTION": "Prediction"}
+GUESS = """<form class="guess" data-lesson="{number}">
+<label for="guess">Your guess, before you open what was measured:</label>
+<input id="guess" name="guess" autocomplete="off"> <span class="kept" role="status"></span>
+</form>
+"""
+
+
+class Lesson:
+    """One lesson. number: "03"."""
+
+    def __init__(self, files: Repository, number: str) -> None:
+        self.files, self.number = files, number
+        self.address = f"lessons/{number}/index.html"
+        self.path = self._path("lessons")
+        self.code = files.text(self.path)
+        self.stem = Path(self.path).stem
+        self.doc = docstring.lesson_text(self.code)
+        self.text = Text(files, self.address, self.path)
+        self.result = json.loads(files.text(f"figures/{self.stem}.json"))
+
+    def _path(self, folder: str) -> str:
+        (file,) = (self.files.root / folder).glob(f"{self.number}_*.py")
+        return str(file.relative_to(self.files.root))
+
+    def html(self) -> str:
+        """The whole page."""
+        title = f"Lesson {self.number}: {self.doc.title}"
+        parts = [
+            *(self.question(), self.idea(), self.prediction(), self.figures(), self.verdicts()),
+            *(self.exercises(), self.functions(), self.teacher(), self.neighbours()),
+        ]
+        head = f"<h1>{escape(title)}</h1>\n{contents(self.text.headings)}"
+        script = f'<script src="{self.text.link("static/guess.js")}" defer></script>\n'
+        about = " ".join(self.doc.sections["QUESTION"].split())
+        return page(self.address, title, head + "\n".join(parts), about, script)
+
+    def question(self) -> str:
+        source = self.text.link(self.files.source(self.path))
+        return (
+            f'<div class="question">{self.text.docstring(self.doc.sections["QUESTION"])}</div>'
+            f"<p>Run it, in the environment that <code>make setup</code> made:</p>"
+            f'{plain(self.doc.commands)}<p><a href="{source}">The whole lesson</a></p>'
+        )
+
+    def idea(self) -> str:
+        found = [self.text.heading("Idea"), self.drawing()]
+        found.append(self.text.docstring(docstring.spaced(self.doc.sections["IDEA"])))
+        if "MESSAGES" in self.doc.sections:
+            found.append(self.text.docstring(docstring.spaced(self.doc.sections["MESSAGES"])))
+        about, code = docstring.between(self.code, "# ---- the idea", "# ----")
+        found += [f"<p>The idea as code{': ' * bool(about)}{escape(about)}</p>", python(code)]
+        return "\n".join(found)
+
+    def drawing(self) -> str:
+        """The drawing with its title and its description."""
+        path = f"lessons/drawings/{self.number}.svg"
+        svg = self.files.text(path)
+        title, words = (
+            " ".join(unescape(re.search(rf"<{tag}[^>]*>(.*?)</{tag}>", svg, re.S)[1]).split())
+            for tag in ("title", "desc")
+        )
+        width, height = re.search(r'viewBox="0 0 (\d+) (\d+)"', svg).groups()
+        return (
+            f'<figure><img src="{self.text.link(self.files.address(path))}" width="{width}" '
+            f'height="{height}" alt="{escape(words, quote=True)}">'
+            f"<figcaption>{escape(title)}</figcaption></figure>"
+            + folded("The drawing in words", f"<p>{escape(words)}</p>")
+        )
+
+    def prediction(self) -> str:
+        """The formula, what to guess, and what was measured, which the reader opens."""
+        found = [self.text.heading("Prediction")]
+        found.append(self.text.docstring(docstring.spaced(self.doc.sections["PREDICTION"])))
+        found.append(f'<div class="box">{self.text.docstring(self.doc.write_down)}')
+        found.append(GUESS.format(number=self.number))
+        found.append(folded("What was measured", self.measured(), "reveal"))
+        return "\n".join([*found, "</div>", self.text.docstring(self.doc.after)])
+
+    def measured(self) -> str:
+        """The lines that the run for figures/ printed, as the teacher's page has them."""
+        page_text = self.files.text(f"lessons/teaching/{self.number}.md")
+        found = re.search(r"<!-- expected:.*?-->\n(.*?)<!-- end of expected -->", page_text, re.S)
+        return self.text.markdown(found[1])
+
+    def figures(self) -> str:
+        found = [self.text.heading("Figures")]
+        paths = sorted((self.files.root / "figures").glob(f"{self.stem}*.png"))
+        for file in paths:
+            path = f"figures/{file.name}"
+            alt = self.result["alt"]
+            if file.stem != self.stem:
+                part = file.stem.removeprefix(self.stem).strip("_").replace("_", " ")
+                alt = f"Figure {part} of lesson {self.number}; its numbers are in the tables below"
+            width, height = png_size(file.read_bytes())
+            source = self.text.link(self.files.address(path))
+            found.append(
+                f'<figure><a href="{source}"><img src="{source}" width="{width}" height="{height}" '
+                f'loading="lazy" alt="{escape(alt, quote=True)}"></a></figure>'
+            )
+        data = self.text.link(self.files.address(f"figures/{self.stem}.json"))
+        about = f"{escape(self.result['place'])}, {self.result['ranks']} ranks"
+        found.append(f"<p>Figures in words: {escape(self.result['alt'])}</p>")
+        where = f'<p>Measured on {about}. All of it: <a href="{data}">{self.stem}.json</a>.</p>'
+        found.append(folded("The numbers of these figures", where + tables(self.result)))
+        return "\n".join(found)
+
+    def verdicts(self) -> str:
+        """Each claim with the verdict on the committed numbers, in the words of lessons/kit."""
+        path = self.files.root / "lessons" / "kit" / "claims.py"
+        verdict = runpy.run_path(str(path))["Verdict"]
+        rows = []
+        for fields in self.result["verdicts"]:
+            decided = verdict(**fields)
+            reason = "" if decided.verdict == "holds" else f" It depends on: {decided.reason}."
+            text = escape(decided.text + reason * bool(decided.reason))
+            rows.append([text, f"<em>{escape(decided.how_far())}</em>"])
+        about = "<p>Each sentence is decided by the numbers that were just measured.</p>"
+        found = table(["claim", "verdict here"], rows, "claims and verdicts")
+        return self.text.heading("Verdicts") + about + found
+
+    def exercises(self) -> str:
+        code = self.files.text(f"lessons/solutions/{self.stem}.py")
+        answers = docstring.solutions(code)
+        found = [self.text.heading("Now change something"), "<ol>"]
+        for number, exercise in enumerate(self.doc.exercises, start=1):
+            answer, check = answers[number]
+            checked = folded("The code that checks it", python(check))
+            body = self.text.docstring(docstring.spaced(answer)) + checked
+            asked = self.text.docstring(docstring.spaced(exercise))
+            found.append(f"<li>{asked}{folded(f'Solution of {number}', body)}</li>")
+        return "\n".join([*found, "</ol>"])
+
+    def functions(self) -> str:
+        path = f"lessons/student/{self.number}.py"
+        source = self.text.link(self.files.address(path))
+        found = [self.text.heading("Something to write")]
+        found.append(f'<p>Fill in <a href="{source}">{path}</a>, and have it marked:</p>')
+        found.append(plain(f"python -m refgf.oracle grade {self.number} {path}"))
+        for function in docstring.functions(self.files.text(path)):
+            found += [self.text.heading(function.title, 3), python(function.code)]
+            if function.hint:
+                found.append(folded("Hint", self.text.docstring(function.hint)))
+        return "\n".join(found)
+
+    def teacher(self) -> str:
+        """The box for the teacher: objectives, and the way to the page."""
+        path = f"lessons/teaching/{self.number}.md"
+        found = re.search(r"^## Objectives\n(.*?)^## ", self.files.text(path), re.S | re.M)
+        link = self.text.link(self.files.address(path))
+        body = self.text.docstring(found[1])
+        more = f'<p><a href="{link}">Minutes, guesses that come, misconceptions, marking</a></p>'
+        return folded("For the teacher", body + more, "teacher")
+
+    def neighbours(self) -> str:
+        numbers = lesson_numbers(self.files.root)
+        at, links = numbers.index(self.number), []
+        for word, other in (("Before", at - 1), ("Next", at + 1)):
+            if 0 <= other < len(numbers):
+                address = relative(f"lessons/{numbers[other]}/index.html", self.address)
+                links.append(f'<a href="{address}">{word}: lesson {numbers[other]}</a>')
+        return f'<nav class="neighbours" aria-label="Lessons">{" ".join(links)}</nav>'
+
+
+def png_size(content: bytes) -> tuple[int, int]:
+    """(width, height) in pixels, from the first chunk of a PNG file."""
+    return int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big")

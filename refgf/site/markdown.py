@@ -1,0 +1,143 @@
+"""Markdown and docstrings as HTML: anchors, links between pages, tables that scroll."""
+
+import re
+from collections import Counter
+from html import escape
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+from refgf.site.repository import Repository, relative
+
+FILE_NAME = re.compile(r"(?:refgf|lessons|tests)/[\w./-]*\w")
+SCROLLS = '<div class="scroll" role="group" tabindex="0" aria-label="{}">'
+
+
+def slug(text: str) -> str:
+    """The anchor of a heading, as GitHub forms it."""
+    return re.sub(r"[^\w\- ]", "", text.lower()).strip().replace(" ", "-")
+
+
+def python(code: str) -> str:
+    """Python in colours; a reader can scroll it with the keyboard."""
+    lines = highlight(code.strip("\n"), PythonLexer(), HtmlFormatter(nowrap=True))
+    return f'<pre class="python" tabindex="0"><code>{lines}</code></pre>'
+
+
+def plain(text: str, name: str = "") -> str:
+    """Text as it stands. name: its class."""
+    named = f' class="{name}"' if name else ""
+    return f'<pre{named} tabindex="0"><code>{escape(text)}</code></pre>'
+
+
+def folded(summary: str, body: str, name: str = "") -> str:
+    """A part that the reader opens. summary is HTML."""
+    named = f' class="{name}"' if name else ""
+    return f"<details{named}><summary>{summary}</summary>\n{body}\n</details>"
+
+
+def table(columns: list[str], rows: list[list[str]], caption: str) -> str:
+    """A table of HTML cells that scrolls by itself."""
+    head = "".join(f'<th scope="col">{name}</th>' for name in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>\n" for row in rows)
+    group = SCROLLS.format(escape(caption, quote=True))
+    return f"{group}<table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>"
+
+
+class Text:
+    """Renders the texts of one page. headings: [(level, anchor, text)] in their order."""
+
+    def __init__(self, files: Repository, page: str, beside: str = "README.md") -> None:
+        self.files, self.page, self.beside = files, page, beside
+        self.headings, self.used = [], Counter()
+
+    def markdown(self, text: str, html: bool = True, level: int = 0) -> str:
+        """html: may the text contain HTML? level: added to the level of each heading."""
+        parser = MarkdownIt("commonmark", {"html": html}).enable("table")
+        rules = parser.renderer.rules
+        rules["table_open"] = lambda *_: f"{SCROLLS.format('table')}<table>"
+        rules["table_close"] = lambda *_: "</table></div>\n"
+        rules["code_block"] = lambda tokens, i, *_: plain(tokens[i].content) + "\n"
+        tokens = parser.parse(text)
+        for i, token in enumerate(tokens):
+            if token.type == "heading_open":
+                self._heading(tokens, i, level)
+            elif token.type == "inline":
+                token.children = self._inline(token.children or [])
+        return parser.renderer.render(tokens, parser.options, {})
+
+    def docstring(self, text: str) -> str:
+        """A part of a docstring without its indentation, which is nearly Markdown."""
+        return self.markdown(text, html=False)
+
+    def link(self, address: str) -> str:
+        return relative(address, self.page)
+
+    def anchor(self, text: str, level: int = 2) -> str:
+        """A new anchor for a heading, which is noted."""
+        name = slug(text)
+        self.used[name] += 1
+        name += f"-{self.used[name] - 1}" if self.used[name] > 1 else ""
+        self.headings.append((level, name, text))
+        return name
+
+    def heading(self, text: str, level: int = 2) -> str:
+        return f'<h{level} id="{self.anchor(text, level)}">{escape(text)}</h{level}>'
+
+    def _heading(self, tokens: list[Token], i: int, more: int) -> None:
+        level = int(tokens[i].tag[1]) + more
+        tokens[i].tag = tokens[i + 2].tag = f"h{level}"
+        content = re.sub(r"[`*]", "", tokens[i + 1].content)
+        tokens[i].attrSet("id", self.anchor(content, level))
+
+    def _inline(self, children: list[Token]) -> list[Token]:
+        """Links and pictures to where the site has them; names of files become links."""
+        found, linked = [], False
+        for token in children:
+            if token.type == "link_open":
+                linked = True
+                token.attrSet("href", self._target(str(token.attrGet("href"))))
+            elif token.type == "link_close":
+                linked = False
+            elif token.type == "image":
+                token.attrSet("src", self._target(str(token.attrGet("src"))))
+            path = None
+            if token.type == "code_inline" and not linked:
+                path = self.files.find(token.content, self.beside)
+            if path:
+                href = self.link(self.files.address(path))
+                found += [Token("link_open", "a", 1, attrs={"href": href}), token]
+                found += [Token("link_close", "a", -1)]
+            elif token.type == "text" and not linked:
+                found += self._words(token.content)
+            else:
+                found.append(token)
+        return found
+
+    def _words(self, text: str) -> list[Token]:
+        """Text as tokens; names of files that stand in it become links."""
+        found, end = [], 0
+        for name in FILE_NAME.finditer(text):
+            if path := self.files.find(name[0], self.beside):
+                href = self.link(self.files.address(path))
+                found += [Token("text", "", 0, content=text[end : name.start()])]
+                found += [Token("link_open", "a", 1, attrs={"href": href})]
+                found += [Token("text", "", 0, content=name[0]), Token("link_close", "a", -1)]
+                end = name.end()
+        return [*found, Token("text", "", 0, content=text[end:])]
+
+    def _target(self, href: str) -> str:
+        """A link as the text has it -> as the page needs it."""
+        if re.match(r"[a-z]+:", href) or href.startswith("#"):
+            return href
+        name, hash_sign, anchor = href.partition("#")
+        path = self.files.find(name, self.beside)
+        if path is None:
+            raise ValueError(
+                f"site: got a link to {href} in {self.beside}; wanted a file of the project; next: "
+                "correct the link"
+            )
+        return self.link(self.files.address(path)) + hash_sign + anchor

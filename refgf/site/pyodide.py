@@ -1,0 +1,78 @@
+"""The project's own Python in a page: Pyodide's core from npm, and the modules that a page runs.
+
+`install` is the only step that uses the network, and only when a site is built. Without Pyodide a
+page shows the numbers that were exported when it was built.
+"""
+
+import ast
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+VERSION = "314.0.7"
+FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
+FILES += ("pyodide-lock.json", "README.md", "package.json")  # the last name its licence: MPL-2.0
+
+
+def folder(root: Path) -> Path:
+    return root / ".venv" / "pyodide" / "node_modules" / "pyodide"
+
+
+def available(root: Path) -> bool:
+    return all((folder(root) / name).is_file() for name in FILES)
+
+
+def install(root: Path) -> str:
+    """Get Pyodide by npm unless it is there. -> a sentence for the terminal, or nothing"""
+    if available(root):
+        return ""
+    npm = shutil.which("npm")
+    why = "npm is missing"
+    if npm and (root / ".venv").is_dir():
+        place = ["--prefix", str(root / ".venv" / "pyodide")]
+        command = [npm, "install", "--silent", "--no-audit", "--no-fund", *place]
+        try:
+            subprocess.run([*command, f"pyodide@{VERSION}"], timeout=120, check=True)
+        except (subprocess.SubprocessError, OSError) as problem:
+            why = f"npm ended with: {problem}"
+        if available(root):
+            return ""
+    return (
+        f"site: got no Pyodide ({why}); the theta explorer shows exported numbers only; next: "
+        f"npm install --prefix .venv/pyodide pyodide@{VERSION}"
+    )
+
+
+def files(root: Path) -> Iterator[tuple[str, bytes]]:
+    """(address, content) of what a page loads; nothing without Pyodide."""
+    if available(root):
+        for name in FILES:
+            yield f"pyodide/{name}", (folder(root) / name).read_bytes()
+
+
+def modules(root: Path, start: str) -> dict[str, str]:
+    """{path: source} of the module `start` and of all that it imports from this project."""
+    found, waiting = {}, [start]
+    while waiting:
+        name = waiting.pop()
+        path = root / Path(*name.split("."))
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        key = file.relative_to(root).as_posix()
+        if key in found or not file.is_file():
+            continue
+        found[key] = file.read_text(encoding="utf-8")
+        waiting += [each for each in imported(found[key]) if each.startswith("refgf")]
+        if "." in name:
+            waiting.append(name.rpartition(".")[0])
+    return dict(sorted(found.items()))
+
+
+def imported(source: str) -> Iterator[str]:
+    """Every module that this source names in an import, and every name that may be a module."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)

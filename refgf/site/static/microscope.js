@@ -1,0 +1,74 @@
+"use strict";
+// Shows the errors that refgf/site/microscope.py computed. Nothing is computed here.
+(() => {
+  const all = window.MICROSCOPE;
+  const at = (id) => document.getElementById(id);
+  const svgMake = (name, attributes, text = "") => {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    node.textContent = text;
+    return node;
+  };
+  function make(name, attributes = {}, text = "") {
+    const node = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    node.textContent = text;
+    return node;
+  }
+  const RMS = 0;
+  const kinds = Object.keys(all.data);
+  const wires = Object.keys(all.data[kinds[0]]);
+  const orders = Object.keys(all.data[kinds[0]][wires[0]]);
+
+  function draw(found, place) {
+    const [left, width, height] = [70, 620, 220];
+    const values = orders.flatMap((order) => found[order].map((e) => e[RMS])).filter((e) => e > 0);
+    const [low, high] = [Math.floor(Math.log10(Math.min(...values))), Math.ceil(Math.log10(Math.max(...values)))];
+    const x = (i) => left + width * i / (all.sizes.length - 1);
+    const y = (e) => 12 + height * (high - Math.max(low, Math.log10(e || 1e-99))) / Math.max(1, high - low);
+    const label = `${at("order").value}: ${found[at("order").value][place][RMS].toExponential(2)} with ${all.sizes[place]} ranks`;
+    const svg = svgMake("svg", { width: left + width + 20, height: height + 50, role: "img", "aria-label": label });
+    for (let power = low; power <= high; power++) {
+      svg.append(svgMake("path", { class: "axis", d: `M${left} ${y(10 ** power)} H${left + width}`, opacity: 0.3 }));
+      svg.append(svgMake("text", { x: left - 6, y: y(10 ** power) + 4, "text-anchor": "end" }, `1e${power}`));
+    }
+    all.sizes.forEach((size, i) => {
+      svg.append(svgMake("text", { x: x(i), y: height + 34, "text-anchor": "middle" }, size));
+    });
+    svg.append(svgMake("path", { class: "axis", d: `M${x(place)} 12 V${12 + height}` }));
+    for (const order of orders) {
+      const d = found[order].map((e, i) => `${i ? "L" : "M"}${x(i)} ${y(e[RMS])}`).join(" ");
+      svg.append(svgMake("path", { class: order === "direct" ? "curve dashed" : "curve", d }));
+      svg.append(svgMake("circle", { class: order === at("order").value ? "own" : "best", cx: x(place), cy: y(found[order][place][RMS]), r: 5 }));
+    }
+    at("errors").replaceChildren(svg);
+  }
+  function redraw() {
+    const place = Number(at("ranks").value);
+    const size = all.sizes[place];
+    at("ranks-is").textContent = size;
+    at("ranks").setAttribute("aria-valuetext", `${size} ranks`);
+    const found = all.data[at("kind").value][at("wire").value];
+    const [, , , worst, exact, got] = found[at("order").value][place];
+    at("said").textContent = `${at("order").value}, ${size} ranks, ${at("wire").value} on the wire: the largest error is ` +
+      `in element ${worst}, whose exact sum is ${exact} and whose computed sum is ${got}.`;
+    draw(found, place);
+    const head = make("tr");
+    for (const name of ["order", "root mean square", "largest", "right sums"]) head.append(make("th", { scope: "col" }, name));
+    at("numbers").replaceChildren(head, ...orders.map((order) => {
+      const [rms, largest, right] = found[order][place];
+      const row = make("tr", { "data-order": order, "data-rms": rms, "data-largest": largest, "data-right": right });
+      const cells = [rms.toExponential(2), largest.toExponential(2), `${right.toFixed(1)} %`];
+      row.append(make("th", { scope: "row" }, order), ...cells.map((text) => make("td", {}, text)));
+      return row;
+    }));
+  }
+  for (const [id, values] of [["wire", wires], ["order", orders], ["kind", kinds]]) {
+    at(id).replaceChildren(...values.map((value) => make("option", { value }, value)));
+    at(id).addEventListener("change", redraw);
+  }
+  Object.assign(at("ranks"), { min: 0, max: all.sizes.length - 1, step: 1, value: all.sizes.indexOf(8) });
+  at("ranks").addEventListener("input", redraw);
+  at("microscope").addEventListener("submit", (event) => event.preventDefault());
+  redraw();
+})();

@@ -1,0 +1,109 @@
+"""A class of 100 files: marked in ten minutes on two processors, equal files alike."""
+
+import csv
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from refgf.course.build import build
+from refgf.course.lesson import lesson_files
+from refgf.oracle.grade import sandbox
+from refgf.oracle.grade.marking import exercises_of
+
+ROOT = Path(__file__).resolve().parents[2]
+LESSON, SEED = "03", 4711
+STUDENTS, MINUTES = 100, 10
+HANGS = "\ndef lazy_calls(*a):\n    while True: pass\n"
+
+
+def submissions() -> list[str]:
+    """Ten different files: right ones, starters, typical mistakes, one that hangs."""
+    files = lesson_files(LESSON)
+    answers, starter = files.answers.read_text(), files.starter.read_text()
+    found = [answers, starter, answers + HANGS, "def pool_slices(:\n", ""]
+    for exercise in exercises_of(LESSON).EXERCISES[1:]:
+        for wrong in ("None", "a[0]"):
+            found.append(f"{answers}\ndef {exercise.name}(*a):\n    return {wrong}\n")
+    return found[:10]
+
+
+def on_two_processors(command: list, cwd: Path) -> float:
+    """Seconds that a command takes on two processors, if there are more."""
+    allowed = sorted(os.sched_getaffinity(0))[:2] if hasattr(os, "sched_getaffinity") else []
+
+    def restrict() -> None:
+        if allowed:
+            os.sched_setaffinity(0, allowed)
+
+    began_s = time.monotonic()
+    ended = subprocess.run(
+        list(map(str, command)),
+        preexec_fn=restrict,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=60 * MINUTES,
+    )
+    assert ended.returncode in (0, 1), ended.stderr
+    return time.monotonic() - began_s
+
+
+def require_class(rows: list[list[str]], students: int, texts: list[str]) -> None:
+    """A line a student; the marks of equal files are equal, the right ones have all points."""
+    header, *lines = rows
+    names = [exercise.name for exercise in exercises_of(LESSON).EXERCISES]
+    assert header[1:] == ["points", "of", *names] and len(lines) == students
+    by_file = {}
+    for line in lines:
+        kind = int(Path(line[0]).stem.removeprefix("student")) % len(texts)
+        assert by_file.setdefault(kind, line[1:]) == line[1:]
+        assert int(line[1]) == sum(map(int, line[3:])) <= int(line[2])
+    assert by_file[0][0] == by_file[0][1] and int(by_file[3][0]) == 0
+    assert int(by_file[2][0]) < int(by_file[0][0])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(60 * MINUTES * 2 + 60)
+def test_a_class_of_100_in_ten_minutes(tmp_path):
+    texts, group = submissions(), tmp_path / "class"
+    group.mkdir()
+    for i in range(STUDENTS):
+        (group / f"student{i:03}.py").write_text(texts[i % len(texts)])
+    built = build(LESSON, "plain", SEED, str(tmp_path / "built"))
+    grade = [sys.executable, "-I", built / "autograder" / "grade.py", group]
+    seconds = on_two_processors([*grade, "--output", tmp_path / "marks"], tmp_path)
+    assert seconds < 60 * MINUTES
+    with (tmp_path / "marks" / "marks.csv").open() as file:
+        require_class(list(csv.reader(file)), STUDENTS, texts)
+    told = {}
+    for i in range(STUDENTS):  # the sentences are equal, too
+        text = (tmp_path / "marks" / f"student{i:03}.txt").read_text()
+        assert told.setdefault(i % len(texts), text) == text
+
+
+def test_a_small_class_with_the_command_of_the_oracle(tmp_path):
+    texts, files = submissions(), []
+    texts[2] = texts[2].replace(HANGS, "")
+    texts[2] += "\ndef lazy_calls(*a):\n    return []\n"
+    for i in (0, 1, 2, 3, 10, 13):
+        files.append(tmp_path / f"student{i}.py")
+        files[-1].write_text(texts[i % len(texts)])
+    command = [sys.executable, "-m", "refgf.oracle", "grade", LESSON, *files]
+    on_two_processors([*command, "--seed", SEED, "--csv", tmp_path / "c.csv"], ROOT)
+    with (tmp_path / "c.csv").open() as file:
+        require_class(list(csv.reader(file)), len(files), texts)
+
+
+def test_files_at_once(monkeypatch):
+    """As many as this process may use processors, and never more than a container bears."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 5}, raising=False)
+    assert sandbox.workers() == 2
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
+    assert sandbox.workers() == sandbox.MOST
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert sandbox.workers() == 1

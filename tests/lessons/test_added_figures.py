@@ -1,0 +1,41 @@
+"""Figures of lessons 14 and 15 of what they measure last: a training, and composed steps."""
+
+import json
+from pathlib import Path
+
+import matplotlib
+import pytest
+
+from lab.cache import training_picture
+from lab.performance import composed_picture
+
+matplotlib.use("Agg")
+FIGURES = Path(__file__).resolve().parents[2] / "figures"
+
+
+def test_nothing_measured_is_no_figure():
+    """Images too small for AlexNet; one rank."""
+    assert training_picture.draw({}) == {} and composed_picture.draw([]) == {}
+
+
+def test_a_bar_is_as_long_as_its_epoch():
+    training = json.loads((FIGURES / "14_data_cache.json").read_text())["training"]
+    axis = training_picture.draw(training)["training"].axes[0]
+    epochs = [epoch for epochs in training.values() for epoch in epochs]
+    waits, steps = (container.patches for container in axis.containers)
+    for wait, step, epoch in zip(waits, steps, epochs, strict=True):
+        assert wait.get_width() == epoch["waited_s"]
+        assert step.get_x() + step.get_width() == pytest.approx(epoch["seconds"])
+
+
+def test_a_panel_for_each_exchange_with_its_largest_error():
+    rows = json.loads((FIGURES / "15_performance_model.json").read_text())["composed"]
+    panels = composed_picture.draw(rows)["composed"].axes
+    for axis, how in zip(panels, ("one after another", "overlapped"), strict=True):
+        ratios = [
+            row["predicted_s"]["roofline"][how] / row["measured_s"][how]["median_s"] for row in rows
+        ]
+        worst = max(abs(ratio - 1) for ratio in ratios)
+        assert axis.get_title().endswith(f"largest error of the roofline: {worst:.0%}")
+        measured = axis.containers[0].lines[0].get_ydata()
+        assert list(measured) == [1e3 * row["measured_s"][how]["median_s"] for row in rows]

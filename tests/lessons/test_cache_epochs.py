@@ -1,0 +1,75 @@
+"""Lesson 14 measures each case once, so both panels of its figure show the same numbers."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from lab.cache import claims, epochs, picture
+
+STORE = "slow"
+SECONDS = {"no cache": 1.0, "disk": 0.5, "half memory": 0.6, "half memory + disk": 0.3}
+SECONDS |= {"memory": 0.02, "memory + disk": 0.01}
+
+
+def timed(later_s):
+    later = [{"seconds": s, "predicted_s": 0.9 * s} for s in (later_s, later_s, 3 * later_s)]
+    return [{"seconds": 2.0, "predicted_s": 2.0}, *later]
+
+
+@pytest.fixture
+def rows():
+    return [{"store": STORE, "name": n, "epochs": timed(s)} for n, s in SECONDS.items()]
+
+
+class Bench(epochs.CacheBench):
+    """Notes what it is asked to measure."""
+
+    def epochs(self, store, setting, count, cost):
+        self.load.append(setting)
+        return timed(0.7)
+
+
+def swept(compared):
+    run = SimpleNamespace(
+        quick=lambda quick, default, full=None: default,
+        section=print,
+        say=print,
+        table=lambda header, rows: None,
+    )
+    place, asked = SimpleNamespace(data=SimpleNamespace(size=100)), []
+    return Bench(run, place, asked, None).sweep(STORE, {}, compared), asked
+
+
+def test_what_the_table_has_measured_is_not_measured_again(rows):
+    found, asked = swept(rows)
+    assert sorted({share for share, _ in asked}) == [0.25, 0.75, 0.9]
+    assert len(asked) == len(set(asked)) == 6
+    by_share = {row["share"]: row for row in found}
+    for name, (share, disk) in epochs.SETTINGS.items():
+        later = by_share[share]["disk" if disk else "store"]
+        assert later["seconds"] == [SECONDS[name], SECONDS[name], 3 * SECONDS[name]], name
+
+
+def test_of_another_store_nothing_is_used(rows):
+    _, asked = swept([row | {"store": "another"} for row in rows])
+    assert len(asked) == 12
+
+
+def test_claims_and_rows_take_the_median_of_the_later_epochs(rows):
+    result = {"rows": rows}
+    assert claims.later_s(result, "half memory") == 0.6 and claims.first_s(result, "disk") == 2.0
+    assert [row.measured for row in claims.rows(result)] == [2.0, 1.0, 0.6, 0.3, 0.02]
+
+
+def test_the_left_panel_names_the_gains_of_the_right_one(rows):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.switch_backend("Agg")
+    figure, (left, right) = plt.subplots(1, 2)
+    costs = {STORE: {"store": 1.0, "disk": 0.5, "memory": 0.01}}
+    result = {"rows": rows, "sweep": swept(rows)[0], "costs": costs}
+    picture.draw_epochs(left, result, STORE)
+    picture.draw_share(right, result, STORE)
+    named = [text.get_text() for text in left.texts]
+    assert named == ["2.0 x", "1.7 x", "3.3 x", "50 x", "100 x"]
+    assert "1.7" in [text.get_text() for text in right.texts]
+    plt.close(figure)

@@ -1,0 +1,65 @@
+"""What lessons 01, 05, 07 and 08 write into their figures of known numbers."""
+
+from argparse import Namespace
+
+import matplotlib
+import pytest
+
+matplotlib.use("Agg")
+
+from kit import axes, claims  # noqa: E402  after the backend is chosen
+from lab.precision import loss_scales  # noqa: E402
+from lab.precision.claims import CLAIMS  # noqa: E402
+from lab.ring import claims as ring_names  # noqa: E402
+from lab.ring import picture as ring_picture  # noqa: E402
+from lab.scaling import picture as scaling_picture  # noqa: E402
+from lab.stack import bars  # noqa: E402
+from lab.stack import picture as stack_picture  # noqa: E402
+
+
+def timing(median_s: float, spread: float = 0.01) -> dict:
+    low_s, high_s = (1 - spread) * median_s, (1 + spread) * median_s
+    return {"median_s": median_s, "low_s": low_s, "high_s": high_s}
+
+
+def texts(axis) -> list[str]:
+    return [text.get_text() for text in axis.texts]
+
+
+@pytest.mark.parametrize(
+    "shared_s, said", [(1.005, "MPI's own and shared memory (level)"), (2.0, "MPI's own")]
+)
+def test_the_fastest_are_named_with_their_length(shared_s, said):
+    times = {ring_names.RING: 3.0, ring_names.OWN: 1.0, ring_names.SHARED: shared_s}
+    measured = {name: timing(t) for name, t in times.items()}
+    points = [{"bytes": n, "measured": measured} for n in (1024, 2**26)]
+    _, (axis,) = axes.frame("a title", 1, 1)
+    ring_picture.label_fastest(axis, {"points": points})
+    assert texts(axis) == [f"fastest at 1 KiB: {said}", f"fastest at 64 MiB: {said}"]
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_no_gain_over_calls_that_wait_for_no_latency(free):
+    names = bars.NATIVE, bars.RING, bars.HALF
+    rows = [
+        {"name": name, "step": timing(t), "predicted_s": t, "own_share": 0.0}
+        for name, t in zip(names, (9.0, 8.0, 6.0))
+    ]
+    place = {"place": "here", "network": "alexnet", "like": "v100-56gbit", "elements": 1}
+    place |= {"rows": rows, "alone": timing(4.0), "dilation": 1.0, "latency_free": free}
+    (axis,) = stack_picture.draw_bars([place]).axes
+    assert ["gain" in text for text in texts(axis)] == [False, not free, True]
+    labels = [label.get_text() for label in axis.get_yticklabels()]
+    assert ["\N{DAGGER}" in label for label in labels] == [free, False, False]
+
+
+def test_both_published_throughputs_have_a_star():
+    assert scaling_picture.SPEEDUPS == [410.2, 434.1]
+
+
+def test_lesson_05_without_trainings():
+    run = Namespace(options=Namespace(epochs=None, pairs=0), quick=lambda *sizes: sizes[1])
+    assert loss_scales.learn(run, None, None) is None
+    trained = [claim for claim in CLAIMS if "2^-16" in claim.text or "dynamic" in claim.text]
+    found = claims.verdicts(trained, {"learning": None})
+    assert {verdict.verdict for verdict in found} == {claims.NOT_MEASURED} and len(found) == 3

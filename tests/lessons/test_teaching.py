@@ -1,0 +1,115 @@
+"""The teacher's pages are complete, and each command on them is one that its program takes.
+
+The drawings have a title and a description for those who do not see them.
+"""
+
+import re
+import runpy
+import shlex
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+import kit
+from refgf.cluster.__main__ import make_parser as cluster_parser
+from refgf.course.__main__ import parser as course_parser
+from refgf.oracle.__main__ import parser as oracle_parser
+
+LESSONS = Path(__file__).resolve().parents[2] / "lessons"
+SCRIPTS = sorted(LESSONS.glob("[0-9][0-9]_*.py"))
+NUMBERS = [script.stem[:2] for script in SCRIPTS]
+PAGES = [*sorted((LESSONS / "teaching").glob("[0-9][0-9].md")), LESSONS / "teaching" / "README.md"]
+SECTIONS = (
+    "**Class**",
+    "**Students know**",
+    "## Objectives",
+    "Minutes:",
+    "## Before the run",
+    "## What it prints",
+    "## When a student's numbers differ",
+    "## Three misconceptions",
+    "## Answers in short",
+    "## Exercises to write",
+    "## When time is short",
+)
+PROGRAMS = {
+    "refgf.cluster": cluster_parser,
+    "refgf.oracle": oracle_parser,
+    "refgf.course": course_parser,
+}
+
+
+def commands(text: str) -> list[str]:
+    """The commands in indented blocks. A line that ends in a backslash goes on; a pipe ends one."""
+    joined = re.sub(r" *\\\n +", " ", text)
+    found = re.findall(r"^ {4,}((?:mpiexec -n \d+ )?python \S.*)$", joined, re.MULTILINE)
+    return [re.split(r"\s{3,}| [|] ", command)[0] for command in found]
+
+
+@pytest.fixture(scope="module")
+def parsers():
+    """{lesson's file name: its parser}"""
+    made = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kit.Lesson, "main", lambda lesson, measure, draw: made.append(lesson))
+        patch.setattr(sys, "argv", ["lesson"])
+        for script in SCRIPTS:
+            runpy.run_path(str(script), run_name="__main__")
+    return {script.name: lesson.parser for script, lesson in zip(SCRIPTS, made)}
+
+
+def require_taken(command: str, parsers: dict) -> None:
+    """Parse it as its program would. SystemExit for an option that the program does not have."""
+    words = shlex.split(command)
+    words = words[words.index("python") + 1 :]
+    if words[0] != "-m":
+        assert words[0] in {f"lessons/{name}" for name in parsers}, command
+        parsers[Path(words[0]).name].parse_args(words[1:])
+        return
+    program, rest = words[1], words[2:]
+    if program in PROGRAMS:
+        cut = rest.index("--") if "--" in rest else len(rest)
+        PROGRAMS[program]().parse_args(rest[:cut] + rest[cut : cut + 2])
+        if rest[cut:]:
+            require_taken(shlex.join(rest[cut + 1 :]), parsers)
+    else:
+        assert program in ("refgf.doctor", "pytest"), command
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_commands_of_a_page_are_taken(page, parsers):
+    found = commands(page.read_text())
+    assert len(found) >= 2
+    for command in found:
+        require_taken(command, parsers)
+
+
+def test_a_wrong_command_is_noticed(parsers):
+    for wrong in (
+        "mpiexec -n 4 python lessons/06_csc.py --densitty 5",
+        "python -m refgf.cluster run --lik v100-10gbe -- python lessons/03_lazy.py",
+        "python -m refgf.course build 03",
+    ):
+        with pytest.raises((SystemExit, AssertionError)):
+            require_taken(wrong, parsers)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_page_is_complete(number):
+    text = (LESSONS / "teaching" / f"{number}.md").read_text()
+    places = [text.find(section) for section in SECTIONS]
+    assert -1 not in places and places == sorted(places), dict(zip(SECTIONS, places))
+    cures = text.split("## Three misconceptions")[1].split("\n## ")[0]
+    wrong = re.split(r"^\*\*\"", cures, flags=re.MULTILINE)[1:]
+    assert len(wrong) == 3 and any(commands(each) for each in wrong)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_drawing_can_be_read_aloud(number):
+    root = ElementTree.parse(LESSONS / "drawings" / f"{number}.svg").getroot()
+    texts = {child.tag.split("}")[1]: child for child in root}
+    labels = {texts[tag].get("id") for tag in ("title", "desc")}
+    assert root.get("role") == "img" and set(root.get("aria-labelledby").split()) == labels
+    assert len(texts["title"].text.split()) >= 4 and len(texts["desc"].text.split()) >= 20

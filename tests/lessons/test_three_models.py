@@ -1,0 +1,54 @@
+"""Lesson 08's three models: what they say of a ring, and what is left of them without SimGrid."""
+
+from types import SimpleNamespace
+
+import matplotlib
+import pytest
+
+matplotlib.use("Agg")
+
+from kit import claims  # noqa: E402  after the backend is chosen
+from lab.scaling import models, models_picture  # noqa: E402
+from lab.scaling.claims import CLAIMS  # noqa: E402
+from refgf.plan import replay  # noqa: E402
+
+SIMULATED = [claim for claim in CLAIMS if "formula is" in claim.text or "the formula" in claim.text]
+
+
+def run_of(said: list) -> SimpleNamespace:
+    """A quick run that collects what it prints."""
+    print_ = {name: said.append for name in ("say", "tell", "section")}
+    return SimpleNamespace(
+        **print_, table=lambda *rows: said.append(rows), quick=lambda *sizes: sizes[0]
+    )
+
+
+def test_without_simgrid_the_closed_form_is_left(monkeypatch):
+    monkeypatch.setattr(replay, "installed", lambda: False)
+    said = []
+    found = models.compare(run_of(said))
+    assert any("apt-get install libsimgrid-dev" in str(line) for line in said)
+    assert max(map(int, found["closed_s"])) == 4096 and not found["links"]
+    verdicts = claims.verdicts(SIMULATED, {"models": found})
+    assert {verdict.verdict for verdict in verdicts} == {claims.NOT_MEASURED}
+    panels = models_picture.draw(found)["models"].axes
+    assert panels[1].get_title().startswith("No SimGrid")
+    assert models_picture.draw({}) == {}
+
+
+def test_round_robin_has_no_neighbours_below_one_switch():
+    hosts = [f"n{i}" for i in range(64)]
+    placed = models.round_robin(hosts)
+    assert sorted(placed) == sorted(hosts)
+    switches = [int(host[1:]) // 16 for host in placed]
+    assert all(a != b for a, b in zip(switches, switches[1:]))
+
+
+@pytest.mark.skipif(not replay.installed(), reason="no smpirun: apt-get install libsimgrid-dev")
+def test_the_order_of_the_ranks_decides_on_a_fat_tree():
+    found = models.compare(run_of([]))
+    (p,) = found["tree"][models.IN_ORDER]
+    closed_s = found["closed_s"][p]
+    assert found["tree"][models.IN_ORDER][p] == pytest.approx(closed_s, rel=0.01)
+    assert found["tree"][models.ROUND_ROBIN][p] == pytest.approx(2 * closed_s, rel=0.05)
+    assert found["links"][models.CONTENTION]["4"] == pytest.approx(found["closed_s"]["4"], rel=1e-3)

@@ -1,0 +1,56 @@
+"""Lesson 12's formulas of bytes: worked out once a density, and compared with what was counted."""
+
+import pytest
+
+from kit import flow
+from lab.topk import picture, traffic
+
+ELEMENTS = 20_000
+
+
+@pytest.mark.parametrize("percent", [1.0, 10.0, 100.0])
+@pytest.mark.parametrize("nodes, ranks_per_node", [(2, 1), (3, 2), (4, 2)])
+def test_csc_sends_what_its_own_formula_says(percent, nodes, ranks_per_node):
+    found = traffic.leaving_a_node(ELEMENTS, nodes, ranks_per_node, percent)
+    assert found["CSC"] == flow.csc_bytes(ELEMENTS, nodes * ranks_per_node, percent)
+
+
+def test_the_chunks_are_listed_once_for_all_cluster_sizes(monkeypatch):
+    asked = []
+    monkeypatch.setattr(flow, "csc_bytes", lambda *a: asked.append(a) or 8.0)
+    traffic.csc_payload_bytes.cache_clear()
+    for nodes in (2, 4, 8):
+        traffic.leaving_a_node(ELEMENTS, nodes, 2, 1.0)
+    traffic.csc_payload_bytes.cache_clear()
+    assert len(asked) == 1
+
+
+def test_formulas_of_all_rows():
+    nodes, shown = [[0, 1], [2, 3]], [("dense ring", 100.0), ("CSC", 1.0), ("top-k", 1.0)]
+    dense, chunks, pairs = traffic.leaving_at(shown, ELEMENTS, nodes)
+    assert (dense, pairs) == (2 * 3 / 4 * 4 * ELEMENTS, 3 * 8 * 200) and chunks < dense / 4
+
+
+def test_other_bytes_than_the_formulas_are_refused():
+    row = {"name": "top-k", "percent": 1.0, "between": 10, "formula": 10}
+    traffic.require_bytes(row)
+    traffic.require_bytes(row | {"name": "CSC", "between": 9})  # a formula that is nearly exact
+    with pytest.raises(AssertionError, match="top-k at 1 %: got 9 bytes out of a node; wanted 10"):
+        traffic.require_bytes(row | {"between": 9})
+
+
+def timing(seconds):
+    return {"median_s": seconds}
+
+
+def test_the_figure_says_when_a_search_or_a_hierarchy_loses():
+    times = {"MSTopK": timing(1.5), "exact selection": timing(1.0)}
+    assert picture.search_in_words(times) == "on a CPU MSTopK loses to exact selection (1.5 x)"
+    times["MSTopK"] = timing(0.5)
+    assert "gains over" in picture.search_in_words(times)
+    rows = [
+        {"name": name, "percent": 1.0, "messages": timing(s)}
+        for name, s in (("HiTopKComm", 3.0), ("top-k", 2.0))
+    ]
+    assert "At 1 % messages of HiTopKComm take 1.5 x" in picture.hitopk_in_words(rows)
+    assert picture.hitopk_in_words([rows[1], rows[0] | {"messages": timing(1.0)}]) == ""

@@ -1,0 +1,9 @@
+"""Commands that a test runs in its own process do not read the 692 golden cases again each time."""
+
+import pytest
+from golden import cases_of
+
+
+@pytest.fixture(autouse=True)
+def golden_cases_from_memory(monkeypatch):
+    monkeypatch.setattr("refgf.oracle.__main__.load_folder", cases_of)

@@ -1,0 +1,198 @@
+"""A lost point shows the smallest public case that fails; a hidden case shows only its shape."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from refgf.oracle.grade import marking, report, sandbox
+from refgf.oracle.grade.shown import LONGEST, shortened, size, without_text
+from refgf.oracle.grade.student_process import limit
+
+ROOT = Path(__file__).resolve().parents[3]
+SEED = 7
+
+
+def marks_of(tmp_path, lesson, code, seed=None):
+    """The marks by name of the lesson's answers with this code behind them."""
+    file = tmp_path / f"{lesson}.py"
+    file.write_text((ROOT / "lessons" / "teaching" / "answers" / file.name).read_text() + code)
+    return {mark.name: mark for mark in marking.grade(file, lesson, seed)}
+
+
+def sentences(mark):
+    return [part.sentence for part in mark.parts]
+
+
+def test_the_smallest_case_is_shown_as_a_call(tmp_path):
+    """Cases of 10 and 20 chunks fail; the call with 10 is shown, with the chunks that it wants."""
+    reversed_order = "\ndef choose(values, percent):\n    return [0]\n"
+    whole = sentences(marks_of(tmp_path, "06", reversed_order)["choose"])[0]
+    assert whole.startswith("for choose([") and whole.count("choose(") == 1
+    assert "[0]; wanted [" in whole and ", 30)" in whole  # the case of 10 chunks, not of 20
+
+
+def test_a_typical_mistake_has_its_case(tmp_path):
+    one_phase = "\ndef ring_cost(n, p, rank):\n    return p - 1, n - n // p\n"
+    first = sentences(marks_of(tmp_path, "01", one_phase)["ring_cost"])[0]
+    assert first == (
+        "you count one phase only: a ring has p-1 steps of reduce-scatter and p-1 of allgather; "
+        "for ring_cost(8, 4, 0): got [3, 6]; wanted [6, 12]"
+    )
+
+
+def test_an_array_in_place_of_a_list_is_named(tmp_path):
+    code = "\ndef choose(values, percent):\n    return np.array([0])\n"
+    assert (
+        "got the array array([0]); wanted the list ["
+        in sentences(marks_of(tmp_path, "06", code)["choose"])[0]
+    )
+
+
+def test_numbers_that_differ_in_late_digits_only_are_shown_once(tmp_path):
+    code = (
+        "\nRIGHT = importance\n"
+        "def importance(waiting, chunk):\n    return RIGHT(waiting, chunk) * (1 + 1e-9)\n"
+    )
+    first = sentences(marks_of(tmp_path, "06", code)["importance"])[0]
+    assert "4): element 0: got " in first and first.count("; wanted ") == 1, first
+
+
+def test_a_long_array_is_shortened_and_the_first_difference_named(tmp_path):
+    wrong = "\ndef importance(waiting, chunk):\n    return np.zeros(-(-waiting[0].size // chunk))\n"
+    first = sentences(marks_of(tmp_path, "06", wrong)["importance"])[0]
+    assert first.startswith("for importance([[") and "... 12 in all" in first, first
+    assert "got [0.0, 0.0, 0.0]; wanted [" in first
+    assert len(first) < 300
+
+
+def test_a_nested_result_names_its_first_difference(tmp_path):
+    code = (
+        "\nRIGHT = calls_with_overlap\ndef calls_with_overlap(*a):\n"
+        "    return [(start, end + 1.0) for start, end in RIGHT(*a)]\n"
+    )
+    first = sentences(marks_of(tmp_path, "04", code)["calls_with_overlap"])[0]
+    assert "; wanted [[1.0, 3.0], " in first
+    assert first.endswith("; first at item 0: item 1: got 4.0; wanted 3.0"), first
+
+
+def test_an_exception_and_a_hang_name_their_call(tmp_path):
+    code = (
+        "\ndef ring_cost(n, p, rank):\n    return 1 / n\n"
+        "def ring_seconds(nbytes, p, alpha, beta):\n    while nbytes == 0: pass\n"
+    )
+    marks = marks_of(tmp_path, "01", code)
+    assert sentences(marks["ring_cost"])[-1].endswith(", for ring_cost(0, 3, 0)")
+    sentence = sentences(marks["ring_seconds"])[0]
+    assert sentence == "did not end within 8 s, for ring_seconds(0, 4, 1e-05, 1e-09)"
+
+
+def test_a_wrong_sum_shows_what_it_is_the_sum_of(tmp_path):
+    values = sentences(
+        marks_of(tmp_path, "01", "\ndef allreduce(comm, x):\n    pass\n")["allreduce"]
+    )[0]
+    assert ", the sum of [" in values and "for p = 2, n = 4" in values, values
+
+
+def hidden_only(tmp_path, lesson, name, wrong):
+    """Sentences on a function that is right for the public cases: it knows their arguments."""
+    known = []
+    for exercise in marking.exercises_of(lesson).EXERCISES:
+        for part in exercise.parts if exercise.name == name else ():
+            known += [repr(a) for a in part.cases(marking.source(marking.PUBLIC_SEED, part))]
+    code = (
+        f"\nKNOWN = {known!r}\nRIGHT = {name}\n"
+        f"def {name}(*a):\n    return RIGHT(*a) if repr(a) in KNOWN else {wrong}\n"
+    )
+    return sentences(marks_of(tmp_path, lesson, code, SEED)[name])
+
+
+def test_a_hidden_case_shows_only_its_shape(tmp_path):
+    case = "a case of the teacher's seed, ring_seconds(a number, a number, a number, a number)"
+    found = [s for s in hidden_only(tmp_path, "01", "ring_seconds", "0.0") if s]
+    assert found == [f"wrong, for {case}"]
+    raises = "int('secret ' + repr(a))"
+    found = [s for s in hidden_only(tmp_path, "01", "ring_seconds", raises) if s]
+    (sentence,) = found
+    assert sentence.startswith("raised ValueError (line ") and sentence.endswith(f"for {case}")
+    assert "secret" not in sentence
+
+
+def test_a_hidden_sum_shows_only_its_size(tmp_path):
+    """Right for the public numbers, whose first one it knows."""
+    random = np.random.default_rng([marking.PUBLIC_SEED, 2, 4])
+    public = random.standard_normal(4).astype(np.float32)[0].item()
+    code = (
+        f"\nRIGHT = allreduce\ndef allreduce(comm, x):\n    mine = x[:1].copy()\n"
+        "    RIGHT(comm, x)\n"
+        f"    if x.size == 4 and comm.Get_rank() == 0 and mine[0] != np.float32({public!r}):\n"
+        "        x[0] = 0\n"
+    )
+    marks = marks_of(tmp_path, "01", code, SEED)["allreduce"]
+    lost = {part.what: part.sentence for part in marks.parts if part.sentence}
+    sentence = "wrong, for p = 2, n = 4 of the teacher's seed"
+    assert lost == {"values": sentence, "bits": sentence}
+    assert str(public)[:6] not in report.as_text([marks])
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        (3, "3"),
+        (1e-05, "1e-05"),
+        (0.123456789, "0.1235"),
+        (np.float32([1, 0.1]), "[1.0, 0.1]"),
+        (np.arange(40), "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ... 40 in all]"),
+        ([np.zeros(2), {"a": None}], "[[0.0, 0.0], {'a': None}]"),
+        (np.array(2.5), "2.5"),
+        ("x" * 200, "a text"),
+        (np.zeros((9, 9, 9, 9)), "float64 of shape (9, 9, 9, 9)"),
+    ],
+)
+def test_a_value_is_shortened(value, text):
+    assert shortened(value) == text and len(text) <= LONGEST
+
+
+def test_small_cases_come_first():
+    assert size((3, [np.zeros(4), {"a": -2.0}])) == (6, 5.0) and size(("x", None)) == (2, 0.0)
+    assert size((9, 3)) < size((12, 3)) < size((1, 1, 1))
+
+
+def test_an_exception_without_its_text():
+    assert without_text("raised KeyError: (7, 3) (line 4)") == "raised KeyError (line 4)"
+    assert without_text("rank 1 raised E: x\ny (line 9)") == "rank 1 raised E (line 9)"
+    assert without_text("returned set; wanted numbers") == "returned set; wanted numbers"
+
+
+def test_limits_that_a_system_refuses_are_left_out(monkeypatch):
+    """macOS has RLIMIT_AS and refuses to change it."""
+    import resource
+
+    changed = []
+
+    def refuse(name, _):
+        if name == resource.RLIMIT_AS:
+            raise ValueError("current limit exceeds maximum limit")
+        changed.append(name)
+
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    limit(1.0, 10)
+    assert changed == [resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE]
+
+
+def test_a_system_that_cannot_limit_a_file_is_named(monkeypatch):
+    monkeypatch.setattr(sandbox, "os", SimpleNamespace(name="nt"))
+    with pytest.raises(ValueError, match="got the system .*; wanted Linux or macOS.*WSL 2"):
+        sandbox.Sandbox("x.py")
+
+
+@pytest.mark.parametrize("lesson", marking.lessons())
+def test_every_case_has_a_short_call(lesson):
+    """What a sentence shows of any public case fits a few lines, and JSON."""
+    for exercise in marking.exercises_of(lesson).EXERCISES:
+        for part in getattr(exercise, "parts", ()):
+            for case in marking.cases_of(part, [marking.PUBLIC_SEED]):
+                text = marking.call(exercise.name, case.arguments)
+                assert len(text) < 500 and json.dumps(text), text

@@ -1,0 +1,91 @@
+"""The pytest plugin, run as another project would run it."""
+
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SUM_IN_RANK_ORDER = """
+def ring_allreduce(xs, wire=None):
+    return [sum(xs) for _ in xs]
+"""
+FEW = ("ring-p1-n3*", "ring-p2-n9-float32-sensitive", "ring-p7-n17*")
+
+
+@pytest.fixture
+def project(tmp_path):
+    """Runs pytest in a folder with mine.py: (exit code, what it printed)."""
+    (tmp_path / "mine.py").write_text(SUM_IN_RANK_ORDER)
+    (tmp_path / "bare.txt").write_text("ring-*\n")
+
+    def run(*arguments):
+        plugin = ["-m", "pytest", "-p", "refgf.oracle.pytest_plugin", "-p", "no:cacheprovider"]
+        found = subprocess.run(
+            [sys.executable, *plugin, *arguments],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            capture_output=True,
+            text=True,
+        )
+        return found.returncode, found.stdout + found.stderr
+
+    run.folder = tmp_path
+    return run
+
+
+def test_a_case_is_a_test(project):
+    (project.folder / "skips.txt").write_text("ring-p7*  another order  # known\n")
+    code, said = project(
+        "--refgf-implementation=mine.py",
+        "--refgf-skips=skips.txt",
+        "--refgf-report=report.html",
+        "--junitxml=report.xml",
+        "--refgf-only",
+        *FEW,
+    )
+    assert code == 0, said
+    assert "1 xfailed" in said
+    page = (project.folder / "report.html").read_text()
+    assert "rank order" in page and "<td>R2</td><td>fail</td>" in page
+    suite = ElementTree.parse(project.folder / "report.xml").getroot()[0]
+    assert {test.get("name").split("[")[0] for test in suite.iter("testcase")} == {"ring_allreduce"}
+
+
+def test_a_failure_says_what_verify_says(project):
+    code, said = project(
+        "--refgf-implementation=mine.py", "--refgf-report=r.json", "--refgf-only", *FEW
+    )
+    assert code == 1
+    assert "looks like: summed in rank order (violates R2)" in said
+    cases = json.loads((project.folder / "r.json").read_text())["cases"]
+    assert [case["violated"] for case in cases if case["status"] == "fail"] == [["R2"]]
+
+
+def test_without_an_implementation_it_does_nothing(project):
+    (project.folder / "test_own.py").write_text("def test_own():\n    pass\n")
+    code, said = project()
+    assert code == 0 and "1 passed" in said
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--refgf-implementation=none.py"], "none.py"),
+        (["--refgf-implementation=mine.py", "--refgf-only", "banana"], "got banana; it matches no"),
+        (["--refgf-implementation=mine.py", "--refgf-report=report"], "got report; wanted a name"),
+        (["--refgf-implementation=mine.py", "--refgf-report=no/r.html"], "got no/r.html; wanted"),
+        (
+            ["--refgf-implementation=mine.py", "--refgf-skips=bare.txt"],
+            "wanted a pattern and a rea",
+        ),
+        (["--refgf-implementation=mine.py", "--refgf-skips=no.txt"], "got no.txt; wanted"),
+    ],
+)
+def test_wrong_options(project, arguments, said):
+    code, printed = project(*arguments)
+    assert code == 4 and said in printed and "Traceback" not in printed, printed

@@ -1,0 +1,251 @@
+"""Schedules that are hostile or damaged: a sentence each, no traceback, no memory."""
+
+import json
+import random
+import time
+import tracemalloc
+
+import pytest
+from damage import cut, flipped
+
+from refgf.oracle.__main__ import main
+from refgf.oracle.judge.files import BadFile
+from refgf.oracle.schedules.command import plan_files, read_plan
+from refgf.oracle.schedules.form import LARGEST_WORK
+from refgf.oracle.schedules.options import FORMATS
+from refgf.oracle.schedules.own import OWN, own_plan
+from refgf.oracle.schedules.protobuf import field_bytes, message_bytes, number_bytes
+from refgf.oracle.schedules.verdict import VERDICTS, as_lines, judge
+from refgf.predict.cost import Link
+
+LINK = Link(1e-5, 1e-10)
+STEP = '<step s="0" type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="{cnt}"/>'
+
+
+def xml(inside="", ngpus="1", head=""):
+    gpu = f'<gpu id="0" i_chunks="1" o_chunks="1" s_chunks="0">{inside}</gpu>'
+    return f'{head}<algo name="a" ngpus="{ngpus}" coll="allreduce" inplace="1">{gpu}</algo>'
+
+
+def tb(inside, **other):
+    more = "".join(f' {key}="{value}"' for key, value in other.items())
+    return f'<tb id="0" send="-1" recv="-1" chan="0"{more}>{inside}</tb>'
+
+
+BOMB = "<!DOCTYPE a [" + "".join(
+    f'<!ENTITY e{i + 1} "{f"&e{i};" * 10}">' if i else '<!ENTITY e1 "ha">' for i in range(20)
+)
+BAD_XML = {
+    "nothing": "",
+    "not XML": "<<<",
+    "a bomb of entities": xml("&e20;", head=BOMB + "]>"),
+    "an external entity": xml("&x;", head='<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]>'),
+    "a DOCTYPE alone": xml(head="<!DOCTYPE a>"),
+    "deep nesting": "<algo>" * 100_000,
+    "another element": "<svg/>",
+    "huge number of ranks": xml(ngpus="999999999"),
+    "ranks of 10,000 digits": xml(ngpus="9" * 10_000),
+    "no number of ranks": xml().replace("ngpus", "gpus"),
+    "no rank": '<algo ngpus="0"/>',
+    "a rank twice": xml().replace("</algo>", '<gpu id="0"/></algo>'),
+    "a thread block without id": xml("<tb/>"),
+    "another type": xml(tb(STEP.format(cnt=1).replace("cpy", "jump"))),
+    "another buffer": xml(tb(STEP.format(cnt=1).replace('"i"', '"x"'))),
+    "a huge count": xml(tb(STEP.format(cnt=2**31))),
+    "a larger count": xml(tb(STEP.format(cnt=10**30))),
+    "steps out of order": xml(tb(STEP.format(cnt=1).replace('s="0"', 's="3"', 1))),
+    "another encoding": '<?xml version="1.0" encoding="no-such"?><algo/>',
+    "a buffer of petabytes": xml().replace('i_chunks="1"', 'i_chunks="2000000000"'),
+}
+GPU = {"id": 0, "input_chunks": 1, "output_chunks": 1, "scratch_chunks": 0}
+
+
+def plan(*ops, **gpu):
+    block = {"id": 0, "ops": list(ops), "channels": [], "remote_buffer_refs": []}
+    gpus = [{**GPU, "threadblocks": [block], **gpu}]
+    return json.dumps({"name": "a", "collective": "allreduce", "inplace": True, "gpus": gpus})
+
+
+SPAN = {"type": "i", "index": 0, "size": 1}
+BAD_JSON = {
+    "nothing": "",
+    "a list": "[]",
+    "deep nesting": "[" * 100_000,
+    "a key twice": '{"gpus": [], "gpus": []}',
+    "no rank": '{"gpus": []}',
+    "a rank that is text": '{"gpus": ["a"]}',
+    "a rank twice": json.dumps({"gpus": [GPU, GPU]}),
+    "huge buffers": plan(input_chunks=10**9),
+    "a negative buffer": plan(input_chunks=-1),
+    "a number of 10,000 digits": plan().replace(
+        '"input_chunks": 1', '"input_chunks": ' + "9" * 9999
+    ),
+    "another operation": plan({"name": "format"}),
+    "an operation that is a list": plan({"name": ["put"]}),
+    "a pipeline": plan({"name": "pipeline", "ops": []}),
+    "a channel that is not there": plan(
+        {"name": "signal", "channel_type": "memory", "channel_ids": [0]}
+    ),
+    "a huge count": plan(
+        {"name": "copy", "src_buff": [{**SPAN, "size": 10**9}], "dst_buff": [SPAN]}
+    ),
+    "a buffer that is not there": plan(
+        {"name": "copy", "src_buff": [{"buffer_id": 3, "index": 0, "size": 1}], "dst_buff": [SPAN]}
+    ),
+    "no source": plan({"name": "put", "dst_buff": [SPAN]}),
+    "a span that is a number": plan({"name": "copy", "src_buff": [1], "dst_buff": [SPAN]}),
+}
+META = message_bytes([field_bytes(1, "0.0.4")])
+
+
+def node(*parts):
+    return META + message_bytes(list(parts))
+
+
+def attribute(name, value):
+    kind = 9 if isinstance(value, int) else 29
+    return field_bytes(10, field_bytes(1, name) + field_bytes(kind, value))
+
+
+SEND = field_bytes(3, 5)
+BAD_TRACES = {
+    "noise": b"\xff" * 100,
+    "ends in a number": b"\x80",
+    "a message of 2^63 bytes": number_bytes(1 << 63),
+    "a field of 2^40 bytes": node(number_bytes(10 << 3 | 2) + number_bytes(1 << 40)),
+    "a group": node(number_bytes(1 << 3 | 3)),
+    "wire type 7": node(number_bytes(1 << 3 | 7)),
+    "a node twice": node(field_bytes(1, 1)) + message_bytes([field_bytes(1, 1)]),
+    "an id that is text": node(field_bytes(1, "one")),
+    "a send without a peer": node(SEND),
+    "a peer that is text": node(SEND, attribute("comm_dst", "one")),
+    "a peer of 2^62": node(SEND, attribute("comm_dst", 1 << 62)),
+    "a size of 2^62": node(SEND, attribute("comm_dst", 1), attribute("comm_size", 1 << 62)),
+    "an attribute that is a number": node(field_bytes(10, 7)),
+    "memory of another kind": node(attribute("reads", "0:x:0:1")),
+    "memory that is a number": node(attribute("reads", 3)),
+    "another number of ranks": message_bytes(
+        [field_bytes(2, field_bytes(1, "ranks") + field_bytes(9, 3))]
+    ),
+}
+BAD = [
+    *((".xml", name, text.encode()) for name, text in BAD_XML.items()),
+    *((".json", name, text.encode()) for name, text in BAD_JSON.items()),
+    *((".0.et", name, data) for name, data in BAD_TRACES.items()),
+]
+
+
+@pytest.mark.parametrize(("ending", "name", "data"), BAD, ids=[f"{e} {n}" for e, n, _ in BAD])
+def test_hostile_files_end_with_a_sentence_and_without_memory(ending, name, data, tmp_path, capsys):
+    path = tmp_path / f"bad{ending}"
+    path.write_bytes(data)
+    tracemalloc.start()
+    code = main(["schedule", str(path)])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    out = capsys.readouterr().out
+    assert code in (1, 2) and "bad" in out and len(out) < 500
+    assert any(word in out for word in ("wanted", "not valid", "limit"))
+    assert peak < 8_000_000 + 60 * len(data)  # what else this process may be doing
+
+
+def test_the_bad_files_are_bad_for_the_reason_that_they_name(tmp_path):
+    """A file without the wrong piece is read."""
+    for ending, text in ((".xml", xml(tb(STEP.format(cnt=1)))), (".json", plan({"name": "nop"}))):
+        (tmp_path / f"a{ending}").write_text(text)
+        assert len(read_plan(str(tmp_path / f"a{ending}")).ranks) == 1
+    peer = node(SEND, attribute("comm_dst", 1), attribute("comm_size", 8))
+    (tmp_path / "a.0.et").write_bytes(peer)
+    assert read_plan(str(tmp_path / "a.0.et")).ranks[0][0].chunks == 8
+
+
+def test_much_work_in_a_small_file_is_refused(tmp_path):
+    steps = "".join(
+        STEP.format(cnt=60_000).replace('s="0"', f's="{i}"', 1)
+        for i in range(LARGEST_WORK // 60_000)
+    )
+    text = xml(tb(steps)).replace('_chunks="1"', '_chunks="65000"')
+    (tmp_path / "a.xml").write_text(text)
+    with pytest.raises(BadFile, match="chunks in all steps"):
+        read_plan(str(tmp_path / "a.xml"))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a", "a.et", "a.x.et", "a.00000.et", "\0.xml", "é.XML"])
+def test_names_of_another_kind(name, capsys):
+    assert main(["schedule", name]) == 2
+    out = capsys.readouterr()
+    assert out.out or out.err
+
+
+def test_what_is_not_a_file(tmp_path, capsys):
+    (tmp_path / "folder.xml").mkdir()
+    (tmp_path / "link.json").symlink_to("/dev/zero")
+    files = [str(tmp_path / name) for name in ("folder.xml", "link.json", "missing.3.et")]
+    assert main(["schedule", *files]) == 2
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def damaged(data, rng):
+    """One of the ways in which files break."""
+    kind = rng.randrange(5)
+    if kind < 2:
+        return (flipped, cut)[kind](data, rng)
+    data = bytearray(data)
+    if kind == 2:
+        for _ in range(rng.choice((1, 2, 5))):
+            data[rng.randrange(len(data))] = rng.choice(b'0123456789"[]{}<>,:-/ iosr\xff\0')
+    elif kind == 3:
+        start = rng.randrange(len(data))
+        del data[start : start + rng.randrange(1, 60)]
+    else:
+        at = rng.randrange(len(data))
+        start = rng.randrange(len(data))
+        data[at:at] = data[start : start + rng.randrange(1, 60)] + rng.randbytes(rng.randrange(3))
+    return bytes(data)
+
+
+COUNTS = [
+    pytest.param(100, id="100"),
+    pytest.param(5000, id="5000", marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("form", FORMATS)
+def test_damaged_files_get_a_verdict_or_a_sentence(form, count, tmp_path):
+    rng, names = random.Random(7), ("ring", "direct", "halving-doubling")
+    originals = [plan_files(own_plan(name, 3, form, 3), "a") for name in names]
+    kinds = set()
+    for i in range(count):
+        files = dict(originals[i % len(originals)])
+        name = rng.choice(sorted(files))
+        files[name] = damaged(files[name], rng)
+        for other, data in files.items():
+            (tmp_path / other).write_bytes(data)
+        tracemalloc.start()
+        try:
+            plan = read_plan(str(tmp_path / next(iter(files))))
+            judged = judge(plan, LINK, 1024)
+            assert judged.kind in VERDICTS and as_lines("a", plan, judged)
+            kinds.add(judged.kind)
+        except BadFile as error:
+            assert "a." in str(error) and len(str(error)) < 1000
+            kinds.add("refused")
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 20_000_000, i
+    assert {"refused", "right"} <= kinds and len(kinds) > 2
+
+
+@pytest.mark.long
+def test_fifty_files_of_sixteen_ranks_in_three_minutes(tmp_path):
+    files = []
+    for i in range(50):
+        name, form = sorted(OWN)[i % len(OWN)], FORMATS[i % 3]
+        written = plan_files(own_plan(name, 16, form, 64), f"{i}")
+        for file, data in written.items():
+            (tmp_path / file).write_bytes(data)
+        files.append(str(tmp_path / next(iter(written))))
+    start = time.perf_counter()
+    assert main(["schedule", *files]) == 0
+    assert time.perf_counter() - start < 180

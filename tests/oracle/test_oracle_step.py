@@ -1,0 +1,253 @@
+"""`oracle step`: rebuilt mistakes are named, right steps pass, wrong input gets a sentence."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is an extra")
+
+import step_mistakes
+import step_right
+
+import refgf.oracle.step
+from refgf.oracle.__main__ import main
+from refgf.oracle.judge.files import BadFile
+from refgf.oracle.step import ranks as ranks_module
+from refgf.oracle.step.judging import judge
+from refgf.oracle.step.messages import pack, unpack
+from refgf.oracle.step.ranks import CannotJudge, Ranks
+
+LONG = pytest.mark.long
+NAMES = list(step_mistakes.MISTAKES)
+FEW = (  # of each stage, and of each kind of gradient
+    *("loss_times_world_size", "accumulation_not_divided", "only_the_last_call_is_reduced"),
+    *("zero_grad_left_out", "different_seeds", "clip_counts_copies", "decay_applied_p_times"),
+    *("clip_before_allreduce", "whole_batch_on_every_rank"),
+)
+
+
+@pytest.fixture(scope="module")
+def two():
+    with Ranks(2) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=[3, 4])
+def more(request):
+    with Ranks(request.param) as running:
+        yield running
+
+
+def require_named(name, running):
+    wanted = step_mistakes.MISTAKES[name]
+    verdict = judge(f"{step_mistakes.__file__}:{name}", running)
+    found = [f for f in verdict.findings if f.stage == wanted.stage]
+    assert any(wanted.names <= set(f.names) for f in found), verdict
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in FEW else pytest.param(name, marks=LONG) for name in NAMES]
+)
+def test_mistakes_are_named(name, two):
+    require_named(name, two)
+
+
+@LONG
+@pytest.mark.parametrize("name", NAMES)
+def test_mistakes_are_named_on_more_ranks(name, more):
+    require_named(name, more)
+
+
+def test_a_mistake_of_each_stage_is_always_tested():
+    stages = {name: case.stage for name, case in step_mistakes.MISTAKES.items()}
+    assert {stages[name] for name in FEW} == set(stages.values())
+
+
+def test_enough_mistakes_have_a_thread():
+    links = [case.thread for case in step_mistakes.MISTAKES.values() if case.thread]
+    assert len(set(links)) == len(links) >= 25
+    assert all(link.startswith("https://github.com/") for link in links)
+
+
+def require_right(number, running):
+    verdict = judge(f"{step_right.__file__}:set_up_{number}", running)
+    assert verdict.right, (step_right.set_up(number).about, str(verdict))
+
+
+@pytest.mark.parametrize(
+    "number", [*range(4), *(pytest.param(number, marks=LONG) for number in range(4, 10))]
+)
+def test_right_steps_pass(number, two):
+    require_right(number, two)
+
+
+@LONG
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_200_right_steps_give_no_false_alarm(size):
+    with Ranks(size) as running:
+        for number in range(size - 2, 201, 3):
+            require_right(number, running)
+
+
+def test_right_steps_are_of_every_kind():
+    ways = [step_right.set_up(number).about.split(",")[0] for number in range(201)]
+    assert set(ways) == set(step_right.WAYS)
+
+
+def subject(folder, train, name="mine.py", head=""):
+    """A file whose functions are the mistakes' but for train."""
+    code = "import sys, os, time\n"
+    code += f"sys.path.insert(0, {str(Path(step_mistakes.__file__).parent)!r})\n"
+    code += "from step_mistakes import *\nbatch = full_batch\n"
+    path = folder / name
+    path.write_text(code + head + "def train(net, batches, rank, size):\n" + train)
+    return path
+
+
+@pytest.mark.parametrize("factor", [2, 0.5])
+def test_a_factor_is_named_in_bfloat16(factor, two, tmp_path):
+    """Where single elements are off by as much as the rounding of 16 bits allows."""
+    cast = "    def value(own, part):\n        with torch.autocast('cpu', torch.bfloat16):\n"
+    cast += f"            return loss(own, part) * {factor} ** (size - 1)\n"
+    path = subject(tmp_path, cast + "    loop(net, batches, rank, size, value)\n")
+    verdict = judge(path, two)
+    names = {name for f in verdict.findings if f.stage == "gradient" for name in f.names}
+    assert ("p" if factor == 2 else "1 / p") in names
+
+
+RIGHT = {  # near a mistake of FEW, but not one
+    "equal samples": ("batch = lambda seed: (torch.ones(24, 6), torch.zeros(24).long())\n", ""),
+    "own norms are only looked at": (
+        "",
+        "        nn.utils.clip_grad_norm_(net.parameters(), float('inf'))\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_near_a_mistake_is_right(name, two, tmp_path):
+    head, clip = RIGHT[name]
+    train = "    optimizer = sgd(net)\n    for pair in batches:\n        optimizer.zero_grad()\n"
+    train += "        loss(net, share(pair, rank, size)).backward()\n" + clip
+    train += "        reduce_gradients(net, size)\n        optimizer.step()\n"
+    verdict = judge(subject(tmp_path, train, head=head), two)
+    assert verdict.right, verdict
+
+
+def test_a_rank_that_counts_its_tokens_twice_has_a_weight(two):
+    verdict = judge(f"{step_mistakes.__file__}:mean_of_means_over_ranks", two)
+    assert "rank 0 1.5, rank 1 0.75" in str(verdict)  # 6 of 18 labels on rank 0
+
+
+def test_the_example_of_the_docstring(two, tmp_path):
+    text = refgf.oracle.step.__doc__
+    lines = text[text.index("    import torch\n") : text.index("This prints")].splitlines()
+    path = tmp_path / "example.py"
+    path.write_text("\n".join(line.removeprefix("    ") for line in lines))
+    said = text.split('This prints "')[1].split('"')[0]
+    assert said in str(judge(path, two))
+
+
+# -- wrong input
+
+
+def ended(process_id):
+    """Every process of this group is gone."""
+    for _ in range(50):
+        try:
+            os.killpg(process_id, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+HANGS = "    for pair in batches:\n        dist.barrier() if rank == 0 else time.sleep(99)\n"
+
+
+def test_a_step_that_hangs_ends_and_leaves_no_process(tmp_path):
+    path = subject(tmp_path, HANGS)
+    with Ranks(2) as running:
+        require_named("unwrapped", running)
+        group, running.timeout_s = running.process.pid, 2.0
+        with pytest.raises(CannotJudge, match="on rank 0, 1 of 2: train did not end within 2 s"):
+            judge(path, running)
+        assert ended(group) and not Path(running.folder).exists()
+
+
+@LONG
+def test_a_rank_that_dies_and_a_rank_that_fails_alone(tmp_path):
+    dies = subject(tmp_path, "    os._exit(3) if rank == 1 else dist.barrier()\n", "dies.py")
+    fails = subject(tmp_path, "    1 / 0 if rank == 1 else dist.barrier()\n", "fails.py")
+    with Ranks(2) as running:
+        with pytest.raises(CannotJudge, match="on rank"):
+            judge(dies, running)
+        with pytest.raises(CannotJudge, match="on rank 1: ZeroDivisionError in line 6 of"):
+            judge(fails, running)
+        require_named("unwrapped", running)
+
+
+WRONG = {
+    "    pass\n": "train took 0 of 3 batches; wanted a loop over all",
+    "    list(batches)\n": "train made no step of an optimizer",
+    "    return missing\n": "NameError in line 6 of",
+    "    for pair in batches:\n        raise SystemExit(3)\n": "SystemExit in line 7",
+}
+
+
+@pytest.mark.parametrize("train", WRONG)
+def test_a_wrong_train_gets_a_sentence(train, two, tmp_path):
+    with pytest.raises(CannotJudge, match=WRONG[train]):
+        judge(subject(tmp_path, train), two)
+    assert two.process is not None, "all ranks failed alike: they go on"
+
+
+def test_a_wrong_file_gets_a_sentence(two, tmp_path):
+    path = tmp_path / "half.py"
+    path.write_text("def model(): pass\n")
+    with pytest.raises(CannotJudge, match="half.py has no function batch; wanted model()"):
+        judge(path, two)
+    path = subject(tmp_path, "    pass\n", "other.py", "def model(): return 1\n")
+    with pytest.raises(CannotJudge, match=r"model\(\) returned int; wanted a torch.nn.Module"):
+        judge(path, two)
+
+
+def test_wrong_arguments_get_a_sentence(capsys, tmp_path, monkeypatch):
+    assert main(["step", str(tmp_path / "none.py")]) == 2
+    assert "none.py, which is no file; wanted a Python file" in capsys.readouterr().err
+    path = str(subject(tmp_path, "    pass\n"))
+    assert main(["step", path, "--ranks", "1"]) == 2
+    assert "got 1 ranks; wanted 2 to 16" in capsys.readouterr().err
+    assert main(["step", path, "--timeout", "nan"]) == 2
+    assert main(["step", path, "--steps", "0"]) == 2
+    monkeypatch.setattr(ranks_module.importlib.util, "find_spec", lambda name: None)
+    assert main(["step", path]) == 2
+    assert "PyTorch is not installed; next: pip install torch" in capsys.readouterr().err
+
+
+@LONG
+def test_the_command_says_what_it_found(tmp_path):
+    command = [sys.executable, "-m", "refgf.oracle", "step"]
+    path = f"{step_mistakes.__file__}:loss_times_world_size"
+    done = subprocess.run([*command, path, "--ranks", "3"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "WRONG  gradient, step 0, 1, 2, all tensors: 3 times" in done.stdout
+    right = f"{step_right.__file__}:set_up_1"
+    done = subprocess.run([*command, right], capture_output=True, text=True)
+    assert done.returncode == 0 and "right: equal within rounding" in done.stdout
+
+
+def test_messages():
+    nest = {"a": np.arange(6.0).reshape(2, 3), "b": [1, None, {"c": np.float32([])}], "d": "x"}
+    back = unpack(pack(nest))
+    assert np.array_equal(back["a"], nest["a"]) and back["b"][:2] == [1, None]
+    assert back["b"][2]["c"].shape == (0,) and back["d"] == "x"
+    good = pack(nest)
+    for damaged in (b"", b"{}", good[:-3], b'{"a": {"#": "7"}}\n' + good.partition(b"\n")[2]):
+        with pytest.raises(BadFile):
+            unpack(damaged)

@@ -1,0 +1,77 @@
+"""Lesson 15's steps of several ranks: the composition against the timeline of refgf.predict."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from lab.performance import claims, composed_steps
+from refgf import launch
+from refgf.predict.cost import Link, ring_line
+from refgf.predict.timeline import eager, predict
+
+LESSON = Path(__file__).resolve().parents[3] / "lessons" / "15_performance_model.py"
+SECONDS = [[0.002, 0.0], [0.003, 0.009], [0.0, 0.0], [0.001, 0.004]]  # forward, backward
+ELEMENTS, LINK, UPDATE_S = [100, 9000, 40, 70_000], (2e-5, 3e-8), 0.0007
+LAYERS = {"seconds": {"model": SECONDS}, "elements": ELEMENTS, "update_s": UPDATE_S}
+
+
+@pytest.fixture(scope="module")
+def step_s():
+    spec = importlib.util.spec_from_file_location("lesson_15", LESSON)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.step_s
+
+
+def timeline_s(p, crowd, overlap):
+    """Seconds of the step, written with the other recurrence."""
+    forward_s = crowd * sum(forward for forward, _ in SECONDS)
+    ready, clock_s = [], forward_s
+    for (_, backward), n in zip(reversed(SECONDS), reversed(ELEMENTS)):
+        clock_s += crowd * backward
+        ready.append((clock_s, 4 * n))
+    found = predict(ready, eager(ready), ring_line(p, Link(*LINK)), overlap, clock_s)
+    return found.step_s + crowd * UPDATE_S
+
+
+@pytest.mark.parametrize(
+    "p, cores, crowd", [(2, 8, 1), (2, 2, 1), (4, 2, 2), (8, 2, 4), (3, 2, 1.5)]
+)
+def test_both_exchanges_are_the_timelines(step_s, monkeypatch, p, cores, crowd):
+    job = launch.Job("Hydra", p, 0, p, 0, p, cores)
+    monkeypatch.setattr(launch, "job", job)
+    layers = LAYERS | {"processors": cores}
+    found = composed_steps.predicted(p, layers, "model", LINK, step_s)
+    assert found["one after another"] == pytest.approx(timeline_s(p, crowd, False), rel=1e-12)
+    assert found["overlapped"] == pytest.approx(timeline_s(p, crowd, True), rel=1e-12)
+    assert found["overlapped"] < found["one after another"]
+
+
+def test_ranks_on_other_machines_take_no_cores(step_s, monkeypatch):
+    layers, times = LAYERS | {"processors": 2}, []
+    for on_machine in (8, 2):
+        monkeypatch.setattr(launch, "job", launch.Job("Slurm", 8, 0, 2, 0, on_machine, 2))
+        found = composed_steps.predicted(8, layers, "model", LINK, step_s)
+        times.append(found["one after another"] - found["rings"])
+    assert times[0] == pytest.approx(4 * times[1])
+
+
+def test_the_screen_shows_the_largest_composed_step():
+    step = {"batch": 20, "totals_s": {"measured": 1.0, "roofline": 2.0, "perceptrons": 1.1}}
+    kernel = {"measured_s": 1.0, "roofline": 1.2, "perceptrons": 1.1}
+    result = {"kernels": [kernel], "steps": [step]}
+    old = [row.what for row in claims.rows(result)]
+    assert old[-2:] == ["step of 20 images, roofline", "step of 20 images, perceptrons"]
+    timing = {"median_s": 0.5, "low_s": 0.4, "high_s": 0.6}
+    result["composed"] = [
+        {
+            "ranks": p,
+            "measured_s": {"one after another": timing, "overlapped": timing},
+            "predicted_s": {"perceptrons": {"one after another": 0.45, "overlapped": 0.3}},
+        }
+        for p in (2, 8)
+    ]
+    rows = claims.rows(result)
+    assert len(rows) <= 5
+    assert rows[-1].cells() == ["step of 8 ranks, perceptrons and rings", "500 ms", "450 ms", "10%"]

@@ -1,0 +1,188 @@
+"""DASO's form `heat` against its definition, and beside the form `paper`."""
+
+import golden
+import numpy as np
+import own_daso
+import pytest
+from own import joined
+from own_daso import on_rank
+from stacks import new_model
+from tiny import N, Prescribed
+
+from refgf.machine import threads
+from refgf.machine.trace import TracedComm
+from refgf.oracle.definitions import (
+    DASOSettings,
+    heat_again,
+    heat_averaged,
+    heat_phases,
+    heat_receives,
+    heat_run,
+    heat_traffic,
+    same_bits,
+)
+from refgf.oracle.definitions.daso import tree_children
+from refgf.oracle.judge.comparison import judge_bits
+from refgf.papers.daso.daso import DASO
+from refgf.papers.daso.heat import HeatPhase, HeatPhases
+from refgf.papers.daso.merge import heat_merge, merge
+from refgf.papers.daso.phases import Constant, Phase, Phases
+from refgf.papers.jia.hierarchical import consecutive_nodes
+
+RUNS = [case for case in golden.CASES if case.function == "heat_run"]
+NODES = [(1, 1), (3, 1), (3, 3), (4, 2), (6, 2), (6, 3)]  # ranks, nodes
+
+
+def gradients(size, batches):
+    rng = np.random.default_rng([size, batches])
+    return rng.standard_normal((batches, size, N)).astype(np.float32)
+
+
+def run(comm, stack, gs):
+    """Parameters and velocity of a rank after each batch."""
+    states = []
+    for step in gs:
+        stack.step(step[comm.Get_rank()][None], None, 1, rate=0.125)
+        w, v = stack.model.parameters.flat, stack.model.optimizer.velocity
+        states.append((w.copy(), v.copy()))
+    return states
+
+
+@pytest.mark.parametrize("size, nodes", NODES)
+@pytest.mark.parametrize(
+    "phase",
+    [(0, 0, 0), (1, 1, 0), (1, 1, 1), (2, 1, 1), (3, 2, 2), (4, 1, 6), (4, 2, 2), (5, 3, 3)],
+)
+def test_every_phase_on_all_kinds_of_nodes(size, nodes, phase):
+    batches, gs = 8, gradients(size, 16)
+    settings = DASOSettings(nodes, batches, 0.125, 0.9, chunk=30)
+    start, steps = np.zeros(N, np.float32), [list(step) for step in gs]
+    wanted = heat_run(start, steps, settings, [phase, phase])
+
+    def body(comm):
+        given = consecutive_nodes(size, size // nodes), Constant(HeatPhase(*phase)), batches
+        with DASO(comm, new_model(Prescribed()), *given, chunk=30) as stack:
+            return run(comm, stack, gs)
+
+    for rank, states in enumerate(threads.run(size, body)):
+        for t, ((w, v), state) in enumerate(zip(states, wanted, strict=True)):
+            assert same_bits(w, state["w"][rank]) and same_bits(v, state["v"][rank]), (rank, t)
+
+
+@pytest.mark.parametrize("batches", [1, 2, 7, 12, 17])
+@pytest.mark.parametrize("skip", range(1, 11))
+def test_the_plan_is_that_of_the_definition(skip, batches):
+    for local in range(1, 6):
+        for wait in range(skip + 3):
+            phase, given = HeatPhase(skip, local, wait), (skip, local, wait)
+            for b in range(batches):
+                assert phase.averages(b, batches) == heat_averaged(b, batches, given)
+                assert phase.spreads_again(b, batches, 3) == heat_again(b, batches, given, 3)
+            for sent in range(0, batches - 1, skip):
+                later = range(sent + 1, batches)
+                wanted = next(b for b in later if heat_receives(b, sent, batches, given))
+                assert phase.received_in(sent, batches) == wanted
+
+
+@pytest.mark.parametrize("size, nodes", NODES)
+@pytest.mark.parametrize(
+    "phase", [(0, 0, 0), (1, 1, 0), (1, 1, 1), (3, 1, 2), (4, 3, 2), (8, 2, 2)]
+)
+def test_messages_are_those_of_heat_without_the_broadcast_that_the_last_batch_replaces(
+    size, nodes, phase
+):
+    batches, k = 12, size // nodes
+    counted = heat_traffic(N, size, nodes, batches, phase, chunk=30)
+    again = heat_again(batches - 1, batches, phase, k)
+    left_out = [0 if again is None else tree_children((r - again) % k, k) for r in range(size)]
+    wanted = [
+        (messages - children, nbytes - 4 * N * children)
+        for (messages, nbytes), children in zip(counted, left_out)
+    ]
+    assert again is None or k == 1 or any(left_out)
+
+    def body(comm):
+        traced = TracedComm(comm)
+        given = consecutive_nodes(size, k), Constant(HeatPhase(*phase)), batches
+        with DASO(traced, new_model(Prescribed()), *given, chunk=30) as stack:
+            stack._end_epoch = lambda: None  # the loss of all ranks is not the exchange
+            traced.reset()
+            run(comm, stack, gradients(size, batches))
+            stack._thread.wait()
+            return traced.messages, traced.bytes
+
+    assert threads.run(size, body) == wanted
+
+
+def as_described(name):
+    """HeatPhase with one of Phase's methods."""
+    return lambda monkeypatch: monkeypatch.setattr(HeatPhase, name, getattr(Phase, name))
+
+
+MISTAKES = {name: as_described(name) for name in ("received_in", "spreads_again", "round")}
+MISTAKES |= {name: as_described(name) for name in ("averages", "fewest_nodes")}
+MISTAKES["merge"] = lambda monkeypatch: monkeypatch.setattr(HeatPhase, "merge", staticmethod(merge))
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_every_difference_between_the_forms_is_noticed(monkeypatch, name):
+    """Each thing that HeatPhase changes is needed: without it a golden case fails."""
+    MISTAKES[name](monkeypatch)
+    wrong = [
+        case.name
+        for case in RUNS
+        if judge_bits(case, joined(threads.run(case["in.g"].shape[1], on_rank, case))) is not None
+    ]
+    assert wrong
+
+
+@pytest.mark.parametrize("largest", [4, 8, 32, 40])
+@pytest.mark.parametrize(
+    "epochs, warmup, cooldown", [(30, 4, 4), (30, 0, 0), (9, 5, 4), (40, 1, 0), (12, 20, 0)]
+)
+def test_phases_are_those_of_the_definition(epochs, warmup, cooldown, largest):
+    rng = np.random.default_rng(epochs)
+    for spread in (0.1, 0.0):
+        losses = (1 + spread * rng.standard_normal(epochs)).tolist()
+        wanted = heat_phases(losses, epochs, warmup, cooldown, largest)
+        assert own_daso.heat_phases(losses, epochs, warmup, cooldown, largest) == wanted
+
+
+def test_waits_may_exceed_b_but_blocking_does_not_wait():
+    assert HeatPhase(4, 1, 5).received_in(0, 99) == 4
+    for values in [(0, 0, 1), (4, -1, 1), (4, 1, -1)]:
+        with pytest.raises(ValueError, match="wanted 0 <= W <= B and L >= 0"):
+            HeatPhase(*values)
+
+
+def test_a_largest_b_below_4_is_refused():
+    with pytest.raises(ValueError, match="got largest=2 for the form of Heat; wanted at least 4"):
+        HeatPhases(30, largest=2)
+
+
+@pytest.mark.parametrize(
+    "described, heat",
+    [(Phases(30), HeatPhases(30)), (Constant(Phase(2)), Constant(HeatPhase(2)))],
+)
+def test_ranks_with_different_forms_say_so(described, heat):
+    def body(comm):
+        phases = heat if comm.Get_rank() else described
+        with pytest.raises(ValueError, match="settings of DASO differs between ranks"):
+            DASO(comm, new_model(Prescribed()), consecutive_nodes(2, 1), phases, 3)
+
+    threads.run(2, body)
+
+
+def test_merges_are_exact_where_nothing_is_rounded_and_round_differently_elsewhere():
+    w, total = np.full(3, 2.0, np.float32), np.full(3, 12.0, np.float32)
+    heat_merge(w, total, nodes=2, waited=1)
+    assert w.tolist() == [4.0] * 3  # (2 * 2 + 12) / 4
+    rng, differ = np.random.default_rng(5), 0
+    for _ in range(20):
+        a, total = rng.standard_normal((2, 50)).astype(np.float32)
+        b = a.copy()
+        merge(a, total, 3, 1)
+        heat_merge(b, total, 3, 1)
+        assert np.allclose(a, b, rtol=0, atol=1e-6)
+        differ += not same_bits(a, b)
+    assert differ

@@ -1,0 +1,57 @@
+"""DASO sends from the memory of a received sum, and never from that of a sum in flight."""
+
+import numpy as np
+import pytest
+from stacks import new_model
+from tiny import N, Prescribed
+
+from refgf.machine import threads
+from refgf.oracle.definitions import DASOSettings, daso_run, same_bits
+from refgf.papers.daso.daso import DASO
+from refgf.papers.daso.phases import Constant, Phase
+
+BATCHES, NODES = 9, [[0], [1]]  # one rank a node sends every sum
+GRADIENTS = np.random.default_rng(7).standard_normal((BATCHES, len(NODES), N)).astype(np.float32)
+
+
+def train(comm):
+    """(the memory that each batch's sum is formed in, parameters after each batch)"""
+    sent, held = [], []
+    with DASO(comm, new_model(Prescribed()), NODES, Constant(Phase(1)), BATCHES) as stack:
+        for step in GRADIENTS:
+            stack.step(step[comm.Get_rank()][None], None, 1, rate=0.125)
+            sent += [stack._pending.total] if stack._pending else []
+            held.append(stack.model.parameters.flat.copy())
+    return sent, held
+
+
+def is_the_definitions(found) -> bool:
+    settings = DASOSettings(len(NODES), BATCHES, 0.125, 0.9)
+    steps = [list(step) for step in GRADIENTS]
+    wanted = daso_run(np.zeros(N, np.float32), steps, settings, [(1, 1, 1)])
+    return all(
+        same_bits(w, state["w"][rank])
+        for rank, (_, held) in enumerate(found)
+        for w, state in zip(held, wanted, strict=True)
+    )
+
+
+def test_two_copies_are_enough_for_an_epoch():
+    found = threads.run(len(NODES), train)
+    assert is_the_definitions(found)
+    for sent, _ in found:
+        assert len(sent) == BATCHES - 1  # the last sum is blocking
+        assert len({id(memory) for memory in sent}) == 2
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_memory_of_a_sum_in_flight_would_be_noticed(monkeypatch):
+    """A copy that goes to the spare memory when it is sent, not when its sum has arrived."""
+    send = DASO._send
+
+    def too_early(self, group, sent):
+        send(self, group, sent)
+        self._spare = sent
+
+    monkeypatch.setattr(DASO, "_send", too_early)
+    assert not is_the_definitions(threads.run(len(NODES), train))

@@ -1,0 +1,68 @@
+"""Buckets of PyTorch and Horovod, by hand, and the sweep for the best one."""
+
+import pytest
+
+from refgf.plan import buckets
+from refgf.plan.fabric import Fabric
+from refgf.plan.step_times import StepTimes
+from refgf.plan.systems import Question
+from refgf.predict.cost import Link, ring_line
+
+MIB = 1 << 20
+GRADIENTS = [(0.01 * i, nbytes) for i, nbytes in enumerate([3, 4, 1, 9, 2, 2, 1], 1)]
+
+
+def groups(found):
+    return [[GRADIENTS[i][1] for i in group] for group in found]
+
+
+def test_ddp_closes_a_bucket_that_has_reached_its_cap():
+    assert groups(buckets.ddp_groups(GRADIENTS, 4)) == [[3, 4], [1, 9], [2, 2], [1]]
+    assert groups(buckets.ddp_groups(GRADIENTS, 5, 1)) == [[3], [4, 1], [9], [2, 2, 1]]
+    assert groups(buckets.ddp_groups(GRADIENTS, 1e9)) == [[3, 4, 1, 9, 2, 2, 1]]
+    assert groups(buckets.ddp_groups(GRADIENTS[:1], 5, 1)) == [[3]]
+
+
+def asked(ready, size=4):
+    fabric = Fabric("net", "this test", Link(100e-6, 1e-9))
+    return Question(StepTimes("small", "this test", tuple(ready), 0.5), fabric, size)
+
+
+def test_horovod_by_hand():
+    """Cycles of 1 ms; both early gradients are fused, the late one waits for its own cycle."""
+    gradients = [(0.0102, 100), (0.0103, 200), (0.0120, 300)]
+    question = asked([(ready_s, nbytes // 4) for ready_s, nbytes in gradients])
+    call = ring_line(4, Link(100e-6, 1e-9))
+    first_s = 0.0102 + call(100)  # the first is ready when the cycle begins
+    second_s = max(first_s + buckets.CYCLE_S, 0.0103) + call(200)
+    assert buckets.horovod_s(gradients, question, 1e9) == pytest.approx(
+        max(second_s + buckets.CYCLE_S, 0.0120) + call(300)
+    )
+
+
+def test_horovod_divides_what_does_not_fit():
+    gradients = [(0.01, 100), (0.01, 100), (0.01, 100)]
+    question = asked([(ready_s, nbytes // 4) for ready_s, nbytes in gradients])
+    call = ring_line(4, Link(100e-6, 1e-9))
+    assert buckets.horovod_s(gradients, question, 200) == pytest.approx(
+        0.01 + call(200) + call(100)
+    )
+    assert buckets.horovod_s(gradients, question, 0) == pytest.approx(0.01 + 3 * call(100))
+
+
+def test_the_best_cap_beats_the_default_and_the_ends():
+    """100 equal gradients: one call each pays latency, one call in all waits for backward."""
+    question = asked([(0.002 * i, MIB // 4) for i in range(1, 101)])
+    for found in (buckets.of_ddp(question), buckets.of_horovod(question)):
+        sweep = found["sweep"]
+        assert found["step_s"] <= min(sweep.values()) * (1 + buckets.EQUAL)
+        assert found["step_s"] <= found["default_step_s"] * (1 + buckets.EQUAL)
+    assert buckets.of_ddp(question)["bucket_cap_mb"] < 512
+    found = buckets.of_theta(question)
+    assert found["step_s"] < min(found["sweep"][0], found["sweep"][1 << 28])
+    assert 0 < found["theta_bytes"] < 1 << 28
+    assert buckets.of_horovod(question)["fusion_threshold_bytes"] % MIB == 0
+
+
+def test_of_equal_steps_the_smallest_bucket():
+    assert buckets.smallest_of_best({1: 2.0, 8: 1.0, 25: 1.0 - 1e-4, 50: 1.5}) == 8

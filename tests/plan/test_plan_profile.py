@@ -1,0 +1,122 @@
+"""Traces of torch.profiler: ready times on CPU and GPU, and a sentence for each bad trace."""
+
+import json
+
+import pytest
+
+from refgf.plan import profile
+from refgf.plan.inputs import read_file
+
+READY = "torch::autograd::AccumulateGrad"
+
+
+def event(name, ts, dur, cat="cpu_op", **args):
+    return {"ph": "X", "name": name, "ts": ts, "dur": dur, "cat": cat, "args": args}
+
+
+def gradient(ts, *shape):
+    return event(READY, ts, 10, **{"Input Dims": [list(shape)]})
+
+
+def mark(number, ts, dur):
+    return event(f"ProfilerStep#{number}", ts, dur, "user_annotation")
+
+
+STEP = [
+    mark(3, 1000, 1000),
+    event("aten::mm", 1000, 400),
+    gradient(1490, 10),
+    gradient(1590, 4, 25),
+    event("Optimizer.step#SGD.step", 1700, 200),
+]
+
+
+def read(events, step=None):
+    return profile.from_trace({"traceEvents": events}, "trace.json", step)
+
+
+def test_cpu_times_are_counted_from_the_start_of_the_step():
+    step = read(STEP)
+    assert step.ready == (pytest.approx((500e-6, 10)), pytest.approx((600e-6, 100)))
+    assert step.after_s == pytest.approx(300e-6)
+    assert step.compute_s == pytest.approx(900e-6)
+
+
+def test_a_scalar_has_one_element():
+    assert read([mark(1, 0, 100), gradient(10)]).ready[0][1] == 1
+
+
+def test_a_chosen_step():
+    later = [mark(4, 2000, 500), gradient(2090, 7)]
+    assert read(STEP + later).elements == 7
+    assert read(STEP + later, 3).elements == 110
+    with pytest.raises(ValueError, match="got no step 9; wanted one of 3, 4"):
+        read(STEP + later, 9)
+
+
+def test_gpu_gradients_are_ready_when_their_kernels_end():
+    """Kernels lag behind their launches, even beyond the step's mark; the first begins the step."""
+    launches = [(1, 1100, 1300, 200), (2, 1400, 1500, 300), (3, 1550, 2600, 400)]
+    events = [
+        event("cudaLaunchKernel", at, 5, "cuda_runtime", correlation=i) for i, at, *_ in launches
+    ]
+    events += [event("gemm", at, dur, "kernel", correlation=i) for i, _, at, dur in launches]
+    step = read([mark(1, 1000, 1500), gradient(1450, 10), gradient(1580, 20), *events])
+    assert step.ready == (pytest.approx((500e-6, 10)), pytest.approx((1700e-6, 20)))
+
+
+def test_a_file(tmp_path):
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": STEP, "schemaVersion": 1}))
+    assert read_file(str(path), None).elements == 110
+
+
+@pytest.mark.parametrize(
+    "events, said",
+    [
+        ([mark(1, 0, 100), event("aten::mm", 1, 5)], "no backward: none of its 2 events"),
+        ([*STEP, mark(4, 5000, 100)], "got no backward in ProfilerStep#4"),
+        ([*STEP, mark(4, 1900, 900)], "ProfilerStep#3 and ProfilerStep#4, which overlap in time"),
+        ([*STEP, gradient(1950, 5)], "two steps overlapping in ProfilerStep#3: 1 gradients after"),
+        ([mark(1, 0, 100), event(READY, 10, 5)], "no sizes: a gradient without Input Dims"),
+        ([mark(1, 0, 100), event(READY, 10, 5, **{"Input Dims": []})], "no sizes: a gradient"),
+        ([mark(1, 1000, 1000), gradient(1.5, 10)], "mixed units: backward fits the step only"),
+        ([*STEP, gradient(1.55, 10)], "mixed units: backward fits the step only"),
+        ([*STEP, event("ncclDevKernel_AllReduce", 1600, 9, "kernel")], "1 events of an exchange"),
+        ([mark(1, 0, 100), event(READY, "now", 1)], "ts, dur = ['now', 1]; wanted microseconds"),
+        ([], "got no ProfilerStep"),
+    ],
+)
+def test_bad_traces(events, said):
+    with pytest.raises(
+        ValueError, match="plan --model trace.json: got .*; wanted .*; next: "
+    ) as error:
+        read(events)
+    assert said in str(error.value)
+
+
+@pytest.mark.long
+def test_a_real_trace(tmp_path):
+    """torch.profiler's own file: as many gradients as parameters, in backward's order."""
+    torch = pytest.importorskip("torch")
+    from torch.profiler import ProfilerActivity, schedule
+    from torch.profiler import profile as profiler
+
+    model = torch.nn.Sequential(
+        torch.nn.Linear(300, 400), torch.nn.ReLU(), torch.nn.Linear(400, 10)
+    )
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    path = str(tmp_path / "trace.json")
+    steps = schedule(wait=1, warmup=1, active=2)
+    settings = {"activities": [ProfilerActivity.CPU], "record_shapes": True, "schedule": steps}
+    save = lambda found: found.export_chrome_trace(path)  # noqa: E731
+    with profiler(on_trace_ready=save, **settings) as running:
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.ones(64, 300)).sum().backward()
+            optimizer.step()
+            running.step()
+    step = read_file(path, None)
+    assert [elements for _, elements in step.ready][2:] in ([400, 120_000], [120_000, 400])
+    assert sorted(elements for _, elements in step.ready) == [10, 400, 4000, 120_000]
+    assert 0 < step.ready[0][0] < step.ready[-1][0] < step.compute_s < 10

@@ -1,0 +1,218 @@
+"""SimGrid judges the closed forms: schedules replayed without contention take the same time.
+
+Bars: 0.1 %, and 0.5 % for messages below 1 kB. Without SimGrid these tests are skipped; what is
+written for it is tested everywhere.
+"""
+
+import shutil
+import time
+from functools import partial
+from math import ceil, log2
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from refgf.comm import direct, ring, tree
+from refgf.comm.schedule import Step, local
+from refgf.papers.jia import doubling
+from refgf.papers.jia.hierarchical import consecutive_nodes, log_phases, three_phase, two_level_ring
+from refgf.papers.scaling import collectives
+from refgf.plan import platforms, replay
+from refgf.plan.fabric import Fabric
+from refgf.plan.step_times import StepTimes
+from refgf.plan.systems import Question, two_level_ring_s
+from refgf.predict.cost import Link, ring_allgather_s, ring_allreduce_s, ring_reduce_scatter_s
+
+needs_simgrid = pytest.mark.skipif(
+    not shutil.which("smpirun"), reason="SimGrid is missing: apt-get install libsimgrid-dev"
+)
+BETWEEN, INSIDE = Link(50e-6, 8e-10, 1e-10), Link(4e-6, 1e-10, 1e-10)
+LARGE, SMALL = 1_000_003, 61  # elements; neither divides among ranks
+
+
+def log_phases_s(nodes, k, n, itemsize, inside, between):
+    rounds, nbytes = ceil(log2(k)), itemsize * n
+    in_node_s = rounds * (2 * inside.message_s(nbytes) + inside.sum_s(nbytes))
+    return in_node_s + collectives.halving_doubling_s(nodes, n, itemsize, between)
+
+
+FLAT = {
+    "ring": (ring.allreduce, ring_allreduce_s),
+    "reduce-scatter": (ring.reduce_scatter, ring_reduce_scatter_s),
+    "allgather": (ring.allgather, ring_allgather_s),
+    "direct": (direct.allreduce, ring_allreduce_s),
+    "tree": (tree.allreduce, collectives.tree_s),
+    "recursive doubling": (doubling.recursive_doubling, collectives.recursive_doubling_s),
+    "halving-doubling": (doubling.halving_doubling, collectives.halving_doubling_s),
+}
+LEVELS = {
+    "three phases": (three_phase, collectives.hierarchical_s),
+    "log phases": (log_phases, log_phases_s),
+    "two-level ring": (two_level_ring, two_level_ring_s),
+}
+
+
+def both(name, size, elements):
+    """(closed form, SimGrid without contention) in seconds."""
+    k = 4 if size % 4 == 0 and size > 4 and name in LEVELS else 1
+    nodes = size // k
+    if name in FLAT:
+        algorithm, form = FLAT[name]
+        expected = form(size, elements, 4, BETWEEN)
+    else:
+        make, form = LEVELS[name]
+        algorithm = make(consecutive_nodes(size, k))
+        expected = form(nodes, k, elements, 4, INSIDE, BETWEEN)
+    platform = platforms.build("one-link", nodes, k, BETWEEN, INSIDE, contention=False)
+    gamma = BETWEEN.gamma_s_per_byte
+    return expected, replay.simulate(algorithm, elements, platform, gamma, "off")
+
+
+@needs_simgrid
+@pytest.mark.parametrize("size", [3, 8])
+@pytest.mark.parametrize("name", [*FLAT, *LEVELS])
+def test_simgrid_agrees(name, size):
+    expected, found = both(name, size, LARGE)
+    assert found == pytest.approx(expected, rel=1e-3)
+
+
+@needs_simgrid
+@pytest.mark.long
+@pytest.mark.parametrize("size", [2, 5, 16, 64, 256])
+@pytest.mark.parametrize("name", [*FLAT, *LEVELS])
+def test_simgrid_agrees_on_more_ranks(name, size):
+    expected, found = both(name, size, LARGE)
+    assert found == pytest.approx(expected, rel=1e-3)
+
+
+@needs_simgrid
+@pytest.mark.long
+@pytest.mark.parametrize("size", [2, 3, 5, 8, 16, 64, 256])
+@pytest.mark.parametrize("name", [*FLAT, *LEVELS])
+def test_simgrid_agrees_on_short_messages(name, size):
+    expected, found = both(name, size, SMALL)
+    assert found == pytest.approx(expected, rel=5e-3)
+
+
+def question(size, per_node):
+    step = StepTimes("small", "this test", ((0.01, LARGE),))
+    return Question(step, Fabric("net", "this test", BETWEEN, INSIDE), size, per_node)
+
+
+@needs_simgrid
+def test_ranks_of_a_node_share_its_link():
+    """Two-level ring: k rings cross one link, which the closed form with k beta says as well."""
+    platform = platforms.build("one-link", 4, 4, BETWEEN, INSIDE, contention=True)
+    algorithm = two_level_ring(consecutive_nodes(16, 4))
+    found = replay.simulate(algorithm, LARGE, platform, BETWEEN.gamma_s_per_byte, "contention")
+    shared = Link(BETWEEN.alpha_s, 4 * BETWEEN.beta_s_per_byte, BETWEEN.gamma_s_per_byte)
+    expected = two_level_ring_s(4, 4, LARGE, 4, INSIDE, shared)
+    assert found == pytest.approx(expected, rel=1e-3)
+    rails = platforms.build("rails:4", 4, 4, BETWEEN, INSIDE, contention=True)
+    found = replay.simulate(algorithm, LARGE, rails, BETWEEN.gamma_s_per_byte, "contention")
+    alone = two_level_ring_s(4, 4, LARGE, 4, INSIDE, BETWEEN)
+    assert found == pytest.approx(alone, rel=1e-3)  # a link for each of the four rings
+
+
+@needs_simgrid
+def test_an_oversubscribed_tree_is_slower_than_the_closed_form_says():
+    """Halving-doubling's long messages cross the tree together; the ring's do not."""
+    platform = platforms.build("fat-tree:4", 32, 1, BETWEEN, INSIDE, contention=True)
+    run = partial(replay.simulate, platform=platform, gamma=0.0, model="contention")
+    link = Link(BETWEEN.alpha_s, BETWEEN.beta_s_per_byte)
+    slow = run(doubling.recursive_doubling, LARGE) / FLAT["recursive doubling"][1](
+        32, LARGE, 4, link
+    )
+    assert slow > 1.2
+    assert run(ring.allreduce, LARGE) / ring_allreduce_s(32, LARGE, 4, link) < 1.05
+
+
+@needs_simgrid
+def test_compare_prints_all_models():
+    found = replay.compare(question(8, 2))
+    assert set(found["allreduce"]) >= {"ring", "tree", "two-level ring"}
+    for row in found["allreduce"].values():
+        # a flat algorithm's messages in a node are faster than its closed form says
+        assert row["off_s"] <= row["closed_form_s"] * (1 + 1e-3)
+        assert row["contention_s"] >= row["off_s"] * (1 - 1e-3)
+    said = replay.text(found)
+    assert "8 ranks, platform one-link" in said and max(map(len, said.splitlines())) <= 100
+
+
+def test_a_trace_by_hand():
+    steps = [
+        Step(1, slice(0, 10), 2, slice(10, 30), "add"),
+        Step(None, slice(0, 0), 2, slice(10, 30), "buffer"),
+        local("reduce", slice(10, 30)),
+        local("finish", slice(10, 30)),
+        Step(3, slice(0, 0), None, slice(0, 0), "copy"),
+    ]
+    assert replay.lines(7, steps, 4, 1e-9) == [
+        "7 init",
+        "7 irecv 2 0 80",
+        "7 isend 1 0 40",
+        "7 wait 2 7 0",
+        "7 wait 7 1 0",
+        "7 compute 80",
+        "7 irecv 2 0 80",
+        "7 wait 2 7 0",
+        "7 compute 80",
+        "7 isend 3 0 0",
+        "7 wait 7 3 0",
+        "7 finalize",
+    ]
+
+
+@pytest.mark.parametrize("contention", [True, False])
+@pytest.mark.parametrize("name", platforms.NAMES)
+def test_platforms_are_xml_with_a_host_for_each_rank(name, contention):
+    platform = platforms.build(name, 16, 2, BETWEEN, INSIDE, contention)
+    assert len(platform.hosts) == 32
+    root = ElementTree.fromstring(platform.xml)
+    assert root.tag == "platform"
+
+
+@pytest.mark.parametrize(
+    "name, nodes, per_node, said",
+    [
+        ("torus", 8, 1, "wanted one of one-link, rails:2"),
+        ("rails:0", 8, 1, "wanted one of one-link, rails:2"),
+        ("rails:2", 8, 1, "2 or more a node"),
+        ("rails:2", 512, 2, "at most 256 in all"),
+        ("fat-tree:2", 3, 1, "got 3 nodes; wanted an even number, 4 or more"),
+        ("dragonfly", 8, 1, "wanted a multiple of 8, and more than one group"),
+    ],
+)
+def test_platforms_that_cannot_be(name, nodes, per_node, said):
+    with pytest.raises(
+        ValueError, match=f"plan --platform {name}: got .*; next: one-link"
+    ) as error:
+        platforms.build(name, nodes, per_node, BETWEEN, INSIDE, True)
+    assert said in str(error.value)
+
+
+def test_without_simgrid_it_says_how_to_install_it(monkeypatch):
+    monkeypatch.setattr(replay.shutil, "which", lambda name: None)
+    with pytest.raises(ValueError, match="got no smpirun; wanted SimGrid; next: apt-get install"):
+        replay.compare(question(8, 2))
+
+
+def test_a_simulator_that_does_not_end_is_ended(monkeypatch, tmp_path):
+    """smpirun is a shell script: ending it alone would leave the simulator behind it running."""
+    script, pid = tmp_path / "smpirun", tmp_path / "pid"
+    script.write_text(f"#!/bin/sh\nsleep 60 & echo $! > {pid}\nwait\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(replay, "LONGEST_S", 1.0)
+    with pytest.raises(ValueError, match="got no end of SimGrid on 4 ranks in 1 s; .*next: fewer"):
+        replay.run(tmp_path, 4, "off")
+    time.sleep(0.2)
+    state = Path(f"/proc/{pid.read_text().strip()}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+def test_too_many_ranks(monkeypatch):
+    monkeypatch.setattr(replay, "installed", lambda: True)
+    with pytest.raises(ValueError, match="got 512 ranks; wanted 2 to 256"):
+        replay.compare(question(512, 2))

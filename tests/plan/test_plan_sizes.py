@@ -1,0 +1,78 @@
+"""A list of gradients: its units, and a sentence for each thing that can be wrong."""
+
+import gzip
+import json
+
+import pytest
+
+from refgf.plan.inputs import read_file
+
+
+def written(folder, text, name="sizes.csv"):
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+def test_csv_with_units_in_its_head(tmp_path):
+    path = written(tmp_path, "name,elements,ready_ms\nlate, 30, 20\nearly,1000,10\n")
+    step = read_file(path, None)
+    assert step.ready == ((0.01, 1000), (0.02, 30))
+    assert step.elements == 1030 and step.compute_s == 0.02
+
+
+def test_bytes_are_those_of_float32(tmp_path):
+    assert read_file(written(tmp_path, "bytes,ready_us\n400,7\n"), None).ready == ((7e-6, 100),)
+
+
+def test_json_with_an_optimiser_and_a_batch(tmp_path):
+    data = {"gradients": [{"elements": 5, "ready_s": 1.5}], "after_ms": 250, "batch": 8}
+    step = read_file(written(tmp_path, json.dumps(data), "sizes.json"), None)
+    assert (step.compute_s, step.batch) == (1.75, 8)
+    path = tmp_path / "sizes.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(data["gradients"]).encode()))
+    assert read_file(str(path), None).ready == ((1.5, 5),)
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("elements,ready_ms,ready_s\n5,1,\n6,,2\n", "mixed units of ready times"),
+        ("elements,bytes,ready_ms\n5,,1\n,8,2\n", "mixed units of sizes"),
+        ("name,ready_ms\nfc,1\n", "got no sizes; wanted a column elements or bytes"),
+        ("name,elements,ready_ms\nfc,,1\nconv,5,2\n", "gradient 1 (fc): got no elements"),
+        ("elements,ready\n5,1\n", "got no ready times; wanted a column ready_s or ready_ms"),
+        ("elements,ready_s\n5,9000\n", "at most an hour; is the unit _s right?"),
+        ("elements,ready_ms\n5,-1\n", "ready_ms = '-1'; wanted a number, 0 or more"),
+        ("elements,ready_ms\nmany,1\n", "elements = 'many'"),
+        ("bytes,ready_ms\n5,1\n", "got 5 bytes; wanted a whole number of elements"),
+        ("elements,ready_ms\n5,0\n", "all 0"),
+        ("elements,ready_ms\n", "got no gradients"),
+    ],
+)
+def test_wrong_lists(tmp_path, text, said):
+    with pytest.raises(ValueError, match="torch.profiler") as error:
+        read_file(written(tmp_path, text), None)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("{", "got no JSON"),
+        ("{}", "neither traceEvents nor gradients"),
+        ('[{"elements": true, "ready_s": 1}]', "elements = True"),
+        ('{"gradients": [{"elements": 1, "ready_s": 1}], "batch": 1.5}', "batch = 1.5"),
+    ],
+)
+def test_wrong_json(tmp_path, text, said):
+    with pytest.raises(ValueError) as error:
+        read_file(written(tmp_path, text, "sizes.json"), None)
+    assert said in str(error.value)
+
+
+def test_a_file_that_is_not_there():
+    with pytest.raises(ValueError, match="wanted one of alexnet.* --model resnet50"):
+        read_file("nonsense", None)
+    with pytest.raises(ValueError, match="no readable file"):
+        read_file("missing.csv", None)

@@ -1,0 +1,145 @@
+"""Predicted steps of each system: equal to the pieces they are made of; intervals hold."""
+
+import math
+import time
+
+import pytest
+
+from refgf.papers.scaling.systems import System, step
+from refgf.plan import memory, report
+from refgf.plan.fabric import CHOSEN, Fabric, load
+from refgf.plan.inputs import read_model
+from refgf.plan.step_times import StepTimes
+from refgf.plan.systems import SYSTEMS, Question, two_level_ring_s
+from refgf.plan.uncertainty import curve, planned
+from refgf.predict.cost import Line, Link, ring_line
+
+BETWEEN, INSIDE = Link(30e-6, 8e-10), Link(3e-6, 1e-10)
+STEP = StepTimes("small", "this test", ((0.010, 1000), (0.011, 500_000), (0.020, 2_000_000)), 0.002)
+FABRIC = Fabric("net", "this test", BETWEEN, INSIDE)
+
+
+def question(size, per_node=1, **changes):
+    return Question(STEP, FABRIC, size, per_node, **changes)
+
+
+def test_one_rank_has_no_exchange():
+    for name, seconds in SYSTEMS.items():
+        assert seconds(question(1)) == pytest.approx(STEP.compute_s), name
+
+
+def test_eager_is_the_predictor_s_eager_step():
+    line = ring_line(8, BETWEEN)
+    expected = step(STEP.ready, System("eager"), line).step_s + STEP.after_s
+    assert SYSTEMS["eager"](question(8)) == pytest.approx(expected)
+    by_hand_s, end_s = 0.0, 0.0
+    for ready_s, elements in STEP.ready:
+        end_s = max(end_s, ready_s) + line(4 * elements)
+        by_hand_s = end_s + STEP.after_s
+    assert SYSTEMS["eager"](question(8)) == pytest.approx(by_hand_s)
+
+
+def test_top_k_and_daso_by_hand():
+    sent_s = 7 * 2 * BETWEEN.message_s(4 * math.ceil(0.01 * STEP.elements))
+    assert SYSTEMS["top-k"](question(8)) == pytest.approx(STEP.compute_s + sent_s)
+    assert SYSTEMS["DASO"](question(8)) == STEP.compute_s  # hidden behind one batch
+    slow = FABRIC.scaled(beta=4.0)
+    sum_s = 2 * 7 * slow.between.message_s(4 * math.ceil(STEP.elements / 8))
+    expected = STEP.compute_s + (sum_s - STEP.compute_s) / 4
+    assert SYSTEMS["DASO"](Question(STEP, slow, 8)) == pytest.approx(expected)
+
+
+def test_better_groups_are_never_slower():
+    for size, per_node in [(2, 1), (16, 4), (256, 8)]:
+        seconds = {name: SYSTEMS[name](question(size, per_node)) for name in SYSTEMS}
+        assert seconds["merged"] <= seconds["theta"] <= seconds["eager"]
+        assert seconds["half"] <= seconds["theta"]
+        if per_node > 1:
+            assert seconds["hierarchy"] <= seconds["theta"]
+        else:
+            assert seconds["hierarchy"] is None
+
+
+def test_two_levels_on_nodes_of_one_rank_are_a_ring():
+    flat = ring_line(8, BETWEEN)(4 * 8000)
+    assert two_level_ring_s(8, 1, 8000, 4, INSIDE, BETWEEN) == pytest.approx(flat)
+
+
+def test_a_measured_allreduce_replaces_the_closed_form():
+    fabric = Fabric("net", "this test", BETWEEN, lines={8: Line(1e-3, 5e-9)})
+    assert Question(STEP, fabric, 8).flat == Line(1e-3, 5e-9)
+    assert Question(STEP, fabric, 16).flat == ring_line(16, BETWEEN)
+
+
+def test_one_node_uses_the_link_inside():
+    assert question(4, 4).flat == ring_line(4, INSIDE)
+    assert question(8, 4).flat == ring_line(8, BETWEEN)
+
+
+@pytest.mark.parametrize("name", sorted(SYSTEMS))
+def test_intervals_hold_and_their_widest_input_is_named(name):
+    found = planned(name, question(64, 4))
+    assert found.low_s < found.step_s < found.high_s
+    assert found.widest == max(found.widths, key=found.widths.get)
+    for alpha in CHOSEN["alpha"]:
+        for beta in CHOSEN["beta"]:
+            for pace in (0.97, 1.03):
+                asked = Question(STEP.scaled(pace), FABRIC.scaled(alpha, beta), 64, 4)
+                assert found.low_s <= SYSTEMS[name](asked) * (1 + 1e-12)
+                assert SYSTEMS[name](asked) <= found.high_s * (1 + 1e-12)
+
+
+def test_efficiency_at_the_asked_size_is_that_of_the_table():
+    found = report.answer(question(64, 4))
+    for name, row in found["systems"].items():
+        assert found["efficiency_percent"][name][64] == pytest.approx(row["efficiency_percent"])
+    assert list(found["efficiency_percent"]["eager"])[-1] == 4096
+
+
+def test_sizes_of_nodes_that_hold_no_power_of_two():
+    assert report.sizes(6)[:4] == [1, 6, 12, 24]
+    assert all(
+        value is None or value <= 100
+        for value in curve(question(12, 6), [1, 6, 12])["half"].values()
+    )
+
+
+def test_memory():
+    found, n = memory.per_rank(question(4)), STEP.elements
+    assert found["theta"] == 12 * n + 4 * math.ceil(n / 4)
+    assert found["half"] - found["theta"] == 2 * n
+    assert found["top-k"] == 16 * n + 8 * math.ceil(n / 100) * 4
+    assert memory.per_rank(question(1))["eager"] == 12 * n
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"size": 0}, "got 0 ranks, 1 a node; wanted 1 or more"),
+        ({"size": 6, "per_node": 4}, "wanted full nodes"),
+        ({"size": 4, "overlap": 2.0}, "--overlap 2.0; wanted 0 to 1"),
+        ({"size": 4, "allreduce": "star"}, "wanted one of ring, recursive doubling"),
+        ({"size": 8, "per_node": 4, "allreduce": "tree"}, "several would share its link"),
+    ],
+)
+def test_questions_without_an_answer(changes, said):
+    with pytest.raises(ValueError, match="next: ") as error:
+        question(**changes)
+    assert said in str(error.value)
+
+
+def test_models_by_name():
+    fabric = load("v100-10gbe")
+    found = read_model("resnet50", fabric, None, None)
+    assert (found.batch, found.compute_s) == (64, pytest.approx(64 / 930))
+    assert read_model("ResNet-50", fabric, 32, 465.0).compute_s == pytest.approx(64 / 930)
+    assert read_model("bert", fabric, 8, 49.0).name == "BERT-Large"
+    with pytest.raises(ValueError, match="got no batch and rate .* --batch 64 --rate 930"):
+        read_model("bert", fabric, None, None)
+
+
+def test_all_sizes_of_the_largest_model_in_ten_seconds():
+    start_s = time.perf_counter()
+    fabric = load("v100-10gbe")
+    report.answer(Question(read_model("bert", fabric, 8, 49.0), fabric, 64, 4))
+    assert time.perf_counter() - start_s < 10

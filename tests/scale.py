@@ -1,0 +1,262 @@
+"""Writes docs/scale.md: what 10,000 ranks would cost, from the formulas of refgf/plan alone.
+
+    python tests/scale.py     after a change of the predictor (`make figures` does it, too)
+
+Every number on the page is computed here. A sentence that compares is chosen by the numbers.
+"""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import NormalDist
+
+from refgf.papers.scaling.benchmark_rows import NETWORKS as BENCHMARK
+from refgf.plan import fabric, memory, systems, uncertainty
+from refgf.plan.fabric import Fabric
+from refgf.plan.step_times import StepTimes, of_workload
+from refgf.plan.systems import FLOAT32, SYSTEMS, Question
+from refgf.predict.cost import Link
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "scale.md"
+RANKS, PER_NODE = 10_000, 8
+INSIDE = Link(5e-6, 1 / 100e9)  # between the GPUs of a node (chosen)
+FASTEST = Fabric("200 Gbit/s", "alpha and rate chosen", Link(5e-6, 1 / 25e9))
+SPREAD = 0.03  # standard deviation of a rank's computing (chosen)
+BUFFER = 32e6  # bytes a switch holds for one port (chosen)
+EVERY_STEP = ("eager", "theta", "merged", "half", "hierarchy")  # sum all gradients in each step
+FULL = ("eager", "theta", "merged", "hierarchy")  # in float32
+
+
+def networks() -> list[Fabric]:
+    named = [fabric.load(name) for name in ("v100-10gbe", "v100-56gbit")]
+    return [replace(each, inside=INSIDE) for each in (*named, FASTEST)]
+
+
+def models() -> list[StepTimes]:
+    steps = fabric.load("v100-56gbit").steps
+    found = [
+        of_workload(name, *steps[name.lower().replace("-", "")], "refgf/cluster/machines")
+        for name in ("AlexNet", "ResNet-50")
+    ]
+    bert = BENCHMARK["BERT-Large"]
+    return [*found, of_workload("BERT-Large", bert.batch, bert.single, "ddl-benchmarks")]
+
+
+def cell(step_s: float | None, compute_s: float) -> str:
+    return "" if step_s is None else f"{ms(step_s)} ({100 * compute_s / step_s:.0f} %)"
+
+
+def ms(seconds: float) -> str:
+    return f"{1e3 * seconds:,.0f} ms"
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def steps_of(model: StepTimes, asked: list[Question]) -> str:
+    """A row for each system: predicted step and efficiency on each network, memory."""
+    nbytes, rows = memory.per_rank(asked[0]), []
+    for name, seconds in SYSTEMS.items():
+        cells = [cell(seconds(question), model.compute_s) for question in asked]
+        rows.append([name, *cells, f"{nbytes[name] / 1e9:,.1f} GB"])
+    header = ["predicted", *(question.fabric.name for question in asked), "memory a rank"]
+    count = f"{model.elements / 1e6:.0f} million gradients in {len(model.ready)} tensors"
+    title = f"**{model.name}**, {count}; a step computes {ms(model.compute_s)}."
+    return f"{title}\n\n{table(header, rows)}"
+
+
+def latency_and_bytes(model: StepTimes, question: Question) -> tuple[float, float]:
+    """Seconds of one ring allreduce of all gradients: its latencies, and its bytes."""
+    line = question.flat
+    return line.a_s, line.b_s_per_byte * FLOAT32 * model.elements
+
+
+def breaks_first(every: dict[str, list[Question]], steps: list[StepTimes]) -> str:
+    """What is larger in one ring of all gradients, the latencies or the bytes."""
+    rows = []
+    for step in steps:
+        cells = []
+        for question in every[step.name]:
+            alpha_s, beta_s = latency_and_bytes(step, question)
+            larger = "latency" if alpha_s > beta_s else "bytes"
+            cells.append(f"{ms(alpha_s)} + {ms(beta_s)}: {larger}")
+        rows.append([step.name, *cells])
+    header = ["predicted: latencies + bytes", *(each.name for each in networks())]
+    return table(header, rows)
+
+
+def larger(every: dict[str, list[Question]], steps: list[StepTimes]) -> str:
+    """Which networks wait for latencies, and which for bytes, as a sentence."""
+    places = {"Latencies": [], "Bytes": []}
+    for step in steps:
+        for question in every[step.name]:
+            alpha_s, beta_s = latency_and_bytes(step, question)
+            places["Latencies" if alpha_s > beta_s else "Bytes"].append(step.name)
+    said = []
+    for what, names in places.items():
+        if names:
+            counted = (f"{name} ({names.count(name)} of 3 links)" for name in dict.fromkeys(names))
+            said.append(f"{what} are the larger term of {', '.join(counted)}.")
+    return " ".join(said)
+
+
+def power_of_two(question: Question) -> str:
+    """The step by halving-doubling on the largest power of two."""
+    size = 1 << (RANKS.bit_length() - 1)
+    asked = replace(question, size=size, ranks_per_node=1, allreduce="halving-doubling")
+    step_s = systems.theta_s(asked)
+    return f"{size:,} ranks {ms(step_s)} for {question.step.name} on {question.fabric.name}"
+
+
+def slowest() -> float:
+    """How many times as long the slowest of RANKS computes (Blom's estimate, normal times)."""
+    return 1 + SPREAD * NormalDist().inv_cdf((RANKS - 0.375) / (RANKS + 0.25))
+
+
+def fastest(question: Question, names: tuple[str, ...]) -> str:
+    """The fastest of these systems with its interval."""
+    found = {name: SYSTEMS[name](question) for name in names}
+    name = min(names, key=lambda each: found[each] or float("inf"))
+    planned = uncertainty.planned(name, question)
+    compute_s = question.step.compute_s
+    low, high = f"{1e3 * planned.low_s:,.0f}", f"{1e3 * planned.high_s:,.0f}"
+    return f"{name}: {cell(planned.step_s, compute_s)}, {low} to {high}"
+
+
+def instead(every: dict[str, list[Question]]) -> str:
+    rows = []
+    for name, asked in every.items():
+        for question in asked:
+            flat = replace(question, ranks_per_node=1, allreduce="halving-doubling")
+            rows.append(
+                [
+                    f"{name}, {question.fabric.name}",
+                    fastest(question, FULL),
+                    fastest(question, EVERY_STEP),
+                    cell(systems.theta_s(flat), question.step.compute_s),
+                ]
+            )
+    header = ["predicted", "float32", "float16 allowed", "theta, halving-doubling, 1 rank a node"]
+    return table(header, rows)
+
+
+def page() -> str:
+    found, asked = models(), {}
+    for model in found:
+        ask = partial(Question, model)
+        asked[model.name] = [ask(each, RANKS, PER_NODE) for each in networks()]
+    fill = {
+        "ranks": f"{RANKS:,}",
+        "nodes": f"{RANKS // PER_NODE:,}",
+        "per_node": PER_NODE,
+        "links": "\n".join(f"  - {in_words(each)}" for each in networks()),
+        "inside": f"{1e6 * INSIDE.alpha_s:g} us and {1e-9 / INSIDE.beta_s_per_byte:g} GB/s",
+        "rates": "; ".join(f"{m.name}, {m.batch} a step" for m in found),
+        "tables": "\n\n".join(steps_of(model, asked[model.name]) for model in found),
+        "terms": breaks_first(asked, found),
+        "larger": larger(asked, found),
+        "two": power_of_two(asked["BERT-Large"][1]),
+        "eager": eager(asked["ResNet-50"][1]),
+        "spread": f"{SPREAD:.0%}".replace("%", " %"),
+        "slowest": f"{100 * (slowest() - 1):.0f} %",
+        "ceiling": f"{100 / slowest():.0f} %",
+        "incast": incast(found),
+        "memory": residuals(found, asked),
+        "instead": instead(asked),
+    }
+    return TEMPLATE.format_map(fill)
+
+
+def in_words(each: Fabric) -> str:
+    link = each.between
+    rate = 1e-9 / link.beta_s_per_byte
+    return f"{each.name}: {1e6 * link.alpha_s:g} us, {rate:g} GB/s ({each.source})"
+
+
+def eager(question: Question) -> str:
+    calls, alpha_s = len(question.step.ready), question.flat.a_s
+    return f"{calls} x {ms(alpha_s)} = {calls * alpha_s:.1f} s"
+
+
+def incast(found: list[StepTimes]) -> str:
+    parts = []
+    for model in found:
+        nbytes = FLOAT32 * model.elements * (RANKS - 1) / RANKS
+        parts.append(f"{model.name} {nbytes / 1e6:,.0f} MB, {nbytes / BUFFER:.1f} x the buffer")
+    return f"{'; '.join(parts)} (a buffer of {BUFFER / 1e6:g} MB, chosen)"
+
+
+def residuals(found: list[StepTimes], asked: dict[str, list[Question]]) -> str:
+    parts = []
+    for model in found:
+        question = asked[model.name][0]
+        pairs = memory.per_rank(question)["top-k"] - (memory.STATE + FLOAT32) * model.elements
+        own = FLOAT32 * model.elements
+        parts.append(f"{model.name} {pairs / 1e9:,.1f} GB next to a residual of {own / 1e9:.1f} GB")
+    return "; ".join(parts)
+
+
+TEMPLATE = """# {ranks} ranks, predicted
+
+Written by `tests/scale.py`; every number is **predicted** by the formulas of `refgf/plan`, and none
+is measured. {ranks} ranks are {nodes} nodes of {per_node}. Weak scaling: each rank brings its own
+batch.
+
+- Links, latency and rate:
+{links}
+  - inside a node: {inside} (chosen).
+- Batches: {rates}. AlexNet's and ResNet-50's rates are those of `refgf/cluster/machines`,
+  BERT-Large's is a public benchmark's (`refgf/papers/scaling/benchmark_rows.py`), on another GPU.
+- Ready times are a rate's, divided among the layers by flops.
+- Not included: contention, lost messages, stragglers, casts, choosing. How a system learns is not
+  predicted.
+
+## A step with each system
+
+In brackets: scaling efficiency, T(exchange off) / T(exchange on). Memory leaves out activations.
+`theta`, `half` and `CSC` have their best threshold. `hierarchy` is the fastest allreduce in two
+levels. `DASO` sums between nodes every fourth batch only, so its steps are not comparable alone.
+
+{tables}
+
+## What breaks first
+
+**The latency of the ring.** A ring pays 2(p-1) latencies a call. One call of all gradients in
+float32 takes, latencies plus bytes:
+
+{terms}
+
+{larger}
+
+Eager exchange pays the latencies for each tensor. ResNet-50 on v100-56gbit: {eager} a step.
+
+**The slowest rank.** If a rank's computing varies by {spread} (standard deviation of a normal
+distribution, chosen), the slowest of {ranks} takes {slowest} longer than the mean. No exchange
+that waits for all ranks in each step then exceeds {ceiling} of efficiency.
+
+**Incast.** In `direct`, all other ranks send a slice to each rank at once. In flight to one port:
+{incast}. Our formulas lose no messages; a real switch without flow control does.
+
+**Memory.** Top-k gathers the pairs of all ranks, so it grows with p: {memory}. The residuals of
+CSC and top-k do not grow with p.
+
+## What to use instead
+
+The fastest system that sums every gradient in every step, with its interval from the inputs'
+ranges of alpha, beta and pace; and lazy allreduce by halving-doubling, whose latencies grow with
+log p:
+
+{instead}
+
+The last column has one rank and one link a node: {ranks} links, not {nodes}. {ranks} is no power of
+two, so halving-doubling sends the whole vector twice more; it would take on {two}.
+Contention is in none of these times: on a fat tree a bad order of the ranks alone can almost double
+a ring (lesson 08, by SimGrid).
+"""
+
+if __name__ == "__main__":
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(page())
+    print(PAGE)

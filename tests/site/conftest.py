@@ -1,0 +1,69 @@
+"""The site, built once for all tests that read its pages or drive a browser."""
+
+import shutil
+import threading
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Links(HTMLParser):
+    """links: [(what holds it, address)], anchors: names in a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.links, self.anchors, self.twice = [], set(), []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        for name, value in attributes:
+            if name in ("href", "src"):
+                self.links.append((tag, value))
+            elif name == "id":
+                self.twice += [value] * (value in self.anchors)
+                self.anchors.add(value)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """The folder of the site, two folders below the one that is served."""
+    pytest.importorskip("markdown_it", reason="pip install -e '.[site]'")
+    pytest.importorskip("pygments", reason="pip install -e '.[site]'")
+    from refgf.site.build import build
+
+    folder = tmp_path_factory.mktemp("served") / "some" / "path"
+    build(ROOT, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def site(folder):
+    """(folder of the site, {path: links of the page})"""
+    return folder, {file: Links(file.read_text()) for file in folder.rglob("*.html")}
+
+
+@pytest.fixture(scope="session")
+def address(folder):
+    from refgf.site.serve import server
+
+    running = server(folder.parents[1], 0)
+    threading.Thread(target=running.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{running.server_port}/some/path/"
+    running.shutdown()
+    running.server_close()
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Debian's chromium, driven by Playwright."""
+    api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("apt-get install chromium")
+    with api.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()

@@ -1,0 +1,182 @@
+"""The site in a real browser: Debian's chromium, driven by Playwright.
+
+Needs `pip install playwright`, `apt-get install chromium`, and for the test of accessibility
+`npm install --prefix .venv/axe axe-core`. What is missing is skipped.
+"""
+
+import random
+import re
+from pathlib import Path
+from urllib.parse import urlparse
+
+import pytest
+
+pytest.importorskip("markdown_it", reason="pip install -e '.[site]'")
+
+from refgf.oracle.schedules.order import Graph
+from refgf.oracle.schedules.own import own_plan
+from refgf.oracle.schedules.times import schedule_times
+from refgf.predict.cost import Link
+from refgf.site import player
+
+ROOT = Path(__file__).resolve().parents[2]
+AXE = ROOT / ".venv" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
+SERIOUS = ("serious", "critical")
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture
+def page(browser):
+    page = browser.new_page()
+    page.set_default_timeout(20_000)
+    yield page
+    page.close()
+
+
+def pages(folder, sources=4):
+    """Every page, and some of those that only show a file."""
+    found = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*.html"))
+    shown = [name for name in found if name.startswith("source/")]
+    return [name for name in found if name not in shown] + shown[:sources]
+
+
+@pytest.mark.parametrize("kind", ["http", "file"])
+def test_every_page_opens_by_itself(folder, address, page, kind):
+    """No message on the console, no failed request, none to another host; also from a disk."""
+    start = address if kind == "http" else folder.as_uri() + "/"
+    said, asked = [], []
+    page.on("console", lambda message: said.append(f"{message.text} {message.location}"))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("requestfailed", lambda request: said.append(f"{request.failure}: {request.url}"))
+    page.on("request", lambda request: asked.append(request.url))
+    for name in pages(folder):
+        page.goto(start + name)
+        assert page.locator("h1").count() == 1, name
+    page.goto(start + "player/index.html")
+    page.wait_for_selector("#vector button")
+    hosts = {urlparse(url).netloc for url in asked if not url.startswith("data:")}
+    # a page that was left early, and the icon that browsers ask of every host
+    said = [text for text in said if "ERR_ABORTED" not in text and "/favicon.ico" not in text]
+    assert said == [] and hosts == {urlparse(start).netloc} and len(asked) > 60
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_needs_no_horizontal_scrolling(folder, address, browser, scheme):
+    page = browser.new_page(viewport={"width": 320, "height": 640}, color_scheme=scheme)
+    wide = []
+    for name in pages(folder):
+        page.goto(address + name)
+        page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        if page.evaluate("document.documentElement.scrollWidth") > 320:
+            wide.append(name)
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.close()
+    assert wide == []
+    assert (dark == "rgb(22, 24, 28)") == (scheme == "dark")
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="npm install --prefix .venv/axe axe-core")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(folder, address, browser, scheme):
+    """One page of each kind, with everything unfolded."""
+    page = browser.new_page(color_scheme=scheme)
+    names = ["index.html", "lessons/index.html", "lessons/00/index.html", "lessons/03/index.html"]
+    names += ["spec/index.html", "glossary/index.html", "setup/index.html", "player/index.html"]
+    names += [f"{name}/index.html" for name in ("api", "judge", "results", "baselines", "cite")]
+    names += ["teaching/03/index.html", "reading/index.html", pages(folder)[-1]]
+    found = []
+    for name in names:
+        page.goto(address + name)
+        page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        page.add_script_tag(path=AXE)
+        for problem in page.evaluate("axe.run()")["violations"]:
+            if problem["impact"] in SERIOUS:
+                where = problem["nodes"][0]["html"][:200]
+                found.append(f"{name}: {problem['id']} x {len(problem['nodes'])}: {where}")
+    page.close()
+    assert found == []
+
+
+def test_the_player_is_played_by_keyboard_alone(address, page):
+    page.goto(address + "player/index.html")
+    page.wait_for_selector("#vector button")
+    for _ in range(40):  # to the button of the next step
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.id") == "forward":
+            break
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    said = page.text_content("#said")
+    assert said.startswith("Step 2 of 6: 4 messages. All ranks so far: 8 messages, 2 MiB.")
+    page.keyboard.press("Tab")  # the last step
+    page.keyboard.press("Enter")
+    for _ in range(10):  # into the vector, where one cell is reached
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.dataset.cell"):
+            break
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.dataset.cell") == "1-1"
+    text = page.text_content("#tree-said")
+    assert text.startswith("Rank 1, element 1: ((") and "(x1 + x2)" in text
+    assert sorted(re.findall(r"x\d", text)) == ["x0", "x1", "x2", "x3"]
+    assert page.locator("#vector button.done").count() == 16
+
+
+def test_the_player_is_played_by_pointer(address, page):
+    page.goto(address + "player/index.html#tree/6/0")
+    page.wait_for_selector("#vector button")
+    assert page.input_value("#algorithm") == "tree" and page.input_value("#ranks") == "6"
+    page.click("#forward")
+    assert page.locator("#messages li").all_text_contents()[0].startswith("rank 1 sends elements 0")
+    page.click("#last")
+    page.click('[data-cell="5-3"]')
+    text = page.text_content("#tree-said")
+    assert text.startswith("Rank 5, element 3: ") and text.count("x") == 6
+    page.select_option("#algorithm", "direct")
+    page.wait_for_function("document.querySelector('#said').textContent.includes('of 10')")
+    page.click("#forward")
+    assert "buffered: ranks 5" in page.get_attribute('[data-cell="0-0"]', "aria-label")
+    page.click("#play")
+    page.wait_for_function("document.querySelector('#said').textContent.includes('Step 3')")
+    assert page.text_content("#play") == "pause"
+
+
+def test_times_on_the_page_are_those_of_python(address, page):
+    """200 random settings, each with the time of the last arrival."""
+    rng = random.Random(5)
+    move = """([id, value]) => { const slider = document.getElementById(id);
+        slider.value = value; slider.dispatchEvent(new Event("input")); }"""
+    for title in rng.sample(list(player.ALGORITHMS), 8):
+        name, per_node = player.ALGORITHMS[title]
+        size = rng.choice(player.sizes(per_node))
+        page.goto(address + "player/index.html")  # a hash alone loads nothing
+        page.select_option("#algorithm", title)
+        page.wait_for_function(f"PLAYER.data[{title!r}]")
+        page.select_option("#ranks", str(size))
+        n = player.elements(name, size, per_node)
+        graph = Graph(own_plan(name, size, "msccl-xml", n, per_node))
+        for _ in range(25):
+            chosen = {"alpha": player.ALPHAS_S, "rate": player.RATES_GBIT}
+            chosen |= {"bytes": player.VECTOR_BYTES}
+            found = {}
+            for key, values in chosen.items():
+                place = rng.randrange(len(values))
+                page.evaluate(move, [key, place])
+                found[key] = values[place]
+            link = Link(found["alpha"], 8 / (found["rate"] * 1e9))
+            seconds, _ = schedule_times(graph, found["bytes"] / n, link)
+            shown = float(page.get_attribute("#total", "data-seconds"))
+            assert shown == pytest.approx(seconds, rel=1e-9), (title, size, found)
+
+
+def test_a_guess_is_kept_and_what_was_measured_is_folded(address, page):
+    page.goto(address + "lessons/03/index.html")
+    assert not page.locator("details.reveal pre").is_visible()
+    page.fill("#guess", "16 MiB")
+    page.keyboard.press("Enter")
+    assert page.text_content(".kept") == "Written down."
+    page.keyboard.press("Enter")  # on the summary, which has the focus
+    assert page.locator("details.reveal pre").is_visible()
+    page.reload()
+    assert page.input_value("#guess") == "16 MiB"

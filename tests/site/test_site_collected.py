@@ -1,0 +1,88 @@
+"""Pages that answer a question: the first one, judge, results, API, baselines, how to cite."""
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("markdown_it", reason="pip install -e '.[site]'")
+pytest.importorskip("pygments", reason="pip install -e '.[site]'")
+
+from refgf.site import api, baselines, cite, collect, judge
+from refgf.site.markdown import Text
+from refgf.site.repository import Repository
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def visible(html):
+    return " ".join(unescape(re.sub(r"<[^>]*>", "", html)).split())
+
+
+def test_the_first_page_answers_first(site):
+    """What lazy allreduce gains and when not, how to judge a ring, a cluster on a laptop."""
+    first = (site[0] / "index.html").read_text()
+    box = visible(first[first.index('class="start"') : first.index("The reference implementation")])
+    found = json.loads((ROOT / "figures" / "03_lazy_allreduce.json").read_text())["verdicts"]
+    assert sum(verdict["text"] in box for verdict in found) == 2
+    assert judge.COMMAND in box and "python -m refgf.cluster run --like" in box
+    results = visible((site[0] / "results" / "index.html").read_text())
+    for row in ("Jia et al., AlexNet: top-1", "MPI's own Allreduce is faster"):
+        assert row not in visible(first) and row in results
+    with pytest.raises(ValueError, match="without lesson 03.*next: correct START"):
+        collect.start(Text(WithoutLesson(ROOT), "index.html"))
+
+
+class WithoutLesson(Repository):
+    def text(self, path):
+        return super().text(path).replace("| [03]", "| [99]")
+
+
+def test_the_example_is_judged_when_the_page_is_made(site):
+    html = visible((site[0] / "judge" / "index.html").read_text())
+    assert "R1 FAIL" in html and "R2 FAIL" not in html and html.count("lost tail") == 1
+    assert all(question in html for question in judge.QUESTIONS)
+    with pytest.raises(ValueError, match="without the question 'Why[?]'.*next: correct QUESTIONS"):
+        judge.paragraph("**What?** That.", "Why?")
+
+
+def test_the_api_has_what_the_core_defines(site):
+    html = (site[0] / "api" / "index.html").read_text()
+    anchors = site[1][site[0] / "api" / "index.html"].anchors
+    wanted = ["comm.ring.allreduce", "comm.ring.ring_allreduce", "ops", "device", "exchange.csc"]
+    wanted += ["training.gradientflow.GradientFlow", "exchange.lazy.EagerAllreduce.ready"]
+    assert set(wanted) <= anchors and not [name for name in anchors if "._" in name]
+    assert "def allreduce(rank: int, size: int, n: int) -&gt; Schedule" in unmarked(html)
+    assert "# ring_allreduce(comm, *, wire=None) -&gt; Allreduce" in unmarked(html)
+    assert "threshold_bytes: float = math.inf" in unmarked(html)
+    code = "class A(B):\n    x: int\n    def __init__(self, n=1): pass\n    def _f(self): pass\n"
+    (node,) = api.ast.parse(code).body
+    lines = ["class A(B)", "    x: int", "    def __init__(self, n=1)"]
+    assert api.signature(node).splitlines() == lines
+
+
+def unmarked(html):
+    return re.sub(r"</?span[^>]*>", "", html)
+
+
+def test_ratios_are_shown_where_they_were_measured(tmp_path):
+    assert "make peers" in baselines.measured(tmp_path)
+    row = {"name": "ring: <8 MiB>", "ratio": 1.234, "ratio_min": 1, "ratio_max": 2.5}
+    file = tmp_path / baselines.RATIOS
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps([row, row | {"wanted": ["at least", 1], "verdict": "ok"}]))
+    cells = re.findall("<td>(.*?)</td>", baselines.measured(tmp_path))
+    assert cells[:5] == ["ring: &lt;8 MiB&gt;", "1.23", "1.00 .. 2.50", "", ""]
+    assert cells[8:] == ["at least 1", "ok"]
+
+
+def test_the_citation_is_that_of_the_file():
+    file = (ROOT / "CITATION.cff").read_text()
+    entry = cite.bibtex(file)
+    assert f"version  = {{{cite.fields(file)['version']}}}" in entry and "{the refgf" in entry
+    person = '  - family-names: Sun\n    given-names: "Peng"\n'
+    assert "{Sun, Peng}" in cite.bibtex(file.replace('  - name: "the refgf authors"\n', person))
+    with pytest.raises(ValueError, match="without version; .*next: add it"):
+        cite.fields(re.sub("^version:.*", "", file, flags=re.M))

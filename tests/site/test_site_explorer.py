@@ -1,0 +1,100 @@
+"""The explorer's answers are the predictor's, and the page can run what it is given."""
+
+import json
+import sys
+from math import inf
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from refgf.papers.mgwfbp.merge import greedy_merge
+from refgf.papers.scaling.scaling import best_theta, ready_of
+from refgf.papers.scaling.workloads import WORKLOADS
+from refgf.predict.cost import Link, ring_line
+from refgf.predict.timeline import lazy, predict
+from refgf.site import explorer, microscope, pyodide
+from refgf.site.answers import answer
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def asked(network="ResNet-50", **changes):
+    machine = explorer.machines()["v100-10gbe"]
+    setting = explorer.setting(machine, network, 8, 2**22) | changes
+    return setting, json.loads(answer(json.dumps(setting)))
+
+
+@pytest.mark.parametrize("network", explorer.NETWORKS)
+@pytest.mark.parametrize("theta", [0, 2**22, None])
+def test_an_answer_is_what_predict_says(network, theta):
+    setting, found = asked(network, theta=theta, wire="float16", ranks=64)
+    line = ring_line(64, Link(30e-6, 8 / 10e9))
+    ready = ready_of(WORKLOADS[network](), setting["batch"], setting["samples_per_s"])
+    gradients = [(ready_s, 2 * elements) for ready_s, elements in ready]
+    groups = {
+        "your theta": lazy(gradients, inf if theta is None else theta),
+        "MG-WFBP": greedy_merge(gradients, line),
+        "eager": lazy(gradients, 0),
+    }
+    for name, wanted in groups.items():
+        step = predict(gradients, wanted, line)
+        assert found["steps"][name]["step_s"] == pytest.approx(step.step_s, rel=1e-12), name
+        starts_and_ends = [call[3:] for call in found["steps"][name]["calls"]]
+        assert starts_and_ends == [[group.start, group.stop] for group in wanted]
+    best, step = best_theta(gradients, line)
+    assert found["best_theta"] == (None if best == inf else best)
+    assert found["steps"]["best theta"]["step_s"] == pytest.approx(step.step_s, rel=1e-12)
+
+
+def test_fewer_chunks_send_fewer_bytes():
+    def sent(percent):
+        calls = asked("AlexNet", percent=percent)[1]["steps"]["one call"]["calls"]
+        return sum(call[2] for call in calls)
+
+    assert sent(100) == 4 * 62_381_096
+    assert sent(10) == pytest.approx(0.1 * sent(100), rel=0.01)
+
+
+def test_a_page_runs_the_standard_library_only():
+    """Pyodide's core has nothing else, and no page requests more."""
+    found = pyodide.modules(ROOT, "refgf.site.answers")
+    assert "refgf/predict/timeline.py" in found and "refgf/site/__init__.py" in found
+    named = {name.split(".")[0] for source in found.values() for name in pyodide.imported(source)}
+    assert named - {"refgf"} <= sys.stdlib_module_names
+    assert sum(map(len, found.values())) < 100_000
+
+
+def test_points_of_the_figure_are_divided_by_its_dilation(tmp_path):
+    rows = [{"theta": inf, "overlapped": {"median_s": 6.0}}]
+    regime = {"like": "v100-10gbe", "dilation": 20.0}
+    file = tmp_path / explorer.FIGURE
+    file.parent.mkdir()
+    said = {"regime": regime, "network": "ResNet-50", "ranks": 8, "rows": rows}
+    file.write_text(json.dumps(said))
+    assert explorer.measured(tmp_path)["points"] == [[None, 0.3]]
+    file.write_text("{}")
+    assert explorer.measured(tmp_path) is None
+
+
+def test_without_npm_building_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(pyodide.shutil, "which", lambda name: None)
+    assert "npm is missing" in pyodide.install(tmp_path) and not list(pyodide.files(tmp_path))
+
+
+@pytest.mark.parametrize("order", microscope.ORDERS)
+def test_rounding_errors_stay_below_their_bound(order):
+    """p - 1 additions and p messages, each with a relative error of at most u."""
+    for size in (2, 7, 16):
+        for wire, kind in microscope.WIRES.items():
+            unit = float(np.finfo(kind).eps) / 2
+            rms, largest, right, *_ = microscope.errors("positive", size, wire, order)
+            assert 0 < rms <= largest <= 1.05 * (2 * size) * unit and right < 100 + (size == 2)
+            assert wire == "float32" or rms > 1e-5
+
+
+def test_two_ranks_have_one_order():
+    ring, direct = (
+        microscope.errors("both signs", 2, "float32", order) for order in ("ring", "direct")
+    )
+    assert ring == direct

@@ -1,0 +1,174 @@
+"""The explorer and the microscope in a real browser, as in test_site_browser.py."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("markdown_it", reason="pip install -e '.[site]'")
+
+from refgf.site import explorer, microscope, pyodide
+from refgf.site.answers import answer
+
+ROOT = Path(__file__).resolve().parents[2]
+AXE = ROOT / ".venv" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
+NAMES = ("explorer/index.html", "microscope/index.html")
+READY = "document.querySelector('#state').dataset.state === 'ready'"
+MOVE = """(values) => { for (const [id, value] of Object.entries(values)) {
+    const one = document.getElementById(id); one.value = value;
+    one.dispatchEvent(new Event("input")); one.dispatchEvent(new Event("change")); } }"""
+pytestmark = pytest.mark.long
+needs_pyodide = pytest.mark.skipif(
+    not pyodide.available(ROOT), reason="make site, where npm is installed"
+)
+
+
+@pytest.fixture
+def page(browser):
+    """A page that says nothing on its console and asks no other host."""
+    page = browser.new_page(viewport={"width": 320, "height": 640}, color_scheme="dark")
+    page.set_default_timeout(60_000)
+    said, asked = [], []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    yield page
+    page.close()
+    assert said == [] and all(url.startswith(("http://127.0.0.1", "file:")) for url in asked)
+
+
+def shown(page):
+    """({grouping: [seconds, calls]}, the setting) of the page."""
+    rows = page.evaluate(
+        "[...document.querySelectorAll('#steps tr[data-name]')].map((row) => "
+        "[row.dataset.name, Number(row.dataset.seconds), Number(row.dataset.calls)])"
+    )
+    setting = page.evaluate("document.querySelector('#state').dataset.setting")
+    return {name: [seconds, calls] for name, seconds, calls in rows}, setting
+
+
+@needs_pyodide
+def test_numbers_of_the_explorer_are_those_of_python(address, page):
+    """200 random settings."""
+    page.goto(address + NAMES[0])
+    page.wait_for_function(READY)
+    rng, machines = random.Random(7), explorer.machines()
+    lists = {"rate": explorer.RATES_GBIT, "latency": explorer.LATENCIES_US}
+    lists |= {"ranks": explorer.RANKS, "theta": explorer.THETAS, "percent": explorer.PERCENTS}
+    names = {"rate": "gbit", "latency": "latency_us"}
+    before = None
+    for _ in range(200):
+        machine = rng.choice(list(machines))
+        network = rng.choice(["AlexNet", "ResNet-50"] * 5 + ["BERT-Large"])
+        chosen = {name: rng.randrange(len(values)) for name, values in lists.items()}
+        wire = rng.choice(["float32", "float16"])
+        wanted = explorer.setting(machines[machine], network, 2, 0) | {"wire": wire}
+        for name, values in lists.items():
+            wanted[names.get(name, name)] = values[chosen[name]]
+        if wanted == before:
+            continue
+        page.evaluate(MOVE, {"machine": machine, "network": network, "wire": wire})
+        page.evaluate(MOVE, chosen)
+        page.wait_for_function(
+            "(w) => { const s = document.querySelector('#state').dataset.setting; "
+            "return s && Object.entries(w).every(([k, v]) => JSON.parse(s)[k] === v); }",
+            arg=wanted,
+        )
+        found, setting = shown(page)
+        python = json.loads(answer(json.dumps(wanted)))
+        assert json.loads(setting) == wanted
+        for name, step in python["steps"].items():
+            assert found[name] == [step["step_s"], len(step["calls"])], (wanted, name)
+        before = wanted
+
+
+@needs_pyodide
+def test_the_explorer_is_moved_by_keyboard_alone(address, page):
+    page.goto(address + NAMES[0])
+    page.wait_for_function(READY)
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.id") == "theta":
+            break
+    before = shown(page)[0]["your theta"]
+    page.keyboard.press("Home")  # theta 0
+    page.wait_for_function("document.querySelector('#theta-is').textContent === '0 B'")
+    page.wait_for_timeout(200)
+    assert shown(page)[0]["your theta"] == shown(page)[0]["eager"] != before
+
+
+@needs_pyodide
+def test_the_explorer_is_moved_by_pointer(address, page):
+    page.goto(address + NAMES[0])
+    page.wait_for_function(READY)
+    box = page.locator("#ranks").bounding_box()
+    page.locator("#ranks").scroll_into_view_if_needed()
+    page.locator("#ranks").click(position={"x": box["width"] - 3, "y": box["height"] / 2})
+    page.wait_for_function("document.querySelector('#ranks-is').textContent === '2048'")
+    page.locator("#ranks").click(position={"x": box["width"] / 5 + 2, "y": box["height"] / 2})
+    page.wait_for_function("document.querySelector('#ranks-is').textContent === '8'")
+    measured = "document.querySelectorAll('#sweep .dot').length > 3"
+    page.wait_for_function(measured)
+
+
+def test_from_a_disk_the_explorer_shows_what_was_exported(folder, page):
+    page.goto(folder.as_uri() + "/" + NAMES[0])
+    page.wait_for_function("document.querySelector('#state').dataset.state === 'absent'")
+    assert page.is_disabled("#theta") and not page.is_disabled("#ranks")
+    page.select_option("#network", "AlexNet")
+    page.evaluate(MOVE, {"ranks": 2})
+    page.wait_for_function("JSON.parse(state.dataset.setting).ranks === 512")
+    found, setting = shown(page)
+    python = json.loads(answer(setting))
+    assert found["MG-WFBP"][0] == python["steps"]["MG-WFBP"]["step_s"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_is_small(address, page, name):
+    """Under 1.5 MB without Pyodide, and it shows numbers before Pyodide is there."""
+    sizes = []
+    page.on("response", lambda got: sizes.append((got.url, got.headers.get("content-length"))))
+    page.goto(address + name)
+    page.wait_for_selector("table tr td")
+    own = [int(size) for url, size in sizes if "/pyodide/" not in url and size]
+    assert 10_000 < sum(own) < 1_500_000
+
+
+def test_numbers_of_the_microscope_are_those_of_python(address, page):
+    """200 random settings."""
+    page.goto(address + NAMES[1])
+    rng, data = random.Random(8), microscope.data()
+    for _ in range(200):
+        kind, wire = rng.choice(list(microscope.KINDS)), rng.choice(list(microscope.WIRES))
+        place = rng.randrange(len(microscope.SIZES))
+        page.evaluate(MOVE, {"kind": kind, "wire": wire, "ranks": place})
+        for order in microscope.ORDERS:
+            row = page.locator(f'tr[data-order="{order}"]')
+            found = [float(row.get_attribute(f"data-{key}")) for key in ("rms", "largest", "right")]
+            assert found == data[kind][wire][order][place][:3]
+
+
+def test_the_microscope_is_moved_by_keyboard_alone(address, page):
+    page.goto(address + NAMES[1])
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.id") == "ranks":
+            break
+    page.keyboard.press("ArrowRight")
+    assert page.text_content("#said").startswith("ring, 9 ranks, float32")
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="npm install --prefix .venv/axe axe-core")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_here(address, browser, scheme):
+    page, found = browser.new_page(color_scheme=scheme), []
+    for name in NAMES:
+        page.goto(address + name)
+        page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        page.add_script_tag(path=AXE)
+        for problem in page.evaluate("axe.run()")["violations"]:
+            if problem["impact"] in ("serious", "critical"):
+                found.append(f"{name}: {problem['id']}: {problem['nodes'][0]['html'][:200]}")
+    page.close()
+    assert found == []

@@ -1,0 +1,192 @@
+"""The built pages: links and anchors, nothing from elsewhere, what a lesson's page holds."""
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import pytest
+
+pytest.importorskip("markdown_it", reason="pip install -e '.[site]'")
+pytest.importorskip("pygments", reason="pip install -e '.[site]'")
+
+from refgf.site import docstring, numbers
+from refgf.site.build import build
+from refgf.site.collect import section
+from refgf.site.markdown import Text
+from refgf.site.repository import Repository, relative
+
+ROOT = Path(__file__).resolve().parents[2]
+LARGEST_PAGE, LARGEST_DATA = 400_000, 500_000  # bytes
+
+
+def test_every_link_and_anchor_leads_somewhere(site):
+    folder, pages = site
+    broken = []
+    for file, page in pages.items():
+        for _, link in page.links:
+            address = urlparse(link)
+            if address.scheme:
+                continue
+            target = (file.parent / unquote(address.path)).resolve() if address.path else file
+            anchor = address.fragment
+            gone = not target.is_file() or not target.is_relative_to(folder)
+            if gone or anchor and target in pages and anchor not in pages[target].anchors:
+                broken.append(f"{file.relative_to(folder)}: {link}")
+    assert not broken
+
+
+def test_every_page_is_found_from_the_first(site):
+    folder, pages = site
+    found, ahead = set(), [folder / "index.html"]
+    while ahead:
+        file = ahead.pop()
+        if file not in found and file in pages:
+            found.add(file)
+            for _, link in pages[file].links:
+                ahead.append((file.parent / unquote(urlparse(link).path)).resolve())
+    assert {file.relative_to(folder).as_posix() for file in pages.keys() - found} == set()
+
+
+def test_nothing_is_loaded_from_another_host(site):
+    for file, page in site[1].items():
+        for tag, link in page.links:
+            assert tag == "a" or urlparse(link).scheme in ("", "data"), f"{file}: {link}"
+    for file in (site[0] / "static").iterdir():
+        assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|@import", file.read_text()), file
+
+
+def test_anchors_are_used_once(site):
+    assert {str(file): page.twice for file, page in site[1].items() if page.twice} == {}
+
+
+def test_pages_are_small(site):
+    for file in site[1]:
+        if "source" not in file.parts:
+            assert file.stat().st_size < LARGEST_PAGE, file
+    for file in (site[0] / "player").glob("*.js"):
+        assert file.stat().st_size < LARGEST_DATA, file
+
+
+@pytest.mark.parametrize("number", [f"{i:02}" for i in range(16)])
+def test_a_lesson_has_all_its_parts(site, number):
+    html = (site[0] / "lessons" / number / "index.html").read_text()
+    found = (ROOT / "figures").glob(f"{number}_*.json")
+    (path,) = (file for file in found if file.name.count(".") == 1)
+    result = json.loads(path.read_text())
+    said = unescape(re.sub(r"<[^>]*>", "", html))
+    for verdict in result["verdicts"]:
+        assert verdict["text"] in said and verdict["verdict"] in said
+    assert result["alt"] in said
+    lesson = docstring.lesson_text(next((ROOT / "lessons").glob(f"{number}_*.py")).read_text())
+    for text in (lesson.sections["QUESTION"], lesson.write_down):
+        assert " ".join(re.sub("[*`]", "", text).split()) in " ".join(said.split())
+    assert html.count("<summary>Solution of") == len(lesson.exercises) >= 3
+    assert html.count("<summary>Hint</summary>") >= 2
+    assert 'class="reveal"' in html and "For the teacher" in html
+    pictures = list((ROOT / "figures").glob(f"{path.stem}*.png"))
+    assert html.count('loading="lazy"') == len(pictures)
+
+
+def test_a_statement_has_an_address_and_its_definition(site):
+    html = (site[0] / "spec" / "index.html").read_text()
+    row = html[html.index('<tr id="R2">') : html.index('<tr id="R3">')]
+    assert "definitions/ring.py.html#L" in row and "golden/R/" in row and "seeded mistakes" in row
+    assert 'lessons: <a href="../lessons/01/index.html">01</a>' in row
+    row = html[html.index('<tr id="H1">') : html.index('<tr id="H2">')]  # no lesson uses it
+    assert 'statements of H: <a href="../lessons/10/index.html">10</a>' in row
+
+
+def test_a_folder_of_somebody_else_is_not_emptied(tmp_path):
+    (tmp_path / "mine.txt").write_text("precious")
+    with pytest.raises(ValueError, match="holds something else.*next: --output"):
+        build(ROOT, tmp_path)
+    assert (tmp_path / "mine.txt").read_text() == "precious"
+
+
+def test_a_folder_that_is_no_checkout_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="lacks README.md or lessons/.*next: clone it"):
+        build(tmp_path, tmp_path / "site")
+
+
+def test_a_link_to_nothing_is_refused():
+    text = Text(Repository(ROOT), "index.html")
+    with pytest.raises(ValueError, match="gone.md in README.md.*next: correct the link"):
+        text.markdown("[read](gone.md)")
+    with pytest.raises(ValueError, match="without the heading 'Nowhere'"):
+        section(ROOT.joinpath("README.md").read_text(), "Nowhere")
+
+
+def test_names_of_files_become_links():
+    files = Repository(ROOT)
+    text = Text(files, "lessons/03/index.html", "lessons/03_lazy_allreduce.py")
+    html = text.docstring("in refgf/exchange/lazy.py, `comm/ring.py`, refgf/gone.py and `x/y`")
+    assert re.findall(r'href="(.*?)"', html) == [
+        "../../source/refgf/exchange/lazy.py.html",
+        "../../source/refgf/comm/ring.py.html",
+    ]
+    assert relative("spec/index.html#R2", "index.html") == "spec/index.html#R2"
+
+
+LESSON = '''"""Lesson 90: nothing - at all.
+
+    python lessons/90.py
+
+QUESTION    Why?
+IDEA        Because
+            of this:
+                a    b
+
+PREDICTION  It is 1.
+
+The papers say 2.
+
+Before you run it, write down: how
+much?
+
+This is weak scaling.
+
+NOW CHANGE SOMETHING    (solutions: there)
+    1. Change a:
+           b = 1
+       and look.
+    2. Change b.
+"""
+'''
+
+
+def test_the_docstring_of_a_lesson_is_taken_apart():
+    found = docstring.lesson_text(LESSON)
+    assert found.title == "nothing - at all" and found.commands == "python lessons/90.py"
+    assert found.sections["QUESTION"] == "Why?"
+    assert docstring.spaced(found.sections["IDEA"]) == "Because\nof this:\n\n    a    b"
+    assert found.sections["PREDICTION"] == "It is 1.\n\nThe papers say 2."
+    assert found.write_down == "Before you run it, write down: how\nmuch?"
+    assert found.after == "This is weak scaling."
+    assert [each.splitlines()[0] for each in found.exercises] == ["Change a:", "Change b."]
+    assert docstring.spaced(found.exercises[0]) == "Change a:\n\n    b = 1\n\nand look."
+
+
+def test_hints_and_solutions_are_apart():
+    code = '# Exercise 1 (easy)\ndef f():\n    """Do.\n\n    f() -> 1\n\n    Hint: one.\n    """\n'
+    (found,) = docstring.functions(code)
+    assert found.title == "Exercise 1 (easy)" and found.hint == "one."
+    assert "Hint" not in found.code and "f() -> 1" in found.code
+    solved = docstring.solutions('def g():\n    """2. Two.\n\n    Because."""\n')
+    assert solved[2][0].startswith("Two.") and solved[2][1].startswith("def g")
+
+
+def test_numbers_are_those_of_the_json():
+    timing = {"median_s": 0.5, "low_s": 0.25, "high_s": 1.0, "repeats": 3}
+    rows = [{"theta": 1024, "time": timing, "by": {"a": True}}, {"theta": "inf", "more": [1, 2.5]}]
+    html = numbers.tables({"rows": rows, "single": 3, "date": "today"})
+    cells = [unescape(cell) for cell in re.findall(r"<(?:td|th [^>]*)>(.*?)</t[dh]>", html)]
+    assert cells == [
+        *("theta", "time", "by, a", "more"),
+        *("1,024", "0.5 (0.25 to 1)", "yes", ""),
+        *("inf", "", "", "1, 2.5"),
+        *("name", "value", "single", "3"),
+    ]
+    many = numbers.tables({"rows": [{"i": i} for i in range(45)]})
+    assert many.count("<tr>") == 41 and "5 more rows" in many

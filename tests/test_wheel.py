@@ -1,0 +1,103 @@
+"""The wheel: what it holds, and what works where only NumPy is installed beside it."""
+
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.long
+
+
+def run(*command, folder, code=0):
+    """The output of a command outside of the checkout; its exit code must be `code`."""
+    clean = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    config = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    found = subprocess.run(
+        list(map(str, command)), cwd=folder, env=clean | config, capture_output=True, text=True
+    )
+    assert found.returncode == code, f"{command}: {found.returncode}\n{found.stdout}{found.stderr}"
+    return found.stdout + found.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    pytest.importorskip("build", reason="pip install 'refgf[wheel]'")
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--outdir", folder, ROOT, folder=folder)  # by way of sdist
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """(folder of the programs of an environment with the wheel, an empty folder)"""
+    folder = tmp_path_factory.mktemp("installed")
+    venv.create(folder / "venv", with_pip=True)
+    programs = folder / "venv" / "bin"
+    run(programs / "pip", "install", "--no-cache-dir", wheel, folder=folder)
+    (folder / "empty").mkdir()
+    return programs, folder / "empty"
+
+
+def test_it_holds_every_lesson_and_figure(wheel):
+    held = {name.removeprefix("refgf/shipped/") for name in zipfile.ZipFile(wheel).namelist()}
+    tracked = subprocess.run(
+        ["git", "ls-files", "refgf", "lessons", "figures"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.splitlines()
+    assert tracked and not set(tracked) - held
+    assert not [name for name in held if "__pycache__" in name or name.startswith("tests")]
+
+
+def test_it_passes_the_packagers_checks(wheel):
+    sdist = next(wheel.parent.glob("*.tar.gz"))
+    settings = ROOT / "pyproject.toml"
+    for name, *arguments in (
+        ("twine", "check", "--strict", wheel, sdist),
+        ("validate-pyproject", settings),
+        ("check-wheel-contents", "--config", settings, wheel),
+        ("cffconvert", "--validate", "-i", ROOT / "CITATION.cff"),
+    ):
+        run(Path(sys.executable).with_name(name), *arguments, folder=wheel.parent)
+
+
+def test_it_brings_numpy_only(installed):
+    programs, folder = installed
+    listed = run(programs / "pip", "list", "--format=freeze", folder=folder).splitlines()
+    names = {line.split("==")[0] for line in listed if "==" in line}
+    assert names - {"pip", "setuptools"} == {"numpy", "refgf"}
+
+
+def test_it_judges_with_numpy_only(installed):
+    programs, folder = installed
+    refgf = programs / "refgf"
+    said = run(refgf, "verify", "--python", "refgf.oracle.definitions", folder=folder)
+    assert "0 failed" in said
+    (folder / "mine.py").write_text("def allreduce(xs):\n    return [sum(xs) for _ in xs]\n")
+    said = run(refgf, "reveal", "--python", "mine.py", "--ranks", "4", folder=folder)
+    assert "rank order" in said
+    starter = next(programs.parent.glob("lib/*/site-packages/refgf/shipped/lessons/student/01.py"))
+    assert "of 19 points" in run(refgf, "grade", "01", starter, folder=folder, code=1)
+    run(refgf, "course", "build", "01", "--for", "plain", "--output", "made", folder=folder)
+    assert (folder / "made" / "starter").is_dir()
+    said = run(refgf, "lesson", "03", "--threads", "2", folder=folder, code=2)
+    assert "next: pip install 'refgf[lessons]'" in said
+
+
+def test_importing_the_oracle_is_quick(installed):
+    """NumPy's own import is not the oracle's; the bound is generous for a loaded machine."""
+    programs, folder = installed
+    code = "import time, numpy; a = time.perf_counter(); import refgf.oracle.judge.verify"
+    said = run(programs / "python", "-c", f"{code}; print(time.perf_counter() - a)", folder=folder)
+    assert float(said) < 3
+
+
+def test_a_lesson_runs_from_an_empty_folder(wheel, installed):
+    programs, folder = installed
+    run(programs / "pip", "install", f"{wheel}[lessons,mpi]", folder=folder)
+    run(programs / "refgf", "lesson", "03", "--threads", "2", "--quick", folder=folder)
+    assert (folder / "results" / "quick" / "03_lazy_allreduce.png").exists()
