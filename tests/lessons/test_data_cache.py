@@ -103,7 +103,7 @@ def test_interrupted(tmp_path):
     job.send_signal(signal.SIGINT)
     text = job.communicate(timeout=20)[0]
     assert job.returncode != 0, text
-    assert becomes_empty(tmp_path), text
+    assert becomes_empty(tmp_path), (left_behind(tmp_path), text)
 
 
 def test_a_folder_is_removed_at_the_end_and_after_an_exception(tmp_path, monkeypatch):
@@ -111,6 +111,23 @@ def test_a_folder_is_removed_at_the_end_and_after_an_exception(tmp_path, monkeyp
     with pytest.raises(KeyboardInterrupt), scratch_folder.folder() as path:
         assert os.path.isdir(path)
         raise KeyboardInterrupt
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_another_process_still_writes_into_is_removed(tmp_path, monkeypatch):
+    """A rank that Ctrl-C has not ended yet writes for 0.3 s after the owner's end."""
+    monkeypatch.setattr(scratch_folder.tempfile, "tempdir", str(tmp_path))
+    writes = (
+        "import sys, time; from pathlib import Path; end = time.monotonic() + 0.6\n"
+        "for i in range(10**9):\n"
+        "    if time.monotonic() > end: break\n"
+        "    try: Path(sys.argv[1], str(i)).touch()\n"
+        "    except FileNotFoundError: break\n"
+    )
+    with scratch_folder.folder() as path:
+        writer = subprocess.Popen([sys.executable, "-c", writes, path])
+        time.sleep(0.3)
+    writer.wait()
     assert os.listdir(tmp_path) == []
 
 

@@ -23,6 +23,8 @@ except ImportError:  # Windows has neither these locks nor a shell
 
 PREFIX = "refgf-scratch-"
 YOUNG_S = 2.0  # a younger folder's owner may not have locked it yet
+# rm fails where another rank, not yet ended, writes a file into a folder that it is removing
+REMOVE = 'read -r line; for s in 0.1 0.2 0.5 1 2; do rm -rf "$1" && break; sleep "$s"; done'
 
 
 @contextlib.contextmanager
@@ -37,7 +39,7 @@ def folder():
     owner = os.open(os.path.join(path, "owner"), os.O_CREAT | os.O_RDWR, 0o600)
     fcntl.flock(owner, fcntl.LOCK_EX)
     cleaner = subprocess.Popen(
-        ["sh", "-c", 'read -r line; rm -rf "$1"', "sh", path],
+        ["sh", "-c", REMOVE, "sh", path],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,  # else the launcher would wait for it
         stderr=subprocess.DEVNULL,
