@@ -4,6 +4,7 @@
 #   make test                     the test suite: threads, 2 and 3 MPI ranks, every lesson in small
 #   make mutation                 which small changes of the core do its tests not notice? (ARGS="--sample 40 --seed 1")
 #   make lesson-06 RANKS=4 ARGS="--quick"        make cluster-lesson-07 NODES=2        on emulated nodes
+#   make gpu-check                doctor, tests, lessons and benchmarks on this machine's GPU, in ten minutes
 #   make site                     the project as web pages in site/, built offline; make site-serve shows them
 #   make figures                  measure again what figures/ shows (SIZE=--full: more repeats and seeds, takes hours)
 #
@@ -144,7 +145,6 @@ test-oldest: .venv-oldest/.ready
 	exec $(MAKE) test VENV=.venv-oldest
 
 gpu-check: setup
-	-$(PY) -m refgf.doctor --gpu
 	exec $(PY) tests/gpu/run.py --mpiexec $(MPIEXEC) $(ARGS)
 
 cluster-lesson-10 cluster-lesson-12: SHAPE = --ranks-per-node 2

@@ -95,18 +95,125 @@ def test_training_takes_every_kernel(cupy):
     assert made == set(KERNELS)
 
 
-def test_mistakes_that_only_a_gpu_would_show_are_seen(cupy):
-    x, host = cupy.asarray(np.ones(3)), np.ones(3)
-    for mistake in (
-        lambda: x + host,
-        lambda: host + x,
-        lambda: cupy.add(x, host),
-        lambda: np.add(x, x),
-        lambda: x.__setitem__(slice(0, 2), host[:2]),
-        lambda: np.asarray(x),
-        lambda: x[np.arange(2)],
-    ):
+REFUSED = {  # of x, a device array of three ones, and host, a NumPy array of three
+    "a NumPy array, on the right": lambda cupy, x, host: x + host,
+    "a NumPy array, on the left": lambda cupy, x, host: host + x,
+    "a NumPy array, in place": lambda cupy, x, host: x.__iadd__(host),
+    "a NumPy array, compared": lambda cupy, x, host: x > host,
+    "a NumPy array in a function": lambda cupy, x, host: cupy.add(x, host),
+    "a NumPy array assigned": lambda cupy, x, host: x.__setitem__(slice(0, 2), host[:2]),
+    "a device array in NumPy's function": lambda cupy, x, host: np.add(x, x),
+    "a device array read by NumPy": lambda cupy, x, host: np.asarray(x),
+    "a list, on the right": lambda cupy, x, host: x + [1.0, 2.0, 3.0],
+    "a list, on the left": lambda cupy, x, host: [1.0, 2.0, 3.0] * x,
+    "a list, in place": lambda cupy, x, host: x.__imul__([1.0, 2.0, 3.0]),
+    "a list, compared": lambda cupy, x, host: x == [1.0, 2.0, 3.0],
+    "a list in a ufunc": lambda cupy, x, host: cupy.maximum(x, [1.0, 2.0, 3.0]),
+    "a list alone in a ufunc": lambda cupy, x, host: cupy.sqrt([1.0, 2.0]),
+    "a list in matmul": lambda cupy, x, host: cupy.matmul(x, [1.0, 2.0, 3.0]),
+    "a list in where": lambda cupy, x, host: cupy.where(x > 0, x, [1.0, 2.0, 3.0]),
+    "a list in a reduction": lambda cupy, x, host: cupy.sum([1.0, 2.0]),
+    "a list in einsum": lambda cupy, x, host: cupy.einsum("i,i->", x, [1.0, 2.0, 3.0]),
+    "a list concatenated": lambda cupy, x, host: cupy.concatenate([x, [1.0]]),
+    "a list assigned": lambda cupy, x, host: x.__setitem__(slice(0, 2), [1.0, 2.0]),
+    "objects": lambda cupy, x, host: cupy.asarray([None, 1]),
+    "strings": lambda cupy, x, host: cupy.asarray(["one", "two"]),
+    "bytes": lambda cupy, x, host: cupy.asarray(np.array([b"one"])),
+    "dates": lambda cupy, x, host: cupy.asarray(np.array(["2026-01-01"], "datetime64[D]")),
+    "longer doubles": lambda cupy, x, host: cupy.zeros(3, np.longdouble),
+    "numbers in another byte order": lambda cupy, x, host: cupy.asarray(host.astype(">f8")),
+    "a cast to objects": lambda cupy, x, host: x.astype(object),
+    "an array of objects": lambda cupy, x, host: cupy.zeros(3, object),
+    "einsum's out": lambda cupy, x, host: cupy.einsum("i,i->i", x, x, out=x),
+    "einsum's order": lambda cupy, x, host: cupy.einsum("i,i->i", x, x, order="C"),
+    "einsum's casting": lambda cupy, x, host: cupy.einsum("i,i->i", x, x, casting="unsafe"),
+    "a ufunc's where": lambda cupy, x, host: cupy.add(x, x, where=x > 0),
+    "a ufunc's order": lambda cupy, x, host: cupy.add(x, x, order="C"),
+    "a reduction's initial": lambda cupy, x, host: x.sum(initial=0.0),
+    "max with initial": lambda cupy, x, host: x.max(initial=0.0),
+    "a cast's casting": lambda cupy, x, host: x.astype(np.float32, casting="unsafe"),
+    "get into another type": lambda cupy, x, host: x.get(out=np.empty(3, np.float32)),
+    "get into another shape": lambda cupy, x, host: x.get(out=np.empty(2)),
+    "get into every other element": lambda cupy, x, host: x.get(out=np.empty(6)[::2]),
+    "set from another type": lambda cupy, x, host: x.set(host.astype(np.float32)),
+    "set from another shape": lambda cupy, x, host: x.set(host[:2]),
+    "set from a list": lambda cupy, x, host: x.set([1.0, 2.0, 3.0]),
+    "set of every other element": lambda cupy, x, host: cupy.zeros(6)[::2].set(host),
+    "a stream that waits for no event": lambda cupy, x, host: cupy.cuda.Stream().wait_event(None),
+    "an event on no stream": lambda cupy, x, host: cupy.cuda.Event().record(x),
+    "an event between processes with times": lambda cupy, x, host: cupy.cuda.Event(
+        interprocess=True
+    ),
+    "an event's query": lambda cupy, x, host: cupy.cuda.Event().query(),
+    "a device that is not there": lambda cupy, x, host: cupy.cuda.Device(1).use(),
+    "its properties": lambda cupy, x, host: cupy.cuda.runtime.getDeviceProperties(1),
+    "a function that is not on the list": lambda cupy, x, host: cupy.linalg,
+}
+
+
+@pytest.mark.parametrize("mistake", REFUSED.values(), ids=REFUSED)
+def test_what_cupy_refuses_is_refused(cupy, mistake):
+    x = cupy.asarray(np.ones(3))
+    with pytest.raises((TypeError, ValueError, AttributeError, RuntimeError)):
+        mistake(cupy, x, np.ones(3))
+    assert x.tolist() == [1, 1, 1]
+
+
+def test_a_hidden_copy_is_refused(cupy):
+    """CuPy copies the first to the device, and gives the second back to NumPy."""
+    host = np.ones(3)
+    for hidden in (lambda: cupy.asarray(host)[np.arange(2)], lambda: cupy.sum(host)):
         with pytest.raises(TypeError):
-            mistake()
-    with pytest.raises(AttributeError):
-        cupy.linalg  # noqa: B018  not on the list
+            hidden()
+
+
+def test_what_cupy_takes_is_taken(cupy):
+    """Numbers of Python and NumPy, lists as shapes, axes and indices; copies where CuPy copies."""
+    x = cupy.asarray(np.arange(6.0).reshape(2, 3))
+    assert cupy.add(x, 1).tolist() == (x + np.float64(1)).tolist() == (1.0 + x).tolist()
+    assert cupy.zeros([2, 3]).shape == (2, 3) and x[[1]].tolist() == [[3, 4, 5]]
+    assert x.sum((0, 1)).item() == 15 and cupy.sum(x, axis=[0, 1][0]).tolist() == [3, 5, 7]
+    assert cupy.concatenate([x, x], axis=0).shape == (4, 3)
+    assert cupy.einsum("ij->i", x, dtype=np.float32).dtype == np.float32
+    assert cupy.asarray(x) is x and cupy.array(x) is not x
+    assert cupy.asarray(x.T, order="C").flags.c_contiguous
+    assert x.get(out=np.empty((2, 3))).tolist() == x.tolist()
+
+
+def test_a_stream_is_current_in_its_block_and_in_its_thread(cupy):
+    """A block ends on the stream of the block around it, not on one that `use` chose before."""
+    current, default = cupy.cuda.get_current_stream, cupy.cuda.Stream.null
+    first, second = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream()
+    assert current() is default
+    with first as entered:
+        assert entered is first is current()
+        with second:
+            assert current() is second
+            assert threads.run(1, lambda comm: current() is second) == [False]
+        assert current() is first
+    assert current() is default
+    assert first.use() is first is current()
+    with second:
+        pass
+    assert current() is default
+
+
+def test_events_are_recorded_asked_and_waited_for(cupy):
+    stream, event = cupy.cuda.Stream(), cupy.cuda.Event(block=True, disable_timing=True)
+    assert stream.record(event) is event and isinstance(stream.record(), cupy.cuda.Event)
+    event.record()
+    event.record(stream)
+    stream.wait_event(event)
+    before = cupy.waits
+    assert event.done and stream.done
+    assert cupy.waits == before  # a question does not wait
+    for waits in (event, stream):
+        waits.synchronize()
+    assert cupy.waits == before + 2
+
+
+def test_the_device_says_what_it_is(cupy):
+    runtime = cupy.cuda.runtime
+    assert runtime.getDeviceProperties(0)["name"] == b"a stand-in on the CPU"
+    assert runtime.driverGetVersion() // 1000 == runtime.runtimeGetVersion() // 1000 == 12
+    assert cupy.__version__.endswith("+standin")

@@ -229,3 +229,11 @@ def test_a_python_without_venv_is_told_and_nothing_is_deleted(tmp_path):
     failed = make(tmp_path, "setup", f"PYTHON={python}")
     assert failed.returncode and "sudo apt-get install python3-venv" in failed.stdout
     assert (tmp_path / ".venv" / "thesis.tex").exists()
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_the_gpu_is_checked_once_and_make_fails_with_the_check(tmp_path, code):
+    done = told([*stubs(tmp_path, f"exit {code}"), "gpu-check", "ARGS=--only lesson"])
+    lines = [line for line in done.stdout.splitlines() if line.startswith("python ")]
+    assert lines == [f"python tests/gpu/run.py --mpiexec {tmp_path}/bin/mpiexec --only lesson"]
+    assert (done.returncode != 0) == code

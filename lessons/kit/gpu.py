@@ -92,7 +92,7 @@ def answer(question) -> str:
     """What CUDA or CuPy answers, as text."""
     try:
         return str(question())
-    except (AttributeError, RuntimeError, KeyError):  # a stand-in has no driver
+    except (AttributeError, RuntimeError, KeyError):  # an older CuPy, or no answer from the driver
         return "unknown"
 
 

@@ -1,118 +1,76 @@
-"""`make gpu-check`: every GPU test and benchmark, and one report, results/gpu_report.txt.
+"""`make gpu-check`: doctor, every GPU test, the lessons and the benchmarks, on this machine's GPU.
 
-    python tests/gpu/run.py --mpiexec mpiexec
+    python tests/gpu/run.py [--mpiexec mpiexec] [--only MSTopK]
 
-Without a GPU or CuPy it says so and ends with code 0: there is nothing to check. A command that
-takes longer than TIMEOUT_S is ended and counts as failed. On ranks of MPI the tests run with arrays
-staged through host memory, and once more with device pointers where MPI takes them (or
-REFGF_CUDA_AWARE=1 says so): each way is dead code in the other run.
+Writes results/gpu.json, the page results/gpu.md and results/gpu.txt, which has all that the parts
+(parts.py) print. They grow with each part, so an interrupted run leaves what it has. A part that
+fails or takes longer than its limit is a row, and the next one runs; all of them end in less than
+ten minutes. Exit code 0: no part failed and no ratio missed its bar. Without a GPU this says so,
+writes nothing and ends with code 1. Not yet run on a GPU.
 """
 
 import argparse
-import contextlib
-import os
 import signal
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
+import time
 from pathlib import Path
 
+import page
+from measure import benchmark, judge
+from parts import ALONE, LESSONS, ROOT
+from perform import FAILED, perform
 from usable import why_no_gpu
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-REPORT = ROOT / "results" / "gpu_report.txt"
-RANKS = 4  # on one GPU too: MPI allows several ranks per device
-TIMEOUT_S = 20 * 60
-PATIENCE_S = 10  # between asking a command to end, and ending it
-ASK = """
-import refgf.launch
-from mpi4py import MPI
-from refgf.engine import staging
-print("aware", staging.cuda_aware())
-"""
+LIMIT_S = 570  # of all parts; what still runs then is ended, which takes seconds
+AT_A_TIME = 3  # lessons
 
 
-def commands(mpiexec: str) -> Iterator[tuple[dict, list[str]]]:
-    """(what is added to the environment, command)"""
-    python, on_ranks = sys.executable, [mpiexec, "-n", str(RANKS), sys.executable]
-    yield {}, [python, "-m", "refgf.doctor", "--gpu"]
-    threads = [python, "-m", "pytest", str(HERE), "-rs"]  # ranks are threads, without MPI
-    yield {"REFGF_CUDA_AWARE": "0"}, threads
-    aware = "aware True" in run([mpiexec, "-n", "1", python, "-c", ASK])[1]
-    for switch in ("0", "1") if aware else ("0",):
-        tests = ["-m", "mpi4py", "-m", "pytest", "--with-mpi", str(HERE), "-rs"]
-        yield {"REFGF_CUDA_AWARE": switch}, [*on_ranks, *tests]
-    yield {}, [python, str(HERE / "speed_alexnet.py")]
-    yield {}, [*on_ranks, str(HERE / "speed_allreduce.py")]
-
-
-def main(arguments: list[str] | None = None, path: Path = REPORT) -> int:
+def main(arguments: list[str] | None = None, path: Path = ROOT / "results" / "gpu") -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--mpiexec", default="mpiexec")
+    parser.add_argument("--only", default="", help="only parts whose name contains this")
     options = parser.parse_args(arguments)
-    missing = why_no_gpu()
-    if missing:
-        print(f"no GPU to check: {missing}")
-        return 0
-    path.parent.mkdir(exist_ok=True)
-    codes = []
-    with path.open("w") as report:
-        for environment, command in commands(options.mpiexec):
-            code, said = run(command, environment)
-            codes.append(code)
-            settings = "".join(f"{name}={value} " for name, value in environment.items())
-            text = f"$ {settings}{' '.join(command)}\n{said}exit code {code}\n"
-            for file in (report, sys.stdout):
-                print(text, file=file, flush=True)
-        ending = f"{sum(code != 0 for code in codes)} of {len(codes)} commands failed"
-        print(ending, file=report)
-    print(f"{ending}; report: {path}")
-    return 1 if any(codes) else 0
+    if missing := why_no_gpu():
+        print(
+            f"gpu-check: got no GPU ({missing}); wanted CuPy and a GPU that it sees; "
+            "next: python -m refgf.doctor --gpu",
+            file=sys.stderr,
+        )
+        return 1
+    alone, lessons = (
+        [part for part in parts if options.only in part.name] for parts in (ALONE, LESSONS)
+    )
+    planned = len(alone) + len(lessons)
+    if not planned:
+        parser.error(f"--only {options.only!r}: no part has such a name; next: --only lesson")
+    benchmark.begin()
+    end_s, rows = time.monotonic() + LIMIT_S, []
+    facts = page.facts(time.strftime("%Y-%m-%d %H:%M"), LIMIT_S)
+    page.write(path, facts, rows, planned)
+    with path.with_suffix(".txt").open("w") as text:
+        for parts, at_a_time in ((alone, 1), (lessons, AT_A_TIME)):
+            for row in perform(parts, options.mpiexec, end_s, at_a_time):
+                rows.append(row)
+                page.write(path, facts, rows, planned)
+                heading = f"==== {line(row)}\n$ {row['command']}"
+                print(f"{heading}\n{row['output']}", file=text, flush=True)
+                print(line(row), flush=True)
+    for ratio in page.judged(rows):
+        if ratio["verdict"]:
+            judge.tell(ratio["name"], ratio)
+    print(f"{page.summary(rows, planned)} {path.with_suffix('.md')}")
+    missed = any(ratio["verdict"] == "MISS" for ratio in page.judged(rows))
+    return int(missed or any(row["outcome"] == FAILED for row in rows))
 
 
-def run(
-    command: list[str], environment: dict | None = None, timeout_s: float = TIMEOUT_S
-) -> tuple[int | str, str]:
-    """(exit code, or why there is none; all that the command printed)"""
-    # not a pipe, which would wait for every process that holds it
-    with tempfile.TemporaryFile("w+", errors="replace") as output:
-        try:
-            process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env=os.environ | (environment or {}),
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        except OSError as error:  # no mpiexec
-            return f"none: {error}", ""
-        try:
-            code = process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            code = f"none: ended after {timeout_s} s"
-        finally:
-            if process.returncode is None:
-                end(process)
-        output.seek(0)
-        return code, output.read()
-
-
-def end(process: subprocess.Popen) -> None:
-    """End the command and what it started.
-
-    mpiexec passes SIGTERM on to ranks, which have process groups of their own.
-    """
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(PATIENCE_S)
+def line(row: dict) -> str:
+    reason = f": {row['reason']}" if row["reason"] else ""
+    return f"{row['outcome']:<8}{row['seconds']:>6.1f} s  {row['name']}{reason}"
 
 
 if __name__ == "__main__":
+    # an exit, and so the end of what runs
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     sys.exit(main())

@@ -1,23 +1,23 @@
-"""Allreduce of device arrays, float32, 4 ranks on one GPU or more: the ring and MPI's own.
+"""Allreduce of device arrays, float32, between ranks of one GPU or more: the ring and MPI's own.
 
     mpiexec -n 4 python tests/gpu/speed_allreduce.py [results.json]
 
-Both through pinned host memory, and both with device pointers where MPI takes them. Sides take
-turns; a time is that of the slowest rank, until its GPU has finished; a ratio is the median of the
-turns' ratios ring / MPI, with its range. Several ranks of one GPU share its copy engines: that says
-nothing about a cluster. Not part of `make peers`. Not yet run on a GPU.
+Both are staged through pinned host memory, and take device pointers where MPI takes them. Rows
+compare the ring with MPI's own, and device pointers with staging. Sides take turns; a time is that
+of the slowest rank, until its GPU has finished. Several ranks of one GPU share its copy engines:
+that says nothing about a cluster, so no row has a bar. Not yet run on a GPU.
 """
 
 import refgf.launch  # noqa: F401, I001  before MPI starts
 
+import contextlib
 import functools
-import json
 import statistics
 import sys
-import time
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
+from measure import TURNS, alternate, judge, over, save
 from mpi4py import MPI
 
 from refgf import device
@@ -26,91 +26,79 @@ from refgf.comm.native import mpi_allreduce
 from refgf.comm.schedule import collective
 from refgf.engine import staging
 
-SIZES = [1 << k for k in range(20, 29, 2)]  # bytes: 1 MiB to 256 MiB
-TURNS = 10
+SIZES = [1 << 20, 1 << 24, 1 << 28]  # bytes: 1, 16 and 256 MiB
+MAKERS = {"ring": functools.partial(collective, algorithm=ring.allreduce), "MPI": mpi_allreduce}
+STAGED, DIRECT = "staged", "device pointers"
 
 
-def main(arguments: list[str]) -> None:
-    comm, cupy = MPI.COMM_WORLD, device.module("gpu")
-    number = device.select(refgf.launch.job.local_rank)
-    ways = {"staged": False} | ({"device pointers": True} if staging.cuda_aware() else {})
-    makers = {"ring": functools.partial(collective, algorithm=ring.allreduce), "mpi": mpi_allreduce}
-    sides = {
-        (way, name): bound(make(comm), aware)
-        for way, aware in ways.items()
-        for name, make in makers.items()
-    }
+def main(arguments: list[str] | None = None) -> None:
+    arguments, comm = sys.argv[1:] if arguments is None else arguments, MPI.COMM_WORLD
+    with contextlib.redirect_stdout(None) if comm.rank else contextlib.nullcontext():
+        rows = measure(comm)
+    save(rows, arguments[0] if arguments and comm.rank == 0 else None)
+
+
+def measure(comm, sizes: list[int] = SIZES, turns: int = TURNS) -> list[dict]:
+    """The rows, the same on all ranks. Collective."""
+    cupy, number = device.module("gpu"), device.select(refgf.launch.job.local_rank)
     gpus = len(set(comm.allgather((MPI.Get_processor_name(), number))))
-    say(
-        comm,
-        f"allreduce, {comm.size} ranks on {gpus} GPU; ms of the slowest rank, median of {TURNS}; "
-        "ratio ring / MPI",
-    )
+    print(f"allreduce, {comm.size} ranks on {gpus} GPU; ms of the slowest rank, median of {turns}")
+    ways = {STAGED: False} | ({DIRECT: True} if staging.cuda_aware() else {})
+    sides = {
+        (name, way): bound(make(comm), aware)
+        for way, aware in ways.items()
+        for name, make in MAKERS.items()
+    }
     check(comm, cupy, sides)
-    rows = []
-    for nbytes in SIZES:
-        times_s = alternate(comm, sides, cupy.zeros(nbytes // 4, np.float32))
-        for way in ways:
-            ours, theirs = (times_s[way, name] for name in makers)
-            ratios = [a / b for a, b in zip(ours, theirs)]
-            rows.append(
-                {
-                    "name": f"ring / MPI, {way}, {nbytes} bytes",
-                    "ratio": statistics.median(ratios),
-                    "ratio_min": min(ratios),
-                    "ratio_max": max(ratios),
-                }
-            )
-            ours_ms, theirs_ms = (1e3 * statistics.median(times) for times in (ours, theirs))
-            say(
-                comm,
-                f"{nbytes:>10}  {way:<16}ring {ours_ms:9.2f}  MPI {theirs_ms:9.2f}  "
-                f"ratio {rows[-1]['ratio']:.2f} [{min(ratios):.2f}..{max(ratios):.2f}]",
-            )
-    if arguments and comm.rank == 0:
-        Path(arguments[0]).write_text(
-            json.dumps({"ranks": comm.size, "gpus": gpus, "rows": rows}, indent=1) + "\n"
-        )
+    return [row for nbytes in sizes for row in compared(comm, cupy, sides, nbytes, turns)]
 
 
-def bound(allreduce, aware: bool):
+def compared(comm, cupy, sides: dict, nbytes: int, turns: int) -> list[dict]:
+    x, title = cupy.zeros(nbytes // 4, np.float32), f"{nbytes >> 20} MiB"
+    steps = {side: functools.partial(sum_of, x) for side, sum_of in sides.items()}  # 0 stays 0
+    seconds = slowest(comm, steps, turns)
+    for (name, way), times_s in seconds.items():
+        print(f"{title}: {name}, {way} {1e3 * statistics.median(times_s):.2f} ms")
+    pairs = [((name, DIRECT), (name, STAGED)) for name in MAKERS]
+    pairs += [(("ring", way), ("MPI", way)) for way in (STAGED, DIRECT)]
+    return [
+        judge.ratio(f"{title}: {', '.join(one)} over {', '.join(other)}", ratios)
+        for one, other in pairs
+        if one in seconds and other in seconds
+        for ratios in [over(seconds[one], seconds[other])]
+    ]
+
+
+def bound(allreduce: Callable, aware: bool) -> Callable:
     """The allreduce, with or without device pointers whatever the library says."""
 
-    def call(x) -> None:
+    def sum_of(x) -> None:
         staging.cuda_aware = lambda: aware
         allreduce(x)
         device.synchronize(x)
 
-    return call
+    return sum_of
 
 
 def check(comm, cupy, sides: dict) -> None:
-    for side, allreduce in sides.items():
+    """ValueError on the rank whose sum is wrong."""
+    wanted = comm.size * (comm.size + 1) / 2
+    for (name, way), sum_of in sides.items():
         x = cupy.full(1003, comm.rank + 1, np.float32)
-        allreduce(x)
-        if not bool((x == comm.size * (comm.size + 1) / 2).all()):
+        sum_of(x)
+        if not bool((x == wanted).all()):
             raise ValueError(
-                f"{side} on rank {comm.rank}: got {device.to_host(x)}; wanted the sum of 1 to p"
-                "wanted the sum of the ranks' numbers; next: python -m refgf.doctor --gpu"
+                f"{name}, {way}, on rank {comm.rank}: got {device.to_host(x)}; wanted {wanted:g} "
+                "in each of the 1003 elements, the sum of 1 to p; "
+                "next: python -m refgf.doctor --gpu"
             )
 
 
-def alternate(comm, sides: dict, x) -> dict:
-    """Seconds of the slowest rank, per side and turn, without the first two, which allocate."""
-    times = {side: [] for side in sides}
-    for _ in range(2 + TURNS):
-        for side, allreduce in sides.items():
-            comm.Barrier()
-            start_s = time.perf_counter()
-            allreduce(x)
-            times[side].append(time.perf_counter() - start_s)
-    return {side: np.max(comm.allgather(mine), axis=0).tolist()[2:] for side, mine in times.items()}
-
-
-def say(comm, text: str) -> None:
-    if comm.rank == 0:
-        print(text, flush=True)
+def slowest(comm, steps: dict, turns: int) -> dict:
+    """Seconds of each side and turn, of the slowest rank."""
+    own = alternate(steps, turns, begin=comm.Barrier)
+    return {side: np.max(comm.allgather(mine), axis=0).tolist() for side, mine in own.items()}
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

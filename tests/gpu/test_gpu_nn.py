@@ -58,11 +58,11 @@ def test_alexnet_in_float16_agrees_with_the_cpu_in_float64(cupy):
         assert_within_float16(got, wanted, offsets)
 
 
-def test_a_step_waits_for_nothing(gpu, spin):
+def test_a_step_waits_for_nothing(cupy, spin):
     """The host queues a whole step behind a kernel that takes seconds, and is done before it."""
-    stream = gpu.cuda.get_current_stream()
-    network = AlexNet(7, 67, width=1 / 8, workspace=Workspace(gpu))
-    pools = [Pool(network.tensors, np.float32, gpu.zeros) for _ in range(2)]
+    stream = cupy.cuda.get_current_stream()
+    network = AlexNet(7, 67, width=1 / 8, workspace=Workspace(cupy))
+    pools = [Pool(network.tensors, np.float32, cupy.zeros) for _ in range(2)]
     network.bind(*(pool.views for pool in pools))
     network.initialize(0)
     images = np.zeros((6, 67, 67, 3), np.float32)

@@ -1,18 +1,72 @@
-"""`make gpu-check`: without a GPU it says so; its report grows; a command that hangs is ended."""
+"""`make gpu-check` without a GPU: the sentence, and its parts, trivial ones and real ones.
+
+A part that fails, hangs or cannot run is a row of the page, and the others run.
+"""
 
 import importlib.util
+import json
+import os
+import signal
+import subprocess
 import sys
 import time
 import types
+import uuid
 from pathlib import Path
 
+import parts
+import perform
 import pytest
+import usable
+from fake_cuda_c import needs_a_compiler
+from fake_cupy import installed
+from measure import judge
+from parts import FOLDER, RATIOS, ROOT, Part
 from usable import why_no_gpu
+
+from jobs import MARK, clean_environment, mpiexec, needs_mpiexec, processes
 
 # not `import run`: tests/speed has a run.py too
 spec = importlib.util.spec_from_file_location("gpu_run", Path(__file__).with_name("run.py"))
 gpu_run = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(gpu_run)
+
+HERE = Path(__file__).resolve().parent
+HELPERS = HERE.parent / "helpers"
+HELD = judge.compared("held", [0.9], [1.0])
+MISSED = judge.compared("missed", [1.2], [1.0])
+NO_BAR = {key: value for key, value in HELD.items() if key != "wanted"} | {"name": "no bar"}
+
+
+def trivial(name, code, *arguments, limit_s=60, **options):
+    return Part(name, ["-c", code, *arguments], limit_s, **options)
+
+
+def writes(*rows):
+    """A benchmark that measures these rows."""
+    return f"import sys; open(sys.argv[1], 'w').write({json.dumps({'rows': rows})!r})"
+
+
+@pytest.fixture
+def checked(monkeypatch, tmp_path):
+    """checked(parts, lessons) -> (exit code, gpu.json, gpu.md, gpu.txt), on the stand-in."""
+    monkeypatch.setenv(gpu_run.benchmark.BEGUN, "1")  # other tests measure nothing
+
+    def check(alone, lessons=(), arguments=()):
+        monkeypatch.setattr(gpu_run, "ALONE", list(alone))
+        monkeypatch.setattr(gpu_run, "LESSONS", list(lessons))
+        with installed():
+            code = gpu_run.main(list(arguments), tmp_path / "gpu")
+        read = [tmp_path.joinpath("gpu").with_suffix(suffix).read_text() for suffix in SUFFIXES]
+        return code, json.loads(read[0]), *read[1:]
+
+    return check
+
+
+SUFFIXES = ".json", ".md", ".txt"
+
+
+# ---- is there a GPU ----
 
 
 def no_driver():
@@ -35,65 +89,209 @@ def test_cupy_without_a_usable_gpu_is_named(monkeypatch, count, told):
     assert why_no_gpu() == told
 
 
-def test_without_a_gpu_nothing_is_run(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(gpu_run, "why_no_gpu", lambda: "no driver")
-    monkeypatch.setattr(gpu_run, "commands", None)
-    assert gpu_run.main([], tmp_path / "report.txt") == 0
-    assert capsys.readouterr().out == "no GPU to check: no driver\n"
-    assert not list(tmp_path.iterdir())
+@pytest.mark.skipif(why_no_gpu() is None, reason="there is a GPU here")
+def test_without_a_gpu_one_sentence_and_nothing_left_behind(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(gpu_run, "perform", None)
+    assert gpu_run.main([], tmp_path / "gpu") == 1
+    told = capsys.readouterr()
+    assert told.out == "" and not list(tmp_path.iterdir())
+    assert told.err.startswith("gpu-check: got no GPU (") and told.err.count("\n") == 1
+    assert "; wanted CuPy and a GPU that it sees; next: " in told.err
 
 
-def test_the_report_grows_with_each_command(monkeypatch, tmp_path, capfd):
-    path = tmp_path / "report.txt"
-    lines = [
-        "print('first'); import os, sys; print(os.environ['SWITCH'], file=sys.stderr); sys.exit(3)",
-        f"print('so far:', open({str(path)!r}).read().count('first'))",
+@pytest.mark.parametrize(
+    "says, sentence",
+    [("aware True", None), ("aware False", "MPI is not CUDA-aware"), ("", "MPI is not CUDA-aware")],
+)
+def test_mpi_is_asked_whether_it_takes_device_pointers(tmp_path, says, sentence):
+    launcher = tmp_path / "mpiexec"
+    launcher.write_text(f"#!/bin/sh\necho '{says}'\n")
+    launcher.chmod(0o755)
+    assert usable.why_no_device_pointers(str(launcher)) == sentence
+    assert "did not answer" in usable.why_no_device_pointers(str(tmp_path / "none"))
+
+
+# ---- trivial parts ----
+
+
+def test_each_part_stands_alone(checked, capsys):
+    """One that fails, one over its limit, one skipped, one that cannot start: rows of the page."""
+    code, record, told, text = checked(
+        [
+            trivial("fails", "import sys; print('seen | last'); sys.exit(3)"),
+            trivial("hangs", "print('begun', flush=True); import time; time.sleep(60)", limit_s=2),
+            trivial("skipped", "", missing=lambda mpiexec: f"no PyTorch for {mpiexec}"),
+            trivial("no launcher", "", ranks=2),
+            trivial("writes no ratios", "", RATIOS),
+            trivial("measures", writes(HELD, MISSED, NO_BAR), RATIOS),
+            trivial("switched", "import os; print(os.environ['A'])", environment={"A": "on"}),
+        ],
+        [trivial("lesson", "import os, sys; print(os.listdir(sys.argv[1]))", FOLDER)],
+        ["--mpiexec", "/no/mpiexec"],
+    )
+    assert code == 1
+    found = {part["name"]: (part["outcome"], part["reason"]) for part in record["parts"]}
+    no_file = "could not start: [Errno 2] No such file or directory: '/no/mpiexec'"
+    assert found == {
+        "fails": ("failed", "exit code 3"),
+        "hangs": ("failed", "ended after 2 s, its limit"),
+        "skipped": ("skipped", "no PyTorch for /no/mpiexec"),
+        "no launcher": ("failed", no_file),
+        "writes no ratios": ("failed", "no ratios were written"),
+        "measures": ("ok", ""),
+        "switched": ("ok", ""),
+        "lesson": ("ok", ""),
+    }
+    assert [(ratio["name"], ratio["verdict"]) for ratio in record["ratios"]] == [
+        ("held", "ok"),
+        ("missed", "MISS"),
+        ("no bar", None),
     ]
-    monkeypatch.setattr(gpu_run, "why_no_gpu", lambda: None)
-    commands = [({"SWITCH": "on"}, [sys.executable, "-c", line]) for line in lines]
-    monkeypatch.setattr(gpu_run, "commands", lambda mpiexec: commands)
-    assert gpu_run.main([], path) == 1
-    report = path.read_text()
-    for told in (
-        "$ SWITCH=on ",
-        "first\n",
-        "on\n",
-        "exit code 3\n",
-        "so far: 2\n",
-        "exit code 0\n",
-        "1 of 2 commands failed",
+    assert record["gpu"] == "a stand-in on the CPU" and "8 parts: 3 ok, 4 failed, 1 skip" in told
+    for line in (
+        "| hangs | 1 | failed |",
+        "| skipped | 1 | skipped | 0.0 | no PyTorch for /no/mpiexec |",
+        "| missed | 1.20 | 1.20 to 1.20 | at most 1.0 | MISS |",
+        "| no bar | 0.90 | 0.90 to 0.90 | - | - |",
+        "seen | last\n~~~",
+        "begun\n~~~",
     ):
-        assert told in report
-    assert report.strip() in capfd.readouterr().out
+        assert line in told
+    assert "on\n" in text and "[]\n" in text
+    out = capsys.readouterr().out
+    assert "ok   held: 0.90 (wanted at most 1)" in out and "MISS missed: 1.20 (w" in out
 
 
-def test_a_command_that_hangs_is_ended_with_what_it_started(monkeypatch, tmp_path):
-    monkeypatch.setattr(gpu_run, "PATIENCE_S", 0.2)
-    beat = tmp_path / "beat"
-    child = f"import time\nwhile True: open({str(beat)!r}, 'a').write('x'); time.sleep(0.02)"
-    deaf = f"""
+@pytest.mark.parametrize("row, code", [(HELD, 0), (NO_BAR, 0), (MISSED, 1)])
+def test_the_exit_code_is_1_if_a_bar_is_missed(checked, row, code):
+    assert checked([trivial("measures", writes(row), RATIOS)])[0] == code
+
+
+def test_the_page_grows_with_each_part(checked, tmp_path):
+    see = f"print(open({str(tmp_path / 'gpu.md')!r}).read())"
+    _, _, told, text = checked([trivial("first", "print(1)"), trivial("second", see)])
+    assert "2 parts: 1 ok, 0 failed, 0 skipped, 1 not yet ended." in text
+    assert "2 parts: 2 ok, 0 failed, 0 skipped." in told
+
+
+def test_all_parts_end_in_time(checked, monkeypatch):
+    """A part gets what time is left, and where none is left it is skipped."""
+    monkeypatch.setattr(gpu_run, "LIMIT_S", 3)
+    start_s = time.monotonic()
+    sleep = [trivial(name, "import time; time.sleep(60)") for name in ("long", "late")]
+    code, record, *_ = checked(sleep)
+    assert code == 1 and time.monotonic() - start_s < 3 + perform.PATIENCE_S
+    assert [(part["outcome"], part["reason"]) for part in record["parts"]] == [
+        ("failed", "ended after 3 s, its limit"),
+        ("skipped", "no time was left"),
+    ]
+
+
+def test_lessons_run_a_few_at_a_time(checked, tmp_path):
+    """Each sees the files of the others; as many as three at once, never more."""
+    code = (
+        "import os, sys, time; folder = sys.argv[1]; mine = f'{folder}/{os.getpid()}'; "
+        "open(mine, 'w').close(); time.sleep(1); print('at once', len(os.listdir(folder))); "
+        "time.sleep(0.3); os.remove(mine)"
+    )
+    (folder := tmp_path / "running").mkdir()
+    _, _, _, text = checked([], [trivial(f"lesson {n}", code, str(folder)) for n in range(5)])
+    seen = [int(line.split()[2]) for line in text.splitlines() if line.startswith("at once")]
+    assert len(seen) == 5 and max(seen) == gpu_run.AT_A_TIME
+
+
+def test_parts_are_chosen_by_name(checked, capsys):
+    every = [trivial("one", ""), trivial("other", "")]
+    assert [part["name"] for part in checked(every, [], ["--only", "other"])[1]["parts"]] == [
+        "other"
+    ]
+    with pytest.raises(SystemExit):
+        checked(every, [], ["--only", "neither"])
+    assert "--only 'neither': no part has such a name; next: " in capsys.readouterr().err
+
+
+DEAF = """
 import signal, subprocess, sys
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print('started', flush=True)
-subprocess.run([sys.executable, '-c', {child!r}])
+subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])
 """
-    code, said = gpu_run.run([sys.executable, "-c", deaf], timeout_s=3)
-    assert code == "none: ended after 3 s" and said == "started\n" and beat.exists()
-    time.sleep(0.2)
-    size = beat.stat().st_size
-    time.sleep(0.3)
-    assert beat.stat().st_size == size
 
 
-def test_both_ways_of_staging_run_where_mpi_takes_device_pointers(monkeypatch):
-    for said, wanted in (
-        ("aware True\n", ["0", "0", "1"]),
-        ("aware False\n", ["0", "0"]),
-        ("Segmentation fault", ["0", "0"]),
-    ):
-        monkeypatch.setattr(gpu_run, "run", lambda command, said=said: (0, said))
-        found = list(gpu_run.commands("mpiexec"))
-        switches = [environment["REFGF_CUDA_AWARE"] for environment, _ in found if environment]
-        assert switches == wanted
-        for _, command in found:
-            assert all(Path(part).exists() for part in command if part.startswith("/"))
+@pytest.fixture
+def mark(monkeypatch):
+    """Of all processes that the test starts."""
+    monkeypatch.setenv(MARK, name := uuid.uuid4().hex)
+    yield name
+    for pid in set(processes(name)) - {os.getpid()}:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_part_that_hangs_is_ended_with_what_it_started(monkeypatch, mark):
+    monkeypatch.setattr(perform, "PATIENCE_S", 0.2)
+    (row,) = perform.perform([trivial("deaf", DEAF, limit_s=3)], "", time.monotonic() + 60)
+    assert row["reason"] == "ended after 3 s, its limit" and row["output"] == "started\n"
+    assert not processes(mark)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_what_it_started_ends_with_it(mark, tmp_path, number):
+    """SIGTERM as at the end of run.py; after SIGKILL the kernel ends the part."""
+    code = (
+        "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(1)); "
+        "from parts import Part; from perform import perform; "
+        "hangs = Part('hangs', ['-c', 'import time; time.sleep(60)'], 60); "
+        "print(list(perform([hangs], '', time.monotonic() + 60)))"
+    )
+    environment = os.environ | {"PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}"}
+    environment |= {"TMPDIR": str(tmp_path)}
+    job = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
+    wait(lambda: len(processes(mark)) == 2)
+    job.send_signal(number)
+    assert job.wait(20) != 0
+    wait(lambda: not processes(mark))
+    assert number == signal.SIGKILL or not list(tmp_path.iterdir())
+
+
+def wait(condition, seconds=20):
+    end_s = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end_s
+        time.sleep(0.02)
+
+
+# ---- the real parts ----
+
+
+def test_the_parts_are_what_they_say():
+    every = parts.ALONE + parts.LESSONS
+    assert len({part.name for part in every}) == len(every)
+    assert len(parts.LESSONS) == 15 * len(parts.RANKS)
+    for part in every:
+        script = next(word for word in part.arguments if not word.startswith("-"))
+        assert script in ("pytest", "refgf.doctor", "mpi4py") or (ROOT / script).is_file(), part
+    # and the lessons have a minute even if all the others take their whole time
+    assert sum(part.limit_s for part in parts.ALONE) <= gpu_run.LIMIT_S - 60
+    assert gpu_run.LIMIT_S + 2 * perform.PATIENCE_S < 600
+
+
+def test_networks_and_precisions_are_those_of_the_benchmark():
+    from speed_networks import CASES, PRECISIONS
+
+    assert set(CASES) == set(parts.NETWORKS) and tuple(PRECISIONS) == parts.PRECISIONS
+
+
+@needs_mpiexec
+@needs_a_compiler
+@pytest.mark.parametrize("name", ["doctor", "lesson 01 on 1 rank", "lesson 01 on 2 ranks"])
+def test_a_real_part_on_the_stand_in(checked, monkeypatch, name):
+    """The command starts, finds CuPy and runs to its end."""
+    shims = f"{HELPERS / 'as_cupy'}{os.pathsep}{HELPERS}"
+    for variable in clean_environment().keys() ^ os.environ.keys():
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("PYTHONPATH", f"{shims}{os.pathsep}{clean_environment()['PYTHONPATH']}")
+    (part,) = [part for part in parts.ALONE + parts.LESSONS if part.name == name]
+    code, record, _, text = checked([part], [], ["--mpiexec", mpiexec()])
+    assert code == 0, text
+    assert "14.0.0+standin" in text or name == "doctor"
+    assert record["parts"][0]["outcome"] == "ok"

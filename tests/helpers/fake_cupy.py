@@ -3,34 +3,77 @@
     with installed() as cupy:            # stands in for the module `cupy` within the block
         x = cupy.asarray(numpy_array)
 
-It finds plain mistakes: a NumPy array among device arrays, an array that NumPy would have to read
-from the device, a function that CuPy lacks (only those in FUNCTIONS are there, each looked up in
-CuPy's documentation), and how often the host waits: `cupy.waits` counts what synchronises. CUDA
-kernels run as C (`fake_cuda_c.py`). It finds no mistake in the order of streams, and says nothing
-of speed.
+It finds plain mistakes: a NumPy array or a list among device arrays, an array that NumPy would have
+to read from the device, a type, a function or an argument that CuPy lacks, and how often the host
+waits: `cupy.waits` counts what synchronises. ARGUMENTS has what the code needs of CuPy 14, each
+function looked up in its documentation and its source. Where CuPy copies a NumPy array to the
+device by itself (as an index, or `cupy.tile`), this refuses it: the copy would be hidden. CUDA
+kernels run as C (`fake_cuda_c.py`). A stream's work is done when it is queued, so this finds no
+mistake in the order of streams, and says nothing of speed.
 """
 
 import contextlib
 import sys
+import threading
 import types
 
 import fake_cuda_c
 import numpy as np
 
-FUNCTIONS = """
-    abs absolute add arange argsort concatenate count_nonzero einsum empty empty_like equal exp
-    flatnonzero full greater isfinite isnan log logical_and maximum mean multiply ones ones_like
-    partition power repeat sort sqrt subtract sum take tile true_divide where zeros zeros_like
-    matmul divide negative bitwise_and bitwise_or left_shift right_shift less_equal
-    greater_equal less
-"""  # of CuPy 14
+VERSION = "14.0.0+standin"  # nothing that was measured with it passes for a GPU's
 TYPES = "float16 float32 float64 int32 int64 uint8 uint16 uint32 bool_ inf nan newaxis"
+TYPE_CODES = "?bhilqBHILQefdFD"  # of NumPy's types, those that CuPy has
+UFUNCS = """
+    abs absolute add equal exp greater isfinite isnan log logical_and maximum multiply power sqrt
+    subtract true_divide divide negative bitwise_and bitwise_or left_shift right_shift less_equal
+    greater_equal less
+"""
+OF_UFUNCS = "out dtype casting"
+ARGUMENTS = {  # by name, besides those that only have a position
+    **dict.fromkeys(UFUNCS.split(), OF_UFUNCS),
+    "matmul": "axes axis keepdims casting dtype signature order out",
+    "arange": "start stop step dtype",
+    "empty": "shape dtype order",
+    "zeros": "shape dtype order",
+    "ones": "shape dtype order",
+    "full": "shape fill_value dtype order",
+    "empty_like": "prototype dtype order subok shape",
+    "zeros_like": "a dtype order subok shape",
+    "ones_like": "a dtype order subok shape",
+    "concatenate": "axis out dtype casting",
+    "einsum": "dtype optimize",
+    "argsort": "a axis kind",
+    "count_nonzero": "a axis",
+    "flatnonzero": "a",
+    "mean": "a axis dtype out keepdims",
+    "partition": "a kth axis",
+    "repeat": "a repeats axis",
+    "sort": "a axis kind",
+    "sum": "a axis dtype out keepdims",
+    "take": "a indices axis out",
+    "tile": "A reps",
+    "where": "condition x y",
+}
+MAKES = "arange empty zeros ones full"  # an array of numbers and shapes
 OPERATORS = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift"
 COMPARISONS = "eq ne lt le gt ge"
-METHODS = """
-    reshape sum mean max min astype transpose swapaxes view all any argmax repeat ravel
-    cumsum
-"""
+METHODS = {
+    "reshape": "order",
+    "sum": "axis dtype out keepdims",
+    "mean": "axis dtype out keepdims",
+    "max": "axis out keepdims",
+    "min": "axis out keepdims",
+    "argmax": "axis out dtype keepdims",
+    "all": "axis out keepdims",
+    "any": "axis out keepdims",
+    "cumsum": "axis dtype out",
+    "astype": "dtype order copy",  # its casting and subok are "not supported yet"
+    "transpose": "",
+    "swapaxes": "axis1 axis2",
+    "view": "dtype",
+    "repeat": "repeats axis",
+    "ravel": "order",
+}
 
 
 class Array:
@@ -39,6 +82,7 @@ class Array:
     __array_ufunc__ = None  # NumPy's functions refuse it
 
     def __init__(self, host):
+        require_type(host.dtype)
         self._host = host
 
     shape, dtype, size, ndim, nbytes, itemsize, flags, strides = (
@@ -46,7 +90,7 @@ class Array:
         for name in ["shape", "dtype", "size", "ndim", "nbytes", "itemsize", "flags", "strides"]
     )
     T = property(lambda self: Array(self._host.T))
-    device = property(lambda self: cuda.Device(0))
+    device = property(lambda self: Device(0))
 
     def __len__(self):
         return len(self._host)
@@ -55,32 +99,32 @@ class Array:
         return (Array(row) for row in self._host)
 
     def __array__(self, *args, **kwargs):
-        raise TypeError("implicit conversion to a NumPy array is not allowed")
+        raise TypeError("Implicit conversion to a NumPy array is not allowed.")
 
     def __getitem__(self, index):
         # a number stays an array, as on the device
         return Array(np.asarray(self._host[bare(index)]))
 
     def __setitem__(self, index, value):
-        self._host[bare(index)] = bare(value)
+        self._host[bare(index)] = operand(value)
 
     def copy(self):
         return Array(self._host.copy())
 
-    def get(self, out=None):
+    def get(self, stream=None, order="C", out=None):
         wait()
         if out is None:
-            return self._host.copy()
-        if out.shape != self.shape or out.dtype != self.dtype or not out.flags.c_contiguous:
-            got = f"get: got {out.shape} {out.dtype}"
-            raise ValueError(f"{got}; wanted a contiguous {self.shape} {self.dtype}")
+            return self._host.copy(order)
+        require_same("obtained from", self, out)
+        if not (out.flags.c_contiguous or out.flags.f_contiguous):
+            raise RuntimeError("`out` cannot be specified when copying to non-contiguous ndarray")
         out[...] = self._host
         return out
 
-    def set(self, host):
-        if type(host) is not np.ndarray or host.shape != self.shape or host.dtype != self.dtype:
-            got = f"set: got {type(host)} {host.shape} {host.dtype}"
-            raise TypeError(f"{got}; wanted {self.shape} {self.dtype}")
+    def set(self, host, stream=None):
+        require_same("set to", self, host)
+        if not (self.flags.c_contiguous or self.flags.f_contiguous):
+            raise RuntimeError("Cannot set to non-contiguous array")
         self._host[...] = host
 
     def item(self):
@@ -88,16 +132,39 @@ class Array:
         return self._host.item()
 
 
-def method(name):
+def require_type(dtype):
+    if dtype.char not in TYPE_CODES or dtype.byteorder == ">":
+        raise ValueError(f"Unsupported dtype {dtype}")
+
+
+def require_same(what, array, host):
+    """CuPy's refusals of `get` and `set`: another class or type, another shape."""
+    if not isinstance(host, np.ndarray):
+        raise TypeError(f"Only numpy.ndarray can be {what} cupy.ndarray, got {type(host)}")
+    if host.dtype != array.dtype:
+        raise TypeError(f"{host.dtype} array cannot be {what} {array.dtype} array")
+    if host.shape != array.shape:
+        raise ValueError(f"Shape mismatch: {host.shape} {what} {array.shape}")
+
+
+def method(name, arguments):
     def call(self, *args, **kwargs):
+        require_arguments(name, kwargs, arguments)
         return Array(np.asarray(getattr(self._host, name)(*bare(args), **bare(kwargs))))
+
+    return call
+
+
+def operator(name):
+    def call(self, *others):
+        return Array(np.asarray(getattr(self._host, name)(*map(operand, others))))
 
     return call
 
 
 def in_place(name):
     def call(self, other):
-        self._host = getattr(self._host, name)(bare(other))
+        self._host = getattr(self._host, name)(operand(other))
         return self
 
     return call
@@ -111,24 +178,35 @@ def on_host(convert):
     return call
 
 
-for _name in METHODS.split():
-    setattr(Array, _name, method(_name))
+for _name, _arguments in METHODS.items():
+    setattr(Array, _name, method(_name, _arguments))
 for _name in f"{OPERATORS} {COMPARISONS} neg invert".split():
-    setattr(Array, f"__{_name}__", method(f"__{_name}__"))
+    setattr(Array, f"__{_name}__", operator(f"__{_name}__"))
 for _name in OPERATORS.split():
-    setattr(Array, f"__r{_name}__", method(f"__r{_name}__"))
+    setattr(Array, f"__r{_name}__", operator(f"__r{_name}__"))
     setattr(Array, f"__i{_name}__", in_place(f"__i{_name}__"))
 Array.__float__, Array.__int__, Array.__bool__ = on_host(float), on_host(int), on_host(bool)
 Array.tolist = on_host(np.ndarray.tolist)
 
 
+def operand(value):
+    """What NumPy computes with, of what a kernel takes: a device array or a number."""
+    if isinstance(value, Array):
+        return value._host
+    if isinstance(value, np.generic):
+        require_type(value.dtype)
+    elif not isinstance(value, bool | int | float | complex):
+        raise TypeError(f"Unsupported type {type(value)}")
+    return value
+
+
 def bare(value):
-    """What NumPy computes with: device arrays and numbers, but no NumPy array."""
+    """The same of any argument: shapes, axes, types and indices too, but no NumPy array."""
     if isinstance(value, Array):
         return value._host
     if isinstance(value, np.ndarray):
         got = f"a NumPy array {value.shape} {value.dtype}"
-        raise TypeError(f"unsupported type: got {got} among device arrays")
+        raise TypeError(f"Unsupported type: got {got} among device arrays")
     if isinstance(value, tuple | list):
         return type(value)(bare(one) for one in value)
     if isinstance(value, dict):
@@ -136,8 +214,21 @@ def bare(value):
     return value
 
 
+def array_of(value):
+    """The same of a device array only."""
+    if not isinstance(value, Array):
+        raise TypeError(f"Unsupported type {type(value)}: wanted an array of the device")
+    return value._host
+
+
 def wait():
     sys.modules["cupy"].waits += 1
+    current_stream().done = True
+
+
+def require_arguments(name, kwargs, known):
+    if unknown := kwargs.keys() - set(known.split()):
+        raise TypeError(f"{name}: Wrong arguments {sorted(unknown)}")
 
 
 class Function:
@@ -147,80 +238,168 @@ class Function:
         self.name, self.function = name, getattr(np, name)
 
     def __call__(self, *args, **kwargs):
-        if self.name == "einsum" and "out" in kwargs:
-            raise TypeError("einsum: CuPy has no out")
-        result = self.function(*bare(args), **bare(kwargs))
+        require_arguments(self.name, kwargs, ARGUMENTS[self.name])
+        result = self.function(*self.taken(*args), **bare(kwargs))
         return kwargs["out"] if kwargs.get("out") is not None else Array(np.asarray(result))
+
+    def taken(self, *args):
+        """The arguments as NumPy's, of those that CuPy takes."""
+        if isinstance(self.function, np.ufunc) or self.name == "where":
+            return [operand(x) for x in args]
+        if self.name == "concatenate":
+            return [[array_of(x) for x in args[0]], *bare(args[1:])]
+        if self.name == "einsum":
+            return [args[0], *(array_of(x) for x in args[1:])]
+        if self.name in MAKES.split():
+            return bare(args)
+        return [*(array_of(x) for x in args[:1]), *bare(args[1:])]
+
+
+_thread = threading.local()  # the current stream belongs to a thread
+
+
+def streams():
+    """This thread's: the current one, and those of the `with` blocks that it is in."""
+    if not hasattr(_thread, "current"):
+        _thread.current, _thread.stack = Stream.null, [Stream.null]
+    return _thread
+
+
+def current_stream():
+    return streams().current
 
 
 class Event:
-    def __init__(self, block=False, disable_timing=False):
+    """Whatever it was recorded after is done."""
+
+    ptr, done = 1, True  # `done` asks CUDA (cudaEventQuery); CuPy has no `query`
+
+    def __init__(self, block=False, disable_timing=False, interprocess=False):
+        if interprocess and not disable_timing:
+            raise ValueError("Timing must be disabled for interprocess events")
         self.block, self.disable_timing = block, disable_timing
+
+    def record(self, stream=None):
+        require_handle(current_stream() if stream is None else stream)
 
     def synchronize(self):
         wait()
 
 
 class Stream:
-    def __init__(self, non_blocking=False):
+    null = None  # the default stream
+    ptr, done = 1, True  # a test may say that it is busy: it is until the host waits
+
+    def __init__(self, null=False, non_blocking=False, ptds=False, priority=None):
         self.non_blocking = non_blocking
 
     def use(self):
+        streams().current = self
         return self
+
+    def __enter__(self):
+        streams().stack.append(self)
+        return self.use()
+
+    def __exit__(self, *error):
+        """Back to the block around this one, not to a stream that `use` chose before it."""
+        streams().stack.pop()
+        streams().stack[-1].use()
 
     def synchronize(self):
         wait()
+        self.done = True
 
     def record(self, event=None):
-        return event or Event()
+        event = Event() if event is None else event
+        require_handle(event)
+        return event
+
+    def wait_event(self, event):
+        require_handle(event)
+
+
+Stream.null = Stream(null=True)
+
+
+def require_handle(thing):
+    """AttributeError of what is no stream and no event: CuPy reads its handle."""
+    return thing.ptr
 
 
 class Device:
-    def __init__(self, number=0):
-        self.id = number
+    def __init__(self, device=0):
+        self.id = int(device)
 
     def use(self):
+        require_device(self.id)
         return self
 
 
+def require_device(number):
+    if not 0 <= number < runtime.getDeviceCount():
+        raise RuntimeError("cudaErrorInvalidDevice: invalid device ordinal")
+
+
+def device_properties(number):
+    require_device(number)
+    return {"name": b"a stand-in on the CPU", "major": 8, "minor": 0, "totalGlobalMem": 1 << 34}
+
+
+runtime = types.SimpleNamespace(
+    getDeviceCount=lambda: 1,
+    getDeviceProperties=device_properties,
+    driverGetVersion=lambda: 12040,  # 12.4
+    runtimeGetVersion=lambda: 12040,
+)
 cuda = types.SimpleNamespace(
     Device=Device,
     Event=Event,
     Stream=Stream,
-    get_current_stream=Stream,
+    get_current_stream=current_stream,
     alloc_pinned_memory=bytearray,
-    runtime=types.SimpleNamespace(getDeviceCount=lambda: 1),
+    runtime=runtime,
 )
 
 
 def asarray(value, dtype=None, order=None):
     """From the host or the device: the way in."""
-    if isinstance(value, Array) and dtype in (None, value.dtype):
-        return value
-    return Array(np.array(getattr(value, "_host", value), dtype=dtype, order="C"))
+    if isinstance(value, Array):
+        host = np.asarray(value._host, dtype, order=order)
+        return value if host is value._host else Array(host)
+    return Array(np.array(value, dtype, order="C"))
 
 
-def asnumpy(array):
-    return array.get()
+def array(value, dtype=None):
+    """A copy, from the host or the device."""
+    return Array(np.array(getattr(value, "_host", value), dtype))
 
 
-def as_strided(x, shape, strides):
-    return Array(np.lib.stride_tricks.as_strided(bare(x), shape, strides))
+def ascontiguousarray(value, dtype=None):
+    return asarray(value, dtype, "C")
+
+
+def asnumpy(array, stream=None, order="C", out=None):
+    return array.get(stream, order, out)
+
+
+def as_strided(x, shape=None, strides=None):
+    return Array(np.lib.stride_tricks.as_strided(array_of(x), shape, strides))
 
 
 class ElementwiseKernel(fake_cuda_c.ElementwiseKernel):
     def __call__(self, *args):
-        super().__call__(*bare(args))
+        super().__call__(*map(operand, args))
 
 
 def module() -> types.ModuleType:
     cupy = types.ModuleType("cupy")
-    cupy.waits, cupy.ndarray, cupy.cuda, cupy.asnumpy = 0, Array, cuda, asnumpy
-    cupy.asarray = cupy.array = cupy.ascontiguousarray = asarray
-    cupy.ElementwiseKernel = ElementwiseKernel
+    cupy.__version__, cupy.waits, cupy.ndarray, cupy.cuda = VERSION, 0, Array, cuda
+    cupy.asarray, cupy.array, cupy.ascontiguousarray = asarray, array, ascontiguousarray
+    cupy.asnumpy, cupy.ElementwiseKernel = asnumpy, ElementwiseKernel
     views = types.SimpleNamespace(as_strided=as_strided)
     cupy.lib = types.SimpleNamespace(stride_tricks=views)
-    for name in FUNCTIONS.split():
+    for name in ARGUMENTS:
         setattr(cupy, name, Function(name))
     for name in TYPES.split():
         setattr(cupy, name, getattr(np, name))

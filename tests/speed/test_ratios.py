@@ -4,8 +4,7 @@ import json
 
 import numpy as np
 import pytest
-import run
-from judge import compared, median_interval, verdict, worst
+from judge import compared, median_interval, ratio, verdict, worst
 from run import collect, report
 
 
@@ -86,6 +85,11 @@ def test_the_worst_row_is_told(capsys):
     )
 
 
+def test_a_ratio_without_a_bar_is_told_without_a_verdict(capsys):
+    assert ratio("a", [3.0, 1.0, 2.0]) == row("a", (2.0, 1.0, 3.0), None)
+    assert capsys.readouterr().out == "     a: 2.00\n"
+
+
 @pytest.mark.parametrize("n", [6, 9, 21])
 def test_the_interval_holds_the_median(n):
     """In 95 % of 4000 runs (four standard deviations are 0.014), and a shorter one would not."""
@@ -95,14 +99,3 @@ def test_the_interval_holds_the_median(n):
     place = int((runs[0] == low[0]).argmax()) + 1
     assert ((runs[:, place] <= 1) & (runs[:, n - 1 - place] >= 1)).mean() < 0.95 + 0.014
     assert "interval" not in compared("too few to tell", [1.0] * 5, [1.0] * 5)
-
-
-def test_a_gpu_takes_part_where_there_is_one(monkeypatch, capsys):
-    for missing in (None, "no driver"):
-        monkeypatch.setattr(run, "why_no_gpu", lambda missing=missing: missing)
-        names = [script.stem for script in run.comparisons()]
-        assert ("speed_alexnet" in names) == (missing is None)
-        assert "speed_allreduce" not in names and "nn_speed" in names
-        assert capsys.readouterr().out == (
-            "left out: speed_alexnet, because there is no GPU (no driver)\n" if missing else ""
-        )
