@@ -87,7 +87,7 @@ def summary(rows: list[dict], planned: int) -> str:
 
 
 def cells(ratio: dict) -> list:
-    bar = " ".join(map(str, ratio["wanted"])) if "wanted" in ratio else NO_BAR
+    bar = "{} {:g}".format(*ratio["wanted"]) if "wanted" in ratio else NO_BAR
     spread = f"{ratio['ratio_min']:.2f} to {ratio['ratio_max']:.2f}"
     verdict = ratio["verdict"] or NO_BAR
     return [ratio["name"], judge.written(ratio), spread, bar, verdict]

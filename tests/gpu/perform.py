@@ -116,7 +116,8 @@ class Job:
         if not reason and self.process.returncode:
             reason = f"exit code {self.process.returncode}"
         file = Path(self.own(RATIOS))
-        ratios = json.loads(file.read_text())["rows"] if file.exists() else []
+        measured = file.exists() and not reason  # else it may be half written
+        ratios = json.loads(file.read_text())["rows"] if measured else []
         if not reason and RATIOS in self.part.arguments and not ratios:
             reason = "no ratios were written"
         self.output.close()

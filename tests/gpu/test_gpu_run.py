@@ -151,7 +151,7 @@ def test_each_part_stands_alone(checked, capsys):
     for line in (
         "| hangs | 1 | failed |",
         "| skipped | 1 | skipped | 0.0 | no PyTorch for /no/mpiexec |",
-        "| missed | 1.20 | 1.20 to 1.20 | at most 1.0 | MISS |",
+        "| missed | 1.20 | 1.20 to 1.20 | at most 1 | MISS |",
         "| no bar | 0.90 | 0.90 to 0.90 | - | - |",
         "seen | last\n~~~",
         "begun\n~~~",
