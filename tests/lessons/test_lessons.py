@@ -114,6 +114,10 @@ def test_stale_figures_are_listed():
         assert hashed, f"{file}: got no hash of the code; next: make figures"
         if saved.get("measured_with") != record.code_hash(code):
             stale.append(file.stem)
+    peers = json.loads((ROOT / "figures" / "peers.json").read_text())["about"]
+    for script, about in peers.items():
+        if about["measured_with"] != record.code_hash(ROOT / "tests" / "speed" / f"{script}.py"):
+            stale.append(f"peers ({script}: make peers, then run.py --publish)")
     if stale:
         warnings.warn(f"stale figures: {', '.join(stale)}; next: make figures", stacklevel=1)
 
