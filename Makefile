@@ -159,9 +159,11 @@ figures: setup
 	exec $(MAKE) cluster-lesson-07 NODES=2 RANKS=2 RATE=1gbit ARGS="$(SIZE) --pairs 0 --output figures"
 	exec $(MAKE) cluster-lesson-07 LIKE=v100-10gbe ARGS="$(SIZE) --pairs 0 --network resnet50 --output figures"
 	exec $(MAKE) cluster-lesson-07 ARGS="$(SIZE) --pairs 10 --output figures"
-	for lesson in $(filter-out 00 07,$(LESSONS)); do \
+	exec $(MAKE) cluster-lesson-08 NODES=8 RANKS=8 RATE=250mbit ARGS="$(SIZE) --output figures"
+	for lesson in $(filter-out 00 07 08,$(LESSONS)); do \
 	  $(TIED) $(MAKE) cluster-lesson-$$lesson ARGS="$(SIZE) --output figures" || exit 1; done
 	exec $(PY) tests/speed/dilation_speed.py figures/dilation.json
+	exec $(PY) tests/speed/unseen.py figures/plan_unseen.json
 	exec $(PY) tests/gains.py
 	exec $(PY) tests/scale.py
 	exec $(PY) -m pytest -W error tests/lessons -k 'stale or claim or gains'

@@ -1,14 +1,15 @@
 r"""Lesson 08: scaling - from the ranks that you have to the 2048 GPUs that you do not have.
 
     python -m refgf.cluster run --like v100-56gbit -- python lessons/08_scaling.py
+                            (4 nodes; `run --nodes 8` needs 20 GB of memory and twice the time)
     mpiexec -n 4 python lessons/08_scaling.py      (the links are waited for)
     options: --predict "50 %, 90 %", -v (all tables), --theta BYTES, --machine FILE (predict also
              for a machine measured elsewhere), --like this-machine (your cores compute; writes
              such a file), --quick, --full, --plot, ...
 
-QUESTION    The papers speak of 64, 512 and 2048 GPUs. How much of that can be known with four ranks
-            and a formula?
-IDEA        Measure where you can, on 1, 2 and 4 ranks. Draw the formula through the points, and
+QUESTION    The papers speak of 64, 512 and 2048 GPUs. How much of that can be known with a few
+            ranks and a formula?
+IDEA        Measure where you can, on 1, 2, 4 or 8 ranks. Draw the formula through the points, and
             only then past them: `scaling_efficiency` below, for real in refgf/predict/timeline.py
             and refgf/papers/scaling/scaling.py (drawing: lessons/drawings/08.svg). Every input has
             a source. An input that is not known is a range.

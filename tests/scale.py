@@ -2,13 +2,16 @@
 
     python tests/scale.py     after a change of the predictor (`make figures` does it, too)
 
-Every number on the page is computed here. A sentence that compares is chosen by the numbers.
+Every number on the page is computed here, or was measured (scale_judged.py). A sentence that
+compares is chosen by the numbers.
 """
 
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import NormalDist
+
+import scale_judged
 
 from refgf.papers.scaling.benchmark_rows import NETWORKS as BENCHMARK
 from refgf.plan import fabric, memory, systems, uncertainty
@@ -166,7 +169,7 @@ def page() -> str:
         "memory": residuals(found, asked),
         "instead": instead(asked),
     }
-    return TEMPLATE.format_map(fill)
+    return TEMPLATE.format_map(fill | scale_judged.words(table))
 
 
 def in_words(each: Fabric) -> str:
@@ -200,9 +203,9 @@ def residuals(found: list[StepTimes], asked: dict[str, list[Question]]) -> str:
 
 TEMPLATE = """# {ranks} ranks, predicted
 
-Written by `tests/scale.py`; every number is **predicted** by the formulas of `refgf/plan`, and none
-is measured. {ranks} ranks are {nodes} nodes of {per_node}. Weak scaling: each rank brings its own
-batch.
+Written by `tests/scale.py`. Every number is **predicted** by the formulas of `refgf/plan`, but for
+those of the last section, which are measured. {ranks} ranks are {nodes} nodes of {per_node}. Weak
+scaling: each rank brings its own batch.
 
 - Links, latency and rate:
 {links}
@@ -254,6 +257,20 @@ The last column has one rank and one link a node: {ranks} links, not {nodes}. {r
 two, so halving-doubling sends the whole vector twice more; it would take on {two}.
 Contention is in none of these times: on a fat tree a bad order of the ranks alone can almost double
 a ring (lesson 08, by SimGrid).
+
+## How right the formulas are where they can be measured
+
+Calibrated on 2 emulated nodes, then judged on {judged_ranks}, which the calibration had not seen
+(`tests/speed/unseen.py`, {judged_date}): {judged_networks}, on {judged_rates}. Their tensors are
+smaller, so that the processor is idle, and computing is slept.
+
+{judged}
+
+All {judged_steps} steps: an error of {judged_error} (median), {judged_inside} inside the interval.
+
+The size of buckets that is predicted best, against the best one measured: {judged_buckets}.
+
+{judged_ranks} nodes say nothing about contention among {ranks} ranks.
 """
 
 if __name__ == "__main__":

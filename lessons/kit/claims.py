@@ -70,8 +70,11 @@ class Verdict:
     times: bool = False
 
     def __str__(self) -> str:
-        reason = f" What decides: {self.reason}." if self.verdict == FAILS else ""
-        return f"{self.how_far()}: {self.text}{reason}"
+        more = {
+            FAILS: f" What decides: {self.reason}.",
+            NOT_MEASURED: " The options, the ranks or the machine of this run leave it out.",
+        }
+        return f"{self.how_far()}: {self.text}{more.get(self.verdict, '')}"
 
     def how_far(self) -> str:
         """holds (by 1.8 x), or holds (1.49 times)"""

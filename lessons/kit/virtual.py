@@ -15,6 +15,7 @@ Times are this machine's; timing.divided(run.regime.dilation) is the cluster's.
 """
 
 import copy
+import gc
 import time
 from dataclasses import replace
 from functools import partial
@@ -78,6 +79,7 @@ def real_norms(run: kit.Run, data, chunks: int) -> np.ndarray:
 
 def model(run: kit.Run, name: str, norms=None, momentum: float = 0.9, when=None, **more):
     """A replica with the tensors of this network, whose computing is slept. when: its Pace."""
+    gc.collect()  # or pools of earlier stacks stay, because their stacks are in cycles
     specs = [
         TensorSpec(tensor.name, tensor.shape, tensor.name.endswith("weight"))
         for tensor in workload(run, name).tensors
@@ -100,6 +102,7 @@ def flow(
 
     MPI's own call runs on the plain communicator: it cannot wait for a latency.
     """
+    gc.collect()  # as in `model`: a stack of CSC has pools of its own
     more = {key: arguments.pop(key) for key in MODEL if key in arguments}
     if comm is None:
         comm = run.native if allreduce is kit.mpi_allreduce else run.comm

@@ -11,13 +11,13 @@ from refgf.site.markdown import Text, plain, table
 from refgf.site.repository import Repository
 
 ADDRESS, TITLE = "baselines/index.html", "Baselines"
-RATIOS = "results/peers/ratios.json"  # written by tests/speed/run.py
+RATIOS = "figures/peers.json"  # written by tests/speed/run.py --publish
 COLUMNS = ["ratio", "median", "lowest .. highest", "wanted", "verdict"]
 ABOUT = "What this project is measured against, and the ratios as last measured."
-NONE = (
-    "<p>No ratios are shown: this site was built from a checkout in which <code>make peers</code> "
-    "has not been run. It measures all of them and takes its time; then <code>make site</code> "
-    "shows them here.</p>"
+WHERE = (
+    "<p>Measured by <code>make peers</code> ({dates}; {machine}). A ratio is the median of pairs "
+    "that took turns, with the lowest and the highest. Rows with nothing wanted are for "
+    "comparison.</p>"
 )
 
 
@@ -41,10 +41,13 @@ def docstring(files: Repository, path: str) -> str:
 
 
 def measured(root: Path) -> str:
-    """The table of ratios, or the sentence that there are none."""
-    file = root / RATIOS
-    rows = json.loads(file.read_text()) if file.is_file() else []
-    return table(COLUMNS, [ratio_row(row) for row in rows], "ratios") if rows else NONE
+    """When and where the ratios were measured, and their table."""
+    found = json.loads((root / RATIOS).read_text())
+    about = found["about"].values()
+    dates = ", ".join(sorted({each["date"] for each in about}))
+    machines = sorted({f"{each['cpu']}, {each['cores']} cores" for each in about})
+    where = WHERE.format(dates=dates, machine=escape("; ".join(machines)))
+    return where + table(COLUMNS, [ratio_row(row) for row in found["rows"]], "ratios")
 
 
 def ratio_row(row: dict) -> list[str]:

@@ -31,13 +31,15 @@ COLLECTED = {
 }
 # {gain}, {loss}: the row of lesson 03 in README.md. {cluster}: a command of its "Elsewhere"
 START = """\
-- **What does lazy allreduce gain?** {gain}
+- **What does lazy allreduce gain?** It waits until more than theta bytes of gradients are ready,
+  then sums them in one call; eager calls sum each gradient at once. {gain}
 - **When does it gain little?** {loss} [Lesson 03](lessons/03_lazy_allreduce.py#verdicts) has the
   numbers, <a href="results/index.html">Results</a> the same for each technique. In italics: the
   verdict of the last measurement.
 - **Is my own ring right?** `{judge}` <br> <a href="judge/index.html">How to judge your code in
   five minutes</a>, without MPI.
-- **A cluster on this laptop?** `{cluster}` <br> <a href="setup/index.html">Set-up</a>: other
+- **A cluster on this laptop?** `{cluster}`, in a checkout after `make setup` and
+  `source .venv/bin/activate`. <br> <a href="setup/index.html">Set-up</a>: other
   systems, and real clusters.
 - **What does an allreduce do?** <a href="player/index.html">Watch one, message by message</a>.
 """

@@ -35,7 +35,7 @@ def ring_allreduce(xs, wire=None):
 TEXT = """\
 Without MPI, with NumPy only. In an environment of your own:
 
-    pip install PATH-OF-A-CHECKOUT
+    pip install PATH-OF-A-CHECKOUT      # the folder of this project, cloned or unpacked
 """
 READ = """\
 Each line names a statement, and below is the first case that fails. Here nobody sums the last

@@ -105,7 +105,8 @@ def test_stale_figures_are_listed():
     """
     stale = []
     files = {lesson: f"{lesson.stem}.json" for lesson in LESSONS}
-    files[ROOT / "tests" / "speed" / "dilation_side.py"] = "dilation.json"
+    for measured, name in (("dilation_side", "dilation"), ("unseen_side", "plan_unseen")):
+        files[ROOT / "tests" / "speed" / f"{measured}.py"] = f"{name}.json"
     for code, name in files.items():
         file = ROOT / "figures" / name
         saved = json.loads(file.read_text()) if file.exists() else {}
@@ -113,6 +114,10 @@ def test_stale_figures_are_listed():
         assert hashed, f"{file}: got no hash of the code; next: make figures"
         if saved.get("measured_with") != record.code_hash(code):
             stale.append(file.stem)
+    peers = json.loads((ROOT / "figures" / "peers.json").read_text())["about"]
+    for script, about in peers.items():
+        if about["measured_with"] != record.code_hash(ROOT / "tests" / "speed" / f"{script}.py"):
+            stale.append(f"peers ({script}: make peers, then run.py --publish)")
     if stale:
         warnings.warn(f"stale figures: {', '.join(stale)}; next: make figures", stacklevel=1)
 

@@ -10,7 +10,11 @@ matplotlib.use("Agg")
 from kit import claims  # noqa: E402  after the backend is chosen
 from lab.scaling import models, models_picture  # noqa: E402
 from lab.scaling.claims import CLAIMS  # noqa: E402
-from refgf.plan import replay  # noqa: E402
+from refgf.comm import ring  # noqa: E402
+from refgf.plan import platforms, replay  # noqa: E402
+from refgf.predict.cost import Link  # noqa: E402
+
+NO_SIMGRID = "no smpirun: apt-get install libsimgrid-dev"
 
 SIMULATED = [claim for claim in CLAIMS if "formula is" in claim.text or "the formula" in claim.text]
 
@@ -44,7 +48,19 @@ def test_round_robin_has_no_neighbours_below_one_switch():
     assert all(a != b for a, b in zip(switches, switches[1:]))
 
 
-@pytest.mark.skipif(not replay.installed(), reason="no smpirun: apt-get install libsimgrid-dev")
+@pytest.mark.skipif(not replay.installed(), reason=NO_SIMGRID)
+@pytest.mark.parametrize("model", models.MODELS.values())
+def test_the_steps_of_a_ring_are_alike(model):
+    """The first ones, times all over these, take as long as all of them, elements left over too."""
+    link, p, n = Link(7.9e-6, 1 / 7e9), 61, 1_000_003
+    platform = platforms.build("one-link", p, 1, link, link, True)
+    all_s = replay.simulate(ring.allreduce, n, platform, 0.0, model)
+    first_s = replay.simulate(models.first_steps, n, platform, 0.0, model)
+    assert first_s * 2 * (p - 1) / models.STEPS == pytest.approx(all_s, rel=1e-3)
+    assert models.first_steps(5, p, n) == ring.allreduce(5, p, n)[: models.STEPS]
+
+
+@pytest.mark.skipif(not replay.installed(), reason=NO_SIMGRID)
 def test_the_order_of_the_ranks_decides_on_a_fat_tree():
     found = models.compare(run_of([]))
     (p,) = found["tree"][models.IN_ORDER]

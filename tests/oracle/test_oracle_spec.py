@@ -37,6 +37,16 @@ def test_a_statement_has_a_golden_case_and_a_seeded_mistake(statement):
     assert any(statement == mistake.statement for mistake in MISTAKES)
 
 
+def test_statements_added_later_have_three_seeded_mistakes():
+    added = re.search(r"Added in 2026-11: (.*?), and the variant", SPEC.read_text())[1]
+    found = set()
+    for letter, first, last in re.findall(r"\b([A-Z])(\d+)(?: to [A-Z](\d+))?", added):
+        found |= {f"{letter}{n}" for n in range(int(first), int(last or first) + 1)}
+    assert found >= {"A13", "A20", "C15", "E1", "G6", "T8"} and found <= set(spec_statements())
+    for statement in found:
+        assert sum(mistake.statement == statement for mistake in MISTAKES) >= 3, statement
+
+
 def test_golden_cases_name_only_statements_of_the_spec():
     for case in CASES:
         assert set(case.statements) <= set(spec_statements()), case.name

@@ -4,13 +4,22 @@ import re
 
 import pytest
 import scale
+import scale_judged
 
 
 def test_the_page_is_not_stale():
     text = scale.PAGE.read_text()
     assert scale.page() == text, "next: python tests/scale.py"
     header = re.findall(r"^\| (\w+)[^\n]*\n\| ---", text, flags=re.M)
-    assert len(header) == 5 and set(header) == {"predicted"}
+    assert header == ["predicted"] * 5 + ["measured"]
+
+
+def test_a_measurement_outside_its_interval_is_not_counted():
+    step = {"system": "eager", "error": -0.1, "low_s": 1.0, "high_s": 2.0}
+    steps = [step | {"measured_s": seconds} for seconds in (0.9, 1.0, 2.0, 2.1)]
+    assert scale_judged.row_of(steps, "eager") == ["eager", "10.0 %", "10.0 %", "2 of 4"]
+    sweeps = [{"side": "ddp", "over_best": over} for over in (1.0, 1.06)]
+    assert "2 sweeps, at worst 6.0 % slower" in scale_judged.near(sweeps, "ddp")
 
 
 def test_the_slowest_of_many_ranks(monkeypatch):

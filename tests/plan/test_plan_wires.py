@@ -1,4 +1,4 @@
-"""SimGrid judges the links that ranks share (refgf/papers/jia/wires.py), stragglers and placements.
+"""SimGrid judges shared links (refgf/papers/jia/wires.py), stragglers, placements, other traffic.
 
 Where messages never meet on a link, both say the same. Where they meet, SimGrid's links divide
 their bandwidth as TCP does, and those of wires.py send one message after the other: which algorithm
@@ -10,6 +10,7 @@ import shutil
 import pytest
 
 from refgf.comm import direct, ring, tree
+from refgf.comm.schedule import Step
 from refgf.papers.jia import doubling
 from refgf.papers.jia.hierarchical import consecutive_nodes, three_phase
 from refgf.papers.jia.wires import Wires
@@ -96,3 +97,26 @@ def test_incast_of_direct():
     for ring_s, direct_s in zip(rings, directs):
         assert direct_s / ring_s > 3
     assert 1.2 < directs[1] / directs[0] < 1.3
+
+
+def test_background_traffic_takes_its_share_of_a_link():
+    """Two more ranks, on nodes 0 and 1, exchange a message meanwhile: 5 % of the ring's bytes.
+
+    Node 0's link carries both, so the ring, which waits for its slowest link, takes as much longer
+    as these bytes alone would take.
+    """
+    nodes, bytes_share = 8, 0.05
+    background = slice(0, round(bytes_share * 2 * LONG))
+
+    def algorithm(rank, size, n):
+        if rank < nodes:
+            return ring.allreduce(rank, nodes, n)
+        other = nodes + (rank == nodes)
+        return [Step(other, background, other, background, "copy")]
+
+    built = platforms.build("one-link", nodes, 1, BETWEEN, INSIDE, contention=True)
+    busy = platforms.Platform(built.xml, [*built.hosts, *built.hosts[:2]])
+    alone_s = replay.simulate(ring.allreduce, LONG, built, 0.0, "contention")
+    with_it_s = replay.simulate(algorithm, LONG, busy, 0.0, "contention")
+    background_s = BETWEEN.beta_s_per_byte * 4 * (background.stop - background.start)
+    assert with_it_s - alone_s == pytest.approx(background_s, rel=0.02)

@@ -67,13 +67,16 @@ def unmarked(html):
     return re.sub(r"</?span[^>]*>", "", html)
 
 
-def test_ratios_are_shown_where_they_were_measured(tmp_path):
-    assert "make peers" in baselines.measured(tmp_path)
+def test_measured_ratios_are_shown(tmp_path):
     row = {"name": "ring: <8 MiB>", "ratio": 1.234, "ratio_min": 1, "ratio_max": 2.5}
     file = tmp_path / baselines.RATIOS
     file.parent.mkdir(parents=True)
-    file.write_text(json.dumps([row, row | {"wanted": ["at least", 1], "verdict": "ok"}]))
-    cells = re.findall("<td>(.*?)</td>", baselines.measured(tmp_path))
+    rows = [row, row | {"wanted": ["at least", 1], "verdict": "ok"}]
+    about = {"ring_speed": {"date": "2026-11-24", "cpu": "a <cpu>", "cores": 2}}
+    file.write_text(json.dumps({"about": about, "rows": rows}))
+    html = baselines.measured(tmp_path)
+    assert "2026-11-24; a &lt;cpu&gt;, 2 cores" in html
+    cells = re.findall("<td>(.*?)</td>", html)
     assert cells[:5] == ["ring: &lt;8 MiB&gt;", "1.23", "1.00 .. 2.50", "", ""]
     assert cells[8:] == ["at least 1", "ok"]
 

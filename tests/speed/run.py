@@ -12,9 +12,10 @@ Nothing is measured while another benchmark of this project runs on the machine,
 script ends the run (benchmark.py).
 
 At the end follows one table of all ratios, those measured before too, results/peers/ratios.json and
-ratios.png (--plot: only this). A ratio is any object in a script's JSON with `ratio`, `ratio_min`
-and `ratio_max`. Its name is `name`, or else made from the keys NAMING next to it. `wanted` is its
-bar, for example ["at least", 1]; judge.py gives the verdict.
+ratios.png (--plot: only this; --publish: only this, and figures/peers.json, which the site shows).
+A ratio is any object in a script's JSON with `ratio`, `ratio_min` and `ratio_max`. Its name is
+`name`, or else made from the keys NAMING next to it. `wanted` is its bar, for example
+["at least", 1]; judge.py gives the verdict.
 """
 
 import argparse
@@ -23,19 +24,25 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "lessons"))
+
 import benchmark
 from judge import verdict, written
+from kit import record
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+PUBLISHED = ROOT / "figures" / "peers.json"
 # an environment that pins BLAS's kernels makes every ratio worthless
 HOLDS_BLAS_BACK = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 # what distinguishes rows that have no name
 NAMING = ("bytes", "batch", "threads", "normalization", "percent")
 NO_NUMBA = "not installed; next: pip install -e '.[fast]'"
+ABOUT = "about"  # key of a script's JSON: when, where and with which code it measured
 COLOURS = {"ok": "tab:green", "tie": "tab:olive", "MISS": "tab:red", None: "tab:grey"}
 
 
@@ -53,8 +60,11 @@ def main() -> int:
     parser.add_argument("--only", help="run only scripts whose name contains this")
     plot = "run nothing: table and figure of what results/peers holds"
     parser.add_argument("--plot", action="store_true", help=plot)
+    publish = "as --plot, and write the table to figures/peers.json"
+    parser.add_argument("--publish", action="store_true", help=publish)
     options = parser.parse_args()
-    if not options.plot:
+    measuring = not (options.plot or options.publish)
+    if measuring:
         benchmark.begin()
     results = ROOT / "results" / "peers"
     results.mkdir(parents=True, exist_ok=True)
@@ -63,14 +73,17 @@ def main() -> int:
     every = sorted(HERE.glob("*_speed.py"))
     scripts = [s for s in every if not options.only or options.only in s.stem]
     failed = []
-    if not options.plot:
+    if measuring:
         if unset := [name for name in HOLDS_BLAS_BACK if name in os.environ]:
             print(f"unset, so that BLAS may choose its kernels: {', '.join(unset)}", flush=True)
         start([sys.executable, str(HERE / "kernels.py")])
         files = {script: results / f"{script.stem}.json" for script in scripts}
         failed = [s.stem for s, result in files.items() if measure(s, options.mpiexec, result)]
     print("\n==== all ratios ====")
-    report([row for s in every for row in collect(results / f"{s.stem}.json")], results)
+    found = [results / f"{script.stem}.json" for script in every]
+    rows = report([row for file in found for row in collect(file)], results)
+    if options.publish:
+        PUBLISHED.write_text(json.dumps(published(found, rows), indent=1) + "\n")
     print(f"\nnumbers: {results}" + (f"; failed: {', '.join(failed)}" if failed else ""))
     return 1 if failed else 0
 
@@ -79,7 +92,19 @@ def measure(script: Path, mpiexec: str, result: Path) -> int:
     """The script's exit code."""
     print(f"\n==== {script.stem} ====", flush=True)
     result.unlink(missing_ok=True)  # or a failed script would show what it measured last time
-    return start(command(script, mpiexec, result))
+    code = start(command(script, mpiexec, result))
+    if result.exists():
+        about = {"date": time.strftime("%Y-%m-%d"), "cpu": record.cpu_name()}
+        about |= {"cores": os.cpu_count(), "measured_with": record.code_hash(script)}
+        found = {ABOUT: about} | json.loads(result.read_text())
+        result.write_text(json.dumps(found, indent=1) + "\n")
+    return code
+
+
+def published(files: list[Path], rows: list[dict]) -> dict:
+    """The table, and when, where and with which code each script measured its rows."""
+    about = {file.stem: json.loads(file.read_text())[ABOUT] for file in files if file.exists()}
+    return {ABOUT: about, "rows": rows}
 
 
 def start(command: list[str]) -> int:
@@ -111,8 +136,8 @@ def ratios(value, place: tuple = ()) -> Iterator[tuple[str, dict]]:
             yield from ratios(inner, place)
 
 
-def report(rows: list[dict], results: Path) -> None:
-    """The table of all ratios, ratios.json, and ratios.png where matplotlib is."""
+def report(rows: list[dict], results: Path) -> list[dict]:
+    """Print all ratios with their verdicts; write ratios.json, and ratios.png with matplotlib."""
     width = max([len(row["name"]) for row in rows], default=0)
     for row in rows:
         wanted, held = row.get("wanted"), ""
@@ -123,11 +148,13 @@ def report(rows: list[dict], results: Path) -> None:
         print(f"{row['name']:<{width}} {written(row):<24} {spread:<18} {held}")
     (results / "ratios.json").write_text(json.dumps(rows, indent=1) + "\n")
     if not rows:
-        return print("none")
+        print("none")
+        return rows
     try:
         draw(rows, results / "ratios.png")
     except ImportError as error:
         print(f"no figure: {error}; next: pip install 'refgf[lessons]'")
+    return rows
 
 
 def draw(rows: list[dict], path: Path) -> None:

@@ -47,6 +47,22 @@ def test_ratios_are_found_and_judged(tmp_path, capsys):
     assert (tmp_path / "ratios.png").stat().st_size > 1000
 
 
+def test_a_table_is_published_with_what_it_was_measured_with(tmp_path, monkeypatch):
+    """A script's results get their date, machine and hash when they are measured."""
+    monkeypatch.setattr(run.record, "code_hash", lambda file: f"of {file.name}")
+    script = tmp_path / "some_speed.py"
+    script.write_text(
+        "import json, pathlib, sys\n"
+        f"pathlib.Path(sys.argv[1]).write_text(json.dumps({RESULTS!r}))\n"
+    )
+    result = tmp_path / "some_speed.json"
+    assert run.measure(script, "mpiexec", result) == 0
+    rows = collect(result)
+    found = run.published([result, tmp_path / "missing_speed.json"], rows)
+    assert list(found["about"]) == ["some_speed"] and len(found["rows"]) == 4
+    assert found["about"]["some_speed"]["measured_with"] == "of some_speed.py"
+
+
 def test_a_script_without_results_is_no_row(tmp_path):
     assert collect(tmp_path / "missing_speed.json") == []
     report([], tmp_path)

@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> dict:
             steps, sweeps = measured(Path(folder), cases, with_ddp)
         found["steps"] += steps
         found["sweeps"] += sweeps
-    found["rows"] = judged(found["steps"], found["sweeps"])
+    found |= {"ranks": RANKS, "rows": judged(found["steps"], found["sweeps"])}
     if options.results:
         options.results.write_text(json.dumps(found, indent=1) + "\n")
     return found

@@ -106,6 +106,8 @@ def answer(r: dict) -> str:
     best = fastest(r)
     name, calls = name_of(float(best["theta"])), best["calls"]
     how_many = "" if name == "one call" else f", {calls} call{'s' * (calls > 1)} a step"
+    if len(swept(r)) == 1:
+        return f"{name}{how_many}: no other theta ran"
     ties = [name_of(float(row["theta"])).removeprefix("theta = ") for row in level(r, best)]
     more = f" and {len(ties) - TIES} more" if len(ties) > TIES else ""
     level_with = f"; within noise: {', '.join(ties[:TIES])}{more}" if ties else ""

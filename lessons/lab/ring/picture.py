@@ -91,11 +91,13 @@ def label_fastest(axis, curve: dict) -> None:
             at = {"xy": (x, height), "xycoords": ("data", "axes fraction")}
             colour = colour if len(level) == 1 else "black"
             text = {"ha": side, "color": colour, "fontsize": axes.TEXT_POINTS}
-            axis.annotate(fastest(x, level), **text, **at)
+            axis.annotate(fastest(x, level, len(everyone)), **text, **at)
 
 
-def fastest(nbytes: int, level: list[str]) -> str:
+def fastest(nbytes: int, level: list[str], count: int) -> str:
     """fastest at 1 KiB: ring and shared memory (level)"""
+    if len(level) == count > 2:  # their names would not fit
+        return f"all level at {kit.number_of_bytes(nbytes)}"
     names = " and ".join(level).replace(" Allreduce", "") + " (level)" * (len(level) > 1)
     return f"fastest at {kit.number_of_bytes(nbytes)}: {names}"
 

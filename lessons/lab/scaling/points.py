@@ -58,8 +58,11 @@ Predict = Callable[[System, StepInputs], float]
 
 
 def sizes(size: int) -> list[int]:
-    """1, half of the ranks, all of them."""
-    return sorted({1, (size + 1) // 2, size})
+    """All ranks, half of them, a quarter and so on down to 1, in ascending order."""
+    found = [size]
+    while found[0] > 1:
+        found.insert(0, (found[0] + 1) // 2)
+    return found
 
 
 def measure(run: kit.Run, systems: tuple[System, ...], predict: Predict) -> list[dict]:

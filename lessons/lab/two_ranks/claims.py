@@ -2,7 +2,7 @@
 
 from kit.claims import Claim
 from kit.reveal import Reveal, Row
-from kit.words import number_of_bytes
+from kit.words import number_of_bytes, seconds
 
 
 def sent(r: dict, place: int):
@@ -54,7 +54,8 @@ def rows(r: dict) -> list[Row]:
         Row("weights: between ranks without messages", r["without"], unit=small),
     ]
     for place, predicted_s in ((0, None), (-1, r["late_s"])) if r["sends"] else ():
-        name = f"Send of {number_of_bytes(r['sends'][place]['bytes'])}, Recv comes late"
+        nbytes = number_of_bytes(r["sends"][place]["bytes"])
+        name = f"Send of {nbytes}, Recv comes {seconds(r['late_s'])} later"
         found.append(Row(name, sent(r, place), predicted_s))
     return found
 

@@ -1,0 +1,56 @@
+"""The last section of docs/scale.md: predictions next to what tests/speed/unseen.py measured."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+FILE = Path(__file__).resolve().parents[1] / "figures" / "plan_unseen.json"
+SIDES = {"refgf": "theta of lazy allreduce", "ddp": "`bucket_cap_mb` of PyTorch's DDP over gloo"}
+
+
+def words(table: Callable[[list, list], str]) -> dict[str, str]:
+    """{name in the template: text}. table: (header, rows) -> Markdown."""
+    found = json.loads(FILE.read_text())
+    steps = found["steps"]
+    header = ["measured", "error of the prediction, median", "largest", "inside the interval"]
+    fill = {
+        "ranks": found["ranks"],
+        "date": found["date"],
+        "networks": ", ".join(each(steps, "network")),
+        "rates": " and ".join(each(steps, "rate")),
+        "": table(header, [row_of(steps, name) for name in each(steps, "system")]),
+        "steps": len(steps),
+        "error": percent(median(errors(steps))),
+        "inside": inside(steps),
+        "buckets": "; ".join(near(found["sweeps"], side) for side in SIDES),
+    }
+    return {f"judged_{name}" if name else "judged": str(text) for name, text in fill.items()}
+
+
+def each(rows: list[dict], key: str) -> list[str]:
+    return [*dict.fromkeys(row[key] for row in rows)]
+
+
+def row_of(steps: list[dict], system: str) -> list[str]:
+    own = [row for row in steps if row["system"] == system]
+    off = errors(own)
+    return [system, percent(median(off)), percent(max(off)), f"{inside(own)} of {len(own)}"]
+
+
+def errors(rows: list[dict]) -> list[float]:
+    return [abs(row["error"]) for row in rows]
+
+
+def inside(rows: list[dict]) -> int:
+    """How many were measured inside their interval."""
+    return sum(row["low_s"] <= row["measured_s"] <= row["high_s"] for row in rows)
+
+
+def near(sweeps: list[dict], side: str) -> str:
+    own = [row["over_best"] for row in sweeps if row["side"] == side]
+    return f"{SIDES[side]}, {len(own)} sweeps, at worst {percent(max(own) - 1)} slower"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
