@@ -174,7 +174,7 @@ def test_what_cupy_takes_is_taken(cupy):
     assert cupy.zeros([2, 3]).shape == (2, 3) and x[[1]].tolist() == [[3, 4, 5]]
     assert x.sum((0, 1)).item() == 15 and cupy.sum(x, axis=[0, 1][0]).tolist() == [3, 5, 7]
     assert cupy.concatenate([x, x], axis=0).shape == (4, 3)
-    assert cupy.einsum("ij->i", x, dtype=np.float32).dtype == np.float32
+    assert cupy.einsum("ij->i", x, dtype=np.complex128).dtype == np.complex128
     assert cupy.asarray(x) is x and cupy.array(x) is not x
     assert cupy.asarray(x.T, order="C").flags.c_contiguous
     assert x.get(out=np.empty((2, 3))).tolist() == x.tolist()

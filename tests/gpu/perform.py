@@ -45,15 +45,19 @@ def perform(parts: list[Part], mpiexec: str, end_s: float, at_a_time: int = 1) -
 
 
 def row(part: Part, outcome: str, reason: str, seconds: float = 0.0, **more) -> dict:
-    return {
-        "name": part.name,
-        "outcome": outcome,
-        "reason": reason,
-        "seconds": round(seconds, 1),
-        "command": " ".join(["python", *part.arguments]),
-        "environment": part.environment,
-        "ranks": part.ranks,
-    } | {"output": "", "ratios": []} | more
+    return (
+        {
+            "name": part.name,
+            "outcome": outcome,
+            "reason": reason,
+            "seconds": round(seconds, 1),
+            "command": " ".join(["python", *part.arguments]),
+            "environment": part.environment,
+            "ranks": part.ranks,
+        }
+        | {"output": "", "ratios": []}
+        | more
+    )
 
 
 class Job:

@@ -190,8 +190,8 @@ def test_all_parts_end_in_time(checked, monkeypatch):
 def test_lessons_run_a_few_at_a_time(checked, tmp_path):
     """Each sees the files of the others; as many as three at once, never more."""
     code = (
-        "import os, sys, time; folder = sys.argv[1]; mine = f'{folder}/{os.getpid()}'; "
-        "open(mine, 'w').close(); time.sleep(1); print('at once', len(os.listdir(folder))); "
+        "import os, sys, time; place = sys.argv[1]; mine = f'{place}/{os.getpid()}'; "
+        "open(mine, 'w').close(); time.sleep(1); print('at once', len(os.listdir(place))); "
         "time.sleep(0.3); os.remove(mine)"
     )
     (folder := tmp_path / "running").mkdir()
