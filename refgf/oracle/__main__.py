@@ -24,8 +24,8 @@ from refgf.oracle.judge.cases import (
     save_folder,
     selected,
 )
-from refgf.oracle.judge.files import BadFile
 from refgf.oracle.judge.functions import FUNCTIONS
+from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.reveal.command import add_parser as reveal_parser
 from refgf.oracle.schedules.options import add_command as schedule_parser
 from refgf.oracle.step.command import add_step

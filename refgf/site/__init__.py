@@ -12,7 +12,9 @@
     api.py        the API reference of the core, from signatures and docstrings
     baselines.py  what `make peers` compares, and the ratios that it measured
     cite.py       CITATION.cff as a page
-    player.py     our schedules as data that a page plays
+    player.py     the schedule player: our schedules as data
+    played.py     a schedule as the page plays it: messages by step, values in memory
+    dropped.py    a reader's schedule file, judged and played; runs in the page
     explorer.py   the theta and overlap explorer: its settings, and answers that are exported
     answers.py    what it shows for one setting; runs in the page
     pyodide.py    Python in a page: Pyodide's core from npm, and the modules that a page runs

@@ -28,6 +28,7 @@ ALONE = {  # pages that a function of their own makes
     explorer.ADDRESS: explorer.explorer_page,
     judge.ADDRESS: judge.judge_page,
     microscope.ADDRESS: microscope.microscope_page,
+    player.ADDRESS: player.player_page,
     SPEC: spec_page,
 }
 
@@ -45,11 +46,9 @@ def build(root: Path, output: Path) -> int:
     for file in STATIC.iterdir():
         if file.suffix != ".html":  # a part of a page
             write(output / "static" / file.name, file.read_bytes())
-    write(output / "player" / "settings.js", player.settings())
-    for name, script in player.data_files():
-        write(output / "player" / name, script)
     write(output / "microscope" / "data.js", microscope.script())
-    for address, content in (*explorer.data_files(root), *pyodide.files(root)):
+    data = (*player.data_files(root), *explorer.data_files(root), *pyodide.files(root))
+    for address, content in data:
         write(output / address, content)
     return count
 
@@ -85,7 +84,6 @@ def all_pages(files: Repository) -> Iterator[tuple[str, str]]:
         yield f"lessons/{number}/index.html", Lesson(files, number).html()
         path = f"lessons/teaching/{number}.md"
         yield files.address(path), text_page(files, path, files.address(path))
-    yield "player/index.html", player_page()
     for path, address in list(files.sources.items()):
         yield address, source_page(files, path, address)
 
@@ -125,13 +123,3 @@ def source_page(files: Repository, path: str, address: str) -> str:
         numbered = (f'<span id="L{i}">{line}</span>\n' for i, line in enumerate(lines, start=1))
         body = f'<pre class="python" tabindex="0"><code>{"".join(numbered)}</code></pre>'
     return page(address, path, f'<h1 class="path">{escape(path)}</h1>\n{body}')
-
-
-def player_page() -> str:
-    """The schedule player: the form is here, its data and its script are files beside it."""
-    address = "player/index.html"
-    body = (STATIC / "player.html").read_text(encoding="utf-8")
-    about = "Step through ring, tree, direct and hierarchical allreduce; who adds what, and when."
-    scripts = '<script src="settings.js" defer></script>\n'
-    scripts += '<script src="../static/player.js" defer></script>\n'
-    return page(address, "Schedule player", body, about, scripts)

@@ -2,6 +2,7 @@
 
 All numbers are computed here, by the judge of foreign schedules (refgf/oracle/schedules), which
 runs each algorithm symbolically. The page counts messages, and multiplies counts by alpha and beta.
+It runs dropped.py for a reader's own file.
 
 A message arrives when the slowest path of messages up to it has: after messages alpha + elements
 beta. Which path is the slowest could depend on alpha and beta. With slices of equal length it never
@@ -9,19 +10,21 @@ does: the path of the most messages also has the most elements, which is checked
 """
 
 import json
-from collections import defaultdict
 from collections.abc import Iterator
 from math import lcm
+from pathlib import Path
 
-from refgf.oracle.schedules.form import Span
-from refgf.oracle.schedules.layout import layout
+from refgf.oracle.schedules.form import LARGEST_FILE
 from refgf.oracle.schedules.order import Graph
 from refgf.oracle.schedules.own import own_plan
-from refgf.oracle.schedules.times import schedule_times, traffic
-from refgf.oracle.schedules.values import Values
-from refgf.papers.jia.hierarchical import consecutive_nodes
+from refgf.oracle.schedules.times import schedule_times
+from refgf.site import pyodide
+from refgf.site.dropped import LARGEST
+from refgf.site.frame import page
+from refgf.site.played import Played
+from refgf.site.repository import Repository
 
-LARGEST = 16  # ranks
+ADDRESS = "player/index.html"
 # name on the page: (name in OWN, ranks on a node)
 ALGORITHMS = {
     "ring": ("ring", 1),
@@ -42,18 +45,18 @@ VECTOR_BYTES = [2**power for power in range(10, 31, 2)]
 FAR = 10**6  # so many times alpha over beta, or beta over alpha: one of the two decides
 
 
-class Path:
+class PathTime:
     """A time as (messages, elements) one after another; compared for one alpha and one beta."""
 
     def __init__(self, messages: int, elements: int, alpha: int, beta: int) -> None:
         self.pair, self.link = (messages, elements), (alpha, beta)
         self.value = messages * alpha + elements * beta
 
-    def __add__(self, other: object) -> "Path":
-        if not isinstance(other, Path):  # 0.0, where nothing comes before
+    def __add__(self, other: object) -> "PathTime":
+        if not isinstance(other, PathTime):  # 0.0, where nothing comes before
             return self
         pair = (a + b for a, b in zip(self.pair, other.pair))
-        return Path(*pair, *self.link)
+        return PathTime(*pair, *self.link)
 
     __radd__ = __add__
 
@@ -70,23 +73,11 @@ class CountedLink:
     def __init__(self, alpha: int, beta: int) -> None:
         self.alpha, self.beta = alpha, beta
 
-    def message_s(self, elements: float) -> Path:
-        return Path(1, round(elements), self.alpha, self.beta)
+    def message_s(self, elements: float) -> PathTime:
+        return PathTime(1, round(elements), self.alpha, self.beta)
 
     def sum_s(self, elements: float) -> float:
         return 0.0
-
-
-class Recorded(Values):
-    """Runs the steps, and notes what each of them writes."""
-
-    def __init__(self, *arguments: object) -> None:
-        self.writes = []
-        super().__init__(*arguments)
-
-    def _write(self, span: Span, value: list[int], node: int) -> None:
-        super()._write(span, value, node)
-        self.writes.append((node, span, list(value)))
 
 
 def elements(name: str, size: int, per_node: int) -> int:
@@ -101,88 +92,51 @@ def elements(name: str, size: int, per_node: int) -> int:
     return -(-size // slices) * slices
 
 
-def arrivals(graph: Graph) -> dict[tuple[int, int], list[tuple[int, int]]]:
-    """{(source, dest): for each of their messages, when it arrives, as (messages, elements)}"""
+def slowest(graph: Graph) -> dict[int, int]:
+    """{node that sends a message: elements of the slowest path up to its arrival}"""
     found = []
     for link in ((FAR, 1), (1, FAR)):
-        found.append(defaultdict(list))
-        for transfer in schedule_times(graph, 1.0, CountedLink(*link))[1]:
-            found[-1][transfer.source, transfer.dest].append(transfer.end_s.pair)
+        transfers = schedule_times(graph, 1.0, CountedLink(*link))[1]
+        found.append({transfer.node: transfer.end_s.pair for transfer in transfers})
     assert found[0] == found[1], "a slowest path that depends on alpha and beta"
-    return found[0]
+    return {node: count for node, (_, count) in found[0].items()}
 
 
 def schedule(name: str, size: int, per_node: int) -> dict:
-    """One algorithm on `size` ranks as plain lists; see the keys below."""
-    n = elements(name, size, per_node)
-    graph = Graph(own_plan(name, size, "msccl-xml", n, per_node))
-    values = Recorded(graph, layout(graph.plan)[0])
-    arrive = {pair: iter(ends) for pair, ends in arrivals(graph).items()}
-    steps, messages = {}, []
-    for node in graph.order:
-        rank, step = graph.nodes[node]
-        steps[node] = max((steps[other] for other, _ in graph.before[node]), default=0)
-        for port in step.sends:
-            span = step.reads[0]
-            steps[node], elements_before = next(arrive[rank, port.peer])
-            what = [rank, port.peer, span.start, span.count]
-            messages.append([*what, steps[node], elements_before])
-    trees, writes, buffered = Exported(values), [], []
-    for node, span, found in values.writes:
-        for chunk, tree in enumerate(found, start=span.start):
-            if span.buffer != "s":
-                writes.append([steps[node], span.rank, chunk, trees.number(tree)])
-            elif values.trees.children[tree] is None and graph.nodes[node][1].receives:
-                source = values.trees.ranks[tree].bit_length() - 1
-                buffered.append([steps[node], span.rank, values.trees.chunk[tree], source])
-    return {
-        "elements": n,
-        "nodes": consecutive_nodes(size, per_node),
-        # from, to, first element, count, step, elements of the slowest path; it arrives after
-        # step alpha + these elements beta
-        "messages": sorted(messages, key=lambda m: (m[4], m[0])),
-        "writes": sorted(writes),  # step, rank, element, tree
-        "buffered": sorted(buffered),  # step, rank, element, whose
-        "trees": trees.nodes,  # a rank, or the numbers of two trees that are added
-        "sent": [list(pair) for pair in traffic(graph)],  # of each rank: messages, elements
-    }
+    """One algorithm on `size` ranks: Played.data, and for each message the "slowest" path.
 
-
-class Exported:
-    """Those trees that are held at some time, with numbers of their own."""
-
-    def __init__(self, values: Values) -> None:
-        self.trees, self.known, self.nodes = values.trees, {}, []
-
-    def number(self, tree: int) -> int:
-        children, ranks = self.trees.children[tree], self.trees.ranks[tree]
-        node = [self.number(child) for child in children] if children else ranks.bit_length() - 1
-        key = str(node)
-        if key not in self.known:
-            self.known[key] = len(self.nodes)
-            self.nodes.append(node)
-        return self.known[key]
+    A message of step k arrives after k alpha + beta times the elements of its slowest path.
+    """
+    plan = own_plan(name, size, "msccl-xml", elements(name, size, per_node), per_node)
+    played = Played(Graph(plan))
+    found = slowest(played.graph)
+    return played.data() | {"slowest": [found[node] for node, _ in played.messages]}
 
 
 def sizes(per_node: int) -> list[int]:
     """Numbers of ranks that fill their nodes."""
-    return list(range(max(2, per_node), LARGEST + 1, per_node))
+    return list(range(max(2, per_node), LARGEST["ranks"] + 1, per_node))
 
 
-def data_files() -> Iterator[tuple[str, str]]:
-    """(file name, a script that holds the schedules) of each algorithm.
+def data_files(root: Path) -> Iterator[tuple[str, str]]:
+    """(address, script): settings, the schedules of each algorithm, the modules that a file needs.
 
     Scripts and not JSON, because a page that is opened from a disk may not fetch files.
     """
+    yield "player/settings.js", f"window.PLAYER={json.dumps(settings(root))};\n"
     for number, (title, (name, per_node)) in enumerate(ALGORITHMS.items()):
         found = {size: schedule(name, size, per_node) for size in sizes(per_node)}
         text = json.dumps(found, separators=(",", ":"))
-        yield f"{number}.js", f"PLAYER.data[{json.dumps(title)}]={text};\n"
+        yield f"player/{number}.js", f"PLAYER.data[{json.dumps(title)}]={text};\n"
+    modules = json.dumps(pyodide.modules(root, "refgf.site.dropped"))
+    yield "player/modules.js", f"window.MODULES={modules};\n"
 
 
-def settings() -> str:
-    """What the page offers, as a script."""
-    found = {
+def settings(root: Path) -> dict:
+    """What the page offers."""
+    return {
+        "python": pyodide.available(root),
+        "largestFile": LARGEST_FILE,
         "algorithms": {
             title: {"file": f"{i}.js", "sizes": sizes(per_node)}
             for i, (title, (_, per_node)) in enumerate(ALGORITHMS.items())
@@ -192,4 +146,13 @@ def settings() -> str:
         "bytes": VECTOR_BYTES,
         "data": {},
     }
-    return f"window.PLAYER={json.dumps(found)};\n"
+
+
+def player_page(files: Repository) -> str:
+    body = files.text("refgf/site/static/player.html")
+    about = "Step through ring, tree, direct and hierarchical allreduce; who adds what, and when."
+    scripts = "".join(
+        f'<script src="{name}" defer></script>\n'
+        for name in ("settings.js", "../static/python.js", "../static/player.js")
+    )
+    return page(ADDRESS, "Schedule player", body, about, scripts)

@@ -39,7 +39,8 @@ def install(root: Path) -> str:
         if available(root):
             return ""
     return (
-        f"site: got no Pyodide ({why}); the theta explorer shows exported numbers only; next: "
+        f"site: got no Pyodide ({why}); the explorer shows exported numbers only, and the "
+        "player takes no files; next: "
         f"npm install --prefix .venv/pyodide pyodide@{VERSION}"
     )
 

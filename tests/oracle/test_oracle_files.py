@@ -16,9 +16,10 @@ from golden import golden_case, golden_file
 from refgf.oracle import definitions
 from refgf.oracle.definitions import same_bits
 from refgf.oracle.judge.cases import load_case, load_folder, save_by_letter, save_folder
-from refgf.oracle.judge.files import LARGEST_HEADER, BadFile, read_json, read_tensors, write_tensors
+from refgf.oracle.judge.files import LARGEST_HEADER, read_json, read_tensors, write_tensors
 from refgf.oracle.judge.implementations import Files, PythonModule
 from refgf.oracle.judge.trace import read_trace
+from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.judge.verify import verify_case
 from refgf.oracle.seeded.generate.families import make
 

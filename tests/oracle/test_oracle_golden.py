@@ -7,7 +7,7 @@ from golden import CASES
 from refgf.oracle.definitions import same_bits
 from refgf.oracle.judge.cases import GOLDEN, load_folder, save_folder
 from refgf.oracle.judge.comparison import judge_bits
-from refgf.oracle.judge.files import BadFile
+from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.seeded.generate import golden_cases
 from refgf.oracle.seeded.generate.families import inputs, random_source, require
 

@@ -9,7 +9,7 @@ import pytest
 from damage import cut, flipped
 
 from refgf.oracle.__main__ import main
-from refgf.oracle.judge.files import BadFile
+from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.schedules.command import plan_files, read_plan
 from refgf.oracle.schedules.form import LARGEST_WORK
 from refgf.oracle.schedules.options import FORMATS

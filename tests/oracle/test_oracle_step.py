@@ -16,7 +16,7 @@ import step_right
 
 import refgf.oracle.step
 from refgf.oracle.__main__ import main
-from refgf.oracle.judge.files import BadFile
+from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.step import ranks as ranks_module
 from refgf.oracle.step.judging import judge
 from refgf.oracle.step.messages import pack, unpack

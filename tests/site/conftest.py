@@ -67,3 +67,17 @@ def browser():
         browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def page(browser):
+    """A page on a phone in dark mode; it says nothing on its console and asks no other host."""
+    page = browser.new_page(viewport={"width": 320, "height": 640}, color_scheme="dark")
+    page.set_default_timeout(60_000)
+    said, asked = [], []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    yield page
+    page.close()
+    assert said == [] and all(url.startswith(("http://127.0.0.1", "file:")) for url in asked)

@@ -136,7 +136,9 @@ def test_the_player_is_played_by_pointer(address, page):
     page.select_option("#algorithm", "direct")
     page.wait_for_function("document.querySelector('#said').textContent.includes('of 10')")
     page.click("#forward")
-    assert "buffered: ranks 5" in page.get_attribute('[data-cell="0-0"]', "aria-label")
+    assert page.get_attribute('[data-cell="0-11"]', "aria-label") == (
+        "rank 0, s5: sum of 1 of 6 ranks, element 0"
+    )
     page.click("#play")
     page.wait_for_function("document.querySelector('#said').textContent.includes('Step 3')")
     assert page.text_content("#play") == "pause"

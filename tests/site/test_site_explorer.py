@@ -56,10 +56,13 @@ def test_fewer_chunks_send_fewer_bytes():
     assert sent(10) == pytest.approx(0.1 * sent(100), rel=0.01)
 
 
-def test_a_page_runs_the_standard_library_only():
+@pytest.mark.parametrize(
+    "start, held", [("answers", "predict/timeline"), ("dropped", "site/played")]
+)
+def test_a_page_runs_the_standard_library_only(start, held):
     """Pyodide's core has nothing else, and no page requests more."""
-    found = pyodide.modules(ROOT, "refgf.site.answers")
-    assert "refgf/predict/timeline.py" in found and "refgf/site/__init__.py" in found
+    found = pyodide.modules(ROOT, f"refgf.site.{start}")
+    assert f"refgf/{held}.py" in found and "refgf/site/__init__.py" in found
     named = {name.split(".")[0] for source in found.values() for name in pyodide.imported(source)}
     assert named - {"refgf"} <= sys.stdlib_module_names
     assert sum(map(len, found.values())) < 100_000

@@ -24,20 +24,6 @@ needs_pyodide = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
-def page(browser):
-    """A page that says nothing on its console and asks no other host."""
-    page = browser.new_page(viewport={"width": 320, "height": 640}, color_scheme="dark")
-    page.set_default_timeout(60_000)
-    said, asked = [], []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
-    yield page
-    page.close()
-    assert said == [] and all(url.startswith(("http://127.0.0.1", "file:")) for url in asked)
-
-
 def shown(page):
     """({grouping: [seconds, calls]}, the setting) of the page."""
     rows = page.evaluate(
@@ -94,7 +80,7 @@ def test_the_explorer_is_moved_by_keyboard_alone(address, page):
     before = shown(page)[0]["your theta"]
     page.keyboard.press("Home")  # theta 0
     page.wait_for_function("document.querySelector('#theta-is').textContent === '0 B'")
-    page.wait_for_timeout(200)
+    page.wait_for_function("JSON.parse(state.dataset.setting || null)?.theta === 0")
     assert shown(page)[0]["your theta"] == shown(page)[0]["eager"] != before
 
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from refgf.papers.jia import hierarchical
 from refgf.predict.cost import Link, ring_allreduce_s
 from refgf.site import player
 
+ROOT = Path(__file__).resolve().parents[2]
 SIZES = [(title, size) for title, (_, k) in player.ALGORITHMS.items() for size in player.sizes(k)]
 SOME = random.Random(1).sample(SIZES, 16)
 
@@ -24,9 +26,10 @@ def exported(title, size):
     return json.loads(json.dumps(player.schedule(name, size, per_node)))
 
 
-def arrival(message, alpha, element_s):
+def arrivals(plan, alpha, element_s):
     """As static/player.js does it."""
-    return message[4] * alpha + message[5] * element_s
+    slowest = zip(plan["messages"], plan["slowest"], strict=True)
+    return [message[4] * alpha + elements * element_s for message, elements in slowest]
 
 
 def value(trees, tree, xs, element):
@@ -45,9 +48,11 @@ def test_the_trees_have_the_bits_of_the_algorithm(title, size):
     xs = [rng.normal(size=n).astype(np.float32) for _ in range(size)]
     algorithm = OWN[name](hierarchical.consecutive_nodes(size, per_node))
     wanted = replay([algorithm(rank, size, n) for rank in range(size)], xs)
-    held = {(rank, element): tree for _, rank, element, tree in plan["writes"]}  # the last ones
+    assert plan["columns"][:n] == [str(element) for element in range(n)]  # then scratch memory
+    held = {(w[1], w[2]): w[3:] for w in plan["writes"] if w[2] < n}  # the last ones
     assert len(held) == size * n
-    for (rank, element), number in held.items():
+    for (rank, element), (number, *said) in held.items():
+        assert said == [element, 1]  # its element, and it is the result
         assert value(plan["trees"], number, xs, element) == wanted[rank][element]
 
 
@@ -60,7 +65,7 @@ def test_times_are_those_of_the_model_for_any_link(title, size):
         alpha, beta = 10 ** rng.uniform(-7, -3), 10 ** rng.uniform(-12, -7)
         chunk = 2 ** rng.randrange(10, 31, 2) / plan["elements"]
         seconds, transfers = schedule_times(graph, chunk, Link(alpha, beta))
-        shown = sorted(arrival(message, alpha, chunk * beta) for message in plan["messages"])
+        shown = sorted(arrivals(plan, alpha, chunk * beta))
         assert shown == pytest.approx(sorted(t.end_s for t in transfers), rel=1e-9)
         assert max(shown) == pytest.approx(seconds, rel=1e-9)
 
@@ -79,15 +84,17 @@ def test_a_ring_is_what_the_closed_form_says():
     plan = exported("ring", 8)
     assert plan["sent"] == [[14, 14]] * 8 and plan["elements"] == 8
     link = Link(1e-5, 1e-9)
-    shown = max(arrival(message, 1e-5, 4e-9) for message in plan["messages"])
+    shown = max(arrivals(plan, 1e-5, 4e-9))
     assert shown == pytest.approx(ring_allreduce_s(8, 8, 4, link), rel=1e-12)
 
 
 def test_direct_buffers_before_it_adds():
     plan = exported("direct", 4)
-    assert len(plan["buffered"]) == 4 * 3
-    first = min(step for step, *_ in plan["writes"])
-    assert max(step for step, *_ in plan["buffered"]) <= first == 3
+    assert plan["columns"] == ["0", "1", "2", "3", "s0", "s1", "s2", "s3"]
+    buffered = [w for w in plan["writes"] if w[2] >= 4 and isinstance(plan["trees"][w[3]], int)]
+    assert len(buffered) == 4 * 3 and not any(result for *_, result in buffered)
+    assert max(step for step, *_ in buffered) <= 3
+    assert {step for step, *_, result in plan["writes"] if result} == {3, 4, 5, 6}
 
 
 def test_messages_are_those_of_the_schedule():
@@ -104,7 +111,8 @@ def test_messages_are_those_of_the_schedule():
 
 
 def test_the_page_gets_every_algorithm():
-    names = [name for name, _ in player.data_files()]
-    offered = json.loads(player.settings().removeprefix("window.PLAYER=").strip(";\n"))
-    assert [each["file"] for each in offered["algorithms"].values()] == names
+    names = [name for name, _ in player.data_files(ROOT)]
+    offered = player.settings(ROOT)["algorithms"]
+    files = [f"player/{each['file']}" for each in offered.values()]
+    assert names == ["player/settings.js", *files, "player/modules.js"]
     assert {name for name, _ in player.ALGORITHMS.values()} == set(OWN)

@@ -1,6 +1,6 @@
 """The judge: verify an implementation, explain a result.
 
-case, cases, files          golden cases and their files
+case, cases, files          golden cases and their files; untrusted: bytes and JSON of others
 functions/                  how each judged function is called with a case
 implementations, isolation  foreign code: a module, a program, files
 guard, orphans, ranks       foreign code contained, its children ended; p ranks as p threads

@@ -23,18 +23,11 @@ import numpy as np
 
 from refgf.oracle.judge import orphans
 from refgf.oracle.judge.case import Case
-from refgf.oracle.judge.files import (
-    LARGEST_FILE,
-    NAMES,
-    BadFile,
-    little_endian,
-    parse_json,
-    parse_tensors,
-    tensor_bytes,
-)
+from refgf.oracle.judge.files import NAMES, little_endian, parse_tensors, tensor_bytes
 from refgf.oracle.judge.guard import describe
 from refgf.oracle.judge.implementations import PythonModule, Result, exit_name
 from refgf.oracle.judge.trace import parse_event
+from refgf.oracle.judge.untrusted import LARGEST_FILE, BadFile, parse_json
 
 IMPORT_S = 60.0  # time limit of importing the module
 GRACE_S = 1.0  # added to the time limit, so that Python code can report its line first

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from refgf.oracle.definitions import direct_traffic, ring_traffic
-from refgf.oracle.judge.files import LARGEST_FILE, BadFile, parse_json, read_bytes
+from refgf.oracle.judge.untrusted import LARGEST_FILE, BadFile, parse_json, read_bytes
 from refgf.oracle.judge.words import span
 
 RECEIVES = ("add", "copy", "keep")

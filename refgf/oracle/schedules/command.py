@@ -4,13 +4,19 @@ import argparse
 import re
 from pathlib import Path
 
-from refgf.oracle.judge.files import BadFile, read_bytes
+from refgf.oracle.judge.untrusted import BadFile, read_bytes
 from refgf.oracle.schedules import chakra, draw, mscclpp, verdict
-from refgf.oracle.schedules.form import LARGEST_BUFFER, LARGEST_RANKS, Plan, require_size
+from refgf.oracle.schedules.form import (
+    LARGEST_BUFFER,
+    LARGEST_FILE,
+    LARGEST_RANKS,
+    Plan,
+    require_size,
+)
 from refgf.oracle.schedules.own import own_plan
 from refgf.predict.cost import Link
 
-LARGEST_FILE, LARGEST_EXPORT = 1 << 24, 128  # bytes, ranks
+LARGEST_EXPORT = 128  # ranks
 TRACE = re.compile(r"(.*)\.(\d{1,4})\.et")
 Options = argparse.Namespace
 

@@ -16,8 +16,9 @@ three buffers: "i" (input), "o" (output) and "s" (scratch).
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from refgf.oracle.judge.files import BadFile
+from refgf.oracle.judge.untrusted import BadFile
 
+LARGEST_FILE = 1 << 24  # bytes
 LARGEST_RANKS, LARGEST_STEPS = 1024, 200_000
 LARGEST_BUFFER = 1 << 16  # chunks of one buffer
 LARGEST_WORK = 1 << 23  # chunks that all steps together read, write and send

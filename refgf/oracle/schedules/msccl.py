@@ -19,7 +19,7 @@ MSCCL's documentation and the programs of its public collection.
 import re
 from xml.parsers import expat
 
-from refgf.oracle.judge.files import BadFile
+from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.schedules.form import (
     BUFFERS,
     LARGEST_COUNT,

@@ -26,7 +26,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
-from refgf.oracle.judge.files import BadFile, parse_json
+from refgf.oracle.judge.untrusted import BadFile, parse_json
 from refgf.oracle.schedules.form import LARGEST_COUNT, Plan, PlanStep, Port, Span
 
 PAIRS = ("put", "pws", "pwsf", "get", "copy", "ppkt", "cpkt", "rppkt", "upkt")

@@ -5,11 +5,10 @@ messages leads from one to the other (happens-before). That is a property of the
 run. Each step has a vector clock with one entry for each chain of steps that follow each other.
 """
 
+from array import array
 from collections import defaultdict, deque
 
-import numpy as np
-
-from refgf.oracle.judge.files import BadFile
+from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.schedules.form import Finding, Plan, PlanStep, Port
 from refgf.oracle.schedules.layout import Layout
 
@@ -149,25 +148,28 @@ class Races:
                 break
         return self.found
 
-    def _clock(self, node: int) -> np.ndarray:
-        clock = np.zeros(self.count, np.int32)
-        for other, ordered in self.graph.before[node]:
-            if ordered:
-                np.maximum(clock, self.clocks[other], out=clock)
+    def _clock(self, node: int) -> array:
+        clock = None
+        for other, ordered in reversed(self.graph.before[node]):  # often the last knows all
+            if ordered and clock is None:
+                clock = self.clocks[other][:]
+            elif ordered and not self._before(other, clock):
+                clock = array("i", map(max, clock, self.clocks[other]))
             self.uses[other] -= 1
             if not self.uses[other]:
                 del self.clocks[other]
+        clock = clock or array("i", [0]) * self.count
         chain, number = self.place[node]
         clock[chain] = number
         if self.uses[node]:
             self.clocks[node] = clock
         return clock
 
-    def _before(self, other: int, clock: np.ndarray) -> bool:
+    def _before(self, other: int, clock: array) -> bool:
         chain, number = self.place[other]
         return clock[chain] >= number
 
-    def _accesses(self, node: int, step: PlanStep, clock: np.ndarray) -> None:
+    def _accesses(self, node: int, step: PlanStep, clock: array) -> None:
         for span in step.reads:
             for cell in self.where.cells(span):
                 self._require(node, self.written.get(cell), cell, "reads", "writes", clock)
@@ -180,7 +182,7 @@ class Races:
                 self.written[cell] = node
 
     def _require(
-        self, node: int, other: int | None, cell: tuple, own: str, theirs: str, clock: np.ndarray
+        self, node: int, other: int | None, cell: tuple, own: str, theirs: str, clock: array
     ) -> None:
         if other is None or other == node or self._before(other, clock):
             return
@@ -189,7 +191,7 @@ class Races:
         text = f"{what}, which {self.graph.place(other)} {theirs}; nothing orders the two"
         self.found.append(self.graph.finding("race", node, text))
 
-    def _queues(self, node: int, rank: int, step: PlanStep, clock: np.ndarray) -> None:
+    def _queues(self, node: int, rank: int, step: PlanStep, clock: array) -> None:
         """Steps that use one end of a channel must follow each other, or their messages mix."""
         wires = [(0, (rank, port.peer, port.channel)) for port in step.sends]
         wires += [(1, (port.peer, rank, port.channel)) for port in step.receives]

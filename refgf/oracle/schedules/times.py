@@ -23,6 +23,7 @@ class Transfer:
     dest: int
     chunks: int
     what: str
+    node: int  # of the graph: the step that sends it or fetches it
 
 
 def moved(rank: int, step: PlanStep) -> Iterator[tuple[int, int, int, str]]:
@@ -57,7 +58,7 @@ def schedule_times(graph: Graph, chunk_bytes: float, link: Link) -> tuple[float,
         end = now
         for source, dest, count, what in moved(rank, step):
             arrival = now + link.message_s(count * chunk_bytes)
-            transfers.append(Transfer(now, arrival, source, dest, count, what))
+            transfers.append(Transfer(now, arrival, source, dest, count, what, node))
             end = max(end, arrival)
         ended[node] = end
     transfers.sort(key=lambda t: (t.start_s, t.source, t.dest))

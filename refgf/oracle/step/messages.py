@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from refgf.oracle.judge.files import BadFile, parse_json, parse_tensors, tensor_bytes
+from refgf.oracle.judge.files import parse_tensors, tensor_bytes
+from refgf.oracle.judge.untrusted import BadFile, parse_json
 
 PLACE = "the message of a rank"
 

@@ -1,11 +1,12 @@
 "use strict";
-// Replays schedules that Python exported (refgf/site/player.py). Nothing is computed here but
-// counts of exported messages, and these counts times alpha and beta.
+// Replays schedules that Python computed: refgf/site/player.py exported ours, and dropped.py runs in
+// the page for a reader's file. Nothing is computed here but counts of messages, and the times of
+// our own schedules: exported counts times alpha and beta.
 (() => {
   const all = window.PLAYER;
   const at = (id) => document.getElementById(id);
-  const [FROM, TO, START, COUNT, STEP, ELEMENTS] = [0, 1, 2, 3, 4, 5]; // of a message
-  const state = { algorithm: "ring", ranks: 4, step: 0, rank: 0, element: 0, timer: null };
+  const [FROM, TO, START, COUNT, STEP] = [0, 1, 2, 3, 4]; // of a message
+  const state = { algorithm: "ring", ranks: 4, step: 0, rank: 0, column: 0, timer: null };
   let plan = null;
 
   // ---- words ----
@@ -22,45 +23,61 @@
     return `${digits(n)} ${units[unit]}`;
   }
   const many = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s"}`;
-  const colour = (rank) => `hsl(${Math.round(360 * rank / state.ranks)} 70% 45%)`;
+  const colour = (rank) => `hsl(${Math.round(360 * rank / state.ranks)} 70% var(--shade))`;
+  const own = () => Boolean(plan.slowest); // or a reader's file
+  const unit = () => (own() ? "element" : "chunk");
+  const inVector = (name) => /^\d/.test(name); // or i0, o0, s0: input, output, scratch
+  function place(column) {
+    const name = plan.columns[column];
+    return inVector(name) ? `${unit()} ${name}` : name;
+  }
+  function places(first, count) {
+    const [a, b] = [plan.columns[first], plan.columns[first + count - 1]];
+    if (count === 1) return place(first);
+    return inVector(a) ? `${unit()}s ${a} to ${b}` : `${a} to ${b}`;
+  }
 
-  // ---- what Python exported ----
+  // ---- what Python computed ----
 
-  const alpha = () => all.alphas[at("alpha").value];
-  const beta = () => 8 / (all.rates[at("rate").value] * 1e9);
-  const elementBytes = () => all.bytes[at("bytes").value] / plan.elements;
-  const arrival = (m) => m[STEP] * alpha() + m[ELEMENTS] * elementBytes() * beta();
-  const duration = (message) => alpha() + message[COUNT] * elementBytes() * beta();
-  const total = () => plan.messages.reduce((latest, m) => Math.max(latest, arrival(m)), 0);
-  const steps = () => plan.messages[plan.messages.length - 1][STEP];
+  const link = () => ({
+    alpha: all.alphas[at("alpha").value], rate: all.rates[at("rate").value],
+    bytes: all.bytes[at("bytes").value],
+  });
+  const elementBytes = () => link().bytes / plan.elements;
+  const steps = () => plan.messages.reduce((last, m) => Math.max(last, m[STEP]), 0);
   const now = () => plan.messages.filter((m) => m[STEP] === state.step);
 
+  function times() { // [start, end] of each message in seconds; null while Python computes
+    if (!own()) return timesOfPython();
+    const { alpha, rate } = link();
+    const beta = 8 / (rate * 1e9);
+    return plan.messages.map((m, i) => {
+      const end = m[STEP] * alpha + plan.slowest[i] * elementBytes() * beta;
+      return [end - (alpha + m[COUNT] * elementBytes() * beta), end];
+    });
+  }
+  const inTree = (tree) => (tree < 0 ? null : plan.trees[tree]);
   function leaves(tree) {
-    const node = plan.trees[tree];
-    return Array.isArray(node) ? node.flatMap(leaves) : [node];
+    const node = inTree(tree);
+    return Array.isArray(node) ? node.flatMap(leaves) : node === null ? [] : [node];
   }
   function sum(tree, outer = true) {
-    const node = plan.trees[tree];
+    const node = inTree(tree);
+    if (node === null) return "no sum of one element";
     if (!Array.isArray(node)) return `x${node}`;
     const text = node.map((child) => sum(child, false)).join(" + ");
     return outer ? text : `(${text})`;
   }
-  function held() { // the tree of each cell after this step, and what waits in a buffer
-    const ranks = Array.from({ length: state.ranks }, (_, rank) => rank);
-    const own = new Map();
-    plan.trees.forEach((node, tree) => { if (!Array.isArray(node)) own.set(node, tree); });
-    const cells = ranks.map((rank) =>
-      Array.from({ length: plan.elements }, () => ({ tree: own.get(rank), waits: [], isNew: false })));
-    for (const [step, rank, element, whose] of plan.buffered) {
-      if (step > state.step) continue;
-      cells[rank][element].waits.push(whose);
-      cells[rank][element].isNew ||= step === state.step;
-    }
-    for (const [step, rank, element, tree] of plan.writes) {
-      if (step > state.step) continue;
-      cells[rank][element] = { tree, waits: [], isNew: step === state.step };
+  function held() { // what each place in memory holds after this step; null: nothing
+    const cells = Array.from({ length: state.ranks }, () => plan.columns.map(() => null));
+    for (const [step, rank, column, tree, element, result] of plan.writes) {
+      if (step > state.step) break;
+      cells[rank][column] = { tree, element, result, isNew: step > 0 && step === state.step };
     }
     return cells;
+  }
+  function about(cell, column) { // which element, if its place does not say so
+    return plan.columns[column] === String(cell.element) || cell.tree < 0 ? "" : `, ${unit()} ${cell.element}`;
   }
 
   // ---- drawing ----
@@ -86,56 +103,53 @@
     return stripes.join(",");
   }
 
+  function drawCell(cell, rank, column) {
+    const ranks = cell ? leaves(cell.tree) : [];
+    const chosen = rank === state.rank && column === state.column;
+    const said = !cell ? "nothing" : cell.tree < 0 ? sum(cell.tree) : `sum of ${ranks.length} of ${state.ranks} ranks`;
+    const label = `rank ${rank}, ${place(column)}: ${said}${cell ? about(cell, column) : ""}`;
+    const button = make("button", {
+      type: "button", tabindex: chosen ? 0 : -1, "data-cell": `${rank}-${column}`, "aria-label": label, title: label,
+    }, !cell ? "\u00a0" : cell.tree < 0 ? "?" : ranks.length);
+    button.classList.toggle("done", Boolean(cell && cell.result));
+    button.classList.toggle("new", Boolean(cell && cell.isNew));
+    const inside = (m) => m[FROM] === rank && m[START] <= column && column < m[START] + m[COUNT];
+    button.classList.toggle("sent", now().some(inside));
+    const stripes = make("span", { class: "bar" });
+    stripes.style.backgroundImage = bar(ranks);
+    button.append(stripes);
+    button.addEventListener("click", () => choose(rank, column));
+    const box = make("td", { role: "gridcell", "aria-selected": chosen });
+    if (chosen) button.style.boxShadow = "0 0 0 2px var(--accent)";
+    box.append(button);
+    return box;
+  }
   function drawVector() {
     const table = at("vector");
     const focused = table.contains(document.activeElement);
     const head = make("tr", { role: "row" });
-    head.append(make("th", { role: "columnheader", scope: "col" }, "rank"));
-    for (let i = 0; i < plan.elements; i++) {
-      head.append(make("th", { role: "columnheader", scope: "col" }, i));
+    for (const name of ["rank", ...plan.columns]) {
+      head.append(make("th", { role: "columnheader", scope: "col" }, name));
     }
-    const rows = [head];
-    const sending = now();
-    held().forEach((cells, rank) => {
+    const rows = held().map((cells, rank) => {
       const row = make("tr", { role: "row" });
       row.append(make("th", { role: "rowheader", scope: "row" }, rank));
-      cells.forEach((cell, element) => {
-        const ranks = leaves(cell.tree);
-        const inside = (m) => m[FROM] === rank && m[START] <= element && element < m[START] + m[COUNT];
-        const chosen = rank === state.rank && element === state.element;
-        const waits = cell.waits.length ? `; buffered: ranks ${cell.waits.join(", ")}` : "";
-        const about = `rank ${rank}, element ${element}: sum of ${ranks.length} of ${state.ranks} ranks`;
-        const button = make("button", {
-          type: "button", tabindex: chosen ? 0 : -1, "data-cell": `${rank}-${element}`,
-          "aria-label": about + waits, title: about + waits,
-        }, cell.waits.length ? `${ranks.length}+${cell.waits.length}` : ranks.length);
-        button.classList.toggle("done", ranks.length === state.ranks);
-        button.classList.toggle("new", cell.isNew);
-        button.classList.toggle("sent", sending.some(inside));
-        const stripes = make("span", { class: "bar" });
-        stripes.style.backgroundImage = bar([...ranks, ...cell.waits]);
-        button.append(stripes);
-        button.addEventListener("click", () => choose(rank, element));
-        const place = make("td", { role: "gridcell", "aria-selected": chosen });
-        if (chosen) button.style.boxShadow = "0 0 0 2px var(--accent)";
-        place.append(button);
-        row.append(place);
-      });
-      rows.push(row);
+      row.append(...cells.map((cell, column) => drawCell(cell, rank, column)));
+      return row;
     });
-    table.replaceChildren(...rows);
+    table.replaceChildren(head, ...rows);
     if (focused) focusCell();
   }
   function focusCell() {
-    at("vector").querySelector(`[data-cell="${state.rank}-${state.element}"]`).focus();
+    at("vector").querySelector(`[data-cell="${state.rank}-${state.column}"]`).focus();
   }
 
   function drawTree() {
-    const cell = held()[state.rank][state.element];
-    const ranks = leaves(cell.tree);
-    at("tree-said").textContent =
-      `Rank ${state.rank}, element ${state.element}: ${sum(cell.tree)}` +
-      (cell.waits.length ? `; buffered: ${cell.waits.map((rank) => `x${rank}`).join(", ")}` : "");
+    const cell = held()[state.rank][state.column];
+    const where = `Rank ${state.rank}, ${place(state.column)}`;
+    at("tree-said").textContent = cell ? `${where}${about(cell, state.column)}: ${sum(cell.tree)}` : `${where}: nothing`;
+    at("tree").replaceChildren();
+    if (!cell || cell.tree < 0) return;
     const depth = (tree) => {
       const node = plan.trees[tree];
       return Array.isArray(node) ? 1 + Math.max(...node.map(depth)) : 0;
@@ -143,16 +157,16 @@
     const deepest = depth(cell.tree);
     const [width, height] = [34, 26];
     const svg = draw("svg", {
-      width: ranks.length * width, height: (deepest + 1) * height + 10, role: "img",
+      width: leaves(cell.tree).length * width, height: (deepest + 1) * height + 10, role: "img",
       "aria-label": `summation tree: ${sum(cell.tree)}`,
     });
-    let place = 0;
+    let next = 0;
     const add = (tree) => { // -> x of its root
       const node = plan.trees[tree];
       const y = (deepest - depth(tree)) * height + 16;
       if (!Array.isArray(node)) {
-        const x = (place++ + 0.5) * width;
-        const box = { x: x - 14, y: deepest * height + 4, width: 28, height: 5, fill: colour(node) };
+        const x = (next++ + 0.5) * width;
+        const box = { x: x - 14, y: deepest * height + 4, width: 28, height: 5, style: `fill: ${colour(node)}` };
         const text = { x, y: deepest * height + 24, "text-anchor": "middle" };
         svg.append(draw("rect", box), draw("text", text, `x${node}`));
         return x;
@@ -172,31 +186,33 @@
   }
 
   function drawTimes() {
-    const end = total();
+    const found = times();
+    document.body.classList.toggle("stale", !found);
+    if (!found) return;
+    const total = found.reduce((latest, [, end]) => Math.max(latest, end), 0);
     const [gap, height, top] = [56, 420, 24];
     const width = gap * state.ranks;
     const svg = draw("svg", {
       width, height: height + 2 * top, role: "img",
-      "aria-label": `time line: the last message arrives after ${seconds(end)}`,
+      "aria-label": `time line: the last message arrives after ${seconds(total)}`,
     });
     const x = (rank) => (rank + 0.5) * gap;
-    const y = (time) => top + height * time / end;
+    const y = (time) => top + height * time / total;
     for (let rank = 0; rank < state.ranks; rank++) {
       svg.append(draw("text", { x: x(rank), y: 14, "text-anchor": "middle" }, `rank ${rank}`));
       svg.append(draw("path", { class: "axis", d: `M${x(rank)} ${top} V${top + height}` }));
     }
-    for (const m of plan.messages) {
-      const arrives = arrival(m);
+    plan.messages.forEach((m, i) => {
       svg.append(draw("line", {
-        x1: x(m[FROM]), y1: y(arrives - duration(m)), x2: x(m[TO]), y2: y(arrives),
-        stroke: colour(m[FROM]), "stroke-width": 1.5,
+        x1: x(m[FROM]), y1: y(found[i][0]), x2: x(m[TO]), y2: y(found[i][1]),
+        style: `stroke: ${colour(m[FROM])}`, "stroke-width": 1.5,
         class: m[STEP] === state.step ? "now" : m[STEP] > state.step ? "later" : "before",
       }));
-    }
-    svg.append(draw("text", { x: 4, y: top + height + 16 }, seconds(end)));
+    });
+    svg.append(draw("text", { x: 4, y: top + height + 16 }, seconds(total)));
     at("times").replaceChildren(svg);
-    at("total").textContent = `${seconds(end)} in all`;
-    at("total").dataset.seconds = end;
+    at("total").textContent = `${seconds(total)} in all`;
+    at("total").dataset.seconds = total;
   }
 
   function drawCounts() {
@@ -205,19 +221,16 @@
     const count = (messages) => messages.reduce((n, m) => n + m[COUNT], 0);
     at("said").textContent = `Step ${state.step} of ${steps()}: ${many(now().length, "message")}. ` +
       `All ranks so far: ${many(sent.length, "message")}, ${bytes(count(sent) * size)}.`;
-    at("messages").replaceChildren(...now().map((m) => {
-      const last = m[START] + m[COUNT] - 1;
-      const which = m[COUNT] === 1 ? `element ${m[START]}` : `elements ${m[START]} to ${last}`;
-      return make("li", {}, `rank ${m[FROM]} sends ${which} to rank ${m[TO]}`);
-    }));
+    at("messages").replaceChildren(...now().map((m) =>
+      make("li", {}, `rank ${m[FROM]} sends ${places(m[START], m[COUNT])} to rank ${m[TO]}`)));
     const head = make("tr");
     for (const name of ["rank", "messages so far", "bytes so far", "messages", "bytes"]) {
       head.append(make("th", { scope: "col" }, name));
     }
     const rows = plan.sent.map(([messages, elements], rank) => {
-      const own = sent.filter((m) => m[FROM] === rank);
+      const mine = sent.filter((m) => m[FROM] === rank);
       const row = make("tr");
-      const cells = [own.length, bytes(count(own) * size), messages, bytes(elements * size)];
+      const cells = [mine.length, bytes(count(mine) * size), messages, bytes(elements * size)];
       row.append(make("th", { scope: "row" }, rank), ...cells.map((text) => make("td", {}, text)));
       return row;
     });
@@ -225,8 +238,8 @@
   }
 
   function labels() {
-    const rate = all.rates[at("rate").value];
-    const named = { alpha: seconds(alpha()), rate: `${digits(rate)} Gbit/s`, bytes: bytes(all.bytes[at("bytes").value]) };
+    const { alpha, rate, bytes: size } = link();
+    const named = { alpha: seconds(alpha), rate: `${digits(rate)} Gbit/s`, bytes: bytes(size) };
     for (const [id, text] of Object.entries(named)) {
       at(`${id}-is`).textContent = text;
       at(id).setAttribute("aria-valuetext", text);
@@ -237,14 +250,83 @@
     at("step").max = steps();
     at("step").value = state.step;
     labels(); drawVector(); drawTree(); drawCounts(); drawTimes();
-    const where = [state.algorithm, state.ranks, state.step].map(encodeURIComponent).join("/");
+    const where = own() ? [state.algorithm, state.ranks, state.step].map(encodeURIComponent).join("/") : "";
     history.replaceState(null, "", `#${where}`);
+  }
+
+  // ---- a reader's file ----
+
+  const say = (text) => { at("file-said").textContent = text; };
+  let python = null; // once a file is chosen: a promise of what asks Python
+  let last = null; // the file that was chosen last
+  let asking = false;
+  let answered = {};
+
+  function script(src) {
+    return new Promise((loaded, failed) => {
+      const node = make("script", { src });
+      node.addEventListener("load", loaded);
+      node.addEventListener("error", () => failed(new Error(`${src} could not be loaded`)));
+      document.head.append(node);
+    });
+  }
+  async function start() {
+    await script("modules.js");
+    return window.startPython(window.MODULES, "from refgf.site.dropped import answer; answer");
+  }
+  function inBase64(file) {
+    return new Promise((done, failed) => {
+      const reader = new FileReader();
+      reader.addEventListener("load", () => done(reader.result.split(",")[1] || ""));
+      reader.addEventListener("error", () => failed(reader.error));
+      reader.readAsDataURL(file);
+    });
+  }
+  async function open(file) {
+    last = file;
+    say(python ? `${file.name}: Python reads it.` : `${file.name}: Python is being loaded.`);
+    const sent = link();
+    try {
+      const content = file.size <= all.largestFile ? await inBase64(file) : "";
+      python ??= start();
+      const ask = await python.catch((problem) => { python = null; throw problem; });
+      const text = await ask(JSON.stringify({ name: file.name, size: file.size, content, ...sent }));
+      if (file === last) show(JSON.parse(text), sent);
+    } catch (problem) {
+      if (file === last) say(`${file.name}: ${problem.message}`);
+    }
+  }
+  function show(found, sent) {
+    say(found.said.join("\n"));
+    if (!found.plan) return;
+    const ranks = found.plan.sent.length;
+    answered = { asked: JSON.stringify({ name: found.name, ...sent }), times: found.times };
+    all.algorithms[found.name] = { sizes: [ranks] };
+    all.data[found.name] = { [ranks]: found.plan };
+    state.algorithm = found.name;
+    options("algorithm", Object.keys(all.algorithms), found.name);
+    load();
+  }
+  function timesOfPython() {
+    const asked = JSON.stringify({ name: state.algorithm, ...link() });
+    if (answered.asked === asked) return answered.times;
+    if (asking) return null; // one question at a time: a slider that is dragged skips settings
+    asking = true;
+    python.then((ask) => ask(asked)).then((text) => {
+      answered = { asked, times: JSON.parse(text).times };
+      asking = false;
+      drawTimes();
+    }, (problem) => {
+      asking = false;
+      say(`${state.algorithm}: ${problem.message}`);
+    });
+    return null;
   }
 
   // ---- what a reader does ----
 
-  function choose(rank, element) {
-    Object.assign(state, { rank, element });
+  function choose(rank, column) {
+    Object.assign(state, { rank, column });
     drawVector(); drawTree(); focusCell();
   }
   function go(step) {
@@ -268,34 +350,30 @@
     at(id).replaceChildren(...values.map((value) => make("option", { value }, value)));
     at(id).value = chosen;
   }
-  function load(step = 0) { // the data of one algorithm is a script, so that it works from a disk
+  async function load(step = 0) { // the data of one algorithm is a script, so that it works from a disk
     pause();
-    const { file, sizes } = all.algorithms[state.algorithm];
+    const wanted = state.algorithm;
+    const { file, sizes } = all.algorithms[wanted];
     if (!sizes.includes(state.ranks)) state.ranks = sizes.find((size) => size >= 8) || sizes[0];
     options("ranks", sizes, state.ranks);
-    const ready = () => {
-      plan = all.data[state.algorithm][state.ranks];
-      Object.assign(state, { rank: 0, element: 0 });
-      at("legend").replaceChildren(...Array.from({ length: state.ranks }, (_, rank) => {
-        const named = make("span");
-        const box = make("i");
-        box.style.background = colour(rank);
-        named.append(box, `x${rank}`);
-        return named;
-      }));
-      go(step);
-    };
-    if (all.data[state.algorithm]) { ready(); return; }
-    const wanted = state.algorithm;
-    const script = make("script", { src: file });
-    script.addEventListener("load", () => { if (state.algorithm === wanted) ready(); });
-    document.head.append(script);
+    if (!all.data[wanted]) await script(file);
+    if (state.algorithm !== wanted) return;
+    plan = all.data[wanted][state.ranks];
+    Object.assign(state, { rank: 0, column: 0 });
+    at("legend").replaceChildren(...Array.from({ length: state.ranks }, (_, rank) => {
+      const named = make("span");
+      const box = make("i");
+      box.style.background = colour(rank);
+      named.append(box, `x${rank}`);
+      return named;
+    }));
+    go(step);
   }
 
   at("algorithm").addEventListener("change", () => { state.algorithm = at("algorithm").value; load(); });
   at("ranks").addEventListener("change", () => { state.ranks = Number(at("ranks").value); load(); });
-  for (const [id, values, start] of [["alpha", all.alphas, 1e-5], ["rate", all.rates, 10], ["bytes", all.bytes, 2 ** 20]]) {
-    Object.assign(at(id), { min: 0, max: values.length - 1, value: Math.max(0, values.indexOf(start)) });
+  for (const [id, values, first] of [["alpha", all.alphas, 1e-5], ["rate", all.rates, 10], ["bytes", all.bytes, 2 ** 20]]) {
+    Object.assign(at(id), { min: 0, max: values.length - 1, value: Math.max(0, values.indexOf(first)) });
     at(id).addEventListener("input", () => { labels(); drawCounts(); drawTimes(); });
   }
   at("step").min = 0;
@@ -313,8 +391,28 @@
     if (!down && !right) return;
     event.preventDefault();
     const inside = (n, size) => Math.min(size - 1, Math.max(0, n));
-    choose(inside(state.rank + down, state.ranks), inside(state.element + right, plan.elements));
+    choose(inside(state.rank + down, state.ranks), inside(state.column + right, plan.columns.length));
   });
+  function without(reason) { // no Python
+    at("file").disabled = true;
+    say(`Only our own schedules: ${reason} A terminal judges files: python -m refgf.oracle schedule FILE`);
+  }
+  if (!all.python) without("this site was built without Pyodide.");
+  else if (location.protocol === "file:") without("a browser loads no WebAssembly from a disk.");
+  else {
+    at("file").addEventListener("click", () => { at("file").value = ""; }); // the same file once more
+    at("file").addEventListener("change", () => { if (at("file").files[0]) open(at("file").files[0]); });
+    document.addEventListener("dragover", (event) => {
+      event.preventDefault();
+      at("drop").classList.add("over");
+    });
+    document.addEventListener("dragleave", () => at("drop").classList.remove("over"));
+    document.addEventListener("drop", (event) => {
+      event.preventDefault();
+      at("drop").classList.remove("over");
+      if (event.dataTransfer.files[0]) open(event.dataTransfer.files[0]);
+    });
+  }
 
   const [algorithm, ranks, step] = location.hash.slice(1).split("/").map(decodeURIComponent);
   if (all.algorithms[algorithm]) {
