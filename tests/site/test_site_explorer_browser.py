@@ -158,3 +158,14 @@ def test_axe_finds_nothing_serious_here(address, browser, scheme):
                 found.append(f"{name}: {problem['id']}: {problem['nodes'][0]['html'][:200]}")
     page.close()
     assert found == []
+
+
+def test_the_microscope_is_used_by_pointer(address, page):
+    page.goto(address + NAMES[1])
+    page.select_option("#wire", "float16")
+    page.select_option("#order", "direct")
+    track = page.locator("#ranks").bounding_box()
+    page.mouse.click(track["x"] + track["width"] - 2, track["y"] + track["height"] / 2)
+    assert page.text_content("#ranks-is") == str(microscope.SIZES[-1])
+    said = page.text_content("#said")
+    assert said.startswith(f"direct, {microscope.SIZES[-1]} ranks, float16 on the wire: ")
