@@ -82,7 +82,7 @@ BAD_JSON = {
     ),
     "another operation": plan({"name": "format"}),
     "an operation that is a list": plan({"name": ["put"]}),
-    "a pipeline": plan({"name": "pipeline", "ops": []}),
+    "a pipeline": plan({"name": "pipeline", "ops": [{"name": "pipeline", "ops": []}]}),
     "a channel that is not there": plan(
         {"name": "signal", "channel_type": "memory", "channel_ids": [0]}
     ),

@@ -1,5 +1,6 @@
 """Schedules as data: round trips, values, orders, times, and wrong files by rank and step."""
 
+import json
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -9,6 +10,7 @@ import pytest
 
 from refgf.oracle import definitions
 from refgf.oracle.__main__ import main
+from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.schedules import chakra, msccl, mscclpp
 from refgf.oracle.schedules.command import plan_files, read_plan
 from refgf.oracle.schedules.form import Plan, PlanStep, Port, Span
@@ -399,8 +401,6 @@ I0, REMOTE = {"type": "i", "index": 0, "size": 1}, {"buffer_id": 0, "index": 0, 
     ],
 )
 def test_one_sided_operations(op, src, dst, traffic):
-    import json
-
     plan = mscclpp.parse("x", json.dumps(json_plan(op, src=src, dst=dst, remote="i")).encode())
     judged = verdict(plan)
     assert judged.kind == "no value", judged.found
@@ -408,8 +408,6 @@ def test_one_sided_operations(op, src, dst, traffic):
 
 
 def test_readers_of_packets_wait_for_them_and_barriers_join_thread_blocks():
-    import json
-
     s0, o0 = {**I0, "type": "s"}, {**I0, "type": "o"}
     top = json_plan("ppkt", src=[I0], dst=[REMOTE])
     unpack = {"name": "upkt", "src_buff": [s0], "dst_buff": [s0]}
@@ -422,6 +420,86 @@ def test_readers_of_packets_wait_for_them_and_barriers_join_thread_blocks():
     blocks[1]["ops"] = [copy]
     blocks[0]["ops"] = [unpack]
     assert verdict(mscclpp.parse("x", json.dumps(top).encode())).kind == "race"
+
+
+def shared_by_two(parts):
+    """An allreduce of two ranks by a switch, in place; two thread blocks share its chunk."""
+    multi = {"switch_channel_id": 0, "index": 0, "size": 1}
+    switch = {"channel_type": "switch", "buff": "i", "rank_groups": [{"size": 2, "ranks": [0, 1]}]}
+    gpus = []
+    for rank in (0, 1):
+        both = {"channel_type": "memory", "channel_ids": [0]}
+        ops = [
+            {"name": "signal", **both},
+            {"name": "wait", **both},
+            {"name": "sem_release", "semaphore_ids": [0, 1]},
+        ]
+        blocks = [{"id": 9, "ops": ops, "channels": [both]}]
+        for block, part in enumerate(parts if rank == 0 else ()):
+            sums = {"name": "glres", "src_buff": [multi], "dst_buff": [multi]}
+            sums |= {"channel_type": "switch", "tbg_info": {"tb_id": part, "tbg_size": 2}}
+            inner = [{"name": "sem_acquire", "semaphore_ids": [block]}, sums]
+            pipeline = {"name": "pipeline", "iter_context": {"unit_size": 8}, "ops": inner}
+            own = [{"channel_type": "switch", "channel_ids": [0]}]
+            blocks.append({"id": block, "ops": [pipeline], "channels": own})
+        memory = {"channel_type": "memory", "connected_to": [1 - rank]}
+        gpu = {"id": rank, "input_chunks": 1, "threadblocks": blocks, "channels": [memory, switch]}
+        gpus.append(gpu | {"semaphores": [{"init_value": 0}, {"init_value": 0}]})
+    return {"name": "t", "collective": "allreduce", "inplace": True, "gpus": gpus}
+
+
+def kind_of(top):
+    return verdict(mscclpp.parse("x", json.dumps(top).encode())).kind
+
+
+def test_switches_semaphores_pipelines_and_groups_of_thread_blocks():
+    assert kind_of(shared_by_two((0, 1))) == "right"
+    assert kind_of(shared_by_two((0, 0))) != "right"  # one half twice, the other never
+    assert kind_of(shared_by_two((0,))) == "wrong value"
+    top = shared_by_two((0, 1))
+    top["gpus"][0]["channels"][1]["rank_groups"][0]["ranks"] = [0]
+    assert kind_of(top) == "wrong value"
+    with pytest.raises(BadFile, match="got part 2 of 2 in tbg_info"):
+        kind_of(shared_by_two((0, 2)))
+
+
+def test_an_acquire_waits_for_its_release():
+    top = shared_by_two((0, 1))
+    released = top["gpus"][0]["threadblocks"][0]["ops"][2]
+    released["semaphore_ids"] = [0]
+    judged = verdict(mscclpp.parse("x", json.dumps(top).encode()))
+    assert judged.kind == "unmatched"
+    assert "rank 0, tb 1, step 0 (sem_acquire): waits for semaphore 1" in str(judged.found[0])
+    top["gpus"][0]["semaphores"][1]["init_value"] = 1  # free
+    assert kind_of(top) == "right"
+
+
+def test_a_release_orders_what_came_before_it():
+    """A thread block reads what the switch then overwrites."""
+    top = shared_by_two((0, 1))
+    gpu = top["gpus"][0]
+    gpu["scratch_chunks"] = 1
+    read = {"name": "copy", "src_buff": [I0], "dst_buff": [{**I0, "type": "s"}]}
+    gpu["threadblocks"][0]["ops"].insert(0, read)
+    assert kind_of(top) == "right"
+    gpu["semaphores"][1]["init_value"] = 1
+    assert kind_of(top) == "race"
+
+
+def test_a_switch_writes_the_memory_of_all_its_ranks():
+    """Two chunks: each rank gives its own to both."""
+    top = shared_by_two(())
+    top |= {"collective": "allgather"}
+    for rank, gpu in enumerate(top["gpus"]):
+        gpu |= {"input_chunks": 1, "output_chunks": 2}
+        gpu["channels"][1]["buff"] = "o"
+        store = {"name": "gstore", "src_buff": [I0], "channel_type": "switch"}
+        store["dst_buff"] = [{"switch_channel_id": 0, "index": rank, "size": 1}]
+        own = [{"channel_type": "switch", "channel_ids": [0]}]
+        gpu["threadblocks"] = [{"id": 0, "ops": [store], "channels": own}]
+    assert kind_of(top) == "right"
+    top["gpus"][1]["threadblocks"][0]["ops"][0]["dst_buff"][0]["index"] = 0
+    assert kind_of(top) != "right"
 
 
 def test_a_trace_of_another_tool_is_judged_without_its_values():

@@ -48,7 +48,7 @@ def judge(plan: Plan, link: Link, nbytes: int) -> Judged:
     where, other_sizes = layout(plan)
     found = [*other_sizes, *outside(plan, where)]
     if found:
-        return stopped("out of range", found)
+        return stopped(found[0].kind, found)
     graph = Graph(plan)
     if graph.found:
         return stopped("unmatched", graph.found)
