@@ -10,7 +10,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from damage import cut, flipped
+from damaged import cut, flipped
 from golden import golden_case, golden_file
 
 from refgf.oracle import definitions

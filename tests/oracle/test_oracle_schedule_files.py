@@ -6,7 +6,7 @@ import time
 import tracemalloc
 
 import pytest
-from damage import cut, flipped
+from damaged import cut, flipped
 
 from refgf.oracle.__main__ import main
 from refgf.oracle.judge.untrusted import BadFile

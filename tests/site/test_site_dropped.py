@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-from damage import cut, flipped
+from damaged import cut, flipped
 from schedule_files import allgather_xml, asked, other_bits_xml, own_xml
 
 from refgf.oracle.schedules.form import LARGEST_FILE
