@@ -168,6 +168,34 @@ def test_a_crash_at_import_is_told(verify):
     assert code == 2 and "importing" in said and "its process ended with signal SIGSEGV" in said
 
 
+@pytest.mark.parametrize("command", ["verify", "reveal"])
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("../..", "got ../..; wanted the name of a module"),
+        (".relative", "got .relative; wanted"),
+        ("a..b", "got a..b; wanted"),
+        (" ", "got  ; wanted"),
+        ("folder.py", "got folder.py; wanted"),
+        ("banana", "there is no module banana; wanted"),
+        ("json.banana", "there is no module json.banana; wanted"),
+        ("raises.py", "importing raises.py raised ModuleNotFoundError: No module named 'banana'"),
+        ("half.py", "importing half.py "),
+    ],
+)
+def test_a_name_that_is_no_module_gets_a_sentence(
+    tmp_path, monkeypatch, capfd, command, name, told
+):
+    """Both commands import by load_module; `verify` and the pytest plugin in another process."""
+    monkeypatch.chdir(tmp_path)
+    Path("folder.py").mkdir()
+    Path("raises.py").write_text("import banana\n")
+    Path("half.py").write_text("x = (\n")
+    code, said = main([command, "--python", name]), capfd.readouterr().err
+    assert code == 2 and f"refgf.oracle: {command}: " in said and told in said, said
+    assert "; next: " in said and "Traceback" not in said and len(said.splitlines()) == 1
+
+
 def test_results_that_are_no_numbers_are_told(verify):
     code, said = verify("class A: pass\n" + EXIT + "return [A() for _ in xs]")
     assert code == 1 and "got object as out.x; wanted numbers" in said

@@ -37,6 +37,8 @@ from refgf.oracle.judge.guard import ENDS, contained, describe
 from refgf.oracle.judge.trace import TraceEvent, parse_event, read_trace
 from refgf.oracle.judge.untrusted import BadFile
 
+WANTED_MODULE = "wanted the name of a module that can be imported, or a path that ends in .py"
+
 
 @dataclass
 class Result:
@@ -137,16 +139,22 @@ def _without_wire(function: Callable) -> Callable:
 
 def load_module(name: str) -> ModuleType:
     """Import a module by name, or from a path that ends in .py, which may import its neighbours."""
-    path = Path(name)
-    if name.endswith(".py") and not path.is_file():
-        raise ValueError(
-            f"verify: got {name}; wanted a Python file or a module's name; next: check the path"
-        )
+    path = Path(name) if name.endswith(".py") else None
+    named = all(part.isidentifier() for part in name.split("."))
+    if not (path.is_file() if path else named):
+        raise ValueError(f"verify: got {name}; {WANTED_MODULE}; next: check the path")
     try:
         with contained():
-            return _from_path(path) if name.endswith(".py") else importlib.import_module(name)
+            return _from_path(path) if path else importlib.import_module(name)
     except (Exception, SystemExit) as error:  # noqa: BLE001  foreign code may raise anything
-        raise ValueError(f"verify: importing {name} {describe(error, name)}") from error
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and not path and f"{name}.".startswith(f"{missing}."):
+            got = f"got {name}, but there is no module {missing}; {WANTED_MODULE}"
+            raise ValueError(f"verify: {got}; next: the path, as ./{name}.py") from None
+        raise ValueError(
+            f"verify: importing {name} {describe(error, name)}; {WANTED_MODULE}; next: import it "
+            "in a Python of your own, which shows the whole traceback"
+        ) from error
 
 
 def _from_path(path: Path) -> ModuleType:

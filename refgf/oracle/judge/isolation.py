@@ -25,7 +25,12 @@ from refgf.oracle.judge import orphans
 from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.files import NAMES, little_endian, parse_tensors, tensor_bytes
 from refgf.oracle.judge.guard import describe
-from refgf.oracle.judge.implementations import PythonModule, Result, exit_name
+from refgf.oracle.judge.implementations import (
+    WANTED_MODULE,
+    PythonModule,
+    Result,
+    exit_name,
+)
 from refgf.oracle.judge.trace import parse_event
 from refgf.oracle.judge.untrusted import LARGEST_FILE, BadFile, parse_json
 
@@ -77,8 +82,12 @@ class IsolatedModule:
         error = self._answer(IMPORT_S).error
         if error is not None:
             self.close()
-            prefix = "" if error.startswith("verify:") else f"verify: importing {self.name}: "
-            raise ValueError(prefix + error)
+            if error.startswith("verify:"):
+                raise ValueError(error)
+            raise ValueError(
+                f"verify: importing {self.name}: {error}; {WANTED_MODULE}; next: import it in a "
+                "Python of your own"
+            )
 
     def _answer(self, limit_s: float, case: Case | None = None) -> Result:
         """The process's answer (to a case), or why there is none: it may have ended before."""

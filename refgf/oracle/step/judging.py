@@ -37,7 +37,9 @@ def judge(
     """
     path, _, name = str(source).partition(":")
     if not Path(path).is_file():
-        raise CannotJudge(f"step: got {path}, which is no file; wanted a Python file")
+        raise CannotJudge(
+            f"step: got {path}, which is no file; wanted a Python file; next: check the path"
+        )
     if steps < 1:
         raise CannotJudge(f"step: got {steps} steps; wanted at least 1")
     source = f"{Path(path).resolve()}:{name}".removesuffix(":")
