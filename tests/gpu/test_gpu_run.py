@@ -233,7 +233,7 @@ def test_a_part_that_hangs_is_ended_with_what_it_started(monkeypatch, mark):
     monkeypatch.setattr(perform, "PATIENCE_S", 0.2)
     (row,) = perform.perform([trivial("deaf", DEAF, limit_s=12)], "", time.monotonic() + 60)
     assert row["reason"] == "ended after 12 s, its limit" and row["output"] == "started\n"
-    assert not processes(mark)
+    wait(lambda: not processes(mark))  # what was killed leaves when it gets a core
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])

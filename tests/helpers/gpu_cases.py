@@ -40,9 +40,12 @@ def one_step(xp, kind, dtype, **options):
 NETWORKS = [(AlexNet, {"normalization": n}) for n in ("batch", "local", "none")] + [(ResNet50, {})]
 
 
-def train(comm, xp, settings):
-    """Three steps; the losses, and the hash of the parameters."""
-    settings = dict(settings)
+def train(comm, xp, settings, rounded=0):
+    """Three steps; the losses, and the hash of the parameters.
+
+    rounded: the seed of one rounding error in each number of the images; 0: none.
+    """
+    settings, roundings = dict(settings), np.random.default_rng([rounded, comm.rank])
     space = Workspace(xp, settings.pop("dtype", np.float32), images_per_block=IMAGES)
     network = AlexNet(5, 67, width=1 / 32, dropout=0.3, workspace=space)
     network.dropout_rng = np.random.default_rng(comm.rank)
@@ -56,6 +59,8 @@ def train(comm, xp, settings):
     with new_flow(comm, network, **settings) as flow:
         for _ in range(3):
             images = rng.standard_normal((3, 67, 67, 3)).astype(np.float32)
+            error = np.spacing(images) * roundings.choice([-1, 0, 1], images.shape)
+            images += error.astype(np.float32) * bool(rounded)
             losses.append(flow.step(images, rng.integers(0, 5, 3), 3 * comm.size, 0.01))
         return losses, flow.require_same_parameters()
 
