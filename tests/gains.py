@@ -8,6 +8,7 @@ In README's table of gains a row is a lesson; its claims of kind "gain" and "lim
 lessons/teaching/NN.md stands what the lesson printed.
 """
 
+import ast
 import importlib.util
 import json
 import re
@@ -63,11 +64,15 @@ def table() -> str:
         result = json.loads(path.read_text())
         cells = [cell(result.get("verdicts", []), kind) for kind in KINDS]
         if any(cells):
-            number = path.stem[:2]
-            rows.append(
-                f"| [{number}](lessons/{path.stem}.py), {where(result)} | {' | '.join(cells)} |"
-            )
+            link = f"[{title(path.stem)}](lessons/{path.stem}.py)"
+            rows.append(f"| {link}, {where(result)} | {' | '.join(cells)} |")
     return "\n".join(rows)
+
+
+def title(stem: str) -> str:
+    """03_lazy_allreduce -> 03 lazy allreduce: what its docstring calls it."""
+    doc = ast.get_docstring(ast.parse((ROOT / "lessons" / f"{stem}.py").read_text()))
+    return re.sub(": (the |a )?", " ", re.match(r"Lesson (\d\d: .+?)( - |\.)", doc)[1])
 
 
 def figure(name: str) -> dict:

@@ -4,6 +4,7 @@
     axes.measured(panel, x, timings, "o", color="tab:red", label="ring")
     axes.against_theta(panel, rows, {...}, compute_s, "no exchange", notes)
     axes.finish(figure, *panels)
+    axes.sign(figure, "8 ranks, shared memory", "the processor's name")
 
 Timings are as in the JSON: dicts of seconds.
 """
@@ -19,11 +20,11 @@ MS = 1e3
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 PREDICTED = "#000000"
-TEXT_POINTS, WIDTH_INCHES = 9, 10
+TEXT_POINTS, LEADING, WIDTH_INCHES = 9, 12, 10
 SPREAD = (
     "error bars: lowest and highest measurement around the median; of a ratio: from its two times"
 )
-COLUMNS = 132  # of text across a figure
+COLUMNS, SIGNED = 132, 2  # of text across a figure; lines of its signature
 SHORT = 0.3  # of the longest bar
 OTHER_RUNS = "Another lesson's figure of the same case is another run."
 
@@ -44,13 +45,12 @@ def frame(title: str, rows: int, columns: int, size: tuple[float, float] = (WIDT
 
 
 def finish(figure, *with_legend, computed: bool = False, below: str = ""):
-    """Add legend and grid to these axes; say what error bars are, above the lesson's last line.
+    """Add legend and grid to these axes; say what error bars are, above the signature.
 
-    That line names the ranks, the links and the machine of the run. computed: nothing is measured.
-    below: text above all of these.
+    computed: nothing is measured. below: text above all of these.
     """
     for axis in with_legend:
-        axis.legend(fontsize=TEXT_POINTS)
+        axis.legend(*in_order(axis), fontsize=TEXT_POINTS)
         axis.grid(alpha=0.3)
     line = 1 / (72 * figure.get_figheight())  # a point
     lines = [f"Unless a panel says otherwise, {SPREAD}."] * any(map(has_spread, figure.axes))
@@ -58,9 +58,31 @@ def finish(figure, *with_legend, computed: bool = False, below: str = ""):
     if computed:
         lines = ["Computed, not measured. The lesson ran on:"]
     lines = [*textwrap.wrap(below, COLUMNS), *lines]
-    figure.text(0.01, 12 * line, "\n".join(lines), fontsize=TEXT_POINTS, va="bottom")
-    figure.tight_layout(rect=(0, (8 + 12 * len(lines)) * line, 1, 1))
+    foot = 4 + LEADING * SIGNED
+    figure.text(0.01, foot * line, "\n".join(lines), fontsize=TEXT_POINTS, va="bottom")
+    figure.tight_layout(rect=(0, (foot + LEADING * len(lines)) * line, 1, 1))
     return figure
+
+
+def sign(figure, *parts: str) -> None:
+    """The figure's last lines: ranks, links and machine of the run. At most SIGNED lines."""
+    lines = textwrap.wrap("; ".join(parts), COLUMNS, max_lines=SIGNED, placeholder=" ...")
+    top = (2 + LEADING * SIGNED) / (72 * figure.get_figheight())
+    figure.text(0.01, top, "\n".join(lines), fontsize=TEXT_POINTS, va="top")
+
+
+def in_order(axis) -> tuple[list, list]:
+    """(handles, labels) of an axis: what is measured, then predictions, then straight lines."""
+
+    def place(entry: tuple) -> int:
+        handle, label = entry
+        transform = getattr(handle, "get_transform", lambda: axis.transData)()
+        if not all(transform.contains_branch_seperately(axis.transData)):
+            return 2  # axhline or axvline
+        return int("predicted" in label)
+
+    entries = sorted(zip(*axis.get_legend_handles_labels()), key=place)
+    return [handle for handle, _ in entries], [label for _, label in entries]
 
 
 def has_spread(axis) -> bool:
@@ -160,17 +182,3 @@ def bars(axis, rows: list[dict], scale: float, highlight: int | None = None) -> 
             axis.plot(at, y, "D", color=PREDICTED, mfc="white", ms=7, label=label)
     axis.set_yticks(range(len(rows)), [row["name"] for row in rows])
     axis.set(ylim=(len(rows) - 0.5, -0.5), xlim=(0, None))
-
-
-def losses(axis, runs: dict, colours: dict) -> None:
-    """Draw the training loss against epochs, as the mean of several runs.
-
-    runs: {name: [epochs of each run]}, epochs as flow.learn returns them
-    """
-    for name, trials in runs.items():
-        curve = [
-            sum(epoch) / len(epoch)
-            for epoch in zip(*([row["loss"] for row in rows] for rows in trials))
-        ]
-        axis.plot(range(1, len(curve) + 1), curve, marker=".", color=colours[name], label=name)
-    axis.set(title="Training loss (mean of the runs)", xlabel="epoch", yscale="log")

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import refgf.launch as launch
-from kit import checks, claims, gpu, memory, regime
+from kit import axes, checks, claims, gpu, memory, regime
 from kit.record import WRITABLE, code_hash, machine, plain
 from kit.regime import regime_of
 from kit.reveal import COLUMNS, Reveal
@@ -262,7 +262,7 @@ class Lesson:
         print()
         for name, figure in figures.items():
             png = path.with_name(f"{self.name}_{name}.png" if name else f"{self.name}.png")
-            figure.text(0.01, 0.005, "; ".join(foot), fontsize=7)
+            axes.sign(figure, *foot)
             figure.savefig(png, dpi=110)
             print(f"figure: {png}")
         print(f"numbers: {path}")

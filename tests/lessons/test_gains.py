@@ -52,3 +52,9 @@ def test_a_hidden_prediction_is_noticed():
         assert hides_a_prediction(claim, result) == hidden
     honest = Claim("PREDICTED: it gains.", lambda r: (r["rows"][0]["predicted_s"], "<", 3.0), "")
     assert not hides_a_prediction(honest, result)
+
+
+def test_a_row_names_its_technique():
+    assert gains.title("03_lazy_allreduce") == "03 lazy allreduce"
+    assert gains.title("14_data_cache") == "14 data cache"
+    assert "| [13 DASO](lessons/13_daso.py), 4 ranks" in gains.table()

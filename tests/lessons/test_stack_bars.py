@@ -7,7 +7,7 @@ import gains
 import pytest
 
 from lab.scaling.points import short
-from lab.stack import bars
+from lab.stack import bars, claims
 from refgf.papers.scaling.systems import stack
 
 
@@ -48,3 +48,24 @@ def test_one_order_of_techniques_in_lessons_07_and_08():
     options = SimpleNamespace(network="alexnet")
     run = SimpleNamespace(options=options, mpi_allreduce=lambda: None)
     assert list(lesson.stacks(run, 1.0, None)) == [short(system.name) for system in stack(inf)]
+
+
+def ladder_of(network: str, *bars_s: tuple) -> dict:
+    like = "v100-56gbit" if network == "alexnet" else "v100-10gbe"
+    rows = [
+        row(name, step_s) | {"predicted_s": predicted_s} for name, step_s, predicted_s in bars_s
+    ]
+    return {"network": network, "like": like, "ranks": 4, "rows": rows}
+
+
+def test_bars_of_mpi_that_save_no_latency_are_not_in_the_figure():
+    fused, ring, half = (bars.FUSED, 20.0, 5.0), (bars.RING, 10.0, 9.0), (bars.HALF, 8.0, 8.8)
+    result = {"places": {"": ladder_of("alexnet", fused, ring, half)}}
+    assert claims.longest(result, *claims.ALEXNET) == (0.8, "<", 1.0, 1.1)
+    assert claims.missed(result) == (pytest.approx(1 / 0.9), "<", 1.0, 1.15)  # the ring's, by 11 %
+
+
+def test_no_claim_on_bars_without_a_run():
+    result = {"places": {"": ladder_of("resnet50", (bars.RING, 10.0, 9.0))}}
+    assert claims.longest(result, *claims.ALEXNET) is None
+    assert claims.missed({"places": {}}) is None

@@ -99,7 +99,7 @@ def draw_ready(axis, layers: dict) -> None:
             axis.annotate(
                 name.split(".")[0],
                 (at, height),
-                (3, -12),
+                (3, -11),
                 textcoords="offset points",
                 fontsize=axes.TEXT_POINTS,
             )

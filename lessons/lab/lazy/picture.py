@@ -19,7 +19,7 @@ def draw(result: dict) -> dict:
     """Step against theta, the gain in other places, and a map of links."""
     k = result["regime"]["dilation"]
     title = "Lesson 03: lazy allreduce. How long should gradients wait for each other?"
-    figure, (curves, gains) = axes.frame(title, 1, 2)
+    figure, (curves, gains) = axes.frame(title, 1, 2, (axes.WIDTH_INCHES, 5.5))
     draw_steps(curves, result, k)
     predicted_places.draw_gain(gains, result["elsewhere"], "best theta", gain_here(result))
     cluster = clusters.parse(result["regime"]["cluster"], "")
@@ -79,7 +79,7 @@ def draw_steps(axis, result: dict, k: float) -> None:
     ticks = sorted({0, *range(1, len(thetas), 2), len(thetas) - 1})
     labels = [kit.number_of_bytes(thetas[i]) if thetas[i] else "eager" for i in ticks]
     axis.set_xticks(ticks, [text.replace("inf", "one call") for text in labels], rotation=60)
-    top = 1.6 * max(axis.get_ylim()[1], off_ms)  # room for the legend
+    top = 1.7 * max(axis.get_ylim()[1], off_ms)  # room for the legend
     axis.set(
         title=f"A training step of {result['network']}\n"
         f"like {result['regime']['like']}, {result['ranks']} ranks, float32 on the wire",

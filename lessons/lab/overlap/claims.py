@@ -32,8 +32,8 @@ CLAIMS = (
         unless=CORE,
     ),
     Claim(
-        "With a call per gradient, overlap hides at least 0.75 times what can be hidden.",
-        at(EAGER, lambda row: (row["hidden"], ">", row["hideable_s"], 0.75)),
+        "With a call per gradient, overlap hides at least 0.8 times what can be hidden.",
+        at(EAGER, lambda row: (row["hidden"], ">", row["hideable_s"], 0.8)),
         unless=CORE,
         kind=GAIN,
     ),
@@ -50,7 +50,9 @@ CLAIMS = (
     ),
     Claim(
         "The timeline predicts each step within 10 %.",
-        lambda result: (steps := result.get("steps")) and (steps["largest_error"], "<", 0.1),
+        lambda result: (
+            (steps := result.get("steps")) and (1 + steps["largest_error"], "<", 1.0, 1.1)
+        ),
         unless="the processor's work, which is slower next to messages than without a network",
     ),
     Claim(

@@ -17,14 +17,14 @@ SHORT = {  # layers that stand for others at the same place
     "pool1": "pool",
     "fc6": "fc",
 }
-RESOURCES = {"flops": axes.style(2), "memory": axes.style(3), "network": axes.style(4)}
+RESOURCES = {"flops": axes.style(5), "memory": axes.style(3), "network": axes.style(4)}
 PARTS = {  # of a step's time
     "flops": "flops:\ncomputing",
     "memory": "memory: reading\nand writing",
     "network": "network:\nexchange that\nis not hidden",
 }
 SWEPT = {  # the same colours, and two more
-    "batch": axes.style(5),
+    "batch": axes.style(2),
     "flops": RESOURCES["flops"],
     "memory": RESOURCES["memory"],
     "link": RESOURCES["network"],

@@ -148,7 +148,7 @@ def draw_scales(scales: dict, noise: dict, ranks: int):
     exponents = [loss_scales.exponent(scale) for scale in scales["rows"]]
     kinds = {  # where the name of a line is
         "zero": ("gradients that\nbecome zero", (0, 0.2), "left"),
-        "infinite": ("gradients that\nbecome infinite", (22, 1), "right"),
+        "infinite": ("gradients that\nbecome infinite", (22, 4), "right"),
         "norm": ("their share\nof the norm", (-17, 0.001), "left"),
     }
     for number, (key, (name, at, side)) in enumerate(kinds.items()):

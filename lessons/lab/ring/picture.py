@@ -44,7 +44,7 @@ def label_series(figure, panels) -> None:
     """One legend for all panels, above them, where it hides no data."""
     line, shown = LEGEND_INCHES / figure.get_figheight(), {}
     for axis in panels:
-        handles, labels = axis.get_legend_handles_labels()
+        handles, labels = axes.in_order(axis)
         shown |= dict(zip(labels, handles))
     figure.subplots_adjust(top=figure.subplotpars.top - line)
     place = {"loc": "upper center", "bbox_to_anchor": (0.5, 1 - line), "ncols": 4}

@@ -5,7 +5,6 @@ from kit.images import NETWORKS
 from kit.trials import mean_and_half
 from lab.stack.bars import (
     COLOURS,
-    FUSED,
     NATIVE,
     RING,
     TOO_MUCH,
@@ -15,6 +14,7 @@ from lab.stack.bars import (
     mark,
     style,
 )
+from lab.stack.claims import in_the_figure
 from lab.stack.learning import BARS, final, first
 
 ONE_A_NODE = " x 1 rank"  # in the words of a place
@@ -49,12 +49,8 @@ def draw(result: dict) -> dict:
 
 
 def with_place(here: dict, title: str) -> dict:
-    """The title of earlier results holds the place: "AlexNet; emulated cluster, 4 nodes ...".
-
-    Results of before 2026-11-24 have the bar FUSED in second place.
-    """
-    rows = sorted(here["rows"], key=lambda row: row["name"] != FUSED)
-    return {"place": title.partition("; ")[2]} | here | {"rows": rows}
+    """The title of earlier results holds the place: "AlexNet; emulated cluster, 4 nodes ..."."""
+    return {"place": title.partition("; ")[2]} | here | {"rows": in_the_figure(here)}
 
 
 def draw_bars(places: list[dict]):
@@ -69,7 +65,7 @@ def draw_bars(places: list[dict]):
             if row["name"] == RING and free:
                 gain_s = None  # no gain over a bar that waits for no latency
             gain = "" if gain_s is None else f",  gain {axes.MS * gain_s / k:.1f} ms"
-            no_latency = " \N{DAGGER}" if free and row["name"] in (FUSED, NATIVE) else ""
+            no_latency = " \N{DAGGER}" if free and row["name"] == NATIVE else ""
             bars.append(
                 {
                     "name": row["name"] + mark(row) + no_latency,

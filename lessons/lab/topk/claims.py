@@ -35,6 +35,12 @@ def in_nodes(r: dict, key: str, percent: float, relation: str):
     return hitopk, relation, topk
 
 
+def counted(r: dict, name: str, percent: float = 1.0):
+    """By what part the bytes that left a node differ from the formula's; None for one node."""
+    between, formula = (exchange(r, key, name, percent) for key in ("between", "formula"))
+    return (abs(between / formula - 1), "<", 1e-9) if formula else None
+
+
 def learned(r: dict, name: str, relation: str):
     """Compares the paired difference in accuracy from CSC, an interval, with zero."""
     points = r["learning"]["differences"].get(name)
@@ -75,6 +81,11 @@ CLAIMS = (
         "Inside a node, HiTopKComm sends more bytes than top-k at 1 %: here it loses.",
         lambda r: in_nodes(r, "inside", 1.0, ">"),
         unless="100 ranks or more",
+    ),
+    Claim(
+        "The bytes of HiTopKComm that leave a node, counted, equal the formula (1 %).",
+        lambda r: counted(r, "HiTopKComm"),
+        unless="nothing: otherwise it is a bug",
     ),
     Claim(
         "From 101 ranks on, but not on 100, top-k at 1 % sends more bytes than the dense ring.",

@@ -5,6 +5,7 @@ from lab.topk.exchange import label
 
 MB = 1e-6
 ORDER = ("dense ring", "CSC", "top-k", "HiTopKComm")
+APART = {"HiTopKComm": 4, "dense ring": -4}  # points between the names of lines that end close
 CHOOSING = {  # a way to choose: its name here, the colour of what uses it
     "full sort": ("full sort", 4),
     "exact selection": ("exact selection", 6),
@@ -60,7 +61,7 @@ def draw_traffic(axis, result: dict) -> None:
         line = "--" if name == "HiTopKComm" else "-"  # with one rank a node it lies on top-k's
         axis.loglog(ranks, megabytes, line, color=style["color"])
         axis.plot([here], [MB * counted[name]["between"]], ls="none", **style)
-        name_line(axis, name, ranks[-1], megabytes[-1], style["color"])
+        name_line(axis, name, ranks[-1], megabytes[-1], style["color"], APART.get(name, 0))
     axis.axvline(lines["first_above"], color="grey", ls=":", lw=1)
     axis.annotate(
         f"from {lines['first_above']}\nranks on\ntop-k sends\nmore than\nthe ring",

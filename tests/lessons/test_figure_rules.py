@@ -1,0 +1,126 @@
+"""Figures that a lecture hall can read: size of the text, number of series, order of legends."""
+
+import itertools
+from pathlib import Path
+
+import gains
+import matplotlib
+import pytest
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt  # noqa: E402  after the backend is chosen
+from matplotlib.text import Text  # noqa: E402
+
+from kit import axes  # noqa: E402
+
+LESSONS = sorted((gains.ROOT / "lessons").glob("[0-9][0-9]_*.py"))
+SERIES = 5  # in a panel, besides straight lines and a key of bands
+PLACE = "8 ranks, emulated cluster, 4 nodes x 2 ranks, links of 1gbit"
+PROBED = "link probed: 119.6 MB/s of TCP; with headers 1.001 of the set rate"
+CPU = "Intel(R) Xeon(R) Platinum 8488C CPU @ 2.40GHz"
+
+
+@pytest.fixture(scope="module", params=LESSONS, ids=lambda file: file.stem)
+def drawn(request):
+    """The figures of a lesson, drawn from the committed numbers and signed."""
+    lesson: Path = request.param
+    module = gains.module_of(lesson)
+    draw = module.draw if hasattr(module, "draw") else module.picture.draw
+    found = draw(gains.figure(lesson.stem))
+    figures = list(found.values()) if isinstance(found, dict) else [found]
+    for figure in figures:
+        axes.sign(figure, PLACE, PROBED, CPU)
+    yield figures
+    plt.close("all")
+
+
+def labels(axis) -> list[str]:
+    legend = axis.get_legend()
+    return [text.get_text() for text in legend.get_texts()] if legend else []
+
+
+def too_small(figure) -> list[str]:
+    texts = [text for text in figure.findobj(Text) if text.get_text()]
+    return [text.get_text() for text in texts if text.get_fontsize() < axes.TEXT_POINTS]
+
+
+def test_every_text_can_be_read(drawn):
+    for figure in drawn:
+        assert figure.get_figwidth() == axes.WIDTH_INCHES and too_small(figure) == []
+
+
+def test_small_text_is_noticed():
+    figure, _ = axes.frame("a title", 1, 1)
+    figure.text(0, 0, "small", fontsize=7)
+    assert too_small(figure) == ["small"]
+
+
+def test_few_series_in_a_panel(drawn):
+    for figure in drawn:
+        for axis in figure.axes:
+            straight = {line.get_label() for line in axis.lines if is_straight(axis, line)}
+            bands = [label for label in labels(axis) if label.startswith("bands")]
+            assert len(set(labels(axis)) - straight - set(bands)) <= SERIES, labels(axis)
+
+
+def is_straight(axis, line) -> bool:
+    return not all(line.get_transform().contains_branch_seperately(axis.transData))
+
+
+def test_legends_have_one_order(drawn):
+    """Measured, then predicted, then straight lines: axes.in_order."""
+    for figure in drawn:
+        for axis in figure.axes:
+            straight = {line.get_label() for line in axis.lines if is_straight(axis, line)}
+            places = [2 if x in straight else int("predicted" in x) for x in labels(axis)]
+            assert places == sorted(places), labels(axis)
+
+
+def test_the_order_by_hand():
+    _, (axis,) = axes.frame("a title", 1, 1)
+    axis.axhline(1, label="no exchange")
+    axis.plot([1, 2], [3, 4], label="ring, predicted")
+    axis.errorbar([1, 2], [3, 4], label="ring")
+    assert axes.in_order(axis)[1] == ["ring", "ring, predicted", "no exchange"]
+
+
+def test_the_signature_lies_below_the_notes_and_in_the_figure(drawn):
+    for figure in drawn:
+        renderer = figure.canvas.get_renderer()
+        *_, note, signature = (text.get_window_extent(renderer) for text in figure.texts)
+        assert signature.y0 >= 0 and signature.y1 <= note.y0 and signature.x1 <= figure.bbox.x1
+
+
+def overlapping(axis, renderer) -> list[tuple]:
+    """Pairs of texts, the legend's too, that overlap by more than 2 pixels in both directions."""
+    found = [(text.get_text(), text) for text in axis.texts if text.get_text()]
+    found += [("the legend", axis.get_legend())] * bool(axis.get_legend())
+    boxes = [(name, artist.get_window_extent(renderer)) for name, artist in found]
+    return [
+        (name, other)
+        for (name, a), (other, b) in itertools.combinations(boxes, 2)
+        if min(a.x1, b.x1) - max(a.x0, b.x0) > 2 and min(a.y1, b.y1) - max(a.y0, b.y0) > 2
+    ]
+
+
+def test_no_text_covers_another(drawn):
+    for figure in drawn:
+        figure.canvas.draw()
+        for axis in figure.axes:
+            assert overlapping(axis, figure.canvas.get_renderer()) == []
+
+
+def test_text_under_a_legend_is_noticed():
+    figure, (axis,) = axes.frame("a title", 1, 1)
+    axis.plot([1, 2], [3, 4], label="ring")
+    axis.annotate("ring", (0.05, 0.92), xycoords="axes fraction")
+    axis.legend(loc="upper left")
+    figure.canvas.draw()
+    assert overlapping(axis, figure.canvas.get_renderer()) == [("ring", "the legend")]
+
+
+def test_a_longer_signature_is_cut():
+    figure, _ = axes.frame("a title", 1, 1)
+    axes.sign(figure, *100 * [CPU])
+    assert figure.texts[-1].get_text().count("\n") == axes.SIGNED - 1
