@@ -9,6 +9,7 @@ result = layers.compare(run, network, workload, batch, steps)
 import numpy as np
 
 import kit
+from kit.gpu import Device
 from refgf.papers.barrachina.roofline import Node, layer_times
 
 
@@ -23,7 +24,7 @@ def compare(run: kit.Run, network, workload, batch: int, steps) -> dict:
     times = np.array([[seconds for _, seconds in step] for step in steps])  # (repeats, events)
     measured, ready_s = by_layer(events, np.median(times, axis=0))
     low, high = (by_layer(events, extreme)[0] for extreme in (times.min(axis=0), times.max(axis=0)))
-    node = measured_node(run)
+    node = measured_node(run.device)
     roofline = {time.name: time for time in layer_times(workload, batch, node)}
     parameters = {layer.name: layer.parameters for layer in workload.layers}
     rows = []
@@ -70,30 +71,30 @@ def by_layer(events, seconds) -> tuple[dict, list]:
     return found, ready_s
 
 
-def measured_node(run: kit.Run) -> Node:
+def measured_node(device: Device) -> Node:
     """Flop/s of a product of two 512 x 512 matrices, bytes/s of copying 64 MiB.
 
     Both are short, and the fastest of many repeats, so that other load on the machine matters
     little.
     """
-    a, b, c = run.xp.ones((3, 512, 512), np.float32)
-    x, y = run.xp.ones((2, 1 << 24), np.float32)
+    a, b, c = device.xp.ones((3, 512, 512), np.float32)
+    x, y = device.xp.ones((2, 1 << 24), np.float32)
 
     def copy() -> None:
         y[...] = x
 
     return Node(
-        2 * 512**3 / fastest(run, lambda: run.xp.matmul(a, b, out=c)),
-        2 * x.nbytes / fastest(run, copy),
+        2 * 512**3 / fastest(device, lambda: device.xp.matmul(a, b, out=c)),
+        2 * x.nbytes / fastest(device, copy),
     )
 
 
-def fastest(run: kit.Run, function, repeats: int = 20) -> float:
+def fastest(device: Device, function, repeats: int = 20) -> float:
     times = []
     for _ in range(repeats):
-        start_s = run.clock()
+        start_s = device.clock()
         function()
-        times.append(run.clock() - start_s)
+        times.append(device.clock() - start_s)
     return min(times)
 
 

@@ -16,8 +16,9 @@ from fake_cuda_c import needs_a_compiler
 from fake_cupy import installed
 
 from jobs import run_job
-from kit import gpu
+from kit import axes, gpu
 from kit.run import Run
+from lab.performance import layer_limits, picture
 from refgf.machine import threads
 from refgf.nn.network import Network
 
@@ -137,6 +138,19 @@ def test_the_clock_waits_for_the_gpu(cupy, device, waits):
         return cupy.waits - before
 
     assert threads.run(1, body) == [waits]
+
+
+@pytest.mark.parametrize("device", ["gpu", "cpu"])
+def test_the_roofline_of_a_gpu_has_a_core_beside_it(cupy, device):
+    def body(comm):
+        return layer_limits.find(Run(comm, options(device)))
+
+    (found,) = threads.run(1, body)
+    assert list(found["nodes"]) == ["this GPU"] * (device == "gpu") + ["this machine", "V100"]
+    figure, (axis,) = axes.frame("", 1, 1)
+    picture.draw_limits(axis, found)
+    assert len(axis.lines) == len(found["nodes"]) * (1 + len(found["points"]))
+    plt.close(figure)
 
 
 @needs_a_compiler

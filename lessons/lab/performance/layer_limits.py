@@ -1,11 +1,16 @@
-"""Lesson 15: which resource limits which layer, by the roofline, on this machine and on a V100."""
+"""Lesson 15: which resource limits which layer, by the roofline, on this machine and on a V100.
+
+On a GPU, one core of its machine is measured as well.
+"""
 
 import kit
+from kit.gpu import Device
 from kit.layers import measured_node
 from lab.performance.bottleneck_study import NETWORKS, V100
 from refgf.papers.barrachina import roofline
 from refgf.papers.scaling.workloads import alexnet
 
+CORE = "this machine"  # one core of it
 BATCHES = (1, 8, 64)
 DRAWN = 8  # images, of the figure
 
@@ -13,7 +18,9 @@ DRAWN = 8  # images, of the figure
 def find(run: kit.Run) -> dict:
     """{"nodes", "shares": of each network's step that flops limit, "points": of the figure}"""
     run.section("Which resource limits which layer (by the roofline)")
-    nodes = {"this machine": measured_node(run), "V100": V100}
+    nodes = {CORE: measured_node(Device()), "V100": V100}
+    if run.on_gpu:
+        nodes = {"this GPU": measured_node(run.device)} | nodes
     for name, node in nodes.items():
         run.say(f"{name}: {node.flops / 1e9:,.0f} Gflop/s, {node.bandwidth / 1e9:,.0f} GB/s:")
         run.say(f"    flops are the limit from {node.flops / node.bandwidth:.0f} flops a byte")

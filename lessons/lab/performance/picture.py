@@ -36,8 +36,9 @@ def draw(result: dict) -> dict:
     figure, (kernels, steps) = axes.frame(
         "Lesson 15: kernels and steps that the models have not seen", 1, 2
     )
-    draw_kernels(kernels, result["kernels"], result["training"])
-    draw_steps(steps, result["steps"])
+    clock = "GPU" if "device" in result else "processor"
+    draw_kernels(kernels, result["kernels"], result["training"], clock)
+    draw_steps(steps, result["steps"], clock)
     figures = {"": axes.finish(figure, kernels, steps)}
     figure, (axis,) = axes.frame("Lesson 15: rooflines", 1, 1)
     draw_limits(axis, result["layers"])
@@ -62,7 +63,7 @@ def draw(result: dict) -> dict:
     return figures | composed_picture.draw(result.get("composed", []))
 
 
-def draw_kernels(axis, kernels: list, training: dict) -> None:
+def draw_kernels(axis, kernels: list, training: dict, clock: str) -> None:
     measured = np.array([MS * kernel["measured_s"] for kernel in kernels])
     for name, style in MODELS.items():
         predicted = np.array([MS * kernel[name] for kernel in kernels])
@@ -73,7 +74,7 @@ def draw_kernels(axis, kernels: list, training: dict) -> None:
     again = f"measured twice, {training['repeatability']:.1%} apart (median)"
     axis.set(
         title=f"Convolutions and fully connected layers,\n{training['unseen']} shapes; {again}",
-        xlabel="measured, ms of this machine's processor",
+        xlabel=f"measured, ms of this machine's {clock}",
         ylabel="predicted / measured, forward or backward",
         xscale="log",
         yscale="log",
@@ -84,7 +85,7 @@ def draw_kernels(axis, kernels: list, training: dict) -> None:
     axis.set_ylim(min(low, 0.5), 1.6 * max(high, 2))  # room for the legend
 
 
-def draw_steps(axis, steps: list) -> None:
+def draw_steps(axis, steps: list, clock: str) -> None:
     names = {"measured, each layer's fastest": {"color": axes.PREDICTED}, **MODELS}
     for j, (label, style) in enumerate(names.items()):
         name = label.split(",")[0]
@@ -105,16 +106,16 @@ def draw_steps(axis, steps: list) -> None:
         title=f"{steps[0].get('network', 'A narrow AlexNet')}:\n"
         "forward and backward at unseen batch sizes",
         xlabel="images in a batch",
-        ylabel="ms of this machine's processor",
+        ylabel=f"ms of this machine's {clock}",
     )
 
 
 def draw_limits(axis, layers: dict) -> None:
-    """AlexNet's layers under the roofs of both nodes."""
+    """AlexNet's layers under the roofs of all nodes."""
     intensity, seen = np.logspace(-1.5, 3.5, 200), set()
-    for (name, node), style in zip(layers["nodes"].items(), ("-", "--")):
+    for (name, node), style in zip(layers["nodes"].items(), ("-", "--", ":")):
         roof = np.minimum(node["flops"], node["bandwidth"] * intensity)
-        label = "one core of this machine" if name != "V100" else name
+        label = "one core of this machine" if name == "this machine" else name
         axis.plot(intensity, roof, style, color=axes.PREDICTED, label=label)
     for name, node in layers["nodes"].items():
         for layer, flops, nbytes in layers["points"]:
@@ -124,7 +125,7 @@ def draw_limits(axis, layers: dict) -> None:
             label = None if limit in seen else f"limited by {limit}"
             seen.add(limit)
             axis.plot(x, y, ls="none", ms=7, label=label, **RESOURCES[limit])
-            if name != "V100" and layer in SHORT:
+            if name == "this machine" and layer in SHORT:
                 place = {"xytext": (1, -8), "textcoords": "offset points", "rotation": 45}
                 align = {"va": "top", "ha": "right"}
                 axis.annotate(SHORT[layer], (x, y), fontsize=axes.TEXT_POINTS, **place, **align)
