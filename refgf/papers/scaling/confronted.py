@@ -74,7 +74,7 @@ def confronted(figure: Callable[[str], dict], merge: Merge) -> list[Entry]:
         benchmark_10(merge),
         benchmark_rdma(merge),
         benchmark_tcp(merge),
-        missing(SCHEDULERS, "36 of the table's 63 rows", NO_SERVER),
+        missing(SCHEDULERS, "36 of 63 rows", NO_SERVER),
         Entry(MERGED, merged_published(), MEASURED, merged_found(figure("09_merged_gradients"))),
         Entry(HITOPK, "25 to 40 % faster", MEASURED, hitopk_found(figure("12_topk"))),
         missing("Shi et al. 2021, ResNet-50 on 128 V100: top-5", "93 %", TOP5),
@@ -83,7 +83,7 @@ def confronted(figure: Callable[[str], dict], merge: Merge) -> list[Entry]:
 
 
 HITOPK = "Shi et al. 2021: 16 x 8 V100 against others, CNNs and Transformer"
-SCHEDULERS = "MG-WFBP's authors, 2020: parameter servers and ByteScheduler"
+SCHEDULERS = "MG-WFBP's authors, 2020: parameter servers, ByteScheduler"
 MERGED = "MG-WFBP's authors, 2020: over WFBP, ResNet-50, 8 GPUs, 10 Gbit/s"
 DASO = "DASO: training time against other data-parallel methods, at most"
 

@@ -34,7 +34,7 @@ STATED = {
     "29 to 6884 samples/s": "10 Gbit/s",
     "53 to 7876 samples/s": "RDMA",
     "53 to 7541 samples/s": "TCP",
-    "36 of the table's 63 rows": "ByteScheduler",
+    "36 of 63 rows": "ByteScheduler",
 }
 
 
