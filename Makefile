@@ -108,10 +108,14 @@ test: setup
 attack: setup  # hundreds of cases from a printed seed, a table at the end
 	exec $(PY) tests/attack/run.py $(ARGS)
 
+# Long tests that only compute, in one process or a few: two of them side by side.
+LONG_IN_PAIRS := tests/course tests/oracle tests/papers tests/plan tests/training tests/test_wheel.py \
+  tests/lessons/test_device_option.py tests/lessons/test_other_systems.py
 test-long: setup $(VENV)/.ready-mutation
-	exec $(PY) -m pytest -m long
-	exec $(PY) tests/mutation.py --sample 20 --minutes 4 --floor 0.4
-	exec $(PY) tests/attack/run.py --minutes 4
+	exec $(PY) -m pytest -m long -n 2 --dist load $(LONG_IN_PAIRS)
+	exec $(PY) -m pytest -m long $(addprefix --ignore=,$(LONG_IN_PAIRS))
+	exec $(PY) tests/mutation.py --sample 20 --minutes 3 --floor 0.4
+	exec $(PY) tests/attack/run.py --minutes 3
 	$(MPIEXEC) -n 4 $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long"
 	for p in 1 5 6 7 8; do $(TIED) $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x \
 	  tests/comm tests/engine tests/papers/jia || exit 1; done
