@@ -51,7 +51,8 @@ def next_residual(
     """C3: the residual after the step. sent: bool (n,), True in chosen chunks.
 
     Factor masking (dgc_masked) clears u on chosen chunks, but never in a dense step, where u is
-    ordinary momentum.
+    ordinary momentum. In such a step DGC's code forms u of the average over ranks; here every rank
+    forms it of its own g, so that the mean of all u is DGC's.
     """
     m, a = g.dtype.type(momentum), accumulated_gradient(form, residual, g, momentum)
     zero = np.zeros_like(g)
