@@ -430,6 +430,35 @@ def test_a_rank_that_works_while_the_others_wait_is_left_alone(work, tmp_path):
     assert (ended.code, ended.stdout.count("finished")) == (0, 3), ended.text
 
 
+SAME_CALL = """
+until = time.monotonic() + 6
+for number in range(10**9):
+    if comm.bcast(time.monotonic() > until):
+        break
+print("finished")
+"""
+STOPPED = """
+ranks = comm.allgather(os.getpid())
+if comm.rank == 0 and os.fork() == 0:
+    time.sleep(1)  # the watchdog of MPI_Init has seen that MPI runs
+    for number, pause_s in ((signal.SIGSTOP, 3), (signal.SIGCONT, 0)):
+        for rank in ranks:
+            os.kill(rank, number)
+        time.sleep(pause_s)
+    os._exit(0)
+"""
+
+
+@jobs.needs_mpiexec
+@pytest.mark.parametrize("before", ["", STOPPED])
+def test_a_job_that_moves_is_left_alone(before, tmp_path):
+    """All ranks are nearly always in one call, which is another one each time; or stopped."""
+    file = tmp_path / "program.py"
+    file.write_text(START + before + SAME_CALL)
+    ended = jobs.run_job(2, [str(file)], 2 * SECONDS, {"REFGF_STALL_S": "2"})
+    assert (ended.code, ended.stdout.count("finished")) == (0, 2), ended.text
+
+
 @jobs.needs_mpiexec
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="this system has no /dev/shm")
 def test_another_users_file_is_not_written(tmp_path):

@@ -1,17 +1,18 @@
 """Ends a job that no longer moves, and says where each rank waits.
 
-    REFGF_STALL_S=300      end when no rank has moved for so long, or for a tenth of it once a rank
-                           has left (300 is the default; off: never)
+    REFGF_STALL_S=300      end when no rank has moved for so long, or for a thirtieth of it once a
+                           rank has left (300 is the default; off: never)
     REFGF_TIMEOUT_S=3600   end after so long in any case (unset: never)
 
 A rank stands still when each of its threads has been in the same waiting call (WAITS) for so long.
-A rank that computes, reads, sleeps or asks its user moves, however slow it is. A job ends only when
-*all* its ranks stand still or have left: if one works for hours while the others wait, nothing
-happens. The ranks tell each other through a file of 8 bytes a rank, so a job on several machines is
-not watched.
+A rank that computes, reads, sleeps or asks its user moves, however slow it is. So does one that
+makes the same waiting call again and again: a number among its variables has changed. A job ends
+only when *all* its ranks stand still or have left: if one works for hours while the others wait,
+nothing happens. While the whole job is stopped (Ctrl-Z), its time does not pass. The ranks tell
+each other through a file of 8 bytes a rank, so a job on several machines is not watched.
 
 A rank that leaves with status 0 while others wait is no error by itself, because the others may
-still exchange messages among themselves. So its job ends by this deadline, REFGF_STALL_S / 10, and
+still exchange messages among themselves. So its job ends by this deadline, REFGF_STALL_S / 30, and
 not at once, as it does after an error, a signal, another status or os._exit.
 """
 
@@ -78,15 +79,22 @@ class Progress:
 
 def watch_progress(progress: Progress, stall_s: float, end: Callable[[str], None]) -> None:
     """Start a thread that calls `end` with a sentence when the job stands still."""
+    sample_s = min(SAMPLE_S, stall_s / 8)
+    left_s = max(stall_s / 30, 4 * sample_s)
 
     def watch() -> None:
-        before = None
-        while progress.still_s() <= (stall_s / 10 if progress.left() else stall_s):
-            time.sleep(min(SAMPLE_S, stall_s / 4))
-            here = places()
-            if here != before:
+        here = numbers = None
+        limit_s = stall_s
+        while (still_s := progress.still_s()) <= limit_s:
+            asked_s = time.monotonic()
+            time.sleep(sample_s)
+            was_stopped = time.monotonic() - asked_s > limit_s / 2
+            before, counted = here, numbers
+            here, numbers = places(), counters() if still_s > limit_s / 2 else None
+            counts = None not in (counted, numbers) and counted != numbers
+            if here != before or counts or was_stopped:
                 progress.moved()
-            before = here
+            limit_s = left_s if progress.left() else stall_s
         left = "".join(f"; rank {rank} has left" for rank in progress.left())
         end(f"no rank has moved for {progress.still_s():.0f} s{left}")
 
@@ -131,6 +139,22 @@ def watch_time(seconds: float, end: Callable[[str], None]) -> None:
 def places() -> dict[int, object]:
     """{thread: where it waits}"""
     return {thread: _place(frame) for thread, frame in threads()}
+
+
+def counters() -> dict[int, list[float]]:
+    """{thread: the numbers among the variables of its calls}
+
+    Python before 3.13 may keep the other variables, too, for as long as such a call lasts. So this
+    is asked only of a job that has stood still for half of its time.
+    """
+    found = {}
+    for thread, frame in threads():
+        numbers = found[thread] = []
+        while frame:
+            values = list(frame.f_locals.values())
+            numbers += [value for value in values if type(value) in (int, float)]
+            frame = frame.f_back
+    return found
 
 
 def threads() -> list[tuple[int, FrameType]]:
