@@ -28,7 +28,7 @@ def alexnet(
     parameters).
     """
     if normalization not in ("batch", "local", "none"):
-        wanted = "'batch', 'local' or 'none'"
+        wanted = "'batch', 'local' or 'none'; next: 'batch'"
         raise ValueError(f"alexnet: got normalization {normalization!r}; wanted {wanted}")
     net = Builder("AlexNet", image_size, image_size, channels)
     convolutions = {
@@ -123,7 +123,7 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
 PUBLISHED = {
     "AlexNet (16 tensors)": (
         62_378_344,
-        "osmr/imgclsmob, pytorch/README.md, and HewlettPackard/dlcookbook-dlbs, list of models",
+        "osmr/imgclsmob, gluon/README.md, and HewlettPackard/dlcookbook-dlbs, list of models",
     ),
     "ResNet-50": (25_557_032, "torchvision documentation"),
     "ResNet-152": (60_192_808, "torchvision documentation"),
@@ -134,6 +134,6 @@ PUBLISHED = {
         13_378_280,
         "independent implementations, with both auxiliary classifiers; 6,998,552 without",
     ),
-    "Inception-v4": (42_679_816, "osmr/imgclsmob and KerasHub"),
+    "Inception-v4": (42_679_816, "osmr/imgclsmob, gluon/README.md, and KerasHub"),
     "BERT-Large": (335_141_888, "KerasHub, uncased model with pooler"),
 }
