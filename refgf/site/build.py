@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import tomllib
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
@@ -95,12 +96,14 @@ def text_page(files: Repository, path: str, address: str) -> str:
     html = text.markdown(without_tables(content) if address == "index.html" else content)
     if path == "lessons/glossary.md":
         html = with_anchors(html)
-    if address == "index.html":
-        html = html.replace("</p>", f"</p>\n{start(text)}", 1)
     first, heading, rest = html.partition("</h1>")
     title = next((name for level, _, name in text.headings if level == 1), path)
+    about = ""
+    if address == "index.html":
+        about = tomllib.loads(files.text("pyproject.toml"))["project"]["description"]
+        rest = f'<p class="question">{escape(about)}</p>\n{start(text)}{rest}'
     body = f"{first}{heading}{contents(text.headings)}{rest}"
-    return page(address, title, body, head="")
+    return page(address, title, body, about)
 
 
 def with_anchors(html: str) -> str:

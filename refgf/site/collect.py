@@ -29,18 +29,21 @@ COLLECTED = {
         [("README.md", GAINS), ("README.md", HEADLINES)],
     ),
 }
-# {gain}, {loss}: the row of lesson 03 in README.md. {cluster}: a command of its "Elsewhere"
+# {place}, {gain}, {loss}: the row of lesson 03 in README.md. {cluster}: from its "Elsewhere"
 START = """\
 - **What does lazy allreduce gain?** It waits until more than theta bytes of gradients are ready,
-  then sums them in one call; eager calls sum each gradient at once. {gain}
-- **When does it gain little?** {loss} [Lesson 03](lessons/03_lazy_allreduce.py#verdicts) has the
-  numbers, <a href="results/index.html">Results</a> the same for each technique. In italics: the
-  verdict of the last measurement.
+  then sums them in one call; eager calls sum each gradient at once. Measured on {place}: {gain}
+- **When does it gain little?** {loss} Lesson 03 has the
+  <a href="lessons/03/index.html#verdicts">numbers</a>, the
+  <a href="explorer/index.html">theta explorer</a> other machines, and
+  <a href="results/index.html">Results</a> the same for each technique. In italics: the verdict of
+  the last measurement.
 - **Is my own ring right?** `{judge}` <br> <a href="judge/index.html">How to judge your code in
   five minutes</a>, without MPI.
 - **A cluster on this laptop?** `{cluster}`, in a checkout after `make setup` and
-  `source .venv/bin/activate`. <br> <a href="setup/index.html">Set-up</a>: other
-  systems, and real clusters.
+  `source .venv/bin/activate`. <br> <a href="setup/index.html#a-cluster-on-this-machine">Other
+  shapes</a>, <a href="setup/index.html#other-systems">other systems</a>,
+  <a href="setup/index.html#a-real-cluster">a real cluster</a>.
 - **What does an allreduce do?** <a href="player/index.html">Watch one, message by message</a>.
 """
 
@@ -79,7 +82,7 @@ def without_tables(readme: str) -> str:
 def start(text: Text) -> str:
     """The box of the first page, which answers what most visitors ask."""
     readme = text.files.text("README.md")
-    row = re.search(r"^\| \[03\]\(.*?\|(.*?)\|(.*?)\|$", section(readme, GAINS), re.M)
+    row = re.search(r"^\| \[03\b.*?\]\(.*?\), (.*?)\|(.*?)\|(.*?)\|$", section(readme, GAINS), re.M)
     cluster = re.search(r"^\*\*A cluster on this machine\.\*\* `(.*?)`", readme, re.M)
     if row is None or cluster is None:
         raise ValueError(
@@ -87,6 +90,7 @@ def start(text: Text) -> str:
             "cluster on this machine; wanted both for the first page; next: correct START in "
             "refgf/site/collect.py"
         )
-    gain, loss = (cell.strip() for cell in row.groups())
-    box = START.format(gain=gain, loss=loss, judge=judge.COMMAND, cluster=cluster[1])
+    place, gain, loss = (cell.strip() for cell in row.groups())
+    said = {"place": place, "gain": gain, "loss": loss}
+    box = START.format(**said, judge=judge.COMMAND, cluster=cluster[1])
     return text.markdown(box).replace("<ul>", '<ul class="start">', 1)

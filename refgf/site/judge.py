@@ -52,7 +52,8 @@ def judge_page(files: Repository) -> str:
         text.heading("2. Write mine.py"),
         "<p>One array for each rank in, one out. This ring is wrong; put yours in its place.</p>",
         *(python(EXAMPLE), text.heading("3. Judge it"), plain(COMMAND)),
-        f"<p>It prints, shortened:</p>{plain(shortened(printed(files.root)))}{text.markdown(READ)}",
+        *("<p>It prints, shortened:</p>", plain(shortened(printed(files.root)), "wrap")),
+        text.markdown(READ),
         text.heading("4. Look it up"),
         f'<p>Every statement has an address: <a href="{spec}#R1">R1</a>, '
         f'<a href="{spec}#R2">R2</a>. There are its definition, golden cases and mistakes. '

@@ -13,6 +13,11 @@ from refgf.site.numbers import tables
 from refgf.site.repository import Repository, lesson_numbers, relative
 
 HEADINGS = {"IDEA": "Idea", "MESSAGES": "Messages", "PREDICTION": "Prediction"}
+PLAYER = ("Watch ring and hierarchical allreduce, message by message", "player/index.html")
+EXPLORER = ("Move theta, the link and the ranks", "explorer/index.html")
+MICROSCOPE = ("See how sums of p ranks are rounded", "microscope/index.html")
+MOVES = {"01": PLAYER, "03": EXPLORER, "04": EXPLORER, "05": MICROSCOPE}
+MOVES |= {"09": EXPLORER, "10": PLAYER}
 GUESS = """<form class="guess" data-lesson="{number}">
 <label for="guess">Your guess, before you open what was measured:</label>
 <input id="guess" name="guess" autocomplete="off"> <span class="kept" role="status"></span>
@@ -80,7 +85,15 @@ class Lesson:
             f'height="{height}" alt="{escape(words, quote=True)}">'
             f"<figcaption>{escape(title)}</figcaption></figure>"
             + folded("The drawing in words", f"<p>{escape(words)}</p>")
+            + self.moves()
         )
+
+    def moves(self) -> str:
+        """The way to the interactive page of this idea, if there is one."""
+        if self.number not in MOVES:
+            return ""
+        words, address = MOVES[self.number]
+        return f'<p><a href="{self.text.link(address)}">{words}</a></p>'
 
     def prediction(self) -> str:
         """The formula, what to guess, and what was measured, which the reader opens."""

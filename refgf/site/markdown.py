@@ -10,9 +10,11 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
-from refgf.site.repository import Repository, relative
+from refgf.site.repository import Repository, lesson_numbers, relative
 
-FILE_NAME = re.compile(r"(?:refgf|lessons|tests)/[\w./-]*\w")
+NAME = re.compile(r"(?:refgf|lessons|tests)/[\w./-]*\w|\b[Ll]esson \d\d\b")
+NUMBER = re.compile(r"\b\d\d\b")  # of a lesson, in these columns of tables
+LESSON_COLUMNS = ("lesson", "first met in")
 SCROLLS = '<div class="scroll" role="group" tabindex="0" aria-label="{}">'
 
 
@@ -47,6 +49,23 @@ def table(columns: list[str], rows: list[list[str]], caption: str) -> str:
     return f"{group}<table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>"
 
 
+def lesson_cells(tokens: list[Token]) -> set[int]:
+    """Places of the texts of table cells whose numbers are those of lessons."""
+    found, columns, column = set(), [], 0
+    for i, token in enumerate(tokens):
+        if token.type == "thead_open":
+            columns = []
+        elif token.type == "tr_open":
+            column = -1
+        elif token.type in ("th_open", "td_open"):
+            column += 1
+            if token.type == "th_open":
+                columns.append(tokens[i + 1].content)
+            elif columns[column] in LESSON_COLUMNS:
+                found.add(i + 1)
+    return found
+
+
 class Text:
     """Renders the texts of one page. headings: [(level, anchor, text)] in their order."""
 
@@ -62,11 +81,16 @@ class Text:
         rules["table_close"] = lambda *_: "</table></div>\n"
         rules["code_block"] = lambda tokens, i, *_: plain(tokens[i].content) + "\n"
         tokens = parser.parse(text)
+        lessons = lesson_cells(tokens)
         for i, token in enumerate(tokens):
             if token.type == "heading_open":
                 self._heading(tokens, i, level)
+            elif token.type == "paragraph_open":
+                self._question(token, tokens[i + 1].content)
             elif token.type == "inline":
-                token.children = self._inline(token.children or [])
+                token.children = self._inline(
+                    token.children or [], NUMBER if i in lessons else NAME
+                )
         return parser.renderer.render(tokens, parser.options, {})
 
     def docstring(self, text: str) -> str:
@@ -78,11 +102,13 @@ class Text:
 
     def anchor(self, text: str, level: int = 2) -> str:
         """A new anchor for a heading, which is noted."""
-        name = slug(text)
-        self.used[name] += 1
-        name += f"-{self.used[name] - 1}" if self.used[name] > 1 else ""
+        name = self._unused(slug(text))
         self.headings.append((level, name, text))
         return name
+
+    def _unused(self, name: str) -> str:
+        self.used[name] += 1
+        return f"{name}-{self.used[name] - 1}" if self.used[name] > 1 else name
 
     def heading(self, text: str, level: int = 2) -> str:
         return f'<h{level} id="{self.anchor(text, level)}">{escape(text)}</h{level}>'
@@ -93,8 +119,16 @@ class Text:
         content = re.sub(r"[`*]", "", tokens[i + 1].content)
         tokens[i].attrSet("id", self.anchor(content, level))
 
-    def _inline(self, children: list[Token]) -> list[Token]:
-        """Links and pictures to where the site has them; names of files become links."""
+    def _question(self, paragraph: Token, content: str) -> None:
+        """A paragraph that begins with "**Question?**" or "**Name.**" has an address."""
+        if found := re.match(r"\*\*([^*]+[.?])\*\*", content):
+            paragraph.attrSet("id", self._unused(slug(found[1])))
+
+    def _inline(self, children: list[Token], names: re.Pattern) -> list[Token]:
+        """Links and pictures to where the site has them; names of files and lessons become links.
+
+        names: what is a name in text.
+        """
         found, linked = [], False
         for token in children:
             if token.type == "link_open":
@@ -112,22 +146,30 @@ class Text:
                 found += [Token("link_open", "a", 1, attrs={"href": href}), token]
                 found += [Token("link_close", "a", -1)]
             elif token.type == "text" and not linked:
-                found += self._words(token.content)
+                found += self._words(token.content, names)
             else:
                 found.append(token)
         return found
 
-    def _words(self, text: str) -> list[Token]:
-        """Text as tokens; names of files that stand in it become links."""
+    def _words(self, text: str, names: re.Pattern) -> list[Token]:
+        """Text as tokens, with links."""
         found, end = [], 0
-        for name in FILE_NAME.finditer(text):
-            if path := self.files.find(name[0], self.beside):
-                href = self.link(self.files.address(path))
+        for name in names.finditer(text):
+            if address := self._address(name[0]):
                 found += [Token("text", "", 0, content=text[end : name.start()])]
-                found += [Token("link_open", "a", 1, attrs={"href": href})]
+                found += [Token("link_open", "a", 1, attrs={"href": self.link(address)})]
                 found += [Token("text", "", 0, content=name[0]), Token("link_close", "a", -1)]
                 end = name.end()
         return [*found, Token("text", "", 0, content=text[end:])]
+
+    def _address(self, name: str) -> str | None:
+        """Of another page: "refgf/ops.py", "lesson 03" or "03"."""
+        if number := re.search(r"^\D*(\d\d)$", name):
+            address = f"lessons/{number[1]}/index.html"
+            known = number[1] in lesson_numbers(self.files.root)
+            return address if known and address != self.page else None
+        path = self.files.find(name, self.beside)
+        return self.files.address(path) if path else None
 
     def _target(self, href: str) -> str:
         """A link as the text has it -> as the page needs it."""

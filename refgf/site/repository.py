@@ -4,6 +4,7 @@ README.md -> index.html      lessons/03_lazy_allreduce.py -> lessons/03/index.ht
 figures/x.png -> figures/x.png      any other text -> source/PATH.html, made when a page links to it
 """
 
+import functools
 import os
 import re
 from pathlib import Path, PurePosixPath
@@ -26,9 +27,10 @@ COPIED = (".svg", ".png", ".json", ".ipynb")
 FOLDERS = ("refgf", "lessons", "tests", "figures", "docs")  # and what lies beside README.md
 
 
-def lesson_numbers(root: Path) -> list[str]:
-    """["00", "01", ...]"""
-    return sorted(file.name[:2] for file in (root / "lessons").glob("[0-9][0-9]_*.py"))
+@functools.cache
+def lesson_numbers(root: Path) -> tuple[str, ...]:
+    """("00", "01", ...)"""
+    return tuple(sorted(file.name[:2] for file in (root / "lessons").glob("[0-9][0-9]_*.py")))
 
 
 class Repository:

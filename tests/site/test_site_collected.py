@@ -24,7 +24,7 @@ def visible(html):
 def test_the_first_page_answers_first(site):
     """What lazy allreduce gains and when not, how to judge a ring, a cluster on a laptop."""
     first = (site[0] / "index.html").read_text()
-    box = visible(first[first.index('class="start"') : first.index("The reference implementation")])
+    box = visible(re.search(r'<ul class="start">(.*?)</ul>', first, re.S)[1])
     found = json.loads((ROOT / "figures" / "03_lazy_allreduce.json").read_text())["verdicts"]
     assert sum(verdict["text"] in box for verdict in found) == 2
     assert judge.COMMAND in box and "python -m refgf.cluster run --like" in box
@@ -37,7 +37,7 @@ def test_the_first_page_answers_first(site):
 
 class WithoutLesson(Repository):
     def text(self, path):
-        return super().text(path).replace("| [03]", "| [99]")
+        return super().text(path).replace("| [03", "| [99")
 
 
 def test_the_example_is_judged_when_the_page_is_made(site):

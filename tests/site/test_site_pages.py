@@ -129,6 +129,21 @@ def test_names_of_files_become_links():
     assert relative("spec/index.html#R2", "index.html") == "spec/index.html#R2"
 
 
+def test_names_of_lessons_become_links():
+    text = Text(Repository(ROOT), "lessons/03/index.html", "lessons/03_lazy_allreduce.py")
+    html = text.markdown("Lesson 01 and lesson 99; lesson 03 is this page. 02 lies")
+    assert re.findall(r'href="(.*?)">(.*?)<', html) == [("../01/index.html", "Lesson 01")]
+    table = "| lesson | minutes | first met in |\n|---|---|---|\n| 01 a ring | 10 | 02, 05 |\n"
+    linked = re.findall(r'href="../(..)/index.html">', text.markdown(table))
+    assert linked == ["01", "02", "05"]
+
+
+def test_a_question_has_an_address():
+    text = Text(Repository(ROOT), "index.html")
+    html = text.markdown("**Why?** Because.\n\n**Why?** So.\n\n**loud** word.")
+    assert re.findall(r"<p[^>]*>", html) == ['<p id="why">', '<p id="why-1">', "<p>"]
+
+
 LESSON = '''"""Lesson 90: nothing - at all.
 
     python lessons/90.py
