@@ -75,6 +75,8 @@ BAD_JSON = {
     "no rank": '{"gpus": []}',
     "a rank that is text": '{"gpus": ["a"]}',
     "a rank twice": json.dumps({"gpus": [GPU, GPU]}),
+    "names of an older version": plan().replace("input_chunks", "inputChunks"),
+    "a channel of an older version": plan(channels=[{"type": "memory", "connected_to": [1]}]),
     "huge buffers": plan(input_chunks=10**9),
     "a negative buffer": plan(input_chunks=-1),
     "a number of 10,000 digits": plan().replace(

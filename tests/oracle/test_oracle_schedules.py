@@ -13,13 +13,13 @@ from refgf.oracle.__main__ import main
 from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.schedules import chakra, msccl, mscclpp
 from refgf.oracle.schedules.command import plan_files, read_plan
-from refgf.oracle.schedules.form import Plan, PlanStep, Port, Span
+from refgf.oracle.schedules.form import Plan, PlanStep, Port, Span, require_size
 from refgf.oracle.schedules.layout import layout
 from refgf.oracle.schedules.options import ALGORITHMS, FORMATS
 from refgf.oracle.schedules.order import Graph
 from refgf.oracle.schedules.own import OWN, own_plan
 from refgf.oracle.schedules.values import Values
-from refgf.oracle.schedules.verdict import judge
+from refgf.oracle.schedules.verdict import as_lines, judge
 from refgf.predict.cost import Link, ring_allreduce_s
 
 LINK = Link(1e-5, 1e-9, 1e-10)
@@ -425,7 +425,8 @@ def test_readers_of_packets_wait_for_them_and_barriers_join_thread_blocks():
 def shared_by_two(parts):
     """An allreduce of two ranks by a switch, in place; two thread blocks share its chunk."""
     multi = {"switch_channel_id": 0, "index": 0, "size": 1}
-    switch = {"channel_type": "switch", "buff": "i", "rank_groups": [{"size": 2, "ranks": [0, 1]}]}
+    group = {"size": 2, "ranks": [0, 1]}
+    switch = {"channel_type": "switch", "buffer_type": "i", "rank_groups": [group]}
     gpus = []
     for rank in (0, 1):
         both = {"channel_type": "memory", "channel_ids": [0]}
@@ -492,7 +493,7 @@ def test_a_switch_writes_the_memory_of_all_its_ranks():
     top |= {"collective": "allgather"}
     for rank, gpu in enumerate(top["gpus"]):
         gpu |= {"input_chunks": 1, "output_chunks": 2}
-        gpu["channels"][1]["buff"] = "o"
+        gpu["channels"][1]["buffer_type"] = "o"
         store = {"name": "gstore", "src_buff": [I0], "channel_type": "switch"}
         store["dst_buff"] = [{"switch_channel_id": 0, "index": rank, "size": 1}]
         own = [{"channel_type": "switch", "channel_ids": [0]}]
@@ -511,6 +512,31 @@ def test_a_trace_of_another_tool_is_judged_without_its_values():
     foreign = Plan("chakra", "t", "", False, ((0, 0, 0),) * 3, bare)
     judged = verdict(chakra.parse("x", chakra.dump(foreign)))
     assert judged.kind == "no value" and judged.traffic == [(4, 4)] * 3
+
+
+def test_a_trace_of_another_tool_counts_bytes_and_may_hold_collectives():
+    """A megabyte in each message; a library's collective has none that the trace names."""
+    plan = own_plan("ring", 4, "chakra", 4)
+    bare = tuple(
+        tuple(replace(step, reads=(), writes=(), chunks=step.chunks << 18) for step in steps)
+        for steps in plan.ranks
+    )
+    foreign = replace(plan, collective="", inplace=False, sizes=((0, 0, 0),) * 4, ranks=bare)
+    node = chakra.message_bytes([chakra.field_bytes(1, 99), chakra.field_bytes(3, 7)])
+    files = [data + node for data in chakra.dump(foreign)]
+    read = require_size("x", chakra.parse("x", files))
+    judged = verdict(read)
+    assert judged.kind == "no value" and judged.traffic[0][0] == 6
+    assert "  4 nodes of type COMM_COLL_NODE only wait" in "\n".join(as_lines("x", read, judged))
+
+
+def test_an_older_version_of_mscclpp_is_named():
+    older = json.dumps(shared_by_two((0, 1))).replace("channel_type", "type")
+    with pytest.raises(BadFile, match="got a channel with type, as older versions of MSCCL"):
+        kind_of(json.loads(older))
+    older = json.dumps(shared_by_two((0, 1))).replace("input_chunks", "inputChunks")
+    with pytest.raises(BadFile, match="got inputChunks of gpu 0, as older versions of MSCCL"):
+        kind_of(json.loads(older))
 
 
 def test_memory_that_no_step_has_written():

@@ -5,7 +5,8 @@
     AttributeProto  1 name, and a value: 7 int32  9 int64  11 uint32  13 uint64  27 bool  29 string
 
     type 4 COMP_NODE, 5 COMM_SEND_NODE, 6 COMM_RECV_NODE; the attributes comm_src, comm_dst,
-    comm_tag and comm_size name a message
+    comm_tag and comm_size name a message. 7 COMM_COLL_NODE: a library's collective, whose messages
+    no trace names, so that it only waits
 
 A node runs after all nodes that it depends on; messages with one tag between two ranks arrive in
 the order of the nodes. A trace says nothing about memory. So a trace of another tool is judged for
@@ -24,7 +25,7 @@ from refgf.oracle.schedules import form
 from refgf.oracle.schedules.form import Finding, Plan, PlanStep, Port, Span
 from refgf.oracle.schedules.protobuf import delimited, field_bytes, fields, message_bytes, varint
 
-TYPES = {4: "COMP_NODE", 5: "COMM_SEND_NODE", 6: "COMM_RECV_NODE"}
+TYPES = {4: "COMP_NODE", 5: "COMM_SEND_NODE", 6: "COMM_RECV_NODE", 7: form.COLLECTIVE}
 CODES = {name: code for code, name in TYPES.items()}
 VALUES = (7, 9, 11, 13, 27, 29)
 CHUNK_BYTES = 4  # what comm_size counts for a chunk, in the traces that are written here
@@ -54,7 +55,8 @@ def parse(path: str, files: list[bytes]) -> Plan:
 def size(path: str, attributes: dict, key: str) -> int:
     value = attributes.get(key, 0)
     if not isinstance(value, int) or not 0 <= value < form.LARGEST_COUNT:
-        raise BadFile(f"{path}: got {str(value)[:20]!r} as {key}; wanted a number from 0 on")
+        wanted = f"a whole number from 0 to {form.LARGEST_COUNT - 1}"
+        raise BadFile(f"{path}: got {str(value)[:20]!r} as {key}; wanted {wanted}")
     return value
 
 

@@ -21,9 +21,10 @@ from refgf.oracle.judge.untrusted import BadFile
 LARGEST_FILE = 1 << 24  # bytes
 LARGEST_RANKS, LARGEST_STEPS = 1024, 200_000
 LARGEST_BUFFER = 1 << 16  # chunks of one buffer
-LARGEST_WORK = 1 << 23  # chunks that all steps together read, write and send
+LARGEST_WORK = 1 << 23  # chunks that all steps together read and write
 LARGEST_COUNT = 1 << 31
 BUFFERS = "ios"
+COLLECTIVE = "COMM_COLL_NODE"  # op of a step that stands for messages which the file does not name
 Ref = tuple[int, int]  # (rank, number of the step in its list)
 
 
@@ -102,10 +103,8 @@ class Plan:
 def require_size(path: str, plan: Plan) -> Plan:
     """The plan again, unless judging it would take too much memory or time."""
     steps = sum(map(len, plan.ranks))
-    work = sum(
-        step.chunks + sum(span.count for span in (*step.reads, *step.writes))
-        for _, _, step in plan.steps()
-    )
+    spans = (span for _, _, step in plan.steps() for span in (*step.reads, *step.writes))
+    work = sum(span.count for span in spans)
     largest = max((chunks for sizes in plan.sizes for chunks in sizes), default=0)
     limits = (
         (len(plan.ranks), LARGEST_RANKS, "ranks"),

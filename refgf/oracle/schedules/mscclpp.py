@@ -2,8 +2,8 @@
 
     {"name", "collective", "inplace", "gpus": [{"id", "input_chunks", "output_chunks",
       "scratch_chunks", "semaphores": [{"init_value"}],
-      "channels": [{"channel_type", "connected_to": [rank, ...]},
-                   {"channel_type": "switch", "buff", "rank_groups": [{"ranks": [rank, ...]}]}],
+      "channels": [{"channel_type", "connected_to": [rank, ...]}, {"channel_type": "switch",
+                   "buffer_type", "rank_groups": [{"ranks": [rank, ...]}]}],
       "remote_buffers": [{"rank", "type"}],
       "threadblocks": [{"id", "channels": [{"channel_type", "channel_ids"}],
         "remote_buffer_refs": [{"access_channel_type", "remote_buffer_ids"}],
@@ -56,6 +56,7 @@ def parse(path: str, data: bytes) -> Plan:
     if sorted(ids) != list(range(len(gpus))):
         raise BadFile(f"{path}: got gpus {ids[:8]}; wanted every id from 0 on once")
     gpus.sort(key=lambda gpu: gpu["id"])
+    refuse_older(path, gpus)
     parts = parts_of_a_chunk(path, gpus)
     sizes = tuple(tuple(parts * count(path, gpu, key, 0) for key in SIZES) for gpu in gpus)
     readers = [Reader(path, rank, gpu, parts) for rank, gpu in enumerate(gpus)]
@@ -64,6 +65,19 @@ def parse(path: str, data: bytes) -> Plan:
     inplace = top.get("inplace") is True
     found = tuple(finding for reader in readers for finding in reader.found)
     return Plan("mscclpp-json", name, collective, inplace, sizes, tuple(map(tuple, ranks)), found)
+
+
+def refuse_older(path: str, gpus: list[dict]) -> None:
+    """MSCCL++ before its second language wrote other names."""
+    for gpu in gpus:
+        channels = [item(path, each, dict, "a channel") for each in listed(path, gpu, "channels")]
+        older = {"inputChunks", "outputChunks"} & set(gpu)
+        if older or any("type" in channel for channel in channels):
+            got = f"{min(older)} of gpu {gpu['id']}" if older else "a channel with type"
+            raise BadFile(
+                f"{path}: got {got}, as older versions of MSCCL++ write; wanted input_chunks and "
+                "channel_type; next: compile the plan again with the present MSCCL++"
+            )
 
 
 def dump(plan: Plan) -> bytes:

@@ -93,7 +93,7 @@ class Reader:
                 if not 0 < len(ranks) <= LARGEST_RANKS:
                     got = f"a switch channel of {len(ranks)} ranks on gpu {self.rank}"
                     raise BadFile(f"{self.path}: got {got}; wanted 1 to {LARGEST_RANKS}")
-                found.append((channel.get("buff"), ranks))
+                found.append((channel.get("buffer_type"), ranks))
         return found
 
     def _by_type(self, gpu: dict, kind: str) -> list[int]:
@@ -216,6 +216,7 @@ class Reader:
                 remote = self._at(self.remote, index, "remote_buffers")
                 ranks, buffer = [count(self.path, remote, "rank")], remote.get("type")
             if buffer not in ("i", "o", "s"):
-                raise BadFile(f"{self.path}: got buffer {str(buffer)[:20]!r}; wanted i, o or s")
+                got = f"buffer {str(buffer)[:20]!r} in {key} of {op['name']} on gpu {self.rank}"
+                raise BadFile(f"{self.path}: got {got}; wanted i, o or s")
             spans.append(tuple(Span(rank, buffer, start, size) for rank in ranks))
         return spans

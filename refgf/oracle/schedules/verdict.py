@@ -11,7 +11,7 @@ right
 
 from dataclasses import dataclass
 
-from refgf.oracle.schedules.form import Finding, Plan
+from refgf.oracle.schedules.form import COLLECTIVE, Finding, Plan
 from refgf.oracle.schedules.layout import layout, outside
 from refgf.oracle.schedules.order import SHOWN, Graph, Races
 from refgf.oracle.schedules.times import Transfer, schedule_times, traffic
@@ -93,6 +93,11 @@ def as_lines(path: str, plan: Plan, judged: Judged) -> list[str]:
             lines.append(f"  {chunks} chunk{'s' * (chunks > 1)}: {tree}")
         if len(judged.orders) > SHOWN:
             lines.append(f"  and {len(judged.orders) - SHOWN} more orders of summation")
+    unnamed = sum(step.op == COLLECTIVE for _, _, step in plan.steps())
+    if unnamed:
+        lines.append(
+            f"  {unnamed} nodes of type {COLLECTIVE} only wait: no trace names their messages"
+        )
     if judged.traffic:
         lines.append(
             "  sent " + traffic_text(judged) + f"; predicted {judged.seconds * 1e6:.1f} us"
