@@ -358,6 +358,12 @@ def broken(xs):
     raise KeyError("x")
 def short(xs):
     return [x[:1] for x in xs]
+def one_array(xs):
+    return np.add.reduce(xs)
+def in_place(xs):
+    total = one_array(xs)
+    for x in xs:
+        x[...] = total
 def slow(xs):
     while True: pass
 """
@@ -383,6 +389,9 @@ def test_the_command(command):
     assert code == 0 and "n = 9: rank order" in out
     code, out = command("--python", "FILE", "--function", "ranks", "--ranks", "3", "--sizes", "9")
     assert code == 1 and "rank 1 adds in another order than rank 0" in out, "each begins with own"
+    for name in ("one_array", "in_place"):
+        code, out = command("--python", "FILE", "--function", name, "--sizes", "1", "4", "9")
+        assert code == 0 and "all sizes: the same order: rank order" in out, out
     pytest.importorskip("ml_dtypes", reason="bfloat16 of NumPy arrays needs ml_dtypes")
     code, out = command("--python", "FILE", "--dtype", "bfloat16", "--sizes", "5")
     assert code == 0 and "8 bits: bfloat16" in out

@@ -33,7 +33,7 @@ class GlooSum:
         for rank in range(p):
             pipe, remote = Pipe()
             words = [str(remote.fileno()), store, str(rank), str(p), dtype]
-            command = [sys.executable, "-m", "refgf.oracle.reveal.gloo", *words]
+            command = [sys.executable, "-P", "-m", "refgf.oracle.reveal.gloo", *words]
             quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
             started = subprocess.Popen(
                 command, env=environment, pass_fds=[remote.fileno()], **quiet

@@ -16,9 +16,10 @@ Array = np.ndarray
 class PythonFunction:
     """A function as `verify` takes it: (xs, wire=None) -> list of p arrays, or (comm, x) in place.
 
-    One whose name begins with reduce_scatter returns the p slices of one sum. bfloat16 is given as
-    SPEC.md says, in float32 with wire="bfloat16", to a function that takes `wire`; otherwise as
-    arrays of ml_dtypes.
+    One that returns nothing has summed into xs; one array is the sum on every rank. One whose name
+    begins with reduce_scatter returns the p slices of one sum. bfloat16 is given as SPEC.md says,
+    in float32 with wire="bfloat16", to a function that takes `wire`; otherwise as arrays of
+    ml_dtypes.
     """
 
     def __init__(self, module: str, name: str | None, dtype: str, timeout_s: float = 60.0):
@@ -50,7 +51,9 @@ class PythonFunction:
 
     def sum_of(self, xs: list[Array]) -> list[Array]:
         if self.given[:1] != ["comm"]:
-            return list(self.function(xs, **self.options))
+            result = self.function(xs, **self.options)
+            result = xs if result is None else result
+            return [result] if getattr(result, "ndim", 0) == 1 else list(result)
         comms, failure = ranks.run(xs, self.function, self.timeout_s)
         if failure:
             raise RuntimeError(failure)
