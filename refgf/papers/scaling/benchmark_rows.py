@@ -57,7 +57,7 @@ WIRE = {
 }
 bert_base = partial(bert_large, layers=12, features=768)
 
-Four = tuple[float, float, float, float]  # samples per second on each of GPUS
+Rates = tuple[float, ...]  # samples per second on each number of ranks
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Throughputs:
     make: Callable[[], Workload]
     batch: int
     single: float
-    measured: dict[str, tuple[Four, Four, Four]]
+    measured: dict[str, tuple[Rates, Rates, Rates]]
 
 
 NETWORKS = {
@@ -140,23 +140,27 @@ NETWORKS = {
 }
 
 
-def predicted(network: Throughputs, gpus: int, line: Line, merge: Merge) -> list[float]:
-    """Samples per second of METHODS on this many GPUs."""
+def predicted(network: Throughputs, ranks: int, line: Line, merge: Merge) -> list[float]:
+    """Samples per second of METHODS on this many ranks."""
     workload, compute_s = network.make(), network.batch / network.single
     forward_s = compute_s * workload.forward_flops / workload.step_flops
     gradients = workload.gradients(compute_s - forward_s, forward_s, 4)
     every = one_call(gradients), eager(gradients), merge(gradients, line)
-    return [gpus * network.batch / predict(gradients, groups, line).step_s for groups in every]
+    return [ranks * network.batch / predict(gradients, groups, line).step_s for groups in every]
 
 
 def errors(
-    connection: str, lines: dict[int, Line], merge: Merge
+    connection: str,
+    lines: dict[int, Line],
+    merge: Merge,
+    networks: dict[str, Throughputs] = NETWORKS,
+    sizes: tuple[int, ...] = GPUS,
 ) -> dict[tuple[str, str, int], float]:
-    """{(network, method, GPUs): predicted / measured - 1}; lines: LINES[connection] or WIRE."""
+    """{(network, method, ranks): predicted / measured - 1}; lines: LINES[connection] or WIRE."""
     found = {}
-    for name, network in NETWORKS.items():
-        for gpus, *measured in zip(GPUS, *network.measured[connection]):
-            ours = predicted(network, gpus, lines[gpus], merge)
+    for name, network in networks.items():
+        for ranks, *measured in zip(sizes, *network.measured[connection], strict=True):
+            ours = predicted(network, ranks, lines[ranks], merge)
             for method, mine, theirs in zip(METHODS, ours, measured):
-                found[name, method, gpus] = mine / theirs - 1
+                found[name, method, ranks] = mine / theirs - 1
     return found
