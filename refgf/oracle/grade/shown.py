@@ -12,7 +12,7 @@ import numpy as np
 
 from refgf.oracle.grade.difference import difference, plain
 
-LONGEST = 80  # characters of one value
+LONGEST = 110  # characters of one value
 KEPT = (12, 6, 3, 2)  # numbers of each row, as many as fit
 
 

@@ -1,11 +1,13 @@
 """Every lesson's exercises: starters, answers and typical mistakes get exactly their marks."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from refgf.oracle.grade import marking, report, student_process
+from refgf.oracle.grade.exercise import Collective
 from refgf.oracle.grade.student_process import answer
 from refgf.oracle.judge import ranks
 
@@ -85,6 +87,14 @@ def test_a_typical_mistake_loses_its_marks(tmp_path, monkeypatch, lesson, exerci
     text = report.as_text(marks)
     assert lost == [(exercise.name, what) for what in ordered(exercise, mistake.loses)], text
     assert mistake.sentence in " ".join(text.split()), text
+    first = next(p.sentence for m in marks for p in m.parts if p.points < p.of)
+    assert isinstance(exercise, Collective) or shows_its_call(first, exercise.name), first
+
+
+def shows_its_call(sentence, name):
+    """Are all arguments of the failing call shown, so that a student can repeat it?"""
+    shown = sentence.partition(f"for {name}(")[2].partition("): ")[0]
+    return bool(shown) and not re.search(r"in all|(list|dict), length|of shape", shown)
 
 
 def ordered(exercise, loses):

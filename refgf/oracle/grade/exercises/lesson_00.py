@@ -4,6 +4,7 @@ import numpy as np
 
 from refgf.oracle.definitions import direct_allreduce
 from refgf.oracle.grade.exercise import Collective, Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.numbers import quarters
 
 ALLOWED = ()
 ROUNDING = 1e-9  # samples may be added in another order: some roundings of 1e-16
@@ -12,11 +13,11 @@ SEVERAL, ONE = "several samples", "one sample"
 
 def samples(random, count, features):
     """w (features,), x (count, features), y (count,)"""
-    return random.normal(size=features), *data(random, count, features)
+    return quarters(random, features), *data(random, count, features)
 
 
 def data(random, count, features):
-    return random.normal(size=(count, features)), random.normal(size=count)
+    return quarters(random, count, features), quarters(random, count)
 
 
 # ---- loss(w, x, y): given in the starter ----
@@ -27,7 +28,7 @@ def loss(w, x, y):
 
 
 def several(random):
-    return [samples(random, 6, 3), samples(random, int(random.integers(2, 20)), 4)]
+    return [samples(random, 3, 2), samples(random, int(random.integers(2, 20)), 4)]
 
 
 LOSS = Exercise(
@@ -130,7 +131,7 @@ FEW = "one rank, a rank without samples"
 def shards(random, counts, features=3):
     """The arguments of a step, with counts[r] samples on rank r."""
     pairs = [data(random, count, features) for count in counts]
-    w, rate = random.normal(size=features), float(random.uniform(0.1, 0.5))
+    w, rate = quarters(random, features), random.integers(1, 5).item() / 8
     return w, [x for x, _ in pairs], [y for _, y in pairs], rate
 
 
@@ -138,9 +139,9 @@ STEP = Exercise(
     "step_on_ranks",
     step_on_ranks,
     (
-        Part(EQUAL, 3, lambda random: [shards(random, [4, 4, 4]), shards(random, [5, 5], 2)]),
-        Part(UNEQUAL, 2, lambda random: [shards(random, [5, 4, 4, 1]), shards(random, [3, 9])]),
-        Part(FEW, 1, lambda random: [shards(random, [4]), shards(random, [3, 0, 2])]),
+        Part(EQUAL, 3, lambda random: [shards(random, [2, 2], 2), shards(random, [4, 4, 4])]),
+        Part(UNEQUAL, 2, lambda random: [shards(random, [1, 3], 2), shards(random, [5, 4, 4, 1])]),
+        Part(FEW, 1, lambda random: [shards(random, [2], 2), shards(random, [3, 0, 2], 2)]),
     ),
     (
         Mistake(

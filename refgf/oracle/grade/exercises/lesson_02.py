@@ -54,19 +54,21 @@ def images(random, shape, kernel, outputs, stride, pad):
 
 
 def plain(random):
-    return [images(random, (2, 5, 6, 3), 3, 4, 1, 0), images(random, (1, 4, 4, 2), 4, 3, 1, 0)]
+    return [images(random, (1, 2, 2, 2), 2, 1, 1, 0), images(random, (2, 5, 6, 3), 3, 4, 1, 0)]
 
 
 def strided(random):
-    return [images(random, (2, 7, 9, 2), 3, 3, 2, 0), images(random, (1, 8, 6, 2), 2, 3, 3, 0)]
+    small = images(random, (1, 2, 4, 1), 2, 1, 2, 0), images(random, (1, 2, 2, 2), 2, 1, 2, 0)
+    return [*small, images(random, (2, 8, 9, 2), 3, 3, 3, 0)]
 
 
 def padded(random):
-    return [images(random, (2, 4, 5, 2), 3, 3, 1, 1), images(random, (1, 5, 3, 2), 5, 2, 1, 2)]
+    small = images(random, (1, 1, 2, 1), 2, 1, 1, 1), images(random, (1, 1, 1, 2), 2, 1, 1, 1)
+    return [*small, images(random, (2, 5, 3, 2), 5, 2, 1, 2)]
 
 
 def one_pixel(random):
-    return [images(random, (2, 3, 4, 3), 1, 2, 1, 0)]
+    return [images(random, (1, 1, 2, 2), 1, 1, 1, 0), images(random, (2, 3, 4, 3), 1, 2, 1, 0)]
 
 
 def windows(x, kernel, stride):
@@ -160,15 +162,18 @@ def gradients(random, shape, kernel, outputs, stride):
 
 
 def several_images(random):
-    return [gradients(random, (3, 5, 6, 2), 3, 4, 1), gradients(random, (2, 4, 3, 1), 2, 2, 1)]
+    small = gradients(random, (1, 2, 2, 2), 2, 1, 1), gradients(random, (2, 2, 2, 1), 2, 1, 1)
+    return [*small, gradients(random, (3, 5, 6, 2), 3, 4, 1)]
 
 
 def apart(random):
-    return [gradients(random, (2, 7, 9, 2), 3, 3, 2), gradients(random, (3, 8, 6, 2), 2, 2, 3)]
+    shapes = ((1, 2, 4, 1), (2, 2, 2, 1), (1, 2, 2, 2))
+    small = [gradients(random, shape, 2, 1, 2) for shape in shapes]
+    return [*small, gradients(random, (3, 8, 9, 2), 3, 3, 3)]
 
 
 def one_position(random):
-    return [gradients(random, (1, 3, 3, 2), 3, 4, 1)]
+    return [gradients(random, (1, 2, 2, 2), 2, 1, 1), gradients(random, (1, 3, 3, 2), 3, 4, 1)]
 
 
 def mean_over_images(x, dy, kernel, stride):

@@ -173,12 +173,13 @@ def on_ranks(random, p, shapes):
 def all_summed(random):
     return [
         (on_ranks(random, 3, [(4,), (2, 3), (5,)]), [(0, 10), (10, 15)], 1),
-        (on_ranks(random, 2, [(3, 2, 2), (1,)]), [(0, 13)], 0),
+        (on_ranks(random, 2, [(1,), (1, 2)]), [(0, 3)], 1),
     ]
 
 
 def some_summed(random):
-    return [(on_ranks(random, 3, [(4,), (2, 3), (5,)]), [(0, 4)], rank) for rank in (0, 2)]
+    small = on_ranks(random, 2, [(1,), (1, 2)]), [(0, 1)], 1
+    return [small, (on_ranks(random, 3, [(4,), (2, 3), (5,)]), [(0, 4)], 2)]
 
 
 def few(random):

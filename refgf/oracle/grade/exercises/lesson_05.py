@@ -5,6 +5,7 @@ import numpy as np
 from refgf.oracle.definitions import direct_allreduce, next_scale, on_wire, working_copy
 from refgf.oracle.definitions.ring import rounded_fold
 from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.numbers import tenths
 
 ALLOWED = ()
 
@@ -91,13 +92,14 @@ def float16_result(terms, every_hop):
 
 def ranks(every_hop):
     return lambda random: [
-        ([normal(random, 50) for _ in range(p)], every_hop) for p in (2, 3, 5, 8)
+        *[(list(tenths(random, 3, 4)), every_hop) for _ in range(3)],
+        *[([normal(random, 50) for _ in range(p)], every_hop) for p in (2, 5, 8)],
     ]
 
 
 def large_terms(random):
     """x, y, -x: multiples of 32, which float16 holds. The first two add up to more than 65504."""
-    x, y = (32 * random.integers(1100, 1900, (2, 10))).astype(np.float32)
+    x, y = (32 * random.integers(1100, 1900, (2, 3))).astype(np.float32)
     return [([x, y, -x], every_hop) for every_hop in (True, False)]
 
 
@@ -113,7 +115,7 @@ HALF_SUM = Exercise(
             1,
             lambda random: [
                 (terms, every_hop)
-                for terms in ([normal(random, 30)], [normal(random, 0)] * 3)
+                for terms in ([tenths(random, 4)], [tenths(random, 0)] * 3)
                 for every_hop in (True, False)
             ],
         ),
@@ -276,15 +278,15 @@ def float32_working(master, total, scale, rate):
 
 
 def sums_for(scales, broken=None):
-    """Three cases of update: 20 weights near 1, sums that float16 holds."""
+    """Cases of update: weights near 1, sums that float16 holds."""
 
     def cases(random):
         found = []
-        for factor, scale in zip((1e-3, 1e-2, 0.1), scales):
-            master = 1 + normal(random, 20, 0.1)
-            total = normal(random, 20, factor * max(1.0, scale / 1000)).astype(np.float16)
+        for n, factor, scale in zip((3, 3, 20), (1e-3, 1e-2, 0.1), scales):
+            master = 1 + tenths(random, n) / 10
+            total = (tenths(random, n) * factor * max(1.0, scale / 1000)).astype(np.float16)
             if broken is not None:
-                total[int(random.integers(20))] = broken[len(found) % len(broken)]
+                total[int(random.integers(n))] = broken[len(found) % len(broken)]
             found.append((master, total, scale, 0.1))
         return found
 

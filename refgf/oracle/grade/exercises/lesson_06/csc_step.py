@@ -102,10 +102,10 @@ STEP = Exercise(
     "csc_step",
     csc_step,
     (
-        Part(FIRST, 2, steps([(3, 12, [1], 4), (2, 10, [0, 2], 3)], False)),
-        Part(LATER, 2, steps([(2, 15, [1, 3], 3), (4, 20, [0, 2], 6)], True)),
-        Part(LAST, 1, steps([(2, 10, [2], 4), (3, 17, [0, 3], 5)], False)),
-        Part(EVERYTHING, 1, steps([(1, 7, [0, 1], 3), (2, 7, [0, 1, 2], 3)], True)),
+        Part(FIRST, 2, steps([(2, 4, [1], 2), (2, 10, [0, 2], 3)], False)),
+        Part(LATER, 2, steps([(2, 4, [1], 2), (4, 20, [0, 2], 6)], True)),
+        Part(LAST, 1, steps([(2, 5, [2], 2), (3, 17, [0, 3], 5)], False)),
+        Part(EVERYTHING, 1, steps([(1, 5, [0, 1], 2), (2, 5, [0, 1, 2], 2)], True)),
     ),
     (
         Mistake(

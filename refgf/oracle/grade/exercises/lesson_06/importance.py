@@ -8,6 +8,7 @@ from refgf.oracle.definitions import (
 )
 from refgf.oracle.grade.exercise import Exercise, Mistake, Part
 from refgf.oracle.grade.exercises.lesson_06.chunk_bounds import DIVIDES, SHORTER
+from refgf.oracle.grade.exercises.numbers import tenths
 
 FEW = "one rank, one chunk, no elements"
 
@@ -62,19 +63,16 @@ def float32_norms(waiting, chunk):
 
 def waiting(shapes):
     """Cases of p ranks with n random float32 numbers. shapes: (p, n, chunk) of each case."""
-    return lambda random: [
-        ([random.standard_normal(n).astype(np.float32) for _ in range(p)], chunk)
-        for p, n, chunk in shapes
-    ]
+    return lambda random: [(list(tenths(random, p, n)), chunk) for p, n, chunk in shapes]
 
 
 IMPORTANCE = Exercise(
     "importance",
     importance,
     (
-        Part(DIVIDES, 2, waiting([(2, 12, 4), (3, 30, 10), (5, 40, 5)])),
-        Part(SHORTER, 2, waiting([(2, 10, 4), (3, 31, 6), (4, 38, 9)])),
-        Part(FEW, 1, waiting([(1, 40, 8), (1, 20, 32), (2, 0, 4)])),
+        Part(DIVIDES, 2, waiting([(2, 4, 2), (3, 30, 10), (5, 40, 5)])),
+        Part(SHORTER, 2, waiting([(2, 5, 2), (3, 31, 6), (4, 38, 9)])),
+        Part(FEW, 1, waiting([(1, 6, 3), (1, 3, 8), (2, 0, 4)])),
     ),
     (
         Mistake(

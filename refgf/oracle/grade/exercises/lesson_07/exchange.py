@@ -3,6 +3,7 @@
 import numpy as np
 
 from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.numbers import tenths
 
 ROUNDED, KEPT = "float16 on the wire, all chosen", "residuals, numbers that float16 holds"
 BOTH, FEW = "float16 and residuals", "one rank, nothing chosen, no elements"
@@ -59,6 +60,10 @@ def numbers(random, p, n):
     return list(gradients.astype(np.float32)), list(residuals.astype(np.float32))
 
 
+def short_numbers(random, p, n):
+    return list(tenths(random, p, n)), list(tenths(random, p, n))
+
+
 def some(random, n):
     """A third of n elements."""
     chosen = np.zeros(n, bool)
@@ -67,24 +72,26 @@ def some(random, n):
 
 
 def all_chosen(random):
-    rows = [numbers(random, p, 60)[0] for p in (2, 3, 5)]
-    return [(g, [np.zeros_like(x) for x in g], np.ones(60, bool)) for g in rows]
+    rows = [list(tenths(random, 3, 4)) for _ in range(4)]
+    rows += [numbers(random, p, 60)[0] for p in (3, 5)]
+    return [(g, [np.zeros_like(x) for x in g], np.ones(g[0].size, bool)) for g in rows]
 
 
 def whole_numbers(random):
-    rows = [random.integers(1, 99, (2, p, 12)).astype(np.float32) for p in (2, 3)]
-    return [(list(g), list(r), some(random, 12)) for g, r in rows]
+    rows = [random.integers(1, 99, (2, p, n)).astype(np.float32) for p, n in ((2, 4), (3, 12))]
+    return [(list(g), list(r), some(random, len(g[0]))) for g, r in rows]
 
 
 def both(random):
-    return [(*numbers(random, p, 60), some(random, 60)) for p in (2, 3, 5)]
+    small = [(*short_numbers(random, 3, 4), some(random, 4)) for _ in range(6)]
+    return small + [(*numbers(random, p, 60), some(random, 60)) for p in (3, 5)]
 
 
 def few(random):
     g, r = random.integers(1, 99, (2, 2, 6)).astype(np.float32)
     empty = [np.zeros(0, np.float32)] * 2
     return [
-        (*numbers(random, 1, 30), some(random, 30)),
+        (*short_numbers(random, 1, 6), some(random, 6)),
         (list(g), list(r), np.zeros(6, bool)),
         (empty, empty, np.zeros(0, bool)),
     ]

@@ -5,7 +5,7 @@ import numpy as np
 
 def vectors(random, p, n):
     """Whole numbers, all different from 0. -> p float32 arrays (n,)"""
-    return [random.integers(1, 1000, n).astype(np.float32) for _ in range(p)]
+    return [random.integers(1, 100, n).astype(np.float32) for _ in range(p)]
 
 
 def consecutive(m, k):

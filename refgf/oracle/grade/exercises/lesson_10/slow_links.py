@@ -8,6 +8,9 @@ FLAT, THREE = "a flat ring", "three phases"
 ROBIN, NONE = "a flat ring, ranks round robin", "one node, no messages, empty messages"
 
 
+FIRST_STEP = [(0, 1, 3), (1, 2, 2), (2, 3, 2), (3, 0, 1)]  # slices of 8 elements, as an example
+
+
 def slow_links(sends, nodes):
     node_of = {r: i for i, node in enumerate(nodes) for r in node}
     leaving = [[] for _ in nodes]
@@ -59,10 +62,13 @@ def phases(nodes, n):
 
 
 def flat_cases(m, k, n, make):
-    """Flat rings of n elements, and of a random number of elements."""
+    """The first step of a ring, rings of n elements and of a random number of elements."""
     return lambda random: [
-        (flat_ring(list(range(m * k)), count), make(m, k))
-        for count in (n, n + int(random.integers(1, 20)))
+        (FIRST_STEP, make(2, 2)),
+        *[
+            (flat_ring(list(range(m * k)), count), make(m, k))
+            for count in (n, n + int(random.integers(1, 20)))
+        ],
     ]
 
 
@@ -94,6 +100,8 @@ SLOW_LINKS = Exercise(
             lambda random: [
                 (flat_ring([0, 1, 2], 7), consecutive(1, 3)),
                 ([], consecutive(2, 2)),
+                ([(0, 1, 4)], consecutive(1, 2)),
+                ([(0, 2, 0), (1, 3, 1)], consecutive(2, 2)),
                 (flat_ring([0, 1, 2, 3], 2), consecutive(2, 2)),
             ],
         ),
@@ -107,7 +115,7 @@ SLOW_LINKS = Exercise(
         Mistake(
             "you count what arrives at a node; wanted what leaves it",
             counts_arrivals,
-            (FLAT, THREE, NONE),
+            (FLAT, ROBIN, THREE, NONE),
         ),
         Mistake(
             "you count each message twice, where it leaves and where it arrives",

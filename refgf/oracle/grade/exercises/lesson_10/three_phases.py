@@ -75,7 +75,7 @@ THREE_PHASES = Exercise(
     "three_phases",
     three_phases,
     (
-        Part(EQUAL, 2, with_nodes((consecutive(2, 2), 3), (consecutive(3, 4), 7))),
+        Part(EQUAL, 2, with_nodes((consecutive(2, 2), 2), (consecutive(3, 4), 7))),
         Part(
             ODD,
             2,
@@ -86,7 +86,7 @@ THREE_PHASES = Exercise(
         Part(
             EDGE,
             1,
-            with_nodes((consecutive(1, 4), 3), (consecutive(3, 1), 2), (consecutive(2, 2), 0)),
+            with_nodes((consecutive(1, 3), 2), (consecutive(3, 1), 2), (consecutive(2, 2), 0)),
         ),
     ),
     (

@@ -4,7 +4,7 @@ import numpy as np
 
 from refgf.oracle.definitions import slice_bounds, two_level_allreduce
 from refgf.oracle.grade.exercise import Exercise, Mistake, Part
-from refgf.oracle.grade.exercises.lesson_10.cases import consecutive, round_robin, with_nodes
+from refgf.oracle.grade.exercises.lesson_10.cases import consecutive, with_nodes
 
 DIVIDES, ANY = "k divides n", "k does not divide n"
 DEALT, FEW = "ranks round robin", "n < k, one node, one rank a node"
@@ -82,15 +82,15 @@ TWO_LEVELS = Exercise(
     two_levels_wanted,
     (
         Part(DIVIDES, 2, with_nodes((consecutive(2, 2), 4), (consecutive(3, 4), 8))),
-        Part(ANY, 1, with_nodes((consecutive(2, 3), 8), (consecutive(3, 4), 7))),
-        Part(DEALT, 1, with_nodes((round_robin(3, 2), 6), ([[0, 4, 2], [5, 1, 3]], 9))),
+        Part(ANY, 1, with_nodes((consecutive(2, 2), 3), (consecutive(3, 4), 7))),
+        Part(DEALT, 1, with_nodes(([[3, 0], [1, 2]], 4), ([[0, 4, 2], [5, 1, 3]], 9))),
         Part(
             FEW,
             1,
             with_nodes(
-                (consecutive(1, 4), 4),
-                (consecutive(3, 1), 5),
-                (consecutive(2, 3), 2),
+                (consecutive(1, 2), 3),
+                (consecutive(3, 1), 2),
+                (consecutive(2, 3), 1),
                 (consecutive(2, 2), 0),
             ),
         ),

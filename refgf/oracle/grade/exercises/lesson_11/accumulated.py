@@ -5,6 +5,7 @@ import numpy as np
 from refgf.oracle.definitions import accumulated
 from refgf.oracle.grade.exercise import Exercise, Mistake, Part
 from refgf.oracle.grade.exercises.lesson_11.cases import normal
+from refgf.oracle.grade.exercises.numbers import tenths
 
 SEVERAL, FEW = "several micro-batches", "one micro-batch, no elements"
 
@@ -21,14 +22,19 @@ def float64_sum(gradients):
     return sum(g.astype(np.float64) for g in gradients).astype(np.float32)
 
 
+def several(random):
+    return [
+        *[(list(tenths(random, 3, 4)),) for _ in range(3)],
+        ([normal(random, 50) for _ in range(8)],),
+    ]
+
+
 ACCUMULATED = Exercise(
     "accumulated",
     accumulated,
     (
-        Part(
-            SEVERAL, 2, lambda random: [([normal(random, 50) for _ in range(k)],) for k in (3, 8)]
-        ),
-        Part(FEW, 1, lambda random: [([normal(random, 9)],), ([normal(random, 0)] * 3,)]),
+        Part(SEVERAL, 2, several),
+        Part(FEW, 1, lambda random: [([tenths(random, 4)],), ([tenths(random, 0)] * 3,)]),
     ),
     (
         Mistake(

@@ -66,7 +66,7 @@ def layers(decays, scale=1.0):
                 float(random.random() / 10 + 0.001),
                 decay,
             )
-            for (n, factor), decay in zip(((40, 1.0), (300, 20.0), (7, 0.1)), decays)
+            for (n, factor), decay in zip(((3, 1.0), (300, 20.0), (7, 0.1)), decays)
         ]
 
     return cases

@@ -5,7 +5,7 @@ import numpy as np
 from refgf.oracle import definitions
 from refgf.oracle.definitions import LARSSettings
 from refgf.oracle.grade.exercise import Exercise, Mistake, Part
-from refgf.oracle.grade.exercises.lesson_11.cases import normal
+from refgf.oracle.grade.exercises.numbers import tenths
 
 FIRST, LATER = "the first step: v is 0", "later steps"
 PLAIN, ODD = "biases and normalisation", "weights of 0, momentum 0, decay 0"
@@ -87,10 +87,10 @@ def float64_arrays(w, v, g, rate, trust, momentum, decay, adapted):
     return lars_step(w, v, g, rate, trust, momentum, decay, adapted)
 
 
-def layer(random, moving, momentum=0.9, decay=0.05, adapted=True, weights=1.0):
+def layer(random, moving, momentum=0.9, decay=0.05, adapted=True, weights=1.0, n=4):
     """w, v, g and settings whose effects are all far above rounding."""
-    w, v, g = (normal(random, 20, factor) for factor in (weights, 0.1 * moving, 1.0))
-    return w, v, g, float(0.5 + random.random()), 0.1, momentum, decay, adapted
+    w, v, g = (tenths(random, n) * np.float32(f) for f in (weights, 0.1 * moving, 1.0))
+    return w, v, g, random.integers(5, 15).item() / 10, 0.1, momentum, decay, adapted
 
 
 STEP = Exercise(

@@ -3,6 +3,7 @@
 import numpy as np
 
 from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.numbers import quarters
 
 RANDOM, REACHES = "random numbers", "a magnitude that is exactly a threshold"
 NO_SEARCH = "no rounds, one element, only equal magnitudes"
@@ -57,7 +58,11 @@ def one_round_too_few(x, k, rounds):
 def searched(random):
     """20 rounds meet thresholds that exactly k magnitudes reach."""
     ks = random.integers(3, 11, 3).tolist()
-    return [(random.standard_normal(40), k, rounds) for k, rounds in zip(ks, (4, 20, 20))]
+    small = [(quarters(random, 6), 2, rounds) for rounds in (2, 3, 4)]
+    return [
+        *small,
+        *[(random.standard_normal(40), k, rounds) for k, rounds in zip(ks, (4, 20, 20))],
+    ]
 
 
 def reached(random):

@@ -90,9 +90,9 @@ def steps(shapes, with_residuals):
     return lambda random: [step(random, n, large, with_residuals) for n, large in shapes]
 
 
-APART = [(12, [[1, 4], [0, 11], [5, 6]]), (9, [[0, 3, 8], [1, 2, 4]])]  # no element twice
-TOGETHER = [(10, [[1, 6], [3, 6]]), (8, [[0, 2, 5], [2, 5, 7], [1, 4, 5]])]
-ONE, EVERYTHING = (9, [[2, 6]]), (9, [list(range(9))] * 2)
+APART = [(4, [[1], [2]]), (12, [[1, 4], [0, 11], [5, 6]])]  # no element twice
+TOGETHER = [(4, [[1, 2], [2, 3]]), (8, [[0, 2, 5], [2, 5, 7], [1, 4, 5]])]
+ONE, EVERYTHING = (5, [[2, 4]]), (4, [list(range(4))] * 2)
 
 STEP = Exercise(
     "topk_step",

@@ -5,6 +5,7 @@ import numpy as np
 from refgf.oracle.definitions import DASOSettings, daso_run
 from refgf.oracle.grade.exercise import Exercise, Mistake, Part
 from refgf.oracle.grade.exercises.lesson_13.global_sums import global_sums
+from refgf.oracle.grade.exercises.numbers import tenths
 
 MERGED, REPLACED = "late sums are merged", "a sum is in flight in the last batch"
 TOGETHER, SINGLE = "W = B: one sum is sent, one received", "one node, one batch"
@@ -90,11 +91,11 @@ def runs(*rows):
     def cases(random):
         return [
             (
-                random.standard_normal(3),
-                random.standard_normal((batches, nodes, 3)),
+                tenths(random, 1, dtype=float),
+                tenths(random, batches, nodes, 1, dtype=float),
                 global_skip,
                 wait,
-                float(random.uniform(0.1, 0.9)),
+                random.integers(1, 10).item() / 10,
             )
             for batches, nodes, global_skip, wait in rows
         ]
@@ -106,10 +107,10 @@ EPOCH = Exercise(
     "epoch",
     epoch,
     (
-        Part(MERGED, 3, runs((9, 2, 4, 1), (12, 3, 4, 2), (13, 4, 4, 3))),
-        Part(REPLACED, 1, runs((10, 3, 4, 3), (6, 2, 4, 1), (8, 4, 3, 2))),
-        Part(TOGETHER, 1, runs((9, 2, 2, 2), (8, 3, 3, 3), (5, 2, 1, 1))),
-        Part(SINGLE, 1, runs((9, 1, 4, 2), (1, 3, 4, 1), (1, 1, 4, 1))),
+        Part(MERGED, 3, runs((3, 2, 2, 1), (9, 2, 4, 1), (12, 3, 4, 2), (13, 4, 4, 3))),
+        Part(REPLACED, 1, runs((4, 2, 3, 1), (10, 3, 4, 3), (6, 2, 4, 1), (8, 4, 3, 2))),
+        Part(TOGETHER, 1, runs((4, 2, 2, 2), (9, 2, 2, 2), (8, 3, 3, 3), (5, 2, 1, 1))),
+        Part(SINGLE, 1, runs((4, 1, 3, 1), (1, 3, 4, 1), (1, 1, 4, 1))),
     ),
     (
         Mistake(

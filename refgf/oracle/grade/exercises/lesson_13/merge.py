@@ -4,6 +4,7 @@ import numpy as np
 
 from refgf.oracle.definitions import daso_merge
 from refgf.oracle.grade.exercise import Exercise, Mistake, Part
+from refgf.oracle.grade.exercises.numbers import tenths
 
 LATE, AT_ONCE = "a late sum", "a sum that is received at once"
 
@@ -47,7 +48,7 @@ def sums(waits):
         found = []
         for waited in waits:
             nodes = int(random.integers(3, 20))
-            w, shift = random.standard_normal((2, 12)).astype(np.float32)
+            w, shift = tenths(random, 2, 3)
             found.append((w, (nodes * (w + shift)).astype(np.float32), nodes, waited))
         return found
 
