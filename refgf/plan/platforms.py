@@ -3,7 +3,7 @@
     one-link      one link out and one in per node; its k ranks share them
     rails:R       R such pairs of links per node; rank j of a node uses pair j mod R
     fat-tree:S    leaf switches of at most 16 nodes, with S times fewer links up than down
-    dragonfly     groups of 8 nodes, one link between two groups
+    dragonfly     2 nodes a router; a link between two routers of a group, and between two groups
 
 The whole latency of the longest route is alpha. SMPI adds an envelope of 16 bytes to each message
 (verified: its source), so the latency given to SimGrid is 16 beta shorter, and an empty message
@@ -19,8 +19,8 @@ from refgf.predict.cost import Link
 NAMES = ("one-link", "rails:2", "fat-tree:2", "dragonfly")
 ENVELOPE = 16  # bytes
 SPEED = 1e9  # "flops" per second of a host: gamma's additions are given to it in seconds
-LEAF, GROUP = 16, 8
-HOPS = {"one-link": 2, "fat-tree": 4, "dragonfly": 7}
+LEAF, ROUTER = 16, 2  # most nodes below a switch of the tree; nodes at a router of the dragonfly
+HOPS = {"one-link": 2, "fat-tree": 4, "dragonfly": 5}
 MOST_RAIL_RANKS = 256  # a route is written for each pair of ranks
 HEAD = '<?xml version="1.0"?>\n<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">\n'
 
@@ -58,12 +58,14 @@ def build(
     }
     if kind == "fat-tree":
         leaf = leaf_size(nodes, name)
-        up = max(1, leaf // factor)
-        given |= {"topology": "FAT_TREE", "topo_parameters": f"2;{leaf},{nodes // leaf};1,{up};1,1"}
+        if leaf % factor:
+            refuse(name, f"{nodes} nodes, {leaf} a switch", f"S that divides {leaf}")
+        shape = f"2;{leaf},{nodes // leaf};1,{leaf // factor};1,1"
+        given |= {"topology": "FAT_TREE", "topo_parameters": shape}
     elif kind == "dragonfly":
-        if nodes % GROUP or nodes <= GROUP:
-            refuse(name, f"{nodes} nodes", f"a multiple of {GROUP}, and more than one group")
-        given |= {"topology": "DRAGONFLY", "topo_parameters": f"{nodes // GROUP},1;2,1;2,1;2"}
+        groups, routers = group_shape(nodes, name)
+        shape = f"{groups},1;1,1;{routers},1;{ROUTER}"
+        given |= {"topology": "DRAGONFLY", "topo_parameters": shape}
     hosts = [f"n{rank // ranks_per_node}" for rank in range(nodes * ranks_per_node)]
     return Platform(document("cluster", given), hosts)
 
@@ -81,6 +83,18 @@ def leaf_size(nodes: int, name: str) -> int:
     if not found:
         refuse(name, f"{nodes} nodes", "an even number, 4 or more")
     return found[0]
+
+
+def group_shape(nodes: int, name: str) -> tuple[int, int]:
+    """(groups, routers of a group): as many groups as a group has routers, or fewer.
+
+    Router j of each group holds the link to group j. (verified: SimGrid's DragonflyZone)
+    """
+    pairs, odd = divmod(nodes, ROUTER)
+    found = [g for g in range(2, pairs) if g * g <= pairs and pairs % g == 0]
+    if odd or not found:
+        refuse(name, f"{nodes} nodes", "2 g r with 2 <= g <= r, as 8, 12, 16, 32, 64")
+    return found[-1], pairs // found[-1]
 
 
 def rails(count: int, nodes: int, ranks_per_node: int, between: Link, inside: Link) -> Platform:

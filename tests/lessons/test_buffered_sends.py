@@ -24,17 +24,19 @@ def times(algorithm, n: int) -> tuple[float, float]:
 @pytest.mark.parametrize("n", [0, 800, 800_000])
 @pytest.mark.parametrize(
     "algorithm",
-    [
-        hierarchical.three_phase(NODES),
-        hierarchical.log_phases(NODES),
-        tree.allreduce,
-        doubling.recursive_doubling,
-    ],
-    ids=["three phases", "log phases", "tree", "recursive doubling"],
+    [hierarchical.three_phase(NODES), hierarchical.log_phases(NODES), tree.allreduce],
+    ids=["three phases", "log phases", "tree"],
 )
 def test_a_rank_that_sends_on_what_it_received_hides_nothing(algorithm, n):
     stored_s, rendezvous_s = times(algorithm, n)
     assert stored_s == pytest.approx(rendezvous_s)
+
+
+@pytest.mark.parametrize("n", [800, 800_000])
+def test_of_two_messages_on_a_link_the_first_is_sent_first(n):
+    """Its rank goes on earlier than if both shared the link, which the last rank hardly gains."""
+    stored_s, shared_s = times(doubling.recursive_doubling, n)
+    assert 0.95 * shared_s < stored_s < shared_s
 
 
 def test_the_flat_ring_hides_latency_behind_bytes():

@@ -129,6 +129,25 @@ def test_an_oversubscribed_tree_is_slower_than_the_closed_form_says():
 
 
 @needs_simgrid
+@pytest.mark.parametrize("nodes", [8, 12, 24, 40, 64])
+def test_one_link_between_two_groups_of_a_dragonfly(nodes):
+    """All nodes of a group send to the next group at once: one link carries their messages."""
+    groups, routers = platforms.group_shape(nodes, "dragonfly")
+    of_group = nodes // groups
+    assert of_group == 2 * routers and groups <= routers
+
+    def algorithm(rank, size, n):
+        message = slice(0, n)
+        to, sender = (rank + of_group) % size, (rank - of_group) % size
+        return [Step(to, message, sender, message, "copy")]
+
+    platform = platforms.build("dragonfly", nodes, 1, BETWEEN, INSIDE, contention=True)
+    found = replay.simulate(algorithm, 10 * LARGE, platform, 0.0, "contention")
+    expected = BETWEEN.alpha_s + of_group * BETWEEN.beta_s_per_byte * 40 * LARGE
+    assert found == pytest.approx(expected, rel=1e-2)
+
+
+@needs_simgrid
 def test_compare_prints_all_models():
     found = replay.compare(question(8, 2))
     assert set(found["allreduce"]) >= {"ring", "tree", "two-level ring"}
@@ -136,6 +155,9 @@ def test_compare_prints_all_models():
         # a flat algorithm's messages in a node are faster than its closed form says
         assert row["off_s"] <= row["closed_form_s"] * (1 + 1e-3)
         assert row["contention_s"] >= row["off_s"] * (1 - 1e-3)
+    by_contention = {name: row["contention_s"] for name, row in found["allreduce"].items()}
+    assert by_contention["direct"] > 1.5 * by_contention["ring"]  # 12/7 of its bytes on a link
+    assert by_contention[replay.RANDOM] > 1.5 * by_contention["ring"]  # two messages on a link
     said = replay.text(found)
     assert "8 ranks, platform one-link" in said and max(map(len, said.splitlines())) <= 100
 
@@ -181,7 +203,9 @@ def test_platforms_are_xml_with_a_host_for_each_rank(name, contention):
         ("rails:2", 8, 1, "2 or more a node"),
         ("rails:2", 512, 2, "at most 256 in all"),
         ("fat-tree:2", 3, 1, "got 3 nodes; wanted an even number, 4 or more"),
-        ("dragonfly", 8, 1, "wanted a multiple of 8, and more than one group"),
+        ("fat-tree:3", 32, 1, "got 32 nodes, 16 a switch; wanted S that divides 16"),
+        ("dragonfly", 9, 1, "got 9 nodes; wanted 2 g r with 2 <= g <= r"),
+        ("dragonfly", 14, 1, "got 14 nodes; wanted 2 g r with 2 <= g <= r"),
     ],
 )
 def test_platforms_that_cannot_be(name, nodes, per_node, said):

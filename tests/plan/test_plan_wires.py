@@ -1,8 +1,6 @@
 """SimGrid judges shared links (refgf/papers/jia/wires.py), stragglers, placements, other traffic.
 
-Where messages never meet on a link, both say the same. Where they meet, SimGrid's links divide
-their bandwidth as TCP does, and those of wires.py send one message after the other: which algorithm
-is slower is the same, the seconds differ by what is written here.
+Both divide a link's bandwidth fairly. Bar: 1 %.
 """
 
 import shutil
@@ -12,7 +10,7 @@ import pytest
 from refgf.comm import direct, ring, tree
 from refgf.comm.schedule import Step
 from refgf.papers.jia import doubling
-from refgf.papers.jia.hierarchical import consecutive_nodes, three_phase
+from refgf.papers.jia.hierarchical import consecutive_nodes, log_phases, three_phase, two_level_ring
 from refgf.papers.jia.wires import Wires
 from refgf.papers.scaling.simulate import from_schedules
 from refgf.plan import platforms, replay
@@ -66,37 +64,53 @@ def test_one_rank_a_node(name, slow_node):
         assert ours_s == pytest.approx(simgrid_s, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", ["ring", "tree", "three phases"])
-def test_ranks_of_a_node_whose_messages_do_not_meet(name):
-    algorithm = FLAT.get(name) or three_phase(consecutive_nodes(16, 4))
-    platform = platforms.build("one-link", 4, 4, BETWEEN, INSIDE, contention=True)
-    simgrid_s, ours_s = both(algorithm, [rank // 4 for rank in range(16)], platform)
-    assert ours_s == pytest.approx(simgrid_s, rel=1e-3)
+LEVELS = {"three phases": three_phase, "log phases": log_phases, "two-level ring": two_level_ring}
 
 
-def test_a_ring_dealt_out_over_the_nodes():
+def placed(nodes, k, dealt):
+    """(platform, node of each rank): k ranks a node in a row, or dealt out over the nodes."""
+    built = platforms.build("one-link", nodes, k, BETWEEN, INSIDE, contention=True)
+    if not dealt:
+        return built, [rank // k for rank in range(nodes * k)]
+    hosts = [built.hosts[k * (rank % nodes) + rank // nodes] for rank in range(nodes * k)]
+    return platforms.Platform(built.xml, hosts), [rank % nodes for rank in range(nodes * k)]
+
+
+SHARED = [(name, place) for name in [*FLAT, *LEVELS] for place in ((4, 4), (5, 3), (2, 8))]
+SHARED.remove(("log phases", (5, 3)))  # wants a power of two of ranks on a node
+
+
+@pytest.mark.parametrize("dealt", [False, True], ids=["in order", "dealt out"])
+@pytest.mark.parametrize("name, place", SHARED)
+def test_ranks_that_share_the_link_of_their_node(name, place, dealt):
+    nodes, k = place
+    algorithm = FLAT.get(name) or LEVELS[name](consecutive_nodes(nodes * k, k))
+    platform, node_of_rank = placed(nodes, k, dealt)
+    for elements in (1003, ELEMENTS):
+        simgrid_s, ours_s = both(algorithm, node_of_rank, platform, elements)
+        assert ours_s == pytest.approx(simgrid_s, rel=1e-2)
+
+
+def test_a_ring_dealt_out_over_the_nodes_is_slower():
     """Neighbours on different nodes: every step sends four messages through each link."""
-    built = platforms.build("one-link", 4, 4, BETWEEN, INSIDE, contention=True)
-    dealt = platforms.Platform(built.xml, [built.hosts[4 * (r % 4) + r // 4] for r in range(16)])
-    in_order = both(ring.allreduce, [rank // 4 for rank in range(16)], built, LONG)
-    dealt_out = both(ring.allreduce, [rank % 4 for rank in range(16)], dealt, LONG)
-    assert dealt_out[1] == pytest.approx(dealt_out[0], rel=0.02)
-    for fast_s, slow_s in zip(in_order, dealt_out):
-        assert 3.5 < slow_s / fast_s < 4
+    (fast_s, _), (slow_s, _) = (
+        both(ring.allreduce, where, platform, LONG)
+        for platform, where in (placed(4, 4, dealt) for dealt in (False, True))
+    )
+    assert 3.5 < slow_s / fast_s < 4
 
 
 def test_incast_of_direct():
-    """Four ranks of a node send to four ranks of another: both say three times a ring or more.
+    """All k ranks of a node send to other nodes at once, 2 k (p-k) / p vectors through its link.
 
-    In wires.py a message waits for both of its links, and others behind it wait although theirs are
-    free: a quarter too slow.
+    A ring sends 2 (p-1) / p through it.
     """
-    platform = platforms.build("one-link", 4, 4, BETWEEN, INSIDE, contention=True)
-    place = [rank // 4 for rank in range(16)]
-    rings, directs = (both(FLAT[name], place, platform, LONG) for name in ("ring", "direct"))
-    for ring_s, direct_s in zip(rings, directs):
-        assert direct_s / ring_s > 3
-    assert 1.2 < directs[1] / directs[0] < 1.3
+    k, size = 4, 16
+    platform, _ = placed(4, k, False)
+    found = replay.simulate(direct.allreduce, LONG, platform, 0.0, "contention")
+    latencies_s = 2 * (size - 1) * BETWEEN.alpha_s
+    bytes_s = 2 * k * (size - k) / size * BETWEEN.beta_s_per_byte * 4 * LONG
+    assert found == pytest.approx(latencies_s + bytes_s, rel=1e-2)
 
 
 def test_background_traffic_takes_its_share_of_a_link():

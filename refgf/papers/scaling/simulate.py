@@ -14,16 +14,26 @@ Every other operation is free.
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
+from math import inf
 from typing import Any, Protocol
 
 from refgf.predict.cost import Link
 
 
 class SharedLinks(Protocol):
-    """Links on which messages queue, such as refgf.papers.jia.wires.Wires."""
+    """Links whose bandwidth messages divide, such as refgf.papers.jia.wires.Wires."""
 
-    def transfer(self, source: int, dest: int, nbytes: int, ready_s: float) -> float:
-        """The end of a message for which both ranks are ready at ready_s."""
+    def link(self, source: int, dest: int) -> Link:
+        """Its alpha passes before the first byte."""
+
+    def begin(self, message: Any, source: int, dest: int, nbytes: int, now_s: float) -> None:
+        """The first byte of a message."""
+
+    def next_end_s(self) -> float:
+        """When the next message ends if no other begins before; inf: none is in flight."""
+
+    def end(self, now_s: float) -> list[Any]:
+        """The messages that end now."""
 
     def sum_s(self, nbytes: int) -> float:
         """Seconds of adding nbytes."""
@@ -43,11 +53,7 @@ def finish_times(schedules: Schedules, itemsize: int, link: Links) -> list[float
     run = Run(schedules, itemsize, link)
     for rank in range(len(schedules)):
         run.enter(rank, 0, 0.0)
-    while run.heap:
-        ready_s, source, dest, sent_in, received_in = heappop(run.heap)
-        end_s = run.transfer(source, dest, run.nbytes(schedules[source][sent_in].send), ready_s)
-        run.message_ended(source, end_s)
-        run.message_ended(dest, end_s)
+    (run.on_shared_links if run.shared else run.on_own_links)()
     stuck = [
         f"rank {rank} at step {step}"
         for rank, step in enumerate(run.step)
@@ -62,7 +68,7 @@ def finish_times(schedules: Schedules, itemsize: int, link: Links) -> list[float
 
 
 class Run:
-    """The state of every rank. Messages start in order of time, so shared links can queue them."""
+    """The state of every rank, and the messages that are ready to start, in order of time."""
 
     def __init__(self, schedules: Schedules, itemsize: int, link: Links) -> None:
         self.schedules, self.itemsize, self.link = schedules, itemsize, link
@@ -73,18 +79,38 @@ class Run:
         self.end_s = [0.0] * len(schedules)
         self.buffered = [0] * len(schedules)  # bytes stored for the next `reduce`
         self.heap = []
-        self.shared = hasattr(link, "transfer")
+        self.shared = hasattr(link, "begin")
 
     def nbytes(self, where: slice) -> int:
         return self.itemsize * (where.stop - where.start)
 
     def link_between(self, source: int, dest: int) -> Link:
+        if self.shared:
+            return self.link.link(source, dest)
         return self.link if isinstance(self.link, Link) else self.link(source, dest)
 
-    def transfer(self, source: int, dest: int, nbytes: int, ready_s: float) -> float:
-        if self.shared:
-            return self.link.transfer(source, dest, nbytes, ready_s)
-        return ready_s + self.link_between(source, dest).message_s(nbytes)
+    def on_own_links(self) -> None:
+        """No message depends on another, so each ends when it starts to be looked at."""
+        while self.heap:
+            ready_s, source, dest, sent_in, _ = heappop(self.heap)
+            nbytes = self.nbytes(self.schedules[source][sent_in].send)
+            end_s = ready_s + self.link_between(source, dest).message_s(nbytes)
+            self.message_ended(source, end_s)
+            self.message_ended(dest, end_s)
+
+    def on_shared_links(self) -> None:
+        """Beginnings and ends in order of time: each changes the pace of the others."""
+        links = self.link
+        while self.heap or links.next_end_s() < inf:
+            end_s, start_s = links.next_end_s(), self.heap[0][0] if self.heap else inf
+            while self.heap and self.heap[0][0] == start_s <= end_s:
+                _, source, dest, sent_in, _ = heappop(self.heap)
+                nbytes = self.nbytes(self.schedules[source][sent_in].send)
+                links.begin((source, dest), source, dest, nbytes, start_s)
+            if end_s < start_s:
+                for both in links.end(end_s):
+                    for rank in both:
+                        self.message_ended(rank, end_s)
 
     def added_s(self, rank: int, step: Any) -> float:
         """Time of the addition at the end of a step."""
@@ -120,6 +146,8 @@ class Run:
         both = self.step[source] == sent_in and self.step[dest] == received_in
         if both and self.pending[source] and self.pending[dest]:
             ready_s = max(self.clock_s[source], self.clock_s[dest])
+            if self.shared:
+                ready_s += self.link_between(source, dest).alpha_s
             heappush(self.heap, (ready_s, source, dest, sent_in, received_in))
 
     def message_ended(self, rank: int, end_s: float) -> None:
@@ -145,14 +173,15 @@ def partners(schedules: Schedules) -> dict[tuple[str, int, int], int]:
         if len(ours) != len(theirs):
             raise ValueError(
                 f"from_schedules on rank {dest}: got {len(theirs)} receives from rank {source}; "
-                f"wanted {len(ours)}, one for each of its sends"
+                f"wanted {len(ours)}, one for each of its sends; next: comm.replay.check(schedules)"
             )
         for i, j in zip(ours, theirs):
             out, into = schedules[source][i].send, schedules[dest][j].receive
             if out.stop - out.start != into.stop - into.start:
                 raise ValueError(
                     f"from_schedules on rank {dest}: got {into} to receive in step {j}; wanted the "
-                    f"length of {out}, which rank {source} sends in step {i}"
+                    f"length of {out}, which rank {source} sends in step {i}; "
+                    "next: comm.replay.check(schedules)"
                 )
             pairs["sent", source, i], pairs["received", dest, j] = j, i
     return pairs

@@ -7,7 +7,7 @@ import pytest
 from refgf.comm import ring
 from refgf.papers.jia.wires import Wires
 from refgf.papers.scaling.collectives import recursive_doubling_s
-from refgf.papers.scaling.simulate import from_schedules
+from refgf.papers.scaling.simulate import finish_times, from_schedules
 from refgf.predict.cost import Link, ring_allreduce_s
 
 INSIDE, BETWEEN = Link(1.0, 0.125, 0.25), Link(4.0, 0.5, 0.25)
@@ -30,6 +30,18 @@ def test_two_messages_through_one_link():
     assert from_schedules(schedules, 1, Wires([0, 0, 1, 1], INSIDE, BETWEEN)) == 12
     assert from_schedules(schedules, 1, Wires([0, 1, 2, 3], INSIDE, BETWEEN)) == 8
     assert from_schedules(schedules, 1, Wires([0, 0, 0, 0], INSIDE, BETWEEN)) == 2
+
+
+def test_a_message_takes_what_the_others_cannot():
+    """Three messages into node 3 get a third each, so 1 to 7 gets two thirds of the link of node 0.
+
+    8 bytes take 4 s at full rate: 4 + 12 s and 4 + 6 s.
+    """
+    pairs = {0: 4, 2: 5, 3: 6, 1: 7}
+    senders = {to: rank for rank, to in pairs.items()}
+    schedules = [[step(pairs.get(rank), senders.get(rank))] for rank in range(8)]
+    times_s = finish_times(schedules, 1, Wires([0, 0, 1, 2, 3, 3, 3, 4], INSIDE, BETWEEN))
+    assert times_s == pytest.approx([16, 10, 16, 16, 16, 16, 16, 10])
 
 
 def test_directions_do_not_share():
