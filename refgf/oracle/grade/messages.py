@@ -68,12 +68,11 @@ def values(xs, results, answer: dict) -> str:
             terms = shortened([x[i].item() for x in xs])
             numbers = f"got {result[i].item()!r}; wanted {exact[i].item()!r}, the sum of {terms}"
             text = f"rank {rank}, element {i}: {numbers}"
-            unchanged = all(same_bits(x, result) for x, result in zip(xs, results))
-            if unchanged and answer.get("returned") is not None:
+            unchanged = [same_bits(x, result) for x, result in zip(xs, results)]
+            if all(unchanged) and answer.get("returned") is not None:
                 return f"it returns the sum; wanted x changed in place (x[...] = total): {text}"
-            if unchanged:
-                return f"x is unchanged: write into it (x += other, not x = x + other): {text}"
-            return text
+            hint = "receive or add into x itself (x += other, not x = x + other)"
+            return f"x is unchanged on rank {rank}: {hint}: {text}" if unchanged[rank] else text
     return ""
 
 

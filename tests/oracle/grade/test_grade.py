@@ -183,6 +183,25 @@ def test_a_sum_that_is_returned_gets_a_hint(tmp_path):
     assert "it returns the sum; wanted x changed in place" in values.sentence
 
 
+def test_a_new_array_on_one_rank_gets_a_hint(tmp_path):
+    """x = x + other on rank 0 only: the other ranks receive into x."""
+    code = """
+def allreduce(comm, x):
+    if comm.Get_rank() == 0:
+        other = np.empty_like(x)
+        for source in range(1, comm.Get_size()):
+            comm.Recv(other, source)
+            x = x + other
+        for dest in range(1, comm.Get_size()):
+            comm.Send(x, dest)
+    else:
+        comm.Send(x, 0)
+        comm.Recv(x, 0)
+"""
+    values = graded(tmp_path, code)["allreduce"].parts[0]
+    assert "x is unchanged on rank 0: receive or add into x itself" in values.sentence
+
+
 def test_a_deadlock_names_the_ranks(tmp_path):
     code = "\ndef allreduce(comm, x):\n    comm.Recv(x, (comm.Get_rank() + 1) % comm.Get_size())\n"
     values = graded(tmp_path, code)["allreduce"].parts[0]
