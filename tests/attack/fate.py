@@ -141,7 +141,10 @@ def _become(program: list[str] | Callable, folder: Path, environment: dict, stre
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)
-        sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))
+        errors = {1: "strict", 2: "backslashreplace"}  # as Python starts: a message is never lost
+        sys.stdout, sys.stderr = (
+            os.fdopen(number, "w", errors=how, closefd=False) for number, how in errors.items()
+        )
         if not callable(program):
             os.execve(program[0], program, environment)
         program()

@@ -49,6 +49,7 @@ def test_a_fork_is_judged_like_a_program(tmp_path):
     assert "KeyError: 'mine'" in "; ".join(judge(fate_of(lost, tmp_path)))
     assert judge(fate_of(lambda: sys.exit("next: try another"), tmp_path)) == []
     assert judge(fate_of(lambda: time.sleep(9), tmp_path, limit_s=0.2)) != []
+    assert judge(fate_of(lambda: sys.exit("got \udcff; next: try another"), tmp_path)) == []
 
 
 def test_the_limit_counts_from_the_cause(tmp_path):
