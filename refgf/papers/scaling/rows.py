@@ -2,7 +2,8 @@
 
 Sixteen rows: four networks on 16 V100 (inferred: the script does not name the GPUs), two
 interconnects, float32 and float16. Times in seconds per iteration are from the authors' public
-plotting script (verified); their ratios are computed. The inputs of a prediction:
+plotting script, function `plot_realdata_comm` (verified); their ratios are computed. The inputs of
+a prediction:
 
     compute_s   time of forward and backward, from the same table (verified)
     a, b        of 16 GPUs on that interconnect (published.py, verified)
