@@ -2,7 +2,7 @@
 
     mpiexec -n 4 python lessons/06_csc.py    waits for messages instead of sending slowly
     python -m refgf.cluster run --like v100-56gbit -- python lessons/06_csc.py
-    options: --predict "5 times", -v (all tables), --density PERCENT, --like this-machine, ...
+    options: --predict "5 times", -v (all tables), --density PERCENT, --pairs N (trainings), ...
 
 QUESTION    Even half the bytes take long. Must every gradient be sent in every step?
 IDEA        Divide the pool into chunks and send only the most important ones: their share of all
@@ -37,8 +37,7 @@ How many steps does an unimportant chunk wait? Which form learns best? This is w
 each rank brings a batch of its own.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/06_csc.py)
-    1. Compute importance without the division by the chunk's length. Which chunk is hardly ever
-       chosen now?
+    1. Compute importance without dividing by the chunk's length. Which chunk is hardly ever chosen?
     2. Each rank chooses from its own norms only, without the allreduce. What breaks, and at which
        step does the lesson notice?
     3. At which density do norms and flag cost as many bytes as the chunks, for the full AlexNet?
@@ -126,5 +125,6 @@ if __name__ == "__main__":
     add, percent = lesson.argument, {"type": float, "metavar": "PERCENT"}
     add("--density", default=10.0, help="how much of the chunks is sent", **percent)
     add("--chunk", type=int, metavar="ELEMENTS", help="default: about 1900 chunks")
+    add("--pairs", type=kit.positive, metavar="N", help="trainings of each kind (4; --full: 12)")
     add("--warmup", nargs="*", help="densities of the first epochs", **percent)
     lesson.main(measure, draw)

@@ -53,7 +53,7 @@ def draw_epochs(axis, result: dict, store: str) -> None:
     """Seconds of the first epoch, of the later ones (median, range), and predicted."""
     rows = [row for row in result["rows"] if row["store"] == store]
     places = np.arange(len(rows))
-    groups = {"first epoch": slice(0, 1), "later epochs": slice(1, None)}
+    groups = {"first epoch, one each": slice(0, 1), "later epochs": slice(1, None)}
     styles = axes.style(0), axes.style(4)  # not the colours of the levels
     for number, (label, which) in enumerate(groups.items()):
         y = places + 0.18 * (2 * number - 1)

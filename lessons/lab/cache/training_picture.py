@@ -29,7 +29,8 @@ def draw(training: dict) -> dict:
         text = f"{waited_s:.2f} s waiting"
         axis.annotate(text, (end_s, name), (4, 0), textcoords="offset points", va="center")
     axis.set(
-        title="The same parameters in the end, bit for bit. Prefetch: a thread loads a batch ahead",
+        title="One training each; the same parameters in the end, bit for bit\n"
+        "Prefetch: a thread loads a batch ahead",
         xlabel="seconds of this machine: the slowest rank; waiting: the rank that waits most",
         xlim=(0, 1.25 * max(left)),
     )

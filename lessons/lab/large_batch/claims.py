@@ -49,13 +49,13 @@ CLAIMS = (
         "At the smallest batch LARS is more accurate than SGD, each at its best rate.",
         gains("LARS, without warm-up", 0),
         RUNS,
-        kind=GAIN,
     ),
     Claim(
         "Without warm-up LARS is more accurate than SGD at the largest batch, each at its best "
         "rate.",
         gains("LARS, without warm-up", -1),
         RUNS,
+        kind=GAIN,
     ),
     Claim(
         "Once every rate is tuned, warm-up gains accuracy for SGD.",

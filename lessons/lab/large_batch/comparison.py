@@ -21,6 +21,17 @@ def name_of(method: tuple) -> str:
     return f"{method[0]}{', warm-up' if method[1] else ''}"
 
 
+def places(run: kit.Run) -> list[tuple[int, int]]:
+    """(fold, seed) of each training that judges a method; the fold of the search is not used.
+
+    A folder of images has one split: there the seeds are others.
+    """
+    count = run.quick(1, 10, 12)
+    if run.options.data:
+        return [(0, 2 + i) for i in range(count)]
+    return [(1 + i % 4, 1 + i // 4) for i in range(count)]
+
+
 def compare(run: kit.Run, data, learning_rate, large_step) -> dict:
     """Each method at each batch: search its peak rate on one fold, then judge it on others.
 
@@ -29,10 +40,7 @@ def compare(run: kit.Run, data, learning_rate, large_step) -> dict:
     rules = training.Rules(learning_rate, large_step)
     epochs, whole = run.options.epochs or run.quick(1, 5, 10), data.size
     sizes = run.quick([run.options.batch * 4], [128, 512], [run.options.batch, 128, 512, whole])
-    folds, seeds = run.quick([1], [1, 2, 3], [1, 2, 3, 4]), run.quick([1], [1], [1, 2])
-    judged = [(number, seed) for number in folds for seed in seeds]
-    if run.options.data:
-        judged = [(0, 2 + i) for i in range(len(judged))]
+    judged = places(run)
     cells = [(*method, min(batch, whole)) for batch in sizes for method in METHODS]
     run.section(f"Accuracy against batch size after {epochs} epoch{'s' * (epochs > 1)}")
     run.say(f"Trainings that judge each method, after the search for its rate: {len(judged)}.")
