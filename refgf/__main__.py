@@ -6,6 +6,7 @@ refgf lesson 03 --threads 8         run one: its figure and numbers go to ./resu
 mpiexec -n 8 refgf lesson 03        the same on MPI ranks
 """
 
+import os
 import runpy
 import sys
 from pathlib import Path
@@ -35,11 +36,11 @@ HELP = ("-h", "--help")
 def main() -> int:
     """Run the command that the first argument names. Exit code 2: there is no such command."""
     arguments = sys.argv[1:]
-    if not arguments or arguments[0] in HELP:
-        print(usage())
-        return 0
-    name, *rest = arguments
+    name, *rest = arguments or ["--help"]
     try:
+        if name in HELP:
+            print(usage(), flush=True)
+            return 0
         if name == "lesson":
             return lesson(rest)
         if name not in ORACLE | PROGRAMS:
@@ -48,6 +49,9 @@ def main() -> int:
         module = "refgf.oracle" if name in ORACLE else f"refgf.{name}"
         sys.argv = [f"refgf {name}", *([name] if name in ORACLE else []), *rest]
         runpy.run_module(module, run_name="__main__", alter_sys=False)
+    except BrokenPipeError:  # the reader wants no more; the interpreter must not flush at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
     except ValueError as error:
         print(f"refgf: {error}", file=sys.stderr)
         return 2
@@ -74,7 +78,7 @@ def lesson(arguments: list[str]) -> int:
     if not arguments or arguments[0] in HELP:
         print(f"usage: refgf lesson NUMBER [OPTION...]    the files: {folder}\n")
         titles = [path.read_text().splitlines()[0].lstrip('r"') for path in files.values()]
-        print("\n".join(f"  {title}" for title in titles))
+        print("\n".join(f"  {title}" for title in titles), flush=True)
         return 0
     if arguments[0] not in files:
         raise ValueError(f"lesson: got {arguments[0]}; wanted one of {' '.join(files)}")

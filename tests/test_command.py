@@ -1,5 +1,6 @@
 """The command `refgf`: its list, its lessons, and its words on wrong names and missing extras."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,17 @@ def test_it_lists_the_lessons():
     listed = refgf("lesson").stdout
     assert str(ROOT / "lessons") in listed
     assert listed.count("\n  Lesson ") == len(list((ROOT / "lessons").glob("[0-9][0-9]_*.py")))
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["lesson"], ["doctor"]])
+def test_a_reader_that_ends_early_is_no_failure(arguments):
+    """As in `refgf doctor | head -3`: here the reader has ended before the first line."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    program = [sys.executable, "-m", "refgf", *arguments]
+    done = subprocess.run(program, cwd=ROOT, stdout=writes, stderr=subprocess.PIPE, text=True)
+    os.close(writes)
+    assert done.returncode == 2 and done.stderr == ""
 
 
 def test_a_command_gets_its_arguments():
