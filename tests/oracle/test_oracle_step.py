@@ -153,7 +153,46 @@ def test_the_example_of_the_docstring(two, tmp_path):
     assert said in str(judge(path, two))
 
 
+def test_a_script_as_it_is_run_elsewhere(two, tmp_path):
+    """It reads options, starts a process group and takes a GPU where there is one."""
+    head = "import argparse\nparser = argparse.ArgumentParser()\n"
+    head += "parser.add_argument('--rate', default=0.1)\nrate = parser.parse_args().rate\n"
+    head += "def model():\n    device = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
+    head += "    return nn.Linear(6, 3).to(device)\n"
+    train = "    dist.init_process_group('gloo')\n    loop(net, batches, rank, size, loss)\n"
+    train += "    dist.destroy_process_group()\n"
+    path = subject(tmp_path, train, head=head)
+    for _ in range(2):
+        assert "twice would show in 2 of 2 tensors" in str(judge(path, two))
+
+
+def test_a_file_with_the_name_of_a_module_that_pytorch_imports(tmp_path, monkeypatch):
+    (tmp_path / "cuda.py").write_text("1 / 0\n")
+    (tmp_path / "typing_extensions.py").write_text("1 / 0\n")
+    monkeypatch.chdir(tmp_path)
+    with Ranks(2) as running:
+        require_named("unwrapped", running)
+
+
 # -- wrong input
+
+
+REFUSED = {
+    "nn.Dropout(0.1)": r"loss\(model, batch\) draws random numbers",
+    "nn.BatchNorm1d(3)": r"statistics of each rank's own samples \(BatchNorm1d\)",
+    "Vanishing()": "no mistake would show; wanted gradients above their rounding",
+}
+
+
+@pytest.mark.parametrize("layer", REFUSED)
+def test_a_model_whose_ranks_cannot_be_compared_is_refused(layer, two, tmp_path):
+    """Else a right verdict would be empty, or a wrong one false."""
+    head = "class Vanishing(nn.Module):\n    def forward(self, x):\n"
+    head += "        return (x + 1e9) - 1e9\n"
+    head += f"def model():\n    return nn.Sequential(nn.Linear(6, 3), {layer})\n"
+    path = subject(tmp_path, "    loop(net, batches, rank, size, loss)\n", head=head)
+    with pytest.raises(CannotJudge, match=REFUSED[layer]):
+        judge(path, two)
 
 
 def ended(process_id):

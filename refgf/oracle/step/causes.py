@@ -93,7 +93,8 @@ def _of_before(step: JudgedStep, tensor: str, got: np.ndarray) -> Cause | None:
         earlier = earlier.previous
     for back, total in enumerate(sums, start=1):
         if close(got, exact + total, bound * (back + 1)):
-            return f"added to the gradients of {back} steps before", ["not zeroed"], None
+            steps = f"{back} step{'s' * (back > 1)}"
+            return f"added to the gradients of {steps} before", ["not zeroed"], None
     return None
 
 

@@ -30,12 +30,13 @@ class StepFinding:
 
 @dataclass
 class StepVerdict:
-    """right: every difference is rounding."""
+    """right: every difference is rounding. telling: tensors in which a factor 1/2 would show."""
 
     source: str
     ranks: int
     steps: int
     tensors: int
+    telling: int
     rounding: float  # the largest bound of a gradient, as a share of its largest element
     findings: list[StepFinding]
 
@@ -51,7 +52,8 @@ class StepVerdict:
         head = f"{self.source}: {self.ranks} ranks against one, {self.steps} steps, "
         head += f"{self.tensors} tensors"
         if self.right:
-            share = f"rounding may change a gradient by {self.rounding:.1e} of its largest element"
+            share = f"which may change a gradient by {self.rounding:.1e} of its largest element; "
+            share += f"half of it or twice would show in {self.telling} of {self.tensors} tensors"
             return f"{head}\nright: equal within rounding ({share})"
         return "\n".join([head, *(f"WRONG  {finding}" for finding in self.findings)])
 

@@ -71,7 +71,7 @@ def _judged(source: str, running: Ranks, seeds: list[int]) -> StepVerdict:
     ]
     request = {"source": source, "seeds": seeds, "coarsest": found[0]["coarsest"]}
     answer = running.reference(request | {"forced": forced})
-    findings, previous, shares = [], None, [0.0]
+    findings, previous, shares, telling = [], None, [0.0], set()
     for number, stages in enumerate(held):
         if number and not all(w.agree for w in stages["before"].values()):
             break  # ranks have diverged: the step before says why
@@ -82,7 +82,14 @@ def _judged(source: str, running: Ranks, seeds: list[int]) -> StepVerdict:
             for t, bound in previous.bounds.items()
             if (largest := np.abs(previous.exact[t]).max(initial=0.0)) > bound
         ]
-    return StepVerdict(source, running.size, len(seeds), len(names), max(shares), merged(findings))
+        telling |= {t for t, k in previous.factors.items() if k < 0.5 and previous.exact[t].any()}
+    if not findings and not telling:
+        raise CannotJudge(
+            "step: rounding may change every gradient by half of it or more, so that no mistake "
+            "would show; wanted gradients above their rounding; next: float32, or a larger batch"
+        )
+    counts = running.size, len(seeds), len(names), len(telling)
+    return StepVerdict(source, *counts, max(shares), merged(findings))
 
 
 def assembled(

@@ -116,11 +116,12 @@ class Ranks:
         files = [str(pipe.fileno()) for pipe in remote]
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+        environment |= {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}  # gloo, on the CPU
         if sys.platform.startswith("linux"):
             environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
         arguments = [str(Path(self.folder) / "store"), *files]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "refgf.oracle.step.worker", *arguments],
+            [sys.executable, "-P", "-m", "refgf.oracle.step.worker", *arguments],
             stdin=subprocess.DEVNULL,
             env=environment,
             pass_fds=[pipe.fileno() for pipe in remote],

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.module import register_module_forward_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -54,6 +55,7 @@ class Recorder:
         self.steps: list[dict[str, Any]] = []
         self.hooked: set[int] = set()
         self.coarsest = torch.float64
+        self.own_statistics = ""  # a layer that normalises by the statistics of a rank's samples
 
     def named(self) -> dict[str, torch.nn.Parameter]:
         return {n: p for n, p in self.model.named_parameters() if p.requires_grad}
@@ -115,8 +117,10 @@ class Recorder:
             forced = self.forced[len(self.steps) - 1]["used"]
             self._put({n: forced[n] for n in own if n in forced}, gradients=True)
 
-    def saw_type(self, module: torch.nn.Module) -> None:
+    def saw(self, module: torch.nn.Module) -> None:
         """Under autocast, or with FSDP's policy, layers compute in a coarser type."""
+        if isinstance(module, _BatchNorm) and module.training:
+            self.own_statistics = type(module).__name__
         kinds = [p.dtype for p in module._parameters.values() if p is not None]
         if torch.is_autocast_enabled("cpu"):
             kinds.append(torch.get_autocast_dtype("cpu"))
@@ -182,7 +186,7 @@ def watch() -> None:
     register_optimizer_step_pre_hook(
         lambda optimizer, args, kwargs: current and current.before_update(optimizer)
     )
-    register_module_forward_hook(lambda module, args, output: current and current.saw_type(module))
+    register_module_forward_hook(lambda module, args, output: current and current.saw(module))
 
 
 def recorded(recorder: Recorder, train: Callable[[Iterator[Any]], Any], batches: list[Any]) -> None:

@@ -122,7 +122,14 @@ def exact_gradients(
         return {n: t.detach().numpy().copy() * (named[n].grad is not None) for n, t in zero.items()}
 
     state = copy.deepcopy(exact.state_dict())  # statistics of normalisation change in forward
+    drawn = torch.get_rng_state()
     right, largest = gradients(), dict.fromkeys(named, 0.0)
+    if not torch.equal(drawn, torch.get_rng_state()):
+        raise ValueError(
+            "loss(model, batch) draws random numbers, other ones on each rank and in each call, so "
+            "that no difference could be told from them; wanted none; next: dropout with p = 0 in "
+            "model()"
+        )
     factors = dict.fromkeys(named, 0.0)
     for seed in range(SAMPLES):
         exact.load_state_dict(state)

@@ -33,6 +33,7 @@ def subject(source: str) -> Any:
         module = modules[path] = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         sys.path.insert(0, str(Path(path).resolve().parent))
+        sys.argv = [path]  # as if it were run without options
         try:
             spec.loader.exec_module(module)
         except BaseException:
@@ -76,6 +77,12 @@ def run(request: dict, rank: int, size: int) -> dict[str, Any]:
             "train made no step of an optimizer with the model's parameters; wanted one of "
             "torch.optim; next: optimizer.step() in the loop over batches"
         )
+    if recorder.own_statistics:
+        raise ValueError(
+            f"the model normalises by the statistics of each rank's own samples "
+            f"({recorder.own_statistics}), so that p ranks compute another function than one; "
+            "wanted none of these layers in training mode; next: nn.GroupNorm, or .eval() on them"
+        )
     return recorder.result()
 
 
@@ -115,6 +122,7 @@ def serve(pipe: Connection, rank: int, size: int, store: str) -> None:
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)}
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
     watch()
+    dist.init_process_group = dist.destroy_process_group = lambda *args, **kwargs: None
     while True:
         try:
             request = unpack(pipe.recv_bytes())
@@ -139,6 +147,7 @@ def main(store: str, *files: str) -> None:
         for pipe in pipes:
             pipe.send_bytes(pack({"error": f"PyTorch cannot be imported ({error})"}))
         return
+    sys.path.insert(0, ".")  # only now: a file there may have the name of one that PyTorch imports
     ranks = len(pipes) - 1
     for number, pipe in enumerate(pipes):
         if os.fork():
@@ -164,5 +173,4 @@ def main(store: str, *files: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.path[0] = "."
     main(*sys.argv[1:])
