@@ -14,10 +14,12 @@ Behind the wall, which nothing in the core imports:
     papers/    one folder a paper               engine/   the same bits, faster
     machine/   ranks as threads, links, timelines, checkpoints, images
     oracle/    the answers, written a second time and shorter; the judge of other implementations
+    course/    packages for Gradescope, Otter and other graders
     cluster/   several nodes with shaped links on one machine
     plan/      `python -m refgf.predict plan`: a step on N ranks of a real cluster
     launch/    what must happen before MPI starts: make it the first import of a script
     doctor/    `python -m refgf.doctor` checks this machine and prints what to fix
+    site/      `make site`: the lessons, SPEC and the core as web pages
 
 Importing this package runs nothing and imports nothing.
 """

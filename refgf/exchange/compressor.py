@@ -1,11 +1,11 @@
-"""Your own compressor: an allreduce that sends an approximation and remembers what it left out.
+"""Your own compressor (sparsifier, quantiser): an allreduce that sends an approximation.
 
     class SignSGD(Compressor): ...                       papers/signsgd is a complete one
     GradientFlow(comm, model, allreduce=SignSGD, ...)    with any theta, overlap, checkpoints
 
-What is remembered must survive a step that is not accepted (an infinity on any rank), a change of
-the loss scale, and a checkpoint. So a compressor is given true gradients (unscaled), learns how
-each step ended, and shows its state.
+A compressor stores what it has not sent. That state must survive a step that is not accepted (an
+infinity on any rank), a change of the loss scale, and a checkpoint. So `sum` is given unscaled
+gradients, `end` says whether the step was accepted, and `state` is what a checkpoint stores.
 """
 
 import abc
@@ -16,7 +16,7 @@ from refgf import ops
 
 
 class Compressor(abc.ABC):
-    """Base class. GradientFlow makes one by kind(comm, wire=wire), wire being a dtype or None.
+    """Base class. GradientFlow calls the subclass with (comm, wire=wire); wire: a dtype or None.
 
     comm has Get_rank, Get_size, Send, Recv and Sendrecv of flat arrays of any type; the function
     `comm.gather.allgather` makes an allgather of these. Theta counts bytes as if uncompressed.
@@ -36,7 +36,7 @@ class Compressor(abc.ABC):
 
     @abc.abstractmethod
     def end(self, accepted: bool) -> None:
-        """The step is over. If it was not accepted, forget what it would have left in `state`."""
+        """The step is over. Only if it was accepted, `state` becomes what the step left in it."""
 
     @property
     @abc.abstractmethod

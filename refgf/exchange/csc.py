@@ -2,16 +2,16 @@
 
     backward   ... fc8 | fc7 | fc6 | conv5 ...     gradients become ready in the order of the pool
     pool       | 0 | 1 | 2 | 3 | 4 | 5 | 6 |       chosen at the end of the step before: 1 2 5
-    packed         | 1 | 2 | 5 |                   lazy allreduce over these, theta in packed bytes
+    packed         | 1 | 2 | 5 |                   lazy allreduce of these, theta in packed bytes
     then       norms of all chunks and one flag    a small allreduce; the next choice follows
 
 A chunk is packed as soon as all its gradients are ready, so lazy allreduce, overlap and a 16-bit
 wire work as in dense training. The residual of the other chunks is in `momentum_correction.py`, the
 choice in `chunk_choice.py`. The first step is dense.
 
-A step in which any rank has an infinity or NaN in any chunk, chosen or not, is not accepted: in a
-chunk that is not sent it would never cross the wire, and poison the residual for ever. The flag is
-sent with the norms. Until it is back nothing that outlives the step has been written.
+A step in which any rank has an infinity or NaN in any chunk, chosen or not, is not accepted. In a
+chunk that is not sent it would never reach the other ranks, but stay in the residual for ever. The
+flag is sent with the norms. Until its sum is back, nothing that outlives the step is written.
 
 Cost per rank and step: the allreduce of k <= n elements in as many calls as theta says, and one of
 C + 1 float64 for C chunks. Memory beyond the gradient pool: the residual and the packed chunks.

@@ -14,7 +14,7 @@ from refgf.exchange.result import UNOBSERVED, StepResult
 
 @dataclass(frozen=True)
 class Transport:
-    """How gradients are sent: `LazyAllreduce`'s arguments, and who does the work.
+    """How gradients are sent: `LazyAllreduce`'s arguments, and the threads that do the work.
 
     allreduce  sums a flat array over all ranks, in place
     grouping   a `Theta`, or another rule of grouping

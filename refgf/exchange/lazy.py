@@ -1,4 +1,4 @@
-"""Lazy allreduce: let gradients wait until there is enough for one efficient message.
+"""Lazy allreduce: gradients wait until there are enough bytes for one efficient message.
 
     gradients in order of generation    g0 g1 g2 | g3 | g4 g5
     waiting bytes after each            4  12 20 | 32 | 4  8         theta = 16

@@ -12,7 +12,7 @@ A gradient that waits T steps enters momentum SGD late. In dense training it wou
 weight by 1 + m + ... + m^T of itself by then; `none` only adds it up. Example, one number, m = 0.5,
 g = 1 and then 0, sent in step 2: dense momentum has moved the weight by 1 + 0.5; `dgc` sends 1.5,
 `none` sends 1. With `dgc` the sum of everything sent equals dense momentum SGD by linearity.
-`history` ages the residual as momentum would have, and leaves momentum to the optimiser. Masking
+`history` multiplies the residual by m in each step, and momentum stays in the optimiser. Masking
 (DGC, deep gradient compression, Lin et al. 2018) also clears the momentum of what was just sent,
 but not in a dense step, where u is ordinary momentum. GradientFlow's own formula is not at hand;
 `dgc` is the default by our choice.
@@ -56,7 +56,7 @@ class Residual:
         self.momentum, self.decay = float(momentum), float(decay)
         self.before = settings.form in BEFORE
         self.share = decay / size if self.before else 0.0
-        self.factor = self.momentum if settings.form == "history" else 1.0  # ages what is not sent
+        self.factor = self.momentum if settings.form == "history" else 1.0  # on h, if not sent
         xp = array_module(pool.flat)
         self.state = {name: xp.zeros_like(pool.flat) for name in ("uv" if self.before else "h")}
         self.norms = xp.zeros(len(self.chunks), np.float64)  # (C,) of this step
@@ -129,7 +129,7 @@ class Residual:
             at += total.size
 
     def settled(self) -> dict:
-        """`state`, complete: for a checkpoint."""
+        """`state` for a checkpoint. The engine first does what it has deferred to the next step."""
         return self.state
 
 

@@ -1,7 +1,7 @@
-"""Overlap: a communication thread sums gradients while the main thread computes the next ones.
+r"""Overlap: a communication thread sums gradients while the main thread computes the next ones.
 
     main thread     backward 8 | backward 7 | backward 6 | ... | wait
-    queue                     \\ sum 8       \\ sum 7
+    queue                     \ sum 8       \ sum 7
     communication               | allreduce 8 | allreduce 7 | ...
 
 MPI promises progress of a non-blocking call only inside MPI calls. How much a library makes in

@@ -1,9 +1,9 @@
-"""What all exchanges have in common: how a step ends, and who may watch it.
+"""What all exchanges have in common: how a step ends, and how it is observed.
 
 An *exchange* is what gradients pass through: `ready(i)` for each gradient in order of generation,
-then `finish()`, which returns a `StepResult`. A step is accepted when all sums are finite (CSC:
-and what is not sent) on every rank. A step that is not accepted changes no weight, no residual,
-velocity or running statistics; only the loss scale and the count of steps.
+then `finish()`, which returns a `StepResult`. A step is accepted if all sums are finite on every
+rank, with CSC also the gradients that are not sent. A step that is not accepted changes only the
+loss scale and the count of steps: no weight, residual, velocity or running statistics.
 """
 
 import contextlib

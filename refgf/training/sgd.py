@@ -9,7 +9,7 @@ so a changed rate needs no correction of v (Goyal et al. 2017, section 3, remark
 An *optimiser* updates the flat parameters from the flat gradients:
 
     step(gradients, rate, sent, waited)    one update; the last two as in `StepResult`
-    split(before)                          (what CSC leaves of it, momentum, decay for CSC)
+    split(before)                          (the optimiser after CSC, momentum and decay of CSC)
     settings, state                        what ranks agree on; arrays for a checkpoint
 """
 
