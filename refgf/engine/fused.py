@@ -20,6 +20,7 @@ from collections.abc import Callable
 import numpy as np
 
 from refgf import ops
+from refgf.device import Array
 from refgf.engine import fused_gpu
 from refgf.engine.fused_gpu import KERNELS
 
@@ -61,7 +62,9 @@ def _prepare() -> None:
         _compiled = {} if numba.config.DISABLE_JIT else {loop: jit(loop) for loop in LOOPS}
 
 
-def momentum_sgd(w, v, g, momentum, decay, rate, decays) -> None:
+def momentum_sgd(
+    w: Array, v: Array, g: Array, momentum: float, decay: float, rate: float, decays: bool
+) -> None:
     """v <- momentum v + (g + decay w) (decay only if `decays`);  w <- w - rate v. All float32."""
     for i in range(w.size):
         gradient = decay * w[i] + g[i] if decays else g[i]
@@ -69,7 +72,7 @@ def momentum_sgd(w, v, g, momentum, decay, rate, decays) -> None:
         w[i] = w[i] - rate * v[i]
 
 
-def narrow(x, out) -> int:
+def narrow(x: Array, out: Array) -> int:
     """out <- x, bits of float32 (int32) to bits of float16 (uint16), except NaNs.
 
     Returns the largest |x|, as bits. The arithmetic is that of `half.py`.
@@ -86,7 +89,7 @@ def narrow(x, out) -> int:
     return largest
 
 
-def widen(x, out, adds) -> None:
+def widen(x: Array, out: Array, adds: bool) -> None:
     """out <- x, or out + x if `adds`; x bits of float16 (int16), out float32."""
     for i in range(x.size):
         half = np.int32(x[i])  # with the sign in all upper bits
@@ -97,24 +100,26 @@ def widen(x, out, adds) -> None:
         out[i] = out[i] + number if adds else number
 
 
-def accumulate(g, u, v, w, after, out, factors, flags) -> None:
-    """after <- unscale g (+ decay w) + momentum u; v <- v + u if `ages`; out <- |v + after|.
+def accumulate(
+    g: Array, u: Array, v: Array, w: Array, after: Array, out: Array, factors: tuple, flags: tuple
+) -> None:
+    """after <- unscale g (+ decay w) + momentum u; v <- v + u if `adds_u`; out <- |v + after|.
 
-    All float32. factors: (unscale, decay, momentum); flags: (decays, ages).
+    All float32. factors: (unscale, decay, momentum); flags: (decays, adds_u).
     """
     unscale, decay, momentum = factors
-    decays, ages = flags
+    decays, adds_u = flags
     for i in range(g.size):
         gradient = unscale * g[i]
         if decays:
             gradient = gradient + decay * w[i]
-        if ages:
+        if adds_u:
             v[i] = v[i] + u[i]
         after[i] = gradient + momentum * u[i]
         out[i] = abs(v[i] + after[i])
 
 
-def pack(v, g, numbers, chunk, scale, out) -> None:
+def pack(v: Array, g: Array, numbers: Array, chunk: int, scale: float, out: Array) -> None:
     """out <- scale (v + g) of the chunks of these numbers, one after another."""
     at = 0
     for number in numbers:
@@ -126,7 +131,7 @@ def pack(v, g, numbers, chunk, scale, out) -> None:
         at += chunk  # only the last one may be shorter
 
 
-def largest_in_windows(x, y, winner, kernel, stride) -> None:
+def largest_in_windows(x: Array, y: Array, winner: Array, kernel: int, stride: int) -> None:
     """y <- the maximum of each window, winner <- its number. (n, H, W, C) -> (n, OH, OW, C)"""
     for image in range(y.shape[0]):
         for row in range(y.shape[1]):
@@ -142,7 +147,7 @@ def largest_in_windows(x, y, winner, kernel, stride) -> None:
                         largest[c] = value[c] if larger else largest[c]
 
 
-def to_winners(dy, winner, dx, kernel, stride) -> None:
+def to_winners(dy: Array, winner: Array, dx: Array, kernel: int, stride: int) -> None:
     """dx <- sum of dy over the windows that a pixel won. Twice (n, OH, OW, C) -> (n, H, W, C)"""
     dx[...] = 0
     for image in range(dy.shape[0]):

@@ -18,6 +18,8 @@ import functools
 import sys
 from collections.abc import Callable
 
+from refgf.device import Array
+
 
 @functools.cache
 def _kernel(cupy, inputs, outputs, operation, name):
@@ -28,7 +30,9 @@ def elementwise(inputs: str, outputs: str, operation: str, name: str) -> Callabl
     return _kernel(sys.modules["cupy"], inputs, outputs, operation, name)
 
 
-def momentum_sgd(w, v, g, momentum, decay, rate, decays) -> None:
+def momentum_sgd(
+    w: Array, v: Array, g: Array, momentum: float, decay: float, rate: float, decays: bool
+) -> None:
     kernel = elementwise(
         "T g, T momentum, T decay, T rate, bool decays",
         "T w, T v",
@@ -48,9 +52,11 @@ def momentum_sgd(w, v, g, momentum, decay, rate, decays) -> None:
     kernel(g, momentum, decay, rate, decays, w, v)
 
 
-def accumulate(g, u, v, w, after, out, factors, flags) -> None:
+def accumulate(
+    g: Array, u: Array, v: Array, w: Array, after: Array, out: Array, factors: tuple, flags: tuple
+) -> None:
     kernel = elementwise(
-        "T g, T u, T w, T unscale, T decay, T momentum, bool decays, bool ages",
+        "T g, T u, T w, T unscale, T decay, T momentum, bool decays, bool adds_u",
         "T v, T after, T out",
         """
         T gradient = unscale * g;
@@ -58,7 +64,7 @@ def accumulate(g, u, v, w, after, out, factors, flags) -> None:
             T decayed = decay * w;
             gradient = gradient + decayed;
         }
-        if (ages) v = v + u;
+        if (adds_u) v = v + u;
         T kept = momentum * u;
         after = gradient + kept;
         T sent = v + after;
@@ -69,7 +75,7 @@ def accumulate(g, u, v, w, after, out, factors, flags) -> None:
     kernel(g, u, w, *factors, *flags, v, after, out)
 
 
-def pack(v, g, numbers, chunk, scale, out) -> None:
+def pack(v: Array, g: Array, numbers: Array, chunk: int, scale: float, out: Array) -> None:
     kernel = elementwise(
         "raw T v, raw T g, raw int64 numbers, int64 chunk, T scale",
         "T out",
@@ -89,7 +95,7 @@ SHAPES = (
 )
 
 
-def largest_in_windows(x, y, winner, kernel, stride) -> None:
+def largest_in_windows(x: Array, y: Array, winner: Array, kernel: int, stride: int) -> None:
     maximum = elementwise(
         f"raw T x, {SHAPES}",
         "T y, uint8 winner",
@@ -113,7 +119,7 @@ def largest_in_windows(x, y, winner, kernel, stride) -> None:
     maximum(x, *_shapes(x, y), kernel, stride, y, winner)
 
 
-def to_winners(dy, winner, dx, kernel, stride) -> None:
+def to_winners(dy: Array, winner: Array, dx: Array, kernel: int, stride: int) -> None:
     """Each pixel adds up the windows that it won, row by row: the order is fixed."""
     add_windows = elementwise(
         f"raw T dy, raw uint8 winner, {SHAPES}",
@@ -143,11 +149,11 @@ def _shapes(x, y):
     return height, width, rows, columns, channels
 
 
-def relu_gradient(dy, y, positive) -> None:
+def relu_gradient(dy: Array, y: Array, positive: Array) -> None:
     elementwise("T y", "T dy", "dy = dy * (T)(y > 0);", "relu_gradient")(y, dy)
 
 
-def dropout(x, kept, factor, out) -> None:
+def dropout(x: Array, kept: Array, factor: float, out: Array) -> None:
     kernel = elementwise(
         "T x, bool kept, T factor",
         "T out",
@@ -160,7 +166,7 @@ def dropout(x, kept, factor, out) -> None:
     kernel(x, kept, factor, out)
 
 
-def normalize(x, mean, scale, beta, y) -> None:
+def normalize(x: Array, mean: Array, scale: Array, beta: Array, y: Array) -> None:
     kernel = elementwise(
         "T x, T mean, T scale, T beta",
         "T y",
@@ -174,7 +180,9 @@ def normalize(x, mean, scale, beta, y) -> None:
     kernel(x, mean, scale, beta, y)
 
 
-def normalize_gradient(x, mean, scale, slope, offset, dy, scratch) -> None:
+def normalize_gradient(
+    x: Array, mean: Array, scale: Array, slope: Array, offset: Array, dy: Array, scratch: Array
+) -> None:
     kernel = elementwise(
         "T x, T mean, T scale, T slope, T offset",
         "T dy",

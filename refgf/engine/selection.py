@@ -12,12 +12,15 @@ algorithm uses caches and links differently. `measure` times every candidate at 
 import math
 import statistics
 import time
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refgf.comm import ring
 from refgf.comm.native import mpi_allreduce
 from refgf.comm.schedule import Algorithm, Allreduce, collective
+from refgf.device import Array
 from refgf.engine.node_memory import share_memory
 from refgf.engine.pipelined import pipelined
 from refgf.engine.shared import SharedMemory
@@ -29,7 +32,9 @@ OWN = "MPI's own"
 ROUNDS = (3, 2.0), (4, 1.2), (10, 1.0)  # rows, and the largest ratio to the fastest that goes on
 
 
-def candidates(comm, algorithms: dict[str, Algorithm], wire=None) -> dict[str, Allreduce]:
+def candidates(
+    comm, algorithms: dict[str, Algorithm], wire: DTypeLike = None
+) -> dict[str, Allreduce]:
     """The ring and `algorithms`, bound to a communicator, and what else it offers. Collective.
 
     These are a pipelined ring, MPI's own call, and, if all ranks are on one node, "shared memory",
@@ -45,7 +50,11 @@ def candidates(comm, algorithms: dict[str, Algorithm], wire=None) -> dict[str, A
 
 
 def measure(
-    comm, sides: dict[str, Allreduce], sizes=SIZES, rounds=ROUNDS, zeros=np.zeros
+    comm,
+    sides: dict[str, Allreduce],
+    sizes: Sequence[int] = SIZES,
+    rounds: Sequence[tuple[int, float]] = ROUNDS,
+    zeros: Callable[..., Array] = np.zeros,
 ) -> dict[str, list[tuple]]:
     """{name: [(bytes of a float32 vector, seconds a call), ...]}. Collective.
 
@@ -134,14 +143,3 @@ class Fastest:
         """The interpolated time of `name`."""
         sizes, times_s = zip(*self.points[name])
         return float(np.interp(nbytes, sizes, times_s)) * max(1.0, nbytes / sizes[-1])
-
-
-def crossover_bytes(short: tuple[float, float], long: tuple[float, float]) -> float:
-    """Where two lines a_s + b_s_per_byte * bytes cross; `short` is faster below.
-
-    short, long: (a_s, b_s_per_byte). Infinity if `short` is always faster, 0 if it never is.
-    """
-    (a_short, b_short), (a_long, b_long) = short, long
-    if b_short <= b_long:
-        return float("inf") if a_short <= a_long else 0.0
-    return max(0.0, (a_long - a_short) / (b_short - b_long))

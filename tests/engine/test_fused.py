@@ -62,14 +62,14 @@ def widen(loop, n):
 
 def accumulate(loop, n):
     got, wanted = [], []
-    for decays, ages in ((True, True), (False, True), (True, False)):
+    for decays, adds_u in ((True, True), (False, True), (True, False)):
         g, u, v, w, after, out = (numbers(s, n) for s in range(6))
         unscale, decay, momentum = factors = tuple(constants(0.25, 0.1, 0.9))
         gradient = unscale * g + decay * w if decays else unscale * g
-        expected_v = v + u if ages else v.copy()
+        expected_v = v + u if adds_u else v.copy()
         expected = gradient + momentum * u
         wanted += [expected_v, expected, np.abs(expected_v + expected)]
-        loop(g, u, v, w, after, out, factors, (decays, ages))
+        loop(g, u, v, w, after, out, factors, (decays, adds_u))
         got += [v, after, out]
     return got, wanted
 

@@ -50,7 +50,9 @@ def flat(name, n, dtype):
     each = {
         "momentum_sgd": [(*x[:3], a, b, c, decays) for decays in (True, False)],
         "accumulate": [
-            (*x, (a, b, c), (decays, ages)) for decays in (True, False) for ages in (True, False)
+            (*x, (a, b, c), (decays, adds_u))
+            for decays in (True, False)
+            for adds_u in (True, False)
         ],
         "relu_gradient": [(x[0], x[1], kept)],
         "dropout": [(x[0], kept, 1 / (1 - 0.3), x[1])],
@@ -172,7 +174,7 @@ MISTAKES = [  # kernel, text, in its place
     ("momentum_sgd", "if (decays)", "if (!decays)"),
     ("momentum_sgd", "T move = rate * v;\n        w = w - move;", "w = w - rate * v;"),
     ("momentum_sgd", "T kept = momentum * v;", "T kept = (T)(momentum * (double)v * (1 + 1e-3));"),
-    ("accumulate", "if (ages) v = v + u;", ""),
+    ("accumulate", "if (adds_u) v = v + u;", ""),
     ("accumulate", "gradient = gradient + decayed;\n", "gradient = decayed;\n"),
     ("accumulate", "fabs(sent)", "sent"),
     ("pack", "+ i % chunk", ""),

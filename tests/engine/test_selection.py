@@ -6,18 +6,11 @@ import numpy as np
 import pytest
 
 from refgf.engine import selection
-from refgf.engine.selection import OWN, Fastest, candidates, crossover_bytes, measure
+from refgf.engine.selection import OWN, Fastest, candidates, measure
 from refgf.machine import threads
 from refgf.machine.link import LinkComm
 from refgf.papers.jia.doubling import recursive_doubling
 from refgf.predict.cost import Link
-
-
-def test_crossover():
-    assert crossover_bytes((1.0, 3.0), (5.0, 1.0)) == 2.0
-    assert crossover_bytes((1.0, 1.0), (5.0, 1.0)) == np.inf
-    assert crossover_bytes((6.0, 3.0), (5.0, 1.0)) == 0.0
-    assert crossover_bytes((6.0, 1.0), (5.0, 3.0)) == 0.0
 
 
 def test_fastest_follows_the_points():

@@ -5,7 +5,7 @@ from collections import namedtuple
 import numpy as np
 import pytest
 
-from refgf.engine import blocks
+from refgf.engine import blocks, fused
 from refgf.engine.residual import FusedResidual
 from refgf.exchange.momentum_correction import FORMS, CSCSettings, Residual
 from refgf.exchange.pool import Pool
@@ -52,16 +52,20 @@ def steps(kind, form, chunk, dtype, decay, scale):
     return seen + list(residual.settled().values())
 
 
+@pytest.mark.parametrize("loops", [False, True], ids=["passes", "Numba's loops"])
 @pytest.mark.parametrize("block", [16, 131_072])
 @pytest.mark.parametrize("chunk", [1, 7, 8, 40, 81, 1000])
 @pytest.mark.parametrize("form", FORMS)
-def test_the_engine_s_bits_are_those_of_the_plain_residual(monkeypatch, form, chunk, block):
+def test_the_engine_s_bits_are_those_of_the_plain_residual(monkeypatch, form, chunk, block, loops):
+    if loops:
+        pytest.importorskip("numba")
+        monkeypatch.setattr(fused, "LONG", 0)  # they begin at so many elements
     monkeypatch.setattr(blocks, "BLOCK_ELEMENTS_CPU", block)
     for dtype, decay, scale in ((np.float32, 0.01, 4.0), (np.float64, 0.0, 1.0)):
         plain = steps(Residual, form, chunk, dtype, decay, scale)
-        fused = steps(FusedResidual, form, chunk, dtype, decay, scale)
-        assert len(plain) == len(fused)
-        for a, b in zip(plain, fused):
+        engine = steps(FusedResidual, form, chunk, dtype, decay, scale)
+        assert len(plain) == len(engine)
+        for a, b in zip(plain, engine):
             if a.size == b.size == -(-N // chunk) and a.dtype == np.float64:
                 # norms: sums of n numbers in float64, in another order
                 assert np.allclose(a, b, rtol=N * 2.0**-52, atol=0)

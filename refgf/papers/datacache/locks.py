@@ -1,7 +1,6 @@
 """Exclusive locks on open files: between processes, and between the threads of one.
 
     with exclusive(file): ...       waits for the lock of a file descriptor
-    if try_exclusive(file): ...     takes it without waiting; it is gone when the file is closed
 
 Systems without POSIX locks (Windows) have locks between threads only: `require` refuses a job of
 several processes there.
@@ -33,17 +32,6 @@ def exclusive(file: int) -> Iterator[None]:
         yield
     finally:
         fcntl.flock(file, fcntl.LOCK_UN)
-
-
-def try_exclusive(file: int) -> bool:
-    """Take the lock until the file is closed. False if another descriptor has it."""
-    if fcntl is None:
-        return _lock_in_this_process(file).acquire(blocking=False)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def require(comm) -> None:

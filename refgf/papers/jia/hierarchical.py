@@ -147,8 +147,8 @@ def hybrid(
     """`short` for fewer than `threshold_elements` elements, otherwise the flat ring.
 
     The default is Jia et al.'s hybrid all-reduce, as reviews of the paper describe it.
-    `short=log_phases` is faster over slow links (lesson 10). The threshold is where `short` and the
-    ring take the same time: `selection.crossover_bytes` / itemsize.
+    `short=log_phases` is faster over slow links (lesson 10). The threshold is the length for which
+    `short` and the ring take the same time.
     """
     hierarchy = short(nodes)
 

@@ -41,13 +41,6 @@ def test_one_thread_at_a_time(file):
     assert max(most) == 1 and len(most) == 200
 
 
-def test_a_taken_lock_is_not_waited_for(file):
-    first, second = descriptor(file), descriptor(file)
-    assert locks.try_exclusive(first) and not locks.try_exclusive(second)
-    os.close(first)
-    os.close(second)
-
-
 def test_processes_without_locks_are_refused(monkeypatch):
     comm = SimpleNamespace(Get_size=lambda: 2, Get_rank=lambda: 1)
     locks.require(comm)
