@@ -99,7 +99,8 @@ def run_batch(tool: str, commands: str) -> None:
         error = " ".join(done.stderr.split())
         found = re.search(r"-:(\d+)", error)  # the number of the line that failed
         command = commands.splitlines()[int(found[1]) - 1] if found else commands.strip()
-        raise CannotRun(f"{tool}: got {error!r}; wanted it to do {command!r}")
+        next_step = "next: python -m refgf.cluster check"
+        raise CannotRun(f"{tool}: got {error!r}; wanted it to do {command!r}; {next_step}")
 
 
 def wait(command: int, holders: list[int]) -> int:

@@ -117,7 +117,7 @@ def parse(data: object, where: str) -> Like:
     return Like(data["name"], data["accelerator"], data["nodes"], rate, latency_s, steps, data)
 
 
-def quantity(data: dict, key: str, kind, where: str) -> Any:
+def quantity(data: dict, key: str, kind: type | tuple[type, ...], where: str) -> Any:
     """The value of {"value": ..., "known": ..., "source": ...}."""
     entry = data.get(key)
     wanted = f"{key}: {UNITS[key]}, with value, known and source"

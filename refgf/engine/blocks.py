@@ -6,7 +6,7 @@ No temporary is of full size.
 from collections.abc import Iterator
 
 from refgf.comm.slices import cut
-from refgf.device import is_device
+from refgf.device import Array, is_device
 
 # A few float32 arrays of this size stay in a core's share of the cache. Half of it would fit the
 # second level, but every NumPy call releases and re-acquires the GIL, which costs a communication
@@ -15,11 +15,11 @@ BLOCK_ELEMENTS_CPU = 131_072
 BLOCK_ELEMENTS_GPU = 4_194_304  # a GPU needs few large kernels
 
 
-def block_elements(x) -> int:
+def block_elements(x: Array) -> int:
     """The length of a block of the array x."""
     return BLOCK_ELEMENTS_GPU if is_device(x) else BLOCK_ELEMENTS_CPU
 
 
-def blocks(x, start: int, stop: int) -> Iterator[slice]:
+def blocks(x: Array, start: int, stop: int) -> Iterator[slice]:
     """Elements start..stop of the flat array x in slices of at most a block."""
     yield from cut(slice(start, stop), block_elements(x))

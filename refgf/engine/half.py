@@ -17,7 +17,9 @@ worth 2**(E-10), as is the last bit of |x| in float16.
 """
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from refgf.device import Array
 from refgf.engine.fused import compiled, narrow, widen
 
 BLOCK_ELEMENTS = 65_536  # fits the cache; with shorter blocks calls wait for the GIL more often
@@ -29,13 +31,13 @@ EXPONENT_DIFFERENCE = np.int32(113 << 10)  # 112, and the leading 1, which is ex
 TOO_LARGE = np.float32(65536)
 
 
-def cache_blocks(x) -> list[slice]:
+def cache_blocks(x: Array) -> list[slice]:
     """Cut a flat array into slices that stay in a CPU's cache; on a GPU one slice."""
     step = BLOCK_ELEMENTS if isinstance(x, np.ndarray) else max(1, x.size)
     return [slice(start, min(start + step, x.size)) for start in range(0, x.size, step)]
 
 
-def cast(x, out) -> None:
+def cast(x: Array, out: Array) -> None:
     """out <- x (n,), rounded to nearest, ties to even; too large becomes infinite."""
     if x.dtype == out.dtype:
         out[...] = x
@@ -51,7 +53,7 @@ def cast(x, out) -> None:
             convert(x[block], out[block], scratch[:, : block.stop - block.start])
 
 
-def add(x, out) -> None:
+def add(x: Array, out: Array) -> None:
     """out <- out + x (n,); a shorter type is widened block by block."""
     if x.dtype == out.dtype:
         out += x
@@ -69,7 +71,7 @@ def add(x, out) -> None:
         out[block] += wide
 
 
-def rounded(x, kind, out) -> None:
+def rounded(x: Array, kind: DTypeLike, out: Array) -> None:
     """out <- x (n,) rounded to the type `kind`; out has x's type and may be x."""
     if not isinstance(x, np.ndarray):
         out[...] = x.astype(kind)

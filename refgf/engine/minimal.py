@@ -44,7 +44,7 @@ KERNELS = (3, 5)
 
 
 def minimal_filtering(
-    name: str, input_shape, filters: Filters, workspace: Workspace, **options
+    name: str, input_shape: tuple[int, int, int], filters: Filters, workspace: Workspace, **options
 ) -> Convolution:
     """Called as Convolution is: a MinimalConvolution where the filters allow it, else that."""
     fits = filters.stride == 1 and filters.kernel in KERNELS

@@ -109,7 +109,7 @@ def share_memory(comm) -> bool:
 
 
 def whole(nbytes: int, unit: int = PAGE_BYTES) -> int:
-    """nbytes rounded up to whole pages, or to other units.
+    """nbytes rounded up to whole pages, or to a multiple of `unit`.
 
     Rows of different ranks then never share a cache line.
     """

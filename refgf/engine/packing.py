@@ -41,7 +41,7 @@ class Group:
             return x[self.short].copy()
         return self._matrix(x)[self._index(x)].reshape(-1)
 
-    def put(self, x, values) -> None:
+    def put(self, x: Array, values: Array) -> None:
         """Overwrite these chunks of x. values: of the shape that `take` returns."""
         if self.rows is None:
             x[self.short] = values

@@ -33,6 +33,7 @@ from collections.abc import Callable
 from itertools import zip_longest
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refgf.comm import ring
 from refgf.comm.arguments import rank_and_size, require_flat, wire_type
@@ -59,7 +60,7 @@ DEPTH = 4
 def pipelined(
     comm,
     algorithm: Algorithm,
-    wire=None,
+    wire: DTypeLike = None,
     segment_bytes: int | None = None,
     depth: int = DEPTH,
 ) -> Allreduce:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from refgf.comm.slices import length
-from refgf.device import array_module
+from refgf.device import Array, array_module
 from refgf.engine.blocks import block_elements, blocks
 from refgf.engine.fused import accumulate, compiled, pack
 from refgf.engine.packing import Group, groups
@@ -43,7 +43,7 @@ class FusedResidual(Residual):
         # of the last accepted step: elements up to here are done; slices sent; was it dense?
         self._done, self._sent, self._dense = n, [], False
 
-    def accumulate(self, index: int, scale: float, out=None) -> None:
+    def accumulate(self, index: int, scale: float, out: Array | None = None) -> None:
         decays = bool(self.share) and self.pool.specs[index].decay
         for block in self._blocks_of_chunks(self.pool.elements(index)):
             g, scratch = self.pool.flat[block], self._scratch[: length(block)]
@@ -63,7 +63,7 @@ class FusedResidual(Residual):
             if out is not None and scale != 1:
                 sent *= scale
 
-    def pack(self, numbers: list[int], scale: float, out) -> None:
+    def pack(self, numbers: list[int], scale: float, out: Array) -> None:
         if self._loops:
             own, v = self._next, self.state["v"]
             self._loops[pack](v, own, np.array(numbers), self.chunk, own.dtype.type(scale), out)
@@ -80,7 +80,7 @@ class FusedResidual(Residual):
         self.state[self._first], self._next = self._next, self.state[self._first]
         self._done, self._sent, self._dense = 0, joined(sent, self.pool.flat.size), dense
 
-    def deliver(self, numbers: list[int], packed, scale: float, gap) -> None:
+    def deliver(self, numbers: list[int], packed: Array, scale: float, gap: Array) -> None:
         for group in self._groups(numbers):
             total = packed[group.packed]
             if scale != 1:

@@ -11,7 +11,7 @@ from refgf.engine.blocks import blocks
 _thread = threading.local()  # each thread's own scratch
 
 
-def momentum_sgd(w, v, g, momentum: float, decay: float, rate: float) -> None:
+def momentum_sgd(w: Array, v: Array, g: Array, momentum: float, decay: float, rate: float) -> None:
     """v <- momentum v + (g + decay w);  w <- w - rate v."""
     if loop := fused.compiled(fused.momentum_sgd, w):
         loop(w, v, g, *map(w.dtype.type, (momentum, decay, rate)), decay != 0)
@@ -32,14 +32,14 @@ def _update(w, v, g, momentum: float, decay: float, rate: float) -> None:
     w -= t
 
 
-def plain_sgd(w, g, rate: float) -> None:
+def plain_sgd(w: Array, g: Array, rate: float) -> None:
     """w <- w - rate g."""
     for block in blocks(w, 0, w.size):
         part = w[block]
         part -= array_module(w).multiply(g[block], rate, out=scratch(part))
 
 
-def unscale(x, factor: float) -> bool:
+def unscale(x: Array, factor: float) -> bool:
     """x <- factor x. Returns whether every element of x is finite."""
     finite, xp = True, array_module(x)
     for block in blocks(x, 0, x.size):

@@ -41,6 +41,7 @@ Source: what MPI libraries do inside a node.
 import contextvars
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refgf.comm.agreement import agree
 from refgf.comm.arguments import rank_and_size, require_flat, wire_type
@@ -119,7 +120,7 @@ class SharedMemory:
             self._quiet.run(self._unprepared, x, self.wire or x.dtype)
         self._busy = False
 
-    def zeros(self, n: int, dtype=np.float32) -> np.ndarray:
+    def zeros(self, n: int, dtype: DTypeLike = np.float32) -> np.ndarray:
         """Zeros (n,) in shared memory, which are summed without copies. n and dtype agree.
 
         In one call all ranks pass the same slice of it. After `close` reading it is a SIGSEGV.
@@ -243,7 +244,7 @@ class SharedMemory:
         self.barrier()
 
 
-def add_up(terms, total) -> None:
+def add_up(terms: list[np.ndarray], total: np.ndarray) -> None:
     """total <- ((t0 + t1) + t2) + ..., (p, n) -> (n,), each term widened to the total's type."""
     # NumPy adds single elements in another order
     if terms.dtype == total.dtype and total.size != 1:

@@ -25,6 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from refgf.device import Array
+
 SLEEP_S, LONG_SLEEP_S = 0.1e-3, 0.2e-3
 SEGMENT_BYTES, IN_FLIGHT = 1 << 20, 2
 END = object()  # no more segments on this side
@@ -42,19 +44,27 @@ class SleepingComm:
     def Dup(self) -> "SleepingComm":
         return SleepingComm(self._comm.Dup())
 
-    def Isend(self, buf, dest: int, tag: int = 0) -> "_SleepingRequest":
+    def Isend(self, buf: Array, dest: int, tag: int = 0) -> "_SleepingRequest":
         return _SleepingRequest(self._comm.Isend(buf, dest, tag))
 
-    def Irecv(self, buf, source: int, tag: int = 0) -> "_SleepingRequest":
+    def Irecv(self, buf: Array, source: int, tag: int = 0) -> "_SleepingRequest":
         return _SleepingRequest(self._comm.Irecv(buf, source, tag))
 
-    def Send(self, buf, dest: int, tag: int = 0) -> None:
+    def Send(self, buf: Array, dest: int, tag: int = 0) -> None:
         self.Isend(buf, dest, tag).Wait()
 
-    def Recv(self, buf, source: int, tag: int = 0) -> None:
+    def Recv(self, buf: Array, source: int, tag: int = 0) -> None:
         self.Irecv(buf, source, tag).Wait()
 
-    def Sendrecv(self, sendbuf, dest, sendtag=0, recvbuf=None, source=None, recvtag=0) -> None:
+    def Sendrecv(
+        self,
+        sendbuf: Array,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Array | None = None,
+        source: int | None = None,
+        recvtag: int = 0,
+    ) -> None:
         waiting, pairs = deque(), zip_longest(segments(recvbuf), segments(sendbuf), fillvalue=END)
         for incoming, outgoing in pairs:
             if incoming is not END:

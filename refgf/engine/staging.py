@@ -16,6 +16,7 @@ import os
 import sys
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refgf import ops
 from refgf.device import Array, is_device, module, synchronize
@@ -53,7 +54,7 @@ def _library_says_cuda() -> bool:
 HostBuffers = ops.Buffers
 
 
-def buffers(x, wire, scratch: dict | None = None, comm=None) -> HostBuffers:
+def buffers(x: Array, wire: DTypeLike, scratch: dict | None = None, comm=None) -> HostBuffers:
     """The buffers that x needs: staged ones for device arrays only."""
     return (StagedBuffers if is_device(x) else HostBuffers)(x, wire, scratch, comm)
 

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from refgf.device import Array
 from refgf.nn.layers import TensorSpec
 from refgf.nn.workspace import Workspace
 
@@ -106,14 +107,16 @@ class VirtualNetwork:
         for array in self._parameters:
             array[...] = TYPICAL
 
-    def loss(self, images, labels, global_batch: int, observe=None) -> float:
+    def loss(
+        self, images: Array, labels: Array, global_batch: int, observe: Callable | None = None
+    ) -> float:
         """Sleep through forward; 0."""
         self._clock_s = time.perf_counter() + self.pace.forward_s
         self.logits_gradient = 1.0  # a loss scale multiplies it, and so all gradients
         sleep_until(self._clock_s)
         return 0.0
 
-    def backward(self, on_ready: Callable[[int], None], observe=None) -> None:
+    def backward(self, on_ready: Callable[[int], None], observe: Callable | None = None) -> None:
         """Write each gradient and sleep until it is ready; on_ready(i) for i = 0, 1, 2, ..."""
         self._steps += 1
         now_s = self.pace.forward_s
@@ -177,13 +180,21 @@ class InstantComm:
     def Get_size(self) -> int:
         return self.size
 
-    def Send(self, buf, dest: int, tag: int = 0) -> None:
+    def Send(self, buf: Array, dest: int, tag: int = 0) -> None:
         pass
 
-    def Recv(self, buf, source: int, tag: int = 0) -> None:
+    def Recv(self, buf: Array, source: int, tag: int = 0) -> None:
         pass
 
-    def Sendrecv(self, sendbuf, dest, sendtag=0, recvbuf=None, source=None, recvtag=0) -> None:
+    def Sendrecv(
+        self,
+        sendbuf: Array,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Array | None = None,
+        source: int | None = None,
+        recvtag: int = 0,
+    ) -> None:
         n = min(len(sendbuf), len(recvbuf))  # slices differ by one element
         recvbuf[:n] = sendbuf[:n]
         recvbuf[n:] = 0  # what lay there may be an infinity, which rejects the step
@@ -191,7 +202,7 @@ class InstantComm:
     def Barrier(self) -> None:
         pass
 
-    def allgather(self, obj) -> list:
+    def allgather(self, obj: Any) -> list:
         return [obj] * self.size
 
     def bcast(self, obj: Any = None, root: int = 0) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from refgf.device import to_host
+from refgf.nn.network import Network
 from refgf.training.data import Dataset
 from refgf.training.evaluation import averaged_statistics
 
@@ -30,7 +31,12 @@ def places(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def count_right(
-    network, dataset: Dataset, rank: int, size: int, top: Sequence[int] = TOP, batch: int = 64
+    network: Network,
+    dataset: Dataset,
+    rank: int,
+    size: int,
+    top: Sequence[int] = TOP,
+    batch: int = 64,
 ) -> tuple[list[int], int]:
     """(right answers for each k of `top`, samples) of this rank's share: rank, rank + size ..."""
     if not all(1 <= k <= dataset.num_classes for k in top):
@@ -47,7 +53,12 @@ def count_right(
 
 
 def count_right_together(
-    network, dataset: Dataset, comm, allreduce: Callable, top: Sequence[int] = TOP, batch: int = 64
+    network: Network,
+    dataset: Dataset,
+    comm,
+    allreduce: Callable,
+    top: Sequence[int] = TOP,
+    batch: int = 64,
 ) -> tuple[list[int], int]:
     """The counts of all ranks, with averaged running statistics. Collective.
 

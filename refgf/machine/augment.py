@@ -86,7 +86,7 @@ def centre_crop(dataset: Dataset, image_size: int) -> Dataset:
 
 
 def views(n: int, places: int, seed: int, epoch: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows and columns of the crops, int64 (n,) from 0 to places - 1, and who is reflected (n,).
+    """Rows and columns of the crops, int64 (n,) from 0 to places - 1, and which are reflected (n,).
 
     Of 64 random bits of an image the upper 31 give its row, the next 32 its column, and the last
     one its reflection. Every place has the same probability within one part in 2^31 / places.

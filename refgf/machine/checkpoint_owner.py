@@ -1,4 +1,4 @@
-"""Who owns a folder of checkpoints: its lock, and what in it may be deleted.
+"""The owner of a folder of checkpoints: its lock, and what in it may be deleted.
 
 folder/refgf.lock        locked by rank 0 while it lives: a second job in the folder is refused
 folder/step-00000120/

@@ -3,7 +3,7 @@
     with Prefetch(batches(train, 256, epoch, seed, comm.rank, comm.size)) as loaded:
         for images, labels, global_batch in loaded:
             flow.step(images, labels, global_batch, rate)
-    loaded.waited_s                                 # seconds that the loop stood without a batch
+    loaded.waited_s                                 # seconds that the loop waited for a batch
 
     depth 0   loading  |-- 0 --|            |-- 1 --|            |-- 2 --|
               steps            |---- 0 ----|        |---- 1 ----|        |---- 2 ----|

@@ -13,7 +13,7 @@ import collections
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -242,7 +242,7 @@ class _World:
         self._threads[threading.get_ident()] = rank, operations
         self._still = None
 
-    def gather(self, rank: int, obj) -> list:
+    def gather(self, rank: int, obj: Any) -> list:
         with self.changed:
             number = self._gathering[rank] = self._gathering[rank] + 1
             gathering = self._gatherings[number]
@@ -255,7 +255,7 @@ class _World:
                 del self._gatherings[number]
         return [gathering.objects[r] for r in range(self.size)]
 
-    def child(self, number, members) -> "_World":
+    def child(self, number: int, members: Sequence[int]) -> "_World":
         """The world of these ranks; all ranks get the same one for the same number."""
         with self.changed:
             if number not in self._children:

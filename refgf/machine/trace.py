@@ -11,8 +11,11 @@ Counting costs a dictionary look-up per message.
 import json
 import os
 import platform
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from refgf.device import Array
 
 
 class TracedComm:
@@ -45,19 +48,27 @@ class TracedComm:
         """The duplicate adds to the same counts."""
         return self.over(lambda comm: comm.Dup())
 
-    def over(self, wrap) -> "TracedComm":
+    def over(self, wrap: Callable) -> "TracedComm":
         """A TracedComm over wrap(the wrapped communicator) that adds to the same counts."""
         return TracedComm(wrap(self._comm), shared=self)
 
-    def Send(self, buf, dest: int, tag: int = 0) -> None:
+    def Send(self, buf: Array, dest: int, tag: int = 0) -> None:
         self._count(dest, buf.nbytes)
         self._comm.Send(buf, dest, tag)
 
-    def Sendrecv(self, sendbuf, dest, sendtag=0, recvbuf=None, source=None, recvtag=0) -> None:
+    def Sendrecv(
+        self,
+        sendbuf: Array,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Array | None = None,
+        source: int | None = None,
+        recvtag: int = 0,
+    ) -> None:
         self._count(dest, sendbuf.nbytes)
         self._comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag)
 
-    def Isend(self, buf, dest: int, tag: int = 0) -> Any:
+    def Isend(self, buf: Array, dest: int, tag: int = 0) -> Any:
         self._count(dest, buf.nbytes)
         return self._comm.Isend(buf, dest, tag)
 
@@ -65,7 +76,7 @@ class TracedComm:
         if dest >= 0:  # otherwise MPI's PROC_NULL, to which nothing is sent
             _add(self.peers, dest, 1, nbytes)
 
-    def save(self, folder, opaque: bool = False) -> None:
+    def save(self, folder: str | Path, opaque: bool = False) -> None:
         """Write rank<r>.json: what this rank sent to whom in the whole run.
 
         opaque: the run also sent messages that were not counted.

@@ -31,7 +31,8 @@ class Node:
     def __post_init__(self) -> None:
         if not (self.flops > 0 and self.bandwidth > 0):
             raise ValueError(
-                f"Node: got {self.flops} flop/s and {self.bandwidth} bytes/s; wanted both > 0"
+                f"Node: got {self.flops} flop/s and {self.bandwidth} bytes/s; wanted both > 0; "
+                "next: measure the kernels again"
             )
 
     def kernel_s(self, flops: float, nbytes: float) -> float:

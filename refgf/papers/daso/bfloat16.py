@@ -63,15 +63,23 @@ class Bfloat16Comm:
     def Get_size(self) -> int:
         return self._comm.Get_size()
 
-    def Send(self, buf, dest: int, tag: int = 0) -> None:
+    def Send(self, buf: Array, dest: int, tag: int = 0) -> None:
         self._comm.Send(_synchronized(bfloat16_bits(buf)), dest, tag)
 
-    def Recv(self, buf, source: int, tag: int = 0) -> None:
+    def Recv(self, buf: Array, source: int, tag: int = 0) -> None:
         bits = _synchronized(array_module(buf).empty(buf.size, np.uint16))
         self._comm.Recv(bits, source, tag)
         buf[...] = bfloat16_values(bits)
 
-    def Sendrecv(self, sendbuf, dest, sendtag=0, recvbuf=None, source=None, recvtag=0) -> None:
+    def Sendrecv(
+        self,
+        sendbuf: Array,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Array | None = None,
+        source: int | None = None,
+        recvtag: int = 0,
+    ) -> None:
         bits = array_module(recvbuf).empty(recvbuf.size, np.uint16)
         sent = _synchronized(bfloat16_bits(sendbuf))
         self._comm.Sendrecv(sent, dest, sendtag, bits, source, recvtag)

@@ -49,10 +49,12 @@ from refgf.comm.agreement import agree
 from refgf.comm.direct import direct_allreduce
 from refgf.comm.schedule import execute, on_ranks
 from refgf.comm.slices import chunks
+from refgf.device import Array
 from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.result import StepResult
 from refgf.papers.daso.bfloat16 import ring_on_ranks
 from refgf.papers.daso.merge import merge  # noqa: F401  lessons take it from here
+from refgf.training.data import Dataset
 from refgf.training.evaluation import evaluate_together
 from refgf.training.step import Replica, require_same_parameters, train_step
 
@@ -123,7 +125,7 @@ class DASO:
         self.wire, self.batch, self.synchronised, self.waited_s = wire, 0, True, 0.0
         self._pending, self._spare, self._loss = None, None, 0.0
 
-    def step(self, images, labels, global_batch: int, rate: float) -> float:
+    def step(self, images: Array, labels: Array, global_batch: int, rate: float) -> float:
         """One batch; returns this rank's share of the loss. The last batch of an epoch ends it."""
         loss = train_step(self.model, self, images, labels, global_batch, rate)
         self._synchronise()
@@ -249,7 +251,7 @@ class DASO:
         self.phases.end_epoch(float(loss[0]))
         self.batch, self._loss = 0, 0.0
 
-    def evaluate(self, dataset, batch: int = 64) -> tuple[int, int]:
+    def evaluate(self, dataset: Dataset, batch: int = 64) -> tuple[int, int]:
         """(right answers, samples) of all ranks; ValueError where parameters differ."""
         self._require_synchronised("evaluate")
         allreduce = direct_allreduce(self._comms[1])

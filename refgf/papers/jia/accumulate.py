@@ -14,9 +14,11 @@ Source: oracle/SPEC.md, M7.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from refgf.device import array_module
 from refgf.exchange.result import UNOBSERVED
+from refgf.training.step import Replica
 
 
 class RunningStatistics:
@@ -41,7 +43,12 @@ class RunningStatistics:
 
 
 def accumulated_step(
-    model, exchange, micro_batches: Iterable, global_batch: int, rate: float, observe=UNOBSERVED
+    model: Replica,
+    exchange: Any,
+    micro_batches: Iterable,
+    global_batch: int,
+    rate: float,
+    observe: Any = UNOBSERVED,
 ) -> float:
     """One training step of several micro-batches; returns this rank's share of the loss.
 

@@ -35,13 +35,13 @@ from collections.abc import Callable, Sequence
 import numpy
 
 from refgf.comm.slices import cut, length, slices
-from refgf.device import array_module
+from refgf.device import Array, array_module
 
 SHARES = ("slices", "layers")
 BLOCK_ELEMENTS = 131_072  # float64 copies of a block stay in the cache
 
 
-def squared_norms(w, g, tensors: Sequence[Sequence[slice]]) -> numpy.ndarray:
+def squared_norms(w: Array, g: Array, tensors: Sequence[Sequence[slice]]) -> numpy.ndarray:
     """Sums of squares of w and of g over the slices of each tensor, in float64. -> (2, L)"""
     # on a GPU all sums are started before one is read
     sums = [[_square(x, parts) for parts in tensors] for x in (w, g)]
@@ -151,7 +151,13 @@ class LARS:
             )
         return self, self.momentum, 0.0
 
-    def step(self, gradients, rate: float, sent=None, waited=None) -> None:
+    def step(
+        self,
+        gradients: Array,
+        rate: float,
+        sent: Sequence[slice] | None = None,
+        waited: Sequence[int] | None = None,
+    ) -> None:
         """One update with gradients (n,) and a learning rate.
 
         sent (ascending, disjoint slices) restricts it; waited: the number of steps whose decay
@@ -185,7 +191,7 @@ class LARS:
                     tensors[-1].append((inside, count))
         return tensors
 
-    def ratios(self, gradients, tensors: Sequence[Sequence[slice]]) -> list[float]:
+    def ratios(self, gradients: Array, tensors: Sequence[Sequence[slice]]) -> list[float]:
         """The ratio of each tensor, from the given slices of it."""
         adapted = [parts for parts, (_, decays) in zip(tensors, self._tensors) if decays]
         squares = self.norms(self.parameters, gradients, adapted)  # (2, tensors with a ratio)

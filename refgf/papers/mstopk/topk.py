@@ -213,7 +213,7 @@ class HiTopK:
         self._spread(x)
 
 
-def sum_sparse(out, values, indices) -> None:
+def sum_sparse(out: Array, values: Array, indices: Array) -> None:
     """out (n,) <- sum of the rows (p, k), row 0 first; a row has no index twice."""
     out[...] = 0
     for row_values, row_indices in zip(values, indices):
@@ -225,7 +225,7 @@ def wire_indices(indices: Array, n: int) -> Array:
     return indices.astype(numpy.int32 if n < 2**31 else numpy.int64)
 
 
-def require_length(x, n: int, operation: str) -> None:
+def require_length(x: Array, n: int, operation: str) -> None:
     if x.shape != (n,):
         raise ValueError(
             f"{operation}: got an array of shape {x.shape}; wanted ({n},), because the residual "

@@ -40,7 +40,8 @@ class Input:
         if self.label not in LABELS or not self.values or not self.source:
             raise ValueError(
                 f"Input {self.name!r}: got label {self.label!r}, {len(self.values)} values and "
-                f"source {self.source!r}; wanted a label of {LABELS}, a value and a source"
+                f"source {self.source!r}; wanted a label of {LABELS}, a value and a "
+                "source; next: say who measured it"
             )
 
 

@@ -23,6 +23,7 @@ def latency_of_gain(
     """alpha in seconds at which the ring on `size` ranks has the gain `wanted`."""
     if not 1 <= wanted < calls:
         raise ValueError(
-            f"latency_of_gain: got a gain of {wanted} for {calls} calls; wanted 1 <= gain < calls"
+            f"latency_of_gain: got a gain of {wanted} for {calls} calls; wanted 1 <= gain < calls; "
+            "next: a gain below the number of calls"
         )
     return beta_s_per_byte * nbytes * (wanted - 1) / (size * (calls - wanted))

@@ -59,7 +59,9 @@ def best_theta(
         for theta in sorted(thresholds(gradients) if candidates is None else candidates)
     ]
     if not sweep:
-        raise ValueError("best_theta: got no candidates; wanted at least one theta in bytes")
+        raise ValueError(
+            "best_theta: got no candidates; wanted one theta in bytes or more; next: leave them out"
+        )
     return min(sweep, key=lambda pair: pair[1].step_s)
 
 

@@ -49,11 +49,13 @@ class System:
     def __post_init__(self) -> None:
         wrong = None
         if self.itemsize not in (2, 4, 8):
-            wrong = f"itemsize {self.itemsize}; wanted 2, 4 or 8 bytes"
+            wrong = f"itemsize {self.itemsize}; wanted 2, 4 or 8 bytes; next: 4"
         elif self.percent is not None and not 0 < self.percent <= 100:
-            wrong = f"percent {self.percent}; wanted 0 < percent <= 100, or None for dense"
+            wrong = (
+                f"percent {self.percent}; wanted 0 < percent <= 100, or None for dense; next: 10"
+            )
         elif self.chunk < 1:
-            wrong = f"chunks of {self.chunk} gradients; wanted 1 or more"
+            wrong = f"chunks of {self.chunk} gradients; wanted 1 or more; next: {CHUNK}"
         if wrong:
             raise ValueError(f"System {self.name!r}: got {wrong}")
 

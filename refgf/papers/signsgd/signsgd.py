@@ -18,6 +18,7 @@ mean, because each rank's loss is divided by the global batch).
 import numpy as np
 
 from refgf.comm.gather import allgather
+from refgf.device import Array
 from refgf.exchange.compressor import Compressor
 
 
@@ -32,11 +33,11 @@ class SignSGD(Compressor):
             )
         self._gather = allgather(comm)
 
-    def start(self, gradients) -> None:
+    def start(self, gradients: Array) -> None:
         self._error = np.zeros_like(gradients)  # (n,)
         self._after = np.zeros_like(gradients)  # (n,) the error if the step is accepted
 
-    def sum(self, x, elements: slice) -> None:
+    def sum(self, x: Array, elements: slice) -> None:
         x += self._error[elements]
         scale = np.float32(np.abs(x).mean(dtype=np.float64) if x.size else 0)
         self._after[elements] = x - np.where(x >= 0, scale, -scale)
