@@ -6,16 +6,21 @@ from kit.claims import GAIN, LIMIT, Claim
 from kit.reveal import Reveal, Row
 
 
-def epochs(result: dict, name: str) -> list[dict]:
-    """The epochs with this cache and the first store, the emulated one if every rank has it."""
+def row(result: dict, name: str) -> dict:
+    """The row of this cache and the first store, the emulated one if every rank has it."""
     store = result["rows"][0]["store"]
-    rows = [row for row in result["rows"] if (row["store"], row["name"]) == (store, name)]
-    return rows[0]["epochs"]
+    return next(r for r in result["rows"] if (r["store"], r["name"]) == (store, name))
 
 
-def first_s(result: dict, name: str) -> float:
-    """Seconds of the first epoch with this cache."""
-    return epochs(result, name)[0]["seconds"]
+def epochs(result: dict, name: str) -> list[dict]:
+    """The epochs with this cache and the first store."""
+    return row(result, name)["epochs"]
+
+
+def first(result: dict, name: str) -> dict:
+    """The timing of first epochs with this cache."""
+    times_s = row(result, name)["first_s"]
+    return {"median_s": median(times_s), "low_s": min(times_s), "high_s": max(times_s)}
 
 
 def later_s(result: dict, name: str) -> float:
@@ -46,7 +51,7 @@ BUSY = "other load: a cache saves waiting, and takes processor time"
 CLAIMS = (
     Claim(
         "The first epoch takes at most 1.1 times as long as without a cache: all are misses.",
-        lambda r: (first_s(r, "memory"), "<", first_s(r, "no cache"), 1.1),
+        lambda r: (first(r, "memory"), "<", first(r, "no cache"), 1.1),
         BUSY,
         kind=LIMIT,
     ),
@@ -100,8 +105,8 @@ SHOWN = {  # rows: the cache
 
 def rows(r: dict) -> list[Row]:
     """Seconds of epochs."""
-    first = epochs(r, "memory")[0]
-    found = [Row("first epoch: all from the store", first["seconds"], first["predicted_s"])]
+    predicted_s = epochs(r, "memory")[0]["predicted_s"]
+    found = [Row("first epoch: all from the store", first(r, "memory"), predicted_s)]
     for what, name in SHOWN.items():
         found.append(Row(what, later_s(r, name), epochs(r, name)[1]["predicted_s"]))
     return found

@@ -50,18 +50,21 @@ def draw(result: dict) -> dict:
 
 
 def draw_epochs(axis, result: dict, store: str) -> None:
-    """Seconds of the first epoch, of the later ones (median, range), and predicted."""
+    """Seconds of first and of later epochs (median, range), and predicted."""
     rows = [row for row in result["rows"] if row["store"] == store]
     places = np.arange(len(rows))
-    groups = {"first epoch, one each": slice(0, 1), "later epochs": slice(1, None)}
+    groups = {
+        "first epoch": [row["first_s"] for row in rows],
+        "later epochs": [[e["seconds"] for e in row["epochs"][1:]] for row in rows],
+    }
     styles = axes.style(0), axes.style(4)  # not the colours of the levels
-    for number, (label, which) in enumerate(groups.items()):
+    for number, (label, seconds) in enumerate(groups.items()):
         y = places + 0.18 * (2 * number - 1)
-        timings = [spread([e["seconds"] for e in row["epochs"][which]]) for row in rows]
+        timings = [spread(times_s) for times_s in seconds]
         middle, low, high = (np.array([t[i] for t in timings]) for i in range(3))
         bars = [middle - low, high - middle]
         axis.errorbar(middle, y, xerr=bars, ls="none", capsize=3, label=label, **styles[number])
-        predicted = [row["epochs"][which][0]["predicted_s"] for row in rows]
+        predicted = [row["epochs"][number]["predicted_s"] for row in rows]
         label = None if number else "predicted"
         axis.plot(predicted, y, "|", ms=16, mew=1.5, color=axes.PREDICTED, label=label)
         if number:  # of the later epochs, as in the other panel

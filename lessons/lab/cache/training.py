@@ -23,6 +23,7 @@ from refgf.training.sgd import MomentumSGD
 from refgf.training.step import replica
 
 RATE, WIDTH = 0.02, 1 / 8
+TRAININGS = 3  # of each loader, in turn
 LOADERS = {  # name: share of the shard that memory may hold, batches loaded ahead
     "no cache": (0.0, 0),
     "memory": (1.0, 0),
@@ -64,8 +65,16 @@ def train(
         return epochs, flow.require_same_parameters()
 
 
+def slowest(run: kit.Run, trainings: list[list[dict]]) -> list[dict]:
+    """The Timings of each epoch over several trainings of this rank. Collective."""
+    return [
+        {kind: run.slowest([epoch[kind] for epoch in same]) for kind in same[0]}
+        for same in zip(*trainings, strict=True)
+    ]
+
+
 def compare(run: kit.Run, place: levels.Place) -> dict:
-    """{loader: its epochs}, seconds of the slowest rank, waiting of the rank that waited most.
+    """{loader: its epochs}, Timings of the slowest rank and of the rank that waited most.
 
     AssertionError unless all loaders give the same parameters, bit for bit. {} for images smaller
     than AlexNet takes. Collective.
@@ -78,19 +87,19 @@ def compare(run: kit.Run, place: levels.Place) -> dict:
         run.say("This training computes on the GPU; stores and caches are the processor's.")
     store = next(iter(place.stores))
     settings = Settings(run.options.batch * run.size)
-    found, hashes, table = {}, {}, []
-    for name, (share, depth) in LOADERS.items():
-        cache = levels.make(run, place, place.stores[store], place.room_for(share))
-        data = dataclasses.replace(place.data, fetch=cache)
-        mine, hashes[name] = train(
-            run.comm, data, place.nodes, dataclasses.replace(settings, depth=depth), run.xp
-        )
-        run.plain.Barrier()
-        cache.close()
-        found[name] = [
-            {kind: run.slowest([epoch[kind]]).median_s for kind in epoch} for epoch in mine
-        ]
-        times = (epoch[kind] for epoch in found[name] for kind in ("seconds", "waited_s"))
+    mine, hashes, table = {name: [] for name in LOADERS}, {}, []
+    for number in range(run.quick(1, TRAININGS)):
+        for name, (share, depth) in LOADERS.items():
+            cache = levels.make(run, place, place.stores[store], place.room_for(share))
+            data = dataclasses.replace(place.data, fetch=cache)
+            how = dataclasses.replace(settings, depth=depth)
+            epochs, hashes[name, number] = train(run.comm, data, place.nodes, how, run.xp)
+            mine[name].append(epochs)
+            run.plain.Barrier()
+            cache.close()
+    found = {name: slowest(run, trainings) for name, trainings in mine.items()}
+    for name, epochs in found.items():
+        times = (epoch[kind].median_s for epoch in epochs for kind in ("seconds", "waited_s"))
         table.append([name, *map(kit.seconds, times)])
     if len(set(hashes.values())) > 1:
         raise AssertionError(f"training: got parameters {hashes}; wanted the same with every cache")

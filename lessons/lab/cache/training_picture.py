@@ -2,7 +2,7 @@
 
 from kit import axes
 
-PARTS = {"waits for images": axes.style(1), "takes steps": axes.style(0)}
+PARTS = {"waits for images": "waited_s", "takes steps": "seconds"}  # where a part of a bar ends
 
 
 def draw(training: dict) -> dict:
@@ -12,27 +12,33 @@ def draw(training: dict) -> dict:
     figure, (axis,) = axes.frame(
         "Lesson 14: a training from the slow store waits for its images", 1, 1, (10, 4.4)
     )
-    names = []
-    bars = {part: [] for part in PARTS}
-    for loader, epochs in training.items():
-        for number, epoch in enumerate(epochs, start=1):
-            names.append(f"{loader}, epoch {number}")
-            waited_s = epoch["waited_s"]
-            for part, seconds in zip(bars, (waited_s, max(0.0, epoch["seconds"] - waited_s))):
-                bars[part].append(seconds)
-    left = [0.0] * len(names)
-    for number, (part, seconds) in enumerate(bars.items()):
-        style = {"color": PARTS[part]["color"], "hatch": ("//", "")[number], "ec": "white"}
-        axis.barh(names, seconds, left=left, label=part, **style)
-        left = [start + each for start, each in zip(left, seconds)]
-    for name, waited_s, end_s in zip(names, bars["waits for images"], left):
-        text = f"{waited_s:.2f} s waiting"
-        axis.annotate(text, (end_s, name), (4, 0), textcoords="offset points", va="center")
+    rows = {
+        f"{loader}, epoch {number}": epoch
+        for loader, epochs in training.items()
+        for number, epoch in enumerate(epochs, start=1)
+    }
+    names, starts = list(rows), [0.0] * len(rows)
+    for number, (part, kind) in enumerate(PARTS.items()):
+        ends, spread = middle_and_spread([row[kind] for row in rows.values()])
+        widths = [max(0.0, end - start) for start, end in zip(starts, ends)]
+        style = {"color": axes.style(1 - number)["color"], "hatch": ("//", "")[number]}
+        error = {"xerr": spread, "capsize": 3}
+        axis.barh(names, widths, left=starts, label=part, ec="white", **error, **style)
+        starts = ends
+    for name, row in rows.items():
+        text, end = f"{row['waited_s']['median_s']:.2f} s waiting", row["seconds"]["high_s"]
+        axis.annotate(text, (end, name), (6, 0), textcoords="offset points", va="center")
     axis.set(
-        title="One training each; the same parameters in the end, bit for bit\n"
-        "Prefetch: a thread loads a batch ahead",
+        title="The same parameters in the end, bit for bit. Prefetch: a thread loads a batch ahead",
         xlabel="seconds of this machine: the slowest rank; waiting: the rank that waits most",
-        xlim=(0, 1.25 * max(left)),
+        xlim=(0, 1.25 * max(row["seconds"]["high_s"] for row in rows.values())),
     )
     axis.invert_yaxis()
     return {"training": axes.finish(figure, axis)}
+
+
+def middle_and_spread(timings: list[dict]) -> tuple[list, list]:
+    """Medians, and how far the lowest and the highest are from them."""
+    middle = [timing["median_s"] for timing in timings]
+    below = [timing["median_s"] - timing["low_s"] for timing in timings]
+    return middle, [below, [timing["high_s"] - timing["median_s"] for timing in timings]]
