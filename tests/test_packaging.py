@@ -51,3 +51,31 @@ def test_every_dependency_says_what_it_is_for():
     for line in text.splitlines():
         if re.match(r'\s*("[\w-]+>=|[\w-]+ = \["[\w-]+>=)', line):
             assert "#" in line, line
+
+
+def test_one_version_everywhere():
+    """Of the wheel, the citation, the newest changes and conda-forge's recipe."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    places = {
+        "CITATION.cff": r"^version: (.+)$",
+        "CHANGELOG.md": r"^## (\S+)",
+        ".ci/recipe.yaml": r'^  version: "(.+)"$',
+    }
+    for name, pattern in places.items():
+        found = re.search(pattern, (ROOT / name).read_text(), re.MULTILINE)
+        assert found[1] == project["version"], name
+
+
+def test_the_recipe_needs_what_the_wheel_needs():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    text = (ROOT / ".ci" / "recipe.yaml").read_text()
+    least = re.search(r'python_min: "(.+)"', text)[1]
+    assert f">={least}" == settings["project"]["requires-python"]
+    host, run = text.split("requirements:")[1].split("tests:")[0].split("  run:")
+    for part, wanted in (
+        (host, settings["build-system"]["requires"]),
+        (run, settings["project"]["dependencies"]),
+    ):
+        found = bounds(re.findall(r"^    - (\w+ ?>=.*)$", part, re.MULTILINE))
+        found = {name: bound.strip() for name, bound in found.items() if name != "python"}
+        assert found == bounds(wanted)
