@@ -120,6 +120,12 @@ def steps_uphill(w, xs, ys, rate):
     return step_on_ranks(w, xs, ys, -rate)
 
 
+def divides_by_no_samples(w, xs, ys, rate):
+    """The mean of no samples is 0 / 0, which is nan."""
+    total = sum(x.T @ (x @ w - y) / len(y) * len(y) for x, y in zip(xs, ys))
+    return [w - rate * total / sum(map(len, ys)) for _ in xs]
+
+
 def only_rank_0_steps(w, xs, ys, rate):
     return [step_on_ranks(w, xs, ys, rate)[0], *[w for _ in xs[1:]]]
 
@@ -170,6 +176,12 @@ STEP = Exercise(
             "only your rank 0 takes the step; the mean has to reach all ranks",
             only_rank_0_steps,
             (EQUAL, UNEQUAL, FEW),
+        ),
+        Mistake(
+            "a rank without samples divides by 0 and makes every weight nan; it contributes "
+            "nothing to the sum",
+            divides_by_no_samples,
+            (FEW,),
         ),
     ),
     relative=ROUNDING,
