@@ -79,7 +79,8 @@ class Text:
         rules = parser.renderer.rules
         rules["table_open"] = lambda *_: f"{SCROLLS.format('table')}<table>"
         rules["table_close"] = lambda *_: "</table></div>\n"
-        rules["code_block"] = lambda tokens, i, *_: plain(tokens[i].content) + "\n"
+        for kind in ("code_block", "fence"):
+            rules[kind] = lambda tokens, i, *_: plain(tokens[i].content) + "\n"
         tokens = parser.parse(text)
         lessons = lesson_cells(tokens)
         for i, token in enumerate(tokens):
