@@ -107,6 +107,31 @@ def test_a_page_is_complete(number):
 
 
 @pytest.mark.parametrize("number", NUMBERS)
+def test_an_example_of_a_guess_is_not_the_answer(number):
+    """It stands where students read it before their run."""
+    text = (LESSONS / "teaching" / f"{number}.md").read_text()
+    guess = re.search(r'--predict "(.+?)"', text)[1]
+    answer = re.search(r"^ +Measured: (.+(?:\n {8}.+)*)", text, re.MULTILINE)[1]
+    assert not gives_away(guess, answer), f"{number}: {guess} is the answer: {answer}"
+
+
+def gives_away(guess: str, answer: str) -> bool:
+    """Is a guess's first number within a fifth of the answer's, or, without one, its first word?"""
+    guessed, measured = (re.findall(r"\d+(?:\.\d+)?", words) for words in (guess, answer))
+    if not guessed:
+        return answer.lower().startswith(guess.lower())
+    units = [re.search(r"[KMG]iB", words) for words in (guess, answer)]
+    same_unit = len({unit and unit[0] for unit in units}) == 1
+    return same_unit and 1 / 1.2 < float(guessed[0]) / float(measured[0]) < 1.2
+
+
+def test_what_gives_an_answer_away():
+    assert gives_away("16 MiB", "theta = 16 MiB, 6 calls") and gives_away("5 times", "4.9 times")
+    assert gives_away("CSC", "CSC, 6.82 ms") and not gives_away("top-k", "CSC, 6.82 ms; top-k")
+    assert not gives_away("64 KiB", "theta = 64 MiB") and not gives_away("9 times", "4.9 times")
+
+
+@pytest.mark.parametrize("number", NUMBERS)
 def test_a_drawing_can_be_read_aloud(number):
     root = ElementTree.parse(LESSONS / "drawings" / f"{number}.svg").getroot()
     texts = {child.tag.split("}")[1]: child for child in root}
