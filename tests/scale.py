@@ -26,6 +26,7 @@ INSIDE = Link(5e-6, 1 / 100e9)  # between the GPUs of a node (chosen)
 FASTEST = Fabric("200 Gbit/s", "alpha and rate chosen", Link(5e-6, 1 / 25e9))
 SPREAD = 0.03  # standard deviation of a rank's computing (chosen)
 BUFFER = 32e6  # bytes a switch holds for one port (chosen)
+TIMEOUT_S = 0.2  # TCP_RTO_MIN of Linux (verified: include/net/tcp.h)
 EVERY_STEP = ("eager", "theta", "merged", "half", "hierarchy")  # sum all gradients in each step
 FULL = ("eager", "theta", "merged", "hierarchy")  # in float32
 
@@ -165,7 +166,11 @@ def page() -> str:
         "spread": f"{SPREAD:.0%}".replace("%", " %"),
         "slowest": f"{100 * (slowest() - 1):.0f} %",
         "ceiling": f"{100 / slowest():.0f} %",
-        "incast": incast(found),
+        "incast": incast(asked, found),
+        "times_as_much": f"{PER_NODE * (RANKS - PER_NODE) / (RANKS - 1):.1f}",
+        "in_flight": in_flight(found),
+        "timeout": ms(TIMEOUT_S),
+        "steps_lost": "; ".join(f"{m.name} {TIMEOUT_S / m.compute_s:.1f}" for m in found),
         "memory": residuals(found, asked),
         "instead": instead(asked),
     }
@@ -183,10 +188,29 @@ def eager(question: Question) -> str:
     return f"{calls} x {ms(alpha_s)} = {calls * alpha_s:.1f} s"
 
 
-def incast(found: list[StepTimes]) -> str:
+def incast(every: dict[str, list[Question]], steps: list[StepTimes]) -> str:
+    """`direct` of all gradients next to the ring and the fastest in two levels, one call each."""
+    rows = []
+    for step in steps:
+        for question in every[step.name]:
+            nbytes = FLOAT32 * step.elements
+            each_s = direct_s(question), question.flat(nbytes), systems.fastest(question)(nbytes)
+            rows.append([f"{step.name}, {question.fabric.name}", *map(ms, each_s)])
+    return table(["predicted, one call", "direct", "ring", "fastest in two levels"], rows)
+
+
+def direct_s(question: Question) -> float:
+    """2(p-1) latencies, and 2 k (p-k) / p vectors through each node's link."""
+    p, k, link = question.size, question.per_node, question.fabric.between
+    nbytes = FLOAT32 * question.step.elements * 2 * k * (p - k) / p
+    return 2 * (p - 1) * link.alpha_s + link.beta_s_per_byte * nbytes
+
+
+def in_flight(found: list[StepTimes]) -> str:
+    """What other nodes have on the way to one node if all ranks send at once."""
     parts = []
     for model in found:
-        nbytes = FLOAT32 * model.elements * (RANKS - 1) / RANKS
+        nbytes = FLOAT32 * model.elements * PER_NODE * (RANKS - PER_NODE) / RANKS
         parts.append(f"{model.name} {nbytes / 1e6:,.0f} MB, {nbytes / BUFFER:.1f} x the buffer")
     return f"{'; '.join(parts)} (a buffer of {BUFFER / 1e6:g} MB, chosen)"
 
@@ -213,8 +237,8 @@ scaling: each rank brings its own batch.
 - Batches: {rates}. AlexNet's and ResNet-50's rates are those of `refgf/cluster/machines`,
   BERT-Large's is a public benchmark's (`refgf/papers/scaling/benchmark_rows.py`), on another GPU.
 - Ready times are a rate's, divided among the layers by flops.
-- Not included: contention, lost messages, stragglers, casts, choosing. How a system learns is not
-  predicted.
+- The ranks of a node share its link. Not included: contention elsewhere, lost messages, stragglers,
+  casts, choosing. How a system learns is not predicted.
 
 ## A step with each system
 
@@ -239,8 +263,17 @@ Eager exchange pays the latencies for each tensor. ResNet-50 on v100-56gbit: {ea
 distribution, chosen), the slowest of {ranks} takes {slowest} longer than the mean. No exchange
 that waits for all ranks in each step then exceeds {ceiling} of efficiency.
 
-**Incast.** In `direct`, all other ranks send a slice to each rank at once. In flight to one port:
-{incast}. Our formulas lose no messages; a real switch without flow control does.
+**Incast.** In each round of `direct` the {per_node} ranks of a node send to other nodes at once. So
+2 k (p-k) / p vectors cross the node's link, {times_as_much} times as many as in a ring (judged by
+SimGrid: `tests/plan/test_plan_wires.py`). One call of all gradients in float32:
+
+{incast}
+
+The rounds leave one message of each rank in flight. If all ranks start all their sends at once,
+the messages to one node are {in_flight}.
+A switch without flow control drops what its buffer does not hold. A message that only TCP's timeout
+recovers costs at least {timeout} (Linux), in steps without exchange: {steps_lost}.
+How many messages are lost is in no model here.
 
 **Memory.** Top-k gathers the pairs of all ranks, so it grows with p: {memory}. The residuals of
 CSC and top-k do not grow with p.
@@ -255,8 +288,8 @@ log p:
 
 The last column has one rank and one link a node: {ranks} links, not {nodes}. {ranks} is no power of
 two, so halving-doubling sends the whole vector twice more; it would take on {two}.
-Contention is in none of these times: on a fat tree a bad order of the ranks alone can almost double
-a ring (lesson 08, by SimGrid).
+Contention between the nodes is in none of these times: on a fat tree a bad order of the ranks alone
+can almost double a ring (lesson 08, by SimGrid).
 
 ## How right the formulas are where they can be measured
 

@@ -6,6 +6,7 @@ Both divide a link's bandwidth fairly. Bar: 1 %.
 import shutil
 
 import pytest
+import scale
 
 from refgf.comm import direct, ring, tree
 from refgf.comm.schedule import Step
@@ -14,6 +15,9 @@ from refgf.papers.jia.hierarchical import consecutive_nodes, log_phases, three_p
 from refgf.papers.jia.wires import Wires
 from refgf.papers.scaling.simulate import from_schedules
 from refgf.plan import platforms, replay
+from refgf.plan.fabric import Fabric
+from refgf.plan.step_times import StepTimes
+from refgf.plan.systems import Question
 from refgf.predict.cost import Link
 
 pytestmark = pytest.mark.skipif(
@@ -101,16 +105,12 @@ def test_a_ring_dealt_out_over_the_nodes_is_slower():
 
 
 def test_incast_of_direct():
-    """All k ranks of a node send to other nodes at once, 2 k (p-k) / p vectors through its link.
-
-    A ring sends 2 (p-1) / p through it.
-    """
-    k, size = 4, 16
-    platform, _ = placed(4, k, False)
+    """All k ranks of a node send to other nodes at once, as docs/scale.md says."""
+    platform, _ = placed(4, 4, False)
     found = replay.simulate(direct.allreduce, LONG, platform, 0.0, "contention")
-    latencies_s = 2 * (size - 1) * BETWEEN.alpha_s
-    bytes_s = 2 * k * (size - k) / size * BETWEEN.beta_s_per_byte * 4 * LONG
-    assert found == pytest.approx(latencies_s + bytes_s, rel=1e-2)
+    step = StepTimes("long", "this test", ((0.01, LONG),))
+    asked = Question(step, Fabric("net", "this test", BETWEEN, INSIDE), 16, 4)
+    assert found == pytest.approx(scale.direct_s(asked), rel=1e-2)
 
 
 def test_background_traffic_takes_its_share_of_a_link():
