@@ -1,13 +1,20 @@
 """The door: every function of the engine has the bits of the plain one that it replaces."""
 
+import contextlib
 import inspect
 
 import numpy as np
+import own
 import pytest
+from test_oracle_own import ALONE, NOT_IMPLEMENTED, TOGETHER
 
 import refgf.engine
 from refgf import ops
 from refgf.engine import fused
+from refgf.machine import threads
+from refgf.oracle.judge.implementations import PythonModule
+from refgf.oracle.judge.profiles import judge
+from refgf.oracle.judge.verify import verify_case
 
 AWKWARD = [
     0,
@@ -137,3 +144,24 @@ def test_off_and_on_again():
     with refgf.engine.off():
         assert ops.cast is refgf.engine.PLAIN["cast"]
     assert ops.cast is refgf.engine.REPLACEMENTS["cast"]
+
+
+def failures():
+    """The golden cases that the project does not pass now: without ranks, and on threads."""
+    alone = [case for case in ALONE if case.function not in NOT_IMPLEMENTED]
+    verdicts = {case.name: verify_case(case, PythonModule(own)).failure for case in alone}
+    for case in TOGETHER:
+        with np.errstate(over="ignore", invalid="ignore"):
+            per_rank = threads.run(own.ranks_of(case), own.on_rank, case)
+        verdicts[case.name] = judge(case, own.joined(per_rank))
+    assert len(verdicts) > 500
+    return {name: str(failure) for name, failure in verdicts.items() if failure}
+
+
+@pytest.mark.parametrize("state", ["plain", "engine", "engine, Numba's loops"])
+def test_the_golden_cases_pass_both_ways(state, monkeypatch):
+    if "loops" in state:
+        pytest.importorskip("numba")
+        monkeypatch.setattr(fused, "LONG", 0)
+    with refgf.engine.off() if state == "plain" else contextlib.nullcontext():
+        assert failures() == {}

@@ -9,7 +9,8 @@
      "steps":   {"alexnet": {"batch": 128, "images_per_s": {"value": 3297, ...}}}}
 
 `known` is one of stated, verified, computed, inferred, unverified, measured. Everything is slowed
-down by one factor, so all ratios stay (Gupta et al., NSDI 2006: time-warped emulation).
+down by one factor, so all ratios stay (Gupta et al., NSDI 2006: time-warped emulation). The files
+are read by `refgf.predict plan --machine` and by the site too.
 """
 
 import json

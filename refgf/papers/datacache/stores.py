@@ -114,7 +114,7 @@ class FileServer:
     """Serves read(index) on a free port, one thread a client; a client sends half of the token.
 
     A client that does not send it within CONNECT_S loses its connection, and so does one more than
-    MOST_CLIENTS. host: whom it listens to, LOOPBACK (this machine) or EVERYWHERE.
+    MOST_CLIENTS. host: from where it accepts clients, LOOPBACK (this machine) or EVERYWHERE.
     """
 
     def __init__(self, read: Callable[[int], bytes], host: str = LOOPBACK) -> None:
