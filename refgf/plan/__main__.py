@@ -7,6 +7,7 @@ mpiexec -n 2 refgf predict measure --out mine.json
 
 import argparse
 import json
+import os
 import sys
 
 from refgf.papers.scaling.collectives import LINES
@@ -64,9 +65,12 @@ def main() -> int:
     given = parser().parse_args()
     try:
         {"plan": plan, "measure": measure}[given.command](given)
+        sys.stdout.flush()
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
+    except BrokenPipeError:  # `| head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         print(f"{given.command}: got {error}; wanted a file to write", file=sys.stderr)
         return 2

@@ -1,5 +1,9 @@
-"""Draws scaling efficiency over ranks, one line a system. Needs matplotlib."""
+"""Draws scaling efficiency over ranks, one line a system. Needs matplotlib.
 
+A line has a gap where its system does not apply.
+"""
+
+from math import nan
 from typing import Any
 
 
@@ -17,9 +21,12 @@ def draw(found: dict[str, Any], path: str) -> None:
     figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
     markers = iter("osD^v<>P")
     for name, curve in found["efficiency_percent"].items():
-        points = [(size, value) for size, value in curve.items() if value is not None]
-        axes.plot(*zip(*points), marker=next(markers), markersize=4, linewidth=1.2, label=name)
+        percent = [nan if value is None else value for value in curve.values()]
+        axes.plot(
+            list(curve), percent, marker=next(markers), markersize=4, linewidth=1.2, label=name
+        )
     axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:.0f}")
     axes.set_ylim(0, 105)
     axes.set_xlabel("ranks")
     axes.set_ylabel("scaling efficiency, percent (predicted)")

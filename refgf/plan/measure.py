@@ -49,7 +49,11 @@ def write(comm: Any, path: str) -> None:
     found = measure(comm)
     if found is not None:
         save(found, path)
-        print(f"{path}: " + ", ".join(f"{name} {link}" for name, link in found.links.items()))
+        print(f"{path}: " + "; ".join(f"{name} {said(link)}" for name, link in found.links.items()))
+
+
+def said(link: Link) -> str:
+    return f"{1e6 * link.alpha_s:,.4g} us, {8e-9 / link.beta_s_per_byte:.4g} Gbit/s"
 
 
 def measure(comm: Any) -> Machine | None:

@@ -65,7 +65,7 @@ def text(found: dict[str, Any]) -> str:
     lines = [
         f"{model['name']}: {model['elements']:,} gradients in {model['gradients']} tensors, "
         f"{1e3 * model['compute_s']:.1f} ms a step without exchange ({model['source']})",
-        f"{network['name']}: {1e6 * network['alpha_s']:.3g} us and "
+        f"{network['name']}: {1e6 * network['alpha_s']:,.4g} us and "
         f"{8e-9 / network['beta_s_per_byte']:.3g} Gbit/s between nodes ({network['source']})",
         f"Predicted for {ranks}, flat {found['allreduce']}; backward keeps "
         f"{100 * found['overlap']:.0f} % of its speed in a call",

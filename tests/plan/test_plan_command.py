@@ -1,7 +1,10 @@
 """The command as a user types it: text, JSON, a figure, and README's example."""
 
 import json
+import math
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -51,6 +54,31 @@ def test_a_figure(monkeypatch, capsys, tmp_path):
     assert code == 0 and path.read_bytes()[:4] == b"\x89PNG"
     code, said = run(monkeypatch, capsys, *USUAL, "--figure", str(tmp_path / "plan.banana"))
     assert code == 2 and "wanted a file to write" in said.err
+
+
+def test_a_line_has_a_gap_where_its_system_does_not_apply(monkeypatch, tmp_path):
+    axes = pytest.importorskip("matplotlib.axes").Axes
+    lines, plot = {}, axes.plot
+
+    def noted(self, x, y, label, **style):
+        lines[label] = x, y
+        return plot(self, x, y, label=label, **style)
+
+    monkeypatch.setattr(axes, "plot", noted)
+    curves = {"hierarchy": {1: 100.0, 2: None, 4: 50.0}}
+    names = {"model": {"name": "m"}, "network": {"name": "n"}, "ranks": 4}
+    figure.draw(names | {"efficiency_percent": curves}, str(tmp_path / "plan.png"))
+    assert lines["hierarchy"][0] == [1, 2, 4] and math.isnan(lines["hierarchy"][1][1])
+
+
+def test_a_reader_that_wants_no_more():
+    """`refgf predict plan ... | head -1`: no complaint."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    command = [sys.executable, "-m", "refgf.predict", *USUAL]
+    ended = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, timeout=100)
+    os.close(writes)
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 def test_without_matplotlib(monkeypatch):

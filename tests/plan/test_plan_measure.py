@@ -1,5 +1,7 @@
 """`measure` writes a machine file that `plan` reads; on threads, whose messages take real time."""
 
+import re
+
 import pytest
 
 from refgf.machine import threads
@@ -13,12 +15,15 @@ def short(monkeypatch):
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_one_node(tmp_path, size):
+def test_one_node(tmp_path, size, capsys):
     path = tmp_path / "mine.json"
     threads.run(size, lambda comm: measure.write(comm, str(path)))
     found = fabric.load(str(path))
     assert found.between == found.inside and found.between.beta_s_per_byte > 0
     assert found.source.startswith("measured: refgf.predict measure, 1 node(s)")
+    number = r"[\d,.e+-]+"
+    link = f"{number} us, {number} Gbit/s"
+    assert re.fullmatch(f".*mine.json: between {link}; inside {link}\n", capsys.readouterr().out)
 
 
 def test_two_nodes_and_three(monkeypatch):
