@@ -1,7 +1,9 @@
 """The verdict on a plan: the first of these that applies.
 
 out of range, unmatched     steps that cannot be run
-deadlock                    steps that wait for each other in a circle
+deadlock                    steps that wait for each other in a circle, where a channel holds any
+                            number of messages: a real one holds few, so a plan that sends much
+                            before it receives may hang all the same
 race                        two accesses that nothing orders: the value is a matter of luck
 wrong value                 a rank does not end with what the collective promises
 other bits                  each rank's sum is right, but in another order than another rank's
