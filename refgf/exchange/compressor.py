@@ -19,7 +19,7 @@ class Compressor(abc.ABC):
     """Base class. GradientFlow calls the subclass with (comm, wire=wire); wire: a dtype or None.
 
     comm has Get_rank, Get_size, Send, Recv and Sendrecv of flat arrays of any type; the function
-    `comm.gather.allgather` makes an allgather of these. Theta counts bytes as if uncompressed.
+    `comm.gather.allgather` gathers arrays of one length. Theta counts bytes as if uncompressed.
     """
 
     @abc.abstractmethod
