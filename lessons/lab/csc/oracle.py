@@ -10,6 +10,7 @@ from refgf.exchange.momentum_correction import FORMS, CSCSettings
 from refgf.exchange.pool import Pool
 from refgf.oracle import definitions
 from refgf.oracle.definitions import csc_run, percent_of_step, same_bits
+from refgf.oracle.judge.profiles import is_near
 from refgf.training.sgd import MomentumSGD
 from refgf.training.step import Replica
 
@@ -60,6 +61,7 @@ def random_vector(seed) -> np.ndarray:
 def require(rank: int, form: str, gs: list, lists: list, got: tuple[list, dict]) -> None:
     """AssertionError unless each step's weights and the last residual have the defined bits.
 
+    So must the lists be: those of the most important chunks, but for the rounding of norms.
     gs: as `gradients` returns them. lists: chosen chunks of each step. got: (weights, residual)
     """
     wire = {"wire": "float16", "order": "ring", "theta_bytes": THETA_BYTES}
@@ -67,6 +69,14 @@ def require(rank: int, form: str, gs: list, lists: list, got: tuple[list, dict])
     percents = [percent_of_step(t, 1, (), PERCENT) for t in range(len(gs) + 1)]
     wanted = csc_run(random_vector(9), gs, settings, percents, lists)
     place = f"CSC on rank {rank}, {form}"
+    share = 1 - 2 * len(gs[0]) * CHUNK * 2.0**-53  # see is_near
+    for t, (percent, dense) in enumerate(percents[:-1]):
+        norms = None if dense else wanted[t - 1]["importance"]
+        best = None if dense else definitions.choose(norms, percent)
+        if lists[t] != best and (
+            None in (lists[t], best) or not is_near(lists[t], norms, percent, share)
+        ):
+            raise AssertionError(f"{place}, step {t}: got chunks {lists[t]}; wanted {best}")
     for t, report in enumerate(wanted):
         if not same_bits(got[0][t], report["w"][rank]):
             raise AssertionError(f"{place}, step {t}: got weights of other bits than defined")
