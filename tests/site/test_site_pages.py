@@ -192,6 +192,40 @@ def test_hints_and_solutions_are_apart():
     assert solved[2][0].startswith("Two.") and solved[2][1].startswith("def g")
 
 
+def leaves(value, name=""):
+    """(name, number or list) of what a dict of the JSON holds; of a time its median."""
+    if isinstance(value, dict) and "median_s" in value:
+        yield name, value["median_s"]
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from leaves(inner, f"{name}, {key}" if name else key)
+    elif isinstance(value, int | float | list) and not isinstance(value, bool):
+        yield name, value
+
+
+def test_numbers_of_lessons_are_those_of_the_json(site):
+    """Read back from the tables of rows on each page, to four digits."""
+    compared = 0
+    for page in (site[0] / "lessons").glob("[0-9][0-9]/index.html"):
+        files = (ROOT / "figures").glob(f"{page.parent.name}_*.json")
+        (result,) = (json.loads(file.read_text()) for file in files if file.name.count(".") == 1)
+        all_rows = dict(leaves(result))
+        found = r"<summary>([^<]*): \d+ rows?</summary>(.*?)</table>"
+        for name, table in re.findall(found, page.read_text(), re.S):
+            rows = all_rows[unescape(name)]
+            columns = [unescape(cell) for cell in re.findall('<th scope="col">(.*?)</th>', table)]
+            lines = re.findall(r"<tr>(<td>.*?)</tr>", table, re.S)
+            assert len(lines) == min(len(rows), numbers.ROWS)
+            for row, line in zip(rows, lines):
+                cells = dict(zip(columns, re.findall(r"<td>(.*?)</td>", line, re.S), strict=True))
+                for column, value in leaves(row):
+                    if column in cells and not isinstance(value, list):
+                        shown = float(cells[column].split(" (")[0].replace(",", ""))
+                        assert shown == pytest.approx(value, rel=5.1e-4), (page, name, column)
+                        compared += 1
+    assert compared > 1000
+
+
 def test_numbers_are_those_of_the_json():
     timing = {"median_s": 0.5, "low_s": 0.25, "high_s": 1.0, "repeats": 3}
     rows = [{"theta": 1024, "time": timing, "by": {"a": True}}, {"theta": "inf", "more": [1, 2.5]}]

@@ -23,6 +23,11 @@
     while (n >= 1024 && unit < 3) { n /= 1024; unit += 1; }
     return `${digits(n)} ${units[unit]}`;
   }
+  function ticks(last) { // 0, and a few round numbers up to the last
+    const power = 10 ** Math.floor(Math.log10(last / 3));
+    const step = power * [1, 2, 5, 10].find((n) => n * power >= last / 5);
+    return Array.from({ length: Math.floor(last / step) + 1 }, (_, i) => i * step);
+  }
   function make(name, attributes = {}, text = "", svg = false) {
     const node = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
     for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
@@ -68,8 +73,9 @@
         svg.append(bar);
       }
     });
-    svg.append(draw("text", { x: left, y: height * 4 + 20 }, "0"));
-    svg.append(draw("text", { x: left + width, y: height * 4 + 20, "text-anchor": "end" }, ms(end)));
+    for (const s of ticks(end)) {
+      svg.append(draw("text", { x: x(s), y: height * 4 + 20, "text-anchor": "middle" }, ms(s)));
+    }
     at("times").replaceChildren(svg);
     at("total").textContent = ms(found.steps["your theta"].step_s);
   }
@@ -119,7 +125,7 @@
     svg.append(draw("path", { class: "axis", d: `M${left} 12 V${y(0)} H${left + width}` }));
     svg.append(draw("path", { class: "axis dashed", d: `M${left} ${y(found.compute_s)} H${left + width}` }));
     svg.append(draw("text", { x: left + 4, y: y(found.compute_s) - 4 }, "computation alone"));
-    for (const s of [0, top / 2, top / 1.05]) {
+    for (const s of ticks(top)) {
       svg.append(draw("text", { x: left - 6, y: y(s) + 4, "text-anchor": "end" }, ms(s)));
     }
     const marks = [0, ...[12, 16, 20, 24, 28].filter((n) => n > low + 1 && n < high - 1).map((n) => 2 ** n), null];
