@@ -45,29 +45,17 @@ def thresholds(gradients: Gradients, per_octave: int = 2) -> list[float]:
 
 
 def best_theta(
-    gradients: Gradients,
-    allreduce_s: CallTime,
-    candidates: Iterable[float] | None = None,
-    overlap: float = True,
+    gradients: Gradients, allreduce_s: CallTime, overlap: float = True
 ) -> tuple[float, PredictedStep]:
-    """(theta, step) of the fastest step over `candidates`, by default `thresholds`.
-
-    Of equally fast steps, the one with the smallest theta.
-    """
+    """(theta, step) of the fastest step over `thresholds`; of equals, the smallest theta."""
     sweep = [
         (theta, predict(gradients, lazy(gradients, theta), allreduce_s, overlap))
-        for theta in sorted(thresholds(gradients) if candidates is None else candidates)
+        for theta in thresholds(gradients)
     ]
-    if not sweep:
-        raise ValueError(
-            "best_theta: got no candidates; wanted one theta in bytes or more; next: leave them out"
-        )
     return min(sweep, key=lambda pair: pair[1].step_s)
 
 
-def best_theta_step(
-    ready: Gradients, system: System, allreduce_s: CallTime, per_octave: int = 1
-) -> PredictedStep:
+def best_theta_step(ready: Gradients, system: System, allreduce_s: CallTime) -> PredictedStep:
     """The step of `system` with the best theta for this T. A system with theta 0 stays eager.
 
     ready: [(ready_s, elements)], as for `systems.step`.
@@ -77,9 +65,7 @@ def best_theta_step(
     gradients = [(ready_s, system.itemsize * elements) for ready_s, elements in ready]
     if system.percent is not None:
         gradients, _ = chosen_chunks(ready, system)
-    systems = [
-        replace(system, threshold_bytes=theta) for theta in thresholds(gradients, per_octave)
-    ]
+    systems = [replace(system, threshold_bytes=theta) for theta in thresholds(gradients, 1)]
     steps = (step(ready, candidate, allreduce_s) for candidate in systems)
     return min(steps, key=lambda predicted: predicted.step_s)
 

@@ -32,11 +32,9 @@ def linear(net: Builder, name: str, features: int) -> None:
     net.product(name, "fc", (channels, features), height * width, True, shape)
 
 
-def embedding(
-    net: Builder, words: int, tokens: int, features: int, positions: int = 512, kinds: int = 2
-) -> None:
+def embedding(net: Builder, words: int, tokens: int, features: int, kinds: int = 2) -> None:
     """The sum of three tables. Every token adds its gradient to one row of each."""
-    tables = {"kinds": kinds, "places": positions, "words": words}
+    tables = {"kinds": kinds, "places": 512, "words": words}
     tensors = [(name, (rows, features), tokens * features) for name, rows in tables.items()]
     net.add("embedding", "embedding", tensors, 2 * tokens * features, 0, net.shape)
     net.norm("embedding.norm")

@@ -105,16 +105,16 @@ def test_with_overlap_the_best_theta_lies_between():
     assert best.step_s <= predict(gradients, one_call(gradients), Line(1.5, 0.001)).step_s
 
 
-def test_best_theta_is_the_best_of_its_candidates():
-    gradients = [(1.0, 8), (1.5, 80), (4.0, 800)]
-    steps = {
-        theta: predict(gradients, lazy(gradients, theta), Line(1, 0.01))
-        for theta in (0, 8, 88, inf)
+def test_best_theta_is_the_best_of_the_thresholds():
+    gradients, line = [(1.0, 8), (1.5, 80), (4.0, 800)], Line(1, 0.01)
+    times = {
+        theta: predict(gradients, lazy(gradients, theta), line).step_s
+        for theta in thresholds(gradients)
     }
-    times = {theta: step.step_s for theta, step in steps.items()}
-    theta, best = best_theta(gradients, Line(1, 0.01), candidates=times)
-    assert best.step_s == min(times.values()) == times[theta]
-    assert best_theta([(0.0, 8)], Line(1, 0), candidates=[9, 5])[0] == 5  # the smallest of equals
+    theta, best = best_theta(gradients, line)
+    assert best.step_s == min(times.values()) == times[theta] < max(times.values())
+    equals = [t for t, seconds in times.items() if seconds == times[theta]]
+    assert theta == min(equals) < max(equals)
 
 
 def test_thresholds_cover_the_limits():
