@@ -236,7 +236,33 @@ def test_a_simulator_that_does_not_end_is_ended(monkeypatch, tmp_path):
     assert not state.exists() or state.read_text().split()[2] == "Z"
 
 
-def test_too_many_ranks(monkeypatch):
+@pytest.mark.parametrize(
+    "size, per_node, most", [(512, 2, 256), (8192, 1, 4096), (1, 1, 4096)], ids=str
+)
+def test_too_many_ranks(monkeypatch, size, per_node, most):
     monkeypatch.setattr(replay, "installed", lambda: True)
-    with pytest.raises(ValueError, match="got 512 ranks; wanted 2 to 256"):
-        replay.compare(question(512, 2))
+    with pytest.raises(ValueError, match=f"got {size} ranks, .*; wanted 2 to .*--ranks {most}"):
+        replay.compare(question(size, per_node))
+
+
+@pytest.mark.parametrize("size, n", [(3, 10), (8, 61), (13, 7)])
+def test_the_first_steps_are_those_of_the_ring(monkeypatch, size, n):
+    monkeypatch.setattr(replay, "STEPS", 2)
+    for rank in range(size):
+        both = ring.reduce_scatter(rank, size, n)[:2] + ring.allgather(rank, size, n)[1:3]
+        assert replay.first_steps(rank, size, n) == both
+
+
+@needs_simgrid
+def test_more_ranks_than_all_messages_are_sent_for(monkeypatch):
+    """The ring's first steps, multiplied: as long as all of them."""
+    sent = replay.compare(question(16, 1), "fat-tree:2")["allreduce"]
+    monkeypatch.setattr(replay, "ALL_MESSAGES", 8)
+    found = replay.compare(question(16, 1), "fat-tree:2")
+    assert replay.text(found).endswith(
+        "ring: from the first 4 steps of each phase, which are alike"
+    )
+    found = found["allreduce"]
+    assert "direct" not in found
+    for name in ("ring", replay.RANDOM):
+        assert found[name] == pytest.approx(sent[name], rel=2e-3)
