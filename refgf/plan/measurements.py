@@ -52,7 +52,7 @@ def read(text: str, path: str, ranks: int | None = None) -> Measured:
         return read_osu(text, path, ranks)
     if "algbw" in text and "busbw" in text:
         return read_nccl(text, path, ranks)
-    refuse(path, "neither", "a machine file, or what all_reduce_perf or osu_latency printed")
+    refuse(path, "another text", "a machine file, or what all_reduce_perf or osu_latency printed")
 
 
 def read_nccl(text: str, path: str, ranks: int | None) -> Measured:
@@ -127,4 +127,6 @@ def fitted(points: list[tuple[float, float]], path: str) -> Fit:
 
 
 def refuse(path: str, got: str, wanted: str) -> None:
+    if "next: " not in wanted:
+        wanted += "; next: run osu_latency between two nodes, or python -m refgf.predict measure"
     raise ValueError(f"plan --machine {path}: got {got}; wanted {wanted}")

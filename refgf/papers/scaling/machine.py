@@ -128,7 +128,7 @@ def load(path: Path) -> Machine:
         with open_regular(path) as file:
             data = json.load(file)
     except (OSError, ValueError, RecursionError) as error:
-        wanted = "a file that machine.save wrote; next: run lesson 08 on that machine"
+        wanted = f"a file that machine.save wrote; next: {MEASURE}"
         raise ValueError(f"{path}: got no JSON ({error}); wanted {wanted}") from None
     check(data, str(path))
     links, errors = {}, {}
@@ -143,13 +143,14 @@ def load(path: Path) -> Machine:
 
 
 Refuse = Callable[[str, str], None]
+MEASURE = "measure one: mpiexec -n 2 python -m refgf.predict measure --out mine.json"
 
 
 def check(data: object, where: str) -> None:
     """ValueError unless `data` describes a machine that can exist."""
 
     def refuse(got: str, wanted: str) -> None:
-        raise ValueError(f"{where}: got {got}; wanted {wanted}; next: correct the file")
+        raise ValueError(f"{where}: got {got}; wanted {wanted}; next: correct it, or {MEASURE}")
 
     if not isinstance(data, dict) or data.get("refgf_machine") != 1:
         refuse("no machine file of version 1", 'an object with "refgf_machine": 1')
@@ -187,7 +188,8 @@ def check_entry(entry: object, section: str, name: str, refuse: Refuse) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
             refuse(f"{name} {key} = {value!r}", "a finite number")
         if not low <= value <= high:
-            refuse(f"{name} {key} = {value}", f"{low} to {high}, in seconds and bytes")
+            unit = "seconds per byte" if key.endswith("byte") else "seconds"
+            refuse(f"{name} {key} = {value}", f"{low} to {high} {unit}")
 
 
 def check_layers(data: dict, refuse: Refuse) -> None:
