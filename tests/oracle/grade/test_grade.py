@@ -135,7 +135,8 @@ print("19 of 19 points")
 return 0, 0
 """
     marks = graded(tmp_path, BODY.format(forge.strip().replace("\n", "\n    ")))
-    assert marks["ring_cost"].points == 0
+    cost = marks["ring_cost"]
+    assert cost.points == 0 and "wrote into the connection of its judge" in cost.parts[0].sentence
 
 
 FAILURES = {
