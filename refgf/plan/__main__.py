@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     add("--measured-ranks", type=int, help="of an OSU or nccl-tests text that does not say")
     add("--json", action="store_true", help="print JSON")
     add("--figure", metavar="FILE", help="draw efficiency over ranks (matplotlib)")
-    add("--simulate", action="store_true", help="replay the allreduce in SimGrid as well")
+    add("--simulate", action="store_true", help="replay the allreduce in SimGrid, too (minutes)")
     add("--platform", default="one-link", help=f"for --simulate: {', '.join(platforms.NAMES)}")
     measured = commands.add_parser("measure", help="write a machine file, on at most 2 nodes")
     measured.add_argument("--out", required=True, help="the file to write")

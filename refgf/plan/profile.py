@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from math import isfinite, prod
+from pathlib import Path
 from typing import Any
 
 from refgf.plan.step_times import StepTimes
@@ -59,7 +60,7 @@ def from_trace(data: dict[str, Any], path: str, step: int | None = None) -> Step
     ends = [end_of(event) for event in events if event.get("cat") == "cpu_op"]
     ends += [end_of(kernel) for _, kernel in kernels]
     after_s = max(0.0, US * (max(ends, default=times[-1]) - times[-1]))
-    return StepTimes(f"{path}, {name}", f"trace with {len(ready)} gradients", ready, after_s)
+    return StepTimes(f"{Path(path).name}, {name}", "trace", ready, after_s)
 
 
 def timed(events: Any, path: str) -> Events:

@@ -18,6 +18,7 @@ import gzip
 import io
 import json
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 from refgf.machine.regular_files import open_regular
@@ -97,7 +98,7 @@ def from_rows(
     ready.sort(key=lambda pair: pair[0])
     if not ready[-1][0] > 0 or not any(elements for _, elements in ready):
         refuse(path, "ready times or sizes that are all 0", "those of a real step")
-    return StepTimes(path, f"list of {len(ready)} gradients", tuple(ready), after_s, batch)
+    return StepTimes(Path(path).name, "list", tuple(ready), after_s, batch)
 
 
 def time_of(row: dict[str, Any], what: str, where: str) -> float:

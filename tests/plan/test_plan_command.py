@@ -37,6 +37,16 @@ def test_text_fits_100_columns(monkeypatch, capsys):
     assert "No link inside a node is known" in said.out
 
 
+def test_a_list_in_a_deep_folder_fits_100_columns(monkeypatch, capsys, tmp_path):
+    path = tmp_path / ("deep" * 20) / "sizes.csv"
+    path.parent.mkdir()
+    path.write_text("elements,ready_ms\n1000000,10\n2000000,20\n")
+    where = ["--machine", "v100-10gbe", "--ranks", "4"]
+    code, said = run(monkeypatch, capsys, "plan", "--model", str(path), *where)
+    assert code == 0 and max(map(len, said.out.splitlines())) <= 100
+    assert said.out.startswith("sizes.csv: 3,000,000 gradients in 2 tensors, 20.0 ms a step")
+
+
 def test_json_says_the_same(monkeypatch, capsys):
     code, said = run(monkeypatch, capsys, *USUAL, "--json")
     found = json.loads(said.out)
