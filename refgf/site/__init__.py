@@ -25,7 +25,9 @@
 Pages are generated, so nothing is typed twice. Building needs no network, and a page that is read
 requests nothing from another host. It works from `file://` and below any path of a server.
 
-MyST (`mystmd`) was tried first and cannot be used: version 1.8.3 requests its theme from
-api.mystmd.org at the first build, and without a network it ends there. markdown-it-py parses
-Markdown and Pygments highlights Python; both are plain Python packages.
+MyST (`mystmd` 1.8.3, Jupyter Book 2) was tried and cannot be used. Its theme is in no package of
+npm or PyPI: the first build requests it from api.mystmd.org, and without a network it ends there
+(its issues 207 and 210, open). Its pages work below one path, which is fixed when they are built,
+and not from a disk (issue 188). markdown-it-py parses Markdown and Pygments highlights Python; both
+are plain Python packages.
 """

@@ -41,6 +41,9 @@ READ = """\
 Each line names a statement, and below is the first case that fails. Here nobody sums the last
 elements when p does not divide n, which violates R1. What that hides from the judge stays open.
 Without `--only` all cases run, among them those with a wire type, which this ring ignores.
+
+A ring that is right may add in another order. It violates R2, and the report names its order.
+With `--profile sum` every order passes whose error is within the bound of rounding, S2.
 """
 
 
@@ -56,7 +59,8 @@ def judge_page(files: Repository) -> str:
         text.markdown(READ),
         text.heading("4. Look it up"),
         f'<p>Every statement has an address: <a href="{spec}#R1">R1</a>, '
-        f'<a href="{spec}#R2">R2</a>. There are its definition, golden cases and mistakes. '
+        f'<a href="{spec}#R2">R2</a>, <a href="{spec}#S2">S2</a>. '
+        "There are its definition, golden cases and mistakes. "
         f'<a href="{spec}#using-it">All options</a>.</p>',
         text.heading("More questions"),
         *(text.markdown(paragraph(files.text("README.md"), name)) for name in QUESTIONS),

@@ -2,6 +2,9 @@
 
 import json
 import re
+import shlex
+import subprocess
+import sys
 from html import unescape
 from pathlib import Path
 
@@ -46,6 +49,30 @@ def test_the_example_is_judged_when_the_page_is_made(site):
     assert all(question in html for question in judge.QUESTIONS)
     with pytest.raises(ValueError, match="without the question 'Why[?]'.*next: correct QUESTIONS"):
         judge.paragraph("**What?** That.", "Why?")
+
+
+BACKWARDS = """\
+import numpy
+
+def ring_allreduce(xs, wire=None):
+    p, total = len(xs), xs[0].copy()
+    for s, part in enumerate(numpy.array_split(numpy.arange(total.size), p)):
+        total[part] = xs[s][part]
+        for step in range(1, p):
+            total[part] += xs[(s - step) % p][part]
+    return [total] * p
+"""
+
+
+@pytest.mark.parametrize("options, code", [([], 1), (["--profile", "sum"], 0)])
+def test_a_right_ring_in_another_order_passes_as_the_page_says(tmp_path, options, code):
+    (tmp_path / "mine.py").write_text(BACKWARDS)
+    words = shlex.split(judge.COMMAND.replace("mine.py", str(tmp_path / "mine.py")))[1:]
+    command = [sys.executable, "-m", "refgf.oracle", *words, "--random", "0", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert ("R2  FAIL" in done.stdout and "ring backwards" in done.stdout) == bool(code)
+    assert ("S2  pass" in done.stdout) == (not code)
 
 
 def test_the_api_has_what_the_core_defines(site):
