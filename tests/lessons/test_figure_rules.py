@@ -10,6 +10,8 @@ import pytest
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt  # noqa: E402  after the backend is chosen
+from matplotlib.colors import to_hex  # noqa: E402
+from matplotlib.lines import Line2D  # noqa: E402
 from matplotlib.text import Text  # noqa: E402
 
 from kit import axes  # noqa: E402
@@ -90,6 +92,33 @@ def test_the_signature_lies_below_the_notes_and_in_the_figure(drawn):
         renderer = figure.canvas.get_renderer()
         *_, note, signature = (text.get_window_extent(renderer) for text in figure.texts)
         assert signature.y0 >= 0 and signature.y1 <= note.y0 and signature.x1 <= figure.bbox.x1
+
+
+def other_colours(axis) -> set[str]:
+    """Of lines, markers, bars and texts: those that are neither Okabe and Ito's nor a grey."""
+    colours = [*map(shown, axis.lines), *map(Text.get_color, axis.texts)]
+    colours += [patch.get_facecolor() for patch in axis.patches]
+    found = {to_hex(colour).upper() for colour in colours}
+    grey = {colour for colour in found if colour[1:3] == colour[3:5] == colour[5:7]}
+    return found - grey - set(axes.COLOURS)
+
+
+def shown(line: Line2D):
+    """The colour of a line, or of its markers where there is no line."""
+    return line.get_markeredgecolor() if line.get_linestyle() == "None" else line.get_color()
+
+
+def test_colours_that_colour_blind_readers_can_tell_apart(drawn):
+    for figure in drawn:
+        for axis in figure.axes:
+            assert other_colours(axis) == set()
+
+
+def test_other_colours_are_noticed():
+    _, (axis,) = axes.frame("a title", 1, 1)
+    axis.plot([1, 2], [3, 4], color="tab:red")
+    axis.plot([1, 2], [3, 4], **axes.style(0))
+    assert other_colours(axis) == {"#D62728"}
 
 
 def overlapping(axis, renderer) -> list[tuple]:

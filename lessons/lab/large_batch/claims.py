@@ -22,6 +22,16 @@ def gains(name: str, batch: int):
     return compare
 
 
+def costs(name: str, batch: int):
+    """Is this difference below 0?"""
+
+    def compare(result: dict):
+        found = gain(result, name, batch)
+        return found and (found, "<", 0.0)
+
+    return compare
+
+
 def at_batch(result: dict, optimizer: str, batch: int, warm: bool = False) -> dict:
     """The row of a method at the smallest (0) or largest (-1) batch."""
     found = [
@@ -60,6 +70,12 @@ CLAIMS = (
     Claim(
         "Once every rate is tuned, warm-up gains accuracy for SGD.",
         gains("warm-up, for SGD", 0),
+        RUNS,
+        expected=NOISE,
+    ),
+    Claim(
+        "In so few steps warm-up costs SGD accuracy at the largest batch.",
+        costs("warm-up, for SGD", -1),
         RUNS,
         expected=NOISE,
     ),
