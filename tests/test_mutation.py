@@ -7,6 +7,10 @@ import pytest
 pytest.importorskip("cosmic_ray", reason="next: pip install 'cosmic-ray>=8.4'")
 import mutation
 
+PYTEST = """[tool.pytest.ini_options]
+markers = ["long: takes minutes"]
+addopts = "-p no:refgf"   # the plugin of the installed refgf
+"""
 TESTED = """def half(n):
     return n // 2
 """
@@ -27,7 +31,9 @@ def project(tmp_path):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    write("pyproject.toml", "[tool.pytest.ini_options]\nmarkers = ['long: takes minutes']\n")
+    write("pyproject.toml", PYTEST)
+    write("refgf/__init__.py", "")  # otherwise the installed refgf is imported in its place
+    write("refgf/comm/__init__.py", "")
     write("refgf/comm/toy.py", TESTED)
     write("tests/comm/test_toy.py", TEST)
     return tmp_path
