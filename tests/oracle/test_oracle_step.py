@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import namedtuple
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from refgf.oracle.step import ranks as ranks_module
 from refgf.oracle.step.judging import judge
 from refgf.oracle.step.messages import pack, unpack
 from refgf.oracle.step.ranks import CannotJudge, Ranks
+from refgf.oracle.step.reference import in_float64
 
 LONG = pytest.mark.long
 NAMES = list(step_mistakes.MISTAKES)
@@ -279,6 +281,14 @@ def test_the_command_says_what_it_found(tmp_path):
     right = f"{step_right.__file__}:set_up_1"
     done = subprocess.run([*command, right], capture_output=True, text=True)
     assert done.returncode == 0 and "right: equal within rounding" in done.stdout
+
+
+def test_batches_of_any_nest_become_float64():
+    torch = step_mistakes.torch
+    pair = namedtuple("pair", "x y")(torch.ones(2), torch.arange(2))
+    found = in_float64({"a": [pair], "b": (torch.ones(1), "text")})
+    assert found["a"][0].x.dtype == found["b"][0].dtype == torch.float64
+    assert found["a"][0].y.dtype == torch.int64 and found["b"][1] == "text"
 
 
 def test_messages():

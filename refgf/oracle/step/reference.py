@@ -70,7 +70,8 @@ def in_float64(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: in_float64(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(in_float64(item) for item in value)
+        items = [in_float64(item) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return value
 
 
