@@ -455,6 +455,8 @@ def kind_of(top):
 
 def test_switches_semaphores_pipelines_and_groups_of_thread_blocks():
     assert kind_of(shared_by_two((0, 1))) == "right"
+    older = json.dumps(shared_by_two((0, 1))).replace("buffer_type", "buff")
+    assert kind_of(json.loads(older)) == "right"
     assert kind_of(shared_by_two((0, 0))) != "right"  # one half twice, the other never
     assert kind_of(shared_by_two((0,))) == "wrong value"
     top = shared_by_two((0, 1))

@@ -93,7 +93,8 @@ class Reader:
                 if not 0 < len(ranks) <= LARGEST_RANKS:
                     got = f"a switch channel of {len(ranks)} ranks on gpu {self.rank}"
                     raise BadFile(f"{self.path}: got {got}; wanted 1 to {LARGEST_RANKS}")
-                found.append((channel.get("buffer_type"), ranks))
+                buffer = channel.get("buffer_type", channel.get("buff"))  # the older name
+                found.append((buffer, ranks))
         return found
 
     def _by_type(self, gpu: dict, kind: str) -> list[int]:
