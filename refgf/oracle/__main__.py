@@ -4,6 +4,7 @@ Exit code 0 right, 1 wrong, 2 cannot judge.
 """
 
 import argparse
+import contextlib
 import difflib
 import json
 import os
@@ -214,7 +215,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--dtype", choices=DTYPES, default="float32")
     sub.add_argument("--wire", choices=("float16", "bfloat16", "float32"))
     sub.add_argument("--family", choices=FAMILIES, default="sensitive")
-    sub.add_argument("--seed", type=int, default=0)
+    sub.add_argument("--seed", type=seed, default=0)
     sub.add_argument("--count", type=int, default=1)
     sub = commands.add_parser("verify", help="judge an implementation")
     sub.set_defaults(run=verify)
@@ -226,7 +227,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--only", nargs="+", metavar="PATTERN", help=about)
     about = "fresh cases of each function, with other p and n each time (default: 3; 0: none)"
     sub.add_argument("--random", type=int, metavar="N", help=about)
-    sub.add_argument("--seed", type=int, help="of the random cases, to repeat a failure")
+    sub.add_argument("--seed", type=seed, help="of the random cases, to repeat a failure")
     sub.add_argument("--profile", choices=("bits", "sum", "agreement"), default="bits")
     about = "bits of this order of summation, for allreduce(xs, wire=None) or ring_allreduce"
     sub.add_argument("--order", choices=ORDERS, help=about)
@@ -254,7 +255,7 @@ def parser() -> argparse.ArgumentParser:
     sub.set_defaults(run=grade)
     sub.add_argument("lesson", help="its number: 01")
     sub.add_argument("files", nargs="+", metavar="FILE", help="lessons/student/01.py, filled in")
-    sub.add_argument("--seed", type=int, help="the teacher's: judge other cases, too")
+    sub.add_argument("--seed", type=seed, help="the teacher's: judge other cases, too")
     sub.add_argument("--json", help="the marks for programs")
     sub.add_argument("--csv", help="a line a file, for a class")
     add_step(commands)
@@ -264,6 +265,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
+    with contextlib.suppress(AttributeError):  # stdout may be another object, in a notebook
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name of a file may be no text
     options = parser().parse_args(arguments)
     try:
         code = options.run(options)
@@ -272,9 +275,36 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader wants no more; the interpreter must not flush at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
-    except (BadFile, ValueError, ImportError, OSError) as error:
-        print(f"refgf.oracle: {error}", file=sys.stderr)
+    except (BadFile, ValueError, ImportError, OSError, MemoryError) as error:
+        print(f"refgf.oracle: {sentence(error)}", file=sys.stderr)
         return 2
+
+
+def sentence(error: Exception) -> str:
+    """The error in one line; where it does not say what to try, with something to try."""
+    text = str(error)
+    if "; wanted " in text or "next: " in text:
+        return text
+    if isinstance(error, OSError) and error.filename:
+        name = shown(str(error.filename))
+        return f"got {name}: {error.strerror}; wanted a file that can be used; next: check the path"
+    if isinstance(error, MemoryError):
+        return f"{text or 'got too little memory'}; wanted less; next: smaller numbers"
+    if isinstance(error, UnicodeEncodeError):
+        return f"got {shown(error.object)}; wanted text in UTF-8; next: rename the file"
+    return f"{text or type(error).__name__}; next: --help says what is wanted"
+
+
+def shown(text: str) -> str:
+    """A text in full, or the beginning of a long one."""
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def seed(text: str) -> int:
+    """The value of an option --seed: NumPy takes no negative one."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"got {shown(text)}; wanted a whole number, at least 0")
+    return int(text)
 
 
 if __name__ == "__main__":

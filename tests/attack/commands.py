@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from fate import TRACEBACK, fate_of, judge, several
+from fate import SENTENCE, TRACEBACK, fate_of, judge, several
 
 from jobs import mpiexec
 
@@ -108,8 +108,8 @@ def case(rng: random.Random) -> tuple[str, Callable]:
         fate = fate_of(start, here, limit_s=TAKEN_S if taken else LIMIT_S, env=given)
         if fate.code is None and taken and TRACEBACK not in fate.err:
             return []
-        # a doctor's findings and a student's marks are on stdout
-        reported = "broken" in fate.out or " points (" in fate.out
+        # a doctor's findings, a student's marks and a judge's verdicts are on stdout
+        reported = "broken" in fate.out or " points (" in fate.out or SENTENCE.search(fate.out)
         wrong = judge(fate, lost=None, says=not reported)
         if (here / "shell").exists():
             wrong.append("a shell ran what it was given")

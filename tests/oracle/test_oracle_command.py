@@ -129,6 +129,40 @@ def test_exit_codes_and_reports(tmp_path, capsys):
         assert "refgf.oracle: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["explain", "folder"],
+        ["explain", "nowhere"],
+        ["explain", "half"],
+        ["verify", "--trace", "x" * 5000, "--ranks", "2", "--size", "2", "--algorithm", "ring"],
+        ["verify", "--files", ".", "--cases", "half"],
+        ["schedule", "nowhere.xml"],
+        ["schedule", "half.json"],
+        ["schedule", "\udcff.xml"],
+        ["schedule", "\udcff"],
+        ["export", "half/below"],
+        ["export", "new", "--ranks", "99999999", "--size", "99999999"],
+        ["grade", "00", "mine.py", "--csv", "folder"],
+    ],
+)
+def test_a_wrong_path_gets_a_sentence(tmp_path, monkeypatch, capsys, arguments):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    for name in ("half", "half.json", "mine.py"):
+        (tmp_path / name).write_text("{")
+    assert main(arguments) == 2
+    said = "".join(capsys.readouterr())
+    assert len(said.splitlines()) == 1 and re.search("; wanted |next: ", said), said
+
+
+@pytest.mark.parametrize("value", ["-1", "1.5", "banana"])
+def test_a_wrong_seed_gets_a_sentence(capsys, value):
+    with pytest.raises(SystemExit):
+        main(["grade", "--seed", value, "00", "mine.py"])
+    assert f"--seed: got {value}; wanted a whole number" in capsys.readouterr().err
+
+
 def test_a_name_that_matches_no_case_gets_a_near_one(tmp_path, capsys):
     path = tmp_path / "wrong.py"
     path.write_text(WRONG)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 LARGEST_FILE = 1 << 31  # bytes
+WANTED = "wanted a file that can be read; next: check the path"
 
 
 class BadFile(ValueError):
@@ -23,12 +24,14 @@ def read_bytes(path: Path | str, limit: int = LARGEST_FILE) -> bytes:
         with open(path, "rb", opener=_open_nonblocking) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise BadFile(f"{path}: not a regular file")
+                raise BadFile(f"{path}: not a regular file; {WANTED}")
             if status.st_size > limit:
                 raise BadFile(f"{path}: got {status.st_size} bytes; wanted at most {limit}")
             return file.read(status.st_size)
     except OSError as error:
-        raise BadFile(f"{path}: {error.strerror or error}") from None
+        raise BadFile(f"{path}: {error.strerror or error}; {WANTED}") from None
+    except UnicodeEncodeError:  # a name that is not text
+        raise BadFile(f"{ascii(path)}: not a name in UTF-8; {WANTED}") from None
 
 
 def _open_nonblocking(name: str, flags: int) -> int:
@@ -49,6 +52,7 @@ def parse_json(path: Path | str, text: bytes) -> Any:
     try:
         return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
     except (UnicodeDecodeError, RecursionError, json.JSONDecodeError) as error:
-        raise BadFile(f"{path}: not valid JSON ({type(error).__name__})") from None
+        got = type(error).__name__
+        raise BadFile(f"{path}: not valid JSON ({got}); wanted one JSON value") from None
     except ValueError as error:  # a number of thousands of digits
-        raise BadFile(f"{path}: {error}") from None
+        raise BadFile(f"{path}: {error}; wanted shorter numbers") from None
