@@ -45,7 +45,7 @@ class Repository:
                 f"site: got {root}, which lacks README.md or lessons/; wanted a checkout of the "
                 "project; next: clone it, and call make site there"
             )
-        self.root, self.sources, self.copies = root, {}, {}
+        self.root, self.sources, self.copies = root.resolve(), {}, {}
 
     def text(self, path: str) -> str:
         return (self.root / path).read_text(encoding="utf-8")

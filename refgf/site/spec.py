@@ -54,7 +54,8 @@ def belongings(text: Text, number: str) -> list[str]:
     files, found = text.files, []
     function = statements().get(number)
     if function:
-        path = Path(inspect.getsourcefile(function)).relative_to(files.root).as_posix()
+        file = Path(inspect.getsourcefile(function)).resolve()
+        path = file.relative_to(files.root).as_posix()
         line = inspect.getsourcelines(function)[1]
         href = text.link(f"{files.source(path)}#L{line}")
         found.append(f'definition: <a href="{href}"><code>{function.__name__}</code></a>')

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("markdown_it", reason="pip install -e '.[site]'")
 pytest.importorskip("pygments", reason="pip install -e '.[site]'")
 
-from refgf.site import docstring, numbers
+from refgf.site import docstring, numbers, spec
 from refgf.site.build import build
 from refgf.site.collect import section
 from refgf.site.markdown import Text
@@ -96,6 +96,12 @@ def test_a_statement_has_an_address_and_its_definition(site):
     assert 'lessons: <a href="../lessons/01/index.html">01</a>' in row
     row = html[html.index('<tr id="H1">') : html.index('<tr id="H2">')]  # no lesson uses it
     assert 'statements of H: <a href="../lessons/10/index.html">10</a>' in row
+
+
+def test_a_checkout_behind_a_link_is_built(tmp_path):
+    (tmp_path / "link").symlink_to(ROOT)
+    text = Text(Repository(tmp_path / "link"), spec.ADDRESS, spec.FILE)
+    assert "definitions/ring.py.html#L" in spec.belongings(text, "R1")[0]
 
 
 def test_a_folder_of_somebody_else_is_not_emptied(tmp_path):
