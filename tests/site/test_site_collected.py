@@ -94,18 +94,19 @@ def unmarked(html):
     return re.sub(r"</?span[^>]*>", "", html)
 
 
-def test_measured_ratios_are_shown(tmp_path):
-    row = {"name": "ring: <8 MiB>", "ratio": 1.234, "ratio_min": 1, "ratio_max": 2.5}
-    file = tmp_path / baselines.RATIOS
-    file.parent.mkdir(parents=True)
-    rows = [row, row | {"wanted": ["at least", 1], "verdict": "ok"}]
+def test_measured_ratios_are_shown(site):
+    row = {"name": "nn: a <b> (1.00 to 2.50)", "ratio": 1.234, "ratio_min": 1, "ratio_max": 2.5}
+    judged = row | {"wanted": ["at least", 1], "verdict": "ok"}
+    assert baselines.ratio_row(row) == ["a &lt;b&gt;", "1.23", "1.00 .. 2.50", "", ""]
+    assert baselines.ratio_row(judged)[3:] == ["at least 1", "ok"]
+    groups = baselines.grouped([row, judged, judged | {"verdict": "MISS"}, row | {"name": "x: y"}])
+    cells = re.findall("<td>(.*?)</td>", baselines.overview(groups))
+    assert cells == ['<a href="#nn">nn</a>', "3", "2", "1", '<a href="#x">x</a>', "1", "0", "0"]
     about = {"ring_speed": {"date": "2026-11-24", "cpu": "a <cpu>", "cores": 2}}
-    file.write_text(json.dumps({"about": about, "rows": rows}))
-    html = baselines.measured(tmp_path)
-    assert "2026-11-24; a &lt;cpu&gt;, 2 cores" in html
-    cells = re.findall("<td>(.*?)</td>", html)
-    assert cells[:5] == ["ring: &lt;8 MiB&gt;", "1.23", "1.00 .. 2.50", "", ""]
-    assert cells[8:] == ["at least 1", "ok"]
+    assert "2026-11-24; a &lt;cpu&gt;, 2 cores" in baselines.where(about)
+    html = (site[0] / baselines.ADDRESS).read_text()
+    rows = json.loads((ROOT / baselines.RATIOS).read_text())["rows"]
+    assert html.count("<tr><td>") == len(rows) + len(baselines.grouped(rows))
 
 
 def test_the_citation_is_that_of_the_file():
