@@ -9,9 +9,9 @@
         for ...: loss = daso.step(images, labels, global_batch, rate)
 
 Group j is the j-th rank of every node. One group at a time sums its PARAMETERS over the nodes; the
-groups take turns. A communication thread forms the sum from a copy of the parameters, because
-non-blocking calls make no progress by themselves. Meanwhile the nodes continue to train. Waits
-sleep (`ops.background`), because computing ranks need the cores. W batches later each rank of the
+groups take turns. A communication thread (`exchange/overlap.py` says why) forms the sum from a copy
+of the parameters. Meanwhile the nodes continue to train. Waits sleep (`ops.background`), because
+computing ranks need the cores. W batches later each rank of the
 group merges the sum with its present parameters,
 
     w <- (2S w + sum) / (2S + m)        m nodes; the sum is S batches old, and the older, the less
