@@ -14,7 +14,8 @@ IDEA        The ranks of a node average their gradients in every batch. Every B 
             batches later the sum, stale by then, is merged with the node's current parameters:
             w <- (2W w + sum) / (2W + m). Training begins and ends with blocking sums (warm-up,
             cool-down), and each epoch ends with one. (Coquelin et al. 2022; drawing:
-            lessons/drawings/13.svg; `daso_epoch` below, for real in refgf/papers/daso/daso.py)
+            lessons/drawings/13.svg; `daso_epoch` below, for real in refgf/papers/daso/daso.py;
+            what the authors' public code does otherwise: heat.py there)
 
                 batch        0       1       2       3       4       5       ...   last (B=4, W=1)
                 in a node    average average average average average average       average

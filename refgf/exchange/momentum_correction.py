@@ -14,8 +14,8 @@ g = 1 and then 0, sent in step 2: dense momentum has moved the weight by 1 + 0.5
 `none` sends 1. With `dgc` the sum of everything sent equals dense momentum SGD by linearity.
 `history` multiplies the residual by m in each step, and momentum stays in the optimiser. Masking
 (DGC, deep gradient compression, Lin et al. 2018) also clears the momentum of what was just sent,
-but not in a dense step, where u is ordinary momentum. GradientFlow's own formula is not at hand;
-`dgc` is the default by our choice.
+but not in a dense step, where u is ordinary momentum (SPEC C3). GradientFlow's own formula is not
+at hand; `dgc` is the default by our choice.
 
 Weight decay: with momentum in the residual each rank adds its p-th part of decay * w to the
 gradient, because the exchange sums. Otherwise decay is added to the sums, once for each step since
