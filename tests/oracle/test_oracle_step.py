@@ -155,6 +155,20 @@ def test_the_example_of_the_docstring(two, tmp_path):
     assert said in str(judge(path, two))
 
 
+def test_a_gloo_that_sums_where_fsdp_asks_for_a_mean_is_not_the_steps_mistake(tmp_path):
+    """As in PyTorch 2.7 (issue 162338): there every sharded gradient is p times too large."""
+    head = "right = dist.reduce_scatter_tensor\n"
+    head += "def summed(out, x, op=None, **more):\n    return right(out, x, **more)\n"
+    head += "dist.reduce_scatter_tensor = summed\n"
+    train = "    sharded(net, size)\n    optimizer = sgd(net)\n    for pair in batches:\n"
+    train += "        optimizer.zero_grad()\n"
+    train += "        loss(net, share(pair, rank, size)).backward()\n        optimizer.step()\n"
+    with Ranks(2) as running:
+        assert judge(subject(tmp_path, train, "mean.py"), running).right
+        with pytest.raises(CannotJudge, match="gloo sums where FSDP asks it for a mean"):
+            judge(subject(tmp_path, train, "sum.py", head), running)
+
+
 def test_a_script_as_it_is_run_elsewhere(two, tmp_path):
     """It reads options, starts a process group and takes a GPU where there is one."""
     head = "import argparse\nparser = argparse.ArgumentParser()\n"

@@ -83,7 +83,27 @@ def run(request: dict, rank: int, size: int) -> dict[str, Any]:
             f"({recorder.own_statistics}), so that p ranks compute another function than one; "
             "wanted none of these layers in training mode; next: nn.GroupNorm, or .eval() on them"
         )
+    sharded = any(hasattr(p, "placements") for p in model.parameters())
+    if sharded and size > 1 and not gloo_averages(size):
+        raise ValueError(
+            "this PyTorch's gloo sums where FSDP asks it for a mean, so that every gradient of a "
+            "sharded model is p times what it should be on the CPU, and right on GPUs; wanted a "
+            "gloo that averages (pytorch/pytorch issue 162338); next: a newer PyTorch"
+        )
     return recorder.result()
+
+
+def gloo_averages(size: int) -> bool:
+    """Is the mean of ones 1? On every rank at the same time."""
+    import torch
+    import torch.distributed as dist
+
+    mean = torch.zeros(1)
+    try:
+        dist.reduce_scatter_tensor(mean, torch.ones(size), op=dist.ReduceOp.AVG)
+    except RuntimeError:  # it says that it cannot: then FSDP sums, and divides by itself
+        return True
+    return mean.item() == 1
 
 
 def reference(request: dict) -> dict[str, Any]:
