@@ -25,7 +25,8 @@ THETAS = (0, *(2**power for power in range(12, 31)), None)  # bytes; None: infin
 PERCENTS = (1, 2, 5, 10, 20, DENSE)
 EXPORTED_RANKS, EXPORTED_THETA = (8, 64, 512), 2**22
 BERT_SOURCE = "ddl-benchmarks, one GPU (verified); the same pace on every machine here."
-FIGURE = "figures/03_lazy_allreduce.json"
+FIGURE, GROUPS_FIGURE = "figures/03_lazy_allreduce.json", "figures/09_merged_gradients.json"
+GROUPINGS = {"eager (WFBP)": "eager", "MG-WFBP, greedy": "MG-WFBP", "one call": "one call"}
 
 
 def bert_pace() -> tuple[int, float, str]:
@@ -101,6 +102,23 @@ def measured(root: Path) -> dict | None:
             [None if theta in (inf, "inf") else theta, seconds / regime["dilation"]]
             for theta, seconds in times
         ],
+        "groupings": measured_groupings(root, regime["like"], found["network"], found["ranks"]),
+    }
+
+
+def measured_groupings(root: Path, machine: str, network: str, ranks: int) -> dict[str, float]:
+    """{grouping: seconds} of lesson 09's steps, divided by the time dilation, if it ran this."""
+    file = root / GROUPS_FIGURE
+    found = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    regime = found.get("regime") or {}
+    if (regime.get("like"), found.get("ranks")) != (machine, ranks):
+        return {}
+    return {
+        GROUPINGS[row["name"]]: row["timing"]["median_s"] / regime["dilation"]
+        for each in found["networks"].values()
+        if each["title"] == network
+        for row in each["rows"]
+        if row["name"] in GROUPINGS
     }
 
 

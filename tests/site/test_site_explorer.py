@@ -76,8 +76,16 @@ def test_points_of_the_figure_are_divided_by_its_dilation(tmp_path):
     said = {"regime": regime, "network": "ResNet-50", "ranks": 8, "rows": rows}
     file.write_text(json.dumps(said))
     assert explorer.measured(tmp_path)["points"] == [[None, 0.3]]
+    assert explorer.measured(tmp_path)["groupings"] == {}  # without lesson 09
+    rows = [{"name": "MG-WFBP, greedy", "timing": {"median_s": 4.0}}, {"name": "lazy 1 MiB"}]
+    merged = {"regime": regime, "ranks": 8, "networks": {"r": {"title": "ResNet-50", "rows": rows}}}
+    (tmp_path / explorer.GROUPS_FIGURE).write_text(json.dumps(merged))
+    assert explorer.measured(tmp_path)["groupings"] == {"MG-WFBP": 0.2}
+    (tmp_path / explorer.GROUPS_FIGURE).write_text(json.dumps(merged | {"ranks": 4}))
+    assert explorer.measured(tmp_path)["groupings"] == {}
     file.write_text("{}")
     assert explorer.measured(tmp_path) is None
+    assert set(explorer.measured(ROOT)["groupings"]) == set(explorer.GROUPINGS.values())
 
 
 def test_without_npm_building_goes_on(tmp_path, monkeypatch):

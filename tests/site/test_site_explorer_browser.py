@@ -95,6 +95,9 @@ def test_the_explorer_is_moved_by_pointer(address, page):
     page.wait_for_function("document.querySelector('#ranks-is').textContent === '8'")
     measured = "document.querySelectorAll('#sweep .dot').length > 3"
     page.wait_for_function(measured)
+    for name, seconds in explorer.measured(ROOT)["groupings"].items():
+        cell = page.locator(f'#steps tr[data-name="{name}"] td').last
+        assert cell.text_content() == f"{1e3 * seconds:.4g} ms"
 
 
 def test_from_a_disk_the_explorer_shows_what_was_exported(folder, page):

@@ -81,8 +81,10 @@
   }
 
   function drawSteps(found) {
+    const measured = points().length ? all.measured.groupings : {};
+    const column = Object.keys(measured).length ? ["measured, lesson 09"] : [];
     const head = make("tr");
-    for (const name of ["grouping", "theta", "step", "calls", "scaling efficiency"]) {
+    for (const name of ["grouping", "theta", "step", "calls", "scaling efficiency", ...column]) {
       head.append(make("th", { scope: "col" }, name));
     }
     const thetas = { "your theta": chosen("theta"), "best theta": found.best_theta, eager: 0, "one call": null };
@@ -90,6 +92,7 @@
       const row = make("tr", { "data-name": name, "data-seconds": step.step_s, "data-calls": step.calls.length });
       const theta = name in thetas ? bytes(thetas[name]) : "none";
       const cells = [theta, ms(step.step_s), step.calls.length, `${step.efficiency.toFixed(1)} %`];
+      if (column.length) cells.push(name in measured ? ms(measured[name]) : "");
       row.append(make("th", { scope: "row" }, name), ...cells.map((text) => make("td", {}, text)));
       return row;
     });
@@ -147,7 +150,7 @@
     at("sweep").replaceChildren(svg);
     at("measured").textContent = dots.length
       ? `Crosses are lesson 03's measured steps with overlap, divided by its time dilation of ${all.measured.dilation}. ` +
-        "They include what a call costs this emulation, which the curve leaves out."
+        "They and the table's column of lesson 09, another run, include what a call costs this emulation, which the curve leaves out."
       : all.measured ? `Measured points exist for ${all.measured.network} on ${all.measured.machine}, ` +
         `${all.measured.ranks} ranks, float32, all chunks.` : "";
   }
