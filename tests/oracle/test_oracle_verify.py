@@ -34,6 +34,17 @@ def test_the_definitions_pass_every_case_and_every_profile():
         }
 
 
+@pytest.mark.parametrize(
+    ("of_nan", "right"), [(0x7FC0, True), (0xFF81, True), (0x7F80, False), (0, False)]
+)
+def test_bits_of_a_nan_are_those_of_any_nan(of_nan, right):
+    def bfloat16_bits(x):
+        return np.where(np.isnan(x), of_nan, definitions.bfloat16_bits(x)).astype(np.uint16)
+
+    verdict = verify_case(golden_case("bfloat16-bits"), module(bfloat16_bits=bfloat16_bits))
+    assert (verdict.status == "pass") == right, verdict.failure
+
+
 def test_the_first_wrong_step_rank_and_element_is_told():
     case = golden_case("ring-p3-n9-float32-sensitive")
     outputs = {
