@@ -11,6 +11,7 @@ import pytest
 from golden import golden_case
 
 from refgf.oracle.__main__ import main
+from refgf.oracle.judge import implementations
 from refgf.oracle.judge.isolation import IsolatedModule
 
 ONE = "ring-p3-n9-float32-sensitive"
@@ -161,6 +162,14 @@ def test_a_forged_answer_runs_nothing(verify, tmp_path, message):
     code, said = verify(text)
     assert code == 1 and "the answer of the judged process" in said, said
     assert not (tmp_path / "harm").exists() and "Traceback" not in said
+
+
+@pytest.mark.skipif(implementations.resource is None, reason="this system has no limits of files")
+def test_a_program_that_prints_without_end_does_not_fill_the_disk(program, monkeypatch):
+    monkeypatch.setattr(implementations, "LARGEST_OUTPUT", 1 << 20)
+    endless = "import signal, sys\nsignal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"
+    code, said = program(endless + "while True:\n    print('y' * 999)", "--timeout", "20")
+    assert code == 1 and "ended with signal SIGXFSZ: yyy" in said, said
 
 
 def test_a_crash_at_import_is_told(verify):

@@ -37,6 +37,12 @@ from refgf.oracle.judge.guard import ENDS, contained, describe
 from refgf.oracle.judge.trace import TraceEvent, parse_event, read_trace
 from refgf.oracle.judge.untrusted import BadFile
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
+
+LARGEST_OUTPUT = 1 << 28  # bytes of a file that a program writes
 WANTED_MODULE = "wanted the name of a module that can be imported, or a path that ends in .py"
 
 
@@ -209,7 +215,7 @@ class Command:
     def _exit_code(self, words: list[str], log: IO[bytes]) -> int | None:
         """None after the time limit. Its children end with it: it has its own process group."""
         options = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
-        options |= {"start_new_session": True, "preexec_fn": orphans.keeper()}
+        options |= {"start_new_session": True, "preexec_fn": _prepared(orphans.keeper())}
         try:
             program = subprocess.Popen(words, **options)
         except OSError as error:
@@ -226,6 +232,21 @@ class Command:
                 os.killpg(program.pid, signal.SIGKILL)
             program.wait()
             orphans.end_children()
+
+
+def _prepared(keep: Callable[[], None] | None) -> Callable[[], None] | None:
+    """For Popen's `preexec_fn`: no file grows beyond LARGEST_OUTPUT, what it prints included."""
+    if resource is None:
+        return keep
+
+    def prepare() -> None:
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        limit = LARGEST_OUTPUT if hard == resource.RLIM_INFINITY else min(hard, LARGEST_OUTPUT)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        if keep:
+            keep()
+
+    return prepare
 
 
 def _replaced(word: str, places: dict[str, str]) -> str:
