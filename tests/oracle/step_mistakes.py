@@ -181,6 +181,11 @@ def tokens_undercounted(net, batches, rank, size):
         optimizer.step()
 
 
+@mistake(None, "gradient", "p")
+def reduced_by_ddp_and_by_hand(net, batches, rank, size):
+    loop(net, batches, rank, size, loss, adam, lambda: reduce_gradients(net, size, None))
+
+
 # -- accumulation
 
 

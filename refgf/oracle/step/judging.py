@@ -196,7 +196,7 @@ def scaled(state: Whole | None, factor: float) -> Whole | None:
 
 def judge_clip(step: JudgedStep, right: dict[str, Whole]) -> list[StepFinding]:
     """What the optimizer gets. right: gradients before clipping that are right."""
-    states, base, wrong = {}, {}, []
+    states, base, wrong, clips = {}, {}, [], False  # clips: one rank does
     for t, before in right.items():
         state, wanted = step.stages["used"].get(t), step.replay["used"].get(t)
         if state is None or wanted is None or before is state:
@@ -207,10 +207,11 @@ def judge_clip(step: JudgedStep, right: dict[str, Whole]) -> list[StepFinding]:
             bound = bound + 2 * step.bounds[t]  # the replay has its own gradient, too
         if not state.agree or not close(state.value, wanted, bound):
             wrong.append(t)
+        clips |= not close(before.value, wanted, bound)
     if not wrong:
         return []
     cause = clip_cause(step, states, base)
-    if not cause[1] and not step.stages["clip"]:  # not clipped, but changed after backward
+    if not step.stages["clip"] and not (clips and cause[1]):  # changed after backward, not clipped
         found = {t: causes.gradient_cause(step, t, states[t]) for t in wrong}
         return findings_of("gradient", step, found)
     return findings_of("clip", step, dict.fromkeys(wrong, cause))
