@@ -98,7 +98,7 @@ lesson-%: setup
 # Two processes side by side test what neither counts the machine's processes nor measures its links.
 # test_launch.py, which mostly waits, comes where the other process needs one core only.
 IN_PAIRS := $(addprefix tests/,lessons engine machine gpu baselines comm course exchange foreign nn oracle \
-  test_launch.py test_wall.py test_house.py test_ops.py test_fake_gpu.py papers plan predict training)
+  test_launch.py test_wall.py test_house.py test_ops.py test_fake_gpu.py papers plan predict site training)
 # -m mpi4py: a failing rank ends the run instead of leaving the others waiting
 test: setup
 	exec $(PY) -m pytest -m "not long" -n 2 --dist loadfile --no-loadscope-reorder $(IN_PAIRS)
