@@ -4,7 +4,8 @@
         sandbox.ask({"call": "slices", "arguments": [10, 3]})    {"result": ...} or {"error": ...}
 
 The process never learns what was wanted, so it cannot write its own marks. One that ends or takes
-too long is ended with all its children, and the next request starts another.
+too long is ended with all its children, and the next request starts another; a file whose import
+takes too long is not imported again.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ from pathlib import Path
 from refgf.oracle.judge import orphans, ranks
 
 HERE = Path(__file__).resolve().parent
-SECONDS, START_S = 8.0, 20.0  # for a request; for starting and importing, which the first one pays
+SECONDS, START_S = 8.0, 20.0  # for a request; for starting and importing the file
 BYTES = 2 << 30
 LONGEST = 64 << 20  # bytes of an answer
 MOST = 8  # files at once: a container may have fewer processors than it says
@@ -43,7 +44,7 @@ class Sandbox:
                 "file is limited there; next: run this command in WSL 2"
             )
         self.file, self.allowed, self.seconds = Path(file).resolve(), allowed, seconds
-        self.process = None
+        self.process, self.endless = None, False  # endless: its import did not end
 
     def __enter__(self) -> "Sandbox":
         return self
@@ -54,9 +55,10 @@ class Sandbox:
     def ask(self, request: dict) -> dict:
         """The process's answer, or {"error": why there is none}."""
         limit_s, number = self.seconds, secrets.token_hex(8)
-        if self.process is None:
+        if self.process is None and not self.endless:
             self._start()
-            limit_s += START_S
+        if self.endless:
+            return {"error": f"cannot be imported: it did not end within {START_S:g} s"}
         try:
             self.socket.settimeout(limit_s)
             self.socket.sendall(json.dumps(request | {"id": number}).encode() + b"\n")
@@ -104,6 +106,13 @@ class Sandbox:
             preexec_fn=orphans.keeper(),
         )
         remote.close()
+        try:
+            self._line(time.monotonic() + START_S)  # it has imported the file, or could not
+        except TimeoutError:
+            self.close()
+            self.endless = True
+        except ConnectionError:
+            pass  # it has ended, which the request will find
 
     def _line(self, stop_s: float) -> bytes:
         """One line, or b"" at its end. TimeoutError after stop_s; too long a line ends it."""

@@ -212,6 +212,8 @@ def main() -> None:
         module = load(file)
     except BaseException as error:  # noqa: BLE001
         failure = {"error": f"cannot be imported: it {sentence(error, file)}"}
+    stream.write(b"{}\n")  # the import is over
+    stream.flush()
     for line in stream:
         request = json.loads(line)
         found = failure or answer(module, ranks, request, file)

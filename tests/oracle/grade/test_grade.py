@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from refgf.oracle.grade import marking, report
+from refgf.oracle.grade import marking, report, sandbox
 from refgf.oracle.grade.difference import SHOWN, brief, difference
 from refgf.oracle.grade.sandbox import Sandbox
 from refgf.oracle.grade.student_process import decoded, encoded
@@ -98,6 +98,14 @@ def test_attacks_cost_their_exercises_in_every_lesson(tmp_path, lesson):
     for name, mark in marks.items():
         points, sentence = (0, attacks[name][1]) if name in attacks else (mark.of, "")
         assert mark.points == points and sentence in mark.parts[0].sentence, mark
+
+
+def test_an_endless_import_is_waited_for_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(sandbox, "START_S", 3.0)
+    marks = graded(tmp_path, "while True: print('y')\n", before=False)
+    assert not any(mark.points for mark in marks.values())
+    for mark in marks.values():
+        assert "cannot be imported: it did not end within 3 s" in mark.parts[0].sentence
 
 
 @pytest.mark.long
