@@ -139,6 +139,8 @@ REFUSED = {  # of x, a device array of three ones, and host, a NumPy array of th
     "set from another shape": lambda cupy, x, host: x.set(host[:2]),
     "set from a list": lambda cupy, x, host: x.set([1.0, 2.0, 3.0]),
     "set of every other element": lambda cupy, x, host: cupy.zeros(6)[::2].set(host),
+    "flags of arrays that may not be written": lambda cupy, x, host: x.flags.writeable,
+    "NumPy's flag of plain arrays": lambda cupy, x, host: x.flags.carray,
     "a stream that waits for no event": lambda cupy, x, host: cupy.cuda.Stream().wait_event(None),
     "an event on no stream": lambda cupy, x, host: cupy.cuda.Event().record(x),
     "an event between processes with times": lambda cupy, x, host: cupy.cuda.Event(
@@ -157,6 +159,24 @@ def test_what_cupy_refuses_is_refused(cupy, mistake):
     with pytest.raises((TypeError, ValueError, AttributeError, RuntimeError)):
         mistake(cupy, x, np.ones(3))
     assert x.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("change", ["none", "freed", "written", "waited, then written"])
+def test_pinned_memory_stays_until_the_copy_from_it_has_ended(cupy, change):
+    """`set` only queues the copy, and the next owner of freed memory writes into it."""
+    x, memory = cupy.zeros(3), cupy.cuda.alloc_pinned_memory(48)
+    host = np.frombuffer(memory, np.float64, 6)[2:5]
+    host[:] = 1, 2, 3
+    x.set(host)
+    if change == "waited, then written":
+        cupy.cuda.get_current_stream().synchronize()
+    if change == "freed":
+        del host, memory
+    elif change != "none":
+        host[1] = 7
+    refused = change in ("freed", "written")
+    with pytest.raises(RuntimeError, match=change) if refused else contextlib.nullcontext():
+        assert x.get().tolist() == [1, 2, 3]
 
 
 def test_a_hidden_copy_is_refused(cupy):

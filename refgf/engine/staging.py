@@ -79,14 +79,12 @@ class StagedBuffers(HostBuffers):
             ops.cast(view, device)
             view = device
         host = self._pinned("outgoing", view.size)
-        view.get(out=host)
-        synchronize(self.x)
+        view.get(out=host)  # returns when the copy has ended
         return host
 
     def incoming(self, n: int) -> Array:
         if not self.through_host:
             return super().incoming(n)
-        synchronize(self.x)  # a queued copy may still read this memory
         return self._pinned("incoming", n)
 
     def arrived(self, buffer: Array) -> Array:
@@ -94,6 +92,9 @@ class StagedBuffers(HostBuffers):
             return buffer
         device = self._memory("arrived", buffer.size)
         device.set(buffer)
+        # the copy may still read the buffer, which others may write: the next message, or, once
+        # the scratch is freed, whoever CuPy's pool gives the memory to
+        synchronize(self.x)
         return device
 
     def _pinned(self, name: str, n: int) -> np.ndarray:

@@ -9,13 +9,16 @@ waits: `cupy.waits` counts what synchronises. ARGUMENTS has what the code needs 
 function looked up in its documentation and its source. Where CuPy copies a NumPy array to the
 device by itself (as an index, or `cupy.tile`), this refuses it: the copy would be hidden. CUDA
 kernels run as C (`fake_cuda_c.py`). A stream's work is done when it is queued, so this finds no
-mistake in the order of streams, and says nothing of speed.
+mistake in the order of streams, and says nothing of speed. One race it does find: `set` returns
+before its copy from pinned memory has ended, and CuPy hands freed pinned memory out again. So the
+host's next wait refuses memory that was freed or written since.
 """
 
 import contextlib
 import sys
 import threading
 import types
+import weakref
 
 import fake_cuda_c
 import numpy as np
@@ -85,10 +88,11 @@ class Array:
         require_type(host.dtype)
         self._host = host
 
-    shape, dtype, size, ndim, nbytes, itemsize, flags, strides = (
+    shape, dtype, size, ndim, nbytes, itemsize, strides = (
         property(lambda self, name=name: getattr(self._host, name))
-        for name in ["shape", "dtype", "size", "ndim", "nbytes", "itemsize", "flags", "strides"]
+        for name in ["shape", "dtype", "size", "ndim", "nbytes", "itemsize", "strides"]
     )
+    flags = property(lambda self: Flags(self._host.flags))
     T = property(lambda self: Array(self._host.T))
     device = property(lambda self: Device(0))
 
@@ -126,10 +130,19 @@ class Array:
         if not (self.flags.c_contiguous or self.flags.f_contiguous):
             raise RuntimeError("Cannot set to non-contiguous array")
         self._host[...] = host
+        note_copy(host)
 
     def item(self):
         wait()
         return self._host.item()
+
+
+class Flags:
+    """No `writeable`, no `carray`: every array of the device may be written."""
+
+    def __init__(self, flags):
+        for name in ("c_contiguous", "f_contiguous", "owndata", "fnc", "forc"):
+            setattr(self, name, getattr(flags, name))
 
 
 def require_type(dtype):
@@ -224,6 +237,27 @@ def array_of(value):
 def wait():
     sys.modules["cupy"].waits += 1
     current_stream().done = True
+    copies, streams().copies = streams().copies, []
+    for memory, where, sent in copies:
+        if memory() is None:
+            raise RuntimeError("pinned memory was freed before the copy from it had ended")
+        if bytes(memory()[where]) != sent:
+            raise RuntimeError("pinned memory was written before the copy from it had ended")
+
+
+class PinnedMemory(bytearray):
+    """Of the host; CuPy copies from it after `set` has returned."""
+
+
+def note_copy(host):
+    """What a queued copy reads must be there until this thread waits."""
+    memory = host
+    while isinstance(memory, np.ndarray | memoryview):
+        memory = memory.base if isinstance(memory, np.ndarray) else memory.obj
+    if isinstance(memory, PinnedMemory):
+        start = host.ctypes.data - np.frombuffer(memory, np.uint8).ctypes.data
+        where = slice(start, start + host.nbytes)
+        streams().copies.append((weakref.ref(memory), where, bytes(memory[where])))
 
 
 def require_arguments(name, kwargs, known):
@@ -259,9 +293,9 @@ _thread = threading.local()  # the current stream belongs to a thread
 
 
 def streams():
-    """This thread's: the current one, and those of the `with` blocks that it is in."""
+    """This thread's: the current one, those of its `with` blocks, and copies that may be queued."""
     if not hasattr(_thread, "current"):
-        _thread.current, _thread.stack = Stream.null, [Stream.null]
+        _thread.current, _thread.stack, _thread.copies = Stream.null, [Stream.null], []
     return _thread
 
 
@@ -357,7 +391,7 @@ cuda = types.SimpleNamespace(
     Event=Event,
     Stream=Stream,
     get_current_stream=current_stream,
-    alloc_pinned_memory=bytearray,
+    alloc_pinned_memory=PinnedMemory,
     runtime=runtime,
 )
 
