@@ -6,6 +6,7 @@ import sys
 import time
 from collections import namedtuple
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,10 +20,12 @@ import refgf.oracle.step
 from refgf.oracle.__main__ import main
 from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.step import ranks as ranks_module
+from refgf.oracle.step.causes import _of_shards
 from refgf.oracle.step.judging import judge
 from refgf.oracle.step.messages import pack, unpack
 from refgf.oracle.step.ranks import CannotJudge, Ranks
 from refgf.oracle.step.reference import in_float64
+from refgf.oracle.step.stages import Whole
 
 LONG = pytest.mark.long
 NAMES = list(step_mistakes.MISTAKES)
@@ -120,6 +123,24 @@ def test_a_factor_is_named_in_bfloat16(factor, two, tmp_path):
     verdict = judge(path, two)
     names = {name for f in verdict.findings if f.stage == "gradient" for name in f.names}
     assert ("p" if factor == 2 else "1 / p") in names
+
+
+def test_a_factor_is_named_though_values_are_clipped(two, tmp_path):
+    train = "    def clip():\n        nn.utils.clip_grad_value_(net.parameters(), 1e-3)\n"
+    train += "    def value(own, part):\n        return loss(own, part) * size\n"
+    train += "    loop(net, batches, rank, size, value, then=clip)\n"
+    said = str(judge(subject(tmp_path, train), two))
+    assert "all tensors: 2 times what it should be = p" in said and "no known" not in said
+
+
+def test_one_element_for_each_rank_is_no_factor_of_a_shard():
+    """It is a multiple of any other number."""
+    exact, whole = np.array([1.0, 2.0, 3.0]), [(slice(0, 3),)] * 3
+    step = SimpleNamespace(size=3, exact={"bias": exact}, bounds={"bias": 1e-9})
+    assert _of_shards(step, "bias", Whole([exact * [1, 2, 2]] * 3, whole)) is None
+    parts = Whole([exact * [1, 2, 2]], [(slice(r, r + 1),) for r in range(3)])
+    step.settings, step.exact = {"calls": 1, "scale": None, "counts": {}}, {"bias": exact}
+    assert "shard of rank 1" in _of_shards(step, "bias", parts)[0]
 
 
 RIGHT = {  # near a mistake of FEW, but not one

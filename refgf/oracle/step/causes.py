@@ -134,6 +134,8 @@ def _of_shards(step: JudgedStep, tensor: str, state: Whole) -> Cause | None:
     found = []
     for place in slices(state, step.size):
         got, exact = state.value[place], step.exact[tensor][place]
+        if not state.sharded and exact.size < 2:  # any number is a multiple of any other
+            return None
         k = 0.0 if not got.any() else multiple(got, exact, step.bounds[tensor])
         if k is None:
             return None

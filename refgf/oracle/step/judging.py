@@ -175,7 +175,8 @@ def judge_gradients(step: JudgedStep) -> tuple[list[StepFinding], dict[str, Whol
                 right[t] = state
                 break
         else:
-            state = late or used or backward
+            by_backward = backward and backward.agree and not backward.sharded
+            state = late or (backward if by_backward else used or backward)
             if too_early:
                 early[t] = causes.CLIPPED_EARLY
             elif state is not None:
