@@ -22,7 +22,7 @@ from pathlib import Path
 from refgf.oracle.judge import orphans, ranks
 
 HERE = Path(__file__).resolve().parent
-SECONDS, START_S = 8.0, 20.0  # for a request; for starting and importing the file
+SECONDS, START_S = 8.0, 15.0  # for a request; for starting and importing the file
 BYTES = 2 << 30
 LONGEST = 64 << 20  # bytes of an answer
 MOST = 8  # files at once: a container may have fewer processors than it says
