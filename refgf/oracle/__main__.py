@@ -34,6 +34,7 @@ from refgf.oracle.step.command import add_step
 Options = argparse.Namespace
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 FAMILIES = ("invariant", "sensitive", "provenance", "special", "denormal")
+MOST_RANDOM = 10_000  # fresh cases of a function: they are all made before the first is judged
 SUGGESTED = 2  # functions in the place of a name that matches none
 ORDERS = ("ring", "direct", "doubling", "halving-far", "tree")
 
@@ -114,10 +115,11 @@ def drawn_cases(options: Options) -> list[Case]:
 
     golden = not options.files and Path(options.cases) == GOLDEN
     count = (3 if golden else 0) if options.random is None else options.random
-    if count < 0 or (count and options.files):
+    if not 0 <= count <= MOST_RANDOM or (count and options.files):
         raise ValueError(
             f"verify: got --random {count}{' with --files' * bool(options.files)}; wanted a number "
-            "from 0 on, and --python or --command, because results of fresh cases cannot exist yet"
+            f"from 0 to {MOST_RANDOM}, and --python or --command, because results of fresh cases "
+            "cannot exist yet"
         )
     seed = int.from_bytes(os.urandom(3)) if options.seed is None else options.seed
     cases = list(fresh_cases(count, seed, lambda case: selected(case, options.only)))

@@ -107,4 +107,5 @@ def test_programs_get_fresh_cases_and_files_cannot(tmp_path, capsys):
     assert "2 failed, 5 not judged" in capsys.readouterr().out
     assert main(["verify", "--files", str(tmp_path), "--random", "1"]) == 2
     assert "fresh cases" in capsys.readouterr().err
-    assert main(["verify", "--python", "refgf.oracle.definitions", "--random", "-1"]) == 2
+    for count in ("-1", "9" * 30):
+        assert main(["verify", "--python", "refgf.oracle.definitions", "--random", count]) == 2
