@@ -4,12 +4,15 @@
 GPU; tests/gpu is for that.
 """
 
+import ast
 import contextlib
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from fake_cuda_c import needs_a_compiler
-from fake_cupy import installed
+from fake_cupy import ARGUMENTS, installed
 from gpu_cases import NETWORKS, SETTINGS, one_step, train
 
 from refgf import device, engine
@@ -93,6 +96,33 @@ def test_training_takes_every_kernel(cupy):
     for settings in {}, {"density": 20, "chunk": 100, "residual": FusedResidual}:
         threads.run(1, train, cupy, settings)
     assert made == set(KERNELS)
+
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = [file for name in ("refgf", "lessons") for file in sorted((ROOT / name).rglob("*.py"))]
+
+
+def not_on_the_list(cupy, source):
+    """Calls of the array library that the stand-in lacks: xp.name(...), array_module(x).name(...).
+
+    Names and keywords; code that no test runs is read too.
+    """
+    for call in ast.walk(ast.parse(source)):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            library, name = ast.unparse(call.func.value), call.func.attr
+            if not re.fullmatch(r"(.*\.)?xp|array_module\([\w.]*\)", library):
+                continue
+            given = {keyword.arg for keyword in call.keywords}
+            known = set(ARGUMENTS.get(name, "dtype order").split())
+            if not hasattr(cupy, name) or given - known:
+                yield ast.unparse(call)
+
+
+def test_code_calls_only_what_was_looked_up_in_cupy(cupy):
+    sources = [(file, file.read_text()) for file in SOURCES]
+    assert not [(file, call) for file, text in sources for call in not_on_the_list(cupy, text)]
+    seeded = ["self.xp.add(x, y, where=z)", "array_module(x.a).nanmax(x)", "xp.sum(x, initial=0)"]
+    assert list(not_on_the_list(cupy, "\n".join(seeded))) == seeded
 
 
 REFUSED = {  # of x, a device array of three ones, and host, a NumPy array of three
