@@ -35,7 +35,7 @@ in lessons/glossary.md.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/00_two_ranks.py)
     1. Mend the program above without changing its order on rank 0. Its first lines are
-           from mpi4py import MPI
+           import numpy; from mpi4py import MPI
            comm, x, y = MPI.COMM_WORLD, numpy.zeros(n), numpy.zeros(n)
        and `mpiexec -n 2` starts it. Choose n: 1000, then 1,000,000. If it does not end, press
        Ctrl-C twice.

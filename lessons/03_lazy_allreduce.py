@@ -3,7 +3,7 @@
     mpiexec -n 8 python lessons/03_lazy_allreduce.py     8 ranks; the link's time is waited for
     python -m refgf.cluster run --like v100-10gbe -- python lessons/03_lazy_allreduce.py
                                                          8 nodes on 10 Gbit/s, 20 times slower
-    options: --predict "16 MiB", -v (all tables), --network alexnet (26 gradients instead of 161),
+    options: --predict "64 KiB", -v (all tables), --network alexnet (26 gradients instead of 161),
              --theta 0 16MiB inf, --like this-machine (your laptop as it is), --quick, --plot, ...
 
 QUESTION    Backward makes one gradient after another, many of them small. Is it better to send each

@@ -2,7 +2,7 @@
 
     mpiexec -n 4 python lessons/06_csc.py    waits for messages instead of sending slowly
     python -m refgf.cluster run --like v100-56gbit -- python lessons/06_csc.py
-    options: --predict "5 times", -v (all tables), --density PERCENT, --pairs N (trainings), ...
+    options: --predict "10 times", -v (all tables), --density PERCENT, --pairs N (trainings), ...
 
 QUESTION    Even half the bytes take long. Must every gradient be sent in every step?
 IDEA        Divide the pool into chunks and send only the most important ones: their share of all

@@ -2,7 +2,7 @@
 
     mpiexec -n 8 python lessons/12_topk.py    waits for messages instead of sending slowly
     python -m refgf.cluster run --like v100-56gbit --ranks-per-node 2 -- python lessons/12_topk.py
-    options: --predict "CSC", -v (all tables), --ranks-per-node K, --like this-machine, --quick, ...
+    options: --predict topk, -v (all tables), --ranks-per-node K, --like this-machine, --quick, ...
 
 QUESTION    CSC sends the most important chunks. Why not the most important single gradients? Far
             fewer elements would do.

@@ -14,7 +14,7 @@ from refgf.oracle.judge.profiles import is_near
 from refgf.training.sgd import MomentumSGD
 from refgf.training.step import Replica
 
-SIZES, CHUNK, PERCENT, THETA_BYTES = (30, 200, 0, 170), 16, 20, 100
+SIZES, CHUNK, PERCENT, THETA_BYTES = (30, 200, 0, 165), 16, 20, 100
 RATE, MOMENTUM, DECAY = 0.1, 0.9, 0.01
 
 
@@ -50,8 +50,14 @@ def small_model(run: kit.Run) -> Replica:
 
 
 def gradients(size: int, steps: int) -> list[list[np.ndarray]]:
-    """The gradients (n,) of each rank in each step; their sums depend on the order."""
-    return [[random_vector([t, r]) for r in range(size)] for t in range(steps)]
+    """The gradients (n,) of each rank in each step; their sums depend on the order.
+
+    The last chunk is shorter and its gradients are larger: only a norm that is divided by the
+    chunk's length chooses it at once.
+    """
+    larger = np.ones(sum(SIZES), np.float32)
+    larger[-(sum(SIZES) % CHUNK) :] = 1.4
+    return [[larger * random_vector([t, r]) for r in range(size)] for t in range(steps)]
 
 
 def random_vector(seed) -> np.ndarray:

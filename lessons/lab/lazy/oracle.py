@@ -36,8 +36,9 @@ def check(run: kit.Run, new_exchange) -> None:
         got = to_host(pool.flat)
         wanted = lazy_allreduce(xs, sizes, theta, order=order)[run.rank]
         where = f"lazy {order} allreduce on rank {run.rank}, theta {theta}"
-        if calls != lazy_calls(sizes, 4, theta) or not same_bits(got, wanted):
-            raise AssertionError(f"{where}: got other calls or bits; wanted the definition's")
+        require_calls(where, calls, lazy_calls(sizes, 4, theta))
+        if not same_bits(got, wanted):
+            raise AssertionError(f"{where}: got other bits; wanted the definition's")
         if order == "direct" and not same_bits(got, direct_allreduce(xs)[run.rank]):
             raise AssertionError(f"{where}: got bits that depend on theta; wanted the same")
     run.say("theta: bytes that may wait. ring: lesson 01's allreduce. direct: adds in rank order.")
@@ -45,3 +46,14 @@ def check(run: kit.Run, new_exchange) -> None:
         f"{len(THETAS) + 1} values of theta, each with ring and with direct: calls and bits are as"
     )
     run.say("defined. The bits of direct do not depend on theta.")
+
+
+def require_calls(where: str, calls: list, wanted: list) -> None:
+    """AssertionError with the number of calls and of their elements, if these are not as wanted."""
+    if calls != wanted:
+        got, want = (
+            f"{len(found)} calls of {sum(stop - start for start, stop in found)} elements, "
+            f"the first {found[:1]}"
+            for found in (calls, wanted)
+        )
+        raise AssertionError(f"{where}: got {got}; wanted {want}, (start, stop) in the pool")

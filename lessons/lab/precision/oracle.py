@@ -24,10 +24,12 @@ def check(run: kit.Run, gradients: list[np.ndarray], half_allreduce) -> None:
             mine = run.array(gradients[run.rank].copy())
             half_allreduce(run, mine, scale, algorithm)
             wanted = scaled_allreduce(gradients, scale, allreduce=definition)[run.rank]
-            if not same_bits(to_host(mine), wanted):
+            got = to_host(mine)
+            if not same_bits(got, wanted):
+                i = int(np.flatnonzero(got.view(np.uint32) != wanted.view(np.uint32))[0])
                 raise AssertionError(
-                    f"{definition.__name__} of float16 on rank {run.rank}, scale {scale}: "
-                    "got other bits; wanted those of the definition"
+                    f"{definition.__name__} of float16 on rank {run.rank}, scale {scale}, element "
+                    f"{i} of {got.size}: got {got[i].item()!r}; wanted {wanted[i].item()!r}"
                 )
     run.say("float16 on the wire, with and without a loss scale, ring and direct:")
     run.say("a real batch's gradients have the bits of the definition.")
