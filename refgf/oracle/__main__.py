@@ -59,7 +59,7 @@ def export(options: Options) -> int:
             case.name += f"-seed{seed}"
             cases.append(case)
         save_folder(cases, options.folder)
-    print(f"{len(cases)} cases in {options.folder}")
+    print(f"{len(cases)} case{'s' * (len(cases) != 1)} in {options.folder}")
     return 0
 
 

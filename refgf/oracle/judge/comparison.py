@@ -119,7 +119,7 @@ def differs(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def outside(value: np.ndarray, wanted: np.ndarray, bound: np.ndarray) -> np.ndarray:
     """Where a value is farther from the wanted one than its bound; an infinite bound allows all."""
     with np.errstate(invalid="ignore"):
-        near = np.abs(np.float64(value) - wanted) <= bound
+        near = np.abs(value.astype(np.float64) - wanted) <= bound
     same = ~differs(value.astype(np.float64), np.asarray(wanted, np.float64))
     return ~(near | same | np.isinf(bound))
 
