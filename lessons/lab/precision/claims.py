@@ -147,7 +147,10 @@ def rows(r: dict) -> list[Row]:
     errors = (r["rounding"][key][str(ranks)][RING] for key in ("errors", "predicted"))
     found.append(Row(f"rounding error, {RING}, {ranks} ranks (replayed)", *errors, unit=percent))
     images, row = largest_batch(r)
-    found.append(Row(f"rounding error, {RING}, real gradients", row[RING], unit=percent))
+    if computed := r["times"].get("computed"):  # on a GPU
+        found.append(Row("step computed in float16, nothing sent", computed["float16"]))
+    else:
+        found.append(Row(f"rounding error, {RING}, real gradients", row[RING], unit=percent))
     what = f"noise of a batch of {images} images, real gradients"
     return [*found, Row(what, row["noise"], row["extrapolated"], unit=percent)]
 

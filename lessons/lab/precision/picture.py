@@ -32,6 +32,8 @@ def draw_times(result: dict):
         note = f"exchange: {MS * row['exchange']['median_s'] / factor:.3g} ms"
         rows.append(bar(f"{name}\non the wire", row["step"], row["predicted_s"], note))
         rows[-1]["part_s"] = max(0.0, row["exchange"]["median_s"])
+    for kind, timing in found.get("computed", {}).items():  # on a GPU
+        rows.append(bar(f"computed in\n{kind}", timing, None))
     faster = min((1, 2), key=lambda y: rows[y]["timing"]["median_s"])
     axes.bars(step, rows, MS / factor, faster)
     emulated = result["regime"]["like"] != "this-machine"

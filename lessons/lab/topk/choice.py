@@ -26,7 +26,7 @@ GPU_BYTES_PER_S = 900e9  # of a V100's memory (assumed)
 def measure(run: kit.Run, n: int) -> list[dict]:
     """Rows of `time_choices`: sizes up to n at 1 %, then a tenth of n at other densities."""
     run.section("How long does choosing take?")
-    run.say("one core; the other ranks sleep")
+    run.say(f"{place(run)}; the other ranks sleep")
     sizes = [size for size in (10**5, 10**6, 10**7) if size < n]
     cases = [(size, 1.0) for size in (*sizes, n)] + [(n // 10, 0.1), (n // 10, 10.0)]
     repeats = run.quick(2, 3, 7)
@@ -49,6 +49,10 @@ def measure(run: kit.Run, n: int) -> list[dict]:
     if run.regime.like:
         say_of_a_gpu(run, n, next(row["bytes_per_s"] for row in rows if row["n"] == n))
     return rows
+
+
+def place(run: kit.Run) -> str:
+    return "one GPU" if run.on_gpu else "one core"
 
 
 def median(timing: kit.Timing | None) -> str:

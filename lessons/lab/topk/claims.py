@@ -49,8 +49,8 @@ def learned(r: dict, name: str, relation: str):
 
 CLAIMS = (
     Claim(
-        "On a CPU MSTopK's threshold search takes less than twice as long as an exact selection of "
-        "1 %, and may take less time.",
+        "MSTopK's threshold search takes less than twice as long as an exact selection of 1 %, and "
+        "may take less time.",
         lambda r: (choosing(r, "MSTopK"), "<", choosing(r, "exact selection"), 2.0),
         unless="the processor: the search reads more often, the selection moves more; on a GPU, "
         "the paper's case, selection is slow",

@@ -16,7 +16,7 @@ import numpy as np
 
 import kit
 from kit import flow, images, virtual
-from lab.topk.choice import heavy_tail, time_on_one_rank
+from lab.topk.choice import heavy_tail, place, time_on_one_rank
 from lab.topk.methods import KINDS, Case
 from lab.topk.traffic import leaving_at, require_bytes
 from refgf.comm import gather
@@ -187,7 +187,7 @@ def print_rows(run: kit.Run, rows: list[dict], compute_s: float) -> None:
     run.say("MB inside, outside: sent by the first node's ranks to each other, to other nodes")
     run.say(
         f"ms {whose}: this machine's time divided by {factor:.4g}. here: messages, this machine's "
-        "time.\nown work: one core without a network, choice included."
+        f"time.\nown work: {place(run)} without a network, choice included."
     )
     if compute_s:
         run.say(

@@ -89,6 +89,7 @@ def draw_choice(result: dict, factor: float):
     figure, (choice, whole) = axes.frame("Lesson 12: choosing takes time", 1, 2, (10, 4.8))
     rows = [row for row in result["choice"] if row["percent"] == 1.0]
     longest = max(rows, key=lambda row: row["n"])["times"]
+    place = "a GPU" if "device" in result else "one core"
     slower = max("exact selection", "MSTopK", key=lambda name: longest[name]["median_s"])
     for name, (shown, number) in CHOOSING.items():
         style = axes.style(number)
@@ -99,7 +100,7 @@ def draw_choice(result: dict, factor: float):
         found = choice, shown, sizes[-1], axes.median_ms(timings)[-1], style["color"]
         name_line(*found, up=10 if name in (slower, "full sort") else -2)
     choice.set(
-        title=f"Choosing 1 % on one core:\n{search_in_words(longest)}",
+        title=f"Choosing 1 % on {place}:\n{search_in_words(longest)}",
         xlabel="gradients",
         ylabel=axes.clock(factor),
         xscale="log",
@@ -109,7 +110,7 @@ def draw_choice(result: dict, factor: float):
     )
     choice.grid(alpha=0.3)
     draw_whole(whole, result["exchange"]["rows"], axes.MS / factor)
-    title = f"Messages, then own work of one core{hitopk_in_words(result['exchange']['rows'])}"
+    title = f"Messages, then own work of {place}{hitopk_in_words(result['exchange']['rows'])}"
     whole.set(title=title, xlabel=axes.clock(factor))
     return axes.finish(figure, whole)
 
@@ -118,7 +119,7 @@ def search_in_words(times: dict) -> str:
     """MSTopK next to exact selection. It is meant for GPUs, on which selection is slow."""
     ratio = times["MSTopK"]["median_s"] / times["exact selection"]["median_s"]
     verdict = "loses to" if ratio > 1 else "gains over"
-    return f"on a CPU MSTopK {verdict} exact selection ({ratio:.2g} x)"
+    return f"MSTopK {verdict} exact selection ({ratio:.2g} x)"
 
 
 def hitopk_in_words(rows: list[dict]) -> str:
