@@ -9,34 +9,85 @@ import argparse
 import json
 import os
 import sys
+import textwrap
 
+from refgf.cluster import like
+from refgf.papers.scaling import machine
 from refgf.papers.scaling.collectives import LINES
-from refgf.plan import fabric, figure, inputs, platforms, replay, report
+from refgf.plan import (
+    fabric,
+    figure,
+    inputs,
+    platforms,
+    profile,
+    replay,
+    report,
+    sizes,
+    step_times,
+    systems,
+)
+from refgf.plan import measure as measuring
 from refgf.plan.systems import Question
 
 
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="refgf predict", description=__doc__.splitlines()[0])
     commands = found.add_subparsers(dest="command", required=True)
-    plan = commands.add_parser("plan", help="predict a step on N ranks")
+    as_written = {"formatter_class": argparse.RawDescriptionHelpFormatter}
+    plan = commands.add_parser(
+        "plan", help="predict a step on N ranks", epilog=formats(), **as_written
+    )
     add = plan.add_argument
-    add("--model", required=True, help="resnet50, alexnet, ...; a trace; a list (.csv, .json)")
-    add("--machine", required=True, help="v100-10gbe, ...; a machine file; nccl-tests or OSU text")
+    add("--model", required=True, help="a network's name, a trace, or a list of gradients; below")
+    add("--machine", required=True, help="a name, a machine file, nccl-tests or OSU text; below")
     add("--ranks", type=int, required=True)
-    add("--ranks-per-node", type=int, default=1)
-    add("--batch", type=int, help="samples a rank and step, of a workload")
-    add("--rate", type=float, help="samples per second of one rank without exchange")
+    add("--ranks-per-node", type=int, default=1, help="they share a link (default: %(default)s)")
+    add("--batch", type=int, help="samples a rank and step of a network (default: the machine's)")
+    add("--rate", type=float, help="samples/s of a rank without exchange (default: the machine's)")
     add("--step", type=int, help="the step of a trace, as in ProfilerStep#3 (default: the last)")
-    add("--overlap", type=float, default=1.0, help="backward's speed during a call, 0 to 1")
-    add("--allreduce", default="ring", help=f"the flat one: {', '.join(LINES)}")
+    overlap = "speed of backward during a call, 0 to 1; 1: not slowed (default: %(default)s)"
+    add("--overlap", type=float, default=1.0, help=overlap)
+    flat = f"the flat one: {', '.join(LINES)} (default: %(default)s)"
+    add("--allreduce", default="ring", help=flat)
     add("--measured-ranks", type=int, help="of an OSU or nccl-tests text that does not say")
     add("--json", action="store_true", help="print JSON")
     add("--figure", metavar="FILE", help="draw efficiency over ranks (matplotlib)")
     add("--simulate", action="store_true", help="replay the allreduce in SimGrid, too (minutes)")
-    add("--platform", default="one-link", help=f"for --simulate: {', '.join(platforms.NAMES)}")
-    measured = commands.add_parser("measure", help="write a machine file, on at most 2 nodes")
+    networks = f"for --simulate: {', '.join(platforms.NAMES)} (default: %(default)s)"
+    add("--platform", default="one-link", help=networks)
+    measured = commands.add_parser(
+        "measure",
+        help="write a machine file, on at most 2 nodes",
+        description=measuring.__doc__,
+        **as_written,
+    )
     measured.add_argument("--out", required=True, help="the file to write")
     return found
+
+
+def formats() -> str:
+    """What --model and --machine take, and what the systems are: the modules' own docstrings."""
+    networks = ", ".join(step_times.plain(name) for name in step_times.WORKLOADS)
+    named = [name for name in like.names() if name != like.HERE]
+    paces = "; ".join(f"{name} has {', '.join(fabric.load(name).steps)}" for name in named)
+    paces = f"A network needs --batch and --rate, unless the machine has them: {paces}."
+    return f"""networks (--model):
+{indented(networks)}
+{indented(paces)}
+
+machines (--machine): {", ".join(named)}
+    A text of nccl-tests or OSU gives the link between nodes: of nccl-tests the out-of-place time.
+    A machine file can have two links, "between" nodes and "inside" one. Without "inside" the link
+    between nodes stands for it.
+
+a trace (--model): {profile.__doc__}
+a list (--model): {sizes.__doc__}
+a machine file (--machine): {machine.__doc__}
+systems: {systems.__doc__}"""
+
+
+def indented(text: str) -> str:
+    return textwrap.fill(text, 100, initial_indent="    ", subsequent_indent="    ")
 
 
 def plan(given: argparse.Namespace) -> None:
@@ -56,9 +107,7 @@ def plan(given: argparse.Namespace) -> None:
 
 
 def measure(given: argparse.Namespace) -> None:
-    from refgf.plan.measure import world, write
-
-    write(world(), given.out)
+    measuring.write(measuring.world(), given.out)
 
 
 def main() -> int:

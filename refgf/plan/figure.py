@@ -19,7 +19,7 @@ def draw(found: dict[str, Any], path: str) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
-    markers = iter("osD^v<>P")
+    markers = iter("osD^v<>Pp")
     for name, curve in found["efficiency_percent"].items():
         percent = [nan if value is None else value for value in curve.values()]
         axes.plot(

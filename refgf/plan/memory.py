@@ -6,7 +6,13 @@ The rest is what the classes of refgf allocate: a received slice, the float16 gr
 
 from math import ceil
 
-from refgf.plan.systems import CSC_PERCENT, TOPK_DENSITY, Question
+from refgf.plan.systems import (
+    CSC_PERCENT,
+    TOPK_DENSITY,
+    Question,
+    topk_flat_s,
+    topk_levels_s,
+)
 
 STATE = 12  # bytes per parameter: weights, gradients, momentum
 PAIR = 8  # a float32 value and its index
@@ -16,7 +22,7 @@ def per_rank(question: Question) -> dict[str, float]:
     """{system: bytes}. Scratch of theta: one group of all gradients, which is the largest."""
     n, size, k = question.step.elements, question.size, question.per_node
     largest = max(elements for _, elements in question.step.ready)
-    state, chosen = STATE * n, ceil(TOPK_DENSITY * n)
+    state, slice_bytes = STATE * n, 4 * ceil(n / k)
     scratch = 4 * ceil(n / size) if size > 1 else 0
     found = {
         "eager": state + (4 * ceil(largest / size) if size > 1 else 0),
@@ -24,8 +30,28 @@ def per_rank(question: Question) -> dict[str, float]:
         "merged": state + scratch,
         "half": state + 2 * n + scratch,
         "CSC": state + 2 * n + 4 * n + ceil(scratch * CSC_PERCENT / 100),  # residual
-        "top-k": state + 4 * n + PAIR * chosen * size,  # residual; the pairs of all ranks
-        "hierarchy": state + 4 * ceil(n / k),
+        "top-k": state + residual_of_topk(question) + pairs_of_topk(question),
+        "hierarchy": state + slice_bytes,
+        "hierarchy16": state + 2 * n + slice_bytes,
         "DASO": state + 4 * n + scratch,  # the parameters in flight
     }
     return {name: float(nbytes) for name, nbytes in found.items()}
+
+
+def in_two_levels(question: Question) -> bool:
+    """Is HiTopKComm the faster top-k, as `topk_s` has it?"""
+    return topk_levels_s(question) < topk_flat_s(question)
+
+
+def pairs_of_topk(question: Question) -> int:
+    """Bytes that a rank receives: the pairs of all ranks, or of its slice from all nodes."""
+    chosen = ceil(TOPK_DENSITY * question.step.elements)
+    if in_two_levels(question):
+        return PAIR * ceil(chosen / question.per_node) * question.nodes
+    return PAIR * chosen * question.size
+
+
+def residual_of_topk(question: Question) -> int:
+    """Of all gradients; in two levels of a slice, and then a slice is received in the node, too."""
+    n = question.step.elements
+    return 2 * 4 * ceil(n / question.per_node) if in_two_levels(question) else 4 * n

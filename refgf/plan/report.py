@@ -1,16 +1,30 @@
 """The answer of `plan`: a dictionary for --json, and the same as text of at most 100 columns."""
 
+from itertools import takewhile
 from typing import Any
 
 from refgf.plan import buckets, memory
-from refgf.plan.systems import CSC_PERCENT, DASO_EVERY, SYSTEMS, TOPK_DENSITY, Question
+from refgf.plan.systems import (
+    CSC_PERCENT,
+    DASO_EVERY,
+    DASO_WAIT,
+    SYSTEMS,
+    TOPK_DENSITY,
+    Question,
+)
 from refgf.plan.uncertainty import curve, planned, ranges
 
 LARGEST = 4096
+FLAT = 0.02  # relative; steps so close to the best are said to be as good
 MEASURE = {
-    "alpha": "refgf predict measure, or osu_latency",
-    "beta": "refgf predict measure, or all_reduce_perf",
-    "pace": "a torch.profiler trace of one rank as --model",
+    "alpha": "measure or osu_latency",
+    "beta": "measure or all_reduce_perf",
+    "pace": "a torch.profiler trace as --model",
+}
+MEANING = {
+    "alpha": "s a message",
+    "beta": "s a byte",
+    "pace": "s of computing",
 }
 
 
@@ -61,14 +75,16 @@ def sizes(ranks_per_node: int) -> list[int]:
 
 def text(found: dict[str, Any]) -> str:
     model, network = found["model"], found["network"]
-    ranks = f"{found['ranks']} ranks, {found['ranks_per_node']} on a node"
+    ranks = f"{found['ranks']} ranks, {found['ranks_per_node']} on a node (--ranks-per-node)"
+    each = f"a batch of {model['batch']} on each, " if model["batch"] else ""
     lines = [
         f"{model['name']}: {model['elements']:,} gradients in {model['gradients']} tensors, "
         f"{1e3 * model['compute_s']:.1f} ms a step without exchange ({model['source']})",
         f"{network['name']}: {1e6 * network['alpha_s']:,.4g} us and "
         f"{8e-9 / network['beta_s_per_byte']:.3g} Gbit/s between nodes ({network['source']})",
-        f"Predicted for {ranks}, flat {found['allreduce']}; backward keeps "
-        f"{100 * found['overlap']:.0f} % of its speed in a call",
+        f"Predicted for {ranks}, {each}flat {found['allreduce']};",
+        f"calls run during backward, which keeps {100 * found['overlap']:.0f} % of its speed "
+        "(--overlap)",
         "",
         *step_table(found),
         "",
@@ -99,6 +115,7 @@ def bucket_lines(found: dict[str, Any]) -> list[str]:
     return [
         f"refgf        Theta({ours['theta_bytes']}): {1e3 * ours['step_s']:.1f} ms a step "
         f"(one call for each gradient: {1e3 * ours['sweep'][0]:.1f} ms)",
+        f"             a call waits for theta bytes; {flat_in_words(ours)}",
         f"PyTorch DDP  bucket_cap_mb={ddp['bucket_cap_mb']}: {1e3 * ddp['step_s']:.1f} ms a step "
         f"(default, 1 then 25: {1e3 * ddp['default_step_s']:.1f} ms)",
         f"Horovod      HOROVOD_FUSION_THRESHOLD={horovod['fusion_threshold_bytes']}: "
@@ -107,13 +124,24 @@ def bucket_lines(found: dict[str, Any]) -> list[str]:
     ]
 
 
+def flat_in_words(ours: dict[str, Any]) -> str:
+    """The thetas around the best whose steps are at most FLAT longer."""
+    thetas, sweep = list(ours["sweep"]), ours["sweep"]
+    at = thetas.index(ours["theta_bytes"])
+    near = [sweep[theta] <= (1 + FLAT) * ours["step_s"] for theta in thetas]
+    low = at - len([*takewhile(bool, near[:at][::-1])])
+    high = at + len([*takewhile(bool, near[at + 1 :])])
+    return f"{thetas[low]:,} to {thetas[high]:,} are at most {100 * FLAT:g} % slower"
+
+
 def efficiency_table(curves: dict[str, dict[int, float | None]]) -> list[str]:
     lines = ["Scaling efficiency in percent, T(exchange off) / T(exchange on)"]
-    lines.append(" ranks" + "".join(f"{name:>11}" for name in curves))
+    wide = {name: max(8, len(name) + 2) for name in curves}
+    lines.append(" ranks" + "".join(f"{name:>{wide[name]}}" for name in curves))
     for size in next(iter(curves.values())):
-        row = [curves[name][size] for name in curves]
-        cells = "".join(f"{'-' if value is None else f'{value:.1f}':>11}" for value in row)
-        lines.append(f"{size:>6}{cells}")
+        row = {name: curves[name][size] for name in curves}
+        cells = {name: "-" if value is None else f"{value:.1f}" for name, value in row.items()}
+        lines.append(f"{size:>6}" + "".join(f"{cells[name]:>{wide[name]}}" for name in row))
     return lines
 
 
@@ -121,16 +149,19 @@ def notes(found: dict[str, Any]) -> list[str]:
     widest = {row["widest_input"] for row in found["systems"].values() if row} - {"none"}
     lines = [
         "",
-        "theta and the groups are the best of each row. "
-        f"CSC sends {CSC_PERCENT:g} % of the chunks, top-k {100 * TOPK_DENSITY:g} %;",
-        f"DASO sums every {DASO_EVERY} batches. "
-        "Not included: casts, choosing chunks and top-k, contention, stragglers.",
+        "theta and the groups are the best of each row. half, CSC and hierarchy16 send float16.",
+        f"CSC: {CSC_PERCENT:g} % of the chunks and a call of their norms, in the flat ring. "
+        f"top-k: {100 * TOPK_DENSITY:g} %, after backward.",
+        f"DASO: a sum between nodes every {DASO_EVERY} batches (B), used {DASO_WAIT} later (W).",
+        "Not included, so efficiencies are upper bounds: casts, choosing chunks and top-k,",
+        "contention, stragglers, and what TCP adds to alpha and beta (--simulate: calibrated TCP).",
     ]
     if not found["network"]["inside_known"] and found["ranks_per_node"] > 1:
         lines.append("No link inside a node is known; the link between nodes stands for it.")
     for name in sorted(widest):
         low, high = found["ranges"][name]
         lines.append(
-            f"{name}: {low:.2f} to {high:.2f} times the value; narrow it with {MEASURE[name]}"
+            f"{name}, {MEANING[name]}: {low:.2f} to {high:.2f} times the value; "
+            f"narrow it with {MEASURE[name]}"
         )
     return lines

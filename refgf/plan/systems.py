@@ -5,8 +5,9 @@
     merged       the best groups of consecutive gradients (MG-WFBP)
     half         lazy allreduce with float16 on the wire
     CSC          half, and a tenth of the chunks
-    top-k        after backward, k values and indices of every rank (HiTopKComm on several nodes)
+    top-k        after backward, k values and indices of every rank, or HiTopKComm if it is faster
     hierarchy    theta, with the fastest of three phases, the two-level ring and the flat ring
+    hierarchy16  the same with float16 on the wire
     DASO         nodes sum parameters every 4 batches and use the sum one batch later
 
 All but DASO compute a sum of all gradients in every step. The time of casts, of the choice of
@@ -134,23 +135,35 @@ def topk_s(question: Question) -> Answer:
     """One exchange after backward: nothing overlaps, because top-k chooses from all gradients."""
     if question.size == 1:
         return question.step.compute_s
-    n, k = question.step.elements, question.per_node
-    chosen = ceil(TOPK_DENSITY * n)
+    return question.step.compute_s + min(topk_flat_s(question), topk_levels_s(question))
+
+
+def topk_flat_s(question: Question) -> float:
+    """All ranks gather the pairs of all ranks."""
     link = question.inside if question.nodes == 1 else question.fabric.between
-    exchange_s = gather_s(question.size, chosen, FLOAT32, link)
-    if k > 1 and question.nodes > 1:
-        shared = replace(link, beta_s_per_byte=k * link.beta_s_per_byte)
-        levels = (question.inside, shared)
-        hierarchical = hitopk_s(question.nodes, k, n, ceil(chosen / k), FLOAT32, *levels)
-        exchange_s = min(exchange_s, hierarchical)
-    return question.step.compute_s + exchange_s
+    chosen = ceil(TOPK_DENSITY * question.step.elements)
+    return gather_s(question.size, chosen, FLOAT32, link)
 
 
-def hierarchy_s(question: Question) -> Answer:
+def topk_levels_s(question: Question) -> float:
+    """HiTopKComm: a rank gathers the pairs of its slice from all nodes; inf without two levels."""
+    n, k, between = question.step.elements, question.per_node, question.fabric.between
+    if k == 1 or question.nodes == 1:
+        return inf
+    shared = replace(between, beta_s_per_byte=k * between.beta_s_per_byte)
+    chosen = ceil(ceil(TOPK_DENSITY * n) / k)
+    return hitopk_s(question.nodes, k, n, chosen, FLOAT32, question.inside, shared)
+
+
+def hierarchy_s(question: Question, itemsize: int = FLOAT32) -> Answer:
     """None where each node has one rank, or all ranks are on one node."""
     if question.size > 1 and (question.per_node == 1 or question.nodes == 1):
         return None
-    return overlapped(question, fastest(question), threshold_bytes=inf)
+    return overlapped(question, fastest(question), threshold_bytes=inf, itemsize=itemsize)
+
+
+def hierarchy16_s(question: Question) -> Answer:
+    return hierarchy_s(question, itemsize=2)
 
 
 def fastest(question: Question) -> CallTime:
@@ -210,5 +223,6 @@ SYSTEMS: dict[str, Callable[[Question], Answer]] = {
     "CSC": csc_s,
     "top-k": topk_s,
     "hierarchy": hierarchy_s,
+    "hierarchy16": hierarchy16_s,
     "DASO": daso_s,
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from refgf.plan import __main__ as command
-from refgf.plan import figure, replay
+from refgf.plan import figure, replay, report
 
 ROOT = Path(__file__).resolve().parents[2]
 USUAL = ["plan", "--model", "alexnet", "--machine", "v100-56gbit", "--ranks", "16"]
@@ -35,6 +35,50 @@ def test_text_fits_100_columns(monkeypatch, capsys):
     ):
         assert words in said.out
     assert "No link inside a node is known" in said.out
+
+
+def test_the_text_says_what_was_assumed(monkeypatch, capsys):
+    """Ranks of a node, batch, overlap, wire, densities, B and W, and the meaning of each input."""
+    _, said = run(monkeypatch, capsys, *USUAL, "--ranks-per-node", "4", "--overlap", "0.5")
+    lines = [line for line in said.out.splitlines() if line]
+    assert "4 on a node (--ranks-per-node), a batch of 128 on each, flat ring" in lines[2]
+    assert "backward, which keeps 50 % of its speed" in lines[3]
+    for words in (
+        "half, CSC and hierarchy16 send float16",
+        "CSC: 10 % of the chunks",
+        "top-k: 1 %",
+        "every 4 batches (B), used 1 later (W)",
+        "efficiencies are upper bounds: casts",
+        "pace, s of computing: 0.90 to 1.10",
+        "beta, s a byte",
+    ):
+        assert words in said.out
+
+
+def test_how_flat_the_best_theta_is():
+    """Around the best, not past a theta that is worse: 4 is as good as 1, but 3 lies between."""
+    sweep = {0: 1.5, 1: 1.01, 2: 1.0, 3: 1.1, 4: 1.0}
+    said = report.flat_in_words({"theta_bytes": 2, "step_s": 1.0, "sweep": sweep})
+    assert said == "1 to 2 are at most 2 % slower"
+
+
+def test_help_lists_networks_machines_and_formats(monkeypatch, capsys):
+    with pytest.raises(SystemExit):
+        run(monkeypatch, capsys, "plan", "--help")
+    said = capsys.readouterr().out
+    for words in (
+        "bertlarge",
+        "v100-10gbe has alexnet, resnet50",
+        "machines (--machine): v100-10gbe, v100-56gbit",
+        "name,elements,ready_ms",
+        '"refgf_machine": 1',
+        "out-of-place time",
+        "1: not slowed (default: 1.0)",
+    ):
+        assert words in " ".join(said.split())
+    with pytest.raises(SystemExit):
+        run(monkeypatch, capsys, "measure", "--help")
+    assert "mpiexec -n 2 --host one,two" in capsys.readouterr().out
 
 
 def test_a_list_in_a_deep_folder_fits_100_columns(monkeypatch, capsys, tmp_path):
