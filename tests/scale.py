@@ -22,13 +22,14 @@ from refgf.predict.cost import Link
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "scale.md"
 RANKS, PER_NODE = 10_000, 8
+FEWER = (64, 256, 1024)
 INSIDE = Link(5e-6, 1 / 100e9)  # between the GPUs of a node (chosen)
 FASTEST = Fabric("200 Gbit/s", "alpha and rate chosen", Link(5e-6, 1 / 25e9))
 SPREAD = 0.03  # standard deviation of a rank's computing (chosen)
 BUFFER = 32e6  # bytes a switch holds for one port (chosen)
 TIMEOUT_S = 0.2  # TCP_RTO_MIN of Linux (verified: include/net/tcp.h)
-EVERY_STEP = ("eager", "theta", "merged", "half", "hierarchy")  # sum all gradients in each step
-FULL = ("eager", "theta", "merged", "hierarchy")  # in float32
+FULL = ("eager", "theta", "merged", "hierarchy")  # sum all gradients in each step, in float32
+EVERY_STEP = (*FULL, "half", "hierarchy16")
 
 
 def networks() -> list[Fabric]:
@@ -61,7 +62,9 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 def steps_of(model: StepTimes, asked: list[Question]) -> str:
     """A row for each system: predicted step and efficiency on each network, memory."""
-    nbytes, rows = memory.per_rank(asked[0]), []
+    each = [memory.per_rank(question) for question in asked]
+    nbytes = {name: max(found[name] for found in each) for name in SYSTEMS}
+    rows = []
     for name, seconds in SYSTEMS.items():
         cells = [cell(seconds(question), model.compute_s) for question in asked]
         rows.append([name, *cells, f"{nbytes[name] / 1e9:,.1f} GB"])
@@ -120,7 +123,7 @@ def slowest() -> float:
 
 
 def fastest(question: Question, names: tuple[str, ...]) -> str:
-    """The fastest of these systems with its interval."""
+    """The fastest of these systems with its interval; of equals the first."""
     found = {name: SYSTEMS[name](question) for name in names}
     name = min(names, key=lambda each: found[each] or float("inf"))
     planned = uncertainty.planned(name, question)
@@ -144,6 +147,16 @@ def instead(every: dict[str, list[Question]]) -> str:
             )
     header = ["predicted", "float32", "float16 allowed", "theta, halving-doubling, 1 rank a node"]
     return table(header, rows)
+
+
+def fewer(every: dict[str, list[Question]]) -> str:
+    """The fastest system that may send float16, on fewer ranks."""
+    rows = []
+    for name, asked in every.items():
+        for question in asked:
+            found = [fastest(replace(question, size=size), EVERY_STEP) for size in FEWER]
+            rows.append([f"{name}, {question.fabric.name}", *found])
+    return table(["predicted", *(f"{size:,} ranks" for size in FEWER)], rows)
 
 
 def page() -> str:
@@ -171,9 +184,10 @@ def page() -> str:
         "in_flight": in_flight(found),
         "timeout": ms(TIMEOUT_S),
         "steps_lost": "; ".join(f"{m.name} {TIMEOUT_S / m.compute_s:.1f}" for m in found),
-        "memory": residuals(found, asked),
+        "memory": pairs(found, asked),
         "instead": instead(asked),
     }
+    fill |= {"fewer": fewer(asked), "real": scale_judged.real(table)}
     return TEMPLATE.format_map(fill | scale_judged.words(table))
 
 
@@ -215,14 +229,18 @@ def in_flight(found: list[StepTimes]) -> str:
     return f"{'; '.join(parts)} (a buffer of {BUFFER / 1e6:g} MB, chosen)"
 
 
-def residuals(found: list[StepTimes], asked: dict[str, list[Question]]) -> str:
-    parts = []
+def pairs(found: list[StepTimes], asked: dict[str, list[Question]]) -> str:
+    """Bytes of pairs that top-k receives, with these ranks on a node and with one."""
+    rows = []
     for model in found:
         question = asked[model.name][0]
-        pairs = memory.per_rank(question)["top-k"] - (memory.STATE + FLOAT32) * model.elements
-        own = FLOAT32 * model.elements
-        parts.append(f"{model.name} {pairs / 1e9:,.1f} GB next to a residual of {own / 1e9:.1f} GB")
-    return "; ".join(parts)
+        levels, flat = (
+            memory.pairs_of_topk(replace(question, ranks_per_node=k)) for k in (PER_NODE, 1)
+        )
+        sizes = memory.STATE * model.elements, levels, flat
+        rows.append([model.name, *(f"{nbytes / 1e9:,.1f} GB" for nbytes in sizes)])
+    columns = f"pairs, {PER_NODE} ranks a node", "pairs, 1 rank a node"
+    return table(["predicted", "weights, gradients, momentum", *columns], rows)
 
 
 TEMPLATE = """# {ranks} ranks, predicted
@@ -235,16 +253,24 @@ scaling: each rank brings its own batch.
 {links}
   - inside a node: {inside} (chosen).
 - Batches: {rates}. AlexNet's and ResNet-50's rates are those of `refgf/cluster/machines`,
-  BERT-Large's is a public benchmark's (`refgf/papers/scaling/benchmark_rows.py`), on another GPU.
+  BERT-Large's is a public benchmark's (`refgf/papers/scaling/benchmark_rows.py`), which names
+  neither its GPU nor the length of its sequences.
+- The rate of v100-10gbe is the wire's, which is verified; TCP delivers less. Lesson 08 draws
+  Ethernet with the inputs of MG-WFBP's own simulations, which are slower.
 - Ready times are a rate's, divided among the layers by flops.
 - The ranks of a node share its link. Not included: contention elsewhere, lost messages, stragglers,
-  casts, choosing. How a system learns is not predicted.
+  casts, choosing, and what TCP adds to latency and rate. So the efficiencies are upper bounds. In
+  SimGrid's calibrated TCP a ring of many ranks takes longer than the upper end of an interval here
+  (lesson 08 draws by how much). How a system learns is not predicted.
+- For other numbers of ranks: `python -m refgf.predict plan` with `--ranks-per-node 8`.
 
 ## A step with each system
 
 In brackets: scaling efficiency, T(exchange off) / T(exchange on). Memory leaves out activations.
 `theta`, `half` and `CSC` have their best threshold. `hierarchy` is the fastest allreduce in two
-levels. `DASO` sums between nodes every fourth batch only, so its steps are not comparable alone.
+levels, `hierarchy16` the same with float16 on the wire. `CSC` runs in a flat ring and pays its
+latencies twice, because the norms of its chunks are summed in a call of their own. `DASO` sums
+between nodes every fourth batch only, so its steps are not comparable alone.
 
 {tables}
 
@@ -275,8 +301,12 @@ A switch without flow control drops what its buffer does not hold. A message tha
 recovers costs at least {timeout} (Linux), in steps without exchange: {steps_lost}.
 How many messages are lost is in no model here.
 
-**Memory.** Top-k gathers the pairs of all ranks, so it grows with p: {memory}. The residuals of
-CSC and top-k do not grow with p.
+**Memory.** Top-k in two levels (HiTopKComm) gathers the pairs of a slice from all nodes, in a flat
+ring the pairs of all ranks. So the memory of a rank grows with their number:
+
+{memory}
+
+The residuals of CSC and top-k do not grow with p.
 
 ## What to use instead
 
@@ -291,6 +321,12 @@ two, so halving-doubling sends the whole vector twice more; it would take on {tw
 Contention between the nodes is in none of these times: on a fat tree a bad order of the ranks alone
 can almost double a ring (lesson 08, by SimGrid).
 
+## Fewer ranks
+
+The fastest of the same systems, float16 allowed, with {per_node} ranks a node:
+
+{fewer}
+
 ## How right the formulas are where they can be measured
 
 Calibrated on 2 emulated nodes, then judged on {judged_ranks}, which the calibration had not seen
@@ -304,6 +340,14 @@ All {judged_steps} steps: an error of {judged_error} (median), {judged_inside} i
 The size of buckets that is predicted best, against the best one measured: {judged_buckets}.
 
 {judged_ranks} nodes say nothing about contention among {ranks} ranks.
+
+**On real clusters** the formulas are worse. Here they have published inputs only, and are compared
+with steps and rates that others have measured. README's table of headlines has the same numbers:
+
+{real}
+
+These errors come from lines fitted elsewhere, from time per call that no input explains, and from
+TCP. Measure your own links and trace your own step before you believe an interval.
 """
 
 if __name__ == "__main__":

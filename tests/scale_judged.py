@@ -1,9 +1,12 @@
-"""The last section of docs/scale.md: predictions next to what tests/speed/unseen.py measured."""
+"""The last section of docs/scale.md: predictions next to what was measured, here and by others."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+
+from refgf.papers.mgwfbp.merge import greedy_merge
+from refgf.papers.scaling.confronted import on_real_clusters
 
 FILE = Path(__file__).resolve().parents[1] / "figures" / "plan_unseen.json"
 SIDES = {"refgf": "theta of lazy allreduce", "ddp": "`bucket_cap_mb` of PyTorch's DDP over gloo"}
@@ -26,6 +29,16 @@ def words(table: Callable[[list, list], str]) -> dict[str, str]:
         "buckets": "; ".join(near(found["sweeps"], side) for side in SIDES),
     }
     return {f"judged_{name}" if name else "judged": str(text) for name, text in fill.items()}
+
+
+def real(table: Callable[[list, list], str]) -> str:
+    """A row for each published table: how far predictions are off there, and on which side."""
+    rows = []
+    for name, errors in on_real_clusters(greedy_merge).items():
+        off, fast = [abs(error) for error in errors], sum(error > 0 for error in errors)
+        cells = percent(median(off)), percent(sum(off) / len(off)), percent(max(off))
+        rows.append([name, *cells, f"{fast} of {len(off)}"])
+    return table(["published", "error, median", "mean", "largest", "predicted too fast"], rows)
 
 
 def each(rows: list[dict], key: str) -> list[str]:

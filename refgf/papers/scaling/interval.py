@@ -15,7 +15,7 @@ Everything that comes from a paper has a label:
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import product
 
@@ -64,7 +64,8 @@ class Headline:
 
     def interval(self) -> tuple[float, float]:
         """(low, high) over all combinations of the inputs' values."""
-        return once(self.predict, self.inputs)
+        predicted = every(self.predict, self.inputs).values()
+        return min(predicted), max(predicted)
 
     @property
     def inside(self) -> bool:
@@ -74,22 +75,28 @@ class Headline:
     def widths(self) -> dict[str, float]:
         """{input name: high / low of the prediction when only this input varies}, widest first.
 
-        The other inputs keep their first value.
+        The other inputs have the values with which that is largest.
         """
-        found = {}
-        for varied in self.inputs:
+        predicted, found = every(self.predict, self.inputs), {}
+        for at, varied in enumerate(self.inputs):
             if len(varied.values) > 1:
-                given = (i if i is varied else replace(i, values=i.values[:1]) for i in self.inputs)
-                low, high = once(self.predict, tuple(given))
-                found[varied.name] = high / low
+                rows = {}
+                for values, number in predicted.items():
+                    rows.setdefault(values[:at] + values[at + 1 :], []).append(number)
+                found[varied.name] = max(max(row) / min(row) for row in rows.values())
         return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
 
 def extremes(predict: Callable[..., float], inputs: Sequence[Input]) -> tuple[float, float]:
-    names = [given.name for given in inputs]
-    chosen = product(*(given.values for given in inputs))
-    predicted = [predict(**dict(zip(names, values))) for values in chosen]
+    predicted = combinations(predict, inputs).values()
     return min(predicted), max(predicted)
 
 
-once = cache(extremes)  # of the same headline: lesson, table and tests ask again
+def combinations(predict: Callable[..., float], inputs: Sequence[Input]) -> dict[tuple, float]:
+    """{a value of each input: prediction}"""
+    names = [given.name for given in inputs]
+    chosen = product(*(given.values for given in inputs))
+    return {values: predict(**dict(zip(names, values))) for values in chosen}
+
+
+every = cache(combinations)  # of the same headline: lesson, table and tests ask again

@@ -55,6 +55,19 @@ def test_every_headline_has_a_row(entries):
     assert max(map(len, screen)) <= 100  # as lesson 08 shows them
 
 
+@pytest.mark.parametrize(
+    "low, high, said",
+    [
+        (1, 4, "inside, 4 times wide"),
+        (1, 4.1, "inside, but 4.1 times wide (more than 4), so it says little"),
+        (3, 4, "OUTSIDE by 50 %"),
+        (0.5, 1, "OUTSIDE by 100 %"),
+    ],
+)
+def test_a_wide_interval_is_no_agreement(low, high, said):
+    assert confronted.verdict(2, low, high) == said
+
+
 def test_the_table_in_the_readme_is_current(entries):
     text = gains.README.read_text()
     assert all(mark in text for mark in gains.HEADLINES)

@@ -31,6 +31,12 @@ def test_interval_by_hand():
     assert not replace(h, published=13).inside
 
 
+def test_a_width_is_the_largest_over_the_other_inputs():
+    """a matters only where b = 10: 1 + a b from 1 to 11; at b = 0, its first value, not at all."""
+    h = headline(lambda a, b: 1 + a * b, given("a", 0, 1), given("b", 0, 10))
+    assert h.widths() == {"a": 11, "b": 11}
+
+
 def test_inputs_that_depend_on_each_other_need_all_combinations():
     """Seeded mistake: one input at a time from the first values misses the extreme at (3, 4)."""
     h = headline(lambda a, b: a * b, given("a", 1, 3), given("b", 2, 4))
