@@ -80,10 +80,14 @@ machines (--machine): {", ".join(named)}
     A machine file can have two links, "between" nodes and "inside" one. Without "inside" the link
     between nodes stands for it.
 
-a trace (--model): {profile.__doc__}
-a list (--model): {sizes.__doc__}
-a machine file (--machine): {machine.__doc__}
-systems: {systems.__doc__}"""
+a trace (--model):
+{profile.__doc__}
+a list (--model):
+{sizes.__doc__}
+a machine file (--machine):
+{machine.__doc__}
+systems:
+{systems.__doc__}"""
 
 
 def indented(text: str) -> str:

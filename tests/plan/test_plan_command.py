@@ -66,6 +66,7 @@ def test_help_lists_networks_machines_and_formats(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         run(monkeypatch, capsys, "plan", "--help")
     said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= 100
     for words in (
         "bertlarge",
         "v100-10gbe has alexnet, resnet50",
