@@ -33,7 +33,7 @@ def rounded(x, kind, out) -> None:
 
 
 def unscale(x, factor: float) -> bool:
-    """x <- factor x. Returns whether every element of x is finite."""
+    """x <- factor x. Returns whether every element of x was finite before."""
     finite = bool(array_module(x).isfinite(x).all())
     if factor != 1:
         x *= factor

@@ -53,9 +53,9 @@ class Density:
         Density(10)                                          10 % from the second step on
         Density(10, warmup=(100, 25), steps_per_epoch=40)    a dense epoch, one at 25 %, then 10 %
 
-    The first step is always dense: nobody has chosen yet. An epoch of warm-up at 100 % is dense
-    training; `percent` 100 sends all chunks by CSC. steps: length of the run, to refuse a longer
-    warm-up.
+    The first accepted step is dense: no rank has chosen before. An epoch of warm-up at 100 % is
+    dense training; `percent` 100 sends all chunks by CSC. steps: length of the run, to refuse a
+    longer warm-up.
     """
 
     percent: float

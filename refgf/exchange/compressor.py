@@ -18,8 +18,8 @@ from refgf import ops
 class Compressor(abc.ABC):
     """Base class. GradientFlow calls the subclass with (comm, wire=wire); wire: a dtype or None.
 
-    comm has Get_rank, Get_size, Send, Recv and Sendrecv of flat arrays of any type; the function
-    `comm.gather.allgather` gathers arrays of one length. Theta counts bytes as if uncompressed.
+    comm has Get_rank, Get_size, Send, Recv and Sendrecv of flat arrays of any type, and the module
+    refgf.comm.gather gathers arrays of one length. Theta counts bytes as if uncompressed.
     """
 
     @abc.abstractmethod
@@ -30,13 +30,13 @@ class Compressor(abc.ABC):
     def sum(self, x, elements: slice) -> None:
         """x (k,) <- the approximate sum over all ranks; x is the pool's slice `elements`.
 
-        Every rank must end with the same bits, and with one that is not finite if any rank's x was
-        not. `state` must not change before `end(True)`. Called by the communication thread.
+        A step's calls cover all n elements, in order. All ranks must end with the same bits, with
+        a non-finite element if any rank's x had one. `state` must not change before `end(True)`.
         """
 
     @abc.abstractmethod
     def end(self, accepted: bool) -> None:
-        """The step is over. Only if it was accepted, `state` becomes what the step left in it."""
+        """The step is over. Only if it was accepted, commit its changes to `state`."""
 
     @property
     @abc.abstractmethod

@@ -142,7 +142,7 @@ class CSC:
         self._unit = 0
 
     def _accumulate(self, index: int) -> None:
-        """Accumulate the gradient, pack the chosen chunks that end in it, send what is enough."""
+        """Prepare the gradient, pack the chosen chunks that end in it, send what is enough."""
         packed, scale, dense = self._lazy.pool, self.loss_scale.scale, self.chosen is None
         span = self.transport.observe.span
         with span("communication", "CSC_NORMS"), np.errstate(over="ignore", invalid="ignore"):

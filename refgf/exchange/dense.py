@@ -1,6 +1,6 @@
 """The exchange that sends every gradient.
 
-backward -> ready(i) -> grouped (lazy.py) -> summed over ranks -> unscaled, checked -> StepResult
+backward -> ready(i) -> grouped (lazy.py) -> summed over ranks -> checked, unscaled -> StepResult
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ class Transport:
 
     allreduce  sums a flat array over all ranks, in place
     grouping   a `Theta`, or another rule of grouping
-    itemsize   bytes of one gradient on the wire; None: as in the pool
+    itemsize   bytes of one element on the wire; None: as in the pool
     worker     an `AtOnce`, or the `CommunicationThread` that sums while backward computes
     checker    an `AtOnce`, or a second thread that checks one group's sums while the next is summed
     observe    an observer of spans
@@ -33,7 +33,7 @@ class Transport:
 
 
 class DenseExchange:
-    """All gradients are sent; their sums are unscaled and checked.
+    """All gradients are sent; their sums are checked and unscaled.
 
     pool        gradients (n,), multiplied by the loss scale
     loss_scale  a `LossScale`

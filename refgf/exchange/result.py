@@ -2,8 +2,8 @@
 
 An *exchange* is what gradients pass through: `ready(i)` for each gradient in order of generation,
 then `finish()`, which returns a `StepResult`. A step is accepted if all sums are finite on every
-rank, with CSC also the gradients that are not sent. A step that is not accepted changes only the
-loss scale and the count of steps: no weight, residual, velocity or running statistics.
+rank, with CSC also the gradients that are not sent. A step that is not accepted changes no weight,
+residual, velocity or running statistics: only the loss scale, counts and dropout's generator.
 """
 
 import contextlib

@@ -5,16 +5,16 @@
         for images, labels, global_batch in batches(...):
             loss = flow.step(images, labels, global_batch, rate)
 
-    argument    is                                                      without it
-    allreduce   ring_allreduce, any collective, your own `Compressor`   comm.native.mpi_allreduce
-    wire        the type in which gradients are sent                    None: the pool's own
-    overlap     a communication thread                                  False
-    grouping    lazy allreduce: wait for more than Theta(bytes)         Theta(0): one by one
-    csc         coarse-grained sparse communication                     None: all are sent
+    argument    is                                                  default     to leave it out
+    allreduce   ring_allreduce, a collective, your `Compressor`     the ring    mpi_allreduce
+    wire        the type in which gradients are sent                the pool's  None
+    overlap     a communication thread                              False       False
+    grouping    lazy allreduce: wait for more than Theta(bytes)     one call    Theta(0): eager
+    csc         coarse-grained sparse communication                 None        None: all are sent
 
 Source: GradientFlow (Sun et al. 2019). Each part is in its module; here they are put together:
 
-    gradients -> [CSC: packed chunks] -> groups -> [thread] -> allreduce in wire type -> unscaled
+    gradients -> [thread] -> [CSC: packed chunks] -> groups -> allreduce in wire type -> unscaled
 """
 
 from collections.abc import Callable
