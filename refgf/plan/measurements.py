@@ -65,6 +65,8 @@ def read_nccl(text: str, path: str, ranks: int | None) -> Measured:
         numbers = [float(word) for word in words[5:] if re.fullmatch(r"[\d.e+-]+", word)]
         if len(words) < 8 or len(numbers) < 3:
             continue
+        if words[3] == "none":
+            refuse(path, "redop none, no sum", "an allreduce; next: run all_reduce_perf")
         points.append((float(words[0]), US * numbers[0]))
         if numbers[2] > 0.05:  # two decimals are printed: smaller rates say nothing
             ratios.append((numbers[2], 1e9 * numbers[2] * US * numbers[0] / float(words[0])))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from refgf.plan import buckets
+from refgf.plan import buckets, report
 from refgf.plan.fabric import Fabric
 from refgf.plan.step_times import StepTimes
 from refgf.plan.systems import Question
@@ -48,6 +48,13 @@ def test_horovod_divides_what_does_not_fit():
         0.01 + call(200) + call(100)
     )
     assert buckets.horovod_s(gradients, question, 0) == pytest.approx(0.01 + 3 * call(100))
+
+
+@pytest.mark.parametrize("cap, default, said", [(16, 75.1, "keep"), (16, 90.0, "cap_mb=16")])
+def test_a_default_that_no_cap_beats_is_kept(cap, default, said):
+    ddp = {"bucket_cap_mb": cap, "step_s": 77.7e-3, "default_step_s": default * 1e-3}
+    assert said in report.ddp_line(ddp) and "77.7 ms" in report.ddp_line(ddp)
+    assert f"{default} ms" in report.ddp_line(ddp)
 
 
 def test_the_best_cap_beats_the_default_and_the_ends():

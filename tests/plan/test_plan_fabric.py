@@ -97,6 +97,7 @@ def test_osu_latency_and_osu_allreduce(tmp_path):
         ),
         (nccl(8, Line(1e-5, 1e-9), unit="(ms)"), "times in ms"),
         (nccl(8, Line(1e-5, 1e-9), factor=1.0), "next: run all_reduce_perf"),
+        (nccl(8, Line(1e-5, 1e-9)).replace(" sum ", " none "), "next: run all_reduce_perf"),
         (osu("Latency Test", Line(1e-5, 1e-9))[:300], "1 KiB to at least 1 MiB"),
         ("hello", "wanted a machine file, or what all_reduce_perf or osu_latency printed"),
     ],

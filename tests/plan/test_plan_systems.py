@@ -10,7 +10,7 @@ from refgf.plan import memory, report
 from refgf.plan.fabric import CHOSEN, Fabric, load
 from refgf.plan.inputs import read_model
 from refgf.plan.step_times import StepTimes
-from refgf.plan.systems import SYSTEMS, Question, two_level_ring_s
+from refgf.plan.systems import MOST_EXACT, SYSTEMS, Question, two_level_ring_s
 from refgf.plan.uncertainty import curve, planned
 from refgf.predict.cost import Line, Link, ring_line
 
@@ -72,6 +72,14 @@ def test_float16_in_two_levels_is_a_candidate():
     found_s = SYSTEMS["hierarchy16"](asked)
     assert 0.85 * by_hand_s < found_s <= 1.01 * by_hand_s  # backward hides some of it
     assert found_s < min(SYSTEMS["half"](asked), SYSTEMS["hierarchy"](asked))
+
+
+def test_many_gradients_are_merged_no_worse_than_by_theta():
+    """Above MOST_EXACT the greedy rule may end with one call after all of backward."""
+    fabric = load("v100-56gbit")
+    asked = Question(read_model("resnet152", fabric, 32, 150.0), fabric, 256, 8)
+    assert len(asked.step.ready) > MOST_EXACT
+    assert SYSTEMS["merged"](asked) <= SYSTEMS["theta"](asked)
 
 
 def test_better_groups_are_never_slower():
