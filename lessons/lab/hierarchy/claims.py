@@ -44,6 +44,21 @@ def other_trends(r: dict) -> float | None:
     return None if r["trends_predicted"] is None else 1 - r["trends_predicted"]
 
 
+def repeated(r: dict) -> float:
+    """The largest ratio of two times of one case: against size, and against k."""
+    sizes, ranks_per_node = {p["bytes"]: p["measured"] for p in r["points"]}, len(r["nodes"][0])
+    same = {(row["algorithm"], ranks_per_node): row["algorithm"] for row in r["by_k"]}
+    same |= {("two-level ring", 1): RING}
+    ratios = [
+        row["measured"][i]["median_s"] / sizes[nbytes][name]["median_s"]
+        for row in r["by_k"]
+        if (name := same.get((row["algorithm"], row["k"])))
+        for i, nbytes in enumerate(row["bytes"])
+        if name in sizes.get(nbytes, {})
+    ]
+    return max((max(ratio, 1 / ratio) for ratio in ratios), default=1.0)
+
+
 CLAIMS = (
     Claim(
         "For the shortest vector three phases beat the flat ring: 2(m-1) slow steps, not 2(p-1).",
@@ -90,6 +105,12 @@ CLAIMS = (
         "direction.",
         on_nodes(lambda r: known(other_trends(r), "<", 0.01)),
         unless="the processor's work, which falls with the number of messages",
+    ),
+    Claim(
+        "Cases that are measured twice, against size and against k, take the same time both times: "
+        "at most 1.25 times as long.",
+        emulated(lambda r: (repeated(r), "<", 1.0, 1.25)),
+        unless="other work on the cores for a part of the run",
     ),
 )
 
