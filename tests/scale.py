@@ -24,7 +24,8 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "scale.md"
 RANKS, PER_NODE = 10_000, 8
 FEWER = (64, 256, 1024)
 INSIDE = Link(5e-6, 1 / 100e9)  # between the GPUs of a node (chosen)
-FASTEST = Fabric("200 Gbit/s", "alpha and rate chosen", Link(5e-6, 1 / 25e9))
+CHOSEN = "rate chosen, latency chosen"
+FASTEST = Fabric("200 Gbit/s", CHOSEN, Link(5e-6, 1 / 25e9), INSIDE, inside_source=CHOSEN)
 SPREAD = 0.03  # standard deviation of a rank's computing (chosen)
 BUFFER = 32e6  # bytes a switch holds for one port (chosen)
 TIMEOUT_S = 0.2  # TCP_RTO_MIN of Linux (verified: include/net/tcp.h)
@@ -33,8 +34,7 @@ EVERY_STEP = (*FULL, "half", "hierarchy16")
 
 
 def networks() -> list[Fabric]:
-    named = [fabric.load(name) for name in ("v100-10gbe", "v100-56gbit")]
-    return [replace(each, inside=INSIDE) for each in (*named, FASTEST)]
+    return [*(fabric.load(name) for name in ("v100-10gbe", "v100-56gbit")), FASTEST]
 
 
 def models() -> list[StepTimes]:
@@ -124,12 +124,18 @@ def slowest() -> float:
 
 def fastest(question: Question, names: tuple[str, ...]) -> str:
     """The fastest of these systems with its interval; of equals the first."""
-    found = {name: SYSTEMS[name](question) for name in names}
-    name = min(names, key=lambda each: found[each] or float("inf"))
+    name, _ = fastest_of(question, names)
     planned = uncertainty.planned(name, question)
     compute_s = question.step.compute_s
     low, high = f"{1e3 * planned.low_s:,.0f}", f"{1e3 * planned.high_s:,.0f}"
     return f"{name}: {cell(planned.step_s, compute_s)}, {low} to {high}"
+
+
+def fastest_of(question: Question, names: tuple[str, ...]) -> tuple[str, float]:
+    """(name, seconds of a step)."""
+    found = {name: SYSTEMS[name](question) for name in names}
+    name = min(names, key=lambda each: found[each] or float("inf"))
+    return name, found[name]
 
 
 def instead(every: dict[str, list[Question]]) -> str:
@@ -169,12 +175,13 @@ def page() -> str:
         "nodes": f"{RANKS // PER_NODE:,}",
         "per_node": PER_NODE,
         "links": "\n".join(f"  - {in_words(each)}" for each in networks()),
-        "inside": f"{1e6 * INSIDE.alpha_s:g} us and {1e-9 / INSIDE.beta_s_per_byte:g} GB/s",
         "rates": "; ".join(f"{m.name}, {m.batch} a step" for m in found),
         "tables": "\n\n".join(steps_of(model, asked[model.name]) for model in found),
         "terms": breaks_first(asked, found),
         "larger": larger(asked, found),
         "two": power_of_two(asked["BERT-Large"][1]),
+        "faster_inside": faster_inside(asked["ResNet-50"][0]),
+        "tree": scale_judged.tree(),
         "eager": eager(asked["ResNet-50"][1]),
         "spread": f"{SPREAD:.0%}".replace("%", " %"),
         "slowest": f"{100 * (slowest() - 1):.0f} %",
@@ -192,9 +199,24 @@ def page() -> str:
 
 
 def in_words(each: Fabric) -> str:
-    link = each.between
-    rate = 1e-9 / link.beta_s_per_byte
-    return f"{each.name}: {1e6 * link.alpha_s:g} us, {rate:g} GB/s ({each.source})"
+    sources = each.source, each.inside_source
+    between, inside = (
+        f"{1e6 * link.alpha_s:g} us, {1e-9 / link.beta_s_per_byte:.3g} GB/s ({source})"
+        for link, source in zip((each.between, each.inside), sources)
+    )
+    return f"{each.name}: {between}; inside a node {inside}"
+
+
+def faster_inside(question: Question) -> str:
+    """The same fastest system with the chosen link inside a node."""
+    question = replace(question, size=FEWER[1])
+    chosen = replace(question, fabric=replace(question.fabric, inside=INSIDE))
+    (name, before), (_, after) = (fastest_of(each, EVERY_STEP) for each in (question, chosen))
+    compute_s = question.step.compute_s
+    return (
+        f"{name} of {question.step.name} on {question.size} ranks of {question.fabric.name} takes "
+        f"{cell(after, compute_s)}\n  instead of {cell(before, compute_s)}"
+    )
 
 
 def eager(question: Question) -> str:
@@ -251,7 +273,10 @@ scaling: each rank brings its own batch.
 
 - Links, latency and rate:
 {links}
-  - inside a node: {inside} (chosen).
+- What is verified, computed, inferred or stated, and where it comes from: `refgf/cluster/machines`.
+  The links inside a node were fitted by MG-WFBP on at most 2 MB; whether those V100 had NVLink is
+  unverified. With a link of 5 us and 100 GB/s (`--inside 5us 800gbit`) two levels are faster:
+  {faster_inside}.
 - Batches: {rates}. AlexNet's and ResNet-50's rates are those of `refgf/cluster/machines`,
   BERT-Large's is a public benchmark's (`refgf/papers/scaling/benchmark_rows.py`), which names
   neither its GPU nor the length of its sequences.
@@ -318,8 +343,11 @@ log p:
 
 The last column has one rank and one link a node: {ranks} links, not {nodes}. {ranks} is no power of
 two, so halving-doubling sends the whole vector twice more; it would take on {two}.
-Contention between the nodes is in none of these times: on a fat tree a bad order of the ranks alone
-can almost double a ring (lesson 08, by SimGrid).
+Contention between the nodes is in none of these times. On a fat tree with half the links up the
+order of the ranks alone makes a ring slower: {tree}
+if ranks are dealt round robin over the switches (lesson 08, by SimGrid). A random order can be
+worse still, above all with several ranks a node. `plan --simulate --platform fat-tree:2` shows it
+in the row "ring, random order".
 
 ## Fewer ranks
 
@@ -345,6 +373,9 @@ The size of buckets that is predicted best, against the best one measured: {judg
 with steps and rates that others have measured. README's table of headlines has the same numbers:
 
 {real}
+
+Intervals have the ranges of numbers without an error. Where few steps are inside, what the formulas
+leave out is larger than these ranges.
 
 These errors come from lines fitted elsewhere, from time per call that no input explains, and from
 TCP. Measure your own links and trace your own step before you believe an interval.

@@ -6,6 +6,7 @@
     {"refgf_cluster": 1, "name": "v100-56gbit", "accelerator": "V100", "nodes": 4,
      "rate":    {"value": "56gbit", "unit": "per node and direction", "known": "stated", ...},
      "latency": {"value": "7.9us",  "unit": "a message", "known": "computed", "source": "..."},
+     "inside":  {"rate": {...}, "latency": {...}},       of a node; optional, for `plan` alone
      "steps":   {"alexnet": {"batch": 128, "images_per_s": {"value": 3297, ...}}}}
 
 `known` is one of stated, verified, computed, inferred, unverified, measured. Everything is slowed

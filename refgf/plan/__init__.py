@@ -6,6 +6,7 @@ fabric.py         what the network costs: a machine file, or the text of nccl-te
 measurements.py   reads these texts; measure.py measures a link on at most 2 nodes
 systems.py        the predicted step of each system; buckets.py: of refgf, PyTorch DDP, Horovod
 uncertainty.py    the interval of a prediction, and the input that makes it wide
+judged.py         how right the formulas were on published clusters
 memory.py         bytes per rank
 report.py         the answer as text and JSON; figure.py draws it
 replay.py         the same allreduce in SimGrid; platforms.py describes networks to it

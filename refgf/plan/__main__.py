@@ -42,12 +42,14 @@ def parser() -> argparse.ArgumentParser:
     add("--machine", required=True, help="a name, a machine file, nccl-tests or OSU text; below")
     add("--ranks", type=int, required=True)
     add("--ranks-per-node", type=int, default=1, help="they share a link (default: %(default)s)")
+    inside = "the link inside a node, as 5us 800gbit (default: the machine's, else that between)"
+    add("--inside", nargs=2, metavar=("LATENCY", "RATE"), help=inside)
     add("--batch", type=int, help="samples a rank and step of a network (default: the machine's)")
     add("--rate", type=float, help="samples/s of a rank without exchange (default: the machine's)")
     add("--step", type=int, help="the step of a trace, as in ProfilerStep#3 (default: the last)")
     overlap = "speed of backward during a call, 0 to 1; 1: not slowed (default: %(default)s)"
     add("--overlap", type=float, default=1.0, help=overlap)
-    flat = f"the flat one: {', '.join(LINES)} (default: %(default)s)"
+    flat = f"the flat one: {', '.join(LINES)} (default: %(default)s); tree: binomial, not NCCL's"
     add("--allreduce", default="ring", help=flat)
     add("--measured-ranks", type=int, help="of an OSU or nccl-tests text that does not say")
     add("--json", action="store_true", help="print JSON")
@@ -77,8 +79,10 @@ def formats() -> str:
 
 machines (--machine): {", ".join(named)}
     A text of nccl-tests or OSU gives the link between nodes: of nccl-tests the out-of-place time.
-    A machine file can have two links, "between" nodes and "inside" one. Without "inside" the link
-    between nodes stands for it.
+    A machine file can have two links, "between" nodes and "inside" one. --inside adds or replaces
+    the second one. Without it the link between nodes stands for it.
+    nccl-tests on one host is refused. NCCL's trees have no formula here: run all_reduce_perf with
+    NCCL_ALGO=Tree on as many ranks as you plan for, and its measured times are used.
 
 a trace (--model):
 {profile.__doc__}
@@ -96,6 +100,8 @@ def indented(text: str) -> str:
 
 def plan(given: argparse.Namespace) -> None:
     network = fabric.load(given.machine, given.measured_ranks)
+    if given.inside:
+        network = fabric.with_inside(network, *given.inside, "--inside")
     step = inputs.read_model(given.model, network, given.batch, given.rate, given.step)
     asked = Question(
         step, network, given.ranks, given.ranks_per_node, given.overlap, given.allreduce

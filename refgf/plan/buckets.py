@@ -10,6 +10,8 @@ release notes). That the next cycle begins after the calls of the last one is in
 calls may still be in flight then.
 """
 
+from itertools import takewhile
+
 from refgf.plan.systems import FLOAT32, Question
 from refgf.predict.timeline import Gradients, lazy, predict
 
@@ -72,23 +74,33 @@ def of_ddp(question: Question) -> dict:
 
 
 def of_theta(question: Question) -> dict:
-    """{"theta_bytes", "step_s", "sweep": {bytes: step_s}} of lazy allreduce in float32."""
+    """{"theta_bytes", "step_s", "ties", "sweep": {bytes: step_s}} of lazy allreduce in float32.
+
+    ties: `theta_bytes` and the next larger thetas whose steps are as short.
+    """
     gradients = [(ready_s, FLOAT32 * elements) for ready_s, elements in question.step.ready]
     after_s, sweep = question.step.after_s, {}
     for theta in THETAS:
         predicted = predict(gradients, lazy(gradients, theta), question.flat, question.overlap)
         sweep[theta] = predicted.step_s + after_s
     best = smallest_of_best(sweep)
-    return {"theta_bytes": best, "step_s": sweep[best], "sweep": sweep}
+    most_s = (1 + EQUAL) * min(sweep.values())
+    ties = [*takewhile(lambda theta: sweep[theta] <= most_s, THETAS[THETAS.index(best) :])]
+    return {"theta_bytes": best, "step_s": sweep[best], "ties": ties, "sweep": sweep}
 
 
 def of_horovod(question: Question) -> dict:
-    """{"fusion_threshold_bytes", "step_s", "default_step_s", "sweep": {MiB: step_s}}."""
+    """{"fusion_threshold_bytes", "step_s", "default_step_s", "sweep": {MiB: step_s}}.
+
+    The default where no threshold is more than EQUAL faster.
+    """
     gradients = [(ready_s, FLOAT32 * elements) for ready_s, elements in question.step.ready]
     after_s = question.step.after_s
     sweep = {mib: horovod_s(gradients, question, mib * MIB) + after_s for mib in FUSED_MIB}
     best = smallest_of_best(sweep)
     default_s = sweep[HOROVOD_DEFAULT_MIB]
+    if default_s <= (1 + EQUAL) * sweep[best]:
+        best = HOROVOD_DEFAULT_MIB
     return {
         "fusion_threshold_bytes": best * MIB,
         "step_s": sweep[best],

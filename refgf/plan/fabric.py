@@ -9,8 +9,10 @@
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from refgf.cluster import like
+from refgf.machine.units import parse_rate, parse_time
 from refgf.papers.scaling.machine import Machine
 from refgf.papers.scaling.machine import load as load_machine
 from refgf.plan import measurements
@@ -26,6 +28,8 @@ class Fabric:
 
     between, inside   links; inside is None if it is unknown, and then `between` stands for it
     lines             {ranks: Line} of measured allreduces of float32 gradients
+    lines_per_node    ranks a node of these allreduces; 0: unknown
+    notes             what the numbers do not say, a sentence each
     ranges            {"alpha" | "beta": (lowest, highest factor)}
     steps             {workload: (batch, samples per second of one rank)}
     machine           the machine file, which may hold layer times
@@ -39,6 +43,9 @@ class Fabric:
     ranges: dict[str, tuple[float, float]] = field(default_factory=lambda: dict(CHOSEN))
     steps: dict[str, tuple[int, float]] = field(default_factory=dict)
     machine: Machine | None = None
+    inside_source: str = ""
+    lines_per_node: int = 0
+    notes: tuple[str, ...] = ()
 
     def scaled(self, alpha: float = 1.0, beta: float = 1.0) -> "Fabric":
         """The same network with its latencies and its times per byte multiplied."""
@@ -83,11 +90,28 @@ def advice() -> str:
 
 
 def of_cluster(described: like.Like) -> Fabric:
-    """A description of refgf/cluster/machines: its rate and latency; the inside is not known."""
+    """A description of refgf/cluster/machines: its links, the one inside a node if it has it."""
     data = described.data
-    source = f"rate {data['rate']['known']}, latency {data['latency']['known']}"
     link = Link(described.latency_s, 1 / described.rate)
-    return Fabric(described.name, source, link, steps=described.steps)
+    found = Fabric(described.name, known_of(data), link, steps=described.steps)
+    if "inside" not in data:
+        return found
+    where = f"{described.name}, inside"
+    rate, latency = (like.quantity(data["inside"], key, str, where) for key in ("rate", "latency"))
+    return with_inside(found, latency, rate, known_of(data["inside"]))
+
+
+def known_of(data: dict[str, Any]) -> str:
+    return f"rate {data['rate']['known']}, latency {data['latency']['known']}"
+
+
+def with_inside(given: Fabric, latency: str, rate: str, source: str) -> Fabric:
+    """The same network with this link inside a node, as `5us` and `800gbit`."""
+    try:
+        link = Link(parse_time(latency), 1 / parse_rate(rate), given.between.gamma_s_per_byte)
+    except ValueError as error:
+        raise ValueError(f"plan, link inside a node, {error}; as --inside 5us 800gbit") from None
+    return replace(given, inside=link, inside_source=source)
 
 
 def of_machine(given: Machine) -> Fabric:
@@ -106,13 +130,17 @@ def of_machine(given: Machine) -> Fabric:
     source = f"{given.label}: {given.source}"
     ranges = ranges_of(link, given.errors.get("between"))
     inside = given.links.get("inside")
-    return Fabric(given.name, source, link, inside, dict(given.lines), ranges, {}, given)
+    found = Fabric(given.name, source, link, inside, dict(given.lines), ranges, {}, given)
+    return replace(found, inside_source=source if inside else "")
 
 
 def of_text(measured: measurements.Measured) -> Fabric:
     lines = {measured.size: measured.line} if measured.size else {}
     ranges = ranges_of(measured.link, measured.errors())
-    return Fabric(measured.title, str(measured.fit), measured.link, None, lines, ranges)
+    if not measured.size:  # a ping-pong: at least the chosen range above the value
+        ranges = {name: (low, max(high, CHOSEN[name][1])) for name, (low, high) in ranges.items()}
+    found = Fabric(measured.title, str(measured.fit), measured.link, None, lines, ranges)
+    return replace(found, lines_per_node=measured.per_host, notes=measured.notes)
 
 
 def ranges_of(link: Link, errors: tuple[float, float] | None) -> dict[str, tuple[float, float]]:

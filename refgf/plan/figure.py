@@ -30,8 +30,14 @@ def draw(found: dict[str, Any], path: str) -> None:
     axes.set_ylim(0, 105)
     axes.set_xlabel("ranks")
     axes.set_ylabel("scaling efficiency, percent (predicted)")
-    axes.set_title(f"{found['model']['name']} on {found['network']['name']}")
-    axes.axvline(found["ranks"], color="0.7", linewidth=0.8)
+    per_node = (
+        f"{found['ranks_per_node']} {'ranks' if found['ranks_per_node'] > 1 else 'rank'} a node"
+    )
+    axes.set_title(
+        f"{found['model']['name']} on {found['network']['name']}, {per_node}", fontsize=10
+    )
+    asked = f"--ranks {found['ranks']}"
+    axes.axvline(found["ranks"], color="0.5", linewidth=1, linestyle="--", label=asked)
     axes.legend(fontsize=8)
     axes.grid(alpha=0.3)
     try:

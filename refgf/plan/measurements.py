@@ -1,15 +1,20 @@
 """Reads what nccl-tests and the OSU benchmarks print: sizes and times, and a line through them.
 
     all_reduce_perf     bytes, time in us, algbw and busbw in GB/s, out of place and in place
-    osu_latency         size in bytes, one-way time in us: the link of two ranks
+    osu_latency         size in bytes, one-way time in us: the link of two ranks. It is a ping-pong,
+                        one message at a time. A ring's ranks send and receive at once, which takes
+                        longer
     osu_allreduce       size in bytes, average time in us; it does not print the number of ranks
 
 busbw / algbw of an allreduce is 2 (p-1) / p (nccl-tests, doc/PERFORMANCE.md: verified), so the
-number of ranks follows from the table, and a table of another collective is noticed.
+number of ranks follows from the table, and a table of another collective is noticed. The header
+lists the GPUs with their hosts. A ring over hosts is as fast as its slowest link, so beta is that
+of a node's link. alpha is the mean of the hops inside and between nodes. On one host no link
+between nodes was measured, and the text is refused.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from refgf.predict.cost import Line, Link
@@ -21,11 +26,18 @@ AVOIDED = 1024  # bytes: below, protocols differ from those of gradients
 
 @dataclass(frozen=True)
 class Measured:
-    """What a text says. size: the ranks of an allreduce, 0 for a link."""
+    """What a text says.
+
+    size       the ranks of an allreduce, 0 for a link
+    per_host   of these on each host, 0: unknown
+    notes      what the numbers do not say, a sentence each
+    """
 
     title: str
     size: int
     fit: Fit
+    per_host: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def link(self) -> Link:
@@ -78,7 +90,26 @@ def read_nccl(text: str, path: str, ranks: int | None) -> Measured:
     if ratios and abs(max(ratios)[1] / wanted - 1) > 0.02:
         got = f"busbw / algbw = {max(ratios)[1]:.3g} on {size} ranks"
         refuse(path, got, f"{wanted:.3g}, that of an allreduce; next: run all_reduce_perf")
-    return Measured(f"nccl-tests, allreduce on {size} GPUs", size, fitted(points, path))
+    hosts = len(set(re.findall(r"^#\s+Rank\s+\d+.*?\son\s+(\S+)\s+device", text, re.M)))
+    title = f"nccl-tests, allreduce on {size} GPUs" + (f" of {hosts} hosts" if hosts else "")
+    found = Measured(title, size, fitted(points, path), size // hosts if hosts else 0)
+    if hosts == 1:
+        refuse_one_host(found, path)
+    if not hosts:
+        return replace(found, notes=("The text lists no hosts: taken as one GPU on each.",))
+    mixed = f"alpha is the mean of its hops, {found.per_host} GPUs a host; beta is a host's link."
+    return replace(found, notes=(mixed,)) if found.per_host > 1 else found
+
+
+def refuse_one_host(found: Measured, path: str) -> None:
+    link = found.link
+    inside = f"{1e6 * link.alpha_s:.3g}us {8e-9 / link.beta_s_per_byte:.3g}gbit"
+    refuse(
+        path,
+        f"{found.size} GPUs on one host, so the link inside a node",
+        "a link between nodes; next: run all_reduce_perf on 2 or more hosts, pass that text, and "
+        f"add --inside {inside}",
+    )
 
 
 def ranks_of(ratios: list[tuple[float, float]]) -> int:
@@ -104,7 +135,8 @@ def read_osu(text: str, path: str, ranks: int | None) -> Measured:
         r"Alltoall|All-to-All|gather|Bcast|Reduce|Barrier", title
     ):
         refuse(path, repr(title), "osu_latency between two nodes, or osu_allreduce")
-    return Measured(title, 0, fitted(points, path))
+    one_way = "osu_latency is a ping-pong, one message at a time: a ring's exchange takes longer."
+    return Measured(title, 0, fitted(points, path), notes=(one_way,))
 
 
 def rows(text: str) -> list[list[str]]:
@@ -130,5 +162,5 @@ def fitted(points: list[tuple[float, float]], path: str) -> Fit:
 
 def refuse(path: str, got: str, wanted: str) -> None:
     if "next: " not in wanted:
-        wanted += "; next: run osu_latency between two nodes, or python -m refgf.predict measure"
+        wanted += "; next: python -m refgf.predict measure on two nodes, or osu_latency"
     raise ValueError(f"plan --machine {path}: got {got}; wanted {wanted}")

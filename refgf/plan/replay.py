@@ -69,6 +69,13 @@ FAIR = ("network/optim:Full",)
 ALWAYS = ("smpi/async-small-thresh:0", "smpi/send-is-detached-thresh:0", "smpi/display-timing:yes")
 INSTALL = "next: apt-get install libsimgrid-dev (Debian, Ubuntu), which brings smpirun"
 RANDOM = "ring, random order"
+COLUMNS = (
+    "closed form: the formula that the steps above use; of direct that of the ring",
+    "no contention: SimGrid with a link for each rank, so it should equal the closed form",
+    "contention: the same messages share the links of the platform fairly",
+    "SMPI's TCP factors: contention, and SimGrid's calibration of latency and rate over TCP",
+    "ring, random order: neighbours of the ring are on random nodes",
+)
 ALL_MESSAGES = 256  # ranks; p ranks of a ring send 2 p (p-1) messages
 MOST_RANKS, STEPS = 4096, 4
 LONGEST_S = 300.0
@@ -253,4 +260,4 @@ def text(found: dict[str, Any]) -> str:
         lines.append(f"{name:<20} {ms[0]:12.2f} {ms[1]:15.2f} {ms[2]:12.2f} {ms[3]:20.2f}")
     if found["ranks"] > ALL_MESSAGES:
         lines.append(f"ring: from the first {STEPS} steps of each phase, which are alike")
-    return "\n".join(lines)
+    return "\n".join([*lines, *COLUMNS])

@@ -3,7 +3,7 @@
 from itertools import takewhile
 from typing import Any
 
-from refgf.plan import buckets, memory
+from refgf.plan import buckets, judged, memory
 from refgf.plan.systems import (
     CSC_PERCENT,
     DASO_EVERY,
@@ -13,11 +13,12 @@ from refgf.plan.systems import (
     Question,
 )
 from refgf.plan.uncertainty import curve, planned, ranges
+from refgf.predict.cost import Link
 
 LARGEST = 4096
 FLAT = 0.02  # relative; steps so close to the best are said to be as good
 MEASURE = {
-    "alpha": "measure or osu_latency",
+    "alpha": "measure",
     "beta": "measure or all_reduce_perf",
     "pace": "a torch.profiler trace as --model",
 }
@@ -50,8 +51,10 @@ def answer(question: Question) -> dict[str, Any]:
         "model": {"name": step.name, "source": step.source, "gradients": len(step.ready)}
         | {"elements": step.elements, "compute_s": step.compute_s, "batch": step.batch},
         "network": {"name": question.fabric.name, "source": question.fabric.source}
-        | {"alpha_s": link.alpha_s, "beta_s_per_byte": link.beta_s_per_byte}
-        | {"inside_known": question.fabric.inside is not None},
+        | costs(link)
+        | {"inside_known": question.fabric.inside is not None}
+        | {"inside": costs(question.inside) | {"source": question.fabric.inside_source}}
+        | {"notes": network_notes(question), "measured": question.measured},
         "ranges": {name: list(both) for name, both in ranges(question).items()},
         "ranks": question.size,
         "ranks_per_node": question.per_node,
@@ -62,7 +65,21 @@ def answer(question: Question) -> dict[str, Any]:
         "pytorch": buckets.of_ddp(question),
         "horovod": buckets.of_horovod(question),
         "efficiency_percent": curve(question, sizes(question.ranks_per_node)),
+        "on_a_real_cluster": judged.steps(),
     }
+
+
+def costs(link: Link) -> dict[str, float]:
+    return {"alpha_s": link.alpha_s, "beta_s_per_byte": link.beta_s_per_byte}
+
+
+def network_notes(question: Question) -> list[str]:
+    fabric, k = question.fabric, question.per_node
+    found = list(fabric.notes)
+    if fabric.lines_per_node not in (0, k) and question.size > 1:
+        on = fabric.lines_per_node
+        found.append(f"Measured with {on} ranks a node, not {k}: add --ranks-per-node {on}.")
+    return found
 
 
 def sizes(ranks_per_node: int) -> list[int]:
@@ -77,12 +94,14 @@ def text(found: dict[str, Any]) -> str:
     model, network = found["model"], found["network"]
     ranks = f"{found['ranks']} ranks, {found['ranks_per_node']} on a node (--ranks-per-node)"
     each = f"a batch of {model['batch']} on each, " if model["batch"] else ""
+    measured = ", as measured" if network["measured"] else ""
     lines = [
         f"{model['name']}: {model['elements']:,} gradients in {model['gradients']} tensors, "
         f"{1e3 * model['compute_s']:.1f} ms a step without exchange ({model['source']})",
-        f"{network['name']}: {1e6 * network['alpha_s']:,.4g} us and "
-        f"{8e-9 / network['beta_s_per_byte']:.3g} Gbit/s between nodes ({network['source']})",
-        f"Predicted for {ranks}, {each}flat {found['allreduce']};",
+        f"{network['name']}: {in_words(network)} between nodes ({network['source']})",
+        *inside_lines(found),
+        *network["notes"],
+        f"Predicted for {ranks}, {each}flat {found['allreduce']}{measured};",
         f"calls run during backward, which keeps {100 * found['overlap']:.0f} % of its speed "
         "(--overlap)",
         "",
@@ -93,6 +112,21 @@ def text(found: dict[str, Any]) -> str:
         *efficiency_table(found["efficiency_percent"]),
     ]
     return "\n".join(lines + notes(found))
+
+
+def in_words(link: dict[str, Any]) -> str:
+    return f"{1e6 * link['alpha_s']:,.4g} us and {8e-9 / link['beta_s_per_byte']:.3g} Gbit/s"
+
+
+def inside_lines(found: dict[str, Any]) -> list[str]:
+    """The link that ranks of a node use among themselves."""
+    network = found["network"]
+    if found["ranks_per_node"] == 1:
+        return []
+    if not network["inside_known"]:
+        return ["inside a node: not known, so the link between nodes stands for it (--inside)"]
+    source = network["inside"]["source"] or "no source"
+    return [f"inside a node: {in_words(network['inside'])} ({source})"]
 
 
 def step_table(found: dict[str, Any]) -> list[str]:
@@ -112,34 +146,50 @@ def step_table(found: dict[str, Any]) -> list[str]:
 
 def bucket_lines(found: dict[str, Any]) -> list[str]:
     ddp, horovod, ours = found["pytorch"], found["horovod"], found["refgf"]
-    return [
-        f"refgf        Theta({ours['theta_bytes']}): {1e3 * ours['step_s']:.1f} ms a step "
-        f"(one call for each gradient: {1e3 * ours['sweep'][0]:.1f} ms)",
-        f"             a call waits for theta bytes; {flat_in_words(ours)}",
-        ddp_line(ddp),
-        f"Horovod      HOROVOD_FUSION_THRESHOLD={horovod['fusion_threshold_bytes']}: "
-        f"{1e3 * horovod['step_s']:.1f} ms a step "
-        f"(default, 128 MiB: {1e3 * horovod['default_step_s']:.1f} ms)",
-    ]
+    return [theta_line(ours), f"             {flat_in_words(ours)}", ddp_line(ddp), fused(horovod)]
+
+
+def theta_line(ours: dict[str, Any]) -> str:
+    """A call waits for theta bytes. Of equally short steps the thetas, not one of them."""
+    eager_ms, ties = 1e3 * ours["sweep"][0], ours["ties"]
+    best = f"Theta({ours['theta_bytes']})"
+    if len(ties) == len(ours["sweep"]):
+        return f"refgf        any Theta, a tie: {1e3 * ours['step_s']:.1f} ms a step"
+    if len(ties) > 1:
+        best = f"Theta({ties[0]}) to Theta({ties[-1]}), a tie"
+    eager = f" (eager: {eager_ms:.1f} ms)" if ties[0] else ""
+    return f"refgf        {best}: {1e3 * ours['step_s']:.1f} ms a step{eager}"
 
 
 def ddp_line(ddp: dict[str, Any]) -> str:
     """The best bucket, or the default where no bucket beats it."""
     best = f"bucket_cap_mb={ddp['bucket_cap_mb']}: {1e3 * ddp['step_s']:.1f} ms"
     default = f"default, 1 then 25: {1e3 * ddp['default_step_s']:.1f} ms"
-    if ddp["default_step_s"] <= ddp["step_s"]:
+    if ddp["default_step_s"] <= (1 + buckets.EQUAL) * ddp["step_s"]:
         return f"PyTorch DDP  keep the {default} a step ({best})"
     return f"PyTorch DDP  {best} a step ({default})"
 
 
+def fused(horovod: dict[str, Any]) -> str:
+    """Horovod's best threshold, or its default where none beats it."""
+    default = f"default, 128 MiB: {1e3 * horovod['default_step_s']:.1f} ms"
+    if horovod["fusion_threshold_bytes"] == buckets.HOROVOD_DEFAULT_MIB * buckets.MIB:
+        return f"Horovod      keep the {default} a step"
+    best = f"HOROVOD_FUSION_THRESHOLD={horovod['fusion_threshold_bytes']}"
+    return f"Horovod      {best}: {1e3 * horovod['step_s']:.1f} ms a step ({default})"
+
+
 def flat_in_words(ours: dict[str, Any]) -> str:
-    """The thetas around the best whose steps are at most FLAT longer."""
+    """The thetas around the best whose steps are at most FLAT longer. Theta: bytes of a call."""
     thetas, sweep = list(ours["sweep"]), ours["sweep"]
     at = thetas.index(ours["theta_bytes"])
     near = [sweep[theta] <= (1 + FLAT) * ours["step_s"] for theta in thetas]
+    slower = f"{100 * FLAT:g} % slower"
     low = at - len([*takewhile(bool, near[:at][::-1])])
     high = at + len([*takewhile(bool, near[at + 1 :])])
-    return f"{thetas[low]:,} to {thetas[high]:,} are at most {100 * FLAT:g} % slower"
+    if low == high:
+        return f"a call waits for theta bytes; the sizes next to it are more than {slower}"
+    return f"a call waits for theta bytes; {thetas[low]:,} to {thetas[high]:,} are at most {slower}"
 
 
 def efficiency_table(curves: dict[str, dict[int, float | None]]) -> list[str]:
@@ -163,9 +213,12 @@ def notes(found: dict[str, Any]) -> list[str]:
         f"DASO: a sum between nodes every {DASO_EVERY} batches (B), used {DASO_WAIT} later (W).",
         "Not included, so efficiencies are upper bounds: casts, choosing chunks and top-k,",
         "contention, stragglers, and what TCP adds to alpha and beta (--simulate: calibrated TCP).",
+        "Memory of a rank: weights, gradients and momentum (float32, 12 bytes a parameter), and",
+        "what the system adds: float16 gradients, residual, scratch. Activations are left out.",
+        "{published}: {slower_than_predicted} of {steps} took longer than these formulas say, "
+        "{inside_the_interval} were".format_map(found["on_a_real_cluster"]),
+        "inside an interval of this kind (docs/scale.md has six such tables).",
     ]
-    if not found["network"]["inside_known"] and found["ranks_per_node"] > 1:
-        lines.append("No link inside a node is known; the link between nodes stands for it.")
     for name in sorted(widest):
         low, high = found["ranges"][name]
         lines.append(

@@ -9,6 +9,9 @@ CSV: one line a gradient, in any order of time. The names of the columns hold th
     size    elements, or bytes (of float32: 4 per element)
     time    ready_s, ready_ms or ready_us, counted from the start of the step (forward included)
 
+A step of more than 10 s in ready_s, or 60 s in ready_ms, is refused: it is likely in another unit.
+A real step of that length is taken in the next smaller unit.
+
 JSON: a list of such objects, or {"gradients": [...], "after_ms": 2.0, "batch": 64}. after: what
 follows backward in a step, as the optimiser.
 """
@@ -28,8 +31,9 @@ SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 TIMES = tuple(f"ready_{unit}" for unit in SECONDS)
 SIZES = ("elements", "bytes")
 FLOAT32 = 4
-LONGEST_S = 3600.0
-WHERE = "measure it with torch.profiler (record_shapes=True), and pass the trace itself"
+LONGEST_S = {"s": 10.0, "ms": 60.0, "us": 3600.0}  # of a step in this unit (chosen)
+MOST_BYTES = 1e12  # of gradients per second of a step: no memory writes many more (chosen)
+WHERE = "correct the file, or pass a trace of torch.profiler (record_shapes=True) itself"
 
 
 def content(path: str) -> str:
@@ -56,7 +60,17 @@ def parse(text: str, path: str) -> Any:
 
 
 def from_csv(text: str, path: str) -> StepTimes:
-    return from_rows(list(csv.DictReader(io.StringIO(text), skipinitialspace=True)), path)
+    try:
+        rows = list(csv.DictReader(io.StringIO(text), skipinitialspace=True))
+    except csv.Error as error:
+        refuse(path, f"no CSV ({error})", "lines of name,elements,ready_ms")
+    for number, row in enumerate(rows, 1):
+        if None in row or None in row.values():
+            wanted = "as many columns as the first line names"
+            refuse(
+                path, f"{'more' if None in row else 'fewer'} columns in line {number + 1}", wanted
+            )
+    return from_rows(rows, path)
 
 
 def from_json(data: Any, path: str) -> StepTimes:
@@ -96,9 +110,28 @@ def from_rows(
             refuse(where, f"{size:g} {names[0]}", "a whole number of elements")
         ready.append((time_of(row, "ready", where), int(elements)))
     ready.sort(key=lambda pair: pair[0])
+    unit = next(name for name in names if name in TIMES).removeprefix("ready_")
     if not ready[-1][0] > 0 or not any(elements for _, elements in ready):
         refuse(path, "ready times or sizes that are all 0", "those of a real step")
+    require_seconds(ready, unit, path)
     return StepTimes(Path(path).name, "list", tuple(ready), after_s, batch)
+
+
+def require_seconds(ready: list[tuple[float, int]], unit: str, path: str) -> None:
+    """ValueError for a step that is too long or too short for the unit that the file names."""
+    units = list(SECONDS)
+    at, step_s = units.index(unit), ready[-1][0]
+    nbytes = FLOAT32 * sum(elements for _, elements in ready)
+    if step_s > LONGEST_S[unit]:
+        got, most = f"a step of {step_s:.3g} s in ready_{unit}", f"{LONGEST_S[unit]:g} s"
+        right = units[min(at + 1, 2)]
+    elif nbytes / step_s > MOST_BYTES:
+        got = f"{1e-6 * nbytes:.3g} MB of gradients within {1e6 * step_s:.3g} us"
+        most, right = f"{1e-12 * MOST_BYTES:g} TB/s", units[max(at - 1, 0)]
+    else:
+        return
+    wanted = f"at most {most}; is the unit right?; next: name the column ready_{right} if it holds "
+    refuse(path, got, f"{wanted}{right}, else convert it to {right}")
 
 
 def time_of(row: dict[str, Any], what: str, where: str) -> float:
@@ -107,10 +140,7 @@ def time_of(row: dict[str, Any], what: str, where: str) -> float:
     if name is None:
         wanted = " or ".join(f"{what}_{unit}" for unit in SECONDS)
         refuse(where, f"no {what} time", wanted)
-    seconds = quantity(row, name, where) * SECONDS[name.rpartition("_")[2]]
-    if seconds > LONGEST_S:
-        refuse(where, f"{name} = {row[name]}", f"at most an hour; is the unit {name[-2:]} right?")
-    return seconds
+    return quantity(row, name, where) * SECONDS[name.rpartition("_")[2]]
 
 
 def quantity(row: dict[str, Any], name: str, where: str) -> float:
@@ -127,4 +157,6 @@ def quantity(row: dict[str, Any], name: str, where: str) -> float:
 
 
 def refuse(where: str, got: str, wanted: str) -> None:
-    raise ValueError(f"plan --model {where}: got {got}; wanted {wanted}; next: {WHERE}")
+    if "next: " not in wanted:
+        wanted += f"; next: {WHERE}"
+    raise ValueError(f"plan --model {where}: got {got}; wanted {wanted}")

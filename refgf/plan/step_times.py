@@ -53,11 +53,13 @@ def plain(text: str) -> str:
 def of_workload(text: str, batch: int | None, rate: float | None, source: str) -> StepTimes:
     """A workload at `batch` samples a step and `rate` samples per second of one rank."""
     name = workload_name(text)
-    if batch is None or rate is None:
+    given = {"batch": (batch, "samples a step", 64), "rate": (rate, "samples per second", 930)}
+    if missing := [option for option, (value, *_) in given.items() if value is None]:
+        wanted = " and ".join(given[option][1] for option in missing)
+        add = " ".join(f"--{option} {given[option][2]}" for option in missing)
         raise ValueError(
-            f"plan --model {text}: got no batch and rate of one rank; wanted samples a step and "
-            "samples per second; next: time a step on one rank without exchange, and add "
-            "--batch 64 --rate 930"
+            f"plan --model {text}: got no {' and '.join(missing)} of one rank; wanted {wanted}; "
+            f"next: time a step on one rank without exchange, and add {add}"
         )
     if batch < 1 or not 0 < rate < 1e9:
         raise ValueError(

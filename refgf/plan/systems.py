@@ -62,7 +62,7 @@ class Question:
     allreduce: str = "ring"
 
     def __post_init__(self) -> None:
-        problem = None
+        problem, correct = None, "correct it, or leave it out"
         if self.size < 1 or self.ranks_per_node < 1:
             problem = f"{self.size} ranks, {self.ranks_per_node} a node; wanted 1 or more"
         elif self.size > self.ranks_per_node and self.size % self.ranks_per_node:
@@ -74,8 +74,10 @@ class Question:
         elif self.allreduce != "ring" and self.ranks_per_node > 1:
             problem = f"--allreduce {self.allreduce}, {self.ranks_per_node} ranks on a node"
             problem += "; wanted one rank on each, because several would share its link"
+            correct = "--allreduce ring; of NCCL's trees measure the time: all_reduce_perf with "
+            correct += "NCCL_ALGO=Tree on these ranks, and its text as --machine"
         if problem:
-            raise ValueError(f"plan: got {problem}; next: correct it, or leave it out")
+            raise ValueError(f"plan: got {problem}; next: {correct}")
 
     @property
     def nodes(self) -> int:
@@ -90,11 +92,17 @@ class Question:
         return self.fabric.inside or self.fabric.between
 
     @property
+    def measured(self) -> bool:
+        """Was the flat allreduce measured on these ranks, placed as they are?"""
+        placed = self.fabric.lines_per_node in (0, self.per_node)
+        return placed and self.size in self.fabric.lines and self.allreduce == "ring"
+
+    @property
     def flat(self) -> Line:
         """T(bytes) of the flat allreduce. In one node it uses the link inside."""
         if self.size == 1:
             return Line(0.0, 0.0)
-        if self.size in self.fabric.lines and self.allreduce == "ring":
+        if self.measured:
             return self.fabric.lines[self.size]
         link = self.inside if self.nodes == 1 else self.fabric.between
         return LINES[self.allreduce](self.size, link)

@@ -50,11 +50,23 @@ def test_horovod_divides_what_does_not_fit():
     assert buckets.horovod_s(gradients, question, 0) == pytest.approx(0.01 + 3 * call(100))
 
 
-@pytest.mark.parametrize("cap, default, said", [(16, 75.1, "keep"), (16, 90.0, "cap_mb=16")])
+@pytest.mark.parametrize(
+    "cap, default, said", [(16, 75.1, "keep"), (16, 77.75, "keep"), (16, 90.0, "cap_mb=16")]
+)
 def test_a_default_that_no_cap_beats_is_kept(cap, default, said):
     ddp = {"bucket_cap_mb": cap, "step_s": 77.7e-3, "default_step_s": default * 1e-3}
     assert said in report.ddp_line(ddp) and "77.7 ms" in report.ddp_line(ddp)
-    assert f"{default} ms" in report.ddp_line(ddp)
+    assert f"{default:.1f} ms" in report.ddp_line(ddp)
+
+
+def test_a_tie_keeps_horovods_default_and_names_the_range_of_theta():
+    """One gradient: every size makes one call."""
+    question = asked([(0.01, MIB)])
+    horovod, theta = buckets.of_horovod(question), buckets.of_theta(question)
+    assert horovod["fusion_threshold_bytes"] == buckets.HOROVOD_DEFAULT_MIB * MIB
+    assert report.fused(horovod).startswith("Horovod      keep the default, 128 MiB: ")
+    assert theta["ties"] == list(theta["sweep"]) and theta["theta_bytes"] == 0
+    assert "any Theta, a tie" in report.theta_line(theta)
 
 
 def test_the_best_cap_beats_the_default_and_the_ends():

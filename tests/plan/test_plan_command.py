@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from refgf.papers.mgwfbp.merge import greedy_merge
+from refgf.papers.scaling import confronted
+from refgf.papers.scaling.machine import Machine, save
 from refgf.plan import __main__ as command
-from refgf.plan import figure, replay, report
+from refgf.plan import figure, judged, replay, report
+from refgf.predict.cost import Link
 
 ROOT = Path(__file__).resolve().parents[2]
 USUAL = ["plan", "--model", "alexnet", "--machine", "v100-56gbit", "--ranks", "16"]
@@ -34,19 +38,52 @@ def test_text_fits_100_columns(monkeypatch, capsys):
         "narrow it with",
     ):
         assert words in said.out
-    assert "No link inside a node is known" in said.out
+    assert "inside a node: 7 us and 58.3 Gbit/s (rate inferred, latency inferred)" in said.out
+
+
+def test_the_head_says_which_link_is_used_inside(monkeypatch, capsys, tmp_path):
+    """The machine's, that of --inside, or that between nodes; none with one rank a node."""
+    _, said = run(monkeypatch, capsys, *USUAL)
+    assert "inside a node" not in said.out
+    levels = [*USUAL, "--ranks-per-node", "4"]
+    _, said = run(monkeypatch, capsys, *levels, "--inside", "5us", "800gbit", "--json")
+    found = json.loads(said.out)
+    inside = found["network"]["inside"]
+    assert (inside["alpha_s"], inside["beta_s_per_byte"]) == pytest.approx((5e-6, 1e-11))
+    _, said = run(monkeypatch, capsys, *levels, "--json")
+    slower = json.loads(said.out)["systems"]["hierarchy"]["step_s"]
+    assert found["systems"]["hierarchy"]["step_s"] < slower
+    path = tmp_path / "mine.json"
+    save(Machine("lab", "a test", "measured", {"between": Link(5e-6, 1e-9)}), path)
+    pace = ["--machine", str(path), "--batch", "64", "--rate", "900"]
+    _, said = run(monkeypatch, capsys, *levels, *pace)
+    assert "inside a node: not known, so the link between nodes stands for it" in said.out
+    code, said = run(monkeypatch, capsys, *levels, "--inside", "800gbit", "5us")
+    assert code == 2 and "as --inside 5us 800gbit" in said.err
+
+
+def test_the_text_says_how_wrong_it_was_on_a_real_cluster(monkeypatch, capsys):
+    """Counted, not written: of the steps, those slower than predicted and those inside."""
+    counted = confronted.times_too_fast(greedy_merge)
+    slower = sum(error > 0 for error in counted)
+    _, said = run(monkeypatch, capsys, *USUAL)
+    assert f"{slower} of {len(counted)} took longer than these formulas say, " in said.out
+    found = judged.steps()
+    assert 0 < found["inside_the_interval"] < slower
+    assert f" {found['inside_the_interval']} were\n" in said.out
 
 
 def test_the_text_says_what_was_assumed(monkeypatch, capsys):
     """Ranks of a node, batch, overlap, wire, densities, B and W, and the meaning of each input."""
     _, said = run(monkeypatch, capsys, *USUAL, "--ranks-per-node", "4", "--overlap", "0.5")
     lines = [line for line in said.out.splitlines() if line]
-    assert "4 on a node (--ranks-per-node), a batch of 128 on each, flat ring" in lines[2]
-    assert "backward, which keeps 50 % of its speed" in lines[3]
+    assert "4 on a node (--ranks-per-node), a batch of 128 on each, flat ring" in lines[3]
+    assert "backward, which keeps 50 % of its speed" in lines[4]
     for words in (
         "half, CSC and hierarchy16 send float16",
         "CSC: 10 % of the chunks",
         "top-k: 1 %",
+        "Activations are left out",
         "every 4 batches (B), used 1 later (W)",
         "efficiencies are upper bounds: casts",
         "pace, s of computing: 0.90 to 1.10",
@@ -55,11 +92,29 @@ def test_the_text_says_what_was_assumed(monkeypatch, capsys):
         assert words in said.out
 
 
+def sweep_of(steps_s, best, ties):
+    return {"theta_bytes": best, "step_s": steps_s[best], "ties": ties, "sweep": steps_s}
+
+
+@pytest.mark.parametrize(
+    "steps_s, best, ties, said",
+    [
+        ({0: 1.0, 1: 1.0}, 0, [0, 1], "any Theta, a tie: 1000.0 ms a step"),
+        ({0: 2.0, 1: 1.0, 2: 1.0}, 1, [1, 2], "Theta(1) to Theta(2), a tie: 1000.0 ms a step ("),
+        ({0: 2.0, 1: 1.0, 2: 3.0}, 1, [1], "Theta(1): 1000.0 ms a step (eager: 2000.0 ms)"),
+    ],
+)
+def test_a_tie_is_called_one(steps_s, best, ties, said):
+    assert said in report.theta_line(sweep_of(steps_s, best, ties))
+    alone = report.flat_in_words(sweep_of({0: 2.0, 1: 1.0, 2: 3.0}, 1, [1]))
+    assert alone.endswith("the sizes next to it are more than 2 % slower")
+
+
 def test_how_flat_the_best_theta_is():
     """Around the best, not past a theta that is worse: 4 is as good as 1, but 3 lies between."""
     sweep = {0: 1.5, 1: 1.01, 2: 1.0, 3: 1.1, 4: 1.0}
     said = report.flat_in_words({"theta_bytes": 2, "step_s": 1.0, "sweep": sweep})
-    assert said == "1 to 2 are at most 2 % slower"
+    assert said == "a call waits for theta bytes; 1 to 2 are at most 2 % slower"
 
 
 def test_help_lists_networks_machines_and_formats(monkeypatch, capsys):
@@ -113,16 +168,19 @@ def test_a_figure(monkeypatch, capsys, tmp_path):
 
 def test_a_line_has_a_gap_where_its_system_does_not_apply(monkeypatch, tmp_path):
     axes = pytest.importorskip("matplotlib.axes").Axes
-    lines, plot = {}, axes.plot
+    lines, titles, plot = {}, [], axes.plot
 
     def noted(self, x, y, label, **style):
         lines[label] = x, y
         return plot(self, x, y, label=label, **style)
 
     monkeypatch.setattr(axes, "plot", noted)
+    monkeypatch.setattr(axes, "set_title", lambda self, text, **style: titles.append(text))
+    monkeypatch.setattr(axes, "axvline", lambda self, x, label, **style: titles.append(label))
     curves = {"hierarchy": {1: 100.0, 2: None, 4: 50.0}}
-    names = {"model": {"name": "m"}, "network": {"name": "n"}, "ranks": 4}
+    names = {"model": {"name": "m"}, "network": {"name": "n"}, "ranks": 4, "ranks_per_node": 2}
     figure.draw(names | {"efficiency_percent": curves}, str(tmp_path / "plan.png"))
+    assert titles == ["m on n, 2 ranks a node", "--ranks 4"]
     assert lines["hierarchy"][0] == [1, 2, 4] and math.isnan(lines["hierarchy"][1][1])
 
 
@@ -153,6 +211,8 @@ def test_simulate(monkeypatch, capsys):
     row = next(line for line in said.out.splitlines() if line.startswith("ring "))
     closed_ms, off_ms, contention_ms, tcp_ms = map(float, row.split()[1:])
     assert closed_ms == pytest.approx(off_ms, rel=1e-3) and off_ms <= contention_ms < tcp_ms
+    for column in ("closed form", "no contention", "contention", "SMPI's TCP factors"):
+        assert f"\n{column}: " in said.out
     code, said = run(monkeypatch, capsys, *FEW, "--json")
     found = json.loads(said.out)["simgrid"]["allreduce"]["ring"]
     assert 1e3 * found["off_s"] == pytest.approx(off_ms, rel=1e-2)
@@ -170,6 +230,20 @@ def test_simulate_without_simgrid(monkeypatch, capsys, tmp_path):
     [
         (["--model", "alexnet", "--machine", "dgx"], "plan --machine: got 'dgx'"),
         (["--model", "vgg16", "--machine", "v100-56gbit"], "got no batch and rate of one rank"),
+        (["--model", "vgg16", "--machine", "v100-56gbit", "--rate", "nan"], "got no batch of one"),
+        (
+            ["--model", "alexnet", "--machine", "v100-56gbit", "--batch", "256"],
+            "got no rate of one rank; wanted samples per second; next: time a step on one rank "
+            "without exchange, and add --rate 930",
+        ),
+        (
+            ["--model", "alexnet", "--machine", "v100-56gbit", "--batch", "8", "--rate", "nan"],
+            "got a batch of 8 at nan samples/s",
+        ),
+        (
+            [*USUAL[1:5], "--allreduce", "tree", "--ranks-per-node", "2"],
+            "all_reduce_perf with NCCL_ALGO=Tree on these ranks, and its text as --machine",
+        ),
         (["--model", "toaster", "--machine", "v100-56gbit"], "plan --model: got 'toaster'"),
     ],
 )
@@ -179,19 +253,17 @@ def test_errors_are_one_sentence_and_code_2(monkeypatch, capsys, arguments, said
 
 
 def test_readme_shows_what_it_prints(monkeypatch, capsys):
-    section = re.search(r"\n## How long would it take on my cluster\?\n(.*?)\n## ", readme(), re.S)[
-        1
-    ]
-    assert section.count("\n") + 1 <= 25
-    typed = re.search(r"^    python -m refgf\.predict (plan .*)$", section, re.M)[1].split()
-    shown = [
-        line[4:] for line in section.splitlines() if re.match(r"    (\S.* (ms|\d)|\w+ +\d)", line)
-    ]
-    code, said = run(monkeypatch, capsys, *typed)
-    printed = said.out.splitlines()
-    shown = [line for line in shown if not line.startswith(("python", "mpiexec"))]
-    assert code == 0 and len(shown) >= 10
-    assert [line for line in shown if line not in printed] == []
+    """The first lines of the real output, none left out; `...` stands for the rest."""
+    heading = r"\n## How long would it take on my cluster\?\n(.*?)\n## "
+    section = re.search(heading, readme(), re.S)[1]
+    assert section.count("\n") <= 28
+    typed, block = re.search(
+        r"^    python -m refgf\.predict (plan .*)\n((?:    .*\n|\n)+?)    \.\.\.\n", section, re.M
+    ).groups()
+    shown = [line.removeprefix("    ") for line in block.splitlines()]
+    code, said = run(monkeypatch, capsys, *typed.split())
+    assert code == 0 and len(shown) >= 15
+    assert shown == said.out.splitlines()[: len(shown)]
 
 
 def readme():

@@ -3,19 +3,22 @@
 import pytest
 
 from refgf.papers.scaling.machine import Machine, save
-from refgf.plan import fabric, measurements
+from refgf.papers.scaling.published import TEN_GIGABIT
+from refgf.plan import fabric, measurements, report
+from refgf.plan.step_times import StepTimes
+from refgf.plan.systems import Question
 from refgf.predict.cost import Line, Link, ring_line
 
 LINK, FAST = Link(20e-6, 1e-9), Link(5e-6, 4e-11)
 SIZES = [1 << bit for bit in range(3, 28)]
 
 
-def nccl(size, line, ranks_listed=True, unit="(us)", factor=None):
+def nccl(size, line, ranks_listed=True, unit="(us)", factor=None, a_host=4):
     """What all_reduce_perf prints: two decimals, out of place and in place."""
     head = ["# nThread 1 nGpus 1 minBytes 8 maxBytes 134217728 step: 2(factor)", "#"]
     if ranks_listed:
         head += [
-            f"#  Rank {r:2} Group  0 Pid 77 on node{r // 4} device {r % 4} [0x00] V100"
+            f"#  Rank {r:2} Group  0 Pid 77 on node{r // a_host} device {r % a_host} [0x00] V100"
             for r in range(size)
         ]
     head += [
@@ -39,8 +42,17 @@ def osu(title, line, unit="Latency (us)"):
     )
 
 
+def published(ranks):
+    return TEN_GIGABIT.lines[ranks]
+
+
 def test_a_name_of_the_emulated_clusters():
     found = fabric.load("v100-10gbe")
+    inside = ring_line(4, found.inside)
+    assert (inside.a_s, inside.b_s_per_byte) == pytest.approx(
+        (published(4).a_s, published(4).b_s_per_byte), rel=1e-2
+    )
+    assert found.inside_source == "rate computed, latency computed"
     assert vars(found.between) == pytest.approx(vars(Link(30e-6, 8e-10)))
     assert found.steps["resnet50"] == (64, 930.0)
     assert found.ranges == fabric.CHOSEN
@@ -76,11 +88,42 @@ def test_nccl_tests(tmp_path, listed):
     assert list(found.lines) == [16]
 
 
+def test_nccl_tests_on_hosts_of_8_gpus(tmp_path):
+    """Its line is used for ranks that are placed like that; what alpha is a mean of is said."""
+    path = tmp_path / "nccl.txt"
+    line = Line(1e-3, 1e-9)
+    path.write_text(nccl(16, line, a_host=8))
+    found = fabric.load(str(path))
+    assert found.name == "nccl-tests, allreduce on 16 GPUs of 2 hosts" and found.lines_per_node == 8
+    assert "8 GPUs a host; beta is a host's link" in found.notes[0]
+    step = StepTimes("small", "this test", ((1.0, 1000),))
+    placed, alone = (Question(step, found, 16, k) for k in (8, 1))
+    assert placed.measured and placed.flat.a_s == pytest.approx(1e-3, rel=0.02)
+    assert not alone.measured
+    assert report.network_notes(placed) == list(found.notes)
+    assert report.network_notes(alone)[-1].endswith("not 1: add --ranks-per-node 8.")
+    path.write_text(nccl(16, line, a_host=1))
+    assert fabric.load(str(path)).notes == ()
+    path.write_text(nccl(16, ring_line(16, FAST), ranks_listed=False))
+    assert "lists no hosts" in fabric.load(str(path)).notes[0]
+
+
+def test_nccl_tests_on_one_host_measures_no_link_between_nodes(tmp_path):
+    path = tmp_path / "nccl.txt"
+    path.write_text(nccl(8, ring_line(8, FAST), a_host=8))
+    with pytest.raises(ValueError, match="8 GPUs on one host, so the link inside a node") as error:
+        fabric.load(str(path))
+    assert str(error.value).endswith("pass that text, and add --inside 5us 200gbit")
+
+
 def test_osu_latency_and_osu_allreduce(tmp_path):
     path = tmp_path / "osu.txt"
     path.write_text(osu("Latency Test", Line(2e-6, 1e-10)))
     found = fabric.load(str(path)).between
     assert (found.alpha_s, found.beta_s_per_byte) == pytest.approx((2e-6, 1e-10), rel=1e-2)
+    found = fabric.load(str(path))  # a ping-pong: the interval reaches as far up as a chosen one
+    assert "ping-pong" in found.notes[0]
+    assert all(found.ranges[name][1] >= fabric.CHOSEN[name][1] for name in fabric.CHOSEN)
     path.write_text(osu("Allreduce Latency Test", ring_line(8, LINK), "Avg Latency(us)"))
     found = fabric.load(str(path), 8).between
     assert found.alpha_s == pytest.approx(20e-6, rel=1e-2)

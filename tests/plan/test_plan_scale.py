@@ -1,10 +1,15 @@
 """docs/scale.md says what today's predictor computes."""
 
+import json
 import re
 
 import pytest
 import scale
 import scale_judged
+
+from refgf.papers.scaling import confronted
+from refgf.plan import fabric, inputs, judged, report
+from refgf.plan.systems import Question
 
 
 def test_the_page_is_not_stale():
@@ -12,6 +17,38 @@ def test_the_page_is_not_stale():
     assert scale.page() == text, "next: python tests/scale.py"
     header = re.findall(r"^\| (\w+)[^\n]*\n\| ---", text, flags=re.M)
     assert header == ["predicted"] * 8 + ["measured", "published"]
+
+
+def test_plan_says_what_the_page_says():
+    """The links are the machine's, so a reader who repeats a cell with `plan` finds its numbers."""
+    network = fabric.load("v100-10gbe")
+    step = inputs.read_model("resnet50", network, None, None)
+    found = report.answer(Question(step, network, 256, 8))["systems"]["hierarchy16"]
+    ms, percent = f"{1e3 * found['step_s']:,.0f} ms", f"{found['efficiency_percent']:.0f} %"
+    text = scale.PAGE.read_text()
+    assert (
+        f"hierarchy16: {ms} ({percent})"
+        in re.search(
+            r"^\| ResNet-50, v100-10gbe \| [^|]*\| ([^|]*)\| [^|]*\|$",
+            text.partition("## Fewer ranks")[2],
+            flags=re.M,
+        )[1]
+    )
+    assert f"instead of {ms} ({percent})" in text
+
+
+def test_the_order_of_ranks_on_a_fat_tree_is_lesson_08s(monkeypatch, tmp_path):
+    models = {"tree": {"in order": {"4": 1.0, "8": 2.0}, "dealt": {"4": 1.5, "8": 4.0}}}
+    (tmp_path / "08_scaling.json").write_text(json.dumps({"models": models}))
+    monkeypatch.setattr(scale_judged, "FIGURES", tmp_path)
+    assert scale_judged.tree() == "1.5 to 2.0 times on 4, 8 ranks"
+
+
+def test_what_lies_between_two_predictions():
+    """Errors of the fastest and of the slowest inputs: inside if the one is too fast at most."""
+    assert confronted.between([0.2, 0.2, -0.1], [-0.1, 0.1, -0.3]) == 1
+    errors, inside = judged.tables()[confronted.STEPS_16]
+    assert (len(errors), inside) == (48, judged.steps()["inside_the_interval"])
 
 
 def test_a_measurement_outside_its_interval_is_not_counted():
@@ -27,10 +64,10 @@ def test_errors_on_real_clusters_are_those_of_readme():
     rows = scale_judged.real(lambda header, rows: rows)
     said = (scale.PAGE.parents[1] / "README.md").read_text()
     assert len(rows) == 6
-    for _, _, mean, largest, _ in rows:
+    for _, _, mean, largest, _, _ in rows:
         found = [f"{float(text.split()[0]):.0f} %" for text in (mean, largest)]
         assert " on average and ".join(found) + " at most" in said
-    assert f"{rows[0][-1]} too short" in said
+    assert f"{rows[0][-2]} too short" in said
 
 
 def test_the_slowest_of_many_ranks(monkeypatch):

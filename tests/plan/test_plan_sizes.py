@@ -42,7 +42,13 @@ def test_json_with_an_optimiser_and_a_batch(tmp_path):
         ("name,ready_ms\nfc,1\n", "got no sizes; wanted a column elements or bytes"),
         ("name,elements,ready_ms\nfc,,1\nconv,5,2\n", "gradient 1 (fc): got no elements"),
         ("elements,ready\n5,1\n", "got no ready times; wanted a column ready_s or ready_ms"),
-        ("elements,ready_s\n5,9000\n", "at most an hour; is the unit _s right?"),
+        ("elements,ready_s\n5,31.2\n", "name the column ready_ms if it holds ms"),
+        ("elements,ready_ms\n5,70000\n", "name the column ready_us if it holds us"),
+        ("elements,ready_us\n5,4e9\n", "at most 3600 s; is the unit right?"),
+        ("elements,ready_ms\n25557032,0.069\n", "name the column ready_s if it holds s"),
+        ("elements,ready_ms\n5,1,2\n", "more columns in line 2"),
+        ("name,elements,ready_ms\nfc,5\n", "fewer columns in line 2"),
+        ('elements,ready_ms\n"' + "5" * 200_000 + '",1\n', "got no CSV (field larger"),
         ("elements,ready_ms\n5,-1\n", "ready_ms = '-1'; wanted a number, 0 or more"),
         ("elements,ready_ms\nmany,1\n", "elements = 'many'"),
         ("bytes,ready_ms\n5,1\n", "got 5 bytes; wanted a whole number of elements"),
@@ -51,9 +57,14 @@ def test_json_with_an_optimiser_and_a_batch(tmp_path):
     ],
 )
 def test_wrong_lists(tmp_path, text, said):
-    with pytest.raises(ValueError, match="torch.profiler") as error:
+    with pytest.raises(ValueError, match="got .*; wanted .*; next: ") as error:
         read_file(written(tmp_path, text), None)
     assert said in str(error.value)
+
+
+def test_a_long_step_in_a_smaller_unit(tmp_path):
+    """With accumulation a step can take half a minute. In ms it is taken."""
+    assert read_file(written(tmp_path, "elements,ready_ms\n5,31200\n"), None).compute_s == 31.2
 
 
 @pytest.mark.parametrize(

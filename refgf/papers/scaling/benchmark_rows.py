@@ -24,7 +24,7 @@ its own.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from refgf.papers.scaling.published import (
@@ -33,7 +33,7 @@ from refgf.papers.scaling.published import (
     TEN_GIGABIT,
     TEN_GIGABIT_EXTENDED,
 )
-from refgf.papers.scaling.rows import Merge
+from refgf.papers.scaling.rows import AS_PUBLISHED, Factors, Merge, varied
 from refgf.papers.scaling.shapes import Workload
 from refgf.papers.scaling.transformer import bert_large
 from refgf.papers.scaling.workloads import resnet50
@@ -155,12 +155,14 @@ def errors(
     merge: Merge,
     networks: dict[str, Throughputs] = NETWORKS,
     sizes: tuple[int, ...] = GPUS,
+    factors: Factors = AS_PUBLISHED,
 ) -> dict[tuple[str, str, int], float]:
     """{(network, method, ranks): predicted / measured - 1}; lines: LINES[connection] or WIRE."""
-    found = {}
+    (alpha, beta, pace), found = factors, {}
     for name, network in networks.items():
+        paced = replace(network, single=network.single / pace)
         for ranks, *measured in zip(sizes, *network.measured[connection], strict=True):
-            ours = predicted(network, ranks, lines[ranks], merge)
+            ours = predicted(paced, ranks, varied(lines[ranks], alpha, beta), merge)
             for method, mine, theirs in zip(METHODS, ours, measured):
                 found[name, method, ranks] = mine / theirs - 1
     return found

@@ -15,7 +15,7 @@ too fast, because the model hides all of its 128 short calls behind backward. Th
 
 from refgf.papers.scaling.benchmark_rows import Throughputs, errors
 from refgf.papers.scaling.published import K80
-from refgf.papers.scaling.rows import Merge
+from refgf.papers.scaling.rows import AS_PUBLISHED, Factors, Merge
 from refgf.papers.scaling.workloads import googlenet, resnet50
 
 NODES = (2, 8)
@@ -43,9 +43,9 @@ NETWORKS = {
 }
 
 
-def k80_errors(merge: Merge) -> dict[tuple[str, str, int], float]:
+def k80_errors(merge: Merge, factors: Factors = AS_PUBLISHED) -> dict[tuple[str, str, int], float]:
     """{(network, method, nodes): predicted / measured - 1}"""
-    return errors(K80.name, K80.lines, merge, NETWORKS, NODES)
+    return errors(K80.name, K80.lines, merge, NETWORKS, NODES, factors)
 
 
 def gains_on_8_nodes(merge: Merge) -> list[tuple[float, float]]:

@@ -27,7 +27,7 @@ that the model does not contain.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from refgf.papers.scaling.machine import Machine
 from refgf.papers.scaling.published import INFINIBAND, TEN_GIGABIT
@@ -41,6 +41,8 @@ TIE = 0.01  # measured times within one percent of each other have no order
 
 Merge = Callable[[Gradients, Line], list[range]]
 Triple = tuple[float, float, float]  # one number for each of SYSTEMS
+Factors = tuple[float, float, float]  # of a line's a and b, and of the time that a rank computes
+AS_PUBLISHED: Factors = (1.0, 1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -120,9 +122,13 @@ def gradients_of(row: Row) -> list[tuple[float, int]]:
     return network.gradients(row.compute_s - forward_s, forward_s, row.itemsize)
 
 
-def compare(row: Row, merge: Merge, overhead_s: float = 0.0) -> Comparison:
+def compare(
+    row: Row, merge: Merge, overhead_s: float = 0.0, factors: Factors = AS_PUBLISHED
+) -> Comparison:
     """Predict the three systems of a row; overhead_s is added to every step."""
-    gradients, line = gradients_of(row), row.machine.allreduce_s(GPUS)
+    alpha, beta, pace = factors
+    gradients = gradients_of(replace(row, compute_s=pace * row.compute_s))
+    line = varied(row.machine.allreduce_s(GPUS), alpha, beta)
     strategies = eager(gradients), one_call(gradients), merge(gradients, line)
     steps = (predict(gradients, groups, line) for groups in strategies)
     predicted_s = tuple(step.step_s + overhead_s for step in steps)
@@ -134,6 +140,10 @@ def compare(row: Row, merge: Merge, overhead_s: float = 0.0) -> Comparison:
         ratio_errors=tuple(ours / theirs - 1 for ours, theirs in zip(*ratios)),
         time_errors=tuple(p / m - 1 for p, m in zip(predicted_s, row.measured_s)),
     )
+
+
+def varied(line: Line, alpha: float, beta: float) -> Line:
+    return Line(alpha * line.a_s, beta * line.b_s_per_byte)
 
 
 def same_order(predicted: Sequence[float], measured: Sequence[float]) -> bool:
