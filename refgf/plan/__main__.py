@@ -131,7 +131,8 @@ def main() -> int:
     except BrokenPipeError:  # `| head` has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        print(f"{given.command}: got {error}; wanted a file to write", file=sys.stderr)
+        wanted = "wanted a file to write; next: a folder that exists"
+        print(f"{given.command}: got {error}; {wanted}", file=sys.stderr)
         return 2
     return 0
 

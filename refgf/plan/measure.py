@@ -2,6 +2,8 @@
 
     mpiexec -n 2 --host one,two python -m refgf.predict measure --out mine.json     between nodes
     mpiexec -n 3 ...             two ranks on the first node: the link inside a node as well
+    python -m refgf.cluster run --nodes 2 --rate 250mbit -- python -m refgf.predict measure \\
+        --out mine.json                                             between two emulated nodes
 
 Two ranks exchange messages as the ranks of a ring do: both send and receive at once, call after
 call without a pause. A ping-pong would flatter the link twice: only one direction is busy, and a
@@ -50,6 +52,8 @@ def write(comm: Any, path: str) -> None:
     if found is not None:
         save(found, path)
         print(f"{path}: " + "; ".join(f"{name} {said(link)}" for name, link in found.links.items()))
+        if "inside" in found.links and found.links["inside"] == found.links["between"]:
+            print("all ranks were on one node: its link stands for the one between nodes, too")
 
 
 def said(link: Link) -> str:

@@ -1,6 +1,7 @@
 """The answer of `plan`: a dictionary for --json, and the same as text of at most 100 columns."""
 
 from itertools import takewhile
+from textwrap import wrap
 from typing import Any
 
 from refgf.plan import buckets, judged, memory
@@ -15,7 +16,7 @@ from refgf.plan.systems import (
 from refgf.plan.uncertainty import curve, planned, ranges
 from refgf.predict.cost import Link
 
-LARGEST = 4096
+LARGEST, COLUMNS = 4096, 100
 FLAT = 0.02  # relative; steps so close to the best are said to be as good
 MEASURE = {
     "alpha": "measure",
@@ -95,7 +96,7 @@ def text(found: dict[str, Any]) -> str:
     ranks = f"{found['ranks']} ranks, {found['ranks_per_node']} on a node (--ranks-per-node)"
     each = f"a batch of {model['batch']} on each, " if model["batch"] else ""
     measured = ", as measured" if network["measured"] else ""
-    lines = [
+    head = [
         f"{model['name']}: {model['elements']:,} gradients in {model['gradients']} tensors, "
         f"{1e3 * model['compute_s']:.1f} ms a step without exchange ({model['source']})",
         f"{network['name']}: {in_words(network)} between nodes ({network['source']})",
@@ -104,6 +105,9 @@ def text(found: dict[str, Any]) -> str:
         f"Predicted for {ranks}, {each}flat {found['allreduce']}{measured};",
         f"calls run during backward, which keeps {100 * found['overlap']:.0f} % of its speed "
         "(--overlap)",
+    ]
+    lines = [
+        *(part for line in head for part in wrap(line, COLUMNS, subsequent_indent="    ")),
         "",
         *step_table(found),
         "",

@@ -147,6 +147,24 @@ def test_a_list_in_a_deep_folder_fits_100_columns(monkeypatch, capsys, tmp_path)
     assert said.out.startswith("sizes.csv: 3,000,000 gradients in 2 tensors, 20.0 ms a step")
 
 
+def test_a_long_head_is_wrapped(monkeypatch, capsys, tmp_path):
+    path = tmp_path / "mine.json"
+    save(Machine("node " * 9, "a test " * 9, "measured", {"between": Link(5e-6, 1e-9)}), path)
+    given = [
+        "plan",
+        "--model",
+        "inceptionv4",
+        "--machine",
+        str(path),
+        "--batch",
+        "64",
+        "--rate",
+        "9",
+    ]
+    code, said = run(monkeypatch, capsys, *given, "--ranks", "8", "--ranks-per-node", "2")
+    assert code == 0 and max(map(len, said.out.splitlines())) <= 100
+
+
 def test_json_says_the_same(monkeypatch, capsys):
     code, said = run(monkeypatch, capsys, *USUAL, "--json")
     found = json.loads(said.out)

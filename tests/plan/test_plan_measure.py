@@ -23,7 +23,8 @@ def test_one_node(tmp_path, size, capsys):
     assert found.source.startswith("measured: refgf.predict measure, 1 node(s)")
     number = r"[\d,.e+-]+"
     link = f"{number} us, {number} Gbit/s"
-    assert re.fullmatch(f".*mine.json: between {link}; inside {link}\n", capsys.readouterr().out)
+    wanted = f".*mine.json: between {link}; inside {link}\nall ranks were on one node: .*\n"
+    assert re.fullmatch(wanted, capsys.readouterr().out)
 
 
 def test_two_nodes_and_three(monkeypatch):
