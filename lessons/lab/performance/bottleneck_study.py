@@ -10,7 +10,7 @@ from refgf.papers.scaling.workloads import alexnet, resnet50
 from refgf.predict.cost import Link
 
 V100 = roofline.Node(15.7e12, 900e9)  # data sheet, float32
-# Fitted to 16 GPUs on 56 Gbit/s InfiniBand (verified: MG-WFBP's code; 235.8 us / 30).
+# Computed from the line that MG-WFBP's code has for 16 GPUs on 56 Gbit/s: 235.8 us / 30.
 ALPHA_S = 7.9e-6
 # V100s on 56 Gbit/s
 BASE = {"batch": 64, "flops": 15.7e12, "memory": 900e9, "link": 7e9, "ranks": 64}

@@ -250,7 +250,7 @@ def draw_rows(rows: list):
     clusters = sorted({row["link"] for row in rows})
     networks = len({row["network"] for row in rows})
     title = (
-        "Lesson 08: MG-WFBP's published steps on 16 V100\n"
+        "Lesson 08: MG-WFBP's published steps on 16 GPUs\n"
         f"a panel: {networks} networks, in float32 and float16, by {len(SYSTEMS)} systems\n"
         "CALIBRATED: the same seconds are added to every step of a panel, fitted to its points"
     )

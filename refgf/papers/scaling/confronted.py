@@ -9,11 +9,18 @@ predictions and from the figures.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from refgf.papers.scaling import benchmark_rows
-from refgf.papers.scaling.headlines import ALPHA, HEADLINES, JIA_ALPHA
-from refgf.papers.scaling.interval import Headline, extremes
+from refgf.papers.scaling.headlines import (
+    ALPHA,
+    EXAMPLE,
+    HEADLINES,
+    JIA_ALPHA,
+    JIA_RUNS,
+    PERCENT,
+)
+from refgf.papers.scaling.interval import Headline, Input, extremes
 from refgf.papers.scaling.k80_rows import NETWORKS as K80_NETWORKS
 from refgf.papers.scaling.k80_rows import gains_on_8_nodes, k80_errors
 from refgf.papers.scaling.rows import (
@@ -68,17 +75,17 @@ def confronted(figure: Callable[[str], dict], merge: Merge) -> list[Entry]:
         predicted, HEADLINES
     )
     return [
-        flow,
+        share_decides(flow, HEADLINES[0]),
         flow_resnet,
-        minutes,
-        record,
+        share_decides(minutes, HEADLINES[1]),
+        share_decides(record, HEADLINES[6]),
         open_source,
         alexnet,
         latency_decides(resnet, HEADLINES[4]),
         jia_90,
-        missing("Jia et al., ResNet-50: top-1", "75.8 %", ACCURACY.format("90 epochs, 2048 GPUs")),
+        top_1("ResNet-50", "75.8 %"),
         jia_95,
-        missing("Jia et al., AlexNet: top-1", "58.7 %", ACCURACY.format("95 epochs, 1024 GPUs")),
+        top_1("AlexNet", "58.7 %"),
         missing("1024 P100, ResNet-50 (quoted by Jia et al.)", "15 minutes, 74.9 %", OTHERS),
         missing("2048 KNL, ResNet-50 (quoted by Jia et al.)", "20 minutes, 75.4 %", OTHERS),
         sixteen_rows(merge),
@@ -94,7 +101,7 @@ def confronted(figure: Callable[[str], dict], merge: Merge) -> list[Entry]:
     ]
 
 
-STEPS_16 = "MG-WFBP's steps, 16 V100"
+STEPS_16 = "MG-WFBP's steps, 16 GPUs"
 HITOPK = "Shi et al. 2021: 16 x 8 V100 against others, CNNs and Transformer"
 SCHEDULERS = "MG-WFBP's authors, 2020: parameter servers, ByteScheduler"
 MERGED = "MG-WFBP's authors, 2020: over WFBP, ResNet-50, 8 GPUs, 10 Gbit/s"
@@ -103,6 +110,12 @@ DASO = "DASO: training time against other data-parallel methods, at most"
 
 def missing(name: str, published: str, why: str) -> Entry:
     return Entry(name, published, MISSING, why)
+
+
+def top_1(network: str, published: str) -> Entry:
+    gpus, epochs = JIA_RUNS[network]
+    why = ACCURACY.format(f"{epochs} epochs, {gpus} GPUs")
+    return missing(f"Jia et al., {network}: top-1", published, why)
 
 
 # ---- predicted ----
@@ -128,12 +141,21 @@ def verdict(published: float, low: float, high: float) -> str:
 
 
 def latency_decides(entry: Entry, headline: Headline) -> Entry:
-    """Adds where the interval would end with the shorter latencies."""
-    inputs = tuple(ALPHA if each is JIA_ALPHA else each for each in headline.inputs)
-    _, high = extremes(headline.predict, inputs)
-    most_us = 1e6 * max(ALPHA.values)
-    found = f"{entry.found} With at most {most_us:.1f} us it would end at {high:.3g}."
-    return Entry(entry.name, entry.published, entry.kind, found)
+    """Adds the interval with the shorter latencies."""
+    return narrowed(entry, headline, ALPHA, JIA_ALPHA, f"at most {1e6 * max(ALPHA.values):.1f} us")
+
+
+def share_decides(entry: Entry, headline: Headline) -> Entry:
+    """Adds the interval for the share of the chunks that is an example in the sources."""
+    words = f"the sources' example, {EXAMPLE.values[0]:g} % of the chunks"
+    return narrowed(entry, headline, EXAMPLE, PERCENT, words)
+
+
+def narrowed(entry: Entry, headline: Headline, narrow: Input, wide: Input, words: str) -> Entry:
+    """Adds the interval with the input `narrow` in the place of `wide`."""
+    inputs = tuple(narrow if each is wide else each for each in headline.inputs)
+    low, high = extremes(headline.predict, inputs)
+    return replace(entry, found=f"{entry.found} With {words}: {low:.3g} to {high:.3g}.")
 
 
 def sixteen_rows(merge: Merge) -> Entry:
@@ -147,7 +169,7 @@ def sixteen_rows(merge: Merge) -> Entry:
         f"{percent(counts['largest_time_error'])} at most, {too_fast(times_too_fast(merge))} too "
         "short. What misses: time per call that no input explains."
     )
-    name = "MG-WFBP: WFBP's step over its own, 16 rows on 16 V100"
+    name = "MG-WFBP: WFBP's step over its own, 16 rows on 16 GPUs"
     return Entry(name, f"{span(gains)} x", PREDICTED, found)
 
 

@@ -20,6 +20,9 @@ from refgf.predict.timeline import PredictedStep, eager, one_call, predict
 
 IMAGES = 1_281_167  # ImageNet-1k, training
 P40_FLOPS = 11.8e12  # float32, per second (verified: Dell's white paper)
+FLOW_GPUS, FLOW_EPOCHS = 512, 95  # stated; of AlexNet (and 512 of ResNet-50)
+OPEN_SOURCE_GPUS = 64  # stated
+JIA_GPUS = 1024  # stated: P40, of the comparison with NCCL
 
 
 def tf_cnn_alexnet() -> Workload:
@@ -55,13 +58,13 @@ def gradientflow_step(
 
 
 def gradientflow_throughput(**inputs: float) -> float:
-    return over_one_gpu(512, gradientflow_step(512, **inputs))
+    return over_one_gpu(FLOW_GPUS, gradientflow_step(FLOW_GPUS, **inputs))
 
 
 def gradientflow_minutes(**inputs: float) -> float:
-    """95 epochs. Not included: evaluation, starting the job, reading the images."""
-    step_s = gradientflow_step(512, **inputs).step_s
-    return time_to_train(step_s, IMAGES, 95, inputs["batch"], 512) / 60
+    """All epochs. Not included: evaluation, starting the job, reading the images."""
+    step_s = gradientflow_step(FLOW_GPUS, **inputs).step_s
+    return time_to_train(step_s, IMAGES, FLOW_EPOCHS, inputs["batch"], FLOW_GPUS) / 60
 
 
 def gradientflow_gain(record_minutes: float, **inputs: float) -> float:
@@ -83,12 +86,12 @@ def open_source_throughput(
     algorithm: str,
     overlap: bool,
 ) -> float:
-    """64 GPUs, float32, one call per tensor. Systems, network and allreduce are not known."""
+    """Float32, one call per tensor. Systems, network and allreduce are not known."""
     network, compute_s = alexnet(), batch / (rate * small_batch)
     forward_s = compute_s * network.forward_flops / network.step_flops
     gradients = network.gradients(compute_s - forward_s, forward_s)
-    line = LINES[algorithm](64, Link(alpha_s, 1 / bandwidth))
-    return over_one_gpu(64, predict(gradients, eager(gradients), line, overlap))
+    line = LINES[algorithm](OPEN_SOURCE_GPUS, Link(alpha_s, 1 / bandwidth))
+    return over_one_gpu(OPEN_SOURCE_GPUS, predict(gradients, eager(gradients), line, overlap))
 
 
 def jia_steps(
@@ -123,8 +126,8 @@ def jia_steps(
 
 
 def jia_gain(**inputs) -> float:
-    """Step with NCCL over the step of Jia et al. on 1024 P40."""
-    nccl_s, theirs_s = jia_steps(1024, **inputs)
+    """Step with NCCL over the step of Jia et al. on JIA_GPUS P40."""
+    nccl_s, theirs_s = jia_steps(JIA_GPUS, **inputs)
     return nccl_s / theirs_s
 
 

@@ -8,7 +8,7 @@ import gains
 import pytest
 
 from refgf.papers.mgwfbp.merge import greedy_merge
-from refgf.papers.scaling import benchmark_rows, confronted, headlines, k80_rows
+from refgf.papers.scaling import benchmark_rows, confronted, headlines, k80_rows, published
 from refgf.papers.scaling.headlines import HEADLINES, JIA_ALPHA, PAPER
 
 SCALING = Path(headlines.__file__).parent
@@ -47,8 +47,8 @@ def entries():
 def test_every_headline_has_a_row(entries):
     rows = {entry.published: entry.name for entry in entries}
     assert len(rows) == len(entries)
-    for published, words in STATED.items():
-        assert words in rows[published], (published, rows[published])
+    for number, words in STATED.items():
+        assert words in rows[number], (number, rows[number])
     assert {entry.kind for entry in entries} == set(confronted.KINDS)
     assert {h.name for h in HEADLINES} <= set(rows.values())
     screen = [f"{entry.name}: {entry.published} ({entry.kind})" for entry in entries]
@@ -108,19 +108,58 @@ def test_no_published_number_is_typed_twice():
             assert not again, (headline.name, again)
     for text in ("75.8", "58.7", "74.9", "75.4", "25 to 40", "93 %", "34 %"):
         assert sum(text in t for t in texts) == 1, text
+    # GPUs and epochs: 95 are two papers', 64 the filters of an AlexNet, too; "2048 KNL": another's
+    for number, times in {512: 1, 64: 2, 1024: 1, 2048: 1, 90: 1, 95: 2}.items():
+        written = sum(n == number and isinstance(n, int) for n in numbers)
+        assert written == times, (number, written)
+        again = [t for t in texts if re.search(rf"\b{number} (GPUs|P40|V100|epochs)", t)]
+        assert not again, (number, again)
+
+
+def last_interval(entry):
+    """The ends of the interval that the row's last sentence names."""
+    return [float(end) for end in re.findall(r"([\d.]+) to ([\d.]+)\.$", entry.found)[0]]
 
 
 def test_what_decides_the_eleven_fold():
     """With MG-WFBP's latency it ends below 11; with three times as much, above."""
     resnet = HEADLINES[4]
     entry = confronted.latency_decides(confronted.predicted(resnet), resnet)
-    ends = [float(end) for end in re.findall(r"would end at (\d+\.\d)", entry.found)]
-    assert ends[0] < resnet.published < resnet.interval()[1] and resnet.inside
+    assert last_interval(entry)[1] < resnet.published < resnet.interval()[1] and resnet.inside
     assert JIA_ALPHA in resnet.inputs
 
 
+@pytest.mark.parametrize("number", [0, 1, 6])
+def test_that_alexnet_was_sent_sparse_is_not_stated(number):
+    """10 % is an example in the sources; without it the interval says little, and says so."""
+    headline = HEADLINES[number]
+    entry = confronted.share_decides(confronted.predicted(headline), headline)
+    percent = next(given for given in headline.inputs if given.name == "percent")
+    assert percent.values == (10, 100) and percent.label == "inferred"
+    low, high = last_interval(entry)
+    assert low <= headline.published <= high and high / low < confronted.WIDE / 1.5
+    ends = headline.interval()
+    said = "so it says little" in entry.found
+    assert said == (ends[1] / ends[0] > confronted.WIDE)
+    assert next(iter(headline.widths())) == "percent"
+
+
+def test_four_minutes_are_an_upper_bound():
+    """The abstract says "within": the row says "at most", and so does the record's source."""
+    assert HEADLINES[8].name.endswith("at most")
+    record = next(given for given in HEADLINES[6].inputs if given.name == "record_minutes")
+    assert "upper bound" in record.source
+
+
+def test_each_network_s_batch_is_smaller_than_where_its_rate_was_measured():
+    """Both V100 rates are of larger batches than 128, so both have the same correction."""
+    for number in (0, 5):
+        (small,) = (given for given in HEADLINES[number].inputs if given.name == "small_batch")
+        assert small.values == headlines.SMALL_BATCH.values and small.label == "inferred"
+
+
 def test_the_abstract_says_gpus():
-    """V100 is the press's word, so it is in a source and in no name of a stated headline."""
+    """V100 is a newspaper's word, so it is in a source and in no name of a stated headline."""
     stated = [h for h in HEADLINES if h.source == PAPER]
     assert stated and not any("V100" in h.name for h in stated)
     assert "The Register" in headlines.GPU and headlines.GPU in headlines.V100_RATE.source
@@ -167,6 +206,16 @@ def test_the_benchmark_is_as_published():
         measured = network.measured[connection][benchmark_rows.METHODS.index(method)]
         assert (network.batch, network.single, *measured) == (int(batch), *map(float, samples))
     assert benchmark_rows.bert_base().parameters == 109_482_240  # with pooler (computed)
+    # mgwfbp/horovod_mpi_cj.sh, lines 6 and 12: senlen="${senlen:-64}", passed as --sentence-len
+    assert benchmark_rows.bert_64().sample == benchmark_rows.bert_base().sample
+    assert "64 tokens" in benchmark_rows.bert_64().sample
+
+
+def test_the_benchmark_s_lines_are_those_of_its_code():
+    """Line 229 of its code: 16 GPUs have three times the latency that MG-WFBP's code has."""
+    tripled = benchmark_rows.FITTED_56[16]
+    assert tripled.a_s == pytest.approx(3 * 0.00023583677659915685, rel=1e-4)
+    assert tripled.b_s_per_byte == published.INFINIBAND.lines[16].b_s_per_byte
 
 
 def test_the_benchmark_s_errors_on_10_gigabit():
