@@ -70,7 +70,7 @@ ALWAYS = ("smpi/async-small-thresh:0", "smpi/send-is-detached-thresh:0", "smpi/d
 INSTALL = "next: apt-get install libsimgrid-dev (Debian, Ubuntu), which brings smpirun"
 RANDOM = "ring, random order"
 COLUMNS = (
-    "closed form: the formula that the steps above use; of direct that of the ring",
+    "closed form: the formula of that algorithm; of direct that of the ring",
     "no contention: SimGrid with a link for each rank, so it should equal the closed form",
     "contention: the same messages share the links of the platform fairly",
     "SMPI's TCP factors: contention, and SimGrid's calibration of latency and rate over TCP",
