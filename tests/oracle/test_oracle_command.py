@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import time
 import types
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -15,7 +16,7 @@ from golden import CASES, golden_case
 
 import refgf.oracle
 from refgf.oracle.__main__ import main
-from refgf.oracle.judge import report
+from refgf.oracle.judge import report, scratch
 from refgf.oracle.judge.cases import load_folder, save_tensors
 from refgf.oracle.judge.implementations import Command, Files, PythonModule
 from refgf.oracle.judge.verify import verify, verify_case
@@ -62,6 +63,47 @@ def test_a_program_is_verified(program):
     assert [v.status for v in verify(cases, Command(program()))] == ["pass", "pass", "absent"]
     verdict = verify_case(cases[0], Command(program(broken=True)))
     assert verdict.failure.where == {"rank": 2, "element": 8}
+
+
+STAYS = """
+import os, sys, time
+os.symlink(sys.argv[1] + "/../..", sys.argv[2] + "/out")
+open("SEEN", "w").close()
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux's locks")
+def test_the_folder_of_a_killed_command_goes_at_the_next_start(program, tmp_path, monkeypatch):
+    """And no other: not that of a running command, a new one, or a link."""
+    seen, temporary = tmp_path / "seen", tmp_path / "tmp"
+    temporary.mkdir()
+    (temporary / "kept").touch()
+    (temporary / "refgf-case-link").symlink_to(tmp_path)
+    command = program(text=STAYS.replace("SEEN", str(seen)))
+    verify = [sys.executable, "-m", "refgf.oracle", "verify", "--command", command]
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    started = subprocess.Popen(verify, stdout=subprocess.DEVNULL)
+    while not seen.exists():
+        time.sleep(0.05)
+    (left,) = [path for path in temporary.glob("refgf-case-*") if not path.is_symlink()]
+    monkeypatch.setattr(scratch.tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr(scratch, "MIN_AGE_S", 0.0)
+    scratch.remove_abandoned.__wrapped__()
+    assert left.exists()  # its command runs
+    started.kill()
+    started.wait()
+    monkeypatch.setattr(scratch, "MIN_AGE_S", 60.0)
+    scratch.remove_abandoned.__wrapped__()
+    assert left.exists()  # it is new
+    monkeypatch.setattr(scratch, "MIN_AGE_S", 0.0)
+    for _ in range(100):  # the judged program goes a moment after its command
+        scratch.remove_abandoned.__wrapped__()
+        if not left.exists():
+            break
+        time.sleep(0.05)
+    assert {path.name for path in temporary.iterdir()} == {"kept", "refgf-case-link"}
+    assert (tmp_path / "program.py").exists()
 
 
 def test_a_program_that_fails_is_told(program, tmp_path):

@@ -28,7 +28,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from refgf.oracle.judge import orphans, ranks
+from refgf.oracle.judge import orphans, ranks, scratch
 from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.cases import inside, load_tensors, save_case
 from refgf.oracle.judge.functions import FUNCTIONS, PLAIN_SUMS
@@ -192,8 +192,7 @@ class Command:
         """Nothing is open between two cases."""
 
     def run(self, case: Case) -> Result:
-        prefix = "refgf-case-"
-        with tempfile.TemporaryDirectory(prefix=prefix) as folder, tempfile.TemporaryFile() as log:
+        with scratch.folder("refgf-case-") as folder, tempfile.TemporaryFile() as log:
             inputs, out = Path(folder, "case"), Path(folder, "out")
             inputs.mkdir()
             out.mkdir()

@@ -5,12 +5,13 @@ import importlib.util
 import os
 import subprocess
 import sys
-import tempfile
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
+
+from refgf.oracle.judge import scratch
 
 ROOT = Path(__file__).resolve().parents[3]
 START_S = 120.0
@@ -26,8 +27,8 @@ class GlooSum:
                 "pip install torch"
             )
         self.p, self.timeout_s, self.pipes, self.processes = p, START_S, [], []
-        self.folder = tempfile.TemporaryDirectory(prefix="refgf-reveal-")
-        store = str(Path(self.folder.name, "store"))
+        self.open = contextlib.ExitStack()
+        store = str(Path(self.open.enter_context(scratch.folder("refgf-reveal-")), "store"))
         paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
         for rank in range(p):
@@ -77,7 +78,7 @@ class GlooSum:
         for process in self.processes:
             process.kill()
             process.wait()
-        self.folder.cleanup()
+        self.open.close()
 
 
 def serve(pipe: Connection, store: str, rank: int, p: int, dtype: str) -> None:

@@ -8,18 +8,16 @@ foreign code started in a session of its own, and everything if this process is 
 import contextlib
 import importlib.util
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from refgf.oracle.judge import orphans
+from refgf.oracle.judge import orphans, scratch
 from refgf.oracle.step.messages import pack, unpack
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -110,7 +108,8 @@ class Ranks:
         return [answers[pipe] for pipe in pipes]
 
     def _start(self) -> None:
-        self.folder = tempfile.mkdtemp(prefix="refgf-step-")
+        self.open = contextlib.ExitStack()
+        folder = self.open.enter_context(scratch.folder("refgf-step-"))
         pairs = [Pipe() for _ in range(self.size + 1)]
         self.pipes, remote = [list(side) for side in zip(*pairs)]
         files = [str(pipe.fileno()) for pipe in remote]
@@ -119,7 +118,7 @@ class Ranks:
         environment |= {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}  # gloo, on the CPU
         if sys.platform.startswith("linux"):
             environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        arguments = [str(Path(self.folder) / "store"), *files]
+        arguments = [str(Path(folder) / "store"), *files]
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "refgf.oracle.step.worker", *arguments],
             stdin=subprocess.DEVNULL,
@@ -141,4 +140,4 @@ class Ranks:
                 pipe.close()
             self.process = None
             orphans.end_children()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self.open.close()
