@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -411,6 +412,44 @@ def test_a_job_that_stands_still_ends_and_says_where(program, why, tmp_path):
     ended = jobs.run_job(3, [str(file)], SECONDS, {"REFGF_STALL_S": "1"})
     assert ended.code not in (0, None) and not ended.timed_out, ended.text
     assert "no rank has moved for" in ended.stderr and why in ended.stderr
+
+
+def test_a_rank_that_leaves_waits_for_the_others(tmp_path):
+    """Unless they stand still for so long that their watchdogs cannot act."""
+    world = SimpleNamespace(COMM_WORLD=SimpleNamespace(Iprobe=lambda: None))
+    first, last = (watchdog.Progress(str(tmp_path / "file"), rank, 2) for rank in range(2))
+    if (child := os.fork()) == 0:
+        first.leave(lambda: world, 1e3)  # a child process is no rank
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert first.left() == []
+    leaving = threading.Thread(target=first.leave, args=(lambda: world, 1e3))
+    leaving.start()
+    leaving.join(0.2)
+    first.moved()  # its own watchdog, a moment too late
+    assert leaving.is_alive() and last.left() == [0]
+    last.leave(lambda: world, 1e3)
+    leaving.join(SECONDS)
+    assert not leaving.is_alive() and last.left() == [0, 1]
+
+
+def test_a_rank_that_leaves_does_not_wait_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr(watchdog, "ENDING_S", 0.1)
+    world = SimpleNamespace(COMM_WORLD=SimpleNamespace(Iprobe=lambda: None))
+    for runs, stall_s in ((lambda: world, 0.1), (lambda: None, 1e3)):  # 1e3: without MPI, at once
+        first, _ = (watchdog.Progress(str(tmp_path / "file"), rank, 2) for rank in range(2))
+        leaving = threading.Thread(target=first.leave, args=(runs, stall_s))
+        leaving.start()
+        leaving.join(SECONDS)
+        assert not leaving.is_alive()
+
+
+@jobs.needs_mpiexec
+def test_a_rank_may_finalize_mpi_itself():
+    """It holds the GIL until rank 0 comes, too."""
+    program = START + "time.sleep(2)\nif comm.rank: MPI.Finalize()"
+    ended = jobs.run_job(2, program, 2 * SECONDS, {"REFGF_STALL_S": "2"})
+    assert (ended.code, ended.stderr) == (0, ""), ended.text
 
 
 @jobs.needs_mpiexec

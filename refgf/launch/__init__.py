@@ -232,7 +232,7 @@ def _watch() -> None:
         path = watchdog.progress_file(os.environ)
         with contextlib.suppress(OSError):  # no room, or another user's file: not watched
             progress = watchdog.Progress(path, job.rank, job.size)
-            atexit.register(progress.leave)
+            atexit.register(progress.leave, running_mpi, stall_s)
             watchdog.watch_progress(progress, stall_s, abort.end_late)
 
 
