@@ -109,7 +109,7 @@ class Ranks:
 
     def _start(self) -> None:
         self.open = contextlib.ExitStack()
-        folder = self.open.enter_context(scratch.folder("refgf-step-"))
+        self.folder = self.open.enter_context(scratch.folder("refgf-step-"))
         pairs = [Pipe() for _ in range(self.size + 1)]
         self.pipes, remote = [list(side) for side in zip(*pairs)]
         files = [str(pipe.fileno()) for pipe in remote]
@@ -118,7 +118,7 @@ class Ranks:
         environment |= {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}  # gloo, on the CPU
         if sys.platform.startswith("linux"):
             environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        arguments = [str(Path(folder) / "store"), *files]
+        arguments = [str(Path(self.folder) / "store"), *files]
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "refgf.oracle.step.worker", *arguments],
             stdin=subprocess.DEVNULL,
