@@ -18,6 +18,7 @@ from refgf.launch import (
     YIELDING,
     Job,
     choose,
+    leftovers,
     read_job,
     time_limit_s,
     wants_engine,
@@ -649,6 +650,18 @@ def test_shared_memory_of_a_killed_job_is_removed_at_the_next_start():
     assert killed.timed_out and names, killed.text
     ended = jobs.run_job(0, "import refgf.launch; print(refgf.launch.removed)", timeout=SECONDS)
     assert ended.code == 0 and not names & set(os.listdir("/dev/shm")), ended.text
+
+
+@jobs.needs_mpiexec
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="this system has no /dev/shm")
+def test_what_the_watchdog_leaves_is_removed_at_the_next_start():
+    before = set(os.listdir("/dev/shm"))
+    program = START + "print(refgf.launch.watchdog.progress_file(os.environ))\nwait_for_ever()"
+    file = ends(2, program, {"REFGF_STALL_S": "1"}).stdout.split()[0]
+    assert os.path.exists(file) and os.path.basename(file) not in before
+    time.sleep(leftovers.MIN_AGE_S)
+    jobs.run_job(0, "import refgf.launch", timeout=SECONDS)
+    assert not os.path.exists(file)
 
 
 @jobs.needs_mpiexec

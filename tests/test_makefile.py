@@ -115,12 +115,16 @@ def follows() -> bool:
 
 
 @pytest.mark.skipif(not follows(), reason="no setpriv that sets the parent's death signal")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["TERM", "KILL"])
+@pytest.mark.parametrize("name", ["TERM", "KILL", "INT", "HUP"])
 @pytest.mark.parametrize(
     "target, cluster", [("demo", True), ("demo", False), ("lesson-00", False), ("test", False)]
 )
-def test_what_make_started_ends_with_make(tmp_path, target, cluster, number):
-    """On a cluster, in shared memory, in a plain recipe, and in a recipe with a loop."""
+def test_what_make_started_ends_with_make(tmp_path, target, cluster, name):
+    """On a cluster, in shared memory, in a plain recipe, and in a recipe with a loop.
+
+    INT and HUP go to make's whole process group, as from a terminal: make alone waits for its
+    recipe, as the Makefile says.
+    """
     body = f'case "$0 $*" in *"cluster check"*) exit {int(not cluster)};; '
     body += '*"cluster run"*|*"/mpiexec -n"*) exec sleep 60;; esac'
     mark = uuid.uuid4().hex
@@ -129,10 +133,12 @@ def test_what_make_started_ends_with_make(tmp_path, target, cluster, number):
         env=environment() | {MARK: mark},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     try:
         wait(lambda: "sleep 60" in map(command_line, processes(mark)), 20)
-        job.send_signal(number)
+        send = os.killpg if name in ("INT", "HUP") else os.kill
+        send(job.pid, getattr(signal, f"SIG{name}"))
         wait(lambda: not processes(mark), 2)
     finally:
         for pid in processes(mark):

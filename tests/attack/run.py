@@ -15,6 +15,9 @@
 Each case must end within 5 s of its cause, with an exit code that is not 0 if something was lost,
 with a sentence that says what to try, and with nothing left behind (`fate.py`). A table comes last;
 each broken case has the command that repeats it. Exit code 1 if anything is broken.
+
+Not attacked, because it does not hold: SIGINT or SIGHUP to `make` alone. GNU make then waits until
+its recipe ends. SIGTERM and SIGKILL to make, and Ctrl-C, do end it (tests/test_makefile.py).
 """
 
 import argparse
