@@ -9,6 +9,7 @@
 Timings are as in the JSON: dicts of seconds.
 """
 
+import math
 import textwrap
 
 import kit
@@ -44,14 +45,19 @@ def frame(title: str, rows: int, columns: int, size: tuple[float, float] = (WIDT
     return figure, list(axes.flat)
 
 
-def finish(figure, *with_legend, computed: bool = False, below: str = ""):
+def finish(figure, *with_legend, computed: bool = False, below: str = "", where: str = ""):
     """Add legend and grid to these axes; say what error bars are, above the signature.
 
-    computed: nothing is measured. below: text above all of these.
+    computed: nothing is measured. below: text above all of these. where: of this figure, if it ran
+    on other ranks than the lesson's other figures; it is the figure's label until `sign`.
     """
     for axis in with_legend:
         axis.legend(*in_order(axis), fontsize=TEXT_POINTS)
         axis.grid(alpha=0.3)
+    for axis in figure.axes:
+        plain_powers(axis.xaxis)
+        plain_powers(axis.yaxis)
+    figure.set_label(where)
     line = 1 / (72 * figure.get_figheight())  # a point
     lines = [f"Unless a panel says otherwise, {SPREAD}."] * any(map(has_spread, figure.axes))
     lines.append(f"{OTHER_RUNS} Measured on:")
@@ -69,6 +75,27 @@ def sign(figure, *parts: str) -> None:
     lines = textwrap.wrap("; ".join(parts), COLUMNS, max_lines=SIGNED, placeholder=" ...")
     top = (2 + LEADING * SIGNED) / (72 * figure.get_figheight())
     figure.text(0.01, top, "\n".join(lines), fontsize=TEXT_POINTS, va="top")
+
+
+def plain_powers(axis) -> None:
+    """Numbers at the ticks of a logarithmic x or y axis: an exponent would be too small."""
+    from matplotlib.ticker import LogFormatterMathtext
+
+    class Plain(LogFormatterMathtext):
+        def __call__(self, x, pos=None) -> str:
+            return super().__call__(x, pos) and power(x, axis.get_transform().base)
+
+    if isinstance(axis.get_major_formatter(), LogFormatterMathtext):
+        axis.set_major_formatter(Plain(axis.get_transform().base))
+    if isinstance(axis.get_minor_formatter(), LogFormatterMathtext):
+        axis.set_minor_formatter(Plain(axis.get_transform().base))
+
+
+def power(x: float, base: float) -> str:
+    """0.01, 100, 100,000 and 10 G; of base 2: 512, 2^14."""
+    if base == 2 and x > 1000:
+        return f"2^{math.log2(x):.0f}"
+    return f"{x / 1e9:,.10g} G" if x >= 1e9 else f"{x:,.10g}"
 
 
 def in_order(axis) -> tuple[list, list]:

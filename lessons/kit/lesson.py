@@ -13,7 +13,7 @@ import refgf.launch as launch
 from kit import axes, checks, claims, gpu, memory, regime
 from kit.record import WRITABLE, code_hash, machine, plain
 from kit.regime import regime_of
-from kit.reveal import COLUMNS, Reveal
+from kit.reveal import BRACKETS, COLUMNS, Reveal
 from kit.run import Run
 from kit.words import before_and_after, link_probed, number_of_ranks, question
 from refgf.cluster import like as clusters
@@ -226,6 +226,7 @@ class Lesson:
             run.say("\n".join(self.reveal.table(result)) + "\n")
             for verdict in decided:
                 run.say(textwrap.fill(f"- {verdict}", COLUMNS, subsequent_indent="  "))
+            run.say(BRACKETS)
         else:
             run.tell("\n" + "\n".join(self.reveal.lines(result, decided)))
         if run.options.quick:
@@ -253,16 +254,16 @@ class Lesson:
                 f"{error}); next: run the lesson once without --plot"
             )
         where = result.get("where", f"{number_of_ranks(result['ranks'])}, {result['place']}")
-        foot = [where, result["machine"]["cpu"]]
+        foot = [result["machine"]["cpu"]]
         if "device" in result:
             foot.append(result["device"]["name"])
         if "link_probed" in result:
-            foot.insert(1, link_probed(result["link_probed"]))
+            foot.insert(0, link_probed(result["link_probed"]))
         figures = drawn if isinstance(drawn, dict) else {"": drawn}  # {"theta": figure, ...}
         print()
         for name, figure in figures.items():
             png = path.with_name(f"{self.name}_{name}.png" if name else f"{self.name}.png")
-            axes.sign(figure, *foot)
+            axes.sign(figure, figure.get_label() or where, *foot)
             figure.savefig(png, dpi=110)
             print(f"figure: {png}")
         print(f"numbers: {path}")

@@ -43,8 +43,11 @@ def labels(axis) -> list[str]:
 
 
 def too_small(figure) -> list[str]:
+    """Texts below TEXT_POINTS, and those with an exponent, which is drawn in 7/10 of the size."""
+    figure.canvas.draw()  # makes the ticks' labels
     texts = [text for text in figure.findobj(Text) if text.get_text()]
-    return [text.get_text() for text in texts if text.get_fontsize() < axes.TEXT_POINTS]
+    small = [text for text in texts if text.get_fontsize() < axes.TEXT_POINTS]
+    return [text.get_text() for text in texts if text in small or "^{" in text.get_text()]
 
 
 def test_every_text_can_be_read(drawn):
@@ -56,6 +59,30 @@ def test_small_text_is_noticed():
     figure, _ = axes.frame("a title", 1, 1)
     figure.text(0, 0, "small", fontsize=7)
     assert too_small(figure) == ["small"]
+
+
+def test_an_exponent_is_noticed():
+    figure, (axis,) = axes.frame("a title", 1, 1)
+    axis.loglog([1, 1000], [1, 1e-3])
+    assert any("10^{-3}" in text for text in too_small(figure))
+    axes.finish(figure)
+    assert too_small(figure) == []
+
+
+@pytest.mark.parametrize(
+    "x, base, text",
+    [
+        (0, 10, "0"),
+        (0.001, 10, "0.001"),
+        (3e-4, 10, "0.0003"),
+        (1e5, 10, "100,000"),
+        (1e13, 10, "10,000 G"),
+        (512, 2, "512"),
+        (2.0**25, 2, "2^25"),
+    ],
+)
+def test_ticks_by_hand(x, base, text):
+    assert axes.power(x, base) == text
 
 
 def test_few_series_in_a_panel(drawn):
