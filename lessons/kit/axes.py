@@ -45,11 +45,10 @@ def frame(title: str, rows: int, columns: int, size: tuple[float, float] = (WIDT
     return figure, list(axes.flat)
 
 
-def finish(figure, *with_legend, computed: bool = False, below: str = "", where: str = ""):
+def finish(figure, *with_legend, computed: bool = False, below: str = ""):
     """Add legend and grid to these axes; say what error bars are, above the signature.
 
-    computed: nothing is measured. below: text above all of these. where: of this figure, if it ran
-    on other ranks than the lesson's other figures; it is the figure's label until `sign`.
+    computed: nothing is measured. below: text above all of these.
     """
     for axis in with_legend:
         axis.legend(*in_order(axis), fontsize=TEXT_POINTS)
@@ -57,7 +56,6 @@ def finish(figure, *with_legend, computed: bool = False, below: str = "", where:
     for axis in figure.axes:
         plain_powers(axis.xaxis)
         plain_powers(axis.yaxis)
-    figure.set_label(where)
     line = 1 / (72 * figure.get_figheight())  # a point
     lines = [f"Unless a panel says otherwise, {SPREAD}."] * any(map(has_spread, figure.axes))
     lines.append(f"{OTHER_RUNS} Measured on:")
@@ -92,10 +90,13 @@ def plain_powers(axis) -> None:
 
 
 def power(x: float, base: float) -> str:
-    """0.01, 100, 100,000 and 10 G; of base 2: 512, 2^14."""
+    """0.01, 100, 100,000, 1 M and 10 G; of base 2: 512, 2^14."""
     if base == 2 and x > 1000:
         return f"2^{math.log2(x):.0f}"
-    return f"{x / 1e9:,.10g} G" if x >= 1e9 else f"{x:,.10g}"
+    for unit, letter in ((1e9, " G"), (1e6, " M")):
+        if x >= unit:
+            return f"{x / unit:,.10g}{letter}"
+    return f"{x:,.10g}"
 
 
 def in_order(axis) -> tuple[list, list]:

@@ -263,7 +263,7 @@ class Lesson:
         print()
         for name, figure in figures.items():
             png = path.with_name(f"{self.name}_{name}.png" if name else f"{self.name}.png")
-            axes.sign(figure, figure.get_label() or where, *foot)
+            axes.sign(figure, figure.get_label() or where, *foot)  # a label: its own ranks
             figure.savefig(png, dpi=110)
             print(f"figure: {png}")
         print(f"numbers: {path}")

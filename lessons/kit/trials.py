@@ -20,9 +20,13 @@ def deal(run, jobs: list[tuple], function) -> list:
 
 
 def warmup_of(run, epochs: int) -> tuple[float, ...]:
-    """The value of --warmup, else WARMUP; a short run takes every second entry of WARMUP."""
-    if (asked := getattr(run.options, "warmup", None)) is not None:
-        return tuple(asked)
+    """The value of --warmup, else that of `usual_warmup`."""
+    asked = getattr(run.options, "warmup", None)
+    return usual_warmup(epochs) if asked is None else tuple(asked)
+
+
+def usual_warmup(epochs: int) -> tuple[float, ...]:
+    """WARMUP; a short run takes every second entry of it."""
     return WARMUP if epochs >= 3 * len(WARMUP) else WARMUP[1::2][: epochs - 1]
 
 

@@ -93,7 +93,7 @@ class StagedBuffers(HostBuffers):
         device = self._memory("arrived", buffer.size)
         device.set(buffer)
         # the copy may still read the buffer, which others may write: the next message, or, once
-        # the scratch is freed, whoever CuPy's pool gives the memory to
+        # the scratch is freed, the next owner of that memory in CuPy's pool
         synchronize(self.x)
         return device
 

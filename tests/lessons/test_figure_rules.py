@@ -17,6 +17,7 @@ from matplotlib.text import Text  # noqa: E402
 from kit import axes  # noqa: E402
 
 LESSONS = sorted((gains.ROOT / "lessons").glob("[0-9][0-9]_*.py"))
+TOUCHING = 4  # pixels of two ticks' boxes, which include room for descenders
 SERIES = 5  # in a panel, besides straight lines and a key of bands
 PLACE = "8 ranks, emulated cluster, 4 nodes x 2 ranks, links of 1gbit"
 PROBED = "link probed: 119.6 MB/s of TCP; with headers 1.001 of the set rate"
@@ -76,6 +77,7 @@ def test_an_exponent_is_noticed():
         (0.001, 10, "0.001"),
         (3e-4, 10, "0.0003"),
         (1e5, 10, "100,000"),
+        (1e7, 10, "10 M"),
         (1e13, 10, "10,000 G"),
         (512, 2, "512"),
         (2.0**25, 2, "2^25"),
@@ -91,6 +93,25 @@ def test_few_series_in_a_panel(drawn):
             straight = {line.get_label() for line in axis.lines if is_straight(axis, line)}
             bands = [label for label in labels(axis) if label.startswith("bands")]
             assert len(set(labels(axis)) - straight - set(bands)) <= SERIES, labels(axis)
+
+
+def looks(axis) -> set[tuple]:
+    """(colour, marker) of all points: not of caps, ticks and stars."""
+    lines = [line for line in axis.lines if str(line.get_marker()) not in ("None", "|", "_", "*")]
+    return {(to_hex(shown(line)), line.get_marker()) for line in lines}
+
+
+def test_few_looks_in_a_panel(drawn):
+    for figure in drawn:
+        for axis in figure.axes:
+            assert len(looks(axis)) <= SERIES, (axis.get_title(), looks(axis))
+
+
+def test_a_cross_of_colours_and_markers_is_noticed():
+    _, (axis,) = axes.frame("a title", 1, 1)
+    for colour, marker in itertools.product(axes.COLOURS[:2], "so^"):
+        axis.plot([1, 2], [3, 4], marker, color=colour)
+    assert len(looks(axis)) == 6 > SERIES
 
 
 def is_straight(axis, line) -> bool:
@@ -156,8 +177,13 @@ def overlapping(axis, renderer) -> list[tuple]:
     return [
         (name, other)
         for (name, a), (other, b) in itertools.combinations(boxes, 2)
-        if min(a.x1, b.x1) - max(a.x0, b.x0) > 2 and min(a.y1, b.y1) - max(a.y0, b.y0) > 2
+        if common(a, b) > 2
     ]
+
+
+def common(a, b) -> float:
+    """The smaller side of what two boxes have in common, in pixels; below 0 if they are apart."""
+    return min(min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0))
 
 
 def test_no_text_covers_another(drawn):
@@ -165,6 +191,44 @@ def test_no_text_covers_another(drawn):
         figure.canvas.draw()
         for axis in figure.axes:
             assert overlapping(axis, figure.canvas.get_renderer()) == []
+
+
+def ticks(axis, renderer) -> list[tuple]:
+    """(name, box) of the labels along x, and of those along y, from one side to the other."""
+    for which in (axis.xaxis, axis.yaxis):
+        found = [tick.label1 for tick in which.get_major_ticks() + which.get_minor_ticks()]
+        found = [label for label in found if label.get_text() and not label.get_rotation()]
+        yield [(label.get_text(), label.get_window_extent(renderer)) for label in found]
+
+
+def crowded(figure) -> list[tuple]:
+    """Labels of ticks that cover another."""
+    figure.canvas.draw()
+    rows = [row for axis in figure.axes for row in ticks(axis, figure.canvas.get_renderer())]
+    pairs = [pair for row in rows for pair in itertools.combinations(row, 2)]
+    return [(name, other) for (name, a), (other, b) in pairs if common(a, b) > TOUCHING]
+
+
+def test_no_label_of_a_tick_covers_another(drawn):
+    assert [pair for figure in drawn for pair in crowded(figure)] == []
+
+
+def test_crowded_ticks_are_noticed():
+    figure, (axis,) = axes.frame("a title", 1, 1)
+    axis.set_xticks([0, 1, 2], 3 * [60 * "w"])
+    assert crowded(figure)
+
+
+def test_no_text_is_cut(drawn):
+    for figure in drawn:
+        figure.canvas.draw()
+        texts, page = list(figure.texts), figure.bbox
+        for axis in figure.axes:
+            texts += [*axis.texts, axis.title, axis.xaxis.label, axis.yaxis.label]
+        for text in (text for text in texts if text.get_text()):
+            box = text.get_window_extent(figure.canvas.get_renderer())
+            inside = box.x0 >= 0 and box.y0 >= 0 and box.x1 <= page.x1 and box.y1 <= page.y1
+            assert inside, text.get_text()
 
 
 def test_text_under_a_legend_is_noticed():

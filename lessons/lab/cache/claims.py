@@ -23,6 +23,13 @@ def first(result: dict, name: str) -> dict:
     return {"median_s": median(times_s), "low_s": min(times_s), "high_s": max(times_s)}
 
 
+def first_epochs(result: dict) -> tuple | None:
+    """Compares first epochs, if the first store is the emulated one."""
+    if "EMULATED" not in result["rows"][0]["store"]:
+        return None
+    return first(result, "memory"), "<", first(result, "no cache"), 1.1
+
+
 def later_s(result: dict, name: str) -> float:
     """Seconds of the later epochs with this cache, the median as in both figures."""
     return median(epoch["seconds"] for epoch in epochs(result, name)[1:])
@@ -50,8 +57,9 @@ def waited(result: dict, name: str, epoch: int, other: str, factor: float) -> tu
 BUSY = "other load: a cache saves waiting, and takes processor time"
 CLAIMS = (
     Claim(
-        "The first epoch takes at most 1.1 times as long as without a cache: all are misses.",
-        lambda r: (first(r, "memory"), "<", first(r, "no cache"), 1.1),
+        "From the emulated slow store the first epoch takes at most 1.1 times as long as without a "
+        "cache: all are misses.",
+        first_epochs,
         BUSY,
         kind=LIMIT,
     ),

@@ -75,7 +75,8 @@ def paired(name: str, relation: str, points: float):
 SLOW = "links on which communication is much less than half of a synchronous step"
 CLAIMS = (
     Claim(
-        "With B = 4, W = 1 a batch takes at most 0.75 times as long as in synchronous training.",
+        "With B = 4, W = 1, between DASO's warm-up and cool-down, a batch takes at most 0.75 times "
+        "as long as in synchronous training.",
         batch(MAIN, "<", SYNCHRONOUS, 0.75),
         SLOW,
         kind=GAIN,
@@ -108,7 +109,8 @@ CLAIMS = (
         "a learning rate so small that nodes hardly move in 8 batches",
     ),
     Claim(
-        "With warm-up and cool-down, DASO costs less than one point of accuracy.",
+        "With warm-up and cool-down, whose every batch waits for a sum, DASO costs less than one "
+        "point of accuracy.",
         paired(CYCLING, ">", -1.0),
         "epochs and batches: the longer nodes train separately, the more it costs",
     ),

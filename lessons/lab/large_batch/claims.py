@@ -68,7 +68,7 @@ CLAIMS = (
         kind=GAIN,
     ),
     Claim(
-        "Once every rate is tuned, warm-up gains accuracy for SGD.",
+        "Once every rate is tuned, warm-up gains accuracy for SGD at the smallest batch.",
         gains("warm-up, for SGD", 0),
         RUNS,
         expected=NOISE,

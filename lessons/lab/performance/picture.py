@@ -60,7 +60,12 @@ def draw(result: dict) -> dict:
     for axis, (name, rows) in zip(panels, maps.items()):
         draw_map(axis, name, rows, result["map"], base)
     figures["bottlenecks"] = axes.finish(figure, computed=True)
-    return figures | composed_picture.draw(result.get("composed", []))
+    rows = result.get("composed", [])
+    composed = composed_picture.draw(rows)
+    for figure in composed.values():
+        ranks = " and ".join(", ".join(str(row["ranks"]) for row in rows).rsplit(", ", 1))
+        figure.set_label(f"{ranks} ranks, while the others sleep; {result['place']}")
+    return figures | composed
 
 
 def draw_kernels(axis, kernels: list, training: dict, clock: str) -> None:

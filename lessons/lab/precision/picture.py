@@ -62,7 +62,7 @@ def draw_calls(axis, found: dict) -> None:
         with_bars(axis, at, points, **axes.style(number), label=label, ls="none")
     steps = found["steps"]
     memory = ratio(steps["float16"]["own"], steps["float32"]["own"])
-    style = axes.style(4) | {"label": "in memory, no network", "ls": "none"}
+    style = axes.style(4) | {"label": "all, in memory, no network", "ls": "none"}
     with_bars(axis, [found["elements"]], [memory], **style)
     if all(row["predicted_s"] for row in calls.values()):
         predicted = [
@@ -79,6 +79,9 @@ def draw_calls(axis, found: dict) -> None:
         ylim=(0, None),
     )
     axis.set_xscale("log", base=2)
+    ticks = [lengths[0] * 2**k for k in range(0, 20, 4)]
+    ticks = [n for n in ticks if n <= found["elements"]]
+    axis.set_xticks(ticks, [axes.power(n, 2) for n in ticks])
 
 
 def ratio(timing: dict, to: dict) -> tuple[float, float, float]:
@@ -148,7 +151,7 @@ def draw_scales(scales: dict, noise: dict, ranks: int):
     figure, (gradients, lost) = axes.frame(title, 1, 2)
     draw_gradients(gradients, scales["histogram"])
     exponents = [loss_scales.exponent(scale) for scale in scales["rows"]]
-    kinds = {  # where the name of a line is
+    kinds = {  # where the name of a line is; colours as in the other panel
         "zero": ("gradients that\nbecome zero", (0, 0.2), "left"),
         "infinite": ("gradients that\nbecome infinite", (22, 4), "right"),
         "norm": ("their share\nof the norm", (-17, 0.001), "left"),
@@ -182,12 +185,12 @@ def draw_gradients(axis, histogram: dict) -> None:
     counts, edges = histogram["counts"], histogram["edges"]
     percent = 100 * np.array(counts) / max(1, sum(counts))
     axis.bar(edges[:-1], percent, width=1, align="edge", color="grey")
-    zones = {
-        "zero in float16": (-60, -25, ""),
-        "subnormal: fewer digits": (-25, -14, "//"),
-        "infinite": (16, 30, "xx"),
+    zones = {  # the colours of zero and infinite in the other panel, and one that is not there
+        "zero in float16": (-60, -25, "", 0),
+        "subnormal: fewer digits": (-25, -14, "//", 3),
+        "infinite": (16, 30, "xx", 1),
     }
-    for number, (name, (low, high, hatch)) in enumerate(zones.items()):
+    for name, (low, high, hatch, number) in zones.items():
         colour = axes.COLOURS[number]
         axis.axvspan(low, high, fc=colour, ec="white", alpha=0.25, hatch=hatch, label=name)
     axis.set(

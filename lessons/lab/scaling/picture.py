@@ -21,7 +21,6 @@ OF_512 = "throughput of 512 GPUs over one GPU"
 # GradientFlow's word: throughput of 512 GPUs over one GPU's, AlexNet and ResNet-50
 SPEEDUPS = [each.published for each in HEADLINES if each.name.endswith(OF_512)]
 SPEEDUP = SPEEDUPS[0]
-MARKERS = dict(zip(SYSTEMS, "s^o"))  # of MG-WFBP's rows
 
 
 def draw(result: dict) -> dict:
@@ -81,7 +80,7 @@ def draw_curves(axis, points: list[dict]) -> None:
         axis.plot(x, predicted, "--", color=style["color"], lw=1)
         sizes |= set(x)
     logarithmic(axis, sorted(sizes))
-    title = "Points: measured; dashed: predicted\nabove 100 %: CSC updates a tenth of the weights"
+    title = "Points: measured; dashed: predicted\nabove 100 %: CSC updates fewer weights"
     axis.set(title=title, ylim=(0, 150), yticks=range(0, 101, 20))
     if points[-1]["rows"]:
         axis.legend(loc="upper right", ncols=2)
@@ -246,7 +245,10 @@ def draw_headlines(headlines: list):
 
 
 def draw_rows(rows: list):
-    """MG-WFBP's published rows; one cluster a panel, with the same four networks."""
+    """MG-WFBP's published rows: a column a cluster, above without and below with a fitted overhead.
+
+    One cluster's panels have the same networks.
+    """
     clusters = sorted({row["link"] for row in rows})
     networks = len({row["network"] for row in rows})
     title = (
@@ -254,22 +256,18 @@ def draw_rows(rows: list):
         f"a panel: {networks} networks, in float32 and float16, by {len(SYSTEMS)} systems\n"
         "CALIBRATED: the same seconds are added to every step of a panel, fitted to its points"
     )
-    figure, panels = axes.frame(title, 1, len(clusters), (10, 5.4))
-    kinds = {"predicted_s": "from inputs only", "calibrated_s": "CALIBRATED: one overhead fitted"}
-    for axis, link in zip(panels, clusters):
+    figure, panels = axes.frame(title, 2, len(clusters), (10, 9))
+    kinds = {"predicted_s": "from inputs only", "calibrated_s": "CALIBRATED, one overhead"}
+    both = [(key, kind, link) for key, kind in kinds.items() for link in clusters]
+    for axis, (key, kind, link) in zip(panels, both):
         chosen = [row for row in rows if row["link"] == link]
-        for (key, label), number in zip(kinds.items(), (5, 6)):  # colours of no technique
-            colour = axes.COLOURS[number]
-            axis.plot([], [], "D", color=colour, label=label)  # in the legend only
-            for i, marker in enumerate(MARKERS.values()):
-                points = [(row["measured_s"][i], row[key][i]) for row in chosen]
-                axis.plot(*zip(*points), marker, ls="none", mfc="none", color=colour)
-        for system, marker in MARKERS.items():
-            axis.plot([], [], marker, color="grey", mfc="none", label=system)
+        for i, system in enumerate(SYSTEMS):  # coloured as in lesson 09
+            points = [(row["measured_s"][i], row[key][i]) for row in chosen]
+            axis.plot(*zip(*points), ls="none", mfc="none", label=system, **axes.style(i))
         axis.plot([0.2, 1.4], [0.2, 1.4], color="grey", lw=1)
         axis.set(
             xlabel="measured by the authors, s per step",
             ylabel="predicted, s per step; below the line: too fast",
-            title=NAMES[link],
+            title=f"{NAMES[link]}, {kind}",
         )
     return axes.finish(figure, *panels, computed=True)

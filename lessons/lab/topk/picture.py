@@ -6,6 +6,10 @@ from lab.topk.exchange import label
 MB = 1e-6
 ORDER = ("dense ring", "CSC", "top-k", "HiTopKComm")
 APART = {"HiTopKComm": 4, "dense ring": -4}  # points between the names of lines that end close
+LONGER = (
+    "Lesson 06 trains the same network for 4 epochs at the same rate and batch. Its first two send "
+    "100 and 25 %, and only then 10 %: there CSC costs a few points."
+)
 CHOOSING = {  # a way to choose: its name here, the colour of what uses it
     "full sort": ("full sort", 4),
     "exact selection": ("exact selection", 6),
@@ -118,8 +122,7 @@ def draw_choice(result: dict, factor: float):
 def search_in_words(times: dict) -> str:
     """MSTopK next to exact selection. It is meant for GPUs, on which selection is slow."""
     ratio = times["MSTopK"]["median_s"] / times["exact selection"]["median_s"]
-    verdict = "loses to" if ratio > 1 else "gains over"
-    return f"MSTopK {verdict} exact selection ({ratio:.2g} x)"
+    return f"MSTopK takes {ratio:.2g} x as long as exact selection"
 
 
 def hitopk_in_words(rows: list[dict]) -> str:
@@ -170,7 +173,7 @@ def parts(row: dict) -> tuple[dict, dict]:
 def draw_accuracy(learning: dict):
     """Paired differences from CSC with their 95 % intervals."""
     count = len(learning["methods"]["CSC"])
-    figure, (axis,) = axes.frame("Lesson 12: what is learned", 1, 1, (10, 3.4))
+    figure, (axis,) = axes.frame("Lesson 12: what is learned", 1, 1, (10, 3.6))
     found = dict(sorted(learning["differences"].items(), key=lambda row: row[0] != "dense"))
     for y, (name, points) in enumerate(found.items()):
         number = ORDER.index("dense ring" if name == "dense" else "top-k")
@@ -185,10 +188,9 @@ def draw_accuracy(learning: dict):
     steps = f" ({learning['steps']} steps)" if "steps" in learning else ""
     axis.set(
         title=f"Accuracy after {learning['epochs']} epochs{steps}, {count} paired runs. CSC sends "
-        f"{percents['CSC']:g} % from the first step.\nLesson 06 trains more steps, and its density "
-        "begins at 100 %: there CSC costs much less",
+        f"{percents['CSC']:g} % from the first step",
         xlabel="percentage points above CSC at 10 % (95 % intervals)",
         ylim=(len(found) - 0.5, -0.7),
     )
     axis.grid(alpha=0.3)
-    return axes.finish(figure)
+    return axes.finish(figure, below=LONGER)
