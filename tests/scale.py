@@ -274,8 +274,8 @@ scaling: each rank brings its own batch.
 - Links, latency and rate:
 {links}
 - What is verified, computed, inferred or stated, and where it comes from: `refgf/cluster/machines`.
-  The links inside a node were fitted by MG-WFBP on at most 2 MB; whether those V100 had NVLink is
-  unverified. With a link of 5 us and 100 GB/s (`--inside 5us 800gbit`) two levels are faster:
+  The links inside a node were fitted by MG-WFBP on at most 2 MB; what GPUs and what bus they had
+  is not stated. With a link of 5 us and 100 GB/s (`--inside 5us 800gbit`) two levels are faster:
   {faster_inside}.
 - Batches: {rates}. AlexNet's and ResNet-50's rates are those of `refgf/cluster/machines`,
   BERT-Large's is a public benchmark's (`refgf/papers/scaling/benchmark_rows.py`), which does not

@@ -139,7 +139,7 @@ def of_text(measured: measurements.Measured) -> Fabric:
     ranges = ranges_of(measured.link, measured.errors())
     if not measured.size:  # a ping-pong: at least the chosen range above the value
         ranges = {name: (low, max(high, CHOSEN[name][1])) for name, (low, high) in ranges.items()}
-    found = Fabric(measured.title, str(measured.fit), measured.link, None, lines, ranges)
+    found = Fabric(measured.title, f"fit: {measured.fit}", measured.link, None, lines, ranges)
     return replace(found, lines_per_node=measured.per_host, notes=measured.notes)
 
 

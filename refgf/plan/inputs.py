@@ -16,7 +16,9 @@ def read_model(
     """
     name = step_times.workload_name(text)
     if name is None or Path(text).is_file():
+        refuse_unused(text, {"--batch": batch, "--rate": rate}, "has its own times")
         return read_file(text, step)
+    refuse_unused(text, {"--step": step}, "is no trace with steps")
     given = fabric.machine
     if batch is rate is None and given is not None and given.layers and given.workload == name:
         ready = tuple(given.gradients(itemsize=1))
@@ -26,6 +28,15 @@ def read_model(
     if batch is rate is None and name in known:
         (batch, rate), source = known[name], fabric.name
     return step_times.of_workload(name, batch, rate, source)
+
+
+def refuse_unused(text: str, options: dict[str, float | None], why: str) -> None:
+    """ValueError for an option that would say nothing about this model."""
+    given = " and ".join(name for name, value in options.items() if value is not None)
+    if given:
+        raise ValueError(
+            f"plan --model {text}: got {given}; wanted none, because it {why}; next: leave it out"
+        )
 
 
 def read_file(path: str, step: int | None) -> StepTimes:

@@ -129,7 +129,8 @@ def read_osu(text: str, path: str, ranks: int | None) -> Measured:
         refuse(path, f"{title!r}, rates in MB/s", "times in us; next: run osu_latency")
     if "Allreduce" in title:
         if not ranks or ranks < 2:
-            refuse(path, f"{title!r}, without its number of ranks", "--measured-ranks P")
+            wanted = "that number; next: --measured-ranks P"
+            refuse(path, f"{title!r}, without its number of ranks", wanted)
         return Measured(f"{title}, {ranks} ranks", ranks, fitted(points, path))
     if "Latency" not in title or re.search(
         r"Alltoall|All-to-All|gather|Bcast|Reduce|Barrier", title

@@ -1,6 +1,7 @@
 """Reads a trace of torch.profiler (Kineto; Chrome's JSON): gradients with sizes and ready times.
 
-    with profile(record_shapes=True, schedule=schedule(wait=1, warmup=2, active=1)) as profiler:
+    once = schedule(wait=1, warmup=2, active=1, repeat=1)  # without repeat a new cycle clears it
+    with profile(record_shapes=True, schedule=once) as profiler:
         for batch in batches:
             train_step(batch)          # on one rank, without DDP or inside model.no_sync()
             profiler.step()            # ends a step: ProfilerStep#3 in the trace
@@ -39,7 +40,8 @@ def from_trace(data: dict[str, Any], path: str, step: int | None = None) -> Step
     grads = [event for event in events if event["name"] == READY]
     if not grads:
         got = f"no backward: none of its {len(events)} events is {READY}"
-        refuse(path, got, "a training step with loss.backward()", "profile the whole step")
+        whole = "profile the whole step, with schedule(..., repeat=1)"
+        refuse(path, got, "a training step with loss.backward()", whole)
     inside = [event for event in grads if start <= event["ts"] and end_of(event) <= end]
     steps = [(mark["ts"], end_of(mark)) for mark in marks]
     outside = [e for e in grads if not any(low <= e["ts"] <= high for low, high in steps)]

@@ -95,14 +95,14 @@ def text(found: dict[str, Any]) -> str:
     model, network = found["model"], found["network"]
     ranks = f"{found['ranks']} ranks, {found['ranks_per_node']} on a node (--ranks-per-node)"
     each = f"a batch of {model['batch']} on each, " if model["batch"] else ""
-    measured = ", as measured" if network["measured"] else ""
+    flat = "allreduce as measured" if network["measured"] else found["allreduce"]
     head = [
         f"{model['name']}: {model['elements']:,} gradients in {model['gradients']} tensors, "
         f"{1e3 * model['compute_s']:.1f} ms a step without exchange ({model['source']})",
         f"{network['name']}: {in_words(network)} between nodes ({network['source']})",
-        *inside_lines(found),
         *network["notes"],
-        f"Predicted for {ranks}, {each}flat {found['allreduce']}{measured};",
+        *inside_lines(found),
+        f"Predicted for {ranks}, {each}flat {flat};",
         f"calls run during backward, which keeps {100 * found['overlap']:.0f} % of its speed "
         "(--overlap)",
     ]

@@ -262,6 +262,11 @@ def test_simulate_without_simgrid(monkeypatch, capsys, tmp_path):
             [*USUAL[1:5], "--allreduce", "tree", "--ranks-per-node", "2"],
             "all_reduce_perf with NCCL_ALGO=Tree on these ranks, and its text as --machine",
         ),
+        ([*USUAL[1:5], "--step", "3"], "got --step; wanted none, because it is no trace"),
+        (
+            ["--model", "mine.csv", "--machine", "v100-56gbit", "--batch", "8", "--rate", "9"],
+            "got --batch and --rate; wanted none, because it has its own times",
+        ),
         (["--model", "toaster", "--machine", "v100-56gbit"], "plan --model: got 'toaster'"),
     ],
 )

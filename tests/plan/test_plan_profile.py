@@ -107,15 +107,15 @@ def test_a_real_trace(tmp_path):
     )
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     path = str(tmp_path / "trace.json")
-    steps = schedule(wait=1, warmup=1, active=2)
+    steps = schedule(wait=1, warmup=2, active=1, repeat=1)  # as in profile's docstring
     settings = {"activities": [ProfilerActivity.CPU], "record_shapes": True, "schedule": steps}
-    save = lambda found: found.export_chrome_trace(path)  # noqa: E731
-    with profiler(on_trace_ready=save, **settings) as running:
-        for _ in range(4):
+    with profiler(**settings) as running:
+        for _ in range(9):
             optimizer.zero_grad()
             model(torch.ones(64, 300)).sum().backward()
             optimizer.step()
             running.step()
+    running.export_chrome_trace(path)
     step = read_file(path, None)
     assert [elements for _, elements in step.ready][2:] in ([400, 120_000], [120_000, 400])
     assert sorted(elements for _, elements in step.ready) == [10, 400, 4000, 120_000]
