@@ -59,13 +59,16 @@ def attacked(name: str, seed: int, number: int) -> tuple[str, list[str]]:
 
 
 def left_files(since: float) -> list[str]:
-    """Files of killed jobs that are still there after another program of this project started."""
+    """Files of killed jobs that are still there after another program of this project started.
+
+    Only of jobs that ended before that start: others run on this machine.
+    """
     time.sleep(leftovers.MIN_AGE_S)
-    subprocess.run([sys.executable, "-c", "import refgf.launch"], cwd=ROOT)
+    found = {folder: leftovers.candidates(folder) for folder in leftovers.FOLDERS}
     files = []
-    for folder in leftovers.FOLDERS:
-        found = leftovers.candidates(folder)
-        files += [Path(folder, name) for name in found.keys() - leftovers.find_used(found)]
+    for folder, names in found.items():
+        files += [Path(folder, name) for name in names.keys() - leftovers.find_used(names)]
+    subprocess.run([sys.executable, "-c", "import refgf.launch"], cwd=ROOT)
     return [str(path) for path in files if path.exists() and path.stat().st_mtime > since]
 
 

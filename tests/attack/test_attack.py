@@ -12,6 +12,7 @@ import pytest
 from fate import family, fate_of, judge
 
 from jobs import needs_mpiexec
+from refgf.launch import leftovers
 
 HERE = Path(__file__).parent
 LEAVES_A_PROCESS = """
@@ -102,3 +103,19 @@ def test_the_command_repeats_a_case_and_says_so():
     command = [sys.executable, str(HERE / "run.py"), "--class", "damage", "--seed", "5"]
     run = subprocess.run([*command, "--number", "3"], capture_output=True, text=True, timeout=60)
     assert run.returncode == 0 and "held: " in run.stdout and "seed 5" in run.stdout, run.stderr
+
+
+def test_a_file_that_no_start_removes_is_seen(monkeypatch):
+    monkeypatch.syspath_prepend(HERE)  # and all that run.py changes is undone
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        monkeypatch.setenv(variable, "1")
+    import run
+
+    name = f"mpich_shm_left_{os.getpid()}"
+    monkeypatch.setattr(run.subprocess, "run", lambda *_, **__: None)
+    path, since = Path(leftovers.FOLDER, name), time.time() - 1
+    try:
+        path.touch()
+        assert str(path) in run.left_files(since)
+    finally:
+        path.unlink(missing_ok=True)  # another job may have started

@@ -61,7 +61,7 @@ def state(path: str) -> tuple | None:
 
 def exposed(launcher: int) -> set[str]:
     """Files that others may use; where ranks listen beyond the loopback, unless they inherit it."""
-    found, sockets = set(), {}
+    found, sockets, inherited = set(), {}, opened(launcher)
     for path in (Path(folder, name) for folder in leftovers.FOLDERS for name in os.listdir(folder)):
         with contextlib.suppress(OSError):  # it has gone
             status = path.lstat()
@@ -72,7 +72,7 @@ def exposed(launcher: int) -> set[str]:
     for words in map(str.split, tables.splitlines()):
         if words[3] == "0A" and not words[1].startswith(LOOPBACK):
             sockets[f"socket:[{words[9]}]"] = f"listens on {words[1]}"
-    ranks = opened(*family(launcher)) - opened(launcher)
+    ranks = opened(*family(launcher)) - inherited - opened(launcher)  # it may close one meanwhile
     return found | {sockets[link] for link in ranks & sockets.keys()}
 
 
