@@ -43,7 +43,8 @@ This is weak scaling: each rank brings a vector of n bytes, whatever p is. A bus
 slowed down like the links between nodes (`--inside`): its rate is emulated, not its latency.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/10_hierarchical_allreduce.py)
-    1. For p = 1024, which k makes three phases shortest, counted in steps? Is it the paper's 16?
+    1. For p = 1024, which k makes three phases shortest, counted in steps? Is it 16, as in Jia et
+       al. (unverified)?
     2. Four hierarchies come from `three_phase(nodes, inside, between)`: ring_to_master or
        tree.reduce, ring or halving-doubling. How many steps in the node does the tree save for
        k = 8, what does it cost, and up to which size does it pay? And is recursive doubling between

@@ -16,7 +16,7 @@ IDEA        With a batch k times as large, each step should go k times as far (l
                 w <- w - v                                 1 for biases and normalisation
 
             All ranks hold the same w and g, so each needs to form only 1/p of the norms (Shi et
-            al. 2021): equal slices of the pool, or whole layers.
+            al. 2021): whole layers (unverified), or equal slices of the pool (ours).
 PREDICTION  b images per rank and p ranks: batch p b, N / (p b) steps an epoch, a learning rate p
             times that of one rank. If linear scaling holds, the accuracy stays that of the small
             batch. L tensors whose norms take T_norms on one rank:

@@ -32,9 +32,10 @@ Cost: `refgf.oracle.definitions.daso_traffic` counts every message. Per sum a ri
 k ranks of a node; per averaging a ring over them. Memory beyond the model: at most two copies of
 the parameters.
 
-Source: Coquelin et al. 2022, by the documentation in the authors' public code (Heat). The details
-are the statements A1 to A12 of oracle/SPEC.md. `heat.py` has the phases of the form `heat`, which
-does what that code does (A13 to A20).
+Source: Coquelin et al. 2022, by the authors' public code (Heat): receipt and averaging as its
+documentation has them, all else as the code, but for what is chosen. The details are the statements
+A1 to A12 of oracle/SPEC.md. `heat.py` has the phases of the form `heat`, which does what that code
+does (A13 to A20).
 """
 
 import time

@@ -7,10 +7,11 @@ B: nodes sum every B batches. L: gradients are averaged in the node every L batc
 received W batches after it was sent. B = 0 blocks in every batch. Every rank decides alike, from
 the loss of all ranks.
 
-Source: DASO (Coquelin et al. 2022), as the documentation in the authors' public code (Heat) has
-it; `heat.py` is what that code does. Three choices are ours. Without warm-up cycling begins in the
-first epoch; there it never would. W never exceeds B; there it may. With a largest B below 4 cycling
-begins with that, and L and W are at least 1; there they become 0.
+Source: DASO (Coquelin et al. 2022) by the authors' public code (Heat): receipt and averaging as its
+documentation has them, all else as the code; `heat.py` is what that code does. Three choices are
+ours. Without warm-up cycling begins in the first epoch; there it never would. W never exceeds B;
+there it may. With a largest B below 4 cycling begins with that, and L and W are at least 1; there
+they become 0.
 """
 
 import math

@@ -1,6 +1,7 @@
 """The multi-level data cache: the node's memory, its disk, then a slow store.
 
-Source: DataCache of Shi et al. 2021, known from secondary sources only.
+Source: DataCache of Shi et al. 2021. Their abstract says that it has several levels; that these are
+memory, disk and store is unverified (oracle/SPEC.md, K4).
 
     nodes = topology.nodes(comm)
     store = FolderStore(paths)                      # or RemoteStore, see stores.py

@@ -13,8 +13,9 @@ Three phases (Jia et al. 2018), 2 nodes of 4 ranks; the first rank of a node is 
     3b allgather        |__ ring over k __|     |__ ring over k __|     k-1 steps
 
 4(k-1) + 2(m-1) steps where a flat ring takes 2(p-1), and only 2(m-1) of them use slow links. The
-paper's text is not at hand. Reviews of it describe the three phases: reduce to a master, ring over
-the masters, broadcast. The number of steps is general knowledge. That "reduce" and "broadcast" are
+paper's text is not at hand. A public review (github.com/stella-y/TIL, paper_review) describes the
+three phases: reduce to a master, ring over the masters, broadcast. The number of steps is
+unverified. That "reduce" and "broadcast" are
 the four ring-like phases above is inferred from that number. Nodes may differ in size. Elements
 sent, with s_j the slices of n over k and t_i those of n over m, empty messages counted:
 
@@ -146,7 +147,7 @@ def hybrid(
 ) -> Algorithm:
     """`short` for fewer than `threshold_elements` elements, otherwise the flat ring.
 
-    The default is Jia et al.'s hybrid all-reduce, as reviews of the paper describe it.
+    The default is Jia et al.'s hybrid all-reduce, as the review (above) describes it.
     `short=log_phases` is faster over slow links (lesson 10). The threshold is the length for which
     `short` and the ring take the same time.
     """
