@@ -1,7 +1,7 @@
 """The theta and overlap explorer: what its page offers, and the answers that are exported.
 
-The page runs answers.py in Pyodide. It starts with exported answers, and has only these from a
-disk (a browser does not load WebAssembly from `file://`) or where Pyodide is missing.
+The page runs answers.py in Pyodide. It starts with exported answers, and has only these where
+Pyodide is missing.
 """
 
 import json

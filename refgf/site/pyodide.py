@@ -2,17 +2,25 @@
 
 `install` is the only step that uses the network, and only when a site is built. Without Pyodide a
 page shows the numbers that were exported when it was built.
+
+A page from a disk (`file:`) may neither fetch a file nor import a module. It loads a script,
+disk.js, which holds the same files in base64; a page from a server never loads it.
 """
 
 import ast
+import json
 import shutil
 import subprocess
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
 VERSION = "314.0.7"
 FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
 FILES += ("pyodide-lock.json", "README.md", "package.json")  # the last name its licence: MPL-2.0
+
+WORKER = Path(__file__).parent / "static" / "python-worker.js"
+TYPES = {".mjs": "text/javascript", ".js": "text/javascript", ".wasm": "application/wasm"}
 
 
 def folder(root: Path) -> Path:
@@ -50,6 +58,17 @@ def files(root: Path) -> Iterator[tuple[str, bytes]]:
     if available(root):
         for name in FILES:
             yield f"pyodide/{name}", (folder(root) / name).read_bytes()
+        yield "pyodide/disk.js", disk(root)
+
+
+def disk(root: Path) -> bytes:
+    """A script with all that a page from a disk needs: {name: data: address} in window.DISK."""
+    paths = [folder(root) / name for name in FILES if not name.startswith(("README", "package"))]
+    found = {}
+    for path in (*paths, WORKER):
+        kind = TYPES.get(path.suffix, "application/octet-stream")
+        found[path.name] = f"data:{kind};base64,{b64encode(path.read_bytes()).decode()}"
+    return f"window.DISK={json.dumps(found)};\n".encode()
 
 
 def modules(root: Path, start: str) -> dict[str, str]:

@@ -175,8 +175,10 @@ def test_axe_and_a_phone_find_nothing_wrong_with_a_file(address, page):
     assert [p["id"] for p in problems if p["impact"] in ("serious", "critical")] == []
 
 
-def test_from_a_disk_no_file_is_taken(folder, page):
+def test_from_a_disk_a_file_is_taken_too(folder, page):
     opened(page, folder.as_uri() + "/")
-    assert page.is_disabled("#file")
-    said = page.text_content("#file-said")
-    assert said.startswith("Only our own schedules: a browser loads no WebAssembly from a disk.")
+    drop(page, "direct.xml", FILES["direct.xml"])
+    assert page.input_value("#algorithm") == "direct.xml"
+    page.click("#last")
+    cell = page.locator("#vector button").first
+    assert cell.evaluate("(node) => node.classList.contains('done')")

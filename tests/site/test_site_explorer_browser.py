@@ -33,17 +33,14 @@ def shown(page):
     return {name: [seconds, calls] for name, seconds, calls in rows}, setting
 
 
-@needs_pyodide
-def test_numbers_of_the_explorer_are_those_of_python(address, page):
-    """200 random settings."""
-    page.goto(address + NAMES[0])
-    page.wait_for_function(READY)
+def compare(page, count):
+    """Random settings: the page's numbers are Python's."""
     rng, machines = random.Random(7), explorer.machines()
     lists = {"rate": explorer.RATES_GBIT, "latency": explorer.LATENCIES_US}
     lists |= {"ranks": explorer.RANKS, "theta": explorer.THETAS, "percent": explorer.PERCENTS}
     names = {"rate": "gbit", "latency": "latency_us"}
     before = None
-    for _ in range(200):
+    for _ in range(count):
         machine = rng.choice(list(machines))
         network = rng.choice(["AlexNet", "ResNet-50"] * 5 + ["BERT-Large"])
         chosen = {name: rng.randrange(len(values)) for name, values in lists.items()}
@@ -66,6 +63,21 @@ def test_numbers_of_the_explorer_are_those_of_python(address, page):
         for name, step in python["steps"].items():
             assert found[name] == [step["step_s"], len(step["calls"])], (wanted, name)
         before = wanted
+
+
+@needs_pyodide
+def test_numbers_of_the_explorer_are_those_of_python(address, page):
+    page.goto(address + NAMES[0])
+    page.wait_for_function(READY)
+    compare(page, 200)
+
+
+@needs_pyodide
+def test_from_a_disk_python_computes_too(folder, page):
+    page.goto(folder.as_uri() + "/" + NAMES[0])
+    page.wait_for_function(READY)
+    assert not page.is_disabled("#theta")
+    compare(page, 20)
 
 
 @needs_pyodide
@@ -100,8 +112,12 @@ def test_the_explorer_is_moved_by_pointer(address, page):
         assert cell.text_content() == f"{1e3 * seconds:.4g} ms"
 
 
-def test_from_a_disk_the_explorer_shows_what_was_exported(folder, page):
-    page.goto(folder.as_uri() + "/" + NAMES[0])
+def test_without_pyodide_the_explorer_shows_what_was_exported(address, page):
+    settings = explorer.data_files(ROOT)
+    text = next(content for name, content in settings if name == "explorer/settings.js")
+    text += "EXPLORER.python = false;"
+    page.route("**/explorer/settings.js", lambda route: route.fulfill(body=text))
+    page.goto(address + NAMES[0])
     page.wait_for_function("document.querySelector('#state').dataset.state === 'absent'")
     assert page.is_disabled("#theta") and not page.is_disabled("#ranks")
     page.select_option("#network", "AlexNet")
@@ -114,13 +130,23 @@ def test_from_a_disk_the_explorer_shows_what_was_exported(folder, page):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_is_small(address, page, name):
-    """Under 1.5 MB without Pyodide, and it shows numbers before Pyodide is there."""
+    """Under 1.5 MB without Pyodide. It shows numbers before Pyodide is there."""
     sizes = []
     page.on("response", lambda got: sizes.append((got.url, got.headers.get("content-length"))))
     page.goto(address + name)
     page.wait_for_selector("table tr td")
     own = [int(size) for url, size in sizes if "/pyodide/" not in url and size]
     assert 10_000 < sum(own) < 1_500_000
+
+
+@needs_pyodide
+def test_from_a_server_nothing_is_loaded_twice(address, page):
+    urls = []
+    page.on("response", lambda got: urls.append(got.url.rpartition("/")[2]))
+    page.goto(address + NAMES[0])
+    page.wait_for_function(READY)
+    assert "pyodide.asm.wasm" in urls and "disk.js" not in urls
+    assert len(urls) == len(set(urls))
 
 
 def test_numbers_of_the_microscope_are_those_of_python(address, page):

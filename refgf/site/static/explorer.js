@@ -234,7 +234,6 @@
   redraw();
 
   if (!all.python) without("this site was built without Pyodide.");
-  else if (location.protocol === "file:") without("a browser loads no WebAssembly from a disk. A web server makes the sliders move: python3 -m http.server in the folder of this site.");
   else {
     window.startPython(window.MODULES, "from refgf.site.answers import answer; answer")
       .then((found) => { python = found; redraw(); }, (problem) => without(`${problem.message}.`));

@@ -262,16 +262,8 @@
   let asking = false;
   let answered = {};
 
-  function script(src) {
-    return new Promise((loaded, failed) => {
-      const node = make("script", { src });
-      node.addEventListener("load", loaded);
-      node.addEventListener("error", () => failed(new Error(`${src} could not be loaded`)));
-      document.head.append(node);
-    });
-  }
   async function start() {
-    await script("modules.js");
+    await window.loadScript("modules.js");
     return window.startPython(window.MODULES, "from refgf.site.dropped import answer; answer");
   }
   function inBase64(file) {
@@ -356,7 +348,7 @@
     const { file, sizes } = all.algorithms[wanted];
     if (!sizes.includes(state.ranks)) state.ranks = sizes.find((size) => size >= 8) || sizes[0];
     options("ranks", sizes, state.ranks);
-    if (!all.data[wanted]) await script(file);
+    if (!all.data[wanted]) await window.loadScript(file);
     if (state.algorithm !== wanted) return;
     plan = all.data[wanted][state.ranks];
     Object.assign(state, { rank: 0, column: 0 });
@@ -398,7 +390,6 @@
     say(`Only our own schedules: ${reason} A terminal judges files: python -m refgf.oracle schedule FILE`);
   }
   if (!all.python) without("this site was built without Pyodide.");
-  else if (location.protocol === "file:") without("a browser loads no WebAssembly from a disk.");
   else {
     at("file").addEventListener("click", () => { at("file").value = ""; }); // the same file once more
     at("file").addEventListener("change", () => { if (at("file").files[0]) open(at("file").files[0]); });
