@@ -55,8 +55,8 @@ def parser() -> argparse.ArgumentParser:
     add("--json", action="store_true", help="print JSON")
     add("--figure", metavar="FILE", help="draw efficiency over ranks (matplotlib)")
     add("--simulate", action="store_true", help="replay the allreduce in SimGrid, too (minutes)")
-    networks = f"for --simulate: {', '.join(platforms.NAMES)} (default: %(default)s)"
-    add("--platform", default="one-link", help=networks)
+    networks = f"for --simulate: {', '.join(platforms.NAMES)} (default: {platforms.NAMES[0]})"
+    add("--platform", help=networks)
     measured = commands.add_parser(
         "measure",
         help="write a machine file, on at most 2 nodes",
@@ -106,9 +106,13 @@ def plan(given: argparse.Namespace) -> None:
     asked = Question(
         step, network, given.ranks, given.ranks_per_node, given.overlap, given.allreduce
     )
+    if given.platform and not given.simulate:
+        raise ValueError(
+            f"plan: got --platform {given.platform} alone; wanted --simulate with it; next: add it"
+        )
     found = report.answer(asked)
     if given.simulate:
-        found["simgrid"] = replay.compare(asked, given.platform)
+        found["simgrid"] = replay.compare(asked, given.platform or platforms.NAMES[0])
     if given.figure:
         figure.draw(found, given.figure)
     print(json.dumps(found, indent=1) if given.json else report.text(found))

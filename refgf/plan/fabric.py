@@ -64,6 +64,7 @@ def scaled(link: Link, alpha: float, beta: float) -> Link:
 def load(name: str, ranks: int | None = None) -> Fabric:
     """The network of this name or file. ValueError says what is wrong in it."""
     if name in like.names() and name != like.HERE:
+        refuse_ranks(name, ranks)
         return of_cluster(like.load(name))
     path = Path(name)
     try:
@@ -78,11 +79,20 @@ def load(name: str, ranks: int | None = None) -> Fabric:
         raise ValueError(f"plan --machine: got {name[:80]!r}; wanted {wanted}; next: {advice()}")
     if not text.lstrip().startswith(("{", "[")):
         return of_text(measurements.read(text, name, ranks))
+    refuse_ranks(name, ranks)
     try:
         is_cluster = "refgf_cluster" in json.loads(text)
     except (ValueError, RecursionError):
         is_cluster = False
     return of_cluster(like.load(name)) if is_cluster else of_machine(load_machine(path))
+
+
+def refuse_ranks(name: str, ranks: int | None) -> None:
+    if ranks is not None:
+        raise ValueError(
+            f"plan --machine {name}: got --measured-ranks {ranks}; wanted it with the text of a "
+            "benchmark only; next: leave it out"
+        )
 
 
 def advice() -> str:

@@ -44,7 +44,8 @@ def draw(found: dict[str, Any], path: str) -> None:
         figure.savefig(path, dpi=150)
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"plan --figure: got {path} ({error}); wanted a file to write, as plan.png or plan.svg"
+            f"plan --figure: got {path} ({error}); wanted a file to write; next: --figure "
+            "plan.png or plan.svg in a folder that exists"
         ) from None
     finally:
         pyplot.close(figure)

@@ -48,8 +48,10 @@ def read_file(path: str, step: int | None) -> StepTimes:
         )
     content = sizes.content(path)
     if Path(path).suffix.lower() == ".csv":
+        refuse_unused(path, {"--step": step}, "is no trace with steps")
         return sizes.from_csv(content, path)
     data = sizes.parse(content, path)
     if isinstance(data, dict) and "traceEvents" in data:
         return profile.from_trace(data, path, step)
+    refuse_unused(path, {"--step": step}, "is no trace with steps")
     return sizes.from_json(data, path)

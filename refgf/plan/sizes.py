@@ -41,7 +41,7 @@ def content(path: str) -> str:
     try:
         with open_regular(path) as file:
             raw = file.read()
-        return (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode()
+        return (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise ValueError(
             f"plan --model {path}: got no readable file ({error}); wanted a workload's name, a "
@@ -61,7 +61,9 @@ def parse(text: str, path: str) -> Any:
 
 def from_csv(text: str, path: str) -> StepTimes:
     try:
-        rows = list(csv.DictReader(io.StringIO(text), skipinitialspace=True))
+        reader = csv.DictReader(io.StringIO(text), skipinitialspace=True)
+        reader.fieldnames = [name.strip().lower() for name in reader.fieldnames or ()]
+        rows = list(reader)
     except csv.Error as error:
         refuse(path, f"no CSV ({error})", "lines of name,elements,ready_ms")
     for number, row in enumerate(rows, 1):
@@ -98,7 +100,8 @@ def from_rows(
     for kind, allowed in {"sizes": SIZES, "ready times": TIMES}.items():
         used = [name for name in names if name in allowed]
         if not used:
-            refuse(path, f"no {kind}", f"a column {' or '.join(allowed)}")
+            columns = ", ".join(str(name)[:40] for name in rows[0])
+            refuse(path, f"no {kind} in {columns}", f"a column {' or '.join(allowed)}")
         if len(used) > 1:
             refuse(path, f"mixed units of {kind}: {' and '.join(used)}", "one unit in the file")
     ready = []

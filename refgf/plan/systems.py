@@ -67,6 +67,8 @@ class Question:
             problem = f"{self.size} ranks, {self.ranks_per_node} a node; wanted 1 or more"
         elif self.size > self.ranks_per_node and self.size % self.ranks_per_node:
             problem = f"{self.size} ranks, {self.ranks_per_node} a node; wanted full nodes"
+            full = self.size // self.ranks_per_node * self.ranks_per_node
+            correct = f"--ranks {full} or {full + self.ranks_per_node}"
         elif not 0 <= self.overlap <= 1:
             problem = f"--overlap {self.overlap}; wanted 0 to 1, the share of its speed"
         elif self.allreduce not in LINES:

@@ -181,7 +181,7 @@ def test_a_figure(monkeypatch, capsys, tmp_path):
     code, _ = run(monkeypatch, capsys, *USUAL, "--figure", str(path))
     assert code == 0 and path.read_bytes()[:4] == b"\x89PNG"
     code, said = run(monkeypatch, capsys, *USUAL, "--figure", str(tmp_path / "plan.banana"))
-    assert code == 2 and "wanted a file to write" in said.err
+    assert code == 2 and "wanted a file to write; next: --figure plan.png or" in said.err
 
 
 def test_a_line_has_a_gap_where_its_system_does_not_apply(monkeypatch, tmp_path):
@@ -267,6 +267,9 @@ def test_simulate_without_simgrid(monkeypatch, capsys, tmp_path):
             ["--model", "mine.csv", "--machine", "v100-56gbit", "--batch", "8", "--rate", "9"],
             "got --batch and --rate; wanted none, because it has its own times",
         ),
+        ([*USUAL[1:5], "--platform", "fat-tree:2"], "alone; wanted --simulate with it"),
+        ([*USUAL[1:5], "--measured-ranks", "8"], "wanted it with the text of a benchmark only"),
+        ([*USUAL[1:5], "--ranks-per-node", "3"], "wanted full nodes; next: --ranks 3 or 6"),
         (["--model", "toaster", "--machine", "v100-56gbit"], "plan --model: got 'toaster'"),
     ],
 )

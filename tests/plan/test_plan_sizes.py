@@ -21,6 +21,11 @@ def test_csv_with_units_in_its_head(tmp_path):
     assert step.elements == 1030 and step.compute_s == 0.02
 
 
+def test_csv_as_a_spreadsheet_writes_it(tmp_path):
+    path = written(tmp_path, "\ufeffElements, Ready_ms \n1000,10\n")
+    assert read_file(path, None).ready == ((0.01, 1000),)
+
+
 def test_bytes_are_those_of_float32(tmp_path):
     assert read_file(written(tmp_path, "bytes,ready_us\n400,7\n"), None).ready == ((7e-6, 100),)
 
@@ -39,9 +44,10 @@ def test_json_with_an_optimiser_and_a_batch(tmp_path):
     [
         ("elements,ready_ms,ready_s\n5,1,\n6,,2\n", "mixed units of ready times"),
         ("elements,bytes,ready_ms\n5,,1\n,8,2\n", "mixed units of sizes"),
-        ("name,ready_ms\nfc,1\n", "got no sizes; wanted a column elements or bytes"),
+        ("name,ready_ms\nfc,1\n", "got no sizes in name, ready_ms; wanted a column elements or"),
+        ("name;elements;ready_ms\nfc;5;1\n", "got no sizes in name;elements;ready_ms; wanted"),
         ("name,elements,ready_ms\nfc,,1\nconv,5,2\n", "gradient 1 (fc): got no elements"),
-        ("elements,ready\n5,1\n", "got no ready times; wanted a column ready_s or ready_ms"),
+        ("elements,ready\n5,1\n", "got no ready times in elements, ready; wanted a column ready_s"),
         ("elements,ready_s\n5,31.2\n", "name the column ready_ms if it holds ms"),
         ("elements,ready_ms\n5,70000\n", "name the column ready_us if it holds us"),
         ("elements,ready_us\n5,4e9\n", "at most 3600 s; is the unit right?"),
