@@ -1,5 +1,8 @@
 """`verify`: what is right and wrong in each profile, and where the first failure is."""
 
+import resource
+import subprocess
+import sys
 import types
 
 import numpy as np
@@ -242,3 +245,15 @@ def test_a_function_of_one_rank_is_judged_on_threads():
     assert verify_case(case, module(allreduce=allreduce)).status == "pass"
     assert verify_case(case, module(allreduce=first_phase)).status == "fail"
     assert "deadlock" in str(verify_case(case, module(allreduce=blocked)).failure)
+
+
+def test_all_cases_take_less_than_5_seconds():
+    """Of processor time, which other programs on the machine hardly change; fresh cases too."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-m", "refgf.oracle", "verify"]
+    subprocess.run(
+        [*command, "--python", "refgf.oracle.definitions"], check=True, stdout=subprocess.DEVNULL
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert 0.5 < seconds < 5, seconds
