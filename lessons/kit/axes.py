@@ -196,11 +196,11 @@ def bars(axis, rows: list[dict], scale: float, highlight: int | None = None) -> 
             axis.barh(y, part, left=middle - part, color="white", alpha=0.6, height=0.7)
             text["color"] = "black"
         at, up = (max(0, middle - part), y), 0
-        if part < middle:
-            up = 18  # past the prediction, which may lie near the bar's end
-        elif middle < SHORT * longest:  # the text would leave the bar
+        if middle < SHORT * longest:  # the text would leave the bar
             at = scale * max(timing["high_s"], row["predicted_s"] or 0.0), y
             text["color"] = "black"
+        elif part < middle:
+            up = 18  # past the prediction, which may lie near the bar's end
         else:  # the text hides a vertical line behind it
             text["bbox"] = {"facecolor": colour, "edgecolor": "none", "pad": 1}
         axis.annotate(row["note"], at, (8, up), textcoords="offset points", **text)

@@ -40,3 +40,16 @@ def test_text_that_would_leave_its_bar_stands_behind_it(step_s, inside):
 def test_whose_time():
     assert axes.clock(1) == "ms of this machine"
     assert axes.clock(56.0) == "ms in the cluster's time\n(measured 56 times slower)"
+
+
+def test_the_text_of_a_short_bar_with_a_part_stands_behind_it():
+    """Above its middle it would stand between two bars."""
+    _, (axis,) = axes.frame("a title", 1, 1)
+    timings = [{"median_s": t, "low_s": t, "high_s": t} for t in (10.0, 1.0)]
+    rows = [
+        {"name": "a", "timing": t, "predicted_s": None, "note": "a note", "part_s": 0.5}
+        for t in timings
+    ]
+    axes.bars(axis, rows, 1.0)
+    long, short = ((text.xy[0], text.xyann[1]) for text in axis.texts)
+    assert long == (9.5, 18) and short == (1.0, 0)

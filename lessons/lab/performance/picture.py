@@ -103,6 +103,7 @@ def draw_steps(axis, steps: list, clock: str) -> None:
         high = [MS * max(step["repeats_s"]) for step in steps]
         bars = [[0] * len(steps), np.maximum(0, np.subtract(high, middle))]
         x, grey = np.arange(len(steps)) - 0.27, axes.COLOURS[5]
+        axis.set_ylim(0, 1.4 * max(*high, axis.get_ylim()[1] / 1.05))  # room for the legend
         axis.errorbar(
             x, middle, bars, ls="none", capsize=3, color=grey, label="slowest measured step"
         )
@@ -185,6 +186,18 @@ def draw_sweep(axis, sweeps: dict, base: dict) -> None:
         which.set_ticks([], minor=True)
 
 
+def inside(region) -> tuple[float, float]:
+    """(x, y) of this region's cell that is furthest from its border, the most central of those.
+
+    region: (rows, columns) of bool
+    """
+    cells, outside = np.argwhere(region), np.argwhere(~np.pad(region, 1)) - 1
+    away = np.array([np.abs(outside - cell).max(axis=1).min() for cell in cells])
+    deepest = cells[away == away.max()]
+    y, x = min(deepest, key=lambda cell: np.abs(cell - deepest.mean(axis=0)).sum())
+    return x, y
+
+
 def draw_map(axis, name: str, rows: list, given: dict, base: dict) -> None:
     """Coloured cells, each region with the name of its resource; a star at the sweeps' base."""
     from matplotlib.colors import ListedColormap
@@ -194,9 +207,8 @@ def draw_map(axis, name: str, rows: list, given: dict, base: dict) -> None:
     colours = ListedColormap([style["color"] for style in RESOURCES.values()])
     axis.imshow(numbers, origin="lower", aspect="auto", cmap=colours, vmin=-0.5, vmax=2.5)
     for number, resource in enumerate(resources):
-        y, x = np.nonzero(numbers == number)
-        if len(x):
-            axis.annotate(PARTS[resource], (x.mean(), y.mean()), ha="center", va="center")
+        if (numbers == number).any():
+            axis.annotate(PARTS[resource], inside(numbers == number), ha="center", va="center")
     x, y = (
         np.interp(np.log(base[key]), np.log(given[scale]), range(len(given[scale])))
         for key, scale in (("batch", "batches"), ("link", "links"))

@@ -29,9 +29,11 @@ def draw_times(result: dict):
     figure, (step, call) = axes.frame("Lesson 05: half the bytes on the wire", 1, 2)
     rows = [bar("no exchange", found["off"], None)]
     for name, row in found["steps"].items():
-        note = f"exchange: {MS * row['exchange']['median_s'] / factor:.3g} ms"
+        exchange_s = row["exchange"]["median_s"]
+        took = f"{MS * exchange_s / factor:.3g} ms" if exchange_s > 0 else "within the noise"
+        note = f"exchange: {took}"
         rows.append(bar(f"{name}\non the wire", row["step"], row["predicted_s"], note))
-        rows[-1]["part_s"] = max(0.0, row["exchange"]["median_s"])
+        rows[-1]["part_s"] = max(0.0, exchange_s)
     for kind, timing in found.get("computed", {}).items():  # on a GPU
         rows.append(bar(f"computed in\n{kind}", timing, None))
     faster = min((1, 2), key=lambda y: rows[y]["timing"]["median_s"])
@@ -69,14 +71,12 @@ def draw_calls(axis, found: dict) -> None:
             r["predicted_s"]["float16"] / r["predicted_s"]["float32"] for r in calls.values()
         ]
         draw_predicted(axis, lengths, predicted, "ring, predicted")
-    for y, name in {1: "the same time", 0.5: "half the time"}.items():
-        axis.axhline(y, color="grey", lw=1, ls=":")
-        at = (found["elements"], y), (0, 3 if y == 1 else -12)  # the legend is on the left
-        axis.annotate(name, *at, textcoords="offset points", ha="right")
+    for y, name in {1: "dotted: the same time, half the time", 0.5: None}.items():
+        axis.axhline(y, color="grey", lw=1, ls=":", label=name)
     axis.set(
         xlabel="gradients in the call",
         ylabel="time with float16 / time with float32",
-        ylim=(0, None),
+        ylim=(0, 1.3 * axis.get_ylim()[1]),  # room for the legend
     )
     axis.set_xscale("log", base=2)
     ticks = [lengths[0] * 2**k for k in range(0, 20, 4)]
@@ -126,7 +126,8 @@ def draw_rounding(rounding: dict, noise: dict):
         yscale="log",
     )
     error.set_xscale("log", base=2)
-    images, moments = [int(k) * noise["batch"] for k in noise["rows"]], len(noise["moments"])
+    images, count = [int(k) * noise["batch"] for k in noise["rows"]], len(noise["moments"])
+    moments = f"{count} moment{'s' * (count > 1)} in training"
     names = {RING: f"rounding, {RING}", DIRECT: f"rounding, {DIRECT}", "noise": "noise"}
     for number, (name, label) in enumerate(names.items()):
         rows = [row[name] for row in noise["rows"].values()]
@@ -138,7 +139,7 @@ def draw_rounding(rounding: dict, noise: dict):
     spread.set(
         title=f"Gradients of a small AlexNet, {noise['batch']} images a rank",
         xlabel="images in the batch of all ranks",
-        ylabel=f"relative to the gradient; {moments} moments in training",
+        ylabel=f"relative to the gradient; {moments}",
         yscale="log",
     )
     spread.set_xscale("log", base=2)
@@ -151,16 +152,14 @@ def draw_scales(scales: dict, noise: dict, ranks: int):
     figure, (gradients, lost) = axes.frame(title, 1, 2)
     draw_gradients(gradients, scales["histogram"])
     exponents = [loss_scales.exponent(scale) for scale in scales["rows"]]
-    kinds = {  # where the name of a line is; colours as in the other panel
-        "zero": ("gradients that\nbecome zero", (0, 0.2), "left"),
-        "infinite": ("gradients that\nbecome infinite", (22, 4), "right"),
-        "norm": ("their share\nof the norm", (-17, 0.001), "left"),
+    kinds = {  # colours as in the other panel
+        "zero": "become zero",
+        "infinite": "become infinite",
+        "norm": "norm of those\nthat become zero",
     }
-    for number, (key, (name, at, side)) in enumerate(kinds.items()):
+    for number, (key, name) in enumerate(kinds.items()):
         percent = [100 * row[key] for row in scales["rows"].values() if key in row]
-        lost.plot(exponents[: len(percent)], percent, **axes.style(number))
-        text = {"color": axes.COLOURS[number], "ha": side}
-        lost.annotate(name, at, (0, 4), textcoords="offset points", **text)
+        lost.plot(exponents[: len(percent)], percent, label=name, **axes.style(number))
     if str(ranks) in noise["rows"]:
         level = 100 * noise["rows"][str(ranks)]["noise"]["median_s"]
         name = f"noise of a batch of {ranks * noise['batch']} images, relative to the gradient"
@@ -178,7 +177,10 @@ def draw_scales(scales: dict, noise: dict, ranks: int):
     for x, row in zip(exponents, scales["rows"].values()):
         if not row["zero"] and not row["infinite"]:
             lost.annotate("none lost", (x, 0), (0, -16), textcoords="offset points", ha="center")
-    return axes.finish(figure, gradients)
+    axes.finish(figure, gradients, lost)
+    lost.get_legend().set_loc("upper center")
+    lost.get_legend().set_bbox_to_anchor((0.58, 0.86), lost.transAxes)  # below the noise
+    return figure
 
 
 def draw_gradients(axis, histogram: dict) -> None:
@@ -209,6 +211,10 @@ def draw_learning(learning: dict):
     if all(found.values()):  # one pair has no interval
         values = [(row["median_s"], row["low_s"], row["high_s"]) for row in found.values()]
         with_bars(points, range(len(values)), values, True, **axes.style(0), ls="none")
+    else:
+        middle = {"xycoords": "axes fraction", "ha": "center", "va": "center"}
+        middle["bbox"] = {"facecolor": "white", "edgecolor": "none"}
+        points.annotate("one pair has no interval", (0.5, 0.5), **middle)
     names = [name.replace(", ", ",\n") for name in found]
     if "lost" in learning:
         zero, norm = (100 * learning["lost"][key] for key in ("zero", "norm"))
@@ -220,7 +226,7 @@ def draw_learning(learning: dict):
     points.axvline(0, color="grey", lw=1)
     points.locator_params(axis="x", nbins=5)
     points.set(
-        title=f"Small AlexNet with float16, {learning['pairs']} pairs",
+        title=f"Small AlexNet with float16, pairs of runs: {learning['pairs']}",
         xlabel="points of accuracy above float32, mean and 95 % interval",
         ylim=(len(names) - 0.5, -0.5),
     )
