@@ -76,3 +76,13 @@ def test_a_damaged_json_is_not_redrawn(tmp_path, text):
 def test_a_pipe_is_not_redrawn(tmp_path):
     os.mkfifo(tmp_path / "03_lazy_allreduce.json")
     not_redrawn(tmp_path)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux's full disk")
+def test_a_full_disk_does_not_cost_the_earlier_numbers(tmp_path):
+    numbers = tmp_path / "00_two_ranks.json"
+    numbers.write_text("mine")
+    numbers.with_suffix(".part").symlink_to("/dev/full")
+    job = run_job(2, [str(LESSONS / "00_two_ranks.py"), "--quick", "--output", str(tmp_path)], 60)
+    assert job.code not in (0, None) and "No space left" in job.stderr, job.text
+    assert numbers.read_text() == "mine"

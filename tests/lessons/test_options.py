@@ -87,3 +87,8 @@ def test_folders_that_cannot_be_written(lesson, given, tmp_path, monkeypatch):
     monkeypatch.setenv("REFGF_TRACE_DIR", str(tmp_path / "file"))
     assert "REFGF_TRACE_DIR" in given()
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_missing_matplotlib_is_said_before_the_run(given, monkeypatch):
+    monkeypatch.setattr(checks, "find_spec", lambda name: None)
+    assert "got no matplotlib; next: " in given()
