@@ -1,5 +1,6 @@
 """Slow stores give the bytes of the files, at the stated rate, to clients with the token."""
 
+import errno
 import os
 import socket
 import time
@@ -100,6 +101,21 @@ def test_one_client_too_many_is_sent_away_and_the_next_one_served(paths, monkeyp
     while server._clients and time.monotonic() < end_s:
         time.sleep(0.01)
     stores._connect(*server.contact).close()
+    server.close()
+
+
+def test_too_many_open_files_do_not_end_the_server(paths, monkeypatch):
+    accept, failures = socket.socket.accept, [errno.EMFILE, errno.ENFILE]
+
+    def failing(listening):
+        if failures:
+            raise OSError(failures.pop(), "Too many open files")
+        return accept(listening)
+
+    monkeypatch.setattr(socket.socket, "accept", failing)
+    server = FileServer(FolderStore(paths))
+    stores._connect(*server.contact).close()
+    assert not failures
     server.close()
 
 
