@@ -79,9 +79,11 @@ def exposed(launcher: int) -> set[str]:
 def opened(*pids: int) -> set[str]:
     """What these processes have open."""
     links = set()
-    for file in (file for pid in pids for file in Path(f"/proc/{pid}").glob("fd/*")):
-        with contextlib.suppress(OSError):
-            links.add(os.readlink(file))
+    for folder in (f"/proc/{pid}/fd" for pid in pids):
+        with contextlib.suppress(OSError):  # it has ended
+            for name in os.listdir(folder):
+                with contextlib.suppress(OSError):  # closed meanwhile
+                    links.add(os.readlink(f"{folder}/{name}"))
     return links
 
 
