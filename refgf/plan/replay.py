@@ -71,7 +71,8 @@ INSTALL = "next: apt-get install libsimgrid-dev (Debian, Ubuntu), which brings s
 RANDOM = "ring, random order"
 COLUMNS = (
     "closed form: the formula of that algorithm; of direct that of the ring",
-    "no contention: SimGrid with a link for each rank, so it should equal the closed form",
+    "no contention: a link for each rank. With one rank a node it equals the closed form.",
+    "    If ranks share a node, trees and doubling are faster: their formulas have no node",
     "contention: the same messages share the links of the platform fairly",
     "SMPI's TCP factors: contention, and SimGrid's calibration of latency and rate over TCP",
     "ring, random order: neighbours of the ring are on random nodes",

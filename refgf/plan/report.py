@@ -50,7 +50,8 @@ def answer(question: Question) -> dict[str, Any]:
         "label": "predicted",
         "units": {"time": "s", "size": "bytes"},
         "model": {"name": step.name, "source": step.source, "gradients": len(step.ready)}
-        | {"elements": step.elements, "compute_s": step.compute_s, "batch": step.batch},
+        | {"elements": step.elements, "compute_s": step.compute_s, "batch": step.batch}
+        | {"measured": step.measured},
         "network": {"name": question.fabric.name, "source": question.fabric.source}
         | costs(link)
         | {"inside_known": question.fabric.inside is not None}
@@ -225,8 +226,7 @@ def notes(found: dict[str, Any]) -> list[str]:
     ]
     for name in sorted(widest):
         low, high = found["ranges"][name]
-        lines.append(
-            f"{name}, {MEANING[name]}: {low:.2f} to {high:.2f} times the value; "
-            f"narrow it with {MEASURE[name]}"
-        )
+        said = f"{name}, {MEANING[name]}: {low:.2f} to {high:.2f} times the value"
+        narrowed = name == "pace" and found["model"]["measured"]
+        lines.append(said if narrowed else f"{said}; narrow it with {MEASURE[name]}")
     return lines

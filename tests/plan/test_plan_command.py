@@ -144,6 +144,7 @@ def test_a_list_in_a_deep_folder_fits_100_columns(monkeypatch, capsys, tmp_path)
     where = ["--machine", "v100-10gbe", "--ranks", "4"]
     code, said = run(monkeypatch, capsys, "plan", "--model", str(path), *where)
     assert code == 0 and max(map(len, said.out.splitlines())) <= 100
+    assert said.out.splitlines()[-1] == "pace, s of computing: 0.97 to 1.03 times the value"
     assert said.out.startswith("sizes.csv: 3,000,000 gradients in 2 tensors, 20.0 ms a step")
 
 

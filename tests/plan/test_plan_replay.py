@@ -155,6 +155,9 @@ def test_compare_prints_all_models():
         # a flat algorithm's messages in a node are faster than its closed form says
         assert row["off_s"] <= row["closed_form_s"] * (1 + 1e-3)
         assert row["contention_s"] >= row["off_s"] * (1 - 1e-3)
+    for name, same in {"ring": True, "tree": False, "halving-doubling": False}.items():
+        row = found["allreduce"][name]  # as the legend says of ranks that share a node
+        assert (row["off_s"] == pytest.approx(row["closed_form_s"], rel=1e-3)) is same
     by_contention = {name: row["contention_s"] for name, row in found["allreduce"].items()}
     assert by_contention["direct"] > 1.5 * by_contention["ring"]  # 12/7 of its bytes on a link
     assert by_contention[replay.RANDOM] > 1.5 * by_contention["ring"]  # two messages on a link

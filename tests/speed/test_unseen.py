@@ -1,5 +1,8 @@
 """unseen.py measures what `plan` has predicted, and counts what its bars say."""
 
+import json
+from pathlib import Path
+
 import pytest
 import unseen
 
@@ -10,6 +13,7 @@ from refgf.plan.systems import SYSTEMS, Question
 from refgf.predict.cost import Link
 from refgf.predict.timeline import explicit, lazy, predict
 
+RECORD = Path(__file__).resolve().parents[2] / "figures" / "plan_unseen.json"
 READY = tuple(resnet50().gradients(0.1, 0.05, itemsize=1))
 QUESTION = Question(
     StepTimes("net", "this test", READY, 0.01), Fabric("x", "y", Link(2e-4, 1e-9)), 4
@@ -37,3 +41,14 @@ def test_bars(capsys):
     of_systems, *bars = capsys.readouterr().out.splitlines()
     assert of_systems == "     eager   error -4.8 % (median), 2 of 3 inside"
     assert [line[:4] for line in bars] == ["ok  ", "MISS", "MISS"]
+
+
+def test_the_recorded_measurement_meets_its_bars(capsys):
+    """Error, interval and bucket of at least 24 set-ups that the calibration had not seen."""
+    found = json.loads(RECORD.read_text())
+    set_ups = {(row["network"], row["rate"], row["system"]) for row in found["steps"]}
+    assert len(set_ups) >= 24 and len(found["sweeps"]) == 10 * len(unseen.SWEPT)
+    unseen.judged(found["steps"], found["sweeps"])
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.strip()]
+    bars = [line[:4] for line in lines if not line.startswith("     ")]
+    assert bars == ["ok  "] * (2 + len(unseen.SWEPT))
