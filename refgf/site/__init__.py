@@ -5,6 +5,7 @@
     markdown.py   Markdown and docstrings as HTML: anchors, links between pages, tables that scroll
     frame.py      what every page has around its text
     lesson.py     a lesson: question, drawing, idea, prediction, figures, verdicts, exercises
+    alts.py       what the further figures of a lesson show, in words
     numbers.py    the numbers of a figure as tables
     spec.py       SPEC.md with an address for each statement
     collect.py    the first page; set-up and results, which are sections of several texts

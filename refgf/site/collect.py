@@ -4,7 +4,7 @@ import re
 
 from refgf.site import judge
 from refgf.site.frame import contents, page
-from refgf.site.markdown import Text
+from refgf.site.markdown import Text, slug
 from refgf.site.repository import Repository
 
 GAINS, HEADLINES = (
@@ -15,7 +15,8 @@ GAINS, HEADLINES = (
 COLLECTED = {
     "setup/index.html": (
         "Set-up",
-        "Set-up on each operating system, and on a cluster.",
+        "Set-up on each operating system, and on a cluster. All commands run in the project's "
+        "folder. It has no public address yet: whoever gave you this site can give you the folder.",
         [
             ("README.md", "Two commands"),
             ("lessons/README.md", "Other systems"),
@@ -55,8 +56,8 @@ def collected_page(files: Repository, address: str) -> str:
     for path, heading in sections:
         text = Text(files, address, path)
         parts += [text.heading(heading), text.markdown(section(files.text(path), heading))]
-        headings += text.headings
-    body = f"<h1>{title}</h1>\n<p>{about}</p>\n{contents(headings)}" + "\n".join(parts)
+        headings += text.headings + text.questions
+    body = f"<h1>{title}</h1>\n<p>{about}</p>\n{contents(headings, 3)}" + "\n".join(parts)
     return page(address, title, body, about)
 
 
@@ -72,10 +73,11 @@ def section(text: str, heading: str) -> str:
 
 
 def without_tables(readme: str) -> str:
-    """README.md with a link in place of each section that the page of results has."""
-    where = '\nThe table is on the page <a href="results/index.html">Results</a>.\n\n'
+    """README.md without the sections that the page of results has; links lead there."""
     for heading in (GAINS, HEADLINES):
-        readme = readme.replace(section(readme, heading), where)
+        readme = readme.replace(f"## {heading}\n{section(readme, heading)}", "")
+        link = rf"\[([^]]*)\]\(#{slug(heading)}\)"
+        readme = re.sub(link, rf'<a href="results/index.html#{slug(heading)}">\1</a>', readme)
     return readme
 
 

@@ -71,10 +71,13 @@ def links(pages: tuple[tuple[str, str], ...], address: str) -> str:
     return "\n".join(found)
 
 
-def contents(headings: list[tuple[int, str, str]], level: int = 2) -> str:
-    """A list of the page's headings of one level, folded; nothing on a short page."""
-    found = [(name, text) for depth, name, text in headings if depth == level]
+def contents(headings: list[tuple[int, str, str]], last: int = 2) -> str:
+    """A list of the page's headings of the levels 2 to `last`, folded; nothing on a short page."""
+    found = [each for each in headings if 2 <= each[0] <= last]
     if len(found) < LONG:
         return ""
-    items = "".join(f'<li><a href="#{name}">{escape(text)}</a></li>\n' for name, text in found)
+    items = "".join(
+        f'<li class="level{level}"><a href="#{name}">{escape(text)}</a></li>\n'
+        for level, name, text in found
+    )
     return f'<details class="contents"><summary>On this page</summary><ul>{items}</ul></details>\n'

@@ -35,10 +35,14 @@ def ring_allreduce(xs, wire=None):
 TEXT = """\
 Without MPI, with NumPy only. In an environment of your own:
 
-    pip install PATH-OF-A-CHECKOUT      # the folder of this project, cloned or unpacked
+    pip install PATH-OF-A-CHECKOUT      # the folder of this project
+
+Whoever gave you this site can give you the folder: <a href="../setup/index.html">set-up</a>.
 """
 READ = """\
-Each line names a statement, and below is the first case that fails. Here nobody sums the last
+`profile bits`: exactly the bits that SPEC says are wanted. Each line names a statement, and how
+many of the cases that test it pass: R1 fails, because only 4 of its 16 cases pass. The first case
+that fails is below. Here nobody sums the last
 elements when p does not divide n, which violates R1. What that hides from the judge stays open.
 Without `--only` all cases run, among them those with a wire type, which this ring ignores.
 
@@ -51,7 +55,8 @@ def judge_page(files: Repository) -> str:
     text = Text(files, ADDRESS)
     spec = text.link(files.address("refgf/oracle/SPEC.md"))
     parts = [
-        *(text.heading("1. Install"), text.markdown(TEXT)),
+        text.heading("1. Install"),
+        text.markdown(TEXT),
         text.heading("2. Write mine.py"),
         "<p>One array for each rank in, one out. This ring is wrong; put yours in its place.</p>",
         *(python(EXAMPLE), text.heading("3. Judge it"), plain(COMMAND)),

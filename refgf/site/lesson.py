@@ -7,6 +7,7 @@ from html import escape, unescape
 from pathlib import Path
 
 from refgf.site import docstring
+from refgf.site.alts import ALTS
 from refgf.site.frame import contents, page
 from refgf.site.markdown import Text, folded, plain, python, table
 from refgf.site.numbers import tables
@@ -111,14 +112,12 @@ class Lesson:
         return self.text.markdown(found[1])
 
     def figures(self) -> str:
-        found = [self.text.heading("Figures")]
+        """The pictures, their words and their numbers, folded: they give the prediction away."""
+        found = []
         paths = sorted((self.files.root / "figures").glob(f"{self.stem}*.png"))
         for file in paths:
             path = f"figures/{file.name}"
-            alt = self.result["alt"]
-            if file.stem != self.stem:
-                part = file.stem.removeprefix(self.stem).strip("_").replace("_", " ")
-                alt = f"Figure {part} of lesson {self.number}; its numbers are in the tables below"
+            alt = self.result["alt"] if file.stem == self.stem else ALTS[file.stem]
             width, height = png_size(file.read_bytes())
             source = self.text.link(self.files.address(path))
             found.append(
@@ -127,13 +126,15 @@ class Lesson:
             )
         data = self.text.link(self.files.address(f"figures/{self.stem}.json"))
         about = f"{escape(self.result['place'])}, {self.result['ranks']} ranks"
-        found.append(f"<p>Figures in words: {escape(self.result['alt'])}</p>")
+        words = [self.result["alt"]]
+        words += [text for stem, text in ALTS.items() if stem.startswith(f"{self.stem}_")]
+        found.append(f"<p>Figures in words: {escape(' '.join(words))}</p>")
         where = f'<p>Measured on {about}. All of it: <a href="{data}">{self.stem}.json</a>.</p>'
         found.append(folded("The numbers of these figures", where + tables(self.result)))
-        return "\n".join(found)
+        return self.text.heading("Figures") + folded("The figures", "\n".join(found), "reveal")
 
     def verdicts(self) -> str:
-        """Each claim with the verdict on the committed numbers, in the words of lessons/kit."""
+        """Each claim with the verdict on the committed numbers, in lessons/kit's words, folded."""
         path = self.files.root / "lessons" / "kit" / "claims.py"
         verdict = runpy.run_path(str(path))["Verdict"]
         rows = []
@@ -144,7 +145,7 @@ class Lesson:
             rows.append([text, f"<em>{escape(decided.how_far())}</em>"])
         about = "<p>Each sentence is decided by the numbers that were just measured.</p>"
         found = table(["claim", "verdict here"], rows, "claims and verdicts")
-        return self.text.heading("Verdicts") + about + found
+        return self.text.heading("Verdicts") + folded("The verdicts", about + found, "reveal")
 
     def exercises(self) -> str:
         code = self.files.text(f"lessons/solutions/{self.stem}.py")

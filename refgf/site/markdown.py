@@ -67,11 +67,14 @@ def lesson_cells(tokens: list[Token]) -> set[int]:
 
 
 class Text:
-    """Renders the texts of one page. headings: [(level, anchor, text)] in their order."""
+    """Renders the texts of one page. headings, questions: [(level, anchor, text)] in their order.
+
+    A question is a paragraph that begins with "**Question?**" or "**Name.**".
+    """
 
     def __init__(self, files: Repository, page: str, beside: str = "README.md") -> None:
         self.files, self.page, self.beside = files, page, beside
-        self.headings, self.used = [], Counter()
+        self.headings, self.questions, self.used = [], [], Counter()
 
     def markdown(self, text: str, html: bool = True, level: int = 0) -> str:
         """html: may the text contain HTML? level: added to the level of each heading."""
@@ -121,9 +124,11 @@ class Text:
         tokens[i].attrSet("id", self.anchor(content, level))
 
     def _question(self, paragraph: Token, content: str) -> None:
-        """A paragraph that begins with "**Question?**" or "**Name.**" has an address."""
+        """A question has an address."""
         if found := re.match(r"\*\*([^*]+[.?])\*\*", content):
-            paragraph.attrSet("id", self._unused(slug(found[1])))
+            name = self._unused(slug(found[1]))
+            paragraph.attrSet("id", name)
+            self.questions.append((3, name, found[1].rstrip(".")))
 
     def _inline(self, children: list[Token], names: re.Pattern) -> list[Token]:
         """Links and pictures to where the site has them; names of files and lessons become links.

@@ -34,8 +34,16 @@ def test_the_first_page_answers_first(site):
     results = visible((site[0] / "results" / "index.html").read_text())
     for row in ("Jia et al., AlexNet: top-1", "MPI's own Allreduce is faster"):
         assert row not in visible(first) and row in results
+    assert "The table is on" not in first and 'href="results/index.html#what-each' in first
     with pytest.raises(ValueError, match="without lesson 03.*next: correct START"):
         collect.start(Text(WithoutLesson(ROOT), "index.html"))
+
+
+def test_set_up_lists_its_questions_and_says_where_the_folder_is(site):
+    html = (site[0] / "setup" / "index.html").read_text()
+    listed = re.search(r'<details class="contents">.*?</details>', html, re.S)[0]
+    assert '"#a-cluster-on-this-machine"' in listed and '"#a-real-cluster"' in listed
+    assert "make setup</code> makes" in html and "no public address" in html
 
 
 class WithoutLesson(Repository):
@@ -46,6 +54,7 @@ class WithoutLesson(Repository):
 def test_the_example_is_judged_when_the_page_is_made(site):
     html = visible((site[0] / "judge" / "index.html").read_text())
     assert "R1 FAIL" in html and "R2 FAIL" not in html and html.count("lost tail") == 1
+    assert "4 of its 16 cases pass" in html and "FAIL 4/16" in html  # the text and what was printed
     assert all(question in html for question in judge.QUESTIONS)
     with pytest.raises(ValueError, match="without the question 'Why[?]'.*next: correct QUESTIONS"):
         judge.paragraph("**What?** That.", "Why?")

@@ -84,13 +84,20 @@ def test_a_lesson_has_all_its_parts(site, number):
         assert " ".join(re.sub("[*`]", "", text).split()) in " ".join(said.split())
     assert html.count("<summary>Solution of") == len(lesson.exercises) >= 3
     assert html.count("<summary>Hint</summary>") >= 2
-    assert 'class="reveal"' in html and "For the teacher" in html
+    assert html.count('<details class="reveal">') == 3 and "For the teacher" in html
+    shown = html.partition('<h2 id="figures">')[0]  # before a guess
+    assert "<img" in shown and "loading=" not in shown and "verdict here" not in shown
+    for name in ("figures", "verdicts"):
+        assert re.search(rf'<h2 id="{name}">[^<]*</h2><details class="reveal">', html)
     pictures = list((ROOT / "figures").glob(f"{path.stem}*.png"))
     assert html.count('loading="lazy"') == len(pictures)
+    alts = re.findall(r'loading="lazy" alt="(.*?)"', html)
+    assert len(set(alts)) == len(pictures) and min(map(len, alts)) > 40
 
 
 def test_a_statement_has_an_address_and_its_definition(site):
     html = (site[0] / "spec" / "index.html").read_text()
+    assert '<li class="level2"><a href="#functions">' in html and 'href="#r-ring-allreduce"' in html
     row = html[html.index('<tr id="R2">') : html.index('<tr id="R3">')]
     assert "definitions/ring.py.html#L" in row and "golden/R/" in row and "seeded mistakes" in row
     assert 'lessons: <a href="../lessons/01/index.html">01</a>' in row

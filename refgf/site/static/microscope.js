@@ -27,7 +27,7 @@
     const x = (i) => left + width * i / (all.sizes.length - 1);
     const y = (e) => 12 + height * (high - Math.max(low, Math.log10(e || 1e-99))) / Math.max(1, high - low);
     const label = `${at("order").value}: ${found[at("order").value][place][RMS].toExponential(2)} with ${all.sizes[place]} ranks`;
-    const svg = svgMake("svg", { width: left + width + 20, height: height + 50, role: "img", "aria-label": label });
+    const svg = svgMake("svg", { width: left + width + 20, height: height + 58, role: "img", "aria-label": label });
     for (let power = low; power <= high; power++) {
       svg.append(svgMake("path", { class: "axis", d: `M${left} ${y(10 ** power)} H${left + width}`, opacity: 0.3 }));
       svg.append(svgMake("text", { x: left - 6, y: y(10 ** power) + 4, "text-anchor": "end" }, `1e${power}`));
@@ -35,6 +35,8 @@
     all.sizes.forEach((size, i) => {
       svg.append(svgMake("text", { x: x(i), y: height + 34, "text-anchor": "middle" }, size));
     });
+    svg.append(svgMake("text", { x: left + width / 2, y: height + 50, "text-anchor": "middle" }, "ranks"));
+    svg.append(svgMake("text", { x: 12, y: 12 + height / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${12 + height / 2})` }, "root mean square error"));
     svg.append(svgMake("path", { class: "axis", d: `M${x(place)} 12 V${12 + height}` }));
     for (const order of orders) {
       const d = found[order].map((e, i) => `${i ? "L" : "M"}${x(i)} ${y(e[RMS])}`).join(" ");
@@ -54,7 +56,7 @@
       `in element ${worst}, whose exact sum is ${exact} and whose computed sum is ${got}.`;
     draw(found, place);
     const head = make("tr");
-    for (const name of ["order", "root mean square", "largest", "right sums"]) head.append(make("th", { scope: "col" }, name));
+    for (const name of ["order", "root mean square", "largest", "correctly rounded sums"]) head.append(make("th", { scope: "col" }, name));
     at("numbers").replaceChildren(head, ...orders.map((order) => {
       const [rms, largest, right] = found[order][place];
       const row = make("tr", { "data-order": order, "data-rms": rms, "data-largest": largest, "data-right": right });

@@ -1,0 +1,67 @@
+"""What further figures of a lesson show, for readers who do not see them. No measured numbers.
+
+The first figure of a lesson has its words in figures/NN_name.json ("alt").
+"""
+
+ALTS = {
+    "03_lazy_allreduce_region": "Latency of a message against the rate of a link: where eager "
+    "calls take 1.5 and 3 times as long as one call. Three networks are marked. Computed.",
+    "04_overlap_progress": "Bars: how far a large message gets while its sender sleeps, for a "
+    "non-blocking call, one that is polled, and a blocking call in a thread.",
+    "04_overlap_timeline": "Time lines of two ranks: forward, backward, allreduce, waiting and "
+    "update in one step, without overlap and with it.",
+    "05_mixed_precision_learning": "Accuracy with float16 minus accuracy with float32, for two "
+    "loss scales, with intervals; the dynamic loss scale against the step.",
+    "05_mixed_precision_rounding": "Rounding error of ring and direct against the number of ranks; "
+    "the same errors next to the noise of a mini-batch, against the batch.",
+    "05_mixed_precision_scale": "Histogram of gradient magnitudes with the ranges in which float16 "
+    "loses them; shares that become zero or infinite, against the loss scale.",
+    "06_csc_choice": "Which chunks each step sends; loss with chunks chosen at random and in turn, "
+    "minus the loss with the choice by importance.",
+    "06_csc_learning": "Accuracy of four forms of CSC minus that of dense training; loss of form "
+    "none minus that of dgc at three learning rates. All with intervals.",
+    "07_gradientflow_learning": "Held-out accuracy against seconds of the cluster, dense and with "
+    "CSC, with intervals and a line at the accuracy to reach.",
+    "07_gradientflow_nodes": "Scaling efficiency against nodes for five stacks, from ring alone to "
+    "all techniques.",
+    "08_scaling_far": "Predicted scaling efficiency up to 2048 ranks of five stacks: AlexNet and "
+    "ResNet-50, each on InfiniBand and on Ethernet, with bands.",
+    "08_scaling_headlines": "Bars: predicted over published number for each headline of the "
+    "papers, from the lowest to the highest prediction.",
+    "08_scaling_models": "Predicted time of one allreduce against ranks: closed form, contention "
+    "and calibrated TCP; a fat tree with two orders of the ranks.",
+    "08_scaling_rows": "Predicted against published time of steps on 16 GPUs, three systems, "
+    "Ethernet and InfiniBand; from inputs only, and with one calibrated overhead.",
+    "09_merged_gradients_misses": "Share of cases in which the greedy rule's step is longer than "
+    "the best merge's by at least so many percent: random and real networks.",
+    "09_merged_gradients_scaling": "Predicted scaling efficiency of ResNet-50 against GPUs, for "
+    "eager calls, one call, the greedy rule and the best merge, on two networks.",
+    "10_hierarchical_allreduce_bus": "Bars: time of the flat ring and three hierarchies with the "
+    "bus inside a node slowed down, and at the speed of this machine's memory.",
+    "10_hierarchical_allreduce_nodes": "Time of three hierarchies against the ranks that are "
+    "treated as a node, for a short and a longer vector; lines without hierarchy.",
+    "11_large_batch_norms": "Bars: time of a LARS step by who forms the norms: each rank all of "
+    "them, equal slices, or whole layers. Two sizes of network.",
+    "11_large_batch_search": "Held-out accuracy against the peak learning rate: SGD and LARS, "
+    "with and without warm-up, for two batches.",
+    "12_topk_accuracy": "Accuracy of dense training and of top-k minus that of CSC at the same "
+    "density, with intervals.",
+    "12_topk_choice": "Time to choose 1 % against the number of gradients, for four selections; "
+    "bars of messages and own work for each exchange at 10 % and 1 %.",
+    "13_daso_learning": "Distance of a node from the mean of all against the batch of an epoch, "
+    "for five settings of DASO; accuracy minus that of synchronous training.",
+    "14_data_cache_levels": "Bars: where the images of the last epoch come from, for each cache; "
+    "memory of each node's cache.",
+    "14_data_cache_stores": "Seconds of the first and of later epochs with each cache, measured "
+    "and predicted, when the slow store is a folder of another node.",
+    "14_data_cache_training": "Bars: seconds of waiting for images and of steps in the first two "
+    "epochs, without a cache, with one in memory, and with prefetching.",
+    "15_performance_model_bottlenecks": "Which of computing and network takes the largest share of "
+    "a predicted step, by images a rank and rate of a link: AlexNet and ResNet-50.",
+    "15_performance_model_composed": "Time of a step against ranks, measured and predicted by "
+    "roofline and perceptrons: rings after backward, and next to it.",
+    "15_performance_model_resources": "Predicted images per second relative to the base, against "
+    "the factor on one resource at a time: five resources.",
+    "15_performance_model_roofline": "Attainable flop/s against flops for each byte, for this "
+    "machine's core and a V100, with the layers of AlexNet marked.",
+}
