@@ -175,13 +175,31 @@ def test_times_on_the_page_are_those_of_python(address, page):
             assert shown == pytest.approx(seconds, rel=1e-9), (title, size, found)
 
 
-def test_a_guess_is_kept_and_what_was_measured_is_folded(address, page):
+REVEALED = "[...document.querySelectorAll('details.reveal')].map((each) => each.open)"
+
+
+def test_what_was_measured_is_folded_until_a_guess_or_a_link(address, page):
     page.goto(address + "lessons/03/index.html")
-    assert not page.locator("details.reveal pre").is_visible()
-    page.fill("#guess", "16 MiB")
+    assert page.evaluate(REVEALED) == [False] * 3
+    page.focus("#guess")
+    page.keyboard.type("4 MiB")
     page.keyboard.press("Enter")
-    assert page.text_content(".kept") == "Written down."
-    page.keyboard.press("Enter")  # on the summary, which has the focus
-    assert page.locator("details.reveal pre").is_visible()
+    assert page.evaluate(REVEALED) == [True] * 3
+    assert page.evaluate("document.activeElement.matches('details.reveal summary')")
     page.reload()
-    assert page.input_value("#guess") == "16 MiB"
+    assert page.input_value("#guess") == "4 MiB" and page.evaluate(REVEALED) == [True] * 3
+    page.evaluate("localStorage.clear()")
+    page.goto(address + "index.html")
+    page.click('a[href$="03/index.html#verdicts"]')
+    page.wait_for_selector("text=verdict here")
+    assert page.evaluate(REVEALED) == [True] * 3
+
+
+def test_without_javascript_what_was_measured_is_unfolded_by_keyboard(address, browser):
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(address + "lessons/03/index.html#verdicts")
+    summary = page.get_by_text("The verdicts", exact=True)
+    summary.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=verdict here")
+    page.close()
