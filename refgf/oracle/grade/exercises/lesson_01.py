@@ -19,6 +19,11 @@ def rest_to_the_last(n, p):
     return [(i * (n // p), n if i == p - 1 else (i + 1) * (n // p)) for i in range(p)]
 
 
+def few(random):
+    drawn = int(random.integers(20)), int(random.integers(20, 60))
+    return [(0, 3), (2, 5), (9, 1), (0, 1), drawn]
+
+
 SLICES = Exercise(
     "slices",
     slice_bounds,
@@ -27,7 +32,7 @@ SLICES = Exercise(
         Part(
             ANY, 1, lambda random: [(7, 3), (5, 2), (20, 7), (int(random.integers(50)) * 3 + 1, 3)]
         ),
-        Part(FEW, 1, lambda random: [(0, 3), (2, 5), (9, 1), (0, 1)]),
+        Part(FEW, 1, few),
     ),
     (
         Mistake("your last elements are lost when p does not divide n", equal_slices, (ANY, FEW)),
@@ -52,17 +57,28 @@ def cost_without_the_last_phase_shift(n, p, rank):
     return (2 * (p - 1), 2 * n - 2 * lengths[(rank + 1) % p]) if p > 1 else (0, 0)
 
 
-def costs(sizes):
-    return lambda random: [(n, p, rank) for n, p in sizes for rank in range(p)]
+def costs(sizes, p, rest):
+    """All ranks of these rings, and of one more of p ranks. rest: the ends of n mod p."""
+
+    def cases(random):
+        n = p * int(random.integers(1, 99)) + int(random.integers(*rest))
+        return [(n, p, rank) for n, p in [*sizes, (n, p)] for rank in range(p)]
+
+    return cases
+
+
+def few_costs(random):
+    n, p = int(random.integers(1, 20)), int(random.integers(20, 40))
+    return [*costs([(3, 5), (0, 3), (6, 1)], 1, (0, 1))(random), (n, p, int(random.integers(p)))]
 
 
 RING_COST = Exercise(
     "ring_cost",
     ring_traffic,
     (
-        Part(DIVIDES, 2, costs([(12, 3), (8, 4), (10, 5)])),
-        Part(ANY, 2, costs([(13, 4), (7, 3), (20, 7)])),
-        Part(FEW, 1, costs([(3, 5), (0, 3), (6, 1)])),
+        Part(DIVIDES, 2, costs([(12, 3), (8, 4), (10, 5)], 6, (0, 1))),
+        Part(ANY, 2, costs([(13, 4), (7, 3), (20, 7)], 6, (1, 6))),
+        Part(FEW, 1, few_costs),
     ),
     (
         Mistake(
@@ -201,7 +217,11 @@ SECONDS = Exercise(
     ring_seconds,
     (
         Part("several ranks", 2, links),
-        Part("one rank takes no time", 1, lambda random: [(10**6, 1, 1e-5, 1e-9)]),
+        Part(
+            "one rank takes no time",
+            1,
+            lambda random: [(n, 1, 1e-5, 1e-9) for n in (10**6, int(random.integers(10**8)))],
+        ),
     ),
     (
         Mistake(

@@ -24,12 +24,17 @@ def sizes(random):
     return [(227, 11, 4, 0), (27, 5, 1, 2), (13, 3, 1, 1), (int(random.integers(9, 99)), 4, 3, 1)]
 
 
+def one_position_each(random):
+    size = int(random.integers(6, 999))
+    return [(3, 3, 1, 0), (5, 4, 2, 0), (1, 3, 2, 1), (size, size, 2, 0)]
+
+
 SIZE = Exercise(
     "output_size",
     output_size,
     (
         Part("several positions", 1, sizes),
-        Part("one position", 1, lambda random: [(3, 3, 1, 0), (5, 4, 2, 0), (1, 3, 2, 1)]),
+        Part("one position", 1, one_position_each),
     ),
 )
 
@@ -271,7 +276,15 @@ READY = Exercise(
     ready_order,
     (
         Part(LAYERS, 3, layers),
-        Part(FEW, 1, lambda random: [([], []), ([2.0], [0.5])]),
+        Part(
+            FEW,
+            1,
+            lambda random: [
+                ([], []),
+                ([2.0], [0.5]),
+                tuple((random.integers(1, 400, (2, 1)) / 8).tolist()),
+            ],
+        ),
     ),
     (
         Mistake(

@@ -18,12 +18,16 @@ def pool_slices(sizes):
     return [(stop - size, stop) for size, stop in zip(sizes, accumulate(sizes))]
 
 
+def few_gradients(random):
+    return [([],), ([3, 0, 2],), ([int(random.integers(1, 999)), 0],)]
+
+
 SLICES = Exercise(
     "pool_slices",
     pool_slices,
     (
         Part("several gradients", 1, lambda random: [(random.integers(1, 50, 6).tolist(),)]),
-        Part("no gradients, an empty one", 1, lambda random: [([],), ([3, 0, 2],)]),
+        Part("no gradients, an empty one", 1, few_gradients),
     ),
 )
 
@@ -50,8 +54,8 @@ def without_a_rest(random):
 
 
 def exactly_theta(random):
-    k = int(random.integers(2, 9))
-    return [([2, 1, 2, 9], 12), ([1, 1, 1, 1, 5], 4), ([1] * k + [k + 1], 4 * k)]
+    k = int(random.integers(2, 999))
+    return [([2, 1, 2, 9], 12), ([1, 1, 1, 1, 5], 4), ([k, 1, k + 2], 4 * k + 4)]
 
 
 def with_a_rest(random):
@@ -100,6 +104,11 @@ def sends_before_theta(sizes, theta):
     return calls + [(start, sum(sizes))] * (start < sum(sizes))
 
 
+def ends(random):
+    drawn = random.integers(1, 99, 3).tolist(), inf
+    return [([], 8), ([2, 3], 0), ([2, 3, 1], inf), drawn]
+
+
 CALLS = Exercise(
     "lazy_calls",
     lazy_calls,
@@ -107,7 +116,7 @@ CALLS = Exercise(
         Part(MORE, 2, without_a_rest),
         Part(EXACTLY, 1, exactly_theta),
         Part(REST, 2, with_a_rest),
-        Part(ENDS, 1, lambda random: [([], 8), ([2, 3], 0), ([2, 3, 1], inf)]),
+        Part(ENDS, 1, ends),
     ),
     (
         Mistake(
@@ -275,7 +284,11 @@ SECONDS = Exercise(
     step_seconds,
     (
         Part(SEVERAL, 2, priced),
-        Part(NONE, 1, lambda random: [([], 0.5, 1e-3, 1e-9)]),
+        Part(
+            NONE,
+            1,
+            lambda random: [([], s, 1e-3, 1e-9) for s in (0.5, float(random.uniform(0.1, 2.0)))],
+        ),
     ),
     (
         Mistake("every call pays the latency a, not each step once", one_latency, (SEVERAL, NONE)),

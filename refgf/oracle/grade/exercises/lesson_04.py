@@ -23,12 +23,16 @@ def eighths(random, low, high, n):
     return np.cumsum(random.integers(low, high + 1, n) / 8).tolist()
 
 
+def no_or_one_layer(random):
+    return [(3.0, []), (0.5, [0.25]), (*eighths(random, 1, 99, 1), eighths(random, 1, 99, 1))]
+
+
 READY = Exercise(
     "ready_times",
     ready_times,
     (
         Part("several layers", 1, lambda random: [(3.0, eighths(random, 1, 9, 6))]),
-        Part("no layer, one layer", 1, lambda random: [(3.0, []), (0.5, [0.25])]),
+        Part("no layer, one layer", 1, no_or_one_layer),
     ),
 )
 
@@ -48,7 +52,8 @@ def waiting(random):
 
 
 def few(random):
-    return [([], []), ([2.0], [0.5]), ([2.0, 2.0, 2.0], [0.5, 1.0, 0.25])]
+    rows = [([], []), ([2.0], [0.5]), ([2.0, 2.0, 2.0], [0.5, 1.0, 0.25])]
+    return [*rows, (eighths(random, 1, 99, 1), eighths(random, 1, 99, 1))]
 
 
 QUEUE, WAIT = "calls that queue behind each other", "calls that wait for their gradients"
@@ -224,7 +229,7 @@ EXPOSED = Exercise(
         Part(LATE, 2, late),
         Part(HIDDEN, 1, hidden),
         Part(GAPS, 2, gaps),
-        Part(NO_CALL, 1, lambda random: [([], [], 2.5)]),
+        Part(NO_CALL, 1, lambda random: [([], [], s) for s in (2.5, *eighths(random, 1, 99, 1))]),
     ),
     (
         Mistake(

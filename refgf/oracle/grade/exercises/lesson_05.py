@@ -86,6 +86,17 @@ def rounds_only_the_result(terms, every_hop):
     return fold(terms, unchanged, unchanged)
 
 
+def last_to_first(terms, every_hop):
+    return half_sum(terms[::-1], every_hop)
+
+
+def float64_sum(terms, every_hop):
+    """float16 inputs are added in float64."""
+    if every_hop:
+        return half_sum(terms, every_hop)
+    return half(sum(half(term).astype(np.float64) for term in terms))
+
+
 def float16_result(terms, every_hop):
     return half_sum(terms, every_hop).astype(np.float16)
 
@@ -94,13 +105,25 @@ def ranks(every_hop):
     return lambda random: [
         *[(list(tenths(random, 3, 4)), every_hop) for _ in range(3)],
         *[([normal(random, 50) for _ in range(p)], every_hop) for p in (2, 5, 8)],
+        *[(in_order(random, n), every_hop) for n in (1, 3, 50)],
     ]
 
 
+def in_order(random, n):
+    """large, small, -large, small: float32 sums that depend on their order, also in float16.
+
+    A large term leaves a float32 no digits for the small ones that are added to it.
+    """
+    large = (2048 * random.integers(1, 25, n)).astype(np.float32)
+    small, other = (normal(random, n, 2.0**-12) for _ in range(2))
+    return [large, small, -large, other]
+
+
 def large_terms(random):
-    """x, y, -x: multiples of 32, which float16 holds. The first two add up to more than 65504."""
+    """x, y, -x: multiples of 32, which float16 holds. x + y is more than 65504."""
     x, y = (32 * random.integers(1100, 1900, (2, 3))).astype(np.float32)
-    return [([x, y, -x], every_hop) for every_hop in (True, False)]
+    orders = [x, y, -x], [-x, y, x]
+    return [(terms, every_hop) for terms in orders for every_hop in (True, False)]
 
 
 HALF_SUM = Exercise(
@@ -148,6 +171,12 @@ HALF_SUM = Exercise(
             (HOP, ONCE, LARGE),
         ),
         Mistake(
+            "you add the terms from the last to the first: the bits differ",
+            last_to_first,
+            (HOP, ONCE, LARGE),
+        ),
+        Mistake("you add in float64: the bits differ", float64_sum, (ONCE,)),
+        Mistake(
             "your result is a float16 array: only the wire has 16 bits, arrays stay float32",
             float16_result,
             (HOP, ONCE, LARGE, FEW),
@@ -194,6 +223,15 @@ def good_scales(random):
     return [(scale, good_steps, True, interval) for scale, good_steps, interval in rows]
 
 
+def limits(random):
+    """At the limits, and one doubling below the upper one, which it reaches."""
+    found = []
+    for interval in (10, int(random.integers(3, 3000))):
+        found += [(2.0**k, interval - 1, True, interval) for k in (23, 24)]
+        found.append((1.0, 0, False, interval))
+    return found
+
+
 NEXT_SCALE = Exercise(
     "next_scale",
     lambda scale, good_steps, finite, interval: next_scale(scale, good_steps, finite, interval),
@@ -205,10 +243,10 @@ NEXT_SCALE = Exercise(
             lambda random: [
                 (2.0**16, 7, False, 2000),
                 (2.0**16, 1999, False, 2000),
-                (2.0 ** int(random.integers(2, 24)), 0, False, 100),
+                (2.0 ** int(random.integers(2, 24)), int(random.integers(99)), False, 100),
             ],
         ),
-        Part(LIMITS, 1, lambda random: [(2.0**24, 9, True, 10), (1.0, 0, False, 10)]),
+        Part(LIMITS, 1, limits),
     ),
     (
         Mistake(
@@ -287,7 +325,7 @@ def sums_for(scales, broken=None):
             total = (tenths(random, n) * factor * max(1.0, scale / 1000)).astype(np.float16)
             if broken is not None:
                 total[int(random.integers(n))] = broken[len(found) % len(broken)]
-            found.append((master, total, scale, 0.1))
+            found.append((master, total, scale, int(random.integers(1, 10)) / 10))
         return found
 
     return cases

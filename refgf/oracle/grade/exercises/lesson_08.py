@@ -24,7 +24,11 @@ RING = Exercise(
     ring_seconds,
     (
         Part("several ranks", 1, links),
-        Part("one rank takes no time", 1, lambda random: [(1, 10**6, 1e-5, 1e-9)]),
+        Part(
+            "one rank takes no time",
+            1,
+            lambda random: [(1, n, 1e-5, 1e-9) for n in (10**6, int(random.integers(10**8)))],
+        ),
     ),
     relative=ROUNDINGS,
 )
@@ -73,13 +77,18 @@ def strong_times(random):
     return [(4, 2.0, 1.0, False), (8, 2.0, 0.5, False), (p, one_s, lost * one_s / p, False)]
 
 
+def one_rank(random):
+    both = 0.5, float(random.uniform(0.2, 3.0))
+    return [(1, one_s, one_s, weak) for one_s in both for weak in (True, False)]
+
+
 SPEEDUP = Exercise(
     "speedup_and_efficiency",
     speedup_and_efficiency,
     (
         Part(WEAK, 2, weak_times),
         Part(STRONG, 1, strong_times),
-        Part(ONE, 1, lambda random: [(1, 0.5, 0.5, weak) for weak in (True, False)]),
+        Part(ONE, 1, one_rank),
     ),
     (
         Mistake(
@@ -199,6 +208,7 @@ STEP = Exercise(
             lambda random: [
                 (1, 2.0, [1.0, 2.0], [10**6, 10**6], 1e-3, 1e-8),
                 (4, 1.5, [], [], 1e-3, 1e-8),
+                (4, float(random.uniform(0.2, 5.0)), [], [], 1e-3, 1e-8),
             ],
         ),
     ),
@@ -288,7 +298,15 @@ PREDICTED = Exercise(
     (
         Part(WEAK, 2, predictions(True)),
         Part(STRONG, 2, predictions(False)),
-        Part(ONE, 1, lambda random: [(1, 3.0, 10**8, 1e-5, 1e-9, weak) for weak in (True, False)]),
+        Part(
+            ONE,
+            1,
+            lambda random: [
+                (1, one_s, 10**8, 1e-5, 1e-9, weak)
+                for one_s in (3.0, float(random.uniform(0.2, 5.0)))
+                for weak in (True, False)
+            ],
+        ),
     ),
     (
         Mistake(

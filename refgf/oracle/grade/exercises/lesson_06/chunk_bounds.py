@@ -16,13 +16,17 @@ def last_chunk_too_long(n, chunk):
     return [(start, start + chunk) for start in range(0, n, chunk)]
 
 
+def small(random):
+    return [(3, 8), (0, 4), (int(random.integers(1, 99)), int(random.integers(100, 999)))]
+
+
 BOUNDS = Exercise(
     "chunk_bounds",
     chunk_bounds,
     (
         Part(DIVIDES, 1, lambda random: [(c * k, c) for c, k in random.integers(1, 9, (4, 2))]),
         Part(SHORTER, 1, lambda random: [(10, 4), (9, 2), (int(random.integers(50)) * 3 + 1, 3)]),
-        Part(SMALL, 1, lambda random: [(3, 8), (0, 4)]),
+        Part(SMALL, 1, small),
     ),
     (
         Mistake(

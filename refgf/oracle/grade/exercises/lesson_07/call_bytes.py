@@ -92,14 +92,15 @@ def short(random):
 
 def exactly(random):
     """All float32, so what is wrong with float16 changes nothing here."""
-    k = int(random.integers(2, 9))
-    rows = [([2, 1, 2, 9], 12, False, 4, None), ([1] * k + [k + 1], 4 * k, False, 4, None)]
+    k = int(random.integers(2, 999))
+    rows = [([2, 1, 2, 9], 12, False, 4, None), ([k, 1, k + 2], 4 * k + 4, False, 4, None)]
     return rows + [([5, 7, 18], 24, False, 3, list(range(10)))]
 
 
 def ends(random):
     rows = [([], 8, False, 4, None), ([5, 3], 8, True, 4, []), ([2, 3], 0, True, 4, None)]
-    return rows + [([2, 3, 1], inf, False, 4, None)]
+    drawn = random.integers(1, 99, 3).tolist()
+    return rows + [(sizes, inf, False, 4, None) for sizes in ([2, 3, 1], drawn)]
 
 
 CALLS = Exercise(

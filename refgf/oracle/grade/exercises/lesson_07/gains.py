@@ -63,14 +63,23 @@ def in_another_order(random):
     return [(3.0, EXAMPLE, "OH"), (0.125, stacks(random, "CHLO"), order)]
 
 
+def longer(random):
+    step_s, more_s = random.uniform(3.0, 9.0, 2).tolist()
+    return [(2.0, {"": 4.0, "L": 5.0}, "L"), (2.0, {"": step_s, "L": step_s + more_s}, "L")]
+
+
+def nothing(random):
+    return [(2.0, {"": step_s}, "") for step_s in (4.0, float(random.uniform(3.0, 9.0)))]
+
+
 GAINS = Exercise(
     "gains",
     gains,
     (
         Part(SORTED, 1, in_order),
         Part(OTHER, 1, in_another_order),
-        Part(COSTS, 1, lambda random: [(2.0, {"": 4.0, "L": 5.0}, "L")]),
-        Part(NONE, 1, lambda random: [(2.0, {"": 4.0}, "")]),
+        Part(COSTS, 1, longer),
+        Part(NONE, 1, nothing),
     ),
     (
         Mistake(

@@ -3,7 +3,7 @@
 from functools import cache
 
 from refgf.oracle.grade.exercise import Exercise, Mistake, Part
-from refgf.oracle.grade.exercises.lesson_09.cases import FEW, faster
+from refgf.oracle.grade.exercises.lesson_09.cases import FEW, faster, few
 from refgf.oracle.grade.exercises.lesson_09.greedy_counts import greedy_counts
 from refgf.oracle.grade.exercises.lesson_09.groupings import groupings
 from refgf.oracle.grade.exercises.lesson_09.step_end import step_end
@@ -65,7 +65,7 @@ BEST = Exercise(
                 ([0, 3, 6, 9, 12], [40, 1, 1, 1, 1], 4, 0.5),
             ),
         ),
-        Part(FEW, 1, lambda random: [([5.0], [3], 2.0, 0.5), ([], [], 2.0, 0.5)]),
+        Part(FEW, 1, lambda random: [(*row, 2.0, 0.5) for row in few(random)]),
     ),
     (
         Mistake(

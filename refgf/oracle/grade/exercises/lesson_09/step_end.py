@@ -1,7 +1,7 @@
 """Exercise step_end(ready_s, nbytes, counts, a_s, b_s_per_byte)."""
 
 from refgf.oracle.grade.exercise import Exercise, Mistake, Part
-from refgf.oracle.grade.exercises.lesson_09.cases import FEW, sizes, times
+from refgf.oracle.grade.exercises.lesson_09.cases import FEW, few, sizes, times
 
 IDLE, QUEUED = "one gradient a call, the link is idle in between", "calls wait for the one before"
 MERGED = "several gradients a call"
@@ -87,7 +87,7 @@ STEP_END = Exercise(
         Part(IDLE, 1, singly((50, 90), (10.0, 1.0))),
         Part(QUEUED, 1, singly((1, 10), (11.0, 2.0))),
         Part(MERGED, 1, merged),
-        Part(FEW, 1, lambda random: [([5.0], [3], [1], 2.0, 0.5), ([], [], [], 2.0, 0.5)]),
+        Part(FEW, 1, lambda random: [(*r, [1] * len(r[0]), 2.0, 0.5) for r in few(random)]),
     ),
     (
         Mistake(

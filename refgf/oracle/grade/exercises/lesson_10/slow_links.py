@@ -102,6 +102,7 @@ SLOW_LINKS = Exercise(
                 ([], consecutive(2, 2)),
                 ([(0, 1, 4)], consecutive(1, 2)),
                 ([(0, 2, 0), (1, 3, 1)], consecutive(2, 2)),
+                ([(0, 2, 0), (1, 3, int(random.integers(2, 999)))], consecutive(2, 2)),
                 (flat_ring([0, 1, 2, 3], 2), consecutive(2, 2)),
             ],
         ),

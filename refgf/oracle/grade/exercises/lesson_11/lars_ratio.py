@@ -75,7 +75,8 @@ def layers(decays, scale=1.0):
 def zeros(random):
     w, nothing = np.array([3, -4], np.float32), np.zeros(2, np.float32)
     w *= 2.0 ** int(random.integers(-3, 4))
-    return [(nothing, w, 0.01, 0.5), (w, nothing, 0.01, 0.5), (w, nothing, 0.01, 0.0)]
+    trust = float(random.random() / 10 + 0.001)
+    return [(nothing, w, 0.01, 0.5), (w, nothing, trust, 0.5), (w, nothing, 0.01, 0.0)]
 
 
 RATIO = Exercise(

@@ -90,7 +90,8 @@ def float64_arrays(w, v, g, rate, trust, momentum, decay, adapted):
 def layer(random, moving, momentum=0.9, decay=0.05, adapted=True, weights=1.0, n=4):
     """w, v, g and settings whose effects are all far above rounding."""
     w, v, g = (tenths(random, n) * np.float32(f) for f in (weights, 0.1 * moving, 1.0))
-    return w, v, g, random.integers(5, 15).item() / 10, 0.1, momentum, decay, adapted
+    rate, trust = (random.integers(5, 15, 2) / (10, 100)).tolist()
+    return w, v, g, rate, trust, momentum, decay, adapted
 
 
 STEP = Exercise(

@@ -59,7 +59,9 @@ def rises_again(base_rate, batch, base_batch, step, steps, warmup_steps):
 def of_steps(random, first, stop):
     """A schedule and one of its steps. first and stop are shares of its 120 steps, 20 warm."""
     step = int(random.integers(round(first * 120), round(stop * 120)))
-    return float(random.random() + 0.1), 64 * int(random.integers(2, 9)), 64, step, 120, 20
+    base_batch = int(random.integers(20, 200))
+    batch = base_batch * int(random.integers(2, 9))
+    return float(random.random() + 0.1), batch, base_batch, step, 120, 20
 
 
 LEARNING_RATE = Exercise(
@@ -87,6 +89,7 @@ LEARNING_RATE = Exercise(
             1,
             lambda random: [
                 (0.1, 512, 64, 0, 30, 5),
+                (float(random.random() + 0.1), 512, 64, 0, 30, 5),
                 (0.1, 512, 64, 4, 30, 5),
                 (0.1, 512, 64, 0, 30, 0),
                 (0.1, 512, 64, 29, 30, 5),

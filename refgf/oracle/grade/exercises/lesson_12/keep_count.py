@@ -16,6 +16,10 @@ def from_binary_fractions(n, percent):
     return min(n, int(np.ceil(n * (percent / 100))))
 
 
+def ends(random):
+    return [(0, 10), (5, 0.1), (9, 100), (int(random.integers(10, 9999)), 100)]
+
+
 KEEP_COUNT = Exercise(
     "keep_count",
     keep_count,
@@ -24,7 +28,7 @@ KEEP_COUNT = Exercise(
             WHOLE, 1, lambda random: [(int(random.integers(1, 90)) * 100, 1), (1000, 1.1), (50, 2)]
         ),
         Part(UP, 1, lambda random: [(int(random.integers(9)) * 100 + 1, 1), (999, 0.1)]),
-        Part(ENDS, 1, lambda random: [(0, 10), (5, 0.1), (9, 100)]),
+        Part(ENDS, 1, ends),
     ),
     (
         Mistake("you round k down; wanted up, and so never 0", rounded_down, (UP, ENDS)),

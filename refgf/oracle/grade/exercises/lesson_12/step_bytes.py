@@ -63,14 +63,19 @@ def pools(value_bytes):
     return cases
 
 
+def rounded_up(random):
+    drawn = 100 * int(random.integers(9, 999)) + 50
+    return [(250, 1, 5, 4), (900, 0.5, 3, 4), (drawn, 1, 5, 4)]
+
+
 BYTES = Exercise(
     "step_bytes",
     step_bytes,
     (
         Part(FLOAT32, 1, pools(4)),
         Part(HALF, 1, pools(2)),
-        Part(ROUNDED, 1, lambda random: [(250, 1, 5, 4), (900, 0.5, 3, 4)]),
-        Part(SINGLE, 1, lambda random: [(int(random.integers(1, 9)) * 100, 1, 1, 4)]),
+        Part(ROUNDED, 1, rounded_up),
+        Part(SINGLE, 1, lambda random: [(int(random.integers(1, 999)) * 100, 1, 1, 4)]),
     ),
     (
         Mistake(

@@ -50,12 +50,16 @@ def epochs(rest, wait):
     """Epochs of `rest` batches more than a multiple of B. wait: (B, rest) -> W"""
 
     def cases(random):
-        rows = [(4, 2), (5, 1), (int(random.integers(4, 9)), int(random.integers(2, 6)))]
+        rows = [(4, 2), (5, 1), (int(random.integers(4, 40)), int(random.integers(2, 20)))]
         return [
             (skip * periods + rest(skip), skip, wait(skip, rest(skip))) for skip, periods in rows
         ]
 
     return cases
+
+
+def few(random):
+    return [(5, 1, 1), (1, 4, 1), (0, 4, 1), (int(random.integers(6, 99)), 1, 1)]
 
 
 GLOBAL_SUMS = Exercise(
@@ -65,7 +69,7 @@ GLOBAL_SUMS = Exercise(
         Part(EXTRA, 1, epochs(lambda skip: skip - 1, lambda skip, rest: rest - 1)),
         Part(MULTIPLE, 1, epochs(lambda skip: 1, lambda skip, rest: skip - 1)),
         Part(BEYOND, 1, epochs(lambda skip: skip - 1, lambda skip, rest: skip)),
-        Part(FEW, 1, lambda random: [(5, 1, 1), (1, 4, 1), (0, 4, 1)]),
+        Part(FEW, 1, few),
     ),
     (
         Mistake(

@@ -71,7 +71,13 @@ EPOCH = Exercise(
     (
         Part(PARTLY, 3, partly),
         Part(WHOLE, 1, whole),
-        Part(ONE, 1, lambda random: [(500, 1, 1, 100, 0, 0.01, 0.05)]),
+        Part(
+            ONE,
+            1,
+            lambda random: [
+                (n, 1, 1, 100, 0, 0.01, 0.05) for n in (500, int(random.integers(9, 9999)))
+            ],
+        ),
     ),
     (
         Mistake(

@@ -91,7 +91,7 @@ def changing(random):
 def ends(random):
     same = list(range(6))
     rows = [([same] * 2, 0, 0), ([same] * 3, 9, 0), ([same] * 2, 0, 9)]
-    return [*rows, ([], 3, 3), ([[], []], 2, 2)]
+    return [*rows, ([], 3, 3), ([[], []], 2, 2), (epochs_of(random, 8, 2), 0, 9)]
 
 
 HITS = Exercise(

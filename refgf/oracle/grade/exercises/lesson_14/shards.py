@@ -5,11 +5,12 @@ from refgf.oracle.grade.exercise import Exercise, Part
 
 
 def several_nodes(random):
-    return [(int(random.integers(20, 60)), [[0, 1], [2, 3]]), (23, [[0, 3], [1, 4], [2]])]
+    return [(int(random.integers(20, 400)), [[0, 1], [2, 3]]), (23, [[0, 3], [1, 4], [2]])]
 
 
 def one_node(random):
-    return [(5, [[0, 1]]), (1, [[0], [1]]), (0, [[0]])]
+    drawn = int(random.integers(6, 400)), [[0, 1]]
+    return [(5, [[0, 1]]), (1, [[0], [1]]), (0, [[0]]), drawn]
 
 
 SHARDS = Exercise(

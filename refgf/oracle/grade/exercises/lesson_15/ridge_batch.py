@@ -72,7 +72,8 @@ def at_the_ridge(random):
 
 def ends(random):
     """Where no batch of 1000 images is large enough, none is, so that nobody searches for ever."""
-    return [(64, 64, 2.0**30, 2.0**32), (8, 8, 2.0**31, 2.0**30), (16, 20, 2.0**34, 2.0**30)]
+    rows = [(64, 64, 2.0**30, 2.0**32), (8, 8, 2.0**31, 2.0**30), (16, 20, 2.0**34, 2.0**30)]
+    return [*rows, (*random.integers(64, 999, 2).tolist(), 2.0**30, 2.0**32)]
 
 
 BATCH = Exercise(

@@ -60,14 +60,23 @@ def limited_by_memory(random):
     return kernels(random, 0.25, 7, float(random.uniform(1.5, 6)))
 
 
+def at_the_ridge(random):
+    both = 1, int(random.integers(3, 999))
+    return [(2**20 * k, 2**17 * k, 2.0**43, 2.0**40) for k in both]
+
+
+def no_flops(random):
+    return [(0, n, PEAK, BANDWIDTH) for n in (10**6, int(random.integers(1, 10**8)))]
+
+
 ROOFLINE = Exercise(
     "roofline",
     roofline,
     (
         Part(FLOPS, 2, limited_by_flops),
         Part(MEMORY, 2, limited_by_memory),
-        Part(RIDGE, 1, lambda random: [(2**20 * k, 2**17 * k, 2.0**43, 2.0**40) for k in (1, 3)]),
-        Part(NO_FLOPS, 1, lambda random: [(0, 10**6, PEAK, BANDWIDTH)]),
+        Part(RIDGE, 1, at_the_ridge),
+        Part(NO_FLOPS, 1, no_flops),
     ),
     (
         Mistake(

@@ -85,6 +85,15 @@ def layers(random, shortest_s, longest_s, low, high):
     return [*times, elements, int(random.choice([2, 4, 8])), 0.05, 1e-8]
 
 
+def few(random):
+    drawn = random.uniform(0.1, 4.0, (2, 2)).tolist()
+    return [
+        (*EXAMPLE, [5, 10], 1, 0.5, 0.05),
+        ([], [], [], 4, 0.5, 0.1),
+        (*drawn, [5, 10], 1, 0.5, 0.05),
+    ]
+
+
 def queueing(random):
     """A ring takes 2 s or longer, a layer at most 0.4 s."""
     return [(*EXAMPLE, [5, 10], 2, 0.5, 0.05), layers(random, 0.1, 0.4, 5 * 10**7, 10**8)]
@@ -119,7 +128,7 @@ STEP = Exercise(
         Part(WAIT, 1, waiting),
         Part(HIDDEN, 1, hidden),
         Part(BARE, 1, bare),
-        Part(FEW, 1, lambda random: [(*EXAMPLE, [5, 10], 1, 0.5, 0.05), ([], [], [], 4, 0.5, 0.1)]),
+        Part(FEW, 1, few),
     ),
     (
         Mistake(

@@ -1,0 +1,60 @@
+"""The cases of all exercises: hidden ones are new, and every argument counts."""
+
+import json
+from itertools import product
+
+import pytest
+
+from refgf.oracle.grade import marking
+from refgf.oracle.grade.difference import difference, plain
+from refgf.oracle.grade.exercise import PUBLIC_SEED, Exercise
+from refgf.oracle.grade.student_process import encoded
+
+EXERCISES = [
+    pytest.param(exercise, id=f"{lesson}-{exercise.name}")
+    for lesson in marking.lessons()
+    for exercise in marking.exercises_of(lesson).EXERCISES
+    if isinstance(exercise, Exercise)
+]
+
+
+def cases(part, seed):
+    return [tuple(case) for case in part.cases(marking.source(seed, part))]
+
+
+def key(value):
+    return json.dumps(encoded(list(value)), sort_keys=True)
+
+
+# The first exercise of its lesson, which is given; a whole number, too small to draw many.
+ONE_SMALL_NUMBER = {"groupings"}
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_a_table_of_the_public_results_gets_no_points(exercise):
+    """Each part has a hidden case that is not public, whatever the teacher's seed is."""
+    if exercise.name in ONE_SMALL_NUMBER:
+        return
+    for part, seed in product(exercise.parts, range(1, 6)):
+        public = {key(case) for case in cases(part, PUBLIC_SEED)}
+        assert {key(case) for case in cases(part, seed)} - public, (part.what, seed)
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_an_argument_that_is_not_read_loses_points(exercise):
+    """A number hard-coded in the place of an argument gives a wrong result for a public case."""
+    public = [case for part in exercise.parts for case in cases(part, PUBLIC_SEED)]
+    for place in range(len(public[0])):
+        values = {case[place] for case in public if isinstance(case[place], int | float)}
+        for value in values:
+            assert any(changes(exercise, case, place, value) for case in public), (place, value)
+
+
+def changes(exercise, case, place, value):
+    """Does another value of one argument change the result of a case?"""
+    other = (*case[:place], value, *case[place + 1 :])
+    try:
+        found = plain(exercise.wanted(other))
+    except (ArithmeticError, ValueError, IndexError):
+        return True
+    return bool(difference(found, plain(exercise.wanted(case)), exercise.relative))
