@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from refgf.course.build import build
+from refgf.course.build import build, seed_of
 from refgf.course.platforms import PLATFORMS
 
 
@@ -14,7 +14,7 @@ def parser() -> argparse.ArgumentParser:
     sub = commands.add_parser("build", help=about, description=about)
     sub.add_argument("lesson", help="its number: 01")
     sub.add_argument("--for", dest="platform", choices=PLATFORMS, required=True)
-    about = "of the hidden cases; without it one is drawn and written to instructor/"
+    about = "of the hidden cases; default: that of an earlier build in DIR, else one is drawn"
     sub.add_argument("--seed", type=int, help=about)
     sub.add_argument("--output", metavar="DIR", help="default: course-LESSON-PLATFORM")
     return top
@@ -30,6 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(
         f"{folder}: starter/ for students, autograder/ for {options.platform}, instructor/ for you"
     )
+    print(f"hidden cases: seed {seed_of(folder)}; --seed gives another one")
     print(f"next: {folder / 'instructor' / 'README.md'} says how to install it")
     return 0
 

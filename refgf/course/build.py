@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import secrets
 import zipfile
 from pathlib import Path
@@ -36,16 +37,20 @@ A public checkout does not know this lesson. If you were given `lesson_{number}.
 
 
 def build(lesson: str, platform: str, seed: int | None, folder: str | None) -> Path:
-    """Write the three parts. seed: of the hidden cases, None to draw one. Returns the folder.
+    """Write the three parts. Returns the folder.
+
+    seed: of the hidden cases. None: that of an earlier build in the folder, else a new one.
 
     ValueError for an unknown lesson, a negative seed, and a folder that no build has made.
     """
     found = lesson_files(lesson)
+    target = Path(folder or f"course-{found.number}-{platform}")
+    if seed is None:
+        seed = seed_of(target)
     if seed is None:
         seed = secrets.randbelow(9 * 10**8) + 10**8
     if seed < 0:
         raise ValueError(f"build: got --seed {seed}; wanted 0 or more; next: --seed {-seed}")
-    target = Path(folder or f"course-{found.number}-{platform}")
     remove_earlier_build(target)
     written = {
         **{f"starter/{name}": data for name, data in starter(found).items()},
@@ -58,6 +63,13 @@ def build(lesson: str, platform: str, seed: int | None, folder: str | None) -> P
         path.write_bytes(data)
     (target / MADE).write_text("\n".join(sorted(written)) + "\n")
     return target
+
+
+def seed_of(target: Path) -> int | None:
+    """The seed of a build, from the teacher's page; None where there is none."""
+    page = target / "instructor" / "README.md"
+    found = re.search(r"--seed (\d+)$", page.read_text(), re.MULTILINE) if page.is_file() else None
+    return int(found[1]) if found else None
 
 
 def remove_earlier_build(target: Path) -> None:

@@ -42,7 +42,7 @@ be repeated:
 
     python -m refgf.course build {number} --for {platform} --seed {seed}
 
-Another seed makes other cases; build again for a new term.
+A build into the same folder keeps the seed. For a new term give another one with `--seed`.
 
 ## Limits
 

@@ -350,6 +350,19 @@ def test_only_an_own_folder_is_replaced(tmp_path, capsys):
     assert (own / "starter" / "01.py").read_bytes() == LESSON.starter.read_bytes()
 
 
+def test_a_second_build_keeps_the_seed(tmp_path, capsys):
+    """Marks that were given with it can be repeated. --seed replaces it."""
+
+    def seed(*arguments):
+        assert main(["build", "00", "--for", "plain", "--output", str(tmp_path), *arguments]) == 0
+        kept = json.loads((tmp_path / "autograder" / "course.json").read_text())["seed"]
+        assert f"hidden cases: seed {kept};" in capsys.readouterr().out
+        return kept
+
+    first = seed()
+    assert seed() == first and seed("--seed", "0") == 0 and seed() == 0
+
+
 def test_wrong_arguments(tmp_path, monkeypatch, capsys):
     def error(*arguments):
         assert main(["build", *arguments, "--for", "plain", "--output", str(tmp_path / "x")]) == 2

@@ -99,8 +99,9 @@ def files(lesson: LessonFiles) -> dict[str, str]:
 
 def install(lesson: LessonFiles) -> str:
     return f"""
-- On your machine, with Otter-Grader 7 and NumPy in its environment:
+- On your machine, in an environment of its own: Otter runs a notebook, and so needs a kernel.
 
+      pip install "otter-grader[grading]>=7,<8" "numpy>=2" ipykernel
       otter run -a autograder/{ZIP} {lesson.number}.py
 
 - In containers, a folder of submissions:
