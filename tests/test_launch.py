@@ -502,13 +502,14 @@ def test_a_job_that_moves_is_left_alone(before, tmp_path):
 @jobs.needs_mpiexec
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="this system has no /dev/shm")
 def test_another_users_file_is_not_written(tmp_path):
-    """A name that somebody else has taken: the job runs, unwatched."""
+    """A name that somebody else has taken: the job runs, unwatched, and says so once."""
     for made in ("symlink_to", "hardlink_to", "mkdir"):
         taken, victim = tmp_path / made, tmp_path / "victim"
         victim.write_text("kept")
         getattr(taken, made)(*[victim] * (made != "mkdir"))
         ended = jobs.run_job(2, START, SECONDS, {"REFGF_PROGRESS": str(taken)})
         assert ended.code == 0 and victim.read_text() == "kept", ended.text
+        assert ended.stderr.count("a job that hangs will not be ended; next: ") == 1, ended.text
 
 
 @jobs.needs_mpiexec

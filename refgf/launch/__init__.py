@@ -230,10 +230,16 @@ def _watch() -> None:
         watchdog.watch_start(stall_s, running_mpi)
     if stall_s and 1 < job.size == job.on_machine:
         path = watchdog.progress_file(os.environ)
-        with contextlib.suppress(OSError):  # no room, or another user's file: not watched
+        try:
             progress = watchdog.Progress(path, job.rank, job.size)
-            atexit.register(progress.leave, running_mpi, stall_s)
-            watchdog.watch_progress(progress, stall_s, abort.end_late)
+        except OSError as error:  # no room, or another user's file
+            if job.rank == 0:
+                sentence = f"refgf.launch: got no file of its own for the watchdog ({error}): a job"
+                sentence += " that hangs will not be ended; next: REFGF_TIMEOUT_S=3600 ends it"
+                print(sentence, file=sys.stderr)
+            return
+        atexit.register(progress.leave, running_mpi, stall_s)
+        watchdog.watch_progress(progress, stall_s, abort.end_late)
 
 
 job = _read(read_job, usable_cores())
