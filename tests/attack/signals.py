@@ -3,8 +3,8 @@
 A lesson must end at once. A training is run again in the folder of its checkpoints, and ends with
 the bits of a run that nobody interrupted. One in four is struck while it writes a checkpoint.
 
-A rank that SIGINT meets before it has loaded refgf.launch ends alone, and MPICH leaves the others
-in MPI_Init: they have STALL_S more.
+A rank that SIGINT meets, by itself or through the launcher, before it has loaded refgf.launch ends
+alone, and MPICH leaves the others in MPI_Init: they have STALL_S more.
 """
 
 import os
@@ -91,7 +91,7 @@ def case(rng: random.Random) -> tuple[str, Callable]:
                 struck.append(kind)
             return bool(struck) or seconds > LONGEST_S
 
-        env = {"REFGF_STALL_S": STALL_S} if kind == signal.SIGINT and victim == "rank" else {}
+        env = {"REFGF_STALL_S": STALL_S} if kind == signal.SIGINT and victim != "proxy" else {}
         limit_s = GONE_S + STALL_S if env else GONE_S
         fate = fate_of(program, folder, strike=strike, limit_s=limit_s, env=env)
         in_init = "Timeout (0:" in fate.err
