@@ -1,4 +1,4 @@
-"""NumPy or CuPy: which library made an array, its memory, copies to the host, streams and devices.
+"""NumPy or CuPy: which library made an array, its memory, copies to the host, devices.
 
 The CuPy half of this file has not run on a GPU yet: see "Not yet run" in the README.
 """
@@ -6,15 +6,12 @@ The CuPy half of this file has not run on a GPU yet: see "Not yet run" in the RE
 import importlib
 import math
 import sys
-import threading
 from types import ModuleType
 from typing import Any
 
 import numpy
 
 Array = numpy.ndarray  # or cupy.ndarray
-
-_thread = threading.local()  # each thread's own stream
 
 
 def module(name: str) -> ModuleType:
@@ -33,7 +30,7 @@ def array_module(x: Array) -> ModuleType:
     return numpy if isinstance(x, numpy.ndarray) else sys.modules["cupy"]
 
 
-def is_device(x) -> bool:
+def is_device(x: Array) -> bool:
     return array_module(x) is not numpy
 
 
@@ -45,13 +42,13 @@ def resized(store: dict, key: Any, shape: tuple, dtype: Any, xp: ModuleType) -> 
     return store[key][:size].reshape(shape)
 
 
-def synchronize(x) -> None:
+def synchronize(x: Array) -> None:
     """Wait until everything queued on x's current stream is done. Nothing to do for NumPy."""
     if is_device(x):
         array_module(x).cuda.get_current_stream().synchronize()
 
 
-def to_host(x) -> numpy.ndarray:
+def to_host(x: Array) -> numpy.ndarray:
     """x as a NumPy array; itself if it is one."""
     return array_module(x).asnumpy(x) if is_device(x) else x
 
@@ -62,26 +59,3 @@ def select(local_rank: int) -> int:
     number = local_rank % cupy.cuda.runtime.getDeviceCount()
     cupy.cuda.Device(number).use()
     return number
-
-
-def mark(x: Array) -> Any:
-    """An event after everything queued on x's current stream; waiting sleeps. None for NumPy."""
-    if not is_device(x):
-        return None
-    cuda = array_module(x).cuda
-    return cuda.get_current_stream().record(cuda.Event(block=True, disable_timing=True))
-
-
-def follow(x, event) -> None:
-    """Return once `event` (from `mark` in the thread that computes x) is done. None for NumPy.
-
-    Selects x's device and a stream of the calling thread, because both belong to a thread. On the
-    default stream this thread's kernels would queue behind all that the other thread has queued.
-    """
-    if event is None:
-        return
-    x.device.use()
-    if "stream" not in vars(_thread):
-        _thread.stream = module("gpu").cuda.Stream(non_blocking=True)
-    _thread.stream.use()
-    event.synchronize()

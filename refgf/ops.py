@@ -13,26 +13,27 @@ compares all of them. This module is the definition: to understand a result, for
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refgf.device import Array, array_module, synchronize
 
 
-def cast(x, out) -> None:
+def cast(x: Array, out: Array) -> None:
     """out <- x, rounded to nearest, ties to even; infinite where too large for out's type."""
     out[...] = x
 
 
-def add(x, out) -> None:
+def add(x: Array, out: Array) -> None:
     """out <- out + x, in out's type."""
     out += x.astype(out.dtype, copy=False)
 
 
-def rounded(x, kind, out) -> None:
+def rounded(x: Array, kind: DTypeLike, out: Array) -> None:
     """out <- x rounded to the type `kind`; out has x's type and may be x."""
     out[...] = x.astype(kind)
 
 
-def unscale(x, factor: float) -> bool:
+def unscale(x: Array, factor: float) -> bool:
     """x <- factor x. Returns whether every element of x was finite before."""
     finite = bool(array_module(x).isfinite(x).all())
     if factor != 1:
@@ -40,7 +41,7 @@ def unscale(x, factor: float) -> bool:
     return finite
 
 
-def momentum_sgd(w, v, g, momentum: float, decay: float, rate: float) -> None:
+def momentum_sgd(w: Array, v: Array, g: Array, momentum: float, decay: float, rate: float) -> None:
     """v <- momentum v + (g + decay w);  w <- w - rate v. Each operation rounds to w's type."""
     if decay:
         g = decay * w + g
@@ -49,31 +50,33 @@ def momentum_sgd(w, v, g, momentum: float, decay: float, rate: float) -> None:
     w -= rate * v
 
 
-def plain_sgd(w, g, rate: float) -> None:
+def plain_sgd(w: Array, g: Array, rate: float) -> None:
     """w <- w - rate g."""
     w -= rate * g
 
 
-def relu_gradient(dy, y, positive) -> None:
+def relu_gradient(dy: Array, y: Array, positive: Array) -> None:
     """dy <- dy where y > 0, else 0. positive: scratch, bool, of y's shape."""
     array_module(y).greater(y, 0, out=positive)
     dy *= positive
 
 
-def dropout(x, kept, factor: float, out) -> None:
-    """out <- factor x where `kept`, else 0."""
-    array_module(x).multiply(x, kept, out=out)
+def dropout(x: Array, mask: Array, factor: float, out: Array) -> None:
+    """out <- factor x where the mask is true, else 0."""
+    array_module(x).multiply(x, mask, out=out)
     out *= factor
 
 
-def normalize(x, mean, scale, beta, y) -> None:
+def normalize(x: Array, mean: Array, scale: Array, beta: Array, y: Array) -> None:
     """y <- (x - mean) scale + beta. The difference first: x scale + constant loses digits."""
     array_module(x).subtract(x, mean, out=y)
     y *= scale
     y += beta
 
 
-def normalize_gradient(x, mean, scale, slope, offset, dy, scratch) -> None:
+def normalize_gradient(
+    x: Array, mean: Array, scale: Array, slope: Array, offset: Array, dy: Array, scratch: Array
+) -> None:
     """dy <- scale dy - slope (x - mean) - offset. scratch: of x's shape."""
     array_module(x).subtract(x, mean, out=scratch)
     scratch *= slope
@@ -82,7 +85,7 @@ def normalize_gradient(x, mean, scale, slope, offset, dy, scratch) -> None:
     dy -= offset
 
 
-def largest_in_windows(x, y, winner, kernel: int, stride: int) -> None:
+def largest_in_windows(x: Array, y: Array, winner: Array, kernel: int, stride: int) -> None:
     """y <- the maximum of each window of x, winner <- its number in the window.
 
     Among equal values the first one wins. x (n, H, W, C); y and winner (uint8) (n, OH, OW, C)
@@ -98,7 +101,7 @@ def largest_in_windows(x, y, winner, kernel: int, stride: int) -> None:
         xp.maximum(winner, larger, out=winner)  # numbers grow: the last one that was larger stays
 
 
-def to_winners(dy, winner, dx, kernel: int, stride: int) -> None:
+def to_winners(dy: Array, winner: Array, dx: Array, kernel: int, stride: int) -> None:
     """dx <- for each pixel the sum of dy over the windows whose maximum it is, in row order.
 
     dy and winner (uint8) (n, OH, OW, C); dx (n, H, W, C)
@@ -133,7 +136,9 @@ class Buffers:
     engine's version, which stages device arrays, looks at it.
     """
 
-    def __init__(self, x, wire, scratch: dict | None = None, comm=None) -> None:
+    def __init__(
+        self, x: Array, wire: DTypeLike, scratch: dict | None = None, comm: Any = None
+    ) -> None:
         self.x, self.wire, self.xp = x, np.dtype(wire), array_module(x)
         self.direct = self.wire == x.dtype  # MPI may read and write x itself
         self._scratch = {} if scratch is None else scratch

@@ -17,7 +17,8 @@ INSTALLED = Path(launch.__file__).resolve().parents[2]  # the folder of refgf; i
 WRITABLE = ROOT if ROOT == INSTALLED else Path.cwd()  # where results/ is made
 PACKAGES = ("comm", "nn", "exchange", "training", "predict")
 DRAWN_ANEW = "claims.py", "picture.py", "gantt.py"
-CORE = ("refgf/ops.py", "refgf/device.py", *(f"refgf/{package}/" for package in PACKAGES))
+MODULES = "refgf/ops.py", "refgf/device.py", "refgf/streams.py"
+CORE = (*MODULES, *(f"refgf/{package}/" for package in PACKAGES))
 
 
 def machine(options) -> dict:

@@ -6,7 +6,7 @@ python lessons/solutions/10_hierarchical_allreduce.py
 from refgf.comm import ring, tree
 from refgf.papers.jia import doubling
 from refgf.papers.jia import hierarchical
-from refgf.comm.schedule import on_ranks
+from refgf.comm.compose import on_ranks
 from refgf.comm.slices import length
 from refgf.predict.cost import Link
 from refgf.papers.scaling.simulate import from_schedules

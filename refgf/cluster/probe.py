@@ -37,7 +37,7 @@ def link_share(mtu: int) -> float:
     return (mtu - TCP_IP_BYTES) / (mtu + ETHERNET_BYTES)
 
 
-def measure(comm, pairs: list[tuple[int, int]] | None = None) -> list[dict[str, Any]]:
+def measure(comm: Any, pairs: list[tuple[int, int]] | None = None) -> list[dict[str, Any]]:
     """Measure the links on an emulated cluster; all ranks get the results, a dict per pair.
 
     Collective over an mpi4py communicator. pairs: of nodes, default all. Keys: nodes, asked, raw,
@@ -66,7 +66,7 @@ def _rate(cluster: dict, node: int) -> float:
     return cluster["rates_bytes_per_s"][node]
 
 
-def _pair(comm, sender: int, receiver: int, asked: float, cluster: dict) -> dict:
+def _pair(comm: Any, sender: int, receiver: int, asked: float, cluster: dict) -> dict:
     """Measure one link. Both ends measure; the receiver's figures are used."""
     idle_s, all_s = processor_seconds()
     raw = statistics.median(raw_goodput(comm, sender, receiver, asked) for _ in range(REPEATS))
@@ -83,7 +83,7 @@ def processor_seconds() -> tuple[int, int]:
     return ticks[3] + ticks[4], sum(ticks)  # idle, waiting for a disk
 
 
-def raw_goodput(comm, sender: int, receiver: int, asked: float) -> float:
+def raw_goodput(comm: Any, sender: int, receiver: int, asked: float) -> float:
     """Bytes per second over a new socket. The receiver measures; the sender returns `asked`."""
     volume = round(max(asked * VOLUME_S, VOLUME_BYTES))
     warm_up = round(asked * WARM_UP_S + WARM_UP_BYTES)
@@ -114,7 +114,7 @@ def _drain(connection: socket.socket, nbytes: int) -> None:
         nbytes -= got
 
 
-def half_round_trip(comm, a: int, b: int) -> float:
+def half_round_trip(comm: Any, a: int, b: int) -> float:
     """Median over PINGS of half the time of one byte there and back."""
     byte, times_s = np.zeros(1, np.uint8), []
     for _ in range(PINGS + 20):
@@ -129,7 +129,7 @@ def half_round_trip(comm, a: int, b: int) -> float:
     return statistics.median(times_s[20:])
 
 
-def one_way(comm, sender: int, receiver: int, asked: float) -> float:
+def one_way(comm: Any, sender: int, receiver: int, asked: float) -> float:
     """Seconds per byte of messages sent without a pause, after one for warming up."""
     count = max(3, round(asked * VOLUME_S / MESSAGE_BYTES))
     message = np.zeros(MESSAGE_BYTES, np.uint8)
@@ -141,7 +141,7 @@ def one_way(comm, sender: int, receiver: int, asked: float) -> float:
     return (time.perf_counter() - start_s) / (count * MESSAGE_BYTES)
 
 
-def _sleep_until_all_arrive(comm) -> None:
+def _sleep_until_all_arrive(comm: Any) -> None:
     request = comm.Ibarrier()
     while not request.Test():
         time.sleep(1e-3)
@@ -167,7 +167,7 @@ def format_table(results: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main(comm) -> None:
+def main(comm: Any) -> None:
     """Measure all links; rank 0 prints the table."""
     results = measure(comm)
     if comm.Get_rank() == 0:

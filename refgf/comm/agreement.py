@@ -12,15 +12,20 @@ import functools
 import hashlib
 import time
 import types
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+
+from refgf.comm.arguments import Comm
+from refgf.device import Array
 
 HASH_BYTES = 32
 NAMED = types.FunctionType, types.BuiltinFunctionType, type
 SHOWN = 60  # characters of a text around the first difference
 
 
-def records(comm, text: str, nbytes: int) -> list[str]:
+def records(comm: Comm, text: str, nbytes: int) -> list[str]:
     """Every rank's text, cut to nbytes, in rank order. Collective.
 
     Cost per rank: ceil(log2 p) messages, (p-1) nbytes sent.
@@ -39,7 +44,7 @@ def records(comm, text: str, nbytes: int) -> list[str]:
     return [row.decode(errors="replace") for row in rows]
 
 
-def agree(comm, what: str, value: str) -> None:
+def agree(comm: Comm, what: str, value: str) -> None:
     """Raise ValueError on every rank unless all hold the same value. Collective.
 
     The message shows where the values begin to differ.
@@ -62,7 +67,7 @@ def agree(comm, what: str, value: str) -> None:
     )
 
 
-def function_name(value) -> str:
+def function_name(value: Any) -> str:
     """module.name of a function, with the arguments of a `functools.partial`; the same on any rank.
 
     Of an object only the class: its repr may hold an address.
@@ -82,11 +87,11 @@ class CheckedAllreduce:
     `calls` counts the comparisons, and `seconds` is the time that they took on this rank.
     """
 
-    def __init__(self, comm, allreduce) -> None:
+    def __init__(self, comm: Comm, allreduce: Callable) -> None:
         self._comm, self._allreduce = comm, allreduce
         self.calls, self.seconds = 0, 0.0
 
-    def __call__(self, x) -> None:
+    def __call__(self, x: Array) -> None:
         start_s = time.perf_counter()
         self.calls += 1
         agree(self._comm, "allreduce", f"call {self.calls} sums {x.size} elements of {x.dtype}")

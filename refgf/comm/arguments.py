@@ -4,14 +4,18 @@ bfloat16 is not among them: MPI has no such type. `refgf.papers.daso.bfloat16` s
 """
 
 import contextlib
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+Comm = Any  # an mpi4py communicator, or anything with its methods
+Wire = DTypeLike | None  # the type of messages; None: the array's own
 FLOATS = ("float16", "float32", "float64")
 DTYPES = frozenset(map(np.dtype, FLOATS))
 
 
-def rank_and_size(comm, operation: str) -> tuple[int, int]:
+def rank_and_size(comm: Comm, operation: str) -> tuple[int, int]:
     """(this rank, number of ranks); ValueError if comm is no communicator."""
     with contextlib.suppress(AttributeError):
         return comm.Get_rank(), comm.Get_size()
@@ -26,14 +30,14 @@ def require_kinds(operation: str, values: dict[type, object]) -> None:
             raise ValueError(f"{got}; next: help({operation}) says what it takes")
 
 
-def require_number(what: str, value, least: float, example: str) -> None:
+def require_number(what: str, value: Any, least: float, example: str) -> None:
     """Raise ValueError unless value is a finite number >= least. example: what to try next."""
     if not (isinstance(value, int | float | np.number) and least <= value < np.inf):
         got = f"{what}: got {value!r}"
         raise ValueError(f"{got}; wanted a finite number >= {least}; next: {example}")
 
 
-def wire_type(wire, operation: str, rank: int) -> np.dtype | None:
+def wire_type(wire: Wire, operation: str, rank: int) -> np.dtype | None:
     """The type of messages, None for the array's own; ValueError unless it is one of FLOATS.
 
     In an integer type every gradient below 1 would become 0.
@@ -47,7 +51,7 @@ def wire_type(wire, operation: str, rank: int) -> np.dtype | None:
     )
 
 
-def require_flat(x, operation: str, rank: int) -> None:
+def require_flat(x: Any, operation: str, rank: int) -> None:
     """Raise ValueError unless x is a flat contiguous writable array of float16, 32 or 64."""
     if isinstance(x, np.ndarray) and x.ndim == 1 and x.flags.carray and x.dtype in DTYPES:
         return  # the same checks as below, faster

@@ -17,15 +17,16 @@ import numpy as np
 
 from refgf import ops
 from refgf.comm import ring
-from refgf.comm.arguments import rank_and_size, require_flat, wire_type
-from refgf.comm.schedule import Algorithm, execute, on_ranks
+from refgf.comm.arguments import Comm, Wire, rank_and_size, require_flat, wire_type
+from refgf.comm.compose import on_ranks
+from refgf.comm.schedule import Algorithm, execute
 from refgf.comm.slices import slices
 from refgf.device import array_module
 
 SliceCall = Callable[[np.ndarray], slice]
 
 
-def allgather(comm, ranks: Sequence[int] | None = None) -> Callable:
+def allgather(comm: Comm, ranks: Sequence[int] | None = None) -> Callable:
     """Bind to a group. The result takes x (k,), of one length and type on all ranks -> (g, k)."""
     group, place = _group(comm, ranks, "allgather")
     # position i of `ring.allgather` contributes slice i+1, so the positions are shifted by one
@@ -42,7 +43,7 @@ def allgather(comm, ranks: Sequence[int] | None = None) -> Callable:
     return gather
 
 
-def reduce_scatter(comm, ranks: Sequence[int] | None = None, wire=None) -> SliceCall:
+def reduce_scatter(comm: Comm, ranks: Sequence[int] | None = None, wire: Wire = None) -> SliceCall:
     """Bind to a group. The result sums x (n,) over the group and returns this rank's slice.
 
     The other slices of x hold partial sums afterwards.
@@ -50,12 +51,14 @@ def reduce_scatter(comm, ranks: Sequence[int] | None = None, wire=None) -> Slice
     return _bind(comm, ranks, wire, ring.reduce_scatter)
 
 
-def allgather_slices(comm, ranks: Sequence[int] | None = None, wire=None) -> SliceCall:
+def allgather_slices(
+    comm: Comm, ranks: Sequence[int] | None = None, wire: Wire = None
+) -> SliceCall:
     """Bind to a group. The result completes x (n,) after `reduce_scatter`, in place."""
     return _bind(comm, ranks, wire, ring.allgather)
 
 
-def _bind(comm, ranks: Sequence[int] | None, wire, half: Algorithm) -> SliceCall:
+def _bind(comm: Comm, ranks: Sequence[int] | None, wire: Wire, half: Algorithm) -> SliceCall:
     group, place = _group(comm, ranks, half.__name__)
     rank, scratch = comm.Get_rank(), {}
     comm, wire = ops.exact(comm), wire_type(wire, half.__name__, rank)
@@ -69,7 +72,7 @@ def _bind(comm, ranks: Sequence[int] | None, wire, half: Algorithm) -> SliceCall
     return call
 
 
-def _group(comm, ranks: Sequence[int] | None, operation: str) -> tuple[list[int], int]:
+def _group(comm: Comm, ranks: Sequence[int] | None, operation: str) -> tuple[list[int], int]:
     """(the group, this rank's place in it)."""
     rank, size = rank_and_size(comm, operation)
     group = list(range(size) if ranks is None else ranks)

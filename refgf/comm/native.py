@@ -10,11 +10,11 @@ import sys
 import numpy as np
 
 from refgf import ops
-from refgf.comm.arguments import rank_and_size, require_flat, wire_type
+from refgf.comm.arguments import Comm, Wire, rank_and_size, require_flat, wire_type
 from refgf.comm.schedule import Allreduce
 
 
-def mpi_allreduce(comm, wire=None) -> Allreduce:
+def mpi_allreduce(comm: Comm, wire: Wire = None) -> Allreduce:
     """Bind MPI's Allreduce to an mpi4py communicator, or to a wrapper such as `TracedComm`."""
     rank, scratch = rank_and_size(comm, "mpi_allreduce")[0], {}
     wire = wire_type(wire, "mpi_allreduce", rank)

@@ -12,11 +12,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from refgf.comm.arguments import Wire
 from refgf.comm.schedule import LOCAL_OPERATIONS, Schedule, Step, apply
 from refgf.comm.slices import length
 
 
-def replay(schedules: Sequence[Schedule], xs: Sequence[np.ndarray], wire=None) -> list[np.ndarray]:
+def replay(
+    schedules: Sequence[Schedule], xs: Sequence[np.ndarray], wire: Wire = None
+) -> list[np.ndarray]:
     """Run schedules[r] on a copy of xs[r] (n,) for every rank r; return the copies.
 
     The same arithmetic in the same order as `execute`, so the bits are those of a run over MPI.

@@ -4,7 +4,7 @@ An algorithm is a function (rank, size, n) -> list of `Step`. Everything else re
 
     execute(comm, schedule, x)      runs one rank's schedule on a communicator
     collective(comm, algorithm)     an `Allreduce`: a callable that sums a flat array over all ranks
-    reversed_schedule, on_ranks     make a schedule out of another one
+    compose                         makes a schedule out of other ones
     replay.replay, replay.check     run and validate all ranks' schedules in one process
 
 `wire` is the type in which elements are sent (default: the array's own; float16 halves the bytes,
@@ -13,14 +13,15 @@ is sent, and `finish` rounds the finished slice on its owner, so all ranks end w
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from refgf import ops
-from refgf.comm.arguments import rank_and_size, require_flat, wire_type
+from refgf.comm.arguments import Comm, Wire, rank_and_size, require_flat, wire_type
 from refgf.comm.slices import chunks, length
+from refgf.device import Array
 
 NOTHING = slice(0, 0)
 LOCAL_OPERATIONS = ("reduce", "finish")
@@ -57,47 +58,7 @@ def local(op: str, part: slice) -> Step:
     return Step(None, NOTHING, None, part, op)
 
 
-def send(part: slice, to: int) -> Step:
-    """A step that only sends."""
-    return Step(to, part, None, NOTHING, "copy")
-
-
-def receive(part: slice, sender: int, op: str) -> Step:
-    """A step that only receives."""
-    return Step(None, NOTHING, sender, part, op)
-
-
-def reversed_schedule(schedule: Schedule) -> Schedule:
-    """The same messages in the opposite direction and order, copied on arrival.
-
-    The reversal of a reduction is a broadcast.
-    """
-    messages = [step for step in schedule if step.op not in LOCAL_OPERATIONS]
-    return [Step(s.receive_from, s.receive, s.send_to, s.send, "copy") for s in messages[::-1]]
-
-
-def on_ranks(ranks: Sequence[int], schedule: Schedule, start: int = 0) -> Schedule:
-    """The same schedule for a group of ranks and a part of the vector.
-
-    Rank i of `schedule` becomes ranks[i], and element 0 becomes element `start`. Hierarchies are
-    built this way from rings inside and between nodes. Not for schedules with the operation
-    `reduce`, which depends on the order of the ranks.
-    """
-    assert all(step.op != "reduce" for step in schedule)
-
-    def shift(part: slice) -> slice:
-        return slice(part.start + start, part.stop + start)
-
-    def rename(rank: int | None) -> int | None:
-        return None if rank is None else ranks[rank]
-
-    return [
-        Step(rename(s.send_to), shift(s.send), rename(s.receive_from), shift(s.receive), s.op)
-        for s in schedule
-    ]
-
-
-def collective(comm, algorithm: Algorithm, wire=None) -> Allreduce:
+def collective(comm: Comm, algorithm: Algorithm, wire: Wire = None) -> Allreduce:
     """Bind an algorithm to a communicator.
 
     The result sums a flat contiguous array (n,) over all ranks, in place. It keeps the schedules
@@ -115,7 +76,9 @@ def collective(comm, algorithm: Algorithm, wire=None) -> Allreduce:
     return allreduce
 
 
-def execute(comm, schedule: Schedule, x, wire=None, scratch: dict | None = None) -> None:
+def execute(
+    comm: Comm, schedule: Schedule, x: Array, wire: Wire = None, scratch: dict | None = None
+) -> None:
     """Run one rank's schedule on x (n,), in place. One message per step with a partner.
 
     Memory besides x: one received slice, one cast slice if `wire` differs from x's type, and what
@@ -140,7 +103,7 @@ def execute(comm, schedule: Schedule, x, wire=None, scratch: dict | None = None)
                 apply(step, x, arrived, received, buffers.wire)
 
 
-def exchange(comm, step: Step, outgoing, incoming) -> None:
+def exchange(comm: Comm, step: Step, outgoing: Array, incoming: Array | None) -> None:
     """The message of one step: `Sendrecv`, or only one half of it."""
     if step.receive_from is None:
         comm.Send(outgoing, step.send_to)
@@ -150,7 +113,7 @@ def exchange(comm, step: Step, outgoing, incoming) -> None:
         comm.Sendrecv(outgoing, step.send_to, 0, incoming, step.receive_from, 0)
 
 
-def apply(step: Step, x, arrived, received: dict, wire) -> None:
+def apply(step: Step, x: Array, arrived: Array | None, received: dict, wire: np.dtype) -> None:
     """The arithmetic of one step; that of every collective is here.
 
     arrived: the message in the wire type, None for local operations. received: {rank: slice}.
@@ -171,7 +134,7 @@ def apply(step: Step, x, arrived, received: dict, wire) -> None:
         raise AssertionError(f"unknown operation {step.op!r}")
 
 
-def reduce_in_rank_order(part, received: dict, wire) -> None:
+def reduce_in_rank_order(part: Array, received: dict, wire: np.dtype) -> None:
     """part <- sum over ranks 0..p-1; the rank that is missing in `received` is this one's part.
 
     All terms are in the wire type, this rank's too: the sum does not depend on who forms it.

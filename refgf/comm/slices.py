@@ -29,12 +29,6 @@ def chunks(n: int, chunk: int) -> list[slice]:
     return [slice(start, min(start + chunk, n)) for start in range(0, n, chunk)]
 
 
-def cut(part: slice, longest: int) -> list[slice]:
-    """Cut one slice into slices of at most `longest` elements. An empty one has none."""
-    starts = range(part.start, part.stop, longest)
-    return [slice(start, min(start + longest, part.stop)) for start in starts]
-
-
 def length(s: slice) -> int:
     """Elements in a slice with explicit bounds."""
     return s.stop - s.start

@@ -2,8 +2,10 @@
 
 import platform
 
+from refgf.comm.arguments import Comm
 
-def nodes(comm) -> list[list[int]]:
+
+def nodes(comm: Comm) -> list[list[int]]:
     """The ranks of each node; nodes in order of their lowest rank. Collective.
 
     Nodes are distinguished by host name; the nodes of an emulated cluster have one each. Cost: one

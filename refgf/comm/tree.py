@@ -20,7 +20,8 @@ Source: the abstract of Besch & Pohl (1995) names a "distributed logarithmic tre
 computers. That it sums gradients, is binomial and is rooted at rank 0 is inferred.
 """
 
-from refgf.comm.schedule import Schedule, local, receive, reversed_schedule, send
+from refgf.comm.compose import receive, reversed_schedule, send
+from refgf.comm.schedule import Schedule, local
 
 
 def reduce(rank: int, size: int, n: int) -> Schedule:

@@ -5,8 +5,8 @@ No temporary is of full size.
 
 from collections.abc import Iterator
 
-from refgf.comm.slices import cut
 from refgf.device import Array, is_device
+from refgf.nn.workspace import cut
 
 # A few float32 arrays of this size stay in a core's share of the cache. Half of it would fit the
 # second level, but every NumPy call releases and re-acquires the GIL, which costs a communication

@@ -11,6 +11,7 @@ whole number of elements. Cost: no message; 0.5 us more for each that is receive
 import sys
 from typing import Any, NoReturn
 
+from refgf.comm.arguments import Comm
 from refgf.device import Array
 
 
@@ -24,7 +25,7 @@ def exact(comm: Any) -> Any:
 class ExactComm:
     """Wraps a communicator of MPI. Everything that does not receive is passed on unchanged."""
 
-    def __init__(self, comm) -> None:
+    def __init__(self, comm: Comm) -> None:
         self._comm, self._mpi = comm, sys.modules["mpi4py.MPI"]
         self._status, self._byte = self._mpi.Status(), self._mpi.BYTE
 

@@ -153,17 +153,17 @@ def relu_gradient(dy: Array, y: Array, positive: Array) -> None:
     elementwise("T y", "T dy", "dy = dy * (T)(y > 0);", "relu_gradient")(y, dy)
 
 
-def dropout(x: Array, kept: Array, factor: float, out: Array) -> None:
+def dropout(x: Array, mask: Array, factor: float, out: Array) -> None:
     kernel = elementwise(
-        "T x, bool kept, T factor",
+        "T x, bool mask, T factor",
         "T out",
         """
-        T chosen = x * (T)kept;
+        T chosen = x * (T)mask;
         out = factor * chosen;
         """,
         "dropout",
     )
-    kernel(x, kept, factor, out)
+    kernel(x, mask, factor, out)
 
 
 def normalize(x: Array, mean: Array, scale: Array, beta: Array, y: Array) -> None:

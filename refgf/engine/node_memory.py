@@ -9,6 +9,8 @@ import time
 
 import numpy as np
 
+from refgf.comm.arguments import Comm
+
 PAGE_BYTES, LINES_BYTES, FOLDER = 4096, 128, "/dev/shm"  # processors fetch two cache lines together
 MESSAGE_BITS = 24  # of a barrier's counter: 1 in 17 million is missed; 39 bits count, for months
 POLLS, SLEEP_S = 1000, 50e-6  # polls this many times with `sched_yield`, then sleeps between polls
@@ -25,7 +27,7 @@ class NodeMemory:
     may still read the last one. Threads use their own barrier, which detects deadlocks.
     """
 
-    def __init__(self, comm) -> None:
+    def __init__(self, comm: Comm) -> None:
         if not share_memory(comm):
             raise ValueError(
                 f"SharedMemory on rank {comm.Get_rank()}: got a {type(comm).__name__} of "
@@ -98,7 +100,7 @@ class NodeMemory:
         self.node = None
 
 
-def share_memory(comm) -> bool:
+def share_memory(comm: Comm) -> bool:
     """Do all ranks share memory? Collective."""
     if not hasattr(comm, "Split_type"):
         return False
@@ -116,6 +118,6 @@ def whole(nbytes: int, unit: int = PAGE_BYTES) -> int:
     return -(-nbytes // unit) * unit
 
 
-def _split(comm):
+def _split(comm: Comm):
     mpi = sys.modules.get("mpi4py.MPI")
     return comm.Split_type(mpi.COMM_TYPE_SHARED if mpi else 0)

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy
 
-from refgf.comm.slices import cut, length
+from refgf.comm.slices import length
 from refgf.device import Array, array_module
+from refgf.nn.workspace import cut
 
 
 @dataclass(frozen=True)

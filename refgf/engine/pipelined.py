@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from refgf.comm import ring
-from refgf.comm.arguments import rank_and_size, require_flat, wire_type
+from refgf.comm.arguments import Comm, rank_and_size, require_flat, wire_type
 from refgf.comm.schedule import (
     LOCAL_OPERATIONS,
     NOTHING,
@@ -58,7 +58,7 @@ DEPTH = 4
 
 
 def pipelined(
-    comm,
+    comm: Comm,
     algorithm: Algorithm,
     wire: DTypeLike = None,
     segment_bytes: int | None = None,
@@ -81,7 +81,9 @@ def pipelined(
 
     @functools.lru_cache(maxsize=4096)
     def segments(n: int, itemsize: int) -> Schedule:
-        return cut(algorithm(rank, size, n), lambda k: segment_elements(k, itemsize, segment_bytes))
+        return segmented(
+            algorithm(rank, size, n), lambda k: segment_elements(k, itemsize, segment_bytes)
+        )
 
     def allreduce(x) -> None:
         require_flat(x, name, rank)
@@ -103,7 +105,7 @@ def segment_elements(message: int, itemsize: int, segment_bytes: int | None = No
     return max(1, (segment_bytes or by_length) // itemsize)
 
 
-def cut(schedule: Schedule, elements: Callable[[int], int]) -> Schedule:
+def segmented(schedule: Schedule, elements: Callable[[int], int]) -> Schedule:
     """The same schedule in segments of elements(length of the message); empty messages stay.
 
     A slice that is finished (rounded) right after its arrival is finished segment by segment.
@@ -154,7 +156,9 @@ def _arrived(segments: list[list[Step]]) -> slice | None:
 class Flight:
     """The messages of one rank that are in flight, for one array x (n,)."""
 
-    def __init__(self, comm, x: np.ndarray, wire: np.dtype, depth: int, scratch: dict) -> None:
+    def __init__(
+        self, comm: Comm, x: np.ndarray, wire: np.dtype, depth: int, scratch: dict
+    ) -> None:
         self.comm, self.x, self.wire, self.depth = comm, x, wire, depth
         self.arriving = deque()  # (step, request or None if local, memory), oldest first
         self.leaving = (

@@ -2,7 +2,7 @@
 
     accumulate    reads w, u, v, g, writes the next u and v: each element crosses memory once a step
     keep          the step is accepted: u and the next u are exchanged, nothing is copied
-    _catch_up     bookkeeping deferred by `keep` and fused into the next `accumulate`: v <- v + u,
+    _catch_up     bookkeeping deferred by `update` and fused into the next `accumulate`: v <- v + u,
                   sent chunks are cleared
 
 With Numba, and on a GPU, `accumulate` and `_catch_up` are one loop (`fused.py`), except in the rare
@@ -27,7 +27,7 @@ from refgf.training.sgd import joined
 
 
 class FusedResidual(Residual):
-    """See `Residual`. Each accepted step exchanges arrays of `state`; read it with `settled`."""
+    """See `Residual`. Each accepted step exchanges arrays of `state`: read `current_state()`."""
 
     def __init__(
         self, pool, parameters, settings, momentum: float, decay: float, size: int
@@ -76,11 +76,11 @@ class FusedResidual(Residual):
             if scale != 1:
                 sent *= scale
 
-    def keep(self, sent: list[slice], dense: bool) -> None:
+    def update(self, sent: list[slice], dense: bool) -> None:
         self.state[self._first], self._next = self._next, self.state[self._first]
         self._done, self._sent, self._dense = 0, joined(sent, self.pool.flat.size), dense
 
-    def deliver(self, numbers: list[int], packed: Array, scale: float, gap: Array) -> None:
+    def unpack(self, numbers: list[int], packed: Array, scale: float, gap: Array) -> None:
         for group in self._groups(numbers):
             total = packed[group.packed]
             if scale != 1:
@@ -92,7 +92,7 @@ class FusedResidual(Residual):
                 total += decays
             group.put(self.pool.flat, total)
 
-    def settled(self) -> dict:
+    def current_state(self) -> dict:
         self._catch_up(self.pool.flat.size)
         return self.state
 

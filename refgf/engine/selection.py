@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from refgf.comm import ring
+from refgf.comm.arguments import Comm
 from refgf.comm.native import mpi_allreduce
 from refgf.comm.schedule import Algorithm, Allreduce, collective
 from refgf.device import Array
@@ -33,7 +34,7 @@ ROUNDS = (3, 2.0), (4, 1.2), (10, 1.0)  # rows, and the largest ratio to the fas
 
 
 def candidates(
-    comm, algorithms: dict[str, Algorithm], wire: DTypeLike = None
+    comm: Comm, algorithms: dict[str, Algorithm], wire: DTypeLike = None
 ) -> dict[str, Allreduce]:
     """The ring and `algorithms`, bound to a communicator, and what else it offers. Collective.
 
@@ -50,7 +51,7 @@ def candidates(
 
 
 def measure(
-    comm,
+    comm: Comm,
     sides: dict[str, Allreduce],
     sizes: Sequence[int] = SIZES,
     rounds: Sequence[tuple[int, float]] = ROUNDS,
@@ -72,7 +73,7 @@ def measure(
     return points
 
 
-def _times(comm, sides: dict[str, Allreduce], x, rounds) -> dict[str, float]:
+def _times(comm: Comm, sides: dict[str, Allreduce], x, rounds) -> dict[str, float]:
     """{name: seconds a call}, the same on all ranks.
 
     An eliminated side keeps its ratio to that round's fastest.
@@ -90,14 +91,14 @@ def _times(comm, sides: dict[str, Allreduce], x, rounds) -> dict[str, float]:
     return {name: fastest * ratio for name, ratio in slower.items()}
 
 
-def _calls(comm, allreduce: Allreduce, x) -> int:
+def _calls(comm: Comm, allreduce: Allreduce, x) -> int:
     """How many calls fit in ROW_S; a first row warms up."""
     few = max(1, min(20, (1 << 20) // max(1, x.nbytes)))
     _, call_s = (_row(comm, allreduce, x, few) for _ in range(2))
     return max(1, min(MOST_CALLS, round(ROW_S / call_s)))
 
 
-def _row(comm, allreduce: Allreduce, x, calls: int) -> float:
+def _row(comm: Comm, allreduce: Allreduce, x, calls: int) -> float:
     """Seconds a call on the slowest rank."""
     comm.Barrier()
     start_s = time.perf_counter()

@@ -44,7 +44,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from refgf.comm.agreement import agree
-from refgf.comm.arguments import rank_and_size, require_flat, wire_type
+from refgf.comm.arguments import Comm, rank_and_size, require_flat, wire_type
 from refgf.comm.slices import length, slices
 from refgf.engine.half import add, cache_blocks, cast, rounded
 from refgf.engine.node_memory import LINES_BYTES, NodeMemory, whole
@@ -64,7 +64,7 @@ class SharedMemory:
 
     def __init__(
         self,
-        comm,
+        comm: Comm,
         wire=None,
         segment_bytes: int | None = None,
         short_bytes: int = SHORT_BYTES,

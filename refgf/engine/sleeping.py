@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from refgf.comm.arguments import Comm
 from refgf.device import Array
 
 SLEEP_S, LONG_SLEEP_S = 0.1e-3, 0.2e-3
@@ -35,7 +36,7 @@ END = object()  # no more segments on this side
 class SleepingComm:
     """Wraps a communicator of MPI. Everything that does not wait is passed on unchanged."""
 
-    def __init__(self, comm) -> None:
+    def __init__(self, comm: Comm) -> None:
         self._comm = comm
 
     def __getattr__(self, name: str):

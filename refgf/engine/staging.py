@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from refgf import ops
+from refgf.comm.arguments import Comm
 from refgf.device import Array, is_device, module, synchronize
 
 
@@ -54,7 +55,9 @@ def _library_says_cuda() -> bool:
 HostBuffers = ops.Buffers
 
 
-def buffers(x: Array, wire: DTypeLike, scratch: dict | None = None, comm=None) -> HostBuffers:
+def buffers(
+    x: Array, wire: DTypeLike, scratch: dict | None = None, comm: Comm = None
+) -> HostBuffers:
     """The buffers that x needs: staged ones for device arrays only."""
     return (StagedBuffers if is_device(x) else HostBuffers)(x, wire, scratch, comm)
 
@@ -65,7 +68,7 @@ class StagedBuffers(HostBuffers):
     `comm` decides that too: messages between threads lie in host memory.
     """
 
-    def __init__(self, x, wire, scratch: dict | None = None, comm=None) -> None:
+    def __init__(self, x, wire, scratch: dict | None = None, comm: Comm = None) -> None:
         super().__init__(x, wire, scratch, comm)
         host_only = getattr(comm, "host_only", False)
         self.through_host = is_device(x) and (host_only or not cuda_aware())

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from refgf.comm.slices import chunks, length
-from refgf.device import array_module
+from refgf.device import Array, array_module
 
 
-def add_norms(norms, magnitude, start: int, chunk: int) -> None:
+def add_norms(norms: Array, magnitude: Array, start: int, chunk: int) -> None:
     """norms (C,) float64 <- norms + sums of |x| (k,), which is elements start.. of the pool."""
     xp, n = array_module(magnitude), magnitude.size
     head = min(-start % chunk, n)  # the rest of a chunk that began before
@@ -35,12 +35,12 @@ def add_norms(norms, magnitude, start: int, chunk: int) -> None:
         norms[first + whole] += magnitude[tail:].sum(dtype=np.float64)
 
 
-def importance(norms, n: int, chunk: int) -> np.ndarray:
+def importance(norms: Array, n: int, chunk: int) -> np.ndarray:
     """Norms divided by the chunks' lengths. (C,) -> (C,)"""
     return norms / np.array([length(c) for c in chunks(n, chunk)], np.float64)
 
 
-def choose(values, percent: float) -> list[int]:
+def choose(values: Array, percent: float) -> list[int]:
     """The max(1, ceil(C percent / 100)) most important chunks; ties to the lower number."""
     count = max(1, math.ceil(len(values) * percent / 100))
     return sorted(np.argsort(-values, kind="stable")[:count].tolist())

@@ -13,6 +13,8 @@ import abc
 import numpy as np
 
 from refgf import ops
+from refgf.device import Array
+from refgf.exchange.precision import LossScale
 
 
 class Compressor(abc.ABC):
@@ -23,11 +25,11 @@ class Compressor(abc.ABC):
     """
 
     @abc.abstractmethod
-    def start(self, gradients) -> None:
+    def start(self, gradients: Array) -> None:
         """Called once. gradients (n,): the pool, to allocate state of its length and type."""
 
     @abc.abstractmethod
-    def sum(self, x, elements: slice) -> None:
+    def sum(self, x: Array, elements: slice) -> None:
         """x (k,) <- the approximate sum over all ranks; x is the pool's slice `elements`.
 
         A step's calls cover all n elements, in order. All ranks must end with the same bits, with
@@ -47,12 +49,12 @@ class Compressor(abc.ABC):
 class Compressed:
     """The Allreduce that a `Compressor` makes; its calls cover the pool in order, without gaps."""
 
-    def __init__(self, compressor: Compressor, gradients, loss_scale) -> None:
+    def __init__(self, compressor: Compressor, gradients: Array, loss_scale: LossScale) -> None:
         self.compressor, self.loss_scale = compressor, loss_scale
         self._next = 0  # first element that was not summed in this step
         compressor.start(gradients)
 
-    def __call__(self, x) -> None:
+    def __call__(self, x: Array) -> None:
         elements = slice(self._next, self._next + x.size)
         self._next = elements.stop
         with np.errstate(over="ignore", invalid="ignore"):  # an infinity: the step is refused

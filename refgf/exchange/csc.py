@@ -27,20 +27,23 @@ import numpy as np
 
 from refgf import ops
 from refgf.comm.slices import chunks, length
-from refgf.device import array_module, to_host
+from refgf.device import Array, array_module, to_host
 from refgf.exchange.chunk_choice import as_density, choose, importance
+from refgf.exchange.dense import Transport
 from refgf.exchange.lazy import LazyAllreduce, require_all, require_next
-from refgf.exchange.momentum_correction import CSCSettings
+from refgf.exchange.momentum_correction import CSCSettings, Residual
+from refgf.exchange.pool import Pool
+from refgf.exchange.precision import LossScale
 from refgf.exchange.result import StepResult
 
 
 class TopChunks:
     """The naive form, at the end of backward: CSC with form `none`, chunk by chunk."""
 
-    def __init__(self, pool, allreduce: Callable, chunk: int, percent: float) -> None:
+    def __init__(self, pool: Pool, allreduce: Callable, chunk: int, percent: float) -> None:
         self.pool, self.allreduce, self.percent = pool, allreduce, percent
         self.chunks = chunks(pool.flat.size, chunk)
-        self.kept = np.zeros_like(pool.flat)  # (n,) what was not sent so far
+        self.residual = np.zeros_like(pool.flat)  # (n,) the sum of what was not sent
         self.chosen = range(len(self.chunks))
 
     def ready(self, index: int) -> None:
@@ -48,12 +51,12 @@ class TopChunks:
 
     def finish(self) -> StepResult:
         """Send the chosen chunks, keep the others, choose the next ones."""
-        self.kept += self.pool.flat
-        norms = np.array([np.abs(self.kept[c]).mean(dtype=np.float64) for c in self.chunks])
+        self.residual += self.pool.flat
+        norms = np.array([np.abs(self.residual[c]).mean(dtype=np.float64) for c in self.chunks])
         self.allreduce(norms)
         sent = [self.chunks[number] for number in self.chosen]
         for c in sent:
-            self.pool.flat[c], self.kept[c] = self.kept[c], 0
+            self.pool.flat[c], self.residual[c] = self.residual[c], 0
             self.allreduce(self.pool.flat[c])
         self.chosen = choose(norms, self.percent)
         return StepResult(sent=sent)
@@ -81,7 +84,14 @@ class CSC:
     `chosen`: the chunks of the next step, None for all; `gap` (C,): steps since each was last sent.
     """
 
-    def __init__(self, settings: CSCSettings, residual, transport, sum_norms, loss_scale) -> None:
+    def __init__(
+        self,
+        settings: CSCSettings,
+        residual: Residual,
+        transport: Transport,
+        sum_norms: Callable,
+        loss_scale: LossScale,
+    ) -> None:
         self.settings, self.residual, self.pool = settings, residual, residual.pool
         self.density = as_density(settings.density)
         self.transport, self.sum_norms, self.loss_scale = transport, sum_norms, loss_scale
@@ -115,10 +125,10 @@ class CSC:
         if accepted:
             numbers = list(range(len(self.chunks))) if self.chosen is None else self.chosen
             sent = [self.chunks[number] for number in numbers]
-            with span("compute", "CSC_KEEP"):
-                self.residual.keep(sent, dense=self.chosen is None)  # first: it reads the pool
+            with span("compute", "CSC_UPDATE"):
+                self.residual.update(sent, dense=self.chosen is None)  # first: it reads the pool
                 scale, packed = self.loss_scale.scale, self._lazy.pool.flat
-                self.residual.deliver(numbers, packed, scale, self.gap)
+                self.residual.unpack(numbers, packed, scale, self.gap)
             result = StepResult(True, sent, self.gap[numbers].tolist())
             self._choose(norms, numbers)
         self.loss_scale.update(accepted)
@@ -168,13 +178,13 @@ class CSC:
             self.sum_norms(message)
         return bool(message[-1] == 0), message[:-1]
 
-    def _norms_after(self, norms):
+    def _norms_after(self, norms: Array):
         """Norms of what is kept once the step is accepted: nothing of what was sent."""
         kept = norms * float(self.pool.flat.dtype.type(self.residual.factor))
         kept[slice(None) if self.chosen is None else self.chosen] = 0
         return kept
 
-    def _choose(self, norms, sent: list[int]) -> None:
+    def _choose(self, norms: Array, sent: list[int]) -> None:
         """The chunks of the next step, from the norms of this one."""
         self.gap += 1
         self.gap[sent] = 1

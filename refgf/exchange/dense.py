@@ -7,8 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from refgf import ops
+from refgf.device import Array
 from refgf.exchange.lazy import ONE_CALL, LazyAllreduce
 from refgf.exchange.overlap import AtOnce
+from refgf.exchange.pool import Pool
+from refgf.exchange.precision import LossScale
 from refgf.exchange.result import UNOBSERVED, StepResult
 
 
@@ -42,7 +45,7 @@ class DenseExchange:
     another message: an infinity or NaN that any rank contributes stays one.
     """
 
-    def __init__(self, pool, transport: Transport, loss_scale) -> None:
+    def __init__(self, pool: Pool, transport: Transport, loss_scale: LossScale) -> None:
         self.transport, self.loss_scale = transport, loss_scale
         self.lazy = LazyAllreduce(pool, self._send, transport.grouping, transport.itemsize)
         self.communication_s = 0.0
@@ -67,13 +70,13 @@ class DenseExchange:
         self.loss_scale.update(accepted)
         return StepResult(accepted)
 
-    def _send(self, x) -> None:
+    def _send(self, x: Array) -> None:
         self.transport.worker.run(self._sum, x)
 
-    def _sum(self, x) -> None:
+    def _sum(self, x: Array) -> None:
         self.transport.allreduce(x)
         self.transport.checker.run(self._check, x)
 
-    def _check(self, x) -> None:
+    def _check(self, x: Array) -> None:
         finite = ops.unscale(x, 1 / self.loss_scale.scale)  # exact, unless it underflows
         self._finite = self._finite and finite

@@ -17,13 +17,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from refgf.exchange.pool import Pool
 from refgf.exchange.result import StepResult
 
 
 class EagerAllreduce:
     """The naive form: one allreduce for each gradient, as `LazyAllreduce` with theta = 0."""
 
-    def __init__(self, pool, allreduce: Callable) -> None:
+    def __init__(self, pool: Pool, allreduce: Callable) -> None:
         self.pool, self.allreduce = pool, allreduce
 
     def ready(self, index: int) -> None:
@@ -59,11 +60,10 @@ ONE_CALL = Theta()
 
 @dataclass(frozen=True)
 class Call:
-    """One allreduce: elements start..stop of the pool, issued when gradient `after` was ready."""
+    """One allreduce: elements start..stop of the pool."""
 
     start: int
     stop: int
-    after: int
 
 
 class LazyAllreduce:
@@ -77,7 +77,13 @@ class LazyAllreduce:
     `calls` lists this step's groups. Errors: ValueError for a gradient out of order or missing.
     """
 
-    def __init__(self, pool, allreduce: Callable, grouping=ONE_CALL, itemsize=None) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        allreduce: Callable,
+        grouping: Theta = ONE_CALL,
+        itemsize: int | None = None,
+    ) -> None:
         self.grouping = grouping
         self.grouping.check(len(pool.specs))
         self.pool, self.allreduce = pool, allreduce
@@ -105,7 +111,7 @@ class LazyAllreduce:
 
     def _flush(self) -> None:
         stop = self.pool.offsets[self._next]
-        self.calls.append(Call(self._start, stop, self._next - 1))
+        self.calls.append(Call(self._start, stop))
         self.allreduce(self.pool.flat[self._start : stop])
         self._start = stop
 

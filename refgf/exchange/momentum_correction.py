@@ -45,11 +45,17 @@ class Residual:
     settings    a `CSCSettings`: form and chunk
     size        number of ranks
 
-    Nothing in `state` changes before `keep`, so a step that is not accepted leaves no trace.
+    Nothing in `state` changes before `update`, so a step that is not accepted leaves no trace.
     """
 
     def __init__(
-        self, pool, parameters, settings, momentum: float, decay: float, size: int
+        self,
+        pool: Pool,
+        parameters: Array,
+        settings: "CSCSettings",
+        momentum: float,
+        decay: float,
+        size: int,
     ) -> None:
         self.pool, self.parameters, self.form = pool, parameters, settings.form
         self.chunk, self.chunks = settings.chunk, chunks(pool.flat.size, settings.chunk)
@@ -62,7 +68,7 @@ class Residual:
         self.norms = xp.zeros(len(self.chunks), np.float64)  # (C,) of this step
         self._decays = decay_mask(pool) if decay and not self.before else None
 
-    def accumulate(self, index: int, scale: float, out=None) -> None:
+    def accumulate(self, index: int, scale: float, out: Array | None = None) -> None:
         """Gradient number `index` is final: unscale it, add decay, add its part of the norms.
 
         out (n,), if given (a dense step), takes what it sends, multiplied by the scale.
@@ -85,7 +91,7 @@ class Residual:
             return self.state["v"][part] + (self.momentum * self.state["u"][part] + g)
         return g + self.state["h"][part]
 
-    def pack(self, numbers: list[int], scale: float, out) -> None:
+    def pack(self, numbers: list[int], scale: float, out: Array) -> None:
         """What the chunks of these numbers send, multiplied by the scale, goes into `out`."""
         at = 0
         for part in (self.chunks[number] for number in numbers):
@@ -93,7 +99,7 @@ class Residual:
             out[at : at + sent.size] = scale * sent
             at += sent.size
 
-    def keep(self, sent: list[slice], dense: bool) -> None:
+    def update(self, sent: list[slice], dense: bool) -> None:
         """The step is accepted, and these slices of the pool were sent."""
         g = self.pool.flat
         if self.before:
@@ -114,7 +120,7 @@ class Residual:
             return "h"
         return "uv" if self.form == "dgc_masked" and not dense else "v"
 
-    def deliver(self, numbers: list[int], packed, scale: float, gap) -> None:
+    def unpack(self, numbers: list[int], packed: Array, scale: float, gap: Array) -> None:
         """The sums of these chunks go into the pool, unscaled. gap (C,): steps since last sent."""
         at = 0
         for number in numbers:
@@ -128,7 +134,7 @@ class Residual:
             self.pool.flat[part] = total
             at += total.size
 
-    def settled(self) -> dict:
+    def current_state(self) -> dict:
         """`state` for a checkpoint. The engine first does what it has deferred to the next step."""
         return self.state
 

@@ -11,7 +11,7 @@ communicator. Cost: two queue operations per call; no copy.
 
 On a GPU backward only queues kernels, so an array may be announced before it is computed. Each
 array is queued with an event of the stream that produces it. The thread selects the array's device
-and waits for that event, on a stream of its own (`device.py`; not yet run on a GPU).
+and waits for that event, on a stream of its own (`streams.py`; not yet run on a GPU).
 """
 
 import queue
@@ -20,13 +20,14 @@ import threading
 import time
 from collections.abc import Callable
 
-from refgf.device import follow, mark, synchronize
+from refgf.device import Array, synchronize
+from refgf.streams import follow, mark
 
 
 class AtOnce:
     """The naive form, without overlap: work is done as soon as it is handed over."""
 
-    def run(self, work: Callable, x) -> None:
+    def run(self, work: Callable, x: Array) -> None:
         work(x)
 
     def wait(self) -> float:
@@ -52,7 +53,7 @@ class CommunicationThread:
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
-    def run(self, work: Callable, x) -> None:
+    def run(self, work: Callable, x: Array) -> None:
         """Queue work(x), to be called once x is computed. Leave x alone until `wait` returns."""
         with self._idle:
             self._pending += 1

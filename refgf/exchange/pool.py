@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 
 class Pool:
@@ -26,7 +27,9 @@ class Pool:
     .offsets  len(specs) + 1 element offsets: tensor i is flat[offsets[i]:offsets[i + 1]]
     """
 
-    def __init__(self, specs: Sequence, dtype=np.float32, zeros: Callable = np.zeros) -> None:
+    def __init__(
+        self, specs: Sequence, dtype: DTypeLike = np.float32, zeros: Callable = np.zeros
+    ) -> None:
         self.specs = list(specs)
         self.offsets = [0, *itertools.accumulate(math.prod(spec.shape) for spec in self.specs)]
         self.flat = zeros(self.offsets[-1], dtype)  # (n,)

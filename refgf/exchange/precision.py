@@ -17,8 +17,10 @@ Source: Micikevicius et al. 2018; float16 on the wire as in GradientFlow.
 import math
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refgf import ops
+from refgf.device import Array
 
 
 class LossScale:
@@ -89,13 +91,13 @@ class WorkingCopy:
     working  (n,) float16 for a network of float16; else float32 numbers with float16 values
     """
 
-    def __init__(self, master, working, half="float16") -> None:
+    def __init__(self, master: Array, working: Array, half: DTypeLike = "float16") -> None:
         if master.shape != working.shape:
             got = f"working copy: got {working.shape} for master weights {master.shape}"
             raise ValueError(f"{got}; wanted the same; next: lay both out from the same specs")
         self.master, self.working, self.half = master, working, np.dtype(half)
 
-    def refresh(self, slices=None) -> None:
+    def refresh(self, slices: list[slice] | None = None) -> None:
         """Round the master weights (only these slices of them) into the working copy."""
         with np.errstate(over="ignore"):  # beyond 65504 a weight becomes infinite, as on a GPU
             for part in [slice(0, self.master.size)] if slices is None else slices:

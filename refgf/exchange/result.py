@@ -9,6 +9,7 @@ residual, velocity or running statistics: only the loss scale, counts and dropou
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,11 @@ UNOBSERVED = Unobserved()
 class Closed:
     """Takes the place of what `close` has freed. The last step's numbers stay readable."""
 
-    def __init__(self, owner: str, exchange) -> None:
+    def __init__(self, owner: str, exchange: Any) -> None:
         self.owner, self.calls = owner, exchange.calls
         self.communication_s = exchange.communication_s
 
-    def _refuse(self, *_):
+    def _refuse(self, *_: Any):
         raise ValueError(
             f"{self.owner}: got a call after close; wanted it before; next: make a new one, or "
             "indent the call into the `with` block"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from refgf.comm.arguments import Comm
 from refgf.device import to_host
 from refgf.nn.network import Network
 from refgf.training.data import Dataset
@@ -55,7 +56,7 @@ def count_right(
 def count_right_together(
     network: Network,
     dataset: Dataset,
-    comm,
+    comm: Comm,
     allreduce: Callable,
     top: Sequence[int] = TOP,
     batch: int = 64,

@@ -33,7 +33,7 @@ def own(flow: GradientFlow) -> tuple[dict, dict]:
     network = flow.model.network
     arrays = {f"running{i}": array for i, array in enumerate(network.running)}
     if flow.csc:
-        state = flow.csc.residual.settled()
+        state = flow.csc.residual.current_state()
         arrays |= {f"residual_{name}": array for name, array in state.items()}
     if flow.compressed:
         state = flow.compressed.compressor.state

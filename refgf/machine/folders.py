@@ -27,6 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from refgf.comm.arguments import Comm
 from refgf.machine.digits import hold_out
 from refgf.machine.images import ImageFiles, check_ends
 from refgf.training.data import Dataset
@@ -58,7 +59,7 @@ def image_folder(
     skip_bad_images: bool = False,
     memory_limit_bytes: int = 256 * 2**20,
     full_check: bool | None = None,
-    comm=None,
+    comm: Comm = None,
 ) -> tuple[Dataset, Dataset]:
     """The tree under `path` as (train, held_out), images made square by refgf/machine/images.py.
 
@@ -150,7 +151,7 @@ class _Members:
             ) from error
 
 
-def _list_on_all_ranks(path: str, comm) -> Tree:
+def _list_on_all_ranks(path: str, comm: Comm) -> Tree:
     """The listing. An error of one rank, or a difference, is a ValueError on all ranks."""
     tree, error, fingerprint = None, "", ""
     try:
@@ -182,7 +183,7 @@ def _fingerprint(path: str, tree: Tree) -> str:
     return digest.hexdigest()
 
 
-def _find_bad_files(check: Callable[[int], object], n: int, comm) -> dict[int, str]:
+def _find_bad_files(check: Callable[[int], object], n: int, comm: Comm) -> dict[int, str]:
     """{index: "path: reason"} of the files for which check(index) raises; the same on all ranks."""
     rank, size = (0, 1) if comm is None else (comm.rank, comm.size)
     found = {}

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from refgf.comm.arguments import Comm
 from refgf.machine.units import parse_rate, parse_time
 from refgf.predict.cost import Link
 
@@ -45,7 +46,7 @@ class LinkComm:
     """
 
     def __init__(
-        self, comm, link: Link, near: Collection[int] = (), line: "_Line | None" = None
+        self, comm: Comm, link: Link, near: Collection[int] = (), line: "_Line | None" = None
     ) -> None:
         self._comm, self.link, self.host_only = comm, link, getattr(comm, "host_only", False)
         self.rank, self.size = comm.Get_rank(), comm.Get_size()

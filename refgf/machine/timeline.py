@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy
 
+from refgf.comm.arguments import Comm
+
 LANES = ("compute", "communication")  # in drawing order
 
 
@@ -74,7 +76,7 @@ class Timeline:
         self.lanes.clear()
 
 
-def clock_offset(comm, rounds: int = 20) -> float:
+def clock_offset(comm: Comm, rounds: int = 20) -> float:
     """Seconds to add to this rank's time.perf_counter() to get rank 0's. Collective.
 
     Cost: 2 * rounds messages of 8 bytes between rank 0 and each other rank, one rank at a time.
@@ -87,7 +89,7 @@ def clock_offset(comm, rounds: int = 20) -> float:
     return _measure_offset(comm, rounds)
 
 
-def _send_clock(comm, other: int, rounds: int) -> None:
+def _send_clock(comm: Comm, other: int, rounds: int) -> None:
     clock = numpy.empty(1)
     for _ in range(rounds):
         comm.Recv(clock, other)
@@ -95,7 +97,7 @@ def _send_clock(comm, other: int, rounds: int) -> None:
         comm.Send(clock, other)
 
 
-def _measure_offset(comm, rounds: int) -> float:
+def _measure_offset(comm: Comm, rounds: int) -> float:
     clock, found = numpy.empty(1), []
     for _ in range(rounds):
         start_s = time.perf_counter()
@@ -106,7 +108,7 @@ def _measure_offset(comm, rounds: int) -> float:
     return min(found)[1]  # of the shortest round trip
 
 
-def gather(comm, timeline: Timeline) -> list[dict[str, list[Event]]]:
+def gather(comm: Comm, timeline: Timeline) -> list[dict[str, list[Event]]]:
     """All ranks' events on rank 0's clock, which is 0 at the first event: [{lane: events}, ...].
 
     Collective. Every rank gets the result.

@@ -15,13 +15,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from refgf.comm.arguments import Comm
 from refgf.device import Array
 
 
 class TracedComm:
     """Wraps a communicator. Everything that is not counted is passed on unchanged."""
 
-    def __init__(self, comm, shared: "TracedComm | None" = None) -> None:
+    def __init__(self, comm: Comm, shared: "TracedComm | None" = None) -> None:
         self._comm = comm
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.peers = shared.peers if shared else {}

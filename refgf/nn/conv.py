@@ -23,7 +23,7 @@ import math
 from dataclasses import dataclass
 
 from refgf.nn.layers import Layer, Ready
-from refgf.nn.workspace import Array, cut
+from refgf.nn.workspace import Array, Shape, Workspace, cut
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,15 @@ class Convolution(Layer):
     input_gradient=False: backward ends with the weight gradient, because images need no gradient.
     """
 
-    def __init__(self, name, shape, filters: Filters, workspace, input_gradient=True, bias=True):
+    def __init__(
+        self,
+        name: str,
+        shape: Shape,
+        filters: Filters,
+        workspace: Workspace,
+        input_gradient: bool = True,
+        bias: bool = True,
+    ):
         height, width, channels = shape
         outputs, kernel, stride = filters.outputs, filters.kernel, filters.stride
         if kernel > min(height, width) + 2 * filters.padding:
@@ -69,7 +77,7 @@ class Convolution(Layer):
 
     def forward(self, x: Array, training: bool) -> Array:
         self.x, bias = x, [0, *self.parameters][-2]
-        y = self.keep("y", (len(x), *self.output_shape))
+        y = self.memory("y", (len(x), *self.output_shape))
 
         def work(worker, block):
             total = self.products(x[block], worker)

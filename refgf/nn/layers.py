@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refgf import ops
 from refgf.device import resized
-from refgf.nn.workspace import Array, Workspace, cut
+from refgf.nn.workspace import Array, Shape, Workspace, cut
 
 UNPACKED_OPERATIONS = 600_000  # multiply-adds of a product that OpenBLAS computes without packing
 
@@ -43,13 +44,21 @@ class Layer:
     tensors: (name, shape, decay) of each.
     """
 
-    def __init__(self, name: str, input_shape, output_shape, workspace, operations, tensors=()):
+    def __init__(
+        self,
+        name: str,
+        input_shape: Shape,
+        output_shape: Shape,
+        workspace: Workspace,
+        operations: Shape,
+        tensors: Sequence[tuple] = (),
+    ):
         self.name, self.operations = name, operations
         self.input_shape, self.output_shape = tuple(input_shape), tuple(output_shape)
         self.workspace, self.xp = workspace, workspace.xp
         self.tensors = tuple(TensorSpec(f"{name}.{tensor}", *rest) for tensor, *rest in tensors)
         self.parameters, self.gradients = [], []
-        self._kept = {}
+        self._memory = {}
 
     def bind(self, parameters: Sequence[Array], gradients: Sequence[Array]) -> None:
         """Use these arrays, one per tensor; backward writes the gradients."""
@@ -63,9 +72,9 @@ class Layer:
         """(forward, backward) floating-point operations for this many images."""
         return self.operations[0] * images, self.operations[1] * images
 
-    def keep(self, name: str, shape: tuple, dtype=None) -> Array:
+    def memory(self, name: str, shape: tuple, dtype: DTypeLike = None) -> Array:
         """Memory of this layer alone, valid until it asks for the same name again."""
-        return resized(self._kept, name, shape, dtype or self.workspace.dtype, self.xp)
+        return resized(self._memory, name, shape, dtype or self.workspace.dtype, self.xp)
 
 
 def bind_layers(layers: Sequence[Layer], parameters: Sequence, gradients: Sequence) -> None:
@@ -77,7 +86,9 @@ def bind_layers(layers: Sequence[Layer], parameters: Sequence, gradients: Sequen
         start = own.stop
 
 
-def backward_layers(layers: Sequence[Layer], dy: Array, ready: Ready, observe=None) -> Array:
+def backward_layers(
+    layers: Sequence[Layer], dy: Array, ready: Ready, observe: Callable | None = None
+) -> Array:
     """Backward through layers, last first; ready numbers their tensors in that order. -> dx"""
     start = 0
     for layer in reversed(layers):
@@ -91,7 +102,7 @@ def backward_layers(layers: Sequence[Layer], dy: Array, ready: Ready, observe=No
 class FullyConnected(Layer):
     """y = x W + b, with x flattened: W is (inputs, outputs). Workers share W's columns or rows."""
 
-    def __init__(self, name: str, input_shape, outputs: int, workspace: Workspace):
+    def __init__(self, name: str, input_shape: Shape, outputs: int, workspace: Workspace):
         self.inputs, self.outputs = math.prod(input_shape), outputs
         operations = 2 * self.inputs * outputs, 4 * self.inputs * outputs
         tensors = [("bias", (outputs,), False), ("weight", (self.inputs, outputs), True)]
@@ -100,7 +111,7 @@ class FullyConnected(Layer):
     def forward(self, x: Array, training: bool) -> Array:
         bias, weight = self.parameters
         self.x = x = x.reshape(len(x), self.inputs)  # (N, H, W, C) -> (N, inputs)
-        y = self.keep("y", (len(x), self.outputs))
+        y = self.memory("y", (len(x), self.outputs))
 
         def work(worker, columns):
             self.xp.matmul(x, weight[:, columns], out=y[:, columns])
@@ -142,7 +153,7 @@ class FullyConnected(Layer):
 class ReLU(Layer):
     """y = max(x, 0), in place: the layer before must not need its output. Gradient at 0: 0."""
 
-    def __init__(self, name: str, input_shape, workspace: Workspace):
+    def __init__(self, name: str, input_shape: Shape, workspace: Workspace):
         super().__init__(name, input_shape, input_shape, workspace, (math.prod(input_shape),) * 2)
         self.zeros = self.xp.zeros(input_shape[-2:], workspace.dtype)  # 5 times faster than 0
 
@@ -168,7 +179,9 @@ class Dropout(Layer):
     every dtype, so that float64 reproduces float32.
     """
 
-    def __init__(self, name: str, input_shape, probability: float, workspace, rng: Callable):
+    def __init__(
+        self, name: str, input_shape: Shape, probability: float, workspace: Workspace, rng: Callable
+    ):
         if not 0 <= probability < 1:
             got = f"got probability {probability}; wanted 0 <= probability < 1"
             raise ValueError(f"dropout {name}: {got}; next: 0 turns dropout off")
@@ -176,16 +189,16 @@ class Dropout(Layer):
         self.probability, self.rng = probability, rng
 
     def forward(self, x: Array, training: bool) -> Array:
-        self.kept = None
+        self.mask = None
         if not training or self.probability == 0:
             return x
         draws = self.rng().random(x.shape, dtype=np.float32)
-        self.kept = self.xp.asarray(draws >= self.probability)
-        return self.scaled(x, self.keep("y", x.shape))
+        self.mask = self.xp.asarray(draws >= self.probability)
+        return self.scaled(x, self.memory("y", x.shape))
 
     def backward(self, dy: Array, ready: Ready) -> Array:
-        return dy if self.kept is None else self.scaled(dy, dy)
+        return dy if self.mask is None else self.scaled(dy, dy)
 
     def scaled(self, x: Array, out: Array) -> Array:
-        ops.dropout(x, self.kept, 1 / (1 - self.probability), out)
+        ops.dropout(x, self.mask, 1 / (1 - self.probability), out)
         return out

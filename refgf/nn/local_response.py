@@ -3,7 +3,7 @@
 import math
 
 from refgf.nn.layers import Layer, Ready
-from refgf.nn.workspace import Array
+from refgf.nn.workspace import Array, Shape, Workspace
 
 
 class LocalResponseNorm(Layer):
@@ -13,7 +13,16 @@ class LocalResponseNorm(Layer):
     alpha by size: the same there is alpha = size * 1e-4, k = 2.
     """
 
-    def __init__(self, name: str, input_shape, workspace, size=5, k=2.0, alpha=1e-4, beta=0.75):
+    def __init__(
+        self,
+        name: str,
+        input_shape: Shape,
+        workspace: Workspace,
+        size: int = 5,
+        k: float = 2.0,
+        alpha: float = 1e-4,
+        beta: float = 0.75,
+    ):
         if size < 1 or size % 2 == 0:
             got = f"got a window of {size} channels; wanted an odd number, which has a middle"
             raise ValueError(f"{name}: {got}; next: {size + 1}")
@@ -25,7 +34,7 @@ class LocalResponseNorm(Layer):
 
     def forward(self, x: Array, training: bool) -> Array:
         self.x = x
-        self.base, y = self.keep("base", x.shape), self.keep("y", x.shape)
+        self.base, y = self.memory("base", x.shape), self.memory("y", x.shape)
 
         def work(worker, block):
             squares = self.workspace.scratch("terms", x[block].shape, worker)

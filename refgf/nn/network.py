@@ -6,6 +6,7 @@ loss(images, labels, global_batch), backward(on_ready), accept()
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,9 @@ class Network:
     workspace: array library and dtype, one per network; None for NumPy and float32.
     """
 
-    def __init__(self, num_classes: int, image_shape: tuple, width: float, workspace=None):
+    def __init__(
+        self, num_classes: int, image_shape: tuple, width: float, workspace: Workspace | None = None
+    ):
         got = f"got {num_classes} classes, images {image_shape}, width {width}"
         positive = min(num_classes, *image_shape) > 0 and width > 0
         self.require(positive, "", f"{got}; wanted all above 0; next: enlarge what is 0")
@@ -36,7 +39,7 @@ class Network:
         self.logits_gradient, self.bound = None, False
         self.dropout_rng = np.random.default_rng(0)  # set one per rank: see Dropout
 
-    def add(self, kind: Callable[..., Layer], name: str, *arguments, **options) -> None:
+    def add(self, kind: Callable[..., Layer], name: str, *arguments: Any, **options: Any) -> None:
         """Append kind(name, input_shape, *arguments, workspace=..., **options)."""
         input_shape = self.layers[-1].output_shape if self.layers else self.image_shape
         layer = kind(name, input_shape, *arguments, workspace=self.workspace, **options)
@@ -98,7 +101,7 @@ class Network:
         return x  # (N, num_classes)
 
     def loss(
-        self, images: Array, labels, global_batch: int, observe: Observe | None = None
+        self, images: Array, labels: Array, global_batch: int, observe: Observe | None = None
     ) -> float:
         """`softmax_cross_entropy` of images (N, H, W, C), which must not change before backward.
 
@@ -148,7 +151,7 @@ class Network:
             next_step = "contiguous; next: the order of network.tensors"
             self.require(got == wanted and contiguous, ".bind", f"{message}, {next_step}")
 
-    def required_labels(self, labels, images: int) -> np.ndarray:
+    def required_labels(self, labels: Array, images: int) -> np.ndarray:
         labels = np.asarray(labels)
         first, last = (labels.min(), labels.max()) if labels.size else (0, 0)
         integers = not labels.size or labels.dtype.kind in "iu"

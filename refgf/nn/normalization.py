@@ -6,7 +6,7 @@ import numpy as np
 
 from refgf import ops
 from refgf.nn.layers import Layer, Ready
-from refgf.nn.workspace import Array, Workspace
+from refgf.nn.workspace import Array, Shape, Workspace
 
 
 class BatchNorm(Layer):
@@ -21,7 +21,14 @@ class BatchNorm(Layer):
     NumPy's inner loop then runs over the row and not over a few channels only.
     """
 
-    def __init__(self, name: str, input_shape, workspace: Workspace, momentum=0.1, epsilon=1e-5):
+    def __init__(
+        self,
+        name: str,
+        input_shape: Shape,
+        workspace: Workspace,
+        momentum: float = 0.1,
+        epsilon: float = 1e-5,
+    ):
         (_, self.width, channels), elements = input_shape, math.prod(input_shape)
         tensors = [("beta", (channels,), False), ("gamma", (channels,), False)]
         operations = 7 * elements, 9 * elements
@@ -41,7 +48,7 @@ class BatchNorm(Layer):
             self.batch = (mean, unbiased) if len(x) else None
         self.x, self.mean = x, self.repeat(mean.astype(x.dtype))
         self.inverse = (1 / self.xp.sqrt(variance + self.epsilon)).astype(x.dtype)
-        y = self.keep("y", x.shape)
+        y = self.memory("y", x.shape)
         beta, gamma = self.parameters
         beta, scale = self.repeat(beta), self.repeat(gamma * self.inverse)
 

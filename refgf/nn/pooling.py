@@ -6,7 +6,7 @@ import numpy as np
 
 from refgf import ops
 from refgf.nn.layers import Layer, Ready
-from refgf.nn.workspace import Array, Workspace
+from refgf.nn.workspace import Array, Shape, Workspace
 
 
 class MaxPool(Layer):
@@ -16,7 +16,9 @@ class MaxPool(Layer):
     PyTorch. Equal values are common (a constant background) and together receive dy exactly once.
     """
 
-    def __init__(self, name: str, input_shape, kernel: int, stride: int, workspace: Workspace):
+    def __init__(
+        self, name: str, input_shape: Shape, kernel: int, stride: int, workspace: Workspace
+    ):
         height, width, channels = input_shape
         if not 0 < kernel <= min(height, width, 15):
             got = f"got kernel {kernel} on {height}x{width} pixels; wanted 1 to 15 and to these"
@@ -29,8 +31,8 @@ class MaxPool(Layer):
         self.bytes_per_image = (inputs + 3 * outputs) * workspace.dtype.itemsize
 
     def forward(self, x: Array, training: bool) -> Array:
-        y = self.keep("y", (len(x), *self.output_shape))
-        self.winner = self.keep("winner", y.shape, np.uint8)  # the maximum's number in its window
+        y = self.memory("y", (len(x), *self.output_shape))
+        self.winner = self.memory("winner", y.shape, np.uint8)  # the maximum's number in its window
 
         def work(worker, block):
             ops.largest_in_windows(x[block], y[block], self.winner[block], self.kernel, self.stride)

@@ -7,12 +7,15 @@ as much in page faults as filling it.
 """
 
 from collections.abc import Callable
+from types import ModuleType
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from refgf.device import Array, resized
 
-__all__ = ["Array", "Workspace", "cut"]
+__all__ = ["Array", "Shape", "Workspace", "cut"]
+Shape = tuple[int, ...]
 CACHE_BYTES = 5 << 20  # scratch of one block; above a core's own L2, below its share of L3
 
 
@@ -29,14 +32,19 @@ class Workspace:
     `refgf.engine.threaded.ThreadedWorkspace` has several workers.
     """
 
-    def __init__(self, xp=np, dtype=np.float32, images_per_block: int | None = None):
+    def __init__(
+        self,
+        xp: ModuleType = np,
+        dtype: DTypeLike = np.float32,
+        images_per_block: int | None = None,
+    ):
         if images_per_block is not None and images_per_block < 1:
             got = f"Workspace: got images_per_block={images_per_block}"
             raise ValueError(f"{got}; wanted at least 1; next: None, by cache size")
         self.xp, self.dtype, self.images_per_block = xp, np.dtype(dtype), images_per_block
         self._buffers, self._turn = {}, 0
 
-    def scratch(self, name: str, shape: tuple, worker: int = 0, dtype=None) -> Array:
+    def scratch(self, name: str, shape: tuple, worker: int = 0, dtype: DTypeLike = None) -> Array:
         """Memory for a temporary: a buffer per (name, worker), which the next call overwrites."""
         return resized(self._buffers, (name, worker), shape, dtype or self.dtype, self.xp)
 

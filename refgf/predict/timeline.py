@@ -17,7 +17,6 @@ bytes -> seconds: a Line of `cost.py`, a Curve of `fit.py`, a closed form.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 Gradients = Sequence[tuple[float, float]]
 CallTime = Callable[[float], float]
@@ -67,7 +66,9 @@ def lazy(gradients: Gradients, threshold_bytes: float) -> list[range]:
     theta = 0 is `eager`, infinity is `one_call`. (GradientFlow; the flush is inferred)
     """
     if not threshold_bytes >= 0:
-        raise ValueError(f"lazy: got threshold_bytes {threshold_bytes}; wanted 0 to infinity")
+        raise ValueError(
+            f"lazy: got threshold_bytes {threshold_bytes}; wanted 0 to infinity; next: 65536"
+        )
     groups, start, waiting = [], 0, 0
     for i, (_, nbytes) in enumerate(gradients):
         waiting += nbytes
@@ -75,11 +76,6 @@ def lazy(gradients: Gradients, threshold_bytes: float) -> list[range]:
             groups.append(range(start, i + 1))
             start, waiting = i + 1, 0
     return groups + ([range(start, len(gradients))] if start < len(gradients) else [])
-
-
-def explicit(counts: Sequence[int]) -> list[range]:
-    """Groups from the number of gradients in each: [2, 1] is [range(0, 2), range(2, 3)]."""
-    return [range(end - count, end) for count, end in zip(counts, accumulate(counts))]
 
 
 def predict(
@@ -126,6 +122,6 @@ def require(gradients: Gradients, groups: Sequence[range], overlap: float) -> No
         problem = f"got ready times {ready_s[:6]}...; wanted the order of generation (rising)"
     elif [i for group in groups for i in group] != list(range(n)) or not all(groups):
         wanted = f"wanted each of the {n} gradients once, in order, and no empty group"
-        problem = f"got groups {groups[:6]}...; {wanted}; next: eager, lazy, one_call or explicit"
+        problem = f"got groups {groups[:6]}...; {wanted}; next: eager, lazy, one_call"
     if problem:
         raise ValueError(f"predict: {problem}")

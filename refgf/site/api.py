@@ -13,7 +13,7 @@ from refgf.site.markdown import Text, folded, plain, python
 from refgf.site.repository import Repository
 
 ADDRESS = "api/index.html"
-PARTS = ("comm", "nn", "exchange", "training", "predict", "ops.py", "device.py")
+PARTS = ("comm", "nn", "exchange", "training", "predict", "ops.py", "device.py", "streams.py")
 ABOUT = "Functions and classes of the core, with what each takes, returns, raises and costs."
 Definition = ast.FunctionDef | ast.ClassDef
 

@@ -112,7 +112,9 @@ def batches(
     return _load_batches(dataset, order[: steps * batch_size], batch_size, rank, size, start)
 
 
-def _load_batches(dataset, order, batch_size, rank, size, start):
+def _load_batches(
+    dataset: Dataset, order: np.ndarray, batch_size: int, rank: int, size: int, start: int
+):
     for first in range(start * batch_size, len(order), batch_size):
         chosen = order[first : first + batch_size]
         own = chosen[slices(len(chosen), size)[rank]]

@@ -5,10 +5,15 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from refgf.comm.arguments import Comm
 from refgf.device import to_host
+from refgf.nn.network import Network
+from refgf.training.data import Dataset
 
 
-def evaluate(network, dataset, rank: int, size: int, batch: int = 64) -> tuple[int, int]:
+def evaluate(
+    network: Network, dataset: Dataset, rank: int, size: int, batch: int = 64
+) -> tuple[int, int]:
     """(right answers, samples) of this rank's share of a data set: samples rank, rank + size ..."""
     mine = np.arange(rank, dataset.size, size)
     right = 0
@@ -18,7 +23,9 @@ def evaluate(network, dataset, rank: int, size: int, batch: int = 64) -> tuple[i
     return right, len(mine)
 
 
-def evaluate_together(network, dataset, comm, allreduce: Callable, batch=64) -> tuple[int, int]:
+def evaluate_together(
+    network: Network, dataset: Dataset, comm: Comm, allreduce: Callable, batch: int = 64
+) -> tuple[int, int]:
     """(right answers, samples) of all ranks, with averaged running statistics. Collective."""
     rank, size = comm.Get_rank(), comm.Get_size()
     with averaged_statistics(network, allreduce, size):
@@ -28,7 +35,7 @@ def evaluate_together(network, dataset, comm, allreduce: Callable, batch=64) -> 
 
 
 @contextlib.contextmanager
-def averaged_statistics(network, allreduce: Callable, size: int) -> Iterator[None]:
+def averaged_statistics(network: Network, allreduce: Callable, size: int) -> Iterator[None]:
     """Within, running mean and variance are averages over all ranks; then each rank's own again."""
     own = [array.copy() for array in network.running]
     for array in network.running:

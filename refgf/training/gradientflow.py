@@ -21,16 +21,18 @@ from collections.abc import Callable
 
 from refgf import ops
 from refgf.comm.agreement import agree, function_name
-from refgf.comm.arguments import rank_and_size, require_kinds, wire_type
+from refgf.comm.arguments import Comm, Wire, rank_and_size, require_kinds, wire_type
 from refgf.comm.direct import direct_allreduce
 from refgf.comm.ring import ring_allreduce
+from refgf.device import Array
 from refgf.exchange.compressor import Compressed, Compressor
 from refgf.exchange.csc import CSC
 from refgf.exchange.dense import DenseExchange, Transport
-from refgf.exchange.lazy import ONE_CALL
+from refgf.exchange.lazy import ONE_CALL, Theta
 from refgf.exchange.momentum_correction import BEFORE, CSCSettings
 from refgf.exchange.overlap import AtOnce, CommunicationThread
-from refgf.exchange.result import UNOBSERVED, Closed, StepResult
+from refgf.exchange.result import UNOBSERVED, Closed, StepResult, Unobserved
+from refgf.training.data import Dataset
 from refgf.training.evaluation import evaluate_together
 from refgf.training.step import Replica, require_same_parameters, train_step
 
@@ -51,24 +53,24 @@ class GradientFlow:
 
     def __init__(
         self,
-        comm,
+        comm: Comm,
         model: Replica,
         *,
         allreduce: Callable = ring_allreduce,
-        wire=None,
-        grouping=ONE_CALL,
+        wire: Wire = None,
+        grouping: Theta = ONE_CALL,
         csc: CSCSettings | None = None,
         overlap: bool = False,
-        observe=UNOBSERVED,
+        observe: Unobserved = UNOBSERVED,
     ) -> None:
         self.comm, self.model, self.observe = comm, model, observe
         self.result, self.steps = StepResult(), 0
-        kinds = {Replica: model, Callable: allreduce, CSCSettings: csc or CSCSettings()}
-        require_kinds("GradientFlow", kinds)
+        sparse = csc or CSCSettings()
+        require_kinds("GradientFlow", {Replica: model, Callable: allreduce, CSCSettings: sparse})
         wire = wire_type(wire, "GradientFlow", rank_and_size(comm, "GradientFlow")[0])
         self.settings = {"wire": str(wire), "grouping": str(grouping), "csc": csc is not None}
         self.settings |= {"half_weights": model.working is not None} | model.optimizer.settings
-        self.settings |= (csc or CSCSettings()).described()
+        self.settings |= sparse.described()
         # one communicator for the gradients, which a thread has to itself, one for the rest
         self._comms = [ops.background(c) if overlap else c for c in (comm.Dup(), comm.Dup())]
         settings = f"{function_name(allreduce)} {self.settings}"
@@ -76,8 +78,7 @@ class GradientFlow:
         agree(self._comms[1], "gradient pool", model.layout())
         names = ("communication", "checks")
         self._workers = [CommunicationThread(n) if overlap else AtOnce() for n in names]
-        sums = allreduce(self._comms[0], wire=wire)
-        self.compressed = None
+        sums, self.compressed = allreduce(self._comms[0], wire=wire), None
         if isinstance(sums, Compressor):
             self.settings["compressor"] = type(sums).__name__
             sums = self.compressed = Compressed(sums, model.gradients.flat, model.loss_scale)
@@ -120,11 +121,11 @@ class GradientFlow:
         self.steps += 1
         return self.result
 
-    def step(self, images, labels, global_batch: int, rate: float) -> float:
+    def step(self, images: Array, labels: Array, global_batch: int, rate: float) -> float:
         """One training step; returns this rank's share of the loss."""
         return train_step(self.model, self, images, labels, global_batch, rate, self.observe)
 
-    def evaluate(self, dataset, batch: int = 64) -> tuple[int, int]:
+    def evaluate(self, dataset: Dataset, batch: int = 64) -> tuple[int, int]:
         """(right answers, samples) of all ranks together. Collective."""
         sums = direct_allreduce(self._comms[1])
         return evaluate_together(self.model.network, dataset, self.comm, sums, batch)
@@ -144,6 +145,6 @@ class GradientFlow:
     def __enter__(self) -> "GradientFlow":
         return self
 
-    def __exit__(self, kind, error, traceback) -> None:
+    def __exit__(self, kind: type | None, *_: object) -> None:
         if kind is None:  # else other ranks do not close, and waiting for them would hide the error
             self.close()

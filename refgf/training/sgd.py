@@ -18,9 +18,8 @@ from collections.abc import Iterable, Sequence
 
 from refgf import ops
 from refgf.comm.arguments import require_number
-from refgf.comm.slices import cut
-from refgf.device import array_module, is_device
-from refgf.nn.workspace import Workspace
+from refgf.device import Array, array_module, is_device
+from refgf.nn.workspace import Workspace, cut
 
 BLOCK_ELEMENTS = 524_288  # workers share the update in such blocks; a GPU does all at once
 
@@ -30,10 +29,12 @@ class PlainSGD:
 
     settings, state = {"momentum": 0.0, "weight_decay": 0.0}, {}
 
-    def __init__(self, parameters) -> None:
+    def __init__(self, parameters: Array) -> None:
         self.parameters = parameters
 
-    def step(self, gradients, rate: float, sent=None, waited=None) -> None:
+    def step(
+        self, gradients: Array, rate: float, sent: list | None = None, waited: list | None = None
+    ) -> None:
         """One update, of the slices `sent` only (None: of all). waited: not needed."""
         for part in joined(sent, self.parameters.size):
             ops.plain_sgd(self.parameters[part], gradients[part], float(rate))
@@ -62,7 +63,7 @@ class MomentumSGD:
     def __init__(
         self,
         specs: Sequence,
-        parameters,
+        parameters: Array,
         momentum: float = 0.9,
         weight_decay: float = 0.0,
         workspace: Workspace | None = None,
@@ -87,7 +88,9 @@ class MomentumSGD:
         self.weight_decay = 0.0
         return self, momentum, decay
 
-    def step(self, gradients, rate: float, sent=None, waited=None) -> None:
+    def step(
+        self, gradients: Array, rate: float, sent: list | None = None, waited: list | None = None
+    ) -> None:
         """One update with gradients (n,) and a learning rate.
 
         sent (ascending, disjoint slices) restricts it; elsewhere w, v and g are not touched.
@@ -141,7 +144,7 @@ def _runs(specs: Sequence, weight_decay: float) -> list[tuple[slice, float]]:
     return runs
 
 
-def _require(x, shape: tuple, dtypes: tuple, what: str) -> None:
+def _require(x: Array, shape: tuple, dtypes: tuple, what: str) -> None:
     if x.shape != shape or x.dtype.name not in dtypes or not x.flags.c_contiguous:
         got, kinds = f"MomentumSGD: got {what} {x.shape} {x.dtype}", " or ".join(dtypes)
         wanted = f"wanted contiguous {shape}, as in specs, {kinds}"

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from refgf.comm.agreement import agree
-from refgf.comm.arguments import require_number
-from refgf.device import to_host
+from refgf.comm.arguments import Comm, require_number
+from refgf.device import Array, to_host
 from refgf.exchange.pool import Pool
 from refgf.exchange.precision import LossScale, WorkingCopy
-from refgf.exchange.result import UNOBSERVED, StepResult
+from refgf.exchange.result import UNOBSERVED, StepResult, Unobserved
+from refgf.nn.network import Network
 from refgf.training.sgd import MomentumSGD
 
 
@@ -31,7 +32,7 @@ class Replica:
     half_gradients  of a float16 network, each upcast into `gradients` as it becomes ready
     """
 
-    network: object
+    network: Network
     parameters: Pool
     gradients: Pool
     optimizer: object
@@ -62,7 +63,7 @@ class Replica:
 
 
 def replica(
-    network,
+    network: Network,
     optimizer: Callable = MomentumSGD,
     *,
     seed: int = 0,
@@ -102,7 +103,13 @@ def replica(
 
 
 def train_step(
-    model: Replica, exchange, images, labels, global_batch: int, rate: float, observe=UNOBSERVED
+    model: Replica,
+    exchange: object,
+    images: Array,
+    labels: Array,
+    global_batch: int,
+    rate: float,
+    observe: Unobserved = UNOBSERVED,
 ) -> float:
     """One step; returns this rank's share of the loss: all shares sum to the batch's mean loss.
 
@@ -125,12 +132,12 @@ def train_step(
     return float(loss)  # on a GPU the host waits here, with the whole step queued
 
 
-def parameter_hash(parameters) -> str:
+def parameter_hash(parameters: Array) -> str:
     """SHA-256 of the bits of a flat array."""
     return hashlib.sha256(np.ascontiguousarray(to_host(parameters))).hexdigest()
 
 
-def require_same_parameters(comm, parameters) -> str:
+def require_same_parameters(comm: Comm, parameters: Array) -> str:
     """The hash of the parameters; ValueError on every rank if they differ."""
     got = parameter_hash(parameters)
     agree(comm, "hash of the parameters", got)

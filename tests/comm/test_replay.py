@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from refgf.comm import ring
+from refgf.comm.compose import receive, send
 from refgf.comm.replay import check, replay
-from refgf.comm.schedule import receive, send
 
 
 def blocked(size, n):

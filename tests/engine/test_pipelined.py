@@ -8,7 +8,7 @@ from refgf.comm import direct, ring, tree
 from refgf.comm.replay import check, replay
 from refgf.comm.slices import length
 from refgf.engine import pipelined as pipeline
-from refgf.engine.pipelined import cut, overlap, pipelined, segment_elements
+from refgf.engine.pipelined import overlap, pipelined, segment_elements, segmented
 from refgf.machine import threads
 from refgf.machine.trace import TracedComm
 from refgf.papers.jia import hierarchical
@@ -46,7 +46,7 @@ def test_cut_schedules_send_the_same_elements_and_never_block(p, elements):
     for algorithm in (*ALGORITHMS, hierarchical.two_level_ring([[r] for r in range(p)])):
         for n in (0, 1, p - 1, 17, 100):
             whole = [algorithm(r, p, n) for r in range(p)]
-            pieces = [cut(schedule, lambda message: elements) for schedule in whole]
+            pieces = [segmented(schedule, lambda message: elements) for schedule in whole]
             check(pieces)
             for before, after in zip(whole, pieces):
                 sends = [(s.send_to, s.send) for s in before if s.send_to is not None]
@@ -85,7 +85,9 @@ def test_scratch_is_depth_segments(wire, segments):
         x, scratch, held = np.zeros(10_000, np.float32), {}, []
         for _ in range(3):
             flight = pipeline.Flight(comm, x, np.dtype(wire or x.dtype), 3, scratch)
-            for step in cut(ring.allreduce(comm.rank, comm.size, x.size), lambda message: 100):
+            for step in segmented(
+                ring.allreduce(comm.rank, comm.size, x.size), lambda message: 100
+            ):
                 flight.post(step)
                 assert len(flight.arriving) <= 3
             flight.finish()

@@ -51,13 +51,6 @@ def test_exactly_theta_waits():
     ]
 
 
-@pytest.mark.parametrize("theta, after", [(0, [0, 2, 3]), (16, [2, 3]), (np.inf, [3])])
-def test_a_call_names_the_gradient_that_completed_it(theta, after):
-    lazy = LazyAllreduce(pool_of([4, 0, 4, 1]), lambda x: None, Theta(theta))
-    step(lazy, [4, 0, 4, 1])
-    assert [call.after for call in lazy.calls] == after
-
-
 def test_the_naive_form_makes_the_calls_of_theta_0():
     def calls(kind, *settings):
         seen = []

@@ -44,12 +44,12 @@ def steps(kind, form, chunk, dtype, decay, scale):
         seen += [packed.copy(), residual.norms.copy()]
         if step == 3:
             continue  # not accepted: the next step starts from the same state
-        residual.keep([residual.chunks[c] for c in numbers], dense)
-        residual.deliver(numbers, packed, scale, gap)
+        residual.update([residual.chunks[c] for c in numbers], dense)
+        residual.unpack(numbers, packed, scale, gap)
         seen += [pool.flat[residual.chunks[c]].copy() for c in numbers]
         if step % 2:
-            seen += [array.copy() for array in residual.settled().values()]
-    return seen + list(residual.settled().values())
+            seen += [array.copy() for array in residual.current_state().values()]
+    return seen + list(residual.current_state().values())
 
 
 @pytest.mark.parametrize("loops", [False, True], ids=["passes", "Numba's loops"])

@@ -98,7 +98,7 @@ def of_csc(xp, numbers) -> dict[str, Case]:
 
         def accumulate() -> None:
             residual.accumulate(0, 1.0)
-            residual.keep([], False)
+            residual.update([], False)
 
         return accumulate
 

@@ -77,6 +77,6 @@ def test_csc_chooses_sends_and_keeps_the_same(cupy, on_ranks, kind, form, wire):
             result = exchange.finish()
             assert result.accepted == (step != 3)
             found += [exchange.chosen, *(pool.flat[part].copy() for part in result.sent or [])]
-        return found + [array.copy() for array in residual.settled().values()]
+        return found + [array.copy() for array in residual.current_state().values()]
 
     on_both(on_ranks, body, cupy)

@@ -60,7 +60,9 @@ def advance(flow, steps):
 def bits(flow):
     """Everything that a run consists of."""
     state = [flow.model.parameters.flat, *flow.model.network.running]
-    state += flow.csc.residual.settled().values() if flow.csc else [flow.model.optimizer.velocity]
+    state += (
+        flow.csc.residual.current_state().values() if flow.csc else [flow.model.optimizer.velocity]
+    )
     state += [flow.model.working.working] if flow.model.working else []
     state += flow.compressed.compressor.state.values() if flow.compressed else []
     facts = flow.model.loss_scale.state(), flow.csc and (flow.csc.chosen, flow.csc.gap.tolist())

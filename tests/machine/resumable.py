@@ -85,7 +85,7 @@ def train(comm, flow, data, checkpoints, position) -> None:
 
 def fingerprint(flow) -> str:
     """A hash of this rank's parameters, residual, running statistics, random state and choice."""
-    model, residual = flow.model, flow.csc.residual.settled()
+    model, residual = flow.model, flow.csc.residual.current_state()
     arrays = [model.parameters.flat, *residual.values(), *model.network.running]
     digest = hashlib.sha256(b"".join(array.tobytes() for array in arrays))
     facts = model.loss_scale.state(), flow.csc.chosen, flow.csc.gap.tolist()

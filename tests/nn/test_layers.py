@@ -140,7 +140,7 @@ def test_a_bias_counted_once_per_thread_goes_red():
 def test_a_new_mask_in_backward_goes_red():
     class Wrong(Dropout):
         def backward(self, dy, ready):
-            self.kept = self.rng().random(dy.shape) >= self.probability
+            self.mask = self.rng().random(dy.shape) >= self.probability
             return super().backward(dy, ready)
 
     layer = Wrong("dropout", (40, 5), 0.3, workspace(), np.random.default_rng)

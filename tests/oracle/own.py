@@ -10,6 +10,7 @@ import functools
 import numpy as np
 import own_daso
 import own_peers
+from groups_of import groups_of
 from own_cache import cache_levels, node_batches, node_shards  # noqa: F401
 from own_daso import (  # noqa: F401
     daso_merge,
@@ -50,7 +51,6 @@ from refgf.oracle.judge.trace import LOCAL, TraceEvent
 from refgf.papers.jia.accumulate import accumulated_step
 from refgf.papers.jia.lars import LARS, ParallelNorms
 from refgf.papers.mgwfbp.merged import Groups
-from refgf.predict.timeline import explicit
 from refgf.training.rates import polynomial_decay, warmup
 from refgf.training.sgd import MomentumSGD
 
@@ -256,7 +256,7 @@ def lazily(comm, case):
     pool.flat[...] = case["in.x"][comm.Get_rank()]
     wire_itemsize = np.dtype(a["wire"]).itemsize if a["wire"] else None
     send = collective(comm, ALGORITHMS[a["order"]], a["wire"])
-    merged = "counts" in a and Groups(tuple(explicit(a["counts"])))
+    merged = "counts" in a and Groups(tuple(groups_of(a["counts"])))
     grouping = merged or Theta(number(a["theta_bytes"]))
     announce(LazyAllreduce(pool, send, grouping, wire_itemsize), case["in.sizes"])
     return {"out.x": pool.flat}
@@ -313,7 +313,8 @@ def csc_run(comm, case):
             chosen = mask(flow.csc.chosen, len(flow.csc.chunks))
             flow.step(step[rank][None], None, 1, rate_of(case, t))
             kept = {
-                f"out.{name}": array.copy() for name, array in flow.csc.residual.settled().items()
+                f"out.{name}": array.copy()
+                for name, array in flow.csc.residual.current_state().items()
             }
             state = {"out.w": flow.model.parameters.flat.copy(), "out.chosen": chosen, **kept}
             rows.append(

@@ -1,5 +1,7 @@
 """Predicted times and merged gradients under the names and arguments of SPEC.md. Part of own.py."""
 
+from groups_of import groups_of
+
 from refgf.papers.jia import hierarchical
 from refgf.papers.mgwfbp.merge import exact_merge, greedy_merge
 from refgf.papers.mstopk import cost as topk_cost
@@ -75,7 +77,7 @@ def timed(gradients, groups, line, *more):
 
 def step_times(ready_s, nbytes, counts, line, overlap=1.0, compute_s=None):
     gradients = list(zip(ready_s, nbytes))
-    return timed(gradients, timeline.explicit(counts), line, overlap, compute_s)
+    return timed(gradients, groups_of(counts), line, overlap, compute_s)
 
 
 def lazy_step(ready_s, nbytes, theta_bytes, line):

@@ -57,7 +57,7 @@ def no_momentum(self, pool, parameters, settings, momentum, *more, real=Residual
     real(self, pool, parameters, settings, 0.0, *more)
 
 
-def not_cleared(self, sent, dense, real=Residual.keep):
+def not_cleared(self, sent, dense, real=Residual.update):
     real(self, [], dense)
 
 
@@ -87,7 +87,7 @@ SEEDS = [  # the cases that notice, the function, what stands in its place, the 
     (L, lazy.LazyAllreduce, "finish", forgets_the_last_bucket, "last bucket forgotten"),
     (I, chunk_choice, I, not_divided_by_the_length, "not divided by"),
     (C, Residual, "__init__", no_momentum, "momentum not corrected: v + g"),
-    (C, Residual, "keep", not_cleared, "not cleared when it is sent"),
+    (C, Residual, "update", not_cleared, "not cleared when it is sent"),
     (C, csc.CSC, "_choose", list_of_the_step_before, "stale chunk list"),
     ("scaled_run", LossScale, "update", good_steps_go_on, "is not reset by a skipped one"),
     (N, loss, N, by_this_ranks_samples, "divided by this rank's samples, not by the global"),

@@ -6,12 +6,13 @@ Its limits, and a dumber simulation in small ticks.
 from math import inf
 
 import pytest
+from groups_of import groups_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from refgf.predict.cost import Line
 from refgf.predict.fit import kept_share
-from refgf.predict.timeline import eager, explicit, lazy, one_call, predict
+from refgf.predict.timeline import eager, lazy, one_call, predict
 
 GRADIENTS = [(1.0, 10), (3.0, 20), (4.0, 5)]
 
@@ -47,14 +48,14 @@ def test_one_call_by_hand():
 
 
 def test_explicit_by_hand():
-    got = predict(GRADIENTS, explicit([2, 1]), Line(1, 0.1))
+    got = predict(GRADIENTS, groups_of([2, 1]), Line(1, 0.1))
     assert spans(got) == [(3, 7, 30), (7, 8.5, 5)]
 
 
 def test_a_group_without_bytes_is_no_call():
     """Empty tensors at 0, 1.5 and 9 of a step whose others are ready at 1 and 2; T = 3 + bytes."""
     gradients = [(0.0, 0), (1.0, 4), (1.5, 0), (2.0, 5), (9.0, 0)]
-    for groups in (eager(gradients), explicit([1, 1, 1, 2]), lazy(gradients, 0)):
+    for groups in (eager(gradients), groups_of([1, 1, 1, 2]), lazy(gradients, 0)):
         got = predict(gradients, groups, Line(3, 1))
         assert [(call.start_s, call.end_s, call.bytes) for call in got.calls][:1] == [(1, 8, 4)]
         assert len(got.calls) == 2

@@ -11,7 +11,8 @@ from refgf.plan.fabric import Fabric
 from refgf.plan.step_times import StepTimes
 from refgf.plan.systems import SYSTEMS, Question
 from refgf.predict.cost import Link
-from refgf.predict.timeline import explicit, lazy, predict
+from refgf.predict.timeline import lazy, predict
+from groups_of import groups_of
 
 RECORD = Path(__file__).resolve().parents[2] / "figures" / "plan_unseen.json"
 READY = tuple(resnet50().gradients(0.1, 0.05, itemsize=1))
@@ -24,7 +25,7 @@ QUESTION = Question(
 def test_the_groups_of_a_job_take_the_planned_step(system):
     job = unseen.job(unseen.Case("net", "1gbit", QUESTION), system)
     gradients = [(ready_s, (2 if system == "half" else 4) * n) for ready_s, n in READY]
-    groups = explicit(job["groups"]) if "groups" in job else lazy(gradients, job["theta"])
+    groups = groups_of(job["groups"]) if "groups" in job else lazy(gradients, job["theta"])
     step_s = predict(gradients, groups, QUESTION.flat).step_s + QUESTION.step.after_s
     assert step_s == pytest.approx(SYSTEMS[system](QUESTION))
 

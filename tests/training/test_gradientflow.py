@@ -22,7 +22,7 @@ from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.precision import LossScale
 from refgf.nn.alexnet import AlexNet
 from refgf.oracle.definitions import same_bits, scaled_run
-from refgf.predict.timeline import explicit
+from groups_of import groups_of
 from refgf.machine.digits import digits
 from refgf.comm.direct import direct_allreduce
 from refgf.engine.pipelined import pipelined_ring_allreduce
@@ -116,7 +116,7 @@ def test_alexnet_climbs_the_ladder(on_ranks):
         dense = train_alexnet(comm)
         assert train_alexnet(comm, theta_bytes=5000, overlap=True) == dense
         assert (
-            train_alexnet(comm, grouping=Groups(tuple(explicit([4, 1, 15, 6]))), overlap=True)
+            train_alexnet(comm, grouping=Groups(tuple(groups_of([4, 1, 15, 6]))), overlap=True)
             == dense
         )
         assert train_alexnet(comm, density=100, form="history") == dense
@@ -133,7 +133,7 @@ def test_alexnet_climbs_the_ladder(on_ranks):
 def test_groups_are_sent_one_by_one_and_a_profile_changes_nothing(on_ranks):
     def body(comm):
         network = Prescribed()
-        with new_flow(comm, network, grouping=Groups(tuple(explicit([2, 4, 1])))) as flow:
+        with new_flow(comm, network, grouping=Groups(tuple(groups_of([2, 4, 1])))) as flow:
             profile = Profile(flow.model.gradients)
             for _ in range(2):
                 train_step(flow.model, profile, np.ones((1, N)), None, comm.Get_size(), rate=0.1)
@@ -273,7 +273,7 @@ def test_the_timeline_names_what_happens(on_ranks, density):
                 flow.step(np.ones((1, N), np.float32), None, 1, rate=0.1)
             names = {event.name for event in timeline.lanes["compute"]}
             wanted = {"FORWARD", "BACKWARD", "WAIT_FOR_DATA", "UPDATE"}
-            assert names == wanted | ({"CSC_AGREE", "CSC_KEEP"} if density else set())
+            assert names == wanted | ({"CSC_AGREE", "CSC_UPDATE"} if density else set())
             names = {event.name for event in timeline.lanes["communication"]}
             assert names == {"MPI_ALLREDUCE"} | (
                 {"CSC_NORMS", "MEMCPY_IN_FUSION_BUFFER"} if density else set()

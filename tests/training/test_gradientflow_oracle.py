@@ -65,7 +65,7 @@ def run(comm, settings, gs, dyadic, order, overlap, percent, scale, engine):
         for g in gs:
             chosen = flow.csc.chosen
             flow.step(g[None], None, 1, settings.rate)
-            kept = {name: array.copy() for name, array in flow.csc.residual.settled().items()}
+            kept = {name: array.copy() for name, array in flow.csc.residual.current_state().items()}
             weights, importance = flow.model.parameters.flat.copy(), flow.csc.importance
             reports.append(
                 {

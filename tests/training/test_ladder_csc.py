@@ -34,7 +34,7 @@ def test_nothing_is_lost(on_ranks, form, residual):
             for part in flow.result.sent:
                 now[part] = True
             sent_sums[now] += packed_sent(now)
-            kept = flow.csc.residual.settled()
+            kept = flow.csc.residual.current_state()
             g_sums += g
             u = np.float32(0.5) * u + g
             u_sums += u
@@ -82,8 +82,8 @@ def test_what_is_kept_does_not_depend_on_who_looks(on_ranks, form, residual):
                 flow.step(g[None], None, 1, rate=0.125)
                 assert flow.result.accepted == (step != 4)
                 if looks:
-                    assert len(flow.csc.residual.settled()) in (1, 2)
-            kept.append([array.tobytes() for array in flow.csc.residual.settled().values()])
+                    assert len(flow.csc.residual.current_state()) in (1, 2)
+            kept.append([array.tobytes() for array in flow.csc.residual.current_state().values()])
             flow.close()
         assert kept[0] == kept[1]
 
@@ -186,7 +186,7 @@ def test_infinity_in_an_unchosen_chunk_of_one_rank_leaves_everything_as_it_was(
 
 def snapshot(flow):
     """Everything that outlives a step."""
-    state = {name: array.copy() for name, array in flow.csc.residual.settled().items()}
+    state = {name: array.copy() for name, array in flow.csc.residual.current_state().items()}
     state |= {
         "w": flow.model.parameters.flat.copy(),
         "running": flow.model.network.running[0].copy(),

@@ -69,8 +69,8 @@ def accept(residual: Residual, sent: list[int]) -> list[slice]:
     residual.accumulate(0, 1.0)
     residual.pack(sent, 1.0, packed)
     chunks = [residual.chunks[number] for number in sent]
-    residual.keep(chunks, dense=False)
-    residual.deliver(sent, packed, 1.0, np.ones(1))
+    residual.update(chunks, dense=False)
+    residual.unpack(sent, packed, 1.0, np.ones(1))
     return chunks
 
 

@@ -33,7 +33,7 @@ def check(run: kit.Run, new_exchange, step) -> None:
             lists.append(exchange.chosen)
             step(exchange, model, run.array(mine[run.rank]), RATE)
             weights.append(to_host(model.parameters.flat).copy())
-        kept = {name: to_host(x) for name, x in exchange.residual.settled().items()}
+        kept = {name: to_host(x) for name, x in exchange.residual.current_state().items()}
         require(run.rank, form, gs, lists, (weights, kept))
     run.say(f"{', '.join(FORMS)}:")
     run.say(f"the bits of the definition over {len(gs)} steps, with float16, lazy allreduce and")

@@ -10,7 +10,8 @@ import kit
 from lab.daso.scene import Scene, place_of
 from refgf import ops
 from refgf.comm import ring, tree
-from refgf.comm.schedule import collective, execute, on_ranks
+from refgf.comm.compose import on_ranks
+from refgf.comm.schedule import collective, execute
 from refgf.comm.slices import chunks, slices
 from refgf.machine.accelerator import InstantComm
 from refgf.papers.daso.bfloat16 import ring_on_ranks

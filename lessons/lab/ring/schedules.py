@@ -8,7 +8,8 @@ import kit
 from kit.reveal import COLUMNS
 from refgf.comm import direct, ring
 from refgf.comm.replay import check, replay
-from refgf.comm.schedule import Step, receive, send
+from refgf.comm.compose import receive, send
+from refgf.comm.schedule import Step
 
 SHOWN_RANKS, SHOWN_CHARACTERS = 8, 600
 

@@ -21,8 +21,9 @@ import numpy as np
 from ml_dtypes import bfloat16
 
 from refgf.comm import ring
-from refgf.comm.arguments import require_flat
-from refgf.comm.schedule import Allreduce, execute, on_ranks
+from refgf.comm.arguments import Comm, require_flat
+from refgf.comm.compose import on_ranks
+from refgf.comm.schedule import Allreduce, execute
 from refgf.comm.slices import chunks
 from refgf.device import Array, array_module, is_device, synchronize
 
@@ -54,7 +55,7 @@ def round_to_bfloat16(x: Array) -> None:
 class Bfloat16Comm:
     """Wraps a communicator: Send, Recv and Sendrecv of float arrays are sent as bfloat16."""
 
-    def __init__(self, comm) -> None:
+    def __init__(self, comm: Comm) -> None:
         self._comm, self.host_only = comm, getattr(comm, "host_only", False)
 
     def Get_rank(self) -> int:
@@ -92,7 +93,7 @@ def _synchronized(bits):
     return bits
 
 
-def ring_on_ranks(comm, ranks: Sequence[int], wire: str | None = None) -> Allreduce:
+def ring_on_ranks(comm: Comm, ranks: Sequence[int], wire: str | None = None) -> Allreduce:
     """A ring over `ranks`, which has this rank in it and is the same list on all of them.
 
     Groups without a common rank may call at the same time.

@@ -47,8 +47,10 @@ import numpy as np
 from refgf import ops
 from refgf.comm import tree
 from refgf.comm.agreement import agree
+from refgf.comm.arguments import Comm
+from refgf.comm.compose import on_ranks
 from refgf.comm.direct import direct_allreduce
-from refgf.comm.schedule import execute, on_ranks
+from refgf.comm.schedule import execute
 from refgf.comm.slices import chunks
 from refgf.device import Array
 from refgf.exchange.overlap import CommunicationThread
@@ -98,7 +100,7 @@ class DASO:
 
     def __init__(
         self,
-        comm,
+        comm: Comm,
         model: Replica,
         nodes: Sequence[Sequence[int]],
         phases,
@@ -286,7 +288,7 @@ class DASO:
             self.close()
 
 
-def _check(comm, nodes: Sequence[Sequence[int]], batches: int) -> None:
+def _check(comm: Comm, nodes: Sequence[Sequence[int]], batches: int) -> None:
     rank, size = comm.Get_rank(), comm.Get_size()
     got = f"DASO on rank {rank}: got nodes {[list(node) for node in nodes]}"
     if sorted(rank for node in nodes for rank in node) != list(range(size)):

@@ -3,8 +3,8 @@
 Both have the same weights and work in place, block by block. They round in another order.
 """
 
-from refgf.comm.slices import cut
 from refgf.device import Array, array_module
+from refgf.nn.workspace import cut
 
 BLOCK_ELEMENTS = 131_072  # a block stays in the cache
 

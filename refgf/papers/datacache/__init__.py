@@ -34,6 +34,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from refgf.comm.arguments import Comm
 from refgf.papers.datacache.disk import HEADER_BYTES, DiskCache
 from refgf.papers.datacache.memory import SharedSamples
 from refgf.papers.datacache.shards import node_shards
@@ -112,7 +113,7 @@ class Cache:
 
 
 def node_cache(
-    comm,
+    comm: Comm,
     nodes: list[list[int]],
     read: Callable,
     decode: Callable,

@@ -12,6 +12,8 @@ import os
 import threading
 from collections.abc import Iterator
 
+from refgf.comm.arguments import Comm
+
 try:
     import fcntl
 except ImportError:  # Windows
@@ -34,7 +36,7 @@ def exclusive(file: int) -> Iterator[None]:
         fcntl.flock(file, fcntl.LOCK_UN)
 
 
-def require(comm) -> None:
+def require(comm: Comm) -> None:
     """Raise OSError if ranks of `comm` are processes that cannot lock files for each other."""
     if fcntl is None and comm.Get_size() > 1 and not getattr(comm, "host_only", False):
         raise OSError(

@@ -18,6 +18,7 @@ import tempfile
 
 import numpy as np
 
+from refgf.comm.arguments import Comm
 from refgf.papers.datacache.locks import exclusive, require
 
 PREFIX = "refgf_cache_"  # known to leftovers.py
@@ -45,7 +46,7 @@ class SharedSamples:
 
     def __init__(
         self,
-        comm,
+        comm: Comm,
         nodes: list[list[int]],
         n: int,
         shape: tuple[int, ...],
@@ -104,7 +105,7 @@ class SharedSamples:
 
 
 @contextlib.contextmanager
-def _shared_file(comm, leader: int, nbytes: int):
+def _shared_file(comm: Comm, leader: int, nbytes: int):
     """This rank's descriptor of a new file of the node, without a name; None for 0 bytes."""
     file, name, error = None, "", ""
     if comm.Get_rank() == leader and nbytes:

@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from refgf.comm.arguments import Comm
 from refgf.comm.topology import nodes
 from refgf.machine.regular_files import open_regular
 from refgf.predict.cost import Link
@@ -73,7 +74,7 @@ class RemoteStore:
     8 + its bytes. `close` is not collective: the storing rank closes last, after a barrier.
     """
 
-    def __init__(self, comm, paths: list[str] | None, root: int = 0) -> None:
+    def __init__(self, comm: Comm, paths: list[str] | None, root: int = 0) -> None:
         host = EVERYWHERE if len(nodes(comm)) > 1 else LOOPBACK
         self._server = FileServer(FolderStore(paths), host) if comm.Get_rank() == root else None
         contact = comm.bcast(self._server.contact if self._server else None, root=root)

@@ -40,7 +40,8 @@ rank adds, as in `tree`: chosen. Without a wire type the bits are equal, with on
 oracle accepts both (oracle/SPEC.md, H2).
 """
 
-from refgf.comm.schedule import Schedule, Step, local, receive, reversed_schedule, send
+from refgf.comm.compose import receive, reversed_schedule, send
+from refgf.comm.schedule import Schedule, Step, local
 from refgf.comm.slices import slices
 
 

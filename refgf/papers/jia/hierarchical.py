@@ -55,7 +55,8 @@ hierarchies end with different bits, because they add in different orders.
 from collections.abc import Callable, Sequence
 
 from refgf.comm import ring, tree
-from refgf.comm.schedule import Algorithm, Schedule, on_ranks, receive, reversed_schedule, send
+from refgf.comm.compose import on_ranks, receive, reversed_schedule, send
+from refgf.comm.schedule import Algorithm, Schedule
 from refgf.comm.slices import slices
 from refgf.papers.jia import doubling
 

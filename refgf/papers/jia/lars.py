@@ -34,8 +34,9 @@ from collections.abc import Callable, Sequence
 
 import numpy
 
-from refgf.comm.slices import cut, length, slices
+from refgf.comm.slices import length, slices
 from refgf.device import Array, array_module
+from refgf.nn.workspace import cut
 
 SHARES = ("slices", "layers")
 BLOCK_ELEMENTS = 131_072  # float64 copies of a block stay in the cache

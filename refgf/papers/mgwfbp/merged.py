@@ -125,7 +125,7 @@ def require_groups(groups: Iterable[range], count: int) -> list[range]:
     if not ranges or list(itertools.chain(*groups)) != list(range(count)):
         raise ValueError(
             f"Groups: got groups {str(groups)[:200]}; wanted each of {count} gradients once, in "
-            "order, and no empty group; next: refgf.papers.mgwfbp.merge.exact_merge, or lazy and "
-            "explicit of refgf.predict.timeline"
+            "order, and no empty group; next: refgf.papers.mgwfbp.merge.exact_merge, or "
+            "lazy of refgf.predict.timeline"
         )
     return groups

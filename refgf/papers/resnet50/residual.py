@@ -51,7 +51,7 @@ class ResidualBlock(Layer):
 
     def backward(self, dy: Array, ready: Ready) -> Array:
         dy = self.relu.backward(dy, None)
-        short = self.keep("short", dy.shape)  # main's layers overwrite dy
+        short = self.memory("short", dy.shape)  # main's layers overwrite dy
         short[...] = dy
         dx = backward_layers(self.main, dy, ready)
         if not self.shortcut:
@@ -77,7 +77,7 @@ class Border(Layer):
         return y[:, self.pixels : self.pixels + height, self.pixels : self.pixels + width]
 
     def forward(self, x: Array, training: bool) -> Array:
-        y = self.keep("y", (len(x), *self.output_shape))
+        y = self.memory("y", (len(x), *self.output_shape))
         y[...] = self.value
         self.inside(y)[...] = x
         return y  # (N, H, W, C) -> (N, H + 2 pixels, W + 2 pixels, C)
@@ -97,7 +97,7 @@ class GlobalAveragePool(Layer):
         super().__init__(name, input_shape, (input_shape[2],), workspace, operations)
 
     def forward(self, x: Array, training: bool) -> Array:
-        y = self.keep("y", (len(x), *self.output_shape))
+        y = self.memory("y", (len(x), *self.output_shape))
         self.xp.mean(x, axis=(1, 2), out=y)  # (N, H, W, C) -> (N, C)
         return y
 

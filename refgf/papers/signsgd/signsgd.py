@@ -17,6 +17,7 @@ mean, because each rank's loss is divided by the global batch).
 
 import numpy as np
 
+from refgf.comm.arguments import Comm
 from refgf.comm.gather import allgather
 from refgf.device import Array
 from refgf.exchange.compressor import Compressor
@@ -25,7 +26,7 @@ from refgf.exchange.compressor import Compressor
 class SignSGD(Compressor):
     """Made as `SignSGD(comm)`. NumPy only. Errors: ValueError for any wire type."""
 
-    def __init__(self, comm, wire=None) -> None:
+    def __init__(self, comm: Comm, wire=None) -> None:
         if wire is not None:
             raise ValueError(
                 f"SignSGD on rank {comm.Get_rank()}: got wire {wire}; wanted None, because it "

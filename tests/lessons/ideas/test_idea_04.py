@@ -3,8 +3,9 @@
 import gains
 import numpy as np
 import pytest
+from groups_of import groups_of
 
-from refgf.predict.timeline import explicit, predict
+from refgf.predict.timeline import predict
 
 LESSON = gains.module_of(gains.ROOT / "lessons" / "04_overlap.py")
 
@@ -16,7 +17,7 @@ def test_the_recurrence_is_that_of_the_core(counts, call_s, overlap):
     """Steps that computing decides, and steps that calls decide."""
     random, compute_s = np.random.default_rng(len(counts)), 10.0
     ready_s = np.sort(random.uniform(3, compute_s, sum(counts)))
-    sizes, groups = random.integers(1, 9, sum(counts)), explicit(counts)
+    sizes, groups = random.integers(1, 9, sum(counts)), groups_of(counts)
     wanted = predict(
         list(zip(ready_s, sizes)), groups, lambda m: call_s * m, overlap, compute_s=compute_s
     )

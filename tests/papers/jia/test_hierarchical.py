@@ -8,7 +8,7 @@ import pytest
 from comm_cases import ONE_BY_ONE, order_sensitive, same_bits, sizes_of
 from hierarchy_cases import CASES, COSTS, FORMS, equal, shuffled, splits, three_phase_sum
 
-from refgf.comm import ring, schedule, tree
+from refgf.comm import compose, ring, tree
 from refgf.comm.replay import check, replay
 from refgf.comm.schedule import collective
 from refgf.comm.slices import length
@@ -255,7 +255,7 @@ def test_masters_of_the_wrong_rank_hang_and_are_named():
     def all_masters(nodes):
         def algorithm(rank, size, n):
             i = next(i for i, node in enumerate(nodes) if rank in node)
-            return schedule.on_ranks([node[0] for node in nodes], ring.allreduce(i, len(nodes), n))
+            return compose.on_ranks([node[0] for node in nodes], ring.allreduce(i, len(nodes), n))
 
         return algorithm
 

@@ -8,11 +8,12 @@ from itertools import product
 from math import inf
 
 import pytest
+from groups_of import groups_of
 
 from refgf.papers.mgwfbp.merge import compare, exact_merge, greedy_merge, theta_bounds
 from refgf.papers.scaling.workloads import densenet201, resnet50
 from refgf.predict.cost import Line
-from refgf.predict.timeline import eager, explicit, lazy, one_call, predict
+from refgf.predict.timeline import eager, lazy, one_call, predict
 
 
 def all_merges(count):
@@ -218,10 +219,10 @@ def test_exact_is_never_beaten_on_real_networks(network):
 
 def test_theta_bounds():
     gradients = [(1.0, 10), (2.0, 20), (3.0, 5), (4.0, 7)]
-    assert theta_bounds(gradients, explicit([2, 2])) == (10, 30)
+    assert theta_bounds(gradients, groups_of([2, 2])) == (10, 30)
     for theta, same in [(9, False), (10, True), (29, True), (30, False)]:
-        assert (lazy(gradients, theta) == explicit([2, 2])) is same
-    assert theta_bounds(gradients, explicit([1, 3])) == (25, 10)  # low > high: no theta
+        assert (lazy(gradients, theta) == groups_of([2, 2])) is same
+    assert theta_bounds(gradients, groups_of([1, 3])) == (25, 10)  # low > high: no theta
     assert theta_bounds(gradients, eager(gradients)) == (0, 5)
     assert theta_bounds(gradients, one_call(gradients)) == (35, inf)
 

@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+from groups_of import groups_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_lazy import SIZES, pool_of, step
@@ -17,7 +18,7 @@ from refgf.oracle.definitions import direct_allreduce, ring_allreduce
 from refgf.papers.mgwfbp.merge import exact_merge
 from refgf.papers.mgwfbp.merged import Groups, Profile, slowest
 from refgf.predict.fit import fit_line
-from refgf.predict.timeline import eager, explicit, lazy, one_call
+from refgf.predict.timeline import eager, lazy, one_call
 
 GROUPS = [[7], [1] * 7, [2, 3, 2], [1, 1, 5], [6, 1], [3, 4]]
 
@@ -41,7 +42,7 @@ def test_calls_are_the_groups(tensors):
 
 
 def test_a_group_is_sent_when_its_last_gradient_is_ready():
-    merged = LazyAllreduce(pool_of(SIZES), lambda x: None, Groups(tuple(explicit([2, 3, 2]))))
+    merged = LazyAllreduce(pool_of(SIZES), lambda x: None, Groups(tuple(groups_of([2, 3, 2]))))
     step(merged, SIZES)
     assert [call.after for call in merged.calls] == [1, 4, 6]
 
@@ -62,7 +63,7 @@ def test_sums_and_messages(on_ranks, counts, overlapped):
     """direct: the bits of one call and of lazy; ring: the bits and messages of a ring a group."""
 
     def body(comm):
-        p, rank, groups = comm.Get_size(), comm.Get_rank(), explicit(counts)
+        p, rank, groups = comm.Get_size(), comm.Get_rank(), groups_of(counts)
         everybody = [
             np.random.default_rng(r).standard_normal(sum(SIZES)).astype(np.float32)
             for r in range(p)
@@ -106,7 +107,7 @@ def test_a_lost_last_group_is_caught():
         def finish(self):
             self._start = self._next = 0
 
-    groups = explicit([2, 3, 2])
+    groups = groups_of([2, 3, 2])
     wrong = LosesTheLast(pool_of(SIZES), lambda x: None, Groups(tuple(groups)))
     assert step(wrong, SIZES) == wanted_calls(SIZES, groups)[:-1]
 
@@ -116,7 +117,7 @@ def test_a_group_sent_one_gradient_early_is_caught():
         def is_complete(self, waiting_bytes, last):
             return super().is_complete(waiting_bytes, last + 1)
 
-    groups = explicit([2, 3, 2])
+    groups = groups_of([2, 3, 2])
     wrong = LazyAllreduce(pool_of(SIZES), lambda x: None, Early(tuple(groups)))
     assert step(wrong, SIZES) != wanted_calls(SIZES, groups)
 

@@ -81,7 +81,7 @@ def test_a_forgotten_shortcut_goes_red():
 
 def test_a_gradient_that_is_overwritten_goes_red():
     class Wrong(ResidualBlock):
-        def keep(self, name, shape, dtype=None):
+        def memory(self, name, shape, dtype=None):
             return self.shared
 
         def backward(self, dy, ready):
