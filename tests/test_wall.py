@@ -31,7 +31,7 @@ ALLOWED = {  # a part of refgf: the others that it may import, besides ops and d
     "machine": ["comm", "nn", "training", "predict", "advice"],
     "launch": ["engine"],
     "doctor": ["launch", "engine", "advice"],
-    "plan": ["comm", "predict", "papers", "cluster.like", "machine.regular_files", "launch"],
+    "plan": ["comm", "predict", "papers", "cluster.like", "machine", "launch"],
     "site": ["comm", "predict", "papers", "oracle", "cluster.like", "advice"],
     "advice.py": [],
     "__main__.py": ["advice"],

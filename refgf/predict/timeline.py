@@ -122,6 +122,6 @@ def require(gradients: Gradients, groups: Sequence[range], overlap: float) -> No
         problem = f"got ready times {ready_s[:6]}...; wanted the order of generation (rising)"
     elif [i for group in groups for i in group] != list(range(n)) or not all(groups):
         wanted = f"wanted each of the {n} gradients once, in order, and no empty group"
-        problem = f"got groups {groups[:6]}...; {wanted}; next: eager, lazy, one_call"
+        problem = f"got groups {groups[:6]}...; {wanted}; next: eager, lazy or one_call"
     if problem:
         raise ValueError(f"predict: {problem}")
