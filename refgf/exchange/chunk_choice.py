@@ -7,8 +7,8 @@
 The importance of a chunk is the sum over ranks of the L1 norm of what it would send, divided by its
 length (the short last one holds the first convolution and would starve), in float64. All ranks
 choose from the same bits, so they choose the same chunks and send no indices. Source: GradientFlow
-(Sun et al. 2019) for chunks and the choice at the end of an iteration, secondary sources for the
-allreduced L1 norms; division, ties and warm-up are chosen here (oracle/SPEC.md, C4 to C6).
+(Sun et al. 2019), by an article and by notes about it, which oracle/SPEC.md names: chunks, L1 norms
+and the choice at the end of an iteration. Division, ties and warm-up are chosen here (C4 to C6).
 """
 
 import math

@@ -97,7 +97,7 @@ def figure(name: str) -> dict:
 
 def rows(run: kit.Run) -> list[dict]:
     run.section("MG-WFBP's sixteen published rows")
-    run.say("16 V100, seconds per step, measured by the authors (predicted)")
+    run.say("16 GPUs, seconds per step, measured by the authors (predicted)")
     overheads = calibrated_overheads(greedy_merge)
     plain, calibrated = compare_all(greedy_merge), compare_all(greedy_merge, overheads)
     times_table, errors_table, found = [], [], []
