@@ -46,7 +46,7 @@ def flat(name, n, dtype):
     rng = np.random.default_rng([n, len(name)])
     x = [numbers(rng, n, dtype) for _ in range(6)]
     a, b, c = (dtype(value) for value in (0.9, 0.1, 0.3))
-    kept = rng.random(n) < 0.5
+    mask = rng.random(n) < 0.5
     each = {
         "momentum_sgd": [(*x[:3], a, b, c, decays) for decays in (True, False)],
         "accumulate": [
@@ -54,8 +54,8 @@ def flat(name, n, dtype):
             for decays in (True, False)
             for adds_u in (True, False)
         ],
-        "relu_gradient": [(x[0], x[1], kept)],
-        "dropout": [(x[0], kept, 1 / (1 - 0.3), x[1])],
+        "relu_gradient": [(x[0], x[1], mask)],
+        "dropout": [(x[0], mask, 1 / (1 - 0.3), x[1])],
         "normalize": [tuple(x[:5])],
         "normalize_gradient": [(*x, np.zeros(n, dtype))],
     }
@@ -200,8 +200,8 @@ MISTAKES = [  # kernel, text, in its place
     ("relu_gradient", "dy * (T)(y > 0)", "y > 0 ? dy : (T)0"),
     (
         "dropout",
-        "T chosen = x * (T)kept;\n        out = factor * chosen;",
-        "out = kept ? factor * x : (T)0;",
+        "T chosen = x * (T)mask;\n        out = factor * chosen;",
+        "out = mask ? factor * x : (T)0;",
     ),
     (
         "normalize",

@@ -42,9 +42,13 @@ def test_calls_are_the_groups(tensors):
 
 
 def test_a_group_is_sent_when_its_last_gradient_is_ready():
-    merged = LazyAllreduce(pool_of(SIZES), lambda x: None, Groups(tuple(groups_of([2, 3, 2]))))
-    step(merged, SIZES)
-    assert [call.after for call in merged.calls] == [1, 4, 6]
+    groups, ready, sent_after = Groups(tuple(groups_of([2, 3, 2]))), [], []
+    merged = LazyAllreduce(pool_of(SIZES), lambda x: sent_after.append(ready[-1]), groups)
+    for index in range(len(SIZES)):
+        ready.append(index)
+        merged.ready(index)
+    merged.finish()
+    assert sent_after == [1, 4, 6]
 
 
 @pytest.mark.parametrize("theta", [0, 12, 100, float("inf")])
