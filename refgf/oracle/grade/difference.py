@@ -42,7 +42,7 @@ def difference(got: Any, wanted: Any, relative: float = 0.0, place: str = "") ->
         return next(filter(None, inner), "")
     if is_number(wanted) and is_number(got):
         same = abs(got - wanted) <= relative * abs(wanted) or got == wanted or got != got != wanted
-        return "" if same else f"{place}got {got!r}; wanted {wanted!r}"
+        return "" if same else f"{place}{apart(got, wanted)}"
     same = type(got) is type(wanted) and got == wanted
     return "" if same else f"{place}got {brief(got)}; wanted {brief(wanted)}"
 
@@ -71,8 +71,20 @@ def array_difference(got: Any, wanted: np.ndarray, relative: float, place: str) 
         return ""
     i = tuple(wrong[0].tolist())
     index = ", ".join(map(str, i))
-    numbers = f"got {got[i].item()!r}; wanted {wanted[i].item()!r}"
-    return f"{place}element {index}: {numbers}"
+    return f"{place}element {index}: {apart(got[i], wanted[i])}"
+
+
+def apart(got: Any, wanted: Any) -> str:
+    """ "got 0.1235; wanted 0.1236": in four digits, or in as many as show the difference."""
+    texts = ((number(got, digits), number(wanted, digits)) for digits in range(4, 18))
+    return "got {}; wanted {}".format(*next(pair for pair in texts if pair[0] != pair[1]))
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """A number with all its digits if these are few, else rounded: 1e-05, 0.5, 0.1235."""
+    value = value.item() if isinstance(value, np.generic) else value
+    text = re.sub(r"\s+", " ", repr(value))
+    return f"{value:.{digits}g}" if isinstance(value, float) and len(text) > 8 else text
 
 
 def brief(value: Any) -> str:

@@ -15,11 +15,13 @@ class Part:
     """Some of an exercise's points, for all cases of one kind: "p divides n", "n < p".
 
     cases: random generator -> the arguments of each case. The teacher's seed makes new ones.
+    keeps: the function must not change its arguments.
     """
 
     what: str
     points: int
     cases: Cases
+    keeps: bool = False
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,9 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Exercise:
-    """A function `name` that returns what `reference` returns. It may change its arguments.
+    """A function `name` that returns what `reference` returns.
+
+    It may change its arguments, except in a part that `keeps` them.
 
     relative: results may differ by this times the largest wanted magnitude; 0: the same bits.
     """

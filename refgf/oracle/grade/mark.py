@@ -17,10 +17,11 @@ class PartMark:
 
 @dataclass
 class Mark:
-    """An exercise's points: those of its parts."""
+    """An exercise's points: those of its parts. printed: a call, and what it printed in lines."""
 
     name: str
     parts: list[PartMark] = field(default_factory=list)
+    printed: list[str] = field(default_factory=list)
 
     @property
     def points(self) -> int:

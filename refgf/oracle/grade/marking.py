@@ -27,7 +27,14 @@ from refgf.oracle.grade.exercise import (
 from refgf.oracle.grade.mark import NOT_JUDGED, Mark, PartMark
 from refgf.oracle.grade.messages import mark_collective
 from refgf.oracle.grade.sandbox import Sandbox
-from refgf.oracle.grade.shown import call, failure, hidden_call, size, without_text
+from refgf.oracle.grade.shown import (
+    call,
+    chosen_output,
+    failure,
+    hidden_call,
+    size,
+    without_text,
+)
 from refgf.oracle.grade.student_process import decoded, encoded
 
 PACKAGE = "refgf.oracle.grade.exercises"
@@ -81,15 +88,17 @@ def grade(file: str | Path, lesson: str, seed: int | None = None) -> list[Mark]:
 def mark(sandbox: Sandbox, exercise: Exercise | Collective, seeds: list[int]) -> Mark:
     if isinstance(exercise, Collective):
         return mark_collective(sandbox, exercise, seeds)
-    found = Mark(exercise.name)
+    found, calls = Mark(exercise.name), []
     for part in exercise.parts:
-        sentence = first_failure(sandbox, exercise, cases_of(part, seeds))
+        sentence = first_failure(sandbox, exercise, part, cases_of(part, seeds), calls)
         points = 0 if sentence else part.points
         found.parts.append(PartMark(part.what, points, part.points, sentence))
         if fatal(sentence):
             found.parts = [PartMark(p.what, 0, p.points, NOT_JUDGED) for p in exercise.parts]
             found.parts[0].sentence = sentence
             break
+    if seeds == [PUBLIC_SEED]:  # a file could print hidden cases, even in a public call
+        found.printed = chosen_output(calls)
     return found
 
 
@@ -114,12 +123,18 @@ def fatal(sentence: str) -> bool:
     return sentence.startswith((*BEFORE_A_CALL, *starts)) or "may not" in sentence
 
 
-def first_failure(sandbox: Sandbox, exercise: Exercise, cases: list[GradedCall]) -> str:
-    """ "" if all cases are right, else a sentence on the first wrong one."""
-    wrong = []
+def first_failure(
+    sandbox: Sandbox, exercise: Exercise, part: Part, cases: list[GradedCall], calls: list
+) -> str:
+    """ "" if all cases are right, else a sentence on the first wrong one.
+
+    calls: gets (call, is it wrong, what it printed) of each case.
+    """
+    wrong, changes = [], ""
     for case in cases:
         request = {"call": exercise.name, "arguments": encoded(list(case.arguments))}
         answer = sandbox.ask(request)
+        calls.append([call(exercise.name, case.arguments), "error" in answer, sandbox.printed])
         if "error" in answer:
             if fatal(answer["error"]) or not wrong:
                 return error_sentence(exercise.name, case, answer["error"])
@@ -127,8 +142,12 @@ def first_failure(sandbox: Sandbox, exercise: Exercise, cases: list[GradedCall])
         result, wanted = decoded(answer["result"]), plain(exercise.wanted(case.arguments))
         if difference(result, wanted, exercise.relative):
             wrong.append(Wrong(case, result, wanted))
+            calls[-1][1] = True
+        elif part.keeps and answer.get("changed") and not changes:
+            where = (hidden_call if case.hidden else call)(exercise.name, case.arguments)
+            changes = f"it changes its arguments in place; wanted new arrays, for {where}"
     if not wrong:
-        return ""
+        return changes
     first, named = wrong[0], typical(exercise.mistakes, wrong, exercise.relative)
     if first.case.hidden:
         return f"{named or 'wrong'}, for {hidden_call(exercise.name, first.case.arguments)}"

@@ -3,10 +3,11 @@
 import numpy as np
 
 from refgf.oracle.definitions import exact_sum, same_bits, summation_bound
+from refgf.oracle.grade.difference import apart
 from refgf.oracle.grade.exercise import PUBLIC_SEED, Collective, Mistake, copied
 from refgf.oracle.grade.mark import NOT_JUDGED, Mark, PartMark
 from refgf.oracle.grade.sandbox import Sandbox
-from refgf.oracle.grade.shown import shortened, without_text
+from refgf.oracle.grade.shown import chosen_output, shortened, without_text
 from refgf.oracle.grade.student_process import decoded, encoded
 from refgf.oracle.judge import ranks
 from refgf.oracle.judge.orders import candidates
@@ -16,7 +17,7 @@ from refgf.oracle.judge.words import span
 def mark_collective(sandbox: Sandbox, exercise: Collective, seeds: list[int]) -> Mark:
     """Marks for values, bits, schedule, messages and bytes, each for all cases."""
     failures = dict.fromkeys(exercise.scores, "")
-    runs = []
+    runs, calls = [], []
     for seed in seeds:
         hidden = seed != PUBLIC_SEED
         for p, n in exercise.shapes:
@@ -24,14 +25,16 @@ def mark_collective(sandbox: Sandbox, exercise: Collective, seeds: list[int]) ->
             random = np.random.default_rng([seed, p, n])
             xs = [random.standard_normal(n).astype(np.float32) for _ in range(p)]
             answer = sandbox.ask({"collective": exercise.name, "xs": encoded(xs)})
+            calls.append([f"{exercise.name}, p = {p}, n = {n}", "error" in answer, sandbox.printed])
             if "error" in answer:
                 lost = dict.fromkeys(exercise.scores, NOT_JUDGED)
                 error = without_text(answer["error"]) if hidden else answer["error"]
                 lost[next(iter(lost))] = f"{error}, {where}"
-                return _collective_mark(exercise, lost)
+                return _collective_mark(exercise, lost, seeds, calls)
             results, sends = decoded(answer["xs"]), answer["sends"]
             runs.append((xs, results, sends))
             for what, failure in judged(exercise, xs, results, sends, answer).items():
+                calls[-1][1] |= bool(failure)
                 if failure and what in failures and not failures[what]:
                     numbers = hidden and what in ("values", "bits")
                     failures[what] = f"{'wrong' if numbers else failure}, {where}"
@@ -39,52 +42,86 @@ def mark_collective(sandbox: Sandbox, exercise: Collective, seeds: list[int]) ->
     if named:
         first = next(what for what, failure in failures.items() if failure)
         failures[first] = f"{named}: {failures[first]}"
-    return _collective_mark(exercise, failures)
+    return _collective_mark(exercise, failures, seeds, calls)
 
 
-def _collective_mark(exercise: Collective, failures: dict[str, str]) -> Mark:
+def _collective_mark(
+    exercise: Collective, failures: dict[str, str], seeds: list[int], calls: list
+) -> Mark:
     parts = [
         PartMark(what, 0 if failures[what] else points, points, failures[what])
         for what, points in exercise.scores.items()
     ]
-    return Mark(exercise.name, parts)
+    return Mark(exercise.name, parts, chosen_output(calls) if seeds == [PUBLIC_SEED] else [])
 
 
 def judged(exercise: Collective, xs, results, sends, answer: dict) -> dict[str, str]:
     """{what: "" or the first failure} of one run."""
     wanted = exercise.reference(copied(xs))
     p, n = len(xs), xs[0].size
-    found = {"values": values(xs, results, answer), "bits": bits(xs, results, wanted)}
-    return found | traffic(exercise, sends, n, p, xs[0].itemsize)
+    found = {"values": values(xs, results, answer)}
+    found["bits"] = bits(xs, results, wanted, right=not found["values"])
+    found |= traffic(exercise, sends, n, p, xs[0].itemsize)
+    for rank, left in enumerate(answer["unfinished"]):
+        if left:
+            never = f"rank {rank} never waits for its {left[0]}"
+            found["messages"] = (
+                f"{never}; next: request = comm.{left[0].split()[0]}(...), request.Wait()"
+            )
+            found["values"] = found["values"] and f"{never}: {found['values']}"
+            break
+    return found
 
 
 def values(xs, results, answer: dict) -> str:
-    """The sum, to within any order of adding p numbers."""
+    """ "" if each rank holds the sum, to within any order of adding p numbers."""
     exact, bound = exact_sum(xs), summation_bound(xs)
     for rank, result in enumerate(results):
         wrong = np.flatnonzero(~(np.abs(result - exact) <= bound))
         if len(wrong):
             i = int(wrong[0])
             terms = shortened([x[i].item() for x in xs])
-            numbers = f"got {result[i].item()!r}; wanted {exact[i].item()!r}, the sum of {terms}"
+            numbers = f"{apart(result[i], exact[i])}, the exact sum of {terms}"
             text = f"rank {rank}, element {i}: {numbers}"
             unchanged = [same_bits(x, result) for x, result in zip(xs, results)]
             if all(unchanged) and answer.get("returned") is not None:
                 return f"it returns the sum; wanted x changed in place (x[...] = total): {text}"
             hint = "receive or add into x itself (x += other, not x = x + other)"
-            return f"x is unchanged on rank {rank}: {hint}: {text}" if unchanged[rank] else text
+            if unchanged[rank]:
+                return f"x is unchanged on rank {rank}: {hint}: {text}"
+            other = instead_of_the_sum(result, xs[rank], exact, len(xs) * bound, len(xs))
+            return f"rank {rank} holds {other}: {text}" if other else text
     return ""
 
 
-def bits(xs, results, wanted) -> str:
-    """The wanted bits on every rank; otherwise the order of summation that gives the result."""
+def instead_of_the_sum(result, own, exact, bound, p: int) -> str:
+    """What a rank holds in place of the sum, "" if that is none of these."""
+    known = {
+        "the mean, not the sum": exact / p,
+        "twice the sum": 2 * exact,
+        "p times the sum": p * exact,
+        "the sum without its own numbers": exact - own,
+        "the sum with its own numbers twice": exact + own,
+    }
+    fits = (name for name, x in known.items() if (np.abs(result - x) <= 2 * bound).all())
+    return next(fits, "")
+
+
+def bits(xs, results, wanted, right: bool) -> str:
+    """The wanted bits on every rank; otherwise the order of summation that gives the result.
+
+    right: the values are; other values have no order.
+    """
     for rank, result in enumerate(results):
         wrong = np.flatnonzero(result.view(np.uint32) != wanted[rank].view(np.uint32))
         if len(wrong):
+            if not right:
+                return "lost with the values"
             i = int(wrong[0])
-            orders = [name for name, total in candidates(xs, wires=()) if same_bits(total, result)]
+            known = candidates(xs, wires=(), divided=False)
+            orders = [name for name, total in known if same_bits(total, result)]
             looks = f"; looks like: {orders[0]}" if orders else ""
-            numbers = f"got {result[i].item()!r}; wanted {wanted[rank][i].item()!r}"
+            numbers = f"{apart(result[i], wanted[rank][i])}, from the wanted order of adding"
             return f"rank {rank}, element {i}: {numbers}{looks}"
     return ""
 

@@ -16,7 +16,7 @@ def totals(marks: list[Mark]) -> tuple[int, int]:
 
 
 def as_text(marks: list[Mark]) -> str:
-    """One line a part; sentences under those that lost points."""
+    """One line a part; sentences under those that lost points; then what the function printed."""
     lines = []
     for mark in marks:
         lines.append(f"{mark.name}: {mark.points} of {mark.of} points")
@@ -28,6 +28,8 @@ def as_text(marks: list[Mark]) -> str:
                 lines += textwrap.wrap(
                     part.sentence, COLUMNS, initial_indent=12 * " ", subsequent_indent=12 * " "
                 )
+        for number, line in enumerate(mark.printed):
+            lines.append(f"       | {line}" if number else f"  printed in {line}:")
     points, of = totals(marks)
     return "\n".join([*lines, f"{points} of {of} points ({points / of:.0%})"])
 

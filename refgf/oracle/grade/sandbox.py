@@ -2,6 +2,7 @@
 
     with Sandbox("01.py") as sandbox:
         sandbox.ask({"call": "slices", "arguments": [10, 3]})    {"result": ...} or {"error": ...}
+        sandbox.printed                                          what the file has printed meanwhile
 
 The process never learns what was wanted, so it cannot write its own marks. One that ends or takes
 too long is ended with all its children, and the next request starts another; a file whose import
@@ -12,6 +13,7 @@ import contextlib
 import json
 import os
 import secrets
+import select
 import signal
 import socket
 import subprocess
@@ -25,6 +27,7 @@ HERE = Path(__file__).resolve().parent
 SECONDS, START_S = 8.0, 15.0  # for a request; for starting and importing the file
 BYTES = 2 << 30
 LONGEST = 64 << 20  # bytes of an answer
+PRINTED = 4096  # bytes kept of what a call prints
 MOST = 8  # files at once: a container may have fewer processors than it says
 
 
@@ -45,6 +48,7 @@ class Sandbox:
             )
         self.file, self.allowed, self.seconds = Path(file).resolve(), allowed, seconds
         self.process, self.endless = None, False  # endless: its import did not end
+        self.printed = ""
 
     def __enter__(self) -> "Sandbox":
         return self
@@ -54,6 +58,14 @@ class Sandbox:
 
     def ask(self, request: dict) -> dict:
         """The process's answer, or {"error": why there is none}."""
+        self._output = bytearray()
+        answer = self._answer(request)
+        if self.process is not None:
+            self._read_output()
+        self.printed = self._output[:PRINTED].decode(errors="replace")
+        return answer
+
+    def _answer(self, request: dict) -> dict:
         limit_s, number = self.seconds, secrets.token_hex(8)
         if self.process is None and not self.endless:
             self._start()
@@ -87,17 +99,20 @@ class Sandbox:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+            self._read_output()
             self.socket.close()
+            self.process.stdout.close()
             self.process = None
 
     def _start(self) -> None:
         self.socket, remote = socket.socketpair()
+        script = [sys.executable, str(HERE / "student_process.py")]
         arguments = [str(remote.fileno()), str(self.file), ranks.__file__]
         limits = [str(self.seconds * 20), str(BYTES)]
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "student_process.py"), *arguments, *limits, *self.allowed],
+            [*script, *arguments, *limits, *self.allowed],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=self.file.parent,
             env={"OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
@@ -106,6 +121,8 @@ class Sandbox:
             preexec_fn=orphans.keeper(),
         )
         remote.close()
+        os.set_blocking(self.process.stdout.fileno(), False)
+        self.waits_for = [self.socket, self.process.stdout]
         try:
             self._line(time.monotonic() + START_S)  # it has imported the file, or could not
         except TimeoutError:
@@ -121,12 +138,25 @@ class Sandbox:
             left_s = stop_s - time.monotonic()
             if left_s <= 0 or len(found) > LONGEST:
                 raise TimeoutError
+            ready, _, _ = select.select(self.waits_for, [], [], left_s)
+            if self.process.stdout in ready:
+                self._read_output()
+            if self.socket not in ready:
+                continue
             self.socket.settimeout(left_s)
             more = self.socket.recv(1 << 20)
             if not more:
                 return b""
             found += more
         return bytes(found)
+
+    def _read_output(self) -> None:
+        """Empty the pipe, so that no print waits for a reader; the first PRINTED bytes are kept."""
+        with contextlib.suppress(BlockingIOError):
+            more = os.read(self.process.stdout.fileno(), 1 << 20)
+            self._output += more[: PRINTED - len(self._output)]
+            if not more:  # it has closed its end
+                self.waits_for = [self.socket]
 
     def _ended(self) -> str:
         code = self.process.wait(5)

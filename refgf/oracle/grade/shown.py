@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from refgf.oracle.grade.difference import difference, plain
+from refgf.oracle.grade.difference import difference, number, plain
 
 LONGEST = 110  # characters of one value
+LINES, COLUMNS = 12, 90  # of what a call prints
 KEPT = (12, 6, 3, 2)  # numbers of each row, as many as fit
 
 
@@ -32,6 +33,24 @@ def failure(name: str, arguments: tuple, got: Any, wanted: Any, relative: float)
 def call(name: str, arguments: tuple) -> str:
     """slices(10, 3), as the student would write it."""
     return f"{name}({', '.join(shortened(plain(argument)) for argument in arguments)})"
+
+
+def output(text: str) -> list[str]:
+    """What a call printed, as short lines without control characters. It is the student's text."""
+    lines = text.expandtabs(4).splitlines()
+    plain = ["".join(c if c.isprintable() else "?" for c in line) for line in lines[:LINES]]
+    cut = [line if len(line) <= COLUMNS else f"{line[: COLUMNS - 3]}..." for line in plain]
+    return [*cut, "..."] if len(lines) > LINES else cut
+
+
+def chosen_output(calls: list[tuple[str, bool, str]]) -> list[str]:
+    """[call, its lines] of the first wrong call that printed; of the first one if all are right.
+
+    calls: (call, is it wrong, what it printed)
+    """
+    loud = [(name, wrong, text) for name, wrong, text in calls if text.strip()]
+    name, _, text = min(loud, key=lambda call: not call[1], default=("", False, ""))
+    return [name, *output(text)] if name else []
 
 
 def hidden_call(name: str, arguments: tuple) -> str:
@@ -89,10 +108,3 @@ def written(value: Any, kept: int) -> str:
     else:
         return number(value)
     return ("{{{}}}" if isinstance(value, dict) else "[{}]").format(", ".join(items))
-
-
-def number(value: Any) -> str:
-    """A number with all its digits if these are few, else with four: 1e-05, 0.5, 0.1235."""
-    value = value.item() if isinstance(value, np.generic) else value
-    text = re.sub(r"\s+", " ", repr(value))
-    return f"{value:.4g}" if isinstance(value, float) and len(text) > 8 else text

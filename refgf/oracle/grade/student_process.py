@@ -5,8 +5,10 @@
 Over the socket FD it reads one request a line and answers with one line, both JSON (`encoded`):
 unlike a pickle, an answer can run nothing in the process that reads it.
 
-    {"call": name, "arguments": [...]}   ->  {"result": ...} or {"error": sentence}
-    {"collective": name, "xs": [...]}    ->  {"xs", "sends", "returned"} or {"error": sentence}
+    {"call": name, "arguments": [...]}   ->  {"result", "changed"} or {"error": sentence}
+    {"collective": name, "xs": [...]}    ->  {"xs", "sends", "unfinished", "returned"} or the same
+
+What the file prints goes into a pipe to the judge, which only shows it.
 
 An audit hook refuses what an exercise does not need: refgf (except ALLOWED modules), other
 processes, sockets, writing files, reading the answers. Python code cannot remove such a hook.
@@ -146,6 +148,9 @@ def sentence(error: BaseException, file: str) -> str:
         return f"ran out of memory{line_of(error, file)}"
     if isinstance(error, SystemExit):
         return f"called sys.exit{line_of(error, file)}"
+    if type(error).__name__ in ("BdbQuit", "EOFError"):
+        stopped = "stopped to ask you (breakpoint, pdb, input), but nobody can answer here"
+        return f"{stopped}; next: call the function yourself{line_of(error, file)}"
     text = error.msg if isinstance(error, SyntaxError) else str(error)[:200]
     text = text.encode(errors="replace").decode()  # a lone surrogate cannot be printed
     return f"raised {type(error).__name__}: {text}{line_of(error, file)}"
@@ -166,9 +171,12 @@ def answer(module: Any, ranks: ModuleType, request: dict, file: str) -> dict:
         return {"error": f"absent: the file has no function {name}"}
     try:
         if "call" in request:
-            result = function(*decoded(request["arguments"]))
+            arguments = decoded(request["arguments"])
+            result = function(*arguments)
+            before = request["arguments"]
             try:
-                return {"result": encoded(result)}
+                changed = [i for i, a in enumerate(arguments) if encoded(a) != before[i]]
+                return {"result": encoded(result), "changed": changed}
             except TypeError as error:
                 return {"error": f"returned {error}"}
         xs, results, failures = decoded(request["xs"]), {}, []
@@ -189,8 +197,9 @@ def answer(module: Any, ranks: ModuleType, request: dict, file: str) -> dict:
             return {"error": failures[0] if failures else failure}
         returned = results.get(0)
         returned = encoded(returned) if isinstance(returned, np.ndarray) else None
-        sends = [comm.sends for comm in comms]
-        return {"xs": encoded([comm.x for comm in comms]), "sends": sends, "returned": returned}
+        found = {"xs": encoded([comm.x for comm in comms]), "returned": returned}
+        found["unfinished"] = [comm.unfinished() for comm in comms]
+        return found | {"sends": [comm.sends for comm in comms]}
     except BaseException as error:  # noqa: BLE001  students' code may raise anything
         return {"error": sentence(error, file)}
 
@@ -201,8 +210,7 @@ def main() -> None:
     ranks = load(ranks_py)
     connection = socket.socket(fileno=int(fd))
     stream = connection.makefile("rwb")
-    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
-    os.dup2(1, 2)
+    sys.stdout.reconfigure(line_buffering=True)
     limit(float(seconds), int(nbytes))
     project = os.path.abspath(os.path.join(os.path.dirname(__file__), *3 * [os.pardir]))
     guard(file, project, allowed)
@@ -217,6 +225,8 @@ def main() -> None:
     for line in stream:
         request = json.loads(line)
         found = failure or answer(module, ranks, request, file)
+        with contextlib.suppress(Exception):  # the file may have replaced it
+            sys.stdout.flush()
         stream.write(json.dumps(found | {"id": request["id"]}).encode() + b"\n")
         stream.flush()
 

@@ -66,10 +66,12 @@ class Comm:
     """The calls of mpi4py's communicator that a collective needs.
 
     sends: [(peer, count, bytes, offset in x or None)]
+    requests: those of Isend and Irecv
     """
 
     def __init__(self, world: World, rank: int, x: np.ndarray):
         self.world, self.rank, self.size, self.x, self.sends = world, rank, world.size, x, []
+        self.requests: list[Request] = []
 
     def Get_rank(self) -> int:
         return self.rank
@@ -78,9 +80,11 @@ class Comm:
         return self.size
 
     def Send(self, buf: np.ndarray, dest: int, tag: int = 0) -> None:
+        self._require_arrays("Send(buf, dest)", buf)
         self._complete(self._post(buf, dest), dest)
 
     def Recv(self, buf: np.ndarray, source: int, tag: int = 0) -> None:
+        self._require_arrays("Recv(buf, source)", buf)
         with self.world.changed:
             waiting = self.world.messages[self._peer(source), self.rank]
             self.world.wait(self.rank, lambda: bool(waiting), f"receive from rank {source}")
@@ -109,16 +113,24 @@ class Comm:
         source: int = 0,
         recvtag: int = 0,
     ) -> None:
+        call = "Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag)"
+        self._require_arrays(call, sendbuf, recvbuf)
         message = self._post(sendbuf, dest)
         self.Recv(recvbuf, source)
         self._complete(message, dest)
 
     def Isend(self, buf: np.ndarray, dest: int, tag: int = 0) -> "Request":
+        self._require_arrays("Isend(buf, dest)", buf)
         message = self._post(buf, dest)
-        return Request(lambda: self._complete(message, dest))
+        return self._request(f"Isend to rank {dest}", lambda: self._complete(message, dest))
 
     def Irecv(self, buf: np.ndarray, source: int, tag: int = 0) -> "Request":
-        return Request(lambda: self.Recv(buf, source))
+        self._require_arrays("Irecv(buf, source)", buf)
+        return self._request(f"Irecv from rank {source}", lambda: self.Recv(buf, source))
+
+    def unfinished(self) -> list[str]:
+        """["Isend to rank 2", ...]: the requests that this rank has never waited for."""
+        return [request.what for request in self.requests if request.complete is not None]
 
     def Barrier(self) -> None:
         for distance in range(1, self.size):
@@ -130,6 +142,18 @@ class Comm:
     def __getattr__(self, name: str):
         calls = ", ".join(sorted(call for call in vars(Comm) if call[0].isupper()))
         raise AttributeError(f"comm.{name} is not there; wanted one of {calls}")
+
+    def _request(self, what: str, complete: Callable[[], None]) -> "Request":
+        self.requests.append(Request(what, complete))
+        return self.requests[-1]
+
+    def _require_arrays(self, call: str, *bufs: np.ndarray) -> None:
+        for buf in bufs:
+            if not hasattr(buf, "__array_interface__"):
+                raise TypeError(
+                    f"{call.partition('(')[0]} on rank {self.rank}: got {type(buf).__name__} "
+                    f"in the place of an array; wanted {call}; next: compare the arguments"
+                )
 
     def _peer(self, rank: int) -> int:
         if not 0 <= rank < self.size:
@@ -162,8 +186,8 @@ class Comm:
 class Request:
     """Completed by Wait. An Irecv receives only then; a correct program cannot tell."""
 
-    def __init__(self, complete: Callable[[], None]):
-        self.complete = complete
+    def __init__(self, what: str, complete: Callable[[], None]):
+        self.what, self.complete = what, complete
 
     def Wait(self) -> None:
         if self.complete is not None:

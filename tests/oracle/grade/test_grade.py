@@ -309,9 +309,9 @@ def test_a_sandbox_that_ended_starts_again(tmp_path):
     file = tmp_path / "f.py"
     file.write_text("import os\ndef f(x):\n    return x if x else os._exit(3)\n")
     with Sandbox(file) as sandbox:
-        assert sandbox.ask({"call": "f", "arguments": [1]}) == {"result": 1}
+        assert sandbox.ask({"call": "f", "arguments": [1]}) == {"result": 1, "changed": []}
         assert "exit code 3" in sandbox.ask({"call": "f", "arguments": [0]})["error"]
-        assert sandbox.ask({"call": "f", "arguments": [2]}) == {"result": 2}
+        assert sandbox.ask({"call": "f", "arguments": [2]}) == {"result": 2, "changed": []}
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_a_wrong_sum_shows_what_it_is_the_sum_of(tmp_path):
     values = sentences(
         marks_of(tmp_path, "01", "\ndef allreduce(comm, x):\n    pass\n")["allreduce"]
     )[0]
-    assert ", the sum of [" in values and "for p = 2, n = 4" in values, values
+    assert ", the exact sum of [" in values and "for p = 2, n = 4" in values, values
 
 
 def hidden_only(tmp_path, lesson, name, wrong):

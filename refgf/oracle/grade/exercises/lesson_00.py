@@ -70,7 +70,7 @@ GRADIENT = Exercise(
     gradient,
     (
         Part(SEVERAL, 3, several),
-        Part(ONE, 1, lambda random: [samples(random, 1, 1)]),
+        Part(ONE, 1, lambda random: [samples(random, 1, 3)]),
     ),
     (
         Mistake(
@@ -81,7 +81,7 @@ GRADIENT = Exercise(
         Mistake(
             "you divide by the number of all elements of x; wanted the number of samples, len(y)",
             mean_of_all_numbers,
-            (SEVERAL,),
+            (SEVERAL, ONE),
         ),
         Mistake(
             "your gradient is twice as long: the loss has a factor 1/2, which cancels the 2 of the "
@@ -131,7 +131,7 @@ def only_rank_0_steps(w, xs, ys, rate):
 
 
 EQUAL, UNEQUAL = "as many samples on each rank", "more samples on some ranks"
-FEW = "one rank, a rank without samples"
+FEW, KEEPS = "one rank, a rank without samples", "w and the samples stay as they are"
 
 
 def shards(random, counts, features=3):
@@ -141,25 +141,30 @@ def shards(random, counts, features=3):
     return w, [x for x, _ in pairs], [y for _, y in pairs], rate
 
 
+def equal(random):
+    return [shards(random, [2, 2], 2), shards(random, [4, 4, 4])]
+
+
 STEP = Exercise(
     "step_on_ranks",
     step_on_ranks,
     (
-        Part(EQUAL, 3, lambda random: [shards(random, [2, 2], 2), shards(random, [4, 4, 4])]),
+        Part(EQUAL, 2, equal),
         Part(UNEQUAL, 2, lambda random: [shards(random, [1, 3], 2), shards(random, [5, 4, 4, 1])]),
         Part(FEW, 1, lambda random: [shards(random, [2], 2), shards(random, [3, 0, 2], 2)]),
+        Part(KEEPS, 1, equal, keeps=True),
     ),
     (
         Mistake(
             "you step with the sum of the ranks' gradients, so your step is p times as long; "
             "wanted the mean",
             steps_with_the_sum,
-            (EQUAL, UNEQUAL, FEW),
+            (EQUAL, UNEQUAL, FEW, KEEPS),
         ),
         Mistake(
             "each of your ranks steps with its own gradient, so their weights become different",
             own_steps,
-            (EQUAL, UNEQUAL, FEW),
+            (EQUAL, UNEQUAL, FEW, KEEPS),
         ),
         Mistake(
             "your mean of p gradients counts a rank with few samples as much as one with many; "
@@ -170,12 +175,12 @@ STEP = Exercise(
         Mistake(
             "you add the gradient, so the loss grows; a step goes against it",
             steps_uphill,
-            (EQUAL, UNEQUAL, FEW),
+            (EQUAL, UNEQUAL, FEW, KEEPS),
         ),
         Mistake(
             "only your rank 0 takes the step; the mean has to reach all ranks",
             only_rank_0_steps,
-            (EQUAL, UNEQUAL, FEW),
+            (EQUAL, UNEQUAL, FEW, KEEPS),
         ),
         Mistake(
             "a rank without samples divides by 0 and makes every weight nan; it contributes "
@@ -254,7 +259,7 @@ SUM = Collective(
             nothing_back,
             ("values", "bits", "schedule", "messages", "bytes"),
         ),
-        Mistake("you return the mean; wanted the sum", mean_of_ranks, ("values", "bits")),
+        Mistake("your x ends as the mean; wanted the sum", mean_of_ranks, ("values", "bits")),
         Mistake(
             "your rank 0 adds the last rank first; wanted ranks 1, 2, ... in this order",
             last_rank_first,

@@ -87,6 +87,10 @@ def flushes_nothing(sizes, theta):
     return lazy(sizes, theta, always=True)
 
 
+def one_call(sizes, theta):
+    return [(0, sum(sizes))]
+
+
 def elements_for_bytes(sizes, theta):
     return lazy(sizes, theta, itemsize=1)
 
@@ -133,6 +137,11 @@ CALLS = Exercise(
             "your flush makes a call of 0 elements when nothing waits",
             flushes_nothing,
             (MORE, EXACTLY, ENDS),
+        ),
+        Mistake(
+            "you sum everything in one call, whatever theta is",
+            one_call,
+            (MORE, EXACTLY, REST, ENDS),
         ),
         Mistake(
             "you compare elements with theta, which is in bytes: a float32 has 4",

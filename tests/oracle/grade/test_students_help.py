@@ -1,0 +1,192 @@
+"""What a student is told who prints, stops in a debugger, forgets Wait or mistakes an argument."""
+
+from pathlib import Path
+
+import pytest
+
+from refgf.oracle.grade import marking, report
+
+ROOT = Path(__file__).resolve().parents[3]
+SEND_AND_RECEIVE = """
+def allreduce(comm, x):
+    rank, size = comm.Get_rank(), comm.Get_size()
+    right, left, got = (rank + 1) % size, (rank - 1) % size, np.empty_like(x)
+    for _ in range(size - 1):
+        {}
+        x += got
+"""
+
+
+@pytest.fixture
+def marks(tmp_path):
+    """(lesson, code) -> the marks by name of the lesson's answers with this code behind them."""
+
+    def graded(lesson, code, seed=None):
+        file = tmp_path / f"{lesson}.py"
+        answers = ROOT / "lessons" / "teaching" / "answers" / file.name
+        file.write_text(answers.read_text() + code)
+        return {mark.name: mark for mark in marking.grade(file, lesson, seed)}
+
+    return graded
+
+
+def sentence(mark, what):
+    return next(part.sentence for part in mark.parts if part.what == what)
+
+
+PRINTS = """
+def ring_cost(n, p, rank):
+    print("n is", n, "\\x1b[2J")
+    print("19 of 19 points (100%)\\n" * 30)
+    return 2 * (p - 1), 2 * (p - 1) * (n // p)
+"""
+
+
+def test_what_the_first_wrong_call_prints_is_shown_and_is_no_mark(marks):
+    mark = marks("01", PRINTS)["ring_cost"]
+    lines = report.as_text([mark]).splitlines()
+    assert "  printed in ring_cost(7, 3, 0):" in lines and "       | n is 7 ?[2J" in lines
+    assert lines.count("       | 19 of 19 points (100%)") == 11 and lines[-2] == "       | ..."
+    assert lines[-1] == "2 of 5 points (40%)"
+
+
+def test_a_right_function_shows_its_first_print(marks):
+    code = "\nRIGHT = ring_cost\ndef ring_cost(*a):\n    print(a, end='')\n    return RIGHT(*a)\n"
+    mark = marks("01", code)["ring_cost"]
+    assert mark.points == mark.of and mark.printed == ["ring_cost(8, 4, 0)", "(8, 4, 0)"]
+
+
+def test_an_endless_print_neither_blocks_nor_fills_the_memory(marks):
+    mark = marks("01", "\ndef ring_cost(*a):\n    while True: print('y' * 1000)\n")["ring_cost"]
+    assert mark.parts[0].sentence.startswith("did not end within")
+    assert len("".join(mark.printed)) < 2000 and mark.printed[1].startswith("yyy")
+
+
+def test_ranks_print_too_and_with_hidden_cases_nothing_is_shown(marks):
+    code = "\nRIGHT = allreduce\ndef allreduce(comm, x):\n    print(x.size)\n    RIGHT(comm, x)\n"
+    assert marks("01", code)["allreduce"].printed[:2] == ["allreduce, p = 1, n = 5", "5"]
+    assert marks("01", code, seed=7)["allreduce"].printed == []
+
+
+@pytest.mark.parametrize("call", ["breakpoint()", "input()"])
+def test_a_debugger_has_a_sentence(marks, call):
+    code = f"\ndef ring_cost(n, p, rank):\n    {call}\n    return n, p\n"
+    assert "but nobody can answer here; next: call the function yourself" in sentence(
+        marks("01", code)["ring_cost"], "p divides n"
+    )
+
+
+def test_a_send_without_wait_loses_its_messages(marks):
+    code = SEND_AND_RECEIVE.format("comm.Isend(x.copy(), right); comm.Recv(got, left)")
+    found = sentence(marks("01", code)["allreduce"], "messages")
+    assert found.startswith("rank 0 never waits for its Isend to rank 1; next: request = comm.Isen")
+
+
+def test_right_values_with_a_send_without_wait_lose_only_messages(marks):
+    code = """
+def sum_of_ranks(comm, x):
+    other = np.empty_like(x)
+    if comm.Get_rank():
+        comm.Isend(x.copy(), 0)
+        comm.Recv(x, 0)
+        return
+    for source in range(1, comm.Get_size()):
+        comm.Recv(other, source)
+        x += other
+    for dest in range(1, comm.Get_size()):
+        comm.Isend(x, dest).Wait()
+"""
+    mark = marks("00", code)["sum_of_ranks"]
+    assert [p.what for p in mark.parts if p.points < p.of] == ["messages"]
+    assert "rank 1 never waits for its Isend to rank 0" in sentence(mark, "messages")
+
+
+def test_a_receive_without_wait_is_named_with_the_values(marks):
+    code = SEND_AND_RECEIVE.format("comm.Irecv(got, left); comm.Isend(x, right)")
+    found = sentence(marks("01", code)["allreduce"], "values")
+    assert found.startswith("rank 0 never waits for its Irecv from rank 1: ")
+
+
+@pytest.mark.parametrize(
+    "call, wanted",
+    [
+        ("comm.Sendrecv(x, right, got, left)", "Sendrecv(sendbuf, dest, sendtag, recvbuf, "),
+        ("comm.Send(right, x)", "Send(buf, dest)"),
+        ("comm.Irecv(left, got)", "Irecv(buf, source)"),
+    ],
+)
+def test_arguments_in_another_order_are_named(marks, call, wanted):
+    found = sentence(marks("01", SEND_AND_RECEIVE.format(call))["allreduce"], "values")
+    assert f"got int in the place of an array; wanted {wanted}" in found
+
+
+@pytest.mark.parametrize(
+    "change, other",
+    [
+        ("x /= comm.Get_size()", "the mean, not the sum"),
+        ("x *= 2", "twice the sum"),
+        ("x *= comm.Get_size()", "twice the sum"),  # two ranks
+        ("x -= own", "the sum without its own numbers"),
+        ("x += own", "the sum with its own numbers twice"),
+    ],
+)
+def test_another_sum_is_recognised(marks, change, other):
+    code = f"""
+RIGHT = allreduce
+def allreduce(comm, x):
+    own = x.copy()
+    RIGHT(comm, x)
+    if comm.Get_size() > 1:
+        {change}
+"""
+    mark = marks("01", code)["allreduce"]
+    assert sentence(mark, "values").startswith(f"rank 0 holds {other}: rank 0, element 0: got ")
+    assert sentence(mark, "bits").startswith("lost with the values")
+
+
+def test_a_mean_in_lesson_00_is_no_ring(marks):
+    code = """
+RIGHT = sum_of_ranks
+def sum_of_ranks(comm, x):
+    RIGHT(comm, x)
+    x /= comm.Get_size()
+"""
+    text = report.as_text([marks("00", code)["sum_of_ranks"]])
+    assert "your x ends as the mean" in text and "ring" not in text and "return" not in text
+
+
+def test_numbers_have_as_many_digits_as_show_the_difference(marks):
+    code = """
+RIGHT = allreduce
+def allreduce(comm, x):
+    RIGHT(comm, x)
+    if comm.Get_size() > 2:
+        x[...] = np.nextafter(x, np.float32(9))
+"""
+    mark = marks("01", code)["allreduce"]
+    numbers = sentence(mark, "bits").partition("got ")[2].partition(", from")[0].split("; wanted ")
+    assert len(numbers) == 2 and all(len(n.lstrip("-0.")) <= 10 for n in numbers), numbers
+
+
+def test_a_step_that_changes_its_weights_loses_that_point(marks):
+    code = """
+RIGHT = step_on_ranks
+def step_on_ranks(w, xs, ys, rate):
+    w[...] = RIGHT(w.copy(), xs, ys, rate)[0]
+    return [w] * len(xs)
+"""
+    mark = marks("00", code)["step_on_ranks"]
+    assert mark.points == mark.of - 1
+    found = sentence(mark, "w and the samples stay as they are")
+    assert found.startswith("it changes its arguments in place; wanted new arrays, for step_on_")
+
+
+def test_a_gradient_without_transposing_fails_for_one_sample(marks):
+    code = "\ndef gradient(w, x, y):\n    return x @ (x @ w - y) / len(y)\n"
+    assert marks("00", code)["gradient"].points == 0
+
+
+def test_one_call_is_not_taken_for_elements(marks):
+    code = "\ndef lazy_calls(sizes, theta):\n    return [(0, sum(sizes))]\n"
+    text = report.as_text([marks("03", code)["lazy_calls"]])
+    assert "one call, whatever theta is" in text and "elements with theta" not in text
