@@ -40,7 +40,8 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/01_ring_allreduce.py)
     1. Reverse the direction of the ring in refgf/comm/ring.py: neighbours and slice numbers turn
        round (+ for -, - for +). Run this lesson on 2 and on 3 ranks. For which p do the bits
        change? In which order are the ranks added now? (The sums stay right. The oracle ends the run
-       where it meets other bits than the definition's.)
+       where it meets other bits than the definition's. If the run stands still, press Ctrl-C:
+       `--threads 3` in place of mpiexec names the ranks that wait.)
     2. A colleague sends the whole vector p-1 times round the ring. Which check of this lesson
        catches the mistake, values, bytes or messages: for p = 2, and for p >= 3?
     3. For which p do ring and direct (refgf/comm/direct.py) always give the same bits? Why?

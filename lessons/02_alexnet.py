@@ -33,14 +33,14 @@ PREDICTION  A layer cannot be faster than its arithmetic or its memory allows:
 Before you run it, write down: AlexNet has 62 million parameters and takes 1.1 billion multiply-adds
 per image, forward. What share of the parameters do the five convolutions hold? What share of the
 multiply-adds do they take? After what share of the backward pass are nine tenths of the gradients'
-bytes ready?
+bytes ready? (--predict takes the answer to the last question.)
 
 This is strong scaling: in the last section p ranks share one batch of 2p + 1 images. The times are
 those of one rank of this machine; the others sleep.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/02_alexnet.py)
     1. From how many images per rank on do the fully connected layers take longer to compute than to
-       read? Predict it with the R and W that -v prints, then try --batch.
+       read? Predict it with the R and W that -v prints, then try --batch N --output results/mine.
     2. A colleague lets every rank divide its loss by its own batch, and divides the sum by p. For
        which shards is that right? (The last table of -v shows it.)
     3. All gradients lie in one array, the pool, in backward's order: the last layer first. A

@@ -27,13 +27,14 @@ PREDICTION  One call of m bytes takes T(m) = a + b m (lesson 01: a = 2(p-1) alph
                                    step = max(end of compute, end of the last call)
 
 Before you run it, write down: which theta is best without overlap, and which with? 0, infinity, or
-something between? How many calls a step does the best one make?
+something between? How many calls a step does the best one make? (--predict takes the best theta
+with overlap.)
 
 This is weak scaling: each rank brings its own batch, whatever p is.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/03_lazy_allreduce.py)
     1. Which theta sends exactly two calls? Compute it from the sizes that -v prints (--quick has
-       other sizes), then try yours with --theta.
+       other sizes), then try yours with --theta and --output results/mine.
     2. The rule says *greater than* theta. Find a theta where "greater or equal" gives another
        number of calls.
     3. A colleague forgets the flush after the last gradient. What would the losses show, and after

@@ -36,7 +36,8 @@ ranks compute for real, on the cores that also communicate.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/04_overlap.py)
     1. Predict the smallest theta for which overlap hides nothing. Compute it from the sizes (those
-       of lesson 03 with --network alexnet -v, halved for float16), then try it (--theta).
+       of lesson 03 with --network alexnet -v, halved for float16), then try it: --theta, --output
+       results/mine.
     2. A colleague measures overlap only by how long the main thread waits at the end of a step.
        Construct times for which this says "all hidden" although the step became longer.
     3. Put the small gradients first: reverse the order of the pool. `predicted` in

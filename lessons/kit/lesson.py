@@ -184,7 +184,7 @@ class Lesson:
             result["verdicts"] = plain([asdict(verdict) for verdict in decided])
             self._reveal(run, result, decided)
         run.say(f"\n{after}")
-        run.tell(f"This took {took_s:.0f} s.")
+        run.tell(f"Measuring took {took_s:.0f} s, without starting and drawing.")
         if os.environ.get("REFGF_TRACE_DIR"):
             run.comm.save(os.environ["REFGF_TRACE_DIR"], run.opaque)
         if run.rank == 0:

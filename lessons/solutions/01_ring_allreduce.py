@@ -70,10 +70,10 @@ def whole_vector(rank: int, size: int, n: int) -> list[Step]:
 
 
 def the_whole_vector() -> None:
-    """2. Both checks catch it for p >= 3.
+    """2. All three checks catch it for p >= 3: values, bytes and messages.
 
     For p = 2 the values are right, and so are the bytes: n elements, as with 2 slices of n/2. Only
-    the number of messages is wrong, 1 instead of 2.
+    the number of messages catches it: 1 instead of 2.
 
     A version that sends on what it received has right sums for every p, up to rounding. For p >= 3
     its bits differ between ranks, because each rank adds in another order. It sends (p-1) n

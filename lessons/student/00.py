@@ -4,6 +4,10 @@
 
 NumPy is all you need. The marks do not know this file's other functions, so add as many as you
 like. Exercise 1 is done, as an example.
+
+What a function prints stands below its marks. To call one yourself:
+
+    python -i lessons/student/00.py
 """
 
 import numpy as np
@@ -40,7 +44,8 @@ def step_on_ranks(
 
     All ranks begin with the weights w. Rank r has the samples xs[r], ys[r]. After the step every
     rank holds the weights that one rank with all samples would have: w - rate * gradient. Ranks may
-    have different numbers of samples, even none. All ranks together have at least one.
+    have different numbers of samples, even none. All ranks together have at least one. w itself
+    stays as it is, and so do the samples.
 
     w = [1.0], rate = 0.1, xs = [[[1], [2]], [[3]]], ys = [[0, 0], [0]]: the three samples have the
     gradients 1, 4 and 9  ->  [[0.53333], [0.53333]]

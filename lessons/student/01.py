@@ -4,6 +4,10 @@
 
 NumPy is all you need. The marks do not know this file's other functions, so add as many as you
 like. Exercise 1 is done, as an example.
+
+What a function prints stands below its marks. To call one yourself:
+
+    python -i lessons/student/01.py
 """
 
 import numpy as np
@@ -46,6 +50,8 @@ def allreduce(comm, x: np.ndarray) -> None:
 
     comm has Get_rank, Get_size, Send, Recv, Sendrecv, Isend and Irecv, as in mpi4py:
     comm.Sendrecv(outgoing, dest, 0, incoming, source, 0) sends and receives at the same time.
+    Isend and Irecv return a request at once. Each needs request.Wait(): before it, what is received
+    is not there, and what is sent must not change.
     The marks are for values, bits (the order of adding), schedule, messages and bytes.
 
     Hint: if all ranks call Send first, all wait. np.empty(k, x.dtype) is room for what arrives.

@@ -5,6 +5,10 @@
 NumPy is all you need. The marks do not know this file's other functions, so add as many as you
 like. Exercise 1 is done, as an example.
 
+What a function prints stands below its marks. To call one yourself:
+
+    python -i lessons/student/02.py
+
 Images are float32 arrays (N, H, W, C): images, rows, columns, channels. Weights of a convolution
 are (K, K, C, O): rows and columns of the kernel, input channels, output channels.
 """

@@ -5,6 +5,10 @@
 Plain Python is all you need. The marks do not know this file's other functions, so add as many as
 you like. Exercise 1 is done, as an example.
 
+What a function prints stands below its marks. To call one yourself:
+
+    python -i lessons/student/04.py
+
 All times are in seconds since the start of the step. A call is one allreduce of one group of
 gradients. ready_s[i]: when the last gradient of call i is ready if nothing delays backward. It
 never decreases. call_s[i]: how long call i takes. Calls are made in this order, one at a time.

@@ -5,6 +5,10 @@
 NumPy is all you need. The marks do not know this file's other functions, so add as many as you
 like. Exercise 1 is done, as an example.
 
+What a function prints stands below its marks. To call one yourself:
+
+    python -i lessons/student/07.py
+
 The pool holds all n gradients, in the order in which backward makes them. It is also divided into
 chunks, number 0, 1, ...: `chunk` elements each, and the last one may be shorter. A call is one ring
 allreduce.

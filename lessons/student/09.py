@@ -5,6 +5,10 @@
 Plain Python is all you need. The marks do not know this file's other functions, so add as many as
 you like. Exercise 1 is done, as an example.
 
+What a function prints stands below its marks. To call one yourself:
+
+    python -i lessons/student/09.py
+
 ready_s[i]: when gradient i is ready, in seconds from the start of backward, ascending. nbytes[i]:
 its bytes. counts: how many gradients each call sums, in order: [1, 3] is gradient 0 in the first
 call, gradients 1, 2 and 3 in the second. A call of m bytes takes a_s + b_s_per_byte m seconds.

@@ -5,6 +5,10 @@
 NumPy is all you need. The marks do not know this file's other functions, so add as many as you
 like. Exercise 1 is done, as an example.
 
+What a function prints stands below its marks. To call one yourself:
+
+    python -i lessons/student/13.py
+
 m nodes have k ranks each. global_skip is B: a sum over the nodes is sent every B batches. wait is
 W: it is received W batches later, W <= B.
 """

@@ -5,6 +5,10 @@
 Plain Python is all you need. The marks do not know this file's other functions, so add as many as
 you like. Exercise 1 is done, as an example.
 
+What a function prints stands below its marks. To call one yourself:
+
+    python -i lessons/student/14.py
+
 A data set of n samples is divided among the nodes: each reads its own shard. The ranks of a node
 share its memory and its disk. What is in neither is read from the slow store.
 """

@@ -5,6 +5,10 @@
 Plain Python is all you need. The marks do not know this file's other functions, so add as many as
 you like. Exercise 1 is done, as an example.
 
+What a function prints stands below its marks. To call one yourself:
+
+    python -i lessons/student/15.py
+
 A processor computes at most `peak` flop/s, and its memory moves at most `bandwidth` bytes/s. A
 kernel does both at the same time. Numbers are float32, 4 bytes each.
 """

@@ -121,8 +121,9 @@ class Abort:
         rank, size = self.rank_and_size()
         _print(
             f"\nrank {rank} of {size}: {why}; its threads are here:\n{watchdog.stacks()}"
-            "next: compare what the ranks wait for; to wait longer, set REFGF_STALL_S or "
-            "REFGF_TIMEOUT_S to more seconds, or to off\n"
+            "next: compare what the ranks wait for; a lesson with --threads 2 names a deadlock "
+            "at once; to wait longer, set REFGF_STALL_S or REFGF_TIMEOUT_S to more seconds, or to "
+            "off\n"
         )
         time.sleep(1)  # the other ranks print too
         _abort(1)

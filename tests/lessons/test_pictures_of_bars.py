@@ -38,6 +38,16 @@ def test_the_fastest_are_named_with_their_length(shared_s, said):
     assert texts(axis) == [f"fastest at 1 KiB: {said}", f"fastest at 64 MiB: {said}"]
 
 
+def test_all_that_are_level_overlap_each_other():
+    """The fastest has one slow repeat, as slow as the ring, which MPI's own never is."""
+    measured = {ring_names.RING: timing(20.0), ring_names.OWN: timing(1.0)}
+    measured[ring_names.SHARED] = timing(0.99) | {"high_s": 21.0}
+    points = [{"bytes": 1024, "measured": measured}]
+    _, (axis,) = axes.frame("a title", 1, 1)
+    ring_picture.label_fastest(axis, {"points": points})
+    assert set(texts(axis)) == {"fastest at 1 KiB: shared memory and MPI's own (level)"}
+
+
 @pytest.mark.parametrize("free", [True, False])
 def test_no_gain_over_calls_that_wait_for_no_latency(free):
     names = bars.NATIVE, bars.RING, bars.HALF

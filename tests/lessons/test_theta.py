@@ -6,7 +6,8 @@ import math
 import pytest
 
 from kit.words import threshold
-from lab.lazy.steps import theta_bytes
+from lab.lazy.picture import place
+from lab.lazy.steps import FINE, theta_bytes
 
 
 @pytest.mark.parametrize(
@@ -35,3 +36,14 @@ def test_other_units_are_refused(text):
 )
 def test_thetas_a_byte_apart_have_different_names(theta, wanted):
     assert threshold(theta) == wanted
+
+
+@pytest.mark.parametrize(
+    "theta, between",
+    [(0, (0, 0)), (4000, (0, 1)), (2**14, (1, 1)), (20_000, (1, 2)), (math.inf, (-1, -1))],
+)
+def test_a_theta_of_the_user_lies_between_its_ticks(theta, between):
+    low, high = (i % len(FINE) for i in between)
+    x = place(theta, list(FINE))
+    assert x == low == high or low < x < high
+    assert len(FINE) - 2 < place(2 * FINE[-2], list(FINE)) < len(FINE) - 1

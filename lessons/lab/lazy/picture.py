@@ -47,17 +47,23 @@ def gain_here(result: dict) -> dict | None:
     }
 
 
+def place(theta: float, thetas: list[float]) -> float:
+    """Where theta lies on an axis with a tick for each of `thetas`: 0, a, 2a, 4a, ..., infinity."""
+    if theta in thetas:
+        return thetas.index(theta)
+    below = max(i for i, tick in enumerate(thetas) if tick < theta)
+    low, high = thetas[below : below + 2]
+    if not low:
+        return theta / high
+    return below + (1 - low / theta if math.isinf(high) else math.log(theta / low, high / low))
+
+
 def draw_steps(axis, result: dict, k: float) -> None:
     thetas = [float(theta) for theta in result["fine"]["thetas"]]
-    places = {theta: place for place, theta in enumerate(thetas)}
-
-    def place(theta: float) -> float:  # thetas of --theta may lie between
-        return places.get(theta, min(max(1.0, math.log2(max(theta, 1)) - 13), len(thetas) - 2))
-
     for number, (kind, name) in enumerate(KINDS.items()):
         style = axes.style(number) | {"ms": 9 - 4 * number, "label": f"{name}, measured"}
         timed = [row for row in result["rows"] if row[kind]]
-        x = [place(float(row["theta"])) for row in timed]
+        x = [place(float(row["theta"]), thetas) for row in timed]
         timings = [{key: row[kind][key] / k for key in row[kind]} for row in timed]
         axes.measured(axis, x, timings, **style)
         predicted = [1e3 * t / k for t in result["fine"][kind]]

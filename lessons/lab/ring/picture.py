@@ -1,5 +1,6 @@
 """The figure of lesson 01: time and bus bandwidth against bytes, a column for each place."""
 
+import math
 import textwrap
 
 import kit
@@ -78,15 +79,21 @@ def draw_times(axis, curve: dict) -> None:
 def label_fastest(axis, curve: dict) -> None:
     """Name the fastest at the shortest and at the longest vector, below all points.
 
-    Those whose spreads overlap are level.
+    It is level with the next ones as long as the spreads of all these overlap.
     """
     for index, height, side in ((0, 0.12, "left"), (-1, 0.03, "right")):
         everyone = [
             (timings[index], title.split(",")[0], style["color"], nbytes[index])
             for title, style, nbytes, timings in series(curve)
         ]
-        best, _, colour, x = min(everyone, key=lambda each: each[0]["median_s"])
-        level = [title for timing, title, *_ in everyone if timing["low_s"] <= best["high_s"]]
+        everyone.sort(key=lambda each: each[0]["median_s"])
+        _, _, colour, x = everyone[0]
+        level, least_high_s = [], math.inf
+        for timing, title, *_ in everyone:
+            least_high_s = min(least_high_s, timing["high_s"])
+            if timing["low_s"] > least_high_s:
+                break
+            level.append(title)
         if len(everyone) > 1:
             at = {"xy": (x, height), "xycoords": ("data", "axes fraction")}
             colour = colour if len(level) == 1 else "black"
