@@ -13,7 +13,7 @@ import numpy as np
 from refgf.oracle.grade.difference import difference, number, plain
 
 LONGEST = 110  # characters of one value
-LINES, COLUMNS = 12, 90  # of what a call prints
+LINES, COLUMNS = 12, 80  # of what a call prints
 KEPT = (12, 6, 3, 2)  # numbers of each row, as many as fit
 
 
@@ -39,8 +39,11 @@ def output(text: str) -> list[str]:
     """What a call printed, as short lines without control characters. It is the student's text."""
     lines = text.expandtabs(4).splitlines()
     plain = ["".join(c if c.isprintable() else "?" for c in line) for line in lines[:LINES]]
-    cut = [line if len(line) <= COLUMNS else f"{line[: COLUMNS - 3]}..." for line in plain]
-    return [*cut, "..."] if len(lines) > LINES else cut
+    return [*map(cut, plain), *["..."] * (len(lines) > LINES)]
+
+
+def cut(line: str) -> str:
+    return line if len(line) <= COLUMNS else f"{line[: COLUMNS - 3]}..."
 
 
 def chosen_output(calls: list[tuple[str, bool, str]]) -> list[str]:
@@ -50,7 +53,7 @@ def chosen_output(calls: list[tuple[str, bool, str]]) -> list[str]:
     """
     loud = [(name, wrong, text) for name, wrong, text in calls if text.strip()]
     name, _, text = min(loud, key=lambda call: not call[1], default=("", False, ""))
-    return [name, *output(text)] if name else []
+    return [cut(name), *output(text)] if name else []
 
 
 def hidden_call(name: str, arguments: tuple) -> str:

@@ -31,6 +31,7 @@ class World:
         self.size, self.running = size, size
         self.changed = threading.Condition()
         self.messages = defaultdict(list)  # (source, dest) -> Messages, oldest first
+        self.receives = defaultdict(list)  # (source, dest) -> posted receives that have none yet
         self.waiting = {}  # rank -> (predicate, what it waits for)
         self.stopped = None
 
@@ -44,6 +45,15 @@ class World:
             del self.waiting[rank]
             if self.stopped is not None and not predicate():
                 raise AllRanksBlocked(self.stopped)
+
+    def match(self, source: int, dest: int) -> None:
+        """Give the oldest messages to the oldest receives, holding self.changed."""
+        messages, receives = self.messages[source, dest], self.receives[source, dest]
+        while messages and receives:
+            message = messages.pop(0)
+            message.received = True
+            receives.pop(0).append(message)
+        self.changed.notify_all()
 
     def look_for_deadlock(self) -> None:
         all_wait = len(self.waiting) == self.running > 0
@@ -85,24 +95,7 @@ class Comm:
 
     def Recv(self, buf: np.ndarray, source: int, tag: int = 0) -> None:
         self._require_arrays("Recv(buf, source)", buf)
-        with self.world.changed:
-            waiting = self.world.messages[self._peer(source), self.rank]
-            self.world.wait(self.rank, lambda: bool(waiting), f"receive from rank {source}")
-            message = waiting.pop(0)
-            if message.data.size > buf.size:
-                raise ValueError(
-                    f"Recv on rank {self.rank}: got {message.data.size} elements from rank "
-                    f"{source}; wanted at most {buf.size}, the size of the buffer; next: compare "
-                    "the slice that the sender sends with the one that this rank expects"
-                )
-            if message.data.itemsize != buf.itemsize:
-                raise ValueError(
-                    f"Recv on rank {self.rank}: got {message.data.dtype} from rank {source}; "
-                    f"wanted {buf.dtype}, the type of the buffer; next: np.empty(n, x.dtype)"
-                )
-            buf.reshape(-1)[: message.data.size] = message.data.view(buf.dtype)
-            message.received = True
-            self.world.changed.notify_all()
+        self._take(self._post_receive(source), buf, source)
 
     def Sendrecv(
         self,
@@ -126,7 +119,9 @@ class Comm:
 
     def Irecv(self, buf: np.ndarray, source: int, tag: int = 0) -> "Request":
         self._require_arrays("Irecv(buf, source)", buf)
-        return self._request(f"Irecv from rank {source}", lambda: self.Recv(buf, source))
+        receive = self._post_receive(source)
+        what = f"Irecv from rank {source}"
+        return self._request(what, lambda: self._take(receive, buf, source))
 
     def unfinished(self) -> list[str]:
         """["Isend to rank 2", ...]: the requests that this rank has never waited for."""
@@ -169,8 +164,34 @@ class Comm:
         message = Message(flat.copy())
         with self.world.changed:
             self.world.messages[self.rank, self._peer(dest)].append(message)
-            self.world.changed.notify_all()
+            self.world.match(self.rank, dest)
         return message
+
+    def _post_receive(self, source: int) -> list[Message]:
+        """A list that gets the message as soon as it is sent."""
+        receive = []
+        with self.world.changed:
+            self.world.receives[self._peer(source), self.rank].append(receive)
+            self.world.match(source, self.rank)
+        return receive
+
+    def _take(self, receive: list[Message], buf: np.ndarray, source: int) -> None:
+        """Wait for the message of a posted receive and put it into buf."""
+        with self.world.changed:
+            self.world.wait(self.rank, lambda: bool(receive), f"receive from rank {source}")
+        message = receive[0]
+        if message.data.size > buf.size:
+            raise ValueError(
+                f"Recv on rank {self.rank}: got {message.data.size} elements from rank "
+                f"{source}; wanted at most {buf.size}, the size of the buffer; next: compare "
+                "the slice that the sender sends with the one that this rank expects"
+            )
+        if message.data.itemsize != buf.itemsize:
+            raise ValueError(
+                f"Recv on rank {self.rank}: got {message.data.dtype} from rank {source}; "
+                f"wanted {buf.dtype}, the type of the buffer; next: np.empty(n, x.dtype)"
+            )
+        buf.reshape(-1)[: message.data.size] = message.data.view(buf.dtype)
 
     def _offset(self, buf: np.ndarray) -> int | None:
         start, own = (a.__array_interface__["data"][0] for a in (buf, self.x))
@@ -184,7 +205,7 @@ class Comm:
 
 
 class Request:
-    """Completed by Wait. An Irecv receives only then; a correct program cannot tell."""
+    """Completed by Wait. The buffer of an Irecv is filled only then."""
 
     def __init__(self, what: str, complete: Callable[[], None]):
         self.what, self.complete = what, complete
