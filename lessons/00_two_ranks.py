@@ -43,6 +43,7 @@ NOW CHANGE SOMETHING    (solutions: lessons/solutions/00_two_ranks.py)
        receives n numbers, except rank 0. How many does rank 0 send and receive? (Lesson 01)
     3. In `step`, take the *sum* of the gradients: size times the mean. How far are the weights then
        from those of one rank? Which change of the rate, in the same line, mends it?
+    If a change makes this lesson stand still: Ctrl-C, then --threads 2 names the ranks that wait.
 """
 
 import refgf.launch  # noqa: F401  before MPI starts

@@ -274,6 +274,13 @@ def test_a_table_of_public_results(tmp_path):
     assert totals(found) == totals(marking.grade(file, "01", SEED))
 
 
+def test_what_a_file_prints_stays_unseen(tmp_path):
+    """It may have kept a hidden case of an earlier exercise."""
+    file = tmp_path / "prints.py"
+    file.write_text("def slices(n, p):\n    print(n, p)\n    return []\n")
+    assert not any(mark.printed for mark in marks_of_file(file, "01", SEED))
+
+
 def test_a_file_cannot_read_the_seed(built, tmp_path):
     seed = tmp_path / "source" / "course.json"
     read = f"\ndef ring_cost(*a):\n    return open({str(seed)!r}).read()\n"

@@ -64,6 +64,7 @@ def marked(sandbox: Sandbox, exercise: Exercise | Collective, seed: int) -> Mark
     """A part's points count if its public and its hidden cases are right."""
     try:
         public = marking.mark(sandbox, exercise, [marking.PUBLIC_SEED])
+        public.printed = []  # the file may print hidden cases of an earlier exercise
         if not public.points:
             return public
         hidden = marking.mark(sandbox, exercise, [seed])
