@@ -3,7 +3,7 @@
     python -m refgf.oracle grade 05 lessons/student/05.py
 
 NumPy is all you need. The marks do not know this file's other functions, so add as many as you
-like. Exercise 1 is done, as an example.
+like. A function may overwrite its arguments, which are copies. Exercise 1 is done, as an example.
 
 What a function prints stands below its marks. To call one yourself:
 

@@ -41,7 +41,10 @@ def draw_times(result: dict):
     emulated = result["regime"]["like"] != "this-machine"
     size = "" if emulated and not result["options"]["quick"] else "small "
     network = f"{size}AlexNet, no overlap, {result['ranks']} ranks"
-    step.set(title=f"A step of {network}", xlabel=f"{axes.clock(factor)}; dark: faster")
+    step.set(
+        title=f"A step of {network}",
+        xlabel=f"{axes.clock(factor)}; dark bar: float16 or float32, the faster",
+    )
     draw_calls(call, found)
     call.set_title(f"One allreduce, {result['ranks']} ranks: float16 against float32")
     with_legend = [step] if found["steps"]["float32"]["predicted_s"] else []
@@ -126,8 +129,8 @@ def draw_rounding(rounding: dict, noise: dict):
         yscale="log",
     )
     error.set_xscale("log", base=2)
-    images, count = [int(k) * noise["batch"] for k in noise["rows"]], len(noise["moments"])
-    moments = f"{count} moment{'s' * (count > 1)} in training"
+    images = [int(k) * noise["batch"] for k in noise["rows"]]
+    moments = ", ".join(map(str, noise["moments"]))
     names = {RING: f"rounding, {RING}", DIRECT: f"rounding, {DIRECT}", "noise": "noise"}
     for number, (name, label) in enumerate(names.items()):
         rows = [row[name] for row in noise["rows"].values()]
@@ -139,7 +142,7 @@ def draw_rounding(rounding: dict, noise: dict):
     spread.set(
         title=f"Gradients of a small AlexNet, {noise['batch']} images a rank",
         xlabel="images in the batch of all ranks",
-        ylabel=f"relative to the gradient; {moments}",
+        ylabel=f"relative to the gradient\n(after {moments} steps)",
         yscale="log",
     )
     spread.set_xscale("log", base=2)

@@ -18,6 +18,8 @@ AUTOGRADER = "refgf.course.autograder.otter"
 ZIP = "autograder.zip"
 BUNDLE = "tests/autograder/"  # the only folders that `otter grade` copies are files/ and tests/
 
+LIBRARIES = '"otter-grader[grading]>=7,<8" "numpy>=2"'
+
 RUN = """#!/usr/bin/env bash
 exec /autograder/venv/bin/python /autograder/source/run_otter.py
 """
@@ -68,10 +70,9 @@ test = {test}
 
 def files(lesson: LessonFiles) -> dict[str, str]:
     config = {"lang": "python", "show_all_public": True, "pdf": False}
-    libraries = '"otter-grader[grading]>=7,<8" "numpy>=2"'
     found = {
         "otter_config.json": json.dumps(config, indent=1) + "\n",
-        "setup.sh": setup("import otter.run, numpy", libraries, system=False),
+        "setup.sh": setup("import otter.run, numpy", LIBRARIES, system=False),
         "environment.yml": "# setup.sh installs everything\n",
         "run_autograder": RUN,
         "run_otter.py": RUN_OTTER,
@@ -99,9 +100,9 @@ def files(lesson: LessonFiles) -> dict[str, str]:
 
 def install(lesson: LessonFiles) -> str:
     return f"""
-- On your machine, in an environment of its own: Otter runs a notebook, and so needs a kernel.
+- On your machine, in an environment of its own. Otter runs a notebook: `grading` brings its kernel.
 
-      pip install "otter-grader[grading]>=7,<8" "numpy>=2" ipykernel
+      pip install {LIBRARIES}
       otter run -a autograder/{ZIP} {lesson.number}.py
 
 - In containers, a folder of submissions:
