@@ -106,6 +106,41 @@ def test_a_page_is_complete(number):
     assert len(wrong) == 3 and any(commands(each) for each in wrong)
 
 
+def minutes(number: str) -> tuple[int, int]:
+    """A page's minutes in class and at home; its plan adds up to the first."""
+    text = (LESSONS / "teaching" / f"{number}.md").read_text()
+    class_min, home_min = map(
+        int, re.search(r"\*\*Class\*\* (\d+).*?Home\*\* (\d+)", text).groups()
+    )
+    plan = re.search(r"^Minutes: (.*?)\.", text, re.MULTILINE | re.DOTALL)[1]
+    assert sum(int(part.split()[0]) for part in plan.split(",")) == class_min, number
+    return class_min, home_min
+
+
+def test_the_weeks_add_up():
+    """Each row of the plan is the sum of its lessons' pages, and no week is over its 180 minutes."""
+    assert all(map(minutes, NUMBERS))
+    text = (LESSONS / "teaching" / "README.md").read_text()
+    weeks = re.findall(r"^\| \d \| (\d\d), (\d\d) \| (\d+) \| (\d+) \|", text, re.MULTILINE)
+    assert len(weeks) == 6
+    for first, second, *said in weeks:
+        found = [a + b for a, b in zip(minutes(first), minutes(second))]
+        assert found == list(map(int, said)) and found[0] + 10 <= 180, (first, second)
+
+
+def test_shown_and_other_exercises_are_all_that_are_to_write():
+    """The table of the functions that a lesson's IDEA shows names each one but the first, given."""
+    text = (LESSONS / "teaching" / "README.md").read_text().split("| shown | not shown |")[1]
+    rows = dict(re.findall(r"^\| (\d\d) \| (.*)$", text.split("\n\n")[0], re.MULTILINE))
+    assert list(rows) == NUMBERS
+    for number, row in rows.items():
+        starter = (LESSONS / "student" / f"{number}.py").read_text()
+        wanted = re.findall(r"^def (\w+)", starter, re.MULTILINE)[1:]
+        if number == "00":
+            wanted.append("gradient")
+        assert sorted(set(re.findall(r"`(\w+)`", row))) == sorted(set(wanted)), number
+
+
 @pytest.mark.parametrize("number", NUMBERS)
 def test_an_example_of_a_guess_is_not_the_answer(number):
     """It stands where students read it before their run."""
