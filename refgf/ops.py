@@ -140,12 +140,12 @@ class Buffers:
         self, x: Array, wire: DTypeLike, scratch: dict | None = None, comm: Any = None
     ) -> None:
         self.x, self.wire, self.xp = x, np.dtype(wire), array_module(x)
-        self.direct = self.wire == x.dtype  # MPI may read and write x itself
+        self.in_place = self.wire == x.dtype  # MPI may read and write x itself
         self._scratch = {} if scratch is None else scratch
 
     def outgoing(self, view: Array) -> Array:
         """The slice view (k,) in the wire type."""
-        if not self.direct:
+        if not self.in_place:
             out = self._memory("outgoing", view.size)
             cast(view, out)
             view = out

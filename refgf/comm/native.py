@@ -36,7 +36,7 @@ def mpi_allreduce(comm: Comm, wire: Wire = None) -> Allreduce:
         with np.errstate(over="ignore", invalid="ignore"):  # too large for the wire type is inf
             buffer = buffers.outgoing(x)
             mpi_sum(in_place, buffer)
-            if not buffers.direct:
+            if not buffers.in_place:
                 x[...] = buffers.arrived(buffer)
 
     return allreduce

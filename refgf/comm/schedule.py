@@ -90,7 +90,7 @@ def execute(
             if step.op in LOCAL_OPERATIONS:
                 apply(step, x, None, received, buffers.wire)
                 continue
-            in_place = step.op == "copy" and buffers.direct
+            in_place = step.op == "copy" and buffers.in_place
             incoming = None
             if step.receive_from is not None:
                 n = length(step.receive)
@@ -114,7 +114,7 @@ def exchange(comm: Comm, step: Step, outgoing: Array, incoming: Array | None) ->
 
 
 def apply(step: Step, x: Array, arrived: Array | None, received: dict, wire: np.dtype) -> None:
-    """The arithmetic of one step; that of every collective is here.
+    """The arithmetic of one step. Only the rounding of what is sent stands elsewhere, in ops.
 
     arrived: the message in the wire type, None for local operations. received: {rank: slice}.
     """

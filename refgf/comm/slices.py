@@ -1,6 +1,6 @@
 """How a flat vector is cut: slices, one for each rank, and chunks of a fixed length.
 
-Every collective cuts with `slices`, and CSC with `chunks`, so the edges agree everywhere.
+Every collective cuts the vector with `slices`, and CSC the pool with `chunks`, so edges agree.
 """
 
 

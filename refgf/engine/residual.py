@@ -44,7 +44,7 @@ class FusedResidual(Residual):
         self._done, self._sent, self._dense = n, [], False
 
     def accumulate(self, index: int, scale: float, out: Array | None = None) -> None:
-        decays = bool(self.share) and self.pool.specs[index].decay
+        decays = bool(self.decay_share) and self.pool.specs[index].decay
         for block in self._blocks_of_chunks(self.pool.elements(index)):
             g, scratch = self.pool.flat[block], self._scratch[: length(block)]
             if self._loops and out is None:
@@ -54,7 +54,7 @@ class FusedResidual(Residual):
             if scale != 1:
                 g *= 1 / scale
             if decays:
-                g += array_module(g).multiply(self.parameters[block], self.share, out=scratch)
+                g += array_module(g).multiply(self.parameters[block], self.decay_share, out=scratch)
             self._catch_up(block.stop)
             sent = scratch if out is None else out[block]
             self._to_next(block, g, sent)
@@ -132,7 +132,7 @@ class FusedResidual(Residual):
     def _in_one_pass(self, block: slice, scale: float, decays: bool, magnitude) -> None:
         """Accumulate and catch up on a block; magnitude <- |what it sends if chosen|."""
         g, w, u, v = self.pool.flat, self.parameters, self.state["u"], self.state["v"]
-        factors = tuple(map(g.dtype.type, (1 / scale, self.share, self.momentum)))
+        factors = tuple(map(g.dtype.type, (1 / scale, self.decay_share, self.momentum)))
         for part, adds_u in self._divided(block):
             out = magnitude[part.start - block.start : part.stop - block.start]
             arrays = [x[part] for x in (g, u, v, w, self._next)]

@@ -72,7 +72,7 @@ class StagedBuffers(HostBuffers):
         super().__init__(x, wire, scratch, comm)
         host_only = getattr(comm, "host_only", False)
         self.through_host = is_device(x) and (host_only or not cuda_aware())
-        self.direct = self.direct and not self.through_host
+        self.in_place = self.in_place and not self.through_host
 
     def outgoing(self, view: Array) -> Array:
         if not self.through_host:

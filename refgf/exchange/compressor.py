@@ -2,6 +2,7 @@
 
     class SignSGD(Compressor): ...                       papers/signsgd is a complete one
     GradientFlow(comm, model, allreduce=SignSGD, ...)    with any theta, overlap, checkpoints
+    allreduce=functools.partial(RandomK, percent=20)     for one that takes options
 
 A compressor stores what it has not sent. That state must survive a step that is not accepted (an
 infinity on any rank), a change of the loss scale, and a checkpoint. So `sum` is given unscaled
@@ -32,8 +33,10 @@ class Compressor(abc.ABC):
     def sum(self, x: Array, elements: slice) -> None:
         """x (k,) <- the approximate sum over all ranks; x is the pool's slice `elements`.
 
-        A step's calls cover all n elements, in order. All ranks must end with the same bits, with
-        a non-finite element if any rank's x had one. `state` must not change before `end(True)`.
+        A step's calls cover all n elements, in order; with overlap the communication thread makes
+        them. All ranks must end with the same bits, with a non-finite element if any rank's x had
+        one. x is unscaled: before a 16-bit wire scale it yourself. `state` must not change before
+        `end(True)`; a counter that seeds random choices belongs to it.
         """
 
     @abc.abstractmethod

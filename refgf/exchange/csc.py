@@ -7,7 +7,7 @@
 
 A chunk is packed as soon as all its gradients are ready, so lazy allreduce, overlap and a 16-bit
 wire work as in dense training. The residual of the other chunks is in `momentum_correction.py`, the
-choice in `chunk_choice.py`. The first step is dense.
+choice in `chunk_choice.py`. The first accepted step is dense.
 
 A step in which any rank has an infinity or NaN in any chunk, chosen or not, is not accepted. In a
 chunk that is not sent it would never reach the other ranks, but stay in the residual for ever. The
@@ -76,12 +76,13 @@ class CSC:
 
     residual    a `Residual`; it holds the pool
     transport   a `Transport`; its worker does all but the end of a step, which needs every rank's
-                verdict first. Its checker has nothing to do: the norms tell what is not finite
+                verdict first; there norms and packed sums are checked, and not by its checker
     sum_norms   sums a float64 array over all ranks, in place
     loss_scale  a `LossScale`
 
     After an accepted step the chunks sent hold sums, unscaled; the rest of the pool is undefined.
-    `chosen`: the chunks of the next step, None for all; `gap` (C,): steps since each was last sent.
+    `chosen`: the chunks of the next step, None if it is dense
+    `gap` (C,): steps since each chunk was last sent
     """
 
     def __init__(

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from refgf import ops
 from refgf.device import Array
-from refgf.exchange.lazy import ONE_CALL, LazyAllreduce
-from refgf.exchange.overlap import AtOnce
+from refgf.exchange.lazy import ONE_CALL, LazyAllreduce, Theta
+from refgf.exchange.overlap import AtOnce, CommunicationThread
 from refgf.exchange.pool import Pool
 from refgf.exchange.precision import LossScale
-from refgf.exchange.result import UNOBSERVED, StepResult
+from refgf.exchange.result import UNOBSERVED, StepResult, Unobserved
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Transport:
     """
 
     allreduce: Callable
-    grouping: object = ONE_CALL
+    grouping: Theta = ONE_CALL
     itemsize: int | None = None
-    worker: object = AtOnce()
-    checker: object = AtOnce()
-    observe: object = UNOBSERVED
+    worker: AtOnce | CommunicationThread = AtOnce()
+    checker: AtOnce | CommunicationThread = AtOnce()
+    observe: Unobserved = UNOBSERVED
 
 
 class DenseExchange:

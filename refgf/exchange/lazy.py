@@ -69,8 +69,8 @@ class Call:
 class LazyAllreduce:
     """Calls `allreduce` on slices of `pool.flat` as gradients become ready.
 
-    pool       a `Pool`
-    allreduce  sums a flat array over all ranks, in place; may return before it has (`overlap.py`)
+    pool       a `Pool`, or what is laid out like one (CSC's packed chunks)
+    allreduce  sums a flat array over all ranks, in place; may return before that (`overlap.py`)
     grouping   a `Theta`, or another rule with the same two methods (`papers/mgwfbp`)
     itemsize   bytes of one gradient on the wire (default: as in the pool)
 

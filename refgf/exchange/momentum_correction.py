@@ -61,7 +61,7 @@ class Residual:
         self.chunk, self.chunks = settings.chunk, chunks(pool.flat.size, settings.chunk)
         self.momentum, self.decay = float(momentum), float(decay)
         self.before = settings.form in BEFORE
-        self.share = decay / size if self.before else 0.0
+        self.decay_share = decay / size if self.before else 0.0
         self.factor = self.momentum if settings.form == "history" else 1.0  # on h, if not sent
         xp = array_module(pool.flat)
         self.state = {name: xp.zeros_like(pool.flat) for name in ("uv" if self.before else "h")}
@@ -76,8 +76,8 @@ class Residual:
         part = self.pool.elements(index)
         g = self.pool.flat[part]
         g *= 1 / scale
-        if self.share and self.pool.specs[index].decay:
-            g += self.share * self.parameters[part]
+        if self.decay_share and self.pool.specs[index].decay:
+            g += self.decay_share * self.parameters[part]
         sent = self.sends(part)
         if out is not None:
             out[part] = scale * sent
@@ -146,7 +146,7 @@ class CSCSettings:
     density   percent of the chunks, or a `Density` with a warm-up
     form      momentum correction, one of FORMS
     chunk     gradients in a chunk; the last one may be shorter
-    after     importance of what is kept in place of what would be sent
+    after     rank chunks by what they would keep, not by what they would send
     residual  the class that holds the residual: `Residual`, or the engine's `FusedResidual`
     """
 

@@ -31,7 +31,7 @@ class AtOnce:
         work(x)
 
     def wait(self) -> float:
-        return 0.0  # seconds spent concurrently with backward
+        return 0.0  # seconds for which a thread was busy
 
     def close(self) -> None:
         """There is no thread to end."""

@@ -54,4 +54,4 @@ class Closed:
             "indent the call into the `with` block"
         )
 
-    __getattr__ = __getitem__ = _refuse  # any other attribute, an index, a loop
+    __getattr__ = __getitem__ = __call__ = _refuse  # any other attribute, an index, a loop, a call

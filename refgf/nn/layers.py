@@ -50,7 +50,7 @@ class Layer:
         input_shape: Shape,
         output_shape: Shape,
         workspace: Workspace,
-        operations: Shape,
+        operations: tuple[int, int],
         tensors: Sequence[tuple] = (),
     ):
         self.name, self.operations = name, operations
@@ -88,7 +88,7 @@ def bind_layers(layers: Sequence[Layer], parameters: Sequence, gradients: Sequen
 
 def backward_layers(
     layers: Sequence[Layer], dy: Array, ready: Ready, observe: Callable | None = None
-) -> Array:
+) -> Array | None:
     """Backward through layers, last first; ready numbers their tensors in that order. -> dx"""
     start = 0
     for layer in reversed(layers):
@@ -135,7 +135,7 @@ class FullyConnected(Layer):
         dx = self.workspace.gradient(x.shape)
 
         def input_columns(worker, span):
-            for columns in self.workspace.image_blocks(span, dy.shape[1] * dy.itemsize):
+            for columns in self.workspace.cache_blocks(span, dy.shape[1] * dy.itemsize):
                 dx[:, columns] = (weight[columns] @ dy.T).T  # faster with the large matrix first
 
         self.workspace.share(input_columns, self.inputs)

@@ -60,8 +60,14 @@ class Workspace:
 
     def image_blocks(self, span: slice, bytes_per_image: int) -> list[slice]:
         """The images `span`, cut into blocks whose scratch memory fits the cache."""
-        automatic = CACHE_BYTES // bytes_per_image if self.xp is np else span.stop - span.start
-        return cut(span, self.images_per_block or max(1, automatic))
+        if self.images_per_block:
+            return cut(span, self.images_per_block)
+        return self.cache_blocks(span, bytes_per_image)
+
+    def cache_blocks(self, span: slice, nbytes: int) -> list[slice]:
+        """`span`, cut into blocks that fit the cache, nbytes for each of its indices."""
+        longest = CACHE_BYTES // nbytes if self.xp is np else span.stop - span.start
+        return cut(span, max(1, longest))
 
     def each_block(self, work: Callable, n: int, bytes_per_image: int) -> None:
         """Call work(worker, block) for the blocks of a batch of n images."""

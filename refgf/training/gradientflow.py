@@ -12,9 +12,10 @@
     grouping    lazy allreduce: wait for more than Theta(bytes)     one call    Theta(0): eager
     csc         coarse-grained sparse communication                 None        None: all are sent
 
-Source: GradientFlow (Sun et al. 2019). Each part is in its module; here they are put together:
+Source: GradientFlow (Sun et al. 2019). With overlap a thread does what stands behind the bar:
 
-    gradients -> [thread] -> [CSC: packed chunks] -> groups -> allreduce in wire type -> unscaled
+    dense   gradients -> groups | -> allreduce in wire type -> unscaled
+    CSC     gradients | -> packed chunks -> groups -> allreduce in wire type
 """
 
 from collections.abc import Callable
@@ -64,18 +65,19 @@ class GradientFlow:
         observe: Unobserved = UNOBSERVED,
     ) -> None:
         self.comm, self.model, self.observe = comm, model, observe
-        self.result, self.steps = StepResult(), 0
         sparse = csc or CSCSettings()
         require_kinds("GradientFlow", {Replica: model, Callable: allreduce, CSCSettings: sparse})
+        self.result, self.steps, self._optimizer = StepResult(), 0, model.optimizer
         wire = wire_type(wire, "GradientFlow", rank_and_size(comm, "GradientFlow")[0])
         self.settings = {"wire": str(wire), "grouping": str(grouping), "csc": csc is not None}
         self.settings |= {"half_weights": model.working is not None} | model.optimizer.settings
         self.settings |= sparse.described()
         # one communicator for the gradients, which a thread has to itself, one for the rest
         self._comms = [ops.background(c) if overlap else c for c in (comm.Dup(), comm.Dup())]
-        settings = f"{function_name(allreduce)} {self.settings}"
+        settings = f"{function_name(allreduce)} {self.settings} {vars(model.loss_scale)}"
         agree(self._comms[1], "settings of GradientFlow", settings)
         agree(self._comms[1], "gradient pool", model.layout())
+        self._sum_small = direct_allreduce(self._comms[1])
         names = ("communication", "checks")
         self._workers = [CommunicationThread(n) if overlap else AtOnce() for n in names]
         sums, self.compressed = allreduce(self._comms[0], wire=wire), None
@@ -96,8 +98,7 @@ class GradientFlow:
         model.optimizer, momentum, decay = model.optimizer.split(settings.form in BEFORE)
         pools = model.gradients, model.parameters.flat
         residual = settings.residual(*pools, settings, momentum, decay, self.comm.Get_size())
-        norms = direct_allreduce(self._comms[1])
-        return CSC(settings, residual, transport, norms, model.loss_scale)
+        return CSC(settings, residual, transport, self._sum_small, model.loss_scale)
 
     @property
     def calls(self) -> list:
@@ -106,7 +107,7 @@ class GradientFlow:
 
     @property
     def communication_s(self) -> float:
-        """Seconds for which the communication thread was busy in the last step."""
+        """Seconds for which the communication thread was busy in the last step, all told."""
         return self._exchange.communication_s
 
     def ready(self, index: int) -> None:
@@ -115,10 +116,9 @@ class GradientFlow:
 
     def finish(self) -> StepResult:
         """All gradients are announced. Returns when their sums are in the pool."""
-        self.result = self._exchange.finish()
+        self.result, self.steps = self._exchange.finish(), self.steps + 1
         if self.compressed:
             self.compressed.end(self.result.accepted)
-        self.steps += 1
         return self.result
 
     def step(self, images: Array, labels: Array, global_batch: int, rate: float) -> float:
@@ -127,20 +127,20 @@ class GradientFlow:
 
     def evaluate(self, dataset: Dataset, batch: int = 64) -> tuple[int, int]:
         """(right answers, samples) of all ranks together. Collective."""
-        sums = direct_allreduce(self._comms[1])
-        return evaluate_together(self.model.network, dataset, self.comm, sums, batch)
+        return evaluate_together(self.model.network, dataset, self.comm, self._sum_small, batch)
 
     def require_same_parameters(self) -> str:
         """The hash of the parameters; ValueError on every rank if they differ."""
         return require_same_parameters(self._comms[1], self.model.parameters.flat)
 
     def close(self) -> None:
-        """End the threads and free the communicators. Collective."""
+        """End the threads, free the communicators, give the optimiser back. Collective."""
+        self.model.optimizer = self._optimizer
         for worker in self._workers:
             worker.close()
         for comm in self._comms:
             comm.Free()
-        self._exchange = self._comms = Closed("GradientFlow", self._exchange)
+        self._exchange = self._comms = self._sum_small = Closed("GradientFlow", self._exchange)
 
     def __enter__(self) -> "GradientFlow":
         return self

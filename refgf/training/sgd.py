@@ -9,10 +9,12 @@ so a changed rate needs no correction of v (Goyal et al. 2017, section 3, remark
 An *optimiser* updates the flat parameters from the flat gradients:
 
     step(gradients, rate, sent, waited)    one update; the last two as in `StepResult`
-    split(before)                          (the optimiser after CSC, momentum and decay of CSC)
+    split(before)                          (another one to use with CSC; CSC's momentum, decay)
     settings, state                        what ranks agree on; arrays for a checkpoint
 """
 
+import copy
+import functools
 import math
 from collections.abc import Iterable, Sequence
 
@@ -75,18 +77,26 @@ class MomentumSGD:
             raise ValueError(f"{got}; wanted 0 <= m < 1 and a finite decay >= 0; next: 0.9, 5e-4")
         self.specs, self.parameters = specs, parameters
         self.momentum, self.weight_decay = float(momentum), float(weight_decay)
-        self.velocity = array_module(parameters).zeros_like(parameters)
         self.settings = {"momentum": self.momentum, "weight_decay": self.weight_decay}
-        self.state = {"velocity": self.velocity}
         self._workspace = workspace or Workspace(array_module(parameters), parameters.dtype)
 
+    @functools.cached_property
+    def velocity(self) -> Array:
+        """(n,) Allocated when it is needed: not where CSC takes momentum over."""
+        return array_module(self.parameters).zeros_like(self.parameters)
+
+    @property
+    def state(self) -> dict:
+        return {"velocity": self.velocity}
+
     def split(self, before: bool) -> tuple:
-        """CSC applies decay and, if `before`, momentum: (the optimiser left, momentum, decay)."""
+        """CSC applies decay and, if `before`, momentum: (the optimiser then, momentum, decay)."""
         momentum, decay = self.momentum, self.weight_decay
         if before:
             return PlainSGD(self.parameters), momentum, decay
-        self.weight_decay = 0.0
-        return self, momentum, decay
+        rest = copy.copy(self)
+        rest.velocity, rest.weight_decay = self.velocity, 0.0
+        return rest, momentum, decay
 
     def step(
         self, gradients: Array, rate: float, sent: list | None = None, waited: list | None = None
@@ -97,11 +107,11 @@ class MomentumSGD:
         """
         _require(gradients, self.parameters.shape, (self.parameters.dtype.name,), "gradients")
         require_number("MomentumSGD.step: rate", rate, 0, "0.01")
-        blocks = list(self._cut(joined(sent, self.parameters.size)))
+        blocks, velocity = list(self._cut(joined(sent, self.parameters.size))), self.velocity
 
         def work(worker: int, share: slice) -> None:
             for block, decay in blocks[share]:
-                w, v, g = self.parameters[block], self.velocity[block], gradients[block]
+                w, v, g = self.parameters[block], velocity[block], gradients[block]
                 ops.momentum_sgd(w, v, g, self.momentum, decay, float(rate))
 
         self._workspace.share(work, len(blocks))

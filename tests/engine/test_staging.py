@@ -16,7 +16,7 @@ KINDS = pytest.mark.parametrize("Buffers", [PLAIN["Buffers"], StagedBuffers])
 def test_numpy_in_its_own_type_is_not_copied(Buffers):
     x = np.arange(6, dtype=np.float32)
     buffers = Buffers(x, np.float32)
-    assert buffers.direct and buffers.outgoing(x[1:3]) is not x
+    assert buffers.in_place and buffers.outgoing(x[1:3]) is not x
     assert np.shares_memory(buffers.outgoing(x[1:3]), x)
     arrived = buffers.incoming(2)
     assert buffers.arrived(arrived) is arrived

@@ -17,6 +17,7 @@ from refgf.comm.slices import slices
 from refgf.machine.timeline import Timeline
 from refgf.exchange import overlap
 from refgf.exchange.chunk_choice import Density
+from refgf.exchange.momentum_correction import FORMS, CSCSettings
 from refgf.papers.mgwfbp.merged import Groups, Profile
 from refgf.exchange.overlap import CommunicationThread
 from refgf.exchange.precision import LossScale
@@ -330,3 +331,27 @@ def test_nothing_is_sent_after_close(on_ranks, call, overlap):
             call(flow)
 
     on_ranks(body, sizes=(1, 3))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_after_close_the_model_has_its_optimiser_again(form):
+    """Otherwise the next run with this model would have no decay, or no momentum."""
+
+    def body(comm):
+        model = new_model(Prescribed(), momentum=0.9, weight_decay=0.01)
+        before = model.optimizer
+        with GradientFlow(comm, model, csc=CSCSettings(10, form=form)):
+            assert model.optimizer is not before
+        assert model.optimizer is before
+        assert (before.momentum, before.weight_decay) == (0.9, 0.01)
+
+    threads.run(2, body)
+
+
+def test_ranks_with_different_loss_scales_are_refused():
+    def body(comm):
+        scale = LossScale(2.0 ** (4 * comm.Get_rank()))
+        GradientFlow(comm, new_model(Prescribed(), loss_scale=scale))
+
+    with pytest.raises(ValueError, match="settings of GradientFlow differs between ranks"):
+        threads.run(2, body)
