@@ -31,18 +31,16 @@ PREDICTION  A call of m bytes takes T(m) = a + b m. Merging two calls saves one 
             values of T instead of trying 2^(L-1) groupings.
 
 Before you run it, write down: with 161 gradients and a latency of 0.4 ms a call, how many calls
-does the best merge make? Does some theta of lesson 03 make the same groups? The authors'
-abstract calls their solution optimal, and their code has this rule (that it is the solution that
-they mean is unverified). Is the rule optimal? Try gradients of one byte, ready after 1, 2 and 4,
-with a = 2, b = 1.
+does the best merge make? Does some theta of lesson 03 make the same groups? The authors' abstract calls
+their solution optimal; their code has this rule (unverified that they mean it). Is the rule
+optimal? Try gradients of one byte, ready after 1, 2 and 4, with a = 2, b = 1.
 
-This is weak scaling: each rank has a backward pass of its own, whatever p is. A small network then
-trains with the merged groups, and formulas go on from 4 to 2048 GPUs, which nobody measured here.
+This is weak scaling: each rank has a backward pass of its own. A small network then trains with the
+merged groups, and formulas go on from 4 to 2048 GPUs, which nobody measured here.
 
 NOW CHANGE SOMETHING    (solutions: lessons/solutions/09_merged_gradients.py)
     1. Show that for two gradients the greedy rule gives the best merge, for any a, b, times, sizes.
-    2. How many times as long as the best step can a greedy step take? Build a network that comes
-       near this bound.
+    2. How many times as long as the best step can a greedy one take? Build a network near this.
     3. Backward gets a quarter faster or slower than it was profiled. How much time do groups
        computed from the old times lose?
 """

@@ -101,7 +101,7 @@ def report(run: kit.Run, rows: list[dict]) -> dict:
         return [kit.threshold(row["theta"]), row["calls"], *times, mark]
 
     run.say("A step in the cluster's time; calls: allreduce calls in a step, 2(p-1) messages each.")
-    header = ["theta", "calls", "no overlap", "predicted", "overlap", "predicted", "mostly"]
+    header = ["theta", "calls", "no overlap", "predicted", "overlap", "predicted", "note"]
     run.table(header, [cells(row) for row in rows])
     best = {}
     for kind, name in KINDS.items():

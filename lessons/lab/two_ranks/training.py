@@ -23,7 +23,8 @@ def check(run: kit.Run, mean_of_ranks) -> None:
         mean_of_ranks(run.comm, x)
         error = np.abs(x - exact_sum(xs) / run.size)
         if (error > summation_bound(xs) / run.size + np.spacing(np.abs(x))).any():
-            raise AssertionError(f"mean_of_ranks, n = {n}: got {x}; wanted the mean of all ranks")
+            mean = exact_sum(xs) / run.size
+            raise AssertionError(f"mean_of_ranks, n = {n}: got {x}; wanted the mean {mean}")
     run.say("mean_of_ranks is the mean of all ranks, for n = 0, 1 and 1000, to within rounding.")
 
 
