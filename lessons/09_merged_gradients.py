@@ -31,8 +31,8 @@ PREDICTION  A call of m bytes takes T(m) = a + b m. Merging two calls saves one 
             values of T instead of trying 2^(L-1) groupings.
 
 Before you run it, write down: with 161 gradients and a latency of 0.4 ms a call, how many calls
-does the best merge make? Does some theta of lesson 03 make the same groups? The authors' abstract calls
-their solution optimal; their code has this rule (unverified that they mean it). Is the rule
+does the best merge make? Does some theta of lesson 03 make the same groups? The authors' abstract
+calls their solution optimal; their code has this rule (unverified that they mean it). Is the rule
 optimal? Try gradients of one byte, ready after 1, 2 and 4, with a = 2, b = 1.
 
 This is weak scaling: each rank has a backward pass of its own. A small network then trains with the
