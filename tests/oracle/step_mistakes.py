@@ -70,8 +70,8 @@ def ddp(net, size):
     return DistributedDataParallel(net) if size > 1 else net
 
 
-def sgd(net, rate=0.1):
-    return torch.optim.SGD(net.parameters(), lr=rate)
+def sgd(net, rate=0.1, **more):
+    return torch.optim.SGD(net.parameters(), lr=rate, **more)
 
 
 def adam(net):
@@ -564,3 +564,20 @@ def shard_scaled_twice(net, batches, rank, size):
 @mistake(None, "update", "p")
 def rate_times_world_size(net, batches, rank, size):
     loop(net, batches, rank, size, loss, lambda net: sgd(net, 0.1 * size))
+
+
+@mistake(None, "update", "weight decay", "p")
+def decay_setting_times_world_size(net, batches, rank, size):
+    """With momentum no single factor would explain steps 1 and 2."""
+    more = {"momentum": 0.9, "weight_decay": 0.1 * size}
+    loop(net, batches, rank, size, loss, lambda net: sgd(net, **more))
+
+
+@mistake(None, "update", "weight decay")
+def decay_by_hand_p_times(net, batches, rank, size):
+    def decay():
+        with torch.no_grad():
+            for p in net.parameters():
+                p *= 1 - 0.001 * size
+
+    loop(net, batches, rank, size, loss, then=decay)

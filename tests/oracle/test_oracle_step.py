@@ -62,6 +62,16 @@ def test_mistakes_are_named(name, two):
     require_named(name, two)
 
 
+@pytest.mark.parametrize(
+    "name", ["decay_setting_times_world_size", "decay_by_hand_p_times", "rate_times_world_size"]
+)
+def test_settings_and_decay_are_named_in_every_step(name, two):
+    found = judge(f"{step_mistakes.__file__}:{name}", two).findings  # a bias of 0 has no decay
+    assert {step for f in found for step in f.steps} == {0, 1, 2}
+    wanted = "2 times one rank's 0.1 = p" if name.endswith("size") else "-0.001 times the weights"
+    assert all(f.stage == "update" and wanted in str(f) for f in found), found
+
+
 @LONG
 @pytest.mark.parametrize("name", NAMES)
 def test_mistakes_are_named_on_more_ranks(name, more):

@@ -202,6 +202,9 @@ def update_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
     if not change.any():
         return "not updated", ["not updated"], 0.0
     bound = float(np.max(rounding))
+    other = _other_settings(step, tensor)
+    if other:
+        return other
     decay = step.settings["decay"].get(tensor, 0.0) * step.settings["rate"].get(tensor, 0.0)
     c = multiple(change - wanted, before, bound)
     if decay and c is not None and abs(c) > 0.1 * decay:
@@ -212,7 +215,23 @@ def update_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
     if k is not None:
         text, names, k = factor_text(k, step, bound / float(np.abs(wanted).max()))
         return f"the update is {text} with the same gradient", names, k
+    if c is not None and before.size > 1:  # one number is a multiple of any other
+        text = f"the update is off by {c:.4g} times the weights: weight decay outside the optimizer"
+        return text, ["weight decay"], None
     return "no known pattern: " + _largest(change, wanted), [], None
+
+
+def _other_settings(step: JudgedStep, tensor: str) -> Cause | None:
+    """The optimizer's own settings, where one rank's are others."""
+    texts, names, factor = [], [], None
+    for key, what in (("rate", "learning rate"), ("decay", "weight decay")):
+        own, one = (held[key].get(tensor, 0.0) for held in (step.settings, step.settings["one"]))
+        if own != one:
+            factor = own / one if one else None
+            than = f"{factor:.6g} times one rank's {one:.6g}" if one else "one rank's is 0"
+            texts.append(f"the optimizer's {what} is {own:.6g}, {than}")
+            names += [what, *(names_of(factor, step) if factor else [])]
+    return ("; ".join(texts), names, factor) if texts else None
 
 
 def update_bound(step: JudgedStep, tensor: str) -> np.ndarray:

@@ -23,7 +23,8 @@ class StepFinding:
     def __str__(self) -> str:
         shown = ", ".join(self.tensors[:SHOWN]) + ", ..." * (len(self.tensors) > SHOWN)
         where = "all tensors" if self.all_tensors else shown
-        named = f" = {' = '.join(self.names)}" if self.names and self.factor is not None else ""
+        more = [name for name in self.names if len(name) == 1 or name not in self.text]
+        named = "".join(f" = {name}" for name in more) if self.factor is not None else ""
         steps = ", ".join(map(str, self.steps))
         return f"{self.stage}, step {steps}, {where}: {self.text}{named}"
 

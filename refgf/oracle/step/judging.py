@@ -117,6 +117,7 @@ def assembled(
         bounds[t] = exact["rounding"][t] + more * float(largest)
         factors[t] = exact["factors"][t] + more * max(1.0, largest / (np.abs(g).max() or 1.0))
     settings = {key: first[key] for key in ("scale", "max_norm", "rate", "decay")}
+    settings["one"] = {key: replay[key] for key in ("rate", "decay")}
     settings |= {"counts": exact["counts"], "distinct": exact["distinct"], "calls": calls}
     arrays = {
         kind: {t: np.asarray(a[1], np.float64) for t, a in replay[kind].items()}

@@ -68,7 +68,7 @@ class JudgedStep:
     local: list[Arrays]  # own gradients of each rank, and of each backward
     labels: list[str]  # what the entries of local are
     unit: float
-    settings: dict = field(default_factory=dict)  # scale, max_norm, rate, decay, counts, calls
+    settings: dict = field(default_factory=dict)  # scale, max_norm, rate, decay, counts, calls, one
     previous: "JudgedStep | None" = None
 
     def is_exact(self, tensor: str, got: np.ndarray) -> bool:
