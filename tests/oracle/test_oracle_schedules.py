@@ -148,6 +148,11 @@ def all_first_sends_wait(root):
         step(root, gpu, 1, 0).attrib.update(depid="-1", deps="-1")
 
 
+def nothing_published(root):
+    for each in root.iter("step"):
+        each.attrib["hasdep"] = "0"
+
+
 # In the ring of 4 ranks: thread block 0 sends, thread block 1 receives.
 WRONG_XML = {
     "copies where it should add": (in_xml(2, 1, 1, type="r"), "wrong value", 2, "tb 1, step 1"),
@@ -169,6 +174,8 @@ WRONG_XML = {
     "sends too early": (in_xml(1, 0, 2, depid="-1", deps="-1"), "race", 1, "tb 0, step 2"),
     "waits for a later step": (in_xml(0, 0, 0, depid="1", deps="5"), "deadlock", 0, "tb"),
     "all wait for each other": (all_first_sends_wait, "deadlock", 0, "tb"),
+    "no step says that it has ended": (nothing_published, "deadlock", 3, "tb 0, step 1"),
+    "the last one says it not": (in_xml(2, 1, 4, hasdep="0"), "deadlock", 2, "tb 0, step 5"),
 }
 
 
@@ -180,6 +187,16 @@ def test_wrong_xml_is_named_with_rank_and_step(name):
     judged = judged_xml(root)
     assert judged.kind == kind, judged.found
     assert any(f.rank == rank and place in str(f) for f in judged.found), judged.found
+
+
+def test_a_later_step_of_the_thread_block_says_it_too():
+    """MSCCL's flag counts steps, so the send waits for one step more."""
+    root = xml()
+    in_xml(2, 1, 1, hasdep="0")(root)
+    plan = msccl.parse("x", ET.tostring(root))
+    sends = [step for step in plan.ranks[2] if (step.lane, step.number) == (0, 2)]
+    assert [plan.ranks[2][i].number for _, i in sends[0].after] == [1, 2]
+    assert verdict(plan).kind == "deadlock"  # the ring sends chunk 1 only once chunk 2 is there
 
 
 def changed(plan, rank, index, **changes):

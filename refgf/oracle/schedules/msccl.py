@@ -12,8 +12,11 @@
     nop   only waits
 
 A step runs after the one before it in its thread block, and after step `deps` of thread block
-`depid`. Messages are first in, first out for each (source, destination, channel). Semantics:
-MSCCL's documentation and the programs of its public collection.
+`depid`. Only steps with hasdep="1" say that they have ended: a step waits for the first of these
+from step `deps` on, and for ever if there is none. Messages are first in, first out for each
+(source, destination, channel). Semantics:
+MSCCL's documentation, the programs of its public collection, and RCCL's interpreter (read, not
+copied).
 """
 
 import re
@@ -134,6 +137,7 @@ def gpu_steps(
     for block, (_, steps) in blocks.items():
         first[block] = start
         start += len(steps)
+    ends = {block: published_ends(path, steps) for block, (_, steps) in blocks.items()}
     plan_steps, found = [], []
     for block, (attributes, steps) in blocks.items():
         peers = tuple(number(path, "tb", attributes, key, -1) for key in ("send", "recv"))
@@ -146,16 +150,16 @@ def gpu_steps(
                 )
             step = one_step(path, rank, (block, index), raw, peers, channel)
             after = [(rank, first[block] + index - 1)] if index else []
-            other, deps = (
-                number(path, "step", raw, "depid", -1),
-                number(path, "step", raw, "deps", -1),
-            )
-            if other >= 0 and not 0 <= deps < len(blocks.get(other, ((), ()))[1]):
-                text = f"waits for step {deps} of tb {other}, which does not exist"
-                place = f"tb {block}, step {index} ({step.op})"
-                found.append(Finding("out of range", rank, place, text))
+            other, deps = (number(path, "step", raw, key, -1) for key in ("depid", "deps"))
+            place = f"tb {block}, step {index} ({step.op})"
+            text = f"waits for step {deps} of tb {other}, "
+            if other >= 0 and not 0 <= deps < len(ends.get(other, ())):
+                found.append(Finding("out of range", rank, place, text + "which does not exist"))
+            elif other >= 0 and ends[other][deps] is None:
+                text += "but neither that step nor a later one there has hasdep=1"
+                found.append(Finding("deadlock", rank, place, text))
             elif other >= 0:
-                after.append((rank, first[other] + deps))
+                after.append((rank, first[other] + ends[other][deps]))
             plan_steps.append(
                 PlanStep(
                     *(step.lane, step.number, step.op, step.reads, step.writes, step.receives),
@@ -163,6 +167,16 @@ def gpu_steps(
                 )
             )
     return (i, o, s), plan_steps, found
+
+
+def published_ends(path: str, steps: list[dict]) -> list[int | None]:
+    """Of each step of a thread block: the first one from it on whose end is published."""
+    found, last = [], None
+    for index in reversed(range(len(steps))):
+        if number(path, "step", steps[index], "hasdep", 0):
+            last = index
+        found.append(last)
+    return found[::-1]
 
 
 def one_step(
