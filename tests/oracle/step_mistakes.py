@@ -581,3 +581,15 @@ def decay_by_hand_p_times(net, batches, rank, size):
                 p *= 1 - 0.001 * size
 
     loop(net, batches, rank, size, loss, then=decay)
+
+
+@mistake(None, "gradient", "changed after communication")
+def clip_by_the_norm_of_a_share(net, batches, rank, size):
+    """Without communicated()."""
+
+    def clip():
+        norm = torch.sqrt(sum((p.grad**2).sum() for p in list(net.parameters())[rank::size]))
+        for p in net.parameters():
+            p.grad *= min(1.0, 0.01 / float(norm))
+
+    loop(net, batches, rank, size, loss, then=clip)

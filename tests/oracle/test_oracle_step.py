@@ -266,6 +266,15 @@ def test_a_step_that_hangs_ends_and_leaves_no_process(tmp_path):
         assert ended(group) and not Path(running.folder).exists()
 
 
+def test_the_time_limit_does_not_count_the_start(tmp_path):
+    path = subject(tmp_path, HANGS)
+    with Ranks(2, timeout_s=1.0) as running:
+        start_s = time.monotonic()
+        with pytest.raises(CannotJudge, match="train did not end within 1 s"):
+            judge(path, running)
+        assert time.monotonic() - start_s < ranks_module.START_S / 2
+
+
 @LONG
 def test_a_rank_that_dies_and_a_rank_that_fails_alone(tmp_path):
     dies = subject(tmp_path, "    os._exit(3) if rank == 1 else dist.barrier()\n", "dies.py")

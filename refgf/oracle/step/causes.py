@@ -17,6 +17,12 @@ CLIPPED_EARLY: Cause = (
     ["clipped before communication"],
     None,
 )
+CHANGED_APART: Cause = (
+    "communicated rightly, then changed differently on each rank; next: if the step clips with "
+    "code of its own, call refgf.oracle.step.communicated() before that",
+    ["changed after communication"],
+    None,
+)
 
 
 def named_factors(step: JudgedStep) -> dict[str, float]:

@@ -214,7 +214,11 @@ def judge_clip(step: JudgedStep, right: dict[str, Whole]) -> list[StepFinding]:
         return []
     cause = clip_cause(step, states, base)
     if not step.stages["clip"] and not (clips and cause[1]):  # changed after backward, not clipped
-        found = {t: causes.gradient_cause(step, t, states[t]) for t in wrong}
+        agree = all(states[t].agree for t in wrong)
+        found = {
+            t: causes.gradient_cause(step, t, states[t]) if agree else causes.CHANGED_APART
+            for t in wrong
+        }
         return findings_of("gradient", step, found)
     return findings_of("clip", step, dict.fromkeys(wrong, cause))
 

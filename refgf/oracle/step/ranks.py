@@ -65,21 +65,21 @@ class Ranks:
         return self.pipes[:-1]
 
     def _ask(self, chosen: Any, request: bytes) -> list[dict[str, Any]]:
-        limit_s = self.timeout_s + START_S * (self.process is None)
         try:
             if self.process is None:
                 self._start()
+                self._answers(self.pipes, START_S, "did not start")
             pipes = chosen()
             for pipe in pipes:
                 pipe.send_bytes(request)
-            return self._answers(pipes, limit_s)
+            return self._answers(pipes, self.timeout_s, "train did not end")
         except AllAlike:  # no rank waits for another: all go on
             raise
         except BaseException:
             self.close()
             raise
 
-    def _answers(self, pipes: list[Connection], limit_s: float) -> list[dict[str, Any]]:
+    def _answers(self, pipes: list[Connection], limit_s: float, late: str) -> list[dict[str, Any]]:
         answers, stop_s, error = {}, time.monotonic() + limit_s, ""
         who = "on one rank" if pipes[0] is self.pipes[-1] else "on rank {}"
         while len(answers) < len(pipes):
@@ -89,8 +89,8 @@ class Ranks:
                 names = ", ".join(str(pipes.index(pipe)) for pipe in waiting)
                 raise CannotJudge(
                     error
-                    or f"step, {who.format(names)} of {self.size}: train did not end within "
-                    f"{self.timeout_s:g} s; wanted all ranks to make the same collective calls; "
+                    or f"step, {who.format(names)} of {self.size}: {late} within "
+                    f"{limit_s:g} s; wanted all ranks to make the same collective calls; "
                     "next: a smaller model, or --timeout"
                 )
             for pipe in ready:

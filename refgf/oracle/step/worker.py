@@ -143,6 +143,7 @@ def serve(pipe: Connection, rank: int, size: int, store: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
     watch()
     dist.init_process_group = dist.destroy_process_group = lambda *args, **kwargs: None
+    pipe.send_bytes(pack({}))  # started
     while True:
         try:
             request = unpack(pipe.recv_bytes())
