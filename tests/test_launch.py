@@ -657,7 +657,8 @@ def test_shared_memory_of_a_killed_job_is_removed_at_the_next_start():
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="this system has no /dev/shm")
 def test_what_the_watchdog_leaves_is_removed_at_the_next_start():
     before = set(os.listdir("/dev/shm"))
-    program = START + "print(refgf.launch.watchdog.progress_file(os.environ))\nwait_for_ever()"
+    shown = "print(refgf.launch.watchdog.progress_file(os.environ))"
+    program = START + f"if comm.rank == 0:\n    {shown}\nwait_for_ever()"
     file = ends(2, program, {"REFGF_STALL_S": "1"}).stdout.split()[0]
     assert os.path.exists(file) and os.path.basename(file) not in before
     time.sleep(leftovers.MIN_AGE_S)
