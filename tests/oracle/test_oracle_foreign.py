@@ -251,6 +251,16 @@ def csc_run(w, gs, s, percents):
     assert "max_pool_backward" in said and "SimpleNamespace" not in said
 
 
+def test_a_function_that_declines_a_wire_type_is_judged_without_it(verify):
+    text = "from refgf.oracle import definitions\n" + EXIT
+    text += "if wire == 'bfloat16':\n        raise NotImplementedError\n"
+    text += "    return definitions.ring_allreduce(xs, wire)\n"
+    code, said = verify(text, "--random", "0", only="ring_allreduce")
+    assert code == 0 and "not judged: 10 of 50 cases of ring_allreduce" in said, said
+    code, said = verify(EXIT + "return None\n")
+    assert code == 1 and "it returned None; wanted p arrays" in said
+
+
 def test_an_allreduce_without_wire_is_judged_where_there_is_none(verify):
     text = "from refgf.oracle.definitions import ring_allreduce as ring\n"
     text += "def allreduce(xs):\n    return ring(xs)\n"

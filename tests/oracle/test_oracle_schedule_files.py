@@ -89,7 +89,11 @@ BAD_JSON = {
         {"name": "signal", "channel_type": "memory", "channel_ids": [0]}
     ),
     "a huge count": plan(
-        {"name": "copy", "src_buff": [{**SPAN, "size": 10**9}], "dst_buff": [SPAN]}
+        {
+            "name": "copy",
+            "src_buff": [{**SPAN, "size": 10**9}],
+            "dst_buff": [{**SPAN, "size": 10**9}],
+        }
     ),
     "a buffer that is not there": plan(
         {"name": "copy", "src_buff": [{"buffer_id": 3, "index": 0, "size": 1}], "dst_buff": [SPAN]}

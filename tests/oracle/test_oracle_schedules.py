@@ -240,6 +240,27 @@ def test_wrong_plans_are_named_with_rank_and_step():
     assert str(judged.found[0]).startswith(f"rank 2, tb 0, step {own.number} (copy)")
 
 
+REFUSED_OPS = {  # what replaces what in the JSON of a ring
+    "a maximum": ('"reduce_op": "sum"', '"reduce_op": "max"', "the reduce_op 'max' of re on gpu 0"),
+    "a longer source": ('"size": 1', '"size": 2', "sizes 1 and 2 in one put on gpu 0"),
+    "no channel": ('"channel_ids": [0]', '"channel_ids": []', "channel_ids to ranks [] for a put"),
+    "another's channel": (
+        *('"channel_ids": [0]', '"channel_ids": [1]'),
+        "channel_ids to ranks [2] for a put on gpu 0; wanted a channel to each of ranks [1]",
+    ),
+    "a channel not there": ('"channel_ids": [0]', '"channel_ids": [99]', "channel_ids 99 on gpu 0"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_OPS)
+def test_fields_of_a_plan_that_contradict_each_other_are_refused(name):
+    old, new, says = REFUSED_OPS[name]
+    text = json.dumps(json.loads(mscclpp.dump(own_plan("ring", 3, "mscclpp-json", 3))))
+    assert old in text
+    with pytest.raises(BadFile, match=re.escape(says)):
+        mscclpp.parse("x", text.replace(old, new, 1).encode())
+
+
 def test_wrong_traces_are_named_with_rank_and_node():
     plan = own_plan("ring", 3, "chakra", 3)
     computing = at(plan, 1, "COMP_NODE")

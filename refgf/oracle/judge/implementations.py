@@ -84,7 +84,10 @@ class PythonModule:
         return _on_threads(function) if plain_sum and _takes_comm(function) else function
 
     def run(self, case: Case) -> Result:
-        """Functions get copies, so they may work in place. An exception in them is a failure."""
+        """Functions get copies, so they may work in place. An exception in them is a failure.
+
+        NotImplementedError is none: the case is not judged, as after a program's exit code 77.
+        """
         case = replace(case, tensors={name: a.copy() for name, a in case.tensors.items()})
         function, general = self.function(case), not hasattr(self.module, case.function)
         if case.function in PLAIN_SUMS and not _takes_wire(function):
@@ -94,6 +97,8 @@ class PythonModule:
             with np.errstate(all="ignore"), contained(self.timeout_s):
                 outputs = FUNCTIONS[case.function].run(module, case)
                 return Result(outputs, trace=self.trace(case), general=general)
+        except NotImplementedError:
+            return Result()
         except ENDS as error:  # foreign code may raise anything
             return Result(error=describe(error, case.function), general=general)
 

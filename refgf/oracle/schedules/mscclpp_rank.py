@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from refgf.oracle.schedules.mscclpp_waits import PACKET_SUMS, Waits
 
 PAIRS = ("put", "pws", "pwsf", "get", "copy", "ppkt", "cpkt", "rppkt", "upkt")
 PAIRS += ("glres", "gstore", "gstorepkt")
+PUTS = ("put", "pws", "pwsf")
 SUMS = ("re", "res", "rre", "rres")
 SIGNALS = {"signal": True, "wait": True, "rlxsignal": False, "rlxwait": False}
 ORDERING = ("nop", "flush", "barrier")
@@ -150,7 +151,10 @@ class Reader:
             raise BadFile(
                 f"{self.path}: got {name} without a source or dest; wanted src_buff, dst_buff"
             )
+        if op.get("reduce_op", "sum") != "sum":
+            raise self._refused(f"the reduce_op {str(op['reduce_op'])[:20]!r} of {name}")
         if name in (*SUMS, *PACKET_SUMS):
+            self._require_equal(name, [*sources, *dests])
             first = int(name in PACKET_SUMS)
             reads = (span for spans in (*sources[first:], *sources[:first]) for span in spans)
             return [PlanStep(*place, tuple(reads), tuple(span for each in dests for span in each))]
@@ -158,15 +162,35 @@ class Reader:
             sources = sources * len(dests)
         if len(sources) != len(dests):
             raise BadFile(f"{self.path}: got {len(sources)} sources for {len(dests)} of {name}")
+        for pair in zip(sources, dests):
+            self._require_equal(name, pair)
+        if name in PUTS:
+            self._require_channels(name, self._ports(op, block, True), dests)
         steps = [PlanStep(*place, reads, writes) for reads, writes in zip(sources, dests)]
         if name in ("pws", "pwsf"):
             steps.append(PlanStep(*place, sends=self._ports(op, block, True)))
         return steps
 
+    def _require_equal(self, name: str, spans: Iterable[tuple[Span, ...]]) -> None:
+        sizes = sorted({span.count for each in spans for span in each})
+        if len(sizes) > 1:
+            got = f"sizes {sizes[0]} and {sizes[-1]} in one {name} on gpu {self.rank}"
+            raise BadFile(f"{self.path}: got {got}; wanted equal sizes of src_buff and dst_buff")
+
+    def _require_channels(self, name: str, ports: tuple[Port, ...], dests: list) -> None:
+        """A put goes through a channel to the rank that holds its destination."""
+        peers = sorted({port.peer for port in ports})
+        ranks = sorted({span.rank for each in dests for span in each})
+        if peers != ranks:
+            got = f"channel_ids to ranks {peers[:8]} for a {name} on gpu {self.rank}"
+            wanted = f"a channel to each of ranks {ranks[:8]}, whose memory it writes"
+            raise BadFile(f"{self.path}: got {got}; wanted {wanted}")
+
     def _refused(self, what: str) -> BadFile:
         return BadFile(
             f"{self.path}: got {what} on gpu {self.rank}, which is not read; wanted puts, gets, "
-            "copies, sums, packets, signals, semaphores and barriers; next: judge a plan without it"
+            "copies, packets, sums (reduce_op sum), signals, semaphores "
+            "and barriers; next: judge a plan without it"
         )
 
     def _ports(self, op: dict, block: dict, ordered: bool) -> tuple[Port, ...]:

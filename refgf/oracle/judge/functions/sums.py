@@ -27,7 +27,10 @@ def allreduce(name: str, *arguments: str) -> JudgedFunction:
     """An allreduce: a list of p arrays in, a list of p arrays out."""
 
     def run(module: Any, case: Case) -> Outputs:
-        return {"out.x": np.stack(getattr(module, name)(vectors(case), **select(case, *arguments)))}
+        found = getattr(module, name)(vectors(case), **select(case, *arguments))
+        if found is None:
+            raise TypeError("it returned None; wanted p arrays")
+        return {"out.x": np.stack(found)}
 
     return JudgedFunction(run, RANK_ELEMENT)
 
