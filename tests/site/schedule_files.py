@@ -32,7 +32,8 @@ def step(number, kind, source, dest, waits=(-1, -1)):
     """source, dest: a buffer and a chunk, "i0"; waits: a thread block and its step."""
     return (
         f'<step s="{number}" type="{kind}" srcbuf="{source[0]}" srcoff="{source[1:]}" '
-        f'dstbuf="{dest[0]}" dstoff="{dest[1:]}" cnt="1" depid="{waits[0]}" deps="{waits[1]}" hasdep="1"/>'
+        f'dstbuf="{dest[0]}" dstoff="{dest[1:]}" cnt="1" depid="{waits[0]}" deps="{waits[1]}" '
+        'hasdep="1"/>'
     )
 
 
