@@ -39,11 +39,12 @@ def build(folder, program, change=("", "")):
     return Command(f"{folder / program} {{case}} {{out}}")
 
 
-def test_the_c_program_passes_ring_direct_and_csc(tmp_path):
-    verdicts = verify(CASES, build(tmp_path, "foreign"))
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.long)])
+def test_the_c_program_passes_ring_direct_and_csc(tmp_path, every):
+    verdicts = verify(CASES[::every], build(tmp_path, "foreign"))
     assert [f"{v.case.name}: {v.failure}" for v in verdicts if v.status == "fail"] == []
-    absent = [v.case.name for v in verdicts if v.status == "absent"]
-    assert sorted(absent) == ["csc-lars", "csc-lars-bits"] and len(verdicts) > 100
+    absent = {v.case.name for v in verdicts if v.status == "absent"}
+    assert absent <= {"csc-lars", "csc-lars-bits"} and len(verdicts) > 100 / every
 
 
 @pytest.mark.parametrize(
