@@ -261,6 +261,15 @@ def test_fields_of_a_plan_that_contradict_each_other_are_refused(name):
         mscclpp.parse("x", text.replace(old, new, 1).encode())
 
 
+def test_an_empty_trace_and_a_huge_count_say_what_is_wrong():
+    with pytest.raises(BadFile, match="rank 1: got an empty file"):
+        chakra.parse("x", [chakra.dump(own_plan("ring", 2, "chakra", 2))[0], b""])
+    root = xml()
+    in_xml(0, 0, 0, cnt="1000000000000")(root)
+    with pytest.raises(BadFile, match=f"wanted a whole number up to {1 << 31}"):
+        judged_xml(root)
+
+
 def test_wrong_traces_are_named_with_rank_and_node():
     plan = own_plan("ring", 3, "chakra", 3)
     computing = at(plan, 1, "COMP_NODE")

@@ -62,6 +62,8 @@ def size(path: str, attributes: dict, key: str) -> int:
 
 def rank_trace(path: str, rank: int, data: bytes) -> tuple[dict, list[PlanStep], list[Finding]]:
     """(attributes of the metadata, steps, findings) of one rank."""
+    if not data:
+        raise BadFile(f"{path}: got an empty file; wanted GlobalMetadata; next: write it again")
     messages = delimited(path, data)
     metadata = attributes_of(path, [v for k, v in fields(path, next(messages, b"")) if k == 2])
     chunk_bytes = size(path, metadata, "chunk_bytes") or 1

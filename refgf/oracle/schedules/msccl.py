@@ -122,7 +122,9 @@ def number(path: str, tag: str, attributes: dict, key: str, default: int | None 
     text = attributes.get(key, None if default is None else str(default))
     if text is None or not NUMBER.fullmatch(text) or abs(int(text)) > LARGEST_COUNT:
         got = "none" if text is None else repr(text[:20])
-        raise BadFile(f"{path}: got {got} as {key} of <{tag}>; wanted a whole number")
+        raise BadFile(
+            f"{path}: got {got} as {key} of <{tag}>; wanted a whole number up to {LARGEST_COUNT}"
+        )
     return int(text)
 
 
