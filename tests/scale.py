@@ -278,8 +278,9 @@ scaling: each rank brings its own batch.
   is not stated. With a link of 5 us and 100 GB/s (`--inside 5us 800gbit`) two levels are faster:
   {faster_inside}.
 - Batches: {rates}. AlexNet's and ResNet-50's rates are those of `refgf/cluster/machines`,
-  BERT-Large's is a public benchmark's (`refgf/papers/scaling/benchmark_rows.py`), which does not
-  name its GPU. Its sequences have 64 tokens, by the default of its script
+  BERT-Large's is a public benchmark's (`refgf/papers/scaling/benchmark_rows.py`), whose table
+  does not name its GPU. Profiles in its repository (`horovod/bert.prof`, `horovod/resnet50.prof`)
+  name a V100-PCIE-32GB. Its sequences have 64 tokens, by the default of its script
   (`mgwfbp/horovod_mpi_cj.sh`); the time of a step is divided among the layers as for 128.
 - The rate of v100-10gbe is the wire's, which is verified; TCP delivers less. Lesson 08 draws
   Ethernet with the inputs of MG-WFBP's own simulations, which are slower.

@@ -1,8 +1,9 @@
 """A13 to A20: DASO as the authors' public code runs it (Heat, `heat/optim/dp_optimizer.py`).
 
-What that code says of itself is A1 to A12. It does the same but for when a sum is received (A13),
-which gradients are averaged (A14), two roundings (A15, A16), whose parameters a node takes over
-(A17), and the phases (A19). Arguments are those of daso.py; L is at least 1 where B is.
+Of A1 to A12 only A2 and A5 are what that code says of itself. It differs from A1 to A12 in when a
+sum is received (A13), which gradients are averaged (A14), two roundings (A15, A16), whose
+parameters a node takes over (A17), and the phases (A19). Arguments are those of daso.py;
+L is at least 1 where B is.
 """
 
 import math

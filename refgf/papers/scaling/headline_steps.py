@@ -106,8 +106,9 @@ def jia_steps(
 ) -> tuple[float, float]:
     """(seconds with one ring call per tensor, seconds of Jia et al.) of a step on `size` P40.
 
-    Theirs has one fused call or one per tensor, by ring or hierarchical, whichever is faster. Both
-    overlap.
+    Theirs is modelled as one fused call or one per tensor, by ring or hierarchical, whichever is
+    faster (chosen: by the review in kuizhiqing/papers theirs fuses up to a theta, which is not
+    known). Both overlap.
     """
     workload = WORKLOADS[network]()
     compute_s = batch * workload.step_flops / (efficiency * P40_FLOPS)

@@ -92,9 +92,14 @@ SLOW_BANDWIDTH = replace(
 
 # ---- GradientFlow ----
 
-PAPER, JIA_PAPER = "GradientFlow (Sun et al. 2019)", "Jia et al. 2018, abstract (GTC 2019, S9146)"
+PAPER, JIA_PAPER = (
+    "GradientFlow (Sun et al. 2019)",
+    "Jia et al. 2018, abstract (number of GPUs of AlexNet's run: text of GTC 2019, S9146)",
+)
 ARTICLE = "a press article of 2019 on the paper (its text is at hand, its publisher is not)"
-JOURNAL = "GradientFlow, IEEE Trans. Big Data 8(2), 2022, 10.1109/TBDATA.2019.2957478, abstract"
+JOURNAL = (
+    "GradientFlow, IEEE Trans. Big Data 8(2), 2022, 10.1109/TBDATA.2019.2957478, abstract (peeref)"
+)
 SPEEDUP, MINUTES = 410.2, 1.5  # stated; of AlexNet on FLOW_GPUS: over one GPU, of FLOW_EPOCHS
 JIA_ALEXNET_MINUTES = 4.0  # stated as an upper bound; the record that GradientFlow broke
 JIA_RUNS = {"ResNet-50": (2048, 90), "AlexNet": (JIA_GPUS, 95)}  # P40, epochs (stated)

@@ -7,7 +7,8 @@ was derived is calibration, never a result: `Headline.is_result` is False then.
 
 Everything that comes from a paper has a label:
 
-    stated      in the paper's own abstract or summary, or in a press article on it, which is named
+    stated      in the paper's own abstract or summary, or in a press article on it (two: one names
+                its publisher, of the other only the text is at hand)
     verified    read in public code or data of the authors (or another named source)
     computed    arithmetic on stated or verified facts
     inferred    a design reading of such facts, not a quotation

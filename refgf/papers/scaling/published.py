@@ -4,7 +4,8 @@ The lines are whole allreduces, T(bytes) = a + b bytes, for each number of GPUs.
 GPUs per node, so lines of 2 and 4 GPUs are inside one node. A line holds for the sizes on which it
 was fitted; beyond, it is an extrapolation. The authors' code fits lines to 32 kB to 2 MB
 (`_benchmark_communication`); that its stored lines come from these sizes, too, is inferred. So is
-that the GPUs of MG-WFBP's two clusters are V100: its code names the networks only.
+that the GPUs of MG-WFBP's two clusters are V100: comments elsewhere in its code name P102-100 and
+V100 (utils.py), but it names no GPU next to these lines.
 """
 
 from refgf.papers.scaling.machine import Machine
@@ -18,14 +19,14 @@ _LATER = (
 )
 
 TEN_GIGABIT = Machine(
-    "MG-WFBP, V100, 10 Gbit/s Ethernet",
+    "MG-WFBP, 10 Gbit/s Ethernet",
     _AUTHORS,
     "verified",
     lines=_ONE_NODE | {8: Line(5.230e-4, 8.571e-10), 16: Line(9.081e-4, 7.396e-10)},
 )
 
 INFINIBAND = Machine(
-    "MG-WFBP, V100, 56 Gbit/s InfiniBand",
+    "MG-WFBP, 56 Gbit/s InfiniBand",
     _AUTHORS,
     "verified",
     lines=_ONE_NODE | {8: Line(9.754e-5, 3.057e-10), 16: Line(2.358e-4, 4.059e-10)},

@@ -1,4 +1,4 @@
-"""MG-WFBP's published measurements next to predictions from the papers' own inputs.
+"""MG-WFBP's published measurements next to predictions from its authors' own inputs.
 
 Sixteen rows: four networks on 16 V100 (inferred: the script does not name the GPUs), two
 interconnects, float32 and float16. Times in seconds per iteration are from the authors' public

@@ -18,7 +18,7 @@ from math import ceil
 
 from refgf.predict.timeline import CallTime, Gradients, PredictedStep, eager, lazy, predict
 
-CHUNK = 32_768  # gradients (stated: "32K")
+CHUNK = 32_768  # gradients (stated: "32K"; as 32,768: chosen)
 NORM_BYTES = 8  # one float64 per chunk
 
 

@@ -22,7 +22,7 @@ def alexnet(
     """AlexNet with ungrouped convolutions.
 
     At full size 62,378,344 parameters in 16 tensors, with batch normalisation 62,381,096 in 26
-    (computed). The GradientFlow paper's 1903 chunks of 32,768 gradients fit this one (inferred).
+    (computed). The 1903 chunks of 32K gradients stated of GradientFlow fit this one (inferred).
 
     normalization: "batch" (26 tensors), "local" or "none" (16; local response normalisation has no
     parameters).
