@@ -124,7 +124,7 @@ def rows(run: kit.Run) -> list[dict]:
     run.say("\nError of the predicted ratios, and CALIBRATED with one overhead per cluster:")
     ratios = ["WFBP/MG", "SE/MG", "CALIBRATED WFBP/MG", "CALIBRATED SE/MG"]
     run.table(["network, batch", "link", *ratios], errors_table)
-    run.say("verified, from the papers: compute times, and a and b of 16 GPUs")
+    run.say("verified, from the authors' script and code: compute times, and a and b of 16 GPUs")
     run.say("our assumption: the compute time is divided among the layers in proportion to flops")
     for inputs, comparisons in (
         ("from the inputs only", plain),
