@@ -425,3 +425,10 @@ def test_wrong_input_gets_a_sentence(command, options, says):
 
 def test_from_lost_refuses_what_is_no_tree():
     assert from_lost([0b011, 0b101, 0b011], 3) is None
+
+
+def test_a_random_order_is_no_pair_of_equal_texts():
+    found = one(lambda xs: [xs[0]] * 3, 3, n=1)
+    found.repeats = [(1, 0, None, None)]
+    (line,) = [line for line in told(found).splitlines() if "repeat 2" in line]
+    assert "look for a random order" in line and "contradict" not in line

@@ -29,9 +29,11 @@ def lines_of(found: Found) -> list[str]:
             f"{tree_line(other)}; rank 0: {tree_line(tree)}"
         )
     for repeat, element, tree, other in found.repeats:
+        both = f"{tree_line(other)}; before: {tree_line(tree)}"
+        if tree is None and other is None:
+            both = "the counts are others, and neither have a tree; next: look for a random order"
         lines.append(
-            f"  repeat {repeat + 1} differs from the first, first in element {element}: "
-            f"{tree_line(other)}; before: {tree_line(tree)}"
+            f"  repeat {repeat + 1} differs from the first, first in element {element}: {both}"
         )
     return lines + [f"  {line}" for line in arithmetic_lines(found)]
 
