@@ -4,11 +4,18 @@ import gains
 import numpy as np
 import pytest
 
+from kit import axes
 from lab.csc import picture as csc
 from lab.hierarchy import picture as hierarchy
+from lab.overlap import picture as overlap
+from lab.performance import claims as performance_claims
+from lab.performance import composed_picture
 from lab.performance import picture as performance
+from lab.ring import picture as ring
+from lab.scaling import picture as scaling
 from lab.stack import bars
 from lab.stack import picture as stack
+from lab.topk import claims as topk
 
 plt = pytest.importorskip("matplotlib.pyplot")
 
@@ -83,3 +90,68 @@ def test_the_whole_stack_is_compared_with_a_bar_that_waits(free, said):
         for name, t in ((bars.NATIVE, 3.0), (bars.RING, 2.0), (bars.CSC, 1.0))
     ]
     assert said in stack.faster_than_the_first({"rows": rows, "latency_free": free})
+
+
+def test_the_link_that_suffices_costs_few_images():
+    result = gains.figure("15_performance_model")
+    slowest = performance_claims.slowest_link(result)
+    assert performance_claims.gigabits(slowest) == "28 Gbit/s"
+    assert slowest > result["enough"]["ResNet-50"]  # where computing begins to take more
+
+
+def test_composed_steps_name_the_largest_error_of_both_models():
+    step = {"median_s": 1.0}
+    predicted = {"roofline": {"how": 0.8}, "perceptrons": {"how": 1.3}}
+    rows = [{"measured_s": {"how": step}, "predicted_s": predicted}]
+    said = composed_picture.largest_errors(rows, "how")
+    assert said == "largest errors: roofline 20%, perceptrons 30%"
+
+
+def spread(low_s: float, median_s: float, high_s: float) -> dict:
+    return {"low_s": low_s, "median_s": median_s, "high_s": high_s}
+
+
+@pytest.mark.parametrize("low_s, noise", [(1.5, True), (2.5, False)])
+def test_a_ratio_within_noise_is_called_so(low_s, noise):
+    times = {name: spread(1, 1, 2) for name in ("dense ring", "CSC", "HiTopKComm")}
+    times["top-k"] = spread(low_s, 3, 4)
+    rows = [
+        {"name": name, "percent": 100.0 if name == "dense ring" else 10.0, "messages": timing}
+        for name, timing in times.items()
+    ]
+    result = {"ranks": 8, "regime": {"dilation": 1.0}, "exchange": {"rows": rows}}
+    assert topk.answer(result).endswith("within noise") == noise
+
+
+@pytest.mark.parametrize("low, said", [(0.9, ["level", "level"]), (0.98, ["furthest", ""])])
+def test_calls_that_get_as_far_are_level(low, said):
+    shares = {"polled": spread(low, 0.99, 1.0), "thread": spread(0.94, 0.95, 0.96)}
+    found = {"progressed": shares, "mpi": "MPI", "bytes": 1, "sleep_s": 1.0}
+    (axis,) = overlap.progress(found).axes
+    assert [text.get_text().partition(", ")[2] for text in axis.texts] == said
+
+
+@pytest.mark.parametrize("step_s, said", [(1.1, "dashed above"), (0.9, "above")])
+def test_an_efficiency_above_100_percent_is_measured_or_predicted(step_s, said):
+    point = {"rows": [{"timing": {"median_s": step_s}}]}
+    assert scaling.above_100(point, 1.0).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "beta, said", [(5e-9, "200.0 MB/s, more than the link's 100.0"), (2e-8, "")]
+)
+def test_a_prediction_faster_than_the_link_has_its_reason(beta, said):
+    curves = {"here": {"busy": {"beta_s_per_byte": beta}}}
+    text = ring.faster_than_the_link(curves, {"raw": 1e8})
+    assert said in text and bool(text) == bool(said)
+    assert ring.faster_than_the_link(curves, None) == ""
+
+
+def test_the_same_step_of_other_lessons_has_its_reason():
+    assert "takes 2.0 ms here" in axes.own_work(0.02, 10.0)
+    assert axes.own_work(0.0, 10.0) == ""
+
+
+def test_the_share_of_the_chunks_explains_the_interval_of_a_headline():
+    said = scaling.share_of_chunks({"low": 128.0})
+    assert "10 to 100 % in that of the headlines" in said and "128 of 512 (25 %)" in said

@@ -169,7 +169,7 @@ def draw_differences(axis, kinds: dict, base: str | None, pairs: int, what: str 
             continue
         middle = difference["median_s"]
         spread = [[middle - difference["low_s"]], [difference["high_s"] - middle]]
-        axis.errorbar(middle, y, xerr=spread, capsize=3, ms=7, ls="none", **axes.style(y))
+        axis.errorbar(middle, y, xerr=spread, capsize=3, ms=7, ls="none", **axes.style(0))
     if pairs < 2:
         axis.annotate("too few runs", (0.5, 0.5), xycoords="axes fraction", ha="center")
     axis.axvline(0, color="grey", lw=1)

@@ -151,9 +151,9 @@ def winner(by_k: list[dict], i: int) -> str:
     level = [row for row in by_k if row["measured"][i]["low_s"] <= best["high_s"]]
     names = {row["algorithm"] for row in level}
     if len(names) > 1:
-        return f"fastest hierarchy: not clear, {len(level)} within the noise"
+        return f"fastest marker: not clear, {len(level)} within the noise"
     k = " or ".join(str(row["k"]) for row in level)
-    return f"fastest hierarchy: {names.pop()}, k = {k}"
+    return f"fastest marker: {names.pop()}, k = {k}"
 
 
 def draw_bus(result: dict):

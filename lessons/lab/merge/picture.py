@@ -11,6 +11,10 @@ CURVES = {
     RULE: NAMES[GREEDY],
     BEST: NAMES[EXACT],
 }
+BANDS = (
+    "Bands: from the lowest to the highest prediction that the ranges of the rings' alpha and beta "
+    "allow; the line is their geometric mean. Those of Ethernet have no range."
+)
 
 
 def name_of(row: str) -> str:
@@ -95,7 +99,7 @@ def draw_curves(curves: dict):
         axis.minorticks_off()
         axis.set(xlabel="GPUs", ylabel="scaling efficiency, %", ylim=(0, 105))
         axis.set_title(f"{cluster}\n{becomes_one_call(found)}")
-    return axes.finish(figure, *panels, computed=True)
+    return axes.finish(figure, *panels, computed=True, below=BANDS)
 
 
 def becomes_one_call(found: dict) -> str:

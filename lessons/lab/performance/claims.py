@@ -47,6 +47,7 @@ def composed(result: dict, how: str, relation: str, limit: float) -> tuple | Non
     return None if error is None else (error, relation, limit)
 
 
+ALMOST = 0.95  # of the images/s with the base's link (chosen)
 MODELS, BLOCKING, OVERLAPPED = ("roofline", "perceptrons"), "one after another", "overlapped"
 CLAIMS = (
     Claim(
@@ -102,10 +103,18 @@ def rows(r: dict) -> list[Row]:
     for row in composed[-1:]:
         times = row["measured_s"][BLOCKING], row["predicted_s"][MODELS[1]][BLOCKING]
         found.append(Row(f"step of {row['ranks']} ranks, {MODELS[1]} and rings", *times))
-    if link := r.get("enough", {}).get("ResNet-50"):
-        what = f"ResNet-50 on {r['base']['ranks']} V100s: links that suffice"
-        found.append(Row(what, None, link, gigabits))
+    if "sweeps" in r:
+        what = f"ResNet-50, {r['base']['ranks']} V100s: link for {percent(ALMOST)} of images/s"
+        found.append(Row(what, None, slowest_link(r), gigabits))
     return found
+
+
+def slowest_link(r: dict) -> float:
+    """The slowest link of the sweep with ALMOST the images/s of the base's link."""
+    points = r["sweeps"]["ResNet-50"]["link"]
+    (base,) = (point["images_per_s"] for point in points if point["factor"] == 1)
+    enough = (point["factor"] for point in points if point["images_per_s"] >= ALMOST * base)
+    return r["base"]["link"] * min(enough)
 
 
 def gigabits(bytes_per_s: float) -> str:

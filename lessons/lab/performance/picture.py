@@ -17,6 +17,10 @@ SHORT = {  # layers that stand for others at the same place
     "pool1": "pool",
     "fc6": "fc",
 }
+PEAKS = (
+    "Given: the two peaks of this machine's core, which the lesson measures, and those of a V100's "
+    "data sheet. The rest:"
+)
 RESOURCES = {"flops": axes.style(5), "memory": axes.style(3), "network": axes.style(4)}
 PARTS = {  # of a step's time
     "flops": "flops:\ncomputing",
@@ -42,7 +46,7 @@ def draw(result: dict) -> dict:
     figures = {"": axes.finish(figure, kernels, steps)}
     figure, (axis,) = axes.frame("Lesson 15: rooflines", 1, 1)
     draw_limits(axis, result["layers"])
-    figures["roofline"] = axes.finish(figure, axis)
+    figures["roofline"] = axes.finish(figure, axis, computed=True, below=PEAKS)
     base = result["base"]
     sweeps = result["sweeps"]["ResNet-50"]
     title = f"Lesson 15: one resource at a time (PREDICTED)\n{source_of(sweeps, base)}"

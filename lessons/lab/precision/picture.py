@@ -26,13 +26,12 @@ def draw(result: dict) -> dict:
 def draw_times(result: dict):
     """A step with either wire type; single calls against their length."""
     found, factor = result["times"], result["regime"]["dilation"]
-    figure, (step, call) = axes.frame("Lesson 05: half the bytes on the wire", 1, 2)
+    figure, (step, call) = axes.frame("Lesson 05: half the bytes on the wire", 1, 2, (10, 6))
     rows = [bar("no exchange", found["off"], None)]
     for name, row in found["steps"].items():
         exchange_s = row["exchange"]["median_s"]
         took = f"{MS * exchange_s / factor:.3g} ms" if exchange_s > 0 else "within the noise"
-        note = f"exchange: {took}"
-        rows.append(bar(f"{name}\non the wire", row["step"], row["predicted_s"], note))
+        rows.append(bar(f"{name}\non the wire", row["step"], row["predicted_s"], took))
         rows[-1]["part_s"] = max(0.0, exchange_s)
     for kind, timing in found.get("computed", {}).items():  # on a GPU
         rows.append(bar(f"computed in\n{kind}", timing, None))
@@ -43,12 +42,14 @@ def draw_times(result: dict):
     network = f"{size}AlexNet, no overlap, {result['ranks']} ranks"
     step.set(
         title=f"A step of {network}",
-        xlabel=f"{axes.clock(factor)}; dark bar: float16 or float32, the faster",
+        xlabel=f"{axes.clock(factor)}; pale: exchange\ndark bar: float16 or float32, the faster",
     )
     draw_calls(call, found)
     call.set_title(f"One allreduce, {result['ranks']} ranks: float16 against float32")
     with_legend = [step] if found["steps"]["float32"]["predicted_s"] else []
-    axes.finish(figure, call, *with_legend)
+    half_s = found["steps"]["float16"]["exchange"]["median_s"]
+    below = axes.own_work(half_s, factor) if emulated else ""
+    axes.finish(figure, call, *with_legend, below=below)
     step.set_axisbelow(True)
     return figure
 
@@ -77,7 +78,7 @@ def draw_calls(axis, found: dict) -> None:
     for y, name in {1: "dotted: the same time, half the time", 0.5: None}.items():
         axis.axhline(y, color="grey", lw=1, ls=":", label=name)
     axis.set(
-        xlabel="gradients in the call",
+        xlabel="gradients in the call (points side by side)",
         ylabel="time with float16 / time with float32",
         ylim=(0, 1.3 * axis.get_ylim()[1]),  # room for the legend
     )
@@ -141,7 +142,7 @@ def draw_rounding(rounding: dict, noise: dict):
     draw_predicted(spread, images, falls, "noise, predicted: 1 / root of the batch")
     spread.set(
         title=f"Gradients of a small AlexNet, {noise['batch']} images a rank",
-        xlabel="images in the batch of all ranks",
+        xlabel="images in the batch of all ranks (points side by side)",
         ylabel=f"relative to the gradient\n(after {moments} steps)",
         yscale="log",
     )

@@ -36,9 +36,22 @@ def draw(result: dict):
             axis.set_xticks(nbytes, map(kit.number_of_bytes, nbytes))
             axis.set_xlabel("each rank's vector")
             axis.grid(alpha=0.3)
-    axes.finish(figure)
+    axes.finish(figure, below=faster_than_the_link(curves, result.get("link_probed")))
     label_series(figure, panels)
     return figure
+
+
+def faster_than_the_link(curves: dict, probed: dict | None) -> str:
+    """Why a prediction's bandwidth is above that of the probed link; nothing if it is not."""
+    beta = list(curves.values())[-1]["busy"]["beta_s_per_byte"]
+    if not probed or beta * probed["raw"] >= 1:
+        return ""
+    return (
+        "On the emulated cluster, predicted from short messages of all neighbours at once: "
+        f"{1e-6 / beta:.1f} MB/s, more than the link's {1e-6 * probed['raw']:.1f} MB/s, because an "
+        "idle link sends their first bytes faster than its rate. Long vectors take longer than "
+        "predicted: this credit is spent."
+    )
 
 
 def label_series(figure, panels) -> None:

@@ -118,8 +118,8 @@ CLAIMS = (
         kind=LIMIT,
     ),
     Claim(
-        f"GradientFlow's {SPEEDUP} lies inside the interval predicted from independent inputs. It "
-        "is wide, because the share of the chunks that were sent is not stated.",
+        f"GradientFlow's {SPEEDUP} lies inside the interval predicted from independent inputs. "
+        "That says little, because the interval is wide: the share of the chunks is not stated.",
         lambda r: inside(r, 0),
         unless="the share of the chunks, and the range of a single GPU's rate",
     ),

@@ -4,14 +4,16 @@ from kit import axes
 from lab.topk.exchange import label
 
 MB = 1e-6
-ORDER = ("dense ring", "CSC", "top-k", "HiTopKComm")
+ORDER = {"dense ring": 4, "CSC": 1, "top-k": 2, "HiTopKComm": 3}  # colours; bars have others
 APART = {"HiTopKComm": 4, "dense ring": -4}  # points between the names of lines that end close
+APART_IN_BAR = 0.2  # of a bar's place: two error bars do not merge
+UPPER = "Right: the upper error bar is that of the messages, the lower one that of own work."
 LONGER = (
     "Lesson 06 trains the same network for 4 epochs at the same rate and batch. Its first two send "
     "100 and 25 %, and only then 10 %: there CSC costs a few points."
 )
 CHOOSING = {  # a way to choose: its name here, the colour of what uses it
-    "full sort": ("full sort", 4),
+    "full sort": ("full sort", 0),
     "exact selection": ("exact selection", 6),
     "MSTopK": ("MSTopK (of top-k)", 2),
     "CSC's norms": ("norms (of CSC)", 1),
@@ -61,7 +63,7 @@ def draw_traffic(axis, result: dict) -> None:
     ranks = [g * m for m in lines["nodes"]]
     counted = {r["name"]: r for r in exchange["rows"] if r["percent"] in (percent, 100.0)}
     here = exchange["nodes"] * exchange["ranks_per_node"]
-    for number, name in enumerate(ORDER):
+    for name, number in ORDER.items():
         style, megabytes = axes.style(number), [MB * x for x in lines["bytes"][name]]
         line = "--" if name == "HiTopKComm" else "-"  # with one rank a node it lies on top-k's
         axis.loglog(ranks, megabytes, line, color=style["color"])
@@ -93,7 +95,7 @@ def name_line(axis, name: str, x: float, y: float, colour: str, up: float = 0) -
 
 def draw_choice(result: dict, factor: float):
     """Time to choose against the vector's length; then messages next to own work."""
-    figure, (choice, whole) = axes.frame("Lesson 12: choosing takes time", 1, 2, (10, 4.8))
+    figure, (choice, whole) = axes.frame("Lesson 12: choosing takes time", 1, 2, (10, 5.2))
     rows = [row for row in result["choice"] if row["percent"] == 1.0]
     longest = max(rows, key=lambda row: row["n"])["times"]
     place = "a GPU" if "device" in result else "one core"
@@ -121,7 +123,7 @@ def draw_choice(result: dict, factor: float):
     if result["exchange"]["ranks_per_node"] > 1:
         title += hitopk_in_words(result["exchange"]["rows"])
     whole.set(title=title, xlabel=axes.clock(factor))
-    return axes.finish(figure, whole)
+    return axes.finish(figure, whole, below=UPPER)
 
 
 def search_in_words(times: dict) -> str:
@@ -151,7 +153,7 @@ def draw_whole(axis, rows: list[dict], scale: float) -> None:
     """Messages, then own work, as stacked bars with their spreads; the fastest of each density."""
     looks = {
         "messages, chosen before": {"color": axes.COLOURS[5]},
-        "own work: choose, pack, add up": {"color": axes.COLOURS[1], "hatch": "//"},
+        "own work: choose, pack, add up": {"color": axes.COLOURS[3], "hatch": "//"},
     }
     ends = []
     for y, row in enumerate(rows):
@@ -159,7 +161,9 @@ def draw_whole(axis, rows: list[dict], scale: float) -> None:
         for timing, (name, look) in zip(parts(row), looks.items()):
             middle, low, high = (scale * timing[key] for key in ("median_s", "low_s", "high_s"))
             error, name = [[middle - low], [high - middle]], None if y else name
-            axis.barh(y, middle, left=start, xerr=error, capsize=3, label=name, **look)
+            axis.barh(y, middle, left=start, label=name, **look)
+            at = y - APART_IN_BAR if timing is row["messages"] else y + APART_IN_BAR
+            axis.errorbar(start + middle, at, xerr=error, capsize=3, color="black", ls="none")
             start, end = start + middle, max(end, start + high)
         ends.append(end)
     for percent in {row["percent"] for row in rows} - {100.0}:
@@ -181,7 +185,7 @@ def draw_accuracy(learning: dict):
     figure, (axis,) = axes.frame("Lesson 12: what is learned", 1, 1, (10, 3.6))
     found = dict(sorted(learning["differences"].items(), key=lambda row: row[0] != "dense"))
     for y, (name, points) in enumerate(found.items()):
-        number = ORDER.index("dense ring" if name == "dense" else "top-k")
+        number = ORDER["dense ring" if name == "dense" else "top-k"]
         middle = points["median_s"]
         spread = [[middle - points["low_s"]], [points["high_s"] - middle]]
         axis.errorbar(middle, y, xerr=spread, capsize=4, **axes.style(number))
