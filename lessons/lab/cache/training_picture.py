@@ -2,7 +2,11 @@
 
 from kit import axes
 
-PARTS = {"waits for images": "waited_s", "takes steps": "seconds"}  # where a part of a bar ends
+BELOW = (
+    "A whole bar: the epoch of the slowest rank. Its first part: the wait of the rank that waits "
+    "longest, which may be another rank. Then the rest is shorter than either rank's steps."
+)
+PARTS = {"waits for images": "waited_s", "rest: steps": "seconds"}  # where a part of a bar ends
 
 
 def draw(training: dict) -> dict:
@@ -10,7 +14,7 @@ def draw(training: dict) -> dict:
     if not training:
         return {}
     figure, (axis,) = axes.frame(
-        "Lesson 14: a training from the slow store waits for its images", 1, 1, (10, 4.4)
+        "Lesson 14: a training from the slow store waits for its images", 1, 1, (10, 5)
     )
     rows = {
         f"{loader}, epoch {number}": epoch
@@ -30,11 +34,11 @@ def draw(training: dict) -> dict:
         axis.annotate(text, (end, name), (6, 0), textcoords="offset points", va="center")
     axis.set(
         title="The same parameters in the end, bit for bit. Prefetch: a thread loads a batch ahead",
-        xlabel="seconds of this machine: the slowest rank; waiting: the rank that waits most",
+        xlabel="seconds of this machine",
         xlim=(0, 1.25 * max(row["seconds"]["high_s"] for row in rows.values())),
     )
     axis.invert_yaxis()
-    return {"training": axes.finish(figure, axis)}
+    return {"training": axes.finish(figure, axis, below=BELOW)}
 
 
 def middle_and_spread(timings: list[dict]) -> tuple[list, list]:

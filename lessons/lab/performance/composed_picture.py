@@ -25,11 +25,16 @@ def draw(rows: list[dict]) -> dict:
         for name, style in MODELS.items():
             found = [axes.MS * row["predicted_s"][name][how] for row in rows]
             axis.plot(range(len(ranks)), found, "--", label=f"predicted, {name}", **style)
-        worst = max(
-            abs(row["predicted_s"]["roofline"][how] / row["measured_s"][how]["median_s"] - 1)
-            for row in rows
-        )
         axis.set_xticks(range(len(ranks)), ranks)
-        axis.set(title=f"{title}\nlargest error of the roofline: {worst:.0%}", xlabel="ranks")
+        axis.set(title=f"{title}\n{largest_errors(rows, how)}", xlabel="ranks")
         axis.set(ylabel="a step, ms of this machine", ylim=(0, None))
     return {"composed": axes.finish(figure, *panels)}
+
+
+def largest_errors(rows: list[dict], how: str) -> str:
+    """The largest error of each model in words."""
+    found = []
+    for name in MODELS:
+        ratios = (r["predicted_s"][name][how] / r["measured_s"][how]["median_s"] for r in rows)
+        found.append(f"{name} {max(abs(ratio - 1) for ratio in ratios):.0%}")
+    return f"largest errors: {', '.join(found)}"
