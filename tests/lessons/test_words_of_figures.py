@@ -145,6 +145,8 @@ def test_a_prediction_faster_than_the_link_has_its_reason(beta, said):
     text = ring.faster_than_the_link(curves, {"raw": 1e8})
     assert said in text and bool(text) == bool(said)
     assert ring.faster_than_the_link(curves, None) == ""
+    curves = {"one rank": {"busy": {"beta_s_per_byte": 0.0}}}
+    assert ring.faster_than_the_link(curves, {"raw": 1e8}) == ""
 
 
 def test_the_same_step_of_other_lessons_has_its_reason():

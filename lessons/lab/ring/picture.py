@@ -44,7 +44,7 @@ def draw(result: dict):
 def faster_than_the_link(curves: dict, probed: dict | None) -> str:
     """Why a prediction's bandwidth is above that of the probed link; nothing if it is not."""
     beta = list(curves.values())[-1]["busy"]["beta_s_per_byte"]
-    if not probed or beta * probed["raw"] >= 1:
+    if not probed or not beta or beta * probed["raw"] >= 1:
         return ""
     return (
         "On the emulated cluster, predicted from short messages of all neighbours at once: "
