@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]  # of a checkout, or refgf/shipped wh
 INSTALLED = Path(launch.__file__).resolve().parents[2]  # the folder of refgf; in a checkout ROOT
 WRITABLE = ROOT if ROOT == INSTALLED else Path.cwd()  # where results/ is made
 PACKAGES = ("comm", "nn", "exchange", "training", "predict")
-DRAWN_ANEW = "claims.py", "picture.py", "gantt.py"
+DRAWN_ANEW = "claims.py", "picture.py", "gantt.py"  # ends of names
 MODULES = "refgf/ops.py", "refgf/device.py", "refgf/streams.py"
 CORE = (*MODULES, *(f"refgf/{package}/" for package in PACKAGES))
 
@@ -70,7 +70,7 @@ def counts(file: Path, root: Path = ROOT) -> bool:
     """Is this a file of the core or of the lessons' lab? A claim or a picture measures nothing."""
     base = root if file.is_relative_to(root) else INSTALLED
     place = file.relative_to(base).as_posix()
-    return place.startswith((*CORE, "lessons/lab/")) and file.name not in DRAWN_ANEW
+    return place.startswith((*CORE, "lessons/lab/")) and not file.name.endswith(DRAWN_ANEW)
 
 
 def import_path(files: list[Path], root: Path = ROOT) -> set[Path]:

@@ -87,3 +87,10 @@ def test_the_import_path_of_a_lesson():
     lesson = next((record.ROOT / "lessons").glob("03_*.py"))
     core = {file.name for file in record.import_path([lesson]) if record.counts(file)}
     assert {"lazy.py", "pool.py", "ring.py", "slices.py"} <= core
+
+
+@pytest.mark.parametrize(
+    "name, counted", [("picture.py", False), ("models_picture.py", False), ("times.py", True)]
+)
+def test_drawing_measures_nothing(name, counted):
+    assert record.counts(record.ROOT / "lessons" / "lab" / "ring" / name) is counted
