@@ -43,7 +43,7 @@ def sweep(run: kit.Run, norms) -> dict:
     run.section(f"A step of AlexNet without overlap, {n:,} gradients")
     run.say(f"{chunks} chunks of {chunk:,} gradients, the last one shorter (chosen)")
     run.say("AlexNet's 62,378,344 gradients have 1904 chunks of 32,768, 1903 of them full: that is")
-    run.say("GradientFlow's stated number. ResNet-50 has 779 and a rest; the stated 797: unexplained.")
+    run.say("GradientFlow's stated number. ResNet-50 has 779 and a rest, where 797 are stated.")
     percents = sorted({*run.quick(*PERCENTS), run.options.density}, reverse=True)
     stacks = {"dense": [None], "csc": percents}
     model = virtual.model(run, NETWORK, norms)  # one for all, because new pools take seconds
