@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from math import inf
 
-from refgf.papers.mgwfbp.merge import greedy_merge
+from refgf.papers.mgwfbp.merge import exact_merge, greedy_merge
 from refgf.papers.scaling.scaling import ready_of, thresholds
 from refgf.papers.scaling.systems import System, chosen_chunks, scaling_efficiency, step
 from refgf.papers.scaling.workloads import WORKLOADS
@@ -18,6 +18,7 @@ from refgf.predict.timeline import PredictedStep
 
 ITEMSIZES = {"float32": 4, "float16": 2}
 DENSE = 100  # percent of the chunks
+EXACT = 400  # gradients; above, the best merge takes seconds
 
 
 @lru_cache(maxsize=8)
@@ -43,10 +44,16 @@ def answer(setting: str) -> str:
         for theta in thresholds(gradients)
     ]
     best, best_step = min(sweep, key=lambda pair: pair[1].step_s)
+    merges = {"MG-WFBP": greedy_merge}
+    if len(gradients) <= EXACT:
+        merges["best merge"] = exact_merge
     steps = {
         "your theta": step(ready, system, line),
         "best theta": best_step,
-        "MG-WFBP": step(ready, replace(system, grouping=greedy_merge), line),
+        **{
+            name: step(ready, replace(system, grouping=grouping), line)
+            for name, grouping in merges.items()
+        },
         "eager": sweep[0][1],
         "one call": sweep[-1][1],
     }

@@ -34,12 +34,13 @@ COLLECTED = {
 START = """\
 - **What does lazy allreduce gain?** It waits until more than theta bytes of gradients are ready,
   then sums them in one call; eager calls sum each gradient at once. Measured on {place}: {gain}
-- **When does it gain little?** {loss} Lesson 03 has the
+- **When does it gain little?** On {place}: {loss} Lesson 03 has the
   <a href="lessons/03/index.html#verdicts">numbers</a>, the
   <a href="explorer/index.html">theta explorer</a> other machines, and
   <a href="results/index.html">Results</a> the same for each technique. In italics: the verdict of
   the last measurement.
-- **Is my own ring right?** `{judge}` <br> <a href="judge/index.html">How to judge your code in
+- **Is my own ring right?** `{judge}`, after
+  `pip install PATH-OF-A-CHECKOUT`. <br> <a href="judge/index.html">How to judge your code in
   five minutes</a>, without MPI.
 - **A cluster on this laptop?** `{cluster}`, in a checkout after `make setup` and
   `source .venv/bin/activate`. <br> <a href="setup/index.html#a-cluster-on-this-machine">Other

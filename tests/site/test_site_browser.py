@@ -103,6 +103,7 @@ def test_axe_finds_nothing_serious(folder, address, browser):
 def test_the_player_is_played_by_keyboard_alone(address, page):
     page.goto(address + "player/index.html")
     page.wait_for_selector("#vector button")
+    assert page.locator('.steps [aria-disabled="true"]').count() == 2  # first, back
     for _ in range(40):  # to the button of the next step
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.id") == "forward":
@@ -113,6 +114,8 @@ def test_the_player_is_played_by_keyboard_alone(address, page):
     assert said.startswith("Step 2 of 6: 4 messages. All ranks so far: 8 messages, 2 MiB.")
     page.keyboard.press("Tab")  # the last step
     page.keyboard.press("Enter")
+    ends = '[...document.querySelectorAll(".steps [aria-disabled=true]")].map((one) => one.id)'
+    assert page.evaluate(ends) == ["forward", "last"]
     for _ in range(10):  # into the vector, where one cell is reached
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.dataset.cell"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from refgf.papers.mgwfbp.merge import greedy_merge
+from refgf.papers.mgwfbp.merge import exact_merge, greedy_merge
 from refgf.papers.scaling.scaling import best_theta, ready_of
 from refgf.papers.scaling.workloads import WORKLOADS
 from refgf.predict.cost import Link, ring_line
@@ -35,6 +35,7 @@ def test_an_answer_is_what_predict_says(network, theta):
     groups = {
         "your theta": lazy(gradients, inf if theta is None else theta),
         "MG-WFBP": greedy_merge(gradients, line),
+        "best merge": exact_merge(gradients, line),
         "eager": lazy(gradients, 0),
     }
     for name, wanted in groups.items():
@@ -54,6 +55,11 @@ def test_fewer_chunks_send_fewer_bytes():
 
     assert sent(100) == 4 * 62_381_096
     assert sent(10) == pytest.approx(0.1 * sent(100), rel=0.01)
+
+
+def test_many_chunks_have_no_best_merge():
+    assert "best merge" in asked("ResNet-50", percent=20)[1]["steps"]
+    assert "best merge" not in asked("BERT-Large", percent=20)[1]["steps"]
 
 
 @pytest.mark.parametrize(

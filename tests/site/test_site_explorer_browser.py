@@ -112,6 +112,30 @@ def test_the_explorer_is_moved_by_pointer(address, page):
         assert cell.text_content() == f"{1e3 * seconds:.4g} ms"
 
 
+INSIDE = """(selector) => { const svg = document.querySelector(selector).getBoundingClientRect();
+    return [...document.querySelectorAll(selector + " text")].every((text) => {
+        const box = text.getBoundingClientRect();
+        return box.left >= svg.left && box.right <= svg.right; }); }"""
+TOUCHED = """() => { const boxes = (all) => [...all].map((each) => each.getBoundingClientRect());
+    const [best] = boxes([...document.querySelectorAll("#sweep text")]
+        .filter((text) => text.textContent === "best"));
+    return boxes(document.querySelectorAll("#sweep .dot")).filter((dot) => dot.left < best.right &&
+        dot.right > best.left && dot.top < best.bottom && dot.bottom > best.top).length; }"""
+
+
+@needs_pyodide
+def test_long_steps_are_in_seconds_with_whole_labels(address, page):
+    page.goto(address + NAMES[0])
+    page.wait_for_function(READY)
+    assert page.evaluate(TOUCHED) == 0 and page.text_content("#machine-is") == ""
+    last = {"rate": len(explorer.RATES_GBIT) - 1, "latency": len(explorer.LATENCIES_US) - 1}
+    page.evaluate(MOVE, last | {"ranks": len(explorer.RANKS) - 1})
+    page.wait_for_function("JSON.parse(state.dataset.setting || null)?.latency_us === 200")
+    assert page.evaluate(INSIDE, "#sweep svg") and page.evaluate(INSIDE, "#times svg")
+    assert page.text_content("#total").endswith(" s")
+    assert page.text_content("#machine-is") == "(link changed)"
+
+
 def test_without_pyodide_the_explorer_shows_what_was_exported(address, page):
     settings = explorer.data_files(ROOT)
     text = next(content for name, content in settings if name == "explorer/settings.js")
@@ -171,6 +195,9 @@ def test_the_microscope_is_moved_by_keyboard_alone(address, page):
             break
     page.keyboard.press("ArrowRight")
     assert page.text_content("#said").startswith("ring, 9 ranks, float32")
+    page.keyboard.press("End")  # the chosen number of ranks stays in sight on a phone
+    circle = page.locator("#errors circle").first.bounding_box()
+    assert 0 < circle["x"] < 320 - circle["width"]
 
 
 def test_the_microscope_is_used_by_pointer(address, page):

@@ -15,7 +15,8 @@
   const say = (text) => { if (at("state").textContent !== text) at("state").textContent = text; };
 
   const digits = (x) => String(Number(x.toPrecision(4)));
-  const ms = (s) => `${digits(1e3 * s)} ms`;
+  let inSeconds = false; // or in milliseconds: one unit for all times of an answer
+  const time = (s) => (inSeconds ? `${digits(s)} s` : `${digits(1e3 * s)} ms`);
   function bytes(n) {
     if (n === null) return "infinite";
     const units = ["B", "KiB", "MiB", "GiB"];
@@ -37,6 +38,7 @@
   const draw = (name, attributes, text = "") => make(name, attributes, text, true);
   const chosen = (id) => lists[id][Number(at(id).value)];
   const machine = () => all.machines[at("machine").value];
+  const ownLink = () => chosen("rate") === machine().gbit && chosen("latency") === machine().latency_us;
 
   function setting() { // the keys of explorer.py's `setting`, in its order
     const [batch, pace] = machine().pace[at("network").value];
@@ -56,7 +58,7 @@
     const x = (s) => left + width * s / end;
     const svg = draw("svg", {
       width: left + width + 20, height: height * 4 + 30, role: "img",
-      "aria-label": rows.map((name) => `${name}: ${ms(found.steps[name].step_s)}`).join("; "),
+      "aria-label": rows.map((name) => `${name}: ${time(found.steps[name].step_s)}`).join("; "),
     });
     svg.append(draw("text", { x: 0, y: 20 }, "computation"));
     svg.append(draw("rect", { class: "compute", x: left, y: 6, width: x(found.compute_s) - left, height: 20 }));
@@ -69,15 +71,15 @@
         const bar = draw("rect", {
           class: `call row${row}`, x: x(start), y, width: Math.max(0.5, x(stop) - x(start)), height: 20,
         });
-        bar.append(draw("title", {}, `gradients ${first} to ${after - 1}, ${bytes(size)}: ${ms(start)} to ${ms(stop)}`));
+        bar.append(draw("title", {}, `gradients ${first} to ${after - 1}, ${bytes(size)}: ${time(start)} to ${time(stop)}`));
         svg.append(bar);
       }
     });
     for (const s of ticks(end)) {
-      svg.append(draw("text", { x: x(s), y: height * 4 + 20, "text-anchor": "middle" }, ms(s)));
+      svg.append(draw("text", { x: x(s), y: height * 4 + 20, "text-anchor": "middle" }, time(s)));
     }
     at("times").replaceChildren(svg);
-    at("total").textContent = ms(found.steps["your theta"].step_s);
+    at("total").textContent = time(found.steps["your theta"].step_s);
   }
 
   function drawSteps(found) {
@@ -91,8 +93,8 @@
     const rows = Object.entries(found.steps).map(([name, step]) => {
       const row = make("tr", { "data-name": name, "data-seconds": step.step_s, "data-calls": step.calls.length });
       const theta = name in thetas ? bytes(thetas[name]) : "none";
-      const cells = [theta, ms(step.step_s), step.calls.length, `${step.efficiency.toFixed(1)} %`];
-      if (column.length) cells.push(name in measured ? ms(measured[name]) : "");
+      const cells = [theta, time(step.step_s), step.calls.length, `${step.efficiency.toFixed(1)} %`];
+      if (column.length) cells.push(name in measured ? time(measured[name]) : "");
       row.append(make("th", { scope: "row" }, name), ...cells.map((text) => make("td", {}, text)));
       return row;
     });
@@ -104,8 +106,7 @@
   function points() { // of the figure, if this is its setting
     const m = all.measured;
     const same = m && m.machine === at("machine").value && m.network === at("network").value &&
-      m.ranks === chosen("ranks") && chosen("percent") === 100 && at("wire").value === "float32" &&
-      chosen("rate") === machine().gbit && chosen("latency") === machine().latency_us;
+      m.ranks === chosen("ranks") && chosen("percent") === 100 && at("wire").value === "float32" && ownLink();
     return same ? m.points : [];
   }
 
@@ -123,13 +124,13 @@
     const own = found.steps["your theta"].step_s;
     const svg = draw("svg", {
       width: left + width + 20, height: height + 60, role: "img",
-      "aria-label": `the best theta is ${bytes(found.best_theta)}: ${ms(found.steps["best theta"].step_s)}`,
+      "aria-label": `the best theta is ${bytes(found.best_theta)}: ${time(found.steps["best theta"].step_s)}`,
     });
     svg.append(draw("path", { class: "axis", d: `M${left} 12 V${y(0)} H${left + width}` }));
     svg.append(draw("path", { class: "axis dashed", d: `M${left} ${y(found.compute_s)} H${left + width}` }));
     svg.append(draw("text", { x: left + 4, y: y(found.compute_s) - 4 }, "computation alone"));
     for (const s of ticks(top)) {
-      svg.append(draw("text", { x: left - 6, y: y(s) + 4, "text-anchor": "end" }, ms(s)));
+      svg.append(draw("text", { x: left - 6, y: y(s) + 4, "text-anchor": "end" }, time(s)));
     }
     const marks = [0, ...[12, 16, 20, 24, 28].filter((n) => n > low + 1 && n < high - 1).map((n) => 2 ** n), null];
     for (const theta of marks) {
@@ -144,7 +145,9 @@
     }
     const best = [x(found.best_theta), y(found.steps["best theta"].step_s)];
     svg.append(draw("circle", { class: "best", cx: best[0], cy: best[1], r: 7 }));
-    svg.append(draw("text", { x: best[0], y: best[1] - 12, "text-anchor": "middle" }, "best"));
+    const near = dots.map(([theta, s]) => [x(theta), y(s)]).filter(([cx]) => Math.abs(cx - best[0]) < 24);
+    const above = Math.min(best[1], ...near.map(([, cy]) => cy)) - 12; // the label touches no cross
+    svg.append(draw("text", { x: best[0], y: above, "text-anchor": "middle" }, "best"));
     svg.append(draw("rect", { class: "own", x: x(chosen("theta")) - 4, y: y(own) - 4, width: 8, height: 8 }));
     svg.append(draw("text", { x: x(chosen("theta")), y: y(own) + 20, "text-anchor": "middle" }, "yours"));
     at("sweep").replaceChildren(svg);
@@ -166,6 +169,7 @@
       at(`${id}-is`).textContent = text;
       at(id).setAttribute("aria-valuetext", text);
     }
+    at("machine-is").textContent = ownLink() ? "" : "(link changed)";
     const [batch, pace, source] = machine().pace[at("network").value];
     at("pace").textContent = `Computation: ${batch} samples a rank, ${digits(pace)} samples per second. ${source}`;
   }
@@ -180,6 +184,7 @@
     if (found) {
       say(python ? "Computed by this project's Python, in this page." :
         why || "Exported numbers; Python is being loaded.");
+      inSeconds = Math.max(...found.sweep.map(([, s]) => s)) >= 10;
       drawTimes(found); drawSteps(found); drawSweep(found);
       return;
     }

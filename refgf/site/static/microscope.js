@@ -44,6 +44,8 @@
       svg.append(svgMake("circle", { class: order === at("order").value ? "own" : "best", cx: x(place), cy: y(found[order][place][RMS]), r: 5 }));
     }
     at("errors").replaceChildren(svg);
+    const box = at("errors").parentElement; // on a narrow screen the chosen number of ranks stays visible
+    box.scrollLeft = x(place) - box.clientWidth / 2;
   }
   function redraw() {
     const place = Number(at("ranks").value);

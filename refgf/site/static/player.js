@@ -224,7 +224,7 @@
     at("messages").replaceChildren(...now().map((m) =>
       make("li", {}, `rank ${m[FROM]} sends ${places(m[START], m[COUNT])} to rank ${m[TO]}`)));
     const head = make("tr");
-    for (const name of ["rank", "messages so far", "bytes so far", "messages", "bytes"]) {
+    for (const name of ["rank", "messages so far", "bytes so far", "messages in all", "bytes in all"]) {
       head.append(make("th", { scope: "col" }, name));
     }
     const rows = plan.sent.map(([messages, elements], rank) => {
@@ -249,6 +249,8 @@
   function redraw() {
     at("step").max = steps();
     at("step").value = state.step;
+    const ends = { first: 0, back: 0, forward: steps(), last: steps() };
+    for (const [id, end] of Object.entries(ends)) at(id).setAttribute("aria-disabled", state.step === end);
     labels(); drawVector(); drawTree(); drawCounts(); drawTimes();
     const where = own() ? [state.algorithm, state.ranks, state.step].map(encodeURIComponent).join("/") : "";
     history.replaceState(null, "", `#${where}`);
