@@ -116,6 +116,8 @@ def test_the_player_is_played_by_keyboard_alone(address, page):
     page.keyboard.press("Enter")
     ends = '[...document.querySelectorAll(".steps [aria-disabled=true]")].map((one) => one.id)'
     assert page.evaluate(ends) == ["forward", "last"]
+    heads = page.locator("#sent th[scope=col]").all_text_contents()
+    assert heads[3:] == ["messages in all", "bytes in all"]
     for _ in range(10):  # into the vector, where one cell is reached
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.dataset.cell"):

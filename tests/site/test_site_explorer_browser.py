@@ -124,7 +124,7 @@ TOUCHED = """() => { const boxes = (all) => [...all].map((each) => each.getBound
 
 
 @needs_pyodide
-def test_long_steps_are_in_seconds_with_whole_labels(address, page):
+def test_labels_are_whole_and_say_what_changed(address, page):
     page.goto(address + NAMES[0])
     page.wait_for_function(READY)
     assert page.evaluate(TOUCHED) == 0 and page.text_content("#machine-is") == ""
@@ -134,6 +134,13 @@ def test_long_steps_are_in_seconds_with_whole_labels(address, page):
     assert page.evaluate(INSIDE, "#sweep svg") and page.evaluate(INSIDE, "#times svg")
     assert page.text_content("#total").endswith(" s")
     assert page.text_content("#machine-is") == "(link changed)"
+    page.evaluate("document.body.classList.add('stale')")
+    assert float(page.evaluate("getComputedStyle(total).opacity")) < 0.5
+    bottom, top = page.evaluate(
+        "[document.querySelector('#theta-is').getBoundingClientRect().bottom, "
+        "theta.getBoundingClientRect().top]"
+    )
+    assert top - bottom >= 4  # the frame of the focus: 3 px, 1 px away
 
 
 def test_without_pyodide_the_explorer_shows_what_was_exported(address, page):
