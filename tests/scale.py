@@ -294,10 +294,11 @@ scaling: each rank brings its own batch.
 ## A step with each system
 
 In brackets: scaling efficiency, T(exchange off) / T(exchange on). Memory leaves out activations.
-`theta`, `half` and `CSC` have their best threshold. `hierarchy` is the fastest allreduce in two
-levels, `hierarchy16` the same with float16 on the wire. `CSC` runs in a flat ring and pays its
-latencies twice, because the norms of its chunks are summed in a call of their own. `DASO` sums
-between nodes every fourth batch only, so its steps are not comparable alone.
+`theta`, `half`, `CSC`, `hierarchy` and `hierarchy16` have their best theta, which `plan` prints.
+`hierarchy` is the fastest allreduce in two levels, `hierarchy16` the same with float16 on the wire.
+`CSC` runs in a flat ring and pays its latencies twice, because the norms of its chunks are summed
+in a call of their own. `DASO` sums between nodes every fourth batch only, so its steps are not
+comparable alone.
 
 {tables}
 

@@ -4,6 +4,7 @@ step_times.py     what a step computes: a workload of ours, or a list of gradien
 sizes.py          reads that list (CSV or JSON); profile.py reads a trace of torch.profiler
 fabric.py         what the network costs: a machine file, or the text of nccl-tests or OSU
 measurements.py   reads these texts; measure.py measures a link on at most 2 nodes
+thetas.py         the thetas that are tried, and the step with each
 systems.py        the predicted step of each system; buckets.py: of refgf, PyTorch DDP, Horovod
 uncertainty.py    the interval of a prediction, and the input that makes it wide
 judged.py         how right the formulas were on published clusters

@@ -10,16 +10,16 @@ release notes). That the next cycle begins after the calls of the last one is in
 calls may still be in flight then.
 """
 
-from itertools import takewhile
+from math import ceil
 
-from refgf.plan.systems import FLOAT32, Question
+from refgf.plan import thetas
+from refgf.plan.systems import FLOAT32, Question, theta_sweep
 from refgf.predict.timeline import Gradients, lazy, predict
 
 MIB = 1 << 20
 CAPS_MIB = (1, 2, 4, 8, 16, 25, 32, 50, 64, 100, 128, 200, 256, 512)
 DDP_DEFAULT_MIB, DDP_FIRST_MIB = 25, 1
 FUSED_MIB = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
-THETAS = (0, *(1 << bit for bit in range(16, 29)))  # bytes; refgf's `Theta`
 HOROVOD_DEFAULT_MIB, CYCLE_S = 128, 1e-3
 EQUAL = 1e-3  # relative; of steps so close the smaller bucket is taken, because it is sent earlier
 
@@ -62,7 +62,7 @@ def of_ddp(question: Question) -> dict:
         predicted = predict(gradients, groups, question.flat, question.overlap)
         return predicted.step_s + question.step.after_s
 
-    sweep = {cap: step_s(cap) for cap in CAPS_MIB}
+    sweep = {cap: step_s(cap) for cap in up_to_all(CAPS_MIB, question)}
     best = smallest_of_best(sweep)
     default_s = step_s(DDP_DEFAULT_MIB, DDP_FIRST_MIB)
     return {
@@ -74,19 +74,36 @@ def of_ddp(question: Question) -> dict:
 
 
 def of_theta(question: Question) -> dict:
-    """{"theta_bytes", "step_s", "ties", "sweep": {bytes: step_s}} of lazy allreduce in float32.
+    """{"theta_bytes", "step_s", "all_bytes", "ties", "sweep": {bytes: step_s}}: row `theta`.
 
-    ties: `theta_bytes` and the next larger thetas whose steps are as short.
+    ties: the thetas around the best whose steps are at most EQUAL longer.
     """
-    gradients = [(ready_s, FLOAT32 * elements) for ready_s, elements in question.step.ready]
-    after_s, sweep = question.step.after_s, {}
-    for theta in THETAS:
-        predicted = predict(gradients, lazy(gradients, theta), question.flat, question.overlap)
-        sweep[theta] = predicted.step_s + after_s
-    best = smallest_of_best(sweep)
-    most_s = (1 + EQUAL) * min(sweep.values())
-    ties = [*takewhile(lambda theta: sweep[theta] <= most_s, THETAS[THETAS.index(best) :])]
-    return {"theta_bytes": best, "step_s": sweep[best], "ties": ties, "sweep": sweep}
+    all_bytes = FLOAT32 * question.step.elements
+    sweep = theta_sweep("theta", question) or {0: question.step.compute_s}
+    best = thetas.best(sweep)
+    ties = around(sweep, best, EQUAL)
+    found = {"theta_bytes": best, "step_s": sweep[best], "all_bytes": all_bytes}
+    return found | {"ties": ties, "sweep": sweep}
+
+
+def around(sweep: dict[int, float], best: int, share: float) -> list[int]:
+    """The consecutive sizes around the best whose steps are at most this share longer."""
+    sizes = list(sweep)
+    low = high = sizes.index(best)
+    most_s = (1 + share) * sweep[best]
+    while low > 0 and sweep[sizes[low - 1]] <= most_s:
+        low -= 1
+    while high + 1 < len(sizes) and sweep[sizes[high + 1]] <= most_s:
+        high += 1
+    return sizes[low : high + 1]
+
+
+def up_to_all(sizes_mib: tuple[int, ...], question: Question) -> list[int]:
+    """These sizes, and larger ones up to all gradients: beyond that nothing changes."""
+    found, all_mib = list(sizes_mib), ceil(FLOAT32 * question.step.elements / MIB)
+    while found[-1] < all_mib:
+        found.append(min(2 * found[-1], all_mib))
+    return found
 
 
 def of_horovod(question: Question) -> dict:
@@ -95,8 +112,8 @@ def of_horovod(question: Question) -> dict:
     The default where no threshold is more than EQUAL faster.
     """
     gradients = [(ready_s, FLOAT32 * elements) for ready_s, elements in question.step.ready]
-    after_s = question.step.after_s
-    sweep = {mib: horovod_s(gradients, question, mib * MIB) + after_s for mib in FUSED_MIB}
+    after_s, tried = question.step.after_s, up_to_all(FUSED_MIB, question)
+    sweep = {mib: horovod_s(gradients, question, mib * MIB) + after_s for mib in tried}
     best = smallest_of_best(sweep)
     default_s = sweep[HOROVOD_DEFAULT_MIB]
     if default_s <= (1 + EQUAL) * sweep[best]:

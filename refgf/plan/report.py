@@ -1,6 +1,5 @@
 """The answer of `plan`: a dictionary for --json, and the same as text of at most 100 columns."""
 
-from itertools import takewhile
 from textwrap import wrap
 from typing import Any
 
@@ -12,6 +11,7 @@ from refgf.plan.systems import (
     SYSTEMS,
     TOPK_DENSITY,
     Question,
+    best_theta,
 )
 from refgf.plan.uncertainty import curve, planned, ranges
 from refgf.predict.cost import Link
@@ -42,6 +42,7 @@ def answer(question: Question) -> dict[str, Any]:
             "efficiency_percent": 100 * question.step.compute_s / found.step_s,
             "widths": found.widths,
             "widest_input": found.widest,
+            "theta_bytes": best_theta(name, question),
             "memory_bytes": bytes_per_rank[name],
         }
     link, step = question.fabric.between, question.step
@@ -135,7 +136,10 @@ def inside_lines(found: dict[str, Any]) -> list[str]:
 
 
 def step_table(found: dict[str, Any]) -> list[str]:
-    lines = ["system         step ms     lowest .. highest   efficiency   widest input   memory MB"]
+    lines = [
+        "system         step ms     lowest .. highest   efficiency   widest input   memory MB"
+        "   theta MB"
+    ]
     for name, row in found["systems"].items():
         if row is None:
             lines.append(f"{name:<12} needs more than one rank a node and more than one node")
@@ -144,9 +148,13 @@ def step_table(found: dict[str, Any]) -> list[str]:
         lines.append(
             f"{name:<12} {1e3 * row['step_s']:9.1f} {low:10.1f} .. {high:<7.1f}"
             f"{row['efficiency_percent']:11.1f} %   {row['widest_input']:<12}"
-            f"{1e-6 * row['memory_bytes']:12.0f}"
+            f"{1e-6 * row['memory_bytes']:12.0f}   {megabytes(row['theta_bytes']):>8}"
         )
     return lines
+
+
+def megabytes(theta: int | None) -> str:
+    return "-" if theta is None else f"{1e-6 * theta:.4g}"
 
 
 def bucket_lines(found: dict[str, Any]) -> list[str]:
@@ -156,14 +164,17 @@ def bucket_lines(found: dict[str, Any]) -> list[str]:
 
 def theta_line(ours: dict[str, Any]) -> str:
     """A call waits for theta bytes. Of equally short steps the thetas, not one of them."""
-    eager_ms, ties = 1e3 * ours["sweep"][0], ours["ties"]
-    best = f"Theta({ours['theta_bytes']})"
+    eager_ms, ties, all_bytes = 1e3 * ours["sweep"][0], ours["ties"], ours["all_bytes"]
+    step = f"{1e3 * ours['step_s']:.1f} ms a step"
     if len(ties) == len(ours["sweep"]):
-        return f"refgf        any Theta, a tie: {1e3 * ours['step_s']:.1f} ms a step"
-    if len(ties) > 1:
+        return f"refgf        any Theta, a tie: {step}"
+    best = f"Theta({ours['theta_bytes']})"
+    if ours["theta_bytes"] == all_bytes:
+        best += ", one call"
+    elif len(ties) > 1:
         best = f"Theta({ties[0]}) to Theta({ties[-1]}), a tie"
     eager = f" (eager: {eager_ms:.1f} ms)" if ties[0] else ""
-    return f"refgf        {best}: {1e3 * ours['step_s']:.1f} ms a step{eager}"
+    return f"refgf        {best}: {step}{eager}"
 
 
 def ddp_line(ddp: dict[str, Any]) -> str:
@@ -186,15 +197,11 @@ def fused(horovod: dict[str, Any]) -> str:
 
 def flat_in_words(ours: dict[str, Any]) -> str:
     """The thetas around the best whose steps are at most FLAT longer. Theta: bytes of a call."""
-    thetas, sweep = list(ours["sweep"]), ours["sweep"]
-    at = thetas.index(ours["theta_bytes"])
-    near = [sweep[theta] <= (1 + FLAT) * ours["step_s"] for theta in thetas]
+    near = buckets.around(ours["sweep"], ours["theta_bytes"], FLAT)
     slower = f"{100 * FLAT:g} % slower"
-    low = at - len([*takewhile(bool, near[:at][::-1])])
-    high = at + len([*takewhile(bool, near[at + 1 :])])
-    if low == high:
-        return f"a call waits for theta bytes; the sizes next to it are more than {slower}"
-    return f"a call waits for theta bytes; {thetas[low]:,} to {thetas[high]:,} are at most {slower}"
+    if len(near) == 1:
+        return f"a call waits for theta bytes; those tried next to it are more than {slower}"
+    return f"a call waits for theta bytes; {near[0]:,} to {near[-1]:,} are at most {slower}"
 
 
 def efficiency_table(curves: dict[str, dict[int, float | None]]) -> list[str]:
@@ -212,7 +219,8 @@ def notes(found: dict[str, Any]) -> list[str]:
     widest = {row["widest_input"] for row in found["systems"].values() if row} - {"none"}
     lines = [
         "",
-        "theta is the best of each row. half, CSC and hierarchy16 send float16.",
+        "theta is the best of each row, in MB on the wire; DASO's is of the sums in a node.",
+        "half, CSC and hierarchy16 send float16.",
         f"CSC: {CSC_PERCENT:g} % of the chunks and a call of their norms, in the flat ring. "
         f"top-k: {100 * TOPK_DENSITY:g} %, after backward.",
         f"DASO: a sum between nodes every {DASO_EVERY} batches (B), used {DASO_WAIT} later (W).",

@@ -11,8 +11,10 @@
     hierarchy16  the same with float16 on the wire
     DASO         nodes sum parameters every 4 batches and use the sum one batch later
 
-All but DASO compute a sum of all gradients in every step. The time of casts, of the choice of
-chunks or of top-k, and of packing is not included. How each system learns is not predicted.
+CSC and top-k sum only the gradients that they choose; the rest is a residual. DASO sums between
+nodes in one of 4 batches. The others sum all gradients in every step. The time of casts, of the
+choice of chunks or of top-k, and of packing is not included. How each system learns is not
+predicted. "best theta": thetas.py tries it from 0 to all gradients in one call.
 """
 
 from collections.abc import Callable
@@ -22,8 +24,8 @@ from math import ceil, inf
 from refgf.papers.mgwfbp.merge import exact_merge, greedy_merge
 from refgf.papers.mstopk.cost import gather_s, hitopk_s
 from refgf.papers.scaling.collectives import LINES, hierarchical_s
-from refgf.papers.scaling.scaling import best_theta_step
 from refgf.papers.scaling.systems import System, step
+from refgf.plan import thetas
 from refgf.plan.fabric import Fabric
 from refgf.plan.step_times import StepTimes
 from refgf.predict.cost import (
@@ -35,7 +37,7 @@ from refgf.predict.cost import (
     ring_line,
     ring_reduce_scatter_s,
 )
-from refgf.predict.timeline import CallTime, PredictedStep
+from refgf.predict.timeline import CallTime
 
 FLOAT32 = 4
 CSC_PERCENT = 10.0
@@ -113,37 +115,63 @@ class Question:
 Answer = float | None  # seconds of a step; None: the system does not apply
 
 
-def overlapped(question: Question, allreduce_s: CallTime, **settings) -> float:
+def overlapped(question: Question, **settings) -> float:
     """A step whose calls run during backward, with these settings of `System`."""
     if question.size == 1:
         return question.step.compute_s
     system = System("planned", overlap=question.overlap, **settings)
-    run: Callable[..., PredictedStep] = step if system.grouping else best_theta_step
-    return run(question.step.ready, system, allreduce_s).step_s + question.step.after_s
+    return step(question.step.ready, system, question.flat).step_s + question.step.after_s
 
 
 def eager_s(question: Question) -> Answer:
-    return overlapped(question, question.flat)
+    return overlapped(question)
 
 
 def theta_s(question: Question) -> Answer:
-    return overlapped(question, question.flat, threshold_bytes=inf)
+    return best_s("theta", question)
 
 
 def merged_s(question: Question) -> Answer:
     if len(question.step.ready) <= MOST_EXACT:
-        return overlapped(question, question.flat, grouping=exact_merge)
-    greedy_s = overlapped(question, question.flat, grouping=greedy_merge)
-    return min(greedy_s, overlapped(question, question.flat, threshold_bytes=inf))
+        return overlapped(question, grouping=exact_merge)
+    return min(overlapped(question, grouping=greedy_merge), theta_s(question))
 
 
 def half_s(question: Question) -> Answer:
-    return overlapped(question, question.flat, threshold_bytes=inf, itemsize=2)
+    return best_s("half", question)
 
 
 def csc_s(question: Question) -> Answer:
-    settings = {"threshold_bytes": inf, "itemsize": 2, "percent": CSC_PERCENT}
-    return overlapped(question, question.flat, **settings)
+    return best_s("CSC", question)
+
+
+def theta_sweep(system: str, question: Question) -> dict[int, float] | None:
+    """{theta in bytes on the wire: step_s}; None for a system or question without a theta."""
+    if question.size == 1 or system not in LAZY or not applies(system, question):
+        return None
+    allreduce_s, settings = LAZY[system]
+    ready, after_s = question.step.ready, question.step.after_s
+    swept = thetas.sweep(ready, allreduce_s(question), question.overlap, **settings)
+    return {theta: step_s + after_s for theta, step_s in swept.items()}
+
+
+def applies(system: str, question: Question) -> bool:
+    """Two levels need nodes, and ranks that share them; DASO's calls with a theta are in a node."""
+    if system == "DASO":
+        return question.per_node > 1
+    return not system.startswith("hierarchy") or (question.per_node > 1 and question.nodes > 1)
+
+
+def best_theta(system: str, question: Question) -> int | None:
+    """The theta of this system's step, in bytes on the wire."""
+    swept = theta_sweep(system, question)
+    return None if swept is None else thetas.best(swept)
+
+
+def best_s(system: str, question: Question) -> float:
+    """The step with the best theta."""
+    swept = theta_sweep(system, question)
+    return question.step.compute_s if swept is None else swept[thetas.best(swept)]
 
 
 def topk_s(question: Question) -> Answer:
@@ -170,15 +198,15 @@ def topk_levels_s(question: Question) -> float:
     return hitopk_s(question.nodes, k, n, chosen, FLOAT32, question.inside, shared)
 
 
-def hierarchy_s(question: Question, itemsize: int = FLOAT32) -> Answer:
+def hierarchy_s(question: Question, system: str = "hierarchy") -> Answer:
     """None where each node has one rank, or all ranks are on one node."""
-    if question.size > 1 and (question.per_node == 1 or question.nodes == 1):
+    if question.size > 1 and not applies(system, question):
         return None
-    return overlapped(question, fastest(question), threshold_bytes=inf, itemsize=itemsize)
+    return best_s(system, question)
 
 
 def hierarchy16_s(question: Question) -> Answer:
-    return hierarchy_s(question, itemsize=2)
+    return hierarchy_s(question, "hierarchy16")
 
 
 def fastest(question: Question) -> CallTime:
@@ -219,16 +247,31 @@ def daso_s(question: Question) -> Answer:
     """
     if question.size == 1:
         return question.step.compute_s
-    k, inside = question.per_node, ring_line(question.per_node, question.inside)
-    local_s = question.step.compute_s
-    if k > 1:
-        local_s = overlapped(question, inside, threshold_bytes=inf)
+    local_s = best_s("DASO", question)
     if question.nodes == 1:
         return local_s
     elements = question.step.elements
     sum_s = ring_allreduce_s(question.nodes, elements, FLOAT32, question.fabric.between)
     return local_s + max(0.0, sum_s - DASO_WAIT * local_s) / DASO_EVERY
 
+
+def in_node(question: Question) -> CallTime:
+    return ring_line(question.per_node, question.inside)
+
+
+def flat(question: Question) -> CallTime:
+    return question.flat
+
+
+CSC = {"itemsize": 2, "percent": CSC_PERCENT}
+LAZY: dict[str, tuple[Callable[[Question], CallTime], dict[str, float]]] = {
+    "theta": (flat, {}),
+    "half": (flat, {"itemsize": 2}),
+    "CSC": (flat, CSC),
+    "hierarchy": (fastest, {}),
+    "hierarchy16": (fastest, {"itemsize": 2}),
+    "DASO": (in_node, {}),
+}
 
 SYSTEMS: dict[str, Callable[[Question], Answer]] = {
     "eager": eager_s,

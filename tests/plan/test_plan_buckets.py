@@ -1,12 +1,16 @@
 """Buckets of PyTorch and Horovod, by hand, and the sweep for the best one."""
 
+from random import Random
+
 import pytest
 
-from refgf.plan import buckets, report
-from refgf.plan.fabric import Fabric
+from refgf.plan import buckets, report, thetas
+from refgf.plan.fabric import Fabric, load
+from refgf.plan.inputs import read_model
 from refgf.plan.step_times import StepTimes
-from refgf.plan.systems import Question
+from refgf.plan.systems import SYSTEMS, Question, best_theta
 from refgf.predict.cost import Link, ring_line
+from refgf.predict.timeline import lazy, predict
 
 MIB = 1 << 20
 GRADIENTS = [(0.01 * i, nbytes) for i, nbytes in enumerate([3, 4, 1, 9, 2, 2, 1], 1)]
@@ -78,10 +82,65 @@ def test_the_best_cap_beats_the_default_and_the_ends():
         assert found["step_s"] <= found["default_step_s"] * (1 + buckets.EQUAL)
     assert buckets.of_ddp(question)["bucket_cap_mb"] < 512
     found = buckets.of_theta(question)
-    assert found["step_s"] < min(found["sweep"][0], found["sweep"][1 << 28])
-    assert 0 < found["theta_bytes"] < 1 << 28
+    assert found["step_s"] < min(found["sweep"][0], found["sweep"][100 * MIB])
+    assert 0 < found["theta_bytes"] < 100 * MIB
     assert buckets.of_horovod(question)["fusion_threshold_bytes"] % MIB == 0
 
 
 def test_of_equal_steps_the_smallest_bucket():
     assert buckets.smallest_of_best({1: 2.0, 8: 1.0, 25: 1.0 - 1e-4, 50: 1.5}) == 8
+
+
+def test_sweeps_end_with_one_call_of_all_gradients():
+    """BERT-Large has 1.3 GB of gradients, and on many ranks nothing beats one call."""
+    network = load("v100-10gbe")
+    question = Question(read_model("bertlarge", network, 8, 49.0), network, 10_000, 8)
+    all_bytes = 4 * question.step.elements
+    one_call_s = question.step.compute_s + question.flat(all_bytes)
+    found, ddp = buckets.of_theta(question), buckets.of_ddp(question)
+    assert found["step_s"] == SYSTEMS["theta"](question) == pytest.approx(one_call_s)
+    assert max(found["sweep"]) == all_bytes in found["ties"]
+    for sweep in (ddp["sweep"], buckets.of_horovod(question)["sweep"]):
+        assert (max(sweep) - 1) * MIB < all_bytes <= max(sweep) * MIB
+    assert ddp["step_s"] == pytest.approx(one_call_s)
+    assert "sizes next to it" not in report.flat_in_words(found)
+
+
+def random_list(number, seed):
+    random = Random(seed)
+    times = sorted(random.uniform(0.01, 0.1) for _ in range(number))
+    return [(ready_s, round(10 ** random.uniform(2, 6.5))) for ready_s in times]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_theta_is_faster_than_the_advised_one(seed):
+    """Every sum of consecutive gradients is tried: no other theta changes the calls."""
+    question = asked(random_list(20, seed), 64)
+    gradients = [(ready_s, 4 * elements) for ready_s, elements in question.step.ready]
+    sizes = [nbytes for _, nbytes in gradients]
+    sums = {sum(sizes[i:j]) for i in range(20) for j in range(i, 21)}
+    every = [predict(gradients, lazy(gradients, theta), question.flat).step_s for theta in sums]
+    found = buckets.of_theta(question)
+    assert found["step_s"] == pytest.approx(min(every) + question.step.after_s, rel=1e-3)
+    assert found["step_s"] == SYSTEMS["theta"](question)
+    assert found["theta_bytes"] == best_theta("theta", question)
+
+
+def test_a_long_list_tries_a_bounded_number_of_thetas():
+    sizes = tuple(elements for _, elements in random_list(3000, 0))
+    assert len(thetas.groupings(sizes)) < 100
+
+
+@pytest.mark.parametrize("system", ["theta", "half", "CSC", "hierarchy", "hierarchy16", "DASO"])
+def test_each_row_says_its_theta(system):
+    """In the table, and as theta_bytes in JSON; other rows have none."""
+    network = load("v100-10gbe")
+    question = Question(read_model("alexnet", network, None, None), network, 16, 4)
+    found = report.answer(question)
+    theta = found["systems"][system]["theta_bytes"]
+    row = next(line for line in report.step_table(found) if line.startswith(f"{system} "))
+    assert row.split()[-1] == report.megabytes(theta) and theta >= 0
+    assert found["systems"]["merged"]["theta_bytes"] is None
+    if system == "theta":
+        assert found["refgf"]["theta_bytes"] == theta
+        assert found["refgf"]["step_s"] == found["systems"]["theta"]["step_s"]

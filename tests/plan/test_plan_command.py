@@ -93,7 +93,8 @@ def test_the_text_says_what_was_assumed(monkeypatch, capsys):
 
 
 def sweep_of(steps_s, best, ties):
-    return {"theta_bytes": best, "step_s": steps_s[best], "ties": ties, "sweep": steps_s}
+    found = {"theta_bytes": best, "step_s": steps_s[best], "ties": ties, "sweep": steps_s}
+    return found | {"all_bytes": 9}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def sweep_of(steps_s, best, ties):
 def test_a_tie_is_called_one(steps_s, best, ties, said):
     assert said in report.theta_line(sweep_of(steps_s, best, ties))
     alone = report.flat_in_words(sweep_of({0: 2.0, 1: 1.0, 2: 3.0}, 1, [1]))
-    assert alone.endswith("the sizes next to it are more than 2 % slower")
+    assert alone.endswith("those tried next to it are more than 2 % slower")
 
 
 def test_how_flat_the_best_theta_is():

@@ -28,10 +28,8 @@ from gradientflow_speed import no_cluster
 from judge import bar
 
 from refgf.papers.mgwfbp.merge import exact_merge
-from refgf.papers.scaling.scaling import thresholds
-from refgf.papers.scaling.systems import System, chosen_chunks, step
 from refgf.plan import buckets, fabric, inputs
-from refgf.plan.systems import CSC_PERCENT, FLOAT32, Question
+from refgf.plan.systems import FLOAT32, Question, best_theta
 from refgf.plan.uncertainty import planned
 
 SIDE = Path(__file__).resolve().with_name("unseen_side.py")
@@ -140,26 +138,7 @@ def job(case: Case, system: str) -> dict:
         return found | {"groups": [len(group) for group in exact_merge(gradients, question.flat)]}
     if system == "eager":
         return found | {"theta": 0}
-    percent = CSC_PERCENT if system == "CSC" else None
-    settings = {"itemsize": FLOAT32 if system == "theta" else 2, "percent": percent}
-    return found | {"theta": best_theta(question, settings)}
-
-
-def best_theta(question: Question, settings: dict) -> float:
-    """Theta of `best_theta_step`."""
-    gradients = [(t, settings["itemsize"] * n) for t, n in question.step.ready]
-    if settings["percent"]:
-        gradients, _ = chosen_chunks(question.step.ready, System("CSC", **settings))
-    candidates = thresholds(gradients, 1)
-    times_s = [
-        step(
-            question.step.ready,
-            System("planned", threshold_bytes=theta, overlap=question.overlap, **settings),
-            question.flat,
-        ).step_s
-        for theta in candidates
-    ]
-    return candidates[times_s.index(min(times_s))]
+    return found | {"theta": best_theta(system, question)}
 
 
 def row_of(case: Case, system: str, step_s: float) -> dict:

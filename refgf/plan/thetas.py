@@ -1,0 +1,58 @@
+"""The best theta of each system. Lazy allreduce waits for theta bytes before a call.
+
+Only the bytes of possible groups matter: between two of them every theta makes the same calls. The
+largest theta is the whole vector, in one call. Which thetas are tried depends on the sizes alone,
+so a step never gets faster if the network or a rank gets slower.
+"""
+
+from functools import lru_cache
+
+from refgf.papers.scaling.systems import NORM_BYTES, System, chosen_chunks
+from refgf.predict.timeline import CallTime, Gradients, lazy, predict
+
+WORK = 6400  # thetas an octave times gradients: all thetas of a short list, 16 an octave of 400
+LEAST = 2  # thetas an octave of any list
+SAME = 1e-9  # relative; steps that differ by rounding only
+
+
+@lru_cache(maxsize=16)
+def groupings(sizes: tuple[int, ...]) -> dict[int, list[range]]:
+    """{theta: groups}, both of `sizes`: 0, the bytes of groups, powers of two, and all.
+
+    Of a long list not all sums of groups are tried, but WORK / len(sizes) an octave.
+    """
+    gradients, total = [(0.0, size) for size in sizes], sum(sizes)
+    ratio = 2 ** (1 / max(LEAST, WORK // len(sizes)))
+    thetas, theta = {1 << bit for bit in range(14, total.bit_length())} | {total}, 0
+    while theta < total:
+        thetas.add(theta)
+        sums = (sum(sizes[group.start : group.stop]) for group in lazy(gradients, theta))
+        theta = max(min(each for each in sums if each > theta), int(theta * ratio))
+    return {theta: lazy(gradients, theta) for theta in sorted(thetas) if theta <= total}
+
+
+def sweep(
+    ready: Gradients,
+    allreduce_s: CallTime,
+    overlap: float = 1.0,
+    itemsize: int = 4,
+    percent: float | None = None,
+) -> dict[int, float]:
+    """{theta in bytes: end of the last call or of backward}. percent: of the chunks, for CSC."""
+    sent, norms = [(ready_s, itemsize * elements) for ready_s, elements in ready], []
+    if percent is not None:
+        sent, chunks = chosen_chunks(ready, System("CSC", itemsize=itemsize, percent=percent))
+        norms = [(ready[-1][0], NORM_BYTES * chunks)]
+    last = [range(len(sent), len(sent) + 1)] if norms else []
+    return {
+        itemsize * theta: predict(
+            [*sent, *norms], groups + last, allreduce_s, overlap, ready[-1][0]
+        ).step_s
+        for theta, groups in groupings(tuple(nbytes // itemsize for _, nbytes in sent)).items()
+    }
+
+
+def best(swept: dict[int, float]) -> int:
+    """The smallest of the best thetas."""
+    least_s = min(swept.values())
+    return next(theta for theta, step_s in swept.items() if step_s <= (1 + SAME) * least_s)
