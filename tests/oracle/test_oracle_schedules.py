@@ -18,6 +18,7 @@ from refgf.oracle.schedules.layout import layout
 from refgf.oracle.schedules.options import ALGORITHMS, FORMATS
 from refgf.oracle.schedules.order import Graph
 from refgf.oracle.schedules.own import OWN, own_plan
+from refgf.oracle.schedules.times import moved
 from refgf.oracle.schedules.values import Values
 from refgf.oracle.schedules.verdict import as_lines, judge
 from refgf.predict.cost import Link, ring_allreduce_s
@@ -320,6 +321,9 @@ def test_fused_steps_of_msccl():
     judged = verdict(plan)
     assert judged.kind == "right" and judged.orders == {"((x0 + x1) + x2)": 1}
     assert [messages for messages, _ in judged.traffic] == [2, 2, 1]
+    steps = [(rank, step) for rank, own in enumerate(plan.ranks) for step in own]
+    sent = [what for rank, step in steps for *_, what in moved(rank, step)]
+    assert sent == ["i[0:1]"] * 5, "a drawing names the chunk that rcs sends on, too"
 
 
 def test_ranks_that_add_in_their_own_order_differ_in_bits():

@@ -29,6 +29,7 @@ class Transfer:
 def moved(rank: int, step: PlanStep) -> Iterator[tuple[int, int, int, str]]:
     """(source, dest, chunks, what) of each message that a step starts."""
     local = [span for span in step.reads if span.rank == rank]
+    local = local or [span for span in step.writes if span.rank == rank]  # received, and sent on
     if step.chunks:
         for port in step.sends:
             yield rank, port.peer, step.chunks, named(local) or "what it received"
