@@ -573,6 +573,12 @@ def decay_setting_times_world_size(net, batches, rank, size):
     loop(net, batches, rank, size, loss, lambda net: sgd(net, **more))
 
 
+@mistake(None, "update", "learning rate", "weight decay", "p", "1 / p")
+def rate_times_and_decay_over_world_size(net, batches, rank, size):
+    more = {"rate": 0.1 * size, "weight_decay": 0.1 / size}
+    loop(net, batches, rank, size, loss, lambda net: sgd(net, **more))
+
+
 @mistake(None, "update", "weight decay")
 def decay_by_hand_p_times(net, batches, rank, size):
     def decay():

@@ -72,6 +72,14 @@ def test_settings_and_decay_are_named_in_every_step(name, two):
     assert all(f.stage == "update" and wanted in str(f) for f in found), found
 
 
+def test_two_settings_each_have_their_own_factor(two):
+    name = "rate_times_and_decay_over_world_size"
+    (found,) = judge(f"{step_mistakes.__file__}:{name}", two).findings
+    rate = "learning rate is 0.2, 2 times one rank's 0.1 = p; "
+    decay = "weight decay is 0.05, 0.5 times one rank's 0.1 = 1 / p"
+    assert str(found).endswith(f"the optimizer's {rate}the optimizer's {decay}"), found
+
+
 @LONG
 @pytest.mark.parametrize("name", NAMES)
 def test_mistakes_are_named_on_more_ranks(name, more):

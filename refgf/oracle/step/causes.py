@@ -229,15 +229,18 @@ def update_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
 
 def _other_settings(step: JudgedStep, tensor: str) -> Cause | None:
     """The optimizer's own settings, where one rank's are others."""
-    texts, names, factor = [], [], None
+    found = []
     for key, what in (("rate", "learning rate"), ("decay", "weight decay")):
         own, one = (held[key].get(tensor, 0.0) for held in (step.settings, step.settings["one"]))
         if own != one:
             factor = own / one if one else None
             than = f"{factor:.6g} times one rank's {one:.6g}" if one else "one rank's is 0"
-            texts.append(f"the optimizer's {what} is {own:.6g}, {than}")
-            names += [what, *(names_of(factor, step) if factor else [])]
-    return ("; ".join(texts), names, factor) if texts else None
+            names = names_of(factor, step) if factor else []
+            found.append((f"the optimizer's {what} is {own:.6g}, {than}", [what, *names], factor))
+    if len(found) < 2:
+        return found[0] if found else None
+    texts = [" = ".join([text, *names]) for text, (_, *names), _ in found]  # each with its own
+    return "; ".join(texts), [name for _, names, _ in found for name in names], None
 
 
 def update_bound(step: JudgedStep, tensor: str) -> np.ndarray:
