@@ -67,6 +67,23 @@ def test_other_slices_violate_r1_and_no_order():
     assert failed[0].violated == ["R1"]
 
 
+def test_a_slice_that_is_not_summed_violates_r1_and_no_rounding():
+    """A case for rounding, which lacks R1, fails too: its last element is not communicated."""
+
+    def lost(xs, wire=None):
+        right, n = definitions.ring_allreduce(xs, wire), len(xs[0])
+        whole = n - n % len(xs)  # slices of n // p elements: the remainder keeps rank 0's numbers
+        return [np.concatenate([row[:whole], xs[0][whole:]]) for row in right]
+
+    verdicts = verify(RINGS, module(ring_allreduce=lost))
+    failed = [v.case.name for v in verdicts if v.status == "fail"]
+    assert "ring-p3-float64-narrow-wire-float16" in failed, "else this tests nothing"
+    states = {s: outcome(count) for s, count in by_statement(verdicts).items()}
+    assert states["R1"] == "fail" and states["R3"] == "open"
+    rounds = "ring-p3-float64-narrow-wire-float16"
+    assert next(v for v in verdicts if v.case.name == rounds).violated == ["R1"]
+
+
 def test_the_fewest_statements_explain_all_failures():
     """One slice of one element is like a ring from another rank: other cases decide."""
     assert fewest([{"R1", "R2"}, {"R1"}, {"R1", "R3"}]) == {"R1"}

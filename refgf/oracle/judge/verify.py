@@ -28,6 +28,7 @@ class Verdict:
     diagnosis: list[str] = field(default_factory=list)
     seconds: float = 0.0
     profile: str = "bits"
+    explained: list[str] = field(default_factory=list)  # by what other cases show to be violated
     general: bool = False  # judged by the function `allreduce`, which names no order
 
     @property
@@ -40,7 +41,7 @@ class Verdict:
         """What a failure shows to be violated; where it does not show which, all candidates."""
         if self.status != "fail":
             return []
-        return violated(self.case, self.outputs, self.diagnosis, self.statements)
+        return self.explained or violated(self.case, self.outputs, self.diagnosis, self.statements)
 
     @property
     def variant(self) -> str | None:
@@ -69,7 +70,17 @@ def verify(
             given_up[case.function] = f"ended its process in case {case.name}"
     if with_diagnosis:
         diagnose_some(verdicts)
+    explain_by_slices(verdicts)
     return verdicts
+
+
+def explain_by_slices(verdicts: list[Verdict]) -> None:
+    """Wrong slices (R1) fail a case for rounding (R3) too, which does not list R1."""
+    shown = shown_violated(verdicts)
+    for verdict in verdicts:
+        only_rounding = verdict.violated == ["R3"] and "R1" not in verdict.statements
+        if only_rounding and not verdict.diagnosis and "R1" in shown[verdict.case.function]:
+            verdict.explained = ["R1"]
 
 
 def diagnose_some(verdicts: list[Verdict]) -> None:
