@@ -189,7 +189,7 @@ def test_a_crash_at_import_is_told(verify):
         ("banana", "there is no module banana; wanted"),
         ("json.banana", "there is no module json.banana; wanted"),
         ("raises.py", "importing raises.py raised ModuleNotFoundError: No module named 'banana'"),
-        ("half.py", "importing half.py "),
+        ("half.py", "importing half.py failed: SyntaxError: "),
     ],
 )
 def test_a_name_that_is_no_module_gets_a_sentence(
@@ -344,6 +344,7 @@ def test_nothing_outlives_a_command_that_is_killed(tmp_path, start):
         time.sleep(0.05)
     command.kill()
     assert gone(own) and gone(place)
+    command.wait()
 
 
 @pytest.mark.parametrize(

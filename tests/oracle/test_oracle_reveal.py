@@ -337,7 +337,9 @@ def test_eight_ranks_take_less_than_thirty_seconds():
 
 
 FILE = """
+import os, signal
 import numpy as np
+calls = []
 def allreduce(xs):
     total = xs[0]
     for x in xs[1:]:
@@ -366,6 +368,22 @@ def in_place(xs):
         x[...] = total
 def slow(xs):
     while True: pass
+def aborts(xs):
+    os.abort()
+def unstoppable(xs):
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    while True: pass
+def nothing(xs):
+    pass
+def to_rank_0(xs):
+    xs[0][...] = np.add.reduce(xs)
+def third(xs):
+    calls.append(1)
+    if len(calls) == 3:
+        raise KeyError("the third call")
+    return allreduce(xs)
+def own_first(xs):
+    return [allreduce(xs[r:] + xs[:r])[0] for r in range(len(xs))]
 """
 
 
@@ -416,11 +434,29 @@ def test_the_command(command):
             ("--python", "FILE", "--function", "slow", "--timeout", "0.2"),
             "did not end within 0.2 s",
         ),
+        (("--python", "FILE", "--function", "aborts"), "aborts: its process ended with signal SIG"),
+        (
+            ("--python", "FILE", "--function", "unstoppable", "--timeout", "0.2"),
+            "unstoppable: did not end within 0.2 s, inside a call that Python cannot interrupt",
+        ),
+        (("--python", "FILE", "--function", "nothing"), "nothing returned None and left xs as it"),
+        (("--python", "FILE", "--function", "third"), "third raised KeyError: 'the third call'"),
     ],
 )
 def test_wrong_input_gets_a_sentence(command, options, says):
     code, out = command(*options)
     assert code == 2 and says in out and "Traceback" not in out
+
+
+def test_each_rank_is_compared_with_its_own_trees(command):
+    code, out = command("--python", "FILE", "--function", "own_first", "--sizes", "9")
+    assert code == 1 and "rank 2 adds in another order than rank 0" in out
+    assert "random numbers: the bits that these trees give" in out, out
+
+
+def test_a_sum_in_place_on_one_rank_is_not_taken_for_nothing(command):
+    code, out = command("--python", "FILE", "--function", "to_rank_0", "--sizes", "9")
+    assert code == 1 and "no sum of all ranks" in out, out
 
 
 def test_from_lost_refuses_what_is_no_tree():

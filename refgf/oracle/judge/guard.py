@@ -67,6 +67,8 @@ def describe(error: BaseException, name: str) -> str:
     text = f"{type(error).__name__}: {str(error)[:300]}"
     if _foreign(error):
         return f"raised {text}{_place(error)}"
+    if isinstance(error, SyntaxError):
+        return f"failed: {text}"
     if isinstance(error, KeyError):
         return f"{name}'s report lacks {error}; wanted what SPEC.md lists"
     if isinstance(error, AttributeError) and "SimpleNamespace" in str(error):

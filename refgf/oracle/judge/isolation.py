@@ -18,6 +18,7 @@ import sys
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +43,13 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class IsolatedModule:
-    """A PythonModule in another process. name: of a module, or a path that ends in .py"""
+    """A PythonModule in another process. name: of a module, or a path that ends in .py
+
+    server: the module that its process runs. command: whose errors these are.
+    """
+
+    server, command = "refgf.oracle.judge.isolation", "verify"
+    more: tuple[str, ...] = ()  # arguments of the server, after name and time limit
 
     def __init__(self, name: str, timeout_s: float = 60.0):
         self.name, self.timeout_s, self.process = name, timeout_s, None
@@ -68,10 +75,10 @@ class IsolatedModule:
 
     def _start(self) -> None:
         self.pipe, remote = Pipe()
-        arguments = [str(remote.fileno()), self.name, str(self.timeout_s)]
+        arguments = [str(remote.fileno()), self.name, str(self.timeout_s), *self.more]
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "refgf.oracle.judge.isolation", *arguments],
+            [sys.executable, "-m", self.server, *arguments],
             stdin=subprocess.DEVNULL,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
             pass_fds=[remote.fileno()],
@@ -79,17 +86,18 @@ class IsolatedModule:
             preexec_fn=orphans.keeper(),
         )
         remote.close()
-        error = self._answer(IMPORT_S).error
+        self.started = self._answer(IMPORT_S)
+        error = self.started.error
         if error is not None:
             self.close()
-            if error.startswith("verify:"):
+            if error.startswith(f"{self.command}:"):
                 raise ValueError(error)
             raise ValueError(
-                f"verify: importing {self.name}: {error}; {WANTED_MODULE}; next: import it in a "
-                "Python of your own"
+                f"{self.command}: importing {self.name}: {error}; {WANTED_MODULE}; next: import it "
+                "in a Python of your own"
             )
 
-    def _answer(self, limit_s: float, case: Case | None = None) -> Result:
+    def _answer(self, limit_s: float, case: Any = None) -> Result:
         """The process's answer (to a case), or why there is none: it may have ended before."""
         try:
             if case is not None:

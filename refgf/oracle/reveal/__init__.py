@@ -7,6 +7,7 @@
     search      all probes of one size; what was found
     report      what was found, as text
     sources     the black box: a Python function; mpi (MPI's Allreduce), gloo (torch.distributed)
+    isolation   the Python function in a process of its own
     command     python -m refgf.oracle reveal
 
 Rank i contributes M, rank j contributes -M, each other rank a unit that M absorbs. The sum counts

@@ -34,7 +34,9 @@ class Arithmetic:
         return FORMATS.get(self.bits[0], "") if len(self.bits) == 1 else "" if self.bits else dtype
 
 
-def measure(box: Box, found: list[Run], n: int) -> Arithmetic:
+def measure(box: Box, by_rank: list[tuple[Run, ...]], n: int) -> Arithmetic:
+    """by_rank: the runs of each rank, or of one if all ranks have the same."""
+    found = by_rank[0]
     weights = np.unique(box.weights[0]).tolist()
     result = Arithmetic(factors=sorted({known(w, box) for w in weights})[:MOST_FACTORS])
     result.bits = accumulator_bits(box, found, n)
@@ -42,7 +44,7 @@ def measure(box: Box, found: list[Run], n: int) -> Arithmetic:
         result.division = division(box, result.bits, n)
     result.lost = rounding(box, n)
     if result.lost is None and (len(result.factors) == 1 or result.division):
-        result.random = on_random_numbers(box, found, n, result)
+        result.random = on_random_numbers(box, by_rank, n, result)
     return result
 
 
@@ -64,7 +66,7 @@ def triple(tree: Tree | None) -> tuple[int, int, int] | None:
     return None
 
 
-def accumulator_bits(box: Box, found: list[Run], n: int) -> list[int]:
+def accumulator_bits(box: Box, found: tuple[Run, ...], n: int) -> list[int]:
     """Bits of the partial sum of i and k, by halving: the smallest 2^b that absorbs a unit.
 
     Each element is asked for its own ranks and its own b, all in the same call.
@@ -117,13 +119,15 @@ def rounding(box: Box, n: int) -> str | None:
     return None
 
 
-def on_random_numbers(box: Box, found: list[Run], n: int, told: Arithmetic) -> int | None:
-    """Elements of random numbers that end with other bits than their tree gives."""
+def on_random_numbers(
+    box: Box, by_rank: list[tuple[Run, ...]], n: int, told: Arithmetic
+) -> int | None:
+    """Elements of random numbers that end with other bits than their rank's tree gives."""
     kind = told.accumulator(box.dtype)
     if (
         not kind
         or kind == FORMATS[64]
-        or not all(t is not None and is_binary(t) for *_, t in found)
+        or not all(t is not None and is_binary(t) for found in by_rank for *_, t in found)
     ):
         return None
     if told.division is None and told.factors != [1.0]:
@@ -137,10 +141,10 @@ def on_random_numbers(box: Box, found: list[Run], n: int, told: Arithmetic) -> i
     into, add = rounder(box.dtype), rounder(kind)
     random = np.random.default_rng(box.p)
     draws = random.standard_normal((box.p, n)) * 2.0 ** random.integers(-3, 4, (box.p, n))
-    xs, want = [into(x) for x in draws], np.empty(n)
+    xs, want = [into(x) for x in draws], np.empty((len(by_rank), n))
     with np.errstate(all="ignore"):
         terms = [add(x / box.p) for x in xs] if told.division == "before the sum" else xs
-        for start, stop, tree in found:
-            want[start:stop] = evaluate(tree, [x[start:stop] for x in terms], add)
+        for row, (start, stop, tree) in ((r, run) for r, f in enumerate(by_rank) for run in f):
+            want[row, start:stop] = evaluate(tree, [x[start:stop] for x in terms], add)
         want = into(add(want / box.p) if told.division == "after the sum" else want)
     return int((box.call(xs) != want).any(axis=0).sum())

@@ -53,10 +53,10 @@ def run(options: argparse.Namespace) -> int:
         from refgf.oracle.reveal.gloo import GlooSum
 
         return judged(GlooSum(p, options.dtype, options.timeout), p, "torch, gloo", options)
-    from refgf.oracle.reveal.sources import PythonFunction
+    from refgf.oracle.reveal.isolation import IsolatedFunction
 
-    box = PythonFunction(options.python, options.function, options.dtype, options.timeout)
-    return judged(box, p, f"{box.name} of {options.python}", options)
+    box = IsolatedFunction(options.python, options.function, options.dtype, options.timeout)
+    return judged(box, p, f"{box.function} of {options.python}", options)
 
 
 def of_mpi(options: argparse.Namespace) -> int:
@@ -79,7 +79,7 @@ def judged(box: Any, p: int, name: str, options: argparse.Namespace) -> int:
     sizes = options.sizes or sorted({1, p - 1, p + 1, 1000, 100_000})
     found = []
     try:
-        print(f"{name}, {p} ranks, {options.dtype}")
+        print(f"{name}, {p} ranks, {options.dtype}", flush=True)
         for each in reveal(box, p, options.dtype, sizes, options.repeats):
             found.append(each)
             print("\n".join(report.lines_of(each)), flush=True)

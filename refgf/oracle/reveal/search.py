@@ -70,7 +70,7 @@ def one_size(reduce: Reduce, p: int, dtype: str, n: int, repeats: int) -> Found:
     if p <= MOST_ASKED_SINGLY and not uneven and any(tree is None for *_, tree in trees):
         columns = along(columns, lost_ranks(box, n))
         trees = found.of(columns[0])
-    told = measure(box, list(trees), n)
+    told = measure(box, [trees, *(found.of(rank) for rank in columns[1:])], n)
     result = Found(p, n, dtype, trees, uneven, overflow, told, 0)
     result.ranks = [(r, *found.first(columns[0], columns[r])) for r in differing(columns)]
     for repeat in range(1, repeats):

@@ -1,4 +1,7 @@
-"""The black box in this process: a Python function of all ranks' arrays, or of one rank's."""
+"""A Python function of all ranks' arrays, or of one rank's, as the black box.
+
+isolation.py runs it in a process of its own.
+"""
 
 import inspect
 from collections.abc import Callable
@@ -13,12 +16,16 @@ NAMES = ("allreduce", "ring_allreduce", "direct_allreduce", "reduce_scatter")
 Array = np.ndarray
 
 
+class NothingReturned(Exception):
+    """None instead of sums."""
+
+
 class PythonFunction:
     """A function as `verify` takes it: (xs, wire=None) -> list of p arrays, or (comm, x) in place.
 
-    One that returns nothing has summed into xs; one array is the sum on every rank. One whose name
-    begins with reduce_scatter returns the p slices of one sum. bfloat16 is given as SPEC.md says,
-    in float32 with wire="bfloat16", to a function that takes `wire`; otherwise as arrays of
+    One that returns None must have summed into xs; one array is the sum on every rank. One whose
+    name begins with reduce_scatter returns the p slices of one sum. bfloat16 is given as SPEC.md
+    says, in float32 with wire="bfloat16", to a function that takes `wire`; otherwise as arrays of
     ml_dtypes.
     """
 
@@ -38,6 +45,7 @@ class PythonFunction:
         wired = dtype == "bfloat16" and "wire" in self.given
         self.options = {"wire": "bfloat16"} if wired else {}
         self.type = np.dtype(np.float32) if wired else numpy_type(dtype)
+        self.unchanged, self.in_place = 0, False  # calls that returned None and left xs as it was
 
     def __call__(self, xs: list[Array]) -> list[Array]:
         xs = [x.astype(self.type) for x in xs]
@@ -45,22 +53,34 @@ class PythonFunction:
             with np.errstate(all="ignore"), contained(self.timeout_s):
                 rows = self.sum_of(xs)
                 rows = [np.asarray(row).astype(np.float64) for row in rows]
+        except NothingReturned as error:
+            raise ValueError(f"reveal: {self.name} {error}") from error
         except ENDS as error:  # foreign code may raise anything
             raise ValueError(f"reveal: {self.name} {describe(error, self.name)}") from error
         return [np.concatenate(rows)] if self.name.startswith("reduce_scatter") else rows
 
     def sum_of(self, xs: list[Array]) -> list[Array]:
         if self.given[:1] != ["comm"]:
+            before = [x.copy() for x in xs]
             result = self.function(xs, **self.options)
-            result = xs if result is None else result
+            if result is None:
+                self.require_in_place(before, xs)
+                result = xs
             return [result] if getattr(result, "ndim", 0) == 1 else list(result)
         comms, failure = ranks.run(xs, self.function, self.timeout_s)
         if failure:
             raise RuntimeError(failure)
         return [comm.x for comm in comms]
 
-    def close(self) -> None:
-        """Nothing is open between two calls."""
+    def require_in_place(self, before: list[Array], xs: list[Array]) -> None:
+        """A sum onto one rank leaves xs as it was if only that rank contributes, but p do here."""
+        self.in_place |= any(a.tobytes() != x.tobytes() for a, x in zip(before, xs))
+        self.unchanged += 1
+        if self.unchanged == len(xs) and not self.in_place:
+            raise NothingReturned(
+                "returned None and left xs as it was; wanted a list of p arrays, or the sum in "
+                "each array of xs; next: return the sums"
+            )
 
 
 def parameters(function: Callable) -> list[str]:
