@@ -1,7 +1,7 @@
 # Everything a user types. Each target makes .venv when it is missing; nothing is installed twice.
 #
 #   make demo                     set up, and run lesson 03 on 8 ranks (on an emulated cluster where this machine can)
-#   make test                     the test suite: threads, 2 and 3 MPI ranks, every lesson in small
+#   make test                     the test suite: threads, 3 MPI ranks, every lesson in small
 #   make mutation                 which small changes of the core do its tests not notice? (ARGS="--sample 40 --seed 1")
 #   make lesson-06 RANKS=4 ARGS="--quick"        make cluster-lesson-07 NODES=2        on emulated nodes
 #   make gpu-check                doctor, tests, lessons and benchmarks on this machine's GPU, in ten minutes
@@ -106,21 +106,21 @@ IN_PAIRS := $(addprefix tests/,lessons engine machine gpu baselines comm course 
 test: setup
 	exec $(PY) -m pytest -m "not long" -n 2 --dist loadfile --no-loadscope-reorder $(IN_PAIRS)
 	exec $(PY) -m pytest -m "not long" $(addprefix --ignore=,$(IN_PAIRS))
-	for p in 2 3; do $(TIED) $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" || exit 1; done
+	exec $(MPIEXEC) -n 3 $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long"
 
 attack: setup  # hundreds of cases from a printed seed, a table at the end
 	exec $(PY) tests/attack/run.py $(ARGS)
 
 # Long tests that only compute, in one process or a few: two of them side by side.
-LONG_IN_PAIRS := tests/course tests/oracle tests/papers tests/plan tests/training tests/test_wheel.py \
-  tests/lessons/test_device_option.py tests/lessons/test_other_systems.py
+LONG_IN_PAIRS := tests/course tests/oracle tests/papers tests/plan tests/training tests/foreign tests/test_wheel.py \
+  tests/lessons/test_device_option.py tests/lessons/test_other_systems.py tests/lessons/test_figure_rules.py
 # The attack has always the same cases, so that no landing depends on luck; make attack draws others.
 test-long: setup $(VENV)/.ready-mutation
 	exec $(PY) -m pytest -m long -n 2 --dist load $(LONG_IN_PAIRS)
 	exec $(PY) -m pytest -m long $(addprefix --ignore=,$(LONG_IN_PAIRS))
 	exec $(PY) tests/mutation.py --sample 20 --minutes 3 --floor 0.4
 	exec $(PY) tests/attack/run.py --minutes 3 --seed 22
-	$(MPIEXEC) -n 4 $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long"
+	for p in 2 4; do $(TIED) $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" || exit 1; done
 	for p in 1 5 6 7 8; do $(TIED) $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x \
 	  tests/comm tests/engine tests/papers/jia || exit 1; done
 	for p in 1 5; do $(TIED) $(MPIEXEC) -n $$p $(PY) -m mpi4py -m pytest --with-mpi -x -m "not long" tests/exchange \

@@ -47,6 +47,10 @@ def test_the_c_program_passes_ring_direct_and_csc(tmp_path, every):
     assert absent <= {"csc-lars", "csc-lars-bits"} and len(verdicts) > 100 / every
 
 
+def in_long(old, new, looks):
+    return pytest.param((old, new), looks, marks=pytest.mark.long)
+
+
 @pytest.mark.parametrize(
     ("change", "looks"),
     [
@@ -54,9 +58,11 @@ def test_the_c_program_passes_ring_direct_and_csc(tmp_path, every):
         (("each + (s < longer)", "each"), ""),
         (("size_t right", "int right"), None),
         (("round_to(wire, xs[r][i])", "xs[r][i]"), "these orders: ring, sums in float32"),
-        (("[c] > importance[best]", "[c] >= importance[best]"), "ties go to the higher number"),
-        (("q->v[j] = sent ? 0 :", "q->v[j] ="), "not cleared"),
-        (("q->importance[c] /= (double)length_of(s, c);", ""), "not divided by the chunk's length"),
+        in_long(
+            "[c] > importance[best]", "[c] >= importance[best]", "ties go to the higher number"
+        ),
+        in_long("q->v[j] = sent ? 0 :", "q->v[j] =", "not cleared"),
+        in_long("q->importance[c] /= (double)length_of(s, c);", "", "not divided by the chunk's"),
     ],
 )
 def test_a_mistake_in_c_is_caught(tmp_path, change, looks):

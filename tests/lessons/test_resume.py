@@ -85,7 +85,10 @@ def short(tmp_path_factory):
             *(3, ["--resume", "--width", "0.0625"], "is of another run: got network = "),
             marks=pytest.mark.long,
         ),
-        (3, ["--resume", "--epochs", "2"], "--resume: got a run of {'epochs': 1"),
+        pytest.param(
+            *(3, ["--resume", "--epochs", "2"], "--resume: got a run of {'epochs': 1"),
+            marks=pytest.mark.long,
+        ),
         (3, [], "which an earlier run has left; wanted a folder of this run's own; next: --resume"),
     ],
 )

@@ -97,6 +97,7 @@ def short_blocks(monkeypatch):
 )
 @pytest.mark.parametrize("form", ["dgc", "history"])
 @pytest.mark.parametrize("algorithm", [ring_allreduce, direct_allreduce], ids=["ring", "direct"])
+@pytest.mark.long
 def test_memory(short_blocks, algorithm, form, parts):
     """A dense step, then sparse ones; 5 % for blocks, norms and Python. The bound is tight.
 
