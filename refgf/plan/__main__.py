@@ -54,7 +54,10 @@ def parser() -> argparse.ArgumentParser:
     add("--measured-ranks", type=int, help="of an OSU or nccl-tests text that does not say")
     add("--json", action="store_true", help="print JSON")
     add("--figure", metavar="FILE", help="draw efficiency over ranks (matplotlib)")
-    add("--simulate", action="store_true", help="replay the allreduce in SimGrid, too (minutes)")
+    simulated = f"replay the allreduce in SimGrid, too (minutes): 2 to {replay.MOST_RANKS} ranks "
+    simulated += f"with one on a node, to {replay.ALL_MESSAGES} with more. The plan keeps the "
+    simulated += "closed forms, without contention"
+    add("--simulate", action="store_true", help=simulated)
     networks = f"for --simulate: {', '.join(platforms.NAMES)} (default: {platforms.NAMES[0]})"
     add("--platform", help=networks)
     measured = commands.add_parser(

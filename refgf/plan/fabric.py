@@ -147,6 +147,12 @@ def of_machine(given: Machine) -> Fabric:
 def of_text(measured: measurements.Measured) -> Fabric:
     lines = {measured.size: measured.line} if measured.size else {}
     ranges = ranges_of(measured.link, measured.errors())
+    if measured.fit.largest_error > measurements.NOISY:
+        share = min(0.9, measured.fit.largest_error)
+        ranges = {
+            name: (min(low, 1 - share), max(high, 1 + share))
+            for name, (low, high) in ranges.items()
+        }
     if not measured.size:  # a ping-pong: at least the chosen range above the value
         ranges = {name: (low, max(high, CHOSEN[name][1])) for name, (low, high) in ranges.items()}
     found = Fabric(measured.title, f"fit: {measured.fit}", measured.link, None, lines, ranges)

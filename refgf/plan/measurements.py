@@ -21,6 +21,7 @@ from refgf.predict.cost import Line, Link
 from refgf.predict.fit import Fit, fit_line
 
 US = 1e-6
+NOISY = 0.2  # relative; times farther from the fitted line are named in a warning
 AVOIDED = 1024  # bytes: below, protocols differ from those of gradients
 
 
@@ -77,6 +78,12 @@ def read_nccl(text: str, path: str, ranks: int | None) -> Measured:
         numbers = [float(word) for word in words[5:] if re.fullmatch(r"[\d.e+-]+", word)]
         if len(words) < 8 or len(numbers) < 3:
             continue
+        wrong = [
+            each for each in words[8:13:4] if each not in ("0", "N/A")
+        ]  # out of place, in place
+        if wrong and "#wrong" in text:
+            got = f"#wrong = {wrong[0]} at {words[0]} bytes, an allreduce with wrong sums"
+            refuse(path, got, "0; next: repair that system, then run all_reduce_perf again")
         if words[3] == "none":
             refuse(path, "redop none, no sum", "an allreduce; next: run all_reduce_perf")
         points.append((float(words[0]), US * numbers[0]))
@@ -92,13 +99,15 @@ def read_nccl(text: str, path: str, ranks: int | None) -> Measured:
         refuse(path, got, f"{wanted:.3g}, that of an allreduce; next: run all_reduce_perf")
     hosts = len(set(re.findall(r"^#\s+Rank\s+\d+.*?\son\s+(\S+)\s+device", text, re.M)))
     title = f"nccl-tests, allreduce on {size} GPUs" + (f" of {hosts} hosts" if hosts else "")
-    found = Measured(title, size, fitted(points, path), size // hosts if hosts else 0)
+    fit, noisy = fitted(points, path)
+    found = Measured(title, size, fit, size // hosts if hosts else 0, noisy)
     if hosts == 1:
         refuse_one_host(found, path)
     if not hosts:
-        return replace(found, notes=("The text lists no hosts: taken as one GPU on each.",))
+        alone = "The text lists no hosts: taken as one GPU on each."
+        return replace(found, notes=(alone, *noisy))
     mixed = f"alpha is the mean of its hops, {found.per_host} GPUs a host; beta is a host's link."
-    return replace(found, notes=(mixed,)) if found.per_host > 1 else found
+    return replace(found, notes=(mixed, *noisy)) if found.per_host > 1 else found
 
 
 def refuse_one_host(found: Measured, path: str) -> None:
@@ -131,13 +140,15 @@ def read_osu(text: str, path: str, ranks: int | None) -> Measured:
         if not ranks or ranks < 2:
             wanted = "that number; next: --measured-ranks P"
             refuse(path, f"{title!r}, without its number of ranks", wanted)
-        return Measured(f"{title}, {ranks} ranks", ranks, fitted(points, path))
+        fit, noisy = fitted(points, path)
+        return Measured(f"{title}, {ranks} ranks", ranks, fit, notes=noisy)
     if "Latency" not in title or re.search(
         r"Alltoall|All-to-All|gather|Bcast|Reduce|Barrier", title
     ):
         refuse(path, repr(title), "osu_latency between two nodes, or osu_allreduce")
     one_way = "osu_latency is a ping-pong, one message at a time: a ring's exchange takes longer."
-    return Measured(title, 0, fitted(points, path), notes=(one_way,))
+    fit, noisy = fitted(points, path)
+    return Measured(title, 0, fit, notes=(one_way, *noisy))
 
 
 def rows(text: str) -> list[list[str]]:
@@ -146,8 +157,8 @@ def rows(text: str) -> list[list[str]]:
     return [words for words in found if words and re.fullmatch(r"\d+", words[0])]
 
 
-def fitted(points: list[tuple[float, float]], path: str) -> Fit:
-    """The line through one point for each size; small messages only where there are no others."""
+def fitted(points: list[tuple[float, float]], path: str) -> tuple[Fit, tuple[str, ...]]:
+    """(fit, warnings) of one point for each size; small messages only where there are no others."""
     by_size = {}
     for nbytes, seconds in points:
         by_size.setdefault(nbytes, []).append(seconds)
@@ -158,7 +169,21 @@ def fitted(points: list[tuple[float, float]], path: str) -> Fit:
         refuse(path, got, "1 KiB to at least 1 MiB, in bytes; next: run it with -b 1K -e 64M -f 2")
     if not 0 < large[-1][1] < 100:
         refuse(path, f"{large[-1][1]:.3g} s for {large[-1][0]:g} bytes", "microseconds")
-    return fit_line(large)
+    fit = fit_line(large)
+    return fit, warnings(large, fit)
+
+
+def warnings(points: list[tuple[float, float]], fit: Fit) -> tuple[str, ...]:
+    """Names the sizes whose times are more than NOISY from the line, the worst three."""
+    errors = {nbytes: abs(fit.line(nbytes) / seconds - 1) for nbytes, seconds in points}
+    far = sorted((n for n in errors if errors[n] > NOISY), key=errors.get, reverse=True)
+    if not far:
+        return ()
+    worst = ", ".join(f"{nbytes:,.0f} bytes by {100 * errors[nbytes]:.0f} %" for nbytes in far[:3])
+    return (
+        f"WARNING: {len(far)} of {len(points)} times are more than {100 * NOISY:.0f} % from the "
+        f"line: {worst}. The intervals are widened to the largest; measure again.",
+    )
 
 
 def refuse(path: str, got: str, wanted: str) -> None:

@@ -62,7 +62,20 @@ def from_trace(data: dict[str, Any], path: str, step: int | None = None) -> Step
     ends = [end_of(event) for event in events if event.get("cat") == "cpu_op"]
     ends += [end_of(kernel) for _, kernel in kernels]
     after_s = max(0.0, US * (max(ends, default=times[-1]) - times[-1]))
-    return StepTimes(f"{Path(path).name}, {name}", "trace", ready, after_s)
+    notes = half_notes(inside)
+    return StepTimes(f"{Path(path).name}, {name}", "trace", ready, after_s, notes=notes)
+
+
+def half_notes(grads: Events) -> tuple[str, ...]:
+    """Gradients of 2 bytes: the formulas send 4 but in the rows that halve them."""
+    types = {kind for event in grads for kind in (event.get("args") or {}).get("Input type") or []}
+    found = sorted(types & {"c10::Half", "c10::BFloat16"})
+    if not found:
+        return ()
+    return (
+        f"The trace has gradients of {' and '.join(found)}. All rows but half, CSC and hierarchy16 "
+        "are for float32 on the wire: if these gradients are sent as they are, see half.",
+    )
 
 
 def timed(events: Any, path: str) -> Events:

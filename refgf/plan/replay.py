@@ -70,7 +70,7 @@ ALWAYS = ("smpi/async-small-thresh:0", "smpi/send-is-detached-thresh:0", "smpi/d
 INSTALL = "next: apt-get install libsimgrid-dev (Debian, Ubuntu), which brings smpirun"
 RANDOM = "ring, random order"
 COLUMNS = (
-    "closed form: the formula of that algorithm; of direct that of the ring",
+    "closed form: the formula of that algorithm, as in the plan; of direct that of the ring",
     "no contention: a link for each rank. With one rank a node it equals the closed form.",
     "    If ranks share a node, trees and doubling are faster: their formulas have no node",
     "contention: the same messages share the links of the platform fairly",

@@ -52,7 +52,7 @@ def answer(question: Question) -> dict[str, Any]:
         "units": {"time": "s", "size": "bytes"},
         "model": {"name": step.name, "source": step.source, "gradients": len(step.ready)}
         | {"elements": step.elements, "compute_s": step.compute_s, "batch": step.batch}
-        | {"measured": step.measured},
+        | {"measured": step.measured, "notes": list(step.notes)},
         "network": {"name": question.fabric.name, "source": question.fabric.source}
         | costs(link)
         | {"inside_known": question.fabric.inside is not None}
@@ -64,7 +64,7 @@ def answer(question: Question) -> dict[str, Any]:
         "overlap": question.overlap,
         "allreduce": question.allreduce,
         "systems": systems,
-        "refgf": buckets.of_theta(question),
+        "refgf": theta_advice(question),
         "pytorch": buckets.of_ddp(question),
         "horovod": buckets.of_horovod(question),
         "efficiency_percent": curve(question, sizes(question.ranks_per_node)),
@@ -72,16 +72,34 @@ def answer(question: Question) -> dict[str, Any]:
     }
 
 
+def theta_advice(question: Question) -> dict[str, Any]:
+    """The sweep of theta; `near`: the thetas around the best that are at most FLAT slower."""
+    found = buckets.of_theta(question)
+    return found | {"near": buckets.around(found["sweep"], found["theta_bytes"], FLAT)}
+
+
 def costs(link: Link) -> dict[str, float]:
     return {"alpha_s": link.alpha_s, "beta_s_per_byte": link.beta_s_per_byte}
 
 
 def network_notes(question: Question) -> list[str]:
+    """What the reader should know of the network and of options without an effect."""
     fabric, k = question.fabric, question.per_node
     found = list(fabric.notes)
-    if fabric.lines_per_node not in (0, k) and question.size > 1:
-        on = fabric.lines_per_node
-        found.append(f"Measured with {on} ranks a node, not {k}: add --ranks-per-node {on}.")
+    on = fabric.lines_per_node
+    if on not in (0, k) and question.size > 1:
+        found.append(
+            f"The allreduce was measured with {on} a node and is predicted with {k}, by the fitted "
+            f"link. The measured line is used for --ranks {' or '.join(map(str, fabric.lines))} "
+            f"--ranks-per-node {on}."
+        )
+    if question.ranks_per_node > question.size:
+        found.append(
+            f"--ranks-per-node {question.ranks_per_node} is more than --ranks {question.size}: "
+            "all ranks are on one node."
+        )
+    if k == 1 and fabric.inside_source == "--inside":
+        found.append("--inside has no effect with 1 rank a node: add --ranks-per-node.")
     return found
 
 
@@ -101,6 +119,7 @@ def text(found: dict[str, Any]) -> str:
     head = [
         f"{model['name']}: {model['elements']:,} gradients in {model['gradients']} tensors, "
         f"{1e3 * model['compute_s']:.1f} ms a step without exchange ({model['source']})",
+        *model["notes"],
         f"{network['name']}: {in_words(network)} between nodes ({network['source']})",
         *network["notes"],
         *inside_lines(found),

@@ -10,7 +10,7 @@ CSV: one line a gradient, in any order of time. The names of the columns hold th
     time    ready_s, ready_ms or ready_us, counted from the start of the step (forward included)
 
 A step of more than 10 s in ready_s, or 60 s in ready_ms, is refused: it is likely in another unit.
-A real step of that length is taken in the next smaller unit.
+A real step of that length is taken in the next smaller unit. A step below 1 ms gives a warning.
 
 JSON: a list of such objects, or {"gradients": [...], "after_ms": 2.0, "batch": 64}. after: what
 follows backward in a step, as the optimiser.
@@ -32,6 +32,7 @@ TIMES = tuple(f"ready_{unit}" for unit in SECONDS)
 SIZES = ("elements", "bytes")
 FLOAT32 = 4
 LONGEST_S = {"s": 10.0, "ms": 60.0, "us": 3600.0}  # of a step in this unit (chosen)
+SHORT_S = 1e-3  # a shorter step is taken with a warning (chosen)
 MOST_BYTES = 1e12  # of gradients per second of a step: no memory writes many more (chosen)
 WHERE = "correct the file, or pass a trace of torch.profiler (record_shapes=True) itself"
 
@@ -117,7 +118,11 @@ def from_rows(
     if not ready[-1][0] > 0 or not any(elements for _, elements in ready):
         refuse(path, "ready times or sizes that are all 0", "those of a real step")
     require_seconds(ready, unit, path)
-    return StepTimes(Path(path).name, "list", tuple(ready), after_s, batch)
+    step_s, notes = ready[-1][0] + after_s, ()
+    if step_s < SHORT_S:
+        doubt = f"WARNING: a step of {1e3 * step_s:.3g} ms is very short. Is the unit, ready_{unit}"
+        notes = (f"{doubt}, right?",)
+    return StepTimes(Path(path).name, "list", tuple(ready), after_s, batch, notes=notes)
 
 
 def require_seconds(ready: list[tuple[float, int]], unit: str, path: str) -> None:

@@ -13,6 +13,7 @@ class StepTimes:
     ready     ((ready_s, elements), ...) in the order of generation
     after_s   what follows backward: optimiser, data
     batch     samples of a rank; 0: unknown
+    notes     what the numbers do not say, a sentence each
     measured  False if the ready times are a rate's, divided among the layers by flops
     """
 
@@ -22,6 +23,7 @@ class StepTimes:
     after_s: float = 0.0
     batch: int = 0
     measured: bool = True
+    notes: tuple[str, ...] = ()
 
     @property
     def compute_s(self) -> float:
@@ -53,18 +55,19 @@ def plain(text: str) -> str:
 def of_workload(text: str, batch: int | None, rate: float | None, source: str) -> StepTimes:
     """A workload at `batch` samples a step and `rate` samples per second of one rank."""
     name = workload_name(text)
-    given = {"batch": (batch, "samples a step", 64), "rate": (rate, "samples per second", 930)}
-    if missing := [option for option, (value, *_) in given.items() if value is None]:
+    given = {"batch": (batch, "samples a step"), "rate": (rate, "samples per second")}
+    if (batch is not None and batch < 1) or (rate is not None and not 0 < rate < 1e9):
+        got = [f"--{option} {value}" for option, (value, _) in given.items() if value is not None]
+        raise ValueError(
+            f"plan --model {text}: got {' '.join(got)}; wanted at least 1 sample a step, and more "
+            "than 0 samples/s; next: time a step on one rank without exchange"
+        )
+    if missing := [option for option, (value, _) in given.items() if value is None]:
         wanted = " and ".join(given[option][1] for option in missing)
-        add = " ".join(f"--{option} {given[option][2]}" for option in missing)
+        add = " ".join(f"--{option} {option[0].upper()}" for option in missing)
         raise ValueError(
             f"plan --model {text}: got no {' and '.join(missing)} of one rank; wanted {wanted}; "
             f"next: time a step on one rank without exchange, and add {add}"
-        )
-    if batch < 1 or not 0 < rate < 1e9:
-        raise ValueError(
-            f"plan --model {text}: got a batch of {batch} at {rate} samples/s; wanted at least 1 "
-            "sample and more than 0 samples/s; next: time a step on one rank without exchange"
         )
     ready = tuple(ready_of(WORKLOADS[name](), batch, rate))
     return StepTimes(name, source, ready, batch=batch, measured=False)

@@ -123,7 +123,10 @@ def test_help_lists_networks_machines_and_formats(monkeypatch, capsys):
         run(monkeypatch, capsys, "plan", "--help")
     said = capsys.readouterr().out
     assert max(map(len, said.splitlines())) <= 100
+    assert "DASO compute a sum of all" not in said  # CSC and top-k do not, either
     for words in (
+        "CSC and top-k sum only the gradients that they choose",
+        "2 to 4096 ranks with one on a node, to 256 with more. The plan keeps the closed forms",
         "bertlarge",
         "v100-10gbe has alexnet, resnet50",
         "machines (--machine): v100-10gbe, v100-56gbit",
@@ -136,6 +139,34 @@ def test_help_lists_networks_machines_and_formats(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         run(monkeypatch, capsys, "measure", "--help")
     assert "mpiexec -n 2 --host one,two" in capsys.readouterr().out
+
+
+def test_options_without_an_effect_are_said(monkeypatch, capsys):
+    _, said = run(monkeypatch, capsys, *USUAL, "--ranks-per-node", "128")
+    assert "--ranks-per-node 128 is more than --ranks 16" in " ".join(said.out.split())
+    _, said = run(monkeypatch, capsys, *USUAL, "--inside", "5us", "800gbit")
+    assert "--inside has no effect with 1 rank a node: add --ranks-per-node." in said.out
+    _, said = run(monkeypatch, capsys, *USUAL, "--ranks-per-node", "4", "--inside", "5us", "8gbit")
+    assert "no effect" not in said.out
+
+
+def test_json_has_the_thetas_that_the_text_names(monkeypatch, capsys):
+    _, said = run(monkeypatch, capsys, *USUAL, "--json")
+    found = json.loads(said.out)["refgf"]
+    assert set(found["ties"]) <= set(found["near"]) and found["theta_bytes"] in found["near"]
+    _, said = run(monkeypatch, capsys, *USUAL)
+    assert f"{found['near'][0]:,} to {found['near'][-1]:,} are at most 2 % slower" in said.out
+
+
+def test_a_very_short_step_is_doubted(monkeypatch, capsys, tmp_path):
+    """Seconds in a column of ms."""
+    path = tmp_path / "sizes.csv"
+    path.write_text("elements,ready_ms\n1000,0.05\n2000,0.1\n")
+    given = ["plan", "--model", str(path), "--machine", "v100-10gbe", "--ranks", "4"]
+    _, said = run(monkeypatch, capsys, *given)
+    assert "WARNING: a step of 0.1 ms is very short. Is the unit, ready_ms, right?" in said.out
+    path.write_text("elements,ready_ms\n1000,50\n2000,100\n")
+    assert "WARNING" not in run(monkeypatch, capsys, *given)[1].out
 
 
 def test_a_list_in_a_deep_folder_fits_100_columns(monkeypatch, capsys, tmp_path):
@@ -250,15 +281,19 @@ def test_simulate_without_simgrid(monkeypatch, capsys, tmp_path):
     [
         (["--model", "alexnet", "--machine", "dgx"], "plan --machine: got 'dgx'"),
         (["--model", "vgg16", "--machine", "v100-56gbit"], "got no batch and rate of one rank"),
-        (["--model", "vgg16", "--machine", "v100-56gbit", "--rate", "nan"], "got no batch of one"),
+        (["--model", "vgg16", "--machine", "v100-56gbit", "--rate", "9"], "got no batch of one"),
+        (
+            ["--model", "bert", "--machine", "v100-56gbit", "--batch", "0"],
+            "got --batch 0; wanted at least 1 sample",
+        ),
         (
             ["--model", "alexnet", "--machine", "v100-56gbit", "--batch", "256"],
             "got no rate of one rank; wanted samples per second; next: time a step on one rank "
-            "without exchange, and add --rate 930",
+            "without exchange, and add --rate R",
         ),
         (
             ["--model", "alexnet", "--machine", "v100-56gbit", "--batch", "8", "--rate", "nan"],
-            "got a batch of 8 at nan samples/s",
+            "got --batch 8 --rate nan; wanted at least 1",
         ),
         (
             [*USUAL[1:5], "--allreduce", "tree", "--ranks-per-node", "2"],

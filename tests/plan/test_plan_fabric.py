@@ -101,11 +101,24 @@ def test_nccl_tests_on_hosts_of_8_gpus(tmp_path):
     assert placed.measured and placed.flat.a_s == pytest.approx(1e-3, rel=0.02)
     assert not alone.measured
     assert report.network_notes(placed) == list(found.notes)
-    assert report.network_notes(alone)[-1].endswith("not 1: add --ranks-per-node 8.")
+    said = "measured with 8 a node and is predicted with 1, by the fitted link"
+    assert said in report.network_notes(alone)[-1]
     path.write_text(nccl(16, line, a_host=1))
     assert fabric.load(str(path)).notes == ()
     path.write_text(nccl(16, ring_line(16, FAST), ranks_listed=False))
     assert "lists no hosts" in fabric.load(str(path)).notes[0]
+
+
+def test_a_noisy_text_is_warned_of_and_widens_the_intervals(tmp_path):
+    """One size takes 3 times as long as the line says."""
+    path, line = tmp_path / "nccl.txt", ring_line(16, FAST)
+    path.write_text(nccl(16, lambda n: line(n) * (3 if n == 1 << 20 else 1), a_host=1))
+    found = fabric.load(str(path))
+    assert "WARNING: 1 of 18 times are more than 20 % from the line" in found.notes[-1]
+    assert "1,048,576 bytes by 6" in found.notes[-1]
+    assert found.ranges["alpha"][0] < 0.4 and found.ranges["beta"][1] > 1.6
+    step = StepTimes("small", "this test", ((1.0, 1000),))
+    assert "WARNING" in report.text(report.answer(Question(step, found, 16)))
 
 
 def test_nccl_tests_on_one_host_measures_no_link_between_nodes(tmp_path):
@@ -140,6 +153,8 @@ def test_osu_latency_and_osu_allreduce(tmp_path):
         ),
         (nccl(8, Line(1e-5, 1e-9), unit="(ms)"), "times in ms"),
         (nccl(8, Line(1e-5, 1e-9), factor=1.0), "next: run all_reduce_perf"),
+        (nccl(8, Line(1e-5, 1e-9)).replace("      0\n", "      7\n", 1), "got #wrong = 7 at 8"),
+        (nccl(8, Line(1e-5, 1e-9)).replace("     0 ", "     7 ", 1), "got #wrong = 7 at 8 bytes"),
         (nccl(8, Line(1e-5, 1e-9)).replace(" sum ", " none "), "next: run all_reduce_perf"),
         (osu("Latency Test", Line(1e-5, 1e-9))[:300], "1 KiB to at least 1 MiB"),
         ("hello", "wanted a machine file, or what all_reduce_perf or osu_latency printed"),

@@ -42,6 +42,13 @@ def test_cpu_times_are_counted_from_the_start_of_the_step():
     assert step.compute_s == pytest.approx(900e-6)
 
 
+def test_gradients_of_two_bytes_are_said():
+    """The rows are for float32 on the wire, whatever the trace's type."""
+    half = event(READY, 1600, 10, **{"Input Dims": [[4]], "Input type": ["c10::Half"]})
+    assert "gradients of c10::Half" in read([*STEP, half]).notes[0]
+    assert read(STEP).notes == ()
+
+
 def test_a_scalar_has_one_element():
     assert read([mark(1, 0, 100), gradient(10)]).ready[0][1] == 1
 
