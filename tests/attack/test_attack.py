@@ -1,5 +1,6 @@
 """The attack sees what is broken: programs with one fault each, and one without."""
 
+import importlib.util
 import os
 import random
 import signal
@@ -109,8 +110,9 @@ def test_a_file_that_no_start_removes_is_seen(monkeypatch):
     monkeypatch.syspath_prepend(HERE)  # and all that run.py changes is undone
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         monkeypatch.setenv(variable, "1")
-    import run
-
+    spec = importlib.util.spec_from_file_location("attack_run", Path(HERE, "run.py"))
+    run = importlib.util.module_from_spec(spec)  # tests/speed has a run.py, too
+    spec.loader.exec_module(run)
     name = f"mpich_shm_left_{os.getpid()}"
     monkeypatch.setattr(run.subprocess, "run", lambda *_, **__: None)
     path, since = Path(leftovers.FOLDER, name), time.time() - 1
