@@ -16,7 +16,7 @@ COLLECTED = {
     "setup/index.html": (
         "Set-up",
         "Set-up on each operating system, and on a cluster. All commands run in the project's "
-        "folder. It has no public address yet: whoever gave you this site can give you the folder.",
+        "folder. It has no public address yet: ask for it where you got this site.",
         [
             ("README.md", "Two commands"),
             ("lessons/README.md", "Other systems"),

@@ -37,7 +37,7 @@ Without MPI, with NumPy only. In an environment of your own:
 
     pip install PATH-OF-A-CHECKOUT      # the folder of this project
 
-Whoever gave you this site can give you the folder: <a href="../setup/index.html">set-up</a>.
+Ask for the folder where you got this site: <a href="../setup/index.html">set-up</a>.
 """
 READ = """\
 `profile bits`: exactly the bits that SPEC says are wanted. Each line names a statement, and how

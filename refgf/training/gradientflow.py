@@ -107,7 +107,7 @@ class GradientFlow:
 
     @property
     def communication_s(self) -> float:
-        """Seconds for which the communication thread was busy in the last step, all told."""
+        """Seconds for which the communication thread was busy in the last step; CSC: norms too."""
         return self._exchange.communication_s
 
     def ready(self, index: int) -> None:

@@ -33,6 +33,18 @@ def test_rows_of_the_weight_gradient(n, outputs, longest):
         assert longest_here == min(longest, span.stop - span.start)
 
 
+def test_blocks_of_images_do_not_cut_an_input_gradient(monkeypatch):
+    """With one image a block there was a product for each input."""
+    layer = bind_random(FullyConnected("fc", (43,), 50, workspace(1)))
+    cut, blocks = layer.workspace.cache_blocks, []
+    monkeypatch.setattr(
+        layer.workspace, "cache_blocks", lambda *args: blocks.extend(cut(*args)) or blocks
+    )
+    layer.forward(images((3, 43)), True)
+    layer.backward(images((3, 50)), lambda k: None)
+    assert blocks == [slice(0, 43)]
+
+
 def test_a_weight_gradient_in_parts_is_the_same_product():
     layer = bind_random(FullyConnected("fc", (43,), 5000, workspace()))
     x, dy = images((15, 43)), images((15, 5000), seed=1)

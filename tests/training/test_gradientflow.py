@@ -342,6 +342,8 @@ def test_after_close_the_model_has_its_optimiser_again(form):
         before = model.optimizer
         with GradientFlow(comm, model, csc=CSCSettings(10, form=form)):
             assert model.optimizer is not before
+            if form in ("history", "none"):  # the velocity is the model's, before and after
+                assert model.optimizer.velocity is before.velocity
         assert model.optimizer is before
         assert (before.momentum, before.weight_decay) == (0.9, 0.01)
 
