@@ -12,6 +12,7 @@ from refgf.oracle.grade.student_process import answer
 from refgf.oracle.judge import ranks
 
 ROOT = Path(__file__).resolve().parents[3]
+pytestmark = pytest.mark.filterwarnings("default")  # a mistake may divide by 0
 LESSONS = marking.lessons()
 MISTAKES = [
     pytest.param(lesson, exercise, mistake, id=f"{lesson}-{mistake.function.__name__}")
