@@ -24,9 +24,9 @@
     while (n >= 1024 && unit < 3) { n /= 1024; unit += 1; }
     return `${digits(n)} ${units[unit]}`;
   }
-  function ticks(last) { // 0, and a few round numbers up to the last
-    const power = 10 ** Math.floor(Math.log10(last / 3));
-    const step = power * [1, 2, 5, 10].find((n) => n * power >= last / 5);
+  function ticks(last, count) { // 0, and at most so many round numbers up to the last
+    const power = 10 ** Math.floor(Math.log10(last / count));
+    const step = power * [1, 2, 5, 10].find((n) => n * power >= last / count);
     return Array.from({ length: Math.floor(last / step) + 1 }, (_, i) => i * step);
   }
   function make(name, attributes = {}, text = "", svg = false) {
@@ -36,6 +36,7 @@
     return node;
   }
   const draw = (name, attributes, text = "") => make(name, attributes, text, true);
+  const room = (id) => Math.max(240, at(id).clientWidth); // the width of a drawing
   const chosen = (id) => lists[id][Number(at(id).value)];
   const machine = () => all.machines[at("machine").value];
   const ownLink = () => chosen("rate") === machine().gbit && chosen("latency") === machine().latency_us;
@@ -53,11 +54,12 @@
 
   function drawTimes(found) {
     const rows = ["your theta", "best theta", "MG-WFBP"];
-    const [left, width, height] = [110, 620, 34];
+    const [left, height] = [80, 34];
+    const width = room("times") - left - 25;
     const end = Math.max(...rows.map((name) => found.steps[name].step_s), found.compute_s);
     const x = (s) => left + width * s / end;
     const svg = draw("svg", {
-      width: left + width + 20, height: height * 4 + 30, role: "img",
+      width: left + width + 25, height: height * 4 + 30, role: "img",
       "aria-label": rows.map((name) => `${name}: ${time(found.steps[name].step_s)}`).join("; "),
     });
     svg.append(draw("text", { x: 0, y: 20 }, "computation"));
@@ -69,13 +71,13 @@
       svg.append(draw("path", { class: "axis", d: `M${left} ${y + 20} H${x(found.steps[name].step_s)}` }));
       for (const [start, stop, size, first, after] of found.steps[name].calls) {
         const bar = draw("rect", {
-          class: `call row${row}`, x: x(start), y, width: Math.max(0.5, x(stop) - x(start)), height: 20,
+          class: `row${row}`, x: x(start), y, width: Math.max(1, x(stop) - x(start) - 1), height: 20,
         });
         bar.append(draw("title", {}, `gradients ${first} to ${after - 1}, ${bytes(size)}: ${time(start)} to ${time(stop)}`));
         svg.append(bar);
       }
     });
-    for (const s of ticks(end)) {
+    for (const s of ticks(end, Math.min(8, Math.floor(width / 60)))) {
       svg.append(draw("text", { x: x(s), y: height * 4 + 20, "text-anchor": "middle" }, time(s)));
     }
     at("times").replaceChildren(svg);
@@ -111,13 +113,14 @@
   }
 
   function drawSweep(found) {
-    const [left, width, height] = [60, 660, 240];
+    const [left, height, inset] = [60, 240, 14]; // inset: no mark touches an axis
+    const width = room("sweep") - left - 20;
     const dots = points();
     const finite = found.sweep.map(([theta]) => theta).filter((theta) => theta);
     const [low, high] = [Math.log2(Math.min(...finite)) - 1, Math.log2(Math.max(...finite)) + 1];
     const x = (theta) => { // 0 at the left end, infinity at the right
       const power = theta === null ? high : theta === 0 ? low : Math.log2(theta);
-      return left + width * (Math.min(high, Math.max(low, power)) - low) / (high - low);
+      return left + inset + (width - 2 * inset) * (Math.min(high, Math.max(low, power)) - low) / (high - low);
     };
     const top = 1.05 * Math.max(...found.sweep.map(([, s]) => s), ...dots.map(([, s]) => s));
     const y = (s) => 12 + height * (1 - s / top);
@@ -128,13 +131,16 @@
     });
     svg.append(draw("path", { class: "axis", d: `M${left} 12 V${y(0)} H${left + width}` }));
     svg.append(draw("path", { class: "axis dashed", d: `M${left} ${y(found.compute_s)} H${left + width}` }));
-    svg.append(draw("text", { x: left + 4, y: y(found.compute_s) - 4 }, "computation alone"));
-    for (const s of ticks(top)) {
+    for (const s of ticks(top, 5)) {
       svg.append(draw("text", { x: left - 6, y: y(s) + 4, "text-anchor": "end" }, time(s)));
     }
-    const marks = [0, ...[12, 16, 20, 24, 28].filter((n) => n > low + 1 && n < high - 1).map((n) => 2 ** n), null];
-    for (const theta of marks) {
-      svg.append(draw("text", { x: x(theta), y: y(0) + 18, "text-anchor": "middle" }, bytes(theta)));
+    const marks = [0];
+    for (let n = 10; n < 32; n += 2) { // as many labels as there is room for
+      const apart = Math.min(x(2 ** n) - x(marks.at(-1)), x(null) - x(2 ** n));
+      if (apart > 50) marks.push(2 ** n);
+    }
+    for (const theta of [...marks, null]) {
+      svg.append(draw("text", { x: x(theta), y: y(0) + 20, "text-anchor": "middle" }, bytes(theta)));
     }
     svg.append(draw("text", { x: left + width / 2, y: y(0) + 38, "text-anchor": "middle" }, "theta"));
     const line = found.sweep.map(([theta, s], i) => `${i ? "L" : "M"}${x(theta)} ${y(s)}`).join(" ");
@@ -143,13 +149,9 @@
       const [cx, cy] = [x(theta), y(s)];
       svg.append(draw("path", { class: "dot", d: `M${cx - 5} ${cy - 5} l10 10 m0 -10 l-10 10` }));
     }
-    const best = [x(found.best_theta), y(found.steps["best theta"].step_s)];
-    svg.append(draw("circle", { class: "best", cx: best[0], cy: best[1], r: 7 }));
-    const near = dots.map(([theta, s]) => [x(theta), y(s)]).filter(([cx]) => Math.abs(cx - best[0]) < 24);
-    const above = Math.min(best[1], ...near.map(([, cy]) => cy)) - 12; // the label touches no cross
-    svg.append(draw("text", { x: best[0], y: above, "text-anchor": "middle" }, "best"));
+    const [cx, cy] = [x(found.best_theta), y(found.steps["best theta"].step_s)];
+    svg.append(draw("circle", { class: "best", cx, cy, r: 7 }));
     svg.append(draw("rect", { class: "own", x: x(chosen("theta")) - 4, y: y(own) - 4, width: 8, height: 8 }));
-    svg.append(draw("text", { x: x(chosen("theta")), y: y(own) + 20, "text-anchor": "middle" }, "yours"));
     at("sweep").replaceChildren(svg);
     at("measured").textContent = dots.length
       ? `Crosses are lesson 03's measured steps with overlap, divided by its time dilation of ${all.measured.dilation}. ` +
@@ -235,6 +237,7 @@
   for (const id of Object.keys(lists)) at(id).addEventListener("input", later);
   at("machine").addEventListener("change", asMachine);
   for (const id of ["network", "wire"]) at(id).addEventListener("change", later);
+  window.addEventListener("resize", later);
   at("explorer").addEventListener("submit", (event) => event.preventDefault());
   redraw();
 
