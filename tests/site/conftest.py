@@ -2,30 +2,13 @@
 
 import shutil
 import threading
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from site_links import pages_of
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = ("http://127.0.0.1", "file:", "data:")  # what a page may ask
-
-
-class Links(HTMLParser):
-    """links: [(what holds it, address)], anchors: names in a page."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.links, self.anchors, self.twice = [], set(), []
-        self.feed(html)
-
-    def handle_starttag(self, tag, attributes):
-        for name, value in attributes:
-            if name in ("href", "src"):
-                self.links.append((tag, value))
-            elif name == "id":
-                self.twice += [value] * (value in self.anchors)
-                self.anchors.add(value)
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +26,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="session")
 def site(folder):
     """(folder of the site, {path: links of the page})"""
-    return folder, {file: Links(file.read_text()) for file in folder.rglob("*.html")}
+    return folder, pages_of(folder)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 import pytest
+from site_links import broken_links
 
 pytest.importorskip("markdown_it", reason="pip install -e '.[site]'")
 pytest.importorskip("pygments", reason="pip install -e '.[site]'")
@@ -22,19 +23,7 @@ LARGEST_PAGE, LARGEST_DATA = 400_000, 500_000  # bytes
 
 
 def test_every_link_and_anchor_leads_somewhere(site):
-    folder, pages = site
-    broken = []
-    for file, page in pages.items():
-        for _, link in page.links:
-            address = urlparse(link)
-            if address.scheme:
-                continue
-            target = (file.parent / unquote(address.path)).resolve() if address.path else file
-            anchor = address.fragment
-            gone = not target.is_file() or not target.is_relative_to(folder)
-            if gone or anchor and target in pages and anchor not in pages[target].anchors:
-                broken.append(f"{file.relative_to(folder)}: {link}")
-    assert not broken
+    assert broken_links(*site) == []
 
 
 def test_every_page_is_found_from_the_first(site):
