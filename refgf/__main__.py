@@ -6,6 +6,10 @@ refgf lesson 03 --threads 8         run one: its figure and numbers go to ./resu
 mpiexec -n 8 refgf lesson 03        the same on MPI ranks
 """
 
+import refgf.interrupt  # noqa: F401  first
+
+# isort: split
+
 import os
 import runpy
 import sys

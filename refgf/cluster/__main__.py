@@ -1,5 +1,9 @@
 """The command python -m refgf.cluster run|probe|check."""
 
+import refgf.interrupt  # noqa: F401  first
+
+# isort: split
+
 import argparse
 import json
 import os

@@ -1,5 +1,9 @@
 """python -m refgf.course: a lesson's exercises as a package for a platform."""
 
+import refgf.interrupt  # noqa: F401  first
+
+# isort: split
+
 import argparse
 import sys
 

@@ -10,6 +10,10 @@ launcher and library, because a wrong pair ends a process without a message. The
 to a job of its own, because a failure there is a crash.
 """
 
+import refgf.interrupt  # noqa: F401  first
+
+# isort: split
+
 import argparse
 import contextlib
 import json

@@ -7,7 +7,8 @@ It reads from the launcher's variables how many ranks share this machine. Then i
    9 times lower, 8 ranks on 2 cores), one BLAS thread per rank, and thread level MULTIPLE for the
    communication thread. `settings` records each variable with its reason;
 2. ends the whole job if one rank fails, with its rank and its traceback (`abort.py`): exceptions in
-   any thread, and `sys.exit(status)`; and ends this rank if its launcher is killed (`lifeline.py`);
+   any thread, `sys.exit(status)`, and SIGINT, during an import, too (`refgf/interrupt.py`); and
+   ends this rank if its launcher is killed (`lifeline.py`);
 3. starts a watchdog (`watchdog.py`). If all ranks stand still for REFGF_STALL_S seconds (300; off:
    never), or after REFGF_TIMEOUT_S seconds, it prints where every thread of every rank waits, and
    ends the job;
@@ -19,6 +20,10 @@ A single process without a launcher also gets one BLAS thread, so that it compar
 job and leaves the other cores to other users (OMP_NUM_THREADS=8 gives it 8). This module does not
 import mpi4py and works without it.
 """
+
+import refgf.interrupt  # noqa: F401  first
+
+# isort: split
 
 import atexit
 import contextlib

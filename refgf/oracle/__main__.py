@@ -3,6 +3,10 @@
 Exit code 0 right, 1 wrong, 2 cannot judge.
 """
 
+import refgf.interrupt  # noqa: F401  first
+
+# isort: split
+
 import argparse
 import contextlib
 import difflib

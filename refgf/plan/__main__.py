@@ -5,6 +5,10 @@ refgf predict plan --model trace.json --machine nccl.txt --ranks 256 --ranks-per
 mpiexec -n 2 refgf predict measure --out mine.json
 """
 
+import refgf.interrupt  # noqa: F401  first
+
+# isort: split
+
 import argparse
 import json
 import os

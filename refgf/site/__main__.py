@@ -1,5 +1,9 @@
 """python -m refgf.site build | serve: the static site, from the project's own files."""
 
+import refgf.interrupt  # noqa: F401  first
+
+# isort: split
+
 import argparse
 import sys
 import time
