@@ -141,7 +141,10 @@ class Run:
         return Timing(statistics.median(slowest), min(slowest), max(slowest), len(slowest))
 
     def earlier(self) -> dict:
-        """The result that this lesson's last run saved; {} if there is none of the same code."""
+        """On rank 0 what this lesson's last run saved; {} if that was other code. Collective."""
+        return self.on_rank_0(self._saved) or {}
+
+    def _saved(self) -> dict:
         name = self.options.lesson
         try:
             with open_regular(self.options.output / f"{name}.json") as file:

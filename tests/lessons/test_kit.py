@@ -1,14 +1,17 @@
 """Small functions that lessons share: an argument, and the timing of calls."""
 
 import argparse
+import json
 import math
+import subprocess
+import sys
 from argparse import Namespace
 
 import numpy as np
 import pytest
 
 import kit
-from kit import call_times, words
+from kit import call_times, record, words
 from refgf.machine import threads
 
 
@@ -48,3 +51,22 @@ def test_calls_are_timed_for_each_size_on_all_ranks(size):
     assert all(other[0] == times for other in others)
     assert called == [(3, np.float32)] * 11 + [(70_000, np.float32)] * 3
     assert [timing.repeats for timing in times.values()] == [10, 2] and fit.points == 2
+
+
+def test_rank_0_alone_reads_what_the_last_run_saved(tmp_path, monkeypatch):
+    """The hash of the code takes a second of a core, and ranks share cores."""
+    saved, hashed = {"measured_with": "now"}, []
+    monkeypatch.setattr("kit.run.code_hash", lambda lesson: hashed.append(lesson) or "now")
+    (tmp_path / "03_x.json").write_text(json.dumps(saved))
+    options = Namespace(link=None, threads=3, output=tmp_path, lesson="03_x")
+    found = threads.run(3, lambda comm: kit.Run(comm, options).earlier())
+    assert found == [saved, {}, {}] and len(hashed) == 1
+
+
+def test_a_lesson_starts_without_scipy():
+    """All ranks import what a lesson imports; SciPy takes 0.15 s of a core on each of them."""
+    code = "import sys, kit, kit.trials; print('scipy' in sys.modules)"
+    command = [sys.executable, "-c", code]
+    cwd = record.ROOT / "lessons"
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

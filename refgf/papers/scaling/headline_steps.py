@@ -8,6 +8,7 @@ headlines.py holds their inputs with sources. "Throughput over one GPU" is p tim
 efficiency; the papers call it speedup.
 """
 
+from functools import cache
 from math import inf
 
 from refgf.papers.scaling.collectives import LINES, hierarchical_s
@@ -44,6 +45,7 @@ def tf_cnn_alexnet() -> Workload:
     return net.workload()
 
 
+@cache  # three headlines ask for the same steps
 def gradientflow_step(
     size: int, percent: float, selection_s: float, network: str = "AlexNet", **cluster: float
 ) -> PredictedStep:
