@@ -154,7 +154,20 @@ def draw_learning(study: dict, density: str):
     draw_differences(right, study["why"], None, count)
     right.set_title(f"Form none against dgc, {count} paired runs")
     right.set_xlabel(f"loss of none minus that of dgc\n({BELOW})")
-    return axes.finish(figure, below=f"{density} {ELSEWHERE}")
+    loss = loss_in_words(study["forms"])
+    return axes.finish(figure, below=f"{density} {loss}{ELSEWHERE}")
+
+
+def loss_in_words(forms: dict) -> str:
+    """What the training loss says of the accuracy that CSC costs; nothing if it costs none."""
+    points, loss = (forms["none"][key] for key in ("accuracy", "loss"))
+    if not points or points["high_s"] >= 0 or loss["low_s"] <= 0:
+        return ""
+    return (
+        "The training loss of the last epoch is higher, too (none minus dense: "
+        f"{loss['median_s']:+.2f}). So in as many steps CSC has learned the images less well. "
+        "Which part of CSC does that is not measured here. "
+    )
 
 
 def draw_differences(axis, kinds: dict, base: str | None, pairs: int, what: str = "loss") -> None:

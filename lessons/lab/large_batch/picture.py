@@ -4,6 +4,7 @@ from kit import axes
 from lab.large_batch.comparison import METHODS, PAIRS, name_of
 
 MS = 1e3
+WARMUP_SHARE = 1 / 6  # of all steps, as in the lesson
 NORMS = {  # how a LARS step gets its norms
     "alone": "each rank\nall norms",
     "slices": "equal slices of\nall parameters",
@@ -18,7 +19,7 @@ def draw(result: dict) -> dict:
     figure, (accuracy, gains) = axes.frame(title, 1, 2)
     draw_accuracy(accuracy, trained, batches)
     draw_gains(gains, trained["gains"], batches)
-    figures = {"": axes.finish(figure, gains)}
+    figures = {"": axes.finish(figure, gains, below=warm_up(trained, batches[-1]))}
     shown = sorted({batches[0], batches[-1]})
     title = (
         f"Lesson 11: the search for the peak rate. A marker: one training of {trained['epochs']} "
@@ -36,6 +37,21 @@ def draw(result: dict) -> dict:
     panels[0].legend(loc="lower right")
     figures["norms"] = axes.finish(figure)
     return figures
+
+
+def warm_up(trained: dict, batch: int) -> str:
+    """What warm-up changes at this batch, and what is not known of it."""
+    rows = [r for r in trained["rows"] if (r["optimizer"], r["batch"]) == ("SGD", batch)]
+    with_it, without = (next(r for r in rows if r["warm"] == warm) for warm in (True, False))
+    lower, rates = round(WARMUP_SHARE * with_it["steps"]), (with_it["rate"], without["rate"])
+    found = "other peak rates for SGD, {:.3g} with warm-up and {:.3g} without".format(*rates)
+    if len(set(rates)) == 1:
+        found = f"the same peak rate for SGD, {rates[0]:.3g}"
+    return (
+        f"Warm-up lowers the rate of the first {lower} of {with_it['steps']} steps at batch "
+        f"{batch}. The search, one training for each rate, has found {found}. What of it changes "
+        "the accuracy is not measured here."
+    )
 
 
 def draw_accuracy(axis, trained: dict, batches: list[int]) -> None:

@@ -108,17 +108,18 @@ def answer(r: dict) -> str:
     how_many = "" if name == "one call" else f", {calls} call{'s' * (calls > 1)} a step"
     if len(swept(r)) == 1:
         return f"{name}{how_many}: no other theta ran"
-    ties = [name_of(float(row["theta"])).removeprefix("theta = ") for row in level(r, best)]
+    ties = [row for row in level(swept(r), "overlapped") if row is not best]
+    ties = [name_of(float(row["theta"])).removeprefix("theta = ") for row in ties]
     more = f" and {len(ties) - TIES} more" if len(ties) > TIES else ""
     level_with = f"; within noise: {', '.join(ties[:TIES])}{more}" if ties else ""
     return f"{name}{how_many}, for {r.get('network') or r['trained']}{level_with}"
 
 
-def level(r: dict, best: dict) -> list[dict]:
-    """The rows whose spread with overlap overlaps that of the best one."""
-    high_s = best["overlapped"]["high_s"]
-    timed = [row for row in swept(r) if row["overlapped"] and row is not best]
-    return [row for row in timed if row["overlapped"]["low_s"] <= high_s]
+def level(rows: list[dict], kind: str) -> list[dict]:
+    """The rows whose spread overlaps that of the fastest one, which is among them."""
+    timed = [row for row in rows if row[kind]]
+    best = min(timed, key=lambda row: row[kind]["median_s"])
+    return [row for row in timed if row[kind]["low_s"] <= best[kind]["high_s"]]
 
 
 REVEAL = Reveal(

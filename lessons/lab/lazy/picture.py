@@ -5,6 +5,7 @@ import math
 import kit
 from kit import axes
 from lab.lazy import latency_region, predicted_places
+from lab.lazy.claims import level
 from lab.lazy.steps import KINDS
 from refgf.cluster import like as clusters
 from refgf.predict.cost import Link, ring_line
@@ -58,6 +59,14 @@ def place(theta: float, thetas: list[float]) -> float:
     return below + (1 - low / theta if math.isinf(high) else math.log(theta / low, high / low))
 
 
+def fastest_in_words(calls: list[int]) -> str:
+    """calls: of the fastest step and of those within its noise."""
+    *others, most = sorted(calls)
+    if not others:
+        return f"fastest: {most} call{'s' * (most > 1)} a step"
+    return f"fastest, a tie: {', '.join(map(str, others))} and {most} calls"
+
+
 def draw_steps(axis, result: dict, k: float) -> None:
     thetas = [float(theta) for theta in result["fine"]["thetas"]]
     for number, (kind, name) in enumerate(KINDS.items()):
@@ -71,9 +80,8 @@ def draw_steps(axis, result: dict, k: float) -> None:
         axis.plot(range(len(thetas)), predicted, "--", color=style["color"], label=label)
         least = min(range(len(timed)), key=lambda i: timings[i]["median_s"])
         spot = x[least], 1e3 * timings[least]["median_s"]
-        calls = timed[least]["calls"]
         axis.annotate(
-            f"fastest: {calls} call{'s' * (calls > 1)} a step",
+            fastest_in_words([row["calls"] for row in level(timed, kind)]),
             spot,
             (0, -20 if kind == "overlapped" else 12),
             textcoords="offset points",

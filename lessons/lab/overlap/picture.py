@@ -13,11 +13,9 @@ DRAWN_RANKS = 2
 TITLE = "Lesson 04: overlap. Gradients that are ready are sent while backward goes on"
 WHOLE = """100 %: the shorter of two times,
 all calls by themselves, and
-backward from the first call on.
-They are timed apart from the steps:
-above 100 % is noise; below 0 % nothing
-hides, and calls of a step take longer
-than the same calls by themselves"""
+backward from the first call on,
+timed apart from the steps:
+above 100 % is noise"""
 CHARTS = {
     "sequential": "No overlap: one thread computes, and stops for each allreduce",
     "overlapped": "Overlap: a second thread makes the calls while backward goes on",
@@ -63,7 +61,29 @@ def steps(result: dict, factor: float):
     shares(right, found)
     right.set_title("Communication that overlap hides")
     exchange_s = found["rows"][0]["sequential"]["median_s"] - found["alone"]["median_s"]
-    return axes.finish(figure, right, below=axes.own_work(exchange_s, factor))
+    return axes.finish(figure, right, below=below(found, exchange_s, factor))
+
+
+def below(found: dict, exchange_s: float, factor: float) -> str:
+    """What the exchange takes here, and what a share below 0 % is."""
+    said = [axes.own_work(exchange_s, factor)]
+    for row in found["rows"]:
+        hidden, by_itself, whole = (
+            MS * t / factor
+            for t in (
+                row["hidden"]["median_s"],
+                row["communication"]["median_s"],
+                row["hideable_s"],
+            )
+        )
+        if hidden < 0 < whole:
+            said.append(
+                f"At theta {short(theta_of(row))} communication takes {by_itself:.1f} ms by itself "
+                f"and adds {by_itself - hidden:.1f} ms to a step. So nothing is hidden: "
+                f"{hidden:.1f} ms are {PERCENT * hidden / whole:.0f} % of the {whole:.1f} ms that "
+                "could be. Why it takes longer in a step is not measured here."
+            )
+    return " ".join(said).strip()
 
 
 def row_of(name: str, timing: dict, predicted_s: float | None = None) -> dict:

@@ -3,9 +3,13 @@
 import numpy as np
 
 from kit import axes
-from lab.performance import composed_picture
+from kit.words import number_of_bytes
+from lab.performance import bottleneck_study, composed_picture
 from lab.scaling.far import RESNET_RATE
 from refgf.cluster import like
+from refgf.papers.barrachina import roofline
+from refgf.papers.scaling.scaling import best_theta_step
+from refgf.predict.cost import Link
 
 MS = 1e3
 MODELS = {"roofline": axes.style(1), "perceptrons": axes.style(0)}
@@ -52,7 +56,7 @@ def draw(result: dict) -> dict:
     title = f"Lesson 15: one resource at a time (PREDICTED)\n{source_of(sweeps, base)}"
     figure, (axis,) = axes.frame(title, 1, 1, (axes.WIDTH_INCHES, 5.6))
     draw_sweep(axis, sweeps, base)
-    figures["resources"] = axes.finish(figure, axis, computed=True)
+    figures["resources"] = axes.finish(figure, axis, computed=True, below=kept(sweeps, base))
     maps = result["map"]["bottlenecks"]
     title = (
         f"Lesson 15: the bottleneck, which takes the largest share of a step, on {base['ranks']} "
@@ -149,14 +153,46 @@ def draw_limits(axis, layers: dict) -> None:
     )
 
 
+def alone(sweeps: dict, base: dict) -> float:
+    """Images/s of a V100 without exchange."""
+    here = next(point for point in sweeps["ranks"] if point["factor"] == 1)
+    return here["images_per_s"] / base["ranks"] / (1 - here["shares"]["network"])
+
+
+def computing(shares: dict) -> float:
+    """The scaling efficiency: percent of a step that are computing."""
+    return 100 * (1 - shares["network"])
+
+
+def kept(sweeps: dict, base: dict) -> str:
+    """The scaling efficiency on the most ranks, and why lesson 08 predicts a higher one."""
+    most, system = sweeps["ranks"][-1], bottleneck_study.SYSTEM
+    ranks = round(base["ranks"] * most["factor"])
+    node = roofline.Node(base["flops"], base["memory"])
+    link = Link(bottleneck_study.ALPHA_S, 1 / base["link"])
+
+    def best_theta(ready, allreduce_s, compute_s):
+        return best_theta_step(ready, system, allreduce_s)
+
+    network = bottleneck_study.NETWORKS["ResNet-50"]()
+    best = roofline.study(network, base["batch"], node, link, ranks, best_theta)
+    return (
+        f"On {ranks} ranks {computing(most['shares']):.0f} % of a step are computing, its scaling "
+        "efficiency. Lesson 08's figure of up to 2048 ranks predicts more for lazy allreduce, "
+        "because it assumes something else: the best theta for each number of ranks (here "
+        f"{number_of_bytes(system.threshold_bytes)} on any; with the best one it would be "
+        f"{computing(best.shares):.0f} %), float16 on the wire (here float32), and a slower GPU, "
+        f"of {RESNET_RATE.values[0]:.0f} images/s (here {alone(sweeps, base):.0f}), whose backward "
+        "hides more."
+    )
+
+
 def source_of(sweeps: dict, base: dict) -> str:
     """Whose V100 it is, here and in other lessons, in images/s without exchange."""
-    here = next(point for point in sweeps["ranks"] if point["factor"] == 1)
-    alone = here["images_per_s"] / base["ranks"] / (1 - here["shares"]["network"])
     batch, seconds = like.load("v100-56gbit").step_s("resnet50")
     return (
         f"A V100 as its data sheet says: {base['flops'] / 1e12:g} Tflop/s (float32), "
-        f"{base['memory'] / 1e9:g} GB/s: at most {alone:.0f} images/s alone.\n"
+        f"{base['memory'] / 1e9:g} GB/s: at most {alone(sweeps, base):.0f} images/s alone.\n"
         f"Lesson 08: {RESNET_RATE.values[0]:.0f} images/s, measured by others; lesson 07: "
         f"{batch / seconds:.0f}, computed from others' float16"
     )
@@ -177,6 +213,10 @@ def draw_sweep(axis, sweeps: dict, base: dict) -> None:
         factors = [point["factor"] for point in points]
         size = 10 - 1.5 * number  # a line over another lets it be seen
         axis.plot(factors, gains, label=units[resource], ms=size, **SWEPT[resource])
+        if resource == "ranks":
+            text = f"x {gains[-1]:.2g}: {computing(points[-1]['shares']):.0f} %\nare computing"
+            spot, place = (factors[-1], gains[-1]), {"ha": "right", "textcoords": "offset points"}
+            axis.annotate(text, spot, (12, 10), **place)
     axis.set(
         title=f"ResNet-50, lazy allreduce, {base['ranks']} V100s: images/s of all with one "
         "resource changed\n(a resource may slow a step although another takes more of its time)",

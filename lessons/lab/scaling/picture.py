@@ -200,7 +200,8 @@ def sources() -> str:
         f"{1 + added / 2:.2g} times less. The first figure and lesson 07 take others: {alexnet} "
         f"for AlexNet, computed from {SPEEDUP} of 512, and {resnet} for ResNet-50, computed from "
         f"a step of ResNet-152; InfiniBand {links[0]}; Ethernet {links[1]}. Lesson 15 takes the "
-        "peaks of the data sheet."
+        "peaks of the data sheet, float32 and the same theta for any number of ranks. So on many "
+        "ranks a smaller part of its steps is computing."
     )
 
 

@@ -1,9 +1,11 @@
 """The figures of lesson 12: exchanges and bytes, choosing, accuracy."""
 
 from kit import axes
+from lab.topk.choice import ROUNDS
 from lab.topk.exchange import label
 
 MB = 1e-6
+CORE = "one core"
 ORDER = {"dense ring": 4, "CSC": 1, "top-k": 2, "HiTopKComm": 3}  # colours; bars have others
 APART = {"HiTopKComm": 4, "dense ring": -4}  # points between the names of lines that end close
 APART_IN_BAR = 0.2  # of a bar's place: two error bars do not merge
@@ -98,7 +100,7 @@ def draw_choice(result: dict, factor: float):
     figure, (choice, whole) = axes.frame("Lesson 12: choosing takes time", 1, 2, (10, 5.2))
     rows = [row for row in result["choice"] if row["percent"] == 1.0]
     longest = max(rows, key=lambda row: row["n"])["times"]
-    place = "a GPU" if "device" in result else "one core"
+    place = "a GPU" if "device" in result else CORE
     slower = max("exact selection", "MSTopK", key=lambda name: longest[name]["median_s"])
     for name, (shown, number) in CHOOSING.items():
         style = axes.style(number)
@@ -123,7 +125,22 @@ def draw_choice(result: dict, factor: float):
     if result["exchange"]["ranks_per_node"] > 1:
         title += hitopk_in_words(result["exchange"]["rows"])
     whole.set(title=title, xlabel=axes.clock(factor))
-    return axes.finish(figure, whole, below=UPPER)
+    most = max(rows, key=lambda row: row["n"])
+    return axes.finish(figure, whole, below=f"{UPPER} {reads_in_words(most, place)}")
+
+
+def reads_in_words(row: dict, place: str) -> str:
+    """The times of both ways to choose as a number of reads of the gradients in order."""
+    reads = {
+        name: t["median_s"] * row["bytes_per_s"] / (4 * row["n"])
+        for name, t in row["times"].items()
+    }
+    return (
+        f"Left: {place} reads all {row['n']:,} gradients in order "
+        f"{reads['MSTopK']:.0f} times in the time of MSTopK, {reads['exact selection']:.0f} times "
+        f"in that of exact selection. MSTopK reads in each of up to {ROUNDS} rounds. It is meant "
+        f"for GPUs, which read in order fast{'; none is measured here' * (place == CORE)}."
+    )
 
 
 def search_in_words(times: dict) -> str:

@@ -1,0 +1,84 @@
+"""Numbers of two figures that look as if they could not both hold: the caption says why."""
+
+import gains
+import pytest
+
+from lab.csc import picture as csc
+from lab.large_batch import picture as large_batch
+from lab.lazy import picture as lazy
+from lab.overlap import picture as overlap
+from lab.performance import picture as performance
+from lab.scaling import picture as scaling
+from lab.stack import picture as stack
+from lab.topk import picture as topk
+
+
+def test_many_ranks_keep_less_in_lesson_15_than_in_lesson_08():
+    result = gains.figure("15_performance_model")
+    said = performance.kept(result["sweeps"]["ResNet-50"], result["base"])
+    assert said.startswith("On 1024 ranks 32 % of a step are computing")
+    assert "here 4 MiB on any; with the best one it would be 83 %" in said
+    assert "of 253 images/s (here 553)" in said
+    assert "float32 and the same theta for any number of ranks" in scaling.sources()
+
+
+def row(calls: int, low_s: float, median_s: float, high_s: float) -> dict:
+    timing = {"low_s": low_s, "median_s": median_s, "high_s": high_s}
+    return {"calls": calls, "plain": None, "overlapped": timing}
+
+
+def test_steps_within_noise_of_the_fastest_are_a_tie():
+    rows = [row(161, 5, 6, 7), row(18, 2.5, 3.5, 4), row(6, 1, 2, 3), row(1, 3.1, 4, 5)]
+    level = lazy.level(rows, "overlapped")
+    assert [each["calls"] for each in level] == [18, 6]
+    assert lazy.fastest_in_words([18, 6]) == "fastest, a tie: 6 and 18 calls"
+    assert lazy.fastest_in_words([2, 18, 6]) == "fastest, a tie: 2, 6 and 18 calls"
+    assert lazy.fastest_in_words([1]) == "fastest: 1 call a step"
+
+
+@pytest.mark.parametrize("hidden_s, said", [(-0.5, True), (0.5, False)])
+def test_a_share_below_0_is_what_a_step_adds(hidden_s, said):
+    timing = {"communication": {"median_s": 2.0}, "hidden": {"median_s": hidden_s}}
+    found = {"rows": [timing | {"theta": "inf", "hideable_s": 1.0}]}
+    text = overlap.below(found, 0.0, 1000.0)
+    wanted = "takes 2.0 ms by itself and adds 2.5 ms to a step. So nothing is hidden: -0.5 ms are"
+    assert (wanted in text) == said == ("-50 % of the 1.0 ms" in text)
+
+
+@pytest.mark.parametrize("gap, said", [(0.1, "more than noise"), (0.0, "within noise")])
+def test_the_first_epoch_sends_all_in_both_trainings(gap, said):
+    runs = {
+        "dense": [[{"accuracy": a}, {"accuracy": 0}] for a in (0.8, 0.7, 0.9)],
+        "CSC": [[{"accuracy": a - gap}, {"accuracy": 0}] for a in (0.82, 0.69, 0.9)],
+    }
+    assert said in stack.first_epoch(runs)
+    assert stack.first_epoch({name: rows[:1] for name, rows in runs.items()}) == ""
+
+
+def test_the_training_loss_says_that_csc_has_learned_less():
+    forms = gains.figure("06_csc")["study"]["forms"]
+    assert "(none minus dense: +0.12)" in csc.loss_in_words(forms)
+    level = {"median_s": 0.0, "low_s": -1.0, "high_s": 1.0}
+    assert csc.loss_in_words({"none": {"accuracy": level, "loss": level}}) == ""
+    assert csc.loss_in_words({"none": {"accuracy": None, "loss": None}}) == ""
+
+
+def test_what_warm_up_changes():
+    lesson = gains.module_of(gains.ROOT / "lessons" / "11_large_batch.py")
+    assert large_batch.WARMUP_SHARE == lesson.WARMUP_SHARE
+    rows = [
+        {"optimizer": "SGD", "batch": 512, "warm": warm, "steps": 15, "rate": rate}
+        for warm, rate in ((True, 0.04), (False, 0.02))
+    ]
+    said = large_batch.warm_up({"rows": rows}, 512)
+    assert "first 2 of 15 steps" in said and "0.04 with warm-up and 0.02 without" in said
+    rows[1]["rate"] = 0.04
+    assert "the same peak rate for SGD, 0.04." in large_batch.warm_up({"rows": rows}, 512)
+
+
+@pytest.mark.parametrize("place, said", [(topk.CORE, "none is measured"), ("a GPU", "fast.")])
+def test_choosing_as_a_number_of_reads(place, said):
+    times = {"MSTopK": {"median_s": 0.03}, "exact selection": {"median_s": 0.02}}
+    text = topk.reads_in_words({"n": 1000, "bytes_per_s": 4e6, "times": times}, place)
+    assert f"{place} reads all 1,000 gradients in order 30 times in the time of MSTopK" in text
+    assert "20 times in that of exact" in text and said in text
