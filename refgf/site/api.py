@@ -47,8 +47,9 @@ def module_html(text: Text, path: str) -> str:
     source = text.link(files.source(path))
     name = path.removeprefix("refgf/").removesuffix(".py").replace("/", ".")
     text.headings.append((2, name, path))
+    broken = path.replace("/", "/<wbr>")  # over two lines on a phone
     first, _, rest = (ast.get_docstring(tree) or "").partition("\n")
-    found = [f'<h2 id="{name}"><a href="{source}"><code>{path}</code></a></h2>']
+    found = [f'<h2 id="{name}"><a href="{source}"><code>{broken}</code></a></h2>']
     found.append(f"<p>{escape(first)}</p>")
     if rest.strip():
         found.append(folded("More about it", plain(rest.strip("\n"), "doc")))

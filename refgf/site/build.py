@@ -98,11 +98,11 @@ def text_page(files: Repository, path: str, address: str) -> str:
         html = with_anchors(html)
     first, heading, rest = html.partition("</h1>")
     title = next((name for level, _, name in text.headings if level == 1), path)
-    about = ""
+    about = box = ""
     if address == "index.html":
         about = tomllib.loads(files.text("pyproject.toml"))["project"]["description"]
-        rest = f'<p class="question">{escape(about)}</p>\n{start(text)}{rest}'
-    body = f"{first}{heading}{contents(text.headings)}{rest}"
+        box = f'<p class="question">{escape(about)}</p>\n{start(text)}'
+    body = f"{first}{heading}{box}{contents(text.headings)}{rest}"
     return page(address, title, body, about)
 
 

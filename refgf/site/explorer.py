@@ -147,8 +147,7 @@ def data_files(root: Path) -> Iterator[tuple[str, str]]:
 def explorer_page(files: Repository) -> str:
     body = files.text("refgf/site/static/explorer.html")
     about = "Move theta, the link and the ranks; see when each call of an allreduce is sent."
-    scripts = "".join(
-        f'<script src="{name}" defer></script>\n'
-        for name in ("settings.js", "modules.js", "../static/python.js", "../static/explorer.js")
-    )
+    names = ["settings.js", "modules.js"]
+    names += [f"../static/{name}.js" for name in ("python", "address", "explorer")]
+    scripts = "".join(f'<script src="{name}" defer></script>\n' for name in names)
     return page(ADDRESS, "Theta and overlap explorer", body, about, scripts)

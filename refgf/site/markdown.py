@@ -15,6 +15,7 @@ from refgf.site.repository import Repository, lesson_numbers, relative
 NAME = re.compile(r"(?:refgf|lessons|tests)/[\w./-]*\w|\b[Ll]esson \d\d\b")
 NUMBER = re.compile(r"\b\d\d\b")  # of a lesson, in these columns of tables
 LESSON_COLUMNS = ("lesson", "first met in")
+PROSE = 40  # characters from which on a table cell is not squeezed
 SCROLLS = '<div class="scroll" role="group" tabindex="0" aria-label="{}">'
 
 
@@ -91,6 +92,8 @@ class Text:
                 self._heading(tokens, i, level)
             elif token.type == "paragraph_open":
                 self._question(token, tokens[i + 1].content)
+            elif token.type == "td_open" and len(tokens[i + 1].content) > PROSE:
+                token.attrSet("class", "prose")
             elif token.type == "inline":
                 token.children = self._inline(
                     token.children or [], NUMBER if i in lessons else NAME

@@ -69,6 +69,6 @@ def script() -> str:
 def microscope_page(files: Repository) -> str:
     body = files.text("refgf/site/static/microscope.html")
     about = "The rounding errors of ring and direct allreduce, for 2 to 16 ranks, two wire types."
-    scripts = '<script src="data.js" defer></script>\n'
-    scripts += '<script src="../static/microscope.js" defer></script>\n'
+    names = ("data.js", "../static/address.js", "../static/microscope.js")
+    scripts = "".join(f'<script src="{name}" defer></script>\n' for name in names)
     return page(ADDRESS, "Rounding microscope", body, about, scripts)

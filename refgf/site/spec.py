@@ -21,7 +21,7 @@ from refgf.site.markdown import Text, folded
 from refgf.site.repository import Repository, lesson_numbers
 
 ADDRESS, FILE = "spec/index.html", "refgf/oracle/SPEC.md"
-ROW = re.compile(r"<tr>\n<td>([A-Z]\d+)</td>\n<td>(.*?)</td>", re.S)
+ROW = re.compile(r"<tr>\n<td>([A-Z]\d+)</td>\n<td[^>]*>(.*?)</td>", re.S)
 DEFINITIONS = "refgf.oracle.definitions"
 SHOWN = 3  # golden cases with a link
 
@@ -46,7 +46,8 @@ def statement(text: Text, number: str, said: str, known: set[str]) -> str:
     said = re.sub(r"\b[A-Z]\d+\b", linked, said)
     own = f'<a href="#{number}">{number}</a>'
     more = "".join(f"<div>{each}</div>" for each in belongings(text, number))
-    return f'<tr id="{number}">\n<td>{own}</td>\n<td>{said}<div class="more">{more}</div></td>'
+    said = f'<td class="prose">{said}<div class="more">{more}</div></td>'
+    return f'<tr id="{number}">\n<td>{own}</td>\n{said}'
 
 
 def belongings(text: Text, number: str) -> list[str]:

@@ -73,6 +73,9 @@ def test_a_phone_needs_no_horizontal_scrolling(folder, address, browser):
         page.evaluate(UNFOLD)
         if page.evaluate("document.documentElement.scrollWidth") > 320:
             wide.append(name)
+    page.goto(address + "results/index.html")  # sentences side by side are not squeezed
+    sentences = "[...document.querySelectorAll('td.prose + td.prose')].map((td) => td.offsetWidth)"
+    assert min(page.evaluate(sentences)) >= 170
     colours = []
     for scheme in ("dark", "light"):
         page.emulate_media(color_scheme=scheme)

@@ -29,6 +29,7 @@ def test_the_first_page_answers_first(site):
     first = (site[0] / "index.html").read_text()
     box = visible(re.search(r'<ul class="start">(.*?)</ul>', first, re.S)[1])
     found = json.loads((ROOT / "figures" / "03_lazy_allreduce.json").read_text())["verdicts"]
+    assert first.index('class="start"') < first.index('class="contents"')
     assert sum(verdict["text"] in box for verdict in found) == 2
     assert "When does it gain little? On 8 ranks like" in box
     assert f"{judge.COMMAND}, after pip install" in box
@@ -91,6 +92,7 @@ def test_the_api_has_what_the_core_defines(site):
     anchors = site[1][site[0] / "api" / "index.html"].anchors
     wanted = ["comm.ring.allreduce", "comm.ring.ring_allreduce", "ops", "device", "exchange.csc"]
     wanted += ["training.gradientflow.GradientFlow", "exchange.lazy.EagerAllreduce.ready"]
+    assert "refgf/<wbr>comm/<wbr>ring.py" in html  # a heading fits on a phone
     assert set(wanted) <= anchors and not [name for name in anchors if "._" in name]
     assert "def allreduce(rank: int, size: int, n: int) -&gt; Schedule" in unmarked(html)
     assert "# ring_allreduce(comm, *, wire=None) -&gt; Allreduce" in unmarked(html)

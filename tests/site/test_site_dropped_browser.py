@@ -69,6 +69,11 @@ def test_a_file_is_chosen_and_played_by_keyboard_alone(address, page, tmp_path):
     page.on("filechooser", lambda chooser: None)  # from now on; at the key press it may be too late
     opened(page, address)
     assert not any("pyodide" in url or "modules.js" in url for url in requests)
+    for _ in range(60):  # its part is folded
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.matches('#drop summary')"):
+            break
+    page.keyboard.press("Enter")
     pressed(page, "file")
     with page.expect_file_chooser() as chooser:
         page.keyboard.press("Enter")
@@ -142,8 +147,10 @@ def summed(trees, tree):
 def test_a_wrong_or_large_file_gets_its_sentence_and_is_not_played(address, page):
     opened(page, address)
     wrong = FILES["direct.xml"].replace(b'type="re"', b'type="cpy"', 1)
+    assert not page.is_visible("#file-said")
     for name, content in (("wrong.xml", wrong), ("cut.xml", wrong[:99]), ("other.txt", b"other")):
         drop(page, name, content)
+        assert page.is_visible("#file-said")
         assert page.text_content("#file-said") == "\n".join(asked(content, name)["said"])
         assert page.locator("#algorithm option").count() == len(player.ALGORITHMS)
         assert page.input_value("#algorithm") == "ring"

@@ -233,18 +233,48 @@ def test_the_microscope_is_moved_by_keyboard_alone(address, page):
         if page.evaluate("document.activeElement.id") == "ranks":
             break
     page.keyboard.press("ArrowRight")
-    assert page.text_content("#said").startswith("ring, 9 ranks, float32")
-    page.keyboard.press("End")  # the chosen number of ranks stays in sight on a phone
+    assert page.text_content("#said").startswith("ring, 9 ranks, float16")
+    page.keyboard.press("End")  # the drawing is as wide as the phone
     circle = page.locator("#errors circle").first.bounding_box()
     assert 0 < circle["x"] < 320 - circle["width"]
 
 
 def test_the_microscope_is_used_by_pointer(address, page):
     page.goto(address + NAMES[1])
-    page.select_option("#wire", "float16")
+    page.select_option("#wire", "float32")
     page.select_option("#order", "direct")
     track = page.locator("#ranks").bounding_box()
     page.mouse.click(track["x"] + track["width"] - 2, track["y"] + track["height"] / 2)
     assert page.text_content("#ranks-is") == str(microscope.SIZES[-1])
     said = page.text_content("#said")
-    assert said.startswith(f"direct, {microscope.SIZES[-1]} ranks, float16 on the wire: ")
+    assert said.startswith(f"direct, {microscope.SIZES[-1]} ranks, float32 on the wire: ")
+
+
+@needs_pyodide
+def test_what_was_chosen_in_the_explorer_is_sent_as_a_link(address, page):
+    page.goto(address + NAMES[0] + "#ranks=2048&theta=null&network=AlexNet&machine=none&rate=3")
+    page.wait_for_function(READY)
+    page.wait_for_function("state.dataset.setting")
+    setting = json.loads(shown(page)[1])
+    assert [setting[key] for key in ("ranks", "theta", "network")] == [2048, None, "AlexNet"]
+    assert page.input_value("#machine") == next(iter(explorer.machines()))  # none is unknown
+    assert page.text_content("#machine-is") == ""  # as is 3 Gbit/s
+    page.focus("#theta")
+    page.keyboard.press("Home")
+    page.wait_for_function(
+        "location.hash.includes('ranks=2048') && /theta=0\\b/.test(location.hash)"
+    )
+    page.reload()
+    page.wait_for_function("document.querySelector('#theta-is').textContent === '0 B'")
+    assert page.text_content("#ranks-is") == "2048" and page.input_value("#network") == "AlexNet"
+
+
+def test_what_was_chosen_in_the_microscope_is_sent_as_a_link(address, page):
+    page.goto(address + NAMES[1] + "#ranks=16&wire=float32&kind=tiny&order=other")
+    said = page.text_content("#said")
+    assert (
+        said.startswith("ring, 16 ranks, float32 on the wire")
+        and page.input_value("#kind") == "tiny"
+    )
+    page.select_option("#order", "direct")
+    page.wait_for_function("location.hash.includes('order=direct')")

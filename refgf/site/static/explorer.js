@@ -234,6 +234,7 @@
   place("theta", all.start.theta);
   place("percent", 100);
   asMachine();
+  window.inAddress(at("explorer"), lists);
   for (const id of Object.keys(lists)) at(id).addEventListener("input", later);
   at("machine").addEventListener("change", asMachine);
   for (const id of ["network", "wire"]) at(id).addEventListener("change", later);

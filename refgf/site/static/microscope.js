@@ -21,7 +21,8 @@
   const orders = Object.keys(all.data[kinds[0]][wires[0]]);
 
   function draw(found, place) {
-    const [left, width, height] = [70, 620, 220];
+    const [left, height] = [70, 220];
+    const width = Math.max(160, at("errors").clientWidth - left - 20);
     const values = orders.flatMap((order) => found[order].map((e) => e[RMS])).filter((e) => e > 0);
     const [low, high] = [Math.floor(Math.log10(Math.min(...values))), Math.ceil(Math.log10(Math.max(...values)))];
     const x = (i) => left + width * i / (all.sizes.length - 1);
@@ -33,6 +34,7 @@
       svg.append(svgMake("text", { x: left - 6, y: y(10 ** power) + 4, "text-anchor": "end" }, `1e${power}`));
     }
     all.sizes.forEach((size, i) => {
+      if (width / all.sizes.length < 20 && size % 2) return; // no room for every number
       svg.append(svgMake("text", { x: x(i), y: height + 34, "text-anchor": "middle" }, size));
     });
     svg.append(svgMake("text", { x: left + width / 2, y: height + 50, "text-anchor": "middle" }, "ranks"));
@@ -44,8 +46,6 @@
       svg.append(svgMake("circle", { class: order === at("order").value ? "own" : "best", cx: x(place), cy: y(found[order][place][RMS]), r: 5 }));
     }
     at("errors").replaceChildren(svg);
-    const box = at("errors").parentElement; // on a narrow screen the chosen number of ranks stays visible
-    box.scrollLeft = x(place) - box.clientWidth / 2;
   }
   function redraw() {
     const place = Number(at("ranks").value);
@@ -71,8 +71,11 @@
     at(id).replaceChildren(...values.map((value) => make("option", { value }, value)));
     at(id).addEventListener("change", redraw);
   }
+  at("wire").value = "float16"; // where the orders differ most
   Object.assign(at("ranks"), { min: 0, max: all.sizes.length - 1, step: 1, value: all.sizes.indexOf(8) });
   at("ranks").addEventListener("input", redraw);
+  window.addEventListener("resize", redraw);
   at("microscope").addEventListener("submit", (event) => event.preventDefault());
+  window.inAddress(at("microscope"), { ranks: all.sizes });
   redraw();
 })();

@@ -278,6 +278,7 @@
   }
   async function open(file) {
     last = file;
+    at("drop").open = true;
     say(python ? `${file.name}: Python reads it.` : `${file.name}: Python is being loaded.`);
     const sent = link();
     try {
