@@ -12,7 +12,7 @@ from pygments.lexers import PythonLexer
 
 from refgf.site.repository import Repository, lesson_numbers, relative
 
-NAME = re.compile(r"(?:refgf|lessons|tests)/[\w./-]*\w|\b[Ll]esson \d\d\b")
+NAME = re.compile(r"(?:refgf|lessons|tests|docs)/[\w./-]*\w|\b[Ll]esson \d\d\b")
 NUMBER = re.compile(r"\b\d\d\b")  # of a lesson, in these columns of tables
 LESSON_COLUMNS = ("lesson", "first met in")
 PROSE = 40  # characters from which on a table cell is not squeezed

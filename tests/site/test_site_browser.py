@@ -76,6 +76,10 @@ def test_a_phone_needs_no_horizontal_scrolling(folder, address, browser):
     page.goto(address + "results/index.html")  # sentences side by side are not squeezed
     sentences = "[...document.querySelectorAll('td.prose + td.prose')].map((td) => td.offsetWidth)"
     assert min(page.evaluate(sentences)) >= 170
+    page.goto(address + "player/index.html#direct/16/0")
+    page.wait_for_selector("#vector button")
+    page.evaluate("document.querySelector('#vector').parentElement.scrollLeft = 300")
+    assert page.locator("#vector th[scope=row]").first.bounding_box()["x"] > 0  # the rank's number
     colours = []
     for scheme in ("dark", "light"):
         page.emulate_media(color_scheme=scheme)

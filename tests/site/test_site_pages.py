@@ -123,10 +123,12 @@ def test_a_link_to_nothing_is_refused():
 def test_names_of_files_become_links():
     files = Repository(ROOT)
     text = Text(files, "lessons/03/index.html", "lessons/03_lazy_allreduce.py")
-    html = text.docstring("in refgf/exchange/lazy.py, `comm/ring.py`, refgf/gone.py and `x/y`")
+    names = "in refgf/exchange/lazy.py, `comm/ring.py`, docs/scale.md, refgf/gone.py and `x/y`"
+    html = text.docstring(names)
     assert re.findall(r'href="(.*?)"', html) == [
         "../../source/refgf/exchange/lazy.py.html",
         "../../source/refgf/comm/ring.py.html",
+        "../../scale/index.html",
     ]
     assert relative("spec/index.html#R2", "index.html") == "spec/index.html#R2"
 
