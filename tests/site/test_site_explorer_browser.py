@@ -202,6 +202,24 @@ def test_a_page_is_small(address, page, name):
     assert 10_000 < sum(own) < 1_500_000
 
 
+FIRST = """addEventListener("DOMContentLoaded", () => { window.first = [state.dataset.state,
+    document.querySelectorAll("#steps td").length > 9, performance.now() / 1e3]; });"""
+
+
+@needs_pyodide
+@pytest.mark.parametrize("kind", ["http", "file"])
+def test_numbers_are_shown_before_python_is_there(folder, address, page, capsys, kind):
+    """Prints how soon. The bar, 3 s on a quiet machine, is no assertion: this one may be busy."""
+    page.add_init_script(FIRST)
+    page.goto((address if kind == "http" else folder.as_uri() + "/") + NAMES[0])
+    page.wait_for_function(READY)
+    ready_s = page.evaluate("performance.now() / 1e3")
+    state, shown, shown_s = page.evaluate("first")
+    assert state == "loading" and shown
+    with capsys.disabled():
+        print(f"\nexplorer, {kind}: numbers after {shown_s:.1f} s, sliders after {ready_s:.1f} s")
+
+
 @needs_pyodide
 def test_from_a_server_nothing_is_loaded_twice(address, page):
     urls = []
