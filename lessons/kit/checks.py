@@ -53,9 +53,9 @@ def require(options: Namespace) -> None:
 
 def require_folders(options: Namespace) -> None:
     """Make the folders that a run writes to; ValueError if one cannot be written."""
-    folders = {"--output": options.output}
-    folders |= {"--checkpoints": getattr(options, "checkpoints", None)}
-    folders |= {"REFGF_TRACE_DIR": os.environ.get("REFGF_TRACE_DIR")}
+    folders = {"--output ": options.output}
+    folders |= {"--checkpoints ": getattr(options, "checkpoints", None)}
+    folders |= {"REFGF_TRACE_DIR=": os.environ.get("REFGF_TRACE_DIR")}
     for name, folder in folders.items():
         if not folder:
             continue
@@ -65,6 +65,6 @@ def require_folders(options: Namespace) -> None:
         except (OSError, ValueError) as error:  # ValueError: a NUL in its name
             reason = getattr(error, "strerror", None) or error
             raise ValueError(
-                f"{name} {str(folder)!r}: {reason}; wanted a folder that can be written; "
-                f"next: {name} results/mine"
+                f"{name}{str(folder)!r}: {reason}; wanted a folder that can be written; "
+                f"next: {name}results/mine"
             ) from None
