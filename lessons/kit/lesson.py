@@ -190,8 +190,11 @@ class Lesson:
         if run.rank == 0:
             path = options.output / f"{self.name}.json"
             unfinished = path.with_suffix(".part")  # a full disk must not cost the earlier numbers
-            unfinished.write_text(json.dumps(result, indent=1) + "\n")
-            unfinished.replace(path)
+            try:
+                unfinished.write_text(json.dumps(result, indent=1) + "\n")
+                unfinished.replace(path)
+            except OSError as error:
+                raise ValueError(not_written(path, error)) from None
 
     def _record(self, run: Run, took_s: float) -> dict:
         """What the JSON says besides the measurements."""
@@ -264,13 +267,20 @@ class Lesson:
         for name, figure in figures.items():
             png = path.with_name(f"{self.name}_{name}.png" if name else f"{self.name}.png")
             axes.sign(figure, figure.get_label() or where, *foot)  # a label: its own ranks
-            figure.savefig(png, dpi=110)
+            try:
+                figure.savefig(png, dpi=110)
+            except OSError as error:
+                self.parser.error(not_written(png, error))
             print(f"figure: {png}")
         print(f"numbers: {path}")
 
 
 def indented(text: str) -> str:
     return textwrap.fill(text, COLUMNS, initial_indent=4 * " ", subsequent_indent=4 * " ")
+
+
+def not_written(path: Path, error: OSError) -> str:
+    return f"{path}: got {error.strerror}; wanted room; next: make some, or --output FOLDER"
 
 
 def leave_after_rank_0(message: str) -> None:

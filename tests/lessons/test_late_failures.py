@@ -58,6 +58,18 @@ def test_a_cluster_that_is_none(tmp_path, text):
     assert "next: unset REFGF_CLUSTER" in said
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+@pytest.mark.parametrize("ranks, full", [(0, ".part"), (2, ".part"), (0, ".png")])
+def test_a_full_disk_ends_with_a_sentence(tmp_path, ranks, full):
+    (tmp_path / f"00_two_ranks{full}").symlink_to("/dev/full")
+    arguments = ["--quick", "--output", str(tmp_path), *["--threads", "2"] * (not ranks)]
+    job = run_job(ranks, [str(LESSONS / "00_two_ranks.py"), *arguments], 2 * SECONDS)
+    said = f"{'.json' if full == '.part' else full}: got No space left on device; wanted room"
+    assert job.code == 2 and said in job.stderr and "Traceback" not in job.stderr, job.text
+    if full == ".png":  # the numbers are there
+        assert json.loads((tmp_path / "00_two_ranks.json").read_text())["ranks"] == 2
+
+
 def not_redrawn(tmp_path):
     lesson = "03_lazy_allreduce"
     said = refused("--plot", "--output", str(tmp_path), lesson=lesson, ranks=0)
