@@ -15,6 +15,7 @@ pytest.importorskip("torch", reason="PyTorch is an extra")
 
 import step_mistakes
 import step_right
+from step_subject import subject
 
 import refgf.oracle.step
 from refgf.oracle.__main__ import main
@@ -120,16 +121,6 @@ def test_200_right_steps_give_no_false_alarm(size):
 def test_right_steps_are_of_every_kind():
     ways = [step_right.set_up(number).about.split(",")[0] for number in range(201)]
     assert set(ways) == set(step_right.WAYS)
-
-
-def subject(folder, train, name="mine.py", head=""):
-    """A file whose functions are the mistakes' but for train."""
-    code = "import sys, os, time\n"
-    code += f"sys.path.insert(0, {str(Path(step_mistakes.__file__).parent)!r})\n"
-    code += "from step_mistakes import *\nbatch = full_batch\n"
-    path = folder / name
-    path.write_text(code + head + "def train(net, batches, rank, size):\n" + train)
-    return path
 
 
 @pytest.mark.parametrize("factor", [2, 0.5])

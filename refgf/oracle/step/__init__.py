@@ -36,17 +36,19 @@ The file holds four functions. `train` is your own loop; only what it loops over
 This prints "WRONG  gradient, step 0, 1, 2, all tensors: 2 times what it should be = p", though
 AdamW's update looks right. The process group exists already: init_process_group in the file does
 nothing. No GPU is seen. Known to work: DDP, accumulation and no_sync, uneven batches and tokens,
-bfloat16, autocast, GradScaler, and FSDP2 (fully_shard) where PyTorch's gloo averages (2.13's does,
-2.7's does not). Where a step clips with code of its own, it calls communicated() when its
-gradients are ready for that; torch.nn.utils.clip_grad_norm_ is seen without. A mistake that one
-rank makes too is found in the gradient, which `loss` defines, but not in clipping or in the update.
+bfloat16, autocast, GradScaler, sums in 16 bits, and FSDP2 (fully_shard) where PyTorch's gloo
+averages (2.13's does, 2.7's does not). Where a step clips with code of its own, it calls
+communicated() when its gradients are ready for that; torch.nn.utils.clip_grad_norm_ is seen
+without. A mistake that one rank makes too is found in the gradient, which `loss` defines, but not
+in clipping or in the update.
 FSDP1 is not judged. A loss that draws random numbers (dropout) and statistics of a rank's own
 samples (BatchNorm) are refused.
 
     judging.py    the stages                       findings.py    the verdict
     causes.py     names of mistakes                clipping.py    names of wrong norms
     stages.py     pieces of ranks put together     reference.py   float64, and how far rounding goes
-    ranks.py      processes, time limits           worker.py, record.py, messages.py   inside them
+    wire.py       sums in 16 bits                  worker.py, record.py, messages.py   inside
+    ranks.py      processes, time limits           the processes
 """
 
 import sys

@@ -40,6 +40,7 @@ class StepVerdict:
     telling: int
     rounding: float  # the largest bound of a gradient, as a share of its largest element
     findings: list[StepFinding]
+    wire: list[str] = field(default_factory=list)  # 16-bit types that gradients are sent in
 
     @property
     def right(self) -> bool:
@@ -52,6 +53,7 @@ class StepVerdict:
     def __str__(self) -> str:
         head = f"{self.source}: {self.ranks} ranks against one, {self.steps} steps, "
         head += f"{self.tensors} tensors"
+        head += f", communicated in {' and '.join(self.wire)}" if self.wire else ""
         if self.right:
             share = f"which may change a gradient by {self.rounding:.1e} of its largest element; "
             share += f"half of it or twice would show in {self.telling} of {self.tensors} tensors"

@@ -18,6 +18,7 @@ from refgf.oracle.step.clipping import clip_cause
 from refgf.oracle.step.findings import StepFinding, StepVerdict, findings_of, merged
 from refgf.oracle.step.ranks import CannotJudge, Ranks
 from refgf.oracle.step.stages import JudgedStep, Whole, close, stage
+from refgf.oracle.step.wire import add_wire
 
 CLIP_ROUNDINGS = 64  # norm, division and product, with the sum of squares of any length
 STEPS, ROUNDINGS = 3, 4  # the second as in reference.py, which imports PyTorch
@@ -71,12 +72,13 @@ def _judged(source: str, running: Ranks, seeds: list[int]) -> StepVerdict:
     ]
     request = {"source": source, "seeds": seeds, "coarsest": found[0]["coarsest"]}
     answer = running.reference(request | {"forced": forced})
-    findings, previous, shares, telling = [], None, [0.0], set()
+    findings, previous, shares, telling, wire = [], None, [0.0], set(), set()
     for number, stages in enumerate(held):
         if number and not all(w.agree for w in stages["before"].values()):
             break  # ranks have diverged: the step before says why
         previous = assembled(number, found, stages, answer, previous)
         findings += judge_step(previous)
+        wire |= previous.settings["wire"]
         shares += [
             bound / largest
             for t, bound in previous.bounds.items()
@@ -89,7 +91,7 @@ def _judged(source: str, running: Ranks, seeds: list[int]) -> StepVerdict:
             "would show; wanted gradients above their rounding; next: float32, or a larger batch"
         )
     counts = running.size, len(seeds), len(names), len(telling)
-    return StepVerdict(source, *counts, max(shares), merged(findings))
+    return StepVerdict(source, *counts, max(shares), merged(findings), sorted(wire))
 
 
 def assembled(
@@ -116,14 +118,19 @@ def assembled(
         largest = max(np.abs(g).max(initial=0.0), added.max(initial=0.0))
         bounds[t] = exact["rounding"][t] + more * float(largest)
         factors[t] = exact["factors"][t] + more * max(1.0, largest / (np.abs(g).max() or 1.0))
+    gradients = {t: np.asarray(g) for t, g in exact["gradients"].items()}
+    wire = set()
+    if found[0]["coarsest"] == "float32":
+        parts = [{t: a / scale for t, a in own.items()} for own in local]
+        wire = add_wire(stages, gradients, parts, p, (bounds, factors))
     settings = {key: first[key] for key in ("scale", "max_norm", "rate", "decay")}
+    settings["wire"] = wire
     settings["one"] = {key: replay[key] for key in ("rate", "decay")}
     settings |= {"counts": exact["counts"], "distinct": exact["distinct"], "calls": calls}
     arrays = {
         kind: {t: np.asarray(a[1], np.float64) for t, a in replay[kind].items()}
         for kind in ("used", "after")
     }
-    gradients = {t: np.asarray(g) for t, g in exact["gradients"].items()}
     return JudgedStep(
         number,
         p,

@@ -1,0 +1,51 @@
+"""`oracle step`: what is right, wrong, cannot be told, and is refused, near the limits of each."""
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is an extra")
+
+from step_subject import subject
+
+from refgf.oracle.step.judging import judge
+from refgf.oracle.step.ranks import Ranks
+
+HALF = """\
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+def sum_in(kind, net, size):
+    for p in net.parameters() if size > 1 else ():
+        half = p.grad.to(kind)
+        dist.all_reduce(half)
+        p.grad.copy_(half.float() / size)
+"""
+BY_HOOK = """\
+    own, optimizer = ddp(net, size), sgd(net)
+    if size > 1:
+        own.register_comm_hook(None, fp16_compress_hook)
+    for pair in batches:
+        optimizer.zero_grad()
+        (FACTOR * loss(own, share(pair, rank, size))).backward()
+        optimizer.step()
+"""
+BY_HAND = """\
+    optimizer = adam(net)
+    for pair in batches:
+        optimizer.zero_grad()
+        (FACTOR * loss(net, share(pair, rank, size))).backward()
+        sum_in(torch.bfloat16, net, size)
+        nn.utils.clip_grad_norm_(net.parameters(), 0.05)
+        optimizer.step()
+"""
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def ranks(request):
+    with Ranks(request.param) as running:
+        yield running
+
+
+@pytest.mark.parametrize("train, wire", [(BY_HOOK, "float16"), (BY_HAND, "bfloat16")])
+def test_gradients_communicated_in_16_bits(train, wire, ranks, tmp_path):
+    right = judge(subject(tmp_path, train, "r.py", HALF + "FACTOR = 1\n"), ranks)
+    assert right.right and f"communicated in {wire}" in str(right), right
+    wrong = judge(subject(tmp_path, train, "w.py", HALF + "FACTOR = 2\n"), ranks)
+    assert all(abs(f.factor - 2) < 0.01 for f in wrong.findings) and wrong.findings, wrong
