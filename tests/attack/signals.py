@@ -3,8 +3,8 @@
 A lesson must end at once. A training is run again in the folder of its checkpoints, and ends with
 the bits of a run that nobody interrupted. One in four is struck while it writes a checkpoint.
 
-A rank that SIGINT meets, by itself or through the launcher, before it has loaded refgf.launch ends
-alone, and MPICH leaves the others in MPI_Init: they have STALL_S more.
+A rank that SIGINT meets, by itself or through the launcher, while Python itself starts (6 of its 50
+ms) ends with an exit code. MPICH then leaves the others in MPI_Init: they have STALL_S more.
 """
 
 import os
