@@ -135,6 +135,8 @@ class Lesson:
             self.parser.print_help = lambda: None
             self.parser.error = leave_after_rank_0
         options = self.parser.parse_args(namespace=argparse.Namespace(lesson=self.name))
+        if options.quick:  # each rank would compile loops for longer than all steps take
+            os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
         if options.threads and launch.job.size > 1:
             self.parser.error(
                 f"got --threads {options.threads} under {launch.job.size} ranks of mpiexec; "

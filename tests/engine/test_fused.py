@@ -3,6 +3,7 @@
 import inspect
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -191,6 +192,17 @@ def test_long_float32_blocks_take_the_loop(monkeypatch, dtype, images, calls):
     fused.REPLACEMENTS["largest_in_windows"](x, y, np.zeros(y.shape, np.uint8), 3, 2)
     assert len(counted) == calls
     assert (y == 1).all() != bool(calls)
+
+
+@pytest.mark.parametrize("switch, compiles", [("1", False), ("0", True), ("", True)])
+def test_numba_is_not_imported_where_its_switch_is_off(monkeypatch, switch, compiles):
+    config = SimpleNamespace(DISABLE_JIT=0)
+    numba = SimpleNamespace(njit=lambda loop, nogil: loop, config=config)
+    monkeypatch.setattr(fused, "_compiled", None)
+    monkeypatch.setitem(sys.modules, "numba", numba)
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", switch)
+    x = np.zeros(fused.LONG, np.float32)
+    assert (fused.compiled(fused.momentum_sgd, x) is not None) == compiles
 
 
 def output_of(program):

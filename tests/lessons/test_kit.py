@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+import os
 import subprocess
 import sys
 from argparse import Namespace
@@ -51,6 +52,17 @@ def test_calls_are_timed_for_each_size_on_all_ranks(size):
     assert all(other[0] == times for other in others)
     assert called == [(3, np.float32)] * 11 + [(70_000, np.float32)] * 3
     assert [timing.repeats for timing in times.values()] == [10, 2] and fit.points == 2
+
+
+@pytest.mark.parametrize("given, wanted", [(None, "1"), ("0", "0")])
+def test_a_quick_lesson_compiles_no_loop(given, wanted, monkeypatch):
+    """Compiling takes each of 8 ranks seconds; who sets the variable decides."""
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", given or "")
+    monkeypatch.setattr(sys, "argv", ["03_x.py", "--quick", "--threads", "2"])
+    if given is None:
+        monkeypatch.delenv("NUMBA_DISABLE_JIT")
+    kit.Lesson("03_x.py", "", None)._parse()
+    assert os.environ["NUMBA_DISABLE_JIT"] == wanted
 
 
 def test_rank_0_alone_reads_what_the_last_run_saved(tmp_path, monkeypatch):
