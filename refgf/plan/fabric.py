@@ -27,10 +27,13 @@ class Fabric:
     """A network.
 
     between, inside   links; inside is None if it is unknown, and then `between` stands for it
+    ring_hop          the mean hop of a measured ring over nodes of lines_per_node ranks; None: the
+                      latency of `between` was measured alone, and a flat ring pays it in each step
     lines             {ranks: Line} of measured allreduces of float32 gradients
     lines_per_node    ranks a node of these allreduces; 0: unknown
     notes             what the numbers do not say, a sentence each
-    ranges            {"alpha" | "beta": (lowest, highest factor)}
+    ranges            {"alpha" | "beta" | "hops": (lowest, highest factor)}; hops: of the latency
+                      between nodes alone
     steps             {workload: (batch, samples per second of one rank)}
     machine           the machine file, which may hold layer times
     """
@@ -46,15 +49,17 @@ class Fabric:
     inside_source: str = ""
     lines_per_node: int = 0
     notes: tuple[str, ...] = ()
+    ring_hop: Link | None = None
 
-    def scaled(self, alpha: float = 1.0, beta: float = 1.0) -> "Fabric":
+    def scaled(self, alpha: float = 1.0, beta: float = 1.0, hops: float = 1.0) -> "Fabric":
         """The same network with its latencies and its times per byte multiplied."""
-        links = [link and scaled(link, alpha, beta) for link in (self.between, self.inside)]
+        inside, mean = (link and scaled(link, alpha, beta) for link in (self.inside, self.ring_hop))
+        between = scaled(self.between, alpha * hops, beta)
         lines = {
             size: Line(alpha * line.a_s, beta * line.b_s_per_byte)
             for size, line in self.lines.items()
         }
-        return replace(self, between=links[0], inside=links[1], lines=lines)
+        return replace(self, between=between, inside=inside, ring_hop=mean, lines=lines)
 
 
 def scaled(link: Link, alpha: float, beta: float) -> Link:
@@ -121,7 +126,27 @@ def with_inside(given: Fabric, latency: str, rate: str, source: str) -> Fabric:
         link = Link(parse_time(latency), 1 / parse_rate(rate), given.between.gamma_s_per_byte)
     except ValueError as error:
         raise ValueError(f"plan, link inside a node, {error}; as --inside 5us 800gbit") from None
-    return replace(given, inside=link, inside_source=source)
+    found = replace(given, inside=link, inside_source=source)
+    return found if given.ring_hop is None else apart(found)
+
+
+def apart(given: Fabric) -> Fabric:
+    """The hop between nodes, from a ring's mean: k ring_hop = (k-1) inside + between.
+
+    It is not shorter than a hop inside.
+    """
+    k, mean_s, inside_s = given.lines_per_node, given.ring_hop.alpha_s, given.inside.alpha_s
+    alpha_s = max(k * mean_s - (k - 1) * inside_s, inside_s)
+    said = f"{k} GPUs a host: {1e6 * mean_s:.3g} us are the mean hop of the measured ring"
+    if inside_s <= mean_s:
+        said += f". Less {k - 1} hops inside, one between nodes takes {1e6 * alpha_s:.3g} us."
+    else:
+        said = f"WARNING: {said}, less than the {1e6 * inside_s:.3g} us of --inside. One is wrong: "
+        said += "measure both with NCCL_ALGO=Ring. That of --inside is used between nodes, too."
+    ranges = {name: both for name, both in given.ranges.items() if name != "hops"}
+    notes = (said, *given.notes[1:])
+    between = replace(given.between, alpha_s=alpha_s)
+    return replace(given, between=between, ranges=ranges, notes=notes)
 
 
 def of_machine(given: Machine) -> Fabric:
@@ -156,7 +181,12 @@ def of_text(measured: measurements.Measured) -> Fabric:
     if not measured.size:  # a ping-pong: at least the chosen range above the value
         ranges = {name: (low, max(high, CHOSEN[name][1])) for name, (low, high) in ranges.items()}
     found = Fabric(measured.title, f"fit: {measured.fit}", measured.link, None, lines, ranges)
-    return replace(found, lines_per_node=measured.per_host, notes=measured.notes)
+    found = replace(found, lines_per_node=measured.per_host, notes=measured.notes)
+    if measured.per_host < 2:
+        return found
+    # Hops inside that take no time leave all of the ring's latency to those between nodes.
+    ranges = ranges | {"hops": (1.0, float(measured.per_host))}
+    return replace(found, ring_hop=measured.link, ranges=ranges)
 
 
 def ranges_of(link: Link, errors: tuple[float, float] | None) -> dict[str, tuple[float, float]]:

@@ -9,8 +9,8 @@
 busbw / algbw of an allreduce is 2 (p-1) / p (nccl-tests, doc/PERFORMANCE.md: verified), so the
 number of ranks follows from the table, and a table of another collective is noticed. The header
 lists the GPUs with their hosts. A ring over hosts is as fast as its slowest link, so beta is that
-of a node's link. alpha is the mean of the hops inside and between nodes. On one host no link
-between nodes was measured, and the text is refused.
+of a node's link. alpha is the mean of the hops inside and between nodes; --inside says what those
+inside take. On one host no link between nodes was measured, and the text is refused.
 """
 
 import re
@@ -106,8 +106,10 @@ def read_nccl(text: str, path: str, ranks: int | None) -> Measured:
     if not hosts:
         alone = "The text lists no hosts: taken as one GPU on each."
         return replace(found, notes=(alone, *noisy))
-    mixed = f"alpha is the mean of its hops, {found.per_host} GPUs a host; beta is a host's link."
-    return replace(found, notes=(mixed, *noisy)) if found.per_host > 1 else found
+    k, us = found.per_host, 1e6 * found.link.alpha_s
+    mixed = f"WARNING: alpha is the mean hop of a ring with {k} GPUs a host. A hop between nodes "
+    mixed += f"takes {us:.3g} to {k * us:.3g} us; the intervals hold both. Add --inside."
+    return replace(found, notes=(mixed, *noisy)) if k > 1 else found
 
 
 def refuse_one_host(found: Measured, path: str) -> None:

@@ -187,8 +187,7 @@ Form = Callable[[int, int, int, Link], float]  # (size, elements, itemsize, link
 def algorithms(question: Question) -> dict[str, tuple[Algorithm, Callable[[int], float]]]:
     """{name: (schedule, closed form of elements)} for the nodes of this question."""
     size, k, nodes = question.size, question.per_node, question.nodes
-    one_node = nodes == 1
-    link = question.inside if one_node else question.fabric.between
+    link = question.hop
     in_ring = ring.allreduce if size <= ALL_MESSAGES else first_steps
     flat: dict[str, tuple[Algorithm, Form]] = {
         "ring": (in_ring, ring_allreduce_s),

@@ -21,11 +21,13 @@ FLAT = 0.02  # relative; steps so close to the best are said to be as good
 MEASURE = {
     "alpha": "measure",
     "beta": "measure or all_reduce_perf",
+    "hops": "--inside, or measure on two nodes",
     "pace": "a torch.profiler trace as --model",
 }
 MEANING = {
     "alpha": "s a message",
     "beta": "s a byte",
+    "hops": "s a message between nodes",
     "pace": "s of computing",
 }
 
@@ -98,7 +100,7 @@ def network_notes(question: Question) -> list[str]:
             f"--ranks-per-node {question.ranks_per_node} is more than --ranks {question.size}: "
             "all ranks are on one node."
         )
-    if k == 1 and fabric.inside_source == "--inside":
+    if k == 1 and fabric.inside_source == "--inside" and fabric.ring_hop is None:
         found.append("--inside has no effect with 1 rank a node: add --ranks-per-node.")
     return found
 

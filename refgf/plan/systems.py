@@ -93,7 +93,19 @@ class Question:
 
     @property
     def inside(self) -> Link:
-        return self.fabric.inside or self.fabric.between
+        return self.fabric.inside or self.fabric.ring_hop or self.fabric.between
+
+    @property
+    def hop(self) -> Link:
+        """The link that a step of a flat ring takes; its mean where a ring was measured."""
+        k, between = self.per_node, self.fabric.between
+        if self.nodes == 1:
+            return self.inside
+        if self.fabric.ring_hop is None:
+            return between
+        if k == self.fabric.lines_per_node:
+            return self.fabric.ring_hop
+        return replace(between, alpha_s=((k - 1) * self.inside.alpha_s + between.alpha_s) / k)
 
     @property
     def measured(self) -> bool:
@@ -108,8 +120,7 @@ class Question:
             return Line(0.0, 0.0)
         if self.measured:
             return self.fabric.lines[self.size]
-        link = self.inside if self.nodes == 1 else self.fabric.between
-        return LINES[self.allreduce](self.size, link)
+        return LINES[self.allreduce](self.size, self.hop)
 
 
 Answer = float | None  # seconds of a step; None: the system does not apply
@@ -183,9 +194,8 @@ def topk_s(question: Question) -> Answer:
 
 def topk_flat_s(question: Question) -> float:
     """All ranks gather the pairs of all ranks."""
-    link = question.inside if question.nodes == 1 else question.fabric.between
     chosen = ceil(TOPK_DENSITY * question.step.elements)
-    return gather_s(question.size, chosen, FLOAT32, link)
+    return gather_s(question.size, chosen, FLOAT32, question.hop)
 
 
 def topk_levels_s(question: Question) -> float:

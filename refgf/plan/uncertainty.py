@@ -1,8 +1,9 @@
 """The interval of a predicted step, and which input makes it wide.
 
-Inputs are the latency (alpha), the time per byte (beta) and the pace of a rank. A step never gets
-faster if one of them grows, so the lowest and the highest values together give the interval. What
-the model leaves out (contention, stragglers, casts) is not in it.
+Inputs are the latency (alpha), the time per byte (beta) and the pace of a rank; where the latency
+is the mean of a ring's hops also that of the hops between nodes (hops). A step never gets faster if
+one of them grows, so the lowest and the highest values together give the interval. What the model
+leaves out (contention, stragglers, casts) is not in it.
 """
 
 from dataclasses import dataclass, replace
@@ -33,10 +34,9 @@ def ranges(question: Question) -> dict[str, tuple[float, float]]:
     return question.fabric.ranges | {"pace": PACE[question.step.measured]}
 
 
-def varied(
-    question: Question, alpha: float = 1.0, beta: float = 1.0, pace: float = 1.0
-) -> Question:
-    changed = {"step": question.step.scaled(pace), "fabric": question.fabric.scaled(alpha, beta)}
+def varied(question: Question, pace: float = 1.0, **factors: float) -> Question:
+    """factors: of alpha, beta and hops."""
+    changed = {"step": question.step.scaled(pace), "fabric": question.fabric.scaled(**factors)}
     return replace(question, **changed)
 
 

@@ -1,12 +1,15 @@
 """Networks: a name, a machine file, nccl-tests' text, OSU's text; and what is wrong with others."""
 
+from dataclasses import replace
+
 import pytest
 
 from refgf.papers.scaling.machine import Machine, save
 from refgf.papers.scaling.published import TEN_GIGABIT
 from refgf.plan import fabric, measurements, report
 from refgf.plan.step_times import StepTimes
-from refgf.plan.systems import Question
+from refgf.plan.systems import SYSTEMS, Question
+from refgf.plan.uncertainty import planned
 from refgf.predict.cost import Line, Link, ring_line
 
 LINK, FAST = Link(20e-6, 1e-9), Link(5e-6, 4e-11)
@@ -95,7 +98,7 @@ def test_nccl_tests_on_hosts_of_8_gpus(tmp_path):
     path.write_text(nccl(16, line, a_host=8))
     found = fabric.load(str(path))
     assert found.name == "nccl-tests, allreduce on 16 GPUs of 2 hosts" and found.lines_per_node == 8
-    assert "8 GPUs a host; beta is a host's link" in found.notes[0]
+    assert "alpha is the mean hop of a ring with 8 GPUs a host" in found.notes[0]
     step = StepTimes("small", "this test", ((1.0, 1000),))
     placed, alone = (Question(step, found, 16, k) for k in (8, 1))
     assert placed.measured and placed.flat.a_s == pytest.approx(1e-3, rel=0.02)
@@ -107,6 +110,48 @@ def test_nccl_tests_on_hosts_of_8_gpus(tmp_path):
     assert fabric.load(str(path)).notes == ()
     path.write_text(nccl(16, ring_line(16, FAST), ranks_listed=False))
     assert "lists no hosts" in fabric.load(str(path)).notes[0]
+
+
+def of_8_gpus_a_host(tmp_path):
+    """4 hosts: a hop between them takes 10 us, one inside 1 us."""
+    path = tmp_path / "nccl.txt"
+    path.write_text(nccl(32, ring_line(32, Link((10e-6 + 7 * 1e-6) / 8, 4e-11)), a_host=8))
+    return fabric.load(str(path))
+
+
+def test_hops_inside_do_not_make_the_link_between_nodes_faster(tmp_path):
+    """k mean = (k-1) inside + between. The measured ring stays; two levels get slower."""
+    mixed = of_8_gpus_a_host(tmp_path)
+    found = fabric.with_inside(mixed, "1us", "2400gbit", "--inside")
+    assert mixed.between.alpha_s == pytest.approx(2.125e-6, rel=1e-2)
+    assert found.between.alpha_s == pytest.approx(10e-6, rel=2e-2) and "hops" not in found.ranges
+    assert "Less 7 hops inside, one between nodes takes 10" in found.notes[0]
+    step = StepTimes("small", "this test", ((1e-4, 1000), (2e-4, 1000)))
+    before, after = (Question(step, each, 4096, 8) for each in (mixed, found))
+    assert after.flat(1e6) == pytest.approx(before.flat(1e6))
+    assert SYSTEMS["hierarchy"](after) > 3 * SYSTEMS["hierarchy"](before)
+    alone = Question(step, found, 4096)  # one rank a node: all hops are between nodes
+    assert alone.flat.a_s == pytest.approx(2 * 4095 * found.between.alpha_s)
+    assert Question(step, found, 4096, 4).hop.alpha_s == pytest.approx((10e-6 + 3e-6) / 4, rel=2e-2)
+    assert report.network_notes(alone)[0] == found.notes[0]
+
+
+def test_without_inside_the_interval_holds_the_slowest_hop_between_nodes(tmp_path):
+    mixed = of_8_gpus_a_host(tmp_path)
+    assert mixed.ranges["hops"] == (1, 8)
+    assert "WARNING" in mixed.notes[0] and "takes 2.13 to 17 us" in mixed.notes[0]
+    step = StepTimes("small", "this test", ((1e-4, 1000), (2e-4, 1000)))
+    asked = Question(step, mixed, 4096, 8)
+    slowest = SYSTEMS["hierarchy"](replace(asked, fabric=mixed.scaled(hops=8.0)))
+    found = planned("hierarchy", asked)
+    assert found.widest == "hops" and found.high_s >= slowest > 3 * found.step_s
+    assert planned("eager", asked).widths["hops"] == 0  # that ring was measured
+    assert "narrow it with --inside" in report.text(report.answer(asked))
+
+
+def test_an_inside_slower_than_the_mean_hop_is_doubted(tmp_path):
+    found = fabric.with_inside(of_8_gpus_a_host(tmp_path), "5us", "800gbit", "--inside")
+    assert found.between.alpha_s == 5e-6 and "less than the 5 us of --inside" in found.notes[0]
 
 
 def test_a_noisy_text_is_warned_of_and_widens_the_intervals(tmp_path):
