@@ -45,6 +45,22 @@ def test_one_rank_ends_the_job(tmp_path, first):
     assert "Traceback" not in ended.stderr
 
 
+@jobs.needs_mpiexec
+def test_a_rank_that_has_left_and_waits_for_the_others():
+    program = """
+import refgf.launch, os, signal, threading, time
+from mpi4py import MPI
+MPI.COMM_WORLD.Barrier()
+later = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
+later.daemon = True  # the interpreter does not wait for it
+later.start() if MPI.COMM_WORLD.rank == 1 else time.sleep(20)
+"""
+    ended = jobs.run_job(3, program, 15)
+    assert ended.code == 130 and not ended.timed_out and not ended.left, ended.text
+    assert "rank 1 of 3" in ended.stderr and "was interrupted" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 def test_elsewhere_it_is_pythons_keyboardinterrupt(tmp_path):
     body = "import os, signal\ntry: os.kill(os.getpid(), signal.SIGINT)\n"
     body += "except KeyboardInterrupt: print('caught')"

@@ -243,8 +243,16 @@ def _watch() -> None:
                 sentence += " that hangs will not be ended; next: REFGF_TIMEOUT_S=3600 ends it"
                 print(sentence, file=sys.stderr)
             return
-        atexit.register(progress.leave, running_mpi, stall_s)
+        atexit.register(_leave, progress, stall_s)
         watchdog.watch_progress(progress, stall_s, abort.end_late)
+
+
+def _leave(progress: watchdog.Progress, stall_s: float) -> None:
+    """SIGINT ends the job here, too: in a function of atexit Python would only print it."""
+    try:
+        progress.leave(running_mpi, stall_s)
+    except KeyboardInterrupt as error:
+        sys.excepthook(KeyboardInterrupt, error, None)
 
 
 job = _read(read_job, usable_cores())

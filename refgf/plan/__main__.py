@@ -12,6 +12,7 @@ import refgf.interrupt  # noqa: F401  first
 import argparse
 import json
 import os
+import signal
 import sys
 import textwrap
 
@@ -149,4 +150,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    for number in (signal.SIGTERM, signal.SIGHUP):  # SimGrid ends with this process
+        signal.signal(number, lambda received, frame: sys.exit(128 + received))
     sys.exit(main())

@@ -24,6 +24,7 @@ Above ALL_MESSAGES ranks, one a node, SimGrid sends the first STEPS steps of eac
 which are alike. Its time is multiplied by (p-1) / STEPS. `direct` is left out there.
 """
 
+import contextlib
 import os
 import random
 import re
@@ -156,7 +157,8 @@ def output_of(command: list[str], folder: Path, size: int) -> tuple[int, str]:
                 "wanted an earlier one; next: fewer ranks"
             ) from None
         except BaseException:  # Ctrl-C reaches this process only
-            os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has ended just now
+                os.killpg(process.pid, signal.SIGKILL)
             raise
     return process.returncode, said
 

@@ -4,7 +4,11 @@ Bars: 0.1 %, and 0.5 % for messages below 1 kB. Without SimGrid these tests are 
 written for it is tested everywhere.
 """
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from functools import partial
 from math import ceil, log2
@@ -163,6 +167,26 @@ def test_compare_prints_all_models():
     assert by_contention[replay.RANDOM] > 1.5 * by_contention["ring"]  # two messages on a link
     said = replay.text(found)
     assert "8 ranks, platform one-link" in said and max(map(len, said.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_a_simulator_ends_with_the_command(tmp_path, name):
+    """smpirun has a session of its own, so nobody else ends it."""
+    marked, folders = f"{600 + tmp_path.stat().st_ino % 10**6}", tmp_path / "folders"
+    folders.mkdir()
+    simulator = tmp_path / "smpirun"
+    simulator.write_text(f"#!/bin/sh\ntouch {tmp_path}/began\nsleep {marked}\n")
+    simulator.chmod(0o755)
+    command = [sys.executable, "-m", "refgf.predict", "plan", "--model", "resnet50", "--simulate"]
+    command += ["--machine", "v100-10gbe", "--ranks", "4"]
+    env = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(folders)}
+    plan = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+    while plan.poll() is None and not (tmp_path / "began").exists():
+        time.sleep(0.05)
+    plan.send_signal(signal.Signals[name])
+    plan.communicate(timeout=20)
+    assert plan.returncode and subprocess.run(["pgrep", "-f", f"sleep {marked}"]).returncode == 1
+    assert not list(folders.iterdir())
 
 
 def test_a_trace_by_hand():
