@@ -99,8 +99,14 @@ def test_enough_mistakes_have_a_thread():
 
 
 def require_right(number, running):
-    verdict = judge(f"{step_right.__file__}:set_up_{number}", running)
-    assert verdict.right, (step_right.set_up(number).about, str(verdict))
+    """No false alarm. In 16 bits rounding may hide too much for the word right."""
+    about = step_right.set_up(number).about
+    try:
+        verdict = judge(f"{step_right.__file__}:set_up_{number}", running)
+    except CannotJudge as error:
+        assert "cannot tell" in str(error) and ("True" in about or "16" in about), (about, error)
+    else:
+        assert verdict.right, (about, str(verdict))
 
 
 @pytest.mark.parametrize(
@@ -209,7 +215,7 @@ def test_a_script_as_it_is_run_elsewhere(two, tmp_path):
     train += "    dist.destroy_process_group()\n"
     path = subject(tmp_path, train, head=head)
     for _ in range(2):
-        assert "twice would show in 2 of 2 tensors" in str(judge(path, two))
+        assert "a tenth of it would show in 2 of 2 tensors" in str(judge(path, two))
 
 
 def test_a_file_with_the_name_of_a_module_that_pytorch_imports(tmp_path, monkeypatch):
@@ -226,7 +232,7 @@ def test_a_file_with_the_name_of_a_module_that_pytorch_imports(tmp_path, monkeyp
 REFUSED = {
     "nn.Dropout(0.1)": r"loss\(model, batch\) draws random numbers",
     "nn.BatchNorm1d(3)": r"statistics of each rank's own samples \(BatchNorm1d\)",
-    "Vanishing()": "no mistake would show; wanted gradients above their rounding",
+    "Vanishing()": "cannot tell: nothing is off by more than rounding",
 }
 
 

@@ -7,7 +7,7 @@ pytest.importorskip("torch", reason="PyTorch is an extra")
 from step_subject import subject
 
 from refgf.oracle.step.judging import judge
-from refgf.oracle.step.ranks import Ranks
+from refgf.oracle.step.ranks import CannotJudge, Ranks
 
 HALF = """\
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
@@ -43,9 +43,49 @@ def ranks(request):
         yield running
 
 
+@pytest.fixture(scope="module")
+def two():
+    with Ranks(2) as running:
+        yield running
+
+
 @pytest.mark.parametrize("train, wire", [(BY_HOOK, "float16"), (BY_HAND, "bfloat16")])
 def test_gradients_communicated_in_16_bits(train, wire, ranks, tmp_path):
     right = judge(subject(tmp_path, train, "r.py", HALF + "FACTOR = 1\n"), ranks)
     assert right.right and f"communicated in {wire}" in str(right), right
     wrong = judge(subject(tmp_path, train, "w.py", HALF + "FACTOR = 2\n"), ranks)
     assert all(abs(f.factor - 2) < 0.01 for f in wrong.findings) and wrong.findings, wrong
+
+
+CAST = """\
+    optimizer = adam(net)
+    for pair in batches:
+        optimizer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            value = loss(net, OWN) * (FACTOR if size > 1 else 1)
+        value.backward()
+        reduce_gradients(net, size)
+        optimizer.step()
+"""
+SHARE = "share(pair, rank, size)"
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.03])
+def test_in_16_bits_rounding_may_hide_a_mistake(factor, two, tmp_path):
+    train = CAST.replace("OWN", SHARE).replace("FACTOR", str(factor))
+    with pytest.raises(CannotJudge, match="cannot tell: .* next: float32 without autocast"):
+        judge(subject(tmp_path, train), two)
+
+
+@pytest.mark.parametrize("own", ["share(pair, 0, 2)", "tuple(t[rank:][:9] for t in pair)"])
+def test_in_16_bits_no_cause_is_made_up(own, two, tmp_path):
+    """The same samples on each rank, and lost ones, were a decay, a factor and a stale gradient."""
+    train = CAST.replace("OWN", f"{own} if size > 1 else pair").replace("FACTOR", "1")
+    (found,) = judge(subject(tmp_path, train), two).findings
+    assert not found.names and "no known pattern" in found.text, found
+
+
+def test_a_factor_of_all_tensors_and_steps_is_one_finding(two, tmp_path):
+    train = CAST.replace("OWN", SHARE).replace("FACTOR", "1.3")
+    (found,) = judge(subject(tmp_path, train), two).findings
+    assert abs(found.factor - 1.3) < 0.02 and not found.names, found

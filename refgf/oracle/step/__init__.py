@@ -40,15 +40,16 @@ bfloat16, autocast, GradScaler, sums in 16 bits, and FSDP2 (fully_shard) where P
 averages (2.13's does, 2.7's does not). Where a step clips with code of its own, it calls
 communicated() when its gradients are ready for that; torch.nn.utils.clip_grad_norm_ is seen
 without. A mistake that one rank makes too is found in the gradient, which `loss` defines, but not
-in clipping or in the update.
+in clipping or in the update. Where rounding may hide a tenth of a gradient, as under autocast, the
+answer is "cannot tell" unless a mistake is larger: judge in float32 first.
 FSDP1 is not judged. A loss that draws random numbers (dropout) and statistics of a rank's own
 samples (BatchNorm) are refused.
 
     judging.py    the stages                       findings.py    the verdict
     causes.py     names of mistakes                clipping.py    names of wrong norms
     stages.py     pieces of ranks put together     reference.py   float64, and how far rounding goes
-    wire.py       sums in 16 bits                  worker.py, record.py, messages.py   inside
-    ranks.py      processes, time limits           the processes
+    wire.py       sums in 16 bits                  factors.py     multiples, and their names
+    ranks.py      processes, time limits           worker.py, record.py, messages.py   inside them
 """
 
 import sys

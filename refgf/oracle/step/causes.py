@@ -6,11 +6,20 @@ this training explain it, and `factor` by how much, if there is one number.
 
 import numpy as np
 
-from refgf.oracle.step.stages import JudgedStep, Whole, close, multiple
+from refgf.oracle.step.factors import (
+    NEAR,
+    RATIO_TOLERANCE,
+    Cause,
+    factor_causes,
+    factor_text,
+    fit,
+    names_of,
+)
+from refgf.oracle.step.stages import JudgedStep, Whole, close, explains, multiple
 
-Cause = tuple[str, list[str], float | None]
 LEAST_SHARE = 0.02  # of the largest weight: below it a share is lost
-RATIO_TOLERANCE = 0.01
+COARSE_UNIT = 2.0**-20  # types with larger roundings are of 16 bits
+UNKNOWN = "no known pattern"
 CLIPPED_EARLY: Cause = (
     "each rank clips its own gradient, and communicates afterwards; "
     "next: clip what was communicated",
@@ -25,42 +34,22 @@ CHANGED_APART: Cause = (
 )
 
 
-def named_factors(step: JudgedStep) -> dict[str, float]:
-    """Quantities of this training by which a gradient or an update may be off."""
-    p, calls, scale = step.size, step.settings["calls"], step.settings["scale"]
-    found = {"p": p}
-    for group in range(2, p):
-        if p % group == 0:
-            found[f"a group of {group} ranks (expert or tensor parallel)"] = group
-    if calls > 1:
-        found |= {"accumulation steps": calls, "p x accumulation steps": p * calls}
-    if scale not in (None, 1.0):
-        found |= {"loss scale": scale, "loss scale / p": scale / p}
-    for what, count in step.settings["counts"].items():
-        found |= {what: count, f"{what} / p": count / p}
-        found |= {f"{what} / (p x accumulation steps)": count / p / calls} if calls > 1 else {}
-    found |= {"p squared": p * p, "sqrt(p)": p**0.5}
-    both = {}
-    for name, value in found.items():
-        both[name] = float(value)
-        both[f"1 / {name}" if " " not in name else f"1 / ({name})"] = 1 / value
-    return {name: value for name, value in both.items() if value != 1}
+def gradient_causes(step: JudgedStep, states: dict[str, Whole]) -> dict[str, Cause]:
+    """Why these gradients are not the global batch's. What is not explained stands together."""
+    found = factor_causes(step, states)
+    found |= {t: _other_cause(step, t, state) for t, state in states.items() if t not in found}
+    unknown = [t for t, cause in found.items() if cause[0] == UNKNOWN]
+    vague = [t for t, (_, names, k) in found.items() if k and not names]
+    factors = {found[t][0] for t in vague}
+    if step.unit > COARSE_UNIT and (unknown or len(factors) > 1):
+        unknown += vague  # a factor of some tensors is no explanation where others have none
+    if unknown:
+        cause = mixture_cause(step, unknown, states) or _unknown(step, unknown, states)
+        found |= dict.fromkeys(unknown, cause)
+    return {t: found[t] for t in states}
 
 
-def names_of(k: float, step: JudgedStep, error: float = 0.0) -> list[str]:
-    """Which quantities are k, as exactly as it is known."""
-    near = max(1e-4, min(RATIO_TOLERANCE, error))
-    return [name for name, value in named_factors(step).items() if abs(k / value - 1) <= near]
-
-
-def factor_text(k: float, step: JudgedStep, error: float = 0.0) -> Cause:
-    names = names_of(k, step, error)
-    return f"{k:.6g} times what it should be", names, k
-
-
-def gradient_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
-    """Why a gradient is not the global batch's."""
-    exact, bound = step.exact[tensor], step.bounds[tensor]
+def _other_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
     if not state.agree:
         return "not communicated: ranks hold different gradients", ["not communicated"], None
     got = state.value
@@ -68,21 +57,25 @@ def gradient_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
         return "not finite: infinity or NaN", ["not finite"], None
     if not got.any():
         return "zero: no gradient arrives", ["zero"], 0.0
-    k = multiple(got, exact, bound)
-    if k is not None:
-        return factor_text(k, step, step.factors[tensor])
     return (
         _of_before(step, tensor, got)
         or _of_shards(step, tensor, state)
         or _of_decay(step, tensor, got)
-        or ("no known pattern: " + _largest(got, exact), [], None)
+        or (UNKNOWN, [], None)
     )
 
 
-def _largest(got: np.ndarray, exact: np.ndarray) -> str:
-    i = np.unravel_index(np.argmax(np.abs(got - exact)), got.shape)
-    place = list(map(int, i))
-    return f"element {place} is {got[i]:.6g}, wanted {exact[i]:.6g}"
+def _unknown(step: JudgedStep, tensors: list[str], states: dict[str, Whole]) -> Cause:
+    wanted = {t: step.exact[t] for t in tensors}
+    return unknown({t: states[t].value for t in tensors}, wanted)
+
+
+def unknown(got: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> Cause:
+    """The element that is off by most."""
+    t = max(got, key=lambda t: np.abs(got[t] - wanted[t]).max())
+    i = np.unravel_index(np.argmax(np.abs(got[t] - wanted[t])), got[t].shape)
+    place = f"{t}{list(map(int, i))}"
+    return f"{UNKNOWN}; {place} is {got[t][i]:.6g}, wanted {wanted[t][i]:.6g}", [], None
 
 
 def _of_before(step: JudgedStep, tensor: str, got: np.ndarray) -> Cause | None:
@@ -90,7 +83,8 @@ def _of_before(step: JudgedStep, tensor: str, got: np.ndarray) -> Cause | None:
     if before is None:
         return None
     bound = step.bounds[tensor] + before.bounds[tensor]
-    if close(got, before.exact[tensor], bound):
+    stale = before.exact[tensor]
+    if close(got, stale, bound) and explains(got, stale, step.exact[tensor]):
         return "stale: the gradient of the step before", ["stale"], None
     exact = step.exact[tensor]
     earlier, sums = before, []
@@ -98,7 +92,8 @@ def _of_before(step: JudgedStep, tensor: str, got: np.ndarray) -> Cause | None:
         sums.append(earlier.exact[tensor] + (sums[-1] if sums else 0))
         earlier = earlier.previous
     for back, total in enumerate(sums, start=1):
-        if close(got, exact + total, bound * (back + 1)):
+        near = close(got, exact + total, bound * (back + 1))
+        if near and explains(got, exact + total, exact):
             steps = f"{back} step{'s' * (back > 1)}"
             return f"added to the gradients of {steps} before", ["not zeroed"], None
     return None
@@ -137,7 +132,7 @@ def slices(state: Whole, size: int) -> list[tuple[slice, ...]]:
 
 def _of_shards(step: JudgedStep, tensor: str, state: Whole) -> Cause | None:
     """A factor for each rank's slice."""
-    found = []
+    found, wanted = [], step.exact[tensor].copy()
     for place in slices(state, step.size):
         got, exact = state.value[place], step.exact[tensor][place]
         if not state.sharded and exact.size < 2:  # any number is a multiple of any other
@@ -146,6 +141,9 @@ def _of_shards(step: JudgedStep, tensor: str, state: Whole) -> Cause | None:
         if k is None:
             return None
         found.append(k)
+        wanted[place] = k * exact
+    if not explains(state.value, wanted, step.exact[tensor]):
+        return None
     off = {rank: k for rank, k in enumerate(found) if abs(k - 1) > RATIO_TOLERANCE}
     if not off or len(off) == len(found):
         return None
@@ -186,12 +184,17 @@ def mixture_cause(step: JudgedStep, tensors: list[str], states: dict[str, Whole]
     have, want = (np.linalg.lstsq(columns, y, rcond=None)[0] for y in (got, exact))
     if not (close(columns @ have, got, bound) and close(columns @ want, exact, bound)):
         return None
+    if not (explains(got, columns @ have, exact) and explains(exact, columns @ want, got)):
+        return None
     ratios = have / np.where(np.abs(want) > LEAST_SHARE * np.abs(want).max(), want, np.nan)
     lost = np.abs(have) < LEAST_SHARE * np.abs(have).max()
     lost &= np.isfinite(ratios)
     if lost.any():
         names = [step.labels[i] for i in np.flatnonzero(lost)]
         return f"lost: the gradient of {', '.join(names)} is not in it", ["lost", *names], None
+    if np.ptp(ratios) <= max(NEAR, 8 * step.unit) * np.abs(ratios).max():
+        own = fit(step, states, tensors)
+        return factor_text(own.k, step, own.error)
     weights = ", ".join(f"{label} {ratio:.4g}" for label, ratio in zip(step.labels, ratios))
     return (
         "wrong weights of unequal shares, a mean of means over samples or tokens? "
@@ -199,6 +202,17 @@ def mixture_cause(step: JudgedStep, tensors: list[str], states: dict[str, Whole]
         ["shares weighted wrongly"],
         None,
     )
+
+
+def update_causes(step: JudgedStep, states: dict[str, Whole]) -> dict[str, Cause]:
+    found = {t: update_cause(step, t, state) for t, state in states.items()}
+    without = [t for t, cause in found.items() if cause[0] == UNKNOWN]
+    if without:
+        before = {t: step.stages["before"][t].value for t in without}
+        got = {t: states[t].value - before[t] for t in without}
+        wanted = {t: step.replay["after"][t] - before[t] for t in without}
+        found |= dict.fromkeys(without, unknown(got, wanted))
+    return found
 
 
 def update_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
@@ -224,7 +238,7 @@ def update_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
     if c is not None and before.size > 1:  # one number is a multiple of any other
         text = f"the update is off by {c:.4g} times the weights: weight decay outside the optimizer"
         return text, ["weight decay"], None
-    return "no known pattern: " + _largest(change, wanted), [], None
+    return UNKNOWN, [], None
 
 
 def _other_settings(step: JudgedStep, tensor: str) -> Cause | None:

@@ -6,6 +6,11 @@ from refgf.oracle.step.causes import Cause
 from refgf.oracle.step.stages import JudgedStep
 
 SHOWN = 4  # names of tensors in a line
+SAME_FACTOR = 0.02  # relative
+
+
+def listed(tensors: list[str]) -> str:
+    return ", ".join(tensors[:SHOWN]) + ", ..." * (len(tensors) > SHOWN)
 
 
 @dataclass
@@ -21,8 +26,7 @@ class StepFinding:
     all_tensors: bool = False
 
     def __str__(self) -> str:
-        shown = ", ".join(self.tensors[:SHOWN]) + ", ..." * (len(self.tensors) > SHOWN)
-        where = "all tensors" if self.all_tensors else shown
+        where = "all tensors" if self.all_tensors else listed(self.tensors)
         more = [name for name in self.names if len(name) == 1 or name not in self.text]
         named = "".join(f" = {name}" for name in more) if self.factor is not None else ""
         steps = ", ".join(map(str, self.steps))
@@ -31,7 +35,7 @@ class StepFinding:
 
 @dataclass
 class StepVerdict:
-    """right: every difference is rounding. telling: tensors in which a factor 1/2 would show."""
+    """right: every difference is rounding. telling: tensors in which a tenth would show."""
 
     source: str
     ranks: int
@@ -56,7 +60,7 @@ class StepVerdict:
         head += f", communicated in {' and '.join(self.wire)}" if self.wire else ""
         if self.right:
             share = f"which may change a gradient by {self.rounding:.1e} of its largest element; "
-            share += f"half of it or twice would show in {self.telling} of {self.tensors} tensors"
+            share += f"a tenth of it would show in {self.telling} of {self.tensors} tensors"
             return f"{head}\nright: equal within rounding ({share})"
         return "\n".join([head, *(f"WRONG  {finding}" for finding in self.findings)])
 
@@ -73,13 +77,29 @@ def findings_of(stage: str, step: JudgedStep, found: dict[str, Cause]) -> list[S
     return list(groups.values())
 
 
-def merged(findings: list[StepFinding]) -> list[StepFinding]:
-    """The same finding in several steps, once."""
-    once: dict[tuple, StepFinding] = {}
+def merged(findings: list[StepFinding], tensors: int) -> list[StepFinding]:
+    """The same cause in several steps, once. tensors: of the model."""
+    once: list[StepFinding] = []
     for finding in findings:
-        key = finding.stage, *finding.names, *finding.tensors
-        if key in once:
-            once[key].steps += finding.steps
-        else:
-            once[key] = finding
-    return list(once.values())
+        same = next((kept for kept in once if alike(kept, finding)), None)
+        if same is None:
+            once.append(finding)
+            continue
+        same.steps += [step for step in finding.steps if step not in same.steps]
+        same.tensors += [t for t in finding.tensors if t not in same.tensors]
+        same.names = [name for name in same.names if name in finding.names]
+        same.all_tensors = len(same.tensors) == tensors
+    return once
+
+
+def alike(one: StepFinding, other: StepFinding) -> bool:
+    """One cause? A factor that has a name in one step alone has none."""
+    if one.stage != other.stage or (one.factor is None) != (other.factor is None):
+        return False
+    if one.factor is None:
+        kinds = [(f.names, f.text.partition(";")[0] * (not f.names)) for f in (one, other)]
+        return kinds[0] == kinds[1]
+    if one.stage == "clip" and one.tensors == other.tensors:
+        return one.names == other.names
+    near = abs(one.factor - other.factor) <= SAME_FACTOR * abs(one.factor)
+    return near and (one.names == other.names or not (one.names and other.names))

@@ -15,11 +15,13 @@ import numpy as np
 from refgf.oracle.definitions.sums import UNIT_ROUNDOFF
 from refgf.oracle.step import causes
 from refgf.oracle.step.clipping import clip_cause
-from refgf.oracle.step.findings import StepFinding, StepVerdict, findings_of, merged
+from refgf.oracle.step.findings import StepFinding, StepVerdict, findings_of, listed, merged
 from refgf.oracle.step.ranks import CannotJudge, Ranks
 from refgf.oracle.step.stages import JudgedStep, Whole, close, stage
 from refgf.oracle.step.wire import add_wire
 
+TENTH = 0.1  # of a gradient: where rounding hides more, nothing is called right
+ZERO = 1e-12  # of the largest gradient
 CLIP_ROUNDINGS = 64  # norm, division and product, with the sum of squares of any length
 STEPS, ROUNDINGS = 3, 4  # the second as in reference.py, which imports PyTorch
 
@@ -72,26 +74,48 @@ def _judged(source: str, running: Ranks, seeds: list[int]) -> StepVerdict:
     ]
     request = {"source": source, "seeds": seeds, "coarsest": found[0]["coarsest"]}
     answer = running.reference(request | {"forced": forced})
-    findings, previous, shares, telling, wire = [], None, [0.0], set(), set()
+    findings, previous, shares, wire = [], None, {}, set()
     for number, stages in enumerate(held):
         if number and not all(w.agree for w in stages["before"].values()):
             break  # ranks have diverged: the step before says why
         previous = assembled(number, found, stages, answer, previous)
         findings += judge_step(previous)
         wire |= previous.settings["wire"]
-        shares += [
-            bound / largest
-            for t, bound in previous.bounds.items()
-            if (largest := np.abs(previous.exact[t]).max(initial=0.0)) > bound
-        ]
-        telling |= {t for t, k in previous.factors.items() if k < 0.5 and previous.exact[t].any()}
-    if not findings and not telling:
-        raise CannotJudge(
-            "step: rounding may change every gradient by half of it or more, so that no mistake "
-            "would show; wanted gradients above their rounding; next: float32, or a larger batch"
-        )
-    counts = running.size, len(seeds), len(names), len(telling)
-    return StepVerdict(source, *counts, max(shares), merged(findings), sorted(wire))
+        shares |= rounding_shares(previous, shares)
+    hidden = [t for t, share in shares.items() if share > TENTH]
+    if not findings and (hidden or not shares):
+        raise CannotJudge(cannot_tell(found[0]["coarsest"], shares, hidden))
+    counts = running.size, len(seeds), len(names), len(shares) - len(hidden)
+    return StepVerdict(
+        source,
+        *counts,
+        max(shares.values(), default=0.0),
+        merged(findings, len(names)),
+        sorted(wire),
+    )
+
+
+def rounding_shares(step: JudgedStep, before: dict[str, float]) -> dict[str, float]:
+    """{tensor: the share of its gradient that rounding may change}, the least of all steps.
+
+    Of single elements next to the largest, or of the factor of all. A gradient that is 0 but for
+    the roundings of float64 is left out.
+    """
+    sizes = {t: float(np.abs(g).max(initial=0.0)) for t, g in step.exact.items()}
+    least = ZERO * max(sizes.values(), default=0.0)
+    found = {t: max(step.bounds[t] / s, step.factors[t]) for t, s in sizes.items() if s > least}
+    return {t: min(share, before.get(t, share)) for t, share in found.items()}
+
+
+def cannot_tell(coarsest: str, shares: dict[str, float], hidden: list[str]) -> str:
+    share = max(shares.values(), default=float("inf"))
+    where = f"the gradients of {listed(hidden)}" if hidden else "every gradient"
+    wanted = "float32 without autocast" if coarsest.endswith("16") else "float64"
+    return (
+        f"step: cannot tell: nothing is off by more than rounding, but the rounding of {coarsest} "
+        f"may change {where} by {share:.1e} of the largest element, so that a lost sample or a "
+        f"factor of 1.1 might not show; wanted at most {TENTH}; next: {wanted}"
+    )
 
 
 def assembled(
@@ -191,10 +215,7 @@ def judge_gradients(step: JudgedStep) -> tuple[list[StepFinding], dict[str, Whol
                 wrong[t] = state
             elif exact.any() and stages["used"]:
                 wrong[t] = Whole([np.zeros(exact.shape)], [()])
-    found = {t: causes.gradient_cause(step, t, state) for t, state in wrong.items()}
-    unknown = [t for t, cause in found.items() if cause[0].startswith("no known pattern")]
-    mixture = causes.mixture_cause(step, unknown, wrong) if unknown else None
-    found |= dict.fromkeys(unknown, mixture) if mixture else {}
+    found = causes.gradient_causes(step, wrong)
     found_early = findings_of("clip", step, early)
     return findings_of("gradient", step, found) + found_early, right
 
@@ -221,17 +242,15 @@ def judge_clip(step: JudgedStep, right: dict[str, Whole]) -> list[StepFinding]:
         return []
     cause = clip_cause(step, states, base)
     if not step.stages["clip"] and not (clips and cause[1]):  # changed after backward, not clipped
-        agree = all(states[t].agree for t in wrong)
-        found = {
-            t: causes.gradient_cause(step, t, states[t]) if agree else causes.CHANGED_APART
-            for t in wrong
-        }
+        found = dict.fromkeys(wrong, causes.CHANGED_APART)
+        if all(states[t].agree for t in wrong):
+            found = causes.gradient_causes(step, {t: states[t] for t in wrong})
         return findings_of("gradient", step, found)
     return findings_of("clip", step, dict.fromkeys(wrong, cause))
 
 
 def judge_update(step: JudgedStep) -> list[StepFinding]:
-    found = {}
+    found, wrong = {}, {}
     for t, state in step.stages["after"].items():
         if not state.agree:
             used = step.stages["used"].get(t)
@@ -239,5 +258,5 @@ def judge_update(step: JudgedStep) -> list[StepFinding]:
                 text = "ranks have different parameters after the same gradient"
                 found[t] = text, ["different updates"], None
         elif not close(state.value, step.replay["after"][t], causes.update_bound(step, t)):
-            found[t] = causes.update_cause(step, t, state)
-    return findings_of("update", step, found)
+            wrong[t] = state
+    return findings_of("update", step, found | causes.update_causes(step, wrong))

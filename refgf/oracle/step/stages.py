@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 Arrays = dict[str, np.ndarray]
+LEFT = 0.2  # a cause leaves at most this share of a difference unexplained
 Pieces = list[tuple[list[int], np.ndarray] | None]  # one per rank
 
 
@@ -86,10 +87,16 @@ def close(got: np.ndarray, wanted: np.ndarray, bound: np.ndarray | float) -> boo
         return bool((np.abs(got - wanted) <= bound).all())
 
 
+def explains(got: np.ndarray, wanted: np.ndarray, right: np.ndarray) -> bool:
+    """Of the difference between got and right, `wanted` leaves only a small share."""
+    return bool(np.linalg.norm(got - wanted) <= LEFT * np.linalg.norm(got - right))
+
+
 def multiple(got: np.ndarray, of: np.ndarray, bound: float) -> float | None:
     """k if got is k times `of`, within the bound, which grows with k."""
     square = float((of * of).sum())
     if not np.isfinite(got).all() or square == 0:
         return None
     k = float((got * of).sum()) / square
-    return k if close(got, k * of, bound * max(1.0, abs(k))) else None
+    near = close(got, k * of, bound * max(1.0, abs(k)))
+    return k if near and explains(got, k * of, 0 * of) else None
