@@ -49,19 +49,19 @@ def factor_text(k: float, step: JudgedStep, error: float = 0.0) -> Cause:
 
 
 @dataclass
-class Fit:
+class FactorFit:
     """got = k exact for these tensors. error: of k, relative."""
 
     k: float
     error: float
     tensors: list[str]
 
-    def near(self, other: "Fit") -> bool:
+    def near(self, other: "FactorFit") -> bool:
         least = min(RATIO_TOLERANCE * 5, self.error + other.error)
         return abs(self.k / other.k - 1) <= max(NEAR, least)
 
 
-def fit(step: JudgedStep, states: dict[str, Whole], tensors: list[str]) -> Fit:
+def fit(step: JudgedStep, states: dict[str, Whole], tensors: list[str]) -> FactorFit:
     """Least squares over the elements of all these tensors."""
     got, exact = (
         np.concatenate([own[t].ravel() for t in tensors])
@@ -73,7 +73,7 @@ def fit(step: JudgedStep, states: dict[str, Whole], tensors: list[str]) -> Fit:
     freedom = len(got) - 1  # a single element is a multiple of anything
     error = ERRORS * (rest / square / freedom) ** 0.5 / abs(k) if freedom else 0.0
     error = error + step.unit if freedom else step.factors[tensors[0]]
-    return Fit(k, error, tensors)
+    return FactorFit(k, error, tensors)
 
 
 def factor_causes(step: JudgedStep, states: dict[str, Whole]) -> dict[str, Cause]:
@@ -85,7 +85,7 @@ def factor_causes(step: JudgedStep, states: dict[str, Whole]) -> dict[str, Cause
         k = multiple(state.value, step.exact[t], step.bounds[t])
         if k and explains(state.value, k * step.exact[t], step.exact[t]):
             fits.append(fit(step, states, [t]))
-    groups: list[Fit] = []
+    groups: list[FactorFit] = []
     for own in sorted(fits, key=lambda one: one.error):
         for i, group in enumerate(groups):
             if group.near(own):
