@@ -12,7 +12,6 @@ import builtins
 import contextlib
 import os
 import socket
-import stat
 import sys
 import threading
 import time
@@ -20,6 +19,7 @@ import traceback
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
+from refgf.interrupt import ask_hydra_to_abort
 from refgf.launch import watchdog
 
 try:
@@ -190,18 +190,6 @@ def _abort(status: int) -> None:
                 silence = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(silence, 2)  # MPICH prints about the abort, and our message shall be last
             mpi.COMM_WORLD.Abort(status)
-        _ask_hydra_to_abort(status)
+        ask_hydra_to_abort(status)
     finally:
         leave_at_once(status)
-
-
-def _ask_hydra_to_abort(status: int) -> None:
-    """Send Hydra an abort (PMI version 1): it lets ranks in MPI_Init wait for one that left."""
-    if "MPI_LOCALNRANKS" not in os.environ or "PMI_FD" not in os.environ:
-        return
-    # a child process of a rank inherits the variable, but not the connection
-    with contextlib.suppress(OSError, ValueError):
-        connection = int(os.environ["PMI_FD"])
-        if stat.S_ISSOCK(os.fstat(connection).st_mode):
-            os.write(connection, f"cmd=abort exitcode={status}\n".encode())
-            time.sleep(2)
