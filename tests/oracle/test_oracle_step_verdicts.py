@@ -9,6 +9,37 @@ from step_subject import subject
 from refgf.oracle.step.judging import judge
 from refgf.oracle.step.ranks import CannotJudge, Ranks
 
+LBFGS = """\
+    own, optimizer = ddp(net, size), torch.optim.LBFGS(net.parameters(), lr=0.1, max_iter=2)
+    for pair in batches:
+        def closure():
+            optimizer.zero_grad()
+            value = loss(own, share(pair, rank, size))
+            value.backward()
+            return value
+        optimizer.step(closure)
+"""
+SAM = """\
+    own, optimizer = ddp(net, size), sgd(net)
+    for pair in batches:
+        optimizer.zero_grad()
+        loss(own, share(pair, rank, size)).backward()
+        with torch.no_grad():
+            there = [0.05 * p.grad for p in net.parameters()]
+            torch._foreach_add_(list(net.parameters()), there)
+        optimizer.zero_grad()
+        loss(own, share(pair, rank, size)).backward()
+        with torch.no_grad():
+            torch._foreach_sub_(list(net.parameters()), there)
+        optimizer.step()
+"""
+SPARSE = """\
+def model():
+    return nn.Sequential(nn.EmbeddingBag(6, 8, sparse=True), nn.Linear(8, 3))
+def batch(seed):
+    drawn = torch.Generator().manual_seed(seed)
+    return tuple(torch.randint(0, 3, n, generator=drawn) for n in ((24, 5), (24,)))
+"""
 HALF = """\
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 def sum_in(kind, net, size):
@@ -89,3 +120,18 @@ def test_a_factor_of_all_tensors_and_steps_is_one_finding(two, tmp_path):
     train = CAST.replace("OWN", SHARE).replace("FACTOR", "1.3")
     (found,) = judge(subject(tmp_path, train), two).findings
     assert abs(found.factor - 1.3) < 0.02 and not found.names, found
+
+
+@pytest.mark.parametrize(
+    "train, why", [(LBFGS, "step calls backward, as LBFGS's"), (SAM, "parameters change between")]
+)
+def test_a_step_without_one_gradient_is_refused(train, why, two, tmp_path):
+    with pytest.raises(CannotJudge, match=f"{why}.*wanted gradients at the batch's parameters"):
+        judge(subject(tmp_path, train), two)
+
+
+def test_sparse_gradients(two, tmp_path):
+    train = "    loop(net, batches, rank, size, lambda *own: FACTOR * loss(*own))\n"
+    assert judge(subject(tmp_path, train, "r.py", SPARSE + "FACTOR = 1\n"), two).right
+    (found,) = judge(subject(tmp_path, train, "w.py", SPARSE + "FACTOR = 2\n"), two).findings
+    assert found.all_tensors and found.names == ["p"], found

@@ -43,7 +43,7 @@ without. A mistake that one rank makes too is found in the gradient, which `loss
 in clipping or in the update. Where rounding may hide a tenth of a gradient, as under autocast, the
 answer is "cannot tell" unless a mistake is larger: judge in float32 first.
 FSDP1 is not judged. A loss that draws random numbers (dropout) and statistics of a rank's own
-samples (BatchNorm) are refused.
+samples (BatchNorm) are refused, and so are closures (LBFGS) and SAM.
 
     judging.py    the stages                       findings.py    the verdict
     causes.py     names of mistakes                clipping.py    names of wrong norms

@@ -21,10 +21,14 @@ import numpy as np
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.module import register_module_forward_hook
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 Piece = tuple[list[int], np.ndarray]
 COARSE = {torch.bfloat16: 3, torch.float16: 2, torch.float32: 1, torch.float64: 0}
+CHANGING = "parameters change between backward calls, as in SAM or with a step in each call"
 current: "Recorder | None" = None
 
 
@@ -34,7 +38,7 @@ def local_part(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def as_array(tensor: torch.Tensor) -> np.ndarray:
-    kept = tensor.detach()
+    kept = tensor.detach().to_dense() if tensor.is_sparse else tensor.detach()
     return kept.to(torch.float64 if kept.dtype == torch.float64 else torch.float32).numpy().copy()
 
 
@@ -55,6 +59,8 @@ class Recorder:
         self.steps: list[dict[str, Any]] = []
         self.hooked: set[int] = set()
         self.coarsest = torch.float64
+        self.updating = False  # inside an optimizer's step
+        self.refused = ""  # why this way to train cannot be judged
         self.own_statistics = ""  # a layer that normalises by the statistics of a rank's samples
 
     def named(self) -> dict[str, torch.nn.Parameter]:
@@ -86,7 +92,13 @@ class Recorder:
         return {"shapes": shapes, "types": types, "coarsest": coarsest, "steps": self.steps}
 
     def after_backward(self) -> None:
+        if self.updating:
+            self.refused = "the optimizer's step calls backward, as LBFGS's does with a closure"
         if self.steps:
+            for name, (_, before) in self.steps[-1]["before"].items():
+                now = piece(self.named()[name])[1]
+                if now.shape == before.shape and not np.array_equal(now, before, equal_nan=True):
+                    self.refused = self.refused or CHANGING
             self.steps[-1]["backward"] = self._gradients()
             self.steps[-1]["local"].append({})
 
@@ -104,6 +116,7 @@ class Recorder:
     def before_update(self, optimizer: torch.optim.Optimizer) -> None:
         if not self.steps:
             return
+        self.updating = True
         step, names = self.steps[-1], {id(p): name for name, p in self.named().items()}
         own = {}
         for group in optimizer.param_groups:
@@ -140,6 +153,9 @@ class Recorder:
                 p = named[name]
                 if gradients and p.grad is None:
                     p.grad = torch.zeros_like(p)
+                if gradients and p.grad.is_sparse:
+                    p.grad = torch.tensor(array).to_sparse(p.grad.sparse_dim())
+                    continue
                 local_part(p.grad if gradients else p).copy_(torch.tensor(array))
 
     def _hook_tensors(self) -> None:
@@ -185,6 +201,9 @@ def watch() -> None:
     torch.amp.GradScaler.scale = watched_scale
     register_optimizer_step_pre_hook(
         lambda optimizer, args, kwargs: current and current.before_update(optimizer)
+    )
+    register_optimizer_step_post_hook(
+        lambda optimizer, args, kwargs: current and setattr(current, "updating", False)
     )
     register_module_forward_hook(lambda module, args, output: current and current.saw(module))
 

@@ -59,6 +59,8 @@ class Rounded(TorchDispatchMode):
     def _changed(self, value: Any, delta: float) -> Any:
         if not (isinstance(value, torch.Tensor) and value.is_floating_point()):
             return value
+        if value.is_sparse:  # its values were rounded where they were computed
+            return value
         signs = torch.randint(0, 2, value.shape, generator=self.signs, dtype=value.dtype) * 2 - 1
         return value * (1 + delta * signs)
 
@@ -120,7 +122,10 @@ def exact_gradients(
             raise ValueError("loss: wanted a tensor of one number, the mean over the whole batch")
         value.backward()
         zero = {n: p if p.grad is None else p.grad for n, p in named.items()}
-        return {n: t.detach().numpy().copy() * (named[n].grad is not None) for n, t in zero.items()}
+        return {
+            n: t.detach().to_dense().numpy().copy() * (named[n].grad is not None)
+            for n, t in zero.items()
+        }
 
     state = copy.deepcopy(exact.state_dict())  # statistics of normalisation change in forward
     drawn = torch.get_rng_state()

@@ -72,6 +72,12 @@ def run(request: dict, rank: int, size: int) -> dict[str, Any]:
     if len(recorder.steps) != len(batches):
         got = f"train took {len(recorder.steps)} of {len(batches)} batches"
         raise ValueError(f"{got}; wanted a loop over all of `batches`")
+    if recorder.refused:
+        raise ValueError(
+            f"{recorder.refused}, so that there is no one gradient to "
+            "judge; wanted gradients at the batch's parameters, then optimizer.step(); next: judge "
+            "the same loop with SGD in its place"
+        )
     if not any(step["used"] for step in recorder.steps):
         raise ValueError(
             "train made no step of an optimizer with the model's parameters; wanted one of "
