@@ -22,6 +22,7 @@ DDP_DEFAULT_MIB, DDP_FIRST_MIB = 25, 1
 FUSED_MIB = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
 HOROVOD_DEFAULT_MIB, CYCLE_S = 128, 1e-3
 EQUAL = 1e-3  # relative; of steps so close the smaller bucket is taken, because it is sent earlier
+FLAT = 0.02  # relative; steps so close to the best are as good, and a default is kept (chosen)
 
 
 def ddp_groups(
@@ -54,7 +55,7 @@ def horovod_s(gradients: Gradients, question: Question, threshold: float) -> flo
 
 
 def of_ddp(question: Question) -> dict:
-    """{"bucket_cap_mb", "step_s", "default_step_s", "sweep": {MiB: step_s}}."""
+    """{"bucket_cap_mb", "step_s", "default_step_s", "keep_default", "sweep": {MiB: step_s}}."""
     gradients = [(ready_s, FLOAT32 * elements) for ready_s, elements in question.step.ready]
 
     def step_s(cap_mib: float, first_mib: float | None = None) -> float:
@@ -69,6 +70,7 @@ def of_ddp(question: Question) -> dict:
         "bucket_cap_mb": best,
         "step_s": sweep[best],
         "default_step_s": default_s,
+        "keep_default": keeps_default(default_s, sweep),
         "sweep": sweep,
     }
 
@@ -107,23 +109,28 @@ def up_to_all(sizes_mib: tuple[int, ...], question: Question) -> list[int]:
 
 
 def of_horovod(question: Question) -> dict:
-    """{"fusion_threshold_bytes", "step_s", "default_step_s", "sweep": {MiB: step_s}}.
+    """{"fusion_threshold_bytes", "step_s", "default_step_s", "keep_default", "sweep"}.
 
-    The default where no threshold is more than EQUAL faster.
+    sweep: {MiB: step_s}. The default where no threshold is more than FLAT faster.
     """
     gradients = [(ready_s, FLOAT32 * elements) for ready_s, elements in question.step.ready]
     after_s, tried = question.step.after_s, up_to_all(FUSED_MIB, question)
     sweep = {mib: horovod_s(gradients, question, mib * MIB) + after_s for mib in tried}
-    best = smallest_of_best(sweep)
     default_s = sweep[HOROVOD_DEFAULT_MIB]
-    if default_s <= (1 + EQUAL) * sweep[best]:
-        best = HOROVOD_DEFAULT_MIB
+    keeps = keeps_default(default_s, sweep)
+    best = HOROVOD_DEFAULT_MIB if keeps else smallest_of_best(sweep)
     return {
         "fusion_threshold_bytes": best * MIB,
         "step_s": sweep[best],
         "default_step_s": default_s,
+        "keep_default": keeps,
         "sweep": sweep,
     }
+
+
+def keeps_default(default_s: float, sweep: dict[int, float]) -> bool:
+    """Is no size more than FLAT faster? Time per call that no input has would hide less."""
+    return default_s <= (1 + FLAT) * min(sweep.values())
 
 
 def smallest_of_best(sweep: dict[int, float]) -> int:

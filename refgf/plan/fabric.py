@@ -19,6 +19,7 @@ from refgf.plan import measurements
 from refgf.predict.cost import Line, Link
 
 LEAST = 0.05  # relative; a fit's scatter says nothing about another day
+MOST = 10.0  # times the value; a fit of two points has no error (chosen)
 CHOSEN = {"alpha": (0.67, 1.5), "beta": (0.95, 1.15)}  # of a number without an error (chosen)
 
 
@@ -36,6 +37,7 @@ class Fabric:
                       between nodes alone
     steps             {workload: (batch, samples per second of one rank)}
     machine           the machine file, which may hold layer times
+    alpha_known       False: no theta and no bucket is advised
     """
 
     name: str
@@ -50,6 +52,7 @@ class Fabric:
     lines_per_node: int = 0
     notes: tuple[str, ...] = ()
     ring_hop: Link | None = None
+    alpha_known: bool = True
 
     def scaled(self, alpha: float = 1.0, beta: float = 1.0, hops: float = 1.0) -> "Fabric":
         """The same network with its latencies and its times per byte multiplied."""
@@ -166,7 +169,9 @@ def of_machine(given: Machine) -> Fabric:
     ranges = ranges_of(link, given.errors.get("between"))
     inside = given.links.get("inside")
     found = Fabric(given.name, source, link, inside, dict(given.lines), ranges, {}, given)
-    return replace(found, inside_source=source if inside else "")
+    error_s = given.errors.get("between", (0.0, 0.0))[0]
+    known = measurements.is_known(link.alpha_s, error_s)
+    return replace(found, inside_source=source if inside else "", alpha_known=known)
 
 
 def of_text(measured: measurements.Measured) -> Fabric:
@@ -182,6 +187,7 @@ def of_text(measured: measurements.Measured) -> Fabric:
         ranges = {name: (low, max(high, CHOSEN[name][1])) for name, (low, high) in ranges.items()}
     found = Fabric(measured.title, f"fit: {measured.fit}", measured.link, None, lines, ranges)
     found = replace(found, lines_per_node=measured.per_host, notes=measured.notes)
+    found = replace(found, alpha_known=measured.alpha_known)
     if measured.per_host < 2:
         return found
     # Hops inside that take no time leave all of the ring's latency to those between nodes.
@@ -196,6 +202,6 @@ def ranges_of(link: Link, errors: tuple[float, float] | None) -> dict[str, tuple
     found = {}
     values = {"alpha": link.alpha_s, "beta": link.beta_s_per_byte}
     for (name, value), error in zip(values.items(), errors):
-        share = min(0.9, max(LEAST, 2 * error / value)) if value else LEAST
-        found[name] = (1 - share, 1 + share)
+        share = max(LEAST, 2 * error / value) if value else LEAST
+        found[name] = (1 - min(0.9, share), min(MOST, 1 + share))
     return found

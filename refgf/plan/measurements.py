@@ -16,6 +16,7 @@ inside take. On one host no link between nodes was measured, and the text is ref
 import re
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Any
 
 from refgf.predict.cost import Line, Link
 from refgf.predict.fit import Fit, fit_line
@@ -23,15 +24,17 @@ from refgf.predict.fit import Fit, fit_line
 US = 1e-6
 NOISY = 0.2  # relative; times farther from the fitted line are named in a warning
 AVOIDED = 1024  # bytes: below, protocols differ from those of gradients
+MOST_FIRST = 1 << 20  # bytes: times of larger messages say little about alpha (chosen)
 
 
 @dataclass(frozen=True)
 class Measured:
     """What a text says.
 
-    size       the ranks of an allreduce, 0 for a link
-    per_host   of these on each host, 0: unknown
-    notes      what the numbers do not say, a sentence each
+    size         the ranks of an allreduce, 0 for a link
+    per_host     of these on each host, 0: unknown
+    notes        what the numbers do not say, a sentence each
+    alpha_known  False if its two standard errors exceed it, or if all messages are large
     """
 
     title: str
@@ -39,6 +42,7 @@ class Measured:
     fit: Fit
     per_host: int = 0
     notes: tuple[str, ...] = ()
+    alpha_known: bool = True
 
     @property
     def link(self) -> Link:
@@ -99,17 +103,16 @@ def read_nccl(text: str, path: str, ranks: int | None) -> Measured:
         refuse(path, got, f"{wanted:.3g}, that of an allreduce; next: run all_reduce_perf")
     hosts = len(set(re.findall(r"^#\s+Rank\s+\d+.*?\son\s+(\S+)\s+device", text, re.M)))
     title = f"nccl-tests, allreduce on {size} GPUs" + (f" of {hosts} hosts" if hosts else "")
-    fit, noisy = fitted(points, path)
-    found = Measured(title, size, fit, size // hosts if hosts else 0, noisy)
+    found = Measured(title, size, per_host=size // hosts if hosts else 0, **fitted(points, path))
     if hosts == 1:
         refuse_one_host(found, path)
     if not hosts:
         alone = "The text lists no hosts: taken as one GPU on each."
-        return replace(found, notes=(alone, *noisy))
+        return replace(found, notes=(alone, *found.notes))
     k, us = found.per_host, 1e6 * found.link.alpha_s
     mixed = f"WARNING: alpha is the mean hop of a ring with {k} GPUs a host. A hop between nodes "
     mixed += f"takes {us:.3g} to {k * us:.3g} us; the intervals hold both. Add --inside."
-    return replace(found, notes=(mixed, *noisy)) if k > 1 else found
+    return replace(found, notes=(mixed, *found.notes)) if k > 1 else found
 
 
 def refuse_one_host(found: Measured, path: str) -> None:
@@ -142,15 +145,14 @@ def read_osu(text: str, path: str, ranks: int | None) -> Measured:
         if not ranks or ranks < 2:
             wanted = "that number; next: --measured-ranks P"
             refuse(path, f"{title!r}, without its number of ranks", wanted)
-        fit, noisy = fitted(points, path)
-        return Measured(f"{title}, {ranks} ranks", ranks, fit, notes=noisy)
+        return Measured(f"{title}, {ranks} ranks", ranks, **fitted(points, path))
     if "Latency" not in title or re.search(
         r"Alltoall|All-to-All|gather|Bcast|Reduce|Barrier", title
     ):
         refuse(path, repr(title), "osu_latency between two nodes, or osu_allreduce")
     one_way = "osu_latency is a ping-pong, one message at a time: a ring's exchange takes longer."
-    fit, noisy = fitted(points, path)
-    return Measured(title, 0, fit, notes=(one_way, *noisy))
+    found = Measured(title, 0, **fitted(points, path))
+    return replace(found, notes=(one_way, *found.notes))
 
 
 def rows(text: str) -> list[list[str]]:
@@ -159,8 +161,8 @@ def rows(text: str) -> list[list[str]]:
     return [words for words in found if words and re.fullmatch(r"\d+", words[0])]
 
 
-def fitted(points: list[tuple[float, float]], path: str) -> tuple[Fit, tuple[str, ...]]:
-    """(fit, warnings) of one point for each size; small messages only where there are no others."""
+def fitted(points: list[tuple[float, float]], path: str) -> dict[str, Any]:
+    """fit, notes and alpha_known of `Measured`: one point for each size from AVOIDED bytes up."""
     by_size = {}
     for nbytes, seconds in points:
         by_size.setdefault(nbytes, []).append(seconds)
@@ -172,7 +174,18 @@ def fitted(points: list[tuple[float, float]], path: str) -> tuple[Fit, tuple[str
     if not 0 < large[-1][1] < 100:
         refuse(path, f"{large[-1][1]:.3g} s for {large[-1][0]:g} bytes", "microseconds")
     fit = fit_line(large)
-    return fit, warnings(large, fit)
+    known = is_known(fit.a_s, fit.a_error_s) and large[0][0] <= MOST_FIRST
+    notes = warnings(large, fit)
+    if not known:
+        got = (
+            f"{1e6 * fit.a_s:.3g} us +- {1e6 * fit.a_error_s:.3g}, from {large[0][0]:,.0f} bytes up"
+        )
+        notes = (f"WARNING: alpha is not known: {got}. Run it with -b 1K -e 64M -f 2.", *notes)
+    return {"fit": fit, "notes": notes, "alpha_known": known}
+
+
+def is_known(alpha_s: float, error_s: float) -> bool:
+    return 2 * error_s <= alpha_s
 
 
 def warnings(points: list[tuple[float, float]], fit: Fit) -> tuple[str, ...]:

@@ -17,11 +17,10 @@ from refgf.plan.uncertainty import curve, planned, ranges
 from refgf.predict.cost import Link
 
 LARGEST, COLUMNS = 4096, 100
-FLAT = 0.02  # relative; steps so close to the best are said to be as good
 MEASURE = {
     "alpha": "measure",
     "beta": "measure or all_reduce_perf",
-    "hops": "--inside, or measure on two nodes",
+    "hops": "--inside",
     "pace": "a torch.profiler trace as --model",
 }
 MEANING = {
@@ -35,6 +34,7 @@ MEANING = {
 def answer(question: Question) -> dict[str, Any]:
     """Everything that the text says, in seconds and bytes; a missing system is null."""
     bytes_per_rank, systems = memory.per_rank(question), {}
+    advised = question.fabric.alpha_known
     for name in SYSTEMS:
         found = planned(name, question)
         systems[name] = found and {
@@ -44,7 +44,7 @@ def answer(question: Question) -> dict[str, Any]:
             "efficiency_percent": 100 * question.step.compute_s / found.step_s,
             "widths": found.widths,
             "widest_input": found.widest,
-            "theta_bytes": best_theta(name, question),
+            "theta_bytes": best_theta(name, question) if advised else None,
             "memory_bytes": bytes_per_rank[name],
         }
     link, step = question.fabric.between, question.step
@@ -66,9 +66,9 @@ def answer(question: Question) -> dict[str, Any]:
         "overlap": question.overlap,
         "allreduce": question.allreduce,
         "systems": systems,
-        "refgf": theta_advice(question),
-        "pytorch": buckets.of_ddp(question),
-        "horovod": buckets.of_horovod(question),
+        "refgf": theta_advice(question) if advised else None,
+        "pytorch": buckets.of_ddp(question) if advised else None,
+        "horovod": buckets.of_horovod(question) if advised else None,
         "efficiency_percent": curve(question, sizes(question.ranks_per_node)),
         "on_a_real_cluster": judged.steps(),
     }
@@ -77,7 +77,7 @@ def answer(question: Question) -> dict[str, Any]:
 def theta_advice(question: Question) -> dict[str, Any]:
     """The sweep of theta; `near`: the thetas around the best that are at most FLAT slower."""
     found = buckets.of_theta(question)
-    return found | {"near": buckets.around(found["sweep"], found["theta_bytes"], FLAT)}
+    return found | {"near": buckets.around(found["sweep"], found["theta_bytes"], buckets.FLAT)}
 
 
 def costs(link: Link) -> dict[str, float]:
@@ -94,6 +94,12 @@ def network_notes(question: Question) -> list[str]:
             f"The allreduce was measured with {on} a node and is predicted with {k}, by the fitted "
             f"link. The measured line is used for --ranks {' or '.join(map(str, fabric.lines))} "
             f"--ranks-per-node {on}."
+        )
+    elif question.extrapolated:
+        measured = " and ".join(map(str, sorted(fabric.lines)))
+        found.append(
+            f"Measured on {measured} ranks, predicted for {question.size} by the fitted link: its "
+            "intervals are at least the chosen ones, and have no contention of more nodes."
         )
     if question.ranks_per_node > question.size:
         found.append(
@@ -180,7 +186,14 @@ def megabytes(theta: int | None) -> str:
 
 def bucket_lines(found: dict[str, Any]) -> list[str]:
     ddp, horovod, ours = found["pytorch"], found["horovod"], found["refgf"]
-    return [theta_line(ours), f"             {flat_in_words(ours)}", ddp_line(ddp), fused(horovod)]
+    if ours is None:
+        return ["No theta and no bucket is advised: alpha, which decides them, is not known."]
+    lines = [theta_line(ours), f"             {flat_in_words(ours)}", ddp_line(ddp), fused(horovod)]
+    if horovod["step_s"] < (1 - buckets.EQUAL) * ours["step_s"]:
+        lines.append(
+            "             faster than theta: a cycle sends what is ready, theta waits for bytes"
+        )
+    return lines
 
 
 def theta_line(ours: dict[str, Any]) -> str:
@@ -199,27 +212,36 @@ def theta_line(ours: dict[str, Any]) -> str:
 
 
 def ddp_line(ddp: dict[str, Any]) -> str:
-    """The best bucket, or the default where no bucket beats it."""
+    """The best bucket, or the default where no bucket beats it by more than FLAT."""
     best = f"bucket_cap_mb={ddp['bucket_cap_mb']}: {1e3 * ddp['step_s']:.1f} ms"
     default = f"default, 1 then 25: {1e3 * ddp['default_step_s']:.1f} ms"
-    if ddp["default_step_s"] <= (1 + buckets.EQUAL) * ddp["step_s"]:
-        return f"PyTorch DDP  keep the {default} a step ({best})"
+    if ddp["keep_default"]:
+        return f"PyTorch DDP  keep the {default} a step ({gain(ddp)})"
     return f"PyTorch DDP  {best} a step ({default})"
 
 
 def fused(horovod: dict[str, Any]) -> str:
-    """Horovod's best threshold, or its default where none beats it."""
+    """Horovod's best threshold, or its default where none beats it by more than FLAT."""
     default = f"default, 128 MiB: {1e3 * horovod['default_step_s']:.1f} ms"
-    if horovod["fusion_threshold_bytes"] == buckets.HOROVOD_DEFAULT_MIB * buckets.MIB:
-        return f"Horovod      keep the {default} a step"
+    if horovod["keep_default"]:
+        return f"Horovod      keep the {default} a step ({gain(horovod)})"
     best = f"HOROVOD_FUSION_THRESHOLD={horovod['fusion_threshold_bytes']}"
     return f"Horovod      {best}: {1e3 * horovod['step_s']:.1f} ms a step ({default})"
 
 
+def gain(found: dict[str, Any]) -> str:
+    """What the best size gains over the default that is kept."""
+    best_s = min(found["sweep"].values())
+    if found["default_step_s"] <= (1 + buckets.EQUAL) * best_s:
+        return "no size is faster"
+    share = f"{100 * (found['default_step_s'] / best_s - 1):.1f} %"
+    return f"the best size is {share} faster"
+
+
 def flat_in_words(ours: dict[str, Any]) -> str:
     """The thetas around the best whose steps are at most FLAT longer. Theta: bytes of a call."""
-    near = buckets.around(ours["sweep"], ours["theta_bytes"], FLAT)
-    slower = f"{100 * FLAT:g} % slower"
+    near = buckets.around(ours["sweep"], ours["theta_bytes"], buckets.FLAT)
+    slower = f"{100 * buckets.FLAT:g} % slower"
     if len(near) == 1:
         return f"a call waits for theta bytes; those tried next to it are more than {slower}"
     return f"a call waits for theta bytes; {near[0]:,} to {near[-1]:,} are at most {slower}"
@@ -238,9 +260,12 @@ def efficiency_table(curves: dict[str, dict[int, float | None]]) -> list[str]:
 
 def notes(found: dict[str, Any]) -> list[str]:
     widest = {row["widest_input"] for row in found["systems"].values() if row} - {"none"}
+    least = f"{100 * buckets.FLAT:g} %"
     lines = [
         "",
         "theta is the best of each row, in MB on the wire; DASO's is of the sums in a node.",
+        f"A default is kept unless a size is more than {least} faster: time per call that no input",
+        "explains would hide less.",
         "half, CSC and hierarchy16 send float16.",
         f"CSC: {CSC_PERCENT:g} % of the chunks and a call of their norms, in the flat ring. "
         f"top-k: {100 * TOPK_DENSITY:g} %, after backward.",
@@ -253,9 +278,8 @@ def notes(found: dict[str, Any]) -> list[str]:
         "{inside_the_interval} were".format_map(found["on_a_real_cluster"]),
         "inside an interval of this kind (docs/scale.md has six such tables).",
     ]
-    for name in sorted(widest):
-        low, high = found["ranges"][name]
+    for name, (low, high) in sorted(found["ranges"].items()):
         said = f"{name}, {MEANING[name]}: {low:.2f} to {high:.2f} times the value"
-        narrowed = name == "pace" and found["model"]["measured"]
+        narrowed = name not in widest or (name == "pace" and found["model"]["measured"])
         lines.append(said if narrowed else f"{said}; narrow it with {MEASURE[name]}")
     return lines

@@ -114,6 +114,11 @@ class Question:
         return placed and self.size in self.fabric.lines and self.allreduce == "ring"
 
     @property
+    def extrapolated(self) -> bool:
+        """Is a link used that was fitted to allreduces of other ranks, or placed otherwise?"""
+        return bool(self.fabric.lines) and self.size > 1 and not self.measured
+
+    @property
     def flat(self) -> Line:
         """T(bytes) of the flat allreduce. In one node it uses the link inside."""
         if self.size == 1:

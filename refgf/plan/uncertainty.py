@@ -8,6 +8,7 @@ leaves out (contention, stragglers, casts) is not in it.
 
 from dataclasses import dataclass, replace
 
+from refgf.plan.fabric import CHOSEN
 from refgf.plan.systems import SYSTEMS, Question
 
 PACE = {True: (0.97, 1.03), False: (0.9, 1.1)}  # of measured ready times, and of others (chosen)
@@ -30,8 +31,12 @@ class PlannedStep:
 
 
 def ranges(question: Question) -> dict[str, tuple[float, float]]:
-    """{input: (lowest, highest factor)}."""
-    return question.fabric.ranges | {"pace": PACE[question.step.measured]}
+    """{input: (lowest, highest factor)}; extrapolated ones are at least as wide as CHOSEN."""
+    found = dict(question.fabric.ranges)
+    if question.extrapolated:
+        for name, (low, high) in CHOSEN.items():
+            found[name] = min(low, found[name][0]), max(high, found[name][1])
+    return found | {"pace": PACE[question.step.measured]}
 
 
 def varied(question: Question, pace: float = 1.0, **factors: float) -> Question:

@@ -32,8 +32,9 @@ def test_text_fits_100_columns(monkeypatch, capsys):
     assert code == 0 and max(map(len, said.out.splitlines())) <= 100
     for words in (
         "eager",
-        "bucket_cap_mb=",
-        "HOROVOD_FUSION_THRESHOLD=",
+        "PyTorch DDP  ",
+        "Horovod      ",
+        "2 % faster: time per call that no input\nexplains would hide less",
         "\n  4096 ",
         "narrow it with",
     ):

@@ -1,6 +1,8 @@
 """Networks: a name, a machine file, nccl-tests' text, OSU's text; and what is wrong with others."""
 
 from dataclasses import replace
+from math import inf
+from random import Random
 
 import pytest
 
@@ -9,14 +11,14 @@ from refgf.papers.scaling.published import TEN_GIGABIT
 from refgf.plan import fabric, measurements, report
 from refgf.plan.step_times import StepTimes
 from refgf.plan.systems import SYSTEMS, Question
-from refgf.plan.uncertainty import planned
+from refgf.plan.uncertainty import planned, ranges
 from refgf.predict.cost import Line, Link, ring_line
 
 LINK, FAST = Link(20e-6, 1e-9), Link(5e-6, 4e-11)
 SIZES = [1 << bit for bit in range(3, 28)]
 
 
-def nccl(size, line, ranks_listed=True, unit="(us)", factor=None, a_host=4):
+def nccl(size, line, ranks_listed=True, unit="(us)", factor=None, a_host=4, sizes=SIZES):
     """What all_reduce_perf prints: two decimals, out of place and in place."""
     head = ["# nThread 1 nGpus 1 minBytes 8 maxBytes 134217728 step: 2(factor)", "#"]
     if ranks_listed:
@@ -29,7 +31,7 @@ def nccl(size, line, ranks_listed=True, unit="(us)", factor=None, a_host=4):
         f"#        (B)    (elements)                               {unit}  (GB/s)  (GB/s)       ",
     ]
     rows = []
-    for nbytes in SIZES:
+    for nbytes in sizes:
         seconds = line(nbytes)
         algbw = nbytes / seconds / 1e9
         busbw = algbw * (factor or 2 * (size - 1) / size)
@@ -164,6 +166,44 @@ def test_a_noisy_text_is_warned_of_and_widens_the_intervals(tmp_path):
     assert found.ranges["alpha"][0] < 0.4 and found.ranges["beta"][1] > 1.6
     step = StepTimes("small", "this test", ((1.0, 1000),))
     assert "WARNING" in report.text(report.answer(Question(step, found, 16)))
+
+
+def test_large_messages_alone_do_not_say_what_a_call_takes(tmp_path):
+    """From 64 MiB on, 2 % of noise is more than a latency: a warning, and no size is advised."""
+    path, line = tmp_path / "nccl.txt", ring_line(4, LINK)
+    noise, large = Random(0), [1 << bit for bit in range(26, 34)]
+    path.write_text(nccl(4, lambda n: line(n) * noise.uniform(0.98, 1.02), a_host=1, sizes=large))
+    found = fabric.load(str(path))
+    assert not found.alpha_known and "WARNING: alpha is not known" in found.notes[0]
+    assert "-b 1K -e 64M" in found.notes[0]
+    step = StepTimes("small", "this test", ((0.5, 10_000_000), (1.0, 1000)))
+    answer = report.answer(Question(step, found, 4))
+    assert answer["refgf"] is answer["pytorch"] is answer["horovod"] is None
+    assert answer["systems"]["theta"]["theta_bytes"] is None
+    assert "No theta and no bucket is advised" in report.text(answer)
+    path.write_text(nccl(4, line, a_host=1))
+    assert fabric.load(str(path)).alpha_known
+    given = Machine("lab", "a test", "measured", {"between": LINK}, errors={"between": (5e-5, 0)})
+    assert not fabric.of_machine(given).alpha_known
+
+
+def test_an_interval_reaches_as_far_as_two_standard_errors():
+    assert fabric.ranges_of(LINK, (40e-6, 0.0))["alpha"] == pytest.approx((0.1, 5.0))
+    assert fabric.ranges_of(LINK, (inf, 0.0))["alpha"] == pytest.approx((0.1, fabric.MOST))
+
+
+def test_more_ranks_than_measured_have_at_least_the_chosen_intervals(tmp_path):
+    path = tmp_path / "nccl.txt"
+    path.write_text(nccl(4, ring_line(4, LINK), a_host=1))
+    found, step = fabric.load(str(path)), StepTimes("small", "this test", ((1e-3, 1000),))
+    measured, more = (Question(step, found, size) for size in (4, 64))
+    assert ranges(measured)["alpha"] == pytest.approx((0.95, 1.05))
+    for name, (low, high) in fabric.CHOSEN.items():
+        assert ranges(more)[name] == (min(low, 0.95), max(high, 1.05))
+    assert report.network_notes(measured) == []
+    assert "Measured on 4 ranks, predicted for 64" in report.network_notes(more)[0]
+    said = report.text(report.answer(more))
+    assert all(f"\n{name}, s " in said for name in ("alpha", "beta", "pace"))
 
 
 def test_nccl_tests_on_one_host_measures_no_link_between_nodes(tmp_path):
