@@ -468,3 +468,9 @@ def test_a_random_order_is_no_pair_of_equal_texts():
     found.repeats = [(1, 0, None, None)]
     (line,) = [line for line in told(found).splitlines() if "repeat 2" in line]
     assert "look for a random order" in line and "contradict" not in line
+
+
+@pytest.mark.parametrize("scale", (2, 1 / 3))
+def test_a_sum_times_a_number_is_not_right(scale):
+    (found,) = reveal(lambda xs: [np.float32(scale) * sum(xs)], 4, "float32", [7])
+    assert "not a sum: a contribution of 1 counts as" in told(found) and not found.right

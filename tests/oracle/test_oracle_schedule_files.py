@@ -24,7 +24,8 @@ STEP = '<step s="0" type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="
 
 def xml(inside="", ngpus="1", head=""):
     gpu = f'<gpu id="0" i_chunks="1" o_chunks="1" s_chunks="0">{inside}</gpu>'
-    return f'{head}<algo name="a" ngpus="{ngpus}" coll="allreduce" inplace="1">{gpu}</algo>'
+    attributes = f'name="a" nchunksperloop="1" ngpus="{ngpus}" coll="allreduce" inplace="1"'
+    return f"{head}<algo {attributes}>{gpu}</algo>"
 
 
 def tb(inside, **other):

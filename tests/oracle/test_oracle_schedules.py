@@ -123,6 +123,27 @@ def judged_xml(root):
     return verdict(msccl.parse("x", ET.tostring(root)))
 
 
+@pytest.mark.parametrize("loop", (8, 2, 0, -1))
+def test_another_number_of_chunks_a_loop_is_out_of_range(loop):
+    root = xml()
+    root.set("nchunksperloop", str(loop))
+    judged = judged_xml(root)
+    assert judged.kind == "out of range"
+    assert str(judged.found[0]).startswith(f"rank 0, nchunksperloop: got {loop}; wanted 4")
+    del root.attrib["nchunksperloop"]
+    with pytest.raises(BadFile, match="got none as nchunksperloop of <algo>"):
+        judged_xml(root)
+
+
+def test_a_plan_used_both_ways_is_judged_both_ways():
+    root = xml()
+    root.set("outofplace", "0")
+    assert judged_xml(root).kind == "right"
+    root.set("outofplace", "1")
+    judged = judged_xml(root)
+    assert judged.kind == "wrong value" and "out of place: rank 0 ends with" in judged.found[0].text
+
+
 def in_xml(gpu, tb, number, **changes):
     def change(root):
         step(root, gpu, tb, number).attrib.update(changes)
@@ -292,7 +313,8 @@ def test_a_node_that_waits_for_nothing_that_exists():
 def program(blocks, inplace=1, coll="allreduce", sizes=(2, 2, 2)):
     """XML from {(gpu, tb): (send, recv, [(type, src, dst), ...])}; src and dst like "i0"."""
     gpus = sorted({gpu for gpu, _ in blocks})
-    lines = [f'<algo name="t" ngpus="{len(gpus)}" coll="{coll}" inplace="{inplace}">']
+    loop = f'nchunksperloop="{max(sizes[:2])}"'
+    lines = [f'<algo name="t" ngpus="{len(gpus)}" coll="{coll}" inplace="{inplace}" {loop}>']
     for gpu in gpus:
         names = zip(("i_chunks", "o_chunks", "s_chunks"), sizes)
         lines.append(f'<gpu id="{gpu}" ' + " ".join(f'{k}="{v}"' for k, v in names) + ">")

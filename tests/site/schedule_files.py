@@ -18,7 +18,8 @@ def own_xml(title, size):
 
 def xml(collective, sizes, blocks):
     """Not in place. sizes: of i, o, s. blocks: a list for each rank of (send, recv, steps)."""
-    lines = [f'<algo name="x" ngpus="{len(blocks)}" coll="{collective}" inplace="0">']
+    shape = f'ngpus="{len(blocks)}" nchunksperloop="{max(sizes[:2])}"'
+    lines = [f'<algo name="x" {shape} coll="{collective}" inplace="0">']
     for rank, of_rank in enumerate(blocks):
         i, o, s = sizes
         lines.append(f'<gpu id="{rank}" i_chunks="{i}" o_chunks="{o}" s_chunks="{s}">')

@@ -41,10 +41,12 @@ class Found:
 
     @property
     def right(self) -> bool:
-        """One order, the same on every rank and every time, and a sum of all ranks."""
+        """One order, the same on every rank and every time, and a sum or mean of all ranks."""
         unknown = any(tree is None for *_, tree in self.runs)
-        strange = unknown or self.uneven or self.ranks or self.repeats
-        return not strange and not self.arithmetic.random
+        told = self.arithmetic
+        scaled = told.division is None and told.factors != [1.0]
+        strange = unknown or scaled or self.uneven or self.ranks or self.repeats
+        return not strange and not told.random
 
 
 def reveal(

@@ -77,7 +77,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Plan:
-    """All ranks' steps. sizes[r]: chunks of rank r's input, output and scratch."""
+    """All ranks' steps. sizes[r]: chunks of rank r's input, output and scratch.
+
+    outofplace: says of a plan in place that it is used out of place too.
+    """
 
     format: str
     name: str
@@ -86,6 +89,7 @@ class Plan:
     sizes: tuple[tuple[int, int, int], ...]
     ranks: tuple[tuple[PlanStep, ...], ...]
     found: tuple[Finding, ...] = field(default=())
+    outofplace: bool = False
 
     def steps(self) -> Iterator[tuple[int, int, PlanStep]]:
         """(rank, index in the rank's list, step)."""

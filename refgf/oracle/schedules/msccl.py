@@ -1,6 +1,6 @@
 """MSCCL XML: a program for each thread block of each GPU.
 
-    <algo name proto nchannels nchunksperloop ngpus coll inplace>
+    <algo name proto nchannels nchunksperloop ngpus coll inplace outofplace>
       <gpu id i_chunks o_chunks s_chunks>
         <tb id send recv chan>           one peer to send to, one to receive from; -1: none
           <step s type srcbuf srcoff dstbuf dstoff cnt depid deps hasdep/>
@@ -14,12 +14,15 @@
 A step runs after the one before it in its thread block, and after step `deps` of thread block
 `depid`. Only steps with hasdep="1" say that they have ended: a step waits for the first of these
 from step `deps` on, and for ever if there is none. Messages are first in, first out for each
-(source, destination, channel). Semantics:
+(source, destination, channel). A plan with inplace="1" and outofplace="1" is used both ways and
+judged both ways; without inplace="1" it is judged out of place. The interpreter divides the vector
+into nchunksperloop chunks. Semantics:
 MSCCL's documentation, the programs of its public collection, and RCCL's interpreter (read, not
 copied).
 """
 
 import re
+from dataclasses import replace
 from xml.parsers import expat
 
 from refgf.oracle.judge.untrusted import BadFile
@@ -33,6 +36,7 @@ from refgf.oracle.schedules.form import (
     Port,
     Span,
 )
+from refgf.oracle.schedules.layout import layout
 
 NUMBER = re.compile(r"-?[0-9]{1,10}")
 NESTING = ("algo", "gpu", "tb", "step")
@@ -63,7 +67,20 @@ def parse(path: str, data: bytes) -> Plan:
     found = tuple(finding for _, _, findings in read for finding in findings)
     sizes, steps = tuple(r[0] for r in read), tuple(tuple(r[1]) for r in read)
     name, collective = (str(algo.get(key, ""))[:200] for key in ("name", "coll"))
-    return Plan("msccl-xml", name, collective, algo.get("inplace") == "1", sizes, steps, found)
+    inplace, outofplace = (algo.get(key) == "1" for key in ("inplace", "outofplace"))
+    plan = Plan("msccl-xml", name, collective, inplace, sizes, steps, found, outofplace)
+    return replace(plan, found=(*found, *other_loop(path, algo, plan)))
+
+
+def other_loop(path: str, algo: dict, plan: Plan) -> list[Finding]:
+    """nchunksperloop, by which the interpreter divides the vector, is not its chunks."""
+    where = layout(plan)[0] if plan.ranks else None
+    if not where or not where.collective:
+        return []
+    loop = number(path, "algo", algo, "nchunksperloop")
+    text = f"got {loop}; wanted {where.total}, the chunks of the vector: a chunk's size is the "
+    text += "vector's, divided by nchunksperloop"
+    return [Finding("out of range", 0, "nchunksperloop", text)] * (loop != where.total)
 
 
 def elements(path: str, data: bytes) -> tuple[dict, dict]:

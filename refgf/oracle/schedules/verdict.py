@@ -11,7 +11,7 @@ no value                    it runs to its end, but says too little to know what
 right
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from refgf.oracle.schedules.form import COLLECTIVE, Finding, Plan
 from refgf.oracle.schedules.layout import layout, outside
@@ -46,7 +46,20 @@ class Judged:
 
 
 def judge(plan: Plan, link: Link, nbytes: int) -> Judged:
-    """nbytes: of the whole vector, for the time and the traffic."""
+    """In place and out of place, if the plan is used both ways: the first that is not right.
+
+    nbytes: of the whole vector, for the time and the traffic.
+    """
+    judged = judge_once(plan, link, nbytes)
+    if judged.kind != "right" or not (plan.inplace and plan.outofplace):
+        return judged
+    other = judge_once(replace(plan, inplace=False), link, nbytes)
+    found = [replace(each, text=f"out of place: {each.text}") for each in other.found]
+    return judged if other.kind == "right" else replace(other, found=found)
+
+
+def judge_once(plan: Plan, link: Link, nbytes: int) -> Judged:
+    """In one way."""
     where, other_sizes = layout(plan)
     found = [*other_sizes, *outside(plan, where)]
     if found:
