@@ -120,11 +120,17 @@ def plan(given: argparse.Namespace) -> None:
         )
     found = report.answer(asked)
     if given.simulate:
-        found["simgrid"] = replay.compare(asked, given.platform or platforms.NAMES[0])
+        replay.require(asked)
     if given.figure:
         figure.draw(found, given.figure)
-    print(json.dumps(found, indent=1) if given.json else report.text(found))
-    if given.simulate and not given.json:
+    if not given.json:
+        print(report.text(found), flush=True)
+    if given.simulate:
+        print(replay.announcement(asked), file=sys.stderr, flush=True)
+        found["simgrid"] = replay.compare(asked, given.platform or platforms.NAMES[0])
+    if given.json:
+        print(json.dumps(found, indent=1))
+    elif given.simulate:
         print("\n" + replay.text(found["simgrid"]))
 
 

@@ -77,6 +77,9 @@ def read_nccl(text: str, path: str, ranks: int | None) -> Measured:
     unit = re.search(r"^#\s+\(B\).*?\((\w+)\)\s+\((\w+/s)\)", text, re.M)
     if unit and (unit[1], unit[2]) != ("us", "GB/s"):
         refuse(path, f"times in {unit[1]}, rates in {unit[2]}", "us and GB/s, as nccl-tests prints")
+    runs = len(re.findall(r"^#\s+Rank\s+0\s", text, re.M))
+    if runs > 1:
+        refuse(path, f"{runs} runs of nccl-tests in one file", "one; next: divide it, a file a run")
     for words in rows(text):
         # size, count, type, redop, root, then time, algbw, busbw, #wrong, twice
         numbers = [float(word) for word in words[5:] if re.fullmatch(r"[\d.e+-]+", word)]
@@ -143,8 +146,8 @@ def read_osu(text: str, path: str, ranks: int | None) -> Measured:
         refuse(path, f"{title!r}, rates in MB/s", "times in us; next: run osu_latency")
     if "Allreduce" in title:
         if not ranks or ranks < 2:
-            wanted = "that number; next: --measured-ranks P"
-            refuse(path, f"{title!r}, without its number of ranks", wanted)
+            given = "without its number of ranks" if ranks is None else f"--measured-ranks {ranks}"
+            refuse(path, f"{title!r}, {given}", "2 or more; next: --measured-ranks P")
         return Measured(f"{title}, {ranks} ranks", ranks, **fitted(points, path))
     if "Latency" not in title or re.search(
         r"Alltoall|All-to-All|gather|Bcast|Reduce|Barrier", title

@@ -2,12 +2,14 @@
 
 Every rank has float32 weights, gradients and momentum of SGD, 12 bytes a parameter. (Adam: 4 more.)
 The rest is what the classes of refgf allocate: a received slice, the float16 gradients, a residual.
+One rank exchanges nothing and has none of it.
 """
 
 from math import ceil
 
 from refgf.plan.systems import (
     CSC_PERCENT,
+    SYSTEMS,
     TOPK_DENSITY,
     Question,
     topk_flat_s,
@@ -21,11 +23,13 @@ PAIR = 8  # a float32 value and its index
 def per_rank(question: Question) -> dict[str, float]:
     """{system: bytes}. Scratch of theta: one group of all gradients, which is the largest."""
     n, size, k = question.step.elements, question.size, question.per_node
+    if size == 1:
+        return dict.fromkeys(SYSTEMS, float(STATE * n))
     largest = max(elements for _, elements in question.step.ready)
     state, slice_bytes = STATE * n, 4 * ceil(n / k)
-    scratch = 4 * ceil(n / size) if size > 1 else 0
+    scratch = 4 * ceil(n / size)
     found = {
-        "eager": state + (4 * ceil(largest / size) if size > 1 else 0),
+        "eager": state + 4 * ceil(largest / size),
         "theta": state + scratch,
         "merged": state + scratch,
         "half": state + 2 * n + scratch,

@@ -68,7 +68,7 @@ PLAIN = (  # a message takes alpha + beta bytes, and starts when both ranks are 
 # SimGrid 3.32's default, Lazy, shared links unfairly in one case of tests/plan/test_plan_wires.py
 FAIR = ("network/optim:Full",)
 ALWAYS = ("smpi/async-small-thresh:0", "smpi/send-is-detached-thresh:0", "smpi/display-timing:yes")
-INSTALL = "next: apt-get install libsimgrid-dev (Debian, Ubuntu), which brings smpirun"
+INSTALL = "next: apt-get install libsimgrid-dev (Debian, Ubuntu), or brew install simgrid (untried)"
 RANDOM = "ring, random order"
 COLUMNS = (
     "closed form: the formula of that algorithm, as in the plan; of direct that of the ring",
@@ -218,8 +218,8 @@ def algorithms(question: Question) -> dict[str, tuple[Algorithm, Callable[[int],
     return found
 
 
-def compare(question: Question, name: str = "one-link") -> dict[str, Any]:
-    """One allreduce of all gradients in float32: {algorithm: seconds by each model}."""
+def require(question: Question) -> None:
+    """ValueError if this question cannot be simulated here."""
     if not installed():
         raise ValueError(f"plan --simulate: got no smpirun; wanted SimGrid; {INSTALL}")
     most = MOST_RANKS if question.per_node == 1 else ALL_MESSAGES
@@ -229,6 +229,11 @@ def compare(question: Question, name: str = "one-link") -> dict[str, Any]:
             f"to {MOST_RANKS} with one on a node, 2 to {ALL_MESSAGES} with more; next: --ranks "
             f"{most}"
         )
+
+
+def compare(question: Question, name: str = "one-link") -> dict[str, Any]:
+    """One allreduce of all gradients in float32: {algorithm: seconds by each model}."""
+    require(question)
     between, inside = question.fabric.between, question.inside
     place = question.nodes, question.per_node, between, inside
     built = {contention: platforms.build(name, *place, contention) for contention in (False, True)}
@@ -249,6 +254,14 @@ def compare(question: Question, name: str = "one-link") -> dict[str, Any]:
 def shuffled(hosts: list[str]) -> list[str]:
     """The same hosts in the same random order in each call."""
     return random.Random(len(hosts)).sample(hosts, len(hosts))
+
+
+def announcement(question: Question) -> str:
+    asked = algorithms(question)
+    return (
+        f"SimGrid simulates {len(asked)} algorithms in {len(MODELS)} models on {question.size} "
+        "ranks (many ranks: minutes)"
+    )
 
 
 def text(found: dict[str, Any]) -> str:

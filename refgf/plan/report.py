@@ -121,7 +121,8 @@ def sizes(ranks_per_node: int) -> list[int]:
 
 def text(found: dict[str, Any]) -> str:
     model, network = found["model"], found["network"]
-    ranks = f"{found['ranks']} ranks, {found['ranks_per_node']} on a node (--ranks-per-node)"
+    each = "ranks" if found["ranks"] > 1 else "rank"
+    ranks = f"{found['ranks']} {each}, {found['ranks_per_node']} on a node (--ranks-per-node)"
     each = f"a batch of {model['batch']} on each, " if model["batch"] else ""
     flat = "allreduce as measured" if network["measured"] else found["allreduce"]
     head = [

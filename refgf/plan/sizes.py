@@ -10,7 +10,8 @@ CSV: one line a gradient, in any order of time. The names of the columns hold th
     time    ready_s, ready_ms or ready_us, counted from the start of the step (forward included)
 
 A step of more than 10 s in ready_s, or 60 s in ready_ms, is refused: it is likely in another unit.
-A real step of that length is taken in the next smaller unit. A step below 1 ms gives a warning.
+A real step of that length is taken in the next smaller unit. A step below 1 ms or above 10 s, a
+name that stands twice and a gradient of 0 elements give a warning.
 
 JSON: a list of such objects, or {"gradients": [...], "after_ms": 2.0, "batch": 64}. after: what
 follows backward in a step, as the optimiser.
@@ -20,6 +21,7 @@ import csv
 import gzip
 import io
 import json
+from collections import Counter
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,9 @@ def parse(text: str, path: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
+        if text.lstrip()[:1] in ("{", "["):
+            next_step = "the file may have been cut: copy or export it again"
+            refuse(path, f"broken JSON ({error})", f"a whole file; next: {next_step}")
         raise ValueError(
             f"plan --model {path}: got no JSON ({error}); wanted a trace or a list of gradients; "
             "next: name a list with commas NAME.csv"
@@ -67,6 +72,8 @@ def from_csv(text: str, path: str) -> StepTimes:
         rows = list(reader)
     except csv.Error as error:
         refuse(path, f"no CSV ({error})", "lines of name,elements,ready_ms")
+    if any(";" in name for name in reader.fieldnames):
+        refuse(path, "columns divided by semicolons", "commas, and points in numbers")
     for number, row in enumerate(rows, 1):
         if None in row or None in row.values():
             wanted = "as many columns as the first line names"
@@ -118,11 +125,30 @@ def from_rows(
     if not ready[-1][0] > 0 or not any(elements for _, elements in ready):
         refuse(path, "ready times or sizes that are all 0", "those of a real step")
     require_seconds(ready, unit, path)
-    step_s, notes = ready[-1][0] + after_s, ()
-    if step_s < SHORT_S:
-        doubt = f"WARNING: a step of {1e3 * step_s:.3g} ms is very short. Is the unit, ready_{unit}"
-        notes = (f"{doubt}, right?",)
+    notes = doubts(ready[-1][0] + after_s, unit, rows, ready)
     return StepTimes(Path(path).name, "list", tuple(ready), after_s, batch, notes=notes)
+
+
+def doubts(
+    step_s: float, unit: str, rows: list[dict[str, Any]], ready: list[tuple[float, int]]
+) -> tuple[str, ...]:
+    """What is taken, and may be a mistake: a sentence each."""
+    found = []
+    if not SHORT_S <= step_s <= LONGEST_S["s"]:
+        step = (
+            f"{1e3 * step_s:.3g} ms is very short"
+            if step_s < SHORT_S
+            else f"{step_s:.3g} s is long"
+        )
+        found.append(f"WARNING: a step of {step}. Is the unit, ready_{unit}, right?")
+    counts = Counter(row.get("name") for row in rows)
+    twice = [str(name)[:40] for name, count in counts.items() if name and count > 1]
+    if twice:
+        count = len(twice)
+        found.append(f"WARNING: names that stand more than once: {count}, such as {twice[0]}.")
+    if empty := sum(elements == 0 for _, elements in ready):
+        found.append(f"WARNING: {empty} of {len(ready)} gradients have 0 elements: not sent.")
+    return tuple(found)
 
 
 def require_seconds(ready: list[tuple[float, int]], unit: str, path: str) -> None:

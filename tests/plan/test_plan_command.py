@@ -265,9 +265,29 @@ def test_simulate(monkeypatch, capsys):
     assert closed_ms == pytest.approx(off_ms, rel=1e-3) and off_ms <= contention_ms < tcp_ms
     for column in ("closed form", "no contention", "contention", "SMPI's TCP factors"):
         assert f"\n{column}: " in said.out
+    assert (
+        said.err == "SimGrid simulates 6 algorithms in 3 models on 4 ranks (many ranks: minutes)\n"
+    )
+    assert said.out.index("pace, s of computing") < said.out.index("SimGrid, one allreduce")
     code, said = run(monkeypatch, capsys, *FEW, "--json")
     found = json.loads(said.out)["simgrid"]["allreduce"]["ring"]
     assert 1e3 * found["off_s"] == pytest.approx(off_ms, rel=1e-2)
+
+
+def test_the_plan_is_printed_before_a_simulation(monkeypatch, capsys):
+    monkeypatch.setattr(replay, "require", lambda question: None)
+
+    def simulated(*_):
+        raise ValueError(f"plan printed: {'scaling efficiency' in capsys.readouterr().out.lower()}")
+
+    monkeypatch.setattr(replay, "compare", simulated)
+    code, said = run(monkeypatch, capsys, *FEW)
+    assert code == 2 and said.err.endswith("plan printed: True\n")
+
+
+def test_one_rank_is_no_plural(monkeypatch, capsys):
+    _, said = run(monkeypatch, capsys, *USUAL[:-1], "1")
+    assert "Predicted for 1 rank, 1 on a node" in said.out
 
 
 def test_simulate_without_simgrid(monkeypatch, capsys, tmp_path):
@@ -275,6 +295,7 @@ def test_simulate_without_simgrid(monkeypatch, capsys, tmp_path):
     code, said = run(monkeypatch, capsys, *FEW)
     assert code == 2 and said.out == "" and said.err.count("\n") == 1
     assert "got no smpirun; wanted SimGrid; next: apt-get install libsimgrid-dev" in said.err
+    assert "brew install simgrid" in said.err
 
 
 @pytest.mark.parametrize(

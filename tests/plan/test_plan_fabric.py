@@ -242,6 +242,7 @@ def test_osu_latency_and_osu_allreduce(tmp_path):
         (nccl(8, Line(1e-5, 1e-9)).replace("     0 ", "     7 ", 1), "got #wrong = 7 at 8 bytes"),
         (nccl(8, Line(1e-5, 1e-9)).replace(" sum ", " none "), "next: run all_reduce_perf"),
         (osu("Latency Test", Line(1e-5, 1e-9))[:300], "1 KiB to at least 1 MiB"),
+        (nccl(2, LINK.message_s) + "\n" + nccl(4, LINK.message_s), "2 runs of nccl-tests in one"),
         ("hello", "wanted a machine file, or what all_reduce_perf or osu_latency printed"),
     ],
 )
@@ -249,6 +250,11 @@ def test_texts_that_do_not_help(text, said):
     with pytest.raises(ValueError) as error:
         measurements.read(text, "some.txt")
     assert said in str(error.value) and "; next: " in str(error.value)
+
+
+def test_one_rank_is_no_allreduce():
+    with pytest.raises(ValueError, match="got .*, --measured-ranks 1; wanted 2 or more"):
+        measurements.read(osu("Allreduce Latency Test", Line(1e-5, 1e-9)), "some.txt", 1)
 
 
 def test_wrong_machines(tmp_path):

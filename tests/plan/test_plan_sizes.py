@@ -45,7 +45,7 @@ def test_json_with_an_optimiser_and_a_batch(tmp_path):
         ("elements,ready_ms,ready_s\n5,1,\n6,,2\n", "mixed units of ready times"),
         ("elements,bytes,ready_ms\n5,,1\n,8,2\n", "mixed units of sizes"),
         ("name,ready_ms\nfc,1\n", "got no sizes in name, ready_ms; wanted a column elements or"),
-        ("name;elements;ready_ms\nfc;5;1\n", "got no sizes in name;elements;ready_ms; wanted"),
+        ("name;elements;ready_ms\nfc;5;1,5\n", "got columns divided by semicolons; wanted commas"),
         ("name,elements,ready_ms\nfc,,1\nconv,5,2\n", "gradient 1 (fc): got no elements"),
         ("elements,ready\n5,1\n", "got no ready times in elements, ready; wanted a column ready_s"),
         ("elements,ready_s\n5,31.2\n", "name the column ready_ms if it holds ms"),
@@ -76,7 +76,26 @@ def test_a_long_step_in_a_smaller_unit(tmp_path):
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("{", "got no JSON"),
+        ("elements,ready_ms\n5,30000\n5,40000\n", "a step of 40 s is long. Is the unit, ready_ms"),
+        ("elements,ready_us\n5,500\n", "a step of 0.5 ms is very short. Is the unit, ready_us"),
+        (
+            "name,elements,ready_ms\na,1,1\na,2,2\n",
+            "names that stand more than once: 1, such as a.",
+        ),
+        ("elements,ready_ms\n0,1\n5,2\n", "1 of 2 gradients have 0 elements"),
+        ("elements,ready_ms\n4,1\n5,2\n", None),
+    ],
+)
+def test_what_may_be_a_mistake_is_said(tmp_path, text, said):
+    notes = read_file(written(tmp_path, text), None).notes
+    assert [said in note for note in notes] == [True] if said else notes == ()
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("name,elements", "got no JSON"),
+        ('{"traceEvents": [{"ph": "X", "na', "next: the file may have been cut"),
         ("{}", "neither traceEvents nor gradients"),
         ('[{"elements": true, "ready_s": 1}]', "elements = True"),
         ('{"gradients": [{"elements": 1, "ready_s": 1}], "batch": 1.5}', "batch = 1.5"),
