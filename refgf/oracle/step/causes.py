@@ -26,6 +26,17 @@ CLIPPED_EARLY: Cause = (
     ["clipped before communication"],
     None,
 )
+SAME_DATA: Cause = (
+    "every rank computes the gradient of the same samples, which are not the whole batch; next: "
+    "give rank r its own samples, as batch[rank::size] or a DistributedSampler does",
+    ["same samples"],
+    None,
+)
+OTHER_ORDER: Cause = (
+    "the right elements at other places: a flat buffer unpacked in another order than packed?",
+    ["another order"],
+    None,
+)
 CHANGED_APART: Cause = (
     "communicated rightly, then changed differently on each rank; next: if the step clips with "
     "code of its own, call refgf.oracle.step.communicated() before that",
@@ -66,8 +77,20 @@ def _other_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
 
 
 def _unknown(step: JudgedStep, tensors: list[str], states: dict[str, Whole]) -> Cause:
-    wanted = {t: step.exact[t] for t in tensors}
-    return unknown({t: states[t].value for t in tensors}, wanted)
+    """Of all these tensors together: the same samples, another order, or no pattern."""
+    if same_everywhere(step):
+        return SAME_DATA
+    got, exact = (
+        {t: a[t] for t in tensors} for a in ({t: w.value for t, w in states.items()}, step.exact)
+    )
+    ordered = [np.sort(np.concatenate([a.ravel() for a in own.values()])) for own in (got, exact)]
+    if step.unit < COARSE_UNIT and close(*ordered, max(step.bounds.values())):
+        return OTHER_ORDER
+    text, names, factor = unknown(got, exact)
+    calls, alone = step.settings["calls"], step.settings["calls_of_one"]
+    if calls != alone:
+        text += f"; {calls} backward calls on each of the p ranks, {alone} on one: is one left out?"
+    return text, names, factor
 
 
 def unknown(got: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> Cause:
@@ -100,7 +123,17 @@ def _of_before(step: JudgedStep, tensor: str, got: np.ndarray) -> Cause | None:
 
 
 def whole_batch_everywhere(step: JudgedStep) -> bool:
-    """Do all ranks' own gradients have the same bits, and are a multiple of the whole batch's?
+    """Is every rank's own gradient the same, and a multiple of the whole batch's?"""
+    if not same_everywhere(step):
+        return False
+    first = step.local[: len(step.local) // step.size]
+    sums = {t: sum(own[t] for own in first) for t in step.exact}
+    moving = [t for t, exact in step.exact.items() if exact.any()]
+    return all(multiple(sums[t], step.exact[t], step.bounds[t]) is not None for t in moving)
+
+
+def same_everywhere(step: JudgedStep) -> bool:
+    """Do all ranks' own gradients have the same bits?
 
     Only where every sample of the batch is another one: equal shares have equal gradients. Without
     hooks on tensors, as in FSDP, own gradients are not known: False.
@@ -115,9 +148,7 @@ def whole_batch_everywhere(step: JudgedStep) -> bool:
                 return False
             if any(not np.array_equal(mine[t], other[t]) for t in mine):
                 return False
-    sums = {t: sum(own[t] for own in first) for t in step.exact}
-    moving = [t for t, exact in step.exact.items() if exact.any()]
-    return all(multiple(sums[t], step.exact[t], step.bounds[t]) is not None for t in moving)
+    return True
 
 
 def slices(state: Whole, size: int) -> list[tuple[slice, ...]]:
@@ -166,6 +197,20 @@ def _of_decay(step: JudgedStep, tensor: str, got: np.ndarray) -> Cause | None:
     if times:
         text += f", {times:.4g} times the optimizer's"
     return text, ["weight decay in the gradient", *(names_of(times, step) if times else [])], c
+
+
+def decay_causes(step: JudgedStep, states: dict[str, Whole]) -> dict[str, Cause]:
+    """What the optimizer gets is one rank's plus one multiple of the weights, for all tensors."""
+    if not all(state.agree for state in states.values()):
+        return {}
+    weights = np.concatenate([step.stages["before"][t].value.ravel() for t in states])
+    off = [(w.value - step.replay["used"][t]).ravel() for t, w in states.items()]
+    c = multiple(np.concatenate(off), weights, max(step.bounds[t] for t in states))
+    if not c:
+        return {}
+    text = f"one rank's before the optimizer plus {c:.4g} times the weights: "
+    text += "weight decay in the gradient"
+    return dict.fromkeys(states, (text, ["weight decay in the gradient"], c))
 
 
 def mixture_cause(step: JudgedStep, tensors: list[str], states: dict[str, Whole]) -> Cause | None:
@@ -227,6 +272,8 @@ def update_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
         return other
     decay = step.settings["decay"].get(tensor, 0.0) * step.settings["rate"].get(tensor, 0.0)
     c = multiple(change - wanted, before, bound)
+    if c is None:  # decayed after the update
+        c = multiple(change - wanted, step.replay["after"][tensor], bound)
     if decay and c is not None and abs(c) > 0.1 * decay:
         times = 1 - c / decay
         text = f"weight decay is applied {times:.4g} times as strongly as on one rank"

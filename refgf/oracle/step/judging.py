@@ -148,7 +148,9 @@ def assembled(
         parts = [{t: a / scale for t, a in own.items()} for own in local]
         wire = add_wire(stages, gradients, parts, p, (bounds, factors))
     settings = {key: first[key] for key in ("scale", "max_norm", "rate", "decay")}
-    settings["wire"] = wire
+    settings |= {"wire": wire, "calls_of_one": max(1, len(replay["local"]))}
+    used = [bool(record["steps"][number]["used"]) for record in found]
+    settings["idle"] = [rank for rank, own in enumerate(used) if not own and any(used)]
     settings["one"] = {key: replay[key] for key in ("rate", "decay")}
     settings |= {"counts": exact["counts"], "distinct": exact["distinct"], "calls": calls}
     arrays = {
@@ -177,6 +179,11 @@ def judge_step(step: JudgedStep) -> list[StepFinding]:
         if other:
             text = "ranks begin with different parameters; next: broadcast rank 0's, or one seed"
             return [StepFinding("start", text, ["different start"], None, other, [0])]
+    apart = [t for t, w in step.stages["after"].items() if not w.agree]
+    if step.settings["idle"] and apart:
+        ranks = ", ".join(map(str, step.settings["idle"]))
+        text = f"rank {ranks} makes no step of the optimizer, the other ranks do"
+        return findings_of("update", step, dict.fromkeys(apart, (text, ["step left out"], None)))
     findings, right = judge_gradients(step)
     if causes.whole_batch_everywhere(step):
         text = (
@@ -246,6 +253,9 @@ def judge_clip(step: JudgedStep, right: dict[str, Whole]) -> list[StepFinding]:
         if all(states[t].agree for t in wrong):
             found = causes.gradient_causes(step, {t: states[t] for t in wrong})
         return findings_of("gradient", step, found)
+    decayed = causes.decay_causes(step, {t: states[t] for t in wrong})
+    if decayed:
+        return findings_of("gradient", step, decayed)
     return findings_of("clip", step, dict.fromkeys(wrong, cause))
 
 
