@@ -241,6 +241,11 @@ def direct_inputs_unrounded(terms, wire=None):
     return on_wire(direct_fold(terms), wire)
 
 
+@mistake("D2", "direct_fold", "only rank 0's input is rounded, not those of ranks 1 to p-1")
+def direct_other_inputs_unrounded(terms, wire=None):
+    return on_wire(direct_fold([on_wire(terms[0], wire), *terms[1:]]), wire)
+
+
 @mistake("D2", "direct_fold", "the result is not rounded")
 def direct_result_unrounded(terms, wire=None):
     return direct_fold([on_wire(term, wire) for term in terms])
