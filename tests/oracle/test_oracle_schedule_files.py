@@ -241,7 +241,7 @@ def test_damaged_files_get_a_verdict_or_a_sentence(form, count, tmp_path):
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 20_000_000, i
-    assert {"refused", "right"} <= kinds and len(kinds) > 2
+    assert "refused" in kinds and len(kinds) > 2
 
 
 @pytest.mark.long

@@ -506,13 +506,14 @@ def shared_by_two(parts):
         ops = [
             {"name": "signal", **both},
             {"name": "wait", **both},
+            {"name": "nop"},
             {"name": "sem_release", "semaphore_ids": [0, 1]},
         ]
         blocks = [{"id": 9, "ops": ops, "channels": [both]}]
         for block, part in enumerate(parts if rank == 0 else ()):
             sums = {"name": "glres", "src_buff": [multi], "dst_buff": [multi]}
             sums |= {"channel_type": "switch", "tbg_info": {"tb_id": part, "tbg_size": 2}}
-            inner = [{"name": "sem_acquire", "semaphore_ids": [block]}, sums]
+            inner = [{"name": "sem_acquire", "semaphore_ids": [block]}, {"name": "nop"}, sums]
             pipeline = {"name": "pipeline", "iter_context": {"unit_size": 8}, "ops": inner}
             own = [{"channel_type": "switch", "channel_ids": [0]}]
             blocks.append({"id": block, "ops": [pipeline], "channels": own})
@@ -541,7 +542,7 @@ def test_switches_semaphores_pipelines_and_groups_of_thread_blocks():
 
 def test_an_acquire_waits_for_its_release():
     top = shared_by_two((0, 1))
-    released = top["gpus"][0]["threadblocks"][0]["ops"][2]
+    released = top["gpus"][0]["threadblocks"][0]["ops"][3]
     released["semaphore_ids"] = [0]
     judged = verdict(mscclpp.parse("x", json.dumps(top).encode()))
     assert judged.kind == "unmatched"

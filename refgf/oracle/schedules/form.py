@@ -49,7 +49,10 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """One step. lane and number: its place in the file; op: its name in the file."""
+    """One step. lane and number: its place in the file; op: its name in the file.
+
+    follows: steps that it runs behind, without an order of their memory accesses.
+    """
 
     lane: int
     number: int
@@ -60,6 +63,7 @@ class PlanStep:
     sends: tuple[Port, ...] = ()
     after: tuple[Ref, ...] = ()
     chunks: int = 0  # of the message; 0: signals
+    follows: tuple[Ref, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,14 +21,17 @@
     sem_release sem_acquire   the k-th acquire in the file, after init_value free ones, waits for
                               the k-th release of that semaphore
     pipeline                  its ops, for one part of the data after the other
-    nop flush                 order nothing between steps
+    nop                       joins the threads of its block (mscclpp_threads.py)
+    flush                     waits until the puts and signals of a port channel are done
 
 The i-th channel from rank a to rank b is the i-th from b to a. With "tbg_info" an op moves the part
 tb_id of tbg_size of its chunks. Chunks are then divided so that each part is a whole number, and
 messages name the smaller chunks.
 
 What is not judged: a switch adds in an order of its own, and here in the order of its ranks; of a
-pipeline only one part is followed, so that parts which reuse memory are not compared. Source:
+pipeline only one part is followed, so that parts which reuse memory are not compared. Two ops that
+move data follow each other in a thread block, with or without a nop between them. Only one launch
+is judged: a second one may overwrite scratch memory that the first still reads. Source:
 MSCCL++'s documentation and its public executor (read, not copied).
 """
 

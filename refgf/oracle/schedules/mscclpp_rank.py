@@ -3,11 +3,11 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.schedules.form import LARGEST_COUNT, LARGEST_RANKS, PlanStep, Port, Span
+from refgf.oracle.schedules.mscclpp_threads import Threads
 from refgf.oracle.schedules.mscclpp_waits import PACKET_SUMS, Waits
 
 PAIRS = ("put", "pws", "pwsf", "get", "copy", "ppkt", "cpkt", "rppkt", "upkt")
@@ -110,12 +110,11 @@ class Reader:
         lane, met = count(self.path, block, "id"), defaultdict(int)
         if any(step.lane == lane for step in self.steps[-1:]):
             raise BadFile(f"{self.path}: got thread block {lane} twice on gpu {self.rank}")
-        last = None
+        last, threads = None, Threads(self.rank)
         for number, op in enumerate(self._in_turn(block)):
             for step in self._op(lane, number, op, block):
-                after = () if last is None else ((self.rank, last),)
                 last = len(self.steps)
-                self.steps.append(replace(step, after=after))
+                self.steps.append(threads.add(last, step, self._port_channels(op, block, step)))
             if op.get("name") == "barrier":
                 barrier = count(self.path, op, "barrier_id")
                 self.waits.barriers[barrier, met[barrier]].append(last)
@@ -124,6 +123,14 @@ class Reader:
                 for semaphore in listed(self.path, op, "semaphore_ids"):
                     self._at(self.free, semaphore, "semaphore_ids")
                     getattr(self.waits, SEMAPHORES[op["name"]])[semaphore].append(last)
+
+    def _port_channels(self, op: dict, block: dict, step: PlanStep) -> tuple[Port, ...]:
+        """Those that a step uses; of a put those to the rank that it writes."""
+        if op.get("channel_type") != "port":
+            return ()
+        ports = self._ports(op, block, True)
+        ranks = {span.rank for span in step.writes} or {port.peer for port in ports}
+        return tuple(port for port in ports if port.peer in ranks)
 
     def _in_turn(self, holder: dict, inner: bool = False) -> Iterator[dict]:
         """The ops of a thread block, those of a pipeline in its place."""
@@ -169,6 +176,8 @@ class Reader:
         steps = [PlanStep(*place, reads, writes) for reads, writes in zip(sources, dests)]
         if name in ("pws", "pwsf"):
             steps.append(PlanStep(*place, sends=self._ports(op, block, True)))
+        if name == "pwsf":
+            steps.append(PlanStep(lane, number, "flush"))
         return steps
 
     def _require_equal(self, name: str, spans: Iterable[tuple[Span, ...]]) -> None:

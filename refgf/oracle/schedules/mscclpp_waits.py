@@ -25,13 +25,14 @@ class Waits:
 
     def join(self, free: list[int]) -> None:
         """Add what the steps wait for. free[s]: acquires of semaphore s that wait for nothing."""
+        following = defaultdict(list)
+        for index, step in enumerate(self.steps):
+            for _, other in step.after:
+                following[other].append(index)
         for steps in self.barriers.values():
             meeting = tuple((self.rank, index) for index in steps)
-            for index in steps:
-                following = index + 1
-                same = following < len(self.steps)
-                if same and self.steps[following].lane == self.steps[index].lane:
-                    self._wait(following, meeting)
+            for index in (each for barrier in steps for each in following[barrier]):
+                self._wait(index, meeting)
         for semaphore, steps in self.acquires.items():
             released, waiting = self.releases[semaphore], steps[free[semaphore] :]
             for index, release in zip(waiting, released):

@@ -25,7 +25,11 @@ class Graph:
         for steps in plan.ranks:
             first.append(start)
             start += len(steps)
-        self.before = [[(first[r] + i, True) for r, i in step.after] for _, step in self.nodes]
+        self.before = [
+            [(first[r] + i, True) for r, i in step.after]
+            + [(first[r] + i, False) for r, i in step.follows]
+            for _, step in self.nodes
+        ]
         self.found, self.sender, self.queue = [], {}, {}
         self._match()
         self.order = self._sort()

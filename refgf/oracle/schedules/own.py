@@ -16,6 +16,7 @@ from refgf.comm import direct, ring, tree
 from refgf.comm.schedule import Algorithm, Step
 from refgf.comm.slices import length
 from refgf.oracle.schedules.form import Plan, PlanStep, Port, Span
+from refgf.oracle.schedules.mscclpp_threads import Threads
 from refgf.papers.jia import doubling, hierarchical
 
 Nodes = list[list[int]]
@@ -43,7 +44,8 @@ def own_plan(name: str, size: int, form: str, chunks: int, ranks_per_node: int =
         lowered = build(rank, form, longest, slots)
         for step in schedule:
             lowered.take(step, size)
-        ranks.append(by_lane(rank, lowered.steps))
+        order = by_threads if form == "mscclpp-json" else by_lane
+        ranks.append(order(rank, lowered.steps))
     if form == "msccl-xml":
         scratch = [longest * size * (name == "direct")] * size
     sizes = tuple((chunks, chunks, scratch[rank]) for rank in range(size))
@@ -71,6 +73,12 @@ def by_lane(rank: int, steps: list[PlanStep]) -> tuple[PlanStep, ...]:
         before += [(rank, new[old - 1])] if old else []
         found.append(replace(step, after=tuple(dict.fromkeys(before))))
     return tuple(found)
+
+
+def by_threads(rank: int, steps: list[PlanStep]) -> tuple[PlanStep, ...]:
+    """The steps of one thread block of MSCCL++."""
+    threads = Threads(rank)
+    return tuple(threads.add(index, step) for index, step in enumerate(steps))
 
 
 class Lowered:

@@ -1,0 +1,72 @@
+"""Threads of a block of an MSCCL++ plan: what a nop joins, and what a port channel does later."""
+
+import json
+
+import pytest
+
+from refgf.oracle.schedules import mscclpp
+from refgf.oracle.schedules.own import own_plan
+from refgf.oracle.schedules.verdict import judge
+from refgf.predict.cost import Link
+
+NOP = {"name": "nop"}
+I0, S0 = ({"type": buffer, "index": 0, "size": 1} for buffer in "is")
+ADD = {"name": "re", "src_buff": [I0, S0], "dst_buff": [I0], "reduce_op": "sum"}
+
+
+def judged(*ops, kind="memory"):
+    """Two ranks with the same ops, in place."""
+    gpus = []
+    for rank in (0, 1):
+        block = {"id": 0, "ops": ops, "channels": [{"channel_type": kind, "channel_ids": [0]}]}
+        block["remote_buffer_refs"] = [{"access_channel_type": kind, "remote_buffer_ids": [0]}]
+        gpu = {"id": rank, "input_chunks": 1, "output_chunks": 1, "scratch_chunks": 1}
+        gpu["channels"] = [{"channel_type": kind, "connected_to": [1 - rank]}]
+        gpu["remote_buffers"] = [{"rank": 1 - rank, "type": "s"}]
+        gpus.append(gpu | {"threadblocks": [block]})
+    top = {"name": "t", "collective": "allreduce", "inplace": True, "gpus": gpus}
+    return judge(mscclpp.parse("x", json.dumps(top).encode()), Link(1e-5, 1e-9), 1024).kind
+
+
+def on(name, kind="memory"):
+    return {"name": name, "channel_type": kind, "channel_ids": [0]}
+
+
+def put(name="put", kind="memory"):
+    remote = {"buffer_id": 0, "index": 0, "size": 1}
+    return {**on(name, kind), "src_buff": [I0], "dst_buff": [remote]}
+
+
+def test_a_nop_joins_the_threads_before_a_signal_and_after_a_wait():
+    assert judged(put(), NOP, on("signal"), on("wait"), NOP, ADD) == "right"
+    assert judged(put(), on("signal"), on("wait"), NOP, ADD) == "race"
+    assert judged(put(), NOP, on("signal"), on("wait"), ADD) == "race"
+
+
+def test_a_port_channel_reads_its_source_until_it_is_flushed():
+    wait, flush = on("wait", "port"), on("flush", "port")
+    for name, right in (("pws", "race"), ("pwsf", "right")):
+        assert judged(put(name, "port"), wait, NOP, ADD, kind="port") == right
+    assert judged(put("pws", "port"), wait, flush, NOP, ADD, kind="port") == "right"
+    plain = put("put", "port"), on("signal", "port"), wait
+    assert judged(*plain, NOP, ADD, kind="port") == "race"
+    assert judged(*plain, flush, NOP, ADD, kind="port") == "right"
+    assert judged(*plain, NOP, flush, ADD, kind="port") == "race"
+
+
+def test_the_answer_to_a_port_channels_signal_says_that_its_source_was_read():
+    answer = on("signal", "port"), on("wait", "port")
+    ops = put("pws", "port"), on("wait", "port"), *answer, NOP, ADD
+    assert judged(*ops, kind="port") == "right"
+
+
+@pytest.mark.parametrize("name", ["ring", "direct", "tree", "halving-doubling"])
+def test_own_plans_need_their_nops(name):
+    plan = own_plan(name, 4, "mscclpp-json", 4)
+    top = json.loads(mscclpp.dump(plan))
+    for gpu in top["gpus"]:
+        for block in gpu["threadblocks"]:
+            block["ops"] = [op for op in block["ops"] if op != NOP]
+    link = Link(1e-5, 1e-9)
+    assert judge(plan, link, 1024).kind == "right"
+    assert judge(mscclpp.parse("x", json.dumps(top).encode()), link, 1024).kind == "race"
