@@ -4,7 +4,10 @@ A line has a gap where its system does not apply.
 """
 
 from math import nan
+from textwrap import fill
 from typing import Any
+
+WIDTH = 80  # characters of the title that fit on a line
 
 
 def draw(found: dict[str, Any], path: str) -> None:
@@ -33,9 +36,8 @@ def draw(found: dict[str, Any], path: str) -> None:
     per_node = (
         f"{found['ranks_per_node']} {'ranks' if found['ranks_per_node'] > 1 else 'rank'} a node"
     )
-    axes.set_title(
-        f"{found['model']['name']} on {found['network']['name']}, {per_node}", fontsize=10
-    )
+    title = f"{found['model']['name']} on {found['network']['name']}, {per_node}"
+    axes.set_title(fill(title, WIDTH), fontsize=10)
     asked = f"--ranks {found['ranks']}"
     axes.axvline(found["ranks"], color="0.5", linewidth=1, linestyle="--", label=asked)
     axes.legend(fontsize=8)

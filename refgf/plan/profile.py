@@ -10,7 +10,8 @@
 Autograd runs one `torch::autograd::AccumulateGrad` for each parameter, whose input is the finished
 gradient. On a CPU the gradient is ready when that ends. On a GPU it is ready when the last kernel
 that was launched until then has ended; a kernel and its launch have the same correlation number.
-Times in the file are microseconds (Kineto's `ts` and `dur`).
+Times in the file are microseconds (Kineto's `ts` and `dur`). If gradients accumulate over several
+backward passes of a step, those of the last one are taken: they are sent.
 """
 
 from bisect import bisect_right
@@ -28,6 +29,7 @@ STEP = "ProfilerStep#"
 OPTIMIZER = "Optimizer.step#"
 LAUNCHES = ("cuda_runtime", "cuda_driver")
 KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
+ENGINE = "autograd::engine::evaluate_function"
 EXCHANGES = ("nccl", "c10d::", "gloo:", "ncclkernel", "horovod")
 Events = list[dict[str, Any]]
 
@@ -56,13 +58,14 @@ def from_trace(data: dict[str, Any], path: str, step: int | None = None) -> Step
         got = f"{len(exchanges)} events of an exchange, such as {exchanges[0]['name'][:40]}"
         refuse(path, got, "a step without exchange", "profile one rank, or in model.no_sync()")
     inside.sort(key=end_of)
+    inside, accumulated = last_pass(inside, events, path)
     kernels = launched(events, everything)
     began, times = ready_times(kernels, [end_of(event) for event in inside], start)
     ready = tuple((US * (t - began), size_of(e, path)) for t, e in zip(times, inside))
     ends = [end_of(event) for event in events if event.get("cat") == "cpu_op"]
     ends += [end_of(kernel) for _, kernel in kernels]
     after_s = max(0.0, US * (max(ends, default=times[-1]) - times[-1]))
-    notes = half_notes(inside)
+    notes = (*accumulated, *half_notes(inside))
     return StepTimes(f"{Path(path).name}, {name}", "trace", ready, after_s, notes=notes)
 
 
@@ -139,6 +142,38 @@ def require_one_step(events: Events, grads: Events, path: str, name: str) -> Non
         refuse(
             path, got, "one backward, then the optimiser", "call profiler.step() after each step"
         )
+
+
+def last_pass(grads: Events, events: Events, path: str) -> tuple[Events, tuple[str, ...]]:
+    """(gradients of the last backward, notes). Forward work between two gradients divides passes.
+
+    Passes with other sizes are not the same gradients again: then all are kept.
+    """
+    starts = forward_starts(events)
+    passes = [[grads[0]]]
+    for before, grad in pairwise(grads):
+        if bisect_right(starts, end_of(before)) < bisect_right(starts, grad["ts"]):
+            passes.append([])
+        passes[-1].append(grad)
+    sizes = [[size_of(grad, path) for grad in each] for each in passes]
+    if len(passes) == 1 or any(each != sizes[0] for each in sizes):
+        return grads, ()
+    said = f"{len(passes)} backward passes in the step: gradients accumulate, the last sends them."
+    return passes[-1], (said,)
+
+
+def forward_starts(events: Events) -> list[float]:
+    """Starts of forward operators, in order. Those that backward recomputes are not among them."""
+    engine = sorted((e["ts"], end_of(e)) for e in events if e["name"].startswith(ENGINE))
+    begins, latest = [low for low, _ in engine], list(accumulate((high for _, high in engine), max))
+    found = []
+    for event in events:
+        args = event.get("args") or {}
+        if "Sequence number" in args and args.get("Fwd thread id") == 0:
+            at = bisect_right(begins, event["ts"])
+            if not at or latest[at - 1] < end_of(event):
+                found.append(event["ts"])
+    return sorted(found)
 
 
 def launched(events: Events, everything: Events) -> list[tuple[float, dict[str, Any]]]:

@@ -236,6 +236,17 @@ def test_a_line_has_a_gap_where_its_system_does_not_apply(monkeypatch, tmp_path)
     assert lines["hierarchy"][0] == [1, 2, 4] and math.isnan(lines["hierarchy"][1][1])
 
 
+def test_a_long_title_is_wrapped(monkeypatch, tmp_path):
+    axes = pytest.importorskip("matplotlib.axes").Axes
+    titles = []
+    monkeypatch.setattr(axes, "set_title", lambda self, text, **style: titles.append(text))
+    names = {"model": {"name": "trace.json, ProfilerStep#3"}, "ranks": 4, "ranks_per_node": 2}
+    names["network"] = {"name": "nccl-tests, allreduce on 32 GPUs of 4 hosts"}
+    figure.draw(names | {"efficiency_percent": {}}, str(tmp_path / "plan.png"))
+    assert titles[0].replace("\n", " ").endswith(", 2 ranks a node")
+    assert max(map(len, titles[0].split("\n"))) <= figure.WIDTH
+
+
 def test_a_reader_that_wants_no_more():
     """`refgf predict plan ... | head -1`: no complaint."""
     reads, writes = os.pipe()

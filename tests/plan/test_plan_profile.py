@@ -72,6 +72,31 @@ def test_gpu_gradients_are_ready_when_their_kernels_end():
     assert step.ready == (pytest.approx((500e-6, 10)), pytest.approx((1700e-6, 20)))
 
 
+def forward(ts, dur=5):
+    return event("aten::mm", ts, dur, **{"Sequence number": 1, "Fwd thread id": 0})
+
+
+TWO_PASSES = [
+    mark(3, 1000, 1000),
+    *(forward(at) for at in (1100, 1300)),
+    *(gradient(at, n) for at, n in ((1200, 10), (1250, 7), (1400, 10), (1450, 7))),
+]
+
+
+def test_accumulated_gradients_are_those_of_the_last_backward():
+    """Twice forward and backward in one step: each gradient is sent once."""
+    step = read(TWO_PASSES)
+    assert step.ready == (pytest.approx((410e-6, 10)), pytest.approx((460e-6, 7)))
+    assert "2 backward passes" in step.notes[0]
+
+
+def test_what_backward_recomputes_is_no_second_forward():
+    """Checkpointing computes inside the engine's events; another network has other sizes."""
+    engine = event("autograd::engine::evaluate_function: CheckpointFunctionBackward", 1290, 50)
+    assert len(read([*TWO_PASSES, engine]).ready) == 4
+    assert len(read([*TWO_PASSES, forward(1460), gradient(1470, 3)]).ready) == 5
+
+
 def test_a_file(tmp_path):
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": STEP, "schemaVersion": 1}))
