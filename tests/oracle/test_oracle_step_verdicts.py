@@ -180,3 +180,11 @@ def test_a_common_mistake_has_one_line(said, two, tmp_path):
     found = judge(subject(tmp_path, train), two).findings
     steps = 1 if "no step" in said else 3
     assert said in str(found[0]) and len(found[0].steps) == steps and len(found) <= 2, found
+
+
+def test_a_tensor_in_no_optimizer_is_not_judged(two, tmp_path):
+    """Its gradient is never zeroed, and never used."""
+    train = "    own, optimizer = ddp(net, size), torch.optim.SGD(net[0].parameters(), lr=0.1)\n"
+    train += "    for pair in batches:\n        optimizer.zero_grad()\n"
+    train += "        loss(own, share(pair, rank, size)).backward()\n        optimizer.step()\n"
+    assert "in 2 of 6 tensors" in str(judge(subject(tmp_path, train), two))

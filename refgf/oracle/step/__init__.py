@@ -41,7 +41,8 @@ averages (2.13's does, 2.7's does not). Where a step clips with code of its own,
 communicated() when its gradients are ready for that; torch.nn.utils.clip_grad_norm_ is seen
 without. A mistake that one rank makes too is found in the gradient, which `loss` defines, but not
 in clipping or in the update. Where rounding may hide a tenth of a gradient, as under autocast, the
-answer is "cannot tell" unless a mistake is larger: judge in float32 first.
+answer is "cannot tell" unless a mistake is larger: judge in float32 first. A tensor in no optimizer
+is not judged.
 FSDP1 is not judged. A loss that draws random numbers (dropout) and statistics of a rank's own
 samples (BatchNorm) are refused, and so are closures (LBFGS) and SAM.
 

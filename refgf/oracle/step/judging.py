@@ -104,6 +104,7 @@ def rounding_shares(step: JudgedStep, before: dict[str, float]) -> dict[str, flo
     sizes = {t: float(np.abs(g).max(initial=0.0)) for t, g in step.exact.items()}
     least = ZERO * max(sizes.values(), default=0.0)
     found = {t: max(step.bounds[t] / s, step.factors[t]) for t, s in sizes.items() if s > least}
+    found = {t: share for t, share in found.items() if t not in outside(step)}
     return {t: min(share, before.get(t, share)) for t, share in found.items()}
 
 
@@ -205,6 +206,8 @@ def judge_gradients(step: JudgedStep) -> tuple[list[StepFinding], dict[str, Whol
     scale, stages = step.settings["scale"] or 1.0, step.stages
     wrong, right, early = {}, {}, {}
     for t, exact in step.exact.items():
+        if t in outside(step):
+            continue
         backward = scaled(stages["backward"].get(t), 1 / scale)
         late, used = stages["clip"].get(t), stages["used"].get(t)
         too_early = late and used and used.agree and not late.agree
@@ -225,6 +228,12 @@ def judge_gradients(step: JudgedStep) -> tuple[list[StepFinding], dict[str, Whol
     found = causes.gradient_causes(step, wrong)
     found_early = findings_of("clip", step, early)
     return findings_of("gradient", step, found) + found_early, right
+
+
+def outside(step: JudgedStep) -> set[str]:
+    """Tensors of no optimizer, on p ranks and on one: what is in their .grad changes nothing."""
+    used = step.stages["used"].keys() | step.replay["used"].keys()
+    return step.stages["backward"].keys() - used if used else set()
 
 
 def scaled(state: Whole | None, factor: float) -> Whole | None:
