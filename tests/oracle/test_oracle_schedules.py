@@ -603,7 +603,17 @@ def test_a_trace_of_another_tool_counts_bytes_and_may_hold_collectives():
     read = require_size("x", chakra.parse("x", files))
     judged = verdict(read)
     assert judged.kind == "no value" and judged.traffic[0][0] == 6
-    assert "  4 nodes of type COMM_COLL_NODE only wait" in "\n".join(as_lines("x", read, judged))
+    lines = "\n".join(as_lines("x", read, judged))
+    assert "  4 nodes of type COMM_COLL_NODE only wait" in lines
+    assert "in another order, are not found" in lines
+
+
+def test_a_trace_may_hold_messages_of_gigabytes():
+    steps = [PlanStep(0, 0, "COMM_SEND_NODE", sends=(Port(1, 0),), chunks=3 << 30)]
+    taken = [PlanStep(0, 0, "COMM_RECV_NODE", receives=(Port(0, 0),), chunks=3 << 30)]
+    plan = Plan("chakra", "t", "", False, ((0, 0, 0),) * 2, (tuple(steps), tuple(taken)))
+    judged = verdict(chakra.parse("x", chakra.dump(plan)))
+    assert judged.kind == "no value" and judged.traffic[0] == (1, 3 << 30)
 
 
 def test_an_older_version_of_mscclpp_is_named():

@@ -52,10 +52,10 @@ def parse(path: str, files: list[bytes]) -> Plan:
     return Plan("chakra", name, collective, first.get("inplace") == 1, sizes, steps, found)
 
 
-def size(path: str, attributes: dict, key: str) -> int:
+def size(path: str, attributes: dict, key: str, limit: int = form.LARGEST_COUNT) -> int:
     value = attributes.get(key, 0)
-    if not isinstance(value, int) or not 0 <= value < form.LARGEST_COUNT:
-        wanted = f"a whole number from 0 to {form.LARGEST_COUNT - 1}"
+    if not isinstance(value, int) or not 0 <= value < limit:
+        wanted = f"a whole number from 0 to {limit - 1}"
         raise BadFile(f"{path}: got {str(value)[:20]!r} as {key}; wanted {wanted}")
     return value
 
@@ -144,7 +144,7 @@ def step_of(
         peer, tag = size(path, attributes, key), size(path, attributes, "comm_tag")
         if key not in attributes:
             raise BadFile(f"{path}: got node {number} ({op}) without {key}; wanted its peer")
-        chunks = max(1, -(-size(path, attributes, "comm_size") // chunk_bytes))
+        chunks = max(1, -(-size(path, attributes, "comm_size", 1 << 63) // chunk_bytes))
         ports = {"sends" if kind == 5 else "receives": (Port(peer, tag),)}
     return PlanStep(number, 0, op, *spans, after=after, chunks=chunks, **ports)
 

@@ -111,7 +111,8 @@ def as_lines(path: str, plan: Plan, judged: Judged) -> list[str]:
     unnamed = sum(step.op == COLLECTIVE for _, _, step in plan.steps())
     if unnamed:
         lines.append(
-            f"  {unnamed} nodes of type {COLLECTIVE} only wait: no trace names their messages"
+            f"  {unnamed} nodes of type {COLLECTIVE} only wait: no trace names their messages, so "
+            "ranks that call other collectives, or in another order, are not found"
         )
     if judged.traffic:
         lines.append(
