@@ -474,3 +474,16 @@ def test_a_random_order_is_no_pair_of_equal_texts():
 def test_a_sum_times_a_number_is_not_right(scale):
     (found,) = reveal(lambda xs: [np.float32(scale) * sum(xs)], 4, "float32", [7])
     assert "not a sum: a contribution of 1 counts as" in told(found) and not found.right
+
+
+def test_partial_sums_rounded_on_the_wire_are_told_from_inputs():
+    def ring(xs):
+        total = xs[0].astype(np.float32)
+        for x in xs[1:]:
+            with np.errstate(over="ignore"):
+                total = total.astype(np.float16).astype(np.float32) + x.astype(np.float32)
+        return [total]
+
+    (found,) = reveal(ring, 4, "float32", [7])
+    assert "rounded to float16 on its way: what comes from ranks 0, 1, 2" in told(found)
+    assert "random numbers: not compared" in told(found)

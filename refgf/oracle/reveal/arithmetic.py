@@ -10,7 +10,7 @@ from refgf.oracle.reveal.trees import Tree, evaluate, is_binary, leaves
 
 Run = tuple[int, int, Tree | None]
 FORMATS = {8: "bfloat16", 11: "float16", 24: "float32", 53: "float64", 64: "80-bit extended"}
-MOST_FACTORS = 5
+MOST_FACTORS, MOST_RANKS = 5, 8
 EXPONENT = {"float64": (1023, -1074), "float32": (127, -149), "bfloat16": (127, -133)}
 EXPONENT["float16"] = 15, -24  # of the largest power of two, and of the smallest number
 
@@ -19,7 +19,7 @@ EXPONENT["float16"] = 15, -24  # of the largest power of two, and of the smalles
 class Arithmetic:
     """bits: of the accumulators found; 0: more than the probes reach. division: of a mean.
 
-    lost: what inputs or results are rounded to. random: how many elements of random numbers have
+    lost: what is rounded to a narrower type. random: how many elements of random numbers have
     other bits than the tree gives, None if not tried.
     """
 
@@ -106,7 +106,7 @@ def division(box: Box, bits: list[int], n: int) -> str:
 
 
 def rounding(box: Box, n: int) -> str | None:
-    """The narrower type that a single contribution is rounded to on its way, or None."""
+    """Which single contributions are rounded to a narrower type on their way, or None."""
     if box.dtype not in ("float32", "float64"):
         return None
     x = np.array([1 + 2.0**-9 + 2.0**-12])
@@ -114,8 +114,13 @@ def rounding(box: Box, n: int) -> str | None:
     with np.errstate(all="ignore"):
         out = out / box.weights[0]
     for wire in ("float16", "bfloat16"):
-        if (np.abs(out - on_wire(x.astype(np.float32), wire)) < 2.0**-14).any():
-            return wire
+        rounded = np.abs(out - on_wire(x.astype(np.float32), wire)) < 2.0**-14
+        ranks = np.flatnonzero(rounded.reshape(box.p, -1).any(axis=1))
+        if len(ranks) == box.p:
+            return f"inputs or results are rounded to {wire}"
+        if len(ranks):
+            some = ", ".join(map(str, ranks[:MOST_RANKS])) + ", ..." * (len(ranks) > MOST_RANKS)
+            return f"rounded to {wire} on its way: what comes from ranks {some}"
     return None
 
 

@@ -85,7 +85,8 @@ def arithmetic_lines(found: Found) -> list[str]:
         lines.append(f"partial sums have {told.bits[0]} bits: {found.dtype}")
     elif told.bits:
         lines.append("; ".join(bits_line(b, found.dtype) for b in told.bits))
-    lines += [f"inputs or results are rounded to {told.lost}"] * bool(told.lost)
+    if told.lost:
+        lines += [told.lost, "random numbers: not compared, because of that rounding"]
     lines += ["2^120 does not pass: probed in the range of float16"] * found.overflow
     if told.division:
         lines.append(f"a mean: divided by {found.p} {told.division}")
