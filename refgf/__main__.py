@@ -4,6 +4,7 @@ refgf verify --python mine.py       judge an implementation: needs NumPy only
 refgf lesson                        the lessons, and the folder where they lie
 refgf lesson 03 --threads 8         run one: its figure and numbers go to ./results
 mpiexec -n 8 refgf lesson 03        the same on MPI ranks
+refgf --version
 """
 
 import refgf.interrupt  # noqa: F401  first
@@ -13,6 +14,7 @@ import refgf.interrupt  # noqa: F401  first
 import os
 import runpy
 import sys
+from importlib import metadata
 from pathlib import Path
 
 from refgf import advice
@@ -44,6 +46,9 @@ def main() -> int:
     try:
         if name in HELP:
             print(usage(), flush=True)
+            return 0
+        if name == "--version":
+            print(f"refgf {metadata.version('refgf')}")
             return 0
         if name == "lesson":
             return lesson(rest)

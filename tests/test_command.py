@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,10 @@ def test_a_reader_that_ends_early_is_no_failure(arguments):
     done = subprocess.run(program, cwd=ROOT, stdout=writes, stderr=subprocess.PIPE, text=True)
     os.close(writes)
     assert done.returncode == 2 and done.stderr == ""
+
+
+def test_it_tells_its_version():
+    assert refgf("--version").stdout == f"refgf {metadata.version('refgf')}\n"
 
 
 def test_a_command_gets_its_arguments():

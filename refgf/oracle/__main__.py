@@ -81,19 +81,20 @@ def verify(options: Options) -> int:
         refuse_unknown(judged, every)
     cases = [case for case in every if selected(case, options.only)]
     cases += drawn_cases(options)
-    if not cases:
-        raise ValueError(
-            f"verify: got --only {' '.join(options.only)}, which matches no case; wanted a "
-            f"statement (R2), its letter, a function, or a case (ring-*); next: {near(options)}"
-        )
     if options.order:
         cases = [case for case in (in_order(case, options.order) for case in cases) if case]
+    if not cases:
+        order = f" with --order {options.order}" * bool(options.order)
+        raise ValueError(
+            f"verify: got --only {' '.join(options.only)}{order}, which matches no case; wanted a "
+            f"statement (R2), its letter, a function, or a case (ring-*); next: {near(options)}"
+        )
     try:
         verdicts = verify_cases(cases, judged, options.profile, not options.no_diagnosis)
     finally:
         judged.close()
     if all(v.status == "absent" for v in verdicts):
-        names = ", ".join(sorted(FUNCTIONS))
+        names = ", ".join(dict.fromkeys(v.case.function for v in verdicts))
         raise ValueError(f"verify: got no function or file to judge; wanted one of {names}")
     writers = {"json": report.as_json, "junit": report.as_junit, "html": page.as_html}
     for name, write in writers.items():

@@ -116,10 +116,7 @@ def test_a_hang_in_c_and_a_crash_end_their_process_only(verify, tmp_path, text, 
     cases = json.loads(report.read_text())["cases"]
     rings = [case for case in cases if case["function"] == "ring_allreduce"]
     assert code == 1 and told in rings[0]["failure"]["message"]
-    assert (
-        all(case["failure"]["message"].startswith("not run: ring_allreduce") for case in rings[1:])
-        and rings[1:]
-    )
+    assert {case["status"] for case in rings[1:]} == {"absent"}
     assert {case["status"] for case in cases if case["function"] == "slice_bounds"} == {"pass"}
 
 
@@ -212,7 +209,8 @@ def test_results_that_are_no_numbers_are_told(verify):
 
 def test_after_one_endless_case_the_function_is_not_run_again(verify):
     code, said = verify(EXIT + "while True: pass", "--timeout", "0.3", only="ring-p*")
-    assert code == 1 and "not run: ring_allreduce did not end in case ring-" in said
+    assert code == 1 and "0 cases passed, 1 failed" in said
+    assert "the next cases of ring_allreduce are not run" in said
     assert said.count("did not end within 0.3 s") == 1
 
 
@@ -267,7 +265,7 @@ def test_an_allreduce_without_wire_is_judged_where_there_is_none(verify):
     code, said = verify(text, "--order", "ring", only="ring-*")
     assert code == 0 and "unexpected keyword" not in said
     code, said = verify(text.replace("allreduce(xs):", "ring_allreduce(xs):"), only="ring-*")
-    assert code == 0 and "not provided, not judged" in said
+    assert code == 0 and "not judged: " in said
 
 
 def test_a_programs_children_end_with_it(program, tmp_path):

@@ -19,7 +19,7 @@ pre { white-space: pre-wrap; background: #f3f3f3; color: #000; padding: .7em; }
 def as_html(verdicts: list[Verdict], profile: str = "bits") -> str:
     """Counts, a row for each statement, each failure with its diagnosis."""
     counts = {name: sum(v.status == name for v in verdicts) for name in ("pass", "fail", "absent")}
-    title = f"{counts['pass']} of {counts['pass'] + counts['fail']} golden cases passed"
+    title = f"{counts['pass']} of {counts['pass'] + counts['fail']} cases passed"
     body = [
         f"<h1>{title}</h1>",
         f"<p>Judged by refgf's oracle, SPEC version {spec_version()}, profile {profile}. "
@@ -54,7 +54,7 @@ def absent(verdicts: list[Verdict]) -> list[str]:
     rows = [
         f"<li>{name}: {count} of {of} cases</li>" for name, (count, of) in not_run(verdicts).items()
     ]
-    return ["<h2>Not provided</h2>", "<ul>", *rows, "</ul>"] if rows else []
+    return ["<h2>Not judged</h2>", "<ul>", *rows, "</ul>"] if rows else []
 
 
 def failures(verdicts: list[Verdict]) -> list[str]:

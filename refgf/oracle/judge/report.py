@@ -68,7 +68,7 @@ def absent_lines(verdicts: list[Verdict]) -> list[str]:
     """Functions of which some cases were not run, then in one line those that are not there."""
     missing = not_run(verdicts)
     partly = {name: counts for name, counts in missing.items() if counts[0] < counts[1]}
-    lines = [f"not provided, not judged: {c} of {of} cases of {f}" for f, (c, of) in partly.items()]
+    lines = [f"not judged: {c} of {of} cases of {f}" for f, (c, of) in partly.items()]
     wholly = [name for name in missing if name not in partly]
     if wholly:
         cases = sum(missing[name][0] for name in wholly)
@@ -134,7 +134,7 @@ def as_junit(verdicts: list[Verdict], profile: str = "bits") -> str:
             failure = ElementTree.SubElement(test, "failure", message=_printable(str(v.failure)))
             failure.text = _printable("\n".join([v.case.why, *v.diagnosis]))
         elif v.status == "absent":
-            ElementTree.SubElement(test, "skipped", message="not provided")
+            ElementTree.SubElement(test, "skipped", message="not provided, or not run")
     return ElementTree.tostring(suite, encoding="unicode")
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from refgf.oracle.judge.case import Case
@@ -56,18 +56,17 @@ def verify(
 
     implementation: a class of implementations.py, or isolation.IsolatedModule.
     """
-    verdicts, given_up = [], {}
+    verdicts, given_up = [], set()
     for case in cases:
         if case.function in given_up:
-            failure = Failure(f"not run: {case.function} {given_up[case.function]}")
-            verdicts.append(Verdict(case, "fail", failure=failure, profile=profile))
+            verdicts.append(Verdict(case, "absent", profile=profile))
             continue
         verdicts.append(verify_case(case, implementation, profile))
-        message = verdicts[-1].failure.message if verdicts[-1].failure else ""
-        if message.startswith("did not end"):
-            given_up[case.function] = f"did not end in case {case.name}"
-        elif message.startswith("its process ended"):
-            given_up[case.function] = f"ended its process in case {case.name}"
+        failure = verdicts[-1].failure
+        if failure and failure.message.startswith(("did not end", "its process ended")):
+            message = f"{failure.message}; the next cases of {case.function} are not run"
+            verdicts[-1].failure = replace(failure, message=message)
+            given_up.add(case.function)
     if with_diagnosis:
         diagnose_some(verdicts)
     explain_by_slices(verdicts)
