@@ -119,15 +119,16 @@ def plan(given: argparse.Namespace) -> None:
             f"plan: got --platform {given.platform} alone; wanted --simulate with it; next: add it"
         )
     found = report.answer(asked)
+    platform = given.platform or platforms.NAMES[0]
     if given.simulate:
-        replay.require(asked)
+        replay.require(asked, platform)
     if given.figure:
         figure.draw(found, given.figure)
     if not given.json:
         print(report.text(found), flush=True)
     if given.simulate:
         print(replay.announcement(asked), file=sys.stderr, flush=True)
-        found["simgrid"] = replay.compare(asked, given.platform or platforms.NAMES[0])
+        found["simgrid"] = replay.compare(asked, platform)
     if given.json:
         print(json.dumps(found, indent=1))
     elif given.simulate:

@@ -97,6 +97,12 @@ def read_nccl(text: str, path: str, ranks: int | None) -> Measured:
         if numbers[2] > 0.05:  # two decimals are printed: smaller rates say nothing
             ratios.append((numbers[2], 1e9 * numbers[2] * US * numbers[0] / float(words[0])))
     listed = len(re.findall(r"^#\s+Rank\s+\d+", text, re.M))
+    if ranks and listed and ranks != listed:
+        refuse(
+            path,
+            f"--measured-ranks {ranks}, and a list of {listed} ranks",
+            "their number; next: leave --measured-ranks out",
+        )
     size = ranks or listed or ranks_of(ratios)
     if size < 2:
         refuse(path, "no number of ranks", "an allreduce of 2 or more; next: --measured-ranks P")
@@ -154,6 +160,8 @@ def read_osu(text: str, path: str, ranks: int | None) -> Measured:
     ):
         refuse(path, repr(title), "osu_latency between two nodes, or osu_allreduce")
     one_way = "osu_latency is a ping-pong, one message at a time: a ring's exchange takes longer."
+    if ranks is not None:
+        refuse(path, f"--measured-ranks {ranks}, of two ranks' latency", "none; next: leave it out")
     found = Measured(title, 0, **fitted(points, path))
     return replace(found, notes=(one_way, *found.notes))
 

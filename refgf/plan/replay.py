@@ -218,25 +218,30 @@ def algorithms(question: Question) -> dict[str, tuple[Algorithm, Callable[[int],
     return found
 
 
-def require(question: Question) -> None:
-    """ValueError if this question cannot be simulated here."""
+def require(question: Question, name: str) -> None:
+    """ValueError if this question cannot be simulated here on this platform."""
     if not installed():
         raise ValueError(f"plan --simulate: got no smpirun; wanted SimGrid; {INSTALL}")
     most = MOST_RANKS if question.per_node == 1 else ALL_MESSAGES
     if not 2 <= question.size <= most:
         raise ValueError(
-            f"plan --simulate: got {question.size} ranks, {question.per_node} on a node; wanted 2 "
-            f"to {MOST_RANKS} with one on a node, 2 to {ALL_MESSAGES} with more; next: --ranks "
-            f"{most}"
+            f"plan --simulate: got --ranks {question.size}, {question.per_node} on a node; wanted "
+            f"2 to {MOST_RANKS} with one on a node, 2 to {ALL_MESSAGES} with more; next: --ranks "
+            f"{max(2, min(question.size, most))}"
         )
+    networks(question, name)
+
+
+def networks(question: Question, name: str) -> dict[bool, platforms.Platform]:
+    """{with contention?: platform}."""
+    place = question.nodes, question.per_node, question.fabric.between, question.inside
+    return {contention: platforms.build(name, *place, contention) for contention in (False, True)}
 
 
 def compare(question: Question, name: str = "one-link") -> dict[str, Any]:
     """One allreduce of all gradients in float32: {algorithm: seconds by each model}."""
-    require(question)
-    between, inside = question.fabric.between, question.inside
-    place = question.nodes, question.per_node, between, inside
-    built = {contention: platforms.build(name, *place, contention) for contention in (False, True)}
+    require(question, name)
+    built, gamma = networks(question, name), question.fabric.between.gamma_s_per_byte
     elements, rows = question.step.elements, {}
     for title, (algorithm, closed_form) in algorithms(question).items():
         rows[title] = {"closed_form_s": closed_form(elements)}
@@ -244,7 +249,7 @@ def compare(question: Question, name: str = "one-link") -> dict[str, Any]:
             platform = built[model != "off"]
             if title == RANDOM:
                 platform = replace(platform, hosts=shuffled(platform.hosts))
-            seconds = simulate(algorithm, elements, platform, between.gamma_s_per_byte, model)
+            seconds = simulate(algorithm, elements, platform, gamma, model)
             if algorithm is first_steps:
                 seconds *= (question.size - 1) / STEPS
             rows[title][f"{model}_s"] = seconds

@@ -190,10 +190,12 @@ def bucket_lines(found: dict[str, Any]) -> list[str]:
     if ours is None:
         return ["No theta and no bucket is advised: alpha, which decides them, is not known."]
     lines = [theta_line(ours), f"             {flat_in_words(ours)}", ddp_line(ddp), fused(horovod)]
-    if horovod["step_s"] < (1 - buckets.EQUAL) * ours["step_s"]:
-        lines.append(
-            "             faster than theta: a cycle sends what is ready, theta waits for bytes"
-        )
+    ddp_s = ddp["default_step_s"] if ddp["keep_default"] else ddp["step_s"]
+    others = {"PyTorch DDP": ddp_s, "Horovod": horovod["step_s"]}
+    faster = [name for name, s in others.items() if s < (1 - buckets.EQUAL) * ours["step_s"]]
+    if faster:
+        why = "faster than the best theta, which is one size for all calls"
+        lines.append(f"             {' and '.join(faster)}: {why}")
     return lines
 
 

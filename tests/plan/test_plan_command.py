@@ -286,7 +286,7 @@ def test_simulate(monkeypatch, capsys):
 
 
 def test_the_plan_is_printed_before_a_simulation(monkeypatch, capsys):
-    monkeypatch.setattr(replay, "require", lambda question: None)
+    monkeypatch.setattr(replay, "require", lambda question, name: None)
 
     def simulated(*_):
         raise ValueError(f"plan printed: {'scaling efficiency' in capsys.readouterr().out.lower()}")
@@ -299,6 +299,23 @@ def test_the_plan_is_printed_before_a_simulation(monkeypatch, capsys):
 def test_one_rank_is_no_plural(monkeypatch, capsys):
     _, said = run(monkeypatch, capsys, *USUAL[:-1], "1")
     assert "Predicted for 1 rank, 1 on a node" in said.out
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        (["--platform", "fat-tree:x"], "got 'fat-tree:x'"),
+        (
+            ["--ranks", "1"],
+            "got --ranks 1, 1 on a node; wanted 2 to 4096 with one on a node, 2 to ",
+        ),
+    ],
+)
+def test_a_simulation_that_cannot_be_is_refused_before_the_plan(monkeypatch, capsys, changes, said):
+    monkeypatch.setattr(replay, "installed", lambda: True)
+    code, found = run(monkeypatch, capsys, *FEW, *changes)
+    assert (code, found.out) == (2, "") and said in found.err
+    assert changes[0] != "--ranks" or found.err.endswith("next: --ranks 2\n")
 
 
 def test_simulate_without_simgrid(monkeypatch, capsys, tmp_path):

@@ -257,6 +257,19 @@ def test_one_rank_is_no_allreduce():
         measurements.read(osu("Allreduce Latency Test", Line(1e-5, 1e-9)), "some.txt", 1)
 
 
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        (nccl(4, ring_line(4, LINK)), "got --measured-ranks 8, and a list of 4 ranks"),
+        (osu("Latency Test", LINK.message_s), "got --measured-ranks 8, of two ranks' latency"),
+    ],
+)
+def test_a_number_of_ranks_that_the_text_contradicts(text, said):
+    with pytest.raises(ValueError, match="next: leave") as error:
+        measurements.read(text, "some.txt", 8)
+    assert said in str(error.value)
+
+
 def test_wrong_machines(tmp_path):
     with pytest.raises(
         ValueError, match="wanted v100-10gbe, .*or a file that exists; next: mpiexec"
