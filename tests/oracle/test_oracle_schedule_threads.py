@@ -43,6 +43,12 @@ def test_a_nop_joins_the_threads_before_a_signal_and_after_a_wait():
     assert judged(put(), NOP, on("signal"), on("wait"), ADD) == "race"
 
 
+@pytest.mark.parametrize("name", ["pws", "pwsf"])
+def test_a_put_with_signal_sends_none_on_a_memory_channel(name):
+    """Read in MSCCL++'s executor: its memory branch copies and returns."""
+    assert judged(put(name), NOP, on("wait"), NOP, ADD) == "unmatched"
+
+
 def test_a_port_channel_reads_its_source_until_it_is_flushed():
     wait, flush = on("wait", "port"), on("flush", "port")
     for name, right in (("pws", "race"), ("pwsf", "right")):

@@ -211,6 +211,15 @@ def test_wrong_xml_is_named_with_rank_and_step(name):
     assert any(f.rank == rank and place in str(f) for f in judged.found), judged.found
 
 
+def test_no_chunk_and_no_flag():
+    root = xml()
+    in_xml(1, 0, 3, cnt="0")(root)
+    assert "got 0 chunks of buffer i; wanted at least 1" in str(judged_xml(root).found[0])
+    in_xml(1, 0, 3, cnt="1", hasdep="2")(root)
+    with pytest.raises(BadFile, match="got 2 as hasdep of <step>; wanted 0 or 1"):
+        judged_xml(root)
+
+
 def test_a_later_step_of_the_thread_block_says_it_too():
     """MSCCL's flag counts steps, so the send waits for one step more."""
     root = xml()
@@ -308,6 +317,10 @@ def test_a_node_that_waits_for_nothing_that_exists():
     judged = verdict(chakra.parse("x", [first + node, *others]))
     assert judged.kind == "out of range"
     assert "rank 0, node 99 (type 0): waits for node 98" in str(judged.found[0])
+
+
+def report(plan, judged):
+    return "\n".join(as_lines("x", plan, judged))
 
 
 def program(blocks, inplace=1, coll="allreduce", sizes=(2, 2, 2)):
@@ -412,7 +425,27 @@ def test_a_collective_without_a_known_result_has_no_value():
         {(r, 0): (1 - r, 1 - r, [("s", "i0", "i0"), ("r", "i0", "s0")]) for r in (0, 1)},
         coll="custom",
     )
-    assert verdict(plan).kind == "no value"
+    judged = verdict(plan)
+    assert judged.kind == "no value"
+    assert "wanted one of these collectives, to know it: allreduce" in report(plan, judged)
+    known = own_plan("ring", 2, "msccl-xml", 2)
+    assert "wanted" not in report(known, verdict(known))
+
+
+@pytest.mark.parametrize("inplace", (0, 1))
+def test_an_input_that_is_overwritten_out_of_place_is_remarked(inplace):
+    steps = [("s", "i0", "i0"), ("rrc", "i0", "i0"), ("cpy", "i0", "o0")]
+    steps = steps[: 2 + (not inplace)]
+    plan = program({(r, 0): (1 - r, 1 - r, steps) for r in (0, 1)}, inplace, sizes=(1, 1, 0))
+    judged = verdict(plan)
+    assert judged.kind == "right"
+    assert ("out of place it overwrites its input" in report(plan, judged)) == (not inplace)
+
+
+def test_the_prediction_names_the_cost_models_numbers():
+    plan = own_plan("ring", 2, "msccl-xml", 2)
+    numbers = " us with alpha 10 us, beta 1 ns/byte, gamma 0.1 ns/byte"
+    assert report(plan, verdict(plan)).endswith(numbers)
 
 
 def test_two_thread_blocks_on_one_channel_race():
@@ -427,8 +460,9 @@ def test_two_thread_blocks_on_one_channel_race():
 
 def json_plan(op, *, dst, src, remote="s"):
     """Two ranks; rank 0 writes or reads rank 1's memory with one op."""
-    local = {"channels": [{"channel_type": "memory", "channel_ids": [0]}]}
-    refs = [{"access_channel_type": "memory", "remote_buffer_ids": [0]}]
+    kind = "port" if op == "pws" else "memory"
+    local = {"channels": [{"channel_type": kind, "channel_ids": [0]}]}
+    refs = [{"access_channel_type": kind, "remote_buffer_ids": [0]}]
     common = {"input_chunks": 1, "output_chunks": 1, "scratch_chunks": 1}
     gpus = []
     for rank in (0, 1):
@@ -438,7 +472,7 @@ def json_plan(op, *, dst, src, remote="s"):
                     "name": op,
                     "src_buff": src,
                     "dst_buff": dst,
-                    "channel_type": "memory",
+                    "channel_type": kind,
                     "channel_ids": [0],
                 }
             ]
@@ -446,13 +480,13 @@ def json_plan(op, *, dst, src, remote="s"):
             else []
         )
         if op == "pws" and rank == 1:
-            ops = [{"name": "wait", "channel_type": "memory", "channel_ids": [0]}]
+            ops = [{"name": "wait", "channel_type": kind, "channel_ids": [0]}]
         gpus.append(
             {
                 "id": rank,
                 **common,
                 "threadblocks": [{"id": 0, "ops": ops, **local, "remote_buffer_refs": refs}],
-                "channels": [{"channel_type": "memory", "connected_to": [1 - rank]}],
+                "channels": [{"channel_type": kind, "connected_to": [1 - rank]}],
                 "remote_buffers": [{"rank": 1 - rank, "type": remote}],
             }
         )

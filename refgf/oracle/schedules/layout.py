@@ -75,9 +75,14 @@ class Layout:
         ]
 
 
+def known_name(plan: Plan) -> str:
+    """The collective as KNOWN writes it: reduce_scatter is reducescatter."""
+    return plan.collective.replace("_", "").lower()
+
+
 def layout(plan: Plan) -> tuple[Layout, list[Finding]]:
     """The layout of rank 0, and what other ranks have that does not fit it."""
-    p, name = len(plan.ranks), plan.collective.replace("_", "").lower()
+    p, name = len(plan.ranks), known_name(plan)
     sizes = [(i, o) for i, o, _ in plan.sizes]
     short = {"reducescatter": 1, "allgather": 0}.get(name)
     if short is None:
@@ -118,8 +123,10 @@ def beyond(span: Span, where: Layout) -> str:
     """What is wrong with a span; empty if nothing is."""
     if not 0 <= span.rank < where.ranks:
         return f"got memory of rank {span.rank}; wanted one of {where.ranks} ranks"
+    if span.count < 1:
+        return f"got {span.count} chunks of buffer {span.buffer}; wanted at least 1"
     size = where.size(span.rank, span.buffer)
-    if span.start < 0 or span.count < 1 or span.start + span.count > size:
+    if span.start < 0 or span.start + span.count > size:
         got = f"{span.count} chunks of buffer {span.buffer} from {span.start} on"
         return f"got {got}; wanted them within its {size} chunks"
     return ""

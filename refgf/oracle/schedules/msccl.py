@@ -192,7 +192,10 @@ def published_ends(path: str, steps: list[dict]) -> list[int | None]:
     """Of each step of a thread block: the first one from it on whose end is published."""
     found, last = [], None
     for index in reversed(range(len(steps))):
-        if number(path, "step", steps[index], "hasdep", 0):
+        published = number(path, "step", steps[index], "hasdep", 0)
+        if published not in (0, 1):
+            raise BadFile(f"{path}: got {published} as hasdep of <step>; wanted 0 or 1")
+        if published:
             last = index
         found.append(last)
     return found[::-1]

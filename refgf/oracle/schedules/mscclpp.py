@@ -9,7 +9,7 @@
         "remote_buffer_refs": [{"access_channel_type", "remote_buffer_ids"}],
         "ops": [{"name", "src_buff", "dst_buff", "channel_ids", "channel_type", "tbg_info"}]}]}]}
 
-    put pws pwsf get copy     dst = src, for each pair; pws and pwsf signal afterwards
+    put pws pwsf get copy     dst = src, for each pair; on port channels pws and pwsf then signal
     re res rre rres           the sum of all src, from left to right, into every dst
     glres gstore gstorepkt    pairs on a switch channel: reading it gives the sum of its ranks'
                               memory, writing it writes the memory of all of them

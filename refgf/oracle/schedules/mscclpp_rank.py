@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from refgf.oracle.judge.untrusted import BadFile
-from refgf.oracle.schedules.form import LARGEST_COUNT, LARGEST_RANKS, PlanStep, Port, Span
+from refgf.oracle.schedules.form import LARGEST_COUNT, LARGEST_RANKS, Finding, PlanStep, Port, Span
 from refgf.oracle.schedules.mscclpp_threads import Threads
 from refgf.oracle.schedules.mscclpp_waits import PACKET_SUMS, Waits
 
@@ -174,7 +174,15 @@ class Reader:
         if name in PUTS:
             self._require_channels(name, self._ports(op, block, True), dests)
         steps = [PlanStep(*place, reads, writes) for reads, writes in zip(sources, dests)]
-        if name in ("pws", "pwsf"):
+        signals = name in ("pws", "pwsf")
+        if signals and op.get("channel_type") != "port":
+            text = (
+                "sends no signal on a memory channel in MSCCL++'s executor; wanted a port channel; "
+                "next: put, nop and signal in its place"
+            )
+            place = f"tb {lane}, step {number} ({name})"
+            self.found.append(Finding("unmatched", self.rank, place, text))
+        elif signals:
             steps.append(PlanStep(*place, sends=self._ports(op, block, True)))
         if name == "pwsf":
             steps.append(PlanStep(lane, number, "flush"))

@@ -14,7 +14,7 @@ right
 from dataclasses import dataclass, replace
 
 from refgf.oracle.schedules.form import COLLECTIVE, Finding, Plan
-from refgf.oracle.schedules.layout import layout, outside
+from refgf.oracle.schedules.layout import KNOWN, known_name, layout, outside
 from refgf.oracle.schedules.order import SHOWN, Graph, Races
 from refgf.oracle.schedules.times import Transfer, schedule_times, traffic
 from refgf.oracle.schedules.values import Values
@@ -43,6 +43,7 @@ class Judged:
     chunk_bytes: float
     seconds: float
     transfers: list[Transfer]
+    link: Link | None = None
 
 
 def judge(plan: Plan, link: Link, nbytes: int) -> Judged:
@@ -86,7 +87,7 @@ def judge_once(plan: Plan, link: Link, nbytes: int) -> Judged:
     chunk_bytes = nbytes / where.total if where.total else 1.0  # a trace counts bytes
     seconds, transfers = schedule_times(graph, chunk_bytes, link)
     found = [*races, *wrong, *bits]
-    return Judged(kind, found, orders, traffic(graph), chunk_bytes, seconds, transfers)
+    return Judged(kind, found, orders, traffic(graph), chunk_bytes, seconds, transfers, link)
 
 
 def stopped(kind: str, found: list[Finding]) -> Judged:
@@ -100,6 +101,11 @@ def as_lines(path: str, plan: Plan, judged: Judged) -> list[str]:
     lines += [f"  {finding}" for finding in judged.found[:SHOWN]]
     if len(judged.found) > SHOWN:
         lines.append(f"  and {len(judged.found) - SHOWN} more of this kind")
+    if judged.kind == "no value" and plan.format != "chakra" and known_name(plan) not in KNOWN:
+        lines.append(f"  wanted one of these collectives, to know it: {', '.join(KNOWN)}")
+    writes_input = any(span.buffer == "i" for _, _, step in plan.steps() for span in step.writes)
+    if judged.kind == "right" and writes_input and (plan.outofplace or not plan.inplace):
+        lines.append("  out of place it overwrites its input, which the caller may still need")
     shown = list(judged.orders.items())[:SHOWN]
     if any("+" in tree for tree, _ in shown):
         if judged.kind == "right":
@@ -115,10 +121,18 @@ def as_lines(path: str, plan: Plan, judged: Judged) -> list[str]:
             "ranks that call other collectives, or in another order, are not found"
         )
     if judged.traffic:
-        lines.append(
-            "  sent " + traffic_text(judged) + f"; predicted {judged.seconds * 1e6:.1f} us"
-        )
+        lines.append(f"  sent {traffic_text(judged)}; {predicted_text(judged)}")
     return lines
+
+
+def predicted_text(judged: Judged) -> str:
+    """The time, and the cost model's numbers that it follows from."""
+    text = f"predicted {judged.seconds * 1e6:.1f} us"
+    if judged.link:
+        alpha, beta, gamma = vars(judged.link).values()
+        text += f" with alpha {alpha * 1e6:g} us, beta {beta * 1e9:g} ns/byte"
+        text += f", gamma {gamma * 1e9:g} ns/byte" * bool(gamma)
+    return text
 
 
 def traffic_text(judged: Judged) -> str:
