@@ -21,6 +21,7 @@ from refgf.comm import direct, ring, tree
 from refgf.oracle.__main__ import main
 from refgf.oracle.definitions import on_wire, ring_allreduce, slice_bounds
 from refgf.oracle.judge.orders import ORDERS
+from refgf.oracle.judge.report import SPEC
 from refgf.oracle.reveal import report
 from refgf.oracle.reveal.orders import down, up
 from refgf.oracle.reveal.search import reveal, same_order
@@ -158,6 +159,11 @@ def mean_after(xs):
     return [typed(SINGLE)(sums(FOLD)(xs)[0] / P)]
 
 
+def mean_at_each_level(xs):
+    low, high = (typed(SINGLE)(typed(SINGLE)(a + b) / 2) for a, b in (xs[:2], xs[2:]))
+    return [typed(SINGLE)(typed(SINGLE)(low + high) / 2)]
+
+
 def wide_mean_first(xs):
     return sums(FOLD, accumulator="float64")([typed(SINGLE)(x / P) for x in xs])
 
@@ -205,6 +211,7 @@ ODD = {  # name: (black box, what the report says, is it one order of all ranks?
     ),
     "mean before the sum": (mean_first, "a mean: divided by 4 before the sum", True),
     "mean after the sum": (mean_after, "a mean: divided by 4 after the sum", True),
+    "mean at each level": (mean_at_each_level, "a mean: divided by 4 between the additions", True),
     "mean before a wide sum": (
         wide_mean_first,
         "wider than the input\n  a mean: divided by 4 before",
@@ -281,6 +288,7 @@ def test_what_is_no_sum_has_no_tree():
     for reduce in (lambda xs: [np.max(xs, axis=0)], lambda xs: [x * np.nan for x in xs]):
         found = one(reduce, P, N)
         assert found.runs == ((0, N, None),) and not found.right and "no tree" in told(found)
+        assert "does not pass" not in told(found), "a NaN is no overflow"
         assert "same order" not in told(found) and "no order is known at n = 40" in told(found)
 
 
@@ -303,6 +311,7 @@ def test_a_compensated_sum_has_other_bits_than_its_tree():
 
     found = one(kahan, P, 200)
     assert not found.right and "of 200 elements have other bits than these trees" in told(found)
+    assert "other bits than the trees give" in SPEC.read_text(), "it names why this is exit code 1"
 
 
 def test_an_order_that_changes_with_the_size_is_told():

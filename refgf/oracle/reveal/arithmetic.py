@@ -92,9 +92,10 @@ def accumulator_bits(box: Box, found: tuple[Run, ...], n: int) -> list[int]:
 
 
 def division(box: Box, bits: list[int], n: int) -> str:
-    """Is each contribution divided by p, or the sum?
+    """Is each contribution divided by p, or the sum, or partial sums, by 2 at each level?
 
-    If the contributions, the sum of the largest powers of two stays finite. A wider accumulator
+    If the contributions, the sum of the largest powers of two stays finite. If the partial sums,
+    that of their halves does, which 4 ranks or more overflow otherwise. A wider accumulator
     does not overflow; there the smallest numbers vanish if each is divided before.
     """
     largest, smallest = EXPONENT[box.dtype]
@@ -102,7 +103,10 @@ def division(box: Box, bits: list[int], n: int) -> str:
     exponent = smallest if wide else largest
     out = box.constants(n, {}, float(np.ldexp(1.0, exponent)))[0]
     before = (out == 0).all() if wide else np.isfinite(out).all()
-    return "before the sum" if before else "after the sum"
+    if before or wide or box.p < 4:  # a sum of 3 halves does not overflow
+        return "before the sum" if before else "after the sum"
+    half = box.constants(n, {}, float(np.ldexp(1.0, exponent - 1)))[0]
+    return "between the additions" if np.isfinite(half).all() else "after the sum"
 
 
 def rounding(box: Box, n: int) -> str | None:
@@ -151,5 +155,5 @@ def on_random_numbers(
         terms = [add(x / box.p) for x in xs] if told.division == "before the sum" else xs
         for row, (start, stop, tree) in ((r, run) for r, f in enumerate(by_rank) for run in f):
             want[row, start:stop] = evaluate(tree, [x[start:stop] for x in terms], add)
-        want = into(add(want / box.p) if told.division == "after the sum" else want)
+        want = into(add(want / box.p) if told.division not in (None, "before the sum") else want)
     return int((box.call(xs) != want).any(axis=0).sum())

@@ -99,6 +99,7 @@ def opened(reduce: Reduce, p: int, dtype: str, n: int) -> tuple[Box, Array, bool
     unit = box.scale.unit
     weights = np.stack([box.constants(n, {r: unit}) for r in range(p)]) / unit
     box.weights = weights[0]
+    overflow = overflow and bool(np.isfinite(weights).any())  # NaN of all numbers is none
     return box, weights, overflow
 
 
