@@ -300,6 +300,25 @@ WRONG = {
 }
 
 
+SKIPS = """    own, optimizer = ddp(net, size), sgd(net)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**SCALE)
+    for pair in batches:
+        optimizer.zero_grad()
+        scaler.scale(1e6 * loss(own, share(pair, rank, size))).backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("exponent", "says"),
+    [("127", "a GradScaler skipped every step"), ("1", "train made no step of an optimizer")],
+)
+def test_a_scaler_that_skips_every_step_is_told_from_none(exponent, says, two, tmp_path):
+    steps = "        scaler.step(optimizer)\n        scaler.update(2.0**127)\n"
+    train = SKIPS.replace("SCALE", exponent) + steps * (exponent == "127")
+    with pytest.raises(CannotJudge, match=says):
+        judge(subject(tmp_path, train), two)
+
+
 @pytest.mark.parametrize("train", WRONG)
 def test_a_wrong_train_gets_a_sentence(train, two, tmp_path):
     with pytest.raises(CannotJudge, match=WRONG[train]):

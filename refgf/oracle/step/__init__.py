@@ -37,12 +37,12 @@ This prints "WRONG  gradient, step 0, 1, 2, all tensors: 2 times what it should 
 AdamW's update looks right. The process group exists already: init_process_group in the file does
 nothing. No GPU is seen. Known to work: DDP, accumulation and no_sync, uneven batches and tokens,
 bfloat16, autocast, GradScaler, sums in 16 bits, and FSDP2 (fully_shard) where PyTorch's gloo
-averages (2.13's does, 2.7's does not). Where a step clips with code of its own, it calls
-communicated() when its gradients are ready for that; torch.nn.utils.clip_grad_norm_ is seen
-without. A mistake that one rank makes too is found in the gradient, which `loss` defines, but not
-in clipping or in the update. Where rounding may hide a tenth of a gradient, as under autocast, the
-answer is "cannot tell" unless a mistake is larger: judge in float32 first. A tensor in no optimizer
-is not judged.
+averages (2.13's does, 2.7's does not). Where a step clips gradients or adds weight decay to them
+with code of its own, it calls communicated() when its gradients are ready for that;
+torch.nn.utils.clip_grad_norm_ is seen without. A mistake that one rank makes too is found in the
+gradient, which `loss` defines, but not in clipping or in the update. Where rounding may hide a
+tenth of a gradient, as under autocast, the answer is "cannot tell" unless a mistake is larger:
+judge in float32 first. A tensor in no optimizer is not judged.
 FSDP1 is not judged. A loss that draws random numbers (dropout) and statistics of a rank's own
 samples (BatchNorm) are refused, and so are closures (LBFGS) and SAM.
 
@@ -57,7 +57,7 @@ import sys
 
 
 def communicated() -> None:
-    """Called in `train`: the gradients are summed over ranks and not yet clipped."""
+    """Called in `train`: the gradients are summed over ranks, without clipping and decay yet."""
     record = sys.modules.get("refgf.oracle.step.record")
     if record and record.current:
         record.current.before_clip(None)

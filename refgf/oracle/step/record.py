@@ -82,6 +82,14 @@ class Recorder:
         if self.steps and "after" not in self.steps[-1]:
             self.steps[-1]["after"] = self._parameters()
 
+    def infinite_scaled(self) -> bool:
+        """Did each step of a GradScaler end with an infinite gradient or a NaN?"""
+
+        def infinite(step: dict) -> bool:
+            return not all(np.isfinite(array).all() for _, array in step["backward"].values())
+
+        return all(step["scale"] is not None and infinite(step) for step in self.steps)
+
     def result(self) -> dict[str, Any]:
         named = self.named()
         for p in named.values():

@@ -79,6 +79,11 @@ def run(request: dict, rank: int, size: int) -> dict[str, Any]:
             "the same loop with SGD in its place"
         )
     if not any(step["used"] for step in recorder.steps):
+        if recorder.infinite_scaled():
+            raise ValueError(
+                "a GradScaler skipped every step of the optimizer, because scaled gradients were "
+                "infinite; wanted finite ones; next: a smaller init_scale"
+            )
         raise ValueError(
             "train made no step of an optimizer with the model's parameters; wanted one of "
             "torch.optim; next: optimizer.step() in the loop over batches"
