@@ -14,7 +14,7 @@ from math import ceil
 
 from refgf.plan import thetas
 from refgf.plan.systems import FLOAT32, Question, theta_sweep
-from refgf.predict.timeline import Gradients, lazy, predict
+from refgf.predict.timeline import Gradients, lateness, lazy, predict
 
 MIB = 1 << 20
 CAPS_MIB = (1, 2, 4, 8, 16, 25, 32, 50, 64, 100, 128, 200, 256, 512)
@@ -37,21 +37,24 @@ def ddp_groups(
 
 
 def horovod_s(gradients: Gradients, question: Question, threshold: float) -> float:
-    """End of the last fused call; backward is not slowed down."""
-    allreduce_s, now_s, done = question.flat, 0.0, 0
+    """End of the last fused call and of backward, which calls slow down as in timeline.predict."""
+    allreduce_s, compute_s = question.flat, gradients[-1][0]
+    now_s, late_s, done = 0.0, 0.0, 0  # late_s: delay of backward by calls so far
     while done < len(gradients):
-        now_s = max(now_s + CYCLE_S, gradients[done][0])
+        now_s = max(now_s + CYCLE_S, gradients[done][0] + late_s)
         ready = done
-        while ready < len(gradients) and gradients[ready][0] <= now_s:
+        while ready < len(gradients) and gradients[ready][0] + late_s <= now_s:
             ready += 1
         while done < ready:
             last, waiting = done + 1, gradients[done][1]
             while last < ready and waiting + gradients[last][1] <= threshold:
                 waiting += gradients[last][1]
                 last += 1
-            now_s += allreduce_s(waiting) if waiting else 0.0
+            call_s = allreduce_s(waiting) if waiting else 0.0
+            late_s += lateness(call_s, compute_s - (now_s - late_s), question.overlap)
+            now_s += call_s
             done = last
-    return max(now_s, gradients[-1][0])
+    return max(now_s, compute_s + late_s)
 
 
 def of_ddp(question: Question) -> dict:

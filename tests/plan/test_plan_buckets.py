@@ -55,6 +55,18 @@ def test_horovod_divides_what_does_not_fit():
     assert buckets.horovod_s(gradients, question, 0) == pytest.approx(0.01 + 3 * call(100))
 
 
+@pytest.mark.parametrize("overlap", [0.0, 0.25, 0.5, 1.0])
+def test_horovod_s_calls_slow_backward_down_as_all_calls_do(overlap):
+    """Gradients further apart than a call and a cycle: what Horovod makes are the eager calls."""
+    gradients = [(0.1 * i, 4 * MIB) for i in range(1, 6)]
+    question = replace(asked([(ready_s, MIB) for ready_s, _ in gradients]), overlap=overlap)
+    assert buckets.CYCLE_S < question.flat(4 * MIB) < 0.1 - buckets.CYCLE_S
+    horovod_s = buckets.horovod_s(gradients, question, 1e9)
+    assert horovod_s == pytest.approx(SYSTEMS["eager"](question) - question.step.after_s)
+    late_s = horovod_s - 0.5 - question.flat(4 * MIB)
+    assert late_s == pytest.approx(4 * (1 - overlap) * question.flat(4 * MIB))
+
+
 @pytest.mark.parametrize(
     "default, said",
     [
