@@ -17,7 +17,8 @@
     ppkt cpkt rppkt upkt      copies of packets, which carry flags: a reader of a packet waits for
                               the step that writes it
     repkt recpkt respkt recspkt       the sum of the packets src[1:], then src[0], into every dst
-    barrier                   thread blocks of one rank wait for each other
+    barrier                   the k-th barrier of each thread block with one barrier_id: they wait
+                              until num_threadblocks of them have come; 1 waits for no other one
     sem_release sem_acquire   the k-th acquire in the file, after init_value free ones, waits for
                               the k-th release of that semaphore
     pipeline                  its ops, for one part of the data after the other

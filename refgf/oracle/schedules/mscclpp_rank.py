@@ -117,8 +117,8 @@ class Reader:
                 self.steps.append(threads.add(last, step, self._port_channels(op, block, step)))
             if op.get("name") == "barrier":
                 barrier = count(self.path, op, "barrier_id")
-                self.waits.barriers[barrier, met[barrier]].append(last)
-                met[barrier] += 1
+                blocks = count(self.path, op, "num_threadblocks", 0)
+                met[barrier] += self.waits.arrive(barrier, met[barrier], last, blocks)
             if op.get("name") in SEMAPHORES:
                 for semaphore in listed(self.path, op, "semaphore_ids"):
                     self._at(self.free, semaphore, "semaphore_ids")

@@ -14,7 +14,7 @@ PACKET_WRITERS = ("ppkt", "cpkt", "rppkt", "gstorepkt", *PACKET_SUMS)
 class Waits:
     """Between thread blocks of one rank.
 
-    barriers            {(barrier, how often before): indices of the steps that meet there}
+    barriers            {(barrier, how often before): [(index of a step, its num_threadblocks)]}
     releases, acquires  {semaphore: indices of its steps, in the order of the file}
     """
 
@@ -29,22 +29,42 @@ class Waits:
         for index, step in enumerate(self.steps):
             for _, other in step.after:
                 following[other].append(index)
-        for steps in self.barriers.values():
-            meeting = tuple((self.rank, index) for index in steps)
-            for index in (each for barrier in steps for each in following[barrier]):
+        for (barrier, _), arrivals in self.barriers.items():
+            self._require_all(barrier, arrivals)
+            meeting = tuple((self.rank, index) for index, _ in arrivals)
+            for index in (each for step, _ in arrivals for each in following[step]):
                 self._wait(index, meeting)
         for semaphore, steps in self.acquires.items():
             released, waiting = self.releases[semaphore], steps[free[semaphore] :]
             for index, release in zip(waiting, released):
                 self._wait(index, ((self.rank, release),))
             for index in waiting[len(released) :][:1]:
-                step = self.steps[index]
-                place = f"tb {step.lane}, step {step.number} ({step.op})"
                 text = (
                     f"waits for semaphore {semaphore}, which is acquired {len(steps)} times and "
                     f"released {free[semaphore] + len(released)} times, its init_value included"
                 )
-                self.found.append(Finding("unmatched", self.rank, place, text))
+                self._unmatched(index, text)
+
+    def arrive(self, barrier: int, before: int, index: int, blocks: int) -> bool:
+        """Note a step at a barrier of so many thread blocks. False: it waits for no other one."""
+        if blocks != 1:
+            self.barriers[barrier, before].append((index, blocks))
+        return blocks != 1
+
+    def _require_all(self, barrier: int, arrivals: list[tuple[int, int]]) -> None:
+        """A barrier opens when exactly num_threadblocks thread blocks have come."""
+        for index, wanted in arrivals:
+            if wanted != len(arrivals):
+                text = (
+                    f"waits for {wanted} thread blocks at barrier {barrier} (num_threadblocks); "
+                    f"got {len(arrivals)} there"
+                )
+                self._unmatched(index, text)
+
+    def _unmatched(self, index: int, text: str) -> None:
+        step = self.steps[index]
+        place = f"tb {step.lane}, step {step.number} ({step.op})"
+        self.found.append(Finding("unmatched", self.rank, place, text))
 
     def _wait(self, index: int, others: tuple[Ref, ...]) -> None:
         step = self.steps[index]
