@@ -44,7 +44,14 @@ def test_wrong_plans_are_named_with_rank_and_step():
 REFUSED_OPS = {  # what replaces what in the JSON of a ring
     "a maximum": ('"reduce_op": "sum"', '"reduce_op": "max"', "the reduce_op 'max' of re on gpu 0"),
     "a longer source": ('"size": 1', '"size": 2', "sizes 1 and 2 in one put on gpu 0"),
-    "no channel": ('"channel_ids": [0]', '"channel_ids": []', "channel_ids to ranks [] for a put"),
+    "a thread block at another's place": (
+        *('"threadblocks": [{"id": 0', '"threadblocks": [{"id": 5'),
+        "got thread block 5 at place 0 on gpu 0; wanted 0, 1, ... in order",
+    ),
+    "a buffer for other channels": (
+        *('"access_channel_types": ["memory"]', '"access_channel_types": ["port"]'),
+        "a memory channel in put on gpu 0; wanted one of its buffer's access_channel_types",
+    ),
     "another's channel": (
         *('"channel_ids": [0]', '"channel_ids": [1]'),
         "channel_ids to ranks [2] for a put on gpu 0; wanted a channel to each of ranks [1]",
@@ -60,6 +67,32 @@ def test_fields_of_a_plan_that_contradict_each_other_are_refused(name):
     assert old in text
     with pytest.raises(BadFile, match=re.escape(says)):
         mscclpp.parse("x", text.replace(old, new, 1).encode())
+
+
+def test_ranks_in_another_order_are_refused():
+    top = json.loads(mscclpp.dump(own_plan("ring", 3, "mscclpp-json", 3)))
+    top["gpus"].reverse()
+    with pytest.raises(BadFile, match=r"got gpus \[2, 1, 0\]; wanted 0, 1, ... in order"):
+        mscclpp.parse("x", json.dumps(top).encode())
+
+
+def test_a_put_on_a_memory_channel_may_name_no_channel():
+    """As in a public plan of MSCCL++'s tests; on a port channel it may not."""
+    top = json_plan("put", src=[I0], dst=[REMOTE])
+    del top["gpus"][0]["threadblocks"][0]["ops"][0]["channel_ids"]
+    assert kind_of(top) == "no value"
+    other = json.loads(json.dumps(top).replace('"memory"', '"port"'))
+    with pytest.raises(BadFile, match=r"channel_ids to ranks \[\] for a put"):
+        kind_of(other)
+
+
+def test_packets_need_the_protocol_ll_or_shared_scratch_memory():
+    top = json_plan("ppkt", src=[I0], dst=[REMOTE])
+    with pytest.raises(BadFile, match="got ppkt on gpu 0 with protocol 'Simple'; wanted LL"):
+        kind_of(top | {"protocol": "Simple"})
+    assert kind_of(top | {"protocol": "LL"}) == "no value"
+    assert kind_of(top | {"protocol": "Simple", "reuse_resources": True}) == "no value"
+    assert kind_of(json_plan("put", src=[I0], dst=[REMOTE]) | {"protocol": "Simple"}) == "no value"
 
 
 def json_plan(op, *, dst, src, remote="s"):
@@ -147,14 +180,14 @@ def shared_by_two(parts):
             {"name": "nop"},
             {"name": "sem_release", "semaphore_ids": [0, 1]},
         ]
-        blocks = [{"id": 9, "ops": ops, "channels": [both]}]
+        blocks = [{"id": 0, "ops": ops, "channels": [both]}]
         for block, part in enumerate(parts if rank == 0 else ()):
             sums = {"name": "glres", "src_buff": [multi], "dst_buff": [multi]}
             sums |= {"channel_type": "switch", "tbg_info": {"tb_id": part, "tbg_size": 2}}
             inner = [{"name": "sem_acquire", "semaphore_ids": [block]}, {"name": "nop"}, sums]
             pipeline = {"name": "pipeline", "iter_context": {"unit_size": 8}, "ops": inner}
             own = [{"channel_type": "switch", "channel_ids": [0]}]
-            blocks.append({"id": block, "ops": [pipeline], "channels": own})
+            blocks.append({"id": block + 1, "ops": [pipeline], "channels": own})
         memory = {"channel_type": "memory", "connected_to": [1 - rank]}
         gpu = {"id": rank, "input_chunks": 1, "threadblocks": blocks, "channels": [memory, switch]}
         gpus.append(gpu | {"semaphores": [{"init_value": 0}, {"init_value": 0}]})
@@ -184,7 +217,7 @@ def test_an_acquire_waits_for_its_release():
     released["semaphore_ids"] = [0]
     judged = verdict(mscclpp.parse("x", json.dumps(top).encode()))
     assert judged.kind == "unmatched"
-    assert "rank 0, tb 1, step 0 (sem_acquire): waits for semaphore 1" in str(judged.found[0])
+    assert "rank 0, tb 2, step 0 (sem_acquire): waits for semaphore 1" in str(judged.found[0])
     top["gpus"][0]["semaphores"][1]["init_value"] = 1  # free
     assert kind_of(top) == "right"
 

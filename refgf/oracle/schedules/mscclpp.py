@@ -4,7 +4,7 @@
       "scratch_chunks", "semaphores": [{"init_value"}],
       "channels": [{"channel_type", "connected_to": [rank, ...]}, {"channel_type": "switch",
                    "buffer_type", "rank_groups": [{"ranks": [rank, ...]}]}],
-      "remote_buffers": [{"rank", "type"}],
+      "remote_buffers": [{"rank", "type", "access_channel_types"}],
       "threadblocks": [{"id", "channels": [{"channel_type", "channel_ids"}],
         "remote_buffer_refs": [{"access_channel_type", "remote_buffer_ids"}],
         "ops": [{"name", "src_buff", "dst_buff", "channel_ids", "channel_type", "tbg_info"}]}]}]}
@@ -49,7 +49,7 @@ from refgf.oracle.schedules.mscclpp_rank import (
     listed,
     parts_of_a_chunk,
 )
-from refgf.oracle.schedules.mscclpp_waits import packets_in_order
+from refgf.oracle.schedules.mscclpp_waits import PACKET_READERS, PACKET_WRITERS, packets_in_order
 
 
 def parse(path: str, data: bytes) -> Plan:
@@ -57,18 +57,35 @@ def parse(path: str, data: bytes) -> Plan:
     top = item(path, parse_json(path, data), dict, "the file")
     gpus = [item(path, gpu, dict, "a gpu") for gpu in listed(path, top, "gpus")]
     ids = [count(path, gpu, "id") for gpu in gpus]
-    if sorted(ids) != list(range(len(gpus))):
-        raise BadFile(f"{path}: got gpus {ids[:8]}; wanted every id from 0 on once")
-    gpus.sort(key=lambda gpu: gpu["id"])
+    if ids != list(range(len(gpus))):
+        raise BadFile(
+            f"{path}: got gpus {ids[:8]}; wanted 0, 1, ... in order: MSCCL++ reads rank r's gpu at "
+            "place r and refuses another id there"
+        )
     refuse_older(path, gpus)
     parts = parts_of_a_chunk(path, gpus)
     sizes = tuple(tuple(parts * count(path, gpu, key, 0) for key in SIZES) for gpu in gpus)
     readers = [Reader(path, rank, gpu, parts) for rank, gpu in enumerate(gpus)]
     name, collective = (str(top.get(key, ""))[:200] for key in ("name", "collective"))
+    require_protocol(path, top, readers)
     ranks = packets_in_order(path, [reader.steps for reader in readers])
     inplace = top.get("inplace") is True
     found = tuple(finding for reader in readers for finding in reader.found)
     return Plan("mscclpp-json", name, collective, inplace, sizes, tuple(map(tuple, ranks)), found)
+
+
+def require_protocol(path: str, top: dict, readers: list[Reader]) -> None:
+    """MSCCL++ makes scratch memory twice as large for packets only if the protocol is LL."""
+    if top.get("protocol", "LL") == "LL" or top.get("reuse_resources") is True:
+        return
+    for reader in readers:
+        packets = [s.op for s in reader.steps if s.op in (*PACKET_READERS, *PACKET_WRITERS)]
+        if packets:
+            raise BadFile(
+                f"{path}: got {packets[0]} on gpu {reader.rank} with protocol "
+                f"{str(top['protocol'])[:20]!r}; wanted LL, for which MSCCL++ makes scratch memory "
+                "large enough for packets"
+            )
 
 
 def refuse_older(path: str, gpus: list[dict]) -> None:

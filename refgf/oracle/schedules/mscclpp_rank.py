@@ -80,8 +80,8 @@ class Reader:
         self.waits = Waits(rank, self.steps, self.found)
         semaphores = listed(path, gpu, "semaphores")
         self.free = [count(path, item(path, s, dict, "one"), "init_value", 0) for s in semaphores]
-        for block in listed(path, gpu, "threadblocks"):
-            self._block(item(path, block, dict, "a thread block"))
+        for place, block in enumerate(listed(path, gpu, "threadblocks")):
+            self._block(place, item(path, block, dict, "a thread block"))
         self.waits.join(self.free)
 
     def _switches(self, gpu: dict) -> list[tuple[Any, list[int]]]:
@@ -106,10 +106,14 @@ class Reader:
                 found += [whole(self.path, peer, "connected_to") for peer in peers]
         return found
 
-    def _block(self, block: dict) -> None:
+    def _block(self, place: int, block: dict) -> None:
         lane, met = count(self.path, block, "id"), defaultdict(int)
-        if any(step.lane == lane for step in self.steps[-1:]):
-            raise BadFile(f"{self.path}: got thread block {lane} twice on gpu {self.rank}")
+        if lane != place:
+            got = f"thread block {lane} at place {place} on gpu {self.rank}"
+            wanted = (
+                "0, 1, ... in order: MSCCL++ runs the ops of a place with the channels of an id"
+            )
+            raise BadFile(f"{self.path}: got {got}; wanted {wanted}")
         last, threads = None, Threads(self.rank)
         for number, op in enumerate(self._in_turn(block)):
             for step in self._op(lane, number, op, block):
@@ -171,7 +175,7 @@ class Reader:
             raise BadFile(f"{self.path}: got {len(sources)} sources for {len(dests)} of {name}")
         for pair in zip(sources, dests):
             self._require_equal(name, pair)
-        if name in PUTS:
+        if name in PUTS and (op.get("channel_type") == "port" or op.get("channel_ids")):
             self._require_channels(name, self._ports(op, block, True), dests)
         steps = [PlanStep(*place, reads, writes) for reads, writes in zip(sources, dests)]
         signals = name in ("pws", "pwsf")
@@ -195,7 +199,10 @@ class Reader:
             raise BadFile(f"{self.path}: got {got}; wanted equal sizes of src_buff and dst_buff")
 
     def _require_channels(self, name: str, ports: tuple[Port, ...], dests: list) -> None:
-        """A put goes through a channel to the rank that holds its destination."""
+        """A put goes through a channel to the rank that holds its destination.
+
+        On a memory channel it may name none: it writes through the buffer's address.
+        """
         peers = sorted({port.peer for port in ports})
         ranks = sorted({span.rank for each in dests for span in each})
         if peers != ranks:
@@ -256,6 +263,11 @@ class Reader:
                 ids = self._own(block, *keys, kind)
                 index = self._at(ids, entry["buffer_id"], "buffer_id")
                 remote = self._at(self.remote, index, "remote_buffers")
+                access = listed(self.path, remote, "access_channel_types")
+                if access and kind not in access:
+                    got = f"a {kind} channel in {op['name']} on gpu {self.rank}"
+                    wanted = f"one of its buffer's access_channel_types, {str(access)[:40]}"
+                    raise BadFile(f"{self.path}: got {got}; wanted {wanted}")
                 ranks, buffer = [count(self.path, remote, "rank")], remote.get("type")
             if buffer not in ("i", "o", "s"):
                 got = f"buffer {str(buffer)[:20]!r} in {key} of {op['name']} on gpu {self.rank}"
