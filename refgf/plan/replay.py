@@ -71,9 +71,11 @@ ALWAYS = ("smpi/async-small-thresh:0", "smpi/send-is-detached-thresh:0", "smpi/d
 INSTALL = "next: apt-get install libsimgrid-dev (Debian, Ubuntu), or brew install simgrid (untried)"
 RANDOM = "ring, random order"
 COLUMNS = (
-    "closed form: the formula of that algorithm, as in the plan; of direct that of the ring",
+    "closed form: the formula of that algorithm, as in the plan; of direct that of the ring.",
+    "    The ranks of a node that send in a two-level ring share one link between nodes",
     "no contention: a link for each rank. With one rank a node it equals the closed form.",
-    "    If ranks share a node, trees and doubling are faster: their formulas have no node",
+    "    If ranks share a node, two-level rings, trees and doubling are faster: the first do not",
+    "    share a link, and the others' formulas have no node",
     "contention: the same messages share the links of the platform fairly",
     "SMPI's TCP factors: contention, and SimGrid's calibration of latency and rate over TCP",
     "ring, random order: neighbours of the ring are on random nodes",
@@ -189,7 +191,7 @@ Form = Callable[[int, int, int, Link], float]  # (size, elements, itemsize, link
 def algorithms(question: Question) -> dict[str, tuple[Algorithm, Callable[[int], float]]]:
     """{name: (schedule, closed form of elements)} for the nodes of this question."""
     size, k, nodes = question.size, question.per_node, question.nodes
-    link = question.hop
+    fabric, link = question.fabric, question.hop
     in_ring = ring.allreduce if size <= ALL_MESSAGES else first_steps
     flat: dict[str, tuple[Algorithm, Form]] = {
         "ring": (in_ring, ring_allreduce_s),
@@ -206,14 +208,15 @@ def algorithms(question: Question) -> dict[str, tuple[Algorithm, Callable[[int],
         for name, (algorithm, form) in flat.items()
     }
     if k > 1 and nodes > 1:
-        placed, links = consecutive_nodes(size, k), (question.inside, question.fabric.between)
+        placed, inside, between = consecutive_nodes(size, k), question.inside, fabric.between
+        shared = replace(between, beta_s_per_byte=k * between.beta_s_per_byte)  # by k rings
         found["three phases"] = (
             three_phase(placed),
-            lambda n: hierarchical_s(nodes, k, n, FLOAT32, *links),
+            lambda n: hierarchical_s(nodes, k, n, FLOAT32, inside, between),
         )
         found["two-level ring"] = (
             two_level_ring(placed),
-            lambda n: two_level_ring_s(nodes, k, n, FLOAT32, *links),
+            lambda n: two_level_ring_s(nodes, k, n, FLOAT32, inside, shared),
         )
     return found
 

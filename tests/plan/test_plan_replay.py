@@ -25,7 +25,7 @@ from refgf.papers.scaling import collectives
 from refgf.plan import platforms, replay
 from refgf.plan.fabric import Fabric
 from refgf.plan.step_times import StepTimes
-from refgf.plan.systems import Question, two_level_ring_s
+from refgf.plan.systems import Question, fastest, two_level_ring_s
 from refgf.predict.cost import Link, ring_allgather_s, ring_allreduce_s, ring_reduce_scatter_s
 
 needs_simgrid = pytest.mark.skipif(
@@ -117,6 +117,17 @@ def test_ranks_of_a_node_share_its_link():
     found = replay.simulate(algorithm, LARGE, rails, BETWEEN.gamma_s_per_byte, "contention")
     alone = two_level_ring_s(4, 4, LARGE, 4, INSIDE, BETWEEN)
     assert found == pytest.approx(alone, rel=1e-3)  # a link for each of the four rings
+
+
+@needs_simgrid
+def test_the_closed_form_of_two_levels_is_the_plans():
+    """k rings between nodes share a node's link in both."""
+    asked = question(8, 4)
+    found = replay.compare(asked)["allreduce"]
+    for row in (found["two-level ring"], found["three phases"]):
+        assert row["contention_s"] == pytest.approx(row["closed_form_s"], rel=1e-3)
+    both_s = [found[name]["closed_form_s"] for name in ("ring", "two-level ring", "three phases")]
+    assert fastest(asked)(4 * LARGE) == pytest.approx(min(both_s), rel=1e-3)
 
 
 @needs_simgrid
