@@ -496,3 +496,33 @@ def test_partial_sums_rounded_on_the_wire_are_told_from_inputs():
     (found,) = reveal(ring, 4, "float32", [7])
     assert "rounded to float16 on its way: what comes from ranks 0, 1, 2" in told(found)
     assert "random numbers: not compared" in told(found)
+
+
+def test_ranks_that_keep_other_bits_are_wrong_though_rounding_hides_the_tree():
+    def half(x):
+        return typed(np.float16)(x)
+
+    def owner_keeps_more(xs):
+        total = typed(SINGLE)(sum(half(x) for x in xs))
+        return [total] + [half(total)] * (P - 1)
+
+    found = one(owner_keeps_more, P, N)
+    assert found.arithmetic.apart > N / 2 and not found.ranks and not found.right
+    assert f"ranks differ: {found.arithmetic.apart} of 40 random numbers have other bits" in told(
+        found
+    )
+    assert "all ranks: the same order, but not the same bits at n = 40" in told(found)
+    found = one(lambda xs: [half(owner_keeps_more(xs)[0])] * P, P, N)
+    assert found.right and found.arithmetic.apart == 0 and "not the same bits" not in told(found)
+
+
+@pytest.mark.parametrize("scale", ("1.001", "1.000001"))
+def test_a_factor_near_1_is_told(scale):
+    found = one(lambda xs: [typed(SINGLE)(float(scale) * x) for x in sums(FOLD)(xs)], P, N)
+    assert f"not a sum: a contribution of 1 counts as {scale[:7]}" in told(found), told(found)
+    assert not found.right
+
+
+def test_results_of_a_wider_type_are_told():
+    found = one(lambda xs: [sum(xs)], P, N)
+    assert "results have more bits than float32, the type of the inputs" in told(found)

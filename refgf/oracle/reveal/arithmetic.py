@@ -1,11 +1,12 @@
 """How an allreduce rounds: bits of its accumulator, sum or mean, rounding of inputs and results."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from refgf.oracle.definitions.numbers import on_wire
-from refgf.oracle.reveal.probes import BITS, Box
+from refgf.oracle.reveal.probes import BITS, Array, Box
 from refgf.oracle.reveal.trees import Tree, evaluate, is_binary, leaves
 
 Run = tuple[int, int, Tree | None]
@@ -20,7 +21,8 @@ class Arithmetic:
     """bits: of the accumulators found; 0: more than the probes reach. division: of a mean.
 
     lost: what is rounded to a narrower type. random: how many elements of random numbers have
-    other bits than the tree gives, None if not tried.
+    other bits than the tree gives, None if not tried. apart: how many have other bits on some rank
+    than on rank 0. wide: has a result bits that its type cannot hold?
     """
 
     bits: list[int] = field(default_factory=list)
@@ -28,6 +30,8 @@ class Arithmetic:
     division: str | None = None
     lost: str | None = None
     random: int | None = None
+    apart: int = 0
+    wide: bool = False
 
     def accumulator(self, dtype: str) -> str:
         """The one accumulator's type; the input's if it could not be measured."""
@@ -43,17 +47,23 @@ def measure(box: Box, by_rank: list[tuple[Run, ...]], n: int) -> Arithmetic:
     if result.factors == [1 / box.p]:
         result.division = division(box, result.bits, n)
     result.lost = rounding(box, n)
+    xs = random_numbers(box, n)
+    sums = box.call(xs)
+    result.apart = int(other_bits(sums, sums[:1]).sum())
+    with np.errstate(all="ignore"):
+        result.wide = bool(other_bits(sums, rounder(box.dtype)(sums)).any())
     if result.lost is None and (len(result.factors) == 1 or result.division):
-        result.random = on_random_numbers(box, by_rank, n, result)
+        result.random = on_random_numbers(box, by_rank, xs, sums, result)
     return result
 
 
 def known(weight: float, box: Box) -> float:
-    """1 or 1/p if the weight is that within rounding; otherwise three digits of it."""
+    """1 or 1/p if the weight is that within rounding; otherwise the digits that rounding leaves."""
     slack, smallest = 2.0 ** (2 - BITS[box.dtype]), 2.0 ** EXPONENT[box.dtype][1]
     allowed = smallest / box.scale.unit  # a p-th of float16's unit is denormal
     near = [w for w in (1.0, 1 / box.p) if abs(weight - w) <= slack * w + allowed]
-    return near[0] if near else float(f"{weight:.3g}")
+    short = float(f"{weight:.{max(3, BITS[box.dtype] // 4)}g}")
+    return near[0] if near else weight if short == 1 else short
 
 
 def triple(tree: Tree | None) -> tuple[int, int, int] | None:
@@ -128,8 +138,27 @@ def rounding(box: Box, n: int) -> str | None:
     return None
 
 
+def rounder(dtype: str) -> Callable[[Array], Array]:
+    """Rounds float64 numbers to a type."""
+    narrow = np.dtype("float32" if dtype == "bfloat16" else dtype)
+    wire = "bfloat16" if dtype == "bfloat16" else None
+    return lambda x: on_wire(x.astype(narrow), wire).astype(np.float64)
+
+
+def random_numbers(box: Box, n: int) -> list[Array]:
+    """What each rank contributes: numbers of the type, the largest about 100 times the smallest."""
+    random = np.random.default_rng(box.p)
+    draws = random.standard_normal((box.p, n)) * 2.0 ** random.integers(-3, 4, (box.p, n))
+    return [rounder(box.dtype)(x) for x in draws]
+
+
+def other_bits(a: Array, b: Array) -> Array:
+    """(n,): the elements in which some row differs. Any NaN equals any other."""
+    return ((a != b) & ~(np.isnan(a) & np.isnan(b))).any(axis=0)
+
+
 def on_random_numbers(
-    box: Box, by_rank: list[tuple[Run, ...]], n: int, told: Arithmetic
+    box: Box, by_rank: list[tuple[Run, ...]], xs: list[Array], sums: Array, told: Arithmetic
 ) -> int | None:
     """Elements of random numbers that end with other bits than their rank's tree gives."""
     kind = told.accumulator(box.dtype)
@@ -141,19 +170,10 @@ def on_random_numbers(
         return None
     if told.division is None and told.factors != [1.0]:
         return None
-
-    def rounder(dtype: str):
-        narrow = np.dtype("float32" if dtype == "bfloat16" else dtype)
-        wire = "bfloat16" if dtype == "bfloat16" else None
-        return lambda x: on_wire(x.astype(narrow), wire).astype(np.float64)
-
-    into, add = rounder(box.dtype), rounder(kind)
-    random = np.random.default_rng(box.p)
-    draws = random.standard_normal((box.p, n)) * 2.0 ** random.integers(-3, 4, (box.p, n))
-    xs, want = [into(x) for x in draws], np.empty((len(by_rank), n))
+    into, add, want = rounder(box.dtype), rounder(kind), np.empty((len(by_rank), len(xs[0])))
     with np.errstate(all="ignore"):
         terms = [add(x / box.p) for x in xs] if told.division == "before the sum" else xs
         for row, (start, stop, tree) in ((r, run) for r, f in enumerate(by_rank) for run in f):
             want[row, start:stop] = evaluate(tree, [x[start:stop] for x in terms], add)
         want = into(add(want / box.p) if told.division not in (None, "before the sum") else want)
-    return int((box.call(xs) != want).any(axis=0).sum())
+    return int((sums != want).any(axis=0).sum())

@@ -86,14 +86,18 @@ def arithmetic_lines(found: Found) -> list[str]:
     elif told.bits:
         lines.append("; ".join(bits_line(b, found.dtype) for b in told.bits))
     if told.lost:
-        lines += [told.lost, "random numbers: not compared, because of that rounding"]
+        lines += [
+            told.lost,
+            "random numbers: not compared with the trees, because of that rounding",
+        ]
     lines += ["2^120 does not pass: probed in the range of float16"] * found.overflow
     if told.division:
         lines.append(f"a mean: divided by {found.p} {told.division}")
     elif told.factors != [1.0] and not found.uneven:
-        weights = ", ".join(f"{f:g}" for f in told.factors)
+        weights = ", ".join(f"{f:.15g}" for f in told.factors)
         lines.append(f"not a sum: a contribution of 1 counts as {weights}")
-    return lines + random_line(told, found.n)
+    lines += [f"results have more bits than {found.dtype}, the type of the inputs"] * told.wide
+    return lines + random_line(told, found.n) + apart_line(told, found.n)
 
 
 def bits_line(bits: int, dtype: str) -> str:
@@ -112,14 +116,22 @@ def random_line(told: Arithmetic, n: int) -> list[str]:
     return [f"random numbers: {told.random} of {n} elements have other bits than these trees give"]
 
 
+def apart_line(told: Arithmetic, n: int) -> list[str]:
+    if not told.apart:
+        return []
+    return [f"ranks differ: {told.apart} of {n} random numbers have other bits than on rank 0"]
+
+
 def closing_lines(found: list[Found]) -> list[str]:
     """All sizes together."""
     calls = sum(each.calls for each in found)
     ranks = [each for each in found if each.ranks]
+    apart = [each.n for each in found if each.arithmetic.apart]
     repeats = [each for each in found if each.repeats]
     unknown = [each.n for each in found if any(tree is None for *_, tree in each.runs)]
     same = f"no order is known at n = {unknown[0]}" if unknown else "the same order"
-    lines = [f"ranks differ, first at {at(ranks)}" if ranks else f"all ranks: {same}"]
+    bits = f", but not the same bits at n = {apart[0]}" if apart else ""
+    lines = [f"ranks differ, first at {at(ranks)}" if ranks else f"all ranks: {same}{bits}"]
     lines.append(f"repeats differ, first at {at(repeats)}" if repeats else f"all repeats: {same}")
     if len(found) > 1 and not unknown:
         common, where = same_order(found)

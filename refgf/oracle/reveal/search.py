@@ -41,12 +41,15 @@ class Found:
 
     @property
     def right(self) -> bool:
-        """One order, the same on every rank and every time, and a sum or mean of all ranks."""
+        """One order, the same on every rank and every time, and a sum or mean of all ranks.
+
+        All ranks end with the same bits.
+        """
         unknown = any(tree is None for *_, tree in self.runs)
         told = self.arithmetic
         scaled = told.division is None and told.factors != [1.0]
         strange = unknown or scaled or self.uneven or self.ranks or self.repeats
-        return not strange and not told.random
+        return not strange and not told.random and not told.apart
 
 
 def reveal(
