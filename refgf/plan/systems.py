@@ -2,8 +2,8 @@
 
     eager        a call for each gradient, in float32, while backward goes on
     theta        lazy allreduce with the best theta
-    merged       the best groups of consecutive gradients (MG-WFBP); above 400 gradients the faster
-                 of the greedy rule's and theta's
+    merged       the best groups of consecutive gradients (MG-WFBP). With --overlap below 1 or above
+                 400 gradients the faster of a merge plan's, which counts on overlap 1, and theta's
     half         lazy allreduce with float16 on the wire
     CSC          half, and a tenth of the chunks
     top-k        after backward, k values and indices of every rank, or HiTopKComm if it is faster
@@ -148,9 +148,10 @@ def theta_s(question: Question) -> Answer:
 
 
 def merged_s(question: Question) -> Answer:
-    if len(question.step.ready) <= MOST_EXACT:
-        return overlapped(question, grouping=exact_merge)
-    return min(overlapped(question, grouping=greedy_merge), theta_s(question))
+    """The exact merge is the best if calls do not slow backward down."""
+    few = len(question.step.ready) <= MOST_EXACT
+    merge_s = overlapped(question, grouping=exact_merge if few else greedy_merge)
+    return merge_s if few and question.overlap == 1 else min(merge_s, theta_s(question))
 
 
 def half_s(question: Question) -> Answer:

@@ -10,9 +10,10 @@ from refgf.plan import memory, report
 from refgf.plan.fabric import CHOSEN, Fabric, load
 from refgf.plan.inputs import read_model
 from refgf.plan.step_times import StepTimes
-from refgf.plan.systems import MOST_EXACT, SYSTEMS, Question, two_level_ring_s
+from refgf.plan.systems import MOST_EXACT, SYSTEMS, Question, overlapped, two_level_ring_s
 from refgf.plan.uncertainty import curve, planned
 from refgf.predict.cost import Line, Link, ring_line
+from refgf.predict.timeline import one_call
 
 BETWEEN, INSIDE = Link(30e-6, 8e-10), Link(3e-6, 1e-10)
 STEP = StepTimes("small", "this test", ((0.010, 1000), (0.011, 500_000), (0.020, 2_000_000)), 0.002)
@@ -80,6 +81,20 @@ def test_many_gradients_are_merged_no_worse_than_by_theta():
     asked = Question(read_model("resnet152", fabric, 32, 150.0), fabric, 256, 8)
     assert len(asked.step.ready) > MOST_EXACT
     assert SYSTEMS["merged"](asked) <= SYSTEMS["theta"](asked)
+
+
+@pytest.mark.parametrize("overlap", [0.0, 0.25, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("model", ["alexnet", "resnet50", "small"])
+def test_no_groups_of_consecutive_gradients_that_are_tried_beat_merged(model, overlap):
+    """Those of theta, of eager and of one call are consecutive, too."""
+    fabric = load("v100-10gbe")
+    step = STEP if model == "small" else read_model(model, fabric, None, None)
+    for size, per_node in [(4, 1), (64, 8)]:
+        asked = Question(step, fabric, size, per_node, overlap)
+        seconds = {name: SYSTEMS[name](asked) for name in ("merged", "theta", "eager")}
+        merged_s = seconds.pop("merged") * (1 - 1e-9)
+        one_call_s = overlapped(asked, grouping=lambda gradients, _: one_call(gradients))
+        assert merged_s <= min(*seconds.values(), one_call_s)
 
 
 def test_better_groups_are_never_slower():
