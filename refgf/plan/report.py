@@ -267,6 +267,7 @@ def notes(found: dict[str, Any]) -> list[str]:
     lines = [
         "",
         "theta is the best of each row, in MB on the wire; DASO's is of the sums in a node.",
+        "An interval keeps the calls of the row's step: theta is not chosen again at its ends.",
         f"A default is kept unless a size is more than {least} faster: time per call that no input",
         "explains would hide less.",
         "half, CSC and hierarchy16 send float16.",

@@ -37,7 +37,7 @@ from refgf.predict.cost import (
     ring_line,
     ring_reduce_scatter_s,
 )
-from refgf.predict.timeline import CallTime
+from refgf.predict.timeline import CallTime, Gradients, predict
 
 FLOAT32 = 4
 CSC_PERCENT = 10.0
@@ -54,6 +54,7 @@ class Question:
 
     overlap     share of its speed that backward keeps while a call is in flight
     allreduce   the flat allreduce: a name of LINES
+    groups      the calls of the one system that is asked for; None: its best ones
     """
 
     step: StepTimes
@@ -62,6 +63,7 @@ class Question:
     ranks_per_node: int = 1
     overlap: float = 1.0
     allreduce: str = "ring"
+    groups: list[range] | None = None
 
     def __post_init__(self) -> None:
         problem, correct = None, "correct it, or leave it out"
@@ -148,10 +150,30 @@ def theta_s(question: Question) -> Answer:
 
 
 def merged_s(question: Question) -> Answer:
+    return overlapped(question, grouping=lambda *sent: merged_groups(question, *sent))
+
+
+def merged_groups(question: Question, gradients: Gradients, line: CallTime) -> list[range]:
     """The exact merge is the best if calls do not slow backward down."""
-    few = len(question.step.ready) <= MOST_EXACT
-    merge_s = overlapped(question, grouping=exact_merge if few else greedy_merge)
-    return merge_s if few and question.overlap == 1 else min(merge_s, theta_s(question))
+    if question.groups is not None:
+        return question.groups
+    few = len(gradients) <= MOST_EXACT
+    merge = (exact_merge if few else greedy_merge)(gradients, line)
+    if few and question.overlap == 1:
+        return merge
+    tried = merge, groups_of("theta", question)
+    return min(tried, key=lambda each: predict(gradients, each, line, question.overlap).step_s)
+
+
+def groups_of(system: str, question: Question) -> list[range] | None:
+    """The calls of this system's best theta or merge; None if it has none to choose."""
+    if system == "merged" and question.size > 1:
+        gradients, _ = thetas.sent(question.step.ready)
+        return merged_groups(question, gradients, question.flat)
+    theta = best_theta(system, question)
+    if theta is None:
+        return None
+    return thetas.calls(question.step.ready, **LAZY[system][1])[theta]
 
 
 def half_s(question: Question) -> Answer:
@@ -166,10 +188,16 @@ def theta_sweep(system: str, question: Question) -> dict[int, float] | None:
     """{theta in bytes on the wire: step_s}; None for a system or question without a theta."""
     if question.size == 1 or system not in LAZY or not applies(system, question):
         return None
+    tried = thetas.calls(question.step.ready, **LAZY[system][1])
+    return {theta: lazy_s(system, question, groups) for theta, groups in tried.items()}
+
+
+def lazy_s(system: str, question: Question, groups: list[range]) -> float:
+    """A step of a system with a theta, with these calls."""
     allreduce_s, settings = LAZY[system]
     ready, after_s = question.step.ready, question.step.after_s
-    swept = thetas.sweep(ready, allreduce_s(question), question.overlap, **settings)
-    return {theta: step_s + after_s for theta, step_s in swept.items()}
+    given = allreduce_s(question), question.overlap
+    return thetas.step_s(ready, groups, *given, **settings) + after_s
 
 
 def applies(system: str, question: Question) -> bool:
@@ -186,7 +214,9 @@ def best_theta(system: str, question: Question) -> int | None:
 
 
 def best_s(system: str, question: Question) -> float:
-    """The step with the best theta."""
+    """The step with the best theta, or with the calls of the question."""
+    if question.groups is not None:
+        return lazy_s(system, question, question.groups)
     swept = theta_sweep(system, question)
     return question.step.compute_s if swept is None else swept[thetas.best(swept)]
 

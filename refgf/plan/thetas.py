@@ -31,25 +31,37 @@ def groupings(sizes: tuple[int, ...]) -> dict[int, list[range]]:
     return {theta: lazy(gradients, theta) for theta in sorted(thetas) if theta <= total}
 
 
-def sweep(
+def sent(
+    ready: Gradients, itemsize: int = 4, percent: float | None = None
+) -> tuple[Gradients, Gradients]:
+    """([(ready_s, bytes)] of all gradients or of CSC's chunks, the same of CSC's norms)."""
+    if percent is None:
+        return [(ready_s, itemsize * elements) for ready_s, elements in ready], []
+    found, chunks = chosen_chunks(ready, System("CSC", itemsize=itemsize, percent=percent))
+    return found, [(ready[-1][0], NORM_BYTES * chunks)]
+
+
+def calls(
+    ready: Gradients, itemsize: int = 4, percent: float | None = None
+) -> dict[int, list[range]]:
+    """{theta in bytes: groups of what is sent}. percent: of the chunks, for CSC."""
+    sizes = tuple(nbytes // itemsize for _, nbytes in sent(ready, itemsize, percent)[0])
+    return {itemsize * theta: groups for theta, groups in groupings(sizes).items()}
+
+
+def step_s(
     ready: Gradients,
+    groups: list[range],
     allreduce_s: CallTime,
     overlap: float = 1.0,
     itemsize: int = 4,
     percent: float | None = None,
-) -> dict[int, float]:
-    """{theta in bytes: end of the last call or of backward}. percent: of the chunks, for CSC."""
-    sent, norms = [(ready_s, itemsize * elements) for ready_s, elements in ready], []
-    if percent is not None:
-        sent, chunks = chosen_chunks(ready, System("CSC", itemsize=itemsize, percent=percent))
-        norms = [(ready[-1][0], NORM_BYTES * chunks)]
-    last = [range(len(sent), len(sent) + 1)] if norms else []
-    return {
-        itemsize * theta: predict(
-            [*sent, *norms], groups + last, allreduce_s, overlap, ready[-1][0]
-        ).step_s
-        for theta, groups in groupings(tuple(nbytes // itemsize for _, nbytes in sent)).items()
-    }
+) -> float:
+    """End of the last call or of backward, with a call for each group."""
+    gradients, norms = sent(ready, itemsize, percent)
+    last = [range(len(gradients), len(gradients) + 1)] if norms else []
+    sums = [*gradients, *norms], groups + last
+    return predict(*sums, allreduce_s, overlap, ready[-1][0]).step_s
 
 
 def best(swept: dict[int, float]) -> int:

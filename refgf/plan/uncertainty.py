@@ -2,14 +2,15 @@
 
 Inputs are the latency (alpha), the time per byte (beta) and the pace of a rank; where the latency
 is the mean of a ring's hops also that of the hops between nodes (hops). A step never gets faster if
-one of them grows, so the lowest and the highest values together give the interval. What the model
-leaves out (contention, stragglers, casts) is not in it.
+one of them grows, so the lowest and the highest values together give the interval. The calls of a
+row are those of its step at both ends: no theta is chosen again. What the model leaves out
+(contention, stragglers, casts) is not in it.
 """
 
 from dataclasses import dataclass, replace
 
 from refgf.plan.fabric import CHOSEN
-from refgf.plan.systems import SYSTEMS, Question
+from refgf.plan.systems import SYSTEMS, Question, groups_of
 
 PACE = {True: (0.97, 1.03), False: (0.9, 1.1)}  # of measured ready times, and of others (chosen)
 
@@ -51,7 +52,7 @@ def planned(system: str, question: Question) -> PlannedStep | None:
     middle_s = seconds(question)
     if middle_s is None:
         return None
-    inputs = ranges(question)
+    inputs, question = ranges(question), replace(question, groups=groups_of(system, question))
     ends_s = [
         seconds(varied(question, **{name: both[end] for name, both in inputs.items()}))
         for end in (0, 1)

@@ -2,6 +2,7 @@
 
 import math
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -10,8 +11,16 @@ from refgf.plan import memory, report
 from refgf.plan.fabric import CHOSEN, Fabric, load
 from refgf.plan.inputs import read_model
 from refgf.plan.step_times import StepTimes
-from refgf.plan.systems import MOST_EXACT, SYSTEMS, Question, overlapped, two_level_ring_s
-from refgf.plan.uncertainty import curve, planned
+from refgf.plan.systems import (
+    MOST_EXACT,
+    SYSTEMS,
+    Question,
+    best_theta,
+    groups_of,
+    overlapped,
+    two_level_ring_s,
+)
+from refgf.plan.uncertainty import curve, planned, varied
 from refgf.predict.cost import Line, Link, ring_line
 from refgf.predict.timeline import one_call
 
@@ -134,8 +143,26 @@ def test_intervals_hold_and_their_widest_input_is_named(name):
         for beta in CHOSEN["beta"]:
             for pace in (0.97, 1.03):
                 asked = Question(STEP.scaled(pace), FABRIC.scaled(alpha, beta), 64, 4)
+                asked = replace(asked, groups=groups_of(name, question(64, 4)))
                 assert found.low_s <= SYSTEMS[name](asked) * (1 + 1e-12)
                 assert SYSTEMS[name](asked) <= found.high_s * (1 + 1e-12)
+
+
+def test_equal_calls_have_equal_intervals():
+    """Theta 0 is eager; no other theta is taken where a message costs eight times as much."""
+    ready = tuple((0.001 * i, 100_000) for i in range(1, 41))
+    wide = Fabric("net", "this test", Link(10e-6, 1e-10), ranges={"alpha": (0.5, 8.0)})
+    asked = Question(StepTimes("even", "this test", ready), wide, 8)
+    slow = replace(asked, fabric=wide.scaled(alpha=8.0))
+    assert SYSTEMS["theta"](slow) < 0.9 * SYSTEMS["eager"](slow)
+    eager, *others = (planned(name, asked) for name in ("eager", "theta", "merged", "half"))
+    assert best_theta("theta", asked) == best_theta("half", asked) == 0
+    assert others[0].high_s == pytest.approx(eager.high_s)
+    for name, row in zip(("theta", "merged", "half"), others):
+        kept = replace(asked, groups=groups_of(name, asked))
+        high_s = SYSTEMS[name](varied(kept, 1.03, alpha=8.0))
+        assert row.high_s == pytest.approx(high_s)
+        assert high_s > 1.01 * SYSTEMS[name](varied(asked, 1.03, alpha=8.0))
 
 
 def test_efficiency_at_the_asked_size_is_that_of_the_table():
