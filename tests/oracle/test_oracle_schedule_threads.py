@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from refgf.oracle.__main__ import main
 from refgf.oracle.schedules import mscclpp
 from refgf.oracle.schedules.own import own_plan
 from refgf.oracle.schedules.verdict import judge
@@ -64,6 +65,23 @@ def test_the_answer_to_a_port_channels_signal_says_that_its_source_was_read():
     answer = on("signal", "port"), on("wait", "port")
     ops = put("pws", "port"), on("wait", "port"), *answer, NOP, ADD
     assert judged(*ops, kind="port") == "right"
+
+
+def test_a_launch_starts_with_all_inputs_ready_and_the_help_says_so(capsys):
+    """A sum that reads the other rank's input before any signal from it."""
+    top = json.loads(mscclpp.dump(own_plan("ring", 2, "mscclpp-json", 2)))
+    remote = {"buffer_id": 0, "index": 0, "size": 2}
+    both = [{"type": buffer, "index": 0, "size": 2} for buffer in "is"]
+    get = {**on("get"), "src_buff": [remote], "dst_buff": both[1:]}
+    add = {"name": "re", "src_buff": both, "dst_buff": both[:1]}
+    for gpu in top["gpus"]:
+        gpu["remote_buffers"][0]["type"] = "i"
+        gpu["threadblocks"][0]["ops"] = [get, NOP, on("signal"), on("wait"), NOP, add]
+    plan = mscclpp.parse("x", json.dumps(top).encode())
+    assert judge(plan, Link(1e-5, 1e-9), 1024).kind == "right"
+    with pytest.raises(SystemExit):
+        main(["schedule", "--help"])
+    assert "inputs are ready before any rank starts" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("name", ["ring", "direct", "tree", "halving-doubling"])

@@ -37,6 +37,33 @@ def test_another_number_of_chunks_a_loop_is_out_of_range(loop):
         judged_xml(root)
 
 
+@pytest.mark.parametrize(("channels", "chan"), [(1, 1), (0, 0), (-1, 0), (1, -1)])
+def test_a_channel_that_is_not_connected_is_out_of_range(channels, chan):
+    root = xml()
+    root.set("nchannels", str(channels))
+    for gpu in range(4):
+        for tb in root.findall(f"gpu[@id='{gpu}']/tb"):
+            tb.set("chan", str(chan))
+    judged = judged_xml(root)
+    assert judged.kind == "out of range"
+    wanted = f"rank 0, tb 0: got chan {chan}; wanted one below nchannels, which is {channels}"
+    assert str(judged.found[0]) == wanted
+    root.set("nchannels", "2")
+    assert judged_xml(root).kind == ("right" if chan >= 0 else "out of range")
+    del root.attrib["nchannels"]
+    assert judged_xml(root).kind == "right"
+
+
+def test_an_unknown_protocol_is_refused():
+    root = xml()
+    for protocol in ("LL", "LL128", "Simple"):
+        root.set("proto", protocol)
+        assert judged_xml(root).kind == "right"
+    root.set("proto", "LL256")
+    with pytest.raises(BadFile, match="got 'LL256' as proto of <algo>; wanted one of Simple, LL"):
+        judged_xml(root)
+
+
 def test_a_plan_used_both_ways_is_judged_both_ways():
     root = xml()
     root.set("outofplace", "0")
@@ -53,6 +80,11 @@ def without_last_send(root):
 
 def in_block(gpu, tb, **changes):
     return lambda root: block(root, gpu, tb).attrib.update(changes)
+
+
+def another_channel(root):
+    root.set("nchannels", "2")
+    in_block(2, 1, chan="1")(root)
 
 
 def all_first_sends_wait(root):
@@ -79,7 +111,7 @@ WRONG_XML = {
     "two chunks for one": (in_xml(2, 0, 1, srcoff="0", cnt="2"), "unmatched", 2, "tb 0, step 1"),
     "a send is missing": (without_last_send, "unmatched", 1, "tb 1, step 5"),
     "a receive is missing": (without(2, 1, 5), "unmatched", 1, "tb 0, step 5"),
-    "another channel": (in_block(2, 1, chan="1"), "unmatched", 1, "tb 0, step 0"),
+    "another channel": (another_channel, "unmatched", 1, "tb 0, step 0"),
     "a rank that is not there": (in_block(1, 0, send="7"), "out of range", 1, "tb 0, step 0"),
     "a message to itself": (in_block(1, 0, send="1"), "out of range", 1, "tb 0, step 0"),
     "another thread block": (in_xml(3, 0, 1, depid="8"), "out of range", 3, "tb 0, step 1"),

@@ -16,12 +16,13 @@ A step runs after the one before it in its thread block, and after step `deps` o
 from step `deps` on, and for ever if there is none. Messages are first in, first out for each
 (source, destination, channel). A plan with inplace="1" and outofplace="1" is used both ways and
 judged both ways; without inplace="1" it is judged out of place. The interpreter divides the vector
-into nchunksperloop chunks. Semantics:
+into nchunksperloop chunks and connects the channels below nchannels. Semantics:
 MSCCL's documentation, the programs of its public collection, and RCCL's interpreter (read, not
 copied).
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from xml.parsers import expat
 
@@ -39,6 +40,7 @@ from refgf.oracle.schedules.form import (
 from refgf.oracle.schedules.layout import layout
 
 NUMBER = re.compile(r"-?[0-9]{1,10}")
+PROTOCOLS = ("Simple", "LL", "LL128")
 NESTING = ("algo", "gpu", "tb", "step")
 # type: (receives, reads src, reads dst, writes dst, sends)
 TYPES = {
@@ -63,13 +65,31 @@ def parse(path: str, data: bytes) -> Plan:
             f"{path}: got gpus {list(gpus)[:8]} where ngpus is {size}; wanted every id from 0 to "
             "ngpus - 1 once; next: look for a gpu that is missing or there twice"
         )
+    if algo.get("proto", "Simple") not in PROTOCOLS:
+        got = f"{algo['proto'][:20]!r} as proto of <algo>"
+        raise BadFile(f"{path}: got {got}; wanted one of {', '.join(PROTOCOLS)}")
     read = [gpu_steps(path, rank, *gpus[rank]) for rank in range(size)]
     found = tuple(finding for _, _, findings in read for finding in findings)
+    found += tuple(no_channel(path, algo, gpus))
     sizes, steps = tuple(r[0] for r in read), tuple(tuple(r[1]) for r in read)
     name, collective = (str(algo.get(key, ""))[:200] for key in ("name", "coll"))
     inplace, outofplace = (algo.get(key) == "1" for key in ("inplace", "outofplace"))
     plan = Plan("msccl-xml", name, collective, inplace, sizes, steps, found, outofplace)
     return replace(plan, found=(*found, *other_loop(path, algo, plan)))
+
+
+def no_channel(path: str, algo: dict, gpus: dict) -> Iterator[Finding]:
+    """The interpreter connects only the channels below nchannels."""
+    if "nchannels" not in algo:
+        return
+    channels = number(path, "algo", algo, "nchannels")
+    for rank in sorted(gpus):
+        for block, (attributes, _) in gpus[rank][1].items():
+            peers = [number(path, "tb", attributes, key, -1) for key in ("send", "recv")]
+            channel = number(path, "tb", attributes, "chan", 0)
+            if max(peers) >= 0 and not 0 <= channel < channels:
+                text = f"got chan {channel}; wanted one below nchannels, which is {channels}"
+                yield Finding("out of range", rank, f"tb {block}", text)
 
 
 def other_loop(path: str, algo: dict, plan: Plan) -> list[Finding]:

@@ -32,7 +32,9 @@ messages name the smaller chunks.
 What is not judged: a switch adds in an order of its own, and here in the order of its ranks; of a
 pipeline only one part is followed, so that parts which reuse memory are not compared. Two ops that
 move data follow each other in a thread block, with or without a nop between them. Only one launch
-is judged: a second one may overwrite scratch memory that the first still reads. Source:
+is judged, in which the inputs of all ranks are ready before any rank starts: in a real one a rank
+that reads another's memory before any signal may read it too early, and a second launch may
+overwrite scratch memory that the first still reads. Source:
 MSCCL++'s documentation and its public executor (read, not copied).
 """
 

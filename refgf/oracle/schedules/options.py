@@ -26,8 +26,10 @@ def add_command(commands: Any) -> None:
         "schedule",
         help="judge MSCCL XML, MSCCL++ plans and Chakra traces; write refgf's own",
         description="Exit code 0: all right, 1: one is not, 2: cannot judge. A channel holds any "
-        "number of messages here: deadlocks of full channels are not found. One launch is judged: "
-        "a plan that is launched again may race with itself, for example in its scratch memory.",
+        "number of messages here: deadlocks of full channels are not found. One launch is judged, "
+        "in which all ranks' inputs are ready before any rank starts: a plan that reads another "
+        "rank's memory before any signal may read it too early, and a plan that is launched again "
+        "may race with itself, for example in its scratch memory.",
     )
     sub.set_defaults(run=run)
     about = ".xml, .json, or .et (NAME.0.et stands for the traces of all ranks)"
