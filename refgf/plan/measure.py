@@ -12,12 +12,15 @@ shaped link collects credit in every pause. Each coefficient is measured where i
     alpha    messages of at most 1 KiB          beta    messages of 1 MiB and 4 MiB
     gamma    time per byte of adding float32 vectors with NumPy
 
-Errors are standard deviations of repeats, from their quartiles: one disturbed repeat says nothing.
+The whole measurement is repeated in ROUNDS rounds over some seconds, large messages first in every
+second one. Values are medians of the rounds. Errors are standard deviations of the rounds, from
+their quartiles: one disturbed round says nothing, and neither does one disturbed repeat in a round.
 """
 
 import platform
 import statistics
 import time
+from math import floor, log10
 from typing import Any
 
 import numpy as np
@@ -26,10 +29,12 @@ from refgf.papers.scaling.machine import Machine, save
 from refgf.predict.cost import Line, Link
 from refgf.predict.fit import Fit
 
-SMALL = {64: 50, 256: 50, 1024: 50}  # {bytes: exchanges in a repeat}
+SMALL = {64: 100, 256: 100, 1024: 100}  # {bytes: exchanges in a repeat}
 LARGE = {1 << 20: 4, 1 << 22: 1}
 MOST_NODES = 2
-REPEATS = 7
+ROUNDS, ROUND_S = 10, 0.5  # a round begins at the earliest so long after the one before it
+REPEATS = 3
+UNSURE = 1 / 3  # of the value: an error above it is warned of
 SUM_ELEMENTS = 1 << 20
 
 
@@ -51,13 +56,42 @@ def write(comm: Any, path: str) -> None:
     found = measure(comm)
     if found is not None:
         save(found, path)
-        print(f"{path}: " + "; ".join(f"{name} {said(link)}" for name, link in found.links.items()))
-        if "inside" in found.links and found.links["inside"] == found.links["between"]:
+        said = (
+            f"{name} {in_words(link, found.errors[name])}" for name, link in found.links.items()
+        )
+        print(f"{path}: " + "; ".join(said))
+        alone = found.links.get("inside") == found.links["between"]
+        if alone:
             print("all ranks were on one node: its link stands for the one between nodes, too")
+        for name in ("between",) if alone else found.links:
+            for warning in warnings(name, found.links[name], found.errors[name]):
+                print(warning)
 
 
-def said(link: Link) -> str:
-    return f"{1e6 * link.alpha_s:,.4g} us, {8e-9 / link.beta_s_per_byte:.4g} Gbit/s"
+def in_words(link: Link, errors: tuple[float, float]) -> str:
+    rate = 8e-9 / link.beta_s_per_byte
+    rate_error = rate * errors[1] / link.beta_s_per_byte
+    alpha = with_error(1e6 * link.alpha_s, 1e6 * errors[0])
+    return f"{alpha} us, {with_error(rate, rate_error)} Gbit/s"
+
+
+def with_error(value: float, error: float) -> str:
+    """Both to the decimal place of the error's first digit: 7.2 +- 0.4."""
+    if not error > 0:
+        return f"{value:,.4g} +- 0"
+    place = -floor(log10(error))
+    return " +- ".join(f"{round(each, place):,.{max(0, place)}f}" for each in (value, error))
+
+
+def warnings(name: str, link: Link, errors: tuple[float, float]) -> list[str]:
+    """A sentence for each coefficient whose error is above UNSURE of its value."""
+    values = {"latency": link.alpha_s, "rate": link.beta_s_per_byte}
+    return [
+        f"WARNING: {name}, {kind}: rounds differ by {100 * error / value:.0f} % of it; "
+        "next: measure again, on idle nodes"
+        for (kind, value), error in zip(values.items(), errors)
+        if error > UNSURE * value
+    ]
 
 
 def measure(comm: Any) -> Machine | None:
@@ -93,9 +127,20 @@ def fit_pair(comm: Any, a: int, b: int) -> Fit | None:
     fit = None
     if comm.Get_rank() in (a, b):
         other = b if comm.Get_rank() == a else a
-        both = SMALL | LARGE
-        fit = fitted({size: exchanges_s(comm, other, size, both[size]) for size in both})
+        fit = fitted(rounds_s(comm, other))
     return comm.bcast(fit, root=a)
+
+
+def rounds_s(comm: Any, other: int) -> list[dict[int, list[float]]]:
+    """Of each round {bytes: seconds of each repeat}."""
+    both, found = SMALL | LARGE, []
+    for number in range(ROUNDS):
+        start_s = time.perf_counter()
+        order = sorted(both, reverse=number % 2 == 1)
+        found.append({size: exchanges_s(comm, other, size, both[size]) for size in order})
+        if number < ROUNDS - 1:
+            time.sleep(max(0.0, start_s + ROUND_S - time.perf_counter()))
+    return found
 
 
 def exchanges_s(comm: Any, other: int, nbytes: int, count: int) -> list[float]:
@@ -109,16 +154,27 @@ def exchanges_s(comm: Any, other: int, nbytes: int, count: int) -> list[float]:
     return times_s[1:]
 
 
-def fitted(times_s: dict[int, list[float]]) -> Fit:
-    """{bytes: seconds of each repeat} as a line: beta of the LARGE messages, alpha of the SMALL."""
-    alphas = [seconds for size in SMALL for seconds in times_s[size]]
-    alpha_s = statistics.median(alphas)
-    betas = [(seconds - alpha_s) / size for size in LARGE for seconds in times_s[size]]
+def fitted(rounds: list[dict[int, list[float]]]) -> Fit:
+    """The median line of the rounds, and how far their coefficients spread."""
+    lines = [line_of(times_s) for times_s in rounds]
+    alphas, betas = [line.a_s for line in lines], [line.b_s_per_byte for line in lines]
     beta = max(statistics.median(betas), 1e-14)  # the least that a machine file takes
-    line = Line(alpha_s, beta)
-    largest = max(abs(line(m) / statistics.median(each) - 1) for m, each in times_s.items())
+    line = Line(statistics.median(alphas), beta)
+    largest = max(
+        abs(line(size) / statistics.median(times_s) - 1)
+        for each in rounds
+        for size, times_s in each.items()
+    )
     errors = spread(alphas), spread(betas)
-    return Fit(alpha_s, beta, *errors, largest, len(alphas) + len(betas))
+    points = sum(len(times_s) for each in rounds for times_s in each.values())
+    return Fit(line.a_s, beta, *errors, largest, points)
+
+
+def line_of(times_s: dict[int, list[float]]) -> Line:
+    """{bytes: seconds of each repeat} as a line: beta of the LARGE messages, alpha of the SMALL."""
+    alpha_s = statistics.median(seconds for size in SMALL for seconds in times_s[size])
+    betas = [(seconds - alpha_s) / size for size in LARGE for seconds in times_s[size]]
+    return Line(alpha_s, statistics.median(betas))
 
 
 def spread(values: list[float]) -> float:

@@ -6,11 +6,13 @@ import pytest
 
 from refgf.machine import threads
 from refgf.plan import fabric, measure
+from refgf.predict.cost import Link
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    monkeypatch.setattr(measure, "REPEATS", 3)
+    monkeypatch.setattr(measure, "ROUNDS", 3)
+    monkeypatch.setattr(measure, "ROUND_S", 0.0)
     monkeypatch.setattr(measure, "SUM_ELEMENTS", 1000)
 
 
@@ -21,9 +23,10 @@ def test_one_node(tmp_path, size, capsys):
     found = fabric.load(str(path))
     assert found.between == found.inside and found.between.beta_s_per_byte > 0
     assert found.source.startswith("measured: refgf.predict measure, 1 node(s)")
-    number = r"[\d,.e+-]+"
+    number = r"[\d,.]+ \+- [\d,.]+"
     link = f"{number} us, {number} Gbit/s"
     wanted = f".*mine.json: between {link}; inside {link}\nall ranks were on one node: .*\n"
+    wanted += r"(WARNING: between, (latency|rate): .*\n)*"
     assert re.fullmatch(wanted, capsys.readouterr().out)
 
 
@@ -43,9 +46,44 @@ def test_two_nodes_and_three(monkeypatch):
 def test_each_coefficient_where_it_decides():
     """A shaped link hides latency behind credit, T = max(alpha, beta m): no line goes through."""
     seconds = {m: max(2e-4, 4e-8 * m) for m in (*measure.SMALL, *measure.LARGE)}
-    found = measure.fitted({m: [0.99 * t, *[t] * 4, 1.01 * t, 9 * t] for m, t in seconds.items()})
+    disturbed = {m: [0.99 * t, *[t] * 4, 1.01 * t, 9 * t] for m, t in seconds.items()}
+    found = measure.fitted([disturbed] * 4)
     assert found.a_s == pytest.approx(2e-4) and found.b_s_per_byte == pytest.approx(4e-8, rel=0.01)
     assert found.b_error_s_per_byte / 4e-8 < 0.02  # one disturbed repeat says nothing
+
+
+def test_errors_are_those_from_round_to_round():
+    """Repeats of a moment agree; a later round may not, and another run will say as it."""
+    sizes = (*measure.SMALL, *measure.LARGE)
+    rounds = [{m: [k * (2e-6 + 1e-10 * m)] * 3 for m in sizes} for k in (1, 2, 3)]
+    found = measure.fitted(rounds)
+    assert found.a_s == pytest.approx(4e-6, rel=0.05)
+    assert found.b_s_per_byte == pytest.approx(2e-10, rel=0.05)
+    assert found.a_error_s == pytest.approx(4e-6 / 1.35, rel=0.05)
+    assert found.b_error_s_per_byte == pytest.approx(2e-10 / 1.35, rel=0.05)
+
+
+def test_rounds_alternate_their_sizes(monkeypatch):
+    asked = []
+    monkeypatch.setattr(measure, "exchanges_s", lambda comm, other, size, _: asked.append(size))
+    measure.rounds_s(None, 1)
+    each = len(asked) // 3
+    assert asked[:each] == asked[each : 2 * each][::-1] == asked[2 * each :] == sorted(asked[:each])
+
+
+@pytest.mark.parametrize(
+    "value, error, said",
+    [(7.1755, 0.42, "7.2 +- 0.4"), (119.2, 31.0, "120 +- 30"), (0.9123, 0.0031, "0.912 +- 0.003")],
+)
+def test_as_many_digits_as_the_error_lets(value, error, said):
+    assert measure.with_error(value, error) == said
+
+
+def test_an_error_above_a_third_of_the_value_is_warned_of():
+    link = Link(6e-6, 5e-10)
+    assert measure.warnings("between", link, (2e-6, 1e-10)) == []
+    (said,) = measure.warnings("between", link, (1e-6, 9.9e-10))
+    assert said.startswith("WARNING: between, rate: rounds differ by 198 % of it; next: ")
 
 
 def test_one_rank_has_no_link():
