@@ -17,9 +17,8 @@ from refgf.plan.systems import FLOAT32, Question, theta_sweep
 from refgf.predict.timeline import Gradients, lateness, lazy, predict
 
 MIB = 1 << 20
-CAPS_MIB = (1, 2, 4, 8, 16, 25, 32, 50, 64, 100, 128, 200, 256, 512)
 DDP_DEFAULT_MIB, DDP_FIRST_MIB = 25, 1
-FUSED_MIB = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
+DENSE = 1.01  # from one size that is tried to the next, in whole MiB: each of them up to 200
 HOROVOD_DEFAULT_MIB, CYCLE_S = 128, 1e-3
 EQUAL = 1e-3  # relative; of steps so close the smaller bucket is taken, because it is sent earlier
 FLAT = 0.02  # relative; steps so close to the best are as good, and a default is kept (chosen)
@@ -66,7 +65,7 @@ def of_ddp(question: Question) -> dict:
         predicted = predict(gradients, groups, question.flat, question.overlap)
         return predicted.step_s + question.step.after_s
 
-    sweep = {cap: step_s(cap) for cap in up_to_all(CAPS_MIB, question)}
+    sweep = {cap: step_s(cap) for cap in sizes_mib(question)}
     best = smallest_of_best(sweep)
     default_s = step_s(DDP_DEFAULT_MIB, DDP_FIRST_MIB)
     return {
@@ -103,11 +102,11 @@ def around(sweep: dict[int, float], best: int, share: float) -> list[int]:
     return sizes[low : high + 1]
 
 
-def up_to_all(sizes_mib: tuple[int, ...], question: Question) -> list[int]:
-    """These sizes, and larger ones up to all gradients: beyond that nothing changes."""
-    found, all_mib = list(sizes_mib), ceil(FLOAT32 * question.step.elements / MIB)
-    while found[-1] < all_mib:
-        found.append(min(2 * found[-1], all_mib))
+def sizes_mib(question: Question) -> list[int]:
+    """Whole MiB, to Horovod's default and to all gradients: beyond that nothing changes."""
+    most, found = max(HOROVOD_DEFAULT_MIB, ceil(FLOAT32 * question.step.elements / MIB)), [1]
+    while found[-1] < most:
+        found.append(min(most, max(found[-1] + 1, int(DENSE * found[-1]))))
     return found
 
 
@@ -117,7 +116,7 @@ def of_horovod(question: Question) -> dict:
     sweep: {MiB: step_s}. The default where no threshold is more than FLAT faster.
     """
     gradients = [(ready_s, FLOAT32 * elements) for ready_s, elements in question.step.ready]
-    after_s, tried = question.step.after_s, up_to_all(FUSED_MIB, question)
+    after_s, tried = question.step.after_s, [0, *sizes_mib(question)]
     sweep = {mib: horovod_s(gradients, question, mib * MIB) + after_s for mib in tried}
     default_s = sweep[HOROVOD_DEFAULT_MIB]
     keeps = keeps_default(default_s, sweep)

@@ -1,6 +1,6 @@
 """Draws scaling efficiency over ranks, one line a system. Needs matplotlib.
 
-A line has a gap where its system does not apply.
+A line has a gap where its system does not apply. A system that applies nowhere has no line.
 """
 
 from math import nan
@@ -22,12 +22,11 @@ def draw(found: dict[str, Any], path: str) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
-    markers = iter("osD^v<>Pp")
-    for name, curve in found["efficiency_percent"].items():
+    for marker, (name, curve) in zip("osD^v<>Pp", found["efficiency_percent"].items()):
+        if not drawn(curve):
+            continue
         percent = [nan if value is None else value for value in curve.values()]
-        axes.plot(
-            list(curve), percent, marker=next(markers), markersize=4, linewidth=1.2, label=name
-        )
+        axes.plot(list(curve), percent, marker=marker, markersize=4, linewidth=1.2, label=name)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter("{x:.0f}")
     axes.set_ylim(0, 105)
@@ -51,3 +50,8 @@ def draw(found: dict[str, Any], path: str) -> None:
         ) from None
     finally:
         pyplot.close(figure)
+
+
+def drawn(curve: dict[int, float | None]) -> bool:
+    """Does the system apply to more than one rank? One rank exchanges nothing."""
+    return any(value is not None for size, value in curve.items() if size > 1)

@@ -125,8 +125,9 @@ def text(found: dict[str, Any]) -> str:
     ranks = f"{found['ranks']} {each}, {found['ranks_per_node']} on a node (--ranks-per-node)"
     each = f"a batch of {model['batch']} on each, " if model["batch"] else ""
     flat = "allreduce as measured" if network["measured"] else found["allreduce"]
+    tensors = "1 tensor" if model["gradients"] == 1 else f"{model['gradients']} tensors"
     head = [
-        f"{model['name']}: {model['elements']:,} gradients in {model['gradients']} tensors, "
+        f"{model['name']}: {model['elements']:,} gradients in {tensors}, "
         f"{1e3 * model['compute_s']:.1f} ms a step without exchange ({model['source']})",
         *model["notes"],
         f"{network['name']}: {in_words(network)} between nodes ({network['source']})",
@@ -236,7 +237,7 @@ def gain(found: dict[str, Any]) -> str:
     """What the best size gains over the default that is kept."""
     best_s = min(found["sweep"].values())
     if found["default_step_s"] <= (1 + buckets.EQUAL) * best_s:
-        return "no size is faster"
+        return "no size that was tried is faster"
     share = f"{100 * (found['default_step_s'] / best_s - 1):.1f} %"
     return f"the best size is {share} faster"
 

@@ -70,8 +70,8 @@ def test_horovod_s_calls_slow_backward_down_as_all_calls_do(overlap):
 @pytest.mark.parametrize(
     "default, said",
     [
-        (75.1, "keep the default, 1 then 25: 75.1 ms a step (no size is faster)"),
-        (77.75, "keep the default, 1 then 25: 77.8 ms a step (no size is faster)"),
+        (75.1, "keep the default, 1 then 25: 75.1 ms a step (no size that was tried is faster)"),
+        (77.75, "keep the default, 1 then 25: 77.8 ms a step (no size that was tried is faster)"),
         (79.0, "79.0 ms a step (the best size is 1.7 % faster)"),
         (90.0, "bucket_cap_mb=16: 77.7 ms a step (default, 1 then 25: 90.0 ms)"),
     ],
@@ -137,6 +137,24 @@ def test_the_best_cap_beats_the_default_and_the_ends():
     assert found["step_s"] < min(found["sweep"][0], found["sweep"][100 * MIB])
     assert 0 < found["theta_bytes"] < 100 * MIB
     assert buckets.of_horovod(question)["fusion_threshold_bytes"] % MIB == 0
+
+
+def test_a_bucket_between_two_powers_of_two_is_found():
+    """ResNet-50's best calls have 45 MiB, and no other whole MiB is as fast."""
+    network = load("v100-10gbe")
+    step = read_model("resnet50", network, None, None)
+    question = Question(step, network, 64, 8, overlap=0.25)
+    found, theta = buckets.of_ddp(question), buckets.of_theta(question)
+    assert found["bucket_cap_mb"] == 45 and not found["keep_default"]
+    assert found["step_s"] == pytest.approx(theta["step_s"])
+
+
+def test_sizes_are_close_up_to_all_gradients():
+    """Each whole MiB at first, then no more than 1 % apart; a small model has Horovod's default."""
+    large = buckets.sizes_mib(asked([(0.01, 1 << 30)]))
+    assert large[:150] == list(range(1, 151)) and large[-1] == 4096 and len(large) < 600
+    assert all(b <= max(a + 1, 1.01 * a) for a, b in zip(large, large[1:]))
+    assert buckets.sizes_mib(asked([(0.01, 10)]))[-1] == buckets.HOROVOD_DEFAULT_MIB
 
 
 def test_of_equal_steps_the_smallest_bucket():

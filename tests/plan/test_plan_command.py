@@ -179,6 +179,9 @@ def test_a_list_in_a_deep_folder_fits_100_columns(monkeypatch, capsys, tmp_path)
     assert code == 0 and max(map(len, said.out.splitlines())) <= 100
     assert said.out.splitlines()[-1] == "pace, s of computing: 0.97 to 1.03 times the value"
     assert said.out.startswith("sizes.csv: 3,000,000 gradients in 2 tensors, 20.0 ms a step")
+    path.write_text("elements,ready_ms\n1000000,10\n")
+    _, said = run(monkeypatch, capsys, "plan", "--model", str(path), *where)
+    assert said.out.startswith("sizes.csv: 1,000,000 gradients in 1 tensor, 10.0 ms a step")
 
 
 def test_a_long_head_is_wrapped(monkeypatch, capsys, tmp_path):
@@ -229,10 +232,11 @@ def test_a_line_has_a_gap_where_its_system_does_not_apply(monkeypatch, tmp_path)
     monkeypatch.setattr(axes, "plot", noted)
     monkeypatch.setattr(axes, "set_title", lambda self, text, **style: titles.append(text))
     monkeypatch.setattr(axes, "axvline", lambda self, x, label, **style: titles.append(label))
-    curves = {"hierarchy": {1: 100.0, 2: None, 4: 50.0}}
+    curves = {"hierarchy": {1: 100.0, 2: None, 4: 50.0}, "DASO": {1: 100.0, 2: None, 4: None}}
     names = {"model": {"name": "m"}, "network": {"name": "n"}, "ranks": 4, "ranks_per_node": 2}
     figure.draw(names | {"efficiency_percent": curves}, str(tmp_path / "plan.png"))
     assert titles == ["m on n, 2 ranks a node", "--ranks 4"]
+    assert list(lines) == ["hierarchy"]  # the legend names no system that is not drawn
     assert lines["hierarchy"][0] == [1, 2, 4] and math.isnan(lines["hierarchy"][1][1])
 
 
