@@ -20,6 +20,10 @@ from refgf.predict.cost import Line, Link
 
 LEAST = 0.05  # relative; a fit's scatter says nothing about another day
 MOST = 10.0  # times the value; a fit of two points has no error (chosen)
+ONE_HOST = (
+    "WARNING: its link between nodes is that inside a node, as measured on one host: shared "
+    "memory, no network. Run measure on two nodes."
+)
 CHOSEN = {"alpha": (0.67, 1.5), "beta": (0.95, 1.15)}  # of a number without an error (chosen)
 
 
@@ -147,9 +151,19 @@ def apart(given: Fabric) -> Fabric:
         said = f"WARNING: {said}, less than the {1e6 * inside_s:.3g} us of --inside. One is wrong: "
         said += "measure both with NCCL_ALGO=Ring. That of --inside is used between nodes, too."
     ranges = {name: both for name, both in given.ranges.items() if name != "hops"}
-    notes = (said, *given.notes[1:])
+    notes = (said, *slower_inside(given), *given.notes[1:])
     between = replace(given.between, alpha_s=alpha_s)
     return replace(given, between=between, ranges=ranges, notes=notes)
+
+
+def slower_inside(given: Fabric) -> tuple[str, ...]:
+    """A ring is not faster than its slowest link, and all of its bytes cross those inside."""
+    rates = [8e-9 / link.beta_s_per_byte for link in (given.inside, given.ring_hop)]
+    if rates[0] >= (1 - LEAST) * rates[1]:
+        return ()
+    said = f"WARNING: --inside has {rates[0]:.3g} Gbit/s, but the measured ring sent "
+    said += f"{rates[1]:.3g} Gbit/s through that link. One is wrong: measure both with "
+    return (said + "NCCL_ALGO=Ring.",)
 
 
 def of_machine(given: Machine) -> Fabric:
@@ -171,7 +185,8 @@ def of_machine(given: Machine) -> Fabric:
     found = Fabric(given.name, source, link, inside, dict(given.lines), ranges, {}, given)
     error_s = given.errors.get("between", (0.0, 0.0))[0]
     known = measurements.is_known(link.alpha_s, error_s)
-    return replace(found, inside_source=source if inside else "", alpha_known=known)
+    notes = (ONE_HOST,) if inside is not None and inside == link else ()
+    return replace(found, inside_source=source if inside else "", alpha_known=known, notes=notes)
 
 
 def of_text(measured: measurements.Measured) -> Fabric:

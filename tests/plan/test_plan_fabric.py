@@ -156,6 +156,26 @@ def test_an_inside_slower_than_the_mean_hop_is_doubted(tmp_path):
     assert found.between.alpha_s == 5e-6 and "less than the 5 us of --inside" in found.notes[0]
 
 
+def test_an_inside_slower_than_the_measured_ring_is_doubted(tmp_path):
+    """All bytes of a ring cross the links inside, so none of them is slower than the ring."""
+    mixed = of_8_gpus_a_host(tmp_path)  # 200 Gbit/s
+    found = fabric.with_inside(mixed, "1us", "40gbit", "--inside")
+    (said,) = (note for note in found.notes if "--inside has 40 Gbit/s" in note)
+    assert said.startswith("WARNING") and "the measured ring sent 200 Gbit/s" in said
+    assert len(fabric.with_inside(mixed, "1us", "200gbit", "--inside").notes) == len(mixed.notes)
+
+
+def test_a_machine_file_of_one_host_is_warned_of(tmp_path):
+    path, links = tmp_path / "mine.json", {"between": LINK, "inside": LINK}
+    save(Machine("lab", "a test", "measured", links), path)
+    found = fabric.load(str(path))
+    assert "as measured on one host: shared memory" in found.notes[0]
+    step = StepTimes("small", "this test", ((1.0, 1000),))
+    assert "WARNING: its link between" in report.text(report.answer(Question(step, found, 16)))
+    save(Machine("lab", "a test", "measured", links | {"inside": FAST}), path)
+    assert fabric.load(str(path)).notes == ()
+
+
 def test_a_noisy_text_is_warned_of_and_widens_the_intervals(tmp_path):
     """One size takes 3 times as long as the line says."""
     path, line = tmp_path / "nccl.txt", ring_line(16, FAST)
