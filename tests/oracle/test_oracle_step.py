@@ -319,6 +319,40 @@ def test_a_scaler_that_skips_every_step_is_told_from_none(exponent, says, two, t
         judge(subject(tmp_path, train), two)
 
 
+FEW_SKIPS = """    own, optimizer = ddp(net, size), sgd(net)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1.0)
+    for number, pair in enumerate(batches):
+        optimizer.zero_grad()
+        factor = float("inf") if number == 1 and WHERE else FACTOR
+        scaler.scale(factor * loss(own, share(pair, rank, size))).backward()
+        scaler.step(optimizer)
+        scaler.update(1.0)
+"""
+
+
+def few_skips(folder, where, factor="1"):
+    train = FEW_SKIPS.replace("WHERE", where).replace("FACTOR", factor)
+    return subject(folder, train, f"skips{abs(hash((where, factor)))}.py")
+
+
+@pytest.mark.parametrize(
+    ("where", "who"), [("size > 1", "on 2 ranks only"), ("size == 1", "on one rank only")]
+)
+def test_a_scaler_that_skips_another_step_on_one_rank_is_no_mistake(where, who, two, tmp_path):
+    says = f"cannot tell: in step 1 .* {who}, .* next: a smaller init_scale"
+    with pytest.raises(CannotJudge, match=says):
+        judge(few_skips(tmp_path, where), two)
+    wrong = judge(few_skips(tmp_path, where, "(3 if size > 1 else 1)"), two)
+    assert not wrong.right and {f.stage for f in wrong.findings} == {"gradient"}
+    assert all(f.steps == [0] for f in wrong.findings), "what came before is judged"
+
+
+def test_a_step_that_a_scaler_skips_on_both_sides_is_left_out(two, tmp_path):
+    assert judge(few_skips(tmp_path, "True"), two).right
+    wrong = judge(few_skips(tmp_path, "True", "(3 if size > 1 else 1)"), two)
+    assert {s for f in wrong.findings for s in f.steps} == {0, 2}
+
+
 @pytest.mark.parametrize("train", WRONG)
 def test_a_wrong_train_gets_a_sentence(train, two, tmp_path):
     with pytest.raises(CannotJudge, match=WRONG[train]):

@@ -78,6 +78,13 @@ def _judged(source: str, running: Ranks, seeds: list[int]) -> StepVerdict:
     for number, stages in enumerate(held):
         if number and not all(w.agree for w in stages["before"].values()):
             break  # ranks have diverged: the step before says why
+        here = skipped([record["steps"][number] for record in found])
+        if here != skipped([answer["replay"][number]]):
+            if findings:
+                break  # the sides make other steps from here on
+            raise CannotJudge(skips_differ(number, f"{running.size} ranks" if here else "one rank"))
+        if here:
+            continue
         previous = assembled(number, found, stages, answer, previous)
         findings += judge_step(previous)
         wire |= previous.settings["wire"]
@@ -106,6 +113,22 @@ def rounding_shares(step: JudgedStep, before: dict[str, float]) -> dict[str, flo
     found = {t: max(step.bounds[t] / s, step.factors[t]) for t, s in sizes.items() if s > least}
     found = {t: share for t, share in found.items() if t not in outside(step)}
     return {t: min(share, before.get(t, share)) for t, share in found.items()}
+
+
+def skipped(records: list[dict]) -> bool:
+    """Did a GradScaler skip this step on all these ranks, because gradients were not finite?"""
+    if any(record["scale"] is None or record["used"] for record in records):
+        return False
+    held = [array for record in records for _, array in record["backward"].values()]
+    return not all(np.isfinite(array).all() for array in held)
+
+
+def skips_differ(number: int, who: str) -> str:
+    return (
+        f"step: cannot tell: in step {number} a GradScaler skipped the optimizer's step on {who} "
+        "only, because scaled gradients were infinite there; wanted the same steps on p ranks and "
+        "on one; next: a smaller init_scale"
+    )
 
 
 def cannot_tell(coarsest: str, shares: dict[str, float], hidden: list[str]) -> str:
