@@ -16,6 +16,8 @@ backward passes of a step, those of the last one are taken: they are sent.
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from math import isfinite, prod
 from pathlib import Path
@@ -38,6 +40,22 @@ def from_trace(data: dict[str, Any], path: str, step: int | None = None) -> Step
     """The step with this number, or the last one in the trace."""
     events = timed(data["traceEvents"], path)
     marks = marked(events, path)
+    found, seconds = one_step(events, marks, path, step), []
+    for mark in marks:
+        with suppress(ValueError):  # a step without backward, or cut off
+            other = one_step(events, marks, path, int(mark["name"].removeprefix(STEP)))
+            if [n for _, n in other.ready] == [n for _, n in found.ready]:
+                seconds.append(other.compute_s)
+    if len(seconds) < 2 or not min(seconds):
+        return found
+    least, most = min(seconds), max(seconds)
+    said = f"{len(seconds)} complete steps in the trace, {1e3 * least:.1f} to {1e3 * most:.1f} ms: "
+    said += "the interval of pace holds them."
+    scatter = least / found.compute_s, most / found.compute_s
+    return replace(found, scatter=scatter, notes=(*found.notes, said))
+
+
+def one_step(events: Events, marks: Events, path: str, step: int | None) -> StepTimes:
     start, end, name = window(events, marks, path, step)
     grads = [event for event in events if event["name"] == READY]
     if not grads:

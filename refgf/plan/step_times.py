@@ -15,6 +15,7 @@ class StepTimes:
     batch     samples of a rank; 0: unknown
     notes     what the numbers do not say, a sentence each
     measured  False if the ready times are a rate's, divided among the layers by flops
+    scatter   the shortest and the longest step that were measured, as factors of this one
     """
 
     name: str
@@ -24,6 +25,7 @@ class StepTimes:
     batch: int = 0
     measured: bool = True
     notes: tuple[str, ...] = ()
+    scatter: tuple[float, float] = (1.0, 1.0)
 
     @property
     def compute_s(self) -> float:

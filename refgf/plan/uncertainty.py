@@ -32,12 +32,16 @@ class PlannedStep:
 
 
 def ranges(question: Question) -> dict[str, tuple[float, float]]:
-    """{input: (lowest, highest factor)}; extrapolated ones are at least as wide as CHOSEN."""
+    """{input: (lowest, highest factor)}; extrapolated ones are at least as wide as CHOSEN.
+
+    The pace is at least as wide as the scatter of the measured steps.
+    """
     found = dict(question.fabric.ranges)
     if question.extrapolated:
         for name, (low, high) in CHOSEN.items():
             found[name] = min(low, found[name][0]), max(high, found[name][1])
-    return found | {"pace": PACE[question.step.measured]}
+    (low, high), (least, most) = PACE[question.step.measured], question.step.scatter
+    return found | {"pace": (min(low, least), max(high, most))}
 
 
 def varied(question: Question, pace: float = 1.0, **factors: float) -> Question:

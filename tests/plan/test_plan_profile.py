@@ -1,11 +1,16 @@
 """Traces of torch.profiler: ready times on CPU and GPU, and a sentence for each bad trace."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from refgf.plan import profile
+from refgf.plan.fabric import Fabric
 from refgf.plan.inputs import read_file
+from refgf.plan.systems import Question
+from refgf.plan.uncertainty import PACE, ranges
+from refgf.predict.cost import Link
 
 READY = "torch::autograd::AccumulateGrad"
 
@@ -40,6 +45,28 @@ def test_cpu_times_are_counted_from_the_start_of_the_step():
     assert step.ready == (pytest.approx((500e-6, 10)), pytest.approx((600e-6, 100)))
     assert step.after_s == pytest.approx(300e-6)
     assert step.compute_s == pytest.approx(900e-6)
+
+
+def test_the_pace_holds_all_complete_steps_of_the_trace():
+    """Three steps of 900, 1080 and 720 us; the first mark has no backward."""
+    events = [mark(2, 0, 900), event("aten::mm", 0, 400)]
+    for number, factor in ((3, 1.0), (4, 1.2), (5, 0.8)):
+        start = 2000 * (number - 2)
+        events += [
+            mark(number, start, 1000 * factor),
+            event("aten::mm", start, 400 * factor),
+            event(READY, start + 490 * factor, 10 * factor, **{"Input Dims": [[10]]}),
+            event("Optimizer.step#SGD.step", start + 700 * factor, 200 * factor),
+        ]
+    step = read(events, 3)
+    assert step.scatter == (pytest.approx(0.8), pytest.approx(1.2))
+    assert step.notes == (
+        "3 complete steps in the trace, 0.7 to 1.1 ms: the interval of pace holds them.",
+    )
+    asked = Question(step, Fabric("net", "this test", Link(1e-5, 1e-9)), 4)
+    assert ranges(asked)["pace"] == step.scatter
+    one = replace(asked, step=read(STEP))
+    assert ranges(one)["pace"] == PACE[True]
 
 
 def test_gradients_of_two_bytes_are_said():
