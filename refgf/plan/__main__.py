@@ -63,7 +63,8 @@ def parser() -> argparse.ArgumentParser:
     simulated += f"with one on a node, to {replay.ALL_MESSAGES} with more. The plan keeps the "
     simulated += "closed forms, without contention"
     add("--simulate", action="store_true", help=simulated)
-    networks = f"for --simulate: {', '.join(platforms.NAMES)} (default: {platforms.NAMES[0]})"
+    networks = f"for --simulate: {', '.join(platforms.NAMES)} (default: {platforms.NAMES[0]}). "
+    networks += "rails:R has R links a node; fat-tree:S has S times fewer links up than down"
     add("--platform", help=networks)
     measured = commands.add_parser(
         "measure",

@@ -150,7 +150,9 @@ def text(found: dict[str, Any]) -> str:
 
 
 def in_words(link: dict[str, Any]) -> str:
-    return f"{1e6 * link['alpha_s']:,.4g} us and {8e-9 / link['beta_s_per_byte']:.3g} Gbit/s"
+    rate = 8e-9 / link["beta_s_per_byte"]
+    said = f"{rate:.3g}" if rate < 1000 else f"{rate:,.0f}"
+    return f"{1e6 * link['alpha_s']:,.4g} us and {said} Gbit/s"
 
 
 def inside_lines(found: dict[str, Any]) -> list[str]:

@@ -23,7 +23,7 @@ from refgf.papers.jia import doubling
 from refgf.papers.jia.hierarchical import consecutive_nodes, log_phases, three_phase, two_level_ring
 from refgf.papers.scaling import collectives
 from refgf.plan import platforms, replay
-from refgf.plan.fabric import Fabric
+from refgf.plan.fabric import CHOSEN, Fabric
 from refgf.plan.step_times import StepTimes
 from refgf.plan.systems import Question, fastest, two_level_ring_s
 from refgf.predict.cost import Link, ring_allgather_s, ring_allreduce_s, ring_reduce_scatter_s
@@ -198,6 +198,26 @@ def test_a_simulator_ends_with_the_command(tmp_path, name):
     plan.communicate(timeout=20)
     assert plan.returncode and subprocess.run(["pgrep", "-f", f"sleep {marked}"]).returncode == 1
     assert not list(folders.iterdir())
+
+
+def test_a_simulated_time_outside_the_plans_interval_is_said():
+    """Not of rows that the plan has no form of: those have no interval."""
+    row = {"low_s": 0.09, "high_s": 0.12, "smpi_s": 0.13}
+    found = {"ring": row, "direct": {"smpi_s": 0.13}, "tree": row | {"smpi_s": 0.1}}
+    said = " ".join(replay.judgement(found))
+    assert said.startswith("SMPI's TCP is outside the plan's interval of ring (90.0 .. 120.0). ")
+    assert "no costs of protocol and contention (docs/scale.md)" in " ".join(said.split())
+    assert replay.judgement({"tree": found["tree"]}) == []
+    assert replay.planned(question(8, 1)) == {*collectives.LINES}
+    assert replay.planned(question(8, 2)) == {"ring", "three phases", "two-level ring"}
+
+
+def test_the_interval_of_a_closed_form_is_the_plans():
+    asked = question(8, 1)
+    low_s, high_s = (replay.algorithms(end)["ring"][1](LARGE) for end in replay.interval(asked))
+    usual_s, (least, most) = asked.flat(4 * LARGE), CHOSEN["beta"]  # latencies are small here
+    assert (low_s / usual_s, high_s / usual_s) == pytest.approx((least, most), rel=0.1)
+    assert low_s < usual_s < high_s
 
 
 def test_a_trace_by_hand():
