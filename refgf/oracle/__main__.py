@@ -129,7 +129,7 @@ def drawn_cases(options: Options) -> list[Case]:
     seed = int.from_bytes(os.urandom(3)) if options.seed is None else options.seed
     cases = list(fresh_cases(count, seed, lambda case: selected(case, options.only)))
     if cases:
-        print(f"with {len(cases)} random cases; to repeat them: --random {count} --seed {seed}")
+        print(f"with random cases; to repeat them: --random {count} --seed {seed}")
     return cases
 
 

@@ -58,9 +58,15 @@ class Conformance:
     def pytest_collection_modifyitems(
         self, session: pytest.Session, items: list[pytest.Item]
     ) -> None:
+        from refgf.oracle.judge.cases import GOLDEN, load_folder, selected
+
         found = list(GoldenCases.from_parent(session, name="refgf", conformance=self).collect())
         if not found:
             raise pytest.UsageError(f"--refgf-only: got {' '.join(self.only)}; it matches no case")
+        every = load_folder(GOLDEN) if self.skips else []  # --refgf-only may leave some out
+        for pattern in self.skips:
+            if not any(selected(case, [pattern]) for case in every):
+                raise pytest.UsageError(f"--refgf-skips: got {pattern}; it matches no case")
         items += found
 
     def pytest_sessionfinish(self) -> None:

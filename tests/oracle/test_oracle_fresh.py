@@ -53,6 +53,14 @@ def test_the_seed_is_said_and_repeats_a_failure(tmp_path, capsys):
     assert [case["failure"] for case in first] == [case["failure"] for case in second]
 
 
+def test_only_random_cases_that_were_judged_are_counted(tmp_path, capsys):
+    (tmp_path / "mine.py").write_text("from refgf.oracle.definitions import ring_allreduce\n")
+    assert main(["verify", "--python", str(tmp_path / "mine.py"), "--random", "2"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("with random cases; to repeat them: --random 2 --seed ")
+    assert said[-1].endswith(" not judged; random cases judged: 2")
+
+
 def test_a_seed_gives_the_same_cases_and_another_one_others():
     for a, b in zip(everything(2, 7), everything(2, 7)):
         assert a.description() == b.description()

@@ -22,6 +22,7 @@ def project(tmp_path):
     """Runs pytest in a folder with mine.py: (exit code, what it printed)."""
     (tmp_path / "mine.py").write_text(SUM_IN_RANK_ORDER)
     (tmp_path / "bare.txt").write_text("ring-*\n")
+    (tmp_path / "rong.txt").write_text("direct*  known\nrong-*  misspelt\n")
 
     def run(*arguments):
         plugin = ["-m", "pytest", "-p", "refgf.oracle.pytest_plugin", "-p", "no:cacheprovider"]
@@ -56,7 +57,7 @@ def test_a_case_is_a_test(project):
 
 
 def test_what_is_skipped_is_not_run_though_it_would_pass(project):
-    (project.folder / "skips.txt").write_text("ring*  known\n")
+    (project.folder / "skips.txt").write_text("ring*  known\ndirect*  not selected\n")
     options = "--refgf-implementation=mine.py", "--refgf-skips=skips.txt", "-rs"
     code, said = project(*options, "--refgf-only", *FEW)
     assert code == 0 and " passed" not in said and "known" in said, said
@@ -89,6 +90,7 @@ def test_without_an_implementation_it_does_nothing(project):
             ["--refgf-implementation=mine.py", "--refgf-skips=bare.txt"],
             "wanted a pattern and a rea",
         ),
+        (["--refgf-implementation=mine.py", "--refgf-skips=rong.txt"], "got rong-*; it matches no"),
         (["--refgf-implementation=mine.py", "--refgf-skips=no.txt"], "got no.txt; wanted"),
     ],
 )

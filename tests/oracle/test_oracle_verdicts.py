@@ -209,7 +209,9 @@ def test_an_allreduce_without_an_order_in_its_name_is_told(more, said, tmp_path,
     (tmp_path / "mine.py").write_text(text)
     main(["verify", "--python", str(tmp_path / "mine.py"), "--only", "*-p3-*", *more])
     out = capsys.readouterr().out
-    assert ("judged as direct_allreduce (" in out and " and as ring_allreduce (" in out) == said
+    hint = "\n".join(out.splitlines()[-2:])
+    assert ("judged as direct_allreduce (" in hint and " and as ring_allreduce (" in hint) == said
+    assert ("next: --order direct for one order" in hint) == said, "the order that passes most"
 
 
 def test_a_misspelt_result_is_refused(tmp_path, capsys):

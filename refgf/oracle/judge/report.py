@@ -41,7 +41,6 @@ def as_text(verdicts: list[Verdict], profile: str = "bits") -> str:
         lines.append("open: a case fails, by what looks like another statement")
     for (variant, function), count in variants_of(verdicts).items():
         lines.append(f"variant {variant}: {count} of the passed cases of {function}")
-    lines += general_lines(verdicts) if profile == "bits" else []
     lines += absent_lines(verdicts)
     for v in verdicts:
         if v.failure:
@@ -49,7 +48,10 @@ def as_text(verdicts: list[Verdict], profile: str = "bits") -> str:
             lines += ["", title, f"  {v.failure}", f"  the case: {v.case.why}"]
             lines += [f"  looks like: {sentence}" for sentence in v.diagnosis]
     passed, failed, absent = (_count(verdicts, status) for status in ("pass", "fail", "absent"))
-    return "\n".join([*lines, "", f"{passed} cases passed, {failed} failed, {absent} not judged"])
+    drawn = sum(v.case.name.startswith("random-") and v.status != "absent" for v in verdicts)
+    total = f"{passed} cases passed, {failed} failed, {absent} not judged"
+    lines += ["", total + f"; random cases judged: {drawn}" * bool(drawn)]
+    return "\n".join(lines + (general_lines(verdicts) if profile == "bits" else []))
 
 
 def general_lines(verdicts: list[Verdict]) -> list[str]:
@@ -57,10 +59,12 @@ def general_lines(verdicts: list[Verdict]) -> list[str]:
     judged = Counter(v.case.function for v in verdicts if v.general)
     if len(judged) < 2:
         return []
-    names = " and as ".join(f"{function} ({count} cases)" for function, count in judged.items())
+    passed = Counter(v.case.function for v in verdicts if v.general and v.status == "pass")
+    counts = [f"{function} ({passed[function]} of {n} pass)" for function, n in judged.items()]
+    order = max(judged, key=lambda f: passed[f] / judged[f]).removesuffix("_allreduce")
     return [
-        f"allreduce names no order: judged as {names}",
-        "  next: --order ring for one order, --profile sum for any",
+        f"allreduce names no order: judged as {' and as '.join(counts)}",
+        f"  next: --order {order} for one order, --profile sum for any",
     ]
 
 
