@@ -14,6 +14,7 @@ import time
 
 import pytest
 
+from refgf.engine import fused
 from refgf.machine import threads
 
 THREAD_SIZES = (1, 2, 3, 5)
@@ -83,6 +84,16 @@ def pytest_collection_modifyitems(config, items):
     chosen = [item for item in items if "on_ranks" in item.fixturenames]
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = chosen
+
+
+@pytest.fixture(autouse=True)
+def numba_as_it_was():
+    """A lesson with --quick in this process switches Numba's compiler off, also for later tests."""
+    before = os.environ.get("NUMBA_DISABLE_JIT")
+    yield
+    if os.environ.get("NUMBA_DISABLE_JIT") != before:
+        del os.environ["NUMBA_DISABLE_JIT"]
+        fused._compiled = None
 
 
 @pytest.fixture
