@@ -5,7 +5,8 @@ work (-k ring, -x, --junitxml=FILE). Further ones:
 
     --refgf-only R H2              statements, letters, functions or case names
     --refgf-profile sum            bits, sum or agreement (SPEC.md)
-    --refgf-skips FILE             lines "PATTERN  reason": these cases are skipped
+    --refgf-skips FILE             lines "PATTERN  reason": these cases are skipped, and the
+                                   report lists them
     --refgf-report report.html     the conformance report; .json for programs
 
 Without --refgf-implementation the plugin does nothing. It imports the judge only when it is used,
@@ -108,10 +109,12 @@ class GoldenItem(pytest.Item):
         self.case, self.conformance = case, conformance
 
     def runtest(self) -> None:
-        from refgf.oracle.judge.verify import diagnose_some, verify_case
+        from refgf.oracle.judge.verify import Verdict, diagnose_some, verify_case
 
         why = self.conformance.why_skipped(self.case)
         if why is not None:
+            skipped = Verdict(self.case, "absent", profile=self.conformance.profile, reason=why)
+            self.conformance.verdicts.append(skipped)
             pytest.skip(why)
         verdict = verify_case(self.case, self.conformance.judged, self.conformance.profile)
         self.conformance.verdicts.append(verdict)

@@ -14,7 +14,7 @@ SUM_IN_RANK_ORDER = """
 def ring_allreduce(xs, wire=None):
     return [sum(xs) for _ in xs]
 """
-FEW = ("ring-p1-n5-float32-sensitive", "ring-p2-n9-float32-sensitive", "ring-p7-n17*")
+FEW = ("ring-p1-n5-float32-sensitive", "ring-p2-n7-float32-sensitive", "ring-p7-n17*")
 
 
 @pytest.fixture
@@ -61,6 +61,25 @@ def test_what_is_skipped_is_not_run_though_it_would_pass(project):
     options = "--refgf-implementation=mine.py", "--refgf-skips=skips.txt", "-rs"
     code, said = project(*options, "--refgf-only", *FEW)
     assert code == 0 and " passed" not in said and "known" in said, said
+
+
+def test_the_reports_list_what_is_skipped_and_why(project):
+    (project.folder / "skips.txt").write_text("ring-p2*  another <order>\n")
+    given = "--refgf-implementation=mine.py", "--refgf-skips=skips.txt", "--junitxml=r.xml"
+    for name in ("r.json", "r.html"):
+        project(*given, f"--refgf-report={name}", "--refgf-only", *FEW)
+    cases = json.loads((project.folder / "r.json").read_text())["cases"]
+    (skipped,) = [found for found in cases if found["reason"]]
+    assert (skipped["case"], skipped["status"], skipped["reason"]) == (
+        FEW[1],
+        "absent",
+        "another <order>",
+    )
+    page = (project.folder / "r.html").read_text()
+    assert f"<li>{FEW[1]}: skipped: another &lt;order&gt;</li>" in page
+    assert "1 cases were not judged" in page
+    (told,) = ElementTree.parse(project.folder / "r.xml").getroot().iter("skipped")
+    assert told.get("message") == "another <order>"
 
 
 def test_a_failure_says_what_verify_says(project):

@@ -8,6 +8,7 @@ from golden import CASES
 
 from refgf.oracle.__main__ import parser
 from refgf.oracle.definitions import CSCRunSettings, statements
+from refgf.oracle.judge.case import SPEC as SPEC_VERSION
 from refgf.oracle.judge.cases import save_case, save_tensors
 from refgf.oracle.judge.functions import FUNCTIONS
 from refgf.oracle.judge.implementations import Files
@@ -45,6 +46,13 @@ def test_statements_added_later_have_three_seeded_mistakes():
     assert found >= {"A13", "A20", "C15", "E1", "G6", "T8"} and found <= set(spec_statements())
     for statement in found:
         assert sum(mistake.statement == statement for mistake in MISTAKES) >= 3, statement
+
+
+def test_golden_files_carry_the_version_of_the_spec():
+    """Of its heading and of its history's last row. Files of another one are not loaded."""
+    versions = re.findall(r"^(?:Version |\| )(\d+)[. ]", SPEC.read_text(), re.MULTILINE)
+    assert versions[0] == versions[-1] == str(SPEC_VERSION)
+    assert CASES
 
 
 def test_golden_cases_name_only_statements_of_the_spec():

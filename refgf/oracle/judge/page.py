@@ -1,9 +1,9 @@
 """The conformance report as one page of HTML, without scripts or requests to other hosts."""
 
 import html
-import re
 
-from refgf.oracle.judge.report import SPEC, spec_statements
+from refgf.oracle.judge.case import SPEC as SPEC_VERSION
+from refgf.oracle.judge.report import spec_statements
 from refgf.oracle.judge.verify import Verdict, by_statement, not_run, outcome
 
 STYLE = """
@@ -22,7 +22,7 @@ def as_html(verdicts: list[Verdict], profile: str = "bits") -> str:
     title = f"{counts['pass']} of {counts['pass'] + counts['fail']} cases passed"
     body = [
         f"<h1>{title}</h1>",
-        f"<p>Judged by refgf's oracle, SPEC version {spec_version()}, profile {profile}. "
+        f"<p>Judged by refgf's oracle, SPEC version {SPEC_VERSION}, profile {profile}. "
         f"{counts['absent']} cases were not judged.</p>",
         *statements(verdicts),
         *absent(verdicts),
@@ -31,11 +31,6 @@ def as_html(verdicts: list[Verdict], profile: str = "bits") -> str:
     head = f'<meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
     page = "\n".join(body)
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{page}\n</body></html>\n'
-
-
-def spec_version() -> str:
-    """The version of the statements that the golden cases belong to."""
-    return re.search(r"^Version ([\d.]+)", SPEC.read_text(), re.MULTILINE)[1]
 
 
 def statements(verdicts: list[Verdict]) -> list[str]:
@@ -54,6 +49,8 @@ def absent(verdicts: list[Verdict]) -> list[str]:
     rows = [
         f"<li>{name}: {count} of {of} cases</li>" for name, (count, of) in not_run(verdicts).items()
     ]
+    skipped = [f"{v.case.name}: skipped: {v.reason}" for v in verdicts if v.reason]
+    rows += [f"<li>{html.escape(line)}</li>" for line in skipped]
     return ["<h2>Not judged</h2>", "<ul>", *rows, "</ul>"] if rows else []
 
 

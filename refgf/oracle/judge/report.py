@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from pathlib import Path
 
+from refgf.oracle.judge.case import SPEC as SPEC_VERSION
 from refgf.oracle.judge.verify import Verdict, by_statement, not_run, outcome
 
 SPEC = Path(__file__).parents[1] / "SPEC.md"
@@ -102,7 +103,7 @@ def _count(verdicts: list[Verdict], status: str) -> int:
 
 
 def as_json(verdicts: list[Verdict], profile: str = "bits") -> str:
-    """The same for programs: {"profile", "statements", "not_judged", "cases"}."""
+    """The same for programs: {"spec", "profile", "statements", "not_judged", "cases"}."""
     cases = [
         {
             "case": v.case.name,
@@ -114,11 +115,12 @@ def as_json(verdicts: list[Verdict], profile: str = "bits") -> str:
             "failure": v.failure.as_dict() if v.failure else None,
             "diagnosis": v.diagnosis,
             "seconds": v.seconds,
+            "reason": v.reason,
         }
         for v in verdicts
     ]
     absent = {function: count for function, (count, _) in not_run(verdicts).items()}
-    report = {"profile": profile, "statements": by_statement(verdicts)}
+    report = {"spec": SPEC_VERSION, "profile": profile, "statements": by_statement(verdicts)}
     return json.dumps({**report, "not_judged": absent, "cases": cases}, indent=1)
 
 
@@ -138,7 +140,7 @@ def as_junit(verdicts: list[Verdict], profile: str = "bits") -> str:
             failure = ElementTree.SubElement(test, "failure", message=_printable(str(v.failure)))
             failure.text = _printable("\n".join([v.case.why, *v.diagnosis]))
         elif v.status == "absent":
-            ElementTree.SubElement(test, "skipped", message="not provided, or not run")
+            ElementTree.SubElement(test, "skipped", message=v.reason or "not provided, or not run")
     return ElementTree.tostring(suite, encoding="unicode")
 
 

@@ -19,7 +19,7 @@ from refgf.oracle.judge.violations import judged_statements, violated
 
 @dataclass
 class Verdict:
-    """status: "pass", "fail", or "absent" if the implementation lacks the function."""
+    """status: "pass", "fail", or "absent": not judged. reason: why, if a skip file says so."""
 
     case: Case
     status: str
@@ -30,6 +30,7 @@ class Verdict:
     profile: str = "bits"
     explained: list[str] = field(default_factory=list)  # by what other cases show to be violated
     general: bool = False  # judged by the function `allreduce`, which names no order
+    reason: str = ""
 
     @property
     def statements(self) -> list[str]:
