@@ -13,8 +13,10 @@ shaped link collects credit in every pause. Each coefficient is measured where i
     gamma    time per byte of adding float32 vectors with NumPy
 
 The whole measurement is repeated in ROUNDS rounds over some seconds, large messages first in every
-second one. Values are medians of the rounds. Errors are standard deviations of the rounds, from
-their quartiles: one disturbed round says nothing, and neither does one disturbed repeat in a round.
+second one. After LIMIT_S seconds no further round begins, once there are LEAST_ROUNDS. A round
+sends 32 MiB each way, so a link of 100 Mbit/s takes 20 s, and one of 10 Mbit/s 80 s. Values are
+medians of the rounds. Errors are standard deviations of the rounds, from their quartiles: one
+disturbed round says nothing, and neither does one disturbed repeat in a round.
 """
 
 import platform
@@ -33,6 +35,7 @@ SMALL = {64: 100, 256: 100, 1024: 100}  # {bytes: exchanges in a repeat}
 LARGE = {1 << 20: 4, 1 << 22: 1}
 MOST_NODES = 2
 ROUNDS, ROUND_S = 10, 0.5  # a round begins at the earliest so long after the one before it
+LIMIT_S, LEAST_ROUNDS = 20.0, 3
 REPEATS = 3
 UNSURE = 1 / 3  # of the value: an error above it is warned of
 SUM_ELEMENTS = 1 << 20
@@ -133,14 +136,23 @@ def fit_pair(comm: Any, a: int, b: int) -> Fit | None:
 
 def rounds_s(comm: Any, other: int) -> list[dict[int, list[float]]]:
     """Of each round {bytes: seconds of each repeat}."""
-    both, found = SMALL | LARGE, []
-    for number in range(ROUNDS):
+    both, found, begin_s = SMALL | LARGE, [], time.perf_counter()
+    while len(found) < ROUNDS:
         start_s = time.perf_counter()
-        order = sorted(both, reverse=number % 2 == 1)
+        order = sorted(both, reverse=len(found) % 2 == 1)
         found.append({size: exchanges_s(comm, other, size, both[size]) for size in order})
-        if number < ROUNDS - 1:
+        if len(found) >= LEAST_ROUNDS and longest_s(comm, other, begin_s) > LIMIT_S:
+            break
+        if len(found) < ROUNDS:
             time.sleep(max(0.0, start_s + ROUND_S - time.perf_counter()))
     return found
+
+
+def longest_s(comm: Any, other: int, begin_s: float) -> float:
+    """Seconds since begin_s on the slower of both ranks, so that they agree on another round."""
+    mine, theirs = np.array([time.perf_counter() - begin_s]), np.empty(1)
+    comm.Sendrecv(mine, other, 0, theirs, other, 0)
+    return max(mine[0], theirs[0])
 
 
 def exchanges_s(comm: Any, other: int, nbytes: int, count: int) -> list[float]:

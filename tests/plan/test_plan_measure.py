@@ -1,6 +1,7 @@
 """`measure` writes a machine file that `plan` reads; on threads, whose messages take real time."""
 
 import re
+import time
 
 import pytest
 
@@ -66,9 +67,28 @@ def test_errors_are_those_from_round_to_round():
 def test_rounds_alternate_their_sizes(monkeypatch):
     asked = []
     monkeypatch.setattr(measure, "exchanges_s", lambda comm, other, size, _: asked.append(size))
+    monkeypatch.setattr(measure, "longest_s", lambda comm, other, begin_s: 0.0)
     measure.rounds_s(None, 1)
     each = len(asked) // 3
     assert asked[:each] == asked[each : 2 * each][::-1] == asked[2 * each :] == sorted(asked[:each])
+
+
+@pytest.mark.parametrize("limit_s, rounds", [(-1.0, 3), (1e9, 5)])
+def test_a_slow_link_ends_the_rounds(monkeypatch, limit_s, rounds):
+    monkeypatch.setattr(measure, "ROUNDS", 5)
+    monkeypatch.setattr(measure, "LIMIT_S", limit_s)
+    monkeypatch.setattr(measure, "exchanges_s", lambda *_: [1.0])
+    found = threads.run(2, lambda comm: measure.rounds_s(comm, 1 - comm.Get_rank()))
+    assert [len(each) for each in found] == [rounds, rounds]
+
+
+def test_both_ranks_agree_on_the_time_of_the_slower_one():
+    def longest_s(comm):
+        rank = comm.Get_rank()
+        return measure.longest_s(comm, 1 - rank, time.perf_counter() - 5 * rank)
+
+    one, other = threads.run(2, longest_s)
+    assert one == other and 5 <= one < 60
 
 
 @pytest.mark.parametrize(
