@@ -15,7 +15,7 @@ from refgf.cluster import like
 from refgf.machine.units import parse_rate, parse_time
 from refgf.papers.scaling.machine import Machine
 from refgf.papers.scaling.machine import load as load_machine
-from refgf.plan import measurements
+from refgf.plan import measure, measurements
 from refgf.predict.cost import Line, Link
 
 LEAST = 0.05  # relative; a fit's scatter says nothing about another day
@@ -185,7 +185,8 @@ def of_machine(given: Machine) -> Fabric:
     found = Fabric(given.name, source, link, inside, dict(given.lines), ranges, {}, given)
     error_s = given.errors.get("between", (0.0, 0.0))[0]
     known = measurements.is_known(link.alpha_s, error_s)
-    notes = (ONE_HOST,) if inside is not None and inside == link else ()
+    one_host = [ONE_HOST] if inside is not None and inside == link else []
+    notes = (*one_host, *measure.doubts(given))
     return replace(found, inside_source=source if inside else "", alpha_known=known, notes=notes)
 
 

@@ -63,12 +63,10 @@ def write(comm: Any, path: str) -> None:
             f"{name} {in_words(link, found.errors[name])}" for name, link in found.links.items()
         )
         print(f"{path}: " + "; ".join(said))
-        alone = found.links.get("inside") == found.links["between"]
-        if alone:
+        if found.links.get("inside") == found.links["between"]:
             print("all ranks were on one node: its link stands for the one between nodes, too")
-        for name in ("between",) if alone else found.links:
-            for warning in warnings(name, found.links[name], found.errors[name]):
-                print(warning)
+        for warning in doubts(found):
+            print(warning)
 
 
 def in_words(link: Link, errors: tuple[float, float]) -> str:
@@ -86,14 +84,24 @@ def with_error(value: float, error: float) -> str:
     return " +- ".join(f"{round(each, place):,.{max(0, place)}f}" for each in (value, error))
 
 
+def doubts(found: Machine) -> list[str]:
+    """The warnings of its links. One link that stands for both is warned of once."""
+    links = {link: name for name, link in reversed(found.links.items()) if name in found.errors}
+    return [
+        warning
+        for link, name in links.items()
+        for warning in warnings(name, link, found.errors[name])
+    ]
+
+
 def warnings(name: str, link: Link, errors: tuple[float, float]) -> list[str]:
     """A sentence for each coefficient whose error is above UNSURE of its value."""
     values = {"latency": link.alpha_s, "rate": link.beta_s_per_byte}
     return [
-        f"WARNING: {name}, {kind}: rounds differ by {100 * error / value:.0f} % of it; "
-        "next: measure again, on idle nodes"
+        f"WARNING: {name}, {kind}: its error is {100 * error / value:.0f} % of it; next: "
+        "measure again, on idle nodes"
         for (kind, value), error in zip(values.items(), errors)
-        if error > UNSURE * value
+        if value and error > UNSURE * value
     ]
 
 

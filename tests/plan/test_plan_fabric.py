@@ -176,6 +176,26 @@ def test_a_machine_file_of_one_host_is_warned_of(tmp_path):
     assert fabric.load(str(path)).notes == ()
 
 
+def test_a_machine_file_of_a_noisy_measurement_is_warned_of(tmp_path):
+    """As `measure` warned when it wrote the file; one link that stands for both is named once."""
+    path, links = tmp_path / "mine.json", {"between": LINK, "inside": FAST}
+    errors = {"between": (LINK.alpha_s / 2, 0.0), "inside": (0.0, FAST.beta_s_per_byte)}
+    save(Machine("lab", "a test", "measured", links, errors=errors), path)
+    found = fabric.load(str(path))
+    assert sorted(note.partition(";")[0] for note in found.notes) == [
+        "WARNING: between, latency: its error is 50 % of it",
+        "WARNING: inside, rate: its error is 100 % of it",
+    ]
+    step = StepTimes("small", "this test", ((1.0, 1000),))
+    assert found.notes[0] in " ".join(report.text(report.answer(Question(step, found, 16))).split())
+    both = {name: (LINK.alpha_s / 2, 0.0) for name in links}
+    save(Machine("lab", "a test", "measured", dict.fromkeys(links, LINK), errors=both), path)
+    assert ["WARNING: between" in note for note in fabric.load(str(path)).notes] == [False, True]
+    free = {"between": replace(LINK, alpha_s=0.0)}
+    save(Machine("lab", "a test", "measured", free, errors={"between": (1e-6, 0.0)}), path)
+    assert fabric.load(str(path)).notes == ()
+
+
 def test_a_noisy_text_is_warned_of_and_widens_the_intervals(tmp_path):
     """One size takes 3 times as long as the line says."""
     path, line = tmp_path / "nccl.txt", ring_line(16, FAST)

@@ -103,7 +103,7 @@ def test_an_error_above_a_third_of_the_value_is_warned_of():
     link = Link(6e-6, 5e-10)
     assert measure.warnings("between", link, (2e-6, 1e-10)) == []
     (said,) = measure.warnings("between", link, (1e-6, 9.9e-10))
-    assert said.startswith("WARNING: between, rate: rounds differ by 198 % of it; next: ")
+    assert said.startswith("WARNING: between, rate: its error is 198 % of it; next: ")
 
 
 def test_one_rank_has_no_link():
