@@ -201,13 +201,13 @@ def of_text(measured: measurements.Measured) -> Fabric:
         }
     if not measured.size:  # a ping-pong: at least the chosen range above the value
         ranges = {name: (low, max(high, CHOSEN[name][1])) for name, (low, high) in ranges.items()}
-    found = Fabric(measured.title, f"fit: {measured.fit}", measured.link, None, lines, ranges)
+    found = Fabric(measured.title, f"fit: {measured.fit}", measured.between, None, lines, ranges)
     found = replace(found, lines_per_node=measured.per_host, notes=measured.notes)
     found = replace(found, alpha_known=measured.alpha_known)
     if measured.per_host < 2:
         return found
-    # Hops inside that take no time leave all of the ring's latency to those between nodes.
-    ranges = ranges | {"hops": (1.0, float(measured.per_host))}
+    # From hops that are all alike, to hops inside that take no time
+    ranges = ranges | {"hops": (1 / measured.middle, measured.middle)}
     return replace(found, ring_hop=measured.link, ranges=ranges)
 
 

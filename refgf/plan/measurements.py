@@ -9,12 +9,16 @@
 busbw / algbw of an allreduce is 2 (p-1) / p (nccl-tests, doc/PERFORMANCE.md: verified), so the
 number of ranks follows from the table, and a table of another collective is noticed. The header
 lists the GPUs with their hosts. A ring over hosts is as fast as its slowest link, so beta is that
-of a node's link. alpha is the mean of the hops inside and between nodes; --inside says what those
-inside take. On one host no link between nodes was measured, and the text is refused.
+of a node's link. alpha is the mean of the hops inside and between nodes, because the latencies of
+all hops add up (verified: the latencies in NCCL's tuning.cc); --inside says what those inside take.
+Without it a hop between nodes takes 1 to k mean hops with k GPUs a host, and the geometric mean of
+both is planned with. (NCCL's constants for k = 8: 1.5 to 2.5.) On one host no link between nodes
+was measured, and the text is refused.
 """
 
 import re
 from dataclasses import dataclass, replace
+from math import sqrt
 from statistics import median
 from typing import Any
 
@@ -51,6 +55,15 @@ class Measured:
             return self.fit.link
         steps = 2 * (self.size - 1)
         return Link(self.fit.a_s / steps, self.fit.b_s_per_byte * self.size / steps)
+
+    @property
+    def between(self) -> Link:
+        """The link between nodes, whose latency is 1 to per_host times that of the mean hop."""
+        return replace(self.link, alpha_s=self.middle * self.link.alpha_s)
+
+    @property
+    def middle(self) -> float:
+        return sqrt(max(1, self.per_host))
 
     @property
     def line(self) -> Line:
@@ -119,8 +132,8 @@ def read_nccl(text: str, path: str, ranks: int | None) -> Measured:
         alone = "The text lists no hosts: taken as one GPU on each."
         return replace(found, notes=(alone, *found.notes))
     k, us = found.per_host, 1e6 * found.link.alpha_s
-    mixed = f"WARNING: alpha is the mean hop of a ring with {k} GPUs a host. A hop between nodes "
-    mixed += f"takes {us:.3g} to {k * us:.3g} us; the intervals hold both. Add --inside."
+    mixed = f"WARNING: {us:.3g} us are the mean hop of a ring with {k} GPUs a host. A hop between "
+    mixed += f"nodes takes {us:.3g} to {k * us:.3g} us; the intervals hold both. Add --inside."
     return replace(found, notes=(mixed, *found.notes)) if k > 1 else found
 
 

@@ -194,7 +194,7 @@ Form = Callable[[int, int, int, Link], float]  # (size, elements, itemsize, link
 def algorithms(question: Question) -> dict[str, tuple[Algorithm, Callable[[int], float]]]:
     """{name: (schedule, closed form of elements)} for the nodes of this question."""
     size, k, nodes = question.size, question.per_node, question.nodes
-    fabric, link = question.fabric, question.hop
+    fabric, link = question.fabric, slowest(question)
     in_ring = ring.allreduce if size <= ALL_MESSAGES else first_steps
     flat: dict[str, tuple[Algorithm, Form]] = {
         "ring": (in_ring, ring_allreduce_s),
@@ -266,11 +266,20 @@ def compare(question: Question, name: str = "one-link") -> dict[str, Any]:
     return {"platform": name, "ranks": question.size, "elements": elements, "allreduce": rows}
 
 
+def slowest(question: Question) -> Link:
+    """The link that decides each step of a flat ring whose messages are rendezvous."""
+    return question.fabric.between if question.nodes > 1 else question.inside
+
+
 def planned(question: Question) -> set[str]:
-    """The rows that are an allreduce of the plan, where the ranks are placed like this."""
-    if question.per_node > 1:
-        return {"ring", "three phases", "two-level ring"}
-    return {*LINES}
+    """The rows that are an allreduce of the plan, where the ranks are placed like this.
+
+    The ring is not if its time was measured, or its mean hop: the plan has these.
+    """
+    levels = {"ring", "three phases", "two-level ring"}
+    found = levels if question.per_node > 1 else {*LINES}
+    same = question.hop == slowest(question) and not question.measured
+    return found if same else found - {"ring"}
 
 
 def interval(question: Question) -> list[Question]:
@@ -303,6 +312,8 @@ def text(found: dict[str, Any]) -> str:
         lines.append(f"{name:<20} {ms[0]:12.2f} {ms[1]:15.2f} {ms[2]:12.2f} {ms[3]:20.2f}")
     if found["ranks"] > ALL_MESSAGES:
         lines.append(f"ring: from the first {STEPS} steps of each phase, which are alike")
+    if "low_s" not in found["allreduce"]["ring"]:
+        lines.append("ring: a formula, while the plan has the ring that was measured")
     return "\n".join([*lines, *COLUMNS, *judgement(found["allreduce"])])
 
 

@@ -161,7 +161,9 @@ def inside_lines(found: dict[str, Any]) -> list[str]:
     if found["ranks_per_node"] == 1:
         return []
     if not network["inside_known"]:
-        return ["inside a node: not known, so the link between nodes stands for it (--inside)"]
+        same = network["inside"]["alpha_s"] == network["alpha_s"]
+        link = "link between nodes" if same else "mean hop of the measured ring"
+        return [f"inside a node: not known, so the {link} stands for it (--inside)"]
     source = network["inside"]["source"] or "no source"
     return [f"inside a node: {in_words(network['inside'])} ({source})"]
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from math import ceil, log2
 from pathlib import Path
@@ -218,6 +219,22 @@ def test_the_interval_of_a_closed_form_is_the_plans():
     usual_s, (least, most) = asked.flat(4 * LARGE), CHOSEN["beta"]  # latencies are small here
     assert (low_s / usual_s, high_s / usual_s) == pytest.approx((least, most), rel=0.1)
     assert low_s < usual_s < high_s
+
+
+def test_a_measured_mean_hop_is_not_the_formula_of_a_ring():
+    """SimGrid has the links of the machine, and the slowest of them decides its ring."""
+    mean = Link(2e-6, BETWEEN.beta_s_per_byte, BETWEEN.gamma_s_per_byte)
+    measured = Fabric("net", "this test", BETWEEN, INSIDE, lines_per_node=4, ring_hop=mean)
+    asked = replace(question(8, 4), fabric=measured)
+    expected = ring_allreduce_s(8, LARGE, 4, BETWEEN)
+    assert replay.algorithms(asked)["ring"][1](LARGE) == pytest.approx(expected)
+    assert replay.planned(asked) == {"three phases", "two-level ring"}
+    row = {f"{key}_s": 1.0 for key in ("closed_form", *replay.MODELS)}
+    found = {"elements": LARGE, "ranks": 8, "platform": "one-link"}
+    said = replay.text(found | {"allreduce": {"ring": row}})
+    assert "\nring: a formula, while the plan has the ring that was measured\n" in said
+    usual = row | {"low_s": 0.5, "high_s": 1.5}
+    assert "a formula, while" not in replay.text(found | {"allreduce": {"ring": usual}})
 
 
 def test_a_trace_by_hand():
