@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -53,6 +54,14 @@ def test_it_holds_every_lesson_and_figure(wheel):
     assert not [name for name in held if "__pycache__" in name or name.startswith("tests")]
 
 
+def test_the_sdist_holds_every_file_of_the_repository(wheel):
+    """Else its tests fail: they read CHANGELOG.md, .ci and others."""
+    with tarfile.open(next(wheel.parent.glob("*.tar.gz"))) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    assert tracked.stdout and not set(tracked.stdout.splitlines()) - held
+
+
 def test_it_passes_the_packagers_checks(wheel):
     sdist = next(wheel.parent.glob("*.tar.gz"))
     settings = ROOT / "pyproject.toml"
@@ -94,15 +103,16 @@ def test_it_judges_with_numpy_only(installed):
 
 
 def test_importing_the_oracle_is_quick(installed):
-    """NumPy's own import is not the oracle's; the bound is generous for a loaded machine."""
+    """With the judge and NumPy, in seconds of this process: other work does not count."""
     programs, folder = installed
-    code = "import time, numpy; a = time.perf_counter(); import refgf.oracle.judge.verify"
-    said = run(programs / "python", "-c", f"{code}; print(time.perf_counter() - a)", folder=folder)
-    assert float(said) < 3
+    code = "import time; a = time.process_time(); import refgf.oracle, refgf.oracle.judge.verify"
+    code += "; print(time.process_time() - a)"
+    took_s = [run(programs / "python", "-c", code, folder=folder) for _ in range(3)]
+    assert min(map(float, took_s)) < 0.3
 
 
 def test_a_lesson_runs_from_an_empty_folder(wheel, installed):
     programs, folder = installed
     run(programs / "pip", "install", f"{wheel}[lessons,mpi]", folder=folder)
-    run(programs / "refgf", "lesson", "03", "--threads", "2", "--quick", folder=folder)
+    run(programs / "refgf", "lesson", "03", "--threads", "8", "--quick", folder=folder)
     assert (folder / "results" / "quick" / "03_lazy_allreduce.png").exists()

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+LARGEST_SKIPS = 1 << 20  # bytes
+
 if TYPE_CHECKING:
     from refgf.oracle.judge.case import Case
     from refgf.oracle.judge.verify import Verdict
@@ -144,10 +146,12 @@ class NotConforming(Exception):
 
 def read_skips(path: str | None) -> dict[str, str]:
     """{pattern: reason} of a skip file; "#" begins a comment."""
+    from refgf.oracle.judge.untrusted import read_bytes
+
     skips = {}
     try:
-        lines = Path(path).read_text().splitlines() if path else []
-    except (OSError, UnicodeDecodeError) as error:
+        lines = read_bytes(path, LARGEST_SKIPS).decode().splitlines() if path else []
+    except ValueError as error:  # BadFile, or not UTF-8
         raise pytest.UsageError(
             f"--refgf-skips: got {path}; wanted a text file ({error})"
         ) from None

@@ -22,6 +22,7 @@ def project(tmp_path):
     """Runs pytest in a folder with mine.py: (exit code, what it printed)."""
     (tmp_path / "mine.py").write_text(SUM_IN_RANK_ORDER)
     (tmp_path / "bare.txt").write_text("ring-*\n")
+    (tmp_path / "latin.txt").write_bytes(b"ring-*  caf\xe9\n")
     (tmp_path / "rong.txt").write_text("direct*  known\nrong-*  misspelt\n")
 
     def run(*arguments):
@@ -111,6 +112,8 @@ def test_without_an_implementation_it_does_nothing(project):
         ),
         (["--refgf-implementation=mine.py", "--refgf-skips=rong.txt"], "got rong-*; it matches no"),
         (["--refgf-implementation=mine.py", "--refgf-skips=no.txt"], "got no.txt; wanted"),
+        (["--refgf-implementation=mine.py", "--refgf-skips=/dev/zero"], "not a regular file"),
+        (["--refgf-implementation=mine.py", "--refgf-skips=latin.txt"], "wanted a text file"),
     ],
 )
 def test_wrong_options(project, arguments, said):
