@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from refgf.comm.replay import replay
-from refgf.oracle.reveal.orders import fold, merged, symbols
+from refgf.oracle.reveal.orders import Symbol, fold, merged
 from refgf.oracle.reveal.trees import canonical, node
 
 
@@ -68,11 +68,25 @@ def truncating(xs):
     return np.sum([np.trunc(x / step) * step for x in xs], axis=0)
 
 
+class Shared(Symbol):
+    """Equal sums are one object: the trees of 100,000 elements in a second."""
+
+    def __init__(self, tree):
+        super().__init__(tree)
+        self.sums = {}
+
+    def __add__(self, other):
+        if other not in self.sums:
+            self.sums[other] = Shared(node((self.tree, other.tree)))
+        return self.sums[other]
+
+
 def replayed(algorithm, p, n):
     """The runs that the schedules of an algorithm give, and its sums of numbers."""
     schedules = [algorithm(r, p, n) for r in range(p)]
-    trees = [canonical(x.tree) for x in replay(schedules, symbols(p, n))[0]]
-    runs = merged([(e, e + 1, tree) for e, tree in enumerate(trees)])
+    found = replay(schedules, [np.full(n, Shared(r)) for r in range(p)])[0]
+    trees = {x: canonical(x.tree) for x in set(found)}
+    runs = merged([(e, e + 1, trees[x]) for e, x in enumerate(found)])
     return runs, lambda xs: [
         x.astype(np.float64) for x in replay(schedules, [x.astype(np.float32) for x in xs])
     ]

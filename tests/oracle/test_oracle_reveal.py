@@ -65,11 +65,11 @@ def test_the_tree_of_every_element_is_that_of_the_schedule(name, p):
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_the_tree_of_every_element_for_more_ranks(name):
-    for p in (3, 4, 7, 8, 9, 12):
-        for n in (1, p - 1, p + 1, 1000):
-            runs, reduce = replayed(ALGORITHMS[name](p), p, n)
-            assert one(reduce, p, n, repeats=1).runs == runs
+@pytest.mark.parametrize("p", [*range(2, 10), 12])
+def test_the_tree_of_every_element_for_all_ranks_and_sizes(name, p):
+    for n in (1, p - 1, p + 1, 1000, 100_000):
+        runs, reduce = replayed(ALGORITHMS[name](p), p, n)
+        assert one(reduce, p, n, repeats=1).runs == runs, n
 
 
 def check_random_trees(seeds, sizes):
