@@ -136,3 +136,12 @@ def test_gloos_ring_is_named():
 def test_gloos_ring_is_named_in_other_types(dtype):
     out = gloo(4, "--sizes", "5", "100000", "--dtype", dtype)
     assert "all sizes: the same order: gloo's ring" in out and f"bits: {dtype}" in out
+
+
+def test_gloos_reduce_scatter_is_revealed():
+    """Each slice is a sum of its own: gloo's ring begins anew in it."""
+    out = gloo(3, "--collective", "reduce_scatter", "--sizes", "4", "9")
+    assert out.startswith("reduce_scatter of torch, gloo, 3 ranks")
+    assert "n = 4: rank order backwards\n" in out and "sizes differ: at n = 9 " in out
+    slices = [f"{start}..{start + 1}: (1+2)+0" for start in (0, 3, 6)]
+    assert all(f"elements {each} " in out for each in slices)

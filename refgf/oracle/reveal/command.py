@@ -18,8 +18,8 @@ def add_parser(commands: Any) -> None:
     sub.add_argument("--function", help=about)
     about = "the MPI of mpi4py: mpiexec -n 4 python -m refgf.oracle reveal --mpi"
     sub.add_argument("--mpi", action="store_true", help=about)
-    sub.add_argument("--torch", choices=("gloo",), help="torch.distributed's all_reduce")
-    about = "which of MPI's (default: allreduce)"
+    sub.add_argument("--torch", choices=("gloo",), help="torch.distributed")
+    about = "of MPI or PyTorch (default: allreduce)"
     choices = ("allreduce", "reduce_scatter")
     sub.add_argument("--collective", choices=choices, default="allreduce", help=about)
     sub.add_argument("--ranks", type=int, help="default 4; with --mpi those of mpiexec")
@@ -42,17 +42,18 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f"reveal: got --timeout {options.timeout}; wanted seconds, more than 0")
     if options.mpi:
         return of_mpi(options)
-    if options.collective != "allreduce":
+    if options.python and options.collective != "allreduce":
         raise ValueError(
-            "reveal: got --collective without --mpi; wanted it with MPI only; next: with --python "
-            "name the function, --function reduce_scatter"
+            "reveal: got --collective with --python; wanted it with --mpi or --torch; next: name "
+            "the function, --function reduce_scatter"
         )
     p = 4 if options.ranks is None else options.ranks
     require_ranks(p, options.dtype)
     if options.torch:
         from refgf.oracle.reveal.gloo import GlooSum
 
-        return judged(GlooSum(p, options.dtype, options.timeout), p, "torch, gloo", options)
+        box = GlooSum(options.collective, p, options.dtype, options.timeout)
+        return judged(box, p, f"{options.collective} of torch, gloo", options)
     from refgf.oracle.reveal.isolation import IsolatedFunction
 
     box = IsolatedFunction(options.python, options.function, options.dtype, options.timeout)

@@ -1,4 +1,4 @@
-"""The black box is torch.distributed's all_reduce over gloo, in a process of its own per rank."""
+"""The black box is torch.distributed over gloo, in a process of its own per rank."""
 
 import contextlib
 import importlib.util
@@ -20,20 +20,21 @@ START_S = 120.0
 class GlooSum:
     """p processes that sum; close() ends them."""
 
-    def __init__(self, p: int, dtype: str, timeout_s: float = 60.0):
+    def __init__(self, collective: str, p: int, dtype: str, timeout_s: float = 60.0):
         if importlib.util.find_spec("torch") is None:
             raise ValueError(
                 "reveal: got --torch gloo without PyTorch; wanted it in this environment; next: "
                 "pip install torch"
             )
         self.p, self.timeout_s, self.pipes, self.processes = p, START_S, [], []
+        self.collective = collective
         self.open = contextlib.ExitStack()
         store = str(Path(self.open.enter_context(scratch.folder("refgf-reveal-")), "store"))
         paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
         for rank in range(p):
             pipe, remote = Pipe()
-            words = [str(remote.fileno()), store, str(rank), str(p), dtype]
+            words = [str(remote.fileno()), store, str(rank), str(p), dtype, collective]
             command = [sys.executable, "-P", "-m", "refgf.oracle.reveal.gloo", *words]
             quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
             started = subprocess.Popen(
@@ -53,7 +54,8 @@ class GlooSum:
         for pipe, x in zip(self.pipes, xs):
             with contextlib.suppress(OSError):  # its process has ended: `answer` says so
                 pipe.send(x)
-        return [self.answer(rank) for rank in range(self.p)]
+        rows = [self.answer(rank) for rank in range(self.p)]
+        return rows if self.collective == "allreduce" else [np.concatenate(rows)]
 
     def answer(self, rank: int) -> np.ndarray:
         try:
@@ -67,8 +69,8 @@ class GlooSum:
             answer = "its process ended"
         if isinstance(answer, str):
             raise ValueError(
-                f"reveal: all_reduce over gloo on rank {rank}: {answer}; wanted a sum; next: "
-                "another --dtype, or a newer PyTorch"
+                f"reveal: {self.collective} over gloo on rank {rank}: {answer}; wanted a sum; "
+                "next: another --dtype, or a newer PyTorch"
             )
         return answer
 
@@ -81,7 +83,7 @@ class GlooSum:
         self.open.close()
 
 
-def serve(pipe: Connection, store: str, rank: int, p: int, dtype: str) -> None:
+def serve(pipe: Connection, store: str, rank: int, p: int, dtype: str, collective: str) -> None:
     """Sum what arrives until the other side closes the pipe."""
     import torch
     import torch.distributed as dist
@@ -94,11 +96,16 @@ def serve(pipe: Connection, store: str, rank: int, p: int, dtype: str) -> None:
         except EOFError:
             return
         try:
-            dist.all_reduce(x)
+            if collective == "allreduce":
+                dist.all_reduce(x)
+            else:
+                slices = [part.clone() for part in x.tensor_split(p)]
+                x = torch.empty_like(slices[rank])
+                dist.reduce_scatter(x, slices)
             pipe.send(x.double().numpy())
         except RuntimeError as error:
             pipe.send(str(error).splitlines()[0][:200])
 
 
 if __name__ == "__main__":
-    serve(Connection(int(sys.argv[1])), sys.argv[2], *map(int, sys.argv[3:5]), sys.argv[5])
+    serve(Connection(int(sys.argv[1])), sys.argv[2], *map(int, sys.argv[3:5]), *sys.argv[5:])
