@@ -368,7 +368,7 @@ smaller, so that the processor is idle, and computing is slept.
 
 All {judged_steps} steps: an error of {judged_error} (median), {judged_inside} inside the interval.
 
-The size of buckets that is predicted best, against the best one measured: {judged_buckets}.
+The size of buckets that the predictor chooses, against the best one measured: {judged_buckets}.
 
 {judged_ranks} nodes say nothing about contention among {ranks} ranks.
 
