@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from schedule_cases import verdict
+from schedule_cases import report, verdict
 
 from refgf.oracle.schedules import mscclpp
 
@@ -66,3 +66,36 @@ def test_a_barrier_of_other_thread_blocks_is_unmatched(first, second, says):
     found = judged(first, second)
     assert found.kind == "unmatched" and found.found[0].rank == 0
     assert says in str(found.found[0])
+
+
+def shared(*between):
+    """Two thread blocks share a copy of two chunks, then a copy of the first of them."""
+    gpu = {"id": 0, "input_chunks": 2, "output_chunks": 2, "scratch_chunks": 2}
+    blocks = []
+    for tb in (0, 1):
+        first, second = (
+            {
+                "name": "copy",
+                "src_buff": [{"type": src, "index": 0, "size": size}],
+                "dst_buff": [{"type": dst, "index": 0, "size": size}],
+                "tbg_info": {"tb_id": tb, "tbg_size": 2},
+            }
+            for src, dst, size in (("i", "s", 2), ("s", "o", 1))
+        )
+        blocks.append({"id": tb, "ops": [first, *between, second]})
+    top = {"name": "t", "collective": "custom", "gpus": [gpu | {"threadblocks": blocks}]}
+    plan = mscclpp.parse("x", json.dumps(top).encode())
+    return plan, verdict(plan)
+
+
+def test_thread_blocks_that_divide_other_chunks_need_a_barrier():
+    """Thread block 1 reads half of chunk 0, which thread block 0 wrote, as in a public plan."""
+    plan, found = shared({"name": "nop"})
+    assert found.kind == "race" and len(found.found) == 1
+    says = "tb 1, step 2 (copy): reads chunk 1 of buffer s of rank 0, which rank 0, tb 0, step 0"
+    assert says in str(found.found[0])
+    text = report(plan, found)
+    assert "a signal orders only what its own thread block did before it" in text
+    assert "the 2 parts of each: chunk c of the file is 2 c to 2 c + 1" in text
+    barrier = {"name": "barrier", "barrier_id": 0, "num_threadblocks": 2}
+    assert shared(barrier)[1].kind == "no value"

@@ -102,6 +102,11 @@ BAD_JSON = {
         {"name": "copy", "src_buff": [{"buffer_id": 3, "index": 0, "size": 1}], "dst_buff": [SPAN]}
     ),
     "no source": plan({"name": "put", "dst_buff": [SPAN]}),
+    "semaphores that are a number": plan({"name": "nop", "semaphore_ids": 7}),
+    "channels that are a number": plan({"name": "nop", "channel_ids": 7}),
+    "channels of a block that are numbers": plan(
+        threadblocks=[{"id": 0, "ops": [], "channels": [7]}]
+    ),
     "a span that is a number": plan({"name": "copy", "src_buff": [1], "dst_buff": [SPAN]}),
 }
 META = message_bytes([field_bytes(1, "0.0.4")])

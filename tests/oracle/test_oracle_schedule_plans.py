@@ -250,6 +250,27 @@ def test_a_switch_writes_the_memory_of_all_its_ranks():
     assert kind_of(top) != "right"
 
 
+def test_a_switch_may_write_a_ranks_own_packets_again():
+    """Each rank packs its chunk into scratch, and a switch stores these packets at every rank."""
+    top = shared_by_two(())
+    top |= {"collective": "allgather", "protocol": "LL"}
+    for rank, gpu in enumerate(top["gpus"]):
+        gpu |= {"input_chunks": 1, "output_chunks": 2, "scratch_chunks": 2}
+        gpu["channels"][1]["buffer_type"] = "s"
+        own, s = {"type": "s", "index": rank, "size": 1}, {"type": "s", "index": 0, "size": 2}
+        pack = {"name": "cpkt", "src_buff": [I0], "dst_buff": [own]}
+        store = {"name": "gstorepkt", "src_buff": [own], "channel_type": "switch"}
+        store["dst_buff"] = [{"switch_channel_id": 0, "index": rank, "size": 1}]
+        unpack = {"name": "upkt", "src_buff": [s], "dst_buff": [s | {"type": "o"}]}
+        own = [{"channel_type": "switch", "channel_ids": [0]}]
+        blocks = [[pack], [store], [unpack]]  # gstorepkt waits for the packets, as upkt does
+        gpu["threadblocks"] = [{"id": i, "ops": b, "channels": own} for i, b in enumerate(blocks)]
+    assert kind_of(top) == "right"
+    store["dst_buff"][0]["index"] = 0
+    with pytest.raises(BadFile, match="packets that are written twice, in scratch chunk 0"):
+        kind_of(top)
+
+
 def test_an_older_version_of_mscclpp_is_named():
     older = json.dumps(shared_by_two((0, 1))).replace("channel_type", "type")
     with pytest.raises(BadFile, match="got a channel with type, as older versions of MSCCL"):

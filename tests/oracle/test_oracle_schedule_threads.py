@@ -7,7 +7,7 @@ import pytest
 from refgf.oracle.__main__ import main
 from refgf.oracle.schedules import mscclpp
 from refgf.oracle.schedules.own import own_plan
-from refgf.oracle.schedules.verdict import judge
+from refgf.oracle.schedules.verdict import as_lines, judge
 from refgf.predict.cost import Link
 
 NOP = {"name": "nop"}
@@ -16,6 +16,10 @@ ADD = {"name": "re", "src_buff": [I0, S0], "dst_buff": [I0], "reduce_op": "sum"}
 
 
 def judged(*ops, kind="memory"):
+    return judge(parsed(*ops, kind=kind), Link(1e-5, 1e-9), 1024).kind
+
+
+def parsed(*ops, kind="memory"):
     """Two ranks with the same ops, in place."""
     gpus = []
     for rank in (0, 1):
@@ -26,7 +30,7 @@ def judged(*ops, kind="memory"):
         gpu["remote_buffers"] = [{"rank": 1 - rank, "type": "s"}]
         gpus.append(gpu | {"threadblocks": [block]})
     top = {"name": "t", "collective": "allreduce", "inplace": True, "gpus": gpus}
-    return judge(mscclpp.parse("x", json.dumps(top).encode()), Link(1e-5, 1e-9), 1024).kind
+    return mscclpp.parse("x", json.dumps(top).encode())
 
 
 def on(name, kind="memory"):
@@ -51,7 +55,7 @@ def test_a_put_with_signal_sends_none_on_a_memory_channel(name):
 
 
 def test_a_port_channel_reads_its_source_until_it_is_flushed():
-    wait, flush = on("wait", "port"), on("flush", "port")
+    wait, flush = on("wait", "port"), on("flush", "port") | {"dst_buff": [S0]}
     for name, right in (("pws", "race"), ("pwsf", "right")):
         assert judged(put(name, "port"), wait, NOP, ADD, kind="port") == right
     assert judged(put("pws", "port"), wait, flush, NOP, ADD, kind="port") == "right"
@@ -59,6 +63,16 @@ def test_a_port_channel_reads_its_source_until_it_is_flushed():
     assert judged(*plain, NOP, ADD, kind="port") == "race"
     assert judged(*plain, flush, NOP, ADD, kind="port") == "right"
     assert judged(*plain, NOP, flush, ADD, kind="port") == "race"
+
+
+def test_a_flush_waits_for_as_many_channels_as_it_has_destinations():
+    """MSCCL++'s own compiler writes none, so its executor waits for nothing."""
+    wait, flush = on("wait", "port"), on("flush", "port")
+    ops = put("pws", "port"), wait, flush, NOP, ADD
+    plan = parsed(*ops, kind="port")
+    assert judged(*ops, kind="port") == "race"
+    lines = as_lines("x", plan, judge(plan, Link(1e-5, 1e-9), 1024))
+    assert any(line.startswith("  flush: MSCCL++'s executor counts its channels") for line in lines)
 
 
 def test_the_answer_to_a_port_channels_signal_says_that_its_source_was_read():

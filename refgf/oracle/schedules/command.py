@@ -98,10 +98,23 @@ def export(options: Options) -> int:
         raise ValueError(f"schedule: got --output {folder}; wanted a folder that exists")
     plan = own_plan(options.export, size, options.format, chunks, options.ranks_per_node)
     require_size(options.export, plan)
-    for name, data in plan_files(plan, f"{options.export}-p{size}").items():
+    files = plan_files(plan, f"{options.export}-p{size}")
+    notes = ()
+    if options.format == "mscclpp-json":
+        notes = runnable(*files.items())
+    for name, data in files.items():
         (folder / name).write_bytes(data)
         print(f"wrote {folder / name}")
+    print("".join(f"  {note}\n" for note in notes), end="")
     return 0
+
+
+def runnable(file: tuple[str, bytes]) -> tuple[str, ...]:
+    """The notes of a plan that MSCCL++'s executor has room for. ValueError for another one."""
+    plan = mscclpp.parse(*file)
+    if plan.found:
+        raise ValueError(f"schedule: {plan.found[0]}; next: fewer ranks, or another format")
+    return plan.notes
 
 
 def plan_files(plan: Plan, stem: str) -> dict[str, bytes]:

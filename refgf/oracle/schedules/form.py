@@ -83,7 +83,8 @@ class Finding:
 class Plan:
     """All ranks' steps. sizes[r]: chunks of rank r's input, output and scratch.
 
-    outofplace: says of a plan in place that it is used out of place too.
+    outofplace: says of a plan in place that it is used out of place too. notes: what the answer
+    says of how the file was read.
     """
 
     format: str
@@ -94,6 +95,7 @@ class Plan:
     ranks: tuple[tuple[PlanStep, ...], ...]
     found: tuple[Finding, ...] = field(default=())
     outofplace: bool = False
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
     def steps(self) -> Iterator[tuple[int, int, PlanStep]]:
         """(rank, index in the rank's list, step)."""

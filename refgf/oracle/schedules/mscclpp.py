@@ -9,7 +9,8 @@
         "remote_buffer_refs": [{"access_channel_type", "remote_buffer_ids"}],
         "ops": [{"name", "src_buff", "dst_buff", "channel_ids", "channel_type", "tbg_info"}]}]}]}
 
-    put pws pwsf get copy     dst = src, for each pair; on port channels pws and pwsf then signal
+    put pws pwsf get copy     dst = src, for each pair; on port channels pws and pwsf then signal.
+                              The executor exchanges the two indices of a get
     re res rre rres           the sum of all src, from left to right, into every dst
     glres gstore gstorepkt    pairs on a switch channel: reading it gives the sum of its ranks'
                               memory, writing it writes the memory of all of them
@@ -23,7 +24,8 @@
                               the k-th release of that semaphore
     pipeline                  its ops, for one part of the data after the other
     nop                       joins the threads of its block (mscclpp_threads.py)
-    flush                     waits until the puts and signals of a port channel are done
+    flush                     waits until the puts and signals of its port channels are done. The
+                              executor counts these by dst_buff: without it a flush does not wait
 
 The i-th channel from rank a to rank b is the i-th from b to a. With "tbg_info" an op moves the part
 tb_id of tbg_size of its chunks. Chunks are then divided so that each part is a whole number, and
@@ -43,14 +45,9 @@ from typing import Any
 
 from refgf.oracle.judge.untrusted import BadFile, parse_json
 from refgf.oracle.schedules.form import Plan, PlanStep
-from refgf.oracle.schedules.mscclpp_rank import (
-    SIZES,
-    Reader,
-    count,
-    item,
-    listed,
-    parts_of_a_chunk,
-)
+from refgf.oracle.schedules.mscclpp_fields import count, item, listed, parts_of_a_chunk
+from refgf.oracle.schedules.mscclpp_forms import OPS
+from refgf.oracle.schedules.mscclpp_rank import SIZES, Reader
 from refgf.oracle.schedules.mscclpp_waits import PACKET_READERS, PACKET_WRITERS, packets_in_order
 
 
@@ -73,7 +70,26 @@ def parse(path: str, data: bytes) -> Plan:
     ranks = packets_in_order(path, [reader.steps for reader in readers])
     inplace = top.get("inplace") is True
     found = tuple(finding for reader in readers for finding in reader.found)
-    return Plan("mscclpp-json", name, collective, inplace, sizes, tuple(map(tuple, ranks)), found)
+    steps = tuple(map(tuple, ranks))
+    notes = plan_notes(readers, parts)
+    return Plan("mscclpp-json", name, collective, inplace, sizes, steps, found, notes=notes)
+
+
+def plan_notes(readers: list[Reader], parts: int) -> tuple[str, ...]:
+    """What a reader of the answer has to know."""
+    notes = [note for reader in readers for note in reader.notes]
+    if parts > 1:
+        notes.append(
+            f"groups of thread blocks share chunks, so the chunks named here are the {parts} parts "
+            f"of each: chunk c of the file is {parts} c to {parts} c + {parts - 1}"
+        )
+    count, rank, lane = max((reader.longest for reader in readers), default=(0, 0, 0))
+    if count > OPS:
+        notes.append(
+            f"gpu {rank} has {count} ops in tb {lane}; MSCCL++'s executor takes {OPS} in a thread "
+            "block and refuses the plan"
+        )
+    return tuple(dict.fromkeys(notes))
 
 
 def require_protocol(path: str, top: dict, readers: list[Reader]) -> None:

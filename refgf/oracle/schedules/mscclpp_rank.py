@@ -1,79 +1,48 @@
 """The steps of one rank of an MSCCL++ plan (mscclpp.py says what its JSON means)."""
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from refgf.oracle.judge.untrusted import BadFile
-from refgf.oracle.schedules.form import LARGEST_COUNT, LARGEST_RANKS, Finding, PlanStep, Port, Span
+from refgf.oracle.schedules.form import LARGEST_RANKS, Finding, PlanStep, Port, Span
+from refgf.oracle.schedules.mscclpp_fields import count, item, listed, part_of, whole
+from refgf.oracle.schedules.mscclpp_forms import (
+    MEMORY_ONLY,
+    beyond_room,
+    crowded,
+    letter,
+    misfit,
+    number_of_ops,
+)
 from refgf.oracle.schedules.mscclpp_threads import Threads
 from refgf.oracle.schedules.mscclpp_waits import PACKET_SUMS, Waits
 
 PAIRS = ("put", "pws", "pwsf", "get", "copy", "ppkt", "cpkt", "rppkt", "upkt")
 PAIRS += ("glres", "gstore", "gstorepkt")
-PUTS = ("put", "pws", "pwsf")
+ONE_BUFFER = ("put", "pws", "pwsf", "ppkt")
 SUMS = ("re", "res", "rre", "rres")
 SIGNALS = {"signal": True, "wait": True, "rlxsignal": False, "rlxwait": False}
 ORDERING = ("nop", "flush", "barrier")
 SEMAPHORES = {"sem_release": "releases", "sem_acquire": "acquires"}
 SIZES = ("input_chunks", "output_chunks", "scratch_chunks")
-LARGEST_PARTS = 1 << 12
-
-
-def item(path: str, value: Any, kind: type, what: str) -> Any:
-    if not isinstance(value, kind):
-        got = type(value).__name__
-        raise BadFile(f"{path}: got {got} as {what}; wanted {kind.__name__}")
-    return value
-
-
-def listed(path: str, holder: dict, key: str) -> list:
-    return item(path, holder.get(key, []), list, key)
-
-
-def count(path: str, holder: dict, key: str, default: int | None = None) -> int:
-    """A whole number from 0 on."""
-    return whole(path, holder.get(key, default), key)
-
-
-def whole(path: str, value: Any, what: str) -> int:
-    if type(value) is not int or not 0 <= value < LARGEST_COUNT:
-        raise BadFile(f"{path}: got {str(value)[:20]} as {what}; wanted a whole number from 0 on")
-    return value
-
-
-def part_of(path: str, op: dict) -> tuple[int, int]:
-    """(part, number of parts) of an op that a group of thread blocks shares; else (0, 1)."""
-    info = item(path, op.get("tbg_info") or {"tb_id": 0, "tbg_size": 1}, dict, "tbg_info")
-    part, parts = (count(path, info, key) for key in ("tb_id", "tbg_size"))
-    if part >= parts:
-        raise BadFile(f"{path}: got part {part} of {parts} in tbg_info; wanted a smaller tb_id")
-    return part, parts
-
-
-def parts_of_a_chunk(path: str, gpus: list[dict]) -> int:
-    """The least number of which every tbg_size of the plan is a divisor."""
-    found, waiting = 1, list(gpus)
-    while waiting:
-        holder = waiting.pop()
-        for key in ("threadblocks", "ops"):
-            inner = listed(path, holder, key)
-            waiting += [item(path, each, dict, key) for each in inner]
-        found = math.lcm(found, part_of(path, holder)[1])
-        if found > LARGEST_PARTS:
-            raise BadFile(
-                f"{path}: got groups of thread blocks that divide a chunk into {found} parts or "
-                f"more; wanted at most {LARGEST_PARTS}; next: judge a smaller plan"
-            )
-    return found
+FLUSH = (
+    "flush: MSCCL++'s executor counts its channels by its dst_buff, which it lacks, so it waits "
+    "for nothing, and is judged so; next: pwsf waits"
+)
+GET = (
+    "get: MSCCL++'s executor takes the place in the remote buffer from dst_buff and the place in "
+    "its own from src_buff, and is judged so"
+)
 
 
 class Reader:
     """The steps of one rank."""
 
     def __init__(self, path: str, rank: int, gpu: dict, parts: int) -> None:
-        self.path, self.rank, self.parts, self.steps, self.found = path, rank, parts, [], []
+        self.path, self.rank, self.parts = path, rank, parts
+        self.steps, self.found, self.notes, self.longest = [], [], [], (0, rank, 0)
         self.peers = {kind: self._by_type(gpu, kind) for kind in ("memory", "port")}
         self.remote = [item(path, b, dict, "a buffer") for b in listed(path, gpu, "remote_buffers")]
         self.switches = self._switches(gpu)
@@ -127,12 +96,27 @@ class Reader:
                 for semaphore in listed(self.path, op, "semaphore_ids"):
                     self._at(self.free, semaphore, "semaphore_ids")
                     getattr(self.waits, SEMAPHORES[op["name"]])[semaphore].append(last)
+            for text in beyond_room(self.path, op):
+                self._beyond(f"tb {lane}, step {number} ({op['name']})", text)
+        for text in crowded(self.path, block):
+            self._beyond(f"tb {lane}", text)
+        self.longest = max(self.longest, (number_of_ops(block.get("ops", [])), self.rank, lane))
+
+    def _beyond(self, place: str, text: str) -> None:
+        text += ", for which MSCCL++'s executor has room"
+        self.found.append(Finding("out of range", self.rank, place, text))
 
     def _port_channels(self, op: dict, block: dict, step: PlanStep) -> tuple[Port, ...]:
-        """Those that a step uses; of a put those to the rank that it writes."""
+        """Those that a step uses; of a put those to the rank that it writes.
+
+        The executor counts the channels of a flush by its dst_buff.
+        """
         if op.get("channel_type") != "port":
             return ()
         ports = self._ports(op, block, True)
+        if op.get("name") == "flush":
+            self.notes += [FLUSH] if len(listed(self.path, op, "dst_buff")) < len(ports) else []
+            return ports[: len(op.get("dst_buff", ()))]
         ranks = {span.rank for span in step.writes} or {port.peer for port in ports}
         return tuple(port for port in ports if port.peer in ranks)
 
@@ -150,6 +134,8 @@ class Reader:
     def _op(self, lane: int, number: int, op: dict, block: dict) -> list[PlanStep]:
         name = str(op.get("name"))
         place = lane, number, name
+        if name == "flush" and op.get("channel_type") != "port":
+            raise self._channel("port", name, op, "which is what it flushes")
         if name in (*ORDERING, *SEMAPHORES):
             return [PlanStep(*place)]
         if name in SIGNALS:
@@ -162,6 +148,8 @@ class Reader:
             raise BadFile(
                 f"{self.path}: got {name} without a source or dest; wanted src_buff, dst_buff"
             )
+        self._require_form(name, op, sources, dests)
+        self._require_channels(name, op, block, (*sources, *dests))
         if op.get("reduce_op", "sum") != "sum":
             raise self._refused(f"the reduce_op {str(op['reduce_op'])[:20]!r} of {name}")
         if name in (*SUMS, *PACKET_SUMS):
@@ -169,15 +157,22 @@ class Reader:
             first = int(name in PACKET_SUMS)
             reads = (span for spans in (*sources[first:], *sources[:first]) for span in spans)
             return [PlanStep(*place, tuple(reads), tuple(span for each in dests for span in each))]
-        if len(sources) == 1:
+        if name == "rppkt":
             sources = sources * len(dests)
         if len(sources) != len(dests):
             raise BadFile(f"{self.path}: got {len(sources)} sources for {len(dests)} of {name}")
         for pair in zip(sources, dests):
             self._require_equal(name, pair)
-        if name in PUTS and (op.get("channel_type") == "port" or op.get("channel_ids")):
-            self._require_channels(name, self._ports(op, block, True), dests)
-        steps = [PlanStep(*place, reads, writes) for reads, writes in zip(sources, dests)]
+        if name in ONE_BUFFER and op.get("channel_type") == "memory":
+            self._require_one_buffer(name, sources)
+        if name == "get":
+            sources, dests = self._exchanged(sources, dests)
+        steps = [
+            PlanStep(*place, reads, tuple(span for span in writes if span not in reads))
+            if name == "gstorepkt"  # it writes its own packets again, as they are
+            else PlanStep(*place, reads, writes)
+            for reads, writes in zip(sources, dests)
+        ]
         signals = name in ("pws", "pwsf")
         if signals and op.get("channel_type") != "port":
             text = (
@@ -198,17 +193,56 @@ class Reader:
             got = f"sizes {sizes[0]} and {sizes[-1]} in one {name} on gpu {self.rank}"
             raise BadFile(f"{self.path}: got {got}; wanted equal sizes of src_buff and dst_buff")
 
-    def _require_channels(self, name: str, ports: tuple[Port, ...], dests: list) -> None:
-        """A put goes through a channel to the rank that holds its destination.
+    def _require_form(self, name: str, op: dict, sources: list, dests: list) -> None:
+        ends = (op["src_buff"], sources), (op["dst_buff"], dests)
+        letters = tuple(
+            "".join(letter(entry, spans[0].buffer) for entry, spans in zip(entries, each))
+            for entries, each in ends
+        )
+        wrong = misfit(name, op.get("channel_type") == "port", letters)
+        if wrong:
+            got, wanted = wrong
+            raise BadFile(f"{self.path}: got {got} on gpu {self.rank}; wanted {wanted}")
 
-        On a memory channel it may name none: it writes through the buffer's address.
+    def _require_channels(self, name: str, op: dict, block: dict, ends: tuple) -> None:
+        """An op goes through channels to the ranks whose memory it reads or writes.
+
+        On a memory channel it may name none: it uses the address of the remote buffer. On a port
+        channel its channels stand in the order of its dst_buff.
         """
-        peers = sorted({port.peer for port in ports})
-        ranks = sorted({span.rank for each in dests for span in each})
+        entries, kind = (*op["src_buff"], *op["dst_buff"]), op.get("channel_type")
+        pairs = zip(entries, ends)
+        ranks = [spans[0].rank for entry, spans in pairs if "buffer_id" in entry]
+        if ranks and kind == "port" and name in MEMORY_ONLY:
+            raise self._channel("memory", name, op, "through which it reads and writes")
+        if not ranks or (kind == "memory" and not op.get("channel_ids")):
+            return
+        peers = [port.peer for port in self._ports(op, block, True)]
+        if kind == "memory":
+            peers, ranks = sorted(set(peers)), sorted(set(ranks))
         if peers != ranks:
             got = f"channel_ids to ranks {peers[:8]} for a {name} on gpu {self.rank}"
-            wanted = f"a channel to each of ranks {ranks[:8]}, whose memory it writes"
+            wanted = f"a channel to each of ranks {ranks[:8]}, whose memory it reads or writes"
             raise BadFile(f"{self.path}: got {got}; wanted {wanted}")
+
+    def _channel(self, wanted: str, name: str, op: dict, reason: str) -> BadFile:
+        got = f"a {str(op.get('channel_type'))[:20]} channel in {name} on gpu {self.rank}"
+        return BadFile(f"{self.path}: got {got}; wanted a {wanted} channel, {reason}")
+
+    def _require_one_buffer(self, name: str, sources: list) -> None:
+        buffers = sorted({span.buffer for spans in sources for span in spans})
+        if len(buffers) > 1:
+            got = f"sources in buffers {', '.join(buffers)} of {name} on gpu {self.rank}"
+            wanted = "one buffer, because MSCCL++'s executor reads all from that of the first"
+            raise BadFile(f"{self.path}: got {got}; wanted {wanted}")
+
+    def _exchanged(self, sources: list, dests: list) -> tuple[list, list]:
+        """The executor takes the places of a get the other way round."""
+        pairs = [(spans[0], other[0]) for spans, other in zip(sources, dests)]
+        if any(source.start != dest.start for source, dest in pairs):
+            self.notes.append(GET)
+        reads = [(replace(source, start=dest.start),) for source, dest in pairs]
+        return reads, [(replace(dest, start=source.start),) for source, dest in pairs]
 
     def _refused(self, what: str) -> BadFile:
         return BadFile(

@@ -7,7 +7,7 @@ from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.schedules.form import Finding, PlanStep, Ref, Span
 
 PACKET_SUMS = ("repkt", "recpkt", "respkt", "recspkt")
-PACKET_READERS = ("rppkt", "upkt", *PACKET_SUMS)
+PACKET_READERS = ("rppkt", "upkt", "gstorepkt", *PACKET_SUMS)
 PACKET_WRITERS = ("ppkt", "cpkt", "rppkt", "gstorepkt", *PACKET_SUMS)
 
 

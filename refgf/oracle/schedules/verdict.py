@@ -101,6 +101,12 @@ def as_lines(path: str, plan: Plan, judged: Judged) -> list[str]:
     lines += [f"  {finding}" for finding in judged.found[:SHOWN]]
     if len(judged.found) > SHOWN:
         lines.append(f"  and {len(judged.found) - SHOWN} more of this kind")
+    if judged.kind == "race" and plan.format == "mscclpp-json":
+        lines.append(
+            "  next: a signal orders only what its own thread block did before it, so that another "
+            "thread block's accesses need a barrier with it, or a signal of their own"
+        )
+    lines += [f"  {note}" for note in plan.notes]
     if judged.kind == "no value" and plan.format != "chakra" and known_name(plan) not in KNOWN:
         lines.append(f"  wanted one of these collectives, to know it: {', '.join(KNOWN)}")
     writes_input = any(span.buffer == "i" for _, _, step in plan.steps() for span in step.writes)
