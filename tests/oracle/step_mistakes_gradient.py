@@ -20,6 +20,7 @@ from step_cases import (
     share,
 )
 from torch import nn
+from torch.utils.data import DistributedSampler
 
 # -- factors of all gradients
 
@@ -216,6 +217,33 @@ def zero_grad_left_out(net, batches, rank, size):
 @mistake("kohya-ss/sd-scripts/issues/924", "gradient", "not communicated")
 def unwrapped(net, batches, rank, size):
     loop(net, batches, rank, size, lambda own, part: loss(net, part))
+
+
+def sampled(net, batches, rank, size, drop_last):
+    """By DistributedSampler. Of 25 samples one is too many for 2, 3 and 4 ranks."""
+    own, optimizer = ddp(net, size), sgd(net)
+    for pair in batches:
+        optimizer.zero_grad()
+        numbers = range(len(pair[0]))
+        chosen = list(DistributedSampler(numbers, size, rank, shuffle=False, drop_last=drop_last))
+        loss(own, tuple(t[chosen] for t in pair)).backward()
+        optimizer.step()
+
+
+def one_more(seed):
+    """25 samples."""
+    pairs = zip(full_batch(seed), full_batch(seed + 100))
+    return tuple(torch.cat([t, other[:1]]) for t, other in pairs)
+
+
+@mistake("pytorch/pytorch/issues/25162", "gradient", "counted more than once", batch=one_more)
+def sampler_pads(net, batches, rank, size):
+    sampled(net, batches, rank, size, drop_last=False)
+
+
+@mistake("lhotse-speech/lhotse/pull/695", "gradient", "lost", "sample 24", batch=one_more)
+def sampler_drops_the_rest(net, batches, rank, size):
+    sampled(net, batches, rank, size, drop_last=True)
 
 
 class TwoParts(nn.Module):

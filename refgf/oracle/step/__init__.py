@@ -50,6 +50,7 @@ samples (BatchNorm) are refused, and so are closures (LBFGS) and SAM.
     causes.py     names of mistakes                clipping.py    names of wrong norms
     stages.py     pieces of ranks put together     reference.py   float64, and how far rounding goes
     wire.py       sums in 16 bits                  factors.py     multiples, and their names
+    samples.py    lost and repeated samples
     ranks.py      processes, time limits           worker.py, record.py, messages.py   inside them
 """
 

@@ -15,6 +15,7 @@ from refgf.oracle.step.factors import (
     fit,
     names_of,
 )
+from refgf.oracle.step.samples import sample_cause
 from refgf.oracle.step.stages import JudgedStep, Whole, close, explains, multiple
 
 LEAST_SHARE = 0.02  # of the largest weight: below it a share is lost
@@ -55,8 +56,11 @@ def gradient_causes(step: JudgedStep, states: dict[str, Whole]) -> dict[str, Cau
     if step.unit > COARSE_UNIT and (unknown or len(factors) > 1):
         unknown += vague  # a factor of some tensors is no explanation where others have none
     if unknown:
-        cause = mixture_cause(step, unknown, states) or _unknown(step, unknown, states)
-        found |= dict.fromkeys(unknown, cause)
+        cause = mixture_cause(step, unknown, states)
+        other = None if cause or same_everywhere(step) else sample_cause(step, states)
+        if other:  # it changes every tensor
+            return dict.fromkeys(states, (other[0] + _calls_left_out(step), *other[1:]))
+        found |= dict.fromkeys(unknown, cause or _unknown(step, unknown, states))
     return {t: found[t] for t in states}
 
 
@@ -87,10 +91,14 @@ def _unknown(step: JudgedStep, tensors: list[str], states: dict[str, Whole]) -> 
     if step.unit < COARSE_UNIT and close(*ordered, max(step.bounds.values())):
         return OTHER_ORDER
     text, names, factor = unknown(got, exact)
+    return text + _calls_left_out(step), names, factor
+
+
+def _calls_left_out(step: JudgedStep) -> str:
     calls, alone = step.settings["calls"], step.settings["calls_of_one"]
-    if calls != alone:
-        text += f"; {calls} backward calls on each of the p ranks, {alone} on one: is one left out?"
-    return text, names, factor
+    if calls == alone:
+        return ""
+    return f"; {calls} backward calls on each of the p ranks, {alone} on one: is one left out?"
 
 
 def unknown(got: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> Cause:

@@ -86,6 +86,8 @@ def _judged(source: str, running: Ranks, seeds: list[int]) -> StepVerdict:
         if here:
             continue
         previous = assembled(number, found, stages, answer, previous)
+        one = {"source": source, "seeds": [seeds[number]], "before": forced[number]["before"]}
+        previous.samples = lambda t, one=one: running.reference(one | {"tensors": t})
         findings += judge_step(previous)
         wire |= previous.settings["wire"]
         shares |= rounding_shares(previous, shares)

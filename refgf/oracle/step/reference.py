@@ -35,6 +35,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from refgf.oracle.definitions.sums import UNIT_ROUNDOFF
 
 SAMPLES, ROUNDINGS, SAFETY = 3, 4, 4.0
+MOST_SAMPLES, MOST_NUMBERS = 256, 1 << 22  # whose gradients are computed one by one: 32 MiB
 IGNORED = -100  # PyTorch's label of a token that has no loss
 
 
@@ -65,16 +66,21 @@ class Rounded(TorchDispatchMode):
         return value * (1 + delta * signs)
 
 
-def in_float64(value: Any) -> Any:
-    """A batch with its floating-point tensors in float64."""
+def changed(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """A batch with each of its tensors changed."""
     if isinstance(value, torch.Tensor):
-        return value.double() if value.is_floating_point() else value
+        return change(value)
     if isinstance(value, dict):
-        return {key: in_float64(item) for key, item in value.items()}
+        return {key: changed(item, change) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        items = [in_float64(item) for item in value]
+        items = [changed(item, change) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return value
+
+
+def in_float64(value: Any) -> Any:
+    """A batch with its floating-point tensors in float64."""
+    return changed(value, lambda t: t.double() if t.is_floating_point() else t)
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
@@ -104,15 +110,57 @@ def distinct(batch: Any) -> bool:
     return len(torch.unique(rows, dim=0)) == len(rows)
 
 
-def exact_gradients(
-    model: torch.nn.Module, batch: Any, loss: Callable, before: dict[str, np.ndarray], unit: float
-) -> tuple[dict[str, np.ndarray], dict[str, float], dict[str, float]]:
-    """{name: ...} of three: gradients of `loss`, bounds of their elements, bounds of factors"""
+def at_parameters(
+    model: torch.nn.Module, before: dict[str, np.ndarray]
+) -> tuple[torch.nn.Module, dict[str, torch.nn.Parameter]]:
+    """(a copy in float64 with these parameters, those that are trained)"""
     exact = copy.deepcopy(model).double()
     named = {name: p for name, p in exact.named_parameters() if p.requires_grad}
     with torch.no_grad():
         for name, array in before.items():
             named[name].copy_(torch.tensor(array))
+    return exact, named
+
+
+def sample_gradients(
+    model: torch.nn.Module,
+    batch: Any,
+    loss: Callable,
+    before: dict[str, np.ndarray],
+    names: list[str],
+) -> dict[str, Any]:
+    """The gradient of `loss` of each sample alone, in float64; {} where samples are not seen.
+
+    rows (samples, elements): of these tensors every stride-th element. numbers: which samples; one
+    whose labels are all ignored has no gradient.
+    """
+    found = [t for t in tensors(batch) if t.ndim]
+    length = len(found[0]) if found else 0
+    if not 2 <= length <= MOST_SAMPLES or any(len(t) != length for t in found):
+        return {}
+    exact, named = at_parameters(model, before)
+    batch, rows, numbers = in_float64(batch), [], []
+    stride = -(-length * sum(named[name].numel() for name in names) // MOST_NUMBERS)
+    for number in range(length):
+        exact.zero_grad(set_to_none=True)
+        one = changed(batch, lambda t, i=number: t[i : i + 1] if t.ndim else t)
+        try:
+            loss(exact, one).backward()
+        except Exception:  # the judged code wants more than one sample
+            return {}
+        zero = [torch.zeros_like(p) if p.grad is None else p.grad for p in map(named.get, names)]
+        row = torch.cat([g.detach().to_dense().flatten() for g in zero])[::stride].numpy()
+        if np.isfinite(row).all() and row.any():
+            rows.append(row.copy())
+            numbers.append(number)
+    return {"rows": np.array(rows), "numbers": numbers, "stride": stride} if rows else {}
+
+
+def exact_gradients(
+    model: torch.nn.Module, batch: Any, loss: Callable, before: dict[str, np.ndarray], unit: float
+) -> tuple[dict[str, np.ndarray], dict[str, float], dict[str, float]]:
+    """{name: ...} of three: gradients of `loss`, bounds of their elements, bounds of factors"""
+    exact, named = at_parameters(model, before)
     batch = in_float64(batch)
 
     def gradients() -> dict[str, np.ndarray]:

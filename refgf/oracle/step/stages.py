@@ -1,5 +1,6 @@
 """The pieces of p ranks put together, and the stages of a step compared with the reference."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -71,6 +72,7 @@ class JudgedStep:
     unit: float
     settings: dict = field(default_factory=dict)  # scale, max_norm, rate, decay, counts, calls, one
     previous: "JudgedStep | None" = None
+    samples: Callable[[list[str]], dict] | None = None  # gradients of each sample of these tensors
 
     def is_exact(self, tensor: str, got: np.ndarray) -> bool:
         """Within the bounds of its elements and of its factor."""

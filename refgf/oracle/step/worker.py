@@ -132,6 +132,14 @@ def reference(request: dict) -> dict[str, Any]:
     return {"exact": steps, "replay": replay["steps"]}
 
 
+def samples(request: dict) -> dict[str, Any]:
+    """The gradient of each sample of one batch, at the parameters that p ranks had."""
+    from refgf.oracle.step.reference import sample_gradients
+
+    judged, model, (batch,) = built(request["source"], request)
+    return sample_gradients(model, batch, judged.loss, request["before"], request["tensors"])
+
+
 def described(error: BaseException, source: str) -> str:
     """The sentence for an exception in the judged file, with its line."""
     path = source.partition(":")[0]
@@ -161,7 +169,10 @@ def serve(pipe: Connection, rank: int, size: int, store: str) -> None:
         except EOFError:
             os._exit(0)  # the judge is done; gloo's threads need no farewell
         try:
-            answer = reference(request) if "coarsest" in request else run(request, rank, size)
+            if "tensors" in request:
+                answer = samples(request)
+            else:
+                answer = reference(request) if "coarsest" in request else run(request, rank, size)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
