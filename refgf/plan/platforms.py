@@ -7,8 +7,9 @@
 
 The whole latency of the longest route is alpha. SMPI adds an envelope of 16 bytes to each message
 (verified: its source), so the latency given to SimGrid is 16 beta shorter, and an empty message
-takes alpha. Without contention every rank has its own links. Links inside a node carry any number
-of messages at full speed (SimGrid's FATPIPE).
+takes alpha. On a shared link it waits for the other messages' envelopes. Without contention every
+rank has its own links. Links inside a node carry any number of messages at full speed (SimGrid's
+FATPIPE).
 """
 
 from dataclasses import dataclass
