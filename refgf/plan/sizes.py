@@ -109,7 +109,9 @@ def from_rows(
         used = [name for name in names if name in allowed]
         if not used:
             columns = ", ".join(str(name)[:40] for name in rows[0])
-            refuse(path, f"no {kind} in {columns}", f"a column {' or '.join(allowed)}")
+            empty = " or ".join(name for name in allowed if name in rows[0])
+            wanted = f"numbers in {empty}" if empty else f"a column {' or '.join(allowed)}"
+            refuse(path, f"no {kind} in {columns}", wanted)
         if len(used) > 1:
             refuse(path, f"mixed units of {kind}: {' and '.join(used)}", "one unit in the file")
     ready = []

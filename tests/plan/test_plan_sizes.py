@@ -48,6 +48,10 @@ def test_json_with_an_optimiser_and_a_batch(tmp_path):
         ("name;elements;ready_ms\nfc;5;1,5\n", "got columns divided by semicolons; wanted commas"),
         ("name,elements,ready_ms\nfc,,1\nconv,5,2\n", "gradient 1 (fc): got no elements"),
         ("elements,ready\n5,1\n", "got no ready times in elements, ready; wanted a column ready_s"),
+        (
+            "elements,ready_ms\n5,\n",
+            "no ready times in elements, ready_ms; wanted numbers in ready_ms",
+        ),
         ("elements,ready_s\n5,31.2\n", "name the column ready_ms if it holds ms"),
         ("elements,ready_ms\n5,70000\n", "name the column ready_us if it holds us"),
         ("elements,ready_us\n5,4e9\n", "at most 3600 s; is the unit right?"),

@@ -143,7 +143,7 @@ def load(path: Path) -> Machine:
 
 
 Refuse = Callable[[str, str], None]
-MEASURE = "measure one: mpiexec -n 2 python -m refgf.predict measure --out mine.json"
+MEASURE = "measure one: mpiexec -n 2 python -m refgf.predict measure --out mine.json, on two nodes"
 
 
 def check(data: object, where: str) -> None:
