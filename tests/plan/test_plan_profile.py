@@ -99,6 +99,15 @@ def test_gpu_gradients_are_ready_when_their_kernels_end():
     assert step.ready == (pytest.approx((500e-6, 10)), pytest.approx((1700e-6, 20)))
 
 
+def test_a_gpu_that_lags_behind_repeats_the_optimiser_of_the_step_before():
+    """Its annotation on the GPU's rows is in the next step, before some of that step's gradients.
+
+    So it is in a public trace of ResNet-50 (facebookresearch/HolisticTraceAnalysis, ns_resolution).
+    """
+    late = event("Optimizer.step#SGD.step", 1450, 50, "gpu_user_annotation")
+    assert read([*STEP, late]).ready == read(STEP).ready
+
+
 def forward(ts, dur=5):
     return event("aten::mm", ts, dur, **{"Sequence number": 1, "Fwd thread id": 0})
 
