@@ -146,7 +146,7 @@ peers: setup
 	@$(call environment,$(@D))
 	$(@D)/bin/python $(INSTALL) uv
 	$(@D)/bin/uv pip install --quiet --python $(@D)/bin/python --resolution lowest-direct \
-	  --editable '.[mpich,mpi,lessons,fast,dev]'
+	  --editable '.[mpich,mpi,lessons,fast,dev,site,notebook]'
 	@touch $@ $(@D)/.ready-mpich
 
 test-oldest: .venv-oldest/.ready
