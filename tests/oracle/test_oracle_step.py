@@ -214,6 +214,13 @@ def test_a_script_as_it_is_run_elsewhere(two, tmp_path):
         assert "a tenth of it would show in 2 of 2 tensors" in str(judge(path, two))
 
 
+def test_a_file_that_has_changed_is_read_again(two, tmp_path):
+    right = "    loop(net, batches, rank, size, loss)\n"
+    assert judge(subject(tmp_path, right), two).right
+    wrong = right.replace(", loss)", ", lambda *own: size * loss(*own))")
+    assert not judge(subject(tmp_path, wrong), two).right
+
+
 def test_a_file_with_the_name_of_a_module_that_pytorch_imports(tmp_path, monkeypatch):
     (tmp_path / "cuda.py").write_text("1 / 0\n")
     (tmp_path / "typing_extensions.py").write_text("1 / 0\n")

@@ -1,5 +1,7 @@
 """`oracle step`: what is right, wrong, cannot be told, and is refused, near the limits of each."""
 
+import re
+
 import pytest
 
 pytest.importorskip("torch", reason="PyTorch is an extra")
@@ -180,6 +182,53 @@ def test_a_common_mistake_has_one_line(said, two, tmp_path):
     found = judge(subject(tmp_path, train), two).findings
     steps = 1 if "no step" in said else 3
     assert said in str(found[0]) and len(found[0].steps) == steps and len(found) <= 2, found
+
+
+OWN_CODE = """\
+    own, optimizer = WRAP, sgd(net)
+    for pair in batches:
+        optimizer.zero_grad()
+        loss(own, share(pair, rank, size)).backward()
+        REDUCE
+        CHANGE
+        optimizer.step()
+"""
+BY_DDP = {"WRAP": "ddp(net, size)", "REDUCE": "pass"}
+BY_SUM = {"WRAP": "net", "REDUCE": "reduce_gradients(net, size)"}
+ADD = "[p.grad.add_(p.detach(), alpha=0.05 * TIMES) for p in net.parameters()]"
+CLIP = "norm = sum(p.grad.square().sum() for p in net.parameters()).sqrt()\n"
+CLIP += "        [p.grad.mul_(0.05 * TIMES / norm) for p in net.parameters()]"
+CALL = r"; next: call refgf.oracle.step.communicated\(\) in train, after the sum over ranks"
+
+
+def own_code(folder, running, way, change, times="1"):
+    train = OWN_CODE.replace("CHANGE", change.replace("TIMES", times))
+    for key, code in way.items():
+        train = train.replace(key, code)
+    return judge(subject(folder, train), running)
+
+
+@pytest.mark.parametrize("change", [ADD, CLIP])
+def test_where_own_code_hides_the_sum_the_message_says_what_to_call(change, two, tmp_path):
+    """It was "WRONG weight decay inside", also where one rank adds the same."""
+    with pytest.raises(CannotJudge, match=f"cannot tell: .* on p ranks as on one .*{CALL}"):
+        own_code(tmp_path, two, BY_SUM, change)
+    assert own_code(tmp_path, two, BY_SUM, f"communicated(); {change}").right
+    assert own_code(tmp_path, two, BY_DDP, change).right, "DDP's sum is seen"
+
+
+@pytest.mark.parametrize("way", [BY_SUM, BY_DDP])
+def test_decay_by_own_code_p_times_as_strong(way, two, tmp_path):
+    (found,) = own_code(tmp_path, two, way, ADD, "size").findings
+    called = re.search("2 times one rank's = p" + (CALL if way is BY_SUM else "$"), str(found))
+    assert called and found.steps == [0, 1, 2], found
+
+
+def test_clipping_by_own_code_p_times_as_large(two, tmp_path):
+    found = own_code(tmp_path, two, BY_SUM, CLIP, "size").findings
+    assert found and all(re.search(f"times what it should be{CALL}", str(f)) for f in found)
+    (found,) = own_code(tmp_path, two, BY_SUM, f"communicated(); {CLIP}", "size").findings
+    assert found.stage == "clip" and found.names == ["1 / p"], found
 
 
 def test_a_tensor_in_no_optimizer_is_not_judged(two, tmp_path):

@@ -38,9 +38,12 @@ OTHER_ORDER: Cause = (
     ["another order"],
     None,
 )
+CALL = (
+    "next: call refgf.oracle.step.communicated() in train, after the sum over ranks and before "
+    "code of its own clips gradients or decays weights"
+)
 CHANGED_APART: Cause = (
-    "communicated rightly, then changed differently on each rank; next: if the step clips with "
-    "code of its own, call refgf.oracle.step.communicated() before that",
+    f"communicated rightly, then changed differently on each rank; {CALL}",
     ["changed after communication"],
     None,
 )
@@ -195,30 +198,43 @@ def _of_shards(step: JudgedStep, tensor: str, state: Whole) -> Cause | None:
 
 
 def _of_decay(step: JudgedStep, tensor: str, got: np.ndarray) -> Cause | None:
-    weights = step.stages["before"][tensor].value
-    c = multiple(got - step.exact[tensor], weights, step.bounds[tensor])
+    weights, exact = step.stages["before"][tensor].value, step.exact[tensor]
+    c = multiple(got - exact, weights, step.bounds[tensor])
     if c is None or c == 0:
         return None
-    decay = step.settings["decay"].get(tensor, 0.0)
-    times = c / decay if decay else 0.0
-    text = f"the gradient plus {c:.6g} times the weights: weight decay inside"
-    if times:
-        text += f", {times:.4g} times the optimizer's"
-    return text, ["weight decay in the gradient", *(names_of(times, step) if times else [])], c
+    one = multiple(step.replay["used"].get(tensor, exact) - exact, weights, step.bounds[tensor])
+    text, names = f"the gradient plus {c:.6g} times the weights: weight decay in the gradient", []
+    for whose, decay in (
+        ("the optimizer's", step.settings["decay"].get(tensor)),
+        ("one rank's", one),
+    ):
+        if decay:
+            text += f", {c / decay:.4g} times {whose}"
+            names += names_of(c / decay, step)
+    return text, ["weight decay in the gradient", *names], c
 
 
-def decay_causes(step: JudgedStep, states: dict[str, Whole]) -> dict[str, Cause]:
+def decay_causes(
+    step: JudgedStep, states: dict[str, Whole], base: dict[str, Whole]
+) -> dict[str, Cause]:
     """What the optimizer gets is one rank's plus one multiple of the weights, for all tensors."""
     if not all(state.agree for state in states.values()):
         return {}
+
+    def off(got: dict[str, np.ndarray], from_: dict[str, np.ndarray]) -> float | None:
+        difference = np.concatenate([(got[t] - from_[t]).ravel() for t in states])
+        return multiple(difference, weights, max(step.bounds[t] for t in states))
+
     weights = np.concatenate([step.stages["before"][t].value.ravel() for t in states])
-    off = [(w.value - step.replay["used"][t]).ravel() for t, w in states.items()]
-    c = multiple(np.concatenate(off), weights, max(step.bounds[t] for t in states))
+    c = off({t: w.value for t, w in states.items()}, step.replay["used"])
     if not c:
         return {}
+    one = off(step.replay["used"], {t: w.value for t, w in base.items()})
     text = f"one rank's before the optimizer plus {c:.4g} times the weights: "
     text += "weight decay in the gradient"
-    return dict.fromkeys(states, (text, ["weight decay in the gradient"], c))
+    text += f", {1 + c / one:.4g} times one rank's" if one else ""
+    names = names_of(1 + c / one, step, RATIO_TOLERANCE) if one else []
+    return dict.fromkeys(states, (text, ["weight decay in the gradient", *names], c))
 
 
 def mixture_cause(step: JudgedStep, tensors: list[str], states: dict[str, Whole]) -> Cause | None:

@@ -30,7 +30,8 @@ class StepFinding:
         more = [name for name in self.names if len(name) == 1 or name not in self.text]
         named = "".join(f" = {name}" for name in more) if self.factor is not None else ""
         steps = ", ".join(map(str, self.steps))
-        return f"{self.stage}, step {steps}, {where}: {self.text}{named}"
+        found, semicolon, action = self.text.partition("; next: ")
+        return f"{self.stage}, step {steps}, {where}: {found}{named}{semicolon}{action}"
 
 
 @dataclass

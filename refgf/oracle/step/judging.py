@@ -74,7 +74,7 @@ def _judged(source: str, running: Ranks, seeds: list[int]) -> StepVerdict:
     ]
     request = {"source": source, "seeds": seeds, "coarsest": found[0]["coarsest"]}
     answer = running.reference(request | {"forced": forced})
-    findings, previous, shares, wire = [], None, {}, set()
+    findings, previous, shares, wire, unseen = [], None, {}, set(), set()
     for number, stages in enumerate(held):
         if number and not all(w.agree for w in stages["before"].values()):
             break  # ranks have diverged: the step before says why
@@ -91,6 +91,9 @@ def _judged(source: str, running: Ranks, seeds: list[int]) -> StepVerdict:
         findings += judge_step(previous)
         wire |= previous.settings["wire"]
         shares |= rounding_shares(previous, shares)
+        unseen |= previous.settings["unseen"]
+    if not findings and unseen:
+        raise CannotJudge(changed_unseen(sorted(unseen)))
     hidden = [t for t, share in shares.items() if share > TENTH]
     if not findings and (hidden or not shares):
         raise CannotJudge(cannot_tell(found[0]["coarsest"], shares, hidden))
@@ -144,6 +147,13 @@ def cannot_tell(coarsest: str, shares: dict[str, float], hidden: list[str]) -> s
     )
 
 
+def changed_unseen(tensors: list[str]) -> str:
+    return (
+        "step: cannot tell: code of the step's own changes gradients after backward, on p ranks as "
+        f"on one ({listed(tensors)}), which may hide a wrong factor; {causes.CALL}"
+    )
+
+
 def assembled(
     number: int,
     found: list[dict],
@@ -174,15 +184,16 @@ def assembled(
         parts = [{t: a / scale for t, a in own.items()} for own in local]
         wire = add_wire(stages, gradients, parts, p, (bounds, factors))
     settings = {key: first[key] for key in ("scale", "max_norm", "rate", "decay")}
-    settings |= {"wire": wire, "calls_of_one": max(1, len(replay["local"]))}
+    settings |= {"wire": wire, "unseen": set(), "calls_of_one": max(1, len(replay["local"]))}
     used = [bool(record["steps"][number]["used"]) for record in found]
     settings["idle"] = [rank for rank, own in enumerate(used) if not own and any(used)]
     settings["one"] = {key: replay[key] for key in ("rate", "decay")}
     settings |= {"counts": exact["counts"], "distinct": exact["distinct"], "calls": calls}
     arrays = {
         kind: {t: np.asarray(a[1], np.float64) for t, a in replay[kind].items()}
-        for kind in ("used", "after")
+        for kind in ("backward", "used", "after")
     }
+    arrays["backward"] = {t: a / (replay["scale"] or 1.0) for t, a in arrays["backward"].items()}
     return JudgedStep(
         number,
         p,
@@ -250,9 +261,36 @@ def judge_gradients(step: JudgedStep) -> tuple[list[StepFinding], dict[str, Whol
                 wrong[t] = state
             elif exact.any() and stages["used"]:
                 wrong[t] = Whole([np.zeros(exact.shape)], [()])
+    unseen = [t for t, state in wrong.items() if state is stages["used"].get(t)]
+    unseen = unseen if changed_alone(step) else []
+    if unseen and all(as_on_one_rank(step, t, state) for t, state in wrong.items()):
+        step.settings["unseen"], wrong, unseen = set(unseen), {}, []
     found = causes.gradient_causes(step, wrong)
+    for t in unseen:
+        found[t] = f"{found[t][0]}; {causes.CALL}", *found[t][1:]
     found_early = findings_of("clip", step, early)
     return findings_of("gradient", step, found) + found_early, right
+
+
+def changed_alone(step: JudgedStep) -> bool:
+    """Is one rank's gradient right after backward, and changed before the optimizer gets it?"""
+    backward, used = step.replay["backward"], step.replay["used"]
+    both = [] if step.stages["clip"] else backward.keys() & used.keys()
+    return any(step.is_exact(t, backward[t]) and not step.is_exact(t, used[t]) for t in both)
+
+
+def as_on_one_rank(step: JudgedStep, tensor: str, state: Whole) -> bool:
+    """Does the optimizer get the same?"""
+    if tensor not in step.replay["used"] or not state.agree:
+        return False
+    return close(state.value, step.replay["used"][tensor], used_bound(step, tensor))
+
+
+def used_bound(step: JudgedStep, tensor: str) -> np.ndarray:
+    bound = CLIP_ROUNDINGS * step.unit * np.abs(step.replay["used"][tensor])
+    if not step.stages["clip"]:
+        bound = bound + 2 * step.bounds[tensor]  # the replay has its own gradient, too
+    return bound
 
 
 def outside(step: JudgedStep) -> set[str]:
@@ -273,23 +311,21 @@ def judge_clip(step: JudgedStep, right: dict[str, Whole]) -> list[StepFinding]:
         if state is None or wanted is None or before is state:
             continue
         states[t], base[t] = state, before
-        bound = CLIP_ROUNDINGS * step.unit * np.abs(wanted)
-        if not step.stages["clip"]:
-            bound = bound + 2 * step.bounds[t]  # the replay has its own gradient, too
+        bound = used_bound(step, t)
         if not state.agree or not close(state.value, wanted, bound):
             wrong.append(t)
         clips |= not close(before.value, wanted, bound)
     if not wrong:
         return []
+    decayed = causes.decay_causes(step, {t: states[t] for t in wrong}, base)
+    if decayed:
+        return findings_of("gradient", step, decayed)
     cause = clip_cause(step, states, base)
     if not step.stages["clip"] and not (clips and cause[1]):  # changed after backward, not clipped
         found = dict.fromkeys(wrong, causes.CHANGED_APART)
         if all(states[t].agree for t in wrong):
             found = causes.gradient_causes(step, {t: states[t] for t in wrong})
         return findings_of("gradient", step, found)
-    decayed = causes.decay_causes(step, {t: states[t] for t in wrong})
-    if decayed:
-        return findings_of("gradient", step, decayed)
     return findings_of("clip", step, dict.fromkeys(wrong, cause))
 
 

@@ -22,15 +22,17 @@ from refgf.oracle.judge.orphans import PR_SET_PDEATHSIG, _prctl
 from refgf.oracle.step.messages import pack, unpack
 
 WANTED = ("model", "batch", "loss", "train")
-modules: dict[str, ModuleType] = {}
+modules: dict[str, tuple[bytes, ModuleType]] = {}  # with the text that was run
 
 
 def subject(source: str) -> Any:
     """What holds the four functions: the file, or with FILE.py:NAME that attribute of it."""
     path, _, name = source.partition(":")
-    if path not in modules:
+    text = Path(path).read_bytes()
+    if path not in modules or modules[path][0] != text:
         spec = importlib.util.spec_from_file_location("refgf_judged_step", path)
-        module = modules[path] = importlib.util.module_from_spec(spec)
+        module = importlib.util.module_from_spec(spec)
+        modules[path] = text, module
         sys.modules[spec.name] = module
         sys.path.insert(0, str(Path(path).resolve().parent))
         sys.argv = [path]  # as if it were run without options
@@ -39,7 +41,8 @@ def subject(source: str) -> Any:
         except BaseException:
             del modules[path]
             raise
-    found = getattr(modules[path], name, None) if name else modules[path]
+    module = modules[path][1]
+    found = getattr(module, name, None) if name else module
     missing = [wanted for wanted in WANTED if not callable(getattr(found, wanted, None))]
     if missing:
         raise ValueError(
