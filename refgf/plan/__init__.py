@@ -2,6 +2,7 @@
 
 step_times.py     what a step computes: a workload of ours, or a list of gradients
 sizes.py          reads that list (CSV or JSON); profile.py reads a trace of torch.profiler
+parameters.py     which gradients of a trace are those of parameters
 fabric.py         what the network costs: a machine file, or the text of nccl-tests or OSU
 measurements.py   reads these texts; measure.py measures a link on at most 2 nodes
 thetas.py         the thetas that are tried, and the step with each

@@ -7,11 +7,20 @@
             profiler.step()            # ends a step: ProfilerStep#3 in the trace
     profiler.export_chrome_trace("trace.json")
 
-Autograd runs one `torch::autograd::AccumulateGrad` for each parameter, whose input is the finished
-gradient. On a CPU the gradient is ready when that ends. On a GPU it is ready when the last kernel
-that was launched until then has ended; a kernel and its launch have the same correlation number.
-Times in the file are microseconds (Kineto's `ts` and `dur`). If gradients accumulate over several
-backward passes of a step, those of the last one are taken: they are sent.
+Autograd runs a `torch::autograd::AccumulateGrad` for each leaf; its input is the finished gradient.
+Leaves are the parameters, inputs with requires_grad=True, and the inputs of each segment of
+reentrant checkpointing. Only what the optimiser updates is taken: trace its step too. Compare the
+number of tensors that is printed with len(list(model.parameters())).
+
+On a CPU the gradient is ready when that ends. On a GPU it is ready when the last kernel that was
+launched until then has ended; a kernel and its launch have the same correlation number. Times in
+the file are microseconds (Kineto's `ts` and `dur`). If gradients accumulate over several backward
+passes of a step, those of the last one are taken: they are sent.
+
+All of a ProfilerStep counts, waiting for data too. What of it runs nothing is printed. On a GPU the
+step ends with its last kernel, if that is later than the mark. A step with an exchange is refused:
+waiting for other ranks could not be told from waiting for data. The interval of pace leaves out the
+first step of the trace, which may hold start-up.
 """
 
 from bisect import bisect_right
@@ -23,18 +32,19 @@ from math import isfinite, prod
 from pathlib import Path
 from typing import Any
 
+from refgf.plan import sizes
+from refgf.plan.parameters import ON_GPU, OPTIMIZER, Events, end_of, of_parameters
 from refgf.plan.step_times import StepTimes
 
 US = 1e-6
 READY = "torch::autograd::AccumulateGrad"
 STEP = "ProfilerStep#"
-OPTIMIZER = "Optimizer.step#"
 LAUNCHES = ("cuda_runtime", "cuda_driver")
-ON_GPU = "gpu_user_annotation"
 KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
 ENGINE = "autograd::engine::evaluate_function"
 EXCHANGES = ("nccl", "c10d::", "gloo:", "ncclkernel", "horovod")
-Events = list[dict[str, Any]]
+LOADER = "enumerate(DataLoader)"
+QUEUED_US = 100.0  # a kernel that begins later after its launch waited for the one before (chosen)
 
 
 def from_trace(data: dict[str, Any], path: str, step: int | None = None) -> StepTimes:
@@ -42,7 +52,12 @@ def from_trace(data: dict[str, Any], path: str, step: int | None = None) -> Step
     events = timed(data["traceEvents"], path)
     marks = marked(events, path)
     found, seconds = one_step(events, marks, path, step), []
-    for mark in marks:
+    doubts = (
+        *first_step(marks, found, path),
+        *sizes.long_or_short(found.compute_s, "microseconds"),
+    )
+    found = replace(found, notes=(*found.notes, *doubts))
+    for mark in marks[1:]:
         with suppress(ValueError):  # a step without backward, or cut off
             other = one_step(events, marks, path, int(mark["name"].removeprefix(STEP)))
             if [n for _, n in other.ready] == [n for _, n in found.ready]:
@@ -50,9 +65,9 @@ def from_trace(data: dict[str, Any], path: str, step: int | None = None) -> Step
     if len(seconds) < 2 or not min(seconds):
         return found
     least, most = min(seconds), max(seconds)
-    said = f"{len(seconds)} complete steps in the trace, {1e3 * least:.1f} to {1e3 * most:.1f} ms: "
-    said += "the interval of pace holds them."
-    scatter = least / found.compute_s, most / found.compute_s
+    said = f"{len(seconds)} complete steps after the first in the trace, {1e3 * least:.1f} to "
+    said += f"{1e3 * most:.1f} ms: the interval of pace holds them."
+    scatter = min(1.0, least / found.compute_s), max(1.0, most / found.compute_s)
     return replace(found, scatter=scatter, notes=(*found.notes, said))
 
 
@@ -77,21 +92,80 @@ def one_step(events: Events, marks: Events, path: str, step: int | None) -> Step
         got = f"{len(exchanges)} events of an exchange, such as {exchanges[0]['name'][:40]}"
         refuse(path, got, "a step without exchange", "profile one rank, or in model.no_sync()")
     inside.sort(key=end_of)
+    for grad in inside:
+        size_of(grad, path)
     inside, accumulated = last_pass(inside, events, path)
+    inside, inputs = of_parameters(inside, events)
     kernels = launched(events, everything)
-    began, times = ready_times(kernels, [end_of(event) for event in inside], start)
+    began, over = span(kernels, everything, start, end)
+    times = ready_times(kernels, [end_of(event) for event in inside])
     ready = tuple((US * (t - began), size_of(e, path)) for t, e in zip(times, inside))
-    ends = [end_of(event) for event in events if event.get("cat") == "cpu_op"]
-    ends += [end_of(kernel) for _, kernel in kernels]
-    after_s = max(0.0, US * (max(ends, default=times[-1]) - times[-1]))
-    notes = (*accumulated, *half_notes(inside))
+    after_s = max(0.0, US * (over - times[-1]))
+    counted = waiting(events, [kernel for _, kernel in kernels], (began, over), name)
+    notes = (*counted, *accumulated, *inputs, *half_notes(inside))
     return StepTimes(f"{Path(path).name}, {name}", "trace", ready, after_s, notes=notes)
+
+
+def span(
+    kernels: Sequence[tuple[float, dict[str, Any]]], everything: Events, start: float, end: float
+) -> tuple[float, float]:
+    """(start, end) of the step on the processor that computes: on a CPU those of the mark.
+
+    A GPU may lag behind. Then it begins when the step before has ended there. If it is idle before
+    its first kernel, the step has waited for the CPU since the mark.
+    """
+    if not kernels:
+        return start, end
+    first_launch, first = min(kernels, key=lambda pair: pair[1]["ts"])
+    ours = {id(kernel) for _, kernel in kernels}
+    earlier = [e for e in everything if e.get("cat") in KERNELS and e["ts"] < first["ts"]]
+    began = max([start, *(end_of(kernel) for kernel in earlier if id(kernel) not in ours)])
+    if first["ts"] > first_launch + QUEUED_US:  # busy with kernels that the trace may not have
+        began = first["ts"]
+    return min(began, first["ts"]), max(end, *(end_of(kernel) for _, kernel in kernels))
+
+
+def waiting(
+    events: Events, kernels: Events, times: tuple[float, float], name: str
+) -> tuple[str, ...]:
+    """What of the step runs nothing: waiting for data, Python, or a profiler's own time."""
+    began, over = times
+    operators = [event for event in events if event.get("cat") == "cpu_op"]
+    busy = sorted((event["ts"], end_of(event)) for event in kernels or operators)
+    if not busy:
+        return ()
+    last, idle = began, 0.0
+    for low, high in busy:
+        idle += max(0.0, min(low, over) - last)
+        last = max(last, high)
+    after = max(0.0, over - last)
+    total, idle, before, after = (
+        f"{1e3 * US * t:.1f}" for t in (over - began, idle + after, busy[0][0] - began, after)
+    )
+    what = "kernel" if kernels else "operator"
+    said = f"All {total} ms of {name} count. No {what} runs in {idle} of them: {before} before the "
+    said += f"first {what}, {after} after the last."
+    loads = [e for e in events if e["name"].startswith(LOADER) and e.get("cat") != ON_GPU]
+    loading = sum(event["dur"] for event in loads)
+    return (said + (f" A DataLoader takes {1e3 * US * loading:.1f}." if loading else ""),)
+
+
+def first_step(marks: Events, found: StepTimes, path: str) -> tuple[str, ...]:
+    """What is doubtful about a step that is not marked, or the first of a run."""
+    if not marks:
+        return (
+            "WARNING: no ProfilerStep in the trace: it may hold start-up, and waits before the "
+            "first operator are left out. Call profiler.step() after each step.",
+        )
+    if marks[0]["name"] == f"{STEP}0" and found.name == f"{Path(path).name}, {STEP}0":
+        return ("WARNING: ProfilerStep#0 is the first of the run and holds start-up: warmup=2.",)
+    return ()
 
 
 def half_notes(grads: Events) -> tuple[str, ...]:
     """Gradients of 2 bytes: the formulas send 4 but in the rows that halve them."""
-    types = {kind for event in grads for kind in (event.get("args") or {}).get("Input type") or []}
-    found = sorted(types & {"c10::Half", "c10::BFloat16"})
+    types = [str(event["args"].get("Input type")) for event in grads]
+    found = [half for half in ("c10::BFloat16", "c10::Half") if half in "".join(types)]
     if not found:
         return ()
     return (
@@ -101,7 +175,7 @@ def half_notes(grads: Events) -> tuple[str, ...]:
 
 
 def timed(events: Any, path: str) -> Events:
-    """Complete events with finite times."""
+    """Complete events with a name, finite times and args."""
     if not isinstance(events, list):
         refuse(path, "traceEvents that is no list", "a trace of torch.profiler", "export it again")
     found = []
@@ -112,7 +186,9 @@ def timed(events: Any, path: str) -> Events:
         if not all(isinstance(t, int | float) and isfinite(t) for t in times) or times[1] < 0:
             got = f"event {str(event.get('name'))[:40]!r} with ts, dur = {times}"
             refuse(path, got, "microseconds", "export the trace again")
-        found.append(event | {"name": str(event.get("name"))})
+        args = event.get("args")
+        args = args if isinstance(args, dict) else {}
+        found.append(event | {"name": str(event.get("name")), "args": args})
     return found
 
 
@@ -135,7 +211,8 @@ def window(events: Events, marks: Events, path: str, step: int | None) -> tuple[
     if not marks:
         if step is not None or not events:
             refuse(path, "no ProfilerStep", "marked steps", "call profiler.step() after each step")
-        return min(e["ts"] for e in events), max(map(end_of, events)), "the whole trace"
+        run = [event for event in events if event.get("cat") != "Trace"] or events
+        return min(e["ts"] for e in run), max(map(end_of, run)), "the whole trace"
     numbers = {event["name"].removeprefix(STEP): event for event in marks}
     if step is not None and str(step) not in numbers:
         refuse(path, f"no step {step}", f"one of {', '.join(numbers)}", "--step N")
@@ -189,7 +266,7 @@ def forward_starts(events: Events) -> list[float]:
     begins, latest = [low for low, _ in engine], list(accumulate((high for _, high in engine), max))
     found = []
     for event in events:
-        args = event.get("args") or {}
+        args = event["args"]
         if "Sequence number" in args and args.get("Fwd thread id") == 0:
             at = bisect_right(begins, event["ts"])
             if not at or latest[at - 1] < end_of(event):
@@ -209,33 +286,28 @@ def launched(events: Events, everything: Events) -> list[tuple[float, dict[str, 
 
 
 def ready_times(
-    kernels: Sequence[tuple[float, dict[str, Any]]], announced: Sequence[float], start: float
-) -> tuple[float, list[float]]:
-    """(start of the step, when each gradient is final), both on the processor that computes."""
+    kernels: Sequence[tuple[float, dict[str, Any]]], announced: Sequence[float]
+) -> list[float]:
+    """When each gradient is final on the processor that computes."""
     if not kernels:
-        return start, list(announced)
+        return list(announced)
     launches = [launch for launch, _ in kernels]
     latest = list(accumulate((end_of(kernel) for _, kernel in kernels), max))
-    began = min(kernel["ts"] for _, kernel in kernels)
-    return began, [latest[max(0, bisect_right(launches, t) - 1)] for t in announced]
+    return [latest[max(0, bisect_right(launches, t) - 1)] for t in announced]
 
 
-def correlation(event: dict[str, Any]) -> Any:
-    return (event.get("args") or {}).get("correlation")
+def correlation(event: dict[str, Any]) -> str:
+    return str(event["args"].get("correlation"))
 
 
 def size_of(event: dict[str, Any], path: str) -> int:
     """Elements of the gradient, from the shape of AccumulateGrad's input."""
-    shapes = (event.get("args") or {}).get("Input Dims")
+    shapes = event["args"].get("Input Dims")
     shape = shapes[0] if isinstance(shapes, list) and shapes else None
     if not isinstance(shape, list) or not all(isinstance(n, int) and n >= 0 for n in shape):
         got = "no sizes: a gradient without Input Dims"
         refuse(path, got, "the shape of each gradient", "profile(record_shapes=True)")
     return prod(shape)
-
-
-def end_of(event: dict[str, Any]) -> float:
-    return event["ts"] + event["dur"]
 
 
 def refuse(path: str, got: str, wanted: str, try_next: str) -> None:

@@ -135,14 +135,7 @@ def doubts(
     step_s: float, unit: str, rows: list[dict[str, Any]], ready: list[tuple[float, int]]
 ) -> tuple[str, ...]:
     """What is taken, and may be a mistake: a sentence each."""
-    found = []
-    if not SHORT_S <= step_s <= LONGEST_S["s"]:
-        step = (
-            f"{1e3 * step_s:.3g} ms is very short"
-            if step_s < SHORT_S
-            else f"{step_s:.3g} s is long"
-        )
-        found.append(f"WARNING: a step of {step}. Is the unit, ready_{unit}, right?")
+    found = [*long_or_short(step_s, f"ready_{unit}")]
     counts = Counter(row.get("name") for row in rows)
     twice = [str(name)[:40] for name, count in counts.items() if name and count > 1]
     if twice:
@@ -151,6 +144,15 @@ def doubts(
     if empty := sum(elements == 0 for _, elements in ready):
         found.append(f"WARNING: {empty} of {len(ready)} gradients have 0 elements: not sent.")
     return tuple(found)
+
+
+def long_or_short(step_s: float, unit: str) -> tuple[str, ...]:
+    """A sentence about a step whose length suggests another unit."""
+    if SHORT_S <= step_s <= LONGEST_S["s"]:
+        return ()
+    short = step_s < SHORT_S
+    step = f"{1e3 * step_s:.3g} ms is very short" if short else f"{step_s:.3g} s is long"
+    return (f"WARNING: a step of {step}. Is the unit, {unit}, right?",)
 
 
 def require_seconds(ready: list[tuple[float, int]], unit: str, path: str) -> None:
