@@ -89,7 +89,7 @@ def load(name: str, ranks: int | None = None) -> Fabric:
         known = ", ".join(each for each in like.names() if each != like.HERE)
         wanted = f"{known}, or a file that exists"
         raise ValueError(f"plan --machine: got {name[:80]!r}; wanted {wanted}; next: {advice()}")
-    if not text.lstrip().startswith(("{", "[")):
+    if not text.lstrip().startswith("{"):
         return of_text(measurements.read(text, name, ranks))
     refuse_ranks(name, ranks)
     try:

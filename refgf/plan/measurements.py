@@ -28,6 +28,7 @@ from refgf.predict.fit import Fit, fit_line
 US = 1e-6
 NOISY = 0.2  # relative; times farther from the fitted line are named in a warning
 AVOIDED = 1024  # bytes: below, protocols differ from those of gradients
+TAG = r"^(\[\d+,\d+\]<std\w+>:| *\d+: )"  # mpirun --tag-output, horovodrun; srun --label
 MOST_FIRST = 1 << 20  # bytes: times of larger messages say little about alpha (chosen)
 
 
@@ -78,6 +79,7 @@ class Measured:
 
 def read(text: str, path: str, ranks: int | None = None) -> Measured:
     """ranks: of an OSU allreduce, which does not print them."""
+    text = re.sub(TAG, "", text, flags=re.M)
     if "OSU MPI" in text:
         return read_osu(text, path, ranks)
     if "algbw" in text and "busbw" in text:

@@ -92,6 +92,17 @@ def test_nccl_tests(tmp_path, listed):
     assert list(found.lines) == [16]
 
 
+@pytest.mark.parametrize("tag", ["[1,0]<stdout>:", "0: ", " 12: "])
+def test_a_text_whose_lines_the_launcher_has_tagged(tmp_path, tag):
+    """Other lines of a launcher may begin with a bracket, too."""
+    path = tmp_path / "nccl.txt"
+    text = "[node0:41] 15 more processes have sent help message\n" + nccl(16, ring_line(16, LINK))
+    path.write_text("".join(f"{tag}{line}\n" for line in text.splitlines()))
+    tagged = fabric.load(str(path))
+    path.write_text(text)
+    assert tagged == fabric.load(str(path)) and list(tagged.lines) == [16]
+
+
 def test_nccl_tests_on_hosts_of_8_gpus(tmp_path):
     """Its line is used for ranks that are placed like that; what alpha is a mean of is said."""
     path = tmp_path / "nccl.txt"
