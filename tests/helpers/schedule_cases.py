@@ -76,7 +76,7 @@ def report(plan, judged):
 def program(blocks, inplace=1, coll="allreduce", sizes=(2, 2, 2)):
     """XML from {(gpu, tb): (send, recv, [(type, src, dst), ...])}; src and dst like "i0"."""
     gpus = sorted({gpu for gpu, _ in blocks})
-    loop = f'nchunksperloop="{max(sizes[:2])}"'
+    loop = f'nchunksperloop="{max(sizes[:2])}" proto="Simple" nchannels="1"'
     lines = [f'<algo name="t" ngpus="{len(gpus)}" coll="{coll}" inplace="{inplace}" {loop}>']
     for gpu in gpus:
         names = zip(("i_chunks", "o_chunks", "s_chunks"), sizes)
@@ -86,7 +86,7 @@ def program(blocks, inplace=1, coll="allreduce", sizes=(2, 2, 2)):
                 lines.append(f'<tb id="{tb}" send="{send}" recv="{recv}" chan="0">')
                 for s, (kind, src, dst) in enumerate(steps):
                     where = f'srcbuf="{src[0]}" srcoff="{src[1:]}" dstbuf="{dst[0]}"'
-                    where += f' dstoff="{dst[1:]}" cnt="1" depid="-1" deps="-1"'
+                    where += f' dstoff="{dst[1:]}" cnt="1" depid="-1" deps="-1" hasdep="0"'
                     lines.append(f'<step s="{s}" type="{kind}" {where}/>')
                 lines.append("</tb>")
         lines.append("</gpu>")

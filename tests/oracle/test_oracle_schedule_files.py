@@ -21,12 +21,14 @@ from refgf.oracle.schedules.verdict import VERDICTS, as_lines, judge
 from refgf.predict.cost import Link
 
 LINK = Link(1e-5, 1e-10)
-STEP = '<step s="0" type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="{cnt}"/>'
+STEP = '<step s="0" type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="{cnt}"'
+STEP += ' depid="-1" deps="-1" hasdep="0"/>'
 
 
 def xml(inside="", ngpus="1", head=""):
     gpu = f'<gpu id="0" i_chunks="1" o_chunks="1" s_chunks="0">{inside}</gpu>'
     attributes = f'name="a" nchunksperloop="1" ngpus="{ngpus}" coll="allreduce" inplace="1"'
+    attributes += ' proto="LL" nchannels="1"'
     return f"{head}<algo {attributes}>{gpu}</algo>"
 
 
@@ -49,15 +51,15 @@ BAD_XML = {
     "huge number of ranks": xml(ngpus="999999999"),
     "ranks of 10,000 digits": xml(ngpus="9" * 10_000),
     "no number of ranks": xml().replace("ngpus", "gpus"),
-    "no rank": '<algo ngpus="0"/>',
-    "a rank twice": xml().replace("</algo>", '<gpu id="0"/></algo>'),
+    "no rank": re.sub("<gpu.*</gpu>", "", xml(ngpus="0")),
+    "a rank twice": re.sub("(<gpu.*</gpu>)", r"\1\1", xml()),
     "a thread block without id": xml("<tb/>"),
     "another type": xml(tb(STEP.format(cnt=1).replace("cpy", "jump"))),
     "another buffer": xml(tb(STEP.format(cnt=1).replace('"i"', '"x"'))),
     "a huge count": xml(tb(STEP.format(cnt=2**31))),
     "a larger count": xml(tb(STEP.format(cnt=10**30))),
     "steps out of order": xml(tb(STEP.format(cnt=1).replace('s="0"', 's="3"', 1))),
-    "another encoding": '<?xml version="1.0" encoding="no-such"?><algo/>',
+    "another encoding": '<?xml version="1.0" encoding="no-such"?>' + xml() + "",
     "a buffer of petabytes": xml().replace('i_chunks="1"', 'i_chunks="2000000000"'),
 }
 GPU = {"id": 0, "input_chunks": 1, "output_chunks": 1, "scratch_chunks": 0}
@@ -201,7 +203,7 @@ def test_what_is_not_a_file(tmp_path, capsys):
 
 def damaged(data, rng):
     """One of the ways in which files break."""
-    kind = rng.randrange(5)
+    kind = rng.randrange(6)
     if kind < 2:
         return (flipped, cut)[kind](data, rng)
     data = bytearray(data)
@@ -211,6 +213,9 @@ def damaged(data, rng):
     elif kind == 3:
         start = rng.randrange(len(data))
         del data[start : start + rng.randrange(1, 60)]
+    elif kind == 4:  # what is still a number
+        digits = [place for place, byte in enumerate(data) if byte in b"0123456789"]
+        data[rng.choice(digits or [0])] = rng.choice(b"0123456789")
     else:
         at = rng.randrange(len(data))
         start = rng.randrange(len(data))

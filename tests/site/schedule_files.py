@@ -18,7 +18,7 @@ def own_xml(title, size):
 
 def xml(collective, sizes, blocks):
     """Not in place. sizes: of i, o, s. blocks: a list for each rank of (send, recv, steps)."""
-    shape = f'ngpus="{len(blocks)}" nchunksperloop="{max(sizes[:2])}"'
+    shape = f'ngpus="{len(blocks)}" nchunksperloop="{max(sizes[:2])}" nchannels="1" proto="LL"'
     lines = [f'<algo name="x" {shape} coll="{collective}" inplace="0">']
     for rank, of_rank in enumerate(blocks):
         i, o, s = sizes

@@ -1,6 +1,6 @@
 """MSCCL XML: a program for each thread block of each GPU.
 
-    <algo name proto nchannels nchunksperloop ngpus coll inplace outofplace>
+    <algo name proto nchannels nchunksperloop ngpus coll inplace outofplace minBytes maxBytes>
       <gpu id i_chunks o_chunks s_chunks>
         <tb id send recv chan>           one peer to send to, one to receive from; -1: none
           <step s type srcbuf srcoff dstbuf dstoff cnt depid deps hasdep/>
@@ -9,16 +9,19 @@
     rcs   receive into dst, send it       rrc   receive, add src, into dst
     rrs   receive, add src, send          rrcs  receive, add src, into dst, send
     cpy   dst = src                       re    dst = src + dst
-    nop   only waits
+    nop   only waits; the next step of its thread block must wait for one, too
 
 A step runs after the one before it in its thread block, and after step `deps` of thread block
 `depid`. Only steps with hasdep="1" say that they have ended: a step waits for the first of these
 from step `deps` on, and for ever if there is none. Messages are first in, first out for each
 (source, destination, channel). A plan with inplace="1" and outofplace="1" is used both ways and
-judged both ways; without inplace="1" it is judged out of place. The interpreter divides the vector
-into nchunksperloop chunks and connects the channels below nchannels. Semantics:
-MSCCL's documentation, the programs of its public collection, and RCCL's interpreter (read, not
-copied).
+judged both ways; with inplace="0" it is judged out of place. The interpreter divides the vector
+into nchunksperloop chunks and connects the channels below nchannels.
+
+REQUIRED: the attributes without which every public parser refuses a file, and so does this one.
+Only some of them ask for NEWER and OLDER, so the answer names those that are missing. Semantics:
+MSCCL's documentation, the programs of its public collection, its parsers and RCCL's interpreter
+(read, not copied).
 """
 
 import re
@@ -41,6 +44,15 @@ from refgf.oracle.schedules.layout import layout
 
 NUMBER = re.compile(r"-?[0-9]{1,10}")
 PROTOCOLS = ("Simple", "LL", "LL128")
+REQUIRED = {
+    "algo": ("proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace"),
+    "gpu": ("id", "i_chunks", "o_chunks", "s_chunks"),
+    "tb": ("id", "send", "recv", "chan"),
+    "step": ("s", "type", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt", "depid", "deps", "hasdep"),
+}
+NEWER = ("outofplace", "minBytes", "maxBytes")  # MSCCL's executor for NCCL, and RCCL
+OLDER = ("name",)  # MSCCL's own NCCL
+LARGEST_BYTES = 1 << 40  # maxBytes of what `dump` writes
 NESTING = ("algo", "gpu", "tb", "step")
 # type: (receives, reads src, reads dst, writes dst, sends)
 TYPES = {
@@ -59,13 +71,13 @@ TYPES = {
 def parse(path: str, data: bytes) -> Plan:
     """The plan of a file's bytes. Raises BadFile."""
     algo, gpus = elements(path, data)
-    size = number(path, "algo", algo, "ngpus", 0)
+    size = number(path, "algo", algo, "ngpus")
     if len(gpus) != size or sorted(gpus) != list(range(size)):
         raise BadFile(
             f"{path}: got gpus {list(gpus)[:8]} where ngpus is {size}; wanted every id from 0 to "
             "ngpus - 1 once; next: look for a gpu that is missing or there twice"
         )
-    if algo.get("proto", "Simple") not in PROTOCOLS:
+    if algo["proto"] not in PROTOCOLS:
         got = f"{algo['proto'][:20]!r} as proto of <algo>"
         raise BadFile(f"{path}: got {got}; wanted one of {', '.join(PROTOCOLS)}")
     read = [gpu_steps(path, rank, *gpus[rank]) for rank in range(size)]
@@ -73,20 +85,33 @@ def parse(path: str, data: bytes) -> Plan:
     found += tuple(no_channel(path, algo, gpus))
     sizes, steps = tuple(r[0] for r in read), tuple(tuple(r[1]) for r in read)
     name, collective = (str(algo.get(key, ""))[:200] for key in ("name", "coll"))
-    inplace, outofplace = (algo.get(key) == "1" for key in ("inplace", "outofplace"))
-    plan = Plan("msccl-xml", name, collective, inplace, sizes, steps, found, outofplace)
+    ways = (number(path, "algo", algo, key, 0) != 0 for key in ("inplace", "outofplace"))
+    plan = Plan("msccl-xml", name, collective, next(ways), sizes, steps, found, next(ways))
+    plan = replace(plan, notes=missing(algo, plan))
     return replace(plan, found=(*found, *other_loop(path, algo, plan)))
+
+
+def missing(algo: dict, plan: Plan) -> tuple[str, ...]:
+    """What some parsers ask for, and how the file is judged without it."""
+    notes, way = [], "in place" if plan.inplace else "out of place"
+    newer, older = ([key for key in keys if key not in algo] for keys in (NEWER, OLDER))
+    if newer:
+        text = f"no {', '.join(newer)}: MSCCL's executor for NCCL and RCCL refuse this file; "
+        notes.append(f"{text}MSCCL's own NCCL takes it, and it is judged {way}")
+    if older:
+        notes.append(f"no {', '.join(older)}: MSCCL's own NCCL refuses this file")
+    if not newer and not plan.inplace and not plan.outofplace:
+        notes.append(f"inplace and outofplace are 0, so that no call uses this file; judged {way}")
+    return tuple(notes)
 
 
 def no_channel(path: str, algo: dict, gpus: dict) -> Iterator[Finding]:
     """The interpreter connects only the channels below nchannels."""
-    if "nchannels" not in algo:
-        return
     channels = number(path, "algo", algo, "nchannels")
     for rank in sorted(gpus):
         for block, (attributes, _) in gpus[rank][1].items():
-            peers = [number(path, "tb", attributes, key, -1) for key in ("send", "recv")]
-            channel = number(path, "tb", attributes, "chan", 0)
+            peers = [number(path, "tb", attributes, key) for key in ("send", "recv")]
+            channel = number(path, "tb", attributes, "chan")
             if max(peers) >= 0 and not 0 <= channel < channels:
                 text = f"got chan {channel}; wanted one below nchannels, which is {channels}"
                 yield Finding("out of range", rank, f"tb {block}", text)
@@ -119,6 +144,13 @@ def elements(path: str, data: bytes) -> tuple[dict, dict]:
             raise BadFile(f"{path}: got <{tag[:20]}> at depth {depth}; wanted {wanted} there")
         open_tags.append(tag)
         count += 1
+        absent = [key for key in REQUIRED[tag] if key not in attributes]
+        if absent:
+            raise BadFile(
+                f"{path}: got <{tag}> without {', '.join(absent)} in line "
+                f"{parser.CurrentLineNumber}; wanted {', '.join(REQUIRED[tag])}, without which "
+                "MSCCL refuses a file"
+            )
         if count > 2 * LARGEST_STEPS:
             raise BadFile(f"{path}: got too many elements; wanted at most {LARGEST_STEPS} steps")
         if tag == "algo":
@@ -156,11 +188,11 @@ def fresh(path: str, tag: str, attributes: dict, others: dict) -> int:
 
 def number(path: str, tag: str, attributes: dict, key: str, default: int | None = None) -> int:
     """An attribute that is a whole number."""
-    text = attributes.get(key, None if default is None else str(default))
-    if text is None or not NUMBER.fullmatch(text) or abs(int(text)) > LARGEST_COUNT:
-        got = "none" if text is None else repr(text[:20])
+    text = attributes.get(key, str(default))
+    if not NUMBER.fullmatch(text) or abs(int(text)) > LARGEST_COUNT:
         raise BadFile(
-            f"{path}: got {got} as {key} of <{tag}>; wanted a whole number up to {LARGEST_COUNT}"
+            f"{path}: got {text[:20]!r} as {key} of <{tag}>; wanted a whole number up to "
+            f"{LARGEST_COUNT}"
         )
     return int(text)
 
@@ -179,17 +211,17 @@ def gpu_steps(
     ends = {block: published_ends(path, steps) for block, (_, steps) in blocks.items()}
     plan_steps, found = [], []
     for block, (attributes, steps) in blocks.items():
-        peers = tuple(number(path, "tb", attributes, key, -1) for key in ("send", "recv"))
-        channel = number(path, "tb", attributes, "chan", 0)
+        peers = tuple(number(path, "tb", attributes, key) for key in ("send", "recv"))
+        channel, nop = number(path, "tb", attributes, "chan"), None
         for index, raw in enumerate(steps):
-            if number(path, "step", raw, "s", index) != index:
+            if number(path, "step", raw, "s") != index:
                 raise BadFile(
                     f"{path}: got step {raw['s'][:20]} of tb {block} of gpu {rank} where step "
                     f"{index} is next; wanted them in order"
                 )
             step = one_step(path, rank, (block, index), raw, peers, channel)
             after = [(rank, first[block] + index - 1)] if index else []
-            other, deps = (number(path, "step", raw, key, -1) for key in ("depid", "deps"))
+            other, deps = (number(path, "step", raw, key) for key in ("depid", "deps"))
             place = f"tb {block}, step {index} ({step.op})"
             text = f"waits for step {deps} of tb {other}, "
             if other >= 0 and not 0 <= deps < len(ends.get(other, ())):
@@ -199,6 +231,10 @@ def gpu_steps(
                 found.append(Finding("deadlock", rank, place, text))
             elif other >= 0:
                 after.append((rank, first[other] + ends[other][deps]))
+            if nop is not None and step.op != "nop" and other < 0:
+                text = f"follows step {nop} (nop), which waits, and waits for no step itself: "
+                found.append(Finding("unmatched", rank, place, text + "MSCCL refuses this"))
+            nop = index if step.op == "nop" and other >= 0 else nop if step.op == "nop" else None
             plan_steps.append(
                 PlanStep(
                     *(step.lane, step.number, step.op, step.reads, step.writes, step.receives),
@@ -209,13 +245,16 @@ def gpu_steps(
 
 
 def published_ends(path: str, steps: list[dict]) -> list[int | None]:
-    """Of each step of a thread block: the first one from it on whose end is published."""
+    """Of each step of a thread block: the first one from it on whose end is published.
+
+    The interpreter does not run a nop as a step of its own, so it never publishes its end.
+    """
     found, last = [], None
     for index in reversed(range(len(steps))):
-        published = number(path, "step", steps[index], "hasdep", 0)
+        published = number(path, "step", steps[index], "hasdep")
         if published not in (0, 1):
             raise BadFile(f"{path}: got {published} as hasdep of <step>; wanted 0 or 1")
-        if published:
+        if published and steps[index]["type"] != "nop":
             last = index
         found.append(last)
     return found[::-1]
@@ -260,7 +299,8 @@ def dump(plan: Plan) -> bytes:
     lines = [
         f'<algo name="{plain(plan.name)}" proto="Simple" nchannels="{max(channels, default=0) + 1}"'
         f' nchunksperloop="{total}" ngpus="{len(plan.ranks)}" coll="{plain(plan.collective)}"'
-        f' inplace="{int(plan.inplace)}">'
+        f' inplace="{int(plan.inplace)}" outofplace="{int(plan.outofplace or not plan.inplace)}"'
+        f' minBytes="0" maxBytes="{LARGEST_BYTES}">'
     ]
     for rank, steps in enumerate(plan.ranks):
         i, o, s = plan.sizes[rank]

@@ -101,11 +101,7 @@ def as_lines(path: str, plan: Plan, judged: Judged) -> list[str]:
     lines += [f"  {finding}" for finding in judged.found[:SHOWN]]
     if len(judged.found) > SHOWN:
         lines.append(f"  and {len(judged.found) - SHOWN} more of this kind")
-    if judged.kind == "race" and plan.format == "mscclpp-json":
-        lines.append(
-            "  next: a signal orders only what its own thread block did before it, so that another "
-            "thread block's accesses need a barrier with it, or a signal of their own"
-        )
+    lines += about_race(plan) if judged.kind == "race" else []
     lines += [f"  {note}" for note in plan.notes]
     if judged.kind == "no value" and plan.format != "chakra" and known_name(plan) not in KNOWN:
         lines.append(f"  wanted one of these collectives, to know it: {', '.join(KNOWN)}")
@@ -128,6 +124,19 @@ def as_lines(path: str, plan: Plan, judged: Judged) -> list[str]:
         )
     if judged.traffic:
         lines.append(f"  sent {traffic_text(judged)}; {predicted_text(judged)}")
+    return lines
+
+
+def about_race(plan: Plan) -> list[str]:
+    """What explains a race that a reader of the file does not see."""
+    lines, written = [], {span.buffer for _, _, step in plan.steps() for span in step.writes}
+    if plan.inplace and "o" in written:
+        lines.append("  in place, input and output are one memory, which has one name here")
+    if plan.format == "mscclpp-json":
+        lines.append(
+            "  next: a signal orders only what its own thread block did before it, so that another "
+            "thread block's accesses need a barrier with it, or a signal of their own"
+        )
     return lines
 
 
