@@ -24,7 +24,7 @@ first step of the trace, which may hold start-up.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate, pairwise
@@ -79,12 +79,13 @@ def one_step(events: Events, marks: Events, path: str, step: int | None) -> Step
         whole = "profile the whole step, with schedule(..., repeat=1)"
         refuse(path, got, "a training step with loss.backward()", whole)
     inside = [event for event in grads if start <= event["ts"] and end_of(event) <= end]
-    steps = [(mark["ts"], end_of(mark)) for mark in marks]
-    outside = [e for e in grads if not any(low <= e["ts"] <= high for low, high in steps)]
+    outside = [event for event in grads if not any(within(mark)(event) for mark in marks)]
     if marks:
         require_one_unit(outside, start, end, path)
     if not inside:
-        refuse(path, f"no backward in {name}", "a step with loss.backward()", "--step N of another")
+        whole = [m["name"].removeprefix(STEP) for m in marks if any(map(within(m), grads))]
+        try_next = f"--step {' or '.join(whole)}" if whole else "profile a whole step"
+        refuse(path, f"no backward in {name}", "a step with loss.backward()", try_next)
     everything, events = events, [e for e in events if start <= e["ts"] <= end]
     require_one_step(events, inside, path, name)
     exchanges = [event for event in events if event["name"].lower().startswith(EXCHANGES)]
@@ -160,6 +161,11 @@ def first_step(marks: Events, found: StepTimes, path: str) -> tuple[str, ...]:
     if marks[0]["name"] == f"{STEP}0" and found.name == f"{Path(path).name}, {STEP}0":
         return ("WARNING: ProfilerStep#0 is the first of the run and holds start-up: warmup=2.",)
     return ()
+
+
+def within(mark: dict[str, Any]) -> Callable[[dict[str, Any]], bool]:
+    """Does an event begin in this step?"""
+    return lambda event: mark["ts"] <= event["ts"] <= end_of(mark)
 
 
 def half_notes(grads: Events) -> tuple[str, ...]:

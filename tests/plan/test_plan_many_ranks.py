@@ -41,7 +41,8 @@ def test_one_rank_a_node(name):
 def test_ring():
     """The first steps of both phases: p ranks send p messages in each, and all steps are alike.
 
-    All 8 million messages take minutes. On 256 ranks SimGrid sends them all (test_plan_replay.py).
+    All 8 million messages took nine minutes and agreed to 3e-6. On 256 ranks SimGrid sends them all
+    in test_plan_replay.py.
     """
 
     def first_steps(rank, size, n):

@@ -224,7 +224,10 @@ def test_a_file(tmp_path):
     "events, said",
     [
         ([mark(1, 0, 100), event("aten::mm", 1, 5)], "no backward: none of its 2 events"),
-        ([*STEP, mark(4, 5000, 100)], "got no backward in ProfilerStep#4"),
+        (
+            [*STEP, mark(4, 5000, 100)],
+            "got no backward in ProfilerStep#4; wanted a step with loss.backward(); next: --step 3",
+        ),
         ([*STEP, mark(4, 1900, 900)], "ProfilerStep#3 and ProfilerStep#4, which overlap in time"),
         ([*STEP, gradient(1950, 5)], "two steps overlapping in ProfilerStep#3: 1 gradients after"),
         ([mark(1, 0, 100), event(READY, 10, 5)], "no sizes: a gradient without Input Dims"),
