@@ -100,9 +100,9 @@ def one_step(events: Events, marks: Events, path: str, step: int | None) -> Step
     kernels = launched(events, everything)
     began, over = span(kernels, everything, start, end)
     times = ready_times(kernels, [end_of(event) for event in inside])
-    ready = tuple((US * (t - began), size_of(e, path)) for t, e in zip(times, inside))
+    ready = tuple((max(0.0, US * (t - began)), size_of(e, path)) for t, e in zip(times, inside))
     after_s = max(0.0, US * (over - times[-1]))
-    counted = waiting(events, [kernel for _, kernel in kernels], (began, over), name)
+    counted = waiting(everything, bool(kernels), (began, over), name)
     notes = (*counted, *accumulated, *inputs, *half_notes(inside))
     return StepTimes(f"{Path(path).name}, {name}", "trace", ready, after_s, notes=notes)
 
@@ -112,42 +112,48 @@ def span(
 ) -> tuple[float, float]:
     """(start, end) of the step on the processor that computes: on a CPU those of the mark.
 
-    A GPU may lag behind. Then it begins when the step before has ended there. If it is idle before
-    its first kernel, the step has waited for the CPU since the mark.
+    A GPU may lag behind: its step goes from the last kernel of the step before to its own last, and
+    includes what it waits for the CPU. Of the first step in a trace the one before is not known. If
+    its first kernel was queued, on the stream that computes most, the step begins with that.
     """
     if not kernels:
         return start, end
-    first_launch, first = min(kernels, key=lambda pair: pair[1]["ts"])
-    ours = {id(kernel) for _, kernel in kernels}
-    earlier = [e for e in everything if e.get("cat") in KERNELS and e["ts"] < first["ts"]]
-    began = max([start, *(end_of(kernel) for kernel in earlier if id(kernel) not in ours)])
-    if first["ts"] > first_launch + QUEUED_US:  # busy with kernels that the trace may not have
-        began = first["ts"]
-    return min(began, first["ts"]), max(end, *(end_of(kernel) for _, kernel in kernels))
+    later = {correlation(e) for e in everything if e.get("cat") in LAUNCHES and e["ts"] >= start}
+    before = [e for e in everything if e.get("cat") in KERNELS and correlation(e) not in later]
+    began = max([start, *map(end_of, before)])
+    if not before:
+        streams = {}
+        for launch, kernel in kernels:
+            streams.setdefault((str(kernel.get("pid")), str(kernel.get("tid"))), []).append(
+                (kernel["ts"], launch, kernel["dur"])
+            )
+        busiest = max(streams.values(), key=lambda stream: sum(dur for *_, dur in stream))
+        first, launch, _ = min(busiest)
+        began = first if first > launch + QUEUED_US else start
+    return began, max(end, *(end_of(kernel) for _, kernel in kernels))
 
 
-def waiting(
-    events: Events, kernels: Events, times: tuple[float, float], name: str
-) -> tuple[str, ...]:
+def waiting(events: Events, gpu: bool, times: tuple[float, float], name: str) -> tuple[str, ...]:
     """What of the step runs nothing: waiting for data, Python, or a profiler's own time."""
     began, over = times
-    operators = [event for event in events if event.get("cat") == "cpu_op"]
-    busy = sorted((event["ts"], end_of(event)) for event in kernels or operators)
+    computing = [event for event in events if event.get("cat") in (KERNELS if gpu else ("cpu_op",))]
+    busy = sorted((max(began, e["ts"]), min(over, end_of(e))) for e in computing)
+    busy = [(low, high) for low, high in busy if low < high]
     if not busy:
         return ()
     last, idle = began, 0.0
     for low, high in busy:
-        idle += max(0.0, min(low, over) - last)
+        idle += max(0.0, low - last)
         last = max(last, high)
-    after = max(0.0, over - last)
+    after = over - last
     total, idle, before, after = (
         f"{1e3 * US * t:.1f}" for t in (over - began, idle + after, busy[0][0] - began, after)
     )
-    what = "kernel" if kernels else "operator"
+    what = "kernel" if gpu else "operator"
     said = f"All {total} ms of {name} count. No {what} runs in {idle} of them: {before} before the "
     said += f"first {what}, {after} after the last."
     loads = [e for e in events if e["name"].startswith(LOADER) and e.get("cat") != ON_GPU]
-    loading = sum(event["dur"] for event in loads)
+    loading = sum(event["dur"] for event in loads if began <= event["ts"] <= over)
     return (said + (f" A DataLoader takes {1e3 * US * loading:.1f}." if loading else ""),)
 
 

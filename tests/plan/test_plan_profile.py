@@ -189,6 +189,23 @@ def test_a_gpu_that_lags_behind_does_not_wait(number):
     assert step.ready[0][0] == pytest.approx(40e-3, abs=2e-4)
 
 
+@pytest.mark.parametrize("number", [2, 3, 4])
+def test_a_copy_that_overtakes_a_lagging_gpu_begins_no_step(number):
+    """Its stream is free. So it is in a public trace of FSDP: steps of 216 ms, 160 ms behind.
+
+    (facebookresearch/HolisticTraceAnalysis, negative_queue_length_values_check)
+    """
+    events = gpu_steps(load_ms=0, behind_ms=30)
+    for at, start in enumerate(e["ts"] for e in gpu_steps(0) if e["name"].startswith("Profiler")):
+        events.append(event("cudaMemcpyAsync", start + 10, 5, "cuda_runtime", correlation=90 + at))
+        copy = event("Memcpy HtoD", start + 20, 50, "gpu_memcpy", correlation=90 + at)
+        events.append(copy | {"tid": 9})
+    step = read(events, number)
+    assert step.compute_s == pytest.approx(60e-3, abs=2e-4)
+    assert step.ready[0][0] == pytest.approx(40e-3, abs=2e-4)
+    assert "-" not in step.notes[0]  # no time is negative
+
+
 def forward(ts, dur=5):
     return event("aten::mm", ts, dur, **{"Sequence number": 1, "Fwd thread id": 0})
 
