@@ -124,7 +124,9 @@ def set_up(number):
             scale.update()
 
     about = f"{way}, {kind}, bfloat16 {half}, autocast {autocast}, scaler {scaler}, clip {clip}"
-    return SimpleNamespace(model=model, batch=batch, loss=loss, train=train, about=about)
+    functions = {"model": model, "batch": batch, "loss": loss, "train": train}
+    sixteen_bits = half or autocast or way == "fsdp16"
+    return SimpleNamespace(**functions, about=about, sixteen_bits=sixteen_bits)
 
 
 def wrapped(net, way, size):
