@@ -5,7 +5,10 @@ import math
 import numpy as np
 
 from refgf.comm.replay import replay
-from refgf.oracle.reveal.orders import Symbol, fold, merged
+from refgf.oracle.definitions import slice_bounds
+from refgf.oracle.reveal import report
+from refgf.oracle.reveal.orders import Symbol, down, fold, merged, up
+from refgf.oracle.reveal.search import reveal
 from refgf.oracle.reveal.trees import canonical, node
 
 
@@ -100,3 +103,20 @@ def by_ranks(runs, other_runs, rank, p):
 
 def in_rank_order(p):
     return fold(range(p))
+
+
+P, N, SINGLE = 4, 40, np.float32
+FOLD, BACK = [(0, N, in_rank_order(P))], [(0, N, down(P - 1, P))]  # runs of P ranks, N elements
+
+
+def ring_runs(p, n):
+    return [(i, j, up(s, p)) for s, (i, j) in enumerate(slice_bounds(n, p))]
+
+
+def one(reduce, p, n=40, dtype="float32", repeats=2):
+    """What is found for one size."""
+    return next(reveal(reduce, p, dtype, [n], repeats))
+
+
+def printed(found):
+    return "\n".join([*report.lines_of(found), *report.closing_lines([found])])
