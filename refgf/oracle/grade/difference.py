@@ -1,5 +1,6 @@
 """Where a result differs from the wanted one, as a sentence for the student."""
 
+import math
 import re
 from typing import Any
 
@@ -41,10 +42,16 @@ def difference(got: Any, wanted: Any, relative: float = 0.0, place: str = "") ->
         )
         return next(filter(None, inner), "")
     if is_number(wanted) and is_number(got):
-        same = abs(got - wanted) <= relative * abs(wanted) or got == wanted or got != got != wanted
-        return "" if same else f"{place}{apart(got, wanted)}"
+        return "" if near(got, wanted, relative) else f"{place}{apart(got, wanted)}"
     same = type(got) is type(wanted) and got == wanted
     return "" if same else f"{place}got {brief(got)}; wanted {brief(wanted)}"
+
+
+def near(got: float, wanted: float, relative: float) -> bool:
+    """Equal, both NaN, or finite and within a relative difference."""
+    if not (math.isfinite(got) and math.isfinite(wanted)):
+        return got == wanted or (got != got and wanted != wanted)
+    return got == wanted or abs(got - wanted) <= relative * abs(wanted)
 
 
 def is_number(value: Any) -> bool:
@@ -61,8 +68,10 @@ def array_difference(got: Any, wanted: np.ndarray, relative: float, place: str) 
         return f"{place}{kinds}"
     both_nan = (got != got) & (wanted != wanted)
     if relative:
-        bound = relative * np.nanmax(np.abs(wanted), initial=0)
-        wrong = np.argwhere(~(np.abs(got - wanted) <= bound) & ~(got == wanted) & ~both_nan)
+        finite = np.isfinite(wanted)
+        bound = relative * np.max(np.abs(wanted), initial=0, where=finite)
+        close = finite & (np.abs(got - wanted) <= bound)
+        wrong = np.argwhere(~close & ~(got == wanted) & ~both_nan)
     else:
         wrong = np.argwhere((got != wanted) & ~both_nan)
         if not len(wrong) and not same_bits(got, wanted):

@@ -4,9 +4,11 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from refgf.oracle.grade import marking, report, student_process
+from refgf.oracle.grade.difference import plain
 from refgf.oracle.grade.exercise import Collective
 from refgf.oracle.grade.student_process import answer
 from refgf.oracle.judge import ranks
@@ -92,6 +94,60 @@ def test_a_typical_mistake_loses_its_marks(tmp_path, monkeypatch, lesson, exerci
     assert mistake.sentence in " ".join(text.split()), text
     first = next(p.sentence for m in marks for p in m.parts if p.points < p.of)
     assert isinstance(exercise, Collective) or shows_its_call(first, exercise.name), first
+
+
+EVERY = [(lesson, e) for lesson in LESSONS for e in marking.exercises_of(lesson).EXERCISES]
+NAN = """
+import numpy as _np
+
+def _nan(value):
+    if isinstance(value, _np.ndarray):
+        return _np.full(value.shape, _np.nan, value.dtype if value.dtype.kind == "f" else "float64")
+    if isinstance(value, (list, tuple)):
+        return [_nan(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _nan(item) for key, item in value.items()}
+    is_number = isinstance(value, (int, float, _np.number)) and not isinstance(value, bool)
+    return float("nan") if is_number else value
+
+def NAME(*arguments):
+    result = _right["NAME"](*arguments)
+    if hasattr(arguments[0], "Get_rank"):
+        arguments[1][...] = _np.nan
+    return _nan(result)
+"""
+
+
+def has_number(value):
+    if isinstance(value, np.ndarray):
+        return value.size > 0
+    if isinstance(value, list | dict):
+        return any(map(has_number, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def numeric_parts(exercise):
+    """The parts for whose results NaN is wrong in some case."""
+    if isinstance(exercise, Collective):
+        return [name for name in exercise.scores if name in ("values", "bits")]
+    found = []
+    for part in exercise.parts:
+        cases = marking.cases_of(part, [marking.PUBLIC_SEED])
+        wanted = [plain(exercise.wanted(case.arguments)) for case in cases]
+        found += [part.what] * any(map(has_number, wanted))
+    return found
+
+
+@pytest.mark.parametrize("lesson, exercise", EVERY, ids=[f"{n}-{e.name}" for n, e in EVERY])
+def test_nan_everywhere_is_no_number(tmp_path, monkeypatch, lesson, exercise):
+    monkeypatch.setattr(marking, "Sandbox", InThisProcess)
+    answers = (ROOT / "lessons" / "teaching" / "answers" / f"{lesson}.py").read_text()
+    file = tmp_path / f"{lesson}.py"
+    file.write_text(answers + KEEP + NAN.replace("NAME", exercise.name))
+    (mark,) = (mark for mark in totals(file, lesson)[0] if mark.name == exercise.name)
+    wanted = numeric_parts(exercise)
+    kept = [part.what for part in mark.parts if part.points and part.what in wanted]
+    assert kept == [], report.as_text([mark])
 
 
 def shows_its_call(sentence, name):

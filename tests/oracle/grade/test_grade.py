@@ -303,6 +303,10 @@ def test_what_is_different():
     assert difference(two, two.copy(), relative=0.1) == "" == difference(two, two.copy())
     assert difference(two, np.array([1.0, 1.0]), relative=0.1) != ""
     assert difference(1.1, 1.0, relative=0.2) == "" and difference(float("nan"), float("nan")) == ""
+    nan, inf = float("nan"), float("inf")
+    for wrong, right in ((nan, 3.0), (3.0, nan), (nan, inf), (1.0, inf), (-inf, inf)):
+        for one, other in ((wrong, right), (np.array([wrong]), np.array([float(right)]))):
+            assert difference(one, other) and difference(one, other, relative=0.2), (wrong, right)
 
 
 def test_a_sandbox_that_ended_starts_again(tmp_path):
