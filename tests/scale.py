@@ -47,6 +47,11 @@ def models() -> list[StepTimes]:
     return [*found, of_workload("BERT-Large", bert.batch, bert.single, "ddl-benchmarks")]
 
 
+def pace(step: StepTimes) -> str:
+    """What repeats a step with `plan`: BERT-Large, --batch 8 --rate 49."""
+    return f"{step.name}, `--batch {step.batch} --rate {step.batch / step.compute_s:.5g}`"
+
+
 def cell(step_s: float | None, compute_s: float) -> str:
     return "" if step_s is None else f"{ms(step_s)} ({100 * compute_s / step_s:.0f} %)"
 
@@ -175,7 +180,7 @@ def page() -> str:
         "nodes": f"{RANKS // PER_NODE:,}",
         "per_node": PER_NODE,
         "links": "\n".join(f"  - {in_words(each)}" for each in networks()),
-        "rates": "; ".join(f"{m.name}, {m.batch} a step" for m in found),
+        "rates": "; ".join(pace(each) for each in found),
         "tables": "\n\n".join(steps_of(model, asked[model.name]) for model in found),
         "terms": breaks_first(asked, found),
         "larger": larger(asked, found),
@@ -277,7 +282,8 @@ scaling: each rank brings its own batch.
   The links inside a node were fitted by MG-WFBP on at most 2 MB; what GPUs and what bus they had
   is not stated. With a link of 5 us and 100 GB/s (`--inside 5us 800gbit`) two levels are faster:
   {faster_inside}.
-- Batches: {rates}. AlexNet's and ResNet-50's rates are those of `refgf/cluster/machines`,
+- Batches, and samples/s of a rank: {rates}.
+  AlexNet's and ResNet-50's rates are those of `refgf/cluster/machines`,
   BERT-Large's is a public benchmark's (`refgf/papers/scaling/benchmark_rows.py`), whose table
   does not name its GPU. Profiles in its repository (`horovod/bert.prof`, `horovod/resnet50.prof`)
   name a V100-PCIE-32GB. Its sequences have 64 tokens, by the default of its script

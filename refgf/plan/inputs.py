@@ -14,8 +14,8 @@ def read_model(
 
     batch, rate: of a workload; by default what the machine's file has for it, layer times first.
     """
-    name = step_times.workload_name(text)
-    if name is None or Path(text).is_file():
+    name = None if Path(text).is_file() else step_times.workload_name(text)
+    if name is None:
         refuse_unused(text, {"--batch": batch, "--rate": rate}, "has its own times")
         return read_file(text, step)
     refuse_unused(text, {"--step": step}, "is no trace with steps")

@@ -26,6 +26,9 @@ from refgf.predict.cost import Line, Link
 from refgf.predict.fit import Fit, fit_line
 
 US = 1e-6
+TITLE = (
+    r"OSU MPI(-\w+)? (Allreduce )?Latency Test"  # MPI-CUDA, too; not MPI_Put, Multi, Non-blocking
+)
 NOISY = 0.2  # relative; times farther from the fitted line are named in a warning
 AVOIDED = 1024  # bytes: below, protocols differ from those of gradients
 TAG = r"^(\[\d+,\d+\]<std\w+>:| *\d+: )"  # mpirun --tag-output, horovodrun; srun --label
@@ -165,15 +168,14 @@ def read_osu(text: str, path: str, ranks: int | None) -> Measured:
     points = [(float(words[0]), US * float(words[1])) for words in rows(text) if len(words) >= 2]
     if "MB/s" in text:
         refuse(path, f"{title!r}, rates in MB/s", "times in us; next: run osu_latency")
-    if "Allreduce" in title:
+    kind = re.match(TITLE, title)
+    if not kind:
+        refuse(path, repr(title), "osu_latency between two nodes, or osu_allreduce")
+    if kind[2]:
         if not ranks or ranks < 2:
             given = "without its number of ranks" if ranks is None else f"--measured-ranks {ranks}"
             refuse(path, f"{title!r}, {given}", "2 or more; next: --measured-ranks P")
         return Measured(f"{title}, {ranks} ranks", ranks, **fitted(points, path))
-    if "Latency" not in title or re.search(
-        r"Alltoall|All-to-All|gather|Bcast|Reduce|Barrier", title
-    ):
-        refuse(path, repr(title), "osu_latency between two nodes, or osu_allreduce")
     one_way = "osu_latency is a ping-pong, one message at a time: a ring's exchange takes longer."
     if ranks is not None:
         refuse(path, f"--measured-ranks {ranks}, of two ranks' latency", "none; next: leave it out")

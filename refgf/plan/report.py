@@ -34,7 +34,7 @@ MEANING = {
 def answer(question: Question) -> dict[str, Any]:
     """Everything that the text says, in seconds and bytes; a missing system is null."""
     bytes_per_rank, systems = memory.per_rank(question), {}
-    advised = question.fabric.alpha_known
+    advised = question.fabric.alpha_known and question.size > 1
     for name in SYSTEMS:
         found = planned(name, question)
         systems[name] = found and {
@@ -192,6 +192,8 @@ def megabytes(theta: int | None) -> str:
 
 def bucket_lines(found: dict[str, Any]) -> list[str]:
     ddp, horovod, ours = found["pytorch"], found["horovod"], found["refgf"]
+    if ours is None and found["ranks"] == 1:
+        return ["No theta and no bucket is advised: one rank exchanges nothing."]
     if ours is None:
         return ["No theta and no bucket is advised: alpha, which decides them, is not known."]
     lines = [theta_line(ours), f"             {flat_in_words(ours)}", ddp_line(ddp), fused(horovod)]
@@ -285,7 +287,7 @@ def notes(found: dict[str, Any]) -> list[str]:
         "what the system adds: float16 gradients, residual, scratch. Activations are left out.",
         "{published}: {slower_than_predicted} of {steps} took longer than these formulas say, "
         "{inside_the_interval} were".format_map(found["on_a_real_cluster"]),
-        "inside an interval of this kind (docs/scale.md has six such tables).",
+        "inside an interval of this kind (docs/scale.md has a table of such comparisons).",
     ]
     for name, (low, high) in sorted(found["ranges"].items()):
         said = f"{name}, {MEANING[name]}: {low:.2f} to {high:.2f} times the value"

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from refgf.papers.scaling.scaling import ready_of
 from refgf.papers.scaling.workloads import WORKLOADS
 
+MOST_RATE = 1e9  # samples/s of one rank (chosen)
+
 
 @dataclass(frozen=True)
 class StepTimes:
@@ -43,10 +45,20 @@ class StepTimes:
 
 
 def workload_name(text: str) -> str | None:
-    """The workload that is meant by `resnet50`, `ResNet-50` or `bert`; None for anything else."""
+    """The workload that is meant by `resnet50`, `ResNet-50` or `bert`; None for anything else.
+
+    ValueError for the beginning of several names.
+    """
     wanted = plain(text)
-    found = [name for name in WORKLOADS if plain(name) == wanted]
-    found += [name for name in WORKLOADS if wanted and plain(name).startswith(wanted)]
+    if exact := [name for name in WORKLOADS if plain(name) == wanted]:
+        return exact[0]
+    found = [name for name in WORKLOADS if wanted and plain(name).startswith(wanted)]
+    if len(found) > 1:
+        names = " or ".join(plain(name) for name in found)
+        raise ValueError(
+            f"plan --model: got {text}, the beginning of {len(found)} networks; wanted one of "
+            f"them; next: {names}"
+        )
     return found[0] if found else None
 
 
@@ -58,11 +70,11 @@ def of_workload(text: str, batch: int | None, rate: float | None, source: str) -
     """A workload at `batch` samples a step and `rate` samples per second of one rank."""
     name = workload_name(text)
     given = {"batch": (batch, "samples a step"), "rate": (rate, "samples per second")}
-    if (batch is not None and batch < 1) or (rate is not None and not 0 < rate < 1e9):
+    if (batch is not None and batch < 1) or (rate is not None and not 0 < rate <= MOST_RATE):
         got = [f"--{option} {value}" for option, (value, _) in given.items() if value is not None]
         raise ValueError(
             f"plan --model {text}: got {' '.join(got)}; wanted at least 1 sample a step, and more "
-            "than 0 samples/s; next: time a step on one rank without exchange"
+            f"than 0 to {MOST_RATE:,.0f} samples/s; next: time a step on one rank without exchange"
         )
     if missing := [option for option, (value, _) in given.items() if value is None]:
         wanted = " and ".join(given[option][1] for option in missing)

@@ -74,6 +74,17 @@ def test_the_text_says_how_wrong_it_was_on_a_real_cluster(monkeypatch, capsys):
     assert f" {found['inside_the_interval']} were\n" in said.out
 
 
+def test_one_rank_is_advised_no_bucket(monkeypatch, capsys):
+    """It exchanges nothing: no theta is better than its neighbours, and Horovod waits for none."""
+    _, said = run(monkeypatch, capsys, *USUAL, "--ranks", "1")
+    assert "No theta and no bucket is advised: one rank exchanges nothing." in said.out
+    assert "any Theta" not in said.out and "Horovod" not in said.out
+    _, said = run(monkeypatch, capsys, *USUAL, "--ranks", "1", "--json")
+    found = json.loads(said.out)
+    assert found["horovod"] is found["refgf"] is found["pytorch"] is None
+    assert found["systems"]["theta"]["step_s"] == found["model"]["compute_s"]
+
+
 def test_the_text_says_what_was_assumed(monkeypatch, capsys):
     """Ranks of a node, batch, overlap, wire, densities, B and W, and the meaning of each input."""
     _, said = run(monkeypatch, capsys, *USUAL, "--ranks-per-node", "4", "--overlap", "0.5")
@@ -348,6 +359,14 @@ def test_simulate_without_simgrid(monkeypatch, capsys, tmp_path):
         (
             ["--model", "alexnet", "--machine", "v100-56gbit", "--batch", "8", "--rate", "nan"],
             "got --batch 8 --rate nan; wanted at least 1",
+        ),
+        (
+            ["--model", "alexnet", "--machine", "v100-56gbit", "--batch", "8", "--rate", "1e12"],
+            "wanted at least 1 sample a step, and more than 0 to 1,000,000,000 samples/s",
+        ),
+        (
+            ["--model", "resnet", "--machine", "v100-56gbit"],
+            "got resnet, the beginning of 2 networks; wanted one of them; next: resnet50 or resn",
         ),
         (
             [*USUAL[1:5], "--allreduce", "tree", "--ranks-per-node", "2"],

@@ -273,6 +273,8 @@ def test_nccl_tests_on_one_host_measures_no_link_between_nodes(tmp_path):
 
 def test_osu_latency_and_osu_allreduce(tmp_path):
     path = tmp_path / "osu.txt"
+    path.write_text(osu("X", Line(2e-6, 1e-10)).replace("MPI X", "MPI-CUDA Latency Test"))
+    assert fabric.load(str(path)).between.alpha_s == pytest.approx(2e-6, rel=1e-2)
     path.write_text(osu("Latency Test", Line(2e-6, 1e-10)))
     found = fabric.load(str(path)).between
     assert (found.alpha_s, found.beta_s_per_byte) == pytest.approx((2e-6, 1e-10), rel=1e-2)
@@ -292,6 +294,12 @@ def test_osu_latency_and_osu_allreduce(tmp_path):
         (
             osu("All-to-All Personalized Exchange Latency Test", Line(1e-5, 1e-9)),
             "wanted osu_latency",
+        ),
+        (osu("Multi Latency Test", Line(1e-5, 1e-9)), "wanted osu_latency between two nodes"),
+        (osu("Non-blocking Allreduce Latency Test", LINK.message_s), "wanted osu_latency between"),
+        (
+            osu("X", Line(1e-5, 1e-9)).replace("MPI X", "MPI_Put Latency Test"),
+            "got 'OSU MPI_Put Latency Test v7.4'; wanted osu_latency between two nodes",
         ),
         (nccl(8, Line(1e-5, 1e-9), unit="(ms)"), "times in ms"),
         (nccl(8, Line(1e-5, 1e-9), factor=1.0), "next: run all_reduce_perf"),

@@ -37,6 +37,15 @@ def test_plan_says_what_the_page_says():
     assert f"instead of {ms} ({percent})" in text
 
 
+def test_the_page_prints_the_rates_that_repeat_its_cells():
+    text = scale.PAGE.read_text()
+    batch, rate = re.search(r"BERT-Large, `--batch (\d+) --rate ([\d.]+)`", text).groups()
+    network = fabric.load("v100-10gbe")
+    step = inputs.read_model("bertlarge", network, int(batch), float(rate))
+    half = report.answer(Question(step, network, 64, 8))["systems"]["half"]
+    assert f"| BERT-Large, v100-10gbe | half: {1e3 * half['step_s']:,.0f} ms (" in text
+
+
 def test_the_order_of_ranks_on_a_fat_tree_is_lesson_08s(monkeypatch, tmp_path):
     models = {"tree": {"in order": {"4": 1.0, "8": 2.0}, "dealt": {"4": 1.5, "8": 4.0}}}
     (tmp_path / "08_scaling.json").write_text(json.dumps({"models": models}))
