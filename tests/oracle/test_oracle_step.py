@@ -17,6 +17,7 @@ from step_subject import subject
 
 import refgf.oracle.step
 from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.step import ranks as ranks_module
 from refgf.oracle.step.causes import _of_shards
 from refgf.oracle.step.judging import judge
 from refgf.oracle.step.messages import pack, unpack
@@ -115,7 +116,8 @@ def test_right_steps_pass(number, two):
 
 @LONG
 @pytest.mark.parametrize("size", [2, 3, 4])
-def test_200_right_steps_give_no_false_alarm(size):
+def test_200_right_steps_give_no_false_alarm(size, monkeypatch):
+    monkeypatch.setattr(ranks_module, "POLL_S", 0.05)
     with Ranks(size) as running:
         for number in range(size - 2, 201, 3):
             require_right(number, running)

@@ -45,15 +45,17 @@ or in the update. Where rounding may hide a tenth of a gradient, as under autoca
 "cannot tell" unless a mistake is larger: judge in float32 first. A tensor in no optimizer is not
 judged. A lost or repeated sample has a name where the samples' gradients can be told apart: at most
 half as many as the model has numbers, and not in 16 bits.
-FSDP1 is not judged. A loss that draws random numbers (dropout) and statistics of a rank's own
+Ranks that make other collective calls than each other get no verdict, but a sentence with the first
+call that differs, its rank and line. FSDP1 is not judged. A loss that draws random numbers (dropout) and statistics of a rank's own
 samples (BatchNorm) are refused, and so are closures (LBFGS) and SAM.
 
     judging.py    the stages                       findings.py    the verdict
     causes.py     names of mistakes                clipping.py    names of wrong norms
     stages.py     pieces of ranks put together     reference.py   float64, and how far rounding goes
     wire.py       sums in 16 bits                  factors.py     multiples, and their names
-    samples.py    lost and repeated samples
-    ranks.py      processes, time limits           worker.py, record.py, messages.py   inside them
+    samples.py    lost and repeated samples        collectives.py  do ranks make the same calls?
+    ranks.py      processes, time limits           worker.py, record.py, calls.py, messages.py
+                                                   inside the processes
 """
 
 import sys

@@ -12,15 +12,18 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 from refgf.oracle.judge import orphans, scratch
+from refgf.oracle.step.collectives import WANTED, calls_file, difference, read_calls
 from refgf.oracle.step.messages import pack, unpack
 
 ROOT = Path(__file__).resolve().parents[3]
+POLL_S = 0.5  # how often the calls of waiting ranks are compared
 GRACE_S = 0.5  # for the other ranks, when one has failed
 START_S = 60.0  # importing PyTorch in a cold file system
 
@@ -70,6 +73,8 @@ class Ranks:
                 self._start()
                 self._answers(self.pipes, START_S, "did not start")
             pipes = chosen()
+            for rank in range(self.size):  # what an earlier training called
+                Path(calls_file(self.store, rank)).unlink(missing_ok=True)
             for pipe in pipes:
                 pipe.send_bytes(request)
             return self._answers(pipes, self.timeout_s, "train did not end")
@@ -84,32 +89,51 @@ class Ranks:
         who = "on one rank" if pipes[0] is self.pipes[-1] else "on rank {}"
         while len(answers) < len(pipes):
             waiting = [pipe for pipe in pipes if pipe not in answers]
-            ready = wait(waiting, max(0.0, stop_s - time.monotonic()))
+            left_s = stop_s - time.monotonic()
+            ready = wait(waiting, max(0.0, min(left_s, POLL_S)))
+            if not ready and left_s > POLL_S:
+                self._require_same_calls(answers, error)
+                continue
             if not ready:
                 names = ", ".join(str(pipes.index(pipe)) for pipe in waiting)
+                late = f"step, {who.format(names)} of {self.size}: {late} within {limit_s:g} s"
+                self._require_same_calls(pipes, error, late)
                 raise CannotJudge(
                     error
-                    or f"step, {who.format(names)} of {self.size}: {late} within "
-                    f"{limit_s:g} s; wanted all ranks to make the same collective calls; "
-                    "next: a smaller model, or --timeout"
+                    or f"{late}; wanted all ranks to make the same collective calls; next: a "
+                    "smaller model, or --timeout"
                 )
             for pipe in ready:
                 place = who.format(pipes.index(pipe))
                 try:
                     answers[pipe] = unpack(pipe.recv_bytes())
                 except (EOFError, OSError):
+                    self._require_same_calls(answers, error)
                     raise CannotJudge(error or f"step, {place}: its process ended") from None
                 if "error" in answers[pipe] and not error:
                     error = f"step, {place}: {answers[pipe]['error']}"
                     stop_s = min(stop_s, time.monotonic() + GRACE_S)
         if error:
+            self._require_same_calls(answers, error)
             alike = len({answers[pipe].get("error") for pipe in pipes}) == 1
             raise (AllAlike if alike else CannotJudge)(error)
         return [answers[pipe] for pipe in pipes]
 
+    def _require_same_calls(
+        self, ended: Iterable[Connection], error: str, place: str = "step"
+    ) -> None:
+        """Raises CannotJudge where ranks make other calls, and `error` is none of their own."""
+        if error and "gloo" not in error:
+            return
+        calls = [read_calls(calls_file(self.store, rank)) for rank in range(self.size)]
+        differs = difference(calls, {self.pipes.index(pipe) for pipe in ended})
+        if differs:
+            raise CannotJudge(f"{place}: {differs}; {WANTED}")
+
     def _start(self) -> None:
         self.open = contextlib.ExitStack()
         self.folder = self.open.enter_context(scratch.folder("refgf-step-"))
+        self.store = str(Path(self.folder) / "store")
         pairs = [Pipe() for _ in range(self.size + 1)]
         self.pipes, remote = [list(side) for side in zip(*pairs)]
         files = [str(pipe.fileno()) for pipe in remote]
@@ -118,7 +142,7 @@ class Ranks:
         environment |= {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}  # gloo, on the CPU
         if sys.platform.startswith("linux"):
             environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        arguments = [str(Path(self.folder) / "store"), *files]
+        arguments = [self.store, *files]
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "refgf.oracle.step.worker", *arguments],
             stdin=subprocess.DEVNULL,

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from refgf.oracle.judge.orphans import PR_SET_PDEATHSIG, _prctl
+from refgf.oracle.step.collectives import calls_file
 from refgf.oracle.step.messages import pack, unpack
 
 WANTED = ("model", "batch", "loss", "train")
@@ -67,11 +68,13 @@ def built(source: str, request: dict) -> tuple[Any, Any, list[Any]]:
 
 def run(request: dict, rank: int, size: int) -> dict[str, Any]:
     """Record the judged training on this rank."""
+    from refgf.oracle.step.calls import Calls
     from refgf.oracle.step.record import Recorder, recorded
 
     judged, model, batches = built(request["source"], request)
     recorder = Recorder(model, request.get("forced"))
-    recorded(recorder, lambda it: judged.train(model, it, rank, size), batches)
+    with Calls(request["calls"], request["source"]) if size > 1 else contextlib.nullcontext():
+        recorded(recorder, lambda it: judged.train(model, it, rank, size), batches)
     if len(recorder.steps) != len(batches):
         got = f"train took {len(recorder.steps)} of {len(batches)} batches"
         raise ValueError(f"{got}; wanted a loop over all of `batches`")
@@ -171,6 +174,7 @@ def serve(pipe: Connection, rank: int, size: int, store: str) -> None:
             request = unpack(pipe.recv_bytes())
         except EOFError:
             os._exit(0)  # the judge is done; gloo's threads need no farewell
+        request["calls"] = calls_file(store, rank)
         try:
             if "tensors" in request:
                 answer = samples(request)
