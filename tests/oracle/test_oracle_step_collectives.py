@@ -1,5 +1,6 @@
 """`oracle step`: ranks that make other collective calls get a sentence at once, no raw abort."""
 
+import json
 import time
 
 import pytest
@@ -145,3 +146,8 @@ def test_damaged_calls_are_none(tmp_path):
         assert read_calls(str(path)) == []
     path.write_bytes(b'{"operation": "barr')
     assert read_calls(str(path)) == []
+    good = {"operation": "barrier", "of": "", "group": "0", "ranks": [0, 1], "step": 0, "line": 7}
+    for other in ({}, {"ranks": ["a"]}, {"ranks": 3}, {"line": "x"}, {"of": None}, {"more": 1}):
+        path.write_bytes(json.dumps(good | other).encode() + b"\n")
+        assert read_calls(str(path)) == ([] if other else [Call(**good)])
+    assert difference([[Call(**good | {"ranks": [7]})]], {0}) == "", "no such rank"

@@ -25,6 +25,16 @@ class Call:
     step: int
     line: int
 
+    def is_whole(self) -> bool:
+        """Of the right types, as a file may be damaged."""
+        texts, numbers = (self.operation, self.of, self.group), (self.step, self.line)
+        lists = isinstance(self.ranks, list) and all(type(rank) is int for rank in self.ranks)
+        return (
+            lists
+            and all(isinstance(text, str) for text in texts)
+            and all(type(number) is int for number in numbers)
+        )
+
     def __str__(self) -> str:
         of = f" of {self.of}" if self.of else ""
         return f"{self.operation}{of} in step {self.step}" + f", line {self.line}" * bool(self.line)
@@ -40,9 +50,10 @@ def read_calls(path: str) -> list[Call]:
         return []
     try:
         lines = read_bytes(path, LARGEST).split(b"\n")[:-1]  # the last may not be whole
-        return [Call(**parse_json(path, line)) for line in lines]
+        calls = [Call(**parse_json(path, line)) for line in lines]
     except (BadFile, TypeError):
         return []
+    return calls if all(map(Call.is_whole, calls)) else []
 
 
 def difference(calls: list[list[Call]], ended: set[int]) -> str:
@@ -54,7 +65,7 @@ def difference(calls: list[list[Call]], ended: set[int]) -> str:
         of_group = [[call for call in own if call.group == group] for own in calls]
         ranks = next(call.ranks for own in of_group for call in own)
         members = {rank: of_group[rank] for rank in ranks if 0 <= rank < len(calls)}
-        found = _first_difference(members, ended)
+        found = _first_difference(members, ended) if members else None
         if found is not None:
             return _described(members, found)
     return ""
