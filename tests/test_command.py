@@ -88,6 +88,37 @@ def test_a_missing_library_is_named_with_its_extra():
     assert found.stderr == f"refgf lesson: PIL is missing; next: {advice.install('lessons')}\n"
 
 
+@pytest.mark.parametrize("library", [True, False])
+@pytest.mark.parametrize(
+    "arguments",
+    [("reveal", "--mpi"), ("lesson", "01", "--quick"), ("predict", "measure", "--out", "m.json")],
+)
+def test_without_mpi_it_says_what_to_install(arguments, library, tmp_path):
+    """library: mpi4py is there, as its wheels are, and loads no MPI."""
+    found = refgf(*arguments, code=no_mpi(tmp_path, library))
+    assert found.returncode == 2 and "Traceback" not in found.stderr, found.stderr
+    assert advice.install("mpi", "mpich") in " ".join(found.stderr.split())
+
+
+def test_a_probe_of_a_cluster_without_mpi_ends_with_a_sentence(tmp_path):
+    from refgf.cluster.__main__ import PROBE
+
+    program = [sys.executable, "-c", no_mpi(tmp_path, True) + PROBE]
+    found = subprocess.run(program, cwd=ROOT, capture_output=True, text=True)
+    assert found.returncode == 2 and found.stderr.startswith("cluster probe: got no MPI (cannot")
+
+
+def no_mpi(folder, library):
+    """Python that takes mpi4py away, or (library) the MPI that it loads."""
+    if not library:
+        return "import sys; sys.modules['mpi4py'] = None\n"
+    (folder / "mpi4py").mkdir()
+    (folder / "mpi4py" / "__init__.py").touch()
+    error = "cannot load MPI library\\nlibmpi.so: cannot open shared object file"
+    (folder / "mpi4py" / "MPI.py").write_text(f'raise RuntimeError("{error}")\n')
+    return f"import sys; sys.path.insert(0, {str(folder)!r})\n"
+
+
 @pytest.mark.parametrize(
     ("checkout", "command"),
     [(True, "pip install -e '.[mpi,lessons]'"), (False, "pip install 'refgf[mpi,lessons]'")],

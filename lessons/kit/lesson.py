@@ -16,6 +16,7 @@ from kit.regime import regime_of
 from kit.reveal import BRACKETS, COLUMNS, Reveal
 from kit.run import Run
 from kit.words import before_and_after, link_probed, number_of_ranks, question
+from refgf.advice import mpi
 from refgf.cluster import like as clusters
 from refgf.exchange.lazy import Theta
 from refgf.machine import threads
@@ -117,8 +118,10 @@ class Lesson:
             except ValueError as error:  # a user's mistake ends with a sentence, not a traceback
                 self.parser.exit(2, f"\n{self.parser.prog}: {error}\n")
         else:
-            from mpi4py import MPI
-
+            try:
+                MPI = mpi("the lesson on MPI ranks")
+            except ValueError as error:
+                self.parser.error(f"{error}, or --threads 3")
             require_one_mpi(MPI.COMM_WORLD.Get_size())
             try:
                 self._measure(MPI.COMM_WORLD, measure, options)

@@ -19,8 +19,14 @@ NOT_EXECUTABLE, NOT_FOUND = 126, 127  # the shells' exit codes
 CANNOT_RUN = 78  # EX_CONFIG of sysexits.h: the machine is not set up for it
 
 PROBE = """
+import sys
 import refgf.launch
-from mpi4py import MPI
+from refgf.advice import mpi
+try:
+    MPI = mpi("cluster probe")
+except ValueError as error:
+    print(error, file=sys.stderr)
+    sys.exit(2)
 from refgf.cluster.probe import main
 main(MPI.COMM_WORLD)
 """

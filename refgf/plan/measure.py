@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from refgf.advice import mpi
 from refgf.papers.scaling.machine import Machine, save
 from refgf.predict.cost import Line, Link
 from refgf.predict.fit import Fit
@@ -49,9 +50,7 @@ def world() -> Any:
 
 
 def started() -> Any:
-    from mpi4py import MPI
-
-    return MPI.COMM_WORLD
+    return mpi("predict measure").COMM_WORLD
 
 
 def write(comm: Any, path: str) -> None:

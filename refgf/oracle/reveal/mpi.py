@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 
+from refgf.advice import mpi
 from refgf.oracle.definitions import slice_bounds
 
 YIELDING = {  # waiting ranks yield the core
@@ -23,14 +24,8 @@ class MPISum:
     def __init__(self, collective: str, dtype: str):
         for name, value in YIELDING.items():
             os.environ.setdefault(name, value)
-        try:
-            from mpi4py import MPI
-        except ImportError as error:
-            raise ValueError(
-                f"reveal: got --mpi, but mpi4py cannot be imported ({error}); wanted mpi4py and an "
-                "MPI; next: pip install mpi4py mpich"
-            ) from None
-        self.mpi, self.comm = MPI, MPI.COMM_WORLD
+        self.mpi = mpi("reveal --mpi")
+        self.comm = self.mpi.COMM_WORLD
         self.rank, self.p = self.comm.Get_rank(), self.comm.Get_size()
         self.collective, self.dtype = collective, dtype
         wrong = ""
