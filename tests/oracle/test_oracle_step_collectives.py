@@ -9,7 +9,7 @@ pytest.importorskip("torch", reason="PyTorch is an extra")
 
 from step_subject import subject
 
-from refgf.oracle.step.collectives import Call, difference, read_calls
+from refgf.oracle.step.collectives import CollectiveCall, difference, read_calls
 from refgf.oracle.step.judging import judge
 from refgf.oracle.step.ranks import START_S, CannotJudge, Ranks
 
@@ -114,7 +114,7 @@ def test_right_calls_are_no_difference(what, tmp_path):
 
 
 def calls(*operations, step=0, group="world", ranks=(0, 1)):
-    return [Call(operation, "", group, list(ranks), step, 1) for operation in operations]
+    return [CollectiveCall(operation, "", group, list(ranks), step, 1) for operation in operations]
 
 
 def test_the_first_difference():
@@ -149,5 +149,5 @@ def test_damaged_calls_are_none(tmp_path):
     good = {"operation": "barrier", "of": "", "group": "0", "ranks": [0, 1], "step": 0, "line": 7}
     for other in ({}, {"ranks": ["a"]}, {"ranks": 3}, {"line": "x"}, {"of": None}, {"more": 1}):
         path.write_bytes(json.dumps(good | other).encode() + b"\n")
-        assert read_calls(str(path)) == ([] if other else [Call(**good)])
-    assert difference([[Call(**good | {"ranks": [7]})]], {0}) == "", "no such rank"
+        assert read_calls(str(path)) == ([] if other else [CollectiveCall(**good)])
+    assert difference([[CollectiveCall(**good | {"ranks": [7]})]], {0}) == "", "no such rank"

@@ -20,7 +20,7 @@ ONE_TO_ONE = ("send", "recv_", "recv_any_source_", "wait_tensor")
 SAME_LENGTH = ("allreduce", "all_reduce", "broadcast", "reduce_", "reduce")  # on every rank
 
 
-class Calls(TorchDispatchMode):
+class CallLog(TorchDispatchMode):
     """Collective calls of this thread, and of its backward. path: where they are written."""
 
     def __init__(self, path: str, source: str):

@@ -17,7 +17,7 @@ WANTED = (
 
 
 @dataclass(frozen=True)
-class Call:
+class CollectiveCall:
     operation: str
     of: str  # how many numbers of which type, where all ranks must have as many
     group: str
@@ -44,19 +44,19 @@ def calls_file(store: str, rank: int) -> str:
     return f"{store}.calls{rank}"
 
 
-def read_calls(path: str) -> list[Call]:
+def read_calls(path: str) -> list[CollectiveCall]:
     """What a rank has called so far; nothing where foreign code has damaged the file."""
     if not Path(path).exists():
         return []
     try:
         lines = read_bytes(path, LARGEST).split(b"\n")[:-1]  # the last may not be whole
-        calls = [Call(**parse_json(path, line)) for line in lines]
+        calls = [CollectiveCall(**parse_json(path, line)) for line in lines]
     except (BadFile, TypeError):
         return []
-    return calls if all(map(Call.is_whole, calls)) else []
+    return calls if all(map(CollectiveCall.is_whole, calls)) else []
 
 
-def difference(calls: list[list[Call]], ended: set[int]) -> str:
+def difference(calls: list[list[CollectiveCall]], ended: set[int]) -> str:
     """Where the calls of two ranks differ, so that they wait for ever. "": not known to differ.
 
     ended: ranks that make no call any more.
@@ -71,7 +71,7 @@ def difference(calls: list[list[Call]], ended: set[int]) -> str:
     return ""
 
 
-def _first_difference(members: dict[int, list[Call]], ended: set[int]) -> int | None:
+def _first_difference(members: dict[int, list[CollectiveCall]], ended: set[int]) -> int | None:
     """The number of a call. One in another step than on other ranks is where it began."""
     other_step = None
     for number in range(max(map(len, members.values()))):
@@ -85,7 +85,7 @@ def _first_difference(members: dict[int, list[Call]], ended: set[int]) -> int | 
     return None
 
 
-def _described(members: dict[int, list[Call]], number: int) -> str:
+def _described(members: dict[int, list[CollectiveCall]], number: int) -> str:
     """The rank with fewest ranks of its kind, and another one."""
     kinds: dict[tuple, list[int]] = {}
     for rank, own in members.items():

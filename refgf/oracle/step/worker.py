@@ -68,12 +68,12 @@ def built(source: str, request: dict) -> tuple[Any, Any, list[Any]]:
 
 def run(request: dict, rank: int, size: int) -> dict[str, Any]:
     """Record the judged training on this rank."""
-    from refgf.oracle.step.calls import Calls
+    from refgf.oracle.step.calls import CallLog
     from refgf.oracle.step.record import Recorder, recorded
 
     judged, model, batches = built(request["source"], request)
     recorder = Recorder(model, request.get("forced"))
-    with Calls(request["calls"], request["source"]) if size > 1 else contextlib.nullcontext():
+    with CallLog(request["calls"], request["source"]) if size > 1 else contextlib.nullcontext():
         recorded(recorder, lambda it: judged.train(model, it, rank, size), batches)
     if len(recorder.steps) != len(batches):
         got = f"train took {len(recorder.steps)} of {len(batches)} batches"
