@@ -12,8 +12,7 @@ calls may still be in flight then.
 
 from math import ceil
 
-from refgf.plan import thetas
-from refgf.plan.systems import FLOAT32, Question, theta_sweep
+from refgf.plan.systems import FLOAT32, Question, best_theta, theta_sweep
 from refgf.predict.timeline import Gradients, lateness, lazy, predict
 
 MIB = 1 << 20
@@ -84,9 +83,9 @@ def of_theta(question: Question) -> dict:
     """
     all_bytes = FLOAT32 * question.step.elements
     sweep = theta_sweep("theta", question) or {0: question.step.compute_s}
-    best = thetas.best(sweep)
+    best = best_theta("theta", question) or 0
     ties = around(sweep, best, EQUAL)
-    found = {"theta_bytes": best, "step_s": sweep[best], "all_bytes": all_bytes}
+    found = {"theta_bytes": best, "step_s": min(sweep.values()), "all_bytes": all_bytes}
     return found | {"ties": ties, "sweep": sweep}
 
 

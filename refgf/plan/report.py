@@ -12,8 +12,9 @@ from refgf.plan.systems import (
     TOPK_DENSITY,
     Question,
     best_theta,
+    ranges,
 )
-from refgf.plan.uncertainty import curve, planned, ranges
+from refgf.plan.uncertainty import curve, planned
 from refgf.predict.cost import Link
 
 LARGEST, COLUMNS = 4096, 100

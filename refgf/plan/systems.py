@@ -26,7 +26,7 @@ from refgf.papers.mstopk.cost import gather_s, hitopk_s
 from refgf.papers.scaling.collectives import LINES, hierarchical_s
 from refgf.papers.scaling.systems import System, step
 from refgf.plan import thetas
-from refgf.plan.fabric import Fabric
+from refgf.plan.fabric import CHOSEN, Fabric
 from refgf.plan.step_times import StepTimes
 from refgf.predict.cost import (
     Line,
@@ -43,6 +43,7 @@ FLOAT32 = 4
 CSC_PERCENT = 10.0
 TOPK_DENSITY = 0.01
 DASO_EVERY, DASO_WAIT = 4, 1
+PACE = {True: (0.97, 1.03), False: (0.9, 1.1)}  # of measured ready times, and of others (chosen)
 MOST_EXACT = (
     400  # gradients; above, the best merge takes seconds: the greedy rule, or theta's groups
 )
@@ -130,6 +131,25 @@ class Question:
         return LINES[self.allreduce](self.size, self.hop)
 
 
+def ranges(question: Question) -> dict[str, tuple[float, float]]:
+    """{input: (lowest, highest factor)}; extrapolated ones are at least as wide as CHOSEN.
+
+    The pace is at least as wide as the scatter of the measured steps.
+    """
+    found = dict(question.fabric.ranges)
+    if question.extrapolated:
+        for name, (low, high) in CHOSEN.items():
+            found[name] = min(low, found[name][0]), max(high, found[name][1])
+    (low, high), (least, most) = PACE[question.step.measured], question.step.scatter
+    return found | {"pace": (min(low, least), max(high, most))}
+
+
+def varied(question: Question, pace: float = 1.0, **factors: float) -> Question:
+    """factors: of alpha, beta and hops."""
+    changed = {"step": question.step.scaled(pace), "fabric": question.fabric.scaled(**factors)}
+    return replace(question, **changed)
+
+
 Answer = float | None  # seconds of a step; None: the system does not apply
 
 
@@ -210,7 +230,11 @@ def applies(system: str, question: Question) -> bool:
 def best_theta(system: str, question: Question) -> int | None:
     """The theta of this system's step, in bytes on the wire."""
     swept = theta_sweep(system, question)
-    return None if swept is None else thetas.best(swept)
+    if swept is None:
+        return None
+    slow = varied(question, **{name: high for name, (_, high) in ranges(question).items()})
+    groups = thetas.calls(question.step.ready, **LAZY[system][1])
+    return thetas.best(swept, lambda theta: lazy_s(system, slow, groups[theta]))
 
 
 def best_s(system: str, question: Question) -> float:
@@ -218,7 +242,7 @@ def best_s(system: str, question: Question) -> float:
     if question.groups is not None:
         return lazy_s(system, question, question.groups)
     swept = theta_sweep(system, question)
-    return question.step.compute_s if swept is None else swept[thetas.best(swept)]
+    return question.step.compute_s if swept is None else min(swept.values())
 
 
 def topk_s(question: Question) -> Answer:

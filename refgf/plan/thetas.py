@@ -5,6 +5,7 @@ largest theta is the whole vector, in one call. Which thetas are tried depends o
 so a step never gets faster if the network or a rank gets slower.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from refgf.papers.scaling.systems import NORM_BYTES, System, chosen_chunks
@@ -13,6 +14,7 @@ from refgf.predict.timeline import CallTime, Gradients, lazy, predict
 WORK = 6400  # thetas an octave times gradients: all thetas of a short list, 16 an octave of 400
 LEAST = 2  # thetas an octave of any list
 SAME = 1e-9  # relative; steps that differ by rounding only
+CLOSE = 1e-3  # relative; upper ends of intervals that are alike
 
 
 @lru_cache(maxsize=16)
@@ -34,11 +36,16 @@ def groupings(sizes: tuple[int, ...]) -> dict[int, list[range]]:
 def sent(
     ready: Gradients, itemsize: int = 4, percent: float | None = None
 ) -> tuple[Gradients, Gradients]:
-    """([(ready_s, bytes)] of all gradients or of CSC's chunks, the same of CSC's norms)."""
+    """([(ready_s, bytes)] of all gradients or of CSC's chunks, the same of CSC's norms).
+
+    After CSC's last chunk an entry without bytes ends backward, as the last gradient does: chunks
+    that wait for more are flushed then. (refgf/exchange/lazy.py)
+    """
     if percent is None:
         return [(ready_s, itemsize * elements) for ready_s, elements in ready], []
     found, chunks = chosen_chunks(ready, System("CSC", itemsize=itemsize, percent=percent))
-    return found, [(ready[-1][0], NORM_BYTES * chunks)]
+    end_s = ready[-1][0]
+    return [*found, (end_s, 0)], [(end_s, NORM_BYTES * chunks)]
 
 
 def calls(
@@ -64,11 +71,13 @@ def step_s(
     return predict(*sums, allreduce_s, overlap, ready[-1][0]).step_s
 
 
-def best(swept: dict[int, float]) -> int:
-    """The largest of the best thetas: of equal steps that with the fewest calls.
+def best(swept: dict[int, float], slow_s: Callable[[int], float]) -> int:
+    """Of equally short steps the theta whose interval is the narrowest; of these the smallest.
 
-    It is the least sensitive to latency, so its interval is the narrowest, or within 3 % of it
-    (ResNet-50, AlexNet, VGG-16 and BERT-Large on 8 to 256 ranks).
+    Fewer calls cost less where latency is higher than measured. What is sent earlier hides more.
+    slow_s: theta -> the step with all inputs at their highest.
     """
-    least_s = min(swept.values())
-    return max(theta for theta, step_s in swept.items() if step_s <= (1 + SAME) * least_s)
+    ties = [theta for theta, step_s in swept.items() if step_s <= (1 + SAME) * min(swept.values())]
+    ends_s = {theta: slow_s(theta) for theta in ties} if len(ties) > 1 else {ties[0]: 0.0}
+    least_s = min(ends_s.values())
+    return next(theta for theta, end_s in ends_s.items() if end_s <= (1 + CLOSE) * least_s)

@@ -9,10 +9,7 @@ row are those of its step at both ends: no theta is chosen again. What the model
 
 from dataclasses import dataclass, replace
 
-from refgf.plan.fabric import CHOSEN
-from refgf.plan.systems import SYSTEMS, Question, groups_of
-
-PACE = {True: (0.97, 1.03), False: (0.9, 1.1)}  # of measured ready times, and of others (chosen)
+from refgf.plan.systems import SYSTEMS, Question, groups_of, ranges, varied
 
 
 @dataclass(frozen=True)
@@ -29,25 +26,6 @@ class PlannedStep:
     def widest(self) -> str:
         name, width = next(iter(self.widths.items()))
         return name if width > 1e-9 else "none"
-
-
-def ranges(question: Question) -> dict[str, tuple[float, float]]:
-    """{input: (lowest, highest factor)}; extrapolated ones are at least as wide as CHOSEN.
-
-    The pace is at least as wide as the scatter of the measured steps.
-    """
-    found = dict(question.fabric.ranges)
-    if question.extrapolated:
-        for name, (low, high) in CHOSEN.items():
-            found[name] = min(low, found[name][0]), max(high, found[name][1])
-    (low, high), (least, most) = PACE[question.step.measured], question.step.scatter
-    return found | {"pace": (min(low, least), max(high, most))}
-
-
-def varied(question: Question, pace: float = 1.0, **factors: float) -> Question:
-    """factors: of alpha, beta and hops."""
-    changed = {"step": question.step.scaled(pace), "fabric": question.fabric.scaled(**factors)}
-    return replace(question, **changed)
 
 
 def planned(system: str, question: Question) -> PlannedStep | None:

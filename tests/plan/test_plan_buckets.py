@@ -121,7 +121,7 @@ def test_a_tie_keeps_horovods_default_and_names_the_range_of_theta():
     horovod, theta = buckets.of_horovod(question), buckets.of_theta(question)
     assert horovod["fusion_threshold_bytes"] == buckets.HOROVOD_DEFAULT_MIB * MIB
     assert report.fused(horovod).startswith("Horovod      keep the default, 128 MiB: ")
-    assert theta["ties"] == list(theta["sweep"]) and theta["theta_bytes"] == 4 * MIB
+    assert theta["ties"] == list(theta["sweep"]) and theta["theta_bytes"] == 0
     assert "any Theta, a tie" in report.theta_line(theta)
 
 

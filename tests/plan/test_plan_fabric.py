@@ -10,8 +10,8 @@ from refgf.papers.scaling.machine import Machine, save
 from refgf.papers.scaling.published import TEN_GIGABIT
 from refgf.plan import fabric, measurements, report
 from refgf.plan.step_times import StepTimes
-from refgf.plan.systems import SYSTEMS, Question
-from refgf.plan.uncertainty import planned, ranges
+from refgf.plan.systems import SYSTEMS, Question, ranges
+from refgf.plan.uncertainty import planned
 from refgf.predict.cost import Line, Link, ring_line
 
 LINK, FAST = Link(20e-6, 1e-9), Link(5e-6, 4e-11)

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from refgf.papers.scaling.systems import System, step
-from refgf.plan import memory, report
+from refgf.plan import memory, report, thetas
 from refgf.plan.fabric import CHOSEN, Fabric, load
 from refgf.plan.inputs import read_model
 from refgf.plan.step_times import StepTimes
 from refgf.plan.systems import (
+    CSC_PERCENT,
     MOST_EXACT,
     SYSTEMS,
     Question,
@@ -20,8 +21,9 @@ from refgf.plan.systems import (
     overlapped,
     theta_sweep,
     two_level_ring_s,
+    varied,
 )
-from refgf.plan.uncertainty import curve, planned, varied
+from refgf.plan.uncertainty import curve, planned
 from refgf.predict.cost import Line, Link, ring_line
 from refgf.predict.timeline import one_call
 
@@ -157,14 +159,39 @@ def test_an_interval_keeps_the_calls_of_its_step():
     slow = replace(asked, fabric=wide.scaled(alpha=8.0))
     assert SYSTEMS["theta"](slow) < 0.9 * SYSTEMS["eager"](slow)
     eager, *others = (planned(name, asked) for name in ("eager", "theta", "merged", "half"))
-    swept = theta_sweep("theta", asked)
-    assert best_theta("theta", asked) == max(t for t in swept if swept[t] < 1.000001 * swept[0]) > 0
     assert others[0].step_s == pytest.approx(eager.step_s) and others[0].high_s < eager.high_s
     for name, row in zip(("theta", "merged", "half"), others):
         kept = replace(asked, groups=groups_of(name, asked))
         high_s = SYSTEMS[name](varied(kept, 1.03, alpha=8.0))
         assert row.high_s == pytest.approx(high_s)
         assert high_s > 1.001 * SYSTEMS[name](varied(asked, 1.03, alpha=8.0))
+
+
+def test_of_equal_steps_the_theta_whose_interval_is_the_narrowest():
+    """Of thetas with equal intervals the smallest, because it is sent earlier."""
+    ready = tuple((0.001 * i, 100_000) for i in range(1, 41))
+    wide = Fabric("net", "this test", Link(10e-6, 1e-10), ranges={"alpha": (0.5, 8.0)})
+    asked = Question(StepTimes("even", "this test", ready), wide, 8)
+    swept, slow = theta_sweep("theta", asked), varied(asked, 1.03, alpha=8.0)
+    ends_s = theta_sweep("theta", slow)
+    ties = [theta for theta in swept if swept[theta] < (1 + 1e-9) * min(swept.values())]
+    best = best_theta("theta", asked)
+    assert ties[0] == 0 < best and ends_s[best] < 0.95 * ends_s[0]
+    assert all(ends_s[theta] > (1 - 1e-3) * ends_s[best] for theta in ties)
+    assert all(ends_s[theta] > ends_s[best] for theta in ties if theta < best)
+
+
+def test_chunks_that_wait_for_more_are_sent_when_backward_ends():
+    """CSC chooses chunks of the first tensor only: one call of all waits for the second tensor."""
+    step = StepTimes("two", "this test", ((0.1, 1_000_000), (0.5, 1000)))
+    asked = Question(step, FABRIC, 8)
+    swept = theta_sweep("CSC", asked)
+    chosen, (norms,) = thetas.sent(step.ready, 2, CSC_PERCENT)
+    assert chosen[-2][0] == 0.1 and chosen[-1] == (0.5, 0)
+    one_call_s = 0.5 + asked.flat(sum(nbytes for _, nbytes in chosen)) + asked.flat(norms[1])
+    assert swept[max(swept)] == pytest.approx(one_call_s)
+    assert swept[0] == pytest.approx(0.5 + asked.flat(norms[1]))
+    assert 0 <= best_theta("CSC", asked) < max(swept)
 
 
 def test_efficiency_at_the_asked_size_is_that_of_the_table():
