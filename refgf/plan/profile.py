@@ -12,15 +12,15 @@ Leaves are the parameters, inputs with requires_grad=True, and the inputs of eac
 reentrant checkpointing. Only what the optimiser updates is taken: trace its step too. Compare the
 number of tensors that is printed with len(list(model.parameters())).
 
-On a CPU the gradient is ready when that ends. On a GPU it is ready when the last kernel that was
-launched until then has ended; a kernel and its launch have the same correlation number. Times in
-the file are microseconds (Kineto's `ts` and `dur`). If gradients accumulate over several backward
-passes of a step, those of the last one are taken: they are sent.
+On a CPU a gradient is ready when its AccumulateGrad ends. On a GPU it is ready when the last kernel
+that was launched until then has ended; a kernel and its launch have the same correlation number.
+Times in the file are microseconds (Kineto's `ts` and `dur`). If gradients accumulate over several
+backward passes of a step, those of the last one are taken: they are sent.
 
 All of a ProfilerStep counts, waiting for data too. What of it runs nothing is printed. On a GPU the
 step ends with its last kernel, if that is later than the mark. A step with an exchange is refused:
-waiting for other ranks could not be told from waiting for data. The interval of pace leaves out the
-first step of the trace, which may hold start-up.
+waiting for other ranks could not be told from waiting for data. With active=3 or more the interval
+of pace holds all steps of the trace but the first, which may hold start-up.
 """
 
 from bisect import bisect_right
