@@ -1,12 +1,14 @@
-"""Attributes that MSCCL's public parsers ask for, and what the answer says without some of them."""
+"""What the public parsers of MSCCL and MSCCL++ ask for, and the answer without some of it."""
 
+import json
 import xml.etree.ElementTree as ET
 
 import pytest
 from schedule_cases import block, judged_xml, report, step, verdict, xml
 
 from refgf.oracle.judge.untrusted import BadFile
-from refgf.oracle.schedules import msccl
+from refgf.oracle.schedules import msccl, mscclpp
+from refgf.oracle.schedules.own import own_plan
 
 ALGO = ("proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace")
 REQUIRED = [
@@ -28,6 +30,18 @@ def test_an_attribute_that_every_parser_asks_for_is_asked_for(where, key):
     says = f"x: got <{element.tag}> without {key} in line "
     assert str(caught.value).startswith(says)
     assert "without which MSCCL refuses a file" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("where", "key"),
+    [("the file", k) for k in ("name", "collective", "protocol", "inplace", "gpus")]
+    + [("a gpu", k) for k in ("id", "input_chunks", "output_chunks", "scratch_chunks")],
+)
+def test_what_mscclpp_reads_without_asking_is_asked_for(where, key):
+    top = json.loads(mscclpp.dump(own_plan("ring", 2, "mscclpp-json", 2)))
+    del (top if where == "the file" else top["gpus"][1])[key]
+    with pytest.raises(BadFile, match=f"x: got {where} without {key}; wanted .*MSCCL.. refuses"):
+        mscclpp.parse("x", json.dumps(top).encode())
 
 
 def answer(root):

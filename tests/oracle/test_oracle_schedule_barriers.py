@@ -14,7 +14,8 @@ def judged(first, second):
     None stands for a barrier without num_threadblocks.
     """
     gpus = [gpu_of(rank, (first, second)) for rank in (0, 1)]
-    top = {"name": "t", "collective": "allreduce", "inplace": True, "gpus": gpus}
+    top = {"name": "t", "collective": "allreduce", "protocol": "Simple", "inplace": True}
+    top |= {"gpus": gpus}
     return verdict(mscclpp.parse("x", json.dumps(top).encode()))
 
 
@@ -83,7 +84,8 @@ def shared(*between):
             for src, dst, size in (("i", "s", 2), ("s", "o", 1))
         )
         blocks.append({"id": tb, "ops": [first, *between, second]})
-    top = {"name": "t", "collective": "custom", "gpus": [gpu | {"threadblocks": blocks}]}
+    top = {"name": "t", "collective": "custom", "protocol": "Simple", "inplace": False}
+    top |= {"gpus": [gpu | {"threadblocks": blocks}]}
     plan = mscclpp.parse("x", json.dumps(top).encode())
     return plan, verdict(plan)
 

@@ -62,13 +62,14 @@ BAD_XML = {
     "another encoding": '<?xml version="1.0" encoding="no-such"?>' + xml() + "",
     "a buffer of petabytes": xml().replace('i_chunks="1"', 'i_chunks="2000000000"'),
 }
+TOP = {"name": "a", "collective": "allreduce", "protocol": "LL", "inplace": True}
 GPU = {"id": 0, "input_chunks": 1, "output_chunks": 1, "scratch_chunks": 0}
 
 
 def plan(*ops, **gpu):
     block = {"id": 0, "ops": list(ops), "channels": [], "remote_buffer_refs": []}
     gpus = [{**GPU, "threadblocks": [block], **gpu}]
-    return json.dumps({"name": "a", "collective": "allreduce", "inplace": True, "gpus": gpus})
+    return json.dumps({**TOP, "gpus": gpus})
 
 
 SPAN = {"type": "i", "index": 0, "size": 1}
@@ -77,9 +78,10 @@ BAD_JSON = {
     "a list": "[]",
     "deep nesting": "[" * 100_000,
     "a key twice": '{"gpus": [], "gpus": []}',
-    "no rank": '{"gpus": []}',
-    "a rank that is text": '{"gpus": ["a"]}',
-    "a rank twice": json.dumps({"gpus": [GPU, GPU]}),
+    "no rank": json.dumps({**TOP, "gpus": []}),
+    "a rank that is text": json.dumps({**TOP, "gpus": ["a"]}),
+    "a rank twice": json.dumps({**TOP, "gpus": [GPU, GPU]}),
+    "in place by a word": plan().replace('"inplace": true', '"inplace": "yes"'),
     "names of an older version": plan().replace("input_chunks", "inputChunks"),
     "a channel of an older version": plan(channels=[{"type": "memory", "connected_to": [1]}]),
     "huge buffers": plan(input_chunks=10**9),

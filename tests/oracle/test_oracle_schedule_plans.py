@@ -127,7 +127,8 @@ def json_plan(op, *, dst, src, remote="s"):
                 "remote_buffers": [{"rank": 1 - rank, "type": remote}],
             }
         )
-    return {"name": "t", "collective": "custom", "inplace": True, "gpus": gpus}
+    top = {"name": "t", "collective": "custom", "protocol": "LL", "inplace": True}
+    return top | {"gpus": gpus}
 
 
 I0, REMOTE = {"type": "i", "index": 0, "size": 1}, {"buffer_id": 0, "index": 0, "size": 1}
@@ -189,9 +190,11 @@ def shared_by_two(parts):
             own = [{"channel_type": "switch", "channel_ids": [0]}]
             blocks.append({"id": block + 1, "ops": [pipeline], "channels": own})
         memory = {"channel_type": "memory", "connected_to": [1 - rank]}
-        gpu = {"id": rank, "input_chunks": 1, "threadblocks": blocks, "channels": [memory, switch]}
+        gpu = {"id": rank, "input_chunks": 1, "output_chunks": 0, "scratch_chunks": 0}
+        gpu |= {"threadblocks": blocks, "channels": [memory, switch]}
         gpus.append(gpu | {"semaphores": [{"init_value": 0}, {"init_value": 0}]})
-    return {"name": "t", "collective": "allreduce", "inplace": True, "gpus": gpus}
+    top = {"name": "t", "collective": "allreduce", "protocol": "LL", "inplace": True}
+    return top | {"gpus": gpus}
 
 
 def kind_of(top):

@@ -29,7 +29,8 @@ def parsed(*ops, kind="memory"):
         gpu["channels"] = [{"channel_type": kind, "connected_to": [1 - rank]}]
         gpu["remote_buffers"] = [{"rank": 1 - rank, "type": "s"}]
         gpus.append(gpu | {"threadblocks": [block]})
-    top = {"name": "t", "collective": "allreduce", "inplace": True, "gpus": gpus}
+    top = {"name": "t", "collective": "allreduce", "protocol": "Simple", "inplace": True}
+    top |= {"gpus": gpus}
     return mscclpp.parse("x", json.dumps(top).encode())
 
 

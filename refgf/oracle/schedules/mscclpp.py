@@ -1,6 +1,6 @@
 """MSCCL++ execution plans (JSON): one-sided puts, and signals that say that they are complete.
 
-    {"name", "collective", "inplace", "gpus": [{"id", "input_chunks", "output_chunks",
+    {"name", "collective", "protocol", "inplace", "gpus": [{"id", "input_chunks", "output_chunks",
       "scratch_chunks", "semaphores": [{"init_value"}],
       "channels": [{"channel_type", "connected_to": [rank, ...]}, {"channel_type": "switch",
                    "buffer_type", "rank_groups": [{"ranks": [rank, ...]}]}],
@@ -50,25 +50,28 @@ from refgf.oracle.schedules.mscclpp_forms import OPS
 from refgf.oracle.schedules.mscclpp_rank import SIZES, Reader
 from refgf.oracle.schedules.mscclpp_waits import PACKET_READERS, PACKET_WRITERS, packets_in_order
 
+REQUIRED = ("name", "collective", "protocol", "inplace", "gpus")
+
 
 def parse(path: str, data: bytes) -> Plan:
     """The plan of a file's bytes. Raises BadFile."""
     top = item(path, parse_json(path, data), dict, "the file")
     gpus = [item(path, gpu, dict, "a gpu") for gpu in listed(path, top, "gpus")]
+    refuse_older(path, gpus)
+    require_keys(path, top, gpus)
     ids = [count(path, gpu, "id") for gpu in gpus]
     if ids != list(range(len(gpus))):
         raise BadFile(
             f"{path}: got gpus {ids[:8]}; wanted 0, 1, ... in order: MSCCL++ reads rank r's gpu at "
             "place r and refuses another id there"
         )
-    refuse_older(path, gpus)
     parts = parts_of_a_chunk(path, gpus)
-    sizes = tuple(tuple(parts * count(path, gpu, key, 0) for key in SIZES) for gpu in gpus)
+    sizes = tuple(tuple(parts * count(path, gpu, key) for key in SIZES) for gpu in gpus)
     readers = [Reader(path, rank, gpu, parts) for rank, gpu in enumerate(gpus)]
-    name, collective = (str(top.get(key, ""))[:200] for key in ("name", "collective"))
+    name, collective = (str(top[key])[:200] for key in ("name", "collective"))
     require_protocol(path, top, readers)
     ranks = packets_in_order(path, [reader.steps for reader in readers])
-    inplace = top.get("inplace") is True
+    inplace = item(path, top["inplace"], bool, "inplace")
     found = tuple(finding for reader in readers for finding in reader.found)
     steps = tuple(map(tuple, ranks))
     notes = plan_notes(readers, parts)
@@ -92,9 +95,21 @@ def plan_notes(readers: list[Reader], parts: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(notes))
 
 
+def require_keys(path: str, top: dict, gpus: list[dict]) -> None:
+    """MSCCL++ reads these without asking whether they are there."""
+    holders = [("the file", top, REQUIRED), *(("a gpu", gpu, ("id", *SIZES)) for gpu in gpus)]
+    for what, holder, keys in holders:
+        absent = [key for key in keys if key not in holder]
+        if absent:
+            raise BadFile(
+                f"{path}: got {what} without {', '.join(absent)}; wanted {', '.join(keys)}, "
+                "without which MSCCL++ refuses a plan"
+            )
+
+
 def require_protocol(path: str, top: dict, readers: list[Reader]) -> None:
     """MSCCL++ makes scratch memory twice as large for packets only if the protocol is LL."""
-    if top.get("protocol", "LL") == "LL" or top.get("reuse_resources") is True:
+    if top["protocol"] == "LL" or top.get("reuse_resources") is True:
         return
     for reader in readers:
         packets = [s.op for s in reader.steps if s.op in (*PACKET_READERS, *PACKET_WRITERS)]
@@ -112,7 +127,9 @@ def refuse_older(path: str, gpus: list[dict]) -> None:
         channels = [item(path, each, dict, "a channel") for each in listed(path, gpu, "channels")]
         older = {"inputChunks", "outputChunks"} & set(gpu)
         if older or any("type" in channel for channel in channels):
-            got = f"{min(older)} of gpu {gpu['id']}" if older else "a channel with type"
+            got = (
+                f"{min(older)} of gpu {str(gpu.get('id'))[:20]}" if older else "a channel with type"
+            )
             raise BadFile(
                 f"{path}: got {got}, as older versions of MSCCL++ write; wanted input_chunks and "
                 "channel_type; next: compile the plan again with the present MSCCL++"
