@@ -1,40 +1,142 @@
-"""Which norm the gradients were clipped by, when it is not the norm of the whole gradient."""
+"""How the gradients were clipped, where one rank clips the same gradients otherwise.
+
+form of each rank, and of one rank      not clipped, by one factor, by value, each tensor
+by one factor                           by which norm: limit / factor
+"""
+
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from refgf.oracle.step.causes import RATIO_TOLERANCE, Cause
-from refgf.oracle.step.stages import JudgedStep, Whole
+from refgf.oracle.step.factors import Cause, names_of
+from refgf.oracle.step.stages import JudgedStep, Whole, close
+
+Pairs = dict[str, tuple[np.ndarray, np.ndarray]]  # {tensor: (before, after)}
+LEAST_NEAR = 1e-4  # relative; coarser types have larger roundings
+SHOWN = 4  # tensors in a sentence
+
+
+@dataclass
+class Clip:
+    """kind: "not clipped", "factor", "value", "tensors" (a factor each) or "changed"."""
+
+    kind: str
+    text: str
+    factor: float = 1.0
+    tensors: dict[str, float] = field(default_factory=dict)
+
+
+def near(step: JudgedStep) -> float:
+    return max(LEAST_NEAR, 16 * step.unit)
+
+
+def factor_of(pairs: Pairs, error: float) -> float | None:
+    """k, if every number after is k times the one before."""
+    before, after = (np.concatenate([pair[i].ravel() for pair in pairs.values()]) for i in (0, 1))
+    square = float((before * before).sum())
+    k = float((after * before).sum()) / square if square else 1.0
+    rest = np.linalg.norm(after - k * before)
+    return k if rest <= error * max(abs(k) * square**0.5, np.linalg.norm(after)) else None
+
+
+def clip_of(pairs: Pairs, error: float) -> Clip | None:
+    """How these gradients were changed. None where all are 0, as in an empty shard."""
+    if not any(before.any() for before, _ in pairs.values()):
+        return None
+    k = factor_of(pairs, error)
+    norm = float(np.sqrt(sum((after**2).sum() for _, after in pairs.values())))
+    if k is not None and abs(k - 1) <= error:
+        return Clip("not clipped", "not clipped")
+    if k is not None:
+        return Clip("factor", f"clipped to a norm of {norm:.5g}", k)
+    limit = max(float(np.abs(after).max(initial=0.0)) for _, after in pairs.values())
+    if all(close(np.clip(b, -limit, limit), a, error * limit) for b, a in pairs.values()):
+        return Clip("value", f"clipped by value at {limit:.5g}")
+    each = {t: factor_of({t: pair}, error) for t, pair in pairs.items()}
+    if all(each[t] is not None for t in each):
+        untouched = [t for t, own in each.items() if abs(own - 1) <= error]
+        text = "clipped by another factor in each tensor"
+        if untouched:
+            names = ", ".join(untouched[:SHOWN]) + ", ..." * (len(untouched) > SHOWN)
+            text += f", not in {names}"
+        return Clip("tensors", text, tensors=each)
+    return Clip("changed", "changed, by no one factor")
 
 
 def clip_cause(step: JudgedStep, states: dict[str, Whole], base: dict[str, Whole]) -> Cause:
     """states: gradients after clipping; base: before it."""
-    wanted = step.replay["used"]
-    right = np.sqrt(sum(float((base[t].value ** 2).sum()) for t in states))
-    square = sum(float((base[t].value * wanted[t]).sum()) for t in states)
-    coefficient = square / right**2 if right else 0.0
-    limit = step.settings["max_norm"]
-    limit = coefficient * right if limit is None else limit
-    norms = rank_norms(base, step.size)
-    used = []
-    for rank in range(step.size):
-        pairs = [(_own(states[t], rank), _own(base[t], rank)) for t in states]
-        above = sum(float((x * y).sum()) for x, y in pairs)
-        below = sum(float((y * y).sum()) for _, y in pairs)
-        used.append(above / below if below else np.nan)
-    known = [k for k in used if np.isfinite(k)]
-    if known and max(abs(k - 1) for k in known) < RATIO_TOLERANCE:
-        return "not clipped, on one rank it is", ["not clipped"], None
-    implied = [limit / k if k else np.inf for k in used]
-    text = f"clipped as by a norm of {', '.join(f'{n:.5g}' for n in implied)} (by rank); the "
-    text += f"norm of the whole gradient is {right:.5g}"
-    return text, norm_names(step, implied, right, norms, base), implied[0] / right
+    wanted, error = step.replay["used"], near(step)
+    one = clip_of({t: (base[t].value, wanted[t]) for t in states}, error)
+    each = [
+        clip_of({t: (_own(base[t], rank), _own(states[t], rank)) for t in states}, error)
+        for rank in range(step.size)
+    ]
+    known = [clip for clip in each if clip]
+    if one is None or not known:
+        return "changed before the optimizer", [], None
+    right = float(np.sqrt(sum((base[t].value ** 2).sum() for t in states)))
+    own, theirs = step.settings["max_norm"], step.settings["one"]["max_norm"]
+    by_limit = [abs(clip.factor - min(1.0, (own or 0) / right)) <= error for clip in known]
+    if own and theirs and own != theirs and all(by_limit):
+        text = f"max_norm is {own:.6g}, {own / theirs:.6g} times one rank's {theirs:.6g}"
+        return text, ["max_norm", *names_of(own / theirs, step)], own / theirs
+    kinds = {clip.kind for clip in known}
+    if kinds == {"not clipped"}:
+        if one.kind == "changed":
+            return "not changed before the optimizer, on one rank it is", ["not changed"], None
+        return f"not clipped; on one rank: {one.text}", ["not clipped"], None
+    if one.kind == "not clipped" and kinds == {"factor"} and theirs is None:
+        return only_on_ranks(step, known)
+    if one.kind in ("factor", "not clipped") and kinds <= {"factor", "not clipped"}:
+        return norm_cause(step, one, each, base)
+    if kinds == {"tensors"} and by_own_norms(base, known[0].tensors, error):
+        return f"each tensor by its own norm; on one rank: {one.text}", ["each tensor's norm"], None
+    texts = [clip.text for clip in known]
+    text = texts[0] if len(set(texts)) == 1 else f"{', '.join(texts)} (by rank)"
+    return f"{text}; on one rank: {one.text}", ["clipped by value"] * (kinds == {"value"}), None
+
+
+def only_on_ranks(step: JudgedStep, known: list[Clip]) -> Cause:
+    """One rank does not change the gradient."""
+    k = known[0].factor
+    if k > 1:
+        return f"{k:.6g} times one rank's before the optimizer", names_of(k, step, near(step)), k
+    return f"{known[0].text}; on one rank: not clipped", ["not clipped on one rank"], None
+
+
+def norm_cause(
+    step: JudgedStep, one: Clip, each: list[Clip | None], base: dict[str, Whole]
+) -> Cause:
+    """By which norm each rank clips, when one rank clips by the whole gradient's."""
+    right = float(np.sqrt(sum((state.value**2).sum() for state in base.values())))
+    limit = step.settings["max_norm"] or one.factor * right
+    factors = [clip.factor if clip else np.nan for clip in each]
+    names = norm_names(step, factors, limit, right, base)
+    clipped = [rank for rank, clip in enumerate(each) if clip and clip.kind == "factor"]
+    if not names and len(clipped) < len([clip for clip in each if clip]):
+        ranks = ", ".join(map(str, clipped))
+        text = f"rank {ranks} alone: {each[clipped[0]].text}; on one rank: {one.text}"
+        return text, ["clipped on some ranks"], None
+    implied = [f"{limit / k:.5g}" if k else "infinity" for k in factors]
+    norms = implied[0] if len(set(implied)) == 1 else f"{', '.join(implied)} (by rank)"
+    text = f"the norm of the whole gradient is {right:.5g}, clipped as by a norm of {norms}"
+    return text, names, limit / factors[0] / right if factors[0] else np.inf
+
+
+def by_own_norms(base: dict[str, Whole], factors: dict[str, float], error: float) -> bool:
+    """Does each tensor's own norm, next to one limit, explain its factor?"""
+    norms = {t: float(np.linalg.norm(base[t].value)) for t in factors}
+    clipped = [k * norms[t] for t, k in factors.items() if k < 1 - error]
+    limit = max(clipped, default=0.0)
+    wanted = {t: min(1.0, limit / norm) if norm else 1.0 for t, norm in norms.items()}
+    return bool(clipped) and all(abs(k - wanted[t]) <= error for t, k in factors.items())
 
 
 def norm_names(
-    step: JudgedStep, implied: list[float], right: float, norms: list[float], base: dict[str, Whole]
+    step: JudgedStep, factors: list[float], limit: float, right: float, base: dict[str, Whole]
 ) -> list[str]:
-    """Which wrong norm explains the coefficient of every rank."""
-    p, scale = step.size, step.settings["scale"] or 1.0
+    """Which wrong norm explains the factor of every rank."""
+    p, scale, norms = step.size, step.settings["scale"] or 1.0, rank_norms(base, step.size)
     candidates = {
         "norm of each rank's shard alone": norms,
         "norm of each rank's own gradient": own_norms(step, list(base)),
@@ -52,11 +154,11 @@ def norm_names(
         if part and len(part) < len(base):
             norm = float(np.sqrt(sum((a**2).sum() for a in part)))
             candidates[f"norm of the {kind} tensors alone"] = [norm] * p
-    found, near = [], max(1e-4, 16 * step.unit)
+    found, error = [], near(step)
     for name, values in candidates.items():
-        pairs = [(n, v) for n, v in zip(implied, values) if np.isfinite(n)]
-        differs = any(abs(v - right) > near * right for _, v in pairs)
-        if differs and all(abs(n - v) <= near * v for n, v in pairs):
+        pairs = [(k, v) for k, v in zip(factors, values) if np.isfinite(k)]
+        differs = any(abs(v - right) > error * right for _, v in pairs)
+        if differs and all(abs(k - min(1.0, limit / v)) <= error * k for k, v in pairs if v):
             found.append(name)
     return found
 

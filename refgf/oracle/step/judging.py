@@ -183,15 +183,17 @@ def assembled(
     if found[0]["coarsest"] == "float32":
         parts = [{t: a / scale for t, a in own.items()} for own in local]
         wire = add_wire(stages, gradients, parts, p, (bounds, factors))
-    settings = {key: first[key] for key in ("scale", "max_norm", "rate", "decay")}
+    settings = {key: first[key] for key in ("scale", "rate", "decay")}
+    limits = [record["steps"][number]["max_norm"] for record in found]
+    settings["max_norm"] = next((limit for limit in limits if limit is not None), None)
     settings |= {"wire": wire, "unseen": set(), "calls_of_one": max(1, len(replay["local"]))}
     used = [bool(record["steps"][number]["used"]) for record in found]
     settings["idle"] = [rank for rank, own in enumerate(used) if not own and any(used)]
-    settings["one"] = {key: replay[key] for key in ("rate", "decay")}
+    settings["one"] = {key: replay[key] for key in ("rate", "decay", "max_norm")}
     settings |= {"counts": exact["counts"], "distinct": exact["distinct"], "calls": calls}
     arrays = {
-        kind: {t: np.asarray(a[1], np.float64) for t, a in replay[kind].items()}
-        for kind in ("backward", "used", "after")
+        kind: {t: np.asarray(a[1], np.float64) for t, a in (replay[kind] or {}).items()}
+        for kind in ("backward", "clip", "used", "after")
     }
     arrays["backward"] = {t: a / (replay["scale"] or 1.0) for t, a in arrays["backward"].items()}
     return JudgedStep(
@@ -288,7 +290,7 @@ def as_on_one_rank(step: JudgedStep, tensor: str, state: Whole) -> bool:
 
 def used_bound(step: JudgedStep, tensor: str) -> np.ndarray:
     bound = CLIP_ROUNDINGS * step.unit * np.abs(step.replay["used"][tensor])
-    if not step.stages["clip"]:
+    if not (tensor in step.stages["clip"] and tensor in step.replay["clip"]):
         bound = bound + 2 * step.bounds[tensor]  # the replay has its own gradient, too
     return bound
 
@@ -308,8 +310,10 @@ def judge_clip(step: JudgedStep, right: dict[str, Whole]) -> list[StepFinding]:
     states, base, wrong, clips = {}, {}, [], False  # clips: one rank does
     for t, before in right.items():
         state, wanted = step.stages["used"].get(t), step.replay["used"].get(t)
-        if state is None or wanted is None or before is state:
+        if state is None or wanted is None:
             continue
+        if before is state and (t in step.stages["clip"] or not one_is_right(step, t)):
+            continue  # not clipped; or looked at before the sum over ranks
         states[t], base[t] = state, before
         bound = used_bound(step, t)
         if not state.agree or not close(state.value, wanted, bound):
@@ -327,6 +331,12 @@ def judge_clip(step: JudgedStep, right: dict[str, Whole]) -> list[StepFinding]:
             found = causes.gradient_causes(step, {t: states[t] for t in wrong})
         return findings_of("gradient", step, found)
     return findings_of("clip", step, dict.fromkeys(wrong, cause))
+
+
+def one_is_right(step: JudgedStep, tensor: str) -> bool:
+    """On one rank, before it clips: else the gradient that p ranks get rightly is not its own."""
+    base = step.replay["clip"].get(tensor, step.replay["backward"].get(tensor))
+    return base is not None and step.is_exact(tensor, base)
 
 
 def judge_update(step: JudgedStep) -> list[StepFinding]:

@@ -111,15 +111,17 @@ class Recorder:
             self.steps[-1]["local"].append({})
 
     def before_clip(self, max_norm: float | None) -> None:
-        if self.steps and self.steps[-1]["clip"] is None:
-            step = self.steps[-1]
-            step["clip"] = self._gradients()
-            step["max_norm"] = max_norm if max_norm is None else float(max_norm)
-            if step["max_norm"] == float("inf"):  # only the norm is asked for
-                step["max_norm"] = None
-            forced = self.forced[len(self.steps) - 1]["clip"] if self.forced else None
-            if forced:
-                self._put(forced, gradients=True)
+        """Before the optimizer's step: clipped later, a gradient changes nothing."""
+        step = self.steps[-1] if self.steps else None
+        gradients = {n: g for n, g in self._gradients().items() if step and n not in step["used"]}
+        if not gradients or step["clip"] is not None:
+            return
+        step["clip"] = gradients
+        if max_norm is not None and float(max_norm) < float("inf"):  # else the norm is asked for
+            step["max_norm"] = float(max_norm)
+        forced = self.forced[len(self.steps) - 1]["clip"] if self.forced else None
+        if forced:
+            self._put(forced, gradients=True)
 
     def before_update(self, optimizer: torch.optim.Optimizer) -> None:
         if not self.steps:

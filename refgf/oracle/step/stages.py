@@ -51,6 +51,8 @@ def whole(pieces: Pieces, shape: list[int]) -> Whole:
 def stage(ranks: list[dict], step: int, name: str) -> dict[str, Whole]:
     """{tensor: Whole} of one stage of one step, for the tensors that any rank has in it."""
     held = [rank["steps"][step][name] or {} for rank in ranks]
+    if name == "clip" and any(held):  # a rank that does not clip: what its optimizer gets
+        held = [own or rank["steps"][step]["used"] for own, rank in zip(held, ranks)]
     names = [tensor for tensor in ranks[0]["shapes"] if any(tensor in own for own in held)]
     shapes = ranks[0]["shapes"]
     return {tensor: whole([own.get(tensor) for own in held], shapes[tensor]) for tensor in names}
