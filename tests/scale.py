@@ -291,6 +291,8 @@ scaling: each rank brings its own batch.
 - The rate of v100-10gbe is the wire's, which is verified; TCP delivers less. Lesson 08 draws
   Ethernet with the inputs of MG-WFBP's own simulations, which are slower.
 - Ready times are a rate's, divided among the layers by flops.
+- A step of a flat ring waits for its slowest hop. NCCL's ring pays the mean latency of its hops,
+  which the intervals hold, too.
 - The ranks of a node share its link. Not included: contention elsewhere, lost messages, stragglers,
   casts, choosing, and what TCP adds to latency and rate. So the efficiencies are upper bounds. In
   SimGrid's calibrated TCP a ring of many ranks takes longer than the upper end of an interval here

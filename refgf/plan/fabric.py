@@ -39,6 +39,7 @@ class Fabric:
     notes             what the numbers do not say, a sentence each
     ranges            {"alpha" | "beta" | "hops": (lowest, highest factor)}; hops: of the latency
                       between nodes alone
+    ring_share        of the latency of its slowest hop that a step of a flat ring pays
     steps             {workload: (batch, samples per second of one rank)}
     machine           the machine file, which may hold layer times
     alpha_known       False: no theta and no bucket is advised
@@ -57,8 +58,11 @@ class Fabric:
     notes: tuple[str, ...] = ()
     ring_hop: Link | None = None
     alpha_known: bool = True
+    ring_share: float = 1.0
 
-    def scaled(self, alpha: float = 1.0, beta: float = 1.0, hops: float = 1.0) -> "Fabric":
+    def scaled(
+        self, alpha: float = 1.0, beta: float = 1.0, hops: float = 1.0, ring: float = 1.0
+    ) -> "Fabric":
         """The same network with its latencies and its times per byte multiplied."""
         inside, mean = (link and scaled(link, alpha, beta) for link in (self.inside, self.ring_hop))
         between = scaled(self.between, alpha * hops, beta)
@@ -66,7 +70,8 @@ class Fabric:
             size: Line(alpha * line.a_s, beta * line.b_s_per_byte)
             for size, line in self.lines.items()
         }
-        return replace(self, between=between, inside=inside, ring_hop=mean, lines=lines)
+        found = replace(self, between=between, inside=inside, ring_hop=mean, lines=lines)
+        return replace(found, ring_share=ring * self.ring_share)
 
 
 def scaled(link: Link, alpha: float, beta: float) -> Link:
@@ -146,7 +151,10 @@ def apart(given: Fabric) -> Fabric:
     alpha_s = max(k * mean_s - (k - 1) * inside_s, inside_s)
     said = f"{k} GPUs a host: {1e6 * mean_s:.3g} us are the mean hop of the measured ring"
     if inside_s <= mean_s:
-        said += f". Less {k - 1} hops inside, one between nodes takes {1e6 * alpha_s:.3g} us."
+        said += f". Less {k - 1} hops inside, one between nodes takes {1e6 * alpha_s:.3g} us. A "
+        said += "flat ring pays the mean, as NCCL's does, whose ranks do not wait for each other. "
+        said += "One of blocking steps (refgf's) waits for the slowest hop: for it plan with a "
+        said += "machine file of these links."
     else:
         said = f"WARNING: {said}, less than the {1e6 * inside_s:.3g} us of --inside. One is wrong: "
         said += "measure both with NCCL_ALGO=Ring. That of --inside is used between nodes, too."

@@ -193,7 +193,7 @@ Form = Callable[[int, int, int, Link], float]  # (size, elements, itemsize, link
 def algorithms(question: Question) -> dict[str, tuple[Algorithm, Callable[[int], float]]]:
     """{name: (schedule, closed form of elements)} for the nodes of this question."""
     size, k, nodes = question.size, question.per_node, question.nodes
-    fabric, link = question.fabric, slowest(question)
+    fabric = question.fabric
     in_ring = ring.allreduce if size <= ALL_MESSAGES else first_steps
     flat: dict[str, tuple[Algorithm, Form]] = {
         "ring": (in_ring, ring_allreduce_s),
@@ -206,7 +206,7 @@ def algorithms(question: Question) -> dict[str, tuple[Algorithm, Callable[[int],
     if size > ALL_MESSAGES:
         del flat["direct"]
     found = {
-        name: (algorithm, partial(lambda form, n: form(size, n, FLOAT32, link), form))
+        name: (algorithm, partial(slowest_s, form, size, question.links))
         for name, (algorithm, form) in flat.items()
     }
     if k > 1 and nodes > 1:
@@ -221,6 +221,11 @@ def algorithms(question: Question) -> dict[str, tuple[Algorithm, Callable[[int],
             lambda n: two_level_ring_s(nodes, k, n, FLOAT32, inside, shared),
         )
     return found
+
+
+def slowest_s(form: Form, size: int, links: Sequence[Link], elements: int) -> float:
+    """A flat ring whose messages are rendezvous: each of its steps waits for the slowest hop."""
+    return max(form(size, elements, FLOAT32, link) for link in links)
 
 
 def require(question: Question, name: str) -> None:
@@ -265,11 +270,6 @@ def compare(question: Question, name: str = "one-link") -> dict[str, Any]:
     return {"platform": name, "ranks": question.size, "elements": elements, "allreduce": rows}
 
 
-def slowest(question: Question) -> Link:
-    """The link that decides each step of a flat ring whose messages are rendezvous."""
-    return question.fabric.between if question.nodes > 1 else question.inside
-
-
 def planned(question: Question) -> set[str]:
     """The rows that are an allreduce of the plan, where the ranks are placed like this.
 
@@ -277,7 +277,7 @@ def planned(question: Question) -> set[str]:
     """
     levels = {"ring", "three phases", "two-level ring"}
     found = levels if question.per_node > 1 else {*LINES}
-    same = question.hop == slowest(question) and not question.measured
+    same = question.hops == question.links and not question.measured
     return found if same else found - {"ring"}
 
 

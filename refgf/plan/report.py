@@ -13,6 +13,7 @@ from refgf.plan.systems import (
     Question,
     best_theta,
     ranges,
+    slowest,
 )
 from refgf.plan.uncertainty import curve, planned
 from refgf.predict.cost import Link
@@ -22,12 +23,14 @@ MEASURE = {
     "alpha": "measure",
     "beta": "measure or all_reduce_perf",
     "hops": "--inside",
+    "ring": "all_reduce_perf",
     "pace": "a torch.profiler trace as --model",
 }
 MEANING = {
     "alpha": "s a message",
     "beta": "s a byte",
     "hops": "s a message between nodes",
+    "ring": "s of latency a step of the flat ring",
     "pace": "s of computing",
 }
 
@@ -101,6 +104,13 @@ def network_notes(question: Question) -> list[str]:
         found.append(
             f"Measured on {measured} ranks, predicted for {question.size} by the fitted link: its "
             "intervals are at least the chosen ones, and have no contention of more nodes."
+        )
+    if question.pays_slowest_hop:
+        mean_us, most_us = 1e6 * question.mean_alpha_s, 1e6 * slowest(*question.links).alpha_s
+        found.append(
+            f"A step of the flat ring waits for its slowest hop, {most_us:.3g} us of latency. "
+            f"NCCL's ranks do not wait for each other and pay the mean hop, {mean_us:.3g} us: the "
+            "intervals hold both."
         )
     if question.ranks_per_node > question.size:
         found.append(

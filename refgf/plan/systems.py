@@ -15,6 +15,10 @@ CSC and top-k sum only the gradients that they choose; the rest is a residual. D
 nodes in one of 4 batches. The others sum all gradients in every step. The time of casts, of the
 choice of chunks or of top-k, and of packing is not included. How each system learns is not
 predicted. "best theta": thetas.py tries it from 0 to all gradients in one call.
+
+A step of a flat ring waits for its slowest hop, between nodes or inside one. NCCL's ranks do not
+wait for each other, so its ring pays the mean latency of its hops. The intervals hold both. A ring
+that nccl-tests measured over several GPUs a host is planned with the mean.
 """
 
 from collections.abc import Callable
@@ -26,7 +30,7 @@ from refgf.papers.mstopk.cost import gather_s, hitopk_s
 from refgf.papers.scaling.collectives import LINES, hierarchical_s
 from refgf.papers.scaling.systems import System, step
 from refgf.plan import thetas
-from refgf.plan.fabric import CHOSEN, Fabric
+from refgf.plan.fabric import CHOSEN, LEAST, Fabric
 from refgf.plan.step_times import StepTimes
 from refgf.predict.cost import (
     Line,
@@ -47,6 +51,26 @@ PACE = {True: (0.97, 1.03), False: (0.9, 1.1)}  # of measured ready times, and o
 MOST_EXACT = (
     400  # gradients; above, the best merge takes seconds: the greedy rule, or theta's groups
 )
+
+
+@dataclass(frozen=True)
+class Slowest:
+    """T(bytes) of a ring over two links, neither of which is the faster one for all messages."""
+
+    one: Line
+    other: Line
+
+    @property
+    def a_s(self) -> float:
+        return max(self.one.a_s, self.other.a_s)
+
+    def __call__(self, nbytes: float) -> float:
+        return max(self.one(nbytes), self.other(nbytes))
+
+
+def slowest(*links: Link) -> Link:
+    """The largest of each of their costs."""
+    return Link(*(max(costs) for costs in zip(*(vars(link).values() for link in links))))
 
 
 @dataclass(frozen=True)
@@ -99,16 +123,43 @@ class Question:
         return self.fabric.inside or self.fabric.ring_hop or self.fabric.between
 
     @property
-    def hop(self) -> Link:
-        """The link that a step of a flat ring takes; its mean where a ring was measured."""
-        k, between = self.per_node, self.fabric.between
-        if self.nodes == 1:
-            return self.inside
-        if self.fabric.ring_hop is None:
-            return between
-        if k == self.fabric.lines_per_node:
-            return self.fabric.ring_hop
-        return replace(between, alpha_s=((k - 1) * self.inside.alpha_s + between.alpha_s) / k)
+    def links(self) -> tuple[Link, ...]:
+        """The hops of a flat ring of consecutive ranks, without one that is never the slower.
+
+        One rank of a node sends to the next node, so it has the whole link between them.
+        """
+        used = (self.nodes > 1, self.fabric.between), (self.per_node > 1, self.inside)
+        found = [link for is_used, link in used if is_used]
+        worst = slowest(*found)
+        return (worst,) if worst in found else tuple(found)
+
+    @property
+    def mean_alpha_s(self) -> float:
+        """The mean latency of the hops of a flat ring. NCCL's ring pays it in each step."""
+        k, inside_s, between_s = self.per_node, self.inside.alpha_s, self.fabric.between.alpha_s
+        return inside_s if self.nodes == 1 else ((k - 1) * inside_s + between_s) / k
+
+    @property
+    def hops(self) -> tuple[Link, ...]:
+        """The slowest decides a step of a flat ring. A measured ring pays a mean latency."""
+        measured, share = self.fabric.ring_hop, self.fabric.ring_share
+        if measured is None or self.nodes == 1:
+            return tuple(replace(link, alpha_s=share * link.alpha_s) for link in self.links)
+        if self.per_node == self.fabric.lines_per_node:
+            return (measured,)
+        return (replace(slowest(*self.links), alpha_s=self.mean_alpha_s),)
+
+    @property
+    def mean_share(self) -> float:
+        """The mean latency of a flat ring's hops, as a share of that of its slowest hop."""
+        most_s = slowest(*self.links).alpha_s if self.size > 1 else 0.0
+        return self.mean_alpha_s / most_s if most_s else 1.0
+
+    @property
+    def pays_slowest_hop(self) -> bool:
+        """Do links of unequal latency decide the flat ring, and no ring over them was measured?"""
+        asked = self.fabric.ring_hop is None and not self.measured
+        return asked and self.mean_share < 1 - LEAST
 
     @property
     def measured(self) -> bool:
@@ -122,13 +173,14 @@ class Question:
         return bool(self.fabric.lines) and self.size > 1 and not self.measured
 
     @property
-    def flat(self) -> Line:
+    def flat(self) -> "Line | Slowest":
         """T(bytes) of the flat allreduce. In one node it uses the link inside."""
         if self.size == 1:
             return Line(0.0, 0.0)
         if self.measured:
             return self.fabric.lines[self.size]
-        return LINES[self.allreduce](self.size, self.hop)
+        lines = [LINES[self.allreduce](self.size, hop) for hop in self.hops]
+        return lines[0] if len(lines) == 1 else Slowest(*lines)
 
 
 def ranges(question: Question) -> dict[str, tuple[float, float]]:
@@ -140,12 +192,14 @@ def ranges(question: Question) -> dict[str, tuple[float, float]]:
     if question.extrapolated:
         for name, (low, high) in CHOSEN.items():
             found[name] = min(low, found[name][0]), max(high, found[name][1])
+    if question.pays_slowest_hop:
+        found["ring"] = question.mean_share, 1.0
     (low, high), (least, most) = PACE[question.step.measured], question.step.scatter
     return found | {"pace": (min(low, least), max(high, most))}
 
 
 def varied(question: Question, pace: float = 1.0, **factors: float) -> Question:
-    """factors: of alpha, beta and hops."""
+    """factors: of alpha, beta, hops and ring."""
     changed = {"step": question.step.scaled(pace), "fabric": question.fabric.scaled(**factors)}
     return replace(question, **changed)
 
@@ -255,7 +309,7 @@ def topk_s(question: Question) -> Answer:
 def topk_flat_s(question: Question) -> float:
     """All ranks gather the pairs of all ranks."""
     chosen = ceil(TOPK_DENSITY * question.step.elements)
-    return gather_s(question.size, chosen, FLOAT32, question.hop)
+    return max(gather_s(question.size, chosen, FLOAT32, hop) for hop in question.hops)
 
 
 def topk_levels_s(question: Question) -> float:

@@ -1,10 +1,11 @@
 """The interval of a predicted step, and which input makes it wide.
 
-Inputs are the latency (alpha), the time per byte (beta) and the pace of a rank; where the latency
-is the mean of a ring's hops also that of the hops between nodes (hops). A step never gets faster if
-one of them grows, so the lowest and the highest values together give the interval. The calls of a
-row are those of its step at both ends: no theta is chosen again. What the model leaves out
-(contention, stragglers, casts) is not in it.
+Inputs are the latency (alpha), the time per byte (beta) and the pace of a rank. Where the latency
+is the mean of a ring's hops, the latency of the hops between nodes is another one (hops). Where the
+hops of a flat ring differ, its step pays the mean latency, or that of the slowest hop (ring). A
+step never gets faster if one of them grows, so the lowest and the highest values together give the
+interval. The calls of a row are those of its step at both ends: no theta is chosen again. What the
+model leaves out (contention, stragglers, casts) is not in it.
 """
 
 from dataclasses import dataclass, replace

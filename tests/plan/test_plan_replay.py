@@ -121,6 +121,18 @@ def test_ranks_of_a_node_share_its_link():
 
 
 @needs_simgrid
+@pytest.mark.parametrize("elements", [SMALL, LARGE])
+@pytest.mark.parametrize("inside", [Link(90e-6, 2e-9, 1e-10), Link(4e-6, 2e-9, 1e-10)], ids=str)
+def test_the_slowest_hop_of_a_ring_may_be_inside_a_node(inside, elements):
+    asked = Question(question(16, 4).step, Fabric("net", "this test", BETWEEN, inside), 16, 4)
+    platform = replay.networks(asked, "one-link")[False]
+    found = replay.simulate(ring.allreduce, elements, platform, BETWEEN.gamma_s_per_byte, "off")
+    assert replay.algorithms(asked)["ring"][1](elements) == pytest.approx(found, rel=1e-3)
+    assert asked.flat(4 * elements) == pytest.approx(found, rel=5e-3)
+    assert "ring" in replay.planned(asked)
+
+
+@needs_simgrid
 def test_the_closed_form_of_two_levels_is_the_plans():
     """k rings between nodes share a node's link in both."""
     asked = question(8, 4)

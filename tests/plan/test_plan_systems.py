@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from refgf.papers.scaling.systems import System, step
-from refgf.plan import memory, report, thetas
+from refgf.plan import buckets, memory, report, thetas
 from refgf.plan.fabric import CHOSEN, Fabric, load
 from refgf.plan.inputs import read_model
 from refgf.plan.step_times import StepTimes
@@ -17,8 +17,10 @@ from refgf.plan.systems import (
     SYSTEMS,
     Question,
     best_theta,
+    fastest,
     groups_of,
     overlapped,
+    ranges,
     theta_sweep,
     two_level_ring_s,
     varied,
@@ -135,6 +137,62 @@ def test_a_measured_allreduce_replaces_the_closed_form():
 def test_one_node_uses_the_link_inside():
     assert question(4, 4).flat == ring_line(4, INSIDE)
     assert question(8, 4).flat == ring_line(8, BETWEEN)
+
+
+SLOW_INSIDE = [  # PCIe nodes: a slower link inside, or one that is slower for long messages
+    Link(2 * BETWEEN.alpha_s, 3 * BETWEEN.beta_s_per_byte),
+    Link(BETWEEN.alpha_s / 4, 3 * BETWEEN.beta_s_per_byte),
+]
+
+
+@pytest.mark.parametrize("inside", SLOW_INSIDE, ids=["slower", "slower for long messages"])
+@pytest.mark.parametrize("allreduce_s", [Question.flat.fget, fastest], ids=["flat", "fastest"])
+def test_a_slower_link_inside_a_node_decides_the_ring(inside, allreduce_s):
+    """All bytes of a ring cross each of its hops, so it is no faster than on one node alone."""
+    links = (BETWEEN, inside)
+    for size in (16, 64):
+        found_s = allreduce_s(Question(STEP, Fabric("net", "this test", *links), size, 8))
+        for nbytes in (0, 1000, 100_000_000):
+            ring_s = max(ring_line(size, link)(nbytes) for link in links)
+            if allreduce_s is not fastest:
+                assert found_s(nbytes) == pytest.approx(ring_s)
+            assert found_s(nbytes) >= 1.9 * inside.beta_s_per_byte * nbytes * 7 / 8
+
+
+@pytest.mark.parametrize("inside", SLOW_INSIDE, ids=["slower", "slower for long messages"])
+def test_a_second_node_makes_no_step_shorter(inside):
+    fabric = Fabric("net", "this test", BETWEEN, inside)
+    for name in ("eager", "theta", "merged", "half", "CSC", "top-k"):
+        one, two = (SYSTEMS[name](Question(STEP, fabric, size, 8)) for size in (8, 16))
+        assert two >= one, name
+    one, two = (buckets.of_ddp(Question(STEP, fabric, size, 8))["step_s"] for size in (8, 16))
+    assert two >= one
+
+
+def test_many_gradients_on_two_links_are_merged():
+    """The greedy rule knows the latency of a call; no line has both links."""
+    ready = tuple((1e-4 * i, 50_000) for i in range(MOST_EXACT + 1))
+    fabric = Fabric("net", "this test", BETWEEN, SLOW_INSIDE[1])
+    asked = Question(StepTimes("many", "this test", ready), fabric, 64, 8)
+    assert SYSTEMS["merged"](asked) <= SYSTEMS["theta"](asked) < SYSTEMS["eager"](asked)
+
+
+def test_the_interval_holds_a_ring_that_pays_the_mean_hop():
+    """NCCL's text and a file of the same links: neither interval leaves the other's step out."""
+    mean = Link((3 * INSIDE.alpha_s + BETWEEN.alpha_s) / 4, BETWEEN.beta_s_per_byte)
+    measured = replace(FABRIC, ring_hop=mean, lines_per_node=4)
+    blocking, pipelined = question(64, 4), Question(STEP, measured, 64, 4)
+    found, other = (planned("eager", asked) for asked in (blocking, pipelined))
+    assert found.low_s < other.step_s < other.high_s < found.step_s
+    assert found.widths["ring"] > 0 and "ring" not in other.widths
+    least, most = ranges(blocking)["ring"]
+    ends_s = [SYSTEMS["eager"](varied(blocking, ring=factor)) for factor in (least, most)]
+    assert ends_s == pytest.approx([other.step_s, found.step_s])
+    (said,) = report.network_notes(blocking)
+    assert "slowest hop, 30 us of latency" in said and "mean hop, 9.75 us" in said
+    assert "ring, s of latency a step" in report.text(report.answer(blocking))
+    for asked in (question(64, 1), question(4, 4)):  # all hops are alike
+        assert "ring" not in ranges(asked) and report.network_notes(asked) == []
 
 
 @pytest.mark.parametrize("name", sorted(SYSTEMS))
