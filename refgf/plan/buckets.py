@@ -13,13 +13,13 @@ calls may still be in flight then.
 from math import ceil
 
 from refgf.plan.systems import FLOAT32, Question, best_theta, theta_sweep
+from refgf.plan.thetas import EQUAL
 from refgf.predict.timeline import Gradients, lateness, lazy, predict
 
 MIB = 1 << 20
 DDP_DEFAULT_MIB, DDP_FIRST_MIB = 25, 1
 DENSE = 1.01  # from one size that is tried to the next, in whole MiB: each of them up to 200
 HOROVOD_DEFAULT_MIB, CYCLE_S = 128, 1e-3
-EQUAL = 1e-3  # relative; of steps so close the smaller bucket is taken, because it is sent earlier
 FLAT = 0.02  # relative; steps so close to the best are as good, and a default is kept (chosen)
 
 
@@ -90,10 +90,10 @@ def of_theta(question: Question) -> dict:
 
 
 def around(sweep: dict[int, float], best: int, share: float) -> list[int]:
-    """The consecutive sizes around the best whose steps are at most this share longer."""
+    """The consecutive sizes around `best` whose steps are at most this share above the least."""
     sizes = list(sweep)
     low = high = sizes.index(best)
-    most_s = (1 + share) * sweep[best]
+    most_s = (1 + share) * min(sweep.values())
     while low > 0 and sweep[sizes[low - 1]] <= most_s:
         low -= 1
     while high + 1 < len(sizes) and sweep[sizes[high + 1]] <= most_s:
@@ -135,5 +135,6 @@ def keeps_default(default_s: float, sweep: dict[int, float]) -> bool:
 
 
 def smallest_of_best(sweep: dict[int, float]) -> int:
+    """Of steps that are EQUAL the smaller bucket is taken, because it is sent earlier."""
     least_s = min(sweep.values())
     return next(size for size, seconds in sweep.items() if seconds <= (1 + EQUAL) * least_s)

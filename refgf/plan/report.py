@@ -142,8 +142,8 @@ def text(found: dict[str, Any]) -> str:
         f"{1e3 * model['compute_s']:.1f} ms a step without exchange ({model['source']})",
         *model["notes"],
         f"{network['name']}: {in_words(network)} between nodes ({network['source']})",
-        *network["notes"],
         *inside_lines(found),
+        *network["notes"],
         f"Predicted for {ranks}, {each}flat {flat};",
         f"calls run during backward, which keeps {100 * found['overlap']:.0f} % of its speed "
         "(--overlap)",

@@ -235,7 +235,8 @@ def merged_groups(question: Question, gradients: Gradients, line: CallTime) -> l
     merge = (exact_merge if few else greedy_merge)(gradients, line)
     if few and question.overlap == 1:
         return merge
-    tried = merge, groups_of("theta", question)
+    swept = theta_sweep("theta", question)
+    tried = merge, thetas.calls(question.step.ready)[min(swept, key=swept.get)]
     return min(tried, key=lambda each: predict(gradients, each, line, question.overlap).step_s)
 
 

@@ -13,8 +13,7 @@ from refgf.predict.timeline import CallTime, Gradients, lazy, predict
 
 WORK = 6400  # thetas an octave times gradients: all thetas of a short list, 16 an octave of 400
 LEAST = 2  # thetas an octave of any list
-SAME = 1e-9  # relative; steps that differ by rounding only
-CLOSE = 1e-3  # relative; upper ends of intervals that are alike
+EQUAL = 1e-3  # relative; steps so close are as good (chosen)
 
 
 @lru_cache(maxsize=16)
@@ -72,12 +71,12 @@ def step_s(
 
 
 def best(swept: dict[int, float], slow_s: Callable[[int], float]) -> int:
-    """Of equally short steps the theta whose interval is the narrowest; of these the smallest.
+    """Of EQUAL steps the theta whose interval is the narrowest; of these the smallest.
 
     Fewer calls cost less where latency is higher than measured. What is sent earlier hides more.
     slow_s: theta -> the step with all inputs at their highest.
     """
-    ties = [theta for theta, step_s in swept.items() if step_s <= (1 + SAME) * min(swept.values())]
+    ties = [theta for theta, step_s in swept.items() if step_s <= (1 + EQUAL) * min(swept.values())]
     ends_s = {theta: slow_s(theta) for theta in ties} if len(ties) > 1 else {ties[0]: 0.0}
     least_s = min(ends_s.values())
-    return next(theta for theta, end_s in ends_s.items() if end_s <= (1 + CLOSE) * least_s)
+    return next(theta for theta, end_s in ends_s.items() if end_s <= (1 + EQUAL) * least_s)

@@ -89,8 +89,8 @@ def test_the_text_says_what_was_assumed(monkeypatch, capsys):
     """Ranks of a node, batch, overlap, wire, densities, B and W, and the meaning of each input."""
     _, said = run(monkeypatch, capsys, *USUAL, "--ranks-per-node", "4", "--overlap", "0.5")
     lines = [line for line in said.out.splitlines() if line]
-    assert "4 on a node (--ranks-per-node), a batch of 128 on each, flat ring" in lines[3]
-    assert "backward, which keeps 50 % of its speed" in lines[4]
+    assert "4 on a node (--ranks-per-node), a batch of 128 on each, flat ring" in lines[5]
+    assert "backward, which keeps 50 % of its speed" in lines[6]
     for words in (
         "half, CSC and hierarchy16 send float16",
         "CSC: 10 % of the chunks",
