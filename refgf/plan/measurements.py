@@ -134,12 +134,17 @@ def read_nccl(text: str, path: str, ranks: int | None) -> Measured:
     if hosts == 1:
         refuse_one_host(found, path)
     if not hosts:
-        alone = "The text lists no hosts: taken as one GPU on each."
-        return replace(found, notes=(alone, *found.notes))
+        return alone(found, "GPU")
     k, us = found.per_host, 1e6 * found.link.alpha_s
     mixed = f"WARNING: {us:.3g} us are the mean hop of a ring with {k} GPUs a host. A hop between "
     mixed += f"nodes takes {us:.3g} to {k * us:.3g} us; the intervals hold both. Add --inside."
     return replace(found, notes=(mixed, *found.notes)) if k > 1 else found
+
+
+def alone(found: Measured, rank: str) -> Measured:
+    """An allreduce without its hosts."""
+    said = f"The text lists no hosts: taken as one {rank} on each."
+    return replace(found, per_host=1, notes=(said, *found.notes))
 
 
 def refuse_one_host(found: Measured, path: str) -> None:
@@ -175,7 +180,7 @@ def read_osu(text: str, path: str, ranks: int | None) -> Measured:
         if not ranks or ranks < 2:
             given = "without its number of ranks" if ranks is None else f"--measured-ranks {ranks}"
             refuse(path, f"{title!r}, {given}", "2 or more; next: --measured-ranks P")
-        return Measured(f"{title}, {ranks} ranks", ranks, **fitted(points, path))
+        return alone(Measured(f"{title}, {ranks} ranks", ranks, **fitted(points, path)), "rank")
     one_way = "osu_latency is a ping-pong, one message at a time: a ring's exchange takes longer."
     if ranks is not None:
         refuse(path, f"--measured-ranks {ranks}, of two ranks' latency", "none; next: leave it out")

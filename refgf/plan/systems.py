@@ -41,7 +41,7 @@ from refgf.predict.cost import (
     ring_line,
     ring_reduce_scatter_s,
 )
-from refgf.predict.timeline import CallTime, Gradients, predict
+from refgf.predict.timeline import CallTime, Gradients, lateness, predict
 
 FLOAT32 = 4
 CSC_PERCENT = 10.0
@@ -368,7 +368,8 @@ def two_level_ring_s(
 def daso_s(question: Question) -> Answer:
     """The mean of a cycle: in each batch a sum in the node, in one of B a sum between the nodes.
 
-    The group that sends takes the whole of its node's link. The sum is hidden behind W batches.
+    The group that sends takes the whole of its node's link. The sum is hidden behind W batches,
+    which it slows down as any call does.
     """
     if question.size == 1:
         return question.step.compute_s
@@ -377,7 +378,9 @@ def daso_s(question: Question) -> Answer:
         return local_s
     elements = question.step.elements
     sum_s = ring_allreduce_s(question.nodes, elements, FLOAT32, question.fabric.between)
-    return local_s + max(0.0, sum_s - DASO_WAIT * local_s) / DASO_EVERY
+    hidden_s = DASO_WAIT * local_s
+    late_s = lateness(sum_s, hidden_s, question.overlap)
+    return local_s + max(late_s, sum_s - hidden_s) / DASO_EVERY
 
 
 def in_node(question: Question) -> CallTime:

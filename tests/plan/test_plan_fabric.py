@@ -284,8 +284,30 @@ def test_osu_latency_and_osu_allreduce(tmp_path):
     assert "ping-pong" in found.notes[0]
     assert all(found.ranges[name][1] >= fabric.CHOSEN[name][1] for name in fabric.CHOSEN)
     path.write_text(osu("Allreduce Latency Test", ring_line(8, LINK), "Avg Latency(us)"))
-    found = fabric.load(str(path), 8).between
-    assert found.alpha_s == pytest.approx(20e-6, rel=1e-2)
+    found = fabric.load(str(path), 8)
+    assert found.between.alpha_s == pytest.approx(20e-6, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        osu("Allreduce Latency Test", ring_line(8, LINK), "Avg Latency(us)"),
+        nccl(8, ring_line(8, LINK), ranks_listed=False),
+    ],
+    ids=["osu_allreduce", "nccl-tests"],
+)
+def test_an_allreduce_without_its_hosts_is_taken_as_one_rank_on_each(tmp_path, text):
+    """Its ring is the same on nodes of 4, but as measured it is not."""
+    path = tmp_path / "text.txt"
+    path.write_text(text)
+    found, step = fabric.load(str(path), 8), StepTimes("small", "this test", ((1e-3, 1000),))
+    assert "lists no hosts: taken as one" in found.notes[0]
+    apart, together = (Question(step, found, 8, k) for k in (1, 4))
+    assert apart.measured and not together.measured
+    assert together.flat(1e6) == pytest.approx(apart.flat(1e6))
+    said = "measured with 1 a node and is predicted with 4"
+    assert said in report.network_notes(together)[-1]
+    assert ranges(together)["alpha"][1] >= fabric.CHOSEN["alpha"][1]
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,18 @@ def test_top_k_and_daso_by_hand():
     assert SYSTEMS["DASO"](Question(STEP, slow, 8)) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("beta", [1.0, 4.0], ids=["hidden", "longer than a batch"])
+def test_daso_s_sum_slows_the_batch_that_hides_it(beta):
+    fabric = FABRIC.scaled(beta=beta)
+    sum_s = 2 * 7 * fabric.between.message_s(4 * math.ceil(STEP.elements / 8))
+    assert (sum_s < STEP.compute_s) is (beta == 1)
+    for overlap in (0.0, 0.2, 0.8, 1.0):
+        slower_s = (1 - overlap) * sum_s  # backward keeps `overlap` of its speed, and goes on
+        expected = STEP.compute_s + max(slower_s, sum_s - STEP.compute_s) / 4
+        asked = Question(STEP, fabric, 8, overlap=overlap)
+        assert SYSTEMS["DASO"](asked) == pytest.approx(expected)
+
+
 def test_top_k_s_time_and_memory_are_of_the_same_exchange():
     """HiTopKComm receives the pairs of a slice from all nodes; k of them share a node's link."""
     asked = question(64, 4)
