@@ -16,8 +16,9 @@ import scale_judged
 from refgf.papers.scaling.benchmark_rows import NETWORKS as BENCHMARK
 from refgf.plan import fabric, memory, systems, uncertainty
 from refgf.plan.fabric import Fabric
+from refgf.plan.question import Question
 from refgf.plan.step_times import StepTimes, of_workload
-from refgf.plan.systems import FLOAT32, SYSTEMS, Question
+from refgf.plan.systems import FLOAT32, SYSTEMS
 from refgf.predict.cost import Link
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "scale.md"

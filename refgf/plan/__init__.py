@@ -6,6 +6,7 @@ parameters.py     which gradients of a trace are those of parameters
 fabric.py         what the network costs: a machine file, or the text of nccl-tests or OSU
 measurements.py   reads these texts; measure.py measures a link on at most 2 nodes
 thetas.py         the thetas that are tried, and the step with each
+question.py       what is asked: its flat allreduce, and the ranges of its inputs
 systems.py        the predicted step of each system; buckets.py: of refgf, PyTorch DDP, Horovod
 uncertainty.py    the interval of a prediction, and the input that makes it wide
 judged.py         how right the formulas were on published clusters

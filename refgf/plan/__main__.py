@@ -32,7 +32,7 @@ from refgf.plan import (
     systems,
 )
 from refgf.plan import measure as measuring
-from refgf.plan.systems import Question
+from refgf.plan.question import Question
 
 
 def parser() -> argparse.ArgumentParser:

@@ -12,7 +12,8 @@ calls may still be in flight then.
 
 from math import ceil
 
-from refgf.plan.systems import FLOAT32, Question, best_theta, theta_sweep
+from refgf.plan.question import Question
+from refgf.plan.systems import FLOAT32, best_theta, theta_sweep
 from refgf.plan.thetas import EQUAL
 from refgf.predict.timeline import Gradients, lateness, lazy, predict
 

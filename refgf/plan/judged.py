@@ -6,7 +6,7 @@ The inputs are the published ones, with the ranges that a plan has for numbers w
 from refgf.papers.mgwfbp.merge import greedy_merge
 from refgf.papers.scaling.confronted import STEPS_16, between, on_real_clusters, times_too_fast
 from refgf.plan.fabric import CHOSEN
-from refgf.plan.systems import PACE
+from refgf.plan.question import PACE
 
 RANGES = (CHOSEN["alpha"], CHOSEN["beta"], PACE[False])
 FASTEST, SLOWEST = zip(*RANGES)

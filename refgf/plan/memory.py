@@ -7,14 +7,8 @@ One rank exchanges nothing and has none of it.
 
 from math import ceil
 
-from refgf.plan.systems import (
-    CSC_PERCENT,
-    SYSTEMS,
-    TOPK_DENSITY,
-    Question,
-    topk_flat_s,
-    topk_levels_s,
-)
+from refgf.plan.question import Question
+from refgf.plan.systems import CSC_PERCENT, SYSTEMS, TOPK_DENSITY, topk_flat_s, topk_levels_s
 
 STATE = 12  # bytes per parameter: weights, gradients, momentum
 PAIR = 8  # a float32 value and its index

@@ -52,7 +52,8 @@ from refgf.papers.scaling.collectives import (
     tree_s,
 )
 from refgf.plan import platforms
-from refgf.plan.systems import FLOAT32, Question, ranges, two_level_ring_s, varied
+from refgf.plan.question import Question, ranges, varied
+from refgf.plan.systems import FLOAT32, two_level_ring_s
 from refgf.predict.cost import Link, ring_allreduce_s
 
 MODELS = ("off", "contention", "smpi")

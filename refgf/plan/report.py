@@ -4,17 +4,8 @@ from textwrap import wrap
 from typing import Any
 
 from refgf.plan import buckets, judged, memory
-from refgf.plan.systems import (
-    CSC_PERCENT,
-    DASO_EVERY,
-    DASO_WAIT,
-    SYSTEMS,
-    TOPK_DENSITY,
-    Question,
-    best_theta,
-    ranges,
-    slowest,
-)
+from refgf.plan.question import Question, ranges, slowest
+from refgf.plan.systems import CSC_PERCENT, DASO_EVERY, DASO_WAIT, SYSTEMS, TOPK_DENSITY, best_theta
 from refgf.plan.uncertainty import curve, planned
 from refgf.predict.cost import Link
 

@@ -22,18 +22,16 @@ that nccl-tests measured over several GPUs a host is planned with the mean.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, inf
 
 from refgf.papers.mgwfbp.merge import exact_merge, greedy_merge
 from refgf.papers.mstopk.cost import gather_s, hitopk_s
-from refgf.papers.scaling.collectives import LINES, hierarchical_s
+from refgf.papers.scaling.collectives import hierarchical_s
 from refgf.papers.scaling.systems import System, step
 from refgf.plan import thetas
-from refgf.plan.fabric import CHOSEN, LEAST, Fabric
-from refgf.plan.step_times import StepTimes
+from refgf.plan.question import Question, ranges, varied
 from refgf.predict.cost import (
-    Line,
     Link,
     largest_slice,
     ring_allgather_s,
@@ -47,161 +45,9 @@ FLOAT32 = 4
 CSC_PERCENT = 10.0
 TOPK_DENSITY = 0.01
 DASO_EVERY, DASO_WAIT = 4, 1
-PACE = {True: (0.97, 1.03), False: (0.9, 1.1)}  # of measured ready times, and of others (chosen)
 MOST_EXACT = (
     400  # gradients; above, the best merge takes seconds: the greedy rule, or theta's groups
 )
-
-
-@dataclass(frozen=True)
-class Slowest:
-    """T(bytes) of a ring over two links, neither of which is the faster one for all messages."""
-
-    one: Line
-    other: Line
-
-    @property
-    def a_s(self) -> float:
-        return max(self.one.a_s, self.other.a_s)
-
-    def __call__(self, nbytes: float) -> float:
-        return max(self.one(nbytes), self.other(nbytes))
-
-
-def slowest(*links: Link) -> Link:
-    """The largest of each of their costs."""
-    return Link(*(max(costs) for costs in zip(*(vars(link).values() for link in links))))
-
-
-@dataclass(frozen=True)
-class Question:
-    """How long does this step take on `size` ranks of this network, k of them on a node?
-
-    overlap     share of its speed that backward keeps while a call is in flight
-    allreduce   the flat allreduce: a name of LINES
-    groups      the calls of the one system that is asked for; None: its best ones
-    """
-
-    step: StepTimes
-    fabric: Fabric
-    size: int
-    ranks_per_node: int = 1
-    overlap: float = 1.0
-    allreduce: str = "ring"
-    groups: list[range] | None = None
-
-    def __post_init__(self) -> None:
-        problem, correct = None, "correct it, or leave it out"
-        if self.size < 1 or self.ranks_per_node < 1:
-            problem = f"{self.size} ranks, {self.ranks_per_node} a node; wanted 1 or more"
-        elif self.size > self.ranks_per_node and self.size % self.ranks_per_node:
-            problem = f"{self.size} ranks, {self.ranks_per_node} a node; wanted full nodes"
-            full = self.size // self.ranks_per_node * self.ranks_per_node
-            correct = f"--ranks {full} or {full + self.ranks_per_node}"
-        elif not 0 <= self.overlap <= 1:
-            problem = f"--overlap {self.overlap}; wanted 0 to 1, the share of its speed"
-        elif self.allreduce not in LINES:
-            problem = f"--allreduce {self.allreduce}; wanted one of {', '.join(LINES)}"
-        elif self.allreduce != "ring" and self.ranks_per_node > 1:
-            problem = f"--allreduce {self.allreduce}, {self.ranks_per_node} ranks on a node"
-            problem += "; wanted one rank on each, because several would share its link"
-            correct = "--allreduce ring; of NCCL's trees measure the time: all_reduce_perf with "
-            correct += "NCCL_ALGO=Tree on these ranks, and its text as --machine"
-        if problem:
-            raise ValueError(f"plan: got {problem}; next: {correct}")
-
-    @property
-    def nodes(self) -> int:
-        return max(1, self.size // self.ranks_per_node)
-
-    @property
-    def per_node(self) -> int:
-        return min(self.size, self.ranks_per_node)
-
-    @property
-    def inside(self) -> Link:
-        return self.fabric.inside or self.fabric.ring_hop or self.fabric.between
-
-    @property
-    def links(self) -> tuple[Link, ...]:
-        """The hops of a flat ring of consecutive ranks, without one that is never the slower.
-
-        One rank of a node sends to the next node, so it has the whole link between them.
-        """
-        used = (self.nodes > 1, self.fabric.between), (self.per_node > 1, self.inside)
-        found = [link for is_used, link in used if is_used]
-        worst = slowest(*found)
-        return (worst,) if worst in found else tuple(found)
-
-    @property
-    def mean_alpha_s(self) -> float:
-        """The mean latency of the hops of a flat ring. NCCL's ring pays it in each step."""
-        k, inside_s, between_s = self.per_node, self.inside.alpha_s, self.fabric.between.alpha_s
-        return inside_s if self.nodes == 1 else ((k - 1) * inside_s + between_s) / k
-
-    @property
-    def hops(self) -> tuple[Link, ...]:
-        """The slowest decides a step of a flat ring. A measured ring pays a mean latency."""
-        measured, share = self.fabric.ring_hop, self.fabric.ring_share
-        if measured is None or self.nodes == 1:
-            return tuple(replace(link, alpha_s=share * link.alpha_s) for link in self.links)
-        if self.per_node == self.fabric.lines_per_node:
-            return (measured,)
-        return (replace(slowest(*self.links), alpha_s=self.mean_alpha_s),)
-
-    @property
-    def mean_share(self) -> float:
-        """The mean latency of a flat ring's hops, as a share of that of its slowest hop."""
-        most_s = slowest(*self.links).alpha_s if self.size > 1 else 0.0
-        return self.mean_alpha_s / most_s if most_s else 1.0
-
-    @property
-    def pays_slowest_hop(self) -> bool:
-        """Do links of unequal latency decide the flat ring, and no ring over them was measured?"""
-        asked = self.fabric.ring_hop is None and not self.measured
-        return asked and self.mean_share < 1 - LEAST
-
-    @property
-    def measured(self) -> bool:
-        """Was the flat allreduce measured on these ranks, placed as they are?"""
-        placed = self.fabric.lines_per_node in (0, self.per_node)
-        return placed and self.size in self.fabric.lines and self.allreduce == "ring"
-
-    @property
-    def extrapolated(self) -> bool:
-        """Is a link used that was fitted to allreduces of other ranks, or placed otherwise?"""
-        return bool(self.fabric.lines) and self.size > 1 and not self.measured
-
-    @property
-    def flat(self) -> "Line | Slowest":
-        """T(bytes) of the flat allreduce. In one node it uses the link inside."""
-        if self.size == 1:
-            return Line(0.0, 0.0)
-        if self.measured:
-            return self.fabric.lines[self.size]
-        lines = [LINES[self.allreduce](self.size, hop) for hop in self.hops]
-        return lines[0] if len(lines) == 1 else Slowest(*lines)
-
-
-def ranges(question: Question) -> dict[str, tuple[float, float]]:
-    """{input: (lowest, highest factor)}; extrapolated ones are at least as wide as CHOSEN.
-
-    The pace is at least as wide as the scatter of the measured steps.
-    """
-    found = dict(question.fabric.ranges)
-    if question.extrapolated:
-        for name, (low, high) in CHOSEN.items():
-            found[name] = min(low, found[name][0]), max(high, found[name][1])
-    if question.pays_slowest_hop:
-        found["ring"] = question.mean_share, 1.0
-    (low, high), (least, most) = PACE[question.step.measured], question.step.scatter
-    return found | {"pace": (min(low, least), max(high, most))}
-
-
-def varied(question: Question, pace: float = 1.0, **factors: float) -> Question:
-    """factors: of alpha, beta, hops and ring."""
-    changed = {"step": question.step.scaled(pace), "fabric": question.fabric.scaled(**factors)}
-    return replace(question, **changed)
 
 
 Answer = float | None  # seconds of a step; None: the system does not apply

@@ -10,7 +10,8 @@ model leaves out (contention, stragglers, casts) is not in it.
 
 from dataclasses import dataclass, replace
 
-from refgf.plan.systems import SYSTEMS, Question, groups_of, ranges, varied
+from refgf.plan.question import Question, ranges, varied
+from refgf.plan.systems import SYSTEMS, groups_of
 
 
 @dataclass(frozen=True)

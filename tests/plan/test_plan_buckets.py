@@ -8,8 +8,9 @@ import pytest
 from refgf.plan import buckets, report, thetas
 from refgf.plan.fabric import Fabric, load
 from refgf.plan.inputs import read_model
+from refgf.plan.question import Question
 from refgf.plan.step_times import StepTimes
-from refgf.plan.systems import SYSTEMS, Question, best_theta
+from refgf.plan.systems import SYSTEMS, best_theta
 from refgf.predict.cost import Link, ring_line
 from refgf.predict.timeline import lazy, predict
 

@@ -9,8 +9,9 @@ import pytest
 from refgf.papers.scaling.machine import Machine, save
 from refgf.papers.scaling.published import TEN_GIGABIT
 from refgf.plan import fabric, measurements, report
+from refgf.plan.question import Question, ranges
 from refgf.plan.step_times import StepTimes
-from refgf.plan.systems import SYSTEMS, Question, ranges
+from refgf.plan.systems import SYSTEMS
 from refgf.plan.uncertainty import planned
 from refgf.predict.cost import Line, Link, ring_line
 

@@ -25,8 +25,9 @@ from refgf.papers.jia.hierarchical import consecutive_nodes, log_phases, three_p
 from refgf.papers.scaling import collectives
 from refgf.plan import platforms, replay
 from refgf.plan.fabric import CHOSEN, Fabric
+from refgf.plan.question import Question
 from refgf.plan.step_times import StepTimes
-from refgf.plan.systems import Question, fastest, two_level_ring_s
+from refgf.plan.systems import fastest, two_level_ring_s
 from refgf.predict.cost import Link, ring_allgather_s, ring_allreduce_s, ring_reduce_scatter_s
 
 needs_simgrid = pytest.mark.skipif(

@@ -9,7 +9,7 @@ import scale_judged
 
 from refgf.papers.scaling import confronted
 from refgf.plan import fabric, inputs, judged, report
-from refgf.plan.systems import Question
+from refgf.plan.question import Question
 
 
 def test_the_page_is_not_stale():

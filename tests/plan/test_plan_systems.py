@@ -10,20 +10,18 @@ from refgf.papers.scaling.systems import System, step
 from refgf.plan import buckets, memory, report, thetas
 from refgf.plan.fabric import CHOSEN, Fabric, load
 from refgf.plan.inputs import read_model
+from refgf.plan.question import Question, ranges, varied
 from refgf.plan.step_times import StepTimes
 from refgf.plan.systems import (
     CSC_PERCENT,
     MOST_EXACT,
     SYSTEMS,
-    Question,
     best_theta,
     fastest,
     groups_of,
     overlapped,
-    ranges,
     theta_sweep,
     two_level_ring_s,
-    varied,
 )
 from refgf.plan.uncertainty import curve, planned
 from refgf.predict.cost import Line, Link, ring_line

@@ -16,8 +16,8 @@ from refgf.papers.jia.wires import Wires
 from refgf.papers.scaling.simulate import from_schedules
 from refgf.plan import platforms, replay
 from refgf.plan.fabric import Fabric
+from refgf.plan.question import Question
 from refgf.plan.step_times import StepTimes
-from refgf.plan.systems import Question
 from refgf.predict.cost import Link
 
 pytestmark = pytest.mark.skipif(

@@ -10,7 +10,8 @@ from refgf.papers.scaling.workloads import resnet50
 from refgf.plan import buckets
 from refgf.plan.fabric import Fabric
 from refgf.plan.step_times import StepTimes
-from refgf.plan.systems import SYSTEMS, Question
+from refgf.plan.question import Question
+from refgf.plan.systems import SYSTEMS
 from refgf.predict.cost import Link
 from refgf.predict.timeline import lazy, predict
 from groups_of import groups_of

@@ -33,7 +33,8 @@ from judge import bar
 
 from refgf.papers.mgwfbp.merge import exact_merge
 from refgf.plan import buckets, fabric, inputs
-from refgf.plan.systems import FLOAT32, Question, best_theta
+from refgf.plan.question import Question
+from refgf.plan.systems import FLOAT32, best_theta
 from refgf.plan.uncertainty import planned
 
 SIDE = Path(__file__).resolve().with_name("unseen_side.py")
