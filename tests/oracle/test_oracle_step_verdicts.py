@@ -204,17 +204,36 @@ CALL = r"; next: call refgf.oracle.step.communicated\(\) in train, after the sum
 def own_code(folder, running, way, change, times="1"):
     train = OWN_CODE.replace("CHANGE", change.replace("TIMES", times))
     for key, code in way.items():
-        train = train.replace(key, code)
+        train = train.replace(key, code.replace("TIMES", times))
     return judge(subject(folder, train), running)
 
 
-@pytest.mark.parametrize("change", [ADD, CLIP])
-def test_where_own_code_hides_the_sum_the_message_says_what_to_call(change, two, tmp_path):
-    """It was "WRONG weight decay inside", also where one rank adds the same."""
+def test_where_own_code_hides_the_sum_the_message_says_what_to_call(two, tmp_path):
+    """A norm hides a factor of what it divides."""
     with pytest.raises(CannotJudge, match=f"cannot tell: .* on p ranks as on one .*{CALL}"):
-        own_code(tmp_path, two, BY_SUM, change)
-    assert own_code(tmp_path, two, BY_SUM, f"communicated(); {change}").right
-    assert own_code(tmp_path, two, BY_DDP, change).right, "DDP's sum is seen"
+        own_code(tmp_path, two, BY_SUM, CLIP)
+    assert own_code(tmp_path, two, BY_SUM, f"communicated(); {CLIP}").right
+    assert own_code(tmp_path, two, BY_DDP, CLIP).right, "DDP's sum is seen"
+
+
+BEFORE_SUM = {"WRAP": "net", "REDUCE": f"{ADD}; reduce_gradients(net, size)"}
+BY_VALUE = "nn.utils.clip_grad_value_(net.parameters(), 0.01)"
+
+
+@pytest.mark.parametrize(
+    "way, change",
+    [(BY_SUM, ADD), (BY_DDP, ADD), (BEFORE_SUM, "pass"), (BY_SUM, BY_VALUE)],
+)
+def test_own_code_that_hides_no_factor_is_right(way, change, two, tmp_path):
+    """There is no place for communicated() where decay is added before the sum over ranks."""
+    verdict = own_code(tmp_path, two, way, change)
+    assert verdict.right, verdict
+
+
+def test_a_factor_is_named_next_to_decay_before_the_sum(two, tmp_path):
+    way = BEFORE_SUM | {"REDUCE": f"{ADD}; reduce_gradients(net, size, None)"}
+    found = own_code(tmp_path, two, way, "pass").findings
+    assert found and all(f.stage == "gradient" for f in found), found
 
 
 @pytest.mark.parametrize("way", [BY_SUM, BY_DDP])

@@ -39,9 +39,9 @@ nothing. No GPU is seen. Known to work: DDP, accumulation and no_sync, uneven ba
 bfloat16, autocast, GradScaler, sums in 16 bits, and FSDP2 (fully_shard) where PyTorch's gloo
 averages (2.13's does, 2.7's does not). Where a step clips gradients or adds weight decay to them
 with code of its own, it calls communicated() when its gradients are ready for that; without, the
-answer may be "cannot tell", which says so. torch.nn.utils.clip_grad_norm_ is seen without. A
-mistake that one rank makes too is found in the gradient, which `loss` defines, but not in clipping
-or in the update. Where rounding may hide a tenth of a gradient, as under autocast, the answer is
+answer may be "cannot tell", which says so. Clipping by torch.nn.utils is seen without. A mistake
+that one rank makes too is found in the gradient, which `loss` defines, but not in clipping or in
+the update. Where rounding may hide a tenth of a gradient, as under autocast, the answer is
 "cannot tell" unless a mistake is larger: judge in float32 first. A tensor in no optimizer is not
 judged. A lost or repeated sample has a name where the samples' gradients can be told apart: at most
 half as many as the model has numbers, and not in 16 bits. Ranks that make other collective calls

@@ -214,6 +214,15 @@ def _of_decay(step: JudgedStep, tensor: str, got: np.ndarray) -> Cause | None:
     return text, ["weight decay in the gradient", *names], c
 
 
+def decays_alone(step: JudgedStep, tensors: list[str]) -> bool:
+    """Does one rank's code add one multiple of the weights? That hides no factor of a gradient."""
+    used, before = step.replay["used"], step.stages["before"]
+    added = np.concatenate([(used[t] - step.exact[t]).ravel() for t in tensors])
+    weights = np.concatenate([before[t].value.ravel() for t in tensors])
+    bound = max(step.bounds[t] for t in tensors)
+    return added.size > 1 and multiple(added, weights, bound) is not None
+
+
 def decay_causes(
     step: JudgedStep, states: dict[str, Whole], base: dict[str, Whole]
 ) -> dict[str, Cause]:

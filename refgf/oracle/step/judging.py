@@ -266,7 +266,8 @@ def judge_gradients(step: JudgedStep) -> tuple[list[StepFinding], dict[str, Whol
     unseen = [t for t, state in wrong.items() if state is stages["used"].get(t)]
     unseen = unseen if changed_alone(step) else []
     if unseen and all(as_on_one_rank(step, t, state) for t, state in wrong.items()):
-        step.settings["unseen"], wrong, unseen = set(unseen), {}, []
+        hiding = [] if causes.decays_alone(step, unseen) else unseen
+        step.settings["unseen"], wrong, unseen = set(hiding), {}, []
     found = causes.gradient_causes(step, wrong)
     for t in unseen:
         found[t] = f"{found[t][0]}; {causes.CALL}", *found[t][1:]

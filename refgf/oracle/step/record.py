@@ -3,7 +3,7 @@
     before      parameters when the batch is handed out
     local       this rank's own gradients, one entry for each backward (tensor hooks)
     backward    .grad after the last backward: communicated there by DDP and FSDP
-    clip        .grad when torch.nn.utils.clip_grad_norm_ is called
+    clip        .grad when torch.nn.utils.clip_grad_norm_ or clip_grad_value_ is called
     used        .grad when the optimizer's step begins
     after       parameters when the next batch is asked for
 
@@ -14,6 +14,7 @@ In the replay on one rank, `forced` holds what p ranks had: parameters, gradient
 gradients that the optimizer got. Each stage then starts from the same numbers and is judged alone.
 """
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,6 +29,7 @@ from torch.optim.optimizer import (
 
 Piece = tuple[list[int], np.ndarray]
 COARSE = {torch.bfloat16: 3, torch.float16: 2, torch.float32: 1, torch.float64: 0}
+CLIPPING = "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_"  # the last is newer
 CHANGING = "parameters change between backward calls, as in SAM or with a step in each call"
 current: "Recorder | None" = None
 
@@ -184,8 +186,7 @@ class Recorder:
 
 def watch() -> None:
     """Wrap what a training step calls in PyTorch. For a process of its own: never undone."""
-    backward, clip = torch.autograd.backward, torch.nn.utils.clip_grad.clip_grad_norm_
-    scale = torch.amp.GradScaler.scale
+    backward, scale = torch.autograd.backward, torch.amp.GradScaler.scale
 
     def watched_backward(*args: Any, **kwargs: Any) -> None:
         backward(*args, **kwargs)
@@ -195,10 +196,15 @@ def watch() -> None:
             if "pending" in step:
                 step["local"][-1] = step.pop("pending")
 
-    def watched_clip(parameters: Any, max_norm: float, *args: Any, **kwargs: Any) -> torch.Tensor:
-        if current:
-            current.before_clip(max_norm)
-        return clip(parameters, max_norm, *args, **kwargs)
+    def watched_clip(clip: Callable) -> Callable:
+        @functools.wraps(clip)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if current:
+                by_norm, second = "norm" in clip.__name__, args[1] if len(args) > 1 else None
+                current.before_clip(kwargs.get("max_norm", second) if by_norm else None)
+            return clip(*args, **kwargs)
+
+        return call
 
     def watched_scale(self: Any, outputs: Any) -> Any:
         scaled = scale(self, outputs)
@@ -207,7 +213,11 @@ def watch() -> None:
         return scaled
 
     torch.autograd.backward = watched_backward
-    torch.nn.utils.clip_grad_norm_ = torch.nn.utils.clip_grad.clip_grad_norm_ = watched_clip
+    for name in CLIPPING:
+        if hasattr(torch.nn.utils, name):
+            call = watched_clip(getattr(torch.nn.utils, name))
+            for module in (torch.nn.utils, torch.nn.utils.clip_grad):
+                setattr(module, name, call)
     torch.amp.GradScaler.scale = watched_scale
     register_optimizer_step_pre_hook(
         lambda optimizer, args, kwargs: current and current.before_update(optimizer)
