@@ -50,6 +50,10 @@ def third(xs):
     if len(calls) == 3:
         raise KeyError("the third call")
     return allreduce(xs)
+def wider(xs):
+    return [allreduce(xs)[0].astype(np.float64)] * len(xs)
+def whole(xs):
+    return [allreduce(xs)[0].astype(np.int64)] * len(xs)
 def own_first(xs):
     return [allreduce(xs[r:] + xs[:r])[0] for r in range(len(xs))]
 """
@@ -120,6 +124,12 @@ def test_each_rank_is_compared_with_its_own_trees(command):
     code, out = command("--python", "FILE", "--function", "own_first", "--sizes", "9")
     assert code == 1 and "rank 2 adds in another order than rank 0" in out
     assert "random numbers: the bits that these trees give" in out, out
+
+
+@pytest.mark.parametrize(("name", "kind"), [("wider", "float64"), ("whole", "int64")])
+def test_results_of_another_type_are_named_and_wrong(command, name, kind):
+    code, out = command("--python", "FILE", "--function", name, "--sizes", "9")
+    assert code == 1 and f"results: got the type {kind}; wanted float32" in out, out
 
 
 def test_a_sum_in_place_on_one_rank_is_not_taken_for_nothing(command):

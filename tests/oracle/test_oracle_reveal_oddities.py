@@ -219,7 +219,8 @@ def test_partial_sums_rounded_on_the_wire_are_told_from_inputs():
 
     (found,) = reveal(ring, 4, "float32", [7])
     assert "rounded to float16 on its way: what comes from ranks 0, 1, 2" in printed(found)
-    assert "random numbers: not compared" in printed(found)
+    assert "random numbers: within what rounding to float16 may change" in printed(found)
+    assert found.right
 
 
 def test_ranks_that_keep_other_bits_are_wrong_though_rounding_hides_the_tree():
@@ -251,3 +252,47 @@ def test_a_factor_near_1_is_told(scale):
 def test_results_of_a_wider_type_are_told():
     found = one(lambda xs: [sum(xs)], P, N)
     assert "results have more bits than float32, the type of the inputs" in printed(found)
+    assert not found.right
+
+
+WRONG = {  # what a sum becomes, and what says so: no probe with whole numbers sees it
+    "whole numbers": (np.trunc, "200 of 200 elements have other bits than these trees give"),
+    "quarters": (lambda x: np.round(4 * x) / 4, "elements have other bits than these trees give"),
+    "bfloat16 and quarters": (
+        lambda x: short(np.where(np.abs(x) < 1, np.round(4 * x) / 4, x)),
+        "elements have other bits than these trees give",
+    ),
+    "bfloat16 and 6 % of middle numbers": (
+        lambda x: short(np.where((np.abs(x) > 4) & (np.abs(x) < 9), 1.06 * x, x)),
+        "farther from the exact value than rounding to bfloat16 explains, first element",
+    ),
+}
+
+
+def short(x):
+    return on_wire(x.astype(SINGLE), "bfloat16").astype(np.float64)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_rounded_sum_must_be_within_the_rounding(name):
+    wrong, says = WRONG[name]
+    for add in (sums([(0, 200, in_rank_order(P))]), exactly_once):
+        found = one(lambda xs, add=add: [wrong(add(xs)[0])], P, 200)
+        said = says if add is not exactly_once or "bfloat16 e" in says else "farther from the exact"
+        assert said in printed(found) and not found.right, printed(found)
+
+
+def exactly_once(xs):
+    return [typed(SINGLE)(exactly(xs))]
+
+
+@pytest.mark.parametrize("p", [2, 5, 9])
+@pytest.mark.parametrize("wire", ["float16", "bfloat16"])
+def test_sums_with_a_wire_type_are_within_its_rounding(p, wire):
+    """A ring rounds p+1 times, as often as any number of the bound of S2."""
+
+    def ring(xs):
+        return [x.astype(np.float64) for x in ring_allreduce([x.astype(SINGLE) for x in xs], wire)]
+
+    found = one(ring, p, 1000)
+    assert found.right and f"within what rounding to {wire}" in printed(found), printed(found)

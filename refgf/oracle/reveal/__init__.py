@@ -4,6 +4,7 @@
     trees       the tree from these counts, and its text
     arithmetic  bits of the accumulator, sum or mean, rounding of inputs
     orders      known orders, to name what was found
+    bounds      how far a sum may be from the exact one where bits cannot be compared
     search      all probes of one size; what was found
     report      what was found, as text
     sources     the black box: a Python function; mpi (MPI's Allreduce), gloo (torch.distributed)

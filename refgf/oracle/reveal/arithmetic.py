@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from refgf.oracle.definitions.numbers import on_wire
+from refgf.oracle.reveal.bounds import Outside, Rounding, outside
 from refgf.oracle.reveal.probes import BITS, Array, Box
 from refgf.oracle.reveal.trees import Tree, evaluate, is_binary, leaves
 
@@ -20,16 +21,19 @@ EXPONENT["float16"] = 15, -24  # of the largest power of two, and of the smalles
 class Arithmetic:
     """bits: of the accumulators found; 0: more than the probes reach. division: of a mean.
 
-    lost: what is rounded to a narrower type. random: how many elements of random numbers have
-    other bits than the tree gives, None if not tried. apart: how many have other bits on some rank
-    than on rank 0. wide: has a result bits that its type cannot hold?
+    lost: what is rounded to the narrower type `wire`. random: how many elements of random numbers
+    have other bits than the tree gives, None if not tried. outside: where that cannot be tried,
+    those that no rounding explains. apart: how many have other bits on some rank than on rank 0.
+    wide: has a result bits that its type cannot hold?
     """
 
     bits: list[int] = field(default_factory=list)
     factors: list[float] = field(default_factory=list)
     division: str | None = None
+    wire: str | None = None
     lost: str | None = None
     random: int | None = None
+    outside: Outside | None = None
     apart: int = 0
     wide: bool = False
 
@@ -46,15 +50,27 @@ def measure(box: Box, by_rank: list[tuple[Run, ...]], n: int) -> Arithmetic:
     result.bits = accumulator_bits(box, found, n)
     if result.factors == [1 / box.p]:
         result.division = division(box, result.bits, n)
-    result.lost = rounding(box, n)
+    result.wire, result.lost = rounding(box, n)
     xs = random_numbers(box, n)
     sums = box.call(xs)
     result.apart = int(other_bits(sums, sums[:1]).sum())
     with np.errstate(all="ignore"):
         result.wide = bool(other_bits(sums, rounder(box.dtype)(sums)).any())
-    if result.lost is None and (len(result.factors) == 1 or result.division):
-        result.random = on_random_numbers(box, by_rank, xs, sums, result)
+    is_sum = result.factors == [1.0] or bool(result.division)
+    if is_sum and all(tree is not None for found in by_rank for *_, tree in found):
+        if result.lost is None:
+            result.random = on_random_numbers(box, by_rank, xs, sums, result)
+        if result.random is None:
+            result.outside = outside(xs, sums, roundings(box, by_rank, result))
     return result
+
+
+def roundings(box: Box, by_rank: list[tuple[Run, ...]], told: Arithmetic) -> Rounding:
+    """What may have rounded these sums, as far as the probes found it."""
+    bits = [b if b in FORMATS else b - 1 for b in told.bits if b]  # others may be off by one
+    unit = 2.0 ** -min([*bits, BITS[box.dtype]])
+    at_once = not all(is_binary(tree) for found in by_rank for *_, tree in found)
+    return Rounding(box.dtype, unit, told.wire, told.division is not None, at_once)
 
 
 def known(weight: float, box: Box) -> float:
@@ -119,23 +135,26 @@ def division(box: Box, bits: list[int], n: int) -> str:
     return "between the additions" if np.isfinite(half).all() else "after the sum"
 
 
-def rounding(box: Box, n: int) -> str | None:
-    """Which single contributions are rounded to a narrower type on their way, or None."""
+def rounding(box: Box, n: int) -> tuple[str | None, str | None]:
+    """(type, which contributions are rounded to it on their way), or (None, None).
+
+    A small number, so that rounding to multiples of something is not taken for a type's.
+    """
     if box.dtype not in ("float32", "float64"):
-        return None
-    x = np.array([1 + 2.0**-9 + 2.0**-12])
+        return None, None
+    x = np.array([1 + 2.0**-7 + 2.0**-9 + 2.0**-12]) * 2.0**-8
     out = np.stack([box.constants(n, {r: float(x[0])})[0] for r in range(box.p)])
     with np.errstate(all="ignore"):
         out = out / box.weights[0]
     for wire in ("float16", "bfloat16"):
-        rounded = np.abs(out - on_wire(x.astype(np.float32), wire)) < 2.0**-14
+        rounded = np.abs(out - on_wire(x.astype(np.float32), wire)) < 2.0**-22
         ranks = np.flatnonzero(rounded.reshape(box.p, -1).any(axis=1))
         if len(ranks) == box.p:
-            return f"inputs or results are rounded to {wire}"
+            return wire, f"inputs or results are rounded to {wire}"
         if len(ranks):
             some = ", ".join(map(str, ranks[:MOST_RANKS])) + ", ..." * (len(ranks) > MOST_RANKS)
-            return f"rounded to {wire} on its way: what comes from ranks {some}"
-    return None
+            return wire, f"rounded to {wire} on its way: what comes from ranks {some}"
+    return None, None
 
 
 def rounder(dtype: str) -> Callable[[Array], Array]:

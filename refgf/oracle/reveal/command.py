@@ -57,7 +57,14 @@ def run(options: argparse.Namespace) -> int:
     from refgf.oracle.reveal.isolation import IsolatedFunction
 
     box = IsolatedFunction(options.python, options.function, options.dtype, options.timeout)
-    return judged(box, p, f"{box.function} of {options.python}", options)
+    code = judged(box, p, f"{box.function} of {options.python}", options)
+    if not box.other_types:
+        return code
+    print(
+        f"results: got the type {box.other_types}; wanted {options.dtype}, the inputs' type "
+        "(SPEC.md); next: return it"
+    )
+    return 1
 
 
 def of_mpi(options: argparse.Namespace) -> int:

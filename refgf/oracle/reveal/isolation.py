@@ -28,6 +28,7 @@ class IsolatedFunction(IsolatedModule):
         self.more = dtype, function or ""
         super().__init__(module, timeout_s)
         (self.function,) = self.started.outputs
+        self.other_types = ""
 
     def __call__(self, xs: list[np.ndarray]) -> list[np.ndarray]:
         result = self.run(xs)
@@ -35,11 +36,17 @@ class IsolatedFunction(IsolatedModule):
             own = result.error.startswith(f"{self.command}:")
             error = result.error if own else f"{self.command}: {self.function}: {result.error}"
             raise ValueError(error if "; wanted " in error else f"{error}; {NEXT}")
-        return [result.outputs[name] for name in sorted(result.outputs, key=int)]
+        others = [name for name in result.outputs if not name.isdecimal()]
+        self.other_types = "".join(others)
+        names = set(result.outputs) - set(others)
+        return [result.outputs[name] for name in sorted(names, key=int)]
 
 
 def serve(pipe: Connection, module: str, timeout_s: float, dtype: str, name: str) -> None:
-    """Answer calls until the other side closes the pipe; the first answer names the function."""
+    """Answer calls until the other side closes the pipe; the first answer names the function.
+
+    An array that is named by no number names the types of results that have not the inputs' type.
+    """
     try:
         box = PythonFunction(module, name or None, dtype, timeout_s)
     except ValueError as error:
@@ -56,7 +63,8 @@ def serve(pipe: Connection, module: str, timeout_s: float, dtype: str, name: str
 
 def answered(box: PythonFunction, xs: list[np.ndarray]) -> Result:
     try:
-        return Result({str(i): row for i, row in enumerate(box(xs))})
+        rows = {str(i): row for i, row in enumerate(box(xs))}
+        return Result(rows | ({box.other_types: np.empty(0)} if box.other_types else {}))
     except ValueError as error:
         return Result(error=str(error))
 

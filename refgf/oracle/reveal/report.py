@@ -85,11 +85,7 @@ def arithmetic_lines(found: Found) -> list[str]:
         lines.append(f"partial sums have {told.bits[0]} bits: {found.dtype}")
     elif told.bits:
         lines.append("; ".join(bits_line(b, found.dtype) for b in told.bits))
-    if told.lost:
-        lines += [
-            told.lost,
-            "random numbers: not compared with the trees, because of that rounding",
-        ]
+    lines += [told.lost] if told.lost else []
     lines += ["2^120 does not pass: probed in the range of float16"] * found.overflow
     if told.division:
         lines.append(f"a mean: divided by {found.p} {told.division}")
@@ -97,7 +93,7 @@ def arithmetic_lines(found: Found) -> list[str]:
         weights = ", ".join(f"{f:.15g}" for f in told.factors)
         lines.append(f"not a sum: a contribution of 1 counts as {weights}")
     lines += [f"results have more bits than {found.dtype}, the type of the inputs"] * told.wide
-    return lines + random_line(told, found.n) + apart_line(told, found.n)
+    return lines + random_line(told, found) + apart_line(told, found.n)
 
 
 def bits_line(bits: int, dtype: str) -> str:
@@ -108,12 +104,27 @@ def bits_line(bits: int, dtype: str) -> str:
     return f"partial sums have {bits} bits ({FORMATS.get(bits, 'no known type')}), {than} the input"
 
 
-def random_line(told: Arithmetic, n: int) -> list[str]:
+def random_line(told: Arithmetic, found: Found) -> list[str]:
     if told.random is None:
-        return []
+        return [f"random numbers: {outside_text(told, found)}"]
     if told.random == 0:
         return ["random numbers: the bits that these trees give"]
-    return [f"random numbers: {told.random} of {n} elements have other bits than these trees give"]
+    of = f"{told.random} of {found.n} elements"
+    return [f"random numbers: {of} have other bits than these trees give"]
+
+
+def outside_text(told: Arithmetic, found: Found) -> str:
+    """Where the bits of the trees are not comparable: is it within the rounding that was found?"""
+    far, kind = told.outside, told.wire or found.dtype
+    if far is None:
+        return "not compared, because no bound holds for these sums"
+    if not far.elements:
+        return f"within what rounding to {kind} may change, not compared bit by bit"
+    return (
+        f"{far.elements} of {found.n} elements are farther from the exact value than rounding to "
+        f"{kind} explains, first element {far.element} on rank {far.rank}: got {far.got:.7g}; "
+        f"wanted {far.exact:.7g} within {far.allowed:.2g}"
+    )
 
 
 def apart_line(told: Arithmetic, n: int) -> list[str]:

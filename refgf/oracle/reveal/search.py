@@ -43,13 +43,14 @@ class Found:
     def right(self) -> bool:
         """One order, the same on every rank and every time, and a sum or mean of all ranks.
 
-        All ranks end with the same bits.
+        All ranks end with the same bits, and results have the inputs' type.
         """
         unknown = any(tree is None for *_, tree in self.runs)
         told = self.arithmetic
         scaled = told.division is None and told.factors != [1.0]
         strange = unknown or scaled or self.uneven or self.ranks or self.repeats
-        return not strange and not told.random and not told.apart
+        far = told.outside is not None and told.outside.elements > 0
+        return not strange and not told.random and not told.apart and not far and not told.wide
 
 
 def reveal(

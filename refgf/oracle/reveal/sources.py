@@ -46,13 +46,17 @@ class PythonFunction:
         self.options = {"wire": "bfloat16"} if wired else {}
         self.type = np.dtype(np.float32) if wired else numpy_type(dtype)
         self.unchanged, self.in_place = 0, False  # calls that returned None and left xs as it was
+        self.other_types = ""  # of results that have not the inputs' type
 
     def __call__(self, xs: list[Array]) -> list[Array]:
         xs = [x.astype(self.type) for x in xs]
         try:
             with np.errstate(all="ignore"), contained(self.timeout_s):
                 rows = self.sum_of(xs)
-                rows = [np.asarray(row).astype(np.float64) for row in rows]
+                rows = [np.asarray(row) for row in rows]
+                types = dict.fromkeys(str(row.dtype) for row in rows if row.dtype != self.type)
+                self.other_types = self.other_types or ", ".join(types)
+                rows = [row.astype(np.float64) for row in rows]
         except NothingReturned as error:
             raise ValueError(f"reveal: {self.name} {error}") from error
         except ENDS as error:  # foreign code may raise anything
