@@ -9,8 +9,7 @@ import pytest
 from refgf.plan import profile
 from refgf.plan.fabric import Fabric
 from refgf.plan.inputs import read_file
-from refgf.plan.question import Question, ranges
-from refgf.plan.systems import PACE
+from refgf.plan.question import PACE, Question, ranges
 from refgf.predict.cost import Link
 
 READY = "torch::autograd::AccumulateGrad"
