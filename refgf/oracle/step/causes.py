@@ -297,6 +297,11 @@ def update_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
     before = step.stages["before"][tensor].value
     change, wanted = state.value - before, step.replay["after"][tensor] - before
     rounding = update_bound(step, tensor)
+    made = max(updates.get(tensor, 0) for updates in step.settings["updates"])
+    alone = step.settings["one"]["updates"].get(tensor, 0)
+    if made != alone:
+        text = f"{made} optimizer step{'s' * (made != 1)} on the {step.size} ranks, {alone} on one"
+        return text, ["optimizer steps"], None
     if not change.any():
         return "not updated", ["not updated"], 0.0
     bound = float(np.max(rounding))

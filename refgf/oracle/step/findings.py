@@ -35,12 +35,29 @@ class StepFinding:
 
 
 @dataclass
+class StepCount:
+    """Steps of the optimizer in all batches: made on p ranks, on one, and judged."""
+
+    batches: int
+    made: int
+    on_one: int
+    judged: int
+
+    def __str__(self) -> str:
+        if self.batches == self.made == self.on_one == self.judged:
+            return f"{self.batches} steps"
+        text = f"{self.judged} of {self.made} optimizer steps judged"
+        text += f" ({self.on_one} on one rank)" * (self.on_one != self.made)
+        return text + f" in {self.batches} batches" * (self.made != self.batches)
+
+
+@dataclass
 class StepVerdict:
     """right: every difference is rounding. telling: tensors in which a tenth would show."""
 
     source: str
     ranks: int
-    steps: int
+    steps: StepCount
     tensors: int
     telling: int
     rounding: float  # the largest bound of a gradient, as a share of its largest element
@@ -56,7 +73,7 @@ class StepVerdict:
         return [name for finding in self.findings for name in finding.names]
 
     def __str__(self) -> str:
-        head = f"{self.source}: {self.ranks} ranks against one, {self.steps} steps, "
+        head = f"{self.source}: {self.ranks} ranks against one, {self.steps}, "
         head += f"{self.tensors} tensors"
         head += f", communicated in {' and '.join(self.wire)}" if self.wire else ""
         if self.right:

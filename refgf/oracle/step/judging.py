@@ -7,6 +7,7 @@ clip        what the optimizer gets, next to one rank's that clips the same grad
 update      the parameters, next to one rank's whose optimizer gets the same gradient
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,19 @@ import numpy as np
 from refgf.oracle.definitions.sums import UNIT_ROUNDOFF
 from refgf.oracle.step import causes
 from refgf.oracle.step.clipping import clip_cause
-from refgf.oracle.step.findings import StepFinding, StepVerdict, findings_of, listed, merged
+from refgf.oracle.step.findings import StepCount, StepFinding, StepVerdict, findings_of, merged
 from refgf.oracle.step.ranks import CannotJudge, Ranks
-from refgf.oracle.step.stages import JudgedStep, Whole, close, stage
+from refgf.oracle.step.stages import JudgedStep, Whole, close, same, stage
+from refgf.oracle.step.undecided import (
+    ALL_ZERO,
+    TENTH,
+    cannot_tell,
+    changed_unseen,
+    not_finite,
+    skips_differ,
+)
 from refgf.oracle.step.wire import add_wire
 
-TENTH = 0.1  # of a gradient: where rounding hides more, nothing is called right
 ZERO = 1e-12  # of the largest gradient
 CLIP_ROUNDINGS = 64  # norm, division and product, with the sum of squares of any length
 STEPS, ROUNDINGS = 3, 4  # the second as in reference.py, which imports PyTorch
@@ -74,7 +82,7 @@ def _judged(source: str, running: Ranks, seeds: list[int]) -> StepVerdict:
     ]
     request = {"source": source, "seeds": seeds, "coarsest": found[0]["coarsest"]}
     answer = running.reference(request | {"forced": forced})
-    findings, previous, shares, wire, unseen = [], None, {}, set(), set()
+    findings, previous, shares, wire, unseen, judged = [], None, {}, set(), set(), 0
     for number, stages in enumerate(held):
         if number and not all(w.agree for w in stages["before"].values()):
             break  # ranks have diverged: the step before says why
@@ -85,19 +93,31 @@ def _judged(source: str, running: Ranks, seeds: list[int]) -> StepVerdict:
             raise CannotJudge(skips_differ(number, f"{running.size} ranks" if here else "one rank"))
         if here:
             continue
+        exact = answer["exact"][number]["gradients"]
+        if not finite(exact.values()):
+            if findings:
+                break
+            got = [w.value for kind in ("used", "backward") for w in stages[kind].values()]
+            raise CannotJudge(not_finite(number, exact, not finite(got)))
         previous = assembled(number, found, stages, answer, previous)
         one = {"source": source, "seeds": [seeds[number]], "before": forced[number]["before"]}
         previous.samples = lambda t, one=one: running.reference(one | {"tensors": t})
         findings += judge_step(previous)
         wire |= previous.settings["wire"]
-        shares |= rounding_shares(previous, shares)
+        made = optimizer_steps([record["steps"][number] for record in found])
+        judged += made
+        if made:
+            shares |= rounding_shares(previous, shares)
         unseen |= previous.settings["unseen"]
     if not findings and unseen:
         raise CannotJudge(changed_unseen(sorted(unseen)))
     hidden = [t for t, share in shares.items() if share > TENTH]
-    if not findings and (hidden or not shares):
+    if not findings and not shares:
+        raise CannotJudge(ALL_ZERO)
+    if not findings and hidden:
         raise CannotJudge(cannot_tell(found[0]["coarsest"], shares, hidden))
-    counts = running.size, len(seeds), len(names), len(shares) - len(hidden)
+    steps = step_count(found, answer["replay"], judged)
+    counts = running.size, steps, len(names), len(shares) - len(hidden)
     return StepVerdict(
         source,
         *counts,
@@ -124,34 +144,22 @@ def skipped(records: list[dict]) -> bool:
     """Did a GradScaler skip this step on all these ranks, because gradients were not finite?"""
     if any(record["scale"] is None or record["used"] for record in records):
         return False
-    held = [array for record in records for _, array in record["backward"].values()]
-    return not all(np.isfinite(array).all() for array in held)
+    return not finite(array for record in records for _, array in record["backward"].values())
 
 
-def skips_differ(number: int, who: str) -> str:
-    return (
-        f"step: cannot tell: in step {number} a GradScaler skipped the optimizer's step on {who} "
-        "only, because scaled gradients were infinite there; wanted the same steps on p ranks and "
-        "on one; next: a smaller init_scale"
-    )
+def finite(arrays: Iterable[np.ndarray]) -> bool:
+    return all(np.isfinite(array).all() for array in arrays)
 
 
-def cannot_tell(coarsest: str, shares: dict[str, float], hidden: list[str]) -> str:
-    share = max(shares.values(), default=float("inf"))
-    where = f"the gradients of {listed(hidden)}" if hidden else "every gradient"
-    wanted = "float32 without autocast" if coarsest.endswith("16") else "float64"
-    return (
-        f"step: cannot tell: nothing is off by more than rounding, but the rounding of {coarsest} "
-        f"may change {where} by {share:.1e} of the largest element, so that a lost sample or a "
-        f"factor of 1.1 might not show; wanted at most {TENTH}; next: {wanted}"
-    )
+def optimizer_steps(records: list[dict]) -> int:
+    """Steps of the optimizer in one batch, of the rank and the tensor that has most."""
+    return max((n for record in records for n in record["updates"].values()), default=0)
 
 
-def changed_unseen(tensors: list[str]) -> str:
-    return (
-        "step: cannot tell: code of the step's own changes gradients after backward, on p ranks as "
-        f"on one ({listed(tensors)}), which may hide a wrong factor; {causes.CALL}"
-    )
+def step_count(found: list[dict], replay: list[dict], judged: int) -> StepCount:
+    ranks = zip(*(rank["steps"] for rank in found))
+    made = sum(optimizer_steps(list(records)) for records in ranks)
+    return StepCount(len(replay), made, sum(optimizer_steps([own]) for own in replay), judged)
 
 
 def assembled(
@@ -189,7 +197,8 @@ def assembled(
     settings |= {"wire": wire, "unseen": set(), "calls_of_one": max(1, len(replay["local"]))}
     used = [bool(record["steps"][number]["used"]) for record in found]
     settings["idle"] = [rank for rank, own in enumerate(used) if not own and any(used)]
-    settings["one"] = {key: replay[key] for key in ("rate", "decay", "max_norm")}
+    settings["one"] = {key: replay[key] for key in ("rate", "decay", "max_norm", "updates")}
+    settings["updates"] = [record["steps"][number]["updates"] for record in found]
     settings |= {"counts": exact["counts"], "distinct": exact["distinct"], "calls": calls}
     arrays = {
         kind: {t: np.asarray(a[1], np.float64) for t, a in (replay[kind] or {}).items()}
@@ -348,6 +357,6 @@ def judge_update(step: JudgedStep) -> list[StepFinding]:
             if used is None or used.agree:
                 text = "ranks have different parameters after the same gradient"
                 found[t] = text, ["different updates"], None
-        elif not close(state.value, step.replay["after"][t], causes.update_bound(step, t)):
+        elif not same(state.value, step.replay["after"][t], causes.update_bound(step, t)):
             wrong[t] = state
     return findings_of("update", step, found | causes.update_causes(step, wrong))

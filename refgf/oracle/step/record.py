@@ -75,6 +75,7 @@ class Recorder:
                 self._put(self.forced[len(self.steps)]["before"], gradients=False)
             step = {"before": self._parameters(), "local": [], "backward": {}, "clip": None}
             step |= {"used": {}, "rate": {}, "decay": {}, "scale": None, "max_norm": None}
+            step["updates"] = {}
             self.steps.append(step)
             self._hook_tensors()
             yield batch
@@ -135,6 +136,7 @@ class Recorder:
             for p in group["params"]:
                 if id(p) in names and p.grad is not None:
                     own[names[id(p)]] = piece(p.grad)
+                    step["updates"][names[id(p)]] = step["updates"].get(names[id(p)], 0) + 1
                     step["rate"][names[id(p)]] = float(group.get("lr", 0))
                     step["decay"][names[id(p)]] = float(group.get("weight_decay", 0))
         step["used"] |= own

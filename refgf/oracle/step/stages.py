@@ -91,6 +91,12 @@ def close(got: np.ndarray, wanted: np.ndarray, bound: np.ndarray | float) -> boo
         return bool((np.abs(got - wanted) <= bound).all())
 
 
+def same(got: np.ndarray, wanted: np.ndarray, bound: np.ndarray) -> bool:
+    """Within the bound at every element, or the same infinity, or both NaN."""
+    equal = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
+    return close(*(np.where(equal, 0.0, array) for array in (got, wanted, bound)))
+
+
 def explains(got: np.ndarray, wanted: np.ndarray, right: np.ndarray) -> bool:
     """Of the difference between got and right, `wanted` leaves only a small share."""
     return bool(np.linalg.norm(got - wanted) <= LEFT * np.linalg.norm(got - right))

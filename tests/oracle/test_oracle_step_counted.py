@@ -1,0 +1,92 @@
+"""`oracle step`: how many steps of the optimizer were judged, and gradients without a verdict."""
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is an extra")
+
+from step_subject import subject
+
+from refgf.oracle.step.judging import judge
+from refgf.oracle.step.ranks import CannotJudge, Ranks
+
+LOOP = """\
+    own, optimizer = ddp(net, size), sgd(net)
+    for number, pair in enumerate(batches):
+        if SKIPPED:
+            continue
+        optimizer.zero_grad()
+        (FACTOR * loss(own, share(pair, rank, size))).backward()
+        for _ in range(STEPS):
+            optimizer.step()
+"""
+USUAL = {"SKIPPED": "False", "FACTOR": "1", "STEPS": "1"}
+COUNTED = {
+    "3 steps, 6 tensors": {},
+    "2 of 2 optimizer steps judged in 3 batches": {"SKIPPED": "number == 1"},
+    "6 of 6 optimizer steps judged in 3 batches": {"STEPS": "2"},
+}
+OTHER_STEPS = {
+    "2 of 2 optimizer steps judged (3 on one rank) in 3 batches": (
+        {"SKIPPED": "number == 1 and size > 1"},
+        "update, step 1, all tensors: 0 optimizer steps on the 2 ranks, 1 on one",
+    ),
+    "6 of 6 optimizer steps judged (3 on one rank) in 3 batches": (
+        {"STEPS": "size"},
+        "update, step 0, 1, 2, all tensors: 2 optimizer steps on the 2 ranks, 1 on one",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def two():
+    with Ranks(2) as running:
+        yield running
+
+
+def judged(folder, running, changes, head=""):
+    train = LOOP
+    for key, usual in USUAL.items():
+        train = train.replace(key, changes.get(key, usual))
+    return judge(subject(folder, train, head=head), running)
+
+
+@pytest.mark.parametrize("said", COUNTED)
+def test_right_says_how_many_optimizer_steps_were_judged(said, two, tmp_path):
+    """It was "3 steps" for 2 and for 6."""
+    verdict = judged(tmp_path, two, COUNTED[said])
+    assert verdict.right and f"against one, {said}" in str(verdict), verdict
+
+
+@pytest.mark.parametrize("said", OTHER_STEPS)
+def test_other_steps_than_on_one_rank(said, two, tmp_path):
+    changes, line = OTHER_STEPS[said]
+    verdict = judged(tmp_path, two, changes)
+    assert f"against one, {said}" in str(verdict) and [line] == [*map(str, verdict.findings)]
+
+
+def test_steps_after_ranks_have_diverged_are_not_judged(two, tmp_path):
+    train = LOOP.replace("ddp(net, size)", "net")
+    for key, usual in USUAL.items():
+        train = train.replace(key, usual)
+    assert "1 of 3 optimizer steps judged, 6" in str(judge(subject(tmp_path, train), two))
+
+
+LOSS = "def loss(net, pair): return FACTOR * nn.functional.cross_entropy(net(pair[0]), pair[1])\n"
+NOTHING = {
+    "float('nan')": "in step 0 the gradient of 0.weight, .* is NaN on p ranks and on one, so that",
+    "float('inf')": "in step 0 the gradient of 0.weight, .* is (NaN|infinite) on p ranks and on",
+    "0": "the gradient of every tensor is 0 in every step, .*; next: look at `loss`",
+}
+
+
+@pytest.mark.parametrize("factor", NOTHING)
+def test_there_is_nothing_to_judge(factor, two, tmp_path):
+    """It was "is nan, wanted nan", and "by inf of the largest element ...; next: float64"."""
+    head = LOSS.replace("FACTOR", factor)
+    with pytest.raises(CannotJudge, match=f"cannot tell: {NOTHING[factor]}"):
+        judged(tmp_path, two, {}, head)
+
+
+def test_nan_on_p_ranks_alone_is_a_finding_of_the_gradient(two, tmp_path):
+    (found,) = judged(tmp_path, two, {"FACTOR": "(float('nan') if size > 1 else 1)"}).findings
+    assert found.stage == "gradient" and found.names == ["not finite"] and found.steps == [0]
