@@ -129,7 +129,7 @@ def applies(system: str, question: Question) -> bool:
 
 
 def best_theta(system: str, question: Question) -> int | None:
-    """The theta of this system's step, in bytes on the wire."""
+    """The theta of this system's calls, in bytes on the wire. Its step is the best, or EQUAL."""
     swept = theta_sweep(system, question)
     if swept is None:
         return None
