@@ -147,11 +147,22 @@ def refuse_unknown(files: Any, cases: list[Case]) -> None:
 
 
 def verify_trace(options: Options) -> int:
-    from refgf.oracle.judge.trace import check_trace, read_trace
+    from refgf.oracle.judge.trace import check_trace, compared, read_trace
 
-    settings = options.ranks, options.size, options.algorithm, options.dtype
-    problems = check_trace(read_trace(options.trace), *settings)
-    print("\n".join(problems) or "the trace is right")
+    if options.algorithm and options.size is None:
+        raise ValueError(
+            f"verify: got --algorithm {options.algorithm} without --size; wanted both, because the "
+            "slices depend on the elements; next: --size 100"
+        )
+    events = read_trace(options.trace)
+    if not events and not options.algorithm:
+        raise ValueError(
+            f"verify: got {shown(options.trace)} without events; wanted a line for each; "
+            "next: SPEC.md, Traces"
+        )
+    settings = options.size, options.algorithm, options.dtype
+    problems = check_trace(events, options.ranks, *settings)
+    print("\n".join(problems or compared(events, *settings)))
     return 1 if problems else 0
 
 
@@ -246,7 +257,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--trace", help="check this trace alone")
     sub.add_argument("--ranks", type=int, help="of the trace")
     sub.add_argument("--size", type=int, help="elements of the trace")
-    about = "whose messages and elements the trace must have"
+    about = "whose messages, elements, operations, places and order the trace must have"
     sub.add_argument("--algorithm", choices=("ring", "direct"), help=about)
     sub.add_argument("--dtype", choices=DTYPES, help="of the trace's messages")
     about = "name the orders of summation that give a result"

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from refgf.oracle.definitions import direct_traffic, ring_traffic
+from refgf.oracle.judge.trace_order import has_finish, other_schedule
 from refgf.oracle.judge.untrusted import LARGEST_FILE, BadFile, parse_json, read_bytes
 from refgf.oracle.judge.words import span
 
@@ -83,7 +84,7 @@ def check_trace(
     algorithm: str | None = None,
     dtype: str | None = None,
 ) -> list[str]:
-    """Sentences about problems; empty if there are none.
+    """Sentences about problems; empty if there are none. `compared` says what they are about.
 
     size: ranks; n: elements; algorithm: "ring" or "direct"; dtype: type of all messages. Elements
     times the size of that type are the bytes.
@@ -92,8 +93,39 @@ def check_trace(
     found = outside(events, size, n) or other_types(events, dtype)
     if found:
         return found
-    traffic = other_traffic(events, size, n, algorithm)
-    return [*unmatched(events, size), *deadlock(events, size), *traffic]
+    found = [*unmatched(events, size), *deadlock(events, size)]
+    if algorithm is None or n is None:
+        return found
+    found += other_traffic(events, size, n, algorithm)
+    return found or other_schedule(events, size, n, algorithm)[:SHOWN]
+
+
+def compared(events: Events, n: int | None, algorithm: str | None, dtype: str | None) -> list[str]:
+    """What a right trace was compared with, and what not."""
+    sends = [e for e in events if e.operation == "send"]
+    kind = f" in {dtype}" if dtype else ""
+    lines = [
+        f"the trace is right as far as it was compared: {len(sends)} messages{kind}",
+        "compared: each message is received with its length and type; no deadlock if sends block",
+    ]
+    if algorithm:
+        stated = {"ring": "R2, R5, R6", "direct": "D1, D2, D4"}[algorithm]
+        lines.append(
+            f"compared with {stated} for {n} elements: messages, elements, operations, places, "
+            "and that nothing is sent before it is there"
+        )
+    lines += [] if dtype else ["not compared: the type of the messages; next: --dtype float32"]
+    if not algorithm:
+        lines.append(
+            "not compared: operations, places, messages and elements; "
+            "next: --algorithm ring --size N"
+        )
+    elif not has_finish(events):
+        lines.append(
+            "not compared: the rounding of the finished slice on its owner, because the trace has "
+            "no finish; right without a wire type only"
+        )
+    return [*lines, "not compared: the values, which a trace does not hold"]
 
 
 def other_types(events: Events, dtype: str | None) -> list[str]:
@@ -190,10 +222,8 @@ def waiting(event: TraceEvent) -> str:
     return f"rank {event.rank} at step {event.step} waits to {verb} rank {event.peer}"
 
 
-def other_traffic(events: Events, size: int, n: int | None, algorithm: str | None) -> list[str]:
+def other_traffic(events: Events, size: int, n: int, algorithm: str) -> list[str]:
     """Messages and elements sent per rank, against the statement about them (R6, D4)."""
-    if algorithm is None or n is None:
-        return []
     found = []
     for r in range(size):
         sent = [e.count for e in events if e.rank == r and e.operation == "send"]
