@@ -182,7 +182,7 @@ def implementation(options: Options) -> Any:
 
 def explain(options: Options) -> int:
     """Name the orders of summation that give a result."""
-    from refgf.oracle.judge.explain import explain as explain_arrays
+    from refgf.oracle.judge.explain import explained
 
     tensors, _ = load_tensors(options.file)
     x = tensors.get("in.x", np.empty(0))
@@ -191,8 +191,9 @@ def explain(options: Options) -> int:
             f"explain: got {options.file} with other tensors; wanted floating-point in.x (p, n), "
             "p at least 1, and out.x (n,) or (p, n)"
         )
-    print("\n".join(explain_arrays(list(tensors["in.x"]), tensors["out.x"])))
-    return 0
+    lines, right = explained(list(tensors["in.x"]), tensors["out.x"])
+    print("\n".join(lines))
+    return 0 if right else 1
 
 
 def grade(options: Options) -> int:

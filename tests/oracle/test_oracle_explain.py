@@ -15,7 +15,7 @@ from refgf.oracle.definitions import (
     ring_allreduce,
     slice_bounds,
 )
-from refgf.oracle.judge.explain import explain
+from refgf.oracle.judge.explain import explain, explained
 from refgf.oracle.judge.files import write_tensors
 from refgf.oracle.seeded.generate.families import inputs, random_source
 from refgf.papers.jia import doubling
@@ -93,9 +93,34 @@ def test_ranks_that_differ_and_what_is_no_sum_are_told():
     result = np.stack(ring_allreduce(XS))
     result[3, 5] += 1000
     assert explain(XS, result)[0] == "rank 3 holds other bits than rank 0"
+    assert explained(XS, result)[1] is False
     told = explain(XS, np.full(N, 12345.678, np.float32))
     assert f"elements 0..{N - 1}: nothing known" in told[1]
     assert "farther from the exact sum" in told[-1]
+
+
+ROTATED = np.stack([direct_allreduce(XS[r:] + XS[:r])[r] for r in range(P)])
+
+
+@pytest.mark.parametrize(
+    ("result", "code", "told"),
+    [
+        (sum(XS[1:-1], XS[0]), 1, "elements are farther from the exact sum than any order"),
+        (sum(XS[1:], XS[0] + XS[3]), 1, "elements are farther from the exact sum than any order"),
+        (ROTATED, 1, "rank 2 holds other bits than rank 0: fold from rank 2 up, sums in float32"),
+        (ROTATED, 1, "wrong: all ranks must end with the same bits (R4)"),
+        (ROTATED, 1, "these orders give exactly rank 0's result (1):\n  rank order, sums in"),
+        (ring_allreduce(XS)[0] / np.float32(P) / np.float32(P), 1, "wrong: a mean is divided by p"),
+        (ring_allreduce(XS)[0] / np.float32(P), 0, "divided by p after"),
+        ((XS[4] + XS[0]) + ((XS[1] + XS[5]) + (XS[3] + XS[2])), 0, "every element is within the"),
+        (lazy_allreduce(XS, [40, 61, 99], 0, "float16")[0], 0, "a ring of its own, float16 on"),
+        (np.stack(XS), 1, "wrong: all ranks must end"),
+    ],
+)
+def test_the_exit_code_says_whether_it_is_a_sum_of_all_ranks(result, code, told, tmp_path, capsys):
+    write_tensors(tmp_path / "x.safetensors", {"in.x": np.stack(XS), "out.x": result})
+    assert main(["explain", str(tmp_path / "x.safetensors")]) == code
+    assert told in capsys.readouterr().out
 
 
 def test_the_command_line(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """Which known order of summation gave these bits?"""
 
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 
@@ -12,13 +13,22 @@ from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.judge.words import span
 
 LONGEST = 1 << 12  # elements up to which the calls of a lazy allreduce are searched
+UNKNOWN = "nothing known"
+TOO_OFTEN = "divided by p twice", "divided by p times p", "divided by p before and after"
 LOCAL = "not summed, every rank has its own"
 Arrays = list[np.ndarray]
 Wires = tuple[str, ...]
 
 
 def explain(xs: Arrays, result: np.ndarray, wires: Wires = ("float16", "bfloat16")) -> list[str]:
-    """Lines that name the orders giving `result`: of all of it or, if none does, of its runs.
+    """Lines that name the orders giving `result`: of all of it or, if none does, of its runs."""
+    return explained(xs, result, wires)[0]
+
+
+def explained(
+    xs: Arrays, result: np.ndarray, wires: Wires = ("float16", "bfloat16")
+) -> tuple[list[str], bool]:
+    """(the lines of `explain`, is it right?): a sum or mean of all ranks, the same bits on each.
 
     xs: p arrays (n,) of one type; result: (n,), or (p, n) of all ranks.
     """
@@ -29,13 +39,34 @@ def explain(xs: Arrays, result: np.ndarray, wires: Wires = ("float16", "bfloat16
             f"{rows.shape}; wanted one type and length, and one row or one of each rank"
         )
     different = [r for r, row in enumerate(rows) if not same_bits(row, rows[0])]
-    lines = [f"rank {r} holds other bits than rank 0" for r in different]
+    lines = other_ranks(xs, rows, different, wires)
+    of = "rank 0's" if different else "this"
     whole = [name for name, total in candidates(xs, wires) if same_bits(total, rows[0])]
     if whole:
-        title = f"these orders give exactly this result ({len(whole)}):"
-        return [*lines, title, *(f"  {name}" for name in whole)]
-    found = ring_calls(xs, rows, wires) or runs(xs, rows, wires)
-    return [*lines, "no known order gives all of it; by runs:", *found, within(xs, rows[0])]
+        lines += [f"these orders give exactly {of} result ({len(whole)}):"]
+        lines += [f"  {name}" for name in whole]
+        once = [name for name in whole if not name.endswith(TOO_OFTEN)]
+        lines += [] if once else ["wrong: a mean is divided by p once"]
+        return lines, bool(once) and not different
+    named = ring_calls(xs, rows, wires) or runs(xs, rows, wires)
+    lines += [f"no known order gives all of {of} result; by runs:", *named]
+    known = not any(line.endswith((UNKNOWN, LOCAL)) for line in named)
+    if not is_sum(xs, rows[0]) and known and any(is_sum(xs, rows[0], wire) for wire in wires):
+        lines += ["every element is within the bound of S2 with a wire type"]
+        return lines, not different
+    return [*lines, within(xs, rows[0])], not different and is_sum(xs, rows[0])
+
+
+def other_ranks(xs: Arrays, rows: np.ndarray, different: list[int], wires: Wires) -> list[str]:
+    """A line of each rank whose bits are not rank 0's, with an order that gives them."""
+    names = {}
+    if different:
+        for name, total in chain(candidates(xs, wires), rotations(xs, wires)):
+            for r in different:
+                if r not in names and same_bits(total, rows[r]):
+                    names[r] = f": {name}"
+    lines = [f"rank {r} holds other bits than rank 0{names.get(r, '')}" for r in different]
+    return lines + ["wrong: all ranks must end with the same bits (R4)"] * bool(different)
 
 
 def ring_calls(xs: Arrays, rows: np.ndarray, wires: Wires) -> list[str]:
@@ -114,7 +145,7 @@ def runs(xs: Arrays, rows: np.ndarray, wires: Wires) -> list[str]:
             unknown = start
             while start < n and not any(equal[start] for equal in right.values()):
                 start += 1
-            lines.append(f"  {span(unknown, start)}: nothing known")
+            lines.append(f"  {span(unknown, start)}: {UNKNOWN}")
         else:
             names = [name for name, stop in reach.items() if stop == best]
             lines.append(f"  {span(start, best)}: {first_names(names)}")
@@ -142,9 +173,24 @@ def rotations(xs: Arrays, wires: Wires) -> Iterator[tuple[str, np.ndarray]]:
 
 def within(xs: Arrays, result: np.ndarray) -> str:
     """Is it at least a sum?"""
-    with np.errstate(invalid="ignore"):
-        wrong = ~(np.abs(np.float64(result) - exact_sum(xs)) <= summation_bound(xs))
+    wrong = outside(xs, result)
     if not wrong.any():
         return "every element is within the bound of S2: some order of summation, no wire type"
     count = f"{int(wrong.sum())} of {len(result)} elements"
     return f"{count} are farther from the exact sum than any order in {xs[0].dtype} may be"
+
+
+def is_sum(xs: Arrays, result: np.ndarray, wire: str | None = None) -> bool:
+    """Within the bound of S2; a wire type for so many ranks may have none."""
+    try:
+        return not outside(xs, result, wire).any()
+    except ValueError:
+        return False
+
+
+def outside(xs: Arrays, result: np.ndarray, wire: str | None = None) -> np.ndarray:
+    """The elements that are farther from the exact sum than the bound of S2."""
+    with np.errstate(invalid="ignore"):
+        exact = exact_sum(xs)
+        near = np.abs(np.float64(result) - exact) <= summation_bound(xs, wire)
+    return ~(near | ~differs(np.float64(result), exact))
