@@ -54,6 +54,22 @@ def ended(process_id):
     return False
 
 
+KILLED = {
+    "rank == 1 and size == 2": ("on rank 1: ", "signal.raise_signal(11)", "signal SIGSEGV"),
+    "rank == 0 and size == 2": ("on rank 0: ", "os._exit(3)", "exit code 3"),
+    "size == 1": ("on one rank: ", "os.abort()", "signal SIGABRT"),
+}
+
+
+@pytest.mark.parametrize("who", KILLED)
+def test_a_process_that_ends_has_a_signal_or_an_exit_code(who, tmp_path):
+    place, call, said = KILLED[who]
+    train = f"    if {who}:\n        {call}\n" + RIGHT
+    path = subject(tmp_path, train, head="import signal\n")
+    with pytest.raises(CannotJudge, match=f"^step, {place}its process ended with {said}$"):
+        judge(path)
+
+
 HANGS = "    for pair in batches:\n        dist.barrier() if rank == 0 else time.sleep(99)\n"
 
 

@@ -6,6 +6,7 @@ The other side runs foreign code, so nothing that arrives is executed.
 """
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,11 @@ from refgf.oracle.judge.files import parse_tensors, tensor_bytes
 from refgf.oracle.judge.untrusted import BadFile, parse_json
 
 PLACE = "the message of a rank"
+
+
+def exit_file(store: str, number: int) -> Path:
+    """Where the exit code of process `number` is written when it ends; the last trains alone."""
+    return Path(f"{store}.exit{number}")
 
 
 def pack(nest: Any) -> bytes:

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from refgf.oracle.judge import orphans, scratch
+from refgf.oracle.judge.implementations import exit_name
 from refgf.oracle.step.collectives import WANTED, calls_file, difference, read_calls
-from refgf.oracle.step.messages import pack, unpack
+from refgf.oracle.step.messages import exit_file, pack, unpack
 
 ROOT = Path(__file__).resolve().parents[3]
 POLL_S = 0.5  # how often the calls of waiting ranks are compared
@@ -109,7 +110,9 @@ class Ranks:
                     answers[pipe] = unpack(pipe.recv_bytes())
                 except (EOFError, OSError):
                     self._require_same_calls(answers, error)
-                    raise CannotJudge(error or f"step, {place}: its process ended") from None
+                    ended = f"step, {place}: {self._end_of(pipe)}"
+                    alone = error and "gloo" not in error  # gloo: the others miss this rank
+                    raise CannotJudge(error if alone else ended) from None
                 if "error" in answers[pipe] and not error:
                     error = f"step, {place}: {answers[pipe]['error']}"
                     stop_s = min(stop_s, time.monotonic() + GRACE_S)
@@ -118,6 +121,15 @@ class Ranks:
             alike = len({answers[pipe].get("error") for pipe in pipes}) == 1
             raise (AllAlike if alike else CannotJudge)(error)
         return [answers[pipe] for pipe in pipes]
+
+    def _end_of(self, pipe: Connection) -> str:
+        """How a process has ended: its parent hears it a little later."""
+        file, stop_s = exit_file(self.store, self.pipes.index(pipe)), time.monotonic() + GRACE_S
+        while time.monotonic() < stop_s:
+            with contextlib.suppress(OSError, ValueError):
+                return f"its process ended with {exit_name(int(file.read_text()))}"
+            time.sleep(GRACE_S / 50)
+        return "its process ended"
 
     def _require_same_calls(
         self, ended: Iterable[Connection], error: str, place: str = "step"

@@ -20,7 +20,7 @@ from typing import Any
 
 from refgf.oracle.judge.orphans import PR_SET_PDEATHSIG, _prctl
 from refgf.oracle.step.collectives import calls_file
-from refgf.oracle.step.messages import pack, unpack
+from refgf.oracle.step.messages import exit_file, pack, unpack
 
 WANTED = ("model", "batch", "loss", "train")
 modules: dict[str, tuple[bytes, ModuleType]] = {}  # with the text that was run
@@ -198,9 +198,11 @@ def main(store: str, *files: str) -> None:
             pipe.send_bytes(pack({"error": f"PyTorch cannot be imported ({error})"}))
         return
     sys.path.insert(0, ".")  # only now: a file there may have the name of one that PyTorch imports
-    ranks = len(pipes) - 1
+    ranks, children = len(pipes) - 1, {}
     for number, pipe in enumerate(pipes):
-        if os.fork():
+        child = os.fork()
+        if child:
+            children[child] = number
             continue
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         for other in pipes:
@@ -219,7 +221,9 @@ def main(store: str, *files: str) -> None:
         pipe.close()
     with contextlib.suppress(ChildProcessError):
         while True:
-            os.wait()
+            child, status = os.wait()
+            code = str(os.waitstatus_to_exitcode(status))
+            exit_file(store, children[child]).write_text(code)
 
 
 if __name__ == "__main__":
