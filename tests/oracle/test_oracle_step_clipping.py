@@ -4,6 +4,7 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is an extra")
 
+import step_mistakes
 from step_subject import subject
 
 from refgf.oracle.step.judging import judge
@@ -35,7 +36,10 @@ WRONG = {  # what is called before the optimizer's step: what is said of which s
         "012",
     ),
     "clip(every, 0.05 * size)": ("max_norm is 0.1, 2 times one rank's 0.05 = p", "012"),
-    "if rank == 0: clip(every, 0.05)": (f"rank 0 alone: {TO}; on one rank: {TO}", "0"),
+    "if rank == 0: clip(every, 0.05)": (
+        f"clipped on rank 0, not on rank 1; on one rank: {TO}",
+        "0",
+    ),
     "[clip(own, 0.05) for own in ([every] if alone else every)]": (
         "each tensor by its own norm; on one rank: " + TO,
         "012",
@@ -50,6 +54,7 @@ WRONG = {  # what is called before the optimizer's step: what is said of which s
         "012",
     ),
 }
+SHARDED = "norm of each rank's shard alone"
 RIGHT = [
     ("pass", "clip(every, 0.05)"),  # after the optimizer's step
     ("if not alone: clip(every, 100.0)", "pass"),
@@ -81,3 +86,11 @@ def test_how_p_ranks_clip_and_how_one_does(before, two, tmp_path):
 def test_clipping_that_changes_nothing_is_right(before, after, two, tmp_path):
     verdict = clipped(tmp_path, two, before, after)
     assert verdict.right, verdict
+
+
+def test_the_norm_of_a_shard_has_one_name(two):
+    """Own gradients, which FSDP's hooks do not show, had the norm 0, which explained any factor."""
+    verdict = judge(f"{step_mistakes.__file__}:clip_by_own_shard", two)
+    (found,) = verdict.findings
+    assert found.names == [SHARDED], found
+    assert "the whole gradient is" in str(found) and str(found).endswith(f"(by rank) = {SHARDED}")

@@ -71,6 +71,15 @@ def test_steps_after_ranks_have_diverged_are_not_judged(two, tmp_path):
     assert "1 of 3 optimizer steps judged, 6" in str(judge(subject(tmp_path, train), two))
 
 
+def test_a_step_that_calls_another_optimizers_is_one(two, tmp_path):
+    head = "from torch.distributed.optim import ZeroRedundancyOptimizer\n"
+    head += "def sgd(net):\n    if dist.get_world_size() == 1:\n"
+    head += "        return torch.optim.SGD(net.parameters(), lr=0.1)\n"
+    head += "    return ZeroRedundancyOptimizer(net.parameters(), torch.optim.SGD, lr=0.1)\n"
+    verdict = judged(tmp_path, two, {}, head)
+    assert verdict.right and "against one, 3 steps, 6 tensors" in str(verdict), verdict
+
+
 LOSS = "def loss(net, pair): return FACTOR * nn.functional.cross_entropy(net(pair[0]), pair[1])\n"
 NOTHING = {
     "float('nan')": "in step 0 the gradient of 0.weight, .* is NaN on p ranks and on one, so that",
@@ -85,6 +94,12 @@ def test_there_is_nothing_to_judge(factor, two, tmp_path):
     head = LOSS.replace("FACTOR", factor)
     with pytest.raises(CannotJudge, match=f"cannot tell: {NOTHING[factor]}"):
         judged(tmp_path, two, {}, head)
+
+
+def test_a_tensor_without_a_gradient_is_not_updated_though_the_optimizer_makes_steps(two, tmp_path):
+    changes = {"STEPS": "1 + 0 * (size > 1 and setattr(net[3].bias, 'grad', None) or 0)"}
+    found = judged(tmp_path, two, changes).findings
+    assert [f.text for f in found if f.stage == "update"] == ["not updated"], found
 
 
 def test_nan_on_p_ranks_alone_is_a_finding_of_the_gradient(two, tmp_path):

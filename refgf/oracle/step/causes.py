@@ -299,7 +299,7 @@ def update_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
     rounding = update_bound(step, tensor)
     made = max(updates.get(tensor, 0) for updates in step.settings["updates"])
     alone = step.settings["one"]["updates"].get(tensor, 0)
-    if made != alone:
+    if made != alone and (made or not any(step.settings["updates"])):
         text = f"{made} optimizer step{'s' * (made != 1)} on the {step.size} ranks, {alone} on one"
         return text, ["optimizer steps"], None
     if not change.any():

@@ -13,6 +13,7 @@ from refgf.oracle.step.stages import JudgedStep, Whole, close
 
 Pairs = dict[str, tuple[np.ndarray, np.ndarray]]  # {tensor: (before, after)}
 LEAST_NEAR = 1e-4  # relative; coarser types have larger roundings
+KINDS = "factor", "not clipped"
 SHOWN = 4  # tensors in a sentence
 
 
@@ -112,10 +113,12 @@ def norm_cause(
     limit = step.settings["max_norm"] or one.factor * right
     factors = [clip.factor if clip else np.nan for clip in each]
     names = norm_names(step, factors, limit, right, base)
-    clipped = [rank for rank, clip in enumerate(each) if clip and clip.kind == "factor"]
-    if not names and len(clipped) < len([clip for clip in each if clip]):
-        ranks = ", ".join(map(str, clipped))
-        text = f"rank {ranks} alone: {each[clipped[0]].text}; on one rank: {one.text}"
+    ranks = {
+        kind: [r for r, clip in enumerate(each) if clip and clip.kind == kind] for kind in KINDS
+    }
+    if not names and all(ranks.values()):
+        some, others = (", ".join(map(str, ranks[kind])) for kind in KINDS)
+        text = f"clipped on rank {some}, not on rank {others}; on one rank: {one.text}"
         return text, ["clipped on some ranks"], None
     implied = [f"{limit / k:.5g}" if k else "infinity" for k in factors]
     norms = implied[0] if len(set(implied)) == 1 else f"{', '.join(implied)} (by rank)"
@@ -158,7 +161,8 @@ def norm_names(
     for name, values in candidates.items():
         pairs = [(k, v) for k, v in zip(factors, values) if np.isfinite(k)]
         differs = any(abs(v - right) > error * right for _, v in pairs)
-        if differs and all(abs(k - min(1.0, limit / v)) <= error * k for k, v in pairs if v):
+        wanted = [min(1.0, limit / v) if v else 1.0 for _, v in pairs]
+        if differs and all(abs(k - w) <= error * k for (k, _), w in zip(pairs, wanted)):
             found.append(name)
     return found
 

@@ -61,7 +61,7 @@ class Recorder:
         self.steps: list[dict[str, Any]] = []
         self.hooked: set[int] = set()
         self.coarsest = torch.float64
-        self.updating = False  # inside an optimizer's step
+        self.updating = 0  # steps of optimizers that this is in: ZeRO's calls another's
         self.refused = ""  # why this way to train cannot be judged
         self.own_statistics = ""  # a layer that normalises by the statistics of a rank's samples
 
@@ -127,22 +127,26 @@ class Recorder:
             self._put(forced, gradients=True)
 
     def before_update(self, optimizer: torch.optim.Optimizer) -> None:
+        self.updating += 1
         if not self.steps:
             return
-        self.updating = True
         step, names = self.steps[-1], {id(p): name for name, p in self.named().items()}
         own = {}
         for group in optimizer.param_groups:
             for p in group["params"]:
                 if id(p) in names and p.grad is not None:
                     own[names[id(p)]] = piece(p.grad)
-                    step["updates"][names[id(p)]] = step["updates"].get(names[id(p)], 0) + 1
+                    made = step["updates"].get(names[id(p)], 0)
+                    step["updates"][names[id(p)]] = made + (self.updating == 1)
                     step["rate"][names[id(p)]] = float(group.get("lr", 0))
                     step["decay"][names[id(p)]] = float(group.get("weight_decay", 0))
         step["used"] |= own
         if self.forced:
             forced = self.forced[len(self.steps) - 1]["used"]
             self._put({n: forced[n] for n in own if n in forced}, gradients=True)
+
+    def after_update(self) -> None:
+        self.updating -= 1
 
     def saw(self, module: torch.nn.Module) -> None:
         """Under autocast, or with FSDP's policy, layers compute in a coarser type."""
@@ -225,7 +229,7 @@ def watch() -> None:
         lambda optimizer, args, kwargs: current and current.before_update(optimizer)
     )
     register_optimizer_step_post_hook(
-        lambda optimizer, args, kwargs: current and setattr(current, "updating", False)
+        lambda optimizer, args, kwargs: current and current.after_update()
     )
     register_module_forward_hook(lambda module, args, output: current and current.saw(module))
 
