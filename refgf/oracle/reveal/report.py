@@ -15,8 +15,8 @@ AT_ONCE = "    more than two terms are added at once"
 
 def lines_of(found: Found) -> list[str]:
     """One size: runs with their trees, then ranks, repeats and arithmetic."""
-    lines = [f"n = {found.n}: {whole_name(found)}"]
-    lines += libraries(found.names) if found.n > 1 else []
+    lines = [f"n = {found.n}: {headline(found)}"]
+    lines += libraries(found.names) if found.n > 1 and found.right else []
     for start, stop, tree in found.runs[:LONGEST_LIST]:
         lines.append(f"  {span(start, stop)}: {tree_line(tree)}")
     if len(found.runs) > LONGEST_LIST:
@@ -36,6 +36,26 @@ def lines_of(found: Found) -> list[str]:
             f"  repeat {repeat + 1} differs from the first, first in element {element}: {both}"
         )
     return lines + [f"  {line}" for line in arithmetic_lines(found)]
+
+
+def headline(found: Found) -> str:
+    name = whole_name(found)
+    if found.uneven:
+        ranks = sorted({rank for *_, ranks in found.uneven for rank in ranks})
+        name = f"no sum of all ranks{on_ranks(ranks, found)}; the order on rank 0: {name}"
+    elif found.ranks:
+        name = f"on rank 0: {name}"
+    return name
+
+
+def on_ranks(ranks: list[int], found: Found) -> str:
+    """ " on ranks 2, 3"; " on all ranks"; "" for one result that stands for all."""
+    if found.rows == 1:
+        return ""
+    if len(ranks) == found.rows:
+        return " on all ranks"
+    some = ", ".join(map(str, ranks[:LONGEST_LIST])) + ", ..." * (len(ranks) > LONGEST_LIST)
+    return f" on rank{'s' * (len(ranks) > 1)} {some}"
 
 
 def whole_name(found: Found) -> str:
@@ -73,9 +93,10 @@ def tree_line(tree: Tree | None) -> str:
 def uneven_lines(found: Found) -> list[str]:
     """Ranks whose contribution is lost, or counted twice."""
     lines = []
-    for start, stop, weights in found.uneven[:LONGEST_LIST]:
+    for start, stop, weights, ranks in found.uneven[:LONGEST_LIST]:
+        where = f"{span(start, stop)}{on_ranks(ranks, found)}"
         each = ", ".join(f"rank {r}: {w:.4g}" for r, w in list(weights.items())[:LONGEST_LIST])
-        lines.append(f"  {span(start, stop)}: no sum of all ranks; each 1 counts as {each}")
+        lines.append(f"  {where}: no sum of all ranks; each 1 counts as {each}")
     return lines
 
 
@@ -117,7 +138,7 @@ def outside_text(told: Arithmetic, found: Found) -> str:
     """Where the bits of the trees are not comparable: is it within the rounding that was found?"""
     far, kind = told.outside, told.wire or found.dtype
     if far is None:
-        return "not compared, because no bound holds for these sums"
+        return "not compared: these sums have no tree, or no bound"
     if not far.elements:
         return f"within what rounding to {kind} may change, not compared bit by bit"
     return (

@@ -15,22 +15,27 @@ Run = tuple[int, int, Tree | None]
 Difference = tuple[int, int, Tree | None, Tree | None]  # rank or repeat, element, tree, its tree
 
 
+Uneven = tuple[int, int, dict[int, float], list[int]]
+
+
 @dataclass
 class Found:
     """What one size of vector showed. runs: (start, stop, tree) on rank 0.
 
-    uneven: (start, stop, {rank: weight}) where not every rank counts once. ranks, repeats: the
-    first difference to rank 0 and to the first time, of each rank and repeat that differs.
+    uneven: (start, stop, {rank: weight}, ranks that hold this) where not every rank counts once.
+    rows: results that the black box gave, p or 1. ranks, repeats: the first difference to rank 0
+    and to the first time, of each rank and repeat that differs.
     """
 
     p: int
     n: int
     dtype: str
     runs: tuple[Run, ...]
-    uneven: list[tuple[int, int, dict[int, float]]]
+    uneven: list[Uneven]
     overflow: bool
     arithmetic: Arithmetic
     calls: int
+    rows: int = 1
     ranks: list[Difference] = field(default_factory=list)
     repeats: list[Difference] = field(default_factory=list)
 
@@ -78,6 +83,7 @@ def one_size(reduce: Reduce, p: int, dtype: str, n: int, repeats: int) -> Found:
         trees = found.of(columns[0])
     told = measure(box, [trees, *(found.of(rank) for rank in columns[1:])], n)
     result = Found(p, n, dtype, trees, uneven, overflow, told, 0)
+    result.rows = weights.shape[1]
     result.ranks = [(r, *found.first(columns[0], columns[r])) for r in differing(columns)]
     for repeat in range(1, repeats):
         again = subtree_sizes(box, n)[0]
@@ -88,23 +94,26 @@ def one_size(reduce: Reduce, p: int, dtype: str, n: int, repeats: int) -> Found:
     return result
 
 
-def unequal_weights(weights: Array) -> list[tuple[int, int, dict[int, float]]]:
+def unequal_weights(weights: Array) -> list[Uneven]:
     """Runs of elements in which the contributions of the ranks do not count alike.
 
-    weights: (p, rows, n). The result of the first rank that shows it.
+    weights: (p, rows, n). Ranks with the same weights have the same runs.
     """
     with np.errstate(all="ignore"):
         usual = np.median(weights, axis=0)
         alike = (np.abs(weights - usual) <= 0.01 * np.abs(usual)) & (usual != 0)
-    wrong_rows = np.flatnonzero(~alike.all(axis=(0, 2)))
-    if not len(wrong_rows):
-        return []
-    row = wrong_rows[0]
-    strange = np.where(alike.all(axis=0), 1.0, weights)[:, row]
-    strange = np.nan_to_num(strange, nan=-1.0)
-    wrong = ~alike[:, row].all(axis=0)
-    spans = [(i, j) for i, j in runs(np.vstack([strange, wrong])) if wrong[i]]
-    return [(i, j, dict(enumerate(weights[:, row, i].tolist()))) for i, j in spans]
+    alike = alike.all(axis=0)
+    groups = {}
+    for row in np.flatnonzero(~alike.all(axis=1)).tolist():
+        groups.setdefault(np.where(alike[row], 1.0, weights[:, row]).tobytes(), []).append(row)
+    found = []
+    for ranks in groups.values():
+        row = ranks[0]
+        strange = np.nan_to_num(np.where(alike[row], 1.0, weights[:, row]), nan=-1.0)
+        spans = [(i, j) for i, j in runs(np.vstack([strange, ~alike[row]])) if not alike[row, i]]
+        each = [dict(enumerate(weights[:, row, i].tolist())) for i, _ in spans]
+        found += [(i, j, weight, ranks) for (i, j), weight in zip(spans, each)]
+    return found
 
 
 def along(sizes: Array, lost: Array) -> Array:
