@@ -36,6 +36,10 @@ WRONG = {  # what is called before the optimizer's step: what is said of which s
         "012",
     ),
     "clip(every, 0.05 * size)": ("max_norm is 0.1, 2 times one rank's 0.05 = p", "012"),
+    "by_value(every, 0.01 * size)": (
+        "clipped by value at 0.02, 2 times one rank's 0.01 = p",
+        "012",
+    ),
     "if rank == 0: clip(every, 0.05)": (
         f"clipped on rank 0, not on rank 1; on one rank: {TO}",
         "0",
@@ -94,3 +98,9 @@ def test_the_norm_of_a_shard_has_one_name(two):
     (found,) = verdict.findings
     assert found.names == [SHARDED], found
     assert "the whole gradient is" in str(found) and str(found).endswith(f"(by rank) = {SHARDED}")
+
+
+def test_another_norm_than_one_rank_has_a_name(two, tmp_path):
+    before = "clip(every, 0.01, norm_type=2.0 if alone else float('inf'))"
+    (found,) = clipped(tmp_path, two, before).findings
+    assert found.names == ["norm_type inf"], found

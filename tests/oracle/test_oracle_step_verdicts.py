@@ -217,12 +217,17 @@ def test_where_own_code_hides_the_sum_the_message_says_what_to_call(two, tmp_pat
 
 
 BEFORE_SUM = {"WRAP": "net", "REDUCE": f"{ADD}; reduce_gradients(net, size)"}
+BY_NORM = "nn.utils.clip_grad_norm_(net.parameters(), 0.05)"
+IN_GROUPS = "[p.grad.add_(p.detach(), alpha=0.05 * p.ndim) for p in net.parameters()]"
 BY_VALUE = "nn.utils.clip_grad_value_(net.parameters(), 0.01)"
 
 
 @pytest.mark.parametrize(
     "way, change",
-    [(BY_SUM, ADD), (BY_DDP, ADD), (BEFORE_SUM, "pass"), (BY_SUM, BY_VALUE)],
+    [
+        *((BY_SUM, ADD), (BY_DDP, ADD), (BEFORE_SUM, "pass"), (BY_SUM, BY_VALUE)),
+        *((BY_SUM, f"{ADD}; {BY_NORM}"), (BY_DDP, f"{ADD}; {BY_NORM}"), (BY_SUM, IN_GROUPS)),
+    ],
 )
 def test_own_code_that_hides_no_factor_is_right(way, change, two, tmp_path):
     """There is no place for communicated() where decay is added before the sum over ranks."""
@@ -241,6 +246,19 @@ def test_decay_by_own_code_p_times_as_strong(way, two, tmp_path):
     (found,) = own_code(tmp_path, two, way, ADD, "size").findings
     called = re.search("2 times one rank's = p" + (CALL if way is BY_SUM else "$"), str(found))
     assert called and found.steps == [0, 1, 2], found
+
+
+@pytest.mark.parametrize(
+    "change, times, said",
+    [
+        (f"{ADD}; {BY_NORM}", "size", "gradient plus 0.1 times the weights: .*, 2 times .* = p;"),
+        (f"{BY_NORM}; {ADD}", "size", "plus 0.05 times the weights: .*, 2 times one rank's = p$"),
+        (ADD, "(size == 1)", "plus -0.05 times the weights: .*, 0 times one rank's$"),
+    ],
+)
+def test_decay_next_to_clipping_has_a_factor(change, times, said, two, tmp_path):
+    (found,) = own_code(tmp_path, two, BY_SUM, change, times).findings
+    assert re.search(said, str(found)) and found.steps == [0, 1, 2], found
 
 
 def test_clipping_by_own_code_p_times_as_large(two, tmp_path):

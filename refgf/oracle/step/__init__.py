@@ -53,7 +53,7 @@ samples (BatchNorm) are refused, and so are closures (LBFGS) and SAM.
     causes.py     names of mistakes                clipping.py    names of wrong norms
     stages.py     pieces of ranks put together     reference.py   float64, and how far rounding goes
     wire.py       sums in 16 bits                  factors.py     multiples, and their names
-    undecided.py  why there is no verdict
+    undecided.py  why there is no verdict          decay.py       weight decay in gradients
     samples.py    lost and repeated samples        collectives.py  do ranks make the same calls?
     ranks.py      processes, time limits           worker.py, record.py, calls.py, messages.py
                                                    inside the processes

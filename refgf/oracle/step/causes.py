@@ -6,6 +6,7 @@ this training explain it, and `factor` by how much, if there is one number.
 
 import numpy as np
 
+from refgf.oracle.step.decay import decay_in_gradient
 from refgf.oracle.step.factors import (
     NEAR,
     RATIO_TOLERANCE,
@@ -78,7 +79,7 @@ def _other_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
     return (
         _of_before(step, tensor, got)
         or _of_shards(step, tensor, state)
-        or _of_decay(step, tensor, got)
+        or decay_in_gradient(step, tensor, got)
         or (UNKNOWN, [], None)
     )
 
@@ -195,55 +196,6 @@ def _of_shards(step: JudgedStep, tensor: str, state: Whole) -> Cause | None:
         names.append("twice")
     others = f" (also of ranks {', '.join(map(str, list(off)[1:]))})" if len(off) > 1 else ""
     return f"the shard of rank {rank} alone is {k:.6g} times what it should be{others}", names, k
-
-
-def _of_decay(step: JudgedStep, tensor: str, got: np.ndarray) -> Cause | None:
-    weights, exact = step.stages["before"][tensor].value, step.exact[tensor]
-    c = multiple(got - exact, weights, step.bounds[tensor])
-    if c is None or c == 0:
-        return None
-    one = multiple(step.replay["used"].get(tensor, exact) - exact, weights, step.bounds[tensor])
-    text, names = f"the gradient plus {c:.6g} times the weights: weight decay in the gradient", []
-    for whose, decay in (
-        ("the optimizer's", step.settings["decay"].get(tensor)),
-        ("one rank's", one),
-    ):
-        if decay:
-            text += f", {c / decay:.4g} times {whose}"
-            names += names_of(c / decay, step)
-    return text, ["weight decay in the gradient", *names], c
-
-
-def decays_alone(step: JudgedStep, tensors: list[str]) -> bool:
-    """Does one rank's code add one multiple of the weights? That hides no factor of a gradient."""
-    used, before = step.replay["used"], step.stages["before"]
-    added = np.concatenate([(used[t] - step.exact[t]).ravel() for t in tensors])
-    weights = np.concatenate([before[t].value.ravel() for t in tensors])
-    bound = max(step.bounds[t] for t in tensors)
-    return added.size > 1 and multiple(added, weights, bound) is not None
-
-
-def decay_causes(
-    step: JudgedStep, states: dict[str, Whole], base: dict[str, Whole]
-) -> dict[str, Cause]:
-    """What the optimizer gets is one rank's plus one multiple of the weights, for all tensors."""
-    if not all(state.agree for state in states.values()):
-        return {}
-
-    def off(got: dict[str, np.ndarray], from_: dict[str, np.ndarray]) -> float | None:
-        difference = np.concatenate([(got[t] - from_[t]).ravel() for t in states])
-        return multiple(difference, weights, max(step.bounds[t] for t in states))
-
-    weights = np.concatenate([step.stages["before"][t].value.ravel() for t in states])
-    c = off({t: w.value for t, w in states.items()}, step.replay["used"])
-    if not c:
-        return {}
-    one = off(step.replay["used"], {t: w.value for t, w in base.items()})
-    text = f"one rank's before the optimizer plus {c:.4g} times the weights: "
-    text += "weight decay in the gradient"
-    text += f", {1 + c / one:.4g} times one rank's" if one else ""
-    names = names_of(1 + c / one, step, RATIO_TOLERANCE) if one else []
-    return dict.fromkeys(states, (text, ["weight decay in the gradient", *names], c))
 
 
 def mixture_cause(step: JudgedStep, tensors: list[str], states: dict[str, Whole]) -> Cause | None:

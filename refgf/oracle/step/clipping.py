@@ -19,7 +19,10 @@ SHOWN = 4  # tensors in a sentence
 
 @dataclass
 class Clip:
-    """kind: "not clipped", "factor", "value", "tensors" (a factor each) or "changed"."""
+    """kind: "not clipped", "factor", "value", "tensors" (a factor each) or "changed".
+
+    factor: of all numbers; of a clip by value its limit.
+    """
 
     kind: str
     text: str
@@ -52,7 +55,7 @@ def clip_of(pairs: Pairs, error: float) -> Clip | None:
         return Clip("factor", f"clipped to a norm of {norm:.5g}", k)
     limit = max(float(np.abs(after).max(initial=0.0)) for _, after in pairs.values())
     if all(close(np.clip(b, -limit, limit), a, error * limit) for b, a in pairs.values()):
-        return Clip("value", f"clipped by value at {limit:.5g}")
+        return Clip("value", f"clipped by value at {limit:.5g}", limit)
     each = {t: factor_of({t: pair}, error) for t, pair in pairs.items()}
     if all(each[t] is not None for t in each):
         untouched = [t for t, own in each.items() if abs(own - 1) <= error]
@@ -92,6 +95,10 @@ def clip_cause(step: JudgedStep, states: dict[str, Whole], base: dict[str, Whole
         return norm_cause(step, one, each, base)
     if kinds == {"tensors"} and by_own_norms(base, known[0].tensors, error):
         return f"each tensor by its own norm; on one rank: {one.text}", ["each tensor's norm"], None
+    if kinds == {one.kind} == {"value"}:
+        k = known[0].factor / one.factor
+        text = f"{known[0].text}, {k:.6g} times one rank's {one.factor:.5g}"
+        return text, ["clipped by value", *names_of(k, step, error)], k
     texts = [clip.text for clip in known]
     text = texts[0] if len(set(texts)) == 1 else f"{', '.join(texts)} (by rank)"
     return f"{text}; on one rank: {one.text}", ["clipped by value"] * (kinds == {"value"}), None
@@ -151,6 +158,8 @@ def norm_names(
         "sum of the shards' norms": [sum(norms)] * p,
         "mean of the shards' norms": [sum(norms) / p] * p,
         "largest of the shards' norms": [max(norms)] * p,
+        "norm_type inf": [max(float(np.abs(w.value).max(initial=0.0)) for w in base.values())] * p,
+        "norm_type 1": [sum(float(np.abs(w.value).sum()) for w in base.values())] * p,
     }
     for kind, chosen in (("sharded", True), ("replicated", False)):
         part = [w.value for w in base.values() if w.sharded is chosen]

@@ -16,6 +16,7 @@ import numpy as np
 from refgf.oracle.definitions.sums import UNIT_ROUNDOFF
 from refgf.oracle.step import causes
 from refgf.oracle.step.clipping import clip_cause
+from refgf.oracle.step.decay import decay_causes, decays_alone
 from refgf.oracle.step.findings import StepCount, StepFinding, StepVerdict, findings_of, merged
 from refgf.oracle.step.ranks import CannotJudge, Ranks
 from refgf.oracle.step.stages import JudgedStep, Whole, close, same, stage
@@ -266,16 +267,21 @@ def judge_gradients(step: JudgedStep) -> tuple[list[StepFinding], dict[str, Whol
         else:
             by_backward = backward and backward.agree and not backward.sharded
             state = late or (backward if by_backward else used or backward)
+            seen = by_backward and scale == 1.0 and step.is_exact(t, backward.value)
             if too_early:
                 early[t] = causes.CLIPPED_EARLY
+            elif late and seen and as_on_one_rank(step, t, late):
+                right[t] = late  # communicated rightly, then changed as one rank does
             elif state is not None:
                 wrong[t] = state
             elif exact.any() and stages["used"]:
                 wrong[t] = Whole([np.zeros(exact.shape)], [()])
-    unseen = [t for t, state in wrong.items() if state is stages["used"].get(t)]
+    kinds = ("clip", "used") if scale == 1.0 else ("used",)  # clipped without unscale_: a factor
+    unseen = [t for t, w in wrong.items() if any(w is stages[kind].get(t) for kind in kinds)]
     unseen = unseen if changed_alone(step) else []
     if unseen and all(as_on_one_rank(step, t, state) for t, state in wrong.items()):
-        hiding = [] if causes.decays_alone(step, unseen) else unseen
+        right |= {t: wrong[t] for t in unseen if t in stages["clip"]}
+        hiding = [] if decays_alone(step, unseen) else unseen
         step.settings["unseen"], wrong, unseen = set(hiding), {}, []
     found = causes.gradient_causes(step, wrong)
     for t in unseen:
@@ -286,16 +292,18 @@ def judge_gradients(step: JudgedStep) -> tuple[list[StepFinding], dict[str, Whol
 
 def changed_alone(step: JudgedStep) -> bool:
     """Is one rank's gradient right after backward, and changed before the optimizer gets it?"""
-    backward, used = step.replay["backward"], step.replay["used"]
-    both = [] if step.stages["clip"] else backward.keys() & used.keys()
-    return any(step.is_exact(t, backward[t]) and not step.is_exact(t, used[t]) for t in both)
+    both = [(own, step.of_one(t), t) for t, own in step.replay["backward"].items()]
+    both = [pair for pair in both if pair[1] is not None]
+    return any(step.is_exact(t, own) and not step.is_exact(t, later) for own, later, t in both)
 
 
 def as_on_one_rank(step: JudgedStep, tensor: str, state: Whole) -> bool:
     """Does the optimizer get the same?"""
-    if tensor not in step.replay["used"] or not state.agree:
+    wanted = step.of_one(tensor)
+    if wanted is None or not state.agree:
         return False
-    return close(state.value, step.replay["used"][tensor], used_bound(step, tensor))
+    bound = CLIP_ROUNDINGS * step.unit * np.abs(wanted) + 2 * step.bounds[tensor]
+    return close(state.value, wanted, bound)
 
 
 def used_bound(step: JudgedStep, tensor: str) -> np.ndarray:
@@ -331,7 +339,7 @@ def judge_clip(step: JudgedStep, right: dict[str, Whole]) -> list[StepFinding]:
         clips |= not close(before.value, wanted, bound)
     if not wrong:
         return []
-    decayed = causes.decay_causes(step, {t: states[t] for t in wrong}, base)
+    decayed = decay_causes(step, {t: states[t] for t in wrong}, base)
     if decayed:
         return findings_of("gradient", step, decayed)
     cause = clip_cause(step, states, base)

@@ -68,13 +68,18 @@ class JudgedStep:
     exact: Arrays  # the gradient of the global batch
     bounds: dict[str, float]  # how far rounding may move each element of it
     factors: dict[str, float]  # how far from 1 rounding may move its factor
-    replay: dict[str, Arrays]  # used and after on one rank, from p ranks' numbers
+    replay: dict[str, Arrays]  # stages on one rank, from p ranks' numbers
     local: list[Arrays]  # own gradients of each rank, and of each backward
     labels: list[str]  # what the entries of local are
     unit: float
     settings: dict = field(default_factory=dict)  # scale, max_norm, rate, decay, counts, calls, one
     previous: "JudgedStep | None" = None
     samples: Callable[[list[str]], dict] | None = None  # gradients of each sample of these tensors
+
+    def of_one(self, tensor: str) -> np.ndarray | None:
+        """What one rank's optimizer gets, or its clipping where p ranks clip, too."""
+        used = self.replay["used"].get(tensor)
+        return self.replay["clip"].get(tensor, used) if tensor in self.stages["clip"] else used
 
     def is_exact(self, tensor: str, got: np.ndarray) -> bool:
         """Within the bounds of its elements and of its factor."""
