@@ -12,6 +12,7 @@ from damaged import cut, flipped
 
 from refgf.oracle.__main__ import main
 from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.schedules import chakra
 from refgf.oracle.schedules.command import plan_files, read_plan
 from refgf.oracle.schedules.form import LARGEST_WORK
 from refgf.oracle.schedules.options import FORMATS
@@ -193,6 +194,16 @@ def test_names_of_another_kind(name, capsys):
     assert main(["schedule", name]) == 2
     out = capsys.readouterr()
     assert out.out or out.err
+
+
+def test_a_trace_that_is_missing_is_named(tmp_path, capsys):
+    for rank, data in enumerate(chakra.dump(own_plan("ring", 5, "chakra", 5))):
+        (tmp_path / f"t.{rank}.et").write_bytes(data)
+    (tmp_path / "t.2.et").unlink()
+    for file in ("t.0.et", "t.4.et"):
+        assert main(["schedule", str(tmp_path / file)]) == 2
+        said = "".join(capsys.readouterr())
+        assert "t.2.et is missing: got the trace of rank 4; wanted those of all ranks" in said
 
 
 def test_what_is_not_a_file(tmp_path, capsys):

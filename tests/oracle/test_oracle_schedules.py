@@ -2,6 +2,8 @@
 
 import re
 import xml.etree.ElementTree as ET
+from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from refgf.oracle.schedules.layout import layout
 from refgf.oracle.schedules.options import ALGORITHMS, FORMATS
 from refgf.oracle.schedules.order import Graph
 from refgf.oracle.schedules.own import OWN, own_plan
+from refgf.oracle.schedules.times import schedule_times
 from refgf.oracle.schedules.values import Values
 from refgf.oracle.schedules.verdict import judge
 from refgf.predict.cost import ring_allreduce_s
@@ -80,6 +83,42 @@ def test_a_ring_takes_the_time_and_the_bytes_of_the_cost_model(p, form):
     assert judged.seconds == pytest.approx(ring_allreduce_s(p, p * 100, 4, LINK))
     for rank, (messages, chunks) in enumerate(judged.traffic):
         assert (messages, chunks) == definitions.ring_traffic(p, p, rank)
+
+
+@pytest.mark.parametrize("channels", (1, 2, 16))
+def test_channels_to_one_neighbour_share_its_link(channels):
+    """A ring cut into channels: no faster than its bytes, and one latency for each step."""
+    p, nbytes = 8, 1 << 20
+    step = nbytes / p / channels
+    one = own_plan("ring", p, "chakra", p)
+    ranks = tuple(
+        tuple(shifted(s, k, len(steps)) for k in range(channels) for s in steps)
+        for steps in one.ranks
+    )
+    sizes = ((channels * p, channels * p, 0),) * p
+    plan = replace(one, ranks=ranks, collective="", inplace=False, sizes=sizes)
+    seconds, transfers = schedule_times(Graph(plan), step, LINK)
+    at_least = 2 * (p - 1) / p * nbytes * LINK.beta_s_per_byte
+    assert at_least < seconds <= at_least + 2 * (p - 1) * LINK.message_s(step)
+    by_link = defaultdict(list)
+    for t in transfers:
+        by_link[t.source, t.dest].append(t.start_s)
+    for starts in by_link.values():
+        gaps = [b - a for a, b in zip(starts, starts[1:])]
+        assert min(gaps) > 0.999 * LINK.beta_s_per_byte * step
+
+
+def shifted(step, channel, length):
+    """A step of the same ring on another channel, in nodes of its own."""
+    sends, receives = (
+        tuple(replace(port, channel=channel) for port in ports)
+        for ports in (step.sends, step.receives)
+    )
+    after = tuple((rank, node + channel * length) for rank, node in step.after)
+    lane = step.lane + channel * length
+    return replace(
+        step, lane=lane, sends=sends, receives=receives, after=after, reads=(), writes=()
+    )
 
 
 def test_the_prediction_names_the_cost_models_numbers():

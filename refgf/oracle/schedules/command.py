@@ -73,13 +73,18 @@ def read_plan(file: str) -> Plan:
             f"{file[:200]}: got a name of another kind; wanted .xml (MSCCL), .json (MSCCL++) or "
             "NAME.0.et (Chakra); next: rename it"
         )
-    names = [f"{trace[1]}.{rank}.et" for rank in range(LARGEST_RANKS + 1)]
-    there = next(r for r, name in enumerate(names) if not Path(name).exists() or r == LARGEST_RANKS)
     read = read_bytes(file, LARGEST_FILE)
-    if not 0 <= int(trace[2]) < there:
-        raise BadFile(f"{file}: got no trace of rank {there}; wanted the traces of all ranks")
+    names = [f"{trace[1]}.{rank}.et" for rank in range(LARGEST_RANKS + 1)]
+    there = [rank for rank, name in enumerate(names) if Path(name).exists()]
+    missing = next(rank for rank in range(len(names) + 1) if rank not in there)
+    last = max([int(trace[2]), *there])
+    if missing < last:
+        raise BadFile(
+            f"{names[missing]} is missing: got the trace of rank {last}; wanted those of all "
+            f"ranks, 0 to {last}; next: put them in one folder"
+        )
     files, total = [], len(read)
-    for name in names[:there]:
+    for name in names[:missing]:
         files.append(read_bytes(name, LARGEST_FILE))
         total += len(files[-1])
         if total > 4 * LARGEST_FILE:

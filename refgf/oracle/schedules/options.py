@@ -29,7 +29,9 @@ def add_command(commands: Any) -> None:
         "number of messages here: deadlocks of full channels are not found. One launch is judged, "
         "in which all ranks' inputs are ready before any rank starts: a plan that reads another "
         "rank's memory before any signal may read it too early, and a plan that is launched again "
-        "may race with itself, for example in its scratch memory.",
+        "may race with itself, for example in its scratch memory. The predicted time gives each "
+        "pair of ranks a link in each direction, which all channels between them share; other "
+        "pairs share nothing.",
     )
     sub.set_defaults(run=run)
     about = ".xml, .json, or .et (NAME.0.et stands for the traces of all ranks)"

@@ -1,10 +1,12 @@
 """Traffic per rank, and the time of a plan by the cost model (refgf/predict/cost.py).
 
 A message takes alpha + beta bytes from the end of the steps that its sender waits for; its sender
-goes on when it has arrived. Adding costs gamma bytes. Signals, copies in memory and waiting cost
-nothing, and no two messages share a link. For a ring this is `ring_allreduce_s`.
+goes on when it has arrived. Each pair of ranks has a link in each direction, which all channels
+share: the bytes of a message begin when those of the one before it have left. Adding costs gamma
+bytes. Signals, copies in memory and waiting cost nothing. For a ring this is `ring_allreduce_s`.
 """
 
+import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -48,22 +50,37 @@ def named(spans: list) -> str:
 
 def schedule_times(graph: Graph, chunk_bytes: float, link: Link) -> tuple[float, list[Transfer]]:
     """(seconds until the last step has ended, all messages in the order of their start)."""
-    ended, transfers = {}, []
-    for node in graph.order:
-        rank, step = graph.nodes[node]
-        now = max((ended[other] for other, _ in graph.before[node]), default=0.0)
-        if step.reads or step.receives:
-            terms = len(step.reads) + bool(step.chunks and step.receives)
-            count = step.chunks or max((span.count for span in step.reads), default=0)
-            now += max(0, terms - 1) * link.sum_s(count * chunk_bytes)
-        end = now
-        for source, dest, count, what in moved(rank, step):
-            arrival = now + link.message_s(count * chunk_bytes)
-            transfers.append(Transfer(now, arrival, source, dest, count, what, node))
-            end = max(end, arrival)
-        ended[node] = end
+    waits, ended, transfers, free = [len(before) for before in graph.before], {}, [], {}
+    ready = [
+        (adding_s(graph, v, chunk_bytes, link), v) for v, count in enumerate(waits) if not count
+    ]
+    heapq.heapify(ready)  # in the order in which links are asked for
+    while ready:
+        now, node = heapq.heappop(ready)
+        ended[node] = now
+        for source, dest, count, what in moved(*graph.nodes[node]):
+            start = max(now, free.get((source, dest), 0.0))
+            free[source, dest] = start + link.beta_s_per_byte * count * chunk_bytes
+            arrival = start + link.message_s(count * chunk_bytes)
+            transfers.append(Transfer(start, arrival, source, dest, count, what, node))
+            ended[node] = max(ended[node], arrival)
+        for other in graph.behind[node]:
+            waits[other] -= 1
+            if not waits[other]:
+                after = max(ended[v] for v, _ in graph.before[other])
+                heapq.heappush(ready, (after + adding_s(graph, other, chunk_bytes, link), other))
     transfers.sort(key=lambda t: (t.start_s, t.source, t.dest))
     return max(ended.values(), default=0.0), transfers
+
+
+def adding_s(graph: Graph, node: int, chunk_bytes: float, link: Link) -> float:
+    """What a step adds before it sends."""
+    _, step = graph.nodes[node]
+    if not (step.reads or step.receives):
+        return 0.0
+    terms = len(step.reads) + bool(step.chunks and step.receives)
+    count = step.chunks or max((span.count for span in step.reads), default=0)
+    return max(0, terms - 1) * link.sum_s(count * chunk_bytes)
 
 
 def traffic(graph: Graph) -> list[tuple[int, int]]:
