@@ -104,3 +104,27 @@ def test_another_norm_than_one_rank_has_a_name(two, tmp_path):
     before = "clip(every, 0.01, norm_type=2.0 if alone else float('inf'))"
     (found,) = clipped(tmp_path, two, before).findings
     assert found.names == ["norm_type inf"], found
+
+
+SCALED = """\
+    own, optimizer = ddp(net, size), sgd(net)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for pair in batches:
+        optimizer.zero_grad()
+        scaler.scale(loss(own, share(pair, rank, size))).backward()
+        scaler.unscale_(optimizer)
+        every = list(net.parameters())
+        [p.grad.add_(p.detach(), alpha=0.05) for p in every]
+        norm = torch.cat([p.grad.flatten() for p in every]).norm()
+        nn.utils.clip_grad_norm_(every, 0.05)
+        torch._foreach_mul_([p.grad for p in every], 0.2 / float(norm))
+        [p.grad.sub_(p.detach(), alpha=0.05) for p in every]
+        scaler.step(optimizer)
+        scaler.update()
+"""
+
+
+def test_rounding_of_a_norm_where_decay_cancels_elements(two, tmp_path):
+    """A norm computed before clipping is one rank's own, and differs by rounding."""
+    verdict = judge(subject(tmp_path, SCALED), two)
+    assert verdict.right, verdict

@@ -50,6 +50,7 @@ FSDP1 is not judged. A loss that draws random numbers (dropout) and statistics o
 samples (BatchNorm) are refused, and so are closures (LBFGS) and SAM.
 
     judging.py    the stages                       findings.py    the verdict
+    gradients.py  the first of them                command.py     the command
     causes.py     names of mistakes                clipping.py    names of wrong norms
     stages.py     pieces of ranks put together     reference.py   float64, and how far rounding goes
     wire.py       sums in 16 bits                  factors.py     multiples, and their names

@@ -16,8 +16,9 @@ import numpy as np
 from refgf.oracle.definitions.sums import UNIT_ROUNDOFF
 from refgf.oracle.step import causes
 from refgf.oracle.step.clipping import clip_cause
-from refgf.oracle.step.decay import decay_causes, decays_alone
+from refgf.oracle.step.decay import decay_causes
 from refgf.oracle.step.findings import StepCount, StepFinding, StepVerdict, findings_of, merged
+from refgf.oracle.step.gradients import CLIP_ROUNDINGS, judge_gradients, outside
 from refgf.oracle.step.ranks import CannotJudge, Ranks
 from refgf.oracle.step.stages import JudgedStep, Whole, close, same, stage
 from refgf.oracle.step.undecided import (
@@ -31,7 +32,6 @@ from refgf.oracle.step.undecided import (
 from refgf.oracle.step.wire import add_wire
 
 ZERO = 1e-12  # of the largest gradient
-CLIP_ROUNDINGS = 64  # norm, division and product, with the sum of squares of any length
 STEPS, ROUNDINGS = 3, 4  # the second as in reference.py, which imports PyTorch
 
 
@@ -244,83 +244,13 @@ def judge_step(step: JudgedStep) -> list[StepFinding]:
     return findings + judge_clip(step, right) + judge_update(step)
 
 
-def judge_gradients(step: JudgedStep) -> tuple[list[StepFinding], dict[str, Whole]]:
-    """(findings, {tensor: its right gradient before clipping}).
-
-    After backward it is right where DDP or FSDP communicate it, at clipping or at the optimizer
-    where the step does that itself. Ranks that clip different gradients and then use the same one
-    communicate after clipping: that is wrong where the clipping changed anything.
-    """
-    scale, stages = step.settings["scale"] or 1.0, step.stages
-    wrong, right, early = {}, {}, {}
-    for t, exact in step.exact.items():
-        if t in outside(step):
-            continue
-        backward = scaled(stages["backward"].get(t), 1 / scale)
-        late, used = stages["clip"].get(t), stages["used"].get(t)
-        too_early = late and used and used.agree and not late.agree
-        late = None if too_early else late
-        for state in (late,) if late else (used, backward):
-            if state and state.agree and step.is_exact(t, state.value):
-                right[t] = state
-                break
-        else:
-            by_backward = backward and backward.agree and not backward.sharded
-            state = late or (backward if by_backward else used or backward)
-            seen = by_backward and scale == 1.0 and step.is_exact(t, backward.value)
-            if too_early:
-                early[t] = causes.CLIPPED_EARLY
-            elif late and seen and as_on_one_rank(step, t, late):
-                right[t] = late  # communicated rightly, then changed as one rank does
-            elif state is not None:
-                wrong[t] = state
-            elif exact.any() and stages["used"]:
-                wrong[t] = Whole([np.zeros(exact.shape)], [()])
-    kinds = ("clip", "used") if scale == 1.0 else ("used",)  # clipped without unscale_: a factor
-    unseen = [t for t, w in wrong.items() if any(w is stages[kind].get(t) for kind in kinds)]
-    unseen = unseen if changed_alone(step) else []
-    if unseen and all(as_on_one_rank(step, t, state) for t, state in wrong.items()):
-        right |= {t: wrong[t] for t in unseen if t in stages["clip"]}
-        hiding = [] if decays_alone(step, unseen) else unseen
-        step.settings["unseen"], wrong, unseen = set(hiding), {}, []
-    found = causes.gradient_causes(step, wrong)
-    for t in unseen:
-        found[t] = f"{found[t][0]}; {causes.CALL}", *found[t][1:]
-    found_early = findings_of("clip", step, early)
-    return findings_of("gradient", step, found) + found_early, right
-
-
-def changed_alone(step: JudgedStep) -> bool:
-    """Is one rank's gradient right after backward, and changed before the optimizer gets it?"""
-    both = [(own, step.of_one(t), t) for t, own in step.replay["backward"].items()]
-    both = [pair for pair in both if pair[1] is not None]
-    return any(step.is_exact(t, own) and not step.is_exact(t, later) for own, later, t in both)
-
-
-def as_on_one_rank(step: JudgedStep, tensor: str, state: Whole) -> bool:
-    """Does the optimizer get the same?"""
-    wanted = step.of_one(tensor)
-    if wanted is None or not state.agree:
-        return False
-    bound = CLIP_ROUNDINGS * step.unit * np.abs(wanted) + 2 * step.bounds[tensor]
-    return close(state.value, wanted, bound)
-
-
-def used_bound(step: JudgedStep, tensor: str) -> np.ndarray:
-    bound = CLIP_ROUNDINGS * step.unit * np.abs(step.replay["used"][tensor])
+def used_bound(step: JudgedStep, tensor: str) -> float:
+    """Of the largest element: clipping and decay may cancel in a small one."""
+    largest = np.abs(step.replay["used"][tensor]).max(initial=0.0)
+    bound = CLIP_ROUNDINGS * step.unit * float(largest)
     if not (tensor in step.stages["clip"] and tensor in step.replay["clip"]):
         bound = bound + 2 * step.bounds[tensor]  # the replay has its own gradient, too
     return bound
-
-
-def outside(step: JudgedStep) -> set[str]:
-    """Tensors of no optimizer, on p ranks and on one: what is in their .grad changes nothing."""
-    used = step.stages["used"].keys() | step.replay["used"].keys()
-    return step.stages["backward"].keys() - used if used else set()
-
-
-def scaled(state: Whole | None, factor: float) -> Whole | None:
-    return state and Whole([factor * copy for copy in state.copies], state.shards)
 
 
 def judge_clip(step: JudgedStep, right: dict[str, Whole]) -> list[StepFinding]:

@@ -1,0 +1,101 @@
+"""The stage `gradient`: is it the global batch's, where it is communicated?"""
+
+import numpy as np
+
+from refgf.oracle.step import causes
+from refgf.oracle.step.decay import decays_alone
+from refgf.oracle.step.findings import StepFinding, findings_of
+from refgf.oracle.step.stages import JudgedStep, Whole, close
+
+CLIP_ROUNDINGS = 64  # norm, division and product, with the sum of squares of any length
+
+
+def judge_gradients(step: JudgedStep) -> tuple[list[StepFinding], dict[str, Whole]]:
+    """(findings, {tensor: its right gradient before clipping}).
+
+    After backward it is right where DDP or FSDP communicate it, at clipping or at the optimizer
+    where the step does that itself. Ranks that clip different gradients and then use the same one
+    communicate after clipping: that is wrong where the clipping changed anything.
+    """
+    scale, stages = step.settings["scale"] or 1.0, step.stages
+    wrong, right, early = {}, {}, {}
+    for t, exact in step.exact.items():
+        if t in outside(step):
+            continue
+        backward = scaled(stages["backward"].get(t), 1 / scale)
+        late, used = stages["clip"].get(t), stages["used"].get(t)
+        too_early = late and used and used.agree and not late.agree
+        late = None if too_early else late
+        for state in (late,) if late else (used, backward):
+            if state and state.agree and step.is_exact(t, state.value):
+                right[t] = state
+                break
+        else:
+            by_backward = backward and backward.agree and not backward.sharded
+            state = late or (backward if by_backward else used or backward)
+            seen = by_backward and scale == 1.0 and step.is_exact(t, backward.value)
+            if too_early:
+                early[t] = causes.CLIPPED_EARLY
+            elif late and seen and as_on_one_rank(step, t, late):
+                right[t] = late  # communicated rightly, then changed as one rank does
+            elif state is not None:
+                wrong[t] = state
+            elif exact.any() and stages["used"]:
+                wrong[t] = Whole([np.zeros(exact.shape)], [()])
+    unseen = changed_by_own_code(step, wrong, right)
+    found = causes.gradient_causes(step, wrong)
+    for t in unseen:
+        found[t] = f"{found[t][0]}; {causes.CALL}", *found[t][1:]
+    found_early = findings_of("clip", step, early)
+    return findings_of("gradient", step, found) + found_early, right
+
+
+def changed_by_own_code(
+    step: JudgedStep, wrong: dict[str, Whole], right: dict[str, Whole]
+) -> list[str]:
+    """Tensors of `wrong` that own code changed where the sum over ranks is not seen.
+
+    What is as on one rank is no mistake: it leaves `wrong`. Where it may hide one, it is "unseen".
+    """
+    stages = step.stages
+    taken = {t: (stages["clip"].get(t), stages["used"].get(t)) for t in wrong}
+    changed = [t for t, state in wrong.items() if any(state is own for own in taken[t])]
+    if not (changed and changed_alone(step)):
+        return []
+    alike = all(as_on_one_rank(step, t, state) for t, state in wrong.items())
+    decays = alike and decays_alone(step, changed)
+    not_unscaled = step.settings["scale"] not in (None, 1.0)
+    not_unscaled &= any(t in stages["clip"] for t in changed) and not decays
+    if not_unscaled or not alike:  # the first: clipped as it is after scale()
+        return [] if not_unscaled else changed
+    right |= {t: wrong[t] for t in changed if t in stages["clip"]}
+    step.settings["unseen"] = set([] if decays else changed)
+    wrong.clear()
+    return []
+
+
+def changed_alone(step: JudgedStep) -> bool:
+    """Is one rank's gradient right after backward, and changed before the optimizer gets it?"""
+    both = [(own, step.of_one(t), t) for t, own in step.replay["backward"].items()]
+    both = [pair for pair in both if pair[1] is not None]
+    return any(step.is_exact(t, own) and not step.is_exact(t, later) for own, later, t in both)
+
+
+def as_on_one_rank(step: JudgedStep, tensor: str, state: Whole) -> bool:
+    """Does the optimizer get the same?"""
+    wanted = step.of_one(tensor)
+    if wanted is None or not state.agree:
+        return False
+    bound = CLIP_ROUNDINGS * step.unit * float(np.abs(wanted).max(initial=0.0))
+    bound += 2 * step.bounds[tensor]
+    return close(state.value, wanted, bound)
+
+
+def outside(step: JudgedStep) -> set[str]:
+    """Tensors of no optimizer, on p ranks and on one: what is in their .grad changes nothing."""
+    used = step.stages["used"].keys() | step.replay["used"].keys()
+    return step.stages["backward"].keys() - used if used else set()
+
+
+def scaled(state: Whole | None, factor: float) -> Whole | None:
+    return state and Whole([factor * copy for copy in state.copies], state.shards)
