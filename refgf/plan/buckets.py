@@ -6,8 +6,10 @@ the others at 25. (verified: torch/nn/parallel/distributed.py of PyTorch 2.13)
 
 Horovod looks every HOROVOD_CYCLE_TIME for tensors that are ready, and fuses the first of them that
 fit into HOROVOD_FUSION_THRESHOLD; 128 MiB and 1 ms since 0.21 (verified: its documentation and
-release notes). That the next cycle begins after the calls of the last one is inferred; with NCCL
-calls may still be in flight then.
+release notes). A cycle begins a cycle time after the start of the last one, or at once if that one
+took longer (verified: RunLoopOnce in horovod/common/operations.cc). That its calls are over by then
+is inferred; with NCCL they may still be in flight. Idle cycles are not modelled: a gradient that
+finds none in flight is sent at once, up to 1 ms too early.
 """
 
 from math import ceil
@@ -39,8 +41,9 @@ def horovod_s(gradients: Gradients, question: Question, threshold: float) -> flo
     """End of the last fused call and of backward, which calls slow down as in timeline.predict."""
     allreduce_s, compute_s = question.flat, gradients[-1][0]
     now_s, late_s, done = 0.0, 0.0, 0  # late_s: delay of backward by calls so far
+    cycle_s = -CYCLE_S  # start of the last cycle
     while done < len(gradients):
-        now_s = max(now_s + CYCLE_S, gradients[done][0] + late_s)
+        now_s = cycle_s = max(now_s, cycle_s + CYCLE_S, gradients[done][0] + late_s)
         ready = done
         while ready < len(gradients) and gradients[ready][0] + late_s <= now_s:
             ready += 1

@@ -35,15 +35,17 @@ def asked(ready, size=4):
 
 
 def test_horovod_by_hand():
-    """Cycles of 1 ms; both early gradients are fused, the late one waits for its own cycle."""
-    gradients = [(0.0102, 100), (0.0103, 200), (0.0120, 300)]
+    """Cycles of 1 ms from start to start, as Horovod's RunLoopOnce sleeps.
+
+    Both early gradients are fused. After a call of 1 ms or more the next cycle begins at once.
+    """
+    gradients = [(0.0102, 100), (0.0103, 200), (0.0104, 4 * MIB), (0.0120, 300)]
     question = asked([(ready_s, nbytes // 4) for ready_s, nbytes in gradients])
     call = ring_line(4, Link(100e-6, 1e-9))
-    first_s = 0.0102 + call(100)  # the first is ready when the cycle begins
-    second_s = max(first_s + buckets.CYCLE_S, 0.0103) + call(200)
-    assert buckets.horovod_s(gradients, question, 1e9) == pytest.approx(
-        max(second_s + buckets.CYCLE_S, 0.0120) + call(300)
-    )
+    assert call(100) < buckets.CYCLE_S < call(4 * MIB + 200)
+    second_s = 0.0102 + buckets.CYCLE_S  # the first cycle began with its gradient
+    third_s = second_s + call(4 * MIB + 200)
+    assert buckets.horovod_s(gradients, question, 1e9) == pytest.approx(third_s + call(300))
 
 
 def test_horovod_divides_what_does_not_fit():
