@@ -9,7 +9,7 @@ work (-k ring, -x, --junitxml=FILE). Further ones:
                                    report lists them
     --refgf-report report.html     the conformance report; .json for programs
 
-Without --refgf-implementation the plugin does nothing. It imports the judge only when it is used,
+Without any of these options the plugin does nothing. It imports the judge only when it is used,
 because pytest loads it in every run of an environment that has refgf.
 """
 
@@ -40,6 +40,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--refgf-implementation"):
         config.pluginmanager.register(Conformance(config), "refgf-conformance")
+        return
+    for name in ("only", "skips", "report"):
+        if config.getoption(f"--refgf-{name}"):
+            raise pytest.UsageError(
+                f"--refgf-{name}: got no --refgf-implementation; wanted both; "
+                "next: --refgf-implementation=mine.py"
+            )
 
 
 class Conformance:

@@ -19,7 +19,7 @@ from refgf.oracle.judge.cases import load_case, load_folder, save_by_letter, sav
 from refgf.oracle.judge.files import LARGEST_HEADER, read_json, read_tensors, write_tensors
 from refgf.oracle.judge.implementations import Files, PythonModule
 from refgf.oracle.judge.trace import check_trace, read_trace
-from refgf.oracle.judge.untrusted import BadFile
+from refgf.oracle.judge.untrusted import BadFile, parse_json
 from refgf.oracle.judge.verify import verify_case
 from refgf.oracle.seeded.generate.families import make
 
@@ -96,6 +96,14 @@ def test_bad_files_are_named(what, tmp_path):
     path.write_bytes(BAD[what])
     with pytest.raises(BadFile, match="bad.safetensors"):
         read_tensors(path)
+
+
+@pytest.mark.parametrize("text", [b'{"a": NaN}', b'{"a": 1, "a": 2}'])
+def test_what_json_may_not_hold_is_said_once(text):
+    with pytest.raises(BadFile) as caught:
+        parse_json("bad.json", text)
+    said = str(caught.value)
+    assert said.count("bad.json") == said.count("wanted") == 1, said
 
 
 def test_a_file_of_two_tensors_is_fine(tmp_path):

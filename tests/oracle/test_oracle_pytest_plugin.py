@@ -103,6 +103,9 @@ def test_without_an_implementation_it_does_nothing(project):
     "arguments, said",
     [
         (["--refgf-implementation=none.py"], "none.py"),
+        (["--refgf-only", "R"], "--refgf-only: got no --refgf-implementation; wanted both"),
+        (["--refgf-skips=bare.txt"], "--refgf-skips: got no --refgf-implementation"),
+        (["--refgf-report=r.json"], "--refgf-report: got no --refgf-implementation"),
         (["--refgf-implementation=mine.py", "--refgf-only", "banana"], "got banana; it matches no"),
         (["--refgf-implementation=mine.py", "--refgf-report=report"], "got report; wanted a name"),
         (["--refgf-implementation=mine.py", "--refgf-report=no/r.html"], "got no/r.html; wanted"),

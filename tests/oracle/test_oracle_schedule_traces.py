@@ -7,6 +7,7 @@ from schedule_cases import at, changed, in_xml, judged_xml, verdict, xml
 
 from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.schedules import chakra
+from refgf.oracle.schedules.draw import table
 from refgf.oracle.schedules.form import Plan, PlanStep, Port, require_size
 from refgf.oracle.schedules.own import own_plan
 from refgf.oracle.schedules.verdict import as_lines
@@ -47,7 +48,7 @@ def test_a_trace_of_another_tool_is_judged_without_its_values():
     )
     foreign = Plan("chakra", "t", "", False, ((0, 0, 0),) * 3, bare)
     judged = verdict(chakra.parse("x", chakra.dump(foreign)))
-    assert judged.kind == "no value" and judged.traffic == [(4, 4)] * 3
+    assert judged.kind == "no value" and judged.traffic == [(4, 4 * chakra.CHUNK_BYTES)] * 3
 
 
 def test_a_trace_of_another_tool_counts_bytes_and_may_hold_collectives():
@@ -66,6 +67,14 @@ def test_a_trace_of_another_tool_counts_bytes_and_may_hold_collectives():
     lines = "\n".join(as_lines("x", read, judged))
     assert "  4 nodes of type COMM_COLL_NODE only wait" in lines
     assert "in another order, are not found" in lines
+    assert "6 messages, 6291456 bytes; predicted" in lines and "chunks" not in lines
+    assert "bytes  what" in table(judged.transfers, read.unit)[0]
+    port, chunks = bare[0][0].sends[0], bare[0][0].chunks
+    assert port and chunks == 1 << 18
+    wrong = (replace(bare[0][0], chunks=chunks // 2), *bare[0][1:]), *bare[1:]
+    read = chakra.parse("x", chakra.dump(replace(foreign, ranks=wrong)))
+    lines = "\n".join(as_lines("x", read, verdict(read)))
+    assert "sends 524288 bytes to" in lines and "takes 1048576" in lines, lines
 
 
 def test_a_trace_may_hold_messages_of_gigabytes():
@@ -73,4 +82,4 @@ def test_a_trace_may_hold_messages_of_gigabytes():
     taken = [PlanStep(0, 0, "COMM_RECV_NODE", receives=(Port(0, 0),), chunks=3 << 30)]
     plan = Plan("chakra", "t", "", False, ((0, 0, 0),) * 2, (tuple(steps), tuple(taken)))
     judged = verdict(chakra.parse("x", chakra.dump(plan)))
-    assert judged.kind == "no value" and judged.traffic[0] == (1, 3 << 30)
+    assert judged.kind == "no value" and judged.traffic[0] == (1, chakra.CHUNK_BYTES * 3 << 30)

@@ -266,3 +266,25 @@ def test_a_forgotten_last_bucket_is_named_in_values_too():
             assert any(told.startswith("last bucket forgotten: ") for told in verdict.diagnosis), (
                 verdict.case.name
             )
+
+
+def test_with_an_order_the_same_failure_violates_the_same_statement(tmp_path, capsys):
+    """A sum that begins at +0 loses the sign of -0, in float16 as in float32."""
+    code = "import numpy as np\ndef allreduce(xs, wire=None):\n    if wire:\n"
+    code += "        raise NotImplementedError\n    total = np.zeros_like(xs[0])\n"
+    code += "    for x in xs:\n        total = total + x\n    return [total.copy() for _ in xs]\n"
+    (tmp_path / "mine.py").write_text(code)
+    options = ["--python", str(tmp_path / "mine.py"), "--order", "direct", "--random", "0"]
+    assert main(["verify", *options, "--only", "ring-*-special"]) == 1
+    out = capsys.readouterr().out
+    assert "D1  FAIL" in out and "R2" not in out, out
+
+
+def test_the_profile_sum_names_the_shape_that_it_got(tmp_path, capsys):
+    code = "def allreduce(xs, wire=None):\n    return [sum(xs)[:-1] for _ in xs]\n"
+    (tmp_path / "mine.py").write_text(code)
+    options = ["--python", str(tmp_path / "mine.py"), "--random", "0", "--profile", "sum"]
+    assert main(["verify", *options, "--only", "ring-p3-n9-float32-sensitive"]) == 1
+    out = capsys.readouterr().out
+    said = "out.x has another shape or type: got float32 (3, 8), wanted float32 (3, 9)"
+    assert said in out, out

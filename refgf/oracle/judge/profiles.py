@@ -49,9 +49,12 @@ def judge(case: Case, got: Outputs, profile: str = "bits") -> Failure | None:
 
 def judge_sum(case: Case, got: Outputs, profile: str) -> Failure | None:
     """The profiles `sum` and `agreement`."""
-    value = np.asarray(got.get("out.x"))
+    if "out.x" not in got:
+        return Failure("out.x is missing", "out.x")
+    value = np.asarray(got["out.x"])
     if value.shape != case["out.x"].shape or value.dtype != case["out.x"].dtype:
-        return Failure("out.x is missing or has another shape or type", "out.x")
+        kinds = (f"{a.dtype} {a.shape}" for a in (value, case["out.x"]))
+        return Failure("out.x has another shape or type", "out.x", None, *kinds)
     if profile == "agreement":
         wanted = np.broadcast_to(value[:1], value.shape)
         wrong, verb = differs(value, wanted), "differs from rank 0"

@@ -51,6 +51,8 @@ def parse_json(path: Path | str, text: bytes) -> Any:
 
     try:
         return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
+    except BadFile:
+        raise
     except (UnicodeDecodeError, RecursionError, json.JSONDecodeError) as error:
         got = type(error).__name__
         raise BadFile(f"{path}: not valid JSON ({got}); wanted one JSON value") from None

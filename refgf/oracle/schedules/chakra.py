@@ -67,6 +67,7 @@ def rank_trace(path: str, rank: int, data: bytes) -> tuple[dict, list[PlanStep],
     messages = delimited(path, data)
     metadata = attributes_of(path, [v for k, v in fields(path, next(messages, b"")) if k == 2])
     chunk_bytes = size(path, metadata, "chunk_bytes") or 1
+    chunk_bytes = chunk_bytes if any(metadata.get(key) for key in SIZES) else 1
     nodes = []
     for message in messages:
         nodes.append(node(path, message))

@@ -47,7 +47,7 @@ def run(options: Options) -> int:
         print("\n".join(verdict.as_lines(name, plan, judged)))
         codes.append(0 if judged.kind == "right" else 2 if judged.kind == "no value" else 1)
         if options.draw:
-            print("\n".join(draw.table(judged.transfers)))
+            print("\n".join(draw.table(judged.transfers, plan.unit)))
             drawing = draw.svg(plan.name or file, len(plan.ranks), judged.transfers)
             Path(options.draw).write_text(drawing)
     return 1 if 1 in codes else max(codes)

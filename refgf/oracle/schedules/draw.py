@@ -9,12 +9,12 @@ COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 WIDTH, HEIGHT, MARGIN = 90, 640, 50  # pixels
 
 
-def table(transfers: list[Transfer]) -> list[str]:
+def table(transfers: list[Transfer], unit: str = "chunks") -> list[str]:
     """One line for each message, in the order of their start."""
-    lines = ["  start us    end us  from   to  chunks  what"]
+    lines = [f"  start us    end us  from   to{unit:>12}  what"]
     for t in transfers[:SHOWN]:
         times = f"{t.start_s * 1e6:10.1f}{t.end_s * 1e6:10.1f}"
-        lines.append(f"{times}{t.source:6d}{t.dest:5d}{t.chunks:8d}  {t.what}")
+        lines.append(f"{times}{t.source:6d}{t.dest:5d}{t.chunks:12d}  {t.what}")
     if len(transfers) > SHOWN:
         lines.append(f"  and {len(transfers) - SHOWN} more messages")
     return lines

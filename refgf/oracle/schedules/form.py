@@ -97,6 +97,11 @@ class Plan:
     outofplace: bool = False
     notes: tuple[str, ...] = field(default=(), compare=False)
 
+    @property
+    def unit(self) -> str:
+        """What lengths count: a trace of another tool has no chunks."""
+        return "chunks" if self.format != "chakra" or any(map(any, self.sizes)) else "bytes"
+
     def steps(self) -> Iterator[tuple[int, int, PlanStep]]:
         """(rank, index in the rank's list, step)."""
         for rank, steps in enumerate(self.ranks):

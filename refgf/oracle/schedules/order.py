@@ -60,7 +60,7 @@ class Graph:
     def _pair(self, a: int, b: int, out: Port, into: Port) -> None:
         got, wanted = self.nodes[a][1].chunks, self.nodes[b][1].chunks
         if got != wanted:
-            text = f"sends {got} chunks to {self.place(b)}, which takes {wanted}"
+            text = f"sends {got} {self.plan.unit} to {self.place(b)}, which takes {wanted}"
             self.found.append(self.finding("unmatched", a, text))
         self.before[b].append((a, out.ordered and into.ordered))
         self.sender[b] = a

@@ -123,7 +123,7 @@ def as_lines(path: str, plan: Plan, judged: Judged) -> list[str]:
             "ranks that call other collectives, or in another order, are not found"
         )
     if judged.traffic:
-        lines.append(f"  sent {traffic_text(judged)}; {predicted_text(judged)}")
+        lines.append(f"  sent {traffic_text(judged, plan.unit)}; {predicted_text(judged)}")
     return lines
 
 
@@ -150,7 +150,7 @@ def predicted_text(judged: Judged) -> str:
     return text
 
 
-def traffic_text(judged: Judged) -> str:
+def traffic_text(judged: Judged, unit: str) -> str:
     """Equal ranks in one phrase: ranks 0-3: 6 messages, 24 bytes."""
     same = {}
     for rank, sent in enumerate(judged.traffic):
@@ -160,5 +160,6 @@ def traffic_text(judged: Judged) -> str:
         who = "every rank" if len(same) == 1 else "rank " + ", ".join(map(str, ranks[:SHOWN]))
         who += ", ..." * (len(same) > 1 and len(ranks) > SHOWN)
         nbytes = round(chunks * judged.chunk_bytes)
-        phrases.append(f"by {who}: {messages} messages, {chunks} chunks, {nbytes} bytes")
+        length = f"{chunks} chunks, {nbytes} bytes" if unit == "chunks" else f"{chunks} bytes"
+        phrases.append(f"by {who}: {messages} messages, {length}")
     return "; ".join(phrases) + ("; ..." if len(same) > SHOWN else "")
