@@ -43,6 +43,7 @@ class Fabric:
     steps             {workload: (batch, samples per second of one rank)}
     machine           the machine file, which may hold layer times
     alpha_known       False: no theta and no bucket is advised
+    rate_known        False: the rate of `between` is the least that it can have
     """
 
     name: str
@@ -59,6 +60,7 @@ class Fabric:
     ring_hop: Link | None = None
     alpha_known: bool = True
     ring_share: float = 1.0
+    rate_known: bool = True
 
     def scaled(
         self, alpha: float = 1.0, beta: float = 1.0, hops: float = 1.0, ring: float = 1.0
@@ -145,33 +147,47 @@ def with_inside(given: Fabric, latency: str, rate: str, source: str) -> Fabric:
 def apart(given: Fabric) -> Fabric:
     """The hop between nodes, from a ring's mean: k ring_hop = (k-1) inside + between.
 
-    It is not shorter than a hop inside.
+    Where it is the shorter one, small errors of the mean are large ones of this difference: the
+    range of hops holds them. The ring's rate is that between nodes if the links inside are faster.
     """
     k, mean_s, inside_s = given.lines_per_node, given.ring_hop.alpha_s, given.inside.alpha_s
-    alpha_s = max(k * mean_s - (k - 1) * inside_s, inside_s)
+    alpha_s = k * mean_s - (k - 1) * inside_s
+    ranges = {name: both for name, both in given.ranges.items() if name != "hops"}
     said = f"{k} GPUs a host: {1e6 * mean_s:.3g} us are the mean hop of the measured ring"
-    if inside_s <= mean_s:
+    if alpha_s <= 0:
+        alpha_s = inside_s
+        said = f"WARNING: {said}, too short for {k - 1} hops inside of {1e6 * inside_s:.3g} us "
+        said += "(--inside). One is wrong: measure both with NCCL_ALGO=Ring. That of --inside is "
+        said += "used between nodes, too."
+    else:
         said += f". Less {k - 1} hops inside, one between nodes takes {1e6 * alpha_s:.3g} us. A "
         said += "flat ring pays the mean, as NCCL's does, whose ranks do not wait for each other. "
         said += "One of blocking steps (refgf's) waits for the slowest hop: for it plan with a "
         said += "machine file of these links."
-    else:
-        said = f"WARNING: {said}, less than the {1e6 * inside_s:.3g} us of --inside. One is wrong: "
-        said += "measure both with NCCL_ALGO=Ring. That of --inside is used between nodes, too."
-    ranges = {name: both for name, both in given.ranges.items() if name != "hops"}
-    notes = (said, *slower_inside(given), *given.notes[1:])
+        if alpha_s < inside_s:
+            share = (ranges["alpha"][1] - 1) * k * mean_s / alpha_s
+            ranges["hops"] = (1 - min(0.9, share), min(MOST, 1 + share))
+    slow = slow_inside(given)
+    notes = (said, *slow, *given.notes[1:])
     between = replace(given.between, alpha_s=alpha_s)
-    return replace(given, between=between, ranges=ranges, notes=notes)
+    return replace(given, between=between, ranges=ranges, notes=notes, rate_known=not slow)
 
 
-def slower_inside(given: Fabric) -> tuple[str, ...]:
-    """A ring is not faster than its slowest link, and all of its bytes cross those inside."""
+def slow_inside(given: Fabric) -> tuple[str, ...]:
+    """All bytes of a ring cross the links inside. If they decide its rate, it is not the other's.
+
+    A ring is not faster than its slowest link.
+    """
     rates = [8e-9 / link.beta_s_per_byte for link in (given.inside, given.ring_hop)]
-    if rates[0] >= (1 - LEAST) * rates[1]:
+    if rates[0] > (1 + LEAST) * rates[1]:
         return ()
-    said = f"WARNING: --inside has {rates[0]:.3g} Gbit/s, but the measured ring sent "
-    said += f"{rates[1]:.3g} Gbit/s through that link. One is wrong: measure both with "
-    return (said + "NCCL_ALGO=Ring.",)
+    said = f"WARNING: --inside has {rates[0]:.3g} Gbit/s, and the measured ring sent "
+    said += f"{rates[1]:.3g} Gbit/s through that link. "
+    if rates[0] < (1 - LEAST) * rates[1]:
+        return (said + "One is wrong: measure both with NCCL_ALGO=Ring.",)
+    said += "So the link between nodes has at least this rate: it is planned with, and no interval "
+    said += "holds one much faster. Run all_reduce_perf with one GPU a host, and pass that text."
+    return (said,)
 
 
 def of_machine(given: Machine) -> Fabric:
@@ -216,7 +232,7 @@ def of_text(measured: measurements.Measured) -> Fabric:
         return found
     # From hops that are all alike, to hops inside that take no time
     ranges = ranges | {"hops": (1 / measured.middle, measured.middle)}
-    return replace(found, ring_hop=measured.link, ranges=ranges)
+    return replace(found, ring_hop=measured.link, ranges=ranges, rate_known=False)
 
 
 def ranges_of(link: Link, errors: tuple[float, float] | None) -> dict[str, tuple[float, float]]:

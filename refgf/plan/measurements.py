@@ -8,15 +8,17 @@
 
 busbw / algbw of an allreduce is 2 (p-1) / p (nccl-tests, doc/PERFORMANCE.md: verified), so the
 number of ranks follows from the table, and a table of another collective is noticed. The header
-lists the GPUs with their hosts. A ring over hosts is as fast as its slowest link, so beta is that
-of a node's link. alpha is the mean of the hops inside and between nodes, because the latencies of
-all hops add up (verified: the latencies in NCCL's tuning.cc); --inside says what those inside take.
-Without it a hop between nodes takes 1 to k mean hops with k GPUs a host, and the geometric mean of
-both is planned with. (NCCL's constants for k = 8: 1.5 to 2.5.) On one host no link between nodes
-was measured, and the text is refused.
+lists the GPUs with their hosts, k on each. A ring over hosts is as fast as its slowest link, so
+beta is that of a node's link, unless the links inside are as slow. alpha is the mean of the hops
+inside and between nodes, because the latencies of all hops add up (verified: the latencies in
+NCCL's tuning.cc); --inside says what those inside take. Without it a hop between nodes takes 1 to k
+mean hops if one inside takes no longer, and the geometric mean of both is planned with. (NCCL's
+constants for k = 8: 1.5 to 2.5.) On one host no link between nodes was measured, and the text is
+refused.
 """
 
 import re
+from collections import Counter
 from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import median
@@ -32,6 +34,7 @@ TITLE = (
 NOISY = 0.2  # relative; times farther from the fitted line are named in a warning
 AVOIDED = 1024  # bytes: below, protocols differ from those of gradients
 TAG = r"^(\[\d+,\d+\]<std\w+>:| *\d+: )"  # mpirun --tag-output, horovodrun; srun --label
+REPAIR = "0; next: repair that system, then run all_reduce_perf again"
 MOST_FIRST = 1 << 20  # bytes: times of larger messages say little about alpha (chosen)
 
 
@@ -98,6 +101,9 @@ def read_nccl(text: str, path: str, ranks: int | None) -> Measured:
     runs = len(re.findall(r"^#\s+Rank\s+0\s", text, re.M))
     if runs > 1:
         refuse(path, f"{runs} runs of nccl-tests in one file", "one; next: divide it, a file a run")
+    failed = re.search(r"^# *(Out of bounds values *: *(?!0\b)\d+.*?) *$", text, re.M)
+    if failed:
+        refuse(path, f"{failed[1]!r}, an allreduce with wrong sums", REPAIR)
     for words in rows(text):
         # size, count, type, redop, root, then time, algbw, busbw, #wrong, twice
         numbers = [float(word) for word in words[5:] if re.fullmatch(r"[\d.e+-]+", word)]
@@ -108,7 +114,7 @@ def read_nccl(text: str, path: str, ranks: int | None) -> Measured:
         ]  # out of place, in place
         if wrong and "#wrong" in text:
             got = f"#wrong = {wrong[0]} at {words[0]} bytes, an allreduce with wrong sums"
-            refuse(path, got, "0; next: repair that system, then run all_reduce_perf again")
+            refuse(path, got, REPAIR)
         if words[3] == "none":
             refuse(path, "redop none, no sum", "an allreduce; next: run all_reduce_perf")
         points.append((float(words[0]), US * numbers[0]))
@@ -128,17 +134,38 @@ def read_nccl(text: str, path: str, ranks: int | None) -> Measured:
     if ratios and abs(max(ratios)[1] / wanted - 1) > 0.02:
         got = f"busbw / algbw = {max(ratios)[1]:.3g} on {size} ranks"
         refuse(path, got, f"{wanted:.3g}, that of an allreduce; next: run all_reduce_perf")
-    hosts = len(set(re.findall(r"^#\s+Rank\s+\d+.*?\son\s+(\S+)\s+device", text, re.M)))
+    hosts = hosts_of(text, path)
     title = f"nccl-tests, allreduce on {size} GPUs" + (f" of {hosts} hosts" if hosts else "")
     found = Measured(title, size, per_host=size // hosts if hosts else 0, **fitted(points, path))
     if hosts == 1:
         refuse_one_host(found, path)
     if not hosts:
         return alone(found, "GPU")
+    return replace(found, notes=(mixed(found), *found.notes)) if found.per_host > 1 else found
+
+
+def mixed(found: Measured) -> str:
+    """What a ring over hosts of several GPUs does not say of the links inside and between them."""
     k, us = found.per_host, 1e6 * found.link.alpha_s
-    mixed = f"WARNING: {us:.3g} us are the mean hop of a ring with {k} GPUs a host. A hop between "
-    mixed += f"nodes takes {us:.3g} to {k * us:.3g} us; the intervals hold both. Add --inside."
-    return replace(found, notes=(mixed, *found.notes)) if k > 1 else found
+    rate = 8e-9 / found.link.beta_s_per_byte
+    return (
+        f"WARNING: {us:.3g} us are the mean hop of a ring with {k} GPUs a host. If a hop inside "
+        f"takes no longer than one between nodes, this takes {us:.3g} to {k * us:.3g} us: the "
+        f"intervals hold both. {rate:.3g} Gbit/s are the rate of its slowest link, inside or "
+        "between. The rows with two levels, top-k and DASO assume it for both, and no interval "
+        "holds one much faster. Add --inside."
+    )
+
+
+def hosts_of(text: str, path: str) -> int:
+    """The hosts of the list of GPUs, each of which has as many; 0: no list."""
+    found = Counter(re.findall(r"^#\s+Rank\s+\d+.*?\son\s+(\S+)\s+device", text, re.M))
+    each = sorted(set(found.values()))
+    if len(each) > 1:
+        got = f"{found.total()} GPUs on {len(found)} hosts, {each[0]} to {each[-1]} on each"
+        wanted = "as many on each host, because the plan has full nodes"
+        refuse(path, got, f"{wanted}; next: run all_reduce_perf on {each[0]} GPUs of each")
+    return len(found)
 
 
 def alone(found: Measured, rank: str) -> Measured:

@@ -52,6 +52,7 @@ def answer(question: Question) -> dict[str, Any]:
         | {"measured": step.measured, "notes": list(step.notes)},
         "network": {"name": question.fabric.name, "source": question.fabric.source}
         | costs(link)
+        | {"rate_known": question.fabric.rate_known}
         | {"inside_known": question.fabric.inside is not None}
         | {"inside": costs(question.inside) | {"source": question.fabric.inside_source}}
         | {"notes": network_notes(question), "measured": question.measured},
@@ -127,12 +128,13 @@ def text(found: dict[str, Any]) -> str:
     ranks = f"{found['ranks']} {each}, {found['ranks_per_node']} on a node (--ranks-per-node)"
     each = f"a batch of {model['batch']} on each, " if model["batch"] else ""
     flat = "allreduce as measured" if network["measured"] else found["allreduce"]
+    link = in_words(network, network["rate_known"])
     tensors = "1 tensor" if model["gradients"] == 1 else f"{model['gradients']} tensors"
     head = [
         f"{model['name']}: {model['elements']:,} gradients in {tensors}, "
         f"{1e3 * model['compute_s']:.1f} ms a step without exchange ({model['source']})",
         *model["notes"],
-        f"{network['name']}: {in_words(network)} between nodes ({network['source']})",
+        f"{network['name']}: {link} between nodes ({network['source']})",
         *inside_lines(found),
         *network["notes"],
         f"Predicted for {ranks}, {each}flat {flat};",
@@ -151,10 +153,10 @@ def text(found: dict[str, Any]) -> str:
     return "\n".join(lines + notes(found))
 
 
-def in_words(link: dict[str, Any]) -> str:
+def in_words(link: dict[str, Any], known: bool = True) -> str:
     rate = 8e-9 / link["beta_s_per_byte"]
     said = f"{rate:.3g}" if rate < 1000 else f"{rate:,.0f}"
-    return f"{1e6 * link['alpha_s']:,.4g} us and {said} Gbit/s"
+    return f"{1e6 * link['alpha_s']:,.4g} us and {'' if known else 'at least '}{said} Gbit/s"
 
 
 def inside_lines(found: dict[str, Any]) -> list[str]:
@@ -294,5 +296,8 @@ def notes(found: dict[str, Any]) -> list[str]:
     for name, (low, high) in sorted(found["ranges"].items()):
         said = f"{name}, {MEANING[name]}: {low:.2f} to {high:.2f} times the value"
         narrowed = name not in widest or (name == "pace" and found["model"]["measured"])
-        lines.append(said if narrowed else f"{said}; narrow it with {MEASURE[name]}")
+        by = MEASURE[name]
+        if name == "hops" and found["network"]["inside_known"]:
+            by = "all_reduce_perf with one GPU a host"
+        lines.append(said if narrowed else f"{said}; narrow it with {by}")
     return lines

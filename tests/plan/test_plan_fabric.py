@@ -5,47 +5,16 @@ from math import inf
 from random import Random
 
 import pytest
+from benchmark_texts import nccl, osu
 
 from refgf.papers.scaling.machine import Machine, save
 from refgf.papers.scaling.published import TEN_GIGABIT
 from refgf.plan import fabric, measurements, report
 from refgf.plan.question import Question, ranges
 from refgf.plan.step_times import StepTimes
-from refgf.plan.systems import SYSTEMS
-from refgf.plan.uncertainty import planned
 from refgf.predict.cost import Line, Link, ring_line
 
 LINK, FAST = Link(20e-6, 1e-9), Link(5e-6, 4e-11)
-SIZES = [1 << bit for bit in range(3, 28)]
-
-
-def nccl(size, line, ranks_listed=True, unit="(us)", factor=None, a_host=4, sizes=SIZES):
-    """What all_reduce_perf prints: two decimals, out of place and in place."""
-    head = ["# nThread 1 nGpus 1 minBytes 8 maxBytes 134217728 step: 2(factor)", "#"]
-    if ranks_listed:
-        head += [
-            f"#  Rank {r:2} Group  0 Pid 77 on node{r // a_host} device {r % a_host} [0x00] V100"
-            for r in range(size)
-        ]
-    head += [
-        "#       size         count      type   redop    root     time   algbw   busbw #wrong",
-        f"#        (B)    (elements)                               {unit}  (GB/s)  (GB/s)       ",
-    ]
-    rows = []
-    for nbytes in sizes:
-        seconds = line(nbytes)
-        algbw = nbytes / seconds / 1e9
-        busbw = algbw * (factor or 2 * (size - 1) / size)
-        half = f"{1e6 * seconds:9.2f} {algbw:7.2f} {busbw:7.2f}      0"
-        rows.append(f"{nbytes:12} {nbytes // 4:12}     float     sum      -1 {half} {half}")
-    return "\n".join([*head, *rows, "# Out of bounds values : 0 OK", "# Avg bus bandwidth : 3.1"])
-
-
-def osu(title, line, unit="Latency (us)"):
-    rows = [f"{nbytes:<10} {1e6 * line(nbytes):20.2f}" for nbytes in [0, *SIZES]]
-    return "\n".join(
-        [f"# OSU MPI {title} v7.4", "# Datatype: MPI_CHAR.", f"# Size    {unit}", *rows]
-    )
 
 
 def published(ranks):
@@ -102,87 +71,6 @@ def test_a_text_whose_lines_the_launcher_has_tagged(tmp_path, tag):
     tagged = fabric.load(str(path))
     path.write_text(text)
     assert tagged == fabric.load(str(path)) and list(tagged.lines) == [16]
-
-
-def test_nccl_tests_on_hosts_of_8_gpus(tmp_path):
-    """Its line is used for ranks that are placed like that; what alpha is a mean of is said."""
-    path = tmp_path / "nccl.txt"
-    line = Line(1e-3, 1e-9)
-    path.write_text(nccl(16, line, a_host=8))
-    found = fabric.load(str(path))
-    assert found.name == "nccl-tests, allreduce on 16 GPUs of 2 hosts" and found.lines_per_node == 8
-    assert "are the mean hop of a ring with 8 GPUs a host" in found.notes[0]
-    step = StepTimes("small", "this test", ((1.0, 1000),))
-    placed, alone = (Question(step, found, 16, k) for k in (8, 1))
-    assert placed.measured and placed.flat.a_s == pytest.approx(1e-3, rel=0.02)
-    assert not alone.measured
-    assert report.network_notes(placed) == list(found.notes)
-    said = "measured with 8 a node and is predicted with 1, by the fitted link"
-    assert said in report.network_notes(alone)[-1]
-    path.write_text(nccl(16, line, a_host=1))
-    assert fabric.load(str(path)).notes == ()
-    path.write_text(nccl(16, ring_line(16, FAST), ranks_listed=False))
-    assert "lists no hosts" in fabric.load(str(path)).notes[0]
-
-
-def of_8_gpus_a_host(tmp_path):
-    """4 hosts: a hop between them takes 10 us, one inside 1 us."""
-    path = tmp_path / "nccl.txt"
-    path.write_text(nccl(32, ring_line(32, Link((10e-6 + 7 * 1e-6) / 8, 4e-11)), a_host=8))
-    return fabric.load(str(path))
-
-
-def test_hops_inside_do_not_make_the_link_between_nodes_faster(tmp_path):
-    """k mean = (k-1) inside + between. The measured ring stays; two levels get slower."""
-    mixed = of_8_gpus_a_host(tmp_path)
-    found = fabric.with_inside(mixed, "1us", "2400gbit", "--inside")
-    assert mixed.ring_hop.alpha_s == pytest.approx(2.125e-6, rel=1e-2)
-    assert found.between.alpha_s == pytest.approx(10e-6, rel=2e-2) and "hops" not in found.ranges
-    assert "Less 7 hops inside, one between nodes takes 10" in found.notes[0]
-    assert "One of blocking steps (refgf's) waits for the slowest hop" in found.notes[0]
-    step = StepTimes("small", "this test", ((1e-4, 1000), (2e-4, 1000)))
-    before, after = (Question(step, each, 4096, 8) for each in (mixed, found))
-    assert after.flat(1e6) == pytest.approx(before.flat(1e6))
-    mean = replace(mixed, between=mixed.ring_hop)  # too fast: most of its hops were inside
-    assert SYSTEMS["hierarchy"](after) > 3 * SYSTEMS["hierarchy"](replace(before, fabric=mean))
-    assert SYSTEMS["hierarchy"](after) < 2 * SYSTEMS["hierarchy"](before)
-    alone = Question(step, found, 4096)  # one rank a node: all hops are between nodes
-    assert alone.flat.a_s == pytest.approx(2 * 4095 * found.between.alpha_s)
-    (hop,) = Question(step, found, 4096, 4).hops
-    assert hop.alpha_s == pytest.approx((10e-6 + 3e-6) / 4, rel=2e-2)
-    assert report.network_notes(alone)[0] == found.notes[0]
-
-
-def test_without_inside_the_interval_holds_the_slowest_hop_between_nodes(tmp_path):
-    mixed = of_8_gpus_a_host(tmp_path)
-    mean_s, (low, high) = mixed.ring_hop.alpha_s, mixed.ranges["hops"]
-    ends_s = [factor * mixed.between.alpha_s for factor in (low, high)]
-    assert ends_s == pytest.approx([mean_s, 8 * mean_s]) and low * high == pytest.approx(1)
-    assert "WARNING" in mixed.notes[0] and "takes 2.13 to 17 us" in mixed.notes[0]
-    step = StepTimes("small", "this test", ((1e-4, 1000), (2e-4, 1000)))
-    asked = Question(step, mixed, 4096, 8)
-    slowest = SYSTEMS["hierarchy"](replace(asked, fabric=mixed.scaled(hops=high)))
-    found = planned("hierarchy", asked)
-    assert found.widest == "hops" and found.high_s >= slowest > 2 * found.step_s
-    assert found.low_s < found.step_s / 2
-    assert planned("eager", asked).widths["hops"] == 0  # that ring was measured
-    said = report.text(report.answer(asked))
-    assert "narrow it with --inside" in said
-    assert "inside a node: not known, so the mean hop of the measured ring stands" in said
-
-
-def test_an_inside_slower_than_the_mean_hop_is_doubted(tmp_path):
-    found = fabric.with_inside(of_8_gpus_a_host(tmp_path), "5us", "800gbit", "--inside")
-    assert found.between.alpha_s == 5e-6 and "less than the 5 us of --inside" in found.notes[0]
-
-
-def test_an_inside_slower_than_the_measured_ring_is_doubted(tmp_path):
-    """All bytes of a ring cross the links inside, so none of them is slower than the ring."""
-    mixed = of_8_gpus_a_host(tmp_path)  # 200 Gbit/s
-    found = fabric.with_inside(mixed, "1us", "40gbit", "--inside")
-    (said,) = (note for note in found.notes if "--inside has 40 Gbit/s" in note)
-    assert said.startswith("WARNING") and "the measured ring sent 200 Gbit/s" in said
-    assert len(fabric.with_inside(mixed, "1us", "200gbit", "--inside").notes) == len(mixed.notes)
 
 
 def test_a_machine_file_of_one_host_is_warned_of(tmp_path):
@@ -266,14 +154,6 @@ def test_more_ranks_than_measured_have_at_least_the_chosen_intervals(tmp_path):
     assert all(f"\n{name}, s " in said for name in ("alpha", "beta", "pace"))
 
 
-def test_nccl_tests_on_one_host_measures_no_link_between_nodes(tmp_path):
-    path = tmp_path / "nccl.txt"
-    path.write_text(nccl(8, ring_line(8, FAST), a_host=8))
-    with pytest.raises(ValueError, match="8 GPUs on one host, so the link inside a node") as error:
-        fabric.load(str(path))
-    assert str(error.value).endswith("pass that text, and add --inside 5us 200gbit")
-
-
 def test_osu_latency_and_osu_allreduce(tmp_path):
     path = tmp_path / "osu.txt"
     path.write_text(osu("X", Line(2e-6, 1e-10)).replace("MPI X", "MPI-CUDA Latency Test"))
@@ -330,6 +210,10 @@ def test_an_allreduce_without_its_hosts_is_taken_as_one_rank_on_each(tmp_path, t
         (nccl(8, Line(1e-5, 1e-9), factor=1.0), "next: run all_reduce_perf"),
         (nccl(8, Line(1e-5, 1e-9)).replace("      0\n", "      7\n", 1), "got #wrong = 7 at 8"),
         (nccl(8, Line(1e-5, 1e-9)).replace("     0 ", "     7 ", 1), "got #wrong = 7 at 8 bytes"),
+        (
+            nccl(8, Line(1e-5, 1e-9)).replace("values : 0 OK", "values : 5 FAILED"),
+            "got 'Out of bounds values : 5 FAILED', an allreduce with wrong sums; wanted 0",
+        ),
         (nccl(8, Line(1e-5, 1e-9)).replace(" sum ", " none "), "next: run all_reduce_perf"),
         (osu("Latency Test", Line(1e-5, 1e-9))[:300], "1 KiB to at least 1 MiB"),
         (nccl(2, LINK.message_s) + "\n" + nccl(4, LINK.message_s), "2 runs of nccl-tests in one"),
