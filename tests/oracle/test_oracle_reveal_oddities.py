@@ -299,6 +299,27 @@ def test_sums_with_a_wire_type_are_within_its_rounding(p, wire):
     assert found.right and f"within what rounding to {wire}" in printed(found), printed(found)
 
 
+@pytest.mark.parametrize("p", [2, 3, 4, 7])
+@pytest.mark.parametrize("wire", ["float16", "bfloat16"])
+def test_a_mean_in_a_narrow_type_is_one_where_that_rounds_a_pth_too(p, wire):
+    """As DDP's hooks that compress, on any number of ranks. 1/p off by 2 % is none."""
+
+    def narrow(x):
+        return on_wire(x.astype(SINGLE), wire).astype(np.float64)
+
+    def mean(xs, factor=1.0):
+        total = narrow(xs[0])
+        for x in xs[1:]:
+            total = narrow(total + narrow(x))
+        return [narrow(total * (factor / p))]
+
+    with np.errstate(over="ignore"):
+        found, off = one(mean, p, 1000), one(lambda xs: mean(xs, 1.02), p, 1000)
+    out = printed(found)
+    assert found.right and f"a mean: divided by {p}" in out and "not compared bit" in out, out
+    assert not off.right and "not a sum" in printed(off), printed(off)
+
+
 def test_the_ranks_that_lose_contributions_are_named_and_no_library():
     """Recursive doubling by r xor d, where p is no power of two: ranks 2 and 3 lose 4 and 5."""
 

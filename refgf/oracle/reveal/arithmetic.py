@@ -12,6 +12,7 @@ from refgf.oracle.reveal.trees import Tree, evaluate, is_binary, leaves
 
 Run = tuple[int, int, Tree | None]
 FORMATS = {8: "bfloat16", 11: "float16", 24: "float32", 53: "float64", 64: "80-bit extended"}
+NARROW, LOST = ("float16", "bfloat16"), "inputs or results are rounded to {}"
 MOST_FACTORS, MOST_RANKS = 5, 8
 EXPONENT = {"float64": (1023, -1074), "float32": (127, -149), "bfloat16": (127, -133)}
 EXPONENT["float16"] = 15, -24  # of the largest power of two, and of the smallest number
@@ -46,11 +47,15 @@ def measure(box: Box, by_rank: list[tuple[Run, ...]], n: int) -> Arithmetic:
     """by_rank: the runs of each rank, or of one if all ranks have the same."""
     found = by_rank[0]
     weights = np.unique(box.weights[0]).tolist()
-    result = Arithmetic(factors=sorted({known(w, box) for w in weights})[:MOST_FACTORS])
-    result.bits = accumulator_bits(box, found, n)
+    result = Arithmetic(bits=accumulator_bits(box, found, n))
+    narrow = FORMATS.get(min((b for b in result.bits if b), default=0))
+    kind = narrow if narrow in NARROW else box.dtype
+    result.factors = sorted({known(w, box, kind) for w in weights})[:MOST_FACTORS]
     if result.factors == [1 / box.p]:
         result.division = division(box, result.bits, n)
     result.wire, result.lost = rounding(box, n)
+    if not result.wire and result.division and kind != box.dtype:
+        result.wire, result.lost = kind, LOST.format(kind)  # 1/p was rounded, and hid it
     xs = random_numbers(box, n)
     sums = box.call(xs)
     result.apart = int(other_bits(sums, sums[:1]).sum())
@@ -73,11 +78,17 @@ def roundings(box: Box, by_rank: list[tuple[Run, ...]], told: Arithmetic) -> Rou
     return Rounding(box.dtype, unit, told.wire, told.division is not None, at_once)
 
 
-def known(weight: float, box: Box) -> float:
-    """1 or 1/p if the weight is that within rounding; otherwise the digits that rounding leaves."""
-    slack, smallest = 2.0 ** (2 - BITS[box.dtype]), 2.0 ** EXPONENT[box.dtype][1]
-    allowed = smallest / box.scale.unit  # a p-th of float16's unit is denormal
-    near = [w for w in (1.0, 1 / box.p) if abs(weight - w) <= slack * w + allowed]
+def known(weight: float, box: Box, kind: str) -> float:
+    """1 or 1/p if the weight is that within rounding; otherwise the digits that rounding leaves.
+
+    kind: of the accumulator. It rounds 1/p, and a p-th of float16's unit is denormal.
+    """
+
+    def error(w: float, name: str) -> float:
+        return 2.0 ** (2 - BITS[name]) * w + 2.0 ** EXPONENT[name][1] / box.scale.unit
+
+    wanted = {1.0: error(1.0, box.dtype), 1 / box.p: error(1 / box.p, kind)}
+    near = [w for w, most in wanted.items() if abs(weight - w) <= most]
     short = float(f"{weight:.{max(3, BITS[box.dtype] // 4)}g}")
     return near[0] if near else weight if short == 1 else short
 
@@ -140,17 +151,17 @@ def rounding(box: Box, n: int) -> tuple[str | None, str | None]:
 
     A small number, so that rounding to multiples of something is not taken for a type's.
     """
-    if box.dtype not in ("float32", "float64"):
+    if box.dtype in NARROW:
         return None, None
     x = np.array([1 + 2.0**-7 + 2.0**-9 + 2.0**-12]) * 2.0**-8
     out = np.stack([box.constants(n, {r: float(x[0])})[0] for r in range(box.p)])
     with np.errstate(all="ignore"):
         out = out / box.weights[0]
-    for wire in ("float16", "bfloat16"):
+    for wire in NARROW:
         rounded = np.abs(out - on_wire(x.astype(np.float32), wire)) < 2.0**-22
         ranks = np.flatnonzero(rounded.reshape(box.p, -1).any(axis=1))
         if len(ranks) == box.p:
-            return wire, f"inputs or results are rounded to {wire}"
+            return wire, LOST.format(wire)
         if len(ranks):
             some = ", ".join(map(str, ranks[:MOST_RANKS])) + ", ..." * (len(ranks) > MOST_RANKS)
             return wire, f"rounded to {wire} on its way: what comes from ranks {some}"
