@@ -51,7 +51,8 @@ def parser() -> argparse.ArgumentParser:
     add("--inside", nargs=2, metavar=("LATENCY", "RATE"), help=inside)
     add("--batch", type=int, help="samples a rank and step of a network (default: the machine's)")
     add("--rate", type=float, help="samples/s of a rank without exchange (default: the machine's)")
-    add("--step", type=int, help="the step of a trace, as in ProfilerStep#3 (default: the last)")
+    which = "the step of a trace, as 3 or ProfilerStep#3 (default: the last)"
+    add("--step", type=step_number, help=which)
     overlap = "speed of backward during a call, 0 to 1; 1: not slowed (default: %(default)s)"
     add("--overlap", type=float, default=1.0, help=overlap)
     flat = f"the flat one: {', '.join(LINES)} (default: %(default)s); tree: binomial, not NCCL's"
@@ -74,6 +75,10 @@ def parser() -> argparse.ArgumentParser:
     )
     measured.add_argument("--out", required=True, help="the file to write")
     return found
+
+
+def step_number(text: str) -> int:
+    return int(text.removeprefix(profile.STEP))
 
 
 def formats() -> str:

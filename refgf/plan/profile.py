@@ -98,6 +98,8 @@ def one_step(events: Events, marks: Events, path: str, step: int | None) -> Step
     inside, accumulated = last_pass(inside, events, path)
     inside, inputs = of_parameters(inside, events)
     kernels = launched(events, everything)
+    if not kernels:
+        require_cpu(everything, path, name)
     began, over = span(kernels, everything, start, end)
     times = ready_times(kernels, [end_of(event) for event in inside])
     ready = tuple((max(0.0, US * (t - began)), size_of(e, path)) for t, e in zip(times, inside))
@@ -161,8 +163,8 @@ def first_step(marks: Events, found: StepTimes, path: str) -> tuple[str, ...]:
     """What is doubtful about a step that is not marked, or the first of a run."""
     if not marks:
         return (
-            "WARNING: no ProfilerStep in the trace: it may hold start-up, and waits before the "
-            "first operator are left out. Call profiler.step() after each step.",
+            "WARNING: no ProfilerStep in the trace: it may hold start-up, and waits before its "
+            "first event are left out. Call profiler.step() after each step.",
         )
     if marks[0]["name"] == f"{STEP}0" and found.name == f"{Path(path).name}, {STEP}0":
         return ("WARNING: ProfilerStep#0 is the first of the run and holds start-up: warmup=2.",)
@@ -252,6 +254,16 @@ def require_one_step(events: Events, grads: Events, path: str, name: str) -> Non
         refuse(
             path, got, "one backward, then the optimiser", "call profiler.step() after each step"
         )
+
+
+def require_cpu(everything: Events, path: str, name: str) -> None:
+    """Without its launch a kernel does not say whose gradient it computes: refused."""
+    number = sum(event.get("cat") in KERNELS for event in everything)
+    if number:
+        got = f"{number} GPU events, none with the correlation number of a launch in {name}"
+        wanted = "kernels and their launches, which say when a gradient is final"
+        again = "export the trace again, profiled with activities=[CPU, CUDA]"
+        refuse(path, got, wanted, again)
 
 
 def last_pass(grads: Events, events: Events, path: str) -> tuple[Events, tuple[str, ...]]:

@@ -1,7 +1,6 @@
 """The command as a user types it: text, JSON, a figure, and README's example."""
 
 import json
-import math
 import os
 import re
 import subprocess
@@ -12,9 +11,10 @@ import pytest
 
 from refgf.papers.mgwfbp.merge import greedy_merge
 from refgf.papers.scaling import confronted
+from refgf.papers.scaling.interval import LABELS
 from refgf.papers.scaling.machine import Machine, save
 from refgf.plan import __main__ as command
-from refgf.plan import figure, judged, replay, report
+from refgf.plan import judged, replay, report
 from refgf.predict.cost import Link
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -146,11 +146,31 @@ def test_help_lists_networks_machines_and_formats(monkeypatch, capsys):
         '"refgf_machine": 1',
         "out-of-place time",
         "1: not slowed (default: 1.0)",
+        f"label, of all numbers: {', '.join(LABELS[:-1])} or {LABELS[-1]}",
     ):
         assert words in " ".join(said.split())
     with pytest.raises(SystemExit):
         run(monkeypatch, capsys, "measure", "--help")
     assert "mpiexec -n 2 --host one,two" in capsys.readouterr().out
+
+
+def test_a_step_may_have_its_name_in_the_trace(monkeypatch, capsys, tmp_path):
+    """As the plan prints it: ProfilerStep#4."""
+    path, events = tmp_path / "trace.json", []
+    for number, dur in ((3, 1000), (4, 1000), (5, 1000)):
+        start = 1000 * number
+        made = {"ph": "X", "ts": start, "dur": dur, "name": f"ProfilerStep#{number}"}
+        grad = {"ph": "X", "ts": start + 400, "dur": 100, "args": {"Input Dims": [[number]]}}
+        events.append(made | {"cat": "user_annotation"})
+        events.append(grad | {"name": "torch::autograd::AccumulateGrad"})
+    path.write_text(json.dumps({"traceEvents": events}))
+    given = ["plan", "--model", str(path), "--machine", "v100-10gbe", "--ranks", "4", "--step"]
+    said = [run(monkeypatch, capsys, *given, step) for step in ("4", "ProfilerStep#4")]
+    assert said[0] == said[1] and said[0][0] == 0
+    assert said[0][1].out.startswith("trace.json, ProfilerStep#4: 4 gradients")
+    with pytest.raises(SystemExit):
+        run(monkeypatch, capsys, *given, "last")
+    assert "invalid step_number value: 'last'" in capsys.readouterr().err
 
 
 def test_options_without_an_effect_are_said(monkeypatch, capsys):
@@ -232,36 +252,6 @@ def test_a_figure(monkeypatch, capsys, tmp_path):
     assert code == 2 and "wanted a file to write; next: --figure plan.png or" in said.err
 
 
-def test_a_line_has_a_gap_where_its_system_does_not_apply(monkeypatch, tmp_path):
-    axes = pytest.importorskip("matplotlib.axes").Axes
-    lines, titles, plot = {}, [], axes.plot
-
-    def noted(self, x, y, label, **style):
-        lines[label] = x, y
-        return plot(self, x, y, label=label, **style)
-
-    monkeypatch.setattr(axes, "plot", noted)
-    monkeypatch.setattr(axes, "set_title", lambda self, text, **style: titles.append(text))
-    monkeypatch.setattr(axes, "axvline", lambda self, x, label, **style: titles.append(label))
-    curves = {"hierarchy": {1: 100.0, 2: None, 4: 50.0}, "DASO": {1: 100.0, 2: None, 4: None}}
-    names = {"model": {"name": "m"}, "network": {"name": "n"}, "ranks": 4, "ranks_per_node": 2}
-    figure.draw(names | {"efficiency_percent": curves}, str(tmp_path / "plan.png"))
-    assert titles == ["m on n, 2 ranks a node", "--ranks 4"]
-    assert list(lines) == ["hierarchy"]  # the legend names no system that is not drawn
-    assert lines["hierarchy"][0] == [1, 2, 4] and math.isnan(lines["hierarchy"][1][1])
-
-
-def test_a_long_title_is_wrapped(monkeypatch, tmp_path):
-    axes = pytest.importorskip("matplotlib.axes").Axes
-    titles = []
-    monkeypatch.setattr(axes, "set_title", lambda self, text, **style: titles.append(text))
-    names = {"model": {"name": "trace.json, ProfilerStep#3"}, "ranks": 4, "ranks_per_node": 2}
-    names["network"] = {"name": "nccl-tests, allreduce on 32 GPUs of 4 hosts"}
-    figure.draw(names | {"efficiency_percent": {}}, str(tmp_path / "plan.png"))
-    assert titles[0].replace("\n", " ").endswith(", 2 ranks a node")
-    assert max(map(len, titles[0].split("\n"))) <= figure.WIDTH
-
-
 def test_a_reader_that_wants_no_more():
     """`refgf predict plan ... | head -1`: no complaint."""
     reads, writes = os.pipe()
@@ -270,12 +260,6 @@ def test_a_reader_that_wants_no_more():
     ended = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, timeout=100)
     os.close(writes)
     assert (ended.returncode, ended.stderr) == (0, b"")
-
-
-def test_without_matplotlib(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ValueError, match="got no matplotlib"):
-        figure.draw({}, "plan.png")
 
 
 FEW = ["plan", "--model", "alexnet", "--machine", "v100-56gbit", "--ranks", "4", "--simulate"]

@@ -112,7 +112,9 @@ def test_a_step_that_may_hold_start_up_is_doubted():
     assert "first of the run" not in " ".join(read(first, 1).notes)
     whole = [event("PyTorch Profiler (0)", 0, 9000, "Trace"), forward(5000), gradient(7000, 10)]
     assert read(whole).compute_s == pytest.approx(2010e-6)
-    assert "no ProfilerStep in the trace" in " ".join(read(whole).notes)
+    said = " ".join(read(whole).notes)
+    assert "no ProfilerStep in the trace" in said
+    assert "waits before its first event are left out" in said  # those after it count
 
 
 def test_a_scalar_has_one_element():
@@ -136,6 +138,14 @@ def test_gpu_gradients_are_ready_when_their_kernels_end():
     events += [event("gemm", at, dur, "kernel", correlation=i) for i, _, at, dur in launches]
     step = read([mark(1, 1000, 1500), gradient(1450, 10), gradient(1580, 20), *events])
     assert step.ready == (pytest.approx((500e-6, 10)), pytest.approx((1700e-6, 20)))
+
+
+def test_kernels_without_correlation_numbers_are_no_step_on_a_cpu():
+    """Such a trace would end with the CPU's launches, long before the GPU."""
+    events = [event | {"args": {}} for event in gpu_steps(0) if event["cat"] == "kernel"]
+    others = [event for event in gpu_steps(0) if event["cat"] != "kernel"]
+    with pytest.raises(ValueError, match="got 6 GPU events, none with the correlation number"):
+        read([*others, *events])
 
 
 def test_a_gpu_that_lags_behind_repeats_the_optimiser_of_the_step_before():

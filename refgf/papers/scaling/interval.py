@@ -13,6 +13,8 @@ Everything that comes from a paper has a label:
     computed    arithmetic on stated or verified facts
     inferred    a design reading of such facts, not a quotation
     unverified  general knowledge of the field; never shown as a quoted result
+    measured    on the machine that the source names
+    chosen      an assumption, until it is measured
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 
-LABELS = ("stated", "verified", "computed", "inferred", "unverified", "measured")
+LABELS = ("stated", "verified", "computed", "inferred", "unverified", "measured", "chosen")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@
 
 links: "between" nodes and "inside" one. allreduce: a + b bytes for each number of ranks. layers:
 one step in forward order; a layer that the workload does not know (ReLU, dropout) is added to the
-layer before it. `load` refuses a wrong file, because its predictions would look right.
+layer before it. label, of all numbers: stated, verified, computed, inferred, unverified, measured
+or chosen. `load` refuses a wrong file, because its predictions would look right.
 """
 
 import json
