@@ -42,12 +42,13 @@ with code of its own, it calls communicated() when its gradients are ready for t
 answer may be "cannot tell", which says so. Clipping by torch.nn.utils is seen without. A mistake
 that one rank makes too is found in the gradient, which `loss` defines, but not in clipping or in
 the update. Where rounding may hide a tenth of a gradient, as under autocast, the answer is
-"cannot tell" unless a mistake is larger: judge in float32 first. A tensor in no optimizer is not
-judged. A lost or repeated sample has a name where the samples' gradients can be told apart: at most
-half as many as the model has numbers, and not in 16 bits. Ranks that make other collective calls
-than each other get no verdict, but a sentence with the first call that differs, its rank and line.
-FSDP1 is not judged. A loss that draws random numbers (dropout) and statistics of a rank's own
-samples (BatchNorm) are refused, and so are closures (LBFGS) and SAM.
+"cannot tell" unless a mistake is larger: judge in float32 first. A tensor is not judged that no
+optimizer has, nor in a step where it is frozen (requires_grad). A lost or repeated sample has a
+name where the samples' gradients can be told apart: at most half as many as the model has numbers,
+and not in 16 bits. Ranks that make other collective calls than each other get no verdict, but a
+sentence with the first call that differs, its rank and line. FSDP1 is not judged. A loss that draws
+random numbers (dropout) and statistics of a rank's own samples (BatchNorm) are refused, but for
+layers that `train` sets to .eval(). Closures (LBFGS) and SAM are refused.
 
     judging.py    the stages                       findings.py    the verdict
     gradients.py  the first of them                command.py     the command

@@ -115,7 +115,7 @@ def unknown(got: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> Cause:
 
 def _of_before(step: JudgedStep, tensor: str, got: np.ndarray) -> Cause | None:
     before = step.previous
-    if before is None:
+    if before is None or tensor not in before.exact:  # frozen then
         return None
     bound = step.bounds[tensor] + before.bounds[tensor]
     stale = before.exact[tensor]
@@ -123,7 +123,7 @@ def _of_before(step: JudgedStep, tensor: str, got: np.ndarray) -> Cause | None:
         return "stale: the gradient of the step before", ["stale"], None
     exact = step.exact[tensor]
     earlier, sums = before, []
-    while earlier is not None:
+    while earlier is not None and tensor in earlier.exact:
         sums.append(earlier.exact[tensor] + (sums[-1] if sums else 0))
         earlier = earlier.previous
     for back, total in enumerate(sums, start=1):

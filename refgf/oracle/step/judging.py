@@ -17,7 +17,14 @@ from refgf.oracle.definitions.sums import UNIT_ROUNDOFF
 from refgf.oracle.step import causes
 from refgf.oracle.step.clipping import clip_cause
 from refgf.oracle.step.decay import decay_causes
-from refgf.oracle.step.findings import StepCount, StepFinding, StepVerdict, findings_of, merged
+from refgf.oracle.step.findings import (
+    StepCount,
+    StepFinding,
+    StepVerdict,
+    findings_of,
+    listed,
+    merged,
+)
 from refgf.oracle.step.gradients import CLIP_ROUNDINGS, judge_gradients, outside
 from refgf.oracle.step.ranks import CannotJudge, Ranks
 from refgf.oracle.step.stages import JudgedStep, Whole, close, same, stage
@@ -32,6 +39,7 @@ from refgf.oracle.step.undecided import (
 from refgf.oracle.step.wire import add_wire
 
 ZERO = 1e-12  # of the largest gradient
+GRADIENTS = "backward", "clip", "used"
 STEPS, ROUNDINGS = 3, 4  # the second as in reference.py, which imports PyTorch
 
 
@@ -63,9 +71,8 @@ def judge(
 
 def _judged(source: str, running: Ranks, seeds: list[int]) -> StepVerdict:
     found = running.run(source, seeds)
-    names = found[0]["shapes"]
     for rank, other in enumerate(found):
-        if other["shapes"] != names:
+        if other["shapes"] != found[0]["shapes"]:
             raise CannotJudge(f"step, rank {rank}: its model has other parameters than rank 0's")
     held = [
         {kind: stage(found, i, kind) for kind in ("before", "backward", "clip", "used", "after")}
@@ -83,6 +90,7 @@ def _judged(source: str, running: Ranks, seeds: list[int]) -> StepVerdict:
     ]
     request = {"source": source, "seeds": seeds, "coarsest": found[0]["coarsest"]}
     answer = running.reference(request | {"forced": forced})
+    names = {t for exact in answer["exact"] for t in exact["gradients"]}  # trained in any step
     findings, previous, shares, wire, unseen, judged = [], None, {}, set(), set(), 0
     for number, stages in enumerate(held):
         if number and not all(w.agree for w in stages["before"].values()):
@@ -102,6 +110,7 @@ def _judged(source: str, running: Ranks, seeds: list[int]) -> StepVerdict:
             raise CannotJudge(not_finite(number, exact, not finite(got)))
         previous = assembled(number, found, stages, answer, previous)
         one = {"source": source, "seeds": [seeds[number]], "before": forced[number]["before"]}
+        one |= {key: answer["replay"][number][key] for key in ("trained", "eval")}
         previous.samples = lambda t, one=one: running.reference(one | {"tensors": t})
         findings += judge_step(previous)
         wire |= previous.settings["wire"]
@@ -157,6 +166,23 @@ def optimizer_steps(records: list[dict]) -> int:
     return max((n for record in records for n in record["updates"].values()), default=0)
 
 
+def other_modes(records: list[dict], replay: dict) -> causes.Cause | None:
+    """Modules in another mode than on one rank: the reason, where gradients are wrong."""
+    alone, ranks, modules = set(replay["eval"]), [], set()
+    for rank, record in enumerate(records):
+        differ = set(record["eval"]) ^ alone
+        ranks += [str(rank)] * bool(differ)
+        modules |= differ
+    if not ranks:
+        return None
+    prefixes = {name.rpartition(".")[0] for name in modules}
+    names = sorted(modules - prefixes) or ["the model"]
+    text = (
+        f"{listed(names)} in another mode, train() or eval(), on rank {', '.join(ranks)} than on "
+    )
+    return text + "one rank; next: set it alike on all", ["mode"], None
+
+
 def step_count(found: list[dict], replay: list[dict], judged: int) -> StepCount:
     ranks = zip(*(rank["steps"] for rank in found))
     made = sum(optimizer_steps(list(records)) for records in ranks)
@@ -188,6 +214,10 @@ def assembled(
         bounds[t] = exact["rounding"][t] + more * float(largest)
         factors[t] = exact["factors"][t] + more * max(1.0, largest / (np.abs(g).max() or 1.0))
     gradients = {t: np.asarray(g) for t, g in exact["gradients"].items()}
+    trained = {
+        kind: {t: w for t, w in stages[kind].items() if t in gradients} for kind in GRADIENTS
+    }
+    stages = stages | trained
     wire = set()
     if found[0]["coarsest"] == "float32":
         parts = [{t: a / scale for t, a in own.items()} for own in local]
@@ -200,11 +230,14 @@ def assembled(
     settings["idle"] = [rank for rank, own in enumerate(used) if not own and any(used)]
     settings["one"] = {key: replay[key] for key in ("rate", "decay", "max_norm", "updates")}
     settings["updates"] = [record["steps"][number]["updates"] for record in found]
+    settings["modes"] = other_modes([own["steps"][number] for own in found], replay)
     settings |= {"counts": exact["counts"], "distinct": exact["distinct"], "calls": calls}
     arrays = {
         kind: {t: np.asarray(a[1], np.float64) for t, a in (replay[kind] or {}).items()}
         for kind in ("backward", "clip", "used", "after")
     }
+    for kind in GRADIENTS:  # not what is left in .grad of a frozen tensor
+        arrays[kind] = {t: a for t, a in arrays[kind].items() if t in gradients}
     arrays["backward"] = {t: a / (replay["scale"] or 1.0) for t, a in arrays["backward"].items()}
     return JudgedStep(
         number,
@@ -234,6 +267,9 @@ def judge_step(step: JudgedStep) -> list[StepFinding]:
         text = f"rank {ranks} makes no step of the optimizer, the other ranks do"
         return findings_of("update", step, dict.fromkeys(apart, (text, ["step left out"], None)))
     findings, right = judge_gradients(step)
+    if findings and step.settings["modes"]:
+        wrong = [t for finding in findings for t in finding.tensors]
+        findings += findings_of("gradient", step, dict.fromkeys(wrong, step.settings["modes"]))
     if causes.whole_batch_everywhere(step):
         text = (
             "every rank computes the gradient of the whole batch, not of its share; next: give "

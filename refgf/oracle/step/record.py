@@ -6,6 +6,8 @@
     clip        .grad when torch.nn.utils.clip_grad_norm_ or clip_grad_value_ is called
     used        .grad when the optimizer's step begins
     after       parameters when the next batch is asked for
+    trained     names of the parameters that require a gradient at backward; eval: of the modules
+                in evaluation mode there
 
 A stage is {name: (offset, array)}: where this rank's piece lies in the whole tensor, and the piece.
 PyTorch's functions are wrapped once in a process of its own, before the judged file is imported.
@@ -60,13 +62,15 @@ class Recorder:
         self.model, self.forced = model, forced
         self.steps: list[dict[str, Any]] = []
         self.hooked: set[int] = set()
+        self.plain: set[str] = set()  # not sharded; FSDP's are whole for the time of backward
         self.coarsest = torch.float64
         self.updating = 0  # steps of optimizers that this is in: ZeRO's calls another's
         self.refused = ""  # why this way to train cannot be judged
         self.own_statistics = ""  # a layer that normalises by the statistics of a rank's samples
 
     def named(self) -> dict[str, torch.nn.Parameter]:
-        return {n: p for n, p in self.model.named_parameters() if p.requires_grad}
+        """Frozen ones, too: train may freeze them and train them later."""
+        return {n: p for n, p in self.model.named_parameters() if p.is_floating_point()}
 
     def batches(self, batches: list[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -75,9 +79,10 @@ class Recorder:
                 self._put(self.forced[len(self.steps)]["before"], gradients=False)
             step = {"before": self._parameters(), "local": [], "backward": {}, "clip": None}
             step |= {"used": {}, "rate": {}, "decay": {}, "scale": None, "max_norm": None}
-            step["updates"] = {}
+            step |= {"updates": {}, "trained": [], "eval": []}
             self.steps.append(step)
-            self._hook_tensors()
+            self._note_modes()
+            self.plain = {n for n, p in self.named().items() if not hasattr(p, "placements")}
             yield batch
         self.close()
 
@@ -94,20 +99,25 @@ class Recorder:
         return all(step["scale"] is not None and infinite(step) for step in self.steps)
 
     def result(self) -> dict[str, Any]:
-        named = self.named()
-        for p in named.values():
+        named, trained = self.named(), {n for step in self.steps for n in step["trained"]}
+        for p in (named[name] for name in trained):
             self.coarsest = max(self.coarsest, p.dtype, key=COARSE.__getitem__)
         shapes = {name: list(p.shape) for name, p in named.items()}
         types = {name: str(p.dtype).removeprefix("torch.") for name, p in named.items()}
         coarsest = str(self.coarsest).removeprefix("torch.")
         return {"shapes": shapes, "types": types, "coarsest": coarsest, "steps": self.steps}
 
+    def before_backward(self) -> None:
+        if self.steps:
+            self._note_modes()
+            self._hook_tensors()
+
     def after_backward(self) -> None:
         if self.updating:
             self.refused = "the optimizer's step calls backward, as LBFGS's does with a closure"
         if self.steps:
-            for name, (_, before) in self.steps[-1]["before"].items():
-                now = piece(self.named()[name])[1]
+            for name in self.steps[-1]["trained"]:
+                before, now = self.steps[-1]["before"][name][1], piece(self.named()[name])[1]
                 if now.shape == before.shape and not np.array_equal(now, before, equal_nan=True):
                     self.refused = self.refused or CHANGING
             self.steps[-1]["backward"] = self._gradients()
@@ -176,9 +186,16 @@ class Recorder:
                     continue
                 local_part(p.grad if gradients else p).copy_(torch.tensor(array))
 
+    def _note_modes(self) -> None:
+        """What the gradient of this step depends on: train may change it at any time."""
+        step, named = self.steps[-1], self.named()
+        earlier = step["trained"] if step["local"] else []  # in other backward calls
+        step["trained"] = [n for n, p in named.items() if p.requires_grad or n in earlier]
+        step["eval"] = [n for n, module in self.model.named_modules() if not module.training]
+
     def _hook_tensors(self) -> None:
         for name, p in self.named().items():
-            if id(p) not in self.hooked and not hasattr(p, "placements"):
+            if p.requires_grad and name in self.plain and id(p) not in self.hooked:
                 self.hooked.add(id(p))
                 p.register_hook(lambda gradient, name=name: self._local(name, gradient))
 
@@ -195,6 +212,8 @@ def watch() -> None:
     backward, scale = torch.autograd.backward, torch.amp.GradScaler.scale
 
     def watched_backward(*args: Any, **kwargs: Any) -> None:
+        if current:
+            current.before_backward()
         backward(*args, **kwargs)
         if current:
             current.after_backward()

@@ -110,23 +110,36 @@ def distinct(batch: Any) -> bool:
     return len(torch.unique(rows, dim=0)) == len(rows)
 
 
-def at_parameters(
-    model: torch.nn.Module, before: dict[str, np.ndarray]
+def at_step(
+    model: torch.nn.Module, step: dict[str, Any]
 ) -> tuple[torch.nn.Module, dict[str, torch.nn.Parameter]]:
-    """(a copy in float64 with these parameters, those that are trained)"""
+    """(a copy in float64 in the state of this step, the parameters that are trained in it)
+
+    step: as in record.py; before: arrays of all parameters.
+    """
     exact = copy.deepcopy(model).double()
-    named = {name: p for name, p in exact.named_parameters() if p.requires_grad}
+    named = dict(exact.named_parameters())
+    other = sorted(step["before"].keys() - named.keys())
+    if other:
+        raise ValueError(
+            f"train adds or renames parameters of the model ({other[0]}); wanted those of model(); "
+            "next: change the model there"
+        )
     with torch.no_grad():
-        for name, array in before.items():
+        for name, array in step["before"].items():
             named[name].copy_(torch.tensor(array))
-    return exact, named
+    for name, p in named.items():
+        p.requires_grad_(name in step["trained"])
+    for name, module in exact.named_modules():
+        module.training = name not in step["eval"]
+    return exact, {name: named[name] for name in step["trained"]}
 
 
 def sample_gradients(
     model: torch.nn.Module,
     batch: Any,
     loss: Callable,
-    before: dict[str, np.ndarray],
+    step: dict[str, Any],
     names: list[str],
 ) -> dict[str, Any]:
     """The gradient of `loss` of each sample alone, in float64; {} where samples are not seen.
@@ -138,7 +151,7 @@ def sample_gradients(
     length = len(found[0]) if found else 0
     if not 2 <= length <= MOST_SAMPLES or any(len(t) != length for t in found):
         return {}
-    exact, named = at_parameters(model, before)
+    exact, named = at_step(model, step)
     batch, rows, numbers = in_float64(batch), [], []
     stride = -(-length * sum(named[name].numel() for name in names) // MOST_NUMBERS)
     for number in range(length):
@@ -157,10 +170,10 @@ def sample_gradients(
 
 
 def exact_gradients(
-    model: torch.nn.Module, batch: Any, loss: Callable, before: dict[str, np.ndarray], unit: float
+    model: torch.nn.Module, batch: Any, loss: Callable, step: dict[str, Any], unit: float
 ) -> tuple[dict[str, np.ndarray], dict[str, float], dict[str, float]]:
     """{name: ...} of three: gradients of `loss`, bounds of their elements, bounds of factors"""
-    exact, named = at_parameters(model, before)
+    exact, named = at_step(model, step)
     batch = in_float64(batch)
 
     def gradients() -> dict[str, np.ndarray]:
@@ -168,7 +181,8 @@ def exact_gradients(
         value = loss(exact, batch)
         if not isinstance(value, torch.Tensor) or value.numel() != 1:
             raise ValueError("loss: wanted a tensor of one number, the mean over the whole batch")
-        value.backward()
+        if named:
+            value.backward()
         zero = {n: p if p.grad is None else p.grad for n, p in named.items()}
         return {
             n: t.detach().to_dense().numpy().copy() * (named[n].grad is not None)
@@ -182,7 +196,7 @@ def exact_gradients(
         raise ValueError(
             "loss(model, batch) draws random numbers, other ones on each rank and in each call, so "
             "that no difference could be told from them; wanted none; next: dropout with p = 0 in "
-            "model()"
+            "model(), or .eval() on it in train"
         )
     factors = dict.fromkeys(named, 0.0)
     for seed in range(SAMPLES):

@@ -130,11 +130,12 @@ def reference(request: dict) -> dict[str, Any]:
 
     judged, model, batches = built(request["source"], request)
     unit, steps = UNIT_ROUNDOFF[request["coarsest"]], []
-    for batch, forced in zip(batches, request["forced"]):
-        found = exact_gradients(model, batch, judged.loss, forced["before"], unit)
+    replay = run(request, 0, 1)
+    for batch, forced, own in zip(batches, request["forced"], replay["steps"]):
+        state = {"before": forced["before"], "trained": own["trained"], "eval": own["eval"]}
+        found = exact_gradients(model, batch, judged.loss, state, unit)
         steps.append(dict(zip(("gradients", "rounding", "factors"), found)))
         steps[-1] |= {"counts": counts(batch), "distinct": distinct(batch)}
-    replay = run(request, 0, 1)
     return {"exact": steps, "replay": replay["steps"]}
 
 
@@ -143,7 +144,7 @@ def samples(request: dict) -> dict[str, Any]:
     from refgf.oracle.step.reference import sample_gradients
 
     judged, model, (batch,) = built(request["source"], request)
-    return sample_gradients(model, batch, judged.loss, request["before"], request["tensors"])
+    return sample_gradients(model, batch, judged.loss, request, request["tensors"])
 
 
 def described(error: BaseException, source: str) -> str:
