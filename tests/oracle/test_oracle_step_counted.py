@@ -105,3 +105,20 @@ def test_a_tensor_without_a_gradient_is_not_updated_though_the_optimizer_makes_s
 def test_nan_on_p_ranks_alone_is_a_finding_of_the_gradient(two, tmp_path):
     (found,) = judged(tmp_path, two, {"FACTOR": "(float('nan') if size > 1 else 1)"}).findings
     assert found.stage == "gradient" and found.names == ["not finite"] and found.steps == [0]
+
+
+OVER_BATCHES = """\
+    own, optimizer = ddp(net, size), sgd(net)
+    for number, pair in enumerate(batches):
+        (loss(own, share(pair, rank, size)) / 2).backward()
+        if number % 2:
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+
+
+def test_accumulation_over_batches_is_refused(two, tmp_path):
+    """It was "0.5 times what it should be = 1 / p"."""
+    says = "no step of the optimizer in batch 0, 2, .* batch of one optimizer step; next: accumul"
+    with pytest.raises(CannotJudge, match=says):
+        judge(subject(tmp_path, OVER_BATCHES), two)

@@ -216,6 +216,26 @@ def test_where_own_code_hides_the_sum_the_message_says_what_to_call(two, tmp_pat
     assert own_code(tmp_path, two, BY_DDP, CLIP).right, "DDP's sum is seen"
 
 
+BY_LARGE_NORM = "nn.utils.clip_grad_norm_(net.parameters(), 100.0)"
+THIRD = "[p.grad.div_(3) for p in net.parameters()]"
+ZERO = "net[0].weight.grad.zero_()"
+
+
+@pytest.mark.parametrize("way", [BY_SUM, BY_DDP])
+def test_a_gradient_is_judged_where_communicated_is_called(way, two, tmp_path):
+    """It was right, because one rank makes the same mistake."""
+    (found,) = own_code(tmp_path, two, way, f"{THIRD}; communicated()").findings
+    assert found.all_tensors and found.factor == pytest.approx(1 / 3), found
+    (found,) = own_code(tmp_path, two, way, f"{ZERO}; communicated()").findings
+    assert "0.weight: zero: no gradient arrives" in str(found), found
+
+
+@pytest.mark.parametrize("change", [THIRD, ZERO, f"{THIRD}; {BY_LARGE_NORM}"])
+def test_own_code_after_the_sum_of_ddp_may_hide_a_factor(change, two, tmp_path):
+    with pytest.raises(CannotJudge, match=f"cannot tell: .* on p ranks as on one .*{CALL}"):
+        own_code(tmp_path, two, BY_DDP, change)
+
+
 BEFORE_SUM = {"WRAP": "net", "REDUCE": f"{ADD}; reduce_gradients(net, size)"}
 BY_NORM = "nn.utils.clip_grad_norm_(net.parameters(), 0.05)"
 IN_GROUPS = "[p.grad.add_(p.detach(), alpha=0.05 * p.ndim) for p in net.parameters()]"

@@ -68,4 +68,4 @@ def communicated() -> None:
     """Called in `train`: the gradients are summed over ranks, without clipping and decay yet."""
     record = sys.modules.get("refgf.oracle.step.record")
     if record and record.current:
-        record.current.before_clip(None)
+        record.current.before_clip(None, communicated=True)

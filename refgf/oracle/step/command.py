@@ -15,6 +15,7 @@ FILE holds model(), batch(seed), loss(model, batch) and train(model, batches, ra
             loss(wrapped, (features[rank::size], labels[rank::size])).backward()
             optimizer.step()
 
+batch(seed) is the batch of one optimizer step: train splits it to accumulate over micro-batches.
 A step that clips or decays with code of its own calls refgf.oracle.step.communicated() before that.
 A whole example: python -c 'import refgf.oracle.step; print(refgf.oracle.step.__doc__)'
 """

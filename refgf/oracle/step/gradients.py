@@ -3,10 +3,12 @@
 import numpy as np
 
 from refgf.oracle.step import causes
+from refgf.oracle.step.clipping import factor_of, near
 from refgf.oracle.step.decay import decays_alone
 from refgf.oracle.step.findings import StepFinding, findings_of
 from refgf.oracle.step.stages import JudgedStep, Whole, close
 
+SAME_NORM = 1e-3  # relative
 CLIP_ROUNDINGS = 64  # norm, division and product, with the sum of squares of any length
 
 
@@ -15,10 +17,11 @@ def judge_gradients(step: JudgedStep) -> tuple[list[StepFinding], dict[str, Whol
 
     After backward it is right where DDP or FSDP communicate it, at clipping or at the optimizer
     where the step does that itself. Ranks that clip different gradients and then use the same one
-    communicate after clipping: that is wrong where the clipping changed anything.
+    communicate after clipping: that is wrong where the clipping changed anything. Where the step
+    calls communicated(), it is judged there alone.
     """
     scale, stages = step.settings["scale"] or 1.0, step.stages
-    wrong, right, early = {}, {}, {}
+    wrong, right, early, changed = {}, {}, {}, {}
     for t, exact in step.exact.items():
         if t in outside(step):
             continue
@@ -29,25 +32,57 @@ def judge_gradients(step: JudgedStep) -> tuple[list[StepFinding], dict[str, Whol
         for state in (late,) if late else (used, backward):
             if state and state.agree and step.is_exact(t, state.value):
                 right[t] = state
+                by_optimizer = scaled(used, 1 / scale)  # a fused one takes the scale out of it
+                if state is backward and used and not step.is_exact(t, by_optimizer.value):
+                    changed[t] = used
                 break
         else:
             by_backward = backward and backward.agree and not backward.sharded
             state = late or (backward if by_backward else used or backward)
             seen = by_backward and scale == 1.0 and step.is_exact(t, backward.value)
+            seen = seen and not step.settings["communicated"]
             if too_early:
                 early[t] = causes.CLIPPED_EARLY
             elif late and seen and as_on_one_rank(step, t, late):
-                right[t] = late  # communicated rightly, then changed as one rank does
+                right[t] = changed[t] = late  # communicated rightly, then as one rank does
             elif state is not None:
                 wrong[t] = state
             elif exact.any() and stages["used"]:
                 wrong[t] = Whole([np.zeros(exact.shape)], [()])
+    step.settings["changed"] = changed_after(step, changed)
     unseen = changed_by_own_code(step, wrong, right)
     found = causes.gradient_causes(step, wrong)
     for t in unseen:
         found[t] = f"{found[t][0]}; {causes.CALL}", *found[t][1:]
     found_early = findings_of("clip", step, early)
     return findings_of("gradient", step, found) + found_early, right
+
+
+def changed_after(step: JudgedStep, changed: dict[str, Whole]) -> tuple[list[str], float | None]:
+    """(tensors that the sum over ranks is right in and that own code then changes, their norm).
+
+    Decay is left out. The norm is known where all are multiplied by one factor below 1, and it may
+    be clipping: in all steps that clip, it is the same.
+    """
+    names = [t for t in changed if step.of_one(t) is not None]
+    if not names or decays_alone(step, names):
+        return [], None
+    backward = {t: step.stages["backward"][t].value / (step.settings["scale"] or 1) for t in names}
+    k = factor_of({t: (backward[t], changed[t].value) for t in names}, near(step))
+    norm = sum(float((changed[t].value ** 2).sum()) for t in names) ** 0.5
+    return names, norm if k is not None and 0 < k < 1 else None
+
+
+def unclipped(changes: list[tuple[list[str], float | None]]) -> set[str]:
+    """Tensors that own code changes after the sum over ranks, if it does not clip by their norm.
+
+    changes: of `changed_after`, in each step.
+    """
+    found = [(names, norm) for names, norm in changes if names]
+    norms = [norm for _, norm in found if norm is not None]
+    if len(norms) == len(found) > 1 and max(norms) - min(norms) <= SAME_NORM * max(norms):
+        return set()
+    return {t for names, _ in found for t in names}
 
 
 def changed_by_own_code(
@@ -60,7 +95,7 @@ def changed_by_own_code(
     stages = step.stages
     taken = {t: (stages["clip"].get(t), stages["used"].get(t)) for t in wrong}
     changed = [t for t, state in wrong.items() if any(state is own for own in taken[t])]
-    if not (changed and changed_alone(step)):
+    if step.settings["communicated"] or not (changed and changed_alone(step)):
         return []
     alike = all(as_on_one_rank(step, t, state) for t, state in wrong.items())
     decays = alike and decays_alone(step, changed)

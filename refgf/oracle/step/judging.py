@@ -25,7 +25,7 @@ from refgf.oracle.step.findings import (
     listed,
     merged,
 )
-from refgf.oracle.step.gradients import CLIP_ROUNDINGS, judge_gradients, outside
+from refgf.oracle.step.gradients import CLIP_ROUNDINGS, judge_gradients, outside, unclipped
 from refgf.oracle.step.ranks import CannotJudge, Ranks
 from refgf.oracle.step.stages import JudgedStep, Whole, close, same, stage
 from refgf.oracle.step.undecided import (
@@ -33,6 +33,7 @@ from refgf.oracle.step.undecided import (
     TENTH,
     cannot_tell,
     changed_unseen,
+    no_step,
     not_finite,
     skips_differ,
 )
@@ -91,7 +92,11 @@ def _judged(source: str, running: Ranks, seeds: list[int]) -> StepVerdict:
     request = {"source": source, "seeds": seeds, "coarsest": found[0]["coarsest"]}
     answer = running.reference(request | {"forced": forced})
     names = {t for exact in answer["exact"] for t in exact["gradients"]}  # trained in any step
+    none = without_step(found, answer["replay"])
+    if none:
+        raise CannotJudge(no_step(none))
     findings, previous, shares, wire, unseen, judged = [], None, {}, set(), set(), 0
+    changes = []
     for number, stages in enumerate(held):
         if number and not all(w.agree for w in stages["before"].values()):
             break  # ranks have diverged: the step before says why
@@ -119,6 +124,8 @@ def _judged(source: str, running: Ranks, seeds: list[int]) -> StepVerdict:
         if made:
             shares |= rounding_shares(previous, shares)
         unseen |= previous.settings["unseen"]
+        changes.append(previous.settings["changed"])
+    unseen |= unclipped(changes)
     if not findings and unseen:
         raise CannotJudge(changed_unseen(sorted(unseen)))
     hidden = [t for t, share in shares.items() if share > TENTH]
@@ -155,6 +162,16 @@ def skipped(records: list[dict]) -> bool:
     if any(record["scale"] is None or record["used"] for record in records):
         return False
     return not finite(array for record in records for _, array in record["backward"].values())
+
+
+def without_step(found: list[dict], replay: list[dict]) -> list[int]:
+    """Batches with a backward call, but without a step of the optimizer, on p ranks and on one."""
+    return [
+        number
+        for number, records in enumerate(zip(*(rank["steps"] for rank in found), replay))
+        if all(record["backward"] and not record["used"] for record in records)
+        and not any(skipped([record]) for record in records)
+    ]
 
 
 def finite(arrays: Iterable[np.ndarray]) -> bool:
@@ -225,7 +242,9 @@ def assembled(
     settings = {key: first[key] for key in ("scale", "rate", "decay")}
     limits = [record["steps"][number]["max_norm"] for record in found]
     settings["max_norm"] = next((limit for limit in limits if limit is not None), None)
-    settings |= {"wire": wire, "unseen": set(), "calls_of_one": max(1, len(replay["local"]))}
+    settings["communicated"] = any(rank["steps"][number]["communicated"] for rank in found)
+    settings |= {"wire": wire, "unseen": set(), "changed": ([], None)}
+    settings |= {"calls_of_one": max(1, len(replay["local"]))}
     used = [bool(record["steps"][number]["used"]) for record in found]
     settings["idle"] = [rank for rank, own in enumerate(used) if not own and any(used)]
     settings["one"] = {key: replay[key] for key in ("rate", "decay", "max_norm", "updates")}

@@ -79,7 +79,7 @@ class Recorder:
                 self._put(self.forced[len(self.steps)]["before"], gradients=False)
             step = {"before": self._parameters(), "local": [], "backward": {}, "clip": None}
             step |= {"used": {}, "rate": {}, "decay": {}, "scale": None, "max_norm": None}
-            step |= {"updates": {}, "trained": [], "eval": []}
+            step |= {"updates": {}, "trained": [], "eval": [], "communicated": False}
             self.steps.append(step)
             self._note_modes()
             self.plain = {n for n, p in self.named().items() if not hasattr(p, "placements")}
@@ -100,7 +100,7 @@ class Recorder:
 
     def result(self) -> dict[str, Any]:
         named, trained = self.named(), {n for step in self.steps for n in step["trained"]}
-        for p in (named[name] for name in trained):
+        for p in (named[name] for name in trained & named.keys()):
             self.coarsest = max(self.coarsest, p.dtype, key=COARSE.__getitem__)
         shapes = {name: list(p.shape) for name, p in named.items()}
         types = {name: str(p.dtype).removeprefix("torch.") for name, p in named.items()}
@@ -116,20 +116,21 @@ class Recorder:
         if self.updating:
             self.refused = "the optimizer's step calls backward, as LBFGS's does with a closure"
         if self.steps:
-            for name in self.steps[-1]["trained"]:
-                before, now = self.steps[-1]["before"][name][1], piece(self.named()[name])[1]
+            step, named = self.steps[-1], self.named()
+            for name in (n for n in step["trained"] if n in step["before"]):
+                before, now = step["before"][name][1], piece(named[name])[1]
                 if now.shape == before.shape and not np.array_equal(now, before, equal_nan=True):
                     self.refused = self.refused or CHANGING
             self.steps[-1]["backward"] = self._gradients()
             self.steps[-1]["local"].append({})
 
-    def before_clip(self, max_norm: float | None) -> None:
+    def before_clip(self, max_norm: float | None, communicated: bool = False) -> None:
         """Before the optimizer's step: clipped later, a gradient changes nothing."""
         step = self.steps[-1] if self.steps else None
         gradients = {n: g for n, g in self._gradients().items() if step and n not in step["used"]}
         if not gradients or step["clip"] is not None:
             return
-        step["clip"] = gradients
+        step["clip"], step["communicated"] = gradients, communicated
         if max_norm is not None and float(max_norm) < float("inf"):  # else the norm is asked for
             step["max_norm"] = float(max_norm)
         forced = self.forced[len(self.steps) - 1]["clip"] if self.forced else None

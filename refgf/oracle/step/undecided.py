@@ -38,6 +38,14 @@ def changed_unseen(tensors: list[str]) -> str:
     )
 
 
+def no_step(batches: list[int]) -> str:
+    return (
+        f"step: train makes no step of the optimizer in batch {', '.join(map(str, batches))}, on p "
+        "ranks and on one; wanted one for each batch, because batch(seed) is the batch of one "
+        "optimizer step; next: accumulate over micro-batches that train splits from one batch"
+    )
+
+
 def not_finite(number: int, gradients: dict[str, np.ndarray], held: bool) -> str:
     """gradients: of `loss`; held: are those of p ranks infinite or NaN, too?"""
     bad = [t for t, g in gradients.items() if not np.isfinite(g).all()]
