@@ -89,6 +89,15 @@ def test_pieces_are_named_where_no_order_gives_all():
     assert "every element is within the bound" in told
 
 
+def test_one_order_that_no_algorithm_has_is_no_piece():
+    """A fold from rank 3 up, of all elements."""
+    told = explain(XS, direct_allreduce(XS[3:] + XS[:3])[0])
+    assert told[:2] == [
+        "one order gives exactly this result, not that of a known algorithm:",
+        f"  elements 0..{N - 1}: fold from rank 3 up, sums in float32",
+    ]
+
+
 def test_ranks_that_differ_and_what_is_no_sum_are_told():
     result = np.stack(ring_allreduce(XS))
     result[3, 5] += 1000

@@ -114,6 +114,17 @@ def test_a_rounded_addend_is_not_called_a_sum_in_float16(name):
     assert not any("summed in float16" in sentence for sentence in verdict.diagnosis)
 
 
+def test_one_rank_cannot_hold_other_bits_than_the_others():
+    """Its sum is not rounded: R3. What looks like R4, an owner's, is that only where p > 1."""
+
+    def unrounded(xs, wire=None):
+        return xs[:1] if len(xs) == 1 else variant().ring_allreduce(xs, wire)
+
+    wrong = PythonModule(variant(ring_allreduce=unrounded))
+    (verdict,) = verify([golden_case("ring-p1-n5-float32-sensitive-wire-float16")], wrong)
+    assert verdict.violated == ["R3"], verdict.violated
+
+
 def test_sums_in_float16_without_a_wire_type_are_named():
     case = golden_case("ring-p8-n19-float32-sensitive")
 

@@ -49,8 +49,11 @@ def explained(
         lines += [] if once else ["wrong: a mean is divided by p once"]
         return lines, bool(once) and not different
     named = ring_calls(xs, rows, wires) or runs(xs, rows, wires)
-    lines += [f"no known order gives all of {of} result; by runs:", *named]
     known = not any(line.endswith((UNKNOWN, LOCAL)) for line in named)
+    if known and len(named) == 1:
+        lines += [f"one order gives exactly {of} result, not that of a known algorithm:", *named]
+    else:
+        lines += [f"no known order gives all of {of} result; by runs:", *named]
     if not is_sum(xs, rows[0]) and known and any(is_sum(xs, rows[0], wire) for wire in wires):
         lines += ["every element is within the bound of S2 with a wire type"]
         return lines, not different

@@ -36,9 +36,9 @@ def violated(
     if len(judged) < 2 or outputs is None:
         return judged
     named = {match[1] for match in map(NAMED.search, diagnosis) if match}
-    if named:
-        return sorted(named)
     right = shown_right(case, outputs)
+    if named:
+        return sorted(named - right or named)
     if "R5" in judged and "R5" not in right and _holds(case, "out.x", outputs):
         return ["R5"]
     if any(sentence.startswith("these orders: ") for sentence in diagnosis):
