@@ -35,11 +35,16 @@ def groupings(sizes: tuple[int, ...]) -> dict[int, list[range]]:
 def sent(
     ready: Gradients, itemsize: int = 4, percent: float | None = None
 ) -> tuple[Gradients, Gradients]:
-    """([(ready_s, bytes)] of all gradients or of CSC's chunks, the same of CSC's norms)."""
+    """([(ready_s, bytes)] of all gradients or of CSC's chunks, the same of CSC's norms).
+
+    After CSC's last chunk an entry without bytes ends backward, as the last gradient does: chunks
+    that wait for more are flushed then. (refgf/exchange/lazy.py)
+    """
     if percent is None:
         return [(ready_s, itemsize * elements) for ready_s, elements in ready], []
     found, chunks = chosen_chunks(ready, System("CSC", itemsize=itemsize, percent=percent))
-    return found, [(ready[-1][0], NORM_BYTES * chunks)]
+    end_s = ready[-1][0]
+    return [*found, (end_s, 0)], [(end_s, NORM_BYTES * chunks)]
 
 
 def calls(

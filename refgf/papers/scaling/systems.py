@@ -8,8 +8,8 @@
 Coarse-grained sparse communication: the pool is cut into chunks of 32,768 gradients in the order of
 generation. A chunk is ready when the last tensor that reaches into it is ready. CSC sends
 k = max(1, ceil(C percent / 100)) of the C chunks. Which ones depends on the data; here they are
-evenly spaced over the pool (inferred). Chunks that wait for more are flushed when backward ends.
-Then one small call sums the norms of all C chunks, and selection_s is added to the step.
+evenly spaced over the pool (inferred). After the last gradient one small call sums the norms of all
+C chunks, and selection_s is added to the step.
 """
 
 from collections.abc import Callable
@@ -107,10 +107,7 @@ def groups_of(gradients: Gradients, system: System, allreduce_s: CallTime) -> li
 
 
 def chosen_chunks(ready: Gradients, system: System) -> tuple[list[tuple[float, float]], int]:
-    """([(ready_s, bytes)] of the chunks that are sent, number of all chunks).
-
-    The last entry has no bytes: it ends backward, and flushes what waits (refgf/exchange/lazy.py).
-    """
+    """([(ready_s, bytes)] of the chunks that are sent, number of all chunks)."""
     total = sum(elements for _, elements in ready)
     chunks = -(-total // system.chunk)
     count = max(1, ceil(chunks * system.percent / 100))
@@ -122,7 +119,7 @@ def chosen_chunks(ready: Gradients, system: System) -> tuple[list[tuple[float, f
             tensor += 1
             reached += ready[tensor][1]
         gradients.append((ready[tensor][0], system.itemsize * (end - chunk * system.chunk)))
-    return [*gradients, (ready[-1][0], 0)], chunks
+    return gradients, chunks
 
 
 def scaling_efficiency(predicted: PredictedStep) -> float:

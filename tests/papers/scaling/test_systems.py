@@ -33,13 +33,13 @@ def test_dense_is_the_timeline():
 def test_chunks_by_hand():
     """Chunks of 12: ends at 12, 24, 36, 40; they are final with tensors 1, 1, 2, 2.
 
-    Half of them: numbers 1 and 3. Backward ends at 3.
+    Half of them: numbers 1 and 3.
     """
     gradients, chunks = chosen_chunks(READY, System("csc", itemsize=2, percent=50, chunk=12))
     assert chunks == 4
-    assert gradients == [(2.0, 24), (3.0, 8), (3.0, 0)]
+    assert gradients == [(2.0, 24), (3.0, 8)]
     everything, _ = chosen_chunks(READY, System("csc", itemsize=2, percent=100, chunk=12))
-    assert everything == [(2.0, 24), (2.0, 24), (3.0, 24), (3.0, 8), (3.0, 0)]
+    assert everything == [(2.0, 24), (2.0, 24), (3.0, 24), (3.0, 8)]
 
 
 def test_csc_step_by_hand():
@@ -69,17 +69,6 @@ def test_csc_whose_norms_were_measured():
     assert step(READY, replace(system, norms_s=0.0), Line(1, 0.125)).step_s == 8.5
 
 
-def test_chunks_that_wait_are_flushed_when_backward_ends():
-    """One chunk of 40, number 1 of 3, final at 2: below theta it waits until 3. T = 1.
-
-    Then the norms of all chunks. A chunk above theta is sent at once.
-    """
-    system = System("csc", itemsize=2, percent=10, chunk=14, threshold_bytes=100)
-    assert [call.start_s for call in step(READY, system, Line(1, 0)).calls] == [3, 4]
-    at_once = replace(system, threshold_bytes=10)
-    assert [call.start_s for call in step(READY, at_once, Line(1, 0)).calls] == [2, 3]
-
-
 def test_norms_forgotten_are_seen():
     """Seeded mistake: the same chunks without the call for the norms."""
     system = System("csc", itemsize=2, percent=50, chunk=12)
@@ -92,7 +81,7 @@ def test_norms_forgotten_are_seen():
 def test_chunks_of_alexnet(percent, chosen):
     ready = alexnet().gradients(1.0, itemsize=1)
     gradients, chunks = chosen_chunks(ready, System("csc", percent=percent, itemsize=2))
-    assert (len(gradients) - 1, chunks) == (chosen, 1904)
+    assert (len(gradients), chunks) == (chosen, 1904)
     assert [seconds for seconds, _ in gradients] == sorted(seconds for seconds, _ in gradients)
     if percent == 100:
         assert sum(nbytes for _, nbytes in gradients) == 2 * alexnet().parameters
