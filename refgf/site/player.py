@@ -60,6 +60,9 @@ class PathTime:
 
     __radd__ = __add__
 
+    def __mul__(self, times: float) -> "PathTime":
+        return PathTime(*(round(times * count) for count in self.pair), *self.link)
+
     def __lt__(self, other: object) -> bool:
         return self.value < getattr(other, "value", other)
 
@@ -72,6 +75,7 @@ class CountedLink:
 
     def __init__(self, alpha: int, beta: int) -> None:
         self.alpha, self.beta = alpha, beta
+        self.beta_s_per_byte = PathTime(0, 1, alpha, beta)
 
     def message_s(self, elements: float) -> PathTime:
         return PathTime(1, round(elements), self.alpha, self.beta)

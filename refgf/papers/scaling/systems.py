@@ -8,8 +8,9 @@
 Coarse-grained sparse communication: the pool is cut into chunks of 32,768 gradients in the order of
 generation. A chunk is ready when the last tensor that reaches into it is ready. CSC sends
 k = max(1, ceil(C percent / 100)) of the C chunks. Which ones depends on the data; here they are
-evenly spaced over the pool (inferred). After the last gradient one small call sums the norms of all
-C chunks, and selection_s is added to the step.
+evenly spaced over the pool (inferred). The last of them is sent when it is ready (inferred; a theta
+of refgf's LazyAllreduce holds it until backward ends, and refgf.plan knows that). After the last
+gradient one small call sums the norms of all C chunks, and selection_s is added to the step.
 """
 
 from collections.abc import Callable
