@@ -14,3 +14,10 @@ def subject(folder, train, name="mine.py", head=""):
     path = folder / name
     path.write_text(code + head + "def train(net, batches, rank, size):\n" + train)
     return path
+
+
+def filled(loop, usual, changes):
+    """The text of a loop with each of the words that `usual` explains replaced."""
+    for key, text in (usual | changes).items():
+        loop = loop.replace(key, text)
+    return loop

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is an extra")
 
-from step_subject import subject
+from step_subject import filled, subject
 
 from refgf.oracle.step.judging import judge
 from refgf.oracle.step.ranks import CannotJudge, Ranks
@@ -44,10 +44,7 @@ def two():
 
 
 def judged(folder, running, changes, head=""):
-    train = LOOP
-    for key, usual in USUAL.items():
-        train = train.replace(key, changes.get(key, usual))
-    return judge(subject(folder, train, head=head), running)
+    return judge(subject(folder, filled(LOOP, USUAL, changes), head=head), running)
 
 
 @pytest.mark.parametrize("said", COUNTED)
@@ -65,9 +62,7 @@ def test_other_steps_than_on_one_rank(said, two, tmp_path):
 
 
 def test_steps_after_ranks_have_diverged_are_not_judged(two, tmp_path):
-    train = LOOP.replace("ddp(net, size)", "net")
-    for key, usual in USUAL.items():
-        train = train.replace(key, usual)
+    train = filled(LOOP, USUAL, {"ddp(net, size)": "net"})
     assert "1 of 3 optimizer steps judged, 6" in str(judge(subject(tmp_path, train), two))
 
 
@@ -100,6 +95,15 @@ def test_a_tensor_without_a_gradient_is_not_updated_though_the_optimizer_makes_s
     changes = {"STEPS": "1 + 0 * (size > 1 and setattr(net[3].bias, 'grad', None) or 0)"}
     found = judged(tmp_path, two, changes).findings
     assert [f.text for f in found if f.stage == "update"] == ["not updated"], found
+
+
+def test_a_gradient_that_train_drops_is_not_called_right(two, tmp_path):
+    """On one rank, too. It was "right", with a tensor less."""
+    drop = "1 + 0 * (setattr(net[0].weight, 'grad', None) or 0)"
+    with pytest.raises(CannotJudge, match=r"changes gradients after backward, .* \(0.weight\)"):
+        judged(tmp_path, two, {"STEPS": drop})
+    declared = drop.replace("(setattr", "(communicated() or setattr")
+    assert judged(tmp_path, two, {"STEPS": declared}).right, "train may decide not to use it"
 
 
 def test_nan_on_p_ranks_alone_is_a_finding_of_the_gradient(two, tmp_path):

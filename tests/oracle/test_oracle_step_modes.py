@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is an extra")
 
-from step_subject import subject
+from step_subject import filled, subject
 
 from refgf.oracle.step.judging import judge
 from refgf.oracle.step.ranks import CannotJudge, Ranks
@@ -58,10 +58,7 @@ def two():
 
 
 def judged(folder, running, changes, head=""):
-    train = LOOP
-    for key, usual in USUAL.items():
-        train = train.replace(key, changes.get(key, usual))
-    return judge(subject(folder, train, head=head), running)
+    return judge(subject(folder, filled(LOOP, USUAL, changes), head=head), running)
 
 
 @pytest.mark.parametrize("which", FROZEN)

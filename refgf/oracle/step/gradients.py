@@ -21,7 +21,7 @@ def judge_gradients(step: JudgedStep) -> tuple[list[StepFinding], dict[str, Whol
     calls communicated(), it is judged there alone.
     """
     scale, stages = step.settings["scale"] or 1.0, step.stages
-    wrong, right, early, changed = {}, {}, {}, {}
+    wrong, right, early, changed, dropped = {}, {}, {}, {}, []
     for t, exact in step.exact.items():
         if t in outside(step):
             continue
@@ -35,6 +35,8 @@ def judge_gradients(step: JudgedStep) -> tuple[list[StepFinding], dict[str, Whol
                 by_optimizer = scaled(used, 1 / scale)  # a fused one takes the scale out of it
                 if state is backward and used and not step.is_exact(t, by_optimizer.value):
                     changed[t] = used
+                elif state is backward and not used and stages["used"] and exact.any():
+                    dropped.append(t)  # .grad = None before the optimizer's step
                 break
         else:
             by_backward = backward and backward.agree and not backward.sharded
@@ -49,7 +51,8 @@ def judge_gradients(step: JudgedStep) -> tuple[list[StepFinding], dict[str, Whol
                 wrong[t] = state
             elif exact.any() and stages["used"]:
                 wrong[t] = Whole([np.zeros(exact.shape)], [()])
-    step.settings["changed"] = changed_after(step, changed)
+    names, norm = changed_after(step, changed)
+    step.settings["changed"] = names + dropped, None if dropped else norm
     unseen = changed_by_own_code(step, wrong, right)
     found = causes.gradient_causes(step, wrong)
     for t in unseen:
@@ -128,8 +131,8 @@ def as_on_one_rank(step: JudgedStep, tensor: str, state: Whole) -> bool:
 
 def outside(step: JudgedStep) -> set[str]:
     """Tensors of no optimizer, on p ranks and on one: what is in their .grad changes nothing."""
-    used = step.stages["used"].keys() | step.replay["used"].keys()
-    return step.stages["backward"].keys() - used if used else set()
+    optimized = step.settings["optimized"]
+    return step.stages["backward"].keys() - optimized if optimized else set()
 
 
 def scaled(state: Whole | None, factor: float) -> Whole | None:

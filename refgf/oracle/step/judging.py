@@ -246,6 +246,8 @@ def assembled(
     settings |= {"wire": wire, "unseen": set(), "changed": ([], None)}
     settings |= {"calls_of_one": max(1, len(replay["local"]))}
     used = [bool(record["steps"][number]["used"]) for record in found]
+    everywhere = [*(record["steps"][number] for record in found), replay]
+    settings["optimized"] = {t for own in everywhere for t in own["optimized"]}
     settings["idle"] = [rank for rank, own in enumerate(used) if not own and any(used)]
     settings["one"] = {key: replay[key] for key in ("rate", "decay", "max_norm", "updates")}
     settings["updates"] = [record["steps"][number]["updates"] for record in found]

@@ -4,7 +4,7 @@
     local       this rank's own gradients, one entry for each backward (tensor hooks)
     backward    .grad after the last backward: communicated there by DDP and FSDP
     clip        .grad when torch.nn.utils.clip_grad_norm_ or clip_grad_value_ is called
-    used        .grad when the optimizer's step begins
+    used        .grad when the optimizer's step begins; optimized: names of all its parameters
     after       parameters when the next batch is asked for
     trained     names of the parameters that require a gradient at backward; eval: of the modules
                 in evaluation mode there
@@ -80,6 +80,7 @@ class Recorder:
             step = {"before": self._parameters(), "local": [], "backward": {}, "clip": None}
             step |= {"used": {}, "rate": {}, "decay": {}, "scale": None, "max_norm": None}
             step |= {"updates": {}, "trained": [], "eval": [], "communicated": False}
+            step["optimized"] = []
             self.steps.append(step)
             self._note_modes()
             self.plain = {n for n, p in self.named().items() if not hasattr(p, "placements")}
@@ -144,6 +145,7 @@ class Recorder:
         step, names = self.steps[-1], {id(p): name for name, p in self.named().items()}
         own = {}
         for group in optimizer.param_groups:
+            step["optimized"] += [names[id(p)] for p in group["params"] if id(p) in names]
             for p in group["params"]:
                 if id(p) in names and p.grad is not None:
                     own[names[id(p)]] = piece(p.grad)
