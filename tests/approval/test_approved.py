@@ -1,0 +1,211 @@
+"""What must not change while the house is rebuilt: texts and numbers that were approved once.
+
+    python -m pytest tests/approval -m long                      compares with approved files
+    python -m pytest tests/approval -m long --snapshot-update    approves; then read git diff
+
+A test that fails here says that a user sees something else. If that is wanted, the changed file is
+part of the commit, and its message gives the reason.
+"""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import gains
+import matplotlib
+import pytest
+from golden import CASES
+from matplotlib.text import Text
+from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+
+from kit import axes, claims
+from refgf.oracle.judge.implementations import PythonModule
+from refgf.oracle.judge.verify import verify_case
+from refgf.oracle.schedules.options import FORMATS
+from refgf.oracle.schedules.own import OWN
+from refgf.oracle.seeded.mistakes import MISTAKES
+
+ROOT = gains.ROOT
+LESSONS = sorted((ROOT / "lessons").glob("[0-9][0-9]_*.py"))
+AS_APPROVED = sys.version_info[:2] == (
+    3,
+    11,
+)  # argparse words and wraps its help in other ways later
+pytestmark = pytest.mark.long
+
+
+class OneFile(SingleFileSnapshotExtension):
+    """Each approved text is a file, so that a difference is read as one."""
+
+    file_extension = "txt"
+    _write_mode = WriteMode.TEXT
+
+
+@pytest.fixture
+def approved(snapshot):
+    return snapshot.use_extension(OneFile)
+
+
+def said(*command: object, folder: Path = ROOT) -> str:
+    """What `python -m COMMAND` prints in this folder, and its exit code; folders have names."""
+    environment = os.environ | {"COLUMNS": "100", "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(
+        [sys.executable, "-m", *map(str, command)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    text = f"{run.stdout}{run.stderr}".replace(str(folder), "FOLDER").replace(str(ROOT), "CHECKOUT")
+    return f"{text}exit code {run.returncode}\n"
+
+
+HELPS = [
+    *(("refgf",), ("refgf.oracle",), ("refgf.cluster",), ("refgf.course",), ("refgf.predict",)),
+    *(("refgf.oracle", c) for c in ("verify", "explain", "grade", "step", "reveal", "schedule")),
+    *(("refgf.cluster", c) for c in ("run", "probe", "check")),
+    *(("refgf.predict", "plan"), ("refgf.predict", "measure"), ("refgf.course", "build")),
+    *(("refgf.oracle", "export"), ("refgf.doctor",)),
+]
+
+
+@pytest.mark.skipif(not AS_APPROVED, reason="another argparse words its help in another way")
+@pytest.mark.parametrize("command", HELPS, ids="-".join)
+def test_help(command, approved):
+    assert said(*command, "--help") == approved
+
+
+@pytest.mark.skipif(not AS_APPROVED, reason="another argparse words its help in another way")
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.stem)
+def test_help_of_a_lesson(lesson, approved):
+    assert said("refgf", "lesson", lesson.stem[:2], "--help") == approved
+
+
+def test_verify_of_what_is_right(approved, tmp_path):
+    report = tmp_path / "report.json"
+    judged = ["--python", "refgf.oracle.definitions", "--seed", 1, "--json", report]
+    said("refgf.oracle", "verify", *judged)
+    assert re.sub(r'("seconds": )[0-9.e-]+', r"\1TIME", report.read_text()) == approved
+
+
+def test_golden_cases_that_notice_a_mistake(approved):
+    """Each seeded mistake, and the golden cases whose bits it changes."""
+    lines = []
+    for mistake in MISTAKES:
+        judged = PythonModule(mistake.module())
+        cases = [c for c in CASES if mistake.reaches(c.function) and c.function != "alexnet_step"]
+        noticed = [c.name for c in cases if verify_case(c, judged).status == "fail"]
+        lines += [f"{mistake.statement} {mistake.name}: {len(noticed)} of {len(cases)}"]
+        lines += [f"    {name}" for name in noticed]
+    assert "\n".join(lines) == approved
+
+
+EXPORTS = [
+    ["--order", order, "--ranks", ranks, "--size", size, "--dtype", dtype, *wire]
+    for order in ("ring", "direct")
+    for ranks, size, dtype, wire in (
+        ("1", "5", "float32", ()),
+        ("3", "10", "bfloat16", ()),
+        ("5", "3", "float64", ()),
+        ("7", "1000", "float32", ("--wire", "float16")),
+    )
+]
+
+
+def test_exported_cases(approved, tmp_path):
+    """The hash of every exported file, with and without options."""
+    lines = []
+    for number, options in enumerate([[], *EXPORTS]):
+        folder = tmp_path / str(number)
+        said("refgf.oracle", "export", *options, folder)
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        assert files
+        lines += [" ".join(["export", *options])]
+        lines += [
+            f"    {hashlib.sha256(f.read_bytes()).hexdigest()} {f.relative_to(folder)}"
+            for f in files
+        ]
+    assert "\n".join(lines) == approved
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_schedules(form, approved, tmp_path):
+    """refgf's own algorithms as files of other tools, and what is said of them."""
+    lines = []
+    for name in OWN:
+        ranks = "8" if name in ("two-level", "halving-doubling", "recursive-doubling") else "6"
+        folder = tmp_path / name
+        sizes = ["--ranks", ranks, "--ranks-per-node", "2", "--format", form]
+        lines.append(said("refgf.oracle", "schedule", "--export", name, *sizes, "--output", folder))
+        written = sorted(folder.glob("*")) if folder.exists() else []
+        lines += [f"{hashlib.sha256(f.read_bytes()).hexdigest()} {f.name}" for f in written]
+        if written:
+            lines.append(said("refgf.oracle", "schedule", *written[:1]))
+    assert "\n".join(lines).replace(str(tmp_path), "TMP") == approved
+
+
+PLANS = [
+    "--model resnet50 --batch 64 --rate 930 --machine v100-10gbe --ranks 32 --ranks-per-node 8",
+    "--model alexnet --machine v100-56gbit --ranks 512 --ranks-per-node 8",
+    "--model bert-large --batch 8 --rate 60 --machine v100-10gbe --ranks 7 --overlap 0.7",
+    "--model resnet50 --batch 64 --rate 930 --machine v100-10gbe --ranks 16 --allreduce tree",
+    "--model vgg16 --batch 32 --rate 200 --machine v100-10gbe --ranks 12 --ranks-per-node 8",
+]
+
+
+@pytest.mark.parametrize("number", range(len(PLANS)))
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_plans(number, form, approved):
+    as_json = ["--json"] * (form == "json")
+    assert said("refgf.predict", "plan", *PLANS[number].split(), *as_json) == approved
+
+
+@pytest.fixture(scope="module", params=LESSONS, ids=lambda lesson: lesson.stem)
+def lesson(request):
+    """(the lesson as a module, the numbers of its committed figure)"""
+    return gains.module_of(request.param), gains.figure(request.param.stem)
+
+
+def test_what_a_lesson_says(lesson, approved):
+    """Table, verdicts and answer of the committed numbers."""
+    module, numbers = lesson
+    reveal = module.REVEAL
+    decided = claims.verdicts(reveal.claims, numbers)
+    lines = reveal.lines(numbers, decided)
+    every = [json.dumps(vars(verdict), default=str) for verdict in decided]
+    assert "\n".join([*lines, "", *every, "", reveal.ask, str(reveal.answer(numbers))]) == approved
+
+
+def short(value: object) -> str:
+    """Six digits of a number, which other processors compute alike; a name as it is."""
+    return value if isinstance(value, str) else f"{value:.6g}"
+
+
+def test_what_a_lesson_draws(lesson, approved):
+    """Every text of its figures, in the order of drawing, and the numbers of every line."""
+    matplotlib.use("Agg")
+    module, numbers = lesson
+    draw = module.draw if hasattr(module, "draw") else module.picture.draw
+    found = draw(numbers)
+    figures = found if isinstance(found, dict) else {"": found}
+    lines = []
+    for name, figure in figures.items():
+        axes.sign(figure, "PLACE", "PROBED", "CPU")
+        lines.append(f"== {name or module.__name__}")
+        for axis in figure.axes:
+            lines += [f"axis {axis.get_title()!r}, {axis.get_xlabel()!r}, {axis.get_ylabel()!r}"]
+            for line in axis.lines:
+                points = [f"{short(x)} {short(y)}" for x, y in zip(*line.get_data())]
+                lines.append(f"    {line.get_label()!r}: {'; '.join(points)}")
+            bars = [f"{bar.get_height():.6g}" for bar in axis.patches if hasattr(bar, "get_height")]
+            lines += [f"    bars: {' '.join(bars)}"] * bool(bars)
+        lines += [
+            f"    text {text.get_text()!r}" for text in figure.findobj(Text) if text.get_text()
+        ]
+    matplotlib.pyplot.close("all")
+    assert "\n".join(lines) == approved
