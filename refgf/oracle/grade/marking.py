@@ -6,8 +6,10 @@ is wrong.
 """
 
 import importlib
+import itertools
 import re
 import zlib
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -88,15 +90,22 @@ def grade(file: str | Path, lesson: str, seed: int | None = None) -> list[Mark]:
 def mark(sandbox: Sandbox, exercise: Exercise | Collective, seeds: list[int]) -> Mark:
     if isinstance(exercise, Collective):
         return mark_collective(sandbox, exercise, seeds)
-    found, calls = Mark(exercise.name), []
+    found, calls, named = Mark(exercise.name), [], []
     for part in exercise.parts:
-        sentence = first_failure(sandbox, exercise, part, cases_of(part, seeds), calls)
+        sentence, mistakes = first_failure(sandbox, exercise, part, cases_of(part, seeds), calls)
         points = 0 if sentence else part.points
         found.parts.append(PartMark(part.what, points, part.points, sentence))
+        named.append(mistakes)
         if fatal(sentence):
             found.parts = [PartMark(p.what, 0, p.points, NOT_JUDGED) for p in exercise.parts]
             found.parts[0].sentence = sentence
             break
+    counts = Counter(itertools.chain(*named))
+    for part_mark, mistakes in zip(found.parts, named):
+        if mistakes:  # of several that give the same results, the one that explains most parts
+            start = max(mistakes, key=counts.__getitem__)
+            link = ", " if part_mark.sentence.startswith("for a case of") else "; "
+            part_mark.sentence = f"{start}{link}{part_mark.sentence}"
     if seeds == [PUBLIC_SEED]:  # a file could print hidden cases, even in a public call
         found.printed = chosen_output(calls)
     return found
@@ -125,8 +134,8 @@ def fatal(sentence: str) -> bool:
 
 def first_failure(
     sandbox: Sandbox, exercise: Exercise, part: Part, cases: list[GradedCall], calls: list
-) -> str:
-    """ "" if all cases are right, else a sentence on the first wrong one.
+) -> tuple[str, list[str]]:
+    """A sentence on the first wrong case, "" if all are right; what typical mistakes say of it.
 
     calls: gets (call, is it wrong, what it printed) of each case.
     """
@@ -137,7 +146,7 @@ def first_failure(
         calls.append([call(exercise.name, case.arguments), "error" in answer, sandbox.printed])
         if "error" in answer:
             if fatal(answer["error"]) or not wrong:
-                return error_sentence(exercise.name, case, answer["error"])
+                return error_sentence(exercise.name, case, answer["error"]), []
             break
         result, wanted = decoded(answer["result"]), plain(exercise.wanted(case.arguments))
         if difference(result, wanted, exercise.relative):
@@ -147,12 +156,13 @@ def first_failure(
             where = (hidden_call if case.hidden else call)(exercise.name, case.arguments)
             changes = f"it changes its arguments in place; wanted new arrays, for {where}"
     if not wrong:
-        return changes
+        return changes, []
     first, named = wrong[0], typical(exercise.mistakes, wrong, exercise.relative)
     if first.case.hidden:
-        return f"{named or 'wrong'}, for {hidden_call(exercise.name, first.case.arguments)}"
+        where = hidden_call(exercise.name, first.case.arguments)
+        return f"{'' if named else 'wrong, '}for {where}", named
     values = exercise.name, first.case.arguments, first.result, first.wanted
-    return (f"{named}; " if named else "") + failure(*values, exercise.relative)
+    return failure(*values, exercise.relative), named
 
 
 def error_sentence(name: str, case: GradedCall, error: str) -> str:
@@ -164,13 +174,14 @@ def error_sentence(name: str, case: GradedCall, error: str) -> str:
     return f"{error}, for {call(name, case.arguments)}"
 
 
-def typical(mistakes: tuple[Mistake, ...], wrong: list[Wrong], relative: float) -> str:
-    """The sentence of the mistake that gives all these wrong results; "" if none does."""
+def typical(mistakes: tuple[Mistake, ...], wrong: list[Wrong], relative: float) -> list[str]:
+    """The sentences of the mistakes that give all these wrong results."""
+    found = []
     for mistake in mistakes:
         try:
             results = [plain(returned(mistake.function, w.case.arguments)) for w in wrong]
         except Exception:  # noqa: BLE001  a mistake may fail for some arguments
             continue
         if not any(difference(mine, w.result, relative) for mine, w in zip(results, wrong)):
-            return mistake.sentence
-    return ""
+            found.append(mistake.sentence)
+    return found

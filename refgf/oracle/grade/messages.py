@@ -13,11 +13,16 @@ from refgf.oracle.judge import ranks
 from refgf.oracle.judge.orders import candidates
 from refgf.oracle.judge.words import span
 
+LATE = (
+    "your sums depend on which message comes first, and MPI has no order between different ranks; "
+    "next: name the source of each receive"
+)
+
 
 def mark_collective(sandbox: Sandbox, exercise: Collective, seeds: list[int]) -> Mark:
     """Marks for values, bits, schedule, messages and bytes, each for all cases."""
     failures = dict.fromkeys(exercise.scores, "")
-    runs, calls = [], []
+    runs, calls, late = [], [], False
     for seed in seeds:
         hidden = seed != PUBLIC_SEED
         for p, n in exercise.shapes:
@@ -27,18 +32,22 @@ def mark_collective(sandbox: Sandbox, exercise: Collective, seeds: list[int]) ->
             answer = sandbox.ask({"collective": exercise.name, "xs": encoded(xs)})
             calls.append([f"{exercise.name}, p = {p}, n = {n}", "error" in answer, sandbox.printed])
             if "error" in answer:
-                lost = dict.fromkeys(exercise.scores, NOT_JUDGED)
                 error = without_text(answer["error"]) if hidden else answer["error"]
-                lost[next(iter(lost))] = f"{error}, {where}"
+                wrong = wrong_message(exercise, answer.get("sends", ()), n, p)
+                error += f"; its first wrong message: {wrong}" * bool(wrong)
+                lost = {what: failure or NOT_JUDGED for what, failure in failures.items()}
+                first = next(iter(lost))
+                lost[first] = failures[first] or f"{error}, {where}"
                 return _collective_mark(exercise, lost, seeds, calls)
             results, sends = decoded(answer["xs"]), answer["sends"]
             runs.append((xs, results, sends))
+            late |= answer["late"]
             for what, failure in judged(exercise, xs, results, sends, answer).items():
                 calls[-1][1] |= bool(failure)
                 if failure and what in failures and not failures[what]:
                     numbers = hidden and what in ("values", "bits")
                     failures[what] = f"{'wrong' if numbers else failure}, {where}"
-    named = typical_collective(exercise, runs) if any(failures.values()) else ""
+    named = typical_collective(exercise, runs) if any(failures.values()) and not late else ""
     if named:
         first = next(what for what, failure in failures.items() if failure)
         failures[first] = f"{named}: {failures[first]}"
@@ -61,6 +70,9 @@ def judged(exercise: Collective, xs, results, sends, answer: dict) -> dict[str, 
     p, n = len(xs), xs[0].size
     found = {"values": values(xs, results, answer)}
     found["bits"] = bits(xs, results, wanted, right=not found["values"])
+    if answer["late"]:
+        first = "values" if found["values"] else "bits"
+        found[first] = f"{LATE}: {found[first] or 'another order of messages, other bits'}"
     found |= traffic(exercise, sends, n, p, xs[0].itemsize)
     for rank, left in enumerate(answer["unfinished"]):
         if left:
@@ -83,6 +95,8 @@ def values(xs, results, answer: dict) -> str:
             terms = shortened([x[i].item() for x in xs])
             numbers = f"{apart(result[i], exact[i])}, the exact sum of {terms}"
             text = f"rank {rank}, element {i}: {numbers}"
+            if np.isnan(result[i]):
+                text += " (an array of Irecv holds nan until its Wait)"
             unchanged = [same_bits(x, result) for x, result in zip(xs, results)]
             if all(unchanged) and answer.get("returned") is not None:
                 return f"it returns the sum; wanted x changed in place (x[...] = total): {text}"
@@ -128,7 +142,7 @@ def bits(xs, results, wanted, right: bool) -> str:
 
 def traffic(exercise: Collective, sends, n: int, p: int, itemsize: int) -> dict[str, str]:
     """Which slice to which rank in which order, how many messages, how many bytes."""
-    found = {"schedule": "", "messages": "", "bytes": ""}
+    found = {"schedule": wrong_message(exercise, sends, n, p), "messages": "", "bytes": ""}
     for rank, mine in enumerate(sends):
         wanted = exercise.sends(n, p, rank)
         nbytes = sum(message[2] for message in mine)
@@ -137,17 +151,22 @@ def traffic(exercise: Collective, sends, n: int, p: int, itemsize: int) -> dict[
             found["messages"] = f"rank {rank} sends {len(mine)} messages; wanted {len(wanted)}"
         if nbytes != wanted_bytes and not found["bytes"]:
             found["bytes"] = f"rank {rank} sends {nbytes} bytes; wanted {wanted_bytes}"
-        for t, ((peer, count, _, offset), (to, start, stop)) in enumerate(zip(mine, wanted)):
-            right = (peer, count) == (to, stop - start) and (not count or offset in (None, start))
-            if not right and not found["schedule"]:
+    found["schedule"] = found["schedule"] or found["messages"]
+    return found
+
+
+def wrong_message(exercise: Collective, sends, n: int, p: int) -> str:
+    """The first message that has another slice or receiver; "" if there is none."""
+    for rank, mine in enumerate(sends):
+        pairs = zip(mine, exercise.sends(n, p, rank))
+        for t, ((peer, count, _, offset), (to, start, stop)) in enumerate(pairs):
+            if (peer, count) != (to, stop - start) or (count and offset not in (None, start)):
                 sent = span(offset or 0, (offset or 0) + count)
-                found["schedule"] = (
+                return (
                     f"rank {rank}, message {t}: {sent} to rank {peer}; wanted {span(start, stop)} "
                     f"to rank {to}"
                 )
-        if len(mine) != len(wanted) and not found["schedule"]:
-            found["schedule"] = found["messages"]
-    return found
+    return ""
 
 
 def typical_collective(exercise: Collective, runs: list) -> str:

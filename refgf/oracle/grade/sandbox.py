@@ -21,7 +21,7 @@ import sys
 import time
 from pathlib import Path
 
-from refgf.oracle.judge import orphans, ranks
+from refgf.oracle.judge import orphans
 
 HERE = Path(__file__).resolve().parent
 SECONDS, START_S = 8.0, 15.0  # for a request; for starting and importing the file
@@ -107,7 +107,7 @@ class Sandbox:
     def _start(self) -> None:
         self.socket, remote = socket.socketpair()
         script = [sys.executable, str(HERE / "student_process.py")]
-        arguments = [str(remote.fileno()), str(self.file), ranks.__file__]
+        arguments = [str(remote.fileno()), str(self.file)]
         limits = [str(self.seconds * 20), str(BYTES)]
         self.process = subprocess.Popen(
             [*script, *arguments, *limits, *self.allowed],

@@ -1,12 +1,12 @@
-"""The process of a student's file. It is started as a script and imports nothing of refgf.
+"""The process of a student's file. It is started as a script and keeps nothing of refgf but ranks.
 
-    python student_process.py FD FILE RANKS_PY SECONDS BYTES ALLOWED...
+    python student_process.py FD FILE SECONDS BYTES ALLOWED...
 
 Over the socket FD it reads one request a line and answers with one line, both JSON (`encoded`):
 unlike a pickle, an answer can run nothing in the process that reads it.
 
     {"call": name, "arguments": [...]}   ->  {"result", "changed"} or {"error": sentence}
-    {"collective": name, "xs": [...]}    ->  {"xs", "sends", "unfinished", "returned"} or the same
+    {"collective": name, "xs": [...]}    ->  {"xs", "sends", ...} or {"error": sentence}
 
 What the file prints goes into a pipe to the judge, which only shows it.
 
@@ -16,6 +16,7 @@ processes, sockets, writing files, reading the answers. Python code cannot remov
 
 import base64
 import contextlib
+import importlib
 import importlib.util
 import json
 import os
@@ -130,6 +131,16 @@ def module_name(path: str, project: str) -> str:
     return ".".join(part for part in parts if part != "__init__")
 
 
+def load_ranks(project: str) -> ModuleType:
+    """refgf's ranks as threads. Afterwards no name of refgf is known here."""
+    sys.path.insert(0, project)
+    ranks = importlib.import_module("refgf.oracle.judge.ranks")
+    sys.path.remove(project)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "refgf"]:
+        del sys.modules[name]
+    return ranks
+
+
 def load(path: str) -> ModuleType:
     """A Python file as a module."""
     spec = importlib.util.spec_from_file_location(
@@ -194,10 +205,12 @@ def answer(module: Any, ranks: ModuleType, request: dict, file: str) -> dict:
 
         comms, failure = ranks.run(xs, body, timeout_s=5.0)
         if failure:
-            return {"error": failures[0] if failures else failure}
+            error = failures[0] if failures else failure
+            return {"error": error, "sends": [comm.sends for comm in comms]}
         returned = results.get(0)
         returned = encoded(returned) if isinstance(returned, np.ndarray) else None
         found = {"xs": encoded([comm.x for comm in comms]), "returned": returned}
+        found["late"] = any(comm.late for comm in comms)
         found["unfinished"] = [comm.unfinished() for comm in comms]
         return found | {"sends": [comm.sends for comm in comms]}
     except BaseException as error:  # noqa: BLE001  students' code may raise anything
@@ -205,14 +218,14 @@ def answer(module: Any, ranks: ModuleType, request: dict, file: str) -> dict:
 
 
 def main() -> None:
-    fd, file, ranks_py, seconds, nbytes, *allowed = sys.argv[1:]
+    fd, file, seconds, nbytes, *allowed = sys.argv[1:]
     sys.argv[1:] = []
-    ranks = load(ranks_py)
+    project = os.path.abspath(os.path.join(os.path.dirname(__file__), *3 * [os.pardir]))
+    ranks = load_ranks(project)
     connection = socket.socket(fileno=int(fd))
     stream = connection.makefile("rwb")
     sys.stdout.reconfigure(line_buffering=True)
     limit(float(seconds), int(nbytes))
-    project = os.path.abspath(os.path.join(os.path.dirname(__file__), *3 * [os.pardir]))
     guard(file, project, allowed)
     module, failure = None, None
     try:

@@ -93,7 +93,8 @@ def test_a_typical_mistake_loses_its_marks(tmp_path, monkeypatch, lesson, exerci
     assert lost == [(exercise.name, what) for what in ordered(exercise, mistake.loses)], text
     assert mistake.sentence in " ".join(text.split()), text
     first = next(p.sentence for m in marks for p in m.parts if p.points < p.of)
-    assert isinstance(exercise, Collective) or shows_its_call(first, exercise.name), first
+    long = mistake.function.__name__ == "rounds_the_share"  # shows only with 25 chunks or more
+    assert long or isinstance(exercise, Collective) or shows_its_call(first, exercise.name), first
 
 
 EVERY = [(lesson, e) for lesson in LESSONS for e in marking.exercises_of(lesson).EXERCISES]

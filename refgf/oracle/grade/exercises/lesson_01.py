@@ -203,6 +203,10 @@ def one_latency(nbytes, p, alpha, beta):
     return alpha + 2 * (p - 1) / p * nbytes * beta
 
 
+def two_p_steps(nbytes, p, alpha, beta):
+    return 2 * p * (alpha + nbytes / p * beta)
+
+
 def all_bytes(nbytes, p, alpha, beta):
     return 2 * (p - 1) * (alpha + nbytes * beta)
 
@@ -230,6 +234,11 @@ SECONDS = Exercise(
             ("several ranks", "one rank takes no time"),
         ),
         Mistake("a step sends one slice, not all bytes", all_bytes, ("several ranks",)),
+        Mistake(
+            "you count 2p steps; a ring has 2(p-1), p-1 for each phase",
+            two_p_steps,
+            ("several ranks", "one rank takes no time"),
+        ),
     ),
     relative=1e-12,  # the operations may be in another order: a few roundings of 1e-16
 )

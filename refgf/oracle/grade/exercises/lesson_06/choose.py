@@ -26,6 +26,10 @@ def rounded_down(values, percent):
     return sorted(order_of(values)[: int(len(values) * percent / 100)])
 
 
+def rounds_the_share(values, percent):
+    return sorted(order_of(values)[: math.ceil(len(values) * (percent / 100))])
+
+
 def share_for_percent(values, percent):
     return sorted(order_of(values)[: count_of(values, 100 * percent)])
 
@@ -58,7 +62,13 @@ CHOOSE = Exercise(
     "choose",
     choose,
     (
-        Part(WHOLE, 1, lambda random: [(different(random, c), d) for c, d in ((10, 30), (20, 25))]),
+        Part(
+            WHOLE,
+            1,
+            lambda random: [
+                (different(random, c), d) for c, d in ((10, 30), (20, 25), (25, 28), (50, 14))
+            ],
+        ),
         Part(
             UP,
             1,
@@ -84,6 +94,12 @@ CHOOSE = Exercise(
             "you round the number of chunks down; wanted up, and so never 0",
             rounded_down,
             (UP, ENDS),
+        ),
+        Mistake(
+            "you divide percent by 100 first, and that rounds: 25 * (28 / 100) is more than 7, so "
+            "you choose a chunk too many; wanted C * percent / 100 from left to right",
+            rounds_the_share,
+            (WHOLE,),
         ),
         Mistake(
             "you take percent as a share: divide it by 100",
