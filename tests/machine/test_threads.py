@@ -251,3 +251,134 @@ def test_an_interrupt_ends_all_ranks():
     ended = run_job(0, INTERRUPTED, timeout=20)
     assert not ended.timed_out and ended.code != 0, ended.text
     assert "KeyboardInterrupt" in ended.stderr, ended.text
+
+
+def both(first, second):
+    """A body of two ranks."""
+    return lambda comm: (second if comm.rank else first)(comm)
+
+
+X, READ_ONLY, STRIDED = np.arange(6.0), np.arange(6.0), np.arange(12.0)[::2]
+READ_ONLY.flags.writeable = False
+RULES = {  # what two ranks do, and what is said
+    "strided": (lambda c: c.Send(STRIDED, 1), "not contiguous"),
+    "two columns": (lambda c: c.Isend(X.reshape(3, 2)[:, :1], 1), "not contiguous"),
+    "read-only": (lambda c: c.Recv(READ_ONLY, 1), "read-only array"),
+    "object": (lambda c: c.Send(np.array([None]), 1), "wanted numbers"),
+    "swapped bytes": (lambda c: c.Send(X.astype(">f8"), 1), "wanted numbers"),
+    "half a rank": (lambda c: c.Send(X, 0.5), "got peer 0.5; wanted a rank from 0 to 1"),
+    "no rank": (lambda c: c.Send(X, None), "got peer None; wanted a rank"),
+    "tag": (lambda c: c.Recv(X, 1, 40_000), "got tag 40000; wanted a whole number from 0 to 32767"),
+    "two receives": (
+        lambda c: [c.Irecv(X, 1) for _ in range(2)],
+        "Irecv on rank 0: got an array that its Irecv from rank 1 still uses",
+    ),
+    "freed": (lambda c: [d := c.Dup(), d.Free(), d.Isend(X, 1)], "that it has freed"),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_what_mpi_refuses_is_refused(rule):
+    body, wanted = RULES[rule]
+    with pytest.raises((ValueError, TypeError), match=wanted):
+        threads.run(2, both(body, lambda c: c.Dup() if rule == "freed" else c.Recv(np.empty(6))))
+
+
+@pytest.mark.parametrize("eager_bytes", [0, 100, np.inf])
+def test_sends_wait_above_the_limit_only(eager_bytes):
+    def exchange(comm):
+        got = np.empty(10)
+        comm.Send(np.full(10, float(comm.rank)), 1 - comm.rank)
+        comm.Recv(got, 1 - comm.rank)
+        return got[0]
+
+    if eager_bytes > 80:
+        assert threads.run(2, exchange, eager_bytes=eager_bytes) == [1, 0]
+    else:
+        with pytest.raises(threads.Deadlock, match="rank 0 waits to send to rank 1"):
+            threads.run(2, exchange, eager_bytes=eager_bytes)
+
+
+UNFINISHED = {
+    "rank 1 never receives the 6 elements that rank 0 sends it with tag 3": (
+        lambda c: c.Send(X, 1, 3),
+        lambda c: None,
+    ),
+    "rank 0 never waits for its Isend to rank 1": (
+        lambda c: c.Isend(X, 1),
+        lambda c: c.Recv(np.empty(6), 0),
+    ),
+}
+
+
+@pytest.mark.parametrize("left", UNFINISHED)
+def test_what_is_left_at_the_end_is_an_error(left):
+    def body(comm, duplicates):
+        both(*UNFINISHED[left])(comm.Dup() if duplicates else comm)
+
+    for duplicates in (False, True):
+        with pytest.raises(threads.Unfinished, match=left):
+            threads.run(2, body, duplicates, eager_bytes=np.inf)
+
+
+def test_matching_by_tag_and_order():
+    def body(comm):
+        if comm.rank == 0:
+            requests = [comm.Isend(np.full(2, float(i)), 1, i % 2) for i in range(4)]
+            return requests[0].Waitall(requests)
+        found = []
+        for tag in (1, threads.ANY_TAG, 1, 0):
+            got = np.empty(3)
+            comm.Recv(got, threads.ANY_SOURCE, tag)
+            found.append(got[0])
+        return found
+
+    for eager_bytes in (0, np.inf):
+        assert threads.run(2, body, eager_bytes=eager_bytes)[1] == [1.0, 0.0, 3.0, 2.0]
+
+
+def test_an_array_of_irecv_keeps_what_a_shorter_message_leaves():
+    def body(comm):
+        if comm.rank == 0:
+            return comm.Send(np.full(2, 7.0), 1)
+        got = np.arange(4.0)
+        request = comm.Irecv(got, 0)
+        assert np.isnan(got).all()
+        request.Wait()
+        return got.tolist()
+
+    assert threads.run(2, body)[1] == [7.0, 7.0, 2.0, 3.0]
+
+
+def test_memory_in_the_order_of_fortran_is_one_block():
+    def body(comm):
+        x, got = np.asfortranarray(np.arange(6.0).reshape(2, 3)), np.zeros((2, 3), order="F")
+        comm.Sendrecv(x, comm.rank, 0, got, comm.rank, 0)
+        assert np.array_equal(x, got)
+
+    threads.run(2, body)
+
+
+@pytest.mark.parametrize("other", ["Barrier", "allgather", "bcast"])
+def test_ranks_in_different_collectives(other):
+    calls = {"Barrier": [], "allgather": [1], "bcast": [1, 1]}
+    with pytest.raises(ValueError, match="got bcast from rank 0 on rank 0 and .* on rank 1"):
+        threads.run(2, both(lambda c: c.bcast(1), lambda c: getattr(c, other)(*calls[other])))
+
+
+def test_a_receive_from_any_rank_takes_each_of_several():
+    """As late as possible, so that all have come: the judge tries the lowest and the highest."""
+    for arrival, wanted in (("lowest", [1, 2, 3]), ("highest", [3, 2, 1])):
+        shared, found = world.World(4, arrival=arrival), []
+
+        def body(rank, shared=shared, found=found):
+            comm = threads.ThreadComm(shared, rank)
+            for _ in range(3 if rank == 0 else 0):
+                got = np.empty(1)
+                comm.Recv(got)
+                found.append(int(got[0]))
+            if rank:
+                comm.Send(np.full(1, float(rank)), 0)
+
+        [thread.join() for thread in shared.start(body)]
+        assert found == wanted
