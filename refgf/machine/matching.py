@@ -114,8 +114,8 @@ class Mailbox:
         self.sends: list[list[Request]] = [[] for _ in range(size)]
         self.receives: list[list[Request]] = [[] for _ in range(size)]
 
-    def post(self, request: Request) -> None:
-        """Match it, or keep it until another fits."""
+    def post(self, request: Request) -> bool:
+        """Match it, or keep it until another fits. Is it matched?"""
         receiver = request.peer if request.sends else request.rank
         sends, receives = self.sends[receiver], self.receives[receiver]
         (sends if request.sends else receives).append(request)
@@ -123,6 +123,7 @@ class Mailbox:
         send, receive = next(pairs, (None, None))
         if send and (self.arrival == "first" or not self._is_open(send, receives)):
             self._match(send, receive)
+        return request.matched
 
     def _pairs(self, receiver: int) -> Iterator[tuple[Request, Request]]:
         """Sends and receives that fit each other, oldest receives first."""

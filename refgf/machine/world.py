@@ -108,15 +108,16 @@ class World:
             for request in requests:
                 require_own_array(request, own)
                 own.append(request)
-            for request in requests:
-                self.mailbox.post(request)
-            self.changed.notify_all()
+            if any([self.mailbox.post(request) for request in requests]):
+                self.changed.notify_all()
 
     def poll(self, request: Request) -> bool:
         """Is it done?"""
         with self.changed:
             self._raise_failure()
-            return request.done or (self.mailbox.match_open() and request.done)
+            if not request.done and self.mailbox.match_open():
+                self.changed.notify_all()
+            return request.done
 
     def wait(self, rank: int, operations: Sequence[Request | CollectiveCall]) -> None:
         """Until all are done, then complete them."""
@@ -148,7 +149,8 @@ class World:
             number = self._entered[rank] = self._entered[rank] + 1
             collective = self._collectives[number]
             collective.calls[rank], collective.objects[rank] = call, obj
-            self.changed.notify_all()
+            if collective.done:
+                self.changed.notify_all()
         self.wait(rank, [collective])
         with self.changed:
             collective.readers += 1
@@ -216,7 +218,9 @@ class World:
         ranks = {rank for rank, _ in self._waiting.values()}
         if self.failure or not ranks or not self._running <= ranks:
             return
+        opened = False
         while not any(all(o.done for o in operations) for _, operations in self._waiting.values()):
+            opened = True
             if not self.mailbox.match_open():
                 waits = [
                     waits_for(*waiting)
@@ -227,7 +231,8 @@ class World:
                     waits.append(f"rank {', '.join(map(str, gone))} has already returned")
                 self.fail(min(ranks), Deadlock("; ".join(waits) + self.mailbox.other_tag()))
                 return
-        self.changed.notify_all()
+        if opened:
+            self.changed.notify_all()
 
     def detect_standstill(self) -> None:
         """To the root: do ranks wait for each other on different communicators?
