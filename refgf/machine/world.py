@@ -1,6 +1,7 @@
 """What p ranks share that are threads: who waits for what, deadlocks, what is left at the end."""
 
 import collections
+import contextlib
 import itertools
 import sys
 import threading
@@ -78,17 +79,26 @@ class World:
         # of the root: thread -> (rank, operations it waits for); rank -> requests not completed
         self._threads: dict[int, tuple[int, list | None]] = {}
         self._posted: list[list[Request]] = [] if parent else [[] for _ in range(size)]
+        self.broken: dict[int, ValueError] = {}  # of the root: rank -> the first rule it has broken
         self._still = None  # of the root: (since when, where) nothing moves
 
-    def start(self, body: Callable[[int], None]) -> list[threading.Thread]:
-        """body(rank) of each rank, in a thread each."""
+    def start(
+        self, body: Callable[[int], None], errors: dict[int, BaseException] | None = None
+    ) -> list[threading.Thread]:
+        """body(rank) of each rank, in a thread each.
+
+        errors: gets what each rank raises, and the other ranks go on. Without it they are aborted.
+        """
 
         def main(rank: int) -> None:
             try:
                 self.enter(rank)
                 body(rank)
             except BaseException as error:  # SystemExit and KeyboardInterrupt wake the others too
-                self.fail(rank, error)
+                if errors is None:
+                    self.fail(rank, error)
+                else:
+                    errors[rank] = error
             finally:
                 self.leave(rank)
 
@@ -106,7 +116,8 @@ class World:
             self._require_use(requests[0].rank)
             own = self._root._posted[self._root_ranks[requests[0].rank]]
             for request in requests:
-                require_own_array(request, own)
+                with self._remembered(request.rank):
+                    require_own_array(request, own)
                 own.append(request)
             if any([self.mailbox.post(request) for request in requests]):
                 self.changed.notify_all()
@@ -134,8 +145,18 @@ class World:
             self._root.enter(self._root_ranks[rank])
             own = self._root._posted[self._root_ranks[rank]]
             own[:] = [request for request in own if request not in operations]
-        for operation in operations:
-            operation.complete()
+        with self._remembered(rank):
+            for operation in operations:
+                operation.complete()
+
+    @contextlib.contextmanager
+    def _remembered(self, rank: int) -> Iterator[None]:
+        """A program may catch the error, but MPI itself would not have raised it."""
+        try:
+            yield
+        except ValueError as error:
+            self._root.broken.setdefault(self._root_ranks[rank], error)
+            raise
 
     def enter(self, rank: int, operations: Sequence | None = None) -> None:
         """To the root: this thread is one of this rank's, and waits for these operations."""

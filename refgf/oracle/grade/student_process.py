@@ -16,6 +16,7 @@ processes, sockets, writing files, reading the answers. Python code cannot remov
 
 import base64
 import contextlib
+import functools
 import importlib
 import importlib.util
 import json
@@ -151,6 +152,12 @@ def load(path: str) -> ModuleType:
     return module
 
 
+@functools.cache
+def of_rank(module: ModuleType, rank: int) -> ModuleType:
+    """The file once more for each rank: like processes, ranks share no variables."""
+    return load(module.__file__) if rank else module
+
+
 def sentence(error: BaseException, file: str) -> str:
     """What was raised, and on which line of the student's file."""
     if isinstance(error, NotImplementedError):
@@ -190,22 +197,24 @@ def answer(module: Any, ranks: ModuleType, request: dict, file: str) -> dict:
                 return {"result": encoded(result), "changed": changed}
             except TypeError as error:
                 return {"error": f"returned {error}"}
-        xs, results, failures = decoded(request["xs"]), {}, []
+        xs, results, failures = decoded(request["xs"]), {}, {}
 
         def body(comm, x) -> None:
             try:
-                results[comm.Get_rank()] = function(comm, x)
+                own = of_rank(module, comm.Get_rank())
+                results[comm.Get_rank()] = getattr(own, name)(comm, x)
             except BaseException as error:
                 if not isinstance(error, ranks.AllRanksBlocked):
-                    where = f"rank {comm.Get_rank()} {sentence(error, file)}"
-                    failures.append(
-                        where if where[-15:] != "not written yet" else "not written yet"
+                    text = sentence(error, file)
+                    unwritten = text == "not written yet"
+                    failures[comm.Get_rank()] = (
+                        text if unwritten else f"rank {comm.Get_rank()} {text}"
                     )
                 raise
 
         comms, failure = ranks.run(xs, body, timeout_s=5.0)
         if failure:
-            error = failures[0] if failures else failure
+            error = failures[min(failures)] if failures else failure
             return {"error": error, "sends": [comm.sends for comm in comms]}
         returned = results.get(0)
         returned = encoded(returned) if isinstance(returned, np.ndarray) else None

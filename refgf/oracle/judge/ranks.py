@@ -70,13 +70,19 @@ def run(
     def once(arrays: list[np.ndarray], eager_bytes: float, arrival: str):
         world = World(len(arrays), eager_bytes, arrival)
         comms = [Comm(world, rank, x) for rank, x in enumerate(arrays)]
-        threads = world.start(lambda rank: function(comms[rank], comms[rank].x))
+        errors: dict[int, BaseException] = {}
+        threads = world.start(lambda rank: function(comms[rank], comms[rank].x), errors)
         for thread in threads:
             thread.join(max(0.0, stop_s - time.monotonic()))
         if any(thread.is_alive() for thread in threads):
             world.fail(0, TimeoutError())  # ends those that communicate
             return comms, f"did not end within {timeout_s:g} s"
-        return comms, world.failure and _described(*world.failure)
+        errors = world.broken | errors
+        for rank in sorted(errors):  # the lowest one, whichever was first
+            if not isinstance(errors[rank], AllRanksBlocked):
+                error = errors[rank]
+                return comms, f"rank {rank} raised {type(error).__name__}: {str(error)[:300]}"
+        return comms, f"{DEADLOCK}: {world.failure[1]}" if world.failure else None
 
     again = [x.copy() for x in xs]
     comms, failure = once(xs, 0, "lowest")
@@ -90,9 +96,3 @@ def run(
         comm.late = comm.x.tobytes() != second.x.tobytes()
         comm.x[...] = second.x
     return comms, None
-
-
-def _described(rank: int, error: BaseException) -> str:
-    if isinstance(error, Deadlock):
-        return f"{DEADLOCK}: {error}"
-    return f"rank {rank} raised {type(error).__name__}: {str(error)[:300]}"

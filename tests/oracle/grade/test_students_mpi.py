@@ -52,6 +52,11 @@ WRONG = {  # what a ring's step does, and the rule of MPI that its sentence name
         "q = comm.Irecv(buf, left); comm.Send(x[a:b], right); x[c:d] += buf; q.Wait()",
         "holds nan until its Wait",
     ),
+    "an error that is caught": (
+        "comm.Barrier(); q = comm.Isend(x[a:b], right); x[a:b] += 1; comm.Recv(buf, left)\n"
+        "        try: q.Wait()\n        except ValueError: x[a:b] -= 1\n        x[c:d] += buf",
+        "changed before Wait",
+    ),
     "overlapping arrays": (
         "m = np.empty(len(x), x.dtype); m[:b - a] = x[a:b]; "
         "comm.Sendrecv(m[:b - a], right, 0, m[:d - c], left, 0); x[c:d] += m[:d - c]",
@@ -127,6 +132,24 @@ def test_a_ring_that_breaks_a_rule_of_mpi(marks, what):
 def test_an_unusual_but_right_ring(marks, what):
     mark = marks("01", RING.format(RIGHT[what] + "\n        x[c:d] += buf"), "allreduce")
     assert mark.points == mark.of, report.as_text([mark])
+
+
+SHARED = """
+BOX = []
+def allreduce(comm, x):
+    BOX.append(x.copy())
+    comm.Barrier()
+    x[...] = sum(BOX)
+"""
+
+
+def test_ranks_share_no_variables(marks):
+    """As processes: scratch memory of the module is each rank's own, and a shared box is not."""
+    step = "buf = SCRATCH.setdefault(len(x), np.empty(len(x), x.dtype))[:d - c]; "
+    step += "comm.Sendrecv(x[a:b], right, 0, buf, left, 0); comm.Barrier(); x[c:d] += buf"
+    mark = marks("01", "\nSCRATCH = {}\n" + RING.format(step), "allreduce")
+    assert mark.points == mark.of, report.as_text([mark])
+    assert marks("01", SHARED, "allreduce").parts[0].points == 0
 
 
 def test_tags_that_never_meet(marks):
