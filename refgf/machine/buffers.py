@@ -47,7 +47,8 @@ def elements(call: str, rank: int, buf: Any, receives: bool) -> np.ndarray:
 
 def peer_rank(call: str, rank: int, peer: Any, size: int) -> int:
     """The other rank of a message; like mpi4py it takes 1.0 for 1."""
-    if not isinstance(peer, int | float | np.number) or peer != int(peer) or not 0 <= peer < size:
+    whole = isinstance(peer, int | float | np.integer | np.floating) and float(peer).is_integer()
+    if not whole or not 0 <= peer < size:
         raise ValueError(
             f"{call} on rank {rank}: got peer {peer!r}; wanted a rank from 0 to {size - 1}; "
             f"next: take the rank modulo the size, and compare the arguments of {CALLS[call]}"

@@ -267,6 +267,7 @@ RULES = {  # what two ranks do, and what is said
     "object": (lambda c: c.Send(np.array([None]), 1), "wanted numbers"),
     "swapped bytes": (lambda c: c.Send(X.astype(">f8"), 1), "wanted numbers"),
     "half a rank": (lambda c: c.Send(X, 0.5), "got peer 0.5; wanted a rank from 0 to 1"),
+    "nan": (lambda c: c.Send(X, np.nan), "got peer nan; wanted a rank from 0 to 1"),
     "no rank": (lambda c: c.Send(X, None), "got peer None; wanted a rank"),
     "tag": (lambda c: c.Recv(X, 1, 40_000), "got tag 40000; wanted a whole number from 0 to 32767"),
     "two receives": (
