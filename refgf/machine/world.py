@@ -27,7 +27,7 @@ class Unfinished(RuntimeError):
     """All ranks have returned, but a message was not received or a request not completed."""
 
 
-class CollectiveCall:
+class PendingCollective:
     """It ends when every rank has contributed its object."""
 
     def __init__(self, size: int) -> None:
@@ -75,7 +75,7 @@ class World:
         self._waiting: dict[int, tuple[int, list]] = {}  # thread -> (rank, operations)
         self._children: dict[Any, tuple[World, list[int]]] = {}
         self._entered = [0] * size  # collectives that each rank has entered
-        self._collectives = collections.defaultdict(lambda: CollectiveCall(size))
+        self._collectives = collections.defaultdict(lambda: PendingCollective(size))
         # of the root: thread -> (rank, operations it waits for); rank -> requests not completed
         self._threads: dict[int, tuple[int, list | None]] = {}
         self._posted: list[list[Request]] = [] if parent else [[] for _ in range(size)]
@@ -130,7 +130,7 @@ class World:
                 self.changed.notify_all()
             return request.done
 
-    def wait(self, rank: int, operations: Sequence[Request | CollectiveCall]) -> None:
+    def wait(self, rank: int, operations: Sequence[Request | PendingCollective]) -> None:
         """Until all are done, then complete them."""
         me = threading.get_ident()
         with self.changed:
@@ -296,7 +296,7 @@ class World:
             raise Aborted(f"rank {rank} failed: {type(error).__name__}: {error}")
 
 
-def waits_for(rank: int, operations: Sequence[Request | CollectiveCall]) -> str:
+def waits_for(rank: int, operations: Sequence[Request | PendingCollective]) -> str:
     """rank 0 waits to send to rank 1"""
     return f"rank {rank} waits {' and '.join(str(o) for o in operations if not o.done)}"
 
