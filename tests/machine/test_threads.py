@@ -24,20 +24,6 @@ def test_message_is_a_copy():
     assert threads.run(5, body) == [4, 0, 1, 2, 3]
 
 
-def test_messages_do_not_overtake():
-    def body(comm):
-        if comm.rank == 0:
-            requests = [comm.Isend(np.array([i]), 1) for i in range(4)]
-            [r.Wait() for r in requests]
-            return None
-        got = [np.empty(1, int) for _ in range(4)]
-        for g in got:
-            comm.Recv(g, 0)
-        return [int(g[0]) for g in got]
-
-    assert threads.run(2, body)[1] == [0, 1, 2, 3]
-
-
 def test_collectives():
     def body(comm):
         other = comm.Dup()
@@ -73,15 +59,6 @@ def test_a_split_communicator_waits_for_a_rank_that_has_returned():
             others.Recv(np.empty(1), 1)
 
     with pytest.raises(threads.Deadlock, match="rank 1 has already returned"):
-        threads.run(3, body)
-
-
-def test_deadlock_is_explained():
-    def body(comm):
-        comm.Send(np.ones(2), (comm.rank + 1) % comm.size)
-
-    message = "rank 0 waits to send to rank 1; rank 1 waits to send to rank 2"
-    with pytest.raises(threads.Deadlock, match=message):
         threads.run(3, body)
 
 
@@ -296,7 +273,9 @@ def test_sends_wait_above_the_limit_only(eager_bytes):
     if eager_bytes > 80:
         assert threads.run(2, exchange, eager_bytes=eager_bytes) == [1, 0]
     else:
-        with pytest.raises(threads.Deadlock, match="rank 0 waits to send to rank 1"):
+        with pytest.raises(
+            threads.Deadlock, match="rank 0 waits to send to rank 1; rank 1 waits to"
+        ):
             threads.run(2, exchange, eager_bytes=eager_bytes)
 
 

@@ -192,27 +192,16 @@ def test_one_call_is_not_taken_for_elements(marks):
     assert "one call, whatever theta is" in text and "elements with theta" not in text
 
 
-def test_a_receive_posted_before_a_blocking_send_is_no_deadlock(marks):
-    """Irecv, Send, Wait on all ranks: correct in MPI, because the receive is posted."""
-    code = """
-def allreduce(comm, x):
-    rank, size = comm.Get_rank(), comm.Get_size()
-    bounds, right, left = slices(x.size, size), (rank + 1) % size, (rank - 1) % size
-    for phase in range(2):
-        for t in range(size - 1):
-            send = bounds[(rank + phase - t) % size]
-            start, stop = bounds[(rank + phase - t - 1) % size]
-            got = np.empty(stop - start, x.dtype)
-            request = comm.Irecv(got, left)
-            comm.Send(x[slice(*send)], right)
-            request.Wait()
-            x[start:stop] = got if phase else x[start:stop] + got
-"""
-    mark = marks("01", code)["allreduce"]
-    assert mark.points == mark.of, mark
-
-
 def test_a_long_call_is_cut_in_the_line_of_what_it_printed(marks):
     code = "\ndef convolution(*a):\n    print(1)\n"
     text = report.as_text([marks("02", code)["convolution"]])
     assert "  printed in convolution([" in text and max(map(len, text.splitlines())) <= 100
+
+
+def test_a_mistake_that_explains_all_parts_is_named_in_each(marks):
+    """In one of three parts, elements for bytes give what one call for all gives."""
+    code = (
+        "\nRIGHT = lazy_calls\ndef lazy_calls(sizes, theta):\n    return RIGHT(sizes, 4 * theta)\n"
+    )
+    text = report.as_text([marks("03", code)["lazy_calls"]])
+    assert text.count("you compare elements with theta") == 3 and "one call" not in text
