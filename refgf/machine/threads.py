@@ -30,6 +30,8 @@ MOST_RANKS = 4096  # a thread each: far above this a process gets no more of the
 def run(size: int, function: Callable, *args: Any, eager_bytes: float = 0) -> list[Any]:
     """Call function(comm, *args) on `size` ranks, a thread each; return [result of rank 0, ...].
 
+    eager_bytes: a message of fewer bytes does not wait for its receive.
+
     If a rank raises, the others are aborted and the first exception is raised here. After Ctrl-C it
     raises at once; ranks that do not communicate end with the process.
     """

@@ -74,14 +74,16 @@ def run(
         threads = world.start(lambda rank: function(comms[rank], comms[rank].x), errors)
         for thread in threads:
             thread.join(max(0.0, stop_s - time.monotonic()))
-        if any(thread.is_alive() for thread in threads):
+        late = any(thread.is_alive() for thread in threads)
+        if late:
             world.fail(0, TimeoutError())  # ends those that communicate
-            return comms, f"did not end within {timeout_s:g} s"
         errors = world.broken | errors
         for rank in sorted(errors):  # the lowest one, whichever was first
             if not isinstance(errors[rank], AllRanksBlocked):
                 error = errors[rank]
                 return comms, f"rank {rank} raised {type(error).__name__}: {str(error)[:300]}"
+        if late:
+            return comms, f"did not end within {timeout_s:g} s"
         return comms, f"{DEADLOCK}: {world.failure[1]}" if world.failure else None
 
     again = [x.copy() for x in xs]
