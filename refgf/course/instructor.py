@@ -1,8 +1,9 @@
 """The teacher's page: installation, points, typical mistakes, the answers, the seed."""
 
-from refgf.course.autograder.submission import HIDDEN, exercises, parts
+from refgf.course.autograder.submission import HIDDEN, exercises
 from refgf.course.lesson import LessonFiles
 from refgf.course.platforms import PLATFORMS
+from refgf.oracle.grade.marking import parts
 from refgf.oracle.grade.sandbox import BYTES, SECONDS
 
 PAGE = """# {title}: for the teacher

@@ -176,7 +176,7 @@ def implementation(options: Options) -> Any:
     if not 0 < options.timeout < float("inf"):
         raise ValueError(f"verify: got --timeout {options.timeout}; wanted seconds, more than 0")
     if options.python:
-        return IsolatedModule(options.python, options.timeout)
+        return IsolatedModule(options.python, options.timeout, [str(options.cases)])
     return Command(options.command, options.timeout) if options.command else Files(options.files)
 
 

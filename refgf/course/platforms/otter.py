@@ -10,9 +10,9 @@ file in the oracle's sandbox.
 import json
 from pprint import pformat
 
-from refgf.course.autograder.submission import parts
 from refgf.course.lesson import LessonFiles
 from refgf.course.platforms.scripts import setup
+from refgf.oracle.grade.marking import parts
 
 AUTOGRADER = "refgf.course.autograder.otter"
 ZIP = "autograder.zip"

@@ -8,6 +8,7 @@ is wrong.
 import importlib
 import re
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -86,16 +87,37 @@ def grade(file: str | Path, lesson: str, seed: int | None = None) -> list[Mark]:
 
 
 def mark(sandbox: Sandbox, exercise: Exercise | Collective, seeds: list[int]) -> Mark:
+    """The marks of an exercise, which gets processes of its own."""
+    sandbox.fresh()
+    try:
+        how = mark_collective if isinstance(exercise, Collective) else mark_function
+        return how(sandbox, exercise, seeds)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        return no_points(exercise, f"could not be judged: {type(error).__name__}")
+
+
+def parts(exercise: Exercise | Collective) -> Iterator[tuple[str, int]]:
+    """(what, points) of each part."""
     if isinstance(exercise, Collective):
-        return mark_collective(sandbox, exercise, seeds)
+        yield from exercise.scores.items()
+    else:
+        yield from ((part.what, part.points) for part in exercise.parts)
+
+
+def no_points(exercise: Exercise | Collective, sentence: str) -> Mark:
+    lost = [PartMark(what, 0, points, NOT_JUDGED) for what, points in parts(exercise)]
+    lost[0].sentence = sentence
+    return Mark(exercise.name, lost)
+
+
+def mark_function(sandbox: Sandbox, exercise: Exercise, seeds: list[int]) -> Mark:
     found, calls = Mark(exercise.name), []
     for part in exercise.parts:
         sentence = first_failure(sandbox, exercise, part, cases_of(part, seeds), calls)
         points = 0 if sentence else part.points
         found.parts.append(PartMark(part.what, points, part.points, sentence))
         if fatal(sentence):
-            found.parts = [PartMark(p.what, 0, p.points, NOT_JUDGED) for p in exercise.parts]
-            found.parts[0].sentence = sentence
+            found = no_points(exercise, sentence)
             break
     if seeds == [PUBLIC_SEED]:  # a file could print hidden cases, even in a public call
         found.printed = chosen_output(calls)
@@ -133,7 +155,7 @@ def first_failure(
     wrong, changes = [], ""
     for case in cases:
         request = {"call": exercise.name, "arguments": encoded(list(case.arguments))}
-        answer = sandbox.ask(request)
+        answer = sandbox.ask(request, case.hidden)
         calls.append([call(exercise.name, case.arguments), "error" in answer, sandbox.printed])
         if "error" in answer:
             if fatal(answer["error"]) or not wrong:

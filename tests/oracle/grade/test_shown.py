@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from refgf.oracle.foreign import wall
 from refgf.oracle.grade import marking, report, sandbox
 from refgf.oracle.grade.shown import LONGEST, shortened, size, without_text
-from refgf.oracle.grade.student_process import limit
 
 ROOT = Path(__file__).resolve().parents[3]
 SEED = 7
@@ -180,7 +180,7 @@ def test_limits_that_a_system_refuses_are_left_out(monkeypatch):
         changed.append(name)
 
     monkeypatch.setattr(resource, "setrlimit", refuse)
-    limit(1.0, 10)
+    wall.limit({"RLIMIT_AS": 10, "RLIMIT_NPROC": 1}, alone=True)
     assert changed == [resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE]
 
 
