@@ -42,6 +42,10 @@ class Ended(Exception):
         self.code = code
 
 
+class CannotStart(ValueError):
+    """The judge's own part of the process failed: no fault of the foreign code."""
+
+
 class Forged(Exception):
     """What came is not the answer to the question."""
 
@@ -93,7 +97,7 @@ class Process:
         try:
             still_open = self._exchange(json.dumps(settings).encode(), START, START_S)
         except (TooLate, Ended) as error:  # of the project's own code
-            raise ValueError(
+            raise CannotStart(
                 f"got no Python for judged code ({type(error).__name__} {error}): {self.printed}; "
                 f"wanted {sys.executable} with NumPy; next: python -m refgf.doctor"
             ) from error
@@ -112,7 +116,6 @@ class Process:
         self._read_output()
         self.socket.close()
         self.process.stdout.close()
-        orphans.end_children()
 
     def _exchange(self, question: bytes, number: bytes, limit_s: float) -> bytes:
         stop_s, self._output = time.monotonic() + limit_s, bytearray()

@@ -12,6 +12,7 @@ refgf where nothing of refgf may be read; None: from the checkout.
 import faulthandler
 import importlib
 import importlib.abc
+import importlib.machinery
 import importlib.util
 import json
 import os
@@ -28,7 +29,9 @@ class Carried(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, modules: dict[str, list]):
         self.modules = modules
 
-    def find_spec(self, name: str, path: object = None, target: object = None):
+    def find_spec(
+        self, name: str, path: object = None, target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
         if name not in self.modules:
             return None
         place, _, is_package = self.modules[name]

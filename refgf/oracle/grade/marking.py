@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from refgf.oracle.foreign.process import CannotStart
 from refgf.oracle.grade.difference import difference, plain
 from refgf.oracle.grade.exercise import (
     PUBLIC_SEED,
@@ -39,6 +40,7 @@ from refgf.oracle.grade.shown import (
 from refgf.oracle.grade.student_process import decoded, encoded
 
 PACKAGE = "refgf.oracle.grade.exercises"
+STILL_OPEN: set[str] = set()  # what the wall of this machine has left open, for the report
 BEFORE_A_CALL = ("absent", "cannot be imported", "not written")
 
 
@@ -83,7 +85,9 @@ def grade(file: str | Path, lesson: str, seed: int | None = None) -> list[Mark]:
     module = exercises_of(lesson)
     seeds = [PUBLIC_SEED] if seed is None else [PUBLIC_SEED, seed]
     with Sandbox(file, getattr(module, "ALLOWED", ())) as sandbox:
-        return [mark(sandbox, exercise, seeds) for exercise in module.EXERCISES]
+        marks = [mark(sandbox, exercise, seeds) for exercise in module.EXERCISES]
+    STILL_OPEN.update(sandbox.server.still_open)
+    return marks
 
 
 def mark(sandbox: Sandbox, exercise: Exercise | Collective, seeds: list[int]) -> Mark:
@@ -92,6 +96,8 @@ def mark(sandbox: Sandbox, exercise: Exercise | Collective, seeds: list[int]) ->
     try:
         how = mark_collective if isinstance(exercise, Collective) else mark_function
         return how(sandbox, exercise, seeds)
+    except CannotStart:
+        raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         return no_points(exercise, f"could not be judged: {type(error).__name__}")
 
@@ -141,7 +147,7 @@ def source(seed: int, part: Part) -> np.random.Generator:
 
 def fatal(sentence: str) -> bool:
     """Does it end the whole exercise? What hangs or crashes is not started again."""
-    starts = ("did not end", "ended its", "its process", "wrote into", "ran out")
+    starts = ("did not end", "ended its", "its process", "wrote into", "ran out", "closed")
     return sentence.startswith((*BEFORE_A_CALL, *starts)) or "may not" in sentence
 
 
@@ -179,10 +185,10 @@ def first_failure(
 
 def error_sentence(name: str, case: GradedCall, error: str) -> str:
     """What went wrong, and for which call."""
-    if error.startswith(BEFORE_A_CALL):
-        return error
     if case.hidden:
         return f"{without_text(error)}, for {hidden_call(name, case.arguments)}"
+    if error.startswith(BEFORE_A_CALL):
+        return error
     return f"{error}, for {call(name, case.arguments)}"
 
 

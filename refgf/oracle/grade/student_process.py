@@ -134,7 +134,6 @@ def sentence(error: BaseException, file: str) -> str:
         stopped = "stopped to ask you (breakpoint, pdb, input), but nobody can answer here"
         return f"{stopped}; next: call the function yourself{line_of(error, file)}"
     text = error.msg if isinstance(error, SyntaxError) else str(error)[:200]
-    text = text.encode(errors="replace").decode()  # a lone surrogate cannot be printed
     return f"raised {type(error).__name__}: {text}{line_of(error, file)}"
 
 

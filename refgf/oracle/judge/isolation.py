@@ -22,7 +22,7 @@ from refgf.oracle.foreign import view
 from refgf.oracle.foreign.connection import Connection
 from refgf.oracle.foreign.process import Ended, Forged, Process, Server, TooLate
 from refgf.oracle.foreign.report import in_one_line, shown
-from refgf.oracle.judge import scratch
+from refgf.oracle.judge import orphans, scratch
 from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.files import NAMES, little_endian, parse_tensors, tensor_bytes
 from refgf.oracle.judge.guard import describe
@@ -104,6 +104,7 @@ class IsolatedModule:
         if self.process is not None:
             self.process.close()
             self.process = None
+            orphans.end_children()
 
     def _answer(self, ask: Any, *given: Any) -> Result:
         """What the process answers, or why it does not: it may have ended before."""
