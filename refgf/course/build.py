@@ -8,10 +8,10 @@ import zipfile
 from pathlib import Path
 
 from refgf.course.autograder.submission import marks_of_file
-from refgf.course.bundle import closure
 from refgf.course.instructor import page
 from refgf.course.lesson import LESSONS, LessonFiles, lesson_files
 from refgf.course.platforms import PLATFORMS
+from refgf.oracle.foreign.closure import closure
 from refgf.oracle.grade.report import totals
 
 MADE = ".refgf-course"  # lists the files of a build, so that the next one may replace them

@@ -1,8 +1,9 @@
 """The teacher's page: installation, points, typical mistakes, the answers, the seed."""
 
-from refgf.course.autograder.submission import HIDDEN, exercises, parts
+from refgf.course.autograder.submission import HIDDEN, exercises
 from refgf.course.lesson import LessonFiles
 from refgf.course.platforms import PLATFORMS
+from refgf.oracle.grade.marking import parts
 from refgf.oracle.grade.sandbox import BYTES, SECONDS
 
 PAGE = """# {title}: for the teacher
@@ -46,9 +47,19 @@ A build into the same folder keeps the seed. For a new term give another one wit
 
 ## Limits
 
-A file runs in a process of its own: {seconds:g} s for each call, {gib:g} GiB of memory, no
-network, no other processes, no files to write. What breaks a limit costs its exercise only. The
-functions that judge are the oracle's definitions, which are public; no test detects a copy of them.
+Each exercise runs in two new processes, one for public and one for hidden cases, with {seconds:g} s
+for each call and {gib:g} GiB of memory. What breaks a limit costs its exercise only. A process gets
+the file's text and the arguments of its calls, never the results that are wanted, nor the seed.
+
+On Linux the kernel keeps it from all else: other files, the network, other processes. As root it
+becomes another user. It uses namespaces where they are allowed, and Landlock and seccomp, which
+work inside containers, too. Where these are missing (macOS; Linux before 5.13 in a container that
+allows no namespaces), the autograder prints that marks are not safe, and what a file could do.
+
+Not secret: the hidden cases that an exercise is called with, from the file that solves it. It can
+tell nobody, but for right or wrong in each part. The ranks of an exercise share one process, so a
+file may find the other ranks' numbers. The functions that judge are the oracle's definitions, which
+are public; no test detects a copy of them.
 """
 
 

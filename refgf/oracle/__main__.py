@@ -69,6 +69,7 @@ def export(options: Options) -> int:
 
 def verify(options: Options) -> int:
     """Judge an implementation, or a trace alone."""
+    from refgf.oracle.foreign.report import unsafe
     from refgf.oracle.judge import page, report
     from refgf.oracle.judge.profiles import in_order
     from refgf.oracle.judge.verify import verify as verify_cases
@@ -101,6 +102,8 @@ def verify(options: Options) -> int:
         if path := getattr(options, name):
             Path(path).write_text(write(verdicts, options.profile))
     print(report.as_text(verdicts, options.profile))
+    if options.python and judged.still_open:
+        print(unsafe(judged.still_open, "verdicts on code that means harm are"))
     return 1 if any(v.status == "fail" for v in verdicts) else 0
 
 
@@ -176,7 +179,7 @@ def implementation(options: Options) -> Any:
     if not 0 < options.timeout < float("inf"):
         raise ValueError(f"verify: got --timeout {options.timeout}; wanted seconds, more than 0")
     if options.python:
-        return IsolatedModule(options.python, options.timeout)
+        return IsolatedModule(options.python, options.timeout, [str(options.cases)])
     return Command(options.command, options.timeout) if options.command else Files(options.files)
 
 
@@ -198,7 +201,9 @@ def explain(options: Options) -> int:
 
 def grade(options: Options) -> int:
     """Marks for students' files."""
+    from refgf.oracle.foreign.report import unsafe
     from refgf.oracle.grade import report
+    from refgf.oracle.grade.marking import STILL_OPEN
     from refgf.oracle.grade.marking import grade as grade_file
     from refgf.oracle.grade.sandbox import workers
     from refgf.oracle.judge.report import require_writable
@@ -212,6 +217,8 @@ def grade(options: Options) -> int:
         rows = list(pool.map(graded, options.files))
     for file, marks in rows:
         print(f"{file}\n" * (len(rows) > 1) + report.as_text(marks))
+    if STILL_OPEN:
+        print(unsafe(STILL_OPEN, "marks are"))
     if options.json:
         found = [report.as_data(marks, options.lesson, file) for file, marks in rows]
         Path(options.json).write_text(json.dumps(found, indent=1) + "\n")
@@ -269,7 +276,7 @@ def parser() -> argparse.ArgumentParser:
         "grade",
         help="marks for students' files",
         description="Marks for students' files: points, and what is wrong, for each exercise. "
-        "Each file runs in a process of its own, with limits on time and memory.",
+        "Each file runs in processes of its own, behind a wall that the kernel keeps, with limits.",
     )
     sub.set_defaults(run=grade)
     sub.add_argument("lesson", help="its number: 01")

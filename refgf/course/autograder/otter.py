@@ -23,7 +23,7 @@ def sentence(exercise: int, part: int) -> str:
 def marks() -> list[Mark]:
     """The marks of the submission in the working folder.
 
-    The sandbox refuses to read this bundle, but not Otter's copy of it, so the copy is removed.
+    Otter's copy of this bundle is removed: on a system without a wall the file could read it.
     """
     shutil.rmtree(COPY, ignore_errors=True)
     return marks_of_folder(Path.cwd(), *settings())[0]

@@ -14,10 +14,10 @@ from refgf.course.autograder.submission import (
     exercises,
     marks_of_file,
     marks_of_folder,
-    no_points,
     settings,
 )
 from refgf.oracle.grade.mark import Mark
+from refgf.oracle.grade.marking import no_points
 from refgf.oracle.grade.report import as_csv, as_text
 from refgf.oracle.grade.sandbox import workers
 

@@ -4,27 +4,34 @@ Public cases are the same for everybody, hidden ones come from the teacher's see
 a hidden case would show it, so it says only that there is one.
 """
 
+import contextlib
 import json
-import shutil
-from collections.abc import Iterator
+import os
+import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from refgf.oracle.foreign.report import unsafe
 from refgf.oracle.grade import marking
 from refgf.oracle.grade.exercise import Collective, Exercise
-from refgf.oracle.grade.mark import NOT_JUDGED, Mark, PartMark
+from refgf.oracle.grade.mark import Mark
 from refgf.oracle.grade.sandbox import Sandbox
 
-ROOT = Path(__file__).resolve().parents[3]  # of the bundle; the sandbox refuses to read here
+ROOT = Path(__file__).resolve().parents[3]  # of the bundle
 SETTINGS = ROOT / "course.json"
 HIDDEN = "right for the public cases and wrong for a hidden one: make it right for any arguments"
 
 
 def settings() -> tuple[str, int]:
-    """(lesson, seed) of this bundle."""
+    """(lesson, seed) of this bundle, which from now on only its owner may read.
+
+    A student's file cannot open it behind a whole wall. This is for a system that has only users.
+    """
     found = json.loads(SETTINGS.read_text())
+    with contextlib.suppress(OSError):  # another user's, who may have closed it
+        os.chmod(SETTINGS, 0o600)
+        os.chmod(ROOT, 0o700)
     return found["lesson"], found["seed"]
 
 
@@ -47,57 +54,34 @@ def marks_of_folder(folder: Path, lesson: str, seed: int) -> tuple[list[Mark], s
     try:
         file = submitted_file(folder, lesson)
     except ValueError as error:
-        return [no_points(exercise, str(error)) for exercise in exercises(lesson)], str(error)
+        return [marking.no_points(exercise, str(error)) for exercise in exercises(lesson)], str(
+            error
+        )
     return marks_of_file(file, lesson, seed), ""
 
 
 def marks_of_file(file: Path, lesson: str, seed: int) -> list[Mark]:
-    """The marks for public and hidden cases. Runs a copy, so that no other file lies next to it."""
+    """The marks for public and hidden cases."""
     allowed = getattr(marking.exercises_of(lesson), "ALLOWED", ())
-    with TemporaryDirectory() as folder, np.errstate(all="ignore"):
-        copy = shutil.copyfile(file, Path(folder) / f"{lesson}.py")
-        with Sandbox(copy, allowed) as sandbox:
-            return [printable(marked(sandbox, exercise, seed)) for exercise in exercises(lesson)]
+    with Sandbox(file, allowed) as sandbox, np.errstate(all="ignore"):
+        marks = [marked(sandbox, exercise, seed) for exercise in exercises(lesson)]
+    if sandbox.server.still_open:  # the platform shows it to the teacher
+        print(unsafe(sandbox.server.still_open, "marks are"), file=sys.stderr)
+    return marks
 
 
 def marked(sandbox: Sandbox, exercise: Exercise | Collective, seed: int) -> Mark:
     """A part's points count if its public and its hidden cases are right."""
-    try:
-        public = marking.mark(sandbox, exercise, [marking.PUBLIC_SEED])
-        public.printed = []  # the file may print hidden cases of an earlier exercise
-        if not public.points:
-            return public
-        hidden = marking.mark(sandbox, exercise, [seed])
-    except Exception as error:  # noqa: BLE001  an answer that breaks the judge costs its exercise
-        sandbox.close()
-        return no_points(exercise, f"could not be judged: {type(error).__name__}")
+    public = marking.mark(sandbox, exercise, [marking.PUBLIC_SEED])
+    public.printed = []
+    if not public.points:
+        return public
+    hidden = marking.mark(sandbox, exercise, [seed])
     for part, other in zip(public.parts, hidden.parts):
         if part.points and not other.points:
             part.points, part.sentence = 0, HIDDEN
     return public
 
 
-def printable(mark: Mark) -> Mark:
-    """With sentences that any file can hold: an exception's text is the student's."""
-    for part in mark.parts:
-        words = " ".join(part.sentence.split())
-        part.sentence = "".join(c if c.isprintable() else "?" for c in words)
-    return mark
-
-
 def exercises(lesson: str) -> tuple[Exercise | Collective, ...]:
     return marking.exercises_of(lesson).EXERCISES
-
-
-def parts(exercise: Exercise | Collective) -> Iterator[tuple[str, int]]:
-    """(what, points) of each part."""
-    if isinstance(exercise, Collective):
-        yield from exercise.scores.items()
-    else:
-        yield from ((part.what, part.points) for part in exercise.parts)
-
-
-def no_points(exercise: Exercise | Collective, sentence: str) -> Mark:
-    lost = [PartMark(what, 0, points, NOT_JUDGED) for what, points in parts(exercise)]
-    lost[0].sentence = sentence
-    return Mark(exercise.name, lost)

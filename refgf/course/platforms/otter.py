@@ -4,15 +4,15 @@ https://otter-grader.readthedocs.io/en/latest/workflow/otter_generate/container_
 
 Otter would run a student's file in the process that marks it. It prefers a notebook to a Python
 file, so the zip brings a notebook of one cell; Otter runs this, and the tests mark the student's
-file in the oracle's sandbox.
+file behind the oracle's wall.
 """
 
 import json
 from pprint import pformat
 
-from refgf.course.autograder.submission import parts
 from refgf.course.lesson import LessonFiles
 from refgf.course.platforms.scripts import setup
+from refgf.oracle.grade.marking import parts
 
 AUTOGRADER = "refgf.course.autograder.otter"
 ZIP = "autograder.zip"
@@ -113,6 +113,6 @@ def install(lesson: LessonFiles) -> str:
 
 Students submit `{lesson.number}.py`. Otter shows one question for each exercise and one test case
 for each part. The zip has a notebook of one cell, which Otter runs in place of the student's file:
-the tests mark the file in a process of its own. A submission that has a notebook too is refused by
+the tests mark the file in processes of its own. A submission that has a notebook too is refused by
 Otter.
 """

@@ -22,7 +22,8 @@ def install(lesson: LessonFiles) -> str:
 
    `marks/marks.csv` has a line for each student; `marks/NAME.txt` has the sentences for one.
 
-Each file runs in a process of its own under your account, with limits on time and memory. It
-cannot write files, use the network or read `autograder/`. It can read other files of yours, so
-keep `instructor/` and every checkout of refgf on another machine or account when the marks count.
+Each file runs in processes of its own, with limits on time and memory. On Linux it cannot read
+your files or `autograder/`, write files, use the network, or start processes (*Limits*, below). On
+macOS it can do all that with your rights, and `grade.py` says so: keep `instructor/` and every
+checkout of refgf on another account, or mark in a container, when the marks count.
 """

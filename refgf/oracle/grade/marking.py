@@ -10,6 +10,7 @@ import itertools
 import re
 import zlib
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from refgf.oracle.foreign.process import CannotStart
 from refgf.oracle.grade.difference import difference, plain
 from refgf.oracle.grade.exercise import (
     PUBLIC_SEED,
@@ -40,6 +42,7 @@ from refgf.oracle.grade.shown import (
 from refgf.oracle.grade.student_process import decoded, encoded
 
 PACKAGE = "refgf.oracle.grade.exercises"
+STILL_OPEN: set[str] = set()  # what the wall of this machine has left open, for the report
 BEFORE_A_CALL = ("absent", "cannot be imported", "not written")
 
 
@@ -84,12 +87,38 @@ def grade(file: str | Path, lesson: str, seed: int | None = None) -> list[Mark]:
     module = exercises_of(lesson)
     seeds = [PUBLIC_SEED] if seed is None else [PUBLIC_SEED, seed]
     with Sandbox(file, getattr(module, "ALLOWED", ())) as sandbox:
-        return [mark(sandbox, exercise, seeds) for exercise in module.EXERCISES]
+        marks = [mark(sandbox, exercise, seeds) for exercise in module.EXERCISES]
+    STILL_OPEN.update(sandbox.server.still_open)
+    return marks
 
 
 def mark(sandbox: Sandbox, exercise: Exercise | Collective, seeds: list[int]) -> Mark:
+    """The marks of an exercise, which gets processes of its own."""
+    sandbox.fresh()
+    try:
+        how = mark_collective if isinstance(exercise, Collective) else mark_function
+        return how(sandbox, exercise, seeds)
+    except CannotStart:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        return no_points(exercise, f"could not be judged: {type(error).__name__}")
+
+
+def parts(exercise: Exercise | Collective) -> Iterator[tuple[str, int]]:
+    """(what, points) of each part."""
     if isinstance(exercise, Collective):
-        return mark_collective(sandbox, exercise, seeds)
+        yield from exercise.scores.items()
+    else:
+        yield from ((part.what, part.points) for part in exercise.parts)
+
+
+def no_points(exercise: Exercise | Collective, sentence: str) -> Mark:
+    lost = [PartMark(what, 0, points, NOT_JUDGED) for what, points in parts(exercise)]
+    lost[0].sentence = sentence
+    return Mark(exercise.name, lost)
+
+
+def mark_function(sandbox: Sandbox, exercise: Exercise, seeds: list[int]) -> Mark:
     found, calls, named = Mark(exercise.name), [], []
     for part in exercise.parts:
         sentence, mistakes = first_failure(sandbox, exercise, part, cases_of(part, seeds), calls)
@@ -97,8 +126,7 @@ def mark(sandbox: Sandbox, exercise: Exercise | Collective, seeds: list[int]) ->
         found.parts.append(PartMark(part.what, points, part.points, sentence))
         named.append(mistakes)
         if fatal(sentence):
-            found.parts = [PartMark(p.what, 0, p.points, NOT_JUDGED) for p in exercise.parts]
-            found.parts[0].sentence = sentence
+            found, named = no_points(exercise, sentence), []
             break
     counts = Counter(itertools.chain(*named))
     for part_mark, mistakes in zip(found.parts, named):
@@ -128,7 +156,7 @@ def source(seed: int, part: Part) -> np.random.Generator:
 
 def fatal(sentence: str) -> bool:
     """Does it end the whole exercise? What hangs or crashes is not started again."""
-    starts = ("did not end", "ended its", "its process", "wrote into", "ran out")
+    starts = ("did not end", "ended its", "its process", "wrote into", "ran out", "closed")
     return sentence.startswith((*BEFORE_A_CALL, *starts)) or "may not" in sentence
 
 
@@ -142,7 +170,7 @@ def first_failure(
     wrong, changes = [], ""
     for case in cases:
         request = {"call": exercise.name, "arguments": encoded(list(case.arguments))}
-        answer = sandbox.ask(request)
+        answer = sandbox.ask(request, case.hidden)
         calls.append([call(exercise.name, case.arguments), "error" in answer, sandbox.printed])
         if "error" in answer:
             if fatal(answer["error"]) or not wrong:
@@ -167,10 +195,10 @@ def first_failure(
 
 def error_sentence(name: str, case: GradedCall, error: str) -> str:
     """What went wrong, and for which call."""
-    if error.startswith(BEFORE_A_CALL):
-        return error
     if case.hidden:
         return f"{without_text(error)}, for {hidden_call(name, case.arguments)}"
+    if error.startswith(BEFORE_A_CALL):
+        return error
     return f"{error}, for {call(name, case.arguments)}"
 
 

@@ -29,7 +29,7 @@ def mark_collective(sandbox: Sandbox, exercise: Collective, seeds: list[int]) ->
             where = f"for p = {p}, n = {n}" + " of the teacher's seed" * hidden
             random = np.random.default_rng([seed, p, n])
             xs = [random.standard_normal(n).astype(np.float32) for _ in range(p)]
-            answer = sandbox.ask({"collective": exercise.name, "xs": encoded(xs)})
+            answer = sandbox.ask({"collective": exercise.name, "xs": encoded(xs)}, hidden)
             calls.append([f"{exercise.name}, p = {p}, n = {n}", "error" in answer, sandbox.printed])
             if "error" in answer:
                 error = without_text(answer["error"]) if hidden else answer["error"]

@@ -1,34 +1,37 @@
-"""A student's file in a process of its own: limits on time and memory, no network, no answers.
+"""A student's file in processes of its own: limits on time and memory, no network, no answers.
 
     with Sandbox("01.py") as sandbox:
         sandbox.ask({"call": "slices", "arguments": [10, 3]})    {"result": ...} or {"error": ...}
         sandbox.printed                                          what the file has printed meanwhile
 
-The process never learns what was wanted, so it cannot write its own marks. One that ends or takes
-too long is ended with all its children, and the next request starts another; a file whose import
-takes too long is not imported again.
+A process never learns what was wanted, so it cannot write its own marks. Hidden cases go to another
+process than public ones, and `fresh` starts new ones for the next exercise, so that nothing which
+the file has seen can reach a sentence that students read. One that ends or takes too long is ended
+with all its children; a file whose import takes too long is not imported again.
 """
 
-import contextlib
+import base64
 import json
 import os
-import secrets
-import select
 import signal
-import socket
-import subprocess
 import sys
-import time
 from pathlib import Path
 
-from refgf.oracle.judge import orphans
+from refgf.oracle.foreign import view
+from refgf.oracle.foreign.closure import carried
+from refgf.oracle.foreign.process import Ended, Forged, Process, Server, TooLate
+from refgf.oracle.foreign.report import in_one_line
+from refgf.oracle.grade import student_process
+from refgf.oracle.judge.untrusted import BadFile, parse_json, read_bytes
 
-HERE = Path(__file__).resolve().parent
-SECONDS, START_S = 8.0, 15.0  # for a request; for starting and importing the file
+SECONDS, START_S = 8.0, 15.0  # for a request; for importing the file
 BYTES = 2 << 30
 LONGEST = 64 << 20  # bytes of an answer
-PRINTED = 4096  # bytes kept of what a call prints
+LARGEST_FILE = 4 << 20
+SENTENCE = 600  # characters of what a process says of itself
 MOST = 8  # files at once: a container may have fewer processors than it says
+RAN = {"xs", "sends", "unfinished", "returned", "late"}  # what is told of a collective
+FORGED = {"error": "wrote into the connection of its judge"}
 
 
 def workers() -> int:
@@ -46,120 +49,88 @@ class Sandbox:
                 f"marks: got the system {sys.platform}; wanted Linux or macOS, because a student's "
                 "file is limited there; next: run this command in WSL 2"
             )
-        self.file, self.allowed, self.seconds = Path(file).resolve(), allowed, seconds
-        self.process, self.endless = None, False  # endless: its import did not end
+        path = Path(file).resolve()
+        source = base64.b64encode(read_bytes(path, LARGEST_FILE)).decode()
+        arguments = {"file": str(path), "source": source, "allowed": list(allowed)}
+        self.server = Server(
+            student_process.__name__,
+            arguments | {"project": str(view.ROOT)},
+            view.closed(seconds * 20, BYTES),
+            carried(student_process.__name__, *allowed),
+            errors=False,
+            largest=LONGEST,
+        )
+        self.seconds, self.endless = seconds, False  # endless: its import did not end
+        self.processes: dict[bool, Process] = {}  # of public and of hidden cases
         self.printed = ""
 
     def __enter__(self) -> "Sandbox":
         return self
 
     def __exit__(self, *_) -> None:
-        self.close()
+        self.fresh()
 
-    def ask(self, request: dict) -> dict:
-        """The process's answer, or {"error": why there is none}."""
-        self._output = bytearray()
-        answer = self._answer(request)
-        if self.process is not None:
-            self._read_output()
-        self.printed = self._output[:PRINTED].decode(errors="replace")
-        return answer
-
-    def _answer(self, request: dict) -> dict:
-        limit_s, number = self.seconds, secrets.token_hex(8)
-        if self.process is None and not self.endless:
-            self._start()
+    def ask(self, request: dict, hidden: bool = False) -> dict:
+        """The answer of a process, or {"error": why there is none}."""
+        self.printed = ""
+        if not self.endless and hidden not in self.processes:
+            self._start(hidden)
         if self.endless:
             return {"error": f"cannot be imported: it did not end within {START_S:g} s"}
+        process = self.processes[hidden]
         try:
-            self.socket.settimeout(limit_s)
-            self.socket.sendall(json.dumps(request | {"id": number}).encode() + b"\n")
-            line = self._line(time.monotonic() + limit_s)
-        except TimeoutError:
-            self.close()
-            return {"error": f"did not end within {self.seconds:g} s"}
-        except ConnectionError:
-            line = b""
-        if not line:
-            error = self._ended()
-            self.close()
-            return {"error": error}
-        try:
-            answer = json.loads(line)
-            if answer.pop("id") == number:
-                return answer
-        except (ValueError, LookupError, AttributeError, TypeError):
-            pass
-        self.close()
-        return {"error": "wrote into the connection of its judge"}
+            answer = checked(process.ask(json.dumps(request).encode(), self.seconds))
+        except TooLate:
+            answer = {"error": f"did not end within {self.seconds:g} s"}
+        except Ended as ended:
+            answer = {"error": how_it_ended(ended.code)}
+        except Forged:
+            answer = FORGED
+        else:
+            self.printed = process.printed
+            return answer
+        self._end(hidden)
+        self.printed = process.printed
+        return answer
 
-    def close(self) -> None:
-        """End the process and its children."""
-        if self.process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-            self._read_output()
-            self.socket.close()
-            self.process.stdout.close()
-            self.process = None
+    def fresh(self) -> None:
+        """End the processes and their children; the next request starts others."""
+        for hidden in list(self.processes):
+            self._end(hidden)
 
-    def _start(self) -> None:
-        self.socket, remote = socket.socketpair()
-        script = [sys.executable, str(HERE / "student_process.py")]
-        arguments = [str(remote.fileno()), str(self.file)]
-        limits = [str(self.seconds * 20), str(BYTES)]
-        self.process = subprocess.Popen(
-            [*script, *arguments, *limits, *self.allowed],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=self.file.parent,
-            env={"OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
-            pass_fds=[remote.fileno()],
-            start_new_session=True,
-            preexec_fn=orphans.keeper(),
-        )
-        remote.close()
-        os.set_blocking(self.process.stdout.fileno(), False)
-        self.waits_for = [self.socket, self.process.stdout]
+    def _end(self, hidden: bool) -> None:
+        self.processes.pop(hidden).close()
+
+    def _start(self, hidden: bool) -> None:
+        process = self.processes[hidden] = Process(self.server)
         try:
-            self._line(time.monotonic() + START_S)  # it has imported the file, or could not
-        except TimeoutError:
-            self.close()
+            process.begin(START_S)  # it has imported the file, or could not
+        except TooLate:
+            self._end(hidden)
             self.endless = True
-        except ConnectionError:
-            pass  # it has ended, which the request will find
+        except (Ended, Forged):
+            pass  # which the request will find
 
-    def _line(self, stop_s: float) -> bytes:
-        """One line, or b"" at its end. TimeoutError after stop_s; too long a line ends it."""
-        found = bytearray()
-        while not found.endswith(b"\n"):
-            left_s = stop_s - time.monotonic()
-            if left_s <= 0 or len(found) > LONGEST:
-                raise TimeoutError
-            ready, _, _ = select.select(self.waits_for, [], [], left_s)
-            if self.process.stdout in ready:
-                self._read_output()
-            if self.socket not in ready:
-                continue
-            self.socket.settimeout(left_s)
-            more = self.socket.recv(1 << 20)
-            if not more:
-                return b""
-            found += more
-        return bytes(found)
 
-    def _read_output(self) -> None:
-        """Empty the pipe, so that no print waits for a reader; the first PRINTED bytes are kept."""
-        with contextlib.suppress(BlockingIOError):
-            more = os.read(self.process.stdout.fileno(), 1 << 20)
-            self._output += more[: PRINTED - len(self._output)]
-            if not more:  # it has closed its end
-                self.waits_for = [self.socket]
+def checked(answer: bytes) -> dict:
+    """An answer that can be judged. Raises Forged for what `student_process` does not send."""
+    try:
+        found = parse_json("answer", answer)
+        for name in {"result", "xs", "returned"} & set(found):
+            student_process.decoded(found[name])
+        if "error" in found:
+            sends = {"sends": found["sends"]} if "sends" in found else {}
+            return {"error": in_one_line(found["error"], SENTENCE)} | sends
+        if {"result"} <= set(found) or set(found) >= RAN:
+            return found
+    except (BadFile, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
+        raise Forged from error
+    raise Forged
 
-    def _ended(self) -> str:
-        code = self.process.wait(5)
-        if code < 0:
-            return f"its process ended with {signal.Signals(-code).name}"
-        return f"ended its process with exit code {code} (os._exit?)"
+
+def how_it_ended(code: int | None) -> str:
+    if code is None:
+        return "closed the connection to its judge"
+    if code < 0:
+        return f"its process ended with {signal.Signals(-code).name}"
+    return f"ended its process with exit code {code} (os._exit?)"

@@ -5,16 +5,21 @@
 A case of the teacher's seed stays hidden: its sentence tells types and shapes only.
 """
 
+import builtins
 import re
 from typing import Any
 
 import numpy as np
 
+from refgf.oracle.foreign.report import in_one_line
 from refgf.oracle.grade.difference import difference, number, plain
 
 LONGEST = 110  # characters of one value
 LINES, COLUMNS = 12, 80  # of what a call prints
 KEPT = (12, 6, 3, 2)  # numbers of each row, as many as fit
+STARTS = ("absent", "cannot be imported", "not written yet", "did not end", "its process ended")
+STARTS += ("ended its process", "wrote into the connection of its judge", "ran out of memory")
+STARTS += ("closed the connection to its judge", "called sys.exit", "deadlock")
 
 
 def failure(name: str, arguments: tuple, got: Any, wanted: Any, relative: float) -> str:
@@ -36,10 +41,9 @@ def call(name: str, arguments: tuple) -> str:
 
 
 def output(text: str) -> list[str]:
-    """What a call printed, as short lines without control characters. It is the student's text."""
+    """What a call printed, as short lines. It is the student's text: control characters escaped."""
     lines = text.expandtabs(4).splitlines()
-    plain = ["".join(c if c.isprintable() else "?" for c in line) for line in lines[:LINES]]
-    return [*map(cut, plain), *["..."] * (len(lines) > LINES)]
+    return [*(cut(in_one_line(line)) for line in lines[:LINES]), *["..."] * (len(lines) > LINES)]
 
 
 def cut(line: str) -> str:
@@ -73,8 +77,15 @@ def shape(value: Any) -> str:
 
 
 def without_text(error: str) -> str:
-    """An exception without its text, which may hold the arguments of a hidden case."""
-    return re.sub(r"(raised \w+): .*?( \(line \d+\))?$", r"\1\2", error, flags=re.DOTALL)
+    """What went wrong, without a word of the student's file, which may hold the hidden arguments.
+
+    So neither an exception's text nor its own name, and no line: code could choose these.
+    """
+    raised = re.match(r"(?:rank \d+ )?raised (\w+): ", error)
+    if raised:
+        known = isinstance(getattr(builtins, raised[1], None), type)
+        return f"raised {raised[1]}" if known else "raised an exception"
+    return next((start for start in STARTS if error.startswith(start)), "failed")
 
 
 def size(value: Any) -> tuple[int, float]:

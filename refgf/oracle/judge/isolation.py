@@ -1,28 +1,28 @@
 """A foreign module in a process of its own: a hang in C or a crash ends only that process.
 
-    verify  ---- a case, pickled ------->  python -m refgf.oracle.judge.isolation
-            <--- JSON and safetensors ---  PythonModule.run, whose own time limit names the line
+    verify  ---- one case's inputs, JSON and safetensors ---->  PythonModule.run, whose own
+            <--- JSON and safetensors ------------------------  time limit names the line
 
-The foreign code holds the pipe, so it may send anything: its bytes are read as untrusted files are,
-and nothing in them is executed. If an answer does not come in time, the process and all its
-children are ended (orphans.py: those in another session, too); the next case gets a new process.
+oracle/foreign says what the process can reach. It gets no result of a case, and no name, from which
+a random case could be made again. Its answers are read as untrusted files are, and nothing in them
+is executed. If one does not come in time, the process and all its children are ended; the next case
+gets a new process.
 """
 
 import contextlib
-import faulthandler
 import json
 import os
-import signal
-import subprocess
 import sys
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from refgf.oracle.judge import orphans
+from refgf.oracle.foreign import view
+from refgf.oracle.foreign.connection import Connection
+from refgf.oracle.foreign.process import Ended, Forged, Process, Server, TooLate
+from refgf.oracle.foreign.report import in_one_line, shown
+from refgf.oracle.judge import orphans, scratch
 from refgf.oracle.judge.case import Case
 from refgf.oracle.judge.files import NAMES, little_endian, parse_tensors, tensor_bytes
 from refgf.oracle.judge.guard import describe
@@ -39,57 +39,60 @@ IMPORT_S = 60.0  # time limit of importing the module
 GRACE_S = 1.0  # added to the time limit, so that Python code can report its line first
 HEAD = {"error", "trace", "implemented", "general"}
 ANSWER = "the answer of the judged process"
-ROOT = Path(__file__).resolve().parents[3]
+QUESTION = "a case"
+ONLY = "wanted what its functions return, and nothing else on its pipe"
+LINES = 200  # of what it prints, over all cases
 
 
 class IsolatedModule:
     """A PythonModule in another process. name: of a module, or a path that ends in .py
 
-    server: the module that its process runs. command: whose errors these are.
+    server: the module that its process runs. command: whose errors these are. hidden: folders of
+    cases, whose results it must not read.
     """
 
     server, command = "refgf.oracle.judge.isolation", "verify"
-    more: tuple[str, ...] = ()  # arguments of the server, after name and time limit
 
-    def __init__(self, name: str, timeout_s: float = 60.0):
-        self.name, self.timeout_s, self.process = name, timeout_s, None
-        self._start()  # reports at once whether the module can be imported
+    def __init__(self, name: str, timeout_s: float = 60.0, hidden: Iterable[str] = ()):
+        self.name, self.timeout_s, self.hidden = name, timeout_s, tuple(hidden)
+        self.process, self.lines, self.still_open = None, 0, set()
+        self.open = contextlib.ExitStack()
+        self.folder = self.open.enter_context(scratch.folder("refgf-case-"))
+        try:
+            self._start()  # reports at once whether the module can be imported
+        except BaseException:
+            self.close()
+            raise
 
     def provides(self, case: Case) -> bool:
         return True
 
     def run(self, case: Case) -> Result:
-        if self.process is None:
-            self._start()
-        return self._answer(self.timeout_s, case)
+        return self._asked(question_of(case))
 
     def close(self) -> None:
         """End the process and its children."""
-        if self.process is not None:
-            with contextlib.suppress(ProcessLookupError):  # it has ended, and left no children
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-            self.pipe.close()
-            self.process = None
-            orphans.end_children()
+        self._end()
+        self.open.close()
+
+    def arguments(self) -> dict[str, Any]:
+        """Of the server."""
+        return {"name": self.name, "timeout_s": self.timeout_s}
+
+    def _asked(self, question: bytes) -> Result:
+        if self.process is None:
+            self._start()
+        return self._answer(self.process.ask, question, self.timeout_s)
 
     def _start(self) -> None:
-        self.pipe, remote = Pipe()
-        arguments = [str(remote.fileno()), self.name, str(self.timeout_s), *self.more]
-        paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", self.server, *arguments],
-            stdin=subprocess.DEVNULL,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
-            pass_fds=[remote.fileno()],
-            start_new_session=True,
-            preexec_fn=orphans.keeper(),
-        )
-        remote.close()
-        self.started = self._answer(IMPORT_S)
+        wall = view.whole(self.name, self.folder, self.hidden)
+        server = Server(self.server, self.arguments(), wall, largest=LARGEST_FILE)
+        self.process = Process(server)
+        self.started = self._answer(self.process.begin, IMPORT_S)
+        self.still_open |= server.still_open
         error = self.started.error
         if error is not None:
-            self.close()
+            self._end()
             if error.startswith(f"{self.command}:"):
                 raise ValueError(error)
             raise ValueError(
@@ -97,45 +100,80 @@ class IsolatedModule:
                 "in a Python of your own"
             )
 
-    def _answer(self, limit_s: float, case: Any = None) -> Result:
-        """The process's answer (to a case), or why there is none: it may have ended before."""
+    def _end(self) -> None:
+        if self.process is not None:
+            self.process.close()
+            self.process = None
+            orphans.end_children()
+
+    def _answer(self, ask: Any, *given: Any) -> Result:
+        """What the process answers, or why it does not: it may have ended before."""
+        *question, limit_s = given
         try:
-            if case is not None:
-                self.pipe.send(case)
-            if self.pipe.poll(limit_s + GRACE_S):
-                return from_bytes(self.pipe.recv_bytes(LARGEST_FILE))
+            return from_bytes(ask(*question, limit_s + GRACE_S))
+        except TooLate:
             error = f"did not end within {limit_s:g} s, inside a call that Python cannot interrupt"
+        except Forged:
+            error = f"{ANSWER}: got bytes that its judge did not ask for; {ONLY}"
         except BadFile as bad:
-            error = f"{bad}; wanted what its functions return, and nothing else on its pipe"
-        except (EOFError, OSError):  # OSError: a message without an end, or too long
-            error = f"its process ended with {self._exit_name()}"
+            error = f"{bad}; {ONLY}"
+        except Ended as ended:
+            closed = "its connection closed"
+            error = (
+                f"its process ended with {closed if ended.code is None else exit_name(ended.code)}"
+            )
         except BaseException:  # interrupted
-            self.close()
+            self._end()
             raise
-        self.close()
+        finally:
+            if self.process is not None:
+                self._show(self.process.printed)
+        self._end()
         return Result(error=error)
 
-    def _exit_name(self) -> str:
-        try:
-            return exit_name(self.process.wait(GRACE_S))
-        except subprocess.TimeoutExpired:
-            return "its connection closed"
+    def _show(self, printed: str) -> None:
+        """What the judged code prints is not this command's report, and is marked as such."""
+        who = in_one_line(os.path.basename(self.name))
+        for line in shown(printed).splitlines():
+            self.lines += 1
+            if self.lines <= LINES:
+                print(f"  {who} printed | {line}", file=sys.stderr)
+            elif self.lines == LINES + 1:
+                print(f"  {who} printed more lines, which are left out", file=sys.stderr)
 
 
-def serve(pipe: Connection, name: str, timeout_s: float) -> None:
-    """Answer cases until the other side closes the pipe."""
+def question_of(case: Case) -> bytes:
+    """A case's function, arguments and inputs: nothing that it is judged by."""
+    head = {"function": case.function, "arguments": case.arguments}
+    return json.dumps(head).encode() + b"\n" + tensor_bytes(case.with_prefix("in"))
+
+
+def case_of(question: bytes) -> Case:
+    line, _, data = question.partition(b"\n")
+    head, (tensors, _) = json.loads(line), parse_tensors(QUESTION, data)
+    return Case("", head["function"], [], "", "", head["arguments"], tensors)
+
+
+def serve(connection: Connection, name: str, timeout_s: float) -> None:
+    """Answer cases until the other side closes the connection."""
+    connection.question()
     try:
         judged = PythonModule(name, timeout_s)
     except ValueError as error:
-        pipe.send_bytes(as_bytes(Result(error=str(error))))
+        connection.answer(as_bytes(Result(error=str(error))))
         return
-    pipe.send_bytes(as_bytes(Result()))
-    while True:
-        try:
-            case = pipe.recv()
-        except EOFError:
-            return
-        pipe.send_bytes(as_bytes(answered(judged, case)))
+    connection.answer(as_bytes(Result()))
+    with contextlib.suppress(EOFError):
+        while True:
+            case = case_of(connection.question())
+            result = as_bytes(answered(judged, case))
+            flush()
+            connection.answer(result)
+
+
+def flush() -> None:
+    with contextlib.suppress(Exception):  # the module may have replaced it
+        sys.stdout.flush()
 
 
 def answered(judged: PythonModule, case: Case) -> Result:
@@ -171,12 +209,7 @@ def from_bytes(message: bytes) -> Result:
     error, trace = head["error"], head["trace"]
     if not isinstance(error, str | None) or not isinstance(trace, list | None):
         raise BadFile(f"{ANSWER}: wanted a text as error and a list as trace")
+    error = None if error is None else in_one_line(error)
     events = trace and [parse_event(ANSWER, json.dumps(event)) for event in trace]
     outputs, _ = parse_tensors(ANSWER, tensors)
     return Result(outputs if head["implemented"] else None, error, events, bool(head["general"]))
-
-
-if __name__ == "__main__":
-    faulthandler.enable()  # a crash names its line on stderr
-    sys.path[0] = "."
-    serve(Connection(int(sys.argv[1])), sys.argv[2], float(sys.argv[3]))

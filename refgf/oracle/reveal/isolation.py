@@ -1,22 +1,24 @@
 """The black box in a process of its own: a crash or a hang in C ends only that process.
 
-    reveal  ---- p arrays, pickled ------->  python -m refgf.oracle.reveal.isolation
-            <--- JSON and safetensors -----  PythonFunction
+    reveal  ---- p arrays, safetensors ---->  PythonFunction
+            <--- JSON and safetensors ------
 
 One process for all calls. judge/isolation.py says how it ends and how its answers are read.
 """
 
-import faulthandler
-import sys
-from multiprocessing.connection import Connection
+import contextlib
+from typing import Any
 
 import numpy as np
 
+from refgf.oracle.foreign.connection import Connection
+from refgf.oracle.judge.files import parse_tensors, tensor_bytes
 from refgf.oracle.judge.implementations import Result
-from refgf.oracle.judge.isolation import IsolatedModule, as_bytes
+from refgf.oracle.judge.isolation import IsolatedModule, as_bytes, flush
 from refgf.oracle.reveal.sources import PythonFunction
 
 NEXT = "wanted the sum of all ranks; next: call it in a Python of your own"
+QUESTION = "the ranks' arrays"
 
 
 class IsolatedFunction(IsolatedModule):
@@ -25,13 +27,16 @@ class IsolatedFunction(IsolatedModule):
     server, command = "refgf.oracle.reveal.isolation", "reveal"
 
     def __init__(self, module: str, function: str | None, dtype: str, timeout_s: float = 60.0):
-        self.more = dtype, function or ""
+        self.dtype, self.wanted = dtype, function or ""
         super().__init__(module, timeout_s)
-        (self.function,) = self.started.outputs
+        self.function = next(iter(self.started.outputs or {}), self.wanted)
         self.other_types = ""
 
+    def arguments(self) -> dict[str, Any]:
+        return super().arguments() | {"dtype": self.dtype, "function": self.wanted}
+
     def __call__(self, xs: list[np.ndarray]) -> list[np.ndarray]:
-        result = self.run(xs)
+        result = self._asked(tensor_bytes({str(i): x for i, x in enumerate(xs)}))
         if result.error is not None:
             own = result.error.startswith(f"{self.command}:")
             error = result.error if own else f"{self.command}: {self.function}: {result.error}"
@@ -42,23 +47,25 @@ class IsolatedFunction(IsolatedModule):
         return [result.outputs[name] for name in sorted(names, key=int)]
 
 
-def serve(pipe: Connection, module: str, timeout_s: float, dtype: str, name: str) -> None:
-    """Answer calls until the other side closes the pipe; the first answer names the function.
+def serve(connection: Connection, name: str, timeout_s: float, dtype: str, function: str) -> None:
+    """Answer calls until the other side closes the connection; the first answer names the function.
 
     An array that is named by no number names the types of results that have not the inputs' type.
     """
+    connection.question()
     try:
-        box = PythonFunction(module, name or None, dtype, timeout_s)
+        box = PythonFunction(name, function or None, dtype, timeout_s)
     except ValueError as error:
-        pipe.send_bytes(as_bytes(Result(error=str(error))))
+        connection.answer(as_bytes(Result(error=str(error))))
         return
-    pipe.send_bytes(as_bytes(Result({box.name: np.empty(0)})))
-    while True:
-        try:
-            xs = pipe.recv()
-        except EOFError:
-            return
-        pipe.send_bytes(as_bytes(answered(box, xs)))
+    connection.answer(as_bytes(Result({box.name: np.empty(0)})))
+    with contextlib.suppress(EOFError):
+        while True:
+            tensors, _ = parse_tensors(QUESTION, connection.question())
+            xs = [tensors[str(i)].copy() for i in range(len(tensors))]
+            result = as_bytes(answered(box, xs))
+            flush()
+            connection.answer(result)
 
 
 def answered(box: PythonFunction, xs: list[np.ndarray]) -> Result:
@@ -67,10 +74,3 @@ def answered(box: PythonFunction, xs: list[np.ndarray]) -> Result:
         return Result(rows | ({box.other_types: np.empty(0)} if box.other_types else {}))
     except ValueError as error:
         return Result(error=str(error))
-
-
-if __name__ == "__main__":
-    faulthandler.enable()  # a crash names its line on stderr
-    sys.path[0] = "."
-    descriptor, module, limit, dtype, name = sys.argv[1:]
-    serve(Connection(int(descriptor)), module, float(limit), dtype, name)

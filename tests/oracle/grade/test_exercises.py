@@ -66,7 +66,7 @@ class InThisProcess:
     printed = ""
 
     def __init__(self, file, allowed):
-        self.module = student_process.load(str(file))
+        self.module = student_process.load(str(file), Path(file).read_bytes())
 
     def __enter__(self):
         return self
@@ -74,7 +74,10 @@ class InThisProcess:
     def __exit__(self, *_):
         pass
 
-    def ask(self, request):
+    def fresh(self):
+        pass
+
+    def ask(self, request, hidden=False):
         line = json.dumps(request)  # what a connection would carry
         return json.loads(json.dumps(answer(self.module, ranks, json.loads(line), "")))
 

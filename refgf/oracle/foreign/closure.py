@@ -1,11 +1,12 @@
 """The smallest set of files that some modules of refgf need, read from their imports."""
 
 import ast
+import functools
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def closure(modules: Iterable[str]) -> tuple[dict[str, str], list[str]]:
@@ -26,6 +27,17 @@ def closure(modules: Iterable[str]) -> tuple[dict[str, str], list[str]]:
             files[place] = path.read_text()
             pending += [*imported(files[place]), *parents(name)]
     return dict(sorted(files.items())), sorted(libraries - set(sys.stdlib_module_names))
+
+
+@functools.cache
+def carried(*modules: str) -> dict[str, list]:
+    """{module: [path, text, is it a package]} of their closure, to be imported without files."""
+    found = {}
+    for place, text in closure(modules)[0].items():
+        is_package = place.endswith("/__init__.py")
+        name = place.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
+        found[name] = [str(ROOT / place), text, is_package]
+    return found
 
 
 def module_file(name: str) -> Path:

@@ -1,0 +1,79 @@
+"""The process of foreign code. It is started as a script: python -P start.py DESCRIPTOR
+
+    judge    ---- {"wall", "modules", "server", "arguments", ...} ---->
+             <--- what stays open, before any foreign code runs -------
+             ---- questions ---->   server.serve(connection, **arguments)
+             <--- answers -------
+
+First the wall, then NumPy, then the foreign code. modules: {name: [path, text, is it a package]} of
+refgf where nothing of refgf may be read; None: from the checkout.
+"""
+
+import faulthandler
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+ROOT = str(Path(__file__).resolve().parents[3])
+
+
+class Carried(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports modules whose text has come with the settings."""
+
+    def __init__(self, modules: dict[str, list]):
+        self.modules = modules
+
+    def find_spec(
+        self, name: str, path: object = None, target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name not in self.modules:
+            return None
+        place, _, is_package = self.modules[name]
+        return importlib.util.spec_from_loader(
+            name, self, origin=place, is_package=bool(is_package)
+        )
+
+    def exec_module(self, module: ModuleType) -> None:
+        place, text, _ = self.modules[module.__name__]
+        exec(compile(text, place, "exec"), vars(module))
+
+
+def own_modules_first(more: list[str], last: list[str]) -> None:
+    """Nothing in a working folder takes the place of Python's modules, or of NumPy or refgf."""
+    stdlib = os.path.dirname(os.__file__)
+    place = next((i + 1 for i, p in enumerate(sys.path) if p.startswith(stdlib)), 0)
+    while place < len(sys.path) and sys.path[place].endswith("lib-dynload"):
+        place += 1
+    sys.path[place:place] = more
+    sys.path += last
+
+
+def main() -> None:
+    sys.path.insert(0, ROOT)
+    from refgf.oracle.foreign import wall
+    from refgf.oracle.foreign.connection import Connection
+
+    connection = Connection(int(sys.argv.pop(1)))
+    settings = json.loads(connection.question())
+    still_open = wall.enter(settings["wall"])
+    sys.path.remove(ROOT)
+    for name in [name for name in sys.modules if name.split(".")[0] == "refgf"]:
+        del sys.modules[name]
+    if settings["modules"] is not None:
+        sys.meta_path.insert(0, Carried(settings["modules"]))
+    else:
+        faulthandler.enable()  # a crash names its line on stderr
+    own_modules_first(settings["paths"], settings["last"])
+    server = importlib.import_module(settings["server"])
+    connection.answer(json.dumps(still_open).encode())
+    server.serve(connection, **settings["arguments"])
+
+
+if __name__ == "__main__":
+    main()
