@@ -32,6 +32,7 @@ from refgf.plan import (
     systems,
 )
 from refgf.plan import measure as measuring
+from refgf.plan.benchmarks import Stated
 from refgf.plan.question import Question
 
 
@@ -58,6 +59,8 @@ def parser() -> argparse.ArgumentParser:
     flat = f"the flat one: {', '.join(LINES)} (default: %(default)s); tree: binomial, not NCCL's"
     add("--allreduce", default="ring", help=flat)
     add("--measured-ranks", type=int, help="of an OSU or nccl-tests text that does not say")
+    add("--measured-hosts", type=int, help="of these ranks, if the text has no list of devices")
+    add("--measured-table", metavar="N", help="a number or a name, if the text has several tables")
     add("--json", action="store_true", help="print JSON")
     add("--figure", metavar="FILE", help="draw efficiency over ranks (matplotlib)")
     simulated = f"replay the allreduce in SimGrid, too (minutes): 2 to {replay.MOST_RANKS} ranks "
@@ -95,8 +98,10 @@ machines (--machine): {", ".join(named)}
     A text of nccl-tests or OSU gives the link between nodes: of nccl-tests the out-of-place time.
     A machine file can have two links, "between" nodes and "inside" one. --inside adds or replaces
     the second one. Without it the link between nodes stands for it.
-    nccl-tests on one host is refused. NCCL's trees have no formula here: run all_reduce_perf with
-    NCCL_ALGO=Tree on as many ranks as you plan for, and its measured times are used.
+    nccl-tests on one host is refused, and without its list of devices it needs --measured-hosts.
+    A text of several tables needs --measured-table. Tags of launchers and logs, times, colours,
+    indentation and UTF-16 do not matter. NCCL's trees have no formula here: run all_reduce_perf
+    with NCCL_ALGO=Tree on as many ranks as you plan for, and its measured times are used.
 
 a trace (--model):
 {profile.__doc__}
@@ -113,7 +118,8 @@ def indented(text: str) -> str:
 
 
 def plan(given: argparse.Namespace) -> None:
-    network = fabric.load(given.machine, given.measured_ranks)
+    stated = Stated(given.measured_ranks, given.measured_hosts, given.measured_table)
+    network = fabric.load(given.machine, stated)
     if given.inside:
         network = fabric.with_inside(network, *given.inside, "--inside")
     step = inputs.read_model(given.model, network, given.batch, given.rate, given.step)

@@ -3,7 +3,7 @@
 --machine v100-10gbe       a name of refgf/cluster/machines, or a file of that form
 --machine mine.json        a machine file (refgf/papers/scaling/machine.py; `measure` writes one)
 --machine nccl.txt         what all_reduce_perf of nccl-tests printed, or osu_latency, or
-                           osu_allreduce with --measured-ranks
+                           osu_allreduce with --measured-ranks and --measured-hosts
 """
 
 import json
@@ -15,7 +15,8 @@ from refgf.cluster import like
 from refgf.machine.units import parse_rate, parse_time
 from refgf.papers.scaling.machine import Machine
 from refgf.papers.scaling.machine import load as load_machine
-from refgf.plan import measure, measurements
+from refgf.plan import benchmarks, measure, measurements, texts
+from refgf.plan.benchmarks import NOTHING, Stated
 from refgf.predict.cost import Line, Link
 
 LEAST = 0.05  # relative; a fit's scatter says nothing about another day
@@ -35,6 +36,7 @@ class Fabric:
     ring_hop          the mean hop of a measured ring over nodes of lines_per_node ranks; None: the
                       latency of `between` was measured alone, and a flat ring pays it in each step
     lines             {ranks: Line} of measured allreduces of float32 gradients
+    line_ranges       {"alpha" | "beta": (lowest, highest factor)} of these lines; none: as ranges
     lines_per_node    ranks a node of these allreduces; 0: unknown
     notes             what the numbers do not say, a sentence each
     ranges            {"alpha" | "beta" | "hops": (lowest, highest factor)}; hops: of the latency
@@ -61,6 +63,7 @@ class Fabric:
     alpha_known: bool = True
     ring_share: float = 1.0
     rate_known: bool = True
+    line_ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def scaled(
         self, alpha: float = 1.0, beta: float = 1.0, hops: float = 1.0, ring: float = 1.0
@@ -68,8 +71,11 @@ class Fabric:
         """The same network with its latencies and its times per byte multiplied."""
         inside, mean = (link and scaled(link, alpha, beta) for link in (self.inside, self.ring_hop))
         between = scaled(self.between, alpha * hops, beta)
+        given = {"alpha": alpha, "beta": beta}
+        for name, (low, high) in self.line_ranges.items():  # measured, whatever the link is
+            given[name] = min(high, max(low, given[name]))
         lines = {
-            size: Line(alpha * line.a_s, beta * line.b_s_per_byte)
+            size: Line(given["alpha"] * line.a_s, given["beta"] * line.b_s_per_byte)
             for size, line in self.lines.items()
         }
         found = replace(self, between=between, inside=inside, ring_hop=mean, lines=lines)
@@ -80,15 +86,15 @@ def scaled(link: Link, alpha: float, beta: float) -> Link:
     return Link(alpha * link.alpha_s, beta * link.beta_s_per_byte, link.gamma_s_per_byte)
 
 
-def load(name: str, ranks: int | None = None) -> Fabric:
+def load(name: str, stated: Stated = NOTHING) -> Fabric:
     """The network of this name or file. ValueError says what is wrong in it."""
     if name in like.names() and name != like.HERE:
-        refuse_ranks(name, ranks)
+        refuse_stated(name, stated)
         return of_cluster(like.load(name))
     path = Path(name)
     try:
-        text = path.read_text() if path.is_file() else None
-    except (OSError, UnicodeDecodeError) as error:
+        text = texts.content(name) if path.is_file() else None
+    except (OSError, EOFError, UnicodeDecodeError) as error:
         raise ValueError(
             f"plan --machine {name}: got no text ({error}); next: {advice()}"
         ) from None
@@ -96,22 +102,25 @@ def load(name: str, ranks: int | None = None) -> Fabric:
         known = ", ".join(each for each in like.names() if each != like.HERE)
         wanted = f"{known}, or a file that exists"
         raise ValueError(f"plan --machine: got {name[:80]!r}; wanted {wanted}; next: {advice()}")
-    if not text.lstrip().startswith("{"):
-        return of_text(measurements.read(text, name, ranks))
-    refuse_ranks(name, ranks)
     try:
-        is_cluster = "refgf_cluster" in json.loads(text)
+        keys = json.loads(text) if text.lstrip().startswith("{") else None
     except (ValueError, RecursionError):
-        is_cluster = False
-    return of_cluster(like.load(name)) if is_cluster else of_machine(load_machine(path))
+        keys = {}
+    if keys is None or "config" in keys and "results" in keys:  # nccl-tests' own JSON
+        return of_text(benchmarks.read(text, name, stated))
+    refuse_stated(name, stated)
+    return (
+        of_cluster(like.load(name)) if "refgf_cluster" in keys else of_machine(load_machine(path))
+    )
 
 
-def refuse_ranks(name: str, ranks: int | None) -> None:
-    if ranks is not None:
-        raise ValueError(
-            f"plan --machine {name}: got --measured-ranks {ranks}; wanted it with the text of a "
-            "benchmark only; next: leave it out"
-        )
+def refuse_stated(name: str, stated: Stated) -> None:
+    for option, value in vars(stated).items():
+        if value is not None:
+            raise ValueError(
+                f"plan --machine {name}: got --measured-{option} {value}; wanted it with the text "
+                "of a benchmark only; next: leave it out"
+            )
 
 
 def advice() -> str:
@@ -218,21 +227,26 @@ def of_text(measured: measurements.Measured) -> Fabric:
     lines = {measured.size: measured.line} if measured.size else {}
     ranges = ranges_of(measured.link, measured.errors())
     if measured.fit.largest_error > measurements.NOISY:
-        share = min(0.9, measured.fit.largest_error)
+        least, most = measured.spread
         ranges = {
-            name: (min(low, 1 - share), max(high, 1 + share))
+            name: (min(low, max(0.1, least)), max(high, min(MOST, most)))
             for name, (low, high) in ranges.items()
         }
     if not measured.size:  # a ping-pong: at least the chosen range above the value
         ranges = {name: (low, max(high, CHOSEN[name][1])) for name, (low, high) in ranges.items()}
     found = Fabric(measured.title, f"fit: {measured.fit}", measured.between, None, lines, ranges)
     found = replace(found, lines_per_node=measured.per_host, notes=measured.notes)
-    found = replace(found, alpha_known=measured.alpha_known)
+    found = replace(found, alpha_known=measured.alpha_known, line_ranges=ranges)
+    ranges = {
+        name: (low, min(MOST, high * measured.slower.get(name, 1.0)))
+        for name, (low, high) in ranges.items()
+    }
     if measured.per_host < 2:
-        return found
+        return replace(found, ranges=ranges)
     # From hops that are all alike, to hops inside that take no time
     ranges = ranges | {"hops": (1 / measured.middle, measured.middle)}
-    return replace(found, ring_hop=measured.link, ranges=ranges, rate_known=False)
+    notes = (measurements.mixed(measured), *measured.notes)  # with_inside replaces the first one
+    return replace(found, ring_hop=measured.link, ranges=ranges, rate_known=False, notes=notes)
 
 
 def ranges_of(link: Link, errors: tuple[float, float] | None) -> dict[str, tuple[float, float]]:

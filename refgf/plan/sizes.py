@@ -18,7 +18,6 @@ follows backward in a step, as the optimiser.
 """
 
 import csv
-import gzip
 import io
 import json
 from collections import Counter
@@ -26,7 +25,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from refgf.machine.regular_files import open_regular
+from refgf.plan import texts
 from refgf.plan.step_times import StepTimes
 
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
@@ -42,9 +41,7 @@ WHERE = "correct the file, or pass a trace of torch.profiler (record_shapes=True
 def content(path: str) -> str:
     """The file as text; .gz is unpacked."""
     try:
-        with open_regular(path) as file:
-            raw = file.read()
-        return (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8-sig")
+        return texts.content(path)
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise ValueError(
             f"plan --model {path}: got no readable file ({error}); wanted a workload's name, a "

@@ -5,14 +5,14 @@ from math import inf
 from random import Random
 
 import pytest
-from benchmark_texts import nccl, osu
+from benchmark_texts import nccl
 
 from refgf.papers.scaling.machine import Machine, save
 from refgf.papers.scaling.published import TEN_GIGABIT
-from refgf.plan import fabric, measurements, report
+from refgf.plan import fabric, report
 from refgf.plan.question import Question, ranges
 from refgf.plan.step_times import StepTimes
-from refgf.predict.cost import Line, Link, ring_line
+from refgf.predict.cost import Link, ring_line
 
 LINK, FAST = Link(20e-6, 1e-9), Link(5e-6, 4e-11)
 
@@ -50,27 +50,6 @@ def test_a_machine_file_with_allreduces_only(tmp_path):
     save(Machine("lab", "a test", "measured", lines={16: ring_line(16, LINK)}), path)
     found = fabric.load(str(path)).between
     assert (found.alpha_s, found.beta_s_per_byte) == pytest.approx((20e-6, 1e-9))
-
-
-@pytest.mark.parametrize("listed", [True, False], ids=["ranks listed", "from busbw / algbw"])
-def test_nccl_tests(tmp_path, listed):
-    path = tmp_path / "nccl.txt"
-    path.write_text(nccl(16, ring_line(16, FAST), listed))
-    found = fabric.load(str(path))
-    hop = found.ring_hop or found.between
-    assert (hop.alpha_s, hop.beta_s_per_byte) == pytest.approx((5e-6, 4e-11), rel=1e-2)
-    assert list(found.lines) == [16]
-
-
-@pytest.mark.parametrize("tag", ["[1,0]<stdout>:", "0: ", " 12: "])
-def test_a_text_whose_lines_the_launcher_has_tagged(tmp_path, tag):
-    """Other lines of a launcher may begin with a bracket, too."""
-    path = tmp_path / "nccl.txt"
-    text = "[node0:41] 15 more processes have sent help message\n" + nccl(16, ring_line(16, LINK))
-    path.write_text("".join(f"{tag}{line}\n" for line in text.splitlines()))
-    tagged = fabric.load(str(path))
-    path.write_text(text)
-    assert tagged == fabric.load(str(path)) and list(tagged.lines) == [16]
 
 
 def test_a_machine_file_of_one_host_is_warned_of(tmp_path):
@@ -111,7 +90,8 @@ def test_a_noisy_text_is_warned_of_and_widens_the_intervals(tmp_path):
     found = fabric.load(str(path))
     assert "WARNING: 1 of 18 times are more than 20 % from the line" in found.notes[-1]
     assert "1,048,576 bytes by 6" in found.notes[-1]
-    assert found.ranges["alpha"][0] < 0.4 and found.ranges["beta"][1] > 1.6
+    assert found.ranges["alpha"][1] > 2.5 and found.ranges["beta"][1] > 2.5  # 3 / the line's
+    assert found.line_ranges["alpha"][1] * found.lines[16](1 << 20) >= 3 * line(1 << 20)
     step = StepTimes("small", "this test", ((1.0, 1000),))
     assert "WARNING" in report.text(report.answer(Question(step, found, 16)))
 
@@ -152,96 +132,6 @@ def test_more_ranks_than_measured_have_at_least_the_chosen_intervals(tmp_path):
     assert "Measured on 4 ranks, predicted for 64" in report.network_notes(more)[0]
     said = report.text(report.answer(more))
     assert all(f"\n{name}, s " in said for name in ("alpha", "beta", "pace"))
-
-
-def test_osu_latency_and_osu_allreduce(tmp_path):
-    path = tmp_path / "osu.txt"
-    path.write_text(osu("X", Line(2e-6, 1e-10)).replace("MPI X", "MPI-CUDA Latency Test"))
-    assert fabric.load(str(path)).between.alpha_s == pytest.approx(2e-6, rel=1e-2)
-    path.write_text(osu("Latency Test", Line(2e-6, 1e-10)))
-    found = fabric.load(str(path)).between
-    assert (found.alpha_s, found.beta_s_per_byte) == pytest.approx((2e-6, 1e-10), rel=1e-2)
-    found = fabric.load(str(path))  # a ping-pong: the interval reaches as far up as a chosen one
-    assert "ping-pong" in found.notes[0]
-    assert all(found.ranges[name][1] >= fabric.CHOSEN[name][1] for name in fabric.CHOSEN)
-    path.write_text(osu("Allreduce Latency Test", ring_line(8, LINK), "Avg Latency(us)"))
-    found = fabric.load(str(path), 8)
-    assert found.between.alpha_s == pytest.approx(20e-6, rel=1e-2)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        osu("Allreduce Latency Test", ring_line(8, LINK), "Avg Latency(us)"),
-        nccl(8, ring_line(8, LINK), ranks_listed=False),
-    ],
-    ids=["osu_allreduce", "nccl-tests"],
-)
-def test_an_allreduce_without_its_hosts_is_taken_as_one_rank_on_each(tmp_path, text):
-    """Its ring is the same on nodes of 4, but as measured it is not."""
-    path = tmp_path / "text.txt"
-    path.write_text(text)
-    found, step = fabric.load(str(path), 8), StepTimes("small", "this test", ((1e-3, 1000),))
-    assert "lists no hosts: taken as one" in found.notes[0]
-    apart, together = (Question(step, found, 8, k) for k in (1, 4))
-    assert apart.measured and not together.measured
-    assert together.flat(1e6) == pytest.approx(apart.flat(1e6))
-    said = "measured with 1 a node and is predicted with 4"
-    assert said in report.network_notes(together)[-1]
-    assert ranges(together)["alpha"][1] >= fabric.CHOSEN["alpha"][1]
-
-
-@pytest.mark.parametrize(
-    "text, said",
-    [
-        (osu("Allreduce Latency Test", Line(1e-5, 1e-9)), "next: --measured-ranks P"),
-        (osu("Bandwidth Test", Line(1e-5, 1e-9), "Bandwidth (MB/s)"), "next: run osu_latency"),
-        (
-            osu("All-to-All Personalized Exchange Latency Test", Line(1e-5, 1e-9)),
-            "wanted osu_latency",
-        ),
-        (osu("Multi Latency Test", Line(1e-5, 1e-9)), "wanted osu_latency between two nodes"),
-        (osu("Non-blocking Allreduce Latency Test", LINK.message_s), "wanted osu_latency between"),
-        (
-            osu("X", Line(1e-5, 1e-9)).replace("MPI X", "MPI_Put Latency Test"),
-            "got 'OSU MPI_Put Latency Test v7.4'; wanted osu_latency between two nodes",
-        ),
-        (nccl(8, Line(1e-5, 1e-9), unit="(ms)"), "times in ms"),
-        (nccl(8, Line(1e-5, 1e-9), factor=1.0), "next: run all_reduce_perf"),
-        (nccl(8, Line(1e-5, 1e-9)).replace("      0\n", "      7\n", 1), "got #wrong = 7 at 8"),
-        (nccl(8, Line(1e-5, 1e-9)).replace("     0 ", "     7 ", 1), "got #wrong = 7 at 8 bytes"),
-        (
-            nccl(8, Line(1e-5, 1e-9)).replace("values : 0 OK", "values : 5 FAILED"),
-            "got 'Out of bounds values : 5 FAILED', an allreduce with wrong sums; wanted 0",
-        ),
-        (nccl(8, Line(1e-5, 1e-9)).replace(" sum ", " none "), "next: run all_reduce_perf"),
-        (osu("Latency Test", Line(1e-5, 1e-9))[:300], "1 KiB to at least 1 MiB"),
-        (nccl(2, LINK.message_s) + "\n" + nccl(4, LINK.message_s), "2 runs of nccl-tests in one"),
-        ("hello", "wanted a machine file, or what all_reduce_perf or osu_latency printed"),
-    ],
-)
-def test_texts_that_do_not_help(text, said):
-    with pytest.raises(ValueError) as error:
-        measurements.read(text, "some.txt")
-    assert said in str(error.value) and "; next: " in str(error.value)
-
-
-def test_one_rank_is_no_allreduce():
-    with pytest.raises(ValueError, match="got .*, --measured-ranks 1; wanted 2 or more"):
-        measurements.read(osu("Allreduce Latency Test", Line(1e-5, 1e-9)), "some.txt", 1)
-
-
-@pytest.mark.parametrize(
-    "text, said",
-    [
-        (nccl(4, ring_line(4, LINK)), "got --measured-ranks 8, and a list of 4 ranks"),
-        (osu("Latency Test", LINK.message_s), "got --measured-ranks 8, of two ranks' latency"),
-    ],
-)
-def test_a_number_of_ranks_that_the_text_contradicts(text, said):
-    with pytest.raises(ValueError, match="next: leave") as error:
-        measurements.read(text, "some.txt", 8)
-    assert said in str(error.value)
 
 
 def test_wrong_machines(tmp_path):

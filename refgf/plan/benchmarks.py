@@ -1,0 +1,341 @@
+"""Reads what nccl-tests and the OSU benchmarks print: sizes and times of one table.
+
+    all_reduce_perf     bytes, time in us, algbw and busbw in GB/s, out of place and in place
+    osu_latency         size in bytes, one-way time in us: the link of two ranks. It is a ping-pong,
+                        one message at a time. A ring's ranks send and receive at once, which takes
+                        longer
+    osu_allreduce       size in bytes, average time in us; it prints neither ranks nor hosts
+
+A text with several tables needs a choice (--measured-table). Each row of nccl-tests must agree with
+itself: size is count times the bytes of its type, and size / time is algbw, to the digits that are
+printed. busbw / algbw of an allreduce is 2 (p-1) / p (nccl-tests, doc/PERFORMANCE.md: verified), so
+the number of ranks follows from the table, and a table of another collective is noticed.
+
+The list of devices says which GPUs are on which host. Where it is missing or was shortened,
+--measured-hosts says it, because a link inside a node cannot be told from one between nodes.
+
+Over two hosts NCCL sends through trees: n bytes on a node's link where a ring sends 2 (p-1) / p n,
+and about half as many hops. With more hosts it may take twice as long, and the intervals hold that.
+An MPI library sums small messages in log2 p steps, so a hop may take 2 (p-1) / log2 p times what
+the ring's formula makes of them; the interval of alpha holds that, too.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from math import ceil, inf, log2
+from typing import Any
+
+from refgf.plan import texts
+from refgf.plan.measurements import (
+    NOISY,
+    US,
+    Measured,
+    doubts,
+    fitted,
+    refuse,
+    refuse_one_host,
+    require_possible,
+)
+from refgf.plan.texts import Table
+
+LATENCY = r"OSU (?:MPI|NCCL|RCCL|MPI-[A-Z]+(?: MANAGED)?) (Allreduce )?Latency Test"  # not MPI_Put
+OSU_TIME = r"(Avg )?Lat(ency)? ?\((\w+)\)"
+TYPES = {1: "int8 uint8 char f8e4m3 f8e5m2 fp8_e4m3 fp8_e5m2", 2: "half bfloat16 float16"}
+TYPES |= {4: "float int int32 uint32 float32", 8: "double int64 uint64 float64"}
+ITEMSIZE = {name: nbytes for nbytes, names in TYPES.items() for name in names.split()}
+DEVICE = r"\bRank\s+(\d+)\s(?:\s*Group\s+(\d+))?.*?\son\s+(\S+)\s+device\s+(\d+)\s*(\[\S+\])?"
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What the user says of a text: its ranks and hosts, and which of its tables is meant."""
+
+    ranks: int | None = None
+    hosts: int | None = None
+    table: str | None = None
+
+
+NOTHING = Stated()
+
+
+def read(text: str, path: str, stated: Stated = NOTHING) -> Measured:
+    """The one table of the text, or the one that is chosen. ValueError says what is wrong in it."""
+    table = chosen(texts.tables(text), text, path, stated.table)
+    found = (read_nccl if table.tool == "nccl" else read_osu)(table, path, stated)
+    require_possible(found, path)
+    if found.size and found.size == found.per_host:
+        refuse_one_host(found, path)
+    if table.broken:
+        count, first = len(table.broken), " ".join(table.broken[0].split())[:60]
+        said = f"WARNING: {count} lines of the table are no whole rows and are left out: {first!r}"
+        found = replace(found, notes=(said, *found.notes))
+    return replace(found, notes=(*doubts(found), *found.notes))
+
+
+def chosen(found: list[Table], text: str, path: str, which: str | None) -> Table:
+    """The only table, or that of this number or name."""
+    if not found:
+        title = texts.TITLE.search(text)
+        got = f"{title[0][:60]!r} without a table of sizes" if title else "another text"
+        if re.match(r"\s*[{\[]", text):
+            got = "JSON"
+        refuse(path, got, "a machine file, or what all_reduce_perf or osu_latency printed")
+    names = [str(table) for table in found]
+    listed = "; ".join(f"{at}: {name}" for at, name in enumerate(names[:9], 1))
+    if which is None:
+        if len(found) == 1:
+            return found[0]
+        wanted = "one; next: --measured-table 1, a number or a name of these"
+        refuse(path, f"{len(found)} tables ({listed})", wanted)
+    if re.fullmatch(r"[0-9]+", which):
+        fitting = [table for at, table in enumerate(found, 1) if at == int(which)]
+    else:
+        fitting = [table for table in found if which.lower() in str(table).lower()]
+    if len(fitting) != 1:
+        refuse(path, f"--measured-table {which}, {len(fitting)} of the tables", f"one of {listed}")
+    return fitting[0]
+
+
+def read_nccl(table: Table, path: str, stated: Stated) -> Measured:
+    require_allreduce(table, path)
+    require_right_sums(table, path)
+    points, ratio = checked(table, path)
+    size, per_host = placed(table, ratio, path, stated)
+    hosts = size // per_host
+    title = f"nccl-tests, allreduce on {size} GPUs of {hosts} hosts"
+    if hosts == 1:
+        title = f"nccl-tests, {size} GPUs of one host"
+    found = Measured(title, size, per_host=per_host, **fitted(points, path))
+    notes = found.notes
+    if "Blocking Enabled" in table.before:
+        said = "WARNING: blocking (-z): each call waits for the one before, and alpha holds its "
+        notes = (*notes, said + "launch, which overlaps with computing in training.")
+    grouped = re.search(r"agg iters: *(\d+)", table.before)
+    if grouped and int(grouped[1]) > 1:
+        said = f"WARNING: {grouped[1]} calls were sent as one (-m), and alpha is that of a share."
+        notes = (*notes, said)
+    if hosts == 2 and size > 2:
+        said = "WARNING: measured on 2 hosts, where NCCL sends through trees. A ring over more "
+        said += "hosts may take twice as long, which the intervals hold. Measure on 4 or more."
+        notes = (said, *notes)
+        found = replace(found, slower={"alpha": 2.0, "beta": 2.0})
+    return replace(found, notes=notes)
+
+
+def require_allreduce(table: Table, path: str) -> None:
+    """Another collective has another name, no operation, or a root."""
+    name, again = table.title.split(",")[0].removeprefix("nccl-tests").strip(), "an allreduce; "
+    again += "next: run all_reduce_perf"
+    if name and "all_reduce" not in name:
+        refuse(path, f"{name}, another collective", again)
+    row = table.rows[0] if table.rows else {}
+    if row.get("redop") == ["none"]:
+        refuse(path, "redop none, no sum", again)
+    if "root" in row and row["root"] != ["-1"]:
+        refuse(path, f"root {row['root'][0]}, a collective with a root", again)
+    units = re.findall(r"\(([munp]?s|\w+/s)\)", "\n".join(table.after.splitlines()[1:4]))
+    if wrong := [unit for unit in units if unit not in ("us", "GB/s")]:
+        refuse(path, f"a column in {wrong[0]}", "us and GB/s, as nccl-tests prints")
+    missing = [name for name in ("time", "algbw", "busbw") if name not in table.columns]
+    if missing:
+        has = f"the columns {' '.join(table.columns)}"
+        wanted = f"{' and '.join(missing)} as well, by which each row is checked"
+        refuse(path, has, f"{wanted}; next: pass the text as all_reduce_perf prints it")
+
+
+def require_right_sums(table: Table, path: str) -> None:
+    repair = "0; next: repair that system, then run all_reduce_perf again"
+    failed = re.search(r"Out of bounds values *: *(?!0\b)\d+.*?(?= *$)", table.after, re.M)
+    if failed:
+        refuse(path, f"{failed[0]!r}, an allreduce with wrong sums", repair)
+    for row in table.rows:
+        for name in ("wrong", "error"):
+            most = 0.1 if name == "error" else 0.0  # the error of a float16 sum is below (chosen)
+            for cell in row.get(name, ()):
+                if cell != "N/A" and not 0 <= number(cell)[0] <= most:
+                    got = f"{name} = {cell} at {row['size'][0]} bytes, an allreduce with wrong sums"
+                    refuse(path, got.replace("wrong =", "#wrong ="), repair)
+
+
+def checked(table: Table, path: str) -> tuple[list[tuple[float, float]], tuple[float, float]]:
+    """([(bytes, seconds)], (least, most) busbw / algbw), from rows that agree with themselves.
+
+    A printed number stands for all that round to it.
+    """
+    points, least, most = [], 0.0, inf
+    for row in table.rows:
+        nbytes, count = int(row["size"][0]), row.get("count", ["-"])[0]
+        itemsize = ITEMSIZE.get(row.get("type", [""])[0])
+        if itemsize and count.isdigit() and int(count) * itemsize != nbytes:
+            got = f"{nbytes} bytes of {count} {row['type'][0]} in line {' '.join(flat(row))[:60]!r}"
+            wanted = (
+                f"{int(count) * itemsize} bytes, as an allreduce has; next: pass whole lines of"
+            )
+            refuse(path, got, f"{wanted} all_reduce_perf")
+        both = [number(word) for word in row["time"]]
+        at = next((at for at, (value, _) in enumerate(both) if 0 < value < inf), None)
+        if not nbytes or (at is None and set(row["time"]) == {"N/A"}):
+            continue
+        cells = [number(row[name][at or 0]) for name in ("time", "algbw", "busbw")]
+        if at is None or not all(0 <= value < inf for value, _ in cells):
+            refuse(path, f"the row {' '.join(flat(row))[:70]!r}", "numbers in time, algbw, busbw")
+        (time, half), (rate, half_rate), (bus, half_bus) = cells
+        low, high = (1e-3 * nbytes / (time + sign * half) for sign in (1, -1))
+        if rate + half_rate < low * (1 - 1e-9) or rate - half_rate > high * (1 + 1e-9):
+            got = (
+                f"{nbytes} bytes in {row['time'][at]} us, {1e-3 * nbytes / time:.4g} GB/s, next to "
+            )
+            got += f"algbw = {row['algbw'][at]}"
+            wanted = "the same rate, by which columns and units are known; next: pass the text as "
+            refuse(path, got, wanted + "all_reduce_perf prints it")
+        points.append((nbytes, US * time))
+        if rate > half_rate:
+            least = max(least, (bus - half_bus) / (rate + half_rate))
+            most = min(most, (bus + half_bus) / (rate - half_rate))
+    if least > most * (1 + 1e-9):
+        refuse(path, "busbw / algbw not the same in all rows", "one allreduce; next: divide it")
+    require_repeats_alike(points, path)
+    return points, (least * (1 - 1e-9), most * (1 + 1e-9))
+
+
+def flat(row: dict[str, list[str]]) -> list[str]:
+    return [cell for cells in row.values() for cell in cells]
+
+
+def number(word: str) -> tuple[float, float]:
+    """(value, half a unit of its last digit); nan for a word."""
+    found = re.fullmatch(r"([0-9]+)(?:\.([0-9]*))?(?:e([+-]?[0-9]+))?", word)
+    if not found:
+        return float("nan"), 0.0
+    return float(word), 0.5 * 10.0 ** (int(found[3] or 0) - len(found[2] or ""))
+
+
+def require_repeats_alike(points: list[tuple[float, float]], path: str) -> None:
+    """Cycles (-N) measure a size again. Two texts that were joined have other times for it."""
+    first = {}
+    for nbytes, seconds in points:
+        before = first.setdefault(nbytes, seconds)
+        if not 1 - NOISY < seconds / before < 1 + NOISY:
+            got = f"{nbytes} bytes in {1e6 * before:.4g} us and in {1e6 * seconds:.4g} us"
+            refuse(path, got, "one measurement under a header; next: divide it, a file a run")
+
+
+def placed(table: Table, ratio: tuple[float, float], path: str, stated: Stated) -> tuple[int, int]:
+    """(ranks, ranks of each host), from the list of devices, from busbw / algbw, or as stated."""
+    device = r"\bRank\s+(\d+)\s(?:\s*Group\s+(\d+))?.*?\son\s+(\S+)\s+device\s+(\d+)\s*(\[\S+\])?"
+    listed = re.findall(device, table.before)
+    ranks = sorted(int(rank) for rank, *_ in listed)
+    if len(groups := {group for _, group, *_ in listed}) > 1:
+        got, wanted = f"{len(ranks)} ranks in {len(groups)} groups", "one allreduce of all"
+        refuse(path, got, f"{wanted}; next: run all_reduce_perf without NCCL_TESTS_SPLIT")
+    whole = bool(ranks) and ranks == list(range(len(ranks))) and agrees(len(ranks), ratio)
+    size = stated.ranks or (len(ranks) if whole else ranks_of(ratio))
+    if stated.ranks and whole and stated.ranks != len(ranks):
+        got = f"--measured-ranks {stated.ranks}, and a list of {len(ranks)} ranks"
+        refuse(path, got, "their number; next: leave --measured-ranks out")
+    said = f"busbw / algbw = {ratio[0]:.4g}" + (f" to {ratio[1]:.4g}" if ratio[1] < 2 else "")
+    if ratio[1] < 1 or (size > 1 and not agrees(size, ratio)):
+        wanted = f"{2 * (size - 1) / size:.4g}, that of an allreduce on {size}" if size > 1 else "1"
+        refuse(path, said, f"{wanted} or more; next: run all_reduce_perf on 2 or more ranks")
+    why = "no list of devices"
+    if listed:
+        why = f"a list of the ranks {', '.join(map(str, ranks[:8]))}, which was shortened"
+        if ranks == list(range(len(ranks))):
+            why = f"a list of {len(ranks)} ranks, and {said}, that of more or fewer ranks"
+    if size < 2:
+        wanted = "the ranks of the allreduce and their hosts"
+        refuse(path, why, f"{wanted}; next: --measured-ranks P --measured-hosts H")
+    if not whole:
+        return size, on_each(size, stated.hosts, why, path)
+    hosts = {}
+    for _, _, host, at, bus in listed:
+        hosts.setdefault(host, []).append((at, bus))
+    if any(len(set(gpus)) < len(gpus) for gpus in hosts.values()):
+        why = "a list that has a GPU of a host twice, as hosts of one name do"
+        return size, on_each(size, stated.hosts, why, path)
+    if stated.hosts not in (None, len(hosts)):
+        got = f"--measured-hosts {stated.hosts}, and a list of {len(hosts)} hosts"
+        refuse(path, got, "their number; next: leave --measured-hosts out")
+    each = sorted({len(gpus) for gpus in hosts.values()})
+    if len(each) > 1:
+        got = f"{size} GPUs on {len(hosts)} hosts, {each[0]} to {each[-1]} on each"
+        wanted = "as many on each host, because the plan has full nodes"
+        refuse(path, got, f"{wanted}; next: run all_reduce_perf on {each[0]} GPUs of each")
+    return size, each[0]
+
+
+def agrees(size: int, ratio: tuple[float, float]) -> bool:
+    return ratio[0] <= 2 * (size - 1) / size <= ratio[1]
+
+
+def ranks_of(ratio: tuple[float, float]) -> int:
+    """p of busbw / algbw = 2 (p-1) / p where one number fits; 0: unknown."""
+    least, most = (2 / (2 - each) if each < 2 else inf for each in ratio)
+    if not 0 < least <= most < inf:
+        return 0
+    return ceil(least) if ceil(least) <= most < ceil(least) + 1 and ceil(least) > 1 else 0
+
+
+def on_each(size: int, hosts: int | None, why: str, path: str) -> int:
+    """The ranks of each of the hosts that the user states."""
+    if hosts is None:
+        wanted = (
+            f"the hosts of its {size} ranks, because a link inside a node is none between nodes"
+        )
+        refuse(path, why, f"{wanted}; next: --measured-hosts H")
+    if hosts < 1 or size % hosts:
+        got = f"--measured-hosts {hosts} for {size} ranks"
+        refuse(path, got, "as many ranks on each host; next: correct it")
+    return size // hosts
+
+
+def read_osu(table: Table, path: str, stated: Stated) -> Measured:
+    title = table.title
+    if not title:
+        refuse(path, f"a table without its title in line {table.line}", "its lines from '# OSU' on")
+    kind = re.match(LATENCY, title)
+    if any("/s" in name for name in table.columns):
+        refuse(path, f"{title!r}, rates", "times in us; next: run osu_latency")
+    if not kind:
+        refuse(path, repr(title), "osu_latency between two nodes, or osu_allreduce")
+    times = [name for name in table.columns if re.fullmatch(OSU_TIME, name)]
+    if len(times) != 1 or not times[0].endswith("(us)"):
+        got = f"the columns {', '.join(table.columns)}"
+        refuse(path, got, "Size and one of latencies in us; next: run it without changes")
+    if any(cell.lower() == "fail" for row in table.rows for cell in row.get("Validation", ())):
+        refuse(path, "Validation Fail", "right results; next: repair that system")
+    points = [(int(row["Size"][0]), US * number(row[times[0]][0])[0]) for row in table.rows]
+    for (one, _), (other, seconds) in zip([(-1, 0.0), *points], points):
+        if other <= one or not seconds > 0:
+            got = f"the size {other} after {one}, in {1e6 * seconds:g} us"
+            wanted = "sizes that rise, of one table, and times; next: divide the text"
+            refuse(path, got, wanted)
+    if not kind[1]:
+        return osu_link(title, fitted(points, path), path, stated)
+    ranks, why = stated.ranks, f"{title!r}, which prints neither ranks nor hosts"
+    if not ranks or ranks < 2:
+        why = why if ranks is None else f"{title!r}, --measured-ranks {ranks}"
+        wanted = "2 or more ranks, and their hosts; next: --measured-ranks P --measured-hosts H"
+        refuse(path, why, wanted)
+    per_host = on_each(ranks, stated.hosts, why, path)
+    title = f"{title}, {ranks} ranks of {ranks // per_host} hosts"
+    found = Measured(title, ranks, per_host=per_host, **fitted(points, path))
+    steps = 2 * (ranks - 1) / ceil(log2(ranks))
+    if steps > 1 and title.startswith("OSU MPI "):
+        said = f"An MPI library may sum small messages in {ceil(log2(ranks))} steps, not in a "
+        said += f"ring's {2 * (ranks - 1)}: the interval of alpha holds both."
+        found = replace(found, slower={"alpha": steps}, notes=(*found.notes, said))
+    return found
+
+
+def osu_link(title: str, fit: dict[str, Any], path: str, stated: Stated) -> Measured:
+    if stated.ranks is not None:
+        got = f"--measured-ranks {stated.ranks}, of two ranks' latency"
+        refuse(path, got, "none; next: leave it out")
+    if stated.hosts not in (None, 2):
+        got = f"--measured-hosts {stated.hosts}, of a link between nodes"
+        refuse(path, got, "2 hosts; next: run osu_latency between two of them")
+    said = "osu_latency is a ping-pong, one message at a time: a ring's exchange takes longer."
+    if stated.hosts is None:
+        said += " It does not print its hosts: taken as two."
+    return Measured(title, 0, **(fit | {"notes": (*fit["notes"], said)}))

@@ -1,0 +1,172 @@
+"""The tables in a text that somebody kept of a benchmark: a terminal, a job's log, a document.
+
+A table begins with its header, and the header names its columns. A row ends with as many cells as
+there are columns, so whatever a launcher, a logger or a document puts in front is no part of it:
+
+    [1,0]<stdout>:#       size         count      type   redop     time   algbw   busbw  error  ...
+    [1,0]<stdout>:     1048576        262144     float     sum    346.6    3.03    5.67  5e-07  ...
+    \\____ tag ___/    \\_______________________ one cell for each column _____________________ ...
+
+The tag of a row has the shape of its header's tag: the same signs, other numbers and words. A line
+that has the tag and begins like a row, but is none, is left out and counted.
+
+A name that the header has twice is that of two measurements, out of place and in place; a row may
+have one of them. Rows of several types or operations under one header are tables of their own.
+"""
+
+import codecs
+import gzip
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from refgf.machine.regular_files import open_regular
+
+ESCAPES = r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07\x1b]*(\x07|\x1b\\))"
+NCCL_NAMES = "size|count|type|redop|root|time|cputime|algbw|busbw|error|wrong"
+NCCL_START = re.compile(rf"(?<![\w#])#?\s*(?<!\w)(?:{NCCL_NAMES})\b(?=\s)")
+OSU_START = re.compile(r"(?<![\w#])#?\s*(?<!\w)Size\b(?=\s)")
+OSU_COLUMN = re.compile(
+    r"Iterations|Validation|Transmit Size|[A-Z][\w.]*(?: [A-Z][\w.]*)* ?\([^)]*\)|\S+"
+)
+TITLE = re.compile(r"\bOSU [A-Z][^\n]*?(?= *$)", re.M)
+TIMESTAMP = r"\d{4}-\d\d-\d\d[T ]\S+"
+KINDS = ("type", "redop", "root")  # of the rows of one table
+
+
+@dataclass(frozen=True)
+class Table:
+    """A header, its rows and what stands around them.
+
+    tool      "nccl" or "osu"
+    title     what the text calls it
+    line      number of the line with its header
+    columns   names, in order
+    rows      {name: its cells}: one, or those out of place and in place
+    before    the text between the header before this one and its own
+    after     the text from its header to the next one
+    broken    lines that begin like a row and are none
+    """
+
+    tool: str
+    title: str
+    line: int
+    columns: list[str]
+    rows: list[dict[str, list[str]]]
+    before: str
+    after: str
+    broken: list[str]
+
+    def __str__(self) -> str:
+        return f"{self.title or 'no title'}, {len(self.rows)} rows from line {self.line}"
+
+
+def content(path: str) -> str:
+    """The file as text: UTF-8, or UTF-16 as PowerShell writes it; .gz is unpacked."""
+    with open_regular(path) as file:
+        raw = file.read()
+    raw = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+    if raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return raw.decode("utf-16")
+    if b"\0" in raw[:2]:
+        return raw.decode("utf-16-be" if raw[:1] == b"\0" else "utf-16-le")
+    return raw.decode("utf-8-sig")
+
+
+def tables(text: str) -> list[Table]:
+    """All tables of the text, in order."""
+    lines = [line.replace("|", " ") for line in re.sub(ESCAPES, "", text).splitlines()]
+    heads = [(number, *head) for number, line in enumerate(lines) if (head := header(line))]
+    found, title = [], ""
+    for at, (number, tool, tag, columns) in enumerate(heads):
+        first = heads[at - 1][0] + 1 if at else 0
+        end = heads[at + 1][0] if at + 1 < len(heads) else len(lines)
+        before, after = "\n".join(lines[first:number]), "\n".join(lines[number:end])
+        title = name_of(tool, before, title)
+        rows, broken = rows_of(lines[number + 1 : end], columns, tag)
+        for kind, same in divided(rows).items():
+            about = ", ".join([title, " ".join(kind)]) if kind else title
+            found.append(Table(tool, about, number + 1, columns, same, before, after, broken))
+    return found
+
+
+def header(line: str) -> tuple[str, str, list[str]] | None:
+    """(tool, tag, columns) of a line that heads a table."""
+    if start := NCCL_START.search(line):
+        columns = [word.lstrip("#") for word in line[start.start() :].split()]
+        columns = [word for word in columns if word]
+        if "size" in columns and len(set(columns) & set(NCCL_NAMES.split("|"))) > 3:
+            return "nccl", line[: start.start()], columns
+    if (start := OSU_START.search(line)) and re.search(r"\(\w+(/s)?\)|/s", line[start.end() :]):
+        named = OSU_COLUMN.findall(" ".join(line[start.end() :].split()))
+        return "osu", line[: start.start()], ["Size", *named]
+    return None
+
+
+def name_of(tool: str, before: str, last: str) -> str:
+    """osu_* print their titles, once for several types of data; all_reduce_perf since 2.17."""
+    if tool == "nccl":
+        started = re.search(r"Collective test starting: *(\S+)", before)
+        return f"nccl-tests {started[1]}" if started else "nccl-tests"
+    again = [last] if last and "Datatype" in before else []
+    titles = TITLE.findall(before) or again
+    titles = [title.partition(", Datatype")[0] for title in titles]
+    kinds = re.findall(r"Datatype: *(\w+)", before)
+    return ", Datatype ".join([*titles[-1:], *kinds[-1:]]) if titles else ""
+
+
+def rows_of(
+    lines: list[str], columns: list[str], tag: str
+) -> tuple[list[dict[str, list[str]]], list[str]]:
+    """(rows, broken lines) of a table whose header has this tag."""
+    found, broken = [], []
+    once = [name for at, name in enumerate(columns) if name not in columns[:at]]
+    shapes = [columns] if once == columns else [columns, once]
+    patterns = [(names, pattern(names)) for names in shapes]
+    begins = re.compile(r"(?<![\w.,+-])[0-9]+\s+[0-9.]+")
+    for line in lines:
+        for whole in without(tag, line):
+            matches = ((names, each.search(whole)) for names, each in patterns)
+            names, row = next(((n, row) for n, row in matches if row), ((), None))
+            if row and shape(whole[: row.start()]) == shape(tag):
+                cells = {}
+                for name, cell in zip(names, row.groups()):
+                    cells.setdefault(name, []).append(cell)
+                found.append(cells)
+                break
+        else:
+            starts = (start.start() for start in begins.finditer(line))
+            if any(shape(line[:start]) == shape(tag) for start in starts):
+                broken.append(line.strip())
+    return found, broken
+
+
+def without(tag: str, line: str) -> Iterator[str]:
+    """The line; and without the tags that Open MPI puts into a line that is written in parts."""
+    yield line
+    tag = tag.strip()
+    if len(tag) > 2 and line.count(tag) > 1:
+        first, _, rest = line.partition(tag)
+        yield first + tag + rest.replace(tag, " ")
+
+
+def pattern(columns: list[str]) -> re.Pattern:
+    """A row, from its first cell, which may touch the tag, to the end of the line."""
+    first = r"[0-9]+" if columns[0] in ("size", "count", "Size") else r"\S+"
+    others = [TIMESTAMP if name == "timestamp" else r"\S+" for name in columns[1:]]
+    cells = r"\s+".join(f"({cell})" for cell in [first, *others])
+    return re.compile(rf"(?<![\w.,+-]){cells}\s*$")
+
+
+def shape(tag: str) -> str:
+    """A tag with 0 for its numbers and a for its words: host 7 at 10:31 is as host 12 at 9:05."""
+    tag = re.sub(r"[0-9][0-9.,]*", "0", tag.replace("#", " "))
+    return "".join(re.sub(r"[^\W\d_]+", "a", tag).split())
+
+
+def divided(rows: list[dict[str, list[str]]]) -> dict[tuple[str, ...], list]:
+    """{kind: its rows}, by the type and the operation."""
+    found = {}
+    for row in rows:
+        found.setdefault(tuple(row[name][0] for name in KINDS if name in row), []).append(row)
+    return found or {(): []}
