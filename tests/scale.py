@@ -295,7 +295,7 @@ scaling: each rank brings its own batch.
 - A step of a flat ring waits for its slowest hop. NCCL's ring pays the mean latency of its hops,
   which the intervals hold, too.
 - The ranks of a node share its link. Not included: contention elsewhere, lost messages, stragglers,
-  casts, choosing, and what TCP adds to latency and rate. So the efficiencies are upper bounds. In
+  casts, choosing, and what TCP adds to latency and rate. So efficiencies are mostly too high. In
   SimGrid's calibrated TCP a ring of many ranks takes longer than the upper end of an interval here
   (lesson 08 draws by how much). How a system learns is not predicted.
 - For other numbers of ranks: `python -m refgf.predict plan` with `--ranks-per-node 8`.

@@ -4,7 +4,8 @@ step_times.py     what a step computes: a workload of ours, or a list of gradien
 sizes.py          reads that list (CSV or JSON); profile.py reads a trace of torch.profiler
 parameters.py     which gradients of a trace are those of parameters
 fabric.py         what the network costs: a machine file, or the text of nccl-tests or OSU
-measurements.py   reads these texts; measure.py measures a link on at most 2 nodes
+benchmarks.py     reads these texts, whose tables texts.py finds; measurements.py: what they say
+measure.py        measures a link on at most 2 nodes
 thetas.py         the thetas that are tried, and the step with each
 question.py       what is asked: its flat allreduce, and the ranges of its inputs
 systems.py        the predicted step of each system; buckets.py: of refgf, PyTorch DDP, Horovod

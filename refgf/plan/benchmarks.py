@@ -42,6 +42,7 @@ LATENCY = r"OSU (?:MPI|NCCL|RCCL|MPI-[A-Z]+(?: MANAGED)?) (Allreduce )?Latency T
 OSU_TIME = r"(Avg )?Lat(ency)? ?\((\w+)\)"
 TYPES = {1: "int8 uint8 char f8e4m3 f8e5m2 fp8_e4m3 fp8_e5m2", 2: "half bfloat16 float16"}
 TYPES |= {4: "float int int32 uint32 float32", 8: "double int64 uint64 float64"}
+ROUNDED = 1e-9  # relative error of these computations
 ITEMSIZE = {name: nbytes for nbytes, names in TYPES.items() for name in names.split()}
 DEVICE = r"\bRank\s+(\d+)\s(?:\s*Group\s+(\d+))?.*?\son\s+(\S+)\s+device\s+(\d+)\s*(\[\S+\])?"
 
@@ -164,42 +165,44 @@ def checked(table: Table, path: str) -> tuple[list[tuple[float, float]], tuple[f
     """
     points, least, most = [], 0.0, inf
     for row in table.rows:
-        nbytes, count = int(row["size"][0]), row.get("count", ["-"])[0]
-        itemsize = ITEMSIZE.get(row.get("type", [""])[0])
-        if itemsize and count.isdigit() and int(count) * itemsize != nbytes:
-            got = f"{nbytes} bytes of {count} {row['type'][0]} in line {' '.join(flat(row))[:60]!r}"
-            wanted = (
-                f"{int(count) * itemsize} bytes, as an allreduce has; next: pass whole lines of"
-            )
-            refuse(path, got, f"{wanted} all_reduce_perf")
-        both = [number(word) for word in row["time"]]
-        at = next((at for at, (value, _) in enumerate(both) if 0 < value < inf), None)
-        if not nbytes or (at is None and set(row["time"]) == {"N/A"}):
+        line = repr(" ".join(cell for cells in row.values() for cell in cells)[:70])
+        nbytes = size_of(row, line, path)
+        times = [number(word) for word in row["time"]]
+        at = next((at for at, (value, _) in enumerate(times) if 0 < value < inf), 0)
+        if not nbytes or set(row["time"]) == {"N/A"}:
             continue
-        cells = [number(row[name][at or 0]) for name in ("time", "algbw", "busbw")]
-        if at is None or not all(0 <= value < inf for value, _ in cells):
-            refuse(path, f"the row {' '.join(flat(row))[:70]!r}", "numbers in time, algbw, busbw")
-        (time, half), (rate, half_rate), (bus, half_bus) = cells
+        (time, half), (rate, half_rate), (bus, half_bus) = (
+            number(row[name][at]) for name in ("time", "algbw", "busbw")
+        )
+        if not (0 < time < inf and 0 <= rate < inf and 0 <= bus < inf):
+            refuse(path, f"the row {line}", "numbers in time, algbw, busbw")
         low, high = (1e-3 * nbytes / (time + sign * half) for sign in (1, -1))
-        if rate + half_rate < low * (1 - 1e-9) or rate - half_rate > high * (1 + 1e-9):
-            got = (
-                f"{nbytes} bytes in {row['time'][at]} us, {1e-3 * nbytes / time:.4g} GB/s, next to "
-            )
-            got += f"algbw = {row['algbw'][at]}"
+        if rate + half_rate < low * (1 - ROUNDED) or rate - half_rate > high * (1 + ROUNDED):
+            got = f"{nbytes} bytes in {row['time'][at]} us, {1e-3 * nbytes / time:.4g} GB/s, next "
+            got += f"to algbw = {row['algbw'][at]}"
             wanted = "the same rate, by which columns and units are known; next: pass the text as "
             refuse(path, got, wanted + "all_reduce_perf prints it")
         points.append((nbytes, US * time))
         if rate > half_rate:
-            least = max(least, (bus - half_bus) / (rate + half_rate))
-            most = min(most, (bus + half_bus) / (rate - half_rate))
-    if least > most * (1 + 1e-9):
+            least = max(least, (bus - half_bus) / (rate + half_rate) * (1 - ROUNDED))
+            most = min(most, (bus + half_bus) / (rate - half_rate) * (1 + ROUNDED))
+    if least > most:
         refuse(path, "busbw / algbw not the same in all rows", "one allreduce; next: divide it")
     require_repeats_alike(points, path)
-    return points, (least * (1 - 1e-9), most * (1 + 1e-9))
+    return points, (least, most)
 
 
-def flat(row: dict[str, list[str]]) -> list[str]:
-    return [cell for cells in row.values() for cell in cells]
+def size_of(row: dict[str, list[str]], line: str, path: str) -> int:
+    """The bytes of a row, which are those of its elements."""
+    whole = [word for word in (row["size"][0], *row.get("count", ())) if word.isdecimal()]
+    if len(whole) < 1 + ("count" in row):
+        refuse(path, f"the row {line}", "whole numbers in size and count")
+    nbytes, itemsize = int(whole[0]), ITEMSIZE.get(row.get("type", [""])[0])
+    if itemsize and "count" in row and int(whole[1]) * itemsize != nbytes:
+        got = f"{nbytes} bytes of {whole[1]} {row['type'][0]} in {line}"
+        wanted = f"{int(whole[1]) * itemsize} bytes, as an allreduce has"
+        refuse(path, got, f"{wanted}; next: pass whole lines of all_reduce_perf")
+    return nbytes
 
 
 def number(word: str) -> tuple[float, float]:
@@ -306,10 +309,12 @@ def read_osu(table: Table, path: str, stated: Stated) -> Measured:
         refuse(path, "Validation Fail", "right results; next: repair that system")
     points = [(int(row["Size"][0]), US * number(row[times[0]][0])[0]) for row in table.rows]
     for (one, _), (other, seconds) in zip([(-1, 0.0), *points], points):
-        if other <= one or not seconds > 0:
-            got = f"the size {other} after {one}, in {1e6 * seconds:g} us"
-            wanted = "sizes that rise, of one table, and times; next: divide the text"
-            refuse(path, got, wanted)
+        if not seconds > 0:
+            got = f"{other} bytes without a time above 0 in the column {times[0]}"
+            refuse(path, got, "a number; next: pass whole lines of the benchmark")
+        if other <= one:
+            got = f"the size {other} after {one}, under one header"
+            refuse(path, got, "sizes that rise; next: divide the text, a table a file")
     if not kind[1]:
         return osu_link(title, fitted(points, path), path, stated)
     ranks, why = stated.ranks, f"{title!r}, which prints neither ranks nor hosts"

@@ -23,6 +23,7 @@ AVOIDED = 1024  # bytes: below, protocols differ from those of gradients
 MOST_FIRST = 1 << 20  # bytes: times of larger messages say little about alpha (chosen)
 MOST_RATE, LEAST_ALPHA_S = 20e12 / 8, 0.1e-6  # bytes/s and s that no link beats (chosen)
 FAST_RATE, SHORT_S = 1e12 / 8, 0.6e-6  # of one GPU's share of a network: beyond, doubted (chosen)
+SLOW_RATE, LONG_S = 0.5e9 / 8, 500e-6  # below, and above: doubted, too
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,10 @@ def require_possible(found: Measured, path: str) -> None:
 def doubts(found: Measured) -> tuple[str, ...]:
     """A link that is faster than networks are was probably measured inside a node."""
     link, k = found.link, max(1, found.per_host)
-    fast = link.beta_s_per_byte * FAST_RATE * k < 1
-    if not fast and not (found.alpha_known and k == 1 and link.alpha_s < SHORT_S):
+    if link.beta_s_per_byte * SLOW_RATE > 1 or link.alpha_s > LONG_S:
+        return (f"WARNING: {in_words(link)} is slow for a cluster. Are its times in us?",)
+    short = found.alpha_known and k == 1 and link.alpha_s < SHORT_S
+    if not short and link.beta_s_per_byte * FAST_RATE * k >= 1:
         return ()
     said = f"WARNING: {in_words(link)} is faster than a network with {k} GPUs a host is today. Is "
     return (said + "it the link inside a node? Then it belongs to --inside.",)

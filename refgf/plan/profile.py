@@ -40,9 +40,12 @@ US = 1e-6
 READY = "torch::autograd::AccumulateGrad"
 STEP = "ProfilerStep#"
 LAUNCHES = ("cuda_runtime", "cuda_driver")
+OLD_KINDS = {"Operator": "cpu_op", "Kernel": "kernel", "Runtime": "cuda_runtime"}  # torch 1.8
+OLD_KINDS |= {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}
 KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
 ENGINE = "autograd::engine::evaluate_function"
 EXCHANGES = ("nccl", "c10d::", "gloo:", "ncclkernel", "horovod")
+HALVES = ("c10::BFloat16", "c10::Half")
 LOADER = "enumerate(DataLoader)"
 QUEUED_US = 100.0  # a kernel that begins later after its launch waited for the one before (chosen)
 
@@ -177,15 +180,8 @@ def within(mark: dict[str, Any]) -> Callable[[dict[str, Any]], bool]:
 
 
 def half_notes(grads: Events) -> tuple[str, ...]:
-    """Gradients of 2 bytes: the formulas send 4 but in the rows that halve them."""
-    types = [str(event["args"].get("Input type")) for event in grads]
-    found = [half for half in ("c10::BFloat16", "c10::Half") if half in "".join(types)]
-    if not found:
-        return ()
-    return (
-        f"The trace has gradients of {' and '.join(found)}. All rows but half, CSC and hierarchy16 "
-        "are for float32 on the wire: if these gradients are sent as they are, see half.",
-    )
+    types = "".join(str(event["args"].get("Input type")) for event in grads)
+    return sizes.wire_notes("trace", [each for each in HALVES if each in types])
 
 
 def timed(events: Any, path: str) -> Events:
@@ -202,7 +198,10 @@ def timed(events: Any, path: str) -> Events:
             refuse(path, got, "microseconds", "export the trace again")
         args = event.get("args")
         args = args if isinstance(args, dict) else {}
-        found.append(event | {"name": str(event.get("name")), "args": args})
+        name, kind = str(event.get("name")), event.get("cat")
+        kind = "user_annotation" if name.startswith(STEP) and kind == "Operator" else kind
+        kind = OLD_KINDS.get(str(kind), kind)
+        found.append(event | {"name": name, "args": args, "cat": kind})
     return found
 
 

@@ -285,7 +285,7 @@ def notes(found: dict[str, Any]) -> list[str]:
         f"CSC: {CSC_PERCENT:g} % of the chunks and a call of their norms, in the flat ring. "
         f"top-k: {100 * TOPK_DENSITY:g} %, after backward.",
         f"DASO: a sum between nodes every {DASO_EVERY} batches (B), used {DASO_WAIT} later (W).",
-        "Not included, so efficiencies are upper bounds: casts, choosing chunks and top-k,",
+        "Not included, so efficiencies are mostly too high: casts, choosing chunks and top-k,",
         "contention, stragglers, and what TCP adds to alpha and beta (--simulate: calibrated TCP).",
         "Memory of a rank: weights, gradients and momentum (float32, 12 bytes a parameter), and",
         "what the system adds: float16 gradients, residual, scratch. Activations are left out.",

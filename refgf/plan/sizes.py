@@ -6,7 +6,8 @@ CSV: one line a gradient, in any order of time. The names of the columns hold th
     fc.bias,1000,31.2
     fc.weight,2048000,31.9
 
-    size    elements, or bytes (of float32: 4 per element)
+    size    elements, or bytes (4 per element, but where dtype says more or less)
+    dtype   float32 if it is left out; float16, bfloat16, float64
     time    ready_s, ready_ms or ready_us, counted from the start of the step (forward included)
 
 A step of more than 10 s in ready_s, or 60 s in ready_ms, is refused: it is likely in another unit.
@@ -32,6 +33,8 @@ SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 TIMES = tuple(f"ready_{unit}" for unit in SECONDS)
 SIZES = ("elements", "bytes")
 FLOAT32 = 4
+DTYPES = {2: "float16 half fp16 bfloat16 bf16", 4: "float32 float fp32", 8: "float64 double fp64"}
+ITEMSIZE = {name: itemsize for itemsize, names in DTYPES.items() for name in names.split()}
 LONGEST_S = {"s": 10.0, "ms": 60.0, "us": 3600.0}  # of a step in this unit (chosen)
 SHORT_S = 1e-3  # a shorter step is taken with a warning (chosen)
 MOST_BYTES = 1e12  # of gradients per second of a step: no memory writes many more (chosen)
@@ -111,11 +114,12 @@ def from_rows(
             refuse(path, f"no {kind} in {columns}", wanted)
         if len(used) > 1:
             refuse(path, f"mixed units of {kind}: {' and '.join(used)}", "one unit in the file")
-    ready = []
+    ready, kinds = [], []
     for number, row in enumerate(rows, 1):
         where = f"{path}, gradient {number} ({row.get('name') or 'without a name'})"
         size = quantity(row, next(name for name in names if name in SIZES), where)
-        elements = size if "elements" in names else size / FLOAT32
+        kinds.append(dtype_of(row, where))
+        elements = size if "elements" in names else size / ITEMSIZE[kinds[-1]]
         if elements != int(elements):
             refuse(where, f"{size:g} {names[0]}", "a whole number of elements")
         ready.append((time_of(row, "ready", where), int(elements)))
@@ -124,7 +128,8 @@ def from_rows(
     if not ready[-1][0] > 0 or not any(elements for _, elements in ready):
         refuse(path, "ready times or sizes that are all 0", "those of a real step")
     require_seconds(ready, unit, path)
-    notes = doubts(ready[-1][0] + after_s, unit, rows, ready)
+    others = sorted({kind for kind in kinds if ITEMSIZE[kind] != FLOAT32})
+    notes = doubts(ready[-1][0] + after_s, unit, rows, ready) + wire_notes("list", others)
     return StepTimes(Path(path).name, "list", tuple(ready), after_s, batch, notes=notes)
 
 
@@ -141,6 +146,26 @@ def doubts(
     if empty := sum(elements == 0 for _, elements in ready):
         found.append(f"WARNING: {empty} of {len(ready)} gradients have 0 elements: not sent.")
     return tuple(found)
+
+
+def dtype_of(row: dict[str, Any], where: str) -> str:
+    """A name of ITEMSIZE."""
+    given = row.get("dtype") or "float32"
+    name = str(given).lower().removeprefix("torch.")
+    if name not in ITEMSIZE:
+        refuse(where, f"dtype {given!r}", f"one of {', '.join(ITEMSIZE)}")
+    return name
+
+
+def wire_notes(what: str, kinds: list[str]) -> tuple[str, ...]:
+    """Gradients of 2 or 8 bytes: the formulas send 4 but in the rows that halve them."""
+    if not kinds:
+        return ()
+    return (
+        f"The {what} has gradients of {' and '.join(kinds)}. All rows but half, CSC and "
+        "hierarchy16 are for float32 on the wire: if gradients of 2 bytes are sent as they are, "
+        "see half.",
+    )
 
 
 def long_or_short(step_s: float, unit: str) -> tuple[str, ...]:

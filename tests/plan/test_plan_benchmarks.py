@@ -233,7 +233,7 @@ REFUSED = {
     "columns Size, Latency (ms)": osu(LATENCY, SLOW.message_s, ("Latency (ms)",)),
     "a table without its title in line 4": osu(LATENCY, SLOW.message_s).replace("OSU", "The"),
     "Validation Fail": PASS.replace("Pass", "Fail", 1),
-    "the size 8 after 134217728": osu(LATENCY, SLOW.message_s) + "\n8 50.1\n",
+    "the size 8 after 134217728, under one header": osu(LATENCY, SLOW.message_s) + "\n8 50.1\n",
     "a column in ms": ring(8, 1, unit="(ms)"),
     "got #wrong = 7 at 8 bytes": changed("        0\n", "        7\n"),
     "got error = 1e+00 at 8": ring(8, 1, version="old", checks="1e+00"),

@@ -97,7 +97,7 @@ def test_the_text_says_what_was_assumed(monkeypatch, capsys):
         "top-k: 1 %",
         "Activations are left out",
         "every 4 batches (B), used 1 later (W)",
-        "efficiencies are upper bounds: casts",
+        "efficiencies are mostly too high: casts",
         "pace, s of computing: 0.90 to 1.10",
         "beta, s a byte",
     ):

@@ -179,6 +179,18 @@ def gpu_steps(load_ms, behind_ms=0):
     return events
 
 
+OLD = {"cpu_op": "Operator", "kernel": "Kernel", "cuda_runtime": "Runtime"}
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_trace_of_torch_1_8_has_other_names_of_kinds(number):
+    events = gpu_steps(load_ms=40)
+    marks = {"user_annotation": "Operator"}
+    old = [each | {"cat": (OLD | marks).get(each["cat"], each["cat"])} for each in events]
+    assert {each["cat"] for each in old} == set(OLD.values())
+    assert read(old, number) == read(events, number)
+
+
 @pytest.mark.parametrize("number", [2, 3, 4])
 def test_a_gpu_that_waits_for_data_takes_the_whole_period(number):
     step = read(gpu_steps(load_ms=40), number)

@@ -96,6 +96,29 @@ def test_what_may_be_a_mistake_is_said(tmp_path, text, said):
 
 
 @pytest.mark.parametrize(
+    "given, elements, said",
+    [
+        ({"bytes": 400, "dtype": "bfloat16"}, 200, "gradients of bfloat16. All rows but half"),
+        ({"bytes": 400, "dtype": "torch.float64"}, 50, "gradients of float64"),
+        ({"elements": 400, "dtype": "BF16"}, 400, "gradients of bf16"),
+        ({"bytes": 400, "dtype": "fp32"}, 100, None),
+        ({"bytes": 400, "dtype": "int8"}, 0, "dtype 'int8'; wanted one of float16, half"),
+        ({"bytes": 402, "dtype": "float32"}, 0, "402 bytes; wanted a whole number of elements"),
+    ],
+)
+def test_the_type_of_gradients(tmp_path, given, elements, said):
+    path = written(tmp_path, json.dumps([given | {"ready_ms": 12.5}]), "sizes.json")
+    if not elements:
+        with pytest.raises(ValueError) as error:
+            read_file(path, None)
+        assert said in str(error.value)
+        return
+    found = read_file(path, None)
+    assert found.elements == elements
+    assert [said in note for note in found.notes] == ([True] if said else [])
+
+
+@pytest.mark.parametrize(
     "text, said",
     [
         ("name,elements", "got no JSON"),
