@@ -78,7 +78,9 @@ def chosen(found: list[Table], text: str, path: str, which: str | None) -> Table
     if not found:
         title = texts.TITLE.search(text)
         got = f"{title[0][:60]!r} without a table of sizes" if title else "another text"
-        if re.match(r"\s*[{\[]", text):
+        if "busbw" in text or re.search(DEVICE, text):
+            got = "nccl-tests without the header of its table (size, time, algbw, busbw)"
+        if re.match(r"\s*\{", text):
             got = "JSON"
         refuse(path, got, "a machine file, or what all_reduce_perf or osu_latency printed")
     names = [str(table) for table in found]
@@ -225,8 +227,7 @@ def require_repeats_alike(points: list[tuple[float, float]], path: str) -> None:
 
 def placed(table: Table, ratio: tuple[float, float], path: str, stated: Stated) -> tuple[int, int]:
     """(ranks, ranks of each host), from the list of devices, from busbw / algbw, or as stated."""
-    device = r"\bRank\s+(\d+)\s(?:\s*Group\s+(\d+))?.*?\son\s+(\S+)\s+device\s+(\d+)\s*(\[\S+\])?"
-    listed = re.findall(device, table.before)
+    listed = re.findall(DEVICE, table.before)
     ranks = sorted(int(rank) for rank, *_ in listed)
     if len(groups := {group for _, group, *_ in listed}) > 1:
         got, wanted = f"{len(ranks)} ranks in {len(groups)} groups", "one allreduce of all"
@@ -248,11 +249,15 @@ def placed(table: Table, ratio: tuple[float, float], path: str, stated: Stated) 
     if size < 2:
         wanted = "the ranks of the allreduce and their hosts"
         refuse(path, why, f"{wanted}; next: --measured-ranks P --measured-hosts H")
-    if not whole:
-        return size, on_each(size, stated.hosts, why, path)
     hosts = {}
     for _, _, host, at, bus in listed:
         hosts.setdefault(host, []).append((at, bus))
+    if not whole:
+        each = on_each(size, stated.hosts, why, path)
+        if listed and (len(hosts) > size // each or max(map(len, hosts.values())) > each):
+            got = f"--measured-hosts {stated.hosts}, and a list with {len(hosts)} of them"
+            refuse(path, got, "hosts and GPUs of a host as in the list; next: correct it")
+        return size, each
     if any(len(set(gpus)) < len(gpus) for gpus in hosts.values()):
         why = "a list that has a GPU of a host twice, as hosts of one name do"
         return size, on_each(size, stated.hosts, why, path)

@@ -17,6 +17,7 @@ from refgf.papers.scaling.machine import Machine
 from refgf.papers.scaling.machine import load as load_machine
 from refgf.plan import benchmarks, measure, measurements, texts
 from refgf.plan.benchmarks import NOTHING, Stated
+from refgf.plan.measurements import Times
 from refgf.predict.cost import Line, Link
 
 LEAST = 0.05  # relative; a fit's scatter says nothing about another day
@@ -35,7 +36,7 @@ class Fabric:
     between, inside   links; inside is None if it is unknown, and then `between` stands for it
     ring_hop          the mean hop of a measured ring over nodes of lines_per_node ranks; None: the
                       latency of `between` was measured alone, and a flat ring pays it in each step
-    lines             {ranks: Line} of measured allreduces of float32 gradients
+    lines             {ranks: Line or Times} of measured allreduces of float32 gradients
     line_ranges       {"alpha" | "beta": (lowest, highest factor)} of these lines; none: as ranges
     lines_per_node    ranks a node of these allreduces; 0: unknown
     notes             what the numbers do not say, a sentence each
@@ -52,7 +53,7 @@ class Fabric:
     source: str
     between: Link
     inside: Link | None = None
-    lines: dict[int, Line] = field(default_factory=dict)
+    lines: dict[int, Line | Times] = field(default_factory=dict)
     ranges: dict[str, tuple[float, float]] = field(default_factory=lambda: dict(CHOSEN))
     steps: dict[str, tuple[int, float]] = field(default_factory=dict)
     machine: Machine | None = None
@@ -74,12 +75,15 @@ class Fabric:
         given = {"alpha": alpha, "beta": beta}
         for name, (low, high) in self.line_ranges.items():  # measured, whatever the link is
             given[name] = min(high, max(low, given[name]))
-        lines = {
-            size: Line(given["alpha"] * line.a_s, given["beta"] * line.b_s_per_byte)
-            for size, line in self.lines.items()
-        }
+        lines = {size: stretched(line, **given) for size, line in self.lines.items()}
         found = replace(self, between=between, inside=inside, ring_hop=mean, lines=lines)
         return replace(found, ring_share=ring * self.ring_share)
+
+
+def stretched(line: Line | Times, alpha: float, beta: float) -> Line | Times:
+    if isinstance(line, Times):
+        return line.scaled(alpha, beta)
+    return Line(alpha * line.a_s, beta * line.b_s_per_byte)
 
 
 def scaled(link: Link, alpha: float, beta: float) -> Link:

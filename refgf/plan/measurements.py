@@ -12,10 +12,11 @@ exist: above 20 Tbit/s, or below 0.1 us.
 
 from dataclasses import dataclass, field, replace
 from math import inf, sqrt
+from statistics import median
 from typing import Any, NoReturn
 
 from refgf.predict.cost import Line, Link
-from refgf.predict.fit import Fit, fit_line
+from refgf.predict.fit import Curve, Fit, fit_line
 
 US = 1e-6
 NOISY = 0.2  # relative; times farther from the fitted line are named in a warning
@@ -27,6 +28,28 @@ SLOW_RATE, LONG_S = 0.5e9 / 8, 500e-6  # below, and above: doubted, too
 
 
 @dataclass(frozen=True)
+class Times:
+    """T(bytes) as measured, straight between two sizes, where no line comes near all of them.
+
+    alpha multiplies the time of the smallest message, beta what larger ones take longer.
+    """
+
+    curve: Curve
+    alpha: float = 1.0
+    beta: float = 1.0
+
+    @property
+    def a_s(self) -> float:
+        return self.alpha * self.curve(0)
+
+    def __call__(self, nbytes: float) -> float:
+        return self.a_s + self.beta * max(0.0, self.curve(nbytes) - self.curve(0))
+
+    def scaled(self, alpha: float, beta: float) -> "Times":
+        return replace(self, alpha=alpha * self.alpha, beta=beta * self.beta)
+
+
+@dataclass(frozen=True)
 class Measured:
     """What a table says.
 
@@ -35,6 +58,7 @@ class Measured:
     notes        what the numbers do not say, a sentence each
     alpha_known  False if its two standard errors exceed it, or if all messages are large
     spread       the lowest and the highest of the times, as factors of the line's
+    times        the times themselves, by size
     slower       {"alpha" | "beta": how many times as much it may be on other ranks than these}
     """
 
@@ -45,6 +69,7 @@ class Measured:
     notes: tuple[str, ...] = ()
     alpha_known: bool = True
     spread: tuple[float, float] = (1.0, 1.0)
+    times: tuple[tuple[float, float], ...] = ()
     slower: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -65,8 +90,9 @@ class Measured:
         return sqrt(max(1, self.per_host))
 
     @property
-    def line(self) -> Line:
-        return self.fit.line
+    def line(self) -> Line | Times:
+        """The line; the times where it is far from one of them."""
+        return Times(Curve(self.times)) if self.fit.largest_error > NOISY else self.fit.line
 
     def errors(self) -> tuple[float, float]:
         """(alpha_error_s, beta_error_s_per_byte)."""
@@ -151,7 +177,9 @@ def fitted(points: list[tuple[float, float]], path: str) -> dict[str, Any]:
         )
         notes = (f"WARNING: alpha is not known: {got}. Run it with -b 1K -e 64M -f 2.", *notes)
     spread = min(1.0, *ratios), max(1.0, *ratios)
-    return {"fit": fit, "notes": notes, "alpha_known": known, "spread": spread}
+    times = {nbytes: median(s for n, s in large if n == nbytes) for nbytes in sizes}
+    found = {"fit": fit, "notes": notes, "alpha_known": known, "spread": spread}
+    return found | {"times": tuple(sorted(times.items()))}
 
 
 def is_known(alpha_s: float, error_s: float) -> bool:
@@ -167,7 +195,8 @@ def warnings(points: list[tuple[float, float]], fit: Fit) -> tuple[str, ...]:
     worst = ", ".join(f"{nbytes:,.0f} bytes by {100 * error:.0f} %" for error, nbytes in far[:3])
     return (
         f"WARNING: {len(far)} of {len(points)} times are more than {100 * NOISY:.0f} % from the "
-        f"line: {worst}. The intervals are widened to the largest; measure again.",
+        f"line: {worst}. Where these ranks are planned, the times are used, and where others are, "
+        "the line; the intervals are widened to the largest. Measure again.",
     )
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from refgf.papers.scaling.collectives import LINES
 from refgf.plan.fabric import CHOSEN, LEAST, Fabric
+from refgf.plan.measurements import Times
 from refgf.plan.step_times import StepTimes
 from refgf.predict.cost import Line, Link
 
@@ -130,7 +131,7 @@ class Question:
         return bool(self.fabric.lines) and self.size > 1 and not self.measured
 
     @property
-    def flat(self) -> Line | Slowest:
+    def flat(self) -> Line | Times | Slowest:
         """T(bytes) of the flat allreduce. In one node it uses the link inside."""
         if self.size == 1:
             return Line(0.0, 0.0)

@@ -17,6 +17,7 @@ have one of them. Rows of several types or operations under one header are table
 import codecs
 import gzip
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -65,7 +66,10 @@ def content(path: str) -> str:
     """The file as text: UTF-8, or UTF-16 as PowerShell writes it; .gz is unpacked."""
     with open_regular(path) as file:
         raw = file.read()
-    raw = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+    try:
+        raw = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+    except zlib.error as error:
+        raise OSError(str(error)) from None
     if raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return raw.decode("utf-16")
     if b"\0" in raw[:2]:

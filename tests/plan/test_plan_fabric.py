@@ -14,6 +14,7 @@ from refgf.plan.question import Question, ranges
 from refgf.plan.step_times import StepTimes
 from refgf.predict.cost import Link, ring_line
 
+BITS = [1 << bit for bit in range(10, 28)]
 LINK, FAST = Link(20e-6, 1e-9), Link(5e-6, 4e-11)
 
 
@@ -94,6 +95,28 @@ def test_a_noisy_text_is_warned_of_and_widens_the_intervals(tmp_path):
     assert found.line_ranges["alpha"][1] * found.lines[16](1 << 20) >= 3 * line(1 << 20)
     step = StepTimes("small", "this test", ((1.0, 1000),))
     assert "WARNING" in report.text(report.answer(Question(step, found, 16)))
+
+
+def test_times_that_no_line_comes_near_are_planned_with_themselves(tmp_path):
+    """Small, middle and large messages take three protocols, as NCCL's do."""
+    path, line = tmp_path / "nccl.txt", ring_line(16, FAST)
+    given = {
+        n: line(n) + (3e-4 if n > 1 << 16 else 0.0) + 1e-10 * max(0, n - (1 << 22)) for n in BITS
+    }
+    path.write_text(nccl(16, given.get, a_host=1, sizes=BITS))
+    found = fabric.load(str(path))
+    step = StepTimes("one call", "this test", ((1e-3, 1 << 18), (2e-3, 1000)))
+    for nbytes in BITS[::3]:
+        call = Question(step, found, 16).flat(nbytes)
+        assert call == pytest.approx(given[nbytes], rel=1e-2)
+        assert found.scaled(beta=2.0).lines[16](nbytes) >= call
+        assert found.scaled(alpha=1.5).lines[16](nbytes) == pytest.approx(
+            call + given[1024] / 2, rel=1e-3
+        )
+    other = Question(step, found, 32).flat  # the line of other ranks
+    assert max(abs(other(n) / given[n] - 1) for n in BITS) > 0.2
+    assert "the times are used" in found.notes[0]
+    assert report.answer(Question(step, found, 16))["systems"]["merged"]["step_s"] > 2e-3
 
 
 def test_large_messages_alone_do_not_say_what_a_call_takes(tmp_path):
