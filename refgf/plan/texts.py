@@ -32,6 +32,7 @@ OSU_COLUMN = re.compile(
 )
 TITLE = re.compile(r"\bOSU [A-Z][^\n]*?(?= *$)", re.M)
 TIMESTAMP = r"\d{4}-\d\d-\d\d[T ]\S+"
+LONGEST = 1000  # characters of a line that may belong to a table
 KINDS = ("type", "redop", "root")  # of the rows of one table
 
 
@@ -79,7 +80,8 @@ def content(path: str) -> str:
 
 def tables(text: str) -> list[Table]:
     """All tables of the text, in order."""
-    lines = [line.replace("|", " ") for line in re.sub(ESCAPES, "", text).splitlines()]
+    lines = re.sub(ESCAPES, "", text).splitlines()
+    lines = [line.replace("|", " ") if len(line) < LONGEST else "" for line in lines]
     heads = [(number, *head) for number, line in enumerate(lines) if (head := header(line))]
     found, title = [], ""
     for at, (number, tool, tag, columns) in enumerate(heads):
@@ -96,12 +98,16 @@ def tables(text: str) -> list[Table]:
 
 def header(line: str) -> tuple[str, str, list[str]] | None:
     """(tool, tag, columns) of a line that heads a table."""
-    if start := NCCL_START.search(line):
+    if "size" in line and (start := NCCL_START.search(line)):
         columns = [word.lstrip("#") for word in line[start.start() :].split()]
         columns = [word for word in columns if word]
         if "size" in columns and len(set(columns) & set(NCCL_NAMES.split("|"))) > 3:
             return "nccl", line[: start.start()], columns
-    if (start := OSU_START.search(line)) and re.search(r"\(\w+(/s)?\)|/s", line[start.end() :]):
+    if (
+        "Size" in line
+        and (start := OSU_START.search(line))
+        and re.search(r"\(\w+(/s)?\)|/s", line[start.end() :])
+    ):
         named = OSU_COLUMN.findall(" ".join(line[start.end() :].split()))
         return "osu", line[: start.start()], ["Size", *named]
     return None
