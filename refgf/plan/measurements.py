@@ -141,8 +141,9 @@ def doubts(found: Measured) -> tuple[str, ...]:
     short = found.alpha_known and k == 1 and link.alpha_s < SHORT_S
     if not short and link.beta_s_per_byte * FAST_RATE * k >= 1:
         return ()
-    said = f"WARNING: {in_words(link)} is faster than a network with {k} GPUs a host is today. Is "
-    return (said + "it the link inside a node? Then it belongs to --inside.",)
+    each = "one GPU" if k == 1 else f"{k} GPUs"
+    said = f"WARNING: {in_words(link)} is faster than a network with {each} a host is today. Is it "
+    return (said + "the link inside a node? Then it belongs to --inside.",)
 
 
 def refuse_one_host(found: Measured, path: str) -> NoReturn:

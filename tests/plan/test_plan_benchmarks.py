@@ -223,6 +223,7 @@ def changed(old, new, size=8, **options):
     return text.replace(old, new, 1)
 
 
+OTHER = ring(4, 1, sizes=[3 << 20]).splitlines()[-4]
 PASS = osu(LATENCY, SLOW.message_s, ("Latency (us)", "Validation"))
 REFUSED = {
     "next: run osu_latency": osu("OSU MPI Bandwidth Test", SLOW.message_s, ("Bandwidth (MB/s)",)),
@@ -248,6 +249,11 @@ REFUSED = {
     "33554433 bytes of 8388608 float": changed(" 33554432 ", " 33554433 "),
     "5.696 GB/s, next to algbw = 5.80": changed(" 5.70 ", " 5.80 "),
     "bytes in 74.38 us and in 119.2 us": changed("# Out", ring(8, 1, Link(8.5e-6, 1e-10))[1900:]),
+    "busbw / algbw not the same in all rows": changed("# Out", OTHER + "\n# Out"),
+    "times that do not grow with the size": osu(LATENCY, lambda nbytes: 5e-5 - 1e-13 * nbytes),
+    "the header of its table (size, time": changed("algbw", "rate", version="old").replace(
+        "size ", "bytes "
+    ),
     "got JSON; wanted a machine file": '{"config": {}, "results": []}',
     "got another text; wanted a machine file": "hello",
     "at most 20 Tbit/s": ring(2, 1, Link(5e-6, 3e-13)),
@@ -261,3 +267,39 @@ def test_texts_that_do_not_help(tmp_path, said):
     with pytest.raises(ValueError, match="plan --machine .*: got .*; wanted .*; next: ") as error:
         load(tmp_path, REFUSED[said])
     assert said in str(error.value)
+
+
+def test_stated_hosts_agree_with_a_shortened_list(tmp_path):
+    text = ring(6, 3, listed=(0, 1, 3))
+    assert load(tmp_path, text, Stated(hosts=2)).lines_per_node == 3
+    for hosts, said in (
+        (6, "a list with 2"),
+        (1, "a list with 2"),
+        (4, "--measured-hosts 4 for 6"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            load(tmp_path, text, Stated(hosts=hosts))
+
+
+WARNED = {
+    "2 lines of the table are no whole rows and are left out: '1024 256 float": re.sub(
+        r"\n( +(?:1024|2048) .*) .*?(?=\n)", r"\n\1", ring(8, 1)
+    ),
+    "is slow for a cluster. Are its times in us": osu(LATENCY, Link(2e-3, 1e-7).message_s),
+    "0.297us 79.96gbit is faster than a network with one GPU a host": osu(
+        LATENCY, Link(3e-7, 1e-10).message_s
+    ),
+    "5us 3000gbit is faster than a network": osu(LATENCY, Link(5e-6, 8 / 3e12).message_s),
+}
+
+
+@pytest.mark.parametrize("said", WARNED)
+def test_what_is_doubted(tmp_path, said):
+    found = load(tmp_path, WARNED[said])
+    assert found.notes[0].startswith("WARNING") and said in found.notes[0]
+
+
+def test_times_far_below_the_line_are_within_the_intervals(tmp_path):
+    line = ring_line(8, SLOW)
+    found = load(tmp_path, nccl(8, lambda n: line(n) / (4 if n == 1 << 20 else 1), a_host=1))
+    assert found.ranges["beta"][0] < 0.45 and "1,048,576 bytes by" in found.notes[0]
