@@ -300,6 +300,8 @@ def test_what_is_doubted(tmp_path, said):
 
 
 def test_times_far_below_the_line_are_within_the_intervals(tmp_path):
-    line = ring_line(8, SLOW)
-    found = load(tmp_path, nccl(8, lambda n: line(n) / (4 if n == 1 << 20 else 1), a_host=1))
-    assert found.ranges["beta"][0] < 0.45 and "1,048,576 bytes by" in found.notes[0]
+    """One of 399: the standard errors do not reach so far."""
+    sizes, line = range(2000, 401_000, 1000), ring_line(8, SLOW)
+    text = nccl(8, lambda n: line(n) / (4 if n == 300_000 else 1), a_host=1, sizes=sizes)
+    found = load(tmp_path, text)
+    assert found.ranges["beta"][0] < 0.3 and "300,000 bytes by" in found.notes[0]
