@@ -229,7 +229,7 @@ def of_machine(given: Machine) -> Fabric:
 
 def of_text(measured: measurements.Measured) -> Fabric:
     lines = {measured.size: measured.line} if measured.size else {}
-    ranges = ranges_of(measured.link, measured.errors())
+    ranges = ranges_of(measured.link, measured.errors(), deviations=3)  # 2 miss one text in ten
     if measured.fit.largest_error > measurements.NOISY:
         least, most = measured.spread
         ranges = {
@@ -253,13 +253,15 @@ def of_text(measured: measurements.Measured) -> Fabric:
     return replace(found, ring_hop=measured.link, ranges=ranges, rate_known=False, notes=notes)
 
 
-def ranges_of(link: Link, errors: tuple[float, float] | None) -> dict[str, tuple[float, float]]:
-    """Two standard errors, at least LEAST; the chosen ranges without errors."""
+def ranges_of(
+    link: Link, errors: tuple[float, float] | None, deviations: int = 2
+) -> dict[str, tuple[float, float]]:
+    """So many standard errors, at least LEAST; the chosen ranges without errors."""
     if errors is None:
         return dict(CHOSEN)
     found = {}
     values = {"alpha": link.alpha_s, "beta": link.beta_s_per_byte}
     for (name, value), error in zip(values.items(), errors):
-        share = max(LEAST, 2 * error / value) if value else LEAST
+        share = max(LEAST, deviations * error / value) if value else LEAST
         found[name] = (1 - min(0.9, share), min(MOST, 1 + share))
     return found

@@ -6,6 +6,7 @@ No text gives a wrong number without a warning, however it was cut, mixed or pas
 import re
 from itertools import product
 from pathlib import Path
+from random import Random
 
 import pytest
 from benchmark_texts import LAST, SIZES, TAGS, nccl, osu, tagged
@@ -297,6 +298,16 @@ WARNED = {
 def test_what_is_doubted(tmp_path, said):
     found = load(tmp_path, WARNED[said])
     assert found.notes[0].startswith("WARNING") and said in found.notes[0]
+
+
+def test_noise_of_single_times_stays_within_the_intervals(tmp_path):
+    """8 % of each: of 60 texts at most 2 are outside."""
+    outside, line = 0, ring_line(7, SLOW)
+    for seed in range(60):
+        noise = Random(seed)
+        text = nccl(7, lambda n, draw=noise.gauss: line(n) * draw(1, 0.08), a_host=1)
+        outside += not holds(load(tmp_path, text), SLOW)
+    assert outside <= 2
 
 
 def test_times_far_below_the_line_are_within_the_intervals(tmp_path):
