@@ -44,7 +44,8 @@ CALL = (
     "code of its own clips gradients or decays weights"
 )
 CHANGED_APART: Cause = (
-    f"communicated rightly, then changed differently on each rank; {CALL}",
+    "ranks hold different gradients, which are not those of their samples: summed, then changed "
+    f"differently on each rank; {CALL}",
     ["changed after communication"],
     None,
 )
@@ -69,8 +70,10 @@ def gradient_causes(step: JudgedStep, states: dict[str, Whole]) -> dict[str, Cau
 
 
 def _other_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
-    if not state.agree:
+    if not state.agree and _is_own(step, tensor, state):
         return "not communicated: ranks hold different gradients", ["not communicated"], None
+    if not state.agree:
+        return CHANGED_APART
     got = state.value
     if not np.isfinite(got).all():
         return "not finite: infinity or NaN", ["not finite"], None
@@ -82,6 +85,19 @@ def _other_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
         or decay_in_gradient(step, tensor, got)
         or (UNKNOWN, [], None)
     )
+
+
+def _is_own(step: JudgedStep, tensor: str, state: Whole) -> bool:
+    """May each rank's be the gradient of its own samples? True where hooks did not see those."""
+    each = len(step.local) // step.size
+    if not each or any(tensor not in own for own in step.local):
+        return True
+    sums = [
+        sum(own[tensor] for own in step.local[rank * each : (rank + 1) * each])
+        for rank in range(step.size)
+    ]
+    found = [multiple(copy, own, step.bounds[tensor]) for copy, own in zip(state.copies, sums)]
+    return any(k is not None for k in found)
 
 
 def _unknown(step: JudgedStep, tensors: list[str], states: dict[str, Whole]) -> Cause:
@@ -232,69 +248,3 @@ def mixture_cause(step: JudgedStep, tensors: list[str], states: dict[str, Whole]
         ["shares weighted wrongly"],
         None,
     )
-
-
-def update_causes(step: JudgedStep, states: dict[str, Whole]) -> dict[str, Cause]:
-    found = {t: update_cause(step, t, state) for t, state in states.items()}
-    without = [t for t, cause in found.items() if cause[0] == UNKNOWN]
-    if without:
-        before = {t: step.stages["before"][t].value for t in without}
-        got = {t: states[t].value - before[t] for t in without}
-        wanted = {t: step.replay["after"][t] - before[t] for t in without}
-        found |= dict.fromkeys(without, unknown(got, wanted))
-    return found
-
-
-def update_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
-    before = step.stages["before"][tensor].value
-    change, wanted = state.value - before, step.replay["after"][tensor] - before
-    rounding = update_bound(step, tensor)
-    made = max(updates.get(tensor, 0) for updates in step.settings["updates"])
-    alone = step.settings["one"]["updates"].get(tensor, 0)
-    if made != alone and (made or not any(step.settings["updates"])):
-        text = f"{made} optimizer step{'s' * (made != 1)} on the {step.size} ranks, {alone} on one"
-        return text, ["optimizer steps"], None
-    if not change.any():
-        return "not updated", ["not updated"], 0.0
-    bound = float(np.max(rounding))
-    other = _other_settings(step, tensor)
-    if other:
-        return other
-    decay = step.settings["decay"].get(tensor, 0.0) * step.settings["rate"].get(tensor, 0.0)
-    c = multiple(change - wanted, before, bound)
-    if c is None:  # decayed after the update
-        c = multiple(change - wanted, step.replay["after"][tensor], bound)
-    if decay and c is not None and abs(c) > 0.1 * decay:
-        times = 1 - c / decay
-        text = f"weight decay is applied {times:.4g} times as strongly as on one rank"
-        return text, ["weight decay", *names_of(times, step, 0.01)], times
-    k = multiple(change, wanted, bound)
-    if k is not None:
-        text, names, k = factor_text(k, step, bound / float(np.abs(wanted).max()))
-        return f"the update is {text} with the same gradient", names, k
-    if c is not None and before.size > 1:  # one number is a multiple of any other
-        text = f"the update is off by {c:.4g} times the weights: weight decay outside the optimizer"
-        return text, ["weight decay"], None
-    return UNKNOWN, [], None
-
-
-def _other_settings(step: JudgedStep, tensor: str) -> Cause | None:
-    """The optimizer's own settings, where one rank's are others."""
-    found = []
-    for key, what in (("rate", "learning rate"), ("decay", "weight decay")):
-        own, one = (held[key].get(tensor, 0.0) for held in (step.settings, step.settings["one"]))
-        if own != one:
-            factor = own / one if one else None
-            than = f"{factor:.6g} times one rank's {one:.6g}" if one else "one rank's is 0"
-            names = names_of(factor, step) if factor else []
-            found.append((f"the optimizer's {what} is {own:.6g}, {than}", [what, *names], factor))
-    if len(found) < 2:
-        return found[0] if found else None
-    texts = [" = ".join([text, *names]) for text, (_, *names), _ in found]  # each with its own
-    return "; ".join(texts), [name for _, names, _ in found for name in names], None
-
-
-def update_bound(step: JudgedStep, tensor: str) -> np.ndarray:
-    """Same gradient, same optimizer: only the order of its few operations may differ."""
-    before, after = step.stages["before"][tensor].value, step.replay["after"][tensor]
-    return step.unit * (4 * np.abs(before) + 4 * np.abs(after) + 64 * np.abs(after - before))

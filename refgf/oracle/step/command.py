@@ -4,6 +4,8 @@ import argparse
 from typing import Any
 
 LIMIT = "seconds for the training (default: 60), once the processes have started, which may take 60"
+BATCH_NORM = "refuse", "whole"
+NORM = "whole: judge with statistics of all ranks' samples, as SyncBatchNorm's (default: refuse)"
 EPILOG = """\
 FILE holds model(), batch(seed), loss(model, batch) and train(model, batches, rank, size):
 
@@ -25,7 +27,14 @@ def step(options: argparse.Namespace) -> int:
     """Judge a training step of PyTorch on several ranks."""
     from refgf.oracle.step.judging import judge
 
-    verdict = judge(options.file, options.ranks, options.steps, options.seed, options.timeout)
+    verdict = judge(
+        options.file,
+        options.ranks,
+        options.steps,
+        options.seed,
+        options.timeout,
+        options.batch_norm,
+    )
     print(verdict)
     return 0 if verdict.right else 1
 
@@ -40,4 +49,5 @@ def add_step(commands: Any) -> None:
     sub.add_argument("--ranks", type=int, default=2)
     sub.add_argument("--steps", type=int, default=3, help="optimizer steps (default: 3)")
     sub.add_argument("--seed", type=int, default=0, help="of the first batch")
+    sub.add_argument("--batch-norm", choices=BATCH_NORM, default=BATCH_NORM[0], help=NORM)
     sub.add_argument("--timeout", type=float, default=60.0, help=LIMIT)

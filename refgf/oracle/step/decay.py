@@ -17,7 +17,7 @@ def decay_in_gradient(step: JudgedStep, tensor: str, got: np.ndarray) -> Cause |
     one = multiple(own - exact, weights, step.bounds[tensor])
     text, names = f"the gradient plus {c:.6g} times the weights: weight decay in the gradient", []
     for whose, decay in (
-        ("the optimizer's", step.settings["decay"].get(tensor)),
+        ("the optimizer's", step.setting(tensor, "weight_decay")),
         ("one rank's", one),
     ):
         if decay:

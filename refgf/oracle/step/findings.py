@@ -25,10 +25,15 @@ class StepFinding:
     steps: list[int] = field(default_factory=list)
     all_tensors: bool = False
 
+    @property
+    def by_chance(self) -> bool:
+        """May the factor have its name by chance? Where it has several, or is a setting's."""
+        return len(self.names) > 1 or self.stage != "gradient"
+
     def __str__(self) -> str:
         where = "all tensors" if self.all_tensors else listed(self.tensors)
         more = [name for name in self.names if len(name) == 1 or name not in self.text]
-        named = "".join(f" = {name}" for name in more) if self.factor is not None else ""
+        named = f" = {' or '.join(more)}" if more and self.factor is not None else ""
         steps = ", ".join(map(str, self.steps))
         found, semicolon, action = self.text.partition("; next: ")
         return f"{self.stage}, step {steps}, {where}: {found}{named}{semicolon}{action}"
@@ -62,7 +67,7 @@ class StepVerdict:
     telling: int
     rounding: float  # the largest bound of a gradient, as a share of its largest element
     findings: list[StepFinding]
-    wire: list[str] = field(default_factory=list)  # 16-bit types that gradients are sent in
+    notes: list[str] = field(default_factory=list)  # of how the loop was judged
 
     @property
     def right(self) -> bool:
@@ -75,12 +80,18 @@ class StepVerdict:
     def __str__(self) -> str:
         head = f"{self.source}: {self.ranks} ranks against one, {self.steps}, "
         head += f"{self.tensors} tensors"
-        head += f", communicated in {' and '.join(self.wire)}" if self.wire else ""
+        head += "".join(f", {note}" for note in self.notes)
         if self.right:
             share = f"which may change a gradient by {self.rounding:.1e} of its largest element; "
             share += f"a tenth of it would show in {self.telling} of {self.tensors} tensors"
             return f"{head}\nright: equal within rounding ({share})"
-        return "\n".join([head, *(f"WRONG  {finding}" for finding in self.findings)])
+        lines = [head, *(f"WRONG  {finding}" for finding in self.findings)]
+        if any(f.factor is not None and f.names and f.by_chance for f in self.findings):
+            ranks = next(p for p in (3, 5) if self.ranks % p)
+            lines.append(
+                f"next: run with --ranks {ranks} to tell apart numbers that are equal here"
+            )
+        return "\n".join(lines)
 
 
 def findings_of(stage: str, step: JudgedStep, found: dict[str, Cause]) -> list[StepFinding]:

@@ -12,18 +12,20 @@ SAME_NORM = 1e-3  # relative
 CLIP_ROUNDINGS = 64  # norm, division and product, with the sum of squares of any length
 
 
-def judge_gradients(step: JudgedStep) -> tuple[list[StepFinding], dict[str, Whole]]:
+def judge_gradients(
+    step: JudgedStep, inside: set[str]
+) -> tuple[list[StepFinding], dict[str, Whole]]:
     """(findings, {tensor: its right gradient before clipping}).
 
     After backward it is right where DDP or FSDP communicate it, at clipping or at the optimizer
     where the step does that itself. Ranks that clip different gradients and then use the same one
     communicate after clipping: that is wrong where the clipping changed anything. Where the step
-    calls communicated(), it is judged there alone.
+    calls communicated(), it is judged there alone. inside: tensors whose gradient no stage shows.
     """
     scale, stages = step.settings["scale"] or 1.0, step.stages
     wrong, right, early, changed, dropped = {}, {}, {}, {}, []
     for t, exact in step.exact.items():
-        if t in outside(step):
+        if t in outside(step) or t in inside:
             continue
         backward = scaled(stages["backward"].get(t), 1 / scale)
         late, used = stages["clip"].get(t), stages["used"].get(t)

@@ -7,6 +7,7 @@ clip        what the optimizer gets, next to one rank's that clips the same grad
 update      the parameters, next to one rank's whose optimizer gets the same gradient
 """
 
+import functools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 
 from refgf.oracle.definitions.sums import UNIT_ROUNDOFF
 from refgf.oracle.step import causes
+from refgf.oracle.step.buffers import differs, judge_buffers
 from refgf.oracle.step.clipping import clip_cause
 from refgf.oracle.step.decay import decay_causes
 from refgf.oracle.step.findings import (
@@ -26,22 +28,27 @@ from refgf.oracle.step.findings import (
     merged,
 )
 from refgf.oracle.step.gradients import CLIP_ROUNDINGS, judge_gradients, outside, unclipped
+from refgf.oracle.step.late import NOISES, TENTH, judge_late, late_tensors
 from refgf.oracle.step.ranks import CannotJudge, Ranks
-from refgf.oracle.step.stages import JudgedStep, Whole, close, same, stage
+from refgf.oracle.step.stages import JudgedStep, Whole, close, stage
 from refgf.oracle.step.undecided import (
     ALL_ZERO,
-    TENTH,
     cannot_tell,
     changed_unseen,
+    hidden_inside,
     no_step,
     not_finite,
+    require_no_lossy_hook,
+    require_turns,
+    require_whole_batches,
     skips_differ,
 )
+from refgf.oracle.step.updates import judge_update
 from refgf.oracle.step.wire import add_wire
 
 ZERO = 1e-12  # of the largest gradient
 GRADIENTS = "backward", "clip", "used"
-STEPS, ROUNDINGS = 3, 4  # the second as in reference.py, which imports PyTorch
+STEPS, ROUNDINGS, INSIDE = 3, 4, 8.0  # the second as in reference.py, which imports PyTorch
 
 
 def judge(
@@ -50,11 +57,12 @@ def judge(
     steps: int = STEPS,
     seed: int = 0,
     timeout_s: float = 60.0,
+    batch_norm: str = "refuse",
 ) -> StepVerdict:
     """Run FILE.py (or FILE.py:NAME) on `ranks` ranks and on one, and compare every stage.
 
     Raises CannotJudge, a ValueError, with a sentence. ranks: a Ranks that is already running saves
-    its start.
+    its start. batch_norm: "whole" judges it with the statistics of all ranks' samples.
     """
     path, _, name = str(source).partition(":")
     if not Path(path).is_file():
@@ -64,39 +72,35 @@ def judge(
     if steps < 1:
         raise CannotJudge(f"step: got {steps} steps; wanted at least 1")
     source = f"{Path(path).resolve()}:{name}".removesuffix(":")
+    request = {"source": source, "seeds": list(range(seed, seed + steps))}
+    request["batch_norm"] = batch_norm
     if isinstance(ranks, Ranks):
-        return _judged(source, ranks, list(range(seed, seed + steps)))
+        return _judged(request, ranks)
     with Ranks(ranks, timeout_s) as running:
-        return _judged(source, running, list(range(seed, seed + steps)))
+        return _judged(request, running)
 
 
-def _judged(source: str, running: Ranks, seeds: list[int]) -> StepVerdict:
-    found = running.run(source, seeds)
+def _judged(request: dict[str, Any], running: Ranks) -> StepVerdict:
+    found = running.run(request)
     for rank, other in enumerate(found):
         if other["shapes"] != found[0]["shapes"]:
             raise CannotJudge(f"step, rank {rank}: its model has other parameters than rank 0's")
+        require_turns(f"rank {rank}", other["steps"], "rank 0", found[0]["steps"])
     held = [
         {kind: stage(found, i, kind) for kind in ("before", "backward", "clip", "used", "after")}
-        for i in range(len(seeds))
+        for i in range(len(found[0]["steps"]))
     ]
-    forced = [
-        {
-            kind: {
-                t: w.value.astype(np.float32 if found[0]["types"][t] != "float64" else float)
-                for t, w in stages[kind].items()
-            }
-            for kind in ("before", "clip", "used")
-        }
-        for stages in held
-    ]
-    request = {"source": source, "seeds": seeds, "coarsest": found[0]["coarsest"]}
-    answer = running.reference(request | {"forced": forced})
+    forced = [forced_in(stages, found[0], number) for number, stages in enumerate(held)]
+    coarsest = {"coarsest": found[0]["coarsest"]}
+    answer = running.reference(request | coarsest | {"forced": forced})
+    require_turns("p ranks", found[0]["steps"], "one rank", answer["replay"])
     names = {t for exact in answer["exact"] for t in exact["gradients"]}  # trained in any step
     none = without_step(found, answer["replay"])
     if none:
         raise CannotJudge(no_step(none))
+    free = functools.cache(lambda: free_steps(running, request, forced, answer))
     findings, previous, shares, wire, unseen, judged = [], None, {}, set(), set(), 0
-    changes = []
+    changes, hidden = [], set()
     for number, stages in enumerate(held):
         if number and not all(w.agree for w in stages["before"].values()):
             break  # ranks have diverged: the step before says why
@@ -104,7 +108,8 @@ def _judged(source: str, running: Ranks, seeds: list[int]) -> StepVerdict:
         if here != skipped([answer["replay"][number]]):
             if findings:
                 break  # the sides make other steps from here on
-            raise CannotJudge(skips_differ(number, f"{running.size} ranks" if here else "one rank"))
+            batch = answer["replay"][number]["batch"]
+            raise CannotJudge(skips_differ(batch, f"{running.size} ranks" if here else "one rank"))
         if here:
             continue
         exact = answer["exact"][number]["gradients"]
@@ -112,11 +117,14 @@ def _judged(source: str, running: Ranks, seeds: list[int]) -> StepVerdict:
             if findings:
                 break
             got = [w.value for kind in ("used", "backward") for w in stages[kind].values()]
-            raise CannotJudge(not_finite(number, exact, not finite(got)))
+            batch = answer["replay"][number]["batch"]
+            raise CannotJudge(not_finite(batch, exact, not finite(got)))
         previous = assembled(number, found, stages, answer, previous)
-        one = {"source": source, "seeds": [seeds[number]], "before": forced[number]["before"]}
-        one |= {key: answer["replay"][number][key] for key in ("trained", "eval")}
+        own = answer["replay"][number]
+        one = request | {key: own[key] for key in ("trained", "eval", "turn")}
+        one |= {"seeds": request["seeds"][own["batch"] :][:1], **forced[number]}
         previous.samples = lambda t, one=one: running.reference(one | {"tensors": t})
+        previous.free = lambda number=number: [steps[number] for steps in free()]
         findings += judge_step(previous)
         wire |= previous.settings["wire"]
         made = optimizer_steps([record["steps"][number] for record in found])
@@ -124,8 +132,14 @@ def _judged(source: str, running: Ranks, seeds: list[int]) -> StepVerdict:
         if made:
             shares |= rounding_shares(previous, shares)
         unseen |= previous.settings["unseen"]
+        hidden |= previous.settings["hidden"]
         changes.append(previous.settings["changed"])
     unseen |= unclipped(changes)
+    findings = merged(findings, len(names))
+    require_no_lossy_hook(findings, found[0]["hooks"])
+    require_whole_batches(findings, found[0]["steps"])
+    if not findings and hidden:
+        raise CannotJudge(hidden_inside(sorted(hidden)))
     if not findings and unseen:
         raise CannotJudge(changed_unseen(sorted(unseen)))
     hidden = [t for t, share in shares.items() if share > TENTH]
@@ -135,13 +149,37 @@ def _judged(source: str, running: Ranks, seeds: list[int]) -> StepVerdict:
         raise CannotJudge(cannot_tell(found[0]["coarsest"], shares, hidden))
     steps = step_count(found, answer["replay"], judged)
     counts = running.size, steps, len(names), len(shares) - len(hidden)
-    return StepVerdict(
-        source,
-        *counts,
-        max(shares.values(), default=0.0),
-        merged(findings, len(names)),
-        sorted(wire),
-    )
+    notes = [f"communicated in {' and '.join(sorted(wire))}"] * bool(wire)
+    if found[0]["normalised"] and request["batch_norm"] == "whole":
+        notes.append("batch normalisation with the statistics of all ranks' samples")
+    rounding = max(shares.values(), default=0.0)
+    return StepVerdict(request["source"], *counts, rounding, findings, notes)
+
+
+def forced_in(stages: dict[str, dict[str, Whole]], first: dict, number: int) -> dict[str, Any]:
+    """What the replay and the reference take over from p ranks."""
+    forced: dict[str, Any] = {
+        kind: {
+            t: w.value.astype(np.float32 if first["types"][t] != "float64" else float)
+            for t, w in stages[kind].items()
+        }
+        for kind in ("before", "clip", "used")
+    }
+    return forced | {key: first["steps"][number][key] for key in ("state", "last")}
+
+
+def free_steps(
+    running: Ranks, request: dict, forced: list[dict], answer: dict
+) -> list[list[dict[str, np.ndarray]]]:
+    """Parameters after each step on one rank, whose gradients are its own, for each noise."""
+    start = [{key: own[key] for key in ("before", "state")} for own in forced]
+    bounds = [exact["rounding"] for exact in answer["exact"]]
+    noises = [noise | {"bounds": bounds} for noise in NOISES]
+    found = running.reference(request | {"forced": start, "noises": noises})["free"]
+    return [
+        [{t: np.asarray(a, np.float64) for t, (_, a) in after.items()} for after in steps]
+        for steps in found
+    ]
 
 
 def rounding_shares(step: JudgedStep, before: dict[str, float]) -> dict[str, float]:
@@ -167,10 +205,10 @@ def skipped(records: list[dict]) -> bool:
 def without_step(found: list[dict], replay: list[dict]) -> list[int]:
     """Batches with a backward call, but without a step of the optimizer, on p ranks and on one."""
     return [
-        number
-        for number, records in enumerate(zip(*(rank["steps"] for rank in found), replay))
-        if all(record["backward"] and not record["used"] for record in records)
-        and not any(skipped([record]) for record in records)
+        records[-1]["batch"]
+        for records in zip(*(rank["steps"] for rank in found), replay)
+        if all(own["backward"] and not (own["used"] or own["changed"]) for own in records)
+        and not any(skipped([own]) for own in records)
     ]
 
 
@@ -179,8 +217,9 @@ def finite(arrays: Iterable[np.ndarray]) -> bool:
 
 
 def optimizer_steps(records: list[dict]) -> int:
-    """Steps of the optimizer in one batch, of the rank and the tensor that has most."""
-    return max((n for record in records for n in record["updates"].values()), default=0)
+    """Steps of the optimizer in one step, of the rank and the tensor that has most."""
+    seen = max((n for record in records for n in record["updates"].values()), default=0)
+    return seen or int(any(record["changed"] for record in records))
 
 
 def other_modes(records: list[dict], replay: dict) -> causes.Cause | None:
@@ -200,10 +239,21 @@ def other_modes(records: list[dict], replay: dict) -> causes.Cause | None:
     return text + "one rank; next: set it alike on all", ["mode"], None
 
 
+def of_owners(records: list[dict]) -> dict[str, dict]:
+    """{tensor: settings of the optimizer that has it}; of an inner one where one calls another's"""
+    found: dict[str, dict] = {}
+    for own in records:
+        for t, settings in own["settings"].items():
+            if t not in found or settings["depth"] > found[t]["depth"]:
+                found[t] = settings
+    return found
+
+
 def step_count(found: list[dict], replay: list[dict], judged: int) -> StepCount:
     ranks = zip(*(rank["steps"] for rank in found))
     made = sum(optimizer_steps(list(records)) for records in ranks)
-    return StepCount(len(replay), made, sum(optimizer_steps([own]) for own in replay), judged)
+    batches = len({own["batch"] for own in replay})
+    return StepCount(batches, made, sum(optimizer_steps([own]) for own in replay), judged)
 
 
 def assembled(
@@ -228,8 +278,11 @@ def assembled(
     for t, g in exact["gradients"].items():
         added = sum((np.abs(own[t]) for own in local if t in own), np.zeros(1)) / scale
         largest = max(np.abs(g).max(initial=0.0), added.max(initial=0.0))
-        bounds[t] = exact["rounding"][t] + more * float(largest)
-        factors[t] = exact["factors"][t] + more * max(1.0, largest / (np.abs(g).max() or 1.0))
+        ratio = max(1.0, largest / (np.abs(g).max(initial=0.0) or 1.0))
+        inside = INSIDE * exact["inside"].get(t, 0.0)  # buffers that change between its forwards
+        bounds[t] = exact["rounding"][t] + more * float(largest) + ratio * inside
+        inside /= float(np.abs(g).max(initial=0.0)) or 1.0
+        factors[t] = exact["factors"][t] + ratio * (more + inside)
     gradients = {t: np.asarray(g) for t, g in exact["gradients"].items()}
     trained = {
         kind: {t: w for t, w in stages[kind].items() if t in gradients} for kind in GRADIENTS
@@ -239,7 +292,15 @@ def assembled(
     if found[0]["coarsest"] == "float32":
         parts = [{t: a / scale for t, a in own.items()} for own in local]
         wire = add_wire(stages, gradients, parts, p, (bounds, factors))
-    settings = {key: first[key] for key in ("scale", "rate", "decay")}
+    records = [record["steps"][number] for record in found]
+    settings = {"scale": first["scale"], "optimizer": of_owners(records), "slack": {}}
+    settings |= {key: exact[key] for key in ("counts", "distinct", "apart", "moved")}
+    settings["differ"] = differs([own["state"] for own in records], found[0]["saved"])
+    settings |= {"hidden": set(), "first": number == 0}
+    names = {t for own in answer["replay"] for t in own["settings"]}
+    settings["rates"] = {
+        t: [own["settings"].get(t, {}).get("lr") for own in answer["replay"]] for t in names
+    }
     limits = [record["steps"][number]["max_norm"] for record in found]
     settings["max_norm"] = next((limit for limit in limits if limit is not None), None)
     settings["communicated"] = any(rank["steps"][number]["communicated"] for rank in found)
@@ -249,10 +310,11 @@ def assembled(
     everywhere = [*(record["steps"][number] for record in found), replay]
     settings["optimized"] = {t for own in everywhere for t in own["optimized"]}
     settings["idle"] = [rank for rank, own in enumerate(used) if not own and any(used)]
-    settings["one"] = {key: replay[key] for key in ("rate", "decay", "max_norm", "updates")}
+    settings["one"] = {key: replay[key] for key in ("max_norm", "updates")}
+    settings["one"]["optimizer"] = replay["settings"]
     settings["updates"] = [record["steps"][number]["updates"] for record in found]
     settings["modes"] = other_modes([own["steps"][number] for own in found], replay)
-    settings |= {"counts": exact["counts"], "distinct": exact["distinct"], "calls": calls}
+    settings["calls"] = calls
     arrays = {
         kind: {t: np.asarray(a[1], np.float64) for t, a in (replay[kind] or {}).items()}
         for kind in ("backward", "clip", "used", "after")
@@ -261,7 +323,7 @@ def assembled(
         arrays[kind] = {t: a for t, a in arrays[kind].items() if t in gradients}
     arrays["backward"] = {t: a / (replay["scale"] or 1.0) for t, a in arrays["backward"].items()}
     return JudgedStep(
-        number,
+        replay["batch"],
         p,
         stages,
         gradients,
@@ -277,7 +339,7 @@ def assembled(
 
 
 def judge_step(step: JudgedStep) -> list[StepFinding]:
-    if step.number == 0:
+    if step.settings["first"]:
         other = [t for t, w in step.stages["before"].items() if not w.agree]
         if other:
             text = "ranks begin with different parameters; next: broadcast rank 0's, or one seed"
@@ -287,7 +349,11 @@ def judge_step(step: JudgedStep) -> list[StepFinding]:
         ranks = ", ".join(map(str, step.settings["idle"]))
         text = f"rank {ranks} makes no step of the optimizer, the other ranks do"
         return findings_of("update", step, dict.fromkeys(apart, (text, ["step left out"], None)))
-    findings, right = judge_gradients(step)
+    late = late_tensors(step)
+    found, step.settings["hidden"] = judge_late(step, late) if late else ([], set())
+    seen = {t for t in late if (w := step.stages["backward"].get(t)) and w.agree}
+    step.settings["hidden"] -= seen
+    findings, right = judge_gradients(step, late - seen)
     if findings and step.settings["modes"]:
         wrong = [t for finding in findings for t in finding.tensors]
         findings += findings_of("gradient", step, dict.fromkeys(wrong, step.settings["modes"]))
@@ -298,7 +364,8 @@ def judge_step(step: JudgedStep) -> list[StepFinding]:
         )
         every = list(step.exact)
         findings += findings_of("gradient", step, {t: (text, ["whole batch"], None) for t in every})
-    return findings + judge_clip(step, right) + judge_update(step)
+    findings += judge_clip(step, right) + judge_update(step, late) + found
+    return judge_buffers(step) + findings
 
 
 def used_bound(step: JudgedStep, tensor: str) -> float:
@@ -342,16 +409,3 @@ def one_is_right(step: JudgedStep, tensor: str) -> bool:
     """On one rank, before it clips: else the gradient that p ranks get rightly is not its own."""
     base = step.replay["clip"].get(tensor, step.replay["backward"].get(tensor))
     return base is not None and step.is_exact(tensor, base)
-
-
-def judge_update(step: JudgedStep) -> list[StepFinding]:
-    found, wrong = {}, {}
-    for t, state in step.stages["after"].items():
-        if not state.agree:
-            used = step.stages["used"].get(t)
-            if used is None or used.agree:
-                text = "ranks have different parameters after the same gradient"
-                found[t] = text, ["different updates"], None
-        elif not same(state.value, step.replay["after"][t], causes.update_bound(step, t)):
-            wrong[t] = state
-    return findings_of("update", step, found | causes.update_causes(step, wrong))

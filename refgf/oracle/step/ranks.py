@@ -56,10 +56,9 @@ class Ranks:
     def __exit__(self, *failure: object) -> None:
         self.close()
 
-    def run(self, source: str, seeds: list[int]) -> list[dict[str, Any]]:
+    def run(self, request: dict[str, Any]) -> list[dict[str, Any]]:
         """What each rank recorded of the judged training."""
-        request = pack({"source": source, "seeds": seeds})
-        return self._ask(self.pipes_of_ranks, request)
+        return self._ask(self.pipes_of_ranks, pack(request))
 
     def reference(self, request: dict[str, Any]) -> dict[str, Any]:
         """The reference and the replay, from the process that trains alone."""

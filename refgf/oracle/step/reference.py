@@ -33,29 +33,65 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from refgf.oracle.definitions.sums import UNIT_ROUNDOFF
+from refgf.oracle.step.stages import alike
+from refgf.oracle.step.state import array_of, put
 
+FLOAT64 = (
+    "the reference runs `loss` and the model in float64; next: make constants of that type, as "
+    "with .to(x.dtype)"
+)
 SAMPLES, ROUNDINGS, SAFETY = 3, 4, 4.0
 MOST_SAMPLES, MOST_NUMBERS = 256, 1 << 22  # whose gradients are computed one by one: 32 MiB
 IGNORED = -100  # PyTorch's label of a token that has no loss
 
 
-class Rounded(TorchDispatchMode):
+class InFloat64(TorchDispatchMode):
+    """Constants of the judged code in float32 become float64, also where it asks for float32."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        written = [a.alias_info is not None and a.alias_info.is_write for a in _arguments(func)]
+        args = tuple(
+            arg if is_written else widened(arg)
+            for arg, is_written in zip(args, written + [False] * len(args))
+        )
+        kwargs = {key: widened(value) for key, value in (kwargs or {}).items() if key != "out"} | {
+            key: value for key, value in (kwargs or {}).items() if key == "out"
+        }
+        return self.compute(func, args, kwargs)
+
+    def compute(self, func: Any, args: tuple, kwargs: dict) -> Any:
+        return func(*args, **kwargs)
+
+
+def _arguments(func: Any) -> list[Any]:
+    return func._schema.arguments
+
+
+def widened(value: Any) -> Any:
+    if isinstance(value, torch.Tensor) and value.dtype == torch.float32 and not value.is_sparse:
+        return value.double()
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(widened, value))
+    return torch.float64 if value is torch.float32 else value
+
+
+class Rounded(InFloat64):
     """Every floating-point input of every operation is off by up to delta."""
 
     def __init__(self, unit: float, seed: int):
         super().__init__()
         self.unit, self.signs = unit, torch.Generator().manual_seed(seed)
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
-    ) -> Any:
-        aliases = any(argument.alias_info for argument in func._schema.arguments)
+    def compute(self, func: Any, args: tuple, kwargs: dict) -> Any:
+        aliases = any(argument.alias_info for argument in _arguments(func))
         if aliases or any(out.alias_info for out in func._schema.returns):
-            return func(*args, **(kwargs or {}))  # a view, or in place: nothing is rounded
+            return func(*args, **kwargs)  # a view, or in place: nothing is rounded
         floats = [a for a in args if isinstance(a, torch.Tensor) and a.is_floating_point()]
         terms = max((a.numel() for a in floats), default=1)
         delta = ROUNDINGS * self.unit + terms**0.5 * UNIT_ROUNDOFF["float32"]
-        return func(*[self._changed(a, delta) for a in args], **(kwargs or {}))
+        return func(*[self._changed(a, delta) for a in args], **kwargs)
 
     def _changed(self, value: Any, delta: float) -> Any:
         if not (isinstance(value, torch.Tensor) and value.is_floating_point()):
@@ -118,6 +154,8 @@ def at_step(
     step: as in record.py; before: arrays of all parameters.
     """
     exact = copy.deepcopy(model).double()
+    if any(t.is_meta for t in (*exact.parameters(), *exact.buffers())):
+        exact = exact.to_empty(device="cpu")
     named = dict(exact.named_parameters())
     other = sorted(step["before"].keys() - named.keys())
     if other:
@@ -128,11 +166,21 @@ def at_step(
     with torch.no_grad():
         for name, array in step["before"].items():
             named[name].copy_(torch.tensor(array))
+    put_buffers(exact, step["state"])
     for name, p in named.items():
         p.requires_grad_(name in step["trained"])
     for name, module in exact.named_modules():
         module.training = name not in step["eval"]
+        for key, value in step.get("attributes", {}).get(name, {}).items():
+            setattr(module, key, in_float64(value))
     return exact, {name: named[name] for name in step["trained"]}
+
+
+def put_buffers(model: torch.nn.Module, arrays: dict[str, np.ndarray]) -> None:
+    """Those that the model has, in its own types."""
+    for name, tensor in model.named_buffers(remove_duplicate=False):
+        if name in arrays and arrays[name].shape == array_of(tensor).shape:
+            put(tensor, arrays[name])
 
 
 def sample_gradients(
@@ -158,7 +206,8 @@ def sample_gradients(
         exact.zero_grad(set_to_none=True)
         one = changed(batch, lambda t, i=number: t[i : i + 1] if t.ndim else t)
         try:
-            loss(exact, one).backward()
+            with InFloat64():
+                of_this_turn(loss(exact, one), step["turn"]).backward()
         except Exception:  # the judged code wants more than one sample
             return {}
         zero = [torch.zeros_like(p) if p.grad is None else p.grad for p in map(named.get, names)]
@@ -171,27 +220,39 @@ def sample_gradients(
 
 def exact_gradients(
     model: torch.nn.Module, batch: Any, loss: Callable, step: dict[str, Any], unit: float
-) -> tuple[dict[str, np.ndarray], dict[str, float], dict[str, float]]:
-    """{name: ...} of three: gradients of `loss`, bounds of their elements, bounds of factors"""
+) -> dict[str, Any]:
+    """{what: {tensor: ...}}: gradients of `loss`, rounding of their elements, of their factors.
+
+    moved: how far a gradient is another one with one rank's own buffers (natural) in their place;
+    inside: with those of the step's last forward.
+    """
     exact, named = at_step(model, step)
     batch = in_float64(batch)
 
-    def gradients() -> dict[str, np.ndarray]:
+    def gradients(mode: TorchDispatchMode) -> dict[str, np.ndarray]:
         exact.zero_grad(set_to_none=True)
-        value = loss(exact, batch)
-        if not isinstance(value, torch.Tensor) or value.numel() != 1:
-            raise ValueError("loss: wanted a tensor of one number, the mean over the whole batch")
-        if named:
-            value.backward()
+        with mode:
+            value = of_this_turn(loss(exact, batch), step["turn"])
+            if named:
+                value.backward()
         zero = {n: p if p.grad is None else p.grad for n, p in named.items()}
         return {
             n: t.detach().to_dense().numpy().copy() * (named[n].grad is not None)
             for n, t in zero.items()
         }
 
+    def moved(buffers: dict[str, np.ndarray]) -> dict[str, float]:
+        """By other buffers; those that are alike but for roundings are not other ones."""
+        exact.load_state_dict(state)
+        put_buffers(exact, step["state"] | buffers)
+        return {
+            t: float(np.abs(g - right[t]).max(initial=0.0))
+            for t, g in gradients(InFloat64()).items()
+        }
+
     state = copy.deepcopy(exact.state_dict())  # statistics of normalisation change in forward
     drawn = torch.get_rng_state()
-    right, largest = gradients(), dict.fromkeys(named, 0.0)
+    right, largest = in_words(lambda: gradients(InFloat64())), dict.fromkeys(named, 0.0)
     if not torch.equal(drawn, torch.get_rng_state()):
         raise ValueError(
             "loss(model, batch) draws random numbers, other ones on each rank and in each call, so "
@@ -201,14 +262,38 @@ def exact_gradients(
     factors = dict.fromkeys(named, 0.0)
     for seed in range(SAMPLES):
         exact.load_state_dict(state)
-        with Rounded(unit, seed):
-            changed = gradients()
-        for name, array in changed.items():
+        put_buffers(exact, step["state"])
+        for name, array in gradients(Rounded(unit, seed)).items():
             change = np.abs(array - right[name]).max(initial=0.0)
             largest[name] = max(largest[name], SAFETY * float(change))
             change = abs(factor(array, right[name]) - 1)
             factors[name] = max(factors[name], SAFETY * change)
-    return right, largest, factors
+    found = {"gradients": right, "rounding": largest, "factors": factors}
+    found["inside"] = moved(step["last"]) if step["last"] else {}  # as spectral norm's buffers do
+    apart = {n: a for n, a in step["natural"].items() if not alike(a, step["state"].get(n, a))}
+    return found | {"apart": sorted(apart), "moved": moved(apart) if apart else {}}
+
+
+def of_this_turn(value: Any, turn: int) -> torch.Tensor:
+    """`loss` may return a loss for each step that optimizers make in turn."""
+    if isinstance(value, (list, tuple)) and value:
+        value = value[turn % len(value)]
+    if not isinstance(value, torch.Tensor) or value.numel() != 1:
+        raise ValueError(
+            "loss: wanted a tensor of one number, the mean over the whole batch; where optimizers "
+            "make steps in turn on one batch, one for each"
+        )
+    return value
+
+
+def in_words(compute: Callable[[], Any]) -> Any:
+    """What the reference asks of the judged code, where PyTorch only says which types it got."""
+    try:
+        return compute()
+    except RuntimeError as error:
+        if any(word in str(error) for word in ("dtype", "Double", "double", "Float")):
+            error.args = (f"{error}; {FLOAT64}",)
+        raise
 
 
 def factor(got: np.ndarray, exact: np.ndarray) -> float:

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from refgf.oracle.definitions.sums import UNIT_ROUNDOFF
+
+BUFFER_ROUNDINGS = 64
 Arrays = dict[str, np.ndarray]
 LEFT = 0.2  # a cause leaves at most this share of a difference unexplained
 Pieces = list[tuple[list[int], np.ndarray] | None]  # one per rank
@@ -53,9 +56,23 @@ def stage(ranks: list[dict], step: int, name: str) -> dict[str, Whole]:
     held = [rank["steps"][step][name] or {} for rank in ranks]
     if name == "clip" and any(held):  # a rank that does not clip: what its optimizer gets
         held = [own or rank["steps"][step]["used"] for own, rank in zip(held, ranks)]
+    if name == "used":  # a tensor that other ranks' optimizers have: what its owner gets
+        held = [
+            own | _of_owners(held, rank["steps"][step]["optimized"], own)
+            for own, rank in zip(held, ranks)
+        ]
     names = [tensor for tensor in ranks[0]["shapes"] if any(tensor in own for own in held)]
     shapes = ranks[0]["shapes"]
     return {tensor: whole([own.get(tensor) for own in held], shapes[tensor]) for tensor in names}
+
+
+def _of_owners(held: list[dict], optimized: list[str], own: dict) -> dict:
+    return {
+        tensor: piece
+        for other in held
+        for tensor, piece in other.items()
+        if tensor not in own and tensor not in optimized
+    }
 
 
 @dataclass
@@ -72,14 +89,19 @@ class JudgedStep:
     local: list[Arrays]  # own gradients of each rank, and of each backward
     labels: list[str]  # what the entries of local are
     unit: float
-    settings: dict = field(default_factory=dict)  # scale, max_norm, rate, decay, counts, calls, one
+    settings: dict = field(default_factory=dict)  # scale, max_norm, optimizer, counts, calls, one
     previous: "JudgedStep | None" = None
     samples: Callable[[list[str]], dict] | None = None  # gradients of each sample of these tensors
+    free: Callable[[], list[Arrays]] | None = None  # parameters after it, of one rank's gradients
 
     def of_one(self, tensor: str) -> np.ndarray | None:
         """What one rank's optimizer gets, or its clipping where p ranks clip, too."""
         used = self.replay["used"].get(tensor)
         return self.replay["clip"].get(tensor, used) if tensor in self.stages["clip"] else used
+
+    def setting(self, tensor: str, key: str) -> float:
+        """Of the optimizer that has the tensor on p ranks; 0 where it has none."""
+        return self.settings["optimizer"].get(tensor, {}).get(key) or 0.0
 
     def is_exact(self, tensor: str, got: np.ndarray) -> bool:
         """Within the bounds of its elements and of its factor."""
@@ -88,6 +110,15 @@ class JudgedStep:
             return False
         square = float((exact * exact).sum())
         return not square or abs(float((got * exact).sum()) / square - 1) <= self.factors[tensor]
+
+
+def alike(one: np.ndarray, other: np.ndarray) -> bool:
+    """Buffers of two ranks: the same but for roundings of float32; integers exactly."""
+    if one.shape != other.shape or one.dtype.kind != "f":
+        return one.shape == other.shape and np.array_equal(one, other)
+    largest = np.abs(one[np.isfinite(one)]).max(initial=0.0)
+    near = np.abs(one - other) <= BUFFER_ROUNDINGS * UNIT_ROUNDOFF["float32"] * largest
+    return bool((near | (one == other) | (np.isnan(one) & np.isnan(other))).all())
 
 
 def close(got: np.ndarray, wanted: np.ndarray, bound: np.ndarray | float) -> bool:

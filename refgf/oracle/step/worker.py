@@ -11,6 +11,7 @@ import contextlib
 import importlib.util
 import os
 import signal
+import socket
 import sys
 import traceback
 from multiprocessing.connection import Connection
@@ -69,22 +70,38 @@ def built(source: str, request: dict) -> tuple[Any, Any, list[Any]]:
 def run(request: dict, rank: int, size: int) -> dict[str, Any]:
     """Record the judged training on this rank."""
     from refgf.oracle.step.calls import CallLog
+    from refgf.oracle.step.normalisation import whole_batch_statistics
     from refgf.oracle.step.record import Recorder, recorded
 
     judged, model, batches = built(request["source"], request)
-    recorder = Recorder(model, request.get("forced"))
-    with CallLog(request["calls"], request["source"]) if size > 1 else contextlib.nullcontext():
+    recorder = Recorder(model, request.get("forced"), request.get("noise"))
+    log = CallLog(request["calls"], request["source"]) if size > 1 else contextlib.nullcontext()
+    whole = request.get("batch_norm") == "whole"
+    with log, whole_batch_statistics(size) if whole else contextlib.nullcontext():
         recorded(recorder, lambda it: judged.train(model, it, rank, size), batches)
-    if len(recorder.steps) != len(batches):
-        got = f"train took {len(recorder.steps)} of {len(batches)} batches"
+    require_judged(recorder, len(batches), whole)
+    sharded = any(hasattr(p, "placements") for p in model.parameters())
+    if sharded and size > 1 and not gloo_averages(size):
+        raise ValueError(
+            "this PyTorch's gloo sums where FSDP asks it for a mean, so that every gradient of a "
+            "sharded model is p times what it should be on the CPU, and right on GPUs; wanted a "
+            "gloo that averages (pytorch/pytorch issue 162338); next: a newer PyTorch"
+        )
+    return recorder.result()
+
+
+def require_judged(recorder: Any, batches: int, whole: bool) -> None:
+    """Raises ValueError for a training that cannot be judged."""
+    if recorder.batch + 1 != batches or not recorder.steps:
+        got = f"train took {recorder.batch + 1} of {batches} batches"
         raise ValueError(f"{got}; wanted a loop over all of `batches`")
     if recorder.refused:
         raise ValueError(
-            f"{recorder.refused}, so that there is no one gradient to "
-            "judge; wanted gradients at the batch's parameters, then optimizer.step(); next: judge "
-            "the same loop with SGD in its place"
+            f"{recorder.refused}, so that there is no one gradient to judge; wanted gradients at "
+            "the batch's parameters, then optimizer.step(); next: judge the same loop with "
+            "torch.optim.SGD and its plain step() in its place"
         )
-    if not any(step["used"] for step in recorder.steps):
+    if not any(step["used"] or step["changed"] for step in recorder.steps):
         if recorder.infinite_scaled():
             raise ValueError(
                 "a GradScaler skipped every step of the optimizer, because scaled gradients were "
@@ -94,20 +111,19 @@ def run(request: dict, rank: int, size: int) -> dict[str, Any]:
             "train made no step of an optimizer with the model's parameters; wanted one of "
             "torch.optim; next: optimizer.step() in the loop over batches"
         )
-    if recorder.own_statistics:
+    if recorder.own_statistics and not whole:
         raise ValueError(
             f"the model normalises by the statistics of each rank's own samples "
             f"({recorder.own_statistics}), so that p ranks compute another function than one; "
-            "wanted none of these layers in training mode; next: nn.GroupNorm, or .eval() on them"
+            "wanted none of these layers in training mode; next: --batch-norm whole, which judges "
+            "with the statistics of all ranks' samples, nn.GroupNorm, or .eval() on them"
         )
-    sharded = any(hasattr(p, "placements") for p in model.parameters())
-    if sharded and size > 1 and not gloo_averages(size):
+    if recorder.own_statistics and any(len(step["local"]) > 1 for step in recorder.steps):
         raise ValueError(
-            "this PyTorch's gloo sums where FSDP asks it for a mean, so that every gradient of a "
-            "sharded model is p times what it should be on the CPU, and right on GPUs; wanted a "
-            "gloo that averages (pytorch/pytorch issue 162338); next: a newer PyTorch"
+            f"several backward calls make one step, and {recorder.own_statistics} normalises each "
+            "micro-batch by its own statistics, as no whole batch does; wanted one backward call "
+            "for each step; next: judge the loop without accumulation"
         )
-    return recorder.result()
 
 
 def gloo_averages(size: int) -> bool:
@@ -126,17 +142,32 @@ def gloo_averages(size: int) -> bool:
 def reference(request: dict) -> dict[str, Any]:
     """Exact gradients at the parameters that p ranks had, and their steps replayed on one rank."""
     from refgf.oracle.definitions.sums import UNIT_ROUNDOFF
+    from refgf.oracle.step.normalisation import whole_batch_statistics
     from refgf.oracle.step.reference import counts, distinct, exact_gradients
 
     judged, model, batches = built(request["source"], request)
     unit, steps = UNIT_ROUNDOFF[request["coarsest"]], []
     replay = run(request, 0, 1)
-    for batch, forced, own in zip(batches, request["forced"], replay["steps"]):
-        state = {"before": forced["before"], "trained": own["trained"], "eval": own["eval"]}
-        found = exact_gradients(model, batch, judged.loss, state, unit)
-        steps.append(dict(zip(("gradients", "rounding", "factors"), found)))
+    whole = request.get("batch_norm") == "whole"
+    for forced, own in zip(request["forced"], replay["steps"]):
+        batch = batches[own["batch"]]
+        state = {key: own[key] for key in ("trained", "eval", "attributes", "turn")} | forced
+        state["natural"] = own["state"]
+        with whole_batch_statistics(1) if whole else contextlib.nullcontext():
+            steps.append(exact_gradients(model, batch, judged.loss, state, unit))
         steps[-1] |= {"counts": counts(batch), "distinct": distinct(batch)}
+    for own in replay["steps"]:
+        del own["attributes"]
     return {"exact": steps, "replay": replay["steps"]}
+
+
+def free(request: dict) -> list[list[dict]]:
+    """Parameters after each step on one rank, whose gradients are its own, changed a little."""
+    found = []
+    for noise in request["noises"]:
+        steps = run(request | {"noise": noise}, 0, 1)["steps"]
+        found.append([step["after"] for step in steps])
+    return found
 
 
 def samples(request: dict) -> dict[str, Any]:
@@ -154,18 +185,29 @@ def described(error: BaseException, source: str) -> str:
     place = f" in line {frames[-1].lineno} of {path}" if frames else ""
     if isinstance(error, ValueError) and not frames:
         return str(error)
-    return f"{type(error).__name__}{place}: {str(error)[:300]}"
+    norm = "; next: --batch-norm whole" if "SyncBatchNorm" in str(error) else ""
+    return f"{type(error).__name__}{place}: {str(error)[:300]}{norm}"
 
 
-def serve(pipe: Connection, rank: int, size: int, store: str) -> None:
+def torchrun_variables(rank: int, size: int, port: int) -> dict[str, str]:
+    """What torchrun sets for one node. Accelerate and others read them."""
+    numbers = {"RANK": rank, "LOCAL_RANK": rank, "ROLE_RANK": rank, "GROUP_RANK": 0}
+    numbers |= {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "ROLE_WORLD_SIZE": size}
+    numbers |= {"GROUP_WORLD_SIZE": 1, "MASTER_PORT": port}
+    numbers |= {"TORCHELASTIC_RESTART_COUNT": 0, "TORCHELASTIC_MAX_RESTARTS": 0}
+    texts = {"MASTER_ADDR": "127.0.0.1", "ROLE_NAME": "default", "TORCHELASTIC_RUN_ID": "refgf"}
+    return texts | {name: str(number) for name, number in numbers.items()}
+
+
+def serve(pipe: Connection, rank: int, size: int, store: str, port: int) -> None:
     """Answer requests as rank `rank` of `size`."""
     import torch
     import torch.distributed as dist
 
-    from refgf.oracle.step.record import watch
+    from refgf.oracle.step.watch import watch
 
     torch.set_num_threads(1)
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)}
+    os.environ |= torchrun_variables(rank, size, port)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
     watch()
     dist.init_process_group = dist.destroy_process_group = lambda *args, **kwargs: None
@@ -179,13 +221,25 @@ def serve(pipe: Connection, rank: int, size: int, store: str) -> None:
         try:
             if "tensors" in request:
                 answer = samples(request)
+            elif "noises" in request:
+                answer = {"free": free(request)}
+            elif "coarsest" in request:
+                answer = reference(request)
             else:
-                answer = reference(request) if "coarsest" in request else run(request, rank, size)
+                answer = run(request, rank, size)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             answer = {"error": described(error, request["source"])}
         pipe.send_bytes(pack(answer))
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for own in sockets:
+            own.bind(("127.0.0.1", 0))
+        return [own.getsockname()[1] for own in sockets]
 
 
 def main(store: str, *files: str) -> None:
@@ -199,7 +253,7 @@ def main(store: str, *files: str) -> None:
             pipe.send_bytes(pack({"error": f"PyTorch cannot be imported ({error})"}))
         return
     sys.path.insert(0, ".")  # only now: a file there may have the name of one that PyTorch imports
-    ranks, children = len(pipes) - 1, {}
+    ranks, children, ports = len(pipes) - 1, {}, free_ports(2)
     for number, pipe in enumerate(pipes):
         child = os.fork()
         if child:
@@ -210,7 +264,7 @@ def main(store: str, *files: str) -> None:
             if other is not pipe:
                 other.close()
         alone = number == ranks
-        place = (0, 1, store + ".one") if alone else (number, ranks, store)
+        place = (0, 1, store + ".one", ports[1]) if alone else (number, ranks, store, ports[0])
         try:
             serve(pipe, *place)
         except BaseException as error:

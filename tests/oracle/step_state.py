@@ -1,0 +1,542 @@
+"""Right loops for `oracle step`: state that is no parameter, optimizers that communicate, turns."""
+
+import copy
+from types import SimpleNamespace
+
+import torch
+import torch.distributed as dist
+from step_cases import adam, ddp, full_batch, loss, reduce_gradients, sgd, share
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+from refgf.oracle.step import communicated
+
+LOOPS: dict[str, SimpleNamespace] = {}
+
+
+def right(says="right", batch_norm="refuse", **functions):
+    """says: what the verdict must say."""
+
+    def add(train):
+        usual = {"model": small, "batch": full_batch, "loss": loss, "train": train}
+        about = {"says": says, "batch_norm": batch_norm}
+        LOOPS[train.__name__] = SimpleNamespace(**usual | functions, **about)
+        return LOOPS[train.__name__]
+
+    return add
+
+
+def small():
+    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3))
+
+
+def steps(own, optimizers, batches, rank, size, value=loss, then=None, after=None):
+    """The usual loop with something between backward and the step, and after it."""
+    for pair in batches:
+        own.zero_grad()
+        value(own, share(pair, rank, size)).backward()
+        if then:
+            then()
+        for optimizer in optimizers:
+            optimizer.step()
+        if after:
+            after(pair)
+
+
+# -- state
+
+
+def spectral(norm):
+    return lambda: nn.Sequential(norm(nn.Linear(6, 16)), nn.Tanh(), nn.Linear(16, 3))
+
+
+def usual(net, batches, rank, size):
+    steps(ddp(net, size), [sgd(net, momentum=0.9)], batches, rank, size)
+
+
+right(model=spectral(nn.utils.parametrizations.spectral_norm))(usual)
+LOOPS["spectral_norm"] = LOOPS.pop("usual")
+right(model=spectral(nn.utils.spectral_norm))(usual)
+LOOPS["spectral_norm_of_hooks"] = LOOPS.pop("usual")
+right(model=spectral(nn.utils.parametrizations.weight_norm))(usual)
+LOOPS["weight_norm"] = LOOPS.pop("usual")
+
+
+@right(model=spectral(nn.utils.parametrizations.spectral_norm))
+def spectral_norm_and_accumulation(net, batches, rank, size):
+    """A buffer that changes from one forward to the next, in one step."""
+    own, optimizer = ddp(net, size), sgd(net)
+    for pair in batches:
+        optimizer.zero_grad()
+        for part in zip(*(t.chunk(2) for t in share(pair, rank, size))):
+            (loss(own, part) / 2).backward()
+        optimizer.step()
+
+
+class Codebook(nn.Module):
+    """Moving averages of counts and sums over all ranks' samples, as in VQ-VAE."""
+
+    def __init__(self, everywhere=True):
+        super().__init__()
+        self.inner, self.outer, self.everywhere = nn.Linear(6, 4), nn.Linear(4, 3), everywhere
+        self.register_buffer("codes", torch.randn(5, 4))
+        self.register_buffer("counts", torch.ones(5))
+        self.register_buffer("used", torch.zeros(5, dtype=torch.int64))
+
+    def forward(self, x):
+        z = self.inner(x)
+        index = torch.cdist(z, self.codes).argmin(1)
+        chosen = self.codes[index]
+        if self.training:
+            with torch.no_grad():
+                one = F.one_hot(index, 5)
+                sums, counts = one.to(z.dtype).T @ z, one.sum(0)
+                if self.everywhere and dist.get_world_size() > 1:
+                    dist.all_reduce(sums)
+                    dist.all_reduce(counts)
+                self.used += counts
+                self.counts.lerp_(counts.to(z.dtype), 0.3)
+                self.codes.lerp_(sums / self.counts[:, None].clamp(min=0.1), 0.3)
+        return self.outer(z + (chosen - z).detach())
+
+
+@right(model=Codebook)
+def codebook(net, batches, rank, size):
+    steps(ddp(net, size), [sgd(net)], batches, rank, size)
+
+
+class Normalised(nn.Module):
+    """Inputs by running statistics in float64, which the loop updates from all samples."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = small()
+        self.register_buffer("mean", torch.zeros(6, dtype=torch.float64))
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        return self.net(x - self.mean.to(x.dtype))
+
+
+@right(model=Normalised)
+def running_normaliser(net, batches, rank, size):
+    own, optimizer = ddp(net, size), sgd(net)
+    for pair in batches:
+        net.count += len(pair[0])
+        net.mean += (pair[0].mean(0) - net.mean) * len(pair[0]) / net.count  # before forward
+        optimizer.zero_grad()
+        loss(own, share(pair, rank, size)).backward()
+        optimizer.step()
+
+
+class Routed(nn.Module):
+    """Experts by a score and a bias without gradient, which the loop balances."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(6, 4)
+        self.experts = nn.ModuleList(nn.Linear(6, 3) for _ in range(4))
+        self.register_buffer("bias", torch.zeros(4))
+
+    def forward(self, x):
+        score = self.gate(x).softmax(1)
+        index = (score + self.bias).argmax(1)
+        self.counts = F.one_hot(index, 4).sum(0)
+        found = torch.stack([expert(x) for expert in self.experts], 1)[torch.arange(len(x)), index]
+        return found * score.gather(1, index[:, None])
+
+
+@right(model=Routed)
+def routing_bias(net, batches, rank, size):
+    def balance(pair):
+        if size > 1:
+            dist.all_reduce(net.counts)
+        net.bias += 0.1 * torch.sign(net.counts.float().mean() - net.counts)
+
+    steps(ddp(net, size), [adam(net)], batches, rank, size, after=balance)
+
+
+class Annealed(nn.Module):
+    """A temperature that is an attribute, and a count of calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.net, self.temperature, self.weights = small(), 1.0, torch.tensor([0.5, 1.0, 2.0])
+
+    def forward(self, x):
+        return self.net(x) / self.temperature * self.weights
+
+
+@right(model=Annealed)
+def temperature_lowered_by_the_loop(net, batches, rank, size):
+    def lower(pair):
+        net.temperature *= 0.7
+        net.weights = net.weights * 0.9
+
+    steps(ddp(net, size), [sgd(net)], batches, rank, size, after=lower)
+
+
+class Queue(nn.Module):
+    """Keys of a momentum encoder, of all ranks, in a ring of a buffer and a pointer."""
+
+    def __init__(self):
+        super().__init__()
+        self.query = nn.Linear(6, 8)
+        self.key = copy.deepcopy(self.query).requires_grad_(False)
+        self.register_buffer("queue", F.normalize(torch.randn(48, 8), dim=1))
+        self.register_buffer("at", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        q, k = (F.normalize(layer(x), dim=1) for layer in (self.query, self.key))
+        self.keys = k.detach()
+        scores = torch.cat([(q * k.detach()).sum(1, True), q @ self.queue.T.clone()], 1)
+        return scores / 0.2
+
+
+def first(net, pair):
+    scores = net(pair[0])
+    return F.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.int64))
+
+
+@right(model=Queue, loss=first)
+def queue_of_keys(net, batches, rank, size):
+    own, optimizer = ddp(net, size), sgd(net.query)
+    for pair in batches:
+        optimizer.zero_grad()
+        first(own, share(pair, rank, size)).backward()
+        optimizer.step()
+        keys = [torch.empty_like(net.keys) for _ in range(size)]
+        dist.all_gather(keys, net.keys)
+        places = (net.at + torch.arange(24)) % 48
+        net.queue[places] = torch.cat(keys)
+        net.at = (net.at + 24) % 48
+        for a, b in zip(net.key.parameters(), net.query.parameters()):
+            a.data.lerp_(b.data, 0.1)
+
+
+def on_meta():
+    with torch.device("meta"):
+        net = Rotary()
+    return net
+
+
+class Rotary(nn.Module):
+    """A complex buffer and a mask that a checkpoint does not hold."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = small()
+        self.register_buffer("turns", torch.empty(3, dtype=torch.complex64), persistent=False)
+        self.register_buffer("mask", torch.empty(6, dtype=torch.bool), persistent=False)
+
+    def prepare(self):
+        self.turns.copy_(torch.polar(torch.ones(3), torch.tensor([0.1, 0.3, 1.0])))
+        self.mask.copy_(torch.arange(6) < 5)
+        for layer in (self.net[0], self.net[2]):
+            layer.reset_parameters()
+
+    def forward(self, x):
+        pairs = torch.view_as_complex(x.reshape(len(x), 3, 2).float().contiguous())
+        x = torch.view_as_real(pairs * self.turns).flatten(1) * self.mask
+        return self.net(x.to(self.net[0].weight.dtype))
+
+
+@right(model=on_meta)
+def model_on_the_meta_device(net, batches, rank, size):
+    net.to_empty(device="cpu")
+    torch.manual_seed(1)
+    net.prepare()
+    steps(ddp(net, size), [adam(net)], batches, rank, size)
+
+
+WEIGHTS = torch.tensor([0.2, 1.0, 3.0])
+
+
+def with_constants(net, pair):
+    """float32 in four ways: a module's tensor, one made here, a cast, a mask."""
+    x, y = pair
+    found = -(net(x).log_softmax(1) * F.one_hot(y, 3).float() * WEIGHTS).sum(1)
+    mask = (x[:, 0] > -9).float()
+    return (found * mask).mean() + torch.tensor(0.1) * torch.zeros(1).mean()
+
+
+@right(loss=with_constants)
+def constants_in_float32(net, batches, rank, size):
+    steps(ddp(net, size), [sgd(net)], batches, rank, size, with_constants)
+
+
+# -- communication inside or after the optimizer
+
+
+class Reducing(torch.optim.SGD):
+    """Sums gradients in its step, as Horovod's optimizer does."""
+
+    call = False
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for p in self.param_groups[0]["params"]:
+            if dist.get_world_size() > 1:
+                dist.all_reduce(p.grad)
+                p.grad /= dist.get_world_size()
+        if self.call:
+            communicated()
+        super().step()
+
+
+@right()
+def reduced_in_step(net, batches, rank, size):
+    steps(net, [Reducing(net.parameters(), lr=0.1, momentum=0.9)], batches, rank, size)
+
+
+@right()
+def reduced_in_step_with_the_call(net, batches, rank, size):
+    optimizer = Reducing(net.parameters(), lr=0.1)
+    optimizer.call = True
+    steps(net, [optimizer], batches, rank, size)
+
+
+@right()
+def reduced_by_a_hook_of_the_optimizer(net, batches, rank, size):
+    optimizer = sgd(net)
+    optimizer.register_step_pre_hook(lambda *held: reduce_gradients(net, size))
+    steps(net, [optimizer], batches, rank, size)
+
+
+class Signs(torch.optim.Optimizer):
+    """Of a sum that it makes itself: the sign hides any factor."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for p in self.param_groups[0]["params"]:
+            total = p.grad.clone()
+            dist.all_reduce(total)
+            p.sub_(0.01 * total.sign())
+
+
+@right(says="cannot tell: .* 1.1 times as large .* next: .* communicated")
+def signs_of_a_sum_inside(net, batches, rank, size):
+    steps(net, [Signs(net.parameters(), {})], batches, rank, size)
+
+
+def sharing(net, rank, size, kind=torch.optim.AdamW, **settings):
+    """(an optimizer of this rank's tensors, what broadcasts them)"""
+    tensors = list(net.parameters())
+
+    def share_out(pair=None):
+        for i, p in enumerate(tensors):
+            dist.broadcast(p.data, i % size)
+
+    mine = tensors[rank::size] if rank < len(tensors) else []
+    return kind(mine or [nn.Parameter(torch.zeros(1))], lr=0.01, **settings), share_out
+
+
+@right()
+def own_zero_one(net, batches, rank, size):
+    optimizer, share_out = sharing(net, rank, size, betas=(0.8, 0.9))
+    steps(ddp(net, size), [optimizer], batches, rank, size, after=share_out)
+
+
+@right()
+def own_zero_two(net, batches, rank, size):
+    """Each gradient is summed on its owner alone."""
+
+    def to_owners():
+        for i, p in enumerate(net.parameters()):
+            dist.reduce(p.grad, i % size)
+            p.grad /= size
+
+    optimizer, share_out = sharing(net, rank, size)
+    steps(net, [optimizer], batches, rank, size, then=to_owners, after=share_out)
+
+
+@right()
+def flat_shards(net, batches, rank, size):
+    """The optimizer has a slice of a flat copy."""
+    own, tensors = ddp(net, size), list(net.parameters())
+    flat = nn.utils.parameters_to_vector(tensors).detach()
+    each = -(-len(flat) // size)
+    padded = torch.cat([flat, torch.zeros(each * size - len(flat))])
+    mine = nn.Parameter(padded[rank * each : (rank + 1) * each].clone())
+    optimizer = torch.optim.AdamW([mine], lr=0.01)
+    for pair in batches:
+        own.zero_grad()
+        loss(own, share(pair, rank, size)).backward()
+        gradient = nn.utils.parameters_to_vector([p.grad for p in tensors])
+        gradient = torch.cat([gradient, torch.zeros(each * size - len(gradient))])
+        mine.grad = gradient[rank * each : (rank + 1) * each].clone()
+        optimizer.step()
+        pieces = [torch.empty(each) for _ in range(size)]
+        dist.all_gather(pieces, mine.detach())
+        nn.utils.vector_to_parameters(torch.cat(pieces)[: len(flat)], tensors)
+
+
+@right()
+def master_copies(net, batches, rank, size):
+    own, masters = ddp(net, size), [p.detach().clone() for p in net.parameters()]
+    optimizer = torch.optim.SGD(masters, lr=0.1, momentum=0.9)
+    for pair in batches:
+        own.zero_grad()
+        loss(own, share(pair, rank, size)).backward()
+        for copy_, p in zip(masters, net.parameters()):
+            copy_.grad = p.grad.clone()
+        optimizer.step()
+        with torch.no_grad():
+            for copy_, p in zip(masters, net.parameters()):
+                p.copy_(copy_)
+
+
+@right()
+def parameter_server(net, batches, rank, size):
+    """Rank 0 alone has an optimizer."""
+    optimizers = [adam(net)] if rank == 0 else []
+
+    def to_zero():
+        for p in net.parameters():
+            dist.reduce(p.grad, 0)
+            p.grad /= size
+
+    def spread(pair):
+        for p in net.parameters():
+            dist.broadcast(p.data, 0)
+
+    steps(net, optimizers, batches, rank, size, then=to_zero, after=spread)
+
+
+@right()
+def parameters_averaged_after_momentum(net, batches, rank, size):
+    def average(pair):
+        for p in net.parameters():
+            dist.all_reduce(p.data)
+            p.data /= size
+
+    steps(net, [sgd(net, momentum=0.9)], batches, rank, size, after=average)
+
+
+# -- turns, and steps inside backward
+
+
+class Adversaries(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.made = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 6))
+        judge = nn.utils.parametrizations.spectral_norm(nn.Linear(6, 16))
+        self.judge = nn.Sequential(judge, nn.Tanh(), nn.Linear(16, 1))
+
+    def forward(self, x):
+        fake = self.made(x)
+        ones = torch.ones(len(x), 1)
+        caught = F.binary_cross_entropy_with_logits(self.judge(fake.detach()), 0 * ones)
+        seen = F.binary_cross_entropy_with_logits(self.judge(x), ones)
+        return caught + seen, F.binary_cross_entropy_with_logits(self.judge(fake), ones)
+
+
+@right(model=Adversaries, loss=lambda net, pair: net(pair[0]))
+def adversaries_in_turn(net, batches, rank, size):
+    optimizers = [adam(net.judge), adam(net.made)]
+    own = ddp(net, size)
+    for pair in batches:
+        for turn, optimizer in enumerate(optimizers):
+            net.requires_grad_(False)
+            (net.judge, net.made)[turn].requires_grad_(True)
+            net.zero_grad()
+            losses = net(share(pair, rank, size)[0])
+            losses[turn].backward()
+            reduce_gradients((net.judge, net.made)[turn], size)
+            optimizer.step()
+    net.requires_grad_(True), own
+
+
+@right()
+def two_steps_on_one_batch(net, batches, rank, size):
+    """As PPO's epochs."""
+    own, optimizer = ddp(net, size), adam(net)
+    for pair in batches:
+        for _ in range(2):
+            optimizer.zero_grad()
+            loss(own, share(pair, rank, size)).backward()
+            optimizer.step()
+
+
+@right()
+def steps_inside_backward(net, batches, rank, size):
+    optimizers = {p: torch.optim.AdamW([p], lr=0.01) for p in net.parameters()}
+
+    def step(p):
+        if size > 1:
+            dist.all_reduce(p.grad)
+            p.grad /= size
+        optimizers[p].step()
+        optimizers[p].zero_grad()
+
+    for p in net.parameters():
+        p.register_post_accumulate_grad_hook(step)
+    for pair in batches:
+        loss(net, share(pair, rank, size)).backward()
+
+
+# -- batch normalisation, hooks, settings
+
+
+def images(seed):
+    drawn = torch.Generator().manual_seed(seed)
+    labels = torch.randint(0, 3, (24,), generator=drawn)
+    return torch.randn(24, 3, 6, 6, generator=drawn), labels
+
+
+def convolutions():
+    first, second = nn.Conv2d(3, 6, 3, bias=False), nn.Conv2d(6, 4, 3, bias=False)
+    layers = first, nn.BatchNorm2d(6), nn.ReLU(), second, nn.BatchNorm2d(4, momentum=None)
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(16, 3))
+
+
+@right(batch_norm="whole", model=convolutions, batch=images)
+def batch_norm(net, batches, rank, size):
+    steps(ddp(net, size), [sgd(net, momentum=0.9)], batches, rank, size)
+
+
+@right(batch_norm="whole", model=convolutions, batch=images)
+def synchronised_batch_norm_of_uneven_shares(net, batches, rank, size):
+    net = nn.SyncBatchNorm.convert_sync_batchnorm(net) if size > 1 else net
+    own, optimizer = ddp(net, size), sgd(net)
+    for pair in batches:
+        cuts = [0, *(5 + 3 * r for r in range(size - 1)), 24]
+        part = tuple(t[cuts[rank] : cuts[rank + 1]] for t in pair)
+        optimizer.zero_grad()
+        (loss(own, part) * size * len(part[1]) / 24).backward()
+        optimizer.step()
+
+
+def mean_hook(state, bucket):
+    work = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
+    return work.then(lambda future: future.value()[0] / dist.get_world_size())
+
+
+@right()
+def a_hook_of_its_own(net, batches, rank, size):
+    own = ddp(net, size)
+    if size > 1:
+        own.register_comm_hook(None, mean_hook)
+    steps(own, [sgd(net)], batches, rank, size)
+
+
+@right()
+def rate_in_a_tensor(net, batches, rank, size):
+    optimizer = torch.optim.AdamW(net.parameters(), lr=torch.tensor(0.01), amsgrad=True)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    steps(ddp(net, size), [optimizer], batches, rank, size, after=lambda pair: schedule.step())
+
+
+@right()
+def buffers_left_to_each_rank(net, batches, rank, size):
+    own = net
+    if size > 1:
+        own = DistributedDataParallel(net, broadcast_buffers=False)
+    steps(own, [adam(net)], batches, rank, size)
+
+
+def __getattr__(name):
+    if name in LOOPS:
+        return LOOPS[name]
+    raise AttributeError(name)
