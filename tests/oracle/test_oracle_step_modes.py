@@ -88,7 +88,9 @@ def test_layers_that_train_sets_to_eval_are_judged_so(head, mode, two, tmp_path)
 
 
 def test_layers_in_training_mode_are_refused(two, tmp_path):
-    with pytest.raises(CannotJudge, match=r"BatchNorm1d.*next: nn.GroupNorm, or .eval\(\) on them"):
+    with pytest.raises(
+        CannotJudge, match=r"BatchNorm1d.*next: --batch-norm whole.*or .eval\(\) on them"
+    ):
         judged(tmp_path, two, {"EACH": "net.train()"}, BATCH_NORM)
     with pytest.raises(CannotJudge, match=r"draws random numbers, .* or .eval\(\) on it in train"):
         judged(tmp_path, two, {"EACH": "net.train()"}, DROPOUT)

@@ -39,6 +39,18 @@ OTHER_ORDER: Cause = (
     ["another order"],
     None,
 )
+CLIPPED_SCALED = "clipped while scaled; next: scaler.unscale_(optimizer) first"
+ANOTHER_LOSS: Cause = (
+    "as on one rank, where train computes another function than `loss`; next: let loss(model, "
+    "batch) return what train means, the mean over the whole batch",
+    ["another loss"],
+    None,
+)
+NOT_COMMUNICATED: Cause = (
+    "not communicated: ranks hold different gradients",
+    ["not communicated"],
+    None,
+)
 CALL = (
     "next: call refgf.oracle.step.communicated() in train, after the sum over ranks and before "
     "code of its own clips gradients or decays weights"
@@ -55,6 +67,9 @@ def gradient_causes(step: JudgedStep, states: dict[str, Whole]) -> dict[str, Cau
     """Why these gradients are not the global batch's. What is not explained stands together."""
     found = factor_causes(step, states)
     found |= {t: _other_cause(step, t, state) for t, state in states.items() if t not in found}
+    if CHANGED_APART in found.values():
+        few = [t for t in found if found[t] == NOT_COMMUNICATED]  # of few elements, perhaps
+        found |= {t: CHANGED_APART for t in few if _is_own(step, t, states[t]) is None}
     unknown = [t for t, cause in found.items() if cause[0] == UNKNOWN]
     vague = [t for t, (_, names, k) in found.items() if k and not names]
     factors = {found[t][0] for t in vague}
@@ -66,14 +81,21 @@ def gradient_causes(step: JudgedStep, states: dict[str, Whole]) -> dict[str, Cau
         if other:  # it changes every tensor
             return dict.fromkeys(states, (other[0] + _calls_left_out(step), *other[1:]))
         found |= dict.fromkeys(unknown, cause or _unknown(step, unknown, states))
+    for t in states.keys() & step.stages["clip"].keys():
+        text, names, k = found[t]
+        if "loss scale" in names:
+            found[t] = f"{text}; {CLIPPED_SCALED}", names, k
     return {t: found[t] for t in states}
 
 
 def _other_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
-    if not state.agree and _is_own(step, tensor, state):
-        return "not communicated: ranks hold different gradients", ["not communicated"], None
     if not state.agree:
-        return CHANGED_APART
+        return CHANGED_APART if _is_own(step, tensor, state) is False else NOT_COMMUNICATED
+    owner = step.settings["owners"].get(tensor)
+    own = None if owner is None else _own_gradient(step, tensor, owner)
+    if own is not None and close(state.value, own, step.bounds[tensor]):
+        text = f"rank {owner} alone has it in its optimizer, with the gradient of its own samples"
+        return f"not communicated: {text}", ["not communicated", "owner"], None
     got = state.value
     if not np.isfinite(got).all():
         return "not finite: infinity or NaN", ["not finite"], None
@@ -87,23 +109,39 @@ def _other_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
     )
 
 
-def _is_own(step: JudgedStep, tensor: str, state: Whole) -> bool:
-    """May each rank's be the gradient of its own samples? True where hooks did not see those."""
+def _own_gradient(step: JudgedStep, tensor: str, rank: int) -> np.ndarray | None:
+    """Of all backward calls of a rank; None where hooks did not see it."""
+    each, scale = len(step.local) // step.size, step.settings["scale"] or 1.0
+    calls = step.local[rank * each : (rank + 1) * each]
+    if not calls or any(tensor not in own for own in calls):
+        return None
+    return sum(own[tensor] for own in calls) / scale
+
+
+def _is_own(step: JudgedStep, tensor: str, state: Whole) -> bool | None:
+    """Do ranks differ by gradients of their own samples? None: not known."""
     each = len(step.local) // step.size
     if not each or any(tensor not in own for own in step.local):
-        return True
-    sums = [
-        sum(own[tensor] for own in step.local[rank * each : (rank + 1) * each])
-        for rank in range(step.size)
-    ]
-    found = [multiple(copy, own, step.bounds[tensor]) for copy, own in zip(state.copies, sums)]
-    return any(k is not None for k in found)
+        return None
+    local = [own[tensor].ravel() for own in step.local]
+    for rank in range(1, step.size):
+        columns = np.stack(local[:each] + local[rank * each : (rank + 1) * each], axis=1)
+        apart = (state.copies[rank] - state.copies[0]).ravel()
+        if len(apart) < 2 * columns.shape[1] or not np.isfinite(columns).all():
+            return None
+        weights = np.linalg.lstsq(columns, apart, rcond=None)[0]
+        if not explains(apart, columns @ weights, 0 * apart):
+            return False
+    return True
 
 
 def _unknown(step: JudgedStep, tensors: list[str], states: dict[str, Whole]) -> Cause:
     """Of all these tensors together: the same samples, another order, or no pattern."""
     if same_everywhere(step):
         return SAME_DATA
+    own = {t: step.replay["backward"].get(t) for t in tensors}
+    if all(own[t] is not None and close(states[t].value, own[t], 2 * step.bounds[t]) for t in own):
+        return ANOTHER_LOSS
     got, exact = (
         {t: a[t] for t in tensors} for a in ({t: w.value for t, w in states.items()}, step.exact)
     )

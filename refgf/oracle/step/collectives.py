@@ -9,6 +9,7 @@ from pathlib import Path
 
 from refgf.oracle.judge.untrusted import BadFile, parse_json, read_bytes
 
+BACKWARD = "backward"  # no call: it is written between them
 LARGEST = 1 << 23  # bytes of one rank's calls
 WANTED = (
     "wanted the same collective calls in the same order on every rank; next: look for a call that "
@@ -61,13 +62,25 @@ def difference(calls: list[list[CollectiveCall]], ended: set[int]) -> str:
 
     ended: ranks that make no call any more.
     """
+    backward = [{call.step for call in own if call.operation == BACKWARD} for own in calls]
+    calls = [[call for call in own if call.operation != BACKWARD] for own in calls]
     for group in dict.fromkeys(call.group for own in calls for call in own):
         of_group = [[call for call in own if call.group == group] for own in calls]
         ranks = next(call.ranks for own in of_group for call in own)
         members = {rank: of_group[rank] for rank in ranks if 0 <= rank < len(calls)}
         found = _first_difference(members, ended) if members else None
         if found is not None:
-            return _described(members, found)
+            return _described(members, found) + _without_backward(backward)
+    return ""
+
+
+def _without_backward(steps: list[set[int]]) -> str:
+    """A rank that has left a step without a backward call that others make in it."""
+    for rank, own in enumerate(steps):
+        made = set().union(*steps) - own
+        left = sorted(step for step in made if own and step < max(own))
+        if left:
+            return f"; rank {rank} made no backward in step {left[0]}"
     return ""
 
 

@@ -26,14 +26,18 @@ class StepFinding:
     all_tensors: bool = False
 
     @property
-    def by_chance(self) -> bool:
-        """May the factor have its name by chance? Where it has several, or is a setting's."""
-        return len(self.names) > 1 or self.stage != "gradient"
+    def unsaid(self) -> list[str]:
+        """Names that the sentence does not have."""
+        return [name for name in self.names if len(name) == 1 or name not in self.text]
+
+    def by_chance(self, ranks: int) -> bool:
+        """May the factor have its name by chance? Where it has several, or is an update's."""
+        few = self.stage == "update" and ranks in (2, 4)
+        return self.factor is not None and len(self.unsaid) > (0 if few else 1)
 
     def __str__(self) -> str:
         where = "all tensors" if self.all_tensors else listed(self.tensors)
-        more = [name for name in self.names if len(name) == 1 or name not in self.text]
-        named = f" = {' or '.join(more)}" if more and self.factor is not None else ""
+        named = f" = {' or '.join(self.unsaid)}" * bool(self.unsaid and self.factor is not None)
         steps = ", ".join(map(str, self.steps))
         found, semicolon, action = self.text.partition("; next: ")
         return f"{self.stage}, step {steps}, {where}: {found}{named}{semicolon}{action}"
@@ -86,7 +90,7 @@ class StepVerdict:
             share += f"a tenth of it would show in {self.telling} of {self.tensors} tensors"
             return f"{head}\nright: equal within rounding ({share})"
         lines = [head, *(f"WRONG  {finding}" for finding in self.findings)]
-        if any(f.factor is not None and f.names and f.by_chance for f in self.findings):
+        if any(finding.by_chance(self.ranks) for finding in self.findings):
             ranks = next(p for p in (3, 5) if self.ranks % p)
             lines.append(
                 f"next: run with --ranks {ranks} to tell apart numbers that are equal here"

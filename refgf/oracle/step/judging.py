@@ -297,6 +297,9 @@ def assembled(
     settings |= {key: exact[key] for key in ("counts", "distinct", "apart", "moved")}
     settings["differ"] = differs([own["state"] for own in records], found[0]["saved"])
     settings |= {"hidden": set(), "first": number == 0}
+    settings["late"] = set(previous.settings["late"]) if previous else set()
+    has = {t: [r for r, own in enumerate(records) if t in own["used"]] for t in gradients}
+    settings["owners"] = {t: ranks[0] for t, ranks in has.items() if len(ranks) == 1}
     names = {t for own in answer["replay"] for t in own["settings"]}
     settings["rates"] = {
         t: [own["settings"].get(t, {}).get("lr") for own in answer["replay"]] for t in names
@@ -350,10 +353,11 @@ def judge_step(step: JudgedStep) -> list[StepFinding]:
         text = f"rank {ranks} makes no step of the optimizer, the other ranks do"
         return findings_of("update", step, dict.fromkeys(apart, (text, ["step left out"], None)))
     late = late_tensors(step)
+    wrong_before = set(step.settings["late"])
     found, step.settings["hidden"] = judge_late(step, late) if late else ([], set())
     seen = {t for t in late if (w := step.stages["backward"].get(t)) and w.agree}
     step.settings["hidden"] -= seen
-    findings, right = judge_gradients(step, late - seen)
+    findings, right = judge_gradients(step, (late - seen) | wrong_before)
     if findings and step.settings["modes"]:
         wrong = [t for finding in findings for t in finding.tensors]
         findings += findings_of("gradient", step, dict.fromkeys(wrong, step.settings["modes"]))
@@ -364,8 +368,11 @@ def judge_step(step: JudgedStep) -> list[StepFinding]:
         )
         every = list(step.exact)
         findings += findings_of("gradient", step, {t: (text, ["whole batch"], None) for t in every})
-    findings += judge_clip(step, right) + judge_update(step, late) + found
-    return judge_buffers(step) + findings
+    findings += judge_clip(step, right) + judge_update(step, late | wrong_before) + found
+    buffers = judge_buffers(step)
+    if step.settings["differ"]:  # that explains it
+        findings = [f for f in findings if f.names or f.factor is not None]
+    return buffers + findings
 
 
 def used_bound(step: JudgedStep, tensor: str) -> float:

@@ -33,7 +33,8 @@ INSIDE = (
 def late_tensors(step: JudgedStep) -> set[str]:
     """Those whose gradient no stage shows, and whose parameters all ranks agree on."""
     found = set()
-    for t in step.exact:
+    earlier = step.previous.settings["late"] if step.previous else set()
+    for t in step.exact.keys() - earlier:  # after a wrong step an optimizer's state is another one
         before, after = (step.stages[kind].get(t) for kind in ("before", "after"))
         used, seen = step.stages["used"].get(t), step.stages["backward"].get(t)
         clipped = step.stages["clip"].get(t)
@@ -64,6 +65,7 @@ def judge_late(step: JudgedStep, late: set[str]) -> tuple[list[StepFinding], set
     bounds = {t: update_bound(by_one, t) for t in states}
     wrong = {t: w for t, w in states.items() if not same(w.value, alone[t], bounds[t])}
     if wrong:
+        step.settings["late"] |= wrong.keys()
         causes = update_causes(by_one, wrong)
         found = {
             t: cause if cause[1] else (f"{cause[0]}; {INSIDE}", *cause[1:])

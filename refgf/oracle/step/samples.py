@@ -103,10 +103,24 @@ def counts_cause(times: np.ndarray, numbers: list[int], computed: list[np.ndarra
     if len(rest) and np.abs(rest - 1).max() > RATIO_TOLERANCE:
         least, most = f"{rest.min():.4g}", f"{rest.max():.4g}"
         texts.append(f"each other one has weight {least}" + f" to {most}" * (least != most))
+    if computed and padded(computed, len(times), lost):
+        names.append("sampler's padding")
+        texts.append(
+            f"this is DistributedSampler's padding (drop_last=False): {len(times)} samples became "
+            f"{sum(own.sum() for own in computed):.0f}, so that each of {len(computed)} ranks has "
+            "as many; next: a batch that the ranks divide, or weights by samples, if it matters"
+        )
+        return "; ".join(texts), names, None
     if computed:
         each = [f"{own.sum():.0f} on rank {rank}" for rank, own in enumerate(computed)]
         texts.append(f"samples computed: {', '.join(each)}")
     return f"{'; '.join(texts)}; {NEXT}", names, None
+
+
+def padded(computed: list[np.ndarray], samples: int, lost: np.ndarray) -> bool:
+    """Does each rank compute as many, and together as few more as that needs?"""
+    each = -(-samples // len(computed))
+    return not lost.any() and samples % len(computed) > 0 and all(c.sum() == each for c in computed)
 
 
 def named(numbers: list[int], chosen: np.ndarray) -> str:

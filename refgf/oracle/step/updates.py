@@ -104,11 +104,20 @@ def _setting(step: JudgedStep, tensor: str, key: str, own: object, one: object) 
         return f"{text}, one rank's is {_shown(one)}", [what], None
     factor = own / one
     text += f", {factor:.6g} times one rank's {_shown(one)}"
-    steps = [i for i, rate in enumerate(step.settings["rates"].get(tensor, [])) if rate == own]
-    if key == "lr" and steps and steps[0] != step.number:
-        text += f"; it is that of step {steps[0]}: is the schedule's step() called as often as one"
-        return f"{text} rank's?", [what, "schedule"], factor
+    if key == "lr" and _of_another_step(step, tensor):
+        text += "; one rank has it in another step: is the schedule's step() called as often there?"
+        return text, [what, "schedule"], None
     return text, [what, *names_of(factor, step)], factor
+
+
+def _of_another_step(step: JudgedStep | None, tensor: str) -> bool:
+    """Is this rate, or that of a step before, one rank's of another step?"""
+    while step is not None:
+        own, rates = step.setting(tensor, "lr"), step.settings["rates"].get(tensor, [])
+        if own in rates and own != step.settings["one"]["optimizer"].get(tensor, {}).get("lr"):
+            return True
+        step = step.previous
+    return False
 
 
 def _shown(value: object) -> str:

@@ -78,6 +78,7 @@ def run(request: dict, rank: int, size: int) -> dict[str, Any]:
     log = CallLog(request["calls"], request["source"]) if size > 1 else contextlib.nullcontext()
     whole = request.get("batch_norm") == "whole"
     with log, whole_batch_statistics(size) if whole else contextlib.nullcontext():
+        recorder.log = log if size > 1 else None
         recorded(recorder, lambda it: judged.train(model, it, rank, size), batches)
     require_judged(recorder, len(batches), whole)
     sharded = any(hasattr(p, "placements") for p in model.parameters())
