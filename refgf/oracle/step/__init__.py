@@ -34,31 +34,46 @@ The file holds four functions. `train` is your own loop; only what it loops over
             optimizer.step()
 
 This prints "WRONG  gradient, step 0, 1, 2, all tensors: 2 times what it should be = p", though
-AdamW's update looks right. The process group exists already: init_process_group in the file does
-nothing. No GPU is seen. Known to work: DDP, accumulation and no_sync, uneven batches and tokens,
-bfloat16, autocast, GradScaler, sums in 16 bits, and FSDP2 (fully_shard) where PyTorch's gloo
-averages (2.13's does, 2.7's does not). Where a step clips gradients or adds weight decay to them
-with code of its own, it calls communicated() when its gradients are ready for that; without, the
-answer may be "cannot tell", which says so. Clipping by torch.nn.utils is seen without. A mistake
-that one rank makes too is found in the gradient, which `loss` defines, but not in clipping or in
-the update. Where rounding may hide a tenth of a gradient, as under autocast, the answer is
-"cannot tell" unless a mistake is larger: judge in float32 first. A tensor is not judged that no
-optimizer has, nor in a step where it is frozen (requires_grad). A lost or repeated sample has a
-name where the samples' gradients can be told apart: at most half as many as the model has numbers,
-and not in 16 bits. Ranks that make other collective calls than each other get no verdict, but a
-sentence with the first call that differs, its rank and line. FSDP1 is not judged. A loss that draws
-random numbers (dropout) and statistics of a rank's own samples (BatchNorm) are refused, but for
-layers that `train` sets to .eval(). Closures (LBFGS) and SAM are refused.
+AdamW's update looks right. The process group exists already, with torchrun's variables:
+init_process_group in the file does nothing. No GPU is seen. Known to work: DDP, accumulation and
+no_sync, uneven batches and tokens, bfloat16, autocast, GradScaler, sums in 16 bits, Accelerate,
+models on the meta device, and FSDP2 (fully_shard) where PyTorch's gloo averages (2.13's does, 2.7's
+does not). The reference computes `model` and `loss` in float64: constants in float32 are converted,
+and where that fails a sentence with the line says so.
 
-    judging.py    the stages                       findings.py    the verdict
-    gradients.py  the first of them                command.py     the command
-    causes.py     names of mistakes                clipping.py    names of wrong norms
-    stages.py     pieces of ranks put together     reference.py   float64, and how far rounding goes
-    wire.py       sums in 16 bits                  factors.py     multiples, and their names
-    undecided.py  why there is no verdict          decay.py       weight decay in gradients
-    samples.py    lost and repeated samples        collectives.py  do ranks make the same calls?
-    ranks.py      processes, time limits           worker.py, record.py, calls.py, messages.py
-                                                   inside the processes
+Own code before the optimizer. Where a step clips gradients or adds weight decay to them, it calls
+communicated() when its gradients are ready for that; without, the answer may be "cannot tell".
+Clipping by torch.nn.utils is seen without. Where gradients are summed inside the optimizer's step,
+or parameters are communicated after it (shards of one's own, averages), parameters are compared
+with one rank's; where an update hides the gradient's size (Adam, sign) the answer is "cannot tell"
+until the optimizer's step calls communicated().
+
+State. Buffers are forced as parameters are; ranks that hold other ones than rank 0, or all of them
+than one rank's training where that changes the gradient, are a finding. Where optimizers make
+steps in turn on one batch (GAN), `loss` may return a loss for each.
+
+Not seen: a forgotten set_epoch or shuffle (batches are given), what differs between steps further
+apart than --steps, and a mistake that one rank makes too in clipping or in the update; in the
+gradient, which `loss` defines, it is found. Where rounding may hide a tenth of a gradient, as under
+autocast, the answer is "cannot tell" unless a mistake is larger: judge in float32 first. A tensor
+is not judged that no optimizer has, nor in a step where it is frozen. A lost or repeated sample has
+a name where the samples' gradients can be told apart: at most half as many as the model has
+numbers, and not in 16 bits. Ranks that make other collective calls than each other get no verdict,
+but a sentence with the first call that differs, its rank and line.
+
+Refused: dropout, unless `train` sets it to .eval(); FSDP1; closures (LBFGS) and SAM; and statistics
+of a rank's own samples (BatchNorm), unless --batch-norm whole judges with those of all ranks'.
+
+    judging.py    the stages                       findings.py      the verdict
+    gradients.py  the first of them                updates.py       the last
+    late.py       sums inside the optimizer        buffers.py       buffers
+    causes.py     names of mistakes                clipping.py      names of wrong norms
+    stages.py     pieces of ranks put together     reference.py     float64, how far rounding goes
+    wire.py       sums in 16 bits                  factors.py       multiples, and their names
+    undecided.py  why there is no verdict          decay.py         weight decay in gradients
+    samples.py    lost and repeated samples        collectives.py   do ranks make the same calls?
+    ranks.py      processes, time limits           normalisation.py  batch norm of all samples
+    worker.py, record.py, state.py, watch.py, calls.py, messages.py: inside the processes
 """
 
 import sys

@@ -51,6 +51,11 @@ NOT_COMMUNICATED: Cause = (
     ["not communicated"],
     None,
 )
+NOT_COMMUNICATED_TO_OWNER: Cause = (
+    "not communicated: the one rank whose optimizer has it uses the gradient of its own samples",
+    ["not communicated", "owner"],
+    None,
+)
 CALL = (
     "next: call refgf.oracle.step.communicated() in train, after the sum over ranks and before "
     "code of its own clips gradients or decays weights"
@@ -94,8 +99,7 @@ def _other_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
     owner = step.settings["owners"].get(tensor)
     own = None if owner is None else _own_gradient(step, tensor, owner)
     if own is not None and close(state.value, own, step.bounds[tensor]):
-        text = f"rank {owner} alone has it in its optimizer, with the gradient of its own samples"
-        return f"not communicated: {text}", ["not communicated", "owner"], None
+        return NOT_COMMUNICATED_TO_OWNER
     got = state.value
     if not np.isfinite(got).all():
         return "not finite: infinity or NaN", ["not finite"], None
