@@ -128,9 +128,7 @@ class checked:  # noqa: N801  used like a function: checked(hook)
         value = value[0] if isinstance(value, list) and len(value) == 1 else value
         wanted = bucket.buffer()
         right = is_future and isinstance(value, torch.Tensor) and value.dtype == wanted.dtype
-        counts = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size())]
-        dist.all_gather(counts, torch.tensor([value.numel() if right else -1]))
-        for rank, count in enumerate(int(own) for own in counts):
+        for rank, count in enumerate(of_all_ranks(value.numel() if right else -1)):
             if count != wanted.numel():
                 got = f"a tensor of {count}"
                 if count < 0:
@@ -145,6 +143,12 @@ class checked:  # noqa: N801  used like a function: checked(hook)
     @property
     def failures(self) -> list[BucketVerdict]:
         return [verdict for verdict in self.judged if verdict.failure]
+
+
+def of_all_ranks(number: int) -> list[int]:
+    numbers = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size())]
+    dist.all_gather(numbers, torch.tensor([number]))
+    return [int(own) for own in numbers]
 
 
 def gather_arrays(tensor: torch.Tensor) -> Arrays:

@@ -315,7 +315,7 @@ class Signs(torch.optim.Optimizer):
             p.sub_(0.01 * total.sign())
 
 
-@right(says="cannot tell: .* 1.1 times as large .* next: .* communicated")
+@right(says="cannot tell: .* 1.1 times as large .* next: .*communicated")
 def signs_of_a_sum_inside(net, batches, rank, size):
     steps(net, [Signs(net.parameters(), {})], batches, rank, size)
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections import namedtuple
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -30,7 +31,7 @@ NAMES = list(step_mistakes.MISTAKES)
 FEW = (  # of each stage, and of each kind of gradient
     *("loss_times_world_size", "accumulation_not_divided", "only_the_last_call_is_reduced"),
     *("zero_grad_left_out", "different_seeds", "clip_counts_copies", "decay_applied_p_times"),
-    *("clip_before_allreduce", "whole_batch_on_every_rank"),
+    *("clip_before_allreduce", "whole_batch_on_every_rank", "statistics_apart"),
 )
 
 
@@ -48,7 +49,8 @@ def more(request):
 
 def require_named(name, running):
     wanted = step_mistakes.MISTAKES[name]
-    verdict = judge(f"{step_mistakes.__file__}:{name}", running)
+    norm = getattr(wanted, "batch_norm", "refuse")
+    verdict = judge(f"{step_mistakes.__file__}:{name}", running, batch_norm=norm)
     found = [f for f in verdict.findings if f.stage == wanted.stage]
     assert any(wanted.names <= set(f.names) for f in found), verdict
 
@@ -188,6 +190,9 @@ def test_the_example_of_the_docstring(two, tmp_path):
     path.write_text("\n".join(line.removeprefix("    ") for line in lines))
     said = text.split('This prints "')[1].split('"')[0]
     assert said in str(judge(path, two))
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    assert "\n".join(lines).strip("\n") in readme, "one example, as it is tested"
+    assert said.replace("2 times", "3 times") in readme
 
 
 def test_a_gloo_that_sums_where_fsdp_asks_for_a_mean_is_not_the_steps_mistake(tmp_path):

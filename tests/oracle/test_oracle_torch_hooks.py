@@ -75,6 +75,7 @@ def test_a_hook_that_returns_something_else_is_named(monkeypatch, returns, got):
     monkeypatch.setattr(
         torch_ddp, "gather_arrays", lambda tensor: [tensor.detach().numpy().copy()] * 2
     )
+    monkeypatch.setattr(torch_ddp, "of_all_ranks", lambda number: [number] * 2)
     x = torch.ones(4)
     bucket = SimpleNamespace(
         buffer=lambda: x, parameters=lambda: [x], is_last=lambda: True, index=lambda: 5
@@ -85,3 +86,23 @@ def test_a_hook_that_returns_something_else_is_named(monkeypatch, returns, got):
 
     with pytest.raises(ValueError, match="DDP hook checked mine, step 0, bucket 5, rank 0: " + got):
         torch_ddp.checked(mine)(None, bucket)
+
+
+@pytest.mark.parametrize("wire", [None, "float16", "bfloat16"])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_fast_judgement_is_the_definitions(wire, seed):
+    """Near each bound, with zeros, denormal, huge and infinite numbers; divided, and lost ranks."""
+    drawn = np.random.default_rng(seed)
+    exponents = drawn.integers(-44, 37, 500) if seed % 2 else np.zeros(500)
+    xs = [(drawn.normal(size=500) * 10.0**exponents).astype(np.float32) for _ in range(3 + seed)]
+    for x in xs:
+        x[drawn.integers(0, 500, 9)] = drawn.choice([0, np.inf, -np.inf, np.nan, 3e38], 9)
+    with np.errstate(all="ignore"):
+        for divisor in (1, 3, len(xs)):
+            scale = len(xs) / divisor if divisor != 1 else 1.0
+            scaled = [np.float32(scale) * x if scale != 1 else x for x in xs]
+            wanted, bound = torch_ddp.exact_sum(xs) / divisor, torch_ddp.mean_bound(scaled, wire)
+            for times in (0.3, 0.6, 0.99, 1.01):
+                value = wanted + times * bound * drawn.choice([-1, 1], 500)
+                found = torch_ddp.first_off(value, xs, divisor, scale, wire)
+                assert found == torch_ddp.first_outside(value, wanted, bound)

@@ -89,7 +89,7 @@ def gradient_causes(step: JudgedStep, states: dict[str, Whole]) -> dict[str, Cau
     for t in states.keys() & step.stages["clip"].keys():
         text, names, k = found[t]
         if "loss scale" in names:
-            found[t] = f"{text}; {CLIPPED_SCALED}", names, k
+            found[t] = f"{text} = loss scale; {CLIPPED_SCALED}", names, k
     return {t: found[t] for t in states}
 
 
