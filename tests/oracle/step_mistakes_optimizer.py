@@ -246,3 +246,82 @@ def adam_steps_averaged(net, batches, rank, size):
             p.data /= size
 
     usual(net, [adam(net)], batches, rank, size, after=average)
+
+
+# -- gradients that are no multiple of the right one
+
+
+def summed_by(change, *names, **functions):
+    """What the sum over ranks becomes: change(rank, size, gradient, kept)."""
+
+    def add(name):
+        def train(net, batches, rank, size):
+            kept: dict = {}
+
+            def communicate():
+                for p in net.parameters():
+                    if size > 1:
+                        change(rank, size, p, kept)
+
+            usual(net, [sgd(net)], batches, rank, size, then=communicate)
+
+        train.__name__ = name
+        mistake(None, "gradient", *names, model=small, **functions)(train)
+
+    return add
+
+
+def by_max(rank, size, p, kept):
+    dist.all_reduce(p.grad, dist.ReduceOp.MAX)
+
+
+def by_the_mean(size, p):
+    dist.all_reduce(p.grad)
+    p.grad /= size
+
+
+def blend(rank, size, p, kept):
+    by_the_mean(size, p)
+    new = p.grad.clone()
+    p.grad.mul_(0.9).add_(kept.get(p, 0 * new), alpha=0.1)
+    kept[p] = new
+
+
+def in_8_bits(rank, size, p, kept):
+    scale = p.grad.abs().max() / 127
+    p.grad.copy_((p.grad / scale).round() * scale)
+    by_the_mean(size, p)
+
+
+def largest_tenth(rank, size, p, kept):
+    least = p.grad.abs().flatten().sort().values[-max(1, p.numel() // 10)]
+    p.grad[p.grad.abs() < least] = 0
+    by_the_mean(size, p)
+
+
+summed_by(by_max, "MAX")("reduced_by_max")
+summed_by(blend)("old_gradient_blended")
+summed_by(in_8_bits, "few bits")("summed_in_8_bits")
+summed_by(largest_tenth, "sparsified")("summed_of_the_largest_tenth")
+
+
+def on_ranks_only(name, change):
+    """Another function than on one rank."""
+
+    def train(net, batches, rank, size):
+        def value(own, part):
+            return change(own, part) if size > 1 else loss(own, part)
+
+        usual(ddp(net, size), [sgd(net)], batches, rank, size, value)
+
+    train.__name__ = name
+    mistake(None, "gradient", "own gradients")(train)
+
+
+def smoothed(own, part):
+    return nn.functional.cross_entropy(own(part[0]), part[1], label_smoothing=0.1)
+
+
+on_ranks_only("labels_of_the_neighbour", lambda own, part: loss(own, (part[0], part[1].roll(1))))
+on_ranks_only("inputs_shifted", lambda own, part: loss(own, (part[0] + 0.1, part[1])))
+on_ranks_only("labels_smoothed", smoothed)

@@ -65,6 +65,7 @@ Refused: dropout, unless `train` sets it to .eval(); FSDP1; closures (LBFGS) and
 of a rank's own samples (BatchNorm), unless --batch-norm whole judges with those of all ranks'.
 
     judging.py    the stages                       findings.py      the verdict
+    assembling.py what a step is judged by         patterns.py      what is no multiple
     gradients.py  the first of them                updates.py       the last
     late.py       sums inside the optimizer        buffers.py       buffers
     causes.py     names of mistakes                clipping.py      names of wrong norms

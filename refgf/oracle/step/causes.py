@@ -16,7 +16,8 @@ from refgf.oracle.step.factors import (
     fit,
     names_of,
 )
-from refgf.oracle.step.samples import sample_cause
+from refgf.oracle.step.patterns import pattern_cause
+from refgf.oracle.step.samples import own_gradients, sample_cause
 from refgf.oracle.step.stages import JudgedStep, Whole, close, explains, multiple
 
 LEAST_SHARE = 0.02  # of the largest weight: below it a share is lost
@@ -97,8 +98,8 @@ def _other_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
     if not state.agree:
         return CHANGED_APART if _is_own(step, tensor, state) is False else NOT_COMMUNICATED
     owner = step.settings["owners"].get(tensor)
-    own = None if owner is None else _own_gradient(step, tensor, owner)
-    if own is not None and close(state.value, own, step.bounds[tensor]):
+    own = [] if owner is None else own_gradients(step, [tensor])[owner : owner + 1]
+    if own and close(state.value, own[0][tensor], step.bounds[tensor]):
         return NOT_COMMUNICATED_TO_OWNER
     got = state.value
     if not np.isfinite(got).all():
@@ -111,15 +112,6 @@ def _other_cause(step: JudgedStep, tensor: str, state: Whole) -> Cause:
         or decay_in_gradient(step, tensor, got)
         or (UNKNOWN, [], None)
     )
-
-
-def _own_gradient(step: JudgedStep, tensor: str, rank: int) -> np.ndarray | None:
-    """Of all backward calls of a rank; None where hooks did not see it."""
-    each, scale = len(step.local) // step.size, step.settings["scale"] or 1.0
-    calls = step.local[rank * each : (rank + 1) * each]
-    if not calls or any(tensor not in own for own in calls):
-        return None
-    return sum(own[tensor] for own in calls) / scale
 
 
 def _is_own(step: JudgedStep, tensor: str, state: Whole) -> bool | None:
@@ -152,6 +144,9 @@ def _unknown(step: JudgedStep, tensors: list[str], states: dict[str, Whole]) -> 
     ordered = [np.sort(np.concatenate([a.ravel() for a in own.values()])) for own in (got, exact)]
     if step.unit < COARSE_UNIT and close(*ordered, max(step.bounds.values())):
         return OTHER_ORDER
+    pattern = pattern_cause(step, got, exact)
+    if pattern:
+        return pattern[0] + _calls_left_out(step), *pattern[1:]
     text, names, factor = unknown(got, exact)
     return text + _calls_left_out(step), names, factor
 
