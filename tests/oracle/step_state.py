@@ -177,6 +177,34 @@ def temperature_lowered_by_the_loop(net, batches, rank, size):
     steps(ddp(net, size), [sgd(net)], batches, rank, size, after=lower)
 
 
+class Remembering(nn.Module):
+    """The state of each sample from batch to batch: a buffer, or an attribute."""
+
+    def __init__(self, buffer):
+        super().__init__()
+        self.cell, self.outer, state = nn.GRUCell(6, 8), nn.Linear(8, 3), torch.zeros(24, 8)
+        if buffer:
+            self.register_buffer("held", state)
+        else:
+            self.held = state
+
+    def forward(self, x):
+        found = self.cell(x, self.held[: len(x)].to(x.dtype))
+        self.held = found.detach()
+        return self.outer(found)
+
+
+@right(model=lambda: Remembering(False))
+def state_of_samples_in_an_attribute(net, batches, rank, size):
+    usual(net, batches, rank, size)
+
+
+@right(model=lambda: Remembering(True))
+def state_of_samples_in_a_buffer(net, batches, rank, size):
+    own = DistributedDataParallel(net, broadcast_buffers=False) if size > 1 else net
+    steps(own, [sgd(net)], batches, rank, size)
+
+
 class Queue(nn.Module):
     """Keys of a momentum encoder, of all ranks, in a ring of a buffer and a pointer."""
 

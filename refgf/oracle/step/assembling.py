@@ -83,7 +83,9 @@ def assembled(
     records = [record["steps"][number] for record in found]
     settings = {"scale": first["scale"], "optimizer": of_owners(records), "slack": {}}
     settings |= {key: exact[key] for key in ("counts", "distinct", "apart", "moved")}
-    settings["differ"] = differs([own["state"] for own in records], found[0]["saved"])
+    settings["differ"] = differs(
+        [own["state"] for own in records], replay["state"], found[0]["saved"]
+    )
     settings |= {"hidden": set(), "first": number == 0}
     settings["late"] = set(previous.settings["late"]) if previous else set()
     has = {t: [r for r, own in enumerate(records) if t in own["used"]] for t in gradients}

@@ -15,15 +15,25 @@ from refgf.oracle.step.stages import JudgedStep, alike
 NEXT = "next: dist.all_reduce what it is updated with, or let DDP broadcast buffers"
 
 
-def differs(states: list[dict[str, np.ndarray]], saved: list[str]) -> dict[str, list[int]]:
-    """{buffer of the checkpoint: ranks that do not hold rank 0's}"""
+def differs(
+    states: list[dict[str, np.ndarray]], one: dict[str, np.ndarray], saved: list[str]
+) -> dict[str, list[int]]:
+    """{buffer of the checkpoint: ranks that do not hold rank 0's}; not of a rank's own samples."""
     found = {}
     for name in saved:
         copies = [state.get(name) for state in states]
-        if copies[0] is not None:
+        if copies[0] is not None and name in one and copies[0].shape == one[name].shape:
             others = [r for r, a in enumerate(copies) if a is None or not alike(copies[0], a)]
             found |= {name: others} if others else {}
     return found
+
+
+def unread(step: JudgedStep) -> list[str]:
+    """Buffers that are not as on one rank, and that no gradient depends on."""
+    calls = step.settings["calls"] == step.settings["calls_of_one"]
+    read = any(change > step.bounds[t] for t, change in step.settings["moved"].items())
+    known = step.settings["differ"]
+    return [n for n in step.settings["apart"] if n not in known] if calls and not read else []
 
 
 def judge_buffers(step: JudgedStep) -> list[StepFinding]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from refgf.oracle.step import causes
 from refgf.oracle.step.assembling import assembled, forced_in, free_steps
-from refgf.oracle.step.buffers import judge_buffers
+from refgf.oracle.step.buffers import judge_buffers, unread
 from refgf.oracle.step.clipping import clip_cause
 from refgf.oracle.step.decay import decay_causes
 from refgf.oracle.step.findings import (
@@ -24,6 +24,7 @@ from refgf.oracle.step.findings import (
     StepFinding,
     StepVerdict,
     findings_of,
+    listed,
     merged,
 )
 from refgf.oracle.step.gradients import CLIP_ROUNDINGS, judge_gradients, outside, unclipped
@@ -97,7 +98,7 @@ def _judged(request: dict[str, Any], running: Ranks) -> StepVerdict:
         raise CannotJudge(no_step(none))
     free = functools.cache(lambda: free_steps(running, request, forced, answer))
     findings, previous, shares, wire, unseen, judged = [], None, {}, set(), set(), 0
-    changes, hidden = [], set()
+    changes, hidden, apart = [], set(), {}
     for number, stages in enumerate(held):
         if number and not all(w.agree for w in stages["before"].values()):
             break  # ranks have diverged: the step before says why
@@ -130,6 +131,7 @@ def _judged(request: dict[str, Any], running: Ranks) -> StepVerdict:
             shares |= rounding_shares(previous, shares)
         unseen |= previous.settings["unseen"]
         hidden |= previous.settings["hidden"]
+        apart |= dict.fromkeys(unread(previous))
         changes.append(previous.settings["changed"])
     unseen |= unclipped(changes)
     findings = merged(findings, len(names))
@@ -149,6 +151,8 @@ def _judged(request: dict[str, Any], running: Ranks) -> StepVerdict:
     notes = [f"communicated in {' and '.join(sorted(wire))}"] * bool(wire)
     if found[0]["normalised"] and request["batch_norm"] == "whole":
         notes.append("batch normalisation with the statistics of all ranks' samples")
+    if apart:
+        notes.append(f"buffers not as on one rank, which no gradient reads: {listed([*apart])}")
     rounding = max(shares.values(), default=0.0)
     return StepVerdict(request["source"], *counts, rounding, findings, notes)
 

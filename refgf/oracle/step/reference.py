@@ -166,18 +166,19 @@ def at_step(
     with torch.no_grad():
         for name, array in step["before"].items():
             named[name].copy_(torch.tensor(array))
-    put_buffers(exact, step["state"])
+    put_state(exact, step, step["state"])
     for name, p in named.items():
         p.requires_grad_(name in step["trained"])
     for name, module in exact.named_modules():
         module.training = name not in step["eval"]
-        for key, value in step.get("attributes", {}).get(name, {}).items():
-            setattr(module, key, in_float64(value))
     return exact, {name: named[name] for name in step["trained"]}
 
 
-def put_buffers(model: torch.nn.Module, arrays: dict[str, np.ndarray]) -> None:
-    """Those that the model has, in its own types."""
+def put_state(model: torch.nn.Module, step: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Buffers that the model has, in its own types, and attributes: a forward may change both."""
+    for name, module in model.named_modules():
+        for key, value in step.get("attributes", {}).get(name, {}).items():
+            setattr(module, key, in_float64(value))
     for name, tensor in model.named_buffers(remove_duplicate=False):
         if name in arrays and arrays[name].shape == array_of(tensor).shape:
             put(tensor, arrays[name])
@@ -244,7 +245,7 @@ def exact_gradients(
     def moved(buffers: dict[str, np.ndarray]) -> dict[str, float]:
         """By other buffers; those that are alike but for roundings are not other ones."""
         exact.load_state_dict(state)
-        put_buffers(exact, step["state"] | buffers)
+        put_state(exact, step, step["state"] | buffers)
         return {
             t: float(np.abs(g - right[t]).max(initial=0.0))
             for t, g in gradients(InFloat64()).items()
@@ -262,7 +263,7 @@ def exact_gradients(
     factors = dict.fromkeys(named, 0.0)
     for seed in range(SAMPLES):
         exact.load_state_dict(state)
-        put_buffers(exact, step["state"])
+        put_state(exact, step, step["state"])
         for name, array in gradients(Rounded(unit, seed)).items():
             change = np.abs(array - right[name]).max(initial=0.0)
             largest[name] = max(largest[name], SAFETY * float(change))

@@ -117,7 +117,8 @@ def alike(one: np.ndarray, other: np.ndarray) -> bool:
     if one.shape != other.shape or one.dtype.kind != "f":
         return one.shape == other.shape and np.array_equal(one, other)
     largest = np.abs(one[np.isfinite(one)]).max(initial=0.0)
-    near = np.abs(one - other) <= BUFFER_ROUNDINGS * UNIT_ROUNDOFF["float32"] * largest
+    with np.errstate(invalid="ignore"):
+        near = np.abs(one - other) <= BUFFER_ROUNDINGS * UNIT_ROUNDOFF["float32"] * largest
     return bool((near | (one == other) | (np.isnan(one) & np.isnan(other))).all())
 
 

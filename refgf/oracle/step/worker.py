@@ -64,6 +64,12 @@ def built(source: str, request: dict) -> tuple[Any, Any, list[Any]]:
     model = judged.model()
     if not isinstance(model, torch.nn.Module):
         raise ValueError(f"model() returned {type(model).__name__}; wanted a torch.nn.Module")
+    lazy = torch.nn.parameter.UninitializedTensorMixin
+    if any(isinstance(t, lazy) for t in (*model.parameters(), *model.buffers())):
+        raise ValueError(
+            "model() returned lazy layers without parameters; wanted their shapes; next: let "
+            "model() call it once, on a batch"
+        )
     return judged, model, [judged.batch(seed) for seed in request["seeds"]]
 
 
@@ -154,6 +160,9 @@ def reference(request: dict) -> dict[str, Any]:
         batch = batches[own["batch"]]
         state = {key: own[key] for key in ("trained", "eval", "attributes", "turn")} | forced
         state["natural"] = own["state"]
+        shapes = {n: a.shape for n, a in own["state"].items()}
+        here = {n: a for n, a in forced["state"].items() if a.shape == shapes.get(n, a.shape)}
+        state["state"] = own["state"] | here  # one of each rank's own samples has another shape
         with whole_batch_statistics(1) if whole else contextlib.nullcontext():
             steps.append(exact_gradients(model, batch, judged.loss, state, unit))
         steps[-1] |= {"counts": counts(batch), "distinct": distinct(batch)}
