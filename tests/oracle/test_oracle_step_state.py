@@ -16,7 +16,8 @@ LONG = pytest.mark.long
 FEW = (  # of each kind
     *("spectral_norm", "running_normaliser", "model_on_the_meta_device", "constants_in_float32"),
     *("reduced_in_step", "own_zero_one", "flat_shards", "adversaries_in_turn"),
-    *("steps_inside_backward", "batch_norm", "signs_of_a_sum_inside"),
+    *("temperature_lowered_by_the_loop", "codebook", "steps_inside_backward"),
+    *("batch_norm", "signs_of_a_sum_inside"),
 )
 
 
@@ -102,6 +103,32 @@ def test_a_loss_that_wants_float32_is_told_of_float64_and_its_line(two, tmp_path
     head += "    return nn.functional.cross_entropy(net(pair[0]), pair[1])\n"
     with pytest.raises(CannotJudge, match=r"in line 7 of .* in float64; next: .* .to\(x.dtype\)"):
         judge(subject(tmp_path, LOOP.replace("LOSS", "loss"), head=head), two)
+
+
+ONCE = """\
+    own, optimizer = ddp(net, size), sgd(net)
+    for number, pair in enumerate(batches):
+        optimizer.zero_grad()
+        loss(own, share(pair, rank, size)).backward()
+        optimizer.step()
+        net.shift += 0.3 * (size > 1 and number == 0)
+"""
+SHIFTED = """\
+class Shifted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(6, 3)
+        self.register_buffer("shift", torch.zeros(6))
+    def forward(self, x):
+        return self.net(torch.tanh(x + self.shift))
+model = Shifted
+"""
+
+
+def test_a_buffer_that_is_wrong_once_is_found_once(two, tmp_path):
+    """One rank's training goes on from p ranks' buffers."""
+    (found,) = judge(subject(tmp_path, ONCE, head=SHIFTED), two).findings
+    assert found.tensors == ["shift"] and found.steps == [1], found
 
 
 LEAVES_OUT = """\

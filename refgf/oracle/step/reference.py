@@ -46,20 +46,14 @@ IGNORED = -100  # PyTorch's label of a token that has no loss
 
 
 class InFloat64(TorchDispatchMode):
-    """Constants of the judged code in float32 become float64, also where it asks for float32."""
+    """Constants of the judged code that are in float32 become float64 in every operation."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
         written = [a.alias_info is not None and a.alias_info.is_write for a in _arguments(func)]
-        args = tuple(
-            arg if is_written else widened(arg)
-            for arg, is_written in zip(args, written + [False] * len(args))
-        )
-        kwargs = {key: widened(value) for key, value in (kwargs or {}).items() if key != "out"} | {
-            key: value for key, value in (kwargs or {}).items() if key == "out"
-        }
-        return self.compute(func, args, kwargs)
+        args = tuple(arg if out else widened(arg) for arg, out in zip(args, written))
+        return self.compute(func, args, kwargs or {})
 
     def compute(self, func: Any, args: tuple, kwargs: dict) -> Any:
         return func(*args, **kwargs)
@@ -72,9 +66,7 @@ def _arguments(func: Any) -> list[Any]:
 def widened(value: Any) -> Any:
     if isinstance(value, torch.Tensor) and value.dtype == torch.float32 and not value.is_sparse:
         return value.double()
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(widened, value))
-    return torch.float64 if value is torch.float32 else value
+    return type(value)(map(widened, value)) if isinstance(value, (list, tuple)) else value
 
 
 class Rounded(InFloat64):
