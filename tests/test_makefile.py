@@ -5,6 +5,7 @@ mpiexec that make starts here only note their arguments, or sleep.
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -134,6 +135,7 @@ def test_what_make_started_ends_with_make(tmp_path, target, cluster, name):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        preexec_fn=default_signals,
     )
     try:
         wait(lambda: "sleep 60" in map(command_line, processes(mark)), 20)
@@ -144,6 +146,12 @@ def test_what_make_started_ends_with_make(tmp_path, target, cluster, name):
         for pid in processes(mark):
             os.kill(pid, signal.SIGKILL)
         assert job.wait(10) != 0
+
+
+def default_signals() -> None:
+    """nohup, and a shell's &, start their programs with signals ignored, and make inherits that."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def wait(condition, seconds: float) -> None:
@@ -206,24 +214,72 @@ def test_one_node_or_ranks_that_nodes_do_not_divide_are_the_plain_run(tmp_path, 
 
 
 def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
-    """make with a copy of the Makefile in `folder`; instead of installing it prints pip's path."""
+    """make with a copy of the Makefile in `folder`; instead of installing it prints pip's path.
+
+    Nothing is asked of the doctor, who is not there.
+    """
     for file in ("Makefile", "pyproject.toml"):
         shutil.copy2(ROOT / file, folder)  # with its time: what is ready stays ready
     kept = {name: value for name, value in os.environ.items() if name not in OF_MAKE}
     settings = [f"PYTHON={sys.executable}", "INSTALL=-c 'import pip; print(pip.__file__)'"]
+    settings.append("TRY=-c 'print(\"tried\")'")
     command = ["make", "-C", str(folder), "--no-print-directory", *settings, *arguments]
     return subprocess.run(command, env=kept, capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.parametrize("target, venv", [("setup", ".venv"), (".venv-openmpi", ".venv-openmpi")])
+ENVIRONMENTS = {"mpich": ".venv", "openmpi": ".venv-openmpi", "site": ".venv-site"}
+
+
+@pytest.mark.parametrize(
+    "target, venv",
+    [*((f"setup MPI={mpi}", venv) for mpi, venv in ENVIRONMENTS.items())]
+    + [(".venv-openmpi", ".venv-openmpi")],
+)
 def test_an_interrupted_setup_is_repaired(tmp_path, target, venv):
     """Ctrl-C while `python -m venv` installed pip: bin/python is there, pip is not."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / venv], check=True)
-    repaired = make(tmp_path, target)
+    repaired = make(tmp_path, *target.split())
     assert repaired.returncode == 0, repaired.stderr
     assert f"{venv} is not complete: repairing it" in repaired.stdout
     assert f"{tmp_path}/{venv}/lib" in repaired.stdout
-    assert "import pip" not in make(tmp_path, target).stdout  # ready: nothing to do
+    assert "tried" in repaired.stdout.splitlines()
+    again = make(tmp_path, *target.split()).stdout
+    assert "import pip" not in again  # ready: nothing to do
+    assert ("tried" in again) == (venv == ".venv-site")  # whose modules may have changed
+
+
+@pytest.mark.parametrize("mpi", ENVIRONMENTS)
+def test_no_target_makes_make_warn(tmp_path, mpi):
+    """In a fresh clone, and where another target has left its stamps in each environment."""
+    text = (ROOT / "Makefile").read_text()
+    targets = re.search(r"^\.PHONY: (.+)$", text, re.MULTILINE)[1].split()
+    targets += ["lesson-00", "cluster-lesson-07"]
+    (tmp_path / "lessons").symlink_to(ROOT / "lessons")
+    for stamps in ([], ["pages", "mutation", "site"]):
+        for venv in ENVIRONMENTS.values():
+            (tmp_path / venv).mkdir(exist_ok=True)
+            for stamp in {*stamps} - ({"site"} if venv == ".venv-site" else set()):
+                (tmp_path / venv / f".ready-{stamp}").touch()
+        for target in targets:
+            done = make(tmp_path, "-n", target, f"MPI={mpi}")
+            assert (done.returncode, done.stderr) == (0, ""), f"{target} MPI={mpi}"
+            wanted = ".venv-openmpi" if target == ".venv-openmpi" else ENVIRONMENTS[mpi]
+            if target not in ("clean", "test-oldest"):
+                assert f"{wanted}/bin/python -c 'import pip" in done.stdout, target
+
+
+@pytest.mark.parametrize("mpi", ENVIRONMENTS)
+def test_open_mpi_may_start_more_ranks_than_cores(tmp_path, mpi):
+    """Versions 5 and 4; a site's MPI is found by way of the environment's own folder."""
+    command = [*stubs(tmp_path, "env"), "lesson-00", f"MPI={mpi}"]
+    (tmp_path / f".ready-{mpi}").touch()
+    if mpi == "site":
+        command = ["env", f"PATH={tmp_path}/bin:{os.environ['PATH']}", *command]
+    said = told(command).stdout.splitlines()
+    assert "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe" in said
+    assert "OMPI_MCA_rmaps_base_oversubscribe=true" in said
+    paths = [line for line in said if line.startswith(f"LD_LIBRARY_PATH={tmp_path}/lib")]
+    assert bool(paths) == (mpi == "site")
 
 
 def test_a_python_without_venv_is_told_and_nothing_is_deleted(tmp_path):

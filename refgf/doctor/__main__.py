@@ -3,6 +3,8 @@
     python -m refgf.doctor                    this machine; starts two ranks as a trial
     mpiexec -n 8 python -m refgf.doctor       this job: rank 0 prints and names ranks that differ
     python -m refgf.doctor --gpu              also passes MPI a device pointer, in a trial job
+    python -m refgf.doctor --setup            what `make setup` asks: names a site's MPI as mpi4py
+                                              wants it (`site.py`), prints only what is broken
 
 Each line is ok, look or broken (`checks.py`), with the command that fixes what is not ok. The exit
 status is 0 if nothing is broken, else 1. This process starts MPI only after it has compared
@@ -17,6 +19,7 @@ import refgf.interrupt  # noqa: F401  first
 import argparse
 import contextlib
 import json
+import os
 import re
 import sys
 import time
@@ -25,7 +28,7 @@ from typing import Any
 
 import refgf.launch as launch
 from refgf import device
-from refgf.doctor import checks, checks_mpi
+from refgf.doctor import checks, checks_mpi, site
 from refgf.doctor.facts import collect, run
 
 CHECKS = (
@@ -37,6 +40,7 @@ CHECKS = (
     checks_mpi.start,
     checks_mpi.thread_level,
     checks.cores,
+    checks.load,
     checks.sessions,
     checks.binding,
     checks.blas_threads,
@@ -170,6 +174,8 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser("python -m refgf.doctor", description=description)
     gpu_help = "pass MPI a device pointer, in a job of two ranks"
     parser.add_argument("--gpu", action="store_true", help=gpu_help)
+    setup_help = "look for the site's MPI, and print only what is broken"
+    parser.add_argument("--setup", action="store_true", help=setup_help)
     # the ranks of the two trial jobs
     parser.add_argument("--report", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--device-trial", action="store_true", help=argparse.SUPPRESS)
@@ -180,12 +186,14 @@ def main(arguments: list[str]) -> int:
     if options.device_trial:
         exchange_on_device()
         return 0
+    if options.setup:
+        return _set_up()
     if options.gpu and launch.job.launcher:
         sys.exit(
             "doctor --gpu: got a job of several ranks; wanted a single process, which starts a "
             "job of its own; next: python -m refgf.doctor --gpu"
         )
-    facts = collect()
+    facts = collect() | {"gpu_asked": options.gpu}
     fits = checks_mpi.launcher(facts)
     if facts["launcher"] and facts["mpi"] and (fits is None or fits.status != "broken"):
         return _report_job(facts)
@@ -193,6 +201,27 @@ def main(arguments: list[str]) -> int:
         _run_trials(facts, options.gpu)
     # an error status of another rank would cut the report short
     return _print_report([facts]) if launch.job.rank == 0 else 0
+
+
+def _set_up() -> int:
+    """Find the site's MPI; print what is broken. The exit status is 1 if no library loads.
+
+    A launcher that does not start ranks is no error: a login node may refuse, and srun may start.
+    """
+    facts = collect()
+    if said := site.link(checks.family(facts["mpiexec_version"])):
+        print(said, flush=True)
+        os.environ["LD_LIBRARY_PATH"] = f"{site.FOLDER}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+        facts = collect()
+    if facts["mpi"] and facts["mpiexec"]:
+        _run_trials(facts, False)
+    lines = format_report([facts]).splitlines()
+    broken = [i for i, line in enumerate(lines) if line.startswith("broken")]
+    for i in broken:
+        print(*lines[i : i + 2], sep="\n", file=sys.stderr)
+    if broken:
+        print(f"more: {sys.executable} -m refgf.doctor", file=sys.stderr)
+    return int(not facts["mpi"])
 
 
 def _run_trials(facts: dict[str, Any], gpu: bool) -> None:

@@ -8,6 +8,7 @@ process (`facts.py` collects it). It returns a Check, or None where it does not 
     broken  will fail, hang or compute wrong numbers until the command in `fix` has been run
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ AVX512 = {"SkylakeX", "Cooperlake", "SapphireRapids"}  # OpenBLAS's names for it
 AVX2 = AVX512 | {"Haswell", "Zen", "Excavator"}
 RESOLVE = 'echo "127.0.0.1 $(hostname)" | sudo tee -a /etc/hosts'
 YIELDS = {  # variable, value to set, values that yield
+    "Intel MPI": ("I_MPI_THREAD_YIELD", "2", {"2", "3"}),
     "Open MPI": ("OMPI_MCA_mpi_yield_when_idle", "true", {"true", "1"}),
     "MPICH": ("MPIR_CVAR_POLLS_BEFORE_YIELD", "1", {"0", "1"}),
 }
@@ -38,6 +40,22 @@ class Check:
         assert self.status in STATUSES and (self.status == "ok") == (not self.fix), self
 
 
+def family(text: str) -> str | None:
+    """'Open MPI', 'MPICH' or None, from the version text of a library or launcher.
+
+    MPICH stands for its derivatives too: Intel, MVAPICH, Cray.
+    """
+    if re.search(r"open ?mpi|open-mpi|openrte|prrte|prterun", text, re.IGNORECASE):
+        return "Open MPI"
+    mpich = re.search(r"mpich|mvapich|hydra|intel\(r\) mpi", text, re.IGNORECASE)
+    return "MPICH" if mpich else None
+
+
+def product(text: str) -> str | None:
+    """The family, but Intel MPI by its own name."""
+    return "Intel MPI" if re.search(r"intel\(r\) mpi", text, re.IGNORECASE) else family(text)
+
+
 def cores(facts: Facts) -> Check:
     """Do ranks that share a core yield it while they wait?"""
     ranks, usable = facts["on_machine"], facts["cores"]
@@ -45,13 +63,22 @@ def cores(facts: Facts) -> Check:
         return Check("cores", "ok", f"{usable} cores: more ranks than that share them")
     if ranks <= usable:
         return Check("cores", "ok", f"{ranks} ranks on {usable} cores")
-    name, value, yielding = YIELDS[facts["family"] or "MPICH"]
+    name, value, yielding = YIELDS[product(facts["mpi"] or "") or "MPICH"]
     finding = f"{ranks} ranks share {usable} cores"
     if facts["environ"].get(name, "").lower() not in yielding:
         return Check("cores", "look", f"{finding} and do not yield", f"export {name}={value}")
     finding += "; waiting ranks yield, but measured times do not represent a cluster"
     fix = f"mpiexec -n {usable} ...   (or fewer, when you measure)"
     return Check("cores", "look", finding, fix)
+
+
+def load(facts: Facts) -> Check | None:
+    """Does other work take the cores? Measured times are then not this machine's."""
+    wanted, usable = round(facts["load"]), facts["cores"]
+    if wanted <= usable or facts["launcher"]:  # a job's own ranks count too
+        return None
+    finding = f"{wanted} processes want {usable} cores (the last minute): measured times are theirs"
+    return Check("load", "look", finding, "top   (shows them; measure when they have ended)")
 
 
 def sessions(facts: Facts) -> Check | None:
@@ -86,7 +113,8 @@ def blas_threads(facts: Facts) -> Check:
     """Do the ranks' BLAS threads fit on the cores?"""
     pools, topic = facts["blas"], "BLAS threads"
     if not pools:
-        fix = f"{facts['python']} -m pip install numpy threadpoolctl"
+        missing = "threadpoolctl" if facts["numpy"] else "numpy threadpoolctl"
+        fix = f"{facts['python']} -m pip install {missing}"
         return Check(topic, "look", "unknown", fix)
     threads, ranks = max(pool["num_threads"] for pool in pools), facts["on_machine"]
     where = f"in each of {ranks} ranks" if ranks > 1 else "in 1 process"
@@ -151,9 +179,13 @@ def host_name(facts: Facts) -> Check:
 
 
 def gpu(facts: Facts) -> Check:
-    """Is there CuPy for the GPUs?"""
+    """Is there CuPy for the GPUs? gpu_asked: by --gpu; then without both it is broken."""
     gpus, cupy = facts["gpus"], facts["cupy"]
     names = f"{len(gpus)} GPUs ({', '.join(sorted(set(gpus)))})"
+    broken = "broken" if facts["gpu_asked"] else "look"
+    if not gpus and facts["gpu_asked"]:
+        fix = "nvidia-smi   (and read why; under Slurm ask for one: sbatch --gpus=1)"
+        return Check("GPU", broken, "--gpu was asked for, and nvidia-smi names no GPU here", fix)
     if not gpus:
         idle = f"CuPy {cupy} has nothing to run on" if cupy else "no CuPy needed"
         return Check("GPU", "ok", f"no NVIDIA GPU here: everything runs on the CPU, {idle}")
@@ -161,7 +193,7 @@ def gpu(facts: Facts) -> Check:
         why = f" ({facts['cupy_error']})" if facts["cupy_error"] else ""
         finding = f"{names}, but no CuPy{why}: everything runs on the CPU"
         fix = f"{facts['python']} -m pip install 'cupy-cuda12x[ctk]>=14'"
-        return Check("GPU", "look", finding, fix)
+        return Check("GPU", broken, finding, fix)
     return Check("GPU", "ok", f"{names}, CuPy {cupy}; rank r of a node takes GPU r mod {len(gpus)}")
 
 

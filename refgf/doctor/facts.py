@@ -12,13 +12,15 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import refgf.launch as launch  # before NumPy, which `device` imports
 from refgf import device
-from refgf.doctor import checks_mpi
+from refgf.doctor import checks_mpi, site
 
 ENVIRONMENT = ("MPI", "OMPI_", "PRTE_", "I_MPI_", "SLURM_", "OPENBLAS_", "OMP_", "MKL_", "REFGF_")
+ENVIRONMENT += ("LOADEDMODULES",)
 TRIAL_SECONDS = 60
 LIBRARY = """
 import json, mpi4py
@@ -53,10 +55,12 @@ def collect(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
         "on_machine": job.on_machine,
         "cores": job.cores,
         "own_cores": len(os.sched_getaffinity(0)) if affinity else job.cores,
+        "load": os.getloadavg()[0],
         "removed": launch.removed,
         "shm": _shared_memory(),
         "cpu_flags": _cpu_flags(),
         "autogroup": _autogroup(),
+        "gpu_asked": False,
         **dict.fromkeys(("started", "mpi_size", "thread_level", "cuda_aware", "device_trial")),
     }
     return facts | _library() | _blas() | _host() | _gpus()
@@ -93,6 +97,8 @@ def _library() -> dict[str, Any]:
         "family": checks_mpi.family(mpi or ""),
         "libmpi": path,
         "mpi_error": error,
+        "link": site.has_link(),
+        "debian_mpich": site.debian_mpich() if version and not mpi else None,
     }
 
 
@@ -156,13 +162,26 @@ def _host() -> dict[str, Any]:
         return {"host": host, "address": None}
 
 
+def _gpus_of_cupy(cupy: ModuleType) -> list[str]:
+    """Containers may have a GPU without nvidia-smi."""
+    runtime = cupy.cuda.runtime
+    try:
+        count = runtime.getDeviceCount()
+        return [runtime.getDeviceProperties(i)["name"].decode() for i in range(count)]
+    except RuntimeError:  # CuPy's error: no driver, no device
+        return []
+
+
 def _gpus() -> dict[str, Any]:
     listed = run(["nvidia-smi", "-L"])[1] if shutil.which("nvidia-smi") else ""
     gpus = re.findall(r"^GPU \d+: (.*?) \(UUID", listed, re.MULTILINE)
     facts: dict[str, Any] = {"gpus": gpus, "cupy": None, "cupy_error": None}
     if importlib.util.find_spec("cupy"):
         try:
-            facts["cupy"] = device.module("gpu").__version__
+            cupy = device.module("gpu")
+            facts["cupy"] = cupy.__version__
         except ValueError as error:
             facts["cupy_error"] = str(error)
+        else:
+            facts["gpus"] = gpus or _gpus_of_cupy(cupy)
     return facts

@@ -20,6 +20,7 @@ EVERYWHERE = {  # Open MPI refuses root and more ranks than cores; MPICH does no
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "OMPI_MCA_rmaps_base_oversubscribe": "true",  # its name in Open MPI 4
 }
 
 

@@ -46,7 +46,7 @@ def test_a_fresh_clone_builds_the_site_offline(tmp_path):
     subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
     (clone / ".venv").symlink_to(sys.prefix)
     prefix, proxies = without_network()
-    command = [*prefix, "make", "--old-file=.venv/.ready-site", "site"]  # which is no installation
+    command = [*prefix, "make", "--old-file=.venv/.ready-pages", "site"]  # which is no installation
     done = subprocess.run(
         command,
         cwd=clone,
