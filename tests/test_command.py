@@ -1,10 +1,12 @@
 """The command `refgf`: its list, its lessons, and its words on wrong names and missing extras."""
 
 import os
+import re
 import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +14,7 @@ from refgf import __main__ as command
 from refgf import advice
 
 ROOT = Path(__file__).resolve().parent.parent
+TEXTS = (".py", ".md", ".yml", ".yaml", ".ipynb", ".sbatch", ".toml", "Makefile", ".ci/run")
 
 
 def refgf(*arguments, folder=ROOT, code=""):
@@ -97,7 +100,8 @@ def test_without_mpi_it_says_what_to_install(arguments, library, tmp_path):
     """library: mpi4py is there, as its wheels are, and loads no MPI."""
     found = refgf(*arguments, code=no_mpi(tmp_path, library))
     assert found.returncode == 2 and "Traceback" not in found.stderr, found.stderr
-    assert advice.install("mpi", "mpich") in " ".join(found.stderr.split())
+    wanted = f"{advice.PYTHON} -m refgf.doctor" if library else advice.install("mpi", "mpich")
+    assert wanted in " ".join(found.stderr.split())
 
 
 def test_a_probe_of_a_cluster_without_mpi_ends_with_a_sentence(tmp_path):
@@ -106,6 +110,25 @@ def test_a_probe_of_a_cluster_without_mpi_ends_with_a_sentence(tmp_path):
     program = [sys.executable, "-c", no_mpi(tmp_path, True) + PROBE]
     found = subprocess.run(program, cwd=ROOT, capture_output=True, text=True)
     assert found.returncode == 2 and found.stderr.startswith("cluster probe: got no MPI (cannot")
+
+
+@pytest.mark.parametrize(
+    "environ, library, warned",
+    [
+        ({"OMPI_COMM_WORLD_RANK": "0"}, "mpich", True),
+        ({"OMPI_COMM_WORLD_RANK": "1"}, "mpich", False),  # rank 0 says it for all
+        ({"OMPI_COMM_WORLD_RANK": "0"}, "openmpi", False),
+        ({"OMPI_COMM_WORLD_RANK": "0", "PMI_SIZE": "2"}, "mpich", False),
+        ({"PMI_SIZE": "2"}, "mpich", False),
+    ],
+)
+def test_mpich_under_open_mpis_launcher_is_named(environ, library, warned, monkeypatch, capsys):
+    mpi4py = pytest.importorskip("mpi4py")
+    abi = SimpleNamespace(_get_mpiabi=lambda: library)
+    monkeypatch.setattr(mpi4py, "_mpiabi", abi, raising=False)
+    monkeypatch.setattr(os, "environ", environ)
+    advice._warn_of_two_mpis()
+    assert ("-m refgf.doctor" in capsys.readouterr().err) == warned
 
 
 def no_mpi(folder, library):
@@ -119,11 +142,56 @@ def no_mpi(folder, library):
     return f"import sys; sys.path.insert(0, {str(folder)!r})\n"
 
 
+REQUIRES = [
+    "numpy>=2",
+    "mpi4py>=4.1; extra == 'mpi'",
+    'mpich>=4.3; extra == "mpich"',
+    "numba>=0.61; extra == 'fast'",
+]
+LIBRARIES = "'mpi4py>=4.1' 'mpich>=4.3'"
+GIT = '{"url": "https://x.org/refgf.git", "vcs_info": {"vcs": "git", "commit_id": "ab"}}'
+
+
 @pytest.mark.parametrize(
-    ("checkout", "command"),
-    [(True, "pip install -e '.[mpi,lessons]'"), (False, "pip install 'refgf[mpi,lessons]'")],
+    "noted, wanted",
+    [
+        ('{"url": "file://FOLDER", "dir_info": {}}', "'FOLDER[mpi,mpich]'"),
+        ('{"url": "file://FOLDER/a%20b.whl", "archive_info": {}}', "'FOLDER/a b.whl[mpi,mpich]'"),
+        ('{"url": "file://FOLDER/gone.whl", "archive_info": {}}', LIBRARIES),
+        ('{"url": "https://x.org/r.whl"}', "'refgf[mpi,mpich] @ https://x.org/r.whl'"),
+        (GIT, "'refgf[mpi,mpich] @ git+https://x.org/refgf.git@ab'"),
+        (None, LIBRARIES),
+        ("[nonsense", LIBRARIES),
+        ("{}", LIBRARIES),
+    ],
 )
-def test_the_advice_fits_the_installation(checkout, command, monkeypatch):
+def test_the_advice_fits_the_installation(noted, wanted, monkeypatch, tmp_path):
+    """It never asks an index for refgf, where somebody else may own that name."""
     assert (ROOT / "pyproject.toml").exists() == advice.CHECKOUT
-    monkeypatch.setattr(advice, "CHECKOUT", checkout)
-    assert advice.install("mpi", "lessons") == command
+    monkeypatch.setattr(advice, "CHECKOUT", False)
+    (tmp_path / "a b.whl").touch()
+    noted = noted and noted.replace("FOLDER", str(tmp_path))
+    copy = SimpleNamespace(read_text=lambda name: noted)
+    monkeypatch.setattr(metadata, "distribution", lambda name: copy)
+    monkeypatch.setattr(metadata, "requires", lambda name: REQUIRES)
+    command = f"{advice.PYTHON} -m pip install {wanted.replace('FOLDER', str(tmp_path))}"
+    assert advice.install("mpi", "mpich") == command
+
+
+def test_the_advice_in_a_checkout_and_for_files_without_an_installation(monkeypatch, tmp_path):
+    monkeypatch.setattr(advice, "CHECKOUT", True)
+    assert advice.install("gpu") == f"{advice.PYTHON} -m pip install -e '{ROOT}[gpu]'"
+    monkeypatch.setattr(advice, "CHECKOUT", False)
+    monkeypatch.setattr(metadata.MetadataPathFinder, "find_distributions", lambda *_: iter(()))
+    assert advice.install("gpu").endswith(" -m pip install 'PATH-OF-A-CHECKOUT[gpu]'")
+
+
+def test_no_message_asks_an_index_for_refgf():
+    """Nobody owns that name there: whoever takes it would get his code run."""
+    names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout
+    asked = re.compile(r"pip3? install [^\n]*?(?<![\w/.-])refgf\b(?!(\[[^]]*\])? @)")
+    files = [ROOT / name for name in names.splitlines() if name.endswith(TEXTS)]
+    assert not files or len(files) > 500
+    found = {str(path) for path in files if asked.search(path.read_text())}
+    known = ("tests/test_command.py", "CHANGELOG.md", "refgf/device.py", "tests/test_device.py")
+    assert found <= {str(ROOT / name) for name in known}

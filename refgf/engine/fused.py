@@ -1,6 +1,6 @@
 """Loops over long arrays in one pass over memory, where NumPy needs several. The bits are the same.
 
-A loop says what happens to one element. Numba (`pip install 'refgf[fast]'`) compiles it to machine
+A loop says what happens to one element. Numba (`pip install numba`) compiles it to machine
 code that uses vector instructions and releases the GIL. Without Numba, and on a CPU for all but
 long float32 arrays, the plain functions of `refgf.ops` do the work: they are the definition.
 

@@ -44,7 +44,7 @@ def test_folds_are_disjoint_and_complete(labels, folds):
 
 def test_digits_without_scikit_learn(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install .*\[lessons\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install .*\[lessons\]"):
         digits()
 
 

@@ -153,7 +153,7 @@ def report(rows: list[dict], results: Path) -> list[dict]:
     try:
         draw(rows, results / "ratios.png")
     except ImportError as error:
-        print(f"no figure: {error}; next: pip install 'refgf[lessons]'")
+        print(f"no figure: {error}; next: make setup")
     return rows
 
 
