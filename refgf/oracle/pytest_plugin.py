@@ -9,8 +9,9 @@ work (-k ring, -x, --junitxml=FILE). Further ones:
                                    report lists them
     --refgf-report report.html     the conformance report; .json for programs
 
-Without any of these options the plugin does nothing. It imports the judge only when it is used,
-because pytest loads it in every run of an environment that has refgf.
+Typed in refgf's checkout without a path, this judges only the given file, and leaves the checkout's
+own tests out. Without any of these options the plugin does nothing. It imports the judge only when
+it is used, because pytest loads it in every run of an environment that has refgf.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 LARGEST_SKIPS = 1 << 20  # bytes
+ROOT = Path(__file__).resolve().parents[2]
 
 if TYPE_CHECKING:
     from refgf.oracle.judge.case import Case
@@ -40,6 +42,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--refgf-implementation"):
         config.pluginmanager.register(Conformance(config), "refgf-conformance")
+        if config.rootpath == ROOT and config.args_source is not config.ArgsSource.ARGS:
+            config.args = []  # not testpaths: thousands of tests that judge refgf itself
         return
     for name in ("only", "skips", "report"):
         if config.getoption(f"--refgf-{name}"):

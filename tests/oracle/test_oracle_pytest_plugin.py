@@ -122,3 +122,20 @@ def test_without_an_implementation_it_does_nothing(project):
 def test_wrong_options(project, arguments, said):
     code, printed = project(*arguments)
     assert code == 4 and said in printed and "Traceback" not in printed, printed
+
+
+@pytest.mark.parametrize("folder", [".", "lessons"])
+@pytest.mark.parametrize("typed", [[], ["tests/test_ops.py"]])
+def test_in_the_checkout_its_own_tests_are_left_out_unless_typed(tmp_path, folder, typed):
+    (tmp_path / "mine.py").write_text(SUM_IN_RANK_ORDER)
+    options = [f"--refgf-implementation={tmp_path / 'mine.py'}", "--refgf-only", *FEW]
+    paths = [str(ROOT / path) for path in typed]
+    found = subprocess.run(
+        [sys.executable, "-m", "pytest", *paths, "--collect-only", *options],
+        cwd=ROOT / folder,
+        capture_output=True,
+        text=True,
+    )
+    own = [line for line in found.stdout.splitlines() if "test_ops" in line]
+    assert found.returncode == 0 and "ring_allreduce[" in found.stdout, found.stdout
+    assert bool(own) == bool(typed) and "tests/comm" not in found.stdout
