@@ -22,7 +22,7 @@ def module(name: str) -> ModuleType:
         return importlib.import_module("numpy" if name == "cpu" else "cupy")
     except ImportError as error:
         got = f"got {name!r}, but CuPy does not load ({error})"
-        raise ValueError(f"device: {got}; next: pip install 'refgf[gpu]', or use 'cpu'") from error
+        raise ValueError(f"device: {got}; next: pip install cupy-cuda12x, or use 'cpu'") from error
 
 
 def array_module(x: Array) -> ModuleType:
