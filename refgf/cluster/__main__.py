@@ -64,8 +64,8 @@ def main(arguments: list[str]) -> int:
             return _run_inside(json.loads(arguments[1]))
         options = make_parser().parse_args(arguments)
         if options.task == "check":
-            check.unshare_command()
-            launcher.family(launcher.find_mpiexec(options.mpiexec))
+            mpiexec = launcher.find_mpiexec(options.mpiexec)
+            outside.trial(mpiexec, launcher.family(mpiexec))
             print("an emulated cluster runs here")
             return 0
         return _start(options)
@@ -103,7 +103,7 @@ def _start(options: argparse.Namespace) -> int:
     mpiexec = launcher.find_mpiexec(options.mpiexec)
     mpi = launcher.family(mpiexec)
     if options.task == "probe":
-        program = [sys.executable, "-c", PROBE]
+        program = [*launcher.PYTHON, "-c", PROBE]
     else:
         program = options.program[1:] if options.program[:1] == ["--"] else options.program
     if not program:

@@ -8,9 +8,11 @@ ended: only that command holds the other end of a pipe (the lifeline), which is 
 import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 from refgf.cluster import account, launcher, network
@@ -19,6 +21,7 @@ from refgf.cluster.outside import shell_code
 from refgf.cluster.settings import Settings
 
 READY_S = 30  # a node that is not up by then has failed
+LINK_S = 1  # between two looks at the links
 
 
 def watch(lifeline: int) -> None:
@@ -33,7 +36,6 @@ def watch(lifeline: int) -> None:
 
 def build(settings: Settings) -> list[int]:
     """Build bridge, nodes and cables; return the process id of each node's holder."""
-    mount_disk(settings)
     subprocess.run(["hostname", "head"], check=True)
     holders = [start_holder(settings, node) for node in range(settings.nodes)]
     for node, process in enumerate(holders):
@@ -63,6 +65,17 @@ def mount_disk(settings: Settings) -> None:
     hosts.write_text("\n".join(["127.0.0.1 localhost", f"{network.HEAD} head", *names, ""]))
     if os.path.exists("/etc/hosts"):
         subprocess.run(["mount", "--bind", str(hosts), "/etc/hosts"], check=True)
+
+
+def mount_mpi(mpiexec: str, mpi: str) -> str:
+    """mpiexec, by a path that means the same to a shell: Open MPI hands it to one unquoted."""
+    found = Path(os.path.realpath(mpiexec))
+    if mpi != "openmpi" or re.fullmatch(r"[\w./+-]+", str(found), re.ASCII):
+        return mpiexec
+    mounted = launcher.PRIVATE / "mpi"
+    mounted.mkdir()
+    subprocess.run(["mount", "--bind", str(found.parents[1]), str(mounted)], check=True)
+    return str(mounted / found.relative_to(found.parents[1]))
 
 
 def start_holder(settings: Settings, node: int) -> subprocess.Popen[str]:
@@ -104,13 +117,25 @@ def run_batch(tool: str, commands: str) -> None:
 
 
 def wait(command: int, holders: list[int]) -> int:
-    """Wait for the command; return its code. ChildProcessError if a node's holder ends before.
+    """Wait for the command; return its code. ChildProcessError if a node or its link ends before.
 
     The command might wait for ever then, because the node takes its unsent bytes with it. Orphans
     of the whole cluster are children of process 1 too.
     """
+    found = []
+
+    def watch_links() -> None:
+        while (node := network.find_lost_link(len(holders))) is None:
+            time.sleep(LINK_S)
+        found.append(node)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(command, signal.SIGKILL)
+
+    threading.Thread(target=watch_links, daemon=True).start()
     while True:
         pid, status = os.wait()
+        if pid == command and found:
+            raise network.lost(found[0], network.LINK_LOST)
         if pid == command:
             return os.waitstatus_to_exitcode(status)
         if pid in holders:
@@ -119,6 +144,8 @@ def wait(command: int, holders: list[int]) -> int:
 
 def run(settings: Settings, mpiexec: str, mpi: str, program: list[str]) -> int:
     """Build the cluster, run the program, print the account; return the program's exit code."""
+    mount_disk(settings)
+    mpiexec = mount_mpi(mpiexec, mpi)
     holders = build(settings)
     agent, hosts = launcher.write_files(settings, mpi, holders)
     command = launcher.command(settings, mpi, mpiexec, agent, hosts, program)

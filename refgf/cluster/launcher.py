@@ -18,6 +18,7 @@ from refgf.cluster.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]  # the folder of `refgf`
 PRIVATE = Path("/dev/shm/refgf")  # on the cluster's own memory disk, visible to head and nodes
+PYTHON = [sys.executable, "-P"]  # imports no module from the folder where the user stands
 
 MPICH = {
     "UCX_TLS": "tcp,self",  # between nodes; inside a node MPICH has its own shared memory
@@ -80,10 +81,15 @@ def environment(settings: Settings, mpi: str) -> dict[str, str]:
         "REFGF_PROGRESS": str(PRIVATE / "progress"),
         "REFGF_TRACE_DIR": str(PRIVATE / "traces"),
         # `python` means the Python that runs the cluster, even if no environment is activated
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+        "PYTHONPATH": python_path(),
         "PATH": os.pathsep.join(path),
     }
     return (MPICH if mpi == "mpich" else OPENMPI) | os.environ | ours
+
+
+def python_path() -> str:
+    """PYTHONPATH of all children: the folder of `refgf`, then the user's."""
+    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
 
 def command(
@@ -112,7 +118,11 @@ def write_files(settings: Settings, mpi: str, holders: list[int]) -> tuple[str, 
 
 
 def agent_script(settings: Settings, mpi: str, holders: list[int]) -> str:
-    """A shell script: `agent [-options] node1 command...` runs the command on node 1."""
+    """A shell script: `agent [-options] node1 command...` runs the command on node 1.
+
+    Hydra's command is words, the first in quotes that ssh's shell would remove: no shell reads
+    them here. Open MPI's is a shell's text.
+    """
     lines = [
         "#!/bin/sh",
         'while [ "${1#-}" != "$1" ]; do shift; done',
@@ -126,7 +136,11 @@ def agent_script(settings: Settings, mpi: str, holders: list[int]) -> str:
         lines.append(f"  export REFGF_CLUSTER={description} ;;")
     lines += ['*) echo "no such node: $node" >&2; exit 1 ;;', "esac"]
     limit = 'taskset -c "$cores" ' if settings.cpus_per_node else ""
-    return "\n".join([*lines, f'exec {limit}nsenter -t "$pid" -n -u -i -m sh -c "$*"']) + "\n"
+    start = f'exec {limit}nsenter -t "$pid" -n -u -i -m'
+    if mpi == "openmpi":
+        return "\n".join([*lines, f'{start} sh -c "$*"']) + "\n"
+    lines += ['proxy=${1#\\"}; proxy=${proxy%\\"}; shift']
+    return "\n".join([*lines, f'{start} "$proxy" "$@"']) + "\n"
 
 
 def cores_of(settings: Settings, node: int) -> str:

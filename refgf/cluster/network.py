@@ -14,12 +14,16 @@ catch up. So an idle link of 1 Gbit/s may send its first 0.7 MB 1.3 times as fas
 1.3 ms, once. A shorter pause is made up for entirely.
 """
 
+import fcntl
 import json
+import socket
+import struct
 import subprocess
 
 from refgf.cluster.settings import QUEUE_S, Settings
 
 HEAD = "10.77.255.254"
+SIOCGIFFLAGS, IFF_RUNNING = 0x8913, 0x40
 
 # The first process of a node: it configures the node's namespaces, then sleeps to hold them.
 # $1 is the node's name, $2 its address, $3 the shaping commands. A private folder of the head's
@@ -28,7 +32,7 @@ HOLDER = """
 set -e
 hostname "$1"
 mkdir -p "/dev/shm/nodes/$1/refgf" && chmod 1777 "/dev/shm/nodes/$1"
-mount --bind /dev/shm/refgf "/dev/shm/nodes/$1/refgf"
+mount --rbind /dev/shm/refgf "/dev/shm/nodes/$1/refgf"
 mount --rbind "/dev/shm/nodes/$1" /dev/shm
 cd /proc/sys/net
 echo reno > ipv4/tcp_congestion_control        # every kernel allows it; without loss all are alike
@@ -77,12 +81,29 @@ def shaping_commands(settings: Settings, node: int, device: str) -> list[str]:
     ]
 
 
-def lost(node: int) -> ChildProcessError:
-    """The error for a node whose holder has ended."""
+HOLDER_LOST, LINK_LOST = "the end of the process that holds it", "a link that is down or deleted"
+
+
+def lost(node: int, what: str = HOLDER_LOST) -> ChildProcessError:
+    """The error for a node whose holder has ended, or whose link is down."""
     return ChildProcessError(
-        f"node{node}: got the end of the process that holds it; wanted it, and the node's link, "
+        f"node{node}: got {what}; wanted that process, and the node's link, "
         "until the command has ended; next: start the command again"
     )
+
+
+def find_lost_link(nodes: int) -> int | None:
+    """The first node whose cable carries nothing: an end of it is down, or it was deleted."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for node in range(nodes):
+            question = struct.pack("16sH14x", f"cable{node}".encode(), 0)
+            try:
+                (flags,) = struct.unpack("16xH14x", fcntl.ioctl(asking, SIOCGIFFLAGS, question))
+            except OSError:
+                return node
+            if not flags & IFF_RUNNING:
+                return node
+    return None
 
 
 def counters(nodes: int) -> list[tuple[int, int]]:
@@ -95,6 +116,6 @@ def counters(nodes: int) -> list[tuple[int, int]]:
     stats = {link["ifname"]: link["stats64"] for link in json.loads(done.stdout)}
     for node in range(nodes):
         if f"cable{node}" not in stats:
-            raise lost(node)
+            raise lost(node, LINK_LOST)
     cables = [stats[f"cable{i}"] for i in range(nodes)]
     return [(cable["rx"]["bytes"], cable["tx"]["bytes"]) for cable in cables]

@@ -2,13 +2,15 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 
-from refgf.cluster import check
+from refgf.cluster import check, launcher
 from refgf.cluster.settings import Settings
 
 INTERRUPTED = 130
+TRIAL_S = 60
 
 
 def start(settings: Settings, mpiexec: str, mpi: str, program: list[str]) -> int:
@@ -23,8 +25,8 @@ def start(settings: Settings, mpiexec: str, mpi: str, program: list[str]) -> int
     order = json.dumps(order | {"lifeline": reading})
     with os.fdopen(reading) as childs_end, os.fdopen(writing, "w") as lifeline:
         child = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "refgf.cluster", "_inside", order],
-            env=os.environ | {"PATH": check.search_path()},
+            [*prefix, *launcher.PYTHON, "-m", "refgf.cluster", "_inside", order],
+            env=os.environ | {"PATH": check.search_path(), "PYTHONPATH": launcher.python_path()},
             pass_fds=[reading],
             start_new_session=True,  # Ctrl-C reaches only this process, which then ends all others
         )
@@ -36,6 +38,27 @@ def start(settings: Settings, mpiexec: str, mpi: str, program: list[str]) -> int
         finally:
             lifeline.close()
             child.wait()
+
+
+def trial(mpiexec: str, mpi: str) -> None:
+    """Start a program on two nodes. CannotRun with what was printed last if that fails."""
+    check.unshare_command()  # says which setting of this machine forbids it
+    command = [*launcher.PYTHON, "-m", "refgf.cluster", "run", "--nodes", "2"]
+    command += ["--mpiexec", mpiexec, "--", sys.executable, "-c", ""]
+    environment = os.environ | {"PYTHONPATH": launcher.python_path()}
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, env=environment, **streams) as started:
+        try:
+            output, code = started.communicate(timeout=TRIAL_S)[0], started.returncode
+        except subprocess.TimeoutExpired:
+            started.kill()
+            output, code = b"", f"none within {TRIAL_S} s"
+    if code != 0:
+        lines = output.decode(errors="replace").strip().splitlines() or ["no output"]
+        raise check.CannotRun(
+            f"two nodes with {mpi}: got exit code {code} ({lines[0][:300]}); wanted 0; "
+            f"next: {shlex.join(command[3:])} shows more"
+        )
 
 
 def shell_code(returncode: int) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 from refgf.machine.units import format_rate, format_time, parse_rate, parse_time
 
 MAX_NODES = 250  # more would fit on the bridge and in 10.77.0.0/16, but start slowly
+RATES = (1e3, 1e12)  # bits per second that tbf takes with these buckets
 MTUS = range(576, 16001)  # bytes, the MTUs of Ethernet cards
 PACKET_S = 130e-6  # time the largest packet occupies a link, which is the burst of an idle link
 PACKETS = range(6000, 64000)  # bytes; smaller ones cost too many headers, larger ones do not exist
@@ -128,6 +129,10 @@ def make_settings(
     )
     for text in rates:
         name, equals, rate = text.rpartition("=")
+        if not RATES[0] <= parse_rate(rate) * 8 <= RATES[1]:
+            raise ValueError(
+                f"--rate: got {rate}; wanted 1kbit to 1tbit, which tc can shape; next: try 1gbit"
+            )
         if not equals:
             settings = replace(settings, rate=parse_rate(rate))
         elif name in settings.names:

@@ -50,13 +50,14 @@ comm.save(os.environ["REFGF_TRACE_DIR"])
 class Box:
     """A running `python -m refgf.cluster ...`; a mark identifies its processes."""
 
-    def __init__(self, *arguments, env: dict | None = None):
+    def __init__(self, *arguments, env: dict | None = None, cwd: object = None):
         self.mark = uuid.uuid4().hex
         self.out = tempfile.TemporaryFile()  # noqa: SIM115  open as long as the box
         self.err = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, "-m", "refgf.cluster", *map(str, arguments)],
             env=clean_environment(env) | {MARK: self.mark},
+            cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=self.out,
             stderr=self.err,
@@ -102,9 +103,9 @@ class Box:
         return lines
 
 
-def run(*arguments, env: dict | None = None, timeout: float = 120) -> Box:
+def run(*arguments, timeout: float = 120, **started) -> Box:
     """Start a cluster, wait for its end, check that nothing is left."""
-    box = Box(*arguments, env=env)
+    box = Box(*arguments, **started)
     box.wait(timeout)
     assert box.left() == []
     return box

@@ -73,6 +73,7 @@ def submit(
 
 def main(count: int, folder: Path, arguments: list[str]) -> int:
     settings = Settings(nodes=count)
+    inside.mount_disk(settings)
     holders = inside.build(settings)
     os.environ["SLURM_CONF"] = str(configure(settings, folder))
     start(["slurmctld", "-D", "-i"], folder / "slurmctld.out")

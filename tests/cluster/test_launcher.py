@@ -69,13 +69,22 @@ def call(tmp_path, script: str, *arguments) -> subprocess.CompletedProcess:
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
+ODD = '/d$HOME `touch pwned` q\'s "x";(1)/proxy'
+PASSED_ON = {  # Hydra's words stay words, Open MPI's text is for a shell
+    "mpich": ([f'"{ODD}"', "--port", "$(id)", "'a b'"], f"<{ODD}><--port><$(id)><'a b'>"),
+    "openmpi": (["A=/x;prted --port 1", "'a b'"], "<sh><-c><A=/x;prted --port 1 'a b'>"),
+}
+
+
 @pytest.mark.parametrize("host", ["node1", "10.77.0.2"])
-def test_the_agent_drops_sshs_options_and_enters_the_node(tmp_path, host):
-    script = launcher.agent_script(SETTINGS, "mpich", [101, 202, 303])
-    done = call(tmp_path, script, "-x", "-oBatchMode=yes", host, "proxy --port 1", "'a b'")
+@pytest.mark.parametrize("mpi", PASSED_ON)
+def test_the_agent_drops_sshs_options_and_enters_the_node(tmp_path, host, mpi):
+    words, wanted = PASSED_ON[mpi]
+    script = launcher.agent_script(SETTINGS, mpi, [101, 202, 303])
+    done = call(tmp_path, script, "-x", "-oBatchMode=yes", host, *words)
     arguments, description = done.stdout.splitlines()
-    assert arguments == "<-t><202><-n><-u><-i><-m><sh><-c><proxy --port 1 'a b'>"
-    assert json.loads(description) == SETTINGS.for_ranks(1, "mpich")
+    assert arguments == f"<-t><202><-n><-u><-i><-m>{wanted}"
+    assert json.loads(description) == SETTINGS.for_ranks(1, mpi)
 
 
 def test_the_agent_refuses_other_hosts(tmp_path):

@@ -328,6 +328,76 @@ def test_a_killed_holder_of_a_node_is_a_sentence():
     assert "refgf.cluster: node1: got the end of the process that holds it" in box.stderr
 
 
+@pytest.mark.parametrize("harm", ["ip link set eth0 down", "ip link del eth0"])
+def test_a_lost_link_is_a_sentence(harm):
+    """A rank that takes its node's link away would leave all others waiting."""
+    cut = f"import subprocess; MPI.COMM_WORLD.rank or subprocess.run({harm.split()}); time.sleep"
+    box = Box(*TWO, *PYTHON, SLEEP.replace("time.sleep", cut))
+    assert box.wait(60) == 1 and box.left() == [] and "Traceback" not in box.stderr
+    assert "refgf.cluster: node0: got a link that is down or deleted; wanted" in box.stderr
+
+
+ODD = 'd$HOME `touch pwned` q\'s "x";(1)'  # a shell would read it otherwise
+
+
+def test_a_path_is_no_text_for_a_shell(tmp_path):
+    """MPI's launcher lies in it: a copy, because Open MPI's follows links to find itself."""
+    prefix = Path(launcher.find_mpiexec(None)).parents[1]
+    copy = tmp_path / ODD / "mpi"
+    names = (*prefix.glob("bin/*mpi*"), *prefix.glob("bin/hydra*"), *prefix.glob("bin/prte*"))
+    for file in (*names, *filter(Path.is_file, prefix.glob("lib/*"))):
+        target = copy / file.relative_to(prefix)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(file, target, follow_symlinks=False)
+    for folder in ("lib/openmpi", "lib/pmix", "lib/prte", "share", "etc"):
+        if (prefix / folder).is_dir():
+            shutil.copytree(prefix / folder, copy / folder, symlinks=True)
+    box = run(*TWO, "--mpiexec", copy / "bin/mpiexec", *PYTHON, LOOK, cwd=tmp_path / ODD)
+    assert box.process.returncode == 0, box.stderr
+    assert {found["cwd"] for found in json.loads(box.stdout)} == {str(tmp_path / ODD)}
+    assert not (tmp_path / ODD / "pwned").exists()
+
+
+# of the folder where the user stands, which Python would import in place of its own
+SHADOW = "import os; os.write(2, b'RAN'); raise SystemExit(9)"
+
+
+def test_children_import_nothing_from_the_working_directory(tmp_path):
+    for name in ("types", "json", "random", "signal", "refgf"):
+        (tmp_path / f"{name}.py").write_text(SHADOW)
+    console = "import sys; from refgf.cluster.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    for words in (["check"], ["run", "--nodes", "2", "--", "true"], ["probe", "--nodes", "2"]):
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", console, *words],
+            cwd=tmp_path,
+            env=clean_environment({"PYTHONPATH": str(launcher.ROOT)}),
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0 and "RAN" not in done.stderr, done.stderr
+
+
+def test_check_says_that_a_cluster_runs_only_after_one_did(tmp_path):
+    """A tool that only the nodes need, and that `check` does not name, is missing."""
+    for folder in check.search_path().split(os.pathsep):
+        for tool in Path(folder).glob("*") if Path(folder).is_dir() else []:
+            if tool.name != "chmod" and not (tmp_path / tool.name).exists():
+                (tmp_path / tool.name).symlink_to(tool)
+    script = "import sys; from refgf.cluster import __main__, check; "
+    script += "check.search_path = lambda: sys.argv[1]; sys.exit(__main__.main(['check']))"
+    broken = {"PATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        env=clean_environment(broken),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 78 and "an emulated cluster runs here" not in done.stdout
+    assert "chmod: not found" in done.stderr and "wanted 0; next: " in done.stderr
+
+
 def test_a_killed_holder_at_the_start_is_a_sentence():
     box = Box("run", "--nodes", 4, "--", "true")
     (holder, *_) = box.wait_for("holder node1")
@@ -342,7 +412,7 @@ def test_a_lost_cable_is_a_sentence(monkeypatch):
     answer = subprocess.CompletedProcess([], 0, json.dumps(links))
     monkeypatch.setattr(network.subprocess, "run", lambda *_, **__: answer)
     assert network.counters(1) == [(1, 2)]
-    with pytest.raises(ChildProcessError, match="node1: got the end of the process.*; next: "):
+    with pytest.raises(ChildProcessError, match="node1: got a link that is down.*; next: "):
         network.counters(3)
 
 

@@ -103,6 +103,8 @@ def test_every_cable_goes_to_its_own_holder():
 
 COMMANDS = {
     "rate": (["run", "--rate", "fast", "--", "true"], 2, "got 'fast'"),
+    "too slow a rate": (["run", "--rate", "node0=1bit", "--", "true"], 2, "wanted 1kbit to 1tbit"),
+    "too fast a rate": (["probe", "--rate", "99999gbit"], 2, "wanted 1kbit to 1tbit"),
     "nodes": (["probe", "--nodes", "0"], 2, "got 0"),
     "not a task": (["_inside"], 2, "choose from"),
     "no command": (["run"], 2, "got no command; wanted one after --"),
