@@ -22,29 +22,36 @@ epoch should not wait either. The iterator must not call MPI: Prefetch has a thr
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
+
+from refgf.arguments import checked
 
 ITEM, END, ERROR = "item", "end", "error"
 
 
+@checked
 class Prefetch:
     """An iterator over `source` that loads up to `depth` items ahead. depth 0: no thread.
 
     waited_s   seconds spent in waiting for items so far; with depth 0 that is the loading itself
 
-    An exception in `source` is raised where its item would have come. `close`, or the end of the
-    with block, ends the thread when it has loaded its current item. Memory: `depth` items more.
+    An exception in `source` is raised where its item would have come. `close`, the end of the with
+    block, or that of the last reference to this iterator ends the thread when it has loaded its
+    current item. Memory: `depth` items more.
     """
 
     def __init__(self, source: Iterable, depth: int = 1) -> None:
         if depth < 0:
             raise ValueError(f"Prefetch: got depth={depth}; wanted 0 or more; next: depth=1")
-        self.waited_s, self._source, self._thread, self._closed = 0.0, iter(source), None, False
+        self.waited_s, self._source, self._thread = 0.0, iter(source), None
         if depth:
-            self._room, self._loaded = threading.Semaphore(depth), queue.SimpleQueue()
-            self._thread = threading.Thread(target=self._load, name="prefetch", daemon=True)
-            self._thread.start()
+            self._loading = Loading(self._source, threading.Semaphore(depth))
+            thread = threading.Thread(target=self._loading.load, name="prefetch", daemon=True)
+            self._thread = thread
+            weakref.finalize(self, self._loading.end)  # the thread holds no reference to this
+            thread.start()
 
     def __iter__(self) -> Iterator:
         return self
@@ -58,9 +65,9 @@ class Prefetch:
 
     def close(self) -> None:
         """End the thread. What it has loaded is dropped, and the iterator is at its end."""
-        self._closed, self._source = True, iter(())
+        self._source = iter(())
         if self._thread:
-            self._room.release()
+            self._loading.end()
             self._thread.join()
             self._thread = None
 
@@ -71,19 +78,30 @@ class Prefetch:
         self.close()
 
     def _taken(self) -> Any:
-        kind, item = self._loaded.get()
+        kind, item = self._loading.loaded.get()
         if kind == ITEM:
-            self._room.release()
+            self._loading.room.release()
             return item
-        self._loaded.put((kind, item))  # the next call ends in the same way
+        self._loading.loaded.put((kind, item))  # the next call ends in the same way
         raise StopIteration if kind == END else item
 
-    def _load(self) -> None:
-        source = self._source
+
+class Loading:
+    """What the thread of a `Prefetch` works on."""
+
+    def __init__(self, source: Iterator, room: threading.Semaphore) -> None:
+        self.source, self.room, self.loaded, self.ended = source, room, queue.SimpleQueue(), False
+
+    def load(self) -> None:
         try:
-            while self._room.acquire() and not self._closed:
-                self._loaded.put((ITEM, next(source)))
+            while self.room.acquire() and not self.ended:
+                self.loaded.put((ITEM, next(self.source)))
         except StopIteration:
-            self._loaded.put((END, None))
+            self.loaded.put((END, None))
         except BaseException as error:
-            self._loaded.put((ERROR, error))
+            self.loaded.put((ERROR, error))
+
+    def end(self) -> None:
+        """The thread ends when it has loaded its current item."""
+        self.ended = True
+        self.room.release()

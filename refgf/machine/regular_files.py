@@ -13,6 +13,20 @@ def open_regular(path: str | os.PathLike) -> BinaryIO:
         raise OSError(str(error)) from None
 
 
+def own_handle(path: str, flags: int, mode: int = 0o600) -> int:
+    """`regular_handle` of a file that only this user has made: for what is to be overwritten.
+
+    OSError for a symbolic link, a second name of another file, and another user's file: whoever
+    may write to the folder could have put it there.
+    """
+    handle = regular_handle(path, flags | getattr(os, "O_NOFOLLOW", 0), mode)
+    status = os.fstat(handle)
+    if status.st_nlink != 1 or (hasattr(os, "geteuid") and status.st_uid != os.geteuid()):
+        os.close(handle)
+        raise OSError(f"{path}: not a file of this user alone")
+    return handle
+
+
 def regular_handle(path: str, flags: int, mode: int = 0o600) -> int:
     """`os.open` that never waits; OSError unless the file is a regular one."""
     handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), mode)  # Windows has no O_NONBLOCK

@@ -1,12 +1,28 @@
 """Shows the site on this machine only."""
 
 import functools
+import os
+from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """Files of a folder, without a line for each request."""
+    """Files of a folder, and nothing that its links name outside; no line for each request."""
+
+    def send_head(self):
+        """The file that is asked for; 404 for what lies elsewhere or has an impossible name."""
+        path, root = self.translate_path(self.path), os.path.realpath(self.directory)
+        shown = [os.path.join(path, name) for name in ("", *self.index_pages)]
+        inside = "\0" not in path and all(
+            os.path.commonpath([root, os.path.realpath(one)]) == root for one in shown
+        )
+        if not inside:
+            self.send_error(HTTPStatus.NOT_FOUND, "File not found")
+            return None
+        return super().send_head()
+
+    index_pages = ("index.html", "index.htm")
 
     def log_message(self, *arguments: object) -> None:
         """Nothing."""

@@ -98,6 +98,17 @@ def test_leaving_early_ends_the_thread_and_drops_what_it_holds():
     assert len(made) >= 3 and [one for one in made if one() is not None] == []
 
 
-def test_a_depth_below_0():
-    with pytest.raises(ValueError, match="got depth=-1; wanted 0 or more; next: depth=1"):
-        Prefetch([], -1)
+def test_threads_end_with_the_iterators_that_nobody_closes():
+    for _ in range(20):
+        next(Prefetch(iter(range(100)), 2))
+    gc.collect()
+    end_s = time.monotonic() + 10
+    while running() and time.monotonic() < end_s:
+        time.sleep(0.01)
+    assert running() == []
+
+
+@pytest.mark.parametrize("depth, wanted", [(-1, "0 or more"), (1.5, "a whole number")])
+def test_a_wrong_depth(depth, wanted):
+    with pytest.raises(ValueError, match=f"got depth={depth}; wanted {wanted}; next: "):
+        Prefetch([], depth)

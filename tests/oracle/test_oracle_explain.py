@@ -17,6 +17,7 @@ from refgf.oracle.definitions import (
 )
 from refgf.oracle.judge.explain import explain, explained
 from refgf.oracle.judge.files import write_tensors
+from refgf.oracle.judge.orders import ORDERS
 from refgf.oracle.seeded.generate.families import inputs, random_source
 from refgf.papers.jia import doubling
 
@@ -186,3 +187,26 @@ def test_a_lazy_allreduce_is_told_by_its_calls(tail, wire):
     assert all(abs(int(line[1]) + 1 - stop) <= 1 for line, stop in zip(lines, calls)), (
         "one off where both cuts fit"
     )
+
+
+@pytest.mark.parametrize("p, n", [(500, 1), (65, 1), (2, 1 << 19)])
+def test_what_would_take_minutes_is_refused_at_once(p, n, tmp_path, capsys):
+    tensors = {"in.x": np.ones((p, n), np.float32), "out.x": np.ones(n, np.float32)}
+    write_tensors(tmp_path / "x.safetensors", tensors)
+    assert main(["explain", str(tmp_path / "x.safetensors")]) == 2
+    assert "wanted at" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("p, n", [(5, 3), (3, 0), (7, 1), (4, 9)])
+@pytest.mark.parametrize("name", ["ring", "ring backwards", "ring, rank r owns slice r"])
+def test_rings_of_any_length_are_folds_of_their_slices(p, n, name):
+    """Also where slices are empty or unequal."""
+    first, step = {"ring": (0, 1), "ring backwards": (0, -1)}.get(name, (1, 1))
+    xs = list(np.random.default_rng([p, n]).standard_normal((p, n)).astype(np.float32))
+    wanted = np.empty(n, np.float32)
+    for s, (i, j) in enumerate(slice_bounds(n, p)):
+        total = xs[(s + first) % p][i:j]
+        for k in range(1, p):
+            total = total + xs[(s + first + step * k) % p][i:j]
+        wanted[i:j] = total
+    assert ORDERS[name](xs, np.add).tobytes() == wanted.tobytes()

@@ -164,7 +164,8 @@ def test_hostile_files_end_with_a_sentence_and_without_memory(ending, name, data
     tracemalloc.stop()
     out = capsys.readouterr().out
     assert code in (1, 2) and "bad" in out and len(out) < 500
-    assert any(word in out for word in ("wanted", "not valid", "limit"))
+    words = ("wanted", "limit") if ending == ".xml" else ("wanted", "not valid", "limit")
+    assert any(word in out for word in words)
     assert peak < 8_000_000 + 60 * len(data)  # what else this process may be doing
 
 

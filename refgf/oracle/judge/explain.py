@@ -13,6 +13,7 @@ from refgf.oracle.judge.untrusted import BadFile
 from refgf.oracle.judge.words import span
 
 LONGEST = 1 << 12  # elements up to which the calls of a lazy allreduce are searched
+MOST_RANKS, MOST_ELEMENTS = 64, 1 << 19  # of all ranks: about a minute
 UNKNOWN = "nothing known"
 TOO_OFTEN = "divided by p twice", "divided by p times p", "divided by p before and after"
 LOCAL = "not summed, every rank has its own"
@@ -38,17 +39,26 @@ def explained(
             f"explain: got {len(xs)} inputs {x.dtype} {x.shape} and a result {rows.dtype} "
             f"{rows.shape}; wanted one type and length, and one row or one of each rank"
         )
+    if len(xs) > MOST_RANKS or len(xs) * x.size > MOST_ELEMENTS:
+        raise BadFile(
+            f"explain: got {len(xs)} inputs of {x.size} elements; wanted at most {MOST_RANKS}, and "
+            f"{MOST_ELEMENTS} elements of all together, because hundreds of orders are tried; "
+            "next: an allreduce of fewer elements or ranks"
+        )
     different = [r for r, row in enumerate(rows) if not same_bits(row, rows[0])]
     lines = other_ranks(xs, rows, different, wires)
     of = "rank 0's" if different else "this"
-    whole = [name for name, total in candidates(xs, wires) if same_bits(total, rows[0])]
+    whole, right = [], {}  # right: where each order gives these bits
+    for name, total in candidates(xs, wires):
+        right[name] = ~differs(total, rows[0])
+        whole += [name] * same_bits(total, rows[0])
     if whole:
         lines += [f"these orders give exactly {of} result ({len(whole)}):"]
         lines += [f"  {name}" for name in whole]
         once = [name for name in whole if not name.endswith(TOO_OFTEN)]
         lines += [] if once else ["wrong: a mean is divided by p once"]
         return lines, bool(once) and not different
-    named = ring_calls(xs, rows, wires) or runs(xs, rows, wires)
+    named = ring_calls(xs, rows, wires) or runs(xs, rows, wires, right)
     known = not any(line.endswith((UNKNOWN, LOCAL)) for line in named)
     if known and len(named) == 1:
         lines += [f"one order gives exactly {of} result, not that of a known algorithm:", *named]
@@ -134,20 +144,19 @@ def fewest_calls(ends: list[np.ndarray], n: int) -> list[int] | None:
     return cuts[::-1] if n in before else None
 
 
-def runs(xs: Arrays, rows: np.ndarray, wires: Wires) -> list[str]:
+def runs(xs: Arrays, rows: np.ndarray, wires: Wires, right: dict[str, np.ndarray]) -> list[str]:
     """The longest runs, from the left, that one order explains; folds from each rank count too."""
     result, rest = rows[0], local_rest(xs, rows)
-    orders = [*candidates(xs, wires), *rotations(xs, wires)]
-    right = {name: ~differs(total, result) for name, total in orders}
+    right |= {name: ~differs(total, result) for name, total in rotations(xs, wires)}
     right[LOCAL] = np.arange(len(result)) >= rest
+    known = np.logical_or.reduce([*right.values()])
     lines, start, n = [], 0, len(result)
     while start < n:
         reach = {name: _run(equal, start) for name, equal in right.items()}
         best = max(reach.values())
         if best == start:
             unknown = start
-            while start < n and not any(equal[start] for equal in right.values()):
-                start += 1
+            start = _run(~known, start)
             lines.append(f"  {span(unknown, start)}: {UNKNOWN}")
         else:
             names = [name for name, stop in reach.items() if stop == best]

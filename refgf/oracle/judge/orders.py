@@ -26,24 +26,24 @@ def fold(xs: list[Array], add: Add) -> Array:
 
 def ring(xs: list[Array], add: Add) -> Array:
     """Slice s: a fold over s, s+1, ... (R2)."""
-    return _by_slice(xs, lambda s, p: [(s + k) % p for k in range(p)], add)
+    return _by_slice(xs, 0, 1, add)
 
 
 def ring_backwards(xs: list[Array], add: Add) -> Array:
     """Slice s: a fold over s, s-1, ...; a ring in the other direction."""
-    return _by_slice(xs, lambda s, p: [(s - k) % p for k in range(p)], add)
+    return _by_slice(xs, 0, -1, add)
 
 
 def ring_owner_first(xs: list[Array], add: Add) -> Array:
     """Slice s: a fold over s+1, s+2, ..., s; a ring in which rank r owns slice r at the end."""
-    return _by_slice(xs, lambda s, p: [(s + 1 + k) % p for k in range(p)], add)
+    return _by_slice(xs, 1, 1, add)
 
 
-def _by_slice(xs: list[Array], ranks: Callable[[int, int], list[int]], add: Add) -> Array:
-    bounds = enumerate(slice_bounds(len(xs[0]), len(xs)))
-    return np.concatenate(
-        [fold([xs[r][i:j] for r in ranks(s, len(xs))], add) for s, (i, j) in bounds]
-    )
+def _by_slice(xs: list[Array], first: int, step: int, add: Add) -> Array:
+    """Slice s: a fold over s + first, s + first + step, ... (mod p), all slices at once."""
+    p, n, rows = len(xs), len(xs[0]), np.stack(xs)
+    slice_of = np.repeat(np.arange(p), [j - i for i, j in slice_bounds(n, p)])  # (n,)
+    return fold([rows[(slice_of + first + step * k) % p, np.arange(n)] for k in range(p)], add)
 
 
 def doubling(xs: list[Array], add: Add) -> Array:

@@ -170,12 +170,17 @@ def elements(path: str, data: bytes) -> tuple[dict, dict]:
     try:
         parser.Parse(data, True)
     except expat.ExpatError as error:
-        raise BadFile(f"{path}: not valid XML ({error})") from None
+        raise BadFile(_no_xml(path, str(error))) from None
     except (ValueError, LookupError) as error:
         if isinstance(error, BadFile):
             raise
-        raise BadFile(f"{path}: not valid XML ({type(error).__name__})") from None
+        raise BadFile(_no_xml(path, type(error).__name__)) from None
     return algo, gpus
+
+
+def _no_xml(path: str, reason: str) -> str:
+    got = f"{path}: got what is not well-formed XML ({reason})"
+    return f"{got}; wanted a whole file of msccl-tools; next: let the tool write it again"
 
 
 def fresh(path: str, tag: str, attributes: dict, others: dict) -> int:

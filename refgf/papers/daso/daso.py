@@ -45,6 +45,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from refgf import ops
+from refgf.arguments import checked, require, shown
 from refgf.comm import tree
 from refgf.comm.agreement import agree
 from refgf.comm.arguments import Comm
@@ -80,6 +81,7 @@ class PendingSum:
     total: object = None
 
 
+@checked
 class DASO:
     """Trains a model by DASO. Collective to make, to use and to close.
 
@@ -94,8 +96,8 @@ class DASO:
 
     After a step: `synchronised` (do all ranks hold the same parameters?) and `waited_s` (seconds
     for which this rank has waited for sums, in total). Errors: ValueError on every rank when nodes
-    differ in size or the ranks' settings differ, and on the receiving rank when a sum is not
-    finite.
+    differ in size, the ranks' settings differ or, seen by `evaluate` and `require_same_parameters`,
+    their rates and global batches; on the receiving rank when a sum is not finite.
     """
 
     def __init__(
@@ -109,7 +111,14 @@ class DASO:
         wire: str | None = "bfloat16",
         chunk: int = CHUNK_ELEMENTS,
     ) -> None:
-        _check(comm, nodes, batches)
+        _check(comm, nodes, batches, chunk)
+        require(
+            hasattr(phases, "now") and callable(getattr(phases, "end_epoch", None)),
+            f"DASO on rank {comm.Get_rank()}",
+            f"phases={shown(phases)}",
+            "a Phases or Constant, or what has their now and end_epoch",
+            "Phases(epochs)",
+        )
         self.comm, self.phases, self.batches, self.chunk = comm, phases, batches, chunk
         self.model = model
         self.node = list(next(node for node in nodes if comm.Get_rank() in node))
@@ -127,10 +136,13 @@ class DASO:
         self._sum_in_node = ring_on_ranks(self._comms[1], self.node)
         self.wire, self.batch, self.synchronised, self.waited_s = wire, 0, True, 0.0
         self._pending, self._spare, self._loss = None, None, 0.0
+        self._steps = 0  # rates and global batches of all steps
 
     def step(self, images: Array, labels: Array, global_batch: int, rate: float) -> float:
         """One batch; returns this rank's share of the loss. The last batch of an epoch ends it."""
+        self._require_open("step")
         loss = train_step(self.model, self, images, labels, global_batch, rate)
+        self._steps = hash((self._steps, float(rate), int(global_batch)))
         self._synchronise()
         self._loss += loss
         self.batch += 1
@@ -265,13 +277,19 @@ class DASO:
         self._require_synchronised("require_same_parameters")
         return require_same_parameters(self._comms[1], self.model.parameters.flat)
 
+    def _require_open(self, operation: str) -> None:
+        then = "make a new one, or indent the call into the `with` block"
+        require(bool(self._comms), f"DASO.{operation}", "a call after close", "it before", then)
+
     def _require_synchronised(self, operation: str) -> None:
+        self._require_open(operation)
         if not self.synchronised:
             raise ValueError(
                 f"DASO.{operation} on rank {self.comm.Get_rank()}: got batch {self.batch} of "
                 f"{self.batches} of a cycling epoch, where nodes hold different parameters; wanted "
                 "a blocking sum before; next: call it at the end of an epoch"
             )
+        agree(self._comms[1], "rates and global batches of DASO's steps", str(self._steps))
 
     def close(self) -> None:
         """End the thread. A sum in flight is formed and discarded. Collective."""
@@ -279,6 +297,7 @@ class DASO:
         self._thread.close()
         for comm in self._comms:
             comm.Free()
+        self._comms = []
 
     def __enter__(self) -> "DASO":
         return self
@@ -288,7 +307,7 @@ class DASO:
             self.close()
 
 
-def _check(comm: Comm, nodes: Sequence[Sequence[int]], batches: int) -> None:
+def _check(comm: Comm, nodes: Sequence[Sequence[int]], batches: int, chunk: int) -> None:
     rank, size = comm.Get_rank(), comm.Get_size()
     got = f"DASO on rank {rank}: got nodes {[list(node) for node in nodes]}"
     if sorted(rank for node in nodes for rank in node) != list(range(size)):
@@ -300,8 +319,11 @@ def _check(comm: Comm, nodes: Sequence[Sequence[int]], batches: int) -> None:
             f"{got}; wanted equally many ranks on each, because a group has one of every node; "
             "next: start the same number of ranks on each node"
         )
-    if batches < 1:
-        raise ValueError(
-            f"DASO on rank {rank}: got {batches} batches; wanted at least 1 in an epoch; "
-            "next: steps_per_epoch(...)"
-        )
+    numbers = f"batches={batches}, chunk={chunk}"
+    require(
+        min(batches, chunk) >= 1,
+        f"DASO on rank {rank}",
+        numbers,
+        "at least 1 batch in an epoch and 1 element in a chunk",
+        "steps_per_epoch(...), and no chunk",
+    )

@@ -20,6 +20,7 @@ it. Choose this form to reproduce runs of Heat; nothing else speaks for it.
 import math
 from dataclasses import dataclass, replace
 
+from refgf.arguments import checked
 from refgf.device import Array
 from refgf.papers.daso.bfloat16 import round_to_bfloat16
 from refgf.papers.daso.merge import heat_merge
@@ -73,6 +74,7 @@ class HeatPhase(Phase):
         return True
 
 
+@checked
 class HeatPhases(Phases):
     """As `Phases`, with `HeatPhase`s; without warm-up it blocks in every epoch."""
 

@@ -17,6 +17,7 @@ they become 0.
 import math
 from dataclasses import dataclass
 
+from refgf.arguments import checked
 from refgf.device import Array
 from refgf.papers.daso.merge import merge
 
@@ -24,6 +25,7 @@ FIRST_GLOBAL_SKIP = 4
 SHARE_OF_LARGEST = 4  # L and W are a quarter of the largest B when cycling starts again
 
 
+@checked
 @dataclass(frozen=True)
 class Phase:
     """global_skip B, local_skip L, wait W, all in batches."""
@@ -87,6 +89,7 @@ class Phase:
 BLOCKING = Phase(0, 0, 0)
 
 
+@checked
 class Constant:
     """The same phase in every epoch."""
 
@@ -100,6 +103,7 @@ class Constant:
         """The phase stays the same for every loss."""
 
 
+@checked
 class Phases:
     """Warm-up, cycling and cool-down of a training of `epochs` epochs. `now` is the present phase.
 

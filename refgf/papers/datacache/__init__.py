@@ -34,6 +34,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from refgf.arguments import checked, require
 from refgf.comm.arguments import Comm
 from refgf.papers.datacache.disk import HEADER_BYTES, DiskCache
 from refgf.papers.datacache.memory import SharedSamples
@@ -42,6 +43,7 @@ from refgf.papers.datacache.shards import node_shards
 LEVELS = ("memory", "disk", "store")
 
 
+@checked
 @dataclass(frozen=True)
 class CacheSettings:
     """Sizes of a node's cache, for all its ranks; a level that can hold nothing is omitted."""
@@ -52,12 +54,14 @@ class CacheSettings:
     key: bytes = b""  # of the data set: stores.data_set_key
 
 
+@checked
 class Cache:
     """samples = cache(indices): the `fetch` of a Dataset, uint8 (N, *shape). One object a rank.
 
     read(index) -> bytes, decode(index, bytes) -> sample; memory and disk have get and put, or are
     None. hits, seconds: per level of LEVELS, samples served from it and the time that took, since
-    `reset`.
+    `reset`. Errors: ValueError for indices that are no whole numbers of the data set, and for what
+    `decode` returns in another shape or type.
     """
 
     def __init__(
@@ -77,6 +81,17 @@ class Cache:
         self.hits, self.seconds = dict.fromkeys(LEVELS, 0), dict.fromkeys(LEVELS, 0.0)
 
     def __call__(self, indices: np.ndarray) -> np.ndarray:
+        numbers = np.asarray(indices)
+        n = self.memory.n if self.memory else np.inf
+        require(
+            numbers.ndim == 1
+            and (numbers.size == 0 or (numbers.dtype.kind in "iu" and numbers.min() >= 0))
+            and (numbers.size == 0 or numbers.max() < n),
+            "Cache",
+            f"indices {str(indices)[:80]}",
+            f"a flat array of whole numbers of 0 or more, below {n}",
+            "the samples of node_batches",
+        )
         samples = np.empty((len(indices), *self.shape), np.uint8)
         for row, index in enumerate(indices):
             start_s = time.perf_counter()
@@ -97,10 +112,22 @@ class Cache:
             out[...] = sample
             return "memory"
         content, level = self._read_file(index)
-        out[...] = self.decode(index, content)
+        out[...] = self._sample(index, content)
         if self.memory:
             self.memory.put(index, out)
         return level
+
+    def _sample(self, index: int, content: bytes) -> np.ndarray:
+        sample = self.decode(index, content)
+        shape, dtype = getattr(sample, "shape", None), getattr(sample, "dtype", None)
+        require(
+            shape == tuple(self.shape) and dtype == np.uint8,
+            f"Cache, sample {index}",
+            f"shape {shape}, type {dtype or type(sample).__name__} from decode",
+            f"shape {tuple(self.shape)}, type uint8",
+            "a decode that returns an image as images.decoder's does",
+        )
+        return sample
 
     def _read_file(self, index: int) -> tuple[bytes, str]:
         content = self.disk.get(index) if self.disk else None
@@ -112,6 +139,7 @@ class Cache:
         return content, "store"
 
 
+@checked
 def node_cache(
     comm: Comm,
     nodes: list[list[int]],
@@ -130,9 +158,9 @@ def node_cache(
             f"node_cache on rank {comm.Get_rank()}: got {settings}; "
             "wanted sizes of 0 bytes or more; next: 0 omits a level"
         )
-    node = next(i for i, ranks in enumerate(nodes) if comm.Get_rank() in ranks)
-    shard = len(node_shards(n, nodes)[node])
-    memory = SharedSamples(comm, nodes, n, shape, settings.memory_bytes, shard)
+    shards = node_shards(n, nodes)
+    node = next((i for i, ranks in enumerate(nodes) if comm.Get_rank() in ranks), 0)
+    memory = SharedSamples(comm, nodes, n, shape, settings.memory_bytes, len(shards[node]))
     disk = None
     if settings.disk_folder and settings.disk_bytes >= HEADER_BYTES:
         disk = DiskCache(settings.disk_folder, settings.key, settings.disk_bytes)

@@ -10,7 +10,8 @@ The folder has two files:
 A writer holds a lock on the manifest. It writes the copy first, then its record. The kernel
 releases the lock of a killed process. A reader takes no lock. The digest covers the data set's key,
 the index and the bytes, so a copy that is truncated, overwritten, damaged or of another data set is
-detected and treated as a miss. The next `put` of the same file repairs it in place. A job that
+detected and treated as a miss. The next `put` of the same file repairs it in place. Symbolic links
+and files of other users are refused: emptying the cache would destroy what they name. A job that
 opens a folder of another data set, or one that exceeds the limit, empties it.
 """
 
@@ -18,7 +19,8 @@ import hashlib
 import os
 import struct
 
-from refgf.machine.regular_files import regular_handle
+from refgf.arguments import checked
+from refgf.machine.regular_files import own_handle
 from refgf.papers.datacache.locks import exclusive
 
 MAGIC = b"refgf-c1"
@@ -29,6 +31,7 @@ CHECK_BYTES = 8
 RECORD_BYTES = ENTRY.size + CHECK_BYTES
 
 
+@checked
 class DiskCache:
     """One rank's access to its node's disk cache; the ranks of a node use the same folder.
 
@@ -150,11 +153,11 @@ def _open_both(folder: str) -> tuple[int, int]:
     try:
         os.makedirs(folder, exist_ok=True)
         names = (os.path.join(folder, f"refgf-cache.{name}") for name in ("manifest", "data"))
-        return tuple(regular_handle(name, os.O_RDWR | os.O_CREAT) for name in names)
+        return tuple(own_handle(name, os.O_RDWR | os.O_CREAT) for name in names)
     except OSError as error:
         raise ValueError(
-            f"DiskCache: got {error}; wanted a writable folder on this node's disk; "
-            "next: check its permissions, or take another folder"
+            f"DiskCache: got {error}; wanted a writable folder on this node's disk, "
+            "without links or files of others; next: an empty folder that only you can write to"
         ) from error
 
 

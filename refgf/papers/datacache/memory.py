@@ -18,8 +18,10 @@ import tempfile
 
 import numpy as np
 
+from refgf.arguments import checked, require
 from refgf.comm.arguments import Comm
-from refgf.papers.datacache.locks import exclusive, require
+from refgf.papers.datacache import locks
+from refgf.papers.datacache.locks import exclusive
 
 PREFIX = "refgf_cache_"  # known to leftovers.py
 FOLDER = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
@@ -32,6 +34,7 @@ def table_bytes(n: int) -> int:
     return -(-(8 + 4 * n) // ALIGN_BYTES) * ALIGN_BYTES
 
 
+@checked
 class SharedSamples:
     """One rank's access to its node's shared samples. Collective to make.
 
@@ -53,12 +56,20 @@ class SharedSamples:
         limit_bytes: int,
         expected: int | None = None,
     ) -> None:
-        require(comm)
+        locks.require(comm)
+        ranks = _node_of(comm, nodes)
+        require(
+            n >= 0 and min(shape, default=0) > 0 and limit_bytes >= 0,
+            f"SharedSamples on rank {comm.Get_rank()}",
+            f"n={n}, shape={shape}, limit_bytes={limit_bytes}",
+            "n and limit_bytes of 0 or more, and a shape (H, W, C) of numbers above 0",
+            "the shape of the data set's images",
+        )
         table, sample_bytes = table_bytes(n), int(np.prod(shape))
         fitting = max(0, limit_bytes - table) // sample_bytes
+        self.n = n
         self.slots = min(fitting, n if expected is None else expected)
         self.nbytes = table + self.slots * sample_bytes if self.slots else 0
-        ranks = next(node for node in nodes if comm.Get_rank() in node)
         with _shared_file(comm, ranks[0], self.nbytes) as self._lock_file:
             memory = mmap.mmap(self._lock_file, self.nbytes) if self.nbytes else b"\0" * table
             self._taken = np.frombuffer(memory, np.int64, 1)
@@ -102,6 +113,19 @@ class SharedSamples:
 
     def _lock(self):
         return exclusive(self._lock_file)
+
+
+def _node_of(comm: Comm, nodes: list[list[int]]) -> list[int]:
+    """The ranks of this rank's node; ValueError unless every rank of comm is on one node."""
+    ranks = sorted(rank for node in nodes for rank in node)
+    require(
+        ranks == list(range(comm.Get_size())),
+        f"SharedSamples on rank {comm.Get_rank()}",
+        f"nodes {nodes}",
+        f"each rank 0 to {comm.Get_size() - 1} on one node",
+        "topology.nodes(comm)",
+    )
+    return next(node for node in nodes if comm.Get_rank() in node)
 
 
 @contextlib.contextmanager

@@ -18,10 +18,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from refgf.arguments import checked
 from refgf.comm.slices import slices
 from refgf.training.data import Dataset, shuffled, steps_per_epoch
 
 
+@checked
 def node_shards(n: int, nodes: list[list[int]]) -> list[np.ndarray]:
     """The samples of each node, ascending int64: a partition of 0..n-1. nodes: topology.nodes."""
     node_of = _node_of_rank(nodes)
@@ -29,6 +31,7 @@ def node_shards(n: int, nodes: list[list[int]]) -> list[np.ndarray]:
     return [np.flatnonzero(owner == node) for node in range(len(nodes))]
 
 
+@checked
 def node_batches(
     order: np.ndarray, nodes: list[list[int]], batch_size: int
 ) -> list[list[np.ndarray]]:

@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from refgf.arguments import checked
 from refgf.comm.arguments import Comm
 from refgf.comm.topology import nodes
 from refgf.machine.regular_files import open_regular
@@ -33,6 +34,7 @@ MOST_CLIENTS = 4096
 SIOCGIFADDR = 0x8915  # Linux: the address of an interface
 
 
+@checked
 def data_set_key(root: str, paths: list[str]) -> bytes:
     """A hash (32 bytes) of the files' names below root, sizes and modification times."""
     digest = hashlib.sha256()
@@ -43,6 +45,7 @@ def data_set_key(root: str, paths: list[str]) -> bytes:
     return digest.digest()
 
 
+@checked
 class FolderStore:
     """read(index): the whole file."""
 
@@ -50,10 +53,16 @@ class FolderStore:
         self.paths = paths
 
     def __call__(self, index: int) -> bytes:
+        if not 0 <= index < len(self.paths):
+            raise IndexError(
+                f"FolderStore: got index {index}; wanted 0 to {len(self.paths) - 1}; "
+                "next: indices of this data set"
+            )
         with open_regular(self.paths[index]) as file:
             return file.read()
 
 
+@checked
 class Throttled:
     """read(index) in at least link.alpha_s + bytes * link.beta_s_per_byte; one link a rank."""
 
@@ -67,6 +76,7 @@ class Throttled:
         return content
 
 
+@checked
 class RemoteStore:
     """read(index): reads from the storing rank, which alone needs `paths`. Collective to make.
 
@@ -111,6 +121,7 @@ class RemoteStore:
             self._server.close()
 
 
+@checked
 class FileServer:
     """Serves read(index) on a free port, one thread a client; a client sends half of the token.
 

@@ -34,6 +34,8 @@ from collections.abc import Callable, Sequence
 
 import numpy
 
+from refgf.arguments import checked, require
+from refgf.comm.arguments import require_number
 from refgf.comm.slices import length, slices
 from refgf.device import Array, array_module
 from refgf.nn.workspace import cut
@@ -50,6 +52,7 @@ def squared_norms(w: Array, g: Array, tensors: Sequence[Sequence[slice]]) -> num
     return numpy.array(totals).reshape(2, len(tensors))
 
 
+@checked
 class ParallelNorms:
     """`squared_norms`, of which each rank computes a share. Collective; all arguments are the same.
 
@@ -94,6 +97,7 @@ class ParallelNorms:
         return found
 
 
+@checked
 class LARS:
     """Updates a flat parameter array in place; `velocity` is all it remembers.
 
@@ -106,18 +110,20 @@ class LARS:
     def __init__(
         self,
         specs: Sequence,
-        parameters,
+        parameters: Array,
         trust: float = 0.001,
         momentum: float = 0.9,
         weight_decay: float = 5e-4,
         norms: Callable = squared_norms,
         workspace=None,
     ) -> None:
-        if not (trust > 0 and 0 <= momentum < 1 and weight_decay >= 0):
-            raise ValueError(
-                f"LARS: got trust={trust}, momentum={momentum}, weight_decay={weight_decay}; "
-                "wanted trust > 0, 0 <= momentum < 1, weight_decay >= 0; next: trust=0.001"
-            )
+        require(
+            0 < trust < math.inf and 0 <= momentum < 1 and 0 <= weight_decay < math.inf,
+            "LARS",
+            f"trust={trust}, momentum={momentum}, weight_decay={weight_decay}",
+            "finite trust > 0, 0 <= momentum < 1, finite weight_decay >= 0",
+            "trust=0.001",
+        )
         edges = [0, *itertools.accumulate(math.prod(spec.shape) for spec in specs)]
         if parameters.shape != (edges[-1],) or parameters.dtype.name not in ("float32", "float64"):
             raise ValueError(
@@ -169,8 +175,19 @@ class LARS:
                 f"LARS.step: got gradients {gradients.shape} {gradients.dtype}; wanted "
                 f"{self.parameters.shape} {self.parameters.dtype}; next: pass the gradient pool"
             )
+        require_number("LARS.step: rate", rate, 0, "0.01")
         parts = [slice(0, self.parameters.size)] if sent is None else list(sent)
-        tensors = self._by_tensor(parts, [1] * len(parts) if waited is None else list(waited))
+        steps = [1] * len(parts) if waited is None else list(waited)
+        edges = [0, *(edge for part in parts for edge in (part.start, part.stop))]
+        require(
+            [*edges, self.parameters.size] == sorted([*edges, self.parameters.size])
+            and len(steps) == len(parts),
+            "LARS.step",
+            f"sent={parts}, waited={steps}",
+            f"ascending, disjoint slices of {self.parameters.size} elements, steps for each",
+            "pass what the exchange's StepResult has",
+        )
+        tensors = self._by_tensor(parts, steps)
         ratios = self.ratios(gradients, [[part for part, _ in own] for own in tensors])
         for (_, decays), own, ratio in zip(self._tensors, tensors, ratios):
             for part, count in own:

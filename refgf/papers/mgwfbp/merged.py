@@ -29,11 +29,13 @@ from dataclasses import dataclass
 
 import numpy
 
+from refgf.arguments import checked, require
 from refgf.device import synchronize
 from refgf.exchange.lazy import require_next
 from refgf.exchange.result import StepResult
 
 
+@checked
 @dataclass(frozen=True)
 class Groups:
     """The grouping of merged gradients: a group is sent when its last gradient is ready.
@@ -57,6 +59,7 @@ class Groups:
         return f"Groups({[len(group) for group in self.ranges]})"
 
 
+@checked
 class Profile:
     """An exchange that sums nothing and records when each gradient is ready.
 
@@ -106,6 +109,7 @@ class Profile:
         return numpy.median(self.steps[warmup:], axis=0).tolist()
 
 
+@checked
 def slowest(values: Sequence[float], allreduce: Callable, rank: int, size: int) -> list[float]:
     """The largest of all ranks' values, element by element; the same bits on every rank.
 
@@ -121,8 +125,10 @@ def slowest(values: Sequence[float], allreduce: Callable, rank: int, size: int) 
 def require_groups(groups: Iterable[range], count: int) -> list[range]:
     """The groups as a list; ValueError unless they hold gradients 0 to count - 1 once, in order."""
     groups = list(groups)
-    ranges = all(isinstance(group, range) and len(group) for group in groups)
-    if not ranges or list(itertools.chain(*groups)) != list(range(count)):
+    wrong = [group for group in groups if not isinstance(group, range)]
+    if wrong:
+        require(False, "Groups", f"{wrong[0]!r:.80}", "ranges", "range(0, 3), range(3, 7)")
+    if not all(groups) or list(itertools.chain(*groups)) != list(range(count)):
         raise ValueError(
             f"Groups: got groups {str(groups)[:200]}; wanted each of {count} gradients once, in "
             "order, and no empty group; next: refgf.papers.mgwfbp.merge.exact_merge, or "

@@ -16,10 +16,12 @@ That code sends short tensors, and those that g does not divide, through a plain
 
 from collections.abc import Callable
 
+from refgf.arguments import checked
 from refgf.comm.slices import slices
 from refgf.papers.mstopk.topk import HiTopK, exact_top_k, sum_sparse
 
 
+@checked
 class HiTopKPairs(HiTopK):
     """HiTopKComm with pairs, an Allreduce for one array of n elements, m nodes of g ranks each.
 

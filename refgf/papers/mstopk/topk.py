@@ -26,6 +26,8 @@ from collections.abc import Callable
 
 import numpy
 
+from refgf.arguments import checked, require
+from refgf.comm.arguments import DTYPES, FLOATS
 from refgf.comm.slices import length
 from refgf.device import Array, array_module
 
@@ -33,16 +35,20 @@ from refgf.device import Array, array_module
 ROUNDS = 30
 
 
+@checked
 def keep_count(n: int, percent: float) -> int:
     """The number of n elements to send: `percent` of them, rounded up, at least 1; 0 of 0."""
-    if not 0 < percent <= 100:
-        raise ValueError(
-            f"top-k: got a density of {percent} %; wanted more than 0 and at most 100; "
-            "next: 0.1, 1 or 10"
-        )
+    require(
+        0 < percent <= 100 and n >= 0,
+        "top-k",
+        f"a density of {percent} % of {n} elements",
+        "more than 0 and at most 100, of no negative number",
+        "0.1, 1 or 10",
+    )
     return min(n, max(1, math.ceil(round(n * percent / 100, 6))))  # 0.1 % of 3000 is 3, not 4
 
 
+@checked
 def exact_top_k(x: Array, k: int) -> Array:
     """Indices of the k largest magnitudes of x (n,); of equal ones the first. -> (k,) ascending"""
     xp = array_module(x)
@@ -56,6 +62,7 @@ def exact_top_k(x: Array, k: int) -> Array:
     return xp.sort(xp.concatenate([above, equal]))
 
 
+@checked
 def mstopk(x: Array, k: int, start: float = 0.0, rounds: int = ROUNDS) -> Array:
     """Indices of k elements of x (n,), nearly those of the largest magnitudes. -> (k,) ascending
 
@@ -76,6 +83,7 @@ def mstopk(x: Array, k: int, start: float = 0.0, rounds: int = ROUNDS) -> Array:
     """
     xp, magnitude = array_module(x), array_module(x).abs(x)
     _require_choice(magnitude, k, "mstopk")
+    require(0 <= start < 1, "mstopk", f"start={start}", "0 <= start < 1", "start=0.0")
     if k == 0:
         return xp.arange(0)
     high, low = float(magnitude.max()), float(magnitude.mean(dtype=numpy.float64))
@@ -118,21 +126,39 @@ def _require_choice(magnitude, k: int, operation: str) -> None:
         )
 
 
+@checked
 class ErrorFeedback:
-    """One rank's residual: what it has not sent yet of an array of n elements."""
+    """One rank's residual: what it has not sent yet of an array of n elements.
+
+    `undo` takes the last step back. Memory: 2 n, the residual before the step included.
+    """
 
     def __init__(self, n: int, dtype=numpy.float32, xp=numpy) -> None:
-        self.residual = xp.zeros(n, dtype)
+        self.residual, self._before = xp.zeros(n, dtype), xp.zeros(n, dtype)
 
     def take(self, gradient: Array, choose: Callable) -> tuple[Array, Array]:
-        """Add gradient (n,), take `choose(accumulated)` out. -> (values, indices), (k,) each"""
-        self.residual += gradient
-        indices = choose(self.residual)
-        values = self.residual[indices]
-        self.residual[indices] = 0
+        """Add gradient (n,), take `choose(accumulated)` out. -> (values, indices), (k,) each
+
+        An infinity or a NaN cannot be ordered: `choose` gets zeros, and all values are NaN.
+        """
+        before, after = self.residual, self._before
+        with numpy.errstate(over="ignore", invalid="ignore"):
+            array_module(after).add(before, gradient, out=after, casting="same_kind")
+        finite = is_finite(after)
+        if not finite:
+            after[...] = 0
+        indices = choose(after)
+        values = after[indices] if finite else after[indices] + math.nan
+        after[indices] = 0
+        self.residual, self._before = after, before
         return values, indices
 
+    def undo(self) -> None:
+        """The residual as it was before the last `take`."""
+        self.residual, self._before = self._before, self.residual
 
+
+@checked
 class TopK:
     """An Allreduce for one array of n elements: the sum over ranks of each rank's k largest.
 
@@ -141,8 +167,9 @@ class TopK:
     select         exact_top_k, or mstopk with a `start`
 
     The sum is 0 where no rank sent. Cost per rank and call: two allgathers of k elements, so 2(p-1)
-    messages, (p-1) k values and as many indices of 4 bytes (8 from 2**31 elements). Memory: n for
-    the residual, 2 p k received.
+    messages, (p-1) k values and as many indices of 4 bytes (8 from 2**31 elements). Memory: 2 n for
+    the residual, 2 p k received. Errors: ValueError on every rank where one had an infinity or NaN.
+    The residuals are then as they were before, so the step can be skipped.
     """
 
     def __init__(
@@ -162,8 +189,10 @@ class TopK:
         values, indices = self.feedback.take(x, lambda a: self._select(a, self.k))
         indices = wire_indices(indices, x.size)
         sum_sparse(x, self._allgather(values), self._allgather(indices))
+        require_finite(x, self.feedback, "TopK")
 
 
+@checked
 class HiTopK:
     """HiTopKComm, an Allreduce for one array of n elements, m nodes of g ranks each:
 
@@ -206,6 +235,7 @@ class HiTopK:
         values, indices = self.feedback.take(x[own], lambda a: self._select(a, k))
         indices = wire_indices(indices, length(own))
         self._complete(x, own, self._allgather(values), self._allgather(indices))
+        require_finite(x, self.feedback, type(self).__name__)
 
     def _complete(self, x, own: slice, values, indices) -> None:
         """The sum over nodes of the own slice, from their pairs (m, k), and step 4."""
@@ -226,8 +256,34 @@ def wire_indices(indices: Array, n: int) -> Array:
 
 
 def require_length(x: Array, n: int, operation: str) -> None:
-    if x.shape != (n,):
-        raise ValueError(
-            f"{operation}: got an array of shape {x.shape}; wanted ({n},), because the residual "
-            "belongs to its elements; next: one object for each array"
-        )
+    dtype, shape = getattr(x, "dtype", None), getattr(x, "shape", None)
+    writable = not isinstance(x, numpy.ndarray) or x.flags.writeable
+    require(
+        dtype in DTYPES and shape == (n,) and writable,
+        operation,
+        f"{'an array' if writable else 'a read-only array'} of shape {shape}, type {dtype}"
+        if dtype is not None
+        else f"a {type(x).__name__}",
+        f"a writable array of {', '.join(FLOATS)} and shape ({n},), because the residual belongs "
+        "to its elements",
+        "one object for each array",
+    )
+
+
+def is_finite(x: Array) -> bool:
+    """One pass; no sum of squares, which could overflow."""
+    return bool(array_module(x).isfinite(x).all())
+
+
+def require_finite(x: Array, feedback: ErrorFeedback, operation: str) -> None:
+    """ValueError, and the residual as it was, if the sum (n,) has an infinity or NaN."""
+    if is_finite(x):
+        return
+    feedback.undo()
+    require(
+        False,
+        operation,
+        f"an infinity or NaN among {x.size} sums",
+        "finite gradients on every rank, which have an order",
+        "skip this step, on all ranks: no residual has changed",
+    )

@@ -290,6 +290,33 @@ def test_phases_are_those_of_the_definition(epochs, warmup, cooldown, largest):
 # ---- what is refused ----
 
 
+@pytest.mark.parametrize("wrong", ["rate", "global_batch"])
+def test_steps_that_differ_between_ranks_are_seen_where_they_are_compared(wrong):
+    """All nodes end with the same parameters, of rates that nobody chose."""
+
+    def body(comm):
+        daso = DASO(comm, new_model(Prescribed()), [[0], [1]], Constant(BLOCKING), 2)
+        settings = {"rate": 0.1, "global_batch": 8}
+        settings[wrong] *= 1 + comm.Get_rank()
+        for own in gradients(2, 2, dyadic=False):
+            daso.step(own[comm.Get_rank()][None], None, settings["global_batch"], settings["rate"])
+        daso.require_same_parameters()
+
+    with pytest.raises(ValueError, match="rates and global batches of DASO's steps differs"):
+        threads.run(2, body)
+
+
+def test_a_call_after_close_is_a_sentence():
+    def body(comm):
+        daso = DASO(comm, new_model(Prescribed()), [[0], [1]], Constant(BLOCKING), 2)
+        daso.close()
+        for call in (lambda: daso.step(None, None, 2, 0.1), daso.require_same_parameters):
+            with pytest.raises(ValueError, match="got a call after close; wanted it before"):
+                call()
+
+    threads.run(2, body)
+
+
 @pytest.mark.parametrize("values", [(1, 1, 2), (4, -1, 1), (4, 1, -1), (0, 1, 1)])
 def test_bad_phases(values):
     with pytest.raises(ValueError, match="wanted 0 <= W <= B and L >= 0"):
@@ -307,10 +334,11 @@ def test_bad_cycles(values):
 @pytest.mark.parametrize(
     "nodes, batches, message",
     [
+        ([[0], [1], [2]], 2.5, "got batches=2.5; wanted a whole number"),
         ([[0, 1], [2]], 3, "wanted equally many ranks on each"),
         ([[0, 1]], 3, "wanted every rank of 0..2 once"),
         ([[0], [1], [1, 2]], 3, "wanted every rank of 0..2 once"),
-        ([[0], [1], [2]], 0, "got 0 batches"),
+        ([[0], [1], [2]], 0, "got batches=0"),
     ],
 )
 def test_bad_settings(nodes, batches, message):

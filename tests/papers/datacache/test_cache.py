@@ -165,6 +165,52 @@ def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path):
             FolderStore([str(tmp_path / name)])(0)
 
 
+@pytest.mark.parametrize("file", ["refgf-cache.data", "refgf-cache.manifest"])
+@pytest.mark.parametrize("way", ["symbolic link", "second name", "another user's"])
+def test_the_disk_destroys_nothing_that_it_did_not_make(tmp_path, file, way):
+    """Whoever may write to the folder could name another file there, which would be emptied."""
+    thesis = tmp_path / "thesis.txt"
+    thesis.write_text("years of work")
+    (tmp_path / "cache").mkdir()
+    place = tmp_path / "cache" / file
+    if way == "another user's":
+        if os.geteuid():
+            pytest.skip("only root can give a file away")
+        place.write_text("theirs")
+        os.chown(place, 65534, 65534)
+    else:
+        (place.symlink_to if way == "symbolic link" else place.hardlink_to)(thesis)
+    with pytest.raises(ValueError, match="without links or files of others; next: "):
+        DiskCache(str(tmp_path / "cache"), KEY, EVERYTHING).put(0, b"x")
+    assert thesis.read_text() == "years of work" and place.read_text() != "x"
+
+
+WRONG_CALLS = {
+    "decode gives floats": (lambda i, b: np.full(SHAPE, 0.5), [0], "type float64 from decode"),
+    "decode gives nothing": (lambda i, b: None, [0], "type NoneType from decode"),
+    "decode gives another shape": (lambda i, b: np.zeros((3, 3), np.uint8), [0], "from decode"),
+    "an index below 0": (decode, [-1], "got indices"),
+    "an index above all": (decode, [N], "got indices"),
+    "an index between": (decode, [1.5], "got indices"),
+    "a shape of nothing": (decode, (0, 5, 2), "got n=23"),
+    "nodes without a rank": (decode, [[0]], "got nodes"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_CALLS)
+def test_wrong_calls_of_a_cache_are_sentences(name):
+    decoding, wrong, message = WRONG_CALLS[name]
+    shape = wrong if name == "a shape of nothing" else SHAPE
+    nodes = wrong if name == "nodes without a rank" else NODES[2]
+
+    def body(comm):
+        settings = CacheSettings(memory_bytes=EVERYTHING)
+        node_cache(comm, nodes, content, decoding, N, shape, settings)(np.array(wrong))
+
+    with pytest.raises(ValueError, match=f"{message}.*; wanted .*; next: "):
+        threads.run(2, body)
+
+
 # ---- the disk ----
 
 

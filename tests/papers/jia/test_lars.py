@@ -72,8 +72,30 @@ def test_decay_on_biases_would_show():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"trust": 0}, {"trust": -1}, {"momentum": 1}, {"weight_decay": -1}]
+    "wrong",
+    [
+        *({"trust": 0}, {"trust": -1}, {"trust": np.inf}, {"trust": "x"}, {"momentum": 1}),
+        *({"weight_decay": -1}, {"weight_decay": np.inf}, {"weight_decay": np.nan}),
+    ],
 )
 def test_bad_settings(wrong):
     with pytest.raises(ValueError, match="LARS: got"):
         LARS(SPECS, dyadic(1), **wrong)
+
+
+HALVES = [slice(0, 3), slice(3, 5)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"rate": np.nan}, {"rate": -1}, {"rate": np.inf}, {"sent": [slice(0, 10**9)]}),
+        *({"sent": HALVES[::-1]}, {"sent": [slice(0, 3), slice(2, 5)]}, {"sent": [slice(-2, 1)]}),
+        {"sent": HALVES, "waited": [1]},
+    ],
+)
+def test_bad_steps_change_nothing(wrong):
+    optimizer = LARS(SPECS, dyadic(1))
+    with pytest.raises(ValueError, match="LARS.step.*: got .*; wanted .*; next: "):
+        optimizer.step(dyadic(2), **({"rate": 0.1} | wrong))
+    assert same_bits(optimizer.parameters, dyadic(1))

@@ -249,7 +249,7 @@ def test_counted_cost_of_pairs(p, g, percent):
     "call, message",
     [
         (
-            lambda: HiTopKPairs(7, 10, 2, None, None, None),
+            lambda: HiTopKPairs(7, 10, 2, len, len, len),
             "got 7 elements for 2 ranks per node; wanted a multiple",
         ),
         (lambda: exact_top_k(np.ones(3), 4), "got k = 4; wanted 0 to 3"),
@@ -260,8 +260,15 @@ def test_counted_cost_of_pairs(p, g, percent):
         (lambda: keep_count(10, 101), "density of 101 %"),
         (
             lambda: TopK(10, 10, lambda x: x[None])(np.ones(11, np.float32)),
-            r"shape \(11,\); wanted \(10,\)",
+            r"shape \(11,\), type float32; wanted a writable array .* shape \(10,\)",
         ),
+        (lambda: TopK(10, 10, lambda x: x[None])(np.ones(10, int)), "type int64; wanted"),
+        (lambda: TopK(10, 10, lambda x: x[None])([1.0] * 10), "got a list; wanted"),
+        (
+            lambda: TopK(10, 10, lambda x: x[None])(np.broadcast_to(np.float32(1), 10)),
+            "got a read-only array",
+        ),
+        (lambda: TopK(-1, 10, lambda x: x[None]), "of -1 elements; wanted"),
     ],
 )
 def test_nonsense_is_refused(call, message):
@@ -293,3 +300,28 @@ def test_what_is_not_cleared_is_caught():
         return same
 
     assert threads.run(2, body) == [[True, False]] * 2  # one step would not show it
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("kind", ["TopK", "HiTopK"])
+def test_a_step_that_one_rank_spoils_is_skipped_by_all(kind, bad):
+    """As the message says: the steps after it are those of a run that never had it."""
+
+    def body(comm, spoilt):
+        flat = kind == "TopK"
+        sums = TopK(20, 10, gather.allgather(comm)) if flat else hitopk(comm, 20, 10, 2)
+        results = []
+        for step in range(4):
+            x = data("normal", 20, 10 * step + comm.rank)
+            if step == 2:
+                if not spoilt:
+                    continue
+                x[3] = bad if comm.rank == 1 else x[3]
+                with pytest.raises(ValueError, match="got an infinity or NaN.*; next: skip this"):
+                    sums(x)
+                continue
+            sums(x)
+            results.append(x.tobytes())
+        return results
+
+    assert threads.run(4, body, True) == threads.run(4, body, False)

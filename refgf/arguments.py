@@ -1,0 +1,136 @@
+"""One style for the arguments that users pass: refused by their annotations, with one sentence.
+
+    @checked
+    class Prefetch:
+        def __init__(self, source: Iterable, depth: int = 1) -> None: ...
+
+    Prefetch(batches, depth=1.5)
+    ValueError: Prefetch: got depth=1.5; wanted a whole number; next: help(Prefetch)
+
+What a number may be (0 to 100 %) is the callee's own check; `require` has its form. A float is any
+number but NaN, whole ones included; an int is no bool; an array is what has a shape and a dtype. A
+sequence is a list, tuple, range or array, with its elements checked; no text is one. Annotations of
+other kinds, and arguments without one, are not looked at.
+"""
+
+import collections.abc
+import functools
+import inspect
+import math
+import numbers
+import os
+import types
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SHOWN = 80  # characters of a wrong argument
+MANY = 10_000  # elements of a sequence that are looked at
+SEQUENCES = (list, tuple, collections.abc.Sequence)
+
+
+def _is_number(value: Any) -> bool:
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return real and not math.isnan(value)
+
+
+PLAIN = {  # annotation: (is the value of this kind?, words)
+    int: (lambda v: isinstance(v, numbers.Integral) and not isinstance(v, bool), "a whole number"),
+    float: (_is_number, "a number"),
+    bool: (lambda v: isinstance(v, bool | np.bool_), "True or False"),
+    str: (lambda v: isinstance(v, str), "a text"),
+    bytes: (lambda v: isinstance(v, bytes | bytearray), "bytes"),
+    dict: (lambda v: isinstance(v, dict), "a dict"),
+    type(None): (lambda v: v is None, "None"),
+    Path: (lambda v: isinstance(v, os.PathLike), "a Path"),
+    collections.abc.Callable: (callable, "a function"),
+    collections.abc.Iterable: (
+        lambda v: hasattr(v, "__iter__") and not isinstance(v, str | bytes),
+        "what can be looped over",
+    ),
+    np.ndarray: (lambda v: hasattr(v, "shape") and hasattr(v, "dtype"), "an array"),
+}
+
+
+def require(holds: bool, what: str, got: str, wanted: str, then: str) -> None:
+    """Raise ValueError with the project's sentence unless `holds`."""
+    if not holds:
+        raise ValueError(f"{what}: got {got}; wanted {wanted}; next: {then}")
+
+
+def checked(what: Callable) -> Callable:
+    """A function, or a class whose constructor is meant, that refuses arguments of a wrong kind."""
+    if isinstance(what, type):
+        what.__init__ = _checked_call(what.__init__, bound=True)
+        return what
+    return _checked_call(what, bound=False)
+
+
+def _checked_call(function: Callable, bound: bool) -> Callable:
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        given = _signature(function).bind_partial(*arguments, **named).arguments
+        if bound:
+            kind = type(next(iter(given.values())))
+            name = kind.__name__
+        else:
+            name = function.__name__
+        for argument, kind in _kinds(function).items():
+            if argument in given and (wanted := wrong(given[argument], kind)):
+                got = f"{argument}={shown(given[argument])}"
+                require(False, name, got, wanted, f"help({name})")
+        return function(*arguments, **named)
+
+    return call
+
+
+@functools.cache
+def _signature(function: Callable) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+@functools.cache
+def _kinds(function: Callable) -> dict[str, Any]:
+    """{argument: its annotation}."""
+    return {name: kind for name, kind in function.__annotations__.items() if name != "return"}
+
+
+def wrong(value: Any, kind: Any) -> str | None:
+    """What an annotation wants in place of this value; None if the value is of that kind."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        wanted = [wrong(value, one) for one in inner]
+        return " or ".join(wanted) if all(wanted) else None
+    base = origin or kind
+    if base in PLAIN:
+        holds, words = PLAIN[base]
+        return None if holds(value) else words
+    if base in SEQUENCES:
+        return _wrong_sequence(value, inner)
+    if isinstance(base, type) and base.__module__.startswith("refgf."):
+        return None if isinstance(value, base) else f"a {base.__name__}"
+    return None
+
+
+def _wrong_sequence(value: Any, inner: tuple) -> str | None:
+    text = isinstance(value, str | bytes)
+    if text or not isinstance(value, collections.abc.Sequence | np.ndarray):
+        return "a sequence"
+    kinds = inner[:1] if inner[1:] in ((), (...,)) else ()
+    for kind in kinds:
+        for element in value[:MANY]:
+            if wanted := wrong(element, kind):
+                return f"a sequence with {wanted} at each place"
+    return None
+
+
+def shown(value: Any) -> str:
+    """A value as it stands in a message."""
+    try:
+        text = repr(value)
+    except Exception:  # of a class of the caller
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({type(value).__name__})"
