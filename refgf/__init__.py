@@ -21,5 +21,10 @@ Behind the wall, which nothing in the core imports:
     doctor/    `python -m refgf.doctor` checks this machine and prints what to fix
     site/      `make site`: the lessons, SPEC and the core as web pages
 
-Importing this package runs nothing and imports nothing.
+Importing this package looks at how Python runs a program of ours (program.py), and imports nothing
+else.
 """
+
+from refgf import program as _program
+
+_program.prepare(_program.program())

@@ -5,12 +5,13 @@ import os
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import BinaryIO
 
 
 class Quiet(SimpleHTTPRequestHandler):
     """Files of a folder, and nothing that its links name outside; no line for each request."""
 
-    def send_head(self):
+    def send_head(self) -> BinaryIO | None:
         """The file that is asked for; 404 for what lies elsewhere or has an impossible name."""
         path, root = self.translate_path(self.path), os.path.realpath(self.directory)
         shown = [os.path.join(path, name) for name in ("", *self.index_pages)]

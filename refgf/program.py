@@ -1,0 +1,33 @@
+"""What a program of this project needs of the Python that runs it; `import refgf` looks."""
+
+import os
+import sys
+from typing import Any
+
+
+def prepare(program: str, flags: Any = sys.flags) -> None:
+    """Ends a program of ours that has no docstrings; lets a lesson import what lies beside it.
+
+    program: the file that Python runs, or the module after -m. Other people's programs are left
+    alone.
+    """
+    folder, name = os.path.split(os.path.abspath(program))
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    lesson = os.path.isdir(os.path.join(folder, "kit")) and os.path.isdir(
+        os.path.join(folder, "lab")
+    )
+    ours = lesson or folder.startswith((os.path.join(root, "refgf"), os.path.join(root, "lessons")))
+    if flags.optimize > 1 and (ours or name.split(".")[0] == "refgf"):
+        sys.exit(
+            "refgf: got a Python without docstrings (-OO, or PYTHONOPTIMIZE=2); wanted them, "
+            "because lessons, statements and help are read from them; next: unset PYTHONOPTIMIZE"
+        )
+    if flags.safe_path and lesson:  # PYTHONSAFEPATH, or -P: the folder is ours, and not the user's
+        sys.path.insert(0, folder)
+
+
+def program() -> str:
+    """The file that Python runs, or the module after -m."""
+    words = sys.orig_argv
+    module = words[words.index("-m") + 1 :][:1] if "-m" in words else []
+    return getattr(sys.modules.get("__main__"), "__file__", None) or "".join(module)
