@@ -11,13 +11,14 @@ import refgf.interrupt  # noqa: F401  first
 
 # isort: split
 
+import errno
 import os
 import runpy
 import sys
 from importlib import metadata
 from pathlib import Path
 
-from refgf import advice
+from refgf import advice, program
 
 PACKAGE = Path(__file__).resolve().parent
 ORACLE = {
@@ -63,6 +64,11 @@ def main() -> int:
         return 2
     except ValueError as error:
         print(f"refgf: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        print(f"refgf {name}: {program.NO_ROOM}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
         missing = (error.name or "").split(".")[0]

@@ -8,9 +8,9 @@
     ValueError: Prefetch: got depth=1.5; wanted a whole number; next: help(Prefetch)
 
 What a number may be (0 to 100 %) is the callee's own check; `require` has its form. A float is any
-number but NaN, whole ones included; an int is no bool; an array is what has a shape and a dtype. A
-sequence is a list, tuple, range or array, with its elements checked; no text is one. Annotations of
-other kinds, and arguments without one, are not looked at.
+number but NaN, whole ones and bools included; an int is no bool; an array is what has a shape and a
+dtype. A sequence is a list, tuple, range or array, with its elements checked; no text is one.
+Arguments without an annotation of these kinds are looked at if their name is one of BY_NAME.
 """
 
 import collections.abc
@@ -33,8 +33,7 @@ SEQUENCES = (list, tuple, collections.abc.Sequence)
 
 
 def _is_number(value: Any) -> bool:
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return real and not math.isnan(value)
+    return isinstance(value, numbers.Real) and not math.isnan(value)
 
 
 PLAIN = {  # annotation: (is the value of this kind?, words)
@@ -52,6 +51,20 @@ PLAIN = {  # annotation: (is the value of this kind?, words)
         "what can be looped over",
     ),
     np.ndarray: (lambda v: hasattr(v, "shape") and hasattr(v, "dtype"), "an array"),
+}
+
+
+def _is_dtype(value: Any) -> bool:
+    try:
+        return np.dtype(value) is not None
+    except (TypeError, ValueError, SyntaxError):
+        return False
+
+
+BY_NAME = {
+    "comm": (lambda v: hasattr(v, "Get_rank") and hasattr(v, "Get_size"), "a communicator"),
+    "dtype": (_is_dtype, "a type of NumPy"),
+    "xp": (lambda v: callable(getattr(v, "zeros", None)), "numpy or cupy"),
 }
 
 
@@ -78,9 +91,10 @@ def _checked_call(function: Callable, bound: bool) -> Callable:
             name = kind.__name__
         else:
             name = function.__name__
-        for argument, kind in _kinds(function).items():
-            if argument in given and (wanted := wrong(given[argument], kind)):
-                got = f"{argument}={shown(given[argument])}"
+        for argument, value in given.items():
+            wanted = wrong(value, _kinds(function).get(argument, Any), argument)
+            if wanted:
+                got = f"{argument}={shown(value)}"
                 require(False, name, got, wanted, f"help({name})")
         return function(*arguments, **named)
 
@@ -98,8 +112,11 @@ def _kinds(function: Callable) -> dict[str, Any]:
     return {name: kind for name, kind in function.__annotations__.items() if name != "return"}
 
 
-def wrong(value: Any, kind: Any) -> str | None:
-    """What an annotation wants in place of this value; None if the value is of that kind."""
+def wrong(value: Any, kind: Any, name: str = "") -> str | None:
+    """What an annotation, or a name, wants in place of this value; None if it is of that kind."""
+    if name in BY_NAME:
+        holds, words = BY_NAME[name]
+        return None if holds(value) else words
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         wanted = [wrong(value, one) for one in inner]
@@ -110,7 +127,8 @@ def wrong(value: Any, kind: Any) -> str | None:
         return None if holds(value) else words
     if base in SEQUENCES:
         return _wrong_sequence(value, inner)
-    if isinstance(base, type) and base.__module__.startswith("refgf."):
+    protocol = getattr(base, "_is_protocol", False)
+    if isinstance(base, type) and base.__module__.startswith("refgf.") and not protocol:
         return None if isinstance(value, base) else f"a {base.__name__}"
     return None
 

@@ -4,6 +4,11 @@ import os
 import sys
 from typing import Any
 
+NO_ROOM = (
+    "got no space left for the output; wanted a disk with room; next: free some, or send the "
+    "output elsewhere"
+)
+
 
 def prepare(program: str, flags: Any = sys.flags) -> None:
     """Ends a program of ours that has no docstrings; lets a lesson import what lies beside it.

@@ -41,7 +41,7 @@ ALLOWED = {  # a part of refgf: the others that it may import, besides ops and d
     "advice.py": [],
     "arguments.py": [],
     "interrupt.py": [],
-    "__main__.py": ["advice"],
+    "__main__.py": ["advice", "program"],
     "__init__.py": ["program"],
     "program.py": [],
 }

@@ -1,6 +1,7 @@
 """A lesson as a command: its arguments, its run, its result file and its figure."""
 
 import argparse
+import errno
 import json
 import os
 import sys
@@ -16,6 +17,7 @@ from kit.regime import regime_of
 from kit.reveal import BRACKETS, COLUMNS, Reveal
 from kit.run import Run
 from kit.words import before_and_after, link_probed, number_of_ranks, question
+from refgf import program
 from refgf.advice import mpi
 from refgf.cluster import like as clusters
 from refgf.exchange.lazy import Theta
@@ -117,6 +119,10 @@ class Lesson:
                     threads.run(options.threads, lambda comm: self._measure(comm, measure, options))
             except ValueError as error:  # a user's mistake ends with a sentence, not a traceback
                 self.parser.exit(2, f"\n{self.parser.prog}: {error}\n")
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                self.parser.exit(2, f"\n{self.parser.prog}: {program.NO_ROOM}\n")
         else:
             try:
                 MPI = mpi("the lesson on MPI ranks")

@@ -61,7 +61,7 @@ SET_BY = {
 
 def try_to_start(facts: dict[str, Any]) -> dict[str, Any]:
     """Start two ranks of `--report`; return exit code, sizes, seconds, output and reports."""
-    command = [facts["mpiexec"], "-n", "2", sys.executable, "-m", "refgf.doctor", "--report"]
+    command = [facts["mpiexec"], "-n", "2", sys.executable, "-P", "-m", "refgf.doctor", "--report"]
     start = time.monotonic()
     code, text = run(command)
     reports = [json.loads(found) for found in re.findall(r"\{.*?\}", text) if '"mpi_size"' in found]
@@ -94,7 +94,16 @@ def query_mpi() -> dict[str, Any]:
 
 def try_device(facts: dict[str, Any]) -> str:
     """'right', 'gave wrong numbers' or 'crashed': two ranks exchange arrays by device pointers."""
-    command = [facts["mpiexec"], "-n", "2", sys.executable, "-m", "refgf.doctor", "--device-trial"]
+    command = [
+        facts["mpiexec"],
+        "-n",
+        "2",
+        sys.executable,
+        "-P",
+        "-m",
+        "refgf.doctor",
+        "--device-trial",
+    ]
     _, text = run(command)
     if text.count("device trial right") == 2:
         return "right"

@@ -134,7 +134,9 @@ def start(facts: Facts) -> Check | None:
     refusals = [line for line in lines if re.search("|".join(REFUSALS), line)]
     message = (refusals + lines + ["no message"])[0]
     finding = f"2 ranks do not start (exit code {trial['code']}): {message}"
-    fix = fixes[0] if fixes else f"{trial['command']}   (and read its output)"
+    again = f"{trial['command']}   (and read its output)"
+    named = " ".join(facts.get("mpi_variables", ()))
+    fix = fixes[0] if fixes else f"unset {named}   (variables of MPI's own)" if named else again
     return Check("start", "broken", finding, fix)
 
 

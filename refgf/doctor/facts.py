@@ -19,9 +19,11 @@ import refgf.launch as launch  # before NumPy, which `device` imports
 from refgf import device
 from refgf.doctor import checks_mpi, site
 
+OF_MPI = ("HYDRA_", "MPIEXEC_", "MPIR_", "PMIX_MCA_", "PRTE_MCA_", "OMPI_MCA_", "UCX_", "FI_")
 ENVIRONMENT = ("MPI", "OMPI_", "PRTE_", "I_MPI_", "SLURM_", "OPENBLAS_", "OMP_", "MKL_", "REFGF_")
 ENVIRONMENT += ("LOADEDMODULES",)
 TRIAL_SECONDS = 60
+ROOT = Path(launch.__file__).resolve().parents[2]  # the folder of refgf
 LIBRARY = """
 import json, mpi4py
 mpi4py.rc.initialize = False
@@ -47,6 +49,7 @@ def collect(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
         "version": platform.python_version(),
         "environ": {name: value for name, value in environ.items() if name.startswith(ENVIRONMENT)},
         "uid": os.getuid(),
+        "mpi_variables": _users_mpi_variables(environ),
         "mpiexec": mpiexec,
         "mpiexec_on_path": first,
         "mpiexec_version": run([mpiexec, "--version"])[1] if mpiexec else "",
@@ -66,11 +69,22 @@ def collect(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
     return facts | _library() | _blas() | _host() | _gpus()
 
 
+def _users_mpi_variables(environ: Mapping[str, str]) -> list[str]:
+    """The names of the variables of MPI's own that the user has set."""
+    ours = {setting.name for setting in launch.settings if setting.by == "launch"}
+    return sorted(name for name in environ if name.startswith(OF_MPI) and name not in ours)
+
+
 def run(command: list[str]) -> tuple[int, str]:
-    """Run a command; return its exit code and its output, stdout and stderr together."""
+    """Run a command; return its exit code and its output, stdout and stderr together.
+
+    A Python among them imports nothing from the folder where the user stands.
+    """
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
         done = subprocess.run(
             command,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
@@ -86,7 +100,7 @@ def run(command: list[str]) -> tuple[int, str]:
 def _library() -> dict[str, Any]:
     """Loads the library in a child process, because a wrong one may end the process."""
     version = _version("mpi4py")
-    text = run([sys.executable, "-W", "ignore", "-c", LIBRARY])[1] if version else ""
+    text = run([sys.executable, "-P", "-W", "ignore", "-c", LIBRARY])[1] if version else ""
     mpi, path = json.loads(text) if text.startswith("[") else (None, None)
     error = re.sub(r"\s+", " ", text.splitlines()[-1] if text else "no output")
     if mpi:  # "MPICH Version:      5.0.2" -> "MPICH Version 5.0.2"

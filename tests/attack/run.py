@@ -11,6 +11,10 @@
     commands   wrong command lines and environments of all lessons and commands
     trees      folders of images with pipes, loops, damaged images, unreadable folders
     users      another user took our names in /dev/shm and /tmp first
+    library    every public class of the papers, made with one wrong argument
+    students   files that want marks without work, or harm: no mark, no traceback, nothing left
+    places     commands where the folder has types.py, json.py, ... or an odd path
+    variables  nonsense in the variables of Python, MPICH, Hydra and the shell
 
 Each case must end within 5 s of its cause, with an exit code that is not 0 if something was lost,
 with a sentence that says what to try, and with nothing left behind (`fate.py`). A table comes last;
@@ -38,7 +42,8 @@ os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"
 
 from refgf.launch import leftovers  # noqa: E402
 
-SHARES = dict(signals=75, damage=180, calls=85, commands=140, trees=100, users=20)  # of 600
+SHARES = dict(signals=55, damage=120, calls=60, commands=95, trees=70, users=15)
+SHARES |= dict(library=110, students=30, places=20, variables=25)  # of 600
 
 
 def planned(cases: int, classes: list[str]) -> list[tuple[str, int]]:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from math import ceil, exp, isqrt, log
 from typing import Any, Protocol
 
+from refgf.arguments import checked
 from refgf.papers.barrachina.roofline import Node
 
 DIRECTIONS = ("forward", "backward")
@@ -36,6 +37,7 @@ COMMON = ((1, 1), (1, 1), (1, 2), (3, 1), (3, 1), (3, 1), (3, 2))
 WINDOWS = (*COMMON, (5, 1), (7, 2), (11, 4))  # (kernel, stride), drawn with equal probability
 
 
+@checked
 @dataclass(frozen=True)
 class KernelShape:
     """A layer at a batch size: `batch` inputs of side x side x channels, kernel x kernel windows.
@@ -98,6 +100,7 @@ class KernelShape:
         return [*map(log, values), float(self.first)]
 
 
+@checked
 @dataclass(frozen=True)
 class Sample:
     shape: KernelShape
@@ -218,6 +221,7 @@ def fit_roofline(samples: Iterable[Sample], direction: str, steps: int = 40) -> 
     return min(nodes, key=lambda node: sum(abs(log(node.kernel_s(f, b) / t)) for f, b, t in work))
 
 
+@checked
 class Roofline:
     """Predicts max(flops / peak, bytes / bandwidth), with both roofs fitted to the samples."""
 
@@ -234,6 +238,7 @@ class Roofline:
         return node.kernel_s(shape.flops(direction), shape.bytes(direction))
 
 
+@checked
 class Perceptrons:
     """Predicts the flop/s of a kernel as the mean of `members` perceptrons.
 

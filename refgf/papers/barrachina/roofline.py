@@ -17,10 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from refgf.arguments import checked
 from refgf.predict.cost import Link, ring_line
 from refgf.predict.timeline import CallTime, Gradients, PredictedStep, eager, predict
 
 
+@checked
 @dataclass(frozen=True)
 class Node:
     """A rank's processor. flops: peak operations/s. bandwidth: bytes/s of its memory."""
@@ -42,6 +44,7 @@ class Node:
         return "flops" if flops / self.flops >= nbytes / self.bandwidth else "memory"
 
 
+@checked
 @dataclass(frozen=True)
 class LayerTime:
     """Predicted times of a layer, and what limits each pass: "flops" or "memory"."""
@@ -65,6 +68,7 @@ def layer_times(workload: Any, batch: int, node: Node, itemsize: int = 4) -> lis
     return times
 
 
+@checked
 @dataclass(frozen=True)
 class Point:
     """One point of the study.

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 from ml_dtypes import bfloat16
 
+from refgf.arguments import checked
 from refgf.comm import ring
 from refgf.comm.arguments import Comm, require_flat
 from refgf.comm.compose import on_ranks
@@ -52,6 +53,7 @@ def round_to_bfloat16(x: Array) -> None:
         x[block] = bfloat16_values(bfloat16_bits(x[block]))
 
 
+@checked
 class Bfloat16Comm:
     """Wraps a communicator: Send, Recv and Sendrecv of float arrays are sent as bfloat16."""
 

@@ -65,6 +65,7 @@ from refgf.training.step import Replica, require_same_parameters, train_step
 CHUNK_ELEMENTS = 10_000_000
 
 
+@checked
 @dataclass(frozen=True)
 class PendingSum:
     """A sum of parameters in flight.

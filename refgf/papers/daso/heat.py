@@ -27,6 +27,7 @@ from refgf.papers.daso.merge import heat_merge
 from refgf.papers.daso.phases import FIRST_GLOBAL_SKIP, Phase, Phases
 
 
+@checked
 @dataclass(frozen=True)
 class HeatPhase(Phase):
     """As `Phase`, but W may exceed B: a sum is received when the next is sent, at the latest."""

@@ -16,15 +16,24 @@ Source: oracle/SPEC.md, M7.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from refgf.arguments import checked, require, shown
 from refgf.device import array_module
 from refgf.exchange.result import UNOBSERVED
 from refgf.training.step import Replica
 
 
+@checked
 class RunningStatistics:
     """The mean over the micro-batches of a step of what each makes of the running statistics."""
 
     def __init__(self, network) -> None:
+        require(
+            hasattr(network, "running"),
+            "RunningStatistics",
+            shown(network),
+            "a network",
+            "ResNet50",
+        )
         self.network, self.before = network, [array.copy() for array in network.running]
         self.sums, self.count = [array * 0 for array in network.running], 0
 

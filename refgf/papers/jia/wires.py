@@ -15,9 +15,11 @@ that leave a node together have all arrived after alpha + k * beta * bytes. SimG
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
+from refgf.arguments import checked
 from refgf.predict.cost import Link
 
 
+@checked
 class Wires:
     """The links of one simulation, as `refgf.papers.scaling.simulate.from_schedules` takes them.
 

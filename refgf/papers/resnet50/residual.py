@@ -2,10 +2,12 @@
 
 import math
 
+from refgf.arguments import checked
 from refgf.nn.layers import Layer, Ready, ReLU, backward_layers, bind_layers
 from refgf.nn.workspace import Array, Workspace
 
 
+@checked
 class ResidualBlock(Layer):
     """y = ReLU(main(x) + shortcut(x)); main and shortcut are lists of layers; [] is x itself.
 
@@ -14,7 +16,7 @@ class ResidualBlock(Layer):
     normalisation does not).
     """
 
-    def __init__(self, name: str, main: list, shortcut: list, workspace: Workspace):
+    def __init__(self, name: str, main: list[Layer], shortcut: list[Layer], workspace: Workspace):
         inner = main + shortcut
         forward, backward = (sum(layer.operations[i] for layer in inner) for i in range(2))
         output_shape = main[-1].output_shape
@@ -63,10 +65,18 @@ class ResidualBlock(Layer):
         return short
 
 
+@checked
 class Border(Layer):
     """Pixels of one value around the image: with -infinity, the padding of a max-pooling."""
 
-    def __init__(self, name: str, input_shape, pixels: int, value: float, workspace: Workspace):
+    def __init__(
+        self,
+        name: str,
+        input_shape: tuple[int, ...],
+        pixels: int,
+        value: float,
+        workspace: Workspace,
+    ):
         height, width, channels = input_shape
         output_shape = (height + 2 * pixels, width + 2 * pixels, channels)
         super().__init__(name, input_shape, output_shape, workspace, (0, 0))
@@ -88,10 +98,11 @@ class Border(Layer):
         return dx
 
 
+@checked
 class GlobalAveragePool(Layer):
     """y = the mean over an image's pixels, per channel."""
 
-    def __init__(self, name: str, input_shape, workspace: Workspace):
+    def __init__(self, name: str, input_shape: tuple[int, ...], workspace: Workspace):
         elements = math.prod(input_shape)
         operations = (elements, elements)
         super().__init__(name, input_shape, (input_shape[2],), workspace, operations)

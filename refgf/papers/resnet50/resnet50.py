@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from refgf.arguments import checked
 from refgf.nn.conv import Convolution, Filters
 from refgf.nn.layers import FullyConnected, Layer, ReLU
 from refgf.nn.network import Network
@@ -30,6 +31,7 @@ STEM_CHANNELS = 64
 EXPANSION = 4
 
 
+@checked
 class ResNet50(Network):
     """ResNet-50 for images (image_size, image_size, channels); width: factor on all channels.
 

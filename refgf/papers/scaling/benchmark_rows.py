@@ -28,6 +28,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from refgf.arguments import checked
 from refgf.papers.scaling.published import (
     INFINIBAND,
     INFINIBAND_EXTENDED,
@@ -63,6 +64,7 @@ bert_base = partial(bert_64, layers=12, features=768)
 Rates = tuple[float, ...]  # samples per second on each number of ranks
 
 
+@checked
 @dataclass(frozen=True)
 class Throughputs:
     """single: samples per second on one GPU; measured: on each connection, of each of METHODS."""

@@ -11,6 +11,7 @@ predictions and from the figures.
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
+from refgf.arguments import checked
 from refgf.papers.scaling import benchmark_rows
 from refgf.papers.scaling.headlines import (
     ALPHA,
@@ -59,6 +60,7 @@ TOP5 = (
 NO_SERVER = "No system here stands for a parameter server, or for calls in an order of priority."
 
 
+@checked
 @dataclass(frozen=True)
 class Entry:
     """A row of the table; kind is one of KINDS."""

@@ -22,9 +22,12 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 
+from refgf.arguments import checked
+
 LABELS = ("stated", "verified", "computed", "inferred", "unverified", "measured", "chosen")
 
 
+@checked
 @dataclass(frozen=True)
 class Input:
     """An argument of a prediction: its name, its values, and where they come from.
@@ -48,6 +51,7 @@ class Input:
             )
 
 
+@checked
 @dataclass(frozen=True)
 class Headline:
     """A published number and its prediction: predict(**{input name: value}), in the same unit."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 
+from refgf.arguments import checked
 from refgf.machine.regular_files import open_regular
 from refgf.papers.scaling.interval import LABELS
 from refgf.papers.scaling.workloads import WORKLOADS
@@ -49,6 +50,7 @@ NAMES = ("name", "source", "label")
 FILE_KEYS = {"refgf_machine", *NAMES, "units"}
 
 
+@checked
 @dataclass(frozen=True)
 class Machine:
     """A measured or published machine.

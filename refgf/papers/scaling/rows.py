@@ -29,6 +29,7 @@ that the model does not contain.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from refgf.arguments import checked
 from refgf.papers.scaling.machine import Machine
 from refgf.papers.scaling.published import INFINIBAND, TEN_GIGABIT
 from refgf.papers.scaling.workloads import WORKLOADS
@@ -45,6 +46,7 @@ Factors = tuple[float, float, float]  # of a line's a and b, and of the time tha
 AS_PUBLISHED: Factors = (1.0, 1.0, 1.0)
 
 
+@checked
 @dataclass(frozen=True)
 class Row:
     network: str
@@ -94,6 +96,7 @@ ROWS = [
 ]
 
 
+@checked
 @dataclass(frozen=True)
 class Comparison:
     """A row and its prediction.

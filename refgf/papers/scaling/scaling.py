@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
+from refgf.arguments import checked
 from refgf.papers.scaling.interval import Input, extremes
 from refgf.papers.scaling.shapes import Workload
 from refgf.papers.scaling.systems import System, chosen_chunks, scaling_efficiency, step
@@ -16,6 +17,7 @@ from refgf.predict.cost import Link, ring_line
 from refgf.predict.timeline import CallTime, Gradients, PredictedStep, lazy, predict
 
 
+@checked
 @dataclass(frozen=True)
 class Cluster:
     """Ranks of `rate` samples/s at `batch` samples each, on links of `bandwidth` bytes/s.

@@ -18,10 +18,13 @@ from functools import cached_property
 from itertools import accumulate
 from math import ceil, prod
 
+from refgf.arguments import checked
+
 Shape = tuple[int, ...]
 Window = int | tuple[int, int]  # the same in both directions, or (height, width)
 
 
+@checked
 @dataclass(frozen=True)
 class Tensor:
     """One gradient tensor. flops: per sample, once the gradient of its layer's output is there."""
@@ -35,6 +38,7 @@ class Tensor:
         return prod(self.shape)
 
 
+@checked
 @dataclass(frozen=True)
 class PlannedLayer:
     """One layer; flops and elements are per sample.
@@ -73,6 +77,7 @@ class PlannedLayer:
         return itemsize * (activations + 2 * self.parameters)
 
 
+@checked
 @dataclass(frozen=True)
 class Workload:
     """A network as prediction needs it.
@@ -167,6 +172,7 @@ def pooled(length: int, kernel: int, stride: int, pad: int, whole: bool) -> int:
     return int(steps if whole else ceil(steps)) + 1
 
 
+@checked
 class Builder:
     """Follows the shape (height, width, channels) of one sample through the layers added to it."""
 

@@ -17,6 +17,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Any, Protocol
 
+from refgf.arguments import checked
 from refgf.predict.cost import Link
 
 
@@ -67,6 +68,7 @@ def finish_times(schedules: Schedules, itemsize: int, link: Links) -> list[float
     return run.clock_s
 
 
+@checked
 class Run:
     """The state of every rank, and the messages that are ready to start, in order of time."""
 

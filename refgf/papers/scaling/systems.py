@@ -17,12 +17,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil
 
+from refgf.arguments import checked
 from refgf.predict.timeline import CallTime, Gradients, PredictedStep, eager, lazy, predict
 
 CHUNK = 32_768  # gradients (stated: "32K"; as 32,768: chosen)
 NORM_BYTES = 8  # one float64 per chunk
 
 
+@checked
 @dataclass(frozen=True)
 class System:
     """The settings of one system.

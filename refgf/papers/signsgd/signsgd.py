@@ -17,12 +17,14 @@ mean, because each rank's loss is divided by the global batch).
 
 import numpy as np
 
+from refgf.arguments import checked
 from refgf.comm.arguments import Comm
 from refgf.comm.gather import allgather
 from refgf.device import Array
 from refgf.exchange.compressor import Compressor
 
 
+@checked
 class SignSGD(Compressor):
     """Made as `SignSGD(comm)`. NumPy only. Errors: ValueError for any wire type."""
 
